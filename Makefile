@@ -11,6 +11,8 @@ datadir ?= $(prefix)/share
 # what is installed, and the tool that prints its completions: of another architecture it could not
 built ?= $(target)/release
 tool ?= $(built)/nic-placement
+# makes a new library known to the loader
+LDCONFIG ?= ldconfig
 mandir  ?= $(datadir)/man
 docdir  ?= $(datadir)/doc/nic-placement
 pkgconfigdir ?= $(libdir)/pkgconfig
@@ -30,7 +32,7 @@ unitdir ?= $(prefix)/lib/systemd/system
 help:           ## this list
 	@sed -n 's/^\([a-z -]*\): *##/  make \1\t/p' Makefile | expand -t 21
 	@echo 'install and uninstall take prefix=, libdir=, includedir=, plugindir=, unitdir= and DESTDIR='
-	@echo 'deb and rpm take arch=aarch64, version= and release='
+	@echo 'deb and rpm take arch=aarch64, version=, release=, MAINTAINER="NAME <ADDRESS>" and HOMEPAGE=URL'
 
 build:          ## the plugin, the tool and the launchers' library, in target/release
 	$(CARGO) build --release --locked
@@ -96,11 +98,12 @@ test-clients:   ## UCX of three releases, Open MPI, MPICH, libfabric, torchrun b
 	$(CARGO) build --release --locked
 	CLIENTS=all $(CARGO) test --locked --test clients
 
+nobody = MAINTAINER='Nobody <nobody@example.org>' HOMEPAGE=https://example.org
 test-packages:  ## packages in clean roots of Debian 12 and 13, docs/admin.md's session, aarch64 (root, apt, PyPI, 1.5 GB)
 	tests/packages/install.sh
-	$(MAKE) deb rpm
-	$(MAKE) deb rpm arch=aarch64
-	$(MAKE) deb rpm release=2
+	$(MAKE) deb rpm $(nobody)
+	$(MAKE) deb rpm $(nobody) arch=aarch64
+	$(MAKE) deb rpm $(nobody) release=2
 	PACKAGES=all $(CARGO) test --locked -p nic-placement-cli --test packages --test clean_roots
 
 # what the end-to-end cases load: the library, one that panics on request, one for a Slurm that nobody has; and launchers
@@ -129,18 +132,16 @@ soak:           ## 10,000 steps (N=) with faults on a real Slurm, then slurmstep
 	$(libraries) tests/slurm/soak.sh $(N)
 	$(libraries) tests/slurm/valgrind.sh
 
-pictures:       ## README's picture, from the tool's own output (rsvg-convert, pngquant, DejaVu Sans)
-	$(call need,rsvg-convert,librsvg2-bin)
+pictures:       ## README's picture, from the tool's own output (pngquant, DejaVu Sans)
 	$(call need,pngquant,pngquant)
-	$(CARGO) run --locked -p nic-placement-cli -- \
-		plan --machine dgx-h100 --gpus-per-task 1 --svg -o docs/plan-dgx-h100.svg
-	rsvg-convert --zoom 1.5 docs/plan-dgx-h100.svg | pngquant --speed 1 64 - > docs/plan-dgx-h100.png.new
-	mv -f docs/plan-dgx-h100.png.new docs/plan-dgx-h100.png
+	for kind in svg png; do $(CARGO) run --locked -p nic-placement-cli -- \
+		plan --machine dgx-h100 --gpus-per-task 1 -o docs/plan-dgx-h100.$$kind || exit; done
+	pngquant --speed 1 --force --ext .png 64 docs/plan-dgx-h100.png
 
 arch ?= $(shell uname -m)
 release ?= 1
-deb rpm:        ## a package for glibc 2.28 and newer, in target/packages (pip; see packaging/portable.sh)
-	packaging/package.sh $@ $(arch) $(version) $(release)
+deb rpm:        ## packages for glibc 2.28 and newer, in target/packages (pip; see packaging/portable.sh)
+	MAINTAINER='$(MAINTAINER)' HOMEPAGE='$(HOMEPAGE)' packaging/package.sh $@ $(arch) $(version) $(release)
 
 install:        ## copy what `make build` made
 	@test -e $(built)/libnic_placement.so || { echo 'install: nothing is built: run `make build`' >&2; exit 1; }
@@ -156,10 +157,11 @@ install:        ## copy what `make build` made
 	$(call filled,packaging/plugstack/share.conf,$(linedir)/90-nic-placement.conf)
 	$(call filled,plugstack.conf.example,$(docdir)/plugstack.conf.example)
 	$(call put,644,nic-placement.conf.example,$(docdir)/nic-placement.conf.example)
-	$(call put,644,README.md,$(docdir)/README.md)
+	$(call put,644,README.md,$(docdir)/README.md) && $(call linked,$(docdir)/README.md)
 	$(call put,644,CHANGELOG.md,$(docdir)/CHANGELOG.md)
-	$(call put,644,SECURITY.md,$(docdir)/SECURITY.md)
-	$(foreach page,$(wildcard docs/*.md),$(call filled,$(page),$(docdir)/$(page)) &&) true
+	$(call put,644,SECURITY.md,$(docdir)/SECURITY.md) && $(call linked,$(docdir)/SECURITY.md)
+	$(foreach page,$(wildcard docs/*.md),$(call filled,$(page),$(docdir)/$(page)) && $(call linked,$(docdir)/$(page)) &&) true
+	$(foreach example,$(wildcard examples/*/*),$(call put,644,$(example),$(docdir)/$(example)) &&) true
 	install -D -m 644 -t $(DESTDIR)$(docdir)/docs docs/*.png
 	$(call put,644,packaging/copyright,$(docdir)/copyright)
 	$(call put,644,packaging/licenses.txt,$(docdir)/licenses.txt)
@@ -172,12 +174,15 @@ install:        ## copy what `make build` made
 	$(call completions,bash,$(datadir)/bash-completion/completions/nic-placement)
 	$(call completions,zsh,$(datadir)/zsh/site-functions/_nic-placement)
 	$(call completions,fish,$(datadir)/fish/vendor_completions.d/nic-placement.fish)
+	@$(if $(DESTDIR),,$(LDCONFIG) 2> /dev/null; $(LDCONFIG) -p 2> /dev/null | grep -qF '$(libdir)/$(soname)' || \
+		echo 'install: programs do not find $(libdir)/$(soname): put `$(libdir)` into a file below /etc/ld.so.conf.d and run' \
+		'`ldconfig` as root, or set LD_LIBRARY_PATH=$(libdir)' >&2)
 
 # the list is `install`'s: it is carried out into an empty folder, and what then lies there is removed
 uninstall:      ## remove what `make install` copies, and the node file
 	@list=$$(mktemp -d) && trap 'rm -rf "$$list"' EXIT && $(MAKE) --silent install DESTDIR="$$list" && \
 	(cd "$$list" && find . ! -type d) | while read -r file; do rm -fv "$(DESTDIR)/$$file"; done
-	rmdir --ignore-fail-on-non-empty $(DESTDIR)$(docdir) $(DESTDIR)$(linedir) 2> /dev/null || true
+	find $(DESTDIR)$(docdir) $(DESTDIR)$(linedir) -depth -type d -empty -delete 2> /dev/null || true
 	rm -rf $(DESTDIR)/run/nic-placement
 
 # put MODE,FILE,PLACE: by rename, since slurmd keeps the plugin mapped and must not see it change under its feet
@@ -192,6 +197,16 @@ filled = install -d $(dir $(DESTDIR)$(2)) && sed -e 's|@prefix@|$(prefix)|' -e '
 	-e 's|@linedir@|$(linedir)|' -e 's|@plugin@|$(plugindir)/libnic_placement.so|' \
 	-e 's|/usr/local/lib/slurm/libnic_placement.so|$(plugindir)/libnic_placement.so|' $(1) > $(DESTDIR)$(2).new && \
 	chmod 644 $(DESTDIR)$(2).new && mv -f $(DESTDIR)$(2).new $(DESTDIR)$(2)
+
+# linked PLACE: in this page a link to a file that is not installed becomes words, and it says so
+linked = sed -i -E \
+	-e 's~\[([^]]*)\]\((\.\./)?(packaging/[^)]*|ARCHITECTURE\.md|CONTRIBUTING\.md)\)~\1 (in the source)~g' \
+	-e 's~\]\((\.\./)?include/~]($(includedir)/~g' -e 's~\]\(LICENSE-[A-Z]*\)~](copyright)~g' \
+	-e 's~(cc -o launch |python3 )examples/~\1$(docdir)/examples/~' $(DESTDIR)$(1) && \
+	if grep -qE '(`| )(tests|crates|benches|packaging)/|`(make|cargo) |\(in the source\)' $(DESTDIR)$(1); then \
+	sed -i -e '1a\\n$(of_source)' $(DESTDIR)$(1); fi
+of_source = Files below `tests/`, `crates/`, `benches/` and `packaging/`, and what `make` and `cargo` do, belong to the \
+	source$(if $(HOMEPAGE), <$(HOMEPAGE)>), which is not installed.
 
 # completions SHELL,PLACE: the tool's own, so that they know the options that it has
 completions = install -d $(dir $(DESTDIR)$(2)) && \

@@ -8,7 +8,7 @@ use crate::environment::{self, variable};
 use crate::log::{in_observer, tell_admin};
 use crate::{option, program, task};
 use nic_placement_core::config::{ENVIRONMENT, Settings, components, cpu_bind};
-use nic_placement_core::diagnostic::{Diagnostic, summary};
+use nic_placement_core::diagnostic::{self, Diagnostic, summary};
 use nic_placement_core::node::NoTopology;
 use nic_placement_core::order::Order;
 use nic_placement_core::placement::{NodePlacement, Policy, Strictness};
@@ -225,7 +225,10 @@ fn report(active: &Active) {
         return log::debug!("no NIC is set: {source} shows no GPU");
     }
     let (gpus, rails, nics, policy) = (node.gpus.len(), map.rails.len(), node.nics.len(), map.policy);
-    log::info!("{gpus} GPUs, {rails} of {nics} NICs, policy `{policy}`, from {source}");
+    log::info!(
+        "{}, {rails} of {nics} NICs, policy `{policy}`, from {source}",
+        diagnostic::counted(gpus, "GPU")
+    );
     exclusions(map);
     for (index, gpu) in map.numbered_gpus() {
         log::debug!("GPU {index}: {}", gpu.reason);

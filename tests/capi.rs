@@ -336,6 +336,7 @@ tell('plan', words='closet', **dgx)
 tell('plan', words='off', **dgx)
 tell('plan', arguments=['colour=red'], **dgx)
 tell('plan', tasks=4097, **dgx)
+tell('plan', tasks=-1, **dgx)
 tell('plan', tasks=9, gpus_per_task=1, **dgx)
 tell('task', task=8, gpus_per_task=1, **dgx)
 tell('task', gpus='0', tasks=[{{'gpus': '1'}}], **dgx)
@@ -356,8 +357,9 @@ tell('plan', environment={{'A': 'x' * (11 << 20)}}, **dgx)
         "2 `words`: ",
         "2 `words`: plans nothing",
         "2 `arguments`: `colour=red`: unknown argument",
-        "2 4097 tasks: expected 1 to 4096",
-        "2 9 tasks of 1 GPUs need 9 GPUs, the allocation has 8",
+        "2 invalid value: integer `4097`, expected `tasks` to be a number from 1 to 4096",
+        "2 invalid value: integer `-1`, expected `tasks` to be a number from 1 to 4096",
+        "2 9 tasks of 1 GPU each need 9 GPUs, the allocation has 8",
         "2 `task`: there is no task 8, the step has 8 here",
         "2 `tasks`: GPU 1 is not among the step's `gpus`",
         "2 `cpus`: ",

@@ -38,8 +38,18 @@ pub(crate) fn package(name: &str) -> PathBuf {
     path("target/packages").join(name)
 }
 
-pub(crate) const FIRST: &str = "nic-placement_0.1.0-1_amd64.deb";
-pub(crate) const SECOND: &str = "nic-placement_0.1.0-2_amd64.deb";
+/// Tool and plugin, as the guide has them.
+pub(crate) const FIRST: &str = "nic-placement_0.1.0-1_amd64.deb slurm-spank-nic-placement_0.1.0-1_amd64.deb";
+pub(crate) const SECOND: &str = "nic-placement_0.1.0-2_amd64.deb slurm-spank-nic-placement_0.1.0-2_amd64.deb";
+pub(crate) const NAMES: &str = "nic-placement slurm-spank-nic-placement";
+
+/// The packages of a build, by what follows their names: the tool and the plugin first.
+pub(crate) fn files_of(of: &str) -> [String; 4] {
+    let devel =
+        if of.ends_with(".rpm") { "libnic-placement-core-devel" } else { "libnic-placement-core-dev" };
+    ["nic-placement", "slurm-spank-nic-placement", "libnic-placement-core0", devel]
+        .map(|name| format!("{name}{of}"))
+}
 
 /// A clean root in which a Slurm with two nodes runs; what is written there is in memory, and gone with it.
 pub(crate) struct Root {
@@ -128,7 +138,7 @@ const CASES: &[Case] = cases![
 
 /// Once; they need no Slurm.
 const ALONE: &[(&str, fn())] = cases![
-    contents::each_package_holds_what_is_listed,
+    contents::the_packages_of_a_build_hold_what_is_listed,
     contents::nothing_newer_than_glibc_2_28_is_wanted_and_no_libslurm,
     contents::the_same_input_gives_the_same_package,
     contents::lintian_finds_no_error,
@@ -163,7 +173,7 @@ fn every_step_starts_while_the_package_is_replaced(root: &Root) {
     assert_eq!(placed, "mlx5_0:1,eth0\n".repeat(50), "{}", root.name);
     root.ok(&format!("dpkg -i {SECOND}"));
     assert_ne!(inode(), before, "the file was replaced, not written over");
-    root.ok("dpkg -P nic-placement");
+    root.ok(&format!("dpkg -P {NAMES}"));
 }
 
 /// stdin is /dev/null, as where a program does it on many nodes: an upgrade that asks leaves the package unconfigured.
@@ -172,14 +182,14 @@ fn an_upgrade_to_another_text_asks_nothing_and_the_admin_s_line_stays(root: &Roo
         "dpkg -i {FIRST} && {ACTIVATE} && sed -i '$s/$/ default=closest/' {LINE} && cp {LINE} /tmp/line"
     ));
     root.ok(&format!(
-        "dpkg-deb -R {SECOND} /tmp/other && find /tmp/other -name '*.conf' -exec sed -i '1i # another text' {{}} + &&
+        "set -- {SECOND}; dpkg-deb -R $2 /tmp/other && find /tmp/other -name '*.conf' -exec sed -i '1i # another text' {{}} + &&
          dpkg-deb -b /tmp/other /tmp/other.deb && rm -r /tmp/other"
     ));
     root.ok("dpkg -i /tmp/other.deb");
-    assert_eq!(root.ok("dpkg-query -Wf '${db:Status-Abbrev}' nic-placement"), "ii ");
+    assert_eq!(root.ok("dpkg-query -Wf '${db:Status-Abbrev}' slurm-spank-nic-placement"), "ii ");
     root.ok(&format!("cmp {LINE} /tmp/line && grep -q 'another text' /usr/share/nic-placement/*.conf"));
     assert_eq!(root.ok("srun -n1 --gpus=1 printenv UCX_NET_DEVICES"), "mlx5_0:1,eth0\n");
-    root.ok(&format!("dpkg -P nic-placement && cmp {LINE} /tmp/line"));
+    root.ok(&format!("dpkg -P {NAMES} && cmp {LINE} /tmp/line"));
 }
 
 /// By a link to where NFS is mounted.  One node's package comes and goes, and the line of all others stays.
@@ -192,7 +202,7 @@ fn a_folder_of_slurm_s_that_all_nodes_share_or_that_is_read_only_stays_as_it_is(
     for first in [":", read_only] {
         let said = root.ok(&format!(
             "{first} && if touch /etc/slurm/new 2> /dev/null; then rm /etc/slurm/new; else echo read-only; fi
-             dpkg -i {FIRST} && dpkg -i {SECOND} && dpkg -r nic-placement && dpkg -i {FIRST} && dpkg -P nic-placement; status=$?
+             dpkg -i {FIRST} && dpkg -i {SECOND} && dpkg -r {NAMES} && dpkg -i {FIRST} && dpkg -P {NAMES}; status=$?
              if mountpoint -q /srv/slurm; then umount /srv/slurm; fi; exit $status"
         ));
         assert_eq!(said.contains("read-only\n"), first == read_only, "{said}");
@@ -205,26 +215,26 @@ fn a_folder_of_slurm_s_that_all_nodes_share_or_that_is_read_only_stays_as_it_is(
 
 fn a_line_without_its_library_stops_no_step(root: &Root) {
     root.ok(&format!("dpkg -i {FIRST} && {ACTIVATE}"));
-    let said = root.ok("dpkg -r nic-placement");
+    let said = root.ok(&format!("dpkg -r {NAMES}"));
     assert!(said.contains("90-nic-placement.conf` still names the plugin"), "{said}");
     let step = root.run("srun -n2 --gpus-per-task=1 echo ran");
     assert!(step.status.success() && text(&step).matches("ran\n").count() == 2, "{}", text(&step));
     assert!(text(&step).contains("cannot open shared object file"), "{}", text(&step));
-    root.ok(&format!("dpkg -P nic-placement && rm {LINE}"));
+    root.ok(&format!("dpkg -P {NAMES} && rm {LINE}"));
     assert_eq!(root.ok("srun -n2 --gpus-per-task=1 echo ran"), "ran\nran\n");
     // and without the line nothing is loaded, nor missed
     root.ok(&format!("dpkg -i {FIRST}"));
     let asked = root.run("srun --nic-placement -n1 true");
     assert!(text(&asked).contains("unrecognized option '--nic-placement'"), "{}", text(&asked));
-    root.ok("dpkg -r nic-placement");
+    root.ok(&format!("dpkg -r {NAMES}"));
     assert_eq!(root.ok("srun -n1 echo ran"), "ran\n");
-    root.ok("dpkg -P nic-placement");
+    root.ok(&format!("dpkg -P {NAMES}"));
     // a line that includes the package's own folder comes and goes with it
     root.ok("echo 'include /usr/share/nic-placement/*.conf' >> /etc/slurm/plugstack.conf");
     assert_eq!(root.ok("srun -n1 echo ran"), "ran\n");
     root.ok(&format!("dpkg -i {FIRST}"));
     assert_eq!(root.ok("srun --nic-placement -n1 --gpus=1 printenv UCX_NET_DEVICES"), "mlx5_0:1,eth0\n");
-    root.ok("dpkg -P nic-placement");
+    root.ok(&format!("dpkg -P {NAMES}"));
     assert_eq!(root.ok("srun -n1 echo ran"), "ran\n");
 }
 
@@ -242,7 +252,7 @@ fn the_timer_that_an_admin_enabled_goes_with_the_package(root: &Root) {
         println!("      skipped: no `systemctl` in {}", root.name);
     }
     root.ok("touch /etc/nic-placement.disabled && echo default=observe > /etc/nic-placement.conf");
-    root.ok("dpkg -P nic-placement");
+    root.ok(&format!("dpkg -P {NAMES}"));
     assert_eq!(root.everything(), before);
 }
 
@@ -252,8 +262,8 @@ fn missing() -> Option<String> {
         return Some("`make test-packages` runs this".to_string());
     }
     let roots = ["bookworm", "trixie"].map(|name| Root::folder(name).join("usr/sbin/slurmd"));
-    let packages =
-        [FIRST, SECOND, "nic-placement_0.1.0-1_arm64.deb", "nic-placement-0.1.0-1.x86_64.rpm"].map(package);
+    let packages = ["_0.1.0-1_amd64.deb", "_0.1.0-2_amd64.deb", "_0.1.0-1_arm64.deb", "-0.1.0-1.x86_64.rpm"];
+    let packages = packages.into_iter().flat_map(files_of).map(|name| package(&name));
     let file = roots.into_iter().chain(packages).find(|file| !file.exists())?;
     Some(format!("`{}` is not there: `make test-packages` makes it", file.display()))
 }

@@ -281,6 +281,23 @@ fn man_pages_are_of_this_version_and_without_a_warning() {
     }
 }
 
+/// And the cases that ran on them are counted in docs/releases.md's table alone.
+#[test]
+fn every_range_of_releases_is_that_of_the_table() {
+    let (first, last) = (RELEASES[0].name(), RELEASES[RELEASES.len() - 1].name());
+    let packages = ["packaging/deb/control", "packaging/rpm/nic-placement.spec"].map(str::to_string);
+    let mut found = 0;
+    for name in documents().into_iter().chain(packages) {
+        let words = read(&name).split_whitespace().collect::<Vec<_>>().join(" ");
+        for rest in words.split(&format!("{first} to ")).skip(1) {
+            assert!(rest.starts_with(&last), "{name}: `{first} to {}`", &rest[..5]);
+            found += 1;
+        }
+        assert!(!words.contains(" cases with 2"), "{name} counts cases beside the table");
+    }
+    assert!(found >= 4, "only {found} were found");
+}
+
 #[test]
 fn the_changelog_knows_this_version() {
     let heading = format!("## [{}]", env!("CARGO_PKG_VERSION"));

@@ -171,7 +171,7 @@ fn of_a_node_s_tasks_the_first_measures_and_the_others_become_the_command() {
         let slurm = [("SLURM_NODEID", "0"), ("SLURM_LOCALID", local), ("SLURM_STEP_TASKS_PER_NODE", "2")];
         let output = tree.measure(&slurm, line);
         let parent = String::from_utf8_lossy(&output.stdout).trim() == std::process::id().to_string();
-        (parent, String::from_utf8_lossy(&output.stderr).matches("nic_placement_measure").count())
+        (parent, String::from_utf8_lossy(&output.stderr).matches("nic-placement measure\",\"version").count())
     };
     assert_eq!(measured("0"), (false, 1));
     assert_eq!(measured("1"), (true, 0));

@@ -5,6 +5,6 @@ ARG BASE
 FROM ${BASE}
 ARG TARGETARCH=amd64
 USER root
-COPY nic-placement_*_${TARGETARCH}.deb /tmp/nic-placement/
+COPY nic-placement_*_${TARGETARCH}.deb slurm-spank-nic-placement_*_${TARGETARCH}.deb /tmp/nic-placement/
 RUN dpkg -i /tmp/nic-placement/*.deb && rm -r /tmp/nic-placement && \
     test -e /usr/lib/nic-placement/libnic_placement.so && nic-placement --version

@@ -41,7 +41,7 @@ pub const CASES: &[Case] = cases![
 
 /// The lines that are reports, in the order of the nodes.
 fn reports(text: &str) -> Vec<Measurement> {
-    let lines = text.lines().filter(|line| line.starts_with("{\"nic_placement_measure\""));
+    let lines = text.lines().filter(|line| line.starts_with("{\"format\":\"nic-placement measure\""));
     let mut reports: Vec<Measurement> = lines.map(|line| merge::read(line.as_bytes()).unwrap()).collect();
     reports.sort_by(|one, other| one.node.cmp(&other.node));
     reports

@@ -11,15 +11,13 @@ const HEAD: &str = "\
 ";
 const TAIL: &str = "\
 .SH EXIT STATUS
-0 done; 1 could not, or
+0 done; 1 it could not be done, or was judged bad:
 .B plan
 or
 .B explain
 found that a strict word would fail a task, or
 .B audit
-a difference; 2 the command line, or a report given to
-.BR audit ,
-was not understood.
+that a node differs or a part of its input is no report; 2 the command line was not understood.
 .B check
 ends with 3 where the worst that it finds is a warn, and with 4 where it is a fail.
 .B exec

@@ -13,6 +13,7 @@ pub const CASES: &[Case] = cases![
     what_sbatch_was_asked_for_is_no_part_of_a_step_that_srun_sizes_anew,
     a_task_whose_gpus_span_sockets_keeps_its_cpus,
     an_explicit_cpu_bind_survives,
+    a_bind_of_the_users_holds_where_slurm_shall_not_bind,
     an_explicit_mem_bind_survives,
     bind_none_sets_variables_and_moves_nothing,
 ];
@@ -103,6 +104,26 @@ fn an_explicit_cpu_bind_survives(bed: &Bed) {
             assert_eq!(task.ucx(), [ucx_of(task.gpus()[0])], "the NIC is set all the same");
         }
     }
+}
+
+fn a_bind_of_the_users_holds_where_slurm_shall_not_bind(bed: &Bed) {
+    // engines switch Slurm's binding off for all their tasks
+    for none in ["SLURM_CPU_BIND=none srun -w n0 -n8", "srun -w n0 -n8 --cpu-bind=none"] {
+        let command = format!("{none} --gpus-per-task=1 @ $report");
+        for word in ["--nic-placement", "--nic-placement=bind=numa"] {
+            let (without, placed) = bed.without_and_with(word, 8, &command);
+            for (bare, task) in without.iter().zip(&placed) {
+                match word {
+                    "--nic-placement" => assert_eq!(task.cpus(), bare.cpus(), "{none}: {task:?}"),
+                    _ => assert_eq!(task.cpus(), cpus_near(task.gpus()[0]), "{none}: {task:?}"),
+                }
+            }
+        }
+    }
+    // a mask is a choice
+    let command = "srun -w n0 -n1 --gpus-per-task=1 --cpu-bind=mask_cpu:0x3 @ $report";
+    let (without, placed) = bed.without_and_with("--nic-placement=bind=numa", 1, command);
+    assert_eq!(placed[0].cpus(), without[0].cpus());
 }
 
 fn an_explicit_mem_bind_survives(bed: &Bed) {

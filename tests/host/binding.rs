@@ -35,10 +35,7 @@ fn a_task_keeps_its_part_where_too_little_is_near_its_gpu() {
     let numa = play!(busy("bind=numa"));
     assert_eq!(numa.cpus(0).as_deref(), Some("0"), "who asks for the NUMA node gets it: {numa}");
     let verbose = play!(busy("closest,verbose"));
-    assert!(
-        said(&verbose.shown_to_the_user(), &["the step has 1 CPUs, too few", "`bind=numa`"]),
-        "{verbose}"
-    );
+    assert!(said(&verbose.shown_to_the_user(), &["the step has 1 CPU, too few", "`bind=numa`"]), "{verbose}");
     let strict = play!(busy("closest,strict"));
     assert_eq!(strict.cpus(0).as_deref(), Some("0,56-62"), "strict has what was decided: {strict}");
     let restricted = play!(busy("closest,restricted"));

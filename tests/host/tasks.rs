@@ -264,7 +264,7 @@ fn dry_run_inside_a_placed_step_changes_nothing_either() {
 }
 
 #[test]
-fn verbose_shows_each_task_its_line_and_without_it_nobody_sees_one() {
+fn verbose_shows_each_task_a_row_with_its_reasons_below_and_without_it_nobody_sees_one() {
     let quiet = play!(Step::on_dgx_h100().option("closest").task_per_gpu());
     assert_eq!(quiet.shown_to_the_user(), [], "{quiet}");
     let verbose = play!(Step::on_dgx_h100().option("closest,verbose").task_per_gpu());
@@ -273,10 +273,18 @@ fn verbose_shows_each_task_its_line_and_without_it_nobody_sees_one() {
     assert!(shown.iter().all(|line| line.level == "log"), "what went well is no error\n{verbose}");
     for (task, nic) in harness::NIC_OF_GPU.iter().enumerate() {
         let of_task: Vec<_> = shown.iter().filter(|line| line.when == format!("task {task}")).collect();
+        let [row, below @ ..] = of_task.as_slice() else { panic!("task {task}\n{verbose}") };
+        let start = format!("nic-placement: task {task} ");
         assert!(
-            of_task.iter().any(|line| line.text.contains(&format!("mlx5_{nic}"))),
-            "task {task}\n{verbose}"
+            row.text.starts_with(&start) && row.text.contains(&format!("  nic mlx5_{nic}:1 PIX")),
+            "{verbose}"
         );
+        let reasons = ["    set UCX_NET_DEVICES ", "    GPU ", "    mlx5_", "    CPUs: ", "    memory: "];
+        for reason in reasons {
+            let is_it = |line: &&&LogLine| line.text.starts_with(&start) && line.text.contains(reason);
+            assert_eq!(below.iter().filter(is_it).count(), 1, "`{reason}` of task {task}\n{verbose}");
+        }
+        assert!(of_task.iter().all(|line| line.text.len() < 200), "task {task}\n{verbose}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! The packages themselves: what they hold, what they want of the system, and an rpm's life in a clean root.
 
-use super::{Root, package, path, text};
+use super::{Root, files_of, package, path, text};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,38 +13,55 @@ fn run(program: &str, arguments: &[&str]) -> String {
     text(&output)
 }
 
-/// A package's files, unpacked anew below cargo's folder for tests.
-pub fn unpacked(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.d"));
+/// The files of all packages of a build, unpacked anew below cargo's folder for tests.  No file is in two of them.
+pub fn unpacked(of: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{of}.d"));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
-    let (file, into) = (package(name).display().to_string(), folder.display().to_string());
-    if name.ends_with(".deb") {
-        run("dpkg-deb", &["-x", &file, &into]);
-    } else {
-        run("sh", &["-c", &format!("rpm2cpio '{file}' | (cd '{into}' && cpio -idm --quiet)")]);
+    let into = folder.display().to_string();
+    let mut files = 0;
+    let count = || run("find", &[&into, "!", "-type", "d"]).lines().count();
+    for name in files_of(of) {
+        let file = package(&name).display().to_string();
+        let listed = if name.ends_with(".deb") {
+            run("dpkg-deb", &["-x", &file, &into]);
+            run("sh", &["-c", &format!("dpkg-deb -c '{file}' | grep -c '^[^d]'")]).trim().parse().unwrap()
+        } else {
+            run("sh", &["-c", &format!("rpm2cpio '{file}' | (cd '{into}' && cpio -idm --quiet)")]);
+            run("sh", &["-c", &format!("rpm -qplv '{file}' | grep -c '^[^d]'")])
+                .trim()
+                .parse::<usize>()
+                .unwrap()
+        };
+        files += listed;
+        assert_eq!(count(), files, "{name} has a file of another package");
     }
     folder
 }
 
-const PACKAGES: [(&str, &str); 4] = [
-    ("nic-placement_0.1.0-1_amd64.deb", "/usr/lib/x86_64-linux-gnu"),
-    ("nic-placement_0.1.0-1_arm64.deb", "/usr/lib/aarch64-linux-gnu"),
-    ("nic-placement-0.1.0-1.x86_64.rpm", "/usr/lib64"),
-    ("nic-placement-0.1.0-1.aarch64.rpm", "/usr/lib64"),
+/// Builds, and where each puts libraries.
+const BUILDS: [(&str, &str); 4] = [
+    ("_0.1.0-1_amd64.deb", "/usr/lib/x86_64-linux-gnu"),
+    ("_0.1.0-1_arm64.deb", "/usr/lib/aarch64-linux-gnu"),
+    ("-0.1.0-1.x86_64.rpm", "/usr/lib64"),
+    ("-0.1.0-1.aarch64.rpm", "/usr/lib64"),
 ];
 
-pub fn each_package_holds_what_is_listed() {
+pub fn the_packages_of_a_build_hold_what_is_listed() {
     let listed = fs::read_to_string(path("packaging/contents.txt")).unwrap();
-    for (name, libraries) in PACKAGES {
+    for (name, libraries) in BUILDS {
         let folder = unpacked(name);
         let found = run("find", &[&folder.display().to_string(), "!", "-type", "d", "-printf", "/%P\n"]);
-        // man pages are packed, and two files of the package's own come with it
-        let own =
-            ["/usr/share/doc/nic-placement/changelog.Debian.gz", "/usr/share/doc/nic-placement/built-with"];
+        // man pages are packed; each package has its licences and, for Debian, its own folder
+        let is_own = |line: &str| {
+            ["/changelog.Debian.gz", "/built-with"].iter().any(|end| line.ends_with(end))
+                || ["/usr/share/licenses/", "/usr/share/doc/slurm-spank-", "/usr/share/doc/lib"]
+                    .iter()
+                    .any(|begin| line.starts_with(begin))
+        };
         let found: BTreeSet<String> = found
             .lines()
-            .filter(|line| !own.contains(line))
+            .filter(|line| !is_own(line))
             .map(|line| line.trim_end_matches(".gz").to_string())
             .collect();
         let wanted: BTreeSet<String> = listed
@@ -56,7 +73,7 @@ pub fn each_package_holds_what_is_listed() {
 }
 
 pub fn nothing_newer_than_glibc_2_28_is_wanted_and_no_libslurm() {
-    for (name, libraries) in PACKAGES {
+    for (name, libraries) in BUILDS {
         let folder = unpacked(name);
         let core = format!("{libraries}/libnic_placement_core.so.0.1.0");
         for file in ["/usr/lib/nic-placement/libnic_placement.so", &core, "/usr/bin/nic-placement"] {
@@ -76,46 +93,40 @@ pub fn nothing_newer_than_glibc_2_28_is_wanted_and_no_libslurm() {
             }
         }
     }
-    for name in ["nic-placement_0.1.0-1_amd64.deb", "nic-placement_0.1.0-1_arm64.deb"] {
-        let depends = run("dpkg-deb", &["-f", &package(name).display().to_string(), "Depends"]);
-        assert_eq!(depends, "libc6 (>= 2.28)\n", "{name}");
+    for name in ["_0.1.0-1_amd64.deb", "_0.1.0-1_arm64.deb"].into_iter().flat_map(files_of) {
+        let depends = run("dpkg-deb", &["-f", &package(&name).display().to_string(), "Depends"]);
+        let is_devel = name.contains("-dev_") && depends == "libnic-placement-core0 (= 0.1.0-1)\n";
+        assert!(is_devel || depends == "libc6 (>= 2.28)\n", "{name}: {depends}");
     }
-    let required = run(
-        "rpm",
-        &["-qp", "--requires", &package("nic-placement-0.1.0-1.x86_64.rpm").display().to_string()],
-    );
-    assert!(required.contains("libc.so.6(GLIBC_2.28)(64bit)"), "{required}");
-    assert!(!required.to_lowercase().contains("slurm") && !required.contains("gcc_s"), "{required}");
+    for name in files_of("-0.1.0-1.x86_64.rpm") {
+        let required = run("rpm", &["-qp", "--requires", &package(&name).display().to_string()]);
+        assert!(name.contains("-devel-") || required.contains("libc.so.6(GLIBC_2.28)(64bit)"), "{required}");
+        assert!(!required.to_lowercase().contains("slurm") && !required.contains("gcc_s"), "{required}");
+        let licences = run("rpm", &["-qpL", &package(&name).display().to_string()]);
+        assert!(licences.contains("/LICENSE-APACHE\n") && licences.contains("/LICENSE-MIT\n"), "{licences}");
+    }
 }
 
 pub fn the_same_input_gives_the_same_package() {
-    for (kind, name) in
-        [("deb", "nic-placement_0.1.0-1_amd64.deb"), ("rpm", "nic-placement-0.1.0-1.x86_64.rpm")]
-    {
+    for (kind, of) in [("deb", "_0.1.0-1_amd64.deb"), ("rpm", "-0.1.0-1.x86_64.rpm")] {
         let built = path("target/portable/x86_64-unknown-linux-gnu/release");
         let make = || {
             let mut command = Command::new(path("packaging/package.sh"));
             command.args([kind, "x86_64", "0.1.0", "1"]).env("NICP_BUILT", &built);
+            command.env("MAINTAINER", "Nobody <nobody@example.org>").env("HOMEPAGE", "https://example.org");
             // the tests' own make would hand down its words
             let output = command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL").output().unwrap();
             assert!(output.status.success(), "{}", text(&output));
-            fs::read(package(name)).unwrap()
+            files_of(of).iter().map(|name| fs::read(package(name)).unwrap()).collect::<Vec<_>>()
         };
-        assert!(make() == make(), "{name}");
+        assert!(make() == make(), "{of}");
     }
 }
 
-/// But for the maintainer's address: it stays a placeholder until a release (packaging/deb/control).
 pub fn lintian_finds_no_error() {
     let Ok(output) = Command::new("lintian")
-        .args([
-            "--fail-on",
-            "error",
-            "--allow-root",
-            "--suppress-tags",
-            "bogus-mail-host,bogus-mail-host-in-debian-changelog",
-        ])
-        .arg(package(super::FIRST))
+        .args(["--fail-on", "error", "--allow-root"])
+        .args(files_of("_0.1.0-1_amd64.deb").iter().map(|name| package(name)))
         .output()
     else {
         return println!("      skipped: there is no `lintian`");
@@ -127,17 +138,16 @@ pub fn lintian_finds_no_error() {
 pub fn the_rpm_is_installed_replaced_and_erased_without_a_trace() {
     let script = r#"
         set -eu
-        root=$1 first=$2 second=$3
+        root=$1 first=$2 second=$3 names='nic-placement slurm-spank-nic-placement'
         mount -t tmpfs tmpfs /mnt
         mkdir /mnt/upper /mnt/work /mnt/all
         mount -t overlay -o "lowerdir=$root,upperdir=/mnt/upper,workdir=/mnt/work" overlay /mnt/all
-        cp "$first" "$second" /mnt/all/tmp/
         rpm="rpm --root /mnt/all --dbpath /tmp/rpmdb"
         list() { (cd /mnt/all && find . -path ./tmp -prune -o -path ./var/lib/rpm -prune -o -printf '%p %y %m\n' | LC_ALL=C sort); }
         $rpm --initdb
         list > /mnt/before
-        $rpm -i --nodeps "$first"
-        $rpm -V --nodeps nic-placement
+        $rpm -i --nodeps $first
+        $rpm -V --nodeps $names
         before=$(stat -c %i /mnt/all/usr/lib/nic-placement/libnic_placement.so)
         chroot /mnt/all nic-placement plan --machine dgx-h100 --gpus-per-task 1 > /dev/null
         # an admin's own line stays over an upgrade and a removal
@@ -145,18 +155,21 @@ pub fn the_rpm_is_installed_replaced_and_erased_without_a_trace() {
         sed 's/$/ default=closest/' /mnt/all/usr/share/nic-placement/90-nic-placement.conf > $line
         cp $line /mnt/line
         mkdir -p /mnt/all/run/nic-placement
-        $rpm -U --nodeps "$second"
+        $rpm -U --nodeps $second
         cmp $line /mnt/line
         test -d /mnt/all/run/nic-placement
         [ "$(stat -c %i /mnt/all/usr/lib/nic-placement/libnic_placement.so)" != "$before" ]
         $rpm -q nic-placement
-        $rpm -e nic-placement 2>&1 | grep 'plugstack.conf.d/90-nic-placement.conf` still names the plugin'
+        $rpm -e $names 2>&1 | grep 'plugstack.conf.d/90-nic-placement.conf` still names the plugin'
         cmp $line /mnt/line
         rm $line
         list > /mnt/after
         diff /mnt/before /mnt/after
         "#;
-    let files = ["nic-placement-0.1.0-1.x86_64.rpm", "nic-placement-0.1.0-2.x86_64.rpm"].map(package);
+    let files = ["-0.1.0-1.x86_64.rpm", "-0.1.0-2.x86_64.rpm"].map(|of| {
+        let files = files_of(of).into_iter().take(2).map(|name| package(&name).display().to_string());
+        files.collect::<Vec<_>>().join(" ")
+    });
     for name in ["bookworm", "trixie"] {
         let output = Command::new("unshare")
             .args(["--mount", "--propagation", "private", "bash", "-c", script, "rpm"])

@@ -1,6 +1,6 @@
 //! What an admin can do wrong, and the line by which he learns of it: a table in docs/admin.md, recorded from a real Slurm.
 
-use super::{ACTIVATE, FIRST, LINE, Root, path, text};
+use super::{ACTIVATE, FIRST, LINE, NAMES, Root, path, text};
 use std::fs;
 
 /// One mistake: what was done, how it is done here, what shows it, and a word of the line.
@@ -139,7 +139,7 @@ fn record(root: &Root) -> String {
             table += &format!("| {done} | {who} | `` {cell} `` |\n");
         }
     }
-    root.ok("dpkg -P nic-placement");
+    root.ok(&format!("dpkg -P {NAMES}"));
     table
 }
 

@@ -137,13 +137,17 @@ package.install(None, Prefix("/opt/p"))
 fn no_package_depends_on_slurm() {
     let control = read("packaging/deb/control");
     let depends: Vec<&str> = control.lines().filter(|line| line.starts_with("Depends:")).collect();
-    assert_eq!(depends, ["Depends: libc6 (>= @glibc@)"]);
-    assert!(!read("packaging/rpm/nic-placement.spec").contains("\nRequires:"));
+    let own = "Depends: libnic-placement-core0 (= @version@)";
+    assert!(depends.iter().all(|line| [own, "Depends: libc6 (>= @glibc@)"].contains(line)), "{depends:?}");
+    let spec = read("packaging/rpm/nic-placement.spec");
+    let required: Vec<&str> = spec.lines().filter(|line| line.starts_with("Requires:")).collect();
+    assert_eq!(required, ["Requires:       libnic-placement-core0 = %{nicp_version}-%{nicp_release}"]);
 }
 
 #[test]
 fn the_scripts_of_packages_are_sh_and_end_well_whatever_they_are_told() {
-    for script in ["postinst", "prerm", "postrm"] {
+    let scripts = ["postinst", "prerm", "postrm"].map(|script| format!("nic-placement.{script}"));
+    for script in scripts.into_iter().chain(["slurm-spank-nic-placement.postrm".to_string()]) {
         let file = format!("packaging/deb/{script}");
         assert!(read(&file).starts_with("#!/bin/sh\n") && read(&file).contains("\nset -e\n"), "{script}");
         accepts("sh", &["-n", &file], None);

@@ -40,13 +40,13 @@ table() {
             note = far ? "<- GPU on the other socket" : here != home ? "<- GPU on another NUMA node of the socket" : ""
             printf "  %4s  %-4s  %3s  %-15s  %-16s  %-16s  %s\n", value["rank"], value["node"], value["CUDA_VISIBLE_DEVICES"],
                 value["UCX_NET_DEVICES"], value["cpus"], value["mem"], note
-            fars += far; beside += !far && here != home
+            fars += far; near += here == home
             nccl[value["NCCL_IB_HCA"]]++
         }
         END {
             for (list in nccl) printf "  NCCL_IB_HCA of %d tasks: %s\n", nccl[list], list == "-" ? "not set" : list
             printf "  tasks on the wrong socket: %d of %d", fars, NR
-            if (last > 1) printf "; on the right socket, not on the GPU'"'"'s NUMA node: %d", beside
+            if (last > 1) printf "; on their GPU'"'"'s own NUMA node: %d", near
             print ""
         }'
 }
@@ -68,11 +68,12 @@ numa_nodes='0 0 0 0 1 1 1 1' cores=56
 
 show ''
 show --nic-placement
+echo "  preferred-many:0 is memory of NUMA node 0 first, and of the others where that has none left"
 
 command='srun -n8 --gpus-per-task=1'
 title "\$ $command --nic-placement=verbose ./train"
 # shellcheck disable=SC2086
-"$cluster" run $command --nic-placement=verbose true 2>&1 | sort -k3n
+"$cluster" run $command --nic-placement=verbose true 2>&1 | sort -s -k3,3n
 
 "$cluster" down
 title 'One node that plays a DGX A100: eight NUMA nodes, and GPUs on four of them'
@@ -88,4 +89,8 @@ numa_nodes='3 3 1 1 7 7 5 5' cores=16
 command='srun -n8 -c32 --gpus-per-task=1'
 show ''
 show --nic-placement
+cat <<'why'
+  Each NUMA node has 32 CPUs, and each task asks for as many. So of two tasks with GPUs on one NUMA node one has room there, and
+  the other has a NUMA node of the same socket. No task is farther from its GPU than Slurm had put it.
+why
 echo

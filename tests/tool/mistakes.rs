@@ -44,7 +44,7 @@ fn a_host_s_name_is_one_word() {
 #[test]
 fn a_list_of_gpus_has_no_empty_word() {
     for list in ["", ",", "0,,1", "0,", " "] {
-        refused(&["--gpus", list], 1, "`--gpus`: ");
+        refused(&["--gpus", list], 2, "`--gpus ");
     }
 }
 
@@ -66,5 +66,86 @@ fn check_says_how_a_switch_is_written_that_is_read_as_off() {
         "disabled by `disable` in",
     ] {
         assert!(said.contains(words), "no `{words}`: {said}");
+    }
+}
+
+/// One short line, and nothing on stdout.
+fn answered(arguments: &[&str], status: i32, problem: &str) {
+    let output = run(arguments);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(said.trim_end(), format!("nic-placement: {problem}"), "{arguments:?}");
+    assert!(said.chars().count() <= 200 && output.stdout.is_empty(), "{arguments:?}: {said}");
+    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {said}");
+}
+
+#[test]
+fn a_number_that_does_not_fit_is_told_with_its_option_and_what_is_allowed() {
+    for (command, option, bounds) in [
+        ("plan", "--ntasks", "1 to 4096"),
+        ("plan", "--gpus-per-task", "1 to 4096"),
+        ("plan", "--cpus-per-task", "1 to 8192"),
+        ("top", "--delay", "1 to 3600"),
+        ("check", "--within", "1 to 600"),
+        ("refresh", "--every", "1 to 86400"),
+        ("exec", "--local-rank", "0 to 4095"),
+        ("exec", "--local-size", "1 to 4096"),
+    ] {
+        for value in ["abc", "-1", "1.5", "99999999999"] {
+            let problem = format!("`{option} {value}`: expected a whole number from {bounds}");
+            answered(&[command, option, value], 2, &problem);
+        }
+    }
+    answered(&["top", "-d", "0"], 2, "`--delay 0`: expected a whole number from 1 to 3600");
+}
+
+#[test]
+fn what_was_probably_meant_is_told() {
+    let measure =
+        "measure: `--` stands before the program, as `measure -- sleep`; `--merge sleep` adds up reports";
+    answered(&["measure", "sleep", "1"], 2, measure);
+    answered(&["exec", "true"], 2, "`nic-placement exec` needs <CMD>...: `nic-placement exec -- CMD`");
+    let svg = "`--svg` takes no value: `--svg -o node.svg` writes the picture there";
+    answered(&["plan", "--svg", "node.svg"], 2, svg);
+    answered(&["show", "--machine", "gh200", "--svg", "node.svg"], 2, svg);
+    let word = "unknown word `closet`, did you mean `closest`? `srun --nic-placement=help` and `nic-placement plan --help` \
+                list all";
+    answered(&["plan", "--machine", "gh200", "--words", "closet"], 2, word);
+    let machine = "`--machine gh300`, did you mean `gh200`? `nic-placement machines` lists the built-in ones";
+    answered(&["plan", "--machine", "gh300"], 2, machine);
+    let textfile = "`--textfile x`: the node exporter reads only files whose names end with .prom";
+    answered(&["refresh", "--textfile", "x"], 2, textfile);
+    answered(&["chek"], 2, "unknown command `chek`, did you mean `check`? `nic-placement help` lists all");
+    let code = "`--off acx`, did you mean `acs`? `nic-placement check --list` lists all";
+    answered(&["check", "--off", "acx"], 2, code);
+}
+
+#[test]
+fn every_command_ends_with_2_where_the_command_line_is_not_understood() {
+    for command in crate::commands() {
+        let output = run(&[command, "--no-such-option"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{command}: {said}");
+        assert!(said.contains("unknown option `--no-such-option`") && output.stdout.is_empty(), "{said}");
+    }
+}
+
+#[test]
+fn a_file_that_describes_no_node_is_told_as_what_it_seems() {
+    let place = Place::new("other-files");
+    let expected = "expected topology JSON, a snapshot, a node file, a tar of /sys, XML of hwloc or NCCL, or the text of \
+                    `nvidia-smi topo -m`";
+    for (text, seems) in [
+        ("# nic-placement\n\nA GPU and a NIC.\n", "other text, which begins with `# nic-placement`"),
+        ("\u{7f}ELF\u{2}\0\0", "a program's own format"),
+        ("", "an empty file"),
+    ] {
+        let file = place.file("other", text);
+        for command in [&["import"][..], &["show", "--topology"]] {
+            let output = run(&[command, &[&file]].concat());
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let problem =
+                format!("nic-placement: `{file}` is no topology: it seems to be {seems}; {expected}\n");
+            assert_eq!((said, output.status.code()), (problem, Some(1)));
+        }
     }
 }

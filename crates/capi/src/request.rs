@@ -7,14 +7,19 @@ use nic_placement_core::step::Starter;
 use nic_placement_core::topology::file::{self, Document};
 use nic_placement_core::topology::{CpuSet, GpuIndex, Topology};
 use nic_placement_launch::gpu_list::gpus_named;
-use nic_placement_launch::step::{GpuSplit, StepRequest};
-use serde::Deserialize;
+use nic_placement_launch::step::{GpuSplit, MAX_TASKS, StepRequest};
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{self, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use std::collections::BTreeSet;
+use std::fmt;
 
 /// What the field `format` says.
 const FORMAT: &str = "nic-placement request";
 /// Grows by one when a field changes its meaning or is removed, not with new fields.
 const VERSION: u32 = 1;
+/// CPUs of a node, at most: the largest `CONFIG_NR_CPUS` of Linux.
+const MOST_CPUS: u32 = 8192;
 /// Bytes, at most: a node's description, and the environment of a task, of which Linux lets execve(2) take 6 MiB.
 pub(crate) const MAX_BYTES: usize = file::MAX_BYTES + 6 * 1024 * 1024;
 
@@ -36,13 +41,17 @@ pub(crate) struct Request {
     /// the option's
     pub(crate) words: Option<String>,
     gpus: Option<String>,
+    #[serde(default, deserialize_with = "tasks")]
     tasks: Option<Tasks>,
+    #[serde(default, deserialize_with = "gpus_per_task")]
     gpus_per_task: Option<u32>,
+    #[serde(default, deserialize_with = "cpus_per_task")]
     cpus_per_task: Option<u32>,
     cpus: Option<String>,
     #[serde(default)]
     alone_on_node: bool,
     /// the local id of the one task that is asked for
+    #[serde(default, deserialize_with = "task")]
     pub(crate) task: Option<u32>,
     /// what the task has in its environment already
     #[serde(default)]
@@ -77,8 +86,6 @@ pub(crate) enum Described {
     Topology(Box<Document>),
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
 enum Tasks {
     Count(u32),
     Listed(Vec<Task>),
@@ -88,6 +95,70 @@ enum Tasks {
 #[serde(deny_unknown_fields)]
 struct Task {
     gpus: String,
+}
+
+/// A field's number, which a misfit names with its bounds: serde's own message names no field.
+struct Number {
+    field: &'static str,
+    least: u32,
+    most: u32,
+    or_list: &'static str,
+}
+
+impl<'de> Visitor<'de> for Number {
+    type Value = Option<Tasks>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Number { field, least, most, or_list } = self;
+        write!(f, "`{field}` to be a number from {least} to {most}{or_list}")
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Option<Tasks>, E> {
+        let fits = u32::try_from(number).ok().filter(|number| (self.least..=self.most).contains(number));
+        let misfit = || E::invalid_value(de::Unexpected::Unsigned(number), &self);
+        Ok(Some(Tasks::Count(fits.ok_or_else(misfit)?)))
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Option<Tasks>, E> {
+        Err(E::invalid_value(de::Unexpected::Signed(number), &self))
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Option<Tasks>, E> {
+        Ok(None)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Option<Tasks>, A::Error> {
+        if self.or_list.is_empty() {
+            return Err(de::Error::invalid_type(de::Unexpected::Seq, &self));
+        }
+        Ok(Some(Tasks::Listed(Vec::deserialize(SeqAccessDeserializer::new(list))?)))
+    }
+}
+
+fn tasks<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Tasks>, D::Error> {
+    let or_list = ", or a list such as `[{\"gpus\": \"0\"}]`";
+    from.deserialize_any(Number { field: "tasks", least: 1, most: MAX_TASKS, or_list })
+}
+
+fn number<'de, D: Deserializer<'de>>(
+    field: &'static str,
+    most: u32,
+    from: D,
+) -> Result<Option<u32>, D::Error> {
+    let number = from.deserialize_any(Number { field, least: 0, most, or_list: "" })?;
+    Ok(number.and_then(|number| if let Tasks::Count(count) = number { Some(count) } else { None }))
+}
+
+fn gpus_per_task<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    number("gpus_per_task", MAX_TASKS, from)
+}
+
+fn cpus_per_task<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    number("cpus_per_task", MOST_CPUS, from)
+}
+
+fn task<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    number("task", MAX_TASKS - 1, from)
 }
 
 impl Request {
@@ -162,4 +233,37 @@ impl Request {
 
 fn listed(field: &str, list: &str, topology: &Topology) -> Result<Vec<GpuIndex>, Failure> {
     gpus_named(topology, list).map_err(|bad| Failure::request(format!("`{field}`: {bad}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_does_not_fit_is_told_with_its_field_and_what_is_allowed() {
+        let parse = |field: &str| {
+            let request = format!(r#"{{"format": "nic-placement request", "version": 1, {field}}}"#);
+            Request::parse(&request).map(|(request, _)| request).map_err(|failure| failure.to_string())
+        };
+        for (field, told) in [
+            (
+                r#""tasks": -1"#,
+                "integer `-1`, expected `tasks` to be a number from 1 to 4096, or a list such as",
+            ),
+            (
+                r#""tasks": "8""#,
+                "string \"8\", expected `tasks` to be a number from 1 to 4096, or a list such as",
+            ),
+            (r#""tasks": [{"gpu": "0"}]"#, "unknown field `gpu`, expected `gpus`"),
+            (r#""gpus_per_task": 1.5"#, "`1.5`, expected `gpus_per_task` to be a number from 0 to 4096"),
+            (r#""cpus_per_task": [2]"#, "sequence, expected `cpus_per_task` to be a number from 0 to 8192"),
+            (r#""task": 4096"#, "integer `4096`, expected `task` to be a number from 0 to 4095"),
+        ] {
+            let failure = parse(field).err().unwrap();
+            assert!(failure.contains(told), "{field}: {failure}");
+        }
+        let request = parse(r#""tasks": [{"gpus": "0"}], "task": 0, "gpus_per_task": null"#).unwrap();
+        assert!(matches!(request.tasks, Some(Tasks::Listed(tasks)) if tasks.len() == 1));
+        assert_eq!((request.task, request.gpus_per_task, request.cpus_per_task), (Some(0), None, None));
+    }
 }

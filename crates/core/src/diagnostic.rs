@@ -27,6 +27,16 @@ impl fmt::Display for Diagnostic {
     }
 }
 
+/// `1 GPU`, `8 GPUs`
+pub fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// The end of a list of entries that is cut: `1 more such entry`
+pub(crate) fn more_entries(count: usize) -> String {
+    format!("{count} more such entr{}", if count == 1 { "y" } else { "ies" })
+}
+
 /// Lines for a log that must not be flooded: what is found at many places stands once, with the first of them.
 ///
 /// A /sys that is broken is broken for each device, and a step would write hundreds of lines.

@@ -262,10 +262,13 @@ fn intel_mpi(subject: Subject) -> Result<String, NoMap> {
 impl<'a> Subject<'a> {
     /// The rails of the GPU that the program counts by this number, best first.
     fn rails_of(self, index: usize) -> Result<impl Iterator<Item = &'a Rail>, NoMap> {
-        let Subject { node, gpus, .. } = self;
+        let Subject { topology, node, gpus, .. } = self;
         let placement = gpus.get(index).and_then(|gpu| node.gpus.get(gpu.0));
         let choices = placement.map(|of| &of.choices).filter(|choices| !choices.is_empty());
-        let lacks = || NoMap(format!("GPU {index} has no NIC, and a map without one of the GPUs is refused"));
+        let lacks = || match topology.is_left_to_libfabric() {
+            true => NoMap("libfabric chooses among the NICs of this node: a map would name none".to_string()),
+            false => NoMap(format!("GPU {index} has no NIC, and a map without one of the GPUs is refused")),
+        };
         let choices = choices.ok_or_else(lacks)?;
         Ok(choices.iter().map(|choice| node.rail(choice.rail)))
     }

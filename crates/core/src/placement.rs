@@ -53,6 +53,16 @@ pub struct Excluded {
     pub why: String,
 }
 
+/// How the reason ends for a NIC of EFA or Slingshot.
+pub(crate) const LEFT_TO_LIBFABRIC: &str = "through libfabric, which chooses the NIC";
+
+impl Excluded {
+    /// Does libfabric choose it, rather than we or a fault keep it out?
+    pub fn is_left_to_libfabric(&self) -> bool {
+        self.why.ends_with(LEFT_TO_LIBFABRIC)
+    }
+}
+
 /// One GPU's use of one rail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RailUse {

@@ -60,8 +60,10 @@ impl Wish {
     }
 
     fn binding(&self) -> Binding {
-        let &Settings { bind, mem, by_user, omp, .. } = &self.settings;
-        Binding { bind, mem, asked: by_user, count_threads: omp, trust: self.admin.trust_topology }
+        let &Settings { bind, mem, by_user, bind_by_user, omp, .. } = &self.settings;
+        let over_none = bind_by_user || self.admin.none_is_unbound;
+        let trust = self.admin.trust_topology;
+        Binding { bind, mem, asked: by_user, over_none, count_threads: omp, trust }
     }
 }
 

@@ -86,17 +86,28 @@ pub fn format_of(bytes: &[u8]) -> Result<FileFormat, String> {
         text if text.starts_with('{') => FileFormat::Json,
         text if text.starts_with('<') && text.contains("<topology") => FileFormat::Hwloc,
         text if text.starts_with('<') => FileFormat::Nccl,
-        text if text.contains("GPU") || text.contains("NIC") || text.contains("topology matrix") => {
+        text if ["GPU", "NIC", "topology matrix"].iter().any(|word| text.contains(word))
+            && (has_number(bytes, b"GPU") || has_number(bytes, b"NIC")) =>
+        {
             FileFormat::Smi
         }
         text => {
+            let seems = match text.lines().next() {
+                None => "an empty file".to_string(),
+                Some(_) if text.contains('\0') => "a program's own format".to_string(),
+                Some(line) => format!("other text, which begins with `{}`", Shown::word(line, 40)),
+            };
             return Err(format!(
-                "line 1 is `{}`, expected topology JSON, a snapshot, a tar, hwloc or NCCL XML, or the text of \
-                 `nvidia-smi topo -m`, `rocm-smi --showtopo` or `amd-smi topology`",
-                Shown::word(text.lines().next().unwrap_or_default(), 40)
+                "it seems to be {seems}; expected topology JSON, a snapshot, a node file, a tar of /sys, XML of hwloc or \
+                 NCCL, or the text of `nvidia-smi topo -m`, `rocm-smi --showtopo` or `amd-smi topology`"
             ));
         }
     })
+}
+
+/// Does a number follow this word anywhere, as in a matrix' `GPU0`?  Prose has the word alone.
+fn has_number(bytes: &[u8], word: &[u8]) -> bool {
+    bytes.windows(word.len() + 1).any(|at| at.starts_with(word) && at[word.len()].is_ascii_digit())
 }
 
 /// Reads a node from a file of this format.

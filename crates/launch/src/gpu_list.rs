@@ -7,11 +7,17 @@ use std::fmt;
 
 /// Why a list names no GPUs of a node, in one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadGpuList(String);
+pub enum BadGpuList {
+    /// it is no list of GPUs on any node
+    Written(String),
+    /// this node has no such GPU
+    Absent(String),
+}
 
 impl fmt::Display for BadGpuList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        let (BadGpuList::Written(why) | BadGpuList::Absent(why)) = self;
+        f.write_str(why)
     }
 }
 
@@ -24,24 +30,25 @@ pub fn gpus_named(topology: &Topology, list: &str) -> Result<Vec<GpuIndex>, BadG
     for word in list.split(',').map(str::trim) {
         if word.is_empty() {
             let list = Shown::word(list, 40);
-            return Err(BadGpuList(format!(
+            return Err(BadGpuList::Written(format!(
                 "the list `{list}` has an empty word: expected a list such as `0-3,5`, or PCI addresses"
             )));
         }
         let found: Vec<GpuIndex> = if let Ok(address) = word.parse::<PciAddress>() {
             let gpu = topology.gpu_index(address);
-            vec![gpu.ok_or_else(|| BadGpuList(format!("no GPU of `{node}` has the address `{word}`")))?]
+            let absent = || BadGpuList::Absent(format!("no GPU of `{node}` has the address `{word}`"));
+            vec![gpu.ok_or_else(absent)?]
         } else {
             let set = Bitmap::from_list(word);
-            let set = set.map_err(|bad| BadGpuList(format!("{bad}, or PCI addresses")))?;
+            let set = set.map_err(|bad| BadGpuList::Written(format!("{bad}, or PCI addresses")))?;
             set.iter().map(|index| GpuIndex(index as usize)).collect()
         };
         for gpu in found {
             if gpu.0 >= count {
-                return Err(BadGpuList(format!("no GPU {gpu}, `{node}` has {count}")));
+                return Err(BadGpuList::Absent(format!("no GPU {gpu}, `{node}` has {count}")));
             }
             if gpus.contains(&gpu) {
-                return Err(BadGpuList(format!("GPU {gpu} is named twice")));
+                return Err(BadGpuList::Written(format!("GPU {gpu} is named twice")));
             }
             gpus.push(gpu);
         }

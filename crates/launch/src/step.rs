@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use nic_placement_core::config::{Admin, BadWord, Words, merge_settings};
+use nic_placement_core::diagnostic::counted;
 use nic_placement_core::gpus;
 use nic_placement_core::libraries::{Evidence, Present, ReadFile};
 use nic_placement_core::placement::Bind;
@@ -59,7 +60,8 @@ impl fmt::Display for BadStep {
             BadStep::Tasks(count) => write!(f, "{count} tasks: expected 1 to {MAX_TASKS}"),
             BadStep::TooFewGpus(count, each, has) => {
                 let wanted = u64::from(*count) * u64::from(*each);
-                write!(f, "{count} tasks of {each} GPUs need {wanted} GPUs, the allocation has {has}")
+                let (tasks, gpus) = (counted(*count as usize, "task"), counted(*each as usize, "GPU"));
+                write!(f, "{tasks} of {gpus} each need {wanted} GPUs, the allocation has {has}")
             }
         }
     }

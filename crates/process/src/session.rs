@@ -179,7 +179,8 @@ impl OpenPlan<'_> {
         // slurmd names the node for the task, and only there: before it this is the name of an outer step's node
         let name = evidence.present.get(NODE_NAME).cloned().unwrap_or_else(admin::hostname);
         let would = if self.plan().wish.settings.dry_run { "dry run: " } else { "" };
-        let mut lines = vec![format!("{would}{}", placed.line(&name))];
+        let mut lines: Vec<String> =
+            placed.lines(&name).iter().map(|line| format!("{would}{line}")).collect();
         lines.extend(failures.iter().map(|failure| format!("task {}: {failure}", task.global_id)));
         // the user's variables are the same in all tasks: their faults are told once for each node
         if task.local_id == 0 {

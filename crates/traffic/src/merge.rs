@@ -3,7 +3,7 @@
 
 use super::growth::Bytes;
 use super::planned::Origin;
-use super::report::{Measurement, Shares, VERSION};
+use super::report::{FORMAT, Measurement, Shares, VERSION};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,9 +51,10 @@ pub struct OfNode {
 pub fn read(text: &[u8]) -> Result<Measurement, String> {
     let report: Measurement =
         serde_json::from_slice(text).map_err(|error| format!("no report of measure: {error}"))?;
-    match report.nic_placement_measure {
-        VERSION => Ok(report),
-        other => Err(format!("version {other} of the report: expected {VERSION}")),
+    match (report.format.as_str(), report.version) {
+        (FORMAT, VERSION) => Ok(report),
+        (FORMAT, other) => Err(format!("version {other} of the report: expected {VERSION}")),
+        (other, _) => Err(format!("format `{other}`: expected `{FORMAT}`")),
     }
 }
 
@@ -62,6 +63,19 @@ fn add(to: &mut u64, more: u64) {
 }
 
 impl Merged {
+    /// As versioned JSON.
+    pub fn to_json(&self) -> String {
+        #[derive(Serialize)]
+        struct Document<'a> {
+            format: &'static str,
+            version: u32,
+            #[serde(flatten)]
+            merged: &'a Merged,
+        }
+        let document = Document { format: "nic-placement measure merge", version: VERSION, merged: self };
+        serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
+    }
+
     pub fn add(&mut self, report: Measurement) -> Result<(), String> {
         if self.nodes >= MAX_NODES {
             return Err(format!("more than {MAX_NODES} nodes"));

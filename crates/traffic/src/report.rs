@@ -8,12 +8,15 @@ use super::units::bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+pub const FORMAT: &str = "nic-placement measure";
 pub const VERSION: u32 = 1;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
-    /// [`VERSION`]; by this name a report is known among other JSON
-    pub nic_placement_measure: u32,
+    /// [`FORMAT`], by which a report is known among other JSON
+    pub format: String,
+    /// [`VERSION`]
+    pub version: u32,
     pub node: String,
     pub seconds: f64,
     pub status: i32,

@@ -6,7 +6,7 @@ use super::exposition::{Metric, write};
 use super::growth::{Bytes, NoFigure, growth};
 use super::merge::{self, Merged};
 use super::planned::{Origin, Planned, PlannedNics};
-use super::report::{self, Measurement, OF_THE_INTERFACE, VERSION};
+use super::report::{self, FORMAT, Measurement, OF_THE_INTERFACE, VERSION};
 use super::tasks::{PlacedTask, marked, numbers, tasks};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -127,7 +127,8 @@ fn report_of(node: &str, before: &Sample, after: &Sample, plan: &PlannedNics) ->
     let (nics, shares) = report::of_node(&growth(before, after, &BTreeSet::new()), plan);
     let notes = report::notes(&nics, &shares, Origin::Tasks);
     Measurement {
-        nic_placement_measure: VERSION,
+        format: FORMAT.to_string(),
+        version: VERSION,
         node: node.to_string(),
         seconds: 1.5,
         status: 0,
@@ -230,7 +231,10 @@ fn nodes_are_added_up_by_the_names_of_nics() {
         (Bytes { sent: 1200, received: 8 }, Some(400), Some(800))
     );
     assert_eq!((sum.planned_on, merged.nics["mlx5_1:1"].planned_on), (2, 0));
-    assert!(merge::read(b"{}").is_err() && merge::read(b"{\"nic_placement_measure\":2}").is_err());
+    assert!(
+        merge::read(b"{}").is_err()
+            && merge::read(b"{\"format\":\"nic-placement measure\",\"version\":2}").is_err()
+    );
 }
 
 #[test]

@@ -128,6 +128,6 @@ pub fn template(data: &[u8]) {
                 assert!(!is_other, "`{}` is set too", variable.name);
             }
         }
-        held::tidy(&task.line(&plan.node.name));
+        task.lines(&plan.node.name).iter().for_each(|line| held::tidy(line));
     });
 }

@@ -52,7 +52,7 @@ pub fn run(data: &[u8]) {
                 assert!(!value.contains(['\0', '\n', '\r']), "{}={value:?}", variable.name);
             }
         }
-        held::tidy(&placed.line("n1"));
+        placed.lines("n1").iter().for_each(|line| held::tidy(line));
     });
 }
 

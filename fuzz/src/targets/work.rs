@@ -105,7 +105,7 @@ fn template(data: &[u8]) -> Work<'_> {
     Box::new(move || {
         let Ok((template, _)) = Template::parse(&text) else { return };
         let admin = Admin { templates: vec![template], ..Admin::default() };
-        machines::for_tasks(admin, 1, |_, task| drop(black_box(task.line("n1"))));
+        machines::for_tasks(admin, 1, |_, task| drop(black_box(task.lines("n1"))));
     })
 }
 

@@ -5,7 +5,7 @@
 //! each thread gets memory where it runs.  A preference would make memory remote for some threads.
 #![forbid(unsafe_code)]
 
-use super::{MAX_SHOWN, NearNodes, Situation, bound_by_program, joined};
+use super::{MAX_SHOWN, NearNodes, Situation, bound_by_program, joined, numa_nodes};
 use crate::diagnostic::Shown;
 use crate::placement::{Bind, CpuDecision, Mem, MemDecision, TaskPlacement};
 use crate::policy::ladder::Ladder;
@@ -93,9 +93,9 @@ pub(super) fn decided(
     };
     match binding.mem {
         Mem::Strict => MemDecision::Fence {
-            why: format!("NUMA node {nodes} {whose} alone, as `mem=strict` asks"),
+            why: format!("{} {whose} alone, as `mem=strict` asks", numa_nodes(&nodes)),
             nodes,
         },
-        _ => MemDecision::Prefer { why: format!("NUMA node {nodes} {whose} first"), nodes },
+        _ => MemDecision::Prefer { why: format!("{} {whose} first", numa_nodes(&nodes)), nodes },
     }
 }

@@ -14,7 +14,7 @@ mod tasks;
 
 pub use memory::limit_memory;
 
-use crate::diagnostic::Shown;
+use crate::diagnostic::{Shown, counted};
 use crate::gpus::step_orders;
 use crate::placement::{Bind, Binding, CpuDecision, MemDecision};
 use crate::policy::ladder::Ladder;
@@ -81,12 +81,17 @@ struct NearNodes {
     of_gpus: bool,
 }
 
+/// `NUMA node 3`, `NUMA nodes 0,3`
+fn numa_nodes(nodes: &NodeSet) -> String {
+    format!("NUMA node{} {nodes}", if nodes.len() == 1 { "" } else { "s" })
+}
+
 impl NearNodes {
     /// `NUMA node 0, with its GPU`
     fn described(&self) -> String {
         match self.of_gpus {
-            true => format!("NUMA node {}, with its GPU", self.nodes),
-            false => format!("NUMA node {}, its part of the step's", self.nodes),
+            true => format!("{}, with its GPU", numa_nodes(&self.nodes)),
+            false => format!("{}, its part of the step's", numa_nodes(&self.nodes)),
         }
     }
 
@@ -109,7 +114,7 @@ fn near_nodes(situation: &Situation) -> Result<NearNodes, String> {
     }
     if gpus.is_empty() {
         // `--cpu-bind`, or a launcher's own binding, has chosen the nodes together with the CPUs
-        let asked = binding.asked && binding.bind != Bind::None && step.cpu_bind.is_none();
+        let asked = binding.asked && binding.bind != Bind::None && users_way(step, binding).is_none();
         return Ok(NearNodes { nodes: gpuless::nodes(topology, step, task, asked)?, of_gpus: false });
     }
     let nodes = nodes_of(topology, gpus).ok_or("the kernel names no NUMA node for its GPU")?;
@@ -119,7 +124,7 @@ fn near_nodes(situation: &Situation) -> Result<NearNodes, String> {
 /// The NUMA nodes to which the task may move, or why its CPUs stay as they are.
 fn movable<'n>(situation: &Situation, near: &'n Result<NearNodes, String>) -> Result<&'n NearNodes, String> {
     let Situation { topology, step, task, binding, .. } = situation;
-    match (&step.cpu_bind, step.starter) {
+    match (users_way(step, binding), step.starter) {
         (Some(how), Starter::Slurm) => {
             return Err(format!("`--cpu-bind={}` was asked for", Shown::word(how, MAX_SHOWN)));
         }
@@ -150,6 +155,13 @@ fn movable<'n>(situation: &Situation, near: &'n Result<NearNodes, String>) -> Re
         return Err(format!("NUMA node {} of its GPU has no CPU", near.nodes));
     }
     Ok(near)
+}
+
+/// The user's own way of binding.  `none` binds to nothing: beside a `bind=` of the user's it means Slurm's own binding, which
+/// engines switch off for all their tasks (`SLURM_CPU_BIND=none`: TensorRT-LLM's examples/wide_ep/slurm_scripts).
+fn users_way<'s>(step: &'s Step, binding: &Binding) -> Option<&'s String> {
+    let gives_way = binding.over_none && step.starter == Starter::Slurm;
+    step.cpu_bind.as_ref().filter(|how| !(gives_way && *how == "none"))
 }
 
 /// The user's own word for CPUs and memory stands on the command line.
@@ -191,13 +203,14 @@ fn by_shares(situation: &Situation, near: &NearNodes) -> (CpuDecision, Option<St
             let rung = &ladder.rungs()[reached];
             let distance = rung.distance.map(|distance| format!(", distance {distance}")).unwrap_or_default();
             format!(
-                "{verb} NUMA nodes {}, the nearest to NUMA node {} of its GPU on which the step has room{distance}",
-                rung.nodes, near.nodes
+                "{verb} {}, the nearest to {} of its GPU on which the step has room{distance}",
+                numa_nodes(&rung.nodes),
+                numa_nodes(&near.nodes)
             )
         }
         _ => format!(
-            "{verb} NUMA nodes {}, which Slurm's rule for GPUs leaves it beside the other tasks",
-            topology.nodes_of(&cpus)
+            "{verb} {}, which Slurm's rule for GPUs leaves it beside the other tasks",
+            numa_nodes(&topology.nodes_of(&cpus))
         ),
     };
     (CpuDecision::Set { cpus, why }, None)
@@ -272,22 +285,22 @@ fn far(
         true => cpus.len(),
         false => LeastShares::new(tasks).cpus_of(task.local_id as usize),
     };
-    let (nodes, room) = (&near.nodes, nearer.len());
+    let (nodes, room) = (&near.nodes, counted(nearer.len(), "CPU"));
     let why = match (unlike, memory_bound(step), tasks.len(), step.starter) {
         (Some(why), ..) => format!("{why}: it stays where it is; `bind=numa` would bring it near its GPU"),
         (_, Some(how), ..) => stays_by_memory(how),
         (.., Starter::Launcher) => format!(
-            "near NUMA node {nodes} of its GPU it has {room} CPUs, too few for the processes that belong there \
+            "near NUMA node {nodes} of its GPU it has {room}, too few for the processes that belong there \
              with {} each: it keeps all that it has; `bind=numa` would bring it near",
             part()
         ),
         (.., 1, _) => format!(
-            "near NUMA node {nodes} of its GPU the step has {room} CPUs, too few for this task's {}: it \
+            "near NUMA node {nodes} of its GPU the step has {room}, too few for this task's {}: it \
              keeps them all; a smaller `-c` or `bind=numa` would bring it near",
             part()
         ),
         _ => format!(
-            "near NUMA node {nodes} of its GPU the step has {room} CPUs, too few for the tasks that belong \
+            "near NUMA node {nodes} of its GPU the step has {room}, too few for the tasks that belong \
              there with {} each: it stays where Slurm put it; `--exclusive` or `-m block:block` may help, \
              `bind=numa` takes what is there",
             part()

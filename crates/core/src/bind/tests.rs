@@ -67,7 +67,7 @@ fn outcome(case: Case) -> String {
         mem: case.mem,
         asked: case.asked,
         trust: case.trust,
-        count_threads: false,
+        ..Binding::default()
     };
     let situation =
         Situation { topology: &topology, step: &case.step, task: &task, gpus: &case.gpus, binding };
@@ -208,6 +208,25 @@ fn facts_that_are_not_this_systems_bind_nothing_unless_the_admin_trusts_them() {
 }
 
 #[test]
+fn a_bind_of_the_users_holds_beside_none_and_beside_no_other_way_of_slurms() {
+    let moves = |how: &str, over_none: bool, starter: Starter| {
+        let (topology, gpus) = (node(), [GpuIndex(1)]);
+        let step = Step { cpu_bind: Some(how.to_string()), starter, ..Step::default() };
+        let cpus = CpuSet::from_list("4-11").unwrap();
+        let task = Task { step_cpus: cpus.clone(), cpus, ..Task::default() };
+        let binding = Binding { over_none, bind: Bind::Numa, ..Binding::default() };
+        let situation = Situation { topology: &topology, step: &step, task: &task, gpus: &gpus, binding };
+        matches!(bind(&situation).cpus, CpuDecision::Set { .. })
+    };
+    assert!(moves("none", true, Starter::Slurm));
+    assert!(!moves("none", false, Starter::Slurm), "the admin's default alone");
+    assert!(!moves("none", true, Starter::Launcher), "a launcher's word");
+    for how in ["cores", "mask_cpu:0x1", "map_cpu:0", "verbose"] {
+        assert!(!moves(how, true, Starter::Slurm), "{how}");
+    }
+}
+
+#[test]
 fn what_a_launcher_bound_stays_and_its_words_are_the_reason() {
     let bound = Step {
         starter: Starter::Launcher,
@@ -216,8 +235,7 @@ fn what_a_launcher_bound_stays_and_its_words_are_the_reason() {
     };
     let situation = |step: Step| {
         let task = Task { cpus: CpuSet::from_list("4-11").unwrap(), ..Task::default() };
-        let binding =
-            Binding { bind: Bind::Numa, mem: Mem::Prefer, asked: true, trust: false, count_threads: false };
+        let binding = Binding { bind: Bind::Numa, mem: Mem::Prefer, asked: true, ..Binding::default() };
         let topology = node();
         let gpus = [GpuIndex(1)];
         bind(&Situation { topology: &topology, step: &step, task: &task, gpus: &gpus, binding }).cpus

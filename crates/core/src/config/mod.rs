@@ -52,6 +52,8 @@ pub struct Settings {
     pub mem: Mem,
     /// are OpenMP's variables set?
     pub omp: bool,
+    /// did the user write `bind=`?  Then it holds beside a `--cpu-bind=none`, which switches Slurm's own binding off
+    pub bind_by_user: bool,
     /// did the user ask for placement, rather than only the admin's default?
     pub by_user: bool,
     /// whose variables may be set
@@ -110,6 +112,7 @@ pub fn merge_settings(default: &Words, environment: Option<&Words>, option: Opti
         bind,
         mem: all.mem.unwrap_or(if bind == Bind::None { Mem::None } else { Mem::Prefer }),
         omp: all.omp.unwrap_or_default(),
+        bind_by_user: [environment, option].into_iter().flatten().any(|words| words.bind.is_some()),
         by_user: environment.or(option).is_some(),
         libraries: all.env.unwrap_or_default(),
         env_names: all.env_names,

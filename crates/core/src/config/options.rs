@@ -82,7 +82,7 @@ pub const WORDS: &[Spec] = &[
     option("observe", "")
         .help("work everything out, log it in one line for each step and node, and change nothing"),
     option("help", "").help("print this and exit"),
-    option("verbose", "").help("one line for each task: GPUs, NICs, CPUs, memory, variables, and why"),
+    option("verbose", "").help("a row for each task: GPUs, NICs, CPUs, memory; below it the variables that are set, and why"),
     option("dry-run", "").help("print those lines and change nothing"),
     option("nics-per-task", "auto|N").help(
         "NICs for each GPU under closest, rail and spread: auto (default) is one, or more where its nearest \
@@ -146,6 +146,10 @@ pub const ARGUMENTS: &[Spec] = &[
         "do the NICs of different rails reach each other? if not, no task is held to one (default: by the \
          rails' subnets)",
     ),
+    option("none-is", "kept|unbound").help(
+        "what a step's --cpu-bind=none or SLURM_CPU_BIND=none means without a bind= of the user's: the tasks \
+         keep all CPUs, or Slurm shall not bind them and nic-placement may (default kept)",
+    ),
     option("set", "NAME=TEMPLATE").help(
         "a variable of your own, repeatable, or several with ; between them: {nic} {nics} {gpu} {numa} \
          {local_id} and others of the task, {rails} {machine} and others of the node",
@@ -161,15 +165,14 @@ pub const ARGUMENTS: &[Spec] = &[
         .help("bind by topology=, machine= or sysfs= as if it were read from this node"),
 ];
 
-/// How a message about an unknown name goes on: with the known name that was most likely meant, and with all of the table.
-pub(super) fn suggestion(table: &[Spec], name: &str, heading: &str) -> String {
+/// How a message about an unknown name goes on: with the known name that was most likely meant, or with where all are listed.
+pub(super) fn suggestion(table: &[Spec], name: &str, lists: &str) -> String {
     let near = |edits: usize| {
         let known = table.iter().map(|spec| spec.name).filter(|known| edits < known.len());
         known.filter(|known| is_near(known.as_bytes(), name.as_bytes(), edits)).min()
     };
-    let meant = (1..=2).find_map(near).map_or(";".to_string(), |meant| format!(", did you mean `{meant}`?"));
-    let known: Vec<String> = table.iter().map(Spec::spelling).collect();
-    format!("{meant} {heading}: {}", known.join(", "))
+    let meant = (1..=2).find_map(near).map_or(":".to_string(), |meant| format!(", did you mean `{meant}`?"));
+    format!("{meant} {lists}")
 }
 
 /// Does inserting, deleting or changing so many letters at most make one word of the other?

@@ -62,6 +62,8 @@ pub struct Admin {
     pub node_file: NodeFileUse,
     /// `trust-topology`
     pub trust_topology: bool,
+    /// `none-is=unbound`
+    pub none_is_unbound: bool,
     /// `include=` and `exclude=`
     pub selection: Selection,
     /// `rails=`
@@ -190,7 +192,12 @@ impl Admin {
     fn take(&mut self, argument: &str, layer: &mut Layer) -> Result<Option<String>, String> {
         let (name, value) = argument.split_once('=').unwrap_or((argument, ""));
         let Some(spec) = ARGUMENTS.iter().find(|spec| spec.name == name) else {
-            let why = || format!("unknown argument{}", options::suggestion(ARGUMENTS, name, "known"));
+            let why = || {
+                format!(
+                    "unknown argument{}",
+                    options::suggestion(ARGUMENTS, name, "`srun --nic-placement=help` lists all")
+                )
+            };
             return Err(layer.looked_up("unknown argument", why));
         };
         let misfit = || format!("expected `{}`", spec.spelling());
@@ -233,6 +240,10 @@ impl Admin {
             }
             "node-file" if value.starts_with('/') => self.node_file.path = value.to_string(),
             "node-file" | "conf" => return Err("expected a path that begins with `/`".into()),
+            "none-is" => {
+                let known = [("kept", false), ("unbound", true)];
+                self.none_is_unbound = named(&known, value).ok_or_else(misfit)?;
+            }
             "trust-topology" => self.trust_topology = switch.unwrap_or(true),
             _ if !layer.begins("source") => {
                 return Err(

@@ -7,6 +7,9 @@ use crate::libraries::wanted::{Libraries, is_variable_name};
 use crate::placement::{Bind, GpuUse, Mem, NicsEach, Policy, Strictness};
 use std::fmt;
 
+/// Where all words are listed, with Slurm and without.
+const LISTS: &str = "`srun --nic-placement=help` and `nic-placement plan --help` list all";
+
 /// Bytes of one text of words, at most: every word once is a tenth of it.
 const MAX_BYTES: usize = 1024;
 
@@ -67,7 +70,7 @@ impl fmt::Display for BadWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BadWord::Unknown(word) => {
-                write!(f, "unknown word `{word}`{}", options::suggestion(WORDS, word, "known words"))
+                write!(f, "unknown word `{word}`{}", options::suggestion(WORDS, word, LISTS))
             }
             BadWord::Misplaced(why) => f.write_str(why),
         }

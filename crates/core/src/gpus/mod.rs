@@ -29,7 +29,7 @@ mod tests;
 pub use claim::by_local_id;
 pub(crate) use list::entries;
 
-use crate::diagnostic::{Diagnostic, Shown};
+use crate::diagnostic::{Diagnostic, Shown, more_entries};
 use crate::order::{self, Order};
 use crate::step::{Access, Claim, GpuGrant, Step};
 use crate::topology::{GpuIndex, GpuVendor, Topology};
@@ -182,7 +182,7 @@ impl Sight<'_> {
             }
         }
         if let more @ 1.. = listed.unknown.len() - 1 {
-            reasons.push(format!("{more} more such entries"));
+            reasons.push(more_entries(more));
         }
         Claim { gpus, reason: reasons.join("; ") }
     }

@@ -203,7 +203,7 @@ fn a_mig_instance_belongs_to_the_gpu_whose_device_node_can_be_opened_or_that_alo
         "--gres=gpu:1g.10gb:1 with a device cgroup": nvidia, ["CUDA_VISIBLE_DEVICES=MIG-11111111-2222-3333-4444-555555555555"],
             Some(&[4]) => [4], "can mean no other GPU";
         "two instances on two GPUs": nvidia, ["CUDA_VISIBLE_DEVICES=MIG-11111111,MIG-22222222"], Some(&[2, 4])
-            => [2, 4], "so all of them; 1 more such entries";
+            => [2, 4], "so all of them; 1 more such entry";
         "a whole GPU beside the instance's": || mig(&[4]), ["CUDA_VISIBLE_DEVICES=MIG-11111111"], Some(&[2, 4])
             => [4], "can mean no other GPU";
         "no device cgroup, one GPU is cut": || mig(&[6]), ["CUDA_VISIBLE_DEVICES=MIG-11111111"], None

@@ -7,7 +7,7 @@ use super::lists::{List, entries};
 use super::uses::left_out;
 use super::wanted::Fabric;
 use super::{LIBRARIES, Present, ReadFile};
-use crate::diagnostic::{Diagnostic, Shown};
+use crate::diagnostic::{Diagnostic, Shown, more_entries};
 use crate::placement::NodePlacement;
 use crate::step::program::Rebinder;
 use crate::step::{Access, Task};
@@ -126,7 +126,7 @@ pub(super) fn entries_in_doubt<E: PartialEq>(
         last = Some(entry);
         if texts.len() < MAX_REPORTED { texts.push(text) } else { more += 1 }
     }
-    texts.extend(when(more > 0, format!("{more} more such entries")));
+    texts.extend(when(more > 0, more_entries(more)));
     texts
 }
 

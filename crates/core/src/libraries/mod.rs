@@ -3,8 +3,8 @@
 //! A library's file has its variables and their values, its configuration files, the grammar of its lists, and what looks
 //! wrong in a user's value, each with the library's own rule and its source.  The obvious value is often wrong: one NIC in
 //! each task's `NCCL_IB_HCA` would cost NCCL, by its own search, seven eighths of its bandwidth.  A library answers with a
-//! value or none, and why; [`environment`] alone decides whose value stands.  Plain MPICH, Intel MPI and MVAPICH choose by
-//! their own rules and get nothing.
+//! value or none, and why; [`environment`] alone decides whose value stands.  Plain MPICH and MVAPICH choose by their own
+//! rules and get nothing; so does Intel MPI, but where it runs over UCX (libfabric's `mlx` provider) UCX's list rules it.
 #![forbid(unsafe_code)]
 
 mod cray_mpich;

@@ -120,7 +120,14 @@ fn hca_list(query: &Query) -> Option<Answer> {
         return Some(Answer::no("the user's `NVSHMEM_HCA_PREFIX` is in no name of these NICs"));
     }
     let answer = match own {
-        Some(rail) => Answer::yes(rail.to_string(), "its GPU's NIC, as `env=nvshmem-pe` asks"),
+        Some(rail) if query.has_word(ONE_EACH) => {
+            Answer::yes(rail.to_string(), "its GPU's NIC, as `env=nvshmem-pe` asks")
+        }
+        Some(rail) => {
+            let why =
+                "its GPU's NIC, since `NVSHMEM_ENABLE_NIC_PE_MAPPING` assigns those of a list by number";
+            Answer::yes(rail.to_string(), why)
+        }
         None => uniform::answer(&query.prepared.list, |list, why| node_list(query, list, why)),
     };
     Some(query.unless_in_files(&FILES, HCA_LIST, answer))
@@ -142,11 +149,16 @@ fn node_list(query: &Query, list: &str, why: &str) -> Answer {
     Answer::yes(list.join(","), format!("{why} and {names} (no address)"))
 }
 
-/// The task's one NIC, with `env=nvshmem-pe`.
+/// The task's one NIC, with `env=nvshmem-pe`, or where the user has NICs assigned by number: of one NIC that is right.
 fn own_nic<'a>(query: &Query<'a>) -> Option<&'a Rail> {
-    let is_wanted = query.has_word(ONE_EACH) && !query.task.gpus.is_empty();
+    let is_asked = query.has_word(ONE_EACH) || query.users(ENABLE_MAPPING).is_some_and(|value| is_on(value));
     let [(rail, _)] = query.task.rails.as_slice() else { return None };
-    is_wanted.then(|| query.node.rail(*rail))
+    (is_asked && !query.task.gpus.is_empty()).then(|| query.node.rail(*rail))
+}
+
+/// A switch is on unless its value begins like `0`, `no` or `false` (src/util/env_vars.cpp `nvshmemi_getenv_bool`).
+fn is_on(value: &str) -> bool {
+    !value.starts_with(['0', 'N', 'n', 'F', 'f'])
 }
 
 /// The switch without which the newest releases do not read the task's one NIC.

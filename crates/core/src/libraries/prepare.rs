@@ -153,6 +153,12 @@ impl Prepared {
             let finding = "by this one nested steps know which values are ours: it stays";
             found.push(Diagnostic::new(format!("no-env={}", marker::NAME), finding));
         }
+        // vllm/v1/executor/vllm_net_devices.py `set_worker_net_device`
+        let pair = ["VLLM_GPU_NIC_PCIE_MAPPING", "VLLM_NIC_SELECTION_VARS"];
+        if let [true, false] | [false, true] = pair.map(|name| self.is_wanted(name)) {
+            let finding = "vLLM ends with an error where it has one of the two: set both";
+            found.push(Diagnostic::new(format!("set={}", pair.join(", ")), finding));
+        }
         found
     }
 

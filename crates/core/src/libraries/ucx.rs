@@ -18,8 +18,10 @@
 //! means the NIC too, on any port (`ucp_get_dev_basename`).  It stays, since without it connections by its address would fail.
 //!
 //! GPUs that send by themselves have devices of their own, `cuda0-mlx5_0:1` (since 1.20: src/uct/ib/mlx5/gdaki/gdaki.c
-//! `uct_gdaki_fill_cuda_tl_devices`), and a list without them switches those off.  Programs without such devices are warned of
-//! the names.
+//! `uct_gdaki_fill_cuda_tl_devices`), and a list without them switches those off.  A program may choose that transport after its
+//! start: NIXL-EP sets `UCX_TLS=^cuda_ipc` itself.  So they are in the list wherever `UCX_TLS` leaves `rc_gda` in and NVIDIA's
+//! driver lets a GPU ring a NIC's doorbell, for which it needs `PeerMappingOverride=1` (`uct_gdaki_md_check_uar`).  A process
+//! without such devices is warned of the names once, in one line (`ucp_report_unavailable`).
 #![forbid(unsafe_code)]
 
 mod addresses;
@@ -35,7 +37,7 @@ use super::{Answer, Library, Query, ReadFile};
 use crate::placement::{NodePlacement, RailIndex, TaskPlacement};
 use crate::topology::{GpuVendor, Topology};
 use addresses::{ALL_DEVICES, PRIORITY};
-use items::Transports;
+use items::{Gda, Transports};
 use subnets::{REACHABILITY, Separated};
 
 pub(super) const LIBRARY: Library = Library {
@@ -46,7 +48,7 @@ pub(super) const LIBRARY: Library = Library {
     variables: &[(NET_DEVICES, net_devices), (PRIORITY, addresses::priority)],
     // without it UCX's clients can fail to connect
     companion: Some(PRIORITY),
-    evidence: &[TLS, ALL_DEVICES, OF_LIBFABRIC, REACHABILITY, CONFIG_DIR],
+    evidence: &[TLS, ALL_DEVICES, OF_LIBFABRIC, OF_VLLM, REACHABILITY, CONFIG_DIR],
     files: Some(&FILES),
     lists: &[items::DEVICES],
     doubts: &[("UCX_NET_DEVICES UCX_TLS", items::doubts)],
@@ -64,6 +66,10 @@ const CONFIG_DIR: &str = "UCX_CONFIG_DIR";
 /// libfabric's word for the list: its ucx provider sets `UCX_NET_DEVICES` to it, unless that is set (since 1.18:
 /// prov/ucx/src/ucx_init.c `ucx_getinfo`).
 const OF_LIBFABRIC: &str = "FI_UCX_DEVICES";
+
+/// vLLM's map from GPUs to NICs, of which it puts each worker's before the list that it finds
+/// (vllm/v1/executor/vllm_net_devices.py).
+const OF_VLLM: &str = "VLLM_GPU_NIC_PCIE_MAPPING";
 
 /// Items of a list, at most: a program with more of them aborts (src/ucp/core/ucp_context.c
 /// `ucp_is_resource_in_device_list`, `ucs_assert_always`).
@@ -119,6 +125,8 @@ fn lines(text: &str) -> Vec<Line<'_>> {
 
 /// What all tasks of a step share.
 pub(super) struct Shared {
+    /// may GPUs of the node send by themselves?
+    gpus_may_send: bool,
     /// the interfaces of the node, sorted; `None` where they are not known
     interfaces: Option<Vec<String>>,
     /// do the rails reach each other?
@@ -137,7 +145,19 @@ pub(super) fn shared(
         return None;
     }
     let interfaces = if is_claimed { None } else { interfaces::read(read) };
-    Some(Shared { interfaces, separated: Separated::new(topology, node) })
+    let gpus_may_send = interfaces.is_some() && gpus_may_send(topology, read);
+    Some(Shared { gpus_may_send, interfaces, separated: Separated::new(topology, node) })
+}
+
+/// NVIDIA's driver's parameters, which it prints without asking a GPU (kernel-open/nvidia/nv-procfs.c `nv_procfs_read_params`).
+const PARAMETERS: &str = "/proc/driver/nvidia/params";
+
+/// Does the driver let GPUs ring a NIC's doorbell?
+fn gpus_may_send(topology: &Topology, read: ReadFile) -> bool {
+    let is_nvidias = topology.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Nvidia);
+    let parameters = if is_nvidias { read(PARAMETERS) } else { None }.unwrap_or_default();
+    let mut lines = parameters.text.lines();
+    lines.any(|line| line.starts_with("RegistryDwords") && line.contains("PeerMappingOverride=1;"))
 }
 
 /// The list or none, and why.
@@ -161,6 +181,9 @@ fn net_devices(query: &Query) -> Option<Answer> {
     if query.users(OF_LIBFABRIC).is_some_and(|devices| !devices.starts_with("auto")) {
         return no("the user's `FI_UCX_DEVICES` chooses the device");
     }
+    if query.users(OF_VLLM).is_some() {
+        return no("the user's `VLLM_GPU_NIC_PCIE_MAPPING` chooses the device, and would come before a list");
+    }
     let answer = without_files(query, shared, transports).unwrap_or_else(Answer::no);
     Some(query.unless_in_files(&FILES, NET_DEVICES, answer))
 }
@@ -173,8 +196,8 @@ fn without_files(query: &Query, shared: &Shared, transports: Transports) -> Resu
         Some(_) => node.rail_indices().collect(),
         None => task.rails.iter().map(|&(rail, _)| rail).collect(),
     };
-    let leaves_out = rails.len() < node.rails.len() || !node.excluded.is_empty();
-    if rails.len() > 1 && !leaves_out {
+    let leaves_out = rails.len() < node.rails.len() || query.prepared.list.is_ok();
+    if !leaves_out {
         let every = "it may use every NIC of the node";
         return Ok(Answer::no(isolated.map_or(every.to_string(), |why| format!("{why}, so {every}"))));
     }
@@ -183,7 +206,12 @@ fn without_files(query: &Query, shared: &Shared, transports: Transports) -> Resu
         Some(names) => names,
         None => return Err("the list would hide the node's IP interfaces, which are not known"),
     };
-    let list = items(query, &rails, transports.gpu_initiated || query.has_word(WITH_GPUS), interfaces)?;
+    let with_gpus = match transports.gpu_initiated {
+        Gda::Named => true,
+        Gda::LeftIn => shared.gpus_may_send || query.has_word(WITH_GPUS),
+        Gda::RuledOut => query.has_word(WITH_GPUS),
+    };
+    let list = items(query, &rails, with_gpus, interfaces)?;
     if let Some(why) = addresses::needs_all(query, &list) {
         return Err(why);
     }

@@ -118,6 +118,8 @@ pub struct Binding {
     pub count_threads: bool,
     /// did the user ask for placement, rather than only the admin's default?
     pub asked: bool,
+    /// does it hold beside `--cpu-bind=none`?
+    pub over_none: bool,
     /// may we bind by facts from another source than this system (the admin's `trust-topology`)?
     pub trust: bool,
 }

@@ -156,17 +156,16 @@ fn the_line_of_a_task_names_its_gpus_nics_and_cpus_in_columns() {
             Plan::new(topology, Wish::default(), Step { total_tasks: 8, ..Step::default() }, &|_| None);
         let mut task = Task { cpus: CpuSet::from_list(cpus).unwrap(), ..Task::default() };
         task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", list.to_string());
-        plan.task(&task, Evidence { present: &Present::new(), read: &|_| None }).line("n1")
+        plan.task(&task, Evidence { present: &Present::new(), read: &|_| None }).lines("n1").remove(0)
     };
-    let start = |line: String| line.split("  set ").next().unwrap().to_string();
     let near = "task 0 n1  gpu 0 0000:1b:00.0  nic mlx5_0:1 PIX   cpus 0-3             mem any";
-    assert_eq!(start(line("0", "0-3", true)), near);
+    assert_eq!(line("0", "0-3", true), near);
     assert_eq!(
-        start(line("1", "", false)),
+        line("1", "", false),
         "task 0 n1  gpu 1               nic mlx5_3:1 SYS   cpus unknown         mem any"
     );
     assert_eq!(
-        start(line("0,1,2,5", "0-3", true)),
+        line("0,1,2,5", "0-3", true),
         "task 0 n1  gpus 0-2,5          nics mlx5_0:1 PIX mlx5_3:1 PIX mlx5_4:1 PIX mlx5_9:1 PIX  cpus 0-3             mem any"
     );
 }

@@ -1,18 +1,30 @@
-//! Reports for people: one aligned line for each task, and one for a step.
+//! Reports for people: of each task a row of a table with its reasons below, and one line of a step.
 #![forbid(unsafe_code)]
 
 use super::{Plan, TaskPlan};
+use crate::diagnostic::counted;
 use crate::gpus;
 use crate::placement::{Change, RailIndex};
 use crate::topology::{Bitmap, GpuIndex, Topology};
 
 impl TaskPlan<'_> {
-    /// The task's line under `verbose`, and in the tool's plans.
+    /// The task's lines under `verbose`: what it has, then the variables that are set, and a line for each reason.
     ///
-    /// Columns are as wide as the widest entry that the node's map can give a task with one GPU, so lines from separate tasks
+    /// Each begins with the task and its node, since srun mixes the lines of tasks.
+    pub fn lines(&self, node_name: &str) -> Vec<String> {
+        let digits = self.plan.step.total_tasks.saturating_sub(1).to_string().len();
+        let head = format!("task {:>digits$} {node_name}", self.placement.global_id);
+        let set = self.variables.iter().filter(|variable| matches!(variable.change, Change::Set(_)));
+        let set: Vec<&str> = set.map(|variable| variable.name.as_ref()).collect();
+        let set = format!("set {}", or(set.join(" "), "nothing"));
+        let below = [set].into_iter().chain(self.reasons()).map(|line| format!("{head}    {line}"));
+        [format!("{head}  {}", self.row())].into_iter().chain(below).collect()
+    }
+
+    /// Columns are as wide as the widest entry that the node's map can give a task with one GPU, so rows of separate tasks
     /// align.
-    pub fn line(&self, node_name: &str) -> String {
-        let Plan { node: topology, map, step, .. } = self.plan;
+    fn row(&self) -> String {
+        let Plan { node: topology, map, .. } = self.plan;
         let task = &self.placement;
         let gpus = match task.gpus.as_slice() {
             [] => "no gpu".to_string(),
@@ -24,7 +36,7 @@ impl TaskPlan<'_> {
         };
         let rail = |&(rail, path): &(RailIndex, _)| format!("{} {path}", map.rail(rail));
         let mut rails = match task.rails.as_slice() {
-            [] => "no nic".to_string(),
+            [] => no_nic(topology).to_string(),
             [one] => format!("nic {}", rail(one)),
             many => format!("nics {}", many.iter().map(rail).collect::<Vec<_>>().join(" ")),
         };
@@ -38,14 +50,8 @@ impl TaskPlan<'_> {
         let mems = task.mems.nodes().map_or("any".to_string(), ToString::to_string);
         let cpus = Some(task.cpus.cpus()).filter(|cpus| !cpus.is_empty());
         let cpus = cpus.map_or("unknown".to_string(), ToString::to_string);
-        let set = self.variables.iter().filter(|variable| matches!(variable.change, Change::Set(_)));
-        let set: Vec<&str> = set.map(|variable| variable.name.as_ref()).collect();
         format!(
-            "task {:>digits$} {node_name}  {gpus:<gpu_width$}  {rails:<rail_width$}  cpus {cpus:<cpu_width$}  mem {mems:<3}  set {}  ({})",
-            task.global_id,
-            or(set.join(" "), "nothing"),
-            self.reasons().join("; "),
-            digits = step.total_tasks.saturating_sub(1).to_string().len(),
+            "{gpus:<gpu_width$}  {rails:<rail_width$}  cpus {cpus:<cpu_width$}  mem {mems}",
             gpu_width = gpu_width.max().unwrap_or(0),
             rail_width = rail_width.max().unwrap_or(0),
             cpu_width = cpu_width.max().unwrap_or(0),
@@ -71,22 +77,26 @@ impl Plan {
         let pair = |gpu: &GpuIndex| {
             let choices = map.gpu(*gpu).choices.iter();
             let nics = choices.map(|choice| format!("{} {}", map.rail(choice.rail), choice.path));
-            format!("gpu {gpu} {}", or(nics.collect::<Vec<_>>().join(" "), "no nic"))
+            format!("gpu {gpu} {}", or(nics.collect::<Vec<_>>().join(" "), no_nic(node)))
         };
         let pairs: Vec<String> = gpus::of_the_step(node, step).iter().map(pair).collect();
         let mut left_out: Vec<&str> = map.excluded.iter().map(|excluded| excluded.name.as_ref()).collect();
         left_out.dedup();
         format!(
-            "{} task{}: {}; of the node {} GPUs, {} rails, policy `{}`, left out: {}",
-            step.tasks,
-            if step.tasks == 1 { "" } else { "s" },
+            "{}: {}; of the node {}, {}, policy `{}`, left out: {}",
+            counted(step.tasks as usize, "task"),
             or(pairs.join(", "), "no gpu"),
-            node.gpus.len(),
-            map.rails.len(),
+            counted(node.gpus.len(), "GPU"),
+            counted(map.rails.len(), "rail"),
             map.policy,
             or(left_out.join(" "), "none"),
         )
     }
+}
+
+/// In the place of a NIC where there is none.
+fn no_nic(topology: &Topology) -> &'static str {
+    if topology.is_left_to_libfabric() { "nic by libfabric" } else { "no nic" }
 }
 
 /// `gpu 3 0000:61:00.0`

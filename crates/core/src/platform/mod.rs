@@ -4,6 +4,7 @@
 //! live node.  Nothing is ever bound by it, since its [`Provenance`] is not this system.
 #![forbid(unsafe_code)]
 
+pub mod devices;
 mod known;
 pub mod recognise;
 pub mod shortfall;

@@ -6,7 +6,7 @@ use super::broken::Likeness;
 use super::evidence::{self, Candidate, Physical, most_bandwidth};
 use crate::diagnostic::Diagnostic;
 use crate::order::Order;
-use crate::placement::{Excluded, Rail};
+use crate::placement::{Excluded, LEFT_TO_LIBFABRIC, Rail};
 use crate::topology::{Nic, NicIndex, NicKind, NicRole, PortRef, PortState, Topology};
 
 /// The most rails of a node: UCX marks the entries of its device list in a mask of 64 bits
@@ -85,9 +85,12 @@ impl<'a> Judging<'a> {
         for (index, nic) in topology.numbered_nics() {
             let wanted = selection.include.iter().any(|pattern| pattern.matches(nic));
             let mut refusal = refusal(topology, nic, wanted, selection);
-            if refusal.is_none() && nic.kind != NicKind::Verbs {
+            if refusal.is_none() && nic.kind == NicKind::Ethernet {
+                refusal = Some("it is no RDMA device".to_string());
+            } else if refusal.is_none() && nic.kind != NicKind::Verbs {
                 librarys.push(index);
-                refusal = Some(format!("it is reached by {}, which its library places itself", nic.kind));
+                let name = if nic.kind == NicKind::Efa { "EFA" } else { "Slingshot" };
+                refusal = Some(format!("programs use {name} {LEFT_TO_LIBFABRIC}"));
             }
             match refusal {
                 Some(why) => excluded.push(Excluded { name: nic.name.clone(), port: None, why }),

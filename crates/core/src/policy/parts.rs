@@ -9,7 +9,7 @@ use super::Through;
 use super::solve::{Answer, Part, Problem, RailSet, add_idle, solve};
 use super::ways::Ways;
 use crate::placement::{NicsEach, Rail};
-use crate::topology::Topology;
+use crate::topology::{PciAddress, Topology};
 
 /// Each GPU's part.
 pub(super) fn of_nearest(problem: &Problem) -> Vec<Part> {
@@ -45,7 +45,11 @@ pub(super) fn solved(topology: &Topology, rails: &[Rail], through: &Through) -> 
     }
     let wants: Vec<usize> = parts.iter().map(|part| part.rails).collect();
     let several = Ways::new(topology, rails, through, &wants);
-    let with_idle = add_idle(&several.problem, one_each.clone(), &parts);
+    let card = |rail: usize| {
+        topology.nic(rails[rail].nic).address.map(|address| PciAddress { function: 0, ..address })
+    };
+    let is_card = |one, other| card(one).is_some() && card(one) == card(other);
+    let with_idle = add_idle(&several.problem, one_each.clone(), &parts, is_card);
     if with_idle == one_each {
         return (ways, one_each);
     }
@@ -63,7 +67,7 @@ mod tests {
     use crate::platform;
     use crate::policy::tests::{Parts, names, parts};
     use crate::policy::{Request, explain, map};
-    use crate::topology::{GpuIndex, PortState, Topology};
+    use crate::topology::{GpuIndex, PciAddress, PciFunction, PortState, Topology};
     use proptest::prelude::*;
     use std::cmp::Reverse;
 
@@ -128,6 +132,26 @@ mod tests {
             "the poor ones of the other switch need it"
         );
         assert_eq!(counts(&[0], &[2, 3]), [1], "the connection of the sockets carries no more");
+    }
+
+    #[test]
+    fn a_gpu_gets_all_planes_of_its_card_though_the_cards_link_carries_fewer() {
+        // four planes of 200 Gb/s are one card: behind a Gen5 link of 504 Gb/s, and behind a Gen6 link of twice that
+        for tenths_gt in [320, 640] {
+            let mut topology = Parts { gpus: vec![0], nics: vec![(0, 200); 4] }.topology();
+            let first = topology.nics[0].address.unwrap();
+            let mut function = topology.pci.get(first).unwrap().clone();
+            function.link.current.as_mut().unwrap().tenths_gt = tenths_gt;
+            function.link.max = function.link.current;
+            for (number, nic) in (0..).zip(&mut topology.nics) {
+                let address = PciAddress { function: number, ..first };
+                topology.pci.insert(PciFunction { address, ..function.clone() });
+                nic.address = Some(address);
+            }
+            topology.sort();
+            let node = dealt(&topology, Policy::Closest, NicsEach::Auto);
+            assert_eq!(rails(&node), [[0, 1, 2, 3]], "{tenths_gt}");
+        }
     }
 
     #[test]

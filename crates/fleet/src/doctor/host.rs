@@ -4,20 +4,22 @@
 
 use super::facts::{DeviceAccess, Machine};
 use super::{Examined, Verdict, listed, or_ok};
+use nic_placement_core::diagnostic::counted;
 use nic_placement_core::gpus;
 use nic_placement_core::topology::{GpuVendor, NicKind};
 
 pub(super) fn node(subject: &Examined) -> Vec<Verdict> {
     let (topology, map) = (&*subject.plan.node, &subject.plan.map);
     let (gpus, nics) = (topology.gpus.len(), topology.nics.len());
-    let counted = format!("{gpus} GPU{}", if gpus == 1 { "" } else { "s" });
+    let of_gpus = counted(gpus, "GPU");
     let may = map.rails.len();
-    let facts = format!("node `{}`: {counted}, {may} of {nics} NICs may be chosen", topology.name);
+    let facts = format!("node `{}`: {of_gpus}, {may} of {nics} NICs may be chosen", topology.name);
     let has_rdma = topology.nics.iter().any(|nic| nic.kind != NicKind::Ethernet);
     vec![match (gpus, may) {
         (0, _) => Verdict::note(format!("{facts}: without a GPU nothing is set")),
         (_, 0) if topology.is_left_to_libfabric() => {
-            Verdict::ok(format!("{facts}: they are left to libfabric's own providers"))
+            let nics = counted(nics, "NIC");
+            Verdict::ok(format!("node `{}`: {of_gpus}, {nics}, among which libfabric chooses", topology.name))
         }
         (_, 0) if !has_rdma => Verdict::note(format!("{facts}: it has no RDMA device")),
         (_, 0) => Verdict::warn(format!("{facts}: `nic-placement show` says why")).about(&topology.name),
@@ -43,7 +45,8 @@ pub(super) fn machine(subject: &Examined) -> Vec<Verdict> {
     let Some(name) = name else {
         return match gpus {
             Some(of_the_product) if here < *of_the_product => {
-                let text = format!("{here} GPUs, and machines of its product name have {of_the_product}");
+                let has = counted(here, "GPU");
+                let text = format!("{has}, and machines of its product name have {of_the_product}");
                 vec![Verdict::warn(text).about("GPUs")]
             }
             _ => Vec::new(),
@@ -84,8 +87,8 @@ pub(super) fn numa_balancing(subject: &Examined) -> Vec<Verdict> {
     vec![match value {
         "0" => Verdict::ok("off"),
         _ if nodes < 2 => Verdict::ok("on, and there is one NUMA node"),
-        _ if has_amd => Verdict::note(format!("on ({value}): AMD asks for 0 on nodes with its GPUs")),
-        _ => Verdict::note(format!(
+        _ if has_amd => Verdict::advice(format!("on ({value}): AMD asks for 0 on nodes with its GPUs")),
+        _ => Verdict::advice(format!(
             "on ({value}): pages that a task is using are unmapped to see who uses them"
         )),
     }]
@@ -103,7 +106,7 @@ pub(super) fn port_range(subject: &Examined) -> Vec<Verdict> {
     vec![if count < FEW {
         Verdict::warn(format!("{first} to {last}: {count} ports for all connections of a node")).about(text)
     } else if SLURMS.iter().any(|port| (first..=last).contains(port)) {
-        Verdict::note(format!("{first} to {last}: a program may be given 6818, where slurmd listens"))
+        Verdict::advice(format!("{first} to {last}: a program may be given 6818, where slurmd listens"))
     } else {
         Verdict::ok(format!("{first} to {last}"))
     }]
@@ -170,7 +173,7 @@ pub(super) fn uverbs_access(subject: &Examined) -> Vec<Verdict> {
         });
     }
     let who = if subject.caller.is_root { "root" } else { "this user" };
-    let good = || format!("{who} may open the {} NICs that may be chosen", open.len());
+    let good = || format!("{who} may open {} that may be chosen", counted(open.len(), "NIC"));
     or_ok(verdicts, (!open.is_empty()).then(good))
 }
 
@@ -180,7 +183,7 @@ pub(super) fn nccl_conf(subject: &Examined) -> Vec<Verdict> {
             [] => format!("`{file}` sets nothing that we would set"),
             set => format!("`{file}` sets {}: left to it, as NCCL would prefer ours", listed(set)),
         };
-        if variables.is_empty() { Verdict::ok(text) } else { Verdict::note(text).about(file) }
+        if variables.is_empty() { Verdict::ok(text) } else { Verdict::advice(text).about(file) }
     };
     subject.caller.nccl.iter().map(verdict).collect()
 }

@@ -38,14 +38,14 @@ pub(super) fn plugstack(subject: &Examined) -> Vec<Verdict> {
     };
     // a node without Slurm, a container: nothing is wrong with what is not there
     if !is_there && !is_named {
-        return vec![Verdict::note(format!("there is no `{path}`: Slurm loads no plugin here"))];
+        return vec![Verdict::advice(format!("there is no `{path}`: Slurm loads no plugin here"))];
     }
     let mut verdicts: Vec<Verdict> =
         findings.iter().map(|finding| Verdict::warn(finding).about(&finding.place)).collect();
     let ours = ours(subject.installation);
     let Some((first, others)) = ours.split_first() else {
         if verdicts.is_empty() {
-            verdicts.push(Verdict::note(format!("`{path}`: no line loads the plugin")));
+            verdicts.push(Verdict::advice(format!("`{path}`: no line loads the plugin")));
         }
         return verdicts;
     };
@@ -57,7 +57,7 @@ pub(super) fn plugstack(subject: &Examined) -> Vec<Verdict> {
         verdicts.push(Verdict::warn(text).about(&again.place));
     }
     if first.is_required {
-        verdicts.push(Verdict::note(format!(
+        verdicts.push(Verdict::advice(format!(
             "`{}`: `required`: if the plugin does not load, nobody can submit a job; `optional` is enough",
             first.place
         )));
@@ -120,7 +120,7 @@ pub(super) fn configless(subject: &Examined) -> Vec<Verdict> {
             Verdict::warn(text).about(place)
         }
         (Some((place, pattern)), false) => {
-            Verdict::note(format!("`{place}`: `include {pattern}` means no file here"))
+            Verdict::advice(format!("`{place}`: `include {pattern}` means no file here"))
         }
         (None, _) => Verdict::ok(format!(
             "`{path}` is what slurmctld sent: a change there comes here by `scontrol reconfigure`"
@@ -175,7 +175,7 @@ pub(super) fn owner(subject: &Examined) -> Vec<Verdict> {
             verdicts.push(Verdict::warn(text).about(path));
         } else if *user != 0 || (mode & GROUP != 0 && *group != 0) {
             let text = format!("`{path}` belongs to user {user}, group {group}, mode {:o}", mode & 0o7777);
-            verdicts.push(Verdict::note(format!("{text}: others than root decide what root loads")));
+            verdicts.push(Verdict::advice(format!("{text}: others than root decide what root loads")));
         }
     }
     let good = || format!("files that only root may write to: {}", owners.len());
@@ -194,9 +194,9 @@ pub(super) fn node_file(subject: &Examined) -> Vec<Verdict> {
                 Verdict::note(format!("`cache=0`: {itself}, and waits for its hardware"))
             }
             NodeFileState::Absent => {
-                Verdict::note(format!("{itself}, and waits for its hardware: `{path}` is not there"))
+                Verdict::advice(format!("{itself}, and waits for its hardware: `{path}` is not there"))
             }
-            NodeFileState::Outdated(why) => Verdict::note(format!("{itself}: {why}")),
+            NodeFileState::Outdated(why) => Verdict::advice(format!("{itself}: {why}")),
             NodeFileState::Unusable(why) => Verdict::warn(format!("{itself}: {why}")),
         }
         .about(path),

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::{Examined, Verdict, listed, or_ok};
+use nic_placement_core::diagnostic::counted;
 use nic_placement_core::topology::{GpuVendor, LinkRate, NicKind, PciAddress, PciFunction, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -99,5 +100,8 @@ pub(super) fn pcie_link(subject: &Examined) -> Vec<Verdict> {
         let text = "their links are slower than they can be, as a GPU that idles makes them: look again while they work";
         verdicts.push(Verdict::note(format!("GPUs {}: {text}", listed(&idle))));
     }
-    or_ok(verdicts, Some(format!("{} devices: no link is slower than its path allows", devices.len())))
+    or_ok(
+        verdicts,
+        Some(format!("{}: no link is slower than its path allows", counted(devices.len(), "device"))),
+    )
 }

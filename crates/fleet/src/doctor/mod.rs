@@ -38,23 +38,30 @@ struct Verdict {
     /// the device, file or line that it is about, for a reason that has little room
     about: Option<String>,
     text: String,
+    /// is it put right by what the check's page says to do?
+    has_remedy: bool,
 }
 
 impl Verdict {
     fn ok(text: impl ToString) -> Verdict {
-        Verdict { level: Level::Ok, about: None, text: text.to_string() }
+        Verdict { level: Level::Ok, about: None, text: text.to_string(), has_remedy: false }
     }
 
     fn note(text: impl ToString) -> Verdict {
-        Verdict { level: Level::Note, about: None, text: text.to_string() }
+        Verdict { level: Level::Note, ..Verdict::ok(text) }
+    }
+
+    /// A note on what may be meant so, and else has the check's remedy.
+    fn advice(text: impl ToString) -> Verdict {
+        Verdict { has_remedy: true, ..Verdict::note(text) }
     }
 
     fn warn(text: impl ToString) -> Verdict {
-        Verdict { level: Level::Warn, about: None, text: text.to_string() }
+        Verdict { level: Level::Warn, ..Verdict::advice(text) }
     }
 
     fn fail(text: impl ToString) -> Verdict {
-        Verdict { level: Level::Fail, about: None, text: text.to_string() }
+        Verdict { level: Level::Fail, ..Verdict::advice(text) }
     }
 
     fn about(self, what: impl ToString) -> Verdict {
@@ -66,10 +73,10 @@ impl Verdict {
 pub fn examine(subject: &Examined, off: &BTreeSet<String>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for check in CHECKS.iter().filter(|check| !off.contains(check.code)) {
-        for Verdict { level, about, text } in (check.judge)(subject) {
+        for Verdict { level, about, text, has_remedy } in (check.judge)(subject) {
             let code = check.code.to_string();
-            let told = |row: &str| check.says(row).filter(|_| level != Level::Ok).map(str::to_string);
-            let (why, remedy) = (told("why"), told("do"));
+            let why = check.says("why").filter(|_| level != Level::Ok).map(str::to_string);
+            let remedy = check.says("do").filter(|_| has_remedy).map(str::to_string);
             findings.push(Finding { level, code, about, text, why, remedy });
         }
     }

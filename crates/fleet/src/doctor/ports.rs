@@ -4,6 +4,7 @@
 
 use super::facts::{HostFacts, Interface};
 use super::{Examined, Verdict, listed, or_ok};
+use nic_placement_core::diagnostic::counted;
 use nic_placement_core::placement::Rail;
 use nic_placement_core::policy::gbps;
 use nic_placement_core::topology::{LinkLayer, Nic, NicKind, PciAddress, Port, PortState, Topology};
@@ -112,7 +113,10 @@ pub(super) fn ports_per_card(subject: &Examined) -> Vec<Verdict> {
             verdicts.push(verdict.about(&names[0]));
         }
     }
-    let good = || format!("{compared} cards have as many active ports as those like them");
+    let good = || match compared {
+        1 => "1 card has as many active ports as those like it".to_string(),
+        more => format!("{more} cards have as many active ports as those like them"),
+    };
     or_ok(verdicts, (compared > 0).then(good))
 }
 
@@ -262,7 +266,7 @@ pub(super) fn roce_gid(subject: &Examined) -> Vec<Verdict> {
         let text = "no IPv4 network is told for its interface, and others have one";
         verdicts.push(Verdict::warn(format!("{}: {text}", listed(&without_ipv4))).about(&without_ipv4[0]));
     }
-    or_ok(verdicts, (good > 0).then(|| format!("{good} ports have a GID of RoCE v2")))
+    or_ok(verdicts, (good > 0).then(|| format!("{}: GID of RoCE v2", counted(good, "port"))))
 }
 
 pub(super) fn roce_mtu(subject: &Examined) -> Vec<Verdict> {
@@ -284,8 +288,8 @@ pub(super) fn roce_mtu(subject: &Examined) -> Vec<Verdict> {
     }
     if let (true, Some((_, least))) = (verdicts.is_empty(), mtus.iter().min_by_key(|(_, mtu)| mtu)) {
         verdicts.push(match *least >= LARGE {
-            true => Verdict::ok(format!("{} ports: MTU {least} or more", mtus.len())),
-            false => Verdict::note(format!("MTU {least}: RDMA packets have less than 4096 bytes")),
+            true => Verdict::ok(format!("{}: MTU {least} or more", counted(mtus.len(), "port"))),
+            false => Verdict::advice(format!("MTU {least}: RDMA packets have less than 4096 bytes")),
         });
     }
     verdicts

@@ -10,6 +10,7 @@ use super::config_space::{
 };
 use super::facts::{Function, HostFacts};
 use super::{Examined, Verdict, listed, or_ok};
+use nic_placement_core::diagnostic::counted;
 use nic_placement_core::topology::{Arch, Gpu, Nic, PathType, PciAddress, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -109,7 +110,10 @@ pub(super) fn acs(subject: &Examined) -> Vec<Verdict> {
     }
     if redirecting.is_empty() {
         let count = read.len();
-        return vec![Verdict::ok(format!("{count} ports between GPUs and NICs: none redirects"))];
+        return vec![Verdict::ok(format!(
+            "{} between GPUs and NICs: none redirects",
+            counted(count, "port")
+        ))];
     }
     let names: Vec<String> = redirecting.keys().map(ToString::to_string).collect();
     let acs = redirecting.values().next().copied().unwrap_or_default();
@@ -131,10 +135,10 @@ pub(super) fn ats(subject: &Examined) -> Vec<Verdict> {
         read.iter().filter(|(_, space)| space.has_ats()).map(|(address, _)| address.to_string()).collect();
     match (read.is_empty(), with.is_empty()) {
         (true, _) => Vec::new(),
-        (false, true) => vec![Verdict::ok(format!("{} NICs behind switches: off", read.len()))],
+        (false, true) => vec![Verdict::ok(format!("{} behind switches: off", counted(read.len(), "NIC")))],
         (false, false) => {
             let text = "on, though the machine is no guest: right on a host of virtual machines";
-            vec![Verdict::note(format!("NICs {}: {text}", listed(&with)))]
+            vec![Verdict::advice(format!("NICs {}: {text}", listed(&with)))]
         }
     }
 }
@@ -229,8 +233,8 @@ pub(super) fn read_request(subject: &Examined) -> Vec<Verdict> {
         .collect();
     match (nics.is_empty(), smaller.is_empty()) {
         (true, _) => Vec::new(),
-        (_, true) => vec![Verdict::ok(format!("{} NICs: {WANTED} bytes", nics.len()))],
-        _ => vec![Verdict::note(format!("less than {WANTED} bytes: {}", listed(&smaller)))],
+        (_, true) => vec![Verdict::ok(format!("{}: {WANTED} bytes", counted(nics.len(), "NIC")))],
+        _ => vec![Verdict::advice(format!("less than {WANTED} bytes: {}", listed(&smaller)))],
     }
 }
 
@@ -244,10 +248,10 @@ pub(super) fn relaxed_ordering(subject: &Examined) -> Vec<Verdict> {
     let text = format!("NICs {}: packets must keep their order", listed(&strict));
     match (nics.len(), strict.len()) {
         (0, _) => Vec::new(),
-        (all, 0) => vec![Verdict::ok(format!("{all} NICs: allowed"))],
+        (all, 0) => vec![Verdict::ok(format!("{}: allowed", counted(all, "NIC")))],
         (all, few) if few * 2 < all => {
             vec![Verdict::warn(format!("{text}, and most others need not")).about(&strict[0])]
         }
-        _ => vec![Verdict::note(text)],
+        _ => vec![Verdict::advice(text)],
     }
 }

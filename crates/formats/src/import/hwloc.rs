@@ -15,7 +15,7 @@ mod pci;
 mod tests;
 
 use super::{BadText, Imported, Result, xml};
-use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::diagnostic::{Diagnostic, counted};
 use nic_placement_core::topology::file::{MAX_PCI, MAX_TEXT};
 use nic_placement_core::topology::{DeviceName, Provenance, Topology};
 use object::Objects;
@@ -46,7 +46,8 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
     if diagnostics.len() > MAX_DIAGNOSTICS {
         let more = diagnostics.len() - MAX_DIAGNOSTICS;
         diagnostics.truncate(MAX_DIAGNOSTICS);
-        diagnostics.push(Diagnostic::new("hwloc", format!("{more} more findings about this file")));
+        diagnostics
+            .push(Diagnostic::new("hwloc", format!("{} about this file", counted(more, "more finding"))));
     }
     Ok((topology, diagnostics))
 }

@@ -27,7 +27,7 @@ mod tests;
 pub use write::{Written, write};
 
 use super::{BadText, shown, xml};
-use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::diagnostic::{Diagnostic, counted};
 use nic_placement_core::topology::file::MAX_PCI;
 use nic_placement_core::topology::{
     DeviceName, NicIndex, PciAddress, PciFunction, PciParent, PciTree, PcieLink, Provenance, Topology,
@@ -328,7 +328,7 @@ impl<'a> Reader<'a> {
             );
         }
         if self.unsaid > 0 {
-            let finding = format!("{} more findings of these kinds", self.unsaid);
+            let finding = format!("{} of these kinds", counted(self.unsaid, "more finding"));
             self.diagnostics.push(Diagnostic::new("<system>", finding));
         }
         self.topology.sort();

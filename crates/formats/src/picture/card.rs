@@ -7,8 +7,9 @@ use super::width::Font;
 use nic_placement_core::placement::Excluded;
 use nic_placement_core::policy::gbps;
 use nic_placement_core::topology::{
-    GpuIndex, GpuVendor, LinkLayer, Nic, NicIndex, NicRole, PciAddress, Port, PortState,
+    GpuIndex, GpuVendor, LinkLayer, Nic, NicIndex, NicKind, NicRole, PciAddress, Port, PortState,
 };
+use std::collections::BTreeSet;
 
 /// A device's box.
 pub(super) struct Card {
@@ -72,7 +73,10 @@ pub(super) fn of_gpu(scene: &Scene, index: GpuIndex) -> Card {
         left: Piece { text: title, font: NAME, tone: name },
         right: fact(gpu.address.described().unwrap_or_default(), soft),
     };
-    let mut lines = vec![first, Line { left: fact(model, soft), right: fact(String::new(), soft) }];
+    let mut lines = vec![first];
+    if Scene::common_model(scene.topology).is_none() {
+        lines.push(Line { left: fact(model, soft), right: fact(String::new(), soft) });
+    }
     if !scene.notes.is_empty() {
         let note = note.map_or("no task has it".to_string(), String::clone);
         lines.push(Line { left: fact(note, soft), right: fact(String::new(), soft) });
@@ -80,24 +84,35 @@ pub(super) fn of_gpu(scene: &Scene, index: GpuIndex) -> Card {
     Card { looks: if is_idle { Looks::IdleGpu } else { Looks::Gpu }, tip, lines }
 }
 
-/// Name and rate, address and interfaces; a line for each port of several.
+/// Name and rate, address and interfaces; a line for each port of several.  A NIC that no GPU is given has one line.
 pub(super) fn of_nic(scene: &Scene, index: NicIndex) -> Card {
     let nic = scene.topology.nic(index);
-    let left_out: Vec<&Excluded> = scene.excluded.iter().filter(|out| out.name == nic.name).collect();
+    let placement = scene.placement;
+    let left_out: Vec<&Excluded> = placement.excluded.iter().filter(|out| out.name == nic.name).collect();
     let is_out = |port: &Port| left_out.iter().any(|out| out.port.is_none_or(|number| number == port.number));
     let is_down = |port: &Port| matches!(port.state, PortState::Down | PortState::Init | PortState::Armed);
     let is_all_out = left_out.iter().any(|out| out.port.is_none()) || nic.ports.iter().all(is_out);
-    let is_all_out = is_all_out && !left_out.is_empty();
-    let looks = match (nic.ports.iter().any(is_down), is_all_out) {
+    let is_libfabrics = is_chosen_by_libfabric(nic) && is_all_out;
+    let is_all_out = is_all_out && !left_out.is_empty() && !is_libfabrics;
+    // a port is missed if it would be used: another one that is down is a fact like its rate
+    let is_missed = |port: &Port| {
+        let is_broken = placement.broken.iter().any(|rail| (rail.nic, rail.port) == (index, port.number));
+        is_down(port)
+            && (is_broken || !is_out(port) || placement.rails.is_empty() && !is_for_another_use(nic))
+    };
+    let looks = match (nic.ports.iter().any(is_missed), is_all_out) {
         (true, _) => Looks::Down,
         (false, true) => Looks::LeftOut,
         (false, false) => Looks::Nic,
     };
     let (name, soft) = if is_all_out { (Tone::Faint, Tone::Faint) } else { (Tone::Dark, Tone::Soft) };
     let status = |port: &Port| match (is_down(port), is_out(port)) {
-        (true, _) => Piece { text: format!("port {}", port.state), font: WARNING, tone: Tone::Alarm },
+        (true, _) if is_missed(port) => {
+            Piece { text: format!("port {}", port.state), font: WARNING, tone: Tone::Alarm }
+        }
+        (true, _) => fact(format!("{}, port {}", use_of(nic), port.state), soft),
         (false, true) => fact(use_of(nic), soft),
-        (false, false) => fact(String::new(), soft),
+        (false, false) => fact(shared(scene, index).unwrap_or_default(), soft),
     };
     let of_nic = match nic.ports.as_slice() {
         [one] => status(one),
@@ -108,6 +123,15 @@ pub(super) fn of_nic(scene: &Scene, index: NicIndex) -> Card {
         [one] => speed(one),
         several => format!("{} ports", several.len()),
     };
+    let is_short = is_libfabrics || is_all_out && looks == Looks::LeftOut;
+    if let (true, [port]) = (is_short, nic.ports.as_slice()) {
+        let status = status(port).text;
+        let right = if is_down(port) { status } else { format!("{rate} · {status}") };
+        let font = if is_all_out { FACT } else { NAME };
+        let left = Piece { text: nic.name.to_string(), font, tone: name };
+        let lines = vec![Line { left, right: fact(right, soft) }];
+        return Card { looks, tip: tip(nic, &left_out), lines };
+    }
     let address = nic.address.and_then(PciAddress::described);
     let interfaces = (!nic.netdevs.is_empty()).then(|| nic.netdevs.join(" "));
     let places: Vec<String> = address.into_iter().chain(interfaces).collect();
@@ -122,20 +146,56 @@ pub(super) fn of_nic(scene: &Scene, index: NicIndex) -> Card {
         };
         lines.extend(nic.ports.iter().map(of_port));
     }
+    Card { looks, tip: tip(nic, &left_out), lines }
+}
+
+fn tip(nic: &Nic, left_out: &[&Excluded]) -> String {
     let why = left_out.iter().map(|out| match out.port {
         Some(port) => format!("; port {port} is left out: {}", out.why),
         None => format!("; left out: {}", out.why),
     });
-    let tip = format!("NIC {}: {}{}", nic.name, nic.kind, why.collect::<String>());
-    Card { looks, tip, lines }
+    let places: Vec<String> =
+        nic.address.and_then(PciAddress::described).into_iter().chain(nic.netdevs.clone()).collect();
+    format!("NIC {} {}: {}{}", nic.name, places.join(" "), nic.kind, why.collect::<String>())
+}
+
+/// EFA and Slingshot have no list of devices: libfabric gives each process its NIC.
+fn is_chosen_by_libfabric(nic: &Nic) -> bool {
+    matches!(nic.kind, NicKind::Efa | NicKind::Slingshot) && !is_for_another_use(nic)
+}
+
+fn is_for_another_use(nic: &Nic) -> bool {
+    matches!(nic.role, Some(NicRole::Storage | NicRole::Management))
 }
 
 /// The words on a NIC or port that is left out: its role, unless that is compute or not known.
 fn use_of(nic: &Nic) -> String {
     match nic.role {
-        Some(role @ (NicRole::Storage | NicRole::Management)) => role.to_string(),
-        Some(NicRole::Compute) | None => "left out".to_string(),
+        Some(role) if is_for_another_use(nic) => role.to_string(),
+        _ if is_chosen_by_libfabric(nic) => "libfabric chooses".to_string(),
+        _ => "left out".to_string(),
     }
+}
+
+/// What a NIC's users have of it, where several GPUs use it: `2 GPUs, 100 Gb/s each`, `2 GPUs, 90 Gb/s to 110 Gb/s`.
+fn shared(scene: &Scene, nic: NicIndex) -> Option<String> {
+    let users: BTreeSet<GpuIndex> =
+        scene.pairs.iter().filter(|pair| pair.nic == nic).map(|pair| pair.gpu).collect();
+    let of_nic = |gpu: &GpuIndex| {
+        let choices = &scene.placement.gpus.get(gpu.0)?.choices;
+        choices.iter().find(|choice| scene.placement.rail(choice.rail).nic == nic)
+    };
+    // the shares are those of the node's map: true if its users are the ones that are drawn
+    let shares: BTreeSet<Option<u64>> =
+        users.iter().map(|gpu| of_nic(gpu).filter(|of| of.users == users.len())?.share_mbps).collect();
+    let each = match (shares.first(), shares.last()) {
+        (Some(Some(least)), Some(Some(most))) if least < most => {
+            format!(", {} to {}", gbps(*least), gbps(*most))
+        }
+        (Some(Some(share)), _) => format!(", {} each", gbps(*share)),
+        _ => String::new(),
+    };
+    (users.len() > 1).then(|| format!("{} GPUs{each}", users.len()))
 }
 
 /// `400 Gb/s InfiniBand`

@@ -12,7 +12,7 @@ use super::width::{Font, fitted, width};
 use super::{DrawnPair, Scene, card};
 use nic_placement_core::topology::{GpuIndex, NicIndex, PathType};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const MARGIN: f64 = 16.0;
 /// by which a place is set in from the one around it
@@ -21,19 +21,22 @@ const INSET: f64 = 10.0;
 const COLUMN: f64 = 284.0;
 const CHANNEL: f64 = 150.0;
 /// below each box
-const GAP: f64 = 7.0;
+const GAP: f64 = 5.0;
 /// a place's title
-const TITLE: f64 = 21.0;
+const TITLE: f64 = 19.0;
 
 /// curves that can be told apart where all cross each other
-const CROWD: usize = 128;
+const CROWD: usize = 9;
+/// between the lines of two groups whose GPUs use all of their NICs
+const LANE: f64 = 14.0;
 
 const HEADLINE: Font = Font { size: 19.0, bold: true };
 const SMALL: Font = Font { size: 11.5, bold: false };
 const PLACE: Font = Font { size: 11.5, bold: true };
 
 pub(super) fn picture(scene: &Scene) -> Picture {
-    let node = outline(scene.topology);
+    let mut node = outline(scene.topology);
+    in_order_of_gpus(&mut node);
     let depth = depth(&node) as f64;
     let mut canvas = Canvas {
         scene,
@@ -45,10 +48,10 @@ pub(super) fn picture(scene: &Scene) -> Picture {
     };
     let mut y = canvas.headline();
     y = canvas.contents(&node, 0, y);
-    y = canvas.memory(y);
+    y = canvas.notes(y);
     let curves = canvas.curves();
     canvas.shapes.extend(curves);
-    let (entries, y) = legend(&canvas.shapes, MARGIN, canvas.width - MARGIN, y + 3.0);
+    let (entries, y) = canvas.legend(y + 3.0);
     canvas.shapes.extend(entries);
     let title = scene.topology.name.clone();
     Picture { title, width: canvas.width, height: y + MARGIN, shapes: canvas.shapes }
@@ -57,6 +60,12 @@ pub(super) fn picture(scene: &Scene) -> Picture {
 /// Places inside each other, at most, the node itself aside.
 fn depth(place: &NodePlace) -> usize {
     place.places.iter().map(|inner| 1 + depth(inner)).max().unwrap_or(0)
+}
+
+/// The column of GPUs counts from 0: on several machines their numbers are not the order of NUMA nodes.
+fn in_order_of_gpus(place: &mut NodePlace) {
+    place.places.sort_by_key(|inner| inner.first_gpu().map_or(usize::MAX, |gpu| gpu.0));
+    place.places.iter_mut().for_each(in_order_of_gpus);
 }
 
 /// From where to where a device's box stands.
@@ -105,11 +114,17 @@ impl Canvas<'_> {
         }
     }
 
-    /// What stands in a place from `y` on: smaller places, then its own devices.  Says where that ends.
-    fn contents(&mut self, place: &NodePlace, level: usize, mut y: f64) -> f64 {
-        for inner in &place.places {
-            y = self.place(inner, level, y);
-        }
+    /// What stands in a place from `y` on: its places and its own devices, in the order of their GPUs.  Says where that ends.
+    fn contents(&mut self, place: &NodePlace, level: usize, y: f64) -> f64 {
+        let own = place.gpus.iter().min();
+        let comes_after = |inner: &NodePlace| own.is_some() && inner.first_gpu().as_ref() > own;
+        let (after, before): (Vec<_>, Vec<_>) = place.places.iter().partition(|inner| comes_after(inner));
+        let y = before.into_iter().fold(y, |y, inner| self.place(inner, level, y));
+        let y = self.devices(place, y);
+        after.into_iter().fold(y, |y, inner| self.place(inner, level, y))
+    }
+
+    fn devices(&mut self, place: &NodePlace, y: f64) -> f64 {
         let gpus = place.gpus.iter().map(|&gpu| (gpu, card::of_gpu(self.scene, gpu))).collect();
         let nics = place.nics.iter().map(|&nic| (nic, card::of_nic(self.scene, nic)));
         let is_paired = |nic: NicIndex| self.scene.pairs.iter().any(|pair| pair.nic == nic);
@@ -135,10 +150,18 @@ impl Canvas<'_> {
     fn place(&mut self, place: &NodePlace, level: usize, y: f64) -> f64 {
         let x = MARGIN + level as f64 * INSET;
         let at = self.shapes.len();
-        let name = place.kind.to_string();
+        let name = match place.kind {
+            PlaceKind::Stated(..) => format!("{}*", place.kind),
+            _ => place.kind.to_string(),
+        };
         let facts = place.facts(self.scene.topology).unwrap_or_default();
-        self.text((self.left, y + 15.0), PLACE, Tone::Soft, fitted(&name, PLACE, COLUMN));
-        self.text((self.right(), y + 15.0), SMALL, Tone::Soft, fitted(&facts, SMALL, COLUMN));
+        // both at the left: above a NIC they would read as the NIC's
+        let written = fitted(&name, PLACE, COLUMN);
+        let room = COLUMN - width(&written, PLACE) - 8.0;
+        self.text((self.left, y + 14.0), PLACE, Tone::Soft, written);
+        let text = if room > 40.0 { fitted(&facts, SMALL, room) } else { String::new() };
+        let ends_at = DrawnText::at((self.left + COLUMN, y + 14.0), SMALL, Tone::Soft, text);
+        self.line(DrawnText { ends: true, ..ends_at });
         let end = self.contents(place, level + 1, y + TITLE).max(y + TITLE + GAP);
         let looks = match place.kind {
             PlaceKind::Socket(_) => Looks::Socket,
@@ -181,7 +204,8 @@ impl Canvas<'_> {
         let (first, last) = (x + Card::PADDING, x + COLUMN - Card::PADDING);
         for (number, Line { left, right }) in card.lines.iter().enumerate() {
             let base = y + Card::FIRST + Card::LINE * number as f64;
-            let end = fitted(&right.text, right.font, (last - first) * 0.7);
+            let beside = last - first - width(&left.text, left.font) - 8.0;
+            let end = fitted(&right.text, right.font, beside.max((last - first) * 0.7));
             let taken = if end.is_empty() { 0.0 } else { width(&end, right.font) + 8.0 };
             let beginning = fitted(&left.text, left.font, last - first - taken);
             self.text((first, base), left.font, left.tone, beginning);
@@ -190,16 +214,27 @@ impl Canvas<'_> {
         }
     }
 
-    /// NUMA nodes of which there is nothing to draw.
-    fn memory(&mut self, y: f64) -> f64 {
-        let nodes = memory_only(self.scene.topology);
-        if nodes.is_empty() {
-            return y;
+    /// NUMA nodes of which there is nothing to draw, and whose word the stars are.
+    fn notes(&mut self, mut y: f64) -> f64 {
+        let topology = self.scene.topology;
+        let nodes = memory_only(topology);
+        let memory = (!nodes.is_empty()).then(|| format!("memory only, without CPUs: NUMA nodes {nodes}"));
+        let stated = (!topology.stated_paths.is_empty()).then(|| match &topology.supplied_by {
+            Some(model) => format!("* stated by the model `{model}`; the bus does not show it"),
+            None => format!("* stated by {}; no bus shows it", topology.provenance),
+        });
+        for text in memory.into_iter().chain(stated) {
+            let room = self.width - 2.0 * MARGIN;
+            self.text((MARGIN, y + 12.0), SMALL, Tone::Soft, fitted(&text, SMALL, room));
+            y += 20.0;
         }
-        let text = format!("memory only, without CPUs: NUMA nodes {nodes}");
-        let room = self.width - 2.0 * MARGIN;
-        self.text((MARGIN, y + 12.0), SMALL, Tone::Soft, fitted(&text, SMALL, room));
-        y + 20.0
+        y
+    }
+
+    fn is_stated(&self, pair: &DrawnPair) -> bool {
+        let topology = self.scene.topology;
+        let gpu = topology.gpu(pair.gpu).address;
+        topology.nic(pair.nic).address.is_some_and(|nic| topology.stated_paths.contains_key(&(gpu, nic)))
     }
 
     /// The pairs' curves, each with an end of its own on both boxes.
@@ -210,6 +245,7 @@ impl Canvas<'_> {
         pairs.dedup();
         let spans = |pair: DrawnPair| Some((pair, *self.gpus.get(&pair.gpu)?, *self.nics.get(&pair.nic)?));
         let drawn: Vec<(DrawnPair, Span, Span)> = pairs.into_iter().filter_map(spans).collect();
+        let (mut shapes, drawn) = self.crowds(drawn);
         let starts = ends(drawn.iter().map(|(pair, gpu, nic)| (pair.gpu.0, *gpu, nic.middle())));
         let stops = ends(drawn.iter().map(|(pair, gpu, nic)| (pair.nic.0, *nic, gpu.middle())));
         let topology = self.scene.topology;
@@ -218,12 +254,41 @@ impl Canvas<'_> {
             Shape::Curve(Curve {
                 from: (self.left + COLUMN, start),
                 to: (self.right(), stop),
-                path: pair.path,
-                is_thin: drawn.len() > CROWD,
+                path: Some(pair.path),
                 tip: Some(format!("GPU {} uses {name}:{} at {}", pair.gpu, pair.port, pair.path)),
             })
         };
-        drawn.iter().zip(starts.into_iter().zip(stops)).map(curve).collect()
+        shapes.extend(drawn.iter().zip(starts.into_iter().zip(stops)).map(curve));
+        shapes
+    }
+
+    /// GPUs that all use the same NICs, more than curves could show: one line for each group, with a branch to each device.  And
+    /// the pairs that are left.
+    fn crowds(&self, drawn: Vec<(DrawnPair, Span, Span)>) -> (Vec<Shape>, Vec<(DrawnPair, Span, Span)>) {
+        let mut nics_of: BTreeMap<GpuIndex, BTreeSet<NicIndex>> = BTreeMap::new();
+        drawn.iter().for_each(|(pair, ..)| {
+            nics_of.entry(pair.gpu).or_default().insert(pair.nic);
+        });
+        let mut groups: BTreeMap<&BTreeSet<NicIndex>, Vec<GpuIndex>> = BTreeMap::new();
+        nics_of.iter().for_each(|(gpu, nics)| groups.entry(nics).or_default().push(*gpu));
+        groups.retain(|nics, gpus| nics.len() > 1 && gpus.len() > 1 && nics.len() * gpus.len() > CROWD);
+        let mut shapes = Vec::new();
+        let lanes = (CHANNEL / 2.0 / LANE) as usize;
+        for (number, (nics, gpus)) in groups.iter().enumerate() {
+            let lane = self.left + COLUMN + CHANNEL / 4.0 + LANE * (number % lanes) as f64;
+            let starts: Vec<f64> = gpus.iter().map(|gpu| self.gpus[gpu].middle()).collect();
+            let stops: Vec<f64> = nics.iter().map(|nic| self.nics[nic].middle()).collect();
+            let all = || starts.iter().chain(&stops).copied();
+            let (top, bottom) = (all().fold(f64::MAX, f64::min), all().fold(0.0, f64::max));
+            let tip = Some(format!("each of {} GPUs uses each of {} NICs", gpus.len(), nics.len()));
+            let mut line =
+                |from, to| shapes.push(Shape::Curve(Curve { from, to, path: None, tip: tip.clone() }));
+            line((lane, top), (lane, bottom));
+            starts.iter().for_each(|&y| line((self.left + COLUMN, y), (lane, y)));
+            stops.iter().for_each(|&y| line((lane, y), (self.right(), y)));
+        }
+        let is_left = |(pair, ..): &(DrawnPair, Span, Span)| !groups.contains_key(&nics_of[&pair.gpu]);
+        (shapes, drawn.into_iter().filter(is_left).collect())
     }
 }
 
@@ -263,39 +328,44 @@ const SAMPLE_GAP: f64 = 7.0;
 const BETWEEN: f64 = 20.0;
 const ROW: f64 = 20.0;
 
-/// What the colours mean: the entries for what `shapes` show, in rows from `(x, y)` to `right`; and where they end below.
-fn legend(shapes: &[Shape], x: f64, right: f64, y: f64) -> (Vec<Shape>, f64) {
-    let (mut drawn, mut at, mut top) = (Vec::new(), x, y);
-    let mut add = |text: &str, sample: &dyn Fn(f64, f64) -> Shape| {
-        let long = SAMPLE + SAMPLE_GAP + width(text, LEGEND);
-        if at > x && at + long > right {
-            (at, top) = (x, top + ROW);
+impl Canvas<'_> {
+    /// What the colours mean: the entries for what is drawn, in rows from `y` on; and where they end below.
+    fn legend(&self, y: f64) -> (Vec<Shape>, f64) {
+        let (shapes, x, right) = (&self.shapes, MARGIN, self.width - MARGIN);
+        let (mut drawn, mut at, mut top) = (Vec::new(), x, y);
+        let mut add = |text: &str, sample: &dyn Fn(f64, f64) -> Shape| {
+            let long = SAMPLE + SAMPLE_GAP + width(text, LEGEND);
+            if at > x && at + long > right {
+                (at, top) = (x, top + ROW);
+            }
+            let place = (at + SAMPLE + SAMPLE_GAP, top + 13.0);
+            drawn.push(sample(at, top));
+            drawn.push(Shape::Text(DrawnText::at(place, LEGEND, Tone::Soft, text.to_string())));
+            at += long + BETWEEN;
+        };
+        for path in PathType::ALL.map(Some).into_iter().chain([None]) {
+            if shapes.iter().any(|shape| matches!(shape, Shape::Curve(curve) if curve.path == path)) {
+                let mut of_path = self.scene.pairs.iter().filter(|pair| Some(pair.path) == path);
+                let stated = if of_path.any(|pair| self.is_stated(pair)) { "*" } else { "" };
+                add(&format!("{}{stated}", meaning(path)), &|x, y| {
+                    let (from, to) = ((x, y + 9.0), (x + SAMPLE, y + 9.0));
+                    Shape::Curve(Curve { from, to, path, tip: None })
+                });
+            }
         }
-        let place = (at + SAMPLE + SAMPLE_GAP, top + 13.0);
-        drawn.push(sample(at, top));
-        drawn.push(Shape::Text(DrawnText::at(place, LEGEND, Tone::Soft, text.to_string())));
-        at += long + BETWEEN;
-    };
-    for path in PathType::ALL {
-        if shapes.iter().any(|shape| matches!(shape, Shape::Curve(curve) if curve.path == path)) {
-            add(meaning(path), &|x, y| {
-                let (from, to) = ((x, y + 9.0), (x + SAMPLE, y + 9.0));
-                Shape::Curve(Curve { from, to, path, is_thin: false, tip: None })
-            });
+        // other boxes say themselves what they are
+        for (looks, text) in [
+            (Looks::IdleGpu, "GPU that no task has"),
+            (Looks::LeftOut, "NIC that is left out"),
+            (Looks::Down, "NIC with a port that is not up"),
+        ] {
+            if shapes.iter().any(|shape| matches!(shape, Shape::Rect(rect) if rect.looks == looks)) {
+                add(text, &|x, y| {
+                    Shape::Rect(Rect { x, y: y + 2.0, width: SAMPLE, height: 14.0, looks, tip: None })
+                });
+            }
         }
+        let end = if drawn.is_empty() { y } else { top + ROW };
+        (drawn, end)
     }
-    // other boxes say themselves what they are
-    for (looks, text) in [
-        (Looks::IdleGpu, "GPU that no task has"),
-        (Looks::LeftOut, "NIC that is left out"),
-        (Looks::Down, "NIC with a port that is not up"),
-    ] {
-        if shapes.iter().any(|shape| matches!(shape, Shape::Rect(rect) if rect.looks == looks)) {
-            add(text, &|x, y| {
-                Shape::Rect(Rect { x, y: y + 2.0, width: SAMPLE, height: 14.0, looks, tip: None })
-            });
-        }
-    }
-    let end = if drawn.is_empty() { y } else { top + ROW };
-    (drawn, end)
 }

@@ -14,7 +14,7 @@ mod svg;
 mod tests;
 mod width;
 
-use nic_placement_core::placement::Excluded;
+use nic_placement_core::placement::NodePlacement;
 use nic_placement_core::topology::{GpuIndex, NicIndex, PathType, Topology};
 use std::collections::BTreeMap;
 
@@ -24,7 +24,8 @@ pub struct Scene<'a> {
     /// below the node's name: where the facts come from, what decided
     pub subtitle: String,
     pub pairs: Vec<DrawnPair>,
-    pub excluded: &'a [Excluded],
+    /// what may be chosen, what does not work, and what each GPU gets of a NIC
+    pub placement: &'a NodePlacement,
     /// for each GPU a line of its own, such as its task; with any of them a GPU without one is grey
     pub notes: BTreeMap<GpuIndex, String>,
 }
@@ -35,6 +36,14 @@ pub struct DrawnPair {
     pub nic: NicIndex,
     pub port: u8,
     pub path: PathType,
+}
+
+impl Scene<'_> {
+    /// The model that all GPUs have: the headline says it once, and no box again.
+    pub fn common_model(topology: &Topology) -> Option<&str> {
+        let model = topology.gpus.first()?.model.as_deref()?;
+        topology.gpus.iter().all(|gpu| gpu.model.as_deref() == Some(model)).then_some(model)
+    }
 }
 
 /// The picture as SVG 1.1: the same bytes for the same scene.

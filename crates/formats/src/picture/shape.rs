@@ -111,8 +111,8 @@ impl Tone {
 pub(super) struct Curve {
     pub(super) from: (f64, f64),
     pub(super) to: (f64, f64),
-    pub(super) path: PathType,
-    pub(super) is_thin: bool,
+    /// `None`: a part of a line that joins all GPUs of a group with all NICs of it
+    pub(super) path: Option<PathType>,
     /// the text that a viewer shows when the pointer rests on it
     pub(super) tip: Option<String>,
 }
@@ -121,23 +121,25 @@ pub(super) struct Curve {
 ///
 /// The colours are Okabe and Ito's, which colour-blind readers tell apart ("Color Universal Design", 2008); the dashes tell
 /// them apart in grey too.
-pub(super) fn stroke(path: PathType) -> (&'static str, &'static str) {
+pub(super) fn stroke(path: Option<PathType>) -> (&'static str, &'static str) {
     match path {
-        PathType::Pix => ("#0072b2", "none"),
-        PathType::Pxb => ("#009e73", "16 4"),
-        PathType::Phb => ("#cc79a7", "8 5"),
-        PathType::Node => ("#e69f00", "9 4 2 4"),
-        PathType::Sys => ("#d55e00", "2.5 4"),
+        Some(PathType::Pix) => ("#0072b2", "none"),
+        Some(PathType::Pxb) => ("#009e73", "16 4"),
+        Some(PathType::Phb) => ("#cc79a7", "8 5"),
+        Some(PathType::Node) => ("#e69f00", "9 4 2 4"),
+        Some(PathType::Sys) => ("#d55e00", "2.5 4"),
+        None => ("#4d4d4d", "1 0"),
     }
 }
 
 /// What a kind of path crosses, for readers that do not know the words of `nvidia-smi topo -m`.
-pub(super) fn meaning(path: PathType) -> &'static str {
+pub(super) fn meaning(path: Option<PathType>) -> &'static str {
     match path {
-        PathType::Pix => "PIX: at most one PCIe switch",
-        PathType::Pxb => "PXB: several PCIe switches",
-        PathType::Phb => "PHB: a host bridge",
-        PathType::Node => "NODE: within a NUMA node",
-        PathType::Sys => "SYS: between NUMA nodes",
+        Some(PathType::Pix) => "PIX: at most one PCIe switch",
+        Some(PathType::Pxb) => "PXB: several PCIe switches",
+        Some(PathType::Phb) => "PHB: a host bridge",
+        Some(PathType::Node) => "NODE: within a NUMA node",
+        Some(PathType::Sys) => "SYS: between NUMA nodes",
+        None => "each of these GPUs uses each of these NICs",
     }
 }

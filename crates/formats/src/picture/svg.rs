@@ -34,7 +34,7 @@ fn write(picture: &Picture, out: &mut String) -> fmt::Result {
     )?;
     writeln!(out, "<title>{}</title>", escaped(&picture.title))?;
     write!(out, "<style>{STYLE}")?;
-    for path in PathType::ALL {
+    for path in PathType::ALL.map(Some).into_iter().chain([None]) {
         let (colour, dashes) = stroke(path);
         write!(out, ".{}{{stroke:{colour};stroke-dasharray:{dashes}}}", class(path))?;
     }
@@ -61,7 +61,6 @@ fn write_curve(curve: &Curve, out: &mut String) -> fmt::Result {
     let bend = (x2 - x1) / 2.0;
     let [x1, y1, x2, y2, a, b] = [x1, y1, x2, y2, x1 + bend, x2 - bend].map(pixels);
     write!(out, r#"<path class="{}" d="M{x1} {y1}C{a} {y1} {b} {y2} {x2} {y2}""#, class(curve.path))?;
-    out.push_str(if curve.is_thin { r#" style="stroke-width:0.8""# } else { "" });
     write_tip("path", curve.tip.as_deref(), out)
 }
 
@@ -81,8 +80,8 @@ fn write_text(text: &DrawnText, out: &mut String) -> fmt::Result {
     writeln!(out, ">{}</text>", escaped(&text.text))
 }
 
-fn class(path: PathType) -> String {
-    path.to_string().to_lowercase()
+fn class(path: Option<PathType>) -> String {
+    path.map_or("each".to_string(), |path| path.to_string().to_lowercase())
 }
 
 /// A length with at most one decimal.

@@ -1,6 +1,7 @@
 //! What holds for every picture: it is XML, nothing lies over anything else, and nothing is lost.
 #![forbid(unsafe_code)]
 
+mod looks;
 mod made;
 
 use super::outline::{NodePlace, PlaceKind, outline};
@@ -126,7 +127,7 @@ fn placed(topology: &Topology, placement: &NodePlacement, notes: BTreeMap<GpuInd
         .flat_map(|(gpu, of)| of.choices.iter().map(move |choice| pair(gpu, choice)))
         .collect();
     let subtitle = format!("{} · policy closest", topology.provenance);
-    svg(&Scene { topology, subtitle, pairs, excluded: &placement.excluded, notes })
+    svg(&Scene { topology, subtitle, pairs, placement, notes })
 }
 
 fn boxes(seen: &Seen, classes: &[&str]) -> usize {
@@ -230,13 +231,13 @@ fn a_picture_of_all_with_all_crosses_no_box() {
         topology: &topology,
         subtitle: String::new(),
         pairs: pairs.collect(),
-        excluded: &[],
+        placement: &policy::map(&topology, &Request::default()),
         notes: BTreeMap::new(),
     };
     let seen = seen(&svg(&scene));
     check(&seen);
-    // five samples are the legend's
-    assert_eq!(seen.curves.len(), 8 * 14 + 5);
+    // a branch for each device and the line that joins them, and the legend's sample
+    assert_eq!(seen.curves.len(), 8 + 14 + 1 + 1);
 }
 
 #[test]
@@ -254,12 +255,12 @@ fn what_works_what_is_left_out_and_what_is_down_look_different() {
         let seen = seen(&drawn(&platform::model("dgx-h100").unwrap(), BTreeMap::new()));
         boxes(&seen, &[class])
     };
-    assert_eq!([of("nic"), of("out"), of("down")], [8, 5, 1]);
+    assert_eq!([of("nic"), of("out"), of("down")], [8, 6, 0], "an unused port that is down is no alarm");
 }
 
 #[test]
 fn kinds_of_paths_are_told_apart_by_colour_and_without_it() {
-    let strokes: Vec<_> = PathType::ALL.map(super::shape::stroke).to_vec();
+    let strokes: Vec<_> = PathType::ALL.map(Some).map(super::shape::stroke).to_vec();
     for (at, (colour, dashes)) in strokes.iter().enumerate() {
         assert!(strokes[at + 1..].iter().all(|(other, others)| other != colour && others != dashes));
     }

@@ -2,11 +2,11 @@
 #![forbid(unsafe_code)]
 
 use super::Failure;
-use super::misunderstood::misunderstood;
 use super::page::{Page, Style, Text};
-use super::request::counted;
 use clap::ValueHint;
+use nic_placement_core::diagnostic::counted;
 use nic_placement_core::discover::root;
+use nic_placement_core::platform::devices::device_name;
 use nic_placement_fleet::audit::facts::{Class, Inventory};
 use nic_placement_fleet::audit::kinds::{Audited, Bad, Difference, Differing, Duplicate, NodeKind};
 use nic_placement_fleet::audit::stream::{self, StreamPiece};
@@ -29,8 +29,8 @@ const SHOWN: usize = 24;
 /// slurm.conf has KillOnBadExit=1 srun ends all tasks at the first node that is not as it should be: hence `-K0`. To
 /// which switch a NIC is cabled no file of the kernel says: LLDP needs an agent on the node, and the subnet manager's
 /// view needs ibnetdiscover. A port in another InfiniBand subnet is named. Ends with 0 where all nodes are like their
-/// kind, 1 where one differs, is alone of its kind or reported twice, and 2 where something of the input is no report;
-/// the rest is compared all the same.
+/// kind, and so for a single node; with 1 where one differs, is alone of its kind or reported twice, or where something
+/// of the input is no report; the rest is compared all the same.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -75,7 +75,7 @@ pub(super) fn run(options: &AuditOptions, page: &mut Page) -> Result<(), Failure
         false => print(&audited, &rejected, page),
     }
     match (rejected.count, audited.nodes) {
-        (0, 0) => Err(misunderstood("audit: no report: `nic-placement check --json` prints one")),
+        (0, 0) => Err("audit: no report: `nic-placement check --json` prints one".into()),
         (0, _) if audited.is_clean() => Ok(()),
         (0, _) if audited.are_alike() => Err("audit: nodes were reported more than once".into()),
         (0, _) => Err("audit: not all nodes are like their kind".into()),
@@ -88,7 +88,7 @@ pub(super) fn run(options: &AuditOptions, page: &mut Page) -> Result<(), Failure
                 true => "; srun mixes the lines of its tasks, and `srun -l` tells whose each is",
                 false => "",
             };
-            Err(misunderstood(format_args!("audit: {what}{cure}")))
+            Err(format!("audit: {what}{cure}").into())
         }
     }
 }
@@ -187,11 +187,21 @@ fn together(differences: &[Difference]) -> Vec<Vec<&Difference>> {
     lines
 }
 
+/// A kind of device by its name where its PCI ids are known: `ConnectX-7` for `verbs 15b3:1021`.  The report keeps the ids.
+fn named(model: &str) -> String {
+    let name = |ids: &str| {
+        let (vendor, device) = ids.split_once(':')?;
+        device_name(u16::from_str_radix(vendor, 16).ok()?, u16::from_str_radix(device, 16).ok()?)
+    };
+    let ids = model.rsplit_once(' ').map_or(model, |(_, ids)| ids);
+    name(ids).unwrap_or(model).to_string()
+}
+
 fn inventory(of: &Inventory) -> String {
-    let gpus = of.gpus.iter().map(|(model, count)| format!("{} {model}", counted(*count, "GPU")));
+    let gpus = of.gpus.iter().map(|(model, count)| format!("{} {}", counted(*count, "GPU"), named(model)));
     let nics = of.nics.iter().map(|((model, path), count)| {
         let path = if path.is_empty() { String::new() } else { format!(" at {path}") };
-        format!("{} {model}{path}", counted(*count, "NIC"))
+        format!("{} {}{path}", counted(*count, "NIC"), named(model))
     });
     let parts: Vec<String> = [of.machine.clone()].into_iter().chain(gpus).chain(nics).collect();
     parts.join(", ")
@@ -214,10 +224,12 @@ fn line(differences: &[&Difference], nodes: usize) -> Text {
     };
     let share = format!("({shared_by} of {nodes})");
     match (what.as_str(), here, kind) {
-        ("", None, Some(kind)) => format!("{of}is missing: {kind} {share}").into(),
-        ("", Some(here), None) => format!("{of}is one more than its kind has: {here} {share}").into(),
+        ("", None, Some(kind)) => format!("{of}is missing: {} {share}", named(kind)).into(),
+        ("", Some(here), None) => {
+            format!("{of}is one more than its kind has: {} {share}", named(here)).into()
+        }
         (what, here, kind) => {
-            let said = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_string());
+            let said = |value: &Option<String>| value.as_deref().map_or("nothing".to_string(), named);
             let what = if what.is_empty() { "is".to_string() } else { format!("{what}:") };
             format!("{of}{what} {}, its kind {} {share}", said(here), said(kind)).into()
         }

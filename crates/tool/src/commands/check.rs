@@ -97,8 +97,8 @@ pub(super) struct CheckOptions {
     /// seconds after which --health says that the hardware does not answer (default 20)
     #[arg(long, value_name = "SECONDS", requires = "health", default_value = "20")]
     #[arg(hide_default_value = true, help_heading = OUTPUT)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=600))]
-    within: u64,
+    #[arg(allow_negative_numbers = true, value_parser = request::number(1, 600))]
+    within: u32,
     /// all checks and what they ask, and nothing else
     #[arg(long, conflicts_with_all = ["json", "health"], help_heading = OUTPUT)]
     list: bool,
@@ -160,7 +160,7 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
     }
     let present = request::variables(&options.variable)?;
     if options.health {
-        let patience = Duration::from_secs(options.within);
+        let patience = Duration::from_secs(options.within.into());
         return health::run(options.arguments(), patience, options.folder_of_the_lock().as_deref(), page);
     }
     let is_live = options.node.source() == NodeSource::Live;
@@ -225,18 +225,22 @@ fn explain(check: &Check, page: &mut Page) {
     }
 }
 
-/// A line, and below what is not as it should be why it matters and what to do; once for all that a check found.
+/// A line, and below what is not as it should be why it matters and what to do; below a note with a remedy what to do.  Once
+/// for all that a check found.
 fn print(finding: &Finding, next: Option<&Finding>, page: &mut Page) {
     let Finding { level, code, text, why, remedy, .. } = finding;
     let is_wrong = *level >= Level::Warn;
-    let is_last = !next.is_some_and(|next| next.code == *code && next.level >= Level::Warn);
+    let goes_on = |next: &Finding| {
+        next.code == *code && next.remedy.is_some() && (next.level >= Level::Warn || !is_wrong)
+    };
+    let is_last = !next.is_some_and(goes_on);
     let level = format!("{level:<7}");
     let level = if is_wrong { Text::styled(level, Style::Wrong) } else { Text::from(level) };
     let code = format!("{code:width$}  ", width = widest_code());
     page.item(level.then(code), text.as_str());
     let margin = " ".repeat(9 + widest_code());
-    for (word, text) in [("why  ", why), ("do   ", remedy)] {
-        if let Some(text) = text.as_deref().filter(|_| is_wrong && is_last) {
+    for (word, text) in [("why  ", why.as_ref().filter(|_| is_wrong)), ("do   ", remedy.as_ref())] {
+        if let Some(text) = text.filter(|_| is_last) {
             page.item(format!("{margin}{word}"), text);
         }
     }

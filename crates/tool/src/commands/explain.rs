@@ -5,12 +5,13 @@
 use super::page::{Page, Style, Table, Text};
 use super::request::{self, NodeOptions, PlanOptions};
 use super::{Failure, shortfalls};
+use nic_placement_core::diagnostic::counted;
 use nic_placement_core::libraries::FileText;
 use nic_placement_core::placement::{NodePlacement, Pair};
 use nic_placement_core::plan::Plan;
 use nic_placement_core::policy::{Through, gbps};
 use nic_placement_core::step::Step;
-use nic_placement_core::topology::{GpuIndex, PathType};
+use nic_placement_core::topology::{GpuIndex, PathType, Topology};
 use nic_placement_launch::answers;
 
 /// why each GPU got its NICs and none of the others
@@ -59,15 +60,16 @@ pub(super) fn run(options: &ExplainOptions, page: &mut Page) -> Result<(), Failu
     for (gpu, pairs) in &explained {
         page.line(heading(&plan, *gpu));
         page.table(&table(&plan.map, pairs));
-        let own = nics(&plan.map, *gpu);
-        let differs = |(_, map): &&(String, NodePlacement)| nics(map, *gpu) != own;
+        let own = nics(&plan.node, &plan.map, *gpu);
+        let differs = |(_, map): &&(String, NodePlacement)| nics(&plan.node, map, *gpu) != own;
         if let Some((estimate, map)) = others.iter().find(differs) {
             page.line(format_args!(
                 "  an estimate decides this: with {estimate} it would get {}",
-                nics(map, *gpu)
+                nics(&plan.node, map, *gpu)
             ));
         }
     }
+    page.legend(explained.iter().flat_map(|(_, pairs)| pairs).filter_map(|pair| pair.path));
     shortfalls::lines("GPU", &lacking, page);
     page.notes(diagnostics.iter().chain(&plan.map.diagnostics));
     shortfalls::verdict("explain", "a task with GPU", &plan, &lacking)
@@ -76,7 +78,7 @@ pub(super) fn run(options: &ExplainOptions, page: &mut Page) -> Result<(), Failu
 fn heading(plan: &Plan, gpu: GpuIndex) -> Text {
     let address = plan.node.gpu(gpu).address;
     let address = address.described().map(|address| format!(" {address}")).unwrap_or_default();
-    let own = nics(&plan.map, gpu);
+    let own = nics(&plan.node, &plan.map, gpu);
     let numa_node = plan
         .map
         .gpu(gpu)
@@ -86,10 +88,10 @@ fn heading(plan: &Plan, gpu: GpuIndex) -> Text {
 }
 
 /// A GPU's NICs, best first.
-fn nics(map: &NodePlacement, gpu: GpuIndex) -> String {
+fn nics(node: &Topology, map: &NodePlacement, gpu: GpuIndex) -> String {
     let own = map.gpu(gpu).choices.iter().map(|choice| map.rail(choice.rail).to_string());
     let own: Vec<String> = own.collect();
-    if own.is_empty() { "no NIC".to_string() } else { own.join(" ") }
+    if own.is_empty() { shortfalls::no_nic(node).to_string() } else { own.join(" ") }
 }
 
 /// The maps at the bounds of what was measured of each kind of path, one at a time, where the admin has not said what it lets
@@ -119,11 +121,13 @@ fn table(node: &NodePlacement, pairs: &[Pair]) -> Table {
         };
         let users = match pair.users {
             0 => "unused".to_string(),
-            users => request::counted(users, "GPU"),
+            users => counted(users, "GPU"),
         };
         let may_be_chosen =
             pair.alone_mbps.is_some() || node.rails.iter().any(|rail| rail.to_string() == name);
+        let is_libfabrics = node.excluded.iter().any(|of| of.why == pair.why && of.is_left_to_libfabric());
         let verdict = match (pair.chosen, may_be_chosen) {
+            _ if is_libfabrics => "left alone",
             (true, _) => "chosen",
             (false, true) => "not chosen",
             (false, false) => "left out",

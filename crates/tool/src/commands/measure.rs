@@ -59,7 +59,7 @@ pub(super) struct MeasureOptions {
     #[arg(long, conflicts_with = "command", help_heading = "Several nodes")]
     merge: bool,
     /// what to add up
-    #[arg(value_name = "FILE", requires = "merge", value_hint = ValueHint::FilePath)]
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     files: Vec<PathBuf>,
     /// the program and its arguments
     #[arg(last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
@@ -80,6 +80,12 @@ pub(super) struct MeasureOptions {
 pub(super) fn run(options: &MeasureOptions, page: &mut Page) -> Result<(), Failure> {
     if options.merge {
         return merge(options, page);
+    }
+    if let [first, ..] = options.files.as_slice() {
+        return Err(misunderstood(format!(
+            "measure: `--` stands before the program, as `measure -- {0}`; `--merge {0}` adds up reports",
+            first.display()
+        )));
     }
     if options.command.is_empty() {
         return Err(misunderstood("measure: expected `-- CMD`, or `--merge FILE…`"));
@@ -200,9 +206,7 @@ fn merge(options: &MeasureOptions, page: &mut Page) -> Result<(), Failure> {
             [one] => format!("`{}`", one.display()),
             several => format!("{} files", several.len()),
         };
-        return Err(misunderstood(format_args!(
-            "measure: no report in {place}: `nic-placement measure --json -- CMD` prints one"
-        )));
+        return Err(format!("measure: no report in {place}: `measure --json -- CMD` prints one").into());
     }
     if passed_over > 0 {
         tell(&format!("note: {passed_over} other pieces of text were passed over"));
@@ -210,7 +214,7 @@ fn merge(options: &MeasureOptions, page: &mut Page) -> Result<(), Failure> {
     let mut text = Page::new(false, false);
     let to = if options.output.is_some() { &mut text } else { page };
     match options.json {
-        true => to.exact(&(serde_json::to_string_pretty(&merged).unwrap_or_default() + "\n")),
+        true => to.exact(&merged.to_json()),
         false => print::merged(&merged, to),
     }
     match &options.output {

@@ -2,9 +2,9 @@
 #![forbid(unsafe_code)]
 
 use super::page::Page;
-use super::{Ending, Failure, command_line};
+use super::{Ending, Failure};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use std::fmt;
+use std::{env, fmt};
 
 pub(super) fn misunderstood(problem: impl fmt::Display) -> Failure {
     Ending { status: 2, said: problem.to_string() }.into()
@@ -18,11 +18,6 @@ pub(super) fn answer(answer: &clap::Error, page: &mut Page) -> Result<(), Failur
                 help_line(line, page);
             }
             Ok(())
-        }
-        _ if argument(answer) == Some("--machine") && !value(answer).is_empty() => {
-            // understood, but there is none
-            let (name, known) = (value(answer), list(answer, ContextKind::ValidValue).join(", "));
-            Err(format!("no built-in machine is called `{name}`{} known: {known}", meant(answer, ";")).into())
         }
         _ => Err(misunderstood(problem(answer))),
     }
@@ -49,9 +44,10 @@ fn problem(error: &clap::Error) -> String {
     match (error.kind(), argument(error)) {
         (ErrorKind::InvalidSubcommand, _) => {
             let word = text(error, ContextKind::InvalidSubcommand);
-            let names: Vec<String> =
-                command_line().get_subcommands().map(|command| command.get_name().to_string()).collect();
-            format!("unknown command `{word}`{} known: {}", meant(error, ","), names.join(", "))
+            format!("unknown command `{word}`{} `nic-placement help` lists all", meant(error, ":"))
+        }
+        (ErrorKind::UnknownArgument, Some(word)) if is_after_svg(word) => {
+            format!("`--svg` takes no value: `--svg -o {word}` writes the picture there")
         }
         (ErrorKind::UnknownArgument, Some(word)) => {
             let kind = if word.starts_with('-') { "unknown option" } else { "unexpected argument" };
@@ -59,9 +55,13 @@ fn problem(error: &clap::Error) -> String {
         }
         (ErrorKind::InvalidValue, Some(option)) if value.is_empty() => format!("`{option}` needs a value"),
         (ErrorKind::InvalidValue, Some(option)) => {
-            let known = list(error, ContextKind::ValidValue).join(", ");
             let given = if option.starts_with('<') { value.to_string() } else { format!("{option} {value}") };
-            format!("`{given}`{} expected one of {known}", meant(error, ":"))
+            let known = match option {
+                "--machine" => "`nic-placement machines` lists the built-in ones".to_string(),
+                "--off" | "--only" | "--explain" => "`nic-placement check --list` lists all".to_string(),
+                _ => format!("expected one of {}", list(error, ContextKind::ValidValue).join(", ")),
+            };
+            format!("`{given}`{} {known}", meant(error, ":"))
         }
         (ErrorKind::ValueValidation, Some(option)) => {
             let why = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
@@ -78,11 +78,19 @@ fn problem(error: &clap::Error) -> String {
         }
         (ErrorKind::MissingRequiredArgument, _) => {
             let missing = list(error, ContextKind::InvalidArg).join(" ");
-            format!("`{command}` needs {missing}")
+            let behind =
+                if missing.starts_with("<CMD>") { format!(": `{command} -- CMD`") } else { String::new() };
+            format!("`{command}` needs {missing}{behind}")
         }
         (ErrorKind::InvalidUtf8, _) => "an argument is not UTF-8".to_string(),
         _ => error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ").to_string(),
     }
+}
+
+/// Does `--svg` stand before this word, which was meant as its file?
+fn is_after_svg(word: &str) -> bool {
+    let words: Vec<_> = env::args_os().collect();
+    words.windows(2).any(|two| two[0] == "--svg" && two[1] == word)
 }
 
 /// `, did you mean …?`, or what stands there without a suggestion.

@@ -30,7 +30,7 @@ use std::fmt::Write;
 Examples:
   nic-placement plan --machine dgx-h100 --gpus-per-task 1
   nic-placement plan --topology node.json --gpus 0-3 --ntasks 4 --gpus-per-task 1 --why
-  nic-placement plan --machine dgx-h100 --gpus-per-task 1 --svg -o plan.svg")]
+  nic-placement plan --machine dgx-h100 --gpus-per-task 1 -o plan.png")]
 pub(super) struct PlanCommandOptions {
     #[command(flatten)]
     node: NodeOptions,
@@ -44,18 +44,22 @@ pub(super) struct PlanCommandOptions {
     output: Output,
 }
 
+/// CPUs of a node, at most: the largest `CONFIG_NR_CPUS` of Linux.
+const MOST_CPUS: u32 = 8192;
+
 #[derive(clap::Args)]
 #[command(next_help_heading = "Which step")]
 struct StepOptions {
     /// tasks on the node (default: one for each GPU, or for each group of --gpus-per-task)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = request::number(1, MAX_TASKS))]
     ntasks: Option<u32>,
     /// GPUs of each task, in PCI order; without it every task sees all of the allocation
-    #[arg(long, value_name = "M")]
+    #[arg(long, value_name = "M", allow_negative_numbers = true, value_parser = request::number(1, MAX_TASKS))]
     gpus_per_task: Option<u32>,
     /// CPUs that each task asks for, as srun's -c: it is bound near its GPUs only where so many are there for every task
     /// (default: an even share of the node's)
-    #[arg(short = 'c', long, value_name = "N")]
+    #[arg(short = 'c', long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(value_parser = request::number(1, MOST_CPUS))]
     cpus_per_task: Option<u32>,
     /// the allocation: positions in PCI order (0-3,5) or PCI addresses (default: all GPUs)
     #[arg(long, value_name = "LIST")]
@@ -91,13 +95,13 @@ struct Site {
 #[command(next_help_heading = "Output")]
 struct Output {
     /// the reasons too, below the table
-    #[arg(short = 'v', long, visible_alias = "reasons", conflicts_with_all = ["json", "env", "svg"])]
+    #[arg(short = 'v', long, visible_alias = "reasons", conflicts_with_all = ["json", "env", "svg", "output"])]
     why: bool,
     /// the plan as versioned JSON, with all reasons
     #[arg(long, conflicts_with = "env")]
     json: bool,
     /// the plan as lines for a shell: a case for each local id
-    #[arg(long, conflicts_with = "svg")]
+    #[arg(long, conflicts_with_all = ["svg", "output"])]
     env: bool,
     /// the variable that holds the local id in --env, as LOCAL_RANK of torchrun (default: SLURM_LOCALID)
     #[arg(long, value_name = "NAME", requires = "env", value_parser = variable_name)]
@@ -123,7 +127,9 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
         placed.iter().map(|task| (task.placement.global_id, task.shortfalls.clone())).collect();
     match output {
         Output { json: true, .. } => page.exact(&answers::plan(plan, &placed, &diagnostics)),
-        Output { drawing, .. } if drawing.svg => drawing.draw(&drawing::of_plan(plan, &placed), page)?,
+        Output { drawing, .. } if drawing.is_wanted() => {
+            drawing.draw(&drawing::of_plan(plan, &placed), page)?
+        }
         Output { env: true, by, .. } => {
             page.exact(&exports(&placed, by.as_deref().unwrap_or("SLURM_LOCALID")));
         }

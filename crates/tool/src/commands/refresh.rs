@@ -6,6 +6,7 @@ mod textfile;
 mod watch;
 
 use super::page::Page;
+use super::request::number;
 use super::{Failure, output, plugstack};
 use clap::ValueHint;
 use nic_placement_core::config::NodeFileUse;
@@ -67,10 +68,11 @@ pub(super) struct RefreshOptions {
         requires = "watch",
         default_value = "300",
         hide_default_value = true,
-        value_parser = clap::value_parser!(u64).range(1..=86_400),
+        allow_negative_numbers = true,
+        value_parser = number(1, 86_400),
         help_heading = "The node's agent"
     )]
-    every: u64,
+    every: u32,
 }
 
 pub(super) fn run(options: &RefreshOptions, _: &mut Page) -> Result<(), Failure> {
@@ -84,7 +86,7 @@ pub(super) fn run(options: &RefreshOptions, _: &mut Page) -> Result<(), Failure>
         textfile: options.textfile.as_deref(),
     };
     match options.watch {
-        true => watch::watch(&files, Duration::from_secs(options.every)),
+        true => watch::watch(&files, Duration::from_secs(options.every.into())),
         false => refresh(&files),
     }
 }

@@ -8,7 +8,7 @@ use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
 use nic_placement_core::config::options::WORDS;
 use nic_placement_core::config::{Admin, NodeSource, Words};
-use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::diagnostic::{Diagnostic, counted};
 use nic_placement_core::discover::Scope;
 use nic_placement_core::gpus::VARIABLES;
 use nic_placement_core::libraries::Present;
@@ -18,7 +18,7 @@ use nic_placement_core::platform;
 use nic_placement_core::step::{Access, GpuGrant, STEP_GPUS};
 use nic_placement_core::topology::{GpuIndex, PciAddress, Topology};
 use nic_placement_formats::describe;
-use nic_placement_launch::gpu_list::gpus_named;
+use nic_placement_launch::gpu_list::{BadGpuList, gpus_named};
 use nic_placement_launch::step::{self, BadWish};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -62,12 +62,15 @@ impl NodeOptions {
     }
 }
 
+/// Words that a plan refuses: they switch off, observe or report.
+pub(super) const NOT_PLANNED: &[&str] = &["off", "observe", "help", "verbose", "dry-run"];
+
 /// Options of all commands that make a map.
 #[derive(clap::Args)]
 #[command(next_help_heading = "What is asked for")]
 pub(super) struct PlanOptions {
     /// words of srun's option, as rail,nics-per-task=2,bind=core (default: closest)
-    #[arg(long, value_name = "WORDS", long_help = words_help("closest", &["off", "observe", "help", "verbose", "dry-run"]))]
+    #[arg(long, value_name = "WORDS", long_help = words_help("closest", NOT_PLANNED))]
     words: Option<String>,
     #[command(flatten)]
     nics: Nics,
@@ -152,15 +155,21 @@ pub(super) fn variables(given: &[String]) -> Result<Present, Failure> {
     given.iter().map(pair).collect()
 }
 
-/// `1 GPU`, `8 GPUs`
-pub(super) fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+/// A parser of whole numbers within these bounds, which a misfit names.
+pub(super) fn number(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, String> + Clone {
+    move |text| {
+        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+        number.ok_or_else(|| format!("expected a whole number from {least} to {most}"))
+    }
 }
 
 /// GPUs by their positions in PCI order (`0-3,5`) or by PCI addresses; in the order given.  All of the node where there is no list.
 pub(super) fn gpus(option: &str, list: Option<&str>, topology: &Topology) -> Result<Vec<GpuIndex>, Failure> {
     let Some(list) = list else { return Ok(topology.gpu_indices().collect()) };
-    Ok(gpus_named(topology, list).map_err(|bad| format!("`{option}`: {bad}"))?)
+    gpus_named(topology, list).map_err(|bad| {
+        let said = format!("`{option} {list}`: {bad}");
+        if matches!(bad, BadGpuList::Written(_)) { misunderstood(said) } else { said.into() }
+    })
 }
 
 pub(super) fn gpu(option: &str, word: &str, topology: &Topology) -> Result<GpuIndex, Failure> {
@@ -192,8 +201,7 @@ impl GpuEvidence {
                 Some((known.clone().find(|known| *known == name)?, list.to_string()))
             });
             let Some((name, list)) = given else {
-                let known = known.collect::<Vec<_>>().join(", ");
-                let expected = format!("expected VAR=LIST, with VAR one of {known}");
+                let expected = "expected VAR=LIST, with a VAR that `nic-placement plan --help` names";
                 return Err(misunderstood(format!("`--visible {word}`: {expected}")));
             };
             if variables.insert(name, list).is_some() {

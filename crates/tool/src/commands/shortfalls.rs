@@ -5,7 +5,7 @@ use super::Failure;
 use super::page::{Page, Text};
 use nic_placement_core::placement::Excluded;
 use nic_placement_core::plan::Plan;
-use nic_placement_core::topology::Bitmap;
+use nic_placement_core::topology::{Bitmap, Topology};
 
 /// What each of several lacks, by their numbers.
 pub(super) type Shortfalls = Vec<(u32, Vec<String>)>;
@@ -45,6 +45,11 @@ fn named(kind: &str, numbers: Vec<u32>) -> String {
     format!("{kind}{plural} {}", numbers.into_iter().collect::<Bitmap>())
 }
 
+/// What stands in the place of a NIC where no task gets one.
+pub(super) fn no_nic(topology: &Topology) -> &'static str {
+    if topology.is_left_to_libfabric() { "libfabric chooses" } else { "no NIC" }
+}
+
 /// The NICs that may not be chosen, those with one reason together.
 pub(super) fn left_out(excluded: &[Excluded], page: &mut Page) {
     let mut reasons: Vec<&str> = Vec::new();
@@ -58,6 +63,8 @@ pub(super) fn left_out(excluded: &[Excluded], page: &mut Page) {
             let port = excluded.port.map(|port| format!(":{port}")).unwrap_or_default();
             Text::from(format_args!("{}{port}", excluded.name))
         });
-        page.item("left out: ", Text::joined(names, ", ").then(": ").then(reason));
+        let is_libfabrics = excluded.iter().any(|of| of.why == reason && of.is_left_to_libfabric());
+        let word = if is_libfabrics { "left alone: " } else { "left out: " };
+        page.item(word, Text::joined(names, ", ").then(": ").then(reason));
     }
 }

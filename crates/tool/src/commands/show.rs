@@ -22,7 +22,7 @@ use nic_placement_core::topology::{Nic, PciAddress, Topology, file};
 Examples:
   nic-placement show
   nic-placement show --machine dgx-h100 --json > node.json
-  nic-placement show --svg -o node.svg")]
+  nic-placement show -o node.png")]
 pub(super) struct ShowOptions {
     #[command(flatten)]
     node: NodeOptions,
@@ -40,7 +40,7 @@ pub(super) fn run(options: &ShowOptions, page: &mut Page) -> Result<(), Failure>
         return Ok(());
     }
     let placement = policy::map(&topology, &Request::default());
-    if options.drawing.svg {
+    if options.drawing.is_wanted() {
         return options.drawing.draw(&drawing::of_node(&topology, &placement), page);
     }
     show(&topology, &placement, &diagnostics, page);
@@ -83,6 +83,8 @@ fn matrix(topology: &Topology, page: &mut Page) {
         page.blank();
         page.table(&table);
     }
+    let pairs = gpus.iter().flat_map(|(_, gpu)| nics.iter().map(|(_, nic)| topology.path_type(*gpu, *nic)));
+    page.legend(pairs);
 }
 
 fn path(topology: &Topology, gpu: PciAddress, nic: PciAddress) -> Text {

@@ -7,7 +7,7 @@ use super::Failure;
 use super::counters::{Open, Reading, opener};
 use super::page::Page;
 use super::processes::Processes;
-use super::request::NodeOptions;
+use super::request::{NodeOptions, number};
 use super::threads;
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::discover::Scope;
@@ -40,8 +40,8 @@ Examples:
 pub(super) struct TopOptions {
     /// seconds between two looks (default: 2)
     #[arg(short, long, value_name = "SECONDS", default_value = "2", hide_default_value = true)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
-    delay: u64,
+    #[arg(allow_negative_numbers = true, value_parser = number(1, 3600))]
+    delay: u32,
     /// print once, after one delay
     #[arg(long, help_heading = "Output")]
     once: bool,
@@ -81,7 +81,7 @@ pub(super) fn run(options: &TopOptions, page: &mut Page) -> Result<(), Failure> 
     let stdout = io::stdout();
     let goes_on = stdout.is_terminal() && !options.once && !options.json;
     loop {
-        thread::sleep(Duration::from_secs(options.delay));
+        thread::sleep(Duration::from_secs(options.delay.into()));
         let (after, silent_now) = read(&open, &silent);
         let seconds = begun.elapsed().as_secs_f64();
         begun = Instant::now();

@@ -246,8 +246,20 @@ fn tasks_that_crowd_their_gpus_nodes_share_its_socket() {
     };
     let one_on_each_node = ["48-63,176-191", "0-63,128-191", "16-31,144-159", "0-63,128-191"];
     assert_eq!(played.lists()[..4], one_on_each_node, "a node's 32 CPUs hold one of its two tasks");
-    let asked = Played { cpus_per_task: Some(16), ..played };
+    let asked = Played { cpus_per_task: Some(16), ..played.clone() };
     assert_eq!(asked.lists()[..2], ["48-63,176-191"; 2], "16 each fit");
+    // `-c32` of Slurm 22.05: a NUMA node for each task, from socket to socket.  Of the tasks 0, 2, 5 and 7 on their GPU's socket
+    // only 2 is on its GPU's NUMA node; the others are on the other socket
+    let node =
+        |node: u32| format!("{}-{},{}-{}", 16 * node, 16 * node + 15, 16 * node + 128, 16 * node + 143);
+    let masks = [0, 4, 1, 5, 2, 6, 3, 7].map(|of| set(&node(of)));
+    let dealt = Played { masks: masks.to_vec(), cpus_per_task: Some(32), ..played };
+    let near = [0, 3, 1, 2, 7, 6, 5, 4].map(node);
+    assert_eq!(
+        dealt.lists(),
+        near,
+        "half of the tasks have room on their GPU's own, and no task comes farther"
+    );
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn of_user_bound(cpus: &str, bind: Bind, mem: Mem) -> (String, String) {
     let step = Step { cpu_bind: Some("map_cpu".to_string()), ..Step::default() };
     let cpus = CpuSet::from_list(cpus).unwrap();
     let task = Task { cpus: cpus.clone(), step_cpus: cpus, ..Task::default() };
-    let binding = Binding { bind, mem, asked: true, trust: false, count_threads: false };
+    let binding = Binding { bind, mem, asked: true, ..Binding::default() };
     let (topology, gpus) = (sockets(), [GpuIndex(1)]);
     let mems =
         super::bind(&Situation { topology: &topology, step: &step, task: &task, gpus: &gpus, binding }).mems;
@@ -45,8 +45,8 @@ fn told(nodes: &str, why: &str) -> (String, String) {
 fn memory_comes_from_the_gpus_node_and_from_where_the_task_runs_on_that_socket() {
     let prefer = |cpus: &str| of_user_bound(cpus, Bind::Auto, Mem::Prefer);
     assert_eq!(prefer("4-5"), told("1", "NUMA node 1 of its GPU first"));
-    assert_eq!(prefer("0-1"), told("0-1", "NUMA node 0-1 of its GPU and of its CPUs first"));
-    assert_eq!(prefer("0-7"), told("0-1", "NUMA node 0-1 of its GPU and of its CPUs first"));
+    assert_eq!(prefer("0-1"), told("0-1", "NUMA nodes 0-1 of its GPU and of its CPUs first"));
+    assert_eq!(prefer("0-7"), told("0-1", "NUMA nodes 0-1 of its GPU and of its CPUs first"));
     let alone = "NUMA node 1 of its GPU alone, as `mem=strict` asks";
     assert_eq!(of_user_bound("4-5", Bind::Auto, Mem::Strict), told("1", alone));
 }

@@ -269,6 +269,18 @@ fn nvshmem_is_told_no_port_of_roce_without_an_address_since_it_would_fail_there(
 }
 
 #[test]
+fn a_list_that_the_user_has_assigned_by_number_is_the_tasks_own_nic() {
+    let list = |value: &str, gpus: &[usize]| {
+        let situation = Situation::new(PortState::Active).with(&[("NVSHMEM_ENABLE_NIC_PE_MAPPING", value)]);
+        situation.value(&task(gpus, gpus), "NVSHMEM_HCA_LIST").unwrap()
+    };
+    for (value, is_on) in [("1", true), ("yes", true), ("0", false), ("no", false)] {
+        assert_eq!(list(value, &[1]) == "mlx5_1:1", is_on, "{value}");
+    }
+    assert_eq!(list("1", &[0, 1]), "mlx5_0:1,mlx5_1:1,mlx5_2:1", "no list is right for several NICs");
+}
+
+#[test]
 fn one_nic_for_each_element_is_asked_for_by_name() {
     let situation = Situation::new(PortState::Active).libraries(&["nvshmem-pe"]);
     let own = ["NVSHMEM_HCA_LIST=mlx5_1:1", "NVSHMEM_ENABLE_NIC_PE_MAPPING=1"];

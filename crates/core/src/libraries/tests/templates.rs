@@ -240,3 +240,17 @@ proptest::proptest! {
         proptest::prop_assert!(claimed.is_ours("MINE", &value) && claimed.is_ours("OTHER", "x"));
     }
 }
+
+#[test]
+fn one_of_vllms_two_variables_alone_is_warned_of() {
+    let told = |templates: &[&str]| -> Vec<String> {
+        let mut situation = Situation::new(PortState::Active);
+        situation.wanted.templates = templates.iter().map(|text| Template::parse(text).unwrap().0).collect();
+        situation.prepared().diagnostics().iter().map(ToString::to_string).collect()
+    };
+    let (map, vars) = ("VLLM_GPU_NIC_PCIE_MAPPING={map:vllm}", "VLLM_NIC_SELECTION_VARS=UCX_NET_DEVICES:1");
+    assert_eq!(told(&[map, vars]), [""; 0]);
+    assert!(told(&[map])[0].contains("set both") && told(&[vars])[0].contains("set both"));
+    let situation = Situation::new(PortState::Active).with(&[("VLLM_GPU_NIC_PCIE_MAPPING", "1:00.0=2:00.0")]);
+    assert_eq!(situation.value(&task(&[1], &[1]), "UCX_NET_DEVICES"), None, "vLLM's own NIC comes first");
+}

@@ -114,12 +114,28 @@ fn gpus_that_send_by_themselves_have_devices_of_their_own() {
     let both = task(&[2, 0], &[2, 0]);
     assert_eq!(situation.value(&both, "UCX_NET_DEVICES").as_deref(), Some("mlx5_2:1,mlx5_0:1"));
     let devices = Some("mlx5_2:1,mlx5_0:1,cuda0-mlx5_2:1,cuda1-mlx5_0:1");
-    let asked = situation.with(&[("UCX_TLS", "rc,rc_gda,cuda")]);
+    let asked = situation.clone().with(&[("UCX_TLS", "rc,rc_gda,cuda")]);
     assert_eq!(
         asked.value(&both, "UCX_NET_DEVICES").as_deref(),
         devices,
         "CUDA's numbers are the task's own"
     );
+    // a program may name the transport itself after its start, as NIXL-EP does
+    let driver = |files: Files, tls: Option<&str>| {
+        let mut node = Situation { files, ..situation.clone() };
+        node.present.extend(tls.map(|value| ("UCX_TLS".to_string(), value.to_string())));
+        node.value(&both, "UCX_NET_DEVICES")
+    };
+    let parameters = "EnableMSI: 1\nRegistryDwords: \"PeerMappingOverride=1;\"\n";
+    let prepared: Files = Box::leak(Box::new([("/proc/driver/nvidia/params", parameters)]));
+    let others: Files = &[("/proc/driver/nvidia/params", "RegistryDwords: \"\"\n")];
+    for (tls, is_left_in) in
+        [(None, true), (Some("^cuda_ipc"), true), (Some("ib,cuda"), true), (Some("rc,cuda"), false)]
+    {
+        let list = driver(prepared, tls).unwrap();
+        assert_eq!(list.contains("cuda"), is_left_in, "UCX_TLS={tls:?}: {list}");
+        assert_eq!(driver(others, tls).as_deref(), Some("mlx5_2:1,mlx5_0:1"), "the driver rules it out");
+    }
     let mut asked = asked.libraries(&["ucx-gda"]);
     asked.present.clear();
     assert_eq!(asked.value(&both, "UCX_NET_DEVICES").as_deref(), devices);
@@ -162,12 +178,12 @@ fn where_rails_are_isolated_no_task_is_held_to_one() {
         situation.wanted.fabric = Fabric::IsolatedRails;
         for gpu in 0..3 {
             let value = situation.value(&task(&[gpu], &[gpu]), "UCX_NET_DEVICES");
-            assert_eq!(value.as_deref(), Some("mlx5_0:1,mlx5_1:1,mlx5_2:1"), "GPU {gpu}, storage {storage}");
+            let all = (storage == PortState::Active).then_some("mlx5_0:1,mlx5_1:1,mlx5_2:1");
+            assert_eq!(value.as_deref(), all, "GPU {gpu}, storage {storage}");
         }
     }
-    let mut situation = Situation::new(PortState::Active);
+    let mut situation = Situation::new(PortState::Down);
     situation.wanted.fabric = Fabric::IsolatedRails;
-    situation.node.excluded.clear();
     assert_eq!(situation.value(&task(&[1], &[1]), "UCX_NET_DEVICES"), None, "nothing would be left out");
 }
 
@@ -289,11 +305,12 @@ fn the_reason_counts_the_tasks_gpus_and_nics_and_names_what_was_added() {
 }
 
 #[test]
-fn a_list_is_set_where_it_keeps_the_task_from_a_nic_or_names_the_only_one() {
-    let mut situation = Situation::new(PortState::Active);
-    situation.node.excluded.clear();
+fn a_list_is_set_where_it_keeps_the_task_from_a_nic_and_nowhere_else() {
+    let mut situation = Situation::new(PortState::Down);
     assert!(situation.value(&task(&[2, 0], &[2, 0]), "UCX_NET_DEVICES").is_some(), "two of three");
     assert_eq!(situation.value(&task(&[2, 0], &[2, 1, 0]), "UCX_NET_DEVICES"), None, "all three");
     situation.node.rails.truncate(1);
     assert_eq!(situation.value(&task(&[0], &[0]), "UCX_NET_DEVICES").as_deref(), Some("mlx5_0:1"));
+    situation.topology.nics.truncate(1);
+    assert_eq!(situation.value(&task(&[0], &[0]), "UCX_NET_DEVICES"), None, "UCX finds no other");
 }

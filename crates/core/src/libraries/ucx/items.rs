@@ -59,7 +59,7 @@ pub(super) fn doubts(checked: &Checked, list: &str) -> Vec<String> {
     }
     let mut found = entries_in_doubt(whole_names(checked, list), |entry| wrong(checked, entry));
     // GPUs that send by themselves have devices of their own, which a list of NICs rules out
-    let is_named = checked.value(TLS).is_some_and(|tls| transports(Some(tls)).gpu_initiated);
+    let is_named = checked.value(TLS).is_some_and(|tls| transports(Some(tls)).gpu_initiated == Gda::Named);
     let rules_out = is_named && !list.starts_with('^') && !list.contains("cuda");
     let text =
         "`UCX_TLS` names `rc_gda`, whose devices are called `cuda0-NIC:1`, and the list has none of them";
@@ -112,12 +112,21 @@ pub(super) struct Transports {
     /// transports over RDMA devices
     pub(super) rdma: bool,
     pub(super) tcp: bool,
-    /// does the value name `rc_gda`, by which GPUs send by themselves?
-    pub(super) gpu_initiated: bool,
+    pub(super) gpu_initiated: Gda,
+}
+
+/// What becomes of `rc_gda`, by which GPUs send by themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Gda {
+    /// the value names it
+    Named,
+    /// the value does not rule it out; `ib` stands for it too, from 1.21 on
+    LeftIn,
+    RuledOut,
 }
 
 /// All of them, as UCX has it without a word of the user's.
-const ALL: Transports = Transports { rdma: true, tcp: true, gpu_initiated: false };
+const ALL: Transports = Transports { rdma: true, tcp: true, gpu_initiated: Gda::LeftIn };
 
 /// What `UCX_TLS` leaves.
 ///
@@ -141,7 +150,12 @@ pub(super) fn transports(tls: Option<&str>) -> Transports {
     Transports {
         rdma: has_rdma,
         tcp: excludes != names(&["tcp"]),
-        gpu_initiated: !excludes && names(&[GPU_INITIATED]),
+        gpu_initiated: match (excludes, names(SPECIAL[2])) {
+            (false, true) => Gda::Named,
+            (true, false) => Gda::LeftIn,
+            (false, false) if names(&["", "ib"]) => Gda::LeftIn,
+            _ => Gda::RuledOut,
+        },
     }
 }
 
@@ -177,11 +191,20 @@ mod tests {
             ("^rc:aux", true, true),
             ("^cuda", true, true),
         ] {
-            let expected = Transports { rdma, tcp, gpu_initiated: false };
-            assert_eq!(transports(Some(value)), expected, "`{value}`");
+            let found = transports(Some(value));
+            assert_eq!((found.rdma, found.tcp), (rdma, tcp), "`{value}`");
         }
         assert_eq!(transports(None), ALL);
-        assert!(transports(Some("rc,rc_gda,cuda")).gpu_initiated);
-        assert!(!transports(Some("ib")).gpu_initiated && !transports(Some("^rc_gda")).gpu_initiated);
+        for (value, gda) in [
+            ("rc,rc_gda,cuda", Gda::Named),
+            ("^cuda_ipc", Gda::LeftIn),
+            ("all", Gda::LeftIn),
+            ("ib", Gda::LeftIn),
+            ("^rc_gda", Gda::RuledOut),
+            ("rc,cuda", Gda::RuledOut),
+            (r"\ib", Gda::RuledOut),
+        ] {
+            assert_eq!(transports(Some(value)).gpu_initiated, gda, "`{value}`");
+        }
     }
 }

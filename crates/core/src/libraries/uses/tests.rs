@@ -217,7 +217,7 @@ fn a_list_in_a_configuration_file_is_judged_as_what_the_library_will_use() {
         task.shortfalls,
         ["mlx5_11:1 of a configuration file's `UCX_NET_DEVICES` is not on NUMA node 0 of its GPU"]
     );
-    let said = task.line("n");
+    let said = task.lines("n").join("\n");
     assert!(said.contains("NCCL_IB_HCA not set: `/etc/nccl.conf` sets it: mlx5_0:1 PIX"), "{said}");
 }
 
@@ -342,7 +342,9 @@ fn a_nested_step_goes_by_the_file_once_the_outer_steps_list_is_gone() {
 
 #[test]
 fn the_line_names_what_will_be_used_beside_what_was_planned() {
-    let line = |list: &str| with("0", "closest", "", &[("UCX_NET_DEVICES", list)], |task| task.line("node1"));
+    let line = |list: &str| {
+        with("0", "closest", "", &[("UCX_NET_DEVICES", list)], |task| task.lines("node1").join("\n"))
+    };
     let far = line("mlx5_6:1");
     assert!(far.contains("nic mlx5_0:1 PIX, but UCX: mlx5_6:1 SYS 45 % of mlx5_0:1"), "{far}");
     assert!(

@@ -228,9 +228,7 @@ fn closest_gives_each_gpu_its_part_of_its_stated_nics_and_uses_them_evenly() {
             continue;
         }
         for (gpus, nics) in stated.groups {
-            // on the DGX Spark two ports share a link that carries less than one of them has
-            let links = if stated.machine == "dgx-spark" { 2 } else { nics.len() };
-            let part = (links / gpus.len()).max(1);
+            let part = (nics.len() / gpus.len()).max(1);
             let of_gpu = |&gpu: &usize| {
                 let choices = &placement.gpus[gpu].choices;
                 assert_eq!(choices.len(), part, "{}: GPU {gpu}", stated.machine);

@@ -18,8 +18,14 @@ pub(crate) struct Part {
 }
 
 /// Gives GPUs idle rails of their parts too, in turn, each time one that makes the answer better: what the worst-off gets,
-/// then the next.  A rail behind a link that is full makes none better, or costs others more.
-pub(crate) fn add_idle(problem: &Problem, mut rails_of: Vec<RailSet>, parts: &[Part]) -> Vec<RailSet> {
+/// then the next.  A rail behind a link that is full makes none better, or costs others more.  A GPU that has several rails of a
+/// card gets the rest of it where that costs nothing: the planes of a card belong together.
+pub(crate) fn add_idle(
+    problem: &Problem,
+    mut rails_of: Vec<RailSet>,
+    parts: &[Part],
+    is_card: impl Fn(usize, usize) -> bool,
+) -> Vec<RailSet> {
     let mut load = Load::of(problem, &rails_of);
     let mut best = ascending(&load, &rails_of);
     let mut idle = RailSet::first(problem.rails()).minus(RailSet::union(&rails_of));
@@ -34,7 +40,8 @@ pub(crate) fn add_idle(problem: &Problem, mut rails_of: Vec<RailSet>, parts: &[P
                 load.put(gpu, rail);
                 rails_of[gpu] = own.with(rail);
                 let with_it = ascending(&load, &rails_of);
-                if with_it > best {
+                let completes = round > 1 && own.iter().any(|other| is_card(other, rail));
+                if with_it > best || with_it == best && completes {
                     (best, idle) = (with_it, idle.without(rail));
                     break;
                 }

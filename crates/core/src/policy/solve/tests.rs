@@ -64,7 +64,7 @@ impl Machine {
 fn idle_rails_are_given_in_rail_order() {
     let problem = Machine::new(&[100; 3], &[vec![1, 0, 0]], &[1000]).problem();
     let part = Part { nearest: RailSet::first(3), sharers: 1, rails: 3 };
-    assert_eq!(lists(&add_idle(&problem, sets(&[vec![1]]), &[part])), [[0, 1, 2]]);
+    assert_eq!(lists(&add_idle(&problem, sets(&[vec![1]]), &[part], |_, _| false)), [[0, 1, 2]]);
 }
 
 fn alike(gpus: usize, rails: usize) -> Machine {

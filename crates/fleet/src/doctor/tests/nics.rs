@@ -37,7 +37,7 @@ pub(super) fn node() -> Vec<Case> {
     };
     vec![
         case("node", "as it should be", World::of_model("dgx-h100"), Ok, "8 of 14 NICs"),
-        case("node", "left to libfabric", World::of_model("aws-p5"), Ok, "left to libfabric"),
+        case("node", "left to libfabric", World::of_model("aws-p5"), Ok, "among which libfabric chooses"),
         case("node", "no GPU", without(no_gpu), Note, "nothing is set"),
         case("node", "a workstation", without(|node| node.nics.clear()), Note, "no RDMA device"),
         case(

@@ -10,7 +10,7 @@ mod variables;
 
 use super::misunderstood::misunderstood;
 use super::plugstack;
-use super::request::{Nics, NodeOptions, words_help};
+use super::request::{Nics, NodeOptions, number, words_help};
 use super::{Ending, Failure};
 use clap::{ArgAction, ValueHint};
 use log::{Level, LevelFilter, Log, Metadata, Record};
@@ -18,6 +18,7 @@ use nic_placement_core::config::{Admin, ENVIRONMENT, Settings, Words, components
 use nic_placement_core::diagnostic::line::one_line;
 use nic_placement_core::placement::Strictness;
 use nic_placement_core::plan::Wish;
+use nic_placement_launch::step::MAX_TASKS;
 use nic_placement_process::admin::{self, Found, Off};
 use nic_placement_program::become_program;
 use std::cell::Cell;
@@ -60,9 +61,11 @@ pub(super) struct ExecOptions {
     command: Vec<OsString>,
     /// the number of this process on its node, from 0, whatever its launcher says
     #[arg(long, value_name = "N", help_heading = PROCESS)]
+    #[arg(allow_negative_numbers = true, value_parser = number(0, MAX_TASKS - 1))]
     local_rank: Option<u32>,
     /// how many processes the launcher started on this node
     #[arg(long, value_name = "N", help_heading = PROCESS)]
+    #[arg(allow_negative_numbers = true, value_parser = number(1, MAX_TASKS))]
     local_size: Option<u32>,
     /// tell on stderr what was decided and why, as the word verbose does
     #[arg(short, long, action = ArgAction::SetTrue, help_heading = "Output")]

@@ -7,12 +7,13 @@ use crate::commands::counters::{Open, Reading};
 use crate::commands::processes::Processes;
 use crate::commands::tell;
 use crate::commands::threads;
+use nic_placement_core::diagnostic::counted;
 use nic_placement_core::policy::{self, Request};
 use nic_placement_core::topology::Topology;
 use nic_placement_traffic::counters::Sample;
 use nic_placement_traffic::growth::growth;
 use nic_placement_traffic::planned::{self, Origin, PlannedNics};
-use nic_placement_traffic::report::{self, Measurement, VERSION};
+use nic_placement_traffic::report::{self, FORMAT, Measurement, VERSION};
 use nic_placement_traffic::tasks::{Numbers, PlacedTask, numbers, tasks};
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
@@ -77,7 +78,8 @@ impl Watched {
         notes.splice(0..0, report::notes(&nics, &shares, origin));
         let name = open().and_then(|root| root.read("proc/sys/kernel/hostname"));
         Measurement {
-            nic_placement_measure: VERSION,
+            format: FORMAT.to_string(),
+            version: VERSION,
             node: name.or(node.map(|node| node.name)).unwrap_or_else(|| "this node".to_string()),
             seconds: (seconds.as_secs_f64() * 1000.0).round() / 1000.0,
             status: i32::from(status),
@@ -130,8 +132,8 @@ fn plan(seen: &Processes, node: Option<&Topology>) -> (PlannedNics, Origin, Vec<
     }
     if !seen.hidden.is_empty() {
         notes.push(format!(
-            "{} other users had processes on this node, which only root may look at: their bytes would be among these",
-            seen.hidden.len()
+            "{} had processes on this node, which only root may look at: their bytes would be among these",
+            counted(seen.hidden.len(), "other user")
         ));
     }
     match (published.is_empty(), map) {

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::commands::page::{Page, Style, Table, Text};
+use nic_placement_core::diagnostic::counted;
 use nic_placement_traffic::counters::CountedPort;
 use nic_placement_traffic::growth::{Bytes, NoFigure};
 use nic_placement_traffic::merge::Merged;
@@ -98,7 +99,8 @@ pub(super) fn first_of(names: &[String], most: usize) -> String {
 pub(super) fn merged(merged: &Merged, page: &mut Page) {
     let Merged { nodes, by_tasks, seconds, .. } = merged;
     page.line(format_args!(
-        "{nodes} nodes, {by_tasks} of them by the plan of their tasks; the longest took {seconds:.1} s"
+        "{}, {by_tasks} of them by the plan of their tasks; the longest took {seconds:.1} s",
+        counted(*nodes, "node")
     ));
     let total = merged.shares.planned.saturating_add(merged.shares.others);
     let mut table =
@@ -110,9 +112,9 @@ pub(super) fn merged(merged: &Merged, page: &mut Page) {
         let is_known = sum.counted_on > 0;
         table.row([
             Text::from(name),
-            Text::from(format_args!("{} nodes", sum.planned_on)).unbroken(),
+            Text::from(counted(sum.planned_on, "node")).unbroken(),
             match sum.is_rdma {
-                true => Text::from(format_args!("{} nodes", sum.counted_on)).unbroken(),
+                true => Text::from(counted(sum.counted_on, "node")).unbroken(),
                 false => "-".into(),
             },
             of(is_known.then_some(sum.rdma.sent)),
@@ -136,5 +138,5 @@ pub(super) fn merged(merged: &Merged, page: &mut Page) {
         ));
     }
     let notes = merged.notes.iter().take(LISTED);
-    page.notes(notes.map(|(note, count)| format!("{note} ({count} nodes)")));
+    page.notes(notes.map(|(note, count)| format!("{note} ({})", counted(*count, "node"))));
 }

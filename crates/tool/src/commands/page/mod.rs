@@ -7,6 +7,8 @@ mod text;
 pub(super) use table::Table;
 pub(super) use text::{Style, Text, shown};
 
+use nic_placement_core::topology::PathType;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 
 /// Columns of a line, at most: what fits beside an editor, into a ticket and into a manual.
@@ -66,6 +68,11 @@ impl Page {
         Page { width, ..self }
     }
 
+    /// Columns of a line, at most.
+    pub(super) fn width(&self) -> usize {
+        self.width
+    }
+
     pub(super) fn as_bytes(&self) -> &[u8] {
         self.out.as_bytes()
     }
@@ -107,6 +114,16 @@ impl Page {
         notes.into_iter().for_each(|note| self.item("note: ", note));
     }
 
+    /// What the kinds of paths mean that stand above.
+    pub(super) fn legend(&mut self, paths: impl IntoIterator<Item = PathType>) {
+        let paths: BTreeSet<PathType> = paths.into_iter().collect();
+        let each = paths.into_iter().map(|path| Text::of_path(path).then(format_args!(" {}", meaning(path))));
+        let all = Text::joined(each, ", ");
+        if all.width() > 0 {
+            self.item("between GPU and NIC: ", all);
+        }
+    }
+
     pub(super) fn table(&mut self, table: &Table) {
         table.lines(self.width).iter().for_each(|line| self.write(line));
     }
@@ -134,6 +151,17 @@ impl Page {
     fn write(&mut self, line: &Text) {
         line.write(self.colour, &mut self.out);
         self.out.push('\n');
+    }
+}
+
+/// What lies between a GPU and a NIC.
+fn meaning(path: PathType) -> &'static str {
+    match path {
+        PathType::Pix => "at most one PCIe switch",
+        PathType::Pxb => "several PCIe switches",
+        PathType::Phb => "a host bridge",
+        PathType::Node => "host bridges of one NUMA node",
+        PathType::Sys => "different NUMA nodes",
     }
 }
 

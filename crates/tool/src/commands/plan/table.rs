@@ -13,6 +13,7 @@ pub(super) fn print(plan: &Plan, placed: &[TaskPlan], page: &mut Page) {
     let sets: Vec<String> = placed.iter().map(|task| names_set(&task.variables)).collect();
     let sets_alike = sets.windows(2).all(|two| two[0] == two[1]);
     page.table(&table(plan, placed, if sets_alike { None } else { Some(&sets) }));
+    page.legend(placed.iter().flat_map(|task| &task.placement.rails).map(|(_, path)| *path));
     page.blank();
     if let Some(sets) = sets.first().filter(|_| sets_alike) {
         page.item("every task sets ", sets);
@@ -56,6 +57,7 @@ fn cells(plan: &Plan, task: &TaskPlan, nic_width: usize) -> Vec<Text> {
         Text::from(format_args!("{name:<width$} ")).then(Text::of_path(path)).unbroken()
     };
     let nics = match placement.rails.as_slice() {
+        [] if node.is_left_to_libfabric() => Text::from("libfabric chooses").unbroken(),
         [] => "none".into(),
         [one] => nic(one, nic_width),
         several => Text::joined(several.iter().map(|rail| nic(rail, 0)), ", "),

@@ -4,7 +4,8 @@
 #![forbid(unsafe_code)]
 
 use crate::commands::counters::{Reading, opener};
-use crate::commands::output;
+use crate::commands::misunderstood::misunderstood;
+use crate::commands::{Failure, output};
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::placement::{GpuPlacement, Rail};
 use nic_placement_core::plan::Plan;
@@ -19,14 +20,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The collector reads no other files.
-pub(super) fn check(place: &Path) -> Result<(), String> {
+pub(super) fn check(place: &Path) -> Result<(), Failure> {
     let is_read = place.extension().is_some_and(|ending| ending == "prom");
     match is_read {
-        true => output::check(place),
-        false => Err(format!(
-            "`{}`: the node exporter reads only files whose names end with .prom",
+        true => Ok(output::check(place)?),
+        false => Err(misunderstood(format_args!(
+            "`--textfile {}`: the node exporter reads only files whose names end with .prom",
             place.display()
-        )),
+        ))),
     }
 }
 
@@ -248,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_file_that_the_collector_would_not_read_is_refused() {
-        assert!(check(Path::new("/tmp/nic_placement.txt")).unwrap_err().contains(".prom"));
+        assert!(check(Path::new("/tmp/nic_placement.txt")).unwrap_err().to_string().contains(".prom"));
         assert!(check(Path::new("/tmp/.prom")).is_err(), "it has no ending");
     }
 }

@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 
 use crate::commands::page::{Page, Style, Text};
-use nic_placement_core::placement::NodePlacement;
+use crate::commands::shortfalls::no_nic;
+use nic_placement_core::placement::{Excluded, NodePlacement};
+use nic_placement_core::platform::devices;
 use nic_placement_core::policy::gbps;
 use nic_placement_core::topology::{
     GpuIndex, LinkLayer, Nic, NicIndex, PciAddress, Port, PortState, Topology,
@@ -12,15 +14,37 @@ use nic_placement_formats::picture::outline::{NodePlace, PlaceKind, memory_only,
 const GAP: usize = 2;
 
 pub(super) fn print(topology: &Topology, placement: &NodePlacement, page: &mut Page) {
-    let node = Node { topology, placement };
-    let mut branches = node.contents(&outline(topology));
-    let memory = memory_only(topology);
-    if !memory.is_empty() {
-        let name = Text::styled(format_args!("NUMA nodes {memory}"), Style::Heading);
-        branches.push(Branch::new(Of::Place, name, vec!["no CPUs: memory only".into()]));
+    let lines = |is_short: bool| {
+        let node = Node { topology, placement, is_short };
+        let mut branches = node.contents(&outline(topology));
+        let memory = memory_only(topology);
+        if !memory.is_empty() {
+            let name = Text::styled(format_args!("NUMA nodes {memory}"), Style::Heading);
+            branches.push(Branch::new(Of::Place, name, vec!["no CPUs: memory only".into()]));
+        }
+        let mut rows = Vec::new();
+        lay_out(branches, "", &mut rows);
+        in_columns(rows)
+    };
+    let long = lines(false);
+    // a GPU with many NICs has several lines on any page
+    let is_broken = |Line { of, guide, text, .. }: &Line| {
+        *of == Of::Port && guide.chars().count() + text.width() > page.width()
+    };
+    for Line { guide, below, text, .. } in if long.iter().any(is_broken) { lines(true) } else { long } {
+        page.guided(&guide, &below, text);
     }
-    let mut rows = Vec::new();
-    lay_out(branches, "", &mut rows);
+}
+
+/// A line with what stands before it and before its rest.
+struct Line {
+    of: Of,
+    guide: String,
+    below: String,
+    text: Text,
+}
+
+fn in_columns(rows: Vec<Row>) -> Vec<Line> {
     let is_device = |row: &&Row| row.branch.of != Of::Place;
     let names = rows.iter().filter(is_device).map(|row| row.guide.chars().count() + row.branch.name.width());
     let name_width = names.max().unwrap_or(0);
@@ -29,7 +53,7 @@ pub(super) fn print(topology: &Topology, placement: &NodePlacement, page: &mut P
         let alike = rows.iter().filter(|row| row.branch.of == of || (at == 0 && row.branch.of != Of::Place));
         alike.filter_map(|row| row.branch.facts.get(at)).map(Text::width).max().unwrap_or(0)
     };
-    for Row { guide, below, branch } in &rows {
+    let text = |Row { guide, branch, .. }: &Row| {
         let is_place = branch.of == Of::Place;
         let name_width = if is_place { 0 } else { name_width - guide.chars().count() };
         let mut text = branch.name.clone().padded(name_width.max(branch.name.width()) + GAP);
@@ -38,8 +62,11 @@ pub(super) fn print(topology: &Topology, placement: &NodePlacement, page: &mut P
             // a column that is empty in every line is left out, with its gap
             text = if width == 0 { text } else { text.then(fact.clone().padded(width + GAP)) };
         }
-        page.guided(guide, below, text.without_trailing_spaces());
-    }
+        text.without_trailing_spaces()
+    };
+    let texts: Vec<Text> = rows.iter().map(text).collect();
+    let line = |(Row { guide, below, branch }, text)| Line { of: branch.of, guide, below, text };
+    rows.into_iter().zip(texts).map(line).collect()
 }
 
 /// Which columns a line has.
@@ -86,6 +113,8 @@ fn lay_out(branches: Vec<Branch>, guide: &str, rows: &mut Vec<Row>) {
 struct Node<'a> {
     topology: &'a Topology,
     placement: &'a NodePlacement,
+    /// for a terminal that is too narrow: without what the lines below the tree say again
+    is_short: bool,
 }
 
 impl Node<'_> {
@@ -117,8 +146,9 @@ impl Node<'_> {
             let name = Text::from(format_args!("{} ", self.placement.rail(choice.rail)));
             name.then(Text::of_path(choice.path)).unbroken()
         });
-        let choices = Text::joined(choices, ", ").or("no NIC");
-        let model = gpu.model.as_deref().unwrap_or("model unknown");
+        let choices = Text::joined(choices, ", ").or(no_nic(self.topology));
+        let by_id = || devices::name_at(self.topology, gpu.address);
+        let model = gpu.model.as_deref().or_else(by_id).unwrap_or("model unknown");
         let facts = vec![
             gpu.address.described().unwrap_or_default().into(),
             Text::from(format_args!("{model}{partition}")).unbroken(),
@@ -154,39 +184,52 @@ impl Node<'_> {
     }
 
     fn is_left_out(&self, nic: &Nic, port: Option<&Port>) -> bool {
+        self.against(nic, port).next().is_some()
+    }
+
+    fn against<'n>(&'n self, nic: &'n Nic, port: Option<&Port>) -> impl Iterator<Item = &'n Excluded> {
         let number = port.map(|port| port.number);
-        let mut against = self.placement.excluded.iter().filter(|excluded| excluded.name == nic.name);
-        against.any(|excluded| excluded.port.is_none() || excluded.port == number)
+        let of_it = self.placement.excluded.iter().filter(|excluded| excluded.name == nic.name);
+        of_it.filter(move |excluded| excluded.port.is_none() || excluded.port == number)
     }
 
     fn name(&self, nic: &Nic, port: Option<&Port>, name: &str) -> Text {
         Text::styled(name, if self.is_left_out(nic, port) { Style::Faint } else { Style::Plain })
     }
 
+    fn link(&self, port: &Port) -> String {
+        match port.link_layer {
+            LinkLayer::Unknown => String::new(),
+            LinkLayer::InfiniBand if self.is_short => "IB".to_string(),
+            LinkLayer::Ethernet if self.is_short => "Eth".to_string(),
+            known => known.to_string(),
+        }
+    }
+
     /// Address, rate, link, state, interface, and what it is used for.
     fn port(&self, nic: &Nic, port: Option<&Port>, address: String, interface: String) -> Vec<Text> {
         let is_out = self.is_left_out(nic, port);
-        let style = if is_out { Style::Faint } else { Style::Plain };
+        let is_libfabrics = self.against(nic, port).any(Excluded::is_left_to_libfabric);
+        let style = if is_out && !is_libfabrics { Style::Faint } else { Style::Plain };
         let mark = if self.topology.supplied_by.is_some() { "*" } else { "" };
         let role = nic.role.map(|role| format!("{role}{mark}"));
-        let left_out = is_out.then(|| "left out".to_string());
+        let left_out = is_out.then(|| if is_libfabrics { "left alone" } else { "left out" }.to_string());
+        let left_out = left_out.filter(|_| role.is_none() || !self.is_short);
         let used: Vec<String> = role.into_iter().chain(left_out).collect();
         let (rate, link, state) = match port {
-            Some(port) => (port.rate_mbps.map_or("rate unknown".to_string(), gbps), link(port), state(port)),
+            Some(port) => {
+                (port.rate_mbps.map_or("rate unknown".to_string(), gbps), self.link(port), state(port))
+            }
             None => ("no port".to_string(), String::new(), Text::default()),
         };
-        let state =
-            if state == Text::from(PortState::Active) { Text::styled("active", style) } else { state };
+        let state = match state == Text::from(PortState::Active) {
+            true if self.is_short => Text::default(),
+            true => Text::styled("active", style),
+            false => state,
+        };
         let [address, rate, link, interface, used] =
             [address, rate, link, interface, used.join(", ")].map(|fact| Text::styled(fact, style));
         vec![address, rate.unbroken(), link, state, interface, used]
-    }
-}
-
-fn link(port: &Port) -> String {
-    match port.link_layer {
-        LinkLayer::Unknown => String::new(),
-        known => known.to_string(),
     }
 }
 

@@ -4,6 +4,7 @@
 use super::{Known, Look};
 use crate::commands::measure::{figure, list};
 use crate::commands::page::{Page, Table, Text};
+use nic_placement_core::diagnostic::counted;
 use nic_placement_core::policy::gbps;
 use nic_placement_core::topology::PathType;
 use nic_placement_traffic::growth::{Bytes, NoFigure};
@@ -11,6 +12,7 @@ use nic_placement_traffic::planned;
 use nic_placement_traffic::report::NicTraffic;
 use nic_placement_traffic::tasks::PlacedTask;
 use serde_json::{Value, json};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Tasks of one NIC that are named in its line.
@@ -21,7 +23,7 @@ pub(super) fn tables(look: &Look, page: &mut Page) {
     let mut nics =
         Table::headed(["NIC", "GPUs", "rate", "sent/s", "received/s", "interface", "TCP/s", "tasks"]);
     let users = users(&look.tasks);
-    for nic in &look.nics {
+    for nic in by_use(&look.nics) {
         let per_second = |of, missing, pick: fn(Bytes) -> u64| {
             // bytes below 2^53 are exact, and more are none that a NIC moves in an hour
             figure(of, missing, |of| (pick(of) as f64 / look.seconds.max(0.001)) as u64)
@@ -46,7 +48,7 @@ pub(super) fn tables(look: &Look, page: &mut Page) {
         for task in &look.tasks {
             table.row([
                 Text::from(label(task)).unbroken(),
-                task.user.map_or("-".into(), Text::from),
+                user(task),
                 match task.processes {
                     1 => Text::from(task.pid),
                     more => Text::from(format_args!("{} (of {more})", task.pid)).unbroken(),
@@ -58,14 +60,34 @@ pub(super) fn tables(look: &Look, page: &mut Page) {
         page.table(&table);
     }
     if !look.processes.hidden.is_empty() {
-        page.line(format_args!(
-            "{} other users have processes that only root may look at",
-            look.processes.hidden.len()
-        ));
+        let (count, has) =
+            (look.processes.hidden.len(), if look.processes.hidden.len() == 1 { "has" } else { "have" });
+        let users = counted(count, "other user");
+        page.line(format_args!("{users} {has} processes that only root may look at"));
     }
     if look.processes.is_cut {
         page.line("there are more processes than were looked at");
     }
+}
+
+/// The user's number; root by name, which is the same everywhere.
+fn user(task: &PlacedTask) -> Text {
+    match task.user {
+        None => "unknown".into(),
+        Some(0) => "root".into(),
+        Some(number) => Text::from(number),
+    }
+}
+
+/// The NICs, the busiest first, and those that are as busy by their names.
+fn by_use(nics: &[NicTraffic]) -> Vec<&NicTraffic> {
+    let moved = |nic: &NicTraffic| {
+        let of = [nic.rdma, nic.tcp].into_iter().flatten();
+        of.fold(0u64, |sum, bytes| sum.saturating_add(bytes.sent).saturating_add(bytes.received))
+    };
+    let mut nics: Vec<&NicTraffic> = nics.iter().collect();
+    nics.sort_by_key(|nic| Reverse(moved(nic)));
+    nics
 }
 
 /// `17.0 task 3`, where Slurm numbered it.
@@ -150,7 +172,8 @@ pub(super) fn json(look: &Look) -> String {
     let nics: Vec<Value> = look.nics.iter().map(nic).collect();
     let tasks: Vec<Value> = look.tasks.iter().map(|task| json_task(look.known, task)).collect();
     let document = json!({
-        "nic_placement_top": 1,
+        "format": "nic-placement top",
+        "version": 1,
         "node": look.name,
         "seconds": (look.seconds * 1000.0).round() / 1000.0,
         "nics": nics,
@@ -179,4 +202,33 @@ fn json_task(known: Option<&Known>, task: &PlacedTask) -> Value {
         "gpus": task.marked.gpus.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "nics": nics.collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nic_placement_traffic::tasks::{Marked, Numbers};
+
+    #[test]
+    fn the_busiest_nic_comes_first_and_those_as_busy_stay_in_their_order() {
+        let nic = |name: &str, sent: u64, tcp: u64| -> NicTraffic {
+            let bytes = |sent| json!({ "sent": sent, "received": 0 });
+            let nic = json!({
+                "name": name, "is_rdma": true, "is_planned": true, "gpus": [], "tasks": [], "counter": null,
+                "rdma": bytes(sent), "rdma_missing": null, "interface": null, "tcp": bytes(tcp), "tcp_missing": null,
+            });
+            serde_json::from_value(nic).unwrap()
+        };
+        let nics =
+            [nic("mlx5_0:1", 0, 0), nic("mlx5_1:1", 5, 0), nic("mlx5_2:1", 0, 9), nic("mlx5_3:1", 0, 0)];
+        let names: Vec<&str> = by_use(&nics).iter().map(|nic| nic.name.as_str()).collect();
+        assert_eq!(names, ["mlx5_2:1", "mlx5_1:1", "mlx5_0:1", "mlx5_3:1"]);
+    }
+
+    #[test]
+    fn user_0_is_root_and_one_that_is_not_known_is_not() {
+        let marked = Marked { numbers: Numbers::default(), gpus: Vec::new(), nics: Vec::new() };
+        let of = |user| self::user(&PlacedTask { pid: 1, user, processes: 1, marked: marked.clone() });
+        assert_eq!([of(Some(0)), of(Some(1000)), of(None)], ["root", "1000", "unknown"].map(Text::from));
+    }
 }
