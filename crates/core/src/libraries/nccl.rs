@@ -9,7 +9,7 @@
 //! fabric connects, and its documents name this value for rails that are not connected (src/graph/search.cc
 //! `ncclTopoCompute`; "Environment Variables", NCCL_CROSS_NIC).  From 2.30.7 on it compares the rails that the list states
 //! (`mlx5_0:1:RAIL`), else the card's GUID and the port: these differ between the hosts of one NVLink domain, and can be the same for
-//! two NICs of one card (src/graph/search.cc `ncclTopoSearchCheckNet`).  So each port's rail is stated there.  Releases from 2.5.6 to
+//! two NICs of one card (src/graph/search.cc `ncclTopoSearchCheckNet`).  So a list that is needed there states each port's rail.  Releases from 2.5.6 to
 //! 2.30.4, and RCCL since ROCm 3.3, pass over what follows a port's number, and read an empty port (`mlx5_0::RAIL`) as port 0
 //! (src/misc/utils.cc `parseStringList`, run from each).
 //!
@@ -23,7 +23,7 @@ mod doubts;
 
 use super::files::{Files, Line, non_empty};
 use super::lists::{List, entries, is_port_by_atoi, marked};
-use super::uniform::{self, NodeList};
+use super::uniform;
 use super::wanted::Fabric;
 use super::{Answer, Library, Present, Query};
 use crate::placement::{NodePlacement, Rail};
@@ -162,28 +162,33 @@ fn without_files(query: &Query) -> Answer {
     if has_amd(query.topology) {
         more += "; with fewer NICs RCCL may not recognise the machine";
     }
-    let list = own.as_ref().unwrap_or(&query.prepared.list);
-    let stated = with_rails(query, &rails, list);
-    uniform::answer(stated.as_ref().unwrap_or(list), |list, why| match rails.len() {
-        ..=MAX_ENTRIES => Answer::yes(format!("={list}"), format!("{why}{more}")),
+    let stated = with_rails(query, &rails);
+    if stated.is_some() {
+        more += ", and with the numbers of the isolated rails";
+    }
+    uniform::answer(own.as_ref().unwrap_or(&query.prepared.list), |list, why| match rails.len() {
+        ..=MAX_ENTRIES => {
+            Answer::yes(format!("={}", stated.as_deref().unwrap_or(list)), format!("{why}{more}"))
+        }
         ports => {
             Answer::no(format!("{ports} ports may be used, and NCCL reads a list of {MAX_ENTRIES} at most"))
         }
     })
 }
 
-/// The list on a fabric of isolated rails: each port with its place among all of the node, which is the same on hosts of one kind,
+/// The ports on a fabric of isolated rails: each with its place among all of the node, which is the same on hosts of one kind,
 /// whatever is left out there.  The plane stays unsaid.
-fn with_rails(query: &Query, rails: &[Rail], list: &NodeList) -> Option<NodeList> {
+///
+/// Only where a list is needed anyway: PyTorch copies NCCL's into `NVSHMEM_HCA_LIST`, where that is not set, and NVSHMEM would then
+/// miss the first NIC and deal the others by number.
+fn with_rails(query: &Query, rails: &[Rail]) -> Option<String> {
     let nics = query.topology.numbered_nics();
     let ports: Vec<PortRef> = nics
         .flat_map(|(nic, of)| of.ports.iter().map(move |port| PortRef { nic, port: port.number }))
         .collect();
     let entry = |rail: &Rail| Some(format!("{rail}:{}", ports.iter().position(|port| *port == rail.at())?));
-    let entries: Vec<String> = rails.iter().filter_map(entry).collect();
-    let why = list.as_ref().map_or("one list for the whole node", |(_, why)| why);
-    (is_isolated(query) && entries.len() > 1)
-        .then(|| Ok((entries.join(","), format!("{why}, and with the numbers of the isolated rails"))))
+    let entries: Option<Vec<String>> = rails.iter().map(entry).collect();
+    is_isolated(query).then_some(entries?.join(","))
 }
 
 fn is_isolated(query: &Query) -> bool {
