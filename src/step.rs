@@ -13,7 +13,7 @@ use nic_placement_core::node::NoTopology;
 use nic_placement_core::order::Order;
 use nic_placement_core::placement::{NodePlacement, Policy, Strictness};
 use nic_placement_core::plan::{Plan, Wish};
-use nic_placement_core::step::{Counted, STEP_GPUS, Starter, Step};
+use nic_placement_core::step::{Counted, SRUN, STEP_GPUS, Starter, Step};
 use nic_placement_core::topology::{CpuSet, Pu, Topology};
 use nic_placement_process::admin::{self, Found, Off};
 use nic_placement_process::session::{Session, Survey};
@@ -127,7 +127,7 @@ const MEM_BIND: &str = "SLURM_MEM_BIND_TYPE";
 /// What Slurm granted; here and only here `--cpu-bind` and `--mem-bind` are what the user asked srun for: slurmd replaces
 /// them for each task.
 fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
-    let mut names = [&cpu_bind::READ[..], &[CPUS_PER_TASK, MEM_BIND, STEP_GPUS]].concat();
+    let mut names = [&cpu_bind::READ[..], &[CPUS_PER_TASK, MEM_BIND, STEP_GPUS, SRUN]].concat();
     names.order();
     let values = environment::read(spank, &names).present;
     let read = |name: &str| values.get(name).cloned();
@@ -149,6 +149,7 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
         binder: program::binder().map(str::to_string),
         rebinder: program::rebinder(),
         gpus: read(STEP_GPUS),
+        srun: read(SRUN),
         job_cores,
         // a job with every core of the node shares it with no other
         alone_on_node: wish.settings.policy == Policy::Spread && job_cores == Some(node.cores().len()),

@@ -50,6 +50,19 @@ fn ucx_keeps_the_interfaces_of_the_node_and_the_users_own_file() {
 }
 
 #[test]
+fn sockets_get_the_interface_by_which_the_node_reaches_srun() {
+    let routes = "eth0\t00000000\t0100A8C0\t0003\t0\t0\t0\t00000000\neth1\t0000010A\t00000000\t0001\t0\t0\t0\t0000FFFF\n";
+    let tree = harness::network("slurms-interface", routes, &[]);
+    let step =
+        default_on().network(&tree).env("SLURM_NIC_PLACEMENT=env=sockets").task("CUDA_VISIBLE_DEVICES=0");
+    let played = play!(step.clone().env("SLURM_SRUN_COMM_HOST=10.1.0.7"));
+    assert_eq!(played.env(0, "NCCL_SOCKET_IFNAME").as_deref(), Some("=eth1"), "{played}");
+    assert_eq!(played.env(0, "GLOO_SOCKET_IFNAME").as_deref(), Some("eth1"), "{played}");
+    let played = play!(step);
+    assert_eq!(played.env(0, "GLOO_SOCKET_IFNAME").as_deref(), Some("eth0"), "{played}");
+}
+
+#[test]
 fn every_task_is_told_what_was_decided() {
     let played = play!(default_on().task_per_gpu());
     for task in 0..8 {

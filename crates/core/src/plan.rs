@@ -12,6 +12,7 @@ use crate::config::{Admin, Settings};
 use crate::diagnostic::Diagnostic;
 use crate::discover::Scope;
 use crate::gpus;
+use crate::libraries::wanted::Wanted;
 use crate::libraries::{self, Evidence, Prepared, ReadFile, findings, uses, uses::Use};
 use crate::order::Order;
 use crate::placement::{
@@ -93,7 +94,8 @@ impl Plan {
         let known = before.map(|plan| &plan.map);
         let request = Request { known, ..wish.request(alone.as_deref()) };
         let map = policy::map(&node, &request);
-        let prepared = Prepared::new(&node, &map, wish.settings.wanted(&wish.admin), read);
+        let wanted = Wanted { srun: step.srun.clone(), ..wish.settings.wanted(&wish.admin) };
+        let prepared = Prepared::new(&node, &map, wanted, read);
         Plan { node, wish, step, map, prepared }
     }
 

@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 pub const NODE_NAME: &str = "SLURMD_NODENAME";
 /// The step's GPUs on this node, as Slurm counts them.
 pub const STEP_GPUS: &str = "SLURM_STEP_GPUS";
+/// The address of the srun that started the step, which slurmd writes into it.
+pub const SRUN: &str = "SLURM_SRUN_COMM_HOST";
 /// How slurmd dealt these to its tasks, in a task.
 pub const GPU_BIND: &str = "SLURMD_TRES_BIND";
 
@@ -52,6 +54,8 @@ pub struct Step {
     pub rebinder: Option<Rebinder>,
     /// [`STEP_GPUS`]
     pub gpus: Option<String>,
+    /// [`SRUN`]
+    pub srun: Option<String>,
     /// the cores that the job has on this node by Slurm's own count; `None` if that is not known
     pub job_cores: Option<usize>,
     /// is this node free of other jobs' tasks, now and later?

@@ -23,7 +23,7 @@ const PLANS: [(&str, &str); 8] = [
     ("dgx-h100", "spread,strict,omp=on,env=default+nvshmem-pe+mooncake+ucx-gda+rocshmem+deepep+mori+oneccl"),
     ("mi300x-8", "rail,restricted,verbose,env=default+libfabric+openmpi+rocshmem+mori"),
     ("frontier", "closest,env=default+cray-mpich+libfabric"),
-    ("aws-p5", "closest,verbose,env=default+libfabric+openmpi"),
+    ("aws-p5", "closest,verbose,env=default+libfabric+openmpi+sockets"),
     ("gh200", "numa,single-numa-node,no-env=NCCL*"),
     ("dgx-a100", "all,verbose,mem=strict"),
     ("gb200-nvl72", "closest,nics-per-task=2,bind=none"),

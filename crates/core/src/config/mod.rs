@@ -75,6 +75,7 @@ impl Settings {
             templates: admin.templates.clone(),
             judges_files: self.verbose || self.dry_run || self.strictness >= Strictness::Restricted,
             map_files: admin.map_files.clone(),
+            srun: None,
         }
     }
 }

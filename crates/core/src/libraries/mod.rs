@@ -27,8 +27,10 @@ mod openmp;
 mod prepare;
 mod rebinding;
 mod rocshmem;
+mod sockets;
 mod template;
 mod ucx;
+mod ucx_rails;
 mod uniform;
 pub mod uses;
 pub mod wanted;
@@ -45,7 +47,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// The libraries, in the order in which their variables are set and reported.
-const LIBRARIES: [&Library; 15] = [
+const LIBRARIES: [&Library; 17] = [
     &ucx::LIBRARY,
     &nccl::LIBRARY,
     &nvshmem::LIBRARY,
@@ -60,6 +62,8 @@ const LIBRARIES: [&Library; 15] = [
     &one_ccl::LIBRARY,
     &openmp::LIBRARY,
     &rebinding::LIBRARY,
+    &sockets::LIBRARY,
+    &ucx_rails::LIBRARY,
     &efa::LIBRARY,
 ];
 

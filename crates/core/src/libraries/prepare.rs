@@ -8,7 +8,7 @@ use super::names::means;
 use super::template::{Facts, Template};
 use super::uniform::{self, NodeList};
 use super::wanted::Wanted;
-use super::{Answer, Answering, LIBRARIES, Library, Present, Query, ReadFile, evidence, ucx};
+use super::{Answer, Answering, LIBRARIES, Library, Present, Query, ReadFile, evidence, sockets, ucx};
 use crate::diagnostic::Diagnostic;
 use crate::order;
 use crate::placement::NodePlacement;
@@ -46,6 +46,7 @@ impl Row {
                         topology,
                         node,
                         task: Some(task),
+                        interface: prepared.interface.as_ref().ok().map(|(name, _)| name.as_str()),
                         files: &prepared.wanted.map_files,
                     })
                 });
@@ -69,6 +70,8 @@ pub struct Prepared {
     pub(super) slingshot: Vec<Option<Nearest>>,
     /// each GPU's EFA device
     pub(super) efa: Vec<Option<Nearest>>,
+    /// the interface by which the node meets others
+    pub(super) interface: sockets::Interface,
     /// what the site's configuration files say of variables
     claimed_by_site: Vec<(&'static str, Claimed)>,
 }
@@ -78,8 +81,13 @@ impl Prepared {
     /// value.
     pub(crate) fn new(topology: &Topology, node: &NodePlacement, wanted: Wanted, read: ReadFile) -> Prepared {
         let read: ReadFile = &remembered(read);
+        let interface = match sockets::is_wanted(&wanted) {
+            true => sockets::interface(topology, wanted.srun.as_deref(), read),
+            false => Err("no variable needs it"),
+        };
         let value_of_all = |template: &Template| {
-            let value = template.fill(&Facts { topology, node, task: None, files: &[] })?;
+            let interface = interface.as_ref().ok().map(|(name, _)| name.as_str());
+            let value = template.fill(&Facts { topology, node, task: None, interface, files: &[] })?;
             match template.is_file() && read(&value).is_none() {
                 true => Err(format!("there is no file `{}` here", value.escape_debug())),
                 false => Ok(value),
@@ -103,6 +111,7 @@ impl Prepared {
             slingshot: libfabric::nearest(topology, &node.librarys, NicKind::Slingshot),
             efa: libfabric::nearest(topology, &node.librarys, NicKind::Efa),
             list,
+            interface,
             claimed_by_site,
             rows,
             wanted,

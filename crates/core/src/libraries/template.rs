@@ -13,12 +13,16 @@ use crate::topology::{GpuIndex, Topology};
 /// Bytes of a value, at most.
 const MAX_VALUE: usize = 4096;
 
+const INTERFACE: &str = "interface";
+
 /// What a template is filled from.
 pub(super) struct Facts<'f> {
     pub(super) topology: &'f Topology,
     pub(super) node: &'f NodePlacement,
     /// `None` for the values that all tasks share
     pub(super) task: Option<&'f TaskPlacement>,
+    /// the interface by which the node meets others
+    pub(super) interface: Option<&'f str>,
     /// the maps of the node in files
     pub(super) files: &'f [MapFile],
 }
@@ -47,7 +51,7 @@ const fn map_file(word: &'static str, format: Format) -> Fact {
     Fact { map_file: Some(format), ..of_task(word, |_| None) }
 }
 
-pub(super) static FACTS: [Fact; 20] = [
+pub(super) static FACTS: [Fact; 21] = [
     of_task("nic", |facts| Some(facts.one_rail()?.name.to_string())),
     of_task("port", |facts| Some(facts.one_rail()?.port.to_string())),
     of_task("nic_address", |facts| facts.topology.nic(facts.one_rail()?.nic).address?.described()),
@@ -69,6 +73,7 @@ pub(super) static FACTS: [Fact; 20] = [
     of_node("rail_count", |facts| Some(facts.node.rails.len().to_string())),
     // a slash in the name would change the path
     of_node("machine", |facts| Some(facts.topology.name.clone()).filter(|name| !name.contains('/'))),
+    of_node(INTERFACE, |facts| facts.interface.map(str::to_string)),
     of_task("map:sglang", |facts| Some(maps::write(Format::Sglang, facts.seen()?).ok()?.trim_end().into())),
     of_task("map:vllm", |facts| Some(maps::pairs(facts.seen()?).ok()?.trim_end().into())),
     map_file("map_file:json", Format::Json),
@@ -175,7 +180,7 @@ impl Template {
                 "`{name}` names a file, which is looked for once for the node, not for each task"
             ));
         }
-        let doubt = names::is_doubtful(name).then(|| {
+        let doubt = (names::is_doubtful(name) && !template.has_interface()).then(|| {
             format!("`{name}` does not follow from a topology, and is wrong on most fabrics: set as you say, if you mean it")
         });
         Ok((template, doubt))
@@ -202,6 +207,11 @@ impl Template {
     /// Does it name a file, which must exist to be named?
     pub fn is_file(&self) -> bool {
         self.name.ends_with("_FILE")
+    }
+
+    /// Does it name the interface by which the node meets others?
+    pub(super) fn has_interface(&self) -> bool {
+        self.facts().any(|fact| fact.word == INTERFACE)
     }
 
     /// The formats of the kept maps that it names.

@@ -7,6 +7,7 @@ mod left_out;
 mod libfabric;
 mod libraries;
 mod nested;
+mod sockets;
 mod templates;
 mod ucx;
 
@@ -191,8 +192,9 @@ fn a_gpu_task_gets_its_own_nic_for_ucx_and_the_nodes_lists_for_nccl_and_nvshmem(
 #[test]
 fn no_variable_that_can_be_set_is_one_that_never_may() {
     for name in variables() {
-        // what the admin says of the fabric is all that it follows from
-        let is_doubtful = names::is_doubtful(name) && name != "NCCL_CROSS_NIC";
+        // these follow from what the admin says of the fabric, and from the routes
+        let has_other_ground = name == "NCCL_CROSS_NIC" || name.ends_with("_SOCKET_IFNAME");
+        let is_doubtful = names::is_doubtful(name) && !has_other_ground;
         assert!(!names::is_refused(name) && !is_doubtful, "`{name}`");
     }
     for (library, words) in [
@@ -200,14 +202,9 @@ fn no_variable_that_can_be_set_is_one_that_never_may() {
             "NCCL",
             "IB_TC IB_SL IB_TIMEOUT IB_RETRY_CNT IB_QPS_PER_CONNECTION IB_GID_INDEX IB_DISABLE NSOCKS_PERTHREAD",
         ),
-        (
-            "NCCL",
-            "SOCKET_NTHREADS SOCKET_IFNAME ALGO PROTO MIN_NCHANNELS MAX_NCHANNELS NVLS_ENABLE P2P_DISABLE P2P_LEVEL",
-        ),
+        ("NCCL", "SOCKET_NTHREADS ALGO PROTO MIN_NCHANNELS MAX_NCHANNELS NVLS_ENABLE P2P_DISABLE P2P_LEVEL"),
         ("NCCL", "SHM_DISABLE NET NET_PLUGIN DMABUF_ENABLE IGNORE_NET_MISMATCH HOSTID DEBUG IB_FIFO_TC"),
         ("FI", "PROVIDER EFA_IFACE"),
-        ("GLOO", "SOCKET_IFNAME"),
-        ("TP", "SOCKET_IFNAME"),
     ] {
         for word in words.split(' ') {
             let name = format!("{library}_{word}");

@@ -25,7 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod addresses;
-mod interfaces;
+pub(super) mod interfaces;
 mod items;
 mod subnets;
 
@@ -294,6 +294,9 @@ fn reason(task: &TaskPlacement) -> String {
     match (task.gpus.len(), task.rails.len()) {
         (1, 1) => "its GPU's NIC".to_string(),
         (_, 1) => "the NIC that all its GPUs share".to_string(),
+        (1, many @ 3..) => {
+            format!("the {many} NICs of its GPU, of which UCX sends a message by two without `env=ucx-rails`")
+        }
         (1, many) => format!("the {many} NICs of its GPU"),
         (_, many) => format!("the {many} NICs of its GPUs, of which UCX takes the nearest to the GPU in use"),
     }

@@ -94,6 +94,8 @@ pub(crate) struct Wanted {
     pub judges_files: bool,
     /// the files that the templates may name
     pub map_files: Vec<MapFile>,
+    /// the address of the step's srun, to which the routes lead
+    pub srun: Option<String>,
 }
 
 impl Wanted {

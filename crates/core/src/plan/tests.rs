@@ -33,6 +33,23 @@ fn ucx_gets_no_list_at_which_it_aborts() {
     assert_eq!(list.split(',').count(), 8 + 8, "of 8 + 64 devices UCX would assert 64 at most");
 }
 
+#[test]
+fn the_address_of_the_steps_srun_tells_the_interface_of_sockets() {
+    let words = Words::parse("env=sockets").unwrap();
+    let settings = crate::config::merge_settings(&Words::default(), None, Some(&words));
+    let wish = Wish { settings, ..Wish::default() };
+    let [network, mask] = [[10, 1, 0, 0], [255, 255, 0, 0]].map(u32::from_ne_bytes);
+    let routes = format!("eth1 {network:08X} 0 1 0 0 0 {mask:08X}\n");
+    let text = FileText { text: routes, ..FileText::default() };
+    let read = |path: &str| (path == "/proc/net/route").then(|| text.clone());
+    let step = Step { srun: Some("10.1.0.7".into()), ..Step::default() };
+    let plan = Plan::new(platform::model("dgx-h100").unwrap(), wish, step, &read);
+    let evidence = Evidence { present: &Present::new(), read: &read };
+    let variables = plan.task(&Task::default(), evidence).variables;
+    let value = variables.iter().find(|one| one.name == "GLOO_SOCKET_IFNAME").map(|one| &one.change);
+    assert_eq!(value, Some(&Change::Set("eth1".to_string())));
+}
+
 /// A variable of local id 3 of eight tasks that all see a DGX H100's eight GPUs.
 fn of_local_id_3(words: &str, argument: &str, name: &str, as_exec_does: bool) -> Option<String> {
     let words = Words::parse(words).unwrap();

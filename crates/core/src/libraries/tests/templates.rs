@@ -10,6 +10,7 @@ fn fill(template: &Template, situation: &Situation, task: &TaskPlacement) -> Res
         topology: &situation.topology,
         node: &situation.node,
         task: Some(task),
+        interface: Some("eth0"),
         files: &[],
     })
 }
@@ -54,6 +55,7 @@ fn every_placeholder_is_filled_with_its_fact() {
             "rail_names=mlx5_0,mlx5_1,mlx5_2",
             "rail_count=3",
             "machine=DGX H100",
+            "interface=eth0",
             // nor a map of its own
             "map:sglang=",
             "map:vllm=",
@@ -76,6 +78,7 @@ fn a_map_for_an_engine_names_the_nics_of_all_gpus_that_the_task_sees() {
             topology: &topology,
             node: &node,
             task: Some(&task(&[5, 4], &[])),
+            interface: None,
             files: &[],
         })
     };

@@ -314,3 +314,38 @@ fn a_list_is_set_where_it_keeps_the_task_from_a_nic_and_nowhere_else() {
     situation.topology.nics.truncate(1);
     assert_eq!(situation.value(&task(&[0], &[0]), "UCX_NET_DEVICES"), None, "UCX finds no other");
 }
+
+#[test]
+fn a_gpu_with_more_nics_than_two_gets_as_many_rails_on_request() {
+    const RAILS: &str = "UCX_MAX_RNDV_RAILS";
+    let topology = crate::platform::model("dgx-h100").unwrap();
+    let with = |each: u8, gpus: &[usize]| {
+        let nics_each = crate::placement::NicsEach::Number(each);
+        let node = crate::policy::map(&topology, &crate::policy::Request { nics_each, ..Default::default() });
+        let choices = gpus.iter().flat_map(|&gpu| &node.gpus[gpu].choices).map(|choice| choice.rail.0);
+        let task = task(gpus, &choices.collect::<Vec<_>>());
+        let (wanted, present) = (Wanted::default(), Present::new());
+        (Situation { topology: topology.clone(), node, wanted, present, files: ROUTES }, task)
+    };
+    for (each, gpus, expected) in [
+        (1, &[0][..], None),
+        (1, &[0, 1, 2, 3], None),
+        (2, &[0], None),
+        (3, &[0], Some("3")),
+        (4, &[0, 7], Some("4")),
+        (6, &[0], Some("4")),
+    ] {
+        let (situation, task) = with(each, gpus);
+        assert_eq!(situation.value(&task, RAILS), None, "never by default");
+        let asked = situation.libraries(&["ucx-rails"]);
+        assert_eq!(asked.value(&task, RAILS).as_deref(), expected, "{each} for each of {gpus:?}");
+    }
+    let (situation, task) = with(4, &[0]);
+    let hint = situation.why(&task, "UCX_NET_DEVICES");
+    assert!(hint.contains("by two without `env=ucx-rails`"), "{hint}");
+    let asked = situation.libraries(&["ucx-rails"]);
+    let older = asked.clone().with(&[("UCX_MAX_RNDV_LANES", "2")]);
+    assert_eq!(older.value(&task, RAILS), None);
+    let files: Files = &[("/etc/ucx/ucx.conf", "UCX_MAX_RNDV_RAILS=2\n")];
+    assert_eq!(Situation { files, ..asked }.value(&task, RAILS), None);
+}

@@ -15,12 +15,12 @@ use crate::topology::network::Ipv4Route;
 use std::collections::BTreeMap;
 
 /// IPv4 routes of the main table (the kernel's net/ipv4/fib_trie.c, `fib_route_seq_show`).
-const ROUTES: &str = "/proc/net/route";
+pub(in super::super) const ROUTES: &str = "/proc/net/route";
 /// IPv6 addresses (the kernel's net/ipv6/addrconf.c, `if6_seq_show`).
 const ADDRESSES: &str = "/proc/net/if_inet6";
 /// A folder for each interface.
 const CLASS: &str = "/sys/class/net";
-const LOOPBACK: &str = "lo";
+pub(in super::super) const LOOPBACK: &str = "lo";
 
 /// Interfaces, at most: the list has to fit into a variable, with which execve(2) fails above 128 KiB, and each costs two files.
 const MOST: usize = 1024;
@@ -59,7 +59,7 @@ pub(super) fn read(read: ReadFile) -> Option<Vec<String>> {
 /// Routes to single hosts do not: a container network has one for each container's interface, which has no address.  Nor do
 /// those by an IPv6 next hop, whose gateway stands there as 0: where BGP numbers no links, the node's address is that of `lo`.
 /// Nor those to link-local networks (169.254.0.0/16), as a board's management has.
-fn stands_for_an_address(route: &Ipv4Route) -> bool {
+pub(in super::super) fn stands_for_an_address(route: &Ipv4Route) -> bool {
     let is_by_ipv6 = route.has_gateway() && route.gateway.is_unspecified();
     let is_to_host = !route.has_gateway() && route.mask.is_broadcast();
     route.is_usable() && !route.destination.is_link_local() && !is_by_ipv6 && !is_to_host
@@ -75,13 +75,13 @@ fn with_global_address(line: &str) -> Option<&str> {
 
 /// Does the kernel call the interface running?  It does in two states alone (net/core/dev.c `dev_get_flags`,
 /// `netif_oper_up`).  `None` if nothing is known of it.
-fn is_running(read: ReadFile, name: &str) -> Option<bool> {
+pub(in super::super) fn is_running(read: ReadFile, name: &str) -> Option<bool> {
     let state = read(&format!("{CLASS}/{name}/operstate"))?.text;
     Some(state.trim()).filter(|state| !state.is_empty()).map(|state| ["up", "unknown"].contains(&state))
 }
 
 /// Is it a bridge (net/bridge/br_device.c, `br_type`)?
-fn is_bridge(read: ReadFile, name: &str) -> bool {
+pub(in super::super) fn is_bridge(read: ReadFile, name: &str) -> bool {
     let facts = read(&format!("{CLASS}/{name}/uevent"));
     facts.is_some_and(|facts| facts.text.lines().any(|line| line == "DEVTYPE=bridge"))
 }

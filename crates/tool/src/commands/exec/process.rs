@@ -9,7 +9,7 @@ use nic_placement_core::gpus;
 use nic_placement_core::gpus::rank::{claimed, seen};
 use nic_placement_core::libraries::{Present, marker};
 use nic_placement_core::step::program::{self, program_name};
-use nic_placement_core::step::{Claim, GPU_BIND, GpuGrant, STEP_GPUS, Starter, Step, Task};
+use nic_placement_core::step::{Claim, GPU_BIND, GpuGrant, SRUN, STEP_GPUS, Starter, Step, Task};
 use nic_placement_core::topology::{CpuSet, GpuIndex, Topology};
 use nic_placement_process::memory;
 use nic_placement_process::session::Survey;
@@ -43,6 +43,7 @@ impl Process {
             binder: words.first().and_then(|word| program::binder(program_name(word))).map(str::to_string),
             rebinder: program::rebinder(words.iter().copied()),
             gpus: step_gpus,
+            srun: present.get(SRUN).cloned(),
             ..Step::default()
         };
         let task = Task {
