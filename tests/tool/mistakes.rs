@@ -133,7 +133,7 @@ fn every_command_ends_with_2_where_the_command_line_is_not_understood() {
 fn a_file_that_describes_no_node_is_told_as_what_it_seems() {
     let place = Place::new("other-files");
     let expected = "expected topology JSON, a snapshot, a node file, a tar of /sys, XML of hwloc or NCCL, or the text of \
-                    `nvidia-smi topo -m`";
+                    `nvidia-smi topo -m`, `rocm-smi --showtopo` or `amd-smi topology`";
     for (text, seems) in [
         ("# nic-placement\n\nA GPU and a NIC.\n", "other text, which begins with `# nic-placement`"),
         ("\u{7f}ELF\u{2}\0\0", "a program's own format"),

@@ -1,7 +1,7 @@
 //! UCX: `UCX_NET_DEVICES`, the network devices that a process may use.
 //!
 //! Items are exact and always `name:port`; UCX reads a bare name only from 1.21 on.  An unknown item causes a
-//! warning; a list without a known item fails at the first remote peer.  Peers may use different devices if the
+//! warning; a list without a known item fails at the first remote peer, or at the start where `UCX_TLS` leaves nothing else.  Peers may use different devices if the
 //! fabric connects them.  (UCX: src/ucs/config/parser.c, src/ucp/core/ucp_context.c
 //! `ucp_is_resource_in_device_list`; its FAQ, "selecting networks and transports".)
 //!
@@ -18,10 +18,11 @@
 //! means the NIC too, on any port (`ucp_get_dev_basename`).  It stays, since without it connections by its address would fail.
 //!
 //! GPUs that send by themselves have devices of their own, `cuda0-mlx5_0:1` (since 1.20: src/uct/ib/mlx5/gdaki/gdaki.c
-//! `uct_gdaki_fill_cuda_tl_devices`), and a list without them switches those off.  A program may choose that transport after its
+//! `uct_gdaki_query_tl_devices`), and a list without them switches those off.  A program may choose that transport after its
 //! start: NIXL-EP sets `UCX_TLS=^cuda_ipc` itself.  So they are in the list wherever `UCX_TLS` leaves `rc_gda` in and NVIDIA's
-//! driver lets a GPU ring a NIC's doorbell, for which it needs `PeerMappingOverride=1` (`uct_gdaki_md_check_uar`).  A process
-//! without such devices is warned of the names once, in one line (`ucp_report_unavailable`).
+//! driver lets a GPU ring a NIC's doorbell, for which it needs `PeerMappingOverride=1` (`uct_gdaki_md_check_uar`).  Each context
+//! without such devices would print a line on stdout (`ucp_report_unavailable`), so `UCX_WARN_INVALID_CONFIG=n` goes along.
+//! From 1.21 on UCX pairs GPUs and NICs by itself (`uct_gdaki_dev_matrix_init`), so all NICs as near as the nearest are named.
 #![forbid(unsafe_code)]
 
 mod addresses;
@@ -35,7 +36,7 @@ use super::template::names_of;
 use super::wanted::Fabric;
 use super::{Answer, Library, Query, ReadFile};
 use crate::placement::{NodePlacement, RailIndex, TaskPlacement};
-use crate::topology::{GpuVendor, Topology};
+use crate::topology::{GpuIndex, GpuVendor, PathType, Topology};
 use addresses::{ALL_DEVICES, PRIORITY};
 use items::{Gda, Transports};
 use subnets::{REACHABILITY, Separated};
@@ -45,7 +46,7 @@ pub(super) const LIBRARY: Library = Library {
     word: "ucx",
     word_for_more: WITH_GPUS,
     by_default: true,
-    variables: &[(NET_DEVICES, net_devices), (PRIORITY, addresses::priority)],
+    variables: &[(NET_DEVICES, net_devices), (PRIORITY, addresses::priority), (WARN, quiet)],
     // without it UCX's clients can fail to connect
     companion: Some(PRIORITY),
     evidence: &[TLS, ALL_DEVICES, OF_LIBFABRIC, OF_VLLM, REACHABILITY, CONFIG_DIR],
@@ -61,6 +62,8 @@ const WITH_GPUS: &str = "ucx-gda";
 
 pub(super) const NET_DEVICES: &str = "UCX_NET_DEVICES";
 const TLS: &str = "UCX_TLS";
+/// Does UCX warn of devices and transports that it does not have (since 1.4)?
+const WARN: &str = "UCX_WARN_INVALID_CONFIG";
 /// Names a folder of the user's with a configuration file.
 const CONFIG_DIR: &str = "UCX_CONFIG_DIR";
 /// libfabric's word for the list: its ucx provider sets `UCX_NET_DEVICES` to it, unless that is set (since 1.18:
@@ -89,7 +92,7 @@ pub(super) const FILES: Files = Files {
     lines,
     last_counts: true,
     beat_environment: false,
-    variables: &[NET_DEVICES, PRIORITY, ALL_DEVICES],
+    variables: &[NET_DEVICES, PRIORITY, ALL_DEVICES, WARN],
     rivals: &[],
     matter: |_, _, _| true,
 };
@@ -188,6 +191,17 @@ fn net_devices(query: &Query) -> Option<Answer> {
     Some(query.unless_in_files(&FILES, NET_DEVICES, answer))
 }
 
+/// No warnings of the devices that our list names and an older UCX does not have.  The user's own list of transports is still
+/// checked.
+fn quiet(query: &Query) -> Option<Answer> {
+    let names_gpus = query.ours(NET_DEVICES)?.contains("cuda");
+    let tls = query.evidence.present.get(TLS).map_or("", String::as_str);
+    let lists_transports = !tls.is_empty() && tls != "all" && !tls.starts_with('^');
+    let why = "a UCX without devices of GPUs that send by themselves would print a line for each context";
+    let answer = Answer::yes("n", why);
+    (names_gpus && !lists_transports).then(|| query.unless_in_files(&FILES, WARN, answer))
+}
+
 /// The answer where no file sets the variable.
 fn without_files(query: &Query, shared: &Shared, transports: Transports) -> Result<Answer, &'static str> {
     let (node, task) = (query.node, query.task);
@@ -260,7 +274,7 @@ fn items(
     interfaces: &[String],
 ) -> Result<Vec<String>, &'static str> {
     let nics: Vec<String> = rails.iter().map(|&rail| query.node.rail(rail).to_string()).collect();
-    let devices = |each: usize| if with_gpus { gpu_initiated(query, rails, each) } else { Vec::new() };
+    let devices = |each: usize| if with_gpus { gpu_initiated(query, each) } else { Vec::new() };
     let lists = [usize::MAX, 1].map(|each| [&nics[..], &devices(each)].concat());
     match lists.iter().find(|list| list.len() + interfaces.len() <= MAX_ITEMS) {
         Some(list) => Ok([list, interfaces].concat()),
@@ -271,21 +285,29 @@ fn items(
     }
 }
 
-/// The devices of GPUs that send by themselves: each of the task's GPUs, by CUDA's number, with so many of its
-/// own NICs at most.
+/// The devices of GPUs that send by themselves: each of the task's GPUs, by CUDA's number, with so many NICs at most: its own,
+/// then others as near.
 ///
-/// The number is the GPU's in the program, cuDeviceGet's (src/uct/ib/mlx5/gdaki/gdaki.c
-/// `uct_gdaki_fill_cuda_tl_devices`): it counts all GPUs that the program sees, also where a promise or a rank tells which
+/// The number is the GPU's in the program, cuDeviceGet's (src/uct/ib/mlx5/gdaki/gdaki.c `uct_gdaki_query_tl_devices`): it counts all GPUs that the program sees, also where a promise or a rank tells which
 /// one it uses.  A NIC has such a device for its first port alone.
-fn gpu_initiated(query: &Query, rails: &[RailIndex], each: usize) -> Vec<String> {
+fn gpu_initiated(query: &Query, each: usize) -> Vec<String> {
     let Query { topology, node, task, .. } = query;
+    // the kinds of paths that UCX tells apart (src/ucs/sys/topo/base/topo.c `ucs_topo_get_distance_sysfs`)
+    let path = |gpu: GpuIndex, rail: RailIndex| {
+        let nic = topology.nic(node.rail(rail).nic).address;
+        let kind = nic.map_or(PathType::Sys, |nic| topology.path_type(topology.gpu(gpu).address, nic));
+        if kind == PathType::Pxb { PathType::Pix } else { kind }
+    };
     let nvidia = task.seen.iter().filter(|gpu| topology.gpu(**gpu).vendor == GpuVendor::Nvidia);
     let numbered = nvidia.enumerate().filter(|(_, gpu)| task.gpus.contains(gpu));
     let devices = numbered.flat_map(|(number, gpu)| {
+        let nearest = node.rail_indices().map(|rail| path(*gpu, rail)).min();
         let own = node.gpus.get(gpu.0).map_or(&[][..], |gpu| &gpu.choices);
-        let own = own.iter().map(|choice| choice.rail).filter(|rail| rails.contains(rail));
-        let own = own.filter(|rail| node.rail(*rail).port == 1);
-        own.take(each).map(move |rail| format!("cuda{number}-{}", node.rail(rail)))
+        let mut named: Vec<RailIndex> = own.iter().map(|choice| choice.rail).collect();
+        let others: Vec<RailIndex> = node.rail_indices().filter(|rail| !named.contains(rail)).collect();
+        named.extend(others.into_iter().filter(|&rail| Some(path(*gpu, rail)) == nearest));
+        named.retain(|rail| node.rail(*rail).port == 1);
+        named.into_iter().take(each).map(move |rail| format!("cuda{number}-{}", node.rail(rail)))
     });
     devices.collect()
 }

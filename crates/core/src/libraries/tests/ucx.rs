@@ -111,6 +111,10 @@ fn gpus_that_send_by_themselves_have_devices_of_their_own() {
         shortfall: None,
     };
     situation.node.gpus = [0, 1, 2, 2].map(chosen).to_vec();
+    for place in 0..3 {
+        let (gpu, nic) = (situation.topology.gpus[place].address, situation.topology.nics[place].address);
+        situation.topology.stated_paths.insert((gpu, nic.unwrap()), PathType::Pix);
+    }
     let both = task(&[2, 0], &[2, 0]);
     assert_eq!(situation.value(&both, "UCX_NET_DEVICES").as_deref(), Some("mlx5_2:1,mlx5_0:1"));
     let devices = Some("mlx5_2:1,mlx5_0:1,cuda0-mlx5_2:1,cuda1-mlx5_0:1");
@@ -126,6 +130,11 @@ fn gpus_that_send_by_themselves_have_devices_of_their_own() {
         node.present.extend(tls.map(|value| ("UCX_TLS".to_string(), value.to_string())));
         node.value(&both, "UCX_NET_DEVICES")
     };
+    let quiet = |files: Files, tls: Option<&str>| {
+        let mut node = Situation { files, ..situation.clone() };
+        node.present.extend(tls.map(|value| ("UCX_TLS".to_string(), value.to_string())));
+        node.value(&both, "UCX_WARN_INVALID_CONFIG")
+    };
     let parameters = "EnableMSI: 1\nRegistryDwords: \"PeerMappingOverride=1;\"\n";
     let prepared: Files = Box::leak(Box::new([("/proc/driver/nvidia/params", parameters)]));
     let others: Files = &[("/proc/driver/nvidia/params", "RegistryDwords: \"\"\n")];
@@ -134,6 +143,8 @@ fn gpus_that_send_by_themselves_have_devices_of_their_own() {
     {
         let list = driver(prepared, tls).unwrap();
         assert_eq!(list.contains("cuda"), is_left_in, "UCX_TLS={tls:?}: {list}");
+        let quiet = quiet(prepared, tls);
+        assert_eq!(quiet.is_some(), is_left_in && tls != Some("ib,cuda"), "a list of the user's is checked");
         assert_eq!(driver(others, tls).as_deref(), Some("mlx5_2:1,mlx5_0:1"), "the driver rules it out");
     }
     let mut asked = asked.libraries(&["ucx-gda"]);
@@ -143,6 +154,10 @@ fn gpus_that_send_by_themselves_have_devices_of_their_own() {
     let first = Some("mlx5_2:2,mlx5_0:1,cuda1-mlx5_0:1");
     assert_eq!(asked.value(&both, "UCX_NET_DEVICES").as_deref(), first, "there is none of another port");
     asked.node.rails[2].port = 1;
+    let second = (asked.topology.gpus[2].address, asked.topology.nics[1].address.unwrap());
+    asked.topology.stated_paths.insert(second, PathType::Pxb);
+    let pairs = Some("mlx5_2:1,mlx5_0:1,cuda0-mlx5_2:1,cuda0-mlx5_1:1,cuda1-mlx5_0:1");
+    assert_eq!(asked.value(&both, "UCX_NET_DEVICES").as_deref(), pairs, "UCX may pair the GPU with either");
     asked.topology.gpus.iter_mut().for_each(|gpu| gpu.vendor = GpuVendor::Amd);
     assert_eq!(asked.value(&both, "UCX_NET_DEVICES").as_deref(), Some("mlx5_2:1,mlx5_0:1"));
 }

@@ -1,7 +1,7 @@
 //! UCX's lists of items: `UCX_NET_DEVICES` and `UCX_TLS`.
 //!
-//! `all` means all; a list means these alone; `^` before the list means all but these (src/ucs/config/parser.c
-//! `ucs_config_sscanf_allow_list`).
+//! `all` means all; a list means these alone; `^` before the list means all but these, of devices from 1.21 on
+//! (src/ucs/config/parser.c `ucs_config_sscanf_allow_list`).  A space is a part of an item.
 #![forbid(unsafe_code)]
 
 use super::super::findings::{Checked, entries_in_doubt, space_in, unknown_device, when, whole_names};
@@ -133,12 +133,12 @@ const ALL: Transports = Transports { rdma: true, tcp: true, gpu_initiated: Gda::
 /// An item is a transport, a word that stands for several, or a transport's own name after `\`; `:aux` behind it means only
 /// what it needs to make connections (src/ucp/core/ucp_context.c `ucp_is_resource_in_transports_list`).
 pub(super) fn transports(tls: Option<&str>) -> Transports {
-    let Some(value) = tls.map(str::trim).filter(|value| !value.is_empty() && *value != "all") else {
+    let Some(value) = tls.filter(|value| !value.is_empty() && *value != "all") else {
         return ALL;
     };
     let (excludes, list) = marked(value, '^');
     let names = |transport: &[&str]| {
-        list.split(',').map(str::trim).any(|item| match item.strip_prefix('\\') {
+        list.split(',').any(|item| match item.strip_prefix('\\') {
             Some(strict) => transport[0] == strict,
             None => transport.contains(&item),
         })
@@ -174,7 +174,7 @@ mod tests {
             ("", true, true),
             ("all", true, true),
             ("tcp", false, true),
-            ("rc, tcp,cuda", true, true),
+            ("rc, tcp,cuda", true, false),
             (r"\tcp,\rc_mlx5", true, true),
             (r"\rc,tcp", false, true),
             ("ib", true, false),
