@@ -174,7 +174,7 @@ fn hook(
 /// container's runtime starts the program: Slurm moves its words elsewhere and leaves NULL (src/slurmd/slurmstepd/container.c,
 /// `_modify_config`).  No place behind a NULL is read: slurmstepd 22.05 crashed by it.  The bindings' own reader of that list
 /// takes each place for a string.
-fn with_arguments(spank: spank_t, take: impl FnOnce([Option<&CStr>; 2], &mut dyn Iterator<Item = usize>)) {
+fn with_arguments(spank: spank_t, take: impl FnOnce([Option<&CStr>; 2], &mut dyn Iterator<Item = &CStr>)) {
     let (mut count, mut list): (c_int, *const *const c_char) = (0, std::ptr::null());
     let item = spank_sys::spank_item_S_JOB_ARGV;
     // SAFETY: `spank` is the handle that Slurm gave this hook, and slurm/spank.h names these two arguments for this item.
@@ -191,7 +191,7 @@ fn with_arguments(spank: spank_t, take: impl FnOnce([Option<&CStr>; 2], &mut dyn
         // SAFETY: what stands in the list is NULL or a string that ends with NUL.
         (!word.is_null()).then(|| unsafe { CStr::from_ptr(word) })
     };
-    take([0, 1].map(word), &mut (0..count).map_while(|place| Some(word(place)?.count_bytes())));
+    take([0, 1].map(word), &mut (0..count).map_while(word));
 }
 
 /// How much Slurm's log takes in this process, if Slurm says it.

@@ -4,7 +4,7 @@
 use crate::environment::variable;
 use nic_placement_core::config::hostlist::HostList;
 use nic_placement_core::libraries::marker;
-use nic_placement_core::step::program::{self, binder_of_ranks, program_name};
+use nic_placement_core::step::program::{self, Rebinder, binder_of_ranks, program_name};
 use nic_placement_process::room;
 use slurm_spank::SpankHandle;
 use std::ffi::CStr;
@@ -24,6 +24,8 @@ struct Started {
     name: Option<String>,
     /// the program that binds another
     binder: Option<&'static str>,
+    /// the program that binds its processes again
+    rebinder: Option<Rebinder>,
     /// bytes that the program's words take of execve's room
     size_of_words: usize,
 }
@@ -40,17 +42,18 @@ pub(crate) fn size_of_words() -> usize {
 /// With `--multi-prog` the first word is a file's name, and the second is all that the file says (Slurm's src/srun/launch.c,
 /// `_load_multi`), 4 MiB at most.  Slurm tells no plugin which of both a step has; an ordinary program's word would have to
 /// look like that file.
-pub(crate) fn note(words: [Option<&CStr>; 2], lengths: &mut dyn Iterator<Item = usize>) {
+pub(crate) fn note(words: [Option<&CStr>; 2], all: &mut dyn Iterator<Item = &CStr>) {
     STARTED.get_or_init(|| {
         // a longer one is the text of `--multi-prog`, of which a task has a line: execve(2) would take no such word
-        let lengths = lengths.filter(|length| *length < room::LONGEST);
+        let all: Vec<&CStr> = all.filter(|word| word.count_bytes() < room::LONGEST).collect();
         let [name, ranks] = words;
         let name = name.and_then(|path| path.to_str().ok()).map(program_name);
         let of_ranks = || binder_of_ranks(ranks?.to_bytes());
         Started {
             name: name.map(str::to_string),
             binder: name.and_then(program::binder).or_else(of_ranks),
-            size_of_words: lengths.map(|length| length + room::EACH).sum(),
+            rebinder: program::rebinder(all.iter().filter_map(|word| word.to_str().ok())),
+            size_of_words: all.iter().map(|word| word.count_bytes() + room::EACH).sum(),
         }
     });
 }
@@ -70,6 +73,11 @@ pub(crate) fn starts_ranks() -> bool {
 /// The program that the user put before their own, or before that of some ranks, to bind it.
 pub(crate) fn binder() -> Option<&'static str> {
     STARTED.get()?.binder
+}
+
+/// The program that binds its processes again after it was started.
+pub(crate) fn rebinder() -> Option<Rebinder> {
+    STARTED.get()?.rebinder
 }
 
 /// Why the step is not placed, if it starts mpirun's daemons on a part of the job's nodes.

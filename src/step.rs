@@ -155,6 +155,7 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
         }),
         mem_bind: read(MEM_BIND).filter(|how| !how.is_empty()),
         binder: program::binder().map(str::to_string),
+        rebinder: program::rebinder(),
         gpus: read(STEP_GPUS),
         srun: read(SRUN),
         job_cores,

@@ -103,6 +103,30 @@ fn a_rank_that_multi_prog_starts_by_numactl_is_not_moved() {
     }
 }
 
+#[test]
+fn a_program_that_leaves_the_tasks_cpus_again_is_told_by_its_words() {
+    let step = |words: &str, program: [&str; 2]| {
+        let step = Step::on_dgx_h100().arg("trust-topology").option(words);
+        let step = step.env("SLURM_CPUS_PER_TASK=16").word("--played-cpus", "0-223");
+        step.word(program[0], program[1]).task("CUDA_VISIBLE_DEVICES=0")
+    };
+    let told = |played: &Played| -> Vec<String> {
+        let shown = played.shown_to_the_user().iter().map(|line| line.text.clone()).collect::<Vec<_>>();
+        shown.into_iter().filter(|line| line.contains("leave the task's CPUs")).collect()
+    };
+    let vllm = ["--multi-prog", "0 vllm serve model --numa-bind\n"];
+    for (program, subject) in [
+        (vllm, "`--numa-bind`: vLLM"),
+        (["--program", "trtllm-llmapi-launch"], "`TensorRT-LLM`: its workers"),
+    ] {
+        let lines = told(&play!(step("verbose", program)));
+        assert!(lines.len() == 1 && lines[0].contains(subject), "{program:?}: {lines:?}");
+        let unbound = play!(step("verbose,bind=none", program));
+        assert_eq!(told(&unbound), [""; 0], "nothing of ours is undone\n{unbound}");
+    }
+    assert_eq!(told(&play!(step("verbose", ["--program", "vllm"]))), [""; 0]);
+}
+
 // Slurm moves the arguments into the container's config.json and leaves NULL in each place
 #[test]
 fn a_step_in_a_container_has_no_program_that_slurm_names_and_is_placed() {

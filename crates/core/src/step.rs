@@ -5,6 +5,7 @@ pub mod program;
 pub mod rule;
 
 use crate::topology::{CpuSet, GpuIndex, NicIndex, NodeSet};
+use program::Rebinder;
 use std::collections::BTreeMap;
 
 /// The node's name as Slurm has it, in a task.
@@ -49,6 +50,8 @@ pub struct Step {
     pub mem_bind: Option<String>,
     /// the program that the user put before their own to bind it ([`is_binder`]); `None` without one
     pub binder: Option<String>,
+    /// the program that binds its processes again after it was started
+    pub rebinder: Option<Rebinder>,
     /// [`STEP_GPUS`]
     pub gpus: Option<String>,
     /// [`SRUN`]

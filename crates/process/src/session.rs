@@ -13,7 +13,7 @@ use nic_placement_core::discover::root::Author;
 use nic_placement_core::libraries::findings::{Checked, lint};
 use nic_placement_core::libraries::{Evidence, FileText, Present, ReadFile};
 use nic_placement_core::node::NoTopology;
-use nic_placement_core::placement::Variable;
+use nic_placement_core::placement::{CpuDecision, Variable};
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
 use nic_placement_core::step::{GpuGrant, NODE_NAME, Step, Task};
 use nic_placement_core::topology::{NicIndex, Topology};
@@ -191,6 +191,8 @@ impl OpenPlan<'_> {
                 node: &self.plan().map,
                 task,
                 tasks: self.plan().step.tasks,
+                rebinder: self.plan().step.rebinder,
+                is_bound: matches!(placed.placement.cpus, CpuDecision::Set { .. }),
                 fabric: self.plan().wish.admin.fabric,
                 interfaces: &interfaces,
                 read: evidence.read,

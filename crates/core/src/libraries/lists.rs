@@ -142,6 +142,8 @@ mod tests {
         assert_eq!(admitted("NCCL_IB_HCA", "=mlx5_1:2, mlx5_10:1"), ["mlx5_1:2"]);
         assert_eq!(admitted("NCCL_IB_HCA", "=mlx5_1: 2 ,mlx5_10:-1"), ["mlx5_1:2", "mlx5_10:1"], "atoi");
         assert_eq!(admitted("NCCL_IB_HCA", "=mlx5_1:-1"), ["mlx5_1:1", "mlx5_1:2"], "any port");
+        assert_eq!(admitted("NCCL_IB_HCA", "=mlx5_1:2:0:1"), ["mlx5_1:2"], "a rail and a plane");
+        assert_eq!(admitted("NCCL_IB_HCA", "=mlx5_1::0"), ["mlx5_1:1", "mlx5_1:2"], "since 2.30.7");
         assert_eq!(admitted("NVSHMEM_HCA_LIST", "mlx5_10:1,mlx5_1 "), ["mlx5_10:1"]);
         assert_eq!(admitted("MC_TE_FILTERS", "mlx5_10, mlx5_1").len(), 3);
     }

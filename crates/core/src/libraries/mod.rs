@@ -3,8 +3,8 @@
 //! A library's file has its variables and their values, its configuration files, the grammar of its lists, and what looks
 //! wrong in a user's value, each with the library's own rule and its source.  The obvious value is often wrong: one NIC in
 //! each task's `NCCL_IB_HCA` would cost NCCL, by its own search, seven eighths of its bandwidth.  A library answers with a
-//! value or none, and why; [`environment`] alone decides whose value stands.  Plain MPICH and MVAPICH choose by their own
-//! rules and get nothing; so does Intel MPI, but where it runs over UCX (libfabric's `mlx` provider) UCX's list rules it.
+//! value or none, and why; [`environment`] alone decides whose value stands.  MVAPICH chooses by its own rules and
+//! gets nothing; so does Intel MPI, but where it runs over UCX (libfabric's `mlx` provider) UCX's list rules it.
 #![forbid(unsafe_code)]
 
 mod cray_mpich;
@@ -17,6 +17,7 @@ mod lists;
 pub mod marker;
 mod mooncake;
 mod mori;
+mod mpich;
 pub mod names;
 pub mod nccl;
 mod nvshmem;
@@ -24,6 +25,7 @@ mod one_ccl;
 mod open_mpi;
 mod openmp;
 mod prepare;
+mod rebinding;
 mod rocshmem;
 mod sockets;
 mod template;
@@ -45,7 +47,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// The libraries, in the order in which their variables are set and reported.
-const LIBRARIES: [&Library; 15] = [
+const LIBRARIES: [&Library; 17] = [
     &ucx::LIBRARY,
     &nccl::LIBRARY,
     &nvshmem::LIBRARY,
@@ -53,11 +55,13 @@ const LIBRARIES: [&Library; 15] = [
     &deepep::LIBRARY,
     &cray_mpich::LIBRARY,
     &open_mpi::LIBRARY,
+    &mpich::LIBRARY,
     &libfabric::LIBRARY,
     &mooncake::LIBRARY,
     &mori::LIBRARY,
     &one_ccl::LIBRARY,
     &openmp::LIBRARY,
+    &rebinding::LIBRARY,
     &sockets::LIBRARY,
     &ucx_rails::LIBRARY,
     &efa::LIBRARY,

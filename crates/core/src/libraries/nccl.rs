@@ -7,7 +7,11 @@
 //!
 //! Where a NIC reaches its own rail alone, `NCCL_CROSS_NIC=0` keeps each connection on one: NCCL cannot see what the
 //! fabric connects, and its documents name this value for rails that are not connected (src/graph/search.cc
-//! `ncclTopoCompute`; "Environment Variables", NCCL_CROSS_NIC).
+//! `ncclTopoCompute`; "Environment Variables", NCCL_CROSS_NIC).  From 2.30.7 on it compares the rails that the list states
+//! (`mlx5_0:1:RAIL`), else the card's GUID and the port: these differ between the hosts of one NVLink domain, and can be the same for
+//! two NICs of one card (src/graph/search.cc `ncclTopoSearchCheckNet`).  So a list that is needed there states each port's rail.  Releases from 2.5.6 to
+//! 2.30.4, and RCCL since ROCm 3.3, pass over what follows a port's number, and read an empty port (`mlx5_0::RAIL`) as port 0
+//! (src/misc/utils.cc `parseStringList`, run from each).
 //!
 //! Known limits: before 2.5.6 NCCL does not know `=`, and before 2.18.5 it looks at 16 devices at most.
 //!
@@ -23,7 +27,7 @@ use super::uniform;
 use super::wanted::Fabric;
 use super::{Answer, Library, Present, Query};
 use crate::placement::{NodePlacement, Rail};
-use crate::topology::{GpuVendor, Nic, PciAddress, Port, Topology};
+use crate::topology::{GpuVendor, Nic, PciAddress, Port, PortRef, Topology};
 
 pub(super) const LIBRARY: Library = Library {
     name: "NCCL",
@@ -97,7 +101,7 @@ fn lines(text: &str) -> Vec<Line<'_>> {
     lines.collect()
 }
 
-/// A list: `[^][=]name[:port],...`.  `^` excludes, with `=` a name is a whole one, without it the beginning of one: `mlx5_1`
+/// A list: `[^][=]name[:port[:rail[:plane]]],...`, the last two and an empty port since 2.30.7.  `^` excludes, with `=` a name is a whole one, without it the beginning of one: `mlx5_1`
 /// means `mlx5_10` too (src/misc/utils.cc, `parseStringList` and `matchIfList`).
 struct NameList<'l> {
     excludes: bool,
@@ -126,7 +130,10 @@ impl NameList<'_> {
 /// A list without an entry admits everything.
 fn admits(value: &str, nic: &Nic, port: &Port) -> bool {
     let list = NameList::new(value);
-    let is_port = |entry| is_port_by_atoi(entry, port, |name| list.means(name, &nic.name));
+    let is_port = |entry: &str| match entry.split_once("::") {
+        Some((name, _)) => list.means(name, &nic.name),
+        None => is_port_by_atoi(entry, port, |name| list.means(name, &nic.name)),
+    };
     let is_empty = entries(list.entries).next().is_none();
     list.excludes != (is_empty || entries(list.entries).any(is_port))
 }
@@ -155,12 +162,37 @@ fn without_files(query: &Query) -> Answer {
     if has_amd(query.topology) {
         more += "; with fewer NICs RCCL may not recognise the machine";
     }
+    let stated = with_rails(query, &rails);
+    if stated.is_some() {
+        more += ", and with the numbers of the isolated rails";
+    }
     uniform::answer(own.as_ref().unwrap_or(&query.prepared.list), |list, why| match rails.len() {
-        ..=MAX_ENTRIES => Answer::yes(format!("={list}"), format!("{why}{more}")),
+        ..=MAX_ENTRIES => {
+            Answer::yes(format!("={}", stated.as_deref().unwrap_or(list)), format!("{why}{more}"))
+        }
         ports => {
             Answer::no(format!("{ports} ports may be used, and NCCL reads a list of {MAX_ENTRIES} at most"))
         }
     })
+}
+
+/// The ports on a fabric of isolated rails: each with its place among all of the node, which is the same on hosts of one kind,
+/// whatever is left out there.  The plane stays unsaid.
+///
+/// Only where a list is needed anyway: PyTorch copies NCCL's into `NVSHMEM_HCA_LIST`, where that is not set, and NVSHMEM would then
+/// miss the first NIC and deal the others by number.
+fn with_rails(query: &Query, rails: &[Rail]) -> Option<String> {
+    let nics = query.topology.numbered_nics();
+    let ports: Vec<PortRef> = nics
+        .flat_map(|(nic, of)| of.ports.iter().map(move |port| PortRef { nic, port: port.number }))
+        .collect();
+    let entry = |rail: &Rail| Some(format!("{rail}:{}", ports.iter().position(|port| *port == rail.at())?));
+    let entries: Option<Vec<String>> = rails.iter().map(entry).collect();
+    is_isolated(query).then_some(entries?.join(","))
+}
+
+fn is_isolated(query: &Query) -> bool {
+    query.prepared.wanted.fabric == Fabric::IsolatedRails
 }
 
 /// The rails on cards with a degraded one, if the others carry three quarters of what all do together.
@@ -211,10 +243,9 @@ fn merged_though_left_out(query: &Query) -> Option<String> {
 
 /// What a fabric of isolated rails needs, the same for every task; no answer on another.
 fn cross_nic(query: &Query) -> Option<Answer> {
-    let is_isolated = query.prepared.wanted.fabric == Fabric::IsolatedRails;
     let has_both = !query.topology.gpus.is_empty() && !query.node.rails.is_empty();
     let answer = Answer::yes("0", "the fabric's rails are isolated, so no connection may change them");
-    (is_isolated && has_both).then(|| query.unless_in_files(&FILES, CROSS_NIC, answer))
+    (is_isolated(query) && has_both).then(|| query.unless_in_files(&FILES, CROSS_NIC, answer))
 }
 
 /// The files that NCCL and RCCL read on this node, the site's first.

@@ -94,3 +94,18 @@ fn a_dgx_h100_has_the_cpus_and_ports_of_its_user_guide() {
         assert_eq!(is_up, nic.name != "irdma1", "{}", nic.name);
     }
 }
+
+// between subnets UCX connects no NICs, so a task there gets another plan
+#[test]
+fn the_nics_of_a3_ultra_have_a_subnet_each_and_those_of_ocis_h100_shape_one_in_common() {
+    for (name, count, common) in [("gke-a3-ultra", 8, false), ("oci-bm-gpu-h100-8", 16, true)] {
+        let model = model(name).unwrap();
+        let compute = model.nics.iter().filter(|nic| nic.role == Some(NicRole::Compute));
+        let networks: Vec<_> = compute.flat_map(|nic| &nic.ports).map(|port| port.networks.clone()).collect();
+        assert_eq!(networks.len(), count, "{name}");
+        assert!(networks.iter().all(|networks| networks.len() == 1), "{name}: {networks:?}");
+        let different: std::collections::BTreeSet<_> =
+            networks.iter().map(|networks| networks[0].to_string()).collect();
+        assert_eq!(different.len(), if common { 1 } else { count }, "{name}: {different:?}");
+    }
+}

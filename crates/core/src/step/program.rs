@@ -19,7 +19,29 @@ pub fn binder(program: &str) -> Option<&'static str> {
     BINDERS.into_iter().find(|known| *known == program)
 }
 
-/// The first such program in a file of srun's `--multi-prog`, which gives each line's ranks a program: `0-3 numactl …`.
+/// A program that binds its processes again after it was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rebinder {
+    /// vLLM with `--numa-bind`
+    Vllm,
+    /// TensorRT-LLM
+    TensorRtLlm,
+}
+
+/// The program of these words that binds its processes again, also as a word of a shell's command.
+///
+/// vLLM takes `--numa_bind` too (vllm/utils/argparse_utils.py, `FlexibleArgumentParser`).  Which library a script of Python imports
+/// its words do not tell.
+pub fn rebinder<'w>(words: impl Iterator<Item = &'w str>) -> Option<Rebinder> {
+    let mut words = words.flat_map(str::split_whitespace);
+    words.find_map(|word| match word {
+        "--numa-bind" | "--numa_bind" => Some(Rebinder::Vllm),
+        word if program_name(word).starts_with("trtllm-") => Some(Rebinder::TensorRtLlm),
+        _ => None,
+    })
+}
+
+/// The first program that binds another in a file of srun's `--multi-prog`, which gives each line's ranks a program: `0-3 numactl …`.
 ///
 /// Reads as slurmstepd does (src/slurmd/slurmstepd/multi_prog.c, `multi_prog_get_argv`): a line that ends with a backslash goes
 /// on in the next one, and of a word simple quotes and backslashes are no part.

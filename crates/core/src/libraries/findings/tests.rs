@@ -1,6 +1,8 @@
 //! What we tell users about their own variables.
 #![forbid(unsafe_code)]
 
+mod rebinding;
+
 use super::*;
 use crate::step::Access;
 use crate::topology::{LinkLayer, Port, PortState, Provenance};
@@ -39,20 +41,34 @@ fn told_on(
     task: &Task,
     values: &[(&str, &str)],
 ) -> Vec<String> {
+    told_by(fabric, tasks, topology, task, values, |_| ())
+}
+
+fn told_by(
+    fabric: Fabric,
+    tasks: u32,
+    topology: &Topology,
+    task: &Task,
+    values: &[(&str, &str)],
+    change: impl FnOnce(&mut Checked),
+) -> Vec<String> {
     let present = values.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
     let interfaces = ["lo".to_string(), "eth0".to_string()];
     let node = crate::policy::map(topology, &Default::default());
     let read = |path: &str| (path == "/there.xml").then(Default::default);
-    let checked = Checked {
+    let mut checked = Checked {
         present: &present,
         topology,
         node: &node,
         task,
         tasks,
+        rebinder: None,
+        is_bound: true,
         fabric,
         interfaces: &interfaces,
         read: &read,
     };
+    change(&mut checked);
     lint(&checked).iter().map(ToString::to_string).collect()
 }
 
@@ -142,6 +158,7 @@ fn a_prefix_that_means_more_than_it_says_is_named() {
 fn a_name_that_means_nothing_here_is_named() {
     says(&[("NCCL_IB_HCA", "=mlx5_1,mlx5_9:1")], "`mlx5_9` names no active NIC");
     says(&[("NCCL_IB_HCA", "=mlx5_1,mlx5_2")], "`mlx5_2` names no active NIC");
+    says(&[("NCCL_IB_HCA", "=mlx5_1::0:0,mlx5_10:1:1:0")], "`mlx5_1::0:0` names no port");
     says(&[("UCX_NET_DEVICES", "mlx5_1:1,mlx5_9:1")], "`mlx5_9:1` is no device of this node");
     says(&[("UCX_NET_DEVICES", "mlx5_1:1,mlx5_9")], "`mlx5_9` is no device of this node");
     says(&[("UCX_NET_DEVICES", "cuda0-mlx5_9:1")], "`cuda0-mlx5_9:1` is no device of this node");

@@ -107,6 +107,11 @@ fn list(checked: &Checked, value: &str) -> Vec<String> {
         }
     };
     let mut found = entries_in_doubt(names(), wrong);
+    // read as port 0 by releases before 2.30.7
+    found.extend(entries_in_doubt(list.entries.split(',').filter(|entry| entry.contains("::")), |entry| {
+        let shown = Shown::word(entry, 64);
+        Some(format!("`{shown}` names no port, and before 2.30.7 NCCL then finds no NIC: write its number"))
+    }));
     let is_admitted = |nic: &&Nic| list.excludes != names().any(|name| list.means(name, &nic.name));
     let is_empty = !active.iter().any(is_admitted) && !list.entries.is_empty();
     found.extend(when(is_empty, "it leaves no NIC of this node, so NCCL falls back to sockets"));

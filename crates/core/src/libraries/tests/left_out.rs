@@ -6,7 +6,7 @@ use super::*;
 use crate::platform;
 use crate::policy::{self, Pattern, Request, Selection};
 
-const WORDS: [&str; 11] = [
+const WORDS: [&str; 12] = [
     "default",
     "libfabric",
     "mooncake",
@@ -15,6 +15,7 @@ const WORDS: [&str; 11] = [
     "rocshmem",
     "deepep",
     "openmpi",
+    "mpich",
     "cray-mpich",
     "nvshmem",
     "ucx-gda",
@@ -80,6 +81,25 @@ fn no_value_leads_to_a_nic_that_the_admin_leaves_out_or_that_is_no_rail() {
         }
     }
     assert!(tried > 5_000, "{tried}");
+}
+
+#[test]
+fn mpich_goes_by_the_gpu_unless_a_nic_as_near_is_left_out() {
+    let switch = |name: &str, exclude: &[&str], gpu: usize| {
+        let topology = platform::model(name).unwrap();
+        let exclude = exclude.iter().map(|word| Pattern::parse(word).unwrap()).collect();
+        let selection = Selection { exclude, ..Selection::default() };
+        let node = policy::map(&topology, &Request { selection: Some(&selection), ..Request::default() });
+        let (wanted, present) = (Wanted::default(), Present::new());
+        let situation = Situation { topology, node, wanted, present, files: &[] }.libraries(&["mpich"]);
+        situation.value(&task(&[gpu], &[]), "MPIR_CVAR_CH4_OFI_NIC_GPU_AFFINITY").is_some()
+    };
+    for name in ["dgx-h100", "aws-p5", "gh200"] {
+        assert!(switch(name, &[], 0), "{name}");
+    }
+    assert!(!switch("dgx-h100", &["mlx5_0"], 0), "MPICH would find it");
+    assert!(switch("dgx-h100", &["mlx5_0"], 1), "not the nearest of this GPU");
+    assert!(!switch("mi300x-8", &[], 0), "MPICH asks CUDA alone");
 }
 
 #[test]

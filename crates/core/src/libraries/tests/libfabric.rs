@@ -195,3 +195,22 @@ fn situation_of(other: &Situation) -> Situation {
         files: other.files,
     }
 }
+
+#[test]
+fn mpich_goes_by_the_gpu_only_where_that_is_asked_for_and_its_gpus_share_a_nic() {
+    const AFFINITY: &str = "MPIR_CVAR_CH4_OFI_NIC_GPU_AFFINITY";
+    let cuda = || {
+        let mut situation = slingshot(4);
+        situation.topology.gpus.iter_mut().for_each(|gpu| gpu.vendor = GpuVendor::Nvidia);
+        situation
+    };
+    assert_eq!(cuda().value(&task(&[0], &[]), AFFINITY), None, "not asked for");
+    let asked = || cuda().libraries(&["mpich"]);
+    assert_eq!(asked().changes(&task(&[0], &[])), [format!("{AFFINITY}=1")]);
+    assert_eq!(asked().value(&task(&[2, 3], &[]), AFFINITY).as_deref(), Some("1"));
+    assert_eq!(asked().value(&task(&[1, 2], &[]), AFFINITY), None, "it takes that of the first");
+    assert_eq!(asked().value(&task(&[], &[]), AFFINITY), None);
+    assert_eq!(slingshot(4).libraries(&["mpich"]).value(&task(&[0], &[]), AFFINITY), None, "CUDA alone");
+    let preferred = asked().with(&[("MPIR_CVAR_CH4_OFI_PREF_NIC", "2")]);
+    assert_eq!(preferred.value(&task(&[0], &[]), AFFINITY), None, "the user's number counts");
+}

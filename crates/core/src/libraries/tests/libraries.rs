@@ -168,6 +168,23 @@ fn isolated_rails_keep_nccls_connections_on_one_rail_in_every_task() {
 }
 
 #[test]
+fn a_list_states_isolated_rails_to_nccl_by_numbers_that_no_nic_shifts_which_is_left_out() {
+    let list = |storage: PortState, change: fn(&mut Situation)| {
+        let mut situation = Situation::new(storage);
+        situation.wanted.fabric = Fabric::IsolatedRails;
+        change(&mut situation);
+        situation.value(&task(&[0], &[]), "NCCL_IB_HCA")
+    };
+    let all = list(PortState::Active, |_| ());
+    assert_eq!(all.as_deref(), Some("=mlx5_0:1:0,mlx5_1:1:1,mlx5_2:1:2"));
+    let without_first = list(PortState::Down, |situation| drop(situation.node.rails.remove(0)));
+    assert_eq!(without_first.as_deref(), Some("=mlx5_1:1:1,mlx5_2:1:2"), "as on the other hosts");
+    assert_eq!(list(PortState::Down, |_| ()), None, "PyTorch would copy it to NVSHMEM, which needs none");
+    let routed = list(PortState::Active, |situation| situation.wanted.fabric = Fabric::Routed);
+    assert_eq!(routed.as_deref(), Some("=mlx5_0:1,mlx5_1:1,mlx5_2:1"));
+}
+
+#[test]
 fn nccl_is_told_nothing_that_would_hide_a_nic_which_it_is_to_join_with_another() {
     let task = task(&[1], &[1]);
     let is_set = |situation: Situation| situation.value(&task, "NCCL_IB_HCA").is_some();

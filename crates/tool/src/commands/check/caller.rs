@@ -7,6 +7,7 @@ use nic_placement_core::discover::Root;
 use nic_placement_core::gpus;
 use nic_placement_core::libraries::findings::{self, Checked, lint};
 use nic_placement_core::libraries::{self, FileText, Present, ReadFile};
+use nic_placement_core::placement::Bind;
 use nic_placement_core::plan::Plan;
 use nic_placement_core::step::{GpuGrant, Task};
 use nic_placement_fleet::doctor::facts::Caller;
@@ -73,6 +74,8 @@ pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagn
         node: &plan.map,
         task: &task,
         tasks: 1,
+        rebinder: None,
+        is_bound: plan.wish.settings.bind != Bind::None,
         fabric: plan.wish.admin.fabric,
         interfaces: &interfaces,
         read,

@@ -36,8 +36,8 @@ pub(super) fn place(
     if is_in_a_placed_step(&present) && !intent.knows_admin {
         select_as_the_step_did(&mut survey.wish.admin, &present, &survey.node);
     }
-    let program = options.command.first().and_then(|program| program.to_str());
-    let Process { step, mut task, note } = Process::new(&survey, &present, &numbering, program);
+    let words: Vec<&str> = options.command.iter().map(|word| word.to_str().unwrap_or_default()).collect();
+    let Process { step, mut task, note } = Process::new(&survey, &present, &numbering, &words);
     let session = survey.plan(step);
     let open = session.opened(true);
     open.findings().iter().for_each(|finding| log::warn!("{finding}"));

@@ -24,13 +24,8 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// This process, which becomes `program`.
-    pub(super) fn new(
-        survey: &Survey,
-        present: &Present,
-        numbering: &Numbering,
-        program: Option<&str>,
-    ) -> Process {
+    /// This process, which becomes the program of these words.
+    pub(super) fn new(survey: &Survey, present: &Present, numbering: &Numbering, words: &[&str]) -> Process {
         let (node, rank) = (&survey.node, numbering.rank.as_ref());
         let surroundings = Surroundings { node, present, numbering, launcher: launcher(present, numbering) };
         let gpus = survey.gpus(present);
@@ -45,7 +40,8 @@ impl Process {
             uncounted: rank.is_some_and(|rank| rank.of.is_none()),
             total_tasks: numbering.total,
             cpu_bind: surroundings.earlier_binding(&cpus),
-            binder: program.map(program_name).and_then(program::binder).map(str::to_string),
+            binder: words.first().and_then(|word| program::binder(program_name(word))).map(str::to_string),
+            rebinder: program::rebinder(words.iter().copied()),
             gpus: step_gpus,
             srun: present.get(SRUN).cloned(),
             ..Step::default()
