@@ -28,6 +28,7 @@ use super::wanted::Fabric;
 use super::{Answer, Library, Present, Query};
 use crate::placement::{NodePlacement, Rail};
 use crate::topology::{GpuVendor, Nic, PciAddress, Port, PortRef, Topology};
+use std::borrow::Cow;
 
 pub(super) const LIBRARY: Library = Library {
     name: "NCCL",
@@ -182,13 +183,16 @@ fn without_files(query: &Query) -> Answer {
 /// Only where a list is needed anyway: PyTorch copies NCCL's into `NVSHMEM_HCA_LIST`, where that is not set, and NVSHMEM would then
 /// miss the first NIC and deal the others by number.
 fn with_rails(query: &Query, rails: &[Rail]) -> Option<String> {
+    if !is_isolated(query) {
+        return None;
+    }
     let nics = query.topology.numbered_nics();
     let ports: Vec<PortRef> = nics
         .flat_map(|(nic, of)| of.ports.iter().map(move |port| PortRef { nic, port: port.number }))
         .collect();
     let entry = |rail: &Rail| Some(format!("{rail}:{}", ports.iter().position(|port| *port == rail.at())?));
     let entries: Option<Vec<String>> = rails.iter().map(entry).collect();
-    is_isolated(query).then_some(entries?.join(","))
+    Some(entries?.join(","))
 }
 
 fn is_isolated(query: &Query) -> bool {
@@ -203,6 +207,9 @@ fn is_isolated(query: &Query) -> bool {
 /// the switches and no file tells of them, it gives less.
 fn degraded(query: &Query) -> Vec<Rail> {
     let &Query { topology, node, .. } = query;
+    if node.degraded.is_empty() {
+        return Vec::new();
+    }
     let card =
         |rail: &Rail| topology.nic(rail.nic).address.map(|address| PciAddress { function: 0, ..address });
     let is_on_its_card = |rail: &&Rail| node.degraded.iter().any(|slow| card(slow) == card(rail));
@@ -212,8 +219,11 @@ fn degraded(query: &Query) -> Vec<Rail> {
     if slow.is_empty() || !is_worth_it || !sees_switches(query) { Vec::new() } else { slow }
 }
 
-fn without(node: &NodePlacement, degraded: &[Rail]) -> Vec<Rail> {
-    node.rails.iter().filter(|rail| !degraded.contains(rail)).cloned().collect()
+fn without<'n>(node: &'n NodePlacement, degraded: &[Rail]) -> Cow<'n, [Rail]> {
+    match degraded.is_empty() {
+        true => Cow::Borrowed(&node.rails),
+        false => node.rails.iter().filter(|rail| !degraded.contains(rail)).cloned().collect(),
+    }
 }
 
 /// Does NCCL see which GPU and which NIC share a switch: on the bus, or in the file that it is given?
@@ -228,9 +238,9 @@ fn sees_switches(query: &Query) -> bool {
 /// `ncclTopoForceMerge`).
 fn merged_though_left_out(query: &Query) -> Option<String> {
     let &Query { topology, node, evidence, .. } = query;
-    let rails = without(node, &degraded(query));
     let in_files = || query.claimed(&FILES, FORCE_MERGE).and_then(|claimed| claimed.value);
     let groups = evidence.present.get(FORCE_MERGE).cloned().or_else(in_files)?;
+    let rails = without(node, &degraded(query));
     let names = groups.split([';', ',']).filter_map(|entry| entry.split(':').next());
     // NCCL's name for the other way to a NIC (src/transport/net_ib/init.cc, `Data Direct`)
     let mut names = names.map(|name| name.strip_suffix("_dma").unwrap_or(name));

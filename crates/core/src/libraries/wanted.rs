@@ -102,7 +102,11 @@ impl Parts<bool> {
 
     /// Is a variable in one of these parts?
     pub(crate) fn have(self, variable: &str) -> bool {
-        if is_of_node(variable) { self.node_env } else { self.task_env }
+        match self.node_env == self.task_env {
+            true => self.node_env,
+            false if is_of_node(variable) => self.node_env,
+            false => self.task_env,
+        }
     }
 }
 

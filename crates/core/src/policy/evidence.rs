@@ -8,8 +8,9 @@
 use super::gbps;
 use crate::diagnostic::Diagnostic;
 use crate::topology::{
-    LinkLayer, Network, Nic, NicIndex, NicRole, PathType, PciAddress, Port, PortRef, Topology,
+    Ascent, LinkLayer, Network, Nic, NicIndex, NicRole, PathType, PciAddress, Port, PortRef, Topology,
 };
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A port without evidence against it so far.
@@ -72,17 +73,18 @@ pub(super) fn judge(
         }
     }
     let others = without_evidence(&against);
+    let needs = Needs::new(topology, &others);
     let mut notes = Vec::new();
     let mut left_out = Vec::with_capacity(good.len());
     for (candidate, mut pieces) in good.iter().zip(against) {
         // another kind of NIC has another rate: the two are one piece of evidence
-        let is_slower = slower(candidate.port, fabrics_rate).is_some();
+        let is_slower = is_slower(candidate.port, fabrics_rate);
         if pieces.len() > usize::from(is_slower) {
             pieces.extend(another_device(topology, &others, candidate.nic));
         }
         let need = (pieces.len() == 1).then(|| {
             let of_card = || is_slower.then(|| on_card_of(topology, &others, candidate)).flatten();
-            needed(topology, &others, candidate.nic).or_else(of_card)
+            needs.of(candidate.nic).or_else(of_card)
         });
         let need = need.flatten();
         notes.extend(need.as_ref().map(|need| note(topology, candidate, &pieces[0], need)));
@@ -104,17 +106,22 @@ pub(super) fn facts(
     [default_route(port), virtual_functions(topology, good, physical, nic)].into_iter().flatten().collect()
 }
 
+fn is_slower(port: &Port, fabrics_rate: Option<u64>) -> bool {
+    port.rate_mbps.is_some() && port.rate_mbps < fabrics_rate
+}
+
 /// A port that is slower than the fabric.
 pub(super) fn slower(port: &Port, fabrics_rate: Option<u64>) -> Option<String> {
     let (mine, many) = (port.rate_mbps?, fabrics_rate?);
-    (mine < many).then(|| format!("it runs at {}, the node's fabric at {}", gbps(mine), gbps(many)))
+    is_slower(port, fabrics_rate)
+        .then(|| format!("it runs at {}, the node's fabric at {}", gbps(mine), gbps(many)))
 }
 
 /// Would so many pieces of evidence leave out a port that fails, if it worked?  `others` have none against them.
 ///
 /// Its subnet is not asked: it may be another while the port is down.
 pub(super) fn are_enough(topology: &Topology, others: &[Candidate], nic: NicIndex, pieces: usize) -> bool {
-    pieces > 1 || pieces == 1 && needed(topology, others, nic).is_none()
+    pieces > 1 || pieces == 1 && Needs::new(topology, others).of(nic).is_none()
 }
 
 /// The physical functions of which a NIC of the node is a virtual one.
@@ -235,21 +242,41 @@ fn on_card_of(topology: &Topology, others: &[Candidate], candidate: &Candidate) 
         .then(|| format!("it is on the card of {}, and other cards have both", topology.port_name(mate.at())))
 }
 
-/// What the node would lose without it; `None` for nothing.
-fn needed(topology: &Topology, others: &[Candidate], nic: NicIndex) -> Option<String> {
-    if topology.nic(nic).role == Some(NicRole::Compute) {
-        return Some("this machine's description says that it is a compute NIC".to_string());
+/// What stands against leaving a NIC out, among others without evidence against them.
+struct Needs<'a> {
+    topology: &'a Topology,
+    others: &'a [Candidate<'a>],
+    /// of the GPUs and of the others: only asked for where there is evidence against a NIC
+    ascents: OnceCell<(Vec<Ascent>, Vec<Option<Ascent>>)>,
+}
+
+impl<'a> Needs<'a> {
+    fn new(topology: &'a Topology, others: &'a [Candidate<'a>]) -> Needs<'a> {
+        Needs { topology, others, ascents: OnceCell::new() }
     }
-    if others.is_empty() {
-        return Some("there is no better NIC".to_string());
+
+    /// What the node would lose without it; `None` for nothing.
+    fn of(&self, nic: NicIndex) -> Option<String> {
+        let Needs { topology, others, .. } = self;
+        if topology.nic(nic).role == Some(NicRole::Compute) {
+            return Some("this machine's description says that it is a compute NIC".to_string());
+        }
+        if others.is_empty() {
+            return Some("there is no better NIC".to_string());
+        }
+        let ascent = |nic: NicIndex| topology.nic(nic).address.map(|address| topology.ascent(address));
+        let (gpus, others) = self.ascents.get_or_init(|| {
+            let gpus = topology.gpus.iter().map(|gpu| topology.ascent(gpu.address));
+            (gpus.collect(), others.iter().map(|other| ascent(other.nic)).collect())
+        });
+        let own = ascent(nic);
+        let alone = gpus.iter().position(|gpu| {
+            let path = |nic: &Option<Ascent>| {
+                nic.as_ref().map_or(PathType::Sys, |nic| topology.meeting(gpu, nic).kind)
+            };
+            let mine = path(&own);
+            others.iter().all(|other| path(other) > mine)
+        });
+        alone.map(|gpu| format!("no other NIC is as near to GPU {gpu}"))
     }
-    topology.numbered_gpus().find_map(|(index, gpu)| {
-        let path = |nic: NicIndex| match topology.nic(nic).address {
-            Some(address) => topology.path_type(gpu.address, address),
-            None => PathType::Sys,
-        };
-        let mine = path(nic);
-        let alone = others.iter().all(|other| path(other.nic) > mine);
-        alone.then(|| format!("no other NIC is as near to GPU {index}"))
-    })
 }
