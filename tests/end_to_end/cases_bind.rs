@@ -125,10 +125,11 @@ fn a_bind_of_the_users_holds_where_slurm_shall_not_bind(bed: &Bed) {
             }
         }
     }
-    // a mask is a choice
-    let command = "srun -w n0 -n1 --gpus-per-task=1 --cpu-bind=mask_cpu:0x3 @ $report";
-    let (without, placed) = bed.without_and_with("--nic-placement=bind=numa", 1, command);
-    assert_eq!(placed[0].cpus(), without[0].cpus());
+    // a map is a choice
+    let map = "map_cpu:0,56,112,168,1,57,113,169";
+    let command = format!("srun -w n0 -n8 --gpus-per-task=1 --cpu-bind={map} @ $report");
+    let (without, placed) = bed.without_and_with("--nic-placement=bind=numa", 8, &command);
+    assert!(without.iter().zip(&placed).all(|(bare, task)| task.cpus() == bare.cpus()), "{placed:?}");
 }
 
 fn an_explicit_mem_bind_survives(bed: &Bed) {
