@@ -29,6 +29,7 @@ mod rebinding;
 mod rocshmem;
 mod sockets;
 mod template;
+mod uccl;
 mod ucx;
 mod ucx_rails;
 mod uniform;
@@ -47,7 +48,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// The libraries, in the order in which their variables are set and reported.
-const LIBRARIES: [&Library; 17] = [
+const LIBRARIES: [&Library; 18] = [
     &ucx::LIBRARY,
     &nccl::LIBRARY,
     &nvshmem::LIBRARY,
@@ -59,6 +60,7 @@ const LIBRARIES: [&Library; 17] = [
     &libfabric::LIBRARY,
     &mooncake::LIBRARY,
     &mori::LIBRARY,
+    &uccl::LIBRARY,
     &one_ccl::LIBRARY,
     &openmp::LIBRARY,
     &rebinding::LIBRARY,

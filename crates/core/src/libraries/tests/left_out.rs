@@ -6,7 +6,7 @@ use super::*;
 use crate::platform;
 use crate::policy::{self, Pattern, Request, Selection};
 
-const WORDS: [&str; 12] = [
+const WORDS: [&str; 13] = [
     "default",
     "libfabric",
     "mooncake",
@@ -16,6 +16,7 @@ const WORDS: [&str; 12] = [
     "deepep",
     "openmpi",
     "mpich",
+    "uccl",
     "cray-mpich",
     "nvshmem",
     "ucx-gda",
@@ -135,4 +136,14 @@ fn a_slingshot_nic_that_is_left_out_or_down_gives_its_gpus_to_the_next_one() {
         // MPICH sees no device that is down
         assert_eq!(frontier(change, "MPICH_OFI_NIC_POLICY").is_some(), number == 2, "{number}");
     }
+}
+
+#[test]
+fn uccl_gets_the_nics_of_a_tasks_one_gpu() {
+    let devices = |gpus: &[usize], rails: &[usize]| {
+        Situation::new(PortState::Active).libraries(&["uccl"]).value(&task(gpus, rails), "UCCL_P2P_RDMA_DEV")
+    };
+    assert_eq!(devices(&[1], &[1, 2]).as_deref(), Some("mlx5_1,mlx5_2"));
+    assert_eq!(devices(&[0, 1], &[0, 1]), None, "one list for every GPU of the process");
+    assert_eq!(devices(&[], &[]), None);
 }

@@ -1,0 +1,34 @@
+//! UCCL's point-to-point engine, on demand (`env=default+uccl`): `UCCL_P2P_RDMA_DEV`, the NICs of the task's GPU.
+//!
+//! Names without ports, with commas between them; white space around a name is taken away.  The engine uses all of them for every GPU
+//! of the process (uccl-project/uccl's p2p/rdma/rdma_device.cc `get_best_dev_idx`; before 2026-08 in rdma_device.h), so it suits a task with one GPU.  Without it the
+//! engine goes by the distances on the bus, which a virtual machine hides, and knows no NIC of storage's.
+#![forbid(unsafe_code)]
+
+use super::lists::{List, entries};
+use super::template::names_of;
+use super::{Answer, Library, Query};
+use crate::topology::{Nic, Port};
+
+pub(super) const LIBRARY: Library = Library {
+    name: "UCCL",
+    word: "uccl",
+    variables: &[(DEVICES, devices)],
+    lists: &[List { uses_all: true, ..List::nearest(DEVICES, admits) }],
+    ..Library::NONE
+};
+
+const DEVICES: &str = "UCCL_P2P_RDMA_DEV";
+
+fn admits(list: &str, nic: &Nic, _: &Port) -> bool {
+    entries(list).any(|entry| nic.name == entry.trim())
+}
+
+fn devices(query: &Query) -> Option<Answer> {
+    let (node, task) = (query.node, query.task);
+    let names = names_of(task.rails.iter().map(|(rail, _)| node.rail(*rail).name.as_str()));
+    Some(Answer::yes(&*names, "its GPU's NICs, as `env=uccl` asks").unless(&[
+        (names.is_empty(), "the task has no GPU with a NIC"),
+        (task.seen.len() != 1, "UCCL would use the NICs of one GPU for all that the task sees"),
+    ]))
+}
