@@ -61,10 +61,10 @@ fn a_step_daemon_that_is_killed_in_a_hook_or_later_ends_as_without_the_plugin(be
         let ran = with_plugin(bed, &format!("{noted}\n@"), ours, &killed(ready));
         assert_same(when, &bare, &ran);
         assert_eq!(bare.code, 0, "{when}: {}", bare.stderr);
-        // before its tasks are there 26.05 tells the KILL of their daemon or the TERM of scancel, whichever it hears of first:
-        // without the plugin, the KILL in 1 of 16 runs
+        // before its tasks are there srun tells the KILL of their daemon or the TERM of scancel, whichever it hears of first:
+        // without the plugin the KILL in 1 of 16 runs on 26.05; on 22.05 in 1 of 120 with it, on a busy machine
         let by_signal = |ran: &Ran| match when {
-            "a step in a hook" if bed.site.release >= (26, 5) => ran.stdout.replace("with 143", "with 137"),
+            "a step in a hook" => ran.stdout.replace("with 143", "with 137"),
             _ => ran.stdout.clone(),
         };
         assert_eq!(by_signal(&ran), by_signal(&bare), "{when}: what srun ends with");
