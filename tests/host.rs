@@ -67,6 +67,8 @@ mod missing;
 mod node_file;
 #[path = "host/programs.rs"]
 mod programs;
+#[path = "host/rollout.rs"]
+mod rollout;
 #[path = "host/room.rs"]
 mod room;
 #[path = "host/tasks.rs"]

@@ -1,4 +1,4 @@
-//! The admin's configuration file and switch: which steps are placed, observed and told, and which files are not gone by.
+//! The admin's configuration file and switch: which steps are placed and told, and which files cannot be used.
 
 use super::files::{is_root, pipe, said};
 use super::*;
@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
 /// A place for an admin's files, with this file in it, on the node `gpu7`.
-fn site(name: &str, conf: impl AsRef<[u8]>) -> PathBuf {
+pub(super) fn site(name: &str, conf: impl AsRef<[u8]>) -> PathBuf {
     let tree = private_folder(name);
     fs::create_dir_all(tree.join("etc")).unwrap();
     fs::create_dir_all(tree.join("proc/sys/kernel")).unwrap();
@@ -24,16 +24,16 @@ fn switch(tree: &Path) -> PathBuf {
     tree.join("etc/nic-placement.disabled")
 }
 
-fn step(tree: &Path) -> Step {
+pub(super) fn step(tree: &Path) -> Step {
     Step::on_dgx_h100().site(tree).env("SLURM_STEP_GPUS=0,1,2,3,4,5,6,7")
 }
 
 /// What srun or a task shows, without its beginning.
-fn shown(played: &Played) -> Vec<String> {
+pub(super) fn shown(played: &Played) -> Vec<String> {
     played.shown_to_the_user().into_iter().map(|line| line.text.replace("nic-placement: ", "")).collect()
 }
 
-fn errors(played: &Played) -> Vec<String> {
+pub(super) fn errors(played: &Played) -> Vec<String> {
     texts(&played.log(), "error")
 }
 
@@ -311,124 +311,6 @@ fn a_step_inside_a_placed_one_loses_its_values_also_where_all_is_off() {
         );
     }
 }
-
-// ---- observe and rollout ----
-
-/// The lines of slurmd's log about a step that is observed.
-fn observed(played: &Played) -> Vec<String> {
-    texts(&played.log(), "info").into_iter().filter(|line| line.contains("observe: step ")).collect()
-}
-
-#[test]
-fn an_observed_step_is_one_line_of_the_log_and_nothing_else() {
-    let tree = site("conf-observe", "default=observe,rail,strict,verbose\n");
-    let played = play!(step(&tree).word("--job-id", "77").word("--step-id", "3").task_per_gpu());
-    played.assert_untouched();
-    assert_eq!(shown(&played), [""; 0], "{played}");
-    let lines = texts(&played.log(), "info");
-    assert_eq!((lines.len(), observed(&played).len()), (1, 1), "{played}");
-    for words in
-        ["step 77.3: 8 tasks: gpu 0 mlx5_0:1 PIX, gpu 1 mlx5_3:1 PIX", "policy `rail`", "left out: mlx5_1 "]
-    {
-        assert!(lines[0].contains(words), "no `{words}`\n{played}");
-    }
-    play!(step(&tree).option("closest").task_per_gpu()).assert_nearest_nics();
-    let asked = play!(step(&tree).option("observe").task_per_gpu());
-    assert_eq!(observed(&asked).len(), 1, "{asked}");
-}
-
-#[test]
-fn a_step_that_cannot_be_placed_does_not_fail_where_it_is_observed() {
-    let nowhere = private_folder("observed").join("not-there");
-    let tree = site("conf-observe-nothing", "default=observe,strict\n");
-    let step = Step::in_context("remote").site(&tree).arg(&format!("topology={}", nowhere.display()));
-    let played = play!(step.task_per_gpu());
-    played.assert_untouched();
-    assert!(observed(&played)[0].contains("nothing would be set: cannot read"), "{played}");
-    assert_eq!(errors(&played), [""; 0], "{played}");
-}
-
-#[test]
-fn a_share_of_the_jobs_is_placed_the_same_on_all_nodes_and_in_all_steps() {
-    let tree = site("conf-rollout", "default=closest rollout=50%\nPartitionName=seen rollout=50%,observe\n");
-    // the share by the documented formula
-    let is_in = |job: u64| (job * 2_654_435_761 % (1 << 32)) * 100 / (1 << 32) < 50;
-    for job in 1..=8u64 {
-        for (number, node) in [("0", "0"), ("5", "1")] {
-            let of_job = |step: Step| {
-                step.word("--job-id", job.to_string()).word("--step-id", number).word("--node-id", node)
-            };
-            let played = play!(of_job(step(&tree)).task_per_gpu());
-            match is_in(job) {
-                true => played.assert_nearest_nics(),
-                false => played.assert_untouched(),
-            }
-            let seen = play!(of_job(step(&tree)).env("SLURM_JOB_PARTITION=seen").task_per_gpu());
-            assert_eq!(observed(&seen).len(), usize::from(!is_in(job)), "job {job}\n{seen}");
-        }
-        play!(step(&tree).word("--job-id", job.to_string()).option("closest").task_per_gpu())
-            .assert_nearest_nics();
-    }
-    assert!((1..=8).any(is_in) && !(1..=8).all(is_in));
-}
-
-#[test]
-fn binding_and_the_variables_of_a_node_and_of_a_task_are_rolled_out_apart() {
-    let held = |rollout: &str| {
-        let tree = site("conf-parts", format!("default=closest,bind=numa rollout={rollout}\n"));
-        let of_gpu_0 = step(&tree).arg("trust-topology").word("--played-cpus", "0-223");
-        of_gpu_0.task("CUDA_VISIBLE_DEVICES=0")
-    };
-    let has = |played: &Played| {
-        played.assert_nothing_failed();
-        let set = |name: &str| played.env(0, name).is_some();
-        let is_bound = played.cpus(0).as_deref() == Some("0-55,112-167");
-        assert_eq!(is_bound, played.memory(0).as_deref() == Some("preferred-many nodes 0x1"), "{played}");
-        assert_eq!(set("NCCL_IB_HCA"), set("NVSHMEM_HCA_LIST"), "{played}");
-        [is_bound, set("NCCL_IB_HCA"), set("UCX_NET_DEVICES")]
-    };
-    for (rollout, expected) in [
-        ("bind:0%,node-env:100%,task-env:0%", [false, true, false]),
-        ("node-env:100%,task-env:100%", [false, true, true]),
-        ("bind:100%", [true, false, false]),
-        ("task-env:100%,observe", [false, false, true]),
-        ("bind:100%,node-env:100%,task-env:100%", [true; 3]),
-        ("node-env:0%", [false; 3]),
-    ] {
-        let played = play!(held(rollout));
-        assert_eq!(has(&played), expected, "{rollout}\n{played}");
-        assert_eq!(has(&play!(held(rollout).option(""))), [true; 3], "who asks has all: {rollout}");
-    }
-    let words = play!(held("node-env:100%").option("bind=none"));
-    assert_eq!(has(&words), [false, true, true], "by the user's word\n{words}");
-    for (rollout, parts) in [
-        ("node-env:100%,observe", "mlx5_8; bind: NUMA nodes 0-1; task-env: UCX_NET_DEVICES"),
-        (
-            "0%,observe",
-            "; bind: NUMA nodes 0-1; node-env: NCCL_IB_HCA NVSHMEM_HCA_LIST; task-env: UCX_NET_DEVICES",
-        ),
-    ] {
-        let played = play!(held(rollout));
-        let lines = observed(&played);
-        assert!(lines.len() == 1 && lines[0].ends_with(parts), "{played}");
-    }
-    for all in ["node-env:100%,task-env:5%", "100%,observe"] {
-        assert_eq!(observed(&play!(held(all))), [""; 0], "{all}");
-    }
-}
-
-#[test]
-fn the_components_of_a_job_are_in_a_share_together() {
-    let tree = site("conf-het", "default=closest rollout=50%\n");
-    // job 2 is in the first half, 3 is not: both are of job 2
-    for job in ["2", "3"] {
-        let step = step(&tree).word("--job-id", job).env("SLURM_HET_SIZE=2").env("SLURM_JOB_ID=2");
-        play!(step.task_per_gpu()).assert_nearest_nics();
-    }
-    play!(step(&tree).word("--job-id", "3").env("SLURM_JOB_ID=2").task_per_gpu()).assert_untouched();
-}
-
-// ---- single variables ----
 
 #[test]
 fn a_variable_is_switched_off_for_all_and_back_on_by_who_wants_it() {

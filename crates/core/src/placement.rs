@@ -6,7 +6,9 @@ mod asked;
 pub use asked::{Bind, Binding, GpuUse, Mem, NicsEach, Policy, Strictness};
 
 use crate::diagnostic::Diagnostic;
-use crate::topology::{CpuSet, DeviceName, GpuIndex, NicIndex, NodeSet, PathType, PortRef, index::index};
+use crate::topology::{
+    CpuSet, DeviceName, GpuIndex, NicIndex, NodeSet, PathType, PortRef, Topology, index::index,
+};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -51,16 +53,6 @@ pub struct Excluded {
     pub port: Option<u8>,
     /// why
     pub why: String,
-}
-
-/// How the reason ends for a NIC of EFA or Slingshot.
-pub(crate) const LEFT_TO_LIBFABRIC: &str = "through libfabric, which chooses the NIC";
-
-impl Excluded {
-    /// Does libfabric choose it, rather than we or a fault keep it out?
-    pub fn is_left_to_libfabric(&self) -> bool {
-        self.why.ends_with(LEFT_TO_LIBFABRIC)
-    }
 }
 
 /// One GPU's use of one rail.
@@ -126,8 +118,8 @@ pub struct NodePlacement {
     pub degraded: Vec<Rail>,
     /// NICs and ports that may not be chosen
     pub excluded: Vec<Excluded>,
-    /// of these the NICs that their own library places: by libfabric
-    pub librarys: Vec<NicIndex>,
+    /// of these the NICs of EFA and Slingshot that may be used: libfabric chooses among them
+    pub left_to_libfabric: Vec<NicIndex>,
     /// for each GPU of the topology, in its order
     pub gpus: Vec<GpuPlacement>,
     /// what was odd
@@ -158,6 +150,11 @@ impl NodePlacement {
     /// All GPUs' answers with the GPUs' positions.
     pub fn numbered_gpus(&self) -> impl Iterator<Item = (GpuIndex, &GpuPlacement)> {
         (0..).map(GpuIndex).zip(&self.gpus)
+    }
+
+    /// Does libfabric choose the NIC of this name, rather than we or a fault keep it out?
+    pub fn is_left_to_libfabric(&self, topology: &Topology, nic: &str) -> bool {
+        topology.nic_index(nic).is_some_and(|nic| self.left_to_libfabric.contains(&nic))
     }
 
     /// The position of the rail at this port.

@@ -28,7 +28,7 @@ fn gpu_affinity(query: &Query) -> Option<Answer> {
     let kind = kinds.into_iter().find(|kind| query.nics_of(*kind).next().is_some())?;
     topology.gpus.iter().find(|gpu| gpu.vendor == GpuVendor::Nvidia)?;
     let rails: Vec<NicIndex> = node.rails.iter().map(|rail| rail.nic).collect();
-    let usable = if kind == NicKind::Verbs { &rails } else { &node.librarys };
+    let usable = if kind == NicKind::Verbs { &rails } else { &node.left_to_libfabric };
     let nearest = libfabric::nearest(topology, usable, kind);
     let nearest = libfabric::of_all(&nearest, &task.seen);
     Some(Answer::yes("1", "MPICH then takes a NIC nearest to the GPU").unless(&[

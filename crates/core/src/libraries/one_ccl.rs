@@ -29,7 +29,7 @@ const ON_THE_BUS: [&str; 6] = ["cxi", "verbs", "psm3", "psm2", "opx", "efa"];
 fn mnic(query: &Query) -> Option<Answer> {
     let (topology, node) = (query.topology, query.node);
     let slingshot = || topology.numbered_nics().filter(|(_, nic)| nic.kind == NicKind::Slingshot);
-    let is_usable = |nic: &NicIndex| node.librarys.contains(nic);
+    let is_usable = |nic: &NicIndex| node.left_to_libfabric.contains(nic);
     let usable = slingshot().map(|(index, _)| index).filter(is_usable);
     let nics = node.rails.iter().map(|rail| rail.nic).chain(usable);
     let addresses: Vec<_> = nics.filter_map(|nic| topology.nic(nic).address).collect();

@@ -61,7 +61,7 @@ mod tests {
             rails: Vec::new(),
             broken: Vec::new(),
             degraded: Vec::new(),
-            librarys: Vec::new(),
+            left_to_libfabric: Vec::new(),
             excluded: Vec::new(),
             gpus: Vec::new(),
             diagnostics: Vec::new(),

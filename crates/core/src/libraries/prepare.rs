@@ -108,8 +108,8 @@ impl Prepared {
         let ucx_has_list = claimed_by_site.iter().any(|(name, _)| *name == ucx::NET_DEVICES);
         Prepared {
             ucx: ucx::shared(topology, node, is_wanted(ucx::NET_DEVICES), ucx_has_list, read),
-            slingshot: libfabric::nearest(topology, &node.librarys, NicKind::Slingshot),
-            efa: libfabric::nearest(topology, &node.librarys, NicKind::Efa),
+            slingshot: libfabric::nearest(topology, &node.left_to_libfabric, NicKind::Slingshot),
+            efa: libfabric::nearest(topology, &node.left_to_libfabric, NicKind::Efa),
             list,
             interface,
             claimed_by_site,

@@ -27,7 +27,7 @@ fn node(storage: PortState) -> (Topology, NodePlacement) {
         rails: Vec::new(),
         broken: Vec::new(),
         degraded: Vec::new(),
-        librarys: Vec::new(),
+        left_to_libfabric: Vec::new(),
         excluded: Vec::new(),
         gpus: Vec::new(),
         diagnostics: Vec::new(),

@@ -6,7 +6,7 @@ use super::broken::Likeness;
 use super::evidence::{self, Candidate, Physical, most_bandwidth};
 use crate::diagnostic::Diagnostic;
 use crate::order::Order;
-use crate::placement::{Excluded, LEFT_TO_LIBFABRIC, Rail};
+use crate::placement::{Excluded, Rail};
 use crate::topology::{Nic, NicIndex, NicKind, NicRole, PortRef, PortState, Topology};
 
 /// The most rails of a node: UCX marks the entries of its device list in a mask of 64 bits
@@ -24,8 +24,8 @@ pub(crate) struct Candidates {
     pub(crate) degraded: Vec<Rail>,
     /// NICs and ports that may not be chosen, and why
     pub(crate) excluded: Vec<Excluded>,
-    /// of these the NICs that their own library places
-    pub(crate) librarys: Vec<NicIndex>,
+    /// of these the NICs of EFA and Slingshot that may be used: libfabric chooses among them
+    pub(crate) left_to_libfabric: Vec<NicIndex>,
     /// warnings
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
@@ -62,9 +62,9 @@ pub(crate) fn rails(topology: &Topology, selection: &Selection, were: &[Rail]) -
         broken.order_by_key(Rail::at);
     }
     let degraded = degraded(topology, &rails, fabrics_rate);
-    let Judging { mut excluded, librarys, diagnostics, .. } = judging;
+    let Judging { mut excluded, left_to_libfabric, diagnostics, .. } = judging;
     excluded.order_by_key(|excluded| (topology.nic_index(&excluded.name), excluded.port));
-    Candidates { rails, broken, degraded, excluded, librarys, diagnostics }
+    Candidates { rails, broken, degraded, excluded, left_to_libfabric, diagnostics }
 }
 
 /// The ports of a node while they are judged.
@@ -74,23 +74,24 @@ struct Judging<'a> {
     good: Vec<Candidate<'a>>,
     physical: Physical,
     excluded: Vec<Excluded>,
-    librarys: Vec<NicIndex>,
+    left_to_libfabric: Vec<NicIndex>,
     diagnostics: Vec<Diagnostic>,
 }
 
 impl<'a> Judging<'a> {
     /// The ports of all NICs not refused as a whole.
     fn new(topology: &'a Topology, selection: &Selection) -> Judging<'a> {
-        let (mut good, mut excluded, mut librarys) = (Vec::<Candidate>::new(), Vec::new(), Vec::new());
+        let (mut good, mut excluded, mut left_to_libfabric) =
+            (Vec::<Candidate>::new(), Vec::new(), Vec::new());
         for (index, nic) in topology.numbered_nics() {
             let wanted = selection.include.iter().any(|pattern| pattern.matches(nic));
             let mut refusal = refusal(topology, nic, wanted, selection);
             if refusal.is_none() && nic.kind == NicKind::Ethernet {
                 refusal = Some("it is no RDMA device".to_string());
             } else if refusal.is_none() && nic.kind != NicKind::Verbs {
-                librarys.push(index);
+                left_to_libfabric.push(index);
                 let name = if nic.kind == NicKind::Efa { "EFA" } else { "Slingshot" };
-                refusal = Some(format!("programs use {name} {LEFT_TO_LIBFABRIC}"));
+                refusal = Some(format!("programs use {name} through libfabric, which chooses the NIC"));
             }
             match refusal {
                 Some(why) => excluded.push(Excluded { name: nic.name.clone(), port: None, why }),
@@ -98,7 +99,7 @@ impl<'a> Judging<'a> {
             }
         }
         let physical = evidence::physical(topology);
-        Judging { topology, good, physical, excluded, librarys, diagnostics: Vec::new() }
+        Judging { topology, good, physical, excluded, left_to_libfabric, diagnostics: Vec::new() }
     }
 
     fn say_what_means_no_nic(&mut self, selection: &Selection) {

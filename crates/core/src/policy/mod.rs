@@ -95,7 +95,7 @@ pub fn map(topology: &Topology, request: &Request) -> NodePlacement {
     let everything = Selection::default();
     let selection = request.selection.unwrap_or(&everything);
     let were: &[Rail] = request.known.map_or(&[], |map| &map.rails);
-    let Candidates { rails, broken, degraded, excluded, librarys, diagnostics } =
+    let Candidates { rails, broken, degraded, excluded, left_to_libfabric, diagnostics } =
         candidates::rails(topology, selection, were);
     let mut node = NodePlacement {
         policy: request.policy,
@@ -103,7 +103,7 @@ pub fn map(topology: &Topology, request: &Request) -> NodePlacement {
         broken,
         degraded,
         excluded,
-        librarys,
+        left_to_libfabric,
         gpus: Vec::new(),
         diagnostics,
     };

@@ -59,7 +59,7 @@ pub(super) fn run(options: &ExplainOptions, page: &mut Page) -> Result<(), Failu
     let others = under_other_estimates(&plan);
     for (gpu, pairs) in &explained {
         page.line(heading(&plan, *gpu));
-        page.table(&table(&plan.map, pairs));
+        page.table(&table(&plan.node, &plan.map, pairs));
         let own = nics(&plan.node, &plan.map, *gpu);
         let differs = |(_, map): &&(String, NodePlacement)| nics(&plan.node, map, *gpu) != own;
         if let Some((estimate, map)) = others.iter().find(differs) {
@@ -112,7 +112,7 @@ fn under_other_estimates(plan: &Plan) -> Vec<(String, NodePlacement)> {
     maps
 }
 
-fn table(node: &NodePlacement, pairs: &[Pair]) -> Table {
+fn table(topology: &Topology, node: &NodePlacement, pairs: &[Pair]) -> Table {
     let mut table = Table::indented(2);
     for pair in pairs {
         let name = match pair.port {
@@ -125,9 +125,8 @@ fn table(node: &NodePlacement, pairs: &[Pair]) -> Table {
         };
         let may_be_chosen =
             pair.alone_mbps.is_some() || node.rails.iter().any(|rail| rail.to_string() == name);
-        let is_libfabrics = node.excluded.iter().any(|of| of.why == pair.why && of.is_left_to_libfabric());
         let verdict = match (pair.chosen, may_be_chosen) {
-            _ if is_libfabrics => "left alone",
+            _ if node.is_left_to_libfabric(topology, &pair.nic) => "left alone",
             (true, _) => "chosen",
             (false, true) => "not chosen",
             (false, false) => "left out",

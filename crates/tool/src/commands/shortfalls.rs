@@ -3,7 +3,7 @@
 
 use super::Failure;
 use super::page::{Page, Text};
-use nic_placement_core::placement::Excluded;
+use nic_placement_core::placement::{Excluded, NodePlacement};
 use nic_placement_core::plan::Plan;
 use nic_placement_core::topology::{Bitmap, Topology};
 
@@ -51,7 +51,8 @@ pub(super) fn no_nic(topology: &Topology) -> &'static str {
 }
 
 /// The NICs that may not be chosen, those with one reason together.
-pub(super) fn left_out(excluded: &[Excluded], page: &mut Page) {
+pub(super) fn left_out(topology: &Topology, placement: &NodePlacement, page: &mut Page) {
+    let excluded = &placement.excluded;
     let mut reasons: Vec<&str> = Vec::new();
     for Excluded { why, .. } in excluded {
         if !reasons.contains(&why.as_str()) {
@@ -63,7 +64,8 @@ pub(super) fn left_out(excluded: &[Excluded], page: &mut Page) {
             let port = excluded.port.map(|port| format!(":{port}")).unwrap_or_default();
             Text::from(format_args!("{}{port}", excluded.name))
         });
-        let is_libfabrics = excluded.iter().any(|of| of.why == reason && of.is_left_to_libfabric());
+        let mut of_reason = excluded.iter().filter(|excluded| excluded.why == reason);
+        let is_libfabrics = of_reason.any(|of| placement.is_left_to_libfabric(topology, &of.name));
         let word = if is_libfabrics { "left alone: " } else { "left out: " };
         page.item(word, Text::joined(names, ", ").then(": ").then(reason));
     }

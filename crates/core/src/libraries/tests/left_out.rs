@@ -30,7 +30,7 @@ fn leading_astray(situation: &Situation, gpu: usize) -> Vec<String> {
     let rails: Vec<usize> = node.gpus[gpu].choices.iter().map(|choice| choice.rail.0).collect();
     let may_be_used = |nic: &Nic| {
         let index = topology.nic_index(&nic.name).unwrap();
-        node.librarys.contains(&index) || node.rails.iter().any(|rail| rail.nic == index)
+        node.left_to_libfabric.contains(&index) || node.rails.iter().any(|rail| rail.nic == index)
     };
     let own = topology.gpu(GpuIndex(gpu)).address;
     let path = |nic: &Nic| nic.address.map(|address| topology.path_type(own, address));

@@ -30,7 +30,7 @@ fn slingshot(nics: usize) -> Situation {
     let (_, mut placement) = node(PortState::Active);
     placement.rails = Vec::new();
     placement.excluded = Vec::new();
-    placement.librarys = topology.numbered_nics().map(|(nic, _)| nic).collect();
+    placement.left_to_libfabric = topology.numbered_nics().map(|(nic, _)| nic).collect();
     Situation { topology, node: placement, wanted: Wanted::default(), present: Present::new(), files: &[] }
 }
 
@@ -172,7 +172,7 @@ fn efa_gets_nothing_whatever_is_asked_and_the_report_says_why() {
     let mut situation = Situation::new(PortState::Active);
     situation.topology.nics.iter_mut().for_each(|nic| nic.kind = NicKind::Efa);
     situation.node.rails.clear();
-    situation.node.librarys = situation.topology.numbered_nics().map(|(nic, _)| nic).collect();
+    situation.node.left_to_libfabric = situation.topology.numbered_nics().map(|(nic, _)| nic).collect();
     for words in [&["default"][..], &["default", "libfabric", "mooncake", "nvshmem-pe"]] {
         let situation = Situation { wanted: Wanted::default(), ..situation_of(&situation) }.libraries(words);
         assert_eq!(situation.changes(&task(&[1], &[])), [OPEN_MPI], "with {words:?}");

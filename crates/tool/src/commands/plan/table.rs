@@ -21,7 +21,7 @@ pub(super) fn print(plan: &Plan, placed: &[TaskPlan], page: &mut Page) {
     if let Some(list) = placed.iter().find_map(|task| value(&task.variables, "NCCL_IB_HCA")) {
         page.line(format_args!("every task: NCCL_IB_HCA={list}"));
     }
-    shortfalls::left_out(&map.excluded, page);
+    shortfalls::left_out(node, map, page);
 }
 
 /// Tasks that follow each other and get the same stand in one row.

@@ -209,7 +209,7 @@ impl Node<'_> {
     /// Address, rate, link, state, interface, and what it is used for.
     fn port(&self, nic: &Nic, port: Option<&Port>, address: String, interface: String) -> Vec<Text> {
         let is_out = self.is_left_out(nic, port);
-        let is_libfabrics = self.against(nic, port).any(Excluded::is_left_to_libfabric);
+        let is_libfabrics = self.placement.is_left_to_libfabric(self.topology, &nic.name);
         let style = if is_out && !is_libfabrics { Style::Faint } else { Style::Plain };
         let mark = if self.topology.supplied_by.is_some() { "*" } else { "" };
         let role = nic.role.map(|role| format!("{role}{mark}"));

@@ -14,7 +14,7 @@ GPU1   15           0            15           15
 =============================== Link Type between two GPUs ===============================
        GPU0         GPU1         GPU2         GPU3
 GPU0   0            XGMI         XGMI         XGMI
-GPU1   XGMI         0            XGMI         XXXX
+GPU1   XGMI         0            XGMI         XGMI
 
 ======================================= Numa Nodes =======================================
 GPU[0]\t\t: (Topology) Numa Node: 0
