@@ -56,7 +56,7 @@ fn show(topology: &Topology, placement: &NodePlacement, diagnostics: &[Diagnosti
     if !placement.excluded.is_empty() || topology.supplied_by.is_some() || !notes.is_empty() {
         page.blank();
     }
-    shortfalls::left_out(&topology, &placement, page);
+    shortfalls::left_out(topology, placement, page);
     if let Some(model) = &topology.supplied_by {
         page.line(format_args!("* stated by the model `{model}`; the live bus does not show it"));
     }
