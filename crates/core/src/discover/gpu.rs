@@ -84,7 +84,7 @@ impl Discovery<'_> {
         let known: Vec<PciAddress> = topology.gpus.iter().map(|gpu| gpu.address).collect();
         // the function that a node belongs to: its own, or the first of its device where the number is the partition's
         let function_of = |node: &KfdNode| {
-            let first = PciAddress { function: 0, ..node.address };
+            let first = node.address.card();
             let is_partition = node.address.function != 0
                 && !known.contains(&node.address)
                 && (known.contains(&first) || nodes.iter().any(|other| other.address == first));

@@ -75,6 +75,11 @@ pub(super) fn entries(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').filter(|entry| !entry.is_empty())
 }
 
+/// Names without ports, with white space around them taken away.
+pub(super) fn is_named(list: &str, nic: &Nic, _: &Port) -> bool {
+    entries(list).any(|entry| nic.name == entry.trim())
+}
+
 /// Is there a mark before a value, and what follows it?
 pub(super) fn marked(value: &str, mark: char) -> (bool, &str) {
     value.strip_prefix(mark).map_or((false, value), |rest| (true, rest))

@@ -11,16 +11,15 @@
 #![forbid(unsafe_code)]
 
 use super::findings::{Checked, entries_in_doubt, unknown_device, whole_names};
-use super::lists::{List, entries};
+use super::lists::{List, is_named};
 use super::{Answer, Library, Query, uniform};
-use crate::topology::{Nic, Port};
 
 pub(super) const LIBRARY: Library = Library {
     name: "Mooncake",
     word: "mooncake",
     variables: &[(FILTERS, filters)],
     evidence: &[EXCLUDED, OF_STORE, CONFIGURATION],
-    lists: &[List::nearest(FILTERS, admits)],
+    lists: &[List::nearest(FILTERS, is_named)],
     doubts: &[(FILTERS, doubts)],
     uniform: FILTERS,
     ..Library::NONE
@@ -33,10 +32,6 @@ const EXCLUDED: &str = "MC_TE_FILTERS_EXCLUDE";
 const OF_STORE: &str = "MC_MS_FILTERS";
 /// The newer engine's configuration: JSON, or the path of a file with it.
 const CONFIGURATION: &str = "MC_TENT_CONF";
-
-fn admits(list: &str, nic: &Nic, _: &Port) -> bool {
-    entries(list).any(|entry| nic.name == entry.trim())
-}
 
 fn doubts(checked: &Checked, list: &str) -> Vec<String> {
     // whether spaces are taken away is not known

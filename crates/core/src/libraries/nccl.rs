@@ -9,9 +9,9 @@
 //! fabric connects, and its documents name this value for rails that are not connected (src/graph/search.cc
 //! `ncclTopoCompute`; "Environment Variables", NCCL_CROSS_NIC).  From 2.30.7 on it compares the rails that the list states
 //! (`mlx5_0:1:RAIL`), else the card's GUID and the port: these differ between the hosts of one NVLink domain, and can be the same for
-//! two NICs of one card (src/graph/search.cc `ncclTopoSearchCheckNet`).  So a list that is needed there states each port's rail.  Releases from 2.5.6 to
-//! 2.30.4, and RCCL since ROCm 3.3, pass over what follows a port's number, and read an empty port (`mlx5_0::RAIL`) as port 0
-//! (src/misc/utils.cc `parseStringList`, run from each).
+//! two NICs of one card (src/graph/search.cc `ncclTopoSearchCheckNet`).  So a list that is needed there states each port's rail.
+//! Releases from 2.5.6 to 2.30.4, and RCCL since ROCm 3.3, pass over what follows a port's number, and read an empty port
+//! (`mlx5_0::RAIL`) as port 0 (src/misc/utils.cc `parseStringList`, run from each).
 //!
 //! Known limits: before 2.5.6 NCCL does not know `=`, and before 2.18.5 it looks at 16 devices at most.
 //!
@@ -210,8 +210,7 @@ fn degraded(query: &Query) -> Vec<Rail> {
     if node.degraded.is_empty() {
         return Vec::new();
     }
-    let card =
-        |rail: &Rail| topology.nic(rail.nic).address.map(|address| PciAddress { function: 0, ..address });
+    let card = |rail: &Rail| topology.nic(rail.nic).address.map(PciAddress::card);
     let is_on_its_card = |rail: &&Rail| node.degraded.iter().any(|slow| card(slow) == card(rail));
     let slow: Vec<Rail> = node.rails.iter().filter(is_on_its_card).cloned().collect();
     let mbps = |rails: &[Rail]| rails.iter().filter_map(|rail| rail.rate_mbps).sum::<u64>();

@@ -5,24 +5,19 @@
 //! engine goes by the distances on the bus, which a virtual machine hides, and knows no NIC of storage's.
 #![forbid(unsafe_code)]
 
-use super::lists::{List, entries};
+use super::lists::{List, is_named};
 use super::template::names_of;
 use super::{Answer, Library, Query};
-use crate::topology::{Nic, Port};
 
 pub(super) const LIBRARY: Library = Library {
     name: "UCCL",
     word: "uccl",
     variables: &[(DEVICES, devices)],
-    lists: &[List { uses_all: true, ..List::nearest(DEVICES, admits) }],
+    lists: &[List { uses_all: true, ..List::nearest(DEVICES, is_named) }],
     ..Library::NONE
 };
 
 const DEVICES: &str = "UCCL_P2P_RDMA_DEV";
-
-fn admits(list: &str, nic: &Nic, _: &Port) -> bool {
-    entries(list).any(|entry| nic.name == entry.trim())
-}
 
 fn devices(query: &Query) -> Option<Answer> {
     let (node, task) = (query.node, query.task);

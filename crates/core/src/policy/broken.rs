@@ -71,11 +71,10 @@ impl<'a> Likeness<'a> {
     /// Only then is a port that is slower than the rails one that came up at less than its rate: a NIC for storage has
     /// compute NICs beside it.
     pub(super) fn is_missed(&self, nic: NicIndex) -> bool {
-        let card = |address: PciAddress| PciAddress { function: 0, ..address };
         let Some(address) = self.topology.nic(nic).address else { return false };
         let of_rails = || self.rails.iter().filter_map(|rail| self.topology.nic(rail.nic).address);
         let nic = self.topology.ascent(address);
-        of_rails().any(|other| card(other) == card(address))
+        of_rails().any(|other| other.card() == address.card())
             || self.distances().gpus.iter().any(|(gpu, nearest)| {
                 nearest.is_some_and(|nearest| self.topology.meeting(gpu, &nic).kind < nearest)
             })

@@ -228,9 +228,7 @@ fn another_device(topology: &Topology, others: &[Candidate], nic: NicIndex) -> O
 fn on_card_of(topology: &Topology, others: &[Candidate], candidate: &Candidate) -> Option<String> {
     let address = |candidate: &Candidate| topology.nic(candidate.nic).address;
     let own = address(candidate)?;
-    let is_mate = |other: &&Candidate| {
-        address(other).is_some_and(|other| other == PciAddress { function: other.function, ..own })
-    };
+    let is_mate = |other: &&Candidate| address(other).is_some_and(|other| other.card() == own.card());
     // sites often connect the second port of each card to something slower
     let is_in_its_place = |other: &Candidate| {
         let function = |candidate: &Candidate| address(candidate).map(|address| address.function);

@@ -45,9 +45,7 @@ pub(super) fn solved(topology: &Topology, rails: &[Rail], through: &Through) -> 
     }
     let wants: Vec<usize> = parts.iter().map(|part| part.rails).collect();
     let several = Ways::new(topology, rails, through, &wants);
-    let card = |rail: usize| {
-        topology.nic(rails[rail].nic).address.map(|address| PciAddress { function: 0, ..address })
-    };
+    let card = |rail: usize| topology.nic(rails[rail].nic).address.map(PciAddress::card);
     let is_card = |one, other| card(one).is_some() && card(one) == card(other);
     let with_idle = add_idle(&several.problem, one_each.clone(), &parts, is_card);
     if with_idle == one_each {

@@ -254,9 +254,7 @@ impl Topology {
         let is_of_the_card = |other: &&Nic| {
             let speaks_infiniband = other.ports.iter().any(|port| port.link_layer == LinkLayer::InfiniBand);
             other.address.is_some_and(|other| {
-                PciAddress { function: 0, ..other } == PciAddress { function: 0, ..address }
-                    && is_connectx7(other)
-                    && speaks_infiniband
+                other.card() == address.card() && is_connectx7(other) && speaks_infiniband
             })
         };
         is_connectx7(address) && self.nics.iter().filter(is_of_the_card).count() > 2

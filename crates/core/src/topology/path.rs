@@ -155,7 +155,7 @@ impl Topology {
             let mut rate = function.link.current?;
             rate.tenths_gt = able.get(place / 2).map_or(rate.tenths_gt, |&able| able.max(rate.tenths_gt));
             // functions of one device stand behind one link
-            Some((PciAddress { function: 0, ..function.address }, rate.mbps()))
+            Some((function.address.card(), rate.mbps()))
         };
         let links = functions.iter().enumerate().map(link).collect();
         let above = functions.get(1..).unwrap_or_default();

@@ -55,6 +55,11 @@ impl PartialOrd for PciAddress {
 }
 
 impl PciAddress {
+    /// The card: the first function of its device.
+    pub fn card(self) -> PciAddress {
+        PciAddress { function: 0, ..self }
+    }
+
     /// The order of addresses as numbers.
     fn number(self) -> u64 {
         u64::from(self.domain) << 32

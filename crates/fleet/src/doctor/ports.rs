@@ -80,7 +80,7 @@ fn cards(topology: &Topology) -> BTreeMap<PciAddress, Card<'_>> {
         let Some(address) = nic.address else { continue };
         let device = topology.pci.get(address).and_then(|function| function.device);
         let role = nic.role.map(|role| role.to_string());
-        let card = cards.entry(PciAddress { function: 0, ..address }).or_default();
+        let card = cards.entry(address.card()).or_default();
         card.nics.push(nic);
         card.kind = (device, card.ports().count(), role);
     }

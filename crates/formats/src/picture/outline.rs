@@ -52,7 +52,7 @@ pub fn outline(topology: &Topology) -> NodePlace {
         let numa = topology.numa_node_of(address).filter(|numa| topology.numa_node(*numa).is_some());
         let mut chain = numa_chain(topology, &sockets, numa);
         chain.extend(device_chain(topology, &groups, address));
-        chain.push(PlaceKind::Card(PciAddress { function: 0, ..address }));
+        chain.push(PlaceKind::Card(address.card()));
         node.at(&chain).hold(device);
     }
     for (index, _) in topology.numbered_nics().filter(|(_, nic)| nic.address.is_none()) {

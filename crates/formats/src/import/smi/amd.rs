@@ -75,8 +75,7 @@ fn fill(gpus: &AmdGpus, tool: &str, to: &mut Imported) -> Result<()> {
     for &(index, address) in &all {
         // partitions of a GPU share its address but for the last digit, which may be the partition's (rocm_smi_lib,
         // src/rocm_smi.cc, `rsmi_dev_pci_id_get`)
-        let whole = PciAddress { function: 0, ..address };
-        let is_part = |(_, other): &&(u32, PciAddress)| PciAddress { function: 0, ..*other } == whole;
+        let is_part = |(_, other): &&(u32, PciAddress)| other.card() == address.card();
         let before = all.iter().take_while(|(other, _)| *other != index).filter(is_part).count() as u32;
         let partition = (all.iter().filter(is_part).count() > 1).then_some(before);
         let node = gpus.affinity.get(&index).or(gpus.node.get(&index)).copied().filter(|_| alike);
@@ -84,8 +83,8 @@ fn fill(gpus: &AmdGpus, tool: &str, to: &mut Imported) -> Result<()> {
             Some(node) => drop(nodes.insert(node)),
             None => homeless.push(format!("GPU{index}")),
         }
-        let function = PciFunction { vendor: Some(0x1002), numa_node: node, ..alone(whole) };
-        let gpu = Gpu { partition, ..Gpu::new(whole, GpuVendor::Amd) };
+        let function = PciFunction { vendor: Some(0x1002), numa_node: node, ..alone(address.card()) };
+        let gpu = Gpu { partition, ..Gpu::new(address.card(), GpuVendor::Amd) };
         to.topology.pci.insert(function);
         to.topology.gpus.push(gpu);
     }
