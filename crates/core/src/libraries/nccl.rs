@@ -102,8 +102,9 @@ fn lines(text: &str) -> Vec<Line<'_>> {
     lines.collect()
 }
 
-/// A list: `[^][=]name[:port[:rail[:plane]]],...`, the last two and an empty port since 2.30.7.  `^` excludes, with `=` a name is a whole one, without it the beginning of one: `mlx5_1`
-/// means `mlx5_10` too (src/misc/utils.cc, `parseStringList` and `matchIfList`).
+/// A list: `[^][=]name[:port[:rail[:plane]]],...`, the last two and an empty port since 2.30.7.  `^` excludes, with `=` a name is
+/// a whole one, without it the beginning of one: `mlx5_1` means `mlx5_10` too (src/misc/utils.cc, `parseStringList` and
+/// `matchIfList`).
 struct NameList<'l> {
     excludes: bool,
     is_exact: bool,

@@ -1,7 +1,7 @@
 //! Programs and runtimes that bind again, and so give up the CPUs or the memory that a task got, or most of these CPUs.
 //!
-//! What leaves the task's CPUs is told only where they are ours.  Not told: torchrun's `--numa-binding`, which takes CPUs of the task's
-//! alone (torch/numa/binding.py, `_get_allowed_logical_cpu_indices_for_numa_node`).
+//! What leaves the task's CPUs is told only where they are ours.  Not told: torchrun's `--numa-binding`, which takes CPUs of the
+//! task's alone (torch/numa/binding.py, `_get_allowed_logical_cpu_indices_for_numa_node`).
 #![forbid(unsafe_code)]
 
 use super::Library;

@@ -1,8 +1,8 @@
 //! UCX: `UCX_NET_DEVICES`, the network devices that a process may use.
 //!
-//! Items are exact and always `name:port`; UCX reads a bare name only from 1.21 on.  An unknown item causes a
-//! warning; a list without a known item fails at the first remote peer, or at the start where `UCX_TLS` leaves nothing else.  Peers may use different devices if the
-//! fabric connects them.  (UCX: src/ucs/config/parser.c, src/ucp/core/ucp_context.c
+//! Items are exact and always `name:port`; UCX reads a bare name only from 1.21 on.  An unknown item causes a warning; a list
+//! without a known item fails at the first remote peer, or at the start where `UCX_TLS` leaves nothing else.  Peers may use
+//! different devices if the fabric connects them.  (UCX: src/ucs/config/parser.c, src/ucp/core/ucp_context.c
 //! `ucp_is_resource_in_device_list`; its FAQ, "selecting networks and transports".)
 //!
 //! The list rules IP interfaces too.  With NICs alone in it, a program that connects by IP address fails: "device
@@ -288,8 +288,9 @@ fn items(
 /// The devices of GPUs that send by themselves: each of the task's GPUs, by CUDA's number, with so many NICs at most: its own,
 /// then others as near.
 ///
-/// The number is the GPU's in the program, cuDeviceGet's (src/uct/ib/mlx5/gdaki/gdaki.c `uct_gdaki_query_tl_devices`): it counts all GPUs that the program sees, also where a promise or a rank tells which
-/// one it uses.  A NIC has such a device for its first port alone.
+/// The number is the GPU's in the program, cuDeviceGet's (src/uct/ib/mlx5/gdaki/gdaki.c `uct_gdaki_query_tl_devices`): it counts
+/// all GPUs that the program sees, also where a promise or a rank tells which one it uses.  A NIC has such a device for its first
+/// port alone.
 fn gpu_initiated(query: &Query, each: usize) -> Vec<String> {
     let Query { topology, node, task, .. } = query;
     // the kinds of paths that UCX tells apart (src/ucs/sys/topo/base/topo.c `ucs_topo_get_distance_sysfs`)

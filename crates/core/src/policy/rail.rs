@@ -1,7 +1,8 @@
 //! `rail`: GPU k gets rail k, on every node, whatever this node's paths say.
 //!
-//! Rails are the good NICs in PCI order, with the broken ones counted, or those that the admin lists.  With fewer rails than GPUs neighbours share one; with several times as many, GPU k's rails
-//! are the k-th group of them.  A GPU whose rail is broken gets what `closest` leaves it, unless others of its group work.
+//! Rails are the good NICs in PCI order, with the broken ones counted, or those that the admin lists.  With fewer rails than GPUs
+//! neighbours share one; with several times as many, GPU k's rails are the k-th group of them.  A GPU whose rail is broken gets
+//! what `closest` leaves it, unless others of its group work.
 #![forbid(unsafe_code)]
 
 use super::closest::{explained, in_order};
