@@ -76,7 +76,8 @@ fn on_a_busy_node_every_task_keeps_its_cpus(bed: &Bed) {
     // another job holds 55 of socket 0's 56 cores
     let busy = |flag: &str| {
         let step = format!("srun -w n0 -n8 -c4 --gpus-per-task=1 {flag} $report");
-        let hold = "srun -J hold -w n0 -n1 -c110 -m block:block sleep 30 & sleep 1";
+        let hold = "srun -J hold -w n0 -n1 -c110 -m block:block sleep 90 & \
+                    until squeue -h -n hold -t R | grep -q hold; do sleep 0.1; done";
         format!("sh -c '{hold}; {step}; scancel --name=hold; wait'")
     };
     let without = bed.tasks(8, &busy(""));
