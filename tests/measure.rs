@@ -3,6 +3,8 @@
 
 #[path = "measure/output.rs"]
 mod output;
+#[path = "measure/verify.rs"]
+mod verify;
 
 use nic_placement_traffic::growth::{Bytes, NoFigure};
 use nic_placement_traffic::merge;

@@ -44,6 +44,8 @@ for program in by_address by_worker; do
     gcc -std=gnu11 -Wall -Wextra -O1 -o "$folder/objects/$program" "$here/$program.c" -lucp -lucs
 done
 
+gcc -std=gnu11 -Wall -Wextra -O1 -pthread -o "$folder/objects/holder" "$here/holder.c" -libverbs
+
 # Of Open MPI's components those that a rank needs (from release 5 on they are in its library); of verbs' providers rxe
 # alone, the others would warn; nothing of UCX for GPUs, which would bring their runtimes.
 components=$lib/openmpi/lib/openmpi3
@@ -54,12 +56,12 @@ wanted="usr/bin/ucx_info usr/bin/ucx_perftest usr/bin/fi_pingpong
     $components/mca_[abcp]*.so $components/mca_e[rs]*.so $components/mca_mtl_ofi.so $components/mca_osc_[rsu]*.so
     usr/bin/salloc usr/bin/orterun usr/bin/orted usr/share/openmpi/help-*.txt $components/mca_[gio]*.so
     $components/mca_r*.so $components/mca_sh*.so $components/mca_s[ct]*.so $components/mca_mp*.so
-    etc/openmpi/openmpi-mca-params.conf"
+    etc/openmpi/openmpi-mca-params.conf usr/bin/setpriv"
 # shellcheck disable=SC2086  # a list of patterns
 ROOT_ALSO=$(cd "$from/" && ls -d $wanted 2> /dev/null | grep -v rocm | tr '\n' ' ')
 export ROOT_ALSO
 "$here/../vm_slurm/root.sh" "$folder" "$@" "$folder/objects/pingpong.openmpi" "$folder/objects/pingpong.mpich" \
-    "$folder/objects/by_address" "$folder/objects/by_worker" "$here/pair.sh" "$here/meet.sh" "$here/fabric.sh" \
+    "$folder/objects/by_address" "$folder/objects/by_worker" "$folder/objects/holder" "$here/pair.sh" "$here/look.sh" "$here/meet.sh" "$here/fabric.sh" \
     "$here/plugstack.sh" "$here/quick.sh" "$here/count.sh" "$here/rails.sh" "$here/rank.sh" "$here/lost.sh" \
     "$here/others.sh" "$here/torch.sh" "$here/step.py"
 rm -rf "$folder/objects"

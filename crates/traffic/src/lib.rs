@@ -5,6 +5,7 @@
 //! * [`tasks`] knows a task by the marker in its environment.
 //! * [`planned`] is by which NICs the bytes should leave.
 //! * [`report`] is what `measure` says of one node, and [`merge`] of several.
+//! * [`resources`] is what processes hold of RDMA devices, and [`verify`] compares it with what their tasks should use.
 //! * [`exposition`] writes the text format of Prometheus.
 //!
 //! Pure: the files are read by the commands.
@@ -17,7 +18,9 @@ pub mod growth;
 pub mod merge;
 pub mod planned;
 pub mod report;
+pub mod resources;
 pub mod tasks;
 #[cfg(test)]
 mod tests;
 pub mod units;
+pub mod verify;

@@ -5,6 +5,7 @@ use super::counters::CountedPort;
 use super::growth::{Bytes, Growth, NoFigure};
 use super::planned::{Origin, PlannedNics};
 use super::units::bytes;
+use super::verify::TaskVerdict;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -23,6 +24,9 @@ pub struct Measurement {
     pub plan: Origin,
     pub shares: Shares,
     pub nics: Vec<NicTraffic>,
+    /// the step's tasks, as `verify` judges them
+    #[serde(default)]
+    pub tasks: Vec<TaskVerdict>,
     pub notes: Vec<String>,
 }
 

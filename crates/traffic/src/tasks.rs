@@ -3,8 +3,9 @@
 //! A user can write anything into a process's environment.  What is kept of it are numbers, PCI addresses and device names.
 #![forbid(unsafe_code)]
 
-use nic_placement_core::libraries::marker;
-use nic_placement_core::topology::{DeviceName, PciAddress};
+use nic_placement_core::libraries::marker::{self, Marker};
+use nic_placement_core::libraries::wanted::is_variable_name;
+use nic_placement_core::topology::{CpuSet, DeviceName, PciAddress};
 use std::collections::BTreeMap;
 
 /// GPUs or NICs of one task, at most: a node has fewer.
@@ -44,6 +45,8 @@ pub struct Marked {
     pub numbers: Numbers,
     pub gpus: Vec<PciAddress>,
     pub nics: Vec<String>,
+    /// the CPUs to which it was bound, if it was
+    pub cpus: Option<CpuSet>,
 }
 
 /// Slurm's numbers in an environment; a text that is no number is none.
@@ -62,7 +65,18 @@ pub fn marked(environment: &[u8]) -> Option<Marked> {
     let devices = marker::devices(variable(environment, marker::NAME)?)?;
     let gpus = devices.gpus.iter().take(MAX_DEVICES).filter_map(|gpu| gpu.parse().ok()).collect();
     let nics = devices.nics.iter().take(MAX_DEVICES).filter(|nic| is_port(nic)).map(|nic| nic.to_string());
-    Some(Marked { numbers: numbers(environment), gpus, nics: nics.collect() })
+    let cpus = devices.cpus.and_then(|cpus| CpuSet::from_list(cpus).ok());
+    Some(Marked { numbers: numbers(environment), gpus, nics: nics.collect(), cpus })
+}
+
+/// The variables that the marker says were set, and that have another value or none.
+pub fn changed(environment: &[u8]) -> Vec<String> {
+    /// More of them are not told.
+    const MOST: usize = 32;
+    let Some(line) = variable(environment, marker::NAME) else { return Vec::new() };
+    let marker = Marker::parse(line, is_variable_name);
+    let is_changed = |(name, value): &&(String, String)| variable(environment, name) != Some(value);
+    marker.set().iter().filter(is_changed).map(|(name, _)| name.clone()).take(MOST).collect()
 }
 
 /// `mlx5_0:1`
@@ -72,7 +86,7 @@ fn is_port(text: &str) -> bool {
 }
 
 /// The first of that name counts, as for getenv(3).
-fn variable<'e>(environment: &'e [u8], name: &str) -> Option<&'e str> {
+pub fn variable<'e>(environment: &'e [u8], name: &str) -> Option<&'e str> {
     let mut entries = environment.split(|byte| *byte == 0);
     let value = entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
     std::str::from_utf8(value).ok()

@@ -135,6 +135,7 @@ fn report_of(node: &str, before: &Sample, after: &Sample, plan: &PlannedNics) ->
         plan: Origin::Tasks,
         shares,
         nics,
+        tasks: Vec::new(),
         notes,
     }
 }

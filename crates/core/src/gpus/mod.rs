@@ -42,7 +42,7 @@ use list::{CUDA, CUDA_ORDER, HIERARCHY, HIP, Listed, ROCR, ZE};
 pub const VARIABLES: [&str; 6] = [CUDA, CUDA_ORDER, ROCR, HIP, ZE, HIERARCHY];
 
 /// The GPUs that the program will see.
-pub(crate) fn identify(topology: &Topology, step: &Step, grant: &GpuGrant) -> Claim {
+pub fn identify(topology: &Topology, step: &Step, grant: &GpuGrant) -> Claim {
     let sight = Sight { topology, grant };
     sight.claim().unwrap_or_else(|| by_step(&sight, step))
 }

@@ -5,11 +5,13 @@
 //! where it does not have this form.  A space in a value is written `%20`, and `%` itself `%25`.
 //!
 //! ```text
-//! v1 policy=closest gpus=0000:1b:00.0 nics=mlx5_0:1 set:UCX_NET_DEVICES=mlx5_0:1,eth0,lo
+//! v1 policy=closest gpus=0000:1b:00.0 nics=mlx5_0:1 cpus=0-55 set:UCX_NET_DEVICES=mlx5_0:1,eth0,lo
 //! ```
+//!
+//! `cpus=` is there where the task was bound: `verify` compares with it.
 #![forbid(unsafe_code)]
 
-use crate::placement::{NodePlacement, TaskPlacement};
+use crate::placement::{CpuDecision, NodePlacement, TaskPlacement};
 use crate::topology::Topology;
 use std::fmt::Write;
 
@@ -27,6 +29,9 @@ pub(super) fn line(topology: &Topology, node: &NodePlacement, task: &TaskPlaceme
     line += " nics=";
     for (nth, &(rail, _)) in task.rails.iter().enumerate() {
         let _ = write!(line, "{}{}", if nth == 0 { "" } else { "," }, node.rail(rail));
+    }
+    if let CpuDecision::Set { cpus, .. } = &task.cpus {
+        let _ = write!(line, " cpus={cpus}");
     }
     line
 }
@@ -56,15 +61,17 @@ pub struct Devices<'a> {
     pub gpus: Vec<&'a str>,
     /// its NICs, as `mlx5_0:1`
     pub nics: Vec<&'a str>,
+    /// the CPUs to which it was bound
+    pub cpus: Option<&'a str>,
 }
 
 /// The devices of a line; `None` for what no step of ours wrote.  The words are not checked: a user may have set them.
 pub fn devices(text: &str) -> Option<Devices<'_>> {
+    let value = |fact: &str| text.split(' ').find_map(|word| word.strip_prefix(fact));
     let list = |fact: &str| -> Vec<&str> {
-        let value = text.split(' ').find_map(|word| word.strip_prefix(fact));
-        value.into_iter().flat_map(|value| value.split(',')).filter(|entry| !entry.is_empty()).collect()
+        value(fact).into_iter().flat_map(|value| value.split(',')).filter(|entry| !entry.is_empty()).collect()
     };
-    is_published(text).then(|| Devices { gpus: list("gpus="), nics: list("nics=") })
+    is_published(text).then(|| Devices { gpus: list("gpus="), nics: list("nics="), cpus: value("cpus=") })
 }
 
 /// The claims of a line.
@@ -84,6 +91,11 @@ impl Marker {
         let set = set.filter(|(name, _)| may_be_ours(name));
         let unescaped = |value: &str| value.replace("%20", " ").replace("%25", "%");
         Marker { set: set.map(|(name, value)| (name.to_string(), unescaped(value))).collect() }
+    }
+
+    /// The variables that we set, with their values.
+    pub fn set(&self) -> &[(String, String)] {
+        &self.set
     }
 
     /// Is this variable's value one that we set?

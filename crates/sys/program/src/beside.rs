@@ -100,6 +100,11 @@ impl Signals {
 }
 
 impl Running {
+    /// The number of its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Passes signals on until the program has ended, and says how.
     pub fn wait(mut self) -> io::Result<ExitStatus> {
         loop {

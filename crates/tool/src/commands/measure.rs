@@ -3,32 +3,28 @@
 
 mod node;
 mod print;
-mod watch;
 
+pub(super) use node::own as numbers_of_this_process;
 pub(super) use print::{figure, list};
 
 use super::audit::{open, or_stdin};
 use super::counters::opener;
-use super::exec::{become_as_it_is, is_first_on_node, not_started};
+use super::exec::{become_as_it_is, is_first_on_node};
 use super::misunderstood::misunderstood;
 use super::page::Page;
 use super::request::NodeOptions;
-use super::{Ending, Failure, output, tell, threads};
+use super::{Failure, beside, output, tell, threads};
 use clap::ValueHint;
 use nic_placement_core::discover::Scope;
 use nic_placement_fleet::audit::stream::{self, StreamPiece};
 use nic_placement_formats::describe;
-use nic_placement_program::Signals;
 use nic_placement_sys as sys;
 use nic_placement_traffic::merge::{self, Merged};
 use nic_placement_traffic::report::Measurement;
 use std::ffi::OsString;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::os::fd::AsFd;
-use std::os::unix::process::ExitStatusExt;
-use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
-use std::process::ExitStatus;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
@@ -93,41 +89,20 @@ pub(super) fn run(options: &MeasureOptions, page: &mut Page) -> Result<(), Failu
     if !is_first_on_node() {
         return Err(become_as_it_is(&options.command));
     }
-    // whatever of the tool's own fails, the program runs
-    let Ok(signals) = Signals::hold() else {
-        tell("measure: signals cannot be held back: CMD runs without");
-        return Err(become_as_it_is(&options.command));
-    };
     let source = options.node.source();
     let open = opener(&source);
     let describe = move || describe::read_node(&source, Scope::Full).ok().map(|(topology, _)| topology);
-    panic::set_hook(Box::new(|panic| {
-        let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        tell(&format!("measure: bug at {place}: {panic}; please report this"));
-    }));
-    guarded(|| warn_of_place(options));
-    let before = guarded(|| node::Before::read(open, describe));
-    let running = match signals.start(&options.command) {
-        Ok(running) => running,
-        Err(error) if is_shortage(&error) => {
-            tell(&format!("measure: no process can be started ({error}): CMD runs without being measured"));
-            signals.give_back();
-            return Err(become_as_it_is(&options.command));
-        }
-        Err(error) => return Err(not_started(&options.command, &error)),
+    let before = || {
+        warn_of_place(options);
+        node::Before::read(open, describe)
     };
-    // from here on CMD's own end is ours, whatever of the tool's own fails
-    let watched = before.and_then(|before| guarded(|| before.while_it_runs()));
-    let status = running.wait().map_err(|error| format!("measure: cannot wait for CMD: {error}"))?;
-    let status = status_of(status);
-    let delivered = watched.and_then(|watched| guarded(|| deliver(options, &watched.report(status))));
-    if let Some(Err(why)) = delivered {
-        tell(&format!("measure: no report: {why}"));
-    }
-    match status {
-        0 => Ok(()),
-        status => Err(Ending { status, said: String::new() }.into()),
-    }
+    let started = |before: node::Before, _| before.while_it_runs();
+    let ended = |watched: node::Watched, status| {
+        if let Err(why) = deliver(options, &watched.report(status)) {
+            tell(&format!("measure: no report: {why}"));
+        }
+    };
+    beside::run("measure", &options.command, before, started, ended)
 }
 
 /// Warns at the start that the report has no place: the user can then end a job that is run for the report.  CMD itself
@@ -149,25 +124,6 @@ fn warn_of_place(options: &MeasureOptions) {
         }
     };
     tell(&format!("measure: {why}: CMD runs, and if that stays so, the report goes to stderr"));
-}
-
-/// A bug of the tool's own costs the report alone; the hook has said it.
-fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
-    panic::catch_unwind(AssertUnwindSafe(work)).ok()
-}
-
-/// Does this process get no other beside it, or no descriptor to hear of its start?  CMD itself may run all the same, in this
-/// one's place.
-fn is_shortage(error: &io::Error) -> bool {
-    /// `EAGAIN`, `ENOMEM`, `ENFILE` and `EMFILE` of include/uapi/asm-generic/errno-base.h.
-    const SHORTAGES: [i32; 4] = [11, 12, 23, 24];
-    error.raw_os_error().is_some_and(|number| SHORTAGES.contains(&number))
-}
-
-/// As shells say it.
-fn status_of(status: ExitStatus) -> u8 {
-    let by_signal = || status.signal().map(|signal| 128 + signal);
-    status.code().or_else(by_signal).and_then(|status| u8::try_from(status).ok()).unwrap_or(u8::MAX)
 }
 
 fn deliver(options: &MeasureOptions, report: &Measurement) -> Result<(), String> {

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod audit;
+mod beside;
 mod check;
 mod completions;
 mod counters;
@@ -28,6 +29,8 @@ mod show;
 pub mod snapshot;
 mod threads;
 mod top;
+mod verify;
+mod watch;
 
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use nic_placement_sys as sys;
@@ -75,6 +78,7 @@ enum Command {
     Audit(audit::AuditOptions),
     Snapshot(snapshot::SnapshotOptions),
     Refresh(refresh::RefreshOptions),
+    Verify(verify::VerifyOptions),
     Measure(measure::MeasureOptions),
     Top(top::TopOptions),
     Map(map::MapOptions),
@@ -115,7 +119,7 @@ pub fn command_line() -> clap::Command {
     CommandLine::command()
 }
 
-/// Runs the tool; 0 done, 1 could not, 2 not understood.  `check`, `exec` and `measure` have more, or end as their program does.
+/// Runs the tool; 0 done, 1 could not, 2 not understood.  `check`, `verify`, `exec` and `measure` have more, or end as their program does.
 pub fn main() -> ExitCode {
     let is_terminal = io::stdout().is_terminal();
     let columns = sys::terminal_columns(io::stdout().as_fd());
@@ -173,6 +177,7 @@ fn run(command: Option<Command>, page: &mut Page) -> Result<(), Failure> {
         Some(Command::Audit(options)) => audit::run(&options, page),
         Some(Command::Snapshot(options)) => snapshot::run(&options, page),
         Some(Command::Refresh(options)) => refresh::run(&options, page),
+        Some(Command::Verify(options)) => verify::run(&options, page),
         Some(Command::Measure(options)) => measure::run(&options, page),
         Some(Command::Top(options)) => top::run(&options, page),
         Some(Command::Map(options)) => map::run(&options, page),

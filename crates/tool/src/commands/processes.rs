@@ -3,6 +3,7 @@
 //! A process may end while it is looked at, and its environment is whatever its user wrote.
 #![forbid(unsafe_code)]
 
+use super::watch::Seen;
 use nic_placement_core::discover::Root;
 use nic_placement_traffic::tasks::{PlacedTask, marked};
 use std::collections::BTreeSet;
@@ -53,11 +54,12 @@ impl Processes {
         }
         found
     }
+}
 
-    /// Adds what was seen at another time.
-    pub(super) fn add(&mut self, other: Processes) {
-        self.hidden.extend(other.hidden);
+impl Seen for Processes {
+    fn add(&mut self, later: Processes) {
+        self.hidden.extend(later.hidden);
         let room = MAX_KEPT.saturating_sub(self.placed.len());
-        self.placed.extend(other.placed.into_iter().take(room));
+        self.placed.extend(later.placed.into_iter().take(room));
     }
 }

@@ -1,8 +1,8 @@
 //! `nic-placement refresh`: reads the node, which may wait for hardware, and writes the node file, so that no step has to.
 #![forbid(unsafe_code)]
 
-mod engines;
-mod textfile;
+pub(super) mod engines;
+pub(super) mod textfile;
 mod watch;
 
 use super::page::Page;

@@ -2,11 +2,10 @@
 #![forbid(unsafe_code)]
 
 use super::print::first_of;
-use super::watch::Watch;
 use crate::commands::counters::{Open, Reading};
 use crate::commands::processes::Processes;
-use crate::commands::tell;
-use crate::commands::threads;
+use crate::commands::watch::Watch;
+use crate::commands::{tell, threads, verify};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::policy::{self, Request};
 use nic_placement_core::topology::Topology;
@@ -17,6 +16,7 @@ use nic_placement_traffic::report::{self, FORMAT, Measurement, VERSION};
 use nic_placement_traffic::tasks::{Numbers, PlacedTask, numbers, tasks};
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ pub(super) struct Before {
 
 pub(super) struct Watched {
     of: Before,
-    watch: Watch,
+    watch: Watch<(Processes, verify::Looks)>,
     begun: Instant,
 }
 
@@ -58,7 +58,11 @@ impl Before {
     }
 
     pub(super) fn while_it_runs(self) -> Watched {
-        let watch = Watch::begin(&self.open);
+        let (open, wanted) = (Arc::clone(&self.open), verify::own(&own()));
+        let watch = Watch::begin(Arc::new(move || {
+            let placed = open().map(|root| Processes::of(&root)).unwrap_or_default();
+            (placed, verify::Looks::one(&open, &wanted))
+        }));
         Watched { of: self, watch, begun: Instant::now() }
     }
 }
@@ -72,10 +76,11 @@ impl Watched {
         let (after, silent_now) = reading.end();
         silent.extend(silent_now);
         let node = node.recv_timeout(AFTER).ok().flatten();
-        let seen = watch.end();
+        let (seen, looks) = watch.end();
         let (plan, origin, mut notes) = plan(&seen, node.as_ref());
         let (nics, shares) = report::of_node(&growth(&before, &after, &silent), &plan);
         notes.splice(0..0, report::notes(&nics, &shares, origin));
+        let tasks = node.clone().map(|node| verify::verdicts(node, &looks)).unwrap_or_default();
         let name = open().and_then(|root| root.read("proc/sys/kernel/hostname"));
         Measurement {
             format: FORMAT.to_string(),
@@ -86,13 +91,14 @@ impl Watched {
             plan: origin,
             shares,
             nics,
+            tasks,
             notes,
         }
     }
 }
 
 /// What Slurm told this process.
-fn own() -> Numbers {
+pub(in crate::commands) fn own() -> Numbers {
     let mut environment = Vec::new();
     for (name, value) in std::env::vars_os() {
         environment.extend([name.as_bytes(), b"=", value.as_bytes(), b"\0"].concat());

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::commands::page::{Page, Style, Table, Text};
+use crate::commands::verify::summary;
 use nic_placement_core::diagnostic::counted;
 use nic_placement_traffic::counters::CountedPort;
 use nic_placement_traffic::growth::{Bytes, NoFigure};
@@ -24,6 +25,9 @@ pub(super) fn report(report: &Measurement, page: &mut Page) {
     }
     page.table(&table);
     shares(&report.shares, report.plan, page);
+    if !report.tasks.is_empty() {
+        page.line(summary(&Vec::from_iter(&report.tasks)));
+    }
     page.notes(&report.notes);
 }
 

@@ -62,7 +62,7 @@ fn remove(file: &Path) -> Result<(), String> {
 }
 
 /// The plan of a step that says nothing of its own, on the node as steps have it.
-pub(super) fn whole_node(topology: Topology, admin: Admin) -> Result<Plan, String> {
+pub(in crate::commands) fn whole_node(topology: Topology, admin: Admin) -> Result<Plan, String> {
     let topology = match admin.source {
         NodeSource::Live => topology,
         // the plugin is root where it reads this

@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The collector reads no other files.
-pub(super) fn check(place: &Path) -> Result<(), Failure> {
+pub(in crate::commands) fn check(place: &Path) -> Result<(), Failure> {
     let is_read = place.extension().is_some_and(|ending| ending == "prom");
     match is_read {
         true => Ok(output::check(place)?),

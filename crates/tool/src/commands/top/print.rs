@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn user_0_is_root_and_one_that_is_not_known_is_not() {
-        let marked = Marked { numbers: Numbers::default(), gpus: Vec::new(), nics: Vec::new() };
+        let marked = Marked { numbers: Numbers::default(), gpus: Vec::new(), nics: Vec::new(), cpus: None };
         let of = |user| self::user(&PlacedTask { pid: 1, user, processes: 1, marked: marked.clone() });
         assert_eq!([of(Some(0)), of(Some(1000)), of(None)], ["root", "1000", "unknown"].map(Text::from));
     }

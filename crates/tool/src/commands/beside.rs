@@ -1,0 +1,69 @@
+//! Runs a program and does something beside it, which never changes the program or its end.
+#![forbid(unsafe_code)]
+
+use super::exec::{become_as_it_is, not_started};
+use super::{Ending, Failure, tell};
+use nic_placement_program::Signals;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::panic::{self, AssertUnwindSafe};
+use std::process::ExitStatus;
+
+/// Runs the program: `before` it, while it runs what `started` makes of that, and `ended` after it with its status.  Its end is ours,
+/// whatever of the tool's own fails; `command` is the tool's.
+pub(super) fn run<B, W>(
+    command: &str,
+    program: &[OsString],
+    before: impl FnOnce() -> B,
+    started: impl FnOnce(B, u32) -> W,
+    ended: impl FnOnce(W, u8),
+) -> Result<(), Failure> {
+    let Ok(signals) = Signals::hold() else {
+        tell(&format!("{command}: signals cannot be held back: CMD runs without"));
+        return Err(become_as_it_is(program));
+    };
+    let name = command.to_string();
+    panic::set_hook(Box::new(move |panic| {
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        tell(&format!("{name}: bug at {place}: {panic}; please report this"));
+    }));
+    let before = guarded(before);
+    let running = match signals.start(program) {
+        Ok(running) => running,
+        Err(error) if is_shortage(&error) => {
+            tell(&format!("{command}: no process can be started ({error}): CMD runs alone"));
+            signals.give_back();
+            return Err(become_as_it_is(program));
+        }
+        Err(error) => return Err(not_started(program, &error)),
+    };
+    let pid = running.pid();
+    let watched = before.and_then(|before| guarded(|| started(before, pid)));
+    let status = running.wait().map_err(|error| format!("{command}: cannot wait for CMD: {error}"))?;
+    let status = status_of(status);
+    watched.and_then(|watched| guarded(|| ended(watched, status)));
+    match status {
+        0 => Ok(()),
+        status => Err(Ending { status, said: String::new() }.into()),
+    }
+}
+
+/// A bug of the tool's own costs the report alone; the hook has said it.
+fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
+    panic::catch_unwind(AssertUnwindSafe(work)).ok()
+}
+
+/// Does this process get no other beside it, or no descriptor to hear of its start?  CMD itself may run all the same, in this
+/// one's place.
+fn is_shortage(error: &io::Error) -> bool {
+    /// `EAGAIN`, `ENOMEM`, `ENFILE` and `EMFILE` of include/uapi/asm-generic/errno-base.h.
+    const SHORTAGES: [i32; 4] = [11, 12, 23, 24];
+    error.raw_os_error().is_some_and(|number| SHORTAGES.contains(&number))
+}
+
+/// As shells say it.
+fn status_of(status: ExitStatus) -> u8 {
+    let by_signal = || status.signal().map(|signal| 128 + signal);
+    status.code().or_else(by_signal).and_then(|status| u8::try_from(status).ok()).unwrap_or(u8::MAX)
+}

@@ -1,0 +1,67 @@
+//! Asks the kernel what processes hold of RDMA devices, by netlink.
+#![forbid(unsafe_code)]
+
+use netlink_sys::Socket;
+use netlink_sys::protocols::NETLINK_RDMA;
+use nic_placement_traffic::resources::{Answer, Holdings, Object, Objects, holdings, read};
+use std::collections::BTreeMap;
+use std::io;
+
+/// Objects of one kind on one device, at most: 100,000 queue pairs are many.
+const MOST: usize = 1 << 20;
+/// Bytes of one datagram, at most: the kernel takes as many as the reader has room for, and no more than 32 KiB
+/// (net/netlink/af_netlink.c, `netlink_dump`).
+const DATAGRAM: usize = 64 * 1024;
+/// `EINVAL` of include/uapi/asm-generic/errno-base.h: a command that this kernel does not know.
+const UNKNOWN: i32 = 22;
+/// `EPROTONOSUPPORT` of include/uapi/asm-generic/errno.h: the kernel has no RDMA, so no process holds any of it.
+const NO_RDMA: i32 = 93;
+
+/// What each thread of the node holds; else why that is not known.  Waits for the devices: each is asked for the state of its queue
+/// pairs.
+pub(super) fn held() -> Result<Holdings, String> {
+    let mut answers = BTreeMap::new();
+    let devices = match ask(Objects::Devices, None) {
+        Err(error) if error.raw_os_error() == Some(NO_RDMA) => return Ok(Holdings::default()),
+        Err(error) if error.raw_os_error() == Some(UNKNOWN) => {
+            return Err("this kernel does not tell of RDMA devices by netlink (`RDMA_NL_NLDEV`)".to_string());
+        }
+        answer => answer.map_err(|error| format!("the kernel does not tell of RDMA devices: {error}"))?,
+    };
+    for objects in [Objects::Contexts, Objects::Domains, Objects::Regions, Objects::QueuePairs] {
+        let of_all: &mut Vec<Object> = answers.entry(objects).or_default();
+        for device in devices.iter().filter_map(Object::device_index) {
+            match ask(objects, Some(device)) {
+                Ok(mut found) => of_all.append(&mut found),
+                Err(error) if objects == Objects::QueuePairs => {
+                    return Err(format!(
+                        "the kernel does not tell of queue pairs (`RDMA_NLDEV_CMD_RES_QP_GET`): {error}"
+                    ));
+                }
+                // an older kernel tells less of the others, or a device has gone
+                Err(_) => {}
+            }
+        }
+    }
+    Ok(holdings(&answers))
+}
+
+fn ask(objects: Objects, device: Option<u32>) -> io::Result<Vec<Object>> {
+    let socket = Socket::new(NETLINK_RDMA)?;
+    socket.send(&objects.request(device), 0)?;
+    let mut found = Vec::new();
+    let mut datagram = Vec::with_capacity(DATAGRAM);
+    loop {
+        datagram.clear();
+        match socket.recv(&mut datagram, 0) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+            Ok(_) => {}
+        }
+        match read(objects, &datagram, &mut found) {
+            Answer::More if found.len() < MOST => {}
+            Answer::More | Answer::Done => return Ok(found),
+            Answer::Refused(number) => return Err(io::Error::from_raw_os_error(number)),
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! What processes hold of RDMA devices, as the kernel tells it by netlink: `rdma resource show` prints the same.
+//!
+//! Commands and attributes are those of include/uapi/rdma/rdma_netlink.h; what each object says of its owner is in
+//! drivers/infiniband/core/nldev.c (`fill_res_name_pid`) and restrack.c:
+//!
+//! * The owner is the thread that made the object, by the number that it has in the reader's PID namespace.  A thread that has
+//!   ended, or that has no number there, leaves an object without owner.
+//! * A queue pair's owner is its protection domain's.  Where that thread has ended, the domain's context may have another.
+//! * Objects that the driver makes by commands of its own (mlx5's DEVX) are not told: UCX's connections on ConnectX cards are
+//!   of this kind (`MLX5_DEVX_OBJECTS`, src/uct/ib/base/ib_md.c), its memory is not.
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Objects {
+    Devices,
+    /// the kernel asks the device for the state of each
+    QueuePairs,
+    /// registered memory
+    Regions,
+    Domains,
+    /// one for each time that a process opened the device; since Linux 5.15
+    Contexts,
+}
+
+const DEVICE_INDEX: u16 = 1;
+const DEVICE_NAME: u16 = 2;
+const PORT: u16 = 3;
+const TYPE: u16 = 26;
+const STATE: u16 = 27;
+const THREAD: u16 = 28;
+const KERNEL_NAME: u16 = 29;
+const DOMAIN: u16 = 60;
+const CONTEXT: u16 = 64;
+
+impl Objects {
+    /// The command, the list and an entry of it; a device is its own entry.
+    fn numbers(self) -> (u16, Option<(u16, u16)>) {
+        match self {
+            Objects::Devices => (1, None),
+            Objects::QueuePairs => (10, Some((19, 20))),
+            Objects::Regions => (13, Some((40, 41))),
+            Objects::Domains => (14, Some((46, 47))),
+            Objects::Contexts => (22, Some((86, 87))),
+        }
+    }
+
+    /// The message that asks for all of them, of one device.
+    pub fn request(self, device: Option<u32>) -> Vec<u8> {
+        /// `NLM_F_REQUEST | NLM_F_DUMP` of include/uapi/linux/netlink.h.
+        const FLAGS: u16 = 0x301;
+        /// `RDMA_NL_NLDEV << 10`, to which a command is added.
+        const NLDEV: u16 = 5 << 10;
+        let attribute: Vec<u8> = device
+            .map(|device| {
+                [&8u16.to_ne_bytes()[..], &DEVICE_INDEX.to_ne_bytes(), &device.to_ne_bytes()].concat()
+            })
+            .unwrap_or_default();
+        let length = (HEADER + attribute.len()) as u32;
+        let mut message = length.to_ne_bytes().to_vec();
+        message.extend((NLDEV + self.numbers().0).to_ne_bytes());
+        message.extend(FLAGS.to_ne_bytes());
+        // the number of the request, and of its sender, which the kernel fills in
+        message.extend([1, 0, 0, 0, 0, 0, 0, 0]);
+        message.extend(attribute);
+        message
+    }
+}
+
+/// Bytes of `struct nlmsghdr`.
+const HEADER: usize = 16;
+
+/// An object: its device, and the numbers that the kernel tells of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Object {
+    pub device: String,
+    numbers: BTreeMap<u16, u32>,
+    is_kernels: bool,
+}
+
+impl Object {
+    fn number(&self, attribute: u16) -> Option<u32> {
+        self.numbers.get(&attribute).copied()
+    }
+
+    /// By which a device's objects are asked for.
+    pub fn device_index(&self) -> Option<u32> {
+        self.number(DEVICE_INDEX)
+    }
+}
+
+/// How far an answer has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// more messages follow
+    More,
+    Done,
+    /// the kernel refuses, with a number of errno(3)
+    Refused(i32),
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// The attributes one after another, each with its number; what is cut off ends them.
+fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    /// Without `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER`.
+    const NUMBER: u16 = 0x3fff;
+    std::iter::from_fn(move || {
+        let length = usize::from(u16_at(bytes, 0)?);
+        let payload = bytes.get(4..length)?;
+        let number = u16_at(bytes, 2)? & NUMBER;
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((number, payload))
+    })
+}
+
+/// Takes what one datagram tells.
+pub fn read(objects: Objects, mut datagram: &[u8], found: &mut Vec<Object>) -> Answer {
+    /// `NLMSG_ERROR` and `NLMSG_DONE`; behind both stands an error number, or 0.
+    const ERROR: u16 = 2;
+    const DONE: u16 = 3;
+    while let Some(length) = u32_at(datagram, 0) {
+        let length = length as usize;
+        let (Some(body), Some(kind)) = (datagram.get(HEADER..length), u16_at(datagram, 4)) else { break };
+        let error = || u32_at(body, 0).map_or(0, |number| number as i32);
+        match kind {
+            ERROR | DONE if error() < 0 => return Answer::Refused(-error()),
+            ERROR | DONE => return Answer::Done,
+            _ => take(objects, body, found),
+        }
+        datagram = datagram.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    Answer::More
+}
+
+fn take(objects: Objects, body: &[u8], found: &mut Vec<Object>) {
+    let device = object(body, String::new());
+    let Some((list, entry)) = objects.numbers().1 else {
+        found.push(device);
+        return;
+    };
+    let lists = attributes(body).filter(|(number, _)| *number == list);
+    let entries = lists.flat_map(|(_, list)| attributes(list)).filter(|(number, _)| *number == entry);
+    found.extend(entries.map(|(_, entry)| object(entry, device.device.clone())));
+}
+
+fn object(bytes: &[u8], device: String) -> Object {
+    let mut object = Object { device, ..Object::default() };
+    for (number, payload) in attributes(bytes) {
+        match (number, payload) {
+            (DEVICE_NAME, text) => {
+                object.device = String::from_utf8_lossy(text).trim_end_matches('\0').to_string();
+            }
+            (KERNEL_NAME, _) => object.is_kernels = true,
+            (_, [byte]) => drop(object.numbers.insert(number, u32::from(*byte))),
+            (_, payload) if payload.len() == 4 => {
+                object.numbers.extend(u32_at(payload, 0).map(|value| (number, value)));
+            }
+            _ => {}
+        }
+    }
+    object
+}
+
+/// What one process holds of one device.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Held {
+    /// queue pairs that are connected to a peer and ready to send, by port
+    pub connected: BTreeMap<u32, u32>,
+    /// queue pairs without a peer of their own that are ready to send: datagrams, and a driver's own kinds, as EFA's
+    pub unconnected: BTreeMap<u32, u32>,
+    /// queue pairs that cannot send yet, or no more
+    pub idle: u32,
+    /// pieces of memory that the device may reach
+    pub regions: u32,
+    /// how often the device is open
+    pub contexts: u32,
+}
+
+impl Held {
+    /// Adds what another process of the task holds.
+    pub fn add(&mut self, other: &Held) {
+        for (mine, others) in
+            [(&mut self.connected, &other.connected), (&mut self.unconnected, &other.unconnected)]
+        {
+            for (port, count) in others {
+                *mine.entry(*port).or_default() += count;
+            }
+        }
+        self.idle += other.idle;
+        self.regions += other.regions;
+        self.contexts += other.contexts;
+    }
+
+    /// Keeps the most of what was held at two times.
+    pub fn most(&mut self, other: &Held) {
+        for (mine, others) in
+            [(&mut self.connected, &other.connected), (&mut self.unconnected, &other.unconnected)]
+        {
+            for (port, count) in others {
+                let most = mine.entry(*port).or_default();
+                *most = (*most).max(*count);
+            }
+        }
+        self.idle = self.idle.max(other.idle);
+        self.regions = self.regions.max(other.regions);
+        self.contexts = self.contexts.max(other.contexts);
+    }
+}
+
+/// What each thread holds, by the device's name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Holdings {
+    pub threads: BTreeMap<u32, BTreeMap<String, Held>>,
+    /// queue pairs of programs, of which the kernel does not say whose they are
+    pub unowned: u32,
+}
+
+/// Joins the answers.
+pub fn holdings(answers: &BTreeMap<Objects, Vec<Object>>) -> Holdings {
+    let of = |objects| answers.get(&objects).map_or(&[][..], Vec::as_slice);
+    let named = |object: &Object, attribute| Some((object.device.clone(), object.number(attribute)?));
+    let contexts: BTreeMap<(String, u32), Option<u32>> = of(Objects::Contexts)
+        .iter()
+        .filter_map(|context| Some((named(context, CONTEXT)?, context.number(THREAD))))
+        .collect();
+    let domains: BTreeMap<(String, u32), (String, u32)> = of(Objects::Domains)
+        .iter()
+        .filter_map(|domain| Some((named(domain, DOMAIN)?, named(domain, CONTEXT)?)))
+        .collect();
+    let owner = |object: &Object| {
+        let of_context = || contexts.get(domains.get(&named(object, DOMAIN)?)?).copied().flatten();
+        object.number(THREAD).or_else(of_context)
+    };
+    let mut all = Holdings::default();
+    for objects in [Objects::QueuePairs, Objects::Regions, Objects::Contexts] {
+        for object in of(objects).iter().filter(|object| !object.is_kernels) {
+            let Some(thread) = owner(object) else {
+                all.unowned += u32::from(objects == Objects::QueuePairs);
+                continue;
+            };
+            let held = all.threads.entry(thread).or_default().entry(object.device.clone()).or_default();
+            match objects {
+                Objects::QueuePairs => count(held, object),
+                Objects::Regions => held.regions += 1,
+                _ => held.contexts += 1,
+            }
+        }
+    }
+    all
+}
+
+fn count(held: &mut Held, queue_pair: &Object) {
+    /// `IB_UVERBS_QPT_RC`, `UC`, `XRC_INI` and `XRC_TGT` of include/uapi/rdma/ib_user_verbs.h, and the state `IB_QPS_RTS`, ready to
+    /// send, of include/rdma/ib_verbs.h.
+    const CONNECTED: [u32; 4] = [2, 3, 9, 10];
+    const READY: u32 = 3;
+    let is_ready = queue_pair.number(STATE) == Some(READY);
+    let is_connected = queue_pair.number(TYPE).is_some_and(|kind| CONNECTED.contains(&kind));
+    let of_port = match (is_ready, is_connected) {
+        (false, _) => return held.idle += 1,
+        (true, true) => &mut held.connected,
+        (true, false) => &mut held.unconnected,
+    };
+    *of_port.entry(queue_pair.number(PORT).unwrap_or(1)).or_default() += 1;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn attribute(number: u16, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = ((4 + payload.len()) as u16).to_ne_bytes().to_vec();
+        bytes.extend(number.to_ne_bytes());
+        bytes.extend(payload);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    fn message(kind: u16, body: &[u8]) -> Vec<u8> {
+        let mut bytes = ((HEADER + body.len()) as u32).to_ne_bytes().to_vec();
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend([0; 10]);
+        bytes.extend(body);
+        bytes
+    }
+
+    fn listed(objects: Objects, entries: &[Vec<(u16, u32)>]) -> Vec<u8> {
+        let (list, entry) = objects.numbers().1.unwrap();
+        let entry = |of: &Vec<(u16, u32)>| {
+            let of: Vec<u8> = of
+                .iter()
+                .flat_map(|(number, value)| match *number {
+                    TYPE | STATE => attribute(*number, &[*value as u8]),
+                    KERNEL_NAME => attribute(*number, b"ib_core\0"),
+                    _ => attribute(*number, &value.to_ne_bytes()),
+                })
+                .collect();
+            attribute(entry, &of)
+        };
+        let entries: Vec<u8> = entries.iter().flat_map(entry).collect();
+        let body = [attribute(DEVICE_INDEX, &[7, 0, 0, 0]), attribute(DEVICE_NAME, b"mlx5_3\0")].concat();
+        message(5130, &[body, attribute(list, &entries)].concat())
+    }
+
+    fn answered(objects: Objects, entries: &[Vec<(u16, u32)>]) -> (Objects, Vec<Object>) {
+        let mut found = Vec::new();
+        let done = message(3, &[0; 4]);
+        assert_eq!(read(objects, &[listed(objects, entries), done].concat(), &mut found), Answer::Done);
+        (objects, found)
+    }
+
+    #[test]
+    fn queue_pairs_are_counted_by_port_and_by_whether_they_can_send() {
+        let pair = |kind, state, port| vec![(PORT, port), (TYPE, kind), (STATE, state), (THREAD, 42)];
+        let pairs = [pair(2, 3, 1), pair(2, 3, 2), pair(2, 1, 1), pair(4, 3, 1), pair(255, 3, 1)];
+        let held = holdings(&[answered(Objects::QueuePairs, &pairs)].into());
+        let held = &held.threads[&42]["mlx5_3"];
+        assert_eq!(held.connected, BTreeMap::from([(1, 1), (2, 1)]));
+        assert_eq!((held.unconnected[&1], held.idle), (2, 1), "datagrams and EFA's own kind");
+    }
+
+    #[test]
+    fn what_the_kernel_itself_holds_is_nobody_s_and_what_an_ended_thread_left_is_its_context_s() {
+        let kernel = vec![(TYPE, 4), (STATE, 3), (KERNEL_NAME, 0)];
+        let left = vec![(TYPE, 2), (STATE, 3), (DOMAIN, 5)];
+        let lost = vec![(TYPE, 2), (STATE, 3), (DOMAIN, 6)];
+        let answers = BTreeMap::from([
+            answered(Objects::QueuePairs, &[kernel, left, lost]),
+            answered(Objects::Domains, &[vec![(DOMAIN, 5), (CONTEXT, 1)], vec![(DOMAIN, 6), (CONTEXT, 2)]]),
+            answered(Objects::Contexts, &[vec![(CONTEXT, 1), (THREAD, 42)], vec![(CONTEXT, 2)]]),
+        ]);
+        let all = holdings(&answers);
+        assert_eq!(all.unowned, 1, "the context's own thread has ended too");
+        assert_eq!(all.threads.keys().collect::<Vec<_>>(), [&42]);
+        let held = &all.threads[&42]["mlx5_3"];
+        assert_eq!((held.connected[&1], held.contexts), (1, 1));
+    }
+
+    #[test]
+    fn a_refusal_is_told_by_its_number_and_a_device_by_its_index() {
+        let refusal = message(2, &(-22i32).to_ne_bytes());
+        assert_eq!(read(Objects::Contexts, &refusal, &mut Vec::new()), Answer::Refused(22));
+        let mut found = Vec::new();
+        let body = [attribute(DEVICE_INDEX, &[7, 0, 0, 0]), attribute(DEVICE_NAME, b"mlx5_3\0")].concat();
+        assert_eq!(read(Objects::Devices, &message(5121, &body), &mut found), Answer::More);
+        assert_eq!((found[0].device.as_str(), found[0].device_index()), ("mlx5_3", Some(7)));
+        assert_eq!(Objects::QueuePairs.request(Some(7)).len(), 24);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_to_an_end(bytes in proptest::collection::vec(any::<u8>(), 0..400), cut in 0usize..300) {
+            let mut found = Vec::new();
+            read(Objects::QueuePairs, &bytes, &mut found);
+            let pairs: Vec<Vec<(u16, u32)>> = vec![vec![(TYPE, 2), (STATE, 3), (THREAD, 42)]; 9];
+            let mut datagram = listed(Objects::QueuePairs, &pairs);
+            datagram.truncate(cut);
+            datagram.extend(bytes);
+            read(Objects::QueuePairs, &datagram, &mut found);
+            prop_assert!(found.len() <= 200);
+        }
+    }
+}
