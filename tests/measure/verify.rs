@@ -2,7 +2,7 @@
 //! tests/clients/cases_verify.rs.
 
 use super::{MARK, Tree};
-use nic_placement_traffic::verify::{Report, TaskVerdict, Verdict};
+use nic_placement_traffic::verify::{NodeVerdicts, TaskVerdict, Verdict};
 use std::os::unix::fs::symlink;
 use std::process::Output;
 
@@ -29,7 +29,7 @@ impl Tree {
     fn verdicts(&self, arguments: &[&str]) -> Vec<TaskVerdict> {
         let output = self.verify(&[&["--json"], arguments].concat());
         assert_eq!(output.status.code(), Some(2), "of another node nothing of NICs is known: {output:?}");
-        serde_json::from_slice::<Report>(&output.stdout).unwrap().tasks
+        serde_json::from_slice::<NodeVerdicts>(&output.stdout).unwrap().tasks
     }
 }
 

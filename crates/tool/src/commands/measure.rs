@@ -4,8 +4,7 @@
 mod node;
 mod print;
 
-pub(super) use node::own as numbers_of_this_process;
-pub(super) use print::{figure, list};
+pub(super) use print::figure;
 
 use super::audit::{open, or_stdin};
 use super::counters::opener;

@@ -5,8 +5,9 @@
 
 use super::watch::Seen;
 use nic_placement_core::discover::Root;
-use nic_placement_traffic::tasks::{PlacedTask, marked};
+use nic_placement_traffic::tasks::{Numbers, PlacedTask, marked, numbers};
 use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
 
 /// Bytes of one environment, at most.  A program's environment and arguments have 2 MiB by default together; the marker is
 /// among what a step sets, and what stands behind the first of them is not read.
@@ -54,6 +55,15 @@ impl Processes {
         }
         found
     }
+}
+
+/// What Slurm told this process.
+pub(super) fn numbers_of_this_process() -> Numbers {
+    let mut environment = Vec::new();
+    for (name, value) in std::env::vars_os() {
+        environment.extend([name.as_bytes(), b"=", value.as_bytes(), b"\0"].concat());
+    }
+    numbers(&environment)
 }
 
 impl Seen for Processes {

@@ -87,6 +87,14 @@ fn a_task_that_uses_no_nic_is_told_from_one_of_which_that_is_not_known() {
 }
 
 #[test]
+fn of_slingshot_the_kernel_tells_nothing() {
+    let topology = model("frontier").unwrap();
+    let map = policy::map(&topology, &Request::default());
+    let said = judge(Node { topology: &topology, map: &map }, &task(&[0], &[]), 0);
+    assert_eq!((said.planned.len(), said.verdict), (0, Verdict::Unknown), "{said:?}");
+}
+
+#[test]
 fn a_marker_s_nics_are_the_plan_whatever_the_node_s_is() {
     let placed = |nics: &[&str]| {
         let planned = nics.iter().map(ToString::to_string).collect();
@@ -156,7 +164,7 @@ fn the_status_is_that_of_all_tasks() {
     let good = verdict(&task(&[0], &[("mlx5_0", held(1, 0, 0))]), 0);
     let bad = verdict(&task(&[0], &[("mlx5_6", held(1, 0, 0))]), 0);
     let unknown = verdict(&SeenTask { held: Err(String::new()), ..task(&[0], &[]) }, 0);
-    assert_eq!(status(&[good.clone()]), 0);
+    assert_eq!(status(std::slice::from_ref(&good)), 0);
     assert_eq!(status(&[good.clone(), unknown.clone()]), 2);
     assert_eq!(status(&[good, unknown, bad]), 1, "what is known to be wrong counts");
     assert_eq!(status(&[]), 2);

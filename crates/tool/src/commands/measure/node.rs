@@ -3,7 +3,7 @@
 
 use super::print::first_of;
 use crate::commands::counters::{Open, Reading};
-use crate::commands::processes::Processes;
+use crate::commands::processes::{Processes, numbers_of_this_process};
 use crate::commands::watch::Watch;
 use crate::commands::{tell, threads, verify};
 use nic_placement_core::diagnostic::counted;
@@ -13,9 +13,8 @@ use nic_placement_traffic::counters::Sample;
 use nic_placement_traffic::growth::growth;
 use nic_placement_traffic::planned::{self, Origin, PlannedNics};
 use nic_placement_traffic::report::{self, FORMAT, Measurement, VERSION};
-use nic_placement_traffic::tasks::{Numbers, PlacedTask, numbers, tasks};
+use nic_placement_traffic::tasks::{Numbers, PlacedTask, tasks};
 use std::collections::BTreeSet;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
@@ -58,7 +57,7 @@ impl Before {
     }
 
     pub(super) fn while_it_runs(self) -> Watched {
-        let (open, wanted) = (Arc::clone(&self.open), verify::own(&own()));
+        let (open, wanted) = (Arc::clone(&self.open), verify::own(&numbers_of_this_process()));
         let watch = Watch::begin(Arc::new(move || {
             let placed = open().map(|root| Processes::of(&root)).unwrap_or_default();
             (placed, verify::Looks::one(&open, &wanted))
@@ -97,15 +96,6 @@ impl Watched {
     }
 }
 
-/// What Slurm told this process.
-pub(in crate::commands) fn own() -> Numbers {
-    let mut environment = Vec::new();
-    for (name, value) in std::env::vars_os() {
-        environment.extend([name.as_bytes(), b"=", value.as_bytes(), b"\0"].concat());
-    }
-    numbers(&environment)
-}
-
 /// Is this a task of ours?  In a step: of that step.  In a batch script, which starts steps: of that job.
 fn is_ours(own: &Numbers, task: &PlacedTask) -> bool {
     /// Smaller numbers are those of steps that srun started (slurm/slurm.h, `SLURM_MAX_NORMAL_STEP_ID`).
@@ -120,7 +110,7 @@ fn is_ours(own: &Numbers, task: &PlacedTask) -> bool {
 
 fn plan(seen: &Processes, node: Option<&Topology>) -> (PlannedNics, Origin, Vec<String>) {
     let tasks = tasks(&seen.placed);
-    let own = own();
+    let own = numbers_of_this_process();
     let (ours, others): (Vec<&PlacedTask>, Vec<&PlacedTask>) =
         tasks.iter().partition(|task| is_ours(&own, task));
     let map = node.map(|node| planned::of_node(node, &policy::map(node, &Request::default())));

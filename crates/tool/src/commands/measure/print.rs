@@ -1,7 +1,7 @@
 //! The reports for people.
 #![forbid(unsafe_code)]
 
-use crate::commands::page::{Page, Style, Table, Text};
+use crate::commands::page::{Page, Style, Table, Text, list};
 use crate::commands::verify::summary;
 use nic_placement_core::diagnostic::counted;
 use nic_placement_traffic::counters::CountedPort;
@@ -29,10 +29,6 @@ pub(super) fn report(report: &Measurement, page: &mut Page) {
         page.line(summary(&Vec::from_iter(&report.tasks)));
     }
     page.notes(&report.notes);
-}
-
-pub(in crate::commands) fn list<T: ToString>(of: &[T]) -> Text {
-    Text::joined(of.iter().map(|one| Text::from(one.to_string())), ",").or("-")
 }
 
 /// Bytes, or why they are not known.

@@ -5,7 +5,7 @@ mod table;
 mod text;
 
 pub(super) use table::Table;
-pub(super) use text::{Style, Text, shown};
+pub(super) use text::{Style, Text, list, shown};
 
 use nic_placement_core::topology::PathType;
 use std::collections::BTreeSet;

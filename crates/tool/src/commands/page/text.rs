@@ -146,6 +146,11 @@ impl Text {
 
 const RESET: &str = "\x1b[0m";
 
+/// `0,1,2`; `-` where there is none.
+pub(in crate::commands) fn list<T: ToString>(of: &[T]) -> Text {
+    Text::joined(of.iter().map(|one| Text::from(one.to_string())), ",").or("-")
+}
+
 /// `text` on one line, with an escape such as `\u{1b}` for each character that does not print.
 pub(in crate::commands) fn shown(text: &str) -> String {
     let mut line = String::with_capacity(text.len());

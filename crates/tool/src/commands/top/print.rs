@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::{Known, Look};
-use crate::commands::measure::{figure, list};
-use crate::commands::page::{Page, Table, Text};
+use crate::commands::measure::figure;
+use crate::commands::page::{Page, Table, Text, list};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::policy::gbps;
 use nic_placement_core::topology::PathType;

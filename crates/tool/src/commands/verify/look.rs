@@ -111,7 +111,7 @@ pub(super) struct Process {
 /// What was seen.
 pub(super) struct Look {
     pub(super) processes: BTreeMap<u32, Process>,
-    /// queue pairs of nobody; else why nothing is known of any
+    /// queue pairs of which the kernel does not tell whose they are; else why nothing is known of any
     pub(super) unowned: Result<u32, String>,
     pub(super) silent: BTreeSet<u32>,
     /// users whose processes are not for this one to look at
@@ -193,7 +193,7 @@ fn walk(open: &Open, wanted: &Wanted, from: u32) -> Receiver<Step> {
     steps
 }
 
-/// `None` where nobody listens.
+/// `None` where nothing waits for the answers any more.
 fn one(root: &Root, wanted: &Wanted, pid: u32, steps: &Sender<Step>) -> Option<()> {
     steps.send(Step::Begins(pid)).ok()?;
     let user = root.owner(&format!("proc/{pid}"));

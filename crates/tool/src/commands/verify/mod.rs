@@ -12,6 +12,7 @@ pub(super) use tasks::{Looks, own, verdicts};
 use super::counters::{Open, opener};
 use super::exec::{become_as_it_is, is_first_on_node};
 use super::page::Page;
+use super::processes::numbers_of_this_process;
 use super::request::{NodeOptions, number};
 use super::watch::{PAUSES, Seen, Watch};
 use super::{Ending, Failure, beside, output, tell, threads};
@@ -23,7 +24,7 @@ use nic_placement_core::topology::Topology;
 use nic_placement_formats::describe;
 use nic_placement_sys as sys;
 use nic_placement_traffic::exposition;
-use nic_placement_traffic::verify::{FORMAT, Report, VERSION, status};
+use nic_placement_traffic::verify::{FORMAT, NodeVerdicts, VERSION, status};
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -42,11 +43,10 @@ use std::time::{Duration, Instant};
 /// Without --job, --pid or CMD all tasks of steps are looked at. Root sees all, a user those of one's own.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Ends with
+Ends with, and after CMD as CMD ends:
   0  all tasks are as planned
   1  one uses another NIC or none, or its first thread has left its CPUs
   2  that cannot be told, or the command line was not understood
-and after CMD as CMD ends.
 
 Examples:
   nic-placement verify --job 1234
@@ -134,7 +134,7 @@ fn beside_command(options: &VerifyOptions, open: Open, source: NodeSource) -> Re
         return Err(become_as_it_is(&options.command));
     }
     let started = |(), pid| {
-        let wanted = match own(&super::measure::numbers_of_this_process()) {
+        let wanted = match own(&numbers_of_this_process()) {
             Wanted::All => Wanted::Processes(vec![pid]),
             step => step,
         };
@@ -162,15 +162,15 @@ fn node(source: NodeSource) -> Option<Topology> {
     threads::answer_of(read).recv_timeout(PATIENCE).ok().flatten()
 }
 
-fn report(open: &Open, node: Topology, looks: &Looks) -> Report {
+fn report(open: &Open, node: Topology, looks: &Looks) -> NodeVerdicts {
     let name = open().and_then(|root| root.read("proc/sys/kernel/hostname"));
     let name = name.unwrap_or_else(|| node.name.clone());
     let notes = looks.notes();
     let tasks = verdicts(node, looks);
-    Report { format: FORMAT.to_string(), version: VERSION, node: name, tasks, notes }
+    NodeVerdicts { format: FORMAT.to_string(), version: VERSION, node: name, tasks, notes }
 }
 
-fn put(options: &VerifyOptions, report: &Report, page: &mut Page) -> Result<(), Failure> {
+fn put(options: &VerifyOptions, report: &NodeVerdicts, page: &mut Page) -> Result<(), Failure> {
     match (options.json, options.brief) {
         (true, _) => page.exact(&report.to_json()),
         (false, true) => print::brief(report, page),

@@ -1,16 +1,16 @@
 //! What was seen, for people and for Prometheus.
 #![forbid(unsafe_code)]
 
-use crate::commands::page::{Page, Style, Table, Text};
+use crate::commands::page::{Page, Style, Table, Text, list};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_traffic::exposition::Metric;
-use nic_placement_traffic::verify::{By, Report, TaskVerdict, UsedNic, Verdict};
+use nic_placement_traffic::verify::{By, NodeVerdicts, TaskVerdict, UsedNic, Verdict};
 use std::collections::BTreeMap;
 
 /// Kinds of threads of a task that are told, processes, and NICs.
 const LISTED: usize = 6;
 
-pub(super) fn tables(report: &Report, page: &mut Page) {
+pub(super) fn tables(report: &NodeVerdicts, page: &mut Page) {
     if report.tasks.is_empty() {
         page.line("no task that this user may see");
     } else {
@@ -37,8 +37,8 @@ fn row(task: &TaskVerdict) -> [Text; 7] {
     let style = if task.verdict.is_bad() { Style::Wrong } else { Style::Plain };
     [
         Text::from(label(task)).unbroken(),
-        crate::commands::measure::list(&task.gpus),
-        crate::commands::measure::list(&task.planned),
+        list(&task.gpus),
+        list(&task.planned),
         Text::joined(task.used.iter().map(used), ", ").or("-"),
         Text::from(threads).unbroken(),
         Text::from(memory).unbroken(),
@@ -113,7 +113,7 @@ fn jobs(tasks: &[TaskVerdict]) -> BTreeMap<Option<u64>, BTreeMap<Verdict, usize>
 }
 
 /// A line for each job, such as `job 1234: 8 tasks: 7 as planned, 1 far (1234.0 task 3: mlx5_5:1)`.
-pub(super) fn brief(report: &Report, page: &mut Page) {
+pub(super) fn brief(report: &NodeVerdicts, page: &mut Page) {
     for job in jobs(&report.tasks).into_keys() {
         let of_job = report.tasks.iter().filter(|task| task.job == job);
         let name = job.map_or("no job".to_string(), |job| format!("job {job}"));
@@ -143,7 +143,7 @@ pub(in crate::commands) fn summary(tasks: &[&TaskVerdict]) -> String {
     format!("{}: {counts}{named}", counted(tasks.len(), "task"))
 }
 
-pub(super) fn metric(report: &Report) -> Metric {
+pub(super) fn metric(report: &NodeVerdicts) -> Metric {
     let mut samples = Vec::new();
     for (job, verdicts) in jobs(&report.tasks) {
         let job = job.map(|job| job.to_string()).unwrap_or_default();

@@ -10,7 +10,7 @@ pub use binding::{CpuVerdict, MemoryVerdict, OtherThreads, Thread};
 use super::resources::Held;
 use super::tasks::Numbers;
 use nic_placement_core::placement::NodePlacement;
-use nic_placement_core::topology::{CpuSet, GpuIndex, NicIndex, PathType, Topology};
+use nic_placement_core::topology::{CpuSet, GpuIndex, Nic, NicIndex, NicKind, PathType, Topology};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -226,7 +226,12 @@ fn judged_nic(
     UsedNic { nic, by, count, path, verdict }
 }
 
-/// Judges a task; `unowned` queue pairs of the node are of nobody, as far as the kernel tells.
+/// libfabric chooses among these, and they are no RDMA devices of the kernel's.
+fn is_untold(nic: &Nic) -> bool {
+    nic.kind == NicKind::Slingshot
+}
+
+/// Judges a task.  Of `unowned` queue pairs on the node the kernel does not tell whose they are.
 pub fn judge(node: Node<'_>, task: &SeenTask, unowned: u32) -> TaskVerdict {
     let gpus = task.gpus.clone().unwrap_or_default();
     let planned = task.planned.clone().unwrap_or_else(|| node.nics_of(&gpus));
@@ -244,6 +249,10 @@ pub fn judge(node: Node<'_>, task: &SeenTask, unowned: u32) -> TaskVerdict {
             (Verdict::Unknown, Some("a NIC that it uses is not known on this node".to_string()))
         }
         (Some(worst), ..) => (worst, None),
+        (None, ..) if planned.is_empty() && node.topology.nics.iter().any(is_untold) => (
+            Verdict::Unknown,
+            Some("the kernel does not tell which processes use Slingshot's NICs".to_string()),
+        ),
         (None, ..) if planned.is_empty() => (Verdict::AsPlanned, None),
         (None, ..) if unowned > 0 => {
             let why =
@@ -281,7 +290,7 @@ pub fn judge(node: Node<'_>, task: &SeenTask, unowned: u32) -> TaskVerdict {
 
 /// What `verify` says of a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Report {
+pub struct NodeVerdicts {
     /// [`FORMAT`]
     pub format: String,
     /// [`VERSION`]
@@ -291,7 +300,7 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
-impl Report {
+impl NodeVerdicts {
     pub fn to_json(&self) -> String {
         // no map, no odd number: it cannot fail
         serde_json::to_string(self).unwrap_or_default() + "\n"
