@@ -62,7 +62,7 @@ part_of() {
     case $1 in
         *.so.* | */libnic_placement_core.cdx.json) echo $library_part ;;
         */libnic_placement_core.so | /usr/include/* | */pkgconfig/*) echo $devel_part ;;
-        /usr/lib/nic-placement/* | /usr/share/nic-placement/* | */man8/* | */libnic_placement.cdx.json) echo $plugin_part ;;
+        /usr/lib/nic-placement/* | */90-nic-placement.conf | */man8/* | */libnic_placement.cdx.json) echo $plugin_part ;;
         /usr/share/licenses/*) basename "$(dirname "$1")" ;;
         *) echo $tool_part ;;
     esac

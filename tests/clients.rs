@@ -13,7 +13,7 @@
 //! NIC_PLACEMENT_SKIP_VM=1, it says so and passes.  Both guests are booted once, and run all commands; the cases then read the
 //! answers.  It prints what each command sent, by NIC.
 //!
-//! The groups are ucx, address, measure, verify, mpi, fabric, faults, lost, launchers, torch (torchrun takes minutes under emulation)
+//! The groups are ucx, address, measure, verify, mpi, fabric, faults, lost, launchers, trial, torch (torchrun takes minutes under emulation)
 //! and versions (other releases of UCX, from Debian's archive).
 
 #[path = "vm/boot.rs"]
@@ -34,6 +34,8 @@ mod cases_measure;
 mod cases_mpi;
 #[path = "clients/cases_torch.rs"]
 mod cases_torch;
+#[path = "clients/cases_trial.rs"]
+mod cases_trial;
 #[path = "clients/cases_ucx.rs"]
 mod cases_ucx;
 #[path = "clients/cases_verify.rs"]
@@ -69,7 +71,7 @@ struct Group {
 /// What is run where CLIENTS does not say.
 const USUAL: &str = "ucx,address";
 
-const GROUPS: [Group; 11] = [
+const GROUPS: [Group; 12] = [
     Group { name: "ucx", commands: cases_ucx::COMMANDS, cases: cases_ucx::CASES },
     Group { name: "address", commands: cases_address::COMMANDS, cases: cases_address::CASES },
     Group { name: "measure", commands: cases_measure::COMMANDS, cases: cases_measure::CASES },
@@ -79,6 +81,7 @@ const GROUPS: [Group; 11] = [
     Group { name: "lost", commands: cases_lost::COMMANDS, cases: cases_lost::CASES },
     Group { name: "launchers", commands: cases_launchers::COMMANDS, cases: cases_launchers::CASES },
     Group { name: "verify", commands: cases_verify::COMMANDS, cases: cases_verify::CASES },
+    Group { name: "trial", commands: cases_trial::COMMANDS, cases: cases_trial::CASES },
     Group { name: "torch", commands: cases_torch::COMMANDS, cases: cases_torch::CASES },
     Group { name: "versions", commands: cases_versions::COMMANDS, cases: cases_versions::CASES },
 ];

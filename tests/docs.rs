@@ -49,7 +49,9 @@ const NAMED: [&str; 10] = [
 /// The pages below docs/, in order of their names.
 fn pages() -> Vec<String> {
     let names = fs::read_dir(path("docs")).unwrap();
-    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    // docs/results has sites' reports
+    let files = names.map(Result::unwrap).filter(|entry| entry.file_type().unwrap().is_file());
+    let names = files.map(|entry| entry.file_name().into_string().unwrap());
     let pages: BTreeSet<String> = names
         .filter(|name| ![".svg", ".png"].iter().any(|ending| name.ends_with(ending)))
         .map(|name| format!("docs/{name}"))

@@ -31,7 +31,7 @@ exec 9>&-
 lib=usr/lib/x86_64-linux-gnu
 from=${SLURM_ROOT:-}
 
-for file in usr/bin/ucx_perftest usr/bin/fi_pingpong $lib/openmpi $lib/libmpich.so.12; do
+for file in usr/bin/ucx_perftest usr/bin/ib_write_bw usr/bin/fi_pingpong $lib/openmpi $lib/libmpich.so.12; do
     [ -e "$from/$file" ] || { echo "no \`$from/$file\`: \`tests/clients/install.sh\` installs it" >&2 && exit 77; }
 done
 mkdir -p "$folder/objects"
@@ -56,14 +56,16 @@ wanted="usr/bin/ucx_info usr/bin/ucx_perftest usr/bin/fi_pingpong
     $components/mca_[abcp]*.so $components/mca_e[rs]*.so $components/mca_mtl_ofi.so $components/mca_osc_[rsu]*.so
     usr/bin/salloc usr/bin/orterun usr/bin/orted usr/share/openmpi/help-*.txt $components/mca_[gio]*.so
     $components/mca_r*.so $components/mca_sh*.so $components/mca_s[ct]*.so $components/mca_mp*.so
-    etc/openmpi/openmpi-mca-params.conf usr/bin/setpriv"
+    etc/openmpi/openmpi-mca-params.conf usr/bin/setpriv usr/bin/bash usr/bin/ib_write_bw"
 # shellcheck disable=SC2086  # a list of patterns
 ROOT_ALSO=$(cd "$from/" && ls -d $wanted 2> /dev/null | grep -v rocm | tr '\n' ' ')
 export ROOT_ALSO
 "$here/../vm_slurm/root.sh" "$folder" "$@" "$folder/objects/pingpong.openmpi" "$folder/objects/pingpong.mpich" \
     "$folder/objects/by_address" "$folder/objects/by_worker" "$folder/objects/holder" "$here/pair.sh" "$here/look.sh" "$here/meet.sh" "$here/fabric.sh" \
     "$here/plugstack.sh" "$here/quick.sh" "$here/count.sh" "$here/rails.sh" "$here/rank.sh" "$here/lost.sh" \
-    "$here/others.sh" "$here/torch.sh" "$here/step.py"
+    "$here/others.sh" "$here/torch.sh" "$here/step.py" "$here/../../packaging/trial/trial.sbatch"
+mkdir -p "$folder/guest/played"
+gcc -std=gnu11 -Wall -Wextra -O1 -shared -fPIC -o "$folder/guest/played/libcuda.so.1" "$here/../trial/libcuda.c"
 rm -rf "$folder/objects"
 for module in configfs e1000e rdma_rxe; do strip --strip-debug -o "$folder/guest/$module.ko" "$cache/rxe/$module.ko"; done
 # the guest unpacks all this; MPICH's library alone is 40 MB as it comes

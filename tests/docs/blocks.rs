@@ -2,6 +2,7 @@
 
 use super::*;
 use nic_placement_fleet::doctor::table::{CHECKS, Check};
+use nic_placement_fleet::trial::report::{self, TrialReport};
 
 /// How one kind of document writes one option, and what comes before the options.
 struct Style {
@@ -39,6 +40,8 @@ fn block(name: &str, style: &Style) -> String {
         "policies" => WORDS.iter().filter(|spec| is_policy(spec)).map(style.entry).collect(),
         "releases" => return releases(),
         "draining" => return draining(),
+        "results" => return results(),
+        "clusters" => return clusters(),
         unknown => panic!("there is no generated block `{unknown}`"),
     };
     (style.head)(name) + &entries
@@ -108,6 +111,39 @@ fn a_release_is_called_tested_where_all_cases_passed_on_it_with_the_one_library(
     let tested: BTreeSet<&str> = RELEASES.iter().filter_map(|release| release.tested).collect();
     assert_eq!(tested, passed, "crates/core/src/config/releases.rs and tests/slurm/releases.tsv");
     assert!(runs.iter().all(|run| run.sha256.len() == 64 && run.sha256 == runs[0].sha256), "one library");
+}
+
+/// The reports that sites sent, in docs/results.
+fn sent() -> Vec<TrialReport> {
+    let folder = path("docs/results");
+    let mut names: Vec<_> = fs::read_dir(&folder)
+        .map(|entries| entries.map(|entry| entry.unwrap().path()).collect())
+        .unwrap_or_default();
+    names.retain(|name| name.extension().is_some_and(|end| end == "json"));
+    names.sort();
+    let report = |name: &PathBuf| {
+        let report =
+            report::read(&fs::read(name).unwrap()).unwrap_or_else(|why| panic!("{}: {why}", name.display()));
+        assert_eq!(report::faults(&report), Vec::<String>::new(), "{}", name.display());
+        report
+    };
+    names.iter().map(report).collect()
+}
+
+fn results() -> String {
+    let rows: String = sent().iter().map(TrialReport::row).collect();
+    match rows.is_empty() {
+        true => "No site has sent a report yet.\n".to_string(),
+        false => report::HEADING.to_string() + &rows,
+    }
+}
+
+fn clusters() -> String {
+    match sent().len() {
+        0 => "**No GPU cluster has run this yet.** The tests show what works, on a real Slurm whose nodes play GPU nodes.\n"
+            .to_string(),
+        count => format!("Run on {count} kinds of real nodes: [docs/results.md](docs/results.md).\n"),
+    }
 }
 
 /// Text for a man page, in ASCII.

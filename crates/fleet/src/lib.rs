@@ -1,6 +1,7 @@
 //! Nodes of a cluster: what is wrong with one, and which of many are not like the others of their kind.
 //!
 //! * [`gather`] reads the facts of a node, and [`doctor`] judges them.
+//! * [`trial`] is the report of a trial on real nodes.
 //! * [`audit`] compares the reports of many nodes.
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "an item whose name says all has no comment; the tool alone uses this crate")]
@@ -8,3 +9,4 @@
 pub mod audit;
 pub mod doctor;
 pub mod gather;
+pub mod trial;

@@ -1,0 +1,168 @@
+//! Tests of the comparisons and of the report.
+#![forbid(unsafe_code)]
+
+use super::report::{Effect, FORMAT, TrialReport, VERSION, Way, faults, middle, read};
+use super::witness::{Difference, GpusBy, Witness, compare, nvidia_smi_q, rdma_link};
+use nic_placement_core::platform::model;
+use nic_placement_core::topology::{PathType, PortState, Topology};
+use std::collections::BTreeMap;
+
+fn dgx() -> Topology {
+    model("dgx-h100").unwrap()
+}
+
+fn told(differences: &[Difference]) -> Vec<String> {
+    differences.iter().map(|of| format!("{}: {} / {}", of.what, of.ours, of.theirs)).collect()
+}
+
+#[test]
+fn the_same_picture_has_no_difference_and_states_every_pair() {
+    let (compared, differences) = compare(&dgx(), &dgx(), GpusBy::Address);
+    assert!(differences.is_empty(), "{differences:?}");
+    // the counts of GPUs and NICs, the CPUs of each GPU, and each of eight with each of twelve
+    assert!(compared >= 2 + 8 + 8 * 10, "{compared}");
+}
+
+#[test]
+fn each_thing_that_another_program_says_otherwise_is_told() {
+    let ours = dgx();
+    let mut theirs = dgx();
+    let (gpu, nic) = (theirs.gpus[3].address, theirs.nics[0].address.unwrap());
+    theirs.stated_paths.insert((gpu, nic), PathType::Sys);
+    let (_, differences) = compare(&ours, &theirs, GpusBy::Address);
+    let [one] = &told(&differences)[..] else { panic!("{differences:?}") };
+    assert!(one.starts_with("GPU 3 to mlx5_0: ") && one.ends_with("/ SYS"), "{one}");
+    theirs.gpus.pop();
+    theirs.nics.pop();
+    let (_, differences) = compare(&ours, &theirs, GpusBy::Position);
+    let told = told(&differences);
+    assert!(told.contains(&"GPUs: 8 / 7".to_string()), "{told:?}");
+    assert!(told.iter().any(|told| told.starts_with("NICs: ")), "{told:?}");
+    assert!(told.iter().any(|told| told.starts_with("GPU 7: ") && told.ends_with("/ none")), "{told:?}");
+}
+
+#[test]
+fn the_ports_of_rdma_link_are_compared_by_state_and_interface() {
+    let mut ours = dgx();
+    ours.nics.truncate(2);
+    ours.nics[0].ports[0].netdev = Some("ib0".to_string());
+    ours.nics[0].ports[0].state = PortState::Active;
+    ours.nics[1].ports[0].state = PortState::Down;
+    let [one, other] = [0, 1].map(|nic: usize| ours.nics[nic].name.to_string());
+    let same = format!(
+        "link {one}/1 subnet_prefix fe80:0000:0000:0000 lid 1 state ACTIVE physical_state LINK_UP netdev ib0\n\
+         link {other}/1 state DOWN physical_state DISABLED\n"
+    );
+    assert_eq!(rdma_link(&ours, &same), (3, Vec::new()));
+    let (_, differences) = rdma_link(&ours, &same.replace("ACTIVE", "DOWN").replace("ib0", "ib7"));
+    let expected =
+        [format!("{one}:1's state: active / not active"), format!("{one}:1's interface: ib0 / ib7")];
+    assert_eq!(told(&differences), expected);
+    let (_, differences) = rdma_link(&ours, "link rxe0/1 state ACTIVE physical_state LINK_UP netdev eth0\n");
+    let expected = [
+        format!("{one}:1: a port / none"),
+        format!("{other}:1: a port / none"),
+        "rxe0:1: none / a port".to_string(),
+    ];
+    assert_eq!(told(&differences), expected);
+}
+
+#[test]
+fn the_gpus_of_nvidia_smi_are_compared_by_address_and_minor_and_no_uuid_is_told() {
+    let mut ours = dgx();
+    ours.gpus.truncate(2);
+    ours.gpus[0].uuid = Some("GPU-1a2b3c4d-0000-0000-0000-000000000000".to_string());
+    let address = ours.gpus[0].address.to_string().to_uppercase();
+    let text = format!(
+        "==NVSMI LOG==\nGPU 0000{address}\n    Product Name : H100\n    GPU UUID : GPU-ffffffff-0000-0000-0000-000000000000\n    \
+         Minor Number                          : 6\nGPU 00000000:99:00.0\n    Minor Number : 1\n"
+    );
+    let (compared, differences) = nvidia_smi_q(&ours, &text);
+    let told = told(&differences);
+    assert_eq!(compared, 5);
+    assert_eq!(told.len(), 3, "{told:?}");
+    assert!(told[0].ends_with("UUID: the same / another") && told[1].ends_with("minor: 0 / 6"), "{told:?}");
+    assert_eq!(told[2], "00000000:99:00.0: none / 00000000:99:00.0");
+}
+
+#[test]
+fn the_median_has_an_interval_from_ten_figures_on() {
+    assert_eq!(middle(&[]), None);
+    let three = middle(&[3.0, 1.0, 2.0]).unwrap();
+    assert_eq!((three.median, three.interval), (2.0, None));
+    let ten = middle(&[9.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0]).unwrap();
+    assert_eq!((ten.median, ten.interval), (5.5, Some((2.0, 9.0))));
+}
+
+fn report() -> TrialReport {
+    let figures =
+        BTreeMap::from([("near".to_string(), vec![50.0, 40.0]), ("far".to_string(), vec![25.0, 30.0])]);
+    TrialReport {
+        format: FORMAT.to_string(),
+        version: VERSION,
+        machine: "8 x NVIDIA H100, 8 x verbs 400 Gb/s".to_string(),
+        nodes: 2,
+        releases: [("Linux".to_string(), "6.8".to_string())].into(),
+        witnesses: vec![
+            Witness::not_tried("nvidia-smi topo -m", "no `nvidia-smi` here"),
+            Witness::of("lstopo", (90, Vec::new())),
+        ],
+        ways: vec![Way {
+            command: "srun -n8 --gpus-per-task=1".to_string(),
+            tasks: 8,
+            agree: 7,
+            differ: vec!["driver 0000:1b:00.0, we 0000:43:00.0".to_string()],
+            bound: 8,
+            ..Way::default()
+        }],
+        effects: vec![Effect {
+            program: "ib_write_bw".to_string(),
+            unit: "Gb/s".to_string(),
+            figures,
+            not_tried: None,
+        }],
+        played: false,
+    }
+}
+
+#[test]
+fn a_page_names_what_was_not_tried_and_what_differs() {
+    let page = report().to_markdown();
+    for line in [
+        "# Trial: 8 x NVIDIA H100, 8 x verbs 400 Gb/s",
+        "2 nodes; Linux 6.8.",
+        "| nvidia-smi topo -m | not tried: no `nvidia-smi` here | |",
+        "| lstopo | 90 | none |",
+        "| `srun -n8 --gpus-per-task=1` | 8 | 7 | 0 | driver 0000:1b:00.0, we 0000:43:00.0 |  | 8 of 8 |",
+        "| ib_write_bw | 45.0 | - | 27.5 (62 %) | Gb/s |",
+    ] {
+        assert!(page.lines().any(|other| other == line), "{line} is not in\n{page}");
+    }
+    assert!(report().row().ends_with("| 1 of 1 | 7 of 8 | ib_write_bw 62 % |\n"), "{}", report().row());
+}
+
+#[test]
+fn a_report_that_cannot_be_taken_is_told_why() {
+    let good = report();
+    assert_eq!(faults(&good), Vec::<String>::new());
+    assert_eq!(read(good.to_json().as_bytes()), Ok(good.clone()));
+    let newer = good.to_json().replace("\"version\": 1", "\"version\": 2");
+    assert_eq!(read(newer.as_bytes()).unwrap_err(), "version 2 of the report: expected 1");
+    assert!(read(b"{}").unwrap_err().starts_with("no report of a trial"));
+    let fault = |report: TrialReport| faults(&report).join("; ");
+    assert!(fault(TrialReport { played: true, ..good.clone() }).contains("played"));
+    let nothing = TrialReport { witnesses: Vec::new(), ways: Vec::new(), ..good.clone() };
+    assert!(fault(nothing).contains("nothing was compared"));
+    let uuid = "x GPU-1a2b3c4d-0000-0000-0000-000000000000!".to_string();
+    assert!(fault(TrialReport { machine: uuid, ..good }).contains("UUID"));
+}
+
+#[test]
+fn foreign_text_breaks_no_cell() {
+    let hostile = "a|b\n<script>\u{1b}[2J".to_string();
+    let page = TrialReport { machine: hostile.clone(), ..report() }.to_markdown();
+    assert!(page.starts_with("# Trial: a\\|b&lt;script>[2J\n"), "{page}");
+    let way = Way { not_tried: Some(hostile), ..Way::default() };
+    let page = TrialReport { ways: vec![way], ..report() }.to_markdown();
+    assert!(page.contains("| `` | not tried: a\\|b&lt;script>[2J |"), "{page}");
+}
