@@ -1,0 +1,4 @@
+//! What the tasks of a trial found, judged.
+#![forbid(unsafe_code)]
+
+pub mod probe;
