@@ -124,7 +124,7 @@ pub(super) fn copies(ordinal: i32, bytes: usize, rounds: u32) -> Result<Copies, 
         call!(copying.cuMemHostAlloc(&mut lent.on_host, bytes, 0))?;
     }
     let (on_device, on_host) = (lent.on_device, lent.on_host);
-    // both calls return when the bytes are copied, since the host's memory is page-locked (cuda.h, "API synchronization behavior")
+    // with page-locked memory both calls return when the bytes are there (CUDA's manual, "API synchronization behavior")
     // SAFETY: both places have so many bytes until `lent` is dropped, and what is copied first was written.
     let to_device = || unsafe { call!(copying.cuMemcpyHtoD_v2(on_device, on_host, bytes)) };
     // SAFETY: as above.
