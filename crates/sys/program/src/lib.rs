@@ -6,12 +6,16 @@
 //!
 //! [`Signals`] starts another program instead, and stands before it until it ends.
 //!
+//! [`ask`] loads the vendors' libraries, which no other process of ours does.
+//!
 //! A package of its own, since a constructor is in every program that links its package: the plugin's are Slurm's.
 #![allow(unsafe_code)]
 
 mod beside;
+mod driver;
 
 pub use beside::{Running, Signals};
+pub use driver::{Copies, DriverAnswer, DriverDevice, DriverError, DriverKind, ask, copies, nccl_topology};
 
 use std::ffi::{CString, OsStr, OsString, c_char, c_int};
 use std::io;

@@ -29,6 +29,7 @@ mod show;
 pub mod snapshot;
 mod threads;
 mod top;
+mod trial;
 mod verify;
 mod watch;
 
@@ -81,6 +82,7 @@ enum Command {
     Verify(verify::VerifyOptions),
     Measure(measure::MeasureOptions),
     Top(top::TopOptions),
+    Trial(trial::TrialOptions),
     Map(map::MapOptions),
     Import(import::ImportOptions),
     Machines(machines::MachinesOptions),
@@ -180,6 +182,7 @@ fn run(command: Option<Command>, page: &mut Page) -> Result<(), Failure> {
         Some(Command::Verify(options)) => verify::run(&options, page),
         Some(Command::Measure(options)) => measure::run(&options, page),
         Some(Command::Top(options)) => top::run(&options, page),
+        Some(Command::Trial(options)) => trial::run(&options, page),
         Some(Command::Map(options)) => map::run(&options, page),
         Some(Command::Import(options)) => import::run(&options, page),
         Some(Command::Machines(options)) => machines::run(&options, page),

@@ -59,11 +59,16 @@ impl Processes {
 
 /// What Slurm told this process.
 pub(super) fn numbers_of_this_process() -> Numbers {
+    numbers(&environment_of_this_process())
+}
+
+/// `NAME=VALUE` each with a NUL behind it.
+pub(super) fn environment_of_this_process() -> Vec<u8> {
     let mut environment = Vec::new();
     for (name, value) in std::env::vars_os() {
         environment.extend([name.as_bytes(), b"=", value.as_bytes(), b"\0"].concat());
     }
-    numbers(&environment)
+    environment
 }
 
 impl Seen for Processes {

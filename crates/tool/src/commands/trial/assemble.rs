@@ -5,13 +5,13 @@
 
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::discover::Scope;
-use nic_placement_core::topology::{NicKind, Topology};
+use nic_placement_core::topology::{NicKind, PciAddress, Topology};
 use nic_placement_fleet::trial::probe::{Identity, Probe, judge};
 use nic_placement_fleet::trial::report::{Effect, FORMAT, TrialReport, VERSION, Way};
 use nic_placement_fleet::trial::witness::{GpusBy, Witness, compare, nvidia_smi_q, rdma_link};
 use nic_placement_formats::describe;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Nodes, ways and rounds, at most.
 const MOST_NODES: usize = 64;
@@ -65,7 +65,9 @@ pub(super) fn report(folder: &Folder) -> Result<TrialReport, String> {
         let Ok(topology) = folder.topology(&format!("{node}/node")) else { continue };
         // a node that is as the first adds nothing
         for mut other in self::witnesses(folder, node, &topology) {
-            let same = witnesses.iter().any(|one| one.program == other.program && one.differences == other.differences);
+            let same = witnesses
+                .iter()
+                .any(|one| one.program == other.program && one.differences == other.differences);
             if other.not_tried.is_none() && !same {
                 other.program = format!("{} (node {node})", other.program);
                 witnesses.push(other);
@@ -124,11 +126,11 @@ fn witnesses(folder: &Folder, node: usize, ours: &Topology) -> Vec<Witness> {
         Ok(theirs) => Witness::of(program, compare(ours, &theirs, by)),
         Err(why) => Witness::not_tried(program, why),
     };
-    let text = |program: &str, name: &str, read: fn(&Topology, &str) -> _| {
-        match folder.text(&file(&format!("{name}.txt"))) {
-            Some(text) => Witness::of(program, read(ours, &text)),
-            None => Witness::not_tried(program, folder.why(&file(name))),
-        }
+    let text = |program: &str, name: &str, read: fn(&Topology, &str) -> _| match folder
+        .text(&file(&format!("{name}.txt")))
+    {
+        Some(text) => Witness::of(program, read(ours, &text)),
+        None => Witness::not_tried(program, folder.why(&file(name))),
     };
     vec![
         topology("nvidia-smi topo -m", "nvidia-smi-topo", GpusBy::Position),
@@ -155,14 +157,18 @@ fn way(folder: &Folder, number: usize) -> Option<Way> {
             Identity::Agrees => way.agree += 1,
             Identity::Order => way.other_order += 1,
             Identity::Differs { driver, taken } if way.differ.len() < MOST_TOLD => {
-                way.differ.push(format!("driver {}, we {}", driver.join(" "), taken.join(" ")));
+                let list = |of: &[PciAddress]| {
+                    let of: Vec<String> = of.iter().map(ToString::to_string).collect();
+                    if of.is_empty() { "none".to_string() } else { of.join(" ") }
+                };
+                way.differ.push(format!("driver {}, we {}", list(&driver), list(&taken)));
             }
             Identity::Differs { .. } => {}
             Identity::NotTried(why) => *way.unasked.entry(why).or_default() += 1,
             Identity::NotPlaced => *way.unasked.entry("not placed".to_string()).or_default() += 1,
         }
         match &probe.set_cpus {
-            Some(set) if *set == probe.cpus => way.bound += 1,
+            Some(set) if probe.cpus.as_ref() == Some(set) => way.bound += 1,
             Some(_) => way.bound_elsewhere += 1,
             None => {}
         }
@@ -174,13 +180,14 @@ fn way(folder: &Folder, number: usize) -> Option<Way> {
 }
 
 fn probes(text: &str) -> impl Iterator<Item = Probe> {
-    text.lines().filter_map(|line| serde_json::from_str(line.trim()).ok())
+    text.lines().filter_map(Probe::from_json)
 }
 
 const SIDES: [&str; 3] = ["near", "default", "far"];
 
 fn effects(folder: &Folder) -> Vec<Effect> {
-    let copies = |pick: fn(&Probe) -> Option<f64>| move |text: &str| probes(text).find_map(|probe| pick(&probe));
+    let copies =
+        |pick: fn(&Probe) -> Option<f64>| move |text: &str| probes(text).find_map(|probe| pick(&probe));
     let to_device = copies(|probe| Some(probe.copies.as_ref()?.to_device_mb_s / 1000.0));
     let to_host = copies(|probe| Some(probe.copies.as_ref()?.to_host_mb_s / 1000.0));
     vec![
@@ -193,11 +200,18 @@ fn effects(folder: &Folder) -> Vec<Effect> {
     ]
 }
 
-fn effect(folder: &Folder, file: &str, program: &str, unit: &str, read: &dyn Fn(&str) -> Option<f64>) -> Effect {
+fn effect(
+    folder: &Folder,
+    file: &str,
+    program: &str,
+    unit: &str,
+    read: &dyn Fn(&str) -> Option<f64>,
+) -> Effect {
     let mut effect = Effect { program: program.to_string(), unit: unit.to_string(), ..Effect::default() };
     for side in SIDES {
         let rounds = (1..=MOST_ROUNDS).map(|round| format!("effect-{file}-{side}-{round}"));
-        let there = rounds.take_while(|name| ["txt", "why"].iter().any(|end| folder.is_there(&format!("{name}.{end}"))));
+        let there = rounds
+            .take_while(|name| ["txt", "why"].iter().any(|end| folder.is_there(&format!("{name}.{end}"))));
         let figures: Vec<f64> =
             there.filter_map(|name| read(&folder.text(&format!("{name}.txt"))?)).collect();
         if !figures.is_empty() {
@@ -237,9 +251,4 @@ fn osu_bw(text: &str) -> Option<f64> {
 fn all_reduce_perf(text: &str) -> Option<f64> {
     let line = text.lines().find(|line| line.contains("Avg bus bandwidth"))?;
     line.rsplit_once(':')?.1.trim().parse().ok()
-}
-
-/// The report of a folder, as it was written there.
-pub(super) fn written(folder: &Path) -> PathBuf {
-    folder.join("report.json")
 }

@@ -27,7 +27,9 @@ pub(super) fn sides(plan: &Plan) -> String {
     let has_all = |node: &u32| plan.node.numa_node(*node).is_some_and(|node| !node.cpus.is_empty());
     let others = plan.node.numa_nodes.iter().map(|node| node.os_index).filter(has_all);
     let socket = |node: u32| plan.node.socket_of(node);
-    if let (Some(home), Some(far)) = (home, others.into_iter().find(|node| home.is_some_and(|home| socket(home) != socket(*node)))) {
+    if let (Some(home), Some(far)) =
+        (home, others.into_iter().find(|node| home.is_some_and(|home| socket(home) != socket(*node))))
+    {
         let cpus = plan.node.numa_node(far).map(|node| node.cpus.to_string()).unwrap_or_default();
         let _ = writeln!(text, "far_memory={far}\nfar_cpus={cpus}\n# GPU 0 is on NUMA node {home}");
     }

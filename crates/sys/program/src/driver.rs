@@ -1,0 +1,215 @@
+//! The GPUs as the vendors' own libraries tell them: loaded when asked, never linked. A call may hang for ever: the caller is
+//! a process of its own, under timeout(1).
+//!
+//! A library may write to stdout (NCCL with `NCCL_DEBUG`); what it writes there goes to stderr.
+#![allow(unsafe_code)]
+#![allow(missing_docs, reason = "an item whose name says all has no comment; the tool alone uses this crate")]
+
+mod cuda;
+mod hip;
+mod level_zero;
+mod nccl;
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::fmt;
+use std::mem::{size_of, transmute_copy};
+
+/// Devices of one driver, at most.
+const MAX_DEVICES: usize = 256;
+/// Bytes of a text that a library writes, at most.
+const TEXT: usize = 256;
+/// CUDA_ERROR_NO_DEVICE (cuda.h) and hipErrorNoDevice (hip_runtime_api.h): there is none, which is an answer.
+const NO_DEVICE: c_int = 100;
+
+/// Whose driver is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DriverKind {
+    Cuda,
+    Hip,
+    LevelZero,
+}
+
+impl DriverKind {
+    pub const ALL: [DriverKind; 3] = [DriverKind::Cuda, DriverKind::Hip, DriverKind::LevelZero];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            DriverKind::Cuda => "cuda",
+            DriverKind::Hip => "hip",
+            DriverKind::LevelZero => "level-zero",
+        }
+    }
+}
+
+/// What a driver says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DriverAnswer {
+    pub name: &'static str,
+    /// as the library numbers itself: 12040 is CUDA 12.4
+    pub version: Option<i32>,
+    /// in the driver's order; the first 256
+    pub devices: Vec<DriverDevice>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DriverDevice {
+    /// its PCI address, as the driver writes it but in lower case
+    pub address: String,
+    /// `GPU-` and 32 digits; of a MIG instance its own number (cuda.h, `cuDeviceGetUuid_v2`)
+    pub uuid: Option<String>,
+    pub name: Option<String>,
+}
+
+/// Megabytes (10^6 bytes) in a second, between a GPU and page-locked memory of the host.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Copies {
+    pub to_device_mb_s: f64,
+    pub to_host_mb_s: f64,
+}
+
+/// Why a driver does not answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DriverError {
+    /// the loader finds no such library, or cannot load it
+    Absent,
+    /// the library lacks this function
+    Symbol(&'static str),
+    /// this function answered with this number
+    Call(&'static str, i32),
+}
+
+impl fmt::Display for DriverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DriverError::Absent => f.write_str("its library is not installed, or cannot be loaded"),
+            DriverError::Symbol(name) => write!(f, "its library has no `{name}`"),
+            DriverError::Call(name, number) => write!(f, "`{name}` answered {number}"),
+        }
+    }
+}
+
+impl std::error::Error for DriverError {}
+
+/// The devices that a driver shows to this process.
+pub fn ask(kind: DriverKind) -> Result<DriverAnswer, DriverError> {
+    without_stdout(|| match kind {
+        DriverKind::Cuda => cuda::ask(),
+        DriverKind::Hip => hip::ask(),
+        DriverKind::LevelZero => level_zero::ask(),
+    })
+}
+
+/// How fast so many bytes are copied, so many times each way, to and from the CUDA device of this number.
+pub fn copies(ordinal: i32, bytes: usize, rounds: u32) -> Result<Copies, DriverError> {
+    without_stdout(|| cuda::copies(ordinal, bytes, rounds))
+}
+
+/// NCCL's version, after a communicator of one rank: NCCL writes the file that `NCCL_TOPO_DUMP_FILE` names, if it is set.
+pub fn nccl_topology() -> Result<i32, DriverError> {
+    without_stdout(nccl::topology)
+}
+
+/// A loaded library. It stays loaded: drivers have threads, which run its code until the process ends.
+struct Library(*mut c_void);
+
+impl Library {
+    /// The first of these that can be loaded.
+    fn open(names: &[&CStr]) -> Result<Library, DriverError> {
+        let load = |name: &&CStr| {
+            // SAFETY: the name ends with NUL. The library's constructors run, as they would in each program of its users.
+            let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+            (!handle.is_null()).then_some(Library(handle))
+        };
+        names.iter().find_map(load).ok_or(DriverError::Absent)
+    }
+
+    /// # Safety
+    ///
+    /// `F` is a pointer to a function, with the types of the library's header.
+    unsafe fn symbol<F: Copy>(&self, name: &'static str) -> Result<F, DriverError> {
+        const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+        let text = CString::new(name).map_err(|_| DriverError::Symbol(name))?;
+        // SAFETY: the handle is dlopen's, and the name ends with NUL.
+        let address = unsafe { libc::dlsym(self.0, text.as_ptr()) };
+        if address.is_null() {
+            return Err(DriverError::Symbol(name));
+        }
+        // SAFETY: both are as long as a pointer, and the caller says that the address is an `F`.
+        Ok(unsafe { transmute_copy(&address) })
+    }
+}
+
+/// A table of a library's functions, with the types of its header. Each answers 0 where it succeeds.
+macro_rules! functions {
+    ($table:ident { $($name:ident($($kind:ty),*);)* }) => {
+        #[allow(non_snake_case, reason = "the library's own names")]
+        struct $table { $($name: unsafe extern "C" fn($($kind),*) -> std::ffi::c_int,)* }
+
+        impl $table {
+            fn of(library: &crate::driver::Library) -> Result<$table, crate::driver::DriverError> {
+                Ok($table {
+                    $(
+                        // SAFETY: the types are those of the header that the table names.
+                        $name: unsafe { library.symbol(stringify!($name)) }?,
+                    )*
+                })
+            }
+        }
+    };
+}
+
+/// Calls a function of a table; the `unsafe` stands around it.
+macro_rules! call {
+    ($table:ident.$name:ident($($argument:expr),*)) => {
+        match ($table.$name)($($argument),*) {
+            0 => Ok(()),
+            number => Err(crate::driver::DriverError::Call(stringify!($name), number)),
+        }
+    };
+}
+
+use {call, functions};
+
+/// A number that a function writes.
+fn number(write: impl FnOnce(*mut c_int) -> Result<(), DriverError>) -> Result<c_int, DriverError> {
+    let mut number = 0;
+    write(&mut number)?;
+    Ok(number)
+}
+
+/// A text that a function writes into so many bytes; the last byte is never its own, so that the text has an end.
+fn text(write: impl FnOnce(*mut c_char, c_int) -> Result<(), DriverError>) -> Result<String, DriverError> {
+    let mut bytes = [0u8; TEXT + 1];
+    write(bytes.as_mut_ptr().cast(), TEXT as c_int)?;
+    let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(text).into_owned())
+}
+
+/// Devices that a driver counts, as far as they are looked at.
+fn bounded(count: c_int) -> c_int {
+    count.clamp(0, MAX_DEVICES as c_int)
+}
+
+/// Runs this with stderr in stdout's place.
+fn without_stdout<T>(run: impl FnOnce() -> T) -> T {
+    // SAFETY: these calls touch no memory of ours but C's own buffers, which fflush writes out. Where a descriptor cannot be
+    // copied, stdout stays.
+    let kept = unsafe {
+        libc::fflush(std::ptr::null_mut());
+        let kept = libc::dup(1);
+        if kept != -1 {
+            libc::dup2(2, 1);
+        }
+        kept
+    };
+    let result = run();
+    if kept != -1 {
+        // SAFETY: as above; what C's printf(3) holds back is written before stdout is there again.
+        unsafe {
+            libc::fflush(std::ptr::null_mut());
+            libc::dup2(kept, 1);
+            libc::close(kept);
+        }
+    }
+    result
+}
