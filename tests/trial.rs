@@ -1,5 +1,8 @@
 //! `trial --probe` with the vendors' libraries played in C: what a task tells of itself, and what it says where a call fails.
 
+#[path = "trial/report.rs"]
+mod report;
+
 use nic_placement_fleet::trial::probe::{Identity, Probe, ProbedDriver, judge};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -142,6 +142,8 @@ pub fn the_rpm_is_installed_replaced_and_erased_without_a_trace() {
         mount -t tmpfs tmpfs /mnt
         mkdir /mnt/upper /mnt/work /mnt/all
         mount -t overlay -o "lowerdir=$root,upperdir=/mnt/upper,workdir=/mnt/work" overlay /mnt/all
+        # of EL's package filesystem
+        mkdir -p /mnt/all/usr/share/licenses
         rpm="rpm --root /mnt/all --dbpath /tmp/rpmdb"
         list() { (cd /mnt/all && find . -path ./tmp -prune -o -path ./var/lib/rpm -prune -o -printf '%p %y %m\n' | LC_ALL=C sort); }
         $rpm --initdb

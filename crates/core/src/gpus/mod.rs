@@ -63,6 +63,14 @@ fn positions(topology: &Topology, vendor: GpuVendor) -> Vec<GpuIndex> {
     topology.gpu_indices().filter(|&gpu| topology.gpu(gpu).vendor == vendor).collect()
 }
 
+/// Orders GPUs as their vendor's runtime counts them.
+fn in_runtime_order(topology: &Topology, gpus: &mut [GpuIndex]) {
+    gpus.order_by_key(|&gpu| {
+        let index = topology.gpu(gpu).runtime_index;
+        (index.is_none(), index, gpu)
+    });
+}
+
 /// What a task can see of the node.
 struct Sight<'a> {
     topology: &'a Topology,
@@ -105,10 +113,7 @@ impl Sight<'_> {
         let mut gpus = positions(self.topology, vendor);
         // without a denial the task can open every GPU, even one whose device node we did not find
         gpus.retain(|&gpu| !denied || self.grant.access.get(gpu.0) == Some(&Access::Allowed));
-        gpus.order_by_key(|&gpu| {
-            let index = self.topology.gpu(gpu).runtime_index;
-            (index.is_none(), index, gpu)
-        });
+        in_runtime_order(self.topology, &mut gpus);
         gpus
     }
 
@@ -282,8 +287,10 @@ fn by_step(sight: &Sight, step: &Step) -> Claim {
     if counts_mig(topology) {
         return none("`SLURM_STEP_GPUS` counts MIG instances here, and nothing else names the task's GPUs");
     }
+    // without a variable the runtime counts in its own order, whatever Slurm's is
     let mut gpus = of_the_step(topology, step);
     gpus.retain(|&gpu| !sight.denies(topology.gpu(gpu).vendor));
+    in_runtime_order(topology, &mut gpus);
     if gpus.is_empty() {
         return none("`SLURM_STEP_GPUS` names no GPU of this node that the task may open");
     }

@@ -253,7 +253,7 @@ fn without_a_variable_the_steps_list_counts_places_among_the_device_files() {
         "--gpu-bind=none of 22.05": nvidia, ["SLURM_STEP_GPUS=0,2"], None => [0, 3], "SLURM_STEP_GPUS";
         "places that do not exist": nvidia, ["SLURM_STEP_GPUS=99,x"], None => [], "names no GPU";
         "UUIDs": nvidia, ["SLURM_STEP_GPUS=GPU-3a0b"], None => [3], "";
-        "AMD's files begin at renderD128": amd, ["SLURM_STEP_GPUS=1,3"], None => [1, 3], "";
+        "AMD's files begin at renderD128; ROCm's own order": amd, ["SLURM_STEP_GPUS=1,3"], None => [3, 1], "";
         "files unknown": unequal_gpus, ["SLURM_STEP_GPUS=2"], None => [2], "";
     }
     let mut holed = nvidia();

@@ -22,7 +22,7 @@ pub struct TrialReport {
     pub releases: BTreeMap<String, String>,
     /// of the first node, and of others where they say otherwise
     pub witnesses: Vec<Witness>,
-    pub ways: Vec<Way>,
+    pub ways: Vec<TriedWay>,
     pub effects: Vec<Effect>,
     /// is a program played by a test?  Such a report is no result.
     pub played: bool,
@@ -30,7 +30,7 @@ pub struct TrialReport {
 
 /// A way to start tasks, and which GPUs the driver gave them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Way {
+pub struct TriedWay {
     /// the command, without the program
     pub command: String,
     pub not_tried: Option<String>,
@@ -106,10 +106,6 @@ pub fn faults(report: &TrialReport) -> Vec<String> {
     {
         faults.push("nothing was compared: no other program, and no driver".to_string());
     }
-    let figures = report.effects.iter().flat_map(|effect| effect.figures.values().flatten());
-    if figures.into_iter().any(|figure| !figure.is_finite() || *figure < 0.0) {
-        faults.push("a figure is no number".to_string());
-    }
     let text = serde_json::to_string(report).unwrap_or_default();
     if text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-').any(is_uuid) {
         faults.push("a GPU's UUID stands in it".to_string());
@@ -131,7 +127,7 @@ impl TrialReport {
         let tried: Vec<&Witness> =
             self.witnesses.iter().filter(|witness| witness.not_tried.is_none()).collect();
         let agree = tried.iter().filter(|witness| witness.agrees()).count();
-        let sum = |of: fn(&Way) -> usize| self.ways.iter().map(of).sum::<usize>();
+        let sum = |of: fn(&TriedWay) -> usize| self.ways.iter().map(of).sum::<usize>();
         let far = self.effects.iter().filter_map(|effect| {
             let far = effect.against_near("far")?;
             Some(format!("{} {:.0} %", cell(&effect.program), far.median))
@@ -188,7 +184,7 @@ impl TrialReport {
     }
 }
 
-impl Way {
+impl TriedWay {
     fn write(&self, page: &mut String) {
         let command = cell(&self.command);
         if let Some(why) = &self.not_tried {

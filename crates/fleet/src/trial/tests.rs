@@ -1,8 +1,8 @@
 //! Tests of the comparisons and of the report.
 #![forbid(unsafe_code)]
 
-use super::report::{Effect, FORMAT, TrialReport, VERSION, Way, faults, middle, read};
-use super::witness::{Difference, GpusBy, Witness, compare, nvidia_smi_q, rdma_link};
+use super::report::{Effect, FORMAT, TrialReport, TriedWay, VERSION, faults, middle, read};
+use super::witness::{Disagreement, GpusBy, Witness, compare, nvidia_smi_q, rdma_link};
 use nic_placement_core::platform::model;
 use nic_placement_core::topology::{PathType, PortState, Topology};
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ fn dgx() -> Topology {
     model("dgx-h100").unwrap()
 }
 
-fn told(differences: &[Difference]) -> Vec<String> {
+fn told(differences: &[Disagreement]) -> Vec<String> {
     differences.iter().map(|of| format!("{}: {} / {}", of.what, of.ours, of.theirs)).collect()
 }
 
@@ -107,13 +107,13 @@ fn report() -> TrialReport {
             Witness::not_tried("nvidia-smi topo -m", "no `nvidia-smi` here"),
             Witness::of("lstopo", (90, Vec::new())),
         ],
-        ways: vec![Way {
+        ways: vec![TriedWay {
             command: "srun -n8 --gpus-per-task=1".to_string(),
             tasks: 8,
             agree: 7,
             differ: vec!["driver 0000:1b:00.0, we 0000:43:00.0".to_string()],
             bound: 8,
-            ..Way::default()
+            ..TriedWay::default()
         }],
         effects: vec![Effect {
             program: "ib_write_bw".to_string(),
@@ -162,7 +162,7 @@ fn foreign_text_breaks_no_cell() {
     let hostile = "a|b\n<script>\u{1b}[2J".to_string();
     let page = TrialReport { machine: hostile.clone(), ..report() }.to_markdown();
     assert!(page.starts_with("# Trial: a\\|b&lt;script>[2J\n"), "{page}");
-    let way = Way { not_tried: Some(hostile), ..Way::default() };
+    let way = TriedWay { not_tried: Some(hostile), ..TriedWay::default() };
     let page = TrialReport { ways: vec![way], ..report() }.to_markdown();
     assert!(page.contains("| `` | not tried: a\\|b&lt;script>[2J |"), "{page}");
 }

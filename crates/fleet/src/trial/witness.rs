@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What two programs say otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Difference {
+pub struct Disagreement {
     /// `GPU 0 to mlx5_0`
     pub what: String,
     pub ours: String,
@@ -22,7 +22,7 @@ pub struct Witness {
     pub not_tried: Option<String>,
     /// facts that both state
     pub compared: usize,
-    pub differences: Vec<Difference>,
+    pub differences: Vec<Disagreement>,
 }
 
 impl Witness {
@@ -35,7 +35,7 @@ impl Witness {
         }
     }
 
-    pub fn of(program: &str, (compared, differences): (usize, Vec<Difference>)) -> Witness {
+    pub fn of(program: &str, (compared, differences): (usize, Vec<Disagreement>)) -> Witness {
         Witness { program: program.to_string(), not_tried: None, compared, differences }
     }
 
@@ -56,7 +56,7 @@ pub enum GpusBy {
 #[derive(Default)]
 struct Comparison {
     compared: usize,
-    differences: Vec<Difference>,
+    differences: Vec<Disagreement>,
 }
 
 impl Comparison {
@@ -64,13 +64,13 @@ impl Comparison {
         let (ours, theirs) = (ours.to_string(), theirs.to_string());
         self.compared += 1;
         if ours != theirs {
-            self.differences.push(Difference { what: what(), ours, theirs });
+            self.differences.push(Disagreement { what: what(), ours, theirs });
         }
     }
 }
 
 /// The paths of all pairs of GPU and NIC, what one of the two pictures lacks, and the NUMA nodes of GPUs.  NICs are matched by name.
-pub fn compare(ours: &Topology, theirs: &Topology, by: GpusBy) -> (usize, Vec<Difference>) {
+pub fn compare(ours: &Topology, theirs: &Topology, by: GpusBy) -> (usize, Vec<Disagreement>) {
     let mut all = Comparison::default();
     all.add(|| "GPUs".to_string(), ours.gpus.len(), theirs.gpus.len());
     let rdma = |of: &Topology| -> BTreeSet<String> {
@@ -114,7 +114,7 @@ fn gpu_s_node(all: &mut Comparison, ours: (&Topology, GpuIndex), theirs: (&Topol
 }
 
 /// The ports of `rdma link`, lines as `link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev eth2` (rdma-link(8)).
-pub fn rdma_link(ours: &Topology, text: &str) -> (usize, Vec<Difference>) {
+pub fn rdma_link(ours: &Topology, text: &str) -> (usize, Vec<Disagreement>) {
     let mut all = Comparison::default();
     let mut theirs = BTreeMap::new();
     for line in text.lines() {
@@ -147,7 +147,7 @@ pub fn rdma_link(ours: &Topology, text: &str) -> (usize, Vec<Difference>) {
 }
 
 /// The GPUs of `nvidia-smi -q`: a heading `GPU 00000000:1B:00.0`, then lines `Minor Number : 0` and `GPU UUID : GPU-…`.
-pub fn nvidia_smi_q(ours: &Topology, text: &str) -> (usize, Vec<Difference>) {
+pub fn nvidia_smi_q(ours: &Topology, text: &str) -> (usize, Vec<Disagreement>) {
     let mut all = Comparison::default();
     let mut at = None;
     let mut seen = 0;

@@ -7,7 +7,7 @@ use nic_placement_core::config::NodeSource;
 use nic_placement_core::discover::Scope;
 use nic_placement_core::topology::{NicKind, PciAddress, Topology};
 use nic_placement_fleet::trial::probe::{Identity, Probe, judge};
-use nic_placement_fleet::trial::report::{Effect, FORMAT, TrialReport, VERSION, Way};
+use nic_placement_fleet::trial::report::{Effect, FORMAT, TrialReport, TriedWay, VERSION};
 use nic_placement_fleet::trial::witness::{GpusBy, Witness, compare, nvidia_smi_q, rdma_link};
 use nic_placement_formats::describe;
 use std::collections::BTreeMap;
@@ -79,7 +79,7 @@ pub(super) fn report(folder: &Folder) -> Result<TrialReport, String> {
         format: FORMAT.to_string(),
         version: VERSION,
         machine: machine(&first),
-        nodes: nodes.max(1),
+        nodes: folder.text("nodes.txt").and_then(|text| text.trim().parse().ok()).unwrap_or(nodes),
         releases: releases(folder),
         witnesses,
         ways: ways.collect(),
@@ -143,10 +143,10 @@ fn witnesses(folder: &Folder, node: usize, ours: &Topology) -> Vec<Witness> {
 }
 
 /// The k-th way; `None` behind the last.
-fn way(folder: &Folder, number: usize) -> Option<Way> {
+fn way(folder: &Folder, number: usize) -> Option<TriedWay> {
     let name = format!("way-{number}");
     let command = folder.text(&format!("{name}.command"))?.trim().to_string();
-    let mut way = Way { command, ..Way::default() };
+    let mut way = TriedWay { command, ..TriedWay::default() };
     let Some(text) = folder.text(&format!("{name}.txt")) else {
         way.not_tried = Some(folder.why(&name));
         return Some(way);
@@ -212,8 +212,10 @@ fn effect(
         let rounds = (1..=MOST_ROUNDS).map(|round| format!("effect-{file}-{side}-{round}"));
         let there = rounds
             .take_while(|name| ["txt", "why"].iter().any(|end| folder.is_there(&format!("{name}.{end}"))));
-        let figures: Vec<f64> =
-            there.filter_map(|name| read(&folder.text(&format!("{name}.txt"))?)).collect();
+        let figures: Vec<f64> = there
+            .filter_map(|name| read(&folder.text(&format!("{name}.txt"))?))
+            .filter(|figure: &f64| figure.is_finite())
+            .collect();
         if !figures.is_empty() {
             effect.figures.insert(side.to_string(), figures);
         }
@@ -227,8 +229,8 @@ fn effect(
 /// The line of a size: bytes, iterations, peak, average, messages.
 fn ib_write_bw(text: &str) -> Option<f64> {
     let words = |line: &str| line.split_whitespace().map(str::parse).collect::<Result<Vec<f64>, _>>().ok();
-    let lines = text.lines().filter_map(words).filter(|words| words.len() >= 5);
-    lines.last().map(|words| words[3])
+    let mut lines = text.lines().filter_map(words).filter(|words| words.len() >= 5);
+    lines.next_back().map(|words| words[3])
 }
 
 /// `Final:` and, from its end: messages per second overall and average, MB/s overall and average.
@@ -241,11 +243,11 @@ fn ucx_perftest(text: &str) -> Option<f64> {
 /// The last line of a size and its MB/s.
 fn osu_bw(text: &str) -> Option<f64> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
-    let figures = lines.filter_map(|line| {
+    let mut figures = lines.filter_map(|line| {
         let (size, figure) = line.trim().split_once(char::is_whitespace)?;
         size.parse::<u64>().ok().and(figure.trim().parse().ok())
     });
-    figures.last()
+    figures.next_back()
 }
 
 fn all_reduce_perf(text: &str) -> Option<f64> {
