@@ -124,3 +124,21 @@ fn a_process_and_what_it_started_are_looked_at() {
     let text = std::fs::read_to_string(file).unwrap();
     assert!(text.contains("\nnic_placement_tasks{job=\"17\",verdict=\"unknown\"} 1\n"), "{text}");
 }
+
+#[test]
+fn measure_says_of_each_task_of_its_step_what_verify_says_and_a_merge_counts_them() {
+    let tree = Tree::new("verify-measure");
+    tree.task(100, "SLURM_LOCALID=0", &[MARK], "0-3");
+    tree.process(101, &["SLURM_JOB_ID=17", "SLURM_STEP_ID=1", "SLURM_LOCALID=0"]);
+    tree.thread(101, 101, "other", "R (running)", "0");
+    let own = [("SLURM_JOB_ID", "17"), ("SLURM_STEP_ID", "0"), ("SLURM_LOCALID", "0")];
+    let output = tree.measure(&own, "true");
+    let tasks = super::report(&output).tasks;
+    assert_eq!(tasks.len(), 1, "another step's is not among them: {tasks:?}");
+    assert_eq!((tasks[0].processes.as_slice(), tasks[0].verdict), (&[100][..], Verdict::Unknown));
+    tree.write("reports", output.stderr);
+    let file = tree.0.join("reports");
+    let merged = tree.tool("measure", &["--merge", file.to_str().unwrap()]).output().unwrap();
+    let said = String::from_utf8_lossy(&merged.stdout).into_owned();
+    assert!(said.contains("tasks: 1 cannot tell\n"), "{said}{}", String::from_utf8_lossy(&merged.stderr));
+}

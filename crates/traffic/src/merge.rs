@@ -20,6 +20,8 @@ pub struct Merged {
     pub of_nodes: Vec<OfNode>,
     pub seconds: f64,
     pub failed: Vec<String>,
+    /// tasks by verdict, as `verify` has it
+    pub tasks: BTreeMap<String, usize>,
     /// nodes that reported more than once: the first report counts
     pub twice: BTreeSet<String>,
     /// each note, with how many nodes made it
@@ -90,7 +92,7 @@ impl Merged {
     }
 
     fn insert(&mut self, at: usize, report: Measurement) {
-        let Measurement { node, seconds, status, plan, shares, nics, notes, .. } = report;
+        let Measurement { node, seconds, status, plan, shares, nics, tasks, notes, .. } = report;
         self.nodes += 1;
         self.by_tasks += usize::from(plan == Origin::Tasks);
         self.seconds = self.seconds.max(seconds);
@@ -120,6 +122,9 @@ impl Merged {
                 add(&mut sum.tcp.sent, sent);
                 add(&mut sum.tcp.received, received);
             }
+        }
+        for task in tasks {
+            *self.tasks.entry(task.verdict.words().0.to_string()).or_default() += 1;
         }
         for note in notes {
             *self.notes.entry(note).or_default() += 1;

@@ -127,6 +127,11 @@ pub(super) fn merged(merged: &Merged, page: &mut Page) {
     page.table(&table);
     let plan = if *by_tasks == 0 { Origin::Node } else { Origin::Tasks };
     shares(&merged.shares, plan, page);
+    if !merged.tasks.is_empty() {
+        let counts: Vec<String> =
+            merged.tasks.iter().map(|(verdict, count)| format!("{count} {verdict}")).collect();
+        page.line(format!("tasks: {}", counts.join(", ")));
+    }
     if !merged.failed.is_empty() {
         page.line(format_args!("CMD failed on: {}", first_of(&merged.failed, LISTED)));
     }
