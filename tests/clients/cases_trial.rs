@@ -39,6 +39,8 @@ fn what_rdma_link_says_of_the_guest_is_what_we_found(nodes: &Nodes) {
     let report = report(nodes);
     let link = report.witnesses.iter().find(|witness| witness.program == "rdma link").unwrap();
     assert!(link.agrees() && link.compared >= 10, "{link:?}");
+    let lstopo = report.witnesses.iter().find(|witness| witness.program == "lstopo").unwrap();
+    assert!(lstopo.agrees() && lstopo.compared > 20, "{lstopo:?}");
     let smi = report.witnesses.iter().find(|witness| witness.program == "nvidia-smi topo -m").unwrap();
     assert_eq!(smi.not_tried.as_deref(), Some("no `nvidia-smi` here"), "{smi:?}");
 }
@@ -51,6 +53,8 @@ fn in_each_way_the_driver_has_the_gpus_that_we_took_for_the_task_s(nodes: &Nodes
     }
     let first = &report.ways[0];
     assert_eq!((first.tasks, first.agree), (4, 4), "{first:?}");
+    assert_eq!((first.near.near, first.near.known), (4, 4), "{first:?}");
+    assert!(first.near_without.near < 4, "Slurm deals the CPUs without a look at the GPUs: {first:?}");
     let tried = report.ways.iter().filter(|way| way.agree > 0).count();
     assert!(tried >= 5, "{report:?}");
 }
@@ -67,6 +71,8 @@ fn the_figures_of_both_sides_are_there_and_what_is_missing_is_named(nodes: &Node
             let figures = effect.figures.get(side).unwrap_or_else(|| panic!("{side}: {effect:?}"));
             assert!(!figures.is_empty() && figures.iter().all(|figure| *figure > 0.0), "{effect:?}");
         }
+        let nics = &effect.bytes["near"];
+        assert!(nics.values().max().is_some_and(|most| *most > 1_000_000), "{effect:?}");
     }
     assert_eq!(figures(&report, "copies to").figures["near"].len(), 2, "{report:?}");
     let osu = figures(&report, "osu_bw");

@@ -3,7 +3,7 @@
 set -eu
 
 missing=
-for package in ucx-utils perftest libfabric-bin openmpi-bin libopenmpi-dev mpich libmpich-dev; do
+for package in ucx-utils perftest hwloc-nox libfabric-bin openmpi-bin libopenmpi-dev mpich libmpich-dev; do
     case $(dpkg-query -W -f '${Status}' $package 2> /dev/null) in
         'install ok installed') ;;
         *) missing="$missing $package" ;;

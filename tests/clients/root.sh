@@ -56,7 +56,7 @@ wanted="usr/bin/ucx_info usr/bin/ucx_perftest usr/bin/fi_pingpong
     $components/mca_[abcp]*.so $components/mca_e[rs]*.so $components/mca_mtl_ofi.so $components/mca_osc_[rsu]*.so
     usr/bin/salloc usr/bin/orterun usr/bin/orted usr/share/openmpi/help-*.txt $components/mca_[gio]*.so
     $components/mca_r*.so $components/mca_sh*.so $components/mca_s[ct]*.so $components/mca_mp*.so
-    etc/openmpi/openmpi-mca-params.conf usr/bin/setpriv usr/bin/bash usr/bin/ib_write_bw"
+    etc/openmpi/openmpi-mca-params.conf usr/bin/setpriv usr/bin/bash usr/bin/ib_write_bw usr/bin/lstopo-no-graphics"
 # shellcheck disable=SC2086  # a list of patterns
 ROOT_ALSO=$(cd "$from/" && ls -d $wanted 2> /dev/null | grep -v rocm | tr '\n' ' ')
 export ROOT_ALSO

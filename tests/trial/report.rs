@@ -1,6 +1,6 @@
 //! `trial FOLDER`: the report of raw outputs, of which each is another program's, foreign, or missing.
 
-use nic_placement_fleet::trial::report::{self, TrialReport};
+use nic_placement_fleet::trial::report::{self, Near, TrialReport};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -90,11 +90,14 @@ fn each_way_has_what_the_driver_said_of_each_task() {
         + "slurmstepd: noise\n"
         + &line("0000:43:00.0", "0000:1b:00.0");
     trial.write("way-0.txt", lines);
+    trial.write("way-0-without.txt", line("0000:1b:00.0", "0000:1b:00.0").replace("0-3", "0-111"));
     trial.write("way-1.command", "srun --ntasks-per-gpu=1\n");
     trial.write("way-1.why", "`srun` ended with 1\n");
     let report = trial.report();
     let [first, second] = &report.ways[..] else { panic!("{report:?}") };
     assert_eq!((first.tasks, first.agree, first.bound), (2, 1, 2), "{first:?}");
+    assert_eq!((first.near, first.near_without), (Near { near: 2, known: 2 }, Near { near: 0, known: 1 }));
+    assert_eq!(first.memory["default"], 2);
     assert_eq!(first.differ, ["driver 0000:43:00.0, we 0000:1b:00.0"]);
     assert_eq!(second.not_tried.as_deref(), Some("`srun` ended with 1"));
     assert!(!report.played);
@@ -103,6 +106,12 @@ fn each_way_has_what_the_driver_said_of_each_task() {
     let checked = tool(&["trial", "--check", trial.0.to_str().unwrap()]);
     assert_eq!(checked.status.code(), Some(0), "{}", String::from_utf8_lossy(&checked.stdout));
 }
+
+/// What `measure --json` says of one node.
+const MEASURED: &str = "{\"format\":\"nic-placement measure\",\"version\":1,\"node\":\"n0\",\"seconds\":1.0,\"status\":0,\"plan\":\"node\",\
+    \"shares\":{\"planned\":0,\"others\":0,\"tcp\":0,\"idle\":[],\"unknown\":[]},\"nics\":[{\"name\":\"mlx5_0:1\",\"is_rdma\":true,\
+    \"is_planned\":true,\"gpus\":[],\"tasks\":[],\"counter\":null,\"rdma\":{\"sent\":1000,\"received\":0},\"rdma_missing\":null,\
+    \"interface\":null,\"tcp\":null,\"tcp_missing\":null}],\"notes\":[]}";
 
 #[test]
 fn each_program_s_figure_is_read_from_its_own_text() {
@@ -124,11 +133,13 @@ fn each_program_s_figure_is_read_from_its_own_text() {
             trial.write(&format!("effect-{name}-default-{round}.why"), "`srun` ended with 124");
         }
         trial.write(&format!("effect-{name}-far-1.txt"), "no figure here\n");
+        trial.write(&format!("effect-{name}-near-1.err"), format!("srun: noise\n{MEASURED}\n{MEASURED}\n"));
         let report = trial.report();
         let effect =
             report.effects.iter().find(|of| of.figures.get("near").is_some_and(|of| of[0] == expected));
         let effect = effect.unwrap_or_else(|| panic!("{name}: {report:?}"));
         assert_eq!((effect.figures["near"].len(), effect.figures.len()), (3, 1), "{effect:?}");
+        assert_eq!(effect.bytes["near"], [("mlx5_0:1".to_string(), 2000)].into(), "{effect:?}");
     }
 }
 

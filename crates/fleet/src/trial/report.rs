@@ -46,6 +46,27 @@ pub struct TriedWay {
     /// tasks that were bound, and have these CPUs
     pub bound: usize,
     pub bound_elsewhere: usize,
+    /// tasks that run on the NUMA nodes of their GPUs alone, of those whose GPUs are known
+    pub near: Near,
+    /// the same without placement
+    pub near_without: Near,
+    /// memory policies
+    pub memory: BTreeMap<String, usize>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Near {
+    pub near: usize,
+    pub known: usize,
+}
+
+impl std::fmt::Display for Near {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.known {
+            0 => f.write_str("-"),
+            known => write!(f, "{} of {known}", self.near),
+        }
+    }
 }
 
 /// A program's figure on each side, more is better.
@@ -56,6 +77,8 @@ pub struct Effect {
     pub not_tried: Option<String>,
     /// by `near`, `default` and `far`: in the order of the rounds
     pub figures: BTreeMap<String, Vec<f64>>,
+    /// bytes that left by each NIC of both nodes, in the first round of each side
+    pub bytes: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
 /// The median, and what holds it with 98 % confidence where there are ten figures (docs/measure.md).
@@ -171,14 +194,25 @@ impl TrialReport {
                 None => writeln!(page, "| {} | {compared} | {} |", cell(program), differences.join("; ")),
             };
         }
-        page += "\n| way to start tasks | tasks | driver agrees | other order | otherwise | not asked | bound as set |\n";
-        page += "|---|---|---|---|---|---|---|\n";
+        page += "\n| way to start tasks | tasks | driver agrees | other order | otherwise | not asked | bound as set | on the GPU's \
+                 NUMA node | without placement |\n|---|---|---|---|---|---|---|---|---|\n";
         for way in &self.ways {
             way.write(&mut page);
         }
         page += "\n| program | near | as Slurm starts it | far | unit |\n|---|---|---|---|---|\n";
         for effect in &self.effects {
             effect.write(&mut page);
+        }
+        let with_bytes =
+            self.effects.iter().flat_map(|effect| effect.bytes.iter().map(move |of| (effect, of)));
+        let mut with_bytes = with_bytes.peekable();
+        if with_bytes.peek().is_some() {
+            page += "\n| program | side | MB that left by each NIC |\n|---|---|---|\n";
+        }
+        for (effect, (side, nics)) in with_bytes {
+            let nics: Vec<String> =
+                nics.iter().map(|(nic, sent)| format!("{} {:.1}", cell(nic), *sent as f64 / 1e6)).collect();
+            let _ = writeln!(page, "| {} | {} | {} |", cell(&effect.program), cell(side), nics.join(", "));
         }
         page
     }
@@ -188,7 +222,7 @@ impl TriedWay {
     fn write(&self, page: &mut String) {
         let command = cell(&self.command);
         if let Some(why) = &self.not_tried {
-            let _ = writeln!(page, "| `{command}` | not tried: {} | | | | | |", cell(why));
+            let _ = writeln!(page, "| `{command}` | not tried: {} | | | | | | | |", cell(why));
             return;
         }
         let unasked: Vec<String> =
@@ -196,7 +230,7 @@ impl TriedWay {
         let differ: Vec<String> = self.differ.iter().map(|differ| cell(differ)).collect();
         let _ = writeln!(
             page,
-            "| `{command}` | {} | {} | {} | {} | {} | {} of {} |",
+            "| `{command}` | {} | {} | {} | {} | {} | {} of {} | {} | {} |",
             self.tasks,
             self.agree,
             self.other_order,
@@ -204,6 +238,8 @@ impl TriedWay {
             unasked.join("; "),
             self.bound,
             self.bound + self.bound_elsewhere,
+            self.near,
+            self.near_without,
         );
     }
 }

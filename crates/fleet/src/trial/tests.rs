@@ -1,7 +1,7 @@
 //! Tests of the comparisons and of the report.
 #![forbid(unsafe_code)]
 
-use super::report::{Effect, FORMAT, TrialReport, TriedWay, VERSION, faults, middle, read};
+use super::report::{Effect, FORMAT, Near, TrialReport, TriedWay, VERSION, faults, middle, read};
 use super::witness::{Disagreement, GpusBy, Witness, compare, nvidia_smi_q, rdma_link};
 use nic_placement_core::platform::model;
 use nic_placement_core::topology::{PathType, PortState, Topology};
@@ -113,12 +113,15 @@ fn report() -> TrialReport {
             agree: 7,
             differ: vec!["driver 0000:1b:00.0, we 0000:43:00.0".to_string()],
             bound: 8,
+            near: Near { near: 8, known: 8 },
+            near_without: Near { near: 4, known: 8 },
             ..TriedWay::default()
         }],
         effects: vec![Effect {
             program: "ib_write_bw".to_string(),
             unit: "Gb/s".to_string(),
             figures,
+            bytes: [("near".to_string(), [("mlx5_0:1".to_string(), 1_500_000_000)].into())].into(),
             not_tried: None,
         }],
         played: false,
@@ -133,8 +136,9 @@ fn a_page_names_what_was_not_tried_and_what_differs() {
         "2 nodes; Linux 6.8.",
         "| nvidia-smi topo -m | not tried: no `nvidia-smi` here | |",
         "| lstopo | 90 | none |",
-        "| `srun -n8 --gpus-per-task=1` | 8 | 7 | 0 | driver 0000:1b:00.0, we 0000:43:00.0 |  | 8 of 8 |",
+        "| `srun -n8 --gpus-per-task=1` | 8 | 7 | 0 | driver 0000:1b:00.0, we 0000:43:00.0 |  | 8 of 8 | 8 of 8 | 4 of 8 |",
         "| ib_write_bw | 45.0 | - | 27.5 (62 %) | Gb/s |",
+        "| ib_write_bw | near | mlx5_0:1 1500.0 |",
     ] {
         assert!(page.lines().any(|other| other == line), "{line} is not in\n{page}");
     }

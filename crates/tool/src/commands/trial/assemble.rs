@@ -7,9 +7,10 @@ use nic_placement_core::config::NodeSource;
 use nic_placement_core::discover::Scope;
 use nic_placement_core::topology::{NicKind, PciAddress, Topology};
 use nic_placement_fleet::trial::probe::{Identity, Probe, judge};
-use nic_placement_fleet::trial::report::{Effect, FORMAT, TrialReport, TriedWay, VERSION};
+use nic_placement_fleet::trial::report::{Effect, FORMAT, Near, TrialReport, TriedWay, VERSION};
 use nic_placement_fleet::trial::witness::{GpusBy, Witness, compare, nvidia_smi_q, rdma_link};
 use nic_placement_formats::describe;
+use nic_placement_traffic::merge;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -74,7 +75,7 @@ pub(super) fn report(folder: &Folder) -> Result<TrialReport, String> {
             }
         }
     }
-    let ways = (0..MOST_WAYS).map_while(|number| way(folder, number));
+    let ways = (0..MOST_WAYS).map_while(|number| way(folder, &first, number));
     Ok(TrialReport {
         format: FORMAT.to_string(),
         version: VERSION,
@@ -143,7 +144,7 @@ fn witnesses(folder: &Folder, node: usize, ours: &Topology) -> Vec<Witness> {
 }
 
 /// The k-th way; `None` behind the last.
-fn way(folder: &Folder, number: usize) -> Option<TriedWay> {
+fn way(folder: &Folder, node: &Topology, number: usize) -> Option<TriedWay> {
     let name = format!("way-{number}");
     let command = folder.text(&format!("{name}.command"))?.trim().to_string();
     let mut way = TriedWay { command, ..TriedWay::default() };
@@ -172,11 +173,28 @@ fn way(folder: &Folder, number: usize) -> Option<TriedWay> {
             Some(_) => way.bound_elsewhere += 1,
             None => {}
         }
+        count_near(&mut way.near, node, &probe);
+        *way.memory.entry(probe.memory.unwrap_or_else(|| "unknown".to_string())).or_default() += 1;
+    }
+    for probe in probes(&folder.text(&format!("{name}-without.txt")).unwrap_or_default()) {
+        count_near(&mut way.near_without, node, &probe);
     }
     if way.tasks == 0 {
         way.not_tried = Some("no task answered".to_string());
     }
     Some(way)
+}
+
+/// Does a task run on the NUMA nodes of its GPUs alone?  Its GPUs are those that a driver shows it.
+fn count_near(near: &mut Near, node: &Topology, probe: &Probe) {
+    let devices = probe.drivers.iter().flat_map(|driver| &driver.devices);
+    let gpus = devices.filter_map(|device| node.gpu_index(device.address.parse().ok()?));
+    let nodes = gpus.filter_map(|gpu| node.numa_node_of(node.gpu(gpu).address)).collect();
+    let cpus = node.cpus_of(&nodes);
+    if let (Some(own), false) = (&probe.cpus, cpus.is_empty()) {
+        near.known += 1;
+        near.near += usize::from(own.is_subset(&cpus));
+    }
 }
 
 fn probes(text: &str) -> impl Iterator<Item = Probe> {
@@ -220,10 +238,31 @@ fn effect(
             effect.figures.insert(side.to_string(), figures);
         }
     }
+    for side in SIDES {
+        let bytes = bytes(&folder.text(&format!("effect-{file}-{side}-1.err")).unwrap_or_default());
+        if !bytes.is_empty() {
+            effect.bytes.insert(side.to_string(), bytes);
+        }
+    }
     if effect.figures.is_empty() {
         effect.not_tried = Some(folder.why(&format!("effect-{file}-near-1")));
     }
     effect
+}
+
+/// What `measure` said on stderr of each node, added up; NICs that sent nothing are left out.
+fn bytes(text: &str) -> BTreeMap<String, u64> {
+    let mut sent: BTreeMap<String, u64> = BTreeMap::new();
+    for report in text.lines().filter_map(|line| merge::read(line.as_bytes()).ok()) {
+        for nic in report.nics {
+            let bytes = nic.rdma.or(nic.tcp).map_or(0, |bytes| bytes.sent);
+            if bytes > 0 {
+                let sum = sent.entry(nic.name).or_default();
+                *sum = sum.saturating_add(bytes);
+            }
+        }
+    }
+    sent
 }
 
 /// The line of a size: bytes, iterations, peak, average, messages.
