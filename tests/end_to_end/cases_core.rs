@@ -109,7 +109,7 @@ fn bind_core_stays_inside_a_part_of_the_node(bed: &Bed) {
         assert!(task.cpus().len() >= bare.cpus().len(), "{task:?} had {bare:?}");
     }
 
-    let command = "srun -w n0 -n4 -c56 --gpus-per-task=2 @ $report";
+    let command = "srun -w n0 -N1 -n4 -c56 --gpus-per-task=2 @ $report";
     let (_, placed) = bed.without_and_with("--nic-placement=bind=core", 4, command);
     assert_cores_of_their_own(&placed);
     assert_eq!(placed.iter().filter(|task| !task.cpus().is_subset(&cpus_near(task.gpus()[0]))).count(), 0);

@@ -157,7 +157,7 @@ fn each_task_of_a_job_array_is_placed(bed: &Bed) {
 
 fn a_requeued_job_is_placed_again(bed: &Bed) {
     let script = "#!/bin/bash
-        if [ -z \"$SLURM_RESTART_COUNT\" ]; then srun true; touch ran; sleep 60; fi
+        if [ \"${SLURM_RESTART_COUNT:-0}\" = 0 ]; then srun true; touch ran; sleep 60; fi
         srun $report\n";
     bed.file("script", script);
     // a requeued job waits until its credential has expired, unless it is told to start; at once would be too early for slurmd

@@ -386,7 +386,7 @@ stop_slurm() {
 }
 
 down() {
-    local tries=40 cgroups
+    local tries=40 node cgroups
     [ -d "$dir/pid" ] || return 0
     if running slurmctld; then
         "${into[@]}" timeout 10 scancel --quiet --partition=all > /dev/null 2>&1 || true
@@ -394,9 +394,11 @@ down() {
     fi
     stop_slurm
     rm -f "$munge_socket" "$munge_socket.lock"
-    # rmdir takes empty cgroups only
-    for cgroups in /sys/fs/cgroup/*/slurm_n[0-9]*; do
-        if [ -d "$cgroups" ]; then find "$cgroups" -depth -type d -exec rmdir {} + 2>/dev/null || true; fi
+    # those of this cluster's nodes; rmdir takes empty cgroups only
+    for node in $(seq -f 'n%g' 0 "$last"); do
+        for cgroups in /sys/fs/cgroup/*/"slurm_$node"; do
+            if [ -d "$cgroups" ]; then find "$cgroups" -depth -type d -exec rmdir {} + 2>/dev/null || true; fi
+        done
     done
     say 'down'
 }

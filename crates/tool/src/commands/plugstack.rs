@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::discover::Root;
 use nic_placement_core::discover::root::{self, Author, Obstacle};
 use nic_placement_core::policy::pattern::glob;
 use nic_placement_fleet::doctor::facts::PluginLine;
@@ -29,18 +30,42 @@ pub(super) fn admin(file: Option<&Path>, partition: Option<&str>) -> (Found, boo
 }
 
 /// slurm.conf: where `SLURM_CONF` says, else in its usual place, else where a configless slurmd keeps the one that it was sent
-/// (slurm.conf(5), "Configless"; src/common/fetch_config.c).
-fn slurm_conf(variable: impl Fn(&str) -> Option<OsString>, is_there: impl Fn(&Path) -> bool) -> PathBuf {
-    match variable("SLURM_CONF") {
-        Some(named) => PathBuf::from(named),
-        None if !is_there(Path::new(USUAL)) && is_there(Path::new(SENT)) => PathBuf::from(SENT),
-        None => PathBuf::from(USUAL),
-    }
+/// (slurm.conf(5), "Configless"; src/common/fetch_config.c), else what the running slurmd was started with, else where builds
+/// from source have it.
+fn slurm_conf(
+    variable: impl Fn(&str) -> Option<OsString>,
+    is_there: impl Fn(&Path) -> bool,
+    running: impl FnOnce() -> Option<PathBuf>,
+) -> PathBuf {
+    let first = |places: &[&str]| places.iter().map(PathBuf::from).find(|place| is_there(place));
+    let named = variable("SLURM_CONF").map(PathBuf::from);
+    let found = named.or_else(|| first(&[USUAL, SENT])).or_else(|| running().filter(|place| is_there(place)));
+    found.or_else(|| first(&BUILT)).unwrap_or_else(|| PathBuf::from(USUAL))
+}
+
+/// The file of a slurmd of root's, `-f FILE` (slurmd(8)): a user's process may have that name too.
+fn of_running_slurmd(root: &Root) -> Option<PathBuf> {
+    /// Bytes of a command line, at most.
+    const MOST: usize = 64 * 1024;
+    let pids = root.list("proc", |name| name.bytes().all(|byte| byte.is_ascii_digit()));
+    pids.iter().find_map(|pid| {
+        let is_slurmd = root.owner(&format!("proc/{pid}")) == Some(0)
+            && root.read(&format!("proc/{pid}/comm")).as_deref() == Some("slurmd");
+        let line = is_slurmd.then(|| root.beginning(&format!("proc/{pid}/cmdline"), MOST)).flatten()?;
+        let mut words = line.split(|byte| *byte == 0).filter_map(|word| std::str::from_utf8(word).ok());
+        let word = words.find(|word| word.starts_with("-f"))?;
+        let file = if word == "-f" { words.next()? } else { &word[2..] };
+        Some(PathBuf::from(file)).filter(|file| file.is_absolute())
+    })
+}
+
+fn found_slurm_conf(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
+    slurm_conf(variable, Path::is_file, || of_running_slurmd(&Root::live()))
 }
 
 /// Where Slurm looks for it: what slurm.conf says, else beside slurm.conf.
 pub(super) fn place(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
-    let slurm_conf = slurm_conf(variable, Path::is_file);
+    let slurm_conf = found_slurm_conf(variable);
     let named = text(&slurm_conf).ok().and_then(|text| value_of(&text, "PlugStackConfig"));
     named.map_or(slurm_conf.with_file_name("plugstack.conf"), PathBuf::from)
 }
@@ -50,9 +75,12 @@ pub(super) const SENT: &str = "/run/slurm/conf/slurm.conf";
 /// Where slurm.conf is, unless `SLURM_CONF` names another place or slurmd is configless.
 pub(super) const USUAL: &str = "/etc/slurm/slurm.conf";
 
+/// Where a build from source has it: configure's default, and what guides to such builds say.
+const BUILT: [&str; 2] = ["/usr/local/etc/slurm.conf", "/opt/slurm/etc/slurm.conf"];
+
 /// The folders in which Slurm looks for plugins that are named without one; none where slurm.conf does not say.
 pub(super) fn plugin_folders() -> Option<Vec<PathBuf>> {
-    let slurm_conf = slurm_conf(|name| std::env::var_os(name), Path::is_file);
+    let slurm_conf = found_slurm_conf(|name| std::env::var_os(name));
     let folders = value_of(&text(&slurm_conf).ok()?, "PluginDir")?;
     Some(folders.split(':').map(PathBuf::from).collect())
 }
@@ -171,16 +199,43 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slurm_conf_is_where_the_variable_says_or_usual_or_where_a_configless_slurmd_keeps_it() {
+    fn slurm_conf_is_where_the_variable_says_or_usual_or_sent_or_slurmd_s_or_a_build_s() {
+        let site = "/opt/site/slurm.conf";
         let found = |named: Option<&str>, there: &[&str]| {
             let named = named.map(OsString::from);
-            slurm_conf(|_| named.clone(), |path| there.iter().any(|there| path == Path::new(there)))
+            let is_there = |path: &Path| there.iter().any(|there| path == Path::new(there));
+            slurm_conf(|_| named.clone(), is_there, || Some(PathBuf::from(site)))
         };
         let (usual, sent) = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf");
         assert_eq!(found(Some("/site/slurm.conf"), &[usual, sent]), Path::new("/site/slurm.conf"));
         assert_eq!(found(None, &[usual, sent]), Path::new(usual));
         assert_eq!(found(None, &[sent]), Path::new(sent));
+        assert_eq!(found(None, &[site, BUILT[0]]), Path::new(site));
+        assert_eq!(found(None, &[BUILT[1]]), Path::new(BUILT[1]));
         assert_eq!(found(None, &[]), Path::new(usual));
+    }
+
+    #[test]
+    fn the_running_slurmd_is_one_that_root_started() {
+        let folder = std::env::temp_dir().join(format!("nic-placement-slurmd-{}", std::process::id()));
+        let process = |pid: u32, comm: &str, line: &str, user: u32| {
+            let place = folder.join(format!("proc/{pid}"));
+            std::fs::create_dir_all(&place).unwrap();
+            std::fs::write(place.join("comm"), comm).unwrap();
+            std::fs::write(place.join("cmdline"), line).unwrap();
+            std::os::unix::fs::chown(&place, Some(user), None).is_ok()
+        };
+        let found = || of_running_slurmd(&Root::directory(&folder, Author::Anyone).unwrap());
+        if !process(7, "slurmd\n", "slurmd\0-D\0-f\0/home/user/slurm.conf\0", 1000) {
+            return println!("skipped: not root");
+        }
+        assert_eq!(found(), None, "a user's process of that name");
+        process(8, "slurmd\n", "slurmd\0-D\0", 0);
+        process(9, "sleep\n", "sleep\0-f\0/x\0", 0);
+        assert_eq!(found(), None);
+        process(8, "slurmd\n", "slurmd\0-D\0-f/opt/slurm.conf\0", 0);
+        assert_eq!(found(), Some(PathBuf::from("/opt/slurm.conf")));
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

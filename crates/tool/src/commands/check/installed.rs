@@ -71,16 +71,20 @@ fn found(line: &PluginLine) -> Option<Option<PathBuf>> {
     if line.path.is_absolute() {
         return Some(line.path.exists().then(|| line.path.clone()));
     }
-    /// Where distributions install Slurm's plugins.
-    const USUAL: [&str; 5] = [
+    /// Where distributions, Slurm's own packages (`slurm-smd`) and builds from source install Slurm's plugins.
+    const USUAL: [&str; 9] = [
         "/usr/lib64/slurm",
         "/usr/lib/x86_64-linux-gnu/slurm-wlm",
         "/usr/lib/aarch64-linux-gnu/slurm-wlm",
+        "/usr/lib/x86_64-linux-gnu/slurm",
+        "/usr/lib/aarch64-linux-gnu/slurm",
         "/usr/lib/slurm",
         "/usr/local/lib/slurm",
+        "/usr/local/lib64/slurm",
+        "/opt/slurm/lib/slurm",
     ];
-    // a folder without Slurm's own library is another program's
-    let is_slurms = |folder: &PathBuf| folder.join("libslurmfull.so").exists();
+    // a folder without Slurm's own is another program's; this plugin needs no library, so every build has it
+    let is_slurms = |folder: &PathBuf| folder.join("proctrack_linuxproc.so").exists();
     let usual = || USUAL.iter().map(PathBuf::from).filter(is_slurms).collect::<Vec<_>>();
     let folders = plugstack::plugin_folders().unwrap_or_else(usual);
     (!folders.is_empty())
