@@ -47,7 +47,8 @@ fn what_rdma_link_says_of_the_guest_is_what_we_found(nodes: &Nodes) {
 
 fn in_each_way_the_driver_has_the_gpus_that_we_took_for_the_task_s(nodes: &Nodes) {
     let report = report(nodes);
-    assert_eq!(report.ways.len(), 7, "{report:?}");
+    assert_eq!(report.ways.len(), 9, "{report:?}");
+    assert_eq!(report.ways[8].not_tried.as_deref(), Some("no `torchrun` here"), "{report:?}");
     for way in &report.ways {
         assert!(way.differ.is_empty() && way.other_order == 0, "{way:?}");
     }
