@@ -49,7 +49,7 @@ fn threads_memory_and_variables_are_compared_with_what_the_marker_says() {
     let [task] = &tree.verdicts(&["--job", "17"])[..] else { panic!() };
     assert_eq!((task.job, task.step, task.local_id, task.is_placed), (Some(17), Some(0), Some(0), true));
     assert_eq!((task.cpus.threads, task.cpus.as_set, task.cpus.first_left), (2, 1, false), "{task:?}");
-    assert_eq!(task.cpus.others[0].library.as_deref(), Some("NCCL"));
+    assert_eq!(task.cpus.others[0].made_by.as_deref(), Some("NCCL"));
     assert_eq!(task.memory.kib, [(0, 75 * 4 + 2048), (1, 100)].into());
     assert_eq!(task.memory.near_share(), Some(95), "{task:?}");
     assert_eq!(task.changed, ["UCX_NET_DEVICES"]);

@@ -20,7 +20,7 @@ pub struct Thread {
 pub struct OtherThreads {
     pub name: String,
     /// whose they are, where the name tells
-    pub library: Option<String>,
+    pub made_by: Option<String>,
     pub cpus: String,
     /// narrowed, widened or moved
     pub how: Against,
@@ -135,7 +135,7 @@ pub(super) fn cpus(
         .into_iter()
         .map(|((name, cpus, how), count)| OtherThreads {
             name: name.to_string(),
-            library: library(name).map(|(_, library)| library.to_string()),
+            made_by: library(name).map(|(_, library)| library.to_string()),
             cpus: cpus.to_string(),
             how,
             count,

@@ -131,7 +131,7 @@ fn threads_are_compared_with_what_was_set_and_the_first_decides() {
         .cpus
         .others
         .iter()
-        .map(|other| (other.name.as_str(), other.library.as_deref(), other.how, other.count))
+        .map(|other| (other.name.as_str(), other.made_by.as_deref(), other.how, other.count))
         .collect();
     use binding::Against;
     assert_eq!(

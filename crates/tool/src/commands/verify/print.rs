@@ -74,7 +74,7 @@ fn remarks(task: &TaskVerdict, why: Option<&String>) -> Vec<String> {
     let bound = |set: &String| format!("{name}: bound to CPUs {set}; its first thread has left them");
     remarks.extend(task.cpus.set.as_ref().filter(|_| task.cpus.first_left).map(bound));
     for other in task.cpus.others.iter().take(LISTED) {
-        let whose = other.library.as_ref().map(|library| format!(" ({library})")).unwrap_or_default();
+        let whose = other.made_by.as_ref().map(|library| format!(" ({library})")).unwrap_or_default();
         remarks.push(format!(
             "{name}: {} `{}`{whose} on CPUs {}: {}",
             counted(other.count, "thread"),
