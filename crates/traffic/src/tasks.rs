@@ -39,6 +39,14 @@ pub struct Numbers {
     pub rank: Option<u32>,
 }
 
+impl Numbers {
+    /// `17.0 task 3`; `None` outside of jobs.
+    pub fn label(&self) -> Option<String> {
+        let task = self.rank.or(self.local).map(|number| format!(" task {number}")).unwrap_or_default();
+        self.step.map(|step| format!("{step}{task}"))
+    }
+}
+
 /// What the environment of a placed process says.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Marked {

@@ -331,3 +331,11 @@ fn tasks_plan_the_nics_that_they_name() {
     assert_eq!(plan.keys().collect::<Vec<_>>(), ["mlx5_0:1"]);
     assert_eq!(plan["mlx5_0:1"].tasks, BTreeSet::from([5]));
 }
+
+#[test]
+fn a_task_is_called_after_its_step_and_a_batch_script_s_by_that_word() {
+    let label = |text: &str| numbers(text.replace(' ', "\0").as_bytes()).label();
+    assert_eq!(label("SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_LOCALID=1 SLURM_PROCID=9").unwrap(), "7.0 task 9");
+    assert_eq!(label("SLURM_JOB_ID=7 SLURM_STEP_ID=4294967291 SLURM_LOCALID=0").unwrap(), "7.batch task 0");
+    assert_eq!(label("SLURM_LOCALID=0"), None);
+}

@@ -39,7 +39,7 @@ pub struct TriedWay {
     pub agree: usize,
     /// ... with another order
     pub other_order: usize,
-    /// of these each is told
+    /// of these the first few are told
     pub differ: Vec<String>,
     /// tasks that no driver could be asked for, by the reason
     pub unasked: BTreeMap<String, usize>,
@@ -125,7 +125,7 @@ pub fn faults(report: &TrialReport) -> Vec<String> {
         faults.push("a program in it was played by a test".to_string());
     }
     if report.witnesses.iter().all(|witness| witness.not_tried.is_some())
-        && report.ways.iter().all(|way| way.agree + way.other_order + way.differ.len() == 0)
+        && report.ways.iter().all(|way| way.judged() == 0)
     {
         faults.push("nothing was compared: no other program, and no driver".to_string());
     }
@@ -161,7 +161,7 @@ impl TrialReport {
             self.releases.values().map(|release| cell(release)).collect::<Vec<_>>().join(", "),
             tried.len(),
             sum(|way| way.agree),
-            sum(|way| way.agree + way.other_order + way.differ.len()),
+            sum(TriedWay::judged),
             far.collect::<Vec<_>>().join(", "),
         )
     }
@@ -219,6 +219,11 @@ impl TrialReport {
 }
 
 impl TriedWay {
+    /// Tasks whose GPUs a driver named.
+    fn judged(&self) -> usize {
+        self.tasks.saturating_sub(self.unasked.values().sum())
+    }
+
     fn write(&self, page: &mut String) {
         let command = cell(&self.command);
         if let Some(why) = &self.not_tried {

@@ -146,6 +146,18 @@ fn a_page_names_what_was_not_tried_and_what_differs() {
 }
 
 #[test]
+fn tasks_whose_gpus_differ_are_counted_also_where_they_are_not_told() {
+    let way = TriedWay {
+        tasks: 64,
+        agree: 1,
+        unasked: [("no driver".to_string(), 3)].into(),
+        ..TriedWay::default()
+    };
+    let row = TrialReport { ways: vec![way], ..report() }.row();
+    assert!(row.contains("| 1 of 61 |"), "{row}");
+}
+
+#[test]
 fn a_report_that_cannot_be_taken_is_told_why() {
     let good = report();
     assert_eq!(faults(&good), Vec::<String>::new());

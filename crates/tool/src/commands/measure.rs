@@ -14,9 +14,7 @@ use super::page::Page;
 use super::request::NodeOptions;
 use super::{Failure, beside, output, tell, threads};
 use clap::ValueHint;
-use nic_placement_core::discover::Scope;
 use nic_placement_fleet::audit::stream::{self, StreamPiece};
-use nic_placement_formats::describe;
 use nic_placement_sys as sys;
 use nic_placement_traffic::merge::{self, Merged};
 use nic_placement_traffic::report::Measurement;
@@ -90,10 +88,9 @@ pub(super) fn run(options: &MeasureOptions, page: &mut Page) -> Result<(), Failu
     }
     let source = options.node.source();
     let open = opener(&source);
-    let describe = move || describe::read_node(&source, Scope::Full).ok().map(|(topology, _)| topology);
     let before = || {
         warn_of_place(options);
-        node::Before::read(open, describe)
+        node::Before::read(open, source)
     };
     let started = |before: node::Before, _| before.while_it_runs();
     let ended = |watched: node::Watched, status| {

@@ -11,13 +11,21 @@ use std::os::unix::ffi::OsStrExt;
 
 /// Bytes of one environment, at most.  A program's environment and arguments have 2 MiB by default together; the marker is
 /// among what a step sets, and what stands behind the first of them is not read.
-const MAX_ENVIRONMENT: usize = 1 << 20;
+pub(super) const MAX_ENVIRONMENT: usize = 1 << 20;
 /// Bytes of all environments, at most: ten thousand processes with 25 KiB each.
 const MAX_ALL: usize = 256 << 20;
 /// Processes that are kept of several looks, at most.
 const MAX_KEPT: usize = 16 * 1024;
 /// Below this number are the users of the system (login.defs(5), `UID_MIN`).
-const FIRST_USER: u32 = 1000;
+pub(super) const FIRST_USER: u32 = 1000;
+
+/// The numbers of all processes, sorted.
+pub(super) fn pids(root: &Root) -> Vec<u32> {
+    let names = root.list("proc", |name| name.bytes().all(|byte| byte.is_ascii_digit()));
+    let mut pids: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
+    pids.sort_unstable();
+    pids
+}
 
 #[derive(Default)]
 pub(super) struct Processes {
@@ -33,12 +41,10 @@ impl Processes {
     /// Those that may be looked at now.
     pub(super) fn of(root: &Root) -> Processes {
         let mut found = Processes::default();
-        let names = root.list("proc", |name| name.bytes().all(|byte| byte.is_ascii_digit()));
+        let all = pids(root);
         found.is_cut = !root.notes().is_empty();
         let mut left = MAX_ALL;
-        let mut pids: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
-        pids.sort_unstable();
-        for pid in pids {
+        for pid in all {
             let user = root.owner(&format!("proc/{pid}"));
             let path = format!("proc/{pid}/environ");
             let Some(environment) = root.beginning(&path, MAX_ENVIRONMENT.min(left)) else {

@@ -1,12 +1,12 @@
 //! `nic-placement refresh`: reads the node, which may wait for hardware, and writes the node file, so that no step has to.
 #![forbid(unsafe_code)]
 
-pub(super) mod engines;
+mod engines;
 pub(super) mod textfile;
 mod watch;
 
 use super::page::Page;
-use super::request::number;
+use super::request::{number, whole_node};
 use super::{Failure, output, plugstack};
 use clap::ValueHint;
 use nic_placement_core::config::NodeFileUse;
@@ -123,7 +123,7 @@ fn refresh(files: &Files) -> Result<(), Failure> {
     engines::keep(node.topology.clone(), place, admin.clone())?;
     // last: the file may be on a file system that does not answer, and what steps need is written
     if let Some(textfile) = textfile {
-        textfile::keep(&engines::whole_node(node.topology, admin)?, textfile)?;
+        textfile::keep(&whole_node(node.topology, admin)?, textfile)?;
     }
     Ok(())
 }

@@ -4,24 +4,28 @@
 
 use super::Failure;
 use super::misunderstood::misunderstood;
+use super::threads;
 use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
 use nic_placement_core::config::options::WORDS;
-use nic_placement_core::config::{Admin, NodeSource, Words};
+use nic_placement_core::config::{Admin, NodeSource, Words, merge_settings};
 use nic_placement_core::diagnostic::{Diagnostic, counted};
 use nic_placement_core::discover::Scope;
+use nic_placement_core::discover::root::Author;
 use nic_placement_core::gpus::VARIABLES;
 use nic_placement_core::libraries::Present;
 use nic_placement_core::placement::Bind;
-use nic_placement_core::plan::Wish;
+use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::platform;
-use nic_placement_core::step::{Access, GpuGrant, STEP_GPUS};
+use nic_placement_core::step::{Access, GpuGrant, STEP_GPUS, Step};
 use nic_placement_core::topology::{GpuIndex, PciAddress, Topology};
 use nic_placement_formats::describe;
 use nic_placement_launch::gpu_list::{BadGpuList, gpus_named};
 use nic_placement_launch::step::{self, BadWish};
+use nic_placement_process::node;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::sync::mpsc::Receiver;
 
 #[derive(clap::Args)]
 #[command(next_help_heading = "Which node (without one of these, this one)")]
@@ -60,6 +64,22 @@ impl NodeOptions {
     pub(super) fn read(&self) -> Result<(Topology, Vec<Diagnostic>), Failure> {
         Ok(describe::read_node(&self.source(), Scope::Full)?)
     }
+}
+
+/// The node by a thread, since to read it asks the cards.
+pub(super) fn node_in_time(source: NodeSource) -> Receiver<Option<Topology>> {
+    threads::answer_of(move || describe::read_node(&source, Scope::Full).ok().map(|(topology, _)| topology))
+}
+
+/// The plan of a step that says nothing of its own, on the node as steps have it.
+pub(super) fn whole_node(topology: Topology, admin: Admin) -> Result<Plan, String> {
+    let topology = match admin.source {
+        NodeSource::Live => topology,
+        // the plugin is root where it reads this
+        _ => node::read(&admin, Scope::Full, Author::Root).map_err(|why| why.to_string())?.0,
+    };
+    let settings = merge_settings(&admin.default, None, None);
+    Ok(Plan::new(topology, Wish { admin, settings, ..Wish::default() }, Step::default(), &|_| None))
 }
 
 /// Words that a plan refuses: they switch off, observe or report.

@@ -7,13 +7,10 @@ use super::Failure;
 use super::counters::{Open, Reading, opener};
 use super::page::Page;
 use super::processes::Processes;
-use super::request::{NodeOptions, number};
-use super::threads;
+use super::request::{NodeOptions, node_in_time, number};
 use nic_placement_core::config::NodeSource;
-use nic_placement_core::discover::Scope;
 use nic_placement_core::policy::{self, Request};
 use nic_placement_core::topology::Topology;
-use nic_placement_formats::describe;
 use nic_placement_sys as sys;
 use nic_placement_traffic::counters::Sample;
 use nic_placement_traffic::growth::growth;
@@ -142,12 +139,9 @@ fn read(open: &Open, silent: &BTreeSet<String>) -> (Sample, BTreeSet<String>) {
     reading.end()
 }
 
-/// To read the node asks the cards, so a thread does it: where a card does not answer in time, no plan is shown.
+/// Where a card does not answer in time, no plan is shown.
 fn known(source: NodeSource) -> Option<Known> {
-    let answer = threads::answer_of(move || {
-        describe::read_node(&source, Scope::Full).ok().map(|(topology, _)| topology)
-    });
-    let topology = answer.recv_timeout(PATIENCE).ok().flatten()?;
+    let topology = node_in_time(source).recv_timeout(PATIENCE).ok().flatten()?;
     let plan = planned::of_node(&topology, &policy::map(&topology, &Request::default()));
     Some(Known { topology, plan })
 }

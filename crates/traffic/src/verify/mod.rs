@@ -8,7 +8,7 @@ mod tests;
 pub use binding::{CpuVerdict, MemoryVerdict, OtherThreads, Thread};
 
 use super::resources::Held;
-use super::tasks::Numbers;
+use super::tasks::{Numbers, StepId};
 use nic_placement_core::placement::NodePlacement;
 use nic_placement_core::topology::{CpuSet, GpuIndex, Nic, NicIndex, NicKind, PathType, Topology};
 use serde::{Deserialize, Serialize};
@@ -130,6 +130,11 @@ pub struct TaskVerdict {
 }
 
 impl TaskVerdict {
+    pub fn numbers(&self) -> Numbers {
+        let step = self.job.map(|job| StepId { job, step: self.step });
+        Numbers { step, local: self.local_id, rank: self.task }
+    }
+
     /// Is the task where it was put, with its NICs and the CPUs of its first thread?
     pub fn is_bad(&self) -> bool {
         self.verdict.is_bad() || self.cpus.is_moved()

@@ -4,8 +4,10 @@
 use super::print::first_of;
 use crate::commands::counters::{Open, Reading};
 use crate::commands::processes::{Processes, numbers_of_this_process};
+use crate::commands::request::node_in_time;
 use crate::commands::watch::Watch;
-use crate::commands::{tell, threads, verify};
+use crate::commands::{tell, verify};
+use nic_placement_core::config::NodeSource;
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::policy::{self, Request};
 use nic_placement_core::topology::Topology;
@@ -40,7 +42,7 @@ pub(super) struct Watched {
 }
 
 impl Before {
-    pub(super) fn read(open: Open, describe: impl FnOnce() -> Option<Topology> + Send + 'static) -> Before {
+    pub(super) fn read(open: Open, source: NodeSource) -> Before {
         let mut reading = Reading::begin(&open, &BTreeSet::new());
         if !reading.wait(BEFORE) && !reading.is_unasked {
             let names: Vec<&str> = reading.waiting.iter().map(String::as_str).collect();
@@ -52,7 +54,7 @@ impl Before {
         }
         let (before, silent) = reading.end();
         // it asks the cards too, and CMD's start does not wait for it
-        let node = threads::answer_of(describe);
+        let node = node_in_time(source);
         Before { before, silent, open, node }
     }
 

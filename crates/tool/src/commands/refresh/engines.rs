@@ -1,15 +1,14 @@
 //! The node's map in files beside the node file, for engines that read one.
 #![forbid(unsafe_code)]
 
+use super::super::request::whole_node;
 use super::super::{output, tell};
-use nic_placement_core::config::{Admin, NodeSource, merge_settings};
-use nic_placement_core::discover::Scope;
+use nic_placement_core::config::Admin;
 use nic_placement_core::discover::root::{Author, read_unlinked};
 use nic_placement_core::maps::{Format, Subject, write};
-use nic_placement_core::plan::{Plan, Wish};
-use nic_placement_core::step::Step;
+use nic_placement_core::plan::Plan;
 use nic_placement_core::topology::{GpuIndex, Topology};
-use nic_placement_process::{maps, node};
+use nic_placement_process::maps;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -59,17 +58,6 @@ fn remove(file: &Path) -> Result<(), String> {
         }
         _ => Ok(()),
     }
-}
-
-/// The plan of a step that says nothing of its own, on the node as steps have it.
-pub(in crate::commands) fn whole_node(topology: Topology, admin: Admin) -> Result<Plan, String> {
-    let topology = match admin.source {
-        NodeSource::Live => topology,
-        // the plugin is root where it reads this
-        _ => node::read(&admin, Scope::Full, Author::Root).map_err(|why| why.to_string())?.0,
-    };
-    let settings = merge_settings(&admin.default, None, None);
-    Ok(Plan::new(topology, Wish { admin, settings, ..Wish::default() }, Step::default(), &|_| None))
 }
 
 #[cfg(test)]

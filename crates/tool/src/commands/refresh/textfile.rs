@@ -173,8 +173,8 @@ fn bytes(counted: &counters::Sample) -> Vec<Metric> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::engines::whole_node;
     use super::*;
+    use crate::commands::request::whole_node;
     use nic_placement_core::config::Admin;
     use nic_placement_core::platform::model;
     use nic_placement_traffic::counters::{CountedPort, PortCounts, rdma};

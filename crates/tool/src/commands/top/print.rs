@@ -90,14 +90,8 @@ fn by_use(nics: &[NicTraffic]) -> Vec<&NicTraffic> {
     nics
 }
 
-/// `17.0 task 3`, where Slurm numbered it.
 fn label(task: &PlacedTask) -> String {
-    let numbers = &task.marked.numbers;
-    match (numbers.step, numbers.rank.or(numbers.local)) {
-        (Some(step), Some(rank)) => format!("{step} task {rank}"),
-        (Some(step), None) => step.to_string(),
-        (None, _) => "no job".to_string(),
-    }
+    task.marked.numbers.label().unwrap_or_else(|| "no job".to_string())
 }
 
 fn users(tasks: &[PlacedTask]) -> BTreeMap<String, Vec<String>> {

@@ -6,8 +6,7 @@ mod probe;
 mod sides;
 
 use super::page::Page;
-use super::refresh::engines::whole_node;
-use super::request::{NodeOptions, number};
+use super::request::{NodeOptions, number, whole_node};
 use super::{Ending, Failure, output, plugstack};
 use assemble::Folder;
 use clap::ValueHint;

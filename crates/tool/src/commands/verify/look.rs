@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::counters::Open;
+use super::super::processes::{FIRST_USER, MAX_ENVIRONMENT, pids};
 use super::super::threads;
 use super::rdma;
 use nic_placement_core::discover::Root;
@@ -24,10 +25,6 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Processes that do not answer, at most: then the look ends.
 const MAX_SILENT: usize = 8;
-/// Bytes of one environment, at most.
-const MAX_ENVIRONMENT: usize = 1 << 20;
-/// Below this number are the users of the system (login.defs(5), `UID_MIN`).
-const FIRST_USER: u32 = 1000;
 /// Threads and descriptors of one process, at most.
 const MAX_THREADS: usize = 4096;
 const MAX_DESCRIPTORS: usize = 4096;
@@ -179,11 +176,8 @@ fn walk(open: &Open, wanted: &Wanted, from: u32) -> Receiver<Step> {
     let (open, wanted) = (Arc::clone(open), wanted.clone());
     threads::started(move || {
         let Some(root) = open() else { return };
-        let names = root.list("proc", |name| name.bytes().all(|byte| byte.is_ascii_digit()));
-        let mut pids: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
-        pids.sort_unstable();
         let own = if root.is_live() { std::process::id() } else { 0 };
-        for pid in wanted.among(&root, pids).into_iter().filter(|pid| *pid >= from && *pid != own) {
+        for pid in wanted.among(&root, pids(&root)).into_iter().filter(|pid| *pid >= from && *pid != own) {
             // this fails where nothing waits for the answer any more
             if one(&root, &wanted, pid, &sender).is_none() {
                 return;

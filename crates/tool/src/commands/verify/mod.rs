@@ -13,15 +13,13 @@ use super::counters::{Open, opener};
 use super::exec::{become_as_it_is, is_first_on_node};
 use super::page::Page;
 use super::processes::numbers_of_this_process;
-use super::request::{NodeOptions, number};
+use super::request::{NodeOptions, node_in_time, number};
 use super::watch::{PAUSES, Seen, Watch};
-use super::{Ending, Failure, beside, output, tell, threads};
+use super::{Ending, Failure, beside, output, tell};
 use clap::ValueHint;
 use look::Wanted;
 use nic_placement_core::config::NodeSource;
-use nic_placement_core::discover::Scope;
 use nic_placement_core::topology::Topology;
-use nic_placement_formats::describe;
 use nic_placement_sys as sys;
 use nic_placement_traffic::exposition;
 use nic_placement_traffic::verify::{FORMAT, NodeVerdicts, VERSION, status};
@@ -80,7 +78,7 @@ pub(super) struct VerifyOptions {
     node: NodeOptions,
 }
 
-/// How long the node is waited for: to read it asks the cards.
+/// How long the node is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn job(text: &str) -> Result<(u64, Option<u64>), String> {
@@ -158,8 +156,7 @@ fn beside_command(options: &VerifyOptions, open: Open, source: NodeSource) -> Re
 }
 
 fn node(source: NodeSource) -> Option<Topology> {
-    let read = move || describe::read_node(&source, Scope::Full).ok().map(|(topology, _)| topology);
-    threads::answer_of(read).recv_timeout(PATIENCE).ok().flatten()
+    node_in_time(source).recv_timeout(PATIENCE).ok().flatten()
 }
 
 fn report(open: &Open, node: Topology, looks: &Looks) -> NodeVerdicts {

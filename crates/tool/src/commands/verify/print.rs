@@ -56,15 +56,9 @@ fn used(nic: &UsedNic) -> Text {
     Text::from(format!("{}{path}{how}", nic.nic)).unbroken()
 }
 
-/// `17.0 task 3`, where Slurm numbered it.
 fn label(task: &TaskVerdict) -> String {
-    let number = task.task.or(task.local_id).map(|number| format!(" task {number}")).unwrap_or_default();
-    match (task.job, task.step, &task.processes[..]) {
-        (Some(job), Some(step), _) => format!("{job}.{step}{number}"),
-        (Some(job), None, _) => format!("{job}{number}"),
-        (None, _, [pid, ..]) => format!("process {pid}"),
-        (None, _, []) => "process".to_string(),
-    }
+    let process = || task.processes.first().map_or("process".to_string(), |pid| format!("process {pid}"));
+    task.numbers().label().unwrap_or_else(process)
 }
 
 fn remarks(task: &TaskVerdict, why: Option<&String>) -> Vec<String> {

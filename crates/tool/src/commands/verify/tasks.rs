@@ -3,7 +3,7 @@
 
 use super::super::counters::Open;
 use super::super::plugstack;
-use super::super::refresh::engines::whole_node;
+use super::super::request::whole_node;
 use super::super::watch::Seen;
 use super::look::{self, Look, Process, Wanted};
 use nic_placement_core::diagnostic::counted;
@@ -22,7 +22,7 @@ const MAX_KEPT: usize = 16 * 1024;
 #[derive(Default)]
 pub(in crate::commands) struct Looks {
     processes: BTreeMap<u32, Process>,
-    /// of the first look that could tell
+    /// the most of any look that could tell
     unowned: Option<u32>,
     why: Option<String>,
     silent: BTreeSet<u32>,
@@ -50,8 +50,7 @@ impl Looks {
         let mut notes = Vec::new();
         if !self.silent.is_empty() {
             let named: Vec<String> = self.silent.iter().map(ToString::to_string).collect();
-            let (processes, named) = (counted(named.len(), "process"), named.join(", "));
-            notes.push(format!("{processes} did not answer and were left out: {named}"));
+            notes.push(format!("left out, since they did not answer: processes {}", named.join(", ")));
         }
         if !self.hidden.is_empty() {
             let users = counted(self.hidden.len(), "other user");
@@ -95,8 +94,7 @@ impl Seen for Looks {
     }
 }
 
-/// Tasks are told apart by Slurm's numbers and their devices; a process outside of steps is one of its own, unless a placed one
-/// started it.
+/// Tasks are told apart by Slurm's numbers and their devices; a process that was not placed and is in no step is one of its own.
 type Key = (Numbers, Vec<PciAddress>, Vec<String>, Option<u32>, Option<u32>);
 
 fn key(pid: u32, process: &Process) -> Key {
