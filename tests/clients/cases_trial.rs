@@ -70,7 +70,7 @@ fn the_figures_of_both_sides_are_there_and_what_is_missing_is_named(nodes: &Node
         let effect = figures(&report, program);
         for side in ["near", "far"] {
             let figures = effect.figures.get(side).unwrap_or_else(|| panic!("{side}: {effect:?}"));
-            assert!(!figures.is_empty() && figures.iter().all(|figure| *figure > 0.0), "{effect:?}");
+            assert!(!figures.is_empty() && figures.values().all(|figure| *figure > 0.0), "{effect:?}");
         }
         let nics = &effect.bytes["near"];
         assert!(nics.values().max().is_some_and(|most| *most > 1_000_000), "{effect:?}");

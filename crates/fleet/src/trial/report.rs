@@ -75,8 +75,8 @@ pub struct Effect {
     pub program: String,
     pub unit: String,
     pub not_tried: Option<String>,
-    /// by `near`, `default` and `far`: in the order of the rounds
-    pub figures: BTreeMap<String, Vec<f64>>,
+    /// by `near`, `default` and `far`, and by round: one that gave none is not there
+    pub figures: BTreeMap<String, BTreeMap<usize, f64>>,
     /// bytes that left by each NIC of both nodes, in the first round of each side
     pub bytes: BTreeMap<String, BTreeMap<String, u64>>,
 }
@@ -89,8 +89,8 @@ pub struct Middle {
 }
 
 /// `None` without figures.
-pub fn middle(figures: &[f64]) -> Option<Middle> {
-    let mut sorted = figures.to_vec();
+pub fn middle(figures: impl IntoIterator<Item = f64>) -> Option<Middle> {
+    let mut sorted = Vec::from_iter(figures);
     sorted.sort_by(f64::total_cmp);
     let count = sorted.len();
     let (low, high) = (sorted.get(count.checked_sub(1)? / 2)?, sorted.get(count / 2)?);
@@ -102,8 +102,8 @@ impl Effect {
     /// The figure of a side in percent of the near side's, pair by pair.
     pub fn against_near(&self, side: &str) -> Option<Middle> {
         let (near, other) = (self.figures.get("near")?, self.figures.get(side)?);
-        let pairs = near.iter().zip(other).filter(|(near, _)| **near > 0.0);
-        middle(&pairs.map(|(near, other)| other / near * 100.0).collect::<Vec<_>>())
+        let pairs = near.iter().filter_map(|(round, near)| Some((near, other.get(round)?)));
+        middle(pairs.map(|(near, other)| other / near * 100.0))
     }
 }
 
@@ -256,7 +256,8 @@ impl Effect {
             return;
         }
         let side = |name: &str| -> String {
-            let Some(of) = self.figures.get(name).and_then(|figures| middle(figures)) else {
+            let Some(of) = self.figures.get(name).and_then(|figures| middle(figures.values().copied()))
+            else {
                 return "-".to_string();
             };
             let share = (name != "near").then(|| self.against_near(name)).flatten();

@@ -87,16 +87,18 @@ fn the_gpus_of_nvidia_smi_are_compared_by_address_and_minor_and_no_uuid_is_told(
 
 #[test]
 fn the_median_has_an_interval_from_ten_figures_on() {
-    assert_eq!(middle(&[]), None);
-    let three = middle(&[3.0, 1.0, 2.0]).unwrap();
+    assert_eq!(middle([]), None);
+    let three = middle([3.0, 1.0, 2.0]).unwrap();
     assert_eq!((three.median, three.interval), (2.0, None));
-    let ten = middle(&[9.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0]).unwrap();
+    let ten = middle([9.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0]).unwrap();
     assert_eq!((ten.median, ten.interval), (5.5, Some((2.0, 9.0))));
 }
 
 fn report() -> TrialReport {
-    let figures =
-        BTreeMap::from([("near".to_string(), vec![50.0, 40.0]), ("far".to_string(), vec![25.0, 30.0])]);
+    let figures = BTreeMap::from([
+        ("near".to_string(), [(1, 50.0), (2, 40.0)].into()),
+        ("far".to_string(), [(1, 25.0), (2, 30.0)].into()),
+    ]);
     TrialReport {
         format: FORMAT.to_string(),
         version: VERSION,
@@ -126,6 +128,15 @@ fn report() -> TrialReport {
         }],
         played: false,
     }
+}
+
+#[test]
+fn rounds_are_compared_with_each_other_where_both_sides_have_a_figure() {
+    let near = [(1, 50.0), (3, 40.0)].into();
+    let far = [(1, 25.0), (2, 1.0), (3, 10.0)].into();
+    let figures = [("near".to_string(), near), ("far".to_string(), far)].into();
+    let effect = Effect { figures, ..Effect::default() };
+    assert_eq!(effect.against_near("far").map(|of| of.median), Some(37.5), "of 50 and 25 percent");
 }
 
 #[test]

@@ -227,13 +227,16 @@ fn effect(
 ) -> Effect {
     let mut effect = Effect { program: program.to_string(), unit: unit.to_string(), ..Effect::default() };
     for side in SIDES {
-        let rounds = (1..=MOST_ROUNDS).map(|round| format!("effect-{file}-{side}-{round}"));
-        let there = rounds
-            .take_while(|name| ["txt", "why"].iter().any(|end| folder.is_there(&format!("{name}.{end}"))));
-        let figures: Vec<f64> = there
-            .filter_map(|name| read(&folder.text(&format!("{name}.txt"))?))
-            .filter(|figure: &f64| figure.is_finite())
-            .collect();
+        let name = |round| format!("effect-{file}-{side}-{round}");
+        let is_there = |round: &usize| {
+            ["txt", "why"].iter().any(|end| folder.is_there(&format!("{}.{end}", name(*round))))
+        };
+        let figure = |round| read(&folder.text(&format!("{}.txt", name(round)))?);
+        // no program's figure is 0: ib_write_bw says so where it cannot tell the CPU's clock, and infinity is none either
+        let is_one = |figure: &f64| figure.is_finite() && *figure > 0.0;
+        let rounds = (1..=MOST_ROUNDS).take_while(is_there);
+        let figures: BTreeMap<usize, f64> =
+            rounds.filter_map(|round| Some((round, figure(round).filter(is_one)?))).collect();
         if !figures.is_empty() {
             effect.figures.insert(side.to_string(), figures);
         }
