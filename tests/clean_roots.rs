@@ -12,10 +12,14 @@
 mod arm;
 #[path = "packages/contents.rs"]
 mod contents;
+#[path = "packages/dist.rs"]
+mod dist;
 #[path = "packages/guide.rs"]
 mod guide;
 #[path = "packages/mistakes.rs"]
 mod mistakes;
+#[path = "packages/release.rs"]
+mod release;
 #[path = "docs/shown.rs"]
 mod shown;
 
@@ -145,6 +149,7 @@ const ALONE: &[(&str, fn())] = cases![
     contents::the_rpm_is_installed_replaced_and_erased_without_a_trace,
     arm::the_library_for_arm_places_tasks_as_the_one_for_x86_does,
     arm::the_tool_for_arm_prints_the_same_bytes,
+    dist::two_folders_give_the_same_release_on_two_days,
 ];
 
 const LINE: &str = "/etc/slurm/plugstack.conf.d/90-nic-placement.conf";
