@@ -26,7 +26,7 @@ unitdir ?= $(prefix)/lib/systemd/system
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo lint test attack fuzz slow sanitize mutants test-slurms test-clients test-packages test-libraries bench pictures \
-	soak deb rpm dist \
+	test-host soak deb rpm dist \
 	install uninstall clean clean-cache
 
 help:           ## this list
@@ -105,6 +105,15 @@ test-packages:  ## packages in clean roots of Debian 12 and 13, docs/admin.md's 
 	$(MAKE) deb rpm $(nobody) arch=aarch64
 	$(MAKE) deb rpm $(nobody) release=2
 	PACKAGES=all $(CARGO) test --locked -p nic-placement-cli --test packages --test clean_roots
+
+# the others need Debian's Slurm or guests.  A test says what it lacks: those lines are the last
+of_host = abi host capi captured exec map refresh tool transcripts
+test-host:      ## what needs no package of Debian's, on EL, SLES or Cray OS as they are; NIC_PLACEMENT_SO= tests an installed library
+	$(CARGO) test --locked --no-fail-fast -p nic-placement-core -p nic-placement-sys -p nic-placement-process --lib
+	@$(CARGO) test --locked --no-fail-fast -p nic-placement -p nic-placement-cli -p nic-placement-capi \
+		$(addprefix --test ,$(of_host)) -- --nocapture \
+		> $(target)/host.log 2>&1; ended=$$?; cat $(target)/host.log; echo; sed -n 's/^skipped/not tested/p' $(target)/host.log | sort -u; \
+	exit $$ended
 
 # what the end-to-end cases load: the library, one that panics on request, one for a Slurm that nobody has; and launchers
 test-libraries:
