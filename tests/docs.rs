@@ -17,6 +17,8 @@ mod pictures;
 mod quoted;
 #[path = "docs/shown.rs"]
 mod shown;
+#[path = "docs/support.rs"]
+mod support;
 #[path = "docs/units.rs"]
 mod units;
 #[path = "docs/variables.rs"]
