@@ -5,8 +5,8 @@
 use super::{Examined, Verdict, gpudirect, host, installation, links, ports, redirect};
 use std::sync::LazyLock;
 
-/// The page, with a section `### CODE` for each check: its title, and items `- **WORD** TEXT`.
-const PAGE: &str = include_str!("../../../../docs/checks.md");
+/// The page, with a section `### CODE` for each check: its title, and items `- **WORD** TEXT`, each in one line.
+pub(super) const PAGE: &str = include_str!("../../../../docs/checks.md");
 
 type Judge = fn(&Examined) -> Vec<Verdict>;
 

@@ -9,7 +9,7 @@ mod users;
 mod world;
 
 use super::reason;
-use super::table::{CHECKS, Check, codes, widest_code};
+use super::table::{CHECKS, Check, PAGE, codes, widest_code};
 use crate::audit::report::{Finding, Level};
 use cases::Case;
 use nic_placement_core::platform::MODELS;
@@ -31,6 +31,15 @@ fn each_check_has_a_code_that_is_short_and_its_own_and_says_all() {
         assert!(rules(check).is_sorted(), "{}: from good to bad", check.code);
     }
     assert!(widest_code() <= 16);
+}
+
+/// An item that goes on in a second line would lose that line.
+#[test]
+fn each_line_of_a_check_on_the_page_is_its_code_its_title_or_an_item() {
+    for section in PAGE.split("\n### ").skip(1) {
+        let mut items = section.lines().skip(2).filter(|line| !line.is_empty());
+        assert!(items.all(|line| line.starts_with("- **") && line.contains("** ")), "{section}");
+    }
 }
 
 /// The levels that a check's rules name.
