@@ -44,6 +44,7 @@ fn block(name: &str, style: &Style) -> String {
         "clusters" => return clusters(),
         "difference" => return format!("```diff\n{}```\n", read("tests/slurm/difference.diff")),
         "slurm" | "system" | "node" | "machines" | "libraries" => return support::block(name),
+        "interfaces" => return interfaces::table(),
         unknown => panic!("there is no generated block `{unknown}`"),
     };
     (style.head)(name) + &entries
