@@ -7,6 +7,8 @@
 
 #[path = "docs/blocks.rs"]
 mod blocks;
+#[path = "docs/interfaces.rs"]
+mod interfaces;
 #[path = "docs/man.rs"]
 mod man;
 #[path = "docs/named.rs"]

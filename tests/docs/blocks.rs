@@ -44,6 +44,7 @@ fn block(name: &str, style: &Style) -> String {
         "clusters" => return clusters(),
         "difference" => return format!("```diff\n{}```\n", read("tests/slurm/difference.diff")),
         "slurm" | "system" | "node" | "machines" | "libraries" => return support::block(name),
+        "interfaces" => return interfaces::table(),
         unknown => panic!("there is no generated block `{unknown}`"),
     };
     (style.head)(name) + &entries
@@ -52,8 +53,8 @@ fn block(name: &str, style: &Style) -> String {
 /// The checks by which a node can be drained.
 fn draining() -> String {
     let fails = CHECKS.iter().filter_map(|check| Some((check, check.says("fail")?)));
-    let row = |(check, when): (&Check, &str)| format!("| `{}` | {} | {when} |\n", check.code, check.title);
-    "| check | asks | `fail` |\n|---|---|---|\n".to_string() + &fails.map(row).collect::<String>()
+    let row = |(check, when): (&Check, &str)| format!("| `{}` | {when} |\n", check.code);
+    "| check | `fail` |\n|---|---|\n".to_string() + &fails.map(row).collect::<String>()
 }
 
 /// One line of tests/slurm/releases.tsv, which `make test-slurms` writes.
