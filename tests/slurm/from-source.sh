@@ -43,7 +43,7 @@ build() {
         mkdir -p "$work"
         cd "$work"
         # nodes of one machine need the last one; the parts left out are documents, tests and contributions
-        "$tree/configure" --prefix=/usr --sysconfdir=/etc/slurm --disable-x11 "${options[@]}" --enable-multiple-slurmd > configure.log 2>&1
+        "$tree/configure" --prefix=/usr --sysconfdir=/etc/slurm --disable-x11 --disable-slurmrestd "${options[@]}" --enable-multiple-slurmd > configure.log 2>&1
         make -C src -j "$(nproc)" > make.log 2>&1
         rm -rf --one-file-system "$root.new"
         cp -a "$(base)" "$root.new"
