@@ -6,15 +6,18 @@
 #   package.sh deb|rpm ARCH VERSION RELEASE      prints the packages' paths below target/packages
 #
 # The plugin lies in /usr/lib/nic-placement on every distribution and architecture, since one plugstack.conf serves a cluster
-# of several.  The same input gives the same bytes, dated by the last commit or SOURCE_DATE_EPOCH.
+# of several.  The same input gives the same bytes in any folder: its date is the last commit's, which packaging/date holds in a
+# source archive, or SOURCE_DATE_EPOCH.
 #
-# Knobs: NICP_BUILT, a folder with the libraries and the tool for ARCH, in place of packaging/portable.sh's;
+# Knobs: NIC_PLACEMENT_SLURM_RELEASE=25.05, the one release of Slurm that may load the library, which the packages' version and
+# description then name; NICP_BUILT, a folder with the libraries and the tool for ARCH, in place of packaging/portable.sh's;
 # MAINTAINER='NAME <ADDRESS>' and HOMEPAGE=URL, which the packages name.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/.."
-kind=${1:-} arch=${2:-} version=${3:-} release=${4:-}
+kind=${1:-} arch=${2:-} version=${3:-} slurm=${NIC_PLACEMENT_SLURM_RELEASE:-}
+release=${4:-}${slurm:++slurm$slurm}
 case $kind-$arch in
     deb-x86_64) name=amd64 libdir=/usr/lib/x86_64-linux-gnu ;;
     deb-aarch64) name=arm64 libdir=/usr/lib/aarch64-linux-gnu ;;
@@ -26,8 +29,11 @@ need readelf binutils
 need python3 'python3 and python3-venv'
 if [ "$kind" = deb ]; then need dpkg-deb dpkg; else need rpmbuild rpm; fi
 umask 022
-SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2> /dev/null || date +%s)}
-export SOURCE_DATE_EPOCH
+export LC_ALL=C TZ=UTC
+# `git archive` writes the seconds into this file; in a checkout it holds the format
+date=$(cat "$here/date")
+case $date in *[!0-9]*) date=$(git log -1 --format=%ct) ;; esac
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$date}
 out=$PWD/target/packages
 staged=$out/$kind-$arch
 
@@ -68,6 +74,9 @@ part_of() {
     esac
 }
 
+# size_of FOLDER: in KiB, as Debian's policy counts it; `du` counts folders by the file system's own size of them
+size_of() { find "$1" -printf '%y %s\n' | awk '{ size += $1 == "f" ? int(($2 + 1023) / 1024) : 1 } END { print size }'; }
+
 if [ "$kind" = deb ]; then
     parts=$staged/parts
     (cd "$staged" && find usr ! -type d) | while read -r file; do
@@ -96,14 +105,14 @@ if [ "$kind" = deb ]; then
         fi
         {
             printf '%s\n' "Package: $part" "Version: $version-$release" "Architecture: $name" "Maintainer: $MAINTAINER" \
-                ${HOMEPAGE:+"Homepage: $HOMEPAGE"} "Installed-Size: $(du -sk --apparent-size "$tree/usr" | cut -f1)" \
+                ${HOMEPAGE:+"Homepage: $HOMEPAGE"} "Installed-Size: $(size_of "$tree/usr")" \
                 'Priority: optional'
             if [ $part != $tool_part ]; then echo "Source: $tool_part"; fi
             # what one package had before it was divided is three others' now
             if [ $part != $tool_part ]; then printf '%s: nic-placement (<< %s)\n' Breaks "$version" Replaces "$version-$release"; fi
             # its paragraph, without the name
             awk -v RS= -v part=$part '$2 == part' "$here/deb/control" | sed -e 1d -e "s/@version@/$version-$release/" \
-                -e "s/@glibc@/$glibc/"
+                -e "s/@glibc@/$glibc/" -e "s/@slurm@/${slurm:-22.05 to 26.11}/"
         } > "$tree/DEBIAN/control"
         (cd "$tree" && find usr -type f -print0 | sort -z | xargs -0 md5sum) > "$tree/DEBIAN/md5sums"
         find "$tree" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
@@ -137,7 +146,7 @@ else
     rpmbuild -bb --quiet --target "$name" --define "_topdir $out/rpm" --define "_rpmdir $out" \
         --define '_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm' --define "nicp_version $version" \
         --define "nicp_release $release" --define "nicp_staged $staged" --define "nicp_files $out/files-$arch" \
-        --define "nicp_maintainer $MAINTAINER" ${HOMEPAGE:+--define "nicp_homepage $HOMEPAGE"} \
-        --define "nicp_date $(LC_ALL=C date -ud "@$SOURCE_DATE_EPOCH" '+%a %b %d %Y')" "$here/rpm/nic-placement.spec" >&2
+        --define "nicp_slurm ${slurm:-22.05 to 26.11}" --define "nicp_maintainer $MAINTAINER" ${HOMEPAGE:+--define "nicp_homepage $HOMEPAGE"} \
+        --define "nicp_date $(date -ud "@$SOURCE_DATE_EPOCH" '+%a %b %d %Y')" "$here/rpm/nic-placement.spec" >&2
     for part in $tool_part $plugin_part $library_part $devel_part; do echo "$out/$part-$version-$release.$name.rpm"; done
 fi

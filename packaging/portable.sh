@@ -6,11 +6,12 @@
 #
 # Zig's linker knows every glibc's symbols, so that no old distribution is needed, and links the unwinder in, so that no
 # libgcc_s is.  cargo-zigbuild and zig come from PyPI into target/portable/tools; NICP_TOOLS names a folder that has both.
+# The same source, compiler and zig give the same bytes in any folder: `built-with` beside them names the versions.
 # For an architecture of which this toolchain has no standard library (`rustup target add ARCH-unknown-linux-gnu` brings it),
 # Debian 13's rustc has one: it is made a root of, with mmdebstrap, in ${XDG_CACHE_HOME:-~/.cache}/nic-placement.
 set -eu
 
-here=$(cd "$(dirname "$0")/.." && pwd)
+here=$(cd "$(dirname "$0")/.." && pwd -P)
 arch=${1:-}
 case $arch in
     x86_64) debian=amd64 ;;
@@ -27,7 +28,7 @@ die() { say "$*"; exit 1; }
 
 if [ ! -x "$tools/bin/cargo-zigbuild" ]; then
     say "cargo-zigbuild and zig go to \`$tools\`"
-    python3 -m venv "$tools" && "$tools/bin/pip" -q install cargo-zigbuild ziglang ||
+    python3 -m venv "$tools" && "$tools/bin/pip" -q install cargo-zigbuild==0.24.1 ziglang==0.17.1 ||
         die 'they cannot be had: python3 with venv and pip is needed, and PyPI'
 fi
 
@@ -73,7 +74,14 @@ zig=$(echo "$tools"/lib/python3*/site-packages/ziglang/zig)
 mkdir -p "$folder"
 export CARGO_ZIGBUILD_ZIG_PATH=$zig CARGO_INCREMENTAL=0
 cd "$here"
-if [ -d "$(rustc --print sysroot)/lib/rustlib/$triple/lib" ]; then
+sysroot=$(rustc --print sysroot)
+# panics name files of the source: a crate's by where cargo unpacked it, and with `rust-src` the toolchain's own copy of std
+cargo fetch --locked --target "$triple" >&2
+names=("$here=/nic-placement" "$sysroot/lib/rustlib/src/rust=/rustc/$(rustc -vV | sed -n 's/^commit-hash: //p')")
+for crates in "${CARGO_HOME:-${HOME:-/root}/.cargo}"/registry/src/*; do names+=("$crates=/crates"); done
+CARGO_ENCODED_RUSTFLAGS=$(printf -- '\x1f--remap-path-prefix=%s' "${names[@]}" | cut -c2-)
+export CARGO_ENCODED_RUSTFLAGS
+if [ -d "$sysroot/lib/rustlib/$triple/lib" ]; then
     PATH=$tools/bin:$PATH cargo "${build[@]}" >&2
     compiler=$(rustc -V)
 else
