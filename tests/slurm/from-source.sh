@@ -24,7 +24,7 @@ base() {
     if [ ! -e "$base/usr/sbin/munged" ]; then
         say "making \`$base\`"
         rm -rf --one-file-system "$base" "$base.new"
-        debootstrap --variant=minbase --include=munge,procps,runc,libhwloc15,libjson-c5,libdbus-1-3 \
+        debootstrap --variant=minbase --include=munge,procps,runc,libhwloc15,libjson-c5,libdbus-1-3,libnuma1,libreadline8 \
             "$(. /etc/os-release; echo "$VERSION_CODENAME")" "$base.new" "$("$here/releases.sh" archive Debian)" > "$cache/base.log"
         rm -rf "$base.new"/var/cache/apt/archives/*.deb "$base.new"/var/lib/apt/lists/*
         mv "$base.new" "$base"
@@ -43,7 +43,7 @@ build() {
         mkdir -p "$work"
         cd "$work"
         # nodes of one machine need the last one; the parts left out are documents, tests and contributions
-        "$tree/configure" --prefix=/usr --sysconfdir=/etc/slurm --disable-x11 --disable-slurmrestd "${options[@]}" --enable-multiple-slurmd > configure.log 2>&1
+        "$tree/configure" --prefix=/usr --sysconfdir=/etc/slurm --disable-slurmrestd "${options[@]}" --enable-multiple-slurmd > configure.log 2>&1
         make -C src -j "$(nproc)" > make.log 2>&1
         rm -rf --one-file-system "$root.new"
         cp -a "$(base)" "$root.new"
