@@ -186,7 +186,9 @@ fn what_a_task_gains_is_the_difference_that_the_documents_show(bed: &Bed) {
     let varies: BTreeSet<String> =
         without[0].symmetric_difference(&without[1]).map(|line| name(&line)).collect();
     let differs = |from: &BTreeSet<String>, to: &BTreeSet<String>, sign: &str| -> String {
-        let lines = from.difference(to).filter(|line| !varies.contains(&name(line)) && !name(line).ends_with("_TIME"));
+        let lines = from
+            .difference(to)
+            .filter(|line| !varies.contains(&name(line)) && !name(line).ends_with("_TIME"));
         lines.map(|line| format!("{sign}{line}\n")).collect()
     };
     let found = differs(&without[0], &with, "-") + &differs(&with, &without[0], "+");
