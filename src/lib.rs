@@ -101,6 +101,9 @@ fn programs_symbol(name: &CStr) -> *mut c_void {
 pub extern "C" fn slurm_spank_init(spank: spank_t, argc: c_int, argv: *const *const c_char) -> c_int {
     hook("init", spank, argc, argv, |handle, context| {
         log::install(context);
+        if context == Context::Slurmd {
+            return step::tell_of_no_node_file(handle);
+        }
         option::provoke(handle, "init");
         if context != Context::Remote {
             command::init();
@@ -129,12 +132,13 @@ pub extern "C" fn slurm_spank_init_post_opt(
             command::tell_of_components();
             command::init_post_opt();
         }
-        _ => {
+        Context::Remote => {
             option::provoke(handle, "init_post_opt");
             with_arguments(spank, program::note);
             step::init_post_opt(handle);
             task::forget_an_outer_rule(handle);
         }
+        Context::Slurmd | Context::JobScript => {}
     })
 }
 
@@ -149,7 +153,7 @@ pub extern "C" fn slurm_spank_task_init(spank: spank_t, argc: c_int, argv: *cons
     })
 }
 
-/// Runs a hook behind the wall, unless this is slurmd: it loads us for its whole life and has nothing for us to do.
+/// Runs a hook behind the wall.
 fn hook(
     name: &str,
     spank: spank_t,
@@ -161,7 +165,7 @@ fn hook(
         // the handle's own option cache stays empty: our option's value comes by `option_callback`
         let mut cache = OptionCache::default();
         let handle = init_spank_handle(spank, argc, argv, &mut cache);
-        if let Ok(context @ (Context::Local | Context::Allocator | Context::Remote)) = handle.context() {
+        if let Ok(context) = handle.context() {
             // srun knows how much it is to tell only after our first hook
             log::up_to(slurms_log_level());
             body(&handle, context);

@@ -36,6 +36,14 @@ pub(crate) fn init_post_opt(spank: &SpankHandle) {
     }
 }
 
+/// In slurmd, as it starts: one line for the admin if no node file is there.  Slurm calls this hook in slurmd too
+/// (src/common/spank.c, `spank_stack_plugin_valid_for_context`).
+pub(crate) fn tell_of_no_node_file(spank: &SpankHandle) {
+    if let Some(line) = node::without_file(option::arguments(spank)) {
+        tell_admin(&line);
+    }
+}
+
 fn step(spank: &SpankHandle) -> OfTasks {
     let is_normal = is_normal(spank);
     if !is_normal && !is_program_of_job(spank) {

@@ -7,6 +7,8 @@
 
 #[path = "docs/blocks.rs"]
 mod blocks;
+#[path = "docs/interfaces.rs"]
+mod interfaces;
 #[path = "docs/man.rs"]
 mod man;
 #[path = "docs/named.rs"]
@@ -17,6 +19,8 @@ mod pictures;
 mod quoted;
 #[path = "docs/shown.rs"]
 mod shown;
+#[path = "docs/support.rs"]
+mod support;
 #[path = "docs/units.rs"]
 mod units;
 #[path = "docs/variables.rs"]

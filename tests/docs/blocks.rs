@@ -42,6 +42,9 @@ fn block(name: &str, style: &Style) -> String {
         "draining" => return draining(),
         "results" => return results(),
         "clusters" => return clusters(),
+        "difference" => return format!("```diff\n{}```\n", read("tests/slurm/difference.diff")),
+        "slurm" | "system" | "node" | "machines" | "libraries" => return support::block(name),
+        "interfaces" => return interfaces::table(),
         unknown => panic!("there is no generated block `{unknown}`"),
     };
     (style.head)(name) + &entries
@@ -50,29 +53,30 @@ fn block(name: &str, style: &Style) -> String {
 /// The checks by which a node can be drained.
 fn draining() -> String {
     let fails = CHECKS.iter().filter_map(|check| Some((check, check.says("fail")?)));
-    let row = |(check, when): (&Check, &str)| format!("| `{}` | {} | {when} |\n", check.code, check.title);
-    "| check | asks | `fail` |\n|---|---|---|\n".to_string() + &fails.map(row).collect::<String>()
+    let row = |(check, when): (&Check, &str)| format!("| `{}` | {when} |\n", check.code);
+    "| check | `fail` |\n|---|---|\n".to_string() + &fails.map(row).collect::<String>()
 }
 
 /// One line of tests/slurm/releases.tsv, which `make test-slurms` writes.
-struct Run {
-    version: String,
-    distribution: String,
+pub struct Run {
+    pub version: String,
+    /// a distribution's name, `source-shared` or `source-static`
+    pub from: String,
     /// cases: passed, failed, skipped
     counts: [u32; 3],
     /// of the library
     sha256: String,
 }
 
-fn runs() -> Vec<Run> {
+pub fn runs() -> Vec<Run> {
     let run = |line: &str| {
         let fields: Vec<&str> = line.split('\t').collect();
-        let [version, distribution, passed, failed, skipped, sha256] = fields[..] else {
+        let [version, from, passed, failed, skipped, sha256] = fields[..] else {
             panic!("tests/slurm/releases.tsv: {line}")
         };
         Run {
             version: version.to_string(),
-            distribution: distribution.to_string(),
+            from: from.to_string(),
             counts: [passed, failed, skipped].map(|count| count.parse().expect("a count of cases")),
             sha256: sha256.to_string(),
         }
@@ -80,27 +84,31 @@ fn runs() -> Vec<Run> {
     read("tests/slurm/releases.tsv").lines().filter(|line| !line.starts_with('#')).map(run).collect()
 }
 
-/// What ran on which release.
+/// What ran on which release, and with which library.
 fn releases() -> String {
     let runs = runs();
-    let mut out = "| Slurm | run on | passed | failed | skipped |\n|---|---|---|---|---|\n".to_string();
+    let sha256 = &runs[0].sha256;
+    let mut out = format!("| Slurm | as | cases with the library `{}…` |\n|---|---|---|\n", &sha256[..12]);
     for release in &RELEASES {
         let of_it: Vec<&Run> = runs.iter().filter(|run| of_version(&run.version) == Some(release)).collect();
-        for run in &of_it {
-            let [passed, failed, skipped] = run.counts;
-            let Run { version, distribution, .. } = run;
-            let name = release.name();
-            out.push_str(&format!(
-                "| {name} | {version} ({distribution}) | {passed} | {failed} | {skipped} |\n"
-            ));
+        for Run { version, from, counts: [passed, failed, skipped], .. } in &of_it {
+            let as_what = match &**from {
+                "source-shared" => "source".to_string(),
+                "source-static" => "source, without a shared libslurm".to_string(),
+                "noble" | "resolute" => format!("package of Ubuntu's {from}"),
+                _ => format!("package of Debian's {from}"),
+            };
+            let outcome = match failed {
+                0 => format!("all {passed} that fit it passed"),
+                _ => format!("{failed} of {} failed", passed + failed),
+            };
+            out.push_str(&format!("| {version} | {as_what} | {outcome}; {skipped} need what it lacks |\n"));
         }
         if of_it.is_empty() {
-            out.push_str(&format!("| {} | not tested | | | |\n", release.name()));
+            out.push_str(&format!("| {} | | not run |\n", release.name()));
         }
     }
-    let libraries: BTreeSet<&str> = runs.iter().map(|run| run.sha256.as_str()).collect();
-    let libraries: Vec<&str> = libraries.into_iter().collect();
-    out + &format!("\nThe library of all these runs: sha256 `{}`\n", libraries.join("`, `"))
+    out + &format!("\nThat library: sha256 `{sha256}`\n")
 }
 
 #[test]

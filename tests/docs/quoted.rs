@@ -18,7 +18,7 @@ fn quoted(text: &str, kind: &str) -> Vec<String> {
 }
 
 /// The source below a folder, without tests, comments, and the backslashes that go on in the next line.
-fn source(folder: &Path, text: &mut String) {
+pub fn source(folder: &Path, text: &mut String) {
     for entry in fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap().path();
         let name = entry.file_name().unwrap().to_string_lossy().into_owned();

@@ -33,8 +33,8 @@ fn assert_memory_is_near(task: &Task) {
 }
 
 fn tasks_on_the_wrong_socket_are_moved_to_their_gpus(bed: &Bed) {
-    // before 23.02 Slurm dealt tasks and GPUs in different orders; all releases accept a map that does the same
-    let dealt = if bed.site.release < (23, 2) { 4 } else { 0 };
+    // before 23.11 Slurm dealt tasks and GPUs in different orders; all releases accept a map that does the same
+    let dealt = if bed.site.release < (23, 11) { 4 } else { 0 };
     for (gpus, wrong) in [("--gpus-per-task=1", dealt), (ACROSS, 4)] {
         let command = format!("srun -w n0 -n8 {gpus} @ $report");
         let (without, placed) = bed.without_and_with("--nic-placement", 8, &command);

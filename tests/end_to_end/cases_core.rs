@@ -44,7 +44,7 @@ fn assert_cores_of_their_own(tasks: &[Task]) {
 fn bind_core_repairs_slurms_misdeal_with_cores_that_no_two_tasks_share(bed: &Bed) {
     let (without, placed) =
         bed.without_and_with("--nic-placement=bind=core", 8, &format!("{DEALT} @ $report"));
-    let deals_in_two_orders = bed.site.release < (23, 2);
+    let deals_in_two_orders = bed.site.release < (23, 11);
     assert_eq!(far(&without), if deals_in_two_orders { 4 } else { 0 }, "by Slurm's own rule");
     assert_eq!(far(&placed), 0);
     assert_cores_of_their_own(&placed);
@@ -78,7 +78,7 @@ fn bind_core_divides_a_mask_that_all_tasks_share(bed: &Bed) {
     let (without, placed) = bed.without_and_with("--nic-placement=bind=core", 8, command);
     // later releases bind the tasks of an allocation's step themselves; these tasks keep their cores
     let share_one = without.iter().all(|task| task.cpus().len() == 224);
-    assert_eq!(share_one, bed.site.release < (23, 2), "of {without:#?}");
+    assert_eq!(share_one, bed.site.release < (23, 11), "of {without:#?}");
     assert_cores_of_their_own(&placed);
     for task in &placed {
         assert!(task.cpus().is_subset(&cpus_near(task.gpus()[0])), "of {task:?}");
@@ -222,7 +222,7 @@ fn tasks_without_gpus_are_dealt_to_the_sockets_where_the_user_asked(bed: &Bed) {
     let (without, placed) = bed.without_and_with("--nic-placement", 4, command);
     // later releases bind the tasks of an allocation's step themselves
     let share_one = without.iter().all(|task| task.cpus().len() == 224);
-    assert_eq!(share_one, bed.site.release < (23, 2), "of {without:#?}");
+    assert_eq!(share_one, bed.site.release < (23, 11), "of {without:#?}");
     for (rank, (bare, task)) in without.iter().zip(&placed).enumerate() {
         if !share_one {
             assert_eq!(task.cpus(), bare.cpus(), "Slurm bound it: {task:?}");

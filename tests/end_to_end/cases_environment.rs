@@ -3,6 +3,8 @@
 use crate::harness::{Bed, Case, cases};
 use crate::machines::{nccl_list, ucx_of, ucx_of_all};
 use crate::report::Task;
+use std::collections::BTreeSet;
+use std::path::Path;
 
 pub const CASES: &[Case] = cases![
     the_users_own_variables_survive,
@@ -17,6 +19,7 @@ pub const CASES: &[Case] = cases![
     a_job_that_a_placed_step_submits_does_not_inherit_its_nics,
     a_shell_that_a_placed_step_allocates_does_not_inherit_its_nics,
     a_users_own_nic_placement_stays,
+    what_a_task_gains_is_the_difference_that_the_documents_show,
 ];
 
 fn the_users_own_variables_survive(bed: &Bed) {
@@ -164,4 +167,50 @@ fn a_users_own_nic_placement_stays(bed: &Bed) {
     for task in bed.tasks(2, &command.replace('@', "--nic-placement=off")) {
         assert_eq!(task.env("NIC_PLACEMENT"), Some("mine"), "nor is it removed");
     }
+}
+
+/// The whole environment of task 1, and what it is bound to.
+fn all_of_task_1(bed: &Bed, options: &str) -> BTreeSet<String> {
+    let step = format!("srun -w n0 -n8 -c4 --gpus-per-task=1 {options}");
+    let task = &bed.tasks(8, &format!("{step} $report"))[1];
+    let ran = bed.run(&format!("{step} bash -c 'if [ $SLURM_PROCID = 1 ]; then env; fi'"));
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let lines = ran.stdout.lines().map(str::to_string);
+    lines.chain([format!("CPUs: {}", task.cpu_list()), format!("memory: {}", task.mem())]).collect()
+}
+
+fn what_a_task_gains_is_the_difference_that_the_documents_show(bed: &Bed) {
+    let without = [all_of_task_1(bed, ""), all_of_task_1(bed, "")];
+    let with = all_of_task_1(bed, "--nic-placement");
+    let name = |line: &&String| line.split(['=', ':']).next().unwrap_or_default().to_string();
+    let varies: BTreeSet<String> =
+        without[0].symmetric_difference(&without[1]).map(|line| name(&line)).collect();
+    let differs = |from: &BTreeSet<String>, to: &BTreeSet<String>, sign: &str| -> String {
+        let lines = from
+            .difference(to)
+            .filter(|line| !varies.contains(&name(line)) && !name(line).ends_with("_TIME"));
+        lines.map(|line| format!("{sign}{line}\n")).collect()
+    };
+    let found = differs(&without[0], &with, "-") + &differs(&with, &without[0], "+");
+    let ours = [
+        "CPUs",
+        "memory",
+        "NCCL_IB_HCA",
+        "NIC_PLACEMENT",
+        "NVSHMEM_HCA_LIST",
+        "UCX_NET_DEVICES",
+        "UCX_SOCKADDR_TLS_PRIORITY",
+    ];
+    for line in found.lines() {
+        assert!(ours.contains(&&*name(&&line[1..].to_string())), "{line}: not of the plugin's list\n{found}");
+    }
+    // the documents show that of this machine's Slurm; another release deals CPUs otherwise
+    if bed.site.root != Path::new("/") {
+        return;
+    }
+    let shown = bed.site.repository.join("tests/slurm/difference.diff");
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&shown, &found).expect("the difference");
+    }
+    assert_eq!(std::fs::read_to_string(&shown).expect("the difference"), found, "`BLESS=1` records it");
 }

@@ -36,7 +36,7 @@ fn each_task_with_one_gpu_gets_the_nic_of_its_gpus_switch_on_both_nodes(bed: &Be
     assert_each_has_its_gpus_nics(&placed);
     for node in ["n0", "n1"] {
         let mut tasks: Vec<&Task> = placed.iter().filter(|task| task.node() == node).collect();
-        // from 23.02 on Slurm deals the GPUs in the order of the tasks' sockets
+        // from 23.11 on Slurm deals the GPUs in the order of the tasks' sockets
         tasks.sort_by_key(|task| task.gpus());
         let nics: Vec<&str> = tasks.into_iter().flat_map(Task::ucx).collect();
         assert_eq!(nics, ucx_of_all(0..8), "the NICs of the tasks on {node}");

@@ -24,7 +24,7 @@ fn on_another_socket(tasks: &[Task]) -> Vec<usize> {
 }
 
 fn every_task_is_on_its_gpus_socket(bed: &Bed) {
-    // before 23.02 Slurm dealt tasks and GPUs in different orders; a map that does so is taken by all releases
+    // before 23.11 Slurm dealt tasks and GPUs in different orders; a map that does so is taken by all releases
     for (options, gpus) in [
         ("-c2", "--gpus-per-task=1"),
         ("-c16", "--gpus-per-task=1"),

@@ -57,6 +57,11 @@ impl Task {
         self.word("mem")
     }
 
+    /// The CPUs it may run on, as the kernel writes them.
+    pub fn cpu_list(&self) -> &str {
+        self.word("cpus")
+    }
+
     /// The CPUs it may run on.
     pub fn cpus(&self) -> BTreeSet<usize> {
         numbers(self.word("cpus"))

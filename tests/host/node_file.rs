@@ -27,6 +27,29 @@ fn a_node_without_a_file_is_read_and_that_is_no_news() {
     assert!(opened(&played).iter().any(|path| path.ends_with("/ports/1/rate")), "{played}");
 }
 
+/// Slurm calls the plugin's first hook in slurmd too, once when it starts.
+#[test]
+fn slurmd_says_once_that_no_node_file_is_there_where_steps_would_ask_rdma_devices() {
+    let node = Node::new("slurmd");
+    let in_slurmd = || {
+        let step = Step::in_context("slurmd").arg(&format!("node-file={}", node.file.display()));
+        step.word("--root", node.tree.to_str().unwrap())
+    };
+    let warned = |played: &harness::Played| said(played, "info", &["no node file `", "` yet: until"]);
+    let played = play!(in_slurmd());
+    assert!(!warned(&played), "there is one\n{played}");
+    fs::remove_file(&node.file).unwrap();
+    let played = play!(in_slurmd());
+    assert!(warned(&played) && played.log().len() == 1, "{played}");
+    for quiet in ["cache=0", "disable", "conf=/etc/elsewhere.conf"] {
+        let played = play!(in_slurmd().arg(quiet));
+        assert!(!warned(&played), "{quiet}\n{played}");
+    }
+    fs::remove_dir_all(node.tree.join("sys/class/infiniband")).unwrap();
+    let played = play!(in_slurmd());
+    assert!(!warned(&played), "no RDMA device\n{played}");
+}
+
 #[test]
 fn with_the_file_every_task_gets_the_same_and_no_port_is_asked() {
     let node = Node::new("node-file");

@@ -5,15 +5,16 @@
 #   releases.sh folders          make the folders that are missing; print `NAME FOLDER` of each that is there
 #   releases.sh run [WORD…]      the end-to-end cases (those with a WORD in their name) on this machine's Slurm and on
 #                                each folder's, all with the same library.  Without a WORD, the outcome is recorded in
-#                                tests/slurm/releases.tsv, from which docs/releases.md is made.  Releases that
-#                                NICP_RELEASES leaves out keep their line, if it is of the same library
+#                                tests/slurm/releases.tsv, from which docs/releases.md is made.  What did not run now keeps
+#                                its line, if it is of the same library
 #   releases.sh clean            remove the folders
 #
 # The folders (0.3 GB each) are kept in ${XDG_CACHE_HOME:-~/.cache}/nic-placement, so that only the first run downloads.
 # If a release cannot be downloaded, the script says so and goes on.  Needs root, and debootstrap to make folders.
 #
-# Knobs: NICP_RELEASES, the names of the wanted releases (see `known`); NIC_PLACEMENT_SO, the library; NICP_UBUNTU_MIRROR, the
-# archive of Ubuntu.  Else the archives are those that apt has packages from, or debootstrap's own.
+# Knobs: NICP_RELEASES, the names of the wanted releases (see `known`); NICP_FOLDERS, lines `NAME FOLDER` in place of all that, as
+# from-source.sh gives them; NIC_PLACEMENT_SO, the library; NICP_UBUNTU_MIRROR, the archive of Ubuntu.  Else the archives are
+# those that apt has packages from, or debootstrap's own.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -97,9 +98,14 @@ run() {
     # shellcheck disable=SC2064
     trap "rm -f '$new'" EXIT
     printf '# made by tests/slurm/releases.sh run\n# slurm\tfrom\tpassed\tfailed\tskipped\tsha256 of the library\n' > "$new"
+    if [ -z "${NICP_FOLDERS:=}" ]; then
+        if [ -z "${NICP_RELEASES+set}" ]; then NICP_FOLDERS="$(. /etc/os-release; echo "$VERSION_CODENAME") /"$'\n'; fi
+        NICP_FOLDERS+=$(folders)
+    fi
     while read -r distribution folder; do
         release=$(chroot "$folder" slurmd -V) || continue
-        release=${release##* }
+        release=${release#* }
+        release=${release%%-*}
         start=$SECONDS
         if ! text=$(suite "$folder" "$@"); then code=1; fi
         grep -v '^ok ' <<< "$text" || true
@@ -109,13 +115,13 @@ run() {
         say "Slurm $release of $distribution: $passed passed, $failed failed, $skipped skipped, $((SECONDS - start)) s"
         printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$release" "$distribution" "$passed" "$failed" "$skipped" \
             "$(sha256sum "$library" | cut -d' ' -f1)" >> "$new"
-    done < <(if [ -z "${NICP_RELEASES+set}" ]; then echo "$(. /etc/os-release; echo "$VERSION_CODENAME") /"; fi; folders)
+    done < <(sed '/^$/d' <<< "$NICP_FOLDERS")
     say "the library of all: $(sha256sum "$library" | cut -d' ' -f1)"
-    # record only complete runs; a release that did not run now keeps its line if it ran with the same library
+    # record only complete runs
     if [ $# -eq 0 ]; then
-        if [ -n "${NICP_RELEASES+set}" ] && [ -r "$record" ]; then
+        if [ -r "$record" ]; then
             tail -n +3 "$record" | grep -F "$(sha256sum "$library" | cut -d' ' -f1)" |
-                grep -vF -f <(tail -n +3 "$new" | cut -f1) >> "$new" || true
+                grep -vF -f <(tail -n +3 "$new" | cut -f1,2) >> "$new" || true
         fi
         { head -n 2 "$new"; tail -n +3 "$new" | sort -V; } > "$record"
         say "recorded in $record; \`BLESS=1 cargo test --test docs\` brings it into docs/releases.md"
@@ -125,7 +131,8 @@ run() {
 
 case ${1:-} in
     folders) folders ;;
+    archive) archive "$2" ;;
     run) shift; run "$@" ;;
-    clean) discard "$cache"/slurm-{trixie,sid,noble,resolute}{,.new} ;;
+    clean) discard "$cache"/slurm-{trixie,sid,noble,resolute}{,.new} "$cache"/{base,slurm-source}* ;;
     *) sed -n '3,13p' "$0"; exit 2 ;;
 esac

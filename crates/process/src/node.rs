@@ -3,7 +3,7 @@
 
 use nic_placement_core::config::{Admin, NodeFileUse, NodeSource};
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::discover::root::Author;
+use nic_placement_core::discover::root::{Author, is_there};
 use nic_placement_core::discover::{Root, Scope};
 use nic_placement_core::node::kept::{self, Kept};
 use nic_placement_core::node::{self, NoTopology};
@@ -73,6 +73,24 @@ fn this_node(
         }
     }
     node::read_root(&Root::live(), scope, Provenance::ThisSystem)
+}
+
+/// What slurmd tells its admin of a node whose steps would use a node file that is not there.  A configuration file that `conf=`
+/// names may be on a file system that does not answer, and slurmd must start: then nothing is told.
+pub fn without_file<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let (admin, _) = Admin::parse(arguments);
+    let NodeFileUse { path, max_age } = &admin.node_file;
+    let is_this_node = !matches!(admin.source, NodeSource::Sysfs(_));
+    let is_wanted = admin.conf.is_none() && !admin.disabled && *max_age > 0 && is_this_node;
+    if !is_wanted
+        || is_there(Path::new(path))
+        || Root::live().list("sys/class/infiniband", |_| true).is_empty()
+    {
+        return None;
+    }
+    Some(format!(
+        "no node file `{path}` yet: until `nic-placement refresh` has written it, each step asks the NICs' firmware, which may wait"
+    ))
 }
 
 #[cfg(test)]

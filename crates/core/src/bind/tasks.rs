@@ -138,8 +138,8 @@ pub(super) fn have_own_gpus(task: &Task) -> bool {
 
 /// The NUMA nodes of each task's GPUs, if the user's promise or Slurm's rule tells any of them.
 ///
-/// `per_task:N` of 22.05 gives task 0 the first N of the step's GPUs, task 1 the next N (src/common/gres.c);
-/// later releases look at the tasks' masks first.  `map_gpu:` (later `map:`) lists GPUs by the tasks' local
+/// `per_task:N` before 23.11 gives task 0 the first N of the step's GPUs, task 1 the next N (gres.c,
+/// `_get_usable_gres`); later releases look at the tasks' masks first.  `map_gpu:` (later `map:`) lists GPUs by the tasks' local
 /// ids, and starts again at the first if the list is too short.  Its numbers are the node's if the job has
 /// all of the node's GPUs; otherwise it is unclear what they count.
 fn nodes_by_rule(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<Option<NodeSet>>> {

@@ -31,14 +31,14 @@ impl Release {
 /// All releases that the plugin answers to, oldest first.
 pub const RELEASES: [Release; 9] = [
     Release { api: 38, major: 22, minor: 5, tested: Some("22.05.8") },
-    Release { api: 39, major: 23, minor: 2, tested: None },
+    Release { api: 39, major: 23, minor: 2, tested: Some("23.02.8") },
     Release { api: 40, major: 23, minor: 11, tested: Some("23.11.4") },
-    Release { api: 41, major: 24, minor: 5, tested: None },
+    Release { api: 41, major: 24, minor: 5, tested: Some("24.05.8") },
     Release { api: 42, major: 24, minor: 11, tested: Some("24.11.5") },
-    Release { api: 43, major: 25, minor: 5, tested: None },
+    Release { api: 43, major: 25, minor: 5, tested: Some("25.05.8") },
     Release { api: 44, major: 25, minor: 11, tested: Some("25.11.2") },
     Release { api: 45, major: 26, minor: 5, tested: Some("26.05.5") },
-    Release { api: 46, major: 26, minor: 11, tested: None },
+    Release { api: 46, major: 26, minor: 11, tested: Some("26.11.0") },
 ];
 
 /// The release whose programs return this from `slurm_api_version()`.

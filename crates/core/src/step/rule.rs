@@ -2,7 +2,7 @@
 //!
 //! It is srun's `--tres-bind`, `--gpu-bind`, or what `--gpus-per-task` and `--tres-per-task` stand for, and may be about
 //! other devices too: `gres/tmp:per_task:10+gres/gpu:per_task:1` (src/common/slurm_opt.c, `_implicitly_bind_tres_per_task`;
-//! src/common/tres_bind.c).  Until 22.05 a `;` separated them and no `gres/` stood before the names.  No release takes a
+//! src/common/tres_bind.c).  Before 23.11 a `;` separated them and no `gres/` stood before the names.  No release takes a
 //! type of GPU there.
 #![forbid(unsafe_code)]
 
@@ -15,7 +15,7 @@ pub(crate) struct Rule<'a> {
     device: &'a str,
     /// such as `per_task:1`, without the `verbose,` before it
     pub text: &'a str,
-    /// is it of 23.02 or later, as its `gres/` tells?
+    /// is it of 23.11 or later, as its `gres/` tells?
     pub is_later: bool,
 }
 

@@ -8,20 +8,23 @@ use nic_placement_core::diagnostic::counted;
 use nic_placement_core::gpus;
 use nic_placement_core::topology::{GpuVendor, NicKind};
 
+pub(super) fn has_rdma(subject: &Examined) -> bool {
+    subject.plan.node.nics.iter().any(|nic| nic.kind != NicKind::Ethernet)
+}
+
 pub(super) fn node(subject: &Examined) -> Vec<Verdict> {
     let (topology, map) = (&*subject.plan.node, &subject.plan.map);
     let (gpus, nics) = (topology.gpus.len(), topology.nics.len());
     let of_gpus = counted(gpus, "GPU");
     let may = map.rails.len();
     let facts = format!("node `{}`: {of_gpus}, {may} of {nics} NICs may be chosen", topology.name);
-    let has_rdma = topology.nics.iter().any(|nic| nic.kind != NicKind::Ethernet);
     vec![match (gpus, may) {
         (0, _) => Verdict::note(format!("{facts}: without a GPU nothing is set")),
         (_, 0) if topology.is_left_to_libfabric() => {
             let nics = counted(nics, "NIC");
             Verdict::ok(format!("node `{}`: {of_gpus}, {nics}, among which libfabric chooses", topology.name))
         }
-        (_, 0) if !has_rdma => Verdict::note(format!("{facts}: it has no RDMA device")),
+        (_, 0) if !has_rdma(subject) => Verdict::note(format!("{facts}: it has no RDMA device")),
         (_, 0) => Verdict::warn(format!("{facts}: `nic-placement show` says why")).about(&topology.name),
         _ => Verdict::ok(facts),
     }]

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::facts::{Installation, NodeFileState, Owned, PluginLine, Plugstack, Unasked};
+use super::host::has_rdma;
 use super::{Examined, Verdict, or_ok};
 use nic_placement_core::config::releases::{self, RELEASES};
 
@@ -193,8 +194,11 @@ pub(super) fn node_file(subject: &Examined) -> Vec<Verdict> {
             NodeFileState::Unwanted => {
                 Verdict::note(format!("`cache=0`: {itself}, and waits for its hardware"))
             }
+            NodeFileState::Absent if !has_rdma(subject) => {
+                Verdict::ok("no RDMA device is here, whose firmware a step would ask")
+            }
             NodeFileState::Absent => {
-                Verdict::advice(format!("{itself}, and waits for its hardware: `{path}` is not there"))
+                Verdict::warn(format!("{itself}, and waits for its hardware: `{path}` is not there"))
             }
             NodeFileState::Outdated(why) => Verdict::advice(format!("{itself}: {why}")),
             NodeFileState::Unusable(why) => Verdict::warn(format!("{itself}: {why}")),

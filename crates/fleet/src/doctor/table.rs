@@ -5,8 +5,8 @@
 use super::{Examined, Verdict, gpudirect, host, installation, links, ports, redirect};
 use std::sync::LazyLock;
 
-/// The page, with a section `### CODE` for each check: its title, and rows `| WORD | TEXT |`.
-const PAGE: &str = include_str!("../../../../docs/checks.md");
+/// The page, with a section `### CODE` for each check: its title, and items `- **WORD** TEXT`, each in one line.
+pub(super) const PAGE: &str = include_str!("../../../../docs/checks.md");
 
 type Judge = fn(&Examined) -> Vec<Verdict>;
 
@@ -72,7 +72,7 @@ impl Check {
         let mut lines = section.unwrap_or_default().trim_start().lines();
         let mut title = lines.next().unwrap_or_default().to_string();
         title.get_mut(..1).into_iter().for_each(str::make_ascii_lowercase);
-        let row = |line: &'static str| line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | ");
+        let row = |line: &'static str| line.strip_prefix("- **")?.split_once("** ");
         Check { code, title, rows: lines.filter_map(row).collect(), judge }
     }
 

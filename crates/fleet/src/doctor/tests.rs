@@ -9,7 +9,7 @@ mod users;
 mod world;
 
 use super::reason;
-use super::table::{CHECKS, Check, codes, widest_code};
+use super::table::{CHECKS, Check, PAGE, codes, widest_code};
 use crate::audit::report::{Finding, Level};
 use cases::Case;
 use nic_placement_core::platform::MODELS;
@@ -31,6 +31,15 @@ fn each_check_has_a_code_that_is_short_and_its_own_and_says_all() {
         assert!(rules(check).is_sorted(), "{}: from good to bad", check.code);
     }
     assert!(widest_code() <= 16);
+}
+
+/// An item that goes on in a second line would lose that line.
+#[test]
+fn each_line_of_a_check_on_the_page_is_its_code_its_title_or_an_item() {
+    for section in PAGE.split("\n### ").skip(1) {
+        let mut items = section.lines().skip(2).filter(|line| !line.is_empty());
+        assert!(items.all(|line| line.starts_with("- **") && line.contains("** ")), "{section}");
+    }
 }
 
 /// The levels that a check's rules name.
@@ -74,7 +83,8 @@ fn misjudged(case: &Case) -> Option<String> {
     let findings = case.world.of_check(case.code);
     let worst = findings.iter().map(|finding| finding.level).max();
     let rules = rules(Check::of(case.code).unwrap());
-    let is_stated = worst.is_none_or(|worst| rules.contains(&worst));
+    // `ok` needs no rule: it is what no other rule names
+    let is_stated = worst.is_none_or(|worst| worst == Level::Ok || rules.contains(&worst));
     // a `fail` names the device or file: the reason for which a node is drained is made of these names
     let names = findings.iter().all(|finding| finding.level != Level::Fail || finding.about.is_some());
     let says = case.says.is_empty() || findings.iter().any(|finding| finding.text.contains(case.says));

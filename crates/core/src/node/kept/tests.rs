@@ -232,7 +232,7 @@ fn what_is_written_changes_only_together_with_its_version() {
     let line = whole.split(|&byte| byte == b'\n').next().unwrap();
     let known = (String::from_utf8_lossy(line).into_owned(), crc32fast::hash(&content("gh200")));
     // another checksum: raise the number behind the release, then write both here
-    assert_eq!(known, ("nic-placement node file 0.1.0-4".to_string(), 1825032055));
+    assert_eq!(known, ("nic-placement node file 1.0.0-4".to_string(), 1825032055));
 }
 
 proptest! {

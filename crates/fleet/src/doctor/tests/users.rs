@@ -148,7 +148,7 @@ pub(super) fn admin() -> Vec<Case> {
             "no file",
         ),
         case("node-file", "used", file(NodeFileState::Used(9)), Ok, "9 s old"),
-        case("node-file", "none", file(NodeFileState::Absent), Note, "waits for its hardware"),
+        case("node-file", "none", file(NodeFileState::Absent), Warn, "waits for its hardware"),
         case(
             "node-file",
             "another boot",

@@ -1,0 +1,56 @@
+//! The table of interfaces in docs/configuration.md: each number is the source's.
+
+use super::{path, quoted, read};
+
+/// What it is | the formats of its JSON | numbers that are read | the file with the number | what stands before it there.
+const INTERFACES: &str = r##"
+topology file: `topology=`, `show --json`, `import` | topology | 1 | crates/core/src/topology/file.rs | VERSION: u64 =
+snapshot, by its first line | | 1 | crates/formats/src/manifest.rs | HEADER: &str = "# nic-placement machine
+`plan --json`, `explain --json`, answers of the C interface | plan, explanation, task, environment | | crates/launch/src/answers.rs | VERSION: u32 =
+map: `map`, `{map_file:json}` | map | | crates/core/src/maps.rs | VERSION: u32 =
+request to the C interface | request | 1 | crates/capi/src/request.rs | VERSION: u32 =
+C interface, `include/nic_placement.h` | | | crates/capi/build.rs | SONAME: &str = "
+`check --json` | check | 1, 2 | crates/fleet/src/audit/report.rs | VERSION: u64 =
+`audit --json` | audit | | crates/fleet/src/audit/kinds.rs | VERSION: u32 =
+`measure --json`; also with `--merge` | measure, measure merge | 1 | crates/traffic/src/report.rs | VERSION: u32 =
+`verify --json` | verify | | crates/traffic/src/verify/mod.rs | VERSION: u32 =
+`top --json` | top | | crates/tool/src/commands/top/print.rs | "version":
+`trial`'s report | trial | 1 | crates/fleet/src/trial/report.rs | VERSION: u32 =
+`trial --probe` | probe | 1 | crates/fleet/src/trial/probe.rs | VERSION: u32 =
+marker: the variable `NIC_PLACEMENT` | | v1 | crates/core/src/libraries/marker.rs | write!(line, "
+node file | node file | that of the same release | crates/core/src/node/cache.rs | "CARGO_PKG_VERSION"), "-
+"##;
+
+fn rows() -> impl Iterator<Item = [&'static str; 5]> {
+    let cells = |line: &'static str| line.split('|').collect::<Vec<_>>().try_into().expect("five cells");
+    INTERFACES.lines().skip(1).map(cells)
+}
+
+fn formats(cell: &str) -> impl Iterator<Item = String> {
+    cell.split(',').map(str::trim).filter(|word| !word.is_empty()).map(|word| format!("nic-placement {word}"))
+}
+
+pub fn table() -> String {
+    let row = |[what, of, numbers, file, before]: [&str; 5]| {
+        let source = read(file.trim());
+        let (_, rest) = source.split_once(before.trim()).unwrap_or_else(|| panic!("{file}: no `{before}`"));
+        let number = rest.trim_start().split([';', ',', '"', ' ']).next().unwrap_or_default();
+        let formats: Vec<String> = formats(of).map(|format| format!("`{format}`")).collect();
+        format!("| {what}| {} | {number} | {} |\n", formats.join(", "), numbers.trim())
+    };
+    let head = "| interface | `format` | number | numbers that are read |\n|---|---|---|---|\n";
+    head.to_string() + &rows().map(row).collect::<String>()
+}
+
+#[test]
+fn each_format_of_the_source_stands_in_the_table_of_interfaces() {
+    let mut source = String::new();
+    ["src", "crates"].iter().for_each(|folder| quoted::source(&path(folder), &mut source));
+    let known: Vec<String> = rows().flat_map(|[_, of, ..]| formats(of)).collect();
+    let literals = source.split("\"nic-placement ").skip(1).filter_map(|rest| rest.split('"').next());
+    let is_format = |text: &&str| text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b' ');
+    let found: Vec<String> =
+        literals.filter(is_format).map(|text| format!("nic-placement {}", text.trim_end())).collect();
+    assert!(found.len() >= 15, "only {found:?} were found");
+    assert!(found.iter().all(|format| known.contains(format)), "tests/docs/interfaces.rs: {found:?}");
+}
