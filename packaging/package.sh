@@ -17,7 +17,7 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/.."
 kind=${1:-} arch=${2:-} version=${3:-} slurm=${NIC_PLACEMENT_SLURM_RELEASE:-}
-release=${4:-}${slurm:++slurm$slurm}
+release=${4:-}${slurm:++slurm$slurm} serves=${slurm:-22.05 to 26.11}
 case $kind-$arch in
     deb-x86_64) name=amd64 libdir=/usr/lib/x86_64-linux-gnu ;;
     deb-aarch64) name=arm64 libdir=/usr/lib/aarch64-linux-gnu ;;
@@ -112,7 +112,7 @@ if [ "$kind" = deb ]; then
             if [ $part != $tool_part ]; then printf '%s: nic-placement (<< %s)\n' Breaks "$version" Replaces "$version-$release"; fi
             # its paragraph, without the name
             awk -v RS= -v part=$part '$2 == part' "$here/deb/control" | sed -e 1d -e "s/@version@/$version-$release/" \
-                -e "s/@glibc@/$glibc/" -e "s/@slurm@/${slurm:-22.05 to 26.11}/"
+                -e "s/@glibc@/$glibc/" -e "s/@slurm@/$serves/"
         } > "$tree/DEBIAN/control"
         (cd "$tree" && find usr -type f -print0 | sort -z | xargs -0 md5sum) > "$tree/DEBIAN/md5sums"
         find "$tree" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
@@ -146,7 +146,7 @@ else
     rpmbuild -bb --quiet --target "$name" --define "_topdir $out/rpm" --define "_rpmdir $out" \
         --define '_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm' --define "nicp_version $version" \
         --define "nicp_release $release" --define "nicp_staged $staged" --define "nicp_files $out/files-$arch" \
-        --define "nicp_slurm ${slurm:-22.05 to 26.11}" --define "nicp_maintainer $MAINTAINER" ${HOMEPAGE:+--define "nicp_homepage $HOMEPAGE"} \
+        --define "nicp_slurm $serves" --define "nicp_maintainer $MAINTAINER" ${HOMEPAGE:+--define "nicp_homepage $HOMEPAGE"} \
         --define "nicp_date $(date -ud "@$SOURCE_DATE_EPOCH" '+%a %b %d %Y')" "$here/rpm/nic-placement.spec" >&2
     for part in $tool_part $plugin_part $library_part $devel_part; do echo "$out/$part-$version-$release.$name.rpm"; done
 fi

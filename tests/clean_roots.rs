@@ -43,8 +43,8 @@ pub(crate) fn package(name: &str) -> PathBuf {
 }
 
 /// Tool and plugin, as the guide has them.
-pub(crate) const FIRST: &str = "nic-placement_0.1.0-1_amd64.deb slurm-spank-nic-placement_0.1.0-1_amd64.deb";
-pub(crate) const SECOND: &str = "nic-placement_0.1.0-2_amd64.deb slurm-spank-nic-placement_0.1.0-2_amd64.deb";
+pub(crate) const FIRST: &str = "nic-placement_1.0.0-1_amd64.deb slurm-spank-nic-placement_1.0.0-1_amd64.deb";
+pub(crate) const SECOND: &str = "nic-placement_1.0.0-2_amd64.deb slurm-spank-nic-placement_1.0.0-2_amd64.deb";
 pub(crate) const NAMES: &str = "nic-placement slurm-spank-nic-placement";
 
 /// The packages of a build, by what follows their names: the tool and the plugin first.
@@ -277,7 +277,7 @@ fn missing() -> Option<String> {
         return Some("`make test-packages` runs this".to_string());
     }
     let roots = ["bookworm", "trixie"].map(|name| Root::folder(name).join("usr/sbin/slurmd"));
-    let packages = ["_0.1.0-1_amd64.deb", "_0.1.0-2_amd64.deb", "_0.1.0-1_arm64.deb", "-0.1.0-1.x86_64.rpm"];
+    let packages = ["_1.0.0-1_amd64.deb", "_1.0.0-2_amd64.deb", "_1.0.0-1_arm64.deb", "-1.0.0-1.x86_64.rpm"];
     let packages = packages.into_iter().flat_map(files_of).map(|name| package(&name));
     let file = roots.into_iter().chain(packages).find(|file| !file.exists())?;
     Some(format!("`{}` is not there: `make test-packages` makes it", file.display()))

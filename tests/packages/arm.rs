@@ -17,8 +17,8 @@ fn printed(command: &mut Command) -> String {
 
 fn folders() -> [(PathBuf, Vec<&'static str>); 2] {
     [
-        (unpacked("_0.1.0-1_amd64.deb"), vec![]),
-        (unpacked("_0.1.0-1_arm64.deb"), vec!["qemu-aarch64-static", "-L", SYSROOT]),
+        (unpacked("_1.0.0-1_amd64.deb"), vec![]),
+        (unpacked("_1.0.0-1_arm64.deb"), vec!["qemu-aarch64-static", "-L", SYSROOT]),
     ]
 }
 

@@ -41,10 +41,10 @@ pub fn unpacked(of: &str) -> PathBuf {
 
 /// Builds, and where each puts libraries.
 const BUILDS: [(&str, &str); 4] = [
-    ("_0.1.0-1_amd64.deb", "/usr/lib/x86_64-linux-gnu"),
-    ("_0.1.0-1_arm64.deb", "/usr/lib/aarch64-linux-gnu"),
-    ("-0.1.0-1.x86_64.rpm", "/usr/lib64"),
-    ("-0.1.0-1.aarch64.rpm", "/usr/lib64"),
+    ("_1.0.0-1_amd64.deb", "/usr/lib/x86_64-linux-gnu"),
+    ("_1.0.0-1_arm64.deb", "/usr/lib/aarch64-linux-gnu"),
+    ("-1.0.0-1.x86_64.rpm", "/usr/lib64"),
+    ("-1.0.0-1.aarch64.rpm", "/usr/lib64"),
 ];
 
 pub fn the_packages_of_a_build_hold_what_is_listed() {
@@ -75,7 +75,7 @@ pub fn the_packages_of_a_build_hold_what_is_listed() {
 pub fn nothing_newer_than_glibc_2_28_is_wanted_and_no_libslurm() {
     for (name, libraries) in BUILDS {
         let folder = unpacked(name);
-        let core = format!("{libraries}/libnic_placement_core.so.0.1.0");
+        let core = format!("{libraries}/libnic_placement_core.so.1.0.0");
         for file in ["/usr/lib/nic-placement/libnic_placement.so", &core, "/usr/bin/nic-placement"] {
             let file = format!("{}{file}", folder.display());
             let said = run("readelf", &["-W", "-d", "-V", &file]);
@@ -93,12 +93,12 @@ pub fn nothing_newer_than_glibc_2_28_is_wanted_and_no_libslurm() {
             }
         }
     }
-    for name in ["_0.1.0-1_amd64.deb", "_0.1.0-1_arm64.deb"].into_iter().flat_map(files_of) {
+    for name in ["_1.0.0-1_amd64.deb", "_1.0.0-1_arm64.deb"].into_iter().flat_map(files_of) {
         let depends = run("dpkg-deb", &["-f", &package(&name).display().to_string(), "Depends"]);
-        let is_devel = name.contains("-dev_") && depends == "libnic-placement-core0 (= 0.1.0-1)\n";
+        let is_devel = name.contains("-dev_") && depends == "libnic-placement-core0 (= 1.0.0-1)\n";
         assert!(is_devel || depends == "libc6 (>= 2.28)\n", "{name}: {depends}");
     }
-    for name in files_of("-0.1.0-1.x86_64.rpm") {
+    for name in files_of("-1.0.0-1.x86_64.rpm") {
         let required = run("rpm", &["-qp", "--requires", &package(&name).display().to_string()]);
         assert!(name.contains("-devel-") || required.contains("libc.so.6(GLIBC_2.28)(64bit)"), "{required}");
         assert!(!required.to_lowercase().contains("slurm") && !required.contains("gcc_s"), "{required}");
@@ -108,11 +108,11 @@ pub fn nothing_newer_than_glibc_2_28_is_wanted_and_no_libslurm() {
 }
 
 pub fn the_same_input_gives_the_same_package() {
-    for (kind, of) in [("deb", "_0.1.0-1_amd64.deb"), ("rpm", "-0.1.0-1.x86_64.rpm")] {
+    for (kind, of) in [("deb", "_1.0.0-1_amd64.deb"), ("rpm", "-1.0.0-1.x86_64.rpm")] {
         let built = path("target/portable/x86_64-unknown-linux-gnu/release");
         let make = || {
             let mut command = Command::new(path("packaging/package.sh"));
-            command.args([kind, "x86_64", "0.1.0", "1"]).env("NICP_BUILT", &built);
+            command.args([kind, "x86_64", "1.0.0", "1"]).env("NICP_BUILT", &built);
             command.env("MAINTAINER", "Nobody <nobody@example.org>").env("HOMEPAGE", "https://example.org");
             // the tests' own make would hand down its words
             let output = command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL").output().unwrap();
@@ -126,7 +126,7 @@ pub fn the_same_input_gives_the_same_package() {
 pub fn lintian_finds_no_error() {
     let Ok(output) = Command::new("lintian")
         .args(["--fail-on", "error", "--allow-root"])
-        .args(files_of("_0.1.0-1_amd64.deb").iter().map(|name| package(name)))
+        .args(files_of("_1.0.0-1_amd64.deb").iter().map(|name| package(name)))
         .output()
     else {
         return println!("      skipped: there is no `lintian`");
@@ -183,7 +183,7 @@ pub fn the_rpm_is_installed_replaced_and_erased_without_a_trace() {
             diff /mnt/before /mnt/after
         fi
         "#;
-    let files = ["-0.1.0-1.x86_64.rpm", "-0.1.0-2.x86_64.rpm"].map(|of| {
+    let files = ["-1.0.0-1.x86_64.rpm", "-1.0.0-2.x86_64.rpm"].map(|of| {
         let files = files_of(of).into_iter().take(2).map(|name| package(&name).display().to_string());
         files.collect::<Vec<_>>().join(" ")
     });
@@ -195,6 +195,6 @@ pub fn the_rpm_is_installed_replaced_and_erased_without_a_trace() {
             .output()
             .unwrap();
         assert!(output.status.success(), "{name}: {}", text(&output));
-        assert!(text(&output).contains("nic-placement-0.1.0-2.x86_64\n"), "{}", text(&output));
+        assert!(text(&output).contains("nic-placement-1.0.0-2.x86_64\n"), "{}", text(&output));
     }
 }

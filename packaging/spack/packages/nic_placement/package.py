@@ -13,12 +13,12 @@ from spack.package import *
 class NicPlacement(MakefilePackage):
     """Slurm plugin that gives each GPU task its nearest RDMA NIC, CPUs and memory, with a tool and a library."""
 
-    # the source lies where you have it: `spack develop nic-placement@0.1.0`, or a mirror of your own
+    # the source lies where you have it: `spack develop nic-placement@1.0.0`, or a mirror of your own
     manual_download = True
 
     license("Apache-2.0 OR MIT")
 
-    version("0.1.0")
+    version("1.0.0")
 
     # neither Slurm's headers nor libclang are needed: the plugin finds Slurm's functions in the program that loads it
     depends_on("c", type="build")
