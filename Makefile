@@ -214,7 +214,7 @@ filled = install -d $(dir $(DESTDIR)$(2)) && sed -e 's|@prefix@|$(prefix)|' -e '
 
 # linked PLACE: in this page a link to a file that is not installed becomes words, and it says so
 linked = sed -i -E \
-	-e 's~\[([^]]*)\]\((\.\./)?(packaging/[^)]*|ARCHITECTURE\.md|CONTRIBUTING\.md)\)~\1 (in the source)~g' \
+	-e 's~\[([^]]*)\]\((\.\./)?(packaging/[^)]*|(ARCHITECTURE|CONTRIBUTING)\.md[^)]*)\)~\1 (in the source)~g' \
 	-e 's~\]\((\.\./)?include/~]($(includedir)/~g' -e 's~\]\(LICENSE-[A-Z]*\)~](copyright)~g' \
 	-e 's~(cc -o launch |python3 )examples/~\1$(docdir)/examples/~' $(DESTDIR)$(1) && \
 	if grep -qE '(`| )(tests|crates|benches|packaging)/|`(make|cargo) |\(in the source\)' $(DESTDIR)$(1); then \
