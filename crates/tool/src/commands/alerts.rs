@@ -1,4 +1,4 @@
-//! The alert rules of packaging/prometheus, held to the metrics that the commands write: a metric that gets another name fails here.
+//! The alert rules of packaging/prometheus, on the metrics that the commands write: a metric with another name fails here.
 #![forbid(unsafe_code)]
 
 use super::refresh::textfile;
@@ -104,14 +104,14 @@ fn each_alert_comes_with_its_cause_and_not_without() {
     let tasks = json!({
         "exp_labels": {"severity": "info", "jobid": "1234"},
         "exp_annotations": {
-            "summary": "1 tasks of job 1234 use a NIC of the other socket, though a nearer one is there",
+            "summary": "tasks of job 1234 that use a NIC of the other socket, though a nearer one is there: 1",
             "description": "`nic-placement verify --job 1234` on its nodes says which tasks.",
         },
     });
     let node = json!({
         "exp_labels": {"severity": "warning", "instance": "n1", "node": "gpu003", "machine": "DGXH100"},
         "exp_annotations": {
-            "summary": "node gpu003 is not like its kind (DGXH100): 2 differences",
+            "summary": "node gpu003 is not like its kind (DGXH100); differences: 2",
             "description": "`nic-placement audit` says which.",
         },
     });
