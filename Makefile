@@ -26,13 +26,13 @@ unitdir ?= $(prefix)/lib/systemd/system
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo lint test attack fuzz slow sanitize mutants test-slurms test-clients test-packages test-libraries bench pictures \
-	soak deb rpm \
+	test-host soak deb rpm dist \
 	install uninstall clean clean-cache
 
 help:           ## this list
 	@sed -n 's/^\([a-z -]*\): *##/  make \1\t/p' Makefile | expand -t 21
 	@echo 'install and uninstall take prefix=, libdir=, includedir=, plugindir=, unitdir= and DESTDIR='
-	@echo 'deb and rpm take arch=aarch64, version=, release=, MAINTAINER="NAME <ADDRESS>" and HOMEPAGE=URL'
+	@echo 'deb, rpm and dist take arch=aarch64, release=, slurm=25.05, MAINTAINER="NAME <ADDRESS>" and HOMEPAGE=URL'
 
 build:          ## the plugin, the tool and the launchers' library, in target/release
 	$(CARGO) build --release --locked
@@ -106,6 +106,15 @@ test-packages:  ## packages in clean roots of Debian 12 and 13, docs/admin.md's 
 	$(MAKE) deb rpm $(nobody) release=2
 	PACKAGES=all $(CARGO) test --locked -p nic-placement-cli --test packages --test clean_roots
 
+# the others need Debian's Slurm or guests.  A test says what it lacks: those lines are the last
+of_host = abi host capi captured exec map refresh tool transcripts
+test-host:      ## what needs no package of Debian's, on EL, SLES or Cray OS as they are; NIC_PLACEMENT_SO= tests an installed library
+	$(CARGO) test --locked --no-fail-fast -p nic-placement-core -p nic-placement-sys -p nic-placement-process --lib
+	@$(CARGO) test --locked --no-fail-fast -p nic-placement -p nic-placement-cli -p nic-placement-capi \
+		$(addprefix --test ,$(of_host)) -- --nocapture \
+		> $(target)/host.log 2>&1; ended=$$?; cat $(target)/host.log; echo; sed -n 's/^skipped/not tested/p' $(target)/host.log | sort -u; \
+	exit $$ended
+
 # what the end-to-end cases load: the library, one that panics on request, one for a Slurm that nobody has; and launchers
 test-libraries:
 	tests/slurm/install.sh
@@ -140,8 +149,12 @@ pictures:       ## README's picture, from the tool's own output (pngquant, DejaV
 
 arch ?= $(shell uname -m)
 release ?= 1
+packed = MAINTAINER='$(MAINTAINER)' HOMEPAGE='$(HOMEPAGE)' $(addprefix NIC_PLACEMENT_SLURM_RELEASE=,$(slurm))
 deb rpm:        ## packages for glibc 2.28 and newer, in target/packages (pip; see packaging/portable.sh)
-	MAINTAINER='$(MAINTAINER)' HOMEPAGE='$(HOMEPAGE)' packaging/package.sh $@ $(arch) $(version) $(release)
+	$(packed) packaging/package.sh $@ $(arch) $(version) $(release)
+
+dist:           ## what a release consists of, in target/dist: source archive, packages (arch='x86_64 aarch64'), sums
+	$(packed) packaging/dist.sh $(arch)
 
 install:        ## copy what `make build` made
 	@test -e $(built)/libnic_placement.so || { echo 'install: nothing is built: run `make build`' >&2; exit 1; }

@@ -47,8 +47,13 @@ const OFFERED_SINCE_22_05: [&str; 21] = [
     "spank_unsetenv",
 ];
 
-/// Where Debian keeps the library that every Slurm process links.
-const LIBSLURMFULL: &str = "/usr/lib/x86_64-linux-gnu/slurm-wlm/libslurmfull.so";
+/// Where the library lies that every Slurm process links: Debian's, an rpm's of Slurm's own spec, a site's own.
+const LIBSLURMFULL: [&str; 4] = [
+    "/usr/lib/x86_64-linux-gnu/slurm-wlm/libslurmfull.so",
+    "/usr/lib64/slurm/libslurmfull.so",
+    "/opt/slurm/lib64/slurm/libslurmfull.so",
+    "/opt/slurm/lib/slurm/libslurmfull.so",
+];
 
 /// What a hook of a test build says before it does what it was asked for.
 const OF_TEST_BUILDS: [&[u8]; 2] = [b"asked to panic in", b"asked for `"];
@@ -132,17 +137,17 @@ fn nothing_is_asked_of_slurm_that_22_05_does_not_have() {
 
 #[test]
 fn the_slurm_that_is_installed_here_has_all_that_is_asked_of_it() {
-    if !Path::new(LIBSLURMFULL).exists() {
-        println!("skipped: no `{LIBSLURMFULL}`");
+    let Some(library) = LIBSLURMFULL.into_iter().find(|library| Path::new(library).exists()) else {
+        println!("skipped: none of {LIBSLURMFULL:?}");
         return;
-    }
-    let (Some(asked), Some(offered)) = (asked_of_slurm(), symbols(Path::new(LIBSLURMFULL), "--defined-only"))
+    };
+    let (Some(asked), Some(offered)) = (asked_of_slurm(), symbols(Path::new(library), "--defined-only"))
     else {
         return;
     };
     let offered: BTreeSet<_> = offered.into_iter().map(|(_, name)| name).collect();
     for name in asked {
-        assert!(offered.contains(&name), "`{LIBSLURMFULL}` has no `{name}`");
+        assert!(offered.contains(&name), "`{library}` has no `{name}`");
     }
 }
 
@@ -171,11 +176,15 @@ fn assert_compiles(name: &str, text: &str) {
     }
 }
 
-/// Slurm's headers are installed.
+/// The compiler finds Slurm's headers: in /usr/include, or where CPATH says.
 fn has_spank_h() -> bool {
-    let there = Path::new("/usr/include/slurm/spank.h").exists();
+    let source = private_folder("header-there").join("source.c");
+    fs::write(&source, "#include <slurm/spank.h>\n").unwrap();
+    let there = compile(["-fsyntax-only".as_ref()], &source, []).status.success();
     if !there {
-        println!("skipped: no <slurm/spank.h> (Debian: libslurm-dev)");
+        println!(
+            "skipped: no <slurm/spank.h>: Debian has it in libslurm-dev, or CPATH names the folder that has slurm/"
+        );
     }
     there
 }

@@ -12,10 +12,14 @@
 mod arm;
 #[path = "packages/contents.rs"]
 mod contents;
+#[path = "packages/dist.rs"]
+mod dist;
 #[path = "packages/guide.rs"]
 mod guide;
 #[path = "packages/mistakes.rs"]
 mod mistakes;
+#[path = "packages/release.rs"]
+mod release;
 #[path = "docs/shown.rs"]
 mod shown;
 
@@ -132,7 +136,7 @@ const CASES: &[Case] = cases![
     an_upgrade_to_another_text_asks_nothing_and_the_admin_s_line_stays,
     a_folder_of_slurm_s_that_all_nodes_share_or_that_is_read_only_stays_as_it_is,
     a_line_without_its_library_stops_no_step,
-    the_timer_that_an_admin_enabled_goes_with_the_package,
+    the_timer_is_enabled_unless_an_admin_disabled_it_and_goes_with_the_package,
     mistakes::each_mistake_prints_the_line_that_the_guide_shows,
 ];
 
@@ -145,6 +149,7 @@ const ALONE: &[(&str, fn())] = cases![
     contents::the_rpm_is_installed_replaced_and_erased_without_a_trace,
     arm::the_library_for_arm_places_tasks_as_the_one_for_x86_does,
     arm::the_tool_for_arm_prints_the_same_bytes,
+    dist::two_folders_give_the_same_release_on_two_days,
 ];
 
 const LINE: &str = "/etc/slurm/plugstack.conf.d/90-nic-placement.conf";
@@ -238,21 +243,31 @@ fn a_line_without_its_library_stops_no_step(root: &Root) {
     assert_eq!(root.ok("srun -n1 echo ran"), "ran\n");
 }
 
-/// Without a systemd that runs, as in a root that becomes an image: `systemctl` then makes and removes links.
-fn the_timer_that_an_admin_enabled_goes_with_the_package(root: &Root) {
+/// Without a systemd that runs, as in a root that becomes an image: links are all that is made.
+fn the_timer_is_enabled_unless_an_admin_disabled_it_and_goes_with_the_package(root: &Root) {
     let before = root.everything();
+    let link = "/etc/systemd/system/timers.target.wants/nic-placement-refresh.timer";
+    let is_enabled = || root.run(&format!("test -L {link}")).status.success();
     root.ok(&format!("dpkg -i {FIRST}"));
-    assert!(!root.everything().contains("timers.target.wants/nic-placement"), "the package enables nothing");
+    assert!(is_enabled(), "{}", root.name);
+    root.ok(&format!("dpkg -i {SECOND} && dpkg -r {NAMES} && dpkg -i {SECOND}"));
+    assert!(is_enabled(), "{}", root.name);
+    // as `systemctl disable` does, which the root of Debian 12 lacks
+    root.ok(&format!("rm {link}"));
+    root.ok(&format!("dpkg -i {FIRST} && dpkg -r {NAMES} && dpkg -i {SECOND}"));
+    assert!(!is_enabled(), "{}: what an admin disabled is enabled by an upgrade", root.name);
     // a login node has no GPU: the file is written, and says so
     root.ok("nic-placement refresh && test -s /run/nic-placement/node.cache");
     if root.run("command -v systemctl").status.success() {
-        root.ok("systemctl enable nic-placement-refresh.timer");
-        assert!(root.everything().contains("timers.target.wants/nic-placement"));
+        root.ok("systemctl enable nic-placement-watch.service");
     } else {
-        println!("      skipped: no `systemctl` in {}", root.name);
+        println!("      the watcher is skipped: no `systemctl` in {}", root.name);
     }
     root.ok("touch /etc/nic-placement.disabled && echo default=observe > /etc/nic-placement.conf");
     root.ok(&format!("dpkg -P {NAMES}"));
+    assert_eq!(root.everything(), before);
+    // and where the admin changed nothing
+    root.ok(&format!("dpkg -i {FIRST} && dpkg -P {NAMES}"));
     assert_eq!(root.everything(), before);
 }
 

@@ -6,6 +6,8 @@
 //! make test-packages                                          makes packages, and installs them in clean roots
 //! ```
 
+#[path = "packages/archive.rs"]
+mod archive;
 #[path = "packages/installed.rs"]
 mod installed;
 #[path = "packages/licences.rs"]
@@ -14,6 +16,8 @@ mod licences;
 mod parts;
 #[path = "packages/recipes.rs"]
 mod recipes;
+#[path = "packages/release.rs"]
+mod release;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -146,9 +146,15 @@ pub fn the_rpm_is_installed_replaced_and_erased_without_a_trace() {
         mkdir -p /mnt/all/usr/share/licenses
         rpm="rpm --root /mnt/all --dbpath /tmp/rpmdb"
         list() { (cd /mnt/all && find . -path ./tmp -prune -o -path ./var/lib/rpm -prune -o -printf '%p %y %m\n' | LC_ALL=C sort); }
+        # as EL's and SLES's own presets end
+        mkdir -p /mnt/all/etc/systemd/system-preset
+        echo 'disable *' > /mnt/all/etc/systemd/system-preset/99-default-disable.preset
+        echo > /mnt/all/etc/systemd/system-preset/50-site.preset
+        timer=/mnt/all/etc/systemd/system/timers.target.wants/nic-placement-refresh.timer
         $rpm --initdb
         list > /mnt/before
         $rpm -i --nodeps $first
+        [ ! -L $timer ]
         $rpm -V --nodeps $names
         before=$(stat -c %i /mnt/all/usr/lib/nic-placement/libnic_placement.so)
         chroot /mnt/all nic-placement plan --machine dgx-h100 --gpus-per-task 1 > /dev/null
@@ -167,6 +173,15 @@ pub fn the_rpm_is_installed_replaced_and_erased_without_a_trace() {
         rm $line
         list > /mnt/after
         diff /mnt/before /mnt/after
+        # a site's own preset enables the timer
+        if [ -x /mnt/all/usr/bin/systemctl ]; then
+            echo 'enable nic-placement-*.timer' > /mnt/all/etc/systemd/system-preset/50-site.preset
+            $rpm -i --nodeps $first
+            [ -L $timer ]
+            $rpm -e $names
+            list > /mnt/after
+            diff /mnt/before /mnt/after
+        fi
         "#;
     let files = ["-0.1.0-1.x86_64.rpm", "-0.1.0-2.x86_64.rpm"].map(|of| {
         let files = files_of(of).into_iter().take(2).map(|name| package(&name).display().to_string());

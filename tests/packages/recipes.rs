@@ -156,7 +156,7 @@ fn the_scripts_of_packages_are_sh_and_end_well_whatever_they_are_told() {
             accepts("sh", &[&file, word, "0.0.1"], None);
         }
     }
-    for script in ["packaging/package.sh", "packaging/portable.sh"] {
+    for script in ["packaging/package.sh", "packaging/portable.sh", "packaging/dist.sh"] {
         accepts("bash", &["-n", script], None);
     }
 }
