@@ -169,6 +169,7 @@ install:        ## copy what `make build` made
 	$(call put,644,packaging/man/nic-placement.8,$(mandir)/man8/nic-placement.8)
 	$(call filled,packaging/plugstack/share.conf,$(linedir)/90-nic-placement.conf)
 	$(call put,755,packaging/trial/trial.sbatch,$(linedir)/trial.sbatch)
+	$(call put,644,packaging/prometheus/nic-placement.rules.yml,$(linedir)/nic-placement.rules.yml)
 	$(call filled,plugstack.conf.example,$(docdir)/plugstack.conf.example)
 	$(call put,644,nic-placement.conf.example,$(docdir)/nic-placement.conf.example)
 	$(call put,644,README.md,$(docdir)/README.md) && $(call linked,$(docdir)/README.md)

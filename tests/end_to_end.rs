@@ -137,6 +137,7 @@ fn main() -> std::process::ExitCode {
         ],
     );
     suite.on(machines::with_four_numa_nodes_to_a_socket(), &[cases_ladder::CASES]);
+    suite.on(machines::configless(), &[cases_conf::CASES_OF_CONFIGLESS_NODES]);
     suite.on(machines::with_contained_jobs(), &[cases_contained::CASES]);
     suite.on(
         machines::with_a_step_of_slurms_own(),

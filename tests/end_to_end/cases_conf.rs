@@ -18,6 +18,9 @@ pub const CASES: &[Case] = cases![
     a_file_that_others_may_write_places_nobody_and_no_job_fails,
 ];
 
+pub const CASES_OF_CONFIGLESS_NODES: &[Case] =
+    cases![where_slurm_sends_the_line_one_scontrol_reconfigure_switches_all_nodes_off_and_on];
+
 /// A command with the option in place of `@`.
 fn on(node: &str, option: &str) -> String {
     format!("srun -w {node} -n2 --gpus-per-task=1 {option} $report")
@@ -137,6 +140,25 @@ fn the_switch_holds_for_the_next_step_and_its_user_is_told_once(bed: &Bed) {
     assert_eq!((batch.code, untouched(&batch.tasks), told(&batch.stdout).len()), (0, true, 1));
     fs::remove_file(&switch).expect("the switch");
     assert!(placed(&bed.tasks(2, &on("n0", ask))), "the next step");
+}
+
+fn where_slurm_sends_the_line_one_scontrol_reconfigure_switches_all_nodes_off_and_on(bed: &Bed) {
+    let step = "srun -N2 --ntasks-per-node=1 --gpus-per-node=1 $report";
+    // slurmctld has sent the line when the command ends, or soon after
+    let send = |arguments: &str, has_come: fn(&[Task]) -> bool| {
+        bed.plugin(arguments);
+        bed.run("scontrol reconfigure");
+        let has_come = |_| {
+            let tasks = bed.run(step).tasks;
+            tasks.len() == 2 && has_come(&tasks)
+        };
+        assert!((0..20).any(has_come), "`{arguments}` has not come");
+    };
+    send("default=closest", placed);
+    bed.plugin("default=closest disable");
+    assert!(placed(&bed.tasks(2, step)), "the nodes do not read the controller's file");
+    send("default=closest disable", untouched);
+    send("default=closest", placed);
 }
 
 fn a_switch_for_one_node_is_told_by_that_node(bed: &Bed) {

@@ -96,6 +96,16 @@ pub fn plain() -> Cluster {
     }
 }
 
+/// Two nodes to which slurmctld sends plugstack.conf.
+pub fn configless() -> Cluster {
+    Cluster {
+        name: "configless",
+        nodes: &[dgx, dgx],
+        extra: |_| r"SlurmctldParameters=enable_configless\n".to_string(),
+        ..plain()
+    }
+}
+
 /// One node whose device cgroups let each task open its own GPUs alone.
 pub fn with_cgroups() -> Cluster {
     Cluster {

@@ -122,7 +122,7 @@ fn a_process_and_what_it_started_are_looked_at() {
     tree.task(300, "SLURM_LOCALID=0", &[], "0");
     tree.verify(&["--brief", "--textfile", file.to_str().unwrap()]);
     let text = std::fs::read_to_string(file).unwrap();
-    assert!(text.contains("\nnic_placement_tasks{job=\"17\",verdict=\"unknown\"} 1\n"), "{text}");
+    assert!(text.contains("\nnic_placement_tasks{jobid=\"17\",verdict=\"unknown\"} 1\n"), "{text}");
 }
 
 #[test]

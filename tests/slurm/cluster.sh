@@ -37,7 +37,8 @@
 #   NICP_STEPD      a program that slurmd runs in place of slurmstepd (slurmd -d), such as one that runs it under valgrind
 #   NICP_CGROUP     yes: jobs live in cgroups (v1) and may open their own GPUs only (ConstrainDevices)       no
 #   NICP_RAM        yes: with NICP_CGROUP, jobs have no more memory than they asked for (ConstrainRAMSpace)     no
-#   NICP_EXTRA      more lines for slurm.conf, `\n` between them
+#   NICP_EXTRA      more lines for slurm.conf, `\n` between them; with SlurmctldParameters=enable_configless the nodes have no
+#                   files of Slurm's: slurmctld sends them
 #   NICP_PORT       port of slurmctld; node nK listens on NICP_PORT+10+K       26817
 #   NICP_ROOT       a folder with another distribution, whose Slurm and munge are used in place of this machine's    /
 #   NICP_BIND       paths of this machine that are to be seen inside NICP_ROOT, beside $NICP_DIR and this repository
@@ -128,7 +129,8 @@ step_daemons() {
     for proc in /proc/[0-9]*; do
         case $(readlink "$proc/exe" 2>/dev/null) in
             */slurmstepd* | */valgrind/*)
-                if tr '\0' '\n' 2>/dev/null < "$proc/environ" | grep -qxF "SLURM_CONF=$SLURM_CONF"; then
+                # the conf-cache of a configless node is below $dir too
+                if tr '\0' '\n' 2>/dev/null < "$proc/environ" | grep -q "^SLURM_CONF=$dir/"; then
                     echo "${proc#/proc/}"
                 fi ;;
         esac
@@ -284,7 +286,7 @@ SlurmdPidFile=$dir/state/slurmd.%n.pid
 SlurmctldLogFile=$dir/log/slurmctld.log
 SlurmdLogFile=$dir/log/slurmd.%n.log
 SlurmdDebug=${NICP_SLURMD_DEBUG:-debug}
-PlugStackConfig=$dir/etc/plugstack.conf
+$(if ! is_configless; then echo "PlugStackConfig=$dir/etc/plugstack.conf"; fi)
 # the node has the CPUs listed below, whatever slurmd finds
 SlurmdParameters=config_overrides
 ProctrackType=$proctrack
@@ -357,9 +359,23 @@ up() {
     say "$nodes nodes are idle; \`eval \"\$($0 env)\"\` to use them"
 }
 
+is_configless() { [[ ${NICP_EXTRA:-} == *enable_configless* ]]; }
+
 start_node() {
-    start "slurmd.$1" "${into[@]}" unshare --mount "$here/machine.sh" enter "$dir/node/$1" "$cgroup" \
-        env LD_PRELOAD="$dir/bin/fakecpu.so${NICP_PRELOAD:+ $NICP_PRELOAD}" slurmd -D ${NICP_STEPD:+-d "$NICP_STEPD"} -N "$1" -f "$SLURM_CONF"
+    local from=(-f "$SLURM_CONF") place=()
+    if is_configless; then
+        from=(--conf-server "127.0.0.1:$port")
+        # before it has a slurm.conf, slurmd asks the munge in the usual place; its link /run/slurm/conf stays in the namespace
+        # shellcheck disable=SC2016
+        place=(sh -c 'mount -t tmpfs none /run && mkdir /run/munge && ln -s "$0" /run/munge/munge.socket.2 && exec "$@"'
+            "$munge_socket")
+        until "${into[@]}" timeout 5 scontrol ping 2> /dev/null | grep -q 'is UP'; do
+            running slurmctld || die "slurmctld has ended: $(tail -n 5 "$dir/log/slurmctld.log")"
+            sleep 0.05
+        done
+    fi
+    start "slurmd.$1" "${into[@]}" unshare --mount "${place[@]}" "$here/machine.sh" enter "$dir/node/$1" "$cgroup" \
+        env LD_PRELOAD="$dir/bin/fakecpu.so${NICP_PRELOAD:+ $NICP_PRELOAD}" slurmd -D ${NICP_STEPD:+-d "$NICP_STEPD"} -N "$1" "${from[@]}"
 }
 
 # restart NODE: its log goes on

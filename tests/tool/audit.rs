@@ -57,6 +57,29 @@ fn an_audit_ends_with_0_where_all_are_alike_or_there_is_one_and_with_1_where_one
 }
 
 #[test]
+fn the_nodes_that_differ_are_a_textfile_s_and_an_input_without_a_report_leaves_it_as_it_was() {
+    let place = Place::new("audit-textfile");
+    let file = place.file("audit.prom", "old");
+    let text = |input: &str| {
+        piped(input, &["--textfile", &file]);
+        std::fs::read_to_string(&file).unwrap()
+    };
+    assert_eq!(text("{"), "old");
+    let of_cluster = text(&fixture("cluster.json"));
+    for line in [
+        "nic_placement_audited_nodes 13",
+        "nic_placement_node_differences{node=\"gpu003\",machine=\"DGXH100\"} 2",
+        "nic_placement_node_differences{node=\"gpu006\",machine=\"DGXH100\"} 1",
+        "nic_placement_node_differences{node=\"login1\",machine=\"PowerEdge R760\"} 1",
+    ] {
+        assert!(of_cluster.lines().any(|other| other == line), "{line} is not in\n{of_cluster}");
+    }
+    assert_eq!(of_cluster.matches("_differences{").count(), 7, "{of_cluster}");
+    assert!(!text(&fixture("alike.json")).contains("_differences{"));
+    assert_eq!(piped("", &["--textfile", "x"]).status.code(), Some(2), "its name ends with .prom");
+}
+
+#[test]
 fn what_an_audit_writes_as_names_the_configuration_file_reads() {
     let names = ["gpu001", "gpu002", "gpu010", "n9", "n10", "a1-ib", "a2-ib", "login", "n01", "rack2-node16"];
     let list = HostList::parse(&compressed(names)).unwrap();

@@ -44,6 +44,9 @@ pub struct NodeKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Differing {
     pub nodes: String,
+    /// each of these by its name
+    #[serde(skip)]
+    pub hosts: Vec<String>,
     pub count: usize,
     pub differences: Vec<Difference>,
 }
@@ -190,6 +193,7 @@ impl Audit {
         }
         let group = |(differences, nodes): (Vec<Difference>, Vec<&str>)| Differing {
             count: nodes.len(),
+            hosts: nodes.iter().map(ToString::to_string).collect(),
             nodes: compressed(nodes),
             differences,
         };

@@ -1,8 +1,8 @@
 //! `nic-placement audit`: which nodes of a cluster are not like the others of their kind.
 #![forbid(unsafe_code)]
 
-use super::Failure;
 use super::page::{Page, Style, Text};
+use super::{Failure, output, refresh::textfile};
 use clap::ValueHint;
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::discover::root;
@@ -11,6 +11,7 @@ use nic_placement_fleet::audit::facts::{Class, Inventory};
 use nic_placement_fleet::audit::kinds::{Audited, Bad, Difference, Differing, Duplicate, NodeKind};
 use nic_placement_fleet::audit::stream::{self, StreamPiece};
 use nic_placement_fleet::audit::{Audit, hostlist};
+use nic_placement_traffic::exposition::{self, Metric};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
@@ -43,6 +44,9 @@ pub(super) struct AuditOptions {
     /// the same as versioned JSON
     #[arg(long, help_heading = "Output")]
     json: bool,
+    /// write which nodes differ for Prometheus' node exporter too: a file that ends with .prom
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
+    textfile: Option<PathBuf>,
 }
 
 #[derive(Default)]
@@ -63,6 +67,7 @@ impl Rejected {
 }
 
 pub(super) fn run(options: &AuditOptions, page: &mut Page) -> Result<(), Failure> {
+    options.textfile.as_deref().map_or(Ok(()), textfile::check)?;
     let (mut audit, mut rejected) = (Audit::default(), Rejected::default());
     for file in or_stdin(&options.files) {
         if let Err(error) = read(file, &mut audit, &mut rejected) {
@@ -73,6 +78,10 @@ pub(super) fn run(options: &AuditOptions, page: &mut Page) -> Result<(), Failure
     match options.json {
         true => page.exact(&audited.to_json(rejected.count, &rejected.first)),
         false => print(&audited, &rejected, page),
+    }
+    // an input without a report says nothing of any node: the old file stays, and its age tells
+    if let Some(file) = options.textfile.as_ref().filter(|_| audited.nodes > 0) {
+        output::write(file, exposition::write(&metrics(&audited)).as_bytes())?;
     }
     match (rejected.count, audited.nodes) {
         (0, 0) => Err("audit: no report: `nic-placement check --json` prints one".into()),
@@ -91,6 +100,32 @@ pub(super) fn run(options: &AuditOptions, page: &mut Page) -> Result<(), Failure
             Err(format!("audit: {what}{cure}").into())
         }
     }
+}
+
+/// The nodes that differ, each with how many differences it has; a node alone of its kind has one.
+pub(super) fn metrics(audited: &Audited) -> [Metric; 2] {
+    let mut samples = Vec::new();
+    for kind in &audited.kinds {
+        let alone = (kind.count == 1 && audited.nodes > 1).then_some((&kind.nodes, 1));
+        let differing = kind.differing.iter();
+        let differing = differing.flat_map(|of| of.hosts.iter().map(|host| (host, of.differences.len())));
+        for (node, differences) in differing.chain(alone) {
+            let labels = vec![("node", node.clone()), ("machine", kind.inventory.machine.clone())];
+            samples.push((labels, differences as u64));
+        }
+    }
+    [
+        Metric::gauge(
+            "nic_placement_audited_nodes",
+            "Nodes whose reports the audit compared.",
+            vec![(Vec::new(), audited.nodes as u64)],
+        ),
+        Metric::gauge(
+            "nic_placement_node_differences",
+            "In how many things a node differs from its kind; only nodes that do.",
+            samples,
+        ),
+    ]
 }
 
 /// The files that the command line names, or standard input.
@@ -156,7 +191,7 @@ fn kind(kind: &NodeKind, nodes: usize, page: &mut Page) {
     if kind.count == 1 && nodes > 1 {
         page.indented(Text::styled("no other node is of this kind", Style::Wrong));
     }
-    for Differing { nodes, count, differences } in &kind.differing {
+    for Differing { nodes, count, differences, .. } in &kind.differing {
         let count = if *count == 1 { String::new() } else { format!(" ({count} nodes)") };
         page.indented(format_args!("{nodes}{count}"));
         let lines = together(differences);

@@ -4,6 +4,8 @@
 //! completions and the man page are made from it.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod alerts;
 mod audit;
 mod beside;
 mod check;

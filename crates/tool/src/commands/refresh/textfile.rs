@@ -41,7 +41,7 @@ pub(super) fn keep(plan: &Plan, place: &Path) -> Result<(), String> {
 
 type Labels = Vec<(&'static str, String)>;
 
-fn metrics(plan: &Plan, counted: &counters::Sample, now: u64) -> Vec<Metric> {
+pub(in crate::commands) fn metrics(plan: &Plan, counted: &counters::Sample, now: u64) -> Vec<Metric> {
     let mut all = of_the_node(plan, now);
     all.extend(of_ports(plan));
     all.extend(of_pairs(plan));
@@ -109,6 +109,11 @@ fn of_ports(plan: &Plan) -> Vec<Metric> {
             each(&|place| Some(u64::from(plan.map.rails.iter().any(|rail| is_rail(rail, place))))),
         ),
         Metric::gauge(
+            "nic_placement_port_broken",
+            "1 where the plan would use the port if it worked, 0 where not.",
+            each(&|place| Some(u64::from(plan.map.broken.iter().any(|rail| is_rail(rail, place))))),
+        ),
+        Metric::gauge(
             "nic_placement_port_gpus",
             "GPUs that the plan gives to the port.",
             each(&|place| {
@@ -174,11 +179,11 @@ fn bytes(counted: &counters::Sample) -> Vec<Metric> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::alerts::promtool;
     use crate::commands::request::whole_node;
     use nic_placement_core::config::Admin;
     use nic_placement_core::platform::model;
     use nic_placement_traffic::counters::{CountedPort, PortCounts, rdma};
-    use std::process::{Command, Stdio};
 
     fn sample() -> counters::Sample {
         let files = |file: &str| match file {
@@ -209,6 +214,7 @@ mod tests {
             "nic_placement_port_up{device=\"mlx5_0\",port=\"1\"} 1",
             "nic_placement_port_rate_bytes_per_second{device=\"mlx5_0\",port=\"1\"} 50000000000",
             "nic_placement_port_gpus{device=\"mlx5_0\",port=\"1\"} 1",
+            "nic_placement_port_broken{device=\"mlx5_0\",port=\"1\"} 0",
             "nic_placement_far_pairs 0",
         ] {
             assert!(text.lines().any(|other| other == line), "{line} is not in\n{text}");
@@ -228,22 +234,8 @@ mod tests {
     #[test]
     fn promtool_has_nothing_to_say_of_any_machine() {
         for machine in nic_placement_core::platform::names() {
-            let mut promtool = Command::new("promtool");
-            let promtool = promtool.args(["check", "metrics"]).stdin(Stdio::piped());
-            let promtool = promtool.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-            let Ok(mut promtool) = promtool else {
-                println!("skipped: there is no `promtool`, which Debian's package prometheus has");
-                return;
-            };
-            use std::io::Write;
-            promtool.stdin.take().unwrap().write_all(text(machine).as_bytes()).unwrap();
-            let output = promtool.wait_with_output().unwrap();
-            let said = [output.stdout, output.stderr].concat();
-            assert!(
-                output.status.success() && said.is_empty(),
-                "{machine}: {}",
-                String::from_utf8_lossy(&said)
-            );
+            let Some(said) = promtool(&["check", "metrics"], &text(machine)) else { return };
+            assert_eq!(said, (true, String::new()), "{machine}");
         }
     }
 

@@ -6,7 +6,7 @@ mod print;
 mod rdma;
 mod tasks;
 
-pub(super) use print::summary;
+pub(super) use print::{metric, summary};
 pub(super) use tasks::{Looks, own, verdicts};
 
 use super::counters::{Open, opener};
@@ -174,7 +174,7 @@ fn put(options: &VerifyOptions, report: &NodeVerdicts, page: &mut Page) -> Resul
         (false, false) => print::tables(report, page),
     }
     match &options.textfile {
-        Some(file) => Ok(output::write(file, exposition::write(&[print::metric(report)]).as_bytes())?),
+        Some(file) => Ok(output::write(file, exposition::write(&[metric(report)]).as_bytes())?),
         None => Ok(()),
     }
 }

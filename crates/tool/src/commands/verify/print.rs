@@ -137,12 +137,13 @@ pub(in crate::commands) fn summary(tasks: &[&TaskVerdict]) -> String {
     format!("{}: {counts}{named}", counted(tasks.len(), "task"))
 }
 
-pub(super) fn metric(report: &NodeVerdicts) -> Metric {
+pub(in crate::commands) fn metric(report: &NodeVerdicts) -> Metric {
     let mut samples = Vec::new();
     for (job, verdicts) in jobs(&report.tasks) {
         let job = job.map(|job| job.to_string()).unwrap_or_default();
         for (verdict, count) in verdicts {
-            let labels = vec![("job", job.clone()), ("verdict", verdict.words().1.to_string())];
+            // not `job`: that label is the scrape's own, and Prometheus renames ours to `exported_job`
+            let labels = vec![("jobid", job.clone()), ("verdict", verdict.words().1.to_string())];
             samples.push((labels, count as u64));
         }
     }

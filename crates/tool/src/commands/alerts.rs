@@ -1,0 +1,146 @@
+//! The alert rules of packaging/prometheus, on the metrics that the commands write: a metric with another name fails here.
+#![forbid(unsafe_code)]
+
+use super::refresh::textfile;
+use super::{audit, request::whole_node, verify};
+use nic_placement_core::config::Admin;
+use nic_placement_core::platform::model;
+use nic_placement_core::topology::PortState;
+use nic_placement_fleet::audit::Audit;
+use nic_placement_traffic::counters::Sample;
+use nic_placement_traffic::exposition::write;
+use nic_placement_traffic::verify::NodeVerdicts;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What `refresh --textfile` writes, with the rail `mlx5_4` up or down.
+fn of_ports(state: PortState) -> String {
+    let mut node = model("dgx-h100").unwrap();
+    node.nics.iter_mut().find(|nic| nic.name == "mlx5_4").unwrap().ports[0].state = state;
+    let plan = whole_node(node, Admin::default()).unwrap();
+    write(&textfile::metrics(&plan, &Sample::new(), 1_795_314_601))
+}
+
+/// What `verify --textfile` writes of a job with two tasks of these verdicts.
+fn of_tasks(verdicts: [&str; 2]) -> String {
+    let task = |verdict| {
+        json!({
+            "job": 1234, "step": 0, "processes": [], "gpus": [], "is_placed": true, "planned": [], "used": [], "opened": [],
+            "verdict": verdict, "memory": {"kib": {}}, "changed": [],
+            "cpus": {"threads": 1, "as_set": 1, "far": 0, "others": [], "first_left": false},
+        })
+    };
+    let report = json!({"format": "", "version": 1, "node": "n1", "tasks": verdicts.map(task), "notes": []});
+    let report: NodeVerdicts = serde_json::from_value(report).unwrap();
+    write(&[verify::metric(&report)])
+}
+
+/// What `audit --textfile` writes of a recorded cluster.
+fn of_audit(reports: &str) -> String {
+    let mut audit = Audit::default();
+    let reports = format!("{}/../../tests/machines/audit/{reports}", env!("CARGO_MANIFEST_DIR"));
+    for report in std::fs::read_to_string(reports).unwrap().lines() {
+        audit.add(report.as_bytes()).unwrap();
+    }
+    write(&audit::metrics(&audit.finish()))
+}
+
+/// These samples for an hour, as Prometheus has them from the node exporter of `n1`.
+fn series(texts: &[String]) -> Vec<Value> {
+    let sample = |line: &str| {
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
+        json!({"series": format!("{name}{{instance=\"n1\",{labels}"), "values": format!("{value}+0x60")})
+    };
+    texts.iter().flat_map(|text| text.lines().filter(|line| !line.starts_with('#')).map(sample)).collect()
+}
+
+/// What promtool says of this input; `None` where there is no promtool.
+pub(super) fn promtool(arguments: &[&str], input: &str) -> Option<(bool, String)> {
+    let mut promtool = Command::new("promtool");
+    promtool.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let Ok(mut child) = promtool.spawn() else {
+        println!("skipped: there is no `promtool`: tests/exec/install.sh");
+        return None;
+    };
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    Some((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
+}
+
+fn rules() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/prometheus/nic-placement.rules.yml")
+}
+
+#[test]
+fn the_rules_ask_for_metrics_that_are_written() {
+    let written = [of_ports(PortState::Down), of_tasks(["far", "far"]), of_audit("cluster.json")].concat();
+    let rules = std::fs::read_to_string(rules()).unwrap();
+    let word = |letter: char| !(letter.is_ascii_alphanumeric() || letter == '_');
+    let asked = rules.lines().filter_map(|line| line.trim().strip_prefix("expr: "));
+    let asked = asked.flat_map(|line| line.split(word)).filter(|word| word.starts_with("nic_placement_"));
+    let asked: Vec<&str> = asked.collect();
+    assert_eq!(asked.len(), 3);
+    for metric in asked {
+        assert!(written.contains(&format!("# TYPE {metric} gauge\n")), "{metric} is not in\n{written}");
+    }
+}
+
+#[test]
+fn each_alert_comes_with_its_cause_and_not_without() {
+    let alert = |name: &str, minute: u32, alerts: Value| json!({"eval_time": format!("{minute}m"), "alertname": name, "exp_alerts": alerts});
+    let sick = [of_ports(PortState::Down), of_tasks(["far", "as-planned"]), of_audit("three.json")];
+    let well = [of_ports(PortState::Active), of_tasks(["nearer-exists", "as-near"]), of_audit("alike.json")];
+    let port = json!({
+        "exp_labels": {"severity": "warning", "instance": "n1", "device": "mlx5_4", "port": "1"},
+        "exp_annotations": {
+            "summary": "port mlx5_4:1 of n1 is down, or much slower than the others",
+            "description": "GPUs would use it if it worked. `nic-placement check` on the node says what is wrong.",
+        },
+    });
+    let tasks = json!({
+        "exp_labels": {"severity": "info", "jobid": "1234"},
+        "exp_annotations": {
+            "summary": "tasks of job 1234 that use a NIC of the other socket, though a nearer one is there: 1",
+            "description": "`nic-placement verify --job 1234` on its nodes says which tasks.",
+        },
+    });
+    let node = json!({
+        "exp_labels": {"severity": "warning", "instance": "n1", "node": "gpu003", "machine": "DGXH100"},
+        "exp_annotations": {
+            "summary": "node gpu003 is not like its kind (DGXH100); differences: 2",
+            "description": "`nic-placement audit` says which.",
+        },
+    });
+    let [differs, down, far] = ["NicPlacementNodeDiffers", "NicPlacementPortDown", "NicPlacementTasksFar"];
+    let tests = json!({
+        "rule_files": [rules()],
+        "evaluation_interval": "1m",
+        "tests": [
+            {"interval": "1m", "input_series": series(&sick), "alert_rule_test": [
+                alert(differs, 1, json!([node])),
+                alert(down, 3, json!([])),
+                alert(down, 6, json!([port])),
+                alert(far, 8, json!([])),
+                alert(far, 12, json!([tasks])),
+            ]},
+            {"interval": "1m", "input_series": series(&well), "alert_rule_test": [
+                alert(differs, 30, json!([])),
+                alert(down, 30, json!([])),
+                alert(far, 30, json!([])),
+            ]},
+        ],
+    });
+    let file = std::env::temp_dir().join(format!("nic-placement-alerts-{}.yml", std::process::id()));
+    std::fs::write(&file, tests.to_string()).unwrap();
+    let answer = promtool(&["test", "rules", file.to_str().unwrap()], "");
+    std::fs::remove_file(&file).unwrap();
+    if let Some((is_good, said)) = answer {
+        assert!(is_good && said.contains("SUCCESS"), "{said}");
+        let said = promtool(&["check", "metrics"], &sick.concat()).unwrap();
+        assert_eq!(said, (true, String::new()));
+    }
+}
