@@ -160,8 +160,7 @@ install:        ## copy what `make build` made
 	@test -e $(built)/libnic_placement.so || { echo 'install: nothing is built: run `make build`' >&2; exit 1; }
 	$(call put,755,$(built)/libnic_placement.so,$(plugindir)/libnic_placement.so)
 	$(call put,755,$(built)/nic-placement,$(bindir)/nic-placement)
-	$(call put,755,$(built)/libnic_placement_capi.so,$(libdir)/libnic_placement_core.so.$(version))
-	ln -sfn libnic_placement_core.so.$(version) $(DESTDIR)$(libdir)/$(soname)
+	$(call put,755,$(built)/libnic_placement_capi.so,$(libdir)/$(soname))
 	ln -sfn $(soname) $(DESTDIR)$(libdir)/libnic_placement_core.so
 	$(call put,644,include/nic_placement.h,$(includedir)/nic_placement.h)
 	$(call filled,packaging/pkgconfig/nic-placement-core.pc.in,$(pkgconfigdir)/nic-placement-core.pc)

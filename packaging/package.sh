@@ -86,7 +86,7 @@ if [ "$kind" = deb ]; then
     doc=$parts/$tool_part/usr/share/doc/$tool_part
     soname=$(cd "$parts/$library_part$libdir" && echo libnic_placement_core.so.[0-9])
     # rpm finds what a library provides only if it is executable; Debian wants it not to be
-    chmod 644 "$parts/$library_part$libdir/$soname".* "$parts/$plugin_part/usr/lib/nic-placement/libnic_placement.so"
+    chmod 644 "$parts/$library_part$libdir/$soname" "$parts/$plugin_part/usr/lib/nic-placement/libnic_placement.so"
     for part in $tool_part $plugin_part $library_part $devel_part; do
         tree=$parts/$part
         mkdir -p "$tree/DEBIAN" "$tree/usr/share/doc/$part"

@@ -75,7 +75,7 @@ pub fn the_packages_of_a_build_hold_what_is_listed() {
 pub fn nothing_newer_than_glibc_2_28_is_wanted_and_no_libslurm() {
     for (name, libraries) in BUILDS {
         let folder = unpacked(name);
-        let core = format!("{libraries}/libnic_placement_core.so.1.0.0");
+        let core = format!("{libraries}/libnic_placement_core.so.0");
         for file in ["/usr/lib/nic-placement/libnic_placement.so", &core, "/usr/bin/nic-placement"] {
             let file = format!("{}{file}", folder.display());
             let said = run("readelf", &["-W", "-d", "-V", &file]);
