@@ -64,7 +64,7 @@ fn slurm() -> String {
 fn sources(folder: &str) -> String {
     let mut out = String::new();
     for entry in fs::read_dir(path(folder)).unwrap().map(Result::unwrap) {
-        let name = format!("{folder}/{}", entry.file_name().display());
+        let name = format!("{folder}/{}", entry.file_name().to_string_lossy());
         match entry.file_type().unwrap().is_dir() {
             true => out.push_str(&sources(&name)),
             false if name.ends_with(".rs") => out.push_str(&read(&name)),

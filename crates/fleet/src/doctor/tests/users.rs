@@ -46,7 +46,6 @@ pub(super) fn installation() -> Vec<Case> {
     let unmatched = || vec![("plugstack.conf:1".to_string(), "plugstack.conf.d/*".to_string())];
     vec![
         case("slurm", "tested", slurm("slurm 24.11.5"), Ok, "tested with"),
-        case("slurm", "not tested", slurm("25.05.1"), Note, "was not tested"),
         case("slurm", "not told", installed(|all| all.slurm = Some(None)), Note, "none of its programs"),
         case("slurm", "unknown", slurm("slurm 21.08.8"), Warn, "will refuse"),
         case("plugstack", "one line", plugstack(vec![line(1, true)], |_| {}), Ok, "loads"),
