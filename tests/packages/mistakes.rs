@@ -23,6 +23,8 @@ const fn mistake(
 /// A step that asks, and what the node's slurmd logged of it.
 const STEP: &str = "srun -w n0 --nic-placement -n1 --gpus=1 true";
 const CHECK: &str = "nic-placement check | sed -z 's/\\n  *\\([^ ]\\)/ \\1/g'";
+/// On a node with GPUs.
+const CHECK_OF_NODE: &str = "srun -w n0 -n1 nic-placement check | sed -z 's/\\n  *\\([^ ]\\)/ \\1/g'";
 
 const MISTAKES: [Mistake; 17] = [
     mistake(
@@ -86,7 +88,7 @@ const MISTAKES: [Mistake; 17] = [
         "topology",
     ),
     mistake("the switch was forgotten", "touch /etc/nic-placement.disabled", STEP, "disabled"),
-    mistake("nothing writes the node file", ":", CHECK, "node.cache"),
+    mistake("nothing writes the node file", ":", CHECK_OF_NODE, "node.cache"),
 ];
 
 /// A line of slurmd's log without its time and its step.
@@ -116,7 +118,7 @@ fn record(root: &Root) -> String {
                 && (line.contains("nic-placement: ") || line.contains("dlopen"))
                 && !line.starts_with("debug")
         });
-        let by = if shown_by == CHECK { "`check`" } else { "srun" };
+        let by = if shown_by == STEP { "srun" } else { "`check`" };
         assert!(told.or(logged).is_some(), "{}: {done}: nothing tells of it:\n{said}\n{log}", root.name);
         let logged = logged.filter(|_| shown_by == STEP);
         // both say the same, each after its own beginning
