@@ -410,8 +410,9 @@ down() {
     fi
     stop_slurm
     rm -f "$munge_socket" "$munge_socket.lock"
-    # those of this cluster's nodes; rmdir takes empty cgroups only
+    # those of this cluster's nodes, unless another cluster has a node of that name; rmdir takes empty cgroups only
     for node in $(seq -f 'n%g' 0 "$last"); do
+        if pgrep -f "^slurmd .*-N $node " > /dev/null; then continue; fi
         for cgroups in /sys/fs/cgroup/*/"slurm_$node"; do
             if [ -d "$cgroups" ]; then find "$cgroups" -depth -type d -exec rmdir {} + 2>/dev/null || true; fi
         done

@@ -36,9 +36,11 @@ static bool is_asked(char **environment, const char *word)
 
 int runtime_p_run(slurmd_conf_t *conf, stepd_step_rec_t *step, stepd_step_task_info_t *task)
 {
-	char *words[] = { "/usr/bin/env", task->argv[0], NULL };
+	char *words[task->argc + 2];
 	char *none[] = { "PATH=/usr/bin:/bin", NULL };
 
+	words[0] = "/usr/bin/env";
+	memcpy(words + 1, task->argv, (task->argc + 1) * sizeof(*words));
 	if (is_asked(step->env, "wrapped"))
 		execve(words[0], words, step->env);
 	if (is_asked(step->env, "elsewhere")) {
