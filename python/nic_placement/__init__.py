@@ -1,0 +1,308 @@
+"""Places a process of Python beside its GPU's RDMA NICs, as `nic-placement exec` places a program.
+
+    import nic_placement
+
+    for line in nic_placement.plan().apply():      # before CUDA, NCCL and UCX start
+        print(line)
+
+The library `libnic_placement_core.so.0` decides, as for the Slurm plugin. `apply()` alone changes something.
+"""
+
+import ctypes
+import dataclasses
+import json
+import os
+import re
+import shutil
+import subprocess
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
+
+from . import _memory, _process
+
+__all__ = ["Failure", "Plan", "map", "plan", "verify", "version"]
+
+_NAME = "libnic_placement_core.so.0"
+_MARKER = "NIC_PLACEMENT"
+_PLACED = "it is placed already: nothing changes"
+_BAD_REQUEST, _NO_ANSWER = 2, 4
+
+
+class Failure(Exception):
+    """Why there is no answer, in the library's words; `status` is one of `enum nic_placement_status` in its header."""
+
+    def __init__(self, why: str, status: int = _NO_ANSWER) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What a process is to have."""
+
+    #: PCI addresses
+    gpus: Tuple[str, ...]
+    #: RDMA devices and ports, such as `mlx5_0:1`
+    nics: Tuple[str, ...]
+    #: a list such as `0-55,112-167`
+    cpus: str
+    #: NUMA nodes as such a list; empty if the memory policy stays
+    memory: str
+    #: what changes: values, and None for a variable that goes
+    environment: Mapping[str, Optional[str]]
+    #: why it is so, a line each
+    reasons: Tuple[str, ...]
+    #: what the process lacks
+    shortfalls: Tuple[str, ...] = ()
+    #: a strict word was given: `apply()` fails where the placement cannot be had
+    strict: bool = False
+    #: a strict word fails the process for its shortfalls
+    fails: bool = False
+    #: memory comes from these NUMA nodes alone, as `mem=strict` asks
+    fence: bool = False
+
+    def apply(self) -> Tuple[str, ...]:
+        """Sets variables, CPUs and memory of this process; returns what could not be changed, or not any more."""
+        if self.fails:
+            raise Failure("; ".join(self.shortfalls))
+        late = _late()
+        for name, value in self.environment.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        failures = _bind(_process.cpu_set(self.cpus)) if self.cpus else []
+        threads = len(os.listdir("/proc/self/task"))
+        if self.memory:
+            why = _memory.set_policy(_process.cpu_set(self.memory), self.fence)
+            if why is not None:
+                failures.append("memory: NUMA node {} wanted: {}".format(self.memory, why))
+            elif threads > 1:
+                late.append("memory: threads that were started before keep their policy: {}".format(threads - 1))
+        if self.strict and failures:
+            raise Failure("; ".join(failures))
+        return tuple(late + failures)
+
+
+def plan(
+    local_rank: Optional[int] = None,
+    local_size: Optional[int] = None,
+    words: Optional[str] = None,
+    arguments: Sequence[str] = (),
+    node: Optional[Mapping[str, Any]] = None,
+) -> Plan:
+    """What this process is to have.
+
+    `local_rank` of `local_size` processes on the node: without them, by the launcher's variables, as `exec` finds them.
+    `words` are those of `srun --nic-placement` (without them SLURM_NIC_PLACEMENT's), `arguments` those of plugstack.conf.
+    `node` describes another node, as in the C library's request: {"machine": "dgx-h100"}.
+    """
+    present = dict(os.environ)
+    cpus = frozenset(os.sched_getaffinity(0))
+    words = present.get("SLURM_NIC_PLACEMENT", "") if words is None else words
+    asked = [word for word in words.split(",") if word and word != "verbose"]
+    idle = {"off", "observe", "dry-run"}.intersection(asked)
+    rank = _process.rank(present, local_rank, local_size)
+    is_placed = present.get(_MARKER, "").startswith("v1 ")
+    if idle:
+        return _unchanged("", cpus, "`{}`: nothing changes".format(idle.pop()))
+    if is_placed and local_rank is None and (rank is None or rank.variable == "SLURM_LOCALID"):
+        return _unchanged(present[_MARKER], cpus, _PLACED)
+    about: Dict[str, Any] = {"arguments": [*arguments, *_of_step(present)]}
+    if node is not None:
+        about["node"] = node
+    node_gpus = _gpus(about)
+    seen = _process.seen(node_gpus, present)
+    if seen is None:
+        return _unchanged("", cpus, "its GPU is not known: nothing changes")
+    bound, own_list = _process.binding(present, rank, cpus)
+    tasks, note = _process.shares(node_gpus, seen, rank, own_list, present)
+    if bound is None and rank is not None and rank.of is None and not _has(asked, "bind="):
+        bound = "how many processes share them is not known"
+    if bound is not None:
+        asked = [word for word in asked if not word.startswith("bind=")] + ["bind=none"]
+        asked += [] if _has(asked, "mem=") else ["mem=prefer"]
+    about.update(
+        words=",".join(asked),
+        tasks=[{"gpus": ",".join(gpu.address for gpu in task)} for task in tasks],
+        task=0 if rank is None else rank.number,
+        cpus=_process.cpu_list(cpus),
+        environment={name: value for name, value in present.items() if _is_text(name + value)},
+    )
+    if not asked:
+        del about["words"]
+    task, changes = json.loads(_ask("task", about)), json.loads(_ask("render", about))
+    notes = [note, bound and "CPUs: {}: they stay".format(bound)]
+    memory, reason = task["mems"], _memory.taken(is_placed)
+    if bound is not None and node is None and not cpus <= _process.cpus_of(_process.cpu_set(memory)):
+        reason = reason or "it runs on other sockets than its GPU's too"
+    if memory and reason:
+        memory, notes = "", [*notes, "memory: {}: it stays".format(reason)]
+    gpus_of_task = tuple(gpu["address"] for gpu in task["gpus"])
+    nics_of_task = tuple("{name}:{port}".format(**nic) for nic in task["nics"])
+    # by `exec`, or by an earlier plan
+    earlier = _unchanged(present.get(_MARKER, ""), cpus, _PLACED)
+    if is_placed and (earlier.gpus, earlier.nics, earlier.cpus) == (gpus_of_task, nics_of_task, task["cpus"]):
+        return earlier
+    return Plan(
+        gpus=gpus_of_task,
+        nics=nics_of_task,
+        cpus=task["cpus"],
+        memory=memory,
+        environment={**dict.fromkeys(changes["unset"]), **changes["set"]},
+        reasons=tuple([*filter(None, notes), *task["reasons"], *task["diagnostics"]]),
+        shortfalls=tuple(task["shortfalls"]),
+        strict=bool({"strict", "restricted", "single-numa-node"}.intersection(asked)),
+        fails=task["fails"],
+        fence="mem=strict" in asked,
+    )
+
+
+def map(format: str = "json", **request: Any) -> str:
+    """Which NICs each GPU has, as `nic-placement map --format` prints it; `request` as the library's header says."""
+    return _ask("map", {"map": format, **request})
+
+
+def verify() -> Dict[str, Any]:
+    """What this process uses against its plan, as `nic-placement verify --json` says; it needs that command."""
+    tool = shutil.which("nic-placement")
+    if tool is None:
+        raise Failure("`verify` needs the command `nic-placement`, which is not in PATH")
+    command = [tool, "verify", "--json", "--pid", str(os.getpid())]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+    if not done.stdout:
+        raise Failure(done.stderr.strip())
+    answer: Dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def version() -> str:
+    """The library's version."""
+    text: bytes = _library().nic_placement_version()
+    return text.decode()
+
+
+_loaded: List[ctypes.CDLL] = []
+
+
+def _library() -> ctypes.CDLL:
+    """The wheel's own, or the one that `NIC_PLACEMENT_CORE` names, or the one that is installed."""
+    if not _loaded:
+        own = os.path.join(os.path.dirname(__file__), _NAME)
+        path = os.environ.get("NIC_PLACEMENT_CORE") or (own if os.path.exists(own) else _NAME)
+        try:
+            library = ctypes.CDLL(path)
+        except OSError as error:
+            raise Failure(str(error)) from error
+        for name in ("map", "task", "render"):
+            call = getattr(library, "nic_placement_" + name)
+            # not `c_char_p`: the pointer that is to be freed would be lost
+            call.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.POINTER(ctypes.c_void_p)]
+        library.nic_placement_free.argtypes = [ctypes.c_void_p]
+        library.nic_placement_free.restype = None
+        library.nic_placement_version.restype = ctypes.c_char_p
+        _loaded.append(library)
+    return _loaded[0]
+
+
+def _ask(name: str, fields: Mapping[str, Any]) -> str:
+    library = _library()
+    try:
+        request = json.dumps({"format": "nic-placement request", "version": 1, **fields}).encode()
+    except TypeError as error:
+        raise Failure(str(error), _BAD_REQUEST) from error
+    answer = ctypes.c_void_p()
+    status = getattr(library, "nic_placement_" + name)(request, len(request), ctypes.byref(answer))
+    said = ctypes.string_at(answer).decode() if answer else ""
+    library.nic_placement_free(answer)
+    if status != 0:
+        raise Failure(said, status)
+    return said
+
+
+def _gpus(about: Mapping[str, Any]) -> List[_process.Gpu]:
+    try:
+        return [_process.Gpu.of(gpu) for gpu in json.loads(_ask("map", about))["gpus"]]
+    except Failure as failure:
+        # a node without GPUs has no map
+        if failure.status != _NO_ANSWER:
+            raise
+        return []
+
+
+def _unchanged(marker: str, cpus: FrozenSet[int], why: str) -> Plan:
+    def listed(key: str) -> Tuple[str, ...]:
+        found = re.search(" {}=([^ ]*)".format(key), marker)
+        return tuple(filter(None, found[1].split(","))) if found else ()
+
+    return Plan(listed("gpus"), listed("nics"), _process.cpu_list(cpus), "", {}, (why,))
+
+
+def _of_step(present: Mapping[str, str]) -> List[str]:
+    """The NICs that the admin lets a placed step use, by its list of the node; another node's list tells nothing."""
+    for name in ("NCCL_IB_HCA", "NVSHMEM_HCA_LIST"):
+        value = present.get(name, "")
+        if value and " set:{}={}".format(name, value) in present.get(_MARKER, ""):
+            nics = [entry.partition(":")[0] for entry in value.lstrip("=").split(",")]
+            if all(os.path.exists("/sys/class/infiniband/" + nic) for nic in nics):
+                return ["include=" + ",".join(nics)]
+    return []
+
+
+def _has(words: Sequence[str], prefix: str) -> bool:
+    return any(word.startswith(prefix) for word in words)
+
+
+def _is_text(text: str) -> bool:
+    """JSON holds no bytes that are not UTF-8."""
+    return not re.search("[\ud800-\udfff]", text)
+
+
+def _bind(cpus: FrozenSet[int]) -> List[str]:
+    """Binds all threads that run where this one does; those that were bound to other CPUs stay there."""
+    before = os.sched_getaffinity(0)
+    wanted = _process.cpu_list(cpus)
+    if cpus == before:
+        return []
+    kept: Set[int] = set()
+    done: Set[int] = set()
+    # a thread that is started meanwhile by one that is not bound yet is found by the next look
+    while True:
+        found = {int(name) for name in os.listdir("/proc/self/task")} - done
+        if not found:
+            break
+        for thread in found:
+            done.add(thread)
+            try:
+                if os.sched_getaffinity(thread) in (before, cpus):
+                    os.sched_setaffinity(thread, cpus)
+                else:
+                    kept.add(thread)
+            except ProcessLookupError:
+                pass
+            except OSError as error:
+                return ["CPUs {} wanted: {}".format(wanted, error.strerror)]
+    got = os.sched_getaffinity(0)
+    failures = [] if got == cpus else ["CPUs {} wanted, {} got".format(wanted, _process.cpu_list(got))]
+    if kept:
+        failures.append("threads that were bound before keep their CPUs: {}".format(len(kept)))
+    return failures
+
+
+# a runtime of GPUs, its library and its devices: a process has both only once the runtime is initialised
+_RUNTIMES = (("CUDA", "/libcuda.so", "/dev/nvidia[0-9]"), ("ROCm", "/libhsa-runtime64.so", "/dev/kfd"))
+
+
+def _late(process: str = "/proc/self") -> List[str]:
+    with open(process + "/maps", errors="replace") as file:
+        maps = file.read()
+    opened = []
+    for name in os.listdir(process + "/fd"):
+        try:
+            opened.append(os.readlink(os.path.join(process, "fd", name)))
+        except OSError:
+            pass
+    return [
+        "{} is initialised: its memory stays where it is, and a library that has started keeps its variables".format(name)
+        for name, library, device in _RUNTIMES
+        if library in maps and any(re.match(device, path) for path in opened)
+    ]
