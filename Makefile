@@ -27,7 +27,7 @@ unitdir ?= $(prefix)/lib/systemd/system
 .DEFAULT_GOAL := help
 .PHONY: help build demo lint test attack fuzz slow sanitize mutants test-slurms test-clients test-packages test-libraries bench pictures \
 	test-host soak deb rpm dist \
-	install uninstall clean clean-cache
+	wheel test-wheel install uninstall clean clean-cache
 
 help:           ## this list
 	@sed -n 's/^\([a-z -]*\): *##/  make \1\t/p' Makefile | expand -t 21
@@ -147,11 +147,26 @@ pictures:       ## README's picture, from the tool's own output (pngquant, DejaV
 		plan --machine dgx-h100 --gpus-per-task 1 -o docs/plan-dgx-h100.$$kind || exit; done
 	pngquant --speed 1 --force --ext .png 64 docs/plan-dgx-h100.png
 
+PYTHON ?= python3
 arch ?= $(shell uname -m)
 release ?= 1
 packed = MAINTAINER='$(MAINTAINER)' HOMEPAGE='$(HOMEPAGE)' $(addprefix NIC_PLACEMENT_SLURM_RELEASE=,$(slurm))
 deb rpm:        ## packages for glibc 2.28 and newer, in target/packages (pip; see packaging/portable.sh)
 	$(packed) packaging/package.sh $@ $(arch) $(version) $(release)
+
+# NICP_BUILT names a folder with the library, which is then not built
+wheel:          ## the Python package with the launchers' library, in target/wheel; arch=aarch64 (pip, PyPI)
+	built=$${NICP_BUILT:-$$(packaging/portable.sh $(arch))} && rm -f $(target)/wheel/*_$(arch).whl && \
+	NIC_PLACEMENT_BUILT=$$(realpath "$$built") NIC_PLACEMENT_ARCH=$(arch) \
+		SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} \
+		$(PYTHON) -m pip -q --disable-pip-version-check wheel --no-deps -w $(target)/wheel ./python
+
+test-wheel:     ## that wheel in a clean virtual environment; torchrun too where PYTHON has torch (root)
+	$(MAKE) wheel
+	$(PYTHON) -m venv --clear --system-site-packages $(target)/wheel/venv
+	$(target)/wheel/venv/bin/pip -q --disable-pip-version-check install pytest==9.2.0 $(target)/wheel/*_$(arch).whl
+	NIC_PLACEMENT_TOOL=$$(realpath "$${NICP_BUILT:-target/portable/$(arch)-unknown-linux-gnu/release}/nic-placement") \
+		$(target)/wheel/venv/bin/python -m pytest -q -rs -p no:cacheprovider python/tests
 
 dist:           ## what a release consists of, in target/dist: source archive, packages (arch='x86_64 aarch64'), sums
 	$(packed) packaging/dist.sh $(arch)
