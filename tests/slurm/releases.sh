@@ -78,6 +78,10 @@ make_folder() {
 
 folders() {
     local name
+    mkdir -p "$cache"
+    # two of these at once would take each other's folders apart
+    exec 9> "$cache/lock"
+    flock 9
     for name in ${NICP_RELEASES-$known}; do
         if [ -x "$cache/slurm-$name/usr/sbin/slurmd" ] || make_folder "$name"; then echo "$name $cache/slurm-$name"; fi
     done
