@@ -1,8 +1,9 @@
 //! A job must not fail, hang or slow down because of the plugin.
 
-use crate::harness::{Bed, Case, cases};
+use crate::harness::{Bed, Case, cases, skip};
 use crate::machines::ucx_of;
 use crate::report::Task;
+use std::path::Path;
 use std::time::Duration;
 
 pub const CASES: &[Case] = cases![
@@ -18,6 +19,7 @@ pub const CASES: &[Case] = cases![
     a_typo_that_only_the_node_sees_harms_neither_job_nor_node,
     the_exit_code_of_the_program_is_kept,
     no_process_is_started_for_a_job_beyond_those_of_slurm,
+    slurmd_says_once_as_it_starts_that_no_node_file_is_there,
 ];
 
 pub const CASES_WITH_A_PROLOG_PLUGIN: &[Case] = cases![the_log_would_show_such_a_process_if_there_were_one];
@@ -192,4 +194,19 @@ fn the_log_would_show_such_a_process_if_there_were_one(bed: &Bed) {
     bed.plugstack("");
     bed.tasks(1, "srun -w n0 -n1 $report");
     assert_eq!(helper_processes(bed), 1);
+}
+
+fn slurmd_says_once_as_it_starts_that_no_node_file_is_there(bed: &Bed) {
+    if Path::new("/run/nic-placement/node.cache").exists() {
+        skip("this machine has a node file, which its played nodes see too");
+    }
+    let told =
+        || bed.log("n0").matches("nic-placement: no node file `/run/nic-placement/node.cache` yet").count();
+    bed.plugstack("");
+    bed.restart("n0");
+    assert_eq!(told(), 0, "without the plugin");
+    bed.plugin("");
+    bed.restart("n0");
+    bed.tasks(1, "srun -w n0 -n1 --gpus-per-task=1 --nic-placement $report");
+    assert_eq!(told(), 1, "{}", bed.log("n0"));
 }
