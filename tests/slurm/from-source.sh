@@ -7,10 +7,12 @@
 #                           The outcome goes where `releases.sh run` puts it
 #
 # A tree is what Slurm's archive or repository has; nothing is written into it.  What was built and installed is kept in
-# ${XDG_CACHE_HOME:-~/.cache}/nic-placement (0.5 GB each) and used again.  Needs root and apt; half an hour for each tree on two cores.
+# ${XDG_CACHE_HOME:-~/.cache}/nic-placement (0.5 GB each) and used again.  Needs root and apt; some ten minutes for each build on two cores.
 #
 # Knobs: NICP_BUILDS, `shared`, `static` or both; NICP_CASES, words that the names of cases have; NIC_PLACEMENT_SO, the library.
 set -eu
+# else a build that fails inside of `$(…)` would go on
+shopt -s inherit_errexit
 
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/nic-placement
@@ -63,6 +65,7 @@ mkdir -p "$cache"
 folders=
 for tree; do
     for build in ${NICP_BUILDS:-shared static}; do
+        [ -x "$tree/configure" ] || { say "\`$tree\` is no source tree of Slurm: it has no configure"; exit 2; }
         tree=$(readlink -f "$tree")
         root=$(build "$tree" "$build")
         folders+="source-$build $root"$'\n'
