@@ -4,7 +4,7 @@
 mod mappings;
 
 use super::*;
-use crate::topology::{Nic, NicRole, PathType, PortState};
+use crate::topology::{Nic, NicKind, NicRole, PathType, Port, PortState};
 
 #[test]
 fn every_model_parses_and_says_where_its_facts_come_from() {
@@ -92,6 +92,30 @@ fn a_dgx_h100_has_the_cpus_and_ports_of_its_user_guide() {
         assert_eq!(nic.uverbs, Some(format!("uverbs{i}")), "{}", nic.name);
         let is_up = nic.ports.iter().all(|port| port.state == PortState::Active);
         assert_eq!(is_up, nic.name != "irdma1", "{}", nic.name);
+    }
+}
+
+/// One line of each model's sources begins with `networks: `, and says which networks the fabric's ports are in, `none` for
+/// fabrics without any (EFA, Slingshot), or why they are `not stated`.
+#[test]
+fn every_model_says_the_networks_of_its_fabric_or_why_it_states_none() {
+    for model in MODELS {
+        let (name, topology, sources) = (model.name, model.topology().unwrap(), model.sources().unwrap());
+        let lines = sources.iter().filter_map(|source| source.strip_prefix("networks: "));
+        let [line] = lines.collect::<Vec<_>>()[..] else { panic!("{name}: not one line about networks") };
+        let fabric: Vec<&Nic> =
+            topology.nics.iter().filter(|nic| nic.role == Some(NicRole::Compute)).collect();
+        let ports = || fabric.iter().flat_map(|nic| &nic.ports);
+        let in_a_network = |port: &Port| port.subnet.is_some() || !port.networks.is_empty();
+        let is_of_verbs = |nic: &&Nic| nic.kind == NicKind::Verbs;
+        assert!(ports().count() > 0, "{name}");
+        if line.starts_with("none: ") {
+            assert!(!fabric.iter().any(is_of_verbs) && !ports().any(in_a_network), "{name}: {line}");
+        } else if line.starts_with("not stated: ") {
+            assert!(fabric.iter().any(is_of_verbs) && !ports().any(in_a_network), "{name}: {line}");
+        } else {
+            assert!(ports().all(in_a_network), "{name}: {line}");
+        }
     }
 }
 
