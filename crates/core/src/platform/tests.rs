@@ -26,9 +26,11 @@ fn every_model_is_stored_as_it_is_written() {
 }
 
 /// `(model, whose PCIe links it does not state, the reason among its sources)`
-const WITHOUT_LINKS: [(&str, &[&str], &str); 2] = [
+const WITHOUT_LINKS: [(&str, &[&str], &str); 4] = [
     ("aws-g5", &["GPU", "NIC"], "links are left out, since the guest reports 2.5 GT/s x1 while they idle"),
+    ("aws-p6-b300", &["GPU", "NIC"], "left out: the PCIe links"),
     ("dgx-spark", &["GPU"], "the GPU states no link, since it is a part of the processor"),
+    ("gke-a3-mega", &["NIC"], "the gVNICs' links, which no public document states"),
 ];
 
 #[test]
@@ -121,8 +123,13 @@ fn every_model_says_the_networks_of_its_fabric_or_why_it_states_none() {
 
 // between subnets UCX connects no NICs, so a task there gets another plan
 #[test]
-fn the_nics_of_a3_ultra_have_a_subnet_each_and_those_of_ocis_h100_shape_one_in_common() {
-    for (name, count, common) in [("gke-a3-ultra", 8, false), ("oci-bm-gpu-h100-8", 16, true)] {
+fn the_nics_of_googles_machines_have_a_subnet_each_and_those_of_ocis_h100_shape_one_in_common() {
+    for (name, count, common) in [
+        ("gke-a3-mega", 8, false),
+        ("gke-a3-ultra", 8, false),
+        ("gke-a4", 8, false),
+        ("oci-bm-gpu-h100-8", 16, true),
+    ] {
         let model = model(name).unwrap();
         let compute = model.nics.iter().filter(|nic| nic.role == Some(NicRole::Compute));
         let networks: Vec<_> = compute.flat_map(|nic| &nic.ports).map(|port| port.networks.clone()).collect();
