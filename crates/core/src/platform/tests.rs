@@ -98,7 +98,7 @@ fn a_dgx_h100_has_the_cpus_and_ports_of_its_user_guide() {
 }
 
 /// One line of each model's sources begins with `networks: `, and says which networks the fabric's ports are in, `none` for
-/// fabrics without any (EFA, Slingshot), or why they are `not stated`.
+/// fabrics without any (EFA, Slingshot, plain Ethernet), or why they are `not stated`.
 #[test]
 fn every_model_says_the_networks_of_its_fabric_or_why_it_states_none() {
     for model in MODELS {
@@ -123,13 +123,10 @@ fn every_model_says_the_networks_of_its_fabric_or_why_it_states_none() {
 
 // between subnets UCX connects no NICs, so a task there gets another plan
 #[test]
-fn the_nics_of_googles_machines_have_a_subnet_each_and_those_of_ocis_h100_shape_one_in_common() {
-    for (name, count, common) in [
-        ("gke-a3-mega", 8, false),
-        ("gke-a3-ultra", 8, false),
-        ("gke-a4", 8, false),
-        ("oci-bm-gpu-h100-8", 16, true),
-    ] {
+fn googles_rdma_nics_have_a_subnet_each_and_those_of_ocis_h100_shape_one_in_common() {
+    for (name, count, common) in
+        [("gke-a3-ultra", 8, false), ("gke-a4", 8, false), ("oci-bm-gpu-h100-8", 16, true)]
+    {
         let model = model(name).unwrap();
         let compute = model.nics.iter().filter(|nic| nic.role == Some(NicRole::Compute));
         let networks: Vec<_> = compute.flat_map(|nic| &nic.ports).map(|port| port.networks.clone()).collect();
