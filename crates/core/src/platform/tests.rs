@@ -26,9 +26,10 @@ fn every_model_is_stored_as_it_is_written() {
 }
 
 /// `(model, whose PCIe links it does not state, the reason among its sources)`
-const WITHOUT_LINKS: [(&str, &[&str], &str); 2] = [
+const WITHOUT_LINKS: [(&str, &[&str], &str); 3] = [
     ("aws-g5", &["GPU", "NIC"], "links are left out, since the guest reports 2.5 GT/s x1 while they idle"),
     ("dgx-spark", &["GPU"], "the GPU states no link, since it is a part of the processor"),
+    ("summit", &["GPU"], "the GPUs state no link, since NVLink carries their data to the CPU"),
 ];
 
 #[test]

@@ -1,6 +1,8 @@
 //! The pairs of GPUs and NICs that vendors, maintainers and sites state, compared with what the models give.
 #![forbid(unsafe_code)]
 
+mod sites;
+
 use crate::order::Order;
 use crate::placement::NodePlacement;
 use crate::platform::model;
@@ -205,7 +207,7 @@ fn chosen(placement: &NodePlacement, gpu: usize) -> &str {
 
 #[test]
 fn each_gpu_has_the_nics_nearest_that_somebody_states() {
-    for stated in STATED {
+    for stated in STATED.iter().chain(sites::STATED) {
         let topology = model(stated.machine).unwrap();
         for (gpus, nics) in stated.groups {
             for &gpu in *gpus {
@@ -218,7 +220,7 @@ fn each_gpu_has_the_nics_nearest_that_somebody_states() {
 
 #[test]
 fn closest_gives_each_gpu_its_part_of_its_stated_nics_and_uses_them_evenly() {
-    for stated in STATED {
+    for stated in STATED.iter().chain(sites::STATED) {
         let topology = model(stated.machine).unwrap();
         let placement = policy::map(&topology, &Request::default());
         assert_eq!(placement.diagnostics, [], "{}", stated.machine);
