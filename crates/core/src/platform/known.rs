@@ -64,7 +64,8 @@ const MI300X: &[GpuKind] = &[amd(0x74a1)];
 const MI325X: &[GpuKind] = &[amd(0x74a5)];
 const MI355X: &[GpuKind] = &[amd(0x75a3), amd(0x75a0)];
 const MAX_1550: &[GpuKind] = &[intel(0x0bd5), intel(0x0bd6)];
-const V100: &[GpuKind] = &[nvidia(0x1db1, &["Tesla V100-SXM2-16GB"])];
+const V100: &[GpuKind] =
+    &[nvidia(0x1db1, &["Tesla V100-SXM2-16GB"]), nvidia(0x1db5, &["Tesla V100-SXM2-32GB"])];
 
 const UNMARKED: Model = Model {
     name: "",
