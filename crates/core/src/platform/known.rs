@@ -53,7 +53,10 @@ const A100: &[GpuKind] = &[
 ];
 const H100: &[GpuKind] = &[nvidia(0x2330, &["NVIDIA H100 80GB HBM3"])];
 const H200: &[GpuKind] = &[nvidia(0x2335, &["NVIDIA H200"])];
+/// EC2's p5 has H100, its p5e H200.
+const P5: &[GpuKind] = &[nvidia(0x2330, &["NVIDIA H100 80GB HBM3"]), nvidia(0x2335, &["NVIDIA H200"])];
 const B200: &[GpuKind] = &[nvidia(0x2901, &["NVIDIA B200"])];
+const B300: &[GpuKind] = &[nvidia(0x3182, &["NVIDIA B300 SXM6 AC"])];
 const GB200: &[GpuKind] = &[nvidia(0x2941, &["NVIDIA GB200"])];
 const GB300: &[GpuKind] = &[nvidia(0x31c2, &["NVIDIA GB300"])];
 const GH200: &[GpuKind] = &[nvidia(0x2342, &["NVIDIA GH200 480GB", "NVIDIA GH200 120GB", "GH200 120GB"])];
@@ -101,8 +104,14 @@ pub const MODELS: &[Model] = &[
         products: &["g5.48xlarge"], cloud: AWS, kinds: A10G, addresses: true),
     known!("aws-p4d", "AWS p4d.24xlarge: 8 A100, 4 EFA",
         products: &["p4d.24xlarge", "p4de.24xlarge"], cloud: AWS, kinds: A100, addresses: true),
-    known!("aws-p5", "AWS p5.48xlarge: 8 H100, 32 EFA",
-        products: &["p5.48xlarge"], cloud: AWS, kinds: H100, addresses: true),
+    known!("aws-p5", "AWS p5.48xlarge and p5e.48xlarge: 8 H100 or H200, 32 EFA",
+        products: &["p5.48xlarge", "p5e.48xlarge"], cloud: AWS, kinds: P5, addresses: true),
+    known!("aws-p5en", "AWS p5en.48xlarge: 8 H200, 16 EFA (200 Gb/s)",
+        products: &["p5en.48xlarge"], cloud: AWS, kinds: H200, addresses: true),
+    known!("aws-p6-b200", "AWS p6-b200.48xlarge: 8 B200, 8 EFA (400 Gb/s)",
+        products: &["p6-b200.48xlarge"], cloud: AWS, kinds: B200, addresses: true),
+    known!("aws-p6-b300", "AWS p6-b300.48xlarge: 8 B300, 16 EFA (400 Gb/s)",
+        products: &["p6-b300.48xlarge"], cloud: AWS, kinds: B300),
     known!("azure-nd128isr-gb300-v6", "Azure ND128isr GB300 v6: 4 GB300, 4 ConnectX (800 Gb/s)",
         cloud: AZURE, kinds: GB300, gpus: 4, addresses: true),
     known!("azure-nd96asr-a100-v4", "Azure ND96asr and ND96amsr A100 v4: 8 A100, 8 ConnectX-6 (HDR)",
@@ -115,6 +124,8 @@ pub const MODELS: &[Model] = &[
         products: &["DGXA100"], kinds: A100, addresses: true),
     known!("dgx-b200", "NVIDIA DGX B200: 8 B200, 8 ConnectX-7 (NDR), 2 BlueField-3, 2 Xeon 8570",
         products: &["DGXB200"], kinds: B200),
+    known!("dgx-b300", "NVIDIA DGX B300: 8 B300, 8 ConnectX-8 (XDR), 2 BlueField-3, 2 Xeon 6776P",
+        products: &["DGXB300"], kinds: B300),
     known!("dgx-h100", "NVIDIA DGX H100: 8 H100 SXM5, 8 ConnectX-7 (NDR), 2 Xeon 8480C",
         products: &["DGXH100"], kinds: H100, addresses: true),
     known!("dgx-h200", "NVIDIA DGX H200: 8 H200 SXM5, 8 ConnectX-7 (NDR), 2 Xeon 8480C",
@@ -125,8 +136,12 @@ pub const MODELS: &[Model] = &[
         products: &["HPE_CRAY_EX235A", "HPE CRAY EX235A"], kinds: MI250X, addresses: true),
     known!("gb200-nvl72", "a compute tray of an NVIDIA GB200 NVL72: 4 GB200, 4 ConnectX-7, 2 BlueField-3",
         kinds: GB200, gpus: 4, addresses: true),
+    known!("gb300-nvl72", "a compute tray of an NVIDIA GB300 NVL72: 4 GB300, 4 ConnectX-8 (XDR)",
+        kinds: GB300, gpus: 4, addresses: true),
     known!("gh200", "NVIDIA GH200: 1 Grace Hopper superchip, 1 ConnectX-7", kinds: GH200, gpus: 1),
+    known!("gke-a3-mega", "Google Cloud A3 Mega: 8 H100, 8 gVNIC (200 Gb/s, no RDMA)", cloud: GOOGLE, kinds: H100),
     known!("gke-a3-ultra", "Google Cloud A3 Ultra: 8 H200, 8 ConnectX-7 (RoCE)", cloud: GOOGLE, kinds: H200),
+    known!("gke-a4", "Google Cloud A4: 8 B200, 8 ConnectX-7 (RoCE)", cloud: GOOGLE, kinds: B200),
     known!("hgx-h100-bf3", "HGX H100 with storage beside two of its GPUs: 8 H100, 8 ConnectX-7 (RoCE), 2 BlueField-3",
         kinds: H100),
     known!("juwels-booster", "JUWELS Booster: 4 A100, 4 ConnectX-6 (HDR), 2 EPYC 7402", kinds: A100, gpus: 4),

@@ -16,10 +16,17 @@ pub struct Missing {
 }
 
 /// The GPUs and the fabric's NICs that `model` has at addresses which its sources state, and at which the node has none.
+///
+/// A node without any GPU at its place has other addresses than the model, as another instance type of the same model may:
+/// it lacks nothing.
 pub fn missing(live: &Topology, model: &Model) -> Vec<Missing> {
     let Some(known) = model.topology().ok().filter(|_| model.addresses) else { return Vec::new() };
     let here = gpu_addresses(live);
-    let gpus = gpu_addresses(&known).into_iter().filter(|gpu| !here.contains(gpu));
+    let gpus = gpu_addresses(&known);
+    if gpus.is_disjoint(&here) {
+        return Vec::new();
+    }
+    let gpus = gpus.into_iter().filter(|gpu| !here.contains(gpu));
     let gpus = gpus.map(|address| Missing { what: "GPU".to_string(), address });
     let nics = known.nics.iter().filter(|nic| {
         let is_here = live.nics.iter().any(|other| other.address == nic.address);
@@ -61,6 +68,14 @@ mod tests {
                 Missing { what: nic.name.to_string(), address: nic.address.unwrap() }
             ]
         );
+    }
+
+    #[test]
+    fn a_machine_with_other_addresses_than_its_model_lacks_nothing() {
+        let (model, mut live) = dgx();
+        live.gpus.iter_mut().for_each(|gpu| gpu.address.domain += 1);
+        live.nics.clear();
+        assert_eq!(missing(&live, model), []);
     }
 
     #[test]

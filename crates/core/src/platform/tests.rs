@@ -4,7 +4,7 @@
 mod mappings;
 
 use super::*;
-use crate::topology::{Nic, NicRole, PathType, PortState};
+use crate::topology::{Nic, NicKind, NicRole, PathType, Port, PortState};
 
 #[test]
 fn every_model_parses_and_says_where_its_facts_come_from() {
@@ -26,9 +26,11 @@ fn every_model_is_stored_as_it_is_written() {
 }
 
 /// `(model, whose PCIe links it does not state, the reason among its sources)`
-const WITHOUT_LINKS: [(&str, &[&str], &str); 3] = [
+const WITHOUT_LINKS: [(&str, &[&str], &str); 5] = [
     ("aws-g5", &["GPU", "NIC"], "links are left out, since the guest reports 2.5 GT/s x1 while they idle"),
+    ("aws-p6-b300", &["GPU", "NIC"], "left out: the PCIe links"),
     ("dgx-spark", &["GPU"], "the GPU states no link, since it is a part of the processor"),
+    ("gke-a3-mega", &["NIC"], "the gVNICs' links, which no public document states"),
     ("summit", &["GPU"], "the GPUs state no link, since NVLink carries their data to the CPU"),
 ];
 
@@ -96,10 +98,36 @@ fn a_dgx_h100_has_the_cpus_and_ports_of_its_user_guide() {
     }
 }
 
+/// One line of each model's sources begins with `networks: `, and says which networks the fabric's ports are in, `none` for
+/// fabrics without any (EFA, Slingshot, plain Ethernet), or why they are `not stated`.
+#[test]
+fn every_model_says_the_networks_of_its_fabric_or_why_it_states_none() {
+    for model in MODELS {
+        let (name, topology, sources) = (model.name, model.topology().unwrap(), model.sources().unwrap());
+        let lines = sources.iter().filter_map(|source| source.strip_prefix("networks: "));
+        let [line] = lines.collect::<Vec<_>>()[..] else { panic!("{name}: not one line about networks") };
+        let fabric: Vec<&Nic> =
+            topology.nics.iter().filter(|nic| nic.role == Some(NicRole::Compute)).collect();
+        let ports = || fabric.iter().flat_map(|nic| &nic.ports);
+        let in_a_network = |port: &Port| port.subnet.is_some() || !port.networks.is_empty();
+        let is_of_verbs = |nic: &&Nic| nic.kind == NicKind::Verbs;
+        assert!(ports().count() > 0, "{name}");
+        if line.starts_with("none: ") {
+            assert!(!fabric.iter().any(is_of_verbs) && !ports().any(in_a_network), "{name}: {line}");
+        } else if line.starts_with("not stated: ") {
+            assert!(fabric.iter().any(is_of_verbs) && !ports().any(in_a_network), "{name}: {line}");
+        } else {
+            assert!(ports().all(in_a_network), "{name}: {line}");
+        }
+    }
+}
+
 // between subnets UCX connects no NICs, so a task there gets another plan
 #[test]
-fn the_nics_of_a3_ultra_have_a_subnet_each_and_those_of_ocis_h100_shape_one_in_common() {
-    for (name, count, common) in [("gke-a3-ultra", 8, false), ("oci-bm-gpu-h100-8", 16, true)] {
+fn googles_rdma_nics_have_a_subnet_each_and_those_of_ocis_h100_shape_one_in_common() {
+    for (name, count, common) in
+        [("gke-a3-ultra", 8, false), ("gke-a4", 8, false), ("oci-bm-gpu-h100-8", 16, true)]
+    {
         let model = model(name).unwrap();
         let compute = model.nics.iter().filter(|nic| nic.role == Some(NicRole::Compute));
         let networks: Vec<_> = compute.flat_map(|nic| &nic.ports).map(|port| port.networks.clone()).collect();

@@ -175,6 +175,20 @@ fn other_gpus_names_or_clouds_are_other_machines() {
 }
 
 #[test]
+fn a_p5e_with_its_h200_is_the_model_of_a_p5_at_whatever_addresses() {
+    let mut live = as_seen("aws-p5");
+    for gpu in gpu_addresses(&live) {
+        set_device(&mut live, gpu, Some(0x2335));
+    }
+    live.gpus.iter_mut().for_each(|gpu| gpu.model = Some("NVIDIA H200".to_string()));
+    assert_eq!(name(&product("p5e.48xlarge"), &live), Some("aws-p5"));
+    let first = live.pci.get(live.gpus[0].address).unwrap().clone();
+    live.gpus[0].address = address("0042:00:00.0");
+    live.pci.insert(PciFunction { address: live.gpus[0].address, ..first });
+    assert_eq!(name(&product("p5e.48xlarge"), &live), Some("aws-p5"));
+}
+
+#[test]
 fn gpus_are_known_by_their_names_where_nobody_read_their_ids_and_prove_nothing_without_both() {
     let mut live = as_seen("dgx-h100");
     for gpu in gpu_addresses(&live) {

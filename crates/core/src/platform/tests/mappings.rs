@@ -5,7 +5,7 @@ mod sites;
 
 use crate::order::Order;
 use crate::placement::NodePlacement;
-use crate::platform::model;
+use crate::platform::{MODELS, model};
 use crate::policy::{self, Request};
 use crate::topology::{NicKind, NicRole, PathType, Topology};
 
@@ -75,6 +75,28 @@ const STATED: &[Stated] = &[
         path: PathType::Pix,
     },
     Stated {
+        machine: "aws-p5en",
+        source: "ai-dynamo/nixl, test/unit/utils/libfabric: libfabric_topology_test.cpp and topo/p5en.48xl-topo.xml",
+        groups: &[
+            (&[0, 1], &["rdmap85s0", "rdmap86s0", "rdmap87s0", "rdmap88s0"]),
+            (&[2, 3], &["rdmap110s0", "rdmap111s0", "rdmap112s0", "rdmap113s0"]),
+            (&[4, 5], &["rdmap135s0", "rdmap136s0", "rdmap137s0", "rdmap138s0"]),
+            (&[6, 7], &["rdmap160s0", "rdmap161s0", "rdmap162s0", "rdmap163s0"]),
+        ],
+        path: PathType::Pix,
+    },
+    Stated {
+        machine: "aws-p6-b200",
+        source: "ai-dynamo/nixl, topo/p6-b200.48xl-topo.xml; two and two on each switch: aws/aws-ofi-nccl, src/platform-aws.cpp",
+        groups: &[
+            (&[0, 1], &["rdmap79s0", "rdmap80s0"]),
+            (&[2, 3], &["rdmap96s0", "rdmap97s0"]),
+            (&[4, 5], &["rdmap113s0", "rdmap114s0"]),
+            (&[6, 7], &["rdmap132s0", "rdmap133s0"]),
+        ],
+        path: PathType::Pix,
+    },
+    Stated {
         machine: "aws-g5",
         source: "aws/aws-ofi-nccl, topology/g5.48xl-topo.xml and pull request 873",
         groups: &[(&[4, 5, 6, 7], &["rdmap0s21"])],
@@ -132,6 +154,18 @@ const STATED: &[Stated] = &[
         path: PathType::Node,
     },
     Stated {
+        machine: "gb300-nvl72",
+        source: "kubernetes-sigs/dranet, examples/azure_aks_examples/gb300, for the same tray as a guest",
+        groups: &[(&[0, 1], &["mlx5_0", "mlx5_1"]), (&[2, 3], &["mlx5_2", "mlx5_3"])],
+        path: PathType::Node,
+    },
+    Stated {
+        machine: "gke-a4",
+        source: "kubernetes-sigs/dranet, site/content/docs/user/gke-rdma.md",
+        groups: TWO_TO_TWO,
+        path: PathType::Pix,
+    },
+    Stated {
         machine: "gke-a3-ultra",
         source: "kubernetes-sigs/dranet, site/content/docs/user/gke-rdma.md",
         groups: TWO_TO_TWO,
@@ -171,6 +205,12 @@ const STATED: &[Stated] = &[
         path: PathType::Pix,
     },
     Stated {
+        machine: "dgx-b300",
+        source: "linux-rdma/rdma-core, kernel-boot/rdma_topo; `nvidia-smi topo -m`, deepseek-ai/DeepEP issue 590",
+        groups: DGX_H100,
+        path: PathType::Pxb,
+    },
+    Stated {
         machine: "dgx-spark",
         source: "NVIDIA/k8s-launch-kit, preset for the DGX Spark",
         groups: &[(&[0], &["rocep1s0f0", "rocep1s0f1", "roceP2p1s0f0", "roceP2p1s0f1"])],
@@ -189,6 +229,27 @@ const STATED: &[Stated] = &[
         path: PathType::Pix,
     },
 ];
+
+/// Models without pairs, and the reason among their sources.
+const WITHOUT_PAIRS: [(&str, &str); 2] = [
+    ("aws-p6-b300", "no public document says which GPU and which EFA device share a switch"),
+    ("gke-a3-mega", "no public document says which GPU and which gVNIC share a switch"),
+];
+
+/// Models whose facts have tests of their own below, and one with a single GPU and NIC.
+const TESTED_BELOW: [&str; 4] = ["frontier", "gh200", "hgx-h100-bf3", "levante"];
+
+#[test]
+fn every_model_has_a_test_of_its_stated_pairs_or_says_that_none_are_stated() {
+    for model in MODELS {
+        let without = WITHOUT_PAIRS.iter().find(|(name, _)| *name == model.name);
+        let sources = model.sources().unwrap().join("\n");
+        assert!(without.is_none_or(|(_, reason)| sources.contains(reason)), "{}", model.name);
+        let stated = STATED.iter().chain(sites::STATED).any(|stated| stated.machine == model.name);
+        let is_tested = stated || TESTED_BELOW.contains(&model.name);
+        assert!(is_tested != without.is_some(), "{}: a row of STATED, or of WITHOUT_PAIRS", model.name);
+    }
+}
 
 /// The fabric's NICs nearest to a GPU, and their kind of path.
 fn nearest(topology: &Topology, gpu: usize) -> (PathType, Vec<&str>) {
