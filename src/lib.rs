@@ -101,8 +101,11 @@ fn programs_symbol(name: &CStr) -> *mut c_void {
 pub extern "C" fn slurm_spank_init(spank: spank_t, argc: c_int, argv: *const *const c_char) -> c_int {
     hook("init", spank, argc, argv, |handle, context| {
         log::install(context);
-        if context == Context::Slurmd {
-            return step::tell_of_no_node_file(handle);
+        match context {
+            Context::Slurmd => return step::tell_of_no_node_file(handle),
+            // slurmd starts a process for a job's prolog and epilog where another plugin has these hooks
+            Context::JobScript => return,
+            Context::Local | Context::Allocator | Context::Remote => {}
         }
         option::provoke(handle, "init");
         if context != Context::Remote {

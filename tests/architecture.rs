@@ -26,9 +26,9 @@ use std::path::Path;
 use tree::{CRATES, Source, test_files};
 
 /// `(module, what it may use)`; a module may always use itself.  A bare name is a module of `core`, and `core` stands for all
-/// of them.  Each other crate counts as one module, but the pure `manifest`, `import` and `picture` of `formats`, and `audit`, `doctor` and `trial` of `fleet`, count separately.  `core`'s lib.rs
+/// of them.  Each other crate counts as one module, but the pure `manifest`, `import` and `picture` of `formats`, and `agree`, `audit`, `doctor` and `trial` of `fleet`, count separately.  `core`'s lib.rs
 /// is only the map of the crate, and no arrow applies to it.
-const ARROWS: [(&str, &str); 31] = [
+const ARROWS: [(&str, &str); 32] = [
     ("diagnostic", ""),
     ("order", ""),
     ("topology", "order diagnostic"),
@@ -53,14 +53,15 @@ const ARROWS: [(&str, &str); 31] = [
     ("formats::import", "formats::manifest topology diagnostic"),
     ("formats::picture", "policy placement topology diagnostic"),
     ("formats", "formats::manifest formats::import config discover node topology diagnostic"),
-    ("fleet::audit", "diagnostic"),
+    ("fleet::agree", "fleet::audit placement diagnostic"),
+    ("fleet::audit", "placement diagnostic"),
     ("fleet::doctor", "fleet::audit plan config gpus platform policy placement topology diagnostic"),
     ("fleet::trial", "topology"),
     ("fleet", "fleet::doctor sys discover node platform topology"),
     ("traffic", "libraries placement topology"),
     (
         "tool",
-        "launch formats formats::manifest formats::import formats::picture fleet fleet::audit fleet::doctor fleet::trial traffic process program sys core",
+        "launch formats formats::manifest formats::import formats::picture fleet fleet::agree fleet::audit fleet::doctor fleet::trial traffic process program sys core",
     ),
     ("capi", "launch process sys core"),
 ];
@@ -262,6 +263,7 @@ fn in_arrows<'a>(crate_name: &'a str, module: &[&'a str]) -> &'a str {
         ("formats", Some(&"manifest")) => "formats::manifest",
         ("formats", Some(&"import")) => "formats::import",
         ("formats", Some(&"picture")) => "formats::picture",
+        ("fleet", Some(&"agree")) => "fleet::agree",
         ("fleet", Some(&"audit")) => "fleet::audit",
         ("fleet", Some(&"doctor")) => "fleet::doctor",
         ("fleet", Some(&"trial")) => "fleet::trial",

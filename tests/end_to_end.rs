@@ -13,6 +13,8 @@
 
 #[path = "end_to_end/bed.rs"]
 mod bed;
+#[path = "end_to_end/cases_agree.rs"]
+mod cases_agree;
 #[path = "end_to_end/cases_bind.rs"]
 mod cases_bind;
 #[path = "end_to_end/cases_components.rs"]
@@ -124,6 +126,7 @@ fn main() -> std::process::ExitCode {
             cases_components::CASES,
             cases_conf::CASES,
             cases_home::CASES,
+            cases_agree::CASES,
         ],
     );
     suite.on(

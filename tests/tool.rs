@@ -1,6 +1,8 @@
 //! Rules for every command of the tool on every machine: the width of its lines, which characters reach a terminal, when it
 //! uses colours, and its exit status.
 
+#[path = "tool/agree.rs"]
+mod agree;
 #[path = "tool/audit.rs"]
 mod audit;
 #[path = "tool/completions.rs"]

@@ -1,6 +1,7 @@
 //! Our decisions as data, each with its reason.
 #![forbid(unsafe_code)]
 
+pub mod agreement;
 mod asked;
 
 pub use asked::{Bind, Binding, GpuUse, Mem, NicsEach, Policy, Strictness};
@@ -111,6 +112,8 @@ pub struct NodePlacement {
     pub policy: Policy,
     /// rails that may be chosen, in rail order
     pub rails: Vec<Rail>,
+    /// those of `rails=` by their number, the others behind; empty without `rails=`
+    pub numbered_by_admin: Vec<RailIndex>,
     /// rails that do not work now, in rail order: a rail's number counts these too.  Their rate is the other
     /// rails', or their own if higher; each is in `excluded` with its reason.
     pub broken: Vec<Rail>,

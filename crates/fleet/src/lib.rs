@@ -2,11 +2,13 @@
 //!
 //! * [`gather`] reads the facts of a node, and [`doctor`] judges them.
 //! * [`trial`] is the report of a trial on real nodes.
+//! * [`agree`] compares the words of one job's nodes.
 //! * [`audit`] compares the reports of many nodes.
 //! * [`fabric`] says to which switch each NIC is cabled, and what that makes of the rails.
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "an item whose name says all has no comment; the tool alone uses this crate")]
 
+pub mod agree;
 pub mod audit;
 pub mod doctor;
 pub mod fabric;

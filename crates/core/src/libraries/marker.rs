@@ -5,12 +5,14 @@
 //! where it does not have this form.  A space in a value is written `%20`, and `%` itself `%25`.
 //!
 //! ```text
-//! v1 policy=closest gpus=0000:1b:00.0 nics=mlx5_0:1 cpus=0-55 set:UCX_NET_DEVICES=mlx5_0:1,eth0,lo
+//! v1 policy=closest gpus=0000:1b:00.0 nics=mlx5_0:1 node=1.0.0-5e3a91c7 cpus=0-55 set:UCX_NET_DEVICES=mlx5_0:1,eth0,lo
 //! ```
 //!
-//! `cpus=` is there where the task was bound: `verify` compares with it.
+//! `node=` is the same on nodes that agree ([`Agreement::digest`]).  `cpus=` is there where the task was bound: `verify`
+//! compares with it.
 #![forbid(unsafe_code)]
 
+use crate::placement::agreement::Agreement;
 use crate::placement::{CpuDecision, NodePlacement, TaskPlacement};
 use crate::topology::Topology;
 use std::fmt::Write;
@@ -30,6 +32,7 @@ pub(super) fn line(topology: &Topology, node: &NodePlacement, task: &TaskPlaceme
     for (nth, &(rail, _)) in task.rails.iter().enumerate() {
         let _ = write!(line, "{}{}", if nth == 0 { "" } else { "," }, node.rail(rail));
     }
+    let _ = write!(line, " node={}", Agreement::of(topology, node).digest());
     if let CpuDecision::Set { cpus, .. } = &task.cpus {
         let _ = write!(line, " cpus={cpus}");
     }

@@ -59,6 +59,7 @@ mod tests {
         let node = NodePlacement {
             policy: Policy::Closest,
             rails: Vec::new(),
+            numbered_by_admin: Vec::new(),
             broken: Vec::new(),
             degraded: Vec::new(),
             left_to_libfabric: Vec::new(),

@@ -25,6 +25,7 @@ fn node(storage: PortState) -> (Topology, NodePlacement) {
     let mut placement = NodePlacement {
         policy: Policy::Closest,
         rails: Vec::new(),
+        numbered_by_admin: Vec::new(),
         broken: Vec::new(),
         degraded: Vec::new(),
         left_to_libfabric: Vec::new(),

@@ -17,13 +17,13 @@ pub struct Missing {
 
 /// The GPUs and the fabric's NICs that `model` has at addresses which its sources state, and at which the node has none.
 ///
-/// A node without any GPU at its place has other addresses than the model, as another instance type of the same model may:
+/// A node with no GPU at its place has other addresses than the model, as another instance type of the same model may:
 /// it lacks nothing.
 pub fn missing(live: &Topology, model: &Model) -> Vec<Missing> {
     let Some(known) = model.topology().ok().filter(|_| model.addresses) else { return Vec::new() };
     let here = gpu_addresses(live);
     let gpus = gpu_addresses(&known);
-    if gpus.is_disjoint(&here) {
+    if !here.is_empty() && gpus.is_disjoint(&here) {
         return Vec::new();
     }
     let gpus = gpus.into_iter().filter(|gpu| !here.contains(gpu));

@@ -100,6 +100,7 @@ pub fn map(topology: &Topology, request: &Request) -> NodePlacement {
     let mut node = NodePlacement {
         policy: request.policy,
         rails,
+        numbered_by_admin: Vec::new(),
         broken,
         degraded,
         excluded,
@@ -107,6 +108,7 @@ pub fn map(topology: &Topology, request: &Request) -> NodePlacement {
         gpus: Vec::new(),
         diagnostics,
     };
+    node.numbered_by_admin = rail::numbered_by_admin(topology, &node, request);
     node.gpus = match request.policy {
         Policy::Closest => closest::map_gpus(topology, &node, request),
         Policy::Rail => rail::map_gpus(topology, &mut node, request),

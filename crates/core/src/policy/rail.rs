@@ -111,6 +111,25 @@ fn numbered(topology: &Topology, node: &NodePlacement, request: &Request) -> Vec
     rails
 }
 
+/// The usable rails as `rails=` numbers them, the others behind.
+pub(super) fn numbered_by_admin(
+    topology: &Topology,
+    node: &NodePlacement,
+    request: &Request,
+) -> Vec<RailIndex> {
+    if request.rails.is_empty() {
+        return Vec::new();
+    }
+    let named = numbered(topology, node, request).into_iter().filter_map(|rail| rail.usable);
+    let mut order = Vec::new();
+    for rail in named.chain(node.rail_indices()) {
+        if !order.contains(&rail) {
+            order.push(rail);
+        }
+    }
+    order
+}
+
 fn why_broken(node: &NodePlacement, name: &str) -> String {
     let is_it = |excluded: &&Excluded| {
         excluded.name == name || excluded.port.is_some_and(|port| format!("{}:{port}", excluded.name) == name)

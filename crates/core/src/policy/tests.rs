@@ -11,6 +11,7 @@ use crate::topology::{
 };
 use proptest::prelude::*;
 
+mod agreement;
 mod best;
 mod idle;
 mod reasons;

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use nic_placement_core::diagnostic::Shown;
+use nic_placement_core::placement::agreement::Agreement;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -38,10 +39,22 @@ pub struct Report {
     pub default: Option<String>,
     /// the processors' instruction set, maker, family and model
     pub processor: Option<String>,
+    /// what the nodes of a job must have alike, which `nic-placement agree` compares
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agreement: Option<SaidAgreement>,
     /// NUMA nodes in order of the kernel's number
     pub numa_nodes: Vec<NumaReport>,
     pub gpus: Vec<GpuReport>,
     pub nics: Vec<NicReport>,
+}
+
+/// A node's word of agreement, with its digest for people.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(expecting = "struct Agreement")]
+pub struct SaidAgreement {
+    pub digest: String,
+    #[serde(flatten)]
+    pub word: Agreement,
 }
 
 /// One line of `check`.

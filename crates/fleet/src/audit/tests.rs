@@ -61,6 +61,7 @@ fn node(host: &str) -> Report {
         versions: BTreeMap::from([("kernel".into(), "6.8.0".into())]),
         default: Some("default=closest".into()),
         processor: Some("x86 GenuineIntel family 6 model 143".into()),
+        agreement: None,
         numa_nodes: cpus
             .map(|(node, cpus)| NumaReport { node: node as u32, cpus: cpus.to_string() })
             .collect(),

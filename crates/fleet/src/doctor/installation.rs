@@ -6,6 +6,11 @@ use super::host::has_rdma;
 use super::{Examined, Verdict, or_ok};
 use nic_placement_core::config::releases::{self, RELEASES};
 
+/// The versions of Slurm that the end-to-end cases ran on, as `srun --version` prints them; tests/slurm/releases.tsv has the
+/// runs.
+pub const TESTED: [&str; 9] =
+    ["22.05.8", "23.02.8", "23.11.4", "24.05.8", "24.11.5", "25.05.8", "25.11.2", "26.05.5", "26.11.0"];
+
 fn ours(installation: &Installation) -> Vec<&PluginLine> {
     let lines = installation.plugstack.iter().flat_map(|plugstack| &plugstack.lines);
     lines.filter(|line| line.is_ours()).collect()
@@ -17,7 +22,8 @@ pub(super) fn slurm(subject: &Examined) -> Vec<Verdict> {
         return vec![Verdict::note("none of its programs tells its release here")];
     };
     let shown: String = version.chars().take(60).collect();
-    let release = releases::of_version(version).map(|release| (release.name(), release.tested));
+    let tested = |of| TESTED.into_iter().find(|tested| releases::of_version(tested) == Some(of));
+    let release = releases::of_version(version).map(|release| (release.name(), tested(release)));
     vec![match release {
         Some((name, Some(tested))) => Verdict::ok(format!("`{shown}`: release {name}, tested with {tested}")),
         Some((name, None)) => Verdict::note(format!(

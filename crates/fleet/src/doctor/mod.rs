@@ -8,7 +8,7 @@ pub mod config_space;
 pub mod facts;
 mod gpudirect;
 mod host;
-mod installation;
+pub mod installation;
 mod links;
 mod ports;
 mod redirect;

@@ -6,6 +6,8 @@
 //!
 //! [`Signals`] starts another program instead, and stands before it until it ends.
 //!
+//! [`given_socket`] is how a task talks to slurmstepd.
+//!
 //! [`ask`] loads the vendors' libraries, which no other process of ours does.
 //!
 //! A package of its own, since a constructor is in every program that links its package: the plugin's are Slurm's.
@@ -19,7 +21,9 @@ pub use driver::{Copies, DriverAnswer, DriverDevice, DriverError, DriverKind, as
 
 use std::ffi::{CString, OsStr, OsString, c_char, c_int};
 use std::io;
+use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// Was SIGPIPE ignored when this program was started?
@@ -48,6 +52,17 @@ extern "C" fn note() {
             CLOSED.fetch_or(1 << descriptor, Ordering::Relaxed);
         }
     }
+}
+
+/// A socket that this process was given by its number, as `PMI_FD` names Slurm's.
+pub fn given_socket(number: c_int) -> io::Result<UnixStream> {
+    // SAFETY: the call has no precondition: a number that is not open is an error.  The copy is ours alone.
+    let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
+    if copy == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call above has just opened it, and nothing else knows it.
+    Ok(unsafe { UnixStream::from_raw_fd(copy) })
 }
 
 /// Becomes `command`, which execvp(3) looks for in `PATH`, with this environment; returns only if that fails.

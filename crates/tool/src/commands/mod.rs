@@ -4,6 +4,7 @@
 //! completions and the man page are made from it.
 #![forbid(unsafe_code)]
 
+mod agree;
 #[cfg(test)]
 mod alerts;
 mod audit;
@@ -79,6 +80,7 @@ enum Command {
     Exec(exec::ExecOptions),
     Check(check::CheckOptions),
     Audit(audit::AuditOptions),
+    Agree(agree::AgreeOptions),
     Snapshot(snapshot::SnapshotOptions),
     Refresh(refresh::RefreshOptions),
     Verify(verify::VerifyOptions),
@@ -179,6 +181,7 @@ fn run(command: Option<Command>, page: &mut Page) -> Result<(), Failure> {
         Some(Command::Exec(options)) => exec::run(&options),
         Some(Command::Check(options)) => check::run(&options, page),
         Some(Command::Audit(options)) => audit::run(&options, page),
+        Some(Command::Agree(options)) => agree::run(&options, page),
         Some(Command::Snapshot(options)) => snapshot::run(&options, page),
         Some(Command::Refresh(options)) => refresh::run(&options, page),
         Some(Command::Verify(options)) => verify::run(&options, page),

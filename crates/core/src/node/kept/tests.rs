@@ -5,6 +5,7 @@ use super::*;
 use crate::discover::Manifest;
 use crate::discover::manifest::Entry;
 use crate::discover::synthesise::synthesise;
+use crate::placement::agreement::Agreement;
 use crate::platform;
 use crate::policy::{self, Request};
 use crate::topology::PortState;
@@ -71,7 +72,7 @@ fn every_known_machine_comes_back_from_its_file_and_is_mapped_as_if_it_were_read
             let of_gpus: Vec<Vec<String>> = choices
                 .map(|gpu| gpu.choices.iter().map(|choice| map.rail(choice.rail).to_string()).collect())
                 .collect();
-            (rails, of_gpus)
+            (rails, of_gpus, Agreement::of(&topology, &map))
         });
         assert_eq!(kept, live, "{machine}");
     }

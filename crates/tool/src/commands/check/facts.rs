@@ -2,12 +2,14 @@
 #![forbid(unsafe_code)]
 
 use nic_placement_core::discover::Root;
+use nic_placement_core::placement::agreement::Agreement;
 use nic_placement_core::plan::Plan;
 use nic_placement_core::topology::{
     Arch, Gpu, GpuIndex, Nic, PciAddress, PciFunction, Processor, Topology, X86,
 };
 use nic_placement_fleet::audit::report::{
-    FORMAT, Finding, GpuReport, Level, LinkReport, NicReport, NumaReport, PortReport, Report, VERSION,
+    FORMAT, Finding, GpuReport, Level, LinkReport, NicReport, NumaReport, PortReport, Report, SaidAgreement,
+    VERSION,
 };
 use std::collections::BTreeMap;
 
@@ -29,6 +31,7 @@ pub(super) fn report(
         let name = read("proc/sys/kernel/hostname")?;
         Some(name.split('.').next().unwrap_or_default().to_string())
     };
+    let word = Agreement::of(topology, &plan.map);
     Report {
         format: FORMAT.to_string(),
         version: VERSION,
@@ -41,6 +44,7 @@ pub(super) fn report(
         versions: versions(root.is_some_and(Root::is_live), &read),
         default,
         processor: topology.processor.as_ref().map(processor),
+        agreement: Some(SaidAgreement { digest: word.digest(), word }),
         numa_nodes: topology
             .numa_nodes
             .iter()

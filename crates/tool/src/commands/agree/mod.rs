@@ -1,0 +1,171 @@
+//! `nic-placement agree`: do the nodes of a job fit together, before it runs for a week?
+#![forbid(unsafe_code)]
+
+mod pmi;
+
+use super::page::{Page, Style, Text};
+use super::{Ending, Failure, audit, plugstack, request};
+use clap::ValueHint;
+use nic_placement_core::diagnostic::counted;
+use nic_placement_core::placement::agreement::Agreement;
+use nic_placement_core::plan::Wish;
+use nic_placement_core::step::{NODE_NAME, Step};
+use nic_placement_fleet::agree::{Compared, Dissent, NodeWord, compare};
+use nic_placement_fleet::audit::report::Report;
+use nic_placement_fleet::audit::stream;
+use nic_placement_process::session::Survey;
+use nic_placement_process::{admin, node};
+use nic_placement_program as program;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The status where nodes do not agree, as `check` ends for a node that is worse than its kind.
+const DISAGREE: u8 = 4;
+
+/// do the nodes of a job have the same GPUs and rails, in one order?
+///
+/// Each node decides alone, and so does a strict word: neither sees that another node has lost a NIC, has its rails in another order or
+/// another subnet, or runs another version. NCCL then fails, hangs or is slow, after the job has begun. As a step with a task
+/// for each node, before the one that takes a week, this compares them by Slurm's own PMI-2, in a moment: the first task names the
+/// nodes that differ from most, in what, and what to write. It looks as the step's user: a NIC that this user may not open is left
+/// out. IPv4 networks are not compared, since racks may have their own.
+///
+/// With files, it compares the reports of `check --json` instead. Without Slurm and files it prints this node's word.
+///
+/// Ends with 0 where the nodes agree, or only NICs have other names; with 4 where one differs, and with 1 where they could not be
+/// compared.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  srun --mpi=pmi2 --ntasks-per-node=1 nic-placement agree || exit
+  nic-placement agree reports/*.json")]
+pub(super) struct AgreeOptions {
+    /// reports of check --json, any number in a file; - for standard input
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    files: Vec<PathBuf>,
+    /// seconds that each node is waited for (default 60)
+    #[arg(long, value_name = "SECONDS", default_value = "60", hide_default_value = true)]
+    #[arg(allow_negative_numbers = true, value_parser = request::number(1, 3600))]
+    within: u32,
+}
+
+pub(super) fn run(options: &AgreeOptions, page: &mut Page) -> Result<(), Failure> {
+    let words = match options.files.is_empty() {
+        false => reported(&options.files)?,
+        true => match of_the_step(options.within)? {
+            Some(words) => words,
+            None => return Ok(()),
+        },
+    };
+    let compared = compare(words)
+        .ok_or("agree: no report with a word of agreement: `nic-placement check --json` prints one")?;
+    print(&compared, page);
+    match compared.harmful() {
+        0 => Ok(()),
+        differing => {
+            let said =
+                format!("agree: {differing} of {} do not fit the others", counted(compared.nodes, "node"));
+            Err(Ending { status: DISAGREE, said }.into())
+        }
+    }
+}
+
+fn print(compared: &Compared, page: &mut Page) {
+    let Compared { nodes, usual, alike, dissents } = compared;
+    let of_all = if alike == nodes {
+        counted(*nodes, "node")
+    } else {
+        format!("{alike} of {}", counted(*nodes, "node"))
+    };
+    let verb = if *alike == 1 { "says" } else { "agree:" };
+    let gpus = if usual.gpus.is_empty() { "no GPU" } else { &usual.gpus };
+    let rails: Vec<&str> = usual.rails.iter().map(|rail| rail.nic.as_str()).collect();
+    let rails = if rails.is_empty() { "no rail".to_string() } else { format!("rails {}", rails.join(" ")) };
+    page.line(format!("{of_all} {verb} {}, {gpus}, {rails}", usual.digest()));
+    for Dissent { nodes, count, differences, write } in dissents {
+        page.blank();
+        let count = if *count == 1 { String::new() } else { format!(" ({count} nodes)") };
+        let style = if write.is_empty() { Style::Heading } else { Style::Wrong };
+        page.line(Text::styled(format!("{nodes}{count}"), style));
+        differences.iter().for_each(|difference| page.item("    ", difference.as_str()));
+        // to be copied whole
+        write.iter().for_each(|write| page.exact(&format!("    do   {write}\n")));
+    }
+}
+
+/// The words in these reports; a report of a version that tells none says nothing.
+fn reported(files: &[PathBuf]) -> Result<Vec<NodeWord>, Failure> {
+    let mut words = Vec::new();
+    for file in files {
+        let mut bad = None;
+        let name = file.display();
+        let mut take = |(line, piece): stream::StreamPiece<'_>| match piece
+            .map_err(str::to_string)
+            .and_then(Report::from_json)
+        {
+            Ok(Report { host: Some(host), agreement: Some(said), .. }) => {
+                words.push(NodeWord { host, agreement: said.word })
+            }
+            Ok(_) => {
+                bad = bad
+                    .take()
+                    .or(Some((line, "a report without a word of agreement, or of no node".to_string())))
+            }
+            Err(why) => bad = bad.take().or(Some((line, why))),
+        };
+        stream::read(audit::open(Path::new(file))?, &mut take)
+            .map_err(|error| format!("`{name}`: cannot be read: {error}"))?;
+        if let Some((line, why)) = bad {
+            return Err(format!("agree: `{name}:{line}`: {why}").into());
+        }
+    }
+    Ok(words)
+}
+
+/// The words of the step's tasks, in its first task alone.
+fn of_the_step(within: u32) -> Result<Option<Vec<NodeWord>>, Failure> {
+    let number = |name: &str| std::env::var(name).ok()?.parse::<usize>().ok();
+    // before anything is opened here, so that the number means what Slurm gave
+    let socket =
+        number("PMI_FD").and_then(|number| i32::try_from(number).ok()).map(program::given_socket).transpose();
+    let (rank, size) = (number("PMI_RANK"), number("PMI_SIZE"));
+    let socket = match (socket, number("SLURM_NTASKS")) {
+        (Ok(None), Some(tasks)) if tasks > 1 && number("SLURM_PROCID").is_some() => {
+            return Err(
+                "agree: the tasks of this step cannot talk to each other: write `srun --mpi=pmi2`".into()
+            );
+        }
+        (socket, _) => socket.map_err(|error| format!("agree: PMI_FD: {error}"))?,
+    };
+    let own = own_word()?;
+    let (Some(socket), Some(rank), Some(size)) = (socket, rank, size) else { return Ok(Some(vec![own])) };
+    let patience = Duration::from_secs(within.into());
+    // a space ends a value; inside of JSON's strings it can be written so
+    let text = serde_json::to_string(&own)?.replace(' ', "\\u0020");
+    let gathered = pmi::Pmi::new(socket, rank, size, patience).and_then(|pmi| pmi.gather(&text));
+    let texts = gathered.map_err(|error| match error.kind() {
+        std::io::ErrorKind::WouldBlock => {
+            format!("agree: a node has said nothing for {within} seconds, which may be its hardware")
+        }
+        _ => format!("agree: Slurm's PMI: {error}"),
+    })?;
+    let read = |(task, text): (usize, &String)| {
+        serde_json::from_str(text).map_err(|_| format!("agree: task {task} told nothing that can be read"))
+    };
+    let words: Option<Result<Vec<NodeWord>, String>> =
+        texts.map(|texts| texts.iter().enumerate().map(read).collect());
+    Ok(words.transpose()?)
+}
+
+/// This node's word, as a step of this user without words of its own would have it.
+fn own_word() -> Result<NodeWord, Failure> {
+    let value = |name: &str| std::env::var(name).ok();
+    let (found, _) = plugstack::admin(None, value("SLURM_JOB_PARTITION").as_deref());
+    let wish = Wish { admin: found.admin, wordless: true, ..Wish::default() };
+    let scope = wish.scope();
+    let session = Survey::of_this_node(wish, scope, node::callers_author())?.plan(Step::default());
+    let open = session.opened(false);
+    let plan = open.plan();
+    let host = value(NODE_NAME).unwrap_or_else(admin::hostname);
+    Ok(NodeWord { host, agreement: Agreement::of(&plan.node, &plan.map) })
+}
