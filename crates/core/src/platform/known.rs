@@ -88,7 +88,7 @@ macro_rules! known {
         Model {
             name: $name,
             title: $title,
-            json: include_str!(concat!("models/", $name, ".json")),
+            json: include_str!(concat!(env!("OUT_DIR"), "/", $name, ".json")),
             $($marks)*,
             ..UNMARKED
         }
