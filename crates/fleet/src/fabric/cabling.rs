@@ -37,6 +37,8 @@ pub struct Cable {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cabling {
     pub cables: BTreeSet<Cable>,
+    /// cables of NICs whose node no source names: `nic.node` is empty, and only `nic.guid` tells which NIC it is
+    pub unnamed: BTreeSet<Cable>,
     /// each switch by what identifies it (GUID, chassis id, else its name), with its name for people
     pub switches: BTreeMap<String, String>,
     /// links between switches, each once, the smaller end first

@@ -1,0 +1,235 @@
+//! What `ibnetdiscover`, `ibnetdiscover -p` and `iblinkinfo` have in common: ports with GUIDs, and links between them.
+#![forbid(unsafe_code)]
+
+use super::super::cabling::{Cable, Cabling, NicPort, SwitchPort};
+use super::Notes;
+use std::collections::BTreeMap;
+
+/// What a port belongs to.  `CA` is InfiniBand's word for a NIC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    Switch,
+    Nic,
+    Router,
+}
+
+/// One end of a link, as a line of text names it.
+#[derive(Debug, Clone, Copy)]
+pub struct End<'a> {
+    pub kind: Kind,
+    /// of a NIC's port, or of the whole switch, since its ports have none of their own
+    pub guid: Option<u64>,
+    pub port: u8,
+    pub description: &'a str,
+}
+
+/// The links of one subnet.  Each is told twice, once from either end, or once where a text lacks an end.
+#[derive(Debug, Default)]
+pub struct Links<'a> {
+    /// by the NIC's GUID, or its description without one, and by its port
+    nics: BTreeMap<(Option<u64>, &'a str, u8), NicLink<'a>>,
+    /// each once, the smaller end first
+    trunks: BTreeMap<(SwitchPort, SwitchPort), ()>,
+    switches: BTreeMap<String, String>,
+    /// links with an end at a router
+    routers: usize,
+    /// links from NIC to NIC
+    back_to_back: usize,
+    /// the first that is neither read nor empty, and how many there are
+    odd: Option<(usize, &'a str, usize)>,
+}
+
+#[derive(Debug)]
+struct NicLink<'a> {
+    description: &'a str,
+    to: Option<SwitchPort>,
+    speed: Option<String>,
+}
+
+impl<'a> Links<'a> {
+    /// A switch, which may have no link.
+    pub fn switch(&mut self, guid: Option<u64>, description: &str) -> String {
+        let name = switch_name(description);
+        let key = guid.map_or_else(|| name.clone(), digits);
+        self.switches.entry(key.clone()).or_insert(name);
+        key
+    }
+
+    /// A link, or a port without one.
+    pub fn add(&mut self, near: End<'a>, far: Option<End<'a>>, speed: Option<String>) {
+        match (near.kind, far) {
+            (Kind::Router, _) | (_, Some(End { kind: Kind::Router, .. })) => self.routers += 1,
+            (Kind::Nic, Some(far @ End { kind: Kind::Switch, .. })) => {
+                let to = self.switch_port(far);
+                self.nic(near, Some(to), speed);
+            }
+            (Kind::Switch, Some(far @ End { kind: Kind::Nic, .. })) => {
+                let to = self.switch_port(near);
+                self.nic(far, Some(to), speed);
+            }
+            (Kind::Switch, Some(far)) => {
+                let (near, far) = (self.switch_port(near), self.switch_port(far));
+                self.trunks.insert(if near <= far { (near, far) } else { (far, near) }, ());
+            }
+            (Kind::Nic, Some(_)) => self.back_to_back += 1,
+            (Kind::Nic, None) => self.nic(near, None, None),
+            (Kind::Switch, None) => {
+                self.switch(near.guid, near.description);
+            }
+        }
+    }
+
+    /// A line that is none of the format's.
+    pub fn odd(&mut self, number: usize, line: &'a str) {
+        self.odd.get_or_insert((number, line, 0)).2 += 1;
+    }
+
+    fn switch_port(&mut self, end: End) -> SwitchPort {
+        SwitchPort { switch: self.switch(end.guid, end.description), port: end.port.to_string() }
+    }
+
+    fn nic(&mut self, end: End<'a>, to: Option<SwitchPort>, speed: Option<String>) {
+        let unnamed = if end.guid.is_some() { "" } else { end.description };
+        let link = NicLink { description: end.description, to, speed };
+        let known = self.nics.entry((end.guid, unnamed, end.port)).or_insert_with(|| NicLink {
+            description: end.description,
+            to: None,
+            speed: None,
+        });
+        if known.to.is_none() {
+            *known = link;
+        }
+    }
+
+    /// Adds all of it to a fabric.
+    pub fn finish(self, notes: &mut Notes, into: &mut Cabling) {
+        into.tells_trunks = true;
+        into.switches.extend(self.switches);
+        into.trunks.extend(self.trunks.into_keys());
+        let mut without_node = 0;
+        for ((guid, _, port), link) in self.nics {
+            // NVIDIA's SHARP: a switch's own endpoint, which libibnetdisc lists as a NIC
+            if link.description.contains("Aggregation Node") {
+                continue;
+            }
+            let guid = guid.map(digits);
+            let named = node_and_nic(link.description);
+            let is_named = named.is_some();
+            let (node, nic) = named.unwrap_or_default();
+            let nic = if nic.is_empty() { guid.clone().unwrap_or_default() } else { nic };
+            let cable = Cable { nic: NicPort { node, nic, port, guid }, to: link.to, speed: link.speed };
+            if is_named {
+                into.cables.insert(cable);
+            } else {
+                without_node += 1;
+                into.unnamed.insert(cable);
+            }
+        }
+        if without_node > 0 {
+            notes.add(format!(
+                "{without_node} NIC ports do not say in their description which node they are of (rdma-ndd sets it)"
+            ));
+        }
+        if self.routers > 0 {
+            notes.add(format!("{} links of a router are left out", self.routers));
+        }
+        if self.back_to_back > 0 {
+            notes.add(format!("{} links from NIC to NIC are left out", self.back_to_back));
+        }
+        if let Some((number, line, count)) = self.odd {
+            notes.odd_lines(number, line, count);
+        }
+    }
+}
+
+/// A GUID as [`NicPort::guid`] has it.
+pub fn digits(guid: u64) -> String {
+    format!("{guid:016x}")
+}
+
+/// A GUID as the programs print it: hexadecimal, with or without `0x`.
+pub fn guid(text: &str) -> Option<u64> {
+    let text = text.trim();
+    u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
+}
+
+/// The node and the NIC that a description names; the NIC is empty where the node alone is named.
+///
+/// rdma-ndd writes `node7 mlx5_0` (its default is `%h %d`, rdma-core's rdma-ndd/rdma-ndd.c); older start scripts wrote
+/// `node7 HCA-1`.  Until then the firmware's own text stands there, as `MT4129 ConnectX7 Mellanox Technologies`.
+fn node_and_nic(description: &str) -> Option<(String, String)> {
+    let mut words = description.split_whitespace();
+    let host = words.next()?;
+    let nic = words.collect::<Vec<_>>().join(" ");
+    let is_host = |host: &str| host.starts_with(|letter: char| letter.is_ascii_alphanumeric());
+    let is_product = description.contains("Mellanox Technologies")
+        || host
+            .strip_prefix("MT")
+            .is_some_and(|rest| rest.starts_with(|letter: char| letter.is_ascii_digit()))
+            && nic.starts_with("ConnectX");
+    // rdma-ndd before the node has its name
+    let is_default = ["localhost", "(none)"].contains(&host);
+    let is_device = host.starts_with("mlx") || host.starts_with("mthca");
+    if !is_host(host) || is_product || is_default || is_device {
+        return None;
+    }
+    Some((super::node_name(host), nic))
+}
+
+/// A switch's name from its description: NVIDIA's switches say `MF0;leaf1:MQM9700/U1`, which is `leaf1`.  The part behind the
+/// model tells a chassis' boards and the ASICs of one box from each other, and stays where it is not the first.
+fn switch_name(description: &str) -> String {
+    let description = description.trim();
+    let Some((name, model)) = description.split_once(';').and_then(|(_, rest)| rest.rsplit_once(':')) else {
+        return super::clean(description);
+    };
+    match model.split_once('/') {
+        Some((_, part)) if part != "U1" => super::clean(&format!("{name}/{part}")),
+        _ => super::clean(name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_description_names_node_and_nic() {
+        for (description, node, nic) in [
+            ("node7 mlx5_0", "node7", "mlx5_0"),
+            ("node7.example.org mlx5_0", "node7", "mlx5_0"),
+            ("node7 HCA-1", "node7", "HCA-1"),
+            (" node7  mlx5_0 ", "node7", "mlx5_0"),
+            ("node7", "node7", ""),
+        ] {
+            assert_eq!(
+                node_and_nic(description),
+                Some((node.to_string(), nic.to_string())),
+                "`{description}`"
+            );
+        }
+        for description in [
+            "",
+            " ",
+            "MT4129 ConnectX7   Mellanox Technologies",
+            "localhost mlx5_0",
+            "mlx5_0",
+            "(none) mlx5_0",
+        ] {
+            assert_eq!(node_and_nic(description), None, "`{description}`");
+        }
+    }
+
+    #[test]
+    fn a_switch_has_its_name_without_the_model() {
+        for (description, name) in [
+            ("MF0;leaf1:MQM9700/U1", "leaf1"),
+            ("MF0;core:CS8500/L01/U1", "core/L01/U1"),
+            ("MF0;plane:Q3400/U2", "plane/U2"),
+            ("Quantum Mellanox Technologies", "Quantum Mellanox Technologies"),
+            ("leaf 1", "leaf 1"),
+        ] {
+            assert_eq!(switch_name(description), name, "`{description}`");
+        }
+    }
+}
