@@ -14,6 +14,7 @@ mod counters;
 mod drawing;
 mod exec;
 mod explain;
+mod fabric;
 mod import;
 mod machines;
 mod map;
@@ -79,6 +80,7 @@ enum Command {
     Exec(exec::ExecOptions),
     Check(check::CheckOptions),
     Audit(audit::AuditOptions),
+    Fabric(fabric::FabricOptions),
     Snapshot(snapshot::SnapshotOptions),
     Refresh(refresh::RefreshOptions),
     Verify(verify::VerifyOptions),
@@ -179,6 +181,7 @@ fn run(command: Option<Command>, page: &mut Page) -> Result<(), Failure> {
         Some(Command::Exec(options)) => exec::run(&options),
         Some(Command::Check(options)) => check::run(&options, page),
         Some(Command::Audit(options)) => audit::run(&options, page),
+        Some(Command::Fabric(options)) => fabric::run(&options, page),
         Some(Command::Snapshot(options)) => snapshot::run(&options, page),
         Some(Command::Refresh(options)) => refresh::run(&options, page),
         Some(Command::Verify(options)) => verify::run(&options, page),
