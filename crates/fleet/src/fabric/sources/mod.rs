@@ -4,6 +4,7 @@
 mod iblinkinfo;
 mod ibnetdiscover;
 mod infiniband;
+mod lldp;
 mod ports;
 mod speed;
 #[cfg(test)]
@@ -26,6 +27,8 @@ pub enum SourceKind {
     /// `ibnetdiscover -p`
     IbnetdiscoverPorts,
     Iblinkinfo,
+    /// `lldpctl -f json0` or `-f json`
+    Lldp,
 }
 
 impl fmt::Display for SourceKind {
@@ -34,6 +37,7 @@ impl fmt::Display for SourceKind {
             SourceKind::Ibnetdiscover => "ibnetdiscover",
             SourceKind::IbnetdiscoverPorts => "ibnetdiscover -p",
             SourceKind::Iblinkinfo => "iblinkinfo",
+            SourceKind::Lldp => "lldpctl",
         })
     }
 }
@@ -60,6 +64,7 @@ pub fn read(name: &str, text: &str, into: &mut Cabling) -> Result<SourceKind, St
         SourceKind::Ibnetdiscover => ibnetdiscover::read(text, &mut notes, into),
         SourceKind::IbnetdiscoverPorts => ports::read(text, &mut notes, into),
         SourceKind::Iblinkinfo => iblinkinfo::read(text, &mut notes, into),
+        SourceKind::Lldp => lldp::read(name, text, &mut notes, into),
     }
     notes.finish(name, into);
     Ok(kind)
@@ -71,6 +76,7 @@ fn kind(line: &str) -> Option<SourceKind> {
         (SourceKind::Ibnetdiscover, ibnetdiscover::is_own(line)),
         (SourceKind::IbnetdiscoverPorts, ports::is_own(line)),
         (SourceKind::Iblinkinfo, iblinkinfo::is_own(line)),
+        (SourceKind::Lldp, lldp::is_own(line)),
     ];
     formats.into_iter().find(|(_, is_own)| *is_own).map(|(kind, _)| kind)
 }

@@ -1,6 +1,8 @@
 //! Readers on texts that real programs printed of `small.net`, a fabric that ibsim played to them.
 #![forbid(unsafe_code)]
 
+mod lldp;
+
 use super::super::cabling::{Cable, Cabling, SwitchPort};
 use super::{SourceKind, read};
 
