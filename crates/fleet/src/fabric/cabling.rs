@@ -45,7 +45,7 @@ pub struct Cabling {
     pub trunks: BTreeSet<(SwitchPort, SwitchPort)>,
     /// does a source tell links between switches?  LLDP on nodes does not.
     pub tells_trunks: bool,
-    /// switches above switches where a source tells no ports: Slurm's topology.conf and topology.yaml
+    /// `(switch, the one above it)` where a source tells no ports: Slurm's topology.conf and topology.yaml
     pub parents: BTreeSet<(String, String)>,
     /// leaves of nodes where a source tells no NICs: Slurm's topology.conf and topology.yaml
     pub leaves: BTreeMap<String, BTreeSet<String>>,

@@ -3,7 +3,8 @@
 
 use super::super::cabling::{Cable, Cabling, NicPort, SwitchPort};
 use super::Notes;
-use std::collections::BTreeMap;
+use nic_placement_core::diagnostic::Shown;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a port belongs to.  `CA` is InfiniBand's word for a NIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,18 +62,18 @@ impl<'a> Links<'a> {
             (Kind::Router, _) | (_, Some(End { kind: Kind::Router, .. })) => self.routers += 1,
             (Kind::Nic, Some(far @ End { kind: Kind::Switch, .. })) => {
                 let to = self.switch_port(far);
-                self.nic(near, Some(to), speed);
+                self.nic(near, Some(to), speed, true);
             }
             (Kind::Switch, Some(far @ End { kind: Kind::Nic, .. })) => {
                 let to = self.switch_port(near);
-                self.nic(far, Some(to), speed);
+                self.nic(far, Some(to), speed, false);
             }
             (Kind::Switch, Some(far)) => {
                 let (near, far) = (self.switch_port(near), self.switch_port(far));
                 self.trunks.insert(if near <= far { (near, far) } else { (far, near) }, ());
             }
             (Kind::Nic, Some(_)) => self.back_to_back += 1,
-            (Kind::Nic, None) => self.nic(near, None, None),
+            (Kind::Nic, None) => self.nic(near, None, None, true),
             (Kind::Switch, None) => {
                 self.switch(near.guid, near.description);
             }
@@ -88,16 +89,24 @@ impl<'a> Links<'a> {
         SwitchPort { switch: self.switch(end.guid, end.description), port: end.port.to_string() }
     }
 
-    fn nic(&mut self, end: End<'a>, to: Option<SwitchPort>, speed: Option<String>) {
+    /// A NIC's port as a line tells it: the NIC's own line, or that of the switch.
+    fn nic(&mut self, end: End<'a>, to: Option<SwitchPort>, speed: Option<String>, is_own: bool) {
         let unnamed = if end.guid.is_some() { "" } else { end.description };
-        let link = NicLink { description: end.description, to, speed };
         let known = self.nics.entry((end.guid, unnamed, end.port)).or_insert_with(|| NicLink {
             description: end.description,
             to: None,
             speed: None,
         });
         if known.to.is_none() {
-            *known = link;
+            (known.to, known.speed) = (to, speed);
+        }
+        // a node-name-map renames NICs at the switch's lines alone (out_ca_detail of ibnetdiscover.c)
+        let names_node = |description| node_and_nic(description).is_some();
+        if known.description != end.description
+            && names_node(end.description)
+            && (is_own || !names_node(known.description))
+        {
+            known.description = end.description;
         }
     }
 
@@ -107,6 +116,7 @@ impl<'a> Links<'a> {
         into.switches.extend(self.switches);
         into.trunks.extend(self.trunks.into_keys());
         let mut without_node = 0;
+        let mut cables = BTreeSet::new();
         for ((guid, _, port), link) in self.nics {
             // NVIDIA's SHARP: a switch's own endpoint, which libibnetdisc lists as a NIC
             if link.description.contains("Aggregation Node") {
@@ -119,26 +129,42 @@ impl<'a> Links<'a> {
             let nic = if nic.is_empty() { guid.clone().unwrap_or_default() } else { nic };
             let cable = Cable { nic: NicPort { node, nic, port, guid }, to: link.to, speed: link.speed };
             if is_named {
-                into.cables.insert(cable);
+                cables.insert(cable);
             } else {
                 without_node += 1;
                 into.unnamed.insert(cable);
             }
         }
+        twins(&cables, notes);
+        into.cables.append(&mut cables);
         if without_node > 0 {
-            notes.add(format!(
-                "{without_node} NIC ports do not say in their description which node they are of (rdma-ndd sets it)"
-            ));
+            notes.add(format!("NIC ports whose description names no node: {without_node}; rdma-ndd sets it"));
         }
         if self.routers > 0 {
-            notes.add(format!("{} links of a router are left out", self.routers));
+            notes.add(format!("links of routers that are left out: {}", self.routers));
         }
         if self.back_to_back > 0 {
-            notes.add(format!("{} links from NIC to NIC are left out", self.back_to_back));
+            notes.add(format!("links from NIC to NIC that are left out: {}", self.back_to_back));
         }
         if let Some((number, line, count)) = self.odd {
             notes.odd_lines(number, line, count);
         }
+    }
+}
+
+/// Notes NICs of one node, name and port: two hosts with one name, or the planes of one NIC.
+fn twins(cables: &BTreeSet<Cable>, notes: &mut Notes) {
+    let name = |cable: &Cable| (cable.nic.node.clone(), cable.nic.nic.clone(), cable.nic.port);
+    let mut same = cables.iter().zip(cables.iter().skip(1)).filter(|(one, next)| name(one) == name(next));
+    if let Some((one, _)) = same.next() {
+        let more = same.count();
+        let also = if more > 0 { format!(", and {more} more") } else { String::new() };
+        notes.add(format!(
+            "two NICs of different GUIDs are port {} of `{}` of node `{}`{also}",
+            one.nic.port,
+            Shown::word(&one.nic.nic, 80),
+            Shown::word(&one.nic.node, 80)
+        ));
     }
 }
 

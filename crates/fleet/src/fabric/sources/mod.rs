@@ -1,9 +1,14 @@
 //! Texts of programs that know a fabric's cables, each format in a file of its own.
 #![forbid(unsafe_code)]
 
+mod iblinkinfo;
 mod ibnetdiscover;
 mod infiniband;
+mod lldp;
+mod ports;
 mod speed;
+#[cfg(test)]
+mod tests;
 
 use super::cabling::Cabling;
 use nic_placement_core::diagnostic::Shown;
@@ -19,12 +24,20 @@ const MAX_NOTES: usize = 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourceKind {
     Ibnetdiscover,
+    /// `ibnetdiscover -p`
+    IbnetdiscoverPorts,
+    Iblinkinfo,
+    /// `lldpctl -f json0` or `-f json`
+    Lldp,
 }
 
 impl fmt::Display for SourceKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             SourceKind::Ibnetdiscover => "ibnetdiscover",
+            SourceKind::IbnetdiscoverPorts => "ibnetdiscover -p",
+            SourceKind::Iblinkinfo => "iblinkinfo",
+            SourceKind::Lldp => "lldpctl",
         })
     }
 }
@@ -49,6 +62,9 @@ pub fn read(name: &str, text: &str, into: &mut Cabling) -> Result<SourceKind, St
     };
     match kind {
         SourceKind::Ibnetdiscover => ibnetdiscover::read(text, &mut notes, into),
+        SourceKind::IbnetdiscoverPorts => ports::read(text, &mut notes, into),
+        SourceKind::Iblinkinfo => iblinkinfo::read(text, &mut notes, into),
+        SourceKind::Lldp => lldp::read(name, text, &mut notes, into),
     }
     notes.finish(name, into);
     Ok(kind)
@@ -56,7 +72,13 @@ pub fn read(name: &str, text: &str, into: &mut Cabling) -> Result<SourceKind, St
 
 /// The format that a line is of; `None` where it does not tell.
 fn kind(line: &str) -> Option<SourceKind> {
-    ibnetdiscover::is_own(line).then_some(SourceKind::Ibnetdiscover)
+    let formats = [
+        (SourceKind::Ibnetdiscover, ibnetdiscover::is_own(line)),
+        (SourceKind::IbnetdiscoverPorts, ports::is_own(line)),
+        (SourceKind::Iblinkinfo, iblinkinfo::is_own(line)),
+        (SourceKind::Lldp, lldp::is_own(line)),
+    ];
+    formats.into_iter().find(|(_, is_own)| *is_own).map(|(kind, _)| kind)
 }
 
 /// What is odd in a text.
