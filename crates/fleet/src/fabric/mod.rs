@@ -7,6 +7,7 @@ pub mod cabling;
 pub mod faults;
 mod layout;
 pub mod names;
+pub mod positions;
 pub mod rails;
 mod reach;
 pub mod sources;

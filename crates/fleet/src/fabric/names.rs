@@ -8,8 +8,40 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A NIC's port: the NIC's name and the port's number.
 pub(super) type PortKey = (String, u8);
 
+/// Ports of all nodes, at most: 200 bytes each.
+const MAX_KEPT: usize = 1 << 20;
+
+/// The names of many nodes.
+#[derive(Debug, Clone, Default)]
+pub struct NameBook {
+    pub nodes: BTreeMap<String, NodeNames>,
+    ports: usize,
+}
+
+impl NameBook {
+    /// Takes a node's names.  Of two reports of one node the first counts, in the order of what they say.
+    ///
+    /// # Errors
+    ///
+    /// There are more ports than can be kept.
+    pub fn add(&mut self, names: NodeNames) -> Result<(), String> {
+        self.ports += names.ports.len();
+        if self.ports > MAX_KEPT {
+            return Err(format!(
+                "the reports before it have more than {MAX_KEPT} ports of NICs: compare fewer nodes at once"
+            ));
+        }
+        match self.nodes.get_mut(&names.node) {
+            Some(known) if names < *known => *known = names,
+            Some(_) => {}
+            None => _ = self.nodes.insert(names.node.clone(), names),
+        }
+        Ok(())
+    }
+}
+
 /// What a report of `check --json` tells of a node's NICs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeNames {
     pub node: String,
     /// in PCI order, which is the order of rails without `rails=`
@@ -19,7 +51,7 @@ pub struct NodeNames {
 }
 
 /// The names of a NIC's port.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PortNames {
     pub nic: String,
     pub port: u8,

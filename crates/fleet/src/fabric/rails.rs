@@ -253,7 +253,12 @@ fn lines(
 ) -> Vec<AdvisedLine> {
     let mut lines = Vec::new();
     let line = |nodes: &str, nics: &[String]| format!("NodeName={nodes} rails={}", nics.join(","));
-    for (order, nodes) in orders {
+    // two ports of one NIC have one name, and a name of the subnet manager's is no name on the node
+    let is_plain = |nics: &[String]| {
+        let distinct: BTreeSet<&String> = nics.iter().collect();
+        distinct.len() == nics.len() && !nics.iter().any(|nic| nic.starts_with("HCA-"))
+    };
+    for (order, nodes) in orders.into_iter().filter(|(order, _)| is_plain(order)) {
         let nodes = compressed(nodes.iter().map(String::as_str));
         let why =
             "only if its cables are meant to be so: then its NICs are numbered otherwise than on most nodes";
@@ -263,11 +268,15 @@ fn lines(
         let rails = of_kind.rail_of.iter().enumerate();
         let mut rails: Vec<(usize, usize)> =
             rails.filter_map(|(slot, rail)| Some(((*rail)?, slot))).collect();
-        if rails.is_sorted() || of_kind.layout != CableLayout::RailOptimised {
+        let is_rarer = kinds.first().is_some_and(|first| kind.nodes.len() < first.nodes.len());
+        if rails.is_sorted() || of_kind.layout != CableLayout::RailOptimised || !is_rarer {
             continue;
         }
         rails.sort_unstable();
         let nics: Vec<String> = rails.into_iter().map(|(_, slot)| kind.slots[slot].0.clone()).collect();
+        if !is_plain(&nics) {
+            continue;
+        }
         let of = compressed(kind.nodes.iter().map(|node| nodes[*node].name.as_str()));
         let why = "their NICs are on the rails' switches in another order than those of most nodes";
         lines.push(AdvisedLine { line: line(&of, &nics), why: why.to_string() });

@@ -11,7 +11,7 @@ use nic_placement_fleet::audit::report::Report;
 use nic_placement_fleet::audit::stream::{self, StreamPiece};
 use nic_placement_fleet::fabric::cabling::Cabling;
 use nic_placement_fleet::fabric::faults::{CableFault, FaultKind, FaultyCable};
-use nic_placement_fleet::fabric::names::NodeNames;
+use nic_placement_fleet::fabric::names::{NameBook, NodeNames};
 use nic_placement_fleet::fabric::rails::{CabledRail, CabledSwitch, FabricRails};
 use nic_placement_fleet::fabric::{CableLayout, RailReach, sources};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +20,9 @@ use std::path::{Path, PathBuf};
 
 /// Lines of one sort that are printed; JSON has all.
 const SHOWN: usize = 40;
+
+/// Leaves of a rail that are printed.
+const LEAVES: usize = 4;
 
 /// which switch each NIC is cabled to: rails that are whole, cables that are wrong
 ///
@@ -54,11 +57,11 @@ pub(super) fn run(options: &FabricOptions, page: &mut Page) -> Result<(), Failur
     let (mut cabling, mut unread) = (Cabling::default(), Vec::new());
     let files = if options.reports.is_empty() { or_stdin(&options.files) } else { paths(&options.files) };
     read(&files, &mut cabling, &mut unread);
-    let mut reports = BTreeMap::new();
+    let mut reports = NameBook::default();
     for file in &options.reports {
         read_reports(file, &mut reports, &mut unread);
     }
-    let rails = FabricRails::of(&cabling, &reports);
+    let rails = FabricRails::of(&cabling, &reports.nodes);
     match options.json {
         true => page.exact(&rails.to_json(&unread)),
         false => {
@@ -96,16 +99,15 @@ pub(super) fn read(files: &[&Path], into: &mut Cabling, unread: &mut Vec<String>
     }
 }
 
-fn read_reports(file: &Path, into: &mut BTreeMap<String, NodeNames>, unread: &mut Vec<String>) {
+fn read_reports(file: &Path, into: &mut NameBook, unread: &mut Vec<String>) {
     let name = file.to_string_lossy();
     let mut take = |(line, piece): StreamPiece<'_>| {
         let report = piece.map_err(str::to_string).and_then(Report::from_json);
-        match report.map(|report| NodeNames::of(&report)) {
-            Ok(Some(names)) => _ = into.insert(names.node.clone(), names),
-            Ok(None) => {
-                unread.push(format!("`{name}:{line}`: it has no `host`: a report of a described machine"))
-            }
-            Err(why) => unread.push(format!("`{name}:{line}`: {why}")),
+        let names = report.and_then(|report| {
+            NodeNames::of(&report).ok_or("it has no `host`: a report of a described machine".to_string())
+        });
+        if let Err(why) = names.and_then(|names| into.add(names)) {
+            unread.push(format!("`{name}:{line}`: {why}"));
         }
     };
     let read = open(file).and_then(|input| Ok(stream::read(input, &mut take)?));
@@ -120,7 +122,7 @@ fn print(rails: &FabricRails, with_cables: bool, page: &mut Page) {
         let (nodes, switches) = (counted(rails.nodes.len(), "node"), counted(rails.switches.len(), "switch"));
         let switches = switches.replace("switchs", "switches");
         page.line(format_args!(
-            "{nodes}, {} on {switches}: {}",
+            "{nodes}, {} to {switches}: {}",
             counted(cables, "cable"),
             layout(rails.layout)
         ));
@@ -162,19 +164,23 @@ fn layout(layout: CableLayout) -> String {
         CableLayout::RailOptimised => "each NIC of a node on another one".to_string(),
         CableLayout::Grouped(nics) => format!("{nics} NICs of a node on each"),
         CableLayout::OneLeaf => "all NICs of a node on one, so there are no rails".to_string(),
-        CableLayout::OneNic => "one NIC for each node, so there are no rails".to_string(),
+        CableLayout::OneNic => "one NIC for each node; each isolated rail has a file of its own".to_string(),
         CableLayout::NotRecognised => "in no order that most nodes share, so rails are not known".to_string(),
         CableLayout::NotTold => "no NIC is told".to_string(),
     }
 }
 
 fn table(rails: &[CabledRail]) -> Table {
-    let mut table = Table::headed(["rail", "NICs", "where they belong", "leaves"]);
+    let mut table = Table::headed(["rail", "NICs", "right", "leaves"]);
     for CabledRail { rail, nics, leaves, right, ports } in rails {
         let whole = format!("{right} of {ports}");
         let whole = if right == ports { Text::from(whole) } else { Text::styled(whole, Style::Wrong) };
-        let leaves = compressed(leaves.iter().map(String::as_str));
-        table.row([rail.to_string().into(), nics.join(" ").into(), whole, leaves.into()]);
+        let more = match leaves.len().saturating_sub(LEAVES) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let leaves = leaves[..leaves.len().min(LEAVES)].join(" ") + &more;
+        table.row([rail.to_string().into(), nics.join(" ").into(), whole.unbroken(), leaves.into()]);
     }
     table
 }
