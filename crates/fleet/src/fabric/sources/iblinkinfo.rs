@@ -15,7 +15,7 @@
 
 use super::super::cabling::Cabling;
 use super::Notes;
-use super::infiniband::{End, Kind, Links, guid};
+use super::infiniband::{End, EndKind, Links, guid};
 use super::speed;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,7 +54,7 @@ pub fn read(text: &str, notes: &mut Notes, into: &mut Cabling) {
 #[derive(Debug)]
 struct Line<'a> {
     /// `None` with `-l`, which does not say it
-    kind: Option<Kind>,
+    kind: Option<EndKind>,
     guid: Option<u64>,
     lid: u32,
     port: u8,
@@ -73,7 +73,7 @@ struct Far<'a> {
 
 fn lines<'a>(text: &'a str, links: &mut Links<'a>) -> Vec<Line<'a>> {
     let mut found = Vec::new();
-    let mut above: Option<(Kind, Option<u64>, &str)> = None;
+    let mut above: Option<(EndKind, Option<u64>, &str)> = None;
     for (at, line) in text.lines().enumerate() {
         if let Some(header) = header(line) {
             above = Some(header);
@@ -87,22 +87,22 @@ fn lines<'a>(text: &'a str, links: &mut Links<'a>) -> Vec<Line<'a>> {
 }
 
 /// `CA: node1 mlx5_0:` or `Switch: 0x0000000000900000 leaf0:`
-fn header(line: &str) -> Option<(Kind, Option<u64>, &str)> {
+fn header(line: &str) -> Option<(EndKind, Option<u64>, &str)> {
     let (kind, rest) = line.split_once(": ")?;
     let rest = rest.trim_end();
     let name = rest.strip_suffix(':').unwrap_or(rest);
     match kind {
-        "CA" => Some((Kind::Nic, None, name)),
-        "Router" => Some((Kind::Router, None, name)),
+        "CA" => Some((EndKind::Nic, None, name)),
+        "Router" => Some((EndKind::Router, None, name)),
         "Switch" => {
             let (own, name) = name.split_once(' ')?;
-            Some((Kind::Switch, Some(guid(own)?), name))
+            Some((EndKind::Switch, Some(guid(own)?), name))
         }
         _ => None,
     }
 }
 
-fn port<'a>(line: &'a str, above: Option<(Kind, Option<u64>, &'a str)>) -> Option<Line<'a>> {
+fn port<'a>(line: &'a str, above: Option<(EndKind, Option<u64>, &'a str)>) -> Option<Line<'a>> {
     let (near, rest) = line.split_once("==(")?;
     let (state, far) = rest.split_once(")==>")?;
     let (rest, lid, port) = numbered(near)?;
@@ -165,17 +165,17 @@ impl<'a> Directory<'a> {
         };
         for line in lines {
             match directory.kind(line.kind, line.guid) {
-                Kind::Switch => {
+                EndKind::Switch => {
                     directory.switches.entry((line.lid, line.description)).or_default().insert(line.guid);
                 }
-                Kind::Nic => {
+                EndKind::Nic => {
                     directory
                         .nics
                         .entry((line.lid, line.description, line.port))
                         .or_default()
                         .insert(line.guid);
                 }
-                Kind::Router => {
+                EndKind::Router => {
                     directory.routers.insert((line.lid, line.description));
                 }
             }
@@ -183,15 +183,15 @@ impl<'a> Directory<'a> {
         directory
     }
 
-    fn kind(&self, kind: Option<Kind>, guid: Option<u64>) -> Kind {
+    fn kind(&self, kind: Option<EndKind>, guid: Option<u64>) -> EndKind {
         kind.unwrap_or_else(|| match guid {
-            Some(guid) if self.many_ports.contains(&guid) => Kind::Switch,
-            _ => Kind::Nic,
+            Some(guid) if self.many_ports.contains(&guid) => EndKind::Switch,
+            _ => EndKind::Nic,
         })
     }
 
     /// The far end of a line; `None` where several have its LID and description.
-    fn end(&self, near: Kind, far: &Far<'a>) -> Option<End<'a>> {
+    fn end(&self, near: EndKind, far: &Far<'a>) -> Option<End<'a>> {
         let end = |kind, guid| Some(End { kind, guid, port: far.port, description: far.description });
         if far.guid.is_some() {
             return end(self.kind(None, far.guid), far.guid);
@@ -199,15 +199,15 @@ impl<'a> Directory<'a> {
         let only =
             |guids: &BTreeSet<Option<u64>>| (guids.len() == 1).then(|| guids.first().copied().flatten());
         if let Some(guids) = self.switches.get(&(far.lid, far.description)) {
-            return end(Kind::Switch, only(guids)?);
+            return end(EndKind::Switch, only(guids)?);
         }
         if let Some(guids) = self.nics.get(&(far.lid, far.description, far.port)) {
-            return end(Kind::Nic, only(guids)?);
+            return end(EndKind::Nic, only(guids)?);
         }
         if self.routers.contains(&(far.lid, far.description)) {
-            return end(Kind::Router, None);
+            return end(EndKind::Router, None);
         }
         // with --switches-only each switch has its lines, and what has none is a NIC
-        end(if near == Kind::Switch { Kind::Nic } else { Kind::Switch }, None)
+        end(if near == EndKind::Switch { EndKind::Nic } else { EndKind::Switch }, None)
     }
 }

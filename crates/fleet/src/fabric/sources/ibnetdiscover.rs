@@ -15,7 +15,7 @@
 
 use super::super::cabling::Cabling;
 use super::Notes;
-use super::infiniband::{End, Kind, Links, guid};
+use super::infiniband::{End, EndKind, Links, guid};
 use super::speed;
 use std::collections::BTreeMap;
 
@@ -32,11 +32,11 @@ pub fn read<'a>(text: &'a str, notes: &mut Notes, into: &mut Cabling) {
     // a switch's node GUID stands in its name, and elsewhere in both other formats the GUID of its port 0
     let of_switch = |node: u64| port_guids.get(&node).copied().unwrap_or(node);
     let mut links = Links::default();
-    let mut stanza: Option<(Kind, u64, &'a str)> = None;
+    let mut stanza: Option<(EndKind, u64, &'a str)> = None;
     for (at, line) in text.lines().enumerate() {
         if let Some((kind, node, description)) = header(line) {
             stanza = Some((kind, node, description));
-            if kind == Kind::Switch {
+            if kind == EndKind::Switch {
                 links.switch(Some(of_switch(node)), description);
             }
         } else if line.starts_with('[') {
@@ -45,12 +45,12 @@ pub fn read<'a>(text: &'a str, notes: &mut Notes, into: &mut Cabling) {
                 links.odd(at + 1, line);
                 continue;
             };
-            let is_switch = kind == Kind::Switch;
+            let is_switch = kind == EndKind::Switch;
             let near_guid = if is_switch { Some(of_switch(node)) } else { port.guid.or(Some(node)) };
             let near = End { kind, guid: near_guid, port: port.number, description };
             let (far_kind, far_node) = port.far;
             let far_guid = match far_kind {
-                Kind::Switch => of_switch(far_node),
+                EndKind::Switch => of_switch(far_node),
                 _ => port.far_guid.unwrap_or(far_node),
             };
             let far = End {
@@ -87,12 +87,12 @@ fn switch_port_guids(text: &str) -> BTreeMap<u64, u64> {
 }
 
 /// `Switch  65 "S-0000000000900000"  # "leaf0" …`: what it is, its node GUID, its description.
-fn header(line: &str) -> Option<(Kind, u64, &str)> {
+fn header(line: &str) -> Option<(EndKind, u64, &str)> {
     let (word, rest) = line.split_once([' ', '\t'])?;
     let kind = match word {
-        "Switch" => Kind::Switch,
-        "Ca" | "Hca" => Kind::Nic,
-        "Rt" => Kind::Router,
+        "Switch" => EndKind::Switch,
+        "Ca" | "Hca" => EndKind::Nic,
+        "Rt" => EndKind::Router,
         _ => return None,
     };
     let (_, rest) = rest.split_once('"')?;
@@ -110,7 +110,7 @@ fn quoted(text: &str) -> Option<(&str, &str)> {
 struct PortLine<'a> {
     number: u8,
     guid: Option<u64>,
-    far: (Kind, u64),
+    far: (EndKind, u64),
     far_number: u8,
     far_guid: Option<u64>,
     far_description: &'a str,
@@ -122,9 +122,9 @@ fn port(line: &str) -> Option<PortLine<'_>> {
     let (id, rest) = rest.trim_start().strip_prefix('"')?.split_once('"')?;
     let (kind, node) = id.split_once('-')?;
     let kind = match kind {
-        "S" => Kind::Switch,
-        "H" => Kind::Nic,
-        "R" => Kind::Router,
+        "S" => EndKind::Switch,
+        "H" => EndKind::Nic,
+        "R" => EndKind::Router,
         _ => return None,
     };
     let (far_number, far_guid, rest) = numbered(rest)?;

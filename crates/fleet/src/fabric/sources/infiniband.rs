@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What a port belongs to.  `CA` is InfiniBand's word for a NIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum EndKind {
     Switch,
     Nic,
     Router,
@@ -17,7 +17,7 @@ pub enum Kind {
 /// One end of a link, as a line of text names it.
 #[derive(Debug, Clone, Copy)]
 pub struct End<'a> {
-    pub kind: Kind,
+    pub kind: EndKind,
     /// of a NIC's port, or of the whole switch, since its ports have none of their own
     pub guid: Option<u64>,
     pub port: u8,
@@ -59,22 +59,22 @@ impl<'a> Links<'a> {
     /// A link, or a port without one.
     pub fn add(&mut self, near: End<'a>, far: Option<End<'a>>, speed: Option<String>) {
         match (near.kind, far) {
-            (Kind::Router, _) | (_, Some(End { kind: Kind::Router, .. })) => self.routers += 1,
-            (Kind::Nic, Some(far @ End { kind: Kind::Switch, .. })) => {
+            (EndKind::Router, _) | (_, Some(End { kind: EndKind::Router, .. })) => self.routers += 1,
+            (EndKind::Nic, Some(far @ End { kind: EndKind::Switch, .. })) => {
                 let to = self.switch_port(far);
                 self.nic(near, Some(to), speed, true);
             }
-            (Kind::Switch, Some(far @ End { kind: Kind::Nic, .. })) => {
+            (EndKind::Switch, Some(far @ End { kind: EndKind::Nic, .. })) => {
                 let to = self.switch_port(near);
                 self.nic(far, Some(to), speed, false);
             }
-            (Kind::Switch, Some(far)) => {
+            (EndKind::Switch, Some(far)) => {
                 let (near, far) = (self.switch_port(near), self.switch_port(far));
                 self.trunks.insert(if near <= far { (near, far) } else { (far, near) }, ());
             }
-            (Kind::Nic, Some(_)) => self.back_to_back += 1,
-            (Kind::Nic, None) => self.nic(near, None, None, true),
-            (Kind::Switch, None) => {
+            (EndKind::Nic, Some(_)) => self.back_to_back += 1,
+            (EndKind::Nic, None) => self.nic(near, None, None, true),
+            (EndKind::Switch, None) => {
                 self.switch(near.guid, near.description);
             }
         }

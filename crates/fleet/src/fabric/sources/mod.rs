@@ -6,6 +6,7 @@ mod ibnetdiscover;
 mod infiniband;
 mod lldp;
 mod ports;
+mod slurm;
 mod speed;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,10 @@ pub enum SourceKind {
     Iblinkinfo,
     /// `lldpctl -f json0` or `-f json`
     Lldp,
+    /// Slurm's topology.conf
+    SlurmConf,
+    /// Slurm's topology.yaml
+    SlurmYaml,
 }
 
 impl fmt::Display for SourceKind {
@@ -38,6 +43,8 @@ impl fmt::Display for SourceKind {
             SourceKind::IbnetdiscoverPorts => "ibnetdiscover -p",
             SourceKind::Iblinkinfo => "iblinkinfo",
             SourceKind::Lldp => "lldpctl",
+            SourceKind::SlurmConf => "topology.conf",
+            SourceKind::SlurmYaml => "topology.yaml",
         })
     }
 }
@@ -65,6 +72,8 @@ pub fn read(name: &str, text: &str, into: &mut Cabling) -> Result<SourceKind, St
         SourceKind::IbnetdiscoverPorts => ports::read(text, &mut notes, into),
         SourceKind::Iblinkinfo => iblinkinfo::read(text, &mut notes, into),
         SourceKind::Lldp => lldp::read(name, text, &mut notes, into),
+        SourceKind::SlurmConf => slurm::read_conf(text, &mut notes, into),
+        SourceKind::SlurmYaml => slurm::read_yaml(text, &mut notes, into),
     }
     notes.finish(name, into);
     Ok(kind)
@@ -77,6 +86,8 @@ fn kind(line: &str) -> Option<SourceKind> {
         (SourceKind::IbnetdiscoverPorts, ports::is_own(line)),
         (SourceKind::Iblinkinfo, iblinkinfo::is_own(line)),
         (SourceKind::Lldp, lldp::is_own(line)),
+        (SourceKind::SlurmConf, slurm::is_conf(line)),
+        (SourceKind::SlurmYaml, slurm::is_yaml(line)),
     ];
     formats.into_iter().find(|(_, is_own)| *is_own).map(|(kind, _)| kind)
 }

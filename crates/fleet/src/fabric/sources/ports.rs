@@ -11,7 +11,7 @@
 
 use super::super::cabling::Cabling;
 use super::Notes;
-use super::infiniband::{End, Kind, Links, guid};
+use super::infiniband::{End, EndKind, Links, guid};
 use super::speed;
 
 /// Is a line of this format?
@@ -49,13 +49,13 @@ fn link(line: &str) -> Option<Link<'_>> {
     Some((near, Some(far), speed::words(width.strip_suffix('x')?, rate)))
 }
 
-/// Kind, LID, port and GUID, and what follows; the description stands elsewhere.
+/// EndKind, LID, port and GUID, and what follows; the description stands elsewhere.
 fn end(text: &str) -> Option<(End<'_>, &str)> {
     let (kind, rest) = word(text)?;
     let kind = match kind {
-        "SW" => Kind::Switch,
-        "CA" => Kind::Nic,
-        "RT" => Kind::Router,
+        "SW" => EndKind::Switch,
+        "CA" => EndKind::Nic,
+        "RT" => EndKind::Router,
         _ => return None,
     };
     let (_lid, rest) = word(rest)?;

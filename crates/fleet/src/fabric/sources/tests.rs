@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod lldp;
+mod slurm;
 
 use super::super::cabling::{Cable, Cabling, SwitchPort};
 use super::{SourceKind, read};
