@@ -189,6 +189,13 @@ struct Head {
 }
 
 impl Report {
+    /// Adds what the node's interfaces hear, by their names.
+    pub fn hear(&mut self, heard: &BTreeMap<String, NeighbourReport>) {
+        for port in self.nics.iter_mut().flat_map(|nic| &mut nic.ports) {
+            port.neighbour = port.interface.as_ref().and_then(|interface| heard.get(interface)).cloned();
+        }
+    }
+
     /// The report as `check --json` prints it.
     pub fn to_json(&self) -> String {
         // JSON can hold all of these structures
