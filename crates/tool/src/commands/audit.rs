@@ -1,11 +1,11 @@
 //! `nic-placement audit`: which nodes of a cluster are not like the others of their kind.
 #![forbid(unsafe_code)]
 
+use super::input::{open, or_stdin};
 use super::page::{Page, Style, Text};
 use super::{Failure, fabric, output, refresh::textfile};
 use clap::ValueHint;
 use nic_placement_core::diagnostic::counted;
-use nic_placement_core::discover::root;
 use nic_placement_core::platform::devices::device_name;
 use nic_placement_fleet::audit::facts::{Class, Inventory};
 use nic_placement_fleet::audit::kinds::{Audited, Bad, Difference, Differing, Duplicate, NodeKind};
@@ -19,7 +19,6 @@ use nic_placement_fleet::fabric::positions::positions;
 use nic_placement_fleet::fabric::rails::FabricRails;
 use nic_placement_traffic::exposition::{self, Metric};
 use std::collections::BTreeMap;
-use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
 
 /// Bad pieces that are printed; all are counted.
@@ -169,19 +168,6 @@ pub(super) fn metrics(audited: &Audited) -> [Metric; 2] {
             samples,
         ),
     ]
-}
-
-/// The files that the command line names, or standard input.
-pub(super) fn or_stdin(files: &[PathBuf]) -> Vec<&Path> {
-    if files.is_empty() { vec![Path::new("-")] } else { files.iter().map(PathBuf::as_path).collect() }
-}
-
-/// A file, or standard input for `-`.
-pub(super) fn open(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
-    Ok(match path == Path::new("-") {
-        true => Box::new(io::stdin().lock()),
-        false => Box::new(io::BufReader::new(root::open_long(path)?)),
-    })
 }
 
 fn read(path: &Path, into: &mut Input) -> Result<(), Failure> {

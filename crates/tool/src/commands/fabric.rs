@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::Failure;
-use super::audit::{open, or_stdin};
+use super::input::{open, or_stdin};
 use super::page::{Page, Style, Table, Text};
 use clap::ValueHint;
 use nic_placement_core::diagnostic::counted;
@@ -129,6 +129,7 @@ fn print(rails: &FabricRails, with_cables: bool, page: &mut Page) {
         page.blank();
     }
     match rails.rails.is_empty() {
+        true if rails.switches.is_empty() => {}
         true => page.table(&switches(&rails.switches)),
         false => page.table(&table(&rails.rails)),
     }
@@ -161,7 +162,7 @@ fn more(count: usize, page: &mut Page) {
 
 fn layout(layout: CableLayout) -> String {
     match layout {
-        CableLayout::RailOptimised => "each NIC of a node on another one".to_string(),
+        CableLayout::RailOptimised => "each NIC of a node on a switch of its own".to_string(),
         CableLayout::Grouped(nics) => format!("{nics} NICs of a node on each"),
         CableLayout::OneLeaf => "all NICs of a node on one, so there are no rails".to_string(),
         CableLayout::OneNic => "one NIC for each node; each isolated rail has a file of its own".to_string(),

@@ -16,6 +16,7 @@ mod exec;
 mod explain;
 mod fabric;
 mod import;
+mod input;
 mod machines;
 mod map;
 mod measure;
