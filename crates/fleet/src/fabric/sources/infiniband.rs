@@ -199,7 +199,7 @@ fn node_and_nic(description: &str) -> Option<(String, String)> {
     if !is_host(host) || is_product || is_default || is_device {
         return None;
     }
-    Some((super::node_name(host), nic))
+    Some((super::node_name(host), super::clean(&nic)))
 }
 
 /// A switch's name from its description: NVIDIA's switches say `MF0;leaf1:MQM9700/U1`, which is `leaf1`.  The part behind the

@@ -138,7 +138,7 @@ impl<'a> Tree<'a> {
         } else {
             self.blocks += 1;
         }
-        for child in children.map(|list| self.names(list)).unwrap_or_default() {
+        for child in children.filter(|_| switch.is_some()).map(|list| self.names(list)).unwrap_or_default() {
             self.into.switches.entry(child.clone()).or_insert_with(|| child.clone());
             self.into.parents.insert((child, name.clone()));
         }

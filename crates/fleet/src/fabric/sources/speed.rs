@@ -21,8 +21,8 @@ pub fn joined(word: &str) -> Option<String> {
 
 /// `ibnetdiscover -p`: `4` and `NDR`; `???` is a speed that the program does not know.
 pub fn words(width: &str, speed: &str) -> Option<String> {
-    let is_width = !width.is_empty() && width.bytes().all(|byte| byte.is_ascii_digit());
-    let is_speed = !speed.is_empty() && speed.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let is_width = (1..=2).contains(&width.len()) && width.bytes().all(|byte| byte.is_ascii_digit());
+    let is_speed = (1..=8).contains(&speed.len()) && speed.bytes().all(|byte| byte.is_ascii_alphanumeric());
     (is_width && is_speed).then(|| format!("{width}x {speed}"))
 }
 
