@@ -55,7 +55,7 @@ const ARROWS: [(&str, &str); 32] = [
     ("formats", "formats::manifest formats::import config discover node topology diagnostic"),
     ("fleet::audit", "diagnostic"),
     ("fleet::doctor", "fleet::audit plan config gpus platform policy placement topology diagnostic"),
-    ("fleet::fabric", "config diagnostic"),
+    ("fleet::fabric", "fleet::audit config diagnostic"),
     ("fleet::trial", "topology"),
     ("fleet", "fleet::doctor sys discover node platform topology"),
     ("traffic", "libraries placement topology"),

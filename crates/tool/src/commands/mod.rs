@@ -14,7 +14,9 @@ mod counters;
 mod drawing;
 mod exec;
 mod explain;
+mod fabric;
 mod import;
+mod input;
 mod machines;
 mod map;
 mod measure;
@@ -79,6 +81,7 @@ enum Command {
     Exec(exec::ExecOptions),
     Check(check::CheckOptions),
     Audit(audit::AuditOptions),
+    Fabric(fabric::FabricOptions),
     Snapshot(snapshot::SnapshotOptions),
     Refresh(refresh::RefreshOptions),
     Verify(verify::VerifyOptions),
@@ -179,6 +182,7 @@ fn run(command: Option<Command>, page: &mut Page) -> Result<(), Failure> {
         Some(Command::Exec(options)) => exec::run(&options),
         Some(Command::Check(options)) => check::run(&options, page),
         Some(Command::Audit(options)) => audit::run(&options, page),
+        Some(Command::Fabric(options)) => fabric::run(&options, page),
         Some(Command::Snapshot(options)) => snapshot::run(&options, page),
         Some(Command::Refresh(options)) => refresh::run(&options, page),
         Some(Command::Verify(options)) => verify::run(&options, page),
