@@ -33,6 +33,7 @@ pub fn read(text: &str, notes: &mut Notes, into: &mut Cabling) {
         let near = End {
             kind: directory.kind(line.kind, line.guid),
             guid: line.guid,
+            lid: Some(line.lid),
             port: line.port,
             description: line.description,
         };
@@ -192,7 +193,9 @@ impl<'a> Directory<'a> {
 
     /// The far end of a line; `None` where several have its LID and description.
     fn end(&self, near: EndKind, far: &Far<'a>) -> Option<End<'a>> {
-        let end = |kind, guid| Some(End { kind, guid, port: far.port, description: far.description });
+        let end = |kind, guid| {
+            Some(End { kind, guid, lid: Some(far.lid), port: far.port, description: far.description })
+        };
         if far.guid.is_some() {
             return end(self.kind(None, far.guid), far.guid);
         }

@@ -37,7 +37,7 @@ pub fn read<'a>(text: &'a str, notes: &mut Notes, into: &mut Cabling) {
         if let Some((kind, node, description)) = header(line) {
             stanza = Some((kind, node, description));
             if kind == EndKind::Switch {
-                links.switch(Some(of_switch(node)), description);
+                links.switch(end(kind, of_switch(node), 0, description));
             }
         } else if line.starts_with('[') {
             let read = stanza.zip(port(line));
@@ -46,25 +46,24 @@ pub fn read<'a>(text: &'a str, notes: &mut Notes, into: &mut Cabling) {
                 continue;
             };
             let is_switch = kind == EndKind::Switch;
-            let near_guid = if is_switch { Some(of_switch(node)) } else { port.guid.or(Some(node)) };
-            let near = End { kind, guid: near_guid, port: port.number, description };
+            let near_guid = if is_switch { of_switch(node) } else { port.guid.unwrap_or(node) };
+            let near = end(kind, near_guid, port.number, description);
             let (far_kind, far_node) = port.far;
             let far_guid = match far_kind {
                 EndKind::Switch => of_switch(far_node),
                 _ => port.far_guid.unwrap_or(far_node),
             };
-            let far = End {
-                kind: far_kind,
-                guid: Some(far_guid),
-                port: port.far_number,
-                description: port.far_description,
-            };
+            let far = end(far_kind, far_guid, port.far_number, port.far_description);
             links.add(near, Some(far), port.speed);
         } else if !is_known(line) {
             links.odd(at + 1, line);
         }
     }
     links.finish(notes, into);
+}
+
+fn end(kind: EndKind, guid: u64, port: u8, description: &str) -> End<'_> {
+    End { kind, guid: Some(guid), lid: None, port, description }
 }
 
 /// Lines without links: identifiers before a stanza, comments, the headings of `-g`.

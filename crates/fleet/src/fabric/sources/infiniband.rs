@@ -20,15 +20,19 @@ pub struct End<'a> {
     pub kind: EndKind,
     /// of a NIC's port, or of the whole switch, since its ports have none of their own
     pub guid: Option<u64>,
+    /// what tells it from others of its description where there is no GUID
+    pub lid: Option<u32>,
     pub port: u8,
     pub description: &'a str,
 }
 
+/// A NIC's port: by its GUID, or by LID and description without one, and by its number.
+type NicKey<'a> = (Option<u64>, Option<(u32, &'a str)>, u8);
+
 /// The links of one subnet.  Each is told twice, once from either end, or once where a text lacks an end.
 #[derive(Debug, Default)]
 pub struct Links<'a> {
-    /// by the NIC's GUID, or its description without one, and by its port
-    nics: BTreeMap<(Option<u64>, &'a str, u8), NicLink<'a>>,
+    nics: BTreeMap<NicKey<'a>, NicLink<'a>>,
     /// each once, the smaller end first
     trunks: BTreeMap<(SwitchPort, SwitchPort), ()>,
     switches: BTreeMap<String, String>,
@@ -48,10 +52,14 @@ struct NicLink<'a> {
 }
 
 impl<'a> Links<'a> {
-    /// A switch, which may have no link.
-    pub fn switch(&mut self, guid: Option<u64>, description: &str) -> String {
-        let name = switch_name(description);
-        let key = guid.map_or_else(|| name.clone(), digits);
+    /// A switch, which may have no link.  The answer: its key.
+    pub fn switch(&mut self, end: End) -> String {
+        let name = switch_name(end.description);
+        let key = match (end.guid, end.lid) {
+            (Some(guid), _) => digits(guid),
+            (None, Some(lid)) => format!("{name}, LID {lid}"),
+            (None, None) => name.clone(),
+        };
         self.switches.entry(key.clone()).or_insert(name);
         key
     }
@@ -75,7 +83,7 @@ impl<'a> Links<'a> {
             (EndKind::Nic, Some(_)) => self.back_to_back += 1,
             (EndKind::Nic, None) => self.nic(near, None, None, true),
             (EndKind::Switch, None) => {
-                self.switch(near.guid, near.description);
+                self.switch(near);
             }
         }
     }
@@ -86,13 +94,13 @@ impl<'a> Links<'a> {
     }
 
     fn switch_port(&mut self, end: End) -> SwitchPort {
-        SwitchPort { switch: self.switch(end.guid, end.description), port: end.port.to_string() }
+        SwitchPort { switch: self.switch(end), port: end.port.to_string() }
     }
 
     /// A NIC's port as a line tells it: the NIC's own line, or that of the switch.
     fn nic(&mut self, end: End<'a>, to: Option<SwitchPort>, speed: Option<String>, is_own: bool) {
-        let unnamed = if end.guid.is_some() { "" } else { end.description };
-        let known = self.nics.entry((end.guid, unnamed, end.port)).or_insert_with(|| NicLink {
+        let without_guid = end.guid.is_none().then(|| (end.lid.unwrap_or(0), end.description));
+        let known = self.nics.entry((end.guid, without_guid, end.port)).or_insert_with(|| NicLink {
             description: end.description,
             to: None,
             speed: None,
@@ -113,7 +121,15 @@ impl<'a> Links<'a> {
     /// Adds all of it to a fabric.
     pub fn finish(self, notes: &mut Notes, into: &mut Cabling) {
         into.tells_trunks = true;
-        into.switches.extend(self.switches);
+        // unmanaged switches all have their product's name
+        let mut names: BTreeMap<&str, usize> = BTreeMap::new();
+        self.switches.values().for_each(|name| *names.entry(name).or_default() += 1);
+        let shown = |key: &String, name: &String| match names.get(name.as_str()) {
+            Some(1) | None => name.clone(),
+            Some(_) if key.starts_with(name) => key.clone(),
+            Some(_) => format!("{name} {key}"),
+        };
+        into.switches.extend(self.switches.iter().map(|(key, name)| (key.clone(), shown(key, name))));
         into.trunks.extend(self.trunks.into_keys());
         let mut without_node = 0;
         let mut cables = BTreeSet::new();

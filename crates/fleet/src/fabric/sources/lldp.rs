@@ -28,7 +28,7 @@ pub fn read(name: &str, text: &str, notes: &mut Notes, into: &mut Cabling) {
         let label = if label.is_empty() && file != "-" { file } else { label };
         let pieces = pieces(&body, label, notes);
         // the chassis may be printed before the neighbours, or behind them
-        let is_chassis = |piece: &str| piece.contains("\"local-chassis\":");
+        let is_chassis = |piece: &str| !piece.contains("\"lldp\":") && piece.contains("\"local-chassis\":");
         let is_chassis_first = pieces.first().is_some_and(|piece| is_chassis(piece));
         let mut own = Chassis::default();
         let mut waiting: Vec<&str> = Vec::new();

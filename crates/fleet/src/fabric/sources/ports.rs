@@ -62,7 +62,7 @@ fn end(text: &str) -> Option<(End<'_>, &str)> {
     let (port, rest) = word(rest)?;
     let (own, rest) = word(rest)?;
     let own = guid(own.strip_prefix("0x")?)?;
-    Some((End { kind, guid: Some(own), port: port.parse().ok()?, description: "" }, rest))
+    Some((End { kind, guid: Some(own), lid: None, port: port.parse().ok()?, description: "" }, rest))
 }
 
 /// The first word, and what follows.

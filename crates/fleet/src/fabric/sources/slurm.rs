@@ -21,10 +21,9 @@ pub fn is_conf(line: &str) -> bool {
     line.contains('=') && ["SwitchName", "BlockName"].iter().any(|own| name.eq_ignore_ascii_case(own))
 }
 
-/// Is a line one of topology.yaml's?
+/// Is a line one of topology.yaml's?  A topology's name must be its first attribute.
 pub fn is_yaml(line: &str) -> bool {
-    let line = line.trim_start().trim_start_matches("- ").trim_start();
-    ["topology:", "switches:", "blocks:"].iter().any(|key| line.starts_with(key))
+    line.trim_start().strip_prefix("- ").is_some_and(|first| first.trim_start().starts_with("topology:"))
 }
 
 pub fn read_conf(text: &str, notes: &mut Notes, into: &mut Cabling) {

@@ -115,6 +115,25 @@ fn a_node_name_map_renames_no_node() {
 }
 
 #[test]
+fn switches_of_one_description_are_told_apart() {
+    let same = "SwitchIB Mellanox Technologies";
+    let renamed = |text: &str| text.replace("MF0;leaf0:MQM9700/U1", same).replace("leaf 1", same);
+    for text in [IBNETDISCOVER, PORTS, IBLINKINFO, LINES] {
+        let (_, told) = cabling(&renamed(text));
+        let names: Vec<&str> = told.switches.values().map(String::as_str).collect();
+        assert_eq!(names[..2], [format!("{same} 0000000000900000"), format!("{same} 0000000000910000")]);
+        assert_eq!(told.cables, cabling(text).1.cables);
+    }
+    // with --cas-only no line says a switch's GUID
+    let cas: Vec<&str> =
+        IBLINKINFO.lines().filter(|line| line.starts_with("CA") || line.starts_with("      0x")).collect();
+    let (_, told) = cabling(&renamed(&cas.join("\n")));
+    let keys: Vec<&str> = told.switches.keys().map(String::as_str).collect();
+    assert_eq!(keys, [format!("{same}, LID 1"), format!("{same}, LID 2")]);
+    assert_eq!((told.cables.len(), told.notes.len()), (5, 1));
+}
+
+#[test]
 fn a_text_of_no_known_format_is_named() {
     for text in ["", "hello\n", "Ca\t: 0x0000000a00003000 ports 1 devid 0x0 vendid 0x0 \"node1 mlx5_0\"\n"] {
         let mut cabling = Cabling::default();

@@ -44,7 +44,7 @@ fn blocks_are_groups_of_nodes_without_switches() {
 
 #[test]
 fn what_cannot_be_read_is_noted() {
-    let deep = "topology: ".to_string() + &"[".repeat(40);
+    let deep = "- topology: ".to_string() + &"[".repeat(40);
     for (text, note) in [
         ("SwitchName=a Nodes=n[1-9999999]\n", "9999999 names, and at most 1048576"),
         ("SwitchName=a Nodes=n[1\n", "has no `]`"),
