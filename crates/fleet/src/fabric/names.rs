@@ -147,12 +147,15 @@ pub(super) fn nodes(
     let mut nodes: BTreeMap<&str, BTreeMap<PortKey, CableEnd>> = BTreeMap::new();
     let mut renamed: BTreeSet<(&str, &str)> = BTreeSet::new();
     let mut without_guids: BTreeSet<&str> = BTreeSet::new();
-    for Cable { nic, to, .. } in &cabling.cables {
+    for Cable { nic, to, .. } in cabling.cables.iter().chain(&cabling.unnamed) {
         let (node, key) = names.of(nic);
+        if node.is_empty() {
+            continue;
+        }
         if nic.guid.is_none() {
             without_guids.insert(node);
         }
-        if node != nic.node {
+        if node != nic.node && !nic.node.is_empty() {
             renamed.insert((&nic.node, node));
         }
         let end = to.clone().map_or(CableEnd::NoLink, CableEnd::At);

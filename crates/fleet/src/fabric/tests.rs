@@ -370,6 +370,20 @@ proptest! {
     }
 
     #[test]
+    fn the_names_of_nodes_change_no_answer(plan in plan(), a in 0..1000usize, b in 0..1000usize) {
+        let mut plugs = plugs(plan);
+        let (a, b) = (a % plugs.len(), b % plugs.len());
+        exchange(&mut plugs, a, b);
+        let named_so: Vec<_> = rails(&plugs).faults.iter().map(|fault| format!("{:?}", named(fault))).collect();
+        let other = |node: &str| format!("n{}", 50 - node[1..].parse::<i32>().unwrap());
+        plugs.iter_mut().for_each(|plug| plug.0 = other(&plug.0));
+        let mut found = rails(&plugs).faults;
+        found.iter_mut().flat_map(|fault| &mut fault.cables).for_each(|cable| cable.node = other(&cable.node));
+        let again: Vec<_> = found.iter().map(|fault| format!("{:?}", named(fault))).collect();
+        prop_assert_eq!(named_so, again);
+    }
+
+    #[test]
     fn the_names_of_switches_change_no_answer(plan in plan(), a in 0..1000usize, b in 0..1000usize, seed in 1..97u64) {
         let mut plugs = plugs(plan);
         let (a, b) = (a % plugs.len(), b % plugs.len());

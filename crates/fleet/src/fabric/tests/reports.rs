@@ -10,6 +10,7 @@ use crate::fabric::faults::FaultKind;
 use crate::fabric::names::{NameBook, NodeNames};
 use crate::fabric::positions::positions;
 use crate::fabric::rails::FabricRails;
+use std::collections::BTreeMap;
 
 /// A report of a node whose GPUs use four of its five NICs.
 fn report(node: &str) -> Report {
@@ -85,6 +86,19 @@ fn the_audit_names_the_node_whose_nics_are_on_other_rails_than_its_kinds() {
     let told: Vec<String> = group.differences.iter().map(told).collect();
     assert_eq!((group.nodes.as_str(), told.len()), ("n0003", 2), "{told:?}");
     assert_eq!(told[0], "mlx5_0 (0000:01:00.0) port 1 rail by cable Some(\"1\") Some(\"0\")");
+}
+
+#[test]
+fn a_nic_whose_description_names_no_node_is_known_by_its_guid() {
+    let guid = Some("0000000000010002".to_string());
+    let nic = NicPort { node: String::new(), nic: "ConnectX7".into(), port: 1, guid };
+    let to = Some(SwitchPort { switch: "leaf2".into(), port: "1".into() });
+    let mut cabling = Cabling::default();
+    cabling.unnamed.insert(Cable { nic, to, speed: None });
+    let found = FabricRails::of(&cabling, &book(&[report("0001")]).nodes);
+    assert_eq!((found.nodes[0].node.as_str(), found.nodes[0].nics[0].nic.as_str()), ("n0001", "mlx5_2"));
+    assert_eq!(found.notes, [""; 0]);
+    assert!(FabricRails::of(&cabling, &BTreeMap::new()).nodes.is_empty());
 }
 
 #[test]
