@@ -1,6 +1,6 @@
 //! Slurm's hostlist expressions, as `gpu[001-128],login1`: is a node's name one of them?
 //!
-//! A name is compared with the expression, which is never written out: `n[0-4000000000]` costs no more than `n1`.  As in
+//! A name is compared with the expression, which is not written out for it: `n[0-4000000000]` costs no more than `n1`.  As in
 //! Slurm (src/common/hostlist.c) the zeros before the first number of a range say how many digits all of it have.
 #![forbid(unsafe_code)]
 
@@ -43,18 +43,42 @@ impl HostList {
 
     /// The number of names that it means.
     pub fn count(&self) -> u64 {
-        let of_piece = |piece: &Piece| {
-            let sizes = piece.ranges.iter().map(|range| (range.last - range.first).saturating_add(1));
-            if piece.ranges.is_empty() { 1 } else { sizes.fold(0, u64::saturating_add) }
-        };
-        let of_name = |pieces: &Vec<Piece>| pieces.iter().map(of_piece).fold(1, u64::saturating_mul);
+        let of_name = |pieces: &Vec<Piece>| pieces.iter().map(Piece::count).fold(1, u64::saturating_mul);
         self.0.iter().map(of_name).fold(0, u64::saturating_add)
+    }
+
+    /// The names, each as often as the expression says it; [`HostList::count`] says before how many they are.
+    pub fn names(&self) -> impl Iterator<Item = String> + '_ {
+        self.0.iter().flat_map(|pieces| {
+            let count = pieces.iter().map(Piece::count).fold(1, u64::saturating_mul);
+            (0..count).map(move |nth| name(pieces, nth))
+        })
     }
 
     /// Is a node one of them?
     pub fn has(&self, node: &str) -> bool {
         self.0.iter().any(|pieces| matches(pieces, node))
     }
+}
+
+/// The `nth` name of an expression; the last bracket's numbers change first.
+fn name(pieces: &[Piece], mut nth: u64) -> String {
+    let mut numbers = vec![0; pieces.len()];
+    for (number, piece) in numbers.iter_mut().zip(pieces).rev() {
+        (nth, *number) = (nth / piece.count(), nth % piece.count());
+    }
+    let mut name = String::new();
+    for (piece, mut number) in pieces.iter().zip(numbers) {
+        name.push_str(&piece.letters);
+        for range in &piece.ranges {
+            if number < range.count() {
+                name.push_str(&format!("{:0width$}", range.first + number, width = range.width));
+                break;
+            }
+            number -= range.count();
+        }
+    }
+    name
 }
 
 fn pieces(name: &str) -> Result<Vec<Piece>, String> {
@@ -111,7 +135,19 @@ fn matches(pieces: &[Piece], name: &str) -> bool {
     })
 }
 
+impl Piece {
+    /// How many texts it means; at least 1.
+    fn count(&self) -> u64 {
+        let sizes = self.ranges.iter().map(|range| range.count());
+        if self.ranges.is_empty() { 1 } else { sizes.fold(0, u64::saturating_add) }
+    }
+}
+
 impl Range {
+    fn count(self) -> u64 {
+        (self.last - self.first).saturating_add(1)
+    }
+
     /// Is it one of these numbers, with as many zeros?
     fn has(self, digits: &str) -> bool {
         let Ok(number) = digits.parse::<u64>() else { return false };
@@ -150,6 +186,22 @@ mod tests {
         }
         assert!(!has("gpu[1-3]", ""), "a node without a name is none of them");
         assert!(!has("gpu[1-3]", "gpu999999999999999999999999999999"));
+    }
+
+    #[test]
+    fn names_are_written_out_as_slurm_does() {
+        for (list, names) in [
+            ("gpu1,login", "gpu1 login"),
+            ("n[08-10,7]", "n08 n09 n10 n7"),
+            ("r[1-2]n[1-2]x", "r1n1x r1n2x r2n1x r2n2x"),
+            ("n[98-101]", "n98 n99 n100 n101"),
+        ] {
+            let list = HostList::parse(list).unwrap();
+            let written: Vec<String> = list.names().collect();
+            assert_eq!(written.join(" "), names);
+            assert_eq!(written.len() as u64, list.count());
+            assert!(written.iter().all(|name| list.has(name)));
+        }
     }
 
     #[test]
