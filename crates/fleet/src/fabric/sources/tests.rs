@@ -98,6 +98,19 @@ fn iblinkinfo_of_switches_alone_tells_cables_without_guids() {
 }
 
 #[test]
+fn a_port_that_is_known_without_a_link_is_told() {
+    // the programs print these for ports whose far end did not answer; they ask no port of a NIC that nothing leads to
+    let ports = "CA     0  2 0x0000000a00000002 4x SDR                                    'node1 mlx5_0'\n";
+    let down = "CA: node1 mlx5_0:\n      0x0000000a00000002      0    2[  ] ==(                Down/ Polling)==>             [  ] \"\" ( )\n";
+    let silent = down.replace("           [  ] \"\" ( )", "    \"Port not available\"");
+    for text in [ports, down, &silent] {
+        let (_, cabling) = cabling(text);
+        assert_eq!(cables(&cabling), ["node1 mlx5_0:2 0000000a00000002 -> ? ?"], "{text}");
+        assert_eq!(cabling.notes, [""; 0]);
+    }
+}
+
+#[test]
 fn what_is_odd_in_a_text_is_noted_and_costs_nothing_else() {
     let twin = PORTS.replace("'node3 mlx5_0'", "'node1 mlx5_0'") + "SW 1\nmore\n";
     let (_, cabling) = cabling(&twin);
