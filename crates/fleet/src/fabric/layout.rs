@@ -70,15 +70,18 @@ pub(super) fn numbered(kinds: &[CableKind], nodes: &[NodeCables]) -> RailNumbers
             is_fabrics: vec![false; kind.slots.len()],
             switches: classes.values().flatten().copied().collect(),
         };
-        // servers of a file system may have switches of their own, which are no rails
-        let may_be_new = (of_gpus || !is_told) && [0, classes.len()].contains(&found.names.len());
+        // servers of a file system or a subnet manager may have a few NICs, on rails or on switches of their own
+        let has_all = [0, classes.len()].contains(&found.names.len());
+        let may_be_new = has_all && (of_gpus || !is_told);
         let mut taken: BTreeSet<usize> = BTreeSet::new();
         for (slots, switches) in &classes {
             slots.iter().for_each(|slot| of_kind.is_fabrics[*slot] = true);
             let known = switches.iter().filter_map(|switch| found.of_switch.get(switch).copied()).min();
             let free = |taken: &BTreeSet<usize>| (0..).find(|number| !taken.contains(number));
             let new = || if may_be_new { free(&taken) } else { None };
-            let Some(number) = known.or_else(new).filter(|_| has_rails) else { continue };
+            let Some(number) = known.or_else(new).filter(|_| has_rails && (has_all || of_gpus)) else {
+                continue;
+            };
             taken.insert(number);
             slots.iter().for_each(|slot| of_kind.rail_of[*slot] = Some(number));
             switches.iter().for_each(|switch| _ = found.of_switch.entry(*switch).or_insert(number));

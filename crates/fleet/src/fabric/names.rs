@@ -277,3 +277,9 @@ pub(super) fn nic_name(slots: &[PortKey], slot: usize) -> String {
     let has_several = slots.iter().any(|(other, number)| other == nic && number != port);
     if has_several || *port != 1 { format!("{nic}:{port}") } else { nic.clone() }
 }
+
+/// Can `rails=` name them?  Two ports of one NIC have one name, and `HCA-1` is the subnet manager's name alone.
+pub(super) fn are_names<'a>(nics: impl Iterator<Item = &'a str>) -> bool {
+    let mut distinct = BTreeSet::new();
+    nics.into_iter().all(|nic| !nic.starts_with("HCA-") && distinct.insert(nic))
+}
