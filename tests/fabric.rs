@@ -4,6 +4,8 @@
 //! Debian has the programs in `ibsim-utils`, `infiniband-diags` and `lldpd` (tests/slurm/install.sh).  What is missing is said,
 //! and its tests pass.  The texts stay in the folder for tests' files, below `fabric`.
 
+#[path = "fabric/command.rs"]
+mod command;
 #[path = "fabric/ibsim.rs"]
 mod ibsim;
 #[path = "fabric/lldpd.rs"]

@@ -3,7 +3,9 @@
 
 use super::held;
 use nic_placement_fleet::fabric::cabling::{Cabling, SwitchPort};
+use nic_placement_fleet::fabric::rails::FabricRails;
 use nic_placement_fleet::fabric::sources::read;
+use std::collections::BTreeMap;
 
 pub fn run(data: &[u8]) {
     let text = held::text(data);
@@ -35,6 +37,11 @@ pub fn run(data: &[u8]) {
     for (below, above) in &cabling.parents {
         assert!(cabling.switches.contains_key(below) && cabling.switches.contains_key(above));
     }
+    let rails = FabricRails::of(&cabling, &BTreeMap::new());
+    rails.notes.iter().for_each(|note| held::message(note));
+    let ports: usize = rails.nodes.iter().map(|node| node.nics.len()).sum();
+    assert!(rails.rails.iter().all(|rail| rail.right <= rail.ports && rail.ports <= ports));
+    assert!(serde_json::from_str::<serde_json::Value>(&rails.to_json(&[])).is_ok());
     let mut again = cabling.clone();
     read("n1.txt", &text, &mut again).expect("it was read");
     again.notes.truncate(cabling.notes.len());

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::layout::{CableLayout, RailNumbers};
-use super::names::{NodeCables, PortKey, natural};
+use super::names::{NodeCables, PortKey, are_names, natural, nic_name};
 use super::votes::{CableKind, CablePlace};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -210,7 +210,9 @@ impl Faults<'_> {
             .map(on)
             .collect::<Option<_>>()?;
         rails.sort_unstable();
-        (of_kind.layout == CableLayout::RailOptimised)
+        let is_named = self.nodes[kind.nodes[first.row]].has_own_names
+            && are_names(rails.iter().map(|(_, _, name)| name.as_str()));
+        (is_named && of_kind.layout == CableLayout::RailOptimised)
             .then(|| rails.into_iter().map(|(_, _, name)| name.clone()).collect())
     }
 
@@ -240,11 +242,4 @@ impl Faults<'_> {
     fn nic(&self, kind: &CableKind, slot: usize) -> String {
         nic_name(&kind.slots, slot)
     }
-}
-
-/// The NIC's name, with the port where the NIC has several.
-pub(super) fn nic_name(slots: &[PortKey], slot: usize) -> String {
-    let (nic, port) = &slots[slot];
-    let has_several = slots.iter().any(|(other, number)| other == nic && number != port);
-    if has_several || *port != 1 { format!("{nic}:{port}") } else { nic.clone() }
 }

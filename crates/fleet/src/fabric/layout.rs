@@ -1,7 +1,7 @@
 //! Which switches are which rail's: by the ports that most nodes have on them.
 #![forbid(unsafe_code)]
 
-use super::names::{NodeCables, PortKey};
+use super::names::{NodeCables, PortKey, nic_name};
 use super::votes::{CableKind, CablePlace};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +31,7 @@ pub(super) struct RailNumbers {
     pub(super) of_switch: BTreeMap<u32, usize>,
     pub(super) kinds: Vec<KindLayout>,
     /// the NICs of each rail, as the kind with most cables names them
-    pub(super) names: Vec<Vec<PortKey>>,
+    pub(super) names: Vec<Vec<String>>,
 }
 
 /// What one kind makes of its switches.
@@ -61,6 +61,7 @@ pub(super) fn numbered(kinds: &[CableKind], nodes: &[NodeCables]) -> RailNumbers
     let mut found = RailNumbers::default();
     for kind in kinds {
         let (layout, classes) = classes(kind, nodes);
+        // nodes without GPUs beside nodes with GPUs make no rails
         let of_gpus = kind.nodes.iter().any(|node| !nodes[*node].rails.is_empty());
         let has_rails = matches!(layout, CableLayout::RailOptimised | CableLayout::Grouped(_));
         let mut of_kind = KindLayout {
@@ -69,18 +70,18 @@ pub(super) fn numbered(kinds: &[CableKind], nodes: &[NodeCables]) -> RailNumbers
             is_fabrics: vec![false; kind.slots.len()],
             switches: classes.values().flatten().copied().collect(),
         };
+        // servers of a file system or a subnet manager may have a few NICs, on rails or on switches of their own
+        let has_all = [0, classes.len()].contains(&found.names.len());
+        let may_be_new = has_all && (of_gpus || !is_told);
         let mut taken: BTreeSet<usize> = BTreeSet::new();
         for (slots, switches) in &classes {
             slots.iter().for_each(|slot| of_kind.is_fabrics[*slot] = true);
             let known = switches.iter().filter_map(|switch| found.of_switch.get(switch).copied()).min();
             let free = |taken: &BTreeSet<usize>| (0..).find(|number| !taken.contains(number));
-            let number = match known {
-                Some(number) => Some(number),
-                // nodes without GPUs beside nodes with GPUs make no rails
-                None if has_rails && (of_gpus || !is_told) => free(&taken),
-                None => None,
+            let new = || if may_be_new { free(&taken) } else { None };
+            let Some(number) = known.or_else(new).filter(|_| has_rails && (has_all || of_gpus)) else {
+                continue;
             };
-            let Some(number) = number else { continue };
             taken.insert(number);
             slots.iter().for_each(|slot| of_kind.rail_of[*slot] = Some(number));
             switches.iter().for_each(|switch| _ = found.of_switch.entry(*switch).or_insert(number));
@@ -88,7 +89,7 @@ pub(super) fn numbered(kinds: &[CableKind], nodes: &[NodeCables]) -> RailNumbers
                 found.names.resize(number + 1, Vec::new());
             }
             if found.names[number].is_empty() {
-                found.names[number] = slots.iter().map(|slot| kind.slots[*slot].clone()).collect();
+                found.names[number] = slots.iter().map(|slot| nic_name(&kind.slots, *slot)).collect();
             }
         }
         found.kinds.push(of_kind);

@@ -3,6 +3,7 @@
 //! [`sources`] reads texts into a [`cabling`], and [`rails`] compares the nodes.
 #![forbid(unsafe_code)]
 
+pub mod advice;
 pub mod cabling;
 pub mod faults;
 mod layout;

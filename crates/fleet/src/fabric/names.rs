@@ -130,6 +130,8 @@ pub(super) struct NodeCables {
     /// the InfiniBand subnets of its ports, by its report
     pub(super) subnets: BTreeMap<PortKey, String>,
     pub(super) is_ethernet: bool,
+    /// True: its NICs are RDMA devices by their names on the node.  An agent of LLDP hears on all interfaces.
+    pub(super) has_own_names: bool,
 }
 
 /// Ports of a node, at most: more than any node has, so that the time stays linear.
@@ -144,9 +146,16 @@ pub(super) fn nodes(
     let names = Known::new(reports);
     let mut nodes: BTreeMap<&str, BTreeMap<PortKey, CableEnd>> = BTreeMap::new();
     let mut renamed: BTreeSet<(&str, &str)> = BTreeSet::new();
-    for Cable { nic, to, .. } in &cabling.cables {
+    let mut without_guids: BTreeSet<&str> = BTreeSet::new();
+    for Cable { nic, to, .. } in cabling.cables.iter().chain(&cabling.unnamed) {
         let (node, key) = names.of(nic);
-        if node != nic.node {
+        if node.is_empty() {
+            continue;
+        }
+        if nic.guid.is_none() {
+            without_guids.insert(node);
+        }
+        if node != nic.node && !nic.node.is_empty() {
             renamed.insert((&nic.node, node));
         }
         let end = to.clone().map_or(CableEnd::NoLink, CableEnd::At);
@@ -184,6 +193,7 @@ pub(super) fn nodes(
         };
         NodeCables {
             name: name.to_string(),
+            has_own_names: report.is_some() || !without_guids.contains(name),
             is_ethernet: ports.iter().any(is_ethernet),
             ports,
             rails: report.map(|report| report.rails.clone()).unwrap_or_default(),
@@ -259,4 +269,17 @@ pub(super) fn natural(name: &str) -> Vec<(String, u64)> {
         rest = &after[end..];
     }
     parts
+}
+
+/// The NIC's name, with the port where the NIC has several.
+pub(super) fn nic_name(slots: &[PortKey], slot: usize) -> String {
+    let (nic, port) = &slots[slot];
+    let has_several = slots.iter().any(|(other, number)| other == nic && number != port);
+    if has_several || *port != 1 { format!("{nic}:{port}") } else { nic.clone() }
+}
+
+/// Can `rails=` name them?  Two ports of one NIC have one name, and `HCA-1` is the subnet manager's name alone.
+pub(super) fn are_names<'a>(nics: impl Iterator<Item = &'a str>) -> bool {
+    let mut distinct = BTreeSet::new();
+    nics.into_iter().all(|nic| !nic.starts_with("HCA-") && distinct.insert(nic))
 }

@@ -4,8 +4,9 @@
 //! nodes decide, so no list of switches is needed; where there is no majority, the answer is "not known".
 #![forbid(unsafe_code)]
 
+use super::advice::{Advice, AdvisedLine};
 use super::cabling::Cabling;
-use super::faults::{CableFault, Doubt, Faults, NodeOrders, nic_name};
+use super::faults::{CableFault, Doubt, Faults};
 use super::layout::{CableLayout, RailNumbers, numbered};
 use super::names::{self, CableEnd, NodeCables, NodeNames, PortKey, natural};
 use super::reach::{RailReach, reach};
@@ -51,14 +52,6 @@ pub struct CabledSwitch {
     pub rail: Option<usize>,
     /// as a list of Slurm's
     pub nodes: String,
-}
-
-/// A line for the configuration file.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct AdvisedLine {
-    pub line: String,
-    /// when it is right
-    pub why: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -109,7 +102,8 @@ impl FabricRails {
         FabricRails {
             layout: numbers.kinds.first().map_or(CableLayout::NotTold, |kind| kind.layout),
             rails: rails(&kinds, &numbers, &leaves, &name),
-            lines: lines(&kinds, &nodes, &numbers, orders, &reach),
+            lines: Advice { kinds: &kinds, nodes: &nodes, numbers: &numbers, names: &names }
+                .lines(orders, &reach),
             reach,
             faults: found,
             notes,
@@ -220,10 +214,9 @@ fn rails(
     name: &impl Fn(&str) -> String,
 ) -> Vec<CabledRail> {
     let rail = |(rail, leaves): (usize, &BTreeSet<&str>)| {
-        let names = &numbers.names[rail];
         let mut leaves: Vec<String> = leaves.iter().map(|leaf| name(leaf)).collect();
         leaves.sort_by_cached_key(|leaf| natural(leaf));
-        let nics = (0..names.len()).map(|slot| nic_name(names, slot)).collect();
+        let nics = numbers.names[rail].clone();
         CabledRail { rail, nics, leaves, right: 0, ports: 0 }
     };
     let mut rails: Vec<CabledRail> = leaves.iter().enumerate().map(rail).collect();
@@ -242,60 +235,6 @@ fn rails(
         }
     }
     rails
-}
-
-fn lines(
-    kinds: &[CableKind],
-    nodes: &[NodeCables],
-    numbers: &RailNumbers,
-    orders: NodeOrders,
-    reach: &RailReach,
-) -> Vec<AdvisedLine> {
-    let mut lines = Vec::new();
-    let line = |nodes: &str, nics: &[String]| format!("NodeName={nodes} rails={}", nics.join(","));
-    // two ports of one NIC have one name, and a name of the subnet manager's is no name on the node
-    let is_plain = |nics: &[String]| {
-        let distinct: BTreeSet<&String> = nics.iter().collect();
-        distinct.len() == nics.len() && !nics.iter().any(|nic| nic.starts_with("HCA-"))
-    };
-    for (order, nodes) in orders.into_iter().filter(|(order, _)| is_plain(order)) {
-        let nodes = compressed(nodes.iter().map(String::as_str));
-        let why =
-            "only if its cables are meant to be so: then its NICs are numbered otherwise than on most nodes";
-        lines.push(AdvisedLine { line: line(&nodes, &order), why: why.to_string() });
-    }
-    for (kind, of_kind) in kinds.iter().zip(&numbers.kinds) {
-        let rails = of_kind.rail_of.iter().enumerate();
-        let mut rails: Vec<(usize, usize)> =
-            rails.filter_map(|(slot, rail)| Some(((*rail)?, slot))).collect();
-        let is_rarer = kinds.first().is_some_and(|first| kind.nodes.len() < first.nodes.len());
-        if rails.is_sorted() || of_kind.layout != CableLayout::RailOptimised || !is_rarer {
-            continue;
-        }
-        rails.sort_unstable();
-        let nics: Vec<String> = rails.into_iter().map(|(_, slot)| kind.slots[slot].0.clone()).collect();
-        if !is_plain(&nics) {
-            continue;
-        }
-        let of = compressed(kind.nodes.iter().map(|node| nodes[*node].name.as_str()));
-        let why = "their NICs are on the rails' switches in another order than those of most nodes";
-        lines.push(AdvisedLine { line: line(&of, &nics), why: why.to_string() });
-    }
-    let is_ethernet = nodes.iter().any(|node| node.is_ethernet);
-    match reach {
-        RailReach::Isolated => lines.push(AdvisedLine {
-            line: "fabric=isolated-rails".to_string(),
-            why: "no switch connects two rails, and nodes see that only where each rail has a subnet of its own"
-                .to_string(),
-        }),
-        RailReach::Together if is_ethernet => lines.push(AdvisedLine {
-            line: "fabric=routed".to_string(),
-            why: "only if each rail has an IPv4 network of its own and the hosts route between these: the switches connect them"
-                .to_string(),
-        }),
-        _ => {}
-    }
-    lines
 }
 
 fn cabled_switches(

@@ -1,9 +1,10 @@
 //! Rails by cable, on generated fabrics: healthy ones of any size, and with cables that are wrong.
 #![forbid(unsafe_code)]
 
+mod reports;
+
 use super::cabling::{Cable, Cabling, NicPort, SwitchPort};
 use super::faults::{CableFault, FaultKind};
-use super::names::NodeNames;
 use super::rails::FabricRails;
 use super::{CableLayout, RailReach};
 use proptest::prelude::*;
@@ -34,7 +35,7 @@ fn plugs(plan: Plan) -> Plugs {
 }
 
 fn nic_port(node: &str, nic: &str) -> NicPort {
-    NicPort { node: node.into(), nic: nic.into(), port: 1, guid: None }
+    NicPort { node: node.into(), nic: nic.into(), port: 1, guid: Some(format!("{node}{nic}")) }
 }
 
 /// The cabling, with a spine above all leaves if rails are to reach each other.
@@ -224,6 +225,65 @@ fn nodes_of_another_kind_on_the_same_switches_get_a_line_with_their_order() {
 }
 
 #[test]
+fn servers_of_a_file_system_with_switches_of_their_own_are_on_no_rail() {
+    let mut plugs = plugs(Plan { pods: 2, nodes: 4, nics: 4 });
+    for server in 0..3 {
+        for nic in 0..2 {
+            plugs.push((format!("oss{server}"), format!("mlx5_{nic}"), format!("storage{nic}")));
+        }
+    }
+    // a login node has a NIC on a rail
+    plugs.push(("login1".into(), "mlx5_0".into(), "leaf0-0".into()));
+    let found = rails(&plugs);
+    assert_nothing(&found);
+    assert!(found.rails.len() == 4 && found.rails.iter().all(|rail| rail.ports == 8), "{:?}", found.rails);
+    assert_eq!(found.reach, RailReach::Together);
+    let login = found.nodes.iter().find(|node| node.node == "login1").unwrap();
+    assert_eq!(login.nics[0].rail, Some(0));
+}
+
+#[test]
+fn switches_whose_names_count_otherwise_than_the_nics_are_told_for_the_policy_rail() {
+    let mut plugs = plugs(Plan { pods: 2, nodes: 4, nics: 3 });
+    plugs.iter_mut().for_each(|plug| plug.2 = plug.2.replace("-0", "-9"));
+    let found = rails(&plugs);
+    assert_eq!(
+        found.lines.iter().map(|line| line.line.as_str()).collect::<Vec<_>>(),
+        ["rails=mlx5_1,mlx5_2,mlx5_0"]
+    );
+    // what names one pod so and the other not counts nothing
+    plugs.iter_mut().for_each(|plug| plug.2 = plug.2.replace("leaf1-9", "leaf1-0"));
+    assert_nothing(&rails(&plugs));
+}
+
+#[test]
+fn two_planes_of_each_nic_are_rails_of_their_own_and_no_line_names_a_nic_twice() {
+    let mut cabling = cabling(&Plugs::new(), false);
+    for node in 0..4 {
+        for (nic, plane) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            // the planes of one NIC are exchanged
+            let is_odd = node == 3 && nic == 0;
+            let switch = format!("leaf{nic}-{}", if is_odd { 1 - plane } else { plane });
+            let nic = NicPort { port: plane + 1, ..nic_port(&format!("n{node}"), &format!("mlx5_{nic}")) };
+            let nic = NicPort { guid: Some(format!("{nic:?}")), ..nic };
+            cabling.cables.insert(Cable {
+                nic,
+                to: Some(SwitchPort { switch, port: "1".into() }),
+                speed: None,
+            });
+        }
+    }
+    let found = FabricRails::of(&cabling, &BTreeMap::new());
+    assert_eq!(
+        found.rails.iter().map(|rail| rail.nics.join(" ")).collect::<Vec<_>>(),
+        ["mlx5_0:1", "mlx5_0:2", "mlx5_1:1", "mlx5_1:2"]
+    );
+    let [fault] = found.faults.as_slice() else { panic!("{:#?}", found.faults) };
+    assert_eq!(named(fault), BTreeSet::from([("n3", "mlx5_0:1"), ("n3", "mlx5_0:2")]));
+    assert!(found.lines.iter().all(|line| !line.line.contains("rails=mlx")), "{:?}", found.lines);
+}
+
+#[test]
 fn rails_without_a_switch_above_them_are_isolated() {
     let plugs = plugs(Plan { pods: 1, nodes: 4, nics: 4 });
     let found = FabricRails::of(&cabling(&plugs, false), &BTreeMap::new());
@@ -310,6 +370,20 @@ proptest! {
     }
 
     #[test]
+    fn the_names_of_nodes_change_no_answer(plan in plan(), a in 0..1000usize, b in 0..1000usize) {
+        let mut plugs = plugs(plan);
+        let (a, b) = (a % plugs.len(), b % plugs.len());
+        exchange(&mut plugs, a, b);
+        let named_so: Vec<_> = rails(&plugs).faults.iter().map(|fault| format!("{:?}", named(fault))).collect();
+        let other = |node: &str| format!("n{}", 50 - node[1..].parse::<i32>().unwrap());
+        plugs.iter_mut().for_each(|plug| plug.0 = other(&plug.0));
+        let mut found = rails(&plugs).faults;
+        found.iter_mut().flat_map(|fault| &mut fault.cables).for_each(|cable| cable.node = other(&cable.node));
+        let again: Vec<_> = found.iter().map(|fault| format!("{:?}", named(fault))).collect();
+        prop_assert_eq!(named_so, again);
+    }
+
+    #[test]
     fn the_names_of_switches_change_no_answer(plan in plan(), a in 0..1000usize, b in 0..1000usize, seed in 1..97u64) {
         let mut plugs = plugs(plan);
         let (a, b) = (a % plugs.len(), b % plugs.len());
@@ -320,54 +394,4 @@ proptest! {
         let other: Vec<_> = rails(&plugs).faults.iter().map(|fault| format!("{:?}", named(fault))).collect();
         prop_assert_eq!(named_so, other);
     }
-}
-
-/// A report of a node with four NICs.
-fn report(node: &str) -> NodeNames {
-    use crate::audit::report::Report;
-    let nics: Vec<String> = (0..5)
-        .map(|nic| {
-            format!(
-                r#"{{"name":"mlx5_{nic}","kind":"verbs","address":"0000:{nic}1:00.0","model":null,"numa_node":0,"link":null,
-                "nearest":"PIX","ports":[{{"number":1,"state":"active","rate_mbps":400000,"link_layer":"Ethernet",
-                "interface":"eth{nic}","guid":"0000:0000:{node}:000{nic}"}}]}}"#
-            )
-        })
-        .collect();
-    let gpus = (0..4).map(|gpu| {
-        format!(r#"{{"address":null,"model":null,"numa_node":0,"link":null,"nics":["mlx5_{gpu}:1"]}}"#)
-    });
-    let text = format!(
-        r#"{{"format":"nic-placement check","version":2,"host":"n{node}","machine":"m","source":"s","fail":0,
-        "findings":[],"processor":null,"numa_nodes":[],"gpus":[{}],"nics":[{}]}}"#,
-        gpus.collect::<Vec<_>>().join(","),
-        nics.join(",")
-    );
-    NodeNames::of(&Report::from_json(text.as_bytes()).unwrap()).unwrap()
-}
-
-#[test]
-fn reports_name_nics_by_interface_and_guid_and_tell_rails_from_nics_for_storage() {
-    let nodes = ["0001", "0002", "0003"];
-    let reports = nodes.map(|node| (format!("n{node}"), report(node))).into();
-    let mut cabling = Cabling::default();
-    for node in nodes {
-        for nic in 0..5 {
-            let to = Some(SwitchPort { switch: format!("leaf{nic}"), port: node.into() });
-            let (called, guid) = match node {
-                "0001" => (format!("eth{nic}"), None),
-                "0002" => (format!("HCA-{}", nic + 1), Some(format!("000000000002000{nic}"))),
-                _ => (format!("mlx5_{nic}"), None),
-            };
-            // the description of one NIC is another node's
-            let said = if node == "0002" && nic == 3 { "n0009".into() } else { format!("n{node}") };
-            let nic = NicPort { node: said, nic: called, port: 1, guid };
-            cabling.cables.insert(Cable { nic, to, speed: None });
-        }
-    }
-    let found = FabricRails::of(&cabling, &reports);
-    assert_eq!(found.rails.len(), 4, "mlx5_4 is no GPU's: {found:#?}");
-    assert!(found.nodes.iter().all(|node| node.nics.iter().all(|nic| nic.nic.starts_with("mlx5_"))));
-    assert_eq!(found.nodes.len(), 3);
-    assert!(found.notes[0].contains("says that it is of n0009"), "{:?}", found.notes);
 }

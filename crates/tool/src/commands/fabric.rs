@@ -277,6 +277,9 @@ fn text(fault: &CableFault) -> (Option<&str>, String) {
             name(b),
             on(b)
         ),
+        (FaultKind::NoLink, [cable]) if cable.belongs.is_none() => {
+            format!("{} has no link, and most nodes have one there", name(cable))
+        }
         (FaultKind::NoLink, [cable]) => {
             format!("{} has no link; it belongs on {}", name(cable), belongs(cable))
         }
