@@ -309,6 +309,23 @@ fn rails_without_a_switch_above_them_are_isolated() {
 }
 
 #[test]
+fn a_tree_of_slurms_says_whether_leaves_that_lldp_names_are_connected() {
+    let plugs = plugs(Plan { pods: 1, nodes: 4, nics: 2 });
+    let mut cabling = cabling(&plugs, false);
+    let cables = std::mem::take(&mut cabling.cables).into_iter();
+    cabling.cables = cables.map(|of| Cable { nic: NicPort { guid: None, ..of.nic }, ..of }).collect();
+    for rail in 0..2 {
+        cabling.switches.insert(format!("leaf0-{rail}"), format!("sw{rail}"));
+    }
+    let reach = |cabling: &Cabling| FabricRails::of(cabling, &BTreeMap::new()).reach;
+    assert_eq!(reach(&cabling), RailReach::NotKnown, "LLDP tells no trunks, whatever another source does");
+    cabling.parents.insert(("sw0".into(), "top".into()));
+    assert_eq!(reach(&cabling), RailReach::NotKnown);
+    cabling.parents.insert(("sw1".into(), "top".into()));
+    assert_eq!(reach(&cabling), RailReach::Together);
+}
+
+#[test]
 fn what_only_some_switches_connect_is_told_by_groups() {
     let plugs = plugs(Plan { pods: 1, nodes: 4, nics: 4 });
     let mut cabling = cabling(&plugs, false);
