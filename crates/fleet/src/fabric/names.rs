@@ -47,7 +47,7 @@ pub struct NodeNames {
     /// in PCI order, which is the order of rails without `rails=`
     pub ports: Vec<PortNames>,
     /// the ports that its GPUs are given
-    rails: BTreeSet<PortKey>,
+    pub(super) rails: BTreeSet<PortKey>,
 }
 
 /// The names of a NIC's port.
