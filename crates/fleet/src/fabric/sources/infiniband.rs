@@ -202,7 +202,8 @@ fn node_and_nic(description: &str) -> Option<(String, String)> {
     let mut words = description.split_whitespace();
     let host = words.next()?;
     let nic = words.collect::<Vec<_>>().join(" ");
-    let is_host = |host: &str| host.starts_with(|letter: char| letter.is_ascii_alphanumeric());
+    let is_host = host.starts_with(|letter: char| letter.is_ascii_alphanumeric())
+        && host.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter));
     let is_product = description.contains("Mellanox Technologies")
         || host
             .strip_prefix("MT")
@@ -211,7 +212,7 @@ fn node_and_nic(description: &str) -> Option<(String, String)> {
     // rdma-ndd before the node has its name
     let is_default = ["localhost", "(none)"].contains(&host);
     let is_device = host.starts_with("mlx") || host.starts_with("mthca");
-    if !is_host(host) || is_product || is_default || is_device {
+    if !is_host || is_product || is_default || is_device {
         return None;
     }
     Some((super::node_name(host), super::clean(&nic)))
