@@ -10,6 +10,8 @@ use crate::diagnostic::Shown;
 const MAX_DIGITS: usize = 18;
 /// Brackets in one name, at most; Slurm itself takes two.
 const MAX_BRACKETS: usize = 4;
+/// Letters of a name outside of brackets, at most; Linux has names of 64.
+const MAX_LETTERS: usize = 255;
 
 /// Names of nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,16 +45,19 @@ impl HostList {
 
     /// The number of names that it means.
     pub fn count(&self) -> u64 {
-        let of_name = |pieces: &Vec<Piece>| pieces.iter().map(Piece::count).fold(1, u64::saturating_mul);
+        let of_piece = |piece: &Piece| {
+            let sizes = piece.ranges.iter().map(|range| (range.last - range.first).saturating_add(1));
+            if piece.ranges.is_empty() { 1 } else { sizes.fold(0, u64::saturating_add) }
+        };
+        let of_name = |pieces: &Vec<Piece>| pieces.iter().map(of_piece).fold(1, u64::saturating_mul);
         self.0.iter().map(of_name).fold(0, u64::saturating_add)
     }
 
     /// The names, each as often as the expression says it; [`HostList::count`] says before how many they are.
-    pub fn names(&self) -> impl Iterator<Item = String> + '_ {
-        self.0.iter().flat_map(|pieces| {
-            let count = pieces.iter().map(Piece::count).fold(1, u64::saturating_mul);
-            (0..count).map(move |nth| name(pieces, nth))
-        })
+    pub fn names(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        self.0.iter().for_each(|pieces| write_names(pieces, &mut String::new(), &mut names));
+        names
     }
 
     /// Is a node one of them?
@@ -61,24 +66,23 @@ impl HostList {
     }
 }
 
-/// The `nth` name of an expression; the last bracket's numbers change first.
-fn name(pieces: &[Piece], mut nth: u64) -> String {
-    let mut numbers = vec![0; pieces.len()];
-    for (number, piece) in numbers.iter_mut().zip(pieces).rev() {
-        (nth, *number) = (nth / piece.count(), nth % piece.count());
+/// Adds the names that begin with `start` and go on with the pieces; the last bracket's numbers change first.
+fn write_names(pieces: &[Piece], start: &mut String, names: &mut Vec<String>) {
+    let Some((piece, rest)) = pieces.split_first() else { return names.push(start.clone()) };
+    let length = start.len();
+    start.push_str(&piece.letters);
+    if piece.ranges.is_empty() {
+        write_names(rest, start, names);
     }
-    let mut name = String::new();
-    for (piece, mut number) in pieces.iter().zip(numbers) {
-        name.push_str(&piece.letters);
-        for range in &piece.ranges {
-            if number < range.count() {
-                name.push_str(&format!("{:0width$}", range.first + number, width = range.width));
-                break;
-            }
-            number -= range.count();
+    let with_letters = start.len();
+    for range in &piece.ranges {
+        for number in range.first..=range.last {
+            start.push_str(&format!("{number:0width$}", width = range.width));
+            write_names(rest, start, names);
+            start.truncate(with_letters);
         }
     }
-    name
+    start.truncate(length);
 }
 
 fn pieces(name: &str) -> Result<Vec<Piece>, String> {
@@ -104,6 +108,9 @@ fn pieces(name: &str) -> Result<Vec<Piece>, String> {
         };
         pieces.push(Piece { letters: letters.to_string(), ranges });
         rest = after;
+    }
+    if pieces.iter().map(|piece| piece.letters.len()).sum::<usize>() > MAX_LETTERS {
+        return wrong(&format!(": more than {MAX_LETTERS} letters in a name"));
     }
     match pieces.iter().filter(|piece| !piece.ranges.is_empty()).count() {
         0..=MAX_BRACKETS => Ok(pieces),
@@ -135,19 +142,7 @@ fn matches(pieces: &[Piece], name: &str) -> bool {
     })
 }
 
-impl Piece {
-    /// How many texts it means; at least 1.
-    fn count(&self) -> u64 {
-        let sizes = self.ranges.iter().map(|range| range.count());
-        if self.ranges.is_empty() { 1 } else { sizes.fold(0, u64::saturating_add) }
-    }
-}
-
 impl Range {
-    fn count(self) -> u64 {
-        (self.last - self.first).saturating_add(1)
-    }
-
     /// Is it one of these numbers, with as many zeros?
     fn has(self, digits: &str) -> bool {
         let Ok(number) = digits.parse::<u64>() else { return false };
@@ -197,7 +192,7 @@ mod tests {
             ("n[98-101]", "n98 n99 n100 n101"),
         ] {
             let list = HostList::parse(list).unwrap();
-            let written: Vec<String> = list.names().collect();
+            let written = list.names();
             assert_eq!(written.join(" "), names);
             assert_eq!(written.len() as u64, list.count());
             assert!(written.iter().all(|name| list.has(name)));
@@ -233,6 +228,7 @@ mod tests {
             ("gpu*", "no name of a node"),
             ("gpu[1][2][3][4][5]", "more than 4 brackets"),
             ("g\u{1b}[1]", "no name of a node"),
+            (&"g".repeat(256), "more than 255 letters"),
         ] {
             let why = HostList::parse(list).unwrap_err();
             assert!(why.contains(words), "`{list}`: {why}");

@@ -197,7 +197,6 @@ pub fn from_json(text: &str, provenance: Provenance) -> Result<Topology, BadTopo
 }
 
 /// The sources that a topology file names for its facts.
-#[cfg(test)]
 pub fn sources(text: &str) -> Result<Vec<String>, BadTopology> {
     let file = Document::parse(text)?;
     check::sources(&file.sources)?;

@@ -3,7 +3,7 @@
 
 use super::faults::NodeOrders;
 use super::layout::{CableLayout, KindLayout, RailNumbers};
-use super::names::{NodeCables, natural};
+use super::names::{NodeCables, are_names, natural};
 use super::reach::RailReach;
 use super::votes::{CableKind, CablePlace};
 use crate::audit::hostlist::compressed;
@@ -111,10 +111,4 @@ impl Advice<'_> {
         let is_named = kind.nodes.iter().all(|node| self.nodes[*node].has_own_names);
         (is_named && are_names(nics.iter().copied())).then(|| nics.join(","))
     }
-}
-
-/// Can `rails=` name them?  Two ports of one NIC have one name, and `HCA-1` is the subnet manager's name alone.
-pub(super) fn are_names<'a>(nics: impl Iterator<Item = &'a str>) -> bool {
-    let mut distinct = BTreeSet::new();
-    nics.into_iter().all(|nic| !nic.starts_with("HCA-") && distinct.insert(nic))
 }

@@ -1,9 +1,8 @@
 //! Cables that are not where those of most nodes are: exchanged, in another order, on another rail's switch, without a link.
 #![forbid(unsafe_code)]
 
-use super::advice::are_names;
 use super::layout::{CableLayout, RailNumbers};
-use super::names::{NodeCables, PortKey, natural, nic_name};
+use super::names::{NodeCables, PortKey, are_names, natural, nic_name};
 use super::votes::{CableKind, CablePlace};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};

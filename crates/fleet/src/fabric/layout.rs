@@ -30,8 +30,17 @@ pub(super) struct RailNumbers {
     /// the rail of each switch that has one
     pub(super) of_switch: BTreeMap<u32, usize>,
     pub(super) kinds: Vec<KindLayout>,
-    /// the NICs of each rail, as the kind with most cables names them
+    /// the NICs of each rail, as the weightiest kind names them
     pub(super) names: Vec<Vec<String>>,
+}
+
+impl RailNumbers {
+    /// The layout of the first kind with rails, else of the first.
+    pub(super) fn layout(&self) -> CableLayout {
+        let has_rails = |kind: &&KindLayout| kind.rail_of.iter().any(Option::is_some);
+        let kind = self.kinds.iter().find(has_rails).or(self.kinds.first());
+        kind.map_or(CableLayout::NotTold, |kind| kind.layout)
+    }
 }
 
 /// What one kind makes of its switches.
@@ -55,7 +64,7 @@ impl KindLayout {
 /// Slots that share switches, with these switches.
 type Classes = BTreeMap<Vec<usize>, BTreeSet<u32>>;
 
-/// Numbers the rails: in the NICs' order of the kind with most cables, and switches keep their number for the others.
+/// Numbers the rails: in the NICs' order of the weightiest kind, and switches keep their number for the others.
 pub(super) fn numbered(kinds: &[CableKind], nodes: &[NodeCables]) -> RailNumbers {
     let is_told = nodes.iter().any(|node| !node.rails.is_empty());
     let mut found = RailNumbers::default();
@@ -70,15 +79,18 @@ pub(super) fn numbered(kinds: &[CableKind], nodes: &[NodeCables]) -> RailNumbers
             is_fabrics: vec![false; kind.slots.len()],
             switches: classes.values().flatten().copied().collect(),
         };
-        // servers of a file system may have switches of their own, which are no rails
-        let may_be_new = (of_gpus || !is_told) && [0, classes.len()].contains(&found.names.len());
+        // servers of a file system or a subnet manager may have a few NICs, on rails or on switches of their own
+        let has_all = [0, classes.len()].contains(&found.names.len());
+        let may_be_new = has_all && (of_gpus || !is_told);
         let mut taken: BTreeSet<usize> = BTreeSet::new();
         for (slots, switches) in &classes {
             slots.iter().for_each(|slot| of_kind.is_fabrics[*slot] = true);
             let known = switches.iter().filter_map(|switch| found.of_switch.get(switch).copied()).min();
             let free = |taken: &BTreeSet<usize>| (0..).find(|number| !taken.contains(number));
             let new = || if may_be_new { free(&taken) } else { None };
-            let Some(number) = known.or_else(new).filter(|_| has_rails) else { continue };
+            let Some(number) = known.or_else(new).filter(|_| has_rails && (has_all || of_gpus)) else {
+                continue;
+            };
             taken.insert(number);
             slots.iter().for_each(|slot| of_kind.rail_of[*slot] = Some(number));
             switches.iter().for_each(|switch| _ = found.of_switch.entry(*switch).or_insert(number));
@@ -122,7 +134,9 @@ fn classes(kind: &CableKind, nodes: &[NodeCables]) -> (CableLayout, Classes) {
         of.1 += cables;
     }
     let (mut classes, mut cables): (Classes, BTreeMap<usize, i64>) = Default::default();
-    let rails: BTreeSet<&PortKey> = kind.nodes.iter().flat_map(|node| &nodes[*node].rails).collect();
+    // where the sources have other names than the reports, no slot is known as a GPU's
+    let rails = kind.nodes.iter().flat_map(|node| &nodes[*node].rails);
+    let rails: BTreeSet<&PortKey> = rails.filter(|rail| kind.slots.contains(rail)).collect();
     for (switch, (slots, count)) in of_switch {
         if rails.is_empty() || slots.iter().any(|slot| rails.contains(&kind.slots[*slot])) {
             *cables.entry(slots.len()).or_default() += count;

@@ -47,7 +47,7 @@ pub struct NodeNames {
     /// in PCI order, which is the order of rails without `rails=`
     pub ports: Vec<PortNames>,
     /// the ports that its GPUs are given
-    rails: BTreeSet<PortKey>,
+    pub(super) rails: BTreeSet<PortKey>,
 }
 
 /// The names of a NIC's port.
@@ -276,4 +276,10 @@ pub(super) fn nic_name(slots: &[PortKey], slot: usize) -> String {
     let (nic, port) = &slots[slot];
     let has_several = slots.iter().any(|(other, number)| other == nic && number != port);
     if has_several || *port != 1 { format!("{nic}:{port}") } else { nic.clone() }
+}
+
+/// Can `rails=` name them?  Two ports of one NIC have one name, and `HCA-1` is the subnet manager's name alone.
+pub(super) fn are_names<'a>(nics: impl Iterator<Item = &'a str>) -> bool {
+    let mut distinct = BTreeSet::new();
+    nics.into_iter().all(|nic| !nic.starts_with("HCA-") && distinct.insert(nic))
 }

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What the cables of a fabric make of its rails.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FabricRails {
-    /// of the nodes with most cables
+    /// of the nodes with rails, else of the weightiest kind
     pub layout: CableLayout,
     pub rails: Vec<CabledRail>,
     pub reach: RailReach,
@@ -93,14 +93,15 @@ impl FabricRails {
         let reach = reach(cabling, &leaves, &subnets(&kinds, &nodes, &numbers));
         notes.extend(doubts.iter().map(|(doubt, nodes)| text(doubt, &compressed(nodes.iter().copied()))));
         notes.extend(of_slurm(cabling));
-        let silent =
-            reports.keys().filter(|node| nodes.binary_search_by(|of| of.name.as_str().cmp(node)).is_err());
-        let silent: Vec<&str> = silent.map(String::as_str).collect();
+        let told: BTreeSet<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+        // a login node has no NIC of the fabric
+        let silent = reports.values().filter(|of| !of.rails.is_empty() && !told.contains(of.node.as_str()));
+        let silent = compressed(silent.map(|of| of.node.as_str()));
         if !silent.is_empty() && !nodes.is_empty() {
-            notes.push(format!("no source tells a cable of {}", compressed(silent)));
+            notes.push(format!("no source tells a cable of {silent}"));
         }
         FabricRails {
-            layout: numbers.kinds.first().map_or(CableLayout::NotTold, |kind| kind.layout),
+            layout: numbers.layout(),
             rails: rails(&kinds, &numbers, &leaves, &name),
             lines: Advice { kinds: &kinds, nodes: &nodes, numbers: &numbers, names: &names }
                 .lines(orders, &reach),

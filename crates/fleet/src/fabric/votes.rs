@@ -75,7 +75,7 @@ impl<'a> SwitchPool<'a> {
     }
 }
 
-/// The kinds of nodes, those with most cables first.
+/// The kinds of nodes, the weightiest first: many nodes with many NICs.
 pub(super) fn kinds<'a>(nodes: &'a [NodeCables]) -> (Vec<CableKind>, SwitchPool<'a>) {
     let mut switches = SwitchPool::default();
     let kinds = grouped(nodes).into_iter().map(|(slots, of)| kind(slots, of, nodes, &mut switches)).collect();
@@ -105,7 +105,8 @@ fn grouped(nodes: &[NodeCables]) -> Vec<(BTreeSet<&PortKey>, Vec<usize>)> {
             }
         }
     }
-    kinds.sort_by_key(|(set, nodes, _)| usize::MAX - set.len() * nodes.len());
+    // rails are made for nodes with many NICs: sixteen of these number them, and not a thousand nodes with two
+    kinds.sort_by_key(|(set, nodes, _)| usize::MAX - set.len().pow(3) * nodes.len());
     kinds.into_iter().map(|(set, nodes, _)| (set, nodes)).collect()
 }
 

@@ -28,8 +28,8 @@ const LEAVES: usize = 4;
 ///
 /// A rail is a leaf switch: the k-th NIC of every node is on it, or on one such leaf for each group of nodes. Reads what
 /// ibnetdiscover (also with -p), iblinkinfo and `lldpctl -f json0` print, and Slurm's topology.conf and topology.yaml, as
-/// NVIDIA's topograph writes them; the content tells which it is. A file of lldpctl has the name of its node: node7.json. Most
-/// nodes decide which leaf is which rail's, and where there is no majority the answer is "not known". Names cables that are
+/// NVIDIA's topograph writes them; the content tells which it is. Each line of lldpctl has its node's name before it, as clush
+/// and pdsh print it, or a file is named as its node: node7.json. Most nodes decide which leaf is which rail's, and where there is no majority the answer is "not known". Names cables that are
 /// exchanged, on another switch or without a link, says whether the rails reach each other, and what to write into the
 /// configuration file. Ends with 0 where no cable is wrong; with 1 where one is, or where an input cannot be read.
 #[derive(clap::Args)]
@@ -277,6 +277,9 @@ fn text(fault: &CableFault) -> (Option<&str>, String) {
             name(b),
             on(b)
         ),
+        (FaultKind::NoLink, [cable]) if cable.belongs.is_none() => {
+            format!("{} has no link, and most nodes have one there", name(cable))
+        }
         (FaultKind::NoLink, [cable]) => {
             format!("{} has no link; it belongs on {}", name(cable), belongs(cable))
         }

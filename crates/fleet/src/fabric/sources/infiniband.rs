@@ -36,10 +36,9 @@ pub struct Links<'a> {
     /// each once, the smaller end first
     trunks: BTreeMap<(SwitchPort, SwitchPort), ()>,
     switches: BTreeMap<String, String>,
-    /// links with an end at a router
-    routers: usize,
-    /// links from NIC to NIC
-    back_to_back: usize,
+    has_routers: bool,
+    /// has it links from NIC to NIC?
+    has_back_to_back: bool,
     /// the first that is neither read nor empty, and how many there are
     odd: Option<(usize, &'a str, usize)>,
 }
@@ -67,7 +66,7 @@ impl<'a> Links<'a> {
     /// A link, or a port without one.
     pub fn add(&mut self, near: End<'a>, far: Option<End<'a>>, speed: Option<String>) {
         match (near.kind, far) {
-            (EndKind::Router, _) | (_, Some(End { kind: EndKind::Router, .. })) => self.routers += 1,
+            (EndKind::Router, _) | (_, Some(End { kind: EndKind::Router, .. })) => self.has_routers = true,
             (EndKind::Nic, Some(far @ End { kind: EndKind::Switch, .. })) => {
                 let to = self.switch_port(far);
                 self.nic(near, Some(to), speed, true);
@@ -80,7 +79,7 @@ impl<'a> Links<'a> {
                 let (near, far) = (self.switch_port(near), self.switch_port(far));
                 self.trunks.insert(if near <= far { (near, far) } else { (far, near) }, ());
             }
-            (EndKind::Nic, Some(_)) => self.back_to_back += 1,
+            (EndKind::Nic, Some(_)) => self.has_back_to_back = true,
             (EndKind::Nic, None) => self.nic(near, None, None, true),
             (EndKind::Switch, None) => {
                 self.switch(near);
@@ -156,11 +155,11 @@ impl<'a> Links<'a> {
         if without_node > 0 {
             notes.add(format!("NIC ports whose description names no node: {without_node}; rdma-ndd sets it"));
         }
-        if self.routers > 0 {
-            notes.add(format!("links of routers that are left out: {}", self.routers));
+        if self.has_routers {
+            notes.add("links of routers are left out".to_string());
         }
-        if self.back_to_back > 0 {
-            notes.add(format!("links from NIC to NIC that are left out: {}", self.back_to_back));
+        if self.has_back_to_back {
+            notes.add("links from NIC to NIC are left out".to_string());
         }
         if let Some((number, line, count)) = self.odd {
             notes.odd_lines(number, line, count);
@@ -203,7 +202,8 @@ fn node_and_nic(description: &str) -> Option<(String, String)> {
     let mut words = description.split_whitespace();
     let host = words.next()?;
     let nic = words.collect::<Vec<_>>().join(" ");
-    let is_host = |host: &str| host.starts_with(|letter: char| letter.is_ascii_alphanumeric());
+    let is_host = host.starts_with(|letter: char| letter.is_ascii_alphanumeric())
+        && host.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter));
     let is_product = description.contains("Mellanox Technologies")
         || host
             .strip_prefix("MT")
@@ -212,7 +212,7 @@ fn node_and_nic(description: &str) -> Option<(String, String)> {
     // rdma-ndd before the node has its name
     let is_default = ["localhost", "(none)"].contains(&host);
     let is_device = host.starts_with("mlx") || host.starts_with("mthca");
-    if !is_host(host) || is_product || is_default || is_device {
+    if !is_host || is_product || is_default || is_device {
         return None;
     }
     Some((super::node_name(host), super::clean(&nic)))

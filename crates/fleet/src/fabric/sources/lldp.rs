@@ -17,6 +17,9 @@ use std::collections::BTreeMap;
 /// Bytes of what one call of `lldpctl` prints, at most: of a node with 20 interfaces it has 40 KiB.
 const MAX_DOCUMENT: usize = 1 << 20;
 
+/// Answers without labels in a text, at most.
+const MAX_DOCUMENTS: usize = 1 << 20;
+
 /// Is a line of this format?
 pub fn is_own(line: &str) -> bool {
     ["\"lldp\":", "\"local-chassis\":"].iter().any(|key| line.contains(key))
@@ -84,7 +87,11 @@ fn label(line: &str) -> Option<(&str, &str)> {
 /// The JSON documents of one label's lines: each begins with a line that begins with a brace.
 fn pieces<'a>(body: &'a str, label: &str, notes: &mut Notes) -> Vec<&'a str> {
     let starts = body.match_indices('{').map(|(at, _)| at);
-    let starts: Vec<usize> = starts.filter(|at| *at == 0 || body.as_bytes()[at - 1] == b'\n').collect();
+    let starts = starts.filter(|at| *at == 0 || body.as_bytes()[at - 1] == b'\n');
+    let starts: Vec<usize> = starts.take(MAX_DOCUMENTS).collect();
+    if starts.len() == MAX_DOCUMENTS {
+        notes.add(format!("no more than {MAX_DOCUMENTS} answers of lldpctl are read"));
+    }
     if let (true, Some(line)) = (starts.is_empty(), body.lines().find(|line| !line.trim().is_empty())) {
         let (label, line) = (Shown::word(label, 80), Shown::word(line.trim(), 80));
         notes.add(format!("`{label}`: no JSON of lldpctl: `{line}`"));

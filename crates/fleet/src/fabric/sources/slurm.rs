@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 
 /// Names that the hostlists of a file mean, at most.
 const MAX_NAMES: u64 = 1 << 20;
+/// Words of a line of topology.conf, at most; a switch has four.
+const MAX_WORDS: usize = 64;
 /// Lists and mappings within each other; topology.yaml(5) has five.
 const MAX_DEPTH: usize = 32;
 
@@ -33,7 +35,7 @@ pub fn read_conf(text: &str, notes: &mut Notes, into: &mut Cabling) {
     let mut odd: Option<(usize, &str, usize)> = None;
     for (at, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();
-        let words = line.split_whitespace().filter_map(|word| word.split_once('='));
+        let words = line.split_whitespace().take(MAX_WORDS).filter_map(|word| word.split_once('='));
         let fields: BTreeMap<String, String> = words
             .map(|(name, value)| (name.to_ascii_lowercase(), value.trim_matches('"').to_string()))
             .collect();
@@ -155,7 +157,7 @@ impl<'a> Tree<'a> {
         let count = match HostList::parse(list) {
             Ok(hosts) if hosts.count() <= self.left => {
                 self.left -= hosts.count();
-                return hosts.names().collect();
+                return hosts.names();
             }
             Ok(hosts) => hosts.count(),
             Err(why) => {

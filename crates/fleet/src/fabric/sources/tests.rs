@@ -98,6 +98,54 @@ fn iblinkinfo_of_switches_alone_tells_cables_without_guids() {
 }
 
 #[test]
+fn a_port_that_is_known_without_a_link_is_told() {
+    // the programs print these for ports whose far end did not answer; they ask no port of a NIC that nothing leads to
+    let ports = "CA     0  2 0x0000000a00000002 4x SDR                                    'node1 mlx5_0'\n";
+    let down = "CA: node1 mlx5_0:\n      0x0000000a00000002      0    2[  ] ==(                Down/ Polling)==>             [  ] \"\" ( )\n";
+    let silent = down.replace("           [  ] \"\" ( )", "    \"Port not available\"");
+    for text in [ports, down, &silent] {
+        let (_, cabling) = cabling(text);
+        assert_eq!(cables(&cabling), ["node1 mlx5_0:2 0000000a00000002 -> ? ?"], "{text}");
+        assert_eq!(cabling.notes, [""; 0]);
+    }
+}
+
+#[test]
+fn links_of_routers_and_between_nics_are_left_out() {
+    let stanza = "rtguid=0xc00000000\nRt\t2 \"R-0000000c00000000\"\t\t# \"router\"\n[1](c00000001) \t\"S-0000000000b00000\"[5]\t\t\
+        # lid 0 lmc 0 \"MF0;spine:CS9500/S01/U1\" lid 3 4xSDR\n";
+    let line =
+        "RT     0  1 0x0000000c00000001 4x SDR - SW     3  5 0x0000000000b00000 ( 'router' - 'spine' )\n";
+    let below = "Router: router:\n  0x0000000c00000001  0  1[  ] ==( 4X 2.5 Gbps Active/  LinkUp)==>  3  5[  ] \"spine\" ( )\n\
+        Switch: 0x0000000000b00000 spine:\n  3  5[  ] ==( 4X 2.5 Gbps Active/  LinkUp)==>  0  1[  ] \"router\" ( )\n";
+    for text in [stanza, line, below] {
+        let (_, cabling) = cabling(text);
+        assert!(cabling.cables.is_empty() && cabling.trunks.is_empty(), "{text}");
+        assert_eq!(cabling.notes, ["fabric.txt: links of routers are left out"]);
+    }
+    let direct = "CA 1 1 0x1 4x EDR - CA 2 1 0x2 ( 'n1 mlx5_0' - 'n2 mlx5_0' )\n";
+    let (_, cabling) = cabling(direct);
+    assert!(cabling.cables.is_empty());
+    assert_eq!(cabling.notes, ["fabric.txt: links from NIC to NIC are left out"]);
+}
+
+#[test]
+fn before_a_subnet_manager_runs_far_ends_may_be_ambiguous() {
+    // no port has a LID yet, and two NICs have one description
+    let text = "Switch: 0x0000000000900000 leaf:\n  0  1[  ] ==( 4X 2.5 Gbps Init/  LinkUp)==>  0  1[  ] \"localhost mlx5_0\" ( )\n  \
+        0  2[  ] ==( 4X 2.5 Gbps Init/  LinkUp)==>  0  1[  ] \"localhost mlx5_0\" ( )\nCA: localhost mlx5_0:\n  0x1  0  1[  ] \
+        ==( 4X 2.5 Gbps Init/  LinkUp)==>  0  1[  ] \"leaf\" ( )\nCA: localhost mlx5_0:\n  0x2  0  1[  ] \
+        ==( 4X 2.5 Gbps Init/  LinkUp)==>  0  2[  ] \"leaf\" ( )\n";
+    let (_, cabling) = cabling(text);
+    let told: Vec<String> = cabling.unnamed.iter().map(|cable| shown(&cabling, cable)).collect();
+    let guid = |end: u8| format!("000000000000000{end}");
+    let expected = [1, 2].map(|port| format!(" {0}:1 {0} -> leaf:{port} 4x SDR", guid(port)));
+    assert_eq!(told, expected);
+    let notes = cabling.notes.join("\n");
+    assert!(notes.contains("far ends of 2 links are not known"), "{notes}");
+}
+
+#[test]
 fn what_is_odd_in_a_text_is_noted_and_costs_nothing_else() {
     let twin = PORTS.replace("'node3 mlx5_0'", "'node1 mlx5_0'") + "SW 1\nmore\n";
     let (_, cabling) = cabling(&twin);

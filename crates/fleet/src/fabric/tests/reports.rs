@@ -102,6 +102,30 @@ fn a_nic_whose_description_names_no_node_is_known_by_its_guid() {
 }
 
 #[test]
+fn a_node_without_a_cable_is_a_note_unless_no_gpu_uses_its_nics() {
+    let mut login = report("0009");
+    login.gpus.clear();
+    let reports = [hearing().to_vec(), vec![report("0008"), login]].concat();
+    let found = FabricRails::of(&Cabling::default(), &book(&reports).nodes);
+    assert_eq!(found.notes, ["no source tells a cable of n0008"]);
+}
+
+#[test]
+fn names_of_a_source_that_no_report_knows_are_compared_all_the_same() {
+    let mut cabling = Cabling::default();
+    for node in NODES {
+        for nic in 0..4 {
+            let nic_port =
+                NicPort { node: format!("n{node}"), nic: format!("slave{nic}"), port: 1, guid: None };
+            let to = Some(SwitchPort { switch: format!("leaf{nic}"), port: "1".into() });
+            cabling.cables.insert(Cable { nic: nic_port, to, speed: None });
+        }
+    }
+    let found = FabricRails::of(&cabling, &book(&NODES.map(report)).nodes);
+    assert_eq!((found.rails.len(), found.faults.len(), found.notes.len()), (4, 0, 0), "{found:#?}");
+}
+
+#[test]
 fn of_two_reports_of_a_node_one_counts_whatever_their_order() {
     let [first, ..] = hearing();
     let silent = report("0001");

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Where lldpd listens (its src/lldpd.h, `LLDPD_CTL_SOCKET`), or in a folder of its own.
 const SOCKETS: [&str; 2] = ["/run/lldpd.socket", "/run/lldpd/lldpd.socket"];
-const PROGRAMS: [&str; 3] = ["/usr/sbin/lldpctl", "/usr/bin/lldpctl", "/usr/local/sbin/lldpctl"];
+const PROGRAMS: [&str; 2] = ["/usr/sbin/lldpctl", "/usr/bin/lldpctl"];
 /// An agent that has not answered by then is not waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 

@@ -44,6 +44,10 @@ fn blocks_are_groups_of_nodes_without_switches() {
 
 #[test]
 fn what_cannot_be_read_is_noted() {
+    // as many ranges as names: each is looked at once
+    let ranges: Vec<String> = (0..200_000).map(|nth| (2 * nth).to_string()).collect();
+    let (_, many) = cabling(&format!("SwitchName=a Nodes=n[{}]\n", ranges.join(",")));
+    assert_eq!(many.leaves.len(), 200_000);
     let deep = "- topology: ".to_string() + &"[".repeat(40);
     for (text, note) in [
         ("SwitchName=a Nodes=n[1-9999999]\n", "9999999 names, and at most 1048576"),
