@@ -1,4 +1,4 @@
-//! Steps whose program decides about their placement: what binds its program itself, and mpirun's daemons.
+//! Steps whose program decides about their placement: what binds its program itself, mpirun's daemons, Python.
 
 use crate::harness::{Bed, Case, cases, skip};
 use crate::machines::{cpus_near, dgx_a100, ucx_of};
@@ -11,6 +11,7 @@ pub const CASES: &[Case] = cases![
     who_starts_a_program_by_numactl_keeps_its_cpus_and_gets_its_nic,
     the_daemons_of_an_mpirun_that_has_a_node_for_itself_are_not_placed,
     the_daemon_that_starts_all_ranks_of_a_node_keeps_all_of_its_cpus,
+    a_program_in_python_that_places_itself_changes_nothing_that_the_plugin_set,
 ];
 
 /// A program of that name that reports, with a folder around it.
@@ -83,4 +84,51 @@ fn the_daemon_that_starts_all_ranks_of_a_node_keeps_all_of_its_cpus(bed: &Bed) {
     assert_eq!(without[0].cpus().len(), 224, "all of the job's: {without:?}");
     assert_eq!(placed[0].cpus(), without[0].cpus(), "{placed:?}");
     assert_eq!(placed[0].ucx().len(), 8, "{placed:?}");
+}
+
+/// Places itself, says what that did and what `verify` says, and becomes the task that reports, whose memory and CPUs are its own.
+const PYTHON: &str = r#"
+import json, os, sys
+import nic_placement
+plan = nic_placement.plan()
+said, verified = plan.apply(), nic_placement.verify()
+del os.environ["LD_PRELOAD"]
+print(json.dumps([said, plan.reasons, plan.nics, verified]), flush=True)
+os.execvp(sys.argv[1], sys.argv[1:])
+"#;
+
+fn a_program_in_python_that_places_itself_changes_nothing_that_the_plugin_set(bed: &Bed) {
+    let folder = bed.site.plugin.parent().expect("a folder").display();
+    let library = format!("{folder}/libnic_placement_capi.so");
+    if bed.run("python3 -c ''").code != 0 || !fs::exists(&library).is_ok_and(|is_there| is_there) {
+        skip(format!("no `python3`, or no `{library}`"));
+    }
+    bed.file("place.py", PYTHON);
+    let (dir, repository) = (bed.dir.display(), bed.site.repository.display());
+    let python = format!(
+        "env LD_PRELOAD={dir}/bin/fakecpu.so PATH={folder}:$PATH PYTHONPATH={repository}/python NIC_PLACEMENT_CORE={library} \
+         python3 -B {dir}/place.py $report"
+    );
+    // the words that the task's environment does not have would give another plan: two NICs for each, and no CPUs
+    for words in ["rail,nics-per-task=2", "closest,bind=none"] {
+        let step = format!("srun -w n0 -n4 --gpus-per-task=1 --nic-placement={words}");
+        // a shell may have repeated the number
+        for before in ["", "bash -c 'export LOCAL_RANK=$SLURM_LOCALID; exec \"$@\"' - "] {
+            let plugins = bed.tasks(4, &format!("{step} $report"));
+            let ran = bed.run(&format!("{step} {before}{python}"));
+            assert_eq!((ran.code, ran.tasks), (0, plugins.clone()), "`{words}`");
+            let said: Vec<&str> = ran.stdout.lines().filter(|line| line.starts_with("[[]")).collect();
+            assert_eq!(said.len(), 4, "{}", ran.stdout);
+            for task in plugins {
+                let nics: Vec<String> = task.ucx().iter().map(|nic| format!("\"{nic}\"")).collect();
+                let plan =
+                    format!("[[], [\"it is placed already: nothing changes\"], [{}], ", nics.join(", "));
+                let planned = format!("\"planned\": [{}], ", nics.join(", "));
+                let is_own = |line: &&str| {
+                    line.starts_with(&plan) && line.contains(&planned) && line.contains("\"changed\": []}")
+                };
+                assert!(said.iter().any(is_own), "{plan}{planned}\n{said:#?}");
+            }
+        }
+    }
 }
