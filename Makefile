@@ -165,6 +165,7 @@ test-wheel:     ## that wheel in a clean virtual environment; torchrun too where
 	$(MAKE) wheel
 	$(PYTHON) -m venv --clear --system-site-packages $(target)/wheel/venv
 	$(target)/wheel/venv/bin/pip -q --disable-pip-version-check install pytest==9.2.0 $(target)/wheel/*_$(arch).whl
+	$(target)/wheel/venv/bin/pip -q --disable-pip-version-check install ray==2.60.0 || echo 'no Ray for this Python'
 	NIC_PLACEMENT_TOOL=$$(realpath "$${NICP_BUILT:-target/portable/$(arch)-unknown-linux-gnu/release}/nic-placement") \
 		$(target)/wheel/venv/bin/python -m pytest -q -rs -p no:cacheprovider python/tests
 

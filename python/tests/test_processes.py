@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import sys
+import tempfile
 import threading
 
 import pytest
@@ -17,6 +18,8 @@ from nic_placement import _late
 DGX = {"node": {"machine": "dgx-h100"}}
 # GPU k's NIC on a DGX H100
 NICS = ["mlx5_{}:1".format(number) for number in (0, 3, 4, 5, 6, 9, 10, 11)]
+
+KEPT = "memory: threads that were started before keep their policy"
 
 WORKER = (
     TELL
@@ -48,6 +51,25 @@ if __name__ == "__main__":
 """
 )
 
+ACTORS = (
+    TELL
+    + """
+import sys
+import nic_placement
+import ray
+@ray.remote(num_cpus=1, num_gpus=1)
+class Actor:
+    def place(self, rank):
+        said = nic_placement.plan(local_rank=rank, local_size=8).apply()
+        return told([os.environ["CUDA_VISIBLE_DEVICES"], *said])
+ray.init(num_cpus=8, num_gpus=8, include_dashboard=False, _temp_dir=sys.argv[1], _node_ip_address="127.0.0.1")
+actors = [Actor.remote() for rank in range(4)]
+for line in ray.get([actor.place.remote(rank) for rank, actor in enumerate(actors)]):
+    os.write(1, line)
+ray.shutdown()
+"""
+)
+
 TWICE = TELL + "import nic_placement; " + "tell(nic_placement.plan().apply()); " * 2
 
 
@@ -69,6 +91,21 @@ def test_torchrun(node, tmp_path):
     told.sort(key=lambda one: int(one["said"][0]))
     assert [one["said"] for one in told] == [[str(rank), "28"] for rank in range(8)]
     check_eight(told)
+
+
+def test_rays_actors(node):
+    """Ray gives each actor one GPU by a list, in a process with many threads.  Four of the eight are started."""
+    pytest.importorskip("ray", reason="no ray for this Python")
+    # the path of a socket of Ray's has 107 bytes at most
+    with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp") as folder:
+        told = node.run("$ACTORS " + folder, {"ACTORS": ACTORS}, HOME=folder, RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="disabled")
+    told.sort(key=lambda one: int(one["said"][0]))
+    assert [one["said"][0] for one in told] == ["0", "1", "2", "3"]
+    for gpu, one in enumerate(told):
+        assert one["has"]["UCX_NET_DEVICES"].split(",")[0] == NICS[gpu]
+        assert one["has"]["NCCL_IB_HCA"] == told[0]["has"]["NCCL_IB_HCA"]
+        assert (one["cpus"], one["memory"]) == ([*range(0, 56), *range(112, 168)], [5, 1])
+        assert [said.split(":")[:2] for said in one["said"][1:]] == [KEPT.split(":")]
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork"])
@@ -173,8 +210,7 @@ def test_memory_of_threads_is_told():
         end.set()
         # a sandbox may forbid set_mempolicy(2)
         assert len(said) == 1
-        told = ("memory: threads that were started before keep their policy: 1", "memory: NUMA node 0 wanted")
-        assert said[0].startswith(told)
+        assert said[0].startswith((KEPT + ": 1", "memory: NUMA node 0 wanted"))
 
     in_child(test)
 
