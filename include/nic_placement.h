@@ -102,8 +102,8 @@ int nic_placement_render(const char *request, size_t length, char **answer);
  * variables are "environment"; its CPUs, memory policy and launcher are asked of the kernel, those of the calling thread.
  * "gpus" and "nics" as texts, "cpus", "mems" (empty: the memory policy stays), "fence" (memory comes from "mems" alone), "set"
  * and "unset" as above, "shortfalls", "strict" (a process that cannot have all of this should fail), "fails", "reasons".  Without
- * "words", those of its SLURM_NIC_PLACEMENT count; of the admin's, "arguments" and /etc/nic-placement.conf.  A task that
- * the plugin placed stays as it is.  In JSON alone.
+ * "words", those of its SLURM_NIC_PLACEMENT count; without "arguments", those of plugstack.conf.  So does the configuration file.
+ * A task that the plugin placed stays as it is.  In JSON alone.
  */
 int nic_placement_process(const char *request, size_t length, char **answer);
 

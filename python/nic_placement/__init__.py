@@ -91,7 +91,8 @@ def plan(
     """What this process is to have.
 
     `local_rank` of `local_size` processes on the node: without them, by the launcher's variables, as `exec` finds them.
-    `words` are those of `srun --nic-placement` (without them SLURM_NIC_PLACEMENT's), `arguments` those of plugstack.conf.
+    `words` are those of `srun --nic-placement`, and beat SLURM_NIC_PLACEMENT's.
+    `arguments` stand for those of the plugin's line in plugstack.conf, which is then not read.
     `node` describes another node, as in the C library's request: {"machine": "dgx-h100"}.
     """
     environment = {_text(name): _text(value) for name, value in os.environ.items()}

@@ -47,3 +47,16 @@ def test_the_same_as_exec(node, case):
     by_exec, by_plan = node.run("{0} $TOOL exec -- $TELL; {0} $PLACE".format(launched))
     assert by_plan.pop("said") == by_exec.pop("said") == []
     assert by_plan == by_exec
+
+
+def test_the_admins_line_of_plugstack_conf_holds(node):
+    line = "env LOCAL_RANK=3 {0} $TOOL exec -- $TELL; env LOCAL_RANK=3 {0} $PLACE".format(EIGHT)
+    file = node.folder / "plugstack.conf"
+    file.write_text("optional nic_placement.so exclude=mlx5_5\n")
+    try:
+        by_exec, by_plan = node.run(line)
+    finally:
+        file.unlink()
+    assert by_plan.pop("said") == by_exec.pop("said") == []
+    assert by_plan == by_exec
+    assert "mlx5_5:" not in by_plan["has"]["NCCL_IB_HCA"]

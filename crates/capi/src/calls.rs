@@ -16,11 +16,13 @@ use nic_placement_core::platform;
 use nic_placement_core::step::Task;
 use nic_placement_core::topology::{Provenance, Topology};
 use nic_placement_launch::launched::{self, LaunchedProcess, PARTITION, rank};
-use nic_placement_launch::{answers, step};
+use nic_placement_launch::{answers, plugstack, step};
+use nic_placement_process::admin::{self, Found};
 use nic_placement_process::files::{self, UsersFiles};
+use nic_placement_process::node;
 use nic_placement_process::session::{OpenPlan, Session, Survey};
-use nic_placement_process::{admin, node};
 use nic_placement_sys as sys;
+use std::ffi::OsString;
 
 /// The plan of a step on a node: `nic-placement plan --json`.
 pub fn plan(request: &str) -> Result<String, Failure> {
@@ -93,11 +95,11 @@ pub fn process(request: &str) -> Result<String, Failure> {
     let words = request.words.as_deref().map(Words::parse).transpose();
     let words = words.map_err(|bad| Failure::request(format!("`words`: {bad}")))?;
     let (mut admin, mut doubts) = admin(&request)?;
-    let mut off = None;
     let present = &request.environment;
+    let (mut off, mut knows_admin) = (None, !request.arguments.is_empty());
     if request.is_here {
-        let arguments = request.arguments.iter().map(String::as_str);
-        let found = admin::find(arguments, || present.get(PARTITION).cloned(), node::callers_author());
+        let found;
+        (found, knows_admin) = found_here(&request);
         (admin, doubts, off) = (found.admin, found.findings, found.off);
     }
     let settings = launched::settings(&admin, present, words.as_ref());
@@ -121,7 +123,7 @@ pub fn process(request: &str) -> Result<String, Failure> {
         return Ok(unchanged(&why));
     }
     let mut survey = survey_of(Wish { settings, admin, wordless: true }, described)?;
-    if request.arguments.is_empty() {
+    if !knows_admin {
         launched::select_as_the_step_did(&mut survey.wish.admin, present, &survey.node);
     }
     let LaunchedProcess { step, mut task, note } = LaunchedProcess::new(&survey, present, &numbering, &[]);
@@ -134,6 +136,17 @@ pub fn process(request: &str) -> Result<String, Failure> {
     let found = [doubts, open.findings()].concat();
     let notes = found.iter().map(ToString::to_string).chain(numbering.doubt).chain(note).collect();
     Ok(answers::process(open.plan(), &plan, notes))
+}
+
+/// What the request says as an admin, else plugstack.conf, and the configuration file; and whether one of the first two speaks.
+fn found_here(request: &Request) -> (Found, bool) {
+    let value = |name: &str| request.environment.get(name);
+    let partition = value(PARTITION).cloned();
+    if request.arguments.is_empty() {
+        return plugstack::admin(None, partition.as_deref(), |name| value(name).map(OsString::from));
+    }
+    let arguments = request.arguments.iter().map(String::as_str);
+    (admin::find(arguments, || partition, node::callers_author()), true)
 }
 
 const PLACED: &str = "it is placed already";

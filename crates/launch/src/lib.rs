@@ -2,6 +2,7 @@
 //!
 //! * [`step`] is a step as they describe it, in Slurm's place.
 //! * [`launched`] is this process, as a task of a step that its launcher started.
+//! * [`plugstack`] is plugstack.conf, by which an admin's arguments hold for such a process too.
 //! * [`gpu_list`] is GPUs as they name them.
 //! * [`answers`] is the plan as versioned JSON.
 #![forbid(unsafe_code)]
@@ -9,6 +10,7 @@
 pub mod answers;
 pub mod gpu_list;
 pub mod launched;
+pub mod plugstack;
 pub mod step;
 #[cfg(test)]
 mod tests;

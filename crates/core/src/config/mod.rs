@@ -13,7 +13,7 @@ pub mod rollout;
 pub mod words;
 
 pub use conf::Conf;
-pub use plugstack::{Admin, NodeFileUse, NodeSource};
+pub use plugstack::{Admin, NodeFileUse, NodeSource, PluginLine};
 pub use words::{BadWord, Words};
 
 use crate::libraries::wanted::{Libraries, Parts, Wanted};

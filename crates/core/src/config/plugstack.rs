@@ -15,6 +15,34 @@ use crate::libraries::wanted::{Fabric, MapFile, Template, is_variable_name};
 use crate::policy::{Pattern, Selection, Through};
 use crate::topology::PathType;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// A line of plugstack.conf that loads a plugin.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PluginLine {
+    /// the file and the line's number
+    pub place: String,
+    /// `required`, rather than `optional`
+    pub is_required: bool,
+    /// the plugin
+    pub path: PathBuf,
+    /// what stands behind its path
+    pub arguments: Vec<String>,
+    /// is the file there?  `None` where the folder that Slurm would look in is not known
+    pub is_there: Option<bool>,
+}
+
+impl PluginLine {
+    /// Does it load this plugin?
+    pub fn is_ours(&self) -> bool {
+        self.loads("nic_placement")
+    }
+
+    /// Has the file that it loads this in its name?
+    pub fn loads(&self, plugin: &str) -> bool {
+        self.path.file_name().is_some_and(|name| name.to_string_lossy().contains(plugin))
+    }
+}
 
 /// Where the node's facts come from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -4,11 +4,11 @@
 #![forbid(unsafe_code)]
 
 use super::config_space::ConfigSpace;
+use nic_placement_core::config::PluginLine;
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::platform::shortfall::Missing;
 use nic_placement_core::topology::PciAddress;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 
 /// What stands below `/sys` and `/proc` beside the node's topology.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -150,27 +150,6 @@ pub struct Plugstack {
     pub is_sent: bool,
     /// is there such a copy that is not read, since /etc/slurm/slurm.conf is there?
     pub is_shadowed: bool,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PluginLine {
-    pub place: String,
-    pub is_required: bool,
-    pub path: PathBuf,
-    pub arguments: Vec<String>,
-    /// is the file there?  `None` where the folder that Slurm would look in is not known
-    pub is_there: Option<bool>,
-}
-
-impl PluginLine {
-    pub fn is_ours(&self) -> bool {
-        self.loads("nic_placement")
-    }
-
-    /// Has the file that it loads this in its name?
-    pub(crate) fn loads(&self, plugin: &str) -> bool {
-        self.path.file_name().is_some_and(|name| name.to_string_lossy().contains(plugin))
-    }
 }
 
 /// What a step would make of the node file.

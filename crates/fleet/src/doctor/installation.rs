@@ -1,9 +1,10 @@
 //! What is installed: Slurm's release, plugstack.conf, the plugin's file, what the admin says, the node file.
 #![forbid(unsafe_code)]
 
-use super::facts::{Installation, NodeFileState, Owned, PluginLine, Plugstack, Unasked};
+use super::facts::{Installation, NodeFileState, Owned, Plugstack, Unasked};
 use super::host::has_rdma;
 use super::{Examined, Verdict, or_ok};
+use nic_placement_core::config::PluginLine;
 use nic_placement_core::config::releases::{self, RELEASES};
 
 /// The versions of Slurm that the end-to-end cases ran on, as `srun --version` prints them; tests/slurm/releases.tsv has the

@@ -25,7 +25,6 @@ mod misunderstood;
 mod output;
 mod page;
 mod plan;
-mod plugstack;
 mod processes;
 mod refresh;
 mod request;

@@ -7,7 +7,7 @@ mod watch;
 
 use super::page::Page;
 use super::request::{number, whole_node};
-use super::{Failure, output, plugstack};
+use super::{Failure, output};
 use clap::ValueHint;
 use nic_placement_core::config::NodeFileUse;
 use nic_placement_core::discover::Root;
@@ -15,6 +15,7 @@ use nic_placement_core::discover::root::{self, Author, Obstacle, Unreadable};
 use nic_placement_core::node::{cache, kept};
 use nic_placement_core::topology::Topology;
 use nic_placement_formats::import::nccl;
+use nic_placement_launch::plugstack;
 use nic_placement_sys as sys;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
@@ -119,7 +120,7 @@ fn refresh(files: &Files) -> Result<(), Failure> {
     diagnostics.iter().for_each(|diagnostic| super::tell(&diagnostic.to_string()));
     output::write(place, &cache::to_bytes(&node))?;
     for_nccl(&node.topology, place)?;
-    let admin = plugstack::admin(plugstack, None).0.admin;
+    let admin = plugstack::admin(plugstack, None, |name| std::env::var_os(name)).0.admin;
     engines::keep(node.topology.clone(), place, admin.clone())?;
     // last: the file may be on a file system that does not answer, and what steps need is written
     if let Some(textfile) = textfile {

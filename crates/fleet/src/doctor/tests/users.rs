@@ -5,8 +5,9 @@ use super::cases::{Case, case};
 use super::world::World;
 use crate::audit::report::Level::{Fail, Note, Ok, Warn};
 use crate::doctor::facts::{
-    Caller, DeviceAccess, HostFacts, Installation, NodeFileState, Owned, PluginLine, Plugstack, Unasked,
+    Caller, DeviceAccess, HostFacts, Installation, NodeFileState, Owned, Plugstack, Unasked,
 };
+use nic_placement_core::config::PluginLine;
 use nic_placement_core::diagnostic::Diagnostic;
 
 fn installed(change: impl FnOnce(&mut Installation)) -> World {

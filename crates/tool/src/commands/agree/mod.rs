@@ -4,7 +4,7 @@
 mod pmi;
 
 use super::page::{Page, Style, Text};
-use super::{Ending, Failure, input, plugstack, request};
+use super::{Ending, Failure, input, request};
 use clap::ValueHint;
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::placement::agreement::Agreement;
@@ -13,6 +13,7 @@ use nic_placement_core::step::{NODE_NAME, Step};
 use nic_placement_fleet::agree::{Compared, Dissent, NodeWord, compare};
 use nic_placement_fleet::audit::report::Report;
 use nic_placement_fleet::audit::stream;
+use nic_placement_launch::plugstack;
 use nic_placement_process::session::Survey;
 use nic_placement_process::{admin, node};
 use nic_placement_program as program;
@@ -160,7 +161,8 @@ fn of_the_step(within: u32) -> Result<Option<Vec<NodeWord>>, Failure> {
 /// This node's word, as a step of this user without words of its own would have it.
 fn own_word() -> Result<NodeWord, Failure> {
     let value = |name: &str| std::env::var(name).ok();
-    let (found, _) = plugstack::admin(None, value("SLURM_JOB_PARTITION").as_deref());
+    let (found, _) =
+        plugstack::admin(None, value("SLURM_JOB_PARTITION").as_deref(), |name| std::env::var_os(name));
     let wish = Wish { admin: found.admin, wordless: true, ..Wish::default() };
     let scope = wish.scope();
     let session = Survey::of_this_node(wish, scope, node::callers_author())?.plan(Step::default());

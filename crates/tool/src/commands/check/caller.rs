@@ -1,7 +1,6 @@
 //! Reads what concerns the calling user: its limits, its variables, the files that its libraries read.
 #![forbid(unsafe_code)]
 
-use super::super::plugstack;
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::Root;
 use nic_placement_core::gpus;
@@ -58,7 +57,7 @@ pub(super) fn environment() -> Present {
 pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagnostic> {
     let topology = &*plan.node;
     let interfaces: Vec<String> = match is_live {
-        true => plugstack::names(Path::new("/sys/class/net")),
+        true => Root::live().list("sys/class/net", |_| true),
         false => topology.nics.iter().flat_map(|nic| nic.netdevs.iter().cloned()).collect(),
     };
     let given = gpus::VARIABLES.into_iter().filter_map(|name| Some((name, present.get(name)?.clone())));

@@ -1,16 +1,14 @@
 //! Reads what is installed and what the admin says.
 #![forbid(unsafe_code)]
 
-use super::super::plugstack::{self, PluginLines};
 use super::health::{Outcome, bounded};
 use nic_placement_core::config::conf::{Audience, ConfLine};
-use nic_placement_core::config::{Admin, Conf, NodeFileUse};
+use nic_placement_core::config::{Admin, Conf, NodeFileUse, PluginLine};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::root::Author;
 use nic_placement_core::node::kept::{self, Kept, NotUsed};
-use nic_placement_fleet::doctor::facts::{
-    Installation, NodeFileState, Owned, PluginLine, Plugstack, Unasked,
-};
+use nic_placement_fleet::doctor::facts::{Installation, NodeFileState, Owned, Plugstack, Unasked};
+use nic_placement_launch::plugstack::{self, PluginLines};
 use nic_placement_process::admin::{self, Found, Off};
 use nic_placement_process::node;
 use nic_placement_sys as sys;
@@ -86,7 +84,7 @@ fn found(line: &PluginLine) -> Option<Option<PathBuf>> {
     // a folder without Slurm's own is another program's; this plugin needs no library, so every build has it
     let is_slurms = |folder: &PathBuf| folder.join("proctrack_linuxproc.so").exists();
     let usual = || USUAL.iter().map(PathBuf::from).filter(is_slurms).collect::<Vec<_>>();
-    let folders = plugstack::plugin_folders().unwrap_or_else(usual);
+    let folders = plugstack::plugin_folders(|name| std::env::var_os(name)).unwrap_or_else(usual);
     (!folders.is_empty())
         .then(|| folders.iter().map(|folder| folder.join(&line.path)).find(|path| path.exists()))
 }

@@ -6,7 +6,6 @@ mod place;
 mod variables;
 
 use super::misunderstood::misunderstood;
-use super::plugstack;
 use super::request::{Nics, NodeOptions, number, words_help};
 use super::{Ending, Failure};
 use clap::{ArgAction, ValueHint};
@@ -16,6 +15,7 @@ use nic_placement_core::diagnostic::line::one_line;
 use nic_placement_core::placement::Strictness;
 use nic_placement_core::plan::Wish;
 use nic_placement_launch::launched::{self, PARTITION, rank};
+use nic_placement_launch::plugstack;
 use nic_placement_launch::step::MAX_TASKS;
 use nic_placement_process::admin::{Found, Off};
 use nic_placement_program::become_program;
@@ -185,7 +185,8 @@ fn intent(
 ) -> Result<Intent, Failure> {
     let values = environment.values();
     let partition = values.get(PARTITION).map(String::as_str);
-    let (found, knows_admin) = plugstack::admin(options.plugstack.as_deref(), partition);
+    let (found, knows_admin) =
+        plugstack::admin(options.plugstack.as_deref(), partition, |name| std::env::var_os(name));
     let Found { mut admin, off, .. } = found;
     let mut settings = launched::settings(&admin, &values, words);
     settings.verbose |= options.verbose;

@@ -7,11 +7,12 @@ mod sides;
 
 use super::page::Page;
 use super::request::{NodeOptions, number, whole_node};
-use super::{Ending, Failure, output, plugstack};
+use super::{Ending, Failure, output};
 use assemble::Folder;
 use clap::ValueHint;
 use nic_placement_fleet::trial::report;
 use nic_placement_formats::describe;
+use nic_placement_launch::plugstack;
 use std::path::{Path, PathBuf};
 
 /// a trial on real nodes: is placement right there, and what is it worth?
@@ -55,7 +56,10 @@ pub(super) fn run(options: &TrialOptions, page: &mut Page) -> Result<(), Failure
         Some(folder) => make(folder),
         None if options.sides => {
             let topology = options.node.read()?.0;
-            page.exact(&sides::sides(&whole_node(topology, plugstack::admin(None, None).0.admin)?));
+            page.exact(&sides::sides(&whole_node(
+                topology,
+                plugstack::admin(None, None, |name| std::env::var_os(name)).0.admin,
+            )?));
             Ok(())
         }
         None => {

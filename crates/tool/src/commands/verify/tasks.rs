@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 use super::super::counters::Open;
-use super::super::plugstack;
 use super::super::request::whole_node;
 use super::super::watch::Seen;
 use super::look::{self, Look, Process, Wanted};
@@ -10,6 +9,7 @@ use nic_placement_core::diagnostic::counted;
 use nic_placement_core::gpus;
 use nic_placement_core::step::{Access, GpuGrant, Step};
 use nic_placement_core::topology::{GpuIndex, PciAddress, Topology};
+use nic_placement_launch::plugstack;
 use nic_placement_traffic::resources::Held;
 use nic_placement_traffic::tasks::Numbers;
 use nic_placement_traffic::verify::{Node, SeenTask, TaskVerdict, judge};
@@ -107,7 +107,7 @@ fn key(pid: u32, process: &Process) -> Key {
 
 /// The verdicts, in the order of jobs, steps and local ids.
 pub(in crate::commands) fn verdicts(node: Topology, looks: &Looks) -> Vec<TaskVerdict> {
-    let admin = plugstack::admin(None, None).0.admin;
+    let admin = plugstack::admin(None, None, |name| std::env::var_os(name)).0.admin;
     // what is wrong with the admin's file `check` tells: the node's own plan is left
     let plan = whole_node(node.clone(), admin).or_else(|_| whole_node(node, Default::default()));
     let Ok(plan) = plan else { return Vec::new() };

@@ -1,12 +1,11 @@
 //! plugstack.conf as Slurm reads it (spank(8), src/common/spank.c): its lines in order, included files among them.
 #![forbid(unsafe_code)]
 
-use super::processes::pids;
+use nic_placement_core::config::PluginLine;
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::Root;
 use nic_placement_core::discover::root::{self, Author, Obstacle};
 use nic_placement_core::policy::pattern::glob;
-use nic_placement_fleet::doctor::facts::PluginLine;
 use nic_placement_process::admin::{self, Found};
 use nic_placement_process::node;
 use nic_placement_sys as sys;
@@ -22,9 +21,12 @@ const MOST_BYTES: usize = 1024 * 1024;
 
 /// What the plugin's line in this file, or in the one that Slurm reads, and the configuration file say for a step of this
 /// partition, and whether there is such a line in sight.
-pub(super) fn admin(file: Option<&Path>, partition: Option<&str>) -> (Found, bool) {
-    let slurms_own = || place(|name| std::env::var_os(name));
-    let lines = read(&file.map_or_else(slurms_own, Path::to_path_buf)).lines;
+pub fn admin(
+    file: Option<&Path>,
+    partition: Option<&str>,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> (Found, bool) {
+    let lines = read(&file.map_or_else(|| place(variable), Path::to_path_buf)).lines;
     let line = lines.iter().find(|line| line.is_ours());
     let arguments = line.into_iter().flat_map(|line| &line.arguments).map(String::as_str);
     // what is wrong with them `nic-placement check` tells the admin; a process of root's takes only a file of root's
@@ -49,7 +51,7 @@ fn slurm_conf(
 fn of_running_slurmd(root: &Root) -> Option<PathBuf> {
     /// Bytes of a command line, at most.
     const MOST: usize = 64 * 1024;
-    pids(root).into_iter().find_map(|pid| {
+    root.list("proc", |name| name.bytes().all(|byte| byte.is_ascii_digit())).into_iter().find_map(|pid| {
         let is_slurmd = root.owner(&format!("proc/{pid}")) == Some(0)
             && root.read(&format!("proc/{pid}/comm")).as_deref() == Some("slurmd");
         let line = is_slurmd.then(|| root.beginning(&format!("proc/{pid}/cmdline"), MOST)).flatten()?;
@@ -69,23 +71,23 @@ fn found_slurm_conf(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
 }
 
 /// Where Slurm looks for it: what slurm.conf says, else beside slurm.conf.
-pub(super) fn place(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
+pub fn place(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     let slurm_conf = found_slurm_conf(variable);
     let named = text(&slurm_conf).ok().and_then(|text| value_of(&text, "PlugStackConfig"));
     named.map_or(slurm_conf.with_file_name("plugstack.conf"), PathBuf::from)
 }
 
 /// Where a configless slurmd keeps what it was sent.
-pub(super) const SENT: &str = "/run/slurm/conf/slurm.conf";
+pub const SENT: &str = "/run/slurm/conf/slurm.conf";
 /// Where slurm.conf is, unless `SLURM_CONF` names another place or slurmd is configless.
-pub(super) const USUAL: &str = "/etc/slurm/slurm.conf";
+pub const USUAL: &str = "/etc/slurm/slurm.conf";
 
 /// Where a build from source has it: configure's default, and what guides to such builds say.
 const BUILT: [&str; 2] = ["/usr/local/etc/slurm.conf", "/opt/slurm/etc/slurm.conf"];
 
 /// The folders in which Slurm looks for plugins that are named without one; none where slurm.conf does not say.
-pub(super) fn plugin_folders() -> Option<Vec<PathBuf>> {
-    let slurm_conf = found_slurm_conf(|name| std::env::var_os(name));
+pub fn plugin_folders(variable: impl Fn(&str) -> Option<OsString>) -> Option<Vec<PathBuf>> {
+    let slurm_conf = found_slurm_conf(variable);
     let folders = value_of(&text(&slurm_conf).ok()?, "PluginDir")?;
     Some(folders.split(':').map(PathBuf::from).collect())
 }
@@ -99,19 +101,22 @@ fn value_of(text: &str, parameter: &str) -> Option<String> {
     values.next()
 }
 
+/// What the file and those that it includes say.
 #[derive(Default)]
-pub(super) struct PluginLines {
+pub struct PluginLines {
     /// the lines that load plugins, in the order in which Slurm loads them
-    pub(super) lines: Vec<PluginLine>,
-    pub(super) findings: Vec<Diagnostic>,
-    pub(super) files: Vec<PathBuf>,
+    pub lines: Vec<PluginLine>,
+    /// what is wrong with them
+    pub findings: Vec<Diagnostic>,
+    /// the files
+    pub files: Vec<PathBuf>,
     /// patterns of `include` that mean no file: where, and the pattern
-    pub(super) unmatched: Vec<(String, String)>,
+    pub unmatched: Vec<(String, String)>,
     looked_at: usize,
 }
 
 /// Its lines, and those of the files that it includes.
-pub(super) fn read(file: &Path) -> PluginLines {
+pub fn read(file: &Path) -> PluginLines {
     let mut read = PluginLines::default();
     read.include(file, 0);
     read
@@ -182,21 +187,12 @@ impl PluginLines {
 /// The files that a pattern of `include` means, in the order of glob(3): by name.
 fn matches(pattern: &Path) -> Vec<PathBuf> {
     let (Some(folder), Some(name)) = (pattern.parent(), pattern.file_name()) else { return Vec::new() };
-    let name = name.to_string_lossy().into_owned();
-    let found = names(folder).into_iter().filter(|found| {
+    let (name, place) = (name.to_string_lossy(), folder.to_string_lossy());
+    let found = Root::live().list(place.trim_start_matches('/'), |found| {
         // as in glob(3), a star does not mean hidden files
         glob(name.as_bytes(), found.as_bytes()) && (!found.starts_with('.') || name.starts_with('.'))
     });
-    found.map(|name| folder.join(name)).collect()
-}
-
-/// The names in a directory, sorted; none where it cannot be read.
-pub(super) fn names(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten();
-    let mut names: Vec<String> =
-        entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
-    names.sort();
-    names
+    found.into_iter().map(|name| folder.join(name)).collect()
 }
 
 #[cfg(test)]
