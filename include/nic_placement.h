@@ -37,7 +37,7 @@ enum nic_placement_status {
 };
 
 /*
- * The four calls take the same arguments.
+ * The five calls take the same arguments.
  *
  * request  points to `length` bytes: one JSON object in UTF-8, which need not end with NUL.  They are read during the call
  *          alone.  NULL is answered with NIC_PLACEMENT_BAD_ARGUMENT.
@@ -65,8 +65,12 @@ enum nic_placement_status {
  *                    described node
  *   "alone_on_node": true, if nobody else uses the node
  *   "task":          for nic_placement_task() and nic_placement_render(): the number of one process here, from 0
- *   "environment":   {"NAME": "VALUE", ...}: for the same, what that process has in its environment already, which stays
- *   "as":            for the same: "json" (without it), or "lines"
+ *   "environment":   {"NAME": "VALUE", ...}: for the same and nic_placement_process(), what that process has in its environment
+ *                    already, which stays
+ *   "as":            for the same two: "json" (without it), or "lines"
+ *   "local_rank":    for nic_placement_process(): its number among the processes of the node, from 0.  Without it, by its
+ *                    launcher's variables
+ *   "local_size":    for the same: how many these are
  *   "map":           for nic_placement_map(): a format of `nic-placement map`.  Without it, "json"
  *   "host":          for the same: the node's name in a rankfile
  *
@@ -92,6 +96,16 @@ int nic_placement_task(const char *request, size_t length, char **answer);
  * `NAME=VALUE` for what is set, `NAME` for what is to go.  No value has a line's end in it.
  */
 int nic_placement_render(const char *request, size_t length, char **answer);
+
+/*
+ * The process that calls, which a launcher started: what `nic-placement exec` would give to a program in its place.  Its own
+ * variables are "environment"; its CPUs, memory policy and launcher are asked of the kernel, those of the calling thread.
+ * "gpus" and "nics" as texts, "cpus", "mems" (empty: the memory policy stays), "fence" (memory comes from "mems" alone), "set"
+ * and "unset" as above, "shortfalls", "strict" (a process that cannot have all of this should fail), "fails", "reasons".  Without
+ * "words", those of its SLURM_NIC_PLACEMENT count; of the admin's, "arguments" and /etc/nic-placement.conf.  A task that
+ * the plugin placed stays as it is.  In JSON alone.
+ */
+int nic_placement_process(const char *request, size_t length, char **answer);
 
 /* Gives back what a call wrote to `*answer`; each once.  NULL does nothing. */
 void nic_placement_free(char *answer);

@@ -49,7 +49,7 @@ const ARROWS: [(&str, &str); 33] = [
     ("process", "sys core"),
     ("program", ""),
     ("plugin", "process sys core"),
-    ("launch", "config gpus diagnostic libraries placement plan policy step topology"),
+    ("launch", "process sys config discover gpus diagnostic libraries placement plan policy step topology"),
     ("formats::manifest", "discover diagnostic"),
     ("formats::import", "formats::manifest topology diagnostic"),
     ("formats::picture", "policy placement topology diagnostic"),

@@ -15,15 +15,13 @@ import os
 import re
 import shutil
 import subprocess
-from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
-from . import _memory, _process
+from . import _memory
 
 __all__ = ["Failure", "Plan", "map", "plan", "verify", "version"]
 
 _NAME = "libnic_placement_core.so.0"
-_MARKER = "NIC_PLACEMENT"
-_PLACED = "it is placed already: nothing changes"
 _BAD_REQUEST, _NO_ANSWER = 2, 4
 
 
@@ -70,10 +68,10 @@ class Plan:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-        failures = _bind(_process.cpu_set(self.cpus)) if self.cpus else []
+        failures = _bind(_numbers(self.cpus)) if self.cpus else []
         threads = len(os.listdir("/proc/self/task"))
         if self.memory:
-            why = _memory.set_policy(_process.cpu_set(self.memory), self.fence)
+            why = _memory.set_policy(_numbers(self.memory), self.fence)
             if why is not None:
                 failures.append("memory: NUMA node {} wanted: {}".format(self.memory, why))
             elif threads > 1:
@@ -96,64 +94,20 @@ def plan(
     `words` are those of `srun --nic-placement` (without them SLURM_NIC_PLACEMENT's), `arguments` those of plugstack.conf.
     `node` describes another node, as in the C library's request: {"machine": "dgx-h100"}.
     """
-    present = dict(os.environ)
-    cpus = frozenset(os.sched_getaffinity(0))
-    words = present.get("SLURM_NIC_PLACEMENT", "") if words is None else words
-    asked = [word for word in words.split(",") if word and word != "verbose"]
-    idle = {"off", "observe", "dry-run"}.intersection(asked)
-    rank = _process.rank(present, local_rank, local_size)
-    is_placed = present.get(_MARKER, "").startswith("v1 ")
-    if idle:
-        return _unchanged("", cpus, "`{}`: nothing changes".format(idle.pop()))
-    if is_placed and local_rank is None and (rank is None or rank.variable == "SLURM_LOCALID"):
-        return _unchanged(present[_MARKER], cpus, _PLACED)
-    about: Dict[str, Any] = {"arguments": [*arguments, *_of_step(present)]}
-    if node is not None:
-        about["node"] = node
-    node_gpus = _gpus(about)
-    seen = _process.seen(node_gpus, present)
-    if seen is None:
-        return _unchanged("", cpus, "its GPU is not known: nothing changes")
-    bound, own_list = _process.binding(present, rank, cpus)
-    tasks, note = _process.shares(node_gpus, seen, rank, own_list, present)
-    if bound is None and rank is not None and rank.of is None and not _has(asked, "bind="):
-        bound = "how many processes share them is not known"
-    if bound is not None:
-        asked = [word for word in asked if not word.startswith("bind=")] + ["bind=none"]
-        asked += [] if _has(asked, "mem=") else ["mem=prefer"]
-    about.update(
-        words=",".join(asked),
-        tasks=[{"gpus": ",".join(gpu.address for gpu in task)} for task in tasks],
-        task=0 if rank is None else rank.number,
-        cpus=_process.cpu_list(cpus),
-        environment={name: value for name, value in present.items() if _is_text(name + value)},
-    )
-    if not asked:
-        del about["words"]
-    task, changes = json.loads(_ask("task", about)), json.loads(_ask("render", about))
-    notes = [note, bound and "CPUs: {}: they stay".format(bound)]
-    memory, reason = task["mems"], _memory.taken(is_placed)
-    if bound is not None and node is None and not cpus <= _process.cpus_of(_process.cpu_set(memory)):
-        reason = reason or "it runs on other sockets than its GPU's too"
-    if memory and reason:
-        memory, notes = "", [*notes, "memory: {}: it stays".format(reason)]
-    gpus_of_task = tuple(gpu["address"] for gpu in task["gpus"])
-    nics_of_task = tuple("{name}:{port}".format(**nic) for nic in task["nics"])
-    # by `exec`, or by an earlier plan
-    earlier = _unchanged(present.get(_MARKER, ""), cpus, _PLACED)
-    if is_placed and (earlier.gpus, earlier.nics, earlier.cpus) == (gpus_of_task, nics_of_task, task["cpus"]):
-        return earlier
+    environment = {_text(name): _text(value) for name, value in os.environ.items()}
+    about = {"local_rank": local_rank, "local_size": local_size, "words": words, "arguments": arguments, "node": node}
+    answer = json.loads(_ask("process", {"environment": environment, **about}))
     return Plan(
-        gpus=gpus_of_task,
-        nics=nics_of_task,
-        cpus=task["cpus"],
-        memory=memory,
-        environment={**dict.fromkeys(changes["unset"]), **changes["set"]},
-        reasons=tuple([*filter(None, notes), *task["reasons"], *task["diagnostics"]]),
-        shortfalls=tuple(task["shortfalls"]),
-        strict=bool({"strict", "restricted", "single-numa-node"}.intersection(asked)),
-        fails=task["fails"],
-        fence="mem=strict" in asked,
+        gpus=tuple(answer["gpus"]),
+        nics=tuple(answer["nics"]),
+        cpus=answer["cpus"],
+        memory=answer["mems"],
+        environment={**dict.fromkeys(answer["unset"]), **answer["set"]},
+        reasons=tuple(answer["reasons"]),
+        shortfalls=tuple(answer["shortfalls"]),
+        strict=answer["strict"],
+        fails=answer["fails"],
+        fence=answer["fence"],
     )
 
 
@@ -193,7 +147,7 @@ def _library() -> ctypes.CDLL:
             library = ctypes.CDLL(path)
         except OSError as error:
             raise Failure(str(error)) from error
-        for name in ("map", "task", "render"):
+        for name in ("map", "process"):
             call = getattr(library, "nic_placement_" + name)
             # not `c_char_p`: the pointer that is to be freed would be lost
             call.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.POINTER(ctypes.c_void_p)]
@@ -219,48 +173,32 @@ def _ask(name: str, fields: Mapping[str, Any]) -> str:
     return said
 
 
-def _gpus(about: Mapping[str, Any]) -> List[_process.Gpu]:
-    try:
-        return [_process.Gpu.of(gpu) for gpu in json.loads(_ask("map", about))["gpus"]]
-    except Failure as failure:
-        # a node without GPUs has no map
-        if failure.status != _NO_ANSWER:
-            raise
-        return []
+def _text(text: str) -> str:
+    """JSON holds no bytes that are not UTF-8; a variable with such a value still counts as set."""
+    return os.fsencode(text).decode(errors="replace")
 
 
-def _unchanged(marker: str, cpus: FrozenSet[int], why: str) -> Plan:
-    def listed(key: str) -> Tuple[str, ...]:
-        found = re.search(" {}=([^ ]*)".format(key), marker)
-        return tuple(filter(None, found[1].split(","))) if found else ()
-
-    return Plan(listed("gpus"), listed("nics"), _process.cpu_list(cpus), "", {}, (why,))
+def _numbers(text: str) -> FrozenSet[int]:
+    """The numbers of a list such as `0-3,8`."""
+    ranges = (part.partition("-") for part in text.split(",") if part)
+    return frozenset(number for first, _, last in ranges for number in range(int(first), int(last or first) + 1))
 
 
-def _of_step(present: Mapping[str, str]) -> List[str]:
-    """The NICs that the admin lets a placed step use, by its list of the node; another node's list tells nothing."""
-    for name in ("NCCL_IB_HCA", "NVSHMEM_HCA_LIST"):
-        value = present.get(name, "")
-        if value and " set:{}={}".format(name, value) in present.get(_MARKER, ""):
-            nics = [entry.partition(":")[0] for entry in value.lstrip("=").split(",")]
-            if all(os.path.exists("/sys/class/infiniband/" + nic) for nic in nics):
-                return ["include=" + ",".join(nics)]
-    return []
-
-
-def _has(words: Sequence[str], prefix: str) -> bool:
-    return any(word.startswith(prefix) for word in words)
-
-
-def _is_text(text: str) -> bool:
-    """JSON holds no bytes that are not UTF-8."""
-    return not re.search("[\ud800-\udfff]", text)
+def _list(numbers: Iterable[int]) -> str:
+    """As `_numbers` reads it."""
+    ranges: List[List[int]] = []
+    for number in sorted(numbers):
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ",".join(str(first) if first == last else "{}-{}".format(first, last) for first, last in ranges)
 
 
 def _bind(cpus: FrozenSet[int]) -> List[str]:
     """Binds all threads that run where this one does; those that were bound to other CPUs stay there."""
     before = os.sched_getaffinity(0)
-    wanted = _process.cpu_list(cpus)
+    wanted = _list(cpus)
     if cpus == before:
         return []
     kept: Set[int] = set()
@@ -282,7 +220,7 @@ def _bind(cpus: FrozenSet[int]) -> List[str]:
             except OSError as error:
                 return ["CPUs {} wanted: {}".format(wanted, error.strerror)]
     got = os.sched_getaffinity(0)
-    failures = [] if got == cpus else ["CPUs {} wanted, {} got".format(wanted, _process.cpu_list(got))]
+    failures = [] if got == cpus else ["CPUs {} wanted, {} got".format(wanted, _list(got))]
     if kept:
         failures.append("threads that were bound before keep their CPUs: {}".format(len(kept)))
     return failures

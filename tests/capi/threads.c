@@ -13,7 +13,8 @@
 #include <string.h>
 
 typedef int (*call_t)(const char *, size_t, char **);
-static const call_t CALLS[] = { nic_placement_plan, nic_placement_map, nic_placement_task, nic_placement_render };
+static const call_t CALLS[] = { nic_placement_plan, nic_placement_map, nic_placement_task, nic_placement_render,
+                                nic_placement_process };
 enum { N_CALLS = sizeof CALLS / sizeof *CALLS, MAX_REQUESTS = 16 };
 
 static char **requests;

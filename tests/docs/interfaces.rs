@@ -6,7 +6,7 @@ use super::{path, quoted, read};
 const INTERFACES: &str = r##"
 topology file: `topology=`, `show --json`, `import` | topology | 1 | crates/core/src/topology/file.rs | VERSION: u64 =
 snapshot, by its first line | | 1 | crates/formats/src/manifest.rs | HEADER: &str = "# nic-placement machine
-`plan --json`, `explain --json`, answers of the C interface | plan, explanation, task, environment | | crates/launch/src/answers.rs | VERSION: u32 =
+`plan --json`, `explain --json`, answers of the C interface | plan, explanation, task, environment, process | | crates/launch/src/answers.rs | VERSION: u32 =
 map: `map`, `{map_file:json}` | map | | crates/core/src/maps.rs | VERSION: u32 =
 request to the C interface | request | 1 | crates/capi/src/request.rs | VERSION: u32 =
 C interface, `include/nic_placement.h` | | | crates/capi/build.rs | SONAME: &str = "

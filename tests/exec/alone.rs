@@ -204,7 +204,7 @@ fn another_machine_s_description_sets_variables_of_its_captured_tree_and_binds_n
     let (nic, said) = show(&file, &[]);
     assert_eq!(nic, "mlx5_5:1", "{said}");
     assert!(said.contains("CPUs: the topology is not this system's: captured tree"), "{said}");
-    assert!(said.contains("`--local-rank 3` means by convention number 3 of the 8 that it sees"), "{said}");
+    assert!(said.contains("`local rank 3` means by convention number 3 of the 8 that it sees"), "{said}");
 }
 
 #[test]

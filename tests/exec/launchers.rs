@@ -84,7 +84,9 @@ fn what_open_mpi_bound_stays_where_it_is_and_gets_its_nic() {
         .run(&[], &format!("{OPEN_MPI} --map-by socket --bind-to socket nic-placement exec verbose -- true"));
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
     assert!(
-        said.contains("CPUs: `mpirun.openmpi` bound it (`mpirun --bind-to none` leaves that to `exec`)"),
+        said.contains(
+            "CPUs: `mpirun.openmpi` bound it (`mpirun --bind-to none` leaves that to nic-placement)"
+        ),
         "{said}"
     );
 }

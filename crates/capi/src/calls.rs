@@ -1,4 +1,4 @@
-//! The four answers to a request, by the same plan as the plugin's and the tool's.
+//! The five answers to a request, by the same plan as the plugin's and the tool's.
 #![forbid(unsafe_code)]
 
 use crate::failure::{Failure, Kind};
@@ -7,17 +7,19 @@ use crate::request::{Described, Form, Request};
 use nic_placement_core::config::{Admin, Words};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::Scope;
-use nic_placement_core::libraries::{Evidence, FileText};
+use nic_placement_core::libraries::marker::{self, Devices};
+use nic_placement_core::libraries::{Evidence, FileText, Present};
 use nic_placement_core::maps::{self, FORMATS, Format, Subject};
-use nic_placement_core::placement::{Bind, Change};
+use nic_placement_core::placement::{Bind, Change, CpuDecision, Variable};
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
 use nic_placement_core::platform;
 use nic_placement_core::step::Task;
 use nic_placement_core::topology::{Provenance, Topology};
+use nic_placement_launch::launched::{self, LaunchedProcess, PARTITION, rank};
 use nic_placement_launch::{answers, step};
 use nic_placement_process::files::{self, UsersFiles};
-use nic_placement_process::node;
 use nic_placement_process::session::{OpenPlan, Session, Survey};
+use nic_placement_process::{admin, node};
 use nic_placement_sys as sys;
 
 /// The plan of a step on a node: `nic-placement plan --json`.
@@ -82,6 +84,73 @@ pub fn render(request: &str) -> Result<String, Failure> {
     })
 }
 
+/// What becomes of the process that asks, as `nic-placement exec` places a program.
+pub fn process(request: &str) -> Result<String, Failure> {
+    let (request, described) = Request::parse(request)?;
+    if let Form::Lines = request.form {
+        return Err(Failure::request("`as`: this call answers in JSON alone"));
+    }
+    let words = request.words.as_deref().map(Words::parse).transpose();
+    let words = words.map_err(|bad| Failure::request(format!("`words`: {bad}")))?;
+    let (mut admin, mut doubts) = admin(&request)?;
+    let mut off = None;
+    let present = &request.environment;
+    if request.is_here {
+        let arguments = request.arguments.iter().map(String::as_str);
+        let found = admin::find(arguments, || present.get(PARTITION).cloned(), node::callers_author());
+        (admin, doubts, off) = (found.admin, found.findings, found.off);
+    }
+    let settings = launched::settings(&admin, present, words.as_ref());
+    let numbering = rank::find(present, request.local_rank, request.local_size);
+    let placed = present.get(marker::NAME).and_then(|text| marker::devices(text));
+    // a task that the plugin placed, rather than one of the processes that it started
+    let is_task = numbering.rank.is_none() || numbering.is_slurms() || numbering.repeats_slurm;
+    let why = match (off, &placed) {
+        (Some(off), _) => Some(off.to_string()),
+        _ if !settings.enabled => Some("`off`".to_string()),
+        _ if settings.observe => Some("`observe`".to_string()),
+        _ if settings.dry_run => Some("`dry-run`".to_string()),
+        (None, Some(_)) if is_task => Some(PLACED.to_string()),
+        _ => None,
+    };
+    let unchanged = |why: &str| {
+        let cpus = sys::affinity().unwrap_or_default();
+        answers::unchanged(&placed.clone().unwrap_or_default(), &cpus, format!("{why}: nothing changes"))
+    };
+    if let Some(why) = why {
+        return Ok(unchanged(&why));
+    }
+    let mut survey = survey_of(Wish { settings, admin, wordless: true }, described)?;
+    if request.arguments.is_empty() {
+        launched::select_as_the_step_did(&mut survey.wish.admin, present, &survey.node);
+    }
+    let LaunchedProcess { step, mut task, note } = LaunchedProcess::new(&survey, present, &numbering, &[]);
+    let session = survey.plan(step);
+    let open = session.opened(false);
+    let plan = self::placed(&request, &open, &mut task, &UsersFiles::default());
+    if placed.as_ref().is_some_and(|before| is_carried_out(&plan, before, present)) {
+        return Ok(unchanged(PLACED));
+    }
+    let found = [doubts, open.findings()].concat();
+    let notes = found.iter().map(ToString::to_string).chain(numbering.doubt).chain(note).collect();
+    Ok(answers::process(open.plan(), &plan, notes))
+}
+
+const PLACED: &str = "it is placed already";
+
+/// Has a process with this marker and these variables all that the plan says?  Its CPUs are then kept, which a new marker would
+/// not tell: so the old one stays.
+fn is_carried_out(plan: &TaskPlan, before: &Devices, present: &Present) -> bool {
+    let has = |Variable { name, change, .. }: &Variable| match change {
+        Change::Set(value) if name == marker::NAME => marker::devices(value)
+            .is_some_and(|now| (now.gpus, now.nics) == (before.gpus.clone(), before.nics.clone())),
+        Change::Set(value) => present.get(name.as_ref()) == Some(value),
+        Change::Remove => !present.contains_key(name.as_ref()),
+        Change::KeepUsers(_) | Change::Leave => true,
+    };
+    !matches!(plan.placement.cpus, CpuDecision::Set { .. }) && plan.variables.iter().all(has)
+}
+
 /// The plan, the step's tasks, and what is odd about the request.
 fn session(
     request: &Request,
@@ -136,7 +205,8 @@ fn binds_cores_alone(request: &Request) -> Result<(), Failure> {
     }
 }
 
-fn wish(request: &Request) -> Result<(Wish, Vec<Diagnostic>), Failure> {
+/// What the request says as an admin, and what is odd about that.
+fn admin(request: &Request) -> Result<(Admin, Vec<Diagnostic>), Failure> {
     // a topology that is only described is trusted: no process here is bound by it
     let mut admin = Admin { trust_topology: !request.is_here, ..Admin::default() };
     let mut doubts = Vec::new();
@@ -144,6 +214,11 @@ fn wish(request: &Request) -> Result<(Wish, Vec<Diagnostic>), Failure> {
         let doubt = admin.add(argument).map_err(|bad| Failure::request(format!("`arguments`: {bad}")))?;
         doubts.extend(doubt);
     }
+    Ok((admin, doubts))
+}
+
+fn wish(request: &Request) -> Result<(Wish, Vec<Diagnostic>), Failure> {
+    let (admin, doubts) = admin(request)?;
     let wish = step::wish(request.words.as_deref(), admin);
     Ok((wish.map_err(|bad| Failure::request(format!("`words`: {bad}")))?, doubts))
 }
@@ -151,12 +226,15 @@ fn wish(request: &Request) -> Result<(Wish, Vec<Diagnostic>), Failure> {
 /// The node and the wish, and what is odd about the request.
 fn survey(request: &Request, described: Option<Described>) -> Result<(Survey, Vec<Diagnostic>), Failure> {
     let (wish, doubts) = wish(request)?;
-    let survey = match described {
+    Ok((survey_of(wish, described)?, doubts))
+}
+
+fn survey_of(wish: Wish, described: Option<Described>) -> Result<Survey, Failure> {
+    match described {
         None => Survey::of_this_node(wish, Scope::Full, node::callers_author())
-            .map_err(|why| Failure::new(Kind::Node, why))?,
-        Some(described) => Survey::unvisited(wish, topology(described)?),
-    };
-    Ok((survey, doubts))
+            .map_err(|why| Failure::new(Kind::Node, why)),
+        Some(described) => Ok(Survey::unvisited(wish, topology(described)?)),
+    }
 }
 
 fn topology(described: Described) -> Result<Topology, Failure> {

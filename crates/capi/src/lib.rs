@@ -51,6 +51,10 @@ answers!(
     /// The changes to one task's environment.
     nic_placement_render by calls::render
 );
+answers!(
+    /// What becomes of the process that asks.
+    nic_placement_process by calls::process
+);
 
 /// Gives an answer back.
 ///

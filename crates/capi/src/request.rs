@@ -53,6 +53,11 @@ pub(crate) struct Request {
     /// the local id of the one task that is asked for
     #[serde(default, deserialize_with = "task")]
     pub(crate) task: Option<u32>,
+    /// the number of the process that asks, among how many on its node
+    #[serde(default, deserialize_with = "local_rank")]
+    pub(crate) local_rank: Option<u32>,
+    #[serde(default, deserialize_with = "local_size")]
+    pub(crate) local_size: Option<u32>,
     /// what the task has in its environment already
     #[serde(default)]
     pub(crate) environment: Present,
@@ -159,6 +164,14 @@ fn cpus_per_task<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::E
 
 fn task<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
     number("task", MAX_TASKS - 1, from)
+}
+
+fn local_rank<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    number("local_rank", MAX_TASKS - 1, from)
+}
+
+fn local_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    number("local_size", MAX_TASKS, from)
 }
 
 impl Request {

@@ -2,10 +2,11 @@
 #![forbid(unsafe_code)]
 
 use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::libraries::marker::Devices;
 use nic_placement_core::libraries::uses::{Use, Whose};
-use nic_placement_core::placement::{Change, Pair, RailIndex, Variable};
+use nic_placement_core::placement::{Change, MemDecision, Pair, RailIndex, Variable};
 use nic_placement_core::plan::{Plan, TaskPlan};
-use nic_placement_core::topology::{GpuIndex, PathType, PciAddress};
+use nic_placement_core::topology::{CpuSet, GpuIndex, PathType, PciAddress};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -273,6 +274,12 @@ fn set_by<'a>(variables: &'a [Variable]) -> BTreeMap<&'a str, &'a str> {
     set.collect()
 }
 
+/// The variables that are to go.
+fn removed<'a>(variables: &'a [Variable]) -> Vec<&'a str> {
+    let removed = variables.iter().filter(|variable| variable.change == Change::Remove);
+    removed.map(|variable| variable.name.as_ref()).collect()
+}
+
 #[derive(Serialize)]
 struct OneTask<'a> {
     #[serde(flatten)]
@@ -304,13 +311,73 @@ struct Environment<'a> {
 /// The changes to one task's variables; those that are in neither list stay as they are.
 pub fn environment(task: &TaskPlan) -> String {
     let variables = &task.variables;
-    let removed = variables.iter().filter(|variable| variable.change == Change::Remove);
     text(&Environment {
         format: "nic-placement environment",
         version: VERSION,
         task: task.placement.global_id,
         set: set_by(variables),
-        unset: removed.map(|variable| variable.name.as_ref()).collect(),
+        unset: removed(variables),
         reasons: variables.iter().map(|of| (of.name.as_ref(), of.why.as_ref())).collect(),
+    })
+}
+
+#[derive(Serialize)]
+struct Process<'a> {
+    format: &'static str,
+    version: u32,
+    gpus: Vec<String>,
+    nics: Vec<String>,
+    cpus: String,
+    /// NUMA nodes; empty if the memory policy stays
+    mems: String,
+    /// does memory come from these alone, rather than with preference?
+    fence: bool,
+    set: BTreeMap<&'a str, &'a str>,
+    unset: Vec<&'a str>,
+    shortfalls: &'a [String],
+    /// is a process that cannot have all of this to fail?
+    strict: bool,
+    /// does it fail for its shortfalls?
+    fails: bool,
+    reasons: Vec<String>,
+}
+
+/// What becomes of the process that asks, and `notes` about how it was found.
+pub fn process(plan: &Plan, of: &TaskPlan, notes: Vec<String>) -> String {
+    let Task { gpus, nics, cpus, mems, shortfalls, fails, reasons, .. } = task_of(plan, of);
+    text(&Process {
+        format: "nic-placement process",
+        version: VERSION,
+        gpus: gpus.into_iter().map(|gpu| gpu.address.unwrap_or(gpu.index.to_string())).collect(),
+        nics: nics.iter().map(|nic| format!("{}:{}", nic.name, nic.port)).collect(),
+        cpus,
+        mems,
+        fence: matches!(of.placement.mems, MemDecision::Fence { .. }),
+        set: set_by(&of.variables),
+        unset: removed(&of.variables),
+        shortfalls,
+        strict: plan.is_strict(),
+        fails,
+        reasons: [notes, reasons].concat(),
+    })
+}
+
+/// The same where nothing becomes of it: what it has, and why it stays so.
+pub fn unchanged(has: &Devices, cpus: &CpuSet, why: String) -> String {
+    let texts = |list: &[&str]| list.iter().map(ToString::to_string).collect();
+    text(&Process {
+        format: "nic-placement process",
+        version: VERSION,
+        gpus: texts(&has.gpus),
+        nics: texts(&has.nics),
+        cpus: cpus.to_string(),
+        mems: String::new(),
+        fence: false,
+        set: BTreeMap::new(),
+        unset: Vec::new(),
+        shortfalls: &[],
+        strict: false,
+        fails: false,
+        reasons: vec![why],
     })
 }

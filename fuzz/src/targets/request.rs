@@ -56,6 +56,11 @@ pub fn run(data: &[u8]) {
             is_map(&fields(text), &map);
         }
     }
+    if held::has_turn(data, 0, 4) {
+        if let Ok(process) = answer(data, 2, calls::process, text) {
+            assert!(fields(&process)["reasons"].as_array().is_some_and(|reasons| !reasons.is_empty()));
+        }
+    }
     let plan = answer(data, 1, calls::plan, text);
     let one_task = held::has_turn(data, 0, 2)
         .then(|| (answer(data, 0, calls::task, text), answer(data, 2, calls::render, text)));

@@ -191,7 +191,7 @@ mod tests {
     fn who_is_alone_may_drive_all_gpus_unless_the_user_names_its_rank() {
         assert_eq!(of_rank(Some("2,3"), 0, Some(1)), (vec![2, 3], None));
         let topology = dgx();
-        let rank = Rank { number: 0, of: Some(1), said: "--local-rank 0".to_string(), by_user: true };
+        let rank = Rank { number: 0, of: Some(1), said: "local rank 0".to_string(), by_user: true };
         let (claim, _) =
             claimed(&topology, &grant(None), seen(&topology, &Step::default(), &grant(None)), Some(&rank));
         assert_eq!(gpus(&claim), [0]);

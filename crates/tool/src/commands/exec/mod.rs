@@ -2,10 +2,7 @@
 //! started.
 #![forbid(unsafe_code)]
 
-mod launcher;
 mod place;
-mod process;
-mod rank;
 mod variables;
 
 use super::misunderstood::misunderstood;
@@ -14,12 +11,13 @@ use super::request::{Nics, NodeOptions, number, words_help};
 use super::{Ending, Failure};
 use clap::{ArgAction, ValueHint};
 use log::{Level, LevelFilter, Log, Metadata, Record};
-use nic_placement_core::config::{Admin, ENVIRONMENT, Settings, Words, components};
+use nic_placement_core::config::{Admin, Settings, Words};
 use nic_placement_core::diagnostic::line::one_line;
 use nic_placement_core::placement::Strictness;
 use nic_placement_core::plan::Wish;
+use nic_placement_launch::launched::{self, PARTITION, rank};
 use nic_placement_launch::step::MAX_TASKS;
-use nic_placement_process::admin::{self, Found, Off};
+use nic_placement_process::admin::{Found, Off};
 use nic_placement_program::become_program;
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -175,9 +173,6 @@ fn is_strict(word: Option<Strictness>) -> bool {
     word.is_some_and(|word| word > Strictness::BestEffort)
 }
 
-/// The partition of the job around, if there is one.
-const PARTITION: &str = "SLURM_JOB_PARTITION";
-
 fn name_of(command: &[OsString]) -> String {
     command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
@@ -189,15 +184,10 @@ fn intent(
     environment: &ProgramEnvironment,
 ) -> Result<Intent, Failure> {
     let values = environment.values();
-    let value = |name: &str| values.get(name).cloned();
-    let variable = admin::words_of_variable(value(ENVIRONMENT).as_deref());
-    let (found, knows_admin) = plugstack::admin(options.plugstack.as_deref(), value(PARTITION).as_deref());
+    let partition = values.get(PARTITION).map(String::as_str);
+    let (found, knows_admin) = plugstack::admin(options.plugstack.as_deref(), partition);
     let Found { mut admin, off, .. } = found;
-    // the command asks for placement, but its user may have switched it off in a module
-    let asks = Words::default();
-    let words = words.or(if variable.is_none() { Some(&asks) } else { None });
-    let job = || Some(components::leader(value(components::JOB)?.parse().ok()?, value));
-    let mut settings = admin::settings(&admin, job, variable.as_ref(), words);
+    let mut settings = launched::settings(&admin, &values, words);
     settings.verbose |= options.verbose;
     admin.trust_topology |= options.trust_topology;
     for doubt in options.nics.add_to(&mut admin)? {

@@ -1,25 +1,19 @@
 //! Places this process as the plugin places a task.
 #![forbid(unsafe_code)]
 
-use super::process::{Process, is_in_a_placed_step};
-use super::rank;
 use super::variables::ProgramEnvironment;
 use super::{ExecOptions, Intent, listen, say};
 use crate::commands::Failure;
-use nic_placement_core::config::{Admin, NodeSource};
+use nic_placement_core::config::NodeSource;
 use nic_placement_core::discover::Scope;
-use nic_placement_core::libraries::marker::{self, Marker};
-use nic_placement_core::libraries::{Evidence, Present};
+use nic_placement_core::libraries::Evidence;
 use nic_placement_core::plan::Wish;
-use nic_placement_core::policy::Pattern;
-use nic_placement_core::topology::{Provenance, Topology};
+use nic_placement_core::topology::Provenance;
 use nic_placement_formats::describe;
+use nic_placement_launch::launched::{LaunchedProcess, rank, select_as_the_step_did};
 use nic_placement_process::files::UsersFiles;
 use nic_placement_process::node;
 use nic_placement_process::session::Survey;
-
-/// The node's lists, which a placed step makes from the node alone: they name the NICs that it uses.
-const LISTS_OF_THE_NODE: [&str; 2] = ["NCCL_IB_HCA", "NVSHMEM_HCA_LIST"];
 
 /// Places this process; returns what could not be had.
 pub(super) fn place(
@@ -33,11 +27,12 @@ pub(super) fn place(
     listen(reports || numbering.is_first());
 
     let mut survey = survey(options, intent.wish)?;
-    if is_in_a_placed_step(&present) && !intent.knows_admin {
+    if !intent.knows_admin {
         select_as_the_step_did(&mut survey.wish.admin, &present, &survey.node);
     }
     let words: Vec<&str> = options.command.iter().map(|word| word.to_str().unwrap_or_default()).collect();
-    let Process { step, mut task, note } = Process::new(&survey, &present, &numbering, &words);
+    let LaunchedProcess { step, mut task, note } =
+        LaunchedProcess::new(&survey, &present, &numbering, &words);
     let session = survey.plan(step);
     let open = session.opened(true);
     open.findings().iter().for_each(|finding| log::warn!("{finding}"));
@@ -77,20 +72,4 @@ fn survey(options: &ExecOptions, wish: Wish) -> Result<Survey, Failure> {
         Provenance::ThisSystem | Provenance::Captured(_) => (node, findings),
     };
     Ok(Survey::here(wish, node, findings, author))
-}
-
-/// Without plugstack.conf, as in a container, the lists of the step around tell which NICs the admin lets be used.  A list
-/// with NICs that are not here is another node's.
-fn select_as_the_step_did(admin: &mut Admin, present: &Present, node: &Topology) {
-    let Some(text) = present.get(marker::NAME) else { return };
-    let published = Marker::parse(text, |name| LISTS_OF_THE_NODE.contains(&name));
-    let ours = LISTS_OF_THE_NODE.iter().find_map(|name| {
-        let list = present.get(*name)?;
-        published.is_ours(name, list).then_some(list)
-    });
-    let names = ours.into_iter().flat_map(|list| list.trim_start_matches('=').split(','));
-    let names: Vec<&str> = names.map(|entry| entry.split(':').next().unwrap_or_default()).collect();
-    if names.iter().all(|name| node.nic_index(name).is_some()) {
-        admin.selection.include.extend(names.iter().filter_map(|name| Pattern::parse(name).ok()));
-    }
 }

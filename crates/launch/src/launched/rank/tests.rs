@@ -185,7 +185,7 @@ fn the_user_s_own_word_beats_every_launcher() {
     let torch = values("LOCAL_RANK=7 LOCAL_WORLD_SIZE=8 RANK=15 WORLD_SIZE=16");
     let found = find(&torch, Some(2), None);
     let rank = found.rank.unwrap();
-    assert_eq!((rank.number, rank.of, rank.said.as_str()), (2, Some(8), "--local-rank 2"));
+    assert_eq!((rank.number, rank.of, rank.said.as_str()), (2, Some(8), "local rank 2"));
     assert_eq!(find(&torch, Some(2), Some(4)).rank.unwrap().of, Some(4));
 }
 

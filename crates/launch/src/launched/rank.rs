@@ -77,36 +77,36 @@ const SLURM: &str = "SLURM_LOCALID";
 const SLURMS_COUNTS: &str = "SLURM_STEP_TASKS_PER_NODE";
 
 /// The process's place among the others.
-pub(super) struct Numbering {
+pub struct Numbering {
     /// on its node; `None` where neither the user nor a launcher's variable gives a number that can be one
-    pub(super) rank: Option<Rank>,
+    pub rank: Option<Rank>,
     /// the variable that gave the number; `None` if the user gave it
-    pub(super) variable: Option<&'static str>,
+    pub variable: Option<&'static str>,
     /// the variable of the launcher that started this process, also where a wrapper or the user repeated its number in another
     /// variable; not searched for Slurm, of which [`Numbering::repeats_slurm`] says it
     pub(super) numbered_by: Option<&'static str>,
     /// number and count are those of Slurm's task: a shell in the task, or the user, may have repeated them
-    pub(super) repeats_slurm: bool,
+    pub repeats_slurm: bool,
     pub(super) global: u32,
     pub(super) total: u32,
     /// a number that is not understood
-    pub(super) doubt: Option<String>,
+    pub doubt: Option<String>,
 }
 
 impl Numbering {
     /// True for the process that reports for all of its node.
-    pub(super) fn is_first(&self) -> bool {
+    pub fn is_first(&self) -> bool {
         self.rank.as_ref().is_none_or(|rank| rank.number == 0)
     }
 
     /// Did Slurm start it, with no launcher between?
-    pub(super) fn is_slurms(&self) -> bool {
+    pub fn is_slurms(&self) -> bool {
         self.variable == Some(SLURM)
     }
 }
 
 /// By the user's own words, else by the innermost launcher that gives a number.
-pub(super) fn find(values: &Present, local_rank: Option<u32>, local_size: Option<u32>) -> Numbering {
+pub fn find(values: &Present, local_rank: Option<u32>, local_size: Option<u32>) -> Numbering {
     let launchers = launchers(values);
     let innermost = innermost(values, &launchers);
     let said = rank(values, local_rank, local_size, innermost, &launchers);
@@ -159,7 +159,7 @@ fn rank(
         let LauncherKind { local, .. } = innermost?;
         Some((number(values, local)?, format!("{local}={}", number(values, local)?)))
     };
-    let by_user = local_rank.map(|number| (number, format!("--local-rank {number}")));
+    let by_user = local_rank.map(|number| (number, format!("local rank {number}")));
     let (number, said) = by_user.or_else(by_launcher)?;
     let of = local_size.or_else(|| innermost?.count(values));
     let of = of.or_else(|| count_of_another(values, number, launchers));
@@ -259,7 +259,7 @@ fn slurms_count(values: &Present) -> Option<u32> {
 /// The worker's number on its node under torchrun's `--virtual-local-rank`: each worker has a GPU of its own, and torchrun made
 /// `LOCAL_RANK` 0 for all (PyTorch, torch/distributed/elastic/agent/server/local_elastic_agent.py, `_set_local_rank_env`):
 /// nodes with as many workers each have their numbers one after another.
-pub(super) fn virtual_number(values: &Present) -> Option<u32> {
+fn virtual_number(values: &Present) -> Option<u32> {
     let number = |name: &str| number(values, name);
     let one_gpu = |list: &String| !list.is_empty() && !list.contains(',');
     let by_torchrun = values.contains_key("TORCHELASTIC_RUN_ID") && number("LOCAL_RANK") == Some(0);

@@ -1,31 +1,55 @@
-//! This process among those that its launcher started on the node: its GPUs, how they were dealt, and how it was bound.
+//! This process among those that its launcher started on the node: its GPUs, how they were split, and how it was bound.
 #![forbid(unsafe_code)]
 
-use super::launcher::Launcher;
-use super::rank::Numbering;
-use nic_placement_core::config::cpu_bind;
+mod launcher;
+pub mod rank;
+
+use launcher::Launcher;
+use nic_placement_core::config::{Admin, ENVIRONMENT, Settings, Words, components, cpu_bind};
 use nic_placement_core::diagnostic::Shown;
 use nic_placement_core::gpus;
 use nic_placement_core::gpus::rank::{claimed, seen};
-use nic_placement_core::libraries::{Present, marker};
+use nic_placement_core::libraries::Present;
+use nic_placement_core::libraries::marker::{self, Marker};
+use nic_placement_core::policy::Pattern;
 use nic_placement_core::step::program::{self, program_name};
 use nic_placement_core::step::{Claim, GPU_BIND, GpuGrant, SRUN, STEP_GPUS, Starter, Step, Task};
 use nic_placement_core::topology::{CpuSet, GpuIndex, Topology};
-use nic_placement_process::memory;
 use nic_placement_process::session::Survey;
+use nic_placement_process::{admin, memory};
 use nic_placement_sys as sys;
+use rank::Numbering;
 
-/// The process as a task of a step that its launcher started.
-pub(super) struct Process {
-    pub(super) step: Step,
-    pub(super) task: Task,
-    /// why it is not known which GPU it will use
-    pub(super) note: Option<String>,
+/// The partition of the job around, if there is one.
+pub const PARTITION: &str = "SLURM_JOB_PARTITION";
+
+/// The node's lists, which a placed step makes from the node alone: they name the NICs that it uses.
+const LISTS_OF_THE_NODE: [&str; 2] = ["NCCL_IB_HCA", "NVSHMEM_HCA_LIST"];
+
+/// What holds for a process with these variables: words of its own beat the variable, as srun's option does.
+pub fn settings(admin: &Admin, present: &Present, words: Option<&Words>) -> Settings {
+    let value = |name: &str| present.get(name).cloned();
+    let variable = admin::words_of_variable(value(ENVIRONMENT).as_deref());
+    // to start it asks for placement, but its user may have switched that off in a module
+    let asks = Words::default();
+    let words = words.or(if variable.is_none() { Some(&asks) } else { None });
+    let job = || Some(components::leader(value(components::JOB)?.parse().ok()?, value));
+    admin::settings(admin, job, variable.as_ref(), words)
 }
 
-impl Process {
+/// The process as a task of a step that its launcher started.
+pub struct LaunchedProcess {
+    /// the step of all processes that the launcher started on the node
+    pub step: Step,
+    /// this process
+    pub task: Task,
+    /// why it is not known which GPU it will use
+    pub note: Option<String>,
+}
+
+impl LaunchedProcess {
     /// This process, which becomes the program of these words.
-    pub(super) fn new(survey: &Survey, present: &Present, numbering: &Numbering, words: &[&str]) -> Process {
+    pub fn new(survey: &Survey, present: &Present, numbering: &Numbering, words: &[&str]) -> LaunchedProcess {
         let (node, rank) = (&survey.node, numbering.rank.as_ref());
         let surroundings = Surroundings { node, present, numbering, launcher: launcher(present, numbering) };
         let gpus = survey.gpus(present);
@@ -58,13 +82,29 @@ impl Process {
             memory: memory(is_in_a_placed_step(present)),
             ..Task::default()
         };
-        Process { step, task, note }
+        LaunchedProcess { step, task, note }
     }
 }
 
 /// Has the step around this process set its variables?
-pub(super) fn is_in_a_placed_step(present: &Present) -> bool {
+fn is_in_a_placed_step(present: &Present) -> bool {
     present.get(marker::NAME).is_some_and(|text| marker::is_published(text))
+}
+
+/// Without plugstack.conf, as in a container, the lists of the step around tell which NICs the admin lets be used.  A list
+/// with NICs that are not here is another node's.
+pub fn select_as_the_step_did(admin: &mut Admin, present: &Present, node: &Topology) {
+    let Some(text) = present.get(marker::NAME) else { return };
+    let published = Marker::parse(text, |name| LISTS_OF_THE_NODE.contains(&name));
+    let ours = LISTS_OF_THE_NODE.iter().find_map(|name| {
+        let list = present.get(*name)?;
+        published.is_ours(name, list).then_some(list)
+    });
+    let names = ours.into_iter().flat_map(|list| list.trim_start_matches('=').split(','));
+    let names: Vec<&str> = names.map(|entry| entry.split(':').next().unwrap_or_default()).collect();
+    if names.iter().all(|name| node.nic_index(name).is_some()) {
+        admin.selection.include.extend(names.iter().filter_map(|name| Pattern::parse(name).ok()));
+    }
 }
 
 /// The launcher that started this process among others.  It is not sought where that was Slurm, whose variables tell how it
@@ -92,7 +132,9 @@ impl Surroundings<'_> {
         if numbering.is_slurms() || numbering.repeats_slurm {
             let read = |name: &str| self.present.get(name).map(String::as_str);
             if cpu_bind::by_domain(read) || cpu_bind::masks(read).iter().any(|mask| mask != cpus) {
-                return Some("Slurm bound it (`srun --cpu-bind=none` leaves that to `exec`)".to_string());
+                return Some(
+                    "Slurm bound it (`srun --cpu-bind=none` leaves that to nic-placement)".to_string(),
+                );
             }
         }
         if numbering.is_slurms() {
@@ -105,7 +147,7 @@ impl Surroundings<'_> {
             Some(launcher) if numbering.repeats_slurm && launcher.name == "slurmstepd" => None,
             Some(launcher) if launcher.cpus == *cpus => None,
             Some(launcher) => Some(format!(
-                "`{}` bound it (`mpirun --bind-to none` leaves that to `exec`)",
+                "`{}` bound it (`mpirun --bind-to none` leaves that to nic-placement)",
                 Shown::word(&launcher.name, 40)
             )),
             // a process that may run on all CPUs of the node was not bound
