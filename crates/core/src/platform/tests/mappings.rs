@@ -59,7 +59,7 @@ const STATED: &[Stated] = &[
     },
     Stated {
         machine: "aws-p5",
-        source: "aws/aws-ofi-nccl, topology/p5.48xl-topo.xml",
+        source: "ai-dynamo/nixl, topo/p5.48xl-topo.xml; four on each switch: aws/aws-ofi-nccl, topology/p5.48xl-topo.xml of 2023",
         groups: &[
             (&[0], &["rdmap79s0", "rdmap80s0", "rdmap81s0", "rdmap82s0"]),
             (&[1], &["rdmap96s0", "rdmap97s0", "rdmap98s0", "rdmap99s0"]),
