@@ -95,6 +95,21 @@ const STATED: &[Stated] = &[
         path: PathType::Pix,
     },
     Stated {
+        machine: "aws-p6-b300",
+        source: "aws/aws-ofi-nccl, tests/unit/fixtures/topology/p6-b300/topology.xml",
+        groups: &[
+            (&[0], &["rdmap86s0", "rdmap87s0"]),
+            (&[1], &["rdmap101s0", "rdmap102s0"]),
+            (&[2], &["rdmap116s0", "rdmap117s0"]),
+            (&[3], &["rdmap131s0", "rdmap132s0"]),
+            (&[4], &["rdmap146s0", "rdmap147s0"]),
+            (&[5], &["rdmap161s0", "rdmap162s0"]),
+            (&[6], &["rdmap176s0", "rdmap177s0"]),
+            (&[7], &["rdmap191s0", "rdmap192s0"]),
+        ],
+        path: PathType::Pix,
+    },
+    Stated {
         machine: "aws-g5",
         source: "aws/aws-ofi-nccl, topology/g5.48xl-topo.xml and pull request 873",
         groups: &[(&[4, 5, 6, 7], &["rdmap0s21"])],
@@ -229,10 +244,8 @@ const STATED: &[Stated] = &[
 ];
 
 /// Models without pairs, and the reason among their sources.
-const WITHOUT_PAIRS: [(&str, &str); 2] = [
-    ("aws-p6-b300", "no public document says which GPU and which EFA device share a switch"),
-    ("gke-a3-mega", "no public document says which GPU and which gVNIC share a switch"),
-];
+const WITHOUT_PAIRS: [(&str, &str); 1] =
+    [("gke-a3-mega", "no public document says which GPU and which gVNIC share a switch")];
 
 /// Models whose facts have tests of their own below, and one with a single GPU and NIC.
 const TESTED_BELOW: [&str; 4] = ["frontier", "gh200", "hgx-h100-bf3", "levante"];
