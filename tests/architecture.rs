@@ -26,9 +26,10 @@ use std::path::Path;
 use tree::{CRATES, Source, test_files};
 
 /// `(module, what it may use)`; a module may always use itself.  A bare name is a module of `core`, and `core` stands for all
-/// of them.  Each other crate counts as one module, but the pure `manifest`, `import` and `picture` of `formats`, and `agree`, `audit`, `doctor` and `trial` of `fleet`, count separately.  `core`'s lib.rs
+/// of them.  Each other crate counts as one module, but the pure `manifest`, `import` and `picture` of `formats`, and `agree`, `audit`,
+/// `doctor`, `fabric` and `trial` of `fleet`, count separately.  `core`'s lib.rs
 /// is only the map of the crate, and no arrow applies to it.
-const ARROWS: [(&str, &str); 32] = [
+const ARROWS: [(&str, &str); 33] = [
     ("diagnostic", ""),
     ("order", ""),
     ("topology", "order diagnostic"),
@@ -56,18 +57,21 @@ const ARROWS: [(&str, &str); 32] = [
     ("fleet::agree", "fleet::audit placement diagnostic"),
     ("fleet::audit", "placement diagnostic"),
     ("fleet::doctor", "fleet::audit plan config gpus platform policy placement topology diagnostic"),
+    ("fleet::fabric", "fleet::audit config diagnostic"),
     ("fleet::trial", "topology"),
     ("fleet", "fleet::doctor sys discover node platform topology"),
     ("traffic", "libraries placement topology"),
     (
         "tool",
-        "launch formats formats::manifest formats::import formats::picture fleet fleet::agree fleet::audit fleet::doctor fleet::trial traffic process program sys core",
+        "launch formats formats::manifest formats::import formats::picture fleet fleet::agree fleet::audit fleet::doctor fleet::fabric fleet::trial traffic process program sys core",
     ),
     ("capi", "launch process sys core"),
 ];
 
 /// `(user, used, words)`: arrows that reach only a part of a module: the items with one of these words in their path.
-const NARROW_ARROWS: [(&str, &str, &[&str]); 5] = [
+const NARROW_ARROWS: [(&str, &str, &[&str]); 6] = [
+    // Slurm's topology files name nodes as its configuration does
+    ("fleet::fabric", "config", &["hostlist"]),
     // the system calls take sets of CPUs and nodes; they know nothing of the machine
     ("sys", "topology", &["bitmap", "cpuset", "nodeset"]),
     // the grammar must know a renderer's options, but not how it renders
@@ -266,6 +270,7 @@ fn in_arrows<'a>(crate_name: &'a str, module: &[&'a str]) -> &'a str {
         ("fleet", Some(&"agree")) => "fleet::agree",
         ("fleet", Some(&"audit")) => "fleet::audit",
         ("fleet", Some(&"doctor")) => "fleet::doctor",
+        ("fleet", Some(&"fabric")) => "fleet::fabric",
         ("fleet", Some(&"trial")) => "fleet::trial",
         _ => crate_name,
     }

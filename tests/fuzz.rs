@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use targets::{TARGETS, Target, work};
 
 /// `(target, changed inputs)`: as many as take a second or two in a build for tests.
-const CHANGES: [(&str, usize); 23] = [
+const CHANGES: [(&str, usize); 24] = [
     ("words", 2000),
     ("plugstack", 400),
     ("conf", 60),
@@ -39,6 +39,7 @@ const CHANGES: [(&str, usize); 23] = [
     ("kept", 60),
     ("directory", 60),
     ("ranks", 2000),
+    ("fabric", 1500),
 ];
 
 /// Bytes of a changed input, at most.
@@ -112,5 +113,5 @@ macro_rules! replayed {
 
 replayed! {
     words plugstack conf environment sysfs tables node_file topology snapshot archive hwloc nccl matrix audit template
-    maps solver lists request layers kept directory ranks
+    maps solver lists request layers kept directory ranks fabric
 }

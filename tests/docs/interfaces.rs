@@ -12,6 +12,7 @@ request to the C interface | request | 1 | crates/capi/src/request.rs | VERSION:
 C interface, `include/nic_placement.h` | | | crates/capi/build.rs | SONAME: &str = "
 `check --json` | check | 1, 2 | crates/fleet/src/audit/report.rs | VERSION: u64 =
 `audit --json` | audit | | crates/fleet/src/audit/kinds.rs | VERSION: u32 =
+`fabric --json` | fabric | | crates/fleet/src/fabric/rails.rs | VERSION: u32 =
 `measure --json`; also with `--merge` | measure, measure merge | 1 | crates/traffic/src/report.rs | VERSION: u32 =
 `verify --json` | verify | | crates/traffic/src/verify/mod.rs | VERSION: u32 =
 `top --json` | top | | crates/tool/src/commands/top/print.rs | "version":

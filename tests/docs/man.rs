@@ -17,7 +17,9 @@ or
 .B explain
 found that a strict word would fail a task, or
 .B audit
-that a node differs or a part of its input is no report; 2 the command line was not understood.
+that a node differs or a part of its input is no report, or
+.B fabric
+that a cable is wrong or a source cannot be read; 2 the command line was not understood.
 .B check
 ends with 3 where the worst that it finds is a warn, and with 4 where it is a fail.
 .B exec

@@ -166,7 +166,8 @@ fn every_module_stands_in_the_tree_of_the_architecture() {
             // a module with children has a file and a folder
             let beside = format!("{}/", name.trim_end_matches(".rs"));
             let stands = |name: &str| text.lines().any(|line| line.split_whitespace().next() == Some(name));
-            assert!(stands(&name) || stands(&beside), "ARCHITECTURE.md has no line for `{folder}/{name}`");
+            let is_known = name == "tests.rs" || stands(&name) || stands(&beside);
+            assert!(is_known, "ARCHITECTURE.md has no line for `{folder}/{name}`");
         }
     }
 }

@@ -6,6 +6,8 @@ set -eu
 needed='slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libslurm-dev gcc libc6-dev make bzip2 iproute2'
 # tests/ucx.rs asks the real UCX
 needed="$needed ucx-utils libucx-dev"
+# tests/fabric.rs plays fabrics to real programs
+needed="$needed ibsim-utils infiniband-diags lldpd"
 # what hooks take, and what they lose, is counted by it
 needed="$needed valgrind"
 # steps in an OCI bundle and with a display

@@ -45,6 +45,7 @@ pub fn facts(root: &Root, topology: &Topology) -> HostFacts {
         nics: nics(root, topology),
         has_verbs: !root.list(VERBS, |name| name.starts_with("uverbs")).is_empty(),
         has_mads: !root.list(MADS, |name| name.starts_with("umad")).is_empty(),
+        heard: None,
     }
 }
 

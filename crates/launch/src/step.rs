@@ -170,6 +170,10 @@ pub fn grant(topology: &Topology, gpus: &[GpuIndex]) -> GpuGrant {
             list.push(',');
         }
         list.push_str(&number_of(vendor, gpu).to_string());
+        if vendor == GpuVendor::Intel {
+            // else Level Zero counts each stack of a GPU as a device, and a number is another GPU's
+            variables.insert("ZE_FLAT_DEVICE_HIERARCHY", "COMPOSITE".to_string());
+        }
     }
     GpuGrant { variables, access: vec![Access::Unknown; topology.gpus.len()] }
 }

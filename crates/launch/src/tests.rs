@@ -4,6 +4,7 @@
 use super::{answers, step};
 use nic_placement_core::config::{Admin, Words, merge_settings};
 use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::gpus;
 use nic_placement_core::libraries::{Evidence, FileText, Present};
 use nic_placement_core::placement::{Policy, Strictness};
 use nic_placement_core::plan::{Plan, Wish};
@@ -109,6 +110,18 @@ fn a_stated_step_has_the_node_the_gpus_and_the_tasks_that_were_request() {
     assert_eq!(listed(&[&[4, 5], &[5]])[0].promised, None, "two have one GPU");
     assert_eq!(listed(&[&[3, 4]])[0].promised, None, "on two NUMA nodes");
     assert_eq!(listed(&[&[], &[0]])[0].claim.as_ref().unwrap().reason, "its launcher gives it none");
+}
+
+// a number in Intel's list is a stack's without a word on it, and in AMD's the compute driver's
+#[test]
+fn a_grant_of_any_gpu_of_a_built_in_machine_is_of_that_gpu_alone() {
+    for model in platform::MODELS {
+        let topology = model.topology().unwrap();
+        for gpu in topology.gpu_indices() {
+            let claim = gpus::identify(&topology, &Step::default(), &step::grant(&topology, &[gpu]));
+            assert_eq!(claim.gpus, [gpu], "{}: {}", model.name, claim.reason);
+        }
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod admin;
 mod built;
 mod directory;
 mod environment;
+mod fabric;
 mod formats;
 mod held;
 mod kept;
@@ -26,7 +27,7 @@ pub mod work;
 pub type Target = fn(&[u8]);
 
 /// `(name, what it is called with, the function)`.
-pub const TARGETS: [(&str, &str, Target); 23] = [
+pub const TARGETS: [(&str, &str, Target); 24] = [
     ("words", "the option, SLURM_NIC_PLACEMENT and default=, one on each line", words::run),
     ("plugstack", "plugstack.conf's arguments, one on each line", admin::plugstack),
     ("conf", "the configuration file", admin::conf),
@@ -50,6 +51,7 @@ pub const TARGETS: [(&str, &str, Target); 23] = [
     ("kept", "changes to the trees of known machines whose node files were kept", kept::run),
     ("directory", "changes to captured trees on disk", directory::run),
     ("ranks", "the file of --multi-prog", ranks::run),
+    ("fabric", "a text of ibnetdiscover, iblinkinfo or lldpctl, Slurm's topology files", fabric::run),
 ];
 
 /// Runs a target by its name; `None` where there is none of that name.

@@ -18,6 +18,8 @@ use nic_placement_core::topology::{CpuSet, GpuIndex, Provenance, Topology, file}
 use nic_placement_fleet::audit::Audit;
 use nic_placement_fleet::audit::kinds::Bad;
 use nic_placement_fleet::audit::stream::{self, StreamPiece};
+use nic_placement_fleet::fabric::cabling::Cabling;
+use nic_placement_fleet::fabric::sources;
 use nic_placement_formats::{archive, import, manifest};
 use nic_placement_launch::gpu_list::gpus_named;
 use nic_placement_launch::step;
@@ -34,7 +36,7 @@ pub type Make = for<'d> fn(&'d [u8]) -> Work<'d>;
 const KIB: usize = 1024;
 
 /// `(name of the target, bytes of an input at most, its work)`.
-pub const WORKS: [(&str, usize, Make); 23] = [
+pub const WORKS: [(&str, usize, Make); 24] = [
     ("words", KIB, words),
     ("plugstack", 64 * KIB, plugstack),
     ("conf", 64 * KIB, conf),
@@ -58,6 +60,7 @@ pub const WORKS: [(&str, usize, Make); 23] = [
     ("kept", KIB, kept::work),
     ("directory", KIB, directory::work),
     ("ranks", 4096 * KIB, ranks::work),
+    ("fabric", 1024 * KIB, fabric),
 ];
 
 fn made() -> Provenance {
@@ -189,6 +192,15 @@ fn audit(data: &[u8]) -> Work<'_> {
         };
         stream::read(data, &mut take).expect("memory can be read");
         black_box(audit.finish().to_json(bad.len(), &bad));
+    })
+}
+
+fn fabric(data: &[u8]) -> Work<'_> {
+    let text = held::text(data);
+    Box::new(move || {
+        let mut cabling = Cabling::default();
+        drop(black_box(sources::read("n1.txt", &text, &mut cabling)));
+        black_box(cabling);
     })
 }
 

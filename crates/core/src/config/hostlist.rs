@@ -1,6 +1,6 @@
 //! Slurm's hostlist expressions, as `gpu[001-128],login1`: is a node's name one of them?
 //!
-//! A name is compared with the expression, which is never written out: `n[0-4000000000]` costs no more than `n1`.  As in
+//! A name is compared with the expression, which is not written out for it: `n[0-4000000000]` costs no more than `n1`.  As in
 //! Slurm (src/common/hostlist.c) the zeros before the first number of a range say how many digits all of it have.
 #![forbid(unsafe_code)]
 
@@ -10,6 +10,8 @@ use crate::diagnostic::Shown;
 const MAX_DIGITS: usize = 18;
 /// Brackets in one name, at most; Slurm itself takes two.
 const MAX_BRACKETS: usize = 4;
+/// Letters of a name outside of brackets, at most; Linux has names of 64.
+const MAX_LETTERS: usize = 255;
 
 /// Names of nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,10 +53,36 @@ impl HostList {
         self.0.iter().map(of_name).fold(0, u64::saturating_add)
     }
 
+    /// The names, each as often as the expression says it; [`HostList::count`] says before how many they are.
+    pub fn names(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        self.0.iter().for_each(|pieces| write_names(pieces, &mut String::new(), &mut names));
+        names
+    }
+
     /// Is a node one of them?
     pub fn has(&self, node: &str) -> bool {
         self.0.iter().any(|pieces| matches(pieces, node))
     }
+}
+
+/// Adds the names that begin with `start` and go on with the pieces; the last bracket's numbers change first.
+fn write_names(pieces: &[Piece], start: &mut String, names: &mut Vec<String>) {
+    let Some((piece, rest)) = pieces.split_first() else { return names.push(start.clone()) };
+    let length = start.len();
+    start.push_str(&piece.letters);
+    if piece.ranges.is_empty() {
+        write_names(rest, start, names);
+    }
+    let with_letters = start.len();
+    for range in &piece.ranges {
+        for number in range.first..=range.last {
+            start.push_str(&format!("{number:0width$}", width = range.width));
+            write_names(rest, start, names);
+            start.truncate(with_letters);
+        }
+    }
+    start.truncate(length);
 }
 
 fn pieces(name: &str) -> Result<Vec<Piece>, String> {
@@ -80,6 +108,9 @@ fn pieces(name: &str) -> Result<Vec<Piece>, String> {
         };
         pieces.push(Piece { letters: letters.to_string(), ranges });
         rest = after;
+    }
+    if pieces.iter().map(|piece| piece.letters.len()).sum::<usize>() > MAX_LETTERS {
+        return wrong(&format!(": more than {MAX_LETTERS} letters in a name"));
     }
     match pieces.iter().filter(|piece| !piece.ranges.is_empty()).count() {
         0..=MAX_BRACKETS => Ok(pieces),
@@ -153,6 +184,22 @@ mod tests {
     }
 
     #[test]
+    fn names_are_written_out_as_slurm_does() {
+        for (list, names) in [
+            ("gpu1,login", "gpu1 login"),
+            ("n[08-10,7]", "n08 n09 n10 n7"),
+            ("r[1-2]n[1-2]x", "r1n1x r1n2x r2n1x r2n2x"),
+            ("n[98-101]", "n98 n99 n100 n101"),
+        ] {
+            let list = HostList::parse(list).unwrap();
+            let written = list.names();
+            assert_eq!(written.join(" "), names);
+            assert_eq!(written.len() as u64, list.count());
+            assert!(written.iter().all(|name| list.has(name)));
+        }
+    }
+
+    #[test]
     fn names_are_counted_without_being_written_out() {
         for (list, count) in [
             ("gpu1", 1),
@@ -181,6 +228,7 @@ mod tests {
             ("gpu*", "no name of a node"),
             ("gpu[1][2][3][4][5]", "more than 4 brackets"),
             ("g\u{1b}[1]", "no name of a node"),
+            (&"g".repeat(256), "more than 255 letters"),
         ] {
             let why = HostList::parse(list).unwrap_err();
             assert!(why.contains(words), "`{list}`: {why}");

@@ -10,7 +10,7 @@ pub(super) struct GpuKind {
     pub(super) vendor: GpuVendor,
     /// PCI device id
     pub(super) id: u16,
-    /// NVIDIA's driver's names for it; AMD's has none
+    /// NVIDIA's driver's names for it; the others' have none
     pub(super) names: &'static [&'static str],
 }
 
@@ -41,6 +41,10 @@ const fn amd(id: u16) -> GpuKind {
     GpuKind { vendor: GpuVendor::Amd, id, names: &[] }
 }
 
+const fn intel(id: u16) -> GpuKind {
+    GpuKind { vendor: GpuVendor::Intel, id, names: &[] }
+}
+
 // PCI device ids and names of GPUs: NVIDIA's list of supported GPUs (open GPU kernel modules), and pci.ids
 const A10G: &[GpuKind] = &[nvidia(0x2237, &["NVIDIA A10G", "A10G"])];
 const A100: &[GpuKind] = &[
@@ -55,10 +59,16 @@ const B200: &[GpuKind] = &[nvidia(0x2901, &["NVIDIA B200"])];
 const B300: &[GpuKind] = &[nvidia(0x3182, &["NVIDIA B300 SXM6 AC"])];
 const GB200: &[GpuKind] = &[nvidia(0x2941, &["NVIDIA GB200"])];
 const GB300: &[GpuKind] = &[nvidia(0x31c2, &["NVIDIA GB300"])];
-const GH200: &[GpuKind] = &[nvidia(0x2342, &["NVIDIA GH200 480GB"])];
+const GH200: &[GpuKind] = &[nvidia(0x2342, &["NVIDIA GH200 480GB", "NVIDIA GH200 120GB", "GH200 120GB"])];
 const GB10: &[GpuKind] = &[nvidia(0x2e12, &["NVIDIA GB10"])];
 const MI250X: &[GpuKind] = &[amd(0x7408)];
+const MI300A: &[GpuKind] = &[amd(0x74a0)];
 const MI300X: &[GpuKind] = &[amd(0x74a1)];
+const MI325X: &[GpuKind] = &[amd(0x74a5)];
+const MI355X: &[GpuKind] = &[amd(0x75a3), amd(0x75a0)];
+const MAX_1550: &[GpuKind] = &[intel(0x0bd5), intel(0x0bd6)];
+const V100: &[GpuKind] =
+    &[nvidia(0x1db1, &["Tesla V100-SXM2-16GB"]), nvidia(0x1db5, &["Tesla V100-SXM2-32GB"])];
 
 const UNMARKED: Model = Model {
     name: "",
@@ -78,7 +88,7 @@ macro_rules! known {
         Model {
             name: $name,
             title: $title,
-            json: include_str!(concat!("models/", $name, ".json")),
+            json: include_str!(concat!(env!("OUT_DIR"), "/", $name, ".json")),
             $($marks)*,
             ..UNMARKED
         }
@@ -87,6 +97,9 @@ macro_rules! known {
 
 /// All known machines, in order of name.  EC2's product name is the instance type.
 pub const MODELS: &[Model] = &[
+    known!("alps-gh200", "CSCS Alps: 4 GH200 Grace Hopper superchips, 4 Slingshot NICs", kinds: GH200, gpus: 4),
+    known!("aurora", "ALCF Aurora: 6 Data Center GPU Max 1550, 8 Slingshot NICs, 2 Xeon CPU Max 9470C",
+        kinds: MAX_1550, gpus: 6),
     known!("aws-g5", "AWS g5.48xlarge: 8 A10G, 1 EFA",
         products: &["g5.48xlarge"], cloud: AWS, kinds: A10G, addresses: true),
     known!("aws-p4d", "AWS p4d.24xlarge: 8 A100, 4 EFA",
@@ -134,7 +147,16 @@ pub const MODELS: &[Model] = &[
     known!("juwels-booster", "JUWELS Booster: 4 A100, 4 ConnectX-6 (HDR), 2 EPYC 7402", kinds: A100, gpus: 4),
     known!("levante", "DKRZ Levante GPU node: 4 A100, 2 ConnectX-6 (HDR), 2 EPYC 7763", kinds: A100, gpus: 4),
     known!("mi300x-8", "8 MI300X, 8 ConnectX-7 (NDR), 2 Xeon", kinds: MI300X, addresses: true),
+    known!("mi325x-8", "8 MI325X, 8 BCM57608 (400 Gb/s RoCE), 2 EPYC", kinds: MI325X, addresses: true),
+    known!("mi355x-8", "8 MI355X or MI350X, 8 Pollara 400 (RoCE), 2 EPYC", kinds: MI355X, addresses: true),
     known!("oci-bm-gpu-h100-8", "OCI BM.GPU.H100.8: 8 H100, 16 ports of ConnectX-7 (200 Gb/s RoCE)",
         cloud: ORACLE, kinds: H100, addresses: true, assumed: &["mlx5_2", "mlx5_11"]),
     known!("oci-bm-gpu-h200-8", "OCI BM.GPU.H200.8: 8 H200, 8 ConnectX-7 (RoCE)", cloud: ORACLE, kinds: H200),
+    known!("perlmutter", "NERSC Perlmutter GPU node: 4 A100, 4 Slingshot NICs, 1 EPYC 7763",
+        kinds: A100, gpus: 4, addresses: true),
+    known!("polaris", "ALCF Polaris: 4 A100, 2 Slingshot NICs, 1 EPYC 7543P", kinds: A100, gpus: 4),
+    known!("summit", "OLCF Summit (IBM AC922): 6 V100, 1 dual-port ConnectX-5 (EDR) on both sockets, 2 POWER9",
+        kinds: V100, gpus: 6, addresses: true),
+    known!("tuolumne", "HPE Cray EX255a (Tuolumne, El Capitan): 4 MI300A, 4 Slingshot NICs",
+        kinds: MI300A, gpus: 4, addresses: true),
 ];

@@ -44,16 +44,6 @@ impl Model {
         file::from_json(self.json, Provenance::Model(self.name.to_string()))
     }
 
-    /// The sources of its facts, and which facts are assumed.
-    pub fn sources(&self) -> Result<Vec<String>, BadTopology> {
-        file::sources(self.json)
-    }
-
-    /// Its topology file, as a start for one's own.
-    pub fn json(&self) -> &'static str {
-        self.json
-    }
-
     /// Is it a guest of a cloud?
     pub fn is_a_clouds(&self) -> bool {
         self.cloud.is_some()

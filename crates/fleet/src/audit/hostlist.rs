@@ -9,7 +9,7 @@ const MOST_DIGITS: usize = 18;
 /// A name around its last number: what stands before it, its digits, what stands behind.
 fn parts(name: &str) -> Option<(&str, &str, &str)> {
     let end = name.rfind(|letter: char| letter.is_ascii_digit())? + 1;
-    let start = name[..end].rfind(|letter: char| !letter.is_ascii_digit()).map_or(0, |at| at + 1);
+    let start = name[..end].trim_end_matches(|letter: char| letter.is_ascii_digit()).len();
     let digits = &name[start..end];
     (digits.len() <= MOST_DIGITS).then(|| (&name[..start], digits, &name[end..]))
 }
@@ -90,5 +90,6 @@ mod tests {
         assert_eq!(compressed(["gpu7"]), "gpu7");
         assert_eq!(compressed(["n00000000000000000001"]), "n00000000000000000001");
         assert_eq!(compressed([]), "");
+        assert_eq!(compressed(["ü1", "ü2", "2\u{fffd}1"]), "2\u{fffd}1,ü[1-2]");
     }
 }

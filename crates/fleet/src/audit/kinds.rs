@@ -26,6 +26,9 @@ pub struct Audited {
     pub nodes: usize,
     pub kinds: Vec<NodeKind>,
     pub duplicates: Vec<Duplicate>,
+    /// cables that are wrong, as `fabric` has them; `None` where no source tells cables
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cables: Option<serde_json::Value>,
 }
 
 /// Nodes that are alike, or nearly.
@@ -138,7 +141,7 @@ impl Audit {
             .map(|(of, shapes)| self.kind(of, &shapes, &of_shape))
             .collect();
         kinds.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.inventory.cmp(&b.inventory)));
-        Audited { nodes: self.nodes.len(), kinds, duplicates }
+        Audited { nodes: self.nodes.len(), kinds, duplicates, cables: None }
     }
 
     /// The inventory of each kind, with the shapes of its nodes.

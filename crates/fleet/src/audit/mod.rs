@@ -18,7 +18,7 @@ pub mod stream;
 #[cfg(test)]
 mod tests;
 
-use facts::{Inventory, Key, NodeFacts};
+use facts::{Class, Inventory, Key, NodeFacts};
 use indexmap::IndexSet;
 use report::Report;
 use std::collections::BTreeMap;
@@ -65,7 +65,12 @@ pub struct Audit {
 impl Audit {
     /// Takes one report; what is wrong with it, if it is none.
     pub fn add(&mut self, document: &[u8]) -> Result<(), String> {
-        let NodeFacts { host, inventory, facts } = facts::of(&Report::from_json(document)?)?;
+        self.add_report(&Report::from_json(document)?)
+    }
+
+    /// Takes one report that was read.
+    pub fn add_report(&mut self, report: &Report) -> Result<(), String> {
+        let NodeFacts { host, inventory, facts } = facts::of(report)?;
         if self.used > MAX_TEXTS || self.kept > MAX_KEPT {
             return Err(
                 "the reports before it differ in more than can be kept: audit fewer nodes at once".into()
@@ -85,14 +90,45 @@ impl Audit {
             numbered.push((key, number(&mut self.values, value, size, used)));
         }
         numbered.sort_unstable();
-        let length = numbered.len();
-        let before = self.shapes.len();
-        let shape = number(&mut self.shapes, Shape { inventory, facts: numbered }, 0, used);
+        let shape = self.keep(Shape { inventory, facts: numbered });
+        *self.nodes.entry(host).or_default().entry(shape).or_default() += 1;
+        Ok(())
+    }
+
+    /// Adds to a node's report what others know of its NICs: the subject, what about it, its value.
+    ///
+    /// # Errors
+    ///
+    /// The reports differ in more than can be kept: nothing was added.
+    pub fn extend(&mut self, host: &str, facts: &[(String, String, String)]) -> Result<(), String> {
+        let Some(shapes) = self.nodes.get(host).cloned() else { return Ok(()) };
+        if self.used > MAX_TEXTS || self.kept > MAX_KEPT {
+            return Err("the nodes differ in more than can be kept: audit fewer at once".into());
+        }
+        let mut extended: BTreeMap<u32, u32> = BTreeMap::new();
+        for (shape, count) in shapes {
+            let mut shape = self.shapes[shape as usize].clone();
+            for (subject, what, value) in facts {
+                let key = Key { class: Class::Nic, subject: subject.clone(), what: what.clone() };
+                let size = subject.len() + what.len();
+                let key = number(&mut self.keys, key, size, &mut self.used);
+                let value = number(&mut self.values, value.clone(), value.len(), &mut self.used);
+                shape.facts.push((key, value));
+            }
+            shape.facts.sort_unstable();
+            *extended.entry(self.keep(shape)).or_default() += count;
+        }
+        self.nodes.insert(host.to_string(), extended);
+        Ok(())
+    }
+
+    fn keep(&mut self, shape: Shape) -> u32 {
+        let (length, before) = (shape.facts.len(), self.shapes.len());
+        let shape = number(&mut self.shapes, shape, 0, &mut self.used);
         if self.shapes.len() > before {
             self.kept += length;
         }
-        *self.nodes.entry(host).or_default().entry(shape).or_default() += 1;
-        Ok(())
+        shape
     }
 
     /// The facts of a shape by name, in the order of names, which unlike numbers does not depend on the order of reports.

@@ -145,6 +145,9 @@ pub struct NicReport {
     pub link: Option<LinkReport>,
     /// the shortest path to a GPU, in the words of `nvidia-smi topo -m`
     pub nearest: Option<String>,
+    /// the device's GUID (`node_guid`), as the kernel writes it: `b859:9f03:00d4:1a2e`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guid: Option<String>,
     pub ports: Vec<PortReport>,
 }
 
@@ -168,6 +171,27 @@ pub struct PortReport {
     pub link_layer: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subnet: Option<String>,
+    /// the port's GUID in InfiniBand: the second half of its first GID
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guid: Option<String>,
+    /// its network interface
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
+    /// what is at the other end of its cable, by the node's agent of LLDP
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub neighbour: Option<NeighbourReport>,
+}
+
+/// A switch's port as LLDP tells it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(expecting = "struct Neighbour")]
+pub struct NeighbourReport {
+    /// the switch's name, else what identifies it
+    pub switch: String,
+    /// what identifies it: its chassis id
+    pub id: String,
+    /// the port, as the switch calls it
+    pub port: String,
 }
 
 /// What makes a report known; all else may be of another version.
@@ -178,6 +202,13 @@ struct Head {
 }
 
 impl Report {
+    /// Adds what the node's interfaces hear, by their names.
+    pub fn hear(&mut self, heard: &BTreeMap<String, NeighbourReport>) {
+        for port in self.nics.iter_mut().flat_map(|nic| &mut nic.ports) {
+            port.neighbour = port.interface.as_ref().and_then(|interface| heard.get(interface)).cloned();
+        }
+    }
+
     /// The report as `check --json` prints it.
     pub fn to_json(&self) -> String {
         // JSON can hold all of these structures

@@ -24,12 +24,16 @@ fn nic(number: usize) -> NicReport {
         numa_node: Some(number as u32 / 2),
         link: link(16),
         nearest: Some(if number < 4 { "PIX" } else { "NODE" }.into()),
+        guid: None,
         ports: vec![PortReport {
             number: 1,
             state: "active".into(),
             rate_mbps: Some(400_000),
             link_layer: "InfiniBand".into(),
             subnet: Some("fe80:0:0:0".into()),
+            guid: None,
+            interface: None,
+            neighbour: None,
         }],
     }
 }

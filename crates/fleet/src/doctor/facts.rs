@@ -28,6 +28,8 @@ pub struct HostFacts {
     pub(crate) nics: BTreeMap<String, NicFacts>,
     pub(crate) has_verbs: bool,
     pub(crate) has_mads: bool,
+    /// interfaces whose agent of LLDP hears a switch; `None` where no agent was asked
+    pub heard: Option<BTreeSet<String>>,
 }
 
 /// Modules of the kernel that decide how a NIC reaches a GPU's memory.

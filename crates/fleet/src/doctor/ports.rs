@@ -295,6 +295,30 @@ pub(super) fn roce_mtu(subject: &Examined) -> Vec<Verdict> {
     verdicts
 }
 
+/// A port hears its switch where the node runs an agent of LLDP.  None hears where the switches do not speak it.
+pub(super) fn lldp(subject: &Examined) -> Vec<Verdict> {
+    let Some((facts, heard)) = subject.facts.and_then(|facts| Some((facts, facts.heard.as_ref()?))) else {
+        return Vec::new();
+    };
+    let ports = roce(subject).into_iter();
+    let ports = ports.filter_map(|(rail, nic, port)| Some((rail, interface(facts, nic, port)?)));
+    let (hear, silent): (Vec<_>, Vec<_>) = ports
+        .filter(|(_, interface)| is_down(interface) != Some(true))
+        .partition(|(_, interface)| heard.contains(&interface.name));
+    let verdict = |(rail, interface): &(&Rail, &Interface)| {
+        let others = counted(hear.len(), "other port");
+        let verb = if hear.len() == 1 { "does" } else { "do" };
+        let text = format!("`{rail}` (`{}`) hears no switch, and {others} {verb}", interface.name);
+        Verdict::advice(text).about(rail)
+    };
+    let is_told = hear.len() > silent.len();
+    let silent = silent.iter().filter(|_| is_told).map(verdict).collect();
+    let good = || {
+        format!("{} {} a switch", counted(hear.len(), "port"), if hear.len() == 1 { "hears" } else { "hear" })
+    };
+    or_ok(silent, is_told.then(good))
+}
+
 /// The value that more than half of them have, if there is one and at least one device has another.
 fn majority<T: Ord + Clone>(values: impl IntoIterator<Item = T>) -> Option<T> {
     let mut counts: BTreeMap<T, usize> = BTreeMap::new();

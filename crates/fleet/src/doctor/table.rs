@@ -11,7 +11,7 @@ pub(super) const PAGE: &str = include_str!("../../../../docs/checks.md");
 type Judge = fn(&Examined) -> Vec<Verdict>;
 
 /// What judges the check of each code, in the order in which checks are printed.
-const JUDGES: [(&str, Judge); 33] = [
+const JUDGES: [(&str, Judge); 34] = [
     (Check::RELEASE, installation::slurm),
     ("plugstack", installation::plugstack),
     ("plugstack-order", installation::plugstack_order),
@@ -29,6 +29,7 @@ const JUDGES: [(&str, Judge); 33] = [
     ("efa-carrier", ports::efa_carrier),
     ("roce-gid", ports::roce_gid),
     ("roce-mtu", ports::roce_mtu),
+    (Check::NEIGHBOURS, ports::lldp),
     ("device-node", ports::device_node),
     ("pcie-link", links::pcie_link),
     ("gpudirect", gpudirect::gpudirect),
@@ -66,6 +67,8 @@ pub struct Check {
 impl Check {
     /// The code of the check that asks Slurm's programs.
     pub const RELEASE: &str = "slurm";
+    /// The code of the check that asks the agent of LLDP.
+    pub const NEIGHBOURS: &str = "lldp";
 
     fn new(code: &'static str, judge: Judge) -> Check {
         let section = PAGE.split("\n### ").find_map(|section| section.strip_prefix(code)?.strip_prefix('\n'));

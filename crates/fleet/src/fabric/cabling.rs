@@ -37,13 +37,15 @@ pub struct Cable {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cabling {
     pub cables: BTreeSet<Cable>,
+    /// cables of NICs whose node no source names: `nic.node` is empty, and only `nic.guid` tells which NIC it is
+    pub unnamed: BTreeSet<Cable>,
     /// each switch by what identifies it (GUID, chassis id, else its name), with its name for people
     pub switches: BTreeMap<String, String>,
     /// links between switches, each once, the smaller end first
     pub trunks: BTreeSet<(SwitchPort, SwitchPort)>,
     /// does a source tell links between switches?  LLDP on nodes does not.
     pub tells_trunks: bool,
-    /// switches above switches where a source tells no ports: Slurm's topology.conf and topology.yaml
+    /// `(switch, the one above it)` where a source tells no ports: Slurm's topology.conf and topology.yaml
     pub parents: BTreeSet<(String, String)>,
     /// leaves of nodes where a source tells no NICs: Slurm's topology.conf and topology.yaml
     pub leaves: BTreeMap<String, BTreeSet<String>>,

@@ -1,19 +1,24 @@
 //! `nic-placement audit`: which nodes of a cluster are not like the others of their kind.
 #![forbid(unsafe_code)]
 
+use super::input::{open, or_stdin};
 use super::page::{Page, Style, Text};
-use super::{Failure, output, refresh::textfile};
+use super::{Failure, fabric, output, refresh::textfile};
 use clap::ValueHint;
 use nic_placement_core::diagnostic::counted;
-use nic_placement_core::discover::root;
 use nic_placement_core::platform::devices::device_name;
 use nic_placement_fleet::audit::facts::{Class, Inventory};
 use nic_placement_fleet::audit::kinds::{Audited, Bad, Difference, Differing, Duplicate, NodeKind};
+use nic_placement_fleet::audit::report::Report;
 use nic_placement_fleet::audit::stream::{self, StreamPiece};
 use nic_placement_fleet::audit::{Audit, hostlist};
+use nic_placement_fleet::fabric::cabling::Cabling;
+use nic_placement_fleet::fabric::faults::CableFault;
+use nic_placement_fleet::fabric::names::{NameBook, NodeNames};
+use nic_placement_fleet::fabric::positions::positions;
+use nic_placement_fleet::fabric::rails::FabricRails;
 use nic_placement_traffic::exposition::{self, Metric};
 use std::collections::BTreeMap;
-use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
 
 /// Bad pieces that are printed; all are counted.
@@ -27,20 +32,24 @@ const SHOWN: usize = 24;
 /// near these are to each other. Names the nodes that have something else than most of their kind: a NIC that is
 /// missing, a link with fewer lanes or a lower rate, other firmware, another pairing, a port that is down, other NUMA
 /// nodes, a finding of `check`. srun mixes the lines of its tasks, so it needs `-l`, which tells whose each is. Where
-/// slurm.conf has KillOnBadExit=1 srun ends all tasks at the first node that is not as it should be: hence `-K0`. To
-/// which switch a NIC is cabled no file of the kernel says: LLDP needs an agent on the node, and the subnet manager's
-/// view needs ibnetdiscover. A port in another InfiniBand subnet is named. Ends with 0 where all nodes are like their
+/// slurm.conf has KillOnBadExit=1 srun ends all tasks at the first node that is not as it should be: hence `-K0`. With
+/// --fabric, and where the nodes run an agent of LLDP, it also names NICs that are cabled to another rail's switch than
+/// their kind's, and cables that are exchanged, as `nic-placement fabric` does. Ends with 0 where all nodes are like their
 /// kind, and so for a single node; with 1 where one differs, is alone of its kind or reported twice, or where something
 /// of the input is no report; the rest is compared all the same.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   srun -K0 -l -N 16 --ntasks-per-node=1 nic-placement check --json | nic-placement audit -
-  nic-placement audit --json reports/*.json")]
+  nic-placement audit --json reports/*.json
+  nic-placement audit --fabric ibnetdiscover.txt reports/*.json")]
 pub(super) struct AuditOptions {
     /// regular files with any number of reports; - or nothing for standard input, also from a pipe
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     files: Vec<PathBuf>,
+    /// which cable is where: what `nic-placement fabric` reads; again for more
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, action = clap::ArgAction::Append)]
+    fabric: Vec<PathBuf>,
     /// the same as versioned JSON
     #[arg(long, help_heading = "Output")]
     json: bool,
@@ -66,18 +75,48 @@ impl Rejected {
     }
 }
 
+/// All that is read.
+#[derive(Default)]
+struct Input {
+    audit: Audit,
+    names: NameBook,
+    /// does a file tell cables?
+    with_cables: bool,
+    /// does a node's agent of LLDP?
+    hears: bool,
+    rejected: Rejected,
+}
+
+impl Input {
+    fn add(&mut self, document: &[u8]) -> Result<(), String> {
+        let report = Report::from_json(document)?;
+        self.audit.add_report(&report)?;
+        let Some(names) = NodeNames::of(&report) else { return Ok(()) };
+        // a node whose cables nothing tells has none to be compared
+        if !self.with_cables && !names.has_neighbours() {
+            return Ok(());
+        }
+        self.hears |= names.has_neighbours();
+        self.names.add(names)
+    }
+}
+
 pub(super) fn run(options: &AuditOptions, page: &mut Page) -> Result<(), Failure> {
     options.textfile.as_deref().map_or(Ok(()), textfile::check)?;
-    let (mut audit, mut rejected) = (Audit::default(), Rejected::default());
+    let mut input = Input { with_cables: !options.fabric.is_empty(), ..Input::default() };
     for file in or_stdin(&options.files) {
-        if let Err(error) = read(file, &mut audit, &mut rejected) {
-            rejected.add(&file.to_string_lossy(), None, error.to_string());
+        if let Err(error) = read(file, &mut input) {
+            input.rejected.add(&file.to_string_lossy(), None, error.to_string());
         }
     }
-    let audited = audit.finish();
+    let rails = rails(&options.fabric, &mut input);
+    let Input { audit, rejected, .. } = input;
+    let mut audited = audit.finish();
+    let faults = rails.as_ref().map(|rails| rails.faults.as_slice());
+    audited.cables = faults.and_then(|faults| serde_json::to_value(faults).ok());
     match options.json {
         true => page.exact(&audited.to_json(rejected.count, &rejected.first)),
-        false => print(&audited, &rejected, page),
+        false => print(&audited, faults.unwrap_or_default(), &rejected, page),
     }
     // an input without a report says nothing of any node: the old file stays, and its age tells
     if let Some(file) = options.textfile.as_ref().filter(|_| audited.nodes > 0) {
@@ -85,6 +124,9 @@ pub(super) fn run(options: &AuditOptions, page: &mut Page) -> Result<(), Failure
     }
     match (rejected.count, audited.nodes) {
         (0, 0) => Err("audit: no report: `nic-placement check --json` prints one".into()),
+        (0, _) if audited.are_alike() && faults.is_some_and(|faults| !faults.is_empty()) => {
+            Err("audit: not all cables are where they belong".into())
+        }
         (0, _) if audited.is_clean() => Ok(()),
         (0, _) if audited.are_alike() => Err("audit: nodes were reported more than once".into()),
         (0, _) => Err("audit: not all nodes are like their kind".into()),
@@ -128,35 +170,41 @@ pub(super) fn metrics(audited: &Audited) -> [Metric; 2] {
     ]
 }
 
-/// The files that the command line names, or standard input.
-pub(super) fn or_stdin(files: &[PathBuf]) -> Vec<&Path> {
-    if files.is_empty() { vec![Path::new("-")] } else { files.iter().map(PathBuf::as_path).collect() }
-}
-
-/// A file, or standard input for `-`.
-pub(super) fn open(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
-    Ok(match path == Path::new("-") {
-        true => Box::new(io::stdin().lock()),
-        false => Box::new(io::BufReader::new(root::open_long(path)?)),
-    })
-}
-
-fn read(path: &Path, audit: &mut Audit, rejected: &mut Rejected) -> Result<(), Failure> {
+fn read(path: &Path, into: &mut Input) -> Result<(), Failure> {
     let file = &*path.to_string_lossy();
     let input = open(path)?;
     let mut take = |(line, piece): StreamPiece<'_>| {
-        let added = piece.map_err(str::to_string).and_then(|text| audit.add(text));
+        let added = piece.map_err(str::to_string).and_then(|text| into.add(text));
         if let Err(why) = added {
-            rejected.add(file, Some(line), why);
+            into.rejected.add(file, Some(line), why);
         }
     };
     let is_labelled =
         stream::read(input, &mut take).map_err(|error| format!("`{file}`: cannot be read: {error}"))?;
-    rejected.mixed |= file == "-" && !is_labelled;
+    into.rejected.mixed |= file == "-" && !is_labelled;
     Ok(())
 }
 
-fn print(audited: &Audited, rejected: &Rejected, page: &mut Page) {
+/// What the cables make of the rails, where a source tells them; the nodes' positions become facts of their reports.
+fn rails(files: &[PathBuf], input: &mut Input) -> Option<FabricRails> {
+    let (mut cabling, mut unread) = (Cabling::default(), Vec::new());
+    let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+    fabric::read(&files, &mut cabling, &mut unread);
+    unread.into_iter().for_each(|why| input.rejected.add("--fabric", None, why));
+    if !input.with_cables && !input.hears {
+        return None;
+    }
+    let rails = FabricRails::of(&cabling, &input.names.nodes);
+    for (node, facts) in positions(&rails, &input.names) {
+        if let Err(why) = input.audit.extend(node, &facts) {
+            input.rejected.add("--fabric", None, why);
+            break;
+        }
+    }
+    Some(rails)
+}
+
+fn print(audited: &Audited, faults: &[CableFault], rejected: &Rejected, page: &mut Page) {
     let nodes = counted(audited.nodes, "node");
     let kinds = counted(audited.kinds.len(), "kind");
     let differing: usize = audited.kinds.iter().flat_map(|kind| &kind.differing).map(|of| of.count).sum();
@@ -172,6 +220,10 @@ fn print(audited: &Audited, rejected: &Rejected, page: &mut Page) {
         page.blank();
     }
     duplicates(&audited.duplicates, page);
+    if !faults.is_empty() {
+        page.blank();
+    }
+    fabric::faults(faults, page);
     if rejected.count > 0 && audited.nodes > 0 {
         page.blank();
     }

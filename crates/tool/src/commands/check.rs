@@ -6,6 +6,7 @@ mod caller;
 mod facts;
 mod health;
 mod installed;
+mod neighbours;
 
 use super::page::{Page, Style, Text};
 use super::request::{self, NodeOptions};
@@ -119,10 +120,10 @@ impl CheckOptions {
         self.plugstack.iter().for_each(|file| add("--plugstack", file.into()));
         self.slurm.iter().for_each(|text| add("--slurm", text.into()));
         self.variable.iter().for_each(|variable| add("--variable", variable.into()));
-        // it fails nowhere, and Slurm's programs may wait for much that is no hardware
-        let slurm = [Check::RELEASE.to_string()];
-        let slurm = if self.only.is_empty() { &slurm[..] } else { &[] };
-        self.off.iter().chain(slurm).for_each(|code| add("--off", code.into()));
+        // they fail nowhere, and other programs may wait for much that is no hardware
+        let others = [Check::RELEASE, Check::NEIGHBOURS].map(str::to_string);
+        let others = if self.only.is_empty() { &others[..] } else { &[] };
+        self.off.iter().chain(others).for_each(|code| add("--off", code.into()));
         self.only.iter().for_each(|code| add("--only", code.into()));
         arguments
     }
@@ -182,7 +183,12 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
     let wish = Wish { admin, ..Wish::default() };
     let plan = Plan::new(topology, wish, Step::default(), &|_| Some(FileText::default()));
     let root = describe::root_of(&options.node.source());
-    let facts: Option<HostFacts> = root.as_ref().map(|root: &Root| gather::facts(root, &plan.node));
+    let mut facts: Option<HostFacts> = root.as_ref().map(|root: &Root| gather::facts(root, &plan.node));
+    let asks_agent = is_live && !off.contains(Check::NEIGHBOURS);
+    let neighbours = asks_agent.then(neighbours::neighbours).flatten();
+    if let Some(facts) = &mut facts {
+        facts.heard = neighbours.as_ref().map(|heard| heard.keys().cloned().collect());
+    }
     let present = if is_live && present.is_empty() { caller::environment() } else { present };
     let caller = Caller {
         doubts: caller::doubts(&plan, &present, is_live),
@@ -200,7 +206,9 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
                 Some(_) => Some("nobody is placed".to_string()),
                 None => installation.unasked.as_ref().map(Unasked::text),
             };
-            page.exact(&facts::report(&plan, root.as_ref(), slurms_name, default, findings).to_json());
+            let mut report = facts::report(&plan, root.as_ref(), slurms_name, default, findings);
+            report.hear(&neighbours.unwrap_or_default());
+            page.exact(&report.to_json());
         }
         false => {
             for (number, finding) in findings.iter().enumerate() {

@@ -6,9 +6,9 @@ mod print;
 
 pub(super) use print::figure;
 
-use super::audit::{open, or_stdin};
 use super::counters::opener;
 use super::exec::{become_as_it_is, is_first_on_node};
+use super::input::{open, or_stdin};
 use super::misunderstood::misunderstood;
 use super::page::Page;
 use super::request::NodeOptions;

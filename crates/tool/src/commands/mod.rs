@@ -15,7 +15,9 @@ mod counters;
 mod drawing;
 mod exec;
 mod explain;
+mod fabric;
 mod import;
+mod input;
 mod machines;
 mod map;
 mod measure;
@@ -81,6 +83,7 @@ enum Command {
     Check(check::CheckOptions),
     Audit(audit::AuditOptions),
     Agree(agree::AgreeOptions),
+    Fabric(fabric::FabricOptions),
     Snapshot(snapshot::SnapshotOptions),
     Refresh(refresh::RefreshOptions),
     Verify(verify::VerifyOptions),
@@ -182,6 +185,7 @@ fn run(command: Option<Command>, page: &mut Page) -> Result<(), Failure> {
         Some(Command::Check(options)) => check::run(&options, page),
         Some(Command::Audit(options)) => audit::run(&options, page),
         Some(Command::Agree(options)) => agree::run(&options, page),
+        Some(Command::Fabric(options)) => fabric::run(&options, page),
         Some(Command::Snapshot(options)) => snapshot::run(&options, page),
         Some(Command::Refresh(options)) => refresh::run(&options, page),
         Some(Command::Verify(options)) => verify::run(&options, page),

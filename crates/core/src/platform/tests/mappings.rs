@@ -1,6 +1,8 @@
 //! The pairs of GPUs and NICs that vendors, maintainers and sites state, compared with what the models give.
 #![forbid(unsafe_code)]
 
+mod sites;
+
 use crate::order::Order;
 use crate::placement::NodePlacement;
 use crate::platform::{MODELS, model};
@@ -256,7 +258,7 @@ fn every_model_has_a_test_of_its_stated_pairs_or_says_that_none_are_stated() {
         let without = WITHOUT_PAIRS.iter().find(|(name, _)| *name == model.name);
         let sources = model.sources().unwrap().join("\n");
         assert!(without.is_none_or(|(_, reason)| sources.contains(reason)), "{}", model.name);
-        let stated = STATED.iter().any(|stated| stated.machine == model.name);
+        let stated = STATED.iter().chain(sites::STATED).any(|stated| stated.machine == model.name);
         let is_tested = stated || TESTED_BELOW.contains(&model.name);
         assert!(is_tested != without.is_some(), "{}: a row of STATED, or of WITHOUT_PAIRS", model.name);
     }
@@ -279,7 +281,7 @@ fn chosen(placement: &NodePlacement, gpu: usize) -> &str {
 
 #[test]
 fn each_gpu_has_the_nics_nearest_that_somebody_states() {
-    for stated in STATED {
+    for stated in STATED.iter().chain(sites::STATED) {
         let topology = model(stated.machine).unwrap();
         for (gpus, nics) in stated.groups {
             for &gpu in *gpus {
@@ -292,7 +294,7 @@ fn each_gpu_has_the_nics_nearest_that_somebody_states() {
 
 #[test]
 fn closest_gives_each_gpu_its_part_of_its_stated_nics_and_uses_them_evenly() {
-    for stated in STATED {
+    for stated in STATED.iter().chain(sites::STATED) {
         let topology = model(stated.machine).unwrap();
         let placement = policy::map(&topology, &Request::default());
         assert_eq!(placement.diagnostics, [], "{}", stated.machine);

@@ -4,6 +4,7 @@
 use super::cases::{Case, case};
 use super::world::{World, model, with_function, with_nic};
 use crate::audit::report::Level::{Fail, Note, Ok, Warn};
+use crate::doctor::facts::HostFacts;
 use nic_placement_core::topology::{Nic, NicKind, PciFunction, PciParent, Port, PortState, Topology};
 
 /// That machine after a change of one NIC.
@@ -179,6 +180,12 @@ pub(super) fn ports() -> Vec<Case> {
     ]
 }
 
+/// All interfaces but so many hear a switch.
+fn hear(facts: &mut HostFacts, but: usize) {
+    let all = facts.nics.values().flat_map(|nic| &nic.interfaces);
+    facts.heard = Some(all.skip(but).map(|interface| interface.name.clone()).collect());
+}
+
 /// A node of RoCE, or EFA, whose interfaces say this; the first of them another thing.
 fn interfaces(name: &str, others: [&str; 2], first: [&str; 2]) -> World {
     let mut topology = model(name);
@@ -242,6 +249,29 @@ pub(super) fn roce() -> Vec<Case> {
         case("roce-gid", "one without", gids(v2, None), Warn, "other ports have"),
         case("roce-gid", "a container tells none", gids(None, None), Note, "container"),
         case("roce-gid", "InfiniBand", World::of_model("dgx-h100"), None, ""),
+        case(
+            "lldp",
+            "all hear",
+            gke(["up", "9000"], ["up", "9000"]).patched(|of| hear(of, 0)),
+            Ok,
+            "8 ports hear",
+        ),
+        case(
+            "lldp",
+            "one does not",
+            gke(["up", "9000"], ["up", "9000"]).patched(|of| hear(of, 1)),
+            Note,
+            "hears no",
+        ),
+        case(
+            "lldp",
+            "one without a link",
+            gke(["up", "9000"], ["down", "9000"]).patched(|of| hear(of, 1)),
+            Ok,
+            "7",
+        ),
+        case("lldp", "none hears", gke(["up", "9000"], ["up", "9000"]).patched(|of| hear(of, 99)), None, ""),
+        case("lldp", "no agent", gke(["up", "9000"], ["up", "9000"]), None, ""),
         case("roce-mtu", "large", gke(["up", "9000"], ["up", "9000"]), Ok, "9000"),
         case("roce-mtu", "small alike", gke(["up", "1500"], ["up", "1500"]), Note, "1500"),
         case(

@@ -4,7 +4,7 @@
 mod pmi;
 
 use super::page::{Page, Style, Text};
-use super::{Ending, Failure, audit, plugstack, request};
+use super::{Ending, Failure, input, plugstack, request};
 use clap::ValueHint;
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::placement::agreement::Agreement;
@@ -113,7 +113,7 @@ fn reported(files: &[PathBuf]) -> Result<Vec<NodeWord>, Failure> {
             }
             Err(why) => bad = bad.take().or(Some((line, why))),
         };
-        stream::read(audit::open(Path::new(file))?, &mut take)
+        stream::read(input::open(Path::new(file))?, &mut take)
             .map_err(|error| format!("`{name}`: cannot be read: {error}"))?;
         if let Some((line, why)) = bad {
             return Err(format!("agree: `{name}:{line}`: {why}").into());

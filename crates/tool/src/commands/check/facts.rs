@@ -5,7 +5,7 @@ use nic_placement_core::discover::Root;
 use nic_placement_core::placement::agreement::Agreement;
 use nic_placement_core::plan::Plan;
 use nic_placement_core::topology::{
-    Arch, Gpu, GpuIndex, Nic, PciAddress, PciFunction, Processor, Topology, X86,
+    Arch, Gpu, GpuIndex, LinkLayer, Nic, PciAddress, PciFunction, Port, Processor, Topology, X86,
 };
 use nic_placement_fleet::audit::report::{
     FORMAT, Finding, GpuReport, Level, LinkReport, NicReport, NumaReport, PortReport, Report, SaidAgreement,
@@ -117,6 +117,7 @@ fn nic(topology: &Topology, nic: &Nic, read: &impl Fn(&str) -> Option<String>) -
         numa_node: address.and_then(|address| topology.numa_node_of(address)),
         link: address.and_then(|address| link(topology, address)),
         nearest: address.and_then(nearest).map(|path| path.to_string()),
+        guid: nic.guid.clone(),
         ports: nic
             .ports
             .iter()
@@ -126,9 +127,29 @@ fn nic(topology: &Topology, nic: &Nic, read: &impl Fn(&str) -> Option<String>) -
                 rate_mbps: port.rate_mbps,
                 link_layer: port.link_layer.to_string(),
                 subnet: port.subnet.map(|subnet| subnet.to_string()),
+                guid: guid(nic, port, read),
+                interface: interface(nic, port),
+                neighbour: None,
             })
             .collect(),
     }
+}
+
+/// The second half of the port's first GID, which the kernel keeps and asks no firmware for (InfiniBand Architecture
+/// Specification 1, 4.1.1).
+fn guid(nic: &Nic, port: &Port, read: &impl Fn(&str) -> Option<String>) -> Option<String> {
+    let is_infiniband = port.link_layer == LinkLayer::InfiniBand;
+    let gid = read(&format!("sys/class/infiniband/{}/ports/{}/gids/0", nic.name, port.number));
+    Some(gid.filter(|_| is_infiniband)?.get(20..39)?.to_string())
+}
+
+/// The port's interface; that of a NIC with one port and one interface is not told by all drivers.
+fn interface(nic: &Nic, port: &Port) -> Option<String> {
+    let only = || match (nic.netdevs.as_slice(), nic.ports.len()) {
+        ([only], 1) => Some(only.clone()),
+        _ => None,
+    };
+    port.netdev.clone().or_else(only)
 }
 
 fn model_of(topology: &Topology, address: PciAddress) -> Option<String> {

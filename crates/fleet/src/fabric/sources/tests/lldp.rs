@@ -1,0 +1,99 @@
+//! The reader on what real lldpd heard in network namespaces: `n2` has two cables to `sw`, and eth0 hears `n1` too.
+#![forbid(unsafe_code)]
+
+use super::super::{SourceKind, read};
+use super::{Cabling, cables, cabling};
+
+const JSON0: &str = include_str!("lldpctl-json0.json");
+const JSON: &str = include_str!("lldpctl-json.json");
+const ONE: &str = include_str!("lldpctl-json-one.json");
+const CHASSIS: &str = include_str!("lldpcli-chassis.json");
+const CHASSIS_JSON: &str = include_str!("lldpcli-chassis-json.json");
+
+const CABLES: [&str; 2] = ["n2 eth0:1 ? -> sw.example.org:swp20 ?", "n2 eth1:1 ? -> sw.example.org:swp21 ?"];
+
+fn of_file(name: &str, text: &str) -> Cabling {
+    let mut cabling = Cabling::default();
+    assert_eq!(read(name, text, &mut cabling).unwrap(), SourceKind::Lldp);
+    cabling
+}
+
+fn labelled(label: &str, text: &str) -> String {
+    text.lines().map(|line| format!("{label}: {line}\n")).collect()
+}
+
+#[test]
+fn the_switch_is_told_from_another_node_on_the_same_wire() {
+    let fabric = of_file("/tmp/lldp/n2.json", JSON0);
+    assert_eq!(cables(&fabric), CABLES);
+    assert_eq!(
+        fabric.switches.into_iter().collect::<Vec<_>>(),
+        [("0e:36:65:4d:f4:aa".into(), "sw.example.org".into())]
+    );
+    assert!(!fabric.tells_trunks);
+    assert_eq!(fabric.notes, [""; 0]);
+    assert_eq!(cables(&of_file("n2", JSON)), CABLES);
+    assert_eq!(cables(&of_file("n2", ONE)), CABLES[1..]);
+}
+
+#[test]
+fn the_node_is_known_by_chassis_label_heading_or_file() {
+    for text in [
+        JSON0.to_string() + CHASSIS,
+        CHASSIS.to_string() + JSON0,
+        JSON.to_string() + CHASSIS_JSON,
+        labelled("n2", JSON0),
+        labelled("n2.example.org", JSON0),
+        labelled(" 0", &(JSON0.to_string() + CHASSIS)),
+        format!("---------------\nn2\n---------------\n{JSON0}"),
+    ] {
+        assert_eq!(cables(&of_file("all.txt", &text)), CABLES, "{text}");
+    }
+    // two nodes in one file
+    let other = JSON0.to_string() + &CHASSIS.replace("n2", "n9") + JSON0 + CHASSIS;
+    assert_eq!(cables(&of_file("all.txt", &other)).len(), 4);
+    for text in [JSON0.to_string(), labelled("0", JSON0)] {
+        let fabric = of_file("-", &text);
+        assert!(fabric.cables.is_empty());
+        assert!(fabric.notes[0].contains("name the file as the node"), "{:?}", fabric.notes);
+    }
+}
+
+#[test]
+fn what_is_no_switch_is_noted() {
+    let dpu = ONE.replace("\"Cumulus\"", "\"Ubuntu 22.04 LTS Linux 5.15.0-1042-bluefield aarch64\"");
+    let hub = JSON0.replace("\"Bridge\"", "\"Other\"").replace("\"Router\"", "\"Other\"");
+    for (text, note) in [
+        (dpu.as_str(), "`eth1` of `n2` hears the DPU `sw.example.org`"),
+        (&hub, "`eth0` of `n2` hears 2 neighbours, such as `sw.example.org` and `n1.example.org`"),
+        ("{\"lldp\": {}}", "`n2` hears no neighbour"),
+        (
+            &(labelled("n2", JSON0) + "n3: bash: lldpctl: command not found\n"),
+            "`n3`: no JSON of lldpctl: `bash: lldpctl:",
+        ),
+        (&JSON0[..300], "`n2`: the JSON of lldpctl is broken: "),
+    ] {
+        let fabric = of_file("n2.json", text);
+        assert!(fabric.notes[0].contains(note), "{:?}", fabric.notes);
+    }
+    // a VF hears its own node's PF
+    let fabric = of_file("sw.json", ONE);
+    assert_eq!((fabric.cables.len(), fabric.notes.len()), (0, 0));
+}
+
+#[test]
+fn a_port_has_the_name_that_people_use() {
+    for (kind, id, description, expected) in [
+        ("ifname", "swp21", "to n2", "swp21"),
+        ("local", "Eth1/1", "Ethernet0", "Eth1/1"),
+        ("local", "512", "et-0/0/1", "et-0/0/1"),
+        ("mac", "0e:36:65:4d:f4:aa", "swp21", "swp21"),
+    ] {
+        let text = ONE
+            .replace("\"descr\": \"swp21\"", &format!("\"descr\": \"{description}\""))
+            .replace("\"ifname\"", &format!("\"{kind}\""))
+            .replace("\"value\": \"swp21\"", &format!("\"value\": \"{id}\""));
+        let (_, fabric) = cabling(&labelled("n2", &text));
+        assert_eq!(fabric.cables.first().unwrap().to.as_ref().unwrap().port, expected);
+    }
+}

@@ -1,0 +1,101 @@
+//! Asks this node's agent of LLDP which switch each network interface hears.
+#![forbid(unsafe_code)]
+
+use super::health::{Outcome, bounded};
+use nic_placement_fleet::audit::report::NeighbourReport;
+use nic_placement_fleet::fabric::cabling::Cabling;
+use nic_placement_fleet::fabric::sources;
+use nic_placement_process::admin;
+use nic_placement_sys as sys;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Where lldpd listens (its src/lldpd.h, `LLDPD_CTL_SOCKET`), or in a folder of its own.
+const SOCKETS: [&str; 2] = ["/run/lldpd.socket", "/run/lldpd/lldpd.socket"];
+const PROGRAMS: [&str; 2] = ["/usr/sbin/lldpctl", "/usr/bin/lldpctl"];
+/// An agent that has not answered by then is not waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The switch that each interface hears; `None` where no agent runs, or none answers this user.
+pub(super) fn neighbours() -> Option<BTreeMap<String, NeighbourReport>> {
+    SOCKETS.iter().find(|socket| Path::new(socket).exists())?;
+    let program = PROGRAMS.iter().map(Path::new).find(|program| program.exists())?;
+    ask(program, PATIENCE)
+}
+
+/// What the program prints.  Root runs it as the user that may write the file, which on Debian is the agent's own.
+fn ask(program: &Path, patience: Duration) -> Option<BTreeMap<String, NeighbourReport>> {
+    /// Group and others may write.
+    const OTHERS: u32 = 0o022;
+    let file = fs::metadata(program).ok().filter(|file| file.is_file() && file.mode() & OTHERS == 0)?;
+    let mut asked = Command::new(program);
+    asked.args(["-f", "json0"]).env_clear().stdin(Stdio::null()).stderr(Stdio::null());
+    if sys::is_root() && file.uid() != 0 {
+        asked.uid(file.uid()).gid(file.gid());
+    }
+    let Outcome::Ended(status, printed) = bounded(asked, patience).ok()? else {
+        let (program, seconds) = (program.display(), patience.as_secs());
+        super::super::tell(&format!("`{program}` has not answered within {seconds} s"));
+        return None;
+    };
+    // the node's own name, by which the reader tells what an interface hears of its own node
+    let name = format!("{}.json", admin::hostname().split('.').next().unwrap_or_default());
+    let mut cabling = Cabling::default();
+    sources::read(&name, &String::from_utf8_lossy(&printed), &mut cabling)
+        .ok()
+        .filter(|_| status.success())?;
+    let heard = cabling.cables.into_iter().filter_map(|cable| {
+        let at = cable.to?;
+        let switch = cabling.switches.get(&at.switch).unwrap_or(&at.switch).clone();
+        Some((cable.nic.nic, NeighbourReport { switch, id: at.switch, port: at.port }))
+    });
+    Some(heard.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+
+    /// A program that prints this.
+    fn program(name: &str, script: &str, mode: u32) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("nic-placement-{name}-{}", std::process::id()));
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        path
+    }
+
+    #[test]
+    fn what_the_agent_hears_is_read_by_interface() {
+        let said = r#"{"lldp": [{"interface": [{"name": "eth0", "via": "LLDP", "chassis": [{"id": [{"type": "mac",
+            "value": "0e:36:65:4d:f4:aa"}], "name": [{"value": "leaf0"}], "capability": [{"type": "Bridge",
+            "enabled": true}]}], "port": [{"id": [{"type": "ifname", "value": "swp20"}]}]}]}]}"#;
+        let path = program("lldpctl", &format!("[ \"$*\" = '-f json0' ] && echo '{said}'"), 0o755);
+        let heard = ask(&path, Duration::from_secs(600));
+        fs::remove_file(&path).unwrap();
+        let (id, port) = ("0e:36:65:4d:f4:aa".to_string(), "swp20".to_string());
+        let neighbour = NeighbourReport { switch: "leaf0".into(), id, port };
+        assert_eq!(heard, Some(BTreeMap::from([("eth0".to_string(), neighbour)])));
+    }
+
+    #[test]
+    fn an_agent_that_does_not_answer_or_that_others_may_write_is_not_waited_for() {
+        let cases = [
+            ("waits", "exec sleep 1000", 0o755, Duration::from_millis(20)),
+            ("fails", "exit 1", 0o755, Duration::from_secs(600)),
+            ("open", "echo '{\"lldp\": [{}]}'", 0o777, Duration::from_secs(600)),
+        ];
+        for (name, script, mode, patience) in cases {
+            let path = program(name, script, mode);
+            let heard = ask(&path, patience);
+            fs::remove_file(&path).unwrap();
+            assert_eq!(heard, None, "{name}");
+        }
+    }
+}
