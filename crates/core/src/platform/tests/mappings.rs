@@ -358,20 +358,6 @@ fn a_levante_node_gives_each_nic_two_gpus_of_its_socket() {
     assert_eq!(pairs, ["mlx5_0", "mlx5_0", "mlx5_1", "mlx5_1"]);
 }
 
-/// OLCF user documentation, Frontier user guide; hwloc's view of LLNL Tioga agrees.
-#[test]
-fn the_gcds_and_nics_of_a_frontier_blade_are_on_the_stated_numa_nodes() {
-    let topology = model("frontier").unwrap();
-    for (numa_node, gcds, nic) in
-        [(0, [4, 5], "cxi2"), (1, [2, 3], "cxi1"), (2, [6, 7], "cxi3"), (3, [0, 1], "cxi0")]
-    {
-        for (gcd, path) in gcds.into_iter().zip([PathType::Node, PathType::Phb]) {
-            assert_eq!(topology.numa_node_of(topology.gpus[gcd].address), Some(numa_node));
-            assert_eq!(nearest(&topology, gcd), (path, vec![nic]));
-        }
-    }
-}
-
 /// NVIDIA/k8s-launch-kit: a BlueField-3 at PIX may still be north-south.
 #[test]
 fn a_storage_nic_beside_a_gpu_is_not_chosen() {
