@@ -111,7 +111,7 @@ pub const MODELS: &[Model] = &[
     known!("aws-p6-b200", "AWS p6-b200.48xlarge: 8 B200, 8 EFA (400 Gb/s)",
         products: &["p6-b200.48xlarge"], cloud: AWS, kinds: B200, addresses: true),
     known!("aws-p6-b300", "AWS p6-b300.48xlarge: 8 B300, 16 EFA (400 Gb/s)",
-        products: &["p6-b300.48xlarge"], cloud: AWS, kinds: B300),
+        products: &["p6-b300.48xlarge"], cloud: AWS, kinds: B300, addresses: true),
     known!("azure-nd128isr-gb300-v6", "Azure ND128isr GB300 v6: 4 GB300, 4 ConnectX (800 Gb/s)",
         cloud: AZURE, kinds: GB300, gpus: 4, addresses: true),
     known!("azure-nd96asr-a100-v4", "Azure ND96asr and ND96amsr A100 v4: 8 A100, 8 ConnectX-6 (HDR)",

@@ -38,9 +38,8 @@ fn every_model_is_stored_as_it_is_written() {
 }
 
 /// `(model, whose PCIe links it does not state, the reason among its sources)`
-const WITHOUT_LINKS: [(&str, &[&str], &str); 5] = [
+const WITHOUT_LINKS: [(&str, &[&str], &str); 4] = [
     ("aws-g5", &["GPU", "NIC"], "links are left out, since the guest reports 2.5 GT/s x1 while they idle"),
-    ("aws-p6-b300", &["GPU", "NIC"], "left out: the PCIe links"),
     ("dgx-spark", &["GPU"], "the GPU states no link, since it is a part of the processor"),
     ("gke-a3-mega", &["NIC"], "the gVNICs' links, which no public document states"),
     ("summit", &["GPU"], "the GPUs state no link, since NVLink carries their data to the CPU"),

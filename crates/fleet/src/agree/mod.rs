@@ -17,6 +17,18 @@ pub struct NodeWord {
     pub agreement: Agreement,
 }
 
+impl NodeWord {
+    /// Are its names such as nodes, NICs and versions have?  They stand in lines that an admin copies, and a file may hold anything.
+    pub fn is_plain(&self) -> bool {
+        let Agreement { version, rails, left_out, .. } = &self.agreement;
+        let names = rails.iter().map(|rail| &rail.nic).chain(left_out.iter().map(|of| &of.nic));
+        let subnets = rails.iter().filter_map(|rail| rail.subnet.as_ref());
+        let letters = |letter: char| letter.is_ascii_alphanumeric() || "-_.:+".contains(letter);
+        let is_plain = |text: &String| text.len() <= 255 && text.chars().all(letters);
+        names.chain(subnets).chain([&self.host, version]).all(is_plain)
+    }
+}
+
 /// Nodes that differ from most in the same way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dissent {

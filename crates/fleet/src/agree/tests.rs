@@ -57,6 +57,14 @@ fn a_nic_that_is_left_out_on_one_node_is_named_and_the_node_is_left_out_of_the_j
 }
 
 #[test]
+fn a_name_with_a_line_end_or_a_shells_letters_is_no_name() {
+    assert!(node("gpu-01.site", ISOLATED).is_plain());
+    assert!(!node("n1\n    do   rm", ROCE).is_plain());
+    assert!(!changed("n1", ROCE, |word| word.rails[0].nic = "mlx5_0;reboot".to_string()).is_plain());
+    assert!(!changed("n1", ROCE, |word| word.version = "$(reboot)".to_string()).is_plain());
+}
+
+#[test]
 fn rails_in_another_order_get_a_line_of_rails_by_name_or_by_subnet() {
     let swapped = changed("n9", ISOLATED, |word| word.rails.swap(0, 3));
     let (differences, write) = dissent_of(swapped, ISOLATED);

@@ -61,7 +61,7 @@ const STATED: &[Stated] = &[
     },
     Stated {
         machine: "aws-p5",
-        source: "aws/aws-ofi-nccl, topology/p5.48xl-topo.xml",
+        source: "ai-dynamo/nixl, topo/p5.48xl-topo.xml; four on each switch: aws/aws-ofi-nccl, topology/p5.48xl-topo.xml of 2023",
         groups: &[
             (&[0], &["rdmap79s0", "rdmap80s0", "rdmap81s0", "rdmap82s0"]),
             (&[1], &["rdmap96s0", "rdmap97s0", "rdmap98s0", "rdmap99s0"]),
@@ -93,6 +93,21 @@ const STATED: &[Stated] = &[
             (&[2, 3], &["rdmap96s0", "rdmap97s0"]),
             (&[4, 5], &["rdmap113s0", "rdmap114s0"]),
             (&[6, 7], &["rdmap132s0", "rdmap133s0"]),
+        ],
+        path: PathType::Pix,
+    },
+    Stated {
+        machine: "aws-p6-b300",
+        source: "aws/aws-ofi-nccl, tests/unit/fixtures/topology/p6-b300/topology.xml",
+        groups: &[
+            (&[0], &["rdmap86s0", "rdmap87s0"]),
+            (&[1], &["rdmap101s0", "rdmap102s0"]),
+            (&[2], &["rdmap116s0", "rdmap117s0"]),
+            (&[3], &["rdmap131s0", "rdmap132s0"]),
+            (&[4], &["rdmap146s0", "rdmap147s0"]),
+            (&[5], &["rdmap161s0", "rdmap162s0"]),
+            (&[6], &["rdmap176s0", "rdmap177s0"]),
+            (&[7], &["rdmap191s0", "rdmap192s0"]),
         ],
         path: PathType::Pix,
     },
@@ -231,10 +246,8 @@ const STATED: &[Stated] = &[
 ];
 
 /// Models without pairs, and the reason among their sources.
-const WITHOUT_PAIRS: [(&str, &str); 2] = [
-    ("aws-p6-b300", "no public document says which GPU and which EFA device share a switch"),
-    ("gke-a3-mega", "no public document says which GPU and which gVNIC share a switch"),
-];
+const WITHOUT_PAIRS: [(&str, &str); 1] =
+    [("gke-a3-mega", "no public document says which GPU and which gVNIC share a switch")];
 
 /// Models whose facts have tests of their own below, and one with a single GPU and NIC.
 const TESTED_BELOW: [&str; 4] = ["frontier", "gh200", "hgx-h100-bf3", "levante"];
@@ -343,20 +356,6 @@ fn a_levante_node_gives_each_nic_two_gpus_of_its_socket() {
     assert_eq!(nearest(&topology, 0), (PathType::Sys, vec!["mlx5_0", "mlx5_1"]));
     let pairs: Vec<&str> = (0..4).map(|gpu| chosen(&placement, gpu)).collect();
     assert_eq!(pairs, ["mlx5_0", "mlx5_0", "mlx5_1", "mlx5_1"]);
-}
-
-/// OLCF user documentation, Frontier user guide; hwloc's view of LLNL Tioga agrees.
-#[test]
-fn the_gcds_and_nics_of_a_frontier_blade_are_on_the_stated_numa_nodes() {
-    let topology = model("frontier").unwrap();
-    for (numa_node, gcds, nic) in
-        [(0, [4, 5], "cxi2"), (1, [2, 3], "cxi1"), (2, [6, 7], "cxi3"), (3, [0, 1], "cxi0")]
-    {
-        for (gcd, path) in gcds.into_iter().zip([PathType::Node, PathType::Phb]) {
-            assert_eq!(topology.numa_node_of(topology.gpus[gcd].address), Some(numa_node));
-            assert_eq!(nearest(&topology, gcd), (path, vec![nic]));
-        }
-    }
 }
 
 /// NVIDIA/k8s-launch-kit: a BlueField-3 at PIX may still be north-south.

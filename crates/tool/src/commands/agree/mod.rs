@@ -100,19 +100,21 @@ fn reported(files: &[PathBuf]) -> Result<Vec<NodeWord>, Failure> {
     for file in files {
         let mut bad = None;
         let name = file.display();
-        let mut take = |(line, piece): stream::StreamPiece<'_>| match piece
-            .map_err(str::to_string)
-            .and_then(Report::from_json)
-        {
-            Ok(Report { host: Some(host), agreement: Some(said), .. }) => {
-                words.push(NodeWord { host, agreement: said.word })
+        let mut take = |(line, piece): stream::StreamPiece<'_>| {
+            let word = match piece.map_err(str::to_string).and_then(Report::from_json) {
+                Ok(Report { host: Some(host), agreement: Some(said), .. }) => {
+                    Ok(NodeWord { host, agreement: said.word })
+                }
+                Ok(_) => Err("a report without a word of agreement, or of no node".to_string()),
+                Err(why) => Err(why),
+            };
+            match word {
+                Ok(word) if word.is_plain() => words.push(word),
+                Ok(_) => {
+                    bad = bad.take().or(Some((line, "it has a name that no node or NIC has".to_string())))
+                }
+                Err(why) => bad = bad.take().or(Some((line, why))),
             }
-            Ok(_) => {
-                bad = bad
-                    .take()
-                    .or(Some((line, "a report without a word of agreement, or of no node".to_string())))
-            }
-            Err(why) => bad = bad.take().or(Some((line, why))),
         };
         stream::read(input::open(Path::new(file))?, &mut take)
             .map_err(|error| format!("`{name}`: cannot be read: {error}"))?;
@@ -151,7 +153,9 @@ fn of_the_step(within: u32) -> Result<Option<Vec<NodeWord>>, Failure> {
         _ => format!("agree: Slurm's PMI: {error}"),
     })?;
     let read = |(task, text): (usize, &String)| {
-        serde_json::from_str(text).map_err(|_| format!("agree: task {task} told nothing that can be read"))
+        let word: Option<NodeWord> = serde_json::from_str(text).ok();
+        word.filter(NodeWord::is_plain)
+            .ok_or_else(|| format!("agree: task {task} told nothing that can be read"))
     };
     let words: Option<Result<Vec<NodeWord>, String>> =
         texts.map(|texts| texts.iter().enumerate().map(read).collect());

@@ -80,6 +80,20 @@ pub(super) const STATED: &[Stated] = &[
     },
 ];
 
+/// OLCF user documentation, Frontier user guide; hwloc's view of LLNL Tioga agrees.
+#[test]
+fn the_gcds_and_nics_of_a_frontier_blade_are_on_the_stated_numa_nodes() {
+    let topology = model("frontier").unwrap();
+    for (numa_node, gcds, nic) in
+        [(0, [4, 5], "cxi2"), (1, [2, 3], "cxi1"), (2, [6, 7], "cxi3"), (3, [0, 1], "cxi0")]
+    {
+        for (gcd, path) in gcds.into_iter().zip([PathType::Node, PathType::Phb]) {
+            assert_eq!(topology.numa_node_of(topology.gpus[gcd].address), Some(numa_node));
+            assert_eq!(nearest(&topology, gcd), (path, vec![nic]));
+        }
+    }
+}
+
 /// `nvidia-smi topo -m` in ALCF's guide: two GPUs of Polaris have SYS to both NICs.
 #[test]
 fn two_gpus_of_a_polaris_node_are_far_from_both_nics_and_gpu_order_is_numa_order_reversed() {
