@@ -187,8 +187,10 @@ impl PluginLines {
 /// The files that a pattern of `include` means, in the order of glob(3): by name.
 fn matches(pattern: &Path) -> Vec<PathBuf> {
     let (Some(folder), Some(name)) = (pattern.parent(), pattern.file_name()) else { return Vec::new() };
-    let (name, place) = (name.to_string_lossy(), folder.to_string_lossy());
-    let found = Root::live().list(place.trim_start_matches('/'), |found| {
+    let name = name.to_string_lossy();
+    let Ok(place) = std::path::absolute(folder) else { return Vec::new() };
+    let place = place.to_string_lossy();
+    let found = Root::live().list(&place, |found| {
         // as in glob(3), a star does not mean hidden files
         glob(name.as_bytes(), found.as_bytes()) && (!found.starts_with('.') || name.starts_with('.'))
     });
