@@ -175,6 +175,7 @@ def request(name, node="dgx-h100", **fields):
 request("each", gpus_per_task=1, words="closest,bind=core", task=3, environment={"PATH": "/bin", "NCCL_IB_HCA": "mlx5_0", "NIC_PLACEMENT": "v1 policy=rail gpus= nics= set:UCX_NET_DEVICES=a", "UCX_NET_DEVICES": "a"})
 request("listed", tasks=[{"gpus": "0-1"}, {"gpus": "7"}, {"gpus": ""}], cpus="0-31,112-127", alone_on_node=True, task=1, **{"as": "lines"})
 request("arguments", "mi300x-8", arguments=["set=A={nics}", "set=B_FILE={map_file:json}", "exclude=mlx5_3", "rails=mlx5_*", "env=none+site"], tasks=4, gpus="0-3", cpus_per_task=8, words="rail,verbose")
+request("process", local_rank=3, local_size=8, words="rail,strict", environment={"LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "4", "CUDA_VISIBLE_DEVICES": "0,1,2,5", "NIC_PLACEMENT": "v1 policy=rail gpus=0000:1b:00.0 nics=mlx5_0:1 set:UCX_NET_DEVICES=a"})
 request("map", "gh200", map="rankfile", host="gpu001", words="bind=core", gpus="0")
 request("sglang", "frontier", map="sglang", words="spread,env=default+cray-mpich+libfabric", gpus_per_task=2, **{"as": "lines"})
 request("described", json.loads((MODELS / "dgx-spark.json").read_text()), tasks=2, words="numa,omp=on,mem=strict")
