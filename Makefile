@@ -161,7 +161,7 @@ wheel:          ## the Python package with the launchers' library, in target/whe
 		SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} \
 		$(PYTHON) -m pip -q --disable-pip-version-check wheel --no-deps -w $(target)/wheel ./python
 
-test-wheel:     ## that wheel in a clean virtual environment; torchrun too where PYTHON has torch (root)
+test-wheel:     ## that wheel in a clean virtual environment, with Ray of PyPI; torchrun too where PYTHON has torch (root)
 	$(MAKE) wheel
 	$(PYTHON) -m venv --clear --system-site-packages $(target)/wheel/venv
 	$(target)/wheel/venv/bin/pip -q --disable-pip-version-check install pytest==9.2.0 $(target)/wheel/*_$(arch).whl
