@@ -148,7 +148,7 @@ fn of_the_step(within: u32) -> Result<Option<Vec<NodeWord>>, Failure> {
     let gathered = pmi::Pmi::new(socket, rank, size, patience).and_then(|pmi| pmi.gather(&text));
     let texts = gathered.map_err(|error| match error.kind() {
         std::io::ErrorKind::WouldBlock => {
-            format!("agree: a node has said nothing for {within} seconds, which may be its hardware")
+            format!("agree: a node has said nothing within {within} s, which may be its hardware")
         }
         _ => format!("agree: Slurm's PMI: {error}"),
     })?;
