@@ -14,7 +14,7 @@ const PROGRAMS: [&str; 4] = ["ibnetdiscover", "ibnetdiscover -p", "iblinkinfo", 
 struct Ibsim {
     child: Child,
     socket: String,
-    library: PathBuf,
+    preloaded: PathBuf,
 }
 
 impl Drop for Ibsim {
@@ -68,7 +68,7 @@ pub fn play(folder: &Path, fabric: &Made) -> Option<Vec<(String, String)>> {
     command.arg(&net).env("IBSIM_SOCKNAME", &socket);
     command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
     let child = command.spawn().unwrap();
-    let mut ibsim = Ibsim { child, socket, library };
+    let mut ibsim = Ibsim { child, socket, preloaded: library };
     ibsim.wait();
     let texts = PROGRAMS.map(|line| {
         let text = ibsim.ask(line);
@@ -99,7 +99,7 @@ impl Ibsim {
     fn ask(&self, line: &str) -> String {
         let mut words = line.split(' ');
         let mut command = Command::new(program(words.next().unwrap()).unwrap());
-        command.args(words).env("LD_PRELOAD", &self.library).env("IBSIM_SOCKNAME", &self.socket);
+        command.args(words).env("LD_PRELOAD", &self.preloaded).env("IBSIM_SOCKNAME", &self.socket);
         let output = command.stdin(Stdio::null()).output().unwrap();
         assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
