@@ -23,7 +23,7 @@ pub fn run(data: &[u8]) {
     };
     for cable in cabling.cables.iter().chain(&cabling.unnamed) {
         let nic = &cable.nic;
-        [&nic.node, &nic.nic].into_iter().chain(&cable.speed).for_each(|name| held::tidy(name));
+        [&nic.node, &nic.nic].into_iter().for_each(|name| held::tidy(name));
         assert!(nic.guid.as_ref().is_none_or(|guid| guid.len() == 16));
         cable.to.iter().for_each(is_end);
     }

@@ -29,8 +29,6 @@ pub struct Cable {
     pub nic: NicPort,
     /// where its cable ends; `None` for a port without a link
     pub to: Option<SwitchPort>,
-    /// width and speed as the source says them, such as `4x NDR`
-    pub speed: Option<String>,
 }
 
 /// A fabric, or what several sources together say of it.

@@ -43,7 +43,7 @@ fn cabling(plugs: &Plugs, has_spine: bool) -> Cabling {
     let mut cabling = Cabling { tells_trunks: true, ..Cabling::default() };
     for (number, (node, nic, leaf)) in plugs.iter().enumerate() {
         let to = (!leaf.is_empty()).then(|| SwitchPort { switch: leaf.clone(), port: number.to_string() });
-        cabling.cables.insert(Cable { nic: nic_port(node, nic), to, speed: None });
+        cabling.cables.insert(Cable { nic: nic_port(node, nic), to });
         if has_spine && !leaf.is_empty() {
             let at = |switch: &str| SwitchPort { switch: switch.into(), port: leaf.clone() };
             cabling.trunks.insert((at(leaf), at("spine")));
@@ -279,11 +279,7 @@ fn two_planes_of_each_nic_are_rails_of_their_own_and_no_line_names_a_nic_twice()
             let switch = format!("leaf{nic}-{}", if is_odd { 1 - plane } else { plane });
             let nic = NicPort { port: plane + 1, ..nic_port(&format!("n{node}"), &format!("mlx5_{nic}")) };
             let nic = NicPort { guid: Some(format!("{nic:?}")), ..nic };
-            cabling.cables.insert(Cable {
-                nic,
-                to: Some(SwitchPort { switch, port: "1".into() }),
-                speed: None,
-            });
+            cabling.cables.insert(Cable { nic, to: Some(SwitchPort { switch, port: "1".into() }) });
         }
     }
     let found = FabricRails::of(&cabling, &BTreeMap::new());

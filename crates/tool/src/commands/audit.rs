@@ -1,7 +1,7 @@
 //! `nic-placement audit`: which nodes of a cluster are not like the others of their kind.
 #![forbid(unsafe_code)]
 
-use super::input::{open, or_stdin};
+use super::input::{documents, or_stdin};
 use super::page::{Page, Style, Text};
 use super::{Failure, fabric, output, refresh::textfile};
 use clap::ValueHint;
@@ -10,7 +10,7 @@ use nic_placement_core::platform::devices::device_name;
 use nic_placement_fleet::audit::facts::{Class, Inventory};
 use nic_placement_fleet::audit::kinds::{Audited, Bad, Difference, Differing, Duplicate, NodeKind};
 use nic_placement_fleet::audit::report::Report;
-use nic_placement_fleet::audit::stream::{self, StreamPiece};
+use nic_placement_fleet::audit::stream::StreamPiece;
 use nic_placement_fleet::audit::{Audit, hostlist};
 use nic_placement_fleet::fabric::cabling::Cabling;
 use nic_placement_fleet::fabric::faults::CableFault;
@@ -172,15 +172,13 @@ pub(super) fn metrics(audited: &Audited) -> [Metric; 2] {
 
 fn read(path: &Path, into: &mut Input) -> Result<(), Failure> {
     let file = &*path.to_string_lossy();
-    let input = open(path)?;
     let mut take = |(line, piece): StreamPiece<'_>| {
         let added = piece.map_err(str::to_string).and_then(|text| into.add(text));
         if let Err(why) = added {
             into.rejected.add(file, Some(line), why);
         }
     };
-    let is_labelled =
-        stream::read(input, &mut take).map_err(|error| format!("`{file}`: cannot be read: {error}"))?;
+    let is_labelled = documents(path, &mut take)?;
     into.rejected.mixed |= file == "-" && !is_labelled;
     Ok(())
 }

@@ -2,13 +2,13 @@
 #![forbid(unsafe_code)]
 
 use super::Failure;
-use super::input::{open, or_stdin};
+use super::input::{documents, open, or_stdin};
 use super::page::{Page, Style, Table, Text};
 use clap::ValueHint;
 use nic_placement_core::diagnostic::counted;
 use nic_placement_fleet::audit::hostlist::compressed;
 use nic_placement_fleet::audit::report::Report;
-use nic_placement_fleet::audit::stream::{self, StreamPiece};
+use nic_placement_fleet::audit::stream::StreamPiece;
 use nic_placement_fleet::fabric::cabling::Cabling;
 use nic_placement_fleet::fabric::faults::{CableFault, FaultKind, FaultyCable};
 use nic_placement_fleet::fabric::names::{NameBook, NodeNames};
@@ -110,8 +110,7 @@ fn read_reports(file: &Path, into: &mut NameBook, unread: &mut Vec<String>) {
             unread.push(format!("`{name}:{line}`: {why}"));
         }
     };
-    let read = open(file).and_then(|input| Ok(stream::read(input, &mut take)?));
-    if let Err(error) = read {
+    if let Err(error) = documents(file, &mut take) {
         unread.push(error.to_string());
     }
 }
@@ -119,8 +118,12 @@ fn read_reports(file: &Path, into: &mut NameBook, unread: &mut Vec<String>) {
 fn print(rails: &FabricRails, with_cables: bool, page: &mut Page) {
     let cables = rails.nodes.iter().flat_map(|node| &node.nics).filter(|nic| nic.switch.is_some()).count();
     if !rails.nodes.is_empty() {
-        let (nodes, switches) = (counted(rails.nodes.len(), "node"), counted(rails.switches.len(), "switch"));
-        let switches = switches.replace("switchs", "switches");
+        let nodes = counted(rails.nodes.len(), "node");
+        let switches = if rails.switches.len() == 1 {
+            "1 switch".to_string()
+        } else {
+            format!("{} switches", rails.switches.len())
+        };
         page.line(format_args!(
             "{nodes}, {} to {switches}: {}",
             counted(cables, "cable"),

@@ -3,6 +3,7 @@
 
 use super::Failure;
 use nic_placement_core::discover::root;
+use nic_placement_fleet::audit::stream::{self, StreamPiece};
 use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
 
@@ -17,4 +18,10 @@ pub(super) fn open(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
         true => Box::new(io::stdin().lock()),
         false => Box::new(io::BufReader::new(root::open_long(path)?)),
     })
+}
+
+/// Each JSON document of a file, with the line where it begins; was a line labelled with its task?
+pub(super) fn documents(path: &Path, take: &mut dyn FnMut(StreamPiece<'_>)) -> Result<bool, Failure> {
+    let labelled = stream::read(open(path)?, take);
+    Ok(labelled.map_err(|error| format!("`{}`: cannot be read: {error}", path.display()))?)
 }

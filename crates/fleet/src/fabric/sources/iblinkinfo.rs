@@ -16,7 +16,6 @@
 use super::super::cabling::Cabling;
 use super::Notes;
 use super::infiniband::{End, EndKind, Links, guid};
-use super::speed;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Is a line of this format?
@@ -38,8 +37,8 @@ pub fn read(text: &str, notes: &mut Notes, into: &mut Cabling) {
             description: line.description,
         };
         match line.far.as_ref().map(|far| directory.end(near.kind, far)) {
-            None => links.add(near, None, None),
-            Some(Some(far)) => links.add(near, Some(far), line.speed.clone()),
+            None => links.add(near, None),
+            Some(Some(far)) => links.add(near, Some(far)),
             Some(None) => ambiguous += 1,
         }
     }
@@ -60,7 +59,6 @@ struct Line<'a> {
     lid: u32,
     port: u8,
     description: &'a str,
-    speed: Option<String>,
     far: Option<Far<'a>>,
 }
 
@@ -105,7 +103,7 @@ fn header(line: &str) -> Option<(EndKind, Option<u64>, &str)> {
 
 fn port<'a>(line: &'a str, above: Option<(EndKind, Option<u64>, &'a str)>) -> Option<Line<'a>> {
     let (near, rest) = line.split_once("==(")?;
-    let (state, far) = rest.split_once(")==>")?;
+    let (_state, far) = rest.split_once(")==>")?;
     let (rest, lid, port) = numbered(near)?;
     let rest = rest.trim();
     let (own, name) = match rest.split_once('"') {
@@ -117,7 +115,7 @@ fn port<'a>(line: &'a str, above: Option<(EndKind, Option<u64>, &'a str)>) -> Op
         None => above.map(|(kind, guid, name)| (Some(kind), guid, name))?,
     };
     let own = if own.trim().is_empty() { above_guid } else { guid(own) };
-    Some(Line { kind, guid: own, lid, port, description, speed: speed::lanes(state), far: self::far(far) })
+    Some(Line { kind, guid: own, lid, port, description, far: self::far(far) })
 }
 
 /// `None` for a port without a link, or whose far end did not answer.

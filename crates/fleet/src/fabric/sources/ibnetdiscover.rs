@@ -16,7 +16,6 @@
 use super::super::cabling::Cabling;
 use super::Notes;
 use super::infiniband::{End, EndKind, Links, guid};
-use super::speed;
 use std::collections::BTreeMap;
 
 /// Does a line begin or belong to this format?
@@ -54,7 +53,7 @@ pub fn read<'a>(text: &'a str, notes: &mut Notes, into: &mut Cabling) {
                 _ => port.far_guid.unwrap_or(far_node),
             };
             let far = end(far_kind, far_guid, port.far_number, port.far_description);
-            links.add(near, Some(far), port.speed);
+            links.add(near, Some(far));
         } else if !is_known(line) {
             links.odd(at + 1, line);
         }
@@ -113,7 +112,6 @@ struct PortLine<'a> {
     far_number: u8,
     far_guid: Option<u64>,
     far_description: &'a str,
-    speed: Option<String>,
 }
 
 fn port(line: &str) -> Option<PortLine<'_>> {
@@ -127,9 +125,7 @@ fn port(line: &str) -> Option<PortLine<'_>> {
         _ => return None,
     };
     let (far_number, far_guid, rest) = numbered(rest)?;
-    let (far_description, after) = quoted(rest).unwrap_or_default();
-    // ` lid 5 4xNDR`, and with -f ` s=4 w=2 v=4`
-    let speed = after.split_whitespace().find_map(speed::joined);
+    let (far_description, _) = quoted(rest).unwrap_or_default();
     Some(PortLine {
         number,
         guid,
@@ -137,7 +133,6 @@ fn port(line: &str) -> Option<PortLine<'_>> {
         far_number,
         far_guid,
         far_description,
-        speed,
     })
 }
 

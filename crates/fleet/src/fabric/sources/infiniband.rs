@@ -34,7 +34,7 @@ type NicKey<'a> = (Option<u64>, Option<(u32, &'a str)>, u8);
 pub struct Links<'a> {
     nics: BTreeMap<NicKey<'a>, NicLink<'a>>,
     /// each once, the smaller end first
-    trunks: BTreeMap<(SwitchPort, SwitchPort), ()>,
+    trunks: BTreeSet<(SwitchPort, SwitchPort)>,
     switches: BTreeMap<String, String>,
     has_routers: bool,
     /// has it links from NIC to NIC?
@@ -47,7 +47,6 @@ pub struct Links<'a> {
 struct NicLink<'a> {
     description: &'a str,
     to: Option<SwitchPort>,
-    speed: Option<String>,
 }
 
 impl<'a> Links<'a> {
@@ -64,23 +63,23 @@ impl<'a> Links<'a> {
     }
 
     /// A link, or a port without one.
-    pub fn add(&mut self, near: End<'a>, far: Option<End<'a>>, speed: Option<String>) {
+    pub fn add(&mut self, near: End<'a>, far: Option<End<'a>>) {
         match (near.kind, far) {
             (EndKind::Router, _) | (_, Some(End { kind: EndKind::Router, .. })) => self.has_routers = true,
             (EndKind::Nic, Some(far @ End { kind: EndKind::Switch, .. })) => {
                 let to = self.switch_port(far);
-                self.nic(near, Some(to), speed, true);
+                self.nic(near, Some(to), true);
             }
             (EndKind::Switch, Some(far @ End { kind: EndKind::Nic, .. })) => {
                 let to = self.switch_port(near);
-                self.nic(far, Some(to), speed, false);
+                self.nic(far, Some(to), false);
             }
             (EndKind::Switch, Some(far)) => {
                 let (near, far) = (self.switch_port(near), self.switch_port(far));
-                self.trunks.insert(if near <= far { (near, far) } else { (far, near) }, ());
+                self.trunks.insert(if near <= far { (near, far) } else { (far, near) });
             }
             (EndKind::Nic, Some(_)) => self.has_back_to_back = true,
-            (EndKind::Nic, None) => self.nic(near, None, None, true),
+            (EndKind::Nic, None) => self.nic(near, None, true),
             (EndKind::Switch, None) => {
                 self.switch(near);
             }
@@ -97,15 +96,14 @@ impl<'a> Links<'a> {
     }
 
     /// A NIC's port as a line tells it: the NIC's own line, or that of the switch.
-    fn nic(&mut self, end: End<'a>, to: Option<SwitchPort>, speed: Option<String>, is_own: bool) {
+    fn nic(&mut self, end: End<'a>, to: Option<SwitchPort>, is_own: bool) {
         let without_guid = end.guid.is_none().then(|| (end.lid.unwrap_or(0), end.description));
-        let known = self.nics.entry((end.guid, without_guid, end.port)).or_insert_with(|| NicLink {
-            description: end.description,
-            to: None,
-            speed: None,
-        });
+        let known = self
+            .nics
+            .entry((end.guid, without_guid, end.port))
+            .or_insert_with(|| NicLink { description: end.description, to: None });
         if known.to.is_none() {
-            (known.to, known.speed) = (to, speed);
+            known.to = to;
         }
         // a node-name-map renames NICs at the switch's lines alone (out_ca_detail of ibnetdiscover.c)
         let names_node = |description| node_and_nic(description).is_some();
@@ -129,7 +127,7 @@ impl<'a> Links<'a> {
             Some(_) => format!("{name} {key}"),
         };
         into.switches.extend(self.switches.iter().map(|(key, name)| (key.clone(), shown(key, name))));
-        into.trunks.extend(self.trunks.into_keys());
+        into.trunks.extend(self.trunks);
         let mut without_node = 0;
         let mut cables = BTreeSet::new();
         for ((guid, _, port), link) in self.nics {
@@ -142,7 +140,7 @@ impl<'a> Links<'a> {
             let is_named = named.is_some();
             let (node, nic) = named.unwrap_or_default();
             let nic = if nic.is_empty() { guid.clone().unwrap_or_default() } else { nic };
-            let cable = Cable { nic: NicPort { node, nic, port, guid }, to: link.to, speed: link.speed };
+            let cable = Cable { nic: NicPort { node, nic, port, guid }, to: link.to };
             if is_named {
                 cables.insert(cable);
             } else {

@@ -201,7 +201,7 @@ fn node(document: &Value, label: &str, own: &Chassis, notes: &mut Notes, into: &
                 let name = if chassis.name.is_empty() { key.clone() } else { chassis.name };
                 into.switches.entry(key.clone()).or_insert(name);
                 let nic = NicPort { node: node.clone(), nic: clean(interface), port: 1, guid: None };
-                into.cables.insert(Cable { nic, to: Some(SwitchPort { switch: key, port }), speed: None });
+                into.cables.insert(Cable { nic, to: Some(SwitchPort { switch: key, port }) });
             }
             Ok(None) => {}
             Err(why) => notes.add(format!("`{}` of `{shown}` {why}", Shown::word(interface, 80))),

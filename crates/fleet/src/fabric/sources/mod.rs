@@ -7,14 +7,12 @@ mod infiniband;
 mod lldp;
 mod ports;
 mod slurm;
-mod speed;
 #[cfg(test)]
 mod tests;
 
 use super::cabling::Cabling;
 use nic_placement_core::diagnostic::Shown;
 use nic_placement_core::diagnostic::line::disturbs;
-use std::fmt;
 
 /// Bytes of a text, at most: `ibnetdiscover` of 100,000 NICs has 30 MiB.
 pub const MAX_BYTES: usize = 64 << 20;
@@ -34,19 +32,6 @@ pub enum SourceKind {
     SlurmConf,
     /// Slurm's topology.yaml
     SlurmYaml,
-}
-
-impl fmt::Display for SourceKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            SourceKind::Ibnetdiscover => "ibnetdiscover",
-            SourceKind::IbnetdiscoverPorts => "ibnetdiscover -p",
-            SourceKind::Iblinkinfo => "iblinkinfo",
-            SourceKind::Lldp => "lldpctl",
-            SourceKind::SlurmConf => "topology.conf",
-            SourceKind::SlurmYaml => "topology.yaml",
-        })
-    }
 }
 
 /// Adds what a text tells of a fabric, and says whose text it is; the format is recognised by its content.

@@ -12,7 +12,6 @@
 use super::super::cabling::Cabling;
 use super::Notes;
 use super::infiniband::{End, EndKind, Links, guid};
-use super::speed;
 
 /// Is a line of this format?
 pub fn is_own(line: &str) -> bool {
@@ -23,7 +22,7 @@ pub fn read(text: &str, notes: &mut Notes, into: &mut Cabling) {
     let mut links = Links::default();
     for (at, line) in text.lines().enumerate() {
         match link(line) {
-            Some((near, far, speed)) => links.add(near, far, speed),
+            Some((near, far)) => links.add(near, far),
             None if line.trim().is_empty() || line.starts_with('#') => {}
             None => links.odd(at + 1, line),
         }
@@ -31,22 +30,20 @@ pub fn read(text: &str, notes: &mut Notes, into: &mut Cabling) {
     links.finish(notes, into);
 }
 
-type Link<'a> = (End<'a>, Option<End<'a>>, Option<String>);
-
-fn link(line: &str) -> Option<Link<'_>> {
+fn link(line: &str) -> Option<(End<'_>, Option<End<'_>>)> {
     let (near, rest) = end(line)?;
-    let (width, rest) = word(rest)?;
-    let (rate, rest) = word(rest)?;
+    let (_width, rest) = word(rest)?;
+    let (_speed, rest) = word(rest)?;
     let rest = rest.trim();
     let Some(far) = rest.strip_prefix("- ") else {
         let description = rest.strip_prefix('\'')?.strip_suffix('\'')?;
-        return Some((End { description, ..near }, None, None));
+        return Some((End { description, ..near }, None));
     };
     let (far, rest) = end(far)?;
     let names = rest.trim().strip_prefix("( '")?.strip_suffix("' )")?;
     let (near_name, far_name) = names.split_once("' - '")?;
     let (near, far) = (End { description: near_name, ..near }, End { description: far_name, ..far });
-    Some((near, Some(far), speed::words(width.strip_suffix('x')?, rate)))
+    Some((near, Some(far)))
 }
 
 /// EndKind, LID, port and GUID, and what follows; the description stands elsewhere.

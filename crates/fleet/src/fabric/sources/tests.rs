@@ -20,12 +20,12 @@ fn cabling(text: &str) -> (SourceKind, Cabling) {
     (kind, cabling)
 }
 
-/// `node1 mlx5_0:1 0000000a00000001 -> leaf0:1 4x HDR`
+/// `node1 mlx5_0:1 0000000a00000001 -> leaf0:1`
 fn shown(cabling: &Cabling, cable: &Cable) -> String {
     let nic = &cable.nic;
     let guid = nic.guid.as_deref().unwrap_or("?");
     let to = cable.to.as_ref().map_or("?".to_string(), |to| end(cabling, to));
-    format!("{} {}:{} {guid} -> {to} {}", nic.node, nic.nic, nic.port, cable.speed.as_deref().unwrap_or("?"))
+    format!("{} {}:{} {guid} -> {to}", nic.node, nic.nic, nic.port)
 }
 
 fn end(cabling: &Cabling, end: &SwitchPort) -> String {
@@ -43,16 +43,16 @@ fn ibnetdiscover_tells_cables_switches_and_trunks() {
     assert_eq!(
         cables(&cabling),
         [
-            "node1 mlx5_0:1 0000000a00000001 -> leaf0:1 4x HDR",
-            "node1 mlx5_0:2 0000000a00000002 -> leaf 1:1 4x HDR",
-            "node2 HCA-2:1 0000000a00001011 -> leaf 1:2 4x HDR",
-            "node2 mlx5_0:1 0000000a00001001 -> leaf0:2 4x HDR",
-            "node3 mlx5_0:1 0000000a00002001 -> leaf0:3 4x HDR",
+            "node1 mlx5_0:1 0000000a00000001 -> leaf0:1",
+            "node1 mlx5_0:2 0000000a00000002 -> leaf 1:1",
+            "node2 HCA-2:1 0000000a00001011 -> leaf 1:2",
+            "node2 mlx5_0:1 0000000a00001001 -> leaf0:2",
+            "node3 mlx5_0:1 0000000a00002001 -> leaf0:3",
         ]
     );
     // the firmware's own description names no node; the switch's aggregation node is no NIC
     let unnamed: Vec<String> = cabling.unnamed.iter().map(|cable| shown(&cabling, cable)).collect();
-    assert_eq!(unnamed, [" 0000000a00003001:1 0000000a00003001 -> leaf 1:3 2x HDR"]);
+    assert_eq!(unnamed, [" 0000000a00003001:1 0000000a00003001 -> leaf 1:3"]);
     assert!(cabling.tells_trunks);
     let trunks: Vec<_> =
         cabling.trunks.iter().map(|(one, other)| (end(&cabling, one), end(&cabling, other))).collect();
@@ -74,7 +74,7 @@ fn all_programs_and_options_tell_the_same_fabric() {
         (IBLINKINFO, SourceKind::Iblinkinfo),
         (LINES, SourceKind::Iblinkinfo),
     ] {
-        assert_eq!(cabling(text), (kind, expected.clone()), "{kind}");
+        assert_eq!(cabling(text), (kind, expected.clone()), "{kind:?}");
     }
     let mut both = expected.clone();
     read("fabric.txt", PORTS, &mut both).unwrap();
@@ -87,11 +87,11 @@ fn iblinkinfo_of_switches_alone_tells_cables_without_guids() {
     assert_eq!(
         cables(&cabling),
         [
-            "node1 mlx5_0:1 ? -> leaf0:1 4x HDR",
-            "node1 mlx5_0:2 ? -> leaf 1:1 4x HDR",
-            "node2 HCA-2:1 ? -> leaf 1:2 4x HDR",
-            "node2 mlx5_0:1 ? -> leaf0:2 4x HDR",
-            "node3 mlx5_0:1 ? -> leaf0:3 4x HDR",
+            "node1 mlx5_0:1 ? -> leaf0:1",
+            "node1 mlx5_0:2 ? -> leaf 1:1",
+            "node2 HCA-2:1 ? -> leaf 1:2",
+            "node2 mlx5_0:1 ? -> leaf0:2",
+            "node3 mlx5_0:1 ? -> leaf0:3",
         ]
     );
     assert_eq!(cabling.trunks.len(), 3);
@@ -105,7 +105,7 @@ fn a_port_that_is_known_without_a_link_is_told() {
     let silent = down.replace("           [  ] \"\" ( )", "    \"Port not available\"");
     for text in [ports, down, &silent] {
         let (_, cabling) = cabling(text);
-        assert_eq!(cables(&cabling), ["node1 mlx5_0:2 0000000a00000002 -> ? ?"], "{text}");
+        assert_eq!(cables(&cabling), ["node1 mlx5_0:2 0000000a00000002 -> ?"], "{text}");
         assert_eq!(cabling.notes, [""; 0]);
     }
 }
@@ -139,7 +139,7 @@ fn before_a_subnet_manager_runs_far_ends_may_be_ambiguous() {
     let (_, cabling) = cabling(text);
     let told: Vec<String> = cabling.unnamed.iter().map(|cable| shown(&cabling, cable)).collect();
     let guid = |end: u8| format!("000000000000000{end}");
-    let expected = [1, 2].map(|port| format!(" {0}:1 {0} -> leaf:{port} 4x SDR", guid(port)));
+    let expected = [1, 2].map(|port| format!(" {0}:1 {0} -> leaf:{port}", guid(port)));
     assert_eq!(told, expected);
     let notes = cabling.notes.join("\n");
     assert!(notes.contains("far ends of 2 links are not known"), "{notes}");

@@ -94,7 +94,7 @@ fn a_nic_whose_description_names_no_node_is_known_by_its_guid() {
     let nic = NicPort { node: String::new(), nic: "ConnectX7".into(), port: 1, guid };
     let to = Some(SwitchPort { switch: "leaf2".into(), port: "1".into() });
     let mut cabling = Cabling::default();
-    cabling.unnamed.insert(Cable { nic, to, speed: None });
+    cabling.unnamed.insert(Cable { nic, to });
     let found = FabricRails::of(&cabling, &book(&[report("0001")]).nodes);
     assert_eq!((found.nodes[0].node.as_str(), found.nodes[0].nics[0].nic.as_str()), ("n0001", "mlx5_2"));
     assert_eq!(found.notes, [""; 0]);
@@ -118,7 +118,7 @@ fn names_of_a_source_that_no_report_knows_are_compared_all_the_same() {
             let nic_port =
                 NicPort { node: format!("n{node}"), nic: format!("slave{nic}"), port: 1, guid: None };
             let to = Some(SwitchPort { switch: format!("leaf{nic}"), port: "1".into() });
-            cabling.cables.insert(Cable { nic: nic_port, to, speed: None });
+            cabling.cables.insert(Cable { nic: nic_port, to });
         }
     }
     let found = FabricRails::of(&cabling, &book(&NODES.map(report)).nodes);
@@ -149,7 +149,7 @@ fn reports_name_nics_by_interface_and_guid_and_tell_rails_from_nics_for_storage(
             // the description of one NIC is another node's
             let said = if node == "0002" && nic == 3 { "n0009".into() } else { format!("n{node}") };
             let nic = NicPort { node: said, nic: called, port: 1, guid };
-            cabling.cables.insert(Cable { nic, to, speed: None });
+            cabling.cables.insert(Cable { nic, to });
         }
     }
     let found = FabricRails::of(&cabling, &reports);

@@ -12,12 +12,12 @@ use nic_placement_core::plan::Wish;
 use nic_placement_core::step::{NODE_NAME, Step};
 use nic_placement_fleet::agree::{Compared, Dissent, NodeWord, compare};
 use nic_placement_fleet::audit::report::Report;
-use nic_placement_fleet::audit::stream;
+use nic_placement_fleet::audit::stream::StreamPiece;
 use nic_placement_launch::plugstack;
 use nic_placement_process::session::Survey;
 use nic_placement_process::{admin, node};
 use nic_placement_program as program;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The status where nodes do not agree, as `check` ends for a node that is worse than its kind.
@@ -100,7 +100,7 @@ fn reported(files: &[PathBuf]) -> Result<Vec<NodeWord>, Failure> {
     for file in files {
         let mut bad = None;
         let name = file.display();
-        let mut take = |(line, piece): stream::StreamPiece<'_>| {
+        let mut take = |(line, piece): StreamPiece<'_>| {
             let word = match piece.map_err(str::to_string).and_then(Report::from_json) {
                 Ok(Report { host: Some(host), agreement: Some(said), .. }) => {
                     Ok(NodeWord { host, agreement: said.word })
@@ -116,8 +116,7 @@ fn reported(files: &[PathBuf]) -> Result<Vec<NodeWord>, Failure> {
                 Err(why) => bad = bad.take().or(Some((line, why))),
             }
         };
-        stream::read(input::open(Path::new(file))?, &mut take)
-            .map_err(|error| format!("`{name}`: cannot be read: {error}"))?;
+        input::documents(file, &mut take)?;
         if let Some((line, why)) = bad {
             return Err(format!("agree: `{name}:{line}`: {why}").into());
         }

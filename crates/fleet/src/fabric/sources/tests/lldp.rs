@@ -10,7 +10,7 @@ const ONE: &str = include_str!("lldpctl-json-one.json");
 const CHASSIS: &str = include_str!("lldpcli-chassis.json");
 const CHASSIS_JSON: &str = include_str!("lldpcli-chassis-json.json");
 
-const CABLES: [&str; 2] = ["n2 eth0:1 ? -> sw.example.org:swp20 ?", "n2 eth1:1 ? -> sw.example.org:swp21 ?"];
+const CABLES: [&str; 2] = ["n2 eth0:1 ? -> sw.example.org:swp20", "n2 eth1:1 ? -> sw.example.org:swp21"];
 
 fn of_file(name: &str, text: &str) -> Cabling {
     let mut cabling = Cabling::default();

@@ -1,0 +1,180 @@
+//! The library as Python calls it, by the example of examples/python.
+
+use super::*;
+
+/// What a Python text prints that may use the example; `None` without Python.
+pub fn python(text: &str) -> Option<String> {
+    let mut command = Command::new("python3");
+    command.args(["-B", "-c", text]).env("PYTHONPATH", manifest_path("examples/python"));
+    match command.env("LD_LIBRARY_PATH", installed()).output() {
+        Ok(output) => Some(stdout(&output)),
+        Err(error) => {
+            println!("skipped: no `python3`: {error}");
+            None
+        }
+    }
+}
+
+/// Python's `request` in these tests.
+pub const HEAD: &str = "
+from nic_placement import NicPlacement, Failure
+library = NicPlacement()
+dgx = {'node': {'machine': 'dgx-h100'}}
+";
+
+#[test]
+fn the_example_in_python_prints_each_gpus_nic() {
+    let Some(text) = python("import nic_placement; nic_placement.main('dgx-h100')") else { return };
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 8);
+    assert!(lines[0].starts_with("GPU 0  mlx5_0:1  CPUs 0-55,112-167"), "{text}");
+    assert!(lines[7].starts_with("GPU 7  mlx5_11:1  CPUs 56-111,168-223"), "{text}");
+}
+
+#[test]
+fn a_task_is_placed_by_the_list_of_its_gpus_and_the_users_own_variable_stays() {
+    let text = format!(
+        "{HEAD}
+task = library.task(tasks=[{{'gpus': '5'}}, {{'gpus': '0000:1b:00.0'}}], task=1, **dgx)
+print(task['format'], task['gpus'][0]['index'], task['nics'][0]['name'], task['mems'], task['fails'])
+print(task['reasons'][0])
+mine = library.environment({{'UCX_NET_DEVICES': 'mine'}}, tasks=[{{'gpus': '5'}}], **dgx)
+print(mine['UCX_NET_DEVICES'], mine['NIC_PLACEMENT'].split()[2:4])
+# a nested launcher hands on what the outer one set, which is ours and not a choice
+outer = library.environment({{}}, tasks=[{{'gpus': '5'}}], **dgx)
+inner = library.environment(outer, tasks=[{{'gpus': '0'}}], **dgx)
+print(outer['UCX_NET_DEVICES'], inner['UCX_NET_DEVICES'])
+"
+    );
+    let Some(text) = python(&text) else { return };
+    assert_eq!(
+        text.lines().collect::<Vec<_>>(),
+        [
+            "nic-placement task 0 mlx5_0 0 False",
+            "GPU 0: its launcher names them",
+            "mine ['gpus=0000:c3:00.0', 'nics=mlx5_9:1']",
+            "mlx5_9:1 mlx5_0:1",
+        ]
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_request_is_said_with_its_number() {
+    let text = format!(
+        "{HEAD}
+def tell(call, **fields):
+    try:
+        library.ask(call, **fields)
+        print('answered')
+    except Failure as failure:
+        print(failure.status, failure)
+tell('plan', no_such_field=1)
+tell('plan', version=2)
+tell('plan', words='closet', **dgx)
+tell('plan', words='off', **dgx)
+tell('plan', arguments=['colour=red'], **dgx)
+tell('plan', tasks=4097, **dgx)
+tell('plan', tasks=-1, **dgx)
+tell('plan', tasks=9, gpus_per_task=1, **dgx)
+tell('task', task=8, gpus_per_task=1, **dgx)
+tell('task', gpus='0', tasks=[{{'gpus': '1'}}], **dgx)
+tell('task', cpus='a', **dgx)
+tell('process', words='fastest', **dgx)
+tell('process', local_rank=4096, **dgx)
+tell('process', arguments=['colour=red'])
+tell('map', map='toml', **dgx)
+tell('map', host='a b', **dgx)
+tell('map', words='bind=numa', **dgx)
+tell('map', arguments=['exclude=*'], map='sglang', **dgx)
+tell('plan', node={{'topology': {{'format': 'nic-placement topology', 'version': 9}}}})
+tell('plan', arguments=['topology=/no/such/file'])
+tell('plan', environment={{'A': 'x' * (11 << 20)}}, **dgx)
+"
+    );
+    let Some(text) = python(&text) else { return };
+    let expected = [
+        "2 unknown field `no_such_field`",
+        "2 expected `\"format\": \"nic-placement request\", \"version\": 1`",
+        "2 `words`: ",
+        "2 `words`: plans nothing",
+        "2 `arguments`: `colour=red`: unknown argument",
+        "2 invalid value: integer `4097`, expected `tasks` to be a number from 1 to 4096",
+        "2 invalid value: integer `-1`, expected `tasks` to be a number from 1 to 4096",
+        "2 9 tasks of 1 GPU each need 9 GPUs, the allocation has 8",
+        "2 `task`: there is no task 8, the step has 8 here",
+        "2 `tasks`: GPU 1 is not among the step's `gpus`",
+        "2 `cpus`: ",
+        "2 `words`: unknown word `fastest`",
+        "2 invalid value: integer `4096`, expected `local_rank` to be a number from 0 to 4095",
+        "2 `arguments`: `colour=red`: unknown argument",
+        "2 `map`: no format is called so; known: json, sglang",
+        "2 `host`: expected a node's name",
+        "2 `words`: a map knows `bind=core` alone",
+        "4 GPU 0 has no NIC",
+        "2 ",
+        "3 cannot read `/no/such/file`",
+        "1 the request has ",
+    ];
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), expected.len(), "{text}");
+    for (line, expected) in lines.iter().zip(expected) {
+        assert!(line.starts_with(expected), "{line}\nexpected {expected}");
+    }
+}
+
+#[test]
+fn a_process_that_asks_for_itself_is_found_by_its_launchers_variables_and_is_placed_once() {
+    let text = format!(
+        "{HEAD}
+def tell(environment, **fields):
+    said = library.ask('process', environment=environment, **fields, **dgx)
+    said = json.loads(said)
+    print(said['gpus'], said['nics'], said['set'].get('UCX_NET_DEVICES'), said['strict'], said['reasons'][0])
+    return {{**environment, **said['set']}}
+import json
+ours = tell({{'LOCAL_RANK': '5', 'LOCAL_WORLD_SIZE': '8', 'SLURM_NIC_PLACEMENT': 'strict,bind=none'}})
+tell(ours)
+tell({{**ours, 'LOCAL_RANK': '6'}})
+tell({{'LOCAL_RANK': '5', 'LOCAL_WORLD_SIZE': '8'}}, local_rank=4, words='rail,bind=none')
+tell({{}}, local_rank=4, words='off')
+# a task of Slurm's that the plugin placed by words that are not here
+slurm = {{'SLURM_LOCALID': '5', 'SLURM_NODEID': '0', 'SLURM_STEP_TASKS_PER_NODE': '8'}}
+marker = 'v1 policy=rail gpus=0000:1b:00.0 nics=mlx5_9:1 set:UCX_NET_DEVICES=mlx5_9:1'
+tell({{**slurm, 'NIC_PLACEMENT': marker, 'UCX_NET_DEVICES': 'mlx5_9:1'}})
+tell({{**slurm, 'LOCAL_RANK': '5', 'NIC_PLACEMENT': marker, 'UCX_NET_DEVICES': 'mlx5_9:1'}})
+"
+    );
+    let Some(text) = python(&text) else { return };
+    let placed = "it is placed already: nothing changes";
+    let by = "means by convention number";
+    let expected = [
+        format!("['0000:c3:00.0'] ['mlx5_9:1'] mlx5_9:1 True GPU 5: `LOCAL_RANK=5` {by} 5 of the 8"),
+        format!("['0000:c3:00.0'] ['mlx5_9:1'] None False {placed}"),
+        format!("['0000:d1:00.0'] ['mlx5_10:1'] mlx5_10:1 True GPU 6: `LOCAL_RANK=6` {by} 6 of the 8"),
+        format!("['0000:9d:00.0'] ['mlx5_6:1'] mlx5_6:1 False GPU 4: `local rank 4` {by} 4 of the 8"),
+        "[] [] None False `off`: nothing changes".to_string(),
+        format!("['0000:1b:00.0'] ['mlx5_9:1'] None False {placed}"),
+        format!("['0000:1b:00.0'] ['mlx5_9:1'] None False {placed}"),
+    ];
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), expected.len(), "{text}");
+    for (line, expected) in lines.iter().zip(&expected) {
+        assert!(line.starts_with(expected), "{line}\nexpected {expected}");
+    }
+}
+
+#[test]
+fn on_this_node_a_process_gets_no_cpu_that_its_launcher_has_not() {
+    let text = format!(
+        "{HEAD}
+import os
+one = min(os.sched_getaffinity(0))
+os.sched_setaffinity(0, {{one}})
+# the admin says that this node is a DGX H100, whose CPUs are more than this thread has; none of the NICs is here
+task = library.task(arguments=['machine=dgx-h100', 'trust-topology'], gpus='0', tasks=1)
+print(task['cpus'] == str(one), task['nics'])
+"
+    );
+    let Some(text) = python(&text) else { return };
+    assert_eq!(text, "True []\n");
+}
