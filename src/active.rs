@@ -1,11 +1,11 @@
 //! What slurmstepd's parent leaves for the step's tasks, which inherit it by fork.
 #![forbid(unsafe_code)]
 
+use nic_placement_core::placement::Strictness;
 use nic_placement_core::plan::Wish;
 use nic_placement_process::session::Session;
 use slurm_spank::SpankHandle;
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicBool;
 
 /// This step, read once: no task reads a file again.
 pub(crate) static STEP: OnceLock<OfTasks> = OnceLock::new();
@@ -35,9 +35,9 @@ pub(crate) struct Active {
     pub(crate) container_later: bool,
 }
 
-/// Set where this step's tasks are to fail without their placement.  It is set before the plan is made, so that they fail
-/// also if that panics.
-pub(crate) static STRICT: AtomicBool = AtomicBool::new(false);
+/// The user's or admin's strict word, without whose placement a task fails.  It is set before the plan is made, so that tasks
+/// fail also if that panics.
+pub(crate) static STRICT: OnceLock<Strictness> = OnceLock::new();
 
 /// Step ids above this are not steps of tasks: the batch script, the interactive shell, the step that adopts foreign
 /// processes (slurm/slurm.h, `SLURM_MAX_NORMAL_STEP_ID`).  What we set in a batch script its sruns would inherit as if the

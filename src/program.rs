@@ -1,4 +1,4 @@
-//! What a step starts, where that decides about its placement.
+//! The step's program, where it decides about the placement.
 #![forbid(unsafe_code)]
 
 use crate::environment::variable;
@@ -10,18 +10,39 @@ use slurm_spank::SpankHandle;
 use std::ffi::CStr;
 use std::sync::OnceLock;
 
-/// The daemons by which Open MPI's mpirun starts ranks on other nodes than its own (its plm_slurm_module.c, `launch_daemons`,
-/// the same in PRRTE).
-const DAEMONS: [&str; 2] = ["orted", "prted"];
+/// A launcher's daemon, which srun starts once on each node and which starts the ranks there.
+///
+/// The name alone tells it: `SLURM_EXTERNAL_LAUNCHER`, which Hydra sets for its srun, is inherited by each srun of a rank.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Daemon {
+    /// `orted`, `prted`: Open MPI's mpirun starts them on other nodes than its own, and ranks keep the step's variables
+    /// (plm_slurm_module.c, `launch_daemons`; 4.1.4 and 5.0.11 run)
+    OpenMpi,
+    /// MPICH's, Intel MPI's and MVAPICH's proxies (lib/tools/bootstrap/external/slurm_launch.c; `pmi_proxy` before MPICH 3.2
+    /// and Intel MPI 2019), Flux's broker.  Ranks get the environment in which mpiexec or `flux run` was called, laid over the
+    /// step's: its GPUs beside the NIC of this step's one task (MPICH 4.0.2, 5.0.2, Intel MPI 2021.19 run)
+    Overlaying,
+}
 
-/// The daemons by which mpirun and mpiexec start ranks on a node: also Hydra's, of Intel MPI, MPICH and MVAPICH (its
-/// lib/tools/bootstrap/external/slurm_launch.c; `pmi_proxy` before Intel MPI 2019 and MPICH 3.2).
-const LAUNCHERS: [&str; 5] = ["orted", "prted", "hydra_bstrap_proxy", "hydra_pmi_proxy", "pmi_proxy"];
+impl Daemon {
+    fn find(name: &str, first_word: Option<&CStr>) -> Option<Daemon> {
+        match name {
+            "orted" | "prted" => Some(Daemon::OpenMpi),
+            "hydra_bstrap_proxy" | "hydra_pmi_proxy" | "pmi_proxy" | "flux-broker" => {
+                Some(Daemon::Overlaying)
+            }
+            "flux" if first_word.is_some_and(|word| word == c"start" || word == c"broker") => {
+                Some(Daemon::Overlaying)
+            }
+            _ => None,
+        }
+    }
+}
 
-/// What the step starts.
+/// The step's program.
 struct Started {
-    /// the program's name, without its folder
-    name: Option<String>,
+    /// the launcher's daemon that it is
+    daemon: Option<Daemon>,
     /// the program that binds another
     binder: Option<&'static str>,
     /// the program that binds its processes again
@@ -46,11 +67,11 @@ pub(crate) fn note(words: [Option<&CStr>; 2], all: &mut dyn Iterator<Item = &CSt
     STARTED.get_or_init(|| {
         // a longer one is the text of `--multi-prog`, of which a task has a line: execve(2) would take no such word
         let all: Vec<&CStr> = all.filter(|word| word.count_bytes() < room::LONGEST).collect();
-        let [name, ranks] = words;
+        let [name, second] = words;
         let name = name.and_then(|path| path.to_str().ok()).map(program_name);
-        let of_ranks = || binder_of_ranks(ranks?.to_bytes());
+        let of_ranks = || binder_of_ranks(second?.to_bytes());
         Started {
-            name: name.map(str::to_string),
+            daemon: name.and_then(|name| Daemon::find(name, second)),
             binder: name.and_then(program::binder).or_else(of_ranks),
             rebinder: program::rebinder(all.iter().filter_map(|word| word.to_str().ok())),
             size_of_words: all.iter().map(|word| word.count_bytes() + room::EACH).sum(),
@@ -58,16 +79,17 @@ pub(crate) fn note(words: [Option<&CStr>; 2], all: &mut dyn Iterator<Item = &CSt
     });
 }
 
-/// The program's name, without its folder; `None` where Slurm does not say it, as for a container.
-fn name() -> Option<&'static str> {
-    STARTED.get()?.name.as_deref()
+/// `None` for other programs, and where Slurm does not say the program, as for a container.
+fn daemon() -> Option<Daemon> {
+    STARTED.get()?.daemon
 }
 
-/// Does the step start what starts the ranks?  What the job was asked for each task is then a rank's, and the daemon's own part
-/// is all that the step has: since 23.11 srun reads SLURM_CPUS_PER_TASK here too, and binds no task with
-/// `--external-launcher` (Slurm's src/common/env.c, `_set_ext_launcher_hydra`; src/slurmd/slurmd/req.c).
+/// True for a launcher's daemon: `-c` and strict words are for its ranks, and the step has the daemon's part alone.
+///
+/// From 23.11 on srun reads SLURM_CPUS_PER_TASK for it too, and binds no task with `--external-launcher` (Slurm's
+/// src/common/env.c, `_set_ext_launcher_hydra`; src/slurmd/slurmd/req.c).
 pub(crate) fn starts_ranks() -> bool {
-    name().is_some_and(|name| LAUNCHERS.contains(&name))
+    daemon().is_some()
 }
 
 /// The program that the user put before their own, or before that of some ranks, to bind it.
@@ -80,14 +102,17 @@ pub(crate) fn rebinder() -> Option<Rebinder> {
     STARTED.get()?.rebinder
 }
 
-/// Why the step is not placed, if it starts mpirun's daemons on a part of the job's nodes.
+/// The reason not to place a launcher's daemon: its ranks would have another task's NIC, or variables that differ by node.
 ///
-/// On the first node mpirun starts ranks itself, and these have its variables: those of a batch script, which has none of ours.
-/// Ranks of one program would then differ by node: libraries that number NICs in a list (NCCL with SHARP, NVSHMEM) fail or
-/// connect wrong ones.  In a placed step mpirun has variables of ours, and so may the daemons.
-pub(crate) fn is_beside_mpirun(spank: &SpankHandle) -> Option<&'static str> {
-    if !name().is_some_and(|name| DAEMONS.contains(&name)) {
-        return None;
+/// Open MPI's mpirun starts the ranks of the first node itself, with a batch script's variables, none of them ours.  Libraries
+/// that number NICs in a list (NCCL with SHARP, NVSHMEM) fail or connect wrong NICs where nodes differ.  So its daemons are
+/// placed where they run on all of the job's nodes, and in a placed step, whose variables mpirun and daemons share.
+pub(crate) fn why_not_placed(spank: &SpankHandle) -> Option<&'static str> {
+    if daemon()? == Daemon::Overlaying {
+        return Some(
+            "it starts a launcher's daemon, whose ranks get other GPUs than its task; put `nic-placement exec --` before the \
+             ranks' program, or start them by srun",
+        );
     }
     // srun sets SLURM_JOB_NUM_NODES to what it was asked for, and adds this one only where there is none (Slurm's
     // src/common/env.c, `setup_env`, `env_array_for_step`)

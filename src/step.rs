@@ -21,7 +21,6 @@ use nic_placement_process::session::{Session, Survey};
 use nic_placement_process::{files, node};
 use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
-use std::sync::atomic::Ordering;
 
 /// The file name of pyxis, the plugin that brings tasks into containers.  It gives every task of the node the environment of
 /// the container, which the first task started, over what earlier plugins set (NVIDIA/pyxis, pyxis_slurmstepd.c,
@@ -52,15 +51,18 @@ fn step(spank: &SpankHandle) -> OfTasks {
     let (wish, off) = wish(spank);
     let Settings { enabled, by_user, observe, strictness, dry_run, verbose, .. } = wish.settings;
     let is_meant = is_normal && enabled && !observe && off.is_none();
-    let beside_mpirun = if is_meant { program::is_beside_mpirun(spank) } else { None };
-    let is_placed = is_meant && beside_mpirun.is_none();
-    STRICT.store(is_placed && strictness > Strictness::BestEffort && !dry_run, Ordering::Relaxed);
+    let of_ranks = if is_meant { program::why_not_placed(spank) } else { None };
+    let is_placed = is_meant && of_ranks.is_none();
+    // the ranks' words judge no daemon: its launcher would wait for it
+    if is_placed && strictness > Strictness::BestEffort && !dry_run && !program::starts_ranks() {
+        let _ = STRICT.set(strictness);
+    }
     if !is_placed {
         if is_normal && observe && off.is_none() {
             in_observer();
             tell_admin(&observed(spank, wish.clone(), Parts::ALL));
         }
-        let why = off.map(|off| off.to_string()).or(beside_mpirun.map(str::to_string));
+        let why = off.map(|off| off.to_string()).or(of_ranks.map(str::to_string));
         let refusal = why.filter(|_| is_normal && enabled && by_user && !observe);
         let refusal = refusal.map(|why| format!("this step runs without placement: {why}"));
         return OfTasks::NotPlaced(wish, refusal);

@@ -14,7 +14,6 @@ use nic_placement_process::memory;
 use nic_placement_process::session::Session;
 use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
-use std::sync::atomic::Ordering;
 
 /// In slurmstepd, before it makes the tasks: takes away the rule by which an outer step dealt its GPUs.  slurmd sets this
 /// step's for each task if there is one, and removes none (src/slurmd/slurmstepd/task.c, `exec_task`, since 22.05).
@@ -50,7 +49,7 @@ pub(crate) fn init(spank: &SpankHandle) {
                 vec![problem.clone()]
             }
         },
-        None if STRICT.load(Ordering::Relaxed) => vec!["the step's map was not made".to_string()],
+        None if STRICT.get().is_some() => vec!["the step's map was not made".to_string()],
         _ => {
             tell_the_user(spank, present);
             withdraw(spank, present);
@@ -87,8 +86,8 @@ fn tell_the_user(spank: &SpankHandle, present: &Present) {
 /// Ends the task where the user asked for that: Slurm ignores the answer of an optional plugin.  Without srun's `-K`, or the
 /// site's KillOnBadExit=1, it lets the step's other tasks run on, which wait for this one.
 pub(crate) fn fail_if_strict(task: u32, failure: &str) {
-    if STRICT.load(Ordering::Relaxed) {
-        say(&format!("task {task} fails, as `strict` asks: {failure}; `srun -K` ends the other tasks too"));
+    if let Some(word) = STRICT.get() {
+        say(&format!("task {task} fails, as `{word}` asks: {failure}; `srun -K` ends the other tasks too"));
         sys::exit_now(1);
     }
 }

@@ -45,6 +45,8 @@ mod cases_home;
 mod cases_identity;
 #[path = "end_to_end/cases_ladder.rs"]
 mod cases_ladder;
+#[path = "end_to_end/cases_launchers.rs"]
+mod cases_launchers;
 #[path = "end_to_end/cases_libraries.rs"]
 mod cases_libraries;
 #[path = "end_to_end/cases_local_id.rs"]
@@ -122,6 +124,7 @@ fn main() -> std::process::ExitCode {
             cases_release::CASES,
             cases_steps::CASES,
             cases_programs::CASES,
+            cases_launchers::CASES,
             cases_shapes::CASES,
             cases_components::CASES,
             cases_conf::CASES,
@@ -137,6 +140,7 @@ fn main() -> std::process::ExitCode {
             cases_identity::CASES_WITH_CGROUPS,
             cases_local_id::CASES_WITH_CGROUPS,
             cases_nics::CASES_WITH_CGROUPS,
+            cases_launchers::CASES_WITH_CGROUPS,
         ],
     );
     suite.on(machines::with_four_numa_nodes_to_a_socket(), &[cases_ladder::CASES]);

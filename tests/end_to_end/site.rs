@@ -27,6 +27,13 @@ pub struct Site {
     pub dir: PathBuf,
 }
 
+/// The folder of the launchers that tests/exec/install.sh got from PyPI.
+pub fn launchers() -> PathBuf {
+    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or("/root".into())).join(".cache");
+    let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from);
+    cache.join("nic-placement/launchers")
+}
+
 /// Where each run has its folder, by its process id.
 const PLACE: &str = "/var/tmp/nic-placement-end-to-end.";
 
@@ -104,7 +111,10 @@ impl Site {
         let others = ["NIC_PLACEMENT_PANIC_SO", "NIC_PLACEMENT_STAMPED_SO"].map(std::env::var_os);
         let libraries = others.into_iter().flatten().map(PathBuf::from).chain([self.plugin.clone()]);
         let folders = libraries.filter_map(|library| Some(library.parent()?.to_path_buf()));
-        folders.chain([self.dir.clone()]).map(|folder| format!("{} ", folder.display())).collect()
+        folders
+            .chain([self.dir.clone(), launchers()])
+            .map(|folder| format!("{} ", folder.display()))
+            .collect()
     }
 
     /// The topology file of a DGX H100, from the project's own model.

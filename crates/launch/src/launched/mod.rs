@@ -11,6 +11,7 @@ use nic_placement_core::gpus;
 use nic_placement_core::gpus::rank::{claimed, seen};
 use nic_placement_core::libraries::Present;
 use nic_placement_core::libraries::marker::{self, Marker};
+use nic_placement_core::placement::Bind;
 use nic_placement_core::policy::Pattern;
 use nic_placement_core::step::program::{self, program_name};
 use nic_placement_core::step::{Claim, GPU_BIND, GpuGrant, SRUN, STEP_GPUS, Starter, Step, Task};
@@ -45,6 +46,8 @@ pub struct LaunchedProcess {
     pub task: Task,
     /// why it is not known which GPU it will use
     pub note: Option<String>,
+    /// the launcher bound it away from its GPU, and how to leave that to us; one process says it for each NUMA node
+    pub stays_far: Option<String>,
 }
 
 impl LaunchedProcess {
@@ -58,12 +61,15 @@ impl LaunchedProcess {
         let (claim, note) = claimed(node, &gpus, seen.clone(), rank);
         let cpus = sys::affinity().unwrap_or_default();
         let (step_gpus, gpu_bind) = surroundings.split_of_gpus(&seen, &claim, &gpus);
+        let cpu_bind = surroundings.earlier_binding(&cpus);
+        let is_told = survey.wish.settings.bind != Bind::None && is_first_far(node, &seen, &claim, &cpus);
+        let stays_far = cpu_bind.clone().filter(|_| is_told && surroundings.launcher.is_some());
         let step = Step {
             starter: Starter::Launcher,
             tasks: rank.map_or(1, |rank| rank.of.unwrap_or(rank.number + 1)),
             uncounted: rank.is_some_and(|rank| rank.of.is_none()),
             total_tasks: numbering.total,
-            cpu_bind: surroundings.earlier_binding(&cpus),
+            cpu_bind,
             binder: words.first().and_then(|word| program::binder(program_name(word))).map(str::to_string),
             rebinder: program::rebinder(words.iter().copied()),
             gpus: step_gpus,
@@ -82,8 +88,18 @@ impl LaunchedProcess {
             memory: memory(is_in_a_placed_step(present)),
             ..Task::default()
         };
-        LaunchedProcess { step, task, note }
+        LaunchedProcess { step, task, note, stays_far }
     }
+}
+
+/// True if the CPUs are all away from the NUMA node of the process's one GPU, and no earlier GPU that it sees is on that node.
+fn is_first_far(node: &Topology, seen: &Claim, claim: &Claim, cpus: &CpuSet) -> bool {
+    let [gpu] = claim.gpus.as_slice() else { return false };
+    let numa_node = |gpu: &GpuIndex| node.numa_node_of(node.gpu(*gpu).address);
+    let near = numa_node(gpu);
+    let first = seen.gpus.iter().find(|other| numa_node(other) == near);
+    let is_near = |near| node.numa_node(near).is_none_or(|near| near.cpus.intersects(cpus));
+    first == Some(gpu) && near.is_some_and(|near| !is_near(near))
 }
 
 /// Has the step around this process set its variables?
@@ -147,12 +163,23 @@ impl Surroundings<'_> {
             Some(launcher) if numbering.repeats_slurm && launcher.name == "slurmstepd" => None,
             Some(launcher) if launcher.cpus == *cpus => None,
             Some(launcher) => Some(format!(
-                "`{}` bound it (`mpirun --bind-to none` leaves that to nic-placement)",
-                Shown::word(&launcher.name, 40)
+                "`{}` bound it (`{}` leaves that to nic-placement)",
+                Shown::word(&launcher.name, 40),
+                self.unbound(&launcher.name)
             )),
             // a process that may run on all CPUs of the node was not bound
             None if self.node.cpus().is_subset(cpus) => None,
             None => Some("its launcher is not to be seen, and may have bound it".to_string()),
+        }
+    }
+
+    /// The launcher's command line that binds no process.  Both Hydras start ranks by a `hydra_pmi_proxy`; Intel MPI's takes
+    /// `--bind-to none`, says that it ignores it, and pins (2021.19, run), and gives ranks the number of its run.
+    fn unbound(&self, launcher: &str) -> &'static str {
+        match launcher.starts_with("hydra_") || launcher == "pmi_proxy" {
+            true if self.present.contains_key("I_MPI_HYDRA_UUID") => "mpiexec -genv I_MPI_PIN 0",
+            true => "mpiexec -bind-to none",
+            false => "mpirun --bind-to none",
         }
     }
 

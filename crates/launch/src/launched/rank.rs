@@ -34,13 +34,13 @@ impl LauncherKind {
 /// The launchers in the order in which they count.
 ///
 /// A launcher hands its own environment on, so variables of several are there at once: torchrun in a task of srun, mpirun in a
-/// batch script.  The innermost counts.  Slurm starts the others and is started by none, so it is last.  Flux runs in what
-/// started its brokers, Slurm or HPE's mpiexec, and sets HPE's variables itself (flux-shell-cray-pals(1)): it is before these.
-/// MPI's launchers are inside Flux, unless they started its brokers ([`started_brokers`]).  `LOCAL_RANK` is first since programs
-/// themselves choose their GPU by it, whatever set it.
+/// batch script.  The innermost counts.  Slurm starts the others, so it is last, but for its own process ([`is_slurms_task`]).
+/// Flux runs in what started its brokers, Slurm or HPE's mpiexec, and sets HPE's variables itself (flux-shell-cray-pals(1)): it
+/// is before these.  MPI's launchers are inside Flux, unless they started its brokers ([`started_brokers`]).  `LOCAL_RANK` is
+/// first since programs themselves choose their GPU by it, whatever set it.
 const LAUNCHERS: [LauncherKind; 8] = [
     // torchrun (torch/distributed/elastic/agent/server/local_elastic_agent.py), accelerate; DeepSpeed has LOCAL_SIZE
-    kind("LOCAL_RANK", &["LOCAL_WORLD_SIZE", "LOCAL_SIZE"], ["RANK", "WORLD_SIZE"]),
+    kind(PROGRAMS, &["LOCAL_WORLD_SIZE", "LOCAL_SIZE"], ["RANK", "WORLD_SIZE"]),
     // Open MPI (docs.open-mpi.org, "Environment variables set for MPI applications")
     kind(MPIS[0], &["OMPI_COMM_WORLD_LOCAL_SIZE"], ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"]),
     // MVAPICH2's mpirun_rsh
@@ -64,7 +64,10 @@ const fn kind(
     LauncherKind { local, counts, world }
 }
 
-/// Those of MPI's launchers that may start Flux's brokers.
+/// The variable by which programs themselves choose their GPU.
+const PROGRAMS: &str = "LOCAL_RANK";
+
+/// MPI's launchers that may start Flux's brokers.
 const MPIS: [&str; 3] = ["OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"];
 
 const FLUX: &str = "FLUX_TASK_LOCAL_ID";
@@ -134,11 +137,19 @@ pub fn find(values: &Present, local_rank: Option<u32>, local_size: Option<u32>) 
     }
 }
 
-/// Those whose variables mean this process.
+/// The launchers whose variables mean this process.
 fn launchers(values: &Present) -> Vec<&'static LauncherKind> {
-    let passed_over = if are_slurms(values) { &CRAYS[..] } else { &[] };
-    let others = LAUNCHERS.iter().filter(|launcher| !passed_over.contains(&launcher.local));
-    others.filter(|launcher| !started_brokers(values, launcher)).collect()
+    let is_passed_over = |launcher: &&LauncherKind| match is_slurms_task(values) {
+        true => ![PROGRAMS, SLURM].contains(&launcher.local),
+        false => CRAYS.contains(&launcher.local) && are_slurms(values) || started_brokers(values, launcher),
+    };
+    LAUNCHERS.iter().filter(|launcher| !is_passed_over(launcher)).collect()
+}
+
+/// True for the process that slurmstepd started, whose number it then sets in `SLURM_TASK_PID`
+/// (src/slurmd/slurmstepd/task.c, `exec_task`).  Numbers of MPI, PALS and Flux are older: of a launcher around sbatch or srun.
+fn is_slurms_task(values: &Present) -> bool {
+    number(values, "SLURM_TASK_PID") == Some(std::process::id()) && slurms_count(values).is_some()
 }
 
 /// The first of them that gives a number.  Slurm's is none without a count: a batch script is number 0 of no step.

@@ -31,7 +31,7 @@ pub(super) fn place(
         select_as_the_step_did(&mut survey.wish.admin, &present, &survey.node);
     }
     let words: Vec<&str> = options.command.iter().map(|word| word.to_str().unwrap_or_default()).collect();
-    let LaunchedProcess { step, mut task, note } =
+    let LaunchedProcess { step, mut task, note, stays_far } =
         LaunchedProcess::new(&survey, &present, &numbering, &words);
     let session = survey.plan(step);
     let open = session.opened(true);
@@ -51,7 +51,12 @@ pub(super) fn place(
     });
     if reports {
         open.report(&task, &placed, &failures, evidence).iter().for_each(|line| say(line));
-    } else if !placed.misses_nothing_of_its_own() {
+        return Ok(failures);
+    }
+    if let Some(why) = stays_far {
+        say(&format!("task {}: its CPUs stay far from its GPU: {why}", task.global_id));
+    }
+    if !placed.misses_nothing_of_its_own() {
         failures.iter().for_each(|failure| say(&format!("task {}: {failure}", task.global_id)));
     }
     Ok(failures)

@@ -1,0 +1,148 @@
+//! Real launchers in real jobs: their daemons, which srun starts, and the ranks that these start.
+//!
+//! MPICH 4 and Open MPI 4 are Debian's; the newest ones come from PyPI (tests/exec/install.sh).  The ranks are the task that
+//! reports: no MPI program is needed to see what a launcher hands on.
+
+use crate::harness::{Bed, Case, Ran, cases, skip};
+use crate::machines::{cpus_near, nccl_list, ucx_of, ucx_of_all};
+use crate::report::Task;
+use crate::site::launchers;
+
+pub const CASES: &[Case] = cases![
+    the_ranks_of_mpich_4_have_their_own_nics_by_exec_and_without_it_no_other_tasks,
+    the_ranks_of_mpich_5_have_their_own_nics_by_exec_and_without_it_no_other_tasks,
+    the_ranks_of_intel_mpi_have_their_own_nics_by_exec_and_without_it_no_other_tasks,
+    open_mpi_5_hands_its_ranks_what_the_step_has_and_exec_gives_each_its_own,
+    a_number_of_an_mpirun_around_srun_is_not_that_of_slurms_task,
+];
+pub const CASES_WITH_CGROUPS: &[Case] =
+    cases![the_ranks_below_a_daemon_that_may_open_one_gpu_have_that_gpus_nic];
+
+/// A launcher's command: Debian's, or that of a wheel, whose folder is named.
+fn launcher(bed: &Bed, wheel: &str, command: &str) -> String {
+    let folder = launchers().join(wheel).join("bin");
+    let path = if wheel.is_empty() { bed.site.root.join("usr/bin") } else { folder }.join(command);
+    if !path.is_file() {
+        skip(format!("there is no `{}`: tests/exec/install.sh", path.display()));
+    }
+    // the libraries of a wheel's programs lie beside them, and Intel MPI looks for its own by this variable
+    let root = path.parent().and_then(|bin| bin.parent()).expect("a folder");
+    format!("I_MPI_ROOT={} {}", root.display(), path.display())
+}
+
+/// `exec` on a node that is played, where the program's CPUs are its own again.
+fn exec(bed: &Bed, words: &str) -> String {
+    let folder = bed.site.plugin.parent().expect("a folder").display();
+    format!("env LD_PRELOAD={}/bin/fakecpu.so {folder}/nic-placement exec {words} --", bed.dir.display())
+}
+
+/// The job's script runs; its output and its tasks.
+fn job(bed: &Bed, options: &str, script: &str) -> Ran {
+    bed.file("launch", &format!("#!/bin/bash\n{script}\necho ended: $?\n"));
+    let ran = bed.run(&format!(
+        "job=$(sbatch --parsable -w n0 -N1 --output=launch.out {options} launch) || exit
+         while [ \"$(squeue -h -j $job)\" ]; do sleep 0.1; done; cat launch.out"
+    ));
+    assert!(ran.stdout.contains("ended: 0"), "{}", ran.stdout);
+    ran
+}
+
+const ONE_GPU_EACH: &str = "-n8 -c14 --gpus-per-task=1";
+/// Ranks, and GPUs of the node.
+const ALL: usize = 8;
+
+/// Each rank has the NIC of its own GPU, and one list for NCCL.
+fn are_placed(ranks: &[Task]) {
+    assert_eq!(ranks.len(), ALL, "{ranks:?}");
+    let mut nics: Vec<String> = ranks.iter().flat_map(Task::ucx).map(String::from).collect();
+    nics.sort_unstable();
+    let mut all = ucx_of_all(0..ALL);
+    all.sort_unstable();
+    assert_eq!(nics, all, "{ranks:?}");
+    assert!(ranks.iter().all(|rank| rank.env("NCCL_IB_HCA") == Some(nccl_list().as_str())), "{ranks:?}");
+}
+
+/// Hydra lays mpiexec's own environment over that of its daemon's step: its GPUs are the job's, whatever that step has.
+fn hydra(bed: &Bed, mpiexec: &str) {
+    let ranks = format!("{mpiexec} -n 8 $report");
+    let without = job(bed, ONE_GPU_EACH, &ranks).tasks;
+    assert_eq!(without.len(), ALL);
+    assert!(without.iter().all(|rank| rank.is_untouched() && rank.gpus().len() == ALL), "{without:?}");
+    for words in ["", "=strict", "=single-numa-node,verbose"] {
+        let flag = format!("{ONE_GPU_EACH} --nic-placement{words}");
+        let with = job(bed, &flag, &ranks);
+        assert_eq!(with.tasks, without, "`{words}`");
+        let told = with.stdout.matches("put `nic-placement exec --` before the ranks' program").count();
+        assert_eq!(told, 1, "{}", with.stdout);
+        // the words are for the ranks, each of which has a GPU on one NUMA node
+        let placed =
+            job(bed, &flag, &format!("{mpiexec} -n 8 {} $report", exec(bed, &words.replace('=', ""))));
+        are_placed(&placed.tasks);
+    }
+}
+
+fn the_ranks_of_mpich_4_have_their_own_nics_by_exec_and_without_it_no_other_tasks(bed: &Bed) {
+    hydra(bed, &launcher(bed, "", "mpiexec.mpich"));
+}
+
+fn the_ranks_of_mpich_5_have_their_own_nics_by_exec_and_without_it_no_other_tasks(bed: &Bed) {
+    hydra(bed, &launcher(bed, "mpich-5.0.2", "mpiexec"));
+}
+
+fn the_ranks_of_intel_mpi_have_their_own_nics_by_exec_and_without_it_no_other_tasks(bed: &Bed) {
+    hydra(bed, &launcher(bed, "impi-rt-2021.19.0", "mpiexec"));
+}
+
+fn the_ranks_below_a_daemon_that_may_open_one_gpu_have_that_gpus_nic(bed: &Bed) {
+    let mpiexec = launcher(bed, "mpich-5.0.2", "mpiexec");
+    let (plain, by_exec) =
+        (format!("{mpiexec} -n 8 $report"), format!("{mpiexec} -n 8 {} $report", exec(bed, "")));
+    let without = job(bed, ONE_GPU_EACH, &plain).tasks;
+    // the variable names the job's eight, and the step of the daemon may open one
+    assert!(
+        without.len() == ALL && without.iter().all(|rank| (rank.gpus().len(), rank.open().len()) == (ALL, 1))
+    );
+    let flag = format!("{ONE_GPU_EACH} --nic-placement");
+    assert_eq!(job(bed, &flag, &plain).tasks, without);
+    for rank in job(bed, &flag, &by_exec).tasks {
+        let gpu = *rank.open().first().expect("a GPU");
+        assert_eq!(rank.ucx(), [ucx_of(gpu)], "{rank:?}");
+    }
+    are_placed(&job(bed, "-n8 -c14 --gres=gpu:8 --nic-placement", &by_exec).tasks);
+}
+
+fn open_mpi_5_hands_its_ranks_what_the_step_has_and_exec_gives_each_its_own(bed: &Bed) {
+    let mpirun = launcher(bed, "openmpi-5.0.11", "mpirun");
+    let mpirun = format!("{mpirun} --allow-run-as-root --bind-to none -n 8");
+    let options = "-n8 -c14 --gres=gpu:8";
+    let (without, with) = (
+        job(bed, options, &format!("{mpirun} $report")).tasks,
+        job(
+            bed,
+            &format!("{options} --nic-placement=strict"),
+            &format!("{mpirun} {} $report", exec(bed, "")),
+        ),
+    );
+    assert!(without.len() == ALL && without.iter().all(Task::is_untouched), "{without:?}");
+    are_placed(&with.tasks);
+}
+
+fn a_number_of_an_mpirun_around_srun_is_not_that_of_slurms_task(bed: &Bed) {
+    let mpirun = launcher(bed, "", "mpirun.openmpi");
+    let mpirun = format!("{mpirun} --allow-run-as-root --oversubscribe --bind-to none");
+    let exec = exec(bed, "");
+    // one rank of two calls srun, as the ranks of a workflow do
+    let step = format!("srun -w n0 -n4 -c14 --gres=gpu:8 {exec} $report");
+    let inner =
+        |task: &Task| task.ucx() == [ucx_of(task.local())] && task.cpus().is_subset(&cpus_near(task.local()));
+    let around =
+        bed.tasks(4, &format!("{mpirun} -n 2 bash -c '[ $OMPI_COMM_WORLD_RANK = 0 ] || exec {step}'"));
+    assert!(around.iter().all(inner), "{around:?}");
+    // a launcher in a task of srun: the ranks' numbers are its own, and Slurm's is that of the task
+    let mpiexec = launcher(bed, "", "mpiexec.mpich");
+    let inside = format!("srun -w n0 -n1 -c56 --gres=gpu:8 env {mpiexec} -launcher fork -n 4 {exec} $report");
+    let inside = bed.tasks(4, &inside);
+    let nics: Vec<&str> = inside.iter().flat_map(Task::ucx).collect();
+    assert_eq!(nics.len(), 4, "{inside:?}");
+    assert!((0..4).all(|gpu| nics.contains(&ucx_of(gpu).as_str())), "{inside:?}");
+}
