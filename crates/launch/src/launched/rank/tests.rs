@@ -63,6 +63,33 @@ fn the_innermost_launcher_counts() {
     assert_eq!(found(&format!("{slurm} {ompi} {torch}")), "7/8 LOCAL_RANK=7, 7 of 8");
 }
 
+#[test]
+fn the_number_of_slurms_own_task_stands_over_those_of_launchers_around_srun() {
+    let task = |process: u32| {
+        format!(
+            "SLURM_TASK_PID={process} SLURM_LOCALID=2 SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE=4 SLURM_PROCID=2 \
+             SLURM_STEP_NUM_TASKS=4"
+        )
+    };
+    let (own, other) = (task(std::process::id()), task(std::process::id() + 1));
+    for older in [
+        "OMPI_COMM_WORLD_LOCAL_RANK=5 OMPI_COMM_WORLD_LOCAL_SIZE=8",
+        "MPI_LOCALRANKID=5 MPI_LOCALNRANKS=8",
+        "PALS_LOCAL_RANKID=5 PALS_LOCAL_SIZE=8",
+        "FLUX_TASK_LOCAL_ID=5 FLUX_JOB_SIZE=8 FLUX_JOB_NNODES=1",
+    ] {
+        assert_eq!(found(&format!("{own} {older}")), "2/4 SLURM_LOCALID=2, 2 of 4", "{older}");
+        assert!(found(&format!("{other} {older}")).starts_with("5/8 "), "{older}: of a launcher in the task");
+    }
+    // programs choose their GPU by it
+    assert!(found(&format!("{own} LOCAL_RANK=5 LOCAL_WORLD_SIZE=8")).starts_with("5/8 LOCAL_RANK=5"));
+    // the batch script is task 0 of no step
+    let script = format!("SLURM_TASK_PID={} SLURM_LOCALID=0 SLURM_NODEID=0", std::process::id());
+    assert!(
+        found(&format!("{script} MPI_LOCALRANKID=5 MPI_LOCALNRANKS=8")).starts_with("5/8 MPI_LOCALRANKID=5")
+    );
+}
+
 /// Cray's variables, as Slurm's mpi/cray_shasta sets them in a task of step 40.0.
 const BY_SLURM: &str = "PALS_APID=40.0 PALS_LOCAL_RANKID=1 PALS_RANKID=5 PMI_LOCAL_RANK=1 PMI_LOCAL_SIZE=4 PMI_RANK=5 \
     PMI_SIZE=8 SLURM_JOB_ID=40 SLURM_STEP_ID=0 SLURM_LOCALID=1 SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE=4 SLURM_PROCID=5 \
