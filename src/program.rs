@@ -39,6 +39,9 @@ impl Daemon {
     }
 }
 
+/// Bytes of a job's list of nodes, at most: a user can set the variable, and each byte costs root memory.
+const LONGEST_NODELIST: usize = 64 * 1024;
+
 /// The step's program.
 struct Started {
     /// the launcher's daemon that it is
@@ -116,7 +119,8 @@ pub(crate) fn why_not_placed(spank: &SpankHandle) -> Option<&'static str> {
     }
     // srun sets SLURM_JOB_NUM_NODES to what it was asked for, and adds this one only where there is none (Slurm's
     // src/common/env.c, `setup_env`, `env_array_for_step`)
-    let of_job = HostList::parse(&variable(spank, "SLURM_JOB_NODELIST")?).ok()?.count();
+    let of_job = variable(spank, "SLURM_JOB_NODELIST").filter(|text| text.len() <= LONGEST_NODELIST)?;
+    let of_job = HostList::parse(&of_job).ok()?.count();
     let is_on_all = spank.job_nnodes().is_ok_and(|here| u64::from(here) >= of_job);
     let is_placed = variable(spank, marker::NAME).is_some_and(|text| marker::is_published(&text));
     (!is_on_all && !is_placed).then_some(
