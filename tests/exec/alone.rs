@@ -98,11 +98,8 @@ fn a_strict_word_starts_nothing_where_the_placement_cannot_be_had() {
         let output = exec(&[word, "--topology", "/no/such/file", "--", "echo"]).output().unwrap();
         assert_eq!(output.status.code(), Some(125));
         assert!(output.stdout.is_empty());
-        assert!(
-            said(&output).contains("`echo` is not started, as a strict word asks: "),
-            "{}",
-            said(&output)
-        );
+        let asked = format!("`echo` is not started, as `{word}` asks: ");
+        assert!(said(&output).contains(&asked), "{}", said(&output));
     }
     let dry = exec(&["strict,dry-run", "--topology", "/no/such/file", "--", "true"]).output().unwrap();
     assert_eq!(dry.status.code(), Some(0), "a dry run changes nothing");

@@ -103,7 +103,7 @@ pub(super) fn run(options: &ExecOptions) -> Result<(), Failure> {
     }
     options.nics.add_to(&mut Admin::default())?;
     // known before anything can go wrong, so that it holds whatever goes wrong
-    let strict = Cell::new(is_strict(words.as_ref().and_then(|words| words.strictness)));
+    let strict = Cell::new(words.as_ref().and_then(|words| words.strictness).unwrap_or_default());
     let mut environment = ProgramEnvironment::of_this_process();
     let before = environment.clone();
     std::panic::set_hook(Box::new(|panic| {
@@ -115,7 +115,7 @@ pub(super) fn run(options: &ExecOptions) -> Result<(), Failure> {
         let intent = intent(options, words.as_ref(), &environment)?;
         let Settings { enabled, observe, strictness, dry_run, .. } = intent.wish.settings;
         let is_placed = enabled && !observe && intent.off.is_none();
-        strict.set(is_placed && is_strict(Some(strictness)) && !dry_run);
+        strict.set(if is_placed && !dry_run { strictness } else { Strictness::BestEffort });
         if let Some(why) = intent.off.as_ref().filter(|_| enabled && !observe) {
             say(&format!("`{}` runs without placement: {why}", name_of(&options.command)));
         }
@@ -135,17 +135,15 @@ pub(super) fn run(options: &ExecOptions) -> Result<(), Failure> {
             vec!["a bug".to_string()]
         }
     };
-    if strict.get() && !failures.is_empty() {
-        let said = format!(
-            "`{}` is not started, as a strict word asks: {}",
-            name_of(&options.command),
-            failures.join("; ")
-        );
+    let (word, is_strict) = (strict.get(), strict.get() > Strictness::BestEffort);
+    if is_strict && !failures.is_empty() {
+        let (name, failures) = (name_of(&options.command), failures.join("; "));
+        let said = format!("`{name}` is not started, as `{word}` asks: {failures}");
         return Err(Ending { status: NOT_HAD, said }.into());
     }
     let mut error = become_program(&options.command, environment.entries());
     // execve(2) takes so many bytes of arguments and variables
-    if error.kind() == io::ErrorKind::ArgumentListTooLong && !strict.get() {
+    if error.kind() == io::ErrorKind::ArgumentListTooLong && !is_strict {
         say(&format!("`{}` gets no variables of ours: there is no room: {error}", name_of(&options.command)));
         error = become_program(&options.command, before.entries());
     }
@@ -167,10 +165,6 @@ pub(super) fn become_as_it_is(command: &[OsString]) -> Failure {
 /// Is this process the first of its launcher's on this node, or is there no launcher?
 pub(super) fn is_first_on_node() -> bool {
     rank::find(&ProgramEnvironment::of_this_process().values(), None, None).is_first()
-}
-
-fn is_strict(word: Option<Strictness>) -> bool {
-    word.is_some_and(|word| word > Strictness::BestEffort)
 }
 
 fn name_of(command: &[OsString]) -> String {
