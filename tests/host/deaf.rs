@@ -71,6 +71,24 @@ fn are_left(variable: &str) -> bool {
 }
 
 #[test]
+fn a_file_there_that_is_named_through_the_kernels_or_a_sites_folder_holds_up_no_task() {
+    let Some(deaf) = Deaf::mounted("deaf-through", "fuse", &[]) else { return };
+    let file = deaf.place.join("alice/nccl.conf");
+    for through in ["/etc/..", "/sys/../", "/proc/net/../../..", "/proc/self/root", "/etc/./ssl/../.."] {
+        let named = format!("NCCL_CONF_FILE={through}{}", file.display());
+        let step = default_on().env(&named).task("CUDA_VISIBLE_DEVICES=0").option("closest,verbose");
+        let played = quickly(&step, 10).expect("a compiler");
+        played.assert_nothing_failed();
+        assert_eq!(
+            played.env(0, "NCCL_IB_HCA"),
+            None,
+            "`{through}` may lead to a file that sets it\n{played}"
+        );
+        assert_eq!(deaf.asked(), "", "`{through}`\n{played}");
+    }
+}
+
+#[test]
 fn a_home_on_fuse_whose_daemon_sleeps_is_asked_nothing_and_holds_up_no_task() {
     let Some(deaf) = Deaf::mounted("deaf-fuse", "fuse", &[]) else { return };
     for home in [deaf.place.clone(), deaf.place.join("alice")] {

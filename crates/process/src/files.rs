@@ -28,6 +28,13 @@ pub fn is_kernels(path: &str) -> bool {
     [TABLES, INTERFACES].iter().any(|top| path.starts_with(top))
 }
 
+/// True for the kernel's tables and a site's files: without `/etc` no program starts.  `..`, and links of a process below
+/// `/proc`, lead out of them to file systems that may not answer.
+fn answers(path: &str) -> bool {
+    [TABLES, "/sys/", "/etc/"].iter().any(|top| path.starts_with(top))
+        && path.split('/').all(|name| name != "..")
+}
+
 /// Milliseconds that all looks of a task at other machines may take.  A server on the same fabric answers in one, a mount by
 /// automount(8) in some hundred.
 const PATIENCE: u16 = 1000;
@@ -47,8 +54,7 @@ pub struct UsersFiles {
 impl UsersFiles {
     /// A user's file as [`read`] would read it, as far as its file system answers.
     pub fn read(&self, path: &str) -> Option<FileText> {
-        // the kernel's own, and a site's: without `/etc` no program starts
-        if ["/proc/", "/sys/", "/etc/"].iter().any(|top| path.starts_with(top)) {
+        if answers(path) {
             return read(path);
         }
         // in nearly every task there is no such file, and the kernel knows it
