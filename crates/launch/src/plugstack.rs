@@ -47,13 +47,15 @@ fn slurm_conf(
     found.or_else(|| first(&BUILT)).unwrap_or_else(|| PathBuf::from(USUAL))
 }
 
-/// The file of a slurmd of root's, `-f FILE` (slurmd(8)): a user's process may have that name too.
+/// The file of the slurmd that root started, `-f FILE` (slurmd(8)).  A user's process may have that name too, and a set-uid
+/// program of that name belongs to root: its real user tells (proc_pid_status(5), `Uid`).
 fn of_running_slurmd(root: &Root) -> Option<PathBuf> {
     /// Bytes of a command line, at most.
     const MOST: usize = 64 * 1024;
     root.list("proc", |name| name.bytes().all(|byte| byte.is_ascii_digit())).into_iter().find_map(|pid| {
-        let is_slurmd = root.owner(&format!("proc/{pid}")) == Some(0)
-            && root.read(&format!("proc/{pid}/comm")).as_deref() == Some("slurmd");
+        let is_roots = |status: String| status.lines().any(|line| line.starts_with("Uid:\t0\t"));
+        let is_slurmd = root.read(&format!("proc/{pid}/comm")).as_deref() == Some("slurmd")
+            && root.read(&format!("proc/{pid}/status")).is_some_and(is_roots);
         let line = is_slurmd.then(|| root.beginning(&format!("proc/{pid}/cmdline"), MOST)).flatten()?;
         let mut words = line.split(|byte| *byte == 0).filter_map(|word| std::str::from_utf8(word).ok());
         let word = words.find(|word| word.starts_with("-f"))?;
@@ -226,13 +228,12 @@ mod tests {
             std::fs::create_dir_all(&place).unwrap();
             std::fs::write(place.join("comm"), comm).unwrap();
             std::fs::write(place.join("cmdline"), line).unwrap();
-            std::os::unix::fs::chown(&place, Some(user), None).is_ok()
+            // real, effective, saved and file system's user: the last three of a set-uid program are its owner
+            std::fs::write(place.join("status"), format!("Name:\tslurmd\nUid:\t{user}\t0\t0\t0\n")).unwrap();
         };
         let found = || of_running_slurmd(&Root::directory(&folder, Author::Anyone).unwrap());
-        if !process(7, "slurmd\n", "slurmd\0-D\0-f\0/home/user/slurm.conf\0", 1000) {
-            return println!("skipped: not root");
-        }
-        assert_eq!(found(), None, "a user's process of that name");
+        process(7, "slurmd\n", "slurmd\0-D\0-f\0/home/user/slurm.conf\0", 1000);
+        assert_eq!(found(), None, "a user's set-uid process of that name");
         process(8, "slurmd\n", "slurmd\0-D\0", 0);
         process(9, "sleep\n", "sleep\0-f\0/x\0", 0);
         assert_eq!(found(), None);
