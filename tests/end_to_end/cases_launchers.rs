@@ -16,7 +16,7 @@ pub const CASES: &[Case] = cases![
     a_number_of_an_mpirun_around_srun_is_not_that_of_slurms_task,
 ];
 pub const CASES_WITH_CGROUPS: &[Case] =
-    cases![the_ranks_below_a_daemon_that_may_open_one_gpu_have_that_gpus_nic];
+    cases![the_ranks_below_a_daemon_have_the_nics_of_the_gpus_that_its_step_may_open];
 
 /// A launcher's command: Debian's, or that of a wheel, whose folder is named.
 fn launcher(bed: &Bed, wheel: &str, command: &str) -> String {
@@ -93,7 +93,7 @@ fn the_ranks_of_intel_mpi_have_their_own_nics_by_exec_and_without_it_no_other_ta
     hydra(bed, &launcher(bed, "impi-rt-2021.19.0", "mpiexec"));
 }
 
-fn the_ranks_below_a_daemon_that_may_open_one_gpu_have_that_gpus_nic(bed: &Bed) {
+fn the_ranks_below_a_daemon_have_the_nics_of_the_gpus_that_its_step_may_open(bed: &Bed) {
     let mpiexec = launcher(bed, "mpich-5.0.2", "mpiexec");
     let (plain, by_exec) =
         (format!("{mpiexec} -n 8 $report"), format!("{mpiexec} -n 8 {} $report", exec(bed, "")));
