@@ -158,7 +158,7 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
         uncounted: false,
         total_tasks: spank.job_total_task_count().unwrap_or(0),
         cpus_per_task,
-        counted: cpus_per_task.and_then(|_| counted(spank)),
+        counted: counted(spank),
         cpu_bind: cpu_bind::chosen(|name| match name {
             cpu_bind::VARIABLE => option::word_of_srun(spank, read(name)?),
             _ => read(name),

@@ -140,7 +140,7 @@ fn task(active: &Active, session: &Session, present: &Present) -> Task {
         gpus: session.gpus(present),
         step_cpus: masks.iter().fold(cpus.clone(), |all, mask| all.union(mask)),
         cpus,
-        threads_per_core: active.threads_per_core.filter(|_| masks.is_empty()),
+        threads_per_core: active.threads_per_core,
         masks,
         gpu_bind: present.get(GPU_BIND).cloned(),
         memory: memory(false),

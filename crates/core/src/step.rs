@@ -96,7 +96,7 @@ pub struct Task {
     /// slurmd's masks for the step's tasks on this node, in the order of their local ids; with fewer masks
     /// than tasks slurmd starts again at the first; empty if it bound no task
     pub masks: Vec<CpuSet>,
-    /// the threads of a core of this node, where slurmd bound no task; `None` if that is not known
+    /// the threads of a core of this node; `None` if that is not known
     pub threads_per_core: Option<usize>,
     /// [`GPU_BIND`], such as `gpu:per_task:1`
     pub gpu_bind: Option<String>,

@@ -238,6 +238,9 @@ fn mask_by_shares(
     if tasks.have_too_many_masks() {
         return Err("the step's tasks have more different masks than are compared");
     }
+    if tasks.may_differ_in_cores() {
+        return Err("its tasks may have more of their cores than others, and the node's cores were not read");
+    }
     if tasks.gpu_nodes.is_empty() {
         let most_near = |nodes: &NodeSet| most_with_gpus_on(situation, nodes).unwrap_or(tasks.len());
         return Ok(near_mask(tasks, id, &near.nodes, most_near));

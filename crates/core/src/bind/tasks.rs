@@ -8,7 +8,7 @@
 use super::gpuless;
 use crate::gpus;
 use crate::step::rule::{self, Rule};
-use crate::step::{Access, Step, Task};
+use crate::step::{Access, Counted, Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NodeSet, NumaNode, Topology};
 
 /// Tasks with masks of their own, at most, that are placed together: tasks with GPUs of their own are fewer.  More of them
@@ -27,6 +27,7 @@ pub(super) struct StepTasks<'t> {
     pub(super) gpu_nodes: Vec<Option<NodeSet>>,
     /// CPUs of the step on this node
     pub(super) cpus: CpuSet,
+    threads_per_core: Option<usize>,
 }
 
 impl<'t> StepTasks<'t> {
@@ -44,7 +45,8 @@ impl<'t> StepTasks<'t> {
             .or_else(|| Some(gpuless::node_parts(topology, step, task)?.into_iter().map(Some).collect()))
             .filter(|nodes: &Vec<_>| nodes.len() == count);
         let (asked, gpu_nodes) = (asked(step, task, &cpus), gpu_nodes.unwrap_or_default());
-        StepTasks { topology, step, masks, asked, gpu_nodes, cpus }
+        let threads_per_core = task.threads_per_core.filter(|threads| *threads > 0);
+        StepTasks { topology, step, masks, asked, gpu_nodes, cpus, threads_per_core }
     }
 
     /// The number of tasks.
@@ -72,6 +74,17 @@ impl<'t> StepTasks<'t> {
     /// Do all tasks have the same mask?
     pub(super) fn share_one_mask(&self) -> bool {
         self.masks.len() == 1
+    }
+
+    /// True if masks hold single threads of cores that were not read, and some of these cores have a thread that the step has
+    /// not: a task that has such a core to itself would change places with one that shares a core.
+    pub(super) fn may_differ_in_cores(&self) -> bool {
+        let Some(threads) = self.threads_per_core.filter(|_| self.topology.pus.is_empty()) else {
+            return false;
+        };
+        let have_all = |counted: Counted| self.cpus.len() == counted.cores as usize * threads;
+        let are_threads = self.masks.iter().any(|mask| mask.len() % threads != 0);
+        !self.share_one_mask() && are_threads && !self.step.counted.is_some_and(have_all)
     }
 
     /// Does each task have CPUs that no other task has?
