@@ -14,7 +14,8 @@ use std::sync::OnceLock;
 /// Interfaces of every kind: the node's network, one without a route onwards, one that is down, a board's link-local one,
 /// one with IPv6 alone, a container network's bridge, and one of its containers'.
 ///
-/// `ip` sets up no routes for a link that is down, so that one goes down later.
+/// `ip` sets up no routes for a link that is down, so that one goes down later.  The kernel's `operstate`, and IFF_RUNNING by which
+/// UCX goes, follow a link by up to a second (net/core/link_watch.c, `linkwatch_schedule_work`).
 const LINKS: &str = "mount -t sysfs none /sys && ip link set lo up
     link() { ip link add name $1 type veth peer name p$1 && ip link set p$1 up && ip link set $1 up; }
     for name in net0 ib0 down0 usb0 six0 cali0; do link $name || exit; done
@@ -23,7 +24,10 @@ const LINKS: &str = "mount -t sysfs none /sys && ip link set lo up
     ip address add 169.254.3.1/24 dev usb0 && ip route add 10.4.0.1/32 dev cali0
     ip -6 address add fd00::1/64 dev six0 nodad
     ip link add name docker0 type bridge && ip address add 172.17.0.1/16 dev docker0 && ip link set docker0 up
-    ip link set pdown0 down";
+    ip link set pdown0 down
+    state() { cat /sys/class/net/$1/operstate; }
+    are_up() { for name in net0 ib0 usb0 six0 cali0; do [ $(state $name) = up ] || return 1; done; }
+    tries=100; until are_up && [ $(state down0) != up ]; do [ $((tries -= 1)) -gt 0 ] || exit 78; sleep 0.05; done";
 
 /// Runs a command in a namespace with those links; `None`, and why, where there can be none.
 fn among_links(command: &Command) -> Option<Output> {
