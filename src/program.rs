@@ -4,7 +4,7 @@
 use crate::environment::variable;
 use nic_placement_core::config::hostlist::HostList;
 use nic_placement_core::libraries::marker;
-use nic_placement_core::step::program::{self, Rebinder, binder_of_ranks, program_name};
+use nic_placement_core::step::program::{self, binder_of_ranks, program_name};
 use nic_placement_process::room;
 use slurm_spank::SpankHandle;
 use std::ffi::CStr;
@@ -22,10 +22,8 @@ const LAUNCHERS: [&str; 5] = ["orted", "prted", "hydra_bstrap_proxy", "hydra_pmi
 struct Started {
     /// the program's name, without its folder
     name: Option<String>,
-    /// the program that binds another
-    binder: Option<&'static str>,
-    /// the program that binds its processes again
-    rebinder: Option<Rebinder>,
+    /// words of its command that matter, and a program that binds some ranks
+    words: Vec<&'static str>,
     /// bytes that the program's words take of execve's room
     size_of_words: usize,
 }
@@ -48,11 +46,11 @@ pub(crate) fn note(words: [Option<&CStr>; 2], all: &mut dyn Iterator<Item = &CSt
         let all: Vec<&CStr> = all.filter(|word| word.count_bytes() < room::LONGEST).collect();
         let [name, ranks] = words;
         let name = name.and_then(|path| path.to_str().ok()).map(program_name);
-        let of_ranks = || binder_of_ranks(ranks?.to_bytes());
+        let mut words = program::known(all.iter().filter_map(|word| word.to_str().ok()));
+        words.extend(ranks.and_then(|ranks| binder_of_ranks(ranks.to_bytes())));
         Started {
             name: name.map(str::to_string),
-            binder: name.and_then(program::binder).or_else(of_ranks),
-            rebinder: program::rebinder(all.iter().filter_map(|word| word.to_str().ok())),
+            words,
             size_of_words: all.iter().map(|word| word.count_bytes() + room::EACH).sum(),
         }
     });
@@ -70,14 +68,9 @@ pub(crate) fn starts_ranks() -> bool {
     name().is_some_and(|name| LAUNCHERS.contains(&name))
 }
 
-/// The program that the user put before their own, or before that of some ranks, to bind it.
-pub(crate) fn binder() -> Option<&'static str> {
-    STARTED.get()?.binder
-}
-
-/// The program that binds its processes again after it was started.
-pub(crate) fn rebinder() -> Option<Rebinder> {
-    STARTED.get()?.rebinder
+/// The words of its command that matter.
+pub(crate) fn words() -> &'static [&'static str] {
+    STARTED.get().map_or(&[], |started| &started.words)
 }
 
 /// Why the step is not placed, if it starts mpirun's daemons on a part of the job's nodes.

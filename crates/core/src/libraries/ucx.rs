@@ -36,6 +36,7 @@ use super::template::names_of;
 use super::wanted::Fabric;
 use super::{Answer, Library, Query, ReadFile};
 use crate::placement::{NodePlacement, RailIndex, TaskPlacement};
+use crate::step::program::{NICS_OF_SGLANG, is_off};
 use crate::topology::{GpuIndex, GpuVendor, PathType, Topology};
 use addresses::{ALL_DEVICES, PRIORITY};
 use items::{Gda, Transports};
@@ -49,7 +50,7 @@ pub(super) const LIBRARY: Library = Library {
     variables: &[(NET_DEVICES, net_devices), (PRIORITY, addresses::priority), (WARN, quiet)],
     // without it UCX's clients can fail to connect
     companion: Some(PRIORITY),
-    evidence: &[TLS, ALL_DEVICES, OF_LIBFABRIC, OF_VLLM, REACHABILITY, CONFIG_DIR],
+    evidence: &[TLS, ALL_DEVICES, OF_LIBFABRIC, OF_VLLM, OF_MODEL_EXPRESS, REACHABILITY, CONFIG_DIR],
     files: Some(&FILES),
     lists: &[items::DEVICES],
     doubts: &[("UCX_NET_DEVICES UCX_TLS", items::doubts)],
@@ -73,6 +74,10 @@ const OF_LIBFABRIC: &str = "FI_UCX_DEVICES";
 /// vLLM's map from GPUs to NICs, of which it puts each worker's before the list that it finds
 /// (vllm/v1/executor/vllm_net_devices.py).
 const OF_VLLM: &str = "VLLM_GPU_NIC_PCIE_MAPPING";
+
+/// modelexpress's choice of NICs, which it writes over the list, unless the value is one of [`is_off`] (0.7: modelexpress/ucx_utils.py
+/// `_resolve_nic_pin`).
+const OF_MODEL_EXPRESS: &str = "MX_RDMA_NIC_PIN";
 
 /// Items of a list, at most: a program with more of them aborts (src/ucp/core/ucp_context.c
 /// `ucp_is_resource_in_device_list`, `ucs_assert_always`).
@@ -180,12 +185,27 @@ fn net_devices(query: &Query) -> Option<Answer> {
     if !transports.rdma {
         return no("`UCX_TLS` leaves no transport that uses an RDMA device");
     }
-    // what begins so lets libfabric choose
-    if query.users(OF_LIBFABRIC).is_some_and(|devices| !devices.starts_with("auto")) {
-        return no("the user's `FI_UCX_DEVICES` chooses the device");
-    }
-    if query.users(OF_VLLM).is_some() {
-        return no("the user's `VLLM_GPU_NIC_PCIE_MAPPING` chooses the device, and would come before a list");
+    let users = |name, chooses: fn(&str) -> bool| query.users(name).is_some_and(|value| chooses(value));
+    // SGLang 0.5.23 ignores its map beside a list of UCX's (srt/disaggregation/nixl/conn.py)
+    let has_sglangs_map = query.prepared.wanted.words.contains(&NICS_OF_SGLANG);
+    let rivals = [
+        // what begins so lets libfabric choose
+        (
+            users(OF_LIBFABRIC, |devices| !devices.starts_with("auto")),
+            "the user's `FI_UCX_DEVICES` chooses the device",
+        ),
+        (
+            users(OF_VLLM, |_| true),
+            "the user's `VLLM_GPU_NIC_PCIE_MAPPING` chooses the device, and would come before a list",
+        ),
+        (users(OF_MODEL_EXPRESS, |value| !is_off(value)), "the user's `MX_RDMA_NIC_PIN` chooses the device"),
+        (
+            has_sglangs_map,
+            "the program's `--disaggregation-ib-device` chooses the device, which SGLang ignores beside a list",
+        ),
+    ];
+    if let Some((_, why)) = rivals.iter().find(|(chooses, _)| *chooses) {
+        return no(why);
     }
     let answer = without_files(query, shared, transports).unwrap_or_else(Answer::no);
     Some(query.unless_in_files(&FILES, NET_DEVICES, answer))

@@ -3,42 +3,84 @@
 
 use std::borrow::Cow;
 
-/// Programs that bind another to CPUs that the user names.
-const BINDERS: [&str; 4] = ["numactl", "taskset", "hwloc-bind", "likwid-pin"];
+/// Words of a command that matter, options with `-` or `_` alike; one that ends with a sign is the beginning of a name.
+const WORDS: [&str; 11] = [
+    "numactl",
+    "taskset",
+    "hwloc-bind",
+    "likwid-pin",
+    NUMA_BIND,
+    "--bind-cores-to-rank",
+    "--numa-node",
+    "sglang",
+    "sglang.",
+    "trtllm-",
+    NICS_OF_SGLANG,
+];
+
+/// The words of programs that bind processes to CPUs by name, and fail or bind nothing in a mask.
+///
+/// numactl fails if the CPUs that it is told are not all among the ones on which it was started (libnuma's
+/// `numa_parse_cpustring`).  vLLM 0.33 raises an error unless its mask is every CPU (vllm/utils/numa_utils.py,
+/// `_is_auto_numa_available`), and binds nothing by CPUs outside of it (`_resolve_numactl_args`).  DeepSpeed 0.19 has numactl take
+/// parts of all of the node's cores (deepspeed/utils/numa.py, `get_numactl_cmd`).  SGLang 0.5.23 takes nodes by `--numa-node`, and
+/// skips those outside of its mask (srt/utils/numa_utils.py).
+const BINDERS: &[&str] = WORDS.split_at(7).0;
+
+/// The programs among them.
+const PROGRAMS: &[&str] = WORDS.split_at(4).0;
+
+/// vLLM's switch.
+const NUMA_BIND: &str = "--numa-bind";
+
+/// SGLang's map from GPUs to NICs.
+pub(crate) const NICS_OF_SGLANG: &str = "--disaggregation-ib-device";
+
+/// SGLang ends where its GPU's NUMA node has no CPU in the mask (srt/utils/numa_utils.py, `_handle_numa_bind_failure`).
+const CRASH: &str = "SGLANG_CRASH_ON_NUMA_BIND_FAILURE";
+/// Is on without a value (srt/environ.py).
+pub(crate) const AUTO_BIND: &str = "SGLANG_AUTO_NUMA_BIND";
+
+/// The variables that [`binder`] reads.
+pub const READ: [&str; 2] = [AUTO_BIND, CRASH];
 
 /// A program's name: its path without the folder.
 pub fn program_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// The program of this name that binds another; `None` where it is no such program.
+/// The words of a command that matter, each once, also those in a text that a shell or srun's `--multi-prog` reads.
 ///
-/// numactl fails if the CPUs that it is told are not all among the ones on which it was started (libnuma's
-/// `numa_parse_cpustring`).
-pub fn binder(program: &str) -> Option<&'static str> {
-    BINDERS.into_iter().find(|known| *known == program)
+/// A program counts as a word of its own, as behind `env`, and in a text behind `-c`: other texts may be a file of `--multi-prog`,
+/// which [`binder_of_ranks`] reads.
+pub fn known<'w>(words: impl Iterator<Item = &'w str>) -> Vec<&'static str> {
+    let (mut found, mut is_text) = (Vec::new(), false);
+    for word in words {
+        for piece in word.split(|letter: char| letter.is_whitespace() || ";&|(){}'\"`".contains(letter)) {
+            let name = program_name(piece.split('=').next().unwrap_or_default());
+            let is_known = |known: &&str| match known.ends_with(['-', '.']) {
+                true => name.starts_with(known),
+                false => name.bytes().map(|byte| if byte == b'_' { b'-' } else { byte }).eq(known.bytes()),
+            };
+            let known = WORDS.into_iter().find(is_known);
+            let known = known.filter(|known| is_text || piece == word || !PROGRAMS.contains(known));
+            found.extend(known.filter(|known| !found.contains(known)));
+        }
+        is_text |= word.starts_with('-') && word.ends_with('c');
+    }
+    found
 }
 
-/// A program that binds its processes again after it was started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rebinder {
-    /// vLLM with `--numa-bind`
-    Vllm,
-    /// TensorRT-LLM
-    TensorRtLlm,
+/// The word or the variable by which the program binds its processes itself, in a way that needs all CPUs.
+pub fn binder(known: &[&'static str], value: impl Fn(&str) -> Option<String>) -> Option<&'static str> {
+    let is_on = |name: &str, unset: bool| value(name).map_or(unset, |value| !is_off(&value));
+    let word = known.iter().copied().find(|word| BINDERS.contains(word));
+    word.or_else(|| (is_on(CRASH, false) && is_on(AUTO_BIND, true)).then_some(CRASH))
 }
 
-/// The program of these words that binds its processes again, also as a word of a shell's command.
-///
-/// vLLM takes `--numa_bind` too (vllm/utils/argparse_utils.py, `FlexibleArgumentParser`).  Which library a script of Python imports
-/// its words do not tell.
-pub fn rebinder<'w>(words: impl Iterator<Item = &'w str>) -> Option<Rebinder> {
-    let mut words = words.flat_map(str::split_whitespace);
-    words.find_map(|word| match word {
-        "--numa-bind" | "--numa_bind" => Some(Rebinder::Vllm),
-        word if program_name(word).starts_with("trtllm-") => Some(Rebinder::TensorRtLlm),
-        _ => None,
-    })
+/// Does this switch a thing of SGLang off (srt/environ.py, `EnvBool`)?
+pub(crate) fn is_off(value: &str) -> bool {
+    ["", "false", "0", "no", "n", "off"].iter().any(|off| value.trim().eq_ignore_ascii_case(off))
 }
 
 /// The first program that binds another in a file of srun's `--multi-prog`, which gives each line's ranks a program: `0-3 numactl …`.
@@ -55,7 +97,8 @@ pub fn binder_of_ranks(file: &[u8]) -> Option<&'static str> {
             return None;
         }
         let program = words.next()?.iter().copied().filter(|byte| !b"'\\".contains(byte)).collect();
-        binder(program_name(&String::from_utf8(program).ok()?))
+        let program = String::from_utf8(program).ok()?;
+        PROGRAMS.iter().copied().find(|known| *known == program_name(&program))
     })
 }
 
@@ -82,7 +125,53 @@ fn is_space(byte: u8) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::binder_of_ranks;
+    use super::{binder, binder_of_ranks, known};
+
+    #[test]
+    fn a_word_by_which_a_program_binds_itself_is_found_where_it_is_run() {
+        let word = |words: &[&str]| binder(&known(words.iter().copied()), |_| None);
+        for (words, found) in [
+            (&["/usr/bin/numactl", "-C", "0", "./train"][..], "numactl"),
+            (&["env", "A=1", "hwloc-bind", "./train"], "hwloc-bind"),
+            (&["./select_gpu.sh", "taskset", "0x1", "./train"], "taskset"),
+            (&["bash", "-c", "cd /x&&numactl -N 0 ./train"], "numactl"),
+            (&["sh", "-ec", "true\n(exec '/usr/bin/numactl' -N 0 ./train)"], "numactl"),
+            (&["bash", "-c", "-l", "numactl ./train"], "numactl"),
+            (&["vllm", "serve", "model", "--numa-bind", "--numa-bind-nodes", "0", "1"], "--numa-bind"),
+            (&["bash", "-c", "exec vllm serve model --numa_bind -tp 4"], "--numa-bind"),
+            (&["ranks.conf", "0 vllm serve model --numa-bind\n1 ./train\n"], "--numa-bind"),
+            (&["deepspeed", "--bind_cores_to_rank", "train.py"], "--bind-cores-to-rank"),
+            (&["sglang", "serve", "--numa-node", "0", "1"], "--numa-node"),
+            (&["sglang", "serve", "--numa-node=1"], "--numa-node"),
+        ] {
+            assert_eq!(word(words), Some(found), "{words:?}");
+        }
+        for words in [
+            &["./train", "--log=/tmp/numactl"][..],
+            &["./train", "mynumactl", "numactl.log"],
+            // a text of another's, or a file of ranks, which is read line by line
+            &["./ask", "how does numactl bind?"],
+            &["ranks.conf", "# 0 numactl\n0 ./train numactl\n"],
+            &["vllm", "serve", "--no-numa-bind"],
+            &["torchrun", "--numa-binding=node"],
+            &["trtllm-serve", "model"],
+            &[],
+        ] {
+            assert_eq!(word(words), None, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn sglangs_switch_counts_unless_it_binds_nothing() {
+        let found = |values: &[(&str, &str)]| {
+            let value = |name: &str| Some(values.iter().find(|(known, _)| *known == name)?.1.to_string());
+            binder(&[], value).is_some()
+        };
+        let crash = "SGLANG_CRASH_ON_NUMA_BIND_FAILURE";
+        assert!(found(&[(crash, "1")]) && found(&[(crash, "True"), ("SGLANG_AUTO_NUMA_BIND", "yes")]));
+        assert!(!found(&[]) && !found(&[(crash, "0")]) && !found(&[(crash, "")]));
+        assert!(!found(&[(crash, "1"), ("SGLANG_AUTO_NUMA_BIND", "False")]));
+    }
 
     #[test]
     fn a_file_of_ranks_is_read_as_slurmstepd_reads_it() {

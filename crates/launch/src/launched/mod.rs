@@ -12,7 +12,7 @@ use nic_placement_core::gpus::rank::{claimed, seen};
 use nic_placement_core::libraries::Present;
 use nic_placement_core::libraries::marker::{self, Marker};
 use nic_placement_core::policy::Pattern;
-use nic_placement_core::step::program::{self, program_name};
+use nic_placement_core::step::program;
 use nic_placement_core::step::{Claim, GPU_BIND, GpuGrant, SRUN, STEP_GPUS, Starter, Step, Task};
 use nic_placement_core::topology::{CpuSet, GpuIndex, Topology};
 use nic_placement_process::session::Survey;
@@ -58,14 +58,15 @@ impl LaunchedProcess {
         let (claim, note) = claimed(node, &gpus, seen.clone(), rank);
         let cpus = sys::affinity().unwrap_or_default();
         let (step_gpus, gpu_bind) = surroundings.split_of_gpus(&seen, &claim, &gpus);
+        let known = program::known(words.iter().copied());
         let step = Step {
             starter: Starter::Launcher,
             tasks: rank.map_or(1, |rank| rank.of.unwrap_or(rank.number + 1)),
             uncounted: rank.is_some_and(|rank| rank.of.is_none()),
             total_tasks: numbering.total,
             cpu_bind: surroundings.earlier_binding(&cpus),
-            binder: words.first().and_then(|word| program::binder(program_name(word))).map(str::to_string),
-            rebinder: program::rebinder(words.iter().copied()),
+            binder: program::binder(&known, |name| present.get(name).cloned()),
+            words: known,
             gpus: step_gpus,
             srun: present.get(SRUN).cloned(),
             ..Step::default()
