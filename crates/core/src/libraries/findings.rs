@@ -5,12 +5,13 @@
 
 use super::lists::{List, entries};
 use super::names::is_name;
-use super::rebinding;
+use super::rebinding::{Row, named, rows};
 use super::uses::left_out;
 use super::wanted::Fabric;
 use super::{LIBRARIES, Present, ReadFile};
 use crate::diagnostic::{Diagnostic, Shown, more_entries};
 use crate::placement::NodePlacement;
+use crate::step::program::program_name;
 use crate::step::{Access, Task};
 use crate::topology::{Gpu, GpuVendor, Nic, NicKind, Topology};
 
@@ -19,7 +20,7 @@ pub fn variables() -> impl Iterator<Item = &'static str> {
     let lists = LIBRARIES.iter().flat_map(|library| library.lists).map(|list| list.variable);
     let others = LIBRARIES.iter().flat_map(|library| library.doubts);
     let others = others.flat_map(|(variables, _)| variables.split_whitespace());
-    let rows = rebinding::rows().flat_map(|row| row.names()).filter(|name| is_name(name));
+    let rows = rows().flat_map(|row| row.names()).filter(|name| is_name(name));
     lists.chain(others).chain(rows).chain([DEVICE_ORDER, "CUDA_VISIBLE_DEVICES", CROSS_NIC, PXN_LEVEL])
 }
 
@@ -95,7 +96,7 @@ pub fn lint(checked: &Checked) -> Vec<Diagnostic> {
         }
     }
     found.extend(device_order(checked));
-    found.extend(rebinding::rows().filter_map(|row| row.told(checked)));
+    found.extend(rows().filter_map(|row| given_up(checked, &row)));
     found.extend(isolation(checked));
     found
 }
@@ -170,6 +171,44 @@ fn admitted_though_left_out(checked: &Checked, list: &List, text: &str) -> Vec<S
         let why = left_out(node, port)?;
         Some(format!("it admits `{port}`, which is left out here: {why}"))
     })
+}
+
+/// The finding of a row of the table, if there is one.
+fn given_up(checked: &Checked, row: &Row) -> Option<Diagnostic> {
+    let mut gpus = checked.topology.gpus.iter();
+    let matters = match row.when {
+        "bound" => checked.is_bound,
+        "amd" => checked.is_bound && gpus.any(|gpu| gpu.vendor == GpuVendor::Amd),
+        "gpus" => gpus.next().is_some(),
+        _ => true,
+    };
+    let name = row.names().next().filter(|_| matters)?;
+    let subject = match checked.value(name) {
+        Some(value) => format!("{name}={}", Shown::word(value, 80)),
+        None => checked.words.iter().find(|word| word.starts_with(name))?.to_string(),
+    };
+    let holds = row.conditions.split(' ').all(|condition| holds(checked, condition));
+    holds.then(|| Diagnostic::new(subject, format!("{} ({}): {}", row.does, row.of, row.instead)))
+}
+
+fn holds(checked: &Checked, condition: &'static str) -> bool {
+    let (name, sign, parts) = named(condition);
+    let has_part = |value: &str| value.split(',').any(|part| parts.split('|').any(|known| is(part, known)));
+    let has_part = checked.value(name).is_some_and(has_part);
+    match sign {
+        "=" => has_part,
+        "!" => !has_part,
+        _ => !(condition.starts_with('!') && checked.present.contains_key(name)),
+    }
+}
+
+/// Is this part of a value, maybe a path, the one that a condition names, or does it begin so?
+fn is(part: &str, known: &str) -> bool {
+    let part = program_name(part.trim());
+    match known.strip_suffix('*') {
+        Some(start) => part.get(..start.len()).is_some_and(|part| part.eq_ignore_ascii_case(start)),
+        None => part.eq_ignore_ascii_case(known),
+    }
 }
 
 /// CUDA's numbers of unequal GPUs are not those of the bus.
