@@ -75,8 +75,7 @@ const OF_LIBFABRIC: &str = "FI_UCX_DEVICES";
 /// (vllm/v1/executor/vllm_net_devices.py).
 const OF_VLLM: &str = "VLLM_GPU_NIC_PCIE_MAPPING";
 
-/// modelexpress's choice of NICs, which it writes over the list, unless the value is one of [`is_off`] (0.7: modelexpress/ucx_utils.py
-/// `_resolve_nic_pin`).
+/// modelexpress's choice of NICs, which it writes over the list (0.7: modelexpress/ucx_utils.py `apply_nic_pin_for_device`).
 const OF_MODEL_EXPRESS: &str = "MX_RDMA_NIC_PIN";
 
 /// Items of a list, at most: a program with more of them aborts (src/ucp/core/ucp_context.c
@@ -185,27 +184,21 @@ fn net_devices(query: &Query) -> Option<Answer> {
     if !transports.rdma {
         return no("`UCX_TLS` leaves no transport that uses an RDMA device");
     }
-    let users = |name, chooses: fn(&str) -> bool| query.users(name).is_some_and(|value| chooses(value));
-    // SGLang 0.5.23 ignores its map beside a list of UCX's (srt/disaggregation/nixl/conn.py)
-    let has_sglangs_map = query.prepared.wanted.words.contains(&NICS_OF_SGLANG);
-    let rivals = [
-        // what begins so lets libfabric choose
-        (
-            users(OF_LIBFABRIC, |devices| !devices.starts_with("auto")),
-            "the user's `FI_UCX_DEVICES` chooses the device",
-        ),
-        (
-            users(OF_VLLM, |_| true),
-            "the user's `VLLM_GPU_NIC_PCIE_MAPPING` chooses the device, and would come before a list",
-        ),
-        (users(OF_MODEL_EXPRESS, |value| !is_off(value)), "the user's `MX_RDMA_NIC_PIN` chooses the device"),
-        (
-            has_sglangs_map,
-            "the program's `--disaggregation-ib-device` chooses the device, which SGLang ignores beside a list",
-        ),
-    ];
-    if let Some((_, why)) = rivals.iter().find(|(chooses, _)| *chooses) {
-        return no(why);
+    // what begins so lets libfabric choose
+    if query.users(OF_LIBFABRIC).is_some_and(|devices| !devices.starts_with("auto")) {
+        return no("the user's `FI_UCX_DEVICES` chooses the device");
+    }
+    if query.users(OF_VLLM).is_some() {
+        return no("the user's `VLLM_GPU_NIC_PCIE_MAPPING` chooses the device, and would come before a list");
+    }
+    if query.users(OF_MODEL_EXPRESS).is_some_and(|pin| !is_off(pin)) {
+        return no("the user's `MX_RDMA_NIC_PIN` chooses the device");
+    }
+    // SGLang 0.5.23 with NIXL (srt/disaggregation/nixl/conn.py)
+    if query.prepared.wanted.words.contains(&NICS_OF_SGLANG) {
+        return no(
+            "the program's `--disaggregation-ib-device` chooses the device, and SGLang ignores it beside a list",
+        );
     }
     let answer = without_files(query, shared, transports).unwrap_or_else(Answer::no);
     Some(query.unless_in_files(&FILES, NET_DEVICES, answer))

@@ -3,14 +3,14 @@
 
 use std::borrow::Cow;
 
-/// Words of a command that matter, options with `-` or `_` alike; one that ends with a sign is the beginning of a name.
+/// Words of a command that matter, with `-` and `_` alike; one that ends with a sign is the beginning of a name.
 const WORDS: [&str; 11] = [
     "numactl",
     "taskset",
     "hwloc-bind",
     "likwid-pin",
-    NUMA_BIND,
-    "--bind-cores-to-rank",
+    "--numa-bind",
+    "--bind_cores_to_rank",
     "--numa-node",
     "sglang",
     "sglang.",
@@ -18,64 +18,56 @@ const WORDS: [&str; 11] = [
     NICS_OF_SGLANG,
 ];
 
-/// The words of programs that bind processes to CPUs by name, and fail or bind nothing in a mask.
+/// The words by which processes are bound to CPUs, which fails or binds nothing in a mask.
 ///
-/// numactl fails if the CPUs that it is told are not all among the ones on which it was started (libnuma's
-/// `numa_parse_cpustring`).  vLLM 0.33 raises an error unless its mask is every CPU (vllm/utils/numa_utils.py,
-/// `_is_auto_numa_available`), and binds nothing by CPUs outside of it (`_resolve_numactl_args`).  DeepSpeed 0.19 has numactl take
-/// parts of all of the node's cores (deepspeed/utils/numa.py, `get_numactl_cmd`).  SGLang 0.5.23 takes nodes by `--numa-node`, and
-/// skips those outside of its mask (srt/utils/numa_utils.py).
+/// numactl fails by CPUs outside of it (libnuma's `numa_parse_cpustring`).  vLLM 0.33 fails unless it is every CPU
+/// (vllm/utils/numa_utils.py, `_is_auto_numa_available`), and binds nothing by CPUs outside of it (`_resolve_numactl_args`).
+/// DeepSpeed 0.19 has numactl take parts of all of the node's cores (deepspeed/utils/numa.py, `get_numactl_cmd`).  SGLang 0.5.23
+/// skips nodes outside of it (srt/utils/numa_utils.py).
 const BINDERS: &[&str] = WORDS.split_at(7).0;
 
 /// The programs among them.
 const PROGRAMS: &[&str] = WORDS.split_at(4).0;
 
-/// vLLM's switch.
-const NUMA_BIND: &str = "--numa-bind";
-
 /// SGLang's map from GPUs to NICs.
 pub(crate) const NICS_OF_SGLANG: &str = "--disaggregation-ib-device";
 
-/// SGLang ends where its GPU's NUMA node has no CPU in the mask (srt/utils/numa_utils.py, `_handle_numa_bind_failure`).
-const CRASH: &str = "SGLANG_CRASH_ON_NUMA_BIND_FAILURE";
-/// Is on without a value (srt/environ.py).
-pub(crate) const AUTO_BIND: &str = "SGLANG_AUTO_NUMA_BIND";
-
-/// The variables that [`binder`] reads.
-pub const READ: [&str; 2] = [AUTO_BIND, CRASH];
+/// The variables that [`binder`] reads: SGLang binds by the first, also without it, and by the second ends where its GPU's NUMA node
+/// has no CPU in the mask (srt/utils/numa_utils.py, `_handle_numa_bind_failure`).
+pub const READ: [&str; 2] = ["SGLANG_AUTO_NUMA_BIND", "SGLANG_CRASH_ON_NUMA_BIND_FAILURE"];
 
 /// A program's name: its path without the folder.
 pub fn program_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// The words of a command that matter, each once, also those in a text that a shell or srun's `--multi-prog` reads.
+/// The words of a command that matter, each once, also in a text that a shell or srun's `--multi-prog` reads.
 ///
-/// A program counts as a word of its own, as behind `env`, and in a text behind `-c`: other texts may be a file of `--multi-prog`,
-/// which [`binder_of_ranks`] reads.
+/// A program counts as a word of its own, as behind `env`, and in texts behind a `-c`: another may be that of `--multi-prog`, for
+/// which there is [`binder_of_ranks`].
 pub fn known<'w>(words: impl Iterator<Item = &'w str>) -> Vec<&'static str> {
     let (mut found, mut is_text) = (Vec::new(), false);
     for word in words {
         for piece in word.split(|letter: char| letter.is_whitespace() || ";&|(){}'\"`".contains(letter)) {
             let name = program_name(piece.split('=').next().unwrap_or_default());
+            let letter = |byte| if byte == b'_' { b'-' } else { byte };
             let is_known = |known: &&str| match known.ends_with(['-', '.']) {
                 true => name.starts_with(known),
-                false => name.bytes().map(|byte| if byte == b'_' { b'-' } else { byte }).eq(known.bytes()),
+                false => name.bytes().map(letter).eq(known.bytes().map(letter)),
             };
-            let known = WORDS.into_iter().find(is_known);
-            let known = known.filter(|known| is_text || piece == word || !PROGRAMS.contains(known));
-            found.extend(known.filter(|known| !found.contains(known)));
+            let known = WORDS.into_iter().find(is_known).filter(|known| !found.contains(known));
+            found.extend(known.filter(|known| is_text || piece == word || !PROGRAMS.contains(known)));
         }
         is_text |= word.starts_with('-') && word.ends_with('c');
     }
     found
 }
 
-/// The word or the variable by which the program binds its processes itself, in a way that needs all CPUs.
+/// The word or the variable by which the program binds its processes itself, and which a mask breaks.
 pub fn binder(known: &[&'static str], value: impl Fn(&str) -> Option<String>) -> Option<&'static str> {
-    let is_on = |name: &str, unset: bool| value(name).map_or(unset, |value| !is_off(&value));
-    let word = known.iter().copied().find(|word| BINDERS.contains(word));
-    word.or_else(|| (is_on(CRASH, false) && is_on(AUTO_BIND, true)).then_some(CRASH))
+    let [binds, ends] = READ.map(|name| value(name).map(|value| !is_off(&value)));
+    let switch = READ[1..].iter().filter(|_| binds != Some(false) && ends == Some(true));
+    known.iter().filter(|word| BINDERS.contains(word)).chain(switch).next().copied()
 }
 
 /// Does this switch a thing of SGLang off (srt/environ.py, `EnvBool`)?
@@ -140,7 +132,7 @@ mod tests {
             (&["vllm", "serve", "model", "--numa-bind", "--numa-bind-nodes", "0", "1"], "--numa-bind"),
             (&["bash", "-c", "exec vllm serve model --numa_bind -tp 4"], "--numa-bind"),
             (&["ranks.conf", "0 vllm serve model --numa-bind\n1 ./train\n"], "--numa-bind"),
-            (&["deepspeed", "--bind_cores_to_rank", "train.py"], "--bind-cores-to-rank"),
+            (&["deepspeed", "--bind_cores_to_rank", "train.py"], "--bind_cores_to_rank"),
             (&["sglang", "serve", "--numa-node", "0", "1"], "--numa-node"),
             (&["sglang", "serve", "--numa-node=1"], "--numa-node"),
         ] {
