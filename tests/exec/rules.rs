@@ -80,9 +80,9 @@ fn a_process_that_sees_one_gpu_has_that_one_whatever_its_number() {
 fn a_program_that_binds_itself_keeps_its_cpus_and_one_with_a_map_of_its_own_gets_no_list() {
     let Some(node) = node() else { return };
     let reports = |before: &str, words: &str| {
-        let report = node.report().to_string();
+        let report = node.report();
         let line = launched(node, 8, before, "");
-        node.reports(&[], &line.replace(&report, &format!("sh -c {report} {words}")))
+        node.reports(&[], &line.replace(&report, &format!("sh -c '{report}' {words}")))
     };
     for (before, words) in [
         ("", "vllm serve model --numa-bind"),
