@@ -1,7 +1,5 @@
-//! What a step starts, where that decides about its binding: programs that bind others.
+//! What a step starts, where that decides about its placement.
 #![forbid(unsafe_code)]
-
-use std::borrow::Cow;
 
 /// Words of a command that matter, with `-` and `_` alike; one that ends with a sign is the beginning of a name.
 const WORDS: [&str; 11] = [
@@ -80,34 +78,29 @@ pub(crate) fn is_off(value: &str) -> bool {
 /// Reads as slurmstepd does (src/slurmd/slurmstepd/multi_prog.c, `multi_prog_get_argv`): a line that ends with a backslash goes
 /// on in the next one, and of a word simple quotes and backslashes are no part.
 pub fn binder_of_ranks(file: &[u8]) -> Option<&'static str> {
-    let file = joined(file);
-    let mut lines = file.split(|byte| *byte == b'\n');
-    lines.find_map(|line| {
-        let mut words = line.split(|byte| is_space(*byte)).filter(|word| !word.is_empty());
-        let ranks = words.next()?;
-        if !ranks.iter().all(|byte| byte.is_ascii_digit() || b",-*".contains(byte)) {
+    let mut line = Vec::new();
+    // an empty part ends a last line that goes on
+    file.split(|byte| *byte == b'\n').chain([&b""[..]]).find_map(|part| {
+        let goes_on = part.strip_suffix(b"\\");
+        line.extend_from_slice(goes_on.unwrap_or(part));
+        if goes_on.is_some() {
             return None;
         }
-        let program = words.next()?.iter().copied().filter(|byte| !b"'\\".contains(byte)).collect();
-        let program = String::from_utf8(program).ok()?;
-        PROGRAMS.iter().copied().find(|known| *known == program_name(&program))
+        let found = binder_of_line(&line);
+        line.clear();
+        found
     })
 }
 
-/// The text without the ends of lines that go on.
-fn joined(file: &[u8]) -> Cow<'_, [u8]> {
-    let mut parts = memchr::memmem::find_iter(file, b"\\\n").peekable();
-    if parts.peek().is_none() {
-        return Cow::Borrowed(file);
+fn binder_of_line(line: &[u8]) -> Option<&'static str> {
+    let mut words = line.split(|byte| is_space(*byte)).filter(|word| !word.is_empty());
+    let ranks = words.next()?;
+    if !ranks.iter().all(|byte| byte.is_ascii_digit() || b",-*".contains(byte)) {
+        return None;
     }
-    let mut all = Vec::with_capacity(file.len());
-    let mut from = 0;
-    for end in parts {
-        all.extend_from_slice(&file[from..end]);
-        from = end + 2;
-    }
-    all.extend_from_slice(&file[from..]);
-    Cow::Owned(all)
+    let program = words.next()?.iter().copied().filter(|byte| !b"'\\".contains(byte)).collect();
+    let program = String::from_utf8(program).ok()?;
+    PROGRAMS.iter().copied().find(|known| *known == program_name(&program))
 }
 
 /// isspace(3) in the C locale.
