@@ -4,7 +4,7 @@
 use crate::environment::variable;
 use nic_placement_core::config::hostlist::HostList;
 use nic_placement_core::libraries::marker;
-use nic_placement_core::step::program::{self, Rebinder, binder_of_ranks, program_name};
+use nic_placement_core::step::program::{self, binder_of_ranks, program_name};
 use nic_placement_process::room;
 use slurm_spank::SpankHandle;
 use std::ffi::CStr;
@@ -46,10 +46,8 @@ const LONGEST_NODELIST: usize = 64 * 1024;
 struct Started {
     /// the launcher's daemon that it is
     daemon: Option<Daemon>,
-    /// the program that binds another
-    binder: Option<&'static str>,
-    /// the program that binds its processes again
-    rebinder: Option<Rebinder>,
+    /// words of its command that matter, and a program that binds some ranks
+    words: Vec<&'static str>,
     /// bytes that the program's words take of execve's room
     size_of_words: usize,
 }
@@ -72,11 +70,11 @@ pub(crate) fn note(words: [Option<&CStr>; 2], all: &mut dyn Iterator<Item = &CSt
         let all: Vec<&CStr> = all.filter(|word| word.count_bytes() < room::LONGEST).collect();
         let [name, second] = words;
         let name = name.and_then(|path| path.to_str().ok()).map(program_name);
-        let of_ranks = || binder_of_ranks(second?.to_bytes());
+        let mut words = program::known(all.iter().filter_map(|word| word.to_str().ok()));
+        words.extend(second.and_then(|ranks| binder_of_ranks(ranks.to_bytes())));
         Started {
             daemon: name.and_then(|name| Daemon::find(name, second)),
-            binder: name.and_then(program::binder).or_else(of_ranks),
-            rebinder: program::rebinder(all.iter().filter_map(|word| word.to_str().ok())),
+            words,
             size_of_words: all.iter().map(|word| word.count_bytes() + room::EACH).sum(),
         }
     });
@@ -95,14 +93,9 @@ pub(crate) fn starts_ranks() -> bool {
     daemon().is_some()
 }
 
-/// The program that the user put before their own, or before that of some ranks, to bind it.
-pub(crate) fn binder() -> Option<&'static str> {
-    STARTED.get()?.binder
-}
-
-/// The program that binds its processes again after it was started.
-pub(crate) fn rebinder() -> Option<Rebinder> {
-    STARTED.get()?.rebinder
+/// The words of its command that matter.
+pub(crate) fn words() -> &'static [&'static str] {
+    STARTED.get().map_or(&[], |started| &started.words)
 }
 
 /// The reason not to place a launcher's daemon: its ranks would have another task's NIC, or variables that differ by node.

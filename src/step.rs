@@ -14,6 +14,7 @@ use nic_placement_core::node::NoTopology;
 use nic_placement_core::order::Order;
 use nic_placement_core::placement::{NodePlacement, Policy, Strictness};
 use nic_placement_core::plan::{Plan, Wish};
+use nic_placement_core::step::program::{READ, binder};
 use nic_placement_core::step::{Counted, SRUN, STEP_GPUS, Starter, Step};
 use nic_placement_core::topology::{CpuSet, Pu, Topology};
 use nic_placement_process::admin::{self, Found, Off};
@@ -145,7 +146,7 @@ const MEM_BIND: &str = "SLURM_MEM_BIND_TYPE";
 /// What Slurm granted; here and only here `--cpu-bind` and `--mem-bind` are what the user asked srun for: slurmd replaces
 /// them for each task.
 fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
-    let mut names = [&cpu_bind::READ[..], &[CPUS_PER_TASK, MEM_BIND, STEP_GPUS, SRUN]].concat();
+    let mut names = [&cpu_bind::READ[..], &READ, &[CPUS_PER_TASK, MEM_BIND, STEP_GPUS, SRUN]].concat();
     names.order();
     let values = environment::read(spank, &names).present;
     let read = |name: &str| values.get(name).cloned();
@@ -164,8 +165,8 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
             _ => read(name),
         }),
         mem_bind: read(MEM_BIND).filter(|how| !how.is_empty()),
-        binder: program::binder().map(str::to_string),
-        rebinder: program::rebinder(),
+        binder: binder(program::words(), read),
+        words: program::words().to_vec(),
         gpus: read(STEP_GPUS),
         srun: read(SRUN),
         job_cores,

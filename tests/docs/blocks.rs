@@ -1,6 +1,7 @@
 //! The parts of documents that are made from the option table, the checks and the runs on other releases.
 
 use super::*;
+use nic_placement_core::libraries::rebinding::{self, Row};
 use nic_placement_fleet::doctor::installation::TESTED;
 use nic_placement_fleet::doctor::table::{CHECKS, Check};
 use nic_placement_fleet::trial::report::{self, TrialReport};
@@ -46,9 +47,31 @@ fn block(name: &str, style: &Style) -> String {
         "difference" => return format!("```diff\n{}```\n", read("tests/slurm/difference.diff")),
         "slurm" | "system" | "node" | "machines" | "libraries" => return support::block(name),
         "interfaces" => return interfaces::table(),
+        "binds-again" => return rebinding(|row| row.when != "nics"),
+        "chooses-again" => return rebinding(|row| row.when == "nics"),
         unknown => panic!("there is no generated block `{unknown}`"),
     };
     (style.head)(name) + &entries
+}
+
+/// The programs that give up what a task got, as the plugin tells of them.
+fn rebinding(is_meant: fn(&Row) -> bool) -> String {
+    let found = |row: &Row| {
+        let name = row.conditions.split([' ', '=', '!']).next().unwrap_or_default();
+        let more = if name.contains(char::is_uppercase) { "" } else { "…" };
+        format!("`{name}{more}`")
+    };
+    let mut out = "| variable, or word of the program's | of | what it does | instead |\n|---|---|---|---|\n"
+        .to_string();
+    let rows: Vec<Row> = rebinding::rows().filter(is_meant).collect();
+    for alike in
+        rows.chunk_by(|one, next| (one.of, one.does, one.instead) == (next.of, next.does, next.instead))
+    {
+        let names: Vec<String> = alike.iter().map(found).collect();
+        let Row { of, does, instead, .. } = &alike[0];
+        out.push_str(&format!("| {} | {of} | {does} | {instead} |\n", names.join(", ")));
+    }
+    out
 }
 
 /// The checks by which a node can be drained.

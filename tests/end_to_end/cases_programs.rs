@@ -9,6 +9,8 @@ use std::path::PathBuf;
 
 pub const CASES: &[Case] = cases![
     who_starts_a_program_by_numactl_keeps_its_cpus_and_gets_its_nic,
+    a_program_that_binds_its_processes_itself_keeps_its_cpus,
+    a_program_with_a_map_of_its_own_gets_no_list_beside_it,
     the_daemons_of_an_mpirun_that_has_a_node_for_itself_are_not_placed,
     the_daemon_that_starts_all_ranks_of_a_node_keeps_all_of_its_cpus,
     a_program_in_python_that_places_itself_changes_nothing_that_the_plugin_set,
@@ -34,6 +36,49 @@ fn who_starts_a_program_by_numactl_keeps_its_cpus_and_gets_its_nic(bed: &Bed) {
             assert_eq!((is_near(before), is_near(task)), (false, moves), "`{name}`: {task:?}");
             assert_eq!(before.mem() == task.mem(), !moves, "`{name}`: {task:?}");
             assert_eq!(task.ucx(), [ucx_of(task.gpus()[0])], "`{name}`");
+        }
+    }
+}
+
+// `vllm serve --numa-bind` ends with an error where its mask is not every CPU
+fn a_program_that_binds_its_processes_itself_keeps_its_cpus(bed: &Bed) {
+    let step = "srun -w n0 -n2 -c112 -m block:block --gres=gpu:8 --gpu-bind=map_gpu:4,0 @";
+    let paths =
+        ["train", "numactl", "vllm", "deepspeed"].map(|name| program(bed, name).display().to_string());
+    let [train, numactl, vllm, deepspeed] = paths;
+    let switch = "SGLANG_CRASH_ON_NUMA_BIND_FAILURE=1";
+    for (command, moves) in [
+        (format!("{step} {vllm} serve model"), true),
+        (format!("{step} {vllm} serve model --numa-bind"), false),
+        (format!("{step} bash -c 'exec {vllm} serve model --numa_bind'"), false),
+        (format!("{step} {deepspeed} --bind_cores_to_rank train.py"), false),
+        (format!("{step} env A=1 {numactl} -C 0 ./train"), false),
+        (format!("{step} bash -lc 'true; {numactl} -C 0 ./train'"), false),
+        (format!("{switch} {step} {train}"), false),
+        (format!("{switch} SGLANG_AUTO_NUMA_BIND=0 {step} {train}"), true),
+    ] {
+        let (without, placed) = bed.without_and_with("--nic-placement", 2, &command);
+        for (before, task) in without.iter().zip(&placed) {
+            assert_eq!(before.cpus() == task.cpus(), !moves, "`{command}`: {task:?}");
+            assert_eq!(before.mem() == task.mem(), !moves, "`{command}`: {task:?}");
+            assert_eq!(task.ucx(), [ucx_of(task.gpus()[0])], "`{command}`");
+        }
+    }
+}
+
+fn a_program_with_a_map_of_its_own_gets_no_list_beside_it(bed: &Bed) {
+    let step = "srun -w n0 -n1 --gres=gpu:8 --nic-placement";
+    let sglang = program(bed, "sglang").display().to_string();
+    for (command, lists) in [
+        (format!("{step} {sglang} serve"), 1),
+        (format!("{step} {sglang} serve --disaggregation-ib-device mlx5_0"), 0),
+        (format!("{step} bash -c 'exec {sglang} serve --disaggregation-ib-device=mlx5_0'"), 0),
+        (format!("MX_RDMA_NIC_PIN=auto {step} {sglang} serve"), 0),
+        (format!("MX_RDMA_NIC_PIN=off {step} {sglang} serve"), 1),
+    ] {
+        for task in bed.tasks(1, &command) {
+            assert_eq!(task.env("UCX_NET_DEVICES").iter().count(), lists, "`{command}`: {task:?}");
+            assert!(task.env("NCCL_IB_HCA").is_some(), "NCCL's list has nothing to do with it: `{command}`");
         }
     }
 }

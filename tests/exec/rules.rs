@@ -76,6 +76,27 @@ fn a_process_that_sees_one_gpu_has_that_one_whatever_its_number() {
     assert_eq!(cpus(&reports), far_first);
 }
 
+#[test]
+fn a_program_that_binds_itself_keeps_its_cpus_and_one_with_a_map_of_its_own_gets_no_list() {
+    let Some(node) = node() else { return };
+    let reports = |before: &str, words: &str| {
+        let report = node.report();
+        let line = launched(node, 8, before, "");
+        node.reports(&[], &line.replace(&report, &format!("sh -c '{report}' {words}")))
+    };
+    for (before, words) in [
+        ("", "vllm serve model --numa-bind"),
+        ("", "env numactl -C 0 ./train"),
+        ("export SGLANG_CRASH_ON_NUMA_BIND_FAILURE=1;", "sglang"),
+    ] {
+        let bound_by_itself = reports(before, words);
+        assert_eq!(cpus(&bound_by_itself), [ALL; 8], "`{words}`");
+        assert_eq!(bound_by_itself[7].ports(), "mlx5_11:1", "`{words}`");
+    }
+    let mapped = reports("", "sglang serve --disaggregation-ib-device mlx5_0");
+    assert_eq!((mapped[7].of("cpus"), mapped[7].of("UCX_NET_DEVICES")), (NEAR[1], "-"));
+}
+
 /// mpirun, as Hydra's `-gpus-per-proc` and PRRTE's `--map-by device=gpu`, gives each a list of its own, and then a wrapper says
 /// number and count in torchrun's words: the list is the wrapper's too, and still not that of all.
 #[test]

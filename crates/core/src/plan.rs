@@ -94,7 +94,11 @@ impl Plan {
         let known = before.map(|plan| &plan.map);
         let request = Request { known, ..wish.request(alone.as_deref()) };
         let map = policy::map(&node, &request);
-        let wanted = Wanted { srun: step.srun.clone(), ..wish.settings.wanted(&wish.admin) };
+        let wanted = Wanted {
+            srun: step.srun.clone(),
+            words: step.words.clone(),
+            ..wish.settings.wanted(&wish.admin)
+        };
         let prepared = Prepared::new(&node, &map, wanted, read);
         Plan { node, wish, step, map, prepared }
     }

@@ -5,7 +5,6 @@ pub mod program;
 pub mod rule;
 
 use crate::topology::{CpuSet, GpuIndex, NicIndex, NodeSet};
-use program::Rebinder;
 use std::collections::BTreeMap;
 
 /// The node's name as Slurm has it, in a task.
@@ -48,10 +47,10 @@ pub struct Step {
     pub cpu_bind: Option<String>,
     /// the user's `--mem-bind` (`SLURM_MEM_BIND_TYPE`); `None` without one
     pub mem_bind: Option<String>,
-    /// the program that the user put before their own to bind it ([`is_binder`]); `None` without one
-    pub binder: Option<String>,
-    /// the program that binds its processes again after it was started
-    pub rebinder: Option<Rebinder>,
+    /// the word or variable by which the program binds its processes itself ([`program::binder`]); `None` without one
+    pub binder: Option<&'static str>,
+    /// words of the program's command that matter ([`program::known`])
+    pub words: Vec<&'static str>,
     /// [`STEP_GPUS`]
     pub gpus: Option<String>,
     /// [`SRUN`]

@@ -191,7 +191,7 @@ impl OpenPlan<'_> {
                 node: &self.plan().map,
                 task,
                 tasks: self.plan().step.tasks,
-                rebinder: self.plan().step.rebinder,
+                words: &self.plan().step.words,
                 is_bound: matches!(placed.placement.cpus, CpuDecision::Set { .. }),
                 fabric: self.plan().wish.admin.fabric,
                 interfaces: &interfaces,

@@ -128,7 +128,7 @@ fn findings(plan: &Plan, task: &Task, present: &Present, read: libraries::ReadFi
         node: &plan.map,
         task,
         tasks: plan.step.tasks,
-        rebinder: None,
+        words: &[],
         is_bound: true,
         fabric: plan.wish.admin.fabric,
         interfaces: &["eth0".to_string(), "ib0".to_string()],

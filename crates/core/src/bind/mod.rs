@@ -167,7 +167,7 @@ fn users_way<'s>(step: &'s Step, binding: &Binding) -> Option<&'s String> {
 
 /// The user's own word for CPUs and memory stands on the command line.
 fn bound_by_program(step: &Step) -> Option<String> {
-    step.binder.as_ref().map(|binder| format!("`{binder}` binds the program"))
+    step.binder.map(|binder| format!("`{binder}` binds the program"))
 }
 
 /// Has the task more CPUs than Slurm counts for its job here?  Where neither task/affinity nor task/cgroup confines a step

@@ -79,6 +79,7 @@ impl Settings {
             map_files: admin.map_files.clone(),
             held_back: self.held_back,
             srun: None,
+            words: Vec::new(),
         }
     }
 }

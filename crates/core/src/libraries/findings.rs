@@ -4,12 +4,14 @@
 #![forbid(unsafe_code)]
 
 use super::lists::{List, entries};
+use super::names::is_name;
+use super::rebinding::{Row, named, rows};
 use super::uses::left_out;
 use super::wanted::Fabric;
 use super::{LIBRARIES, Present, ReadFile};
 use crate::diagnostic::{Diagnostic, Shown, more_entries};
 use crate::placement::NodePlacement;
-use crate::step::program::Rebinder;
+use crate::step::program::program_name;
 use crate::step::{Access, Task};
 use crate::topology::{Gpu, GpuVendor, Nic, NicKind, Topology};
 
@@ -18,16 +20,13 @@ pub fn variables() -> impl Iterator<Item = &'static str> {
     let lists = LIBRARIES.iter().flat_map(|library| library.lists).map(|list| list.variable);
     let others = LIBRARIES.iter().flat_map(|library| library.doubts);
     let others = others.flat_map(|(variables, _)| variables.split_whitespace());
-    lists.chain(others).chain([DEVICE_ORDER, "CUDA_VISIBLE_DEVICES", CROSS_NIC, PXN_LEVEL])
+    let rows = rows().flat_map(|row| row.names()).filter(|name| is_name(name));
+    lists.chain(others).chain(rows).chain([DEVICE_ORDER, "CUDA_VISIBLE_DEVICES", CROSS_NIC, PXN_LEVEL])
 }
 
 const DEVICE_ORDER: &str = "CUDA_DEVICE_ORDER";
 const CROSS_NIC: &str = "NCCL_CROSS_NIC";
 const PXN_LEVEL: &str = "NCCL_P2P_PXN_LEVEL";
-
-/// `1`: the CPUs near the GPU; unset: those, or all CPUs for a worker that is bound already; else as it is (NVIDIA/TensorRT-LLM's
-/// tensorrt_llm/executor/base_worker.py, `_configure_affinity`, since its pull request 9549).
-pub(super) const TENSORRT_LLM: &str = "TLLM_NUMA_AWARE_WORKER_AFFINITY";
 
 /// A variable, behind it those that are read with it, separated by white space; and what looks wrong in its value.
 pub(super) type Doubt = (&'static str, fn(&Checked, &str) -> Vec<String>);
@@ -44,8 +43,8 @@ pub struct Checked<'a> {
     pub task: &'a Task,
     /// tasks of the step on this node
     pub tasks: u32,
-    /// the program, if it binds its processes again
-    pub rebinder: Option<Rebinder>,
+    /// words of the program's command that matter
+    pub words: &'a [&'static str],
     /// does the task get CPUs of ours?
     pub is_bound: bool,
     /// which NICs reach which
@@ -97,7 +96,7 @@ pub fn lint(checked: &Checked) -> Vec<Diagnostic> {
         }
     }
     found.extend(device_order(checked));
-    found.extend(rebinding(checked));
+    found.extend(rows().filter_map(|row| given_up(checked, &row)));
     found.extend(isolation(checked));
     found
 }
@@ -174,22 +173,42 @@ fn admitted_though_left_out(checked: &Checked, list: &List, text: &str) -> Vec<S
     })
 }
 
-/// A program that leaves the CPUs of ours, by its words.
-fn rebinding(checked: &Checked) -> Option<Diagnostic> {
-    let rebinder = checked.rebinder.filter(|_| checked.is_bound)?;
-    Some(match rebinder {
-        // `numactl --cpunodebind --membind` (vllm-project/vllm's vllm/utils/numa_utils.py, `_get_numactl_worker_args`)
-        Rebinder::Vllm => Diagnostic::new(
-            "--numa-bind",
-            "vLLM's workers then leave the task's CPUs for all of their GPU's NUMA node, where other tasks run, and end where its \
-             memory is full: leave it out",
-        ),
-        Rebinder::TensorRtLlm if checked.present.contains_key(TENSORRT_LLM) => return None,
-        Rebinder::TensorRtLlm => Diagnostic::new(
-            "TensorRT-LLM",
-            format!("its workers leave the task's CPUs for all of the job: set `{TENSORRT_LLM}=0`"),
-        ),
-    })
+/// The finding of a row of the table, if there is one.
+fn given_up(checked: &Checked, row: &Row) -> Option<Diagnostic> {
+    let mut gpus = checked.topology.gpus.iter();
+    let matters = match row.when {
+        "bound" => checked.is_bound,
+        "amd" => checked.is_bound && gpus.any(|gpu| gpu.vendor == GpuVendor::Amd),
+        "gpus" => gpus.next().is_some(),
+        _ => true,
+    };
+    let name = row.names().next().filter(|_| matters)?;
+    let subject = match checked.value(name) {
+        Some(value) => format!("{name}={}", Shown::word(value, 80)),
+        None => checked.words.iter().find(|word| word.starts_with(name))?.to_string(),
+    };
+    let holds = row.conditions.split(' ').all(|condition| holds(checked, condition));
+    holds.then(|| Diagnostic::new(subject, format!("{} ({}): {}", row.does, row.of, row.instead)))
+}
+
+fn holds(checked: &Checked, condition: &'static str) -> bool {
+    let (name, sign, parts) = named(condition);
+    let has_part = |value: &str| value.split(',').any(|part| parts.split('|').any(|known| is(part, known)));
+    let has_part = checked.value(name).is_some_and(has_part);
+    match sign {
+        "=" => has_part,
+        "!" => !has_part,
+        _ => !(condition.starts_with('!') && checked.present.contains_key(name)),
+    }
+}
+
+/// Is this part of a value, maybe a path, the one that a condition names, or does it begin so?
+fn is(part: &str, known: &str) -> bool {
+    let part = program_name(part.trim());
+    match known.strip_suffix('*') {
+        Some(start) => part.get(..start.len()).is_some_and(|part| part.eq_ignore_ascii_case(start)),
+        None => part.eq_ignore_ascii_case(known),
+    }
 }
 
 /// CUDA's numbers of unequal GPUs are not those of the bus.

@@ -25,7 +25,7 @@ mod one_ccl;
 mod open_mpi;
 mod openmp;
 mod prepare;
-mod rebinding;
+pub mod rebinding;
 mod rocshmem;
 mod sockets;
 mod template;
@@ -48,7 +48,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// The libraries, in the order in which their variables are set and reported.
-const LIBRARIES: [&Library; 18] = [
+const LIBRARIES: [&Library; 17] = [
     &ucx::LIBRARY,
     &nccl::LIBRARY,
     &nvshmem::LIBRARY,
@@ -63,7 +63,6 @@ const LIBRARIES: [&Library; 18] = [
     &uccl::LIBRARY,
     &one_ccl::LIBRARY,
     &openmp::LIBRARY,
-    &rebinding::LIBRARY,
     &sockets::LIBRARY,
     &ucx_rails::LIBRARY,
     &efa::LIBRARY,

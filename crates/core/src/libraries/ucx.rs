@@ -36,6 +36,7 @@ use super::template::names_of;
 use super::wanted::Fabric;
 use super::{Answer, Library, Query, ReadFile};
 use crate::placement::{NodePlacement, RailIndex, TaskPlacement};
+use crate::step::program::{NICS_OF_SGLANG, is_off};
 use crate::topology::{GpuIndex, GpuVendor, PathType, Topology};
 use addresses::{ALL_DEVICES, PRIORITY};
 use items::{Gda, Transports};
@@ -49,7 +50,7 @@ pub(super) const LIBRARY: Library = Library {
     variables: &[(NET_DEVICES, net_devices), (PRIORITY, addresses::priority), (WARN, quiet)],
     // without it UCX's clients can fail to connect
     companion: Some(PRIORITY),
-    evidence: &[TLS, ALL_DEVICES, OF_LIBFABRIC, OF_VLLM, REACHABILITY, CONFIG_DIR],
+    evidence: &[TLS, ALL_DEVICES, OF_LIBFABRIC, OF_VLLM, OF_MODEL_EXPRESS, REACHABILITY, CONFIG_DIR],
     files: Some(&FILES),
     lists: &[items::DEVICES],
     doubts: &[("UCX_NET_DEVICES UCX_TLS", items::doubts)],
@@ -73,6 +74,9 @@ const OF_LIBFABRIC: &str = "FI_UCX_DEVICES";
 /// vLLM's map from GPUs to NICs, of which it puts each worker's before the list that it finds
 /// (vllm/v1/executor/vllm_net_devices.py).
 const OF_VLLM: &str = "VLLM_GPU_NIC_PCIE_MAPPING";
+
+/// modelexpress's choice of NICs, which it writes over the list (0.7: modelexpress/ucx_utils.py `apply_nic_pin_for_device`).
+const OF_MODEL_EXPRESS: &str = "MX_RDMA_NIC_PIN";
 
 /// Items of a list, at most: a program with more of them aborts (src/ucp/core/ucp_context.c
 /// `ucp_is_resource_in_device_list`, `ucs_assert_always`).
@@ -186,6 +190,15 @@ fn net_devices(query: &Query) -> Option<Answer> {
     }
     if query.users(OF_VLLM).is_some() {
         return no("the user's `VLLM_GPU_NIC_PCIE_MAPPING` chooses the device, and would come before a list");
+    }
+    if query.users(OF_MODEL_EXPRESS).is_some_and(|pin| !is_off(pin)) {
+        return no("the user's `MX_RDMA_NIC_PIN` chooses the device");
+    }
+    // SGLang 0.5.23 with NIXL (srt/disaggregation/nixl/conn.py)
+    if query.prepared.wanted.words.contains(&NICS_OF_SGLANG) {
+        return no(
+            "the program's `--disaggregation-ib-device` chooses the device, and SGLang ignores it beside a list",
+        );
     }
     let answer = without_files(query, shared, transports).unwrap_or_else(Answer::no);
     Some(query.unless_in_files(&FILES, NET_DEVICES, answer))

@@ -131,6 +131,8 @@ pub(crate) struct Wanted {
     pub held_back: Parts<bool>,
     /// the address of the step's srun, to which the routes lead
     pub srun: Option<String>,
+    /// words of the program's command that matter
+    pub words: Vec<&'static str>,
 }
 
 impl Wanted {

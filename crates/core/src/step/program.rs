@@ -1,44 +1,76 @@
-//! What a step starts, where that decides about its binding: programs that bind others.
+//! What a step starts, where that decides about its placement.
 #![forbid(unsafe_code)]
 
-use std::borrow::Cow;
+/// Words of a command that matter, with `-` and `_` alike; one that ends with a sign is the beginning of a name.
+const WORDS: [&str; 11] = [
+    "numactl",
+    "taskset",
+    "hwloc-bind",
+    "likwid-pin",
+    "--numa-bind",
+    "--bind_cores_to_rank",
+    "--numa-node",
+    "sglang",
+    "sglang.",
+    "trtllm-",
+    NICS_OF_SGLANG,
+];
 
-/// Programs that bind another to CPUs that the user names.
-const BINDERS: [&str; 4] = ["numactl", "taskset", "hwloc-bind", "likwid-pin"];
+/// The words by which processes are bound to CPUs, which fails or binds nothing in a mask.
+///
+/// numactl fails by CPUs outside of it (libnuma's `numa_parse_cpustring`).  vLLM 0.33 fails unless it is every CPU
+/// (vllm/utils/numa_utils.py, `_is_auto_numa_available`), and binds nothing by CPUs outside of it (`_resolve_numactl_args`).
+/// DeepSpeed 0.19 has numactl take parts of all of the node's cores (deepspeed/utils/numa.py, `get_numactl_cmd`).  SGLang 0.5.23
+/// skips nodes outside of it (srt/utils/numa_utils.py).
+const BINDERS: &[&str] = WORDS.split_at(7).0;
+
+/// The programs among them.
+const PROGRAMS: &[&str] = WORDS.split_at(4).0;
+
+/// SGLang's map from GPUs to NICs.
+pub(crate) const NICS_OF_SGLANG: &str = "--disaggregation-ib-device";
+
+/// The variables that [`binder`] reads: SGLang binds by the first, also without it, and by the second ends where its GPU's NUMA node
+/// has no CPU in the mask (srt/utils/numa_utils.py, `_handle_numa_bind_failure`).
+pub const READ: [&str; 2] = ["SGLANG_AUTO_NUMA_BIND", "SGLANG_CRASH_ON_NUMA_BIND_FAILURE"];
 
 /// A program's name: its path without the folder.
 pub fn program_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// The program of this name that binds another; `None` where it is no such program.
+/// The words of a command that matter, each once, also in a text that a shell or srun's `--multi-prog` reads.
 ///
-/// numactl fails if the CPUs that it is told are not all among the ones on which it was started (libnuma's
-/// `numa_parse_cpustring`).
-pub fn binder(program: &str) -> Option<&'static str> {
-    BINDERS.into_iter().find(|known| *known == program)
+/// A program counts as a word of its own, as behind `env`, and in texts behind a `-c`: another may be that of `--multi-prog`, for
+/// which there is [`binder_of_ranks`].
+pub fn known<'w>(words: impl Iterator<Item = &'w str>) -> Vec<&'static str> {
+    let (mut found, mut is_text) = (Vec::new(), false);
+    for word in words {
+        for piece in word.split(|letter: char| letter.is_whitespace() || ";&|(){}'\"`".contains(letter)) {
+            let name = program_name(piece.split('=').next().unwrap_or_default());
+            let letter = |byte| if byte == b'_' { b'-' } else { byte };
+            let is_known = |known: &&str| match known.ends_with(['-', '.']) {
+                true => name.starts_with(known),
+                false => name.bytes().map(letter).eq(known.bytes().map(letter)),
+            };
+            let known = WORDS.into_iter().find(is_known).filter(|known| !found.contains(known));
+            found.extend(known.filter(|known| is_text || piece == word || !PROGRAMS.contains(known)));
+        }
+        is_text |= word.starts_with('-') && word.ends_with('c');
+    }
+    found
 }
 
-/// A program that binds its processes again after it was started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rebinder {
-    /// vLLM with `--numa-bind`
-    Vllm,
-    /// TensorRT-LLM
-    TensorRtLlm,
+/// The word or the variable by which the program binds its processes itself, and which a mask breaks.
+pub fn binder(known: &[&'static str], value: impl Fn(&str) -> Option<String>) -> Option<&'static str> {
+    let [binds, ends] = READ.map(|name| value(name).map(|value| !is_off(&value)));
+    let switch = READ[1..].iter().filter(|_| binds != Some(false) && ends == Some(true));
+    known.iter().filter(|word| BINDERS.contains(word)).chain(switch).next().copied()
 }
 
-/// The program of these words that binds its processes again, also as a word of a shell's command.
-///
-/// vLLM takes `--numa_bind` too (vllm/utils/argparse_utils.py, `FlexibleArgumentParser`).  Which library a script of Python imports
-/// its words do not tell.
-pub fn rebinder<'w>(words: impl Iterator<Item = &'w str>) -> Option<Rebinder> {
-    let mut words = words.flat_map(str::split_whitespace);
-    words.find_map(|word| match word {
-        "--numa-bind" | "--numa_bind" => Some(Rebinder::Vllm),
-        word if program_name(word).starts_with("trtllm-") => Some(Rebinder::TensorRtLlm),
-        _ => None,
-    })
+/// Does this switch a thing of SGLang off (srt/environ.py, `EnvBool`)?
+pub(crate) fn is_off(value: &str) -> bool {
+    ["", "false", "0", "no", "n", "off"].iter().any(|off| value.trim().eq_ignore_ascii_case(off))
 }
 
 /// The first program that binds another in a file of srun's `--multi-prog`, which gives each line's ranks a program: `0-3 numactl …`.
@@ -46,33 +78,29 @@ pub fn rebinder<'w>(words: impl Iterator<Item = &'w str>) -> Option<Rebinder> {
 /// Reads as slurmstepd does (src/slurmd/slurmstepd/multi_prog.c, `multi_prog_get_argv`): a line that ends with a backslash goes
 /// on in the next one, and of a word simple quotes and backslashes are no part.
 pub fn binder_of_ranks(file: &[u8]) -> Option<&'static str> {
-    let file = joined(file);
-    let mut lines = file.split(|byte| *byte == b'\n');
-    lines.find_map(|line| {
-        let mut words = line.split(|byte| is_space(*byte)).filter(|word| !word.is_empty());
-        let ranks = words.next()?;
-        if !ranks.iter().all(|byte| byte.is_ascii_digit() || b",-*".contains(byte)) {
+    let mut line = Vec::new();
+    // an empty part ends a last line that goes on
+    file.split(|byte| *byte == b'\n').chain([&b""[..]]).find_map(|part| {
+        let goes_on = part.strip_suffix(b"\\");
+        line.extend_from_slice(goes_on.unwrap_or(part));
+        if goes_on.is_some() {
             return None;
         }
-        let program = words.next()?.iter().copied().filter(|byte| !b"'\\".contains(byte)).collect();
-        binder(program_name(&String::from_utf8(program).ok()?))
+        let found = binder_of_line(&line);
+        line.clear();
+        found
     })
 }
 
-/// The text without the ends of lines that go on.
-fn joined(file: &[u8]) -> Cow<'_, [u8]> {
-    let mut parts = memchr::memmem::find_iter(file, b"\\\n").peekable();
-    if parts.peek().is_none() {
-        return Cow::Borrowed(file);
+fn binder_of_line(line: &[u8]) -> Option<&'static str> {
+    let mut words = line.split(|byte| is_space(*byte)).filter(|word| !word.is_empty());
+    let ranks = words.next()?;
+    if !ranks.iter().all(|byte| byte.is_ascii_digit() || b",-*".contains(byte)) {
+        return None;
     }
-    let mut all = Vec::with_capacity(file.len());
-    let mut from = 0;
-    for end in parts {
-        all.extend_from_slice(&file[from..end]);
-        from = end + 2;
-    }
-    all.extend_from_slice(&file[from..]);
-    Cow::Owned(all)
+    let program = words.next()?.iter().copied().filter(|byte| !b"'\\".contains(byte)).collect();
+    let program = String::from_utf8(program).ok()?;
+    PROGRAMS.iter().copied().find(|known| *known == program_name(&program))
 }
 
 /// isspace(3) in the C locale.
@@ -82,7 +110,53 @@ fn is_space(byte: u8) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::binder_of_ranks;
+    use super::{binder, binder_of_ranks, known};
+
+    #[test]
+    fn a_word_by_which_a_program_binds_itself_is_found_where_it_is_run() {
+        let word = |words: &[&str]| binder(&known(words.iter().copied()), |_| None);
+        for (words, found) in [
+            (&["/usr/bin/numactl", "-C", "0", "./train"][..], "numactl"),
+            (&["env", "A=1", "hwloc-bind", "./train"], "hwloc-bind"),
+            (&["./select_gpu.sh", "taskset", "0x1", "./train"], "taskset"),
+            (&["bash", "-c", "cd /x&&numactl -N 0 ./train"], "numactl"),
+            (&["sh", "-ec", "true\n(exec '/usr/bin/numactl' -N 0 ./train)"], "numactl"),
+            (&["bash", "-c", "-l", "numactl ./train"], "numactl"),
+            (&["vllm", "serve", "model", "--numa-bind", "--numa-bind-nodes", "0", "1"], "--numa-bind"),
+            (&["bash", "-c", "exec vllm serve model --numa_bind -tp 4"], "--numa-bind"),
+            (&["ranks.conf", "0 vllm serve model --numa-bind\n1 ./train\n"], "--numa-bind"),
+            (&["deepspeed", "--bind_cores_to_rank", "train.py"], "--bind_cores_to_rank"),
+            (&["sglang", "serve", "--numa-node", "0", "1"], "--numa-node"),
+            (&["sglang", "serve", "--numa-node=1"], "--numa-node"),
+        ] {
+            assert_eq!(word(words), Some(found), "{words:?}");
+        }
+        for words in [
+            &["./train", "--log=/tmp/numactl"][..],
+            &["./train", "mynumactl", "numactl.log"],
+            // a text of another's, or a file of ranks, which is read line by line
+            &["./ask", "how does numactl bind?"],
+            &["ranks.conf", "# 0 numactl\n0 ./train numactl\n"],
+            &["vllm", "serve", "--no-numa-bind"],
+            &["torchrun", "--numa-binding=node"],
+            &["trtllm-serve", "model"],
+            &[],
+        ] {
+            assert_eq!(word(words), None, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn sglangs_switch_counts_unless_it_binds_nothing() {
+        let found = |values: &[(&str, &str)]| {
+            let value = |name: &str| Some(values.iter().find(|(known, _)| *known == name)?.1.to_string());
+            binder(&[], value).is_some()
+        };
+        let crash = "SGLANG_CRASH_ON_NUMA_BIND_FAILURE";
+        assert!(found(&[(crash, "1")]) && found(&[(crash, "True"), ("SGLANG_AUTO_NUMA_BIND", "yes")]));
+        assert!(!found(&[]) && !found(&[(crash, "0")]) && !found(&[(crash, "")]));
+        assert!(!found(&[(crash, "1"), ("SGLANG_AUTO_NUMA_BIND", "False")]));
+    }
 
     #[test]
     fn a_file_of_ranks_is_read_as_slurmstepd_reads_it() {

@@ -13,7 +13,7 @@ use nic_placement_core::libraries::Present;
 use nic_placement_core::libraries::marker::{self, Marker};
 use nic_placement_core::placement::Bind;
 use nic_placement_core::policy::Pattern;
-use nic_placement_core::step::program::{self, program_name};
+use nic_placement_core::step::program;
 use nic_placement_core::step::{Claim, GPU_BIND, GpuGrant, SRUN, STEP_GPUS, Starter, Step, Task};
 use nic_placement_core::topology::{CpuSet, GpuIndex, Topology};
 use nic_placement_process::session::Survey;
@@ -64,14 +64,15 @@ impl LaunchedProcess {
         let cpu_bind = surroundings.earlier_binding(&cpus);
         let is_told = survey.wish.settings.bind != Bind::None && is_first_far(node, &seen, &claim, &cpus);
         let stays_far = cpu_bind.clone().filter(|_| is_told && surroundings.launcher.is_some());
+        let known = program::known(words.iter().copied());
         let step = Step {
             starter: Starter::Launcher,
             tasks: rank.map_or(1, |rank| rank.of.unwrap_or(rank.number + 1)),
             uncounted: rank.is_some_and(|rank| rank.of.is_none()),
             total_tasks: numbering.total,
             cpu_bind,
-            binder: words.first().and_then(|word| program::binder(program_name(word))).map(str::to_string),
-            rebinder: program::rebinder(words.iter().copied()),
+            binder: program::binder(&known, |name| present.get(name).cloned()),
+            words: known,
             gpus: step_gpus,
             srun: present.get(SRUN).cloned(),
             ..Step::default()

@@ -41,7 +41,7 @@ fn told_on(
     task: &Task,
     values: &[(&str, &str)],
 ) -> Vec<String> {
-    told_by(fabric, tasks, topology, task, values, |_| ())
+    told_by(fabric, tasks, topology, task, values, &[], |_| ())
 }
 
 fn told_by(
@@ -50,6 +50,7 @@ fn told_by(
     topology: &Topology,
     task: &Task,
     values: &[(&str, &str)],
+    words: &[&'static str],
     change: impl FnOnce(&mut Checked),
 ) -> Vec<String> {
     let present = values.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
@@ -62,7 +63,7 @@ fn told_by(
         node: &node,
         task,
         tasks,
-        rebinder: None,
+        words,
         is_bound: true,
         fabric,
         interfaces: &interfaces,

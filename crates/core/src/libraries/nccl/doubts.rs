@@ -22,12 +22,6 @@ pub(super) const DOUBTS: &[Doubt] = &[
         when(is_verbose, "every task writes much: use `WARN` for production")
     }),
     (IB_HCA, list),
-    // NCCL's own threads then take the CPUs of the GPU's NUMA node (src/graph/topo.cc, `ncclTopoGetCpuAffinity`); Azure's
-    // images set it
-    ("NCCL_IGNORE_CPU_AFFINITY", |_, value| {
-        let text = "NCCL's threads then leave the task's CPUs for all of its GPU's NUMA node, where other tasks run: unset it";
-        when(number(value).is_some_and(|number| number != 0), text)
-    }),
     // a channel uses one NIC (src/graph/search.cc)
     ("NCCL_MAX_NCHANNELS", |checked, value| {
         let (nics, gpus) = (checked.node.rails.len(), checked.topology.gpus.len());

@@ -364,3 +364,16 @@ fn a_gpu_with_more_nics_than_two_gets_as_many_rails_on_request() {
     let files: Files = &[("/etc/ucx/ucx.conf", "UCX_MAX_RNDV_RAILS=2\n")];
     assert_eq!(Situation { files, ..asked }.value(&task, RAILS), None);
 }
+
+#[test]
+fn no_list_stands_beside_a_choice_of_nics_that_the_program_makes() {
+    let mut situation = Situation { files: ROUTES, ..Situation::new(PortState::Active) };
+    situation.wanted.words = vec!["sglang", "--disaggregation-ib-device"];
+    assert_eq!(situation.value(&task(&[1], &[1]), "UCX_NET_DEVICES"), None);
+    let why = situation.why(&task(&[1], &[1]), "UCX_NET_DEVICES");
+    assert!(why.contains("SGLang ignores"), "{why}");
+    for (pin, sets) in [("auto", false), ("mlx5_0,mlx5_1", false), ("off", true), ("0", true), ("", true)] {
+        let list = ucx_beside_interfaces(&[("MX_RDMA_NIC_PIN", pin)]);
+        assert_eq!(list.is_some(), sets, "`{pin}`");
+    }
+}

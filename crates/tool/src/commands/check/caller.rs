@@ -73,7 +73,7 @@ pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagn
         node: &plan.map,
         task: &task,
         tasks: 1,
-        rebinder: None,
+        words: &[],
         is_bound: plan.wish.settings.bind != Bind::None,
         fabric: plan.wish.admin.fabric,
         interfaces: &interfaces,

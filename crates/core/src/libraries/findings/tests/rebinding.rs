@@ -2,27 +2,54 @@
 #![forbid(unsafe_code)]
 
 use super::*;
-use crate::step::program::rebinder;
+use crate::libraries::rebinding::{Row, rows};
+use crate::step::program::known;
 
 /// What is said of a program of these words on a node of such GPUs.
 fn told(vendor: GpuVendor, is_bound: bool, words: &[&str], values: &[(&str, &str)]) -> Vec<String> {
     let mut topology = topology();
     topology.gpus.iter_mut().for_each(|gpu| gpu.vendor = vendor);
-    let rebinder = rebinder(words.iter().copied());
-    told_by(Fabric::Unsaid, 2, &topology, &Task::default(), values, |checked| {
-        checked.rebinder = rebinder;
-        checked.is_bound = is_bound;
+    let words = known(words.iter().copied());
+    told_by(Fabric::Unsaid, 2, &topology, &Task::default(), values, &words, |checked| {
+        checked.is_bound = is_bound
     })
+}
+
+#[test]
+fn each_row_of_the_table_has_all_fields_and_known_signs() {
+    assert!(rows().count() >= 17);
+    for row in rows() {
+        let Row { when, conditions, of, does, instead } = row;
+        assert!(["always", "bound", "amd", "gpus", "nics"].contains(&when), "`{when}`");
+        assert!([of, does, instead].iter().all(|text| !text.is_empty() && !text.contains('\t')), "{row:?}");
+        for condition in conditions.split(' ') {
+            let name = condition.trim_start_matches('!').split(['=', '!']).next().unwrap();
+            let is_word = !known([&*format!("{name}x"), name].into_iter()).is_empty();
+            assert!(crate::libraries::names::is_name(name) || is_word, "`{condition}`");
+        }
+    }
+}
+
+/// The rows of this beginning that are told, by the subject.
+fn subjects(is_bound: bool, words: &[&str], values: &[(&str, &str)]) -> Vec<String> {
+    let told = told(GpuVendor::Nvidia, is_bound, words, values);
+    told.iter().map(|line| line.split('`').nth(1).unwrap().to_string()).collect()
 }
 
 #[test]
 fn a_variable_by_which_a_program_leaves_the_tasks_cpus_is_told_where_they_are_ours() {
     for (vendor, name, value, words) in [
         (GpuVendor::Nvidia, "TLLM_NUMA_AWARE_WORKER_AFFINITY", "1", "set it to `0`"),
-        (GpuVendor::Nvidia, "SGLANG_NUMA_BIND_V2", "1", "set it to `0`"),
+        // `SGLANG_NUMA_BIND_V2=0` would not end it
+        (GpuVendor::Nvidia, "SGLANG_NUMA_BIND_V2", "1", "set `SGLANG_AUTO_NUMA_BIND=0`"),
+        (GpuVendor::Nvidia, "SGLANG_SET_CPU_AFFINITY", "1", "0 in all tasks that see one GPU"),
+        (GpuVendor::Nvidia, "NVSHMEM_CPU_AFFINITY", "AUTO", "(NVSHMEM 3.8, since 3.7): set it to `OFF`"),
+        (GpuVendor::Nvidia, "CCL_WORKER_OFFLOAD", "1", "(oneCCL 2022.2): set it to `0`"),
+        (GpuVendor::Nvidia, "NCCL_NET_PLUGIN", "uccl", "set `UCCL_PIN_TO_NUMA=0`"),
+        (GpuVendor::Nvidia, "NCCL_NET_PLUGIN", "/opt/libnccl-net-uccl.so", "NIC's NUMA node"),
         (GpuVendor::Nvidia, "SGLANG_NUMA_BIND_V2", "True", "memory of their GPU's NUMA node alone"),
         (GpuVendor::Amd, "AMD_CPU_AFFINITY", "1", "unset it"),
-        (GpuVendor::Amd, "HSA_OVERRIDE_CPU_AFFINITY_DEBUG", "1", "all of the job: set it to `0`"),
+        (GpuVendor::Amd, "HSA_OVERRIDE_CPU_AFFINITY_DEBUG", "1", "for all of the job, also by default"),
         (GpuVendor::Nvidia, "KMP_AFFINITY", "norespect,none", "leave `norespect` out"),
     ] {
         let bound = told(vendor, true, &[], &[(name, value)]);
@@ -34,6 +61,11 @@ fn a_variable_by_which_a_program_leaves_the_tasks_cpus_is_told_where_they_are_ou
         ("TLLM_NUMA_AWARE_WORKER_AFFINITY", "2"),
         ("SGLANG_NUMA_BIND_V2", "0"),
         ("SGLANG_NUMA_BIND_V2", "false"),
+        ("SGLANG_SET_CPU_AFFINITY", "False"),
+        ("NVSHMEM_CPU_AFFINITY", "off"),
+        ("CCL_WORKER_OFFLOAD", "0"),
+        ("NCCL_NET_PLUGIN", "libnccl-net-ofi.so"),
+        ("UCCL_PIN_TO_NUMA", "1"),
         ("AMD_CPU_AFFINITY", "0"),
         ("AMD_CPU_AFFINITY", "false"),
         ("HSA_OVERRIDE_CPU_AFFINITY_DEBUG", "0"),
@@ -75,24 +107,40 @@ fn openmp_is_told_where_it_holds_all_later_threads_to_one_core() {
 
 #[test]
 fn a_program_that_binds_again_is_told_by_its_words() {
-    let vllm = &["vllm", "serve", "model", "--numa-bind"][..];
-    for words in [vllm, &["bash", "-c", "exec vllm serve model --numa_bind -tp 4"]] {
-        let said = told(GpuVendor::Nvidia, true, words, &[]);
-        assert!(said.len() == 1 && said[0].contains("vLLM's workers then leave"), "{words:?}: {said:?}");
-    }
-    assert_eq!(told(GpuVendor::Nvidia, false, vllm, &[]), [""; 0], "nothing of ours is undone");
-    let trt = &["/usr/bin/trtllm-llmapi-launch", "trtllm-serve", "model"];
+    let trt = &["/usr/bin/trtllm-llmapi-launch", "trtllm-serve", "model"][..];
     let said = told(GpuVendor::Nvidia, true, trt, &[]);
     assert!(
         said.len() == 1 && said[0].ends_with("set `TLLM_NUMA_AWARE_WORKER_AFFINITY=0`"),
         "it leaves a mask that it finds: {said:?}"
     );
     assert_eq!(told(GpuVendor::Nvidia, true, trt, &[("TLLM_NUMA_AWARE_WORKER_AFFINITY", "0")]), [""; 0]);
+    for (words, subject) in [
+        (&["sglang", "serve", "model"][..], "sglang"),
+        (&["python3", "-m", "sglang.launch_server"], "sglang."),
+        (&["bash", "-c", "exec python -m sglang.launch_server"], "sglang."),
+    ] {
+        assert_eq!(subjects(true, words, &[]), [subject]);
+        assert_eq!(subjects(false, words, &[]), [""; 0], "nothing of ours is undone");
+        assert_eq!(subjects(true, words, &[("SGLANG_AUTO_NUMA_BIND", "0")]), [""; 0]);
+        assert_eq!(subjects(true, words, &[("SGLANG_NUMA_BIND_V2", "0")]), [""; 0], "in the mask");
+        assert_eq!(subjects(true, words, &[("SGLANG_NUMA_BIND_V2", "1")]), ["SGLANG_NUMA_BIND_V2=1"], "once");
+    }
     for words in [
         &["torchrun", "--numa-binding=node", "train.py"][..],
         &["vllm", "serve", "model", "--no-numa-bind"],
-        &["cat", "trtllm"],
+        // this one is not bound
+        &["vllm", "serve", "model", "--numa-bind"],
+        &["cat", "trtllm", "/data/sglang-logs"],
     ] {
         assert_eq!(told(GpuVendor::Nvidia, true, words, &[]), [""; 0], "{words:?}");
     }
+}
+
+#[test]
+fn vllms_list_of_variables_with_nccls_in_it_is_told() {
+    for list in ["NCCL_IB_HCA:1", "UCX_NET_DEVICES:1, NCCL_IB_HCA"] {
+        let told = told(GpuVendor::Nvidia, false, &[], &[("VLLM_NIC_SELECTION_VARS", list)]);
+        assert!(told.len() == 1 && told[0].ends_with("leave `NCCL_IB_HCA` out"), "{told:?}");
+    }
+    assert_eq!(subjects(true, &[], &[("VLLM_NIC_SELECTION_VARS", "UCX_NET_DEVICES:1")]), [""; 0]);
 }
