@@ -13,8 +13,8 @@ pub(super) struct Files {
     pub(super) of_site: fn(&Topology) -> &'static [&'static str],
     /// the user's, strongest first
     pub(super) of_user: fn(&Topology, &Present) -> Vec<String>,
-    /// the lines that give a name a value
-    pub(super) lines: for<'t> fn(&'t str) -> Vec<Line<'t>>,
+    /// the lines that give a name a value; asks the processor's file where a line depends on it
+    pub(super) lines: for<'t> fn(&'t str, ReadFile) -> Vec<Line<'t>>,
     /// does the last of several lines for one name count, and not the first?
     pub(super) last_counts: bool,
     /// does it prefer its files to the environment?
@@ -27,8 +27,21 @@ pub(super) struct Files {
     pub(super) matter: fn(&Topology, &Wanted, bool) -> bool,
 }
 
-/// A line's name and value; `None` if that holds on some machines only, or the library reads it in pieces.
-pub(super) type Line<'t> = (&'t str, Option<&'t str>);
+/// A line that gives a name a value.
+pub(super) struct Line<'t> {
+    pub(super) name: &'t str,
+    /// `None` if the library reads the line in pieces
+    pub(super) value: Option<&'t str>,
+    /// is this machine one of those for which it stands?  `None` if that is not known
+    pub(super) holds: Option<bool>,
+}
+
+impl<'t> Line<'t> {
+    /// A line for all machines, which the library reads in one piece if it is that short.
+    pub(super) fn new(name: &'t str, value: &'t str, is_short: bool) -> Line<'t> {
+        Line { name, value: Some(value).filter(|_| is_short), holds: Some(true) }
+    }
+}
 
 /// What a file says of a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,30 +87,31 @@ impl Files {
 
     /// Why this file keeps us from setting the variable: it sets that or a rival, or its user meant it to.
     ///
-    /// A section may be for other machines than this one.  It keeps us from setting the variable all the same, but gives no
-    /// value.
+    /// A line that may be for other machines keeps us from setting the variable all the same, but gives no value.
     fn claimed(&self, read: ReadFile, file: &str, name: &str) -> Option<Claimed> {
         let found = read(file)?;
         let file = file.escape_debug();
-        let lines = (self.lines)(&found.text);
-        let mut own = lines.iter().filter(|(known, _)| *known == name);
+        let lines = (self.lines)(&found.text, read);
+        let names = |name: &str| lines.iter().any(|line| line.name == name);
+        let mut own = lines.iter().filter(|line| line.name == name && line.holds != Some(false));
         let line = if self.last_counts { own.next_back() } else { own.next() };
-        let rival = self.rivals.iter().find(|rival| lines.iter().any(|(name, _)| name == *rival));
+        let rival = self.rivals.iter().find(|rival| names(rival));
         // as a person reads it
         let seems_to_set = |line: &str| line.split_once('=').is_some_and(|(seen, _)| seen.trim() == name);
         let (why, value, decides) = if let Some(why) = found.unanswered {
             // its value would count more than that of a weaker file, and is not known
             (format!("`{file}` may set it: {why}"), None, true)
-        } else if let Some((_, value)) = line {
+        } else if let Some(Line { value, holds, .. }) = line {
             // what stands behind the part that was read may count more
-            let value = value.filter(|_| !(found.is_cut && self.last_counts));
-            (format!("`{file}` sets it"), value.map(str::to_string), true)
+            let value = value.filter(|_| holds.is_some() && !(found.is_cut && self.last_counts));
+            let sets = holds.map_or("may set it, in a section for some machines", |_| "sets it");
+            (format!("`{file}` {sets}"), value.map(str::to_string), true)
         } else if found.is_cut {
             // the library reads the whole file
             (format!("`{file}` is longer than what is read of it here, and may set it"), None, true)
         } else if let Some(rival) = rival {
             (format!("`{file}` sets `{rival}`"), None, false)
-        } else if found.text.trim_start_matches(MARK).lines().any(seems_to_set) {
+        } else if !names(name) && found.text.trim_start_matches(MARK).lines().any(seems_to_set) {
             (format!("`{file}` seems to set it, in a line that its library reads otherwise"), None, false)
         } else {
             return None;
@@ -148,10 +162,15 @@ mod tests {
     const INI: usize = 2;
 
     fn value(text: &str, grammar: usize) -> Option<Option<String>> {
-        let read = |_: &str| {
+        claimed(text, grammar, "").map(|claimed| claimed.value)
+    }
+
+    fn claimed(text: &str, grammar: usize, processor: &str) -> Option<Claimed> {
+        let read = |path: &str| {
+            let text = if path == "/etc/a.conf" { text } else { processor };
             Some(FileText { text: text.to_string(), is_cut: text.ends_with('…'), unanswered: None })
         };
-        grammars()[grammar].claimed(&read, "/etc/a.conf", "LIST").map(|claimed| claimed.value)
+        grammars()[grammar].claimed(&read, "/etc/a.conf", "LIST")
     }
 
     fn some(text: &str) -> Option<Option<String>> {
@@ -161,10 +180,46 @@ mod tests {
     #[test]
     fn a_file_gives_its_value_unless_that_may_be_for_another_machine() {
         assert_eq!(value("LIST: mlx5_0:1 ; comment", INI), some("mlx5_0:1"));
-        assert_eq!(value("[Grace]\nLIST=mlx5_0:1", INI), Some(None));
-        assert_eq!(value("LIST=mlx5_0:1\n[Grace]\nLIST=mlx5_1:1", INI), Some(None));
+        assert_eq!(value("[Grace]\nCPU model=Grace\nLIST=mlx5_0:1", INI), Some(None));
+        assert_eq!(value("LIST=mlx5_0:1\n[Grace]\nCPU model=Grace\nLIST=mlx5_1:1", INI), Some(None));
+        assert_eq!(value("[ours]\nLIST=mlx5_0:1", INI), some("mlx5_0:1"), "a section without a condition");
         assert_eq!(value("OTHER=1", NVSHMEM), Some(None));
         assert_eq!(value("LISTS=1", NCCL), None);
+    }
+
+    #[test]
+    fn a_section_for_another_processor_sets_nothing_and_one_for_this_maker_may() {
+        let vera = "[Vera Rubin]\nCPU model=Vera\nLIST=4\n[end]\nOTHER=1\nLIST_B=1\n";
+        let told = |text: &str, processor: &str| {
+            let claimed = claimed(&text.replace("OTHER=1\n", ""), INI, processor)?;
+            Some(if claimed.why == "`/etc/a.conf` sets it" { claimed.value } else { None })
+        };
+        let (intel, amd) = ("vendor_id\t: GenuineIntel\nmodel\t: 143\n", "vendor_id\t: AuthenticAMD\n");
+        for (processor, is_told) in [
+            (intel, false),
+            (amd, false),
+            ("CPU implementer\t: 0x41\nCPU part\t: 0xd4f\n", false),
+            ("CPU implementer\t: 0x4e\nCPU part\t: 0x010\n", true),
+            ("cpu\t\t: POWER9\n", true),
+            ("", true),
+        ] {
+            assert_eq!(told(vera, processor), is_told.then_some(None), "{processor:?}");
+        }
+        for (line, on_amd) in [
+            ("CPU vendor=amd", Some(some("4").unwrap())),
+            ("CPU vendor = Intel", None),
+            ("CPU model: Milan", Some(None)),
+            ("CPU model=M*", Some(None)),
+            ("CPU model=Arcturus", Some(None)),
+            ("Product name=*", Some(None)),
+        ] {
+            assert_eq!(told(&format!("[a]\n{line}\nLIST=4"), amd), on_amd, "{line}");
+        }
+        let may = claimed(vera, INI, "").map(|claimed| claimed.why).unwrap_or_default();
+        assert_eq!(may, "`/etc/a.conf` may set it, in a section for some machines");
+        let order = "[a]\nLIST=1\nCPU model=Vera\nLIST=2\n[a]\nLIST=3\n";
+        assert_eq!(told(order, intel), Some(some("1").unwrap()), "a section ends with that line");
+        assert_eq!(told("[a]\nCPU model=Vera\n[b]\nLIST=5\n", intel), Some(some("5").unwrap()));
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! devices of all ranks, nor Cray MPICH's own policy.
 #![forbid(unsafe_code)]
 
-use super::lists::{List, entries, works};
+use super::lists::{List, entries, marked, works};
 use super::template::names_of;
 use super::wanted::Fabric;
 use super::{Answer, Library, Present, Query};
@@ -70,6 +70,18 @@ const VERBS_DEVICE: &str = "FI_VERBS_DEVICE_NAME";
 const VERBS_IFACE: &str = "FI_VERBS_IFACE";
 /// Which providers may be used.
 pub(super) const PROVIDER: &str = "FI_PROVIDER";
+
+/// Does `FI_PROVIDER` admit this core provider: whole names in any case, of a layered one (`verbs;ofi_rxm`) the first part, `^`
+/// before all that are ruled out?  Blanks are a part of a name, and an empty list admits none (libfabric 2.5.1: src/fabric.c
+/// `ofi_create_filter`, `ofi_apply_prov_init_filter`).
+pub(super) fn admits_provider(filter: &str, provider: &str) -> bool {
+    let (excludes, names) = marked(filter, '^');
+    let is_it = |name: &str| {
+        let core = if excludes { name } else { name.split(';').next().unwrap_or_default() };
+        core.eq_ignore_ascii_case(provider)
+    };
+    excludes != names.split(',').any(is_it)
+}
 
 /// A GPU's NIC among those that only libfabric reaches.
 pub(super) struct Nearest {

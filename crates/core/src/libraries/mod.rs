@@ -38,6 +38,7 @@ pub mod wanted;
 
 pub use prepare::Prepared;
 
+use crate::diagnostic::Diagnostic;
 use crate::placement::{Change, NodePlacement, TaskPlacement, Variable};
 use crate::topology::{GpuVendor, Nic, NicKind, Topology};
 use files::{Claimed, Files};
@@ -93,6 +94,8 @@ struct Library {
     lists: &'static [List],
     /// what looks wrong in the user's values
     doubts: &'static [Doubt],
+    /// what may go wrong on a node with what a task gets
+    caveat: Option<fn(&Topology, &[Variable]) -> Option<Diagnostic>>,
     /// variables that follow from no topology, apart from [`names::DOUBTFUL`]: names and `BEGINNING*`s between white space
     doubtful: &'static str,
     /// its variables that must be equal in every task, written alike: different values break it, or silently cost bandwidth
@@ -113,6 +116,7 @@ impl Library {
         files: None,
         lists: &[],
         doubts: &[],
+        caveat: None,
         doubtful: "",
         uniform: "",
     };
@@ -129,6 +133,14 @@ pub fn variables() -> impl Iterator<Item = &'static str> {
 /// The variables that we only read, because they affect what we set.
 pub fn evidence() -> impl Iterator<Item = &'static str> {
     LIBRARIES.iter().flat_map(|library| library.evidence).copied().chain([marker::NAME])
+}
+
+/// What may go wrong with what a task gets: a release of the library, or another program, takes it otherwise.
+pub fn caveats<'a>(
+    topology: &'a Topology,
+    variables: &'a [Variable],
+) -> impl Iterator<Item = Diagnostic> + 'a {
+    LIBRARIES.iter().filter_map(|library| library.caveat?(topology, variables))
 }
 
 /// A task's variables before we change any; it may lack those that `Prepared::names` does not name.

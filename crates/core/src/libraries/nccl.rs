@@ -3,7 +3,9 @@
 //! NCCL numbers devices by their place in each rank's own list and merges the ranks of a node by that number.
 //! So lists that differ between ranks send all traffic through one NIC (src/graph/topo.cc
 //! `ncclTopoGetSystem`; NVIDIA/nccl issue 1478: "You should not set NCCL_IB_HCA differently on each rank").
-//! Network plug-ins (aws-ofi-nccl, on EFA and Slingshot) do not read the list.
+//! Of the network plug-ins aws-ofi-nccl (EFA, Slingshot) does not read the list; amd-anp, nccl-rdma-sharp-plugins, and UCCL's read it
+//! by NCCL's own grammar.  torchcomms' CTRAN reads `name[:port]` alone, and gives the k-th entry to CUDA's GPU k
+//! (meta-pytorch/torchcomms' comms/ctran/ibverbx/IbvDevice.cc, comms/ctran/backends/ib/CtranIb.cc).
 //!
 //! Where a NIC reaches its own rail alone, `NCCL_CROSS_NIC=0` keeps each connection on one: NCCL cannot see what the
 //! fabric connects, and its documents name this value for rails that are not connected (src/graph/search.cc
@@ -25,7 +27,7 @@ use super::files::{Files, Line, non_empty};
 use super::lists::{List, entries, is_port_by_atoi, marked};
 use super::uniform;
 use super::wanted::Fabric;
-use super::{Answer, Library, Present, Query};
+use super::{Answer, Library, Present, Query, ReadFile};
 use crate::placement::{NodePlacement, Rail};
 use crate::topology::{GpuVendor, Nic, PciAddress, Port, PortRef, Topology};
 use std::borrow::Cow;
@@ -35,7 +37,7 @@ pub(super) const LIBRARY: Library = Library {
     word: "nccl",
     by_default: true,
     variables: &[(IB_HCA, ib_hca), (CROSS_NIC, cross_nic)],
-    evidence: &[CONF_FILE, HOME, FORCE_MERGE, TOPO_FILE],
+    evidence: &[CONF_FILE, HOME, FORCE_MERGE, TOPO_FILE, CTRAN[0], CTRAN[1], CTRAN[2]],
     files: Some(&FILES),
     // the best of them for each GPU (src/graph/topo.cc, `ncclTopoGetLocal`)
     lists: &[List::nearest(IB_HCA, admits)],
@@ -54,12 +56,14 @@ const IB_HCA: &str = "NCCL_IB_HCA";
 /// Names the user's own configuration file (src/misc/param.cc `initEnv`), instead of the one in the home directory.
 const CONF_FILE: &str = "NCCL_CONF_FILE";
 /// May a connection enter and leave a node by different NICs?
-const CROSS_NIC: &str = "NCCL_CROSS_NIC";
+pub(super) const CROSS_NIC: &str = "NCCL_CROSS_NIC";
 /// Groups of NICs that are to be one: `a,b;c,d`, whole names, each with or without a port.
 const FORCE_MERGE: &str = "NCCL_NET_FORCE_MERGE";
 /// A file that says how the machine is built, for NCCL to believe instead of the bus.
 const TOPO_FILE: &str = "NCCL_TOPO_FILE";
 pub(super) const HOME: &str = "HOME";
+/// torchcomms' own transport: its switch, and what is set with that (comms/utils/cvars/nccl_cvars.yaml).
+const CTRAN: [&str; 3] = ["NCCL_CTRAN_ENABLE", "NCCL_CTRAN_BACKENDS", "NCCL_CTRAN_IB_DEVICES_PER_RANK"];
 
 /// Entries of the list that NCCL reads (`MAX_IB_DEVS`, src/transport/net_ib/common.h); it ignores the rest.
 const MAX_ENTRIES: usize = 32;
@@ -93,11 +97,11 @@ fn users_files(topology: &Topology, present: &Present) -> Vec<String> {
     nccls.into_iter().chain(rccls).collect()
 }
 
-fn lines(text: &str) -> Vec<Line<'_>> {
+fn lines<'t>(text: &'t str, _: ReadFile) -> Vec<Line<'t>> {
     // a comment gives its value to a name that begins with `#`, which no variable has
     let lines = text.lines().filter_map(|line| {
         let (name, value) = line.split_once('=')?;
-        Some((name, Some(value).filter(|_| line.len() < MAX_LINE)))
+        Some(Line::new(name, value, line.len() < MAX_LINE))
     });
     lines.collect()
 }
@@ -182,9 +186,9 @@ fn without_files(query: &Query) -> Answer {
 /// whatever is left out there.  The plane stays unsaid.
 ///
 /// Only where a list is needed anyway: PyTorch copies NCCL's into `NVSHMEM_HCA_LIST`, where that is not set, and NVSHMEM would then
-/// miss the first NIC and deal the others by number.
+/// miss the first NIC and deal the others by number.  Not beside CTRAN, which would find no device.
 fn with_rails(query: &Query, rails: &[Rail]) -> Option<String> {
-    if !is_isolated(query) {
+    if !is_isolated(query) || CTRAN.iter().any(|name| query.evidence.present.contains_key(*name)) {
         return None;
     }
     let nics = query.topology.numbered_nics();
@@ -266,8 +270,8 @@ pub fn files(topology: &Topology, present: &Present) -> Vec<String> {
 
 /// The variables that we may set and that a text of theirs sets, in order of their names.
 pub fn set_in(text: &str) -> Vec<&'static str> {
-    let lines = lines(text);
-    let is_set = |ours: &&str| lines.iter().any(|line| line.0 == *ours);
+    let lines = lines(text, &|_| None);
+    let is_set = |ours: &&str| lines.iter().any(|line| line.name == *ours);
     let mut names: Vec<&str> = super::variables().filter(is_set).collect();
     names.sort_unstable();
     names

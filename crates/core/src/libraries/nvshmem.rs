@@ -4,26 +4,32 @@
 //! serves which element, so all lists must be equal (NVSHMEM 3.5: src/modules/transport/ibrc, `parse_hca_list`;
 //! src/host/transport/transport.cpp; src/host/topo/topo.cpp).
 //!
-//! The newest source reads the list only beside `NVSHMEM_ENABLE_NIC_PE_MAPPING`, and then assigns NICs by number instead of by
-//! nearness (src/modules/transport/common/transport_ib_common.cpp `nvshmemt_ib_common_parse_hca_filter`; transport.cpp; 3.4.5
-//! and 3.5.1 do not ask).  So the switch goes only with lists of one NIC (`env=nvshmem-pe`), of which every element must have one.
+//! 3.8 reads the list only beside `NVSHMEM_ENABLE_NIC_PE_MAPPING`, 3.4 to 3.7 without it
+//! (src/modules/transport/common/transport_ib_common.cpp `nvshmemt_ib_common_parse_hca_filter`, read in the wheels).  With the switch
+//! NICs go by number: of N for M elements of the node the k-th gets the N / M from k * N / M on, or before 3.8 number k modulo N
+//! (src/host/transport/transport.cpp `nvshmemi_setup_connections`).  For a list of the node that is wrong wherever the step has
+//! not all GPUs in their order.  Without it the elements exchange their GPUs' addresses, which waits for all of them
+//! (topo.cpp `nvshmemi_get_devices_by_distance`): so no task may decide alone.  Therefore the list stays without the switch, and
+//! that 3.8 does not read it is said; the switch goes only with lists of one NIC (`env=nvshmem-pe`), of which every element must
+//! have one.
 //!
 //! It picks a GID for each port of RoCE, an IPv4 address of version 2 unless the user says otherwise.  A port without one is
 //! passed over, but fails if the list names it (transport_ib_common.cpp `nvshmemt_ib_common_enumerate_devices`,
 //! `ib_get_gid_index`).
 //!
-//! `NVSHMEM_HCA_PREFIX` has another default in other releases (`mlx5`, later everything but `smi`), so no value is right for
-//! all.  A user's own leaves of our list what contains it (3.4.5: src/modules/transport/ibgda/ibgda.cpp `nvshmemt_init`, strstr).
+//! `NVSHMEM_HCA_PREFIX` is one text that names must contain, or since 3.5.21 with `^` before it may not contain
+//! (`nvshmemt_check_hca_prefix`); before that `^` admits no name.  So it leaves out no several NICs, and no value is right for all.
 #![forbid(unsafe_code)]
 
 use super::files::{Files, Line, before_comment, non_empty};
-use super::findings::{Checked, entries_in_doubt, space_in, unknown_device, whole_names};
+use super::findings::{Checked, entries_in_doubt, space_in, unknown_device, when, whole_names};
 use super::lists::{List, entries, is_port_by_atoi, marked};
 use super::nccl::HOME;
 use super::template::names_of;
 use super::uniform;
-use super::{Answer, Library, Query};
-use crate::placement::Rail;
+use super::{Answer, Library, Query, ReadFile};
+use crate::diagnostic::Diagnostic;
+use crate::placement::{Change, Rail, Variable};
 use crate::topology::{GpuVendor, LinkLayer, Nic, Port, Topology};
 
 pub(super) const LIBRARY: Library = Library {
@@ -36,7 +42,8 @@ pub(super) const LIBRARY: Library = Library {
     files: Some(&FILES),
     // the nearest of them for each processing element (src/host/topo/topo.cpp)
     lists: &[List::nearest(HCA_LIST, admits)],
-    doubts: &[(HCA_LIST, doubts)],
+    doubts: &[("NVSHMEM_HCA_LIST NVSHMEM_ENABLE_NIC_PE_MAPPING", doubts)],
+    caveat: Some(caveat),
     ..Library::NONE
 };
 
@@ -75,11 +82,11 @@ pub(super) const FILES: Files = Files {
     },
 };
 
-fn lines(text: &str) -> Vec<Line<'_>> {
+fn lines<'t>(text: &'t str, _: ReadFile) -> Vec<Line<'t>> {
     let lines = text.lines().filter_map(|line| {
         let (name, value) = line.trim().split_once('=')?;
         let value = before_comment(value.trim(), '#').trim();
-        Some((name.trim(), Some(value).filter(|_| line.len() < MAX_LINE)))
+        Some(Line::new(name.trim(), value, line.len() < MAX_LINE))
     });
     lines.collect()
 }
@@ -91,11 +98,29 @@ fn admits(list: &str, nic: &Nic, port: &Port) -> bool {
 }
 
 fn doubts(checked: &Checked, list: &str) -> Vec<String> {
-    entries_in_doubt(whole_names(checked, list), |entry| {
+    let mut found = entries_in_doubt(whole_names(checked, list), |entry| {
         // the number of a port may have a space
         let device = entry.split(':').next().unwrap_or_default();
         space_in(device, entry).or_else(|| unknown_device(checked, entry, device))
-    })
+    });
+    let is_read = checked.value(ENABLE_MAPPING).is_some_and(is_on) || !checked.has_verbs();
+    let text = "NVSHMEM 3.8 reads it only beside `NVSHMEM_ENABLE_NIC_PE_MAPPING=1`, with which the tasks get its NICs by number";
+    found.extend(when(!is_read && found.is_empty(), text));
+    found
+}
+
+/// What becomes of the node's list, which is ours.
+fn caveat(_: &Topology, variables: &[Variable]) -> Option<Diagnostic> {
+    let change =
+        |name| variables.iter().find(|variable| variable.name == name).map(|variable| &variable.change);
+    let is_read = match change(ENABLE_MAPPING) {
+        Some(Change::Set(_)) => true,
+        Some(Change::KeepUsers(value)) => is_on(value),
+        _ => false,
+    };
+    let text = "NVSHMEM 3.8 does not read it, and may use the NICs that it leaves out: `env=nvshmem-pe`, if each task has one NIC";
+    let is_ours = matches!(change(HCA_LIST), Some(Change::Set(_)));
+    (is_ours && !is_read).then(|| Diagnostic::new(HCA_LIST, text))
 }
 
 fn can_run(topology: &Topology) -> bool {
@@ -111,13 +136,13 @@ fn hca_list(query: &Query) -> Option<Answer> {
         return Some(Answer::no("the user's `NVSHMEM_HCA_PE_MAPPING` would be ignored beside it"));
     }
     let own = own_nic(query);
-    // a list of what is left out, in the newest source, begins with `^`
     let admits = |prefix: &String| {
-        let is_in_name = |rail: &Rail| rail.name.contains(prefix);
-        prefix.starts_with('^') || own.map_or_else(|| query.node.rails.iter().any(is_in_name), is_in_name)
+        let (excludes, text) = marked(prefix, '^');
+        let is_admitted = |rail: &Rail| excludes != rail.name.contains(text);
+        own.map_or_else(|| query.node.rails.iter().any(is_admitted), is_admitted)
     };
     if !query.users(PREFIX).is_none_or(admits) {
-        return Some(Answer::no("the user's `NVSHMEM_HCA_PREFIX` is in no name of these NICs"));
+        return Some(Answer::no("the user's `NVSHMEM_HCA_PREFIX` admits none of these NICs"));
     }
     let answer = match own {
         Some(rail) if query.has_word(ONE_EACH) => {
@@ -161,10 +186,10 @@ fn is_on(value: &str) -> bool {
     !value.starts_with(['0', 'N', 'n', 'F', 'f'])
 }
 
-/// The switch without which the newest releases do not read the task's one NIC.
+/// The switch without which NVSHMEM 3.8 does not read the task's one NIC.
 fn enable_mapping(query: &Query) -> Option<Answer> {
     own_nic(query)?;
     let has_one = query.users(HCA_LIST).is_none() && query.prepared.is_wanted(HCA_LIST);
     let list = hca_list(query).filter(|_| has_one)?;
-    list.value.map(|_| Answer::yes("1", "the newest releases read `NVSHMEM_HCA_LIST` only beside it"))
+    list.value.map(|_| Answer::yes("1", "NVSHMEM 3.8 reads `NVSHMEM_HCA_LIST` only beside it"))
 }

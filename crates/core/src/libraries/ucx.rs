@@ -101,29 +101,66 @@ pub(super) const FILES: Files = Files {
 const MAX_LINE: usize = 200;
 
 /// An INI file: `NAME=VALUE` or `NAME: VALUE`, and white space and `;` begin a comment.  A line that is indented below another
-/// is one more value of that one's name.  The lines of a section count only where the machine is one of those that the section
-/// names (src/ucs/config/ini.c `ini_parse_stream`; src/ucs/config/parser.c
-/// `ucs_config_parse_config_file_line`).
-fn lines(text: &str) -> Vec<Line<'_>> {
+/// is one more value of that one's name.  A line that names other machines than this one ends its section (src/ucs/config/ini.c
+/// `ini_parse_stream`; src/ucs/config/parser.c `ucs_config_parse_config_file_line`).
+fn lines<'t>(text: &'t str, read: ReadFile) -> Vec<Line<'t>> {
     let mut lines = Vec::new();
-    let (mut in_section, mut above) = (false, None);
+    let (mut section, mut holds, mut above) = ("", Some(true), None);
     for line in text.trim_start_matches(MARK).lines() {
         let trimmed = line.trim();
-        let is_known = !in_section && line.len() < MAX_LINE;
-        let line_of = |name, value| (name, Some(value).filter(|_| is_known));
+        let is_short = line.len() < MAX_LINE;
         if trimmed.is_empty() || trimmed.starts_with([';', '#']) {
             continue;
         }
         if let Some(above) = above.filter(|_| line.starts_with(char::is_whitespace)) {
-            lines.push(line_of(above, trimmed));
-        } else if trimmed.starts_with('[') {
-            (in_section, above) = (true, None);
+            lines.push(Line { holds, ..Line::new(above, trimmed, is_short) });
+        } else if let Some((name, _)) = trimmed.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            if name != section {
+                (section, holds) = (name, Some(true));
+            }
+            above = None;
         } else if let Some((name, value)) = before_comment(trimmed, ';').split_once(['=', ':']) {
-            above = Some(name.trim());
-            lines.push(line_of(name.trim(), value.trim()));
+            let (name, value) = (name.trim(), value.trim());
+            above = Some(name);
+            if holds != Some(false) {
+                let here = is_here(name, value, read);
+                holds = if here == Some(true) { holds } else { here };
+            }
+            lines.push(Line { holds, ..Line::new(name, value, is_short) });
         }
     }
     lines
+}
+
+/// Words of the kernel for a processor (`vendor_id`, `CPU part` of /proc/cpuinfo), each with UCX's names for its maker and its
+/// models (UCX 1.23: src/ucs/arch/cpu.c, src/ucs/arch/x86_64/cpu.c, src/ucs/arch/aarch64/cpu.h).
+const PROCESSORS: [(&str, &str); 4] = [
+    (
+        "GenuineIntel",
+        "intel,ivybridge,sandybridge,nehalem,westmere,haswell,broadwell,skylake,icelake,emerald rapids",
+    ),
+    ("AuthenticAMD", "amd,naples,rome,milan,genoa,turin"),
+    ("0xd4f", "grace"),
+    ("0x010", "vera"),
+];
+
+/// Does a line leave this machine in its section?  Not if it names a processor that is another's; `None` where that is not known,
+/// as of the several models of one maker, patterns, and `Product name`.
+fn is_here(name: &str, value: &str, read: ReadFile) -> Option<bool> {
+    match name {
+        "CPU vendor" | "CPU model" => {}
+        name => return (name != "Product name").then_some(true),
+    }
+    let value = value.to_ascii_lowercase();
+    let mut known = PROCESSORS.iter();
+    let (meant, names) = known.find(|(_, names)| names.split(',').any(|name| name == value))?;
+    let text = read("/proc/cpuinfo")?.text;
+    let mut words = text.lines().filter_map(|line| line.split_once(':'));
+    let (_, own) = words.find(|(name, _)| ["vendor_id", "CPU part"].contains(&name.trim()))?;
+    match own.trim() == *meant {
+        true => names.starts_with(&value).then_some(true).filter(|_| name == "CPU vendor"),
+        false => Some(false),
+    }
 }
 
 /// What all tasks of a step share.

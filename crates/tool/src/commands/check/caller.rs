@@ -67,7 +67,7 @@ pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagn
     let there = |_: &str| Some(FileText::default());
     let here = |path: &str| Path::new(path).is_file().then(FileText::default);
     let read: ReadFile = if is_live { &here } else { &there };
-    lint(&Checked {
+    let mut found = lint(&Checked {
         present,
         topology,
         node: &plan.map,
@@ -78,7 +78,10 @@ pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagn
         fabric: plan.wish.admin.fabric,
         interfaces: &interfaces,
         read,
-    })
+    });
+    let variables = plan.task(&task, libraries::Evidence { present, read: &|_| None }).variables;
+    found.extend(libraries::caveats(topology, &variables));
+    found
 }
 
 #[cfg(test)]

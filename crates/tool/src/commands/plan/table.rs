@@ -3,6 +3,7 @@
 
 use crate::commands::page::{Page, Style, Table, Text};
 use crate::commands::shortfalls;
+use nic_placement_core::libraries;
 use nic_placement_core::placement::{Change, RailIndex, Variable};
 use nic_placement_core::plan::{Plan, TaskPlan};
 use nic_placement_core::topology::{Bitmap, PathType, PciAddress};
@@ -22,6 +23,8 @@ pub(super) fn print(plan: &Plan, placed: &[TaskPlan], page: &mut Page) {
         page.line(format_args!("every task: NCCL_IB_HCA={list}"));
     }
     shortfalls::left_out(node, map, page);
+    let variables = placed.first().map_or(&[][..], |task| &task.variables);
+    page.notes(&libraries::caveats(node, variables).collect::<Vec<_>>());
 }
 
 /// Tasks that follow each other and get the same stand in one row.
