@@ -3,7 +3,7 @@
 //! Without it MPICH goes by the CPUs of the process.  With it the ranks that have the same nearest NICs take these in turn.  It looks
 //! at the GPU of the process's CUDA context, or at the first one that it sees, so all GPUs that a task sees must have one nearest
 //! NIC in common, as for Cray MPICH; and it is built for CUDA alone (pmodels/mpich's src/mpid/ch4/netmod/ofi/ofi_nic.c
-//! `refine_nic_close_by_gpu`, since pull request 7951 of September 2026; earlier releases do not read it).
+//! `refine_nic_close_by_gpu`: in 5.1.0a1; 5.0.2 and earlier releases do not read it).
 #![forbid(unsafe_code)]
 
 use super::{Answer, Library, Query, libfabric};
@@ -31,7 +31,7 @@ fn gpu_affinity(query: &Query) -> Option<Answer> {
     let usable = if kind == NicKind::Verbs { &rails } else { &node.left_to_libfabric };
     let nearest = libfabric::nearest(topology, usable, kind);
     let nearest = libfabric::of_all(&nearest, &task.seen);
-    Some(Answer::yes("1", "MPICH then takes a NIC nearest to the GPU").unless(&[
+    Some(Answer::yes("1", "MPICH 5.1 then takes a NIC nearest to the GPU").unless(&[
         (task.gpus.is_empty(), "a task without GPUs is left to MPICH"),
         (
             nearest.is_none(),
