@@ -4,9 +4,9 @@
 //! NIC or none.
 #![forbid(unsafe_code)]
 
-use super::{Answer, Library, Query, nccl};
+use super::{Answer, Library, Query, nccl, ours};
 use crate::diagnostic::Diagnostic;
-use crate::placement::{Change, Variable};
+use crate::placement::Variable;
 use crate::topology::{GpuVendor, NicKind, Topology};
 
 pub(super) const LIBRARY: Library = Library {
@@ -34,13 +34,10 @@ fn nic_name(query: &Query) -> Option<Answer> {
     Some(Answer::yes(first.name.to_string(), why))
 }
 
-/// Without its hybrid mode DeepEP's `ElasticBuffer` wants GPUs that reach every rail, and `NCCL_CROSS_NIC=0` denies that
-/// (deepseek-ai/DeepEP's csrc/kernels/backend/nccl.cu; NCCL 2.30: src/gin/gin_host.cc `ncclGetGinType`).
+/// Without its hybrid mode DeepEP's `ElasticBuffer` wants GPUs that reach every rail (csrc/kernels/backend/nccl.cu; NCCL 2.30:
+/// src/gin/gin_host.cc `ncclGetGinType`).
 fn caveat(topology: &Topology, variables: &[Variable]) -> Option<Diagnostic> {
-    let is_ours =
-        |variable: &Variable| variable.name == nccl::CROSS_NIC && matches!(variable.change, Change::Set(_));
     let is_nvidias = topology.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Nvidia);
-    let text = "DeepEP's `ElasticBuffer` ends in an assertion with it if its hybrid mode is off: leave that on, or set \
-                `EP_DISABLE_GIN=1`";
-    (is_nvidias && variables.iter().any(is_ours)).then(|| Diagnostic::new(nccl::CROSS_NIC, text))
+    let text = "DeepEP's `ElasticBuffer` then needs its hybrid mode, or `EP_DISABLE_GIN=1`: else it ends in an assertion";
+    ours(variables, nccl::CROSS_NIC).filter(|_| is_nvidias).map(|_| Diagnostic::new(nccl::CROSS_NIC, text))
 }

@@ -94,7 +94,7 @@ struct Library {
     lists: &'static [List],
     /// what looks wrong in the user's values
     doubts: &'static [Doubt],
-    /// what may go wrong on a node with what a task gets
+    /// what may go wrong with what a task gets
     caveat: Option<fn(&Topology, &[Variable]) -> Option<Diagnostic>>,
     /// variables that follow from no topology, apart from [`names::DOUBTFUL`]: names and `BEGINNING*`s between white space
     doubtful: &'static str,
@@ -135,7 +135,7 @@ pub fn evidence() -> impl Iterator<Item = &'static str> {
     LIBRARIES.iter().flat_map(|library| library.evidence).copied().chain([marker::NAME])
 }
 
-/// What may go wrong with what a task gets: a release of the library, or another program, takes it otherwise.
+/// What may go wrong with what a task gets.
 pub fn caveats<'a>(
     topology: &'a Topology,
     variables: &'a [Variable],
@@ -190,10 +190,7 @@ impl Query<'_> {
 
     /// The value that a variable before this one gets from us.
     fn ours(&self, name: &str) -> Option<&str> {
-        self.answered.iter().find_map(|variable| match &variable.change {
-            Change::Set(value) if variable.name == name => Some(value.as_str()),
-            _ => None,
-        })
+        ours(self.answered, name)
     }
 
     /// Does `env=` have this word?
@@ -241,6 +238,14 @@ impl Query<'_> {
         };
         claim.map_or(answer, Answer::left_to)
     }
+}
+
+/// The value that we give a variable.
+fn ours<'v>(variables: &'v [Variable], name: &str) -> Option<&'v str> {
+    variables.iter().find_map(|variable| match &variable.change {
+        Change::Set(value) if variable.name == name => Some(value.as_str()),
+        _ => None,
+    })
 }
 
 /// What a library answers for one variable.

@@ -101,7 +101,7 @@ fn lines<'t>(text: &'t str, _: ReadFile) -> Vec<Line<'t>> {
     // a comment gives its value to a name that begins with `#`, which no variable has
     let lines = text.lines().filter_map(|line| {
         let (name, value) = line.split_once('=')?;
-        Some(Line::new(name, value, line.len() < MAX_LINE))
+        Some(Line::new(name, value, line.len() < MAX_LINE, Some(true)))
     });
     lines.collect()
 }

@@ -1,24 +1,20 @@
 //! NVSHMEM: `NVSHMEM_HCA_LIST`, one list for every task of the node, set only to exclude something.
 //!
-//! Items are exact names with a port; `^` would invert the list.  Each processing element computes by the same rule which NIC
-//! serves which element, so all lists must be equal (NVSHMEM 3.5: src/modules/transport/ibrc, `parse_hca_list`;
-//! src/host/transport/transport.cpp; src/host/topo/topo.cpp).
+//! Items are exact names with a port; `^` inverts the list.  Elements work out together which NIC serves which (3.5:
+//! src/modules/transport/ibrc, `parse_hca_list`; src/host/transport/transport.cpp; src/host/topo/topo.cpp), so lists must be equal.
 //!
-//! 3.8 reads the list only beside `NVSHMEM_ENABLE_NIC_PE_MAPPING`, 3.4 to 3.7 without it
-//! (src/modules/transport/common/transport_ib_common.cpp `nvshmemt_ib_common_parse_hca_filter`, read in the wheels).  With the switch
-//! NICs go by number: of N for M elements of the node the k-th gets the N / M from k * N / M on, or before 3.8 number k modulo N
-//! (src/host/transport/transport.cpp `nvshmemi_setup_connections`).  For a list of the node that is wrong wherever the step has
-//! not all GPUs in their order.  Without it the elements exchange their GPUs' addresses, which waits for all of them
-//! (topo.cpp `nvshmemi_get_devices_by_distance`): so no task may decide alone.  Therefore the list stays without the switch, and
-//! that 3.8 does not read it is said; the switch goes only with lists of one NIC (`env=nvshmem-pe`), of which every element must
-//! have one.
+//! 3.8 reads the list only beside `NVSHMEM_ENABLE_NIC_PE_MAPPING`, 3.4 to 3.7 always (`nvshmemt_ib_common_parse_hca_filter`, in the
+//! wheels).  With that switch an element's number chooses: of N NICs and M elements of a node the k-th gets N / M from k * N / M on,
+//! before 3.8 number k modulo N (`nvshmemi_setup_connections`), which is wrong where a step has a part of the GPUs or another order.
+//! Without it all elements wait for each other (`nvshmemi_get_devices_by_distance`), so no task may choose the switch alone.
+//! Therefore it goes only with lists of one NIC (`env=nvshmem-pe`), of which every element must have one.
 //!
 //! It picks a GID for each port of RoCE, an IPv4 address of version 2 unless the user says otherwise.  A port without one is
 //! passed over, but fails if the list names it (transport_ib_common.cpp `nvshmemt_ib_common_enumerate_devices`,
 //! `ib_get_gid_index`).
 //!
-//! `NVSHMEM_HCA_PREFIX` is one text that names must contain, or since 3.5.21 with `^` before it may not contain
-//! (`nvshmemt_check_hca_prefix`); before that `^` admits no name.  So it leaves out no several NICs, and no value is right for all.
+//! `NVSHMEM_HCA_PREFIX` is a text that names must contain, or may not with `^` before it; before 3.5.21 `^` admits none
+//! (`nvshmemt_check_hca_prefix`).  So no value of it leaves out several NICs in all releases.
 #![forbid(unsafe_code)]
 
 use super::files::{Files, Line, before_comment, non_empty};
@@ -27,7 +23,7 @@ use super::lists::{List, entries, is_port_by_atoi, marked};
 use super::nccl::HOME;
 use super::template::names_of;
 use super::uniform;
-use super::{Answer, Library, Query, ReadFile};
+use super::{Answer, Library, Query, ReadFile, ours};
 use crate::diagnostic::Diagnostic;
 use crate::placement::{Change, Rail, Variable};
 use crate::topology::{GpuVendor, LinkLayer, Nic, Port, Topology};
@@ -52,7 +48,7 @@ const ONE_EACH: &str = "nvshmem-pe";
 
 const HCA_LIST: &str = "NVSHMEM_HCA_LIST";
 const PE_MAPPING: &str = "NVSHMEM_HCA_PE_MAPPING";
-/// Is the list, or the mapping, read at all?
+/// The switch.
 const ENABLE_MAPPING: &str = "NVSHMEM_ENABLE_NIC_PE_MAPPING";
 /// A part of the names of NICs that GPU-initiated transports take.
 const PREFIX: &str = "NVSHMEM_HCA_PREFIX";
@@ -86,7 +82,7 @@ fn lines<'t>(text: &'t str, _: ReadFile) -> Vec<Line<'t>> {
     let lines = text.lines().filter_map(|line| {
         let (name, value) = line.trim().split_once('=')?;
         let value = before_comment(value.trim(), '#').trim();
-        Some(Line::new(name.trim(), value, line.len() < MAX_LINE))
+        Some(Line::new(name.trim(), value, line.len() < MAX_LINE, Some(true)))
     });
     lines.collect()
 }
@@ -109,18 +105,15 @@ fn doubts(checked: &Checked, list: &str) -> Vec<String> {
     found
 }
 
-/// What becomes of the node's list, which is ours.
+/// 3.8 does not read the node's list.
 fn caveat(_: &Topology, variables: &[Variable]) -> Option<Diagnostic> {
-    let change =
-        |name| variables.iter().find(|variable| variable.name == name).map(|variable| &variable.change);
-    let is_read = match change(ENABLE_MAPPING) {
-        Some(Change::Set(_)) => true,
-        Some(Change::KeepUsers(value)) => is_on(value),
+    let is_on = |of: &Variable| match &of.change {
+        Change::Set(value) | Change::KeepUsers(value) => of.name == ENABLE_MAPPING && is_on(value),
         _ => false,
     };
+    ours(variables, HCA_LIST).filter(|_| !variables.iter().any(is_on))?;
     let text = "NVSHMEM 3.8 does not read it, and may use the NICs that it leaves out: `env=nvshmem-pe`, if each task has one NIC";
-    let is_ours = matches!(change(HCA_LIST), Some(Change::Set(_)));
-    (is_ours && !is_read).then(|| Diagnostic::new(HCA_LIST, text))
+    Some(Diagnostic::new(HCA_LIST, text))
 }
 
 fn can_run(topology: &Topology) -> bool {
@@ -186,7 +179,7 @@ fn is_on(value: &str) -> bool {
     !value.starts_with(['0', 'N', 'n', 'F', 'f'])
 }
 
-/// The switch without which NVSHMEM 3.8 does not read the task's one NIC.
+/// The switch, beside the task's one NIC.
 fn enable_mapping(query: &Query) -> Option<Answer> {
     own_nic(query)?;
     let has_one = query.users(HCA_LIST).is_none() && query.prepared.is_wanted(HCA_LIST);

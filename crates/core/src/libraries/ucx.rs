@@ -78,10 +78,9 @@ const OF_VLLM: &str = "VLLM_GPU_NIC_PCIE_MAPPING";
 /// `ucp_is_resource_in_device_list`, `ucs_assert_always`).
 const MAX_ITEMS: usize = 64;
 
-/// UCX reads, each over the one before: /etc/ucx/ucx.conf, `<library's folder>/../etc/ucx/ucx.conf`, and `ucx.conf` at home,
-/// in the user's own folder and in the working directory, since 1.12 (src/ucs/config/parser.c
-/// `ucs_config_parse_config_files`).  We do not know which library a program will load, so we do not know the second.  UCX
-/// prefers the environment (`ucs_config_apply_config_vars`).
+/// UCX reads, each over the one before, since 1.12: /etc/ucx/ucx.conf, `<library's folder>/../etc/ucx/ucx.conf`, of which we know
+/// nothing, and `ucx.conf` at home, in the user's own folder and in the working directory; the environment counts more
+/// (src/ucs/config/parser.c `ucs_config_parse_config_files`, `ucs_config_apply_config_vars`).
 pub(super) const FILES: Files = Files {
     of_site: |_| &["/etc/ucx/ucx.conf"],
     of_user: |_, present| {
@@ -101,7 +100,7 @@ pub(super) const FILES: Files = Files {
 const MAX_LINE: usize = 200;
 
 /// An INI file: `NAME=VALUE` or `NAME: VALUE`, and white space and `;` begin a comment.  A line that is indented below another
-/// is one more value of that one's name.  A line that names other machines than this one ends its section (src/ucs/config/ini.c
+/// is one more value of that one's name.  A line that names another machine ends its section (src/ucs/config/ini.c
 /// `ini_parse_stream`; src/ucs/config/parser.c `ucs_config_parse_config_file_line`).
 fn lines<'t>(text: &'t str, read: ReadFile) -> Vec<Line<'t>> {
     let mut lines = Vec::new();
@@ -113,7 +112,7 @@ fn lines<'t>(text: &'t str, read: ReadFile) -> Vec<Line<'t>> {
             continue;
         }
         if let Some(above) = above.filter(|_| line.starts_with(char::is_whitespace)) {
-            lines.push(Line { holds, ..Line::new(above, trimmed, is_short) });
+            lines.push(Line::new(above, trimmed, is_short, holds));
         } else if let Some((name, _)) = trimmed.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             if name != section {
                 (section, holds) = (name, Some(true));
@@ -122,45 +121,32 @@ fn lines<'t>(text: &'t str, read: ReadFile) -> Vec<Line<'t>> {
         } else if let Some((name, value)) = before_comment(trimmed, ';').split_once(['=', ':']) {
             let (name, value) = (name.trim(), value.trim());
             above = Some(name);
-            if holds != Some(false) {
-                let here = is_here(name, value, read);
-                holds = if here == Some(true) { holds } else { here };
+            if holds != Some(false) && ["CPU vendor", "CPU model", "Product name"].contains(&name) {
+                holds = holds_for(value, read);
             }
-            lines.push(Line { holds, ..Line::new(name, value, is_short) });
+            lines.push(Line::new(name, value, is_short, holds));
         }
     }
     lines
 }
 
-/// Words of the kernel for a processor (`vendor_id`, `CPU part` of /proc/cpuinfo), each with UCX's names for its maker and its
-/// models (UCX 1.23: src/ucs/arch/cpu.c, src/ucs/arch/x86_64/cpu.c, src/ucs/arch/aarch64/cpu.h).
-const PROCESSORS: [(&str, &str); 4] = [
-    (
-        "GenuineIntel",
-        "intel,ivybridge,sandybridge,nehalem,westmere,haswell,broadwell,skylake,icelake,emerald rapids",
-    ),
-    ("AuthenticAMD", "amd,naples,rome,milan,genoa,turin"),
-    ("0xd4f", "grace"),
-    ("0x010", "vera"),
+/// UCX's names of processors, each behind the kernel's word for its maker or, of Arm, its model (`vendor_id`, `CPU part` of
+/// /proc/cpuinfo; UCX 1.23: src/ucs/arch/cpu.c, src/ucs/arch/*/cpu.*).
+const PROCESSORS: [&str; 4] = [
+    "GenuineIntel,intel,ivybridge,sandybridge,nehalem,westmere,haswell,broadwell,skylake,icelake,emerald rapids",
+    "AuthenticAMD,amd,naples,rome,milan,genoa,turin",
+    "0xd4f,grace",
+    "0x010,vera",
 ];
 
-/// Does a line leave this machine in its section?  Not if it names a processor that is another's; `None` where that is not known,
-/// as of the several models of one maker, patterns, and `Product name`.
-fn is_here(name: &str, value: &str, read: ReadFile) -> Option<bool> {
-    match name {
-        "CPU vendor" | "CPU model" => {}
-        name => return (name != "Product name").then_some(true),
-    }
+/// `false` for a processor that is not this one; `None` for one that may be, and for whatever is no such name.
+fn holds_for(value: &str, read: ReadFile) -> Option<bool> {
     let value = value.to_ascii_lowercase();
-    let mut known = PROCESSORS.iter();
-    let (meant, names) = known.find(|(_, names)| names.split(',').any(|name| name == value))?;
+    let names = PROCESSORS.iter().find(|names| names.split(',').any(|name| name == value))?;
     let text = read("/proc/cpuinfo")?.text;
     let mut words = text.lines().filter_map(|line| line.split_once(':'));
     let (_, own) = words.find(|(name, _)| ["vendor_id", "CPU part"].contains(&name.trim()))?;
-    match own.trim() == *meant {
-        true => names.starts_with(&value).then_some(true).filter(|_| name == "CPU vendor"),
-        false => Some(false),
-    }
+    (!names.starts_with(own.trim())).then_some(false)
 }
 
 /// What all tasks of a step share.

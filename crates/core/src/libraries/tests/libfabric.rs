@@ -183,7 +183,6 @@ fn oneccls_worker_gets_a_cpu_of_the_task_where_the_number_of_entries_is_known() 
     };
     let of_four = ("MPI_LOCALNRANKS", "4");
     assert_eq!(workers("8-11", &[of_four]).0.as_deref(), Some("11,11,11,11"));
-    assert_eq!(workers("8-11", &[of_four, ("CCL_WORKER_COUNT", "1")]).0.as_deref(), Some("11,11,11,11"));
     assert_eq!(workers("8-11", &[of_four, ("CCL_WORKER_OFFLOAD", "0")]), (None, String::new()));
     let by_torchrun = [of_four, ("CCL_PROCESS_LAUNCHER", "torchrun")];
     let several = [of_four, ("CCL_WORKER_COUNT", "2")];
