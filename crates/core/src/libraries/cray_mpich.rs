@@ -34,16 +34,12 @@ fn nic_policy(query: &Query) -> Option<Answer> {
         return None;
     }
     let is_the_steps = libfabric::is_the_steps(present);
-    let nearest = libfabric::of_all(&query.prepared.slingshot, &query.task.seen);
+    if let Err(no) = libfabric::of_all(query, &query.prepared.slingshot, LIBRARY.name) {
+        return Some(no);
+    }
     let is_set = |name: &str| query.users(name).is_some();
     let answer = Answer::yes("GPU", "Cray MPICH then takes the NIC nearest to the rank's GPU");
     Some(answer.unless(&[
-        (query.task.gpus.is_empty(), "a task without GPUs is left to Cray MPICH"),
-        (nearest.is_some_and(|nearest| nearest.leads_astray), libfabric::ASTRAY),
-        (
-            nearest.is_none(),
-            "its GPUs have several nearest NICs, and Cray MPICH may ask before the program chooses one",
-        ),
         (
             query.nics_of(NicKind::Slingshot).filter(|nic| is_the_steps(&nic.name)).count() < 2,
             "the step has one Slingshot NIC at most",

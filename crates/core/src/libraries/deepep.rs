@@ -4,7 +4,7 @@
 //! NIC or none.
 #![forbid(unsafe_code)]
 
-use super::{Answer, Library, Query, nccl, ours};
+use super::{Answer, Library, Query, has_gpu_of, nccl, ours};
 use crate::diagnostic::Diagnostic;
 use crate::placement::Variable;
 use crate::topology::{GpuVendor, NicKind, Topology};
@@ -37,7 +37,8 @@ fn nic_name(query: &Query) -> Option<Answer> {
 /// Without its hybrid mode DeepEP's `ElasticBuffer` wants GPUs that reach every rail (csrc/kernels/backend/nccl.cu; NCCL 2.30:
 /// src/gin/gin_host.cc `ncclGetGinType`).
 fn caveat(topology: &Topology, variables: &[Variable]) -> Option<Diagnostic> {
-    let is_nvidias = topology.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Nvidia);
     let text = "DeepEP's `ElasticBuffer` then needs its hybrid mode, or `EP_DISABLE_GIN=1`: else it ends in an assertion";
-    ours(variables, nccl::CROSS_NIC).filter(|_| is_nvidias).map(|_| Diagnostic::new(nccl::CROSS_NIC, text))
+    ours(variables, nccl::CROSS_NIC)
+        .filter(|_| has_gpu_of(topology, GpuVendor::Nvidia))
+        .map(|_| Diagnostic::new(nccl::CROSS_NIC, text))
 }

@@ -13,7 +13,7 @@ pub(super) struct Files {
     pub(super) of_site: fn(&Topology) -> &'static [&'static str],
     /// the user's, strongest first
     pub(super) of_user: fn(&Topology, &Present) -> Vec<String>,
-    /// the lines that give a name a value; asks the processor's file where a line depends on it
+    /// the lines that give a name a value
     pub(super) lines: for<'t> fn(&'t str, ReadFile) -> Vec<Line<'t>>,
     /// does the last of several lines for one name count, and not the first?
     pub(super) last_counts: bool,
@@ -23,7 +23,7 @@ pub(super) struct Files {
     pub(super) variables: &'static [&'static str],
     /// variables that keep us from setting any of those
     pub(super) rivals: &'static [&'static str],
-    /// can they matter to a step on this node, which has GPUs and rails?  The last one: may the node have a list?
+    /// can they matter to a step on a node with GPUs and rails?  The last one: may the node have a list?
     pub(super) matter: fn(&Topology, &Wanted, bool) -> bool,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Line<'t> {
     pub(super) name: &'t str,
     /// `None` if the library reads the line in pieces
     pub(super) value: Option<&'t str>,
-    /// is this machine one of those for which it stands?  `None` if that is not known
+    /// is it for this machine?  `None` if that is not known
     pub(super) holds: Option<bool>,
 }
 
@@ -54,8 +54,6 @@ pub(super) struct Claimed {
 }
 
 /// Of what several files say, strongest first, the one that counts.
-///
-/// A file that does not decide keeps us from setting the variable all the same.
 pub(super) fn strongest(claims: impl IntoIterator<Item = Option<Claimed>>) -> Option<Claimed> {
     let mut kept: Option<Claimed> = None;
     for claim in claims.into_iter().flatten() {
@@ -84,9 +82,7 @@ impl Files {
         strongest([self.users(topology, evidence, name), self.sites(topology, evidence.read, name)])
     }
 
-    /// Why this file keeps us from setting the variable: it sets that or a rival, or its user meant it to.
-    ///
-    /// A line that may be for other machines keeps us from setting the variable all the same, but gives no value.
+    /// Why this file keeps us from setting the variable: it sets that or a rival, may do so, or its user meant it to.
     fn claimed(&self, read: ReadFile, file: &str, name: &str) -> Option<Claimed> {
         let found = read(file)?;
         let file = file.escape_debug();
@@ -119,8 +115,7 @@ impl Files {
     }
 }
 
-/// The mark with which some editors begin a file (U+FEFF).  Where a library does not pass over it, it makes another name of the
-/// first one.
+/// The mark with which some editors begin a file (U+FEFF), a part of the first name where a library does not pass over it.
 pub(super) const MARK: char = '\u{feff}';
 
 /// The text up to a comment, which begins with this character behind white space.

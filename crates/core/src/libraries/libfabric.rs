@@ -1,22 +1,22 @@
 //! libfabric, on demand (`env=default+libfabric`): the task's own device for the cxi and verbs providers.
 //!
-//! `FI_CXI_DEVICE_NAME` takes names from `cxi0` to `cxi99`, and one wrong name makes it ignore the whole value
-//! (prov/cxi/src/cxip_info.c `cxip_env_validate_device_name`).  A device counts as named if its name stands anywhere in
-//! the value: `cxi10` admits `cxi1` (prov/cxi/src/cxip_if.c, strstr).
+//! `FI_CXI_DEVICE_NAME` takes names from `cxi0` to `cxi99`, and is ignored with one wrong name (prov/cxi/src/cxip_info.c
+//! `cxip_env_validate_device_name`).  A device counts as named if its name stands anywhere in the value: `cxi10` admits `cxi1`
+//! (prov/cxi/src/cxip_if.c, strstr).
 //!
 //! `FI_VERBS_DEVICE_NAME` takes the beginning of one name, in capitals or not (prov/verbs/src/verbs_info.c `vrb_init_info`).  For
 //! MPI's kind of endpoint the provider skips devices whose interface has no IP address (`vrb_device_has_ipoib_addr`), or is not in
-//! the user's `FI_VERBS_IFACE` (`vrb_getifaddrs`), which chooses a device too.
+//! the user's `FI_VERBS_IFACE` (`vrb_getifaddrs`).
 //!
-//! This suits MPI libraries that open one device per process.  It does not suit NCCL's plug-in over libfabric, which counts the
-//! devices of all ranks, nor Cray MPICH's own policy.
+//! This suits MPI libraries that open one device per process, not NCCL's plug-in over libfabric, which counts the devices of all
+//! ranks, nor Cray MPICH's own policy.
 #![forbid(unsafe_code)]
 
 use super::lists::{List, entries, marked, works};
 use super::template::names_of;
 use super::wanted::Fabric;
 use super::{Answer, Library, Present, Query};
-use crate::topology::{Gpu, GpuIndex, Nic, NicIndex, NicKind, Topology};
+use crate::topology::{Gpu, Nic, NicIndex, NicKind, Topology};
 
 pub(super) const LIBRARY: Library = Library {
     name: "libfabric",
@@ -71,16 +71,15 @@ const VERBS_IFACE: &str = "FI_VERBS_IFACE";
 /// Which providers may be used.
 pub(super) const PROVIDER: &str = "FI_PROVIDER";
 
-/// Does `FI_PROVIDER` admit this core provider: whole names in any case, of a layered one (`verbs;ofi_rxm`) the first part, `^`
-/// before all that are ruled out?  Blanks are a part of a name, and an empty list admits none (libfabric 2.5.1: src/fabric.c
-/// `ofi_create_filter`, `ofi_apply_prov_init_filter`).
+/// Does `FI_PROVIDER` admit this core provider?  Names are whole, in any case, blanks a part of them; of `verbs;ofi_rxm` the first
+/// part counts, and `^` rules out the whole list (libfabric 2.5.1: src/fabric.c `ofi_create_filter`, `ofi_apply_prov_init_filter`).
 pub(super) fn admits_provider(filter: &str, provider: &str) -> bool {
     let (excludes, names) = marked(filter, '^');
-    let is_it = |name: &str| {
-        let core = if excludes { name } else { name.split(';').next().unwrap_or_default() };
-        core.eq_ignore_ascii_case(provider)
+    let core = |name: &str| match name.split_once(';') {
+        Some((first, _)) if !excludes => first.eq_ignore_ascii_case(provider),
+        _ => name.eq_ignore_ascii_case(provider),
     };
-    excludes != names.split(',').any(is_it)
+    excludes != names.split(',').any(core)
 }
 
 /// A GPU's NIC among those that only libfabric reaches.
@@ -95,7 +94,7 @@ pub(super) struct Nearest {
     pub(super) leads_astray: bool,
 }
 
-/// The NIC of each GPU: the nearest of those that may be used; GPUs take equally near ones in turn.
+/// Each GPU's nearest NIC of those that may be used; GPUs take equally near ones in turn.
 pub(super) fn nearest(topology: &Topology, usable: &[NicIndex], kind: NicKind) -> Vec<Option<Nearest>> {
     let is_usable = |nic: &NicIndex| usable.contains(nic);
     let all = || {
@@ -119,18 +118,29 @@ pub(super) fn nearest(topology: &Topology, usable: &[NicIndex], kind: NicKind) -
     topology.gpus.iter().map(of).collect()
 }
 
-/// The NIC of all GPUs that a task sees: of its one GPU, or the one that all of them share.
-///
-/// A library that looks for the GPU at its start takes GPU 0's, if the program chooses its GPU later.
-pub(super) fn of_all<'p>(nearest: &'p [Option<Nearest>], gpus: &[GpuIndex]) -> Option<&'p Nearest> {
+/// The NIC of a task's one GPU, or the one that all GPUs which it sees share: a library that goes by the GPU may look at GPU 0 before
+/// the program chooses.  Or why there is none.
+pub(super) fn of_all<'p>(
+    query: &Query,
+    nearest: &'p [Option<Nearest>],
+    library: &str,
+) -> Result<&'p Nearest, Answer> {
+    let gpus = &query.task.seen;
     let mut of = gpus.iter().map(|gpu| nearest.get(gpu.0)?.as_ref());
-    let first = of.next()??;
-    let same = |other: Option<&Nearest>| other.is_some_and(|other| other.alone && other.nic == first.nic);
-    (gpus.len() == 1 || (first.alone && of.all(same))).then_some(first)
+    let first = of.next().flatten();
+    let is_shared = |first: &&Nearest| {
+        let same = |other: Option<&Nearest>| other.is_some_and(|other| other.alone && other.nic == first.nic);
+        gpus.len() == 1 || (first.alone && of.all(same))
+    };
+    Err(Answer::no(match first.filter(is_shared) {
+        _ if query.task.gpus.is_empty() => format!("a task without GPUs is left to {library}"),
+        None => format!(
+            "its GPUs have several nearest NICs, and {library} may ask before the program chooses one"
+        ),
+        Some(nearest) if nearest.leads_astray => "it would take a NIC as near that is left out".to_string(),
+        Some(nearest) => return Ok(nearest),
+    }))
 }
-
-/// Why a library that goes by the GPU itself gets no word.
-pub(super) const ASTRAY: &str = "it would take a NIC as near that is left out";
 
 /// The devices that the step may use: all if Slurm names none.
 pub(super) fn is_the_steps(present: &Present) -> impl Fn(&str) -> bool {

@@ -198,9 +198,8 @@ impl Query<'_> {
         self.prepared.wanted.has_word(word)
     }
 
-    /// Has the node a GPU of this vendor?
     fn has_gpu_of(&self, vendor: GpuVendor) -> bool {
-        self.topology.gpus.iter().any(|gpu| gpu.vendor == vendor)
+        has_gpu_of(self.topology, vendor)
     }
 
     /// The node's NICs of this kind.
@@ -238,6 +237,11 @@ impl Query<'_> {
         };
         claim.map_or(answer, Answer::left_to)
     }
+}
+
+/// Has the node a GPU of this vendor?
+fn has_gpu_of(topology: &Topology, vendor: GpuVendor) -> bool {
+    topology.gpus.iter().any(|gpu| gpu.vendor == vendor)
 }
 
 /// The value that we give a variable.

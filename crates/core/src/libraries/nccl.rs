@@ -1,24 +1,19 @@
 //! NCCL and RCCL: `NCCL_IB_HCA`, one exact list for every task of the node, set only to exclude something.
 //!
-//! NCCL numbers devices by their place in each rank's own list and merges the ranks of a node by that number.
-//! So lists that differ between ranks send all traffic through one NIC (src/graph/topo.cc
-//! `ncclTopoGetSystem`; NVIDIA/nccl issue 1478: "You should not set NCCL_IB_HCA differently on each rank").
-//! Of the network plug-ins aws-ofi-nccl (EFA, Slingshot) does not read the list; amd-anp, nccl-rdma-sharp-plugins, and UCCL's read it
-//! by NCCL's own grammar.  torchcomms' CTRAN reads `name[:port]` alone, and gives the k-th entry to CUDA's GPU k
-//! (meta-pytorch/torchcomms' comms/ctran/ibverbx/IbvDevice.cc, comms/ctran/backends/ib/CtranIb.cc).
+//! NCCL numbers devices by their place in each rank's own list and merges the ranks of a node by that number, so lists that differ
+//! send all traffic through one NIC (src/graph/topo.cc `ncclTopoGetSystem`; NVIDIA/nccl issue 1478).  Of the network plug-ins
+//! aws-ofi-nccl (EFA, Slingshot) does not read the list; amd-anp, nccl-rdma-sharp-plugins and UCCL's read it as NCCL does.  torchcomms'
+//! CTRAN reads `name[:port]` alone, and gives the k-th entry to GPU k (comms/ctran/ibverbx/IbvDevice.cc, backends/ib/CtranIb.cc).
 //!
-//! Where a NIC reaches its own rail alone, `NCCL_CROSS_NIC=0` keeps each connection on one: NCCL cannot see what the
-//! fabric connects, and its documents name this value for rails that are not connected (src/graph/search.cc
-//! `ncclTopoCompute`; "Environment Variables", NCCL_CROSS_NIC).  From 2.30.7 on it compares the rails that the list states
-//! (`mlx5_0:1:RAIL`), else the card's GUID and the port: these differ between the hosts of one NVLink domain, and can be the same for
-//! two NICs of one card (src/graph/search.cc `ncclTopoSearchCheckNet`).  So a list that is needed there states each port's rail.
-//! Releases from 2.5.6 to 2.30.4, and RCCL since ROCm 3.3, pass over what follows a port's number, and read an empty port
-//! (`mlx5_0::RAIL`) as port 0 (src/misc/utils.cc `parseStringList`, run from each).
+//! Where a NIC reaches its own rail alone, `NCCL_CROSS_NIC=0` keeps each connection on one ("Environment Variables"; src/graph/search.cc
+//! `ncclTopoCompute`).  From 2.30.7 on NCCL compares the rails that the list states (`mlx5_0:1:RAIL`), else the card's GUID and the
+//! port: these differ between the hosts of one NVLink domain, and can be the same for two NICs of one card
+//! (`ncclTopoSearchCheckNet`).  Releases from 2.5.6 to 2.30.4, and RCCL since ROCm 3.3, pass over what follows a port's number, and
+//! read an empty port (`mlx5_0::RAIL`) as port 0 (src/misc/utils.cc `parseStringList`, run from each).
 //!
 //! Known limits: before 2.5.6 NCCL does not know `=`, and before 2.18.5 it looks at 16 devices at most.
 //!
-//! RCCL recognises machines by their NICs (src/graph/rome_models.cc), and a list can hide the machine's model
-//! from it: one more reason to set none unless a NIC must be excluded.
+//! RCCL recognises machines by their NICs (src/graph/rome_models.cc), and a list can hide the machine's model from it.
 #![forbid(unsafe_code)]
 
 mod doubts;
@@ -27,7 +22,7 @@ use super::files::{Files, Line, non_empty};
 use super::lists::{List, entries, is_port_by_atoi, marked};
 use super::uniform;
 use super::wanted::Fabric;
-use super::{Answer, Library, Present, Query, ReadFile};
+use super::{Answer, Library, Present, Query, ReadFile, has_gpu_of};
 use crate::placement::{NodePlacement, Rail};
 use crate::topology::{GpuVendor, Nic, PciAddress, Port, PortRef, Topology};
 use std::borrow::Cow;
@@ -53,16 +48,16 @@ pub(super) const LIBRARY: Library = Library {
 };
 
 const IB_HCA: &str = "NCCL_IB_HCA";
-/// Names the user's own configuration file (src/misc/param.cc `initEnv`), instead of the one in the home directory.
+/// The user's own configuration file (src/misc/param.cc `initEnv`).
 const CONF_FILE: &str = "NCCL_CONF_FILE";
 /// May a connection enter and leave a node by different NICs?
 pub(super) const CROSS_NIC: &str = "NCCL_CROSS_NIC";
 /// Groups of NICs that are to be one: `a,b;c,d`, whole names, each with or without a port.
 const FORCE_MERGE: &str = "NCCL_NET_FORCE_MERGE";
-/// A file that says how the machine is built, for NCCL to believe instead of the bus.
+/// A file that NCCL believes instead of the bus.
 const TOPO_FILE: &str = "NCCL_TOPO_FILE";
 pub(super) const HOME: &str = "HOME";
-/// torchcomms' own transport: its switch, and what is set with that (comms/utils/cvars/nccl_cvars.yaml).
+/// CTRAN's switch, and what is set with that (comms/utils/cvars/nccl_cvars.yaml).
 const CTRAN: [&str; 3] = ["NCCL_CTRAN_ENABLE", "NCCL_CTRAN_BACKENDS", "NCCL_CTRAN_IB_DEVICES_PER_RANK"];
 
 /// Entries of the list that NCCL reads (`MAX_IB_DEVS`, src/transport/net_ib/common.h); it ignores the rest.
@@ -71,13 +66,12 @@ const MAX_ENTRIES: usize = 32;
 /// Bytes of a line in one piece, and a NUL (`envValue` of src/misc/param.cc).
 const MAX_LINE: usize = 1024;
 
-/// NCCL's and RCCL's: `NAME=VALUE`, both as they stand, without a comment behind; a line that begins with `#` is one
-/// (src/misc/param.cc `setEnvFile`).  They read the user's files before the site's, and a
-/// file overwrites nothing that is set (`initEnvFunc`, `ncclOsSetEnv`).
+/// `NAME=VALUE`, both as they stand, without a comment behind; a line that begins with `#` is one (src/misc/param.cc
+/// `setEnvFile`).  The user's files come before the site's, and overwrite nothing that is set (`initEnvFunc`, `ncclOsSetEnv`).
 pub(super) const FILES: Files = Files {
     of_site: |topology| {
         let files = &["/etc/nccl.conf", "/etc/rccl.conf"];
-        if has_amd(topology) { files } else { &files[..1] }
+        if has_gpu_of(topology, GpuVendor::Amd) { files } else { &files[..1] }
     },
     of_user: users_files,
     lines,
@@ -88,12 +82,12 @@ pub(super) const FILES: Files = Files {
     matter: |_, wanted, has_list| has_list || wanted.fabric == Fabric::IsolatedRails || wanted.judges_files,
 };
 
-/// RCCL of before NCCL 2.23 does not know `NCCL_CONF_FILE`, and reads its own file whatever that says.  Up to 2.29 NCCL asks
-/// the system for the home directory, then `HOME`, into which Slurm puts the same.
+/// RCCL of before NCCL 2.23 does not know `NCCL_CONF_FILE`.  Up to 2.29 NCCL asks the system for the home directory, then `HOME`, into
+/// which Slurm puts the same.
 fn users_files(topology: &Topology, present: &Present) -> Vec<String> {
     let at_home = |file: &str| non_empty(present, HOME).map(|home| format!("{home}/{file}"));
     let nccls = non_empty(present, CONF_FILE).cloned().or_else(|| at_home(".nccl.conf"));
-    let rccls = at_home(".rccl.conf").filter(|_| has_amd(topology));
+    let rccls = at_home(".rccl.conf").filter(|_| has_gpu_of(topology, GpuVendor::Amd));
     nccls.into_iter().chain(rccls).collect()
 }
 
@@ -106,9 +100,8 @@ fn lines<'t>(text: &'t str, _: ReadFile) -> Vec<Line<'t>> {
     lines.collect()
 }
 
-/// A list: `[^][=]name[:port[:rail[:plane]]],...`, the last two and an empty port since 2.30.7.  `^` excludes, with `=` a name is
-/// a whole one, without it the beginning of one: `mlx5_1` means `mlx5_10` too (src/misc/utils.cc, `parseStringList` and
-/// `matchIfList`).
+/// `[^][=]name[:port[:rail[:plane]]],...`, the last two and an empty port since 2.30.7.  `^` excludes, with `=` a name is a whole
+/// one, without it the beginning of one: `mlx5_1` means `mlx5_10` too (src/misc/utils.cc, `parseStringList`, `matchIfList`).
 struct NameList<'l> {
     excludes: bool,
     is_exact: bool,
@@ -144,7 +137,7 @@ fn admits(value: &str, nic: &Nic, port: &Port) -> bool {
     list.excludes != (is_empty || entries(list.entries).any(is_port))
 }
 
-/// The node's answer, from the node alone and never from the task, unless a file sets the variable, or NCCL would miss a NIC.
+/// From the node alone and never from the task, unless a file sets the variable, or NCCL would miss a NIC.
 fn ib_hca(query: &Query) -> Option<Answer> {
     let answer = query.unless_in_files(&FILES, IB_HCA, without_files(query));
     let missed = answer.value.as_ref().and_then(|_| merged_though_left_out(query));
@@ -165,7 +158,7 @@ fn without_files(query: &Query) -> Answer {
         more =
             format!(": {first}{others} came up at less, and the slowest port sets the pace of NCCL's rings");
     }
-    if has_amd(query.topology) {
+    if query.has_gpu_of(GpuVendor::Amd) {
         more += "; with fewer NICs RCCL may not recognise the machine";
     }
     let stated = with_rails(query, &rails);
@@ -183,10 +176,10 @@ fn without_files(query: &Query) -> Answer {
 }
 
 /// The ports on a fabric of isolated rails: each with its place among all of the node, which is the same on hosts of one kind,
-/// whatever is left out there.  The plane stays unsaid.
+/// whatever is left out there.  Not beside CTRAN, which would find no device.
 ///
 /// Only where a list is needed anyway: PyTorch copies NCCL's into `NVSHMEM_HCA_LIST`, where that is not set, and NVSHMEM would then
-/// miss the first NIC and deal the others by number.  Not beside CTRAN, which would find no device.
+/// miss the first NIC.
 fn with_rails(query: &Query, rails: &[Rail]) -> Option<String> {
     if !is_isolated(query) || CTRAN.iter().any(|name| query.evidence.present.contains_key(*name)) {
         return None;
@@ -206,10 +199,9 @@ fn is_isolated(query: &Query) -> bool {
 
 /// The rails on cards with a degraded one, if the others carry three quarters of what all do together.
 ///
-/// NCCL takes the least bandwidth of a channel over all nodes of a job (src/init.cc `initTransportsRank`), so one node's slow
-/// port costs all of them.  Asked for 16 machines with ports at half rate on one node of two, NCCL 2.30.7's own search gives
-/// up to 75 % more without the slow ports as long as the others carry that much, and nothing more beyond.  Where the bus hides
-/// the switches and no file tells of them, it gives less.
+/// NCCL takes the least bandwidth of a channel over all nodes of a job (src/init.cc `initTransportsRank`).  Asked for 16 machines
+/// with ports at half rate on one node of two, NCCL 2.30.7's own search gives up to 75 % more without the slow ports as long as the
+/// others carry that much, and less where the bus hides the switches and no file tells of them.
 fn degraded(query: &Query) -> Vec<Rail> {
     let &Query { topology, node, .. } = query;
     if node.degraded.is_empty() {
@@ -238,7 +230,7 @@ fn sees_switches(query: &Query) -> bool {
         || query.claimed(&FILES, TOPO_FILE).is_some()
 }
 
-/// The first NIC of a group that is to be one, and that the list leaves out: NCCL would fail (since 2.24: src/graph/topo.cc
+/// The first NIC of a group that is to be one, and that the list leaves out: there NCCL fails (since 2.24: src/graph/topo.cc
 /// `ncclTopoForceMerge`).
 fn merged_though_left_out(query: &Query) -> Option<String> {
     let &Query { topology, node, evidence, .. } = query;
@@ -275,8 +267,4 @@ pub fn set_in(text: &str) -> Vec<&'static str> {
     let mut names: Vec<&str> = super::variables().filter(is_set).collect();
     names.sort_unstable();
     names
-}
-
-fn has_amd(topology: &Topology) -> bool {
-    topology.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Amd)
 }

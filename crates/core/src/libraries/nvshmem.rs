@@ -23,7 +23,7 @@ use super::lists::{List, entries, is_port_by_atoi, marked};
 use super::nccl::HOME;
 use super::template::names_of;
 use super::uniform;
-use super::{Answer, Library, Query, ReadFile, ours};
+use super::{Answer, Library, Query, ReadFile, has_gpu_of, ours};
 use crate::diagnostic::Diagnostic;
 use crate::placement::{Change, Rail, Variable};
 use crate::topology::{GpuVendor, LinkLayer, Nic, Port, Topology};
@@ -43,14 +43,12 @@ pub(super) const LIBRARY: Library = Library {
     ..Library::NONE
 };
 
-/// The word that gives each processing element one NIC.
+/// The word for one NIC in each task.
 const ONE_EACH: &str = "nvshmem-pe";
 
 const HCA_LIST: &str = "NVSHMEM_HCA_LIST";
 const PE_MAPPING: &str = "NVSHMEM_HCA_PE_MAPPING";
-/// The switch.
 const ENABLE_MAPPING: &str = "NVSHMEM_ENABLE_NIC_PE_MAPPING";
-/// A part of the names of NICs that GPU-initiated transports take.
 const PREFIX: &str = "NVSHMEM_HCA_PREFIX";
 /// Names a configuration file of the user's.
 const CONF_FILE: &str = "NVSHMEM_CONF_FILE";
@@ -74,7 +72,8 @@ pub(super) const FILES: Files = Files {
     variables: &[HCA_LIST],
     rivals: &[PE_MAPPING],
     matter: |topology, wanted, has_list| {
-        can_run(topology) && (has_list || wanted.has_word(ONE_EACH) || wanted.judges_files)
+        has_gpu_of(topology, GpuVendor::Nvidia)
+            && (has_list || wanted.has_word(ONE_EACH) || wanted.judges_files)
     },
 };
 
@@ -116,15 +115,9 @@ fn caveat(_: &Topology, variables: &[Variable]) -> Option<Diagnostic> {
     Some(Diagnostic::new(HCA_LIST, text))
 }
 
-fn can_run(topology: &Topology) -> bool {
-    topology.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Nvidia)
-}
-
 /// The node's list, or on request the task's one NIC; no answer if no GPU of the node can run NVSHMEM.
 fn hca_list(query: &Query) -> Option<Answer> {
-    if !can_run(query.topology) {
-        return None;
-    }
+    query.has_gpu_of(GpuVendor::Nvidia).then_some(())?;
     if query.users(PE_MAPPING).is_some() {
         return Some(Answer::no("the user's `NVSHMEM_HCA_PE_MAPPING` would be ignored beside it"));
     }
@@ -138,14 +131,10 @@ fn hca_list(query: &Query) -> Option<Answer> {
         return Some(Answer::no("the user's `NVSHMEM_HCA_PREFIX` admits none of these NICs"));
     }
     let answer = match own {
-        Some(rail) if query.has_word(ONE_EACH) => {
-            Answer::yes(rail.to_string(), "its GPU's NIC, as `env=nvshmem-pe` asks")
-        }
-        Some(rail) => {
-            let why =
-                "its GPU's NIC, since `NVSHMEM_ENABLE_NIC_PE_MAPPING` assigns those of a list by number";
-            Answer::yes(rail.to_string(), why)
-        }
+        Some(rail) => Answer::yes(
+            rail.to_string(),
+            "its GPU's NIC: with `NVSHMEM_ENABLE_NIC_PE_MAPPING` others go by number",
+        ),
         None => uniform::answer(&query.prepared.list, |list, why| node_list(query, list, why)),
     };
     Some(query.unless_in_files(&FILES, HCA_LIST, answer))
@@ -167,7 +156,7 @@ fn node_list(query: &Query, list: &str, why: &str) -> Answer {
     Answer::yes(list.join(","), format!("{why} and {names} (no address)"))
 }
 
-/// The task's one NIC, with `env=nvshmem-pe`, or where the user has NICs assigned by number: of one NIC that is right.
+/// The task's one NIC, with `env=nvshmem-pe` or the user's own switch.
 fn own_nic<'a>(query: &Query<'a>) -> Option<&'a Rail> {
     let is_asked = query.has_word(ONE_EACH) || query.users(ENABLE_MAPPING).is_some_and(|value| is_on(value));
     let [(rail, _)] = query.task.rails.as_slice() else { return None };

@@ -22,14 +22,10 @@ const ACCELERATOR_RANK: &str = "OMPI_MCA_opal_common_ofi_accelerator_rank";
 fn accelerator_rank(query: &Query) -> Option<Answer> {
     let kinds = [&query.prepared.slingshot, &query.prepared.efa];
     let nearest = kinds.into_iter().find(|of| of.iter().any(Option::is_some))?;
-    Some(match libfabric::of_all(nearest, &query.task.seen) {
-        _ if query.task.gpus.is_empty() => Answer::no("a task without GPUs is left to Open MPI"),
-        Some(nearest) if nearest.leads_astray => Answer::no(libfabric::ASTRAY),
-        Some(nearest) => {
+    Some(match libfabric::of_all(query, nearest, LIBRARY.name) {
+        Ok(nearest) => {
             Answer::yes(nearest.turn.to_string(), "Open MPI 6 then takes a NIC nearest to the GPU")
         }
-        None => Answer::no(
-            "its GPUs have several nearest NICs, and Open MPI may ask before the program chooses one",
-        ),
+        Err(no) => no,
     })
 }

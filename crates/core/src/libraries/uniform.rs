@@ -9,10 +9,7 @@ use crate::topology::{Nic, NicIndex, NicKind, Port, PortRef, PortState, Topology
 /// A list for all tasks of a node, and why: without which NICs.  Or why there is nothing to set.
 pub(super) type NodeList = Result<(String, String), &'static str>;
 
-/// NICs that a verbs library would find and should not use, each once.
-///
-/// The libraries skip inactive ports themselves, and no verbs library uses EFA, Slingshot or plain Ethernet
-/// devices.
+/// NICs that a verbs library would find and should not use, each once.  Libraries skip inactive ports themselves.
 pub(super) fn left_out<'t>(
     topology: &'t Topology,
     rails: &[Rail],
