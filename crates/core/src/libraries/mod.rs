@@ -1,10 +1,8 @@
 //! What each library reads: one file for each, which holds all that is known of it, and one row of [`LIBRARIES`].
 //!
-//! A library's file has its variables and their values, its configuration files, the grammar of its lists, and what looks
-//! wrong in a user's value, each with the library's own rule and its source.  The obvious value is often wrong: one NIC in
-//! each task's `NCCL_IB_HCA` would cost NCCL, by its own search, seven eighths of its bandwidth.  A library answers with a
-//! value or none, and why; [`environment`] alone decides whose value stands.  MVAPICH chooses by its own rules and
-//! gets nothing; so does Intel MPI, but where it runs over UCX (libfabric's `mlx` provider) UCX's list rules it.
+//! The obvious value is often wrong: one NIC in each task's `NCCL_IB_HCA` would cost NCCL, by its own search, seven eighths of its
+//! bandwidth.  A library answers with a value or none, and why; [`environment`] alone decides whose value stands.  MVAPICH chooses
+//! by its own rules and gets nothing; so does Intel MPI, but over UCX (libfabric's `mlx` provider) UCX's list rules it.
 #![forbid(unsafe_code)]
 
 mod cray_mpich;
@@ -96,9 +94,9 @@ struct Library {
     doubts: &'static [Doubt],
     /// what may go wrong with what a task gets
     caveat: Option<fn(&Topology, &[Variable]) -> Option<Diagnostic>>,
-    /// variables that follow from no topology, apart from [`names::DOUBTFUL`]: names and `BEGINNING*`s between white space
+    /// variables that follow from no topology: names and `BEGINNING*`s between white space
     doubtful: &'static str,
-    /// its variables that must be equal in every task, written alike: different values break it, or silently cost bandwidth
+    /// its variables that must be equal in every task, written alike
     uniform: &'static str,
 }
 

@@ -1,13 +1,11 @@
 //! Mooncake's transfer engine, on demand (`env=default+mooncake`): `MC_TE_FILTERS`, one list for every task of the node.
 //!
 //! Exact device names without ports (mooncake-transfer-engine/src/topology.cpp `getIbvDeviceWhitelist`,
-//! `listInfiniBandDevices`).  The engine uses only named devices, those of the memory's NUMA node first, and of those that a
-//! program names itself only those in the list.
+//! `listInfiniBandDevices`).  The engine uses only these, those of the memory's NUMA node first.
 //!
-//! The newer engine (`MC_USE_TENT`) passes over what the user says by other ways beside the list: the names to leave out, and
-//! those of its configuration (mooncake-transfer-engine/tent/src/platform/cpu_probe.cpp `filterInfiniBandDevices`;
-//! tent/src/common/config.cpp `ConfigHelper::loadFromEnv`).  The older one uses what is in both lists, the store's and this
-//! (mooncake-store/src/client_service.cpp `get_auto_discover_filters`; topology.cpp).
+//! The newer engine (`MC_USE_TENT`) passes over other lists of the user's beside it (tent/src/platform/cpu_probe.cpp
+//! `filterInfiniBandDevices`; tent/src/common/config.cpp `ConfigHelper::loadFromEnv`).  The older one uses what is in both lists, the
+//! store's and this (mooncake-store/src/client_service.cpp `get_auto_discover_filters`).
 #![forbid(unsafe_code)]
 
 use super::findings::{Checked, entries_in_doubt, unknown_device, whole_names};
