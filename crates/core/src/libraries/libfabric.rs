@@ -30,14 +30,12 @@ pub(super) const LIBRARY: Library = Library {
 
 pub(super) const WORD: &str = "libfabric";
 
-/// One beginning of a name, in capitals or not.
 const VERBS: List = List {
     uses_all: true,
     is_idle_where_it_admits_all: true,
     ..List::nearest(VERBS_DEVICE, |beginning, nic, _| begins(beginning, &nic.name))
 };
 
-/// Devices whose names stand anywhere in the value.
 const CXI: List = List {
     kind: NicKind::Slingshot,
     uses_all: true,
@@ -54,21 +52,17 @@ fn is_cxi(entry: &str) -> bool {
     number.is_some_and(|number| number.len() == 1 || number.len() == 2 && !number.starts_with('0'))
 }
 
-/// Does a device's name begin so, in capitals or not?
 fn begins(beginning: &str, name: &str) -> bool {
     name.get(..beginning.len()).is_some_and(|own| own.eq_ignore_ascii_case(beginning))
 }
 
-/// Cray MPICH's choice of a Slingshot device.
+/// Cray MPICH's choice of a device.
 pub(super) const NIC_POLICY: &str = "MPICH_OFI_NIC_POLICY";
-/// libfabric's choice of one.
 pub(super) const CXI_DEVICE: &str = "FI_CXI_DEVICE_NAME";
-/// The devices that Slurm set up for the step (src/plugins/switch/hpe_slingshot), separated by commas.
+/// The devices that Slurm set up for the step (src/plugins/switch/hpe_slingshot).
 const STEP_DEVICES: &str = "SLINGSHOT_DEVICES";
 const VERBS_DEVICE: &str = "FI_VERBS_DEVICE_NAME";
-/// The interfaces whose devices may be used.
 const VERBS_IFACE: &str = "FI_VERBS_IFACE";
-/// Which providers may be used.
 pub(super) const PROVIDER: &str = "FI_PROVIDER";
 
 /// Does `FI_PROVIDER` admit this core provider?  Names are whole, in any case, blanks a part of them; of `verbs;ofi_rxm` the first
@@ -90,7 +84,7 @@ pub(super) struct Nearest {
     pub(super) turn: usize,
     /// is no other NIC as near?
     pub(super) alone: bool,
-    /// is a NIC as near that is left out?  A library that goes by the GPU itself may take that
+    /// is a NIC as near that is left out?
     pub(super) leads_astray: bool,
 }
 

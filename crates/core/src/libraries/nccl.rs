@@ -23,6 +23,7 @@ use super::lists::{List, entries, is_port_by_atoi, marked};
 use super::uniform;
 use super::wanted::Fabric;
 use super::{Answer, Library, Present, Query, ReadFile, has_gpu_of};
+use crate::order;
 use crate::placement::{NodePlacement, Rail};
 use crate::topology::{GpuVendor, Nic, PciAddress, Port, PortRef, Topology};
 use std::borrow::Cow;
@@ -184,11 +185,10 @@ fn with_rails(query: &Query, rails: &[Rail]) -> Option<String> {
     if !is_isolated(query) || CTRAN.iter().any(|name| query.evidence.present.contains_key(*name)) {
         return None;
     }
-    let nics = query.topology.numbered_nics();
-    let ports: Vec<PortRef> = nics
-        .flat_map(|(nic, of)| of.ports.iter().map(move |port| PortRef { nic, port: port.number }))
-        .collect();
-    let entry = |rail: &Rail| Some(format!("{rail}:{}", ports.iter().position(|port| *port == rail.at())?));
+    let nics = || query.topology.numbered_nics();
+    let ports =
+        || nics().flat_map(|(nic, of)| of.ports.iter().map(move |port| PortRef { nic, port: port.number }));
+    let entry = |rail: &Rail| Some(format!("{rail}:{}", ports().position(|port| port == rail.at())?));
     let entries: Option<Vec<String>> = rails.iter().map(entry).collect();
     Some(entries?.join(","))
 }
@@ -216,10 +216,8 @@ fn degraded(query: &Query) -> Vec<Rail> {
 }
 
 fn without<'n>(node: &'n NodePlacement, degraded: &[Rail]) -> Cow<'n, [Rail]> {
-    match degraded.is_empty() {
-        true => Cow::Borrowed(&node.rails),
-        false => node.rails.iter().filter(|rail| !degraded.contains(rail)).cloned().collect(),
-    }
+    let rest = || node.rails.iter().filter(|rail| !degraded.contains(rail)).cloned().collect();
+    if degraded.is_empty() { Cow::Borrowed(&node.rails) } else { rest() }
 }
 
 /// Does NCCL see which GPU and which NIC share a switch: on the bus, or in the file that it is given?
@@ -264,7 +262,5 @@ pub fn files(topology: &Topology, present: &Present) -> Vec<String> {
 pub fn set_in(text: &str) -> Vec<&'static str> {
     let lines = lines(text, &|_| None);
     let is_set = |ours: &&str| lines.iter().any(|line| line.name == *ours);
-    let mut names: Vec<&str> = super::variables().filter(is_set).collect();
-    names.sort_unstable();
-    names
+    order::set(super::variables().filter(is_set)).into_iter().collect()
 }

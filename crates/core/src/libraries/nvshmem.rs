@@ -56,10 +56,9 @@ const CONF_FILE: &str = "NVSHMEM_CONF_FILE";
 /// Bytes of a line in one piece, and a NUL (the buffers of `nvshmemi_conf_parse_file`).
 const MAX_LINE: usize = 4096;
 
-/// `NAME=VALUE` with white space around both; a comment begins with `#`, behind a value with white space before it.  The last
-/// line and the last file count, and a file wins over the environment (src/include/bootstrap_host_transport/env_defs_internal.h
-/// `nvshmemi_conf_parse_file`, `nvshmemi_conf_set`, `nvshmemi_conf_get`, `nvshmemi_getenv_helper`;
-/// its README, "Configuration file").  A list would switch off a mapping of the file's.
+/// `NAME=VALUE` with white space around both; a comment begins with `#`, behind a value with white space before it.  The last line
+/// and the last file count, and a file wins over the environment (src/include/bootstrap_host_transport/env_defs_internal.h
+/// `nvshmemi_conf_parse_file`, `nvshmemi_getenv_helper`).  A list would switch off a mapping of the file's.
 pub(super) const FILES: Files = Files {
     of_site: |_| &["/etc/nvshmem.conf"],
     of_user: |_, present| {

@@ -1,9 +1,8 @@
 //! oneCCL, on demand (`env=default+oneccl`): the NICs of the task's own NUMA node, and a CPU of the task's own for its worker thread.
 //!
-//! `CCL_MNIC=local`: oneCCL finds which NICs are local, and fails where it finds none: those whose CPUs contain the process's, or the
-//! other way round (src/atl/ofi/atl_ofi_helper.cpp `atl_ofi_open_nw_provs`; src/hwloc/hwloc_wrapper.cpp `is_dev_close_by_pci`).  It
-//! looks among the NICs that `CCL_MNIC_NAME` leaves.  A provider that does not say where on the bus its device is, as tcp, has none
-//! that is local (`atl_ofi_is_nic_local`).
+//! `CCL_MNIC=local`: NICs whose CPUs contain the process's, or the other way round, of those that `CCL_MNIC_NAME` leaves; oneCCL fails
+//! where there is none (src/atl/ofi/atl_ofi_helper.cpp `atl_ofi_open_nw_provs`; src/hwloc/hwloc_wrapper.cpp `is_dev_close_by_pci`).
+//! A provider that does not say where on the bus its device is, as tcp, has none that is local (`atl_ofi_is_nic_local`).
 //!
 //! `CCL_WORKER_AFFINITY`: without it workers run on the machine's last CPUs, whatever the masks.  A process takes the entry of its
 //! number on the node, and fails where there are fewer entries than processes, so ours repeats one CPU (2022.2: src/common/env/env.cpp
@@ -26,12 +25,11 @@ const MNIC: &str = "CCL_MNIC";
 /// The beginnings of the names of NICs to use, or to leave out.
 const NAME: &str = "CCL_MNIC_NAME";
 const WORKERS: &str = "CCL_WORKER_AFFINITY";
-/// `0` for no workers.
 const OFFLOAD: &str = "CCL_WORKER_OFFLOAD";
-/// Processes of the node, by Hydra; read unless a launcher is named.
+/// Processes of the node, by Hydra, unless a launcher is named.
 const RANKS: &str = "MPI_LOCALNRANKS";
 const LAUNCHER: &str = "CCL_PROCESS_LAUNCHER";
-/// Workers of a process, one without it.
+/// Workers of a process, by default one.
 const COUNT: &str = "CCL_WORKER_COUNT";
 
 /// Providers of libfabric's whose devices are on the PCI bus (`FI_BUS_PCI` in prov/).
@@ -93,7 +91,7 @@ fn workers(query: &Query) -> Option<Answer> {
             Answer::yes(list, "its worker would leave the task's CPUs for the machine's last")
         }
         _ => Answer::no(
-            "the task has no CPU to spare, or nothing says how many entries it needs; oneCCL's worker leaves the task's CPUs: \
+            "how many entries it needs is not known, or the task has one CPU; oneCCL's worker leaves the task's CPUs: say \
              `CCL_WORKER_OFFLOAD=0`",
         ),
     })
