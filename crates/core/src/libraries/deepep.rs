@@ -14,7 +14,7 @@ pub(super) const LIBRARY: Library = Library {
     word: "deepep",
     by_default: true,
     variables: &[(NIC_NAME, nic_name)],
-    caveat: Some(caveat),
+    caveat,
     uniform: NIC_NAME,
     ..Library::NONE
 };

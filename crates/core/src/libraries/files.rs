@@ -1,4 +1,4 @@
-//! Configuration files of libraries: which keep us from setting a variable, and what they give it.
+//! Configuration files of libraries, which keep us from setting a variable.
 #![forbid(unsafe_code)]
 
 use super::wanted::Wanted;
@@ -49,29 +49,24 @@ pub(super) struct Claimed {
     pub(super) why: String,
     /// the value that it gives, if that holds on this machine as far as we know
     pub(super) value: Option<String>,
-    /// does it rule out what files say that count less?  Not if it only keeps us from setting the variable
+    /// does it rule out what files say that count less?
     decides: bool,
 }
 
 /// Of what several files say, strongest first, the one that counts.
 pub(super) fn strongest(claims: impl IntoIterator<Item = Option<Claimed>>) -> Option<Claimed> {
-    let mut kept: Option<Claimed> = None;
-    for claim in claims.into_iter().flatten() {
-        if claim.decides {
-            return Some(claim);
-        }
-        kept = kept.or(Some(claim));
-    }
-    kept
+    let claims: Vec<Claimed> = claims.into_iter().flatten().collect();
+    let decider = claims.iter().position(|claim| claim.decides);
+    claims.into_iter().nth(decider.unwrap_or(0))
 }
 
 impl Files {
-    /// What the site's files say of a variable.
+    /// What the site's files say.
     pub(super) fn sites(&self, topology: &Topology, read: ReadFile, name: &str) -> Option<Claimed> {
         strongest((self.of_site)(topology).iter().map(|file| self.claimed(read, file, name)))
     }
 
-    /// What the user's files say of a variable; we read them with the user's rights.
+    /// What the user's files say, read with the user's rights.
     pub(super) fn users(&self, topology: &Topology, evidence: &Evidence, name: &str) -> Option<Claimed> {
         let files = (self.of_user)(topology, evidence.present);
         strongest(files.iter().map(|file| self.claimed(evidence.read, file, name)))
@@ -94,7 +89,7 @@ impl Files {
         // as a person reads it
         let seems_to_set = |line: &str| line.split_once('=').is_some_and(|(seen, _)| seen.trim() == name);
         let (why, value, decides) = if let Some(why) = found.unanswered {
-            // its value would count more than that of a weaker file, and is not known
+            // a weaker file's value would count less
             (format!("`{file}` may set it: {why}"), None, true)
         } else if let Some(Line { value, holds, .. }) = line {
             // what stands behind the part that was read may count more
@@ -124,7 +119,7 @@ pub(super) fn before_comment(text: &str, comment: char) -> &str {
     parts.find(|part| part.ends_with(char::is_whitespace)).unwrap_or(text)
 }
 
-/// A reader that opens each configuration file once: a file says several things that matter.
+/// A reader that opens each configuration file once.
 pub(super) fn remembered<'r>(read: ReadFile<'r>) -> impl Fn(&str) -> Option<FileText> + 'r {
     let known: RefCell<BTreeMap<String, Option<FileText>>> = RefCell::default();
     move |path| {

@@ -8,8 +8,8 @@
 //! MPI's kind of endpoint the provider skips devices whose interface has no IP address (`vrb_device_has_ipoib_addr`), or is not in
 //! the user's `FI_VERBS_IFACE` (`vrb_getifaddrs`).
 //!
-//! This suits MPI libraries that open one device per process, not NCCL's plug-in over libfabric, which counts the devices of all
-//! ranks, nor Cray MPICH's own policy.
+//! This suits MPI libraries that open one device per process, not NCCL's plug-in, which counts the devices of all ranks, nor Cray
+//! MPICH's own policy.
 #![forbid(unsafe_code)]
 
 use super::lists::{List, entries, marked, works};
@@ -136,13 +136,13 @@ pub(super) fn of_all<'p>(
     }))
 }
 
-/// The devices that the step may use: all if Slurm names none.
+/// May the step use this device?  All if Slurm names none.
 pub(super) fn is_the_steps(present: &Present) -> impl Fn(&str) -> bool {
     let step = present.get(STEP_DEVICES).filter(|list| !list.is_empty());
     move |name| step.is_none_or(|list| list.split(',').any(|listed| listed == name))
 }
 
-/// The Slingshot NICs of the task's GPUs; no answer if the node has none.
+/// No answer if the node has no Slingshot NIC.
 fn cxi_device(query: &Query) -> Option<Answer> {
     query.nics_of(NicKind::Slingshot).next()?;
     let nearest = query.task.gpus.iter().filter_map(|&gpu| query.prepared.slingshot.get(gpu.0)?.as_ref());
@@ -167,7 +167,7 @@ fn cxi_device(query: &Query) -> Option<Answer> {
 const ISOLATED: &str = "the fabric's rails are isolated, so no task may be held to its own";
 const ON_REQUEST: &str = "its GPU's NIC, as `env=libfabric` asks";
 
-/// The verbs devices of the task's GPUs; no answer if the node has none.
+/// No answer if the node has no verbs device.
 fn verbs_device(query: &Query) -> Option<Answer> {
     let verbs = || query.nics_of(NicKind::Verbs);
     verbs().next()?;

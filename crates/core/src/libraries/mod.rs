@@ -93,7 +93,7 @@ struct Library {
     /// what looks wrong in the user's values
     doubts: &'static [Doubt],
     /// what may go wrong with what a task gets
-    caveat: Option<fn(&Topology, &[Variable]) -> Option<Diagnostic>>,
+    caveat: fn(&Topology, &[Variable]) -> Option<Diagnostic>,
     /// variables that follow from no topology: names and `BEGINNING*`s between white space
     doubtful: &'static str,
     /// its variables that must be equal in every task, written alike
@@ -114,7 +114,7 @@ impl Library {
         files: None,
         lists: &[],
         doubts: &[],
-        caveat: None,
+        caveat: |_, _| None,
         doubtful: "",
         uniform: "",
     };
@@ -134,11 +134,8 @@ pub fn evidence() -> impl Iterator<Item = &'static str> {
 }
 
 /// What may go wrong with what a task gets.
-pub fn caveats<'a>(
-    topology: &'a Topology,
-    variables: &'a [Variable],
-) -> impl Iterator<Item = Diagnostic> + 'a {
-    LIBRARIES.iter().filter_map(|library| library.caveat?(topology, variables))
+pub fn caveats(topology: &Topology, variables: &[Variable]) -> Vec<Diagnostic> {
+    LIBRARIES.iter().filter_map(|library| (library.caveat)(topology, variables)).collect()
 }
 
 /// A task's variables before we change any; it may lack those that `Prepared::names` does not name.
@@ -163,7 +160,7 @@ pub struct FileText {
     pub text: String,
     /// is there more than was read?
     pub is_cut: bool,
-    /// why it is not known whether there is such a file: it may be there and set whatever we would set
+    /// why it is not known whether there is such a file
     pub unanswered: Option<&'static str>,
 }
 
@@ -211,7 +208,7 @@ impl Query<'_> {
         files::strongest([users, self.prepared.claimed_by_site(name)])
     }
 
-    /// The answer where the user's own value stays, with the value of a file that its library prefers to that.
+    /// The answer where the user's own value stays, with that of a file which its library prefers.
     fn left_to_user(&self, name: &str) -> Answer {
         let overruled = LIBRARIES.iter().find_map(|library| {
             let is_stronger = |files: &&Files| files.beat_environment && files.variables.contains(&name);
@@ -223,8 +220,7 @@ impl Query<'_> {
         overruled.unwrap_or_else(|| Answer::no("the user's own value stays"))
     }
 
-    /// The answer, unless a file takes its place: one that sets the variable over which we would set ours, or one whose value
-    /// is to be reported or judged.
+    /// The answer, unless a file takes its place: one over which we would set ours, or whose value is reported or judged.
     fn unless_in_files(&self, files: &Files, name: &str, answer: Answer) -> Answer {
         let reports = self.prepared.wanted.judges_files;
         let is_judged = reports && !self.node.rails.is_empty() && !self.task.gpus.is_empty();
@@ -331,8 +327,7 @@ fn publication<'p>(line: String, present: &Present) -> Variable<'p> {
     Variable { name: marker::NAME.into(), change, of_file: None, why: why.into() }
 }
 
-/// The changes that undo our earlier values if placement is off: an outer step's NIC is wrong for an inner
-/// step's tasks.
+/// The changes that undo our earlier values if placement is off.
 pub fn withdrawal<'n>(names: &[&'n str], present: &Present) -> Vec<Variable<'n>> {
     let Some(text) = present.get(marker::NAME).filter(|text| marker::is_published(text)) else {
         return Vec::new();

@@ -24,11 +24,9 @@ pub(super) const LIBRARY: Library = Library {
 };
 
 const FILTERS: &str = "MC_TE_FILTERS";
-/// Names that the newer engine leaves out, unless it has the other list.
 const EXCLUDED: &str = "MC_TE_FILTERS_EXCLUDE";
-/// The store's own list.
 const OF_STORE: &str = "MC_MS_FILTERS";
-/// The newer engine's configuration: JSON, or the path of a file with it.
+/// JSON, or the path of a file with it.
 const CONFIGURATION: &str = "MC_TENT_CONF";
 
 fn doubts(checked: &Checked, list: &str) -> Vec<String> {

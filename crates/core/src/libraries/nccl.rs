@@ -11,9 +11,8 @@
 //! (`ncclTopoSearchCheckNet`).  Releases from 2.5.6 to 2.30.4, and RCCL since ROCm 3.3, pass over what follows a port's number, and
 //! read an empty port (`mlx5_0::RAIL`) as port 0 (src/misc/utils.cc `parseStringList`, run from each).
 //!
-//! Known limits: before 2.5.6 NCCL does not know `=`, and before 2.18.5 it looks at 16 devices at most.
-//!
-//! RCCL recognises machines by their NICs (src/graph/rome_models.cc), and a list can hide the machine's model from it.
+//! Before 2.5.6 NCCL does not know `=`, and before 2.18.5 it looks at 16 devices at most.  RCCL recognises machines by their NICs
+//! (src/graph/rome_models.cc), and a list can hide the machine's model from it.
 #![forbid(unsafe_code)]
 
 mod doubts;
@@ -38,7 +37,6 @@ pub(super) const LIBRARY: Library = Library {
     // the best of them for each GPU (src/graph/topo.cc, `ncclTopoGetLocal`)
     lists: &[List::nearest(IB_HCA, admits)],
     doubts: doubts::DOUBTS,
-    // "Environment Variables" puts most of them under "Debugging", not for production
     doubtful: "NCCL_IB_TC NCCL_IB_SL NCCL_IB_FIFO_TC NCCL_IB_TIMEOUT NCCL_IB_RETRY_CNT NCCL_IB_QPS_PER_CONNECTION \
                NCCL_IB_GID_INDEX NCCL_IB_DISABLE NCCL_IB_MERGE_VFS NCCL_NSOCKS_PERTHREAD NCCL_SOCKET_NTHREADS \
                NCCL_SOCKET_IFNAME NCCL_ALGO NCCL_PROTO NCCL_MIN_NCHANNELS NCCL_MAX_NCHANNELS NCCL_NCHANNELS_* NCCL_NVLS_* \
@@ -53,7 +51,7 @@ const IB_HCA: &str = "NCCL_IB_HCA";
 const CONF_FILE: &str = "NCCL_CONF_FILE";
 /// May a connection enter and leave a node by different NICs?
 pub(super) const CROSS_NIC: &str = "NCCL_CROSS_NIC";
-/// Groups of NICs that are to be one: `a,b;c,d`, whole names, each with or without a port.
+/// Groups of NICs that are to be one: `a,b;c,d`, with or without ports.
 const FORCE_MERGE: &str = "NCCL_NET_FORCE_MERGE";
 /// A file that NCCL believes instead of the bus.
 const TOPO_FILE: &str = "NCCL_TOPO_FILE";
@@ -199,9 +197,9 @@ fn is_isolated(query: &Query) -> bool {
 
 /// The rails on cards with a degraded one, if the others carry three quarters of what all do together.
 ///
-/// NCCL takes the least bandwidth of a channel over all nodes of a job (src/init.cc `initTransportsRank`).  Asked for 16 machines
-/// with ports at half rate on one node of two, NCCL 2.30.7's own search gives up to 75 % more without the slow ports as long as the
-/// others carry that much, and less where the bus hides the switches and no file tells of them.
+/// A channel has the least bandwidth that it has on any node (src/init.cc `initTransportsRank`).  For 16 machines with ports at half
+/// rate on one node of two NCCL 2.30.7's search gives up to 75 % more without these as long as the others carry that much, and less
+/// where the bus hides the switches and no file tells of them.
 fn degraded(query: &Query) -> Vec<Rail> {
     let &Query { topology, node, .. } = query;
     if node.degraded.is_empty() {
@@ -220,7 +218,7 @@ fn without<'n>(node: &'n NodePlacement, degraded: &[Rail]) -> Cow<'n, [Rail]> {
     if degraded.is_empty() { Cow::Borrowed(&node.rails) } else { rest() }
 }
 
-/// Does NCCL see which GPU and which NIC share a switch: on the bus, or in the file that it is given?
+/// Does NCCL see on the bus or in a file which GPU and which NIC share a switch?
 fn sees_switches(query: &Query) -> bool {
     query.topology.stated_paths.is_empty()
         || query.prepared.is_wanted(TOPO_FILE)
@@ -236,7 +234,7 @@ fn merged_though_left_out(query: &Query) -> Option<String> {
     let groups = evidence.present.get(FORCE_MERGE).cloned().or_else(in_files)?;
     let rails = without(node, &degraded(query));
     let names = groups.split([';', ',']).filter_map(|entry| entry.split(':').next());
-    // NCCL's name for the other way to a NIC (src/transport/net_ib/init.cc, `Data Direct`)
+    // NCCL's name for the other way to a NIC (src/transport/net_ib/init.cc)
     let mut names = names.map(|name| name.strip_suffix("_dma").unwrap_or(name));
     let is_left_out = |name: &&str| {
         uniform::left_out(topology, &rails).any(|(_, nic)| nic.name == *name)
@@ -245,7 +243,7 @@ fn merged_though_left_out(query: &Query) -> Option<String> {
     names.find(is_left_out).map(str::to_string)
 }
 
-/// What a fabric of isolated rails needs, the same for every task; no answer on another.
+/// The same for every task; no answer unless rails are isolated.
 fn cross_nic(query: &Query) -> Option<Answer> {
     let has_both = !query.topology.gpus.is_empty() && !query.node.rails.is_empty();
     let answer = Answer::yes("0", "the fabric's rails are isolated, so no connection may change them");

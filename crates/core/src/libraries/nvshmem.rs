@@ -9,9 +9,8 @@
 //! Without it all elements wait for each other (`nvshmemi_get_devices_by_distance`), so no task may choose the switch alone.
 //! Therefore it goes only with lists of one NIC (`env=nvshmem-pe`), of which every element must have one.
 //!
-//! It picks a GID for each port of RoCE, an IPv4 address of version 2 unless the user says otherwise.  A port without one is
-//! passed over, but fails if the list names it (transport_ib_common.cpp `nvshmemt_ib_common_enumerate_devices`,
-//! `ib_get_gid_index`).
+//! A port of RoCE without an IPv4 address of version 2 is passed over, but fails if the list names it (transport_ib_common.cpp
+//! `nvshmemt_ib_common_enumerate_devices`, `ib_get_gid_index`).
 //!
 //! `NVSHMEM_HCA_PREFIX` is a text that names must contain, or may not with `^` before it; before 3.5.21 `^` admits none
 //! (`nvshmemt_check_hca_prefix`).  So no value of it leaves out several NICs in all releases.
@@ -39,7 +38,7 @@ pub(super) const LIBRARY: Library = Library {
     // the nearest of them for each processing element (src/host/topo/topo.cpp)
     lists: &[List::nearest(HCA_LIST, admits)],
     doubts: &[("NVSHMEM_HCA_LIST NVSHMEM_ENABLE_NIC_PE_MAPPING", doubts)],
-    caveat: Some(caveat),
+    caveat,
     ..Library::NONE
 };
 
@@ -114,7 +113,7 @@ fn caveat(_: &Topology, variables: &[Variable]) -> Option<Diagnostic> {
     Some(Diagnostic::new(HCA_LIST, text))
 }
 
-/// The node's list, or on request the task's one NIC; no answer if no GPU of the node can run NVSHMEM.
+/// The node's list, or on request the task's one NIC.
 fn hca_list(query: &Query) -> Option<Answer> {
     query.has_gpu_of(GpuVendor::Nvidia).then_some(())?;
     if query.users(PE_MAPPING).is_some() {

@@ -35,7 +35,7 @@ const COUNT: &str = "CCL_WORKER_COUNT";
 /// Providers of libfabric's whose devices are on the PCI bus (`FI_BUS_PCI` in prov/).
 const ON_THE_BUS: [&str; 6] = ["cxi", "verbs", "psm3", "psm2", "opx", "efa"];
 
-/// The word; no answer on nodes without NICs that libfabric reaches.
+/// No answer on nodes without NICs that libfabric reaches.
 fn mnic(query: &Query) -> Option<Answer> {
     let (topology, node) = (query.topology, query.node);
     let slingshot = || topology.numbered_nics().filter(|(_, nic)| nic.kind == NicKind::Slingshot);

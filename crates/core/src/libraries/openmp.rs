@@ -19,7 +19,7 @@ pub(super) const LIBRARY: Library = Library {
 const NUM_THREADS: &str = "OMP_NUM_THREADS";
 const PLACES: &str = "OMP_PLACES";
 const PROC_BIND: &str = "OMP_PROC_BIND";
-/// One runtime's own variables for places; `OMP_PLACES` would override them.
+/// One runtime's own variables for places.
 const GOMP_CPU_AFFINITY: &str = "GOMP_CPU_AFFINITY";
 const KMP_AFFINITY: &str = "KMP_AFFINITY";
 

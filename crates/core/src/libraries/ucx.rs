@@ -73,8 +73,7 @@ const OF_LIBFABRIC: &str = "FI_UCX_DEVICES";
 /// (vllm/v1/executor/vllm_net_devices.py).
 const OF_VLLM: &str = "VLLM_GPU_NIC_PCIE_MAPPING";
 
-/// Items of a list, at most: a program with more of them aborts (src/ucp/core/ucp_context.c
-/// `ucp_is_resource_in_device_list`, `ucs_assert_always`).
+/// Items of a list, at most: with more a program aborts (src/ucp/core/ucp_context.c `ucp_is_resource_in_device_list`).
 const MAX_ITEMS: usize = 64;
 
 /// UCX reads, each over the one before, since 1.12: /etc/ucx/ucx.conf, `<library's folder>/../etc/ucx/ucx.conf`, of which we know
@@ -158,7 +157,7 @@ pub(super) struct Shared {
     separated: Option<Separated>,
 }
 
-/// Reads the kernel's tables; `None` where no task gets a list.
+/// `None` where no task gets a list.
 pub(super) fn shared(
     topology: &Topology,
     node: &NodePlacement,
@@ -213,8 +212,7 @@ fn net_devices(query: &Query) -> Option<Answer> {
     Some(query.unless_in_files(&FILES, NET_DEVICES, answer))
 }
 
-/// No warnings of the devices that our list names and an older UCX does not have.  The user's own list of transports is still
-/// checked.
+/// No warnings of the devices that our list names and an older UCX does not have.
 fn quiet(query: &Query) -> Option<Answer> {
     let names_gpus = query.ours(NET_DEVICES)?.contains("cuda");
     let tls = query.evidence.present.get(TLS).map_or("", String::as_str);
@@ -264,7 +262,7 @@ fn without_files(query: &Query, shared: &Shared, transports: Transports) -> Resu
     Ok(Answer::yes(list.join(","), why))
 }
 
-/// Which interfaces are called as NICs that the list leaves out; empty if none is.
+/// Which interfaces are called as NICs that the list leaves out.
 fn also_nics(query: &Query, rails: &[RailIndex], interfaces: &[String]) -> String {
     let is_listed = |name: &str| rails.iter().any(|&rail| query.node.rail(rail).name == *name);
     let is_nic = |name: &str| query.topology.nics.iter().any(|nic| nic.name == *name);
@@ -275,7 +273,7 @@ fn also_nics(query: &Query, rails: &[RailIndex], interfaces: &[String]) -> Strin
     }
 }
 
-/// Why a task must have the NICs of all rails: with its own alone it could not reach tasks on others.
+/// Why a task must have the NICs of all rails.
 fn isolated(query: &Query, shared: &Shared) -> Option<&'static str> {
     let mode = query.evidence.present.get(REACHABILITY).map(String::as_str);
     match query.prepared.wanted.fabric {
@@ -287,8 +285,7 @@ fn isolated(query: &Query, shared: &Shared) -> Option<&'static str> {
 
 /// The list; or why it cannot be had.
 ///
-/// Where each GPU with each of its NICs is too much, each has its best one: without any, UCX could not let a GPU send at
-/// all.
+/// Where each GPU with each of its NICs is too much, each has its best one: without any, UCX could not let a GPU send.
 fn items(
     query: &Query,
     rails: &[RailIndex],
@@ -310,9 +307,8 @@ fn items(
 /// The devices of GPUs that send by themselves: each of the task's GPUs, by CUDA's number, with so many NICs at most: its own,
 /// then others as near.
 ///
-/// The number is the GPU's in the program, cuDeviceGet's (src/uct/ib/mlx5/gdaki/gdaki.c `uct_gdaki_query_tl_devices`): it counts
-/// all GPUs that the program sees, also where a promise or a rank tells which one it uses.  A NIC has such a device for its first
-/// port alone.
+/// The number is cuDeviceGet's, of all GPUs that the program sees (src/uct/ib/mlx5/gdaki/gdaki.c `uct_gdaki_query_tl_devices`).  A NIC
+/// has such a device for its first port alone.
 fn gpu_initiated(query: &Query, each: usize) -> Vec<String> {
     let Query { topology, node, task, .. } = query;
     // the kinds of paths that UCX tells apart (src/ucs/sys/topo/base/topo.c `ucs_topo_get_distance_sysfs`)

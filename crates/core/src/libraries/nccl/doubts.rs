@@ -9,7 +9,6 @@ use crate::topology::{GpuVendor, Nic, PathType, PortState};
 pub(super) const DOUBTS: &[Doubt] = &[
     ("NCCL_P2P_DISABLE", |_, value| switch(value, "GPUs of this node then talk through host memory")),
     ("NCCL_SHM_DISABLE", |_, value| switch(value, "tasks of this node then talk through the network")),
-    // on Slingshot and EFA there are no NICs to disable
     ("NCCL_IB_DISABLE", |checked, value| match checked.has_verbs() {
         true => switch(value, "NCCL then uses sockets in place of this node's NICs"),
         false => Vec::new(),
@@ -76,7 +75,6 @@ fn switch(value: &str, what: &str) -> Vec<String> {
     when(is_on, format!("{what}: unset it where it is not for a test"))
 }
 
-/// Entries of the list that mean no NIC or more than one, and lists that leave none.
 fn list(checked: &Checked, value: &str) -> Vec<String> {
     let list = NameList::new(value);
     let is_active = |nic: &&Nic| nic.ports.iter().any(|port| port.state == PortState::Active);

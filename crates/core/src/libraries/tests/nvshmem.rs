@@ -82,7 +82,7 @@ fn a_list_of_the_node_that_nvshmem_38_does_not_read_is_told_of() {
         let read = reader(situation.files);
         let evidence = Evidence { present: &situation.present, read: &read };
         let variables = environment(&prepared, &situation.topology, &situation.node, task, evidence);
-        caveats(&situation.topology, &variables).map(|caveat| caveat.to_string()).collect::<Vec<_>>()
+        caveats(&situation.topology, &variables).iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     let (one, two) = (task(&[1], &[1]), task(&[0, 1], &[0, 1]));
     let ours = Situation::new(PortState::Active);
@@ -110,8 +110,8 @@ fn deepep_ends_in_an_assertion_where_rails_are_isolated_and_that_is_told() {
         let evidence = Evidence { present: &situation.present, read: &|_| None };
         let variables =
             environment(&prepared, &situation.topology, &situation.node, &task(&[1], &[1]), evidence);
-        let mut found = caveats(&situation.topology, &variables).map(|caveat| caveat.to_string());
-        found.any(|caveat| caveat.contains("`EP_DISABLE_GIN=1`"))
+        let found = caveats(&situation.topology, &variables);
+        found.iter().any(|caveat| caveat.to_string().contains("`EP_DISABLE_GIN=1`"))
     };
     assert!(told(&situation));
     assert!(!told(&situation.clone().with(&[("NCCL_CROSS_NIC", "2")])), "the user's own stays");
