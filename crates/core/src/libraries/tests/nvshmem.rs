@@ -89,7 +89,7 @@ fn a_list_of_the_node_that_nvshmem_38_does_not_read_is_told_of() {
     let [unread] = told(&ours, &one).try_into().unwrap();
     assert!(unread.starts_with("`NVSHMEM_HCA_LIST`: NVSHMEM 3.8 does not read it"), "{unread}");
     assert_eq!(told(&ours.clone().libraries(&["nvshmem-pe"]), &one), [""; 0], "the switch goes with it");
-    assert_eq!(told(&ours.clone().libraries(&["nvshmem-pe"]), &two), [unread.clone()]);
+    assert_eq!(told(&ours.clone().libraries(&["nvshmem-pe"]), &two).concat(), unread);
     for (name, value, is_told) in [
         ("NVSHMEM_ENABLE_NIC_PE_MAPPING", "1", false),
         ("NVSHMEM_ENABLE_NIC_PE_MAPPING", "0", true),

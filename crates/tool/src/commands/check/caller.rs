@@ -14,7 +14,7 @@ use nic_placement_process::files::UsersFiles;
 use nic_placement_sys as sys;
 use std::path::Path;
 
-/// This process as the one that asks, on this system.
+/// This process as the one that asks.
 pub(super) fn here(plan: &Plan) -> Caller {
     let is_root = sys::is_root();
     Caller {
