@@ -11,7 +11,7 @@ use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::Scope;
 use nic_placement_core::discover::root::Author;
 use nic_placement_core::libraries::findings::{Checked, lint};
-use nic_placement_core::libraries::{Evidence, FileText, Present, ReadFile};
+use nic_placement_core::libraries::{Evidence, FileText, Present, ReadFile, caveats};
 use nic_placement_core::node::NoTopology;
 use nic_placement_core::placement::{CpuDecision, Variable};
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
@@ -197,7 +197,8 @@ impl OpenPlan<'_> {
                 interfaces: &interfaces,
                 read: evidence.read,
             });
-            lines.extend(doubts.iter().map(|doubt| format!("{name}: {doubt}")));
+            let found = doubts.into_iter().chain(caveats(&self.plan().node, &placed.variables));
+            lines.extend(found.map(|doubt| format!("{name}: {doubt}")));
         }
         lines
     }

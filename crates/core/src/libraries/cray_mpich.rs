@@ -1,12 +1,9 @@
 //! Cray MPICH: `MPICH_OFI_NIC_POLICY=GPU` on Slingshot, the same word in every task: the NIC nearest to the GPU in use.
 //!
-//! The library asks which GPU that is in MPI_Init, and a program that chooses its GPU later has GPU 0 there (pmodels/mpich issue
-//! 7951).  So all GPUs that a task sees must have one nearest NIC in common.
-//!
 //! The default, `BLOCK`, goes by rank, which is wrong for most ranks where the NICs hang off the GPUs (HPE's man page intro_mpi;
-//! OLCF's guide to Crusher).  `GPU` needs an MPI that handles GPU memory; its effect on others is undocumented.  It chooses
-//! among the devices that libfabric shows, so it does not go with a task's own device in `FI_CXI_DEVICE_NAME`.
-//! `SHMEM_OFI_NIC_POLICY` has no `GPU`.
+//! OLCF's guide to Crusher).  `GPU` needs an MPI that handles GPU memory.  It asks which GPU that is in MPI_Init (pmodels/mpich
+//! issue 7951), and chooses among the devices that libfabric shows, so it does not go with a task's own device in
+//! `FI_CXI_DEVICE_NAME`.  `SHMEM_OFI_NIC_POLICY` has no `GPU`.
 #![forbid(unsafe_code)]
 
 use super::libfabric::{self, CXI_DEVICE, NIC_POLICY};
@@ -34,16 +31,12 @@ fn nic_policy(query: &Query) -> Option<Answer> {
         return None;
     }
     let is_the_steps = libfabric::is_the_steps(present);
-    let nearest = libfabric::of_all(&query.prepared.slingshot, &query.task.seen);
+    if let Err(no) = libfabric::of_all(query, &query.prepared.slingshot, LIBRARY.name) {
+        return Some(no);
+    }
     let is_set = |name: &str| query.users(name).is_some();
     let answer = Answer::yes("GPU", "Cray MPICH then takes the NIC nearest to the rank's GPU");
     Some(answer.unless(&[
-        (query.task.gpus.is_empty(), "a task without GPUs is left to Cray MPICH"),
-        (nearest.is_some_and(|nearest| nearest.leads_astray), libfabric::ASTRAY),
-        (
-            nearest.is_none(),
-            "its GPUs have several nearest NICs, and Cray MPICH may ask before the program chooses one",
-        ),
         (
             query.nics_of(NicKind::Slingshot).filter(|nic| is_the_steps(&nic.name)).count() < 2,
             "the step has one Slingshot NIC at most",

@@ -1,8 +1,7 @@
 //! EFA: `FI_EFA_IFACE` is never set.
 //!
 //! aws-ofi-nccl groups the devices by all GPUs of the node, and every peer must find the same number of devices in a group
-//! (src/nccl_ofi_topo.cpp; its issue 1061: "Unexpected number of remote rails").  So no shorter list is right, for a task or
-//! for a node.  A task gets all devices beside its GPU anyway.
+//! (src/nccl_ofi_topo.cpp; its issue 1061: "Unexpected number of remote rails"), so no shorter list is right.
 #![forbid(unsafe_code)]
 
 use super::{Answer, Library, Query};

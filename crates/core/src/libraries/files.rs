@@ -1,4 +1,4 @@
-//! Configuration files of libraries: which keep us from setting a variable, and what they give it.
+//! Configuration files of libraries, which keep us from setting a variable.
 #![forbid(unsafe_code)]
 
 use super::wanted::Wanted;
@@ -14,7 +14,7 @@ pub(super) struct Files {
     /// the user's, strongest first
     pub(super) of_user: fn(&Topology, &Present) -> Vec<String>,
     /// the lines that give a name a value
-    pub(super) lines: for<'t> fn(&'t str) -> Vec<Line<'t>>,
+    pub(super) lines: for<'t> fn(&'t str, ReadFile) -> Vec<Line<'t>>,
     /// does the last of several lines for one name count, and not the first?
     pub(super) last_counts: bool,
     /// does it prefer its files to the environment?
@@ -23,12 +23,24 @@ pub(super) struct Files {
     pub(super) variables: &'static [&'static str],
     /// variables that keep us from setting any of those
     pub(super) rivals: &'static [&'static str],
-    /// can they matter to a step on this node, which has GPUs and rails?  The last one: may the node have a list?
+    /// can they matter to a step on a node with GPUs and rails?  The last one: may the node have a list?
     pub(super) matter: fn(&Topology, &Wanted, bool) -> bool,
 }
 
-/// A line's name and value; `None` if that holds on some machines only, or the library reads it in pieces.
-pub(super) type Line<'t> = (&'t str, Option<&'t str>);
+/// A line that gives a name a value.
+pub(super) struct Line<'t> {
+    pub(super) name: &'t str,
+    /// `None` if the library reads the line in pieces
+    pub(super) value: Option<&'t str>,
+    /// is it for this machine?  `None` if that is not known
+    pub(super) holds: Option<bool>,
+}
+
+impl<'t> Line<'t> {
+    pub(super) fn new(name: &'t str, value: &'t str, is_short: bool, holds: Option<bool>) -> Line<'t> {
+        Line { name, value: Some(value).filter(|_| is_short), holds }
+    }
+}
 
 /// What a file says of a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,31 +49,24 @@ pub(super) struct Claimed {
     pub(super) why: String,
     /// the value that it gives, if that holds on this machine as far as we know
     pub(super) value: Option<String>,
-    /// does it rule out what files say that count less?  Not if it only keeps us from setting the variable
+    /// does it rule out what files say that count less?
     decides: bool,
 }
 
 /// Of what several files say, strongest first, the one that counts.
-///
-/// A file that does not decide keeps us from setting the variable all the same.
 pub(super) fn strongest(claims: impl IntoIterator<Item = Option<Claimed>>) -> Option<Claimed> {
-    let mut kept: Option<Claimed> = None;
-    for claim in claims.into_iter().flatten() {
-        if claim.decides {
-            return Some(claim);
-        }
-        kept = kept.or(Some(claim));
-    }
-    kept
+    let claims: Vec<Claimed> = claims.into_iter().flatten().collect();
+    let decider = claims.iter().position(|claim| claim.decides);
+    claims.into_iter().nth(decider.unwrap_or(0))
 }
 
 impl Files {
-    /// What the site's files say of a variable.
+    /// What the site's files say.
     pub(super) fn sites(&self, topology: &Topology, read: ReadFile, name: &str) -> Option<Claimed> {
         strongest((self.of_site)(topology).iter().map(|file| self.claimed(read, file, name)))
     }
 
-    /// What the user's files say of a variable; we read them with the user's rights.
+    /// What the user's files say, read with the user's rights.
     pub(super) fn users(&self, topology: &Topology, evidence: &Evidence, name: &str) -> Option<Claimed> {
         let files = (self.of_user)(topology, evidence.present);
         strongest(files.iter().map(|file| self.claimed(evidence.read, file, name)))
@@ -72,32 +77,31 @@ impl Files {
         strongest([self.users(topology, evidence, name), self.sites(topology, evidence.read, name)])
     }
 
-    /// Why this file keeps us from setting the variable: it sets that or a rival, or its user meant it to.
-    ///
-    /// A section may be for other machines than this one.  It keeps us from setting the variable all the same, but gives no
-    /// value.
+    /// Why this file keeps us from setting the variable: it sets that or a rival, may do so, or its user meant it to.
     fn claimed(&self, read: ReadFile, file: &str, name: &str) -> Option<Claimed> {
         let found = read(file)?;
         let file = file.escape_debug();
-        let lines = (self.lines)(&found.text);
-        let mut own = lines.iter().filter(|(known, _)| *known == name);
+        let lines = (self.lines)(&found.text, read);
+        let names = |name: &str| lines.iter().any(|line| line.name == name);
+        let mut own = lines.iter().filter(|line| line.name == name && line.holds != Some(false));
         let line = if self.last_counts { own.next_back() } else { own.next() };
-        let rival = self.rivals.iter().find(|rival| lines.iter().any(|(name, _)| name == *rival));
+        let rival = self.rivals.iter().find(|rival| names(rival));
         // as a person reads it
         let seems_to_set = |line: &str| line.split_once('=').is_some_and(|(seen, _)| seen.trim() == name);
         let (why, value, decides) = if let Some(why) = found.unanswered {
-            // its value would count more than that of a weaker file, and is not known
+            // a weaker file's value would count less
             (format!("`{file}` may set it: {why}"), None, true)
-        } else if let Some((_, value)) = line {
+        } else if let Some(Line { value, holds, .. }) = line {
             // what stands behind the part that was read may count more
-            let value = value.filter(|_| !(found.is_cut && self.last_counts));
-            (format!("`{file}` sets it"), value.map(str::to_string), true)
+            let value = value.filter(|_| holds.is_some() && !(found.is_cut && self.last_counts));
+            let sets = holds.map_or("may set it, in a section for some machines", |_| "sets it");
+            (format!("`{file}` {sets}"), value.map(str::to_string), true)
         } else if found.is_cut {
             // the library reads the whole file
             (format!("`{file}` is longer than what is read of it here, and may set it"), None, true)
         } else if let Some(rival) = rival {
             (format!("`{file}` sets `{rival}`"), None, false)
-        } else if found.text.trim_start_matches(MARK).lines().any(seems_to_set) {
+        } else if !names(name) && found.text.trim_start_matches(MARK).lines().any(seems_to_set) {
             (format!("`{file}` seems to set it, in a line that its library reads otherwise"), None, false)
         } else {
             return None;
@@ -106,8 +110,7 @@ impl Files {
     }
 }
 
-/// The mark with which some editors begin a file (U+FEFF).  Where a library does not pass over it, it makes another name of the
-/// first one.
+/// The mark with which some editors begin a file (U+FEFF), a part of the first name where a library does not pass over it.
 pub(super) const MARK: char = '\u{feff}';
 
 /// The text up to a comment, which begins with this character behind white space.
@@ -116,7 +119,7 @@ pub(super) fn before_comment(text: &str, comment: char) -> &str {
     parts.find(|part| part.ends_with(char::is_whitespace)).unwrap_or(text)
 }
 
-/// A reader that opens each configuration file once: a file says several things that matter.
+/// A reader that opens each configuration file once.
 pub(super) fn remembered<'r>(read: ReadFile<'r>) -> impl Fn(&str) -> Option<FileText> + 'r {
     let known: RefCell<BTreeMap<String, Option<FileText>>> = RefCell::default();
     move |path| {
@@ -148,10 +151,15 @@ mod tests {
     const INI: usize = 2;
 
     fn value(text: &str, grammar: usize) -> Option<Option<String>> {
-        let read = |_: &str| {
+        claimed(text, grammar, "").map(|claimed| claimed.value)
+    }
+
+    fn claimed(text: &str, grammar: usize, processor: &str) -> Option<Claimed> {
+        let read = |path: &str| {
+            let text = if path == "/etc/a.conf" { text } else { processor };
             Some(FileText { text: text.to_string(), is_cut: text.ends_with('…'), unanswered: None })
         };
-        grammars()[grammar].claimed(&read, "/etc/a.conf", "LIST").map(|claimed| claimed.value)
+        grammars()[grammar].claimed(&read, "/etc/a.conf", "LIST")
     }
 
     fn some(text: &str) -> Option<Option<String>> {
@@ -161,10 +169,46 @@ mod tests {
     #[test]
     fn a_file_gives_its_value_unless_that_may_be_for_another_machine() {
         assert_eq!(value("LIST: mlx5_0:1 ; comment", INI), some("mlx5_0:1"));
-        assert_eq!(value("[Grace]\nLIST=mlx5_0:1", INI), Some(None));
-        assert_eq!(value("LIST=mlx5_0:1\n[Grace]\nLIST=mlx5_1:1", INI), Some(None));
+        assert_eq!(value("[Grace]\nCPU model=Grace\nLIST=mlx5_0:1", INI), Some(None));
+        assert_eq!(value("LIST=mlx5_0:1\n[Grace]\nCPU model=Grace\nLIST=mlx5_1:1", INI), Some(None));
+        assert_eq!(value("[ours]\nLIST=mlx5_0:1", INI), some("mlx5_0:1"), "a section without a condition");
         assert_eq!(value("OTHER=1", NVSHMEM), Some(None));
         assert_eq!(value("LISTS=1", NCCL), None);
+    }
+
+    #[test]
+    fn a_section_for_another_processor_sets_nothing_and_one_for_this_maker_may() {
+        let vera = "[Vera Rubin]\nCPU model=Vera\nLIST=4\n[end]\nOTHER=1\nLIST_B=1\n";
+        let told = |text: &str, processor: &str| {
+            let claimed = claimed(&text.replace("OTHER=1\n", ""), INI, processor)?;
+            Some(if claimed.why == "`/etc/a.conf` sets it" { claimed.value } else { None })
+        };
+        let (intel, amd) = ("vendor_id\t: GenuineIntel\nmodel\t: 143\n", "vendor_id\t: AuthenticAMD\n");
+        for (processor, is_told) in [
+            (intel, false),
+            (amd, false),
+            ("CPU implementer\t: 0x41\nCPU part\t: 0xd4f\n", false),
+            ("CPU implementer\t: 0x4e\nCPU part\t: 0x010\n", true),
+            ("cpu\t\t: POWER9\n", true),
+            ("", true),
+        ] {
+            assert_eq!(told(vera, processor), is_told.then_some(None), "{processor:?}");
+        }
+        for (line, on_amd) in [
+            ("CPU vendor=amd", Some(None)),
+            ("CPU vendor = Intel", None),
+            ("CPU model: Milan", Some(None)),
+            ("CPU model=M*", Some(None)),
+            ("CPU model=Arcturus", Some(None)),
+            ("Product name=*", Some(None)),
+        ] {
+            assert_eq!(told(&format!("[a]\n{line}\nLIST=4"), amd), on_amd, "{line}");
+        }
+        let may = claimed(vera, INI, "").map(|claimed| claimed.why).unwrap_or_default();
+        assert_eq!(may, "`/etc/a.conf` may set it, in a section for some machines");
+        let order = "[a]\nLIST=1\nCPU model=Vera\nLIST=2\n[a]\nLIST=3\n";
+        assert_eq!(told(order, intel), Some(some("1").unwrap()), "a section ends with that line");
+        assert_eq!(told("[a]\nCPU model=Vera\n[b]\nLIST=5\n", intel), Some(some("5").unwrap()));
     }
 
     #[test]

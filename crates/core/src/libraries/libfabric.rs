@@ -1,22 +1,22 @@
 //! libfabric, on demand (`env=default+libfabric`): the task's own device for the cxi and verbs providers.
 //!
-//! `FI_CXI_DEVICE_NAME` takes names from `cxi0` to `cxi99`, and one wrong name makes it ignore the whole value
-//! (prov/cxi/src/cxip_info.c `cxip_env_validate_device_name`).  A device counts as named if its name stands anywhere in
-//! the value: `cxi10` admits `cxi1` (prov/cxi/src/cxip_if.c, strstr).
+//! `FI_CXI_DEVICE_NAME` takes names from `cxi0` to `cxi99`, and is ignored with one wrong name (prov/cxi/src/cxip_info.c
+//! `cxip_env_validate_device_name`).  A device counts as named if its name stands anywhere in the value: `cxi10` admits `cxi1`
+//! (prov/cxi/src/cxip_if.c, strstr).
 //!
 //! `FI_VERBS_DEVICE_NAME` takes the beginning of one name, in capitals or not (prov/verbs/src/verbs_info.c `vrb_init_info`).  For
 //! MPI's kind of endpoint the provider skips devices whose interface has no IP address (`vrb_device_has_ipoib_addr`), or is not in
-//! the user's `FI_VERBS_IFACE` (`vrb_getifaddrs`), which chooses a device too.
+//! the user's `FI_VERBS_IFACE` (`vrb_getifaddrs`).
 //!
-//! This suits MPI libraries that open one device per process.  It does not suit NCCL's plug-in over libfabric, which counts the
-//! devices of all ranks, nor Cray MPICH's own policy.
+//! This suits MPI libraries that open one device per process, not NCCL's plug-in, which counts the devices of all ranks, nor Cray
+//! MPICH's own policy.
 #![forbid(unsafe_code)]
 
-use super::lists::{List, entries, works};
+use super::lists::{List, entries, marked, works};
 use super::template::names_of;
 use super::wanted::Fabric;
 use super::{Answer, Library, Present, Query};
-use crate::topology::{Gpu, GpuIndex, Nic, NicIndex, NicKind, Topology};
+use crate::topology::{Gpu, Nic, NicIndex, NicKind, Topology};
 
 pub(super) const LIBRARY: Library = Library {
     name: "libfabric",
@@ -30,14 +30,12 @@ pub(super) const LIBRARY: Library = Library {
 
 pub(super) const WORD: &str = "libfabric";
 
-/// One beginning of a name, in capitals or not.
 const VERBS: List = List {
     uses_all: true,
     is_idle_where_it_admits_all: true,
     ..List::nearest(VERBS_DEVICE, |beginning, nic, _| begins(beginning, &nic.name))
 };
 
-/// Devices whose names stand anywhere in the value.
 const CXI: List = List {
     kind: NicKind::Slingshot,
     uses_all: true,
@@ -54,22 +52,29 @@ fn is_cxi(entry: &str) -> bool {
     number.is_some_and(|number| number.len() == 1 || number.len() == 2 && !number.starts_with('0'))
 }
 
-/// Does a device's name begin so, in capitals or not?
 fn begins(beginning: &str, name: &str) -> bool {
     name.get(..beginning.len()).is_some_and(|own| own.eq_ignore_ascii_case(beginning))
 }
 
-/// Cray MPICH's choice of a Slingshot device.
+/// Cray MPICH's choice of a device.
 pub(super) const NIC_POLICY: &str = "MPICH_OFI_NIC_POLICY";
-/// libfabric's choice of one.
 pub(super) const CXI_DEVICE: &str = "FI_CXI_DEVICE_NAME";
-/// The devices that Slurm set up for the step (src/plugins/switch/hpe_slingshot), separated by commas.
+/// The devices that Slurm set up for the step (src/plugins/switch/hpe_slingshot).
 const STEP_DEVICES: &str = "SLINGSHOT_DEVICES";
 const VERBS_DEVICE: &str = "FI_VERBS_DEVICE_NAME";
-/// The interfaces whose devices may be used.
 const VERBS_IFACE: &str = "FI_VERBS_IFACE";
-/// Which providers may be used.
 pub(super) const PROVIDER: &str = "FI_PROVIDER";
+
+/// Does `FI_PROVIDER` admit this core provider?  Names are whole, in any case, blanks a part of them; of `verbs;ofi_rxm` the first
+/// part counts, and `^` rules out the whole list (libfabric 2.5.1: src/fabric.c `ofi_create_filter`, `ofi_apply_prov_init_filter`).
+pub(super) fn admits_provider(filter: &str, provider: &str) -> bool {
+    let (excludes, names) = marked(filter, '^');
+    let core = |name: &str| match name.split_once(';') {
+        Some((first, _)) if !excludes => first.eq_ignore_ascii_case(provider),
+        _ => name.eq_ignore_ascii_case(provider),
+    };
+    excludes != names.split(',').any(core)
+}
 
 /// A GPU's NIC among those that only libfabric reaches.
 pub(super) struct Nearest {
@@ -79,11 +84,11 @@ pub(super) struct Nearest {
     pub(super) turn: usize,
     /// is no other NIC as near?
     pub(super) alone: bool,
-    /// is a NIC as near that is left out?  A library that goes by the GPU itself may take that
+    /// is a NIC as near that is left out?
     pub(super) leads_astray: bool,
 }
 
-/// The NIC of each GPU: the nearest of those that may be used; GPUs take equally near ones in turn.
+/// Each GPU's nearest NIC of those that may be used; GPUs take equally near ones in turn.
 pub(super) fn nearest(topology: &Topology, usable: &[NicIndex], kind: NicKind) -> Vec<Option<Nearest>> {
     let is_usable = |nic: &NicIndex| usable.contains(nic);
     let all = || {
@@ -107,26 +112,37 @@ pub(super) fn nearest(topology: &Topology, usable: &[NicIndex], kind: NicKind) -
     topology.gpus.iter().map(of).collect()
 }
 
-/// The NIC of all GPUs that a task sees: of its one GPU, or the one that all of them share.
-///
-/// A library that looks for the GPU at its start takes GPU 0's, if the program chooses its GPU later.
-pub(super) fn of_all<'p>(nearest: &'p [Option<Nearest>], gpus: &[GpuIndex]) -> Option<&'p Nearest> {
+/// The NIC of a task's one GPU, or the one that all GPUs which it sees share: a library that goes by the GPU may look at GPU 0 before
+/// the program chooses.  Or why there is none.
+pub(super) fn of_all<'p>(
+    query: &Query,
+    nearest: &'p [Option<Nearest>],
+    library: &str,
+) -> Result<&'p Nearest, Answer> {
+    let gpus = &query.task.seen;
     let mut of = gpus.iter().map(|gpu| nearest.get(gpu.0)?.as_ref());
-    let first = of.next()??;
-    let same = |other: Option<&Nearest>| other.is_some_and(|other| other.alone && other.nic == first.nic);
-    (gpus.len() == 1 || (first.alone && of.all(same))).then_some(first)
+    let first = of.next().flatten();
+    let is_shared = |first: &&Nearest| {
+        let same = |other: Option<&Nearest>| other.is_some_and(|other| other.alone && other.nic == first.nic);
+        gpus.len() == 1 || (first.alone && of.all(same))
+    };
+    Err(Answer::no(match first.filter(is_shared) {
+        _ if query.task.gpus.is_empty() => format!("a task without GPUs is left to {library}"),
+        None => format!(
+            "its GPUs have several nearest NICs, and {library} may ask before the program chooses one"
+        ),
+        Some(nearest) if nearest.leads_astray => "it would take a NIC as near that is left out".to_string(),
+        Some(nearest) => return Ok(nearest),
+    }))
 }
 
-/// Why a library that goes by the GPU itself gets no word.
-pub(super) const ASTRAY: &str = "it would take a NIC as near that is left out";
-
-/// The devices that the step may use: all if Slurm names none.
+/// May the step use this device?  All if Slurm names none.
 pub(super) fn is_the_steps(present: &Present) -> impl Fn(&str) -> bool {
     let step = present.get(STEP_DEVICES).filter(|list| !list.is_empty());
     move |name| step.is_none_or(|list| list.split(',').any(|listed| listed == name))
 }
 
-/// The Slingshot NICs of the task's GPUs; no answer if the node has none.
+/// No answer if the node has no Slingshot NIC.
 fn cxi_device(query: &Query) -> Option<Answer> {
     query.nics_of(NicKind::Slingshot).next()?;
     let nearest = query.task.gpus.iter().filter_map(|&gpu| query.prepared.slingshot.get(gpu.0)?.as_ref());
@@ -151,7 +167,7 @@ fn cxi_device(query: &Query) -> Option<Answer> {
 const ISOLATED: &str = "the fabric's rails are isolated, so no task may be held to its own";
 const ON_REQUEST: &str = "its GPU's NIC, as `env=libfabric` asks";
 
-/// The verbs devices of the task's GPUs; no answer if the node has none.
+/// No answer if the node has no verbs device.
 fn verbs_device(query: &Query) -> Option<Answer> {
     let verbs = || query.nics_of(NicKind::Verbs);
     verbs().next()?;

@@ -33,7 +33,7 @@ impl List {
         }
     }
 
-    /// The ports that a value admits and that can carry anything: the libraries skip those that are down.
+    /// The ports that a value admits: libraries skip those that are down.
     pub(super) fn admitted(&self, value: &str, topology: &Topology) -> Vec<Rail> {
         let admits = |(nic, port): &(NicIndex, &Port)| (self.admits)(value, topology.nic(*nic), port);
         let rail = |(nic, port): (NicIndex, &Port)| Rail {
@@ -69,8 +69,7 @@ pub(super) fn works(port: &Port) -> bool {
     matches!(port.state, PortState::Active | PortState::Unknown)
 }
 
-/// A space is a part of an entry: none of UCX (src/ucs/config/parser.c, `ucs_config_sscanf_array`), NCCL and NVSHMEM takes
-/// it away.
+/// A space is a part of an entry to UCX (src/ucs/config/parser.c, `ucs_config_sscanf_array`), NCCL and NVSHMEM.
 pub(super) fn entries(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').filter(|entry| !entry.is_empty())
 }

@@ -1,8 +1,7 @@
 //! `NIC_PLACEMENT`: the decision and the variables we set, in one line for programs and nested steps.
 //!
-//! Words separated by spaces: the version, `key=value` facts, and `set:NAME=VALUE` for each variable that is ours.
-//! A variable that no longer has the value recorded here was changed since, and is the user's.  So is this variable itself,
-//! where it does not have this form.  A space in a value is written `%20`, and `%` itself `%25`.
+//! Words separated by spaces: the version, `key=value` facts, and `set:NAME=VALUE` for each variable that is ours, unless its value
+//! was changed since.  In another form this variable is the user's.  A space in a value is written `%20`, and `%` itself `%25`.
 //!
 //! ```text
 //! v1 policy=closest gpus=0000:1b:00.0 nics=mlx5_0:1 node=1.0.0-5e3a91c7 cpus=0-55 set:UCX_NET_DEVICES=mlx5_0:1,eth0,lo
@@ -20,7 +19,7 @@ use std::fmt::Write;
 /// The variable's name.
 pub const NAME: &str = "NIC_PLACEMENT";
 
-/// The line with the facts of a task.  Writing to a string cannot fail, so we ignore the results.
+/// The line with the facts of a task.  Writing to a string cannot fail.
 pub(super) fn line(topology: &Topology, node: &NodePlacement, task: &TaskPlacement) -> String {
     // room for a node's list in two variables, which saves reallocation
     let mut line = String::with_capacity(640);

@@ -1,10 +1,8 @@
 //! What each library reads: one file for each, which holds all that is known of it, and one row of [`LIBRARIES`].
 //!
-//! A library's file has its variables and their values, its configuration files, the grammar of its lists, and what looks
-//! wrong in a user's value, each with the library's own rule and its source.  The obvious value is often wrong: one NIC in
-//! each task's `NCCL_IB_HCA` would cost NCCL, by its own search, seven eighths of its bandwidth.  A library answers with a
-//! value or none, and why; [`environment`] alone decides whose value stands.  MVAPICH chooses by its own rules and
-//! gets nothing; so does Intel MPI, but where it runs over UCX (libfabric's `mlx` provider) UCX's list rules it.
+//! The obvious value is often wrong: one NIC in each task's `NCCL_IB_HCA` would cost NCCL, by its own search, seven eighths of its
+//! bandwidth.  A library answers with a value or none, and why; [`environment`] alone decides whose value stands.  MVAPICH chooses
+//! by its own rules and gets nothing; so does Intel MPI, but over UCX (libfabric's `mlx` provider) UCX's list rules it.
 #![forbid(unsafe_code)]
 
 mod cray_mpich;
@@ -38,6 +36,7 @@ pub mod wanted;
 
 pub use prepare::Prepared;
 
+use crate::diagnostic::Diagnostic;
 use crate::placement::{Change, NodePlacement, TaskPlacement, Variable};
 use crate::topology::{GpuVendor, Nic, NicKind, Topology};
 use files::{Claimed, Files};
@@ -92,9 +91,11 @@ struct Library {
     lists: &'static [List],
     /// what looks wrong in the user's values
     doubts: &'static [Doubt],
-    /// variables that follow from no topology, apart from [`names::DOUBTFUL`]: names and `BEGINNING*`s between white space
+    /// what may go wrong with what a task gets
+    caveat: fn(&Topology, &[Variable]) -> Option<Diagnostic>,
+    /// variables that follow from no topology: names and `BEGINNING*`s between white space
     doubtful: &'static str,
-    /// its variables that must be equal in every task, written alike: different values break it, or silently cost bandwidth
+    /// its variables that must be equal in every task, written alike
     uniform: &'static str,
 }
 
@@ -112,6 +113,7 @@ impl Library {
         files: None,
         lists: &[],
         doubts: &[],
+        caveat: |_, _| None,
         doubtful: "",
         uniform: "",
     };
@@ -128,6 +130,11 @@ pub fn variables() -> impl Iterator<Item = &'static str> {
 /// The variables that we only read, because they affect what we set.
 pub fn evidence() -> impl Iterator<Item = &'static str> {
     LIBRARIES.iter().flat_map(|library| library.evidence).copied().chain([marker::NAME])
+}
+
+/// What may go wrong with what a task gets.
+pub fn caveats(topology: &Topology, variables: &[Variable]) -> Vec<Diagnostic> {
+    LIBRARIES.iter().filter_map(|library| (library.caveat)(topology, variables)).collect()
 }
 
 /// A task's variables before we change any; it may lack those that `Prepared::names` does not name.
@@ -152,7 +159,7 @@ pub struct FileText {
     pub text: String,
     /// is there more than was read?
     pub is_cut: bool,
-    /// why it is not known whether there is such a file: it may be there and set whatever we would set
+    /// why it is not known whether there is such a file
     pub unanswered: Option<&'static str>,
 }
 
@@ -177,10 +184,7 @@ impl Query<'_> {
 
     /// The value that a variable before this one gets from us.
     fn ours(&self, name: &str) -> Option<&str> {
-        self.answered.iter().find_map(|variable| match &variable.change {
-            Change::Set(value) if variable.name == name => Some(value.as_str()),
-            _ => None,
-        })
+        ours(self.answered, name)
     }
 
     /// Does `env=` have this word?
@@ -188,9 +192,8 @@ impl Query<'_> {
         self.prepared.wanted.has_word(word)
     }
 
-    /// Has the node a GPU of this vendor?
     fn has_gpu_of(&self, vendor: GpuVendor) -> bool {
-        self.topology.gpus.iter().any(|gpu| gpu.vendor == vendor)
+        has_gpu_of(self.topology, vendor)
     }
 
     /// The node's NICs of this kind.
@@ -204,7 +207,7 @@ impl Query<'_> {
         files::strongest([users, self.prepared.claimed_by_site(name)])
     }
 
-    /// The answer where the user's own value stays, with the value of a file that its library prefers to that.
+    /// The answer where the user's own value stays, with that of a file which its library prefers.
     fn left_to_user(&self, name: &str) -> Answer {
         let overruled = LIBRARIES.iter().find_map(|library| {
             let is_stronger = |files: &&Files| files.beat_environment && files.variables.contains(&name);
@@ -216,8 +219,7 @@ impl Query<'_> {
         overruled.unwrap_or_else(|| Answer::no("the user's own value stays"))
     }
 
-    /// The answer, unless a file takes its place: one that sets the variable over which we would set ours, or one whose value
-    /// is to be reported or judged.
+    /// The answer, unless a file takes its place: one over which we would set ours, or whose value is reported or judged.
     fn unless_in_files(&self, files: &Files, name: &str, answer: Answer) -> Answer {
         let reports = self.prepared.wanted.judges_files;
         let is_judged = reports && !self.node.rails.is_empty() && !self.task.gpus.is_empty();
@@ -228,6 +230,19 @@ impl Query<'_> {
         };
         claim.map_or(answer, Answer::left_to)
     }
+}
+
+/// Has the node a GPU of this vendor?
+fn has_gpu_of(topology: &Topology, vendor: GpuVendor) -> bool {
+    topology.gpus.iter().any(|gpu| gpu.vendor == vendor)
+}
+
+/// The value that we give a variable.
+fn ours<'v>(variables: &'v [Variable], name: &str) -> Option<&'v str> {
+    variables.iter().find_map(|variable| match &variable.change {
+        Change::Set(value) if variable.name == name => Some(value.as_str()),
+        _ => None,
+    })
 }
 
 /// What a library answers for one variable.
@@ -311,8 +326,7 @@ fn publication<'p>(line: String, present: &Present) -> Variable<'p> {
     Variable { name: marker::NAME.into(), change, of_file: None, why: why.into() }
 }
 
-/// The changes that undo our earlier values if placement is off: an outer step's NIC is wrong for an inner
-/// step's tasks.
+/// The changes that undo our earlier values if placement is off.
 pub fn withdrawal<'n>(names: &[&'n str], present: &Present) -> Vec<Variable<'n>> {
     let Some(text) = present.get(marker::NAME).filter(|text| marker::is_published(text)) else {
         return Vec::new();

@@ -1,13 +1,11 @@
 //! Mooncake's transfer engine, on demand (`env=default+mooncake`): `MC_TE_FILTERS`, one list for every task of the node.
 //!
 //! Exact device names without ports (mooncake-transfer-engine/src/topology.cpp `getIbvDeviceWhitelist`,
-//! `listInfiniBandDevices`).  The engine uses only named devices, those of the memory's NUMA node first, and of those that a
-//! program names itself only those in the list.
+//! `listInfiniBandDevices`).  The engine uses only these, those of the memory's NUMA node first.
 //!
-//! The newer engine (`MC_USE_TENT`) passes over what the user says by other ways beside the list: the names to leave out, and
-//! those of its configuration (mooncake-transfer-engine/tent/src/platform/cpu_probe.cpp `filterInfiniBandDevices`;
-//! tent/src/common/config.cpp `ConfigHelper::loadFromEnv`).  The older one uses what is in both lists, the store's and this
-//! (mooncake-store/src/client_service.cpp `get_auto_discover_filters`; topology.cpp).
+//! The newer engine (`MC_USE_TENT`) passes over other lists of the user's beside it (tent/src/platform/cpu_probe.cpp
+//! `filterInfiniBandDevices`; tent/src/common/config.cpp `ConfigHelper::loadFromEnv`).  The older one uses what is in both lists, the
+//! store's and this (mooncake-store/src/client_service.cpp `get_auto_discover_filters`).
 #![forbid(unsafe_code)]
 
 use super::findings::{Checked, entries_in_doubt, unknown_device, whole_names};
@@ -26,11 +24,9 @@ pub(super) const LIBRARY: Library = Library {
 };
 
 const FILTERS: &str = "MC_TE_FILTERS";
-/// Names that the newer engine leaves out, unless it has the other list.
 const EXCLUDED: &str = "MC_TE_FILTERS_EXCLUDE";
-/// The store's own list.
 const OF_STORE: &str = "MC_MS_FILTERS";
-/// The newer engine's configuration: JSON, or the path of a file with it.
+/// JSON, or the path of a file with it.
 const CONFIGURATION: &str = "MC_TENT_CONF";
 
 fn doubts(checked: &Checked, list: &str) -> Vec<String> {

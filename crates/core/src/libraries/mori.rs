@@ -20,7 +20,6 @@ pub(super) const LIBRARY: Library = Library {
 
 const DEVICES: &str = "MORI_RDMA_DEVICES";
 
-/// What the node leaves out; no answer if no GPU of the node can run MORI.
 fn devices(query: &Query) -> Option<Answer> {
     let (topology, node) = (query.topology, query.node);
     if !query.has_gpu_of(GpuVendor::Amd) {

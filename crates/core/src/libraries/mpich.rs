@@ -1,9 +1,9 @@
 //! MPICH over libfabric, on demand (`env=mpich`): `MPIR_CVAR_CH4_OFI_NIC_GPU_AFFINITY=1`, by which it takes a NIC nearest to the GPU.
 //!
-//! Without it MPICH goes by the CPUs of the process.  With it the ranks that have the same nearest NICs take these in turn.  It looks
-//! at the GPU of the process's CUDA context, or at the first one that it sees, so all GPUs that a task sees must have one nearest
-//! NIC in common, as for Cray MPICH; and it is built for CUDA alone (pmodels/mpich's src/mpid/ch4/netmod/ofi/ofi_nic.c
-//! `refine_nic_close_by_gpu`, since pull request 7951 of September 2026; earlier releases do not read it).
+//! Without it MPICH goes by the CPUs of the process.  With it ranks that have the same nearest NICs take these in turn.  It looks at
+//! the GPU of the process's CUDA context, or at the first one, so all GPUs that a task sees must have one nearest NIC in common; and
+//! it is built for CUDA alone (pmodels/mpich's src/mpid/ch4/netmod/ofi/ofi_nic.c
+//! `refine_nic_close_by_gpu`: in 5.1.0a1; 5.0.2 and earlier releases do not read it).
 #![forbid(unsafe_code)]
 
 use super::{Answer, Library, Query, libfabric};
@@ -23,21 +23,17 @@ const PREFERRED: &str = "MPIR_CVAR_CH4_OFI_PREF_NIC";
 
 /// The switch; no answer on nodes without a NIC, or without a GPU that CUDA knows.
 fn gpu_affinity(query: &Query) -> Option<Answer> {
-    let &Query { topology, node, task, .. } = query;
+    let &Query { topology, node, .. } = query;
     let kinds = [NicKind::Slingshot, NicKind::Efa, NicKind::Verbs];
     let kind = kinds.into_iter().find(|kind| query.nics_of(*kind).next().is_some())?;
-    topology.gpus.iter().find(|gpu| gpu.vendor == GpuVendor::Nvidia)?;
+    query.has_gpu_of(GpuVendor::Nvidia).then_some(())?;
     let rails: Vec<NicIndex> = node.rails.iter().map(|rail| rail.nic).collect();
     let usable = if kind == NicKind::Verbs { &rails } else { &node.left_to_libfabric };
-    let nearest = libfabric::nearest(topology, usable, kind);
-    let nearest = libfabric::of_all(&nearest, &task.seen);
-    Some(Answer::yes("1", "MPICH then takes a NIC nearest to the GPU").unless(&[
-        (task.gpus.is_empty(), "a task without GPUs is left to MPICH"),
-        (
-            nearest.is_none(),
-            "its GPUs have several nearest NICs, and MPICH may ask before the program chooses one",
-        ),
-        (nearest.is_some_and(|nearest| nearest.leads_astray), libfabric::ASTRAY),
-        (query.users(PREFERRED).is_some(), "the user's `MPIR_CVAR_CH4_OFI_PREF_NIC` chooses the NIC"),
-    ]))
+    Some(match libfabric::of_all(query, &libfabric::nearest(topology, usable, kind), LIBRARY.name) {
+        Ok(_) => Answer::yes("1", "MPICH 5.1 then takes a NIC nearest to the GPU").unless(&[(
+            query.users(PREFERRED).is_some(),
+            "the user's `MPIR_CVAR_CH4_OFI_PREF_NIC` chooses the NIC",
+        )]),
+        Err(no) => no,
+    })
 }

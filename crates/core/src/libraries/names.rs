@@ -4,14 +4,12 @@
 
 use super::LIBRARIES;
 
-/// Names, and beginnings of names, whose change could break or take over a task: the loader's, the shell's,
-/// Slurm's, and the lists of GPUs, which Slurm makes.
+/// Names whose change could break or take over a task: the loader's, the shell's, Slurm's, and the lists of GPUs.
 const REFUSED: &str = "LD_* PATH HOME USER LOGNAME SHELL PWD IFS ENV BASH_* PYTHON* PERL5* GLIBC_TUNABLES GCONV_PATH \
     SLURM* SPANK* SLINGSHOT_* PMI* CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES GPU_DEVICE_ORDINAL \
     ZE_AFFINITY_MASK NIC_PLACEMENT*";
 
-/// Those of Gloo, TensorPipe, Intel MPI and MVAPICH, which get nothing from us: addresses that only the site knows, and
-/// choices that do not follow from a topology.
+/// Those of Gloo, TensorPipe, Intel MPI and MVAPICH: addresses that only the site knows, and choices that follow from no topology.
 const DOUBTFUL: &str = "GLOO_SOCKET_IFNAME TP_SOCKET_IFNAME I_MPI_* MV2_*";
 
 /// Those of Gloo and TensorPipe.

@@ -1,22 +1,18 @@
 //! NCCL and RCCL: `NCCL_IB_HCA`, one exact list for every task of the node, set only to exclude something.
 //!
-//! NCCL numbers devices by their place in each rank's own list and merges the ranks of a node by that number.
-//! So lists that differ between ranks send all traffic through one NIC (src/graph/topo.cc
-//! `ncclTopoGetSystem`; NVIDIA/nccl issue 1478: "You should not set NCCL_IB_HCA differently on each rank").
-//! Network plug-ins (aws-ofi-nccl, on EFA and Slingshot) do not read the list.
+//! NCCL numbers devices by their place in each rank's own list and merges the ranks of a node by that number, so lists that differ
+//! send all traffic through one NIC (src/graph/topo.cc `ncclTopoGetSystem`; NVIDIA/nccl issue 1478).  Of the network plug-ins
+//! aws-ofi-nccl (EFA, Slingshot) does not read the list; amd-anp, nccl-rdma-sharp-plugins and UCCL's read it as NCCL does.  torchcomms'
+//! CTRAN reads `name[:port]` alone, and gives the k-th entry to GPU k (comms/ctran/ibverbx/IbvDevice.cc, backends/ib/CtranIb.cc).
 //!
-//! Where a NIC reaches its own rail alone, `NCCL_CROSS_NIC=0` keeps each connection on one: NCCL cannot see what the
-//! fabric connects, and its documents name this value for rails that are not connected (src/graph/search.cc
-//! `ncclTopoCompute`; "Environment Variables", NCCL_CROSS_NIC).  From 2.30.7 on it compares the rails that the list states
-//! (`mlx5_0:1:RAIL`), else the card's GUID and the port: these differ between the hosts of one NVLink domain, and can be the same for
-//! two NICs of one card (src/graph/search.cc `ncclTopoSearchCheckNet`).  So a list that is needed there states each port's rail.
-//! Releases from 2.5.6 to 2.30.4, and RCCL since ROCm 3.3, pass over what follows a port's number, and read an empty port
-//! (`mlx5_0::RAIL`) as port 0 (src/misc/utils.cc `parseStringList`, run from each).
+//! Where a NIC reaches its own rail alone, `NCCL_CROSS_NIC=0` keeps each connection on one ("Environment Variables"; src/graph/search.cc
+//! `ncclTopoCompute`).  From 2.30.7 on NCCL compares the rails that the list states (`mlx5_0:1:RAIL`), else the card's GUID and the
+//! port: these differ between the hosts of one NVLink domain, and can be the same for two NICs of one card
+//! (`ncclTopoSearchCheckNet`).  Releases from 2.5.6 to 2.30.4, and RCCL since ROCm 3.3, pass over what follows a port's number, and
+//! read an empty port (`mlx5_0::RAIL`) as port 0 (src/misc/utils.cc `parseStringList`, run from each).
 //!
-//! Known limits: before 2.5.6 NCCL does not know `=`, and before 2.18.5 it looks at 16 devices at most.
-//!
-//! RCCL recognises machines by their NICs (src/graph/rome_models.cc), and a list can hide the machine's model
-//! from it: one more reason to set none unless a NIC must be excluded.
+//! Before 2.5.6 NCCL does not know `=`, and before 2.18.5 it looks at 16 devices at most.  RCCL recognises machines by their NICs
+//! (src/graph/rome_models.cc), and a list can hide the machine's model from it.
 #![forbid(unsafe_code)]
 
 mod doubts;
@@ -25,7 +21,8 @@ use super::files::{Files, Line, non_empty};
 use super::lists::{List, entries, is_port_by_atoi, marked};
 use super::uniform;
 use super::wanted::Fabric;
-use super::{Answer, Library, Present, Query};
+use super::{Answer, Library, Present, Query, ReadFile, has_gpu_of};
+use crate::order;
 use crate::placement::{NodePlacement, Rail};
 use crate::topology::{GpuVendor, Nic, PciAddress, Port, PortRef, Topology};
 use std::borrow::Cow;
@@ -35,12 +32,11 @@ pub(super) const LIBRARY: Library = Library {
     word: "nccl",
     by_default: true,
     variables: &[(IB_HCA, ib_hca), (CROSS_NIC, cross_nic)],
-    evidence: &[CONF_FILE, HOME, FORCE_MERGE, TOPO_FILE],
+    evidence: &[CONF_FILE, HOME, FORCE_MERGE, TOPO_FILE, CTRAN[0], CTRAN[1], CTRAN[2]],
     files: Some(&FILES),
     // the best of them for each GPU (src/graph/topo.cc, `ncclTopoGetLocal`)
     lists: &[List::nearest(IB_HCA, admits)],
     doubts: doubts::DOUBTS,
-    // "Environment Variables" puts most of them under "Debugging", not for production
     doubtful: "NCCL_IB_TC NCCL_IB_SL NCCL_IB_FIFO_TC NCCL_IB_TIMEOUT NCCL_IB_RETRY_CNT NCCL_IB_QPS_PER_CONNECTION \
                NCCL_IB_GID_INDEX NCCL_IB_DISABLE NCCL_IB_MERGE_VFS NCCL_NSOCKS_PERTHREAD NCCL_SOCKET_NTHREADS \
                NCCL_SOCKET_IFNAME NCCL_ALGO NCCL_PROTO NCCL_MIN_NCHANNELS NCCL_MAX_NCHANNELS NCCL_NCHANNELS_* NCCL_NVLS_* \
@@ -51,15 +47,17 @@ pub(super) const LIBRARY: Library = Library {
 };
 
 const IB_HCA: &str = "NCCL_IB_HCA";
-/// Names the user's own configuration file (src/misc/param.cc `initEnv`), instead of the one in the home directory.
+/// The user's own configuration file (src/misc/param.cc `initEnv`).
 const CONF_FILE: &str = "NCCL_CONF_FILE";
 /// May a connection enter and leave a node by different NICs?
-const CROSS_NIC: &str = "NCCL_CROSS_NIC";
-/// Groups of NICs that are to be one: `a,b;c,d`, whole names, each with or without a port.
+pub(super) const CROSS_NIC: &str = "NCCL_CROSS_NIC";
+/// Groups of NICs that are to be one: `a,b;c,d`, with or without ports.
 const FORCE_MERGE: &str = "NCCL_NET_FORCE_MERGE";
-/// A file that says how the machine is built, for NCCL to believe instead of the bus.
+/// A file that NCCL believes instead of the bus.
 const TOPO_FILE: &str = "NCCL_TOPO_FILE";
 pub(super) const HOME: &str = "HOME";
+/// CTRAN's switch, and what is set with that (comms/utils/cvars/nccl_cvars.yaml).
+const CTRAN: [&str; 3] = ["NCCL_CTRAN_ENABLE", "NCCL_CTRAN_BACKENDS", "NCCL_CTRAN_IB_DEVICES_PER_RANK"];
 
 /// Entries of the list that NCCL reads (`MAX_IB_DEVS`, src/transport/net_ib/common.h); it ignores the rest.
 const MAX_ENTRIES: usize = 32;
@@ -67,13 +65,12 @@ const MAX_ENTRIES: usize = 32;
 /// Bytes of a line in one piece, and a NUL (`envValue` of src/misc/param.cc).
 const MAX_LINE: usize = 1024;
 
-/// NCCL's and RCCL's: `NAME=VALUE`, both as they stand, without a comment behind; a line that begins with `#` is one
-/// (src/misc/param.cc `setEnvFile`).  They read the user's files before the site's, and a
-/// file overwrites nothing that is set (`initEnvFunc`, `ncclOsSetEnv`).
+/// `NAME=VALUE`, both as they stand, without a comment behind; a line that begins with `#` is one (src/misc/param.cc
+/// `setEnvFile`).  The user's files come before the site's, and overwrite nothing that is set (`initEnvFunc`, `ncclOsSetEnv`).
 pub(super) const FILES: Files = Files {
     of_site: |topology| {
         let files = &["/etc/nccl.conf", "/etc/rccl.conf"];
-        if has_amd(topology) { files } else { &files[..1] }
+        if has_gpu_of(topology, GpuVendor::Amd) { files } else { &files[..1] }
     },
     of_user: users_files,
     lines,
@@ -84,27 +81,26 @@ pub(super) const FILES: Files = Files {
     matter: |_, wanted, has_list| has_list || wanted.fabric == Fabric::IsolatedRails || wanted.judges_files,
 };
 
-/// RCCL of before NCCL 2.23 does not know `NCCL_CONF_FILE`, and reads its own file whatever that says.  Up to 2.29 NCCL asks
-/// the system for the home directory, then `HOME`, into which Slurm puts the same.
+/// RCCL of before NCCL 2.23 does not know `NCCL_CONF_FILE`.  Up to 2.29 NCCL asks the system for the home directory, then `HOME`, into
+/// which Slurm puts the same.
 fn users_files(topology: &Topology, present: &Present) -> Vec<String> {
     let at_home = |file: &str| non_empty(present, HOME).map(|home| format!("{home}/{file}"));
     let nccls = non_empty(present, CONF_FILE).cloned().or_else(|| at_home(".nccl.conf"));
-    let rccls = at_home(".rccl.conf").filter(|_| has_amd(topology));
+    let rccls = at_home(".rccl.conf").filter(|_| has_gpu_of(topology, GpuVendor::Amd));
     nccls.into_iter().chain(rccls).collect()
 }
 
-fn lines(text: &str) -> Vec<Line<'_>> {
+fn lines<'t>(text: &'t str, _: ReadFile) -> Vec<Line<'t>> {
     // a comment gives its value to a name that begins with `#`, which no variable has
     let lines = text.lines().filter_map(|line| {
         let (name, value) = line.split_once('=')?;
-        Some((name, Some(value).filter(|_| line.len() < MAX_LINE)))
+        Some(Line::new(name, value, line.len() < MAX_LINE, Some(true)))
     });
     lines.collect()
 }
 
-/// A list: `[^][=]name[:port[:rail[:plane]]],...`, the last two and an empty port since 2.30.7.  `^` excludes, with `=` a name is
-/// a whole one, without it the beginning of one: `mlx5_1` means `mlx5_10` too (src/misc/utils.cc, `parseStringList` and
-/// `matchIfList`).
+/// `[^][=]name[:port[:rail[:plane]]],...`, the last two and an empty port since 2.30.7.  `^` excludes, with `=` a name is a whole
+/// one, without it the beginning of one: `mlx5_1` means `mlx5_10` too (src/misc/utils.cc, `parseStringList`, `matchIfList`).
 struct NameList<'l> {
     excludes: bool,
     is_exact: bool,
@@ -140,7 +136,7 @@ fn admits(value: &str, nic: &Nic, port: &Port) -> bool {
     list.excludes != (is_empty || entries(list.entries).any(is_port))
 }
 
-/// The node's answer, from the node alone and never from the task, unless a file sets the variable, or NCCL would miss a NIC.
+/// From the node alone and never from the task, unless a file sets the variable, or NCCL would miss a NIC.
 fn ib_hca(query: &Query) -> Option<Answer> {
     let answer = query.unless_in_files(&FILES, IB_HCA, without_files(query));
     let missed = answer.value.as_ref().and_then(|_| merged_though_left_out(query));
@@ -161,7 +157,7 @@ fn without_files(query: &Query) -> Answer {
         more =
             format!(": {first}{others} came up at less, and the slowest port sets the pace of NCCL's rings");
     }
-    if has_amd(query.topology) {
+    if query.has_gpu_of(GpuVendor::Amd) {
         more += "; with fewer NICs RCCL may not recognise the machine";
     }
     let stated = with_rails(query, &rails);
@@ -179,19 +175,18 @@ fn without_files(query: &Query) -> Answer {
 }
 
 /// The ports on a fabric of isolated rails: each with its place among all of the node, which is the same on hosts of one kind,
-/// whatever is left out there.  The plane stays unsaid.
+/// whatever is left out there.  Not beside CTRAN, which would find no device.
 ///
 /// Only where a list is needed anyway: PyTorch copies NCCL's into `NVSHMEM_HCA_LIST`, where that is not set, and NVSHMEM would then
-/// miss the first NIC and deal the others by number.
+/// miss the first NIC.
 fn with_rails(query: &Query, rails: &[Rail]) -> Option<String> {
-    if !is_isolated(query) {
+    if !is_isolated(query) || CTRAN.iter().any(|name| query.evidence.present.contains_key(*name)) {
         return None;
     }
-    let nics = query.topology.numbered_nics();
-    let ports: Vec<PortRef> = nics
-        .flat_map(|(nic, of)| of.ports.iter().map(move |port| PortRef { nic, port: port.number }))
-        .collect();
-    let entry = |rail: &Rail| Some(format!("{rail}:{}", ports.iter().position(|port| *port == rail.at())?));
+    let nics = || query.topology.numbered_nics();
+    let ports =
+        || nics().flat_map(|(nic, of)| of.ports.iter().map(move |port| PortRef { nic, port: port.number }));
+    let entry = |rail: &Rail| Some(format!("{rail}:{}", ports().position(|port| port == rail.at())?));
     let entries: Option<Vec<String>> = rails.iter().map(entry).collect();
     Some(entries?.join(","))
 }
@@ -202,10 +197,9 @@ fn is_isolated(query: &Query) -> bool {
 
 /// The rails on cards with a degraded one, if the others carry three quarters of what all do together.
 ///
-/// NCCL takes the least bandwidth of a channel over all nodes of a job (src/init.cc `initTransportsRank`), so one node's slow
-/// port costs all of them.  Asked for 16 machines with ports at half rate on one node of two, NCCL 2.30.7's own search gives
-/// up to 75 % more without the slow ports as long as the others carry that much, and nothing more beyond.  Where the bus hides
-/// the switches and no file tells of them, it gives less.
+/// A channel has the least bandwidth that it has on any node (src/init.cc `initTransportsRank`).  For 16 machines with ports at half
+/// rate on one node of two NCCL 2.30.7's search gives up to 75 % more without these as long as the others carry that much, and less
+/// where the bus hides the switches and no file tells of them.
 fn degraded(query: &Query) -> Vec<Rail> {
     let &Query { topology, node, .. } = query;
     if node.degraded.is_empty() {
@@ -220,13 +214,11 @@ fn degraded(query: &Query) -> Vec<Rail> {
 }
 
 fn without<'n>(node: &'n NodePlacement, degraded: &[Rail]) -> Cow<'n, [Rail]> {
-    match degraded.is_empty() {
-        true => Cow::Borrowed(&node.rails),
-        false => node.rails.iter().filter(|rail| !degraded.contains(rail)).cloned().collect(),
-    }
+    let rest = || node.rails.iter().filter(|rail| !degraded.contains(rail)).cloned().collect();
+    if degraded.is_empty() { Cow::Borrowed(&node.rails) } else { rest() }
 }
 
-/// Does NCCL see which GPU and which NIC share a switch: on the bus, or in the file that it is given?
+/// Does NCCL see on the bus or in a file which GPU and which NIC share a switch?
 fn sees_switches(query: &Query) -> bool {
     query.topology.stated_paths.is_empty()
         || query.prepared.is_wanted(TOPO_FILE)
@@ -234,7 +226,7 @@ fn sees_switches(query: &Query) -> bool {
         || query.claimed(&FILES, TOPO_FILE).is_some()
 }
 
-/// The first NIC of a group that is to be one, and that the list leaves out: NCCL would fail (since 2.24: src/graph/topo.cc
+/// The first NIC of a group that is to be one, and that the list leaves out: there NCCL fails (since 2.24: src/graph/topo.cc
 /// `ncclTopoForceMerge`).
 fn merged_though_left_out(query: &Query) -> Option<String> {
     let &Query { topology, node, evidence, .. } = query;
@@ -242,7 +234,7 @@ fn merged_though_left_out(query: &Query) -> Option<String> {
     let groups = evidence.present.get(FORCE_MERGE).cloned().or_else(in_files)?;
     let rails = without(node, &degraded(query));
     let names = groups.split([';', ',']).filter_map(|entry| entry.split(':').next());
-    // NCCL's name for the other way to a NIC (src/transport/net_ib/init.cc, `Data Direct`)
+    // NCCL's name for the other way to a NIC (src/transport/net_ib/init.cc)
     let mut names = names.map(|name| name.strip_suffix("_dma").unwrap_or(name));
     let is_left_out = |name: &&str| {
         uniform::left_out(topology, &rails).any(|(_, nic)| nic.name == *name)
@@ -251,7 +243,7 @@ fn merged_though_left_out(query: &Query) -> Option<String> {
     names.find(is_left_out).map(str::to_string)
 }
 
-/// What a fabric of isolated rails needs, the same for every task; no answer on another.
+/// The same for every task; no answer unless rails are isolated.
 fn cross_nic(query: &Query) -> Option<Answer> {
     let has_both = !query.topology.gpus.is_empty() && !query.node.rails.is_empty();
     let answer = Answer::yes("0", "the fabric's rails are isolated, so no connection may change them");
@@ -266,13 +258,7 @@ pub fn files(topology: &Topology, present: &Present) -> Vec<String> {
 
 /// The variables that we may set and that a text of theirs sets, in order of their names.
 pub fn set_in(text: &str) -> Vec<&'static str> {
-    let lines = lines(text);
-    let is_set = |ours: &&str| lines.iter().any(|line| line.0 == *ours);
-    let mut names: Vec<&str> = super::variables().filter(is_set).collect();
-    names.sort_unstable();
-    names
-}
-
-fn has_amd(topology: &Topology) -> bool {
-    topology.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Amd)
+    let lines = lines(text, &|_| None);
+    let is_set = |ours: &&str| lines.iter().any(|line| line.name == *ours);
+    order::set(super::variables().filter(is_set)).into_iter().collect()
 }

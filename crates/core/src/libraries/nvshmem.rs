@@ -1,29 +1,30 @@
 //! NVSHMEM: `NVSHMEM_HCA_LIST`, one list for every task of the node, set only to exclude something.
 //!
-//! Items are exact names with a port; `^` would invert the list.  Each processing element computes by the same rule which NIC
-//! serves which element, so all lists must be equal (NVSHMEM 3.5: src/modules/transport/ibrc, `parse_hca_list`;
-//! src/host/transport/transport.cpp; src/host/topo/topo.cpp).
+//! Items are exact names with a port; `^` inverts the list.  Elements work out together which NIC serves which (3.5:
+//! src/modules/transport/ibrc, `parse_hca_list`; src/host/transport/transport.cpp; src/host/topo/topo.cpp), so lists must be equal.
 //!
-//! The newest source reads the list only beside `NVSHMEM_ENABLE_NIC_PE_MAPPING`, and then assigns NICs by number instead of by
-//! nearness (src/modules/transport/common/transport_ib_common.cpp `nvshmemt_ib_common_parse_hca_filter`; transport.cpp; 3.4.5
-//! and 3.5.1 do not ask).  So the switch goes only with lists of one NIC (`env=nvshmem-pe`), of which every element must have one.
+//! 3.8 reads the list only beside `NVSHMEM_ENABLE_NIC_PE_MAPPING`, 3.4 to 3.7 always (`nvshmemt_ib_common_parse_hca_filter`, in the
+//! wheels).  With that switch an element's number chooses: of N NICs and M elements of a node the k-th gets N / M from k * N / M on,
+//! before 3.8 number k modulo N (`nvshmemi_setup_connections`), which is wrong where a step has a part of the GPUs or another order.
+//! Without it all elements wait for each other (`nvshmemi_get_devices_by_distance`), so no task may choose the switch alone.
+//! Therefore it goes only with lists of one NIC (`env=nvshmem-pe`), of which every element must have one.
 //!
-//! It picks a GID for each port of RoCE, an IPv4 address of version 2 unless the user says otherwise.  A port without one is
-//! passed over, but fails if the list names it (transport_ib_common.cpp `nvshmemt_ib_common_enumerate_devices`,
-//! `ib_get_gid_index`).
+//! A port of RoCE without an IPv4 address of version 2 is passed over, but fails if the list names it (transport_ib_common.cpp
+//! `nvshmemt_ib_common_enumerate_devices`, `ib_get_gid_index`).
 //!
-//! `NVSHMEM_HCA_PREFIX` has another default in other releases (`mlx5`, later everything but `smi`), so no value is right for
-//! all.  A user's own leaves of our list what contains it (3.4.5: src/modules/transport/ibgda/ibgda.cpp `nvshmemt_init`, strstr).
+//! `NVSHMEM_HCA_PREFIX` is a text that names must contain, or may not with `^` before it; before 3.5.21 `^` admits none
+//! (`nvshmemt_check_hca_prefix`).  So no value of it leaves out several NICs in all releases.
 #![forbid(unsafe_code)]
 
 use super::files::{Files, Line, before_comment, non_empty};
-use super::findings::{Checked, entries_in_doubt, space_in, unknown_device, whole_names};
+use super::findings::{Checked, entries_in_doubt, space_in, unknown_device, when, whole_names};
 use super::lists::{List, entries, is_port_by_atoi, marked};
 use super::nccl::HOME;
 use super::template::names_of;
 use super::uniform;
-use super::{Answer, Library, Query};
-use crate::placement::Rail;
+use super::{Answer, Library, Query, ReadFile, has_gpu_of, ours};
+use crate::diagnostic::Diagnostic;
+use crate::placement::{Change, Rail, Variable};
 use crate::topology::{GpuVendor, LinkLayer, Nic, Port, Topology};
 
 pub(super) const LIBRARY: Library = Library {
@@ -36,18 +37,17 @@ pub(super) const LIBRARY: Library = Library {
     files: Some(&FILES),
     // the nearest of them for each processing element (src/host/topo/topo.cpp)
     lists: &[List::nearest(HCA_LIST, admits)],
-    doubts: &[(HCA_LIST, doubts)],
+    doubts: &[("NVSHMEM_HCA_LIST NVSHMEM_ENABLE_NIC_PE_MAPPING", doubts)],
+    caveat,
     ..Library::NONE
 };
 
-/// The word that gives each processing element one NIC.
+/// The word for one NIC in each task.
 const ONE_EACH: &str = "nvshmem-pe";
 
 const HCA_LIST: &str = "NVSHMEM_HCA_LIST";
 const PE_MAPPING: &str = "NVSHMEM_HCA_PE_MAPPING";
-/// Is the list, or the mapping, read at all?
 const ENABLE_MAPPING: &str = "NVSHMEM_ENABLE_NIC_PE_MAPPING";
-/// A part of the names of NICs that GPU-initiated transports take.
 const PREFIX: &str = "NVSHMEM_HCA_PREFIX";
 /// Names a configuration file of the user's.
 const CONF_FILE: &str = "NVSHMEM_CONF_FILE";
@@ -55,10 +55,9 @@ const CONF_FILE: &str = "NVSHMEM_CONF_FILE";
 /// Bytes of a line in one piece, and a NUL (the buffers of `nvshmemi_conf_parse_file`).
 const MAX_LINE: usize = 4096;
 
-/// `NAME=VALUE` with white space around both; a comment begins with `#`, behind a value with white space before it.  The last
-/// line and the last file count, and a file wins over the environment (src/include/bootstrap_host_transport/env_defs_internal.h
-/// `nvshmemi_conf_parse_file`, `nvshmemi_conf_set`, `nvshmemi_conf_get`, `nvshmemi_getenv_helper`;
-/// its README, "Configuration file").  A list would switch off a mapping of the file's.
+/// `NAME=VALUE` with white space around both; a comment begins with `#`, behind a value with white space before it.  The last line
+/// and the last file count, and a file wins over the environment (src/include/bootstrap_host_transport/env_defs_internal.h
+/// `nvshmemi_conf_parse_file`, `nvshmemi_getenv_helper`).  A list would switch off a mapping of the file's.
 pub(super) const FILES: Files = Files {
     of_site: |_| &["/etc/nvshmem.conf"],
     of_user: |_, present| {
@@ -71,15 +70,16 @@ pub(super) const FILES: Files = Files {
     variables: &[HCA_LIST],
     rivals: &[PE_MAPPING],
     matter: |topology, wanted, has_list| {
-        can_run(topology) && (has_list || wanted.has_word(ONE_EACH) || wanted.judges_files)
+        has_gpu_of(topology, GpuVendor::Nvidia)
+            && (has_list || wanted.has_word(ONE_EACH) || wanted.judges_files)
     },
 };
 
-fn lines(text: &str) -> Vec<Line<'_>> {
+fn lines<'t>(text: &'t str, _: ReadFile) -> Vec<Line<'t>> {
     let lines = text.lines().filter_map(|line| {
         let (name, value) = line.trim().split_once('=')?;
         let value = before_comment(value.trim(), '#').trim();
-        Some((name.trim(), Some(value).filter(|_| line.len() < MAX_LINE)))
+        Some(Line::new(name.trim(), value, line.len() < MAX_LINE, Some(true)))
     });
     lines.collect()
 }
@@ -91,43 +91,48 @@ fn admits(list: &str, nic: &Nic, port: &Port) -> bool {
 }
 
 fn doubts(checked: &Checked, list: &str) -> Vec<String> {
-    entries_in_doubt(whole_names(checked, list), |entry| {
+    let mut found = entries_in_doubt(whole_names(checked, list), |entry| {
         // the number of a port may have a space
         let device = entry.split(':').next().unwrap_or_default();
         space_in(device, entry).or_else(|| unknown_device(checked, entry, device))
-    })
+    });
+    let is_read = checked.value(ENABLE_MAPPING).is_some_and(is_on) || !checked.has_verbs();
+    let text = "NVSHMEM 3.8 reads it only beside `NVSHMEM_ENABLE_NIC_PE_MAPPING=1`, with which the tasks get its NICs by number";
+    found.extend(when(!is_read && found.is_empty(), text));
+    found
 }
 
-fn can_run(topology: &Topology) -> bool {
-    topology.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Nvidia)
+/// 3.8 does not read the node's list.
+fn caveat(_: &Topology, variables: &[Variable]) -> Option<Diagnostic> {
+    let is_on = |of: &Variable| match &of.change {
+        Change::Set(value) | Change::KeepUsers(value) => of.name == ENABLE_MAPPING && is_on(value),
+        _ => false,
+    };
+    ours(variables, HCA_LIST).filter(|_| !variables.iter().any(is_on))?;
+    let text = "NVSHMEM 3.8 does not read it, and may use the NICs that it leaves out: `env=nvshmem-pe`, if each task has one NIC";
+    Some(Diagnostic::new(HCA_LIST, text))
 }
 
-/// The node's list, or on request the task's one NIC; no answer if no GPU of the node can run NVSHMEM.
+/// The node's list, or on request the task's one NIC.
 fn hca_list(query: &Query) -> Option<Answer> {
-    if !can_run(query.topology) {
-        return None;
-    }
+    query.has_gpu_of(GpuVendor::Nvidia).then_some(())?;
     if query.users(PE_MAPPING).is_some() {
         return Some(Answer::no("the user's `NVSHMEM_HCA_PE_MAPPING` would be ignored beside it"));
     }
     let own = own_nic(query);
-    // a list of what is left out, in the newest source, begins with `^`
     let admits = |prefix: &String| {
-        let is_in_name = |rail: &Rail| rail.name.contains(prefix);
-        prefix.starts_with('^') || own.map_or_else(|| query.node.rails.iter().any(is_in_name), is_in_name)
+        let (excludes, text) = marked(prefix, '^');
+        let is_admitted = |rail: &Rail| excludes != rail.name.contains(text);
+        own.map_or_else(|| query.node.rails.iter().any(is_admitted), is_admitted)
     };
     if !query.users(PREFIX).is_none_or(admits) {
-        return Some(Answer::no("the user's `NVSHMEM_HCA_PREFIX` is in no name of these NICs"));
+        return Some(Answer::no("the user's `NVSHMEM_HCA_PREFIX` admits none of these NICs"));
     }
     let answer = match own {
-        Some(rail) if query.has_word(ONE_EACH) => {
-            Answer::yes(rail.to_string(), "its GPU's NIC, as `env=nvshmem-pe` asks")
-        }
-        Some(rail) => {
-            let why =
-                "its GPU's NIC, since `NVSHMEM_ENABLE_NIC_PE_MAPPING` assigns those of a list by number";
-            Answer::yes(rail.to_string(), why)
-        }
+        Some(rail) => Answer::yes(
+            rail.to_string(),
+            "its GPU's NIC: with `NVSHMEM_ENABLE_NIC_PE_MAPPING` others go by number",
+        ),
         None => uniform::answer(&query.prepared.list, |list, why| node_list(query, list, why)),
     };
     Some(query.unless_in_files(&FILES, HCA_LIST, answer))
@@ -149,7 +154,7 @@ fn node_list(query: &Query, list: &str, why: &str) -> Answer {
     Answer::yes(list.join(","), format!("{why} and {names} (no address)"))
 }
 
-/// The task's one NIC, with `env=nvshmem-pe`, or where the user has NICs assigned by number: of one NIC that is right.
+/// The task's one NIC, with `env=nvshmem-pe` or the user's own switch.
 fn own_nic<'a>(query: &Query<'a>) -> Option<&'a Rail> {
     let is_asked = query.has_word(ONE_EACH) || query.users(ENABLE_MAPPING).is_some_and(|value| is_on(value));
     let [(rail, _)] = query.task.rails.as_slice() else { return None };
@@ -161,10 +166,10 @@ fn is_on(value: &str) -> bool {
     !value.starts_with(['0', 'N', 'n', 'F', 'f'])
 }
 
-/// The switch without which the newest releases do not read the task's one NIC.
+/// The switch, beside the task's one NIC.
 fn enable_mapping(query: &Query) -> Option<Answer> {
     own_nic(query)?;
     let has_one = query.users(HCA_LIST).is_none() && query.prepared.is_wanted(HCA_LIST);
     let list = hca_list(query).filter(|_| has_one)?;
-    list.value.map(|_| Answer::yes("1", "the newest releases read `NVSHMEM_HCA_LIST` only beside it"))
+    list.value.map(|_| Answer::yes("1", "NVSHMEM 3.8 reads `NVSHMEM_HCA_LIST` only beside it"))
 }

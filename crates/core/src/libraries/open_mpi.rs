@@ -1,9 +1,8 @@
 //! Open MPI over libfabric: `OMPI_MCA_opal_common_ofi_accelerator_rank`, which makes it take the NIC nearest to the GPU.
 //!
-//! Without it Open MPI goes by the CPUs of the process.  The number is the process's place among those of equally near
-//! NICs: it takes the NIC of that number, counted round (opal/mca/common/ofi/common_ofi.c
-//! `opal_common_ofi_select_provider`, `find_nearest_provider_from_accelerator`).  It asks which GPU is in use while it starts,
-//! so all GPUs that a task sees must have one nearest NIC in common, as for Cray MPICH.  Before Open MPI 6 it is not known.
+//! Without it Open MPI goes by the CPUs of the process.  The number is the process's place among those of equally near NICs, of which
+//! it takes the one of that number, counted round (opal/mca/common/ofi/common_ofi.c `opal_common_ofi_select_provider`,
+//! `find_nearest_provider_from_accelerator`).  Before Open MPI 6 it is not known.
 #![forbid(unsafe_code)]
 
 use super::{Answer, Library, Query, libfabric};
@@ -22,14 +21,10 @@ const ACCELERATOR_RANK: &str = "OMPI_MCA_opal_common_ofi_accelerator_rank";
 fn accelerator_rank(query: &Query) -> Option<Answer> {
     let kinds = [&query.prepared.slingshot, &query.prepared.efa];
     let nearest = kinds.into_iter().find(|of| of.iter().any(Option::is_some))?;
-    Some(match libfabric::of_all(nearest, &query.task.seen) {
-        _ if query.task.gpus.is_empty() => Answer::no("a task without GPUs is left to Open MPI"),
-        Some(nearest) if nearest.leads_astray => Answer::no(libfabric::ASTRAY),
-        Some(nearest) => {
+    Some(match libfabric::of_all(query, nearest, LIBRARY.name) {
+        Ok(nearest) => {
             Answer::yes(nearest.turn.to_string(), "Open MPI 6 then takes a NIC nearest to the GPU")
         }
-        None => Answer::no(
-            "its GPUs have several nearest NICs, and Open MPI may ask before the program chooses one",
-        ),
+        Err(no) => no,
     })
 }

@@ -1,11 +1,10 @@
 //! OpenMP, with `omp=on`: `OMP_NUM_THREADS`, `OMP_PLACES` and `OMP_PROC_BIND`.
 //!
-//! Without `OMP_NUM_THREADS` a runtime starts one thread for each CPU of the mask, which is the NUMA node's for each of the tasks
-//! there.  With `OMP_PLACES` set, or `OMP_PROC_BIND` true, it pins the thread that loads it to one core, and all threads that this
-//! one starts later inherit that (measured with GCC 12's libgomp: the mask is one core after dlopen(3), as in a Python program
-//! that imports PyTorch; mpibind issue 41).  So we name the places and switch binding off, which makes libgomp ignore the places.
-//! A user that wants pinned threads exports `OMP_PROC_BIND=spread` and gets a core for each (OpenMP 5.2, sections 21.1.2, 21.1.6
-//! and 21.1.7; GCC's libgomp/env.c).
+//! Without `OMP_NUM_THREADS` a runtime starts one thread for each CPU of the mask, the NUMA node's for each of its tasks.  With
+//! `OMP_PLACES` set, or `OMP_PROC_BIND` true, it pins the thread that loads it to one core, and threads that this one starts later
+//! inherit that (GCC 12's libgomp, as in a Python program that imports PyTorch; mpibind issue 41).  So we name the places and switch
+//! binding off, which makes libgomp ignore the places.  A user that wants pinned threads exports `OMP_PROC_BIND=spread` and gets a
+//! core for each (OpenMP 5.2, sections 21.1.2, 21.1.6 and 21.1.7; GCC's libgomp/env.c).
 #![forbid(unsafe_code)]
 
 use super::{Answer, Library, Query};
@@ -20,7 +19,7 @@ pub(super) const LIBRARY: Library = Library {
 const NUM_THREADS: &str = "OMP_NUM_THREADS";
 const PLACES: &str = "OMP_PLACES";
 const PROC_BIND: &str = "OMP_PROC_BIND";
-/// One runtime's own variables for places; `OMP_PLACES` would override them.
+/// One runtime's own variables for places.
 const GOMP_CPU_AFFINITY: &str = "GOMP_CPU_AFFINITY";
 const KMP_AFFINITY: &str = "KMP_AFFINITY";
 

@@ -77,8 +77,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Works it out.  `read` reads a site's file on this node; it is called only if the answer can change a
-    /// value.
+    /// `read` reads a site's file on this node; it is called only if the answer can change a value.
     pub(crate) fn new(topology: &Topology, node: &NodePlacement, wanted: Wanted, read: ReadFile) -> Prepared {
         let read: ReadFile = &remembered(read);
         let interface = match sockets::is_wanted(&wanted) {
@@ -180,8 +179,7 @@ impl Prepared {
     }
 }
 
-/// The variables in the order of reports: those of libraries, the admin's, those that never get a value.  The admin's own
-/// template for a variable replaces the library's.
+/// The variables in the order of reports.  The admin's template for one replaces the library's.
 fn rows(wanted: &Wanted, value_of_all: impl Fn(&Template) -> Result<String, String>) -> Vec<Row> {
     let has_template = |name: &str| wanted.templates.iter().any(|template| template.name() == name);
     let mut rows = Vec::new();

@@ -21,7 +21,6 @@ pub(super) const LIBRARY: Library = Library {
 const HCA_LIST: &str = "ROCSHMEM_HCA_LIST";
 const USE_HCA: &str = "ROCSHMEM_USE_IB_HCA";
 
-/// The node's list; no answer if no GPU of the node can run rocSHMEM.
 fn hca_list(query: &Query) -> Option<Answer> {
     let is_forced = query.users(USE_HCA).is_some();
     let answer =

@@ -1,7 +1,6 @@
 //! The admin's own variables: `set=NAME=TEMPLATE`, filled from the same map as ours.
 //!
-//! `{word}` stands for a fact of the node or of the task, `{{` and `}}` for braces.  If this node or task
-//! lacks the fact, the variable stays unset: half a value is wrong.
+//! `{word}` stands for a fact of the node or of the task, `{{` and `}}` for braces.  Without the fact the variable stays unset.
 #![forbid(unsafe_code)]
 
 use super::names;
@@ -101,7 +100,7 @@ impl<'f> Facts<'f> {
         if let [gpu] = self.gpus() { Some(*gpu) } else { None }
     }
 
-    /// One process that drives all GPUs which the task sees: in its order.
+    /// The GPUs that the task sees, in its order.
     fn seen(&self) -> Option<Subject<'f>> {
         let gpus = self.task.map(|task| task.seen.as_slice()).filter(|gpus| !gpus.is_empty())?;
         Some(Subject { topology: self.topology, node: self.node, gpus, cpus: &[], host: "" })

@@ -7,6 +7,7 @@ mod left_out;
 mod libfabric;
 mod libraries;
 mod nested;
+mod nvshmem;
 mod sockets;
 mod templates;
 mod ucx;

@@ -2,27 +2,26 @@
 //!
 //! Items are exact and always `name:port`; UCX reads a bare name only from 1.21 on.  An unknown item causes a warning; a list
 //! without a known item fails at the first remote peer, or at the start where `UCX_TLS` leaves nothing else.  Peers may use
-//! different devices if the fabric connects them.  (UCX: src/ucs/config/parser.c, src/ucp/core/ucp_context.c
-//! `ucp_is_resource_in_device_list`; its FAQ, "selecting networks and transports".)
+//! different devices if the fabric connects them (src/ucs/config/parser.c, src/ucp/core/ucp_context.c
+//! `ucp_is_resource_in_device_list`).
 //!
-//! The list rules IP interfaces too.  With NICs alone in it, a program that connects by IP address fails: "device
-//! eth0 is not enabled, enable it in UCX_NET_DEVICES" (src/ucp/wireup/wireup_cm.c `ucp_cm_client_resolve_cb`), and
-//! for an address of the node itself the device is `lo`.  Where the NIC is missing, as in a container, or UCX was
-//! built without verbs, nothing is left at all.  So all interfaces go into ours, those of storage NICs too: beside RDMA they
-//! carry no data.  Small messages have one lane (`UCX_MAX_EAGER_RAILS`), and the lanes of large ones must be able to read remote
-//! memory, which tcp is not (src/ucp/wireup/select.c `ucp_wireup_add_rma_bw_lanes`; src/uct/tcp/tcp_iface.c), but with
-//! `UCX_RNDV_SCHEME=put_zcopy`: then a quarter of the bytes went by TCP beside a NIC of 2.5 Gb/s, and none beside one of 200 Gb/s
-//! (`UCX_MULTI_LANE_MAX_RATIO`).  tests/clients.rs counts all of this.
+//! The list rules IP interfaces too.  With NICs alone in it, a program that connects by IP address fails: "device eth0 is not
+//! enabled, enable it in UCX_NET_DEVICES" (src/ucp/wireup/wireup_cm.c `ucp_cm_client_resolve_cb`), and for an address of the node
+//! itself the device is `lo`.  Where the NIC is missing, as in a container, or UCX was built without verbs, nothing is left at all.
+//! So all interfaces go into ours, those of storage NICs too: beside RDMA they carry no data.  Small messages have one lane, and
+//! the lanes of large ones must read remote memory, which tcp cannot (src/ucp/wireup/select.c `ucp_wireup_add_rma_bw_lanes`).  With
+//! `UCX_RNDV_SCHEME=put_zcopy` a quarter of the bytes went by TCP beside a NIC of 2.5 Gb/s, and none beside one of 200 Gb/s.
+//! tests/clients.rs counts all of this.
 //!
 //! An IP interface may be called as a NIC: rdma-core names both `ibp65s0`, by their place on the bus.  Since 1.21 such an item
 //! means the NIC too, on any port (`ucp_get_dev_basename`).  It stays, since without it connections by its address would fail.
 //!
 //! GPUs that send by themselves have devices of their own, `cuda0-mlx5_0:1` (since 1.20: src/uct/ib/mlx5/gdaki/gdaki.c
-//! `uct_gdaki_query_tl_devices`), and a list without them switches those off.  A program may choose that transport after its
-//! start: NIXL-EP sets `UCX_TLS=^cuda_ipc` itself.  So they are in the list wherever `UCX_TLS` leaves `rc_gda` in and NVIDIA's
-//! driver lets a GPU ring a NIC's doorbell, for which it needs `PeerMappingOverride=1` (`uct_gdaki_md_check_uar`).  Each context
-//! without such devices would print a line on stdout (`ucp_report_unavailable`), so `UCX_WARN_INVALID_CONFIG=n` goes along.
-//! From 1.21 on UCX pairs GPUs and NICs by itself (`uct_gdaki_dev_matrix_init`), so all NICs as near as the nearest are named.
+//! `uct_gdaki_query_tl_devices`), and a list without them switches those off.  NIXL-EP chooses that transport after its start
+//! (`UCX_TLS=^cuda_ipc`).  So they are in the list wherever `UCX_TLS` leaves `rc_gda` in and NVIDIA's driver lets a GPU ring a NIC's
+//! doorbell (`PeerMappingOverride=1`, `uct_gdaki_md_check_uar`).  A context without such devices would print a line on stdout
+//! (`ucp_report_unavailable`), so `UCX_WARN_INVALID_CONFIG=n` goes along.  From 1.21 on UCX pairs GPUs and NICs by itself
+//! (`uct_gdaki_dev_matrix_init`), so all NICs as near as the nearest are named.
 #![forbid(unsafe_code)]
 
 mod addresses;
@@ -78,14 +77,12 @@ const OF_VLLM: &str = "VLLM_GPU_NIC_PCIE_MAPPING";
 /// modelexpress's choice of NICs, which it writes over the list (0.7: modelexpress/ucx_utils.py `apply_nic_pin_for_device`).
 const OF_MODEL_EXPRESS: &str = "MX_RDMA_NIC_PIN";
 
-/// Items of a list, at most: a program with more of them aborts (src/ucp/core/ucp_context.c
-/// `ucp_is_resource_in_device_list`, `ucs_assert_always`).
+/// Items of a list, at most: with more a program aborts (src/ucp/core/ucp_context.c `ucp_is_resource_in_device_list`).
 const MAX_ITEMS: usize = 64;
 
-/// UCX reads, each over the one before: /etc/ucx/ucx.conf, `<library's folder>/../etc/ucx/ucx.conf`, and `ucx.conf` at home,
-/// in the user's own folder and in the working directory, since 1.12 (src/ucs/config/parser.c
-/// `ucs_config_parse_config_files`).  We do not know which library a program will load, so we do not know the second.  UCX
-/// prefers the environment (`ucs_config_apply_config_vars`).
+/// UCX reads, each over the one before, since 1.12: /etc/ucx/ucx.conf, `<library's folder>/../etc/ucx/ucx.conf`, of which we know
+/// nothing, and `ucx.conf` at home, in the user's own folder and in the working directory; the environment counts more
+/// (src/ucs/config/parser.c `ucs_config_parse_config_files`, `ucs_config_apply_config_vars`).
 pub(super) const FILES: Files = Files {
     of_site: |_| &["/etc/ucx/ucx.conf"],
     of_user: |_, present| {
@@ -105,29 +102,53 @@ pub(super) const FILES: Files = Files {
 const MAX_LINE: usize = 200;
 
 /// An INI file: `NAME=VALUE` or `NAME: VALUE`, and white space and `;` begin a comment.  A line that is indented below another
-/// is one more value of that one's name.  The lines of a section count only where the machine is one of those that the section
-/// names (src/ucs/config/ini.c `ini_parse_stream`; src/ucs/config/parser.c
-/// `ucs_config_parse_config_file_line`).
-fn lines(text: &str) -> Vec<Line<'_>> {
+/// is one more value of that one's name.  A line that names another machine ends its section (src/ucs/config/ini.c
+/// `ini_parse_stream`; src/ucs/config/parser.c `ucs_config_parse_config_file_line`).
+fn lines<'t>(text: &'t str, read: ReadFile) -> Vec<Line<'t>> {
     let mut lines = Vec::new();
-    let (mut in_section, mut above) = (false, None);
+    let (mut section, mut holds, mut above) = ("", Some(true), None);
     for line in text.trim_start_matches(MARK).lines() {
         let trimmed = line.trim();
-        let is_known = !in_section && line.len() < MAX_LINE;
-        let line_of = |name, value| (name, Some(value).filter(|_| is_known));
+        let is_short = line.len() < MAX_LINE;
         if trimmed.is_empty() || trimmed.starts_with([';', '#']) {
             continue;
         }
         if let Some(above) = above.filter(|_| line.starts_with(char::is_whitespace)) {
-            lines.push(line_of(above, trimmed));
-        } else if trimmed.starts_with('[') {
-            (in_section, above) = (true, None);
+            lines.push(Line::new(above, trimmed, is_short, holds));
+        } else if let Some((name, _)) = trimmed.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            if name != section {
+                (section, holds) = (name, Some(true));
+            }
+            above = None;
         } else if let Some((name, value)) = before_comment(trimmed, ';').split_once(['=', ':']) {
-            above = Some(name.trim());
-            lines.push(line_of(name.trim(), value.trim()));
+            let (name, value) = (name.trim(), value.trim());
+            above = Some(name);
+            if holds != Some(false) && ["CPU vendor", "CPU model", "Product name"].contains(&name) {
+                holds = holds_for(value, read);
+            }
+            lines.push(Line::new(name, value, is_short, holds));
         }
     }
     lines
+}
+
+/// UCX's names of processors, each behind the kernel's word for its maker or, of Arm, its model (`vendor_id`, `CPU part` of
+/// /proc/cpuinfo; UCX 1.23: src/ucs/arch/cpu.c, src/ucs/arch/*/cpu.*).
+const PROCESSORS: [&str; 4] = [
+    "GenuineIntel,intel,ivybridge,sandybridge,nehalem,westmere,haswell,broadwell,skylake,icelake,emerald rapids",
+    "AuthenticAMD,amd,naples,rome,milan,genoa,turin",
+    "0xd4f,grace",
+    "0x010,vera",
+];
+
+/// `false` for a processor that is not this one; `None` for one that may be, and for whatever is no such name.
+fn holds_for(value: &str, read: ReadFile) -> Option<bool> {
+    let value = value.to_ascii_lowercase();
+    let names = PROCESSORS.iter().find(|names| names.split(',').any(|name| name == value))?;
+    let text = read("/proc/cpuinfo")?.text;
+    let mut words = text.lines().filter_map(|line| line.split_once(':'));
+    let (_, own) = words.find(|(name, _)| ["vendor_id", "CPU part"].contains(&name.trim()))?;
+    (!names.starts_with(own.trim())).then_some(false)
 }
 
 /// What all tasks of a step share.
@@ -140,7 +161,7 @@ pub(super) struct Shared {
     separated: Option<Separated>,
 }
 
-/// Reads the kernel's tables; `None` where no task gets a list.
+/// `None` where no task gets a list.
 pub(super) fn shared(
     topology: &Topology,
     node: &NodePlacement,
@@ -204,8 +225,7 @@ fn net_devices(query: &Query) -> Option<Answer> {
     Some(query.unless_in_files(&FILES, NET_DEVICES, answer))
 }
 
-/// No warnings of the devices that our list names and an older UCX does not have.  The user's own list of transports is still
-/// checked.
+/// No warnings of the devices that our list names and an older UCX does not have.
 fn quiet(query: &Query) -> Option<Answer> {
     let names_gpus = query.ours(NET_DEVICES)?.contains("cuda");
     let tls = query.evidence.present.get(TLS).map_or("", String::as_str);
@@ -255,7 +275,7 @@ fn without_files(query: &Query, shared: &Shared, transports: Transports) -> Resu
     Ok(Answer::yes(list.join(","), why))
 }
 
-/// Which interfaces are called as NICs that the list leaves out; empty if none is.
+/// Which interfaces are called as NICs that the list leaves out.
 fn also_nics(query: &Query, rails: &[RailIndex], interfaces: &[String]) -> String {
     let is_listed = |name: &str| rails.iter().any(|&rail| query.node.rail(rail).name == *name);
     let is_nic = |name: &str| query.topology.nics.iter().any(|nic| nic.name == *name);
@@ -266,7 +286,7 @@ fn also_nics(query: &Query, rails: &[RailIndex], interfaces: &[String]) -> Strin
     }
 }
 
-/// Why a task must have the NICs of all rails: with its own alone it could not reach tasks on others.
+/// Why a task must have the NICs of all rails.
 fn isolated(query: &Query, shared: &Shared) -> Option<&'static str> {
     let mode = query.evidence.present.get(REACHABILITY).map(String::as_str);
     match query.prepared.wanted.fabric {
@@ -278,8 +298,7 @@ fn isolated(query: &Query, shared: &Shared) -> Option<&'static str> {
 
 /// The list; or why it cannot be had.
 ///
-/// Where each GPU with each of its NICs is too much, each has its best one: without any, UCX could not let a GPU send at
-/// all.
+/// Where each GPU with each of its NICs is too much, each has its best one: without any, UCX could not let a GPU send.
 fn items(
     query: &Query,
     rails: &[RailIndex],
@@ -301,9 +320,8 @@ fn items(
 /// The devices of GPUs that send by themselves: each of the task's GPUs, by CUDA's number, with so many NICs at most: its own,
 /// then others as near.
 ///
-/// The number is the GPU's in the program, cuDeviceGet's (src/uct/ib/mlx5/gdaki/gdaki.c `uct_gdaki_query_tl_devices`): it counts
-/// all GPUs that the program sees, also where a promise or a rank tells which one it uses.  A NIC has such a device for its first
-/// port alone.
+/// The number is cuDeviceGet's, of all GPUs that the program sees (src/uct/ib/mlx5/gdaki/gdaki.c `uct_gdaki_query_tl_devices`).  A NIC
+/// has such a device for its first port alone.
 fn gpu_initiated(query: &Query, each: usize) -> Vec<String> {
     let Query { topology, node, task, .. } = query;
     // the kinds of paths that UCX tells apart (src/ucs/sys/topo/base/topo.c `ucs_topo_get_distance_sysfs`)

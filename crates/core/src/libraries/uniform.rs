@@ -1,4 +1,4 @@
-//! Lists for a whole node, set only to exclude NICs: the libraries find the rest by themselves.
+//! Lists for a whole node, set only to exclude NICs.
 #![forbid(unsafe_code)]
 
 use super::template::names_of;
@@ -6,13 +6,10 @@ use super::{Answer, Query};
 use crate::placement::Rail;
 use crate::topology::{Nic, NicIndex, NicKind, Port, PortRef, PortState, Topology};
 
-/// A list for all tasks of a node, and why: without which NICs.  Or why there is nothing to set.
+/// A list for all tasks of a node, and why; or why there is nothing to set.
 pub(super) type NodeList = Result<(String, String), &'static str>;
 
-/// NICs that a verbs library would find and should not use, each once.
-///
-/// The libraries skip inactive ports themselves, and no verbs library uses EFA, Slingshot or plain Ethernet
-/// devices.
+/// NICs that a verbs library would find and should not use, each once.  Libraries skip inactive ports themselves.
 pub(super) fn left_out<'t>(
     topology: &'t Topology,
     rails: &[Rail],

@@ -1,6 +1,4 @@
-//! What each library will use in a task where the user, the admin's `set=` or a configuration file gave it a list of NICs.
-//!
-//! It changes nothing: reports name it, and strict words judge it.
+//! What each library will use by a list of the user's, the admin's or a configuration file's: reports name it, strict words judge it.
 #![forbid(unsafe_code)]
 
 use super::lists::List;
@@ -46,7 +44,7 @@ pub struct Use {
     pub whose: Whose,
     /// does it name IP interfaces alone?
     is_of_interfaces: bool,
-    /// the ports, best first; none if the list admits no port of this node that works
+    /// the ports, best first
     pub ports: Vec<UsedPort>,
     /// the plan's ports, for the comparison
     planned: Vec<String>,
@@ -59,8 +57,7 @@ pub struct UsedPort {
     pub rail: Rail,
     /// the nearest path from one of the task's GPUs
     pub path: PathType,
-    /// what it gives when no other task shares it, in hundredths of what the plan's best port gives; `None` if no rate
-    /// is known
+    /// what it gives a task alone, in hundredths of what the plan's best port gives; `None` if no rate is known
     pub percent: Option<u64>,
     /// why the plan leaves it out
     pub left_out: Option<String>,
@@ -93,7 +90,7 @@ impl fmt::Display for Use {
     }
 }
 
-/// What comes of a task's lists that are not ours.  `is_admins` tells which variables the admin's `set=` fills.
+/// `is_admins` tells which variables the admin's `set=` fills.
 pub(crate) fn uses(
     topology: &Topology,
     node: &NodePlacement,
@@ -194,8 +191,7 @@ pub(super) fn left_out(node: &NodePlacement, port: &Rail) -> Option<String> {
     excluded.map(|excluded| excluded.why.clone())
 }
 
-/// The NICs by which a strict word judges a task: those of the lists that stand, and the plan's own where a library
-/// may still use them.
+/// The NICs by which a strict word judges a task: of lists that are not ours, and the plan's own if a library reads a list of ours.
 pub(crate) fn judged(
     node: &NodePlacement,
     task: &TaskPlacement,

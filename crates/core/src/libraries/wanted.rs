@@ -6,7 +6,7 @@ pub use super::names::is_name as is_variable_name;
 use super::names::{is_of_node, means};
 pub use super::template::{MapFile, Template};
 
-/// A set of words of `env=`, which ask for the variables of libraries: a bit for each.
+/// A set of words of `env=`: a bit for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Libraries(u32);
 
@@ -123,7 +123,7 @@ pub(crate) struct Wanted {
     pub fabric: Fabric,
     /// the admin's own variables
     pub templates: Vec<Template>,
-    /// are files read where nothing would be set over them too, since a report or a strict word judges what libraries will use?
+    /// does a report or a strict word judge what libraries will use, so that files are always read?
     pub judges_files: bool,
     /// the files that the templates may name
     pub map_files: Vec<MapFile>,
@@ -136,8 +136,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// May this variable be set, for which this word asks, or the name of the variable with which it goes?  An empty word asks for
-    /// it always.
+    /// May this variable be set, for which this word asks, or the name of the variable with which it goes?
     pub(crate) fn has(&self, name: &str, word: &str, companion_of: Option<&str>) -> bool {
         let is_named = |named: &String| named == name || Some(named.as_str()) == companion_of;
         let is_asked_for = word.is_empty() || self.has_word(word) || self.named.iter().any(is_named);

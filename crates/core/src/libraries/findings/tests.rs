@@ -125,6 +125,7 @@ fn what_is_right_is_not_spoken_of() {
             ("UCX_NET_DEVICES", "mlx5_1:1,cuda0-mlx5_1:1,eth0"),
             ("UCX_TLS", "rc,rc_gda"),
             ("NVSHMEM_HCA_LIST", "^mlx5_10:1"),
+            ("NVSHMEM_ENABLE_NIC_PE_MAPPING", "1"),
             ("MC_TE_FILTERS", "mlx5_1"),
         ],
         &[("NCCL_NSOCKS_PERTHREAD", "8"), ("NCCL_SOCKET_NTHREADS", "8")],

@@ -1,6 +1,4 @@
-//! NCCL's variables of the user's that undo what the placement is for, or that this machine gives no reason for.
-//!
-//! Sources are NCCL 2.30's; each function names its file.
+//! NCCL's variables of the user's that undo what the placement is for, or that this machine gives no reason for (NCCL 2.30).
 #![forbid(unsafe_code)]
 
 use super::super::findings::{Checked, Doubt, entries_in_doubt, number, space_in, when};
@@ -8,11 +6,9 @@ use super::{IB_HCA, NameList};
 use crate::diagnostic::Shown;
 use crate::topology::{GpuVendor, Nic, PathType, PortState};
 
-/// "Debugging" in NCCL's environment variables has the switches: not for production.
 pub(super) const DOUBTS: &[Doubt] = &[
     ("NCCL_P2P_DISABLE", |_, value| switch(value, "GPUs of this node then talk through host memory")),
     ("NCCL_SHM_DISABLE", |_, value| switch(value, "tasks of this node then talk through the network")),
-    // on Slingshot and EFA there are no NICs to disable
     ("NCCL_IB_DISABLE", |checked, value| match checked.has_verbs() {
         true => switch(value, "NCCL then uses sockets in place of this node's NICs"),
         false => Vec::new(),
@@ -37,7 +33,6 @@ pub(super) const DOUBTS: &[Doubt] = &[
         let text = |most| format!("more than `NCCL_MAX_NCHANNELS={most}`: unset one of them");
         most.map(text).into_iter().collect()
     }),
-    // 4 MiB without it, and powers of 2 are recommended (NCCL's environment variables, `NCCL_BUFFSIZE`)
     ("NCCL_BUFFSIZE", |_, value| match number(value).unwrap_or_default() {
         ..1 => Vec::new(),
         bytes if bytes.count_ones() != 1 => when(true, "NCCL asks for a power of 2"),
@@ -48,13 +43,12 @@ pub(super) const DOUBTS: &[Doubt] = &[
     }),
     ("NCCL_NET_GDR_LEVEL", gpudirect),
     ("NCCL_NVLS_ENABLE", in_network),
-    // NCCL passes over a file that it cannot open, and says so under `NCCL_DEBUG=INFO` alone (src/graph/xml.cc,
-    // `ncclTopoGetXmlFromFile`); programs hand files over as descriptors, which mean nothing in another process
+    // src/graph/xml.cc, `ncclTopoGetXmlFromFile`; programs hand files over as descriptors, which mean nothing in another process
     ("NCCL_TOPO_FILE", |checked, file| {
         let is_missing = !file.starts_with("/proc/") && (checked.read)(file).is_none();
         when(is_missing, "no such file can be read here; NCCL then goes by the bus, and does not say so")
     }),
-    // at most 64 sockets for a connection (src/transport/net_socket.cc, `MAX_SOCKETS`)
+    // src/transport/net_socket.cc, `MAX_SOCKETS`
     ("NCCL_NSOCKS_PERTHREAD NCCL_SOCKET_NTHREADS", |checked, value| {
         let threads = checked.number("NCCL_SOCKET_NTHREADS").unwrap_or_default().max(0);
         let text = format!(
@@ -76,7 +70,6 @@ fn switch(value: &str, what: &str) -> Vec<String> {
     when(is_on, format!("{what}: unset it where it is not for a test"))
 }
 
-/// Entries of the list that mean no NIC or more than one, and lists that leave none.
 fn list(checked: &Checked, value: &str) -> Vec<String> {
     let list = NameList::new(value);
     let is_active = |nic: &&Nic| nic.ports.iter().any(|port| port.state == PortState::Active);
@@ -112,8 +105,7 @@ fn list(checked: &Checked, value: &str) -> Vec<String> {
     found
 }
 
-/// The farthest path over which GPUDirect RDMA is used: names in capitals, or the numbers of old releases; anything else is
-/// passed over (src/graph/paths.cc, `ncclGetLevel`, `ncclTopoCheckGdr`).
+/// Names in capitals, or the numbers of old releases; anything else is passed over (src/graph/paths.cc, `ncclGetLevel`).
 fn gpudirect(checked: &Checked, value: &str) -> Vec<String> {
     let level = match value {
         "LOC" | "NVL" | "NVB" | "C2C" | "0" => None,
@@ -133,8 +125,7 @@ fn gpudirect(checked: &Checked, value: &str) -> Vec<String> {
     when(off > 0, text)
 }
 
-/// Reductions in the NVSwitch (NVLS, src/transport/nvls.cc: Hopper and later).  Those in the fabric (`NCCL_COLLNET_ENABLE`)
-/// are off without a word.
+/// Reductions in the NVSwitch (src/transport/nvls.cc: Hopper and later).
 fn in_network(checked: &Checked, value: &str) -> Vec<String> {
     // also of the `GH200`, `GB200` and `GB300`; a mere `GB` would be the memory of an `A100-SXM4-80GB`
     const WITH_NVLS: [&str; 7] = ["H100", "H200", "H800", "H20", "B100", "B200", "B300"];

@@ -84,6 +84,29 @@ fn no_value_leads_to_a_nic_that_the_admin_leaves_out_or_that_is_no_rail() {
     assert!(tried > 5_000, "{tried}");
 }
 
+/// torchcomms gives the k-th entry to GPU k, and programs that count by GPU do alike.
+#[test]
+fn the_ports_of_a_list_stand_in_the_order_of_the_gpus_that_they_serve() {
+    let mut with_list = 0;
+    for name in platform::names() {
+        let topology = platform::model(name).unwrap();
+        let node = policy::map(&topology, &Request::default());
+        let (wanted, present) = (Wanted::default(), Present::new());
+        let situation = Situation { topology, node, wanted, present, files: &[] };
+        let Some(list) = situation.value(&task(&[0], &[]), "NCCL_IB_HCA") else { continue };
+        with_list += 1;
+        let place =
+            |rail: &Rail| list.trim_start_matches('=').split(',').position(|entry| entry == rail.to_string());
+        let first = situation.node.gpus.iter().map(|gpu| {
+            let own = gpu.choices.iter().filter_map(|choice| place(situation.node.rail(choice.rail)));
+            own.min()
+        });
+        let first: Vec<usize> = first.flatten().collect();
+        assert!(first.is_sorted(), "{name}: GPUs take entries {first:?} of {list}");
+    }
+    assert!(with_list > 8, "{with_list}");
+}
+
 #[test]
 fn mpich_goes_by_the_gpu_unless_a_nic_as_near_is_left_out() {
     let switch = |name: &str, exclude: &[&str], gpu: usize| {

@@ -158,9 +158,46 @@ fn oneccl_looks_for_local_nics_only_where_it_will_find_one() {
         ("verbs;ofi_rxm", true),
         ("tcp,psm3", true),
         ("^tcp", true),
-        ("", true),
+        ("VERBS", true),
+        ("Psm3;ofi_rxd", true),
+        ("ofi_rxm;verbs", false),
+        (" verbs", false),
+        ("tcp, cxi", false),
+        ("verb", false),
+        ("^cxi,verbs,psm3,psm2,OPX,efa", false),
+        ("^tcp,^verbs", true),
+        ("", false),
     ] {
         assert_eq!(word("8-11", &[("FI_PROVIDER", providers)]).is_some(), set, "`{providers}`");
+    }
+}
+
+#[test]
+fn oneccls_worker_gets_a_cpu_of_the_task_where_the_number_of_entries_is_known() {
+    const WORKERS: &str = "CCL_WORKER_AFFINITY";
+    let workers = |list: &str, present: &[(&str, &str)]| {
+        let mut task = task(&[0], &[]);
+        task.cpus = CpuDecision::Keep { cpus: CpuSet::from_list(list).unwrap(), why: String::new() };
+        let asked = slingshot(4).libraries(&["oneccl"]).with(present);
+        (asked.value(&task, WORKERS), asked.why(&task, WORKERS))
+    };
+    let of_four = ("MPI_LOCALNRANKS", "4");
+    assert_eq!(workers("8-11", &[of_four]).0.as_deref(), Some("11,11,11,11"));
+    assert_eq!(workers("8-11", &[of_four, ("CCL_WORKER_OFFLOAD", "0")]), (None, String::new()));
+    let by_torchrun = [of_four, ("CCL_PROCESS_LAUNCHER", "torchrun")];
+    let several = [of_four, ("CCL_WORKER_COUNT", "2")];
+    for (cpus, present) in [
+        ("8-11", &[][..]),
+        ("8-11", &by_torchrun),
+        ("8-11", &several),
+        ("8-11", &[("MPI_LOCALNRANKS", "0")]),
+        ("8-11", &[("MPI_LOCALNRANKS", "100000")]),
+        ("8", &[of_four]),
+        ("", &[of_four]),
+    ] {
+        let (value, why) = workers(cpus, present);
+        assert_eq!(value, None, "{cpus} {present:?}");
+        assert!(why.contains("`CCL_WORKER_OFFLOAD=0`"), "{cpus} {present:?}: {why}");
     }
 }
 

@@ -359,10 +359,23 @@ fn a_gpu_with_more_nics_than_two_gets_as_many_rails_on_request() {
     let hint = situation.why(&task, "UCX_NET_DEVICES");
     assert!(hint.contains("by two without `env=ucx-rails`"), "{hint}");
     let asked = situation.libraries(&["ucx-rails"]);
-    let older = asked.clone().with(&[("UCX_MAX_RNDV_LANES", "2")]);
-    assert_eq!(older.value(&task, RAILS), None);
+    let set =
+        |situation: &Situation| (situation.value(&task, RAILS), situation.value(&task, "UCX_MAX_RMA_RAILS"));
+    let four = || Some("4".to_string());
+    assert_eq!(set(&asked), (four(), four()), "NIXL sends one-sided");
+    assert_eq!(set(&asked.clone().with(&[("UCX_MAX_RNDV_LANES", "2")])), (None, four()));
+    assert_eq!(set(&asked.clone().with(&[("UCX_MAX_RMA_LANES", "2")])), (four(), None));
     let files: Files = &[("/etc/ucx/ucx.conf", "UCX_MAX_RNDV_RAILS=2\n")];
-    assert_eq!(Situation { files, ..asked }.value(&task, RAILS), None);
+    assert_eq!(set(&Situation { files, ..asked.clone() }), (None, four()));
+    let files: Files = &[
+        ("/etc/ucx/ucx.conf", "[Vera Rubin]\nCPU model=Vera\nUCX_MAX_RNDV_RAILS=4\nUCX_MAX_RMA_RAILS=4\n"),
+        ("/proc/cpuinfo", "vendor_id\t: GenuineIntel\n"),
+    ];
+    let shipped = Situation { files, ..asked };
+    assert_eq!(set(&shipped), (four(), four()), "UCX 1.22 ships that section for other machines");
+    let unknown = Situation { files: &files[..1], ..shipped };
+    let may = "`/etc/ucx/ucx.conf` may set it, in a section for some machines";
+    assert_eq!(unknown.why(&task, RAILS), may);
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! Reads what concerns the calling user: its limits, its variables, the files that its libraries read.
+//! What concerns the calling user: its limits, its variables, the files that its libraries read.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::Root;
 use nic_placement_core::gpus;
 use nic_placement_core::libraries::findings::{self, Checked, lint};
-use nic_placement_core::libraries::{self, FileText, Present, ReadFile};
+use nic_placement_core::libraries::{self, Evidence, FileText, Present, ReadFile, caveats};
 use nic_placement_core::placement::Bind;
 use nic_placement_core::plan::Plan;
 use nic_placement_core::step::{GpuGrant, Task};
@@ -14,7 +14,7 @@ use nic_placement_process::files::UsersFiles;
 use nic_placement_sys as sys;
 use std::path::Path;
 
-/// This process as the one that asks, on this system.
+/// This process as the one that asks.
 pub(super) fn here(plan: &Plan) -> Caller {
     let is_root = sys::is_root();
     Caller {
@@ -26,7 +26,7 @@ pub(super) fn here(plan: &Plan) -> Caller {
     }
 }
 
-/// `Max locked memory         8388608              8388608              bytes`: the first is what holds now.
+/// `Max locked memory  8388608  8388608  bytes`: the first is what holds now.
 fn memlock(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
     match line.split_whitespace().next()? {
@@ -35,19 +35,17 @@ fn memlock(limits: &str) -> Option<u64> {
     }
 }
 
-/// The files of NCCL and RCCL that are there, and which of our variables they set.  Root opens none that a user names.
+/// The files of NCCL and RCCL, and which of our variables they set.  Root opens none that a user names.
 fn nccl(plan: &Plan, is_root: bool) -> Vec<(String, Vec<String>)> {
     let of_user = libraries::evidence().filter(|_| !is_root);
     let of_user = of_user.filter_map(|name| Some((name.to_string(), std::env::var(name).ok()?)));
     let paths = libraries::nccl::files(&plan.node, &of_user.collect());
     let files = UsersFiles::default();
-    // of one whose file system does not answer there is nothing to tell
     let text = |path: &str| files.read(path).filter(|file| file.unanswered.is_none());
     let ours = |text: &str| libraries::nccl::set_in(text).into_iter().map(str::to_string).collect();
     paths.into_iter().filter_map(|path| Some((path.clone(), ours(&text(&path)?.text)))).collect()
 }
 
-/// The variables of this process that a task's libraries would read.
 pub(super) fn environment() -> Present {
     let known = findings::variables().chain(gpus::VARIABLES);
     known.filter_map(|name| Some((name.to_string(), std::env::var(name).ok()?))).collect()
@@ -67,7 +65,8 @@ pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagn
     let there = |_: &str| Some(FileText::default());
     let here = |path: &str| Path::new(path).is_file().then(FileText::default);
     let read: ReadFile = if is_live { &here } else { &there };
-    lint(&Checked {
+    let given = plan.task(&task, Evidence { present, read: &|_| None }).variables;
+    let found = lint(&Checked {
         present,
         topology,
         node: &plan.map,
@@ -78,7 +77,8 @@ pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagn
         fabric: plan.wish.admin.fabric,
         interfaces: &interfaces,
         read,
-    })
+    });
+    [found, caveats(topology, &given)].concat()
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! A plan for people: a row for each task, below it what all tasks share, and on request why.
+//! A plan for people: a row for each task, what all share, and on request why.
 #![forbid(unsafe_code)]
 
 use crate::commands::page::{Page, Style, Table, Text};
 use crate::commands::shortfalls;
+use nic_placement_core::libraries::caveats;
 use nic_placement_core::placement::{Change, RailIndex, Variable};
 use nic_placement_core::plan::{Plan, TaskPlan};
 use nic_placement_core::topology::{Bitmap, PathType, PciAddress};
@@ -22,6 +23,9 @@ pub(super) fn print(plan: &Plan, placed: &[TaskPlan], page: &mut Page) {
         page.line(format_args!("every task: NCCL_IB_HCA={list}"));
     }
     shortfalls::left_out(node, map, page);
+    if let Some(task) = placed.first() {
+        page.notes(caveats(node, &task.variables));
+    }
 }
 
 /// Tasks that follow each other and get the same stand in one row.
