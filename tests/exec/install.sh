@@ -1,5 +1,5 @@
 #!/bin/sh
-# Gets the launchers that tests/exec.rs and tests/map.rs start, from Debian's archive: Open MPI, MPICH, and PyTorch's torchrun.
+# Gets the launchers that tests/exec.rs starts, from Debian's archive: Open MPI, MPICH, and PyTorch's torchrun.
 # And promtool, which holds the alert rules to the metrics.
 # Whatever cannot be had is said, and its tests say so too: it ends with 0.
 set -u

@@ -104,7 +104,7 @@ impl<'f> Facts<'f> {
     /// One process that drives all GPUs which the task sees: in its order.
     fn seen(&self) -> Option<Subject<'f>> {
         let gpus = self.task.map(|task| task.seen.as_slice()).filter(|gpus| !gpus.is_empty())?;
-        Some(Subject { topology: self.topology, node: self.node, gpus, cpus: &[], host: "" })
+        Some(Subject { topology: self.topology, node: self.node, gpus })
     }
 
     /// A fact of this task or node, or why there is none.
