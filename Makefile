@@ -25,7 +25,7 @@ linedir ?= $(datadir)/nic-placement
 unitdir ?= $(prefix)/lib/systemd/system
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo lint test attack fuzz slow sanitize mutants test-slurms test-clients test-packages test-libraries bench pictures \
+.PHONY: help build demo lint test attack fuzz slow sanitize mutants test-slurms test-clients test-packages test-libraries test-newest bench pictures \
 	test-host soak deb rpm dist \
 	wheel test-wheel install uninstall clean clean-cache
 
@@ -97,6 +97,9 @@ test-clients:   ## UCX of three releases, Open MPI, MPICH, libfabric, torchrun b
 	tests/clients/install.sh
 	$(CARGO) build --release --locked
 	CLIENTS=all $(CARGO) test --locked --test clients
+
+test-newest:    ## do the newest NVSHMEM, NCCL, UCX, launchers and engines do what our rules rest on? (gcc, g++, strace, PyPI, 1.1 GB)
+	tests/libraries/newest.sh $(RELEASES)
 
 nobody = MAINTAINER='Nobody <nobody@example.org>' HOMEPAGE=https://example.org
 test-packages:  ## packages in clean roots of Debian 12 and 13, docs/admin.md's session, aarch64 (root, apt, PyPI, 1.5 GB)
