@@ -25,7 +25,7 @@ linedir ?= $(datadir)/nic-placement
 unitdir ?= $(prefix)/lib/systemd/system
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo lint test attack fuzz slow sanitize mutants test-slurms test-clients test-packages test-libraries bench pictures \
+.PHONY: help build demo lint test attack fuzz slow sanitize mutants test-slurms test-clients test-packages test-libraries test-newest bench pictures \
 	test-host soak deb rpm dist \
 	wheel test-wheel install uninstall clean clean-cache
 
@@ -98,6 +98,9 @@ test-clients:   ## UCX of three releases, Open MPI, MPICH, libfabric, torchrun b
 	$(CARGO) build --release --locked
 	CLIENTS=all $(CARGO) test --locked --test clients
 
+test-newest:    ## do the newest NVSHMEM, NCCL, UCX, launchers and engines do what our rules rest on? (gcc, g++, strace, PyPI, 1.1 GB)
+	tests/libraries/newest.sh $(RELEASES)
+
 nobody = MAINTAINER='Nobody <nobody@example.org>' HOMEPAGE=https://example.org
 test-packages:  ## packages in clean roots of Debian 12 and 13, docs/admin.md's session, aarch64 (root, apt, PyPI, 1.5 GB)
 	tests/packages/install.sh
@@ -107,7 +110,7 @@ test-packages:  ## packages in clean roots of Debian 12 and 13, docs/admin.md's 
 	PACKAGES=all $(CARGO) test --locked -p nic-placement-cli --test packages --test clean_roots
 
 # the others need Debian's Slurm or guests.  A test says what it lacks: those lines are the last
-of_host = abi host capi captured exec map refresh tool transcripts
+of_host = abi host capi captured exec refresh tool transcripts
 test-host:      ## what needs no package of Debian's, on EL, SLES or Cray OS as they are; NIC_PLACEMENT_SO= tests an installed library
 	$(CARGO) test --locked --no-fail-fast -p nic-placement-core -p nic-placement-sys -p nic-placement-process --lib
 	@$(CARGO) test --locked --no-fail-fast -p nic-placement -p nic-placement-cli -p nic-placement-capi \

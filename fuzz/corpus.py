@@ -176,7 +176,7 @@ request("each", gpus_per_task=1, words="closest,bind=core", task=3, environment=
 request("listed", tasks=[{"gpus": "0-1"}, {"gpus": "7"}, {"gpus": ""}], cpus="0-31,112-127", alone_on_node=True, task=1, **{"as": "lines"})
 request("arguments", "mi300x-8", arguments=["set=A={nics}", "set=B_FILE={map_file:json}", "exclude=mlx5_3", "rails=mlx5_*", "env=none+site"], tasks=4, gpus="0-3", cpus_per_task=8, words="rail,verbose")
 request("process", local_rank=3, local_size=8, words="rail,strict", environment={"LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "4", "CUDA_VISIBLE_DEVICES": "0,1,2,5", "NIC_PLACEMENT": "v1 policy=rail gpus=0000:1b:00.0 nics=mlx5_0:1 set:UCX_NET_DEVICES=a"})
-request("map", "gh200", map="rankfile", host="gpu001", words="bind=core", gpus="0")
+request("map", "gh200", map="openmpi", host="gpu001", words="bind=core", gpus="0")
 request("sglang", "frontier", map="sglang", words="spread,env=default+cray-mpich+libfabric", gpus_per_task=2, **{"as": "lines"})
 request("described", json.loads((MODELS / "dgx-spark.json").read_text()), tasks=2, words="numa,omp=on,mem=strict")
 request("refused", "nothing", task=9, words="help", host="-")
@@ -184,7 +184,7 @@ asked = (ROOT / "crates/capi/src/request.rs").read_text()
 asked = [f'"{name}"' for name in dict.fromkeys(re.findall(r"^    (?:pub\(crate\) )?(\w+):", asked, re.M)) if not name.startswith("_")]
 known = sorted(file.stem for file in MODELS.glob("*.json"))
 dictionary("request", asked + ['"format": "nic-placement request"', '"version": 1', '"machine"', '"topology"', '"as"', '"lines"', "null", "true", "[]", "{}", "4096", "4294967295", "-1"]
-           + known + names + libraries + facts + ["set=", "exclude=", "mlx5_", "0-7", "json", "sglang", "mooncake", "rankfile", "vllm"] + variables[:40] + json_words)
+           + known + names + libraries + facts + ["set=", "exclude=", "mlx5_", "0-7", "json", "sglang", "mooncake", "vllm"] + variables[:40] + json_words)
 conf = b"default=observe\nNodeName=gpu[001-004] default=closest set=A_FILE={map_file:sglang} disable\nPartitionName=train rollout=10%\n"
 for nth, text in enumerate([b"default=closest\0\0\0train\0" + conf, b"set=A={map_file:json}\nset=B={map_file:mooncake}\0\0{}\n\0\0default=rail\n",
                             b"disable\0\x01\x01\0", b"\0\x06\x02\x04\x05\x01\0map\0\0set=A={map_file:json}", b"default=strict\0\x02\0\0\0x", b"cache=0\0\0\0\0NodeName=* disable\n"]):

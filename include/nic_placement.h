@@ -72,7 +72,6 @@ enum nic_placement_status {
  *                    launcher's variables
  *   "local_size":    for the same: how many these are
  *   "map":           for nic_placement_map(): a format of `nic-placement map`.  Without it, "json"
- *   "host":          for the same: the node's name in a rankfile
  *
  * Each answer in JSON says its "format" and "version"; a version grows when a field changes its meaning or goes, not with
  * new fields.

@@ -83,8 +83,8 @@ tell('process', words='fastest', **dgx)
 tell('process', local_rank=4096, **dgx)
 tell('process', arguments=['colour=red'])
 tell('map', map='toml', **dgx)
-tell('map', host='a b', **dgx)
-tell('map', words='bind=numa', **dgx)
+tell('map', map='openmpi', **dgx)
+tell('map', host='n1', words='bind=numa', **dgx)
 tell('map', arguments=['exclude=*'], map='sglang', **dgx)
 tell('plan', node={{'topology': {{'format': 'nic-placement topology', 'version': 9}}}})
 tell('plan', arguments=['topology=/no/such/file'])
@@ -108,8 +108,8 @@ tell('plan', environment={{'A': 'x' * (11 << 20)}}, **dgx)
         "2 invalid value: integer `4096`, expected `local_rank` to be a number from 0 to 4095",
         "2 `arguments`: `colour=red`: unknown argument",
         "2 `map`: no format is called so; known: json, sglang",
-        "2 `host`: expected a node's name",
-        "2 `words`: a map knows `bind=core` alone",
+        "2 `map`: `mpirun --bind-to none nic-placement exec -- PROGRAM` places each rank",
+        "answered",
         "4 GPU 0 has no NIC",
         "2 ",
         "3 cannot read `/no/such/file`",

@@ -13,32 +13,18 @@ fn refused(arguments: &[&str], status: i32, problem: &str) {
     assert!(output.stdout.is_empty(), "{arguments:?}");
 }
 
-fn printed(arguments: &[&str]) -> String {
-    let output = run(&[&["map", "--machine", "dgx-h100"][..], arguments].concat());
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
 #[test]
-fn a_map_gives_each_process_cores_of_its_own_and_takes_no_other_binding() {
-    for words in ["bind=numa", "bind=none", "rail,bind=auto"] {
-        for format in ["openmpi", "json"] {
-            let problem = format!("`--words {words}`: `map` knows `bind=core` alone");
-            refused(&["--format", format, "--words", words], 2, &problem);
-        }
+fn a_format_that_laid_out_ranks_is_answered_with_what_places_them() {
+    for (format, launcher) in [
+        ("openmpi", "mpirun --bind-to none"),
+        ("mpich", "mpiexec"),
+        ("intel-mpi", "mpiexec -genv I_MPI_PIN 0"),
+    ] {
+        let instead =
+            format!("`--format {format}`: `{launcher} nic-placement exec -- PROGRAM` places each rank");
+        refused(&["--format", format], 2, &instead);
     }
-    let openmpi = ["--format", "openmpi"];
-    assert_eq!(printed(&[&openmpi[..], &["--words", "bind=core"]].concat()), printed(&openmpi));
-}
-
-#[test]
-fn a_host_s_name_is_one_word() {
-    for name in ["", " ", "n1 slots=8", "n1\nrank 9=n2 slots=0", "n1\t", "n1\u{a0}", "n1\x1b[2J"] {
-        refused(&["--format", "openmpi", "--host", name], 2, "--host");
-    }
-    for name in ["n1", "node-17.example.org", "10.0.0.7", "fe80::1", "+n0"] {
-        assert!(printed(&["--format", "openmpi", "--host", name]).contains(&format!("={name} ")), "{name}");
-    }
+    refused(&["--host", "n1"], 2, "unknown option `--host`");
 }
 
 #[test]

@@ -27,6 +27,21 @@ fn nics_of_efa_and_slingshot_read_as_libfabrics_choice_and_as_no_fault() {
 }
 
 #[test]
+fn a_list_that_lacks_another_nodes_interfaces_is_printed_with_a_note_on_what_to_add() {
+    let said = |machine: &str, words: &str| {
+        let output = run(&["plan", "--machine", machine, "--gpus-per-task", "1", "--env", "--words", words]);
+        let lists = String::from_utf8(output.stdout).unwrap().matches(" export UCX_NET_DEVICES=").count();
+        (lists, String::from_utf8(output.stderr).unwrap())
+    };
+    let (lists, note) = said("dgx-h100", "rail");
+    assert_eq!((lists, note.lines().count()), (8, 1), "{note}");
+    assert!(note.contains("`UCX_NET_DEVICES` lacks the node's IP interfaces"), "{note}");
+    assert!(note.trim_end().ends_with("run this on the node, or add them, as `,eth0,lo`"), "{note}");
+    assert_eq!(said("dgx-h100", "rail,env=nccl"), (0, String::new()));
+    assert_eq!(said("aws-p5", "rail"), (0, String::new()));
+}
+
+#[test]
 fn every_gpu_of_a_known_machine_has_its_model() {
     for machine in machines() {
         let text = printed(&["show", "--machine", &machine]);

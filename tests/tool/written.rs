@@ -60,6 +60,22 @@ fn a_folder_that_does_not_exist_is_not_made() {
     }
 }
 
+#[test]
+fn a_file_is_written_whole_beside_a_link_with_the_name_of_the_new_one() {
+    let place = Place::new("whole");
+    let (file, other, link) = (place.0.join("m.json"), place.file("other", "other"), place.0.join("m.new"));
+    symlink(&other, &link).unwrap();
+    let written =
+        || run(&["map", "--machine", "dgx-h100", "--format", "mooncake", "-o", file.to_str().unwrap()]);
+    for _ in 0..2 {
+        assert_eq!(written().status.code(), Some(0));
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(text.contains(r#""cuda:1": [["mlx5_3"], ["mlx5_0","#) && text.ends_with("\n}\n"), "{text}");
+        assert_eq!(fs::read_to_string(&link).unwrap(), "other");
+        assert!(file.symlink_metadata().unwrap().is_file());
+    }
+}
+
 /// One that others made: a test that fails must not cost the machine its own.
 #[test]
 fn a_device_is_not_replaced() {

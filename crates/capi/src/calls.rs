@@ -10,7 +10,7 @@ use nic_placement_core::discover::Scope;
 use nic_placement_core::libraries::marker::{self, Devices};
 use nic_placement_core::libraries::{Evidence, FileText, Present};
 use nic_placement_core::maps::{self, FORMATS, Format, Subject};
-use nic_placement_core::placement::{Bind, Change, CpuDecision, Variable};
+use nic_placement_core::placement::{Change, CpuDecision, Variable};
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
 use nic_placement_core::platform;
 use nic_placement_core::step::Task;
@@ -39,26 +39,21 @@ pub fn map(request: &str) -> Result<String, Failure> {
     let format = match &request.map {
         None => Format::Json,
         Some(word) => Format::named(word).ok_or_else(|| {
-            let known = FORMATS.map(|(word, ..)| word).join(", ");
-            Failure::request(format!("`map`: no format is called so; known: {known}"))
+            let known =
+                || format!("no format is called so; known: {}", FORMATS.map(|(word, ..)| word).join(", "));
+            Failure::request(format!("`map`: {}", step::instead_of_format(word).unwrap_or_else(known)))
         })?,
     };
-    let host = request.host.as_deref().unwrap_or("localhost");
-    if host.is_empty() || !host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_+".contains(&byte)) {
-        return Err(Failure::request("`host`: expected a node's name"));
-    }
-    binds_cores_alone(&request)?;
     let (survey, _) = survey(&request, described)?;
     let gpus = request.gpus(&survey.node)?;
     if gpus.is_empty() {
         return Err(Failure::new(Kind::NoAnswer, format!("`{}` has no GPU", survey.node.name)));
     }
-    let with_cpus = format.is_of_processes();
-    let (session, cpus) =
-        survey.plan_by(|node, wish, read| step::for_engines(node, wish, &gpus, with_cpus, read));
+    let step = step::for_engines(&survey.node, &gpus);
+    let session = survey.plan(step);
     let open = session.opened(false);
     let Plan { node: topology, map: node, .. } = open.plan();
-    let subject = Subject { topology, node, gpus: &gpus, cpus: &cpus, host };
+    let subject = Subject { topology, node, gpus: &gpus };
     maps::write(format, subject).map_err(|why| Failure::new(Kind::NoAnswer, why))
 }
 
@@ -204,19 +199,6 @@ fn all<'p>(request: &'p Request, open: &'p OpenPlan, tasks: &mut [Task]) -> Vec<
     // a file system that does not answer is waited for once
     let files = UsersFiles::default();
     tasks.iter_mut().map(|task| without_kept(placed(request, open, task, &files))).collect()
-}
-
-/// As the command: a map makes `bind=core` of whatever is asked.
-fn binds_cores_alone(request: &Request) -> Result<(), Failure> {
-    // what cannot be read is told with the rest
-    let words = request.words.as_deref().and_then(|text| Words::parse(text).ok());
-    match words.and_then(|words| words.bind) {
-        None | Some(Bind::Core) => Ok(()),
-        Some(_) => {
-            let why = "`words`: a map knows `bind=core` alone: each process gets cores of its own";
-            Err(Failure::request(why))
-        }
-    }
 }
 
 /// What the request says as an admin, and what is odd about that.

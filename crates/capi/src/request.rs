@@ -9,7 +9,7 @@ use nic_placement_core::topology::{CpuSet, GpuIndex, Topology};
 use nic_placement_launch::gpu_list::gpus_named;
 use nic_placement_launch::step::{GpuSplit, MAX_TASKS, StepRequest};
 use serde::de::value::SeqAccessDeserializer;
-use serde::de::{self, SeqAccess, Visitor};
+use serde::de::{self, IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -66,8 +66,9 @@ pub(crate) struct Request {
     pub(crate) form: Form,
     /// a format of `nic-placement map`
     pub(crate) map: Option<String>,
-    /// the node's name in a rankfile
-    pub(crate) host: Option<String>,
+    /// of requests to 1.0, which wrote Open MPI's rankfiles
+    #[serde(rename = "host")]
+    _host: Option<IgnoredAny>,
 }
 
 /// How one task is told of.

@@ -1,11 +1,11 @@
-//! The map from GPUs to NICs as engines and launchers want it that drive all GPUs of a node.
+//! The map from GPUs to NICs as engines want it that drive all GPUs of a node.
 //!
 //! Each format names the program that reads it, the file of that program's source in which it is read, and the release
 //! that was read.  A format that could not say the truth about this node is refused: half a map is wrong.
 #![forbid(unsafe_code)]
 
 use crate::placement::{NodePlacement, Rail, RailUse};
-use crate::topology::{CpuSet, GpuIndex, GpuVendor, PciAddress, Topology};
+use crate::topology::{GpuIndex, GpuVendor, PciAddress, Topology};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -27,34 +27,20 @@ pub enum Format {
     /// vLLM's `VLLM_GPU_NIC_PCIE_MAPPING` and `VLLM_NIC_SELECTION_VARS` (vllm/v1/executor/vllm_net_devices.py; the pull
     /// request 42083 of 2026)
     Vllm,
-    /// Open MPI's rankfile (orte/mca/rmaps/rank_file/rmaps_rank_file.c; 4.1)
-    OpenMpi,
-    /// MPICH's `mpiexec -bind-to` (src/pm/hydra/lib/tools/topo/hwloc; 4.0)
-    Mpich,
-    /// Intel MPI's `I_MPI_PIN_DOMAIN`, masks by local rank (its Developer Reference, "Interoperability with OpenMP")
-    IntelMpi,
 }
 
 /// `(word, format, what it is)`, in the order of help texts.
-pub const FORMATS: [(&str, Format, &str); 7] = [
+pub const FORMATS: [(&str, Format, &str); 4] = [
     ("json", Format::Json, "the project's own, by index, UUID and PCI address"),
     ("sglang", Format::Sglang, "SGLang's --disaggregation-ib-device"),
     ("mooncake", Format::Mooncake, "a file for Mooncake's MC_CUSTOM_TOPO_JSON"),
     ("vllm", Format::Vllm, "the two variables of vLLM"),
-    ("openmpi", Format::OpenMpi, "a rankfile for Open MPI 4, a rank for each GPU"),
-    ("mpich", Format::Mpich, "mpiexec's -bind-to of MPICH, a rank for each GPU"),
-    ("intel-mpi", Format::IntelMpi, "I_MPI_PIN_DOMAIN of Intel MPI, a rank for each GPU"),
 ];
 
 impl Format {
     /// The format that a word names.
     pub fn named(word: &str) -> Option<Format> {
         FORMATS.iter().find(|known| known.0 == word).map(|known| known.1)
-    }
-
-    /// Is it about a process for each GPU, with CPUs of its own?
-    pub fn is_of_processes(self) -> bool {
-        matches!(self, Format::OpenMpi | Format::Mpich | Format::IntelMpi)
     }
 }
 
@@ -87,10 +73,6 @@ pub struct Subject<'a> {
     pub node: &'a NodePlacement,
     /// the GPUs that the program sees, in its own order: its first one has the number 0
     pub gpus: &'a [GpuIndex],
-    /// the CPUs of a process for each of these; empty if they are not asked for
-    pub cpus: &'a [CpuSet],
-    /// the node's name, as a launcher knows it
-    pub host: &'a str,
 }
 
 /// The map, with a line feed at its end.
@@ -105,9 +87,6 @@ pub fn write(format: Format, subject: Subject) -> Result<String, NoMap> {
                 "VLLM_GPU_NIC_PCIE_MAPPING={pairs}\nVLLM_NIC_SELECTION_VARS=UCX_NET_DEVICES:{suffix}\n"
             ))
         }
-        Format::OpenMpi => openmpi(subject),
-        Format::Mpich => mpich(subject),
-        Format::IntelMpi => intel_mpi(subject),
     }
 }
 
@@ -137,7 +116,7 @@ struct Nic<'a> {
     path: String,
 }
 
-fn json(Subject { topology, node, gpus, .. }: Subject) -> String {
+fn json(Subject { topology, node, gpus }: Subject) -> String {
     let nic = |choice: &RailUse| {
         let rail = node.rail(choice.rail);
         let address = topology.nic(rail.nic).address.and_then(PciAddress::described);
@@ -176,7 +155,7 @@ fn sglang(subject: Subject) -> Result<String, NoMap> {
 /// What it calls a GPU's memory is the build's own word (mooncake-transfer-engine/include/gpu_vendor/hip.h `GPU_PREFIX`;
 /// tent/src/platform/rocm/rocm_probe.cpp), and for a word that is not there it takes any NIC.
 fn mooncake(subject: Subject) -> Result<String, NoMap> {
-    let Subject { topology, node, gpus, .. } = subject;
+    let Subject { topology, node, gpus } = subject;
     let entry = |name: String, near: Vec<&str>| {
         let others = names(node.rails.iter()).into_iter().filter(|name| !near.contains(name));
         let list = |names: Vec<&str>| names.into_iter().map(quoted).collect::<Vec<_>>().join(",");
@@ -229,40 +208,10 @@ fn suffix(subject: Subject) -> Result<u8, NoMap> {
     }
 }
 
-/// `rank 0=host slot=0-55`: the k-th rank.  A relative host (`+n0`) wants an allocation of a resource manager's.
-fn openmpi(subject: Subject) -> Result<String, NoMap> {
-    let host = subject.host;
-    let head =
-        "# mpirun --mca rmaps_rank_file_physical 1 --rankfile FILE: the CPUs are the kernel's numbers\n";
-    let rank = |(rank, cpus): (usize, &CpuSet)| format!("rank {rank}={host} slot={cpus}\n");
-    let ranks: String = subject.processes()?.iter().enumerate().map(rank).collect();
-    Ok(format!("{head}{ranks}"))
-}
-
-/// `user:0+1,2+3`: the CPUs of each local rank.
-fn mpich(subject: Subject) -> Result<String, NoMap> {
-    let cpus = |cpus: &CpuSet| cpus.iter().map(|cpu| cpu.to_string()).collect::<Vec<_>>().join("+");
-    let ranks: Vec<String> = subject.processes()?.iter().map(cpus).collect();
-    Ok(format!("-bind-to user:{}\n", ranks.join(",")))
-}
-
-/// `[0xff,0xff00]`: a mask for each local rank.
-fn intel_mpi(subject: Subject) -> Result<String, NoMap> {
-    let mask = |cpus: &CpuSet| {
-        let digits = cpus.iter().last().map_or(1, |last| last as usize / 4 + 1);
-        let mut nibbles = vec![0u32; digits];
-        cpus.iter().for_each(|cpu| nibbles[cpu as usize / 4] |= 1 << (cpu % 4));
-        let digits = nibbles.iter().rev().filter_map(|nibble| char::from_digit(*nibble, 16));
-        format!("0x{}", digits.collect::<String>())
-    };
-    let ranks: Vec<String> = subject.processes()?.iter().map(mask).collect();
-    Ok(format!("I_MPI_PIN_DOMAIN=[{}]\n", ranks.join(",")))
-}
-
 impl<'a> Subject<'a> {
     /// The rails of the GPU that the program counts by this number, best first.
     fn rails_of(self, index: usize) -> Result<impl Iterator<Item = &'a Rail>, NoMap> {
-        let Subject { topology, node, gpus, .. } = self;
+        let Subject { topology, node, gpus } = self;
         let placement = gpus.get(index).and_then(|gpu| node.gpus.get(gpu.0));
         let choices = placement.map(|of| &of.choices).filter(|choices| !choices.is_empty());
         let lacks = || match topology.is_left_to_libfabric() {
@@ -271,21 +220,6 @@ impl<'a> Subject<'a> {
         };
         let choices = choices.ok_or_else(lacks)?;
         Ok(choices.iter().map(|choice| node.rail(choice.rail)))
-    }
-
-    /// The CPUs of the processes, which must be known and disjoint.
-    fn processes(self) -> Result<&'a [CpuSet], NoMap> {
-        let mut taken = CpuSet::new();
-        for (index, cpus) in self.cpus.iter().enumerate() {
-            if cpus.is_empty() || cpus.intersects(&taken) {
-                return Err(NoMap(format!("process {index} has no CPUs of its own near its GPU")));
-            }
-            taken = taken.union(cpus);
-        }
-        match self.cpus.len() == self.gpus.len() {
-            true => Ok(self.cpus),
-            false => Err(NoMap("the CPUs of the processes are not known".to_string())),
-        }
     }
 }
 

@@ -4,9 +4,7 @@
 use nic_placement_core::config::{Admin, BadWord, Words, merge_settings};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::gpus;
-use nic_placement_core::libraries::{Evidence, Present, ReadFile};
-use nic_placement_core::placement::Bind;
-use nic_placement_core::plan::{Plan, Wish};
+use nic_placement_core::plan::Wish;
 use nic_placement_core::step::{Access, Claim, GpuGrant, Starter, Step, Task};
 use nic_placement_core::topology::{CpuSet, GpuIndex, GpuVendor, NodeSet, Topology};
 use std::collections::{BTreeMap, BTreeSet};
@@ -178,43 +176,24 @@ pub fn grant(topology: &Topology, gpus: &[GpuIndex]) -> GpuGrant {
     GpuGrant { variables, access: vec![Access::Unknown; topology.gpus.len()] }
 }
 
-/// The plan of a node on which a launcher starts a process for each of these GPUs, and the cores of each of these processes,
-/// where they are asked for.
-pub fn for_engines(
-    topology: Topology,
-    mut wish: Wish,
-    gpus: &[GpuIndex],
-    with_cpus: bool,
-    read: ReadFile,
-) -> (Plan, Vec<CpuSet>) {
-    wish.settings.bind = Bind::Core;
-    let step = Step {
-        tasks: gpus.len() as u32,
-        uncounted: false,
-        total_tasks: gpus.len() as u32,
-        gpus: Some(gpus::slurms_numbers(&topology, gpus)),
-        // a process of an engine needs less than its share of the node
-        cpus_per_task: Some(1),
-        alone_on_node: true,
-        ..Step::default()
+/// The step in which an engine drives these GPUs.
+pub fn for_engines(topology: &Topology, gpus: &[GpuIndex]) -> Step {
+    let tasks = gpus.len() as u32;
+    let gpus = Some(gpus::slurms_numbers(topology, gpus));
+    Step { tasks, total_tasks: tasks, gpus, alone_on_node: true, ..Step::default() }
+}
+
+/// For a format of 1.0 that laid out a launcher's ranks: the command that places them.
+///
+/// Open MPI 5 ignores `rmaps_rank_file_physical`; Intel MPI 2021.19 starts no rank whose `I_MPI_PIN_DOMAIN` leaves the mask.
+pub fn instead_of_format(word: &str) -> Option<String> {
+    let launcher = match word {
+        "openmpi" => "mpirun --bind-to none",
+        "mpich" => "mpiexec",
+        "intel-mpi" => "mpiexec -genv I_MPI_PIN 0",
+        _ => return None,
     };
-    let plan = Plan::new(topology, wish, step, read);
-    let cpus = plan.node.cpus();
-    let process = |(id, &gpu): (u32, &GpuIndex)| {
-        let task = Task {
-            local_id: id,
-            global_id: id,
-            gpus: grant(&plan.node, &[gpu]),
-            cpus: cpus.clone(),
-            step_cpus: cpus.clone(),
-            promised: Some(gpus.to_vec()),
-            ..Task::default()
-        };
-        let evidence = Evidence { present: &Present::new(), read };
-        plan.task(&task, evidence).placement.cpus.cpus().clone()
-    };
-    let cpus = if with_cpus { (0..).zip(gpus).map(process).collect() } else { Vec::new() };
-    (plan, cpus)
+    Some(format!("`{launcher} nic-placement exec -- PROGRAM` places each rank: there is no map for ranks"))
 }
 
 /// Why there is nothing to plan.

@@ -11,7 +11,7 @@ use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::platform;
 use nic_placement_core::policy::Pattern;
 use nic_placement_core::step::{Starter, Step, Task};
-use nic_placement_core::topology::{CpuSet, GpuIndex, Provenance, Pu};
+use nic_placement_core::topology::{CpuSet, GpuIndex};
 
 #[test]
 fn an_explanation_says_of_each_gpu_whether_a_strict_word_would_fail_its_task() {
@@ -125,21 +125,22 @@ fn a_grant_of_any_gpu_of_a_built_in_machine_is_of_that_gpu_alone() {
 }
 
 #[test]
-fn an_engine_gets_cores_of_its_own_for_the_process_of_each_gpu() {
-    let mut topology = platform::model("dgx-h100").unwrap();
-    let pu = |os_index| Pu { os_index, package: os_index % 112 / 56, core: os_index % 112 };
-    topology.pus = (0..224).map(pu).collect();
-    topology.provenance = Provenance::ThisSystem;
-    let gpus = [0, 1, 4].map(GpuIndex);
-    let (plan, cpus) = step::for_engines(topology.clone(), Wish::default(), &gpus, true, &|_| None);
-    assert_eq!((plan.step.tasks, plan.step.total_tasks), (3, 3));
-    assert_eq!((plan.step.gpus.as_deref(), plan.step.alone_on_node), (Some("0,1,4"), true));
-    assert_eq!(cpus.len(), 3);
-    let near = topology.cpus_of(&[0].into_iter().collect());
-    assert!(
-        cpus[..2].iter().all(|own| !own.is_empty() && own.is_subset(&near)) && !cpus[2].intersects(&near),
-        "{cpus:?}"
-    );
-    assert!(!cpus[0].intersects(&cpus[1]), "{cpus:?}");
-    assert!(step::for_engines(topology, Wish::default(), &gpus, false, &|_| None).1.is_empty());
+fn the_step_of_an_engine_has_its_gpus_and_the_node_alone() {
+    let topology = platform::model("dgx-h100").unwrap();
+    let step = step::for_engines(&topology, &[0, 1, 4].map(GpuIndex));
+    assert_eq!((step.tasks, step.total_tasks), (3, 3));
+    assert_eq!((step.gpus.as_deref(), step.alone_on_node), (Some("0,1,4"), true));
+}
+
+#[test]
+fn a_format_that_laid_out_ranks_is_answered_with_exec_and_its_launchers_own_way_to_bind_none() {
+    for (word, launcher) in [
+        ("openmpi", "mpirun --bind-to none"),
+        ("mpich", "mpiexec"),
+        ("intel-mpi", "mpiexec -genv I_MPI_PIN 0"),
+    ] {
+        let said = step::instead_of_format(word).unwrap();
+        assert!(said.starts_with(&format!("`{launcher} nic-placement exec -- ")), "{said}");
+    }
+    assert_eq!(step::instead_of_format("slurm"), None);
 }

@@ -57,17 +57,12 @@ impl Survey {
 
     /// The plan of a step.
     pub fn plan(self, step: Step) -> Session {
-        self.plan_by(|node, wish, read| (Plan::new(node, wish, step, read), ())).0
-    }
-
-    /// The plan that `make` makes, and what it works out besides.
-    pub fn plan_by<R>(self, make: impl FnOnce(Topology, Wish, ReadFile) -> (Plan, R)) -> (Session, R) {
         let Survey { wish, node, findings, devices } = self;
         let read = reader(devices.as_ref(), &node);
-        let (plan, more) = make(node, wish, read);
+        let plan = Plan::new(node, wish, step, read);
         let missing = devices.as_ref().map(|devices| devices::missing(devices, &plan)).unwrap_or_default();
         let plan = if missing.is_empty() { plan } else { plan.without(missing, read) };
-        (Session { plan, devices, findings }, more)
+        Session { plan, devices, findings }
     }
 }
 

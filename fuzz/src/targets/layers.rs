@@ -192,8 +192,7 @@ fn is_told(plan: &Plan, task: &TaskPlan, path: &str) -> bool {
 
 fn map_of(plan: &Plan, format: maps::Format) -> Option<String> {
     let gpus: Vec<GpuIndex> = plan.node.gpu_indices().collect();
-    maps::write(format, Subject { topology: &plan.node, node: &plan.map, gpus: &gpus, cpus: &[], host: "" })
-        .ok()
+    maps::write(format, Subject { topology: &plan.node, node: &plan.map, gpus: &gpus }).ok()
 }
 
 /// What a process reads of its admin before it is placed.

@@ -132,10 +132,10 @@ pub fn maps(data: &[u8]) {
         return;
     }
     let (_, format, _) = FORMATS[usize::from(chosen) % FORMATS.len()];
-    let (plan, cpus) =
-        step::for_engines(node, wish("closest", Admin::default()), &gpus, format.is_of_processes(), &no_file);
+    let step = step::for_engines(&node, &gpus);
+    let plan = Plan::new(node, wish("closest", Admin::default()), step, &no_file);
     holds(&plan);
-    let subject = Subject { topology: &plan.node, node: &plan.map, gpus: &gpus, cpus: &cpus, host: "gpu1" };
+    let subject = Subject { topology: &plan.node, node: &plan.map, gpus: &gpus };
     let written = maps::write(format, subject);
     if held::has_turn(data, 0, 4) {
         assert_eq!(written, maps::write(format, subject), "the same answer twice");

@@ -213,12 +213,10 @@ fn kept_maps(data: &[u8]) -> Work<'_> {
         return Box::new(|| {});
     }
     let (_, format, _) = FORMATS[chosen % FORMATS.len()];
-    let wish = || machines::wish("closest", Admin::default());
-    let of_processes = format.is_of_processes();
-    let (plan, cpus) = step::for_engines(node, wish(), &gpus, of_processes, &machines::no_file);
+    let step = step::for_engines(&node, &gpus);
+    let plan = Plan::new(node, machines::wish("closest", Admin::default()), step, &machines::no_file);
     Box::new(move || {
-        let subject =
-            Subject { topology: &plan.node, node: &plan.map, gpus: &gpus, cpus: &cpus, host: "gpu1" };
+        let subject = Subject { topology: &plan.node, node: &plan.map, gpus: &gpus };
         drop(black_box(maps::write(format, subject)));
     })
 }

@@ -103,7 +103,7 @@ impl<'f> Facts<'f> {
     /// The GPUs that the task sees, in its order.
     fn seen(&self) -> Option<Subject<'f>> {
         let gpus = self.task.map(|task| task.seen.as_slice()).filter(|gpus| !gpus.is_empty())?;
-        Some(Subject { topology: self.topology, node: self.node, gpus, cpus: &[], host: "" })
+        Some(Subject { topology: self.topology, node: self.node, gpus })
     }
 
     /// A fact of this task or node, or why there is none.

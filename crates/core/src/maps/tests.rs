@@ -11,7 +11,7 @@ fn map_of(machine: &str, format: Format) -> Result<String, NoMap> {
     let topology = platform::model(machine).unwrap();
     let node = policy::map(&topology, &Request::default());
     let gpus: Vec<GpuIndex> = topology.gpu_indices().collect();
-    write(format, Subject { topology: &topology, node: &node, gpus: &gpus, cpus: &[], host: "n1" })
+    write(format, Subject { topology: &topology, node: &node, gpus: &gpus })
 }
 
 /// The NICs of each GPU of a machine, by our own map.
@@ -45,19 +45,13 @@ fn sglangs_reading(text: &str, gpu: usize) -> Result<Vec<String>, String> {
 }
 
 #[test]
-fn a_word_names_a_format_and_only_launchers_want_a_process_for_each_gpu() {
-    for (word, of_processes) in [
-        ("sglang", false),
-        ("mooncake", false),
-        ("vllm", false),
-        ("json", false),
-        ("openmpi", true),
-        ("mpich", true),
-        ("intel-mpi", true),
-    ] {
-        assert_eq!(Format::named(word).map(Format::is_of_processes), Some(of_processes), "{word}");
+fn a_word_names_a_format_and_no_word_names_one_of_ranks() {
+    for (word, format, _) in FORMATS {
+        assert_eq!(Format::named(word), Some(format), "{word}");
     }
-    assert_eq!(Format::named("nccl"), None);
+    for word in ["openmpi", "mpich", "intel-mpi", "nccl"] {
+        assert_eq!(Format::named(word), None, "{word}");
+    }
 }
 
 #[test]
@@ -140,9 +134,7 @@ fn vllm_is_told_the_port_that_all_its_nics_have_and_nothing_where_they_differ() 
     let topology = platform::model("dgx-h100").unwrap();
     let mut node = policy::map(&topology, &Request::default());
     let gpus: Vec<GpuIndex> = topology.gpu_indices().collect();
-    let written = |node: &_| {
-        write(Format::Vllm, Subject { topology: &topology, node, gpus: &gpus, cpus: &[], host: "n1" })
-    };
+    let written = |node: &_| write(Format::Vllm, Subject { topology: &topology, node, gpus: &gpus });
     node.rails.iter_mut().for_each(|rail| rail.port = 2);
     assert!(written(&node).unwrap().ends_with("=UCX_NET_DEVICES:2\n"));
     node.rails[0].port = 1;
@@ -155,7 +147,7 @@ fn a_map_that_would_lack_a_gpu_is_refused() {
     let mut node = policy::map(&topology, &Request::default());
     node.gpus[3].choices.clear();
     let gpus: Vec<GpuIndex> = topology.gpu_indices().collect();
-    let subject = Subject { topology: &topology, node: &node, gpus: &gpus, cpus: &[], host: "n1" };
+    let subject = Subject { topology: &topology, node: &node, gpus: &gpus };
     for format in [Format::Sglang, Format::Mooncake, Format::Vllm] {
         assert_eq!(
             write(format, subject).unwrap_err().to_string(),
@@ -170,36 +162,8 @@ fn a_map_that_would_lack_a_gpu_is_refused() {
 fn a_program_that_sees_some_gpus_counts_them_from_0() {
     let topology = platform::model("dgx-h100").unwrap();
     let node = policy::map(&topology, &Request::default());
-    let subject = Subject {
-        topology: &topology,
-        node: &node,
-        gpus: &[GpuIndex(6), GpuIndex(2)],
-        cpus: &[],
-        host: "n1",
-    };
+    let subject = Subject { topology: &topology, node: &node, gpus: &[GpuIndex(6), GpuIndex(2)] };
     assert_eq!(write(Format::Sglang, subject).unwrap(), "{\"0\":\"mlx5_10\",\"1\":\"mlx5_4\"}\n");
     let json: Value = serde_json::from_str(&write(Format::Json, subject).unwrap()).unwrap();
     assert_eq!(json["gpus"][0]["address"], topology.gpu(GpuIndex(6)).address.to_string());
-}
-
-#[test]
-fn launchers_get_cpus_for_each_process_and_never_shared_ones() {
-    let topology = platform::model("dgx-h100").unwrap();
-    let node = policy::map(&topology, &Request::default());
-    let gpus = [GpuIndex(0), GpuIndex(4)];
-    let set = |list: &str| CpuSet::from_list(list).unwrap();
-    let with = |format, cpus: &[CpuSet]| {
-        write(format, Subject { topology: &topology, node: &node, gpus: &gpus, cpus, host: "n1" })
-    };
-    let cpus = [set("0-3,112"), set("56-57")];
-    assert!(
-        with(Format::OpenMpi, &cpus).unwrap().ends_with("\nrank 0=n1 slot=0-3,112\nrank 1=n1 slot=56-57\n")
-    );
-    assert_eq!(with(Format::Mpich, &cpus).unwrap(), "-bind-to user:0+1+2+3+112,56+57\n");
-    let intel = with(Format::IntelMpi, &cpus).unwrap();
-    let (high, low) = ("0".repeat(27), "0".repeat(14));
-    assert_eq!(intel, format!("I_MPI_PIN_DOMAIN=[0x1{high}f,0x3{low}]\n"));
-    for wrong in [&[set("0-3"), set("3-4")][..], &[set("0-3")], &[set("0"), CpuSet::new()]] {
-        assert!(with(Format::Mpich, wrong).is_err());
-    }
 }

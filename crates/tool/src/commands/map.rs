@@ -1,4 +1,4 @@
-//! `nic-placement map`: which NICs each GPU has, as engines and launchers want it that drive all GPUs of a node.
+//! `nic-placement map`: which NICs each GPU has, as engines want it that drive all GPUs of a node.
 #![forbid(unsafe_code)]
 
 use super::page::Page;
@@ -15,8 +15,7 @@ use std::path::PathBuf;
 /// which NICs each GPU has, for an engine that drives all of them
 ///
 /// One process that drives all GPUs of a node (SGLang, vLLM, Mooncake) wants one text that names the NICs of each. GPUs are
-/// counted from 0 in the order that the program sees. A launcher (Open MPI, MPICH, Intel MPI) gets a process for each GPU, on
-/// cores of its own near it.
+/// counted from 0 in the order that the program sees. The ranks of mpirun or mpiexec are placed by `nic-placement exec`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -34,10 +33,6 @@ pub(super) struct MapOptions {
     /// the GPUs that the program sees, in its order: positions in PCI order (0-3,5) or PCI addresses (default: all)
     #[arg(long, value_name = "LIST", help_heading = "What is asked for")]
     gpus: Option<String>,
-    /// the node's name in a rankfile (default: localhost)
-    #[arg(long, value_name = "NAME", default_value = "localhost", hide_default_value = true)]
-    #[arg(value_parser = host_name, help_heading = "Output")]
-    host: String,
     /// where to write it (default: standard output)
     ///
     /// A regular file there is replaced when the new one is whole. Anything else, also a symbolic link, is refused.
@@ -47,20 +42,12 @@ pub(super) struct MapOptions {
     request: PlanOptions,
 }
 
-/// A node's name as it stands in a launcher's line, which blanks and line ends would end.
-fn host_name(text: &str) -> Result<String, &'static str> {
-    let is_in_a_word = |letter: char| !letter.is_whitespace() && !letter.is_control();
-    let is_one_word = !text.is_empty() && text.chars().all(is_in_a_word);
-    is_one_word.then(|| text.to_string()).ok_or("expected one word, as `node-17`")
-}
-
 fn formats_help() -> String {
     let formats: String = FORMATS.iter().map(|(word, _, what)| format!("\n  {word:<10}  {what}")).collect();
     format!("what to write (default: json){formats}")
 }
 
 pub(super) fn run(options: &MapOptions, page: &mut Page) -> Result<(), Failure> {
-    options.request.binds_cores_alone("map")?;
     let (wish, doubts) = options.request.wish(&[])?;
     let (topology, diagnostics) = options.node.read()?;
     for diagnostic in diagnostics.iter().chain(&doubts) {
@@ -73,9 +60,10 @@ pub(super) fn run(options: &MapOptions, page: &mut Page) -> Result<(), Failure> 
     // the parser knows no other words
     let format = Format::named(&options.format).unwrap_or(Format::Json);
     let read = |_: &str| Some(FileText::default());
-    let (plan, cpus) = step::for_engines(topology, wish, &gpus, format.is_of_processes(), &read);
+    let step = step::for_engines(&topology, &gpus);
+    let plan = Plan::new(topology, wish, step, &read);
     let Plan { node: topology, map: node, .. } = &plan;
-    let subject = Subject { topology, node, gpus: &gpus, cpus: &cpus, host: &options.host };
+    let subject = Subject { topology, node, gpus: &gpus };
     let text = maps::write(format, subject).map_err(|why| format!("map: {why}"))?;
     output::deliver(&text, options.output.as_deref(), page)
 }

@@ -4,6 +4,7 @@
 use super::page::Page;
 use super::{Ending, Failure};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use nic_placement_launch::step;
 use std::{env, fmt};
 
 pub(super) fn misunderstood(problem: impl fmt::Display) -> Failure {
@@ -59,7 +60,12 @@ fn problem(error: &clap::Error) -> String {
             let known = match option {
                 "--machine" => "`nic-placement machines` lists the built-in ones".to_string(),
                 "--off" | "--only" | "--explain" => "`nic-placement check --list` lists all".to_string(),
-                _ => format!("expected one of {}", list(error, ContextKind::ValidValue).join(", ")),
+                _ => {
+                    let known =
+                        || format!("expected one of {}", list(error, ContextKind::ValidValue).join(", "));
+                    let instead = (option == "--format").then(|| step::instead_of_format(value)).flatten();
+                    instead.unwrap_or_else(known)
+                }
             };
             format!("`{given}`{} {known}", meant(error, ":"))
         }

@@ -7,7 +7,7 @@ use super::drawing::{self, Drawing};
 use super::misunderstood::misunderstood;
 use super::page::Page;
 use super::request::{self, GpuEvidence, NodeOptions, PlanOptions};
-use super::{Failure, shortfalls};
+use super::{Failure, shortfalls, tell};
 use clap::ArgAction::Append;
 use nic_placement_core::gpus;
 use nic_placement_core::libraries;
@@ -131,7 +131,11 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
             drawing.draw(&drawing::of_plan(plan, &placed), page)?
         }
         Output { env: true, by, .. } => {
-            page.exact(&exports(&placed, by.as_deref().unwrap_or("SLURM_LOCALID")));
+            let exports = exports(&placed, by.as_deref().unwrap_or("SLURM_LOCALID"));
+            if exports.contains(" export UCX_NET_DEVICES=") && !plan.node.provenance.is_this_system() {
+                tell(WITHOUT_INTERFACES);
+            }
+            page.exact(&exports);
         }
         Output { why, .. } => {
             table::print(plan, &placed, page);
@@ -176,6 +180,11 @@ fn step_of(
     }
     Ok((step, tasks))
 }
+
+/// Of another node the interfaces are not known.  Without them UCX refuses peers' IP addresses, and a container without the NIC
+/// has no device: both are errors (UCX 1.23; NIXL 1.5.1).
+const WITHOUT_INTERFACES: &str = "note: `UCX_NET_DEVICES` lacks the node's IP interfaces, which are known there alone: run this \
+                                  on the node, or add them, as `,eth0,lo`";
 
 fn variable_name(text: &str) -> Result<String, &'static str> {
     is_variable_name(text).then(|| text.to_string()).ok_or("expected the name of a variable")

@@ -8,13 +8,12 @@ use super::threads;
 use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
 use nic_placement_core::config::options::WORDS;
-use nic_placement_core::config::{Admin, NodeSource, Words, merge_settings};
+use nic_placement_core::config::{Admin, NodeSource, merge_settings};
 use nic_placement_core::diagnostic::{Diagnostic, counted};
 use nic_placement_core::discover::Scope;
 use nic_placement_core::discover::root::Author;
 use nic_placement_core::gpus::VARIABLES;
 use nic_placement_core::libraries::Present;
-use nic_placement_core::placement::Bind;
 use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::platform;
 use nic_placement_core::step::{Access, GpuGrant, STEP_GPUS, Step};
@@ -133,18 +132,6 @@ impl PlanOptions {
         let mut doubts = self.nics.add_to(&mut wish.admin)?;
         doubts.extend(add(&mut wish.admin, more)?);
         Ok((wish, doubts))
-    }
-
-    /// Refuses a binding for a command that makes `bind=core` of it, whatever is asked.
-    pub(super) fn binds_cores_alone(&self, command: &str) -> Result<(), Failure> {
-        let Some(text) = &self.words else { return Ok(()) };
-        match Words::parse(text).map_err(misunderstood)?.bind {
-            None | Some(Bind::Core) => Ok(()),
-            Some(_) => {
-                let each = "each process gets cores of its own";
-                Err(misunderstood(format!("`--words {text}`: `{command}` knows `bind=core` alone: {each}")))
-            }
-        }
     }
 }
 

@@ -84,7 +84,13 @@ fn a_map_for_an_engine_names_the_nics_of_all_gpus_that_the_task_sees() {
     };
     assert_eq!(fill("X={map:sglang}").as_deref(), Ok(r#"{"0":"mlx5_9","1":"mlx5_6"}"#));
     assert_eq!(fill("X={map:vllm}").as_deref(), Ok("0000:c3:00.0=0000:c0:00.0,0000:9d:00.0=0000:9a:00.0"),);
-    assert!(Template::parse("X={map:slurm}").unwrap_err().contains("is not known"));
+    for word in ["slurm", "openmpi", "mpich", "intel-mpi"] {
+        assert!(
+            Template::parse(&format!("X={{map:{word}}}"))
+                .unwrap_err()
+                .contains("is not known; known: {nic} ")
+        );
+    }
 }
 
 #[test]
@@ -93,7 +99,7 @@ fn a_file_with_the_map_is_named_where_it_is_the_map_and_the_task_counts_the_same
     let node = crate::policy::map(&topology, &Default::default());
     let all: Vec<usize> = (0..8).collect();
     let gpus: Vec<GpuIndex> = topology.gpu_indices().collect();
-    let subject = Subject { topology: &topology, node: &node, gpus: &gpus, cpus: &[], host: "" };
+    let subject = Subject { topology: &topology, node: &node, gpus: &gpus };
     let text = maps::write(Format::Mooncake, subject).unwrap();
     let path = "/run/nic-placement/node.map-mooncake.json";
     let told = |text: Option<&str>, gpus: &[usize]| {

@@ -47,7 +47,7 @@ fn written(plan: &Plan, format: Format) -> Result<String, String> {
     if gpus.is_empty() {
         return Err("the node has no GPU".to_string());
     }
-    write(format, Subject { topology, node, gpus: &gpus, cpus: &[], host: "" }).map_err(|why| why.to_string())
+    write(format, Subject { topology, node, gpus: &gpus }).map_err(|why| why.to_string())
 }
 
 fn remove(file: &Path) -> Result<(), String> {
