@@ -8,14 +8,12 @@ use std::fmt::{self, Write};
 /// One finding: what, where, and what to do about it, in one line.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Diagnostic {
-    /// the file, device or word that it is about
+    /// a file, device or word
     pub place: String,
-    /// what was found there
     pub finding: String,
 }
 
 impl Diagnostic {
-    /// A finding about `place`.
     pub fn new(place: impl Into<String>, finding: impl Into<String>) -> Diagnostic {
         Diagnostic { place: place.into(), finding: finding.into() }
     }
@@ -61,7 +59,7 @@ pub fn summary(diagnostics: &[Diagnostic]) -> Vec<String> {
     found.iter().enumerate().map(line).collect()
 }
 
-/// How many findings [`summary`] names; the others it counts.
+/// Findings that [`summary`] names; it counts the others.
 const MOST_LINES: usize = 8;
 
 /// Text from a file, a variable or a user, safe for a terminal and a log: cut to a length, and without

@@ -42,7 +42,7 @@ pub fn limit_memory(placement: &mut TaskPlacement, memory: &Memory) {
     }
 }
 
-/// What is wanted, by the CPUs that were decided.
+/// The memory policy by the CPUs that were decided.
 pub(super) fn decided(
     situation: &Situation,
     near: &Result<NearNodes, String>,

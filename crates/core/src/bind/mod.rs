@@ -29,30 +29,23 @@ const MAX_SHOWN: usize = 64;
 
 /// The facts for binding a task.
 pub(crate) struct Situation<'a> {
-    /// the node
     pub topology: &'a Topology,
-    /// the step
     pub step: &'a Step,
-    /// the task
     pub task: &'a Task,
-    /// its GPUs
     pub gpus: &'a [GpuIndex],
-    /// what the user and the admin want to bind
     pub binding: Binding,
 }
 
 /// A task's binding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Bound {
-    /// where it may run
     pub cpus: CpuDecision,
-    /// where its memory comes from
     pub mems: MemDecision,
     /// what the task wanted and cannot have
     pub missed: Option<String>,
 }
 
-/// Decides both; memory follows the CPUs.
+/// Decides the CPUs, then the memory by them.
 pub(crate) fn bind(situation: &Situation) -> Bound {
     let near = near_nodes(situation);
     let (cpus, missed) = match movable(situation, &near) {
@@ -78,7 +71,7 @@ pub(crate) fn joined(first: Option<String>, second: Option<String>) -> Option<St
 /// The NUMA nodes to be near to.
 struct NearNodes {
     nodes: NodeSet,
-    /// are they the nodes of the task's GPUs, rather than a part of the step's?
+    /// true for the nodes of the task's GPUs, false for a part of the step's
     of_gpus: bool,
 }
 
@@ -170,8 +163,8 @@ fn bound_by_program(step: &Step) -> Option<String> {
     step.binder.as_ref().map(|binder| format!("`{binder}` binds the program"))
 }
 
-/// Has the task more CPUs than Slurm counts for its job here?  Where neither task/affinity nor task/cgroup confines a step
-/// (slurm.conf's TaskPlugin), it runs on all CPUs, and the near ones may be another job's.
+/// True if the task has more CPUs than Slurm counts for its job here.  Where neither task/affinity nor task/cgroup
+/// confines a step (slurm.conf's TaskPlugin), it runs on all CPUs, and the near ones may be another job's.
 fn has_cpus_of_other_jobs(situation: &Situation) -> bool {
     let Situation { step, task, .. } = situation;
     let jobs = step.job_cores.zip(task.threads_per_core).map(|(cores, threads)| cores * threads);

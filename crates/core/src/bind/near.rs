@@ -52,12 +52,12 @@ impl LeastShares {
         fair(&masks).into_iter().zip(of_cores).map(|(cpus, cores)| [cpus, cores]).collect()
     }
 
-    /// Has every task its least share by these masks?
+    /// True if every task has its least share by these masks.
     pub(super) fn are_kept<M: Borrow<CpuSet>>(&self, masks: &[M]) -> bool {
         self.of(masks).iter().zip(&self.least).all(|(has, least)| has[0] >= least[0] && has[1] >= least[1])
     }
 
-    /// Do these CPUs, and their cores, hold the least shares of these tasks together?
+    /// True if these CPUs, and their cores, hold the least shares of these tasks together.
     fn fit(&self, cpus: &CpuSet, ids: impl IntoIterator<Item = usize>) -> bool {
         let sum = ids.into_iter().map(|id| self.least[id]).fold([0, 0], |[a, b], [c, d]| [a + c, b + d]);
         cpus.len() as u64 * ONE >= sum[0].max(1) && self.in_cores(cpus).len() as u64 * ONE >= sum[1]
@@ -68,7 +68,7 @@ impl LeastShares {
         self.least.get(id).map_or(0, |least| least[0].div_ceil(ONE) as usize)
     }
 
-    /// A mask of cores: each stands for all of its threads by the first of them; a CPU of no known core is one.
+    /// The mask by cores, each as its first thread; a CPU of no known core is one.
     fn in_cores(&self, mask: &CpuSet) -> CpuSet {
         if self.cores.is_empty() {
             return mask.clone();
@@ -146,7 +146,6 @@ fn movers<'a>(tasks: &'a StepTasks, masks: &[&CpuSet]) -> Vec<Mover<'a>> {
     with_gpus.map(mover).collect()
 }
 
-/// Where the tasks of a step are on their way.
 struct Moves<'a, 't> {
     tasks: &'a StepTasks<'t>,
     shares: LeastShares,

@@ -30,7 +30,6 @@ pub(super) struct StepTasks<'t> {
 }
 
 impl<'t> StepTasks<'t> {
-    /// The tasks of the step of `task`.
     pub(super) fn new(topology: &'t Topology, step: &'t Step, task: &'t Task) -> StepTasks<'t> {
         let count = step.tasks_here();
         let masks = match task.masks.as_slice() {
@@ -47,7 +46,6 @@ impl<'t> StepTasks<'t> {
         StepTasks { topology, step, masks, asked, gpu_nodes, cpus }
     }
 
-    /// The number of tasks.
     pub(super) fn len(&self) -> usize {
         self.step.tasks_here()
     }
@@ -58,23 +56,21 @@ impl<'t> StepTasks<'t> {
         &self.masks[id % self.masks.len()]
     }
 
-    /// Slurm's masks of all tasks.
     pub(super) fn all_masks(&self) -> Vec<&'t CpuSet> {
         (0..self.len()).map(|id| self.mask(id)).collect()
     }
 
-    /// Have more tasks than are placed together masks of their own?  A user can forge the list of masks, and each task that
-    /// moves works through all of them.
+    /// True if more tasks have masks of their own than are placed together.  A user can forge the list of masks, and
+    /// each task that moves works through all of them.
     pub(super) fn have_too_many_masks(&self) -> bool {
         self.len() > MOST_DIFFERENT_MASKS && !self.share_one_mask()
     }
 
-    /// Do all tasks have the same mask?
     pub(super) fn share_one_mask(&self) -> bool {
         self.masks.len() == 1
     }
 
-    /// Does each task have CPUs that no other task has?
+    /// True if each task has CPUs that no other task has.
     pub(super) fn are_private(&self) -> bool {
         let sum: usize = self.masks.iter().map(CpuSet::len).sum();
         self.masks.len() == self.len()
@@ -82,10 +78,11 @@ impl<'t> StepTasks<'t> {
             && self.masks.iter().all(|mask| !mask.is_empty())
     }
 
-    /// May a task with this mask of Slurm's run on these CPUs, by where its memory is bound?
+    /// True if a task with this mask of Slurm's may run on these CPUs, by where its memory is bound.
     ///
-    /// What is bound is not known of the other tasks: even `local` can mean one NUMA node of a mask that has two (Slurm's
-    /// src/plugins/task/affinity/numa.c, `get_memset`).  So CPUs keep the NUMA nodes against which the user weighed the memory.
+    /// What is bound is not known of the other tasks: even `local` can mean one NUMA node of a mask that has two
+    /// (Slurm's src/plugins/task/affinity/numa.c, `get_memset`).  So CPUs keep the NUMA nodes against which the user
+    /// weighed the memory.
     pub(super) fn may_run(&self, mask: &CpuSet, cpus: &CpuSet) -> bool {
         memory_bound(self.step).is_none() || self.topology.nodes_of(mask) == self.topology.nodes_of(cpus)
     }
@@ -130,7 +127,7 @@ fn asked(step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
     Some(if are_threads && counted.cpus != counted.cores { asked } else { asked.saturating_mul(threads) })
 }
 
-/// Does each task have GPUs that no other task has (`--gpus-per-task`)?
+/// True if each task has GPUs that no other task has (`--gpus-per-task`).
 pub(super) fn have_own_gpus(task: &Task) -> bool {
     let rule = task.gpu_bind.as_deref().and_then(rule::of_gpus);
     task.promised.is_some() || rule.is_some_and(|rule| rule.text.starts_with("per_task:"))

@@ -15,7 +15,7 @@ use crate::order::Order;
 /// The variable by which srun's process hands all words to the nodes; each task's hook removes it.  `0:off;1:closest`: a
 /// component that is missing has no words.  No word has a `;`.
 pub const VARIABLE: &str = "SLURM_NIC_PLACEMENT_COMPONENTS";
-/// How many components the job has; set inside a heterogeneous job alone.
+/// The number of the job's components; set inside a heterogeneous job alone.
 pub const SIZE: &str = "SLURM_HET_SIZE";
 /// In srun: the job that it starts steps of.  For a step: the number of its first component.
 pub const JOB: &str = "SLURM_JOB_ID";
@@ -78,7 +78,7 @@ pub fn of_component(component: Option<u32>, text: String) -> Option<String> {
     }
 }
 
-/// The component that a job with this number is, by what the step's environment says; `None` where that is not known.
+/// The component that a job with this number is, by the step's environment; `None` if that is not known.
 pub fn of_job(number: u32, read: impl Fn(&str) -> Option<String>) -> Option<u32> {
     let as_number = |name: &str| read(name)?.parse::<u32>().ok();
     let size = as_number(SIZE)?.min(MAX);

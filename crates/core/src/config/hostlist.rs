@@ -43,7 +43,6 @@ impl HostList {
         names.map(pieces).collect::<Result<_, _>>().map(HostList)
     }
 
-    /// The number of names that it means.
     pub fn count(&self) -> u64 {
         let of_piece = |piece: &Piece| {
             let sizes = piece.ranges.iter().map(|range| (range.last - range.first).saturating_add(1));
@@ -60,7 +59,6 @@ impl HostList {
         names
     }
 
-    /// Is a node one of them?
     pub fn has(&self, node: &str) -> bool {
         self.0.iter().any(|pieces| matches(pieces, node))
     }
@@ -143,7 +141,7 @@ fn matches(pieces: &[Piece], name: &str) -> bool {
 }
 
 impl Range {
-    /// Is it one of these numbers, with as many zeros?
+    /// True for one of these numbers with as many zeros.
     fn has(self, digits: &str) -> bool {
         let Ok(number) = digits.parse::<u64>() else { return false };
         let has_its_width =

@@ -1,7 +1,6 @@
 //! The releases of Slurm: the numbers by which each is known.
 #![forbid(unsafe_code)]
 
-/// One release of Slurm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Release {
     /// what `slurm_api_version()` of its programs returns, without the lower 16 bits: `API_CURRENT` in the file META of

@@ -13,7 +13,7 @@ use crate::placement::{Bind, Mem};
 pub struct Rollout {
     /// of a hundred jobs, 0 to 100
     pub(super) percents: Parts<u8>,
-    /// are the other jobs observed, and not off?
+    /// true if the other jobs are observed, false if placement is off for them
     pub observes_others: bool,
 }
 

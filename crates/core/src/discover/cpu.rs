@@ -48,13 +48,12 @@ impl Discovery<'_> {
         }
     }
 
-    /// What the processors are; the kernel of an x86 has it always, others since they load modules by it.
+    /// An x86's kernel always has it, others since they load modules by it.
     pub(super) fn processor(&mut self) {
         let modalias = self.root.read(&format!("{CPUS}/modalias"));
         self.topology.processor = modalias.and_then(|text| Processor::from_modalias(&text));
     }
 
-    /// The package of each NUMA node, for scopes without CPUs.
     pub(super) fn packages(&mut self) {
         for node in &mut self.topology.numa_nodes {
             let package = node.cpus.first().and_then(|cpu| package(self.root, cpu));
@@ -96,8 +95,8 @@ impl Discovery<'_> {
     }
 }
 
-/// What the kernel says of a CPU's package: nothing of an offline one, which has no topology directory, and -1 where it does
-/// not know the packages (a guest's on POWER, by the default in include/linux/topology.h).
+/// The kernel's number of a CPU's package; an offline CPU has no topology directory, and -1 means that the kernel knows
+/// no packages (a guest's on POWER, by the default in include/linux/topology.h).
 fn package(root: &Root, cpu: u32) -> Option<i64> {
     number(root.read(&format!("{CPUS}/cpu{cpu}/topology/physical_package_id")))
 }

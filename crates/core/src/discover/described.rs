@@ -53,7 +53,7 @@ pub fn write(topology: &Topology, manifest: &mut Manifest) {
     }
 }
 
-/// Takes up what a description states; `false` where there is none.  A line that does not fit the node is reported.
+/// Takes up what a description states; `false` if there is none.  A line that does not fit the node is reported.
 pub fn read(root: &Root, topology: &mut Topology, diagnostics: &mut Vec<Diagnostic>) -> bool {
     let Some(supplied_by) = root.read(&format!("{PLACE}/supplied_by")) else { return false };
     topology.supplied_by = Some(supplied_by).filter(|name| !name.is_empty());

@@ -124,7 +124,7 @@ fn is_address(name: &str) -> bool {
     name.parse::<PciAddress>().is_ok()
 }
 
-/// Where no driver has a GPU: functions that look like one and that this system could use.
+/// GPUs without a driver: functions that look like one and that this system could use.
 fn on_the_bus(root: &Root) -> Vec<(PciAddress, String, GpuVendor)> {
     let of_function = |name: String| {
         let path = root.follow(&format!("{BUS}/{name}"))?;
@@ -136,8 +136,9 @@ fn on_the_bus(root: &Root) -> Vec<(PciAddress, String, GpuVendor)> {
     root.list(BUS, is_address).into_iter().filter_map(of_function).collect()
 }
 
-/// Is the function kept for a virtual machine?  No process of this system can compute on it, whether another GPU has its
-/// driver or none has.  `vfio-pci`, and the variants for one vendor: `nvgrace_gpu_vfio_pci`, `xe-vfio-pci` (drivers/vfio/pci).
+/// True if the function is kept for a virtual machine.  No process of this system can compute on it, whether another
+/// GPU has its driver or none has.  `vfio-pci`, and the variants for one vendor: `nvgrace_gpu_vfio_pci`, `xe-vfio-pci`
+/// (drivers/vfio/pci).
 fn is_given_away(root: &Root, path: &str) -> bool {
     let name = target_name(root, &format!("{path}/driver")).unwrap_or_default();
     name.contains("vfio") || matches!(name.as_str(), "pci-stub" | "pciback")
@@ -165,8 +166,8 @@ pub(super) fn nvidia(root: &Root, address: PciAddress, name: &str) -> Option<Gpu
     })
 }
 
-/// How many GPU instances a GPU is cut into: the driver keeps a directory for each (NVIDIA's MIG User Guide, "Device Nodes
-/// and Capabilities"), numbered like the device node.
+/// The number of GPU instances that a GPU is cut into: the driver keeps a directory for each (NVIDIA's MIG User Guide,
+/// "Device Nodes and Capabilities"), numbered like the device node.
 pub(super) fn mig_instances(root: &Root, minor: u32) -> Option<u32> {
     let is_instance =
         |name: &str| name.strip_prefix("gi").is_some_and(|number| number.parse::<u32>().is_ok());

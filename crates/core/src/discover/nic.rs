@@ -187,11 +187,11 @@ fn first_gid(root: &Root, path: &str, port: &Port) -> Option<String> {
     is_active_ethernet(port).then(|| root.read(&format!("{path}/ports/{}/gids/0", port.number))).flatten()
 }
 
-/// Does this Ethernet port, which has no first GID, serve raw packets alone, over which no two programs connect?
+/// True if this Ethernet port, which has no first GID, serves raw packets alone, over which no two programs connect.
 ///
-/// mlx5 has such ports where RoCE is switched off (`devlink dev param set … enable_roce`), and in switchdev mode, where one device
-/// has a port for each representor, active as that and with the rate of the card.  They have a table of no GIDs
-/// (`mlx5_query_port_roce`, drivers/infiniband/hw/mlx5/main.c), which is a folder without a file.
+/// mlx5 has such ports where RoCE is switched off (`devlink dev param set … enable_roce`), and in switchdev mode, where
+/// one device has a port for each representor, active as that and with the rate of the card.  They have a table of no
+/// GIDs (`mlx5_query_port_roce`, drivers/infiniband/hw/mlx5/main.c), which is a folder without a file.
 fn has_no_gids(root: &Root, path: &str, port: &Port) -> bool {
     let place = format!("{path}/ports/{}", port.number);
     is_active_ethernet(port)

@@ -7,7 +7,7 @@ use crate::topology::{
     CONNECTX7, CpuSet, GpuVendor, HostBridge, LinkRate, PciAddress, PciFunction, PciParent, PciTree, PcieLink,
 };
 
-/// What [`Scope::Placement`] needs of a function.
+/// A function's facts that [`Scope::Placement`] needs.
 struct Need {
     numa_node: bool,
     link: bool,

@@ -23,7 +23,7 @@ pub type Registered = BTreeMap<String, String>;
 const NICS: [&str; 3] = ["sys/class/infiniband", "sys/class/infiniband_verbs", "sys/class/cxi"];
 /// Where no driver has a GPU, one may stand on the bus.
 const BUS: &str = "sys/bus/pci/devices";
-/// Files whose text is compared: a counter of the compute driver's changes, and which CPUs and memory there are.
+/// Files whose text is compared: a counter of the compute driver's changes, and the lists of CPUs and memory.
 const TEXTS: [&str; 3] = [
     "sys/devices/virtual/kfd/kfd/topology/generation_id",
     "sys/devices/system/cpu/online",
@@ -31,7 +31,6 @@ const TEXTS: [&str; 3] = [
 ];
 const NET: &str = "sys/class/net";
 
-/// What is registered now.
 pub fn registered(root: &Root) -> Registered {
     let mut found = Registered::new();
     for class in NICS {
@@ -65,7 +64,7 @@ fn enter(found: &mut Registered, folder: &str, entries: Vec<(String, u64)>) {
     found.insert(folder.to_string(), text);
 }
 
-/// The first thing that is not as it was, in words.
+/// The first difference, in words.
 pub fn difference(then: &Registered, now: &Registered) -> Option<String> {
     if then == now {
         return None;
@@ -77,7 +76,7 @@ pub fn difference(then: &Registered, now: &Registered) -> Option<String> {
     })
 }
 
-/// How what stands at one place differs.
+/// The difference at one place.
 fn differs(place: &str, then: &str, now: &str) -> String {
     fn entries(text: &str) -> BTreeMap<&str, &str> {
         order::map(text.split(' ').filter_map(|entry| entry.rsplit_once(':')))
@@ -119,7 +118,8 @@ fn interface<'a>(nic: &'a Nic, port: &'a Port) -> Option<&'a str> {
     port.netdev.as_deref().or_else(only).filter(|_| port.link_layer == LinkLayer::Ethernet)
 }
 
-/// Does the link carry?  `None` where the driver does not say (Documentation/networking/operstates.rst).
+/// True if the link carries; `None` where the driver does not say (Documentation/networking/operstates.rst).  `None`
+/// where the driver does not say (Documentation/networking/operstates.rst).
 fn carries(operstate: Option<&String>) -> Option<bool> {
     match operstate?.as_str() {
         "up" => Some(true),

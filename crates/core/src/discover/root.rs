@@ -21,7 +21,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Where a node's `/sys` and `/proc` are read.
+/// A node's `/sys` and `/proc`.
 ///
 /// Every answer is bounded, so that no file system, however odd, can hold up or fill the process that asks, and what a
 /// bound cuts off leaves a note.  Paths are relative, such as `sys/class/infiniband`.
@@ -32,11 +32,9 @@ pub struct Root {
 }
 
 enum Backing {
-    /// this system
     Live,
-    /// a captured tree
+    /// captured
     Directory(Contained),
-    /// a captured tree in memory
     Manifest(Manifest),
 }
 
@@ -49,7 +47,6 @@ impl Root {
     /// Names of one directory, at most.  The largest read is `/sys/devices/system/cpu`.
     pub const MAX_ENTRIES: usize = 16 * 1024;
 
-    /// This system.
     pub fn live() -> Root {
         Root::of(Backing::Live)
     }
@@ -63,7 +60,6 @@ impl Root {
         Ok(Root::of(Backing::Directory(tree)))
     }
 
-    /// A tree captured as a manifest.
     pub fn manifest(manifest: Manifest) -> Root {
         Root::of(Backing::Manifest(manifest))
     }
@@ -77,17 +73,16 @@ impl Root {
         self.recording = Some(RefCell::new(Manifest::default()));
     }
 
-    /// What was read since [`Root::record`].
+    /// The files read since [`Root::record`].
     pub fn recorded(self) -> Manifest {
         self.recording.map(RefCell::into_inner).unwrap_or_default()
     }
 
-    /// Is this the machine that we run on?
     pub fn is_live(&self) -> bool {
         matches!(self.source, Backing::Live)
     }
 
-    /// What was there and was not read, or not to its end, since this was asked last.
+    /// Notes, since the last call, on files that were not read, or not to their end.
     pub fn notes(&self) -> Vec<Diagnostic> {
         self.notes.take()
     }
@@ -116,7 +111,7 @@ impl Root {
         }
     }
 
-    /// Opens a file; `None` where there is none to be read.
+    /// `None` if there is no file to read.
     fn open(&self, path: &str) -> Option<Box<dyn Read + '_>> {
         let opened = match &self.source {
             Backing::Live => open::open_kernel_file(Path::new(&format!("/{path}"))),
@@ -254,7 +249,7 @@ impl Root {
         names
     }
 
-    /// What `take` makes of the entries of a directory on disk, and whether there are more than are read.
+    /// `take` of the entries of a directory on disk, and whether there are more than are read.
     fn entries<T>(&self, path: &str, take: impl Fn(String, &DirEntry) -> Option<T>) -> (Vec<T>, bool) {
         let Some(Ok(mut entries)) = self.place(path).map(fs::read_dir) else { return (Vec::new(), false) };
         let found = entries.by_ref().take(Root::MAX_ENTRIES).filter_map(|entry| {
@@ -265,7 +260,6 @@ impl Root {
     }
 }
 
-/// The text of a manifest's file.
 fn text<'m>(manifest: &'m Manifest, path: &str) -> Option<&'m str> {
     match manifest.get(path)? {
         Entry::File(text) => Some(text),
@@ -273,7 +267,6 @@ fn text<'m>(manifest: &'m Manifest, path: &str) -> Option<&'m str> {
     }
 }
 
-/// All of a file.
 fn read_all(mut file: impl Read, is_attribute: bool) -> Result<Vec<u8>, Obstacle> {
     let mut page = [0u8; 4096];
     let count = loop {

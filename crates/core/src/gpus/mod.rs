@@ -71,7 +71,6 @@ fn in_runtime_order(topology: &Topology, gpus: &mut [GpuIndex]) {
     });
 }
 
-/// What a task can see of the node.
 struct Sight<'a> {
     topology: &'a Topology,
     grant: &'a GpuGrant,
@@ -94,13 +93,12 @@ impl Sight<'_> {
         (!gpus.is_empty()).then_some(Claim { gpus, reason })
     }
 
-    /// The vendors of the node's GPUs.
     fn vendors(&self) -> Vec<GpuVendor> {
         let has = |vendor: &GpuVendor| self.topology.gpus.iter().any(|gpu| gpu.vendor == *vendor);
         GpuVendor::ALL.into_iter().filter(has).collect()
     }
 
-    /// Is one of this vendor's GPUs denied?  Others do not count: another vendor's display adapter may be
+    /// True if one of this vendor's GPUs is denied.  Others do not count: another vendor's display adapter may be
     /// denied to all.
     fn denies(&self, vendor: GpuVendor) -> bool {
         let access = self.topology.gpus.iter().zip(&self.grant.access);
@@ -260,7 +258,6 @@ impl Sight<'_> {
     }
 }
 
-/// Takes a GPU once.
 fn add(gpus: &mut Vec<GpuIndex>, gpu: GpuIndex) {
     if !gpus.contains(&gpu) {
         gpus.push(gpu);
@@ -297,7 +294,7 @@ fn by_step(sight: &Sight, step: &Step) -> Claim {
     Claim { gpus, reason: "the step's GPUs, as Slurm's `SLURM_STEP_GPUS` lists them".to_string() }
 }
 
-/// Do Slurm's places count MIG instances?
+/// True if Slurm's places count MIG instances.
 fn counts_mig(topology: &Topology) -> bool {
     topology.gpus.iter().any(|gpu| gpu.mig_instances.is_some())
 }
@@ -317,8 +314,8 @@ pub(crate) fn of_the_step(topology: &Topology, step: &Step) -> Vec<GpuIndex> {
     gpus
 }
 
-/// The same by both orders that the node's list may have: of the device files, and of the PCI addresses; `None` if an entry
-/// names no GPU, or the places count MIG instances.
+/// As [`of_the_step`], by both orders that the node's list may have: of the device files, and of the PCI addresses;
+/// `None` if an entry names no GPU, or the places count MIG instances.
 pub(crate) fn step_orders(topology: &Topology, step: &Step) -> Option<[Vec<GpuIndex>; 2]> {
     let list = step.gpus.as_deref().filter(|_| !counts_mig(topology))?;
     let by = |order: Vec<GpuIndex>| -> Option<Vec<GpuIndex>> {
@@ -335,7 +332,7 @@ fn of_entry(topology: &Topology, order: &[GpuIndex], entry: &str) -> Option<GpuI
     }
 }
 
-/// Is this a list that Slurm writes for each task?
+/// True for a list that Slurm writes for each task.
 pub(crate) fn is_slurms(variable: &str) -> bool {
     [CUDA, ROCR, HIP, ZE].contains(&variable)
 }
@@ -362,7 +359,6 @@ fn unequal(topology: &Topology, gpus: &[GpuIndex]) -> Option<String> {
     })
 }
 
-/// A user's text, on its way to a terminal and a log.
 fn shown(text: &str) -> Shown<'_> {
     Shown::word(text, 64)
 }

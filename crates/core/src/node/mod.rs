@@ -14,14 +14,13 @@ use crate::topology::{self, Gpu, Provenance, Topology};
 use std::fmt;
 use std::path::Path;
 
-/// Why there is no topology.
+/// Reason why there is no topology.
 #[derive(Debug)]
 pub enum NoTopology {
-    /// the file or directory cannot be read, or is not to be gone by
+    /// the file or directory cannot be read, or is not trusted
     Unreadable(Unreadable),
-    /// the file is not a topology
+    /// the file (path) is no topology (why)
     Bad(String, String),
-    /// there is no such model
     NoModel(String),
 }
 
@@ -81,7 +80,8 @@ fn from_json(path: &str, bytes: &[u8]) -> Result<Topology, String> {
     }
 }
 
-/// A live or captured node: what its bus shows, and where it is a known machine what that bus hides.
+/// Reads the node from `/sys`.  If DMI and PCI addresses match a built-in model, adds the paths that the hypervisor
+/// hides.
 pub fn read_root(root: &Root, scope: Scope, provenance: Provenance) -> (Topology, Vec<Diagnostic>) {
     let is_live = provenance.is_this_system();
     let (mut topology, mut diagnostics) = discover(root, scope, provenance);
@@ -99,7 +99,7 @@ pub fn read_root(root: &Root, scope: Scope, provenance: Provenance) -> (Topology
     (topology, diagnostics)
 }
 
-/// What a node says it is (the kernel's drivers/firmware/dmi-id.c; AWS names its instance types there).
+/// The node's identity by its firmware (the kernel's drivers/firmware/dmi-id.c; AWS names its instance types there).
 pub fn dmi(root: &Root) -> Dmi {
     let read =
         |name: &str| root.read(&format!("sys/devices/virtual/dmi/id/{name}")).filter(|text| !text.is_empty());

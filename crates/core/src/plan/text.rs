@@ -123,7 +123,7 @@ impl Plan {
     }
 }
 
-/// In the place of a NIC where there is none.
+/// The word for a missing NIC.
 fn no_nic(topology: &Topology) -> &'static str {
     if topology.is_left_to_libfabric() { "nic by libfabric" } else { "no nic" }
 }
@@ -136,7 +136,6 @@ fn gpu_cell(topology: &Topology, gpu: GpuIndex) -> String {
     }
 }
 
-/// The text, or this word for an empty one.
 fn or(text: String, otherwise: &str) -> String {
     if text.is_empty() { otherwise.to_string() } else { text }
 }

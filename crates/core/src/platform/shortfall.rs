@@ -36,7 +36,7 @@ pub fn missing(live: &Topology, model: &Model) -> Vec<Missing> {
     gpus.chain(nics).collect()
 }
 
-/// How many GPUs a machine of this product has, if all known machines that call themselves so have as many and nothing else
+/// The number of GPUs of a machine of this product, if all known machines of that name have as many and nothing else
 /// contradicts that the node is one.
 pub fn gpus_of_the_product(dmi: &Dmi, live: &Topology) -> Option<usize> {
     let of_the_name = MODELS.iter().filter(|model| has_product(dmi, model) && !contradicts(dmi, live, model));

@@ -13,20 +13,15 @@ use crate::topology::{Nic, NicIndex, NicKind, NicRole, PortRef, PortState, Topol
 /// (src/ucp/core/ucp_context.c). NCCL's own limit is in `libraries::nccl`.
 pub(crate) const MAX_RAILS: usize = super::solve::MOST_RAILS;
 
-/// The ports of a node, judged.
+/// The ports of a node after judgement; its fields are as in `NodePlacement`.
 #[derive(Debug, Default)]
 pub(crate) struct Candidates {
-    /// the ports that may be chosen, in rail order (PCI order)
+    /// in PCI order
     pub(crate) rails: Vec<Rail>,
-    /// the ports that would be rails if they worked, in the same order; each is in `excluded` too
     pub(crate) broken: Vec<Rail>,
-    /// of the rails those that came up at less than others of their device
     pub(crate) degraded: Vec<Rail>,
-    /// NICs and ports that may not be chosen, and why
     pub(crate) excluded: Vec<Excluded>,
-    /// of these the NICs of EFA and Slingshot that may be used: libfabric chooses among them
     pub(crate) left_to_libfabric: Vec<NicIndex>,
-    /// warnings
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
@@ -70,7 +65,7 @@ pub(crate) fn rails(topology: &Topology, selection: &Selection, were: &[Rail]) -
 /// The ports of a node while they are judged.
 struct Judging<'a> {
     topology: &'a Topology,
-    /// no evidence against these so far
+    /// ports without evidence against them so far
     good: Vec<Candidate<'a>>,
     physical: Physical,
     excluded: Vec<Excluded>,
@@ -79,7 +74,6 @@ struct Judging<'a> {
 }
 
 impl<'a> Judging<'a> {
-    /// The ports of all NICs not refused as a whole.
     fn new(topology: &'a Topology, selection: &Selection) -> Judging<'a> {
         let (mut good, mut excluded, mut left_to_libfabric) =
             (Vec::<Candidate>::new(), Vec::new(), Vec::new());
@@ -110,7 +104,7 @@ impl<'a> Judging<'a> {
         }
     }
 
-    /// Leaves out each port for which `why` gives a reason; `why` gets its position and the port.
+    /// Leaves out each port for which `why`, which gets its position and the port, gives a reason.
     fn leave_out(&mut self, why: impl Fn(usize, &Candidate<'a>) -> Option<String>) -> Vec<Candidate<'a>> {
         let mut left_out = Vec::new();
         let mut positions = 0..;
@@ -182,7 +176,6 @@ impl<'a> Judging<'a> {
         self.diagnostics.extend(notes);
     }
 
-    /// The remaining ports, up to the limit.
     fn first_rails(&mut self) -> Vec<Rail> {
         let all = self.good.iter().map(|candidate| rail(self.topology, candidate, candidate.port.rate_mbps));
         let mut rails: Vec<Rail> = all.collect();

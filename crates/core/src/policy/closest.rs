@@ -39,7 +39,6 @@ pub(super) fn steady(topology: &Topology, node: &NodePlacement, request: &Reques
     (ways, rails_of)
 }
 
-/// The best answer for these rails.
 fn best(topology: &Topology, rails: &[Rail], request: &Request) -> (Ways, Vec<RailSet>) {
     let NicsEach::Number(number) = request.nics_each else {
         return parts::solved(topology, rails, &request.through);

@@ -18,12 +18,11 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Candidate<'a> {
     pub(super) nic: NicIndex,
     pub(super) port: &'a Port,
-    /// does the admin want it whatever the evidence?
+    /// the admin wants it whatever the evidence
     pub(super) wanted: bool,
 }
 
 impl Candidate<'_> {
-    /// Where it is.
     pub(super) fn at(&self) -> PortRef {
         PortRef { nic: self.nic, port: self.port.number }
     }
@@ -110,14 +109,14 @@ fn is_slower(port: &Port, fabrics_rate: Option<u64>) -> bool {
     port.rate_mbps.is_some() && port.rate_mbps < fabrics_rate
 }
 
-/// A port that is slower than the fabric.
 pub(super) fn slower(port: &Port, fabrics_rate: Option<u64>) -> Option<String> {
     let (mine, many) = (port.rate_mbps?, fabrics_rate?);
     is_slower(port, fabrics_rate)
         .then(|| format!("it runs at {}, the node's fabric at {}", gbps(mine), gbps(many)))
 }
 
-/// Would so many pieces of evidence leave out a port that fails, if it worked?  `others` have none against them.
+/// True if so many pieces of evidence would leave out a port that fails, if it worked.  `others` have none against
+/// them.
 ///
 /// Its subnet is not asked: it may be another while the port is down.
 pub(super) fn are_enough(topology: &Topology, others: &[Candidate], nic: NicIndex, pieces: usize) -> bool {
@@ -127,7 +126,7 @@ pub(super) fn are_enough(topology: &Topology, others: &[Candidate], nic: NicInde
 /// The physical functions of which a NIC of the node is a virtual one.
 pub(super) type Physical = BTreeSet<PciAddress>;
 
-/// Looked up once for all ports.
+/// Computed once for all ports.
 pub(super) fn physical(topology: &Topology) -> Physical {
     let functions = topology.nics.iter().filter_map(|nic| topology.pci.get(nic.address?));
     functions.filter_map(|function| function.physfn).collect()

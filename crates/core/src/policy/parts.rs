@@ -11,7 +11,6 @@ use super::ways::Ways;
 use crate::placement::{NicsEach, Rail};
 use crate::topology::{PciAddress, Topology};
 
-/// Each GPU's part.
 pub(super) fn of_nearest(problem: &Problem) -> Vec<Part> {
     let nearest: Vec<RailSet> = (0..problem.gpus()).map(|gpu| nearest(problem, gpu)).collect();
     let part = |&own: &RailSet| {

@@ -56,7 +56,6 @@ impl Pattern {
         Ok(Pattern { word: word.to_string(), meaning })
     }
 
-    /// Does it mean this NIC?
     pub fn matches(&self, nic: &Nic) -> bool {
         match self.meaning {
             Meaning::Names => {

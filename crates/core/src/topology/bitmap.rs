@@ -40,7 +40,6 @@ impl Bitmap {
     /// Members are below this: the largest `CONFIG_NR_CPUS` of Linux is 8192.
     pub const LIMIT: u32 = 8192;
 
-    /// The empty set.
     pub fn new() -> Bitmap {
         Bitmap::default()
     }
@@ -67,22 +66,19 @@ impl Bitmap {
         }
     }
 
-    /// Is `member` in the set?
     pub fn contains(&self, member: u32) -> bool {
         self.words.get((member / 64) as usize).is_some_and(|word| word >> (member % 64) & 1 == 1)
     }
 
-    /// Is the set empty?
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// How many members the set has.
     pub fn len(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// The members, smallest first.
+    /// Members in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.words.iter().enumerate().flat_map(|(index, &word)| {
             let mut rest = word;
@@ -102,19 +98,16 @@ impl Bitmap {
         self.iter().next()
     }
 
-    /// Members of both sets.
     pub fn intersection(&self, other: &Bitmap) -> Bitmap {
         Bitmap::from_words(self.words.iter().zip(&other.words).map(|(a, b)| a & b).collect())
     }
 
-    /// Members of either set.
     pub fn union(&self, other: &Bitmap) -> Bitmap {
         let mut both = self.clone();
         both.add(other);
         both
     }
 
-    /// Adds the members of another set.
     pub(crate) fn add(&mut self, other: &Bitmap) {
         if self.words.len() < other.words.len() {
             self.words.resize(other.words.len(), 0);
@@ -122,13 +115,11 @@ impl Bitmap {
         self.words.iter_mut().zip(&other.words).for_each(|(word, more)| *word |= more);
     }
 
-    /// Is every member of this set in `other`?
     pub fn is_subset(&self, other: &Bitmap) -> bool {
         self.words.len() <= other.words.len()
             && self.words.iter().zip(&other.words).all(|(mine, theirs)| mine & !theirs == 0)
     }
 
-    /// Have the sets a common member?
     pub fn intersects(&self, other: &Bitmap) -> bool {
         self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
     }
@@ -227,7 +218,7 @@ impl FromIterator<u32> for Bitmap {
 }
 
 impl fmt::Display for Bitmap {
-    /// The kernel's list format.
+    /// The kernel's list format, `0-3,8`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut members = self.iter().peekable();
         let mut first = true;

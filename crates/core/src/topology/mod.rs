@@ -31,15 +31,14 @@ use std::fmt;
 /// One node of the cluster, as far as placement cares.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
-    /// the machine's name: a model's, a file's own, or the host's
+    /// a model's name, a file's own, or the host's
     pub name: String,
-    /// where the facts come from
     pub provenance: Provenance,
-    /// what its processors are; unknown where only placement's needs were read
+    /// unknown where only placement's needs were read
     pub processor: Option<Processor>,
-    /// NUMA nodes in order of os index
+    /// in order of os index
     pub numa_nodes: Vec<NumaNode>,
-    /// logical CPUs in order of os index; empty where only placement's needs were read
+    /// in order of os index; empty where only placement's needs were read
     pub pus: Vec<Pu>,
     /// GPUs, NICs and the bridges above them
     pub pci: PciTree,
@@ -47,10 +46,10 @@ pub struct Topology {
     pub gpus: Vec<Gpu>,
     /// NICs in PCI order, then those without a PCI function by name
     pub nics: Vec<Nic>,
-    /// kinds of paths between a GPU and a NIC, stated because the PCI tree does not show them: on a virtual
-    /// machine's bus, or where a matrix is the only source.  They take precedence over the tree.
+    /// Paths between a GPU and a NIC, stated because the PCI tree does not show them: on a virtual machine's bus, or
+    /// where a matrix is the only source.  They take precedence over the tree.
     pub stated_paths: BTreeMap<(PciAddress, PciAddress), PathType>,
-    /// the model that supplied the stated paths and the roles of a live or captured node
+    /// the model of a live or captured node's stated paths and roles
     pub supplied_by: Option<String>,
 }
 
@@ -69,7 +68,7 @@ pub enum Provenance {
 }
 
 impl Provenance {
-    /// May a process be bound by these facts?
+    /// True if a process may be bound by these facts.
     pub fn is_this_system(&self) -> bool {
         matches!(self, Provenance::ThisSystem)
     }
@@ -89,9 +88,8 @@ impl fmt::Display for Provenance {
 /// A NUMA node (hwloc: `NUMANode`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumaNode {
-    /// the kernel's number
     pub os_index: u32,
-    /// its CPUs; empty for memory-only nodes (GPU memory on Grace, CXL)
+    /// empty for memory-only nodes (GPU memory on Grace, CXL)
     pub cpus: CpuSet,
     /// distances to all nodes in order of os index, 10 = local (ACPI SLIT); empty where unknown
     pub distances: Vec<u32>,
@@ -102,7 +100,6 @@ pub struct NumaNode {
 /// A logical CPU (hwloc: `PU`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pu {
-    /// the kernel's CPU number
     pub os_index: u32,
     /// `physical_package_id`
     pub package: u32,
@@ -126,7 +123,7 @@ pub fn package_of(pus: &[Pu], cpus: &CpuSet) -> Option<u32> {
 }
 
 impl Topology {
-    /// A node with nothing known.
+    /// A topology without a device.
     pub fn empty(name: &str, provenance: Provenance) -> Topology {
         Topology {
             name: name.to_string(),
@@ -142,7 +139,6 @@ impl Topology {
         }
     }
 
-    /// All CPUs of all NUMA nodes.
     pub fn cpus(&self) -> CpuSet {
         self.numa_nodes.iter().fold(CpuSet::new(), |all, node| all.union(&node.cpus))
     }
@@ -158,18 +154,15 @@ impl Topology {
         cores
     }
 
-    /// The NUMA node with this os index.
     pub fn numa_node(&self, os_index: u32) -> Option<&NumaNode> {
         self.numa_nodes.iter().find(|node| node.os_index == os_index)
     }
 
-    /// CPUs of a set of NUMA nodes.
     pub fn cpus_of(&self, nodes: &NodeSet) -> CpuSet {
         let chosen = self.numa_nodes.iter().filter(|node| nodes.contains(node.os_index));
         chosen.fold(CpuSet::new(), |all, node| all.union(&node.cpus))
     }
 
-    /// NUMA nodes that hold one of `cpus`.
     pub fn nodes_of(&self, cpus: &CpuSet) -> NodeSet {
         self.numa_nodes.iter().filter(|node| node.cpus.intersects(cpus)).map(|node| node.os_index).collect()
     }
@@ -223,7 +216,7 @@ impl Topology {
         known.iter().all(|&(of, distance)| distance > nearest || of == package).then_some(package)
     }
 
-    /// Do programs use all NICs of the node through libfabric's own providers, which choose NICs themselves?
+    /// True if programs use all NICs of the node through libfabric's own providers, which choose NICs themselves.
     pub fn is_left_to_libfabric(&self) -> bool {
         let own = |kind: NicKind| matches!(kind, NicKind::Efa | NicKind::Slingshot);
         let verbs = |nic: &Nic| nic.kind == NicKind::Verbs && !self.manages_nvswitches(nic);
@@ -260,7 +253,6 @@ impl Topology {
         is_connectx7(address) && self.nics.iter().filter(is_of_the_card).count() > 2
     }
 
-    /// The position of the GPU at `address`.
     pub fn gpu_index(&self, address: PciAddress) -> Option<GpuIndex> {
         self.gpus.iter().position(|gpu| gpu.address == address).map(GpuIndex)
     }

@@ -40,15 +40,13 @@ impl fmt::Display for PathType {
     }
 }
 
-/// The way between two PCI functions, with everything on it that other ways may share.
+/// The path between two PCI functions, with all that other paths may share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Way {
-    /// what it crosses
     pub kind: PathType,
-    /// its PCIe links with a known rate
+    /// PCIe links with a known rate
     pub links: Vec<Link>,
-    /// the two NUMA nodes between which it goes from one to the other, the smaller first; `None` where it stays on one, or
-    /// where one of them is not known
+    /// the NUMA nodes at its ends, the smaller first; `None` if they are the same, or one is not known
     pub crossing: Option<(u32, u32)>,
 }
 
@@ -57,18 +55,17 @@ pub struct Way {
 pub struct Link {
     /// the device below it, by its function 0: all functions of a device share one link
     pub below: PciAddress,
-    /// is it on the first function's side of the way?
+    /// true if it is on the first function's side
     pub of_a: bool,
-    /// its rate under load in Mbit/s
+    /// rate under load in Mbit/s
     pub mbps: u64,
 }
 
-/// What stands above a PCI function, up to its host bridge: looked up once, it serves for every way that ends there.
+/// The bridges and links above a PCI function, up to its host bridge: looked up once, it serves for every path that
+/// ends there.
 #[derive(Debug, Clone)]
 pub struct Ascent {
-    /// the function
     pub address: PciAddress,
-    /// its NUMA node
     pub numa_node: Option<u32>,
     /// nearest first
     bridges: Vec<PciAddress>,
@@ -79,45 +76,44 @@ pub struct Ascent {
     parts: Vec<usize>,
 }
 
-/// Where two ascents meet.
+/// The point at which two ascents meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meeting {
-    /// what the way between the two functions crosses
     pub kind: PathType,
     /// as [`Way::crossing`]
     pub crossing: Option<(u32, u32)>,
-    /// how many links of the first function's side are on the way
+    /// number of the first function's links that are on the path
     links_a: usize,
-    /// and of the second one's
+    /// number of the second function's
     links_b: usize,
 }
 
 impl Ascent {
-    /// The links above the function, nearest first: the device below each, and its rate in Mbit/s where that is known.
+    /// Links above the function, nearest first: the device below each, and its rate in Mbit/s where that is known.
     pub(crate) fn links(&self) -> &[Option<(PciAddress, u64)>] {
         &self.links
     }
 
-    /// The host bridge at the top, where the tree reaches one.
+    /// `None` if the tree does not reach the top.
     pub fn host(&self) -> Option<HostBridge> {
         self.host
     }
 
-    /// The bridges above the function, nearest first, without those by which a switch shows itself as two.
+    /// Bridges above the function, nearest first, without those by which a switch shows itself as two.
     pub fn bridges(&self) -> impl Iterator<Item = PciAddress> {
         let is_inside = |at: usize| self.parts.iter().any(|&part| part == at || part + 1 == at);
         let bridges = self.bridges.iter().enumerate();
         bridges.filter(move |(at, _)| !is_inside(*at)).map(|(_, &bridge)| bridge)
     }
 
-    /// How many of the `below` nearest bridges stand for themselves.
+    /// The number of switches that the `below` nearest bridges are.
     fn switches(&self, below: usize) -> usize {
         below - 2 * self.parts.iter().filter(|&&place| place < below).count()
     }
 }
 
 impl Meeting {
-    /// How many of the nearest links of each side are on the way.
+    /// The numbers of each side's nearest links that are on the path.
     pub(crate) fn links(&self) -> (usize, usize) {
         (self.links_a, self.links_b)
     }
@@ -135,7 +131,6 @@ impl Topology {
         self.meeting(&self.ascent(a), &self.ascent(b)).kind
     }
 
-    /// The way between two PCI functions, with every link on it.
     pub fn way(&self, a: PciAddress, b: PciAddress) -> Way {
         let (a, b) = (self.ascent(a), self.ascent(b));
         let Meeting { kind, crossing, links_a, links_b } = self.meeting(&a, &b);
@@ -146,7 +141,6 @@ impl Topology {
         Way { kind, links: of_a.chain(of_b).collect(), crossing }
     }
 
-    /// What stands above a PCI function.
     pub fn ascent(&self, address: PciAddress) -> Ascent {
         let (functions, host) = self.pci.climb(address);
         let gpu = self.gpus.iter().find(|gpu| gpu.address == address).map(|gpu| gpu.vendor);
@@ -166,7 +160,6 @@ impl Topology {
         Ascent { address, numa_node, bridges, host, links, parts: parts(above) }
     }
 
-    /// Where the ascents of two functions meet.
     pub(crate) fn meeting(&self, a: &Ascent, b: &Ascent) -> Meeting {
         let same_host = a.host.is_some() && a.host == b.host;
         let common = match same_host || a.host.is_none() || b.host.is_none() {

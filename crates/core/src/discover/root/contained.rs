@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// A directory that no path leaves.
 pub(super) struct Contained {
-    /// the directory, with all symbolic links in its own path resolved
+    /// with all symbolic links in its own path resolved
     pub(super) base: PathBuf,
     /// directories below it by their paths, resolved: most files that are read have their directory in common
     directories: RefCell<BTreeMap<String, Option<PathBuf>>>,
@@ -60,7 +60,7 @@ impl Contained {
         resolved
     }
 
-    /// Does the path lead over a symbolic link?
+    /// True if the path leads over a symbolic link.
     pub(super) fn is_over_link(&self, path: &str) -> bool {
         let is_link =
             |part: &str| fs::symlink_metadata(self.base.join(part)).is_ok_and(|facts| facts.is_symlink());

@@ -16,21 +16,18 @@ pub enum Author {
     Root,
 }
 
-/// Why a file or directory is not read.
+/// A file or directory that is not read, and why.
 #[derive(Debug)]
 pub struct Unreadable {
-    /// its path
     pub path: String,
-    /// what is wrong with it
     pub problem: Obstacle,
 }
 
-/// What is wrong with a file or directory.
 #[derive(Debug)]
 pub enum Obstacle {
-    /// the system's own answer
+    /// the system's error
     System(io::Error),
-    /// it is this, and that was expected: it was not opened
+    /// it is this kind of file, and that was expected: it was not opened
     Kind(&'static str, &'static str),
     /// it has more bytes than this
     TooLong(usize),
@@ -41,7 +38,6 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// The problem of the file at `path`.
     pub(super) fn of(self, path: &Path) -> Unreadable {
         Unreadable { path: path.display().to_string(), problem: self }
     }
@@ -112,7 +108,7 @@ fn is_regular(facts: &Metadata) -> Result<(), Obstacle> {
     }
 }
 
-/// What a file of this type is, as messages call it.
+/// The words for a type of file in messages.
 pub fn kind(file_type: FileType) -> &'static str {
     match file_type {
         of if of.is_file() => "a regular file",
@@ -144,7 +140,7 @@ pub fn read_file(path: &Path, limit: usize, author: Author) -> Result<Vec<u8>, U
     open_followed(path).and_then(|file| bounded(file, limit, author)).map_err(|problem| problem.of(path))
 }
 
-/// The same for a file that stands at `path` itself: one that a link leads to is refused.
+/// As [`read_file`], for a file at `path` itself: one that a link leads to is refused.
 pub fn read_unlinked(path: &Path, limit: usize, author: Author) -> Result<Vec<u8>, Unreadable> {
     open_resolved(path).and_then(|file| bounded(file, limit, author)).map_err(|problem| problem.of(path))
 }
@@ -158,12 +154,11 @@ fn bounded(file: File, limit: usize, author: Author) -> Result<Vec<u8>, Obstacle
     if bytes.len() > limit { Err(Obstacle::TooLong(limit)) } else { Ok(bytes) }
 }
 
-/// The beginning of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Beginning {
-    /// what was read, the bytes that are not UTF-8 replaced: a line of it may still mean something
+    /// with bytes that are not UTF-8 replaced: a line may still mean something
     pub text: String,
-    /// is there more?
+    /// true if the file has more
     pub is_cut: bool,
 }
 
@@ -181,7 +176,7 @@ pub fn read_configuration(path: &Path, limit: usize) -> Option<Beginning> {
     Some(Beginning { text, is_cut })
 }
 
-/// Does anything stand at `path`, even a link that leads nowhere?  Nothing is opened.
+/// True if anything is at `path`, even a link that leads nowhere.  Nothing is opened.
 pub fn is_there(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }
@@ -211,20 +206,17 @@ pub fn open_to_lock(path: &Path) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { refuse() }
 }
 
-/// What stands at a path, which is not followed.
+/// The kind of file at a path, which is not followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
-    /// nothing, as far as this process may look
+    /// no file, as far as this process may look
     Nothing,
-    /// a directory
     Directory,
-    /// a symbolic link, and where it leads
+    /// the link's target
     Link(String),
-    /// anything else
     File,
 }
 
-/// Asks the file system what stands at `path`.
 pub fn standing(path: &Path) -> Standing {
     match fs::symlink_metadata(path).map(|facts| facts.file_type()) {
         Err(_) => Standing::Nothing,

@@ -9,11 +9,10 @@ use super::score::shares;
 /// A GPU's part of its nearest rails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// its nearest rails
     pub(crate) nearest: RailSet,
-    /// GPUs that have one of these among their own nearest, itself included
+    /// GPUs with a rail of `nearest` among their own nearest, itself included
     pub(crate) sharers: usize,
-    /// its even part of them, at least one
+    /// its even part of `nearest`, at least one
     pub(crate) rails: usize,
 }
 
@@ -53,7 +52,7 @@ pub(crate) fn add_idle(
     rails_of
 }
 
-/// What the GPUs get, in whole Mbit/s, the worst-off first.
+/// The GPUs' shares in whole Mbit/s, the worst-off first.
 fn ascending(load: &Load, rails_of: &[RailSet]) -> Vec<u64> {
     let mut shares = shares(load, rails_of);
     shares.sort_unstable();

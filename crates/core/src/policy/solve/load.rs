@@ -12,7 +12,7 @@ pub(super) struct Move {
     pub(super) to: usize,
 }
 
-/// What crosses each place in an answer, or in the beginning of one, and what the place leaves to each way.
+/// The ways that cross each place in an answer, or in the beginning of one, and the place's even part for each.
 pub(super) struct Load<'p> {
     problem: &'p Problem,
     /// `[place]`: what the ways across it let through when alone, ascending, and how many let through as much
@@ -34,7 +34,6 @@ impl<'p> Load<'p> {
         }
     }
 
-    /// The load of an answer.
     pub(super) fn of(problem: &'p Problem, rails_of: &[RailSet]) -> Load<'p> {
         let mut load = Load::new(problem);
         for (gpu, rails) in rails_of.iter().enumerate() {
@@ -44,13 +43,11 @@ impl<'p> Load<'p> {
         load
     }
 
-    /// A GPU comes to a rail.
     pub(super) fn put(&mut self, gpu: usize, rail: usize) {
         self.add(gpu, rail);
         self.problem.crossed(gpu, rail).for_each(|place| self.reckon(place));
     }
 
-    /// A GPU leaves a rail.
     pub(super) fn lift(&mut self, gpu: usize, rail: usize) {
         self.remove(gpu, rail);
         self.problem.crossed(gpu, rail).for_each(|place| self.reckon(place));
@@ -115,20 +112,19 @@ impl<'p> Load<'p> {
         self.joining[place] = level(capacity, owns, 1);
     }
 
-    /// What a GPU has of a rail that it is on, in parts of a Mbit/s.
+    /// The part that a GPU has of its rail, in parts of a Mbit/s.
     pub(super) fn share(&self, gpu: usize, rail: usize) -> u64 {
         let places = self.problem.crossed(gpu, rail).map(|place| self.levels[place]);
         places.fold(self.problem.own(gpu, rail), u64::min)
     }
 
-    /// What a GPU would have of a rail that it came to; `None` if that is less than `least`.
+    /// The part that a GPU would have of another rail; `None` if that is less than `least`.
     pub(super) fn joining(&self, gpu: usize, rail: usize, least: u64) -> Option<u64> {
         let enough = |share: u64| Some(share).filter(|&share| share >= least);
         let mut places = self.problem.crossed(gpu, rail).map(|place| self.joining[place]);
         places.try_fold(enough(self.problem.own(gpu, rail))?, |share, place| enough(share.min(place)))
     }
 
-    /// How many ways cross a place.
     pub(super) fn ways(&self, place: usize) -> usize {
         self.owns[place].iter().map(|&(_, ways)| ways as usize).sum()
     }

@@ -12,11 +12,11 @@ pub(crate) const KINDS: u8 = 8;
 /// One GPU's way to one rail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Edge {
-    /// what the way lets its GPU have when no other way shares it, in parts of a Mbit/s
+    /// the most that its GPU can have, when no other way shares it, in parts of a Mbit/s
     own: u64,
-    /// where its places begin in [`Problem::crossed`]
+    /// its first place in [`Problem::crossed`]
     first: u32,
-    /// how many they are
+    /// number of its places
     places: u8,
     /// kind of path, 0 the nearest, below [`KINDS`]
     kind: u8,
@@ -26,11 +26,11 @@ struct Edge {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
     rails: usize,
-    /// rails that each GPU is to get
+    /// `[gpu]`: number of rails that it is to get
     wants: Vec<usize>,
-    /// for each GPU the rails from which it may choose
+    /// `[gpu]`: rails from which it may choose
     open: Vec<RailSet>,
-    /// what each place carries, in parts of a Mbit/s: the rails first, then links that several ways share
+    /// `[place]`: in parts of a Mbit/s: the rails first, then links that several ways share
     capacities: Vec<u64>,
     /// `[gpu * rails + rail]`
     edges: Vec<Edge>,
@@ -80,58 +80,48 @@ impl Problem {
         self.edges.push(Edge { own, first: first as u32, places, kind: kind.min(KINDS - 1) });
     }
 
-    /// Number of GPUs.
     pub(crate) fn gpus(&self) -> usize {
         self.wants.len()
     }
 
-    /// Number of rails.
     pub(crate) fn rails(&self) -> usize {
         self.rails
     }
 
-    /// Number of places.
     pub(super) fn places(&self) -> usize {
         self.capacities.len()
     }
 
-    /// Rails that a GPU gets.
     pub(crate) fn wants(&self, gpu: usize) -> usize {
         self.wants[gpu]
     }
 
-    /// What the way lets through when no other way shares it, in Mbit/s.
     pub(crate) fn alone_mbps(&self, gpu: usize, rail: usize) -> u64 {
         self.own(gpu, rail) / PARTS
     }
 
-    /// The kind of path, 0 the nearest.
     pub(crate) fn kind(&self, gpu: usize, rail: usize) -> u8 {
         self.edge(gpu, rail).kind
     }
 
-    /// What the way lets its GPU have when no other way shares it, in parts of a Mbit/s.
     pub(super) fn own(&self, gpu: usize, rail: usize) -> u64 {
         self.edge(gpu, rail).own
     }
 
-    /// What a place carries, in parts of a Mbit/s.
     pub(super) fn capacity(&self, place: usize) -> u64 {
         self.capacities[place]
     }
 
-    /// The places on a way; the first is the rail.
     pub(super) fn crossed(&self, gpu: usize, rail: usize) -> impl ExactSizeIterator<Item = usize> + use<'_> {
         let &Edge { first, places, .. } = self.edge(gpu, rail);
         self.crossed[first as usize..][..places.into()].iter().map(|&place| place.into())
     }
 
-    /// The rails from which a GPU may choose.
     pub(super) fn open(&self, gpu: usize) -> RailSet {
         self.open[gpu]
     }
 
-    /// Has a GPU no choice?
+    /// True if the GPU has no choice.
     pub(super) fn is_decided(&self, gpu: usize) -> bool {
         self.open[gpu].len() <= self.wants[gpu]
     }
@@ -140,7 +130,7 @@ impl Problem {
         &self.edges[gpu * self.rails + rail]
     }
 
-    /// Leaves GPUs that have their rails already no others.
+    /// Leaves GPUs that already have their rails no others.
     pub(crate) fn keep(&mut self, kept: &Kept) {
         for (open, rails) in self.open.iter_mut().zip(kept) {
             *open = rails.unwrap_or(*open);
