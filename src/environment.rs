@@ -11,9 +11,8 @@ use slurm_spank::SpankHandle;
 
 /// A task's environment before we change it.
 pub(crate) struct Environment {
-    /// the variables that were asked for
     pub(crate) present: Present,
-    /// bytes that all of it takes of execve's room
+    /// bytes of execve's room that all of it takes
     size: usize,
     /// the limit on the stack that srun handed on: slurmstepd sets it after us (src/slurmd/slurmstepd/ulimits.c, `_set_limit`)
     stack: Option<u64>,
@@ -53,7 +52,7 @@ impl Environment {
     }
 }
 
-/// Makes the changes, then reads all of them back; returns what did not take.
+/// Makes the changes, then reads all of them back; returns failures.
 pub(crate) fn change(spank: &SpankHandle, variables: &[Variable]) -> Vec<String> {
     let mut failures = Vec::new();
     for Variable { name, change, .. } in variables {

@@ -89,7 +89,7 @@ fn loaders_release() -> Option<u32> {
     releases::of_api_version(api_version()).map(Release::stamp)
 }
 
-/// The place of a function of the Slurm program that we are in; NULL where it has none of that name.
+/// The address of a function of the Slurm program that we are in; NULL if it has none of that name.
 fn programs_symbol(name: &CStr) -> *mut c_void {
     // SAFETY: std has no call for it.  The name ends with NUL; RTLD_DEFAULT asks for the program's own global symbols.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
@@ -156,7 +156,6 @@ pub extern "C" fn slurm_spank_task_init(spank: spank_t, argc: c_int, argv: *cons
     })
 }
 
-/// Runs a hook behind the wall.
 fn hook(
     name: &str,
     spank: spank_t,
@@ -201,7 +200,7 @@ fn with_arguments(spank: spank_t, take: impl FnOnce([Option<&CStr>; 2], &mut dyn
     take([0, 1].map(word), &mut (0..count).map_while(word));
 }
 
-/// How much Slurm's log takes in this process, if Slurm says it.
+/// The log level of this process, if Slurm says it.
 fn slurms_log_level() -> Option<c_int> {
     // a task, which is forked, need not look for it again
     static LEVEL: OnceLock<Option<extern "C" fn() -> c_int>> = OnceLock::new();

@@ -126,7 +126,6 @@ fn place(
     failures
 }
 
-/// The task as its process finds itself.
 fn task(active: &Active, session: &Session, present: &Present) -> Task {
     let cpus = sys::affinity().unwrap_or_default();
     let mut masks = cpu_bind::masks(|name| present.get(name).map(String::as_str));
@@ -172,7 +171,7 @@ fn withdraw(spank: &SpankHandle, present: &Present) {
 
 const PROCID: &str = "SLURM_PROCID";
 
-/// Variables that are looked at here, beside those of the libraries and the lists of GPUs; sorted.
+/// Variables that are read here, beside those of the libraries and the lists of GPUs; sorted.
 pub(crate) const READ: [&str; 9] = [
     marker::NAME,
     NODE_NAME,

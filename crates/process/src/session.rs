@@ -18,14 +18,12 @@ use nic_placement_core::plan::{Plan, TaskPlan, Wish};
 use nic_placement_core::step::{GpuGrant, NODE_NAME, Step, Task};
 use nic_placement_core::topology::{NicIndex, Topology};
 
-/// A node and what is wanted there: a plan without its step.
+/// A plan without its step.
 pub struct Survey {
-    /// what the admin and the user want
     pub wish: Wish,
-    /// the node
     pub node: Topology,
     findings: Vec<Diagnostic>,
-    /// `None` where this process only plans: no device is asked
+    /// `None` if this process only plans: no device is asked
     devices: Option<Devices>,
 }
 
@@ -49,18 +47,17 @@ impl Survey {
         Survey { wish, node, findings: Vec::new(), devices: None }
     }
 
-    /// The evidence about the GPUs of this process, which has these variables and may be in a container.
+    /// The evidence about this process's GPUs; it has these variables and may be in a container.
     pub fn gpus(&self, present: &Present) -> GpuGrant {
         let grant = gpus::grant(present, &self.node, self.devices.as_ref());
         gpus::without_absent(grant, &self.node)
     }
 
-    /// The plan of a step.
     pub fn plan(self, step: Step) -> Session {
         self.plan_by(|node, wish, read| (Plan::new(node, wish, step, read), ())).0
     }
 
-    /// The plan that `make` makes, and what it works out besides.
+    /// The plan that `make` makes, and its second result.
     pub fn plan_by<R>(self, make: impl FnOnce(Topology, Wish, ReadFile) -> (Plan, R)) -> (Session, R) {
         let Survey { wish, node, findings, devices } = self;
         let read = reader(devices.as_ref(), &node);
@@ -86,24 +83,22 @@ fn reader(devices: Option<&Devices>, node: &Topology) -> ReadFile<'static> {
 
 /// A step's plan on a node, before any of its tasks is there.
 pub struct Session {
-    /// the plan, without the NICs that are missing on this node
+    /// without the NICs that are missing on this node
     pub plan: Plan,
     findings: Vec<Diagnostic>,
     devices: Option<Devices>,
 }
 
 impl Session {
-    /// What is odd about the node, the wish and the map.
+    /// Findings about the node, the wish and the map.
     pub fn findings(&self) -> Vec<Diagnostic> {
         [self.findings.clone(), self.plan.diagnostics()].concat()
     }
 
-    /// The evidence about the GPUs of this process, which has these variables.
     pub fn gpus(&self, present: &Present) -> GpuGrant {
         gpus::grant(present, &self.plan.node, self.devices.as_ref())
     }
 
-    /// Reads a site's files.
     pub fn reader(&self) -> ReadFile<'static> {
         reader(self.devices.as_ref(), &self.plan.node)
     }
@@ -130,19 +125,17 @@ impl Session {
 /// A plan of NICs that the job may open.
 pub struct OpenPlan<'s> {
     session: &'s Session,
-    /// the plan, where it is another than the session's
+    /// the plan, if it is not the session's
     narrowed: Option<Plan>,
     /// NICs that this task may not open, though others of its job may
     denied: Vec<NicIndex>,
 }
 
 impl OpenPlan<'_> {
-    /// The plan.
     pub fn plan(&self) -> &Plan {
         self.narrowed.as_ref().unwrap_or(&self.session.plan)
     }
 
-    /// What is odd about the node, the wish and the map.
     pub fn findings(&self) -> Vec<Diagnostic> {
         [self.session.findings.clone(), self.plan().diagnostics()].concat()
     }
@@ -153,7 +146,7 @@ impl OpenPlan<'_> {
         self.plan().task(task, evidence)
     }
 
-    /// Binds this process and sets its variables by `set`, which returns what did not take.  A dry run does neither.  Returns
+    /// Binds this process and sets its variables by `set`, which returns failures.  A dry run does neither.  Returns
     /// what the task wanted and could not have.
     pub fn carry_out(
         &self,
