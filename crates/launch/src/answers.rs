@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// Grows by one when a field changes its meaning or is removed, not with new fields.
 pub const VERSION: u32 = 1;
 
-/// What every answer about a node begins with.
+/// The beginning of every answer about a node.
 #[derive(Serialize)]
 struct Head<'a> {
     format: &'static str,
@@ -35,7 +35,6 @@ impl Head<'_> {
     }
 }
 
-/// The text of a document, with a line feed at its end.
 fn text(document: &impl Serialize) -> String {
     // JSON can hold all of these structures
     serde_json::to_string_pretty(document).unwrap_or_default() + "\n"
@@ -61,7 +60,7 @@ struct NodeGpu<'a> {
     pairs: Vec<PairOf<'a>>,
 }
 
-/// A GPU and a NIC: the path between them, the GPU's bandwidth alone, and why it got the NIC or not.
+/// A GPU and a NIC, and the reason why the GPU got it or not.
 #[derive(Serialize)]
 struct PairOf<'a> {
     name: &'a str,
@@ -89,9 +88,9 @@ struct ExplainedGpu<'a> {
     index: usize,
     address: Option<String>,
     pairs: Vec<PairOf<'a>>,
-    /// what a task with this GPU alone would lack
+    /// of a task with this GPU alone
     shortfalls: Vec<String>,
-    /// would a strict word fail it for that?
+    /// true if a strict word would fail it for the shortfalls
     fails: bool,
 }
 
@@ -108,7 +107,7 @@ fn pair_of(pair: &Pair) -> PairOf<'_> {
     }
 }
 
-/// Why these GPUs got their NICs and no others.
+/// The reasons why these GPUs got their NICs and no others.
 pub fn explanation(plan: &Plan, gpus: &[(GpuIndex, Vec<Pair>)]) -> String {
     text(&Explanation {
         head: Head::new("nic-placement explanation", plan),
@@ -144,11 +143,10 @@ struct Task<'a> {
     cpus: String,
     mems: String,
     env: BTreeMap<&'a str, &'a str>,
-    /// what libraries will use by lists that are not ours
+    /// NICs that libraries will use by lists that are not ours
     uses: Vec<UseOf<'a>>,
-    /// what the task lacks
     shortfalls: &'a [String],
-    /// does a strict word fail it for that?
+    /// true if a strict word fails it for the shortfalls
     fails: bool,
     reasons: Vec<String>,
 }
@@ -265,7 +263,6 @@ fn task_of<'a>(plan: &'a Plan, of: &'a TaskPlan) -> Task<'a> {
     }
 }
 
-/// The variables that get a value of ours.
 fn set_by<'a>(variables: &'a [Variable]) -> BTreeMap<&'a str, &'a str> {
     let set = variables.iter().filter_map(|variable| match &variable.change {
         Change::Set(value) => Some((variable.name.as_ref(), value.as_str())),
@@ -330,19 +327,19 @@ struct Process<'a> {
     cpus: String,
     /// NUMA nodes; empty if the memory policy stays
     mems: String,
-    /// does memory come from these alone, rather than with preference?
+    /// true if memory comes from these nodes alone, rather than with preference
     fence: bool,
     set: BTreeMap<&'a str, &'a str>,
     unset: Vec<&'a str>,
     shortfalls: &'a [String],
-    /// is a process that cannot have all of this to fail?
+    /// true if a process that cannot have all of this fails
     strict: bool,
-    /// does it fail for its shortfalls?
+    /// true if it fails for its shortfalls
     fails: bool,
     reasons: Vec<String>,
 }
 
-/// What becomes of the process that asks, and `notes` about how it was found.
+/// The changes for the process that asks, and `notes` about how it was found.
 pub fn process(plan: &Plan, of: &TaskPlan, notes: Vec<String>) -> String {
     let Task { gpus, nics, cpus, mems, shortfalls, fails, reasons, .. } = task_of(plan, of);
     text(&Process {
@@ -362,7 +359,7 @@ pub fn process(plan: &Plan, of: &TaskPlan, notes: Vec<String>) -> String {
     })
 }
 
-/// The same where nothing becomes of it: what it has, and why it stays so.
+/// The answer for a process that is not changed: what it has, and why it stays so.
 pub fn unchanged(has: &Devices, cpus: &CpuSet, why: String) -> String {
     let texts = |list: &[&str]| list.iter().map(ToString::to_string).collect();
     text(&Process {

@@ -5,10 +5,10 @@ use nic_placement_core::diagnostic::Shown;
 use nic_placement_core::topology::{Bitmap, GpuIndex, PciAddress, Topology};
 use std::fmt;
 
-/// Why a list names no GPUs of a node, in one line.
+/// Reason why a list names no GPUs of a node, in one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadGpuList {
-    /// it is no list of GPUs on any node
+    /// not a list of GPUs on any node
     Written(String),
     /// this node has no such GPU
     Absent(String),

@@ -15,37 +15,36 @@ use std::fmt;
 /// Tasks on one node, at most: Slurm's own bound is the number of CPUs times `MaxTasksPerNode` (512 by default).
 pub const MAX_TASKS: u32 = 4096;
 
-/// How a step's GPUs are split between its tasks.
+/// The split of a step's GPUs between its tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GpuSplit {
-    /// each sees all
+    /// each task sees all
     All,
-    /// the first so many for the first task, the next for the next: as `--gpus-per-task`
+    /// so many for each task, in order, as `--gpus-per-task`
     Each(u32),
-    /// these for each, in the order of the local ids
+    /// a list for each task, in the order of local ids
     Listed(Vec<Vec<GpuIndex>>),
 }
 
-/// A step on one node, as it is asked for.
+/// A step on one node, as the caller asks for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepRequest {
-    /// what starts its tasks: Slurm or a launcher
+    /// Slurm or a launcher
     pub starter: Starter,
-    /// its GPUs, in its order
+    /// in the step's order
     pub gpus: Vec<GpuIndex>,
-    /// which task has which
     pub split: GpuSplit,
-    /// tasks; `None` for one for each GPU, or each group of them
+    /// `None` for one for each GPU, or each group of them
     pub tasks: Option<u32>,
-    /// CPUs that each task asks for; `None` for an even share
+    /// `None` for an even share
     pub cpus_per_task: Option<u32>,
     /// CPUs of all tasks together; each starts on all of them
     pub cpus: CpuSet,
-    /// is the node free of other jobs' tasks?
+    /// true if the node is free of other jobs' tasks
     pub alone_on_node: bool,
 }
 
-/// Why there is no such step.
+/// Reason why there is no such step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadStep {
     /// none, or more than [`MAX_TASKS`]
@@ -140,7 +139,7 @@ impl StepRequest {
         Some(Claim { gpus, reason: reason.to_string() })
     }
 
-    /// A GPU of each task that tells where all of the task's GPUs are, if no two tasks have one in common.
+    /// A GPU of each task that determines where all of the task's GPUs are, if no two tasks have one in common.
     fn promised(&self, topology: &Topology) -> Option<Vec<GpuIndex>> {
         let GpuSplit::Listed(lists) = &self.split else { return None };
         let (mut taken, mut firsts) = (BTreeSet::new(), Vec::with_capacity(lists.len()));
@@ -156,7 +155,7 @@ impl StepRequest {
     }
 }
 
-/// Evidence that says: exactly these GPUs.
+/// Evidence for exactly these GPUs.
 pub fn grant(topology: &Topology, gpus: &[GpuIndex]) -> GpuGrant {
     let number_of = |vendor: GpuVendor, gpu: GpuIndex| {
         let in_pci_order = topology.gpus[..gpu.0].iter().filter(|other| other.vendor == vendor).count();
@@ -217,10 +216,9 @@ pub fn for_engines(
     (plan, cpus)
 }
 
-/// Why there is nothing to plan.
+/// Reason why there is nothing to plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadWish {
-    /// a word is not understood
     Word(BadWord),
     /// the words ask for no placement, or for what only a process of its own can have
     Nothing,
@@ -239,7 +237,6 @@ impl fmt::Display for BadWish {
 
 impl std::error::Error for BadWish {}
 
-/// The wish of the option's words, beside an admin's arguments.
 pub fn wish(words: Option<&str>, admin: Admin) -> Result<Wish, BadWish> {
     let words = Words::parse(words.unwrap_or_default()).map_err(BadWish::Word)?;
     let settings = merge_settings(&admin.default, None, Some(&words));

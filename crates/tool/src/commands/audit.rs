@@ -62,7 +62,7 @@ pub(super) struct AuditOptions {
 struct Rejected {
     count: usize,
     first: Vec<Bad>,
-    /// may lines of several tasks be mixed?
+    /// true if lines of several tasks may be mixed
     mixed: bool,
 }
 
@@ -75,14 +75,13 @@ impl Rejected {
     }
 }
 
-/// All that is read.
 #[derive(Default)]
 struct Input {
     audit: Audit,
     names: NameBook,
-    /// does a file tell cables?
+    /// true if a file tells cables
     with_cables: bool,
-    /// does a node's agent of LLDP?
+    /// true if a node's agent of LLDP tells cables
     hears: bool,
     rejected: Rejected,
 }
@@ -183,7 +182,7 @@ fn read(path: &Path, into: &mut Input) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the cables make of the rails, where a source tells them; the nodes' positions become facts of their reports.
+/// The rails by the cables, where a source tells them; the nodes' positions become facts of their reports.
 fn rails(files: &[PathBuf], input: &mut Input) -> Option<FabricRails> {
     let (mut cabling, mut unread) = (Cabling::default(), Vec::new());
     let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();

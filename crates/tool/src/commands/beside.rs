@@ -54,15 +54,15 @@ fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
     panic::catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
-/// Does this process get no other beside it, or no descriptor to hear of its start?  CMD itself may run all the same, in this
-/// one's place.
+/// True if this process gets no other beside it, or no descriptor to hear of its start.  CMD itself may run all the
+/// same, in this one's place.
 fn is_shortage(error: &io::Error) -> bool {
     /// `EAGAIN`, `ENOMEM`, `ENFILE` and `EMFILE` of include/uapi/asm-generic/errno-base.h.
     const SHORTAGES: [i32; 4] = [11, 12, 23, 24];
     error.raw_os_error().is_some_and(|number| SHORTAGES.contains(&number))
 }
 
-/// As shells say it.
+/// As in shells.
 fn status_of(status: ExitStatus) -> u8 {
     let by_signal = || status.signal().map(|signal| 128 + signal);
     status.code().or_else(by_signal).and_then(|status| u8::try_from(status).ok()).unwrap_or(u8::MAX)

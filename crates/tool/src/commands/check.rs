@@ -128,7 +128,8 @@ impl CheckOptions {
         arguments
     }
 
-    /// Where --health locks others out: beside the node file, for root.  A described node has no hardware to wait for.
+    /// The folder of the lock of --health: beside the node file, for root.  A described node has no hardware to wait
+    /// for.
     fn folder_of_the_lock(&self) -> Option<PathBuf> {
         let beside = || Path::new(&NodeFileUse::default().path).parent().map(Path::to_path_buf);
         let is_roots = self.node.source() == NodeSource::Live && sys::is_root();
@@ -140,7 +141,6 @@ impl CheckOptions {
         if self.settled { health::tell_settled() } else { Ok(()) }
     }
 
-    /// The codes of checks that are not made.
     fn off(&self) -> BTreeSet<String> {
         let has = |list: &[String], code: &str| list.iter().any(|of| of == code);
         let is_off = |code: &&str| has(&self.off, code) || !self.only.is_empty() && !has(&self.only, code);

@@ -62,7 +62,6 @@ fn completed(table: clap::Command) -> clap::Command {
     root.disable_help_subcommand(true).args(own).subcommands(commands)
 }
 
-/// The words that this command takes.
 fn words(command: &str) -> Vec<&'static str> {
     // `help` belongs to srun, and a plan has nothing to switch off, to observe or to report
     let without: &[&str] = match command {

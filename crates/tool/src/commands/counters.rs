@@ -34,9 +34,8 @@ pub(super) fn opener(source: &NodeSource) -> Open {
 
 pub(super) struct Reading {
     answers: Receiver<(String, Sample)>,
-    /// the devices that have not answered
     pub(super) waiting: BTreeSet<String>,
-    /// could no thread be started?  Then no card is asked, and none answers.
+    /// true if no thread could be started: then no card is asked, and none answers
     pub(super) is_unasked: bool,
     sample: Sample,
 }

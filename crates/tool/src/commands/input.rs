@@ -12,7 +12,6 @@ pub(super) fn or_stdin(files: &[PathBuf]) -> Vec<&Path> {
     if files.is_empty() { vec![Path::new("-")] } else { files.iter().map(PathBuf::as_path).collect() }
 }
 
-/// A file, or standard input for `-`.
 pub(super) fn open(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
     Ok(match path == Path::new("-") {
         true => Box::new(io::stdin().lock()),

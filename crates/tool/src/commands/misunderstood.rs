@@ -87,7 +87,7 @@ fn problem(error: &clap::Error) -> String {
     }
 }
 
-/// Does `--svg` stand before this word, which was meant as its file?
+/// True if `--svg` is before this word, which was meant as its file.
 fn is_after_svg(word: &str) -> bool {
     let words: Vec<_> = env::args_os().collect();
     words.windows(2).any(|two| two[0] == "--svg" && two[1] == word)
@@ -111,7 +111,6 @@ fn command(error: &clap::Error) -> String {
     if words.is_empty() { "nic-placement".to_string() } else { words.join(" ") }
 }
 
-/// The option, without the names of its values.
 fn argument(error: &clap::Error) -> Option<&str> {
     match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(argument)) => Some(name(argument)),

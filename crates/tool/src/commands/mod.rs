@@ -46,7 +46,7 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 
-/// Above the options that every command has.
+/// The heading of the options that every command has.
 const EVERYWHERE: &str = "Options of every command";
 
 /// which NIC, CPUs and memory each GPU task gets, and why
@@ -110,7 +110,7 @@ type Failure = Box<dyn std::error::Error>;
 #[derive(Debug)]
 struct Ending {
     status: u8,
-    /// empty where stdout, or the program that ran, has said it
+    /// empty if stdout, or the program that ran, has said it
     said: String,
 }
 
@@ -122,7 +122,6 @@ impl fmt::Display for Ending {
 
 impl std::error::Error for Ending {}
 
-/// The table of commands and options.
 pub fn command_line() -> clap::Command {
     CommandLine::command()
 }

@@ -30,15 +30,14 @@ fn parts(place: &Path) -> Result<(&Path, &OsStr), String> {
     }
 }
 
-/// Only a regular file, or nothing, may stand where one is to be.
+/// Refuses all but a regular file, or a path without a file.
 ///
-/// cp(1) writes through a link and into a device, install(1) puts a file in the place of either.  As root the first spoils
-/// what a link in another's folder leads to, and the second `/dev/null` or `/dev/stdout`.
+/// cp(1) writes through a link and into a device, install(1) puts a file in the place of either.  As root the first
+/// spoils what a link in another's folder leads to, and the second `/dev/null` or `/dev/stdout`.
 pub(super) fn check(place: &Path) -> Result<(), String> {
     there(place).map(drop)
 }
 
-/// The regular file that stands there, if any.
 fn there(place: &Path) -> Result<Option<Metadata>, String> {
     let shown = place.display();
     match fs::symlink_metadata(place) {
@@ -61,8 +60,8 @@ pub(super) fn write(place: &Path, bytes: &[u8]) -> Result<(), String> {
     replace(place, bytes, 0o644, |file| file.set_permissions(Permissions::from_mode(0o644)))
 }
 
-/// The same for a file of the user's own: the old file's mode says which users may read it, else the umask, as where a shell
-/// writes it.
+/// As [`write`], for a file of the user's own: the old file's mode says which users may read it, else the umask, as
+/// where a shell writes it.
 pub(super) fn write_own(place: &Path, bytes: &[u8]) -> Result<(), String> {
     let old = there(place)?;
     let mode = old.as_ref().map_or(0o666, |old| old.mode() & 0o777);
@@ -78,7 +77,7 @@ pub(super) fn deliver(text: &str, output: Option<&Path>, page: &mut Page) -> Res
     Ok(())
 }
 
-/// Would `write_own` write it now?  Its first step tells, which asks the file system and not only its modes.
+/// Tells whether `write_own` would succeed, by its first step, which asks the file system and not only its modes.
 pub(super) fn could_write(place: &Path) -> Result<(), String> {
     there(place)?;
     let (folder, name) = parts(place)?;
@@ -140,7 +139,7 @@ fn begin(folder: &Path, name: &OsStr, mode: u32) -> io::Result<(PathBuf, File)> 
     Err(io::Error::other(left))
 }
 
-/// Where `-o` puts a report of this node: a file, or in a folder a file for each node.
+/// The file for a report of this node by `-o`: this one, or in a folder a file for each node.
 pub(super) fn file_for(output: &Path, node: &str, json: bool) -> Result<PathBuf, String> {
     if output.as_os_str().as_bytes().ends_with(b"/") {
         make_folder(output)?;

@@ -29,16 +29,16 @@ pub(super) fn pids(root: &Root) -> Vec<u32> {
 
 #[derive(Default)]
 pub(super) struct Processes {
-    /// those with a marker
+    /// tasks with a marker
     pub(super) placed: BTreeSet<PlacedTask>,
-    /// users, not of the system, whose environments are not for us to read
+    /// users, not of the system, whose environments we may not read
     pub(super) hidden: BTreeSet<u32>,
-    /// there are more than were looked at
+    /// true if there are more than were looked at
     pub(super) is_cut: bool,
 }
 
 impl Processes {
-    /// Those that may be looked at now.
+    /// The processes that may be looked at now.
     pub(super) fn of(root: &Root) -> Processes {
         let mut found = Processes::default();
         let all = pids(root);
@@ -63,7 +63,6 @@ impl Processes {
     }
 }
 
-/// What Slurm told this process.
 pub(super) fn numbers_of_this_process() -> Numbers {
     numbers(&environment_of_this_process())
 }

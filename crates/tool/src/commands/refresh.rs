@@ -92,9 +92,7 @@ pub(super) fn run(options: &RefreshOptions, _: &mut Page) -> Result<(), Failure>
     }
 }
 
-/// What is read and written.
 struct Files<'a> {
-    /// the node file
     place: &'a Path,
     plugstack: Option<&'a Path>,
     textfile: Option<&'a Path>,
@@ -166,12 +164,12 @@ fn for_nccl(topology: &Topology, place: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// What stands where the file for NCCL would.
+/// The file at the place of the one for NCCL.
 enum There {
     Nothing,
     /// an earlier refresh's text
     Ours(Vec<u8>),
-    /// what it is instead
+    /// the kind of file that it is instead
     Anothers(String),
 }
 

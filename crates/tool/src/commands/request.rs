@@ -60,7 +60,7 @@ impl NodeOptions {
         }
     }
 
-    /// The node, and what was odd about it.
+    /// The node, and findings about it.
     pub(super) fn read(&self) -> Result<(Topology, Vec<Diagnostic>), Failure> {
         Ok(describe::read_node(&self.source(), Scope::Full)?)
     }
@@ -121,7 +121,7 @@ pub(super) fn words_help(default: &str, but: &[&str]) -> String {
 }
 
 impl PlanOptions {
-    /// The wish, and what is odd about it.  `more` are other arguments of plugstack.conf, as `set=NAME=TEMPLATE`.
+    /// The wish, and findings about it.  `more` are other arguments of plugstack.conf, as `set=NAME=TEMPLATE`.
     pub(super) fn wish(&self, more: &[(&str, &[String])]) -> Result<(Wish, Vec<Diagnostic>), Failure> {
         // a plan binds no process, so it may say what it would bind on any machine
         let admin = Admin { trust_topology: true, ..Admin::default() };
@@ -149,7 +149,7 @@ impl PlanOptions {
 }
 
 impl Nics {
-    /// Adds them to what the admin says; the answer is what is odd about it.
+    /// Adds the lists to the admin's; returns findings about them.
     pub(super) fn add_to(&self, admin: &mut Admin) -> Result<Vec<Diagnostic>, Failure> {
         add(admin, &[("include", &self.include), ("exclude", &self.exclude), ("rails", &self.rails)])
     }
@@ -232,7 +232,6 @@ impl GpuEvidence {
         Ok(GpuEvidence { variables, step_gpus, may_open: may_open.map(str::to_string) })
     }
 
-    /// The evidence; `None` where no option gives any.
     pub(super) fn grant(&self, topology: &Topology) -> Result<Option<GpuGrant>, Failure> {
         if self.variables.is_empty() && self.step_gpus.is_none() && self.may_open.is_none() {
             return Ok(None);

@@ -68,7 +68,7 @@ fn recorded(node: &NodeOptions) -> Result<Manifest, Failure> {
     Ok(root.recorded())
 }
 
-/// What a snapshot of a described node does not say: found by reading it.
+/// Facts of a described node that a snapshot lacks: found by reading it.
 fn lost(topology: &Topology, manifest: &Manifest) -> Vec<Diagnostic> {
     let root = Root::manifest(manifest.clone());
     let (again, _) = read_root(&root, Scope::Full, Provenance::Captured(String::new()));

@@ -49,10 +49,9 @@ pub(super) struct TopOptions {
     node: NodeOptions,
 }
 
-/// How long cards are waited for.
+/// Time that cards are waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The node and its plan, if it could be read in time.
 struct Known {
     topology: Topology,
     plan: PlannedNics,

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Between two looks: often at first, when tasks start; later seldom, so that the looks take little of the tasks' CPU time.
 pub(super) const PAUSES: [Duration; 4] =
     [Duration::from_millis(300), Duration::from_secs(2), Duration::from_secs(10), Duration::from_secs(60)];
-/// How long the end waits for the last look.
+/// Time that the end waits for the last look.
 const LAST_LOOK: Duration = Duration::from_secs(2);
 
 /// What is seen at one look, and of several.

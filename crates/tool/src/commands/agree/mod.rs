@@ -94,7 +94,7 @@ fn print(compared: &Compared, page: &mut Page) {
     }
 }
 
-/// The words in these reports; a report of a version that tells none says nothing.
+/// The words in these reports; a report of a version without one has none.
 fn reported(files: &[PathBuf]) -> Result<Vec<NodeWord>, Failure> {
     let mut words = Vec::new();
     for file in files {

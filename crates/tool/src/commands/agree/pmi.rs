@@ -95,7 +95,7 @@ fn parts(text: &str) -> Vec<&str> {
     parts
 }
 
-/// What stands behind `key=` in an answer.
+/// The text behind `key=` in an answer.
 fn value<'a>(answer: &'a str, key: &str) -> Option<&'a str> {
     answer.split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
 }

@@ -14,7 +14,7 @@ use nic_placement_process::files::UsersFiles;
 use nic_placement_sys as sys;
 use std::path::Path;
 
-/// This process as the one that asks, on this system.
+/// This process as the caller, on this system.
 pub(super) fn here(plan: &Plan) -> Caller {
     let is_root = sys::is_root();
     Caller {
@@ -53,7 +53,6 @@ pub(super) fn environment() -> Present {
     known.filter_map(|name| Some((name.to_string(), std::env::var(name).ok()?))).collect()
 }
 
-/// What looks wrong in these variables.
 pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagnostic> {
     let topology = &*plan.node;
     let interfaces: Vec<String> = match is_live {

@@ -55,7 +55,7 @@ pub(super) fn report(
     }
 }
 
-/// What runs on the node; this program too, where it is the one that looks.
+/// Versions of programs on the node; of this one too, if it is the node's.
 fn versions(is_live: bool, read: &impl Fn(&str) -> Option<String>) -> BTreeMap<String, String> {
     let of_the_node =
         [("kernel", "proc/sys/kernel/osrelease"), ("BIOS", "sys/devices/virtual/dmi/id/bios_version")];
@@ -143,7 +143,7 @@ fn guid(nic: &Nic, port: &Port, read: &impl Fn(&str) -> Option<String>) -> Optio
     Some(gid.filter(|_| is_infiniband)?.get(20..39)?.to_string())
 }
 
-/// The port's interface; that of a NIC with one port and one interface is not told by all drivers.
+/// The port's network interface.  Some drivers do not tell it; a NIC with one port and one interface uses that.
 fn interface(nic: &Nic, port: &Port) -> Option<String> {
     let only = || match (nic.netdevs.as_slice(), nic.ports.len()) {
         ([only], 1) => Some(only.clone()),

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 pub(super) enum Outcome {
     Ended(ExitStatus, Vec<u8>),
-    /// it has not ended by then, and has said this
+    /// still running, with its output so far
     Waits(Vec<u8>),
 }
 
@@ -48,9 +48,9 @@ const UNSETTLED: &str = "Slurm's configuration, or what it names, has not been r
 
 /// The lock, or the state of the check that has it.
 enum Lock {
-    /// none where there is no place for one
+    /// `None` if there is no place for one
     Ours(Option<File>),
-    /// until the end; is hardware all that it can wait for?
+    /// another check's until the end; true if hardware is all that it can wait for
     Theirs { settled: bool },
 }
 
@@ -124,8 +124,8 @@ fn lock(folder: &Path, begun: Instant, patience: Duration) -> Lock {
     }
 }
 
-/// Runs it for so long at most, and hears its standard output.  What has not ended is killed and not waited for: a process that
-/// waits for hardware ends when that answers, and then init takes it.
+/// Runs a command for so long at most, and reads its standard output.  What has not ended is killed and not waited for:
+/// a process that waits for hardware ends when that answers, and then init takes it.
 pub(super) fn bounded(mut command: Command, patience: Duration) -> io::Result<Outcome> {
     let end = Instant::now() + patience;
     let mut child = command.stdout(Stdio::piped()).spawn()?;

@@ -24,7 +24,7 @@ impl ProgramEnvironment {
         values
     }
 
-    /// Makes the changes; all others stay as they are, byte for byte.
+    /// All other variables stay as they are, byte for byte.
     pub(super) fn change(&mut self, variables: &[Variable]) {
         for Variable { name, change, .. } in variables {
             let name = OsStr::new(name.as_ref());

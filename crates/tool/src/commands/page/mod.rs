@@ -49,7 +49,6 @@ impl Colour {
     }
 }
 
-/// What is to be printed.
 pub(super) struct Page {
     out: String,
     colour: bool,
@@ -62,13 +61,11 @@ impl Page {
         Page { out: String::new(), colour, is_terminal, width: WIDTH }
     }
 
-    /// For a terminal of so many columns.
     pub(super) fn with_columns(self, columns: Option<u16>) -> Page {
         let width = columns.map_or(self.width, |columns| usize::from(columns).clamp(LEAST, WIDTH));
         Page { width, ..self }
     }
 
-    /// Columns of a line, at most.
     pub(super) fn width(&self) -> usize {
         self.width
     }
@@ -114,7 +111,7 @@ impl Page {
         notes.into_iter().for_each(|note| self.item("note: ", note));
     }
 
-    /// What the kinds of paths mean that stand above.
+    /// The meaning of these kinds of paths.
     pub(super) fn legend(&mut self, paths: impl IntoIterator<Item = PathType>) {
         let paths: BTreeSet<PathType> = paths.into_iter().collect();
         let each = paths.into_iter().map(|path| Text::of_path(path).then(format_args!(" {}", meaning(path))));
@@ -154,7 +151,7 @@ impl Page {
     }
 }
 
-/// What lies between a GPU and a NIC.
+/// The devices between a GPU and a NIC.
 fn meaning(path: PathType) -> &'static str {
     match path {
         PathType::Pix => "at most one PCIe switch",

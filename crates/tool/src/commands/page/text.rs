@@ -63,7 +63,7 @@ impl Text {
         Text::styled(path, style)
     }
 
-    /// The same, kept on one line where it fits there.
+    /// This text, kept on one line where it fits there.
     pub(in crate::commands) fn unbroken(self) -> Text {
         Text(self.0.into_iter().map(|(c, style)| (if c == ' ' { GLUE } else { c }, style)).collect())
     }
@@ -81,7 +81,7 @@ impl Text {
         all
     }
 
-    /// This, or if it is empty another.
+    /// This text, or if it is empty another.
     pub(in crate::commands) fn or(self, otherwise: &str) -> Text {
         if self.0.is_empty() { otherwise.into() } else { self }
     }

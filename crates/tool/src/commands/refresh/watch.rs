@@ -56,12 +56,11 @@ pub(super) fn watch(files: &Files, every: Duration) -> Result<(), Failure> {
     }
 }
 
-/// Why the file is to be written.
+/// Reason to write the file.
 #[derive(PartialEq, Eq)]
 enum Reason {
     Time,
     Devices,
-    /// interfaces that stand on no device
     Others,
 }
 
@@ -94,9 +93,9 @@ fn wait(
     }
 }
 
-/// What makes a written file wrong when it changes.
+/// Facts that make a written file wrong when they change.
 struct KernelState {
-    /// what is registered, and each interface on a device with its `operstate`
+    /// registered devices, and each interface on a device with its `operstate`
     devices: Registered,
     /// the other interfaces: bonds and VLANs, and those of containers, which come and go
     others: Registered,
@@ -167,7 +166,7 @@ fn refresh(files: &Files) -> Result<bool, Failure> {
     Ok(false)
 }
 
-/// How a process ended; `None` where it has not by then.
+/// A process's status; `None` if it has not ended by then.
 fn end_of(child: &mut Child, patience: Duration) -> Result<Option<ExitStatus>, Failure> {
     let begun = Instant::now();
     loop {

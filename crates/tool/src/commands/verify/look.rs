@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// How long one process is waited for, and the devices.
+/// Time that one process is waited for, and the devices.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Processes that do not answer, at most: then the look ends.
 const MAX_SILENT: usize = 8;
@@ -29,7 +29,7 @@ const MAX_SILENT: usize = 8;
 const MAX_THREADS: usize = 4096;
 const MAX_DESCRIPTORS: usize = 4096;
 
-/// Which processes are looked at.
+/// The processes that are looked at.
 #[derive(Debug, Clone)]
 pub(in crate::commands) enum Wanted {
     /// all tasks of steps, and all that were placed
@@ -67,13 +67,13 @@ impl Wanted {
     }
 }
 
-/// What an environment says.
+/// Facts of an environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) numbers: Numbers,
     pub(super) marked: Option<Marked>,
     pub(super) changed: Vec<String>,
-    /// that say which GPUs it has
+    /// variables that say which GPUs it has
     pub(super) variables: BTreeMap<&'static str, String>,
     pub(super) step_gpus: Option<String>,
 }
@@ -100,18 +100,17 @@ pub(super) struct Process {
     pub(super) threads: Vec<Thread>,
     /// KiB that it wrote, by NUMA node
     pub(super) memory: BTreeMap<u32, u64>,
-    /// device files that it has open, as `nvidia0`
+    /// open device files, as `nvidia0`
     pub(super) device_files: BTreeSet<String>,
     pub(super) held: BTreeMap<String, Held>,
 }
 
-/// What was seen.
 pub(super) struct Look {
     pub(super) processes: BTreeMap<u32, Process>,
-    /// queue pairs of which the kernel does not tell whose they are; else why nothing is known of any
+    /// queue pairs of unknown processes; else the reason why nothing is known of any
     pub(super) unowned: Result<u32, String>,
     pub(super) silent: BTreeSet<u32>,
-    /// users whose processes are not for this one to look at
+    /// users whose processes this one may not look at
     pub(super) hidden: BTreeSet<u32>,
 }
 
