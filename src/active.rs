@@ -33,7 +33,7 @@ pub(crate) struct Active {
     pub(crate) container_later: bool,
 }
 
-/// The user's or admin's strict word, without whose placement a task fails.  It is set before the plan is made, so that tasks
+/// The user's or admin's strict word, without whose placement a task fails; set before the plan is made, so that tasks
 /// fail also if that panics.
 pub(crate) static STRICT: OnceLock<Strictness> = OnceLock::new();
 

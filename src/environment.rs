@@ -44,8 +44,7 @@ pub(crate) fn read(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Environmen
 }
 
 impl Environment {
-    /// Sets nothing where the changes would leave execve(2) too little room beside so many bytes of the program's words, and
-    /// says why.
+    /// As [`room::keep`], beside so many bytes of the program's words.
     pub(crate) fn keep_room(&self, variables: &mut [Variable], words: usize) -> Option<&'static str> {
         let stack = sys::stack_limit().min(self.stack.unwrap_or(u64::MAX));
         room::keep(variables, &self.present, words + self.size, stack)

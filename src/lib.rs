@@ -36,9 +36,9 @@ pub static plugin_name: [u8; 14] = *b"nic_placement\0";
 #[unsafe(no_mangle)]
 pub static plugin_type: [u8; 6] = *b"spank\0";
 
-/// The Slurm release that the plugin claims to be made for, `major << 16 | minor << 8`: Slurm refuses any but its own
-/// (`_verify_syms`), so it is filled with the release of the program that loads us; 0, which Slurm refuses with a clear
-/// line, where that is none that the plugin was tried on.
+/// The Slurm release that the plugin claims to be made for, `major << 16 | minor << 8`.  Slurm refuses any but its own
+/// (`_verify_syms`), so it is that of the program that loads us; 0, which Slurm refuses with a clear line, if the
+/// plugin was not tried on it.
 // SAFETY: as `plugin_name`.  Slurm reads it after dlopen(3) has run `CONSTRUCTOR`.
 #[unsafe(no_mangle)]
 pub static plugin_version: AtomicU32 = AtomicU32::new(0);
@@ -176,10 +176,10 @@ fn hook(
     })
 }
 
-/// Hands on the first two words of what the step starts, as Slurm has them here, and the lengths of all: nothing where a
-/// container's runtime starts the program: Slurm moves its words elsewhere and leaves NULL (src/slurmd/slurmstepd/container.c,
-/// `_modify_config`).  No place behind a NULL is read: slurmstepd 22.05 crashed by it.  The bindings' own reader of that list
-/// takes each place for a string.
+/// Hands on the first two words of what the step starts, as Slurm has them here, and the lengths of all; nothing if a
+/// container's runtime starts the program: Slurm moves its words elsewhere and leaves NULL
+/// (src/slurmd/slurmstepd/container.c, `_modify_config`).  No place behind a NULL is read, by which slurmstepd 22.05
+/// crashed.  The bindings' own reader takes each place for a string.
 fn with_arguments(spank: spank_t, take: impl FnOnce([Option<&CStr>; 2], &mut dyn Iterator<Item = &CStr>)) {
     let (mut count, mut list): (c_int, *const *const c_char) = (0, std::ptr::null());
     let item = spank_sys::spank_item_S_JOB_ARGV;
@@ -252,8 +252,8 @@ fn register_option(spank: spank_t) {
     }
 }
 
-/// Slurm calls it for the option on the command line, in a batch script's `#SBATCH`, in the environment that sbatch and
-/// salloc leave, and on the node; more than once, and the last call counts.
+/// Slurm calls it for the option on the command line, in `#SBATCH`, in the environment that sbatch and salloc leave,
+/// and on the node; more than once, and the last call counts.
 extern "C" fn option_callback(_value: c_int, argument: *const c_char, remote: c_int) -> c_int {
     wall("option", || {
         option::provoke_by("option");

@@ -38,7 +38,7 @@ pub(crate) fn take(text: &str, remote: bool) -> bool {
     }
 }
 
-/// True for scrontab.  It reads `#SCRON --nic-placement` as sbatch would, and drops what plugins were told
+/// True for scrontab, which reads `#SCRON --nic-placement` as sbatch would, and drops what plugins were told
 /// (src/scrontab/scrontab.c, `_entry_to_job`): the word would be lost in silence, and `help` would end the edit.
 fn is_scrontab() -> bool {
     let program = std::env::args_os().next();

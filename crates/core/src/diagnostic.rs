@@ -62,8 +62,7 @@ pub fn summary(diagnostics: &[Diagnostic]) -> Vec<String> {
 /// Findings that [`summary`] names; it counts the others.
 const MOST_LINES: usize = 8;
 
-/// Text from a file, a variable or a user, safe for a terminal and a log: cut to a length, and without
-/// characters that move a cursor or end a line.
+/// Text from a file, a variable or a user, cut, and without characters that move a cursor or end a line.
 #[derive(Debug, Clone, Copy)]
 pub struct Shown<'a> {
     text: &'a str,
@@ -77,7 +76,7 @@ impl<'a> Shown<'a> {
         Shown { text, most, is_message: false }
     }
 
-    /// A message that quotes such words: at most `most` characters, with only those escaped that would end a line, move a
+    /// A message that quotes such words: at most `most` characters, with only those escaped that end a line, move a
     /// cursor or turn the writing direction.
     pub fn message(text: &'a str, most: usize) -> Shown<'a> {
         Shown { text, most, is_message: true }

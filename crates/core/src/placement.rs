@@ -102,7 +102,7 @@ pub struct NodePlacement {
     /// rails of `rails=` by their number, the others behind; empty without `rails=`
     pub numbered_by_admin: Vec<RailIndex>,
     /// Rails that do not work now, in rail order: a rail's number counts these too.  Their rate is the other rails', or
-    /// their own if higher; each is in `excluded` with its reason.
+    /// their own if higher.  `excluded` has the reasons.
     pub broken: Vec<Rail>,
     /// rails that came up at less than others of their device: a list for all of NCCL's ranks may leave them out
     pub degraded: Vec<Rail>,

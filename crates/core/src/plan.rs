@@ -76,8 +76,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Decides for the node.  `read` reads a site's configuration file on it; it is called only if the answer
-    /// can change a variable.
+    /// Decides for the node.  `read` reads a site's configuration file, and is called only if the answer can change a
+    /// variable.
     pub fn new(node: Topology, wish: Wish, step: Step, read: ReadFile) -> Plan {
         Plan::of(Arc::new(node), wish, step, read, None)
     }

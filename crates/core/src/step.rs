@@ -32,7 +32,7 @@ pub struct Step {
     pub starter: Starter,
     /// on this node
     pub tasks: u32,
-    /// true if there may be more tasks here than `tasks`, since neither Slurm nor the launcher says how many: nothing
+    /// true if `tasks` is only the least that there can be, since neither Slurm nor the launcher says how many: nothing
     /// may be divided by it, because each task may know another number
     pub uncounted: bool,
     /// on all nodes
@@ -60,8 +60,8 @@ pub struct Step {
     pub alone_on_node: bool,
 }
 
-/// Slurm's grant to a step on a node, as Slurm counts it: on a node with `CPUs=64` and 64 cores of two threads `-c 4`
-/// is four cores, and a task gets both threads of each.
+/// Slurm's grant to a step on a node, in its count: on a node with `CPUs=64` and 64 cores of two threads `-c 4` is four
+/// cores, and a task gets both threads of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counted {
     /// each a thread or a core
@@ -79,8 +79,7 @@ pub struct Task {
     pub gpus: GpuGrant,
     /// the task's GPUs, if the caller worked them out from more than the evidence in `gpus`
     pub claim: Option<Claim>,
-    /// the GPUs that its program counts, in its order, where the claim is a choice among these; `None` if these are the
-    /// claim's own, or the evidence's
+    /// the GPUs that its program counts, in its order, if the claim is a choice among these
     pub sees: Option<Vec<GpuIndex>>,
     /// NICs that the task may not open though others of its job may; the node's map has no NICs that no task of the job
     /// may open
@@ -88,8 +87,8 @@ pub struct Task {
     pub cpus: CpuSet,
     /// CPUs of all tasks of the step on this node together: the most that we may give the task
     pub step_cpus: CpuSet,
-    /// slurmd's masks for the step's tasks on this node, in the order of local ids; with fewer masks than tasks slurmd
-    /// starts again at the first; empty if it bound no task
+    /// slurmd's masks for the step's tasks here, by local ids; with fewer masks than tasks slurmd starts again at the
+    /// first; empty if it bound no task
     pub masks: Vec<CpuSet>,
     /// threads of a core of this node, where slurmd bound no task
     pub threads_per_core: Option<usize>,

@@ -1,5 +1,6 @@
 //! The plan as versioned JSON, for programs.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::libraries::marker::Devices;

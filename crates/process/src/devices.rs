@@ -67,8 +67,8 @@ fn verbs_file(nic: &Nic) -> Option<String> {
     Some(format!("infiniband/{uverbs}"))
 }
 
-/// True if "not permitted" is the answer for `/dev/null` too, which every process may open.  So says a seccomp filter
-/// of a container that is older than the C library's system call, faccessat2(2).
+/// True if `/dev/null`, which every process may open, is "not permitted" too: by a container's seccomp filter that is
+/// older than the C library's system call, faccessat2(2).
 pub(crate) fn is_answer_to_all(directory: &File) -> bool {
     matches!(sys::may_open(directory, c"null"), Err(Refusal::User | Refusal::Cgroup))
 }
@@ -104,9 +104,9 @@ pub(crate) struct Closed {
     pub(crate) is_in_container: bool,
 }
 
-/// Asks for each rail; for every other NIC too where a rail is closed to the job, since another may take its place.
+/// Asks for each rail; for every other NIC too if a rail is closed to the job, since another may take its place.
 ///
-/// Device cgroups are asked by these devices, which a container may not show.  What it does not show no program in it opens.
+/// Device cgroups are asked by these devices, which a container may not show; then no program in it opens them.
 pub(crate) fn closed(devices: &Devices, plan: &Plan) -> Closed {
     let container = devices.of_the_container(&plan.node);
     let mut closed = Closed { is_in_container: container.is_some(), ..Closed::default() };

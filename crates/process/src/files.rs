@@ -35,8 +35,8 @@ const PATIENCE: u16 = 1000;
 const NO_ANSWER: &str = "its file system did not answer within a second";
 const NOT_ASKED: &str = "no process could be started that would look for it";
 
-/// The files that a user names, or has at home: they may be on a file system that does not answer.  No look waits long, and
-/// what is not known by then is told as such ([`FileText::unanswered`]).
+/// The files that a user names, or has at home, perhaps on a file system that does not answer.  No look waits long, and
+/// a file that is not known by then is [`FileText::unanswered`].
 #[derive(Default)]
 pub struct UsersFiles {
     looks: RefCell<Looks>,

@@ -76,8 +76,8 @@ fn this_node(
     node::read_root(&Root::live(), scope, Provenance::ThisSystem)
 }
 
-/// The warning for an admin's slurmd on a node whose steps would use a node file that is not there.  A configuration
-/// file that `conf=` names may be on a file system that does not answer, and slurmd must start: then nothing is told.
+/// The warning for an admin's slurmd on a node whose steps would use a node file that is not there; none for a
+/// configuration file that `conf=` names, which may be on a file system that does not answer: slurmd must start.
 pub fn without_file<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let (admin, _) = Admin::parse(arguments);
     let NodeFileUse { path, max_age } = &admin.node_file;

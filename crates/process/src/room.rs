@@ -18,8 +18,8 @@ fn limit(stack: u64) -> usize {
     (stack / 4).clamp(128 * 1024, 6 * 1024 * 1024) as usize
 }
 
-/// Leaves execve(2) room for the program: where the changes would leave too little, beside `taken` bytes of arguments and
-/// variables and on a stack of so many bytes, nothing is set.  Returns why not.
+/// Sets nothing, and returns why, if the changes beside `taken` bytes of arguments and variables would leave execve(2)
+/// too little room for the program on a stack of so many bytes.
 pub fn keep(variables: &mut [Variable], present: &Present, taken: usize, stack: u64) -> Option<&'static str> {
     let is_lacking = is_lacking(variables, present, taken, stack);
     is_lacking.then(|| {

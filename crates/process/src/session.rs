@@ -68,8 +68,8 @@ impl Survey {
     }
 }
 
-/// Reads a site's files, which no user names.  Where this process only plans, every configuration counts as empty: its user's
-/// say nothing about another user's, and this node's nothing about another node.
+/// Reads a site's files, which no user names.  If this process only plans, every configuration counts as empty: its
+/// user's say nothing about another user's, and this node's nothing about another node.
 fn reader(devices: Option<&Devices>, node: &Topology) -> ReadFile<'static> {
     match devices {
         Some(_) => &files::read,
@@ -103,9 +103,9 @@ impl Session {
         reader(self.devices.as_ref(), &self.plan.node)
     }
 
-    /// The plan as this process of the job can carry it out; `tells` names in the log what the job cannot open.
+    /// The plan as this process of the job can carry it out; `tells` logs what the job cannot open.
     ///
-    /// The kernel refuses to all tasks of a job alike what their user may not open, and all tasks of a node are in one
+    /// The kernel refuses all tasks of a job alike what their user may not open, and all tasks of a node are in one
     /// container: so each task makes the same plan.
     pub fn opened(&self, tells: bool) -> OpenPlan<'_> {
         let Some(devices) = &self.devices else {
@@ -146,8 +146,8 @@ impl OpenPlan<'_> {
         self.plan().task(task, evidence)
     }
 
-    /// Binds this process and sets its variables by `set`, which returns failures.  A dry run does neither.  Returns
-    /// what the task wanted and could not have.
+    /// Binds this process and sets its variables by `set`, which returns failures; a dry run does neither.  Returns
+    /// what the task could not have.
     pub fn carry_out(
         &self,
         placed: &mut TaskPlan,

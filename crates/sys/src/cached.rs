@@ -24,8 +24,8 @@ struct OpenHow {
 /// linux/openat2.h, since 5.12: `EAGAIN` where a name is not in the kernel's memory, or must be asked for again.
 const RESOLVE_CACHED: u64 = 0x20;
 
-/// The kernel's knowledge of this path.  It asks no file system and never waits: with `LOOKUP_CACHED` it only goes by
-/// names that `d_revalidate` takes for good under `LOOKUP_RCU`, where no file system may sleep (fs/namei.c `path_init`,
+/// The kernel's knowledge of this path.  It asks no file system and never waits: `LOOKUP_CACHED` only goes by names
+/// that `d_revalidate` takes for good under `LOOKUP_RCU`, where no file system may sleep (fs/namei.c `path_init`,
 /// `lookup_fast`; Documentation/filesystems/locking.rst).  `O_PATH` opens nothing (fs/open.c `do_dentry_open`).
 pub fn known(path: &str) -> Known {
     let Ok(path) = CString::new(path) else { return Known::Absent };

@@ -82,11 +82,10 @@ pub enum Balancing {
     Not,
 }
 
-/// Makes the calling thread, and the program that it becomes, take memory from these NUMA nodes while they have any.
+/// Takes memory from these NUMA nodes, for the calling thread and the program that it becomes, while they have any.
 ///
-/// Kernels before 5.15 can prefer only one node.  For several we then prefer none
-/// ([`io::ErrorKind::Unsupported`]), since the first would be far from threads that run on another.
-/// `EINVAL`: none of the nodes exists or is in the cpuset.
+/// Kernels before 5.15 can prefer only one node.  For several we then prefer none ([`io::ErrorKind::Unsupported`]): the
+/// first would be far from threads that run on another. `EINVAL`: none of the nodes exists or is in the cpuset.
 pub fn prefer_memory(nodes: &NodeSet, balancing: Balancing) -> io::Result<()> {
     match set_with(MPOL_PREFERRED_MANY, nodes, balancing) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => match nodes.len() {
@@ -100,9 +99,8 @@ pub fn prefer_memory(nodes: &NodeSet, balancing: Balancing) -> io::Result<()> {
     }
 }
 
-/// Makes the calling thread, and the program that it becomes, take memory from these NUMA nodes alone: when
-/// they have none left, the kernel kills the program.  `EINVAL`: none of the nodes exists or is in the
-/// cpuset.
+/// Takes memory from these NUMA nodes alone, for the calling thread and the program that it becomes: when they have
+/// none left, the kernel kills the program.  `EINVAL`: none of the nodes exists or is in the cpuset.
 pub fn fence_memory(nodes: &NodeSet, balancing: Balancing) -> io::Result<()> {
     set_with(MPOL_BIND, nodes, balancing)
 }

@@ -12,9 +12,8 @@ use crate::step::{Step, Task};
 use crate::topology::{CpuSet, NodeSet, Topology};
 use std::borrow::Borrow;
 
-/// The CPUs of `task` that no other task of the step gets, and how they were found: near `near` if it has a part there
-/// and every task of the step keeps its share.  The error says why no task gets cores of its own; every task of the
-/// step finds the same.
+/// The CPUs of `task` that no other task of the step gets, near `near` if it has a part there and every task keeps its
+/// share; and how they were found.  The error is the same for every task of the step.
 pub(super) fn own_cores(
     topology: &Topology,
     step: &Step,
@@ -42,7 +41,7 @@ pub(super) fn own_cores(
 }
 
 /// The number of cores that a task on `cpus` can use alone: its own, else an even share; `None` if the number of tasks
-/// that share them is unknown.
+/// is unknown.
 pub(crate) fn threads(topology: &Topology, step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
     let mut cores = topology.cores();
     if cores.is_empty() {
@@ -109,8 +108,8 @@ impl<'a> StepCores<'a> {
         (cpus, "the cores that Slurm gave to it alone")
     }
 
-    /// Divides the cores of each NUMA node evenly: with known GPUs among the tasks whose GPUs are there; else among all tasks,
-    /// and each takes its parts near its GPUs.
+    /// Divides the cores of each NUMA node evenly among the tasks whose GPUs are there; without known GPUs among all
+    /// tasks, and each takes its parts near its GPUs.
     fn divided(&self, near: &NodeSet, id: usize) -> Result<(CpuSet, &'static str), &'static str> {
         let (topology, tasks) = (self.tasks.topology, &self.tasks);
         let numbers = topology.numa_nodes.iter().map(|node| node.os_index);

@@ -35,7 +35,7 @@ pub(super) fn exchanged<S: PartialEq>(tasks: &StepTasks, shares: &[S]) -> Vec<us
     takes
 }
 
-/// The assignment of `count` places to as many takers that costs least; `None` is a place that a taker may not have.  Each may
+/// The cheapest assignment of `count` places to as many takers; `None` is a place that a taker may not have.  Each may
 /// have the place of its own number.
 ///
 /// The Hungarian method, by shortest paths from one taker after another (Kuhn 1955; Jonker and Volgenant 1987).

@@ -151,8 +151,8 @@ fn movable<'n>(situation: &Situation, near: &'n Result<NearNodes, String>) -> Re
     Ok(near)
 }
 
-/// The user's own way of binding.  `none` binds to nothing: beside a `bind=` of the user's it means Slurm's own binding, which
-/// engines switch off for all their tasks (`SLURM_CPU_BIND=none`: TensorRT-LLM's examples/wide_ep/slurm_scripts).
+/// The user's own binding.  `none` beside a `bind=` of the user's means Slurm's own binding, which engines switch off
+/// for all their tasks (`SLURM_CPU_BIND=none`: TensorRT-LLM's examples/wide_ep/slurm_scripts).
 fn users_way<'s>(step: &'s Step, binding: &Binding) -> Option<&'s String> {
     let gives_way = binding.over_none && step.starter == Starter::Slurm;
     step.cpu_bind.as_ref().filter(|how| !(gives_way && *how == "none"))
@@ -163,8 +163,8 @@ fn bound_by_program(step: &Step) -> Option<String> {
     step.binder.as_ref().map(|binder| format!("`{binder}` binds the program"))
 }
 
-/// True if the task has more CPUs than Slurm counts for its job here.  Where neither task/affinity nor task/cgroup
-/// confines a step (slurm.conf's TaskPlugin), it runs on all CPUs, and the near ones may be another job's.
+/// True if the task has more CPUs than Slurm counts for its job here.  Without task/affinity and task/cgroup
+/// (slurm.conf's TaskPlugin) a step runs on all CPUs, and the near ones may be another job's.
 fn has_cpus_of_other_jobs(situation: &Situation) -> bool {
     let Situation { step, task, .. } = situation;
     let jobs = step.job_cores.zip(task.threads_per_core).map(|(cores, threads)| cores * threads);
@@ -258,8 +258,8 @@ fn most_with_gpus_on(situation: &Situation, nodes: &NodeSet) -> Option<usize> {
     Some(there / gpus.len())
 }
 
-/// Why a task that is not near its GPU keeps its mask, and what would help.  `unlike` says why it cannot decide as the other
-/// tasks do.
+/// The decision to keep the mask of a task that is not near its GPU, and the reason with a remedy.  `unlike` says why
+/// the task cannot decide as the others do.
 fn far(
     situation: &Situation,
     near: &NearNodes,

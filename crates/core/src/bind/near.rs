@@ -171,8 +171,8 @@ impl<'a> Moves<'a, '_> {
         groups
     }
 
-    /// Narrows the masks of the moving tasks to their regions; returns tasks of a region that does not hold their shares, if
-    /// there is one.
+    /// Narrows the masks of the moving tasks to their regions; returns tasks of a region that does not hold their
+    /// shares, if any.
     fn narrow(&self, masks: &mut [Cow<CpuSet>]) -> Vec<usize> {
         let groups = self.by_region();
         // what the tasks leave is theirs to take
@@ -197,8 +197,8 @@ impl<'a> Moves<'a, '_> {
         Vec::new()
     }
 
-    /// A part of whole cores for each task of a group, where Slurm's masks are private and the cores go round; else all of
-    /// these CPUs for each.
+    /// Whole cores for each task of a group, where Slurm's masks are private and the cores suffice; else all of these
+    /// CPUs for each.
     fn core_parts(&self, cpus: CpuSet, group: &[&Mover]) -> Vec<CpuSet> {
         let cores = self.shares.cores.iter().map(|core| core.intersection(&cpus));
         let cores: Vec<CpuSet> = cores.filter(|core| !core.is_empty()).collect();
@@ -217,8 +217,8 @@ impl<'a> Moves<'a, '_> {
         parts
     }
 
-    /// The tasks that give way if not all keep their shares by these masks: the last ones in the smallest region that is too
-    /// small; if none is too small by itself, the group without which all others keep theirs.
+    /// Tasks that give way if not all keep their shares by these masks: the last ones in the smallest region that is
+    /// too small; if none is, the group without which all others keep theirs.
     fn in_the_way(&self, before: &[&CpuSet], masks: &[Cow<CpuSet>]) -> Vec<usize> {
         let groups = self.by_region();
         let mut regions: Vec<&CpuSet> = groups.iter().map(|group| group[0].region()).collect();
@@ -240,8 +240,8 @@ impl<'a> Moves<'a, '_> {
         group.into_iter().flatten().map(|mover| mover.id).collect()
     }
 
-    /// Of the tasks with the farthest target, the last ones: as many as must leave so that the region holds the shares of those
-    /// that stay inside.
+    /// The last tasks of those with the farthest target: as many as must leave so that the region holds the shares of
+    /// the rest.
     fn last_ones(&self, movers: &[&Mover], mut inside: Vec<usize>, region: &CpuSet) -> Vec<usize> {
         let farthest = movers.iter().map(|mover| mover.target).max();
         let mut leave = Vec::new();
@@ -262,8 +262,8 @@ pub(super) fn even_part(cores: &[CpuSet], part: usize, parts: usize) -> CpuSet {
     cores[from..to].iter().fold(CpuSet::new(), |all, core| all.union(core))
 }
 
-/// One task's mask by default if the others' GPUs are unknown: near CPUs that hold the shares of all tasks that may have them,
-/// however the others decide.
+/// A task's default mask if the others' GPUs are unknown: near CPUs that hold the shares of all tasks that may have
+/// them, however the others decide.
 ///
 /// `most_near` gives the most tasks, this one included, that can have their GPUs on some NUMA nodes.
 pub(super) fn near_mask(

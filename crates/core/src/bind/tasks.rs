@@ -11,8 +11,8 @@ use crate::step::rule::{self, Rule};
 use crate::step::{Access, Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NodeSet, NumaNode, Topology};
 
-/// Tasks with masks of their own, at most, that are placed together: tasks with GPUs of their own are fewer.  More of them
-/// stay where Slurm put them.
+/// Tasks with masks of their own, at most, that are placed together; beyond this they stay where Slurm put them.  Tasks
+/// with GPUs of their own are fewer.
 const MOST_DIFFERENT_MASKS: usize = 64;
 
 /// The tasks of a step on this node.
@@ -61,7 +61,7 @@ impl<'t> StepTasks<'t> {
     }
 
     /// True if more tasks have masks of their own than are placed together.  A user can forge the list of masks, and
-    /// each task that moves works through all of them.
+    /// each task that moves goes through all.
     pub(super) fn have_too_many_masks(&self) -> bool {
         self.len() > MOST_DIFFERENT_MASKS && !self.share_one_mask()
     }
@@ -78,7 +78,7 @@ impl<'t> StepTasks<'t> {
             && self.masks.iter().all(|mask| !mask.is_empty())
     }
 
-    /// True if a task with this mask of Slurm's may run on these CPUs, by where its memory is bound.
+    /// True if a task with this mask of Slurm's may run on these CPUs, by the binding of its memory.
     ///
     /// What is bound is not known of the other tasks: even `local` can mean one NUMA node of a mask that has two
     /// (Slurm's src/plugins/task/affinity/numa.c, `get_memset`).  So CPUs keep the NUMA nodes against which the user
@@ -108,11 +108,11 @@ pub(super) fn memory_bound(step: &Step) -> Option<&str> {
     step.mem_bind.as_deref().filter(|how| !how.contains("none"))
 }
 
-/// What each task asked for, in hardware threads.
+/// Hardware threads that each task asked for.
 ///
-/// Slurm's `-c` counts threads, but cores on a node with `CPUs=` its cores, with `--ntasks-per-core=1`, and with 22.05's
-/// `--hint=compute_bound`; a task then has all threads of each.  Slurm's own count of the step's cores tells; where that is no
-/// proof of threads, cores are assumed: a task then keeps too much rather than too little.
+/// Slurm's `-c` counts threads, but cores on a node with `CPUs=` its cores, with `--ntasks-per-core=1`, and with
+/// 22.05's `--hint=compute_bound`; a task then has all threads of each.  Slurm's own count of the step's cores decides;
+/// without proof of threads, cores are assumed: a task then keeps too much rather than too little.
 fn asked(step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
     let asked = step.cpus_per_task?.max(1) as usize;
     let Some(counted) = step.counted else { return Some(asked) };
@@ -172,11 +172,11 @@ fn nodes_by_rule(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<Op
     all.iter().any(Option::is_some).then_some(all)
 }
 
-/// The GPUs for which Slurm's numbers stand, in each order that is possible.
+/// The GPUs that Slurm's numbers mean, in each possible order.
 ///
-/// Where every task may open all GPUs, its runtime counts them in its own order, whatever Slurm's is: as this task's runtime
-/// does.  Where a device cgroup leaves each task its own, the order of gres.conf decides, which no file of ours tells: that of
-/// the device files or, by AutoDetect=nvml, of the PCI addresses.
+/// If every task may open all GPUs, its runtime counts them in its own order, as this task's does.  If a device cgroup
+/// leaves each task its own, the order of gres.conf decides, which we do not read: that of the device files or, by
+/// AutoDetect=nvml, of the PCI addresses.
 fn gpu_orders(
     topology: &Topology,
     step: &Step,

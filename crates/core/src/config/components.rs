@@ -12,8 +12,8 @@
 use super::cpu_bind::{is_option, options};
 use crate::order::Order;
 
-/// The variable by which srun's process hands all words to the nodes; each task's hook removes it.  `0:off;1:closest`: a
-/// component that is missing has no words.  No word has a `;`.
+/// The variable by which srun's process hands all words to the nodes, as `0:off;1:closest`; each task's hook removes
+/// it.  A component without words is missing.  No word has a `;`.
 pub const VARIABLE: &str = "SLURM_NIC_PLACEMENT_COMPONENTS";
 /// The number of the job's components; set inside a heterogeneous job alone.
 pub const SIZE: &str = "SLURM_HET_SIZE";
@@ -52,7 +52,7 @@ fn groups(part: &[String]) -> Option<Vec<u32>> {
 }
 
 /// [`VARIABLE`] for these components and the words that srun parsed, in its order; `None` if there are more words than
-/// components, and it is not known which words are which component's.
+/// components, since their components are unknown.
 pub fn list(order: &[(u32, &[String])], words: Vec<Option<String>>) -> Option<String> {
     let numbers = order.iter().map(|(number, _)| *number);
     (words.len() <= order.len()).then(|| write(numbers.zip(words)))

@@ -76,8 +76,8 @@ impl ConfLine {
 }
 
 impl Conf {
-    /// Reads a file's bytes.  What is wrong with one line is named in a diagnostic, by `path` and its number, and that line
-    /// does not count, unless it may mean "off".  The error says why no line counts.
+    /// Reads a file's bytes.  A bad line, which a diagnostic names by `path` and number, does not count, unless it may
+    /// mean "off".  The error says why no line counts.
     pub fn parse(bytes: &[u8], path: &str) -> Result<(Conf, Vec<Diagnostic>), String> {
         let no_text = |at: usize| {
             let line = bytes[..at].iter().filter(|byte| **byte == b'\n').count() + 1;

@@ -33,8 +33,8 @@ pub const VARIABLE: &str = "SLURM_NIC_PLACEMENT_CPU_BIND";
 pub const CHOSEN: &str = "chosen";
 /// the user named none
 const IMPLIED: &str = "implied";
-/// the user named none, and what the step's variables say is of another step: of a component before it of a heterogeneous
-/// job, for which srun sets them in its own environment (src/srun/srun_job.c, `setup_one_job_env`), or of an outer step
+/// the user named none, and the step's variables are another step's: of a component before it of a heterogeneous job,
+/// for which srun sets them in its own environment (src/srun/srun_job.c, `setup_one_job_env`), or of an outer step
 pub const UNNAMED: &str = "unnamed";
 
 /// slurmd's way of binding, and what srun asked for
@@ -107,7 +107,7 @@ pub fn word_of_srun(arguments: &[String], variable: Option<&str>) -> Option<&'st
     }
 }
 
-/// True if the binding in srun's environment is that of an outer step, not the user's choice for this one.
+/// True if the binding in srun's environment is an outer step's, not the user's choice for this one.
 ///
 /// slurmd tells a step's tasks what they are bound to, in variables of which srun reads `SLURM_CPU_BIND` alone.  srun
 /// writes the others anew where it is given a way of binding, and else hands them on (src/common/env.c, `setup_env`).

@@ -77,11 +77,11 @@ impl Settings {
     }
 }
 
-/// Merges the words of the admin's `default=`, of the user's environment and of the user's option; the last counts most.
+/// Merges the words of the admin's `default=`, the user's environment and the user's option; the last counts most.
 ///
 /// A user that names the option or the variable asks for placement, unless a word says `off` or `observe`.  The nearest
-/// policy, strictness and value of a word count; the names of all `no-env=` add up, unless a nearer one takes them back.
-/// `bind=none` without a word for memory leaves memory alone too.
+/// policy, strictness and value of a word count; all `no-env=` add up, unless a nearer one takes them back. `bind=none`
+/// without a word for memory leaves memory alone too.
 pub fn merge_settings(default: &Words, environment: Option<&Words>, option: Option<&Words>) -> Settings {
     let mut all = Words::default();
     let (mut enabled, mut policy) = (false, Policy::default());
@@ -119,8 +119,8 @@ pub fn merge_settings(default: &Words, environment: Option<&Words>, option: Opti
     }
 }
 
-/// True if srun goes by the variable rather than by the option that its sbatch or salloc was given.  It does where the
-/// variable is understood and was set after that: `before` is its value when sbatch or salloc ran.
+/// True if srun goes by the variable rather than by the option of its sbatch or salloc: the variable is valid and was
+/// set after that, when its value was `before`.
 pub fn replaces_the_allocations(variable: Option<&str>, before: Option<&str>) -> bool {
     let says_something = |text: &str| !text.is_empty() && Words::parse(text).is_ok();
     variable != before && variable.is_some_and(says_something)

@@ -13,8 +13,8 @@ const DISABLE: &str = "disable";
 /// The argument that turns placement off for steps whose user does not ask.
 const DEFAULT_OFF: &str = "default=off";
 
-/// Finds arguments at `place` that seem to mean "off" and, as they are written, turn nothing off.  The answer is the argument
-/// that they stand for, and what the log says.
+/// Finds arguments at `place` that seem to mean "off" and, as written, turn nothing off; returns the argument that they
+/// stand for, and the log's line.
 pub(super) fn misspelt_off(
     place: &str,
     level: AdminLevel,

@@ -15,7 +15,7 @@ pub struct Spec {
     pub level: AdminLevel,
 }
 
-/// The narrowest set of steps for which an argument may stand.
+/// The narrowest set of steps for which an argument may be given.
 ///
 /// A step's partition is read from its environment (`SLURM_JOB_PARTITION`), which its user can change.  So a line for a
 /// partition holds nothing that a user must not choose: no path that root opens, and no switch that a user must not get
@@ -165,7 +165,7 @@ pub const ARGUMENTS: &[Spec] = &[
         .help("bind by topology=, machine= or sysfs= as if it were read from this node"),
 ];
 
-/// The end of a message about an unknown name: the known name that was most likely meant, or where all are listed.
+/// The end of a message about an unknown name: the known name that was probably meant, or where all are listed.
 pub(super) fn suggestion(table: &[Spec], name: &str, lists: &str) -> String {
     let near = |edits: usize| {
         let known = table.iter().map(|spec| spec.name).filter(|known| edits < known.len());

@@ -108,8 +108,8 @@ struct Layer {
 }
 
 impl Layer {
-    /// Unknown arguments and words for which the known ones are compared, at most: a file of another program's has thousands,
-    /// and each step reads it.
+    /// Unknown arguments and words that are compared with the known ones, at most: another program's file has
+    /// thousands, and each step reads it.
     const MOST_LOOKED_UP: usize = 16;
 
     fn over(admin: &Admin, level: AdminLevel) -> Layer {
@@ -129,8 +129,8 @@ impl Layer {
 }
 
 impl Admin {
-    /// Reads the arguments.  What cannot be read is named in a diagnostic and passed over: a typo of the admin's must not
-    /// cost the users their jobs.
+    /// Reads the arguments.  A bad one, which a diagnostic names, does not count: an admin's typo must not cost the
+    /// users their jobs.
     pub fn parse<'a>(arguments: impl IntoIterator<Item = &'a str>) -> (Admin, Vec<Diagnostic>) {
         let mut admin = Admin::default();
         let mut arguments: Vec<&str> = arguments.into_iter().collect();
@@ -314,7 +314,8 @@ impl Admin {
     }
 }
 
-/// Takes the NICs of one argument.  A list of a nearer layer replaces the others', and goes on over the arguments of its own.
+/// Takes the NICs of one argument.  A nearer layer's list replaces the others', and grows with each argument of that
+/// layer.
 fn take_patterns(list: &mut Vec<Pattern>, name: &str, value: &str, layer: &mut Layer) -> Result<(), String> {
     let more = patterns(value)?;
     let kept = if layer.named.contains(name) { list.len() } else { 0 };

@@ -61,8 +61,8 @@ impl Discovery<'_> {
         }
     }
 
-    /// CPUs with their cores, and the NUMA nodes' packages.  Threads of one core have their package and core number in common,
-    /// so where each file counts they are read once for a core: two files and the list of its threads.
+    /// CPUs with their cores, and the NUMA nodes' packages.  In a step, where each file costs time, threads of one core
+    /// share one read: two files and the list of its threads.
     pub(super) fn pus(&mut self) {
         let mut known = CpuSet::new();
         let mut found: Vec<(Pu, Option<CpuSet>)> = Vec::new();
@@ -101,8 +101,7 @@ fn package(root: &Root, cpu: u32) -> Option<i64> {
     number(root.read(&format!("{CPUS}/cpu{cpu}/topology/physical_package_id")))
 }
 
-/// Gives a core number of its own to a core whose number another core of its package has: the kernel says by each CPU's list
-/// which ones are of its core.
+/// Gives a core its own number if another core of its package has the same; each CPU's list names the CPUs of its core.
 ///
 /// Numbers repeat where a device tree describes the processor, in each of its clusters (`parse_cluster`,
 /// drivers/base/arch_topology.c, since Linux 6.0), and before 6.1 on an x86 of several dies.

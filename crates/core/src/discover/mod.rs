@@ -41,8 +41,8 @@ pub enum Scope {
     Full,
 }
 
-/// GPUs and NICs of one node, at most.  The largest node known has 64 GPUs (8 x MI300X in CPX mode); a virtual
-/// machine monitor can show thousands of functions.
+/// GPUs and NICs of one node, at most.  The largest known has 64 GPUs (8 x MI300X in CPX mode); a virtual machine
+/// monitor can show thousands of functions.
 pub(crate) const MAX_DEVICES: usize = 256;
 
 pub fn discover(root: &Root, scope: Scope, provenance: Provenance) -> (Topology, Vec<Diagnostic>) {

@@ -93,12 +93,11 @@ fn differs(place: &str, then: &str, now: &str) -> String {
     }
 }
 
-/// The interface of each port whose link state an interface knows, with its `operstate`.
+/// `operstate` of each port's interface that knows its link state.
 ///
-/// Ports of InfiniBand are not among them: their state is known to the firmware alone.  Of `operstate` and `carrier` only
-/// the first: since Linux 6.8 the second wants the lock of all interfaces (`carrier_show`, net/core/net-sysfs.c), which a
-/// driver may hold while it waits for its firmware.  `operstate` follows the carrier at once where that is lost
-/// (`linkwatch_urgent_event`, net/core/link_watch.c).
+/// InfiniBand's is known to the firmware alone.  `carrier` is not read: since Linux 6.8 it wants the lock of all
+/// interfaces (`carrier_show`, net/core/net-sysfs.c), which a driver may hold while it waits for its firmware; and
+/// `operstate` follows a lost carrier at once (`linkwatch_urgent_event`, net/core/link_watch.c).
 pub fn links(root: &Root, topology: &Topology) -> BTreeMap<String, String> {
     let nics = topology.nics.iter().filter(|nic| nic.kind != NicKind::Ethernet);
     let interfaces = nics.flat_map(|nic| nic.ports.iter().filter_map(|port| interface(nic, port)));
@@ -118,8 +117,7 @@ fn interface<'a>(nic: &'a Nic, port: &'a Port) -> Option<&'a str> {
     port.netdev.as_deref().or_else(only).filter(|_| port.link_layer == LinkLayer::Ethernet)
 }
 
-/// True if the link carries; `None` where the driver does not say (Documentation/networking/operstates.rst).  `None`
-/// where the driver does not say (Documentation/networking/operstates.rst).
+/// True if the link carries; `None` where the driver does not say (Documentation/networking/operstates.rst).
 fn carries(operstate: Option<&String>) -> Option<bool> {
     match operstate?.as_str() {
         "up" => Some(true),
@@ -128,8 +126,8 @@ fn carries(operstate: Option<&String>) -> Option<bool> {
     }
 }
 
-/// Marks the ports whose links were lost after `then`; the answer names them.  An interface whose link came up is an error:
-/// only the firmware knows its port's rate now.
+/// Marks the ports whose links were lost after `then`, and returns their names.  A link that came up is an error: only
+/// the firmware knows its port's rate now.
 pub(crate) fn follow_links(
     topology: &mut Topology,
     then: &BTreeMap<String, String>,

@@ -23,8 +23,8 @@ use std::path::{Path, PathBuf};
 
 /// A node's `/sys` and `/proc`.
 ///
-/// Every answer is bounded, so that no file system, however odd, can hold up or fill the process that asks, and what a
-/// bound cuts off leaves a note.  Paths are relative, such as `sys/class/infiniband`.
+/// Every answer is bounded, so that no file system can hold up or fill the process, and what a bound cuts off leaves a
+/// note.  Paths are relative, such as `sys/class/infiniband`.
 pub struct Root {
     source: Backing,
     recording: Option<RefCell<Manifest>>,
@@ -41,8 +41,9 @@ enum Backing {
 impl Root {
     /// Bytes of one file, at most.  The longest file read is a `cpulist`: 8192 CPUs, every other one, make 40 KiB.
     pub const MAX_FILE: usize = 64 * 1024;
-    /// Bytes of one table that is read line by line, at most: 32,768 routes of `/proc/net/route` with 128 bytes each, 27,962
-    /// of `/proc/net/ipv6_route` with 150.  A node with a route for each node and pod of a large cluster has some 10,000.
+    /// Bytes of a table that is read line by line, at most: 32,768 routes of `/proc/net/route` with 128 bytes each,
+    /// 27,962 of `/proc/net/ipv6_route` with 150.  A node with a route for each node and pod of a large cluster has
+    /// some 10,000.
     pub const MAX_TABLE: usize = 4 * 1024 * 1024;
     /// Names of one directory, at most.  The largest read is `/sys/devices/system/cpu`.
     pub const MAX_ENTRIES: usize = 16 * 1024;
@@ -128,8 +129,8 @@ impl Root {
         }
     }
 
-    /// A file's text without the white space at its end; `None` where there is none, it cannot be read, or it is longer
-    /// than [`Root::MAX_FILE`] or not UTF-8.
+    /// A file's text without the white space at its end; `None` if it cannot be read, is longer than [`Root::MAX_FILE`]
+    /// or not UTF-8.
     pub fn read(&self, path: &str) -> Option<String> {
         let text = match &self.source {
             Backing::Manifest(manifest) => text(manifest, path)?.to_string(),
@@ -144,8 +145,8 @@ impl Root {
         Some(text)
     }
 
-    /// The first bytes of a file, whatever they are, `most` at most; `None` where there is none to be read.  They are not
-    /// recorded: a snapshot is for people to read.
+    /// A file's first bytes, at most `most`; `None` if there is no file.  They are not recorded: a snapshot is for
+    /// people to read.
     pub fn beginning(&self, path: &str, most: usize) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         self.open(path)?.take(most as u64).read_to_end(&mut bytes).ok()?;
@@ -157,8 +158,8 @@ impl Root {
         Some(fs::symlink_metadata(self.place(path)?).ok()?.uid())
     }
 
-    /// Gives `take` the lines of a file one after another, without the white space at their ends: memory does not grow with
-    /// the file.  No line is cut; those behind the first [`Root::MAX_TABLE`] bytes are not read.
+    /// Gives `take` each line of a file, without the white space at its end, so that memory does not grow with the
+    /// file.  No line is cut; those behind the first [`Root::MAX_TABLE`] bytes are not read.
     pub fn lines(&self, path: &str, mut take: impl FnMut(&str)) {
         let Some(opened) = self.open(path) else { return };
         let mut recorded = self.recording.as_ref().map(|_| String::new());
@@ -221,8 +222,8 @@ impl Root {
         Some(resolved)
     }
 
-    /// The names in a directory that `keep` wants with the numbers of their inodes, by those: a later entry of that name below
-    /// `/sys` has another.  A manifest has no inodes: 0, and the names are sorted.
+    /// The names in a directory that `keep` wants, with their inodes and sorted by them: a later entry of that name
+    /// below `/sys` has another inode.  In a manifest the inodes are 0, and the names are sorted.
     pub fn numbered(&self, path: &str, keep: impl Fn(&str) -> bool) -> Vec<(String, u64)> {
         if let Backing::Manifest(_) = &self.source {
             return self.list(path, keep).into_iter().map(|name| (name, 0)).collect();

@@ -136,8 +136,8 @@ pub(super) fn hip(topology: &Topology, text: &str, visible: &[GpuIndex]) -> List
     listed
 }
 
-/// True if a number counts stacks (Level Zero's `FLAT` and `COMBINED`), false for cards.  Stacks are the default if
-/// GPUs have several.  An entry with a dot makes sense only for cards, so a mask with one was written for cards.
+/// True if a number counts stacks (Level Zero's `FLAT` and `COMBINED`, the default if GPUs have several), false for
+/// cards.  An entry with a dot means that the mask was written for cards.
 pub(super) fn is_flat(
     topology: &Topology,
     mask: &str,
@@ -183,7 +183,7 @@ pub(super) fn level_zero(topology: &Topology, mask: &str, flat: bool, visible: &
     visible.iter().copied().filter(|gpu| chosen.contains(gpu)).collect()
 }
 
-/// The number of stacks of an Intel GPU known to have several: the Data Center GPU Max 1550 and 1350 have two
+/// The number of stacks of an Intel GPU, if several: two of the Data Center GPU Max 1550 and 1350
 /// (intel/compute-runtime, shared/source/dll/devices/devices_base.inl).
 fn stacks(topology: &Topology, gpu: GpuIndex) -> Option<u32> {
     let device = topology.pci.get(topology.gpu(gpu).address).and_then(|function| function.device);

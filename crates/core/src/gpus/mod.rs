@@ -35,10 +35,9 @@ use crate::step::{Access, Claim, GpuGrant, Step};
 use crate::topology::{GpuIndex, GpuVendor, Topology};
 use list::{CUDA, CUDA_ORDER, HIERARCHY, HIP, Listed, ROCR, ZE};
 
-/// The variables that decide; we read no others of the task's environment.
+/// The variables that decide; no others are read of the task's environment.
 ///
-/// `GPU_DEVICE_ORDINAL`, which Slurm sets too, is not among them: only OpenCL reads it (ROCm/clr,
-/// rocclr/device/rocm/rocdevice.cpp).
+/// `GPU_DEVICE_ORDINAL`, which Slurm sets too, is read by OpenCL alone (ROCm/clr, rocclr/device/rocm/rocdevice.cpp).
 pub const VARIABLES: [&str; 6] = [CUDA, CUDA_ORDER, ROCR, HIP, ZE, HIERARCHY];
 
 /// The GPUs that the program will see.
@@ -98,8 +97,7 @@ impl Sight<'_> {
         GpuVendor::ALL.into_iter().filter(has).collect()
     }
 
-    /// True if one of this vendor's GPUs is denied.  Others do not count: another vendor's display adapter may be
-    /// denied to all.
+    /// True if one of this vendor's GPUs is denied; another vendor's display adapter may be denied to all.
     fn denies(&self, vendor: GpuVendor) -> bool {
         let access = self.topology.gpus.iter().zip(&self.grant.access);
         access.into_iter().any(|(gpu, access)| gpu.vendor == vendor && *access == Access::Denied)
@@ -299,13 +297,13 @@ fn counts_mig(topology: &Topology) -> bool {
     topology.gpus.iter().any(|gpu| gpu.mig_instances.is_some())
 }
 
-/// The GPUs of all tasks of the step on this node by `SLURM_STEP_GPUS`: places in the node's list of GPUs, or UUIDs if the
-/// site asked for them.
+/// The GPUs of all tasks of the step on this node by `SLURM_STEP_GPUS`: places in the node's list of GPUs, or UUIDs if
+/// the site asked for them.
 ///
-/// That list has the order of `File=` in gres.conf, or of the files' numbers with `AutoDetect=nvidia`
-/// (Slurm's src/plugins/gres/gpu/gres_gpu.c, gpu_nvidia.c); with `AutoDetect=nvml` PCI order.  These differ
-/// if the driver did not number in PCI order; then we assume the first two.  A place is not a number: AMD's
-/// files begin at `renderD128`, and a failed GPU leaves a hole.
+/// That list has the order of `File=` in gres.conf, or of the files' numbers with `AutoDetect=nvidia` (Slurm's
+/// src/plugins/gres/gpu/gres_gpu.c, gpu_nvidia.c), which we assume; with `AutoDetect=nvml` PCI order.  They differ if
+/// the driver did not number in PCI order.  A place is not a number: AMD's files begin at `renderD128`, and a failed
+/// GPU leaves a hole.
 pub(crate) fn of_the_step(topology: &Topology, step: &Step) -> Vec<GpuIndex> {
     let by_file = by_file(topology);
     let mut gpus = Vec::new();

@@ -26,8 +26,7 @@ pub struct Rank {
 
 /// The GPUs that a process sees, with or without Slurm.
 ///
-/// As [`super::identify`], but a process that nothing keeps from any GPU sees all: no variable, no denied device, and no list of
-/// a step.
+/// As [`super::identify`], but a process without a variable, a denied device or a step's list sees all.
 pub fn seen(topology: &Topology, step: &Step, grant: &GpuGrant) -> Claim {
     let sight = Sight { topology, grant };
     if let Some(claim) = sight.claim() {

@@ -71,7 +71,7 @@ pub fn is_node_file(bytes: &[u8]) -> bool {
 
 /// Reads a node file; `provenance` says where the bytes are from.
 ///
-/// Only root can write one that a step reads, and `refresh` writes consistent topologies only ([`super::kept::make`]): a step
+/// A step reads root's files alone, and `refresh` writes consistent topologies only ([`super::kept::make`]): a step
 /// does not check that again, which took half of the time.
 pub fn from_bytes(bytes: &[u8], provenance: Provenance) -> Result<NodeFile, BadNodeFile> {
     let rest = bytes.strip_prefix(MAGIC).ok_or(BadNodeFile::Foreign)?;

@@ -66,10 +66,10 @@ impl std::error::Error for NotUsed {}
 
 const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
 
-/// Reads the node file at `path`, and uses it if it is of this boot, of these devices and no older than `max_age` seconds.
-/// `boottime` is the clock that it is told by, in seconds.
+/// Reads the node file at `path`, and uses it if it is of this boot, of these devices and no older than `max_age`
+/// seconds by the clock `boottime`.
 ///
-/// Of the node itself it reads what the kernel has in memory, so it never waits for a device: not a file below
+/// It reads of the node what the kernel has in memory, so it never waits for a device: no file below
 /// `/sys/class/infiniband/*/ports`.
 pub fn read(path: &Path, max_age: u64, author: Author, boottime: u64) -> Result<Kept, NotUsed> {
     let bytes =
@@ -105,8 +105,8 @@ pub fn settle(root: &Root, node: NodeFile, max_age: u64, boottime: u64) -> Resul
     Ok(Kept { topology, age, diagnostics: lost.into_iter().map(since).collect() })
 }
 
-/// Reads the node, all of it, for a node file; what was odd about it is told too.  A node whose devices came or went
-/// meanwhile is no node, nor one that its own file would not give back.
+/// Reads all of the node for a node file, with findings.  It is an error if devices came or went meanwhile, or if the
+/// file would not give the node back.
 pub fn make(root: &Root, boottime: u64, time: String) -> Result<(NodeFile, Vec<Diagnostic>), String> {
     let boot_id = root.read(BOOT_ID).ok_or_else(|| format!("cannot read `/{BOOT_ID}`"))?;
     let before = registered(root);

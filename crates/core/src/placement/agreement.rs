@@ -6,14 +6,14 @@ use crate::topology::{GpuVendor, NicKind, Topology};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-/// One node's word of agreement.
+/// The facts of a node on which the nodes of a job must agree.
 ///
-/// A port's IPv4 networks are not in it: on a routed fabric they differ from rack to rack, or from node to node.
+/// A port's IPv4 networks are none: on a routed fabric they differ from rack to rack, or node to node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Agreement {
     pub version: String,
-    /// how many GPUs of which vendor, such as `8 nvidia`, empty without GPUs: a step reads no more of them, and `audit`
-    /// compares their models
+    /// numbers and vendors, such as `8 nvidia`, empty without GPUs: a step reads no more of them, and `audit` compares
+    /// their models
     pub gpus: String,
     /// rails in their order; behind them the NICs that libfabric chooses among, as a port 0
     pub rails: Vec<RailWord>,

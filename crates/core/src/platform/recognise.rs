@@ -160,10 +160,10 @@ fn nic_device(topology: &Topology, nic: &Nic) -> Option<u16> {
     device(topology, nic.address?)
 }
 
-/// Fills in what the live bus hides, and reports it: roles, and paths between GPUs and NICs that the live bus
-/// shows no nearer than [`PathType::Node`].  It changes no known fact.
+/// Adds what the live bus hides, and reports it: roles, and paths between GPUs and NICs that the bus shows no nearer
+/// than [`PathType::Node`].  It changes no known fact.
 ///
-/// A GPU or a NIC that the live bus shows near another one keeps what the bus shows: there it hides nothing.
+/// A GPU or a NIC that the bus shows near another one keeps what the bus shows.
 pub(crate) fn supply(live: &mut Topology, model: &Model) -> Vec<Diagnostic> {
     let Ok(known) = model.topology() else { return Vec::new() };
     let how = facts(&Dmi::default(), live, model, &known).unwrap_or_default();

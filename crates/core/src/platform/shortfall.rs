@@ -15,10 +15,9 @@ pub struct Missing {
     pub address: PciAddress,
 }
 
-/// The GPUs and the fabric's NICs that `model` has at addresses which its sources state, and at which the node has none.
+/// GPUs and fabric NICs of `model`, at addresses that its sources state, that the node lacks.
 ///
-/// A node with no GPU at its place has other addresses than the model, as another instance type of the same model may:
-/// it lacks nothing.
+/// A node with no GPU at its place has other addresses than the model, as another instance type may: it lacks nothing.
 pub fn missing(live: &Topology, model: &Model) -> Vec<Missing> {
     let Some(known) = model.topology().ok().filter(|_| model.addresses) else { return Vec::new() };
     let here = gpu_addresses(live);

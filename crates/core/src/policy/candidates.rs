@@ -25,8 +25,7 @@ pub(crate) struct Candidates {
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-/// Judges every port of the node.  Of ports that fail, those in `were` count as rails that are broken: they were rails when
-/// more worked.
+/// Judges every port of the node.  Failed ports in `were` count as broken rails: they were rails when more worked.
 pub(crate) fn rails(topology: &Topology, selection: &Selection, were: &[Rail]) -> Candidates {
     let mut judging = Judging::new(topology, selection);
     judging.say_what_means_no_nic(selection);
@@ -157,7 +156,7 @@ impl<'a> Judging<'a> {
         });
     }
 
-    /// The fabric's rate, if known, and the ports that have less than half of it: so much a GPU gets from a far NIC too.
+    /// The fabric's rate, if known, and the ports with less than half of it: a far NIC gives a GPU as much.
     fn leave_out_far_slower(&mut self) -> (Option<u64>, Vec<Candidate<'a>>) {
         let many = most_bandwidth(&self.free_of_suspicion(), |candidate| candidate.port.rate_mbps).flatten();
         let is_far_slower = |candidate: &Candidate| {
@@ -210,8 +209,8 @@ fn rail(topology: &Topology, candidate: &Candidate, rate_mbps: Option<u64>) -> R
     Rail { nic, name: topology.nic(nic).name.clone(), port, rate_mbps }
 }
 
-/// Of the rails those slower than the fabric whose device does more elsewhere on the node.  Other nodes hardly share such a fault;
-/// a slower kind of NIC they have too.
+/// Rails slower than the fabric whose device does more elsewhere on the node.  Other nodes hardly share such a fault; a
+/// slower kind of NIC they have too.
 fn degraded(topology: &Topology, rails: &[Rail], fabrics_rate: Option<u64>) -> Vec<Rail> {
     let is_slower = |rail: &&Rail| rail.rate_mbps.is_some() && rail.rate_mbps < fabrics_rate;
     let device = |rail: &Rail| evidence::device(topology, topology.nic(rail.nic));

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 pub(super) struct Climb {
     /// the places of the shared links, nearest first
     places: Vec<u16>,
-    /// `[number of links from the function up]`: how many of the places are among them, and the narrowest of the other
-    /// links, which serve this GPU or rail alone, in Mbit/s
+    /// `[number of links from the function up]`: how many of `places` are among them, and the narrowest of the other
+    /// links, in Mbit/s
     up_to: Vec<(usize, u64)>,
 }
 

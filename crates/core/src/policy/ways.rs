@@ -10,7 +10,7 @@ use crate::topology::{Ascent, GpuIndex, PathType, Topology};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Rate that stands for an unknown one, so that machines without any rate are still compared by their paths, in Mbit/s.
+/// Mbit/s for an unknown rate, so that machines without rates are compared by their paths.
 const UNKNOWN_RATE: u64 = 100_000;
 
 /// How every GPU reaches every rail.
@@ -128,8 +128,8 @@ impl Ways {
     }
 }
 
-/// What connects two NUMA nodes: the place, where their sockets differ, and how many steps farther apart they are than the
-/// nearest two.
+/// The connection of two NUMA nodes: the place, if their sockets differ, and the steps by which they are farther apart
+/// than the nearest two.
 type Connection = (Option<u16>, u8);
 
 /// The connections of sockets, each a place that is made when the first way comes to it.

@@ -77,8 +77,8 @@ pub struct Gpu {
     /// `GPU-…`, as `CUDA_VISIBLE_DEVICES` spells it
     pub uuid: Option<String>,
     pub model: Option<String>,
-    /// number in the vendor's runtime before any list applies, if that is not PCI order: AMD's runtime counts its
-    /// compute driver's nodes (ROCR-Runtime, src/core/runtime/amd_topology.cpp)
+    /// number in the vendor's runtime before any list applies, if not in PCI order: AMD's counts its compute driver's
+    /// nodes (ROCR-Runtime, src/core/runtime/amd_topology.cpp)
     pub runtime_index: Option<u32>,
     /// MIG instances, if it has any (`gi*` below `/proc/driver/nvidia/capabilities/gpuN/mig`)
     pub mig_instances: Option<u32>,

@@ -46,15 +46,15 @@ pub struct Topology {
     pub gpus: Vec<Gpu>,
     /// NICs in PCI order, then those without a PCI function by name
     pub nics: Vec<Nic>,
-    /// Paths between a GPU and a NIC, stated because the PCI tree does not show them: on a virtual machine's bus, or
-    /// where a matrix is the only source.  They take precedence over the tree.
+    /// Paths between a GPU and a NIC that take precedence over the PCI tree, which does not show them: on a virtual
+    /// machine's bus, or if a matrix is the only source.
     pub stated_paths: BTreeMap<(PciAddress, PciAddress), PathType>,
     /// the model of a live or captured node's stated paths and roles
     pub supplied_by: Option<String>,
 }
 
-/// Where a topology's facts come from.  Only [`Provenance::ThisSystem`] may move a process (hwloc's
-/// `is_thissystem` rule).
+/// The source of a topology's facts.  Only [`Provenance::ThisSystem`] may move a process (hwloc's `is_thissystem`
+/// rule).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Provenance {
     /// read from this kernel's `/sys` and `/proc`
@@ -167,8 +167,8 @@ impl Topology {
         self.numa_nodes.iter().filter(|node| node.cpus.intersects(cpus)).map(|node| node.os_index).collect()
     }
 
-    /// The NUMA node of a PCI function: the one that the kernel names for it or for a bridge above it, else
-    /// the one that holds its local CPUs, else the only one.
+    /// The NUMA node of a PCI function: the kernel's for it or a bridge above it, else the one that holds its local
+    /// CPUs, else the only one.
     pub fn numa_node_of(&self, address: PciAddress) -> Option<u32> {
         if let Some(node) = self.pci.numa_node(address) {
             return Some(node);
@@ -186,12 +186,12 @@ impl Topology {
         }
     }
 
-    /// The NUMA node that stands for the socket of this one: the first of those that share a package with it.
+    /// The NUMA node that represents this one's socket: the first that shares its package.
     ///
-    /// The packages tell, as in the kernel (`slit_cluster_package`, arch/x86/kernel/smpboot.c).  No distance does for all
-    /// machines: three clusters of a Granite Rapids are 15 and 17 apart, and packages 16 on some machines of eight.  A node
-    /// without a package of its own (memory alone) is of the nearest one.  Where no package is known, nodes of one socket are
-    /// up to 15 apart, and where distances are not known either, each NUMA node counts as a socket.
+    /// The packages decide, as in the kernel (`slit_cluster_package`, arch/x86/kernel/smpboot.c).  No distance does for
+    /// all machines: three clusters of a Granite Rapids are 15 and 17 apart, and packages 16 on some machines of eight.
+    /// A node without a package (memory alone) belongs to the nearest.  If no package is known, nodes of one socket are
+    /// up to 15 apart; without distances each NUMA node counts as a socket.
     pub fn socket_of(&self, node: u32) -> u32 {
         let Some(this) = self.numa_node(node) else { return node };
         let is_known = self.numa_nodes.iter().any(|node| node.package.is_some());
@@ -223,11 +223,11 @@ impl Topology {
         self.nics.iter().any(|nic| own(nic.kind)) && !self.nics.iter().any(verbs)
     }
 
-    /// Is it a function of the ConnectX-7 by which the host manages the NVSwitches of an HGX B200 or B300 board?  It looks
-    /// like a port of an InfiniBand fabric and leads to no other node.
+    /// True for a function of the ConnectX-7 by which the host manages the NVSwitches of an HGX B200 or B300 board.  It
+    /// looks like a port of an InfiniBand fabric and leads to no other node.
     ///
-    /// NVIDIA's Fabric Manager tells it by `SMDL=SW_MNG` in its VPD (Fabric Manager User Guide, "Systems Using
-    /// Fourth Generation NVSwitches"), a question to the device that no step should ask.  So it is told by:
+    /// NVIDIA's Fabric Manager tells it by `SMDL=SW_MNG` in its VPD (Fabric Manager User Guide, "Systems Using Fourth
+    /// Generation NVSwitches"), a question to the device that no step should ask.  So it is told by:
     ///
     /// * its subsystem, `15b3:0087`, as AWS's p6-b200 shows the two functions that it gives to its guests;
     /// * more InfiniBand functions on one ConnectX-7 than it has ports for other nodes, which are one or two: four on a

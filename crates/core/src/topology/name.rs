@@ -7,11 +7,9 @@ use std::fmt;
 use std::ops::Deref;
 use std::str::FromStr;
 
-/// A device's name, safe wherever it is written.
-///
-/// Names go into variables, where `,` `:` `=` `^` and a space have a meaning for the libraries (NCCL's
-/// src/misc/utils.cc, `parseStringList`; UCX's src/ucs/config/parser.c), and into paths below `/sys` and
-/// `/dev`, where `/` and `..` have one.
+/// A device's name, safe wherever it is written: in variables, where `,` `:` `=` `^` and a space have a meaning for the
+/// libraries (NCCL's src/misc/utils.cc, `parseStringList`; UCX's src/ucs/config/parser.c), and in paths below `/sys`
+/// and `/dev`, where `/` and `..` have one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeviceName(String);
 

@@ -87,8 +87,8 @@ pub(crate) struct Ipv4Route<'t> {
 }
 
 impl<'t> Ipv4Route<'t> {
-    /// `eth0 00000000 0101000A 0003 0 0 100 00000000 0 0 0`: interface, destination, gateway, flags, references, use, metric,
-    /// mask; `None` of any other line, the table's head too.
+    /// `eth0 00000000 0101000A 0003 0 0 100 00000000 0 0 0`: interface, destination, gateway, flags, references, use,
+    /// metric, mask; `None` of any other line, the heading too.
     pub(crate) fn of_line(line: &'t str) -> Option<Ipv4Route<'t>> {
         let mut words = line.split_whitespace();
         let mut next = || words.next();

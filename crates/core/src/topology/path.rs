@@ -61,8 +61,7 @@ pub struct Link {
     pub mbps: u64,
 }
 
-/// The bridges and links above a PCI function, up to its host bridge: looked up once, it serves for every path that
-/// ends there.
+/// The bridges and links above a PCI function, up to its host bridge, for every path that ends there.
 #[derive(Debug, Clone)]
 pub struct Ascent {
     pub address: PciAddress,
@@ -120,12 +119,11 @@ impl Meeting {
 }
 
 impl Topology {
-    /// What the way between two PCI functions crosses.
+    /// The kind of path between two PCI functions, by nvidia-smi's legend.
     ///
-    /// The kind follows nvidia-smi's legend.  A switch shows itself in sysfs as an upstream port with
-    /// downstream ports below it, so two functions share one switch when at most one bridge stands between
-    /// each of them and the lowest bridge above both.  If the kernel names no NUMA node for one of them, the
-    /// path is [`PathType::Sys`]: nothing shows that it is shorter.  A stated path
+    /// A switch is an upstream port with downstream ports below it in sysfs, so two functions share one switch when at
+    /// most one bridge is between each of them and the lowest bridge above both.  If the kernel names no NUMA node for
+    /// one of them, the path is [`PathType::Sys`]: nothing shows that it is shorter.  A stated path
     /// ([`Topology::stated_paths`]) has its stated kind.
     pub fn path_type(&self, a: PciAddress, b: PciAddress) -> PathType {
         self.meeting(&self.ascent(a), &self.ascent(b)).kind
@@ -194,10 +192,11 @@ impl Topology {
     }
 }
 
-/// What a GPU's own links can do, nearest first, in tenths of GT/s a lane; nothing of another device's.
+/// Limits of a GPU's own links, nearest first, in tenths of GT/s a lane.
 ///
-/// A GPU that idles slows its link down (nvidia-smi's manual, "PCI": "may be reduced when the GPU is not in use"), and it idles when a
-/// step begins.  So its lanes count, and what both ends can do.  On a card with its own switch it is the link above that.
+/// An idle GPU slows its link down (nvidia-smi's manual, "PCI": "may be reduced when the GPU is not in use"), and it is
+/// idle when a step begins.  So its lanes count, and the limits of both ends.  On a card with its own switch it is the
+/// link above that.
 fn able(gpu: Option<GpuVendor>, functions: &[&PciFunction]) -> Vec<u32> {
     let Some(vendor) = gpu else { return Vec::new() };
     let is_own = |(place, pair): &(usize, &[&PciFunction])| {
@@ -210,10 +209,9 @@ fn able(gpu: Option<GpuVendor>, functions: &[&PciFunction]) -> Vec<u32> {
 
 /// The switches among these bridges that are parts of the switch above them, by their positions.
 ///
-/// Broadcom's large switches show themselves as a switch behind a switch, though every port has full bandwidth to
-/// every other; NCCL takes the two for one (src/graph/topo.cc, `ncclTopoFlattenBcmSwitches`), and so do we, or the
-/// wrong NIC looks nearer (NVIDIA/nccl issue 820).  Bridges above a function alternate between ports that lead down
-/// and the upstream ports that stand for a switch.
+/// Broadcom's large switches show themselves as a switch behind a switch, though every port has full bandwidth to every
+/// other; NCCL takes the two for one (src/graph/topo.cc, `ncclTopoFlattenBcmSwitches`), and so do we, or the wrong NIC
+/// looks nearer (NVIDIA/nccl issue 820).  Bridges above a function are downstream and upstream ports in turn.
 fn parts(above: &[&PciFunction]) -> Vec<usize> {
     let mut parts = Vec::new();
     let mut parent_is_merged = false;

@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-/// A PCI function's address, `domain:bus:device.function`, ordered as the bus is enumerated.
+/// A PCI function's address, `domain:bus:device.function`, in the order of enumeration.
 ///
 /// The domain has 32 bits: Intel VMD and virtual machines use domains above `ffff` (`10000:00:02.0`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -246,7 +246,7 @@ impl PciFunction {
 /// The PCI functions that matter to placement, with every bridge above them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PciTree {
-    /// in address order: what reads a node comes to them in that order, mostly, and a step looks them up a thousand times
+    /// in address order, in which a node is mostly read; a step looks them up a thousand times
     functions: Vec<PciFunction>,
 }
 
@@ -286,8 +286,7 @@ impl PciTree {
         self.functions.iter()
     }
 
-    /// The function at `address` and the bridges above it, nearest first, as far as the tree holds them, and the host
-    /// bridge at the top, as in [`PciTree::ancestors`].
+    /// As [`PciTree::ancestors`], with the function at `address` first, as far as the tree holds them.
     pub fn climb(&self, address: PciAddress) -> (Vec<&PciFunction>, Option<HostBridge>) {
         let mut functions = Vec::with_capacity(8);
         let mut here = address;
@@ -302,10 +301,8 @@ impl PciTree {
         (functions, None)
     }
 
-    /// The bridges above `address`, nearest first, and the host bridge at the top.
-    ///
-    /// The host bridge is `None` where the tree does not reach one: a bridge is missing, the parents form a circle, or
-    /// there are more than [`PciTree::MAX_DEPTH`] of them.
+    /// The bridges above `address`, nearest first, and the host bridge at the top; `None` if a bridge is missing, the
+    /// parents form a circle, or there are more than [`PciTree::MAX_DEPTH`] of them.
     pub fn ancestors(&self, address: PciAddress) -> (Vec<PciAddress>, Option<HostBridge>) {
         let (functions, host) = self.climb(address);
         let mut bridges: Vec<PciAddress> =

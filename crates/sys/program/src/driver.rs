@@ -3,7 +3,6 @@
 //!
 //! A library may write to stdout (NCCL with `NCCL_DEBUG`); what it writes there goes to stderr.
 #![allow(unsafe_code)]
-#![allow(missing_docs, reason = "an item whose name says all has no comment; the tool alone uses this crate")]
 
 mod cuda;
 mod hip;

@@ -16,7 +16,7 @@ pub(super) struct Contained {
 }
 
 impl Contained {
-    /// The tree at `path`, or the first one right below it: an unpacked archive often has one directory above the machine.
+    /// The tree at `path`, or the first right below it: an archive often has one directory above the machine.
     pub(super) fn new(path: &Path) -> io::Result<Contained> {
         let named = fs::canonicalize(path)?;
         let is_tree = |path: &PathBuf| path.join("sys").is_dir();
@@ -32,8 +32,7 @@ impl Contained {
 
     /// The real place of a directory, if it is below the base.
     ///
-    /// From the place of the directory above it, which is known for most: to resolve a whole path asks the kernel about
-    /// each of its parts again.
+    /// It is resolved from the parent's, which is mostly known: a whole path costs the kernel a look at each part.
     pub(super) fn directory(&self, path: &str) -> Option<PathBuf> {
         /// Parts of a path, at most; the deepest that is read has 25.
         const MAX_PARTS: usize = 64;

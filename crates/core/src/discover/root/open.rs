@@ -132,10 +132,10 @@ fn is_by(author: Author, facts: &Metadata) -> Result<(), Obstacle> {
     }
 }
 
-/// Reads a regular file that an admin or a user wrote: a node's description, a list; `limit` bytes at most.
+/// Reads at most `limit` bytes of a regular file that an admin or a user wrote: a node's description, a list.
 ///
-/// The author is asked of the open file, so no other can take its place.  The directories above it are not asked: a
-/// user with the right to write there can put a file of root's in its place, and no other.
+/// The author is asked of the open file, so no other can take its place.  The directories above are not asked: a user
+/// that may write there can put a file of root's in its place, and no other.
 pub fn read_file(path: &Path, limit: usize, author: Author) -> Result<Vec<u8>, Unreadable> {
     open_followed(path).and_then(|file| bounded(file, limit, author)).map_err(|problem| problem.of(path))
 }
@@ -186,8 +186,8 @@ pub fn open_long(path: &Path) -> Result<File, Unreadable> {
     open_followed(path).map_err(|problem| problem.of(path))
 }
 
-/// Opens a file that is only locked, and makes it where there is none.  In a folder that others may write to anything can
-/// stand there: no link is followed, no pipe's reader waited for, and nothing but a regular file taken.
+/// Opens a file that is only locked, and makes it if there is none.  A folder that others may write to can hold
+/// anything: no link is followed, no pipe's reader waited for, and only a regular file taken.
 pub fn open_to_lock(path: &Path) -> io::Result<File> {
     let refuse = || Err(io::Error::other(format!("`{}` is no regular file: remove it", path.display())));
     // opening a device can already have an effect
@@ -236,8 +236,8 @@ pub fn identity(path: &str) -> Option<(u64, u64)> {
     fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
-/// A descriptor of a directory that serves only to look names up below it (`O_PATH`), kept while the mount namespace of
-/// the process may change.  A link to a directory is none.
+/// A descriptor of a directory, no link to one, that serves only to look names up below it (`O_PATH`), kept while the
+/// mount namespace of the process may change.
 pub fn directory_descriptor(path: &Path) -> io::Result<File> {
     let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
     fs::OpenOptions::new().read(true).custom_flags(flags).open(path)

@@ -16,9 +16,9 @@ pub(crate) struct Part {
     pub(crate) rails: usize,
 }
 
-/// Gives GPUs idle rails of their parts too, in turn, each time one that makes the answer better: what the worst-off gets,
-/// then the next.  A rail behind a link that is full makes none better, or costs others more.  A GPU that has several rails of a
-/// card gets the rest of it where that costs nothing: the planes of a card belong together.
+/// Gives GPUs idle rails of their parts in turn, each time one that makes the answer better: more for the worst-off,
+/// then for the next.  A rail behind a full link makes none better, or costs others more.  A GPU with several rails of
+/// a card gets the rest of it if that costs nothing: the planes of a card belong together.
 pub(crate) fn add_idle(
     problem: &Problem,
     mut rails_of: Vec<RailSet>,

@@ -112,8 +112,8 @@ impl<'p> Improving<'p> {
         !rails_of[gpu].contains(to) && !problem.is_decided(gpu) && problem.open(gpu).contains(to)
     }
 
-    /// True if the answer can become better when a GPU moves to another rail.  A quick look, which may overlook a gain
-    /// of others: a GPU with several rails can weigh a loss on one up by what the others gain.
+    /// A quick look: true if the answer can become better when a GPU moves to another rail.  It may overlook a gain of
+    /// others: a GPU with several rails can weigh a loss on one up by it.
     fn may_move(&self, Move { gpu, from, to }: Move) -> bool {
         let Answer { problem, load, .. } = &self.answer;
         if problem.wants(gpu) > 1 {
@@ -184,8 +184,8 @@ impl<'p> Improving<'p> {
         *rails = rails.without(from).with(to);
     }
 
-    /// The GPUs that get another share by attempted moves, and that share; `None` where one gets less than the worst-off GPU
-    /// has now.  `places` are those on the moves' ways, with their levels before.
+    /// The GPUs whose shares attempted moves change, with the new shares; `None` if one is below the worst-off GPU's
+    /// now.  `places` are those on the moves' ways, with their levels before.
     fn changed_shares(&self, moves: &[Move], places: &[(usize, u64)]) -> Option<Vec<(usize, u64)>> {
         let Answer { load, rails_of, shares, .. } = &self.answer;
         let other_levels = places.iter().filter(|&&(place, before)| load.levels[place] != before);
@@ -214,8 +214,8 @@ impl<'p> Improving<'p> {
         after.cmp(&before)
     }
 
-    /// True if moves between two rails, which change no share, lead to nearer paths; to as near ones and more even use;
-    /// or to rails that are earlier in order for the first GPU that moves.
+    /// True if moves between two rails, which change no share, lead to nearer paths, else to more even use, else to
+    /// rails that are earlier in order for the first GPU that moves.
     fn is_nearer(&self, moves: &[Move]) -> bool {
         let Some(&Move { from, to, .. }) = moves.first() else { return false };
         let path = |rail: fn(&Move) -> usize| {

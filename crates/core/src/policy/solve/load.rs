@@ -53,8 +53,8 @@ impl<'p> Load<'p> {
         self.problem.crossed(gpu, rail).for_each(|place| self.reckon(place));
     }
 
-    /// Changes the levels as these moves would, but not what a joining GPU would get.  Returns the places on the moves' ways
-    /// with their levels before, as often as they are on one.  [`Load::complete`] or [`Load::undo`] has to follow.
+    /// Changes the levels as these moves would, but not `joining`; returns the places on the moves' ways, as often as
+    /// they are on one, with their levels before.  [`Load::complete`] or [`Load::undo`] has to follow.
     pub(super) fn attempt(&mut self, moves: &[Move]) -> Vec<(usize, u64)> {
         let problem = self.problem;
         let mut before = Vec::with_capacity(16 * moves.len());
@@ -130,9 +130,9 @@ impl<'p> Load<'p> {
     }
 }
 
-/// What each way gets of a place at most: an even part, where ways that cannot use all of theirs leave the rest to the
-/// others.  `u64::MAX` where there is enough for all.  `owns` says, ascending, what ways let through, and how many as much;
-/// `greedy` more can use all they get.
+/// The most that each way gets of a place: an even part, where ways leave what they cannot use to the others;
+/// `u64::MAX` if there is enough for all.  `owns` has, ascending, what ways let through, and how many as much; `greedy`
+/// more can use all they get.
 fn level(capacity: u64, owns: &[(u64, u64)], greedy: u64) -> u64 {
     let (mut left, mut sharers) = (capacity, greedy + owns.iter().map(|(_, ways)| ways).sum::<u64>());
     for &(own, ways) in owns.iter().filter(|(_, ways)| *ways > 0) {

@@ -39,9 +39,8 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// A problem without ways, which [`Problem::add_way`] adds.  Rails with the rates of their ports, in Mbit/s, and how many
-    /// of them each GPU is to get: at least 1, and all where there are fewer.  Of more rails than [`super::MOST_RAILS`]
-    /// nothing can be solved.
+    /// A problem without ways, which [`Problem::add_way`] adds: the rails' rates in Mbit/s, and the number of rails
+    /// that each GPU is to get, at least 1, and all where there are fewer.  It has at most [`super::MOST_RAILS`] rails.
     pub(crate) fn new(rates: &[u64], wants: &[usize]) -> Problem {
         let rails = rates.len();
         Problem {
@@ -61,7 +60,7 @@ impl Problem {
         u16::try_from(self.capacities.len() - 1).unwrap_or(u16::MAX)
     }
 
-    /// Adds the next way, GPU by GPU and for each rail by rail: what it lets one GPU have, in Mbit/s; the kind of path; and
+    /// Adds the next way, GPU by GPU and rail by rail: the most that one GPU can have, in Mbit/s; the kind of path; and
     /// the places on it besides the rail, on the GPU's side and on the rail's, and between them.
     pub(crate) fn add_way(&mut self, lets_through: u64, kind: u8, sides: [&[u16]; 2], between: Option<u16>) {
         let (rail, first) = (self.edges.len() % self.rails, self.crossed.len());

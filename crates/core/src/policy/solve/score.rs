@@ -6,10 +6,10 @@ use super::load::Load;
 use super::problem::PARTS;
 use std::cmp::Reverse;
 
-/// How good an answer is; the better one is the lesser one.
+/// The quality of an answer; the lesser one is better.
 ///
-/// What every GPU gets, the worst-off first, then the next (leximin): no gain of one GPU, however large, weighs up a loss
-/// of one that has less.  Then nearer paths, then more even use.
+/// The GPUs' shares, the worst-off first (leximin): no gain of one GPU weighs up a loss of one that has less.  Then
+/// nearer paths, then more even use.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Score {
     /// in whole Mbit/s, ascending: answers that differ by less are equally good
