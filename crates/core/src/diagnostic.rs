@@ -5,7 +5,7 @@ pub mod line;
 
 use std::fmt::{self, Write};
 
-/// One finding: what, where, and what to do about it, in one line.
+/// A place, what was found there, and what to do about it, in one line.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Diagnostic {
     /// a file, device or word

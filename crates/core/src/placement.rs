@@ -62,7 +62,6 @@ pub struct RailUse {
     pub users: usize,
 }
 
-/// One GPU's rails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GpuPlacement {
     /// best first; empty if there is no rail to choose
@@ -85,7 +84,7 @@ pub struct Pair {
     pub path: Option<PathType>,
     /// the unshared path's bandwidth in Mbit/s; `None` if no rate is known or the NIC may not be chosen
     pub alone_mbps: Option<u64>,
-    /// the GPU's bandwidth there in Mbit/s; `None` if it did not get the NIC
+    /// Mbit/s; `None` if the GPU did not get the NIC
     pub share_mbps: Option<u64>,
     /// GPUs that get it
     pub users: usize,
@@ -133,7 +132,7 @@ impl NodePlacement {
         self.rail_indices().zip(&self.rails)
     }
 
-    /// GPUs' placements with the GPUs' positions.
+    /// With the GPUs' positions.
     pub fn numbered_gpus(&self) -> impl Iterator<Item = (GpuIndex, &GpuPlacement)> {
         (0..).map(GpuIndex).zip(&self.gpus)
     }
@@ -143,7 +142,6 @@ impl NodePlacement {
         topology.nic_index(nic).is_some_and(|nic| self.left_to_libfabric.contains(&nic))
     }
 
-    /// The position of the rail at this port.
     pub fn rail_at(&self, at: PortRef) -> Option<RailIndex> {
         self.rails.iter().position(|rail| rail.at() == at).map(RailIndex)
     }
@@ -161,9 +159,7 @@ pub struct TaskPlacement {
     pub seen: Vec<GpuIndex>,
     /// its rails, each with the nearest path from one of its GPUs (or CPUs)
     pub rails: Vec<(RailIndex, PathType)>,
-    /// where it may run
     pub cpus: CpuDecision,
-    /// where its memory comes from
     pub mems: MemDecision,
     /// cores for the task's own threads, if counted
     pub threads: Option<usize>,
@@ -181,7 +177,6 @@ impl TaskPlacement {
     }
 }
 
-/// What happens to a task's CPU affinity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CpuDecision {
     Keep {
@@ -191,7 +186,7 @@ pub enum CpuDecision {
     /// the affinity stays, though nearer would be better: the step has no CPUs near the GPU, or too few
     OutOfReach {
         cpus: CpuSet,
-        /// the reason, and what may help
+        /// with a remedy
         why: String,
     },
     Set {
@@ -201,7 +196,6 @@ pub enum CpuDecision {
 }
 
 impl CpuDecision {
-    /// The task's CPUs after the decision.
     pub fn cpus(&self) -> &CpuSet {
         match self {
             CpuDecision::Keep { cpus, .. }
@@ -219,19 +213,17 @@ impl CpuDecision {
     }
 }
 
-/// What happens to a task's memory policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemDecision {
     Keep {
         why: String,
     },
-    /// memory comes from these NUMA nodes (os indices) first
+    /// memory comes from these nodes (os indices) first
     Prefer {
-        /// os indices
         nodes: NodeSet,
         why: String,
     },
-    /// memory comes from these NUMA nodes (os indices) alone
+    /// memory comes from these nodes alone
     Fence {
         nodes: NodeSet,
         why: String,
@@ -247,7 +239,7 @@ impl MemDecision {
         }
     }
 
-    /// The NUMA nodes that the policy names; `None` if it stays as it is.
+    /// `None` if the policy stays.
     pub fn nodes(&self) -> Option<&NodeSet> {
         match self {
             MemDecision::Keep { .. } => None,
@@ -256,25 +248,21 @@ impl MemDecision {
     }
 }
 
-/// One change of a task's environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Variable<'a> {
     pub name: Cow<'a, str>,
-    /// what becomes of it
     pub change: Change,
     /// the value that counts all the same, which a configuration file of its library's gives
     pub of_file: Option<String>,
     pub why: Cow<'a, str>,
 }
 
-/// What becomes of a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// it gets this value; there was none before, or one of ours
+    /// there was no value before, or one of ours
     Set(String),
-    /// it keeps the value that the user gave it
     KeepUsers(String),
-    /// our own earlier value is removed
+    /// our own earlier value goes
     Remove,
     /// it has no value and gets none
     Leave,

@@ -70,7 +70,6 @@ pub struct Plan {
     pub node: Arc<Topology>,
     pub wish: Wish,
     pub step: Step,
-    /// from every GPU of the node to its NICs
     pub map: NodePlacement,
     prepared: Prepared,
 }
@@ -143,7 +142,6 @@ impl Plan {
         strictness::shortfalls(node, map, &task, &used, wish.settings.strictness)
     }
 
-    /// True if a task fails that lacks something.
     pub fn is_strict(&self) -> bool {
         self.wish.settings.strictness > Strictness::BestEffort
     }
@@ -169,7 +167,7 @@ impl Plan {
     }
 }
 
-/// Says beside a list that is not ours which NICs it means.
+/// Adds to the reason of each list that is not ours the NICs that it means.
 fn tell_what_stays(variables: &mut [Variable], uses: &[Use]) {
     for of in uses {
         let not_ours = variables.iter_mut().filter(|variable| {
@@ -181,7 +179,6 @@ fn tell_what_stays(variables: &mut [Variable], uses: &[Use]) {
     }
 }
 
-/// One task's part of the plan.
 pub struct TaskPlan<'p> {
     plan: &'p Plan,
     pub placement: TaskPlacement,

@@ -14,7 +14,7 @@ pub const NODE_NAME: &str = "SLURMD_NODENAME";
 pub const STEP_GPUS: &str = "SLURM_STEP_GPUS";
 /// The address of the srun that started the step, which slurmd writes into it.
 pub const SRUN: &str = "SLURM_SRUN_COMM_HOST";
-/// In a task: slurmd's rule by which it dealt the GPUs to its tasks.
+/// In a task: slurmd's rule by which it dealt them.
 pub const GPU_BIND: &str = "SLURMD_TRES_BIND";
 
 /// The program that started the tasks of a step on this node.
@@ -26,7 +26,6 @@ pub enum Starter {
     Launcher,
 }
 
-/// A step on this node, as known before its tasks start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Step {
     pub starter: Starter,
@@ -39,7 +38,7 @@ pub struct Step {
     pub total_tasks: u32,
     /// `-c`, `SLURM_CPUS_PER_TASK`; `None` without one
     pub cpus_per_task: Option<u32>,
-    /// CPUs of the step here by Slurm's own count, where that was asked
+    /// by Slurm's own count, if that was asked
     pub counted: Option<Counted>,
     /// the user's way of binding (`--cpu-bind`, `SLURM_CPU_BIND`; see `config::cpu_bind`), or in words a launcher's;
     /// `None` if neither bound the task
@@ -112,7 +111,7 @@ pub struct Memory {
 }
 
 impl Step {
-    /// Tasks on this node, at least one.
+    /// At least one.
     pub(crate) fn tasks_here(&self) -> usize {
         self.tasks.max(1) as usize
     }
@@ -122,7 +121,7 @@ impl Step {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GpuGrant {
     pub variables: BTreeMap<&'static str, String>,
-    /// for each GPU of the topology
+    /// `[GPU of the topology]`
     pub access: Vec<Access>,
 }
 

@@ -21,7 +21,6 @@ pub struct Found {
     pub off: Option<Off>,
 }
 
-/// Reason why no step is placed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Off {
     /// the place of the switch that the admin threw

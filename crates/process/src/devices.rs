@@ -15,7 +15,6 @@ pub(crate) struct Devices {
     pub(crate) directory: Option<File>,
     /// file of each GPU, as each task asks for it
     pub(crate) gpus: Vec<Option<CString>>,
-    /// file of each verbs NIC
     nics: Vec<Option<CString>>,
     has_rdma: bool,
     /// identity of [`MOUNTS`]
@@ -55,7 +54,6 @@ impl Devices {
         (has_other_mounts && TOPS.map(root::identity) != self.tops).then(|| Devices::open(node))
     }
 
-    /// True if it is known that no RDMA device can be opened.
     fn lack_rdma(&self) -> bool {
         self.directory.is_some() && !self.has_rdma
     }

@@ -13,7 +13,6 @@ use walk::{End, FileSystems, walk};
 
 /// Tables of the kernel's, which grow with the node.
 const TABLES: &str = "/proc/net/";
-/// The kernel's folder of interfaces.
 const INTERFACES: &str = "/sys/class/net/";
 
 /// A site's or the kernel's file: its text, or the beginning of it, with the rights that this process has.

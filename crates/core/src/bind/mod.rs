@@ -24,7 +24,7 @@ use near::{LeastShares, near_mask, near_masks};
 pub(crate) use tasks::nodes_of;
 use tasks::{StepTasks, have_own_gpus, memory_bound};
 
-/// Characters of the user's own way of binding that a reason shows, at most.
+/// Characters of the user's own binding in a reason, at most.
 const MAX_SHOWN: usize = 64;
 
 /// The facts for binding a task.
@@ -36,7 +36,6 @@ pub(crate) struct Situation<'a> {
     pub binding: Binding,
 }
 
-/// A task's binding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Bound {
     pub cpus: CpuDecision,
@@ -60,7 +59,7 @@ pub(crate) fn bind(situation: &Situation) -> Bound {
     Bound { cpus, mems, missed }
 }
 
-/// What a task misses, in one sentence.
+/// Both sentences in one.
 pub(crate) fn joined(first: Option<String>, second: Option<String>) -> Option<String> {
     match (first, second) {
         (Some(first), Some(second)) => Some(format!("{first}; {second}")),
@@ -158,7 +157,7 @@ fn users_way<'s>(step: &'s Step, binding: &Binding) -> Option<&'s String> {
     step.cpu_bind.as_ref().filter(|how| !(gives_way && *how == "none"))
 }
 
-/// The user's own word for CPUs and memory stands on the command line.
+/// The reason by the program with which the user binds on the command line.
 fn bound_by_program(step: &Step) -> Option<String> {
     step.binder.as_ref().map(|binder| format!("`{binder}` binds the program"))
 }

@@ -23,11 +23,10 @@ use std::rc::Rc;
 
 /// The shares of CPUs and of cores below which no task of a step may come.
 pub(super) struct LeastShares {
-    /// `[core]`: its threads
     cores: Vec<CpuSet>,
     /// `[task]`: its share by Slurm's masks
     by_slurm: Vec<[u64; 2]>,
-    /// `[task]`: the same, or what it asked for if that is less
+    /// `[task]`: `by_slurm`, or what it asked for if that is less
     least: Vec<[u64; 2]>,
 }
 
@@ -256,7 +255,6 @@ impl<'a> Moves<'a, '_> {
     }
 }
 
-/// One of `parts` even parts of the cores.
 pub(super) fn even_part(cores: &[CpuSet], part: usize, parts: usize) -> CpuSet {
     let (from, to) = (part * cores.len() / parts, (part + 1) * cores.len() / parts);
     cores[from..to].iter().fold(CpuSet::new(), |all, core| all.union(core))

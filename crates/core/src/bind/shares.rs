@@ -58,7 +58,7 @@ fn of_groups(groups: &[(&CpuSet, usize)]) -> Vec<u64> {
 /// CPUs that the same groups have; a node has few such classes, however many CPUs it has.
 struct Class {
     groups: Vec<usize>,
-    /// how many are not yet another group's
+    /// CPUs that no group has yet
     cpus: usize,
 }
 

@@ -15,7 +15,6 @@ use crate::topology::{CpuSet, GpuIndex, NodeSet, NumaNode, Topology};
 /// with GPUs of their own are fewer.
 const MOST_DIFFERENT_MASKS: usize = 64;
 
-/// The tasks of a step on this node.
 pub(super) struct StepTasks<'t> {
     pub(super) topology: &'t Topology,
     step: &'t Step,
@@ -25,7 +24,6 @@ pub(super) struct StepTasks<'t> {
     pub(super) asked: Option<usize>,
     /// `[task]`: the NUMA nodes of its GPUs, `None` where no rule tells them; empty if no rule tells any task's
     pub(super) gpu_nodes: Vec<Option<NodeSet>>,
-    /// CPUs of the step on this node
     pub(super) cpus: CpuSet,
 }
 

@@ -58,7 +58,6 @@ pub fn list(order: &[(u32, &[String])], words: Vec<Option<String>>) -> Option<St
     (words.len() <= order.len()).then(|| write(numbers.zip(words)))
 }
 
-/// [`VARIABLE`] for these components and their words.
 pub fn write(words: impl IntoIterator<Item = (u32, Option<String>)>) -> String {
     let entries = words.into_iter().filter_map(|(component, words)| Some(format!("{component}:{}", words?)));
     entries.collect::<Vec<String>>().join(";")

@@ -17,7 +17,6 @@ pub const MAX_BYTES: usize = 64 * 1024;
 /// Arguments of one file, at most: each costs every step a little.
 const MAX_ARGUMENTS: usize = 2048;
 
-/// The lines of the configuration file that can be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Conf {
     /// in the file's order
@@ -127,7 +126,7 @@ impl Conf {
         self.lines.iter().any(|line| line.partitions.is_some())
     }
 
-    /// The lines of one kind that hold for a step of this partition on this node.
+    /// Lines of one kind for a step of this partition on this node.
     pub fn lines_for<'c>(
         &'c self,
         audience: Audience,

@@ -13,7 +13,6 @@ const MAX_BRACKETS: usize = 4;
 /// Letters of a name outside of brackets, at most; Linux has names of 64.
 const MAX_LETTERS: usize = 255;
 
-/// Names of nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostList(Vec<Vec<Piece>>);
 
@@ -33,7 +32,7 @@ struct Range {
 }
 
 impl HostList {
-    /// Reads an expression; the error says what is wrong with which part.
+    /// The error says what is wrong with which part.
     pub fn parse(text: &str) -> Result<HostList, String> {
         let mut is_open = false;
         let names = text.split(|letter| {

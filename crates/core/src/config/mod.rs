@@ -24,10 +24,9 @@ use words::Switch;
 pub const ENVIRONMENT: &str = "SLURM_NIC_PLACEMENT";
 /// Set by srun's process for the nodes: the user has already read why the step is not placed.
 pub const ALREADY_REPORTED: &str = "SLURM_NIC_PLACEMENT_TOLD";
-/// The option's name, without dashes.
+/// The option, without dashes.
 pub const OPTION: &str = "nic-placement";
 
-/// Settings of one step.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Settings {
     pub enabled: bool,
@@ -43,7 +42,6 @@ pub struct Settings {
     pub gpu: GpuUse,
     pub bind: Bind,
     pub mem: Mem,
-    /// set OpenMP's variables
     pub omp: bool,
     /// true if the user wrote `bind=`, which then holds beside a `--cpu-bind=none` that switches off Slurm's own
     /// binding
@@ -61,7 +59,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What the renderer needs of the step's settings and of the admin's.
+    /// The renderer's options, by the step's settings and the admin's.
     pub(crate) fn wanted(&self, admin: &Admin) -> Wanted {
         Wanted {
             libraries: self.libraries,

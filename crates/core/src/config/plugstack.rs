@@ -41,7 +41,6 @@ impl PluginLine {
     }
 }
 
-/// The source of the node's facts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum NodeSource {
     /// this node's `/sys` and `/proc`
@@ -97,9 +96,9 @@ const PLUGSTACK: &str = "plugstack.conf";
 
 /// One source of arguments, while it is read.
 struct Layer {
-    /// the narrowest arguments that may stand there
+    /// narrowest arguments that it may hold
     level: AdminLevel,
-    /// what `default=` says without this layer
+    /// `default=` without this layer
     default: Words,
     /// the lists, sources and variables that it has named: the first naming replaces those of earlier layers
     named: BTreeSet<String>,
@@ -292,7 +291,7 @@ impl Admin {
         Ok((!doubts.is_empty()).then(|| doubts.join("; ")))
     }
 
-    /// One `NAME=TEMPLATE`; the last one for a name holds.
+    /// The last one for a name holds.
     fn set(&mut self, text: &str, layer: &mut Layer) -> Result<Option<String>, String> {
         let (template, doubt) = Template::parse(text)?;
         let names_a_file = template.is_file() || template.map_files().next().is_some();

@@ -45,7 +45,6 @@ pub struct Words {
     pub forgets_no_env: bool,
 }
 
-/// Why a text is not one of words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadWord {
     /// a word that is not in the option table; the known ones are looked up only for a message
@@ -218,7 +217,6 @@ const BINDS: [(&str, Bind); 4] =
     [("auto", Bind::Auto), ("numa", Bind::Numa), ("core", Bind::Core), ("none", Bind::None)];
 const MEMORIES: [(&str, Mem); 3] = [("prefer", Mem::Prefer), ("strict", Mem::Strict), ("none", Mem::None)];
 
-/// The meaning of a word in a table.
 pub(super) fn named<T: Copy>(table: &[(&str, T)], word: &str) -> Option<T> {
     table.iter().find(|(name, _)| *name == word).map(|(_, meaning)| *meaning)
 }

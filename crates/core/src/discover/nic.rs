@@ -77,7 +77,7 @@ impl Discovery<'_> {
         placed
     }
 
-    /// The name as a device's; one that cannot be a device's is reported.
+    /// A name that no device can have is reported.
     pub(super) fn device_name(&mut self, class: &str, name: &str) -> Option<DeviceName> {
         let known = name.parse().ok();
         if known.is_none() {

@@ -21,7 +21,7 @@ pub type Registered = BTreeMap<String, String>;
 
 /// Folders whose entries are devices.
 const NICS: [&str; 3] = ["sys/class/infiniband", "sys/class/infiniband_verbs", "sys/class/cxi"];
-/// Where no driver has a GPU, one may stand on the bus.
+/// Has GPUs without a driver, too.
 const BUS: &str = "sys/bus/pci/devices";
 /// Files whose text is compared: a counter of the compute driver's changes, and the lists of CPUs and memory.
 const TEXTS: [&str; 3] = [
@@ -76,7 +76,6 @@ pub fn difference(then: &Registered, now: &Registered) -> Option<String> {
     })
 }
 
-/// The difference at one place.
 fn differs(place: &str, then: &str, now: &str) -> String {
     fn entries(text: &str) -> BTreeMap<&str, &str> {
         order::map(text.split(' ').filter_map(|entry| entry.rsplit_once(':')))

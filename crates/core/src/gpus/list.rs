@@ -13,7 +13,6 @@ pub(super) const CUDA_ORDER: &str = "CUDA_DEVICE_ORDER";
 pub(super) const ROCR: &str = "ROCR_VISIBLE_DEVICES";
 /// AMD's list for HIP programs, applied to what [`ROCR`] leaves.
 pub(super) const HIP: &str = "HIP_VISIBLE_DEVICES";
-/// Intel's list.
 pub(super) const ZE: &str = "ZE_AFFINITY_MASK";
 /// The unit of numbers in Intel's list: cards for `COMPOSITE`, stacks (tiles) for `FLAT` and `COMBINED`.
 pub(super) const HIERARCHY: &str = "ZE_FLAT_DEVICE_HIERARCHY";

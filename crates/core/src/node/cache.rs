@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The beginning of every node file.
 const MAGIC: &[u8] = b"nic-placement node file ";
 /// The release, after [`MAGIC`], and a number that grows with each change of the format.  Only a file of the same
 /// version is read.
@@ -18,7 +17,6 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-4");
 /// Bytes, at most: a topology file, and a line for each device.
 pub const MAX_BYTES: usize = file::MAX_BYTES + 1024 * 1024;
 
-/// The time and the boot at which a node was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     /// `/proc/sys/kernel/random/boot_id`: the kernel draws it anew at each boot
@@ -41,7 +39,7 @@ pub struct NodeFile {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadNodeFile {
-    /// not a node file
+    /// no node file
     Foreign,
     /// another version's
     Version(String),
@@ -98,7 +96,6 @@ pub fn to_bytes(node: &NodeFile) -> Vec<u8> {
     sealed(&postcard::to_allocvec(node).expect("a node can always be written"))
 }
 
-/// The content behind the version and a checksum.
 pub fn sealed(content: &[u8]) -> Vec<u8> {
     let checksum = crc32fast::hash(content).to_le_bytes();
     [MAGIC, VERSION.as_bytes(), b"\n", &checksum, content].concat()

@@ -14,7 +14,6 @@ use crate::topology::{self, Gpu, Provenance, Topology};
 use std::fmt;
 use std::path::Path;
 
-/// Reason why there is no topology.
 #[derive(Debug)]
 pub enum NoTopology {
     /// the file or directory cannot be read, or is not trusted

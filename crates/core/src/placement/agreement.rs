@@ -30,7 +30,6 @@ pub struct RailWord {
     pub subnet: Option<String>,
 }
 
-/// One NIC or port that is left out.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct LeftOut {
     /// such as `mlx5_4` or `mlx5_3:1`
@@ -40,7 +39,6 @@ pub struct LeftOut {
 }
 
 impl Agreement {
-    /// The agreement of a node with this map.
     pub fn of(topology: &Topology, node: &NodePlacement) -> Agreement {
         let subnet = |rail: &Rail| {
             let port = topology.nic(rail.nic).ports.iter().find(|port| port.number == rail.port)?;

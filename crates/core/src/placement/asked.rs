@@ -105,7 +105,6 @@ pub enum Mem {
     Strict,
 }
 
-/// What to bind, and whose wish it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Binding {
     pub bind: Bind,

@@ -19,7 +19,6 @@ pub(super) struct TaskRequest<'a> {
     pub(super) gpu_use: GpuUse,
 }
 
-/// The GPUs of a task.
 struct TaskGpus {
     /// GPUs that it will use, as far as that is known
     used: Claim,

@@ -11,7 +11,7 @@ use crate::topology::{PciAddress, Topology};
 pub struct Missing {
     /// `GPU`, or the name that the NIC has in the model
     pub what: String,
-    /// where the machine has it
+    /// the machine's address
     pub address: PciAddress,
 }
 

@@ -107,7 +107,6 @@ fn kinds_of_gpus(topology: &Topology) -> Vec<Ascent> {
     addresses.into_iter().map(|address| topology.ascent(address)).collect()
 }
 
-/// The shortest path between one function and several.
 fn nearest<'a>(
     topology: &Topology,
     several: impl Iterator<Item = &'a Ascent>,

@@ -13,7 +13,7 @@ use crate::topology::{Nic, NicIndex, NicKind, NicRole, PortRef, PortState, Topol
 /// (src/ucp/core/ucp_context.c). NCCL's own limit is in `libraries::nccl`.
 pub(crate) const MAX_RAILS: usize = super::solve::MOST_RAILS;
 
-/// The ports of a node after judgement; its fields are as in `NodePlacement`.
+/// The fields are as in `NodePlacement`.
 #[derive(Debug, Default)]
 pub(crate) struct Candidates {
     /// in PCI order
@@ -220,7 +220,7 @@ fn degraded(topology: &Topology, rails: &[Rail], fabrics_rate: Option<u64>) -> V
     rails.iter().filter(is_slower).filter(does_more).cloned().collect()
 }
 
-/// Why a NIC as a whole may not be chosen.
+/// The reason why a NIC as a whole may not be chosen.
 fn refusal(topology: &Topology, nic: &Nic, wanted: bool, selection: &Selection) -> Option<String> {
     if let Some(pattern) = selection.exclude.iter().find(|pattern| pattern.matches(nic)) {
         return Some(format!("the admin's `exclude={pattern}`"));

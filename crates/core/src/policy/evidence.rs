@@ -250,7 +250,7 @@ impl<'a> Needs<'a> {
         Needs { topology, others, ascents: OnceCell::new() }
     }
 
-    /// What the node would lose without it; `None` for nothing.
+    /// The loss of the node without it, if any.
     fn of(&self, nic: NicIndex) -> Option<String> {
         let Needs { topology, others, .. } = self;
         if topology.nic(nic).role == Some(NicRole::Compute) {

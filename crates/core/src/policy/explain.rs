@@ -66,7 +66,6 @@ fn pair(node: &NodePlacement, ways: &Ways, answer: &Answer, gpu: GpuIndex, rail:
     }
 }
 
-/// The map as the solver's answer.
 fn rails_of(node: &NodePlacement) -> Vec<RailSet> {
     node.gpus.iter().map(|gpu| gpu.choices.iter().map(|choice| choice.rail.0).collect()).collect()
 }

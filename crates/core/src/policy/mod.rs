@@ -85,7 +85,6 @@ pub struct Request<'a> {
     pub known: Option<&'a NodePlacement>,
 }
 
-/// The map from every GPU of the node to its rails.
 pub fn map(topology: &Topology, request: &Request) -> NodePlacement {
     let everything = Selection::default();
     let selection = request.selection.unwrap_or(&everything);

@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 /// Mbit/s for an unknown rate, so that machines without rates are compared by their paths.
 const UNKNOWN_RATE: u64 = 100_000;
 
-/// How every GPU reaches every rail.
 pub(crate) struct Ways {
     /// `[gpu][rail]`
     pub(super) kinds: Vec<Vec<PathType>>,

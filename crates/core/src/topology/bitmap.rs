@@ -19,12 +19,10 @@ pub struct Bitmap {
     words: Vec<u64>,
 }
 
-/// Why a text is not a set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadBitmap {
     /// the text, cut to 80 characters
     pub text: String,
-    /// what was expected instead
     pub expected: &'static str,
 }
 
@@ -49,7 +47,7 @@ impl Bitmap {
         self.insert_range(member..=member);
     }
 
-    /// Adds a range of members; those at or above [`Bitmap::LIMIT`] are ignored.
+    /// As [`Bitmap::insert`].
     pub(crate) fn insert_range(&mut self, members: RangeInclusive<u32>) {
         let (low, high) = (*members.start(), (*members.end()).min(Bitmap::LIMIT - 1));
         if low > high {
@@ -93,7 +91,6 @@ impl Bitmap {
         })
     }
 
-    /// The smallest member.
     pub fn first(&self) -> Option<u32> {
         self.iter().next()
     }

@@ -21,7 +21,7 @@ pub enum GpuVendor {
 impl GpuVendor {
     pub const ALL: [GpuVendor; 3] = [GpuVendor::Nvidia, GpuVendor::Amd, GpuVendor::Intel];
 
-    /// The vendor behind a PCI vendor id.
+    /// By the PCI vendor id.
     pub fn from_pci(vendor: u16) -> Option<GpuVendor> {
         match vendor {
             0x10de => Some(GpuVendor::Nvidia),

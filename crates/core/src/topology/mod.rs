@@ -61,9 +61,7 @@ pub enum Provenance {
     ThisSystem,
     /// read from a captured tree
     Captured(String),
-    /// a built-in model
     Model(String),
-    /// a topology file
     File(String),
 }
 
@@ -107,7 +105,6 @@ pub struct Pu {
     pub core: u32,
 }
 
-/// Mellanox's PCI vendor id.
 const MELLANOX: u16 = 0x15b3;
 /// The device id of a ConnectX-7's physical functions.
 pub(crate) const CONNECTX7: u16 = 0x1021;
@@ -116,7 +113,7 @@ const NVSWITCH_MANAGER: (u16, u16) = (MELLANOX, 0x0087);
 /// The largest distance (ACPI SLIT) between two NUMA nodes of one package, where no package is known.
 const MOST_WITHIN_A_SOCKET: u32 = 15;
 
-/// The package of the first of `cpus`, where `pus` tell it.
+/// The package of the first of `cpus`, if `pus` tell it.
 pub fn package_of(pus: &[Pu], cpus: &CpuSet) -> Option<u32> {
     let first = cpus.first()?;
     pus.iter().find(|pu| pu.os_index == first).map(|pu| pu.package)

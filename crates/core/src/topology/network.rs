@@ -22,7 +22,7 @@ serde_as_text!(Network, NETWORK, (u32, u8), |network| (network.address.to_bits()
     Network::new(Ipv4Addr::from_bits(address), bits)
 });
 
-/// The text is no network, or no subnet's prefix: what was expected instead.
+/// The expected form of a network or subnet prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadNetwork(&'static str);
 

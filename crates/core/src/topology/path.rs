@@ -50,7 +50,6 @@ pub struct Way {
     pub crossing: Option<(u32, u32)>,
 }
 
-/// A PCIe link on a way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
     /// the device below it, by its function 0: all functions of a device share one link
@@ -75,15 +74,14 @@ pub struct Ascent {
     parts: Vec<usize>,
 }
 
-/// The point at which two ascents meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meeting {
     pub kind: PathType,
     /// as [`Way::crossing`]
     pub crossing: Option<(u32, u32)>,
-    /// number of the first function's links that are on the path
+    /// number of the first function's links on the path
     links_a: usize,
-    /// number of the second function's
+    /// of the second function
     links_b: usize,
 }
 
@@ -112,7 +110,7 @@ impl Ascent {
 }
 
 impl Meeting {
-    /// The numbers of each side's nearest links that are on the path.
+    /// Numbers of each side's links on the path.
     pub(crate) fn links(&self) -> (usize, usize) {
         (self.links_a, self.links_b)
     }

@@ -25,7 +25,6 @@ pub struct PciAddress {
     pub function: u8,
 }
 
-/// Why a text is not a PCI address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadPciAddress(pub String);
 
@@ -54,7 +53,6 @@ impl PartialOrd for PciAddress {
 }
 
 impl PciAddress {
-    /// The first function of its device.
     pub fn card(self) -> PciAddress {
         PciAddress { function: 0, ..self }
     }
@@ -260,7 +258,7 @@ impl PciTree {
         PciTree { functions }
     }
 
-    /// Adds a function, or replaces the one at its address.
+    /// Replaces a function at the same address.
     pub fn insert(&mut self, function: PciFunction) {
         let number = function.address.number();
         if self.functions.last().is_none_or(|last| last.address.number() < number) {

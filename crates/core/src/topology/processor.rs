@@ -14,7 +14,6 @@ pub struct Processor {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Arch {
-    /// 64-bit x86
     #[serde(rename = "x86_64")]
     X86,
     /// 64-bit Arm
@@ -51,7 +50,7 @@ pub enum CpuVendor {
 }
 
 impl CpuVendor {
-    /// Each with the kernel's number of it and CPUID's word.
+    /// With the kernel's number and CPUID's word.
     pub const ALL: [(CpuVendor, u32, &'static str); 5] = [
         (CpuVendor::Intel, 0, "GenuineIntel"),
         (CpuVendor::Amd, 2, "AuthenticAMD"),
@@ -60,12 +59,10 @@ impl CpuVendor {
         (CpuVendor::Zhaoxin, 10, "  Shanghai  "),
     ];
 
-    /// CPUID's word.
     pub fn word(self) -> &'static str {
         CpuVendor::ALL.iter().find(|(vendor, ..)| *vendor == self).map_or("", |(.., word)| word)
     }
 
-    /// The maker whose word this is.
     pub fn from_word(word: &str) -> Option<CpuVendor> {
         CpuVendor::ALL.iter().find(|(.., known)| *known == word).map(|(vendor, ..)| *vendor)
     }

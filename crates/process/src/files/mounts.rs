@@ -47,7 +47,7 @@ struct Mount {
 pub(super) struct Mounts(Vec<Mount>);
 
 impl Mounts {
-    /// Reads the table; a line of another form says nothing.
+    /// A line of another form says nothing.
     pub(super) fn new(table: &str) -> Mounts {
         let mount = |line: &str| {
             let (mount, file_system) = line.split_once(" - ")?;
@@ -61,7 +61,6 @@ impl Mounts {
         Mounts(table.lines().filter_map(mount).collect())
     }
 
-    /// True if every file system is one of this node's.
     pub(super) fn are_local(&self) -> bool {
         !self.0.is_empty() && self.0.iter().all(|mount| mount.kind == Kind::Local)
     }

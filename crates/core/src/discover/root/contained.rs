@@ -7,7 +7,6 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A directory that no path leaves.
 pub(super) struct Contained {
     /// with all symbolic links in its own path resolved
     pub(super) base: PathBuf,
@@ -59,7 +58,6 @@ impl Contained {
         resolved
     }
 
-    /// True if the path leads over a symbolic link.
     pub(super) fn is_over_link(&self, path: &str) -> bool {
         let is_link =
             |part: &str| fs::symlink_metadata(self.base.join(part)).is_ok_and(|facts| facts.is_symlink());

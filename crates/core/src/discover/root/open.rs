@@ -76,7 +76,7 @@ impl std::error::Error for Unreadable {}
 /// Waits for no pipe's writer and no lease's holder, takes no controlling terminal, and is closed by execve(2).
 const FLAGS: i32 = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
 
-/// Opens a file below `/sys` or `/proc`, where only the kernel puts files.
+/// Only the kernel puts files below `/sys` and `/proc`.
 pub(super) fn open_kernel_file(path: &Path) -> Result<File, Obstacle> {
     open(path, FLAGS)
 }
@@ -87,7 +87,7 @@ pub(super) fn open_resolved(path: &Path) -> Result<File, Obstacle> {
     open(path, FLAGS | libc::O_NOFOLLOW)
 }
 
-/// Opens a file in any other place; links are followed.
+/// Links are followed.
 fn open_followed(path: &Path) -> Result<File, Obstacle> {
     // opening a device can already have an effect, so the type is asked first
     is_regular(&fs::metadata(path)?)?;

@@ -38,7 +38,6 @@ impl<'p> Answer<'p> {
         Answer::with_load(problem, rails_of, load)
     }
 
-    /// An answer of which the load is known.
     pub(super) fn with_load(problem: &'p Problem, rails_of: Vec<RailSet>, load: Load<'p>) -> Answer<'p> {
         let shares = shares(&load, &rails_of);
         Answer { problem, rails_of, load, shares }
@@ -48,7 +47,6 @@ impl<'p> Answer<'p> {
         self.load.share(gpu, rail) / PARTS
     }
 
-    /// Number of GPUs that have a rail.
     pub(crate) fn users(&self, rail: usize) -> usize {
         self.load.ways(rail)
     }

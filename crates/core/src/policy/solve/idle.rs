@@ -6,7 +6,6 @@ use super::load::Load;
 use super::problem::Problem;
 use super::score::shares;
 
-/// A GPU's part of its nearest rails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) nearest: RailSet,

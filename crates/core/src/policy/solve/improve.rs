@@ -30,10 +30,9 @@ pub(super) fn improved(answer: Answer) -> Answer {
     improving.answer
 }
 
-/// An answer while it is improved.
 struct Improving<'p> {
     answer: Answer<'p>,
-    /// the worst-off GPU's share
+    /// the least share of any GPU
     worst: u64,
     /// `[place]`: the GPUs that cross it, ascending, each as often as it has ways across
     users: Vec<Vec<usize>>,

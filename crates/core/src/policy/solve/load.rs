@@ -19,7 +19,7 @@ pub(super) struct Load<'p> {
     owns: Vec<Vec<(u64, u64)>>,
     /// `[place]`: what each way gets of it at most
     pub(super) levels: Vec<u64>,
-    /// `[place]`: the same with one more way, which can use all it gets
+    /// `[place]`: the same if one more way came that can use all
     pub(super) joining: Vec<u64>,
 }
 
@@ -70,12 +70,11 @@ impl<'p> Load<'p> {
         before
     }
 
-    /// Makes attempted moves; `before` is what the attempt returned.
+    /// Makes the moves of an attempt that returned `before`.
     pub(super) fn complete(&mut self, before: &[(usize, u64)]) {
         before.iter().for_each(|&(place, _)| self.reckon(place));
     }
 
-    /// Takes back attempted moves.
     pub(super) fn undo(&mut self, moves: &[Move], before: &[(usize, u64)]) {
         for &Move { gpu, from, to } in moves {
             self.remove(gpu, to);

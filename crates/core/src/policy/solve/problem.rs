@@ -9,20 +9,17 @@ pub(super) const PARTS: u64 = 720_720;
 /// Kinds of path that can be told apart; farther ones count as the farthest.
 pub(crate) const KINDS: u8 = 8;
 
-/// One GPU's way to one rail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Edge {
     /// the most that its GPU can have, when no other way shares it, in parts of a Mbit/s
     own: u64,
     /// its first place in [`Problem::crossed`]
     first: u32,
-    /// number of its places
     places: u8,
     /// kind of path, 0 the nearest, below [`KINDS`]
     kind: u8,
 }
 
-/// GPUs, rails, and the ways between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
     rails: usize,
@@ -120,7 +117,6 @@ impl Problem {
         self.open[gpu]
     }
 
-    /// True if the GPU has no choice.
     pub(super) fn is_decided(&self, gpu: usize) -> bool {
         self.open[gpu].len() <= self.wants[gpu]
     }

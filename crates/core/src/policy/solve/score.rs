@@ -20,7 +20,6 @@ pub(crate) struct Score {
     pub(super) users: u64,
 }
 
-/// Each GPU's share, in whole Mbit/s.
 pub(super) fn shares(load: &Load, rails_of: &[RailSet]) -> Vec<u64> {
     rails_of.iter().enumerate().map(|(gpu, rails)| total(load, gpu, *rails)).collect()
 }
