@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 /// Grows by one when a field changes its meaning or is removed, not with new fields.
 pub const VERSION: u32 = 1;
 
-/// The beginning of every answer about a node.
 #[derive(Serialize)]
 struct Head<'a> {
     format: &'static str,
@@ -91,7 +90,7 @@ struct ExplainedGpu<'a> {
     pairs: Vec<PairOf<'a>>,
     /// of a task with this GPU alone
     shortfalls: Vec<String>,
-    /// true if a strict word would fail it for the shortfalls
+    /// by a strict word, for the shortfalls
     fails: bool,
 }
 
@@ -147,7 +146,7 @@ struct Task<'a> {
     /// NICs that libraries will use by lists that are not ours
     uses: Vec<UseOf<'a>>,
     shortfalls: &'a [String],
-    /// true if a strict word fails it for the shortfalls
+    /// by a strict word, for the shortfalls
     fails: bool,
     reasons: Vec<String>,
 }
@@ -205,8 +204,8 @@ struct Nic<'a> {
     users: Option<usize>,
 }
 
-/// The plan of a node's tasks.  `cpus` and `mems` are in the kernel's list format, and empty if nothing is
-/// known or changed; `env` holds the variables that we set.
+/// The plan of a node's tasks.  `cpus` and `mems` are kernel lists, empty if nothing is known or changed; `env` has the
+/// variables that we set.
 pub fn plan(plan: &Plan, tasks: &[TaskPlan], diagnostics: &[Diagnostic]) -> String {
     let Plan { node: topology, map: node, .. } = plan;
     let pairs: Vec<Vec<Pair>> = topology.gpu_indices().map(|gpu| plan.explain(gpu)).collect();
@@ -272,7 +271,6 @@ fn set_by<'a>(variables: &'a [Variable]) -> BTreeMap<&'a str, &'a str> {
     set.collect()
 }
 
-/// The variables that are to go.
 fn removed<'a>(variables: &'a [Variable]) -> Vec<&'a str> {
     let removed = variables.iter().filter(|variable| variable.change == Change::Remove);
     removed.map(|variable| variable.name.as_ref()).collect()
@@ -287,7 +285,7 @@ struct OneTask<'a> {
     diagnostics: Vec<String>,
 }
 
-/// One task of a plan, for the launcher that starts it: the same fields as in the plan's `tasks`.
+/// One task of a plan, for its launcher: the fields of the plan's `tasks`.
 pub fn task(plan: &Plan, task: &TaskPlan, diagnostics: &[Diagnostic]) -> String {
     text(&OneTask {
         head: Head::new("nic-placement task", plan),
@@ -335,12 +333,12 @@ struct Process<'a> {
     shortfalls: &'a [String],
     /// true if a process that cannot have all of this fails
     strict: bool,
-    /// true if it fails for its shortfalls
+    /// for its shortfalls
     fails: bool,
     reasons: Vec<String>,
 }
 
-/// The changes for the process that asks, and `notes` about how it was found.
+/// The changes for the process that asks, with notes about how it was found.
 pub fn process(plan: &Plan, of: &TaskPlan, notes: Vec<String>) -> String {
     let Task { gpus, nics, cpus, mems, shortfalls, fails, reasons, .. } = task_of(plan, of);
     text(&Process {
@@ -360,7 +358,7 @@ pub fn process(plan: &Plan, of: &TaskPlan, notes: Vec<String>) -> String {
     })
 }
 
-/// The answer for a process that is not changed: what it has, and why it stays so.
+/// The answer for a process that stays as it is: what it has, and the reason.
 pub fn unchanged(has: &Devices, cpus: &CpuSet, why: String) -> String {
     let texts = |list: &[&str]| list.iter().map(ToString::to_string).collect();
     text(&Process {

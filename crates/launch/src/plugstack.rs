@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 
 /// Files within files, at most.
 const MOST_DEPTH: usize = 8;
-/// Files in all, at most: patterns of `include` that mean each other multiply.
+/// Files in all, at most: patterns of `include` multiply.
 const MOST_FILES: usize = 256;
 const MOST_BYTES: usize = 1024 * 1024;
 
-/// The admin's settings for a step of this partition, by the plugin's line in this file or the one that Slurm reads,
-/// and by the configuration file; and whether such a line was found.
+/// The admin's settings for a step of this partition, by the configuration file and the plugin's line in this file, or
+/// in the one that Slurm reads; and whether there is such a line.
 pub fn admin(
     file: Option<&Path>,
     partition: Option<&str>,
@@ -61,8 +61,8 @@ fn of_running_slurmd(root: &Root) -> Option<PathBuf> {
     })
 }
 
-/// Root alone looks for the running slurmd, and not in a job: with 1,600 processes that takes 17 ms, which each process that
-/// `exec` places would pay.
+/// Root alone looks for the running slurmd, and not in a job: among 1,600 processes that takes 17 ms, for each process
+/// that `exec` places.
 fn found_slurm_conf(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     let is_in_job = variable("SLURM_JOB_ID").is_some();
     let running = || (sys::is_root() && !is_in_job).then(|| of_running_slurmd(&Root::live())).flatten();
@@ -81,17 +81,16 @@ pub const SENT: &str = "/run/slurm/conf/slurm.conf";
 /// The path of slurm.conf, unless `SLURM_CONF` names another or slurmd is configless.
 pub const USUAL: &str = "/etc/slurm/slurm.conf";
 
-/// The paths in builds from source: configure's default, and one that guides to such builds name.
+/// In builds from source: configure's default, and one that guides name.
 const BUILT: [&str; 2] = ["/usr/local/etc/slurm.conf", "/opt/slurm/etc/slurm.conf"];
 
-/// The folders in which Slurm looks for plugins that are named without one; `None` if slurm.conf does not say.
+/// Folders of plugins that are named without one; `None` if slurm.conf does not say.
 pub fn plugin_folders(variable: impl Fn(&str) -> Option<OsString>) -> Option<Vec<PathBuf>> {
     let slurm_conf = found_slurm_conf(variable);
     let folders = value_of(&text(&slurm_conf).ok()?, "PluginDir")?;
     Some(folders.split(':').map(PathBuf::from).collect())
 }
 
-/// The value of a parameter in the text of slurm.conf.
 fn value_of(text: &str, parameter: &str) -> Option<String> {
     let mut values = text.lines().filter_map(|line| {
         let (name, value) = line.split('#').next()?.split_once('=')?;
@@ -179,7 +178,7 @@ impl PluginLines {
     }
 }
 
-/// The files that a pattern of `include` means, in the order of glob(3): by name.
+/// The files of a pattern, in the order of glob(3): by name.
 fn matches(pattern: &Path) -> Vec<PathBuf> {
     let (Some(folder), Some(name)) = (pattern.parent(), pattern.file_name()) else { return Vec::new() };
     let name = name.to_string_lossy();

@@ -15,7 +15,6 @@ use std::fmt;
 /// Tasks on one node, at most: Slurm's own bound is the number of CPUs times `MaxTasksPerNode` (512 by default).
 pub const MAX_TASKS: u32 = 4096;
 
-/// The split of a step's GPUs between its tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GpuSplit {
     /// each task sees all
@@ -26,7 +25,7 @@ pub enum GpuSplit {
     Listed(Vec<Vec<GpuIndex>>),
 }
 
-/// A step on one node, as the caller asks for it.
+/// A step on one node, as asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepRequest {
     /// Slurm or a launcher
@@ -44,7 +43,6 @@ pub struct StepRequest {
     pub alone_on_node: bool,
 }
 
-/// Reason why there is no such step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadStep {
     /// none, or more than [`MAX_TASKS`]
@@ -69,7 +67,7 @@ impl fmt::Display for BadStep {
 impl std::error::Error for BadStep {}
 
 impl StepRequest {
-    /// The step, and its tasks in the order of their local ids.
+    /// The step, and its tasks by local ids.
     pub fn step(&self, topology: &Topology) -> Result<(Step, Vec<Task>), BadStep> {
         let count = self.count()?;
         let step = Step {
@@ -131,7 +129,7 @@ impl StepRequest {
         }
     }
 
-    /// A list is a fact, and the variables that would say the same are not looked at.
+    /// A list is a fact: variables that would say the same are not read.
     fn claim(&self, id: u32) -> Option<Claim> {
         let GpuSplit::Listed(_) = self.split else { return None };
         let gpus = self.gpus_of(id).to_vec();
@@ -139,7 +137,7 @@ impl StepRequest {
         Some(Claim { gpus, reason: reason.to_string() })
     }
 
-    /// A GPU of each task that determines where all of the task's GPUs are, if no two tasks have one in common.
+    /// A GPU of each task that determines where all of its GPUs are, if no two tasks share one.
     fn promised(&self, topology: &Topology) -> Option<Vec<GpuIndex>> {
         let GpuSplit::Listed(lists) = &self.split else { return None };
         let (mut taken, mut firsts) = (BTreeSet::new(), Vec::with_capacity(lists.len()));
@@ -177,8 +175,7 @@ pub fn grant(topology: &Topology, gpus: &[GpuIndex]) -> GpuGrant {
     GpuGrant { variables, access: vec![Access::Unknown; topology.gpus.len()] }
 }
 
-/// The plan of a node on which a launcher starts a process for each of these GPUs, and the cores of each of these processes,
-/// where they are asked for.
+/// The plan of a node on which a launcher starts a process for each of these GPUs, and on request the cores of each.
 pub fn for_engines(
     topology: Topology,
     mut wish: Wish,
@@ -216,7 +213,6 @@ pub fn for_engines(
     (plan, cpus)
 }
 
-/// Reason why there is nothing to plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadWish {
     Word(BadWord),

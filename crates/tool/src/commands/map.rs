@@ -47,7 +47,7 @@ pub(super) struct MapOptions {
     request: PlanOptions,
 }
 
-/// A node's name as it stands in a launcher's line, which blanks and line ends would end.
+/// A node's name for a launcher's line, without blanks and line ends.
 fn host_name(text: &str) -> Result<String, &'static str> {
     let is_in_a_word = |letter: char| !letter.is_whitespace() && !letter.is_control();
     let is_one_word = !text.is_empty() && text.chars().all(is_in_a_word);

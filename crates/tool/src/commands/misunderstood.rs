@@ -23,7 +23,7 @@ pub(super) fn answer(answer: &clap::Error, page: &mut Page) -> Result<(), Failur
     }
 }
 
-/// A line of help, which the parser does not fold: `  --option <VALUE>  what it means`, or one of a paragraph.
+/// A line of help, which the parser does not fold: `  --option <VALUE>  what it means`, or a paragraph's.
 fn help_line(line: &str, page: &mut Page) {
     let text = line.trim_start();
     let margin = line.len() - text.len();

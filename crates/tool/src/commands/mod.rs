@@ -103,7 +103,7 @@ struct Help {
     command: Option<OsString>,
 }
 
-/// What ends a command: said on stderr, in one line; the status is 1, unless it is an [`Ending`].
+/// The end of a command: one line on stderr, and the status 1, unless it is an [`Ending`].
 type Failure = Box<dyn std::error::Error>;
 
 /// An end with another status than 1.
@@ -126,7 +126,8 @@ pub fn command_line() -> clap::Command {
     CommandLine::command()
 }
 
-/// Runs the tool; 0 done, 1 could not, 2 not understood.  `check`, `verify`, `exec` and `measure` have more, or end as their program does.
+/// Runs the tool: 0 done, 1 could not, 2 not understood.  `check`, `verify`, `exec` and `measure` have more, or end as
+/// their program does.
 pub fn main() -> ExitCode {
     let is_terminal = io::stdout().is_terminal();
     let columns = sys::terminal_columns(io::stdout().as_fd());

@@ -9,8 +9,8 @@ use nic_placement_traffic::tasks::{Numbers, PlacedTask, marked, numbers};
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 
-/// Bytes of one environment, at most.  A program's environment and arguments have 2 MiB by default together; the marker is
-/// among what a step sets, and what stands behind the first of them is not read.
+/// Bytes of one environment, at most.  By default a program's environment and arguments have 2 MiB together; the marker
+/// is among a step's variables, and text behind the limit is not read.
 pub(super) const MAX_ENVIRONMENT: usize = 1 << 20;
 /// Bytes of all environments, at most: ten thousand processes with 25 KiB each.
 const MAX_ALL: usize = 256 << 20;
@@ -19,7 +19,7 @@ const MAX_KEPT: usize = 16 * 1024;
 /// Below this number are the users of the system (login.defs(5), `UID_MIN`).
 pub(super) const FIRST_USER: u32 = 1000;
 
-/// The numbers of all processes, sorted.
+/// Sorted.
 pub(super) fn pids(root: &Root) -> Vec<u32> {
     let names = root.list("proc", |name| name.bytes().all(|byte| byte.is_ascii_digit()));
     let mut pids: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();

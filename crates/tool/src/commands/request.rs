@@ -66,12 +66,12 @@ impl NodeOptions {
     }
 }
 
-/// The node by a thread, since to read it asks the cards.
+/// Reads the node in a thread, since that asks the cards.
 pub(super) fn node_in_time(source: NodeSource) -> Receiver<Option<Topology>> {
     threads::answer_of(move || describe::read_node(&source, Scope::Full).ok().map(|(topology, _)| topology))
 }
 
-/// The plan of a step that says nothing of its own, on the node as steps have it.
+/// The plan of a step without words, on the node as steps have it.
 pub(super) fn whole_node(topology: Topology, admin: Admin) -> Result<Plan, String> {
     let topology = match admin.source {
         NodeSource::Live => topology,
@@ -135,7 +135,7 @@ impl PlanOptions {
         Ok((wish, doubts))
     }
 
-    /// Refuses a binding for a command that makes `bind=core` of it, whatever is asked.
+    /// Refuses a binding for a command that always makes it `bind=core`.
     pub(super) fn binds_cores_alone(&self, command: &str) -> Result<(), Failure> {
         let Some(text) = &self.words else { return Ok(()) };
         match Words::parse(text).map_err(misunderstood)?.bind {
@@ -183,7 +183,7 @@ pub(super) fn number(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, Stri
     }
 }
 
-/// GPUs by their positions in PCI order (`0-3,5`) or by PCI addresses; in the order given.  All of the node where there is no list.
+/// GPUs by positions in PCI order (`0-3,5`) or PCI addresses, in the order given; without a list all of the node.
 pub(super) fn gpus(option: &str, list: Option<&str>, topology: &Topology) -> Result<Vec<GpuIndex>, Failure> {
     let Some(list) = list else { return Ok(topology.gpu_indices().collect()) };
     gpus_named(topology, list).map_err(|bad| {

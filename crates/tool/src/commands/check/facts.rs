@@ -13,11 +13,11 @@ use nic_placement_fleet::audit::report::{
 };
 use std::collections::BTreeMap;
 
-/// Kernel modules of GPUs and NICs that may state a version; those of the kernel's own tree state none.
+/// Modules of GPUs and NICs that may state a version; the kernel's own state none.
 const MODULES: &str =
     "nvidia nvidia_peermem gdrdrv amdgpu mlx5_core ib_core bnxt_re irdma efa cxi_ss1 nvidia_fs";
 
-/// The report of a node with these findings; `root` has the files that [`Topology`] does not hold.
+/// The report of a node with these findings; `root` has the files beside [`Topology`].
 pub(super) fn report(
     plan: &Plan,
     root: Option<&Root>,
@@ -135,7 +135,7 @@ fn nic(topology: &Topology, nic: &Nic, read: &impl Fn(&str) -> Option<String>) -
     }
 }
 
-/// The second half of the port's first GID, which the kernel keeps and asks no firmware for (InfiniBand Architecture
+/// The second half of the port's first GID, which the kernel keeps without asking firmware (InfiniBand Architecture
 /// Specification 1, 4.1.1).
 fn guid(nic: &Nic, port: &Port, read: &impl Fn(&str) -> Option<String>) -> Option<String> {
     let is_infiniband = port.link_layer == LinkLayer::InfiniBand;

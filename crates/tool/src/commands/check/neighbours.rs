@@ -28,7 +28,7 @@ pub(super) fn neighbours() -> Option<BTreeMap<String, NeighbourReport>> {
     ask(program, PATIENCE)
 }
 
-/// The program's output.  Root runs it as the user that may write the file, which on Debian is the agent's own.
+/// The program's output.  Root runs it as the user that may write the file: on Debian the agent's own.
 fn ask(program: &Path, patience: Duration) -> Option<BTreeMap<String, NeighbourReport>> {
     /// Group and others may write.
     const OTHERS: u32 = 0o022;

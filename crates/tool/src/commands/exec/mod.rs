@@ -150,7 +150,7 @@ pub(super) fn run(options: &ExecOptions) -> Result<(), Failure> {
     Err(not_started(&options.command, &error))
 }
 
-/// The error for a `command` that was not started, with the status of env(1) for it.
+/// The error, with the status of env(1), for a command that was not started.
 pub(super) fn not_started(command: &[OsString], error: &io::Error) -> Failure {
     let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_STARTED };
     Ending { status, said: format!("cannot start `{}`: {error}", name_of(command)) }.into()
@@ -171,7 +171,7 @@ fn name_of(command: &[OsString]) -> String {
     command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// The wish by plugstack.conf, the environment and the words; a word here beats the environment, as srun's option does.
+/// The wish by plugstack.conf, the environment and the words, which beat the environment, as srun's option does.
 fn intent(
     options: &ExecOptions,
     words: Option<&Words>,
@@ -211,7 +211,7 @@ impl Log for ToStderr {
     fn flush(&self) {}
 }
 
-/// A line on stderr, since stdout is the program's; in one piece: several processes write to one terminal.
+/// A line on stderr, since stdout is the program's; in one piece, since several processes write to one terminal.
 fn say(text: &str) {
     let line = one_line(&format!("nic-placement: {text}")).into_owned() + "\n";
     // where stderr is closed the line is lost: there is no other place for it

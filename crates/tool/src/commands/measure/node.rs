@@ -98,7 +98,7 @@ impl Watched {
     }
 }
 
-/// True for a task of ours.  In a step: of that step.  In a batch script, which starts steps: of that job.
+/// True for a task of this step; in a batch script, which starts steps, of this job.
 fn is_ours(own: &Numbers, task: &PlacedTask) -> bool {
     /// Smaller numbers are those of steps that srun started (slurm/slurm.h, `SLURM_MAX_NORMAL_STEP_ID`).
     const LAST: u64 = 0xffff_fff0;

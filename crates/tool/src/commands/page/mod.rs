@@ -11,9 +11,9 @@ use nic_placement_core::topology::PathType;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 
-/// Columns of a line, at most: what fits beside an editor, into a ticket and into a manual.
+/// Columns of a line, at most: for a place beside an editor, a ticket and a manual.
 const WIDTH: usize = 100;
-/// Columns in which the longest names still stand on a line: a terminal with fewer breaks lines itself.
+/// Columns for the longest names: a narrower terminal breaks lines itself.
 const LEAST: usize = 40;
 /// Columns by which the rest of a long line is set in.
 const INDENT: usize = 2;
@@ -74,8 +74,8 @@ impl Page {
         self.out.as_bytes()
     }
 
-    /// What a program reads: the same bytes in a pipe and a file.  On a terminal no program parses it, and the terminal
-    /// would obey a control character.
+    /// Text for programs: the same bytes in a pipe and a file.  On a terminal no program parses it, and a control
+    /// character would be obeyed.
     pub(super) fn exact(&mut self, text: &str) {
         if self.is_terminal { self.out.push_str(&text::defused(text)) } else { self.out.push_str(text) }
     }
@@ -84,22 +84,22 @@ impl Page {
         self.out.push('\n');
     }
 
-    /// One line, or several of which all but the first are set in.
+    /// Lines; all but the first are set in.
     pub(super) fn line(&mut self, text: impl Into<Text>) {
         self.paragraph(0, INDENT, text.into());
     }
 
-    /// One line, or several, all of them set in.
+    /// Lines, all of them set in.
     pub(super) fn block(&mut self, margin: usize, text: impl Into<Text>) {
         self.paragraph(margin, margin, text.into());
     }
 
-    /// A line that is set in, or several of which all but the first are set in further.
+    /// Lines that are set in, all but the first further.
     pub(super) fn indented(&mut self, text: impl Into<Text>) {
         self.paragraph(INDENT, 2 * INDENT, text.into());
     }
 
-    /// A word and what it says, which stays beside it.
+    /// A word, and beside it its text.
     pub(super) fn item(&mut self, word: impl Into<Text>, text: impl Into<Text>) {
         let word = word.into();
         // a long word is text like any other

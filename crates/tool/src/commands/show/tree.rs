@@ -117,7 +117,7 @@ struct Node<'a> {
 }
 
 impl Node<'_> {
-    /// Smaller places and the place's own devices: those with GPUs in the GPUs' order, then NICs alone.
+    /// Smaller places and the place's devices: with GPUs in the GPUs' order, then NICs alone.
     fn contents(&self, place: &NodePlace) -> Vec<Branch> {
         let order = |place: &NodePlace| match place.kind {
             // these stay as they are: a NUMA node without a device has its number too

@@ -183,8 +183,7 @@ fn way(folder: &Folder, node: &Topology, number: usize) -> Option<TriedWay> {
     Some(way)
 }
 
-/// Counts the task, and whether it runs on the NUMA nodes of its GPUs alone.  Its GPUs are those that a driver shows
-/// it.
+/// Counts the task, and whether it runs on the NUMA nodes of its drivers' GPUs alone.
 fn count_near(near: &mut Near, node: &Topology, probe: &Probe) {
     let devices = probe.drivers.iter().flat_map(|driver| &driver.devices);
     let gpus = devices.filter_map(|device| node.gpu_index(device.address.parse().ok()?));
@@ -252,7 +251,7 @@ fn effect(
     effect
 }
 
-/// What `measure` said on stderr of each node, added up; NICs that sent nothing are left out.
+/// Sums of `measure`'s reports of each node; NICs that sent nothing are left out.
 fn bytes(text: &str) -> BTreeMap<String, u64> {
     let mut sent: BTreeMap<String, u64> = BTreeMap::new();
     for report in text.lines().filter_map(|line| merge::read(line.as_bytes()).ok()) {

@@ -51,7 +51,7 @@ impl Wanted {
         }
     }
 
-    /// Of these processes, in the order of their numbers, those that are worth a look.
+    /// Those of these processes that are worth a look, by number.
     fn among(&self, root: &Root, all: Vec<u32>) -> Vec<u32> {
         let Wanted::Processes(wanted) = self else { return all };
         let parent = |pid: &u32| {
@@ -142,7 +142,8 @@ pub(super) fn look(open: &Open, wanted: &Wanted) -> Look {
     look
 }
 
-/// Takes what walks over the processes say, each from a number on: behind a process that does not answer a new one begins.
+/// Takes the steps of walks over the processes, each from a number on: behind a process that does not answer a new one
+/// begins.
 fn gather(look: &mut Look, patience: Duration, walk: impl Fn(u32) -> Receiver<Step>) {
     let mut from = 0;
     while look.silent.len() < MAX_SILENT {
@@ -219,7 +220,7 @@ fn process(root: &Root, pid: u32, user: Option<u32>, told: Told) -> Option<Proce
     Some(Process { told, user, thread_ids, threads, memory, device_files, held: BTreeMap::new() })
 }
 
-/// `None` for one that has ended: a process's first thread stays until the others have.
+/// `None` for one that has ended; a process's first thread stays until the others have.
 fn thread(root: &Root, pid: u32, thread: u32) -> Option<Thread> {
     let status = root.read(&format!("proc/{pid}/task/{thread}/status"))?;
     let value = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"));
@@ -230,8 +231,8 @@ fn thread(root: &Root, pid: u32, thread: u32) -> Option<Thread> {
     Some(Thread { is_first: thread == pid, name: value("Name")?.to_string(), cpus })
 }
 
-/// What the process wrote itself (`anon=`), by NUMA node: a file's pages may have been there before it.  The kernel escapes what a
-/// user could write into a file's name (fs/proc/task_mmu.c, `show_numa_map`).
+/// KiB that the process wrote itself (`anon=`), by NUMA node: a file's pages may have been there before it.  The kernel
+/// escapes a user's text in a file's name (fs/proc/task_mmu.c, `show_numa_map`).
 fn memory(root: &Root, pid: u32) -> BTreeMap<u32, u64> {
     let mut kib = BTreeMap::new();
     root.lines(&format!("proc/{pid}/numa_maps"), |line| {

@@ -92,7 +92,7 @@ impl Seen for Looks {
     }
 }
 
-/// Tasks are told apart by Slurm's numbers and their devices; a process that was not placed and is in no step is one of its own.
+/// Slurm's numbers and devices tell tasks apart; an unplaced process in no step is one of its own.
 type Key = (Numbers, Vec<PciAddress>, Vec<String>, Option<u32>, Option<u32>);
 
 fn key(pid: u32, process: &Process) -> Key {
@@ -145,7 +145,8 @@ fn seen(node: Node<'_>, looks: &Looks, pids: Vec<u32>) -> SeenTask {
     }
 }
 
-/// The GPUs of a task that was not placed: which device files it may open cannot be seen from outside, but those that it has open.
+/// The GPUs of a task that was not placed, by its open device files: those that it may open cannot be seen from
+/// outside.
 fn gpus_of(topology: &Topology, processes: &[&Process]) -> Result<Vec<GpuIndex>, String> {
     let told = &processes[0].told;
     let is_open = |gpu: GpuIndex| {
