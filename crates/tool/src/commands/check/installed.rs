@@ -122,7 +122,7 @@ fn unasked((place, arguments): (&str, &[String]), file: Option<&(Conf, String)>,
     unasked
 }
 
-/// As the plugin reads it, whoever runs the check: files of root's alone.  In a user namespace without the host's users
+/// As the plugin reads it, whatever user checks: files of root's alone.  In a user namespace without the host's users
 /// the host's root looks like others, and all files are read.
 fn roots() -> Author {
     if node::has_the_hosts_users() { Author::Root } else { Author::Anyone }
