@@ -7,35 +7,33 @@ use nic_placement_process::session::Session;
 use slurm_spank::SpankHandle;
 use std::sync::OnceLock;
 
-/// This step, read once: no task reads a file again.
+/// This step, read once for all tasks.
 pub(crate) static STEP: OnceLock<OfTasks> = OnceLock::new();
 
-/// A step as its tasks find it.
 #[allow(clippy::large_enum_variant, reason = "there is one value, in a static")]
 pub(crate) enum OfTasks {
-    /// it is placed
     Placed(Active),
-    /// it is not: what is wanted in it all the same, and a line for a user that asked for placement
+    /// no placement: the wish, which holds all the same, and a line for a user that asked for placement
     NotPlaced(Wish, Option<String>),
-    /// it runs no task and no program of a user's job
+    /// no task and no program of a user's job
     Foreign,
 }
 
 /// A step that wants placement.
 pub(crate) struct Active {
-    /// the plan in which its tasks look themselves up; or why there is none
+    /// the plan in which its tasks look themselves up, or the reason why there is none
     pub(crate) session: Result<Session, String>,
-    /// do its users want to read what is done?
+    /// true if its users want to read what is done
     pub(crate) reports: bool,
-    /// all variables that a task looks at, sorted
+    /// variables that a task looks at, sorted
     pub(crate) names: Vec<String>,
-    /// the threads of a core; `None` if that is not known
+    /// threads of a core
     pub(crate) threads_per_core: Option<usize>,
-    /// does pyxis stand after us in plugstack.conf?
+    /// true if pyxis comes after us in plugstack.conf
     pub(crate) container_later: bool,
 }
 
-/// The user's or admin's strict word, without whose placement a task fails.  It is set before the plan is made, so that tasks
+/// The user's or admin's strict word, without whose placement a task fails; set before the plan is made, so that tasks
 /// fail also if that panics.
 pub(crate) static STRICT: OnceLock<Strictness> = OnceLock::new();
 
@@ -47,12 +45,12 @@ const MAX_NORMAL_STEP_ID: u32 = 0xffff_fff0;
 /// The interactive shell (`SLURM_INTERACTIVE_STEP`) and the batch script (`SLURM_BATCH_SCRIPT`), the same in all releases.
 const PROGRAMS_OF_JOBS: [u32; 2] = [0xffff_fffa, 0xffff_fffb];
 
-/// Is this a step that runs a user's tasks?
+/// True for a step that runs a user's tasks.
 pub(crate) fn is_normal(spank: &SpankHandle) -> bool {
     spank.job_stepid().is_ok_and(|id| id <= MAX_NORMAL_STEP_ID)
 }
 
-/// Is this a batch script, or the shell of an allocation?
+/// True for a batch script, and for the shell of an allocation.
 pub(crate) fn is_program_of_job(spank: &SpankHandle) -> bool {
     spank.job_stepid().is_ok_and(|id| PROGRAMS_OF_JOBS.contains(&id))
 }

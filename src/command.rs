@@ -18,14 +18,14 @@ use slurm_spank::SpankHandle;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// What sbatch and salloc leave, in the environment of the job: for srun, sbatch and salloc, and for the node
+/// Variables that sbatch and salloc leave in the environment of the job: for srun, sbatch and salloc, and for the node
 /// (src/common/spank.c, `_opt_env_name`; `_set_spank_env` of salloc.c and sbatch.c; the same from 22.05 to 26.05).
 const LEFT: [&str; 2] = [
     "SLURM_SPANK__SLURM_SPANK_OPTION_nic_placement_nic_placement",
     "_SLURM_SPANK_OPTION_nic_placement_nic_placement",
 ];
 
-/// What [`ENVIRONMENT`] was when sbatch or salloc was given the option, which beat it.
+/// The value of [`ENVIRONMENT`] when sbatch or salloc was given the option, which beat it.
 const BEFORE: &str = "SLURM_NIC_PLACEMENT_BEFORE";
 
 /// Before Slurm looks for the option: takes away what sbatch or salloc left, where the variable has been set since.
@@ -44,7 +44,7 @@ pub(crate) fn init_post_opt() {
     }
 }
 
-/// In srun: tells a user that asks for placement that the admin has switched it off, and tells the nodes that it did so.
+/// In srun: tells a user that asks for placement that the admin has switched it off, and tells the nodes so.
 ///
 /// What is wrong with the file here is the admin's matter, and the nodes have files of their own.
 pub(crate) fn tell_the_user(spank: &SpankHandle) {
@@ -72,8 +72,8 @@ pub(crate) fn tell_the_user(spank: &SpankHandle) {
     }
 }
 
-/// What the option said when each component of the command line was settled: Slurm then calls this process again.  A
-/// component that does not name the option has what the one before it had.
+/// The option's words when each component of the command line was settled: Slurm then calls this process again.  A
+/// component that does not name the option has those of the one before it.
 static COMPONENTS: Mutex<Vec<Option<(Words, String)>>> = Mutex::new(Vec::new());
 
 /// In srun: hands the nodes the words of each component of a heterogeneous job.
@@ -109,7 +109,7 @@ pub(crate) fn tell_the_components() {
     set(cpu_bind::VARIABLE, &components::write(binds));
 }
 
-/// Takes back what was told of fewer components.
+/// Takes back the words of fewer components.
 fn forget_the_components() {
     unset(components::VARIABLE);
     // one word is of the whole line
@@ -118,8 +118,8 @@ fn forget_the_components() {
     }
 }
 
-/// Whether the user named a way of binding for one component (`SLURM_CPU_BIND_HET_GROUP_1`, of old `…_PACK_GROUP_1`:
-/// src/srun/opt.c, `_opt_env`).
+/// [`cpu_bind::CHOSEN`] if the user named a way of binding for one component (`SLURM_CPU_BIND_HET_GROUP_1`, of old
+/// `…_PACK_GROUP_1`: src/srun/opt.c, `_opt_env`).
 fn bind_of(component: u32, part: &[String]) -> &'static str {
     let of_it = |group: &str| format!("SLURM_CPU_BIND_{group}_GROUP_{component}");
     let variables = [cpu_bind::READ_BY_SRUN.to_string(), of_it("HET"), of_it("PACK")];
@@ -154,7 +154,8 @@ fn arguments() -> Vec<String> {
     std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// In srun: whether the user named a way of binding.  The command line says it; what the node sees is not always clear.
+/// In srun: tells the nodes whether the user named a way of binding.  The command line says it; what the node sees is
+/// not always clear.
 pub(crate) fn tell_the_node() {
     let told = cpu_bind::word_of_srun(&arguments(), variable(cpu_bind::READ_BY_SRUN).as_deref());
     let is_nobodys = told.is_none() && cpu_bind::is_of_an_outer_step(variable);
@@ -163,7 +164,7 @@ pub(crate) fn tell_the_node() {
     }
 }
 
-/// In sbatch and salloc: notes for the sruns inside what the variable was.
+/// In sbatch and salloc: notes the variable's value for the sruns inside.
 pub(crate) fn note_what_was_before() {
     if option::value().is_none() {
         return;

@@ -11,9 +11,8 @@ use slurm_spank::SpankHandle;
 
 /// A task's environment before we change it.
 pub(crate) struct Environment {
-    /// the variables that were asked for
     pub(crate) present: Present,
-    /// bytes that all of it takes of execve's room
+    /// bytes of execve's room that all of it takes
     size: usize,
     /// the limit on the stack that srun handed on: slurmstepd sets it after us (src/slurmd/slurmstepd/ulimits.c, `_set_limit`)
     stack: Option<u64>,
@@ -45,15 +44,14 @@ pub(crate) fn read(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Environmen
 }
 
 impl Environment {
-    /// Sets nothing where the changes would leave execve(2) too little room beside so many bytes of the program's words, and
-    /// says why.
+    /// As [`room::keep`], beside so many bytes of the program's words.
     pub(crate) fn keep_room(&self, variables: &mut [Variable], words: usize) -> Option<&'static str> {
         let stack = sys::stack_limit().min(self.stack.unwrap_or(u64::MAX));
         room::keep(variables, &self.present, words + self.size, stack)
     }
 }
 
-/// Makes the changes, then reads all of them back; returns what did not take.
+/// Makes the changes, then reads all of them back; returns failures.
 pub(crate) fn change(spank: &SpankHandle, variables: &[Variable]) -> Vec<String> {
     let mut failures = Vec::new();
     for Variable { name, change, .. } in variables {

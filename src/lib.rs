@@ -36,9 +36,9 @@ pub static plugin_name: [u8; 14] = *b"nic_placement\0";
 #[unsafe(no_mangle)]
 pub static plugin_type: [u8; 6] = *b"spank\0";
 
-/// The Slurm release that the plugin claims to be made for, `major << 16 | minor << 8`: Slurm refuses any but its own
-/// (`_verify_syms`), so it is filled with the release of the program that loads us; 0, which Slurm refuses with a clear
-/// line, where that is none that the plugin was tried on.
+/// The Slurm release that the plugin claims to be made for, `major << 16 | minor << 8`.  Slurm refuses any but its own
+/// (`_verify_syms`), so it is that of the program that loads us; 0, which Slurm refuses with a clear line, if the
+/// plugin was not tried on it.
 // SAFETY: as `plugin_name`.  Slurm reads it after dlopen(3) has run `CONSTRUCTOR`.
 #[unsafe(no_mangle)]
 pub static plugin_version: AtomicU32 = AtomicU32::new(0);
@@ -89,7 +89,7 @@ fn loaders_release() -> Option<u32> {
     releases::of_api_version(api_version()).map(Release::stamp)
 }
 
-/// The place of a function of the Slurm program that we are in; NULL where it has none of that name.
+/// The address of a function of the Slurm program that we are in; NULL if it has none of that name.
 fn programs_symbol(name: &CStr) -> *mut c_void {
     // SAFETY: std has no call for it.  The name ends with NUL; RTLD_DEFAULT asks for the program's own global symbols.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
@@ -156,7 +156,6 @@ pub extern "C" fn slurm_spank_task_init(spank: spank_t, argc: c_int, argv: *cons
     })
 }
 
-/// Runs a hook behind the wall.
 fn hook(
     name: &str,
     spank: spank_t,
@@ -177,10 +176,10 @@ fn hook(
     })
 }
 
-/// Hands on the first two words of what the step starts, as Slurm has them here, and the lengths of all: nothing where a
-/// container's runtime starts the program: Slurm moves its words elsewhere and leaves NULL (src/slurmd/slurmstepd/container.c,
-/// `_modify_config`).  No place behind a NULL is read: slurmstepd 22.05 crashed by it.  The bindings' own reader of that list
-/// takes each place for a string.
+/// Hands on the first two words of what the step starts, as Slurm has them here, and the lengths of all; nothing if a
+/// container's runtime starts the program: Slurm moves its words elsewhere and leaves NULL
+/// (src/slurmd/slurmstepd/container.c, `_modify_config`).  No place behind a NULL is read, by which slurmstepd 22.05
+/// crashed.  The bindings' own reader takes each place for a string.
 fn with_arguments(spank: spank_t, take: impl FnOnce([Option<&CStr>; 2], &mut dyn Iterator<Item = &CStr>)) {
     let (mut count, mut list): (c_int, *const *const c_char) = (0, std::ptr::null());
     let item = spank_sys::spank_item_S_JOB_ARGV;
@@ -201,7 +200,7 @@ fn with_arguments(spank: spank_t, take: impl FnOnce([Option<&CStr>; 2], &mut dyn
     take([0, 1].map(word), &mut (0..count).map_while(word));
 }
 
-/// How much Slurm's log takes in this process, if Slurm says it.
+/// The log level of this process, if Slurm says it.
 fn slurms_log_level() -> Option<c_int> {
     // a task, which is forked, need not look for it again
     static LEVEL: OnceLock<Option<extern "C" fn() -> c_int>> = OnceLock::new();
@@ -253,8 +252,8 @@ fn register_option(spank: spank_t) {
     }
 }
 
-/// Slurm calls it for the option on the command line, in a batch script's `#SBATCH`, in the environment that sbatch and
-/// salloc leave, and on the node; more than once, and the last call counts.
+/// Slurm calls it for the option on the command line, in `#SBATCH`, in the environment that sbatch and salloc leave,
+/// and on the node; more than once, and the last call counts.
 extern "C" fn option_callback(_value: c_int, argument: *const c_char, remote: c_int) -> c_int {
     wall("option", || {
         option::provoke_by("option");

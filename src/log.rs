@@ -41,12 +41,12 @@ impl Log for ToSlurm {
     fn flush(&self) {}
 }
 
-/// A line on the terminal of the user, in srun or in a task.
+/// A line on the user's terminal, in srun or in a task.
 pub(super) fn say(line: &str) {
     slurm_spank_log(&one_line(&format!("nic-placement: {line}")));
 }
 
-/// A line that the admin finds in slurmd's log without having asked for more, and the user does not see.
+/// A line that the admin finds in slurmd's log by default, and the user does not see.
 pub(super) fn tell_admin(line: &str) {
     spank_log(LogLevel::Info, &one_line(&format!("nic-placement: {line}")));
 }
@@ -58,7 +58,7 @@ pub(super) fn install(context: Context) {
     let _ = log::set_logger(&ToSlurm);
 }
 
-/// What Slurm's log takes (`log_level_t`, src/common/log.h): a line below that is not even made, which is a tenth of a
+/// The level of Slurm's log (`log_level_t`, src/common/log.h): a line below it is not even made, which is a tenth of a
 /// hook's work.  Where Slurm does not say, it gets every line.
 pub(super) fn up_to(slurms_level: Option<i32>) {
     log::set_max_level(match slurms_level {
@@ -75,7 +75,6 @@ pub(super) fn in_observer() {
     WHERE.store(OBSERVER, Ordering::Relaxed);
 }
 
-/// From now on this process is a task.
 pub(super) fn in_task() {
     WHERE.store(TASK, Ordering::Relaxed);
 }

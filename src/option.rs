@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind, Write};
 use std::process::exit;
 use std::sync::{Mutex, PoisonError};
 
-/// What the last call of the option's callback said, as words and as text.
+/// The option's words and text by the last call of its callback.
 static VALUE: Mutex<Option<(Words, String)>> = Mutex::new(None);
 
 /// Takes a value from Slurm; `false` refuses it, which ends srun, sbatch and salloc before anything is queued.
@@ -38,7 +38,7 @@ pub(crate) fn take(text: &str, remote: bool) -> bool {
     }
 }
 
-/// Is this scrontab?  It reads `#SCRON --nic-placement` as sbatch would, and drops what plugins were told
+/// True for scrontab, which reads `#SCRON --nic-placement` as sbatch would, and drops what plugins were told
 /// (src/scrontab/scrontab.c, `_entry_to_job`): the word would be lost in silence, and `help` would end the edit.
 fn is_scrontab() -> bool {
     let program = std::env::args_os().next();
@@ -70,12 +70,12 @@ fn print_help() -> i32 {
     }
 }
 
-/// What the user's option says, and its text; `None` without the option.
+/// The words and text of the user's option.
 pub(crate) fn value() -> Option<(Words, String)> {
     VALUE.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// On a node: what the option says for this component of the job; that of an ordinary job is all of it.
+/// On a node: the option's words for this component of the job; an ordinary job has one.
 pub(crate) fn of_this_component(spank: &SpankHandle) -> Option<Words> {
     let all = || value().map(|(words, _)| words);
     let Some(list) = variable(spank, components::VARIABLE) else { return all() };
@@ -112,13 +112,12 @@ mod faults {
     use crate::SpankHandle;
     use std::sync::Mutex;
 
-    /// What can be asked for: to panic; to give Slurm the answer of a failure; to sleep; to take memory and keep it; to
-    /// lose some.
+    /// The faults: to panic; to give Slurm the answer of a failure; to sleep; to take memory and keep it; to lose some.
     const FAULTS: [&str; 5] = ["panic", "error", "sleep", "hunger", "leak"];
     const SLEEP_MS: u32 = 1000;
     const HUNGER: usize = 64 << 20;
 
-    /// Such a word, and the hook that it names.
+    /// The fault that was asked for, and its hook.
     static ASKED: Mutex<Option<(&str, String)>> = Mutex::new(None);
 
     fn parse(argument: &str) -> Option<(&'static str, String)> {
@@ -130,7 +129,7 @@ mod faults {
         parse(argument).is_some()
     }
 
-    /// Does what plugstack.conf asks for in this hook, by `panic=` and its like.
+    /// Does the fault that plugstack.conf asks for in this hook, by `panic=` and its like.
     pub(crate) fn provoke(spank: &SpankHandle, hook: &str) {
         let arguments = spank.plugin_argv().unwrap_or_default();
         if let Some(asked) = arguments.iter().find_map(|argument| parse(argument)) {
@@ -160,7 +159,6 @@ mod faults {
         }
     }
 
-    /// What Slurm is answered.
     pub(crate) fn answer(hook: &str, answer: i32) -> i32 {
         if asked_in(hook) == Some("error") { -1 } else { answer }
     }

@@ -65,8 +65,8 @@ pub(crate) fn init(spank: &SpankHandle) {
     }
 }
 
-/// The task's number in the step as its program has it, which slurmd writes over whatever the user set: Slurm's own item
-/// counts each component of a heterogeneous step from 0 (src/slurmd/slurmstepd/task.c, `exec_task`).
+/// The task's number in the step by its variable, which slurmd writes over the user's: Slurm's own item counts each
+/// component of a heterogeneous step from 0 (src/slurmd/slurmstepd/task.c, `exec_task`).
 fn global_id(spank: &SpankHandle, present: &Present) -> u32 {
     let is_number = |text: &&String| text.bytes().all(|byte| byte.is_ascii_digit());
     let procid = present.get(PROCID).filter(is_number).and_then(|text| text.parse().ok());
@@ -126,7 +126,6 @@ fn place(
     failures
 }
 
-/// The task as its process finds itself.
 fn task(active: &Active, session: &Session, present: &Present) -> Task {
     let cpus = sys::affinity().unwrap_or_default();
     let mut masks = cpu_bind::masks(|name| present.get(name).map(String::as_str));
@@ -148,9 +147,9 @@ fn task(active: &Active, session: &Session, present: &Present) -> Task {
     }
 }
 
-/// Where this step wants no placement, values that an outer step of ours left are wrong: they name the NIC of one task of
-/// that step.  A batch script and an interactive shell have them from the step in which sbatch or salloc was called, perhaps
-/// on another node, and every program in them would take them for the user's own.
+/// Removes values of an outer step of ours where this step wants no placement: they name the NIC of one task of that
+/// step.  A batch script and an interactive shell have them from the step in which sbatch or salloc was called, perhaps
+/// on another node, and their programs would take them for the user's own.
 fn withdraw(spank: &SpankHandle, present: &Present) {
     if !present.contains_key(marker::NAME) || !(is_normal(spank) || is_program_of_job(spank)) {
         return;
@@ -172,7 +171,7 @@ fn withdraw(spank: &SpankHandle, present: &Present) {
 
 const PROCID: &str = "SLURM_PROCID";
 
-/// Variables that are looked at here, beside those of the libraries and the lists of GPUs; sorted.
+/// Variables that are read here, beside those of the libraries and the lists of GPUs; sorted.
 pub(crate) const READ: [&str; 9] = [
     marker::NAME,
     NODE_NAME,

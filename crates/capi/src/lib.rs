@@ -3,6 +3,7 @@
 //! The one file here that may hold `unsafe`: it turns a caller's pointers into bytes, and an answer into a pointer.  Nothing
 //! is kept from one call to the next, so calls from several threads do not meet.  What is `pub` here and no function of the
 //! header is for the fuzz targets, which drive the calls without pointers.
+#![warn(missing_docs)]
 
 pub mod calls;
 pub mod failure;

@@ -5,17 +5,15 @@ pub mod line;
 
 use std::fmt::{self, Write};
 
-/// One finding: what, where, and what to do about it, in one line.
+/// A place, what was found there, and what to do about it, in one line.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Diagnostic {
-    /// the file, device or word that it is about
+    /// a file, device or word
     pub place: String,
-    /// what was found there
     pub finding: String,
 }
 
 impl Diagnostic {
-    /// A finding about `place`.
     pub fn new(place: impl Into<String>, finding: impl Into<String>) -> Diagnostic {
         Diagnostic { place: place.into(), finding: finding.into() }
     }
@@ -61,11 +59,10 @@ pub fn summary(diagnostics: &[Diagnostic]) -> Vec<String> {
     found.iter().enumerate().map(line).collect()
 }
 
-/// How many findings [`summary`] names; the others it counts.
+/// Findings that [`summary`] names; it counts the others.
 const MOST_LINES: usize = 8;
 
-/// Text from a file, a variable or a user, safe for a terminal and a log: cut to a length, and without
-/// characters that move a cursor or end a line.
+/// Text from a file, a variable or a user, cut, and without characters that move a cursor or end a line.
 #[derive(Debug, Clone, Copy)]
 pub struct Shown<'a> {
     text: &'a str,
@@ -79,7 +76,7 @@ impl<'a> Shown<'a> {
         Shown { text, most, is_message: false }
     }
 
-    /// A message that quotes such words: at most `most` characters, with only those escaped that would end a line, move a
+    /// A message that quotes such words: at most `most` characters, with only those escaped that end a line, move a
     /// cursor or turn the writing direction.
     pub fn message(text: &'a str, most: usize) -> Shown<'a> {
         Shown { text, most, is_message: true }

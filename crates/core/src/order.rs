@@ -8,17 +8,15 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Slices of anything, put in order; what is equal keeps its order.
+/// Sorts slices of anything; equal elements keep their order.
 pub trait Order<T> {
-    /// By the elements themselves.
     fn order(&mut self)
     where
         T: Ord;
 
-    /// By a key, which is computed at each comparison.
+    /// The key is computed at each comparison.
     fn order_by_key<K: Ord>(&mut self, key: impl FnMut(&T) -> K);
 
-    /// By a comparison.
     fn order_by(&mut self, compare: impl FnMut(&T, &T) -> Ordering);
 }
 
@@ -55,7 +53,7 @@ impl<T> Order<T> for [T] {
     }
 }
 
-/// The places `0..count` in the order of what stands in them.
+/// The places `0..count` in the order of their elements.
 #[inline(never)]
 fn sorted_places(count: usize, compare: &mut dyn FnMut(usize, usize) -> Ordering) -> Vec<usize> {
     let mut places: Vec<usize> = (0..count).collect();

@@ -21,18 +21,14 @@ index! {
 /// A port of a NIC that may be chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rail {
-    /// its NIC
     pub nic: NicIndex,
-    /// the NIC's name
     pub name: DeviceName,
-    /// the port's number
     pub port: u8,
-    /// the port's rate in Mbit/s
+    /// Mbit/s
     pub rate_mbps: Option<u64>,
 }
 
 impl Rail {
-    /// Where it is.
     pub fn at(&self) -> PortRef {
         PortRef { nic: self.nic, port: self.port }
     }
@@ -48,20 +44,17 @@ impl fmt::Display for Rail {
 /// A port of a NIC that may not be chosen, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Excluded {
-    /// the NIC's name
     pub name: DeviceName,
-    /// the port's number; `None` for the NIC as a whole
+    /// `None` for the NIC as a whole
     pub port: Option<u8>,
-    /// why
     pub why: String,
 }
 
 /// One GPU's use of one rail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RailUse {
-    /// which
     pub rail: RailIndex,
-    /// the path between them
+    /// the path from the GPU
     pub path: PathType,
     /// the GPU's bandwidth with the rail's other users, in Mbit/s; `None` if no rate is known
     pub share_mbps: Option<u64>,
@@ -69,14 +62,12 @@ pub struct RailUse {
     pub users: usize,
 }
 
-/// One GPU's rails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GpuPlacement {
-    /// its rails, best first; empty if there is no rail to choose
+    /// best first; empty if there is no rail to choose
     pub choices: Vec<RailUse>,
-    /// its NUMA node
     pub numa_node: Option<u32>,
-    /// why these
+    /// the reason for these rails
     pub reason: String,
     /// what the policy promises but this node lacks
     pub shortfall: Option<String>,
@@ -85,72 +76,63 @@ pub struct GpuPlacement {
 /// A GPU and a NIC's port, or a NIC as a whole that may not be chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pair {
-    /// the GPU
     pub gpu: GpuIndex,
-    /// the NIC's name
     pub nic: String,
-    /// the port; `None` if the NIC as a whole may not be chosen
+    /// `None` if the NIC as a whole may not be chosen
     pub port: Option<u8>,
-    /// the path; `None` if the NIC has no PCI function
+    /// `None` if the NIC has no PCI function
     pub path: Option<PathType>,
     /// the unshared path's bandwidth in Mbit/s; `None` if no rate is known or the NIC may not be chosen
     pub alone_mbps: Option<u64>,
-    /// the GPU's bandwidth there in Mbit/s; `None` if it did not get the NIC
+    /// Mbit/s; `None` if the GPU did not get the NIC
     pub share_mbps: Option<u64>,
-    /// the number of GPUs that get it
+    /// GPUs that get it
     pub users: usize,
-    /// did this GPU get it?
     pub chosen: bool,
-    /// why, or why not
     pub why: String,
 }
 
 /// The node-wide map: the same for every task, step and job, whatever they were granted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodePlacement {
-    /// the rule that made it
     pub policy: Policy,
-    /// rails that may be chosen, in rail order
+    /// in rail order
     pub rails: Vec<Rail>,
-    /// those of `rails=` by their number, the others behind; empty without `rails=`
+    /// rails of `rails=` by their number, the others behind; empty without `rails=`
     pub numbered_by_admin: Vec<RailIndex>,
-    /// rails that do not work now, in rail order: a rail's number counts these too.  Their rate is the other
-    /// rails', or their own if higher; each is in `excluded` with its reason.
+    /// Rails that do not work now, in rail order: a rail's number counts these too.  Their rate is the other rails', or
+    /// their own if higher.  `excluded` has the reasons.
     pub broken: Vec<Rail>,
-    /// of the rails those that came up at less than others of their device: a list for all of NCCL's ranks may leave them out
+    /// rails that came up at less than others of their device: a list for all of NCCL's ranks may leave them out
     pub degraded: Vec<Rail>,
     /// NICs and ports that may not be chosen
     pub excluded: Vec<Excluded>,
-    /// of these the NICs of EFA and Slingshot that may be used: libfabric chooses among them
+    /// NICs of EFA and Slingshot among `excluded` that may be used: libfabric chooses among them
     pub left_to_libfabric: Vec<NicIndex>,
-    /// for each GPU of the topology, in its order
+    /// in the topology's order
     pub gpus: Vec<GpuPlacement>,
     /// what was odd
     pub diagnostics: Vec<Diagnostic>,
 }
 
 impl NodePlacement {
-    /// The rail at a position of this map.
     pub fn rail(&self, rail: RailIndex) -> &Rail {
         &self.rails[rail.0]
     }
 
-    /// A GPU's rails.
     pub fn gpu(&self, gpu: GpuIndex) -> &GpuPlacement {
         &self.gpus[gpu.0]
     }
 
-    /// The positions of all rails.
     pub fn rail_indices(&self) -> impl DoubleEndedIterator<Item = RailIndex> + use<> {
         (0..self.rails.len()).map(RailIndex)
     }
 
-    /// All rails with their positions.
     pub fn numbered_rails(&self) -> impl Iterator<Item = (RailIndex, &Rail)> {
         self.rail_indices().zip(&self.rails)
     }
 
-    /// All GPUs' answers with the GPUs' positions.
+    /// With the GPUs' positions.
     pub fn numbered_gpus(&self) -> impl Iterator<Item = (GpuIndex, &GpuPlacement)> {
         (0..).map(GpuIndex).zip(&self.gpus)
     }
@@ -160,35 +142,30 @@ impl NodePlacement {
         topology.nic_index(nic).is_some_and(|nic| self.left_to_libfabric.contains(&nic))
     }
 
-    /// The position of the rail at this port.
     pub fn rail_at(&self, at: PortRef) -> Option<RailIndex> {
         self.rails.iter().position(|rail| rail.at() == at).map(RailIndex)
     }
 }
 
-/// One task's placement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskPlacement {
     /// number on this node
     pub local_id: u32,
     /// number in the step
     pub global_id: u32,
-    /// its GPUs
     pub gpus: Vec<GpuIndex>,
     /// the GPUs that its program counts, from 0 in this order: `gpus`, or more where a promise or a rank tells which of
     /// these it uses
     pub seen: Vec<GpuIndex>,
     /// its rails, each with the nearest path from one of its GPUs (or CPUs)
     pub rails: Vec<(RailIndex, PathType)>,
-    /// where it may run
     pub cpus: CpuDecision,
-    /// where its memory comes from
     pub mems: MemDecision,
-    /// the number of cores for its own threads, if wanted
+    /// cores for the task's own threads, if counted
     pub threads: Option<usize>,
     /// what the task wanted and cannot have
     pub missed: Option<String>,
-    /// one sentence for each answer
+    /// sentences for the user, one for each answer
     pub reasons: Vec<String>,
 }
 
@@ -200,34 +177,25 @@ impl TaskPlacement {
     }
 }
 
-/// What happens to a task's CPU affinity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CpuDecision {
-    /// it stays as it is
     Keep {
-        /// the affinity
         cpus: CpuSet,
-        /// why
         why: String,
     },
-    /// it stays as it is, though nearer would be better: the step has no CPUs near the GPU, or too few
+    /// the affinity stays, though nearer would be better: the step has no CPUs near the GPU, or too few
     OutOfReach {
-        /// the affinity
         cpus: CpuSet,
-        /// why, and what may help
+        /// with a remedy
         why: String,
     },
-    /// it changes
     Set {
-        /// the new affinity
         cpus: CpuSet,
-        /// why
         why: String,
     },
 }
 
 impl CpuDecision {
-    /// The task's CPUs after the decision.
     pub fn cpus(&self) -> &CpuSet {
         match self {
             CpuDecision::Keep { cpus, .. }
@@ -236,7 +204,6 @@ impl CpuDecision {
         }
     }
 
-    /// Why.
     pub fn why(&self) -> &str {
         match self {
             CpuDecision::Keep { why, .. }
@@ -246,32 +213,24 @@ impl CpuDecision {
     }
 }
 
-/// What happens to a task's memory policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemDecision {
-    /// it stays as it is
     Keep {
-        /// why
         why: String,
     },
-    /// memory comes from these NUMA nodes first
+    /// memory comes from these nodes (os indices) first
     Prefer {
-        /// os indices
         nodes: NodeSet,
-        /// why
         why: String,
     },
-    /// memory comes from these NUMA nodes alone
+    /// memory comes from these nodes alone
     Fence {
-        /// os indices
         nodes: NodeSet,
-        /// why
         why: String,
     },
 }
 
 impl MemDecision {
-    /// Why.
     pub fn why(&self) -> &str {
         match self {
             MemDecision::Keep { why } | MemDecision::Prefer { why, .. } | MemDecision::Fence { why, .. } => {
@@ -280,7 +239,7 @@ impl MemDecision {
         }
     }
 
-    /// The NUMA nodes that the policy names; `None` if it stays as it is.
+    /// `None` if the policy stays.
     pub fn nodes(&self) -> Option<&NodeSet> {
         match self {
             MemDecision::Keep { .. } => None,
@@ -289,27 +248,21 @@ impl MemDecision {
     }
 }
 
-/// One change of a task's environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Variable<'a> {
-    /// its name
     pub name: Cow<'a, str>,
-    /// what becomes of it
     pub change: Change,
     /// the value that counts all the same, which a configuration file of its library's gives
     pub of_file: Option<String>,
-    /// why
     pub why: Cow<'a, str>,
 }
 
-/// What becomes of a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// it gets this value; there was none before, or one of ours
+    /// there was no value before, or one of ours
     Set(String),
-    /// it keeps the value that the user gave it
     KeepUsers(String),
-    /// our own earlier value is removed
+    /// our own earlier value goes
     Remove,
     /// it has no value and gets none
     Leave,

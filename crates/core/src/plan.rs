@@ -25,19 +25,16 @@ use crate::topology::{CpuSet, GpuIndex, NicIndex, Topology};
 use std::sync::Arc;
 use task::TaskRequest;
 
-/// What the admin and the user want.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wish {
-    /// the admin's arguments
     pub admin: Admin,
-    /// the settings of the step
     pub settings: Settings,
-    /// are the reasons why each GPU has its NICs left empty, since they are not shown?
+    /// leaves the reasons why each GPU has its NICs empty, since they are not shown
     pub wordless: bool,
 }
 
 impl Wish {
-    /// How much of the node we must read for it.
+    /// The parts of the node that a decision needs.
     pub fn scope(&self) -> Scope {
         let Settings { bind, omp, policy, .. } = self.settings;
         match self.admin.selection == Selection::default() {
@@ -70,20 +67,16 @@ impl Wish {
 
 /// One step's plan for one node: everything that its tasks share.
 pub struct Plan {
-    /// the node
     pub node: Arc<Topology>,
-    /// what is wanted
     pub wish: Wish,
-    /// Slurm's grant
     pub step: Step,
-    /// from every GPU of the node to its NICs
     pub map: NodePlacement,
     prepared: Prepared,
 }
 
 impl Plan {
-    /// Decides for the node.  `read` reads a site's configuration file on it; it is called only if the answer
-    /// can change a variable.
+    /// Decides for the node.  `read` reads a site's configuration file, and is called only if the answer can change a
+    /// variable.
     pub fn new(node: Topology, wish: Wish, step: Step, read: ReadFile) -> Plan {
         Plan::of(Arc::new(node), wish, step, read, None)
     }
@@ -134,7 +127,7 @@ impl Plan {
         explain::pairs(&self.node, &self.map, &self.wish.request(None), gpu)
     }
 
-    /// What a task with this GPU alone would lack, its CPUs aside.
+    /// The shortfalls of a task with this GPU alone, its CPUs aside.
     pub fn shortfalls_of(&self, gpu: GpuIndex) -> Vec<String> {
         let Plan { node, wish, map, .. } = self;
         let task = TaskPlacement {
@@ -153,12 +146,10 @@ impl Plan {
         strictness::shortfalls(node, map, &task, &used, wish.settings.strictness)
     }
 
-    /// Does the user's word fail a task that lacks something?
     pub fn is_strict(&self) -> bool {
         self.wish.settings.strictness > Strictness::BestEffort
     }
 
-    /// Warnings about the wish and the map.
     pub fn diagnostics(&self) -> Vec<Diagnostic> {
         self.prepared.diagnostics().into_iter().chain(self.map.diagnostics.iter().cloned()).collect()
     }
@@ -175,13 +166,12 @@ impl Plan {
         names
     }
 
-    /// Did the user ask for lines on the terminal?
     pub fn reports(&self) -> bool {
         self.wish.settings.verbose || self.wish.settings.dry_run
     }
 }
 
-/// Says beside a list that is not ours which NICs it means.
+/// Adds to the reason of each list that is not ours the NICs that it means.
 fn tell_what_stays(variables: &mut [Variable], uses: &[Use]) {
     for of in uses {
         let not_ours = variables.iter_mut().filter(|variable| {
@@ -193,28 +183,24 @@ fn tell_what_stays(variables: &mut [Variable], uses: &[Use]) {
     }
 }
 
-/// One task's part of the plan.
 pub struct TaskPlan<'p> {
     plan: &'p Plan,
-    /// its GPUs, NICs, CPUs and memory
     pub placement: TaskPlacement,
-    /// the changes to its variables
     pub variables: Vec<Variable<'p>>,
-    /// what libraries will use by lists that are not ours
+    /// NICs that libraries will use by lists that are not ours
     pub uses: Vec<Use>,
     /// what the policy promised, or a strict word asked for, and the task lacks
     pub shortfalls: Vec<String>,
-    /// a warning for the admin
+    /// for the admin
     pub warning: Option<String>,
 }
 
 impl TaskPlan<'_> {
-    /// Does the user's word fail the task for what it lacks?
     pub fn fails(&self) -> bool {
         !self.shortfalls.is_empty() && self.plan.is_strict()
     }
 
-    /// Does the task lack only what its node lacks, without a strict word that fails it?
+    /// True if the task lacks only what its node lacks, without a strict word that fails it.
     pub fn misses_nothing_of_its_own(&self) -> bool {
         self.placement.rails.is_empty() && self.plan.wish.settings.strictness == Strictness::BestEffort
     }

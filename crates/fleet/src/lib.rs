@@ -6,7 +6,6 @@
 //! * [`audit`] compares the reports of many nodes.
 //! * [`fabric`] says to which switch each NIC is cabled, and what that makes of the rails.
 #![forbid(unsafe_code)]
-#![allow(missing_docs, reason = "an item whose name says all has no comment; the tool alone uses this crate")]
 
 pub mod agree;
 pub mod audit;

@@ -7,7 +7,6 @@
 //! * [`synthesise`] writes the `/sys` and `/proc` that would show a topology.
 //! * [`picture`] orders a node's devices and draws them.
 #![forbid(unsafe_code)]
-#![allow(missing_docs, reason = "an item whose name says all has no comment; the tool alone uses this crate")]
 
 pub mod archive;
 pub mod describe;

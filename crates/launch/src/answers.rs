@@ -1,5 +1,6 @@
 //! The plan as versioned JSON, for programs.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::libraries::marker::Devices;
@@ -13,7 +14,6 @@ use std::collections::BTreeMap;
 /// Grows by one when a field changes its meaning or is removed, not with new fields.
 pub const VERSION: u32 = 1;
 
-/// What every answer about a node begins with.
 #[derive(Serialize)]
 struct Head<'a> {
     format: &'static str,
@@ -35,7 +35,6 @@ impl Head<'_> {
     }
 }
 
-/// The text of a document, with a line feed at its end.
 fn text(document: &impl Serialize) -> String {
     // JSON can hold all of these structures
     serde_json::to_string_pretty(document).unwrap_or_default() + "\n"
@@ -61,7 +60,7 @@ struct NodeGpu<'a> {
     pairs: Vec<PairOf<'a>>,
 }
 
-/// A GPU and a NIC: the path between them, the GPU's bandwidth alone, and why it got the NIC or not.
+/// A GPU and a NIC, and the reason why the GPU got it or not.
 #[derive(Serialize)]
 struct PairOf<'a> {
     name: &'a str,
@@ -89,9 +88,9 @@ struct ExplainedGpu<'a> {
     index: usize,
     address: Option<String>,
     pairs: Vec<PairOf<'a>>,
-    /// what a task with this GPU alone would lack
+    /// of a task with this GPU alone
     shortfalls: Vec<String>,
-    /// would a strict word fail it for that?
+    /// by a strict word, for the shortfalls
     fails: bool,
 }
 
@@ -108,7 +107,7 @@ fn pair_of(pair: &Pair) -> PairOf<'_> {
     }
 }
 
-/// Why these GPUs got their NICs and no others.
+/// The reasons why these GPUs got their NICs and no others.
 pub fn explanation(plan: &Plan, gpus: &[(GpuIndex, Vec<Pair>)]) -> String {
     text(&Explanation {
         head: Head::new("nic-placement explanation", plan),
@@ -144,11 +143,10 @@ struct Task<'a> {
     cpus: String,
     mems: String,
     env: BTreeMap<&'a str, &'a str>,
-    /// what libraries will use by lists that are not ours
+    /// NICs that libraries will use by lists that are not ours
     uses: Vec<UseOf<'a>>,
-    /// what the task lacks
     shortfalls: &'a [String],
-    /// does a strict word fail it for that?
+    /// by a strict word, for the shortfalls
     fails: bool,
     reasons: Vec<String>,
 }
@@ -206,8 +204,8 @@ struct Nic<'a> {
     users: Option<usize>,
 }
 
-/// The plan of a node's tasks.  `cpus` and `mems` are in the kernel's list format, and empty if nothing is
-/// known or changed; `env` holds the variables that we set.
+/// The plan of a node's tasks.  `cpus` and `mems` are kernel lists, empty if nothing is known or changed; `env` has the
+/// variables that we set.
 pub fn plan(plan: &Plan, tasks: &[TaskPlan], diagnostics: &[Diagnostic]) -> String {
     let Plan { node: topology, map: node, .. } = plan;
     let pairs: Vec<Vec<Pair>> = topology.gpu_indices().map(|gpu| plan.explain(gpu)).collect();
@@ -265,7 +263,6 @@ fn task_of<'a>(plan: &'a Plan, of: &'a TaskPlan) -> Task<'a> {
     }
 }
 
-/// The variables that get a value of ours.
 fn set_by<'a>(variables: &'a [Variable]) -> BTreeMap<&'a str, &'a str> {
     let set = variables.iter().filter_map(|variable| match &variable.change {
         Change::Set(value) => Some((variable.name.as_ref(), value.as_str())),
@@ -274,7 +271,6 @@ fn set_by<'a>(variables: &'a [Variable]) -> BTreeMap<&'a str, &'a str> {
     set.collect()
 }
 
-/// The variables that are to go.
 fn removed<'a>(variables: &'a [Variable]) -> Vec<&'a str> {
     let removed = variables.iter().filter(|variable| variable.change == Change::Remove);
     removed.map(|variable| variable.name.as_ref()).collect()
@@ -289,7 +285,7 @@ struct OneTask<'a> {
     diagnostics: Vec<String>,
 }
 
-/// One task of a plan, for the launcher that starts it: the same fields as in the plan's `tasks`.
+/// One task of a plan, for its launcher: the fields of the plan's `tasks`.
 pub fn task(plan: &Plan, task: &TaskPlan, diagnostics: &[Diagnostic]) -> String {
     text(&OneTask {
         head: Head::new("nic-placement task", plan),
@@ -330,19 +326,19 @@ struct Process<'a> {
     cpus: String,
     /// NUMA nodes; empty if the memory policy stays
     mems: String,
-    /// does memory come from these alone, rather than with preference?
+    /// true if memory comes from these nodes alone, rather than with preference
     fence: bool,
     set: BTreeMap<&'a str, &'a str>,
     unset: Vec<&'a str>,
     shortfalls: &'a [String],
-    /// is a process that cannot have all of this to fail?
+    /// true if a process that cannot have all of this fails
     strict: bool,
-    /// does it fail for its shortfalls?
+    /// for its shortfalls
     fails: bool,
     reasons: Vec<String>,
 }
 
-/// What becomes of the process that asks, and `notes` about how it was found.
+/// The changes for the process that asks, with notes about how it was found.
 pub fn process(plan: &Plan, of: &TaskPlan, notes: Vec<String>) -> String {
     let Task { gpus, nics, cpus, mems, shortfalls, fails, reasons, .. } = task_of(plan, of);
     text(&Process {
@@ -362,7 +358,7 @@ pub fn process(plan: &Plan, of: &TaskPlan, notes: Vec<String>) -> String {
     })
 }
 
-/// The same where nothing becomes of it: what it has, and why it stays so.
+/// The answer for a process that stays as it is: what it has, and the reason.
 pub fn unchanged(has: &Devices, cpus: &CpuSet, why: String) -> String {
     let texts = |list: &[&str]| list.iter().map(ToString::to_string).collect();
     text(&Process {

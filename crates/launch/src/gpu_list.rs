@@ -5,12 +5,11 @@ use nic_placement_core::diagnostic::Shown;
 use nic_placement_core::topology::{Bitmap, GpuIndex, PciAddress, Topology};
 use std::fmt;
 
-/// Why a list names no GPUs of a node, in one line.
+/// Reason why a list names no GPUs of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadGpuList {
-    /// it is no list of GPUs on any node
+    /// not a list of GPUs on any node
     Written(String),
-    /// this node has no such GPU
     Absent(String),
 }
 
@@ -23,7 +22,7 @@ impl fmt::Display for BadGpuList {
 
 impl std::error::Error for BadGpuList {}
 
-/// The GPUs that a list names, such as `0-3,5` or PCI addresses, in the order given.
+/// GPUs of a list such as `0-3,5` or PCI addresses, in the order given.
 pub fn gpus_named(topology: &Topology, list: &str) -> Result<Vec<GpuIndex>, BadGpuList> {
     let (node, count) = (&topology.name, topology.gpus.len());
     let mut gpus: Vec<GpuIndex> = Vec::new();

@@ -14,13 +14,12 @@ use std::path::{Path, PathBuf};
 
 /// Files within files, at most.
 const MOST_DEPTH: usize = 8;
-/// Files in all, at most: patterns of `include` that mean each other multiply.
+/// Files in all, at most: patterns of `include` multiply.
 const MOST_FILES: usize = 256;
-/// Bytes of one file, at most.
 const MOST_BYTES: usize = 1024 * 1024;
 
-/// What the plugin's line in this file, or in the one that Slurm reads, and the configuration file say for a step of this
-/// partition, and whether there is such a line in sight.
+/// The admin's settings for a step of this partition, by the configuration file and the plugin's line in this file, or
+/// in the one that Slurm reads; and whether there is such a line.
 pub fn admin(
     file: Option<&Path>,
     partition: Option<&str>,
@@ -64,37 +63,36 @@ fn of_running_slurmd(root: &Root) -> Option<PathBuf> {
     })
 }
 
-/// Root alone looks for the running slurmd, and not in a job: with 1,600 processes that takes 17 ms, which each process that
-/// `exec` places would pay.
+/// Root alone looks for the running slurmd, and not in a job: among 1,600 processes that takes 17 ms, for each process
+/// that `exec` places.
 fn found_slurm_conf(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     let is_in_job = variable("SLURM_JOB_ID").is_some();
     let running = || (sys::is_root() && !is_in_job).then(|| of_running_slurmd(&Root::live())).flatten();
     slurm_conf(variable, Path::is_file, running)
 }
 
-/// Where Slurm looks for it: what slurm.conf says, else beside slurm.conf.
+/// The path of plugstack.conf: what slurm.conf says, else beside slurm.conf.
 pub fn place(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     let slurm_conf = found_slurm_conf(variable);
     let named = text(&slurm_conf).ok().and_then(|text| value_of(&text, "PlugStackConfig"));
     named.map_or(slurm_conf.with_file_name("plugstack.conf"), PathBuf::from)
 }
 
-/// Where a configless slurmd keeps what it was sent.
+/// The file in which a configless slurmd keeps what it was sent.
 pub const SENT: &str = "/run/slurm/conf/slurm.conf";
-/// Where slurm.conf is, unless `SLURM_CONF` names another place or slurmd is configless.
+/// The path of slurm.conf, unless `SLURM_CONF` names another or slurmd is configless.
 pub const USUAL: &str = "/etc/slurm/slurm.conf";
 
-/// Where a build from source has it: configure's default, and what guides to such builds say.
+/// In builds from source: configure's default, and one that guides name.
 const BUILT: [&str; 2] = ["/usr/local/etc/slurm.conf", "/opt/slurm/etc/slurm.conf"];
 
-/// The folders in which Slurm looks for plugins that are named without one; none where slurm.conf does not say.
+/// Folders of plugins that are named without one; `None` if slurm.conf does not say.
 pub fn plugin_folders(variable: impl Fn(&str) -> Option<OsString>) -> Option<Vec<PathBuf>> {
     let slurm_conf = found_slurm_conf(variable);
     let folders = value_of(&text(&slurm_conf).ok()?, "PluginDir")?;
     Some(folders.split(':').map(PathBuf::from).collect())
 }
 
-/// The value of a parameter in the text of slurm.conf.
 fn value_of(text: &str, parameter: &str) -> Option<String> {
     let mut values = text.lines().filter_map(|line| {
         let (name, value) = line.split('#').next()?.split_once('=')?;
@@ -103,28 +101,24 @@ fn value_of(text: &str, parameter: &str) -> Option<String> {
     values.next()
 }
 
-/// What the file and those that it includes say.
+/// The lines of a file and of those that it includes.
 #[derive(Default)]
 pub struct PluginLines {
-    /// the lines that load plugins, in the order in which Slurm loads them
+    /// lines that load plugins, in the order in which Slurm loads them
     pub lines: Vec<PluginLine>,
-    /// what is wrong with them
     pub findings: Vec<Diagnostic>,
-    /// the files
     pub files: Vec<PathBuf>,
-    /// patterns of `include` that mean no file: where, and the pattern
+    /// patterns of `include` that mean no file, each with its place
     pub unmatched: Vec<(String, String)>,
     looked_at: usize,
 }
 
-/// Its lines, and those of the files that it includes.
 pub fn read(file: &Path) -> PluginLines {
     let mut read = PluginLines::default();
     read.include(file, 0);
     read
 }
 
-/// A file's text, which is neither waited for nor longer than a configuration is.
 fn text(file: &Path) -> Result<String, String> {
     let bytes =
         root::read_file(file, MOST_BYTES, Author::Anyone).map_err(|unreadable| match unreadable.problem {
@@ -186,7 +180,7 @@ impl PluginLines {
     }
 }
 
-/// The files that a pattern of `include` means, in the order of glob(3): by name.
+/// The files of a pattern, in the order of glob(3): by name.
 fn matches(pattern: &Path) -> Vec<PathBuf> {
     let (Some(folder), Some(name)) = (pattern.parent(), pattern.file_name()) else { return Vec::new() };
     let name = name.to_string_lossy();

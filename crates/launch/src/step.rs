@@ -13,37 +13,34 @@ use std::fmt;
 /// Tasks on one node, at most: Slurm's own bound is the number of CPUs times `MaxTasksPerNode` (512 by default).
 pub const MAX_TASKS: u32 = 4096;
 
-/// How a step's GPUs are split between its tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GpuSplit {
-    /// each sees all
+    /// each task sees all
     All,
-    /// the first so many for the first task, the next for the next: as `--gpus-per-task`
+    /// so many for each task, in order, as `--gpus-per-task`
     Each(u32),
-    /// these for each, in the order of the local ids
+    /// a list for each task, in the order of local ids
     Listed(Vec<Vec<GpuIndex>>),
 }
 
-/// A step on one node, as it is asked for.
+/// A step on one node, as asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepRequest {
-    /// what starts its tasks: Slurm or a launcher
+    /// Slurm or a launcher
     pub starter: Starter,
-    /// its GPUs, in its order
+    /// in the step's order
     pub gpus: Vec<GpuIndex>,
-    /// which task has which
     pub split: GpuSplit,
-    /// tasks; `None` for one for each GPU, or each group of them
+    /// `None` for one for each GPU, or each group of them
     pub tasks: Option<u32>,
-    /// CPUs that each task asks for; `None` for an even share
+    /// `None` for an even share
     pub cpus_per_task: Option<u32>,
     /// CPUs of all tasks together; each starts on all of them
     pub cpus: CpuSet,
-    /// is the node free of other jobs' tasks?
+    /// true if the node is free of other jobs' tasks
     pub alone_on_node: bool,
 }
 
-/// Why there is no such step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadStep {
     /// none, or more than [`MAX_TASKS`]
@@ -68,7 +65,7 @@ impl fmt::Display for BadStep {
 impl std::error::Error for BadStep {}
 
 impl StepRequest {
-    /// The step, and its tasks in the order of their local ids.
+    /// The step, and its tasks by local ids.
     pub fn step(&self, topology: &Topology) -> Result<(Step, Vec<Task>), BadStep> {
         let count = self.count()?;
         let step = Step {
@@ -130,7 +127,7 @@ impl StepRequest {
         }
     }
 
-    /// A list is a fact, and the variables that would say the same are not looked at.
+    /// A list is a fact: variables that would say the same are not read.
     fn claim(&self, id: u32) -> Option<Claim> {
         let GpuSplit::Listed(_) = self.split else { return None };
         let gpus = self.gpus_of(id).to_vec();
@@ -138,7 +135,7 @@ impl StepRequest {
         Some(Claim { gpus, reason: reason.to_string() })
     }
 
-    /// A GPU of each task that tells where all of the task's GPUs are, if no two tasks have one in common.
+    /// A GPU of each task that determines where all of its GPUs are, if no two tasks share one.
     fn promised(&self, topology: &Topology) -> Option<Vec<GpuIndex>> {
         let GpuSplit::Listed(lists) = &self.split else { return None };
         let (mut taken, mut firsts) = (BTreeSet::new(), Vec::with_capacity(lists.len()));
@@ -154,7 +151,7 @@ impl StepRequest {
     }
 }
 
-/// Evidence that says: exactly these GPUs.
+/// Evidence for exactly these GPUs.
 pub fn grant(topology: &Topology, gpus: &[GpuIndex]) -> GpuGrant {
     let number_of = |vendor: GpuVendor, gpu: GpuIndex| {
         let in_pci_order = topology.gpus[..gpu.0].iter().filter(|other| other.vendor == vendor).count();
@@ -196,10 +193,8 @@ pub fn instead_of_format(word: &str) -> Option<String> {
     Some(format!("`{launcher} nic-placement exec -- PROGRAM` places each rank: there is no map for ranks"))
 }
 
-/// Why there is nothing to plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadWish {
-    /// a word is not understood
     Word(BadWord),
     /// the words ask for no placement, or for what only a process of its own can have
     Nothing,
@@ -218,7 +213,6 @@ impl fmt::Display for BadWish {
 
 impl std::error::Error for BadWish {}
 
-/// The wish of the option's words, beside an admin's arguments.
 pub fn wish(words: Option<&str>, admin: Admin) -> Result<Wish, BadWish> {
     let words = Words::parse(words.unwrap_or_default()).map_err(BadWish::Word)?;
     let settings = merge_settings(&admin.default, None, Some(&words));

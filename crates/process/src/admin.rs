@@ -10,24 +10,22 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// What holds here for a step of one partition.
+/// The admin's settings for a step of one partition here.
 pub struct Found {
     /// all layers together
     pub admin: Admin,
-    /// what is wrong with them
     pub findings: Vec<Diagnostic>,
     /// the file and its path, for a caller that looks at its lines for other nodes and partitions too
     pub file: Option<(Conf, String)>,
-    /// why no step is placed here, even if its user asks
+    /// the reason why no step is placed here, even if its user asks
     pub off: Option<Off>,
 }
 
-/// Why no step is placed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Off {
-    /// the admin threw the switch: where
+    /// the place of the switch that the admin threw
     Disabled(String),
-    /// the configuration file may say anything, that switch too, and cannot be gone by: what is wrong with it
+    /// the file's fault: the configuration file cannot be used, and may hold that switch
     Refused(String),
 }
 
@@ -43,7 +41,8 @@ impl fmt::Display for Off {
 /// The name of this node, as the kernel has it: slurmstepd has none that a user's environment could not change.
 const HOSTNAME: &str = "/proc/sys/kernel/hostname";
 
-/// Reads it.  `partition` asks for the step's word for its own, which its user could have changed; only if a line needs it.
+/// Reads the settings.  `partition` asks for the step's word for its own, which its user could have changed; only if a
+/// line needs it.
 pub fn find<'a>(
     arguments: impl IntoIterator<Item = &'a str>,
     partition: impl FnOnce() -> Option<String>,
@@ -84,8 +83,8 @@ fn switches(path: &str) -> Vec<PathBuf> {
     files
 }
 
-/// The file, and what is wrong with its lines; none where it is absent and no `conf=` names it.  The error says why it
-/// cannot be gone by.
+/// The file, and faults in its lines; none where it is absent and no `conf=` names it.  The error says why it cannot be
+/// used.
 fn read(path: &str, is_promised: bool, author: Author) -> Result<Option<(Conf, Vec<Diagnostic>)>, String> {
     let bytes = match root::read_file(Path::new(path), conf::MAX_BYTES, author) {
         Ok(bytes) => bytes,
@@ -104,7 +103,7 @@ pub fn words_of_variable(text: Option<&str>) -> Option<Words> {
     parsed.inspect_err(|bad| log::warn!("{ENVIRONMENT}: {bad}; ignored")).ok()
 }
 
-/// What holds for a step: the admin's default for its job, then the words of the user's variable and option.
+/// Settings of a step: the admin's default for its job, then the words of the user's variable and option.
 pub fn settings(
     admin: &Admin,
     job: impl FnOnce() -> Option<u32>,

@@ -8,8 +8,8 @@ use nic_placement_core::topology::Topology;
 use nic_placement_sys::{self as sys, Balancing, MemoryPolicy};
 use std::io;
 
-/// The memory of this process before we change it.  `in_a_placed_step`: a preference of NUMA nodes counts as that step's,
-/// and so as ours.
+/// The memory of this process before we change it; `in_a_placed_step` makes a preference of NUMA nodes that step's, and
+/// so ours.
 pub fn memory(in_a_placed_step: bool) -> Memory {
     let (ours, taken) = match sys::memory_policy() {
         Ok(MemoryPolicy::Default) => (None, None),
@@ -20,7 +20,8 @@ pub fn memory(in_a_placed_step: bool) -> Memory {
     Memory { taken, ours, allowed: sys::allowed_memory().ok() }
 }
 
-/// Does the kernel move pages between fast and slow memory (Documentation/admin-guide/sysctl/kernel.rst, `numa_balancing`, 2)?
+/// True if the kernel moves pages between fast and slow memory (Documentation/admin-guide/sysctl/kernel.rst,
+/// `numa_balancing`, 2).
 fn balancing(node: &Topology) -> Balancing {
     let has_slow_memory = node.numa_nodes.iter().any(|node| node.cpus.is_empty());
     let value = || Root::live().read("proc/sys/kernel/numa_balancing")?.trim().parse::<u32>().ok();
@@ -31,7 +32,7 @@ fn balancing(node: &Topology) -> Balancing {
     }
 }
 
-/// Sets both, CPUs first, since the kernel takes memory where the task runs; returns what did not take.
+/// Sets CPUs, then memory, since the kernel takes memory where the task runs; returns failures.
 pub(crate) fn apply(placement: &mut TaskPlacement, node: &Topology) -> Vec<String> {
     let mut failures = Vec::new();
     if let CpuDecision::Set { cpus, .. } = &placement.cpus {

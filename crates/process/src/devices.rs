@@ -9,29 +9,27 @@ use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::path::Path;
 
-/// `/dev`, open, and how it stood then.
+/// `/dev`, open, and its state at that time.
 pub(crate) struct Devices {
-    /// `None` where it cannot be looked into
+    /// `None` if it cannot be opened
     pub(crate) directory: Option<File>,
-    /// the file of each GPU there, as each task asks for it
+    /// file of each GPU, as each task asks for it
     pub(crate) gpus: Vec<Option<CString>>,
-    /// the file of each verbs NIC
     nics: Vec<Option<CString>>,
-    /// has it files of RDMA devices?
     has_rdma: bool,
-    /// what stood at [`MOUNTS`]
+    /// identity of [`MOUNTS`]
     mounts: Option<(u64, u64)>,
-    /// what stood at [`TOPS`]
+    /// identities of [`TOPS`]
     tops: [Option<(u64, u64)>; TOPS.len()],
 }
 
 /// The mount namespace of this process.
 const MOUNTS: &str = "/proc/self/ns/mnt";
-/// Where a container differs from its node.  A job with mounts of its own (Slurm's job_container/tmpfs: /tmp and /dev/shm) does not.
+/// Paths in which a container differs from its node.  A job with mounts of its own (Slurm's job_container/tmpfs: /tmp
+/// and /dev/shm) does not.
 const TOPS: [&str; 4] = ["/", "/etc", "/dev", "/dev/infiniband"];
 
 impl Devices {
-    /// Those of this process.
     pub(crate) fn open(node: &Topology) -> Devices {
         let directory = root::directory_descriptor(Path::new("/dev"));
         if let Err(error) = &directory {
@@ -50,31 +48,29 @@ impl Devices {
         }
     }
 
-    /// This process's own, where it has come into a container since these were opened.
+    /// The container's, if this process has come into one since these were opened.
     fn of_the_container(&self, node: &Topology) -> Option<Devices> {
         let has_other_mounts = root::identity(MOUNTS) != self.mounts;
         (has_other_mounts && TOPS.map(root::identity) != self.tops).then(|| Devices::open(node))
     }
 
-    /// Is it known that no RDMA device can be opened?
     fn lack_rdma(&self) -> bool {
         self.directory.is_some() && !self.has_rdma
     }
 }
 
-/// Where libibverbs looks for it (rdma-core's libibverbs/device.c), below `/dev`.
+/// The file that libibverbs opens (rdma-core's libibverbs/device.c), below `/dev`.
 fn verbs_file(nic: &Nic) -> Option<String> {
     let uverbs = nic.uverbs.as_ref().filter(|_| nic.kind == NicKind::Verbs)?;
     Some(format!("infiniband/{uverbs}"))
 }
 
-/// Is "not permitted" the answer for `/dev/null` too, which every process may open?  So says a seccomp filter of a
-/// container that is older than the C library's system call, faccessat2(2).
+/// True if `/dev/null`, which every process may open, is "not permitted" too: by a container's seccomp filter that is
+/// older than the C library's system call, faccessat2(2).
 pub(crate) fn is_answer_to_all(directory: &File) -> bool {
     matches!(sys::may_open(directory, c"null"), Err(Refusal::User | Refusal::Cgroup))
 }
 
-/// NICs and why each is not used.
 pub(crate) type Unusable = Vec<(NicIndex, String)>;
 
 /// The verbs devices of a node on which none can be opened.
@@ -90,26 +86,25 @@ pub(crate) fn missing(devices: &Devices, plan: &Plan) -> Unusable {
     if plan.node.provenance.is_this_system() { missing } else { Unusable::new() }
 }
 
-/// Every verbs device, where that place is missing.
+/// All verbs NICs, marked unusable: `place` does not exist.
 fn all_verbs(topology: &Topology, place: &str) -> Unusable {
     let verbs = topology.numbered_nics().filter(|(_, nic)| nic.kind == NicKind::Verbs);
     verbs.map(|(index, _)| (index, format!("`/dev/infiniband` is missing {place}"))).collect()
 }
 
-/// NICs that are closed.
 #[derive(Default)]
 pub(crate) struct Closed {
     /// to every task of the job
     pub(crate) to_the_job: Unusable,
     /// to this task: its device cgroup may differ from those of others
     pub(crate) to_this_task: Vec<NicIndex>,
-    /// has this process come into a container since `/dev` was opened?
+    /// true if this process has come into a container since `/dev` was opened
     pub(crate) is_in_container: bool,
 }
 
-/// Asks for each rail; for every other NIC too where a rail is closed to the job, since another may take its place.
+/// Asks for each rail; for every other NIC too if a rail is closed to the job, since another may take its place.
 ///
-/// Device cgroups are asked by these devices, which a container may not show.  What it does not show no program in it opens.
+/// Device cgroups are asked by these devices, which a container may not show; then no program in it opens them.
 pub(crate) fn closed(devices: &Devices, plan: &Plan) -> Closed {
     let container = devices.of_the_container(&plan.node);
     let mut closed = Closed { is_in_container: container.is_some(), ..Closed::default() };

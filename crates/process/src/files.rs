@@ -13,7 +13,6 @@ use walk::{End, FileSystems, walk};
 
 /// Tables of the kernel's, which grow with the node.
 const TABLES: &str = "/proc/net/";
-/// What the kernel tells of interfaces.
 const INTERFACES: &str = "/sys/class/net/";
 
 /// A site's or the kernel's file: its text, or the beginning of it, with the rights that this process has.
@@ -23,7 +22,7 @@ pub fn read(path: &str) -> Option<FileText> {
     Some(FileText { text, is_cut, unanswered: None })
 }
 
-/// Is it what the kernel tells of interfaces, which no user and no site writes?
+/// True for the kernel's facts about interfaces, which no user and no site writes.
 pub fn is_kernels(path: &str) -> bool {
     [TABLES, INTERFACES].iter().any(|top| path.starts_with(top))
 }
@@ -42,12 +41,12 @@ const PATIENCE: u16 = 1000;
 const NO_ANSWER: &str = "its file system did not answer within a second";
 const NOT_ASKED: &str = "no process could be started that would look for it";
 
-/// The files that a user names, or has at home: they may be on a file system that does not answer.  No look waits long, and
-/// what is not known by then is told as such ([`FileText::unanswered`]).
+/// The files that a user names, or has at home, perhaps on a file system that does not answer.  No look waits long, and
+/// a file that is not known by then is [`FileText::unanswered`].
 #[derive(Default)]
 pub struct UsersFiles {
     looks: RefCell<Looks>,
-    /// has the log got its line?
+    /// true if the log has its line
     told: Cell<bool>,
 }
 

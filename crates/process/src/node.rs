@@ -23,23 +23,24 @@ pub fn read(admin: &Admin, scope: Scope, author: Author) -> Result<(Topology, Ve
     }
 }
 
-/// Whose files this process goes by: as root, by root's alone.
+/// The owner of the files that this process trusts: for root, root alone.
 pub fn author() -> Author {
     if sys::is_root() { Author::Root } else { Author::Anyone }
 }
 
-/// The same for a program that a user starts.  Root of the user's own user namespace, as in a container, has that user's
-/// rights alone, and the host's root has no ID there (user_namespaces(7); /proc/self/uid_map of the first one has all IDs).
+/// As [`author`], for a program that a user starts.  Root of the user's own user namespace, as in a container, has that
+/// user's rights alone, and the host's root has no ID there (user_namespaces(7); /proc/self/uid_map of the first one
+/// has all IDs).
 pub fn callers_author() -> Author {
     if has_the_hosts_users() { author() } else { Author::Anyone }
 }
 
-/// Are the users of this process's user namespace those of the host?
+/// True if the users of this process's user namespace are the host's.
 pub fn has_the_hosts_users() -> bool {
     is_of_the_host(&Root::live().read("proc/self/uid_map").unwrap_or_default())
 }
 
-/// Whether users have the same numbers as on the host; also where the kernel has no user namespaces.
+/// True if users have the same numbers as on the host; also where the kernel has no user namespaces.
 fn is_of_the_host(map: &str) -> bool {
     map.is_empty() || map.split_whitespace().eq(["0", "0", "4294967295"])
 }
@@ -56,7 +57,7 @@ pub fn confirmed(
     (described, diagnostics)
 }
 
-/// This node, from the node file where that is as the node is, which waits for no hardware; else as it is read.
+/// This node, from the node file if that is up to date, which waits for no hardware; else as it is read.
 fn this_node(
     NodeFileUse { path, max_age }: &NodeFileUse,
     scope: Scope,
@@ -75,8 +76,8 @@ fn this_node(
     node::read_root(&Root::live(), scope, Provenance::ThisSystem)
 }
 
-/// What slurmd tells its admin of a node whose steps would use a node file that is not there.  A configuration file that `conf=`
-/// names may be on a file system that does not answer, and slurmd must start: then nothing is told.
+/// The warning for an admin's slurmd on a node whose steps would use a node file that is not there; none for a
+/// configuration file that `conf=` names, which may be on a file system that does not answer: slurmd must start.
 pub fn without_file<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let (admin, _) = Admin::parse(arguments);
     let NodeFileUse { path, max_age } = &admin.node_file;

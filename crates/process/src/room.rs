@@ -6,8 +6,8 @@ use nic_placement_core::placement::{Change, Variable};
 
 /// Bytes of one variable with its NUL, at most (`MAX_ARG_STRLEN`, linux/binfmts.h: 32 pages of 4 KiB).
 pub const LONGEST: usize = 128 * 1024;
-/// What is left free for others: the program's resolved name and its interpreter (PATH_MAX and a line of a script each), and
-/// variables of a TaskProlog, which runs after us.
+/// Bytes left free for others: the program's resolved name and its interpreter (PATH_MAX and a line of a script each),
+/// and variables of a TaskProlog, which runs after us.
 const SPARE: usize = 32 * 1024;
 /// A string costs its NUL and a pointer besides.
 pub const EACH: usize = 9;
@@ -18,8 +18,8 @@ fn limit(stack: u64) -> usize {
     (stack / 4).clamp(128 * 1024, 6 * 1024 * 1024) as usize
 }
 
-/// Leaves execve(2) room for the program: where the changes would leave too little, beside `taken` bytes of arguments and
-/// variables and on a stack of so many bytes, nothing is set.  Returns why not.
+/// Sets nothing, and returns why, if the changes beside `taken` bytes of arguments and variables would leave execve(2)
+/// too little room for the program on a stack of so many bytes.
 pub fn keep(variables: &mut [Variable], present: &Present, taken: usize, stack: u64) -> Option<&'static str> {
     let is_lacking = is_lacking(variables, present, taken, stack);
     is_lacking.then(|| {
@@ -43,7 +43,6 @@ fn is_lacking(variables: &[Variable], present: &Present, mut taken: usize, stack
     longest > LONGEST || longest > 0 && taken + SPARE > limit(stack)
 }
 
-/// Why nothing is set there.
 const WHY: &str = "no room for it: the program's arguments and variables are nearly all that execve(2) takes; see `ulimit -s`";
 
 /// The values of an outer step, which would have been replaced, are removed.

@@ -18,14 +18,12 @@ use nic_placement_core::plan::{Plan, TaskPlan, Wish};
 use nic_placement_core::step::{GpuGrant, NODE_NAME, Step, Task};
 use nic_placement_core::topology::{NicIndex, Topology};
 
-/// A node and what is wanted there: a plan without its step.
+/// A plan without its step.
 pub struct Survey {
-    /// what the admin and the user want
     pub wish: Wish,
-    /// the node
     pub node: Topology,
     findings: Vec<Diagnostic>,
-    /// `None` where this process only plans: no device is asked
+    /// `None` if this process only plans: no device is asked
     devices: Option<Devices>,
 }
 
@@ -49,13 +47,12 @@ impl Survey {
         Survey { wish, node, findings: Vec::new(), devices: None }
     }
 
-    /// The evidence about the GPUs of this process, which has these variables and may be in a container.
+    /// The evidence about this process's GPUs; it has these variables and may be in a container.
     pub fn gpus(&self, present: &Present) -> GpuGrant {
         let grant = gpus::grant(present, &self.node, self.devices.as_ref());
         gpus::without_absent(grant, &self.node)
     }
 
-    /// The plan of a step.
     pub fn plan(self, step: Step) -> Session {
         let Survey { wish, node, findings, devices } = self;
         let read = reader(devices.as_ref(), &node);
@@ -66,8 +63,8 @@ impl Survey {
     }
 }
 
-/// Reads a site's files, which no user names.  Where this process only plans, every configuration counts as empty: its user's
-/// say nothing about another user's, and this node's nothing about another node.
+/// Reads a site's files, which no user names.  If this process only plans, every configuration counts as empty: its
+/// user's say nothing about another user's, and this node's nothing about another node.
 fn reader(devices: Option<&Devices>, node: &Topology) -> ReadFile<'static> {
     match devices {
         Some(_) => &files::read,
@@ -81,31 +78,29 @@ fn reader(devices: Option<&Devices>, node: &Topology) -> ReadFile<'static> {
 
 /// A step's plan on a node, before any of its tasks is there.
 pub struct Session {
-    /// the plan, without the NICs that are missing on this node
+    /// without the NICs that are missing on this node
     pub plan: Plan,
     findings: Vec<Diagnostic>,
     devices: Option<Devices>,
 }
 
 impl Session {
-    /// What is odd about the node, the wish and the map.
+    /// Findings about the node, the wish and the map.
     pub fn findings(&self) -> Vec<Diagnostic> {
         [self.findings.clone(), self.plan.diagnostics()].concat()
     }
 
-    /// The evidence about the GPUs of this process, which has these variables.
     pub fn gpus(&self, present: &Present) -> GpuGrant {
         gpus::grant(present, &self.plan.node, self.devices.as_ref())
     }
 
-    /// Reads a site's files.
     pub fn reader(&self) -> ReadFile<'static> {
         reader(self.devices.as_ref(), &self.plan.node)
     }
 
-    /// The plan as this process of the job can carry it out; `tells` names in the log what the job cannot open.
+    /// The plan as this process of the job can carry it out; `tells` logs what the job cannot open.
     ///
-    /// The kernel refuses to all tasks of a job alike what their user may not open, and all tasks of a node are in one
+    /// The kernel refuses all tasks of a job alike what their user may not open, and all tasks of a node are in one
     /// container: so each task makes the same plan.
     pub fn opened(&self, tells: bool) -> OpenPlan<'_> {
         let Some(devices) = &self.devices else {
@@ -125,19 +120,17 @@ impl Session {
 /// A plan of NICs that the job may open.
 pub struct OpenPlan<'s> {
     session: &'s Session,
-    /// the plan, where it is another than the session's
+    /// the plan, if it is not the session's
     narrowed: Option<Plan>,
     /// NICs that this task may not open, though others of its job may
     denied: Vec<NicIndex>,
 }
 
 impl OpenPlan<'_> {
-    /// The plan.
     pub fn plan(&self) -> &Plan {
         self.narrowed.as_ref().unwrap_or(&self.session.plan)
     }
 
-    /// What is odd about the node, the wish and the map.
     pub fn findings(&self) -> Vec<Diagnostic> {
         [self.session.findings.clone(), self.plan().diagnostics()].concat()
     }
@@ -148,8 +141,8 @@ impl OpenPlan<'_> {
         self.plan().task(task, evidence)
     }
 
-    /// Binds this process and sets its variables by `set`, which returns what did not take.  A dry run does neither.  Returns
-    /// what the task wanted and could not have.
+    /// Binds this process and sets its variables by `set`, which returns failures; a dry run does neither.  Returns
+    /// what the task could not have.
     pub fn carry_out(
         &self,
         placed: &mut TaskPlan,

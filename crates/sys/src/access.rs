@@ -6,7 +6,7 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
-/// Why a device may not be opened.  The kernel checks the file's mode and owner first (EACCES), then the device
+/// Reason why a device may not be opened.  The kernel checks the file's mode and owner first (EACCES), then the device
 /// cgroup (EPERM), then the security modules (EACCES): `inode_permission`, fs/namei.c.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
@@ -14,13 +14,13 @@ pub enum Refusal {
     User,
     /// EPERM: the device cgroup, which can differ from task to task
     Cgroup,
-    /// ENOENT: there is no such file
+    /// ENOENT
     Absent,
-    /// anything else, which does not concern rights
+    /// another error, which does not concern rights
     Other,
 }
 
-/// May the effective user read and write `name` below the directory?
+/// Tells whether the effective user may read and write `name` below the directory.
 pub fn may_open(directory: &File, name: &CStr) -> Result<(), Refusal> {
     // SAFETY: std has no call for it.  The descriptor is open while `directory` lives, the name ends with NUL, and nothing is written.
     let result = unsafe {

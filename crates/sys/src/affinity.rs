@@ -8,7 +8,6 @@ use std::io;
 /// Words of a mask for every CPU that Linux can have: the kernel refuses a mask shorter than its own.
 const WORDS: usize = (Bitmap::LIMIT / 64) as usize;
 
-/// CPUs that the calling thread may run on.
 pub fn affinity() -> io::Result<CpuSet> {
     affinity_of(0)
 }

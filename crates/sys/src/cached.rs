@@ -3,12 +3,11 @@
 
 use std::ffi::CString;
 
-/// What the kernel has in memory of a path.
+/// The kernel's knowledge of a path, in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
-    /// there is no such file, or this process may not look for it
+    /// no such file, or this process may not look for it
     Absent,
-    /// there is something
     There,
     /// a file system must be asked, or the kernel is older than 5.12
     Nothing,
@@ -25,9 +24,9 @@ struct OpenHow {
 /// linux/openat2.h, since 5.12: `EAGAIN` where a name is not in the kernel's memory, or must be asked for again.
 const RESOLVE_CACHED: u64 = 0x20;
 
-/// What the kernel knows of this path.  It asks no file system and never waits: with `LOOKUP_CACHED` it only goes by names that
-/// `d_revalidate` takes for good under `LOOKUP_RCU`, where no file system may sleep (fs/namei.c `path_init`, `lookup_fast`;
-/// Documentation/filesystems/locking.rst).  `O_PATH` opens nothing (fs/open.c `do_dentry_open`).
+/// The kernel's knowledge of this path.  It asks no file system and never waits: `LOOKUP_CACHED` only goes by names
+/// that `d_revalidate` takes for good under `LOOKUP_RCU`, where no file system may sleep (fs/namei.c `path_init`,
+/// `lookup_fast`; Documentation/filesystems/locking.rst).  `O_PATH` opens nothing (fs/open.c `do_dentry_open`).
 pub fn known(path: &str) -> Known {
     let Ok(path) = CString::new(path) else { return Known::Absent };
     let flags = (libc::O_PATH | libc::O_CLOEXEC) as u64;

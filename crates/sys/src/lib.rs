@@ -28,12 +28,12 @@ pub use scout::{Question, Reply, Scout};
 pub use stack::stack_limit;
 pub use terminal::{terminal_columns, terminal_lines};
 
-/// What a call says that answers 0 where it succeeds, and else leaves an error in errno(3).
+/// The result of a call that returns 0 on success, and else sets errno(3).
 fn checked(answer: impl Into<libc::c_long>) -> io::Result<()> {
     if answer.into() == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Is the process root's, or may it become so again?
+/// True if the process is root's, or may become so again.
 pub fn is_root() -> bool {
     // SAFETY: neither has a precondition, and neither can fail.
     unsafe { libc::getuid() == 0 || libc::geteuid() == 0 }

@@ -6,12 +6,12 @@ use std::ffi::{CStr, c_int, c_void};
 
 struct Search<'a> {
     file_name: &'a [u8],
-    /// has the walk passed the object with this function?
+    /// true after the object with this function
     past_us: bool,
     found: bool,
 }
 
-/// Was a shared object with this file name loaded after the object that this function is in?
+/// True if a shared object with this file name was loaded after the object that this function is in.
 pub fn is_loaded_after_us(file_name: &str) -> bool {
     let mut search = Search { file_name: file_name.as_bytes(), past_us: false, found: false };
     // SAFETY: `look` has the signature that is asked for, and `search` lives until the call returns; it is the only use of

@@ -10,7 +10,6 @@ use std::io;
 
 /// since Linux 5.15
 const MPOL_PREFERRED_MANY: libc::c_int = 5;
-/// The flags that a mode can carry.
 const MODE_FLAGS: libc::c_int =
     libc::MPOL_F_STATIC_NODES | libc::MPOL_F_RELATIVE_NODES | libc::MPOL_F_NUMA_BALANCING;
 /// get_mempolicy: the nodes that the thread's cpuset allows, instead of the policy
@@ -24,13 +23,11 @@ const MAX_NODE: libc::c_ulong = WORDS as libc::c_ulong * 64 + 1;
 /// The calling thread's memory policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemoryPolicy {
-    /// none was set
     Default,
     /// these NUMA nodes first
     Prefer(NodeSet),
     /// these NUMA nodes alone
     Fence(NodeSet),
-    /// something else
     Other,
 }
 
@@ -45,7 +42,6 @@ impl fmt::Display for MemoryPolicy {
     }
 }
 
-/// The calling thread's policy.
 pub fn memory_policy() -> io::Result<MemoryPolicy> {
     let (mode, nodes) = get(0)?;
     Ok(match mode & !MODE_FLAGS {
@@ -75,23 +71,21 @@ fn get(flags: libc::c_ulong) -> io::Result<(libc::c_int, NodeSet)> {
     Ok((mode, NodeSet::from_words(nodes.to_vec())))
 }
 
-/// Does the kernel still move pages by itself, with a policy of ours?
+/// The kernel's own moving of pages under a policy of ours.
 ///
-/// It leaves memory alone for which a policy was set (kernel/sched/fair.c `task_numa_work`), so without this pages that it
-/// moved to slow memory would stay there.
+/// It leaves memory alone for which a policy was set (kernel/sched/fair.c `task_numa_work`), so without this pages that
+/// it moved to slow memory would stay there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Balancing {
     /// as it does for a task without a policy, where this kernel can: for several nodes since Linux 6.9
     AsWithoutPolicy,
-    /// no
     Not,
 }
 
-/// Makes the calling thread, and the program that it becomes, take memory from these NUMA nodes while they have any.
+/// Takes memory from these NUMA nodes, for the calling thread and the program that it becomes, while they have any.
 ///
-/// Kernels before 5.15 can prefer only one node.  For several we then prefer none
-/// ([`io::ErrorKind::Unsupported`]), since the first would be far from threads that run on another.
-/// `EINVAL`: none of the nodes exists or is in the cpuset.
+/// Kernels before 5.15 can prefer only one node.  For several we then prefer none ([`io::ErrorKind::Unsupported`]): the
+/// first would be far from threads that run on another. `EINVAL`: none of the nodes exists or is in the cpuset.
 pub fn prefer_memory(nodes: &NodeSet, balancing: Balancing) -> io::Result<()> {
     match set_with(MPOL_PREFERRED_MANY, nodes, balancing) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => match nodes.len() {
@@ -105,9 +99,8 @@ pub fn prefer_memory(nodes: &NodeSet, balancing: Balancing) -> io::Result<()> {
     }
 }
 
-/// Makes the calling thread, and the program that it becomes, take memory from these NUMA nodes alone: when
-/// they have none left, the kernel kills the program.  `EINVAL`: none of the nodes exists or is in the
-/// cpuset.
+/// Takes memory from these NUMA nodes alone, for the calling thread and the program that it becomes: when they have
+/// none left, the kernel kills the program.  `EINVAL`: none of the nodes exists or is in the cpuset.
 pub fn fence_memory(nodes: &NodeSet, balancing: Balancing) -> io::Result<()> {
     set_with(MPOL_BIND, nodes, balancing)
 }

@@ -11,10 +11,10 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 
-/// What a scout is asked to do with a path that leads over no symbolic link.
+/// A question about a path that leads over no symbolic link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Question {
-    /// what is it?  See [`Reply::mode`]; of a symbolic link the bytes say where it leads
+    /// its kind, see [`Reply::mode`]; the bytes are a symbolic link's target
     Kind,
     /// go into this directory, which may let a file system be mounted there
     Enter,
@@ -22,24 +22,21 @@ pub enum Question {
     Beginning,
 }
 
-/// What a file system said.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reply {
-    /// errno(3); 0 where it did what was asked
+    /// errno(3); 0 on success
     pub error: i32,
     /// `st_mode`, for [`Question::Kind`]
     mode: u32,
-    /// what a link or a file holds
+    /// a link's target, or a file's text
     pub bytes: Vec<u8>,
 }
 
 impl Reply {
-    /// Is it a directory?
     pub fn is_directory(&self) -> bool {
         self.mode & libc::S_IFMT == libc::S_IFDIR
     }
 
-    /// Is it a regular file?
     pub fn is_file(&self) -> bool {
         self.mode & libc::S_IFMT == libc::S_IFREG
     }
@@ -53,7 +50,6 @@ const END: u8 = 1;
 /// Milliseconds for which a killed scout is waited for.  One that waits for nothing is gone in less than one.
 const GRACE: u32 = 50;
 
-/// The process.
 pub struct Scout {
     process: libc::pid_t,
     socket: OwnedFd,
@@ -62,7 +58,7 @@ pub struct Scout {
 }
 
 impl Scout {
-    /// Sends one that reads no more than `limit` bytes of a file, and is waited for `patience` milliseconds in all.
+    /// Sends a scout that reads no more than `limit` bytes of a file, and is waited for `patience` milliseconds in all.
     pub fn send(limit: usize, patience: u16) -> io::Result<Scout> {
         let mut ends = [-1; 2];
         let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
@@ -82,7 +78,7 @@ impl Scout {
         }
     }
 
-    /// The answer; `None` where none came in time, or the scout is gone.
+    /// `None` if no answer came in time, or the scout is gone.
     pub fn ask(&mut self, question: Question, path: &str) -> Option<Reply> {
         let mut packet = vec![question as u8];
         packet.extend(CString::new(path).ok()?.into_bytes_with_nul());
@@ -114,7 +110,6 @@ impl Scout {
         }
     }
 
-    /// Waits for a packet.
     fn wait(&mut self) -> Option<()> {
         let mut waited = libc::pollfd { fd: self.socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         loop {
@@ -134,7 +129,8 @@ impl Scout {
 }
 
 impl Drop for Scout {
-    /// Ends it.  One that a file system does not let go is left to itself: it ends as soon as that lets go of it.
+    /// Ends the scout.  One that a file system does not let go is left to itself: it ends as soon as that lets go of
+    /// it.
     fn drop(&mut self) {
         // SAFETY: the process is a child that was not yet waited for, so its number is no other's.
         unsafe { libc::kill(self.process, libc::SIGKILL) };
@@ -188,7 +184,6 @@ fn tell(socket: i32, packet: &[u8]) {
     }
 }
 
-/// Closes the caller's files.
 fn close_all_but(socket: i32) {
     let close_range = |first: i32, last: i32| {
         // SAFETY: glibc has a function for it since 2.34 alone.  It touches no memory, and in this process nothing uses the
@@ -205,7 +200,7 @@ fn close_all_but(socket: i32) {
     }
 }
 
-/// Asks the file system; the error and the mode.
+/// The file system's error, and the file's mode.
 fn answer(socket: i32, question: u8, path: &CStr, limit: usize) -> (i32, u32) {
     if question == Question::Kind as u8 {
         return kind(socket, path);
@@ -224,7 +219,7 @@ fn answer(socket: i32, question: u8, path: &CStr, limit: usize) -> (i32, u32) {
     (error, 0)
 }
 
-/// What stands there, and where it leads if it is a link.
+/// The file's mode; sends the target of a link.
 fn kind(socket: i32, path: &CStr) -> (i32, u32) {
     // SAFETY: a structure of numbers, which the call fills.
     let mut facts: libc::stat = unsafe { std::mem::zeroed() };
@@ -242,7 +237,6 @@ fn kind(socket: i32, path: &CStr) -> (i32, u32) {
     (0, facts.st_mode)
 }
 
-/// errno(3) behind a call that failed.
 fn error() -> i32 {
     // SAFETY: glibc's pointer to this thread's number, which is always valid.
     unsafe { *libc::__errno_location() }

@@ -8,7 +8,7 @@ pub fn terminal_columns(of: BorrowedFd) -> Option<u16> {
     Some(size(of)?.ws_col).filter(|columns| *columns > 0)
 }
 
-/// Its lines, likewise.
+/// As [`terminal_columns`].
 pub fn terminal_lines(of: BorrowedFd) -> Option<u16> {
     Some(size(of)?.ws_row).filter(|lines| *lines > 0)
 }

@@ -10,7 +10,6 @@
 //!
 //! Pure: the files are read by the commands.
 #![forbid(unsafe_code)]
-#![allow(missing_docs, reason = "an item whose name says all has no comment; the tool alone uses this crate")]
 
 pub mod counters;
 pub mod exposition;

@@ -12,8 +12,8 @@ use crate::step::{Step, Task};
 use crate::topology::{CpuSet, NodeSet, Topology};
 use std::borrow::Borrow;
 
-/// The CPUs of `task`, which no other task of the step gets, and how they were found: near `near` if it has a part there and
-/// every task of the step keeps its share.  Else why no task gets cores of its own: every task of the step finds the same.
+/// The CPUs of `task` that no other task of the step gets, near `near` if it has a part there and every task keeps its
+/// share; and how they were found.  The error is the same for every task of the step.
 pub(super) fn own_cores(
     topology: &Topology,
     step: &Step,
@@ -40,8 +40,8 @@ pub(super) fn own_cores(
     step_cores.divided(near, id)
 }
 
-/// The number of cores that a task on `cpus` can use alone: its own ones, else an even share; `None` if it is not known how
-/// many tasks share them.
+/// The number of cores that a task on `cpus` can use alone: its own, else an even share; `None` if the number of tasks
+/// is unknown.
 pub(crate) fn threads(topology: &Topology, step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
     let mut cores = topology.cores();
     if cores.is_empty() {
@@ -61,7 +61,7 @@ pub(crate) fn threads(topology: &Topology, step: &Step, task: &Task, cpus: &CpuS
 /// The cores of the step on this node, which all of its tasks see alike.
 struct StepCores<'a> {
     tasks: StepTasks<'a>,
-    /// the step's part of each core of which it has one
+    /// parts of cores, as far as they are the step's
     cores: Vec<CpuSet>,
 }
 
@@ -73,28 +73,27 @@ impl<'a> StepCores<'a> {
         StepCores { tasks, cores }
     }
 
-    /// Does each task have cores of which no other task has a thread?
+    /// True if each task has cores of which no other task has a thread.
     fn masks_are_private(&self) -> bool {
         let masks = self.tasks.all_masks();
         let has_one = |mask: &&CpuSet| self.cores.iter().any(|core| core.intersects(mask));
         self.are_ones(&masks) && masks.iter().all(has_one)
     }
 
-    /// Is each core in one of these masks at most?
+    /// True if no core is in two of these masks.
     fn are_ones<M: Borrow<CpuSet>>(&self, masks: &[M]) -> bool {
         let is_ones =
             |core: &CpuSet| masks.iter().filter(|mask| core.intersects((*mask).borrow())).count() <= 1;
         self.cores.iter().all(is_ones)
     }
 
-    /// The step's cores on a NUMA node.
     fn cores_of(&self, node: u32) -> Vec<CpuSet> {
         let cpus = self.tasks.topology.numa_node(node).map(|node| &node.cpus);
         self.cores.iter().filter(|core| cpus.is_some_and(|cpus| core.intersects(cpus))).cloned().collect()
     }
 
-    /// Where Slurm gave each task cores of its own: these, or with known GPUs nearer ones of a task with which it exchanges its
-    /// mask.
+    /// For tasks with cores of their own: the task's mask, or with known GPUs the nearer one of a task with which it
+    /// exchanges.
     fn by_masks(&self, near: &NodeSet, id: usize) -> (CpuSet, &'static str) {
         let tasks = &self.tasks;
         let own = tasks.mask(id);
@@ -109,8 +108,8 @@ impl<'a> StepCores<'a> {
         (cpus, "the cores that Slurm gave to it alone")
     }
 
-    /// Divides the cores of each NUMA node evenly: with known GPUs among the tasks whose GPUs are there; else among all tasks,
-    /// and each takes its parts near its GPUs.
+    /// Divides the cores of each NUMA node evenly among the tasks whose GPUs are there; without known GPUs among all
+    /// tasks, and each takes its parts near its GPUs.
     fn divided(&self, near: &NodeSet, id: usize) -> Result<(CpuSet, &'static str), &'static str> {
         let (topology, tasks) = (self.tasks.topology, &self.tasks);
         let numbers = topology.numa_nodes.iter().map(|node| node.os_index);
@@ -174,7 +173,7 @@ const FARTHER: &str = "cores of its own would be farther from a task's GPUs than
 
 const MEMORY: &str = "the tasks' memory is bound by `--mem-bind`, and tasks stay by it";
 
-/// Nothing can be divided among so many.
+/// The reason where it is unknown how many processes share the CPUs.
 pub(crate) const UNCOUNTED: &str =
     "nobody says how many processes share these CPUs, which `--local-size` would";
 

@@ -7,7 +7,7 @@
 use super::tasks::StepTasks;
 use crate::topology::NodeSet;
 
-/// `[task]`: whose mask it takes; its own where that is as near.  Only tasks with equal `shares` exchange theirs.
+/// `[task]`: the task whose mask it takes; its own where that is as near.  Only tasks with equal `shares` exchange.
 pub(super) fn exchanged<S: PartialEq>(tasks: &StepTasks, shares: &[S]) -> Vec<usize> {
     let mut takes: Vec<usize> = (0..tasks.len()).collect();
     if tasks.share_one_mask() {
@@ -35,7 +35,7 @@ pub(super) fn exchanged<S: PartialEq>(tasks: &StepTasks, shares: &[S]) -> Vec<us
     takes
 }
 
-/// The assignment of `count` places to as many takers that costs least; `None` is a place that a taker may not have.  Each may
+/// The cheapest assignment of `count` places to as many takers; `None` is a place that a taker may not have.  Each may
 /// have the place of its own number.
 ///
 /// The Hungarian method, by shortest paths from one taker after another (Kuhn 1955; Jonker and Volgenant 1987).

@@ -25,8 +25,8 @@ pub(super) fn nodes(topology: &Topology, step: &Step, task: &Task, asked: bool) 
     parts.and_then(|parts| parts.into_iter().nth(task.local_id as usize)).map_or_else(|| none(""), Ok)
 }
 
-/// The NUMA nodes of all tasks in the order of local ids, from facts that all tasks share; `None` if the step has GPUs, one
-/// task or one node here, or Slurm gave the tasks different CPUs; or if the number of tasks is not known.
+/// The NUMA nodes of all tasks in the order of local ids, by facts that all tasks share; `None` if the step has GPUs,
+/// one task or one node here, if Slurm gave the tasks different CPUs, or if their number is unknown.
 pub(super) fn node_parts(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<NodeSet>> {
     let shared = task.masks.iter().all(|mask| *mask == task.step_cpus);
     let reached = topology.nodes_of(&task.step_cpus);

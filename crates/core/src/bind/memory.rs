@@ -12,9 +12,9 @@ use crate::policy::ladder::Ladder;
 use crate::step::Memory;
 use crate::topology::NodeSet;
 
-/// Checks the decision against what the task may have.  A memory policy that another program set stays, since it was set on
-/// purpose: by a site's wrapper around slurmd, or by a plugin before us.  Our own may only become a part of itself.  Nodes
-/// outside the cpuset can give the task no memory.
+/// Limits the decision to the task's memory.  A memory policy that another program set stays: a site's wrapper around
+/// slurmd, or a plugin before us, set it on purpose.  Our own may only become a part of itself.  Nodes outside the
+/// cpuset give no memory.
 pub fn limit_memory(placement: &mut TaskPlacement, memory: &Memory) {
     let Some(nodes) = placement.mems.nodes().cloned() else { return };
     if let Some(why) = &memory.taken {
@@ -42,7 +42,7 @@ pub fn limit_memory(placement: &mut TaskPlacement, memory: &Memory) {
     }
 }
 
-/// What is wanted, by the CPUs that were decided.
+/// The memory policy by the CPUs that were decided.
 pub(super) fn decided(
     situation: &Situation,
     near: &Result<NearNodes, String>,

@@ -24,35 +24,27 @@ use near::{LeastShares, near_mask, near_masks};
 pub(crate) use tasks::nodes_of;
 use tasks::{StepTasks, have_own_gpus, memory_bound};
 
-/// Characters of the user's own way of binding that a reason shows, at most.
+/// Characters of the user's own binding in a reason, at most.
 const MAX_SHOWN: usize = 64;
 
 /// The facts for binding a task.
 pub(crate) struct Situation<'a> {
-    /// the node
     pub topology: &'a Topology,
-    /// the step
     pub step: &'a Step,
-    /// the task
     pub task: &'a Task,
-    /// its GPUs
     pub gpus: &'a [GpuIndex],
-    /// what the user and the admin want to bind
     pub binding: Binding,
 }
 
-/// A task's binding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Bound {
-    /// where it may run
     pub cpus: CpuDecision,
-    /// where its memory comes from
     pub mems: MemDecision,
     /// what the task wanted and cannot have
     pub missed: Option<String>,
 }
 
-/// Decides both; memory follows the CPUs.
+/// Decides the CPUs, then the memory by them.
 pub(crate) fn bind(situation: &Situation) -> Bound {
     let near = near_nodes(situation);
     let (cpus, missed) = match movable(situation, &near) {
@@ -67,7 +59,7 @@ pub(crate) fn bind(situation: &Situation) -> Bound {
     Bound { cpus, mems, missed }
 }
 
-/// What a task misses, in one sentence.
+/// Both sentences in one.
 pub(crate) fn joined(first: Option<String>, second: Option<String>) -> Option<String> {
     match (first, second) {
         (Some(first), Some(second)) => Some(format!("{first}; {second}")),
@@ -78,7 +70,7 @@ pub(crate) fn joined(first: Option<String>, second: Option<String>) -> Option<St
 /// The NUMA nodes to be near to.
 struct NearNodes {
     nodes: NodeSet,
-    /// are they the nodes of the task's GPUs, rather than a part of the step's?
+    /// true for the nodes of the task's GPUs, false for a part of the step's
     of_gpus: bool,
 }
 
@@ -158,20 +150,20 @@ fn movable<'n>(situation: &Situation, near: &'n Result<NearNodes, String>) -> Re
     Ok(near)
 }
 
-/// The user's own way of binding.  `none` binds to nothing: beside a `bind=` of the user's it means Slurm's own binding, which
-/// engines switch off for all their tasks (`SLURM_CPU_BIND=none`: TensorRT-LLM's examples/wide_ep/slurm_scripts).
+/// The user's own binding.  `none` beside a `bind=` of the user's means Slurm's own binding, which engines switch off
+/// for all their tasks (`SLURM_CPU_BIND=none`: TensorRT-LLM's examples/wide_ep/slurm_scripts).
 fn users_way<'s>(step: &'s Step, binding: &Binding) -> Option<&'s String> {
     let gives_way = binding.over_none && step.starter == Starter::Slurm;
     step.cpu_bind.as_ref().filter(|how| !(gives_way && *how == "none"))
 }
 
-/// The user's own word for CPUs and memory stands on the command line.
+/// The reason by the program with which the user binds on the command line.
 fn bound_by_program(step: &Step) -> Option<String> {
     step.binder.map(|binder| format!("`{binder}` binds the program"))
 }
 
-/// Has the task more CPUs than Slurm counts for its job here?  Where neither task/affinity nor task/cgroup confines a step
-/// (slurm.conf's TaskPlugin), it runs on all CPUs, and the near ones may be another job's.
+/// True if the task has more CPUs than Slurm counts for its job here.  Without task/affinity and task/cgroup
+/// (slurm.conf's TaskPlugin) a step runs on all CPUs, and the near ones may be another job's.
 fn has_cpus_of_other_jobs(situation: &Situation) -> bool {
     let Situation { step, task, .. } = situation;
     let jobs = step.job_cores.zip(task.threads_per_core).map(|(cores, threads)| cores * threads);
@@ -268,8 +260,8 @@ fn most_with_gpus_on(situation: &Situation, nodes: &NodeSet) -> Option<usize> {
     Some(there / gpus.len())
 }
 
-/// Why a task that is not near its GPU keeps its mask, and what would help.  `unlike` says why it cannot decide as the other
-/// tasks do.
+/// The decision to keep the mask of a task that is not near its GPU, and the reason with a remedy.  `unlike` says why
+/// the task cannot decide as the others do.
 fn far(
     situation: &Situation,
     near: &NearNodes,

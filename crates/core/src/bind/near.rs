@@ -23,11 +23,10 @@ use std::rc::Rc;
 
 /// The shares of CPUs and of cores below which no task of a step may come.
 pub(super) struct LeastShares {
-    /// `[core]`: its threads
     cores: Vec<CpuSet>,
     /// `[task]`: its share by Slurm's masks
     by_slurm: Vec<[u64; 2]>,
-    /// `[task]`: the same, or what it asked for if that is less
+    /// `[task]`: `by_slurm`, or what it asked for if that is less
     least: Vec<[u64; 2]>,
 }
 
@@ -52,12 +51,12 @@ impl LeastShares {
         fair(&masks).into_iter().zip(of_cores).map(|(cpus, cores)| [cpus, cores]).collect()
     }
 
-    /// Has every task its least share by these masks?
+    /// True if every task has its least share by these masks.
     pub(super) fn are_kept<M: Borrow<CpuSet>>(&self, masks: &[M]) -> bool {
         self.of(masks).iter().zip(&self.least).all(|(has, least)| has[0] >= least[0] && has[1] >= least[1])
     }
 
-    /// Do these CPUs, and their cores, hold the least shares of these tasks together?
+    /// True if these CPUs, and their cores, hold the least shares of these tasks together.
     fn fit(&self, cpus: &CpuSet, ids: impl IntoIterator<Item = usize>) -> bool {
         let sum = ids.into_iter().map(|id| self.least[id]).fold([0, 0], |[a, b], [c, d]| [a + c, b + d]);
         cpus.len() as u64 * ONE >= sum[0].max(1) && self.in_cores(cpus).len() as u64 * ONE >= sum[1]
@@ -68,7 +67,7 @@ impl LeastShares {
         self.least.get(id).map_or(0, |least| least[0].div_ceil(ONE) as usize)
     }
 
-    /// A mask of cores: each stands for all of its threads by the first of them; a CPU of no known core is one.
+    /// The mask by cores, each as its first thread; a CPU of no known core is one.
     fn in_cores(&self, mask: &CpuSet) -> CpuSet {
         if self.cores.is_empty() {
             return mask.clone();
@@ -146,7 +145,6 @@ fn movers<'a>(tasks: &'a StepTasks, masks: &[&CpuSet]) -> Vec<Mover<'a>> {
     with_gpus.map(mover).collect()
 }
 
-/// Where the tasks of a step are on their way.
 struct Moves<'a, 't> {
     tasks: &'a StepTasks<'t>,
     shares: LeastShares,
@@ -172,8 +170,8 @@ impl<'a> Moves<'a, '_> {
         groups
     }
 
-    /// Narrows the masks of the moving tasks to their regions; returns tasks of a region that does not hold their shares, if
-    /// there is one.
+    /// Narrows the masks of the moving tasks to their regions; returns tasks of a region that does not hold their
+    /// shares, if any.
     fn narrow(&self, masks: &mut [Cow<CpuSet>]) -> Vec<usize> {
         let groups = self.by_region();
         // what the tasks leave is theirs to take
@@ -198,8 +196,8 @@ impl<'a> Moves<'a, '_> {
         Vec::new()
     }
 
-    /// A part of whole cores for each task of a group, where Slurm's masks are private and the cores go round; else all of
-    /// these CPUs for each.
+    /// Whole cores for each task of a group, where Slurm's masks are private and the cores suffice; else all of these
+    /// CPUs for each.
     fn core_parts(&self, cpus: CpuSet, group: &[&Mover]) -> Vec<CpuSet> {
         let cores = self.shares.cores.iter().map(|core| core.intersection(&cpus));
         let cores: Vec<CpuSet> = cores.filter(|core| !core.is_empty()).collect();
@@ -218,8 +216,8 @@ impl<'a> Moves<'a, '_> {
         parts
     }
 
-    /// The tasks that give way if not all keep their shares by these masks: the last ones in the smallest region that is too
-    /// small; if none is too small by itself, the group without which all others keep theirs.
+    /// Tasks that give way if not all keep their shares by these masks: the last ones in the smallest region that is
+    /// too small; if none is, the group without which all others keep theirs.
     fn in_the_way(&self, before: &[&CpuSet], masks: &[Cow<CpuSet>]) -> Vec<usize> {
         let groups = self.by_region();
         let mut regions: Vec<&CpuSet> = groups.iter().map(|group| group[0].region()).collect();
@@ -241,8 +239,8 @@ impl<'a> Moves<'a, '_> {
         group.into_iter().flatten().map(|mover| mover.id).collect()
     }
 
-    /// Of the tasks with the farthest target, the last ones: as many as must leave so that the region holds the shares of those
-    /// that stay inside.
+    /// The last tasks of those with the farthest target: as many as must leave so that the region holds the shares of
+    /// the rest.
     fn last_ones(&self, movers: &[&Mover], mut inside: Vec<usize>, region: &CpuSet) -> Vec<usize> {
         let farthest = movers.iter().map(|mover| mover.target).max();
         let mut leave = Vec::new();
@@ -257,14 +255,13 @@ impl<'a> Moves<'a, '_> {
     }
 }
 
-/// One of `parts` even parts of the cores.
 pub(super) fn even_part(cores: &[CpuSet], part: usize, parts: usize) -> CpuSet {
     let (from, to) = (part * cores.len() / parts, (part + 1) * cores.len() / parts);
     cores[from..to].iter().fold(CpuSet::new(), |all, core| all.union(core))
 }
 
-/// One task's mask by default if the others' GPUs are unknown: near CPUs that hold the shares of all tasks that may have them,
-/// however the others decide.
+/// A task's default mask if the others' GPUs are unknown: near CPUs that hold the shares of all tasks that may have
+/// them, however the others decide.
 ///
 /// `most_near` gives the most tasks, this one included, that can have their GPUs on some NUMA nodes.
 pub(super) fn near_mask(

@@ -6,8 +6,8 @@
 use crate::topology::CpuSet;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A share of one CPU.  Shares are quotients of at most some hundred CPUs and tasks, so two different ones differ by more than
-/// one of these parts.
+/// A share of one CPU.  Shares are quotients of at most some hundred CPUs and tasks: two different ones differ by more
+/// than 1.
 pub(super) const ONE: u64 = 1 << 20;
 
 /// `[task]`: its share, in parts of [`ONE`].
@@ -58,7 +58,7 @@ fn of_groups(groups: &[(&CpuSet, usize)]) -> Vec<u64> {
 /// CPUs that the same groups have; a node has few such classes, however many CPUs it has.
 struct Class {
     groups: Vec<usize>,
-    /// how many are not yet another group's
+    /// CPUs that no group has yet
     cpus: usize,
 }
 
@@ -71,8 +71,8 @@ fn classes(groups: &[(&CpuSet, usize)], all: &CpuSet) -> Vec<Class> {
     cpus_of.into_iter().map(|(groups, cpus)| Class { groups, cpus }).collect()
 }
 
-/// The groups, of the open ones, that cannot all have `cpus / tasks` CPUs for each of their tasks: those from which a maximal
-/// flow finds no way to a free CPU.
+/// The open groups that cannot all have `cpus / tasks` CPUs for each task: those from which a maximal flow finds no way
+/// to a free CPU.
 fn starved(
     classes: &[Class],
     open: &[usize],
@@ -112,8 +112,8 @@ struct Flow<'c> {
 }
 
 impl Flow<'_> {
-    /// Gives a group up to so many more parts by a shortest path to free ones (Edmonds and Karp), and returns how many; else
-    /// the groups that hold all that it could have.
+    /// Gives a group up to `wanted` more parts by a shortest path to free ones (Edmonds and Karp), and returns how
+    /// many; else the groups that hold all that it could have.
     fn give(&mut self, group: usize, wanted: usize) -> Result<usize, Vec<usize>> {
         // the groups in the order in which they are asked: each with the class of which it would give up parts, and the place
         // of the group that asks for these

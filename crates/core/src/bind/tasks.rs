@@ -11,11 +11,10 @@ use crate::step::rule::{self, Rule};
 use crate::step::{Access, Counted, Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NodeSet, NumaNode, Topology};
 
-/// Tasks with masks of their own, at most, that are placed together: tasks with GPUs of their own are fewer.  More of them
-/// stay where Slurm put them.
+/// Tasks with masks of their own, at most, that are placed together; beyond this they stay where Slurm put them.  Tasks
+/// with GPUs of their own are fewer.
 const MOST_DIFFERENT_MASKS: usize = 64;
 
-/// The tasks of a step on this node.
 pub(super) struct StepTasks<'t> {
     pub(super) topology: &'t Topology,
     step: &'t Step,
@@ -25,13 +24,11 @@ pub(super) struct StepTasks<'t> {
     pub(super) asked: Option<usize>,
     /// `[task]`: the NUMA nodes of its GPUs, `None` where no rule tells them; empty if no rule tells any task's
     pub(super) gpu_nodes: Vec<Option<NodeSet>>,
-    /// CPUs of the step on this node
     pub(super) cpus: CpuSet,
     threads_per_core: Option<usize>,
 }
 
 impl<'t> StepTasks<'t> {
-    /// The tasks of the step of `task`.
     pub(super) fn new(topology: &'t Topology, step: &'t Step, task: &'t Task) -> StepTasks<'t> {
         let count = step.tasks_here();
         let masks = match task.masks.as_slice() {
@@ -49,7 +46,6 @@ impl<'t> StepTasks<'t> {
         StepTasks { topology, step, masks, asked, gpu_nodes, cpus, threads_per_core }
     }
 
-    /// The number of tasks.
     pub(super) fn len(&self) -> usize {
         self.step.tasks_here()
     }
@@ -60,18 +56,16 @@ impl<'t> StepTasks<'t> {
         &self.masks[id % self.masks.len()]
     }
 
-    /// Slurm's masks of all tasks.
     pub(super) fn all_masks(&self) -> Vec<&'t CpuSet> {
         (0..self.len()).map(|id| self.mask(id)).collect()
     }
 
-    /// Have more tasks than are placed together masks of their own?  A user can forge the list of masks, and each task that
-    /// moves works through all of them.
+    /// True if more tasks have masks of their own than are placed together.  A user can forge the list of masks, and
+    /// each task that moves goes through all.
     pub(super) fn have_too_many_masks(&self) -> bool {
         self.len() > MOST_DIFFERENT_MASKS && !self.share_one_mask()
     }
 
-    /// Do all tasks have the same mask?
     pub(super) fn share_one_mask(&self) -> bool {
         self.masks.len() == 1
     }
@@ -87,7 +81,7 @@ impl<'t> StepTasks<'t> {
         !self.share_one_mask() && are_threads && !self.step.counted.is_some_and(have_all)
     }
 
-    /// Does each task have CPUs that no other task has?
+    /// True if each task has CPUs that no other task has.
     pub(super) fn are_private(&self) -> bool {
         let sum: usize = self.masks.iter().map(CpuSet::len).sum();
         self.masks.len() == self.len()
@@ -95,10 +89,11 @@ impl<'t> StepTasks<'t> {
             && self.masks.iter().all(|mask| !mask.is_empty())
     }
 
-    /// May a task with this mask of Slurm's run on these CPUs, by where its memory is bound?
+    /// True if a task with this mask of Slurm's may run on these CPUs, by the binding of its memory.
     ///
-    /// What is bound is not known of the other tasks: even `local` can mean one NUMA node of a mask that has two (Slurm's
-    /// src/plugins/task/affinity/numa.c, `get_memset`).  So CPUs keep the NUMA nodes against which the user weighed the memory.
+    /// What is bound is not known of the other tasks: even `local` can mean one NUMA node of a mask that has two
+    /// (Slurm's src/plugins/task/affinity/numa.c, `get_memset`).  So CPUs keep the NUMA nodes against which the user
+    /// weighed the memory.
     pub(super) fn may_run(&self, mask: &CpuSet, cpus: &CpuSet) -> bool {
         memory_bound(self.step).is_none() || self.topology.nodes_of(mask) == self.topology.nodes_of(cpus)
     }
@@ -124,11 +119,11 @@ pub(super) fn memory_bound(step: &Step) -> Option<&str> {
     step.mem_bind.as_deref().filter(|how| !how.contains("none"))
 }
 
-/// What each task asked for, in hardware threads.
+/// Hardware threads that each task asked for.
 ///
-/// Slurm's `-c` counts threads, but cores on a node with `CPUs=` its cores, with `--ntasks-per-core=1`, and with 22.05's
-/// `--hint=compute_bound`; a task then has all threads of each.  Slurm's own count of the step's cores tells; where that is no
-/// proof of threads, cores are assumed: a task then keeps too much rather than too little.
+/// Slurm's `-c` counts threads, but cores on a node with `CPUs=` its cores, with `--ntasks-per-core=1`, and with
+/// 22.05's `--hint=compute_bound`; a task then has all threads of each.  Slurm's own count of the step's cores decides;
+/// without proof of threads, cores are assumed: a task then keeps too much rather than too little.
 fn asked(step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
     let asked = step.cpus_per_task?.max(1) as usize;
     let Some(counted) = step.counted else { return Some(asked) };
@@ -143,7 +138,7 @@ fn asked(step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
     Some(if are_threads && counted.cpus != counted.cores { asked } else { asked.saturating_mul(threads) })
 }
 
-/// Does each task have GPUs that no other task has (`--gpus-per-task`)?
+/// True if each task has GPUs that no other task has (`--gpus-per-task`).
 pub(super) fn have_own_gpus(task: &Task) -> bool {
     let rule = task.gpu_bind.as_deref().and_then(rule::of_gpus);
     task.promised.is_some() || rule.is_some_and(|rule| rule.text.starts_with("per_task:"))
@@ -188,11 +183,11 @@ fn nodes_by_rule(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<Op
     all.iter().any(Option::is_some).then_some(all)
 }
 
-/// The GPUs for which Slurm's numbers stand, in each order that is possible.
+/// The GPUs that Slurm's numbers mean, in each possible order.
 ///
-/// Where every task may open all GPUs, its runtime counts them in its own order, whatever Slurm's is: as this task's runtime
-/// does.  Where a device cgroup leaves each task its own, the order of gres.conf decides, which no file of ours tells: that of
-/// the device files or, by AutoDetect=nvml, of the PCI addresses.
+/// If every task may open all GPUs, its runtime counts them in its own order, as this task's does.  If a device cgroup
+/// leaves each task its own, the order of gres.conf decides, which we do not read: that of the device files or, by
+/// AutoDetect=nvml, of the PCI addresses.
 fn gpu_orders(
     topology: &Topology,
     step: &Step,

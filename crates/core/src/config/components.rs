@@ -12,10 +12,10 @@
 use super::cpu_bind::{is_option, options};
 use crate::order::Order;
 
-/// The variable by which srun's process hands all words to the nodes; each task's hook removes it.  `0:off;1:closest`: a
-/// component that is missing has no words.  No word has a `;`.
+/// The variable by which srun's process hands all words to the nodes, as `0:off;1:closest`; each task's hook removes
+/// it.  A component without words is missing.  No word has a `;`.
 pub const VARIABLE: &str = "SLURM_NIC_PLACEMENT_COMPONENTS";
-/// How many components the job has; set inside a heterogeneous job alone.
+/// The number of the job's components; set inside a heterogeneous job alone.
 pub const SIZE: &str = "SLURM_HET_SIZE";
 /// In srun: the job that it starts steps of.  For a step: the number of its first component.
 pub const JOB: &str = "SLURM_JOB_ID";
@@ -52,13 +52,12 @@ fn groups(part: &[String]) -> Option<Vec<u32>> {
 }
 
 /// [`VARIABLE`] for these components and the words that srun parsed, in its order; `None` if there are more words than
-/// components, and it is not known which words are which component's.
+/// components, since their components are unknown.
 pub fn list(order: &[(u32, &[String])], words: Vec<Option<String>>) -> Option<String> {
     let numbers = order.iter().map(|(number, _)| *number);
     (words.len() <= order.len()).then(|| write(numbers.zip(words)))
 }
 
-/// [`VARIABLE`] for these components and their words.
 pub fn write(words: impl IntoIterator<Item = (u32, Option<String>)>) -> String {
     let entries = words.into_iter().filter_map(|(component, words)| Some(format!("{component}:{}", words?)));
     entries.collect::<Vec<String>>().join(";")
@@ -78,7 +77,7 @@ pub fn of_component(component: Option<u32>, text: String) -> Option<String> {
     }
 }
 
-/// The component that a job with this number is, by what the step's environment says; `None` where that is not known.
+/// The component that a job with this number is, by the step's environment; `None` if that is not known.
 pub fn of_job(number: u32, read: impl Fn(&str) -> Option<String>) -> Option<u32> {
     let as_number = |name: &str| read(name)?.parse::<u32>().ok();
     let size = as_number(SIZE)?.min(MAX);

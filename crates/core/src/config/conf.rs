@@ -10,21 +10,19 @@ use super::off;
 use super::options::AdminLevel;
 use crate::diagnostic::{Diagnostic, Shown};
 
-/// Where it is, unless plugstack.conf says `conf=`.
+/// The file's path, unless plugstack.conf says `conf=`.
 pub const PATH: &str = "/etc/nic-placement.conf";
 /// Bytes, at most: a line of 100 bytes for each of 600 kinds of nodes and partitions.
 pub const MAX_BYTES: usize = 64 * 1024;
 /// Arguments of one file, at most: each costs every step a little.
 const MAX_ARGUMENTS: usize = 2048;
 
-/// What stands in the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Conf {
     /// in the file's order
     pub lines: Vec<ConfLine>,
 }
 
-/// A line of the file that can be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConfLine {
     /// counted from 1
@@ -38,13 +36,9 @@ pub struct ConfLine {
 /// The steps for which a line is, from the widest to the narrowest: a nearer line counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Audience {
-    /// all steps on all nodes
     Cluster,
-    /// some nodes
     Nodes,
-    /// the steps of some partitions
     Partitions,
-    /// the steps of some partitions on some nodes
     Both,
     /// all, where a line that cannot be read may mean "off": no other line turns that on again
     Unclear,
@@ -54,7 +48,7 @@ impl Audience {
     pub(super) const ALL: [Audience; 5] =
         [Audience::Cluster, Audience::Nodes, Audience::Partitions, Audience::Both, Audience::Unclear];
 
-    /// What may stand on such a line.
+    /// The narrowest arguments that may be on such a line.
     pub(super) fn level(self) -> AdminLevel {
         match self {
             Audience::Partitions | Audience::Both => AdminLevel::Partition,
@@ -64,7 +58,6 @@ impl Audience {
 }
 
 impl ConfLine {
-    /// The steps for which it is.
     pub fn audience(&self) -> Audience {
         match (self.partitions.is_some(), self.nodes.is_some()) {
             (false, false) if self.is_unclear => Audience::Unclear,
@@ -75,15 +68,15 @@ impl ConfLine {
         }
     }
 
-    /// Its arguments, as `default=off`, each with its place in the file at `path`, as `/etc/nic-placement.conf:7`.
+    /// The arguments, as `default=off`, each with its place in the file at `path`, as `/etc/nic-placement.conf:7`.
     pub fn arguments<'c>(&'c self, path: &'c str) -> impl Iterator<Item = (String, &'c str)> {
         self.arguments.iter().map(move |text| (format!("{path}:{}", self.number), text.as_str()))
     }
 }
 
 impl Conf {
-    /// Reads a file's bytes.  What is wrong with one line is named in a diagnostic, by `path` and its number, and that line
-    /// does not count, unless it may mean "off".  The error says why no line counts.
+    /// Reads a file's bytes.  A bad line, which a diagnostic names by `path` and number, does not count, unless it may
+    /// mean "off".  The error says why no line counts.
     pub fn parse(bytes: &[u8], path: &str) -> Result<(Conf, Vec<Diagnostic>), String> {
         let no_text = |at: usize| {
             let line = bytes[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -123,17 +116,17 @@ impl Conf {
         Ok((conf, findings))
     }
 
-    /// Must the node's name be known?
+    /// True if any line has `NodeName=`.
     pub fn names_nodes(&self) -> bool {
         self.lines.iter().any(|line| line.nodes.is_some())
     }
 
-    /// Must the step's partition be known?
+    /// True if any line has `PartitionName=`.
     pub fn names_partitions(&self) -> bool {
         self.lines.iter().any(|line| line.partitions.is_some())
     }
 
-    /// The lines of one kind that hold for a step of this partition on this node.
+    /// Lines of one kind for a step of this partition on this node.
     pub fn lines_for<'c>(
         &'c self,
         audience: Audience,

@@ -33,8 +33,8 @@ pub const VARIABLE: &str = "SLURM_NIC_PLACEMENT_CPU_BIND";
 pub const CHOSEN: &str = "chosen";
 /// the user named none
 const IMPLIED: &str = "implied";
-/// the user named none, and what the step's variables say is of another step: of a component before it of a heterogeneous
-/// job, for which srun sets them in its own environment (src/srun/srun_job.c, `setup_one_job_env`), or of an outer step
+/// the user named none, and the step's variables are another step's: of a component before it of a heterogeneous job,
+/// for which srun sets them in its own environment (src/srun/srun_job.c, `setup_one_job_env`), or of an outer step
 pub const UNNAMED: &str = "unnamed";
 
 /// slurmd's way of binding, and what srun asked for
@@ -81,8 +81,8 @@ pub fn masks<'v>(read: impl Fn(&str) -> Option<&'v str>) -> Vec<CpuSet> {
     masks.unwrap_or_default()
 }
 
-/// Did slurmd bind each task to NUMA domains of its own, by `rank_ldom`, `map_ldom:` or `mask_ldom:`?  It lists no CPUs for these
-/// (src/plugins/task/affinity/affinity.c, `get_cpuset`); of `ldoms` it makes masks.
+/// True if slurmd bound each task to NUMA domains of its own, by `rank_ldom`, `map_ldom:` or `mask_ldom:`.  It lists no
+/// CPUs for these (src/plugins/task/affinity/affinity.c, `get_cpuset`); of `ldoms` it makes masks.
 pub fn by_domain<'v>(read: impl Fn(&str) -> Option<&'v str>) -> bool {
     let how = read(TYPE).unwrap_or_default();
     how.split(',').any(|word| matches!(word.trim_end_matches(':'), "rank_ldom" | "map_ldom" | "mask_ldom"))
@@ -107,11 +107,11 @@ pub fn word_of_srun(arguments: &[String], variable: Option<&str>) -> Option<&'st
     }
 }
 
-/// Is the binding in srun's environment that of an outer step, and not the user's choice for this one?
+/// True if the binding in srun's environment is an outer step's, not the user's choice for this one.
 ///
-/// slurmd tells a step's tasks what they are bound to, in variables of which srun reads `SLURM_CPU_BIND` alone.  srun writes
-/// the others anew where it is given a way of binding, and else hands them on (src/common/env.c, `setup_env`).  So after
-/// `unset SLURM_CPU_BIND` they are no choice of the user's.
+/// slurmd tells a step's tasks what they are bound to, in variables of which srun reads `SLURM_CPU_BIND` alone.  srun
+/// writes the others anew where it is given a way of binding, and else hands them on (src/common/env.c, `setup_env`).
+/// So after `unset SLURM_CPU_BIND` they are no choice of the user's.
 pub fn is_of_an_outer_step(read: impl Fn(&str) -> Option<String>) -> bool {
     let is_set = |name: &str| read(name).is_some_and(|value| !value.is_empty());
     is_set(TYPE) && !is_set(READ_BY_SRUN)
@@ -125,14 +125,14 @@ pub(super) fn options(arguments: &[String]) -> impl Iterator<Item = (&str, &str)
     })
 }
 
-/// Is this the option `full`, or a beginning of it that is at least as long as `least`, the shortest that is its alone?
+/// True for `full` and its beginnings of at least the length of `least`, the shortest that no other option has.
 ///
 /// getopt_long(3) knows an option by any beginning that no other has.
 pub(super) fn is_option(name: &str, full: &str, least: &str) -> bool {
     full.starts_with(name) && name.len() >= least.len()
 }
 
-/// Does `--cpu-bind`'s list name a way of binding, and not only ask for messages?
+/// True if `--cpu-bind`'s list names a way of binding, not messages alone.
 fn names_a_way(list: &str) -> bool {
     list.split(',').any(|word| !matches!(word, "" | "q" | "quiet" | "v" | "verbose" | "help"))
 }

@@ -13,7 +13,6 @@ const MAX_BRACKETS: usize = 4;
 /// Letters of a name outside of brackets, at most; Linux has names of 64.
 const MAX_LETTERS: usize = 255;
 
-/// Names of nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostList(Vec<Vec<Piece>>);
 
@@ -33,7 +32,7 @@ struct Range {
 }
 
 impl HostList {
-    /// Reads an expression; the error says what is wrong with which part.
+    /// The error says what is wrong with which part.
     pub fn parse(text: &str) -> Result<HostList, String> {
         let mut is_open = false;
         let names = text.split(|letter| {
@@ -43,7 +42,6 @@ impl HostList {
         names.map(pieces).collect::<Result<_, _>>().map(HostList)
     }
 
-    /// The number of names that it means.
     pub fn count(&self) -> u64 {
         let of_piece = |piece: &Piece| {
             let sizes = piece.ranges.iter().map(|range| (range.last - range.first).saturating_add(1));
@@ -60,7 +58,6 @@ impl HostList {
         names
     }
 
-    /// Is a node one of them?
     pub fn has(&self, node: &str) -> bool {
         self.0.iter().any(|pieces| matches(pieces, node))
     }
@@ -143,7 +140,7 @@ fn matches(pieces: &[Piece], name: &str) -> bool {
 }
 
 impl Range {
-    /// Is it one of these numbers, with as many zeros?
+    /// True for one of these numbers with as many zeros.
     fn has(self, digits: &str) -> bool {
         let Ok(number) = digits.parse::<u64>() else { return false };
         let has_its_width =

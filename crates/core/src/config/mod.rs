@@ -24,39 +24,31 @@ use words::Switch;
 pub const ENVIRONMENT: &str = "SLURM_NIC_PLACEMENT";
 /// Set by srun's process for the nodes: the user has already read why the step is not placed.
 pub const ALREADY_REPORTED: &str = "SLURM_NIC_PLACEMENT_TOLD";
-/// The option's name, without dashes.
+/// The option, without dashes.
 pub const OPTION: &str = "nic-placement";
 
-/// What holds for one step.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Settings {
-    /// is placement on?
     pub enabled: bool,
-    /// which NICs serve which GPU
     pub policy: Policy,
-    /// decide and log, and change nothing: so the admin sees what steps would get before their users ask
+    /// decide and log, change nothing: the admin sees what steps would get before their users ask
     pub observe: bool,
     /// one line for each task on the user's terminal
     pub verbose: bool,
     /// decide and report, change nothing
     pub dry_run: bool,
-    /// what a task fails without
     pub strictness: Strictness,
-    /// NICs that each GPU gets, where the policy counts them
     pub nics_per_task: NicsEach,
-    /// which of the GPUs that a task sees it uses
     pub gpu: GpuUse,
-    /// which CPUs are bound
     pub bind: Bind,
-    /// what the memory policy becomes
     pub mem: Mem,
-    /// are OpenMP's variables set?
     pub omp: bool,
-    /// did the user write `bind=`?  Then it holds beside a `--cpu-bind=none`, which switches Slurm's own binding off
+    /// true if the user wrote `bind=`, which then holds beside a `--cpu-bind=none` that switches off Slurm's own
+    /// binding
     pub bind_by_user: bool,
-    /// did the user ask for placement, rather than only the admin's default?
+    /// true if the user asked for placement, false for the admin's default
     pub by_user: bool,
-    /// whose variables may be set
+    /// libraries whose variables may be set
     pub libraries: Libraries,
     /// variables that may be set in addition
     pub env_names: Vec<String>,
@@ -67,7 +59,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What the renderer needs of the step's settings and of the admin's.
+    /// The renderer's options, by the step's settings and the admin's.
     pub(crate) fn wanted(&self, admin: &Admin) -> Wanted {
         Wanted {
             libraries: self.libraries,
@@ -84,11 +76,11 @@ impl Settings {
     }
 }
 
-/// Merges the words of the admin's `default=`, of the user's environment and of the user's option; the last counts most.
+/// Merges the words of the admin's `default=`, the user's environment and the user's option; the last counts most.
 ///
 /// A user that names the option or the variable asks for placement, unless a word says `off` or `observe`.  The nearest
-/// policy, strictness and value of a word count; the names of all `no-env=` add up, unless a nearer one takes them back.
-/// `bind=none` without a word for memory leaves memory alone too.
+/// policy, strictness and value of a word count; all `no-env=` add up, unless a nearer one takes them back. `bind=none`
+/// without a word for memory leaves memory alone too.
 pub fn merge_settings(default: &Words, environment: Option<&Words>, option: Option<&Words>) -> Settings {
     let mut all = Words::default();
     let (mut enabled, mut policy) = (false, Policy::default());
@@ -126,8 +118,8 @@ pub fn merge_settings(default: &Words, environment: Option<&Words>, option: Opti
     }
 }
 
-/// Does srun go by the variable rather than by the option that its sbatch or salloc was given?  It does where the variable is
-/// understood and was set after that: `before` is its value when sbatch or salloc ran.
+/// True if srun goes by the variable rather than by the option of its sbatch or salloc: the variable is valid and was
+/// set after that, when its value was `before`.
 pub fn replaces_the_allocations(variable: Option<&str>, before: Option<&str>) -> bool {
     let says_something = |text: &str| !text.is_empty() && Words::parse(text).is_ok();
     variable != before && variable.is_some_and(says_something)

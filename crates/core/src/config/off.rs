@@ -13,8 +13,8 @@ const DISABLE: &str = "disable";
 /// The argument that turns placement off for steps whose user does not ask.
 const DEFAULT_OFF: &str = "default=off";
 
-/// Finds arguments at `place` that seem to mean "off" and, as they are written, turn nothing off.  The answer is the argument
-/// that they stand for, and what the log says.
+/// Finds arguments at `place` that seem to mean "off" and, as written, turn nothing off; returns the argument that they
+/// stand for, and the log's line.
 pub(super) fn misspelt_off(
     place: &str,
     level: AdminLevel,
@@ -39,7 +39,7 @@ pub(super) fn off_in<'a>(words: impl Iterator<Item = &'a str> + Clone) -> Option
     words.clone().filter_map(exact).max().max(loose(words.filter(|word| !is_taken(word))))
 }
 
-/// How the log names the argument as which words are read.
+/// The log's sentence about words that are read as this argument.
 pub(super) fn finding(argument: &str) -> String {
     format!("is read as off: write `{argument}`")
 }
@@ -54,7 +54,7 @@ fn exact(word: &str) -> Option<&'static str> {
     }
 }
 
-/// Does the parser take it, or is it named as another argument's mistake?
+/// True if the parser takes the word, or names it as another argument's mistake.
 fn is_taken(word: &str) -> bool {
     match word.split_once('=').unwrap_or((word, "")) {
         ("disable", value) => matches!(value, "" | "yes" | "no"),
@@ -97,12 +97,12 @@ fn loose<'a>(words: impl Iterator<Item = &'a str>) -> Option<&'static str> {
     words.iter().enumerate().filter_map(meaning).max()
 }
 
-/// Is it the name of an argument about steps that do not ask, or `default` with up to two letters wrong?
+/// True for `rollout`, `default`, and misspellings of `default` by one or two letters.
 fn is_default(word: &str) -> bool {
     word == "rollout" || is_near(word.as_bytes(), b"default", 2)
 }
 
-/// Is it `off`, or of `disable` with up to two letters wrong?
+/// True for `off`, and for `disable` with up to two letters wrong.
 fn says_off(word: &str) -> bool {
     let is_off = word.split(['-', '_']).any(|part| part == "off");
     is_off

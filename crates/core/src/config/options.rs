@@ -3,10 +3,9 @@
 //! The parsers know no other words, and the help text, the man page and the messages about typos are made from it.
 #![forbid(unsafe_code)]
 
-/// One option.
+/// A word of the option, or an argument of plugstack.conf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spec {
-    /// its name
     pub name: &'static str,
     /// what may follow `=`; empty for words that take no value
     pub value: &'static str,
@@ -16,7 +15,7 @@ pub struct Spec {
     pub level: AdminLevel,
 }
 
-/// The narrowest set of steps for which an argument may stand.
+/// The narrowest set of steps for which an argument may be given.
 ///
 /// A step's partition is read from its environment (`SLURM_JOB_PARTITION`), which its user can change.  So a line for a
 /// partition holds nothing that a user must not choose: no path that root opens, and no switch that a user must not get
@@ -56,7 +55,7 @@ impl Spec {
         }
     }
 
-    /// What it does, and where an argument may not stand.
+    /// The help, and where an argument may not be.
     pub fn sentence(&self) -> String {
         match self.level {
             AdminLevel::Partition => self.help.to_string(),
@@ -166,7 +165,7 @@ pub const ARGUMENTS: &[Spec] = &[
         .help("bind by topology=, machine= or sysfs= as if it were read from this node"),
 ];
 
-/// How a message about an unknown name goes on: with the known name that was most likely meant, or with where all are listed.
+/// The end of a message about an unknown name: the known name that was probably meant, or where all are listed.
 pub(super) fn suggestion(table: &[Spec], name: &str, lists: &str) -> String {
     let near = |edits: usize| {
         let known = table.iter().map(|spec| spec.name).filter(|known| edits < known.len());
@@ -176,7 +175,7 @@ pub(super) fn suggestion(table: &[Spec], name: &str, lists: &str) -> String {
     format!("{meant} {lists}")
 }
 
-/// Does inserting, deleting or changing so many letters at most make one word of the other?
+/// True if inserting, deleting or changing at most so many letters makes one word of the other.
 pub(super) fn is_near(one: &[u8], other: &[u8], edits: usize) -> bool {
     match (one, other) {
         _ if one.len().abs_diff(other.len()) > edits => false,
@@ -189,7 +188,7 @@ pub(super) fn is_near(one: &[u8], other: &[u8], edits: usize) -> bool {
     }
 }
 
-/// What `--nic-placement=help` prints.
+/// The text of `--nic-placement=help`.
 pub fn help() -> String {
     let lines = |table: &[Spec]| {
         let width = table.iter().map(|spec| spec.spelling().chars().count()).max().unwrap_or(0);

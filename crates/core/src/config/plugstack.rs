@@ -24,27 +24,23 @@ pub struct PluginLine {
     pub place: String,
     /// `required`, rather than `optional`
     pub is_required: bool,
-    /// the plugin
     pub path: PathBuf,
-    /// what stands behind its path
     pub arguments: Vec<String>,
-    /// is the file there?  `None` where the folder that Slurm would look in is not known
+    /// `None` where the folder that Slurm would look in is not known
     pub is_there: Option<bool>,
 }
 
 impl PluginLine {
-    /// Does it load this plugin?
     pub fn is_ours(&self) -> bool {
         self.loads("nic_placement")
     }
 
-    /// Has the file that it loads this in its name?
+    /// True if the name of the file that it loads contains `plugin`.
     pub fn loads(&self, plugin: &str) -> bool {
         self.path.file_name().is_some_and(|name| name.to_string_lossy().contains(plugin))
     }
 }
 
-/// Where the node's facts come from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum NodeSource {
     /// this node's `/sys` and `/proc`
@@ -52,13 +48,11 @@ pub enum NodeSource {
     Live,
     /// the same files below another directory
     Sysfs(String),
-    /// a built-in model
     Machine(String),
-    /// a topology file
     Topology(String),
 }
 
-/// Which node file a step may use instead of reading the live node.
+/// The node file that a step may use instead of reading the live node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeFileUse {
     /// `node-file=`
@@ -73,32 +67,24 @@ impl Default for NodeFileUse {
     }
 }
 
-/// The admin's settings.
+/// The admin's settings; a field without a comment has the name of its argument.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Admin {
-    /// `default=`
     pub default: Words,
-    /// `rollout=`
     pub rollout: Rollout,
-    /// `disable`
     pub disabled: bool,
-    /// `conf=`
     pub conf: Option<String>,
     /// `topology=`, `machine=` or `sysfs=`
     pub source: NodeSource,
     /// `cache=` and `node-file=`
     pub node_file: NodeFileUse,
-    /// `trust-topology`
     pub trust_topology: bool,
-    /// `none-is=unbound`
     pub none_is_unbound: bool,
     /// `include=` and `exclude=`
     pub selection: Selection,
-    /// `rails=`
     pub rails: Vec<Pattern>,
     /// `lets-through=`
     pub through: Through,
-    /// `fabric=`
     pub fabric: Fabric,
     /// `set=`, one for each name
     pub templates: Vec<Template>,
@@ -106,24 +92,23 @@ pub struct Admin {
     pub map_files: Vec<MapFile>,
 }
 
-/// How messages name that place.
 const PLUGSTACK: &str = "plugstack.conf";
 
-/// One place with arguments, while it is read.
+/// One source of arguments, while it is read.
 struct Layer {
-    /// the narrowest arguments that may stand there
+    /// narrowest arguments that it may hold
     level: AdminLevel,
-    /// what `default=` says without this layer
+    /// `default=` without this layer
     default: Words,
     /// the lists, sources and variables that it has named: the first naming replaces those of earlier layers
     named: BTreeSet<String>,
-    /// how many arguments and words were unknown
+    /// number of unknown arguments and words
     unknown: usize,
 }
 
 impl Layer {
-    /// Unknown arguments and words for which the known ones are compared, at most: a file of another program's has thousands,
-    /// and each step reads it.
+    /// Unknown arguments and words that are compared with the known ones, at most: another program's file has
+    /// thousands, and each step reads it.
     const MOST_LOOKED_UP: usize = 16;
 
     fn over(admin: &Admin, level: AdminLevel) -> Layer {
@@ -136,15 +121,15 @@ impl Layer {
         if self.unknown > Layer::MOST_LOOKED_UP { short.to_string() } else { why() }
     }
 
-    /// Is this the first time that it is named here?
+    /// True if it is named here for the first time.
     fn begins(&mut self, what: &str) -> bool {
         self.named.insert(what.to_string())
     }
 }
 
 impl Admin {
-    /// Reads the arguments.  What cannot be read is named in a diagnostic and passed over: a typo of the admin's must not
-    /// cost the users their jobs.
+    /// Reads the arguments.  A bad one, which a diagnostic names, does not count: an admin's typo must not cost the
+    /// users their jobs.
     pub fn parse<'a>(arguments: impl IntoIterator<Item = &'a str>) -> (Admin, Vec<Diagnostic>) {
         let mut admin = Admin::default();
         let mut arguments: Vec<&str> = arguments.into_iter().collect();
@@ -197,7 +182,7 @@ impl Admin {
         findings.into_iter().map(|(place, argument, finding)| about(&place, argument, finding)).collect()
     }
 
-    /// Does the fabric, as the admin describes it, need this argument, which is doubtful elsewhere?
+    /// True if the fabric, as the admin describes it, needs this argument, which is doubtful elsewhere.
     fn suits_the_fabric(&self, argument: &str) -> bool {
         match self.fabric {
             Fabric::IsolatedRails => argument == "set=NCCL_CROSS_NIC=0",
@@ -216,7 +201,7 @@ impl Admin {
         Ok(doubt.filter(|_| !self.suits_the_fabric(argument)).map(|doubt| about(PLUGSTACK, argument, doubt)))
     }
 
-    /// Takes one argument.  The answer is a doubt about an argument that holds, the error why it does not hold.
+    /// Takes one argument; returns a doubt about an argument that holds, or why it does not hold.
     fn take(&mut self, argument: &str, layer: &mut Layer) -> Result<Option<String>, String> {
         let (name, value) = argument.split_once('=').unwrap_or((argument, ""));
         let Some(spec) = ARGUMENTS.iter().find(|spec| spec.name == name) else {
@@ -306,7 +291,7 @@ impl Admin {
         Ok((!doubts.is_empty()).then(|| doubts.join("; ")))
     }
 
-    /// One `NAME=TEMPLATE`; the last one for a name holds.
+    /// The last one for a name holds.
     fn set(&mut self, text: &str, layer: &mut Layer) -> Result<Option<String>, String> {
         let (template, doubt) = Template::parse(text)?;
         let names_a_file = template.is_file() || template.map_files().next().is_some();
@@ -328,7 +313,8 @@ impl Admin {
     }
 }
 
-/// Takes the NICs of one argument.  A list of a nearer layer replaces the others', and goes on over the arguments of its own.
+/// Takes the NICs of one argument.  A nearer layer's list replaces the others', and grows with each argument of that
+/// layer.
 fn take_patterns(list: &mut Vec<Pattern>, name: &str, value: &str, layer: &mut Layer) -> Result<(), String> {
     let more = patterns(value)?;
     let kept = if layer.named.contains(name) { list.len() } else { 0 };

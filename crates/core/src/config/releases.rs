@@ -1,11 +1,10 @@
 //! The releases of Slurm: the numbers by which each is known.
 #![forbid(unsafe_code)]
 
-/// One release of Slurm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Release {
-    /// what `slurm_api_version()` of its programs returns, without the lower 16 bits: `API_CURRENT` in the file META of
-    /// its source.  Slurm's own version number is not exported.
+    /// the result of its programs' `slurm_api_version()`, without the lower 16 bits: `API_CURRENT` in its source's
+    /// META.  Slurm's own version number is not exported.
     pub api: i64,
     /// the year, as in 24.11
     pub major: u32,

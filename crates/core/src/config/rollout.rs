@@ -13,7 +13,7 @@ use crate::placement::{Bind, Mem};
 pub struct Rollout {
     /// of a hundred jobs, 0 to 100
     pub(super) percents: Parts<u8>,
-    /// are the other jobs observed, and not off?
+    /// true if the other jobs are observed, false if placement is off for them
     pub observes_others: bool,
 }
 
@@ -91,10 +91,10 @@ fn percent(text: &str) -> Option<u8> {
     digits.parse().ok().filter(|percent| is_number && *percent <= 100)
 }
 
-/// A job's place among a hundred, 0 to 99: `(id * 2654435761 mod 2^32) * 100 / 2^32`, rounded down.
+/// A job's number among a hundred, 0 to 99: `(id * 2654435761 mod 2^32) * 100 / 2^32`, rounded down.
 ///
-/// The factor is 2^32 divided by the golden ratio (Knuth, The Art of Computer Programming, volume 3, section 6.4): ids that
-/// follow each other are spread over the hundred about as evenly as can be.
+/// The factor is 2^32 divided by the golden ratio (Knuth, The Art of Computer Programming, volume 3, section 6.4): ids
+/// that follow each other are spread over the hundred about as evenly as can be.
 fn place(job: u32) -> u8 {
     let spread = job.wrapping_mul(2_654_435_761);
     // below 100

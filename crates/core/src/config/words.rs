@@ -7,49 +7,37 @@ use crate::libraries::wanted::{Libraries, is_variable_name};
 use crate::placement::{Bind, GpuUse, Mem, NicsEach, Policy, Strictness};
 use std::fmt;
 
-/// Where all words are listed, with Slurm and without.
+/// The lists of all words, with Slurm and without.
 const LISTS: &str = "`srun --nic-placement=help` and `nic-placement plan --help` list all";
 
 /// Bytes of one text of words, at most: every word once is a tenth of it.
 const MAX_BYTES: usize = 1024;
 
-/// On with a policy, or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Switch {
-    /// placement by this policy
     On(Policy),
-    /// no placement
     Off,
 }
 
-/// What one text says.
+/// The words of one text; a field without a comment has the name of its word.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Words {
     /// a policy, or `off`; `None` where the text names neither
     pub policy: Option<Switch>,
-    /// `gpu=`
     pub gpu: Option<GpuUse>,
-    /// `bind=`
     pub bind: Option<Bind>,
-    /// `mem=`
     pub mem: Option<Mem>,
-    /// `omp=`
     pub omp: Option<bool>,
-    /// `observe`
     pub observe: bool,
-    /// `help`
     pub help: bool,
-    /// `verbose`
     pub verbose: bool,
-    /// `dry-run`
     pub dry_run: bool,
     /// `best-effort`, `strict`, `restricted` or `single-numa-node`
     pub strictness: Option<Strictness>,
-    /// `nics-per-task=`
     pub nics_per_task: Option<NicsEach>,
     /// the last `env=` of the text
     pub env: Option<Libraries>,
-    /// the variables that it names
+    /// the variables that `env=` names
     pub env_names: Vec<String>,
     /// all `no-env=` of the text, names and beginnings with a star
     pub no_env: Vec<String>,
@@ -57,7 +45,6 @@ pub struct Words {
     pub forgets_no_env: bool,
 }
 
-/// Why a text is not one of words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadWord {
     /// a word that is not in the option table; the known ones are looked up only for a message
@@ -230,12 +217,11 @@ const BINDS: [(&str, Bind); 4] =
     [("auto", Bind::Auto), ("numa", Bind::Numa), ("core", Bind::Core), ("none", Bind::None)];
 const MEMORIES: [(&str, Mem); 3] = [("prefer", Mem::Prefer), ("strict", Mem::Strict), ("none", Mem::None)];
 
-/// What a word of a table stands for.
 pub(super) fn named<T: Copy>(table: &[(&str, T)], word: &str) -> Option<T> {
     table.iter().find(|(name, _)| *name == word).map(|(_, meaning)| *meaning)
 }
 
-/// Takes a word of this table, of which a text can hold only one, that one also twice.
+/// Takes a word of this table; a text may repeat it, and hold no other of the table.
 fn say_once<T: Copy + PartialEq>(
     said: &mut Option<T>,
     table: &[(&str, T)],

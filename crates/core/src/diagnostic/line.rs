@@ -4,18 +4,17 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Bytes of a line, at most, the mark of a cut included.  As much as Linux writes to a pipe in one piece (`PIPE_BUF`), and
-/// twice as much as a task with eight GPUs has to say.
+/// Bytes of a line, at most, with the mark of a cut: as many as Linux writes to a pipe in one piece (`PIPE_BUF`), and
+/// twice what a task with eight GPUs says.
 pub const MAX_BYTES: usize = 4096;
 
 /// Room for the mark: ` [cut: 18446744073709551615 bytes in all]`
 const MARK: usize = 48;
 
-/// `text` without a character that ends a line, moves a cursor, or turns the direction of what follows: each of these is
-/// written as in a literal of Rust (`\n`, `\u{1b}`).  What is longer than [`MAX_BYTES`] is cut, and says so.
+/// `text` with characters that end a line, move a cursor, or turn the writing direction as in a literal of Rust (`\n`,
+/// `\u{1b}`).  Text longer than [`MAX_BYTES`] is cut, and marked.
 ///
-/// Quoted text should have been escaped where it was quoted, where its length can be bounded too; this holds where
-/// the code there does not.
+/// Quoted text should have been escaped and cut where it was quoted; this holds where the code there does not.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     if text.len() <= MAX_BYTES && !text.chars().any(disturbs) {
         return Cow::Borrowed(text);

@@ -48,13 +48,12 @@ impl Discovery<'_> {
         }
     }
 
-    /// What the processors are; the kernel of an x86 has it always, others since they load modules by it.
+    /// An x86's kernel always has it, others since they load modules by it.
     pub(super) fn processor(&mut self) {
         let modalias = self.root.read(&format!("{CPUS}/modalias"));
         self.topology.processor = modalias.and_then(|text| Processor::from_modalias(&text));
     }
 
-    /// The package of each NUMA node, for scopes without CPUs.
     pub(super) fn packages(&mut self) {
         for node in &mut self.topology.numa_nodes {
             let package = node.cpus.first().and_then(|cpu| package(self.root, cpu));
@@ -62,8 +61,8 @@ impl Discovery<'_> {
         }
     }
 
-    /// CPUs with their cores, and the NUMA nodes' packages.  Threads of one core have their package and core number in common,
-    /// so where each file counts they are read once for a core: two files and the list of its threads.
+    /// CPUs with their cores, and the NUMA nodes' packages.  In a step, where each file costs time, threads of one core
+    /// share one read: two files and the list of its threads.
     pub(super) fn pus(&mut self) {
         let mut known = CpuSet::new();
         let mut found: Vec<(Pu, Option<CpuSet>)> = Vec::new();
@@ -96,14 +95,13 @@ impl Discovery<'_> {
     }
 }
 
-/// What the kernel says of a CPU's package: nothing of an offline one, which has no topology directory, and -1 where it does
-/// not know the packages (a guest's on POWER, by the default in include/linux/topology.h).
+/// The kernel's number of a CPU's package; an offline CPU has no topology directory, and -1 means that the kernel knows
+/// no packages (a guest's on POWER, by the default in include/linux/topology.h).
 fn package(root: &Root, cpu: u32) -> Option<i64> {
     number(root.read(&format!("{CPUS}/cpu{cpu}/topology/physical_package_id")))
 }
 
-/// Gives a core number of its own to a core whose number another core of its package has: the kernel says by each CPU's list
-/// which ones are of its core.
+/// Gives a core its own number if another core of its package has the same; each CPU's list names the CPUs of its core.
 ///
 /// Numbers repeat where a device tree describes the processor, in each of its clusters (`parse_cluster`,
 /// drivers/base/arch_topology.c, since Linux 6.0), and before 6.1 on an x86 of several dies.

@@ -47,10 +47,10 @@ impl Discovery<'_> {
         }
     }
 
-    /// `operstate` and `speed` in Mbit/s (Documentation/ABI/testing/sysfs-class-net); the speed of a link that is down is -1.
+    /// `operstate` and `speed` in Mbit/s (Documentation/ABI/testing/sysfs-class-net), -1 for a link that is down.
     ///
-    /// No step needs the speed, since no library of these NICs is told which to use by it, and it wants the lock of all
-    /// interfaces (`speed_show`, net/core/net-sysfs.c), which a driver may hold while it waits for its firmware.
+    /// No step reads the speed: no library chooses among these NICs by it, and it wants the lock of all interfaces
+    /// (`speed_show`, net/core/net-sysfs.c), which a driver may hold while it waits for its firmware.
     fn ethernet_port(&self, interface: &str) -> Port {
         let file = |name: &str| self.root.read(&format!("{interface}/{name}"));
         let state = match file("operstate").as_deref() {

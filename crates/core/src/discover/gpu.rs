@@ -124,7 +124,7 @@ fn is_address(name: &str) -> bool {
     name.parse::<PciAddress>().is_ok()
 }
 
-/// Where no driver has a GPU: functions that look like one and that this system could use.
+/// GPUs without a driver: functions that look like one and that this system could use.
 fn on_the_bus(root: &Root) -> Vec<(PciAddress, String, GpuVendor)> {
     let of_function = |name: String| {
         let path = root.follow(&format!("{BUS}/{name}"))?;
@@ -136,15 +136,15 @@ fn on_the_bus(root: &Root) -> Vec<(PciAddress, String, GpuVendor)> {
     root.list(BUS, is_address).into_iter().filter_map(of_function).collect()
 }
 
-/// Is the function kept for a virtual machine?  No process of this system can compute on it, whether another GPU has its
-/// driver or none has.  `vfio-pci`, and the variants for one vendor: `nvgrace_gpu_vfio_pci`, `xe-vfio-pci` (drivers/vfio/pci).
+/// True if the function is kept for a virtual machine, so that no process of this system can compute on it: `vfio-pci`,
+/// and the variants for one vendor, `nvgrace_gpu_vfio_pci` and `xe-vfio-pci` (drivers/vfio/pci).
 fn is_given_away(root: &Root, path: &str) -> bool {
     let name = target_name(root, &format!("{path}/driver")).unwrap_or_default();
     name.contains("vfio") || matches!(name.as_str(), "pci-stub" | "pciback")
 }
 
-/// What NVIDIA's driver says of a GPU, in lines such as `Device Minor: \t 3`; `None` of one that the admin had it leave out
-/// (`NVreg_ExcludedGpus`): it stays in this place, and no program can open it or counts it (`nvidia_read_card_info`,
+/// A GPU by NVIDIA's driver, in lines such as `Device Minor: \t 3`; `None` if the admin had it leave the GPU out
+/// (`NVreg_ExcludedGpus`): its folder stays, and no program can open or count it (`nvidia_read_card_info`,
 /// `nv_open_device` in open-gpu-kernel-modules, kernel-open/nvidia/nv.c).
 pub(super) fn nvidia(root: &Root, address: PciAddress, name: &str) -> Option<Gpu> {
     let text = root.read(&format!("{NVIDIA}/{name}/information")).unwrap_or_default();
@@ -165,7 +165,7 @@ pub(super) fn nvidia(root: &Root, address: PciAddress, name: &str) -> Option<Gpu
     })
 }
 
-/// How many GPU instances a GPU is cut into: the driver keeps a directory for each (NVIDIA's MIG User Guide, "Device Nodes
+/// The number of GPU instances of a GPU: the driver keeps a directory for each (NVIDIA's MIG User Guide, "Device Nodes
 /// and Capabilities"), numbered like the device node.
 pub(super) fn mig_instances(root: &Root, minor: u32) -> Option<u32> {
     let is_instance =

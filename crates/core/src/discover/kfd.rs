@@ -16,11 +16,10 @@ const PLACES: [&str; 3] = [
 
 /// A GPU, or one partition of it.
 pub(super) struct KfdNode {
-    /// its PCI function, as far as the driver says: older drivers put the partition into the function number
+    /// as far as the driver says: older drivers put the partition into the function number
     pub address: PciAddress,
-    /// which partition of the function it is, where the driver says so apart
+    /// 0 if the driver does not tell it apart
     pub partition: u32,
-    /// its render node's minor number
     pub minor: Option<u32>,
     /// as `ROCR_VISIBLE_DEVICES` spells it, `GPU-` and 16 hexadecimal digits
     pub uuid: Option<String>,

@@ -4,12 +4,11 @@
 use crate::order::Order;
 use std::collections::BTreeMap;
 
-/// One file, link or directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
-    /// a file's text, without the white space at its end
+    /// without the white space at its end
     File(String),
-    /// a symbolic link's target
+    /// the target
     Link(String),
     /// a directory of which only the name is known
     Directory,
@@ -18,23 +17,20 @@ pub enum Entry {
 /// A captured machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Manifest {
-    /// by path
     pub entries: BTreeMap<String, Entry>,
 }
 
 impl Manifest {
-    /// The entry at `path`.
     pub fn get(&self, path: &str) -> Option<&Entry> {
         self.entries.get(path)
     }
 
-    /// Is this a link, or below one?
+    /// True for a link, and for a path below one.
     pub(crate) fn is_over_link(&self, path: &str) -> bool {
         let above = path.match_indices('/').map(|(at, _)| &path[..at]);
         above.chain([path]).any(|path| matches!(self.get(path), Some(Entry::Link(_))))
     }
 
-    /// All entries in order of path.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Entry)> {
         self.entries.iter().map(|(path, entry)| (path.as_str(), entry))
     }
@@ -51,7 +47,6 @@ impl Manifest {
         }
     }
 
-    /// The names directly below `path`.
     pub fn list(&self, path: &str) -> Vec<String> {
         let prefix = format!("{path}/");
         let mut names: Vec<String> = Vec::new();
@@ -76,7 +71,7 @@ impl Manifest {
     }
 }
 
-/// Where a link at `path` with this target leads, as a path below the root; `None` if it leaves the root.
+/// The path below the root to which a link at `path` with this target leads; `None` if it leaves the root.
 pub fn normalise(path: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = match target.strip_prefix('/') {
         Some(_) => Vec::new(),

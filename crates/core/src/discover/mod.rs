@@ -28,24 +28,23 @@ use crate::order;
 use crate::topology::file::MAX_TEXT;
 use crate::topology::{PciFunction, Provenance, Topology};
 
-/// How much of the node is read, each more than the one before.
+/// Parts of a node that are read, each more than the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     /// what a decision needs: this runs in every step, so each file read is one that changes an answer
     Placement,
-    /// that, and the names by which an admin may mean a NIC
+    /// and the names by which an admin may mean a NIC
     Selection,
-    /// that, and which CPUs are threads of one core
+    /// and the CPUs that are threads of one core
     Cores,
     /// all that [`Topology`] can hold, for people, snapshots and files
     Full,
 }
 
-/// GPUs and NICs of one node, at most.  The largest node known has 64 GPUs (8 x MI300X in CPX mode); a virtual
-/// machine monitor can show thousands of functions.
+/// GPUs and NICs of one node, at most.  The largest known has 64 GPUs (8 x MI300X in CPX mode); a virtual machine
+/// monitor can show thousands of functions.
 pub(crate) const MAX_DEVICES: usize = 256;
 
-/// Reads the node below `root`.
 pub fn discover(root: &Root, scope: Scope, provenance: Provenance) -> (Topology, Vec<Diagnostic>) {
     // the link in /sys/class/dmi/id leads here (the kernel's drivers/firmware/dmi-id.c)
     let name = root.read("sys/devices/virtual/dmi/id/product_name").map(|name| plain(&name));
@@ -73,7 +72,7 @@ pub fn discover(root: &Root, scope: Scope, provenance: Provenance) -> (Topology,
     (topology, diagnostics)
 }
 
-/// A node that is being read, and what is known of it so far.
+/// A node that is being read.
 struct Discovery<'r> {
     root: &'r Root,
     scope: Scope,
@@ -86,7 +85,7 @@ impl Discovery<'_> {
         self.diagnostics.push(Diagnostic::new(format!("/{path}"), finding));
     }
 
-    /// Leaves out what is found beyond the first `most`.
+    /// Leaves out devices beyond the first `most`.
     fn cut<T>(&mut self, found: &mut Vec<T>, most: usize, what: &str, path: &str) {
         if found.len() > most {
             self.report(path, format!("{} {what}: only the first {most} are used", found.len()));
@@ -118,7 +117,6 @@ fn plain(name: &str) -> String {
     name.chars().filter(|letter| !line::disturbs(*letter)).take(MAX_TEXT).collect()
 }
 
-/// `text` as a number, where it is one.
 fn number<T: std::str::FromStr>(text: Option<String>) -> Option<T> {
     text?.trim().parse().ok()
 }

@@ -77,7 +77,7 @@ impl Discovery<'_> {
         placed
     }
 
-    /// The name as a device's; one that cannot be a device's is reported.
+    /// A name that no device can have is reported.
     pub(super) fn device_name(&mut self, class: &str, name: &str) -> Option<DeviceName> {
         let known = name.parse().ok();
         if known.is_none() {
@@ -93,11 +93,11 @@ fn parent(path: &str) -> Option<&str> {
     path.rsplit_once("/infiniband/").map(|(parent, _)| parent)
 }
 
-/// Leaves out the devices that manage the planes of another device, which is the one that programs open.
+/// Leaves out the devices that manage the planes of another device, which programs open.
 ///
-/// A ConnectX-8 on a fabric of several planes has one: `smi1` stands below the function of `mlx5_0`, has a port for each
+/// A ConnectX-8 on a fabric of several planes has one: `smi1`, below the function of `mlx5_0`, has a port for each
 /// plane, all active, and no character device (the kernel's drivers/infiniband/hw/mlx5/main.c `mlx5_ib_add_sub_dev`,
-/// drivers/infiniband/core/uverbs_main.c `ib_uverbs_add_one`).  Only files of management tell it from a NIC.
+/// drivers/infiniband/core/uverbs_main.c `ib_uverbs_add_one`).  Only its management files differ from a NIC's.
 fn without_planes(root: &Root, mut devices: Vec<(DeviceName, String)>) -> Vec<(DeviceName, String)> {
     let parents: Vec<String> =
         devices.iter().filter_map(|(_, path)| parent(path)).map(str::to_string).collect();
@@ -118,8 +118,8 @@ fn opened_device(root: &Root, parent: &str, uverbs: &str) -> Option<String> {
     root.read(&format!("{parent}/infiniband_verbs/{uverbs}/ibdev"))
 }
 
-/// The character devices by the directory that each shares with its RDMA device.  They are read from the class: one directory
-/// of links is read faster than a directory for each device.
+/// Character devices by the directory that each shares with its RDMA device, from the class: one directory of links is
+/// read faster than one for each device.
 fn uverbs(root: &Root) -> BTreeMap<String, Vec<String>> {
     let names = root.list(VERBS, |name| name.starts_with("uverbs"));
     let mut below: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -131,8 +131,8 @@ fn uverbs(root: &Root) -> BTreeMap<String, Vec<String>> {
     below
 }
 
-/// The character device of an RDMA device.  Two RDMA devices can stand below one function, as `mana_0` and `manae_0` do
-/// (drivers/infiniband/hw/mana/device.c): then each character device names its own.
+/// The character device of an RDMA device.  If two are below one function, as `mana_0` and `manae_0` are
+/// (drivers/infiniband/hw/mana/device.c), each character device names its own.
 fn own_uverbs(
     root: &Root,
     verbs: &BTreeMap<String, Vec<String>>,
@@ -159,7 +159,8 @@ fn software<'a>(
     path: &str,
     ports: impl IntoIterator<Item = (&'a Port, &'a Option<String>)>,
 ) -> Option<String> {
-    /// What soft iWARP says of itself, which no user can change (include/uapi/rdma/siw-abi.h, `SIW_NODE_DESC_COMMON`).
+    /// Soft iWARP's description of itself, which no user can change (include/uapi/rdma/siw-abi.h,
+    /// `SIW_NODE_DESC_COMMON`).
     const SOFT_IWARP: &str = "Software iWARP stack";
     let is_below_a_function = path.contains("/pci");
     let (mut is_on_ethernet, mut may_be_iwarp) = (false, false);
@@ -187,11 +188,11 @@ fn first_gid(root: &Root, path: &str, port: &Port) -> Option<String> {
     is_active_ethernet(port).then(|| root.read(&format!("{path}/ports/{}/gids/0", port.number))).flatten()
 }
 
-/// Does this Ethernet port, which has no first GID, serve raw packets alone, over which no two programs connect?
+/// True if this Ethernet port, which has no first GID, serves raw packets alone, over which no two programs connect.
 ///
-/// mlx5 has such ports where RoCE is switched off (`devlink dev param set … enable_roce`), and in switchdev mode, where one device
-/// has a port for each representor, active as that and with the rate of the card.  They have a table of no GIDs
-/// (`mlx5_query_port_roce`, drivers/infiniband/hw/mlx5/main.c), which is a folder without a file.
+/// mlx5 has such ports where RoCE is switched off (`devlink dev param set … enable_roce`), and in switchdev mode, where
+/// one device has an active port with the card's rate for each representor.  Their table of no GIDs
+/// (`mlx5_query_port_roce`, drivers/infiniband/hw/mlx5/main.c) is a folder without a file.
 fn has_no_gids(root: &Root, path: &str, port: &Port) -> bool {
     let place = format!("{path}/ports/{}", port.number);
     is_active_ethernet(port)

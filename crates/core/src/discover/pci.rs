@@ -7,7 +7,7 @@ use crate::topology::{
     CONNECTX7, CpuSet, GpuVendor, HostBridge, LinkRate, PciAddress, PciFunction, PciParent, PciTree, PcieLink,
 };
 
-/// What [`Scope::Placement`] needs of a function.
+/// A function's facts that [`Scope::Placement`] needs.
 struct Need {
     numa_node: bool,
     link: bool,
@@ -15,11 +15,11 @@ struct Need {
 }
 
 impl Discovery<'_> {
-    /// Adds the function whose directory is, or is above, `path`, with all bridges above it; returns its address and its
-    /// own directory.
+    /// Adds the function whose directory is, or is above, `path`, with all bridges above it; returns its address and
+    /// its own directory.
     ///
-    /// The directory's name says it all: `sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/…`.  Parts that are neither
-    /// a host bridge nor an address (an auxiliary device, a VMD controller's inner bus) are passed over.
+    /// The directory's name tells all: `sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/…`.  Parts that are neither a
+    /// host bridge nor an address (an auxiliary device, a VMD controller's inner bus) do not count.
     pub(super) fn function(&mut self, path: &str) -> Option<(PciAddress, String)> {
         // (address, what stands above it, its directory), from the host bridge down
         let mut chain: Vec<(PciAddress, PciParent, &str)> = Vec::new();
@@ -103,9 +103,9 @@ impl Discovery<'_> {
         }
     }
 
-    /// What a GPU's own links can do, at both of their ends: an idle GPU has them run slower ([`Topology::ascent`]).
+    /// Limits of a GPU's own links at both ends: an idle GPU has them run slower ([`Topology::ascent`]).
     ///
-    /// They are the one above it, and on a card with a switch of its own, as AMD and Intel make them, the one above that.
+    /// They are the one above it, and on a card with its own switch, as AMD and Intel make them, the one above that.
     ///
     /// [`Topology::ascent`]: crate::topology::Topology::ascent
     pub(super) fn complete_gpu(&mut self, address: PciAddress, directory: &str, vendor: GpuVendor) {
@@ -172,9 +172,10 @@ impl Discovery<'_> {
 
 /// The number of virtual functions that exist now (Documentation/ABI/testing/sysfs-bus-pci).
 ///
-/// A step counts the links to them.  The file with their number waits, from Linux 5.5 to 6.8 and in older ones with its fixes, for
-/// the device's lock.  The kernel holds it while it probes, resets or removes the device, and vfio while a virtual machine
-/// uses it (drivers/pci/iov.c, `sriov_numvfs_show`, since commit 35ff867b7657).  A capture may lack the links.
+/// A step counts the links to them.  The file with their number waits, from Linux 5.5 to 6.8 and in older ones with its
+/// fixes, for the device's lock, which the kernel holds while it probes, resets or removes the device, and vfio while a
+/// virtual machine uses it (drivers/pci/iov.c, `sriov_numvfs_show`, since commit 35ff867b7657).  A capture may lack the
+/// links.
 fn vfs(root: &Root, scope: Scope, directory: &str) -> Option<u32> {
     let linked = || {
         root.follow(&format!("{directory}/virtfn0"))?;
@@ -197,8 +198,8 @@ fn speed_of(text: Option<&str>) -> Option<u32> {
     tenths(text?).filter(|&tenths| tenths < 10_000).and_then(|tenths| u32::try_from(tenths).ok())
 }
 
-/// `32.0 GT/s PCIe` (since Linux 5.5; `32 GT/s` before), `16`.  `Unknown` and width 0 are a link that is down, or no
-/// link at all, as for functions that are part of the CPU.
+/// `32.0 GT/s PCIe` (since Linux 5.5; `32 GT/s` before), `16`.  `Unknown` and width 0 are a link that is down, or none,
+/// as for functions of the CPU.
 fn rate(speed: Option<String>, width: Option<String>) -> Option<LinkRate> {
     let tenths_gt = speed_of(speed.as_deref())?;
     let width = number::<u32>(width).filter(|&width| width > 0 && width <= 32)?;

@@ -21,9 +21,9 @@ pub type Registered = BTreeMap<String, String>;
 
 /// Folders whose entries are devices.
 const NICS: [&str; 3] = ["sys/class/infiniband", "sys/class/infiniband_verbs", "sys/class/cxi"];
-/// Where no driver has a GPU, one may stand on the bus.
+/// Has GPUs without a driver, too.
 const BUS: &str = "sys/bus/pci/devices";
-/// Files whose text is compared: a counter of the compute driver's changes, and which CPUs and memory there are.
+/// Files whose text is compared: a counter of the compute driver's changes, and the lists of CPUs and memory.
 const TEXTS: [&str; 3] = [
     "sys/devices/virtual/kfd/kfd/topology/generation_id",
     "sys/devices/system/cpu/online",
@@ -31,7 +31,6 @@ const TEXTS: [&str; 3] = [
 ];
 const NET: &str = "sys/class/net";
 
-/// What is registered now.
 pub fn registered(root: &Root) -> Registered {
     let mut found = Registered::new();
     for class in NICS {
@@ -65,7 +64,7 @@ fn enter(found: &mut Registered, folder: &str, entries: Vec<(String, u64)>) {
     found.insert(folder.to_string(), text);
 }
 
-/// The first thing that is not as it was, in words.
+/// The first difference, in words.
 pub fn difference(then: &Registered, now: &Registered) -> Option<String> {
     if then == now {
         return None;
@@ -77,7 +76,6 @@ pub fn difference(then: &Registered, now: &Registered) -> Option<String> {
     })
 }
 
-/// How what stands at one place differs.
 fn differs(place: &str, then: &str, now: &str) -> String {
     fn entries(text: &str) -> BTreeMap<&str, &str> {
         order::map(text.split(' ').filter_map(|entry| entry.rsplit_once(':')))
@@ -94,12 +92,11 @@ fn differs(place: &str, then: &str, now: &str) -> String {
     }
 }
 
-/// The interface of each port whose link state an interface knows, with its `operstate`.
+/// `operstate` of each port's interface that knows its link state.
 ///
-/// Ports of InfiniBand are not among them: their state is known to the firmware alone.  Of `operstate` and `carrier` only
-/// the first: since Linux 6.8 the second wants the lock of all interfaces (`carrier_show`, net/core/net-sysfs.c), which a
-/// driver may hold while it waits for its firmware.  `operstate` follows the carrier at once where that is lost
-/// (`linkwatch_urgent_event`, net/core/link_watch.c).
+/// InfiniBand's is known to the firmware alone.  `carrier` is not read: since Linux 6.8 it wants the lock of all
+/// interfaces (`carrier_show`, net/core/net-sysfs.c), which a driver may hold while it waits for its firmware; and
+/// `operstate` follows a lost carrier at once (`linkwatch_urgent_event`, net/core/link_watch.c).
 pub fn links(root: &Root, topology: &Topology) -> BTreeMap<String, String> {
     let nics = topology.nics.iter().filter(|nic| nic.kind != NicKind::Ethernet);
     let interfaces = nics.flat_map(|nic| nic.ports.iter().filter_map(|port| interface(nic, port)));
@@ -119,7 +116,7 @@ fn interface<'a>(nic: &'a Nic, port: &'a Port) -> Option<&'a str> {
     port.netdev.as_deref().or_else(only).filter(|_| port.link_layer == LinkLayer::Ethernet)
 }
 
-/// Does the link carry?  `None` where the driver does not say (Documentation/networking/operstates.rst).
+/// True if the link carries; `None` where the driver does not say (Documentation/networking/operstates.rst).
 fn carries(operstate: Option<&String>) -> Option<bool> {
     match operstate?.as_str() {
         "up" => Some(true),
@@ -128,8 +125,8 @@ fn carries(operstate: Option<&String>) -> Option<bool> {
     }
 }
 
-/// Marks the ports whose links were lost after `then`; the answer names them.  An interface whose link came up is an error:
-/// only the firmware knows its port's rate now.
+/// Marks the ports whose links were lost after `then`, and returns their names.  A link that came up is an error: only
+/// the firmware knows its port's rate now.
 pub(crate) fn follow_links(
     topology: &mut Topology,
     then: &BTreeMap<String, String>,

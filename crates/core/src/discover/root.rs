@@ -21,10 +21,10 @@ use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Where a node's `/sys` and `/proc` are read.
+/// A node's `/sys` and `/proc`.
 ///
-/// Every answer is bounded, so that no file system, however odd, can hold up or fill the process that asks, and what a
-/// bound cuts off leaves a note.  Paths are relative, such as `sys/class/infiniband`.
+/// Every answer is bounded, so that no file system can hold up or fill the process, and what a bound cuts off leaves a
+/// note.  Paths are relative, such as `sys/class/infiniband`.
 pub struct Root {
     source: Backing,
     recording: Option<RefCell<Manifest>>,
@@ -32,24 +32,22 @@ pub struct Root {
 }
 
 enum Backing {
-    /// this system
     Live,
-    /// a captured tree
+    /// captured
     Directory(Contained),
-    /// a captured tree in memory
     Manifest(Manifest),
 }
 
 impl Root {
     /// Bytes of one file, at most.  The longest file read is a `cpulist`: 8192 CPUs, every other one, make 40 KiB.
     pub const MAX_FILE: usize = 64 * 1024;
-    /// Bytes of one table that is read line by line, at most: 32,768 routes of `/proc/net/route` with 128 bytes each, 27,962
-    /// of `/proc/net/ipv6_route` with 150.  A node with a route for each node and pod of a large cluster has some 10,000.
+    /// Bytes of a table that is read line by line, at most: 32,768 routes of `/proc/net/route` with 128 bytes each,
+    /// 27,962 of `/proc/net/ipv6_route` with 150.  A node with a route for each node and pod of a large cluster has
+    /// some 10,000.
     pub const MAX_TABLE: usize = 4 * 1024 * 1024;
     /// Names of one directory, at most.  The largest read is `/sys/devices/system/cpu`.
     pub const MAX_ENTRIES: usize = 16 * 1024;
 
-    /// This system.
     pub fn live() -> Root {
         Root::of(Backing::Live)
     }
@@ -63,7 +61,6 @@ impl Root {
         Ok(Root::of(Backing::Directory(tree)))
     }
 
-    /// A tree captured as a manifest.
     pub fn manifest(manifest: Manifest) -> Root {
         Root::of(Backing::Manifest(manifest))
     }
@@ -77,17 +74,16 @@ impl Root {
         self.recording = Some(RefCell::new(Manifest::default()));
     }
 
-    /// What was read since [`Root::record`].
+    /// The files read since [`Root::record`].
     pub fn recorded(self) -> Manifest {
         self.recording.map(RefCell::into_inner).unwrap_or_default()
     }
 
-    /// Is this the machine that we run on?
     pub fn is_live(&self) -> bool {
         matches!(self.source, Backing::Live)
     }
 
-    /// What was there and was not read, or not to its end, since this was asked last.
+    /// Notes, since the last call, on files that were not read, or not to their end.
     pub fn notes(&self) -> Vec<Diagnostic> {
         self.notes.take()
     }
@@ -116,7 +112,7 @@ impl Root {
         }
     }
 
-    /// Opens a file; `None` where there is none to be read.
+    /// `None` if there is no file to read.
     fn open(&self, path: &str) -> Option<Box<dyn Read + '_>> {
         let opened = match &self.source {
             Backing::Live => open::open_kernel_file(Path::new(&format!("/{path}"))),
@@ -133,8 +129,8 @@ impl Root {
         }
     }
 
-    /// A file's text without the white space at its end; `None` where there is none, it cannot be read, or it is longer
-    /// than [`Root::MAX_FILE`] or not UTF-8.
+    /// A file's text without the white space at its end; `None` if it cannot be read, is longer than [`Root::MAX_FILE`]
+    /// or not UTF-8.
     pub fn read(&self, path: &str) -> Option<String> {
         let text = match &self.source {
             Backing::Manifest(manifest) => text(manifest, path)?.to_string(),
@@ -149,8 +145,8 @@ impl Root {
         Some(text)
     }
 
-    /// The first bytes of a file, whatever they are, `most` at most; `None` where there is none to be read.  They are not
-    /// recorded: a snapshot is for people to read.
+    /// A file's first bytes, at most `most`; `None` if there is no file.  They are not recorded: a snapshot is for
+    /// people to read.
     pub fn beginning(&self, path: &str, most: usize) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         self.open(path)?.take(most as u64).read_to_end(&mut bytes).ok()?;
@@ -162,8 +158,8 @@ impl Root {
         Some(fs::symlink_metadata(self.place(path)?).ok()?.uid())
     }
 
-    /// Gives `take` the lines of a file one after another, without the white space at their ends: memory does not grow with
-    /// the file.  No line is cut; those behind the first [`Root::MAX_TABLE`] bytes are not read.
+    /// Gives `take` each line of a file, without the white space at its end, so that memory does not grow with the
+    /// file.  No line is cut; those behind the first [`Root::MAX_TABLE`] bytes are not read.
     pub fn lines(&self, path: &str, mut take: impl FnMut(&str)) {
         let Some(opened) = self.open(path) else { return };
         let mut recorded = self.recording.as_ref().map(|_| String::new());
@@ -226,8 +222,8 @@ impl Root {
         Some(resolved)
     }
 
-    /// The names in a directory that `keep` wants with the numbers of their inodes, by those: a later entry of that name below
-    /// `/sys` has another.  A manifest has no inodes: 0, and the names are sorted.
+    /// The names in a directory that `keep` wants, with their inodes and sorted by them: a later entry of that name
+    /// below `/sys` has another inode.  In a manifest the inodes are 0, and the names are sorted.
     pub fn numbered(&self, path: &str, keep: impl Fn(&str) -> bool) -> Vec<(String, u64)> {
         if let Backing::Manifest(_) = &self.source {
             return self.list(path, keep).into_iter().map(|name| (name, 0)).collect();
@@ -254,7 +250,7 @@ impl Root {
         names
     }
 
-    /// What `take` makes of the entries of a directory on disk, and whether there are more than are read.
+    /// `take` of the entries of a directory on disk, and whether there are more than are read.
     fn entries<T>(&self, path: &str, take: impl Fn(String, &DirEntry) -> Option<T>) -> (Vec<T>, bool) {
         let Some(Ok(mut entries)) = self.place(path).map(fs::read_dir) else { return (Vec::new(), false) };
         let found = entries.by_ref().take(Root::MAX_ENTRIES).filter_map(|entry| {
@@ -265,7 +261,6 @@ impl Root {
     }
 }
 
-/// The text of a manifest's file.
 fn text<'m>(manifest: &'m Manifest, path: &str) -> Option<&'m str> {
     match manifest.get(path)? {
         Entry::File(text) => Some(text),
@@ -273,7 +268,6 @@ fn text<'m>(manifest: &'m Manifest, path: &str) -> Option<&'m str> {
     }
 }
 
-/// All of a file.
 fn read_all(mut file: impl Read, is_attribute: bool) -> Result<Vec<u8>, Obstacle> {
     let mut page = [0u8; 4096];
     let count = loop {

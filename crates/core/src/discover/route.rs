@@ -18,7 +18,6 @@ const NET: &str = "sys/class/net";
 const MAX_BELOW: usize = 256;
 
 impl Discovery<'_> {
-    /// Marks the ports of `devices`.
     pub(super) fn routes(&mut self, devices: &[RdmaDevice]) {
         if devices.is_empty() {
             return;
@@ -38,8 +37,8 @@ impl Discovery<'_> {
         }
     }
 
-    /// Marks the ports of RoCE whose interface has an address, but no network in that table: its addresses are IPv6's, or its
-    /// routes stand in a table of their own, as a VRF's do.  UCX goes by these routes too.
+    /// Marks the ports of RoCE whose interface has an address, but no network in that table: its addresses are IPv6's,
+    /// or its routes are in a table of their own, as a VRF's.  UCX goes by these routes too.
     ///
     /// The kernel makes a port's GIDs of its interfaces' addresses (drivers/infiniband/core/roce_gid_mgmt.c).
     fn routes_elsewhere(&mut self, devices: &[RdmaDevice]) {
@@ -90,10 +89,10 @@ impl Discovery<'_> {
     }
 }
 
-/// Is the interface that a port's first GID names in another network namespace?
+/// True if the interface that a port's first GID names is in another network namespace.
 ///
-/// By default a device is seen in all of them (rdma-system(8), "netns shared"), and its interface in one: what gives an interface to
-/// a container leaves the device here, active and with the container's addresses as its GIDs.
+/// By default a device is seen in all of them (rdma-system(8), "netns shared"), its interface in one: an interface
+/// given to a container leaves the device here, active and with the container's addresses as its GIDs.
 fn is_of_another_namespace(root: &Root, parent: &str, port: &str) -> bool {
     let interface = root.read(&format!("{port}/gid_attrs/ndevs/0"));
     interface.is_some_and(|interface| {
@@ -104,7 +103,8 @@ fn is_of_another_namespace(root: &Root, parent: &str, port: &str) -> bool {
     })
 }
 
-/// Is a GID of RoCE an address with which one gets beyond the link?  `0000:0000:0000:0000:0000:ffff:0a00:0101` is 10.0.1.1.
+/// True if a GID of RoCE is an address that is valid beyond the link.  `0000:0000:0000:0000:0000:ffff:0a00:0101` is
+/// 10.0.1.1.
 fn leads_beyond_the_link(gid: &str) -> bool {
     let Ok(address) = gid.parse::<Ipv6Addr>() else { return false };
     match address.to_ipv4_mapped() {
@@ -113,21 +113,20 @@ fn leads_beyond_the_link(gid: &str) -> bool {
     }
 }
 
-/// What the tables say.  Routes through gateways and to single hosts are not kept: a node can have one for each pod.
+/// The routing tables.  Routes through gateways and to single hosts are not kept: a node can have one for each pod.
 #[derive(Debug, Default)]
 struct Tables {
-    /// is there a table of IPv4?  A capture may lack it
+    /// false if there is no table of IPv4, which a capture may lack
     is_there: bool,
     default: DefaultRoute,
-    /// by interface
     networks: BTreeMap<String, BTreeSet<Network>>,
-    /// how many networks `networks` holds
+    /// number of networks in `networks`
     kept: usize,
-    /// routes to other networks, for which there was no room
+    /// number of routes to other networks, for which there was no room
     dropped: usize,
 }
 
-/// Of several default routes those with the least metric count, as for the kernel.
+/// The default route with the least metric counts, as for the kernel.
 #[derive(Debug, Default)]
 struct DefaultRoute {
     metric: u32,
@@ -145,7 +144,7 @@ impl DefaultRoute {
     }
 }
 
-/// Reads them.  The IPv6 default route counts only where there is no IPv4 one, since routers announce themselves on every
+/// Reads the tables.  The IPv6 default route counts only without an IPv4 one: routers announce themselves on every
 /// interface.
 fn tables(root: &Root) -> Tables {
     let mut tables = Tables::default();
@@ -169,7 +168,6 @@ fn tables(root: &Root) -> Tables {
     tables
 }
 
-/// The network that the route's own interface is in.
 fn network_of(route: &Ipv4Route) -> Option<Network> {
     let (address, bits) = (route.destination, u32::from(route.mask).leading_ones() as u8);
     let attached = route.is_usable() && !route.has_gateway() && (1..=31).contains(&bits);

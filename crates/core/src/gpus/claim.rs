@@ -12,8 +12,8 @@ use crate::order;
 use crate::step::{Claim, Step, Task, rule};
 use crate::topology::{GpuIndex, Topology};
 
-/// The GPU of each task of the step on this node, in the order of local ids; or what speaks against it.
-/// `seen` is what this task sees.
+/// The GPU of each task of the step on this node, in the order of local ids; or the reason against it. `seen` is what
+/// this task sees.
 pub fn by_local_id(
     topology: &Topology,
     step: &Step,

@@ -13,21 +13,19 @@ pub(super) const CUDA_ORDER: &str = "CUDA_DEVICE_ORDER";
 pub(super) const ROCR: &str = "ROCR_VISIBLE_DEVICES";
 /// AMD's list for HIP programs, applied to what [`ROCR`] leaves.
 pub(super) const HIP: &str = "HIP_VISIBLE_DEVICES";
-/// Intel's list.
 pub(super) const ZE: &str = "ZE_AFFINITY_MASK";
 /// The unit of numbers in Intel's list: cards for `COMPOSITE`, stacks (tiles) for `FLAT` and `COMBINED`.
 pub(super) const HIERARCHY: &str = "ZE_FLAT_DEVICE_HIERARCHY";
 
-/// The GPUs that a list names.
 #[derive(Default)]
 pub(super) struct Listed {
     /// each once, in the list's order
     pub gpus: Vec<GpuIndex>,
-    /// did a UUID name one of them?
+    /// true if a UUID named one of them
     pub by_uuid: bool,
     /// entries in the form of a UUID that the node does not list; they may still be a GPU's
     pub unknown: Vec<String>,
-    /// did the list end at a number that is too high?
+    /// true if the list ended at a number that is too high
     pub out_of_range: bool,
 }
 
@@ -71,8 +69,8 @@ fn gpu_uuid(entry: &str) -> Option<&str> {
     uuid.starts_with("GPU-").then(|| uuid.split('/').next().unwrap_or(uuid))
 }
 
-/// May this be a UUID, of a GPU or a part of one, that the node does not list?  The driver prints no GPU's
-/// UUID before it has started the GPU, and no MIG instance's at all.
+/// True for text that may be the UUID of a GPU, or a part of one, that the node does not list.  The driver prints no
+/// GPU's UUID before it has started the GPU, and no MIG instance's at all.
 fn is_unknown(topology: &Topology, entry: &str, visible: &[GpuIndex]) -> bool {
     if let Some(uuid) = gpu_uuid(entry) {
         let known = |gpu: &GpuIndex| topology.gpu(*gpu).uuid.as_deref();
@@ -137,8 +135,8 @@ pub(super) fn hip(topology: &Topology, text: &str, visible: &[GpuIndex]) -> List
     listed
 }
 
-/// Does a number count stacks (Level Zero's `FLAT` and `COMBINED`), or cards?  Stacks are the default if GPUs
-/// have several.  An entry with a dot makes sense only for cards, so a mask with one was written for cards.
+/// True if a number counts stacks (Level Zero's `FLAT` and `COMBINED`, the default if GPUs have several), false for
+/// cards.  An entry with a dot means that the mask was written for cards.
 pub(super) fn is_flat(
     topology: &Topology,
     mask: &str,
@@ -184,7 +182,7 @@ pub(super) fn level_zero(topology: &Topology, mask: &str, flat: bool, visible: &
     visible.iter().copied().filter(|gpu| chosen.contains(gpu)).collect()
 }
 
-/// The number of stacks of an Intel GPU known to have several: the Data Center GPU Max 1550 and 1350 have two
+/// The number of stacks of an Intel GPU, if several: two of the Data Center GPU Max 1550 and 1350
 /// (intel/compute-runtime, shared/source/dll/devices/devices_base.inl).
 fn stacks(topology: &Topology, gpu: GpuIndex) -> Option<u32> {
     let device = topology.pci.get(topology.gpu(gpu).address).and_then(|function| function.device);

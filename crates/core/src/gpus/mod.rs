@@ -35,10 +35,9 @@ use crate::step::{Access, Claim, GpuGrant, Step};
 use crate::topology::{GpuIndex, GpuVendor, Topology};
 use list::{CUDA, CUDA_ORDER, HIERARCHY, HIP, Listed, ROCR, ZE};
 
-/// The variables that decide; we read no others of the task's environment.
+/// The variables that decide; no others are read of the task's environment.
 ///
-/// `GPU_DEVICE_ORDINAL`, which Slurm sets too, is not among them: only OpenCL reads it (ROCm/clr,
-/// rocclr/device/rocm/rocdevice.cpp).
+/// `GPU_DEVICE_ORDINAL`, which Slurm sets too, is read by OpenCL alone (ROCm/clr, rocclr/device/rocm/rocdevice.cpp).
 pub const VARIABLES: [&str; 6] = [CUDA, CUDA_ORDER, ROCR, HIP, ZE, HIERARCHY];
 
 /// The GPUs that the program will see.
@@ -71,7 +70,6 @@ fn in_runtime_order(topology: &Topology, gpus: &mut [GpuIndex]) {
     });
 }
 
-/// What a task can see of the node.
 struct Sight<'a> {
     topology: &'a Topology,
     grant: &'a GpuGrant,
@@ -94,14 +92,12 @@ impl Sight<'_> {
         (!gpus.is_empty()).then_some(Claim { gpus, reason })
     }
 
-    /// The vendors of the node's GPUs.
     fn vendors(&self) -> Vec<GpuVendor> {
         let has = |vendor: &GpuVendor| self.topology.gpus.iter().any(|gpu| gpu.vendor == *vendor);
         GpuVendor::ALL.into_iter().filter(has).collect()
     }
 
-    /// Is one of this vendor's GPUs denied?  Others do not count: another vendor's display adapter may be
-    /// denied to all.
+    /// True if one of this vendor's GPUs is denied; another vendor's display adapter may be denied to all.
     fn denies(&self, vendor: GpuVendor) -> bool {
         let access = self.topology.gpus.iter().zip(&self.grant.access);
         access.into_iter().any(|(gpu, access)| gpu.vendor == vendor && *access == Access::Denied)
@@ -260,7 +256,6 @@ impl Sight<'_> {
     }
 }
 
-/// Takes a GPU once.
 fn add(gpus: &mut Vec<GpuIndex>, gpu: GpuIndex) {
     if !gpus.contains(&gpu) {
         gpus.push(gpu);
@@ -297,18 +292,18 @@ fn by_step(sight: &Sight, step: &Step) -> Claim {
     Claim { gpus, reason: "the step's GPUs, as Slurm's `SLURM_STEP_GPUS` lists them".to_string() }
 }
 
-/// Do Slurm's places count MIG instances?
+/// True if Slurm's places count MIG instances.
 fn counts_mig(topology: &Topology) -> bool {
     topology.gpus.iter().any(|gpu| gpu.mig_instances.is_some())
 }
 
-/// The GPUs of all tasks of the step on this node by `SLURM_STEP_GPUS`: places in the node's list of GPUs, or UUIDs if the
-/// site asked for them.
+/// The GPUs of all tasks of the step on this node by `SLURM_STEP_GPUS`: places in the node's list of GPUs, or UUIDs if
+/// the site asked for them.
 ///
-/// That list has the order of `File=` in gres.conf, or of the files' numbers with `AutoDetect=nvidia`
-/// (Slurm's src/plugins/gres/gpu/gres_gpu.c, gpu_nvidia.c); with `AutoDetect=nvml` PCI order.  These differ
-/// if the driver did not number in PCI order; then we assume the first two.  A place is not a number: AMD's
-/// files begin at `renderD128`, and a failed GPU leaves a hole.
+/// That list has the order of `File=` in gres.conf, or of the files' numbers with `AutoDetect=nvidia` (Slurm's
+/// src/plugins/gres/gpu/gres_gpu.c, gpu_nvidia.c), which we assume; with `AutoDetect=nvml` PCI order.  They differ if
+/// the driver did not number in PCI order.  A place is not a number: AMD's files begin at `renderD128`, and a failed
+/// GPU leaves a hole.
 pub(crate) fn of_the_step(topology: &Topology, step: &Step) -> Vec<GpuIndex> {
     let by_file = by_file(topology);
     let mut gpus = Vec::new();
@@ -317,8 +312,8 @@ pub(crate) fn of_the_step(topology: &Topology, step: &Step) -> Vec<GpuIndex> {
     gpus
 }
 
-/// The same by both orders that the node's list may have: of the device files, and of the PCI addresses; `None` if an entry
-/// names no GPU, or the places count MIG instances.
+/// As [`of_the_step`], by both orders that the node's list may have: of the device files, and of the PCI addresses;
+/// `None` if an entry names no GPU, or the places count MIG instances.
 pub(crate) fn step_orders(topology: &Topology, step: &Step) -> Option<[Vec<GpuIndex>; 2]> {
     let list = step.gpus.as_deref().filter(|_| !counts_mig(topology))?;
     let by = |order: Vec<GpuIndex>| -> Option<Vec<GpuIndex>> {
@@ -335,7 +330,7 @@ fn of_entry(topology: &Topology, order: &[GpuIndex], entry: &str) -> Option<GpuI
     }
 }
 
-/// Is this a list that Slurm writes for each task?
+/// True for a list that Slurm writes for each task.
 pub(crate) fn is_slurms(variable: &str) -> bool {
     [CUDA, ROCR, HIP, ZE].contains(&variable)
 }
@@ -362,7 +357,6 @@ fn unequal(topology: &Topology, gpus: &[GpuIndex]) -> Option<String> {
     })
 }
 
-/// A user's text, on its way to a terminal and a log.
 fn shown(text: &str) -> Shown<'_> {
     Shown::word(text, 64)
 }

@@ -14,20 +14,19 @@ use crate::topology::{GpuIndex, GpuVendor, Topology};
 /// A process among those that a launcher started on its node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rank {
-    /// its number, from 0
+    /// from 0
     pub number: u32,
-    /// how many there are; `None` if neither a launcher nor the user says it
+    /// number of processes; `None` if neither a launcher nor the user says it
     pub of: Option<u32>,
     /// the variable or option that gave the number, such as `LOCAL_RANK=3`
     pub said: String,
-    /// did the user name the number, rather than a launcher?
+    /// true if the user named the number, false for a launcher
     pub by_user: bool,
 }
 
 /// The GPUs that a process sees, with or without Slurm.
 ///
-/// As [`super::identify`], but a process that nothing keeps from any GPU sees all: no variable, no denied device, and no list of
-/// a step.
+/// As [`super::identify`], but a process without a variable, a denied device or a step's list sees all.
 pub fn seen(topology: &Topology, step: &Step, grant: &GpuGrant) -> Claim {
     let sight = Sight { topology, grant };
     if let Some(claim) = sight.claim() {
@@ -45,7 +44,8 @@ pub fn seen(topology: &Topology, step: &Step, grant: &GpuGrant) -> Claim {
     Claim { gpus, reason: reason.to_string() }
 }
 
-/// Which of the GPUs that it sees a process will use, as far as its rank tells; and why that tells nothing, if it should.
+/// The GPUs that a process will use among those that it sees, as far as its rank tells; and why that tells nothing, if
+/// it should.
 pub fn claimed(
     topology: &Topology,
     grant: &GpuGrant,
@@ -76,7 +76,7 @@ pub fn claimed(
     (Claim { gpus: vec![gpu], reason }, None)
 }
 
-/// Why a number among these GPUs means nothing, if so: we do not know how the program counts them.
+/// The reason why a number among these GPUs means nothing, if so: it is unknown how the program counts them.
 pub(super) fn uncountable(topology: &Topology, gpus: &[GpuIndex], grant: &GpuGrant) -> Option<String> {
     let all = || gpus.iter().map(|&gpu| topology.gpu(gpu));
     let vendors = order::set(all().map(|gpu| gpu.vendor));

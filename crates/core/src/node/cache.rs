@@ -10,41 +10,36 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// How every node file begins.
 const MAGIC: &[u8] = b"nic-placement node file ";
-/// What follows: the release, and a number that grows with each change of what is written.  Only a file of the same is read.
+/// The release, after [`MAGIC`], and a number that grows with each change of the format.  Only a file of the same
+/// version is read.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-4");
 /// Bytes, at most: a topology file, and a line for each device.
 pub const MAX_BYTES: usize = file::MAX_BYTES + 1024 * 1024;
 
-/// When and where a node was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     /// `/proc/sys/kernel/random/boot_id`: the kernel draws it anew at each boot
     pub boot_id: String,
-    /// seconds since that boot (`CLOCK_BOOTTIME`), which no one can set back
+    /// `CLOCK_BOOTTIME` in seconds, which no one can set back
     pub boottime: u64,
-    /// the time for people
+    /// for people
     pub time: String,
 }
 
-/// A node file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeFile {
-    /// when and where
     pub stamp: Stamp,
-    /// what the kernel had registered
+    /// devices that the kernel had registered
     pub registered: Registered,
     /// interfaces of ports, with their `operstate`
     pub links: BTreeMap<String, String>,
-    /// the node
     pub topology: Topology,
 }
 
-/// Why bytes are no node file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadNodeFile {
-    /// another kind of file
+    /// no node file
     Foreign,
     /// another version's
     Version(String),
@@ -68,14 +63,13 @@ impl fmt::Display for BadNodeFile {
 
 impl std::error::Error for BadNodeFile {}
 
-/// Do the bytes begin as a node file does?
 pub fn is_node_file(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
 
 /// Reads a node file; `provenance` says where the bytes are from.
 ///
-/// Only root can write one that a step reads, and `refresh` writes consistent topologies only ([`super::kept::make`]): a step
+/// A step reads root's files alone, and `refresh` writes consistent topologies only ([`super::kept::make`]): a step
 /// does not check that again, which took half of the time.
 pub fn from_bytes(bytes: &[u8], provenance: Provenance) -> Result<NodeFile, BadNodeFile> {
     let rest = bytes.strip_prefix(MAGIC).ok_or(BadNodeFile::Foreign)?;
@@ -102,7 +96,6 @@ pub fn to_bytes(node: &NodeFile) -> Vec<u8> {
     sealed(&postcard::to_allocvec(node).expect("a node can always be written"))
 }
 
-/// What is known of a node, behind the version and a checksum.
 pub fn sealed(content: &[u8]) -> Vec<u8> {
     let checksum = crc32fast::hash(content).to_le_bytes();
     [MAGIC, VERSION.as_bytes(), b"\n", &checksum, content].concat()

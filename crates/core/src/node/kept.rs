@@ -11,38 +11,34 @@ use crate::topology::{Provenance, Topology, file};
 use std::fmt;
 use std::path::Path;
 
-/// A node that was kept.
 #[derive(Debug)]
 pub struct Kept {
-    /// the node, with what changed since and is known without asking hardware
+    /// with changes since then that are known without asking hardware
     pub topology: Topology,
-    /// how long ago it was read, in seconds
+    /// seconds since it was read
     pub age: u64,
-    /// the links that were lost since
+    /// links that were lost since
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Why a node file is not used.
 #[derive(Debug)]
 pub enum NotUsed {
-    /// there is none
     Absent(String),
-    /// it is not to be trusted, or cannot be read
+    /// the file is not trusted, or cannot be read
     Unreadable(Unreadable),
-    /// it is no node file
     Bad(cache::BadNodeFile),
-    /// it was written before this system was started
+    /// written before this system was started
     OtherBoot,
-    /// it was written this many seconds ago, and that is more than the second number
+    /// age in seconds, and the most that is allowed
     TooOld(u64, u64),
-    /// it says that it was written this many seconds from now
+    /// seconds from now at which it says that it was written
     Early(u64),
-    /// something came or went
+    /// a device came or went
     Changed(String),
 }
 
 impl NotUsed {
-    /// Is there none?  An admin that never had one written needs no word of it.
+    /// An admin that never had a node file written needs no word of it.
     pub fn is_absent(&self) -> bool {
         matches!(self, NotUsed::Absent(_))
     }
@@ -70,10 +66,10 @@ impl std::error::Error for NotUsed {}
 
 const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
 
-/// Reads the node file at `path`, and uses it if it is of this boot, of these devices and no older than `max_age` seconds.
-/// `boottime` is the clock that it is told by, in seconds.
+/// Reads the node file at `path`, and uses it if it is of this boot, of these devices and no older than `max_age`
+/// seconds by the clock `boottime`.
 ///
-/// Of the node itself it reads what the kernel has in memory, so it never waits for a device: not a file below
+/// It reads of the node what the kernel has in memory, so it never waits for a device: no file below
 /// `/sys/class/infiniband/*/ports`.
 pub fn read(path: &Path, max_age: u64, author: Author, boottime: u64) -> Result<Kept, NotUsed> {
     let bytes =
@@ -87,7 +83,7 @@ pub fn read(path: &Path, max_age: u64, author: Author, boottime: u64) -> Result<
     settle(&Root::live(), node, max_age, boottime)
 }
 
-/// The node of a file, as it is now.
+/// The node of a file, brought up to date.
 pub fn settle(root: &Root, node: NodeFile, max_age: u64, boottime: u64) -> Result<Kept, NotUsed> {
     let NodeFile { stamp, registered: then, links: links_then, mut topology } = node;
     if root.read(BOOT_ID).as_ref() != Some(&stamp.boot_id) {
@@ -109,8 +105,8 @@ pub fn settle(root: &Root, node: NodeFile, max_age: u64, boottime: u64) -> Resul
     Ok(Kept { topology, age, diagnostics: lost.into_iter().map(since).collect() })
 }
 
-/// Reads the node, all of it, for a node file; what was odd about it is told too.  A node whose devices came or went
-/// meanwhile is no node, nor one that its own file would not give back.
+/// Reads all of the node for a node file, with findings.  It is an error if devices came or went meanwhile, or if the
+/// file would not give the node back.
 pub fn make(root: &Root, boottime: u64, time: String) -> Result<(NodeFile, Vec<Diagnostic>), String> {
     let boot_id = root.read(BOOT_ID).ok_or_else(|| format!("cannot read `/{BOOT_ID}`"))?;
     let before = registered(root);

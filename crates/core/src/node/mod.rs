@@ -14,14 +14,12 @@ use crate::topology::{self, Gpu, Provenance, Topology};
 use std::fmt;
 use std::path::Path;
 
-/// Why there is no topology.
 #[derive(Debug)]
 pub enum NoTopology {
-    /// the file or directory cannot be read, or is not to be gone by
+    /// the file or directory cannot be read, or is not trusted
     Unreadable(Unreadable),
-    /// the file is not a topology
+    /// the file (path) is no topology (why)
     Bad(String, String),
-    /// there is no such model
     NoModel(String),
 }
 
@@ -43,7 +41,7 @@ impl std::error::Error for NoTopology {}
 /// Bytes of a topology file, at most: slurmstepd holds it in memory, as root.  The largest built-in machine has 9 kB.
 const MAX_FILE: usize = 16 * 1024 * 1024;
 
-/// Reads the node, and what was odd about it.  For a process of root's, `author` keeps others from describing it.
+/// Reads the node, with findings.  In a process of root's, `author` keeps others from describing it.
 pub fn read(
     source: &NodeSource,
     scope: Scope,
@@ -81,7 +79,8 @@ fn from_json(path: &str, bytes: &[u8]) -> Result<Topology, String> {
     }
 }
 
-/// A live or captured node: what its bus shows, and where it is a known machine what that bus hides.
+/// Reads the node from `/sys`.  If DMI and PCI addresses match a built-in model, adds the paths that the hypervisor
+/// hides.
 pub fn read_root(root: &Root, scope: Scope, provenance: Provenance) -> (Topology, Vec<Diagnostic>) {
     let is_live = provenance.is_this_system();
     let (mut topology, mut diagnostics) = discover(root, scope, provenance);
@@ -99,7 +98,7 @@ pub fn read_root(root: &Root, scope: Scope, provenance: Provenance) -> (Topology
     (topology, diagnostics)
 }
 
-/// What a node says it is (the kernel's drivers/firmware/dmi-id.c; AWS names its instance types there).
+/// The node's identity by its firmware (the kernel's drivers/firmware/dmi-id.c; AWS names its instance types there).
 pub fn dmi(root: &Root) -> Dmi {
     let read =
         |name: &str| root.read(&format!("sys/devices/virtual/dmi/id/{name}")).filter(|text| !text.is_empty());
@@ -111,9 +110,9 @@ pub fn dmi(root: &Root) -> Dmi {
     }
 }
 
-/// Takes from a described node what is not on this one: a library that is told of a NIC that does not exist has none.
-/// Ports get the state and rate that they have here and now, NICs and GPUs the device nodes, GPUs the UUIDs, order and MIG
-/// instances: a task's evidence speaks of those.
+/// Removes from a described node what is not on this one: a library that is told of a missing NIC has none.  Ports get
+/// their state and rate here and now, NICs and GPUs the device nodes, GPUs the UUIDs, order and MIG instances, of which
+/// a task's evidence speaks.
 pub fn confirm(topology: &mut Topology, live: &Topology) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
     topology.nics.retain_mut(|nic| {

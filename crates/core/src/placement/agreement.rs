@@ -6,23 +6,21 @@ use crate::topology::{GpuVendor, NicKind, Topology};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-/// One node's word of agreement.
+/// The facts of a node on which the nodes of a job must agree.
 ///
-/// A port's IPv4 networks are not in it: on a routed fabric they differ from rack to rack, or from node to node.
+/// A port's IPv4 networks are none: on a routed fabric they differ from rack to rack, or node to node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Agreement {
-    /// this program's version
     pub version: String,
-    /// how many GPUs of which vendor, such as `8 nvidia`, empty without GPUs: a step reads no more of them, and `audit`
-    /// compares their models
+    /// numbers and vendors, such as `8 nvidia`, empty without GPUs: a step reads no more of them, and `audit` compares
+    /// their models
     pub gpus: String,
-    /// the node's rails in their order; behind them the NICs that libfabric chooses among, as a port 0
+    /// rails in their order; behind them the NICs that libfabric chooses among, as a port 0
     pub rails: Vec<RailWord>,
-    /// NICs for RDMA, or their ports, that no list has
+    /// NICs for RDMA, or their ports, that are in no list
     pub left_out: Vec<LeftOut>,
 }
 
-/// One rail.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RailWord {
     /// such as `mlx5_0:1`; a NIC that libfabric chooses has no port
@@ -32,7 +30,6 @@ pub struct RailWord {
     pub subnet: Option<String>,
 }
 
-/// One NIC or port that is left out.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct LeftOut {
     /// such as `mlx5_4` or `mlx5_3:1`
@@ -42,7 +39,6 @@ pub struct LeftOut {
 }
 
 impl Agreement {
-    /// That of a node with this map.
     pub fn of(topology: &Topology, node: &NodePlacement) -> Agreement {
         let subnet = |rail: &Rail| {
             let port = topology.nic(rail.nic).ports.iter().find(|port| port.number == rail.port)?;
@@ -75,7 +71,7 @@ impl Agreement {
         }
     }
 
-    /// The same word on all nodes that agree: the version, and a CRC-32 of all else but the reasons.
+    /// The same text on all nodes that agree: the version, and a CRC-32 of all else but the reasons.
     pub fn digest(&self) -> String {
         let mut text = self.gpus.clone();
         // writing to a string cannot fail
@@ -90,7 +86,6 @@ impl Agreement {
     }
 }
 
-/// `8 nvidia`, for each vendor.
 fn gpus(topology: &Topology) -> String {
     let count = |vendor| topology.gpus.iter().filter(|gpu| gpu.vendor == vendor).count();
     let counts = GpuVendor::ALL.map(|vendor| (count(vendor), vendor)).into_iter();

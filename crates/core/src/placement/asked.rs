@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-/// The rule that gives NICs to GPUs.  A closed set: each rule has its own file under `policy`.
+/// The rule that gives NICs to GPUs; each has its own file under `policy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Policy {
     /// each GPU gets one NIC: the one with the most bandwidth for it, then the nearest, evenly
@@ -34,7 +34,7 @@ impl fmt::Display for Policy {
 /// The demands without which a task fails, each stronger than the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Strictness {
-    /// none: it runs with whatever it got
+    /// no demand: the task runs with whatever it got
     #[default]
     BestEffort,
     /// the decision must be carried out
@@ -59,67 +59,62 @@ impl fmt::Display for Strictness {
 /// Which of the GPUs that a task sees it will use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GpuUse {
-    /// any of them
     #[default]
     Visible,
-    /// the one that its local id names, which the user promises
+    /// the GPU that the task's local id names, which the user promises
     LocalId,
 }
 
 /// How many NICs each GPU gets under `closest`, `rail` and `spread`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NicsEach {
-    /// its even part of its nearest NICs, where these are more than the GPUs that share them; else one
+    /// an even part of the GPU's nearest NICs, where these are more than the GPUs that share them; else one
     #[default]
     Auto,
-    /// so many; 0 is 1
+    /// this number; 0 is 1
     Number(u8),
 }
 
 impl NicsEach {
-    /// The most that a GPU gets: beyond four no library here gains (UCX uses 2 rails, NCCL merges 4).
+    /// NICs of a GPU at most: beyond four no library here gains (UCX uses 2 rails, NCCL merges 4).
     pub const MOST: u8 = 8;
 }
 
 /// The CPUs to bind a task to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Bind {
-    /// those that Slurm gave it
+    /// the CPUs that Slurm gave it
     None,
-    /// those near its GPUs, if they hold the parts of all tasks that will share them
+    /// the CPUs near its GPUs, if they hold the parts of all tasks that will share them
     #[default]
     Auto,
-    /// those of its GPUs' NUMA node, even if it has few CPUs
+    /// the CPUs of its GPUs' NUMA node, even if it has few
     Numa,
-    /// whole cores of that node, which no other task of the step gets
+    /// whole cores of its GPUs' NUMA node, which no other task of the step gets
     Core,
 }
 
-/// The memory policy for a task.
+/// The memory policy for a task, by the NUMA nodes near its GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mem {
-    /// it stays as it is
     None,
-    /// the near NUMA nodes first, then any other
+    /// near nodes first, then any other
     #[default]
     Prefer,
-    /// the near NUMA nodes alone
+    /// near nodes alone
     Strict,
 }
 
-/// What to bind, and whose wish it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Binding {
-    /// CPUs
     pub bind: Bind,
-    /// memory
     pub mem: Mem,
-    /// count threads for OpenMP?
+    /// true if threads are counted for OpenMP
     pub count_threads: bool,
-    /// did the user ask for placement, rather than only the admin's default?
+    /// true if the user asked for placement, false for the admin's default
     pub asked: bool,
-    /// does it hold beside `--cpu-bind=none`?
+    /// true if it holds beside `--cpu-bind=none`
     pub over_none: bool,
-    /// may we bind by facts from another source than this system (the admin's `trust-topology`)?
+    /// true if facts from another source than this system may bind (the admin's `trust-topology`)
     pub trust: bool,
 }

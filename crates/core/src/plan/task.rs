@@ -9,7 +9,6 @@ use crate::policy::{Through, Ways};
 use crate::step::{Claim, Step, Task};
 use crate::topology::{GpuIndex, NicIndex, PathType, Topology};
 
-/// What one task's part is made of.
 pub(super) struct TaskRequest<'a> {
     pub(super) topology: &'a Topology,
     pub(super) map: &'a NodePlacement,
@@ -20,13 +19,12 @@ pub(super) struct TaskRequest<'a> {
     pub(super) gpu_use: GpuUse,
 }
 
-/// The GPUs of a task.
 struct TaskGpus {
-    /// those that it will use, as far as that is known
+    /// GPUs that it will use, as far as that is known
     used: Claim,
-    /// where the user promised which one it uses: the GPUs of all tasks of the step, or why that is not believed
+    /// if the user promised which one it uses: the GPUs of all tasks of the step, or why that is not believed
     promise: Option<Result<Vec<GpuIndex>, String>>,
-    /// would a promise be believed that the user did not give?
+    /// true if a promise would be believed that the user did not give
     may_promise: bool,
 }
 

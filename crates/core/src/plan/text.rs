@@ -10,7 +10,7 @@ use crate::topology::{Bitmap, GpuIndex, Topology};
 use crate::{bind, gpus};
 
 impl TaskPlan<'_> {
-    /// The task's lines under `verbose`: what it has, then the variables that are set, and a line for each reason.
+    /// The task's lines under `verbose`: its placement, the variables that are set, and the reasons.
     ///
     /// Each begins with the task and its node, since srun mixes the lines of tasks.
     pub fn lines(&self, node_name: &str) -> Vec<String> {
@@ -23,8 +23,7 @@ impl TaskPlan<'_> {
         [format!("{head}  {}", self.row())].into_iter().chain(below).collect()
     }
 
-    /// Columns are as wide as the widest entry that the node's map can give a task with one GPU, so rows of separate tasks
-    /// align.
+    /// Columns are as wide as the map's widest entry for a task with one GPU, so rows of separate tasks align.
     fn row(&self) -> String {
         let Plan { node: topology, map, .. } = self.plan;
         let task = &self.placement;
@@ -72,8 +71,8 @@ impl TaskPlan<'_> {
 }
 
 impl Plan {
-    /// What the step would get on this node, in one line for the admin: its GPUs, as far as Slurm names them, with their NICs,
-    /// the NICs left out, and what each of these parts would do.  `present` has the user's variables.
+    /// One line for the admin on what the step would get here: its GPUs, as far as Slurm names them, with their NICs,
+    /// the NICs left out, and what each part would do.  `present` has the user's variables.
     pub fn observed(&self, parts: Parts<bool>, present: &Present) -> String {
         let Plan { node, step, map, .. } = self;
         let pair = |gpu: &GpuIndex| {
@@ -123,7 +122,7 @@ impl Plan {
     }
 }
 
-/// In the place of a NIC where there is none.
+/// The word for a missing NIC.
 fn no_nic(topology: &Topology) -> &'static str {
     if topology.is_left_to_libfabric() { "nic by libfabric" } else { "no nic" }
 }
@@ -136,7 +135,6 @@ fn gpu_cell(topology: &Topology, gpu: GpuIndex) -> String {
     }
 }
 
-/// The text, or this word for an empty one.
 fn or(text: String, otherwise: &str) -> String {
     if text.is_empty() { otherwise.to_string() } else { text }
 }

@@ -48,13 +48,12 @@ const NAMES: &[(u16, &[u16], &str)] = &[
     (MELLANOX, &[0xa2dc], "BlueField-3 ConnectX-7"),
 ];
 
-/// The name of this PCI device, if it is in the table.
 pub fn device_name(vendor: u16, device: u16) -> Option<&'static str> {
     let of_it = |(maker, devices, _): &&(u16, &[u16], &str)| *maker == vendor && devices.contains(&device);
     NAMES.iter().find(of_it).map(|(.., name)| *name)
 }
 
-/// The name of the device at this address, if it is in the table.
+/// `None` if the device is not in the table.
 pub fn name_at(topology: &Topology, address: PciAddress) -> Option<&'static str> {
     let function = topology.pci.get(address)?;
     device_name(function.vendor?, function.device?)

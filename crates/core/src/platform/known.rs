@@ -4,7 +4,6 @@
 use super::Model;
 use crate::topology::GpuVendor;
 
-/// A kind of GPU.
 #[derive(Debug)]
 pub(super) struct GpuKind {
     pub(super) vendor: GpuVendor,

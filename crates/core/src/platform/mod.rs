@@ -19,38 +19,35 @@ use known::{Cloud, GpuKind};
 /// A known machine.
 #[derive(Debug)]
 pub struct Model {
-    /// its name in commands
+    /// in commands
     pub name: &'static str,
-    /// its description, for people
+    /// for people
     pub title: &'static str,
     json: &'static str,
     /// beginnings of such machines' DMI product or board names
     products: &'static [&'static str],
-    /// where it is a guest of a cloud
+    /// for a guest of a cloud
     cloud: Option<Cloud>,
-    /// the kinds of GPU that it may have
+    /// kinds of GPU that it may have
     kinds: &'static [GpuKind],
     /// GPUs, as PCI functions
     gpus: usize,
-    /// do its sources state the PCI addresses?  Assumed ones identify no live machine.
+    /// true if its sources state the PCI addresses; assumed ones identify no live machine
     addresses: bool,
     /// NICs whose addresses are assumed although the others are stated
     assumed: &'static [&'static str],
 }
 
 impl Model {
-    /// The machine's topology.
     pub fn topology(&self) -> Result<Topology, BadTopology> {
         file::from_json(self.json, Provenance::Model(self.name.to_string()))
     }
 
-    /// Is it a guest of a cloud?
     pub fn is_a_clouds(&self) -> bool {
         self.cloud.is_some()
     }
 }
 
-/// The topology of the machine called `name`.
 pub fn model(name: &str) -> Option<Topology> {
     // a test below parses every model, so `None` means an unknown name
     MODELS.iter().find(|model| model.name == name)?.topology().ok()

@@ -26,7 +26,7 @@ pub struct Dmi {
     pub vendor: Option<String>,
     /// `board_name`
     pub board: Option<String>,
-    /// `chassis_asset_tag`, which marks the machines of some clouds
+    /// marks the machines of some clouds
     pub chassis_asset_tag: Option<String>,
 }
 
@@ -64,7 +64,7 @@ fn evidence(dmi: &Dmi, live: &Topology, model: &Model) -> Option<Vec<&'static st
     (facts.len() >= 2 && is_named).then_some(facts)
 }
 
-/// Do the node's DMI names or its GPUs exclude this machine?
+/// True if the node's DMI names or its GPUs exclude this machine.
 pub(super) fn contradicts(dmi: &Dmi, live: &Topology, model: &Model) -> bool {
     let differs = |said: &Option<String>, known: Option<&str>| match (said, known) {
         (Some(said), Some(known)) => said.trim() != known,
@@ -83,7 +83,7 @@ pub(super) fn contradicts(dmi: &Dmi, live: &Topology, model: &Model) -> bool {
     elsewhere || other_product || other_gpus || gpus.is_empty() || gpus.len() > model.gpus
 }
 
-/// Is it a GPU of the machine's kind, by its vendor and device id, else by its driver's name?
+/// True for a GPU of the machine's kind, by its vendor and device id, else by its driver's name.
 fn is_of_kind(live: &Topology, gpu: &Gpu, model: &Model) -> Option<bool> {
     let mut kinds = model.kinds.iter().filter(|kind| kind.vendor == gpu.vendor).peekable();
     if kinds.peek().is_none() {
@@ -121,7 +121,7 @@ fn facts(dmi: &Dmi, live: &Topology, model: &Model, known: &Topology) -> Option<
     Some(agreeing.into_iter().filter(|(_, agrees)| *agrees).map(|(fact, _)| fact).collect())
 }
 
-/// Does the node have as many NICs of each kind that carries the model's fabric?
+/// True if the node has as many NICs of each kind that carries the model's fabric.
 fn same_nics(live: &Topology, known: &Topology) -> bool {
     let kind = |topology: &Topology, nic: &Nic| (nic.kind, nic_device(topology, nic));
     let count = |topology: &Topology, wanted: (NicKind, Option<u16>)| {
@@ -133,7 +133,7 @@ fn same_nics(live: &Topology, known: &Topology) -> bool {
     kinds.peek().is_some() && kinds.all(same)
 }
 
-/// Do at least half of the fabric's NICs have the model's addresses?  One may be broken.
+/// True if at least half of the fabric's NICs have the model's addresses.  One may be broken.
 fn fabric_in_place(live: &Topology, model: &Model, known: &Topology) -> bool {
     let found =
         |nic: &&Nic| live.nics.iter().any(|other| other.kind == nic.kind && other.address == nic.address);
@@ -160,10 +160,10 @@ fn nic_device(topology: &Topology, nic: &Nic) -> Option<u16> {
     device(topology, nic.address?)
 }
 
-/// Fills in what the live bus hides, and reports it: roles, and paths between GPUs and NICs that the live bus
-/// shows no nearer than [`PathType::Node`].  It changes no known fact.
+/// Adds what the live bus hides, and reports it: roles, and paths between GPUs and NICs that the bus shows no nearer
+/// than [`PathType::Node`].  It changes no known fact.
 ///
-/// A GPU or a NIC that the live bus shows near another one keeps what the bus shows: there it hides nothing.
+/// A GPU or a NIC that the bus shows near another one keeps what the bus shows.
 pub(crate) fn supply(live: &mut Topology, model: &Model) -> Vec<Diagnostic> {
     let Ok(known) = model.topology() else { return Vec::new() };
     let how = facts(&Dmi::default(), live, model, &known).unwrap_or_default();
@@ -234,7 +234,7 @@ fn counterpart<'a>(live: &Topology, nic: &Nic, model: &Model, modelled: &'a Topo
     })
 }
 
-/// Does a source of the model give this NIC's address?
+/// True if a source of the model states this NIC's address.
 pub(super) fn is_stated(nic: &Nic, model: &Model) -> bool {
     model.addresses && !model.assumed.contains(&nic.name.as_str())
 }

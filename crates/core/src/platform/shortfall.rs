@@ -11,14 +11,13 @@ use crate::topology::{PciAddress, Topology};
 pub struct Missing {
     /// `GPU`, or the name that the NIC has in the model
     pub what: String,
-    /// where the machine has it
+    /// the machine's address
     pub address: PciAddress,
 }
 
-/// The GPUs and the fabric's NICs that `model` has at addresses which its sources state, and at which the node has none.
+/// GPUs and fabric NICs of `model`, at addresses that its sources state, that the node lacks.
 ///
-/// A node with no GPU at its place has other addresses than the model, as another instance type of the same model may:
-/// it lacks nothing.
+/// A node with no GPU at its place has other addresses than the model, as another instance type may: it lacks nothing.
 pub fn missing(live: &Topology, model: &Model) -> Vec<Missing> {
     let Some(known) = model.topology().ok().filter(|_| model.addresses) else { return Vec::new() };
     let here = gpu_addresses(live);
@@ -36,7 +35,7 @@ pub fn missing(live: &Topology, model: &Model) -> Vec<Missing> {
     gpus.chain(nics).collect()
 }
 
-/// How many GPUs a machine of this product has, if all known machines that call themselves so have as many and nothing else
+/// The number of GPUs of a machine of this product, if all known machines of that name have as many and nothing else
 /// contradicts that the node is one.
 pub fn gpus_of_the_product(dmi: &Dmi, live: &Topology) -> Option<usize> {
     let of_the_name = MODELS.iter().filter(|model| has_product(dmi, model) && !contradicts(dmi, live, model));

@@ -10,7 +10,7 @@ use crate::topology::{Ascent, LinkLayer, Nic, NicIndex, PathType, PciAddress, To
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
-/// What the working rails have in common.
+/// Facts that the working rails have in common.
 pub(super) struct Likeness<'a> {
     topology: &'a Topology,
     /// PCI function numbers and port numbers: a port's place on its card.  Sites often connect one port of a
@@ -23,11 +23,10 @@ pub(super) struct Likeness<'a> {
     distances: OnceCell<Distances>,
 }
 
-/// How far GPUs and rails are from each other.
 struct Distances {
     /// each kind of GPU, and its path to its nearest rail
     gpus: Vec<(Ascent, Option<PathType>)>,
-    /// how far from its nearest GPU the farthest rail is
+    /// the longest of the rails' paths to their nearest GPUs
     farthest: Option<PathType>,
 }
 
@@ -45,7 +44,7 @@ impl<'a> Likeness<'a> {
         }
     }
 
-    /// Would this port be a rail if it worked?  Unknown facts do not count against it.
+    /// True if this port would be a rail if it worked.  Unknown facts do not count against it.
     pub(super) fn would_be_a_rail(&self, &Candidate { nic, port, .. }: &Candidate) -> bool {
         let nic = self.topology.nic(nic);
         let Some(address) = nic.address else { return false };
@@ -58,7 +57,7 @@ impl<'a> Likeness<'a> {
         same_layer && same_device && same_place && self.is_as_near(nic)
     }
 
-    /// Is it as near to a GPU as the farthest of the rails?
+    /// True if it is as near to a GPU as the farthest of the rails.
     fn is_as_near(&self, nic: &Nic) -> bool {
         let Distances { gpus, farthest } = self.distances();
         let gpus = gpus.iter().map(|(gpu, _)| gpu);
@@ -66,7 +65,7 @@ impl<'a> Likeness<'a> {
             <= *farthest
     }
 
-    /// Is a GPU nearer to this NIC than to any rail, or is another port of its card a rail?
+    /// True if a GPU is nearer to this NIC than to any rail, or another port of its card is a rail.
     ///
     /// Only then is a port that is slower than the rails one that came up at less than its rate: a NIC for storage has
     /// compute NICs beside it.
@@ -108,7 +107,6 @@ fn kinds_of_gpus(topology: &Topology) -> Vec<Ascent> {
     addresses.into_iter().map(|address| topology.ascent(address)).collect()
 }
 
-/// The shortest path between one function and several.
 fn nearest<'a>(
     topology: &Topology,
     several: impl Iterator<Item = &'a Ascent>,

@@ -13,25 +13,19 @@ use crate::topology::{Nic, NicIndex, NicKind, NicRole, PortRef, PortState, Topol
 /// (src/ucp/core/ucp_context.c). NCCL's own limit is in `libraries::nccl`.
 pub(crate) const MAX_RAILS: usize = super::solve::MOST_RAILS;
 
-/// The ports of a node, judged.
+/// The fields are as in `NodePlacement`.
 #[derive(Debug, Default)]
 pub(crate) struct Candidates {
-    /// the ports that may be chosen, in rail order (PCI order)
+    /// in PCI order
     pub(crate) rails: Vec<Rail>,
-    /// the ports that would be rails if they worked, in the same order; each is in `excluded` too
     pub(crate) broken: Vec<Rail>,
-    /// of the rails those that came up at less than others of their device
     pub(crate) degraded: Vec<Rail>,
-    /// NICs and ports that may not be chosen, and why
     pub(crate) excluded: Vec<Excluded>,
-    /// of these the NICs of EFA and Slingshot that may be used: libfabric chooses among them
     pub(crate) left_to_libfabric: Vec<NicIndex>,
-    /// warnings
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-/// Judges every port of the node.  Of ports that fail, those in `were` count as rails that are broken: they were rails when
-/// more worked.
+/// Judges every port of the node.  Failed ports in `were` count as broken rails: they were rails when more worked.
 pub(crate) fn rails(topology: &Topology, selection: &Selection, were: &[Rail]) -> Candidates {
     let mut judging = Judging::new(topology, selection);
     judging.say_what_means_no_nic(selection);
@@ -70,7 +64,7 @@ pub(crate) fn rails(topology: &Topology, selection: &Selection, were: &[Rail]) -
 /// The ports of a node while they are judged.
 struct Judging<'a> {
     topology: &'a Topology,
-    /// no evidence against these so far
+    /// ports without evidence against them so far
     good: Vec<Candidate<'a>>,
     physical: Physical,
     excluded: Vec<Excluded>,
@@ -79,7 +73,6 @@ struct Judging<'a> {
 }
 
 impl<'a> Judging<'a> {
-    /// The ports of all NICs not refused as a whole.
     fn new(topology: &'a Topology, selection: &Selection) -> Judging<'a> {
         let (mut good, mut excluded, mut left_to_libfabric) =
             (Vec::<Candidate>::new(), Vec::new(), Vec::new());
@@ -110,7 +103,7 @@ impl<'a> Judging<'a> {
         }
     }
 
-    /// Leaves out each port for which `why` gives a reason; `why` gets its position and the port.
+    /// Leaves out each port for which `why`, which gets its position and the port, gives a reason.
     fn leave_out(&mut self, why: impl Fn(usize, &Candidate<'a>) -> Option<String>) -> Vec<Candidate<'a>> {
         let mut left_out = Vec::new();
         let mut positions = 0..;
@@ -163,7 +156,7 @@ impl<'a> Judging<'a> {
         });
     }
 
-    /// The fabric's rate, if known, and the ports that have less than half of it: so much a GPU gets from a far NIC too.
+    /// The fabric's rate, if known, and the ports with less than half of it: a far NIC gives a GPU as much.
     fn leave_out_far_slower(&mut self) -> (Option<u64>, Vec<Candidate<'a>>) {
         let many = most_bandwidth(&self.free_of_suspicion(), |candidate| candidate.port.rate_mbps).flatten();
         let is_far_slower = |candidate: &Candidate| {
@@ -182,7 +175,6 @@ impl<'a> Judging<'a> {
         self.diagnostics.extend(notes);
     }
 
-    /// The remaining ports, up to the limit.
     fn first_rails(&mut self) -> Vec<Rail> {
         let all = self.good.iter().map(|candidate| rail(self.topology, candidate, candidate.port.rate_mbps));
         let mut rails: Vec<Rail> = all.collect();
@@ -217,8 +209,8 @@ fn rail(topology: &Topology, candidate: &Candidate, rate_mbps: Option<u64>) -> R
     Rail { nic, name: topology.nic(nic).name.clone(), port, rate_mbps }
 }
 
-/// Of the rails those slower than the fabric whose device does more elsewhere on the node.  Other nodes hardly share such a fault;
-/// a slower kind of NIC they have too.
+/// Rails slower than the fabric whose device does more elsewhere on the node.  Other nodes hardly share such a fault; a
+/// slower kind of NIC they have too.
 fn degraded(topology: &Topology, rails: &[Rail], fabrics_rate: Option<u64>) -> Vec<Rail> {
     let is_slower = |rail: &&Rail| rail.rate_mbps.is_some() && rail.rate_mbps < fabrics_rate;
     let device = |rail: &Rail| evidence::device(topology, topology.nic(rail.nic));
@@ -228,7 +220,7 @@ fn degraded(topology: &Topology, rails: &[Rail], fabrics_rate: Option<u64>) -> V
     rails.iter().filter(is_slower).filter(does_more).cloned().collect()
 }
 
-/// Why a NIC as a whole may not be chosen.
+/// The reason why a NIC as a whole may not be chosen.
 fn refusal(topology: &Topology, nic: &Nic, wanted: bool, selection: &Selection) -> Option<String> {
     if let Some(pattern) = selection.exclude.iter().find(|pattern| pattern.matches(nic)) {
         return Some(format!("the admin's `exclude={pattern}`"));

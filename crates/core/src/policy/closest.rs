@@ -13,8 +13,8 @@ pub(super) fn map_gpus(topology: &Topology, node: &NodePlacement, request: &Requ
     explained(topology, node, &ways, &rails_of, request)
 }
 
-/// The best answer.  Where NICs of the node are broken, GPUs whose NICs work keep those that they have when all work,
-/// unless the worst-off GPU would get more if they moved: a node that lost a NIC then still pairs like the others.
+/// The best answer.  If NICs are broken, GPUs whose NICs work keep those that they have when all work, unless the
+/// worst-off GPU gets more by a move: a node that lost a NIC still pairs like the others.
 pub(super) fn steady(topology: &Topology, node: &NodePlacement, request: &Request) -> (Ways, Vec<RailSet>) {
     let healthy = in_order(node);
     if node.broken.is_empty() || node.rails.is_empty() || healthy.len() > MOST_RAILS {
@@ -39,7 +39,6 @@ pub(super) fn steady(topology: &Topology, node: &NodePlacement, request: &Reques
     (ways, rails_of)
 }
 
-/// The best answer for these rails.
 fn best(topology: &Topology, rails: &[Rail], request: &Request) -> (Ways, Vec<RailSet>) {
     let NicsEach::Number(number) = request.nics_each else {
         return parts::solved(topology, rails, &request.through);

@@ -18,19 +18,18 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Candidate<'a> {
     pub(super) nic: NicIndex,
     pub(super) port: &'a Port,
-    /// does the admin want it whatever the evidence?
+    /// the admin wants it whatever the evidence
     pub(super) wanted: bool,
 }
 
 impl Candidate<'_> {
-    /// Where it is.
     pub(super) fn at(&self) -> PortRef {
         PortRef { nic: self.nic, port: self.port.number }
     }
 }
 
-/// The fabric among the ports of a node: the kind of port that carries most, by total bandwidth, then by number of ports,
-/// then the lesser kind, so InfiniBand before Ethernet.
+/// The kind of port that carries most, by total bandwidth, then by number of ports, then the lesser kind: InfiniBand
+/// before Ethernet.
 pub(super) fn most_bandwidth<K: Ord + Copy>(good: &[Candidate], kind: impl Fn(&Candidate) -> K) -> Option<K> {
     let mut carried: BTreeMap<K, (u64, usize)> = BTreeMap::new();
     for candidate in good {
@@ -44,11 +43,11 @@ pub(super) fn most_bandwidth<K: Ord + Copy>(good: &[Candidate], kind: impl Fn(&C
 // the tie in `most_bandwidth` rests on this order
 const _: () = assert!((LinkLayer::InfiniBand as u8) < (LinkLayer::Ethernet as u8));
 
-/// Judges ports of one link layer, except those that the admin wants.  For each port why it is left out, if it is; and the
-/// evidence that is too weak for that.  That a port is slower than the fabric is evidence like any other.
+/// Judges ports of one link layer, except those that the admin wants: the reason to leave each port out, if any, and
+/// the evidence that is too weak for that.  To be slower than the fabric is evidence too.
 ///
-/// A port's judgement rests on itself and on ports without evidence against them.  So leaving a port out
-/// never changes the judgement of the others.
+/// A port's judgement rests on itself and on ports without evidence against them, so leaving a port out never changes
+/// that of the others.
 pub(super) fn judge(
     topology: &Topology,
     good: &[Candidate],
@@ -110,14 +109,14 @@ fn is_slower(port: &Port, fabrics_rate: Option<u64>) -> bool {
     port.rate_mbps.is_some() && port.rate_mbps < fabrics_rate
 }
 
-/// A port that is slower than the fabric.
 pub(super) fn slower(port: &Port, fabrics_rate: Option<u64>) -> Option<String> {
     let (mine, many) = (port.rate_mbps?, fabrics_rate?);
     is_slower(port, fabrics_rate)
         .then(|| format!("it runs at {}, the node's fabric at {}", gbps(mine), gbps(many)))
 }
 
-/// Would so many pieces of evidence leave out a port that fails, if it worked?  `others` have none against them.
+/// True if so many pieces of evidence would leave out a port that fails, if it worked.  `others` have none against
+/// them.
 ///
 /// Its subnet is not asked: it may be another while the port is down.
 pub(super) fn are_enough(topology: &Topology, others: &[Candidate], nic: NicIndex, pieces: usize) -> bool {
@@ -127,7 +126,7 @@ pub(super) fn are_enough(topology: &Topology, others: &[Candidate], nic: NicInde
 /// The physical functions of which a NIC of the node is a virtual one.
 pub(super) type Physical = BTreeSet<PciAddress>;
 
-/// Looked up once for all ports.
+/// Computed once for all ports.
 pub(super) fn physical(topology: &Topology) -> Physical {
     let functions = topology.nics.iter().filter_map(|nic| topology.pci.get(nic.address?));
     functions.filter_map(|function| function.physfn).collect()
@@ -145,9 +144,8 @@ fn default_route(port: &Port) -> Option<String> {
     Some(format!("the node's default route leaves by it (`{interface}`)"))
 }
 
-/// A physical function and its virtual ones share one port.  If a virtual one may be chosen, the site hands
-/// out virtual ones, and the physical one stays the host's.  If none is visible here, virtual machines or
-/// containers have them, and the port carries their traffic too.
+/// A physical function and its virtual ones share one port.  If a virtual one may be chosen, the physical one stays the
+/// host's.  If none is visible here, virtual machines or containers have them, and the port carries their traffic too.
 fn virtual_functions(
     topology: &Topology,
     good: &[Candidate],
@@ -175,8 +173,8 @@ fn virtual_functions(
     }
 }
 
-/// The subnet of more than half of these ports.  Sites give each rail its own subnet, or all rails one; only a few ports
-/// outside the subnet of many are evidence.
+/// The subnet of more than half of these ports.  Sites give each rail its own subnet, or all rails one: only a few
+/// ports outside the subnet of many are evidence.
 fn common_subnet(good: &[Candidate]) -> Option<String> {
     let mut ports: BTreeMap<String, usize> = BTreeMap::new();
     let subnets = good.iter().filter_map(|candidate| subnet(candidate.port));
@@ -209,8 +207,7 @@ fn subnet(port: &Port) -> Option<String> {
     }
 }
 
-/// The device id of a NIC's function.  We do not read the vendor id for a decision: it hardly ever differs if
-/// the device id agrees.
+/// The device id of a NIC's function.  The vendor id is not read: it hardly ever differs if the device id agrees.
 pub(super) fn device(topology: &Topology, nic: &Nic) -> Option<u16> {
     topology.pci.get(nic.address?)?.device
 }
@@ -223,8 +220,8 @@ fn another_device(topology: &Topology, others: &[Candidate], nic: NicIndex) -> O
     Some(format!("it is another device ({mine:04x}) than the fabric's ({many:04x})"))
 }
 
-/// NCCL takes the ports of a card for one NIC (src/graph/topo.cc, `ncclTopoAutoMerge`), and loses more than a port's rate where
-/// one of them is left out.
+/// NCCL merges the ports of a card (src/graph/topo.cc, `ncclTopoAutoMerge`), and loses more than a port's rate if one
+/// is left out.
 fn on_card_of(topology: &Topology, others: &[Candidate], candidate: &Candidate) -> Option<String> {
     let address = |candidate: &Candidate| topology.nic(candidate.nic).address;
     let own = address(candidate)?;
@@ -253,7 +250,7 @@ impl<'a> Needs<'a> {
         Needs { topology, others, ascents: OnceCell::new() }
     }
 
-    /// What the node would lose without it; `None` for nothing.
+    /// The loss of the node without it, if any.
     fn of(&self, nic: NicIndex) -> Option<String> {
         let Needs { topology, others, .. } = self;
         if topology.nic(nic).role == Some(NicRole::Compute) {

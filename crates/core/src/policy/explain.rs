@@ -66,12 +66,11 @@ fn pair(node: &NodePlacement, ways: &Ways, answer: &Answer, gpu: GpuIndex, rail:
     }
 }
 
-/// The map as the solver's answer.
 fn rails_of(node: &NodePlacement) -> Vec<RailSet> {
     node.gpus.iter().map(|gpu| gpu.choices.iter().map(|choice| choice.rail.0).collect()).collect()
 }
 
-/// Why these rails and no others, in one sentence.  `part` is what `NicsEach::Auto` gives the GPU of its nearest rails.
+/// The reason for these rails, in one sentence.  `part` is what `NicsEach::Auto` gives the GPU of its nearest rails.
 pub(super) fn why_this(
     node: &NodePlacement,
     ways: &Ways,
@@ -120,7 +119,7 @@ pub(super) fn why_this(
     format!("{} {verb} {distance}; {use_of_it}", names.join(" and "))
 }
 
-/// How many of its nearest rails a GPU has under `NicsEach::Auto`, and why.
+/// The number of its nearest rails that a GPU has under `NicsEach::Auto`, and the reason.
 fn part_of_nearest(part: &Part, rails: usize, path: PathType) -> String {
     let of_all = part.nearest.len();
     let why = match rails < part.rails {
@@ -131,7 +130,7 @@ fn part_of_nearest(part: &Part, rails: usize, path: PathType) -> String {
     format!("{rails} of its {of_all} nearest NICs ({path}), {why}")
 }
 
-/// Why not this rail.
+/// The reason against this rail.
 fn why_not(node: &NodePlacement, ways: &Ways, answer: &mut Answer, gpu: GpuIndex, rail: RailIndex) -> String {
     match node.policy {
         Policy::Closest | Policy::Spread if !answer.rails_of[gpu.0].is_empty() => {

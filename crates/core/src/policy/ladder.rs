@@ -11,9 +11,8 @@ use crate::topology::{CpuSet, NodeSet, Topology};
 /// NUMA nodes up to some distance, and their CPUs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rung {
-    /// these and all nearer ones
+    /// the nodes at this distance, and all nearer ones
     pub(crate) nodes: NodeSet,
-    /// their CPUs
     pub(crate) cpus: CpuSet,
     /// the distance of the farthest of them; `None` on the first rung, and on the last one if no distance is
     /// known
@@ -50,7 +49,6 @@ impl Ladder {
         Ladder(ladder)
     }
 
-    /// The rungs, nearest first.
     pub(crate) fn rungs(&self) -> &[Rung] {
         &self.0
     }

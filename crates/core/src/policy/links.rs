@@ -5,17 +5,16 @@ use super::solve::Problem;
 use crate::topology::{Ascent, PciAddress};
 use std::collections::BTreeMap;
 
-/// The links above a function.
 pub(super) struct Climb {
-    /// the places of those that are shared, nearest first
+    /// the places of the shared links, nearest first
     places: Vec<u16>,
-    /// for each number of links from the function up: how many of the places are among them, and the narrowest of the other
-    /// links, which serve this GPU or rail alone, in Mbit/s
+    /// `[number of links from the function up]`: how many of `places` are among them, and the narrowest of the other
+    /// links, in Mbit/s
     up_to: Vec<(usize, u64)>,
 }
 
 impl Climb {
-    /// Of the first links of it, so many: the places of those that are shared, and the narrowest of the others, in Mbit/s.
+    /// Of the first `links`: the places of the shared ones, and the narrowest of the others, in Mbit/s.
     pub(super) fn up_to(&self, links: usize) -> (&[u16], u64) {
         let (places, narrowest) = self.up_to[links.min(self.up_to.len() - 1)];
         (&self.places[..places], narrowest)
@@ -27,7 +26,7 @@ impl Climb {
 struct Below {
     gpus: usize,
     rails: usize,
-    /// what the ports of these rails move together, in Mbit/s
+    /// the rails' ports together, in Mbit/s
     rate: u64,
     place: Option<u16>,
 }
@@ -35,9 +34,9 @@ struct Below {
 /// All links above GPUs and rails, by the device below each.
 pub(super) struct Links {
     below: BTreeMap<PciAddress, Below>,
-    /// what the ways of one GPU can move together, in Mbit/s
+    /// all ways of one GPU together, in Mbit/s
     one_gpu: u64,
-    /// does each GPU have one way only?
+    /// true if each GPU has one way only
     one_way: bool,
 }
 

@@ -31,19 +31,19 @@ pub(crate) use ways::Ways;
 /// The NICs that the admin wants and does not want.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// only these, and these whatever the evidence against them; empty: all that the evidence allows
+    /// if any, only these, whatever the evidence against them
     pub include: Vec<Pattern>,
     /// never these
     pub exclude: Vec<Pattern>,
-    /// nor these, which no task of the job may open, with the reason
+    /// NICs that no task of the job may open, with the reason
     pub unopenable: Vec<(NicIndex, String)>,
 }
 
 /// The share of the narrowest rate that each kind of path lets through, in thousandths.
 ///
-/// The order is certain, the figures are estimates: they weigh a far idle NIC against a near shared one.  docs/figures.md has the
-/// measurements.  PHB and NODE are the median of the kinds of CPUs, and no measurement has NODE below PHB.  SYS is the least
-/// that one flow had by default: several flows at once had less.
+/// The order is certain, the figures are estimates (docs/figures.md has the measurements): they weigh a far idle NIC
+/// against a near shared one.  PHB and NODE are the median of the kinds of CPUs, and no measurement has NODE below PHB.
+/// SYS is the least of one flow by default: several flows at once had less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Through([u64; PathType::ALL.len()]);
 
@@ -54,43 +54,37 @@ impl Default for Through {
 }
 
 impl Through {
-    /// The least and the most that was measured of each kind, for one flow.
+    /// The least and the most that was measured for one flow.
     pub const MEASURED: [(u64, u64); PathType::ALL.len()] =
         [(1000, 1000), (1000, 1000), (750, 1000), (750, 1000), (450, 850)];
 
-    /// What this kind of path lets through, in thousandths.
     pub fn of(&self, path: PathType) -> u64 {
         self.0[path as usize]
     }
 
-    /// Sets it for one kind of path, at most 1000.
     pub fn set(&mut self, path: PathType, thousandths: u64) {
         self.0[path as usize] = thousandths.min(1000);
     }
 }
 
-/// What a map is asked for.
+/// Options of a map.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Request<'a> {
-    /// the rule
     pub policy: Policy,
-    /// NICs that each GPU gets under `closest`, `rail` and `spread`
     pub nics_each: NicsEach,
-    /// the NICs that the admin wants and does not want
     pub selection: Option<&'a Selection>,
-    /// the site's rails in their order; empty: the good NICs in PCI order
+    /// the site's rails in their order; if none, the good NICs in PCI order
     pub rails: &'a [Pattern],
-    /// what each kind of path lets through
     pub through: Through,
     /// for `spread`, the GPUs of a job that is alone on the node
     pub alone: Option<&'a [GpuIndex]>,
-    /// are the reasons left empty, since they are not shown?  A step with hundreds of GPUs and NICs saves a third of its time.
+    /// leaves the reasons empty where they are not shown: a step with hundreds of GPUs and NICs saves a third of its
+    /// time
     pub wordless: bool,
     /// the step's map, for a task that may not open some NICs: those that were rails count as broken ones
     pub known: Option<&'a NodePlacement>,
 }
 
-/// The map from every GPU of the node to its rails.
 pub fn map(topology: &Topology, request: &Request) -> NodePlacement {
     let everything = Selection::default();
     let selection = request.selection.unwrap_or(&everything);

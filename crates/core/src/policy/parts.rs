@@ -11,7 +11,6 @@ use super::ways::Ways;
 use crate::placement::{NicsEach, Rail};
 use crate::topology::{PciAddress, Topology};
 
-/// Each GPU's part.
 pub(super) fn of_nearest(problem: &Problem) -> Vec<Part> {
     let nearest: Vec<RailSet> = (0..problem.gpus()).map(|gpu| nearest(problem, gpu)).collect();
     let part = |&own: &RailSet| {
@@ -32,9 +31,9 @@ fn nearest(problem: &Problem, gpu: usize) -> RailSet {
     (0..problem.rails()).filter(|&rail| Some(key(rail)) == best).collect()
 }
 
-/// The answer under `NicsEach::Auto`.  First every GPU gets one rail.  Then idle rails go to the GPUs to which they are
-/// nearest, up to each GPU's part, and as long as no GPU with less bandwidth loses by it.  With these numbers all is solved
-/// anew, so that a GPU's rails stand beside each other.
+/// The answer under `NicsEach::Auto`.  Every GPU gets one rail; then the nearest GPUs get idle rails, up to their
+/// parts, as long as no GPU with less bandwidth loses.  With these numbers all is solved anew, so that a GPU's rails
+/// are beside each other.
 pub(super) fn solved(topology: &Topology, rails: &[Rail], through: &Through) -> (Ways, Vec<RailSet>) {
     let ways = Ways::one_each(topology, rails, through);
     let one_each = solve(&ways.problem).rails_of;

@@ -15,15 +15,14 @@ pub struct Pattern {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meaning {
-    /// of a NIC: its name, address or interface
+    /// a NIC's name, address or interface
     Names,
-    /// of its ports: the InfiniBand subnet's prefix
+    /// the InfiniBand subnet's prefix of ports
     Prefix(SubnetPrefix),
-    /// of its ports: an IPv4 network that contains theirs
+    /// an IPv4 network that contains the ports'
     Network(Network),
 }
 
-/// Why a word is not a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadPattern(String);
 
@@ -56,7 +55,6 @@ impl Pattern {
         Ok(Pattern { word: word.to_string(), meaning })
     }
 
-    /// Does it mean this NIC?
     pub fn matches(&self, nic: &Nic) -> bool {
         match self.meaning {
             Meaning::Names => {

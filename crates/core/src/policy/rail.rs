@@ -12,7 +12,7 @@ use crate::diagnostic::Diagnostic;
 use crate::placement::{Excluded, GpuPlacement, NicsEach, NodePlacement, Rail, RailIndex};
 use crate::topology::{Gpu, PciAddress, Topology};
 
-/// A rail in its order: its name, and where it stands among the usable ones.
+/// A rail in its order, and its index if it is usable.
 struct Numbered {
     name: String,
     usable: Option<RailIndex>,
@@ -63,8 +63,8 @@ pub(super) fn map_gpus(
     gpus
 }
 
-/// The numbers of each GPU's rails, for so many rails: those of the k-th of as many groups as there are GPUs.  `auto` takes
-/// the group.  With fewer rails than a group should have, neighbours share.
+/// The numbers of each GPU's rails among `rails`: of the k-th of as many groups as there are GPUs.  `auto` takes the
+/// group.  If a group has too few rails, neighbours share.
 fn numbers(topology: &Topology, rails: usize, each: NicsEach) -> Vec<Vec<usize>> {
     // partitions of one GPU count as one
     let mut addresses: Vec<PciAddress> = topology.gpus.iter().map(|gpu| gpu.address).collect();
@@ -92,7 +92,6 @@ fn working(rails: &[Numbered], numbers: &[usize], some: bool) -> Option<RailSet>
     is_enough.then_some(usable)
 }
 
-/// The rails in the site's order.
 fn numbered(topology: &Topology, node: &NodePlacement, request: &Request) -> Vec<Numbered> {
     if request.rails.is_empty() {
         let numbered = |rail: Rail| Numbered { name: format!("{rail}"), usable: node.rail_at(rail.at()) };

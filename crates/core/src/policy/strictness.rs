@@ -12,7 +12,7 @@ use crate::topology::{Nic, NicIndex, NicKind, NodeSet, PortState, Topology};
 /// A NIC that a task will use, or a list that admits none that works.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Judged {
-    /// what the NIC, or the list, is called in a sentence
+    /// the NIC, or the list, in the words of a sentence
     pub(crate) name: String,
     pub(crate) nic: Option<NicIndex>,
 }

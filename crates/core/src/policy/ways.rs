@@ -10,21 +10,19 @@ use crate::topology::{Ascent, GpuIndex, PathType, Topology};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Rate that stands for an unknown one, so that machines without any rate are still compared by their paths, in Mbit/s.
+/// Mbit/s for an unknown rate, so that machines without rates are compared by their paths.
 const UNKNOWN_RATE: u64 = 100_000;
 
-/// How every GPU reaches every rail.
 pub(crate) struct Ways {
     /// `[gpu][rail]`
     pub(super) kinds: Vec<Vec<PathType>>,
-    /// the same for the solver
     pub(super) problem: Problem,
-    /// is any rate or link known?
+    /// true if any rate or link is known
     rates_known: bool,
 }
 
 impl Ways {
-    /// The ways to these rails, for an answer that stands: each GPU has as many as that gives it.
+    /// The ways for a finished answer: each GPU has as many as that gives it.
     pub(super) fn for_answer(
         topology: &Topology,
         rails: &[Rail],
@@ -35,12 +33,12 @@ impl Ways {
         Ways::new(topology, rails, through, &wants)
     }
 
-    /// The ways to these rails, or to any ports; each GPU is to get one of them.
+    /// Paths from every GPU to each port, for an assignment of one port per GPU.
     pub(crate) fn one_each(topology: &Topology, rails: &[Rail], through: &Through) -> Ways {
         Ways::new(topology, rails, through, &vec![1; topology.gpus.len()])
     }
 
-    /// The ways to these rails; each GPU is to get so many of them, but at least one.
+    /// The ways to these rails; `[gpu]` is to get `wants` of them, but at least one.
     pub(super) fn new(topology: &Topology, rails: &[Rail], through: &Through, wants: &[usize]) -> Ways {
         let nics: Vec<Option<Ascent>> =
             rails.iter().map(|rail| topology.nic(rail.nic).address.map(|at| topology.ascent(at))).collect();
@@ -91,12 +89,11 @@ impl Ways {
         Ways { kinds, problem, rates_known }
     }
 
-    /// The path between a GPU and a rail.
     pub(crate) fn kind(&self, gpu: GpuIndex, rail: RailIndex) -> PathType {
         self.kinds[gpu.0][rail.0]
     }
 
-    /// What the way between a GPU and a rail gives when no other way shares it, in Mbit/s; `None` if no rate is known.
+    /// The way's bandwidth when no other way shares it, in Mbit/s; `None` if no rate is known.
     pub(crate) fn alone_mbps(&self, gpu: GpuIndex, rail: RailIndex) -> Option<u64> {
         self.rates_known.then(|| self.problem.alone_mbps(gpu.0, rail.0))
     }
@@ -107,7 +104,7 @@ impl Ways {
             .min_by_key(|&rail| (Reverse(self.problem.alone_mbps(gpu.0, rail.0)), self.kind(gpu, rail), rail))
     }
 
-    /// The answer as data: for each GPU its rails with what each gives it.
+    /// For each GPU its rails, with what each gives it.
     pub(super) fn choices(&self, answer: &Answer) -> Vec<Vec<RailUse>> {
         let choice = |gpu: usize, rail: usize| RailUse {
             rail: RailIndex(rail),
@@ -130,8 +127,8 @@ impl Ways {
     }
 }
 
-/// What connects two NUMA nodes: the place, where their sockets differ, and how many steps farther apart they are than the
-/// nearest two.
+/// The connection of two NUMA nodes: the place, if their sockets differ, and the steps by which they are farther apart
+/// than the nearest two.
 type Connection = (Option<u16>, u8);
 
 /// The connections of sockets, each a place that is made when the first way comes to it.
@@ -143,9 +140,9 @@ struct Connections<'a> {
     last: Option<((u32, u32), Connection)>,
     /// by pairs of sockets
     places: BTreeMap<(u32, u32), u16>,
-    /// the distances between different NUMA nodes, nearest first
+    /// between different NUMA nodes, nearest first
     distances: Vec<u32>,
-    /// what one carries, in Mbit/s
+    /// the bandwidth of one, in Mbit/s
     carries: u64,
 }
 
@@ -185,7 +182,6 @@ impl<'a> Connections<'a> {
     }
 }
 
-/// The distances between different NUMA nodes, nearest first.
 fn far_distances(topology: &Topology) -> Vec<u32> {
     let numa_nodes = &topology.numa_nodes;
     let pairs =

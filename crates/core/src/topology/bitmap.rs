@@ -19,12 +19,10 @@ pub struct Bitmap {
     words: Vec<u64>,
 }
 
-/// Why a text is not a set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadBitmap {
     /// the text, cut to 80 characters
     pub text: String,
-    /// what was expected instead
     pub expected: &'static str,
 }
 
@@ -40,7 +38,6 @@ impl Bitmap {
     /// Members are below this: the largest `CONFIG_NR_CPUS` of Linux is 8192.
     pub const LIMIT: u32 = 8192;
 
-    /// The empty set.
     pub fn new() -> Bitmap {
         Bitmap::default()
     }
@@ -50,7 +47,7 @@ impl Bitmap {
         self.insert_range(member..=member);
     }
 
-    /// Adds a range of members; those at or above [`Bitmap::LIMIT`] are ignored.
+    /// As [`Bitmap::insert`].
     pub(crate) fn insert_range(&mut self, members: RangeInclusive<u32>) {
         let (low, high) = (*members.start(), (*members.end()).min(Bitmap::LIMIT - 1));
         if low > high {
@@ -67,22 +64,19 @@ impl Bitmap {
         }
     }
 
-    /// Is `member` in the set?
     pub fn contains(&self, member: u32) -> bool {
         self.words.get((member / 64) as usize).is_some_and(|word| word >> (member % 64) & 1 == 1)
     }
 
-    /// Is the set empty?
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// How many members the set has.
     pub fn len(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// The members, smallest first.
+    /// Members in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.words.iter().enumerate().flat_map(|(index, &word)| {
             let mut rest = word;
@@ -97,24 +91,20 @@ impl Bitmap {
         })
     }
 
-    /// The smallest member.
     pub fn first(&self) -> Option<u32> {
         self.iter().next()
     }
 
-    /// Members of both sets.
     pub fn intersection(&self, other: &Bitmap) -> Bitmap {
         Bitmap::from_words(self.words.iter().zip(&other.words).map(|(a, b)| a & b).collect())
     }
 
-    /// Members of either set.
     pub fn union(&self, other: &Bitmap) -> Bitmap {
         let mut both = self.clone();
         both.add(other);
         both
     }
 
-    /// Adds the members of another set.
     pub(crate) fn add(&mut self, other: &Bitmap) {
         if self.words.len() < other.words.len() {
             self.words.resize(other.words.len(), 0);
@@ -122,13 +112,11 @@ impl Bitmap {
         self.words.iter_mut().zip(&other.words).for_each(|(word, more)| *word |= more);
     }
 
-    /// Is every member of this set in `other`?
     pub fn is_subset(&self, other: &Bitmap) -> bool {
         self.words.len() <= other.words.len()
             && self.words.iter().zip(&other.words).all(|(mine, theirs)| mine & !theirs == 0)
     }
 
-    /// Have the sets a common member?
     pub fn intersects(&self, other: &Bitmap) -> bool {
         self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
     }
@@ -227,7 +215,7 @@ impl FromIterator<u32> for Bitmap {
 }
 
 impl fmt::Display for Bitmap {
-    /// The kernel's list format.
+    /// The kernel's list format, `0-3,8`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut members = self.iter().peekable();
         let mut first = true;

@@ -19,10 +19,9 @@ pub enum GpuVendor {
 }
 
 impl GpuVendor {
-    /// All of them.
     pub const ALL: [GpuVendor; 3] = [GpuVendor::Nvidia, GpuVendor::Amd, GpuVendor::Intel];
 
-    /// The vendor behind a PCI vendor id.
+    /// By the PCI vendor id.
     pub fn from_pci(vendor: u16) -> Option<GpuVendor> {
         match vendor {
             0x10de => Some(GpuVendor::Nvidia),
@@ -65,33 +64,28 @@ impl fmt::Display for GpuVendor {
     }
 }
 
-/// A GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gpu {
-    /// its PCI function
     pub address: PciAddress,
-    /// the partition's number, if its function is partitioned into several GPUs (MI300X in DPX, QPX or CPX
-    /// mode)
+    /// number of the partition, if the function is partitioned into several GPUs (MI300X in DPX, QPX or CPX mode)
     pub partition: Option<u32>,
-    /// its vendor
     pub vendor: GpuVendor,
-    /// the number in its device node's name: `Device Minor` for NVIDIA (`/dev/nvidia3`), the render node's for others
+    /// number in the device node's name: `Device Minor` for NVIDIA (`/dev/nvidia3`), the render node's for others
     /// (`/dev/dri/renderD131`)
     pub minor: Option<u32>,
     /// `GPU-…`, as `CUDA_VISIBLE_DEVICES` spells it
     pub uuid: Option<String>,
-    /// the driver's name for it
     pub model: Option<String>,
-    /// its number in the vendor's runtime before any list applies, if that is not PCI order: AMD's runtime
-    /// counts its compute driver's nodes (ROCR-Runtime, src/core/runtime/amd_topology.cpp)
+    /// number in the vendor's runtime before any list applies, if not in PCI order: AMD's counts its compute driver's
+    /// nodes (ROCR-Runtime, src/core/runtime/amd_topology.cpp)
     pub runtime_index: Option<u32>,
-    /// its number of MIG instances, if it has any (`gi*` below `/proc/driver/nvidia/capabilities/gpuN/mig`)
+    /// MIG instances, if it has any (`gi*` below `/proc/driver/nvidia/capabilities/gpuN/mig`)
     pub mig_instances: Option<u32>,
 }
 
 impl Gpu {
-    /// A GPU with nothing else known.
+    /// A GPU of which no more is known.
     pub fn new(address: PciAddress, vendor: GpuVendor) -> Gpu {
         Gpu {
             address,
@@ -105,8 +99,8 @@ impl Gpu {
         }
     }
 
-    /// Does NVLink-C2C connect it to its CPU?  Then the CPU's PCIe host bridges are as near to the GPU as to
-    /// the CPU. (NVIDIA Grace Hopper and Grace Blackwell; their GPUs carry the superchip's name.)
+    /// True if NVLink-C2C connects it to its CPU (NVIDIA Grace Hopper and Grace Blackwell; their GPUs carry the
+    /// superchip's name): the CPU's PCIe host bridges are then as near to the GPU as to the CPU.
     pub fn has_c2c(&self) -> bool {
         let model = self.model.as_deref().unwrap_or_default();
         ["GH200", "GB200", "GB300"].iter().any(|superchip| model.contains(superchip))
@@ -126,31 +120,30 @@ impl Gpu {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nic {
-    /// its name under `/sys/class/infiniband`, `/sys/class/cxi`, or for plain Ethernet `/sys/class/net`
+    /// the name under `/sys/class/infiniband`, `/sys/class/cxi`, or for plain Ethernet `/sys/class/net`
     pub name: DeviceName,
-    /// the interface that programs use
     #[serde(default, with = "unless_default")]
     pub kind: NicKind,
-    /// its PCI function; `None` for software devices such as rxe and siw
+    /// `None` for software devices such as rxe and siw
     pub address: Option<PciAddress>,
-    /// its use, from a topology file or a model; the live bus does not tell
+    /// from a topology file or a model; the live bus does not tell
     pub role: Option<NicRole>,
-    /// its ports in order of number
+    /// in order of number
     #[serde(default)]
     pub ports: Vec<Port>,
-    /// its character device under `/dev/infiniband`, such as `uverbs0`
+    /// the character device under `/dev/infiniband`, such as `uverbs0`
     pub uverbs: Option<String>,
-    /// its network interfaces, sorted
+    /// sorted
     #[serde(default)]
     pub netdevs: Vec<String>,
-    /// `node_guid`: its own
+    /// `node_guid`
     pub guid: Option<String>,
     /// `sys_image_guid`: the same for all devices of one card
     pub card: Option<String>,
 }
 
 impl Nic {
-    /// A NIC with nothing else known.
+    /// A NIC of which no more is known.
     pub fn new(name: DeviceName, kind: NicKind) -> Nic {
         Nic {
             name,
@@ -192,7 +185,6 @@ impl fmt::Display for NicKind {
     }
 }
 
-/// What a site uses a NIC for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NicRole {
@@ -218,7 +210,6 @@ impl fmt::Display for NicRole {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Port {
-    /// its number, from 1
     pub number: u8,
     /// `ports/N/state`
     #[serde(default, with = "unless_default")]
@@ -230,28 +221,28 @@ pub struct Port {
     pub link_layer: LinkLayer,
     /// `ports/N/phys_state`, such as `LinkUp`
     pub phys_state: Option<String>,
-    /// its network interface
     pub netdev: Option<String>,
-    /// the first half of its first GID: the subnet prefix on InfiniBand
+    /// first half of the first GID: the subnet prefix on InfiniBand
     pub subnet: Option<SubnetPrefix>,
     /// the newest RoCE type of its GIDs, such as `RoCE v2`
     pub gid_type: Option<String>,
-    /// the interface of the node's default route, if that leaves through this port: its own, or a bond,
-    /// bridge or VLAN above
+    /// the interface of the node's default route, if that leaves through this port: the port's own, or a bond, bridge
+    /// or VLAN above
     pub default_route: Option<String>,
-    /// its interface's IPv4 networks, such as `10.1.0.0/16`, by address
+    /// IPv4 networks of the interface, such as `10.1.0.0/16`, by address
     #[serde(default)]
     pub networks: Vec<Network>,
-    /// has its interface addresses though none of these networks is known: IPv6's alone, or routes in a table of their own
+    /// true if the interface has addresses though none of these networks is known: IPv6's alone, or routes in a table
+    /// of their own
     #[serde(default)]
     pub routes_elsewhere: bool,
-    /// is its interface in another network namespace, as one that a container has?
+    /// true if the interface is in another network namespace, such as a container's
     #[serde(default)]
     pub other_namespace: bool,
 }
 
 impl Port {
-    /// A port with nothing else known.
+    /// A port of which no more is known.
     pub fn new(number: u8, state: PortState, link_layer: LinkLayer, rate_mbps: Option<u64>) -> Port {
         Port {
             number,
@@ -299,14 +290,11 @@ impl fmt::Display for PortState {
     }
 }
 
-/// A port's link layer (`ports/N/link_layer`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub enum LinkLayer {
-    /// InfiniBand
     InfiniBand,
     /// Ethernet: RoCE or iWARP
     Ethernet,
-    /// something else, or not said
     #[default]
     Unknown,
 }

@@ -4,6 +4,7 @@
 //! name, address or CPU occurs twice, every reference resolves, every parent leads to a host bridge.  Others are refused with
 //! one line that says where and what was expected instead.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod check;
 mod cores;
@@ -107,8 +108,8 @@ struct NodeRow {
     /// to every node in order of os index, in whatever order the file lists the nodes
     #[serde(default)]
     distances: Vec<u32>,
-    /// the package of its first CPU; absent where it is the one that `pus` say, or unknown.  -1 for unknown where `pus` say one,
-    /// which are all of package 0 on a kernel that knows no packages
+    /// the package of its first CPU; absent if `pus` say it, or if unknown.  -1 is unknown although `pus` say one: a
+    /// kernel that knows no packages calls all of them 0
     package: Option<i64>,
 }
 

@@ -29,27 +29,23 @@ index! {
     NicIndex
 }
 
-/// A port of a NIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PortRef {
-    /// its NIC
     pub nic: NicIndex,
-    /// its number, from 1
+    /// from 1
     pub port: u8,
 }
 
 impl Topology {
-    /// The GPU at a position of this topology.
     pub fn gpu(&self, gpu: GpuIndex) -> &Gpu {
         &self.gpus[gpu.0]
     }
 
-    /// The NIC at a position of this topology.
     pub fn nic(&self, nic: NicIndex) -> &Nic {
         &self.nics[nic.0]
     }
 
-    /// A port of a NIC of this topology; `None` if the NIC has no such port.
+    /// `None` if the NIC has no such port.
     pub fn port(&self, at: PortRef) -> Option<&Port> {
         self.nic(at.nic).ports.iter().find(|port| port.number == at.port)
     }
@@ -59,22 +55,18 @@ impl Topology {
         format!("{}:{}", self.nic(at.nic).name, at.port)
     }
 
-    /// The positions of all GPUs.
     pub fn gpu_indices(&self) -> impl DoubleEndedIterator<Item = GpuIndex> + use<> {
         (0..self.gpus.len()).map(GpuIndex)
     }
 
-    /// All GPUs with their positions.
     pub fn numbered_gpus(&self) -> impl Iterator<Item = (GpuIndex, &Gpu)> {
         self.gpu_indices().zip(&self.gpus)
     }
 
-    /// All NICs with their positions.
     pub fn numbered_nics(&self) -> impl Iterator<Item = (NicIndex, &Nic)> {
         (0..).map(NicIndex).zip(&self.nics)
     }
 
-    /// The position of the NIC with this name.
     pub fn nic_index(&self, name: &str) -> Option<NicIndex> {
         self.nics.iter().position(|nic| nic.name == name).map(NicIndex)
     }

@@ -14,14 +14,13 @@ pub const MAX_TENTHS_GT: u32 = 10_000;
 /// Speed and width of a PCIe link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkRate {
-    /// transfer rate of a lane in tenths of GT/s: 2.5 GT/s is 25
+    /// transfer rate of a lane: 2.5 GT/s is 25
     pub tenths_gt: u32,
-    /// lanes
     pub width: u32,
 }
 
 impl LinkRate {
-    /// A rate that a link can have.
+    /// `None` for a rate that no link can have.
     fn new(tenths_gt: u32, width: u32) -> Option<LinkRate> {
         let is_one = (1..=MAX_TENTHS_GT).contains(&tenths_gt) && (1..=MAX_WIDTH).contains(&width);
         is_one.then_some(LinkRate { tenths_gt, width })
@@ -71,9 +70,9 @@ serde_as_text!(
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PcieLink {
-    /// what the link runs at now (`current_link_speed`, `current_link_width`)
+    /// `current_link_speed`, `current_link_width`
     pub current: Option<LinkRate>,
-    /// what the function could do (`max_link_speed`, `max_link_width`)
+    /// the function's own limit (`max_link_speed`, `max_link_width`)
     pub max: Option<LinkRate>,
 }
 

@@ -31,15 +31,14 @@ use std::fmt;
 /// One node of the cluster, as far as placement cares.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
-    /// the machine's name: a model's, a file's own, or the host's
+    /// a model's name, a file's own, or the host's
     pub name: String,
-    /// where the facts come from
     pub provenance: Provenance,
-    /// what its processors are; unknown where only placement's needs were read
+    /// unknown where only placement's needs were read
     pub processor: Option<Processor>,
-    /// NUMA nodes in order of os index
+    /// in order of os index
     pub numa_nodes: Vec<NumaNode>,
-    /// logical CPUs in order of os index; empty where only placement's needs were read
+    /// in order of os index; empty where only placement's needs were read
     pub pus: Vec<Pu>,
     /// GPUs, NICs and the bridges above them
     pub pci: PciTree,
@@ -47,29 +46,27 @@ pub struct Topology {
     pub gpus: Vec<Gpu>,
     /// NICs in PCI order, then those without a PCI function by name
     pub nics: Vec<Nic>,
-    /// kinds of paths between a GPU and a NIC, stated because the PCI tree does not show them: on a virtual
-    /// machine's bus, or where a matrix is the only source.  They take precedence over the tree.
+    /// Paths between a GPU and a NIC that take precedence over the PCI tree, which does not show them: on a virtual
+    /// machine's bus, or if a matrix is the only source.
     pub stated_paths: BTreeMap<(PciAddress, PciAddress), PathType>,
-    /// the model that supplied the stated paths and the roles of a live or captured node
+    /// the model of a live or captured node's stated paths and roles
     pub supplied_by: Option<String>,
 }
 
-/// Where a topology's facts come from.  Only [`Provenance::ThisSystem`] may move a process (hwloc's
-/// `is_thissystem` rule).
+/// The source of a topology's facts.  Only [`Provenance::ThisSystem`] may move a process (hwloc's `is_thissystem`
+/// rule).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Provenance {
     /// read from this kernel's `/sys` and `/proc`
     ThisSystem,
     /// read from a captured tree
     Captured(String),
-    /// a built-in model
     Model(String),
-    /// a topology file
     File(String),
 }
 
 impl Provenance {
-    /// May a process be bound by these facts?
+    /// True if a process may be bound by these facts.
     pub fn is_this_system(&self) -> bool {
         matches!(self, Provenance::ThisSystem)
     }
@@ -89,9 +86,8 @@ impl fmt::Display for Provenance {
 /// A NUMA node (hwloc: `NUMANode`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumaNode {
-    /// the kernel's number
     pub os_index: u32,
-    /// its CPUs; empty for memory-only nodes (GPU memory on Grace, CXL)
+    /// empty for memory-only nodes (GPU memory on Grace, CXL)
     pub cpus: CpuSet,
     /// distances to all nodes in order of os index, 10 = local (ACPI SLIT); empty where unknown
     pub distances: Vec<u32>,
@@ -102,7 +98,6 @@ pub struct NumaNode {
 /// A logical CPU (hwloc: `PU`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pu {
-    /// the kernel's CPU number
     pub os_index: u32,
     /// `physical_package_id`
     pub package: u32,
@@ -110,7 +105,6 @@ pub struct Pu {
     pub core: u32,
 }
 
-/// Mellanox's PCI vendor id.
 const MELLANOX: u16 = 0x15b3;
 /// The device id of a ConnectX-7's physical functions.
 pub(crate) const CONNECTX7: u16 = 0x1021;
@@ -119,14 +113,14 @@ const NVSWITCH_MANAGER: (u16, u16) = (MELLANOX, 0x0087);
 /// The largest distance (ACPI SLIT) between two NUMA nodes of one package, where no package is known.
 const MOST_WITHIN_A_SOCKET: u32 = 15;
 
-/// The package of the first of `cpus`, where `pus` tell it.
+/// The package of the first of `cpus`, if `pus` tell it.
 pub fn package_of(pus: &[Pu], cpus: &CpuSet) -> Option<u32> {
     let first = cpus.first()?;
     pus.iter().find(|pu| pu.os_index == first).map(|pu| pu.package)
 }
 
 impl Topology {
-    /// A node with nothing known.
+    /// A topology without a device.
     pub fn empty(name: &str, provenance: Provenance) -> Topology {
         Topology {
             name: name.to_string(),
@@ -142,7 +136,6 @@ impl Topology {
         }
     }
 
-    /// All CPUs of all NUMA nodes.
     pub fn cpus(&self) -> CpuSet {
         self.numa_nodes.iter().fold(CpuSet::new(), |all, node| all.union(&node.cpus))
     }
@@ -158,24 +151,21 @@ impl Topology {
         cores
     }
 
-    /// The NUMA node with this os index.
     pub fn numa_node(&self, os_index: u32) -> Option<&NumaNode> {
         self.numa_nodes.iter().find(|node| node.os_index == os_index)
     }
 
-    /// CPUs of a set of NUMA nodes.
     pub fn cpus_of(&self, nodes: &NodeSet) -> CpuSet {
         let chosen = self.numa_nodes.iter().filter(|node| nodes.contains(node.os_index));
         chosen.fold(CpuSet::new(), |all, node| all.union(&node.cpus))
     }
 
-    /// NUMA nodes that hold one of `cpus`.
     pub fn nodes_of(&self, cpus: &CpuSet) -> NodeSet {
         self.numa_nodes.iter().filter(|node| node.cpus.intersects(cpus)).map(|node| node.os_index).collect()
     }
 
-    /// The NUMA node of a PCI function: the one that the kernel names for it or for a bridge above it, else
-    /// the one that holds its local CPUs, else the only one.
+    /// The NUMA node of a PCI function: the kernel's for it or a bridge above it, else the one that holds its local
+    /// CPUs, else the only one.
     pub fn numa_node_of(&self, address: PciAddress) -> Option<u32> {
         if let Some(node) = self.pci.numa_node(address) {
             return Some(node);
@@ -193,12 +183,12 @@ impl Topology {
         }
     }
 
-    /// The NUMA node that stands for the socket of this one: the first of those that share a package with it.
+    /// The NUMA node that represents this one's socket: the first that shares its package.
     ///
-    /// The packages tell, as in the kernel (`slit_cluster_package`, arch/x86/kernel/smpboot.c).  No distance does for all
-    /// machines: three clusters of a Granite Rapids are 15 and 17 apart, and packages 16 on some machines of eight.  A node
-    /// without a package of its own (memory alone) is of the nearest one.  Where no package is known, nodes of one socket are
-    /// up to 15 apart, and where distances are not known either, each NUMA node counts as a socket.
+    /// The packages decide, as in the kernel (`slit_cluster_package`, arch/x86/kernel/smpboot.c).  No distance does for
+    /// all machines: three clusters of a Granite Rapids are 15 and 17 apart, and packages 16 on some machines of eight.
+    /// A node without a package (memory alone) belongs to the nearest.  If no package is known, nodes of one socket are
+    /// up to 15 apart; without distances each NUMA node counts as a socket.
     pub fn socket_of(&self, node: u32) -> u32 {
         let Some(this) = self.numa_node(node) else { return node };
         let is_known = self.numa_nodes.iter().any(|node| node.package.is_some());
@@ -223,18 +213,18 @@ impl Topology {
         known.iter().all(|&(of, distance)| distance > nearest || of == package).then_some(package)
     }
 
-    /// Do programs use all NICs of the node through libfabric's own providers, which choose NICs themselves?
+    /// True if programs use all NICs of the node through libfabric's own providers, which choose NICs themselves.
     pub fn is_left_to_libfabric(&self) -> bool {
         let own = |kind: NicKind| matches!(kind, NicKind::Efa | NicKind::Slingshot);
         let verbs = |nic: &Nic| nic.kind == NicKind::Verbs && !self.manages_nvswitches(nic);
         self.nics.iter().any(|nic| own(nic.kind)) && !self.nics.iter().any(verbs)
     }
 
-    /// Is it a function of the ConnectX-7 by which the host manages the NVSwitches of an HGX B200 or B300 board?  It looks
-    /// like a port of an InfiniBand fabric and leads to no other node.
+    /// True for a function of the ConnectX-7 by which the host manages the NVSwitches of an HGX B200 or B300 board.  It
+    /// looks like a port of an InfiniBand fabric and leads to no other node.
     ///
-    /// NVIDIA's Fabric Manager tells it by `SMDL=SW_MNG` in its VPD (Fabric Manager User Guide, "Systems Using
-    /// Fourth Generation NVSwitches"), a question to the device that no step should ask.  So it is told by:
+    /// NVIDIA's Fabric Manager tells it by `SMDL=SW_MNG` in its VPD (Fabric Manager User Guide, "Systems Using Fourth
+    /// Generation NVSwitches"), a question to the device that no step should ask.  So it is told by:
     ///
     /// * its subsystem, `15b3:0087`, as AWS's p6-b200 shows the two functions that it gives to its guests;
     /// * more InfiniBand functions on one ConnectX-7 than it has ports for other nodes, which are one or two: four on a
@@ -260,7 +250,6 @@ impl Topology {
         is_connectx7(address) && self.nics.iter().filter(is_of_the_card).count() > 2
     }
 
-    /// The position of the GPU at `address`.
     pub fn gpu_index(&self, address: PciAddress) -> Option<GpuIndex> {
         self.gpus.iter().position(|gpu| gpu.address == address).map(GpuIndex)
     }

@@ -7,11 +7,9 @@ use std::fmt;
 use std::ops::Deref;
 use std::str::FromStr;
 
-/// A device's name, safe wherever it is written.
-///
-/// Names go into variables, where `,` `:` `=` `^` and a space have a meaning for the libraries (NCCL's
-/// src/misc/utils.cc, `parseStringList`; UCX's src/ucs/config/parser.c), and into paths below `/sys` and
-/// `/dev`, where `/` and `..` have one.
+/// A device's name, safe wherever it is written: in variables, where `,` `:` `=` `^` and a space have a meaning for the
+/// libraries (NCCL's src/misc/utils.cc, `parseStringList`; UCX's src/ucs/config/parser.c), and in paths below `/sys`
+/// and `/dev`, where `/` and `..` have one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeviceName(String);
 
@@ -20,7 +18,7 @@ impl DeviceName {
     /// NUL, and NCCL keeps as many (`struct netIf` in its src/include/socket.h: `prefix[64]`).
     pub const MAX: usize = 63;
 
-    /// Can this be a name?  1 to 63 of the characters `A-Za-z0-9_.-`, the first a letter, a digit or `_`.
+    /// True for 1 to 63 of the characters `A-Za-z0-9_.-`, the first a letter, a digit or `_`.
     pub fn is_one(text: &str) -> bool {
         let starts_well = text.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_');
         // a byte of a longer character is not ASCII
@@ -28,12 +26,10 @@ impl DeviceName {
         starts_well && text.len() <= DeviceName::MAX && text.bytes().all(may_hold)
     }
 
-    /// May a name hold this character?
     pub fn may_hold(c: char) -> bool {
         c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-')
     }
 
-    /// As text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -9,7 +9,6 @@ use std::str::FromStr;
 const NETWORK: &str = "an IPv4 network such as `10.1.0.0/16`";
 const PREFIX: &str = "an InfiniBand subnet's prefix such as `fe80:0000:0000:0001`";
 
-/// An IPv4 network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Network {
     address: Ipv4Addr,
@@ -23,7 +22,7 @@ serde_as_text!(Network, NETWORK, (u32, u8), |network| (network.address.to_bits()
     Network::new(Ipv4Addr::from_bits(address), bits)
 });
 
-/// The text is no network, or no subnet's prefix: what was expected instead.
+/// The expected form of a network or subnet prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadNetwork(&'static str);
 
@@ -41,17 +40,15 @@ impl Network {
         (bits <= 32).then_some(Network { address, bits })
     }
 
-    /// An address in it, as it was given.
     pub fn address(self) -> Ipv4Addr {
         self.address
     }
 
-    /// `255.255.0.0` where hosts have 16 bits in common.
+    /// The netmask: `255.255.0.0` for a network of 16 bits.
     pub fn mask(self) -> Ipv4Addr {
         Ipv4Addr::from(u32::MAX.checked_shl(32 - u32::from(self.bits)).unwrap_or(0))
     }
 
-    /// Is `other` inside this network?
     pub(crate) fn contains(self, other: Network) -> bool {
         let first = |network: Network| network.address & self.mask();
         self.bits <= other.bits && first(self) == first(other)
@@ -90,8 +87,8 @@ pub(crate) struct Ipv4Route<'t> {
 }
 
 impl<'t> Ipv4Route<'t> {
-    /// `eth0 00000000 0101000A 0003 0 0 100 00000000 0 0 0`: interface, destination, gateway, flags, references, use, metric,
-    /// mask; `None` of any other line, the table's head too.
+    /// `eth0 00000000 0101000A 0003 0 0 100 00000000 0 0 0`: interface, destination, gateway, flags, references, use,
+    /// metric, mask; `None` of any other line, the heading too.
     pub(crate) fn of_line(line: &'t str) -> Option<Ipv4Route<'t>> {
         let mut words = line.split_whitespace();
         let mut next = || words.next();
@@ -122,7 +119,7 @@ impl<'t> Ipv4Route<'t> {
     }
 }
 
-/// Is a route with these flags up, and no refusal (`RTF_UP`, `RTF_REJECT` of include/uapi/linux/route.h)?
+/// True for a route with these flags that is up and no refusal (`RTF_UP`, `RTF_REJECT` of include/uapi/linux/route.h).
 pub(crate) fn is_usable(flags: u32) -> bool {
     flags & 0x201 == 0x1
 }

@@ -40,35 +40,30 @@ impl fmt::Display for PathType {
     }
 }
 
-/// The way between two PCI functions, with everything on it that other ways may share.
+/// The path between two PCI functions, with all that other paths may share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Way {
-    /// what it crosses
     pub kind: PathType,
-    /// its PCIe links with a known rate
+    /// PCIe links with a known rate
     pub links: Vec<Link>,
-    /// the two NUMA nodes between which it goes from one to the other, the smaller first; `None` where it stays on one, or
-    /// where one of them is not known
+    /// the NUMA nodes at its ends, the smaller first; `None` if they are the same, or one is not known
     pub crossing: Option<(u32, u32)>,
 }
 
-/// A PCIe link on a way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
     /// the device below it, by its function 0: all functions of a device share one link
     pub below: PciAddress,
-    /// is it on the first function's side of the way?
+    /// true if it is on the first function's side
     pub of_a: bool,
-    /// its rate under load in Mbit/s
+    /// rate under load in Mbit/s
     pub mbps: u64,
 }
 
-/// What stands above a PCI function, up to its host bridge: looked up once, it serves for every way that ends there.
+/// The bridges and links above a PCI function, up to its host bridge, for every path that ends there.
 #[derive(Debug, Clone)]
 pub struct Ascent {
-    /// the function
     pub address: PciAddress,
-    /// its NUMA node
     pub numa_node: Option<u32>,
     /// nearest first
     bridges: Vec<PciAddress>,
@@ -79,63 +74,59 @@ pub struct Ascent {
     parts: Vec<usize>,
 }
 
-/// Where two ascents meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meeting {
-    /// what the way between the two functions crosses
     pub kind: PathType,
     /// as [`Way::crossing`]
     pub crossing: Option<(u32, u32)>,
-    /// how many links of the first function's side are on the way
+    /// number of the first function's links on the path
     links_a: usize,
-    /// and of the second one's
+    /// of the second function
     links_b: usize,
 }
 
 impl Ascent {
-    /// The links above the function, nearest first: the device below each, and its rate in Mbit/s where that is known.
+    /// Links above the function, nearest first: the device below each, and its rate in Mbit/s where that is known.
     pub(crate) fn links(&self) -> &[Option<(PciAddress, u64)>] {
         &self.links
     }
 
-    /// The host bridge at the top, where the tree reaches one.
+    /// `None` if the tree does not reach the top.
     pub fn host(&self) -> Option<HostBridge> {
         self.host
     }
 
-    /// The bridges above the function, nearest first, without those by which a switch shows itself as two.
+    /// Bridges above the function, nearest first, without those by which a switch shows itself as two.
     pub fn bridges(&self) -> impl Iterator<Item = PciAddress> {
         let is_inside = |at: usize| self.parts.iter().any(|&part| part == at || part + 1 == at);
         let bridges = self.bridges.iter().enumerate();
         bridges.filter(move |(at, _)| !is_inside(*at)).map(|(_, &bridge)| bridge)
     }
 
-    /// How many of the `below` nearest bridges stand for themselves.
+    /// The number of switches that the `below` nearest bridges are.
     fn switches(&self, below: usize) -> usize {
         below - 2 * self.parts.iter().filter(|&&place| place < below).count()
     }
 }
 
 impl Meeting {
-    /// How many of the nearest links of each side are on the way.
+    /// Numbers of each side's links on the path.
     pub(crate) fn links(&self) -> (usize, usize) {
         (self.links_a, self.links_b)
     }
 }
 
 impl Topology {
-    /// What the way between two PCI functions crosses.
+    /// The kind of path between two PCI functions, by nvidia-smi's legend.
     ///
-    /// The kind follows nvidia-smi's legend.  A switch shows itself in sysfs as an upstream port with
-    /// downstream ports below it, so two functions share one switch when at most one bridge stands between
-    /// each of them and the lowest bridge above both.  If the kernel names no NUMA node for one of them, the
-    /// path is [`PathType::Sys`]: nothing shows that it is shorter.  A stated path
+    /// A switch is an upstream port with downstream ports below it in sysfs, so two functions share one switch when at
+    /// most one bridge is between each of them and the lowest bridge above both.  If the kernel names no NUMA node for
+    /// one of them, the path is [`PathType::Sys`]: nothing shows that it is shorter.  A stated path
     /// ([`Topology::stated_paths`]) has its stated kind.
     pub fn path_type(&self, a: PciAddress, b: PciAddress) -> PathType {
         self.meeting(&self.ascent(a), &self.ascent(b)).kind
     }
 
-    /// The way between two PCI functions, with every link on it.
     pub fn way(&self, a: PciAddress, b: PciAddress) -> Way {
         let (a, b) = (self.ascent(a), self.ascent(b));
         let Meeting { kind, crossing, links_a, links_b } = self.meeting(&a, &b);
@@ -146,7 +137,6 @@ impl Topology {
         Way { kind, links: of_a.chain(of_b).collect(), crossing }
     }
 
-    /// What stands above a PCI function.
     pub fn ascent(&self, address: PciAddress) -> Ascent {
         let (functions, host) = self.pci.climb(address);
         let gpu = self.gpus.iter().find(|gpu| gpu.address == address).map(|gpu| gpu.vendor);
@@ -166,7 +156,6 @@ impl Topology {
         Ascent { address, numa_node, bridges, host, links, parts: parts(above) }
     }
 
-    /// Where the ascents of two functions meet.
     pub(crate) fn meeting(&self, a: &Ascent, b: &Ascent) -> Meeting {
         let same_host = a.host.is_some() && a.host == b.host;
         let common = match same_host || a.host.is_none() || b.host.is_none() {
@@ -201,10 +190,11 @@ impl Topology {
     }
 }
 
-/// What a GPU's own links can do, nearest first, in tenths of GT/s a lane; nothing of another device's.
+/// Limits of a GPU's own links, nearest first, in tenths of GT/s a lane.
 ///
-/// A GPU that idles slows its link down (nvidia-smi's manual, "PCI": "may be reduced when the GPU is not in use"), and it idles when a
-/// step begins.  So its lanes count, and what both ends can do.  On a card with its own switch it is the link above that.
+/// An idle GPU slows its link down (nvidia-smi's manual, "PCI": "may be reduced when the GPU is not in use"), and it is
+/// idle when a step begins.  So its lanes count, and the limits of both ends.  On a card with its own switch it is the
+/// link above that.
 fn able(gpu: Option<GpuVendor>, functions: &[&PciFunction]) -> Vec<u32> {
     let Some(vendor) = gpu else { return Vec::new() };
     let is_own = |(place, pair): &(usize, &[&PciFunction])| {
@@ -217,10 +207,9 @@ fn able(gpu: Option<GpuVendor>, functions: &[&PciFunction]) -> Vec<u32> {
 
 /// The switches among these bridges that are parts of the switch above them, by their positions.
 ///
-/// Broadcom's large switches show themselves as a switch behind a switch, though every port has full bandwidth to
-/// every other; NCCL takes the two for one (src/graph/topo.cc, `ncclTopoFlattenBcmSwitches`), and so do we, or the
-/// wrong NIC looks nearer (NVIDIA/nccl issue 820).  Bridges above a function alternate between ports that lead down
-/// and the upstream ports that stand for a switch.
+/// Broadcom's large switches show themselves as a switch behind a switch, though every port has full bandwidth to every
+/// other; NCCL takes the two for one (src/graph/topo.cc, `ncclTopoFlattenBcmSwitches`), and so do we, or the wrong NIC
+/// looks nearer (NVIDIA/nccl issue 820).  Bridges above a function are downstream and upstream ports in turn.
 fn parts(above: &[&PciFunction]) -> Vec<usize> {
     let mut parts = Vec::new();
     let mut parent_is_merged = false;

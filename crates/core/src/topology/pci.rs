@@ -11,22 +11,20 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-/// A PCI function's address, `domain:bus:device.function`, ordered as the bus is enumerated.
+/// A PCI function's address, `domain:bus:device.function`, in the order of enumeration.
 ///
 /// The domain has 32 bits: Intel VMD and virtual machines use domains above `ffff` (`10000:00:02.0`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PciAddress {
-    /// PCI domain (segment)
+    /// PCI segment
     pub domain: u32,
-    /// bus number
     pub bus: u8,
-    /// device number, below 32
+    /// below 32
     pub device: u8,
-    /// function number, below 8
+    /// below 8
     pub function: u8,
 }
 
-/// Why a text is not a PCI address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadPciAddress(pub String);
 
@@ -55,7 +53,6 @@ impl PartialOrd for PciAddress {
 }
 
 impl PciAddress {
-    /// The card: the first function of its device.
     pub fn card(self) -> PciAddress {
         PciAddress { function: 0, ..self }
     }
@@ -75,7 +72,6 @@ impl PciAddress {
     /// Readers of files without addresses invent domains from here on; no report shows those as facts.
     pub const INVENTED: u32 = 0xfffd_0000;
 
-    /// Is it invented?
     pub fn is_invented(self) -> bool {
         self.domain >= PciAddress::INVENTED
     }
@@ -116,7 +112,7 @@ impl fmt::Display for PciAddress {
 /// A host bridge: where a PCI hierarchy meets the CPU; sysfs calls it `pciDDDD:BB`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostBridge {
-    /// PCI domain (segment)
+    /// PCI segment
     pub domain: u32,
     /// root bus
     pub bus: u8,
@@ -142,7 +138,7 @@ impl fmt::Display for HostBridge {
     }
 }
 
-/// What stands directly above a PCI function.
+/// The next device above a PCI function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PciParent {
     /// a PCI-to-PCI bridge: a root port or a port of a switch
@@ -152,7 +148,6 @@ pub enum PciParent {
 }
 
 impl PciParent {
-    /// The bridge, where it is one.
     pub fn bridge(self) -> Option<PciAddress> {
         match self {
             PciParent::Bridge(bridge) => Some(bridge),
@@ -200,17 +195,13 @@ serde_as_text!(
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct PciFunction {
-    /// its address
     pub address: PciAddress,
-    /// what stands directly above it
     pub parent: PciParent,
     /// class code, 24 bits (`0x030200`: 3D controller)
     #[serde(default, with = "text::class")]
     pub class: Option<u32>,
-    /// vendor id
     #[serde(default, with = "text::id")]
     pub vendor: Option<u16>,
-    /// device id
     #[serde(default, with = "text::id")]
     pub device: Option<u16>,
     /// subsystem vendor and device id
@@ -220,19 +211,18 @@ pub struct PciFunction {
     pub numa_node: Option<u32>,
     /// `local_cpulist`
     pub local_cpus: Option<CpuSet>,
-    /// the link above it
     #[serde(default)]
     pub link: PcieLink,
-    /// the physical function that this virtual one belongs to
+    /// the physical function, if this is a virtual one
     pub physfn: Option<PciAddress>,
-    /// virtual functions that a NIC's physical function has now (`sriov_numvfs`); `None` for none
+    /// virtual functions of a NIC's physical function (`sriov_numvfs`); `None` for none
     pub vfs: Option<u32>,
     /// `iommu_group/type`: `identity` leaves DMA alone, `DMA` and `DMA-FQ` translate it
     pub iommu: Option<String>,
 }
 
 impl PciFunction {
-    /// A function with only its place known.
+    /// A function of which only its place is known.
     pub fn new(address: PciAddress, parent: PciParent) -> PciFunction {
         PciFunction {
             address,
@@ -254,7 +244,7 @@ impl PciFunction {
 /// The PCI functions that matter to placement, with every bridge above them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PciTree {
-    /// in address order: what reads a node comes to them in that order, mostly, and a step looks them up a thousand times
+    /// in address order, in which a node is mostly read; a step looks them up a thousand times
     functions: Vec<PciFunction>,
 }
 
@@ -263,13 +253,12 @@ impl PciTree {
     /// 7.
     pub const MAX_DEPTH: usize = 32;
 
-    /// Functions in any order, each address once.
     pub(in crate::topology) fn of(mut functions: Vec<PciFunction>) -> PciTree {
         functions.order_by_key(|function| function.address);
         PciTree { functions }
     }
 
-    /// Adds a function, or replaces the one at its address.
+    /// Replaces a function at the same address.
     pub fn insert(&mut self, function: PciFunction) {
         let number = function.address.number();
         if self.functions.last().is_none_or(|last| last.address.number() < number) {
@@ -281,23 +270,21 @@ impl PciTree {
         }
     }
 
-    /// Where a function stands, or would.
+    /// The index of a function, or the one to insert it at.
     fn place(&self, address: PciAddress) -> Result<usize, usize> {
         self.functions.binary_search_by_key(&address.number(), |function| function.address.number())
     }
 
-    /// The function at `address`.
     pub fn get(&self, address: PciAddress) -> Option<&PciFunction> {
         self.place(address).ok().map(|place| &self.functions[place])
     }
 
-    /// All functions in address order.
+    /// In address order.
     pub fn iter(&self) -> impl Iterator<Item = &PciFunction> {
         self.functions.iter()
     }
 
-    /// The function at `address` and the bridges above it, nearest first, as far as the tree holds them, and the host
-    /// bridge at the top, as in [`PciTree::ancestors`].
+    /// As [`PciTree::ancestors`], with the function at `address` first, as far as the tree holds them.
     pub fn climb(&self, address: PciAddress) -> (Vec<&PciFunction>, Option<HostBridge>) {
         let mut functions = Vec::with_capacity(8);
         let mut here = address;
@@ -312,10 +299,8 @@ impl PciTree {
         (functions, None)
     }
 
-    /// The bridges above `address`, nearest first, and the host bridge at the top.
-    ///
-    /// The host bridge is `None` where the tree does not reach one: a bridge is missing, the parents form a circle, or
-    /// there are more than [`PciTree::MAX_DEPTH`] of them.
+    /// The bridges above `address`, nearest first, and the host bridge at the top; `None` if a bridge is missing, the
+    /// parents form a circle, or there are more than [`PciTree::MAX_DEPTH`] of them.
     pub fn ancestors(&self, address: PciAddress) -> (Vec<PciAddress>, Option<HostBridge>) {
         let (functions, host) = self.climb(address);
         let mut bridges: Vec<PciAddress> =

@@ -7,16 +7,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Row", into = "Row")]
 pub struct Processor {
-    /// the instruction set
     pub arch: Arch,
-    /// the maker, and the kernel's numbers of family and model; known on x86 only, where NCCL wants them
+    /// known on x86 only, where NCCL wants it
     pub x86: Option<X86>,
 }
 
-/// An instruction set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Arch {
-    /// 64-bit x86
     #[serde(rename = "x86_64")]
     X86,
     /// 64-bit Arm
@@ -30,7 +27,6 @@ pub enum Arch {
 /// What an x86 processor says of itself (CPUID leaves 0 and 1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct X86 {
-    /// the maker
     pub vendor: CpuVendor,
     /// `cpu family` of /proc/cpuinfo, with the extended family added
     pub family: u32,
@@ -41,25 +37,20 @@ pub struct X86 {
 /// A maker of x86 processors (the kernel's arch/x86/include/asm/processor.h, `X86_VENDOR_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CpuVendor {
-    /// Intel
     #[serde(rename = "GenuineIntel")]
     Intel,
-    /// AMD
     #[serde(rename = "AuthenticAMD")]
     Amd,
-    /// Hygon
     #[serde(rename = "HygonGenuine")]
     Hygon,
-    /// Centaur
     #[serde(rename = "CentaurHauls")]
     Centaur,
-    /// Zhaoxin
     #[serde(rename = "  Shanghai  ")]
     Zhaoxin,
 }
 
 impl CpuVendor {
-    /// Each with the kernel's number of it and with CPUID's word.
+    /// With the kernel's number and CPUID's word.
     pub const ALL: [(CpuVendor, u32, &'static str); 5] = [
         (CpuVendor::Intel, 0, "GenuineIntel"),
         (CpuVendor::Amd, 2, "AuthenticAMD"),
@@ -68,12 +59,10 @@ impl CpuVendor {
         (CpuVendor::Zhaoxin, 10, "  Shanghai  "),
     ];
 
-    /// CPUID's word.
     pub fn word(self) -> &'static str {
         CpuVendor::ALL.iter().find(|(vendor, ..)| *vendor == self).map_or("", |(.., word)| word)
     }
 
-    /// The maker whose word this is.
     pub fn from_word(word: &str) -> Option<CpuVendor> {
         CpuVendor::ALL.iter().find(|(.., known)| *known == word).map(|(vendor, ..)| *vendor)
     }
@@ -116,8 +105,8 @@ impl TryFrom<Row> for Processor {
 }
 
 impl Processor {
-    /// Reads `/sys/devices/system/cpu/modalias`, such as `cpu:type:x86,ven0000fam0006mod008F:feature:,0000,0001`, by which the
-    /// kernel loads modules for a processor (drivers/base/cpu.c, `print_cpu_modalias`).
+    /// Reads `/sys/devices/system/cpu/modalias` (drivers/base/cpu.c, `print_cpu_modalias`), such as
+    /// `cpu:type:x86,ven0000fam0006mod008F:feature:,0000,0001`.
     pub fn from_modalias(text: &str) -> Option<Processor> {
         let kind = text.strip_prefix("cpu:type:")?.split(":feature:").next()?;
         let (arch, numbers) = kind.split_once(',').unwrap_or((kind, ""));
@@ -130,7 +119,7 @@ impl Processor {
         Some(Processor { arch, x86: x86(numbers).filter(|_| arch == Arch::X86) })
     }
 
-    /// The inverse, without the features.
+    /// The inverse of [`Processor::from_modalias`], without the features.
     pub fn modalias(&self) -> String {
         let numbers = self.x86.map(|X86 { vendor, family, model }| {
             let vendor = CpuVendor::ALL.iter().find(|(known, ..)| *known == vendor);

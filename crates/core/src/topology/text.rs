@@ -29,7 +29,6 @@ macro_rules! serde_as_text {
 }
 pub(super) use serde_as_text;
 
-/// Why a text has no meaning in its place.
 pub(super) fn refused<E: Error>(text: &str, expected: &str) -> E {
     E::custom(format_args!("found `{}`, expected {expected}", printable(text, 80)))
 }

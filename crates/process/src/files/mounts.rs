@@ -1,7 +1,7 @@
 //! On which kind of file system a path is, by the kernel's own table, which asks none of them.
 #![forbid(unsafe_code)]
 
-/// What a look at a file system costs.
+/// The cost of a look at a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// memory or a disk of this node, or what the program itself is started from
@@ -43,11 +43,11 @@ struct Mount {
     kind: Kind,
 }
 
-/// What is mounted, as this process sees it: /proc/self/mountinfo (proc_pid_mountinfo(5)).
+/// The mounts that this process sees: /proc/self/mountinfo (proc_pid_mountinfo(5)).
 pub(super) struct Mounts(Vec<Mount>);
 
 impl Mounts {
-    /// Reads the table; a line of another form says nothing.
+    /// A line of another form says nothing.
     pub(super) fn new(table: &str) -> Mounts {
         let mount = |line: &str| {
             let (mount, file_system) = line.split_once(" - ")?;
@@ -61,12 +61,11 @@ impl Mounts {
         Mounts(table.lines().filter_map(mount).collect())
     }
 
-    /// Is every file system one of this node's?
     pub(super) fn are_local(&self) -> bool {
         !self.0.is_empty() && self.0.iter().all(|mount| mount.kind == Kind::Local)
     }
 
-    /// How a path without links and dots may be asked for: by the file systems of all directories on it, the first of which is
+    /// The cost of a path without links and dots: by the file systems of all directories on it, the first of which is
     /// asked each time.
     pub(super) fn kind(&self, path: &str) -> Kind {
         let Some(mut mount) = self.at_root() else { return Kind::Remote };
@@ -83,7 +82,6 @@ impl Mounts {
         kind
     }
 
-    /// Does a mount begin at this path?
     pub(super) fn begins(&self, path: &str) -> bool {
         self.0.iter().any(|mount| mount.at == path)
     }
@@ -95,7 +93,7 @@ impl Mounts {
         Some(self.top(bottom, "/"))
     }
 
-    /// What covers `below` at this path; there may be several, one on the other.
+    /// The mount that covers `below` at this path; there may be several, one on the other.
     fn top<'m>(&'m self, below: &'m Mount, path: &str) -> &'m Mount {
         let mut top = below;
         let on = |below: &Mount| {

@@ -4,26 +4,25 @@
 use super::mounts::{Kind, Mounts};
 use nic_placement_core::discover::root::Standing;
 
-/// Where a path leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum End {
-    /// nowhere, or to no file
+    /// no file
     Nothing,
-    /// to a file of this node; the path to it, without links unless all file systems are this node's
+    /// a file of this node; the path to it, without links unless all file systems are this node's
     Local(String),
-    /// to a file of another machine's; the path to it has no links
+    /// a file of another machine's; the path to it has no links
     Remote(String),
-    /// not known, and why
+    /// the reason why it is not known
     Unanswered(&'static str),
 }
 
-/// What is asked on the way.
+/// The questions on the way.
 pub(super) trait FileSystems {
-    /// the table of what is mounted now
+    /// the current table of mounts
     fn mounts(&mut self) -> String;
-    /// what stands at a path of this node
+    /// the kind of file at a path of this node
     fn local(&mut self, path: &str) -> Standing;
-    /// the same of another machine's; `Err` says why nothing is known
+    /// the kind of file at a path of another machine's; `Err` says why it is not known
     fn remote(&mut self, path: &str) -> Result<Standing, &'static str>;
     /// goes into a directory that automount(8) may have to mount first
     fn enter(&mut self, path: &str) -> Result<Standing, &'static str>;
@@ -34,7 +33,6 @@ pub(super) const ON_FUSE: &str = "it is on a FUSE file system, for which a proce
 /// Symbolic links on the way, at most: the kernel's own bound (path_resolution(7)).
 const MAX_LINKS: usize = 40;
 
-/// Follows an absolute path.
 pub(super) fn walk(path: &str, asked: &mut impl FileSystems) -> End {
     let mut mounts = Mounts::new(&asked.mounts());
     if mounts.are_local() {

@@ -10,8 +10,8 @@ use std::mem::MaybeUninit;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 
-/// What is passed on: what can be caught, and has no meaning for us.  Not what stops and continues: a shell's job control
-/// does that to both.
+/// Signals that are passed on: those that can be caught and mean nothing to us.  Not those that stop and continue: a
+/// shell's job control sends them to both.
 const PASSED_ON: [i32; 10] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -25,21 +25,20 @@ const PASSED_ON: [i32; 10] = [
     libc::SIGWINCH,
 ];
 
-/// The signals, held back from this process; what was there before is what a program gets.
+/// Signals held back from this process, and its earlier ones, which a program gets.
 pub struct Signals {
     held: libc::sigset_t,
     before: libc::sigset_t,
     ignored_children: bool,
 }
 
-/// A program that was started.
 pub struct Running {
     child: Child,
     held: libc::sigset_t,
 }
 
 impl Signals {
-    /// Holds them back from now on, also from the threads that are started later.
+    /// Holds signals back, also from threads that are started later.
     pub fn hold() -> io::Result<Signals> {
         let mut held = MaybeUninit::<libc::sigset_t>::uninit();
         let mut before = MaybeUninit::<libc::sigset_t>::uninit();
@@ -63,7 +62,7 @@ impl Signals {
         Ok(Signals { held, before, ignored_children: old == libc::SIG_IGN })
     }
 
-    /// Gives them back to this process, as they were given to us: it becomes the program itself.
+    /// Gives the earlier ones back to this process, which becomes the program itself.
     pub fn give_back(self) {
         if self.ignored_children {
             // SAFETY: this disposition has no handler.
@@ -73,7 +72,7 @@ impl Signals {
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
     }
 
-    /// Starts a program with our environment and descriptors, and with the signals as they were given to us.
+    /// Starts a program with our environment and descriptors, and the earlier signals.
     pub fn start(&self, command: &[OsString]) -> io::Result<Running> {
         std::hint::black_box(&crate::CONSTRUCTOR);
         let [program, arguments @ ..] = command else {
@@ -100,12 +99,11 @@ impl Signals {
 }
 
 impl Running {
-    /// The number of its process.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Passes signals on until the program has ended, and says how.
+    /// Passes signals on until the program has ended.
     pub fn wait(mut self) -> io::Result<ExitStatus> {
         loop {
             if let Some(status) = self.child.try_wait()? {

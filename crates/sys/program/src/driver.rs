@@ -3,7 +3,6 @@
 //!
 //! A library may write to stdout (NCCL with `NCCL_DEBUG`); what it writes there goes to stderr.
 #![allow(unsafe_code)]
-#![allow(missing_docs, reason = "an item whose name says all has no comment; the tool alone uses this crate")]
 
 mod cuda;
 mod hip;
@@ -18,10 +17,9 @@ use std::mem::{size_of, transmute_copy};
 const MAX_DEVICES: usize = 256;
 /// Bytes of a text that a library writes, at most.
 const TEXT: usize = 256;
-/// CUDA_ERROR_NO_DEVICE (cuda.h) and hipErrorNoDevice (hip_runtime_api.h): there is none, which is an answer.
+/// CUDA_ERROR_NO_DEVICE (cuda.h) and hipErrorNoDevice (hip_runtime_api.h), which is an answer.
 const NO_DEVICE: c_int = 100;
 
-/// Whose driver is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriverKind {
     Cuda,
@@ -41,7 +39,6 @@ impl DriverKind {
     }
 }
 
-/// What a driver says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DriverAnswer {
     pub name: &'static str,
@@ -53,7 +50,7 @@ pub struct DriverAnswer {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DriverDevice {
-    /// its PCI address, as the driver writes it but in lower case
+    /// PCI address, as the driver writes it but in lower case
     pub address: String,
     /// `GPU-` and 32 digits; of a MIG instance its own number (cuda.h, `cuDeviceGetUuid_v2`)
     pub uuid: Option<String>,
@@ -67,14 +64,13 @@ pub struct Copies {
     pub to_host_mb_s: f64,
 }
 
-/// Why a driver does not answer.
+/// Reason why a driver does not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriverError {
     /// the loader finds no such library, or cannot load it
     Absent,
-    /// the library lacks this function
     Symbol(&'static str),
-    /// this function answered with this number
+    /// the function's result
     Call(&'static str, i32),
 }
 
@@ -99,17 +95,17 @@ pub fn ask(kind: DriverKind) -> Result<DriverAnswer, DriverError> {
     })
 }
 
-/// How fast so many bytes are copied, so many times each way, to and from the CUDA device of this number.
+/// The speed of copies of so many bytes, `rounds` each way, to and from the CUDA device of this number.
 pub fn copies(ordinal: i32, bytes: usize, rounds: u32) -> Result<Copies, DriverError> {
     without_stdout(|| cuda::copies(ordinal, bytes, rounds))
 }
 
-/// NCCL's version, after a communicator of one rank: NCCL writes the file that `NCCL_TOPO_DUMP_FILE` names, if it is set.
+/// NCCL's version, after a communicator of one rank, for which NCCL writes the file in `NCCL_TOPO_DUMP_FILE`.
 pub fn nccl_topology() -> Result<i32, DriverError> {
     without_stdout(nccl::topology)
 }
 
-/// A loaded library. It stays loaded: drivers have threads, which run its code until the process ends.
+/// It stays loaded: drivers have threads, which run its code until the process ends.
 struct Library(*mut c_void);
 
 impl Library {
@@ -139,7 +135,7 @@ impl Library {
     }
 }
 
-/// A table of a library's functions, with the types of its header. Each answers 0 where it succeeds.
+/// A table of a library's functions, with its header's types.  Each returns 0 on success.
 macro_rules! functions {
     ($table:ident { $($name:ident($($kind:ty),*);)* }) => {
         #[allow(non_snake_case, reason = "the library's own names")]
@@ -158,7 +154,7 @@ macro_rules! functions {
     };
 }
 
-/// Calls a function of a table; the `unsafe` stands around it.
+/// Calls a function of a table; the caller writes `unsafe`.
 macro_rules! call {
     ($table:ident.$name:ident($($argument:expr),*)) => {
         match ($table.$name)($($argument),*) {
@@ -170,14 +166,13 @@ macro_rules! call {
 
 use {call, functions};
 
-/// A number that a function writes.
 fn number(write: impl FnOnce(*mut c_int) -> Result<(), DriverError>) -> Result<c_int, DriverError> {
     let mut number = 0;
     write(&mut number)?;
     Ok(number)
 }
 
-/// A text that a function writes into so many bytes; the last byte is never its own, so that the text has an end.
+/// A text that a function writes into so many bytes; the last byte ends it.
 fn text(write: impl FnOnce(*mut c_char, c_int) -> Result<(), DriverError>) -> Result<String, DriverError> {
     let mut bytes = [0u8; TEXT + 1];
     write(bytes.as_mut_ptr().cast(), TEXT as c_int)?;
@@ -185,7 +180,7 @@ fn text(write: impl FnOnce(*mut c_char, c_int) -> Result<(), DriverError>) -> Re
     Ok(String::from_utf8_lossy(text).into_owned())
 }
 
-/// Devices that a driver counts, as far as they are looked at.
+/// The count of devices that are looked at.
 fn bounded(count: c_int) -> c_int {
     count.clamp(0, MAX_DEVICES as c_int)
 }

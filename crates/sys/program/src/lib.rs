@@ -26,7 +26,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-/// Was SIGPIPE ignored when this program was started?
+/// True if SIGPIPE was ignored when this program was started.
 static IGNORED_PIPES: AtomicBool = AtomicBool::new(false);
 /// A bit for each of the first three descriptors that was closed.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
@@ -54,7 +54,7 @@ extern "C" fn note() {
     }
 }
 
-/// A socket that this process was given by its number, as `PMI_FD` names Slurm's.
+/// A socket by the number of its descriptor, such as `PMI_FD` of Slurm.
 pub fn given_socket(number: c_int) -> io::Result<UnixStream> {
     // SAFETY: the call has no precondition: a number that is not open is an error.  The copy is ours alone.
     let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
@@ -65,7 +65,7 @@ pub fn given_socket(number: c_int) -> io::Result<UnixStream> {
     Ok(unsafe { UnixStream::from_raw_fd(copy) })
 }
 
-/// Becomes `command`, which execvp(3) looks for in `PATH`, with this environment; returns only if that fails.
+/// Becomes `command`, found in `PATH` by execvp(3), with this environment; returns only if that fails.
 pub fn become_program(command: &[OsString], environment: &[(OsString, OsString)]) -> io::Error {
     // naming it keeps the linker from leaving it out
     std::hint::black_box(&CONSTRUCTOR);

@@ -47,7 +47,7 @@ fn of_audit(reports: &str) -> String {
     write(&audit::metrics(&audit.finish()))
 }
 
-/// These samples for an hour, as Prometheus has them from the node exporter of `n1`.
+/// Samples for an hour, as Prometheus has them from the node exporter of `n1`.
 fn series(texts: &[String]) -> Vec<Value> {
     let sample = |line: &str| {
         let (series, value) = line.rsplit_once(' ').unwrap();
@@ -57,7 +57,7 @@ fn series(texts: &[String]) -> Vec<Value> {
     texts.iter().flat_map(|text| text.lines().filter(|line| !line.starts_with('#')).map(sample)).collect()
 }
 
-/// What promtool says of this input; `None` where there is no promtool.
+/// promtool's answer; `None` without a promtool.
 pub(super) fn promtool(arguments: &[&str], input: &str) -> Option<(bool, String)> {
     let mut promtool = Command::new("promtool");
     promtool.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -62,7 +62,7 @@ pub(super) struct AuditOptions {
 struct Rejected {
     count: usize,
     first: Vec<Bad>,
-    /// may lines of several tasks be mixed?
+    /// true if lines of several tasks may be mixed
     mixed: bool,
 }
 
@@ -75,14 +75,13 @@ impl Rejected {
     }
 }
 
-/// All that is read.
 #[derive(Default)]
 struct Input {
     audit: Audit,
     names: NameBook,
-    /// does a file tell cables?
+    /// true if a file tells cables
     with_cables: bool,
-    /// does a node's agent of LLDP?
+    /// true if a node's agent of LLDP tells cables
     hears: bool,
     rejected: Rejected,
 }
@@ -144,7 +143,7 @@ pub(super) fn run(options: &AuditOptions, page: &mut Page) -> Result<(), Failure
     }
 }
 
-/// The nodes that differ, each with how many differences it has; a node alone of its kind has one.
+/// The nodes that differ, with the numbers of differences; a node alone of its kind has one.
 pub(super) fn metrics(audited: &Audited) -> [Metric; 2] {
     let mut samples = Vec::new();
     for kind in &audited.kinds {
@@ -183,7 +182,7 @@ fn read(path: &Path, into: &mut Input) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the cables make of the rails, where a source tells them; the nodes' positions become facts of their reports.
+/// The rails by the cables, if a source tells them; the nodes' positions go into their reports.
 fn rails(files: &[PathBuf], input: &mut Input) -> Option<FabricRails> {
     let (mut cabling, mut unread) = (Cabling::default(), Vec::new());
     let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
@@ -254,7 +253,7 @@ fn kind(kind: &NodeKind, nodes: usize, page: &mut Page) {
     }
 }
 
-/// Differences that differ in the device alone, in one line where the first of them stands.
+/// Differences in the device alone become one line, at the first of them.
 fn together(differences: &[Difference]) -> Vec<Vec<&Difference>> {
     let mut lines: Vec<Vec<&Difference>> = Vec::new();
     let mut known = BTreeMap::new();
@@ -272,7 +271,8 @@ fn together(differences: &[Difference]) -> Vec<Vec<&Difference>> {
     lines
 }
 
-/// A kind of device by its name where its PCI ids are known: `ConnectX-7` for `verbs 15b3:1021`.  The report keeps the ids.
+/// The name of a kind of device by its PCI ids, if known: `ConnectX-7` for `verbs 15b3:1021`.  The report keeps the
+/// ids.
 fn named(model: &str) -> String {
     let name = |ids: &str| {
         let (vendor, device) = ids.split_once(':')?;
@@ -326,7 +326,7 @@ fn short(subject: &str) -> &str {
     subject.split_once(" (").map_or(subject, |(name, _)| name)
 }
 
-/// A finding, with all of its text where that says more.
+/// With all of the text where that says more.
 fn finding(subject: &str, text: Option<&str>) -> String {
     match (subject.split_once(": "), text) {
         (Some((code, about)), Some(text)) if about != text => format!("check: {code}: {text}"),

@@ -10,8 +10,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitStatus;
 
-/// Runs the program: `before` it, while it runs what `started` makes of that, and `ended` after it with its status.  Its end is ours,
-/// whatever of the tool's own fails; `command` is the tool's.
+/// Runs the program, and `before` before it, `started` with its result while it runs, and `ended` after it with its
+/// status.  Its end is ours, whatever of the tool's own fails; `command` is the tool's.
 pub(super) fn run<B, W>(
     command: &str,
     program: &[OsString],
@@ -54,15 +54,15 @@ fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
     panic::catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
-/// Does this process get no other beside it, or no descriptor to hear of its start?  CMD itself may run all the same, in this
-/// one's place.
+/// True if this process gets no other beside it, or no descriptor for the news of its start.  CMD itself may run in
+/// this one's place.
 fn is_shortage(error: &io::Error) -> bool {
     /// `EAGAIN`, `ENOMEM`, `ENFILE` and `EMFILE` of include/uapi/asm-generic/errno-base.h.
     const SHORTAGES: [i32; 4] = [11, 12, 23, 24];
     error.raw_os_error().is_some_and(|number| SHORTAGES.contains(&number))
 }
 
-/// As shells say it.
+/// As in shells.
 fn status_of(status: ExitStatus) -> u8 {
     let by_signal = || status.signal().map(|signal| 128 + signal);
     status.code().or_else(by_signal).and_then(|status| u8::try_from(status).ok()).unwrap_or(u8::MAX)

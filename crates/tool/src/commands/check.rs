@@ -110,7 +110,7 @@ pub(super) struct CheckOptions {
 }
 
 impl CheckOptions {
-    /// The command line by which another process finds what fails.
+    /// The command line of the process that finds what fails.
     fn arguments(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = self.node.arguments();
         let mut add = |name: &str, value: OsString| {
@@ -128,19 +128,18 @@ impl CheckOptions {
         arguments
     }
 
-    /// Where --health locks others out: beside the node file, for root.  A described node has no hardware to wait for.
+    /// The folder of --health's lock: beside the node file, for root.  A described node has no hardware to wait for.
     fn folder_of_the_lock(&self) -> Option<PathBuf> {
         let beside = || Path::new(&NodeFileUse::default().path).parent().map(Path::to_path_buf);
         let is_roots = self.node.source() == NodeSource::Live && sys::is_root();
         self.lock.clone().or_else(|| beside().filter(|_| is_roots))
     }
 
-    /// Tells the process that started this one that only hardware is left to wait for.
+    /// Tells the parent that only hardware is left to wait for.
     fn tell_settled(&self) -> io::Result<()> {
         if self.settled { health::tell_settled() } else { Ok(()) }
     }
 
-    /// The codes of checks that are not made.
     fn off(&self) -> BTreeSet<String> {
         let has = |list: &[String], code: &str| list.iter().any(|of| of == code);
         let is_off = |code: &&str| has(&self.off, code) || !self.only.is_empty() && !has(&self.only, code);
@@ -233,8 +232,8 @@ fn explain(check: &Check, page: &mut Page) {
     }
 }
 
-/// A line, and below what is not as it should be why it matters and what to do; below a note with a remedy what to do.  Once
-/// for all that a check found.
+/// A line for a finding, below a fault why it matters and what to do, below a note the remedy; once for all findings of
+/// a check.
 fn print(finding: &Finding, next: Option<&Finding>, page: &mut Page) {
     let Finding { level, code, text, why, remedy, .. } = finding;
     let is_wrong = *level >= Level::Warn;
@@ -254,7 +253,7 @@ fn print(finding: &Finding, next: Option<&Finding>, page: &mut Page) {
     }
 }
 
-/// This node from where a step would have it: where that is the node file, no device is waited for.
+/// The node as a step has it: by the node file no device is waited for.
 fn as_a_step_has_it(
     admin: &Admin,
     options: &CheckOptions,

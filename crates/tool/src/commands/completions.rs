@@ -37,10 +37,10 @@ pub(super) fn run(options: &CompletionsOptions, page: &mut Page) -> Result<(), F
 
 /// The id of every argument that takes words of the plugin's option.
 const WORDS: &str = "words";
-/// Options whose value is a list with commas, of which clap's scripts complete only the first part.
+/// Options with lists, of which clap's scripts complete only the first part.
 const LISTS: [&str; 3] = [WORDS, "off", "only"];
 
-/// The same command line, of commands whose hidden options are left out and whose words are known.
+/// The command line without hidden options, and with the words.
 fn completed(table: clap::Command) -> clap::Command {
     let names: Vec<&'static str> =
         table.get_subcommands().map(|command| leaked(command.get_name())).collect();
@@ -62,7 +62,6 @@ fn completed(table: clap::Command) -> clap::Command {
     root.disable_help_subcommand(true).args(own).subcommands(commands)
 }
 
-/// The words that this command takes.
 fn words(command: &str) -> Vec<&'static str> {
     // `help` belongs to srun, and a plan has nothing to switch off, to observe or to report
     let without: &[&str] = match command {

@@ -18,10 +18,10 @@ const MAX_DEVICES: usize = 256;
 /// Ports of one device, at most.
 const MAX_PORTS: u8 = 16;
 
-/// Opens the place where the node is read, in each thread anew: what one of them knows belongs to it.
+/// Opens the node's root in each thread anew, since it belongs to one.
 pub(super) type Open = Arc<dyn Fn() -> Option<Root> + Send + Sync>;
 
-/// The files of a node.  A description that is no tree of files, as a model, is a plan for this node: its counters are here.
+/// The files of a node.  A description without files, such as a model, is a plan for this node: its counters are here.
 pub(super) fn opener(source: &NodeSource) -> Open {
     match describe::root_of(source) {
         Some(root) if !root.is_live() => {
@@ -34,9 +34,8 @@ pub(super) fn opener(source: &NodeSource) -> Open {
 
 pub(super) struct Reading {
     answers: Receiver<(String, Sample)>,
-    /// the devices that have not answered
     pub(super) waiting: BTreeSet<String>,
-    /// could no thread be started?  Then no card is asked, and none answers.
+    /// true if no thread could be started: then no card is asked, and none answers
     pub(super) is_unasked: bool,
     sample: Sample,
 }
@@ -44,7 +43,7 @@ pub(super) struct Reading {
 type Left = Mutex<std::vec::IntoIter<String>>;
 
 impl Reading {
-    /// Asks all RDMA devices but those that are known to be silent, and all interfaces of cards.
+    /// Asks all RDMA devices but the silent ones, and all interfaces of cards.
     pub(super) fn begin(open: &Open, silent: &BTreeSet<String>) -> Reading {
         let (sender, answers) = channel();
         let Some(root) = open() else {
@@ -81,7 +80,7 @@ impl Reading {
         true
     }
 
-    /// What was read, and the devices that have not answered.  An interface that belongs to an RDMA device is told there alone.
+    /// The sample, and the devices that have not answered.  An interface of an RDMA device is told there alone.
     pub(super) fn end(self) -> (Sample, BTreeSet<String>) {
         let Reading { mut sample, waiting, .. } = self;
         let cards = sample.iter().filter(|(place, _)| place.port > 0);
@@ -145,7 +144,7 @@ fn interface_of(root: &Root, name: &str) -> Option<(String, counters::Count)> {
     Some((name.to_string(), count))
 }
 
-/// The interfaces that stand on a device: others, as bonds and bridges, count what these carry a second time.
+/// Interfaces on devices: others, as bonds and bridges, count their bytes a second time.
 fn interfaces(root: &Root) -> Sample {
     let names = root.list(INTERFACES, |_| true).into_iter();
     let on_a_device =

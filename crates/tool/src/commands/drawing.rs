@@ -58,10 +58,10 @@ impl Drawing {
 /// Dots for a pixel: so many have the screens of today.
 const ZOOM: f32 = 2.0;
 
-/// Dots of a side, at most: a node of a thousand devices would else take 1 GB of memory.
+/// Dots of a side, at most: a thousand devices would else take 1 GB of memory.
 const MOST: f32 = 16384.0;
 
-/// The picture in dots, with the fonts of this machine: the one that the SVG names first where it is there, else any.
+/// The picture in dots, in the first of the SVG's fonts that this machine has, else any.
 fn png(svg: &str, mut fonts: Database) -> Result<Vec<u8>, String> {
     let is_there =
         |name: &str| fonts.faces().any(|face| face.families.iter().any(|(family, _)| family == name));

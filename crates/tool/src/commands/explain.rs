@@ -94,7 +94,7 @@ fn nics(node: &Topology, map: &NodePlacement, gpu: GpuIndex) -> String {
     if own.is_empty() { shortfalls::no_nic(node).to_string() } else { own.join(" ") }
 }
 
-/// The maps at the bounds of what was measured of each kind of path, one at a time, where the admin has not said what it lets
+/// The maps at the measured bounds of each kind of path, one at a time, where the admin has not said what it lets
 /// through.
 fn under_other_estimates(plan: &Plan) -> Vec<(String, NodePlacement)> {
     let mut maps = Vec::new();

@@ -12,7 +12,6 @@ pub(super) fn or_stdin(files: &[PathBuf]) -> Vec<&Path> {
     if files.is_empty() { vec![Path::new("-")] } else { files.iter().map(PathBuf::as_path).collect() }
 }
 
-/// A file, or standard input for `-`.
 pub(super) fn open(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
     Ok(match path == Path::new("-") {
         true => Box::new(io::stdin().lock()),
@@ -20,7 +19,7 @@ pub(super) fn open(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
     })
 }
 
-/// Each JSON document of a file, with the line where it begins; was a line labelled with its task?
+/// Each JSON document of a file, with its first line; true if a line was labelled with its task.
 pub(super) fn documents(path: &Path, take: &mut dyn FnMut(StreamPiece<'_>)) -> Result<bool, Failure> {
     let labelled = stream::read(open(path)?, take);
     Ok(labelled.map_err(|error| format!("`{}`: cannot be read: {error}", path.display()))?)

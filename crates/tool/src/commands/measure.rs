@@ -101,8 +101,8 @@ pub(super) fn run(options: &MeasureOptions, page: &mut Page) -> Result<(), Failu
     beside::run("measure", &options.command, before, started, ended)
 }
 
-/// Warns at the start that the report has no place: the user can then end a job that is run for the report.  CMD itself
-/// may make the place yet.
+/// Warns at the start that the report has no place, so that the user can end a job that is run for it.  CMD itself may
+/// make the place yet.
 ///
 /// A file system that does not answer holds no job up.
 fn warn_of_place(options: &MeasureOptions) {

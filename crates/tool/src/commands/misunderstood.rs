@@ -24,7 +24,7 @@ pub(super) fn answer(answer: &clap::Error, page: &mut Page) -> Result<(), Failur
     }
 }
 
-/// A line of help, which the parser does not fold: `  --option <VALUE>  what it means`, or one of a paragraph.
+/// A line of help, which the parser does not fold: `  --option <VALUE>  what it means`, or a paragraph's.
 fn help_line(line: &str, page: &mut Page) {
     let text = line.trim_start();
     let margin = line.len() - text.len();
@@ -93,7 +93,7 @@ fn problem(error: &clap::Error) -> String {
     }
 }
 
-/// Does `--svg` stand before this word, which was meant as its file?
+/// True if `--svg` is before this word, which was meant as its file.
 fn is_after_svg(word: &str) -> bool {
     let words: Vec<_> = env::args_os().collect();
     words.windows(2).any(|two| two[0] == "--svg" && two[1] == word)
@@ -117,7 +117,6 @@ fn command(error: &clap::Error) -> String {
     if words.is_empty() { "nic-placement".to_string() } else { words.join(" ") }
 }
 
-/// The option, without the names of its values.
 fn argument(error: &clap::Error) -> Option<&str> {
     match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(argument)) => Some(name(argument)),

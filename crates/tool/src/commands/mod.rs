@@ -46,7 +46,7 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 
-/// Above the options that every command has.
+/// The heading of the options that every command has.
 const EVERYWHERE: &str = "Options of every command";
 
 /// which NIC, CPUs and memory each GPU task gets, and why
@@ -103,14 +103,14 @@ struct Help {
     command: Option<OsString>,
 }
 
-/// What ends a command: said on stderr, in one line; the status is 1, unless it is an [`Ending`].
+/// The end of a command: one line on stderr, and the status 1, unless it is an [`Ending`].
 type Failure = Box<dyn std::error::Error>;
 
 /// An end with another status than 1.
 #[derive(Debug)]
 struct Ending {
     status: u8,
-    /// empty where stdout, or the program that ran, has said it
+    /// empty if stdout, or the program that ran, has said it
     said: String,
 }
 
@@ -122,12 +122,12 @@ impl fmt::Display for Ending {
 
 impl std::error::Error for Ending {}
 
-/// The table of commands and options.
 pub fn command_line() -> clap::Command {
     CommandLine::command()
 }
 
-/// Runs the tool; 0 done, 1 could not, 2 not understood.  `check`, `verify`, `exec` and `measure` have more, or end as their program does.
+/// Runs the tool: 0 done, 1 could not, 2 not understood.  `check`, `verify`, `exec` and `measure` have more, or end as
+/// their program does.
 pub fn main() -> ExitCode {
     let is_terminal = io::stdout().is_terminal();
     let columns = sys::terminal_columns(io::stdout().as_fd());

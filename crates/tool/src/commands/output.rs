@@ -30,15 +30,14 @@ fn parts(place: &Path) -> Result<(&Path, &OsStr), String> {
     }
 }
 
-/// Only a regular file, or nothing, may stand where one is to be.
+/// Refuses all but a regular file, or none.
 ///
-/// cp(1) writes through a link and into a device, install(1) puts a file in the place of either.  As root the first spoils
-/// what a link in another's folder leads to, and the second `/dev/null` or `/dev/stdout`.
+/// cp(1) writes through a link and into a device, install(1) replaces both.  As root the first spoils the target of a
+/// link in another's folder, and the second `/dev/null` or `/dev/stdout`.
 pub(super) fn check(place: &Path) -> Result<(), String> {
     there(place).map(drop)
 }
 
-/// The regular file that stands there, if any.
 fn there(place: &Path) -> Result<Option<Metadata>, String> {
     let shown = place.display();
     match fs::symlink_metadata(place) {
@@ -54,22 +53,21 @@ fn there(place: &Path) -> Result<Option<Metadata>, String> {
     }
 }
 
-/// Writes a file that all may read, whatever the umask and the old file say, as steps and engines must; a process that reads
-/// meanwhile has the old one.
+/// Writes a file that all may read, whatever the umask and the old file say, as steps and engines must; until it is
+/// whole, readers have the old one.
 pub(super) fn write(place: &Path, bytes: &[u8]) -> Result<(), String> {
     check(place)?;
     replace(place, bytes, 0o644, |file| file.set_permissions(Permissions::from_mode(0o644)))
 }
 
-/// The same for a file of the user's own: the old file's mode says which users may read it, else the umask, as where a shell
-/// writes it.
+/// As [`write`], for a user's own file: the old file's mode names its readers, else the umask, as in a shell.
 pub(super) fn write_own(place: &Path, bytes: &[u8]) -> Result<(), String> {
     let old = there(place)?;
     let mode = old.as_ref().map_or(0o666, |old| old.mode() & 0o777);
     replace(place, bytes, mode, |file| old.map_or(Ok(()), |old| be_as(file, &old, mode)))
 }
 
-/// Writes what a program reads to such a file, or to standard output where the command line names none.
+/// Writes what a program reads to a file of the user's, or without `output` to standard output.
 pub(super) fn deliver(text: &str, output: Option<&Path>, page: &mut Page) -> Result<(), Failure> {
     match output {
         Some(file) => write_own(file, text.as_bytes())?,
@@ -78,7 +76,7 @@ pub(super) fn deliver(text: &str, output: Option<&Path>, page: &mut Page) -> Res
     Ok(())
 }
 
-/// Would `write_own` write it now?  Its first step tells, which asks the file system and not only its modes.
+/// Tells whether `write_own` would succeed, by its first step, which asks the file system, not only its modes.
 pub(super) fn could_write(place: &Path) -> Result<(), String> {
     there(place)?;
     let (folder, name) = parts(place)?;
@@ -87,7 +85,7 @@ pub(super) fn could_write(place: &Path) -> Result<(), String> {
         .map_err(|error| format!("cannot write `{}`: {error}", place.display()))
 }
 
-/// Writes a file of this mode beside `place`, sees to its owner and mode, and puts it there.
+/// Writes a file of this mode beside `place`, sets its owner and mode, and puts it there.
 fn replace(
     place: &Path,
     bytes: &[u8],
@@ -109,7 +107,7 @@ fn replace(
     written.map_err(|error| format!("cannot write `{}`: {error}", place.display()))
 }
 
-/// A file that root writes anew stays its user's: if it were root's, its mode could keep that user from reading it.
+/// A file that root writes anew stays its user's: its mode could else keep that user from reading it.
 fn be_as(file: &File, old: &Metadata, mode: u32) -> io::Result<()> {
     let new = file.metadata()?;
     if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
@@ -119,10 +117,9 @@ fn be_as(file: &File, old: &Metadata, mode: u32) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(mode))
 }
 
-/// A file of this process alone beside the one that is to be: another may be writing the same just now.
+/// A file of this process alone beside the final one: another may be writing the same now.
 fn begin(folder: &Path, name: &OsStr, mode: u32) -> io::Result<(PathBuf, File)> {
-    /// Files of this name that are in the way, at most: left by ones that were killed, or of a process that has this number
-    /// in a container of its own.
+    /// Files of this name in the way, at most: of killed processes, or of one with this number in its own container.
     const MAX_IN_THE_WAY: u32 = 1000;
     for number in 0..MAX_IN_THE_WAY {
         let mut new = OsString::from(".");
@@ -140,7 +137,7 @@ fn begin(folder: &Path, name: &OsStr, mode: u32) -> io::Result<(PathBuf, File)> 
     Err(io::Error::other(left))
 }
 
-/// Where `-o` puts a report of this node: a file, or in a folder a file for each node.
+/// The file for a report of this node by `-o`: this one, or in a folder a file for each node.
 pub(super) fn file_for(output: &Path, node: &str, json: bool) -> Result<PathBuf, String> {
     if output.as_os_str().as_bytes().ends_with(b"/") {
         make_folder(output)?;
@@ -158,7 +155,7 @@ pub(super) fn file_for(output: &Path, node: &str, json: bool) -> Result<PathBuf,
     )))
 }
 
-/// All nodes of a step make it at once: that another node has made it already is no error.
+/// All nodes of a step make it at once: it is no error that another has.
 fn make_folder(folder: &Path) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(|error| {
         let shown = folder.display();

@@ -9,8 +9,8 @@ use nic_placement_traffic::tasks::{Numbers, PlacedTask, marked, numbers};
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 
-/// Bytes of one environment, at most.  A program's environment and arguments have 2 MiB by default together; the marker is
-/// among what a step sets, and what stands behind the first of them is not read.
+/// Bytes of one environment, at most.  By default a program's environment and arguments have 2 MiB together; the marker
+/// is among a step's variables, and text behind the limit is not read.
 pub(super) const MAX_ENVIRONMENT: usize = 1 << 20;
 /// Bytes of all environments, at most: ten thousand processes with 25 KiB each.
 const MAX_ALL: usize = 256 << 20;
@@ -19,7 +19,7 @@ const MAX_KEPT: usize = 16 * 1024;
 /// Below this number are the users of the system (login.defs(5), `UID_MIN`).
 pub(super) const FIRST_USER: u32 = 1000;
 
-/// The numbers of all processes, sorted.
+/// Sorted.
 pub(super) fn pids(root: &Root) -> Vec<u32> {
     let names = root.list("proc", |name| name.bytes().all(|byte| byte.is_ascii_digit()));
     let mut pids: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
@@ -29,16 +29,16 @@ pub(super) fn pids(root: &Root) -> Vec<u32> {
 
 #[derive(Default)]
 pub(super) struct Processes {
-    /// those with a marker
+    /// tasks with a marker
     pub(super) placed: BTreeSet<PlacedTask>,
-    /// users, not of the system, whose environments are not for us to read
+    /// users, not of the system, whose environments we may not read
     pub(super) hidden: BTreeSet<u32>,
-    /// there are more than were looked at
+    /// true if there are more than were looked at
     pub(super) is_cut: bool,
 }
 
 impl Processes {
-    /// Those that may be looked at now.
+    /// The processes that may be looked at now.
     pub(super) fn of(root: &Root) -> Processes {
         let mut found = Processes::default();
         let all = pids(root);
@@ -63,7 +63,6 @@ impl Processes {
     }
 }
 
-/// What Slurm told this process.
 pub(super) fn numbers_of_this_process() -> Numbers {
     numbers(&environment_of_this_process())
 }

@@ -92,9 +92,7 @@ pub(super) fn run(options: &RefreshOptions, _: &mut Page) -> Result<(), Failure>
     }
 }
 
-/// What is read and written.
 struct Files<'a> {
-    /// the node file
     place: &'a Path,
     plugstack: Option<&'a Path>,
     textfile: Option<&'a Path>,
@@ -129,12 +127,12 @@ fn refresh(files: &Files) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The first line of the file for NCCL, by which a later refresh knows it: a comment, which NCCL skips (src/graph/xml.cc,
+/// The first line of the file for NCCL, by which a later refresh knows it: a comment to NCCL (src/graph/xml.cc,
 /// `xmlSkipComment`).
 const HEADING: &str = "<!-- written by nic-placement refresh, which keeps it as the node is -->";
 
-/// Where the bus hides which GPU and which NIC share a switch, NCCL finds that out from a file only: it is kept beside the
-/// node file, for the admin's `set=NCCL_TOPO_FILE=`.
+/// Keeps a file for NCCL beside the node file where the bus hides which GPU and NIC share a switch, for the admin's
+/// `set=NCCL_TOPO_FILE=`.
 fn for_nccl(topology: &Topology, place: &Path) -> Result<(), String> {
     let beside = place.with_extension("nccl.xml");
     let shown = beside.display();
@@ -166,12 +164,12 @@ fn for_nccl(topology: &Topology, place: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// What stands where the file for NCCL would.
+/// The file at the place of the one for NCCL.
 enum There {
     Nothing,
     /// an earlier refresh's text
     Ours(Vec<u8>),
-    /// what it is instead
+    /// the kind of file that it is instead
     Anothers(String),
 }
 
@@ -190,7 +188,7 @@ fn there(beside: &Path) -> There {
     }
 }
 
-/// The folder, readable for all; one that is there stays as it is.
+/// Makes the folder, readable for all; an existing one stays as it is.
 pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -200,8 +198,8 @@ pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     fs::set_permissions(folder, Permissions::from_mode(0o755))
 }
 
-/// Held until it is dropped; `None` where another process holds it.  A process that waits for hardware keeps it, so that no
-/// second one comes to wait beside it.
+/// The lock, until it is dropped; `None` if another process holds it.  A process that waits for hardware keeps it, so
+/// that no second one waits beside it.
 fn lock(path: &Path) -> io::Result<Option<File>> {
     let file = root::open_to_lock(path)?;
     Ok(sys::try_lock(&file)?.then_some(file))

@@ -59,18 +59,18 @@ impl NodeOptions {
         }
     }
 
-    /// The node, and what was odd about it.
+    /// The node, and findings about it.
     pub(super) fn read(&self) -> Result<(Topology, Vec<Diagnostic>), Failure> {
         Ok(describe::read_node(&self.source(), Scope::Full)?)
     }
 }
 
-/// The node by a thread, since to read it asks the cards.
+/// Reads the node in a thread, since that asks the cards.
 pub(super) fn node_in_time(source: NodeSource) -> Receiver<Option<Topology>> {
     threads::answer_of(move || describe::read_node(&source, Scope::Full).ok().map(|(topology, _)| topology))
 }
 
-/// The plan of a step that says nothing of its own, on the node as steps have it.
+/// The plan of a step without words, on the node as steps have it.
 pub(super) fn whole_node(topology: Topology, admin: Admin) -> Result<Plan, String> {
     let topology = match admin.source {
         NodeSource::Live => topology,
@@ -120,7 +120,7 @@ pub(super) fn words_help(default: &str, but: &[&str]) -> String {
 }
 
 impl PlanOptions {
-    /// The wish, and what is odd about it.  `more` are other arguments of plugstack.conf, as `set=NAME=TEMPLATE`.
+    /// The wish, and findings about it.  `more` are other arguments of plugstack.conf, as `set=NAME=TEMPLATE`.
     pub(super) fn wish(&self, more: &[(&str, &[String])]) -> Result<(Wish, Vec<Diagnostic>), Failure> {
         // a plan binds no process, so it may say what it would bind on any machine
         let admin = Admin { trust_topology: true, ..Admin::default() };
@@ -136,7 +136,7 @@ impl PlanOptions {
 }
 
 impl Nics {
-    /// Adds them to what the admin says; the answer is what is odd about it.
+    /// Adds the lists to the admin's; returns findings about them.
     pub(super) fn add_to(&self, admin: &mut Admin) -> Result<Vec<Diagnostic>, Failure> {
         add(admin, &[("include", &self.include), ("exclude", &self.exclude), ("rails", &self.rails)])
     }
@@ -170,7 +170,7 @@ pub(super) fn number(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, Stri
     }
 }
 
-/// GPUs by their positions in PCI order (`0-3,5`) or by PCI addresses; in the order given.  All of the node where there is no list.
+/// GPUs by positions in PCI order (`0-3,5`) or PCI addresses, in the order given; without a list all of the node.
 pub(super) fn gpus(option: &str, list: Option<&str>, topology: &Topology) -> Result<Vec<GpuIndex>, Failure> {
     let Some(list) = list else { return Ok(topology.gpu_indices().collect()) };
     gpus_named(topology, list).map_err(|bad| {
@@ -219,7 +219,6 @@ impl GpuEvidence {
         Ok(GpuEvidence { variables, step_gpus, may_open: may_open.map(str::to_string) })
     }
 
-    /// The evidence; `None` where no option gives any.
     pub(super) fn grant(&self, topology: &Topology) -> Result<Option<GpuGrant>, Failure> {
         if self.variables.is_empty() && self.step_gpus.is_none() && self.may_open.is_none() {
             return Ok(None);

@@ -7,7 +7,7 @@ use nic_placement_core::placement::{Excluded, NodePlacement};
 use nic_placement_core::plan::Plan;
 use nic_placement_core::topology::{Bitmap, Topology};
 
-/// What each of several lacks, by their numbers.
+/// The shortfalls of several tasks or GPUs, by their numbers.
 pub(super) type Shortfalls = Vec<(u32, Vec<String>)>;
 
 pub(super) fn lines(kind: &str, shortfalls: &Shortfalls, page: &mut Page) {
@@ -45,7 +45,7 @@ fn named(kind: &str, numbers: Vec<u32>) -> String {
     format!("{kind}{plural} {}", numbers.into_iter().collect::<Bitmap>())
 }
 
-/// What stands in the place of a NIC where no task gets one.
+/// The words in the place of a NIC where no task gets one.
 pub(super) fn no_nic(topology: &Topology) -> &'static str {
     if topology.is_left_to_libfabric() { "libfabric chooses" } else { "no NIC" }
 }

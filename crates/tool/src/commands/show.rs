@@ -63,7 +63,7 @@ fn show(topology: &Topology, placement: &NodePlacement, diagnostics: &[Diagnosti
     page.notes(notes);
 }
 
-/// The part of `nvidia-smi topo -m` with a row for each NIC and a column for each GPU, in as many blocks as it takes.
+/// `nvidia-smi topo -m` with a row for each NIC and a column for each GPU, in as many blocks as it takes.
 fn matrix(topology: &Topology, page: &mut Page) {
     /// GPUs beside each other: `GPU 255` and `NODE*` take 7 columns, and a gap
     const ABREAST: usize = 9;

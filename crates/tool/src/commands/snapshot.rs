@@ -45,7 +45,7 @@ pub(super) fn run(options: &SnapshotOptions, page: &mut Page) -> Result<(), Fail
     }
 }
 
-/// A live node or a captured tree is recorded as it is; a model or a topology file is written as the tree that would show it.
+/// Records a live node or a captured tree as it is; a model or a topology file as the tree that would show it.
 fn recorded(node: &NodeOptions) -> Result<Manifest, Failure> {
     let mut root = match &node.source() {
         NodeSource::Live => Root::live(),
@@ -68,7 +68,7 @@ fn recorded(node: &NodeOptions) -> Result<Manifest, Failure> {
     Ok(root.recorded())
 }
 
-/// What a snapshot of a described node does not say: found by reading it.
+/// Facts of a described node that a snapshot lacks: found by reading it.
 fn lost(topology: &Topology, manifest: &Manifest) -> Vec<Diagnostic> {
     let root = Root::manifest(manifest.clone());
     let (again, _) = read_root(&root, Scope::Full, Provenance::Captured(String::new()));
@@ -96,7 +96,7 @@ fn unpack(file: &Path, directory: &Path) -> Result<(), Failure> {
     Ok(lay_out(&manifest, directory)?)
 }
 
-/// Writes every entry below `directory`, which must not hold one of them yet: nothing is overwritten or followed.
+/// Writes every entry below `directory`, which must not hold one of them: nothing is overwritten or followed.
 pub fn lay_out(manifest: &Manifest, directory: &Path) -> Result<(), String> {
     for top in ["sys", "proc"] {
         if directory.join(top).symlink_metadata().is_ok() {

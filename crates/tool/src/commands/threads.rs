@@ -7,13 +7,13 @@ use std::sync::Once;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-/// Starts a thread and does not join it.  There may be none to be had: the user's processes count as threads
-/// (`RLIMIT_NPROC`), and so do a container's.
+/// Starts a thread without joining it.  There may be none: the user's processes count as threads (`RLIMIT_NPROC`), and
+/// so do a container's.
 pub(super) fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new().spawn(work).map(drop)
 }
 
-/// The same where the command goes on without: `false` where there is no thread, which is said once.
+/// As [`start`]; `false` without a thread, which is said once.
 pub(super) fn started(work: impl FnOnce() + Send + 'static) -> bool {
     /// One limit is behind all of them.
     static SAID: Once = Once::new();
@@ -28,7 +28,7 @@ pub(super) fn started(work: impl FnOnce() + Send + 'static) -> bool {
     }
 }
 
-/// What a thread answers, if one could be started.
+/// The thread's answer, if one could be started.
 pub(super) fn answer_of<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
     let (sender, answer) = channel();
     started(move || {

@@ -49,10 +49,9 @@ pub(super) struct TopOptions {
     node: NodeOptions,
 }
 
-/// How long cards are waited for.
+/// Time that cards are waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The node and its plan, if it could be read in time.
 struct Known {
     topology: Topology,
     plan: PlannedNics,
@@ -106,7 +105,7 @@ pub(super) fn run(options: &TopOptions, page: &mut Page) -> Result<(), Failure> 
     }
 }
 
-/// Clears the terminal and prints what fits on it.  No mode of the terminal is changed, so nothing is left when we are ended.
+/// Clears the terminal and prints what fits on it, without a mode of the terminal that would outlive us.
 fn show(look: &Look, stdout: &io::Stdout) -> Result<(), Failure> {
     let columns = sys::terminal_columns(stdout.as_fd());
     let lines = usize::from(sys::terminal_lines(stdout.as_fd()).unwrap_or(24)).max(4);

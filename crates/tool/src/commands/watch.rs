@@ -6,10 +6,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Between two looks: often at first, when tasks start; later seldom, so that the looks take little of the tasks' CPU time.
+/// Between two looks: often at first, when tasks start; later seldom, to take little of the tasks' CPU time.
 pub(super) const PAUSES: [Duration; 4] =
     [Duration::from_millis(300), Duration::from_secs(2), Duration::from_secs(10), Duration::from_secs(60)];
-/// How long the end waits for the last look.
+/// Time that the end waits for the last look.
 const LAST_LOOK: Duration = Duration::from_secs(2);
 
 /// What is seen at one look, and of several.
@@ -42,7 +42,7 @@ impl<S: Seen> Watch<S> {
         watch
     }
 
-    /// All that was seen, also now that the program has ended: other tasks of the node may still be there.
+    /// All that was seen, also after the program's end: other tasks of the node may still be there.
     pub(super) fn end(self) -> S {
         let mut all = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
         let look = self.look;

@@ -7,16 +7,15 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A directory that no path leaves.
 pub(super) struct Contained {
-    /// the directory, with all symbolic links in its own path resolved
+    /// with all symbolic links in its own path resolved
     pub(super) base: PathBuf,
     /// directories below it by their paths, resolved: most files that are read have their directory in common
     directories: RefCell<BTreeMap<String, Option<PathBuf>>>,
 }
 
 impl Contained {
-    /// The tree at `path`, or the first one right below it: an unpacked archive often has one directory above the machine.
+    /// The tree at `path`, or the first right below it: an archive often has one directory above the machine.
     pub(super) fn new(path: &Path) -> io::Result<Contained> {
         let named = fs::canonicalize(path)?;
         let is_tree = |path: &PathBuf| path.join("sys").is_dir();
@@ -32,8 +31,7 @@ impl Contained {
 
     /// The real place of a directory, if it is below the base.
     ///
-    /// From the place of the directory above it, which is known for most: to resolve a whole path asks the kernel about
-    /// each of its parts again.
+    /// It is resolved from the parent's, which is mostly known: a whole path costs the kernel a look at each part.
     pub(super) fn directory(&self, path: &str) -> Option<PathBuf> {
         /// Parts of a path, at most; the deepest that is read has 25.
         const MAX_PARTS: usize = 64;
@@ -60,7 +58,6 @@ impl Contained {
         resolved
     }
 
-    /// Does the path lead over a symbolic link?
     pub(super) fn is_over_link(&self, path: &str) -> bool {
         let is_link =
             |part: &str| fs::symlink_metadata(self.base.join(part)).is_ok_and(|facts| facts.is_symlink());

@@ -16,21 +16,18 @@ pub enum Author {
     Root,
 }
 
-/// Why a file or directory is not read.
+/// A file or directory that is not read, and why.
 #[derive(Debug)]
 pub struct Unreadable {
-    /// its path
     pub path: String,
-    /// what is wrong with it
     pub problem: Obstacle,
 }
 
-/// What is wrong with a file or directory.
 #[derive(Debug)]
 pub enum Obstacle {
-    /// the system's own answer
+    /// the system's error
     System(io::Error),
-    /// it is this, and that was expected: it was not opened
+    /// it is this kind of file, and that was expected: it was not opened
     Kind(&'static str, &'static str),
     /// it has more bytes than this
     TooLong(usize),
@@ -41,7 +38,6 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// The problem of the file at `path`.
     pub(super) fn of(self, path: &Path) -> Unreadable {
         Unreadable { path: path.display().to_string(), problem: self }
     }
@@ -80,7 +76,7 @@ impl std::error::Error for Unreadable {}
 /// Waits for no pipe's writer and no lease's holder, takes no controlling terminal, and is closed by execve(2).
 const FLAGS: i32 = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
 
-/// Opens a file below `/sys` or `/proc`, where only the kernel puts files.
+/// Only the kernel puts files below `/sys` and `/proc`.
 pub(super) fn open_kernel_file(path: &Path) -> Result<File, Obstacle> {
     open(path, FLAGS)
 }
@@ -91,7 +87,7 @@ pub(super) fn open_resolved(path: &Path) -> Result<File, Obstacle> {
     open(path, FLAGS | libc::O_NOFOLLOW)
 }
 
-/// Opens a file in any other place; links are followed.
+/// Links are followed.
 fn open_followed(path: &Path) -> Result<File, Obstacle> {
     // opening a device can already have an effect, so the type is asked first
     is_regular(&fs::metadata(path)?)?;
@@ -112,7 +108,7 @@ fn is_regular(facts: &Metadata) -> Result<(), Obstacle> {
     }
 }
 
-/// What a file of this type is, as messages call it.
+/// The words for a type of file in messages.
 pub fn kind(file_type: FileType) -> &'static str {
     match file_type {
         of if of.is_file() => "a regular file",
@@ -136,15 +132,15 @@ fn is_by(author: Author, facts: &Metadata) -> Result<(), Obstacle> {
     }
 }
 
-/// Reads a regular file that an admin or a user wrote: a node's description, a list; `limit` bytes at most.
+/// Reads at most `limit` bytes of a regular file that an admin or a user wrote: a node's description, a list.
 ///
-/// The author is asked of the open file, so no other can take its place.  The directories above it are not asked: a
-/// user with the right to write there can put a file of root's in its place, and no other.
+/// The author is asked of the open file, so no other can take its place.  The directories above are not asked: a user
+/// that may write there can put a file of root's in its place, and no other.
 pub fn read_file(path: &Path, limit: usize, author: Author) -> Result<Vec<u8>, Unreadable> {
     open_followed(path).and_then(|file| bounded(file, limit, author)).map_err(|problem| problem.of(path))
 }
 
-/// The same for a file that stands at `path` itself: one that a link leads to is refused.
+/// As [`read_file`], for a file at `path` itself: one that a link leads to is refused.
 pub fn read_unlinked(path: &Path, limit: usize, author: Author) -> Result<Vec<u8>, Unreadable> {
     open_resolved(path).and_then(|file| bounded(file, limit, author)).map_err(|problem| problem.of(path))
 }
@@ -158,12 +154,11 @@ fn bounded(file: File, limit: usize, author: Author) -> Result<Vec<u8>, Obstacle
     if bytes.len() > limit { Err(Obstacle::TooLong(limit)) } else { Ok(bytes) }
 }
 
-/// The beginning of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Beginning {
-    /// what was read, the bytes that are not UTF-8 replaced: a line of it may still mean something
+    /// with bytes that are not UTF-8 replaced: a line may still mean something
     pub text: String,
-    /// is there more?
+    /// true if the file has more
     pub is_cut: bool,
 }
 
@@ -181,7 +176,7 @@ pub fn read_configuration(path: &Path, limit: usize) -> Option<Beginning> {
     Some(Beginning { text, is_cut })
 }
 
-/// Does anything stand at `path`, even a link that leads nowhere?  Nothing is opened.
+/// True if anything is at `path`, even a link that leads nowhere.  Nothing is opened.
 pub fn is_there(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }
@@ -191,8 +186,8 @@ pub fn open_long(path: &Path) -> Result<File, Unreadable> {
     open_followed(path).map_err(|problem| problem.of(path))
 }
 
-/// Opens a file that is only locked, and makes it where there is none.  In a folder that others may write to anything can
-/// stand there: no link is followed, no pipe's reader waited for, and nothing but a regular file taken.
+/// Opens a file that is only locked, and makes it if there is none.  A folder that others may write to can hold
+/// anything: no link is followed, no pipe's reader waited for, and only a regular file taken.
 pub fn open_to_lock(path: &Path) -> io::Result<File> {
     let refuse = || Err(io::Error::other(format!("`{}` is no regular file: remove it", path.display())));
     // opening a device can already have an effect
@@ -211,20 +206,17 @@ pub fn open_to_lock(path: &Path) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { refuse() }
 }
 
-/// What stands at a path, which is not followed.
+/// The kind of file at a path, which is not followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
-    /// nothing, as far as this process may look
+    /// no file, as far as this process may look
     Nothing,
-    /// a directory
     Directory,
-    /// a symbolic link, and where it leads
+    /// the link's target
     Link(String),
-    /// anything else
     File,
 }
 
-/// Asks the file system what stands at `path`.
 pub fn standing(path: &Path) -> Standing {
     match fs::symlink_metadata(path).map(|facts| facts.file_type()) {
         Err(_) => Standing::Nothing,
@@ -244,8 +236,8 @@ pub fn identity(path: &str) -> Option<(u64, u64)> {
     fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
-/// A descriptor of a directory that serves only to look names up below it (`O_PATH`), kept while the mount namespace of
-/// the process may change.  A link to a directory is none.
+/// A descriptor of a directory, no link to one, that serves only to look names up below it (`O_PATH`), kept while the
+/// mount namespace of the process may change.
 pub fn directory_descriptor(path: &Path) -> io::Result<File> {
     let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
     fs::OpenOptions::new().read(true).custom_flags(flags).open(path)

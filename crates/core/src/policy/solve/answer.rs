@@ -18,49 +18,44 @@ pub(crate) enum Loss {
     Users,
     /// nothing but its place in the order
     Order,
-    /// it is the better one
+    /// none: the answer is better
     Gain,
 }
 
 /// An answer, open to changes.
 pub(crate) struct Answer<'p> {
     pub(super) problem: &'p Problem,
-    /// for each GPU its rails
+    /// `[gpu]`
     pub(crate) rails_of: Vec<RailSet>,
     pub(super) load: Load<'p>,
-    /// what each GPU gets, in whole Mbit/s
+    /// `[gpu]`: its bandwidth in Mbit/s, rounded down
     pub(super) shares: Vec<u64>,
 }
 
 impl<'p> Answer<'p> {
-    /// An answer to a problem: for each GPU its rails.
     pub(crate) fn new(problem: &'p Problem, rails_of: Vec<RailSet>) -> Answer<'p> {
         let load = Load::of(problem, &rails_of);
         Answer::with_load(problem, rails_of, load)
     }
 
-    /// An answer of which the load is known.
     pub(super) fn with_load(problem: &'p Problem, rails_of: Vec<RailSet>, load: Load<'p>) -> Answer<'p> {
         let shares = shares(&load, &rails_of);
         Answer { problem, rails_of, load, shares }
     }
 
-    /// What a GPU gets of one of its rails, in Mbit/s.
     pub(crate) fn share_mbps(&self, gpu: usize, rail: usize) -> u64 {
         self.load.share(gpu, rail) / PARTS
     }
 
-    /// How many GPUs have a rail.
     pub(crate) fn users(&self, rail: usize) -> usize {
         self.load.ways(rail)
     }
 
-    /// What the worst-off GPU gets, in Mbit/s.
+    /// The least share of any GPU.
     pub(crate) fn worst_mbps(&self) -> u64 {
         self.shares.iter().copied().min().unwrap_or(0)
     }
 
-    /// How good it is.
     pub(crate) fn score(&self) -> Score {
         let Answer { problem, rails_of, .. } = self;
         let mut shares = self.shares.clone();
@@ -71,8 +66,8 @@ impl<'p> Answer<'p> {
         Score { shares: Reverse(shares), path: (0..rails_of.len()).map(paths).sum(), users }
     }
 
-    /// Has each GPU the rails that give it most and are nearest, as if it were alone on the node, and are these no others'
-    /// equals?  Then no answer is as good.
+    /// True if each GPU has the rails that give it most and are nearest, as if it were alone on the node, and these are
+    /// no others' equals: then no answer is as good.
     pub(super) fn is_ideal(&self) -> bool {
         let Answer { problem, rails_of, load, .. } = self;
         rails_of.iter().enumerate().all(|(gpu, rails)| {
@@ -83,8 +78,8 @@ impl<'p> Answer<'p> {
         })
     }
 
-    /// What would be lost if a GPU took a rail in place of that of its own which it would miss least, and no other GPU
-    /// moved; `None` where it has none to give up.
+    /// The loss if a GPU took a rail in place of that of its own which it would miss least, and no other GPU moved;
+    /// `None` if it has none to give up.
     pub(crate) fn loss(&mut self, gpu: usize, to: usize) -> Option<Loss> {
         let own = self.rails_of[gpu];
         let (score, before) = (self.score(), self.shares.clone());

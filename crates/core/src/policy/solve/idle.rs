@@ -6,20 +6,18 @@ use super::load::Load;
 use super::problem::Problem;
 use super::score::shares;
 
-/// A GPU's part of its nearest rails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// its nearest rails
     pub(crate) nearest: RailSet,
-    /// GPUs that have one of these among their own nearest, itself included
+    /// GPUs with a rail of `nearest` among their own nearest, itself included
     pub(crate) sharers: usize,
-    /// its even part of them, at least one
+    /// its even part of `nearest`, at least one
     pub(crate) rails: usize,
 }
 
-/// Gives GPUs idle rails of their parts too, in turn, each time one that makes the answer better: what the worst-off gets,
-/// then the next.  A rail behind a link that is full makes none better, or costs others more.  A GPU that has several rails of a
-/// card gets the rest of it where that costs nothing: the planes of a card belong together.
+/// Gives GPUs idle rails of their parts in turn, each time one that makes the answer better: more for the worst-off,
+/// then for the next.  A rail behind a full link makes none better, or costs others more.  A GPU with several rails of
+/// a card gets the rest of it if that costs nothing: the planes of a card belong together.
 pub(crate) fn add_idle(
     problem: &Problem,
     mut rails_of: Vec<RailSet>,
@@ -53,7 +51,7 @@ pub(crate) fn add_idle(
     rails_of
 }
 
-/// What the GPUs get, in whole Mbit/s, the worst-off first.
+/// The GPUs' shares in whole Mbit/s, the worst-off first.
 fn ascending(load: &Load, rails_of: &[RailSet]) -> Vec<u64> {
     let mut shares = shares(load, rails_of);
     shares.sort_unstable();

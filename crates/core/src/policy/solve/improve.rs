@@ -30,10 +30,9 @@ pub(super) fn improved(answer: Answer) -> Answer {
     improving.answer
 }
 
-/// An answer while it is improved.
 struct Improving<'p> {
     answer: Answer<'p>,
-    /// what the worst-off GPU gets
+    /// the least share of any GPU
     worst: u64,
     /// `[place]`: the GPUs that cross it, ascending, each as often as it has ways across
     users: Vec<Vec<usize>>,
@@ -49,7 +48,7 @@ impl<'p> Improving<'p> {
         Improving { worst: answer.worst_mbps(), answer, users }
     }
 
-    /// Compares each rail of each GPU with each other rail, and each two rails.  Returns whether that was a gain.
+    /// Compares each rail of each GPU with each other rail, and each two rails; true if that was a gain.
     fn round(&mut self) -> bool {
         let problem = self.answer.problem;
         // the worst-off first: a gain of theirs is the greatest
@@ -106,14 +105,14 @@ impl<'p> Improving<'p> {
             && self.make_if_gain(&moves)
     }
 
-    /// Has the GPU a choice, and is the rail to which it would move one of it that it does not have yet?
+    /// True if the GPU has a choice, may choose the rail to which it would move, and does not have it yet.
     fn may_take(&self, &Move { gpu, to, .. }: &Move) -> bool {
         let Answer { problem, rails_of, .. } = &self.answer;
         !rails_of[gpu].contains(to) && !problem.is_decided(gpu) && problem.open(gpu).contains(to)
     }
 
-    /// Can the answer become better if a GPU moves to another rail?  A quick look, which may overlook a gain of others: a GPU
-    /// with several rails can weigh a loss on one up by what the others gain.
+    /// A quick look: true if the answer can become better when a GPU moves to another rail.  It may overlook a gain of
+    /// others: a GPU with several rails can weigh a loss on one up by it.
     fn may_move(&self, Move { gpu, from, to }: Move) -> bool {
         let Answer { problem, load, .. } = &self.answer;
         if problem.wants(gpu) > 1 {
@@ -132,7 +131,7 @@ impl<'p> Improving<'p> {
         }
     }
 
-    /// The same of two GPUs that exchange rails.
+    /// As `may_move`, of two GPUs that exchange rails.
     fn may_exchange(&self, moves: &[Move; 2]) -> bool {
         let Answer { problem, load, shares, .. } = &self.answer;
         let most = |&Move { gpu, from, to }: &Move| {
@@ -184,8 +183,8 @@ impl<'p> Improving<'p> {
         *rails = rails.without(from).with(to);
     }
 
-    /// The GPUs that get another share by attempted moves, and that share; `None` where one gets less than the worst-off GPU
-    /// has now.  `places` are those on the moves' ways, with their levels before.
+    /// The GPUs whose shares attempted moves change, with the new shares; `None` if one is below the worst-off GPU's
+    /// now.  `places` are those on the moves' ways, with their levels before.
     fn changed_shares(&self, moves: &[Move], places: &[(usize, u64)]) -> Option<Vec<(usize, u64)>> {
         let Answer { load, rails_of, shares, .. } = &self.answer;
         let other_levels = places.iter().filter(|&&(place, before)| load.levels[place] != before);
@@ -214,8 +213,8 @@ impl<'p> Improving<'p> {
         after.cmp(&before)
     }
 
-    /// Do moves between two rails, which change no share, lead to nearer paths; to as near ones and more even use; or to
-    /// rails that are earlier in order for the first GPU that moves?
+    /// True if moves between two rails, which change no share, lead to nearer paths, else to more even use, else to
+    /// rails that are earlier in order for the first GPU that moves.
     fn is_nearer(&self, moves: &[Move]) -> bool {
         let Some(&Move { from, to, .. }) = moves.first() else { return false };
         let path = |rail: fn(&Move) -> usize| {

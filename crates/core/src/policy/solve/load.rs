@@ -12,14 +12,14 @@ pub(super) struct Move {
     pub(super) to: usize,
 }
 
-/// What crosses each place in an answer, or in the beginning of one, and what the place leaves to each way.
+/// The ways that cross each place in an answer, or in the beginning of one, and the place's even part for each.
 pub(super) struct Load<'p> {
     problem: &'p Problem,
     /// `[place]`: what the ways across it let through when alone, ascending, and how many let through as much
     owns: Vec<Vec<(u64, u64)>>,
     /// `[place]`: what each way gets of it at most
     pub(super) levels: Vec<u64>,
-    /// `[place]`: the same with one more way, which can use all it gets
+    /// `[place]`: the same if one more way came that can use all
     pub(super) joining: Vec<u64>,
 }
 
@@ -34,7 +34,6 @@ impl<'p> Load<'p> {
         }
     }
 
-    /// The load of an answer.
     pub(super) fn of(problem: &'p Problem, rails_of: &[RailSet]) -> Load<'p> {
         let mut load = Load::new(problem);
         for (gpu, rails) in rails_of.iter().enumerate() {
@@ -44,20 +43,18 @@ impl<'p> Load<'p> {
         load
     }
 
-    /// A GPU comes to a rail.
     pub(super) fn put(&mut self, gpu: usize, rail: usize) {
         self.add(gpu, rail);
         self.problem.crossed(gpu, rail).for_each(|place| self.reckon(place));
     }
 
-    /// A GPU leaves a rail.
     pub(super) fn lift(&mut self, gpu: usize, rail: usize) {
         self.remove(gpu, rail);
         self.problem.crossed(gpu, rail).for_each(|place| self.reckon(place));
     }
 
-    /// Changes the levels as these moves would, but not what a joining GPU would get.  Returns the places on the moves' ways
-    /// with their levels before, as often as they are on one.  [`Load::complete`] or [`Load::undo`] has to follow.
+    /// Changes the levels as these moves would, but not `joining`; returns the places on the moves' ways, as often as
+    /// they are on one, with their levels before.  [`Load::complete`] or [`Load::undo`] has to follow.
     pub(super) fn attempt(&mut self, moves: &[Move]) -> Vec<(usize, u64)> {
         let problem = self.problem;
         let mut before = Vec::with_capacity(16 * moves.len());
@@ -73,12 +70,11 @@ impl<'p> Load<'p> {
         before
     }
 
-    /// Makes attempted moves; `before` is what the attempt returned.
+    /// Makes the moves of an attempt that returned `before`.
     pub(super) fn complete(&mut self, before: &[(usize, u64)]) {
         before.iter().for_each(|&(place, _)| self.reckon(place));
     }
 
-    /// Takes back attempted moves.
     pub(super) fn undo(&mut self, moves: &[Move], before: &[(usize, u64)]) {
         for &Move { gpu, from, to } in moves {
             self.remove(gpu, to);
@@ -115,28 +111,27 @@ impl<'p> Load<'p> {
         self.joining[place] = level(capacity, owns, 1);
     }
 
-    /// What a GPU has of a rail that it is on, in parts of a Mbit/s.
+    /// The part that a GPU has of its rail, in parts of a Mbit/s.
     pub(super) fn share(&self, gpu: usize, rail: usize) -> u64 {
         let places = self.problem.crossed(gpu, rail).map(|place| self.levels[place]);
         places.fold(self.problem.own(gpu, rail), u64::min)
     }
 
-    /// What a GPU would have of a rail that it came to; `None` if that is less than `least`.
+    /// The part that a GPU would have of another rail; `None` if that is less than `least`.
     pub(super) fn joining(&self, gpu: usize, rail: usize, least: u64) -> Option<u64> {
         let enough = |share: u64| Some(share).filter(|&share| share >= least);
         let mut places = self.problem.crossed(gpu, rail).map(|place| self.joining[place]);
         places.try_fold(enough(self.problem.own(gpu, rail))?, |share, place| enough(share.min(place)))
     }
 
-    /// How many ways cross a place.
     pub(super) fn ways(&self, place: usize) -> usize {
         self.owns[place].iter().map(|&(_, ways)| ways as usize).sum()
     }
 }
 
-/// What each way gets of a place at most: an even part, where ways that cannot use all of theirs leave the rest to the
-/// others.  `u64::MAX` where there is enough for all.  `owns` says, ascending, what ways let through, and how many as much;
-/// `greedy` more can use all they get.
+/// The most that each way gets of a place: an even part, where ways leave what they cannot use to the others;
+/// `u64::MAX` if there is enough for all.  `owns` has, ascending, what ways let through, and how many as much; `greedy`
+/// more can use all they get.
 fn level(capacity: u64, owns: &[(u64, u64)], greedy: u64) -> u64 {
     let (mut left, mut sharers) = (capacity, greedy + owns.iter().map(|(_, ways)| ways).sum::<u64>());
     for &(own, ways) in owns.iter().filter(|(_, ways)| *ways > 0) {

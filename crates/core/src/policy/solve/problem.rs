@@ -9,28 +9,25 @@ pub(super) const PARTS: u64 = 720_720;
 /// Kinds of path that can be told apart; farther ones count as the farthest.
 pub(crate) const KINDS: u8 = 8;
 
-/// One GPU's way to one rail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Edge {
-    /// what the way lets its GPU have when no other way shares it, in parts of a Mbit/s
+    /// the most that its GPU can have, when no other way shares it, in parts of a Mbit/s
     own: u64,
-    /// where its places begin in [`Problem::crossed`]
+    /// its first place in [`Problem::crossed`]
     first: u32,
-    /// how many they are
     places: u8,
     /// kind of path, 0 the nearest, below [`KINDS`]
     kind: u8,
 }
 
-/// GPUs, rails, and the ways between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
     rails: usize,
-    /// rails that each GPU is to get
+    /// `[gpu]`: number of rails that it is to get
     wants: Vec<usize>,
-    /// for each GPU the rails from which it may choose
+    /// `[gpu]`: rails from which it may choose
     open: Vec<RailSet>,
-    /// what each place carries, in parts of a Mbit/s: the rails first, then links that several ways share
+    /// `[place]`: in parts of a Mbit/s: the rails first, then links that several ways share
     capacities: Vec<u64>,
     /// `[gpu * rails + rail]`
     edges: Vec<Edge>,
@@ -39,9 +36,8 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// A problem without ways, which [`Problem::add_way`] adds.  Rails with the rates of their ports, in Mbit/s, and how many
-    /// of them each GPU is to get: at least 1, and all where there are fewer.  Of more rails than [`super::MOST_RAILS`]
-    /// nothing can be solved.
+    /// A problem without ways, which [`Problem::add_way`] adds: the rails' rates in Mbit/s, and the number of rails
+    /// that each GPU is to get, at least 1, and all where there are fewer.  It has at most [`super::MOST_RAILS`] rails.
     pub(crate) fn new(rates: &[u64], wants: &[usize]) -> Problem {
         let rails = rates.len();
         Problem {
@@ -61,7 +57,7 @@ impl Problem {
         u16::try_from(self.capacities.len() - 1).unwrap_or(u16::MAX)
     }
 
-    /// Adds the next way, GPU by GPU and for each rail by rail: what it lets one GPU have, in Mbit/s; the kind of path; and
+    /// Adds the next way, GPU by GPU and rail by rail: the most that one GPU can have, in Mbit/s; the kind of path; and
     /// the places on it besides the rail, on the GPU's side and on the rail's, and between them.
     pub(crate) fn add_way(&mut self, lets_through: u64, kind: u8, sides: [&[u16]; 2], between: Option<u16>) {
         let (rail, first) = (self.edges.len() % self.rails, self.crossed.len());
@@ -80,58 +76,47 @@ impl Problem {
         self.edges.push(Edge { own, first: first as u32, places, kind: kind.min(KINDS - 1) });
     }
 
-    /// Number of GPUs.
     pub(crate) fn gpus(&self) -> usize {
         self.wants.len()
     }
 
-    /// Number of rails.
     pub(crate) fn rails(&self) -> usize {
         self.rails
     }
 
-    /// Number of places.
     pub(super) fn places(&self) -> usize {
         self.capacities.len()
     }
 
-    /// Rails that a GPU gets.
     pub(crate) fn wants(&self, gpu: usize) -> usize {
         self.wants[gpu]
     }
 
-    /// What the way lets through when no other way shares it, in Mbit/s.
     pub(crate) fn alone_mbps(&self, gpu: usize, rail: usize) -> u64 {
         self.own(gpu, rail) / PARTS
     }
 
-    /// The kind of path, 0 the nearest.
     pub(crate) fn kind(&self, gpu: usize, rail: usize) -> u8 {
         self.edge(gpu, rail).kind
     }
 
-    /// What the way lets its GPU have when no other way shares it, in parts of a Mbit/s.
     pub(super) fn own(&self, gpu: usize, rail: usize) -> u64 {
         self.edge(gpu, rail).own
     }
 
-    /// What a place carries, in parts of a Mbit/s.
     pub(super) fn capacity(&self, place: usize) -> u64 {
         self.capacities[place]
     }
 
-    /// The places on a way; the first is the rail.
     pub(super) fn crossed(&self, gpu: usize, rail: usize) -> impl ExactSizeIterator<Item = usize> + use<'_> {
         let &Edge { first, places, .. } = self.edge(gpu, rail);
         self.crossed[first as usize..][..places.into()].iter().map(|&place| place.into())
     }
 
-    /// The rails from which a GPU may choose.
     pub(super) fn open(&self, gpu: usize) -> RailSet {
         self.open[gpu]
     }
 
-    /// Has a GPU no choice?
     pub(super) fn is_decided(&self, gpu: usize) -> bool {
         self.open[gpu].len() <= self.wants[gpu]
     }
@@ -140,7 +125,7 @@ impl Problem {
         &self.edges[gpu * self.rails + rail]
     }
 
-    /// Leaves GPUs that have their rails already no others.
+    /// Leaves GPUs that already have their rails no others.
     pub(crate) fn keep(&mut self, kept: &Kept) {
         for (open, rails) in self.open.iter_mut().zip(kept) {
             *open = rails.unwrap_or(*open);

@@ -9,22 +9,19 @@ pub(crate) const MOST_RAILS: usize = 64;
 pub(crate) struct RailSet(u64);
 
 impl RailSet {
-    /// The first rails of a node, so many.
+    /// The first `count` rails of a node.
     pub(crate) fn first(count: usize) -> RailSet {
         (0..count.min(MOST_RAILS)).collect()
     }
 
-    /// Is this rail one of them?
     pub(crate) fn contains(self, rail: usize) -> bool {
         self.0 >> rail & 1 == 1
     }
 
-    /// How many they are.
     pub(crate) fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// Are they none?
     pub(crate) fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -41,27 +38,22 @@ impl RailSet {
         })
     }
 
-    /// These and one more.
     pub(crate) fn with(self, rail: usize) -> RailSet {
         RailSet(self.0 | 1 << rail)
     }
 
-    /// These but for one.
     pub(crate) fn without(self, rail: usize) -> RailSet {
         RailSet(self.0 & !(1 << rail))
     }
 
-    /// Those that are in both sets.
     pub(crate) fn and(self, other: RailSet) -> RailSet {
         RailSet(self.0 & other.0)
     }
 
-    /// Those that are not in the other set.
     pub(crate) fn minus(self, other: RailSet) -> RailSet {
         RailSet(self.0 & !other.0)
     }
 
-    /// Those of all sets together.
     pub(crate) fn union(sets: &[RailSet]) -> RailSet {
         RailSet(sets.iter().fold(0, |all, set| all | set.0))
     }

@@ -54,8 +54,8 @@ pub(super) fn richest(problem: &Problem) -> Answer<'_> {
     Answer::with_load(problem, rails_of, load)
 }
 
-/// Gives every GPU a first rail, then a second one to GPUs that want several, and so on; `next` chooses from the rails that
-/// are open to the GPU.  GPUs without a choice have theirs from the start.
+/// Gives every GPU a first rail, then a second one to GPUs that want several, and so on; `next` chooses from the rails
+/// open to the GPU.  GPUs without a choice have theirs from the start.
 fn in_turn(problem: &Problem, mut next: impl FnMut(usize, RailSet) -> Option<usize>) -> Vec<RailSet> {
     let decided = |gpu: usize| if problem.is_decided(gpu) { problem.open(gpu) } else { RailSet::default() };
     let mut rails_of: Vec<RailSet> = (0..problem.gpus()).map(decided).collect();

@@ -53,7 +53,7 @@ fn free_text(place: impl Fn() -> String, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// A word that stands where programs also find device names.
+/// A name that programs also find where device names are.
 fn name(place: impl Fn() -> String, text: &str) -> Result<()> {
     text.parse::<DeviceName>().map(drop).map_err(|expected| wrong(place(), text, expected))
 }

@@ -6,7 +6,6 @@ use super::{Core, MAX_CORES};
 use crate::topology::{Bitmap, Pu};
 use std::collections::BTreeMap;
 
-/// The CPUs of these rows, each of one core.
 pub(super) fn pus(rows: &[Core]) -> Result<Vec<Pu>> {
     at_most(|| "pus".to_string(), rows.len(), MAX_CORES)?;
     let (mut pus, mut cores) = (Vec::new(), Vec::new());
@@ -45,7 +44,7 @@ pub(super) fn pus(rows: &[Core]) -> Result<Vec<Pu>> {
     Ok(pus.into_iter().map(|(_, pu)| pu).collect())
 }
 
-/// The cores, those together that differ by a number.
+/// One row for each core; cores that differ by a number share one.
 pub(super) fn rows(pus: &[Pu]) -> Vec<Core> {
     let mut cores: BTreeMap<(u32, u32), Bitmap> = BTreeMap::new();
     for pu in pus {
@@ -73,7 +72,7 @@ pub(super) fn rows(pus: &[Pu]) -> Vec<Core> {
     rows
 }
 
-/// By how much each member of the second set is above the one in its place in the first.
+/// The difference of each member of `high` from the member in its place in `low`, if all are the same.
 fn step_between(low: &Bitmap, high: &Bitmap) -> Option<u32> {
     let step = high.first()?.checked_sub(low.first()?).filter(|&step| step > 0)?;
     let same = low.len() == high.len() && low.iter().zip(high.iter()).all(|(low, high)| low + step == high);

@@ -57,7 +57,6 @@ impl<'de> Deserialize<'de> for PciFunction {
     }
 }
 
-/// The fields of a line, as those of an object.
 fn fields(line: &str) -> Result<Map<String, Value>, String> {
     let mut parts = line.split(';').map(str::trim);
     let Some((address, parent)) = parts.next().and_then(|place| place.split_once(" below ")) else {
@@ -91,7 +90,6 @@ fn fields(line: &str) -> Result<Map<String, Value>, String> {
     Ok(fields)
 }
 
-/// The line of an object.
 pub(super) fn line(function: &Value) -> String {
     let text = |field: &str| {
         let link = &function["link"];

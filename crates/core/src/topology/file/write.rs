@@ -24,8 +24,8 @@ pub(super) fn text(file: &Document) -> String {
     text + "\n"
 }
 
-/// Lines are broken between the fields of the file and the elements of its lists only: a machine fits a screen, and a diff
-/// names the function or the port that changed.
+/// Breaks lines between the file's fields and the elements of its lists only: a machine fits a screen, and a diff names
+/// the function or port that changed.
 fn write(text: &mut String, value: &Value, depth: usize) {
     let (brackets, parts): (_, Vec<(Option<&String>, &Value)>) = match value {
         Value::Object(fields) => {

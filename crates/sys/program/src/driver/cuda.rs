@@ -82,7 +82,7 @@ fn uuid(uuid_of: GetUuid, device: c_int) -> Result<String, DriverError> {
     Ok(format!("GPU-{}", parts.join("-")))
 }
 
-/// What is to be given back.
+/// Memory to give back.
 struct Lent<'a> {
     copying: &'a Copying,
     device: c_int,

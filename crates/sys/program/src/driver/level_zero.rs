@@ -70,7 +70,7 @@ pub(super) fn ask() -> Result<DriverAnswer, DriverError> {
     Ok(answer)
 }
 
-/// Handles that a function writes, with their number; it writes no more than the number says before.
+/// Handles that a function writes, at most as many as it counted before.
 fn handles(
     write: impl FnOnce(*mut u32, *mut *mut c_void) -> Result<(), DriverError>,
 ) -> Result<Vec<*mut c_void>, DriverError> {

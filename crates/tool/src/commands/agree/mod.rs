@@ -20,7 +20,7 @@ use nic_placement_program as program;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The status where nodes do not agree, as `check` ends for a node that is worse than its kind.
+/// The status where nodes disagree, as of `check` on a node worse than its kind.
 const DISAGREE: u8 = 4;
 
 /// do the nodes of a job have the same GPUs and rails, in one order?
@@ -94,7 +94,7 @@ fn print(compared: &Compared, page: &mut Page) {
     }
 }
 
-/// The words in these reports; a report of a version that tells none says nothing.
+/// A report of a version without words has none.
 fn reported(files: &[PathBuf]) -> Result<Vec<NodeWord>, Failure> {
     let mut words = Vec::new();
     for file in files {
@@ -161,7 +161,7 @@ fn of_the_step(within: u32) -> Result<Option<Vec<NodeWord>>, Failure> {
     Ok(words.transpose()?)
 }
 
-/// This node's word, as a step of this user without words of its own would have it.
+/// This node's word for a step of this user without words of its own.
 fn own_word() -> Result<NodeWord, Failure> {
     let value = |name: &str| std::env::var(name).ok();
     let (found, _) =

@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Bytes of a value in one line, at most: Slurm reads up to 1024 bytes as one request (`MAX_READLINE` of pmi1.c).
+/// Bytes of a value in one line, at most: Slurm reads 1024 bytes as one request (`MAX_READLINE` of pmi1.c).
 const MOST_VALUE: usize = 800;
 /// Parts of a text, at most.
 const MOST_PARTS: usize = 100;
@@ -22,7 +22,7 @@ pub(super) struct Pmi {
 }
 
 impl Pmi {
-    /// Greets slurmstepd, of which each answer may take as long as `patience`.
+    /// Greets slurmstepd; each answer may take `patience`.
     pub(super) fn new(socket: UnixStream, rank: usize, size: usize, patience: Duration) -> io::Result<Pmi> {
         socket.set_read_timeout(Some(patience))?;
         let mut pmi = Pmi { stream: BufReader::new(socket), rank, size, space: String::new() };
@@ -32,7 +32,7 @@ impl Pmi {
         Ok(pmi)
     }
 
-    /// Tells `text`, without spaces and line ends, to the first task of the step, which gets the texts of all in their order.
+    /// Sends `text`, without spaces and line ends, to the step's first task, which gets all texts in order.
     pub(super) fn gather(mut self, text: &str) -> io::Result<Option<Vec<String>>> {
         let parts = parts(text);
         if parts.len() > MOST_PARTS {
@@ -65,7 +65,7 @@ impl Pmi {
         Ok(text)
     }
 
-    /// Sends a command, and waits for the line that answers it.
+    /// Sends a command, and waits for its answer.
     fn ask(&mut self, request: &str) -> io::Result<String> {
         self.stream.get_mut().write_all(format!("cmd={request}\n").as_bytes())?;
         let mut answer = String::new();
@@ -82,7 +82,7 @@ impl Pmi {
     }
 }
 
-/// The text in pieces that one line holds each, at least one.
+/// Pieces of the text that fit a line, at least one.
 fn parts(text: &str) -> Vec<&str> {
     let (mut parts, mut rest) = (Vec::new(), text);
     while rest.len() > MOST_VALUE {
@@ -95,7 +95,7 @@ fn parts(text: &str) -> Vec<&str> {
     parts
 }
 
-/// What stands behind `key=` in an answer.
+/// The text behind `key=` in an answer.
 fn value<'a>(answer: &'a str, key: &str) -> Option<&'a str> {
     answer.split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
 }

@@ -14,7 +14,7 @@ use nic_placement_process::files::UsersFiles;
 use nic_placement_sys as sys;
 use std::path::Path;
 
-/// This process as the one that asks.
+/// This process, on this system.
 pub(super) fn here(plan: &Plan) -> Caller {
     let is_root = sys::is_root();
     Caller {
@@ -26,7 +26,7 @@ pub(super) fn here(plan: &Plan) -> Caller {
     }
 }
 
-/// `Max locked memory  8388608  8388608  bytes`: the first is what holds now.
+/// `Max locked memory         8388608              8388608              bytes`: the first holds now.
 fn memlock(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
     match line.split_whitespace().next()? {
@@ -35,7 +35,7 @@ fn memlock(limits: &str) -> Option<u64> {
     }
 }
 
-/// The files of NCCL and RCCL, and which of our variables they set.  Root opens none that a user names.
+/// The files of NCCL and RCCL, with our variables that they set.  Root opens none that a user names.
 fn nccl(plan: &Plan, is_root: bool) -> Vec<(String, Vec<String>)> {
     let of_user = libraries::evidence().filter(|_| !is_root);
     let of_user = of_user.filter_map(|name| Some((name.to_string(), std::env::var(name).ok()?)));
@@ -51,7 +51,6 @@ pub(super) fn environment() -> Present {
     known.filter_map(|name| Some((name.to_string(), std::env::var(name).ok()?))).collect()
 }
 
-/// What looks wrong in these variables.
 pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagnostic> {
     let topology = &*plan.node;
     let interfaces: Vec<String> = match is_live {

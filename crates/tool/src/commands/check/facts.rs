@@ -13,11 +13,11 @@ use nic_placement_fleet::audit::report::{
 };
 use std::collections::BTreeMap;
 
-/// Kernel modules of GPUs and NICs that may state a version; those of the kernel's own tree state none.
+/// Modules of GPUs and NICs that may state a version; the kernel's own state none.
 const MODULES: &str =
     "nvidia nvidia_peermem gdrdrv amdgpu mlx5_core ib_core bnxt_re irdma efa cxi_ss1 nvidia_fs";
 
-/// The report of a node with these findings; `root` has the files that [`Topology`] does not hold.
+/// The report of a node with these findings; `root` has the files beside [`Topology`].
 pub(super) fn report(
     plan: &Plan,
     root: Option<&Root>,
@@ -55,7 +55,7 @@ pub(super) fn report(
     }
 }
 
-/// What runs on the node; this program too, where it is the one that looks.
+/// Versions of programs on the node; of this one too, if it is the node's.
 fn versions(is_live: bool, read: &impl Fn(&str) -> Option<String>) -> BTreeMap<String, String> {
     let of_the_node =
         [("kernel", "proc/sys/kernel/osrelease"), ("BIOS", "sys/devices/virtual/dmi/id/bios_version")];
@@ -135,7 +135,7 @@ fn nic(topology: &Topology, nic: &Nic, read: &impl Fn(&str) -> Option<String>) -
     }
 }
 
-/// The second half of the port's first GID, which the kernel keeps and asks no firmware for (InfiniBand Architecture
+/// The second half of the port's first GID, which the kernel keeps without asking firmware (InfiniBand Architecture
 /// Specification 1, 4.1.1).
 fn guid(nic: &Nic, port: &Port, read: &impl Fn(&str) -> Option<String>) -> Option<String> {
     let is_infiniband = port.link_layer == LinkLayer::InfiniBand;
@@ -143,7 +143,7 @@ fn guid(nic: &Nic, port: &Port, read: &impl Fn(&str) -> Option<String>) -> Optio
     Some(gid.filter(|_| is_infiniband)?.get(20..39)?.to_string())
 }
 
-/// The port's interface; that of a NIC with one port and one interface is not told by all drivers.
+/// The port's network interface.  Some drivers do not tell it; a NIC with one port and one interface uses that.
 fn interface(nic: &Nic, port: &Port) -> Option<String> {
     let only = || match (nic.netdevs.as_slice(), nic.ports.len()) {
         ([only], 1) => Some(only.clone()),

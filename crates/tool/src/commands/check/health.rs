@@ -23,16 +23,15 @@ use std::time::{Duration, Instant};
 
 pub(super) enum Outcome {
     Ended(ExitStatus, Vec<u8>),
-    /// it has not ended by then, and has said this
+    /// still running, with its output so far
     Waits(Vec<u8>),
 }
 
-/// Says that what the admin names has been read, and that only hardware is left to wait for: in the judging process' output,
-/// where JSON may begin with white space, and by the length of the file that holds the lock, for a check that waits for the
-/// lock.
+/// Says that the admin's files have been read, and only hardware is left to wait for: in the judging process' output,
+/// where JSON may begin with white space, and by the length of the lock's file, for a check that waits for the lock.
 ///
-/// Slurm's configuration and its plugins may lie on a network's file system, which is none of this node's hardware: where
-/// that does not answer, no node is to be drained.
+/// Slurm's configuration and plugins may be on a network's file system, which is not this node's hardware: no node is
+/// to be drained for it.
 pub(super) fn tell_settled() -> io::Result<()> {
     let mut stdout = io::stdout();
     stdout.write_all(b"\n").and_then(|()| stdout.flush())?;
@@ -48,14 +47,14 @@ const UNSETTLED: &str = "Slurm's configuration, or what it names, has not been r
 
 /// The lock, or the state of the check that has it.
 enum Lock {
-    /// none where there is no place for one
+    /// `None` if there is no place for one
     Ours(Option<File>),
-    /// until the end; is hardware all that it can wait for?
+    /// another check's until the end; true if hardware is all that it can wait for
     Theirs { settled: bool },
 }
 
-/// Judges this node by `nic-placement check --json` with these arguments, and prints what fails.  `folder` holds the lock,
-/// where there is one.
+/// Judges this node by `nic-placement check --json` with these arguments, and prints what fails.  `folder` is the
+/// lock's.
 pub(super) fn run(
     arguments: Vec<OsString>,
     patience: Duration,
@@ -103,7 +102,7 @@ fn end(line: &str, page: &mut Page) -> Result<(), Failure> {
     Err(Ending { status: FAIL, said: String::new() }.into())
 }
 
-/// Takes the lock in that folder; where another check has it, waits until `patience` is over, counted from `begun`.
+/// Takes the lock; where another check has it, waits until `patience` is over, counted from `begun`.
 fn lock(folder: &Path, begun: Instant, patience: Duration) -> Lock {
     // a node that no refresh has seen has hardware that does not answer too; where it cannot be made, neither can the file
     let _ = refresh::make_folder(folder);
@@ -124,8 +123,8 @@ fn lock(folder: &Path, begun: Instant, patience: Duration) -> Lock {
     }
 }
 
-/// Runs it for so long at most, and hears its standard output.  What has not ended is killed and not waited for: a process that
-/// waits for hardware ends when that answers, and then init takes it.
+/// Runs a command for so long at most, and reads its standard output.  It is then killed and not waited for: a process
+/// that waits for hardware ends when that answers, and init takes it.
 pub(super) fn bounded(mut command: Command, patience: Duration) -> io::Result<Outcome> {
     let end = Instant::now() + patience;
     let mut child = command.stdout(Stdio::piped()).spawn()?;
@@ -151,7 +150,7 @@ pub(super) fn bounded(mut command: Command, patience: Duration) -> io::Result<Ou
     }
 }
 
-/// Passes on what is written, as it comes, until its end or an error, or until the receiver is gone.
+/// Passes output on as it comes, until its end or an error, or until the receiver is gone.
 fn listen(mut stdout: ChildStdout, sender: &Sender<io::Result<Vec<u8>>>) {
     let mut part = [0; 4096];
     loop {

@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// What the plugin's line says in the plugstack.conf that is `named` on the command line, or on this system if it is that
-/// which is asked about; what was found goes to `into`.
+/// The plugin's arguments by the plugstack.conf that is `named` on the command line, or by this system's if it is live;
+/// findings go to `into`.
 pub(super) fn lines(named: Option<&Path>, is_live: bool, into: &mut Installation) -> Admin {
     let slurms_own = || is_live.then(|| plugstack::place(|name| std::env::var_os(name)));
     let Some(file) = named.map(Path::to_path_buf).or_else(slurms_own) else { return Admin::default() };
@@ -64,12 +64,12 @@ fn is_there(line: &PluginLine, is_live: bool) -> Option<bool> {
     (line.path.is_absolute() || is_live).then(|| found(line).map(|path| path.is_some())).flatten()
 }
 
-/// Where Slurm finds a plugin; the outer `None` where its folder is not known.
+/// The file of a plugin, as Slurm finds it; the outer `None` if its folder is not known.
 fn found(line: &PluginLine) -> Option<Option<PathBuf>> {
     if line.path.is_absolute() {
         return Some(line.path.exists().then(|| line.path.clone()));
     }
-    /// Where distributions, Slurm's own packages (`slurm-smd`) and builds from source install Slurm's plugins.
+    /// Slurm's plugins in distributions, in Slurm's own packages (`slurm-smd`) and in builds from source.
     const USUAL: [&str; 9] = [
         "/usr/lib64/slurm",
         "/usr/lib/x86_64-linux-gnu/slurm-wlm",
@@ -95,7 +95,8 @@ fn owned(path: &Path) -> Option<Owned> {
     Some(Owned { path, user: facts.uid(), group: facts.gid(), mode: facts.mode() })
 }
 
-/// What the plugin's line and the configuration file say for steps on that node that do not ask, of no partition.
+/// The settings of steps on that node that do not ask, of no partition, by the plugin's line and the configuration
+/// file.
 fn unasked((place, arguments): (&str, &[String]), file: Option<&(Conf, String)>, node: &str) -> Unasked {
     let decides = |text: &str| ["default=", "rollout="].iter().any(|name| text.starts_with(name));
     // what is not understood does nothing, and is named elsewhere
@@ -121,13 +122,12 @@ fn unasked((place, arguments): (&str, &[String]), file: Option<&(Conf, String)>,
     unasked
 }
 
-/// As the plugin reads it, whatever user runs the check: files of root's alone.  In a user namespace without the host's
-/// users the files of the host's root cannot be told from others', and all are read.
+/// As the plugin reads it, whatever user checks: files of root's alone.  In a user namespace without the host's users
+/// the host's root looks like others, and all files are read.
 fn roots() -> Author {
     if node::has_the_hosts_users() { Author::Root } else { Author::Anyone }
 }
 
-/// What the plugin would make of the node file.
 pub(super) fn node_file(
     NodeFileUse { path, max_age }: &NodeFileUse,
     into: &mut Installation,
@@ -149,9 +149,9 @@ pub(super) fn node_file(
     None
 }
 
-/// What Slurm's programs say here: srun wants a slurm.conf to say it, slurmd and sinfo do not.
+/// The release of Slurm's programs here: srun wants a slurm.conf to say it, slurmd and sinfo do not.
 ///
-/// One that waits for the controller, a name server or a file system is not waited for: what its release is drains no node.
+/// None is waited for that waits for the controller, a name server or a file system: a release drains no node.
 pub(super) fn release() -> Option<String> {
     const PATIENCE: Duration = Duration::from_secs(2);
     ["srun", "slurmd", "sinfo"].into_iter().find_map(|program| {

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Where lldpd listens (its src/lldpd.h, `LLDPD_CTL_SOCKET`), or in a folder of its own.
+/// lldpd's sockets (its src/lldpd.h, `LLDPD_CTL_SOCKET`), or in a folder of its own.
 const SOCKETS: [&str; 2] = ["/run/lldpd.socket", "/run/lldpd/lldpd.socket"];
 const PROGRAMS: [&str; 2] = ["/usr/sbin/lldpctl", "/usr/bin/lldpctl"];
 /// An agent that has not answered by then is not waited for.
@@ -28,7 +28,7 @@ pub(super) fn neighbours() -> Option<BTreeMap<String, NeighbourReport>> {
     ask(program, PATIENCE)
 }
 
-/// What the program prints.  Root runs it as the user that may write the file, which on Debian is the agent's own.
+/// The program's output.  Root runs it as the user that may write the file: on Debian the agent's own.
 fn ask(program: &Path, patience: Duration) -> Option<BTreeMap<String, NeighbourReport>> {
     /// Group and others may write.
     const OTHERS: u32 = 0o022;

@@ -89,9 +89,9 @@ const NOT_FOUND: u8 = 127;
 
 struct Intent {
     wish: Wish,
-    /// why no process is placed here: the admin disabled it, or the configuration file is refused
+    /// the reason why no process is placed here: the admin disabled it, or the configuration file is refused
     off: Option<Off>,
-    /// is the admin's line of plugstack.conf known?
+    /// true if the admin's line of plugstack.conf is known
     knows_admin: bool,
 }
 
@@ -150,7 +150,7 @@ pub(super) fn run(options: &ExecOptions) -> Result<(), Failure> {
     Err(not_started(&options.command, &error))
 }
 
-/// Why `command` was not started, with the status of env(1) for it.
+/// The error, with the status of env(1), for a command that was not started.
 pub(super) fn not_started(command: &[OsString], error: &io::Error) -> Failure {
     let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_STARTED };
     Ending { status, said: format!("cannot start `{}`: {error}", name_of(command)) }.into()
@@ -162,7 +162,7 @@ pub(super) fn become_as_it_is(command: &[OsString]) -> Failure {
     not_started(command, &error)
 }
 
-/// Is this process the first of its launcher's on this node, or is there no launcher?
+/// True if this process is the first of its launcher's on this node, or there is no launcher.
 pub(super) fn is_first_on_node() -> bool {
     rank::find(&ProgramEnvironment::of_this_process().values(), None, None).is_first()
 }
@@ -171,7 +171,7 @@ fn name_of(command: &[OsString]) -> String {
     command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// What plugstack.conf, the environment and the words say; a word here beats the environment, as srun's option does.
+/// The wish by plugstack.conf, the environment and the words, which beat the environment, as srun's option does.
 fn intent(
     options: &ExecOptions,
     words: Option<&Words>,
@@ -192,7 +192,7 @@ fn intent(
     Ok(Intent { wish: Wish { settings, admin, wordless }, off, knows_admin })
 }
 
-/// Does this process report for all of its node?
+/// True if this process reports for all of its node.
 static TELLS: AtomicBool = AtomicBool::new(false);
 
 struct ToStderr;
@@ -211,7 +211,7 @@ impl Log for ToStderr {
     fn flush(&self) {}
 }
 
-/// A line on stderr, since stdout is the program's; in one piece: several processes write to one terminal.
+/// A line on stderr, since stdout is the program's; in one piece, since several processes write to one terminal.
 fn say(text: &str) {
     let line = one_line(&format!("nic-placement: {text}")).into_owned() + "\n";
     // where stderr is closed the line is lost: there is no other place for it

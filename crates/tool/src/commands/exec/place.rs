@@ -62,7 +62,6 @@ pub(super) fn place(
     Ok(failures)
 }
 
-/// This node, read, or by a description that the user names.
 fn survey(options: &ExecOptions, wish: Wish) -> Result<Survey, Failure> {
     let (author, source) = (node::callers_author(), options.node.source());
     if source == NodeSource::Live {

@@ -13,8 +13,8 @@ impl ProgramEnvironment {
         ProgramEnvironment(std::env::vars_os().collect())
     }
 
-    /// Its variables as text; of several with one name the first counts, as for getenv(3).  Bytes that are not UTF-8 become
-    /// U+FFFD, so that a variable with such a value still counts as set.
+    /// Variables as text; of one name the first counts, as for getenv(3).  Bytes that are not UTF-8 become U+FFFD, so
+    /// that such a variable still counts as set.
     pub(super) fn values(&self) -> Present {
         let mut values = Present::new();
         for (name, value) in &self.0 {
@@ -24,7 +24,7 @@ impl ProgramEnvironment {
         values
     }
 
-    /// Makes the changes; all others stay as they are, byte for byte.
+    /// All other variables stay as they are, byte for byte.
     pub(super) fn change(&mut self, variables: &[Variable]) {
         for Variable { name, change, .. } in variables {
             let name = OsStr::new(name.as_ref());

@@ -21,9 +21,9 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-/// How long CMD waits for cards, at most: they answer in microseconds.
+/// Time that CMD waits for cards, at most: they answer in microseconds.
 const BEFORE: Duration = Duration::from_secs(2);
-/// How long the end waits for them.
+/// Time that the end waits for them.
 const AFTER: Duration = Duration::from_secs(5);
 /// Other steps that are named.
 const NAMED: usize = 8;
@@ -98,7 +98,7 @@ impl Watched {
     }
 }
 
-/// Is this a task of ours?  In a step: of that step.  In a batch script, which starts steps: of that job.
+/// True for a task of this step; in a batch script, which starts steps, of this job.
 fn is_ours(own: &Numbers, task: &PlacedTask) -> bool {
     /// Smaller numbers are those of steps that srun started (slurm/slurm.h, `SLURM_MAX_NORMAL_STEP_ID`).
     const LAST: u64 = 0xffff_fff0;

@@ -11,9 +11,9 @@ use nic_placement_core::topology::PathType;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 
-/// Columns of a line, at most: what fits beside an editor, into a ticket and into a manual.
+/// Columns of a line, at most: for a place beside an editor, a ticket and a manual.
 const WIDTH: usize = 100;
-/// Columns in which the longest names still stand on a line: a terminal with fewer breaks lines itself.
+/// Columns for the longest names: a narrower terminal breaks lines itself.
 const LEAST: usize = 40;
 /// Columns by which the rest of a long line is set in.
 const INDENT: usize = 2;
@@ -49,7 +49,6 @@ impl Colour {
     }
 }
 
-/// What is to be printed.
 pub(super) struct Page {
     out: String,
     colour: bool,
@@ -62,13 +61,11 @@ impl Page {
         Page { out: String::new(), colour, is_terminal, width: WIDTH }
     }
 
-    /// For a terminal of so many columns.
     pub(super) fn with_columns(self, columns: Option<u16>) -> Page {
         let width = columns.map_or(self.width, |columns| usize::from(columns).clamp(LEAST, WIDTH));
         Page { width, ..self }
     }
 
-    /// Columns of a line, at most.
     pub(super) fn width(&self) -> usize {
         self.width
     }
@@ -77,8 +74,8 @@ impl Page {
         self.out.as_bytes()
     }
 
-    /// What a program reads: the same bytes in a pipe and a file.  On a terminal no program parses it, and the terminal
-    /// would obey a control character.
+    /// Text for programs: the same bytes in a pipe and a file.  On a terminal no program parses it, and a control
+    /// character would be obeyed.
     pub(super) fn exact(&mut self, text: &str) {
         if self.is_terminal { self.out.push_str(&text::defused(text)) } else { self.out.push_str(text) }
     }
@@ -87,22 +84,22 @@ impl Page {
         self.out.push('\n');
     }
 
-    /// One line, or several of which all but the first are set in.
+    /// Lines; all but the first are set in.
     pub(super) fn line(&mut self, text: impl Into<Text>) {
         self.paragraph(0, INDENT, text.into());
     }
 
-    /// One line, or several, all of them set in.
+    /// Lines, all of them set in.
     pub(super) fn block(&mut self, margin: usize, text: impl Into<Text>) {
         self.paragraph(margin, margin, text.into());
     }
 
-    /// A line that is set in, or several of which all but the first are set in further.
+    /// Lines that are set in, all but the first further.
     pub(super) fn indented(&mut self, text: impl Into<Text>) {
         self.paragraph(INDENT, 2 * INDENT, text.into());
     }
 
-    /// A word and what it says, which stays beside it.
+    /// A word, and beside it its text.
     pub(super) fn item(&mut self, word: impl Into<Text>, text: impl Into<Text>) {
         let word = word.into();
         // a long word is text like any other
@@ -114,7 +111,7 @@ impl Page {
         notes.into_iter().for_each(|note| self.item("note: ", note));
     }
 
-    /// What the kinds of paths mean that stand above.
+    /// The meaning of these kinds of paths.
     pub(super) fn legend(&mut self, paths: impl IntoIterator<Item = PathType>) {
         let paths: BTreeSet<PathType> = paths.into_iter().collect();
         let each = paths.into_iter().map(|path| Text::of_path(path).then(format_args!(" {}", meaning(path))));
@@ -154,7 +151,7 @@ impl Page {
     }
 }
 
-/// What lies between a GPU and a NIC.
+/// The devices between a GPU and a NIC.
 fn meaning(path: PathType) -> &'static str {
     match path {
         PathType::Pix => "at most one PCIe switch",

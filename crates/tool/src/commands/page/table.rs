@@ -96,7 +96,7 @@ impl Table {
     }
 }
 
-/// What there is, where not even the names fit: the widest column gives way first.
+/// Widths where not even the names fit: the widest column gives way first.
 fn shared(mut widths: Vec<usize>, room: usize) -> Vec<usize> {
     while widths.iter().sum::<usize>() > room {
         let Some(widest) = widths.iter_mut().max().filter(|widest| **widest > 1) else { break };

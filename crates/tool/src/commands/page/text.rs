@@ -63,7 +63,7 @@ impl Text {
         Text::styled(path, style)
     }
 
-    /// The same, kept on one line where it fits there.
+    /// This text, kept on one line where it fits there.
     pub(in crate::commands) fn unbroken(self) -> Text {
         Text(self.0.into_iter().map(|(c, style)| (if c == ' ' { GLUE } else { c }, style)).collect())
     }
@@ -81,7 +81,7 @@ impl Text {
         all
     }
 
-    /// This, or if it is empty another.
+    /// This text, or if it is empty another.
     pub(in crate::commands) fn or(self, otherwise: &str) -> Text {
         if self.0.is_empty() { otherwise.into() } else { self }
     }
@@ -90,14 +90,14 @@ impl Text {
         self.0.len()
     }
 
-    /// The longest part at which no line can end.
+    /// The longest part without an end of a line.
     pub(super) fn longest_part(&self) -> usize {
         let parts = self.0.split_inclusive(|(letter, _)| matches!(letter, ' ' | ','));
         parts.map(|part| part.iter().filter(|(letter, _)| *letter != ' ').count()).max().unwrap_or(0)
     }
 
-    /// Lines, the first of at most `first` characters and each other of at most `others`, which end at a space or behind a
-    /// comma, else where the width is used up.
+    /// Lines of at most `others` characters, the first of `first`, which end at a space or behind a comma, else where
+    /// the width is used up.
     pub(super) fn lines(&self, first: usize, others: usize) -> Vec<Text> {
         let (mut lines, mut rest, mut width) = (Vec::new(), self.0.as_slice(), first);
         let is_space = |at: &(char, Style)| at.0 == ' ';
@@ -151,7 +151,7 @@ pub(in crate::commands) fn list<T: ToString>(of: &[T]) -> Text {
     Text::joined(of.iter().map(|one| Text::from(one.to_string())), ",").or("-")
 }
 
-/// `text` on one line, with an escape such as `\u{1b}` for each character that does not print.
+/// `text` on one line, with escapes such as `\u{1b}` for characters that do not print.
 pub(in crate::commands) fn shown(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -167,8 +167,7 @@ pub(in crate::commands) fn shown(text: &str) -> String {
     line
 }
 
-/// `text` with its lines and tabs, and with escapes for all other control characters: what a program reads, shown on a
-/// terminal.
+/// `text` with its lines and tabs, and escapes for other control characters: a program's text on a terminal.
 pub(in crate::commands) fn defused(text: &str) -> String {
     let is_white = |letter| matches!(letter, '\n' | '\t');
     text.split_inclusive(is_white)

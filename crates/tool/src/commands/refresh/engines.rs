@@ -13,9 +13,9 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Where the admin's templates name a file with the map, it is kept beside the node file: made as for a step that says nothing
-/// of its own.  One that cannot be made is removed.  A file that no template names is not touched: another program may have
-/// written it, and no step is told of it.
+/// Keeps the maps that the admin's templates name beside the node file, as for a step that says nothing of its own.
+/// One that cannot be made is removed.  Other files are not touched: another program may have written them, and no step
+/// is told of them.
 pub(super) fn keep(topology: Topology, place: &Path, mut admin: Admin) -> Result<(), String> {
     admin.node_file.path = place.display().to_string();
     let places = maps::places(&admin);

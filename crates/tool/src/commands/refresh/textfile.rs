@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How long cards are waited for: they have just answered.
+/// Time that cards are waited for: they have just answered.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The collector reads no other files.
@@ -31,7 +31,6 @@ pub(in crate::commands) fn check(place: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Writes the file, whole.
 pub(super) fn keep(plan: &Plan, place: &Path) -> Result<(), String> {
     let mut reading = Reading::begin(&opener(&NodeSource::Live), &BTreeSet::new());
     reading.wait(PATIENCE);

@@ -20,15 +20,15 @@ use std::time::{Duration, Instant};
 /// `RTNLGRP_LINK` of include/uapi/linux/rtnetlink.h: interfaces that come, go, or change their state.
 const LINKS: u32 = 1;
 /// `RDMA_NL_GROUP_NOTIFY` of include/uapi/rdma/rdma_netlink.h: RDMA devices and their interfaces, since Linux 6.12.  An
-/// older kernel lets us listen and says nothing; what it does not tell, the links and the timer do.
+/// older kernel says nothing; the links and the timer do.
 const RDMA_DEVICES: u32 = 4;
 
 /// `ENOBUFS` of include/uapi/asm-generic/errno.h: more was told than was read.
 const OVERRUN: i32 = 105;
 
-/// One change is told in several messages, and a link that goes takes others along.
+/// One change makes several messages, and a link that goes takes others along.
 const DEBOUNCE: Duration = Duration::from_millis(200);
-/// Between two refreshes that are due to interfaces that stand on no device: those of containers come and go by the dozen.
+/// Between two refreshes for interfaces on no device: those of containers come and go by the dozen.
 const PAUSE: Duration = Duration::from_secs(10);
 /// After one that failed.
 const RETRY: Duration = Duration::from_secs(5);
@@ -56,17 +56,16 @@ pub(super) fn watch(files: &Files, every: Duration) -> Result<(), Failure> {
     }
 }
 
-/// Why the file is to be written.
+/// Reason to write the file.
 #[derive(PartialEq, Eq)]
 enum Reason {
     Time,
     Devices,
-    /// interfaces that stand on no device
     Others,
 }
 
-/// Waits for a reason to write the file: the time is `end`, or there is something else than `then`; for interfaces that
-/// stand on no device not before `others_from`.
+/// Waits for a reason to write the file: the time is `end`, or the state is not `then`; for interfaces on no device not
+/// before `others_from`.
 fn wait(
     root: &Root,
     then: &KernelState,
@@ -94,9 +93,9 @@ fn wait(
     }
 }
 
-/// What makes a written file wrong when it changes.
+/// Facts that make a written file wrong when they change.
 struct KernelState {
-    /// what is registered, and each interface on a device with its `operstate`
+    /// registered devices, and each interface on a device with its `operstate`
     devices: Registered,
     /// the other interfaces: bonds and VLANs, and those of containers, which come and go
     others: Registered,
@@ -114,7 +113,7 @@ fn kernel_state(root: &Root) -> KernelState {
     KernelState { devices, others }
 }
 
-/// Hears of a group's messages from now on.
+/// Listens to a group's messages.
 fn listen(protocol: isize, group: u32, news: SyncSender<()>) -> io::Result<()> {
     let mut socket = Socket::new(protocol)?;
     socket.bind(&SocketAddr::new(0, 0))?;
@@ -167,7 +166,7 @@ fn refresh(files: &Files) -> Result<bool, Failure> {
     Ok(false)
 }
 
-/// How a process ended; `None` where it has not by then.
+/// A process's status; `None` if it has not ended by then.
 fn end_of(child: &mut Child, patience: Duration) -> Result<Option<ExitStatus>, Failure> {
     let begun = Instant::now();
     loop {

@@ -69,7 +69,7 @@ fn in_columns(rows: Vec<Row>) -> Vec<Line> {
     rows.into_iter().zip(texts).map(line).collect()
 }
 
-/// Which columns a line has.
+/// The kind of a line, which determines its columns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Of {
     Place,
@@ -77,7 +77,6 @@ enum Of {
     Port,
 }
 
-/// A line, and those below it.
 struct Branch {
     of: Of,
     name: Text,
@@ -113,12 +112,12 @@ fn lay_out(branches: Vec<Branch>, guide: &str, rows: &mut Vec<Row>) {
 struct Node<'a> {
     topology: &'a Topology,
     placement: &'a NodePlacement,
-    /// for a terminal that is too narrow: without what the lines below the tree say again
+    /// for a terminal that is too narrow: without what the lines below the tree repeat
     is_short: bool,
 }
 
 impl Node<'_> {
-    /// Smaller places and the place's own devices: those with GPUs in the GPUs' order, then NICs alone.
+    /// Smaller places and the place's devices: with GPUs in the GPUs' order, then NICs alone.
     fn contents(&self, place: &NodePlace) -> Vec<Branch> {
         let order = |place: &NodePlace| match place.kind {
             // these stay as they are: a NUMA node without a device has its number too

@@ -21,7 +21,6 @@ const MOST_ROUNDS: usize = 1000;
 /// Tasks of a way whose difference is told.
 const MOST_TOLD: usize = 8;
 
-/// Where a trial's files are.
 pub(super) struct Folder(pub(super) PathBuf);
 
 impl Folder {
@@ -38,7 +37,7 @@ impl Folder {
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Why a program gave nothing.
+    /// The reason why a program gave nothing.
     fn why(&self, name: &str) -> String {
         let first = self.text(&format!("{name}.why")).and_then(|text| text.lines().next().map(String::from));
         first.unwrap_or_else(|| "no output".to_string())
@@ -55,7 +54,7 @@ impl Folder {
     }
 }
 
-/// The report; why there is none.
+/// The error says why there is no report.
 pub(super) fn report(folder: &Folder) -> Result<TrialReport, String> {
     let nodes = (0..MOST_NODES).take_while(|node| folder.is_there(&node.to_string())).count();
     let first = folder.topology("0/node").map_err(|why| {
@@ -89,14 +88,13 @@ pub(super) fn report(folder: &Folder) -> Result<TrialReport, String> {
     })
 }
 
-/// The releases of programs.
 fn releases(folder: &Folder) -> BTreeMap<String, String> {
     let text = folder.text("releases.txt").unwrap_or_default();
     let lines = text.lines().filter_map(|line| line.split_once('\t'));
     lines.map(|(name, release)| (name.to_string(), release.trim().to_string())).collect()
 }
 
-/// Was a driver asked that a test plays?  Its GPUs say so.
+/// True if a driver was asked that a test plays.  Its GPUs say so.
 fn is_played(folder: &Folder, way: usize) -> bool {
     let text = folder.text(&format!("way-{way}.txt")).unwrap_or_default();
     let devices = probes(&text).flat_map(|probe| probe.drivers).flat_map(|driver| driver.devices);
@@ -185,7 +183,7 @@ fn way(folder: &Folder, node: &Topology, number: usize) -> Option<TriedWay> {
     Some(way)
 }
 
-/// Does a task run on the NUMA nodes of its GPUs alone?  Its GPUs are those that a driver shows it.
+/// Counts the task, and whether it runs on the NUMA nodes of its drivers' GPUs alone.
 fn count_near(near: &mut Near, node: &Topology, probe: &Probe) {
     let devices = probe.drivers.iter().flat_map(|driver| &driver.devices);
     let gpus = devices.filter_map(|device| node.gpu_index(device.address.parse().ok()?));
@@ -253,7 +251,7 @@ fn effect(
     effect
 }
 
-/// What `measure` said on stderr of each node, added up; NICs that sent nothing are left out.
+/// Sums of `measure`'s reports of each node; NICs that sent nothing are left out.
 fn bytes(text: &str) -> BTreeMap<String, u64> {
     let mut sent: BTreeMap<String, u64> = BTreeMap::new();
     for report in text.lines().filter_map(|line| merge::read(line.as_bytes()).ok()) {

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// How long one process is waited for, and the devices.
+/// Time that one process is waited for, and the devices.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Processes that do not answer, at most: then the look ends.
 const MAX_SILENT: usize = 8;
@@ -29,7 +29,7 @@ const MAX_SILENT: usize = 8;
 const MAX_THREADS: usize = 4096;
 const MAX_DESCRIPTORS: usize = 4096;
 
-/// Which processes are looked at.
+/// The processes that are looked at.
 #[derive(Debug, Clone)]
 pub(in crate::commands) enum Wanted {
     /// all tasks of steps, and all that were placed
@@ -51,7 +51,7 @@ impl Wanted {
         }
     }
 
-    /// Of these processes, in the order of their numbers, those that are worth a look.
+    /// Those of these processes that are worth a look, by number.
     fn among(&self, root: &Root, all: Vec<u32>) -> Vec<u32> {
         let Wanted::Processes(wanted) = self else { return all };
         let parent = |pid: &u32| {
@@ -67,13 +67,13 @@ impl Wanted {
     }
 }
 
-/// What an environment says.
+/// Facts of an environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) numbers: Numbers,
     pub(super) marked: Option<Marked>,
     pub(super) changed: Vec<String>,
-    /// that say which GPUs it has
+    /// variables that say which GPUs it has
     pub(super) variables: BTreeMap<&'static str, String>,
     pub(super) step_gpus: Option<String>,
 }
@@ -100,18 +100,17 @@ pub(super) struct Process {
     pub(super) threads: Vec<Thread>,
     /// KiB that it wrote, by NUMA node
     pub(super) memory: BTreeMap<u32, u64>,
-    /// device files that it has open, as `nvidia0`
+    /// open device files, as `nvidia0`
     pub(super) device_files: BTreeSet<String>,
     pub(super) held: BTreeMap<String, Held>,
 }
 
-/// What was seen.
 pub(super) struct Look {
     pub(super) processes: BTreeMap<u32, Process>,
-    /// queue pairs of which the kernel does not tell whose they are; else why nothing is known of any
+    /// queue pairs of unknown processes; else the reason why nothing is known of any
     pub(super) unowned: Result<u32, String>,
     pub(super) silent: BTreeSet<u32>,
-    /// users whose processes are not for this one to look at
+    /// users whose processes this one may not look at
     pub(super) hidden: BTreeSet<u32>,
 }
 
@@ -143,7 +142,8 @@ pub(super) fn look(open: &Open, wanted: &Wanted) -> Look {
     look
 }
 
-/// Takes what walks over the processes say, each from a number on: behind a process that does not answer a new one begins.
+/// Takes the steps of walks over the processes, each from a number on: behind a process that does not answer a new one
+/// begins.
 fn gather(look: &mut Look, patience: Duration, walk: impl Fn(u32) -> Receiver<Step>) {
     let mut from = 0;
     while look.silent.len() < MAX_SILENT {
@@ -220,7 +220,7 @@ fn process(root: &Root, pid: u32, user: Option<u32>, told: Told) -> Option<Proce
     Some(Process { told, user, thread_ids, threads, memory, device_files, held: BTreeMap::new() })
 }
 
-/// `None` for one that has ended: a process's first thread stays until the others have.
+/// `None` for one that has ended; a process's first thread stays until the others have.
 fn thread(root: &Root, pid: u32, thread: u32) -> Option<Thread> {
     let status = root.read(&format!("proc/{pid}/task/{thread}/status"))?;
     let value = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"));
@@ -231,8 +231,8 @@ fn thread(root: &Root, pid: u32, thread: u32) -> Option<Thread> {
     Some(Thread { is_first: thread == pid, name: value("Name")?.to_string(), cpus })
 }
 
-/// What the process wrote itself (`anon=`), by NUMA node: a file's pages may have been there before it.  The kernel escapes what a
-/// user could write into a file's name (fs/proc/task_mmu.c, `show_numa_map`).
+/// KiB that the process wrote itself (`anon=`), by NUMA node: a file's pages may have been there before it.  The kernel
+/// escapes a user's text in a file's name (fs/proc/task_mmu.c, `show_numa_map`).
 fn memory(root: &Root, pid: u32) -> BTreeMap<u32, u64> {
     let mut kib = BTreeMap::new();
     root.lines(&format!("proc/{pid}/numa_maps"), |line| {

@@ -78,7 +78,7 @@ pub(super) struct VerifyOptions {
     node: NodeOptions,
 }
 
-/// How long the node is waited for.
+/// Time that the node is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn job(text: &str) -> Result<(u64, Option<u64>), String> {

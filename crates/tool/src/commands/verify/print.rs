@@ -97,7 +97,7 @@ fn remarks(task: &TaskVerdict, why: Option<&String>) -> Vec<String> {
     remarks
 }
 
-/// How many tasks of each job have which verdict.
+/// Numbers of tasks by job and verdict.
 fn jobs(tasks: &[TaskVerdict]) -> BTreeMap<Option<u64>, BTreeMap<Verdict, usize>> {
     let mut jobs: BTreeMap<Option<u64>, BTreeMap<Verdict, usize>> = BTreeMap::new();
     for task in tasks {

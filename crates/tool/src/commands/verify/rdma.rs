@@ -9,16 +9,16 @@ use std::io;
 
 /// Objects of one kind on one device, at most: 100,000 queue pairs are many.
 const MOST: usize = 1 << 20;
-/// Bytes of one datagram, at most: the kernel takes as many as the reader has room for, and no more than 32 KiB
-/// (net/netlink/af_netlink.c, `netlink_dump`).
+/// Bytes of one datagram, at most: the kernel fills the reader's room up to 32 KiB (net/netlink/af_netlink.c,
+/// `netlink_dump`).
 const DATAGRAM: usize = 64 * 1024;
 /// `EINVAL` of include/uapi/asm-generic/errno-base.h: a command that this kernel does not know.
 const UNKNOWN: i32 = 22;
-/// `EPROTONOSUPPORT` of include/uapi/asm-generic/errno.h: the kernel has no RDMA, so no process holds any of it.
+/// `EPROTONOSUPPORT` of include/uapi/asm-generic/errno.h: the kernel has no RDMA.
 const NO_RDMA: i32 = 93;
 
-/// What each thread of the node holds; else why that is not known.  Waits for the devices: each is asked for the state of its queue
-/// pairs.
+/// Objects that each thread of the node holds; else the reason why that is not known.  Waits for the devices, which are
+/// asked for the state of their queue pairs.
 pub(super) fn held() -> Result<Holdings, String> {
     let mut answers = BTreeMap::new();
     let devices = match ask(Objects::Devices, None) {

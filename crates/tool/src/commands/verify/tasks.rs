@@ -18,7 +18,6 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Processes that are kept of several looks, at most.
 const MAX_KEPT: usize = 16 * 1024;
 
-/// What was seen at several looks.
 #[derive(Default)]
 pub(in crate::commands) struct Looks {
     processes: BTreeMap<u32, Process>,
@@ -29,13 +28,12 @@ pub(in crate::commands) struct Looks {
     hidden: BTreeSet<u32>,
 }
 
-/// The processes that belong to this one's step; all, where it is in none.
+/// The processes of this one's step; all, if it is in none.
 pub(in crate::commands) fn own(numbers: &Numbers) -> Wanted {
     numbers.step.map_or(Wanted::All, |step| Wanted::Job(step.job, step.step))
 }
 
 impl Looks {
-    /// One look, now.
     pub(in crate::commands) fn one(open: &Open, wanted: &Wanted) -> Looks {
         let Look { processes, unowned, silent, hidden } = look::look(open, wanted);
         let (unowned, why) = unowned.map_or_else(|why| (None, Some(why)), |unowned| (Some(unowned), None));
@@ -60,7 +58,7 @@ impl Looks {
         notes
     }
 
-    /// What a task's processes held; else why that is not known.
+    /// Devices that a task's processes held; else the reason why that is not known.
     fn held(&self, of: &[&Process]) -> Result<BTreeMap<String, Held>, String> {
         if let (None, Some(why)) = (self.unowned, &self.why) {
             return Err(why.clone());
@@ -94,7 +92,7 @@ impl Seen for Looks {
     }
 }
 
-/// Tasks are told apart by Slurm's numbers and their devices; a process that was not placed and is in no step is one of its own.
+/// Slurm's numbers and devices tell tasks apart; an unplaced process in no step is one of its own.
 type Key = (Numbers, Vec<PciAddress>, Vec<String>, Option<u32>, Option<u32>);
 
 fn key(pid: u32, process: &Process) -> Key {
@@ -147,7 +145,8 @@ fn seen(node: Node<'_>, looks: &Looks, pids: Vec<u32>) -> SeenTask {
     }
 }
 
-/// The GPUs of a task that was not placed: which device files it may open cannot be seen from outside, but those that it has open.
+/// The GPUs of a task that was not placed, by its open device files: those that it may open cannot be seen from
+/// outside.
 fn gpus_of(topology: &Topology, processes: &[&Process]) -> Result<Vec<GpuIndex>, String> {
     let told = &processes[0].told;
     let is_open = |gpu: GpuIndex| {
