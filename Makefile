@@ -26,8 +26,7 @@ unitdir ?= $(prefix)/lib/systemd/system
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo lint test attack fuzz slow sanitize mutants test-slurms test-clients test-packages test-libraries test-newest bench \
-	pictures \
-	test-host soak deb rpm dist \
+	pictures test-host soak deb rpm dist \
 	wheel test-wheel install uninstall clean clean-cache
 
 help:           ## this list
