@@ -25,8 +25,8 @@ linedir ?= $(datadir)/nic-placement
 unitdir ?= $(prefix)/lib/systemd/system
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo lint test attack fuzz slow sanitize mutants test-slurms test-clients test-packages test-libraries test-newest bench pictures \
-	test-host soak deb rpm dist \
+.PHONY: help build demo lint test attack fuzz slow sanitize mutants test-slurms test-clients test-packages test-libraries test-newest bench \
+	pictures test-host soak deb rpm dist \
 	wheel test-wheel install uninstall clean clean-cache
 
 help:           ## this list
@@ -98,7 +98,7 @@ test-clients:   ## UCX of three releases, Open MPI, MPICH, libfabric, torchrun b
 	$(CARGO) build --release --locked
 	CLIENTS=all $(CARGO) test --locked --test clients
 
-test-newest:    ## do the newest NVSHMEM, NCCL, UCX, launchers and engines do what our rules rest on? (gcc, g++, strace, PyPI, 1.1 GB)
+test-newest:    ## do the newest libraries and engines what our rules rest on? RELEASES=pinned (gcc, g++, strace, PyPI, 1.1 GB)
 	tests/libraries/newest.sh $(RELEASES)
 
 nobody = MAINTAINER='Nobody <nobody@example.org>' HOMEPAGE=https://example.org

@@ -62,12 +62,13 @@ declare -A count=([ok]=0 [changed]=0 [skipped]=0)
 
 # Asks one rule.
 rule() {
-    local said=$lacks ended=77 word=skipped
+    local said=$lacks ended=77 word=skipped sentence
+    sentence=$(sed -E ':a; s/([A-Z0-9])_([A-Z0-9])/\1\n\2/; ta; s/_/ /g; s/\n/_/g' <<< "$1")
     if [ -z "$lacks" ]; then said=$("$1" 2>&1); ended=$?; fi
     if [ $ended -eq 0 ]; then word=ok said=; elif [ $ended -ne 77 ]; then word=changed; fi
     said=$(xargs -d '\n' <<< "$said" | cut -c 1-150)
     count[$word]=$((count[$word] + 1))
-    printf '%-8s %-14s %s%s\n' "$word" "$release" "${1//_/ }" "${said:+: $said}"
+    printf '%-8s %-14s %s%s\n' "$word" "$release" "$sentence" "${said:+: $said}"
 }
 
 skip() { echo "$*"; exit 77; }
@@ -246,6 +247,8 @@ Open_MPI_keeps_the_mask_with_bind_to_none_and_counts_local_ranks() {
 MPICH_keeps_the_mask_and_counts_local_ranks() {
     said "^cpus=$last MPI_LOCALNRANKS=2 MPI_LOCALRANKID=1\$" ranks "$last" mpiexec -n 2
 }
+
+MPICH_leaves_the_mask_with_bind_to_core() { said "^cpus=$first " ranks "$last" mpiexec -bind-to core -n 2; }
 
 MPICH_has_no_variable_CH4_OFI_NIC_GPU_AFFINITY() {
     local library

@@ -57,7 +57,7 @@ fn bash_completes_with_the_script() {
         complete(&["nic-placement", "plan", "--words", "bind="]),
         "bind=auto bind=numa bind=core bind=none"
     );
-    assert_eq!(complete(&["nic-placement", "map", "--words", "strict,bind="]), "strict,bind=core");
+    assert_eq!(complete(&["nic-placement", "map", "--words", "strict,bind=c"]), "strict,bind=core");
     assert_eq!(complete(&["nic-placement", "check", "--off", "acs,ats,nic-b"]), "acs,ats,nic-broken");
     assert_eq!(complete(&["nic-placement", "check", "--only", "roce-"]), "roce-gid roce-mtu");
     assert_eq!(complete(&["nic-placement", "help", "che"]), "check");

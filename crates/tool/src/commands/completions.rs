@@ -71,13 +71,10 @@ fn words(command: &str) -> Vec<&'static str> {
     let known = options::WORDS.iter().filter(|spec| !without.contains(&spec.name));
     let words = known.flat_map(|spec| -> Vec<String> {
         let is_word = |value: &&str| value.starts_with(|letter: char| letter.is_ascii_lowercase());
-        // each process of a map has cores of its own
-        let is_taken = |value: &&str| command != "map" || spec.name != "bind" || *value == "core";
         match spec.value {
             "" => vec![spec.name.to_string()],
             value if value.split('|').any(|value| is_word(&value)) => {
-                let values = value.split('|').filter(is_word).filter(is_taken);
-                values.map(|value| format!("{}={value}", spec.name)).collect()
+                value.split('|').filter(is_word).map(|value| format!("{}={value}", spec.name)).collect()
             }
             _ => vec![format!("{}=", spec.name)],
         }
