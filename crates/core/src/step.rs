@@ -13,7 +13,7 @@ pub const NODE_NAME: &str = "SLURMD_NODENAME";
 pub const STEP_GPUS: &str = "SLURM_STEP_GPUS";
 /// The address of the srun that started the step, which slurmd writes into it.
 pub const SRUN: &str = "SLURM_SRUN_COMM_HOST";
-/// In a task: slurmd's rule by which it dealt them.
+/// In a task: slurmd's rule for the GPUs of its tasks.
 pub const GPU_BIND: &str = "SLURMD_TRES_BIND";
 
 /// The program that started the tasks of a step on this node.

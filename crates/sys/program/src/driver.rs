@@ -100,7 +100,7 @@ pub fn copies(ordinal: i32, bytes: usize, rounds: u32) -> Result<Copies, DriverE
     without_stdout(|| cuda::copies(ordinal, bytes, rounds))
 }
 
-/// NCCL's version, after a communicator of one rank, for which NCCL writes the file in `NCCL_TOPO_DUMP_FILE`.
+/// NCCL's version, after a communicator of one rank, for which NCCL writes the file that `NCCL_TOPO_DUMP_FILE` names.
 pub fn nccl_topology() -> Result<i32, DriverError> {
     without_stdout(nccl::topology)
 }

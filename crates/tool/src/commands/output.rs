@@ -30,7 +30,7 @@ fn parts(place: &Path) -> Result<(&Path, &OsStr), String> {
     }
 }
 
-/// Refuses all but a regular file, or none.
+/// Refuses a place that holds anything but a regular file.
 ///
 /// cp(1) writes through a link and into a device, install(1) replaces both.  As root the first spoils the target of a
 /// link in another's folder, and the second `/dev/null` or `/dev/stdout`.
@@ -60,7 +60,7 @@ pub(super) fn write(place: &Path, bytes: &[u8]) -> Result<(), String> {
     replace(place, bytes, 0o644, |file| file.set_permissions(Permissions::from_mode(0o644)))
 }
 
-/// As [`write`], for a user's own file: the old file's mode names its readers, else the umask, as in a shell.
+/// As `write`, for a user's own file: the old file's mode names its readers, else the umask, as in a shell.
 pub(super) fn write_own(place: &Path, bytes: &[u8]) -> Result<(), String> {
     let old = there(place)?;
     let mode = old.as_ref().map_or(0o666, |old| old.mode() & 0o777);
