@@ -1,12 +1,14 @@
-//! oneCCL, on demand (`env=default+oneccl`): the NICs of the task's own NUMA node, and a CPU of the task's own for its worker thread.
+//! oneCCL, on demand (`env=default+oneccl`): the NICs of the task's own NUMA node, and a CPU of the task's own for its worker
+//! thread.
 //!
-//! `CCL_MNIC=local`: NICs whose CPUs contain the process's, or the other way round, of those that `CCL_MNIC_NAME` leaves; oneCCL fails
-//! where there is none (src/atl/ofi/atl_ofi_helper.cpp `atl_ofi_open_nw_provs`; src/hwloc/hwloc_wrapper.cpp `is_dev_close_by_pci`).
-//! A provider that does not say where on the bus its device is, as tcp, has none that is local (`atl_ofi_is_nic_local`).
+//! `CCL_MNIC=local`: NICs whose CPUs contain the process's, or the other way round, of those that `CCL_MNIC_NAME` leaves; oneCCL
+//! fails where there is none (src/atl/ofi/atl_ofi_helper.cpp `atl_ofi_open_nw_provs`; src/hwloc/hwloc_wrapper.cpp
+//! `is_dev_close_by_pci`). A provider that does not say where on the bus its device is, as tcp, has none that is local
+//! (`atl_ofi_is_nic_local`).
 //!
-//! `CCL_WORKER_AFFINITY`: without it workers run on the machine's last CPUs, whatever the masks.  A process takes the entry of its
-//! number on the node, and fails where there are fewer entries than processes, so ours repeats one CPU (2022.2: src/common/env/env.cpp
-//! `env_2_worker_affinity`; src/common/global/global.cpp `set_local_coord`).
+//! `CCL_WORKER_AFFINITY`: without it workers run on the machine's last CPUs, whatever the masks.  A process takes the entry of
+//! its number on the node, and fails where there are fewer entries than processes, so ours repeats one CPU (2022.2:
+//! src/common/env/env.cpp `env_2_worker_affinity`; src/common/global/global.cpp `set_local_coord`).
 #![forbid(unsafe_code)]
 
 use super::libfabric::{PROVIDER, admits_provider};

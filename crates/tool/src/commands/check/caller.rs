@@ -51,7 +51,6 @@ pub(super) fn environment() -> Present {
     known.filter_map(|name| Some((name.to_string(), std::env::var(name).ok()?))).collect()
 }
 
-/// What looks wrong in these variables.
 pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagnostic> {
     let topology = &*plan.node;
     let interfaces: Vec<String> = match is_live {
