@@ -50,7 +50,7 @@ const HCA_LIST: &str = "NVSHMEM_HCA_LIST";
 const PE_MAPPING: &str = "NVSHMEM_HCA_PE_MAPPING";
 const ENABLE_MAPPING: &str = "NVSHMEM_ENABLE_NIC_PE_MAPPING";
 const PREFIX: &str = "NVSHMEM_HCA_PREFIX";
-/// Names a configuration file of the user's.
+/// A configuration file of the user's.
 const CONF_FILE: &str = "NVSHMEM_CONF_FILE";
 
 /// Bytes of a line in one piece, and a NUL (the buffers of `nvshmemi_conf_parse_file`).
