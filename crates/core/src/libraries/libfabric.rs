@@ -65,8 +65,9 @@ const VERBS_DEVICE: &str = "FI_VERBS_DEVICE_NAME";
 const VERBS_IFACE: &str = "FI_VERBS_IFACE";
 pub(super) const PROVIDER: &str = "FI_PROVIDER";
 
-/// Does `FI_PROVIDER` admit this core provider?  Names are whole, in any case, blanks a part of them; of `verbs;ofi_rxm` the first
-/// part counts, and `^` rules out the whole list (libfabric 2.5.1: src/fabric.c `ofi_create_filter`, `ofi_apply_prov_init_filter`).
+/// Does `FI_PROVIDER` admit this core provider?  Names are whole, in any case, blanks a part of them; of `verbs;ofi_rxm` the
+/// first part counts, and `^` rules out the whole list (libfabric 2.5.1: src/fabric.c `ofi_create_filter`,
+/// `ofi_apply_prov_init_filter`).
 pub(super) fn admits_provider(filter: &str, provider: &str) -> bool {
     let (excludes, names) = marked(filter, '^');
     let core = |name: &str| match name.split_once(';') {
@@ -112,8 +113,8 @@ pub(super) fn nearest(topology: &Topology, usable: &[NicIndex], kind: NicKind) -
     topology.gpus.iter().map(of).collect()
 }
 
-/// The NIC of a task's one GPU, or the one that all GPUs which it sees share: a library that goes by the GPU may look at GPU 0 before
-/// the program chooses.  Or why there is none.
+/// The NIC of a task's one GPU, or the one that all GPUs which it sees share: a library that goes by the GPU may look at GPU 0
+/// before the program chooses.  Or why there is none.
 pub(super) fn of_all<'p>(
     query: &Query,
     nearest: &'p [Option<Nearest>],

@@ -1,7 +1,8 @@
 //! `NIC_PLACEMENT`: the decision and the variables we set, in one line for programs and nested steps.
 //!
-//! Words separated by spaces: the version, `key=value` facts, and `set:NAME=VALUE` for each variable that is ours, unless its value
-//! was changed since.  In another form this variable is the user's.  A space in a value is written `%20`, and `%` itself `%25`.
+//! Words separated by spaces: the version, `key=value` facts, and `set:NAME=VALUE` for each variable that is ours, unless its
+//! value was changed since.  In another form this variable is the user's.  A space in a value is written `%20`, and `%` itself
+//! `%25`.
 //!
 //! ```text
 //! v1 policy=closest gpus=0000:1b:00.0 nics=mlx5_0:1 node=1.0.0-5e3a91c7 cpus=0-55 set:UCX_NET_DEVICES=mlx5_0:1,eth0,lo

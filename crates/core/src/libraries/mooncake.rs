@@ -4,8 +4,8 @@
 //! `listInfiniBandDevices`).  The engine uses only these, those of the memory's NUMA node first.
 //!
 //! The newer engine (`MC_USE_TENT`) passes over other lists of the user's beside it (tent/src/platform/cpu_probe.cpp
-//! `filterInfiniBandDevices`; tent/src/common/config.cpp `ConfigHelper::loadFromEnv`).  The older one uses what is in both lists, the
-//! store's and this (mooncake-store/src/client_service.cpp `get_auto_discover_filters`).
+//! `filterInfiniBandDevices`; tent/src/common/config.cpp `ConfigHelper::loadFromEnv`).  The older one uses what is in both lists,
+//! the store's and this (mooncake-store/src/client_service.cpp `get_auto_discover_filters`).
 #![forbid(unsafe_code)]
 
 use super::findings::{Checked, entries_in_doubt, unknown_device, whole_names};

@@ -1,9 +1,10 @@
-//! MPICH over libfabric, on demand (`env=mpich`): `MPIR_CVAR_CH4_OFI_NIC_GPU_AFFINITY=1`, by which it takes a NIC nearest to the GPU.
+//! MPICH over libfabric, on demand (`env=mpich`): `MPIR_CVAR_CH4_OFI_NIC_GPU_AFFINITY=1`, by which it takes a NIC nearest to the
+//! GPU.
 //!
-//! Without it MPICH goes by the CPUs of the process.  With it ranks that have the same nearest NICs take these in turn.  It looks at
-//! the GPU of the process's CUDA context, or at the first one, so all GPUs that a task sees must have one nearest NIC in common; and
-//! it is built for CUDA alone (pmodels/mpich's src/mpid/ch4/netmod/ofi/ofi_nic.c
-//! `refine_nic_close_by_gpu`: in 5.1.0a1; 5.0.2 and earlier releases do not read it).
+//! Without it MPICH goes by the CPUs of the process.  With it ranks that have the same nearest NICs take these in turn.  It looks
+//! at the GPU of the process's CUDA context, or at the first one, so all GPUs that a task sees must have one nearest NIC in
+//! common; and it is built for CUDA alone (pmodels/mpich's src/mpid/ch4/netmod/ofi/ofi_nic.c `refine_nic_close_by_gpu`: in
+//! 5.1.0a1; 5.0.2 and earlier releases do not read it).
 #![forbid(unsafe_code)]
 
 use super::{Answer, Library, Query, libfabric};

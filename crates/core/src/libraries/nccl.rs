@@ -1,15 +1,16 @@
 //! NCCL and RCCL: `NCCL_IB_HCA`, one exact list for every task of the node, set only to exclude something.
 //!
-//! NCCL numbers devices by their place in each rank's own list and merges the ranks of a node by that number, so lists that differ
-//! send all traffic through one NIC (src/graph/topo.cc `ncclTopoGetSystem`; NVIDIA/nccl issue 1478).  Of the network plug-ins
-//! aws-ofi-nccl (EFA, Slingshot) does not read the list; amd-anp, nccl-rdma-sharp-plugins and UCCL's read it as NCCL does.  torchcomms'
-//! CTRAN reads `name[:port]` alone, and gives the k-th entry to GPU k (comms/ctran/ibverbx/IbvDevice.cc, backends/ib/CtranIb.cc).
+//! NCCL numbers devices by their place in each rank's own list and merges the ranks of a node by that number, so lists that
+//! differ send all traffic through one NIC (src/graph/topo.cc `ncclTopoGetSystem`; NVIDIA/nccl issue 1478).  Of the network
+//! plug-ins aws-ofi-nccl (EFA, Slingshot) does not read the list; amd-anp, nccl-rdma-sharp-plugins and UCCL's read it as NCCL
+//! does.  torchcomms' CTRAN reads `name[:port]` alone, and gives the k-th entry to GPU k (comms/ctran/ibverbx/IbvDevice.cc,
+//! backends/ib/CtranIb.cc).
 //!
-//! Where a NIC reaches its own rail alone, `NCCL_CROSS_NIC=0` keeps each connection on one ("Environment Variables"; src/graph/search.cc
-//! `ncclTopoCompute`).  From 2.30.7 on NCCL compares the rails that the list states (`mlx5_0:1:RAIL`), else the card's GUID and the
-//! port: these differ between the hosts of one NVLink domain, and can be the same for two NICs of one card
-//! (`ncclTopoSearchCheckNet`).  Releases from 2.5.6 to 2.30.4, and RCCL since ROCm 3.3, pass over what follows a port's number, and
-//! read an empty port (`mlx5_0::RAIL`) as port 0 (src/misc/utils.cc `parseStringList`, run from each).
+//! Where a NIC reaches its own rail alone, `NCCL_CROSS_NIC=0` keeps each connection on one ("Environment Variables";
+//! src/graph/search.cc `ncclTopoCompute`).  From 2.30.7 on NCCL compares the rails that the list states (`mlx5_0:1:RAIL`), else
+//! the card's GUID and the port: these differ between the hosts of one NVLink domain, and can be the same for two NICs of one
+//! card (`ncclTopoSearchCheckNet`).  Releases from 2.5.6 to 2.30.4, and RCCL since ROCm 3.3, pass over what follows a port's
+//! number, and read an empty port (`mlx5_0::RAIL`) as port 0 (src/misc/utils.cc `parseStringList`, run from each).
 //!
 //! Before 2.5.6 NCCL does not know `=`, and before 2.18.5 it looks at 16 devices at most.  RCCL recognises machines by their NICs
 //! (src/graph/rome_models.cc), and a list can hide the machine's model from it.
@@ -47,7 +48,7 @@ pub(super) const LIBRARY: Library = Library {
 };
 
 const IB_HCA: &str = "NCCL_IB_HCA";
-/// The user's own configuration file (src/misc/param.cc `initEnv`).
+/// The user's own file (src/misc/param.cc `initEnv`).
 const CONF_FILE: &str = "NCCL_CONF_FILE";
 /// May a connection enter and leave a node by different NICs?
 pub(super) const CROSS_NIC: &str = "NCCL_CROSS_NIC";
@@ -81,8 +82,8 @@ pub(super) const FILES: Files = Files {
     matter: |_, wanted, has_list| has_list || wanted.fabric == Fabric::IsolatedRails || wanted.judges_files,
 };
 
-/// RCCL of before NCCL 2.23 does not know `NCCL_CONF_FILE`.  Up to 2.29 NCCL asks the system for the home directory, then `HOME`, into
-/// which Slurm puts the same.
+/// RCCL of before NCCL 2.23 does not know `NCCL_CONF_FILE`.  Up to 2.29 NCCL asks the system for the home directory, then `HOME`,
+/// into which Slurm puts the same.
 fn users_files(topology: &Topology, present: &Present) -> Vec<String> {
     let at_home = |file: &str| non_empty(present, HOME).map(|home| format!("{home}/{file}"));
     let nccls = non_empty(present, CONF_FILE).cloned().or_else(|| at_home(".nccl.conf"));
@@ -177,8 +178,8 @@ fn without_files(query: &Query) -> Answer {
 /// The ports on a fabric of isolated rails: each with its place among all of the node, which is the same on hosts of one kind,
 /// whatever is left out there.  Not beside CTRAN, which would find no device.
 ///
-/// Only where a list is needed anyway: PyTorch copies NCCL's into `NVSHMEM_HCA_LIST`, where that is not set, and NVSHMEM would then
-/// miss the first NIC.
+/// Only where a list is needed anyway: PyTorch copies NCCL's into `NVSHMEM_HCA_LIST`, where that is not set, and NVSHMEM would
+/// then miss the first NIC.
 fn with_rails(query: &Query, rails: &[Rail]) -> Option<String> {
     if !is_isolated(query) || CTRAN.iter().any(|name| query.evidence.present.contains_key(*name)) {
         return None;
@@ -197,9 +198,9 @@ fn is_isolated(query: &Query) -> bool {
 
 /// The rails on cards with a degraded one, if the others carry three quarters of what all do together.
 ///
-/// A channel has the least bandwidth that it has on any node (src/init.cc `initTransportsRank`).  For 16 machines with ports at half
-/// rate on one node of two NCCL 2.30.7's search gives up to 75 % more without these as long as the others carry that much, and less
-/// where the bus hides the switches and no file tells of them.
+/// A channel has the least bandwidth that it has on any node (src/init.cc `initTransportsRank`).  For 16 machines with ports at
+/// half rate on one node of two NCCL 2.30.7's search gives up to 75 % more without these as long as the others carry that much,
+/// and less where the bus hides the switches and no file tells of them.
 fn degraded(query: &Query) -> Vec<Rail> {
     let &Query { topology, node, .. } = query;
     if node.degraded.is_empty() {

@@ -1,13 +1,14 @@
 //! NVSHMEM: `NVSHMEM_HCA_LIST`, one list for every task of the node, set only to exclude something.
 //!
 //! Items are exact names with a port; `^` inverts the list.  Elements work out together which NIC serves which (3.5:
-//! src/modules/transport/ibrc, `parse_hca_list`; src/host/transport/transport.cpp; src/host/topo/topo.cpp), so lists must be equal.
+//! src/modules/transport/ibrc, `parse_hca_list`; src/host/transport/transport.cpp; src/host/topo/topo.cpp), so lists must be
+//! equal.
 //!
-//! 3.8 reads the list only beside `NVSHMEM_ENABLE_NIC_PE_MAPPING`, 3.4 to 3.7 always (`nvshmemt_ib_common_parse_hca_filter`, in the
-//! wheels).  With that switch an element's number chooses: of N NICs and M elements of a node the k-th gets N / M from k * N / M on,
-//! before 3.8 number k modulo N (`nvshmemi_setup_connections`), which is wrong where a step has a part of the GPUs or another order.
-//! Without it all elements wait for each other (`nvshmemi_get_devices_by_distance`), so no task may choose the switch alone.
-//! Therefore it goes only with lists of one NIC (`env=nvshmem-pe`), of which every element must have one.
+//! 3.8 reads the list only beside `NVSHMEM_ENABLE_NIC_PE_MAPPING`, 3.4 to 3.7 always (`nvshmemt_ib_common_parse_hca_filter`, in
+//! the wheels).  With that switch an element's number chooses: of N NICs and M elements of a node the k-th gets N / M from k * N
+//! / M on, before 3.8 number k modulo N (`nvshmemi_setup_connections`), which is wrong where a step has a part of the GPUs or
+//! another order. Without it all elements wait for each other (`nvshmemi_get_devices_by_distance`), so no task may choose the
+//! switch alone. Therefore it goes only with lists of one NIC (`env=nvshmem-pe`), of which every element must have one.
 //!
 //! A port of RoCE without an IPv4 address of version 2 is passed over, but fails if the list names it (transport_ib_common.cpp
 //! `nvshmemt_ib_common_enumerate_devices`, `ib_get_gid_index`).
@@ -49,7 +50,7 @@ const HCA_LIST: &str = "NVSHMEM_HCA_LIST";
 const PE_MAPPING: &str = "NVSHMEM_HCA_PE_MAPPING";
 const ENABLE_MAPPING: &str = "NVSHMEM_ENABLE_NIC_PE_MAPPING";
 const PREFIX: &str = "NVSHMEM_HCA_PREFIX";
-/// Names a configuration file of the user's.
+/// A configuration file of the user's.
 const CONF_FILE: &str = "NVSHMEM_CONF_FILE";
 
 /// Bytes of a line in one piece, and a NUL (the buffers of `nvshmemi_conf_parse_file`).

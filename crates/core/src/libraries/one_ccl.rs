@@ -1,12 +1,14 @@
-//! oneCCL, on demand (`env=default+oneccl`): the NICs of the task's own NUMA node, and a CPU of the task's own for its worker thread.
+//! oneCCL, on demand (`env=default+oneccl`): the NICs of the task's own NUMA node, and a CPU of the task's own for its worker
+//! thread.
 //!
-//! `CCL_MNIC=local`: NICs whose CPUs contain the process's, or the other way round, of those that `CCL_MNIC_NAME` leaves; oneCCL fails
-//! where there is none (src/atl/ofi/atl_ofi_helper.cpp `atl_ofi_open_nw_provs`; src/hwloc/hwloc_wrapper.cpp `is_dev_close_by_pci`).
-//! A provider that does not say where on the bus its device is, as tcp, has none that is local (`atl_ofi_is_nic_local`).
+//! `CCL_MNIC=local`: NICs whose CPUs contain the process's, or the other way round, of those that `CCL_MNIC_NAME` leaves; oneCCL
+//! fails where there is none (src/atl/ofi/atl_ofi_helper.cpp `atl_ofi_open_nw_provs`; src/hwloc/hwloc_wrapper.cpp
+//! `is_dev_close_by_pci`). A provider that does not say where on the bus its device is, as tcp, has none that is local
+//! (`atl_ofi_is_nic_local`).
 //!
-//! `CCL_WORKER_AFFINITY`: without it workers run on the machine's last CPUs, whatever the masks.  A process takes the entry of its
-//! number on the node, and fails where there are fewer entries than processes, so ours repeats one CPU (2022.2: src/common/env/env.cpp
-//! `env_2_worker_affinity`; src/common/global/global.cpp `set_local_coord`).
+//! `CCL_WORKER_AFFINITY`: without it workers run on the machine's last CPUs, whatever the masks.  A process takes the entry of
+//! its number on the node, and fails where there are fewer entries than processes, so ours repeats one CPU (2022.2:
+//! src/common/env/env.cpp `env_2_worker_affinity`; src/common/global/global.cpp `set_local_coord`).
 #![forbid(unsafe_code)]
 
 use super::libfabric::{PROVIDER, admits_provider};
@@ -75,7 +77,7 @@ fn mnic(query: &Query) -> Option<Answer> {
     ]))
 }
 
-/// One CPU of the task in every entry, where their number is known; no answer where the user has a word on workers.
+/// No answer if the user says whether there are workers.
 fn workers(query: &Query) -> Option<Answer> {
     let present = query.evidence.present;
     if present.contains_key(OFFLOAD) {
@@ -83,16 +85,17 @@ fn workers(query: &Query) -> Option<Answer> {
     }
     let is_counted = ![LAUNCHER, COUNT].iter().any(|name| present.contains_key(*name));
     let entries = present.get(RANKS).filter(|_| is_counted).and_then(|ranks| ranks.parse::<u8>().ok());
-    let cpus = query.task.cpus.cpus();
-    let spare = cpus.iter().last().filter(|_| cpus.len() > 1);
+    let cpus: Vec<u32> = query.task.cpus.cpus().iter().collect();
+    // tasks may share their CPUs
+    let place = query.task.local_id as usize % cpus.len().max(1);
+    let spare = cpus.iter().rev().nth(place).filter(|_| cpus.len() > 1);
     Some(match (entries, spare) {
         (Some(entries @ 1..), Some(cpu)) => {
             let list = vec![cpu.to_string(); entries.into()].join(",");
             Answer::yes(list, "its worker would leave the task's CPUs for the machine's last")
         }
         _ => Answer::no(
-            "how many entries it needs is not known, or the task has one CPU; oneCCL's worker leaves the task's CPUs: say \
-             `CCL_WORKER_OFFLOAD=0`",
+            "how many entries it needs is not known, or the task has one CPU: with `CCL_WORKER_OFFLOAD=0` no worker leaves that",
         ),
     })
 }

@@ -1,10 +1,10 @@
 //! OpenMP, with `omp=on`: `OMP_NUM_THREADS`, `OMP_PLACES` and `OMP_PROC_BIND`.
 //!
 //! Without `OMP_NUM_THREADS` a runtime starts one thread for each CPU of the mask, the NUMA node's for each of its tasks.  With
-//! `OMP_PLACES` set, or `OMP_PROC_BIND` true, it pins the thread that loads it to one core, and threads that this one starts later
-//! inherit that (GCC 12's libgomp, as in a Python program that imports PyTorch; mpibind issue 41).  So we name the places and switch
-//! binding off, which makes libgomp ignore the places.  A user that wants pinned threads exports `OMP_PROC_BIND=spread` and gets a
-//! core for each (OpenMP 5.2, sections 21.1.2, 21.1.6 and 21.1.7; GCC's libgomp/env.c).
+//! `OMP_PLACES` set, or `OMP_PROC_BIND` true, it pins the thread that loads it to one core, and threads that this one starts
+//! later inherit that (GCC 12's libgomp, as in a Python program that imports PyTorch; mpibind issue 41).  So we name the places
+//! and switch binding off, which makes libgomp ignore the places.  A user that wants pinned threads exports
+//! `OMP_PROC_BIND=spread` and gets a core for each (OpenMP 5.2, sections 21.1.2, 21.1.6 and 21.1.7; GCC's libgomp/env.c).
 #![forbid(unsafe_code)]
 
 use super::{Answer, Library, Query};

@@ -2,19 +2,21 @@
 //!
 //! Without it NCCL and NVSHMEM take an interface that begins with `ib`, then the first one that is neither docker's nor `lo`
 //! (NCCL 2.30: src/misc/socket.cc `ncclFindInterfaces`); Gloo and TensorPipe the address of the host's name, which can be
-//! 127.0.1.1 (PyTorch's ProcessGroupGloo.cpp `createDefaultDevice`, tensorpipe_agent.cpp `guessAddress`).  Each has its own parser:
+//! 127.0.1.1 (PyTorch's ProcessGroupGloo.cpp `createDefaultDevice`, tensorpipe_agent.cpp `guessAddress`).  Each has its own
+//! parser:
 //!
 //! - NCCL 2.8 to 2.30: `=eth0` is the whole name, `eth0` a beginning (src/misc/socket.cc, since 2.30 src/os/linux.cc
 //!   `ncclOsFindInterfaces`).  RDMA NICs are told of each other by it, and without any it carries the data.
 //! - NVSHMEM: NCCL's parser, IPv4 unless the user says otherwise (src/modules/bootstrap/uid/ncclSocket/ncclsocket_socket.cpp).
 //!   Where it is not set, PyTorch copies NCCL's into it (c10d's `maybe_initialize_env_vars`).
-//! - Gloo: whole names; PyTorch makes a device for each, and spreads traffic over them (c10d/init.cpp; gloo/transport/tcp/device.cc).
+//! - Gloo: whole names; PyTorch makes a device for each, and spreads traffic over them (c10d/init.cpp;
+//!   gloo/transport/tcp/device.cc).
 //! - TensorPipe: one whole name (tensorpipe/transport/uv/context_impl.cc `lookupAddrForIface`).
 //!
 //! No release of Slurm tells a step which address of its node Slurm uses, but slurmd writes srun's into each step
-//! (`SLURM_SRUN_COMM_HOST`, 22.05 to 26.11: src/slurmd/slurmd/req.c `_rpc_launch_tasks`).  The route to it leaves by the interface
-//! that Slurm's answers take, and srun runs on the job's first node in a batch job.  Not seen: rules that choose another table than
-//! the main one, and IPv6, where the default route of IPv4 counts.
+//! (`SLURM_SRUN_COMM_HOST`, 22.05 to 26.11: src/slurmd/slurmd/req.c `_rpc_launch_tasks`).  The route to it leaves by the
+//! interface that Slurm's answers take, and srun runs on the job's first node in a batch job.  Not seen: rules that choose
+//! another table than the main one, and IPv6, where the default route of IPv4 counts.
 #![forbid(unsafe_code)]
 
 use super::files::Files;

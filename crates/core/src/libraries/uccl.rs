@@ -1,8 +1,8 @@
 //! UCCL's point-to-point engine, on demand (`env=default+uccl`): `UCCL_P2P_RDMA_DEV`, the NICs of the task's GPU.
 //!
 //! Names without ports; white space around a name is taken away.  The engine uses all of them for every GPU of the process
-//! (uccl-project/uccl's p2p/rdma/rdma_device.cc `get_best_dev_idx`), so it suits a task with one GPU.  Without it the engine goes by
-//! the distances on the bus, which a virtual machine hides, and knows no NIC of storage's.
+//! (uccl-project/uccl's p2p/rdma/rdma_device.cc `get_best_dev_idx`), so it suits a task with one GPU.  Without it the engine goes
+//! by the distances on the bus, which a virtual machine hides, and knows no NIC of storage's.
 #![forbid(unsafe_code)]
 
 use super::lists::{List, is_named};

@@ -7,20 +7,20 @@
 //!
 //! The list rules IP interfaces too.  With NICs alone in it, a program that connects by IP address fails: "device eth0 is not
 //! enabled, enable it in UCX_NET_DEVICES" (src/ucp/wireup/wireup_cm.c `ucp_cm_client_resolve_cb`), and for an address of the node
-//! itself the device is `lo`.  Where the NIC is missing, as in a container, or UCX was built without verbs, nothing is left at all.
-//! So all interfaces go into ours, those of storage NICs too: beside RDMA they carry no data.  Small messages have one lane, and
-//! the lanes of large ones must read remote memory, which tcp cannot (src/ucp/wireup/select.c `ucp_wireup_add_rma_bw_lanes`).  With
-//! `UCX_RNDV_SCHEME=put_zcopy` a quarter of the bytes went by TCP beside a NIC of 2.5 Gb/s, and none beside one of 200 Gb/s.
-//! tests/clients.rs counts all of this.
+//! itself the device is `lo`.  Where the NIC is missing, as in a container, or UCX was built without verbs, nothing is left at
+//! all. So all interfaces go into ours, those of storage NICs too: beside RDMA they carry no data.  Small messages have one lane,
+//! and the lanes of large ones must read remote memory, which tcp cannot (src/ucp/wireup/select.c
+//! `ucp_wireup_add_rma_bw_lanes`).  With `UCX_RNDV_SCHEME=put_zcopy` a quarter of the bytes went by TCP beside a NIC of 2.5 Gb/s,
+//! and none beside one of 200 Gb/s. tests/clients.rs counts all of this.
 //!
 //! An IP interface may be called as a NIC: rdma-core names both `ibp65s0`, by their place on the bus.  Since 1.21 such an item
 //! means the NIC too, on any port (`ucp_get_dev_basename`).  It stays, since without it connections by its address would fail.
 //!
 //! GPUs that send by themselves have devices of their own, `cuda0-mlx5_0:1` (since 1.20: src/uct/ib/mlx5/gdaki/gdaki.c
 //! `uct_gdaki_query_tl_devices`), and a list without them switches those off.  NIXL-EP chooses that transport after its start
-//! (`UCX_TLS=^cuda_ipc`).  So they are in the list wherever `UCX_TLS` leaves `rc_gda` in and NVIDIA's driver lets a GPU ring a NIC's
-//! doorbell (`PeerMappingOverride=1`, `uct_gdaki_md_check_uar`).  A context without such devices would print a line on stdout
-//! (`ucp_report_unavailable`), so `UCX_WARN_INVALID_CONFIG=n` goes along.  From 1.21 on UCX pairs GPUs and NICs by itself
+//! (`UCX_TLS=^cuda_ipc`).  So they are in the list wherever `UCX_TLS` leaves `rc_gda` in and NVIDIA's driver lets a GPU ring a
+//! NIC's doorbell (`PeerMappingOverride=1`, `uct_gdaki_md_check_uar`).  A context without such devices would print a line on
+//! stdout (`ucp_report_unavailable`), so `UCX_WARN_INVALID_CONFIG=n` goes along.  From 1.21 on UCX pairs GPUs and NICs by itself
 //! (`uct_gdaki_dev_matrix_init`), so all NICs as near as the nearest are named.
 #![forbid(unsafe_code)]
 
@@ -64,7 +64,7 @@ pub(super) const NET_DEVICES: &str = "UCX_NET_DEVICES";
 const TLS: &str = "UCX_TLS";
 /// Does UCX warn of devices and transports that it does not have (since 1.4)?
 const WARN: &str = "UCX_WARN_INVALID_CONFIG";
-/// Names a folder of the user's with a configuration file.
+/// A folder of the user's with such a file.
 const CONFIG_DIR: &str = "UCX_CONFIG_DIR";
 /// libfabric's word for the list: its ucx provider sets `UCX_NET_DEVICES` to it, unless that is set (since 1.18:
 /// prov/ucx/src/ucx_init.c `ucx_getinfo`).
@@ -320,8 +320,8 @@ fn items(
 /// The devices of GPUs that send by themselves: each of the task's GPUs, by CUDA's number, with so many NICs at most: its own,
 /// then others as near.
 ///
-/// The number is cuDeviceGet's, of all GPUs that the program sees (src/uct/ib/mlx5/gdaki/gdaki.c `uct_gdaki_query_tl_devices`).  A NIC
-/// has such a device for its first port alone.
+/// The number is cuDeviceGet's, of all GPUs that the program sees (src/uct/ib/mlx5/gdaki/gdaki.c `uct_gdaki_query_tl_devices`).
+/// A NIC has such a device for its first port alone.
 fn gpu_initiated(query: &Query, each: usize) -> Vec<String> {
     let Query { topology, node, task, .. } = query;
     // the kinds of paths that UCX tells apart (src/ucs/sys/topo/base/topo.c `ucs_topo_get_distance_sysfs`)

@@ -4,8 +4,8 @@
 //! src/ucp/rndv, `max_lanes`).  With protocols of version 2 it holds for each message, by the word of the side that moves it, so
 //! tasks may have different numbers (src/ucp/wireup/select.c `ucp_wireup_add_rma_bw_lanes`).
 //!
-//! `UCX_MAX_RMA_RAILS`: the same for one-sided transfers, since 1.14, by default one.  NIXL sends by these alone, and says 2 unless the
-//! environment has it (NIXL 1.5: src/plugins/ucx/ucx_utils.cpp, config.cpp `modify`).
+//! `UCX_MAX_RMA_RAILS`: the same for one-sided transfers, since 1.14, by default one.  NIXL sends by these alone, and says 2
+//! unless the environment has it (NIXL 1.5: src/plugins/ucx/ucx_utils.cpp, config.cpp `modify`).
 //!
 //! What counts is the NICs of one GPU: several GPUs of a task use all of theirs at the same time, and a message by the NICs
 //! of another GPU would take the far way.

@@ -1,4 +1,5 @@
-//! What each library will use by a list of the user's, the admin's or a configuration file's: reports name it, strict words judge it.
+//! What each library will use by a list of the user's, the admin's or a configuration file's: reports name it, strict words judge
+//! it.
 #![forbid(unsafe_code)]
 
 use super::lists::List;
@@ -191,7 +192,8 @@ pub(super) fn left_out(node: &NodePlacement, port: &Rail) -> Option<String> {
     excluded.map(|excluded| excluded.why.clone())
 }
 
-/// The NICs by which a strict word judges a task: of lists that are not ours, and the plan's own if a library reads a list of ours.
+/// The NICs by which a strict word judges a task: of lists that are not ours, and the plan's own if a library reads a list of
+/// ours.
 pub(crate) fn judged(
     node: &NodePlacement,
     task: &TaskPlacement,

@@ -175,13 +175,21 @@ fn oneccl_looks_for_local_nics_only_where_it_will_find_one() {
 #[test]
 fn oneccls_worker_gets_a_cpu_of_the_task_where_the_number_of_entries_is_known() {
     const WORKERS: &str = "CCL_WORKER_AFFINITY";
-    let workers = |list: &str, present: &[(&str, &str)]| {
-        let mut task = task(&[0], &[]);
+    let of_task = |local_id: u32, list: &str, present: &[(&str, &str)]| {
+        let mut task = TaskPlacement { local_id, ..task(&[0], &[]) };
         task.cpus = CpuDecision::Keep { cpus: CpuSet::from_list(list).unwrap(), why: String::new() };
         let asked = slingshot(4).libraries(&["oneccl"]).with(present);
         (asked.value(&task, WORKERS), asked.why(&task, WORKERS))
     };
+    let workers = |list: &str, present: &[(&str, &str)]| of_task(0, list, present);
     let of_four = ("MPI_LOCALNRANKS", "4");
+    for (local_id, list) in [(1, "10,10,10,10"), (3, "8,8,8,8"), (5, "10,10,10,10")] {
+        assert_eq!(
+            of_task(local_id, "8-11", &[of_four]).0.as_deref(),
+            Some(list),
+            "tasks may share their CPUs"
+        );
+    }
     assert_eq!(workers("8-11", &[of_four]).0.as_deref(), Some("11,11,11,11"));
     assert_eq!(workers("8-11", &[of_four, ("CCL_WORKER_OFFLOAD", "0")]), (None, String::new()));
     let by_torchrun = [of_four, ("CCL_PROCESS_LAUNCHER", "torchrun")];

@@ -1,11 +1,11 @@
 //! The node's IP interfaces, as UCX's tcp transport counts them.
 //!
 //! UCX takes each interface that is up and running and has an address, `lo` too (UCX 1.11 to 1.22: src/uct/tcp/tcp_iface.c
-//! `uct_tcp_query_devices`, src/ucs/sys/sock.c `ucs_netif_get_addr`).  Since 1.16 it leaves bridges out (`uct_tcp_is_bridge`), since
-//! 1.22 IPv4's link-local addresses.  Of a name that it does not take it warns in every process.
+//! `uct_tcp_query_devices`, src/ucs/sys/sock.c `ucs_netif_get_addr`).  Since 1.16 it leaves bridges out (`uct_tcp_is_bridge`),
+//! since 1.22 IPv4's link-local addresses.  Of a name that it does not take it warns in every process.
 //!
-//! The kernel prints these tables without a lock; getifaddrs(3) waits for the lock of all interfaces, which a driver may hold while
-//! it waits for its firmware.
+//! The kernel prints these tables without a lock; getifaddrs(3) waits for the lock of all interfaces, which a driver may hold
+//! while it waits for its firmware.
 #![forbid(unsafe_code)]
 
 use super::super::ReadFile;

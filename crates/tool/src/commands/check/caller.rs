@@ -1,4 +1,4 @@
-//! What concerns the calling user: its limits, its variables, the files that its libraries read.
+//! The calling user: its limits, its variables, the files that its libraries read.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::diagnostic::Diagnostic;
