@@ -119,8 +119,11 @@ fn place(
     failures.iter().for_each(|failure| log::log!(level, "task {global_id}: {failure}"));
     if active.reports {
         open.report(&task, &placed, &failures, evidence).iter().for_each(|line| say(line));
-        if active.container_later && local_id == 0 {
-            say(CONTAINER_LATER);
+        if local_id == 0 {
+            placed.judge().iter().for_each(|line| say(line));
+            if active.container_later {
+                say(CONTAINER_LATER);
+            }
         }
     }
     failures

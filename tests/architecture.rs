@@ -26,10 +26,10 @@ use std::path::Path;
 use tree::{CRATES, Source, test_files};
 
 /// `(module, what it may use)`; a module may always use itself.  A bare name is a module of `core`, and `core` stands for all
-/// of them.  Each other crate counts as one module, but the pure `manifest`, `import` and `picture` of `formats`, and `agree`, `audit`,
+/// of them.  Each other crate counts as one module, but the pure `judge` of `launch`, `manifest`, `import` and `picture` of `formats`, and `agree`, `audit`,
 /// `doctor`, `fabric` and `trial` of `fleet`, count separately.  `core`'s lib.rs
 /// is only the map of the crate, and no arrow applies to it.
-const ARROWS: [(&str, &str); 33] = [
+const ARROWS: [(&str, &str); 34] = [
     ("diagnostic", ""),
     ("order", ""),
     ("topology", "order diagnostic"),
@@ -50,6 +50,7 @@ const ARROWS: [(&str, &str); 33] = [
     ("program", ""),
     ("plugin", "process sys core"),
     ("launch", "process sys config discover gpus diagnostic libraries placement plan policy step topology"),
+    ("launch::judge", "libraries placement step topology diagnostic"),
     ("formats::manifest", "discover diagnostic"),
     ("formats::import", "formats::manifest topology diagnostic"),
     ("formats::picture", "policy placement topology diagnostic"),
@@ -63,7 +64,7 @@ const ARROWS: [(&str, &str); 33] = [
     ("traffic", "libraries placement topology"),
     (
         "tool",
-        "launch formats formats::manifest formats::import formats::picture fleet fleet::agree fleet::audit fleet::doctor fleet::fabric fleet::trial traffic process program sys core",
+        "launch launch::judge formats formats::manifest formats::import formats::picture fleet fleet::agree fleet::audit fleet::doctor fleet::fabric fleet::trial traffic process program sys core",
     ),
     ("capi", "launch process sys core"),
 ];
@@ -264,6 +265,7 @@ fn reserved_breach(source: &Source, path: &WrittenPath, rules: &[Reserved]) -> O
 fn in_arrows<'a>(crate_name: &'a str, module: &[&'a str]) -> &'a str {
     match (crate_name, module.first()) {
         ("core", Some(module)) => module,
+        ("launch", Some(&"judge")) => "launch::judge",
         ("formats", Some(&"manifest")) => "formats::manifest",
         ("formats", Some(&"import")) => "formats::import",
         ("formats", Some(&"picture")) => "formats::picture",

@@ -1,10 +1,10 @@
 //! The parts of documents that are made from the option table, the checks and the runs on other releases.
 
 use super::*;
-use nic_placement_core::libraries::rebinding::{self, Row};
 use nic_placement_fleet::doctor::installation::TESTED;
 use nic_placement_fleet::doctor::table::{CHECKS, Check};
 use nic_placement_fleet::trial::report::{self, TrialReport};
+use nic_placement_launch::judge::rebinding::{self, Row};
 
 /// How one kind of document writes one option, and what comes before the options.
 struct Style {

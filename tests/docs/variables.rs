@@ -2,8 +2,9 @@
 
 use super::read;
 use nic_placement_core::libraries::names::is_name;
-use nic_placement_core::libraries::{self, findings, marker};
+use nic_placement_core::libraries::{self, marker};
 use nic_placement_core::step::program::READ;
+use nic_placement_launch::judge;
 use std::collections::BTreeSet;
 
 /// The names of variables between backquotes.
@@ -19,7 +20,7 @@ fn the_page_of_variables_names_those_of_the_libraries_and_no_other() {
     // that section's table is of what the plugin cannot know
     let (before, rest) = page.split_once("### What nothing tells of").expect("the section");
     let page = before.to_string() + rest.split_once("\n## ").expect("a section behind it").1;
-    let known = libraries::variables().chain(libraries::evidence()).chain(findings::variables());
+    let known = libraries::variables().chain(libraries::evidence()).chain(judge::variables());
     let known: BTreeSet<&str> = known.chain(READ).collect();
     assert_eq!(named(&page), known, "docs/variables.md and crates/core/src/libraries/");
 }

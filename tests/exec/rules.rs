@@ -238,6 +238,15 @@ fn the_users_own_variables_stay_and_the_report_says_so() {
     assert_eq!(reports[0].of("NCCL_IB_HCA"), "", "an empty value is one");
     let said = harness::stderr(&node.run(&variables, &launched(node, 2, "", "verbose")));
     assert!(said.contains("UCX_NET_DEVICES: the user's own value stays"), "{said}");
+    // judged once, in the node's first process, with the program's words
+    let wrong = "it admits `mlx5_1:1`, which is left out here";
+    assert_eq!(said.matches(wrong).count(), 1, "{said}");
+    let report = node.report();
+    let line = launched(node, 2, "", "verbose").replace(&report, &format!("sh -c '{report}' sglang serve"));
+    let said = harness::stderr(&node.run(&variables, &line));
+    assert_eq!(said.matches("`sglang`: its workers").count(), 1, "{said}");
+    let quiet = harness::stderr(&node.run(&variables, &launched(node, 2, "", "")));
+    assert!(!quiet.contains(wrong), "{quiet}");
 }
 
 #[test]

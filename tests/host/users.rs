@@ -134,3 +134,23 @@ fn a_count_of_tasks_that_no_node_has_costs_nobody_the_job() {
         played.assert_nothing_failed();
     }
 }
+
+#[test]
+fn verbose_names_the_users_values_that_stand_and_the_command_that_judges_them_once_for_the_node() {
+    let step = |words: &str, variables: &[&str]| {
+        let step = variables.iter().fold(Step::on_dgx_h100().option(words), |step, one| step.env(one));
+        step.task("CUDA_VISIBLE_DEVICES=0").task("CUDA_VISIBLE_DEVICES=1")
+    };
+    let said = |played: &Played| -> Vec<String> {
+        let shown = played.shown_to_the_user();
+        shown.iter().map(|line| line.text.clone()).filter(|line| line.contains("judges it")).collect()
+    };
+    let own = ["UCX_NET_DEVICES=mlx5_1:1", "NCCL_IB_HCA=mlx5_1", "NCCL_P2P_DISABLE=1"];
+    let found = said(&play!(step("verbose", &own)));
+    assert_eq!(found.len(), 1, "{found:?}");
+    let line = "the user's own UCX_NET_DEVICES NCCL_IB_HCA: `nic-placement check --only variable` in the program's place \
+                judges it";
+    assert!(found[0].ends_with(line), "{found:?}");
+    assert_eq!(said(&play!(step("verbose", &own[2..]))), [""; 0], "nothing stands in place of ours");
+    assert_eq!(said(&play!(step("closest", &own))), [""; 0]);
+}

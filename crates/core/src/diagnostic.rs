@@ -31,7 +31,7 @@ pub fn counted(count: usize, what: &str) -> String {
 }
 
 /// The end of a list of entries that is cut: `1 more such entry`
-pub(crate) fn more_entries(count: usize) -> String {
+pub fn more_entries(count: usize) -> String {
     format!("{count} more such entr{}", if count == 1 { "y" } else { "ies" })
 }
 

@@ -13,7 +13,7 @@ use crate::diagnostic::Diagnostic;
 use crate::discover::Scope;
 use crate::gpus;
 use crate::libraries::wanted::Wanted;
-use crate::libraries::{self, Evidence, Prepared, ReadFile, findings, uses, uses::Use};
+use crate::libraries::{self, Evidence, Prepared, ReadFile, uses, uses::Use};
 use crate::order::Order;
 use crate::placement::{
     Bind, Binding, Change, CpuDecision, MemDecision, NodePlacement, Pair, Policy, Strictness, TaskPlacement,
@@ -158,16 +158,9 @@ impl Plan {
     pub fn evidence_variables(&self, more: &[&'static str]) -> Vec<&str> {
         let mut names: Vec<&str> = self.prepared.names().chain(gpus::VARIABLES).collect();
         names.extend(more);
-        if self.reports() {
-            names.extend(findings::variables().map(|name| -> &str { name }));
-        }
         names.order();
         names.dedup();
         names
-    }
-
-    pub fn reports(&self) -> bool {
-        self.wish.settings.verbose || self.wish.settings.dry_run
     }
 }
 

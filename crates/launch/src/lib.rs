@@ -5,10 +5,12 @@
 //! * [`plugstack`] is plugstack.conf, by which an admin's arguments hold for such a process too.
 //! * [`gpu_list`] is GPUs as they name them.
 //! * [`answers`] is the plan as versioned JSON.
+//! * [`judge`] is what looks wrong in users' variables.
 #![forbid(unsafe_code)]
 
 pub mod answers;
 pub mod gpu_list;
+pub mod judge;
 pub mod launched;
 pub mod plugstack;
 pub mod step;

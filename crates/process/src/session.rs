@@ -10,10 +10,9 @@ use crate::{admin, bind, files, gpus, maps, node};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::Scope;
 use nic_placement_core::discover::root::Author;
-use nic_placement_core::libraries::findings::{Checked, lint};
 use nic_placement_core::libraries::{Evidence, FileText, Present, ReadFile, caveats};
 use nic_placement_core::node::NoTopology;
-use nic_placement_core::placement::{CpuDecision, Variable};
+use nic_placement_core::placement::Variable;
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
 use nic_placement_core::step::{GpuGrant, NODE_NAME, Step, Task};
 use nic_placement_core::topology::{NicIndex, Topology};
@@ -170,31 +169,11 @@ impl OpenPlan<'_> {
         let mut lines: Vec<String> =
             placed.lines(&name).iter().map(|line| format!("{would}{line}")).collect();
         lines.extend(failures.iter().map(|failure| format!("task {}: {failure}", task.global_id)));
-        // the user's variables are the same in all tasks: their faults are told once for each node
+        // the same in all tasks: told once for each node
         if task.local_id == 0 {
-            let interfaces = interfaces();
-            let doubts = lint(&Checked {
-                present: evidence.present,
-                topology: &self.plan().node,
-                node: &self.plan().map,
-                task,
-                tasks: self.plan().step.tasks,
-                words: &self.plan().step.words,
-                is_bound: matches!(placed.placement.cpus, CpuDecision::Set { .. }),
-                fabric: self.plan().wish.admin.fabric,
-                interfaces: &interfaces,
-                read: evidence.read,
-            });
-            let found = doubts.into_iter().chain(caveats(&self.plan().node, &placed.variables));
-            lines.extend(found.map(|doubt| format!("{name}: {doubt}")));
+            let found = caveats(&self.plan().node, &placed.variables);
+            lines.extend(found.iter().map(|found| format!("{name}: {found}")));
         }
         lines
     }
-}
-
-/// The network interfaces that this process sees (the kernel's net/core/net-procfs.c: two lines of headings, then `name:`).
-fn interfaces() -> Vec<String> {
-    let devices = files::read("/proc/net/dev").unwrap_or_default().text;
-    let names = devices.lines().skip(2).filter_map(|line| Some(line.split_once(':')?.0.trim().to_string()));
-    names.collect()
 }

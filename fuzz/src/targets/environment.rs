@@ -6,7 +6,6 @@ use super::{held, machines};
 use nic_placement_core::config::{Admin, cpu_bind};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::gpus;
-use nic_placement_core::libraries::findings::{Checked, lint};
 use nic_placement_core::libraries::marker::{self, Marker};
 use nic_placement_core::libraries::names;
 use nic_placement_core::libraries::{self, Evidence, FileText, Present};
@@ -14,6 +13,7 @@ use nic_placement_core::placement::Change;
 use nic_placement_core::plan::{Plan, TaskPlan};
 use nic_placement_core::platform;
 use nic_placement_core::step::{Access, GpuGrant, Memory, Step, Task};
+use nic_placement_launch::judge::{Checked, lint};
 use std::collections::BTreeMap;
 use std::hint::black_box;
 

@@ -5,7 +5,7 @@ use crate::placement::Rail;
 use crate::topology::{Nic, NicIndex, NicKind, Port, PortState, Topology};
 
 /// A variable that tells a library which NICs it may use.
-pub(crate) struct List {
+pub struct List {
     /// its name
     pub variable: &'static str,
     /// the NICs that it is about
@@ -34,7 +34,7 @@ impl List {
     }
 
     /// The ports that a value admits: libraries skip those that are down.
-    pub(super) fn admitted(&self, value: &str, topology: &Topology) -> Vec<Rail> {
+    pub fn admitted(&self, value: &str, topology: &Topology) -> Vec<Rail> {
         let admits = |(nic, port): &(NicIndex, &Port)| (self.admits)(value, topology.nic(*nic), port);
         let rail = |(nic, port): (NicIndex, &Port)| Rail {
             nic,
@@ -53,7 +53,7 @@ impl List {
     }
 
     /// How many ports the library would find without a list.
-    pub(super) fn found_without(&self, topology: &Topology) -> usize {
+    pub fn found_without(&self, topology: &Topology) -> usize {
         self.working(topology).count()
     }
 
@@ -70,7 +70,7 @@ pub(super) fn works(port: &Port) -> bool {
 }
 
 /// A space is a part of an entry to UCX (src/ucs/config/parser.c, `ucs_config_sscanf_array`), NCCL and NVSHMEM.
-pub(super) fn entries(list: &str) -> impl Iterator<Item = &str> {
+pub fn entries(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').filter(|entry| !entry.is_empty())
 }
 

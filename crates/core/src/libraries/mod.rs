@@ -9,9 +9,8 @@ mod cray_mpich;
 mod deepep;
 mod efa;
 mod files;
-pub mod findings;
 mod libfabric;
-mod lists;
+pub mod lists;
 pub mod marker;
 mod mooncake;
 mod mori;
@@ -23,7 +22,6 @@ mod one_ccl;
 mod open_mpi;
 mod openmp;
 mod prepare;
-pub mod rebinding;
 mod rocshmem;
 mod sockets;
 mod template;
@@ -40,7 +38,6 @@ use crate::diagnostic::Diagnostic;
 use crate::placement::{Change, NodePlacement, TaskPlacement, Variable};
 use crate::topology::{GpuVendor, Nic, NicKind, Topology};
 use files::{Claimed, Files};
-use findings::Doubt;
 use lists::List;
 use marker::Marker;
 use std::borrow::Cow;
@@ -89,8 +86,6 @@ struct Library {
     files: Option<&'static Files>,
     /// its variables that list NICs
     lists: &'static [List],
-    /// what looks wrong in the user's values
-    doubts: &'static [Doubt],
     /// what may go wrong with what a task gets
     caveat: fn(&Topology, &[Variable]) -> Option<Diagnostic>,
     /// variables that follow from no topology: names and `BEGINNING*`s between white space
@@ -112,7 +107,6 @@ impl Library {
         evidence: &[],
         files: None,
         lists: &[],
-        doubts: &[],
         caveat: |_, _| None,
         doubtful: "",
         uniform: "",

@@ -8,7 +8,6 @@
 //! the store's and this (mooncake-store/src/client_service.cpp `get_auto_discover_filters`).
 #![forbid(unsafe_code)]
 
-use super::findings::{Checked, entries_in_doubt, unknown_device, whole_names};
 use super::lists::{List, is_named};
 use super::{Answer, Library, Query, uniform};
 
@@ -18,7 +17,6 @@ pub(super) const LIBRARY: Library = Library {
     variables: &[(FILTERS, filters)],
     evidence: &[EXCLUDED, OF_STORE, CONFIGURATION],
     lists: &[List::nearest(FILTERS, is_named)],
-    doubts: &[(FILTERS, doubts)],
     uniform: FILTERS,
     ..Library::NONE
 };
@@ -28,12 +26,6 @@ const EXCLUDED: &str = "MC_TE_FILTERS_EXCLUDE";
 const OF_STORE: &str = "MC_MS_FILTERS";
 /// JSON, or the path of a file with it.
 const CONFIGURATION: &str = "MC_TENT_CONF";
-
-fn doubts(checked: &Checked, list: &str) -> Vec<String> {
-    // whether spaces are taken away is not known
-    let names = whole_names(checked, list).map(str::trim).filter(|name| !name.is_empty());
-    entries_in_doubt(names, |name| unknown_device(checked, name, name.split(':').next().unwrap_or_default()))
-}
 
 /// The same for every task, unless the user chooses by another variable.
 fn filters(query: &Query) -> Option<Answer> {

@@ -16,8 +16,6 @@
 //! (src/graph/rome_models.cc), and a list can hide the machine's model from it.
 #![forbid(unsafe_code)]
 
-mod doubts;
-
 use super::files::{Files, Line, non_empty};
 use super::lists::{List, entries, is_port_by_atoi, marked};
 use super::uniform;
@@ -37,7 +35,6 @@ pub(super) const LIBRARY: Library = Library {
     files: Some(&FILES),
     // the best of them for each GPU (src/graph/topo.cc, `ncclTopoGetLocal`)
     lists: &[List::nearest(IB_HCA, admits)],
-    doubts: doubts::DOUBTS,
     doubtful: "NCCL_IB_TC NCCL_IB_SL NCCL_IB_FIFO_TC NCCL_IB_TIMEOUT NCCL_IB_RETRY_CNT NCCL_IB_QPS_PER_CONNECTION \
                NCCL_IB_GID_INDEX NCCL_IB_DISABLE NCCL_IB_MERGE_VFS NCCL_NSOCKS_PERTHREAD NCCL_SOCKET_NTHREADS \
                NCCL_SOCKET_IFNAME NCCL_ALGO NCCL_PROTO NCCL_MIN_NCHANNELS NCCL_MAX_NCHANNELS NCCL_NCHANNELS_* NCCL_NVLS_* \
@@ -102,26 +99,26 @@ fn lines<'t>(text: &'t str, _: ReadFile) -> Vec<Line<'t>> {
 
 /// `[^][=]name[:port[:rail[:plane]]],...`, the last two and an empty port since 2.30.7.  `^` excludes, with `=` a name is a whole
 /// one, without it the beginning of one: `mlx5_1` means `mlx5_10` too (src/misc/utils.cc, `parseStringList`, `matchIfList`).
-struct NameList<'l> {
-    excludes: bool,
+pub struct NameList<'l> {
+    pub excludes: bool,
     is_exact: bool,
-    entries: &'l str,
+    pub entries: &'l str,
 }
 
 impl NameList<'_> {
-    fn new(value: &str) -> NameList<'_> {
+    pub fn new(value: &str) -> NameList<'_> {
         let (excludes, rest) = marked(value, '^');
         let (is_exact, entries) = marked(rest, '=');
         NameList { excludes, is_exact, entries }
     }
 
     /// The names of its entries.
-    fn names(&self) -> impl Iterator<Item = &str> {
+    pub fn names(&self) -> impl Iterator<Item = &str> {
         self.entries.split(',').filter_map(|entry| entry.split(':').next())
     }
 
     /// Does an entry's name mean that device?
-    fn means(&self, name: &str, device: &str) -> bool {
+    pub fn means(&self, name: &str, device: &str) -> bool {
         if self.is_exact { device == name } else { device.starts_with(name) }
     }
 }

@@ -18,7 +18,6 @@
 #![forbid(unsafe_code)]
 
 use super::files::{Files, Line, before_comment, non_empty};
-use super::findings::{Checked, entries_in_doubt, space_in, unknown_device, when, whole_names};
 use super::lists::{List, entries, is_port_by_atoi, marked};
 use super::nccl::HOME;
 use super::template::names_of;
@@ -38,7 +37,6 @@ pub(super) const LIBRARY: Library = Library {
     files: Some(&FILES),
     // the nearest of them for each processing element (src/host/topo/topo.cpp)
     lists: &[List::nearest(HCA_LIST, admits)],
-    doubts: &[("NVSHMEM_HCA_LIST NVSHMEM_ENABLE_NIC_PE_MAPPING", doubts)],
     caveat,
     ..Library::NONE
 };
@@ -89,18 +87,6 @@ fn lines<'t>(text: &'t str, _: ReadFile) -> Vec<Line<'t>> {
 fn admits(list: &str, nic: &Nic, port: &Port) -> bool {
     let (excludes, rest) = marked(list, '^');
     excludes != entries(rest).any(|entry| is_port_by_atoi(entry, port, |name| nic.name == name))
-}
-
-fn doubts(checked: &Checked, list: &str) -> Vec<String> {
-    let mut found = entries_in_doubt(whole_names(checked, list), |entry| {
-        // the number of a port may have a space
-        let device = entry.split(':').next().unwrap_or_default();
-        space_in(device, entry).or_else(|| unknown_device(checked, entry, device))
-    });
-    let is_read = checked.value(ENABLE_MAPPING).is_some_and(is_on) || !checked.has_verbs();
-    let text = "NVSHMEM 3.8 reads it only beside `NVSHMEM_ENABLE_NIC_PE_MAPPING=1`, with which the tasks get its NICs by number";
-    found.extend(when(!is_read && found.is_empty(), text));
-    found
 }
 
 /// 3.8 does not read the node's list.

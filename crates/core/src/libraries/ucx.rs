@@ -52,7 +52,6 @@ pub(super) const LIBRARY: Library = Library {
     evidence: &[TLS, ALL_DEVICES, OF_LIBFABRIC, OF_VLLM, OF_MODEL_EXPRESS, REACHABILITY, CONFIG_DIR],
     files: Some(&FILES),
     lists: &[items::DEVICES],
-    doubts: &[("UCX_NET_DEVICES UCX_TLS", items::doubts)],
     doubtful: "UCX_TLS UCX_IB_*",
     ..Library::NONE
 };

@@ -132,7 +132,7 @@ pub(crate) fn uses(
 }
 
 /// The variables that list NICs, each with the library that reads it.
-fn lists() -> impl Iterator<Item = (&'static str, &'static List)> {
+pub fn lists() -> impl Iterator<Item = (&'static str, &'static List)> {
     LIBRARIES.iter().flat_map(|library| library.lists.iter().map(|list| (library.name, list)))
 }
 
@@ -184,7 +184,7 @@ fn used(
 }
 
 /// Why the map has no such rail.
-pub(super) fn left_out(node: &NodePlacement, port: &Rail) -> Option<String> {
+pub fn left_out(node: &NodePlacement, port: &Rail) -> Option<String> {
     let is_it = |excluded: &&Excluded| {
         excluded.name == port.name && excluded.port.is_none_or(|number| number == port.port)
     };

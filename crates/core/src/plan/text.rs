@@ -4,7 +4,7 @@
 use super::{Plan, TaskPlan};
 use crate::diagnostic::counted;
 use crate::libraries::{Evidence, Present, marker, wanted::Parts};
-use crate::placement::{Bind, Change, RailIndex};
+use crate::placement::{Bind, Change, RailIndex, Variable};
 use crate::step::{Claim, Task};
 use crate::topology::{Bitmap, GpuIndex, Topology};
 use crate::{bind, gpus};
@@ -67,6 +67,18 @@ impl TaskPlan<'_> {
             _ => Some(format!("{} not set: {}", variable.name, variable.why)),
         });
         self.placement.reasons.iter().cloned().chain(not_set).collect()
+    }
+}
+
+impl TaskPlan<'_> {
+    /// The command that judges the user's values which stand in place of ours; `None` without such a value.
+    pub fn judge(&self) -> Option<String> {
+        let is_users = |of: &&Variable| matches!(of.change, Change::KeepUsers(_)) && of.name != marker::NAME;
+        let names: Vec<&str> = self.variables.iter().filter(is_users).map(|of| of.name.as_ref()).collect();
+        let names = Some(names.join(" ")).filter(|names| !names.is_empty())?;
+        Some(format!(
+            "the user's own {names}: `nic-placement check --only variable` in the program's place judges it"
+        ))
     }
 }
 

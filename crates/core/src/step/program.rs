@@ -1,8 +1,8 @@
 //! What a step starts, where that decides about its placement.
 #![forbid(unsafe_code)]
 
-/// Words of a command that matter, with `-` and `_` alike; one that ends with a sign is the beginning of a name.
-const WORDS: [&str; 11] = [
+/// Words of a command that matter, with `-` and `_` alike.
+const WORDS: [&str; 8] = [
     "numactl",
     "taskset",
     "hwloc-bind",
@@ -10,9 +10,6 @@ const WORDS: [&str; 11] = [
     "--numa-bind",
     "--bind_cores_to_rank",
     "--numa-node",
-    "sglang",
-    "sglang.",
-    "trtllm-",
     NICS_OF_SGLANG,
 ];
 
@@ -44,6 +41,11 @@ pub fn program_name(path: &str) -> &str {
 /// A program counts as a word of its own, as behind `env`, and in texts behind a `-c`: another may be that of `--multi-prog`, for
 /// which there is [`binder_of_ranks`].
 pub fn known<'w>(words: impl Iterator<Item = &'w str>) -> Vec<&'static str> {
+    known_of(&WORDS, words)
+}
+
+/// The words of a command that are in a list: one that ends with a sign is the beginning of a name.
+pub fn known_of<'w>(list: &[&'static str], words: impl Iterator<Item = &'w str>) -> Vec<&'static str> {
     let (mut found, mut is_text) = (Vec::new(), false);
     for word in words {
         for piece in word.split(|letter: char| letter.is_whitespace() || ";&|(){}'\"`".contains(letter)) {
@@ -53,7 +55,7 @@ pub fn known<'w>(words: impl Iterator<Item = &'w str>) -> Vec<&'static str> {
                 true => name.starts_with(known),
                 false => name.bytes().map(letter).eq(known.bytes().map(letter)),
             };
-            let known = WORDS.into_iter().find(is_known).filter(|known| !found.contains(known));
+            let known = list.iter().copied().find(is_known).filter(|known| !found.contains(known));
             found.extend(known.filter(|known| is_text || piece == word || !PROGRAMS.contains(known)));
         }
         is_text |= word.starts_with('-') && word.ends_with('c');

@@ -4,10 +4,8 @@
 //! (src/ucs/config/parser.c `ucs_config_sscanf_allow_list`).  A space is a part of an item.
 #![forbid(unsafe_code)]
 
-use super::super::findings::{Checked, entries_in_doubt, space_in, unknown_device, when, whole_names};
 use super::super::lists::{List, entries, marked};
-use super::{NET_DEVICES, TLS};
-use crate::diagnostic::Shown;
+use super::NET_DEVICES;
 use crate::topology::{Nic, Port};
 
 /// The nearest of the devices for each GPU's memory: one lane for small messages, for large ones also the next if it gives a
@@ -50,47 +48,6 @@ fn is_in_range(entry: &str, name: &str) -> bool {
         Some(is_written_so && (number(first)?..=number(last)?).contains(&number(own)?))
     };
     parts().unwrap_or(false)
-}
-
-/// What is wrong with the user's list.
-pub(super) fn doubts(checked: &Checked, list: &str) -> Vec<String> {
-    if list == "all" {
-        return Vec::new();
-    }
-    let mut found = entries_in_doubt(whole_names(checked, list), |entry| wrong(checked, entry));
-    // GPUs that send by themselves have devices of their own, which a list of NICs rules out
-    let is_named = checked.value(TLS).is_some_and(|tls| transports(Some(tls)).gpu_initiated == Gda::Named);
-    let rules_out = is_named && !list.starts_with('^') && !list.contains("cuda");
-    let text =
-        "`UCX_TLS` names `rc_gda`, whose devices are called `cuda0-NIC:1`, and the list has none of them";
-    found.extend(when(rules_out, text));
-    found
-}
-
-fn wrong(checked: &Checked, entry: &str) -> Option<String> {
-    if let Some(text) = space_in(entry, entry) {
-        return Some(text);
-    }
-    let (name, port) = entry.split_once(':').map_or((entry, None), |(name, port)| (name, Some(port)));
-    // `cuda0-mlx5_0:1`: a GPU that sends by itself (src/uct/ib/mlx5/gdaki/gdaki.c)
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let of_gpu = name.strip_prefix("cuda").and_then(|rest| rest.split_once('-'));
-    let device = of_gpu.filter(|(gpu, _)| is_number(gpu)).map_or(name, |(_, nic)| nic);
-    // a name without a port may be an IP interface
-    let is_interface = port.is_none() && checked.interfaces.iter().any(|known| known == device);
-    let is_unknown = port.is_none() && checked.interfaces.is_empty();
-    if (is_interface || is_unknown) && !checked.verbs().any(|nic| nic.name == device) {
-        return None;
-    }
-    unknown_device(checked, entry, device).or_else(|| {
-        let (shown, name) = (Shown::word(entry, 64), Shown::word(name, 64));
-        match port.map(str::parse::<u8>) {
-            None if is_interface => None,
-            None => Some(format!("before UCX 1.21 `{shown}` means nothing without a port: write `{name}:1`")),
-            Some(Err(_)) => Some(format!("`{shown}` names no port: write `{name}:1`")),
-            Some(Ok(_)) => None,
-        }
-    })
 }
 
 /// Transports over RDMA devices that a program's messages can use, and behind each the words that stand for it among others

@@ -4,12 +4,12 @@
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::Root;
 use nic_placement_core::gpus;
-use nic_placement_core::libraries::findings::{self, Checked, lint};
 use nic_placement_core::libraries::{self, Evidence, FileText, Present, ReadFile, caveats};
 use nic_placement_core::placement::Bind;
 use nic_placement_core::plan::Plan;
 use nic_placement_core::step::{GpuGrant, Task};
 use nic_placement_fleet::doctor::facts::Caller;
+use nic_placement_launch::judge::{self, Checked};
 use nic_placement_process::files::UsersFiles;
 use nic_placement_sys as sys;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn nccl(plan: &Plan, is_root: bool) -> Vec<(String, Vec<String>)> {
 }
 
 pub(super) fn environment() -> Present {
-    let known = findings::variables().chain(gpus::VARIABLES);
+    let known = judge::variables().chain(gpus::VARIABLES);
     known.filter_map(|name| Some((name.to_string(), std::env::var(name).ok()?))).collect()
 }
 
@@ -65,7 +65,7 @@ pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagn
     let here = |path: &str| Path::new(path).is_file().then(FileText::default);
     let read: ReadFile = if is_live { &here } else { &there };
     let given = plan.task(&task, Evidence { present, read: &|_| None }).variables;
-    let found = lint(&Checked {
+    let found = judge::lint(&Checked {
         present,
         topology,
         node: &plan.map,

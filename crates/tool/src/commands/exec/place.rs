@@ -6,11 +6,15 @@ use super::{ExecOptions, Intent, listen, say};
 use crate::commands::Failure;
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::discover::Scope;
-use nic_placement_core::libraries::Evidence;
-use nic_placement_core::plan::Wish;
+use nic_placement_core::libraries::{Evidence, ReadFile};
+use nic_placement_core::placement::CpuDecision;
+use nic_placement_core::plan::{Plan, Wish};
+use nic_placement_core::step::{NODE_NAME, program};
 use nic_placement_core::topology::Provenance;
 use nic_placement_formats::describe;
+use nic_placement_launch::judge::{self, Checked};
 use nic_placement_launch::launched::{LaunchedProcess, rank, select_as_the_step_did};
+use nic_placement_process::admin::hostname;
 use nic_placement_process::files::UsersFiles;
 use nic_placement_process::node;
 use nic_placement_process::session::Survey;
@@ -51,6 +55,24 @@ pub(super) fn place(
     });
     if reports {
         open.report(&task, &placed, &failures, evidence).iter().for_each(|line| say(line));
+        // the user's variables are the same in all tasks
+        if task.local_id == 0 {
+            let name = present.get(NODE_NAME).cloned().unwrap_or_else(hostname);
+            let Plan { node, wish, step, map, .. } = open.plan();
+            let found = judge::lint(&Checked {
+                present: &present,
+                topology: node,
+                node: map,
+                task: &task,
+                tasks: step.tasks,
+                words: &program::known_of(&judge::WORDS, words.iter().copied()),
+                is_bound: matches!(placed.placement.cpus, CpuDecision::Set { .. }),
+                fabric: wish.admin.fabric,
+                interfaces: &interfaces(&read),
+                read: &read,
+            });
+            found.iter().for_each(|doubt| say(&format!("{name}: {doubt}")));
+        }
         return Ok(failures);
     }
     if let Some(why) = stays_far {
@@ -60,6 +82,13 @@ pub(super) fn place(
         failures.iter().for_each(|failure| say(&format!("task {}: {failure}", task.global_id)));
     }
     Ok(failures)
+}
+
+/// The network interfaces that this process sees (the kernel's net/core/net-procfs.c: two lines of headings, then `name:`).
+fn interfaces(read: ReadFile) -> Vec<String> {
+    let devices = read("/proc/net/dev").unwrap_or_default().text;
+    let names = devices.lines().skip(2).filter_map(|line| Some(line.split_once(':')?.0.trim().to_string()));
+    names.collect()
 }
 
 fn survey(options: &ExecOptions, wish: Wish) -> Result<Survey, Failure> {

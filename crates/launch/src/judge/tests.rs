@@ -4,8 +4,9 @@
 mod rebinding;
 
 use super::*;
-use crate::step::Access;
-use crate::topology::{LinkLayer, Port, PortState, Provenance};
+use nic_placement_core::platform;
+use nic_placement_core::policy;
+use nic_placement_core::topology::{LinkLayer, Port, PortState, Provenance};
 
 /// Two equal GPUs, `mlx5_1`, `mlx5_10` and `mlx5_2`, the last one without a link.
 fn topology() -> Topology {
@@ -55,7 +56,7 @@ fn told_by(
 ) -> Vec<String> {
     let present = values.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
     let interfaces = ["lo".to_string(), "eth0".to_string()];
-    let node = crate::policy::map(topology, &Default::default());
+    let node = policy::map(topology, &Default::default());
     let read = |path: &str| (path == "/there.xml").then(Default::default);
     let mut checked = Checked {
         present: &present,
@@ -236,7 +237,7 @@ fn a_value_reaches_a_terminal_without_control_characters() {
 
 /// What is said on a DGX H100.
 fn told_on_a_dgx(values: &[(&str, &str)]) -> Vec<String> {
-    told_of(&crate::platform::model("dgx-h100").unwrap(), &Task::default(), values)
+    told_of(&platform::model("dgx-h100").unwrap(), &Task::default(), values)
 }
 
 #[test]
@@ -295,7 +296,7 @@ fn knobs_that_harm_nothing_here_are_not_spoken_of() {
     }
     let equal = [("NCCL_MIN_NCHANNELS", "16"), ("NCCL_MAX_NCHANNELS", "16")];
     assert_eq!(told_on_a_dgx(&equal), Vec::<String>::new());
-    let a100 = crate::platform::model("dgx-a100").unwrap();
+    let a100 = platform::model("dgx-a100").unwrap();
     let without_nvls = told_of(&a100, &Task::default(), &[("NCCL_NVLS_ENABLE", "0")]);
     assert_eq!(without_nvls, Vec::<String>::new(), "its NVSwitches reduce nothing");
     let mut one_gpu = topology();
@@ -306,7 +307,7 @@ fn knobs_that_harm_nothing_here_are_not_spoken_of() {
 
 #[test]
 fn gpudirect_is_off_where_the_nearest_nic_is_farther_than_the_level() {
-    let pxb = crate::platform::model("oci-bm-gpu-h100-8").unwrap();
+    let pxb = platform::model("oci-bm-gpu-h100-8").unwrap();
     let sys = topology();
     for (topology, gpus, off_at, on_at) in [
         (

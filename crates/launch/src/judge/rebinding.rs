@@ -37,7 +37,7 @@ impl Row {
 }
 
 /// A condition's name, its sign, and the parts behind that.
-pub(super) fn named(condition: &'static str) -> (&'static str, &'static str, &'static str) {
+pub fn named(condition: &'static str) -> (&'static str, &'static str, &'static str) {
     let condition = condition.trim_start_matches('!');
     let end = condition.find(['=', '!']).unwrap_or(condition.len());
     let (name, rest) = condition.split_at(end);

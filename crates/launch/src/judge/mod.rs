@@ -3,24 +3,29 @@
 //! It changes nothing: the user's choice stays.
 #![forbid(unsafe_code)]
 
-use super::lists::{List, entries};
-use super::names::is_name;
-use super::rebinding::{Row, named, rows};
-use super::uses::left_out;
-use super::wanted::Fabric;
-use super::{LIBRARIES, Present, ReadFile};
-use crate::diagnostic::{Diagnostic, Shown, more_entries};
-use crate::placement::NodePlacement;
-use crate::step::program::program_name;
-use crate::step::{Access, Task};
-use crate::topology::{Gpu, GpuVendor, Nic, NicKind, Topology};
+mod devices;
+mod nccl;
+pub mod rebinding;
+use nic_placement_core::diagnostic::{Diagnostic, Shown, more_entries};
+use nic_placement_core::libraries::lists::List;
+use nic_placement_core::libraries::uses::{left_out, lists};
+use nic_placement_core::libraries::wanted::{Fabric, is_variable_name};
+use nic_placement_core::libraries::{Present, ReadFile};
+use nic_placement_core::placement::NodePlacement;
+use nic_placement_core::step::program::program_name;
+use nic_placement_core::step::{Access, Task};
+use nic_placement_core::topology::{Gpu, GpuVendor, Nic, NicKind, Topology};
+use rebinding::{Row, named, rows};
+
+/// Words of a program's command that [`Checked`] knows.
+pub const WORDS: [&str; 3] = ["sglang", "sglang.", "trtllm-"];
 
 /// The variables that we look at.
 pub fn variables() -> impl Iterator<Item = &'static str> {
-    let lists = LIBRARIES.iter().flat_map(|library| library.lists).map(|list| list.variable);
-    let others = LIBRARIES.iter().flat_map(|library| library.doubts);
+    let lists = lists().map(|(_, list)| list.variable);
+    let others = DOUBTS.iter().flat_map(|(_, doubts)| *doubts);
     let others = others.flat_map(|(variables, _)| variables.split_whitespace());
-    let rows = rows().flat_map(|row| row.names()).filter(|name| is_name(name));
+    let rows = rows().flat_map(|row| row.names()).filter(|name| is_variable_name(name));
     lists.chain(others).chain(rows).chain([DEVICE_ORDER, "CUDA_VISIBLE_DEVICES", CROSS_NIC, PXN_LEVEL])
 }
 
@@ -29,7 +34,15 @@ const CROSS_NIC: &str = "NCCL_CROSS_NIC";
 const PXN_LEVEL: &str = "NCCL_P2P_PXN_LEVEL";
 
 /// A variable, behind it those that are read with it, separated by white space; and what looks wrong in its value.
-pub(super) type Doubt = (&'static str, fn(&Checked, &str) -> Vec<String>);
+type Doubt = (&'static str, fn(&Checked, &str) -> Vec<String>);
+
+/// Each library's doubts about its variables, by its name.
+const DOUBTS: [(&str, &[Doubt]); 4] = [
+    ("UCX", &[("UCX_NET_DEVICES UCX_TLS", devices::ucx)]),
+    ("NCCL", nccl::DOUBTS),
+    ("NVSHMEM", &[("NVSHMEM_HCA_LIST NVSHMEM_ENABLE_NIC_PE_MAPPING", devices::nvshmem)]),
+    ("Mooncake", &[("MC_TE_FILTERS", devices::mooncake)]),
+];
 
 /// What the findings are about.
 pub struct Checked<'a> {
@@ -57,22 +70,22 @@ pub struct Checked<'a> {
 
 impl<'a> Checked<'a> {
     /// A variable's value, if it is not empty.
-    pub(super) fn value(&self, name: &str) -> Option<&'a str> {
+    fn value(&self, name: &str) -> Option<&'a str> {
         self.present.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
     /// The same as a number.
-    pub(super) fn number(&self, name: &str) -> Option<i64> {
+    fn number(&self, name: &str) -> Option<i64> {
         number(self.value(name)?)
     }
 
     /// The node's NICs that verbs libraries use.
-    pub(super) fn verbs(&self) -> impl Iterator<Item = &'a Nic> {
+    fn verbs(&self) -> impl Iterator<Item = &'a Nic> {
         self.topology.nics.iter().filter(|nic| nic.kind == NicKind::Verbs)
     }
 
     /// Is there one?
-    pub(super) fn has_verbs(&self) -> bool {
+    fn has_verbs(&self) -> bool {
         self.verbs().next().is_some()
     }
 }
@@ -86,12 +99,12 @@ pub fn lint(checked: &Checked) -> Vec<Diagnostic> {
         let subject = format!("{name}={}", Shown::word(value, 80));
         found.extend(doubt(value).into_iter().map(|text| Diagnostic::new(subject.clone(), text)));
     };
-    for library in LIBRARIES {
+    for (library, list) in lists() {
         // the map leaves the NICs of other kinds to their own libraries
-        for list in library.lists.iter().filter(|list| list.kind == NicKind::Verbs) {
+        if list.kind == NicKind::Verbs {
             judge(list.variable, &|text| admitted_though_left_out(checked, list, text));
         }
-        for (variables, doubt) in library.doubts {
+        for (variables, doubt) in DOUBTS.iter().filter(|(of, _)| *of == library).flat_map(|(_, all)| *all) {
             judge(variables.split(' ').next().unwrap_or_default(), &|value| doubt(checked, value));
         }
     }
@@ -101,12 +114,12 @@ pub fn lint(checked: &Checked) -> Vec<Diagnostic> {
     found
 }
 
-pub(super) fn number(value: &str) -> Option<i64> {
+fn number(value: &str) -> Option<i64> {
     value.trim().parse().ok()
 }
 
 /// The text, if this holds.
-pub(super) fn when(is_wrong: bool, text: impl Into<String>) -> Vec<String> {
+fn when(is_wrong: bool, text: impl Into<String>) -> Vec<String> {
     if is_wrong { vec![text.into()] } else { Vec::new() }
 }
 
@@ -114,7 +127,7 @@ pub(super) fn when(is_wrong: bool, text: impl Into<String>) -> Vec<String> {
 const MAX_REPORTED: usize = 4;
 
 /// What is wrong with the entries of one list: of the first few one by one, and how many more there are.
-pub(super) fn entries_in_doubt<E: PartialEq>(
+fn entries_in_doubt<E: PartialEq>(
     entries: impl Iterator<Item = E>,
     wrong: impl Fn(&E) -> Option<String>,
 ) -> Vec<String> {
@@ -130,32 +143,12 @@ pub(super) fn entries_in_doubt<E: PartialEq>(
 }
 
 /// What is wrong with an entry whose name has a space before or behind it.
-pub(super) fn space_in(name: &str, entry: &str) -> Option<String> {
+fn space_in(name: &str, entry: &str) -> Option<String> {
     let has_space = name.trim() != name && !name.trim().is_empty();
     let shown = Shown::word(entry.trim(), 64);
     has_space.then(|| {
         format!("the space beside `{shown}` counts as a part of its name, which no device has: write none")
     })
-}
-
-/// What is wrong with an entry that is the whole name of a device, with or without a port.
-pub(super) fn unknown_device(checked: &Checked, entry: &str, device: &str) -> Option<String> {
-    let port = entry.split_once(':').map(|(_, port)| port);
-    let Some(nic) = checked.verbs().find(|nic| nic.name == device) else {
-        let shown = Shown::word(entry, 64);
-        return Some(format!("`{shown}` is no device of this node: `nic-placement show` lists them"));
-    };
-    let number: u8 = port?.parse().ok()?;
-    let is_missing = !nic.ports.is_empty() && nic.ports.iter().all(|port| port.number != number);
-    is_missing.then(|| format!("`{}` names a port that the device lacks", Shown::word(entry, 64)))
-}
-
-/// The entries of a list of whole names of verbs devices that can be looked up: not those with a range or a star, and none on a
-/// node without such devices.
-pub(super) fn whole_names<'l>(checked: &Checked, list: &'l str) -> impl Iterator<Item = &'l str> {
-    let list = if checked.has_verbs() { list } else { "" };
-    let entries = entries(list.strip_prefix('^').unwrap_or(list));
-    entries.filter(|entry| !entry.contains(['[', '*']))
 }
 
 /// Ports that a list admits and that the map leaves out, as a storage NIC: NCCL may well prefer it to the compute NIC beside

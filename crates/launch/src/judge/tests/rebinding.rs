@@ -2,14 +2,14 @@
 #![forbid(unsafe_code)]
 
 use super::*;
-use crate::libraries::rebinding::{Row, rows};
-use crate::step::program::known;
+use crate::judge::rebinding::{Row, rows};
+use nic_placement_core::step::program::known_of;
 
 /// What is said of a program of these words on a node of such GPUs.
 fn told(vendor: GpuVendor, is_bound: bool, words: &[&str], values: &[(&str, &str)]) -> Vec<String> {
     let mut topology = topology();
     topology.gpus.iter_mut().for_each(|gpu| gpu.vendor = vendor);
-    let words = known(words.iter().copied());
+    let words = known_of(&WORDS, words.iter().copied());
     told_by(Fabric::Unsaid, 2, &topology, &Task::default(), values, &words, |checked| {
         checked.is_bound = is_bound
     })
@@ -24,8 +24,8 @@ fn each_row_of_the_table_has_all_fields_and_known_signs() {
         assert!([of, does, instead].iter().all(|text| !text.is_empty() && !text.contains('\t')), "{row:?}");
         for condition in conditions.split(' ') {
             let name = condition.trim_start_matches('!').split(['=', '!']).next().unwrap();
-            let is_word = !known([&*format!("{name}x"), name].into_iter()).is_empty();
-            assert!(crate::libraries::names::is_name(name) || is_word, "`{condition}`");
+            let is_word = !known_of(&WORDS, [&*format!("{name}x"), name].into_iter()).is_empty();
+            assert!(is_variable_name(name) || is_word, "`{condition}`");
         }
     }
 }

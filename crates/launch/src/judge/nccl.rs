@@ -1,10 +1,10 @@
 //! NCCL's variables of the user's that undo what the placement is for, or that this machine gives no reason for (NCCL 2.30).
 #![forbid(unsafe_code)]
 
-use super::super::findings::{Checked, Doubt, entries_in_doubt, number, space_in, when};
-use super::{IB_HCA, NameList};
-use crate::diagnostic::Shown;
-use crate::topology::{GpuVendor, Nic, PathType, PortState};
+use super::{Checked, Doubt, entries_in_doubt, number, space_in, when};
+use nic_placement_core::diagnostic::Shown;
+use nic_placement_core::libraries::nccl::NameList;
+use nic_placement_core::topology::{GpuVendor, Nic, PathType, PortState};
 
 pub(super) const DOUBTS: &[Doubt] = &[
     ("NCCL_P2P_DISABLE", |_, value| switch(value, "GPUs of this node then talk through host memory")),
@@ -17,7 +17,7 @@ pub(super) const DOUBTS: &[Doubt] = &[
         let is_verbose = ["INFO", "TRACE"].iter().any(|level| value.eq_ignore_ascii_case(level));
         when(is_verbose, "every task writes much: use `WARN` for production")
     }),
-    (IB_HCA, list),
+    ("NCCL_IB_HCA", list),
     // a channel uses one NIC (src/graph/search.cc)
     ("NCCL_MAX_NCHANNELS", |checked, value| {
         let (nics, gpus) = (checked.node.rails.len(), checked.topology.gpus.len());
