@@ -1,4 +1,4 @@
-//! What each library reads: one file for each, which holds all that is known of it, and one row of [`LIBRARIES`].
+//! What each library reads: one row of [`LIBRARIES`] each, in a file of its own or in [`recipes`].
 //!
 //! The obvious value is often wrong: one NIC in each task's `NCCL_IB_HCA` would cost NCCL, by its own search, seven eighths of its
 //! bandwidth.  A library answers with a value or none, and why; [`environment`] alone decides whose value stands.  MVAPICH chooses
@@ -13,9 +13,6 @@ pub mod findings;
 mod libfabric;
 mod lists;
 pub mod marker;
-mod mooncake;
-mod mori;
-mod mpich;
 pub mod names;
 pub mod nccl;
 mod nvshmem;
@@ -24,10 +21,9 @@ mod open_mpi;
 mod openmp;
 mod prepare;
 pub mod rebinding;
-mod rocshmem;
+mod recipes;
 mod sockets;
 mod template;
-mod uccl;
 mod ucx;
 mod ucx_rails;
 mod uniform;
@@ -45,21 +41,23 @@ use lists::List;
 use marker::Marker;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use template::Facts;
 
 /// The libraries, in the order in which their variables are set and reported.
-const LIBRARIES: [&Library; 17] = [
+const LIBRARIES: [&Library; 18] = [
     &ucx::LIBRARY,
     &nccl::LIBRARY,
     &nvshmem::LIBRARY,
-    &rocshmem::LIBRARY,
+    &recipes::ROCSHMEM,
     &deepep::LIBRARY,
     &cray_mpich::LIBRARY,
     &open_mpi::LIBRARY,
-    &mpich::LIBRARY,
+    &recipes::MPICH,
     &libfabric::LIBRARY,
-    &mooncake::LIBRARY,
-    &mori::LIBRARY,
-    &uccl::LIBRARY,
+    &recipes::MOONCAKE,
+    &recipes::MORI,
+    &recipes::UCCL,
+    &recipes::MSCCLPP,
     &one_ccl::LIBRARY,
     &openmp::LIBRARY,
     &sockets::LIBRARY,
@@ -185,6 +183,16 @@ impl Query<'_> {
     /// The value that a variable before this one gets from us.
     fn ours(&self, name: &str) -> Option<&str> {
         ours(self.answered, name)
+    }
+
+    fn facts(&self) -> Facts<'_> {
+        Facts {
+            topology: self.topology,
+            node: self.node,
+            task: Some(self.task),
+            interface: self.prepared.interface.as_ref().ok().map(|(name, _)| name.as_str()),
+            files: &self.prepared.wanted.map_files,
+        }
     }
 
     /// Does `env=` have this word?

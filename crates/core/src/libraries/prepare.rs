@@ -36,20 +36,11 @@ enum Source {
 impl Row {
     /// The value or none, and why; `None` where there is nothing to say.
     pub(super) fn answer(&self, query: &Query) -> Option<Answer> {
-        let &Query { prepared, topology, node, task, .. } = query;
         match &self.source {
             _ if !self.wanted => None,
             Source::Library(answering) | Source::Never(answering) => answering(query),
             Source::Template(template, of_all) => {
-                let value = of_all.clone().unwrap_or_else(|| {
-                    template.fill(&Facts {
-                        topology,
-                        node,
-                        task: Some(task),
-                        interface: prepared.interface.as_ref().ok().map(|(name, _)| name.as_str()),
-                        files: &prepared.wanted.map_files,
-                    })
-                });
+                let value = of_all.clone().unwrap_or_else(|| template.fill(&query.facts()));
                 let why = "the admin's `set=`";
                 let no = |reason| Answer::no(format!("{why}: {reason}"));
                 Some(value.map_or_else(no, |value| Answer::yes(value, why)))

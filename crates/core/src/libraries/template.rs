@@ -3,7 +3,7 @@
 //! `{word}` stands for a fact of the node or of the task, `{{` and `}}` for braces.  Without the fact the variable stays unset.
 #![forbid(unsafe_code)]
 
-use super::names;
+use super::{names, uniform};
 use crate::diagnostic::Shown;
 use crate::maps::{self, Format, Subject};
 use crate::placement::{NodePlacement, Rail, TaskPlacement};
@@ -50,7 +50,7 @@ const fn map_file(word: &'static str, format: Format) -> Fact {
     Fact { map_file: Some(format), ..of_task(word, |_| None) }
 }
 
-pub(super) static FACTS: [Fact; 21] = [
+pub(super) static FACTS: [Fact; 22] = [
     of_task("nic", |facts| Some(facts.one_rail()?.name.to_string())),
     of_task("port", |facts| Some(facts.one_rail()?.port.to_string())),
     of_task("nic_address", |facts| facts.topology.nic(facts.one_rail()?.nic).address?.described()),
@@ -70,6 +70,7 @@ pub(super) static FACTS: [Fact; 21] = [
     of_node("rails", |facts| Some(joined(facts.node.rails.iter()))),
     of_node("rail_names", |facts| Some(names_of(facts.node.rails.iter().map(|rail| rail.name.as_str())))),
     of_node("rail_count", |facts| Some(facts.node.rails.len().to_string())),
+    of_node("left_out", |facts| Some(uniform::unused(facts.topology, &facts.node.rails))),
     // a slash in the name would change the path
     of_node("machine", |facts| Some(facts.topology.name.clone()).filter(|name| !name.contains('/'))),
     of_node(INTERFACE, |facts| facts.interface.map(str::to_string)),
@@ -218,20 +219,24 @@ impl Template {
         self.facts().filter_map(|fact| fact.map_file)
     }
 
-    /// The value, or the word that has no fact here.
     pub(super) fn fill(&self, facts: &Facts) -> Result<String, String> {
-        let mut value = String::new();
-        for piece in pieces(&self.text)? {
-            match piece {
-                Piece::Text(text) => value += text,
-                Piece::Fact(fact) => value += &facts.of(fact)?,
-            }
-        }
-        if value.len() > MAX_VALUE || value.chars().any(char::is_control) {
-            return Err(format!("its value has control characters or more than {MAX_VALUE} bytes"));
-        }
-        Ok(value)
+        fill(&self.text, facts)
     }
+}
+
+/// The value of a template, or the word that has no fact here.
+pub(super) fn fill(template: &str, facts: &Facts) -> Result<String, String> {
+    let mut value = String::new();
+    for piece in pieces(template)? {
+        match piece {
+            Piece::Text(text) => value += text,
+            Piece::Fact(fact) => value += &facts.of(fact)?,
+        }
+    }
+    if value.len() > MAX_VALUE || value.chars().any(char::is_control) {
+        return Err(format!("its value has control characters or more than {MAX_VALUE} bytes"));
+    }
+    Ok(value)
 }
 
 /// `{nic} {port} …`

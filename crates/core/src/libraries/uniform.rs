@@ -1,8 +1,8 @@
 //! Lists for a whole node, set only to exclude NICs.
 #![forbid(unsafe_code)]
 
+use super::Answer;
 use super::template::names_of;
-use super::{Answer, Query};
 use crate::placement::Rail;
 use crate::topology::{Nic, NicIndex, NicKind, Port, PortRef, PortState, Topology};
 
@@ -20,6 +20,12 @@ pub(super) fn left_out<'t>(
     verbs.filter(move |(index, nic)| {
         nic.ports.iter().any(|port| port.state == PortState::Active && !is_rail(*index, port))
     })
+}
+
+/// The names of those of which no port is a rail.
+pub(super) fn unused(topology: &Topology, rails: &[Rail]) -> String {
+    let unused = left_out(topology, rails).filter(|(nic, _)| rails.iter().all(|rail| rail.nic != *nic));
+    names_of(unused.map(|(_, nic)| nic.name.as_str()))
 }
 
 /// These rails as `mlx5_0:1,mlx5_1:1`, if something must be left out.
@@ -45,10 +51,4 @@ pub(super) fn answer(list: &NodeList, needed: impl FnOnce(&str, &str) -> Answer)
         Ok((list, why)) => needed(list, why),
         Err(why) => Answer::no(*why),
     }
-}
-
-/// The answer for a library that knows no ports.
-pub(super) fn names(query: &Query) -> Answer {
-    let names = || names_of(query.node.rails.iter().map(|rail| rail.name.as_str()));
-    answer(&query.prepared.list, |_, why| Answer::yes(names(), why.to_string()))
 }
