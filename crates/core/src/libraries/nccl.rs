@@ -164,14 +164,15 @@ fn without_files(query: &Query) -> Answer {
     if stated.is_some() {
         more += ", and with the numbers of the isolated rails";
     }
-    uniform::answer(own.as_ref().unwrap_or(&query.prepared.list), |list, why| match rails.len() {
-        ..=MAX_ENTRIES => {
+    match (own.as_ref().unwrap_or(&query.prepared.list), rails.len()) {
+        (Err(why), _) => Answer::no(*why),
+        (Ok((list, why)), ..=MAX_ENTRIES) => {
             Answer::yes(format!("={}", stated.as_deref().unwrap_or(list)), format!("{why}{more}"))
         }
-        ports => {
+        (_, ports) => {
             Answer::no(format!("{ports} ports may be used, and NCCL reads a list of {MAX_ENTRIES} at most"))
         }
-    })
+    }
 }
 
 /// The ports on a fabric of isolated rails: each with its place among all of the node, which is the same on hosts of one kind,

@@ -3,7 +3,7 @@
 
 use super::findings::{Checked, entries_in_doubt, unknown_device, whole_names};
 use super::lists::{List, is_named};
-use super::{Answer, Library, Query, libfabric, template, uniform};
+use super::{Answer, Library, Query, libfabric, template};
 use crate::placement::GpuPlacement;
 use crate::topology::{GpuIndex, GpuVendor, NicIndex, NicKind};
 use std::borrow::Cow;
@@ -30,6 +30,8 @@ pub(super) static MPICH: Library = Library {
         answer(query, &MPICH, Some(GpuVendor::Nvidia), "1", has_one_nearest)
     })],
     evidence: &["MPIR_CVAR_CH4_OFI_PREF_NIC"],
+    // its descendants' own
+    doubtful: "I_MPI_* MV2_*",
     ..Library::NONE
 };
 
@@ -55,7 +57,7 @@ pub(super) static MOONCAKE: Library = Library {
 pub(super) static MORI: Library = Library {
     name: "MORI",
     word: "mori",
-    variables: &[("MORI_RDMA_DEVICES", |query| answer(query, &MORI, AMD, "^{left_out}", leaves_nics_out))],
+    variables: &[("MORI_RDMA_DEVICES", |query| answer(query, &MORI, AMD, "^{left_out}", leaves_out))],
     uniform: "MORI_RDMA_DEVICES",
     ..Library::NONE
 };
@@ -122,20 +124,9 @@ fn leaves_out(query: &Query) -> Met {
     list.map(|(_, why)| why.clone().into()).map_err(|why| Some(Answer::no(*why)))
 }
 
-fn leaves_nics_out(query: &Query) -> Met {
-    leaves_out(query)?;
-    match uniform::unused(query.topology, &query.node.rails).is_empty() {
-        true => no("it knows no ports, and every NIC that it would find has one that may be used"),
-        false => Ok("what no task of the node should use, as `env=mori` asks".into()),
-    }
-}
-
 fn has_one_gpu(query: &Query) -> Met {
-    match (query.task.rails.is_empty(), query.task.seen.len()) {
-        (true, _) => no("the task has no GPU with a NIC"),
-        (false, 1) => Ok("its GPU's NICs, as `env=uccl` asks".into()),
-        _ => no("UCCL would use the NICs of one GPU for all that the task sees"),
-    }
+    let why_not = "the task does not see exactly one GPU, and UCCL uses the list for all that it sees";
+    either(query.task.seen.len() == 1, "its GPU's NICs, as `env=uccl` asks", why_not)
 }
 
 /// It looks at the GPU of the process's CUDA context, or at the first one, so all GPUs of the task must share their nearest NIC.
@@ -153,19 +144,17 @@ fn has_own_entry(query: &Query) -> Met {
     let (node, seen) = (query.node, &query.task.seen);
     let number = query.task.local_id as usize;
     let gpu = if let [gpu] = seen[..] { Some(gpu) } else { seen.get(number).copied() };
-    let names = template::names_of(node.rails.iter().map(|rail| rail.name.as_str()));
+    let names = template::names_of(node.rails.iter().map(|rail| &rail.name));
     let mut names = names.split(',');
     let best = |gpu: &GpuPlacement| gpu.choices.first().map(|choice| node.rail(choice.rail).name.as_str());
-    match gpu == Some(GpuIndex(number)) && node.gpus.iter().all(|gpu| best(gpu) == names.next()) {
-        true => Ok("task k of the node takes entry k, as `env=mscclpp` asks".into()),
-        false => no(
-            "MSCCL++ would take the entry of the task's number on the node, which is not the NIC of its GPU",
-        ),
-    }
+    let is_own = gpu == Some(GpuIndex(number)) && node.gpus.iter().all(|gpu| best(gpu) == names.next());
+    let why_not =
+        "MSCCL++ would take the entry of the task's number on the node, which is not the NIC of its GPU";
+    either(is_own, "task k of the node takes entry k, as `env=mscclpp` asks", why_not)
 }
 
-fn no(why: &'static str) -> Met {
-    Err(Some(Answer::no(why)))
+fn either(is_met: bool, why: &'static str, why_not: &'static str) -> Met {
+    if is_met { Ok(why.into()) } else { Err(Some(Answer::no(why_not))) }
 }
 
 fn doubts_of_mooncake(checked: &Checked, list: &str) -> Vec<String> {

@@ -32,7 +32,8 @@ pub(super) const LIBRARY: Library = Library {
     variables: &[(NCCL, nccl), (NVSHMEM, nvshmem), (GLOO, whole_name), (TENSORPIPE, whole_name)],
     evidence: &[IB_DISABLE, NET, COMM_ID, FAMILY, NVSHMEM_FAMILY],
     files: Some(&FILES),
-    uniform: NVSHMEM,
+    doubtful: "GLOO_SOCKET_IFNAME TP_SOCKET_IFNAME",
+    uniform: "NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME GLOO_* TP_*",
     ..Library::NONE
 };
 

@@ -33,7 +33,7 @@ use super::files::{Files, Line, MARK, before_comment, non_empty};
 use super::nccl::HOME;
 use super::template::names_of;
 use super::wanted::Fabric;
-use super::{Answer, Library, Query, ReadFile};
+use super::{Answer, Library, Query, ReadFile, has_gpu_of};
 use crate::placement::{NodePlacement, RailIndex, TaskPlacement};
 use crate::step::program::{NICS_OF_SGLANG, is_off};
 use crate::topology::{GpuIndex, GpuVendor, PathType, Topology};
@@ -182,8 +182,8 @@ const PARAMETERS: &str = "/proc/driver/nvidia/params";
 
 /// Does the driver let GPUs ring a NIC's doorbell?
 fn gpus_may_send(topology: &Topology, read: ReadFile) -> bool {
-    let is_nvidias = topology.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Nvidia);
-    let parameters = if is_nvidias { read(PARAMETERS) } else { None }.unwrap_or_default();
+    let parameters =
+        if has_gpu_of(topology, GpuVendor::Nvidia) { read(PARAMETERS) } else { None }.unwrap_or_default();
     let mut lines = parameters.text.lines();
     lines.any(|line| line.starts_with("RegistryDwords") && line.contains("PeerMappingOverride=1;"))
 }
@@ -279,7 +279,7 @@ fn without_files(query: &Query, shared: &Shared, transports: Transports) -> Resu
 fn also_nics(query: &Query, rails: &[RailIndex], interfaces: &[String]) -> String {
     let is_listed = |name: &str| rails.iter().any(|&rail| query.node.rail(rail).name == *name);
     let is_nic = |name: &str| query.topology.nics.iter().any(|nic| nic.name == *name);
-    let names = interfaces.iter().map(String::as_str).filter(|name| is_nic(name) && !is_listed(name));
+    let names = interfaces.iter().filter(|name| is_nic(name) && !is_listed(name));
     match names_of(names).replace(',', " ") {
         none if none.is_empty() => none,
         names => format!("; from UCX 1.21 on {names} also means the NIC of that name"),

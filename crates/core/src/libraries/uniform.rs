@@ -1,15 +1,14 @@
-//! Lists for a whole node, set only to exclude NICs.
+//! One list of NICs for all tasks of a node, set only to leave NICs out.
 #![forbid(unsafe_code)]
 
-use super::Answer;
 use super::template::names_of;
 use crate::placement::Rail;
 use crate::topology::{Nic, NicIndex, NicKind, Port, PortRef, PortState, Topology};
 
-/// A list for all tasks of a node, and why; or why there is nothing to set.
+/// The list and its reason; or the reason for none.
 pub(super) type NodeList = Result<(String, String), &'static str>;
 
-/// NICs that a verbs library would find and should not use, each once.  Libraries skip inactive ports themselves.
+/// Verbs NICs with an active port that is no rail.  Libraries skip inactive ports themselves.
 pub(super) fn left_out<'t>(
     topology: &'t Topology,
     rails: &[Rail],
@@ -22,12 +21,6 @@ pub(super) fn left_out<'t>(
     })
 }
 
-/// The names of those of which no port is a rail.
-pub(super) fn unused(topology: &Topology, rails: &[Rail]) -> String {
-    let unused = left_out(topology, rails).filter(|(nic, _)| rails.iter().all(|rail| rail.nic != *nic));
-    names_of(unused.map(|(_, nic)| nic.name.as_str()))
-}
-
 /// These rails as `mlx5_0:1,mlx5_1:1`, if something must be left out.
 pub(super) fn list(topology: &Topology, rails: &[Rail]) -> NodeList {
     if rails.is_empty() {
@@ -37,18 +30,10 @@ pub(super) fn list(topology: &Topology, rails: &[Rail]) -> NodeList {
         };
         return Err(why);
     }
-    let left_out = names_of(left_out(topology, rails).map(|(_, nic)| nic.name.as_str())).replace(',', " ");
+    let left_out = names_of(left_out(topology, rails).map(|(_, nic)| &nic.name)).replace(',', " ");
     if left_out.is_empty() {
         return Err("every NIC that it would find may be used");
     }
     let entries: Vec<String> = rails.iter().map(ToString::to_string).collect();
     Ok((entries.join(","), format!("one list for the whole node, without {left_out}")))
-}
-
-/// The answer where NICs must be left out, from the list and why.
-pub(super) fn answer(list: &NodeList, needed: impl FnOnce(&str, &str) -> Answer) -> Answer {
-    match list {
-        Ok((list, why)) => needed(list, why),
-        Err(why) => Answer::no(*why),
-    }
 }
