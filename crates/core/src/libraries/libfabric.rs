@@ -112,8 +112,7 @@ pub(super) fn nearest(topology: &Topology, usable: &[NicIndex], kind: NicKind) -
     topology.gpus.iter().map(of).collect()
 }
 
-/// The NIC of a task's one GPU, or the one that all GPUs which it sees share: a library that goes by the GPU may look at GPU 0 before
-/// the program chooses.  Or why there is none.
+/// The nearest NIC of all GPUs that the task sees: a library may ask for GPU 0's before the program chooses its GPU.
 pub(super) fn of_all<'p>(
     query: &Query,
     nearest: &'p [Option<Nearest>],
