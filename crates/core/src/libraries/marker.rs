@@ -1,7 +1,7 @@
 //! `NIC_PLACEMENT`: one line with the decision and our variables, for programs and nested steps.
 //!
-//! Its words are the version, `key=value` facts, and `set:NAME=VALUE`: the variable is ours while it has this value.  In a value `%20`
-//! is a space and `%25` is `%`.  A `NIC_PLACEMENT` of another form is the user's.
+//! Its words are the version, `key=value` facts, and `set:NAME=VALUE`: the variable is ours while it has this value.  In a value
+//! `%20` is a space and `%25` is `%`.  A `NIC_PLACEMENT` of another form is the user's.
 //!
 //! ```text
 //! v1 policy=closest gpus=0000:1b:00.0 nics=mlx5_0:1 node=1.0.0-5e3a91c7 cpus=0-55 set:UCX_NET_DEVICES=mlx5_0:1,eth0,lo

@@ -1,13 +1,12 @@
 //! What each library reads: one row of [`LIBRARIES`] each, in a file of its own or in [`recipes`].
 //!
-//! One NIC in each task's `NCCL_IB_HCA` would cost NCCL seven eighths of its bandwidth, by its own search.  A library answers with a
-//! value or none; [`environment`] decides whose value stands.  MVAPICH gets nothing, and Intel MPI no more than UCX's list
+//! One NIC in each task's `NCCL_IB_HCA` would cost NCCL seven eighths of its bandwidth, by its own search.  A library answers with
+//! a value or none; [`environment`] decides whose value stands.  MVAPICH gets nothing, and Intel MPI no more than UCX's list
 //! (libfabric's `mlx` provider).
 #![forbid(unsafe_code)]
 
 mod cray_mpich;
 mod deepep;
-mod efa;
 mod files;
 pub mod findings;
 mod libfabric;
@@ -62,7 +61,7 @@ const LIBRARIES: [&Library; 18] = [
     &openmp::LIBRARY,
     &sockets::LIBRARY,
     &ucx_rails::LIBRARY,
-    &efa::LIBRARY,
+    &recipes::EFA,
 ];
 
 /// All that is known of one library.
@@ -227,7 +226,7 @@ impl Query<'_> {
         overruled.unwrap_or_else(|| Answer::no("the user's own value stays"))
     }
 
-    /// The answer, or that of a file which sets the variable.  Without a value of ours a file's is used only by a report or a strict word.
+    /// The answer, or that of a file which sets the variable.  Without a value of ours only a report or a strict word asks files.
     fn unless_in_files(&self, files: &Files, name: &str, answer: Answer) -> Answer {
         let reports = self.prepared.wanted.judges_files;
         let is_judged = reports && !self.node.rails.is_empty() && !self.task.gpus.is_empty();

@@ -85,6 +85,22 @@ pub(super) static MSCCLPP: Library = Library {
     ..Library::NONE
 };
 
+/// aws-ofi-nccl groups the devices by all GPUs of the node, and every peer must find the same number of devices in a group
+/// (src/nccl_ofi_topo.cpp; its issue 1061: "Unexpected number of remote rails"), so no shorter list is right.
+pub(super) static EFA: Library = Library {
+    name: "EFA",
+    never: Some(("FI_EFA_IFACE", |query| {
+        query.nics_of(NicKind::Efa).next()?;
+        Some(Answer::no(
+            "EFA's plug-in for NCCL groups the devices by GPU itself, and breaks where some are hidden",
+        ))
+    })),
+    evidence: &["FI_EFA_IFACE"],
+    doubtful: "FI_EFA_*",
+    uniform: "FI_EFA_*",
+    ..Library::NONE
+};
+
 const AMD: Option<GpuVendor> = Some(GpuVendor::Amd);
 
 /// The reason for a row's value; or that for none, without one where the library has nothing to do with the node.
