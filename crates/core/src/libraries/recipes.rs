@@ -124,7 +124,10 @@ fn answer(
         (Err(no), _) => no,
         (Ok(why), _) => {
             let value = template::fill(value, &query.facts());
-            Some(value.map_or_else(Answer::no, |value| Answer::yes(value, why)))
+            Some(value.map_or_else(
+                |_| Answer::no("there is no NIC to name in it"),
+                |value| Answer::yes(value, why),
+            ))
         }
     }
 }
