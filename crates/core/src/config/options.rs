@@ -113,7 +113,7 @@ pub const WORDS: &[Spec] = &[
         .help("set OMP_NUM_THREADS to the task's cores, and let no runtime pin (default off)"),
     option("env", "LIBRARY,…").help(
         "only these libraries' variables; by default ucx, nccl, nvshmem, cray-mpich, site, rocshmem, deepep \
-         and openmpi; also nvshmem-pe, libfabric, mooncake, mori, mpich, oneccl, sockets, uccl, ucx-rails, ucx-gda, none, or a variable's name",
+         and openmpi; also nvshmem-pe, libfabric, mooncake, mori, mpich, mscclpp, oneccl, sockets, uccl, ucx-rails, ucx-gda, none, or a variable's name",
     ),
     option("no-env", "NAME,…").help(
         "never these variables; NCCL_* means all whose names begin so; none means that all may be set again",

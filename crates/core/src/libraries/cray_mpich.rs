@@ -24,7 +24,7 @@ const NIC_MAPPING: &str = "MPICH_OFI_NIC_MAPPING";
 const NUM_NICS: &str = "MPICH_OFI_NUM_NICS";
 const GPU_SUPPORT: &str = "MPICH_GPU_SUPPORT_ENABLED";
 
-/// The policy; no answer if the node has no Slingshot NIC or no GPU.
+/// The policy; no answer without Slingshot NICs or GPUs.
 fn nic_policy(query: &Query) -> Option<Answer> {
     let present = query.evidence.present;
     if query.nics_of(NicKind::Slingshot).next().is_none() || query.topology.gpus.is_empty() {

@@ -1,4 +1,4 @@
-//! Configuration files of libraries, which keep us from setting a variable.
+//! Configuration files of libraries: a variable that one sets is left to it.
 #![forbid(unsafe_code)]
 
 use super::wanted::Wanted;
@@ -7,7 +7,7 @@ use crate::topology::Topology;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// A library's configuration files: where they are, and how they are written.
+/// A library's configuration files: their paths and their grammar.
 pub(super) struct Files {
     /// the site's, strongest first
     pub(super) of_site: fn(&Topology) -> &'static [&'static str],
@@ -17,13 +17,13 @@ pub(super) struct Files {
     pub(super) lines: for<'t> fn(&'t str, ReadFile) -> Vec<Line<'t>>,
     /// does the last of several lines for one name count, and not the first?
     pub(super) last_counts: bool,
-    /// does it prefer its files to the environment?
+    /// do its files overrule the environment?
     pub(super) beat_environment: bool,
     /// the variables that are looked for
     pub(super) variables: &'static [&'static str],
-    /// variables that keep us from setting any of those
+    /// variables that, set in a file, keep us from setting any of those
     pub(super) rivals: &'static [&'static str],
-    /// can they matter to a step on a node with GPUs and rails?  The last one: may the node have a list?
+    /// can they matter on a node with GPUs and rails?  The last argument: may the node have a list?
     pub(super) matter: fn(&Topology, &Wanted, bool) -> bool,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Line<'t> {
     pub(super) name: &'t str,
     /// `None` if the library reads the line in pieces
     pub(super) value: Option<&'t str>,
-    /// is it for this machine?  `None` if that is not known
+    /// does its section hold on this machine?  `None` if unknown
     pub(super) holds: Option<bool>,
 }
 
@@ -42,18 +42,18 @@ impl<'t> Line<'t> {
     }
 }
 
-/// What a file says of a variable.
+/// A file's claim to a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Claimed {
-    /// why the variable is left to it
+    /// the reason for leaving the variable to it
     pub(super) why: String,
-    /// the value that it gives, if that holds on this machine as far as we know
+    /// its value, if known to hold on this machine
     pub(super) value: Option<String>,
-    /// does it rule out what files say that count less?
+    /// does it overrule files that count less?
     decides: bool,
 }
 
-/// Of what several files say, strongest first, the one that counts.
+/// The claim that counts, of several in order of strength.
 pub(super) fn strongest(claims: impl IntoIterator<Item = Option<Claimed>>) -> Option<Claimed> {
     let claims: Vec<Claimed> = claims.into_iter().flatten().collect();
     let decider = claims.iter().position(|claim| claim.decides);
@@ -61,23 +61,23 @@ pub(super) fn strongest(claims: impl IntoIterator<Item = Option<Claimed>>) -> Op
 }
 
 impl Files {
-    /// What the site's files say.
+    /// The claim of the site's files.
     pub(super) fn sites(&self, topology: &Topology, read: ReadFile, name: &str) -> Option<Claimed> {
         strongest((self.of_site)(topology).iter().map(|file| self.claimed(read, file, name)))
     }
 
-    /// What the user's files say, read with the user's rights.
+    /// The claim of the user's files, read with the user's rights.
     pub(super) fn users(&self, topology: &Topology, evidence: &Evidence, name: &str) -> Option<Claimed> {
         let files = (self.of_user)(topology, evidence.present);
         strongest(files.iter().map(|file| self.claimed(evidence.read, file, name)))
     }
 
-    /// What all of them say, as the task sees them.
+    /// The claim of all of them, as the task sees them.
     pub(super) fn all(&self, topology: &Topology, evidence: &Evidence, name: &str) -> Option<Claimed> {
         strongest([self.users(topology, evidence, name), self.sites(topology, evidence.read, name)])
     }
 
-    /// Why this file keeps us from setting the variable: it sets that or a rival, may do so, or its user meant it to.
+    /// A file's claim: it sets the variable or a rival, may set it, or seems to be meant to.
     fn claimed(&self, read: ReadFile, file: &str, name: &str) -> Option<Claimed> {
         let found = read(file)?;
         let file = file.escape_debug();
@@ -92,7 +92,7 @@ impl Files {
             // a weaker file's value would count less
             (format!("`{file}` may set it: {why}"), None, true)
         } else if let Some(Line { value, holds, .. }) = line {
-            // what stands behind the part that was read may count more
+            // a later line, which was not read, may count more
             let value = value.filter(|_| holds.is_some() && !(found.is_cut && self.last_counts));
             let sets = holds.map_or("may set it, in a section for some machines", |_| "sets it");
             (format!("`{file}` {sets}"), value.map(str::to_string), true)
@@ -110,10 +110,10 @@ impl Files {
     }
 }
 
-/// The mark with which some editors begin a file (U+FEFF), a part of the first name where a library does not pass over it.
+/// The mark with which some editors begin a file (U+FEFF).  Libraries that do not skip it read it as a part of the first name.
 pub(super) const MARK: char = '\u{feff}';
 
-/// The text up to a comment, which begins with this character behind white space.
+/// The text before a comment: this character behind white space.
 pub(super) fn before_comment(text: &str, comment: char) -> &str {
     let mut parts = text.match_indices(comment).map(|(at, _)| &text[..at]);
     parts.find(|part| part.ends_with(char::is_whitespace)).unwrap_or(text)

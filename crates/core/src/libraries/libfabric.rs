@@ -113,8 +113,7 @@ pub(super) fn nearest(topology: &Topology, usable: &[NicIndex], kind: NicKind) -
     topology.gpus.iter().map(of).collect()
 }
 
-/// The NIC of a task's one GPU, or the one that all GPUs which it sees share: a library that goes by the GPU may look at GPU 0
-/// before the program chooses.  Or why there is none.
+/// The nearest NIC of all GPUs that the task sees: a library may ask for GPU 0's before the program chooses its GPU.
 pub(super) fn of_all<'p>(
     query: &Query,
     nearest: &'p [Option<Nearest>],
@@ -147,7 +146,7 @@ pub(super) fn is_the_steps(present: &Present) -> impl Fn(&str) -> bool {
 fn cxi_device(query: &Query) -> Option<Answer> {
     query.nics_of(NicKind::Slingshot).next()?;
     let nearest = query.task.gpus.iter().filter_map(|&gpu| query.prepared.slingshot.get(gpu.0)?.as_ref());
-    let names = names_of(nearest.map(|nearest| query.topology.nic(nearest.nic).name.as_str()));
+    let names = names_of(nearest.map(|nearest| &query.topology.nic(nearest.nic).name));
     let is_named = |name: &str| names.split(',').any(|named| named == name);
     let mut others = query.nics_of(NicKind::Slingshot).filter(|nic| !is_named(&nic.name));
     Some(Answer::yes(&*names, ON_REQUEST).unless(&[
@@ -172,7 +171,7 @@ const ON_REQUEST: &str = "its GPU's NIC, as `env=libfabric` asks";
 fn verbs_device(query: &Query) -> Option<Answer> {
     let verbs = || query.nics_of(NicKind::Verbs);
     verbs().next()?;
-    let name = names_of(query.task.rails.iter().map(|(rail, _)| query.node.rail(*rail).name.as_str()));
+    let name = names_of(query.task.rails.iter().map(|(rail, _)| &query.node.rail(*rail).name));
     let has_address = |nic: &Nic| nic.ports.iter().any(|port| !port.networks.is_empty());
     Some(Answer::yes(&*name, ON_REQUEST).unless(&[
         (query.prepared.wanted.fabric == Fabric::IsolatedRails, ISOLATED),

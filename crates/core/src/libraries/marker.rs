@@ -1,21 +1,19 @@
-//! `NIC_PLACEMENT`: the decision and the variables we set, in one line for programs and nested steps.
+//! `NIC_PLACEMENT`: one line with the decision and our variables, for programs and nested steps.
 //!
-//! Words separated by spaces: the version, `key=value` facts, and `set:NAME=VALUE` for each variable that is ours, unless its
-//! value was changed since.  In another form this variable is the user's.  A space in a value is written `%20`, and `%` itself
-//! `%25`.
+//! Its words are the version, `key=value` facts, and `set:NAME=VALUE`: the variable is ours while it has this value.  In a value
+//! `%20` is a space and `%25` is `%`.  A `NIC_PLACEMENT` of another form is the user's.
 //!
 //! ```text
 //! v1 policy=closest gpus=0000:1b:00.0 nics=mlx5_0:1 node=1.0.0-5e3a91c7 cpus=0-55 set:UCX_NET_DEVICES=mlx5_0:1,eth0,lo
 //! ```
 //!
-//! `node=` is the same on nodes that agree ([`Agreement::digest`]).  `cpus=` is there where the task was bound: `verify`
-//! compares with it.
+//! `node=` is the same on nodes that agree ([`Agreement::digest`]).  Only a bound task has `cpus=`, for `verify`.
 #![forbid(unsafe_code)]
 
 use crate::placement::agreement::Agreement;
 use crate::placement::{CpuDecision, NodePlacement, TaskPlacement};
 use crate::topology::Topology;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 /// The variable's name.
 pub const NAME: &str = "NIC_PLACEMENT";
@@ -24,19 +22,21 @@ pub const NAME: &str = "NIC_PLACEMENT";
 pub(super) fn line(topology: &Topology, node: &NodePlacement, task: &TaskPlacement) -> String {
     // room for a node's list in two variables, which saves reallocation
     let mut line = String::with_capacity(640);
-    let _ = write!(line, "v1 policy={} gpus=", node.policy);
-    for (nth, &gpu) in task.gpus.iter().enumerate() {
-        let _ = write!(line, "{}{}", if nth == 0 { "" } else { "," }, topology.gpu(gpu).address);
-    }
-    line += " nics=";
-    for (nth, &(rail, _)) in task.rails.iter().enumerate() {
-        let _ = write!(line, "{}{}", if nth == 0 { "" } else { "," }, node.rail(rail));
-    }
+    let _ = write!(line, "v1 policy={}", node.policy);
+    add_list(&mut line, " gpus=", task.gpus.iter().map(|gpu| topology.gpu(*gpu).address));
+    add_list(&mut line, " nics=", task.rails.iter().map(|(rail, _)| node.rail(*rail)));
     let _ = write!(line, " node={}", Agreement::of(topology, node).digest());
     if let CpuDecision::Set { cpus, .. } = &task.cpus {
         let _ = write!(line, " cpus={cpus}");
     }
     line
+}
+
+fn add_list(line: &mut String, fact: &str, entries: impl Iterator<Item: Display>) {
+    *line += fact;
+    for (nth, entry) in entries.enumerate() {
+        let _ = write!(line, "{}{entry}", if nth == 0 { "" } else { "," });
+    }
 }
 
 /// Adds one of our variables.
@@ -48,7 +48,7 @@ pub(super) fn add(line: &mut String, name: &str, value: &str) {
     }
 }
 
-/// Did a step of ours write this line, by its form?  Anything else in the variable is the user's.
+/// Has the line the form of ours?
 pub fn is_published(text: &str) -> bool {
     let mut words = text.split(' ');
     let facts = ["policy=", "gpus=", "nics="];
@@ -57,18 +57,18 @@ pub fn is_published(text: &str) -> bool {
         && words.all(|word| word.contains('='))
 }
 
-/// What a line says of its task's devices, for a process that looks from outside.
+/// The devices and CPUs of a line, for `verify` and other tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Devices<'a> {
     /// the PCI addresses of its GPUs
     pub gpus: Vec<&'a str>,
     /// its NICs, as `mlx5_0:1`
     pub nics: Vec<&'a str>,
-    /// the CPUs to which it was bound
+    /// the CPUs of a bound task
     pub cpus: Option<&'a str>,
 }
 
-/// The devices of a line; `None` for what no step of ours wrote.  The words are not checked: a user may have set them.
+/// Reads a line; `None` for one of another form.  The words are not checked, and a user may have written them.
 pub fn devices(text: &str) -> Option<Devices<'_>> {
     let value = |fact: &str| text.split(' ').find_map(|word| word.strip_prefix(fact));
     let list = |fact: &str| -> Vec<&str> {
@@ -84,8 +84,7 @@ pub struct Marker {
 }
 
 impl Marker {
-    /// Reads what an earlier step published.  Unreadable words claim nothing, nor do names that `may_be_ours`
-    /// denies: a user can have written the line.
+    /// Reads the line of an earlier step.  A user can have written it, so only names that `may_be_ours` admits count.
     pub fn parse(text: &str, may_be_ours: impl Fn(&str) -> bool) -> Marker {
         if !is_published(text) {
             return Marker::default();

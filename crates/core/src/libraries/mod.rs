@@ -1,20 +1,16 @@
-//! What each library reads: one file for each, which holds all that is known of it, and one row of [`LIBRARIES`].
+//! What each library reads: one row of [`LIBRARIES`] each, in a file of its own or in [`recipes`].
 //!
-//! The obvious value is often wrong: one NIC in each task's `NCCL_IB_HCA` would cost NCCL, by its own search, seven eighths of its
-//! bandwidth.  A library answers with a value or none, and why; [`environment`] alone decides whose value stands.  MVAPICH chooses
-//! by its own rules and gets nothing; so does Intel MPI, but over UCX (libfabric's `mlx` provider) UCX's list rules it.
+//! One NIC in each task's `NCCL_IB_HCA` would cost NCCL seven eighths of its bandwidth, by its own search.  A library answers with
+//! a value or none; [`environment`] decides whose value stands.  MVAPICH gets nothing, and Intel MPI no more than UCX's list
+//! (libfabric's `mlx` provider).
 #![forbid(unsafe_code)]
 
 mod cray_mpich;
 mod deepep;
-mod efa;
 mod files;
 mod libfabric;
 pub mod lists;
 pub mod marker;
-mod mooncake;
-mod mori;
-mod mpich;
 pub mod names;
 pub mod nccl;
 mod nvshmem;
@@ -22,10 +18,9 @@ mod one_ccl;
 mod open_mpi;
 mod openmp;
 mod prepare;
-mod rocshmem;
+mod recipes;
 mod sockets;
 mod template;
-mod uccl;
 mod ucx;
 mod ucx_rails;
 mod uniform;
@@ -42,26 +37,28 @@ use lists::List;
 use marker::Marker;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use template::Facts;
 
 /// The libraries, in the order in which their variables are set and reported.
-const LIBRARIES: [&Library; 17] = [
+const LIBRARIES: [&Library; 18] = [
     &ucx::LIBRARY,
     &nccl::LIBRARY,
     &nvshmem::LIBRARY,
-    &rocshmem::LIBRARY,
+    &recipes::ROCSHMEM,
     &deepep::LIBRARY,
     &cray_mpich::LIBRARY,
     &open_mpi::LIBRARY,
-    &mpich::LIBRARY,
+    &recipes::MPICH,
     &libfabric::LIBRARY,
-    &mooncake::LIBRARY,
-    &mori::LIBRARY,
-    &uccl::LIBRARY,
+    &recipes::MOONCAKE,
+    &recipes::MORI,
+    &recipes::UCCL,
+    &recipes::MSCCLPP,
     &one_ccl::LIBRARY,
     &openmp::LIBRARY,
     &sockets::LIBRARY,
     &ucx_rails::LIBRARY,
-    &efa::LIBRARY,
+    &recipes::EFA,
 ];
 
 /// All that is known of one library.
@@ -74,11 +71,11 @@ struct Library {
     word_for_more: &'static str,
     /// are its variables set without `env=`?
     by_default: bool,
-    /// the variables that it may be given, and what answers for each
+    /// its variables, each with its answer
     variables: &'static [(&'static str, Answering)],
-    /// of these the one that comes along where `env=` names the first one
+    /// the variable that `env=` allows too if it names the first one
     companion: Option<&'static str>,
-    /// the variable that only ever gets a reason, and what answers for it
+    /// a variable that is never set, and the reason
     never: Option<(&'static str, Answering)>,
     /// other variables that change what is set
     evidence: &'static [&'static str],
@@ -88,14 +85,14 @@ struct Library {
     lists: &'static [List],
     /// what may go wrong with what a task gets
     caveat: fn(&Topology, &[Variable]) -> Option<Diagnostic>,
-    /// variables that follow from no topology: names and `BEGINNING*`s between white space
+    /// variables that follow from no topology: names and `BEGINNING*`s
     doubtful: &'static str,
-    /// its variables that must be equal in every task, written alike
+    /// variables that must be equal in every task: names and `BEGINNING*`s
     uniform: &'static str,
 }
 
 impl Library {
-    /// One without anything: each library's own row says what it has.
+    /// The defaults of a row.
     const NONE: Library = Library {
         name: "",
         word: "",
@@ -126,20 +123,20 @@ pub fn evidence() -> impl Iterator<Item = &'static str> {
     LIBRARIES.iter().flat_map(|library| library.evidence).copied().chain([marker::NAME])
 }
 
-/// What may go wrong with what a task gets.
+/// Warnings about the variables of a task.
 pub fn caveats(topology: &Topology, variables: &[Variable]) -> Vec<Diagnostic> {
     LIBRARIES.iter().filter_map(|library| (library.caveat)(topology, variables)).collect()
 }
 
-/// A task's variables before we change any; it may lack those that `Prepared::names` does not name.
+/// A task's variables before we change any: at least those of `Prepared::names`.
 pub type Present = BTreeMap<String, String>;
 
-/// What we know of one task, apart from its placement.
+/// A task's environment, and its access to files.
 #[derive(Clone, Copy)]
 pub struct Evidence<'e> {
     /// its environment
     pub present: &'e Present,
-    /// reads a file with the user's rights; called only if the answer can change a value
+    /// reads a file with the user's rights; called only if the file can change a value
     pub read: ReadFile<'e>,
 }
 
@@ -157,7 +154,7 @@ pub struct FileText {
     pub unanswered: Option<&'static str>,
 }
 
-/// What a library is asked about.
+/// One task, for a library's answer.
 #[derive(Clone, Copy)]
 struct Query<'a> {
     prepared: &'a Prepared,
@@ -176,9 +173,19 @@ impl Query<'_> {
         self.evidence.present.get(name).filter(|value| !self.earlier.is_ours(name, value))
     }
 
-    /// The value that a variable before this one gets from us.
+    /// Our value of an earlier variable.
     fn ours(&self, name: &str) -> Option<&str> {
         ours(self.answered, name)
+    }
+
+    fn facts(&self) -> Facts<'_> {
+        Facts {
+            topology: self.topology,
+            node: self.node,
+            task: Some(self.task),
+            interface: self.prepared.interface.as_ref().ok().map(|(name, _)| name.as_str()),
+            files: &self.prepared.wanted.map_files,
+        }
     }
 
     /// Does `env=` have this word?
@@ -195,13 +202,13 @@ impl Query<'_> {
         self.topology.nics.iter().filter(move |nic| nic.kind == kind)
     }
 
-    /// What the configuration files say of a variable: the user's, which count more, and the site's.
+    /// The value of a variable in the user's configuration files, or in the site's, which count less.
     fn claimed(&self, files: &Files, name: &str) -> Option<Claimed> {
         let users = files.users(self.topology, &self.evidence, name);
         files::strongest([users, self.prepared.claimed_by_site(name)])
     }
 
-    /// The answer where the user's own value stays, with that of a file which its library prefers.
+    /// The answer for a variable that the user has set, with the value of a file if the library prefers that.
     fn left_to_user(&self, name: &str) -> Answer {
         let overruled = LIBRARIES.iter().find_map(|library| {
             let is_stronger = |files: &&Files| files.beat_environment && files.variables.contains(&name);
@@ -213,7 +220,7 @@ impl Query<'_> {
         overruled.unwrap_or_else(|| Answer::no("the user's own value stays"))
     }
 
-    /// The answer, unless a file takes its place: one over which we would set ours, or whose value is reported or judged.
+    /// The answer, or that of a file which sets the variable.  Without a value of ours only a report or a strict word asks files.
     fn unless_in_files(&self, files: &Files, name: &str, answer: Answer) -> Answer {
         let reports = self.prepared.wanted.judges_files;
         let is_judged = reports && !self.node.rails.is_empty() && !self.task.gpus.is_empty();
@@ -231,7 +238,7 @@ fn has_gpu_of(topology: &Topology, vendor: GpuVendor) -> bool {
     topology.gpus.iter().any(|gpu| gpu.vendor == vendor)
 }
 
-/// The value that we give a variable.
+/// Our value of a variable.
 fn ours<'v>(variables: &'v [Variable], name: &str) -> Option<&'v str> {
     variables.iter().find_map(|variable| match &variable.change {
         Change::Set(value) if variable.name == name => Some(value.as_str()),
@@ -239,11 +246,11 @@ fn ours<'v>(variables: &'v [Variable], name: &str) -> Option<&'v str> {
     })
 }
 
-/// What a library answers for one variable.
+/// A library's answer for one variable.
 struct Answer {
     value: Option<String>,
     why: Cow<'static, str>,
-    /// the value that a configuration file gives, if the variable is left to that
+    /// the value of the configuration file that the variable is left to
     of_file: Option<String>,
 }
 
@@ -256,7 +263,7 @@ impl Answer {
         Answer { value: None, why: why.into(), of_file: None }
     }
 
-    /// This answer, unless one of these conditions holds: then none, for the reason behind it.
+    /// No value, with the reason beside the first condition that holds; else this answer.
     fn unless(self, conditions: &[(bool, &'static str)]) -> Answer {
         let reason = conditions.iter().find(|(holds, _)| *holds);
         reason.map_or(self, |(_, why)| Answer::no(*why))
@@ -267,7 +274,7 @@ impl Answer {
     }
 }
 
-/// The changes to one task's environment, the marker last, each with its reason.
+/// The changes to one task's environment, the marker last.
 pub(crate) fn environment<'p>(
     prepared: &'p Prepared,
     topology: &Topology,
@@ -307,7 +314,7 @@ pub(crate) fn environment<'p>(
     variables
 }
 
-/// The marker, unless the user has a variable of their own that is called so.
+/// The marker, unless a variable of the user's has its name.
 fn publication<'p>(line: String, present: &Present) -> Variable<'p> {
     let (change, why) = match present.get(marker::NAME).filter(|text| !marker::is_published(text)) {
         Some(users) => (
@@ -320,7 +327,7 @@ fn publication<'p>(line: String, present: &Present) -> Variable<'p> {
     Variable { name: marker::NAME.into(), change, of_file: None, why: why.into() }
 }
 
-/// The changes that undo our earlier values if placement is off.
+/// The removal of an outer step's values, for a step without placement.
 pub fn withdrawal<'n>(names: &[&'n str], present: &Present) -> Vec<Variable<'n>> {
     let Some(text) = present.get(marker::NAME).filter(|text| marker::is_published(text)) else {
         return Vec::new();

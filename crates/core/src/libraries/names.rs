@@ -1,26 +1,19 @@
-//! Names of variables: those never to set, those an admin should think about, those that must be equal in
-//! every task.
+//! Names of variables: refused in `set=`, doubtful there, or uniform over the tasks of a node.
 #![forbid(unsafe_code)]
 
 use super::LIBRARIES;
 
-/// Names whose change could break or take over a task: the loader's, the shell's, Slurm's, and the lists of GPUs.
+/// Names of the loader, the shell, Slurm, and lists of GPUs: a change could break or take over a task.
 const REFUSED: &str = "LD_* PATH HOME USER LOGNAME SHELL PWD IFS ENV BASH_* PYTHON* PERL5* GLIBC_TUNABLES GCONV_PATH \
     SLURM* SPANK* SLINGSHOT_* PMI* CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES GPU_DEVICE_ORDINAL \
     ZE_AFFINITY_MASK NIC_PLACEMENT*";
 
-/// Those of Gloo, TensorPipe, Intel MPI and MVAPICH: addresses that only the site knows, and choices that follow from no topology.
-const DOUBTFUL: &str = "GLOO_SOCKET_IFNAME TP_SOCKET_IFNAME I_MPI_* MV2_*";
-
-/// Those of Gloo and TensorPipe.
-const UNIFORM: &str = "GLOO_* TP_*";
-
-/// Does an entry, a name or a `BEGINNING*`, mean this name?
+/// Does an entry, which is a name or a `BEGINNING*`, match this name?
 pub(super) fn means(entry: &str, name: &str) -> bool {
     entry.strip_suffix('*').map_or(entry == name, |beginning| name.starts_with(beginning))
 }
 
-/// Does one of the entries between white space mean this name?
+/// The same for any of several entries.
 fn is_in(list: &str, name: &str) -> bool {
     list.split_whitespace().any(|entry| means(entry, name))
 }
@@ -33,24 +26,22 @@ pub fn is_name(text: &str) -> bool {
     first && text.len() <= 255 && bytes.all(rest)
 }
 
-/// Is it one that even the admin may not set?
+/// Is the name refused in the admin's `set=`?
 pub fn is_refused(name: &str) -> bool {
     is_in(REFUSED, name)
 }
 
-/// Is it quality of service, an algorithm, debugging, or an address that only the site knows?  None follows from a topology.
-/// We never set them, and doubt an admin's `set=` that does.
+/// Is it for quality of service, algorithms, debugging, or an address?  These follow from no topology: `set=` warns of them.
 pub(crate) fn is_doubtful(name: &str) -> bool {
-    is_in(DOUBTFUL, name) || LIBRARIES.iter().any(|library| is_in(library.doubtful, name))
+    LIBRARIES.iter().any(|library| is_in(library.doubtful, name))
 }
 
 /// Must all tasks of a node have the same value?
 pub fn is_uniform(name: &str) -> bool {
-    is_in(UNIFORM, name) || LIBRARIES.iter().any(|library| is_in(library.uniform, name))
+    LIBRARIES.iter().any(|library| is_in(library.uniform, name))
 }
 
-/// Is it set for a whole node, to leave NICs out, rather than for each task?  Tasks may have different lists for NVSHMEM, and
-/// by default all have one.
+/// Does `node-env` mean this variable, and not `task-env`?  NVSHMEM's list is the node's by default, and may differ between tasks.
 pub(super) fn is_of_node(name: &str) -> bool {
     is_uniform(name) || means("NVSHMEM_*", name)
 }

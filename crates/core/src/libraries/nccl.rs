@@ -134,7 +134,7 @@ fn admits(value: &str, nic: &Nic, port: &Port) -> bool {
     list.excludes != (is_empty || entries(list.entries).any(is_port))
 }
 
-/// From the node alone and never from the task, unless a file sets the variable, or NCCL would miss a NIC.
+/// The node's list; none if a file sets the variable, or NCCL would miss a NIC.
 fn ib_hca(query: &Query) -> Option<Answer> {
     let answer = query.unless_in_files(&FILES, IB_HCA, without_files(query));
     let missed = answer.value.as_ref().and_then(|_| merged_though_left_out(query));
@@ -162,21 +162,21 @@ fn without_files(query: &Query) -> Answer {
     if stated.is_some() {
         more += ", and with the numbers of the isolated rails";
     }
-    uniform::answer(own.as_ref().unwrap_or(&query.prepared.list), |list, why| match rails.len() {
-        ..=MAX_ENTRIES => {
+    match (own.as_ref().unwrap_or(&query.prepared.list), rails.len()) {
+        (Err(why), _) => Answer::no(*why),
+        (Ok((list, why)), ..=MAX_ENTRIES) => {
             Answer::yes(format!("={}", stated.as_deref().unwrap_or(list)), format!("{why}{more}"))
         }
-        ports => {
+        (_, ports) => {
             Answer::no(format!("{ports} ports may be used, and NCCL reads a list of {MAX_ENTRIES} at most"))
         }
-    })
+    }
 }
 
-/// The ports on a fabric of isolated rails: each with its place among all of the node, which is the same on hosts of one kind,
-/// whatever is left out there.  Not beside CTRAN, which would find no device.
+/// The entries for a fabric of isolated rails: each port with its place among all of the node, which hosts of one kind share whatever is
+/// left out.  Not beside CTRAN, which would find no device.
 ///
-/// Only where a list is needed anyway: PyTorch copies NCCL's into `NVSHMEM_HCA_LIST`, where that is not set, and NVSHMEM would
-/// then miss the first NIC.
+/// No list is set for the numbers alone: PyTorch copies it into an unset `NVSHMEM_HCA_LIST`, and NVSHMEM would miss the first NIC.
 fn with_rails(query: &Query, rails: &[Rail]) -> Option<String> {
     if !is_isolated(query) || CTRAN.iter().any(|name| query.evidence.present.contains_key(*name)) {
         return None;
@@ -216,7 +216,7 @@ fn without<'n>(node: &'n NodePlacement, degraded: &[Rail]) -> Cow<'n, [Rail]> {
     if degraded.is_empty() { Cow::Borrowed(&node.rails) } else { rest() }
 }
 
-/// Does NCCL see on the bus or in a file which GPU and which NIC share a switch?
+/// Does NCCL see the switches between GPUs and NICs, on the bus or in a file?
 fn sees_switches(query: &Query) -> bool {
     query.topology.stated_paths.is_empty()
         || query.prepared.is_wanted(TOPO_FILE)
@@ -224,7 +224,7 @@ fn sees_switches(query: &Query) -> bool {
         || query.claimed(&FILES, TOPO_FILE).is_some()
 }
 
-/// The first NIC of a group that is to be one, and that the list leaves out: there NCCL fails (since 2.24: src/graph/topo.cc
+/// The first NIC of [`FORCE_MERGE`] that the list leaves out: NCCL would fail (since 2.24: src/graph/topo.cc
 /// `ncclTopoForceMerge`).
 fn merged_though_left_out(query: &Query) -> Option<String> {
     let &Query { topology, node, evidence, .. } = query;
@@ -248,13 +248,13 @@ fn cross_nic(query: &Query) -> Option<Answer> {
     (is_isolated(query) && has_both).then(|| query.unless_in_files(&FILES, CROSS_NIC, answer))
 }
 
-/// The files that NCCL and RCCL read on this node, the site's first.
+/// NCCL's and RCCL's files on this node, the site's first.
 pub fn files(topology: &Topology, present: &Present) -> Vec<String> {
     let sites = (FILES.of_site)(topology).iter().map(ToString::to_string);
     sites.chain(users_files(topology, present)).collect()
 }
 
-/// The variables that we may set and that a text of theirs sets, in order of their names.
+/// Our variables that the text of such a file sets, by name.
 pub fn set_in(text: &str) -> Vec<&'static str> {
     let lines = lines(text, &|_| None);
     let is_set = |ours: &&str| lines.iter().any(|line| line.name == *ours);

@@ -21,7 +21,6 @@ use super::files::{Files, Line, before_comment, non_empty};
 use super::lists::{List, entries, is_port_by_atoi, marked};
 use super::nccl::HOME;
 use super::template::names_of;
-use super::uniform;
 use super::{Answer, Library, Query, ReadFile, has_gpu_of, ours};
 use crate::diagnostic::Diagnostic;
 use crate::placement::{Change, Rail, Variable};
@@ -115,12 +114,13 @@ fn hca_list(query: &Query) -> Option<Answer> {
     if !query.users(PREFIX).is_none_or(admits) {
         return Some(Answer::no("the user's `NVSHMEM_HCA_PREFIX` admits none of these NICs"));
     }
-    let answer = match own {
-        Some(rail) => Answer::yes(
+    let answer = match (own, &query.prepared.list) {
+        (Some(rail), _) => Answer::yes(
             rail.to_string(),
             "its GPU's NIC: with `NVSHMEM_ENABLE_NIC_PE_MAPPING` others go by number",
         ),
-        None => uniform::answer(&query.prepared.list, |list, why| node_list(query, list, why)),
+        (None, Ok((list, why))) => node_list(query, list, why),
+        (None, Err(why)) => Answer::no(*why),
     };
     Some(query.unless_in_files(&FILES, HCA_LIST, answer))
 }
@@ -137,7 +137,7 @@ fn node_list(query: &Query, list: &str, why: &str) -> Answer {
         return Answer::yes(list, why.to_string());
     }
     let list: Vec<String> = with.iter().map(ToString::to_string).collect();
-    let names = names_of(without.iter().map(|rail| rail.name.as_str())).replace(',', " ");
+    let names = names_of(without.iter().map(|rail| &rail.name)).replace(',', " ");
     Answer::yes(list.join(","), format!("{why} and {names} (no address)"))
 }
 

@@ -1,4 +1,4 @@
-//! What all tasks of a step share, worked out once: the variables, their node-wide values, what files say.
+//! A step's variables, their node-wide values, and the claims of files: worked out once for all tasks.
 #![forbid(unsafe_code)]
 
 use super::files::{Claimed, remembered};
@@ -15,7 +15,7 @@ use crate::placement::NodePlacement;
 use crate::topology::{NicKind, Topology};
 use std::borrow::Cow;
 
-/// A variable and what answers for it.
+/// A variable, and the source of its value.
 pub(super) struct Row {
     pub(super) name: Cow<'static, str>,
     /// do both user and admin want it set?
@@ -23,7 +23,7 @@ pub(super) struct Row {
     source: Source,
 }
 
-/// What answers for a variable.
+/// The source of a variable's value.
 enum Source {
     /// a library
     Library(Answering),
@@ -34,22 +34,13 @@ enum Source {
 }
 
 impl Row {
-    /// The value or none, and why; `None` where there is nothing to say.
+    /// `None` if the variable is not wanted, or the node has nothing for the library.
     pub(super) fn answer(&self, query: &Query) -> Option<Answer> {
-        let &Query { prepared, topology, node, task, .. } = query;
         match &self.source {
             _ if !self.wanted => None,
             Source::Library(answering) | Source::Never(answering) => answering(query),
             Source::Template(template, of_all) => {
-                let value = of_all.clone().unwrap_or_else(|| {
-                    template.fill(&Facts {
-                        topology,
-                        node,
-                        task: Some(task),
-                        interface: prepared.interface.as_ref().ok().map(|(name, _)| name.as_str()),
-                        files: &prepared.wanted.map_files,
-                    })
-                });
+                let value = of_all.clone().unwrap_or_else(|| template.fill(&query.facts()));
                 let why = "the admin's `set=`";
                 let no = |reason| Answer::no(format!("{why}: {reason}"));
                 Some(value.map_or_else(no, |value| Answer::yes(value, why)))
@@ -64,7 +55,7 @@ pub struct Prepared {
     pub(super) rows: Vec<Row>,
     /// the list for libraries that find NICs by themselves
     pub(super) list: NodeList,
-    /// UCX's part; `None` where no task gets a list
+    /// UCX's part; `None` if no task gets a list
     pub(super) ucx: Option<ucx::Shared>,
     /// each GPU's Slingshot NIC
     pub(super) slingshot: Vec<Option<Nearest>>,
@@ -72,7 +63,7 @@ pub struct Prepared {
     pub(super) efa: Vec<Option<Nearest>>,
     /// the interface by which the node meets others
     pub(super) interface: sockets::Interface,
-    /// what the site's configuration files say of variables
+    /// the claims of the site's configuration files
     claimed_by_site: Vec<(&'static str, Claimed)>,
 }
 
@@ -93,7 +84,7 @@ impl Prepared {
             }
         };
         let rows = rows(&wanted, value_of_all);
-        let is_wanted = |name: &str| rows.iter().any(|row| row.wanted && row.name == name);
+        let is_wanted = |name| is_wanted(&rows, name);
         let list = uniform::list(topology, &node.rails);
         let has_list = list.is_ok() || !node.degraded.is_empty();
         let has_both = !topology.gpus.is_empty() && !node.rails.is_empty();
@@ -119,16 +110,15 @@ impl Prepared {
 
     /// Do both user and admin want this variable set?
     pub(super) fn is_wanted(&self, name: &str) -> bool {
-        self.rows.iter().any(|row| row.wanted && row.name == name)
+        is_wanted(&self.rows, name)
     }
 
-    /// Is it wanted and a library's own, and not the admin's template?
+    /// Is it wanted and without a template of the admin's?
     pub(super) fn is_librarys(&self, name: &str) -> bool {
-        let is_own = |row: &&Row| matches!(row.source, Source::Library(_));
-        self.rows.iter().filter(is_own).any(|row| row.wanted && row.name == name)
+        self.is_wanted(name) && !self.wanted.has_template(name)
     }
 
-    /// What the site's configuration files say of a variable.
+    /// The claim of the site's configuration files.
     pub(super) fn claimed_by_site(&self, name: &str) -> Option<Claimed> {
         self.claimed_by_site.iter().find(|(known, _)| *known == name).map(|(_, claim)| claim.clone())
     }
@@ -170,7 +160,7 @@ impl Prepared {
         found
     }
 
-    /// What an earlier step of ours published in this environment.
+    /// The marker of an earlier step of ours.
     pub(super) fn earlier(&self, present: &Present) -> Marker {
         let may_be_ours = |name: &str| {
             self.rows.iter().any(|row| row.name == name && !matches!(row.source, Source::Never(_)))
@@ -179,12 +169,15 @@ impl Prepared {
     }
 }
 
+fn is_wanted(rows: &[Row], name: &str) -> bool {
+    rows.iter().any(|row| row.wanted && row.name == name)
+}
+
 /// The variables in the order of reports.  The admin's template for one replaces the library's.
 fn rows(wanted: &Wanted, value_of_all: impl Fn(&Template) -> Result<String, String>) -> Vec<Row> {
-    let has_template = |name: &str| wanted.templates.iter().any(|template| template.name() == name);
     let mut rows = Vec::new();
     for library in LIBRARIES {
-        for &(name, answering) in library.variables.iter().filter(|(name, _)| !has_template(name)) {
+        for &(name, answering) in library.variables.iter().filter(|(name, _)| !wanted.has_template(name)) {
             let first = library.variables[0].0;
             let companion_of = library.companion.filter(|companion| *companion == name).map(|_| first);
             let wanted = wanted.has(name, library.word, companion_of);
@@ -198,7 +191,7 @@ fn rows(wanted: &Wanted, value_of_all: impl Fn(&Template) -> Result<String, Stri
         rows.push(Row { name: name.into(), wanted, source: Source::Template(template.clone(), of_all) });
     }
     for (name, answering) in LIBRARIES.iter().filter_map(|library| library.never) {
-        if !has_template(name) {
+        if !wanted.has_template(name) {
             rows.push(Row { name: name.into(), wanted: true, source: Source::Never(answering) });
         }
     }

@@ -34,7 +34,8 @@ pub(super) const LIBRARY: Library = Library {
     variables: &[(NCCL, nccl), (NVSHMEM, nvshmem), (GLOO, whole_name), (TENSORPIPE, whole_name)],
     evidence: &[IB_DISABLE, NET, COMM_ID, FAMILY, NVSHMEM_FAMILY],
     files: Some(&FILES),
-    uniform: NVSHMEM,
+    doubtful: "GLOO_SOCKET_IFNAME TP_SOCKET_IFNAME",
+    uniform: "NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME GLOO_* TP_*",
     ..Library::NONE
 };
 
@@ -46,7 +47,7 @@ const TENSORPIPE: &str = "TP_SOCKET_IFNAME";
 const IB_DISABLE: &str = "NCCL_IB_DISABLE";
 /// Names the transport of NCCL's data, in any case of its letters: `Socket`.
 const NET: &str = "NCCL_NET";
-/// An address of one process, in whose network NCCL looks for an interface if it is told none.
+/// An address of one process: NCCL takes an interface of its network.
 const COMM_ID: &str = "NCCL_COMM_ID";
 const FAMILY: &str = "NCCL_SOCKET_FAMILY";
 const NVSHMEM_FAMILY: &str = "NVSHMEM_BOOTSTRAP_UID_SOCK_FAMILY";
@@ -56,7 +57,7 @@ const OTHER_FAMILY: &str = "the user wants an address of IPv6, and the interface
 /// NCCL's, where sites often name the interface.
 const FILES: Files = Files { variables: &[NCCL], matter: |_, wanted, _| is_wanted(wanted), ..nccl::FILES };
 
-/// An interface and why it is the one; or why none is.
+/// An interface and its reason, or the reason for none.
 pub(super) type Interface = Result<(String, &'static str), &'static str>;
 
 /// Is it wanted, by one of the variables or by a template?
@@ -65,8 +66,8 @@ pub(super) fn is_wanted(wanted: &Wanted) -> bool {
     LIBRARY.variables.iter().any(has) || wanted.templates.iter().any(|template| template.has_interface())
 }
 
-/// Of the routes by which this node reaches srun the most specific one, as for the kernel; without srun's address, or to one
-/// that is this node's alone, the default route.
+/// The interface of the most specific route to srun, as the kernel chooses; of the default route without an address that other nodes
+/// have.
 pub(super) fn interface(topology: &Topology, srun: Option<&str>, read: ReadFile) -> Interface {
     let table = read(ROUTES).filter(|table| !table.is_cut).ok_or("the node's routes are not known")?;
     let routes = || table.text.lines().filter_map(Ipv4Route::of_line);
@@ -114,7 +115,7 @@ fn carries_storage(topology: &Topology, interface: &str) -> bool {
     storage.flat_map(|nic| &nic.netdevs).any(is_on)
 }
 
-/// The interface behind a mark, and why; or why there is none.
+/// The interface behind a mark.
 fn named(query: &Query, mark: &str) -> Answer {
     match &query.prepared.interface {
         Ok((name, why)) => Answer::yes(format!("{mark}{name}"), *why),
@@ -126,7 +127,7 @@ fn whole_name(query: &Query) -> Option<Answer> {
     Some(named(query, ""))
 }
 
-/// The whole name, unless NCCL's data would go by the interface too: then it would take from NCCL all the others.
+/// The whole name; none if NCCL's data go by sockets, which would lose all other interfaces.
 fn nccl(query: &Query) -> Option<Answer> {
     let Query { topology, node, .. } = query;
     if topology.gpus.is_empty() {

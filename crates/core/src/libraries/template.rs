@@ -4,17 +4,19 @@
 #![forbid(unsafe_code)]
 
 use super::names;
+use super::uniform::left_out;
 use crate::diagnostic::Shown;
 use crate::maps::{self, Format, Subject};
 use crate::placement::{NodePlacement, Rail, TaskPlacement};
 use crate::topology::{GpuIndex, Topology};
+use std::ops::Deref;
 
 /// Bytes of a value, at most.
 const MAX_VALUE: usize = 4096;
 
 const INTERFACE: &str = "interface";
 
-/// What a template is filled from.
+/// The sources of a template's facts.
 pub(super) struct Facts<'f> {
     pub(super) topology: &'f Topology,
     pub(super) node: &'f NodePlacement,
@@ -50,12 +52,12 @@ const fn map_file(word: &'static str, format: Format) -> Fact {
     Fact { map_file: Some(format), ..of_task(word, |_| None) }
 }
 
-pub(super) static FACTS: [Fact; 21] = [
+pub(super) static FACTS: [Fact; 22] = [
     of_task("nic", |facts| Some(facts.one_rail()?.name.to_string())),
     of_task("port", |facts| Some(facts.one_rail()?.port.to_string())),
     of_task("nic_address", |facts| facts.topology.nic(facts.one_rail()?.nic).address?.described()),
     of_task("nics", |facts| Some(joined(facts.rails()))),
-    of_task("nic_names", |facts| Some(names_of(facts.rails().map(|rail| rail.name.as_str())))),
+    of_task("nic_names", |facts| Some(names_of(facts.rails().map(|rail| &rail.name)))),
     of_task("gpu", |facts| Some(facts.one_gpu()?.to_string())),
     of_task("gpu_address", |facts| facts.topology.gpu(facts.one_gpu()?).address.described()),
     of_task("gpus", |facts| Some(joined(facts.gpus().iter()))),
@@ -68,8 +70,14 @@ pub(super) static FACTS: [Fact; 21] = [
     of_task("local_id", |facts| Some(facts.task?.local_id.to_string())),
     of_task("task_id", |facts| Some(facts.task?.global_id.to_string())),
     of_node("rails", |facts| Some(joined(facts.node.rails.iter()))),
-    of_node("rail_names", |facts| Some(names_of(facts.node.rails.iter().map(|rail| rail.name.as_str())))),
+    of_node("rail_names", |facts| Some(names_of(facts.node.rails.iter().map(|rail| &rail.name)))),
     of_node("rail_count", |facts| Some(facts.node.rails.len().to_string())),
+    of_node("left_out", |facts| {
+        let rails = &facts.node.rails;
+        let nics =
+            left_out(facts.topology, rails).filter(|(nic, _)| rails.iter().all(|rail| rail.nic != *nic));
+        Some(names_of(nics.map(|(_, nic)| &nic.name)))
+    }),
     // a slash in the name would change the path
     of_node("machine", |facts| Some(facts.topology.name.clone()).filter(|name| !name.contains('/'))),
     of_node(INTERFACE, |facts| facts.interface.map(str::to_string)),
@@ -112,7 +120,7 @@ impl<'f> Facts<'f> {
         let Some(format) = fact.map_file else {
             return (fact.value)(self).filter(|text| !text.is_empty()).ok_or_else(none);
         };
-        // the file's program counts all GPUs of the node
+        // the engine that reads the file counts all GPUs of the node
         if !self.task.is_some_and(|task| task.seen.iter().copied().eq(self.topology.gpu_indices())) {
             return Err(
                 "the file counts all GPUs of the node, and the task does not see all in PCI order".into()
@@ -129,14 +137,14 @@ impl<'f> Facts<'f> {
     }
 }
 
-/// A file in which an engine finds the map of the whole node.
+/// A file with the map of the whole node, for an engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MapFile {
     /// its format
     pub format: Format,
     /// its path
     pub path: String,
-    /// what it says; `None` if that is not compared
+    /// its text; `None` if that is not compared
     pub text: Option<String>,
 }
 
@@ -144,7 +152,7 @@ pub struct MapFile {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     name: String,
-    /// what [`pieces`] can read
+    /// valid for [`pieces`]
     text: String,
 }
 
@@ -218,20 +226,24 @@ impl Template {
         self.facts().filter_map(|fact| fact.map_file)
     }
 
-    /// The value, or the word that has no fact here.
     pub(super) fn fill(&self, facts: &Facts) -> Result<String, String> {
-        let mut value = String::new();
-        for piece in pieces(&self.text)? {
-            match piece {
-                Piece::Text(text) => value += text,
-                Piece::Fact(fact) => value += &facts.of(fact)?,
-            }
-        }
-        if value.len() > MAX_VALUE || value.chars().any(char::is_control) {
-            return Err(format!("its value has control characters or more than {MAX_VALUE} bytes"));
-        }
-        Ok(value)
+        fill(&self.text, facts)
     }
+}
+
+/// The value of a template, or the word that has no fact here.
+pub(super) fn fill(template: &str, facts: &Facts) -> Result<String, String> {
+    let mut value = String::new();
+    for piece in pieces(template)? {
+        match piece {
+            Piece::Text(text) => value += text,
+            Piece::Fact(fact) => value += &facts.of(fact)?,
+        }
+    }
+    if value.len() > MAX_VALUE || value.chars().any(char::is_control) {
+        return Err(format!("its value has control characters or more than {MAX_VALUE} bytes"));
+    }
+    Ok(value)
 }
 
 /// `{nic} {port} …`
@@ -274,9 +286,9 @@ fn joined(entries: impl Iterator<Item: ToString>) -> String {
 }
 
 /// Each name once, in order: ports of one NIC share it.
-pub(super) fn names_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
+pub(super) fn names_of<'a, N: Deref<Target = str> + 'a>(names: impl Iterator<Item = &'a N>) -> String {
     let mut list: Vec<&str> = Vec::new();
-    for name in names {
+    for name in names.map(Deref::deref) {
         if !list.contains(&name) {
             list.push(name);
         }

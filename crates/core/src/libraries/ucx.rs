@@ -33,7 +33,7 @@ use super::files::{Files, Line, MARK, before_comment, non_empty};
 use super::nccl::HOME;
 use super::template::names_of;
 use super::wanted::Fabric;
-use super::{Answer, Library, Query, ReadFile};
+use super::{Answer, Library, Query, ReadFile, has_gpu_of};
 use crate::placement::{NodePlacement, RailIndex, TaskPlacement};
 use crate::step::program::{NICS_OF_SGLANG, is_off};
 use crate::topology::{GpuIndex, GpuVendor, PathType, Topology};
@@ -79,8 +79,8 @@ const OF_MODEL_EXPRESS: &str = "MX_RDMA_NIC_PIN";
 /// Items of a list, at most: with more a program aborts (src/ucp/core/ucp_context.c `ucp_is_resource_in_device_list`).
 const MAX_ITEMS: usize = 64;
 
-/// UCX reads, each over the one before, since 1.12: /etc/ucx/ucx.conf, `<library's folder>/../etc/ucx/ucx.conf`, of which we know
-/// nothing, and `ucx.conf` at home, in the user's own folder and in the working directory; the environment counts more
+/// Since 1.12 UCX reads, each over the one before: /etc/ucx/ucx.conf, `<library's folder>/../etc/ucx/ucx.conf` (unknown here), and
+/// `ucx.conf` at home, in the user's own folder and in the working directory.  The environment counts more
 /// (src/ucs/config/parser.c `ucs_config_parse_config_files`, `ucs_config_apply_config_vars`).
 pub(super) const FILES: Files = Files {
     of_site: |_| &["/etc/ucx/ucx.conf"],
@@ -140,7 +140,7 @@ const PROCESSORS: [&str; 4] = [
     "0x010,vera",
 ];
 
-/// `false` for a processor that is not this one; `None` for one that may be, and for whatever is no such name.
+/// `Some(false)` if the name is another processor's.
 fn holds_for(value: &str, read: ReadFile) -> Option<bool> {
     let value = value.to_ascii_lowercase();
     let names = PROCESSORS.iter().find(|names| names.split(',').any(|name| name == value))?;
@@ -150,13 +150,13 @@ fn holds_for(value: &str, read: ReadFile) -> Option<bool> {
     (!names.starts_with(own.trim())).then_some(false)
 }
 
-/// What all tasks of a step share.
+/// The same for all tasks of a step.
 pub(super) struct Shared {
     /// may GPUs of the node send by themselves?
     gpus_may_send: bool,
-    /// the interfaces of the node, sorted; `None` where they are not known
+    /// the node's interfaces, sorted, if known
     interfaces: Option<Vec<String>>,
-    /// do the rails reach each other?
+    /// rails that do not reach each other
     separated: Option<Separated>,
 }
 
@@ -181,13 +181,13 @@ const PARAMETERS: &str = "/proc/driver/nvidia/params";
 
 /// Does the driver let GPUs ring a NIC's doorbell?
 fn gpus_may_send(topology: &Topology, read: ReadFile) -> bool {
-    let is_nvidias = topology.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Nvidia);
-    let parameters = if is_nvidias { read(PARAMETERS) } else { None }.unwrap_or_default();
+    let parameters =
+        if has_gpu_of(topology, GpuVendor::Nvidia) { read(PARAMETERS) } else { None }.unwrap_or_default();
     let mut lines = parameters.text.lines();
     lines.any(|line| line.starts_with("RegistryDwords") && line.contains("PeerMappingOverride=1;"))
 }
 
-/// The list or none, and why.
+/// The task's list.
 fn net_devices(query: &Query) -> Option<Answer> {
     let task = query.task;
     let no = |why: &'static str| Some(Answer::no(why));
@@ -224,7 +224,7 @@ fn net_devices(query: &Query) -> Option<Answer> {
     Some(query.unless_in_files(&FILES, NET_DEVICES, answer))
 }
 
-/// No warnings of the devices that our list names and an older UCX does not have.
+/// Ends an older UCX's warnings of devices of GPUs in our list.
 fn quiet(query: &Query) -> Option<Answer> {
     let names_gpus = query.ours(NET_DEVICES)?.contains("cuda");
     let tls = query.evidence.present.get(TLS).map_or("", String::as_str);
@@ -274,18 +274,18 @@ fn without_files(query: &Query, shared: &Shared, transports: Transports) -> Resu
     Ok(Answer::yes(list.join(","), why))
 }
 
-/// Which interfaces are called as NICs that the list leaves out.
+/// Tells of interfaces with the name of a NIC that the list leaves out.
 fn also_nics(query: &Query, rails: &[RailIndex], interfaces: &[String]) -> String {
     let is_listed = |name: &str| rails.iter().any(|&rail| query.node.rail(rail).name == *name);
     let is_nic = |name: &str| query.topology.nics.iter().any(|nic| nic.name == *name);
-    let names = interfaces.iter().map(String::as_str).filter(|name| is_nic(name) && !is_listed(name));
+    let names = interfaces.iter().filter(|name| is_nic(name) && !is_listed(name));
     match names_of(names).replace(',', " ") {
         none if none.is_empty() => none,
         names => format!("; from UCX 1.21 on {names} also means the NIC of that name"),
     }
 }
 
-/// Why a task must have the NICs of all rails.
+/// The reason, if there is one, for the NICs of all rails in each task's list.
 fn isolated(query: &Query, shared: &Shared) -> Option<&'static str> {
     let mode = query.evidence.present.get(REACHABILITY).map(String::as_str);
     match query.prepared.wanted.fabric {
@@ -295,9 +295,8 @@ fn isolated(query: &Query, shared: &Shared) -> Option<&'static str> {
     }
 }
 
-/// The list; or why it cannot be had.
-///
-/// Where each GPU with each of its NICs is too much, each has its best one: without any, UCX could not let a GPU send.
+/// The list, or the reason for none.  If each GPU with each of its NICs is too much, each has its best one: without any, UCX could not
+/// let a GPU send.
 fn items(
     query: &Query,
     rails: &[RailIndex],
@@ -316,11 +315,10 @@ fn items(
     }
 }
 
-/// The devices of GPUs that send by themselves: each of the task's GPUs, by CUDA's number, with so many NICs at most: its own,
-/// then others as near.
+/// The devices of GPUs that send by themselves: for each GPU of the task its own NICs, then others as near, `each` of them at most.
 ///
-/// The number is cuDeviceGet's, of all GPUs that the program sees (src/uct/ib/mlx5/gdaki/gdaki.c `uct_gdaki_query_tl_devices`).
-/// A NIC has such a device for its first port alone.
+/// A GPU's number is cuDeviceGet's, of all GPUs that the program sees (src/uct/ib/mlx5/gdaki/gdaki.c `uct_gdaki_query_tl_devices`).  A NIC
+/// has such a device for its first port alone.
 fn gpu_initiated(query: &Query, each: usize) -> Vec<String> {
     let Query { topology, node, task, .. } = query;
     // the kinds of paths that UCX tells apart (src/ucs/sys/topo/base/topo.c `ucs_topo_get_distance_sysfs`)

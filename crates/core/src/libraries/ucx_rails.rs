@@ -1,4 +1,4 @@
-//! UCX: by how many devices it sends one large message, on request (`env=ucx-rails`).
+//! UCX, on request (`env=ucx-rails`): the number of devices for one large message.
 //!
 //! `UCX_MAX_RNDV_RAILS`: by default two, whatever the list of devices has (UCX 1.11 to 1.23: src/ucp/core/ucp_context.c;
 //! src/ucp/rndv, `max_lanes`).  With protocols of version 2 it holds for each message, by the word of the side that moves it, so
@@ -7,8 +7,7 @@
 //! `UCX_MAX_RMA_RAILS`: the same for one-sided transfers, since 1.14, by default one.  NIXL sends by these alone, and says 2
 //! unless the environment has it (NIXL 1.5: src/plugins/ucx/ucx_utils.cpp, config.cpp `modify`).
 //!
-//! What counts is the NICs of one GPU: several GPUs of a task use all of theirs at the same time, and a message by the NICs
-//! of another GPU would take the far way.
+//! The NICs of one GPU count: GPUs of a task send at the same time, and another GPU's NICs are far.
 #![forbid(unsafe_code)]
 
 use super::files::Files;
@@ -37,7 +36,7 @@ const FILES: Files = Files {
     ..ucx::FILES
 };
 
-/// The most NICs that one of the task's GPUs has; no answer where that is no more than UCX and NIXL use.
+/// The most NICs of one of the task's GPUs; no answer if UCX and NIXL use as many.
 fn rails(query: &Query, [name, older]: [&str; 2]) -> Option<Answer> {
     let own = query.task.gpus.iter().filter_map(|gpu| query.node.gpus.get(gpu.0));
     let most = own.map(|gpu| gpu.choices.len()).max().filter(|count| *count > DEFAULT)?;

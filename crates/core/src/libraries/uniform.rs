@@ -1,15 +1,14 @@
-//! Lists for a whole node, set only to exclude NICs.
+//! One list of NICs for all tasks of a node, set only to leave NICs out.
 #![forbid(unsafe_code)]
 
 use super::template::names_of;
-use super::{Answer, Query};
 use crate::placement::Rail;
 use crate::topology::{Nic, NicIndex, NicKind, Port, PortRef, PortState, Topology};
 
-/// A list for all tasks of a node, and why; or why there is nothing to set.
+/// The list and its reason; or the reason for none.
 pub(super) type NodeList = Result<(String, String), &'static str>;
 
-/// NICs that a verbs library would find and should not use, each once.  Libraries skip inactive ports themselves.
+/// Verbs NICs with an active port that is no rail.  Libraries skip inactive ports themselves.
 pub(super) fn left_out<'t>(
     topology: &'t Topology,
     rails: &[Rail],
@@ -31,24 +30,10 @@ pub(super) fn list(topology: &Topology, rails: &[Rail]) -> NodeList {
         };
         return Err(why);
     }
-    let left_out = names_of(left_out(topology, rails).map(|(_, nic)| nic.name.as_str())).replace(',', " ");
+    let left_out = names_of(left_out(topology, rails).map(|(_, nic)| &nic.name)).replace(',', " ");
     if left_out.is_empty() {
         return Err("every NIC that it would find may be used");
     }
     let entries: Vec<String> = rails.iter().map(ToString::to_string).collect();
     Ok((entries.join(","), format!("one list for the whole node, without {left_out}")))
-}
-
-/// The answer where NICs must be left out, from the list and why.
-pub(super) fn answer(list: &NodeList, needed: impl FnOnce(&str, &str) -> Answer) -> Answer {
-    match list {
-        Ok((list, why)) => needed(list, why),
-        Err(why) => Answer::no(*why),
-    }
-}
-
-/// The answer for a library that knows no ports.
-pub(super) fn names(query: &Query) -> Answer {
-    let names = || names_of(query.node.rails.iter().map(|rail| rail.name.as_str()));
-    answer(&query.prepared.list, |_, why| Answer::yes(names(), why.to_string()))
 }

@@ -1,4 +1,4 @@
-//! What user and admin want in a step: libraries, excluded variables, what the fabric connects, the admin's templates.
+//! The variables that user and admin want in a step, and the fabric that they state.
 #![forbid(unsafe_code)]
 
 use super::LIBRARIES;
@@ -143,6 +143,11 @@ impl Wanted {
         is_asked_for
             && !self.held_back.have(name)
             && !self.unwanted.iter().any(|unwanted| means(unwanted, name))
+    }
+
+    /// Has the admin a `set=` for this variable?
+    pub(super) fn has_template(&self, name: &str) -> bool {
+        self.templates.iter().any(|template| template.name() == name)
     }
 
     /// Does `env=` have this word?

@@ -170,3 +170,26 @@ fn uccl_gets_the_nics_of_a_tasks_one_gpu() {
     assert_eq!(devices(&[0, 1], &[0, 1]), None, "one list for every GPU of the process");
     assert_eq!(devices(&[], &[]), None);
 }
+
+#[test]
+fn mscclpp_gets_a_list_where_the_entry_of_a_tasks_number_is_the_nic_of_its_gpu() {
+    let entry = |number: u32, seen: &[usize], exclude: &[&str]| {
+        let topology = platform::model("dgx-h100").unwrap();
+        let exclude = exclude.iter().map(|word| Pattern::parse(word).unwrap()).collect();
+        let selection = Selection { exclude, ..Selection::default() };
+        let node = policy::map(&topology, &Request { selection: Some(&selection), ..Request::default() });
+        let (wanted, present) = (Wanted::default(), Present::new());
+        let situation = Situation { topology, node, wanted, present, files: &[] }.libraries(&["mscclpp"]);
+        let task = TaskPlacement { local_id: number, ..task(seen, &[]) };
+        let list = situation.value(&task, "MSCCLPP_HCA_DEVICES")?;
+        list.split(',').nth(number as usize).map(str::to_string)
+    };
+    let all = [0, 1, 2, 3, 4, 5, 6, 7];
+    assert_eq!(entry(3, &all, &[]).as_deref(), Some("mlx5_5"), "the program takes GPU 3");
+    assert_eq!(entry(3, &[3], &[]).as_deref(), Some("mlx5_5"));
+    assert_eq!(entry(0, &[4], &[]), None, "a job with half of the node");
+    assert_eq!(entry(0, &[4, 5, 6, 7], &[]), None);
+    assert_eq!(entry(8, &all, &[]), None, "MSCCL++ ends where its entry is missing");
+    assert_eq!(entry(0, &[], &[]), None);
+    assert_eq!(entry(3, &all, &["mlx5_0"]), None, "every later GPU would take another one's");
+}

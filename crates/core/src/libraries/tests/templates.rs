@@ -54,6 +54,7 @@ fn every_placeholder_is_filled_with_its_fact() {
             "rails=mlx5_0:1,mlx5_1:1,mlx5_2:1",
             "rail_names=mlx5_0,mlx5_1,mlx5_2",
             "rail_count=3",
+            "left_out=mlx5_3",
             "machine=DGX H100",
             "interface=eth0",
             // nor a map of its own

@@ -1,4 +1,4 @@
-//! Connections by IP address: `UCX_SOCKADDR_TLS_PRIORITY`, by which connection managers they go.
+//! `UCX_SOCKADDR_TLS_PRIORITY`: the managers of connections by IP address.
 //!
 //! UCX listens by each that it has, `rdmacm,tcp,sockcm` by default, and a client tries them in this order.  rdmacm takes the RDMA
 //! device that has the address.  A listener without that one in its `UCX_NET_DEVICES` rejects, and the client gives up: it tries
@@ -15,7 +15,7 @@ use super::super::{Answer, Query};
 use super::{FILES, NET_DEVICES};
 use crate::topology::{NicKind, Port, Topology};
 
-/// Which connection managers are used, in which order.
+/// The connection managers, in the order of their use.
 pub(super) const PRIORITY: &str = "UCX_SOCKADDR_TLS_PRIORITY";
 /// Do messages use other devices than that of the address?
 pub(super) const ALL_DEVICES: &str = "UCX_CM_USE_ALL_DEVICES";
@@ -23,7 +23,7 @@ pub(super) const ALL_DEVICES: &str = "UCX_CM_USE_ALL_DEVICES";
 /// UCX's default without rdmacm.
 const WITHOUT_RDMACM: &str = "tcp,sockcm";
 
-/// Why connections by address need devices that this list leaves out; `None` if they do without.
+/// The reason for no list if connections by address need devices that it leaves out.
 pub(super) fn needs_all(query: &Query, list: &[String]) -> Option<&'static str> {
     if !leaves_ports_out(query.topology, list) {
         return None;
@@ -39,7 +39,7 @@ pub(super) fn needs_all(query: &Query, list: &[String]) -> Option<&'static str> 
     is_off.then_some("`UCX_CM_USE_ALL_DEVICES` gives messages the NIC of the address, which may be any")
 }
 
-/// The managers that suit our list; no answer where there is none, or UCX's default suits it.
+/// The managers for our list; no answer if UCX's default suits it.
 pub(super) fn priority(query: &Query) -> Option<Answer> {
     let interfaces = query.prepared.ucx.as_ref()?.interfaces.as_ref()?;
     let list: Vec<&str> = query.ours(NET_DEVICES)?.split(',').collect();
@@ -53,7 +53,7 @@ pub(super) fn priority(query: &Query) -> Option<Answer> {
     Some(claim.map_or_else(|| Answer::yes(WITHOUT_RDMACM, why), Answer::left_to))
 }
 
-/// Will this list be set beside managers of ours once it has IP interfaces?
+/// Will our managers go with this list once it has IP interfaces?
 pub(super) fn goes_with_interfaces(query: &Query, list: &[String]) -> bool {
     let is_ours = query.prepared.is_librarys(PRIORITY) && query.users(PRIORITY).is_none();
     is_ours && leaves_ports_out(query.topology, list)

@@ -1,20 +1,20 @@
-//! Do the rails of all GPUs reach each other, as UCX sees it?
+//! Rails that do not reach each other by UCX's rules.
 //!
 //! UCX connects two InfiniBand ports only if their subnet prefixes are equal, and since 1.19 two RoCE ports only if the
 //! routes to the other's address leave by the own interface, since 1.20.1 no other interface having a closer one
 //! (src/uct/ib/base/ib_iface.c `uct_ib_iface_dev_addr_is_reachable`, `uct_ib_iface_roce_is_routable`; src/ucs/sys/netlink.c
-//! `ucs_netlink_is_best_route`).  Where each rail has a subnet of its own, a NIC then reaches those of its own rail alone,
-//! whatever the switches connect.
+//! `ucs_netlink_is_best_route`).  With a subnet for each rail a NIC reaches its own rail alone, whatever the switches
+//! connect.
 #![forbid(unsafe_code)]
 
 use crate::placement::{GpuPlacement, NodePlacement};
 use crate::topology::{LinkLayer, Network, Port, PortRef, SubnetPrefix, Topology};
 use std::collections::BTreeSet;
 
-/// UCX connects RoCE ports without that question if this is `all`.
+/// With `all` UCX connects RoCE ports without asking for routes.
 pub(super) const REACHABILITY: &str = "UCX_IB_ROCE_REACHABILITY_MODE";
 
-/// A port's subnet, by which UCX tells whether it reaches another.
+/// A port's subnet: UCX connects ports of equal ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Subnet {
     InfiniBand(SubnetPrefix),
@@ -31,8 +31,7 @@ pub(super) struct Separated {
 }
 
 impl Separated {
-    /// `None` where each two GPUs have a subnet in common, as far as is known: also where each GPU has a NIC on each of two
-    /// planes.
+    /// `None` if every two GPUs have a subnet in common, as with a NIC of each GPU on each of two planes.
     pub(super) fn new(topology: &Topology, node: &NodePlacement) -> Option<Separated> {
         let of_gpus: BTreeSet<Vec<Subnet>> =
             node.gpus.iter().filter_map(|gpu| of_gpu(topology, node, gpu)).collect();
@@ -52,16 +51,15 @@ impl Separated {
         })
     }
 
-    /// Why UCX connects none, with this value of [`REACHABILITY`]; `None` if it does.
+    /// The reason for no connection, with this value of [`REACHABILITY`].
     pub(super) fn why(&self, mode: Option<&str>) -> Option<&'static str> {
         let asks_no_route = self.is_roce && mode.is_some_and(|mode| mode.trim().eq_ignore_ascii_case("all"));
         (!asks_no_route).then_some(self.why)
     }
 }
 
-/// The subnets that a GPU's own NICs are on; `None` if it has no NIC, or InfiniBand's prefix could not be read.
-///
-/// RoCE interfaces without an IPv4 address are on none: no other reaches them.
+/// The subnets of a GPU's own NICs; `None` without a NIC, or if InfiniBand's prefix could not be read.  A RoCE interface without an IPv4
+/// address is on none.
 fn of_gpu(topology: &Topology, node: &NodePlacement, gpu: &GpuPlacement) -> Option<Vec<Subnet>> {
     let ports = gpu.choices.iter().filter_map(|choice| {
         let at = node.rail(choice.rail).at();
@@ -73,7 +71,7 @@ fn of_gpu(topology: &Topology, node: &NodePlacement, gpu: &GpuPlacement) -> Opti
     is_known.then_some(found)
 }
 
-/// Of RoCE's networks those without a narrower one inside: by these UCX finds the closest route.
+/// RoCE's networks that hold no narrower one: UCX takes the closest route.
 fn of_port(at: PortRef, port: &Port) -> Vec<Subnet> {
     match port.link_layer {
         LinkLayer::Ethernet if port.networks.is_empty() && port.routes_elsewhere => vec![Subnet::Unknown(at)],
