@@ -23,8 +23,8 @@ use slurm_spank::spank_sys::{self, spank_option, spank_option_register, spank_t}
 use slurm_spank::{Context, OptionCache, SpankHandle, init_spank_handle};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Once, OnceLock};
 
 /// Read by Slurm's loader (src/common/plugin.c, `_verify_syms`).
 // SAFETY: no other object in a Slurm process exports this name into the plugin's own scope.
@@ -218,12 +218,15 @@ const TASK_INIT: &str = "task_init";
 /// Nothing that goes wrong in here may reach Slurm: an unwinding panic would abort slurmstepd, whose srun then hangs until
 /// the time limit.  The answer is 0 whatever happened; `strict` ends a task by itself.
 fn wall(hook: &str, body: impl FnOnce() -> c_int) -> c_int {
-    std::panic::set_hook(Box::new(|panic| {
-        let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        ::log::error!("bug at {place}: {panic}; the job runs without placement, please report this");
-    }));
     // the default hook prints a backtrace to the user's terminal; the standard library in here is our own, so no other
-    // plugin's panics are meant by this one
+    // plugin's panics are meant by this one.  Tasks inherit it: setting it anew writes to pages that fork(2) shares
+    static QUIET: Once = Once::new();
+    QUIET.call_once(|| {
+        std::panic::set_hook(Box::new(|panic| {
+            let place = panic.location().map(ToString::to_string).unwrap_or_default();
+            ::log::error!("bug at {place}: {panic}; the job runs without placement, please report this");
+        }));
+    });
     let answer = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
         ::log::debug!("`{hook}` panicked");
         if hook == TASK_INIT {

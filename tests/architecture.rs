@@ -384,6 +384,20 @@ fn no_function_is_too_long_to_read() {
     assert!(long.is_empty(), "more than {MAX_FUNCTION_LINES} lines:\n{}", long.join("\n"));
 }
 
+/// The build script of `core` writes the machines by the types and crates that read them in slurmstepd.
+#[test]
+fn the_machines_bring_no_format_and_no_crate_of_their_own() {
+    let folder = Path::new(env!("NIC_PLACEMENT_ROOT")).join("crates/core");
+    let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).expect("core's manifest");
+    let crates_of = |section: &str| -> BTreeSet<&str> {
+        let lines = manifest.lines().skip_while(|line| *line != section).skip(1);
+        let lines = lines.take_while(|line| !line.starts_with('['));
+        lines.filter_map(|line| line.split_once(".workspace").map(|(name, _)| name)).collect()
+    };
+    let (script, library) = (crates_of("[build-dependencies]"), crates_of("[dependencies]"));
+    assert!(script.contains("postcard") && script.is_subset(&library), "{script:?} of {library:?}");
+}
+
 /// A type's name means one thing in all crates.
 #[test]
 fn no_two_public_types_share_a_name() {

@@ -3,11 +3,11 @@
 
 use crate::doctor::config_space::{self, ConfigSpace};
 use crate::doctor::facts::{DeviceAccess, Function, HostFacts, Interface, MODULES, Machine, NicFacts};
+use crate::doctor::shortfall::{gpus_of_the_product, missing};
 use nic_placement_core::discover::Root;
 use nic_placement_core::discover::root;
 use nic_placement_core::node::dmi;
 use nic_placement_core::platform::recognise::{Dmi, recognise};
-use nic_placement_core::platform::shortfall::{gpus_of_the_product, missing};
 use nic_placement_core::topology::{GpuVendor, Nic, NicKind, PciAddress, Topology};
 use nic_placement_sys::{self as sys, Refusal};
 use std::collections::{BTreeMap, BTreeSet};

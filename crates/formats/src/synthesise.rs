@@ -10,8 +10,8 @@
 use nic_placement_core::discover::described;
 use nic_placement_core::discover::manifest::{Entry, Manifest};
 use nic_placement_core::topology::{
-    Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, PciAddress, PciFunction, PciParent, PciTree,
-    PortState, Topology, package_of,
+    Arch, CpuVendor, Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, PciAddress, PciFunction, PciParent,
+    PciTree, PortState, Processor, Topology, X86, package_of,
 };
 use std::net::Ipv4Addr;
 
@@ -19,7 +19,7 @@ use std::net::Ipv4Addr;
 pub fn synthesise(topology: &Topology) -> Manifest {
     let mut tree = Tree::default();
     tree.file("sys/devices/virtual/dmi/id", "product_name", &topology.name);
-    let processor = topology.processor.as_ref().map(|processor| processor.modalias());
+    let processor = topology.processor.as_ref().map(modalias);
     tree.known("sys/devices/system/cpu", "modalias", processor);
     for node in &topology.numa_nodes {
         let directory = format!("sys/devices/system/node/node{}", node.os_index);
@@ -65,6 +65,20 @@ pub fn synthesise(topology: &Topology) -> Manifest {
     routes(&mut tree, topology);
     described::write(topology, &mut tree.manifest);
     tree.manifest
+}
+
+/// The inverse of [`Processor::from_modalias`], without the features.
+pub(crate) fn modalias(processor: &Processor) -> String {
+    let numbers = processor.x86.map(|X86 { vendor, family, model }| {
+        let vendor = CpuVendor::ALL.iter().find(|(known, ..)| *known == vendor);
+        format!(",ven{:04X}fam{family:04X}mod{model:04X}", vendor.map_or(0, |(_, number, _)| *number))
+    });
+    let arch = match processor.arch {
+        Arch::X86 => "x86",
+        Arch::Arm => "aarch64",
+        Arch::Power => "ppc64le",
+    };
+    format!("cpu:type:{arch}{}:feature:", numbers.unwrap_or_default())
 }
 
 #[derive(Default)]

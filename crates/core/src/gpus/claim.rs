@@ -6,11 +6,11 @@
 //! not used.
 #![forbid(unsafe_code)]
 
-use super::of_the_step;
-use super::rank::uncountable;
+use super::list::CUDA_ORDER;
+use super::{of_the_step, unequal};
 use crate::order;
-use crate::step::{Claim, Step, Task, rule};
-use crate::topology::{GpuIndex, Topology};
+use crate::step::{Claim, GpuGrant, Step, Task, rule};
+use crate::topology::{GpuIndex, GpuVendor, Topology};
 
 /// The GPU of each task of the step on this node, in the order of local ids; or the reason against it. `seen` is what
 /// this task sees.
@@ -42,6 +42,24 @@ pub fn by_local_id(
         Some(why) => Err(why),
         None => Ok(gpus[..tasks].to_vec()),
     }
+}
+
+/// The reason why a number among these GPUs means nothing, if so: it is unknown how the program counts them.
+pub fn uncountable(topology: &Topology, gpus: &[GpuIndex], grant: &GpuGrant) -> Option<String> {
+    let all = || gpus.iter().map(|&gpu| topology.gpu(gpu));
+    let vendors = order::set(all().map(|gpu| gpu.vendor));
+    let in_pci_order = grant.variables.get(CUDA_ORDER).is_some_and(|order| order == "PCI_BUS_ID");
+    if vendors.len() > 1 {
+        return Some("its GPUs are of several vendors, and each counts its own".to_string());
+    }
+    if vendors.contains(&GpuVendor::Intel) {
+        return Some("a number may mean a stack of its GPUs".to_string());
+    }
+    if all().any(|gpu| gpu.mig_instances.is_some()) {
+        return Some("a number may mean a MIG instance".to_string());
+    }
+    let differ = vendors.contains(&GpuVendor::Nvidia) && !in_pci_order && unequal(topology, gpus).is_some();
+    differ.then(|| format!("its GPUs differ, and `{CUDA_ORDER}` is not `PCI_BUS_ID`"))
 }
 
 #[cfg(test)]

@@ -22,12 +22,13 @@
 
 mod claim;
 mod list;
-pub mod rank;
+mod seen;
 #[cfg(test)]
 mod tests;
 
-pub use claim::by_local_id;
+pub use claim::{by_local_id, uncountable};
 pub(crate) use list::entries;
+pub use seen::seen;
 
 use crate::diagnostic::{Diagnostic, Shown, more_entries};
 use crate::order::{self, Order};

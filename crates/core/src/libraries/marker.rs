@@ -7,10 +7,9 @@
 //! v1 policy=closest gpus=0000:1b:00.0 nics=mlx5_0:1 node=1.0.0-5e3a91c7 cpus=0-55 set:UCX_NET_DEVICES=mlx5_0:1,eth0,lo
 //! ```
 //!
-//! `node=` is the same on nodes that agree ([`Agreement::digest`]).  Only a bound task has `cpus=`, for `verify`.
+//! `node=` is `Agreement::digest`, the same on nodes that agree.  Only a bound task has `cpus=`, for `verify`.
 #![forbid(unsafe_code)]
 
-use crate::placement::agreement::Agreement;
 use crate::placement::{CpuDecision, NodePlacement, TaskPlacement};
 use crate::topology::Topology;
 use std::fmt::{Display, Write};
@@ -18,14 +17,14 @@ use std::fmt::{Display, Write};
 /// The variable's name.
 pub const NAME: &str = "NIC_PLACEMENT";
 
-/// The line with the facts of a task.  Writing to a string cannot fail.
-pub(super) fn line(topology: &Topology, node: &NodePlacement, task: &TaskPlacement) -> String {
+/// The line with the facts of a task; `digest` is its node's.  Writing to a string cannot fail.
+pub(super) fn line(topology: &Topology, node: &NodePlacement, task: &TaskPlacement, digest: &str) -> String {
     // room for a node's list in two variables, which saves reallocation
     let mut line = String::with_capacity(640);
     let _ = write!(line, "v1 policy={}", node.policy);
     add_list(&mut line, " gpus=", task.gpus.iter().map(|gpu| topology.gpu(*gpu).address));
     add_list(&mut line, " nics=", task.rails.iter().map(|(rail, _)| node.rail(*rail)));
-    let _ = write!(line, " node={}", Agreement::of(topology, node).digest());
+    let _ = write!(line, " node={digest}");
     if let CpuDecision::Set { cpus, .. } = &task.cpus {
         let _ = write!(line, " cpus={cpus}");
     }

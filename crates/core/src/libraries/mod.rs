@@ -284,7 +284,7 @@ pub(crate) fn environment<'p>(
 ) -> Vec<Variable<'p>> {
     let evidence = Evidence { read: &files::remembered(evidence.read), ..evidence };
     let earlier = prepared.earlier(evidence.present);
-    let mut line = marker::line(topology, node, task);
+    let mut line = marker::line(topology, node, task, &prepared.digest);
     let mut variables = Vec::with_capacity(prepared.rows.len() + 1);
     for row in &prepared.rows {
         let answered = &variables;

@@ -12,6 +12,7 @@ use super::{Answer, Answering, LIBRARIES, Library, Present, Query, ReadFile, evi
 use crate::diagnostic::Diagnostic;
 use crate::order;
 use crate::placement::NodePlacement;
+use crate::placement::agreement::Agreement;
 use crate::topology::{NicKind, Topology};
 use std::borrow::Cow;
 
@@ -53,6 +54,8 @@ impl Row {
 pub struct Prepared {
     pub(super) wanted: Wanted,
     pub(super) rows: Vec<Row>,
+    /// the marker's `node=`
+    pub(super) digest: String,
     /// the list for libraries that find NICs by themselves
     pub(super) list: NodeList,
     /// UCX's part; `None` if no task gets a list
@@ -97,6 +100,7 @@ impl Prepared {
         let claimed_by_site: Vec<_> = claims.collect();
         let ucx_has_list = claimed_by_site.iter().any(|(name, _)| *name == ucx::NET_DEVICES);
         Prepared {
+            digest: Agreement::of(topology, node).digest(),
             ucx: ucx::shared(topology, node, is_wanted(ucx::NET_DEVICES), ucx_has_list, read),
             slingshot: libfabric::nearest(topology, &node.left_to_libfabric, NicKind::Slingshot),
             efa: libfabric::nearest(topology, &node.left_to_libfabric, NicKind::Efa),

@@ -72,7 +72,7 @@ const V100: &[GpuKind] =
 const UNMARKED: Model = Model {
     name: "",
     title: "",
-    json: "",
+    packed: &[],
     products: &[],
     cloud: None,
     kinds: &[],
@@ -87,7 +87,7 @@ macro_rules! known {
         Model {
             name: $name,
             title: $title,
-            json: include_str!(concat!(env!("OUT_DIR"), "/", $name, ".json")),
+            packed: include_bytes!(concat!(env!("OUT_DIR"), "/", $name)),
             $($marks)*,
             ..UNMARKED
         }

@@ -1,18 +1,15 @@
-//! Built-in models of known machines: topology files inside the program.
+//! Built-in models of known machines: topologies inside the program, in the node file's binary form.
 //!
 //! A model is a machine of its kind with nothing broken.  It can be shown, planned for and compared with a
 //! live node.  Nothing is ever bound by it, since its [`Provenance`] is not this system.
 #![forbid(unsafe_code)]
 
-pub mod devices;
 mod known;
 pub mod recognise;
-pub mod shortfall;
 #[cfg(test)]
 mod tests;
 
-use crate::topology::file::{self, BadTopology};
-use crate::topology::{Provenance, Topology};
+use crate::topology::Topology;
 pub use known::MODELS;
 use known::{Cloud, GpuKind};
 
@@ -23,7 +20,8 @@ pub struct Model {
     pub name: &'static str,
     /// for people
     pub title: &'static str,
-    json: &'static str,
+    /// written by build.rs, from the JSON file below `models`
+    packed: &'static [u8],
     /// beginnings of such machines' DMI product or board names
     products: &'static [&'static str],
     /// for a guest of a cloud
@@ -31,16 +29,17 @@ pub struct Model {
     /// kinds of GPU that it may have
     kinds: &'static [GpuKind],
     /// GPUs, as PCI functions
-    gpus: usize,
+    pub gpus: usize,
     /// true if its sources state the PCI addresses; assumed ones identify no live machine
-    addresses: bool,
+    pub addresses: bool,
     /// NICs whose addresses are assumed although the others are stated
     assumed: &'static [&'static str],
 }
 
 impl Model {
-    pub fn topology(&self) -> Result<Topology, BadTopology> {
-        file::from_json(self.json, Provenance::Model(self.name.to_string()))
+    /// Always there: a test below reads every model.
+    pub fn topology(&self) -> Option<Topology> {
+        postcard::from_bytes(self.packed).ok()
     }
 
     pub fn is_a_clouds(&self) -> bool {
@@ -48,9 +47,9 @@ impl Model {
     }
 }
 
+/// `None` if no model has this name.
 pub fn model(name: &str) -> Option<Topology> {
-    // a test below parses every model, so `None` means an unknown name
-    MODELS.iter().find(|model| model.name == name)?.topology().ok()
+    MODELS.iter().find(|model| model.name == name)?.topology()
 }
 
 /// The names that [`model`] knows, in order.

@@ -59,13 +59,13 @@ fn evidence(dmi: &Dmi, live: &Topology, model: &Model) -> Option<Vec<&'static st
     if !is_recognisable || contradicts(dmi, live, model) {
         return None;
     }
-    let facts = facts(dmi, live, model, &model.topology().ok()?)?;
+    let facts = facts(dmi, live, model, &model.topology()?)?;
     let is_named = facts.iter().any(|&fact| fact == PRODUCT || fact == ADDRESSES);
     (facts.len() >= 2 && is_named).then_some(facts)
 }
 
 /// True if the node's DMI names or its GPUs exclude this machine.
-pub(super) fn contradicts(dmi: &Dmi, live: &Topology, model: &Model) -> bool {
+pub fn contradicts(dmi: &Dmi, live: &Topology, model: &Model) -> bool {
     let differs = |said: &Option<String>, known: Option<&str>| match (said, known) {
         (Some(said), Some(known)) => said.trim() != known,
         _ => false,
@@ -96,7 +96,7 @@ fn is_of_kind(live: &Topology, gpu: &Gpu, model: &Model) -> Option<bool> {
     Some(kinds.any(|kind| kind.names.contains(&name)))
 }
 
-pub(super) fn has_product(dmi: &Dmi, model: &Model) -> bool {
+pub fn has_product(dmi: &Dmi, model: &Model) -> bool {
     let said = [&dmi.product, &dmi.board];
     let mut said = said.into_iter().flatten().map(|name| name.trim());
     said.any(|name| model.products.iter().any(|product| name.starts_with(product)))
@@ -143,12 +143,12 @@ fn fabric_in_place(live: &Topology, model: &Model, known: &Topology) -> bool {
     in_place > 0 && in_place * 2 >= fabric.len()
 }
 
-pub(super) fn carries_the_fabric(nic: &Nic) -> bool {
+pub fn carries_the_fabric(nic: &Nic) -> bool {
     nic.address.is_some() && nic.role == Some(NicRole::Compute)
 }
 
 /// Each GPU's PCI function once: the partitions of a GPU share one.
-pub(super) fn gpu_addresses(topology: &Topology) -> BTreeSet<PciAddress> {
+pub fn gpu_addresses(topology: &Topology) -> BTreeSet<PciAddress> {
     order::set(topology.gpus.iter().map(|gpu| gpu.address))
 }
 
@@ -165,7 +165,7 @@ fn nic_device(topology: &Topology, nic: &Nic) -> Option<u16> {
 ///
 /// A GPU or a NIC that the bus shows near another one keeps what the bus shows.
 pub(crate) fn supply(live: &mut Topology, model: &Model) -> Vec<Diagnostic> {
-    let Ok(known) = model.topology() else { return Vec::new() };
+    let Some(known) = model.topology() else { return Vec::new() };
     let how = facts(&Dmi::default(), live, model, &known).unwrap_or_default();
     let paths = hidden_paths(live, model, &known);
     let roles: Vec<(NicIndex, NicRole)> = live
@@ -235,7 +235,7 @@ fn counterpart<'a>(live: &Topology, nic: &Nic, model: &Model, modelled: &'a Topo
 }
 
 /// True if a source of the model states this NIC's address.
-pub(super) fn is_stated(nic: &Nic, model: &Model) -> bool {
+pub fn is_stated(nic: &Nic, model: &Model) -> bool {
     model.addresses && !model.assumed.contains(&nic.name.as_str())
 }
 

@@ -4,7 +4,8 @@
 mod mappings;
 
 use super::*;
-use crate::topology::{Nic, NicKind, NicRole, PathType, Port, PortState};
+use crate::topology::file::{self, BadTopology};
+use crate::topology::{Nic, NicKind, NicRole, PathType, Port, PortState, Provenance};
 
 impl Model {
     /// Its file, with the sources that the library leaves out.
@@ -21,12 +22,23 @@ impl Model {
 #[test]
 fn every_model_parses_and_says_where_its_facts_come_from() {
     for built_in in MODELS {
-        let topology = built_in.topology().unwrap_or_else(|bad| panic!("{}: {bad}", built_in.name));
+        let topology = built_in.topology().unwrap_or_else(|| panic!("{}", built_in.name));
         assert_eq!(topology.name, built_in.name);
         assert_eq!(topology.provenance, Provenance::Model(built_in.name.to_string()));
         assert!(!built_in.sources().unwrap().is_empty(), "{}", built_in.name);
         assert_eq!(model(built_in.name), Some(topology));
     }
+}
+
+#[test]
+fn the_library_holds_each_model_in_the_node_files_form_and_without_its_sources() {
+    let mut bytes = 0;
+    for model in MODELS {
+        let read = file::from_json(&model.written(), Provenance::Model(model.name.to_string())).unwrap();
+        assert_eq!(postcard::to_allocvec(&read).unwrap(), model.packed, "{}", model.name);
+        bytes += model.packed.len();
+    }
+    assert!(bytes < MODELS.len() * 3_000, "{bytes} bytes in every slurmd");
 }
 
 #[test]

@@ -118,20 +118,6 @@ impl Processor {
         };
         Some(Processor { arch, x86: x86(numbers).filter(|_| arch == Arch::X86) })
     }
-
-    /// The inverse of [`Processor::from_modalias`], without the features.
-    pub fn modalias(&self) -> String {
-        let numbers = self.x86.map(|X86 { vendor, family, model }| {
-            let vendor = CpuVendor::ALL.iter().find(|(known, ..)| *known == vendor);
-            format!(",ven{:04X}fam{family:04X}mod{model:04X}", vendor.map_or(0, |(_, number, _)| *number))
-        });
-        let arch = match self.arch {
-            Arch::X86 => "x86",
-            Arch::Arm => "aarch64",
-            Arch::Power => "ppc64le",
-        };
-        format!("cpu:type:{arch}{}:feature:", numbers.unwrap_or_default())
-    }
 }
 
 /// `ven0000fam0006mod008F`
@@ -147,6 +133,7 @@ fn x86(numbers: &str) -> Option<X86> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::discover::synthesise::modalias;
 
     #[test]
     fn the_kernels_words_for_a_processor_are_read_and_written() {
@@ -164,7 +151,7 @@ mod tests {
             let found = Processor::from_modalias(&format!("{text},0000,0001"));
             assert_eq!(found, expected, "{text}");
             if let Some(processor) = found {
-                assert_eq!(processor.modalias(), text);
+                assert_eq!(modalias(&processor), text);
             }
         }
         let unknown = Processor::from_modalias("cpu:type:x86,ven00FFfam0006mod008F:feature:").unwrap();

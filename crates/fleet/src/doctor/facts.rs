@@ -4,9 +4,9 @@
 #![forbid(unsafe_code)]
 
 use super::config_space::ConfigSpace;
+use super::shortfall::Missing;
 use nic_placement_core::config::PluginLine;
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::platform::shortfall::Missing;
 use nic_placement_core::topology::PciAddress;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,14 +1,15 @@
 //! This process among those that its launcher started on the node: its GPUs, how they were split, and how it was bound.
 #![forbid(unsafe_code)]
 
+mod gpu_by_rank;
 mod launcher;
 pub mod rank;
 
+use gpu_by_rank::gpu_by_rank;
 use launcher::Launcher;
 use nic_placement_core::config::{Admin, ENVIRONMENT, Settings, Words, components, cpu_bind};
 use nic_placement_core::diagnostic::Shown;
-use nic_placement_core::gpus;
-use nic_placement_core::gpus::rank::{claimed, seen};
+use nic_placement_core::gpus::{self, seen};
 use nic_placement_core::libraries::Present;
 use nic_placement_core::libraries::marker::{self, Marker};
 use nic_placement_core::placement::Bind;
@@ -58,7 +59,7 @@ impl LaunchedProcess {
         let gpus = survey.gpus(present);
         let of_slurm = Step { gpus: present.get(STEP_GPUS).cloned(), ..Step::default() };
         let seen = seen(node, &of_slurm, &gpus);
-        let (claim, note) = claimed(node, &gpus, seen.clone(), rank);
+        let (claim, note) = gpu_by_rank(node, &gpus, seen.clone(), rank);
         let cpus = sys::affinity().unwrap_or_default();
         let (step_gpus, gpu_bind) = surroundings.split_of_gpus(&seen, &claim, &gpus);
         let cpu_bind = surroundings.earlier_binding(&cpus);

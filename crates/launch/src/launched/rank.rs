@@ -1,8 +1,8 @@
 //! Which of its node's processes this one is, by the variables of its launcher.
 #![forbid(unsafe_code)]
 
+use super::gpu_by_rank::Rank;
 use nic_placement_core::diagnostic::Shown;
-use nic_placement_core::gpus::rank::Rank;
 use nic_placement_core::libraries::Present;
 
 /// Processes on one node, at most: what is more is no count of processes.

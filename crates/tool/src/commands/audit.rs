@@ -1,12 +1,12 @@
 //! `nic-placement audit`: which nodes of a cluster are not like the others of their kind.
 #![forbid(unsafe_code)]
 
+use super::devices::device_name;
 use super::input::{documents, or_stdin};
 use super::page::{Page, Style, Text};
 use super::{Failure, fabric, output, refresh::textfile};
 use clap::ValueHint;
 use nic_placement_core::diagnostic::counted;
-use nic_placement_core::platform::devices::device_name;
 use nic_placement_fleet::audit::facts::{Class, Inventory};
 use nic_placement_fleet::audit::kinds::{Audited, Bad, Difference, Differing, Duplicate, NodeKind};
 use nic_placement_fleet::audit::report::Report;

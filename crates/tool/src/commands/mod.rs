@@ -12,6 +12,7 @@ mod beside;
 mod check;
 mod completions;
 mod counters;
+mod devices;
 mod drawing;
 mod exec;
 mod explain;

@@ -243,7 +243,7 @@ proptest::proptest! {
     #[test]
     fn what_the_marker_publishes_it_claims_again(value in "[ %0-9A-Za-z,:=/]{0,40}") {
         let (topology, node) = node(PortState::Active);
-        let mut line = marker::line(&topology, &node, &task(&[1], &[1]));
+        let mut line = marker::line(&topology, &node, &task(&[1], &[1]), "1.0.0-0");
         marker::add(&mut line, "MINE", &value);
         marker::add(&mut line, "OTHER", "x");
         let claimed = Marker::parse(&line, |_| true);

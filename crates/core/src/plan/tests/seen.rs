@@ -60,7 +60,7 @@ fn containers_that_name_the_hosts_description_divide_the_nics_below_a_switch() {
             false => crate::step::Access::Denied,
         });
         let gpus = crate::step::GpuGrant { access: access.collect(), ..Default::default() };
-        let claim = Some(crate::gpus::rank::seen(&topology, &Step::default(), &gpus));
+        let claim = Some(crate::gpus::seen(&topology, &Step::default(), &gpus));
         let plan = Plan::new(topology, Wish::default(), Step::default(), &|_| None);
         let task = Task { gpus, claim, ..Task::default() };
         let present = Present::new();

@@ -73,7 +73,7 @@ pub(super) fn node() -> Vec<Case> {
             dgx().patched(|facts| {
                 let machine = facts.machine.as_mut().unwrap();
                 machine.is_a_clouds = true;
-                let missing = nic_placement_core::platform::shortfall::Missing {
+                let missing = crate::doctor::shortfall::Missing {
                     what: "GPU".into(),
                     address: "0000:1b:00.0".parse().unwrap(),
                 };

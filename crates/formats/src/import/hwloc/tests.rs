@@ -73,7 +73,7 @@ fn what_the_processors_are_is_told_by_the_packages() {
             .unwrap()
             .0
             .processor
-            .map(|processor| processor.modalias())
+            .map(|processor| crate::synthesise::modalias(&processor))
     };
     let info = |name: &str, value: &str| format!("<info name=\"{name}\" value=\"{value}\"/>");
     let intel = [("CPUVendor", "GenuineIntel"), ("CPUFamilyNumber", "6"), ("CPUModelNumber", "143")];

@@ -1,10 +1,10 @@
 //! The node as a tree: what stands on which NUMA node and below which switch, a line for each device.
 #![forbid(unsafe_code)]
 
+use crate::commands::devices;
 use crate::commands::page::{Page, Style, Text};
 use crate::commands::shortfalls::no_nic;
 use nic_placement_core::placement::{Excluded, NodePlacement};
-use nic_placement_core::platform::devices;
 use nic_placement_core::policy::gbps;
 use nic_placement_core::topology::{
     GpuIndex, LinkLayer, Nic, NicIndex, PciAddress, Port, PortState, Topology,

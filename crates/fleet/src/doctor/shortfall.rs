@@ -1,10 +1,12 @@
 //! What a known machine has and this node lacks.
 #![forbid(unsafe_code)]
 
-use super::recognise::{Dmi, carries_the_fabric, contradicts, gpu_addresses, has_product, is_stated};
-use super::{MODELS, Model};
-use crate::order;
-use crate::topology::{PciAddress, Topology};
+use nic_placement_core::platform::recognise::{
+    Dmi, carries_the_fabric, contradicts, gpu_addresses, has_product, is_stated,
+};
+use nic_placement_core::platform::{MODELS, Model};
+use nic_placement_core::topology::{PciAddress, Topology};
+use std::collections::BTreeSet;
 
 /// A device of the machine that the node does not show.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +21,7 @@ pub struct Missing {
 ///
 /// A node with no GPU at its place has other addresses than the model, as another instance type may: it lacks nothing.
 pub fn missing(live: &Topology, model: &Model) -> Vec<Missing> {
-    let Some(known) = model.topology().ok().filter(|_| model.addresses) else { return Vec::new() };
+    let Some(known) = model.topology().filter(|_| model.addresses) else { return Vec::new() };
     let here = gpu_addresses(live);
     let gpus = gpu_addresses(&known);
     if !here.is_empty() && gpus.is_disjoint(&here) {
@@ -39,14 +41,14 @@ pub fn missing(live: &Topology, model: &Model) -> Vec<Missing> {
 /// contradicts that the node is one.
 pub fn gpus_of_the_product(dmi: &Dmi, live: &Topology) -> Option<usize> {
     let of_the_name = MODELS.iter().filter(|model| has_product(dmi, model) && !contradicts(dmi, live, model));
-    let counts = order::set(of_the_name.map(|model| model.gpus));
+    let counts: BTreeSet<usize> = of_the_name.map(|model| model.gpus).collect();
     counts.first().copied().filter(|_| counts.len() == 1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::PciParent;
+    use nic_placement_core::topology::PciParent;
 
     fn dgx() -> (&'static Model, Topology) {
         let model = MODELS.iter().find(|model| model.name == "dgx-h100").unwrap();

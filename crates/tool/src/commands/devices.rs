@@ -3,7 +3,7 @@
 //! Source: pci.ids of 2026-08-22 (github.com/pciutils/pciids).
 #![forbid(unsafe_code)]
 
-use crate::topology::{PciAddress, Topology};
+use nic_placement_core::topology::{PciAddress, Topology};
 
 const AMAZON: u16 = 0x1d0f;
 const AMD: u16 = 0x1002;
@@ -48,13 +48,13 @@ const NAMES: &[(u16, &[u16], &str)] = &[
     (MELLANOX, &[0xa2dc], "BlueField-3 ConnectX-7"),
 ];
 
-pub fn device_name(vendor: u16, device: u16) -> Option<&'static str> {
+pub(super) fn device_name(vendor: u16, device: u16) -> Option<&'static str> {
     let of_it = |(maker, devices, _): &&(u16, &[u16], &str)| *maker == vendor && devices.contains(&device);
     NAMES.iter().find(of_it).map(|(.., name)| *name)
 }
 
 /// `None` if the device is not in the table.
-pub fn name_at(topology: &Topology, address: PciAddress) -> Option<&'static str> {
+pub(super) fn name_at(topology: &Topology, address: PciAddress) -> Option<&'static str> {
     let function = topology.pci.get(address)?;
     device_name(function.vendor?, function.device?)
 }

@@ -5,11 +5,9 @@
 //! and no evidence: the reason says so.  Processes that are fewer than the GPUs take the first ones, not blocks.
 #![forbid(unsafe_code)]
 
-use super::list::CUDA_ORDER;
-use super::{Sight, by_step, unequal};
-use crate::order;
-use crate::step::{Claim, GpuGrant, Step};
-use crate::topology::{GpuIndex, GpuVendor, Topology};
+use nic_placement_core::gpus::uncountable;
+use nic_placement_core::step::{Claim, GpuGrant};
+use nic_placement_core::topology::Topology;
 
 /// A process among those that a launcher started on its node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,29 +22,9 @@ pub struct Rank {
     pub by_user: bool,
 }
 
-/// The GPUs that a process sees, with or without Slurm.
-///
-/// As [`super::identify`], but a process without a variable, a denied device or a step's list sees all.
-pub fn seen(topology: &Topology, step: &Step, grant: &GpuGrant) -> Claim {
-    let sight = Sight { topology, grant };
-    if let Some(claim) = sight.claim() {
-        return claim;
-    }
-    if step.gpus.is_some() {
-        return by_step(&sight, step);
-    }
-    let gpus: Vec<GpuIndex> = sight.vendors().into_iter().flat_map(|vendor| sight.visible(vendor)).collect();
-    let reason = match (gpus.is_empty(), topology.gpus.is_empty()) {
-        (false, _) => "nothing keeps it from any GPU of the node",
-        (true, true) => "the node has no GPU",
-        (true, false) => "it may open no GPU",
-    };
-    Claim { gpus, reason: reason.to_string() }
-}
-
 /// The GPUs that a process will use among those that it sees, as far as its rank tells; and why that tells nothing, if
 /// it should.
-pub fn claimed(
+pub(super) fn gpu_by_rank(
     topology: &Topology,
     grant: &GpuGrant,
     seen: Claim,
@@ -76,29 +54,15 @@ pub fn claimed(
     (Claim { gpus: vec![gpu], reason }, None)
 }
 
-/// The reason why a number among these GPUs means nothing, if so: it is unknown how the program counts them.
-pub(super) fn uncountable(topology: &Topology, gpus: &[GpuIndex], grant: &GpuGrant) -> Option<String> {
-    let all = || gpus.iter().map(|&gpu| topology.gpu(gpu));
-    let vendors = order::set(all().map(|gpu| gpu.vendor));
-    let in_pci_order = grant.variables.get(CUDA_ORDER).is_some_and(|order| order == "PCI_BUS_ID");
-    if vendors.len() > 1 {
-        return Some("its GPUs are of several vendors, and each counts its own".to_string());
-    }
-    if vendors.contains(&GpuVendor::Intel) {
-        return Some("a number may mean a stack of its GPUs".to_string());
-    }
-    if all().any(|gpu| gpu.mig_instances.is_some()) {
-        return Some("a number may mean a MIG instance".to_string());
-    }
-    let differ = vendors.contains(&GpuVendor::Nvidia) && !in_pci_order && unequal(topology, gpus).is_some();
-    differ.then(|| format!("its GPUs differ, and `{CUDA_ORDER}` is not `PCI_BUS_ID`"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform;
-    use crate::step::Access;
+    use nic_placement_core::gpus::seen;
+    use nic_placement_core::platform;
+    use nic_placement_core::step::{Access, Step};
+    use nic_placement_core::topology::{GpuIndex, GpuVendor};
+
+    const CUDA_ORDER: &str = "CUDA_DEVICE_ORDER";
 
     fn dgx() -> Topology {
         platform::model("dgx-h100").unwrap()
@@ -117,43 +81,13 @@ mod tests {
     fn of_rank(list: Option<&str>, number: u32, of: Option<u32>) -> (Vec<usize>, Option<String>) {
         let topology = dgx();
         let rank = Rank { number, of, said: format!("LOCAL_RANK={number}"), by_user: false };
-        let (claim, note) =
-            claimed(&topology, &grant(list), seen(&topology, &Step::default(), &grant(list)), Some(&rank));
-        (gpus(&claim), note)
-    }
-
-    #[test]
-    fn a_process_that_nothing_keeps_from_any_gpu_sees_all() {
-        let topology = dgx();
-        let seen = |grant: &GpuGrant, step: &Step| gpus(&super::seen(&topology, step, grant));
-        assert_eq!(seen(&grant(None), &Step::default()), [0, 1, 2, 3, 4, 5, 6, 7]);
-        assert_eq!(seen(&grant(Some("")), &Step::default()), [0; 0], "an empty list is a list");
-        assert_eq!(seen(&grant(Some("6,2")), &Step::default()), [6, 2]);
-        let step = Step { gpus: Some("4,5".to_string()), ..Step::default() };
-        assert_eq!(seen(&grant(None), &step), [4, 5]);
-        let mut denied = grant(None);
-        denied.access = vec![Access::Denied; 8];
-        assert_eq!(seen(&denied, &Step::default()), [0; 0]);
-        denied.access[3] = Access::Allowed;
-        assert_eq!(seen(&denied, &Step::default()), [3]);
-    }
-
-    #[test]
-    fn what_keeps_a_process_from_gpus_is_what_is_said() {
-        let topology = dgx();
-        let mut one = grant(None);
-        one.access = vec![Access::Denied; 8];
-        one.access[3] = Access::Allowed;
-        let found = seen(&topology, &Step::default(), &one);
-        assert_eq!(
-            (gpus(&found).as_slice(), found.reason.as_str()),
-            (&[3][..], "the GPUs that the task may open")
+        let (claim, note) = gpu_by_rank(
+            &topology,
+            &grant(list),
+            seen(&topology, &Step::default(), &grant(list)),
+            Some(&rank),
         );
-        // a step's list that names none here is no leave to see all
-        let step = Step { gpus: Some("99".to_string()), ..Step::default() };
-        let found = seen(&topology, &step, &grant(None));
-        assert_eq!(gpus(&found), [0; 0]);
-        assert!(found.reason.starts_with("`SLURM_STEP_GPUS` names no GPU"), "{}", found.reason);
+        (gpus(&claim), note)
     }
 
     #[test]
@@ -192,8 +126,12 @@ mod tests {
         assert_eq!(of_rank(Some("2,3"), 0, Some(1)), (vec![2, 3], None));
         let topology = dgx();
         let rank = Rank { number: 0, of: Some(1), said: "local rank 0".to_string(), by_user: true };
-        let (claim, _) =
-            claimed(&topology, &grant(None), seen(&topology, &Step::default(), &grant(None)), Some(&rank));
+        let (claim, _) = gpu_by_rank(
+            &topology,
+            &grant(None),
+            seen(&topology, &Step::default(), &grant(None)),
+            Some(&rank),
+        );
         assert_eq!(gpus(&claim), [0]);
     }
 
@@ -203,7 +141,7 @@ mod tests {
             let mut topology = dgx();
             change(&mut topology);
             let rank = Rank { number: 1, of: Some(8), said: "LOCAL_RANK=1".to_string(), by_user: false };
-            let (claim, note) = claimed(
+            let (claim, note) = gpu_by_rank(
                 &topology,
                 &grant(None),
                 seen(&topology, &Step::default(), &grant(None)),

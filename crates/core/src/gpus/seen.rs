@@ -1,0 +1,78 @@
+//! The GPUs that a process sees, whoever started it.
+#![forbid(unsafe_code)]
+
+use super::{Sight, by_step};
+use crate::step::{Claim, GpuGrant, Step};
+use crate::topology::{GpuIndex, Topology};
+
+/// As [`super::identify`], but a process without a variable, a denied device or a step's list sees all.
+pub fn seen(topology: &Topology, step: &Step, grant: &GpuGrant) -> Claim {
+    let sight = Sight { topology, grant };
+    if let Some(claim) = sight.claim() {
+        return claim;
+    }
+    if step.gpus.is_some() {
+        return by_step(&sight, step);
+    }
+    let gpus: Vec<GpuIndex> = sight.vendors().into_iter().flat_map(|vendor| sight.visible(vendor)).collect();
+    let reason = match (gpus.is_empty(), topology.gpus.is_empty()) {
+        (false, _) => "nothing keeps it from any GPU of the node",
+        (true, true) => "the node has no GPU",
+        (true, false) => "it may open no GPU",
+    };
+    Claim { gpus, reason: reason.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform;
+    use crate::step::Access;
+
+    fn dgx() -> Topology {
+        platform::model("dgx-h100").unwrap()
+    }
+
+    fn grant(list: Option<&str>) -> GpuGrant {
+        let variables = list.map(|list| ("CUDA_VISIBLE_DEVICES", list.to_string())).into_iter().collect();
+        GpuGrant { variables, access: vec![Access::Unknown; 8] }
+    }
+
+    fn gpus(claim: &Claim) -> Vec<usize> {
+        claim.gpus.iter().map(|gpu| gpu.0).collect()
+    }
+
+    #[test]
+    fn a_process_that_nothing_keeps_from_any_gpu_sees_all() {
+        let topology = dgx();
+        let seen = |grant: &GpuGrant, step: &Step| gpus(&super::seen(&topology, step, grant));
+        assert_eq!(seen(&grant(None), &Step::default()), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(seen(&grant(Some("")), &Step::default()), [0; 0], "an empty list is a list");
+        assert_eq!(seen(&grant(Some("6,2")), &Step::default()), [6, 2]);
+        let step = Step { gpus: Some("4,5".to_string()), ..Step::default() };
+        assert_eq!(seen(&grant(None), &step), [4, 5]);
+        let mut denied = grant(None);
+        denied.access = vec![Access::Denied; 8];
+        assert_eq!(seen(&denied, &Step::default()), [0; 0]);
+        denied.access[3] = Access::Allowed;
+        assert_eq!(seen(&denied, &Step::default()), [3]);
+    }
+
+    #[test]
+    fn what_keeps_a_process_from_gpus_is_what_is_said() {
+        let topology = dgx();
+        let mut one = grant(None);
+        one.access = vec![Access::Denied; 8];
+        one.access[3] = Access::Allowed;
+        let found = seen(&topology, &Step::default(), &one);
+        assert_eq!(
+            (gpus(&found).as_slice(), found.reason.as_str()),
+            (&[3][..], "the GPUs that the task may open")
+        );
+        // a step's list that names none here is no leave to see all
+        let step = Step { gpus: Some("99".to_string()), ..Step::default() };
+        let found = seen(&topology, &step, &grant(None));
+        assert_eq!(gpus(&found), [0; 0]);
+        assert!(found.reason.starts_with("`SLURM_STEP_GPUS` names no GPU"), "{}", found.reason);
+    }
+}
