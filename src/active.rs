@@ -23,7 +23,7 @@ pub(crate) enum OfTasks {
 pub(crate) struct Active {
     /// the plan in which its tasks look themselves up, or the reason why there is none
     pub(crate) session: Result<Session, String>,
-    /// true if its users want to read what is done
+    /// true if tasks print their placement (`verbose`, `dry-run`)
     pub(crate) reports: bool,
     /// variables that a task looks at, sorted
     pub(crate) names: Vec<String>,
@@ -33,8 +33,8 @@ pub(crate) struct Active {
     pub(crate) container_later: bool,
 }
 
-/// The user's or admin's strict word, without whose placement a task fails; set before the plan is made, so that tasks
-/// fail also if that panics.
+/// The strict word of the user or admin: a task that cannot have its placement fails.  Set before the plan is made, so
+/// that tasks fail also if that panics.
 pub(crate) static STRICT: OnceLock<Strictness> = OnceLock::new();
 
 /// Step ids above this are not steps of tasks: the batch script, the interactive shell, the step that adopts foreign

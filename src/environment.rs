@@ -12,7 +12,7 @@ use slurm_spank::SpankHandle;
 /// A task's environment before we change it.
 pub(crate) struct Environment {
     pub(crate) present: Present,
-    /// bytes of execve's room that all of it takes
+    /// bytes of execve's room that the environment takes
     size: usize,
     /// the limit on the stack that srun handed on: slurmstepd sets it after us (src/slurmd/slurmstepd/ulimits.c, `_set_limit`)
     stack: Option<u64>,

@@ -178,8 +178,8 @@ fn hook(
 
 /// Hands on the first two words of what the step starts, as Slurm has them here, and the lengths of all; nothing if a
 /// container's runtime starts the program: Slurm moves its words elsewhere and leaves NULL
-/// (src/slurmd/slurmstepd/container.c, `_modify_config`).  No place behind a NULL is read, by which slurmstepd 22.05
-/// crashed.  The bindings' own reader takes each place for a string.
+/// (src/slurmd/slurmstepd/container.c, `_modify_config`).  Nothing behind a NULL is read: slurmstepd 22.05 crashed by
+/// that.  The bindings' own reader takes each place for a string.
 fn with_arguments(spank: spank_t, take: impl FnOnce([Option<&CStr>; 2], &mut dyn Iterator<Item = &CStr>)) {
     let (mut count, mut list): (c_int, *const *const c_char) = (0, std::ptr::null());
     let item = spank_sys::spank_item_S_JOB_ARGV;

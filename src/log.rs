@@ -58,13 +58,13 @@ pub(super) fn install(context: Context) {
     let _ = log::set_logger(&ToSlurm);
 }
 
-/// The level of Slurm's log (`log_level_t`, src/common/log.h): a line below it is not even made, which is a tenth of a
-/// hook's work.  Where Slurm does not say, it gets every line.
+/// Sets our level by Slurm's (`log_level_t`, src/common/log.h): lines that Slurm would drop are not formatted, which
+/// saves a tenth of a hook's work.  Without Slurm's level it gets every line.
 pub(super) fn up_to(slurms_level: Option<i32>) {
     log::set_max_level(match slurms_level {
         Some(5) => LevelFilter::Debug,
         Some(4) => LevelFilter::Info,
-        // a warning is at `info` on a node, and an error at `error`
+        // on a node our warnings go to Slurm's `info`, our errors to its `error`
         Some(..4) => LevelFilter::Warn,
         Some(6..) | None => LevelFilter::Trace,
     });

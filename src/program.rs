@@ -12,15 +12,17 @@ use std::sync::OnceLock;
 
 /// A launcher's daemon, which srun starts once on each node and which starts the ranks there.
 ///
-/// The name alone tells it: `SLURM_EXTERNAL_LAUNCHER`, which Hydra sets for its srun, is inherited by each srun of a rank.
+/// Its name alone identifies it: Hydra sets `SLURM_EXTERNAL_LAUNCHER` for its srun, and each srun of a rank inherits
+/// it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Daemon {
     /// `orted`, `prted`: Open MPI's mpirun starts them on other nodes than its own, and ranks keep the step's variables
     /// (plm_slurm_module.c, `launch_daemons`; 4.1.4 and 5.0.11 run)
     OpenMpi,
-    /// MPICH's, Intel MPI's and MVAPICH's proxies (lib/tools/bootstrap/external/slurm_launch.c; `pmi_proxy` before MPICH 3.2
-    /// and Intel MPI 2019), Flux's broker.  Ranks get the environment in which mpiexec or `flux run` was called, laid over the
-    /// step's: its GPUs beside the NIC of this step's one task (MPICH 4.0.2, 5.0.2, Intel MPI 2021.19 run)
+    /// MPICH's, Intel MPI's and MVAPICH's proxies (lib/tools/bootstrap/external/slurm_launch.c; `pmi_proxy` before
+    /// MPICH 3.2 and Intel MPI 2019), Flux's broker.  Ranks get the environment of mpiexec or `flux run` over the
+    /// step's: the GPUs of that environment with the NIC of this step's one task (MPICH 4.0.2, 5.0.2, Intel MPI 2021.19
+    /// run)
     Overlaying,
 }
 
@@ -44,7 +46,7 @@ const LONGEST_NODELIST: usize = 64 * 1024;
 
 /// The step's program.
 struct Started {
-    /// the launcher's daemon that it is
+    /// the kind of launcher's daemon, if it is one
     daemon: Option<Daemon>,
     /// words of its command that matter, and a program that binds some ranks
     words: Vec<&'static str>,

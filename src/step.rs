@@ -54,7 +54,7 @@ fn step(spank: &SpankHandle) -> OfTasks {
     let is_meant = is_normal && enabled && !observe && off.is_none();
     let of_ranks = if is_meant { program::why_not_placed(spank) } else { None };
     let is_placed = is_meant && of_ranks.is_none();
-    // the ranks' words judge no daemon: its launcher would wait for it
+    // no strict word fails a daemon: its launcher would wait for it
     if is_placed && strictness > Strictness::BestEffort && !dry_run && !program::starts_ranks() {
         let _ = STRICT.set(strictness);
     }

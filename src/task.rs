@@ -73,7 +73,7 @@ fn global_id(spank: &SpankHandle, present: &Present) -> u32 {
     procid.or_else(|| spank.task_global_id().ok()).unwrap_or(0)
 }
 
-/// Tells a user that asked for placement and gets none in this step, once, in its first task, unless srun has told it.
+/// Tells the user, in the step's first task, why the placement that was asked for is refused, unless srun has said it.
 fn tell_the_user(spank: &SpankHandle, present: &Present) {
     let Some(OfTasks::NotPlaced(_, Some(refusal))) = STEP.get() else { return };
     // of each component the first one: another may well be placed

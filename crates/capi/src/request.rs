@@ -66,7 +66,7 @@ pub(crate) struct Request {
     pub(crate) form: Form,
     /// a format of `nic-placement map`
     pub(crate) map: Option<String>,
-    /// of requests to 1.0, which wrote Open MPI's rankfiles
+    /// ignored: requests to 1.0 named the host of a rankfile
     #[serde(rename = "host")]
     _host: Option<IgnoredAny>,
 }

@@ -1,4 +1,4 @@
-//! The map from GPUs to NICs as engines want it that drive all GPUs of a node.
+//! The map from GPUs to NICs, in the formats of engines that drive all GPUs of a node.
 //!
 //! Each format names the program that reads it, the file of that program's source in which it is read, and the release
 //! that was read.  A format that could not say the truth about this node is refused: half a map is wrong.

@@ -132,7 +132,7 @@ impl NodePlacement {
         self.rail_indices().zip(&self.rails)
     }
 
-    /// With the GPUs' positions.
+    /// The GPUs' placements, with their positions.
     pub fn numbered_gpus(&self) -> impl Iterator<Item = (GpuIndex, &GpuPlacement)> {
         (0..).map(GpuIndex).zip(&self.gpus)
     }

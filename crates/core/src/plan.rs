@@ -29,7 +29,7 @@ use task::TaskRequest;
 pub struct Wish {
     pub admin: Admin,
     pub settings: Settings,
-    /// leaves the reasons why each GPU has its NICs empty, since they are not shown
+    /// true if the reasons for each GPU's NICs are left empty, since they are not shown
     pub wordless: bool,
 }
 
@@ -193,7 +193,7 @@ impl TaskPlan<'_> {
         !self.shortfalls.is_empty() && self.plan.is_strict()
     }
 
-    /// True if the task lacks only what its node lacks, without a strict word that fails it.
+    /// True without a NIC and without a strict word: the task then lacks only what its node lacks.
     pub fn misses_nothing_of_its_own(&self) -> bool {
         self.placement.rails.is_empty() && self.plan.wish.settings.strictness == Strictness::BestEffort
     }

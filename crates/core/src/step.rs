@@ -37,7 +37,7 @@ pub struct Step {
     pub total_tasks: u32,
     /// `-c`, `SLURM_CPUS_PER_TASK`; `None` without one
     pub cpus_per_task: Option<u32>,
-    /// by Slurm's own count, if that was asked
+    /// the step's CPUs and cores by Slurm's own count; `None` if Slurm was not asked
     pub counted: Option<Counted>,
     /// the user's way of binding (`--cpu-bind`, `SLURM_CPU_BIND`; see `config::cpu_bind`), or in words a launcher's;
     /// `None` if neither bound the task

@@ -90,7 +90,7 @@ struct ExplainedGpu<'a> {
     pairs: Vec<PairOf<'a>>,
     /// of a task with this GPU alone
     shortfalls: Vec<String>,
-    /// by a strict word, for the shortfalls
+    /// true if a strict word fails such a task
     fails: bool,
 }
 
@@ -146,7 +146,7 @@ struct Task<'a> {
     /// NICs that libraries will use by lists that are not ours
     uses: Vec<UseOf<'a>>,
     shortfalls: &'a [String],
-    /// by a strict word, for the shortfalls
+    /// true if a strict word fails the task
     fails: bool,
     reasons: Vec<String>,
 }
@@ -333,7 +333,7 @@ struct Process<'a> {
     shortfalls: &'a [String],
     /// true if a process that cannot have all of this fails
     strict: bool,
-    /// for its shortfalls
+    /// true if a strict word fails it
     fails: bool,
     reasons: Vec<String>,
 }

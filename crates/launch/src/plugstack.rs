@@ -46,8 +46,8 @@ fn slurm_conf(
     found.or_else(|| first(&BUILT)).unwrap_or_else(|| PathBuf::from(USUAL))
 }
 
-/// The file of the slurmd that root started, `-f FILE` (slurmd(8)).  A user's process may have that name too, and a set-uid
-/// program of that name belongs to root: its real user tells (proc_pid_status(5), `Uid`).
+/// The file of the slurmd that root started, `-f FILE` (slurmd(8)).  A user's process may have that name too, and a
+/// set-uid program of that name belongs to root: the real user ID decides (proc_pid_status(5), `Uid`).
 fn of_running_slurmd(root: &Root) -> Option<PathBuf> {
     /// Bytes of a command line, at most.
     const MOST: usize = 64 * 1024;

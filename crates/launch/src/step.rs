@@ -31,7 +31,7 @@ pub struct StepRequest {
     /// in the step's order
     pub gpus: Vec<GpuIndex>,
     pub split: GpuSplit,
-    /// `None` for one for each GPU, or each group of them
+    /// `None`: one task for each GPU, or group of them
     pub tasks: Option<u32>,
     /// `None` for an even share
     pub cpus_per_task: Option<u32>,
@@ -135,7 +135,7 @@ impl StepRequest {
         Some(Claim { gpus, reason: reason.to_string() })
     }
 
-    /// A GPU of each task that determines where all of its GPUs are, if no two tasks share one.
+    /// One GPU of each task, on the NUMA node of all of its GPUs; `None` if two tasks share a GPU.
     fn promised(&self, topology: &Topology) -> Option<Vec<GpuIndex>> {
         let GpuSplit::Listed(lists) = &self.split else { return None };
         let (mut taken, mut firsts) = (BTreeSet::new(), Vec::with_capacity(lists.len()));

@@ -8,8 +8,8 @@ use nic_placement_core::topology::Topology;
 use nic_placement_sys::{self as sys, Balancing, MemoryPolicy};
 use std::io;
 
-/// The memory of this process before we change it; `in_a_placed_step` makes a preference of NUMA nodes that step's, and
-/// so ours.
+/// The memory of this process before we change it; with `in_a_placed_step` a preference of NUMA nodes counts as that
+/// step's, and so as ours.
 pub fn memory(in_a_placed_step: bool) -> Memory {
     let (ours, taken) = match sys::memory_policy() {
         Ok(MemoryPolicy::Default) => (None, None),

@@ -86,7 +86,7 @@ pub(crate) fn missing(devices: &Devices, plan: &Plan) -> Unusable {
     if plan.node.provenance.is_this_system() { missing } else { Unusable::new() }
 }
 
-/// All verbs NICs, marked unusable: `place` does not exist.
+/// All verbs NICs, marked unusable: `place` lacks `/dev/infiniband`.
 fn all_verbs(topology: &Topology, place: &str) -> Unusable {
     let verbs = topology.numbered_nics().filter(|(_, nic)| nic.kind == NicKind::Verbs);
     verbs.map(|(index, _)| (index, format!("`/dev/infiniband` is missing {place}"))).collect()
@@ -102,9 +102,9 @@ pub(crate) struct Closed {
     pub(crate) is_in_container: bool,
 }
 
-/// Asks for each rail; for every other NIC too if a rail is closed to the job, since another may take its place.
+/// Checks each rail, and every other NIC too if a rail is closed to the job, since another may take its place.
 ///
-/// Device cgroups are asked by these devices, which a container may not show; then no program in it opens them.
+/// Device cgroups are checked by the node's device files; no program opens a file that its container does not show.
 pub(crate) fn closed(devices: &Devices, plan: &Plan) -> Closed {
     let container = devices.of_the_container(&plan.node);
     let mut closed = Closed { is_in_container: container.is_some(), ..Closed::default() };

@@ -45,7 +45,7 @@ fn is_of_the_host(map: &str) -> bool {
     map.is_empty() || map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
-/// A description without what is not on this node.
+/// A described node, less the devices that this one lacks.
 pub fn confirmed(
     mut described: Topology,
     mut diagnostics: Vec<Diagnostic>,

@@ -61,7 +61,7 @@ pub(crate) fn threads(topology: &Topology, step: &Step, task: &Task, cpus: &CpuS
 /// The cores of the step on this node, which all of its tasks see alike.
 struct StepCores<'a> {
     tasks: StepTasks<'a>,
-    /// parts of cores, as far as they are the step's
+    /// the step's threads of each core that it has
     cores: Vec<CpuSet>,
 }
 
@@ -92,8 +92,7 @@ impl<'a> StepCores<'a> {
         self.cores.iter().filter(|core| cpus.is_some_and(|cpus| core.intersects(cpus))).cloned().collect()
     }
 
-    /// For tasks with cores of their own: the task's mask, or with known GPUs the nearer one of a task with which it
-    /// exchanges.
+    /// The mask of a task that has cores of its own; if its GPUs are known, a nearer mask that it gets in exchange.
     fn by_masks(&self, near: &NodeSet, id: usize) -> (CpuSet, &'static str) {
         let tasks = &self.tasks;
         let own = tasks.mask(id);
@@ -108,8 +107,8 @@ impl<'a> StepCores<'a> {
         (cpus, "the cores that Slurm gave to it alone")
     }
 
-    /// Divides the cores of each NUMA node evenly among the tasks whose GPUs are there; without known GPUs among all
-    /// tasks, and each takes its parts near its GPUs.
+    /// Divides the cores of each NUMA node evenly among the tasks whose GPUs are there.  If the tasks' GPUs are
+    /// unknown, all tasks divide each node, and the task keeps its parts near `near`.
     fn divided(&self, near: &NodeSet, id: usize) -> Result<(CpuSet, &'static str), &'static str> {
         let (topology, tasks) = (self.tasks.topology, &self.tasks);
         let numbers = topology.numa_nodes.iter().map(|node| node.os_index);

@@ -7,7 +7,7 @@
 use super::tasks::StepTasks;
 use crate::topology::NodeSet;
 
-/// `[task]`: the task whose mask it takes; its own where that is as near.  Only tasks with equal `shares` exchange.
+/// `[task]`: the task whose mask it takes, its own if no other is nearer.  Only tasks with equal `shares` exchange.
 pub(super) fn exchanged<S: PartialEq>(tasks: &StepTasks, shares: &[S]) -> Vec<usize> {
     let mut takes: Vec<usize> = (0..tasks.len()).collect();
     if tasks.share_one_mask() {

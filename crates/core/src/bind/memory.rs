@@ -13,8 +13,8 @@ use crate::step::Memory;
 use crate::topology::NodeSet;
 
 /// Limits the decision to the task's memory.  A memory policy that another program set stays: a site's wrapper around
-/// slurmd, or a plugin before us, set it on purpose.  Our own may only become a part of itself.  Nodes outside the
-/// cpuset give no memory.
+/// slurmd, or a plugin before us, set it on purpose.  A policy of ours may only lose nodes.  Nodes outside the cpuset
+/// give no memory.
 pub fn limit_memory(placement: &mut TaskPlacement, memory: &Memory) {
     let Some(nodes) = placement.mems.nodes().cloned() else { return };
     if let Some(why) = &memory.taken {

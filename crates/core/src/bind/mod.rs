@@ -59,7 +59,7 @@ pub(crate) fn bind(situation: &Situation) -> Bound {
     Bound { cpus, mems, missed }
 }
 
-/// Both sentences in one.
+/// Joins two sentences by `; `.
 pub(crate) fn joined(first: Option<String>, second: Option<String>) -> Option<String> {
     match (first, second) {
         (Some(first), Some(second)) => Some(format!("{first}; {second}")),
@@ -150,14 +150,14 @@ fn movable<'n>(situation: &Situation, near: &'n Result<NearNodes, String>) -> Re
     Ok(near)
 }
 
-/// The user's own binding.  `none` beside a `bind=` of the user's means Slurm's own binding, which engines switch off
-/// for all their tasks (`SLURM_CPU_BIND=none`: TensorRT-LLM's examples/wide_ep/slurm_scripts).
+/// The user's own binding.  `none` does not count beside the user's `bind=`: it switches off Slurm's binding, as
+/// engines do for all their tasks (`SLURM_CPU_BIND=none`: TensorRT-LLM's examples/wide_ep/slurm_scripts).
 fn users_way<'s>(step: &'s Step, binding: &Binding) -> Option<&'s String> {
     let gives_way = binding.over_none && step.starter == Starter::Slurm;
     step.cpu_bind.as_ref().filter(|how| !(gives_way && *how == "none"))
 }
 
-/// The reason by the program with which the user binds on the command line.
+/// The reason if the user's program binds its own CPUs.
 fn bound_by_program(step: &Step) -> Option<String> {
     step.binder.map(|binder| format!("`{binder}` binds the program"))
 }
@@ -231,7 +231,7 @@ fn mask_by_shares(
         return Err("the step's tasks have more different masks than are compared");
     }
     if tasks.may_differ_in_cores() {
-        return Err("its tasks may have more of their cores than others, and the node's cores were not read");
+        return Err("some tasks may have cores to themselves, and the node's cores were not read");
     }
     if tasks.gpu_nodes.is_empty() {
         let most_near = |nodes: &NodeSet| most_with_gpus_on(situation, nodes).unwrap_or(tasks.len());

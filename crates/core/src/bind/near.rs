@@ -67,7 +67,7 @@ impl LeastShares {
         self.least.get(id).map_or(0, |least| least[0].div_ceil(ONE) as usize)
     }
 
-    /// The mask by cores, each as its first thread; a CPU of no known core is one.
+    /// The mask's cores, each as its first thread; if no cores were read, the mask itself.
     fn in_cores(&self, mask: &CpuSet) -> CpuSet {
         if self.cores.is_empty() {
             return mask.clone();
@@ -216,8 +216,8 @@ impl<'a> Moves<'a, '_> {
         parts
     }
 
-    /// Tasks that give way if not all keep their shares by these masks: the last ones in the smallest region that is
-    /// too small; if none is, the group without which all others keep theirs.
+    /// The tasks that move less if not all keep their shares by these masks: the last ones in the smallest region that
+    /// is too small; if none is, the group without which all others keep theirs.
     fn in_the_way(&self, before: &[&CpuSet], masks: &[Cow<CpuSet>]) -> Vec<usize> {
         let groups = self.by_region();
         let mut regions: Vec<&CpuSet> = groups.iter().map(|group| group[0].region()).collect();

@@ -113,7 +113,7 @@ struct Flow<'c> {
 
 impl Flow<'_> {
     /// Gives a group up to `wanted` more parts by a shortest path to free ones (Edmonds and Karp), and returns how
-    /// many; else the groups that hold all that it could have.
+    /// many; the error is the groups that hold every part it could have.
     fn give(&mut self, group: usize, wanted: usize) -> Result<usize, Vec<usize>> {
         // the groups in the order in which they are asked: each with the class of which it would give up parts, and the place
         // of the group that asks for these

@@ -11,8 +11,8 @@ use crate::step::rule::{self, Rule};
 use crate::step::{Access, Counted, Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NodeSet, NumaNode, Topology};
 
-/// Tasks with masks of their own, at most, that are placed together; beyond this they stay where Slurm put them.  Tasks
-/// with GPUs of their own are fewer.
+/// The most tasks with different masks that are placed together; if there are more, all keep Slurm's masks.  Tasks with
+/// GPUs of their own are fewer.
 const MOST_DIFFERENT_MASKS: usize = 64;
 
 pub(super) struct StepTasks<'t> {
@@ -70,8 +70,8 @@ impl<'t> StepTasks<'t> {
         self.masks.len() == 1
     }
 
-    /// True if masks hold single threads of cores that were not read, and some of these cores have a thread that the step has
-    /// not: a task that has such a core to itself would change places with one that shares a core.
+    /// True if masks may split cores that were not read, and the step lacks a thread of some core: a task with such a
+    /// core to itself would exchange masks with one that shares a core.
     pub(super) fn may_differ_in_cores(&self) -> bool {
         let Some(threads) = self.threads_per_core.filter(|_| self.topology.pus.is_empty()) else {
             return false;
@@ -91,9 +91,9 @@ impl<'t> StepTasks<'t> {
 
     /// True if a task with this mask of Slurm's may run on these CPUs, by the binding of its memory.
     ///
-    /// What is bound is not known of the other tasks: even `local` can mean one NUMA node of a mask that has two
-    /// (Slurm's src/plugins/task/affinity/numa.c, `get_memset`).  So CPUs keep the NUMA nodes against which the user
-    /// weighed the memory.
+    /// The NUMA nodes that other tasks' memory is bound to are unknown: even `local` can mean one NUMA node of a mask
+    /// that has two (Slurm's src/plugins/task/affinity/numa.c, `get_memset`).  So new CPUs are on the NUMA nodes of the
+    /// mask.
     pub(super) fn may_run(&self, mask: &CpuSet, cpus: &CpuSet) -> bool {
         memory_bound(self.step).is_none() || self.topology.nodes_of(mask) == self.topology.nodes_of(cpus)
     }
@@ -121,9 +121,9 @@ pub(super) fn memory_bound(step: &Step) -> Option<&str> {
 
 /// Hardware threads that each task asked for.
 ///
-/// Slurm's `-c` counts threads, but cores on a node with `CPUs=` its cores, with `--ntasks-per-core=1`, and with
-/// 22.05's `--hint=compute_bound`; a task then has all threads of each.  Slurm's own count of the step's cores decides;
-/// without proof of threads, cores are assumed: a task then keeps too much rather than too little.
+/// Slurm's `-c` counts threads; it counts cores on a node whose `CPUs=` is its cores, with `--ntasks-per-core=1`, and
+/// with 22.05's `--hint=compute_bound`; a task then has all threads of each.  Slurm's own count of the step's cores
+/// decides; without proof of threads, cores are assumed: a task then keeps too much rather than too little.
 fn asked(step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
     let asked = step.cpus_per_task?.max(1) as usize;
     let Some(counted) = step.counted else { return Some(asked) };

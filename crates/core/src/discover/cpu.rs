@@ -48,7 +48,7 @@ impl Discovery<'_> {
         }
     }
 
-    /// An x86's kernel always has it, others since they load modules by it.
+    /// Reads `modalias`: kernels of x86 always have it, others since they load modules by it.
     pub(super) fn processor(&mut self) {
         let modalias = self.root.read(&format!("{CPUS}/modalias"));
         self.topology.processor = modalias.and_then(|text| Processor::from_modalias(&text));

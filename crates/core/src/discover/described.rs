@@ -21,7 +21,7 @@ use crate::topology::{Gpu, GpuVendor, Nic, NicKind, NicRole, PathType, PciAddres
 const PLACE: &str = "sys/nic-placement";
 const ROLES: [NicRole; 3] = [NicRole::Compute, NicRole::Storage, NicRole::Management];
 
-/// Adds what the tree does not show of `topology`.
+/// Adds files for the facts of `topology` that the tree lacks.
 pub fn write(topology: &Topology, manifest: &mut Manifest) {
     let mut file = |name: &str, text: String| manifest.insert(&format!("{PLACE}/{name}"), Entry::File(text));
     // always there, so that no known machine is looked for in what is described
@@ -53,7 +53,7 @@ pub fn write(topology: &Topology, manifest: &mut Manifest) {
     }
 }
 
-/// Takes up what a description states; `false` if there is none.  A line that does not fit the node is reported.
+/// Adds a description's facts to the topology; `false` without one.  A line that does not fit the node is reported.
 pub fn read(root: &Root, topology: &mut Topology, diagnostics: &mut Vec<Diagnostic>) -> bool {
     let Some(supplied_by) = root.read(&format!("{PLACE}/supplied_by")) else { return false };
     topology.supplied_by = Some(supplied_by).filter(|name| !name.is_empty());

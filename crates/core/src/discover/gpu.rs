@@ -107,7 +107,7 @@ impl Discovery<'_> {
                 topology.pci.insert(PciFunction { numa_node: node.cpu_node, ..function });
             }
             let shares_function = placed.iter().filter(|(at, _)| at == address).count() > 1;
-            // older drivers give all partitions the one of the card: it names none of them, also to the runtime
+            // older drivers give all partitions the card's UUID, which means none of them to the runtime either
             let is_its_own = nodes.iter().filter(|other| other.uuid == node.uuid).count() == 1;
             topology.gpus.push(Gpu {
                 partition: shares_function.then_some(*partition),

@@ -18,7 +18,7 @@ const PLACES: [&str; 3] = [
 pub(super) struct KfdNode {
     /// as far as the driver says: older drivers put the partition into the function number
     pub address: PciAddress,
-    /// 0 if the driver does not tell it apart
+    /// 0 if the driver does not report it
     pub partition: u32,
     pub minor: Option<u32>,
     /// as `ROCR_VISIBLE_DEVICES` spells it, `GPU-` and 16 hexadecimal digits

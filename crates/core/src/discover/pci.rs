@@ -105,7 +105,8 @@ impl Discovery<'_> {
 
     /// Limits of a GPU's own links at both ends: an idle GPU has them run slower ([`Topology::ascent`]).
     ///
-    /// They are the one above it, and on a card with its own switch, as AMD and Intel make them, the one above that.
+    /// A GPU's own links are the one above it and, on a card with its own switch (AMD, Intel), the one above the
+    /// switch.
     ///
     /// [`Topology::ascent`]: crate::topology::Topology::ascent
     pub(super) fn complete_gpu(&mut self, address: PciAddress, directory: &str, vendor: GpuVendor) {

@@ -222,8 +222,8 @@ impl Root {
         Some(resolved)
     }
 
-    /// The names in a directory that `keep` wants, with their inodes and sorted by them: a later entry of that name
-    /// below `/sys` has another inode.  In a manifest the inodes are 0, and the names are sorted.
+    /// The names in a directory that `keep` wants, with their inodes and sorted by them: a name below `/sys` that goes
+    /// and comes again has another inode.  In a manifest the inodes are 0, and the names are sorted.
     pub fn numbered(&self, path: &str, keep: impl Fn(&str) -> bool) -> Vec<(String, u64)> {
         if let Backing::Manifest(_) = &self.source {
             return self.list(path, keep).into_iter().map(|name| (name, 0)).collect();

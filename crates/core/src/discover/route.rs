@@ -37,8 +37,8 @@ impl Discovery<'_> {
         }
     }
 
-    /// Marks the ports of RoCE whose interface has an address, but no network in that table: its addresses are IPv6's,
-    /// or its routes are in a table of their own, as a VRF's.  UCX goes by these routes too.
+    /// Marks the RoCE ports whose interface has an address but no network in the main IPv4 table: its addresses are
+    /// IPv6's, or its routes are in a table of their own, as a VRF's.  UCX goes by these routes too.
     ///
     /// The kernel makes a port's GIDs of its interfaces' addresses (drivers/infiniband/core/roce_gid_mgmt.c).
     fn routes_elsewhere(&mut self, devices: &[RdmaDevice]) {
@@ -91,8 +91,8 @@ impl Discovery<'_> {
 
 /// True if the interface that a port's first GID names is in another network namespace.
 ///
-/// By default a device is seen in all of them (rdma-system(8), "netns shared"), its interface in one: an interface
-/// given to a container leaves the device here, active and with the container's addresses as its GIDs.
+/// By default all namespaces see an RDMA device (rdma-system(8), "netns shared"), but one sees its interface: an
+/// interface given to a container leaves the device here, active and with the container's addresses as its GIDs.
 fn is_of_another_namespace(root: &Root, parent: &str, port: &str) -> bool {
     let interface = root.read(&format!("{port}/gid_attrs/ndevs/0"));
     interface.is_some_and(|interface| {

@@ -302,9 +302,9 @@ fn counts_mig(topology: &Topology) -> bool {
 /// the site asked for them.
 ///
 /// That list has the order of `File=` in gres.conf, or of the files' numbers with `AutoDetect=nvidia` (Slurm's
-/// src/plugins/gres/gpu/gres_gpu.c, gpu_nvidia.c), which we assume; with `AutoDetect=nvml` PCI order.  They differ if
-/// the driver did not number in PCI order.  A place is not a number: AMD's files begin at `renderD128`, and a failed
-/// GPU leaves a hole.
+/// src/plugins/gres/gpu/gres_gpu.c, gpu_nvidia.c), which we assume; with `AutoDetect=nvml` PCI order.  These orders
+/// differ if the driver did not number in PCI order.  A place is not a file's number: AMD's files begin at
+/// `renderD128`, and a failed GPU leaves a hole.
 pub(crate) fn of_the_step(topology: &Topology, step: &Step) -> Vec<GpuIndex> {
     let by_file = by_file(topology);
     let mut gpus = Vec::new();

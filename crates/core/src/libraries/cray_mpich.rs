@@ -1,9 +1,9 @@
 //! Cray MPICH: `MPICH_OFI_NIC_POLICY=GPU` on Slingshot, the same word in every task: the NIC nearest to the GPU in use.
 //!
-//! The default, `BLOCK`, goes by rank, which is wrong for most ranks where the NICs hang off the GPUs (HPE's man page intro_mpi;
-//! OLCF's guide to Crusher).  `GPU` needs an MPI that handles GPU memory.  It asks which GPU that is in MPI_Init (pmodels/mpich
-//! issue 7951), and chooses among the devices that libfabric shows, so it does not go with a task's own device in
-//! `FI_CXI_DEVICE_NAME`.  `SHMEM_OFI_NIC_POLICY` has no `GPU`.
+//! The default, `BLOCK`, goes by rank, which is wrong for most ranks where the NICs hang off the GPUs (HPE's man page
+//! intro_mpi; OLCF's guide to Crusher).  `GPU` needs an MPI that handles GPU memory.  MPI_Init looks up the GPU in use
+//! (pmodels/mpich issue 7951), and chooses among the devices that libfabric shows, so `GPU` does not go with a task's
+//! own device in `FI_CXI_DEVICE_NAME`.  `SHMEM_OFI_NIC_POLICY` has no `GPU`.
 #![forbid(unsafe_code)]
 
 use super::libfabric::{self, CXI_DEVICE, NIC_POLICY};

@@ -65,9 +65,9 @@ const VERBS_DEVICE: &str = "FI_VERBS_DEVICE_NAME";
 const VERBS_IFACE: &str = "FI_VERBS_IFACE";
 pub(super) const PROVIDER: &str = "FI_PROVIDER";
 
-/// Does `FI_PROVIDER` admit this core provider?  Names are whole, in any case, blanks a part of them; of `verbs;ofi_rxm` the
-/// first part counts, and `^` rules out the whole list (libfabric 2.5.1: src/fabric.c `ofi_create_filter`,
-/// `ofi_apply_prov_init_filter`).
+/// True if `FI_PROVIDER` admits this core provider.  Names match whole, in any case, with their blanks; of
+/// `verbs;ofi_rxm` the first part counts, and `^` excludes all names of the list (libfabric 2.5.1: src/fabric.c
+/// `ofi_create_filter`, `ofi_apply_prov_init_filter`).
 pub(super) fn admits_provider(filter: &str, provider: &str) -> bool {
     let (excludes, names) = marked(filter, '^');
     let core = |name: &str| match name.split_once(';') {
@@ -85,7 +85,7 @@ pub(super) struct Nearest {
     pub(super) turn: usize,
     /// is no other NIC as near?
     pub(super) alone: bool,
-    /// is a NIC as near that is left out?
+    /// true if another NIC is as near and is left out
     pub(super) leads_astray: bool,
 }
 
@@ -131,12 +131,12 @@ pub(super) fn of_all<'p>(
         None => format!(
             "its GPUs have several nearest NICs, and {library} may ask before the program chooses one"
         ),
-        Some(nearest) if nearest.leads_astray => "it would take a NIC as near that is left out".to_string(),
+        Some(nearest) if nearest.leads_astray => "a NIC that is left out is as near".to_string(),
         Some(nearest) => return Ok(nearest),
     }))
 }
 
-/// May the step use this device?  All if Slurm names none.
+/// True for devices that the step may use: all if Slurm names none.
 pub(super) fn is_the_steps(present: &Present) -> impl Fn(&str) -> bool {
     let step = present.get(STEP_DEVICES).filter(|list| !list.is_empty());
     move |name| step.is_none_or(|list| list.split(',').any(|listed| listed == name))

@@ -83,7 +83,7 @@ struct Library {
     files: Option<&'static Files>,
     /// its variables that list NICs
     lists: &'static [List],
-    /// what may go wrong with what a task gets
+    /// a warning about the values that a task gets
     caveat: fn(&Topology, &[Variable]) -> Option<Diagnostic>,
     /// variables that follow from no topology: names and `BEGINNING*`s
     doubtful: &'static str,
@@ -233,7 +233,7 @@ impl Query<'_> {
     }
 }
 
-/// Has the node a GPU of this vendor?
+/// True if the node has a GPU of this vendor.
 fn has_gpu_of(topology: &Topology, vendor: GpuVendor) -> bool {
     topology.gpus.iter().any(|gpu| gpu.vendor == vendor)
 }

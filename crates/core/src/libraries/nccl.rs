@@ -47,14 +47,14 @@ pub(super) const LIBRARY: Library = Library {
 const IB_HCA: &str = "NCCL_IB_HCA";
 /// The user's own file (src/misc/param.cc `initEnv`).
 const CONF_FILE: &str = "NCCL_CONF_FILE";
-/// May a connection enter and leave a node by different NICs?
+/// Allows a connection to enter and leave a node by different NICs.
 pub(super) const CROSS_NIC: &str = "NCCL_CROSS_NIC";
 /// Groups of NICs that are to be one: `a,b;c,d`, with or without ports.
 const FORCE_MERGE: &str = "NCCL_NET_FORCE_MERGE";
 /// A file that NCCL believes instead of the bus.
 const TOPO_FILE: &str = "NCCL_TOPO_FILE";
 pub(super) const HOME: &str = "HOME";
-/// CTRAN's switch, and what is set with that (comms/utils/cvars/nccl_cvars.yaml).
+/// The variables that switch CTRAN on (comms/utils/cvars/nccl_cvars.yaml).
 const CTRAN: [&str; 3] = ["NCCL_CTRAN_ENABLE", "NCCL_CTRAN_BACKENDS", "NCCL_CTRAN_IB_DEVICES_PER_RANK"];
 
 /// Entries of the list that NCCL reads (`MAX_IB_DEVS`, src/transport/net_ib/common.h); it ignores the rest.
@@ -195,9 +195,9 @@ fn is_isolated(query: &Query) -> bool {
 
 /// The rails on cards with a degraded one, if the others carry three quarters of what all do together.
 ///
-/// A channel has the least bandwidth that it has on any node (src/init.cc `initTransportsRank`).  For 16 machines with ports at
-/// half rate on one node of two NCCL 2.30.7's search gives up to 75 % more without these as long as the others carry that much,
-/// and less where the bus hides the switches and no file tells of them.
+/// A channel has the least bandwidth that it has on any node (src/init.cc `initTransportsRank`).  On 16 machines, with
+/// ports at half rate on one node of two, NCCL 2.30.7's search gives up to 75 % more without these while the others
+/// carry that much, and less where neither bus nor file shows the switches.
 fn degraded(query: &Query) -> Vec<Rail> {
     let &Query { topology, node, .. } = query;
     if node.degraded.is_empty() {

@@ -88,7 +88,7 @@ fn admits(list: &str, nic: &Nic, port: &Port) -> bool {
     excludes != entries(rest).any(|entry| is_port_by_atoi(entry, port, |name| nic.name == name))
 }
 
-/// 3.8 does not read the node's list.
+/// Warns that NVSHMEM 3.8 does not read the node's list.
 fn caveat(_: &Topology, variables: &[Variable]) -> Option<Diagnostic> {
     let is_on = |of: &Variable| match &of.change {
         Change::Set(value) | Change::KeepUsers(value) => of.name == ENABLE_MAPPING && is_on(value),
@@ -153,7 +153,7 @@ fn is_on(value: &str) -> bool {
     !value.starts_with(['0', 'N', 'n', 'F', 'f'])
 }
 
-/// The switch, beside the task's one NIC.
+/// `NVSHMEM_ENABLE_NIC_PE_MAPPING`, with a list of the task's one NIC.
 fn enable_mapping(query: &Query) -> Option<Answer> {
     own_nic(query)?;
     let has_one = query.users(HCA_LIST).is_none() && query.prepared.is_wanted(HCA_LIST);

@@ -95,7 +95,7 @@ fn workers(query: &Query) -> Option<Answer> {
             Answer::yes(list, "its worker would leave the task's CPUs for the machine's last")
         }
         _ => Answer::no(
-            "how many entries it needs is not known, or the task has one CPU: with `CCL_WORKER_OFFLOAD=0` no worker leaves that",
+            "its entries cannot be counted, or the task has one CPU: no worker leaves it with `CCL_WORKER_OFFLOAD=0`",
         ),
     })
 }

@@ -1,8 +1,8 @@
 //! Open MPI over libfabric: `OMPI_MCA_opal_common_ofi_accelerator_rank`, which makes it take the NIC nearest to the GPU.
 //!
-//! Without it Open MPI goes by the CPUs of the process.  The number is the process's place among those of equally near NICs, of
-//! which it takes the one of that number, counted round (opal/mca/common/ofi/common_ofi.c `opal_common_ofi_select_provider`,
-//! `find_nearest_provider_from_accelerator`).  Before Open MPI 6 it is not known.
+//! Without it Open MPI goes by the CPUs of the process.  The number tells processes with equally near NICs apart: each
+//! takes the NIC of its number, counted round (opal/mca/common/ofi/common_ofi.c `opal_common_ofi_select_provider`,
+//! `find_nearest_provider_from_accelerator`).  Releases before 6 do not know the variable.
 #![forbid(unsafe_code)]
 
 use super::{Answer, Library, Query, libfabric};

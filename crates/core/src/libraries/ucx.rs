@@ -63,7 +63,7 @@ pub(super) const NET_DEVICES: &str = "UCX_NET_DEVICES";
 const TLS: &str = "UCX_TLS";
 /// Does UCX warn of devices and transports that it does not have (since 1.4)?
 const WARN: &str = "UCX_WARN_INVALID_CONFIG";
-/// A folder of the user's with such a file.
+/// The folder of the user's own `ucx.conf`.
 const CONFIG_DIR: &str = "UCX_CONFIG_DIR";
 /// libfabric's word for the list: its ucx provider sets `UCX_NET_DEVICES` to it, unless that is set (since 1.18:
 /// prov/ucx/src/ucx_init.c `ucx_getinfo`).

@@ -1,8 +1,8 @@
 //! UCX, on request (`env=ucx-rails`): the number of devices for one large message.
 //!
-//! `UCX_MAX_RNDV_RAILS`: by default two, whatever the list of devices has (UCX 1.11 to 1.23: src/ucp/core/ucp_context.c;
-//! src/ucp/rndv, `max_lanes`).  With protocols of version 2 it holds for each message, by the word of the side that moves it, so
-//! tasks may have different numbers (src/ucp/wireup/select.c `ucp_wireup_add_rma_bw_lanes`).
+//! `UCX_MAX_RNDV_RAILS`: by default two, whatever the list of devices has (UCX 1.11 to 1.23:
+//! src/ucp/core/ucp_context.c; src/ucp/rndv, `max_lanes`).  With protocols of version 2 the side that moves a message
+//! applies its own number, so tasks may differ (src/ucp/wireup/select.c `ucp_wireup_add_rma_bw_lanes`).
 //!
 //! `UCX_MAX_RMA_RAILS`: the same for one-sided transfers, since 1.14, by default one.  NIXL sends by these alone, and says 2
 //! unless the environment has it (NIXL 1.5: src/plugins/ucx/ucx_utils.cpp, config.cpp `modify`).
@@ -41,7 +41,7 @@ fn rails(query: &Query, [name, older]: [&str; 2]) -> Option<Answer> {
     let own = query.task.gpus.iter().filter_map(|gpu| query.node.gpus.get(gpu.0));
     let most = own.map(|gpu| gpu.choices.len()).max().filter(|count| *count > DEFAULT)?;
     let answer = match query.users(older) {
-        Some(_) => Answer::no(format!("the user's `{older}` says it by its older name")),
+        Some(_) => Answer::no(format!("the user's `{older}` is its older name")),
         None => {
             let why = format!("a GPU of the task has {most} NICs, and UCX sends a message by {DEFAULT}");
             Answer::yes(most.min(MOST).to_string(), why)

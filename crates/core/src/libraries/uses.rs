@@ -1,5 +1,5 @@
-//! What each library will use by a list of the user's, the admin's or a configuration file's: reports name it, strict words judge
-//! it.
+//! The ports that each library will use by a list of the user's, the admin's or a configuration file's: reports name
+//! them, strict words judge them.
 #![forbid(unsafe_code)]
 
 use super::lists::List;
@@ -58,7 +58,7 @@ pub struct UsedPort {
     pub rail: Rail,
     /// the nearest path from one of the task's GPUs
     pub path: PathType,
-    /// what it gives a task alone, in hundredths of what the plan's best port gives; `None` if no rate is known
+    /// the bandwidth that it gives a task alone, in percent of the plan's best port; `None` if no rate is known
     pub percent: Option<u64>,
     /// why the plan leaves it out
     pub left_out: Option<String>,
@@ -117,7 +117,7 @@ pub(crate) fn uses(
         let is_about_this_node = topology.nics.iter().any(|nic| nic.kind == list.kind);
         let (value, whose) = value_of(list.variable).filter(|_| is_about_this_node)?;
         let admitted = list.admitted(value, topology);
-        // what filters nothing leaves the library as it is without a list
+        // a list that filters nothing is as good as none
         let is_idle = list.is_idle_where_it_admits_all && admitted.len() == list.found_without(topology);
         (!is_idle).then(|| Use {
             reader,
@@ -192,8 +192,8 @@ pub fn left_out(node: &NodePlacement, port: &Rail) -> Option<String> {
     excluded.map(|excluded| excluded.why.clone())
 }
 
-/// The NICs by which a strict word judges a task: of lists that are not ours, and the plan's own if a library reads a list of
-/// ours.
+/// The NICs that `restricted` and `single-numa-node` test: those in lists we do not own, plus the plan's if any library
+/// reads our list.
 pub(crate) fn judged(
     node: &NodePlacement,
     task: &TaskPlacement,

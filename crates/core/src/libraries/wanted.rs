@@ -136,7 +136,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// May this variable be set, for which this word asks, or the name of the variable with which it goes?
+    /// True if the variable is asked for by `word`, by name or as a companion, and neither unwanted nor held back.
     pub(crate) fn has(&self, name: &str, word: &str, companion_of: Option<&str>) -> bool {
         let is_named = |named: &String| named == name || Some(named.as_str()) == companion_of;
         let is_asked_for = word.is_empty() || self.has_word(word) || self.named.iter().any(is_named);

@@ -31,14 +31,14 @@ pub enum NotUsed {
     OtherBoot,
     /// age in seconds, and the most that is allowed
     TooOld(u64, u64),
-    /// seconds from now at which it says that it was written
+    /// seconds by which its time of writing is in the future
     Early(u64),
     /// a device came or went
     Changed(String),
 }
 
 impl NotUsed {
-    /// An admin that never had a node file written needs no word of it.
+    /// True without a file: an admin that never had one written needs no message.
     pub fn is_absent(&self) -> bool {
         matches!(self, NotUsed::Absent(_))
     }
@@ -69,7 +69,7 @@ const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
 /// Reads the node file at `path`, and uses it if it is of this boot, of these devices and no older than `max_age`
 /// seconds by the clock `boottime`.
 ///
-/// It reads of the node what the kernel has in memory, so it never waits for a device: no file below
+/// Of the node it reads only facts that the kernel has in memory, so it never waits for a device: no file below
 /// `/sys/class/infiniband/*/ports`.
 pub fn read(path: &Path, max_age: u64, author: Author, boottime: u64) -> Result<Kept, NotUsed> {
     let bytes =
@@ -106,7 +106,7 @@ pub fn settle(root: &Root, node: NodeFile, max_age: u64, boottime: u64) -> Resul
 }
 
 /// Reads all of the node for a node file, with findings.  It is an error if devices came or went meanwhile, or if the
-/// file would not give the node back.
+/// file would be read as another topology.
 pub fn make(root: &Root, boottime: u64, time: String) -> Result<(NodeFile, Vec<Diagnostic>), String> {
     let boot_id = root.read(BOOT_ID).ok_or_else(|| format!("cannot read `/{BOOT_ID}`"))?;
     let before = registered(root);

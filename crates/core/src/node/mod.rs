@@ -41,7 +41,7 @@ impl std::error::Error for NoTopology {}
 /// Bytes of a topology file, at most: slurmstepd holds it in memory, as root.  The largest built-in machine has 9 kB.
 const MAX_FILE: usize = 16 * 1024 * 1024;
 
-/// Reads the node, with findings.  In a process of root's, `author` keeps others from describing it.
+/// Reads the node, with findings.  `author` limits whose files may describe it: in a process of root's only root's.
 pub fn read(
     source: &NodeSource,
     scope: Scope,
@@ -110,9 +110,9 @@ pub fn dmi(root: &Root) -> Dmi {
     }
 }
 
-/// Removes from a described node what is not on this one: a library that is told of a missing NIC has none.  Ports get
-/// their state and rate here and now, NICs and GPUs the device nodes, GPUs the UUIDs, order and MIG instances, of which
-/// a task's evidence speaks.
+/// Removes from a described node the devices that this one lacks: a library that is told of a missing NIC has none.
+/// The live node gives ports their state and rate, NICs and GPUs their device nodes, and GPUs the UUIDs, order and MIG
+/// instances, of which a task's evidence speaks.
 pub fn confirm(topology: &mut Topology, live: &Topology) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
     topology.nics.retain_mut(|nic| {

@@ -15,7 +15,7 @@ pub struct Agreement {
     /// numbers and vendors, such as `8 nvidia`, empty without GPUs: a step reads no more of them, and `audit` compares
     /// their models
     pub gpus: String,
-    /// rails in their order; behind them the NICs that libfabric chooses among, as a port 0
+    /// rails in their order, then the NICs that libfabric chooses among, without a port
     pub rails: Vec<RailWord>,
     /// NICs for RDMA, or their ports, that are in no list
     pub left_out: Vec<LeftOut>,

@@ -113,7 +113,7 @@ pub struct Binding {
     pub count_threads: bool,
     /// true if the user asked for placement, false for the admin's default
     pub asked: bool,
-    /// true if it holds beside `--cpu-bind=none`
+    /// true if `bind` holds beside `--cpu-bind=none`
     pub over_none: bool,
     /// true if facts from another source than this system may bind (the admin's `trust-topology`)
     pub trust: bool,

@@ -24,7 +24,7 @@ struct TaskGpus {
     used: Claim,
     /// if the user promised which one it uses: the GPUs of all tasks of the step, or why that is not believed
     promise: Option<Result<Vec<GpuIndex>, String>>,
-    /// true if a promise would be believed that the user did not give
+    /// true if `gpu=local-id`, which the user did not say, would hold
     may_promise: bool,
 }
 

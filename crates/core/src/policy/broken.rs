@@ -67,8 +67,7 @@ impl<'a> Likeness<'a> {
 
     /// True if a GPU is nearer to this NIC than to any rail, or another port of its card is a rail.
     ///
-    /// Only then is a port that is slower than the rails one that came up at less than its rate: a NIC for storage has
-    /// compute NICs beside it.
+    /// A port that no GPU misses is no rail at a lower rate: a NIC for storage has compute NICs beside it.
     pub(super) fn is_missed(&self, nic: NicIndex) -> bool {
         let Some(address) = self.topology.nic(nic).address else { return false };
         let of_rails = || self.rails.iter().filter_map(|rail| self.topology.nic(rail.nic).address);

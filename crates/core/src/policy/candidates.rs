@@ -156,7 +156,8 @@ impl<'a> Judging<'a> {
         });
     }
 
-    /// The fabric's rate, if known, and the ports with less than half of it: a far NIC gives a GPU as much.
+    /// Leaves out ports with less than half of the fabric's rate: a far NIC gives a GPU as much.  Returns the rate, if
+    /// known, and these ports.
     fn leave_out_far_slower(&mut self) -> (Option<u64>, Vec<Candidate<'a>>) {
         let many = most_bandwidth(&self.free_of_suspicion(), |candidate| candidate.port.rate_mbps).flatten();
         let is_far_slower = |candidate: &Candidate| {
@@ -209,8 +210,8 @@ fn rail(topology: &Topology, candidate: &Candidate, rate_mbps: Option<u64>) -> R
     Rail { nic, name: topology.nic(nic).name.clone(), port, rate_mbps }
 }
 
-/// Rails slower than the fabric whose device does more elsewhere on the node.  Other nodes hardly share such a fault; a
-/// slower kind of NIC they have too.
+/// Rails slower than the fabric whose device does more elsewhere on the node.  Other nodes hardly share such a fault,
+/// but they have a slower kind of NIC too.
 fn degraded(topology: &Topology, rails: &[Rail], fabrics_rate: Option<u64>) -> Vec<Rail> {
     let is_slower = |rail: &&Rail| rail.rate_mbps.is_some() && rail.rate_mbps < fabrics_rate;
     let device = |rail: &Rail| evidence::device(topology, topology.nic(rail.nic));

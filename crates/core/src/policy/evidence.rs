@@ -115,15 +115,14 @@ pub(super) fn slower(port: &Port, fabrics_rate: Option<u64>) -> Option<String> {
         .then(|| format!("it runs at {}, the node's fabric at {}", gbps(mine), gbps(many)))
 }
 
-/// True if so many pieces of evidence would leave out a port that fails, if it worked.  `others` have none against
-/// them.
+/// True if `pieces` of evidence would leave out this failed port if it worked.  `others` have no evidence against them.
 ///
 /// Its subnet is not asked: it may be another while the port is down.
 pub(super) fn are_enough(topology: &Topology, others: &[Candidate], nic: NicIndex, pieces: usize) -> bool {
     pieces > 1 || pieces == 1 && Needs::new(topology, others).of(nic).is_none()
 }
 
-/// The physical functions of which a NIC of the node is a virtual one.
+/// The physical functions that have a virtual function among the node's NICs.
 pub(super) type Physical = BTreeSet<PciAddress>;
 
 /// Computed once for all ports.
@@ -250,7 +249,7 @@ impl<'a> Needs<'a> {
         Needs { topology, others, ascents: OnceCell::new() }
     }
 
-    /// The loss of the node without it, if any.
+    /// The reason why the node needs this NIC, if any.
     fn of(&self, nic: NicIndex) -> Option<String> {
         let Needs { topology, others, .. } = self;
         if topology.nic(nic).role == Some(NicRole::Compute) {

@@ -70,7 +70,7 @@ fn rails_of(node: &NodePlacement) -> Vec<RailSet> {
     node.gpus.iter().map(|gpu| gpu.choices.iter().map(|choice| choice.rail.0).collect()).collect()
 }
 
-/// The reason for these rails, in one sentence.  `part` is what `NicsEach::Auto` gives the GPU of its nearest rails.
+/// The reason for these rails, in one sentence.  `part` is the GPU's part of its nearest rails by `NicsEach::Auto`.
 pub(super) fn why_this(
     node: &NodePlacement,
     ways: &Ways,

@@ -43,7 +43,7 @@ pub struct Selection {
 ///
 /// The order is certain, the figures are estimates (docs/figures.md has the measurements): they weigh a far idle NIC
 /// against a near shared one.  PHB and NODE are the median of the kinds of CPUs, and no measurement has NODE below PHB.
-/// SYS is the least of one flow by default: several flows at once had less.
+/// The default for SYS is the least of one flow: several flows at once had less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Through([u64; PathType::ALL.len()]);
 

@@ -63,8 +63,8 @@ pub(super) fn map_gpus(
     gpus
 }
 
-/// The numbers of each GPU's rails among `rails`: of the k-th of as many groups as there are GPUs.  `auto` takes the
-/// group.  If a group has too few rails, neighbours share.
+/// Each GPU's rail numbers: `rails` make one group per GPU, and the k-th GPU gets `each` of the k-th group, by `auto`
+/// all, at most [`NicsEach::MOST`].  If a group has too few rails, neighbours share.
 fn numbers(topology: &Topology, rails: usize, each: NicsEach) -> Vec<Vec<usize>> {
     // partitions of one GPU count as one
     let mut addresses: Vec<PciAddress> = topology.gpus.iter().map(|gpu| gpu.address).collect();

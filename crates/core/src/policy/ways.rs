@@ -22,7 +22,7 @@ pub(crate) struct Ways {
 }
 
 impl Ways {
-    /// The ways for a finished answer: each GPU has as many as that gives it.
+    /// The ways for a finished answer: each GPU wants as many as it has there.
     pub(super) fn for_answer(
         topology: &Topology,
         rails: &[Rail],

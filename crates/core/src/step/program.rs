@@ -13,12 +13,12 @@ const WORDS: [&str; 8] = [
     NICS_OF_SGLANG,
 ];
 
-/// The words by which processes are bound to CPUs, which fails or binds nothing in a mask.
+/// Words that bind processes to CPUs, which fails or binds nothing inside a mask.
 ///
-/// numactl fails by CPUs outside of it (libnuma's `numa_parse_cpustring`).  vLLM 0.33 fails unless it is every CPU
-/// (vllm/utils/numa_utils.py, `_is_auto_numa_available`), and binds nothing by CPUs outside of it (`_resolve_numactl_args`).
-/// DeepSpeed 0.19 has numactl take parts of all of the node's cores (deepspeed/utils/numa.py, `get_numactl_cmd`).  SGLang 0.5.23
-/// skips nodes outside of it (srt/utils/numa_utils.py).
+/// numactl fails on CPUs outside the mask (libnuma's `numa_parse_cpustring`).  vLLM 0.33 fails unless the mask has
+/// every CPU (vllm/utils/numa_utils.py, `_is_auto_numa_available`), and binds nothing on CPUs outside it
+/// (`_resolve_numactl_args`).  DeepSpeed 0.19 has numactl take parts of all of the node's cores
+/// (deepspeed/utils/numa.py, `get_numactl_cmd`).  SGLang 0.5.23 skips nodes outside the mask (srt/utils/numa_utils.py).
 const BINDERS: &[&str] = WORDS.split_at(7).0;
 
 /// The programs among them.
@@ -27,8 +27,8 @@ const PROGRAMS: &[&str] = WORDS.split_at(4).0;
 /// SGLang's map from GPUs to NICs.
 pub(crate) const NICS_OF_SGLANG: &str = "--disaggregation-ib-device";
 
-/// The variables that [`binder`] reads: SGLang binds by the first, also without it, and by the second ends where its GPU's NUMA node
-/// has no CPU in the mask (srt/utils/numa_utils.py, `_handle_numa_bind_failure`).
+/// The variables that [`binder`] reads: SGLang binds unless the first is off; if the second is on, it ends where its
+/// GPU's NUMA node has no CPU in the mask (srt/utils/numa_utils.py, `_handle_numa_bind_failure`).
 pub const READ: [&str; 2] = ["SGLANG_AUTO_NUMA_BIND", "SGLANG_CRASH_ON_NUMA_BIND_FAILURE"];
 
 /// A program's name: its path without the folder.
@@ -38,8 +38,8 @@ pub fn program_name(path: &str) -> &str {
 
 /// The words of a command that matter, each once, also in a text that a shell or srun's `--multi-prog` reads.
 ///
-/// A program counts as a word of its own, as behind `env`, and in texts behind a `-c`: another may be that of `--multi-prog`, for
-/// which there is [`binder_of_ranks`].
+/// A program counts as a whole word, as behind `env`, and in texts behind a `-c`.  Any other text may be that of
+/// `--multi-prog`, which [`binder_of_ranks`] reads.
 pub fn known<'w>(words: impl Iterator<Item = &'w str>) -> Vec<&'static str> {
     known_of(&WORDS, words)
 }
@@ -70,7 +70,7 @@ pub fn binder(known: &[&'static str], value: impl Fn(&str) -> Option<String>) ->
     known.iter().filter(|word| BINDERS.contains(word)).chain(switch).next().copied()
 }
 
-/// Does this switch a thing of SGLang off (srt/environ.py, `EnvBool`)?
+/// True for a value that switches a feature of SGLang off (srt/environ.py, `EnvBool`).
 pub(crate) fn is_off(value: &str) -> bool {
     ["", "false", "0", "no", "n", "off"].iter().any(|off| value.trim().eq_ignore_ascii_case(off))
 }

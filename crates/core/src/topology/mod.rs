@@ -224,7 +224,7 @@ impl Topology {
     /// looks like a port of an InfiniBand fabric and leads to no other node.
     ///
     /// NVIDIA's Fabric Manager tells it by `SMDL=SW_MNG` in its VPD (Fabric Manager User Guide, "Systems Using Fourth
-    /// Generation NVSwitches"), a question to the device that no step should ask.  So it is told by:
+    /// Generation NVSwitches"), a question to the device that no step should ask.  So two other facts show it:
     ///
     /// * its subsystem, `15b3:0087`, as AWS's p6-b200 shows the two functions that it gives to its guests;
     /// * more InfiniBand functions on one ConnectX-7 than it has ports for other nodes, which are one or two: four on a

@@ -193,8 +193,8 @@ impl Topology {
 /// Limits of a GPU's own links, nearest first, in tenths of GT/s a lane.
 ///
 /// An idle GPU slows its link down (nvidia-smi's manual, "PCI": "may be reduced when the GPU is not in use"), and it is
-/// idle when a step begins.  So its lanes count, and the limits of both ends.  On a card with its own switch it is the
-/// link above that.
+/// idle when a step begins.  So its lanes count, and the limits of both ends.  On a card with its own switch, the link
+/// above the switch counts too.
 fn able(gpu: Option<GpuVendor>, functions: &[&PciFunction]) -> Vec<u32> {
     let Some(vendor) = gpu else { return Vec::new() };
     let is_own = |(place, pair): &(usize, &[&PciFunction])| {

@@ -47,7 +47,7 @@ pub struct LaunchedProcess {
     pub task: Task,
     /// why it is not known which GPU it will use
     pub note: Option<String>,
-    /// the launcher bound it away from its GPU, and how to leave that to us; one process says it for each NUMA node
+    /// how the launcher bound it away from its GPU, with a remedy; one process has this for each NUMA node
     pub stays_far: Option<String>,
 }
 
@@ -175,8 +175,8 @@ impl Surroundings<'_> {
         }
     }
 
-    /// The launcher's command line that binds no process.  Both Hydras start ranks by a `hydra_pmi_proxy`; Intel MPI's takes
-    /// `--bind-to none`, says that it ignores it, and pins (2021.19, run), and gives ranks the number of its run.
+    /// The launcher's command line that binds no process.  Both Hydras start ranks by a `hydra_pmi_proxy`.  Intel MPI's ignores
+    /// `--bind-to none`, says so with I_MPI_DEBUG alone, and pins (2021.19, run); its ranks have the number of its run.
     fn unbound(&self, launcher: &str) -> &'static str {
         match launcher.starts_with("hydra_") || launcher == "pmi_proxy" {
             true if self.present.contains_key("I_MPI_HYDRA_UUID") => "mpiexec -genv I_MPI_PIN 0",

@@ -16,7 +16,7 @@ pub(super) enum End {
     Unanswered(&'static str),
 }
 
-/// The questions on the way.
+/// The file systems that a walk asks.
 pub(super) trait FileSystems {
     /// the current table of mounts
     fn mounts(&mut self) -> String;

@@ -105,7 +105,7 @@ pub fn nccl_topology() -> Result<i32, DriverError> {
     without_stdout(nccl::topology)
 }
 
-/// It stays loaded: drivers have threads, which run its code until the process ends.
+/// A library that stays loaded: drivers' threads run its code until the process ends.
 struct Library(*mut c_void);
 
 impl Library {
@@ -180,7 +180,7 @@ fn text(write: impl FnOnce(*mut c_char, c_int) -> Result<(), DriverError>) -> Re
     Ok(String::from_utf8_lossy(text).into_owned())
 }
 
-/// The count of devices that are looked at.
+/// `count`, at most [`MAX_DEVICES`].
 fn bounded(count: c_int) -> c_int {
     count.clamp(0, MAX_DEVICES as c_int)
 }

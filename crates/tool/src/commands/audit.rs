@@ -79,9 +79,9 @@ impl Rejected {
 struct Input {
     audit: Audit,
     names: NameBook,
-    /// true if a file tells cables
+    /// true if a file lists cables
     with_cables: bool,
-    /// true if a node's agent of LLDP tells cables
+    /// true if a node's LLDP agent lists cables
     hears: bool,
     rejected: Rejected,
 }
@@ -253,7 +253,7 @@ fn kind(kind: &NodeKind, nodes: usize, page: &mut Page) {
     }
 }
 
-/// Differences in the device alone become one line, at the first of them.
+/// Groups differences that differ in the device alone, in the place of the first.
 fn together(differences: &[Difference]) -> Vec<Vec<&Difference>> {
     let mut lines: Vec<Vec<&Difference>> = Vec::new();
     let mut known = BTreeMap::new();
@@ -326,7 +326,7 @@ fn short(subject: &str) -> &str {
     subject.split_once(" (").map_or(subject, |(name, _)| name)
 }
 
-/// With all of the text where that says more.
+/// A finding's line, with its full text if that says more.
 fn finding(subject: &str, text: Option<&str>) -> String {
     match (subject.split_once(": "), text) {
         (Some((code, about)), Some(text)) if about != text => format!("check: {code}: {text}"),

@@ -10,8 +10,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitStatus;
 
-/// Runs the program, and `before` before it, `started` with its result while it runs, and `ended` after it with its
-/// status.  Its end is ours, whatever of the tool's own fails; `command` is the tool's.
+/// Runs the program: `before` first, `started` with its result while the program runs, and `ended` with the program's
+/// status.  The tool ends as the program, whatever of its own work fails; `command` is the tool's command.
 pub(super) fn run<B, W>(
     command: &str,
     program: &[OsString],
@@ -54,15 +54,15 @@ fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
     panic::catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
-/// True if this process gets no other beside it, or no descriptor for the news of its start.  CMD itself may run in
-/// this one's place.
+/// True if the kernel grants no further process, or no descriptor to learn of its start.  CMD itself may run in this
+/// one's place.
 fn is_shortage(error: &io::Error) -> bool {
     /// `EAGAIN`, `ENOMEM`, `ENFILE` and `EMFILE` of include/uapi/asm-generic/errno-base.h.
     const SHORTAGES: [i32; 4] = [11, 12, 23, 24];
     error.raw_os_error().is_some_and(|number| SHORTAGES.contains(&number))
 }
 
-/// As in shells.
+/// The status as in shells: 128 and more for a signal.
 fn status_of(status: ExitStatus) -> u8 {
     let by_signal = || status.signal().map(|signal| 128 + signal);
     status.code().or_else(by_signal).and_then(|status| u8::try_from(status).ok()).unwrap_or(u8::MAX)

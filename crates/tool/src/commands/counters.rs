@@ -18,7 +18,7 @@ const MAX_DEVICES: usize = 256;
 /// Ports of one device, at most.
 const MAX_PORTS: u8 = 16;
 
-/// Opens the node's root in each thread anew, since it belongs to one.
+/// Opens the node's root in each thread anew, since a [`Root`] belongs to one.
 pub(super) type Open = Arc<dyn Fn() -> Option<Root> + Send + Sync>;
 
 /// The files of a node.  A description without files, such as a model, is a plan for this node: its counters are here.
@@ -80,7 +80,8 @@ impl Reading {
         true
     }
 
-    /// The sample, and the devices that have not answered.  An interface of an RDMA device is told there alone.
+    /// The sample, and the devices that have not answered.  An interface of an RDMA device is in that device's counts
+    /// alone.
     pub(super) fn end(self) -> (Sample, BTreeSet<String>) {
         let Reading { mut sample, waiting, .. } = self;
         let cards = sample.iter().filter(|(place, _)| place.port > 0);

@@ -253,7 +253,7 @@ pub(super) fn faults(faults: &[CableFault], page: &mut Page) {
     more(lines.len(), page);
 }
 
-/// The node if it is one alone, and the fault.
+/// The node, if the fault is on one alone, and its text.
 fn text(fault: &CableFault) -> (Option<&str>, String) {
     let rail = |rail: Option<usize>| rail.map_or(String::new(), |rail| format!(" (rail {rail})"));
     let on = |cable: &FaultyCable| match &cable.on {

@@ -7,15 +7,15 @@ use std::sync::Once;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-/// Starts a thread without joining it.  There may be none: the user's processes count as threads (`RLIMIT_NPROC`), and
-/// so do a container's.
+/// Starts a thread without joining it.  The kernel may refuse: the user's processes count as threads (`RLIMIT_NPROC`),
+/// and so do a container's.
 pub(super) fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new().spawn(work).map(drop)
 }
 
 /// As [`start`]; `false` without a thread, which is said once.
 pub(super) fn started(work: impl FnOnce() + Send + 'static) -> bool {
-    /// One limit is behind all of them.
+    /// said once: one limit refuses all threads
     static SAID: Once = Once::new();
     match start(work) {
         Ok(()) => true,

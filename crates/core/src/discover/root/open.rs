@@ -27,7 +27,7 @@ pub struct Unreadable {
 pub enum Obstacle {
     /// the system's error
     System(io::Error),
-    /// it is this kind of file, and that was expected: it was not opened
+    /// the kind of file that was found, unopened, and the one that was expected
     Kind(&'static str, &'static str),
     /// it has more bytes than this
     TooLong(usize),
@@ -76,7 +76,7 @@ impl std::error::Error for Unreadable {}
 /// Waits for no pipe's writer and no lease's holder, takes no controlling terminal, and is closed by execve(2).
 const FLAGS: i32 = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
 
-/// Only the kernel puts files below `/sys` and `/proc`.
+/// Opens a file below `/sys` or `/proc` unchecked: only the kernel makes files there.
 pub(super) fn open_kernel_file(path: &Path) -> Result<File, Obstacle> {
     open(path, FLAGS)
 }
@@ -87,7 +87,7 @@ pub(super) fn open_resolved(path: &Path) -> Result<File, Obstacle> {
     open(path, FLAGS | libc::O_NOFOLLOW)
 }
 
-/// Links are followed.
+/// Opens a regular file; links are followed.
 fn open_followed(path: &Path) -> Result<File, Obstacle> {
     // opening a device can already have an effect, so the type is asked first
     is_regular(&fs::metadata(path)?)?;
@@ -134,8 +134,8 @@ fn is_by(author: Author, facts: &Metadata) -> Result<(), Obstacle> {
 
 /// Reads at most `limit` bytes of a regular file that an admin or a user wrote: a node's description, a list.
 ///
-/// The author is asked of the open file, so no other can take its place.  The directories above are not asked: a user
-/// that may write there can put a file of root's in its place, and no other.
+/// The owner of the open file is checked, so no other can take its place.  The owners of the directories above are not
+/// checked: a user who may write there can only put another file of root's in its place.
 pub fn read_file(path: &Path, limit: usize, author: Author) -> Result<Vec<u8>, Unreadable> {
     open_followed(path).and_then(|file| bounded(file, limit, author)).map_err(|problem| problem.of(path))
 }
@@ -206,7 +206,7 @@ pub fn open_to_lock(path: &Path) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { refuse() }
 }
 
-/// The kind of file at a path, which is not followed.
+/// The kind of file at a path; a link is not followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
     /// no file, as far as this process may look

@@ -1,11 +1,12 @@
 //! `UCX_SOCKADDR_TLS_PRIORITY`: the managers of connections by IP address.
 //!
-//! UCX listens by each that it has, `rdmacm,tcp,sockcm` by default, and a client tries them in this order.  rdmacm takes the RDMA
-//! device that has the address.  A listener without that one in its `UCX_NET_DEVICES` rejects, and the client gives up: it tries
-//! the next manager only where none answers (UCX 1.10 to 1.22: src/ucp/wireup/wireup_cm.c `ucp_ep_cm_server_create_connected`,
-//! `ucp_cm_client_connect_cb`).  tcp takes the interface, and messages then go by all devices that both have, the NICs too.  So
-//! our list goes with UCX's default without rdmacm.  A release passes over names that it does not have
-//! (src/ucp/core/ucp_context.c `ucp_fill_sockaddr_cms_prio_list`).
+//! UCX listens by each manager that it has, `rdmacm,tcp,sockcm` by default, and a client tries them in this order.
+//! rdmacm takes the RDMA device that has the address.  A listener without that device in its `UCX_NET_DEVICES` rejects,
+//! and the client gives up: it tries the next manager only where none answers (UCX 1.10 to 1.22:
+//! src/ucp/wireup/wireup_cm.c `ucp_ep_cm_server_create_connected`, `ucp_cm_client_connect_cb`).  tcp takes the
+//! interface, and messages then go by all devices that both sides have, the NICs too.  So our list goes with UCX's
+//! default without rdmacm.  A release ignores names that it does not have (src/ucp/core/ucp_context.c
+//! `ucp_fill_sockaddr_cms_prio_list`).
 //!
 //! With `UCX_CM_USE_ALL_DEVICES=n` messages have the device of the address alone, so by tcp they would never go by a NIC.
 #![forbid(unsafe_code)]

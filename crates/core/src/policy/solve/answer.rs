@@ -16,7 +16,7 @@ pub(crate) enum Loss {
     Path,
     /// it uses the rails less evenly
     Users,
-    /// nothing but its place in the order
+    /// none but a later place in rail order
     Order,
     /// none: the answer is better
     Gain,
@@ -66,8 +66,8 @@ impl<'p> Answer<'p> {
         Score { shares: Reverse(shares), path: (0..rails_of.len()).map(paths).sum(), users }
     }
 
-    /// True if each GPU has the rails that give it most and are nearest, as if it were alone on the node, and these are
-    /// no others' equals: then no answer is as good.
+    /// True if each GPU has the rails that give it most and are nearest, as if it were alone on the node, and no other
+    /// rail equals them: then no other answer is as good.
     pub(super) fn is_ideal(&self) -> bool {
         let Answer { problem, rails_of, load, .. } = self;
         rails_of.iter().enumerate().all(|(gpu, rails)| {
@@ -78,8 +78,8 @@ impl<'p> Answer<'p> {
         })
     }
 
-    /// The loss if a GPU took a rail in place of that of its own which it would miss least, and no other GPU moved;
-    /// `None` if it has none to give up.
+    /// The loss if a GPU gave up the rail that it misses least for `to`, and no other GPU moved; `None` if it has no
+    /// rail to give up.
     pub(crate) fn loss(&mut self, gpu: usize, to: usize) -> Option<Loss> {
         let own = self.rails_of[gpu];
         let (score, before) = (self.score(), self.shares.clone());

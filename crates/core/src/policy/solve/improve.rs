@@ -48,7 +48,7 @@ impl<'p> Improving<'p> {
         Improving { worst: answer.worst_mbps(), answer, users }
     }
 
-    /// Compares each rail of each GPU with each other rail, and each two rails; true if that was a gain.
+    /// Tries to move each GPU to each other rail, and to exchange each two rails; true if one was a gain.
     fn round(&mut self) -> bool {
         let problem = self.answer.problem;
         // the worst-off first: a gain of theirs is the greatest
@@ -111,8 +111,8 @@ impl<'p> Improving<'p> {
         !rails_of[gpu].contains(to) && !problem.is_decided(gpu) && problem.open(gpu).contains(to)
     }
 
-    /// A quick look: true if the answer can become better when a GPU moves to another rail.  It may overlook a gain of
-    /// others: a GPU with several rails can weigh a loss on one up by it.
+    /// A quick test: true if the answer may become better when a GPU moves to another rail.  It may overlook a gain of
+    /// other GPUs: one with several rails can make up for a loss on one of them.
     fn may_move(&self, Move { gpu, from, to }: Move) -> bool {
         let Answer { problem, load, .. } = &self.answer;
         if problem.wants(gpu) > 1 {

@@ -19,7 +19,7 @@ pub(super) struct Load<'p> {
     owns: Vec<Vec<(u64, u64)>>,
     /// `[place]`: what each way gets of it at most
     pub(super) levels: Vec<u64>,
-    /// `[place]`: the same if one more way came that can use all
+    /// `[place]`: the level if one more way came that can use all of it
     pub(super) joining: Vec<u64>,
 }
 
@@ -130,8 +130,8 @@ impl<'p> Load<'p> {
 }
 
 /// The most that each way gets of a place: an even part, where ways leave what they cannot use to the others;
-/// `u64::MAX` if there is enough for all.  `owns` has, ascending, what ways let through, and how many as much; `greedy`
-/// more can use all they get.
+/// `u64::MAX` if there is enough for all.  `owns` has, ascending, the bandwidths of ways and the number of ways of
+/// each; `greedy` more ways use all they get.
 fn level(capacity: u64, owns: &[(u64, u64)], greedy: u64) -> u64 {
     let (mut left, mut sharers) = (capacity, greedy + owns.iter().map(|(_, ways)| ways).sum::<u64>());
     for &(own, ways) in owns.iter().filter(|(_, ways)| *ways > 0) {

@@ -125,7 +125,7 @@ impl Problem {
         &self.edges[gpu * self.rails + rail]
     }
 
-    /// Leaves GPUs that already have their rails no others.
+    /// Limits GPUs that already have their rails to these.
     pub(crate) fn keep(&mut self, kept: &Kept) {
         for (open, rails) in self.open.iter_mut().zip(kept) {
             *open = rails.unwrap_or(*open);

@@ -82,7 +82,7 @@ fn uuid(uuid_of: GetUuid, device: c_int) -> Result<String, DriverError> {
     Ok(format!("GPU-{}", parts.join("-")))
 }
 
-/// Memory to give back.
+/// Memory and a context, freed on drop.
 struct Lent<'a> {
     copying: &'a Copying,
     device: c_int,

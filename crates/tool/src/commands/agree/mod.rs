@@ -94,7 +94,7 @@ fn print(compared: &Compared, page: &mut Page) {
     }
 }
 
-/// A report of a version without words has none.
+/// The agreements in these reports; a report of a version without one is an error.
 fn reported(files: &[PathBuf]) -> Result<Vec<NodeWord>, Failure> {
     let mut words = Vec::new();
     for file in files {
@@ -161,7 +161,7 @@ fn of_the_step(within: u32) -> Result<Option<Vec<NodeWord>>, Failure> {
     Ok(words.transpose()?)
 }
 
-/// This node's word for a step of this user without words of its own.
+/// This node's agreement, for a step of this user that asks for nothing.
 fn own_word() -> Result<NodeWord, Failure> {
     let value = |name: &str| std::env::var(name).ok();
     let (found, _) =

@@ -28,7 +28,7 @@ pub(super) fn print(plan: &Plan, placed: &[TaskPlan], page: &mut Page) {
     }
 }
 
-/// Tasks that follow each other and get the same share one row.
+/// Consecutive tasks with the same placement share one row.
 fn table(plan: &Plan, placed: &[TaskPlan], sets: Option<&[String]>) -> Table {
     let mut headings = vec!["task", "GPU", "address", "NIC and path", "CPUs", "memory"];
     headings.extend(sets.map(|_| "sets"));
@@ -83,7 +83,7 @@ fn ranges(numbers: impl IntoIterator<Item = u32>) -> String {
     numbers.into_iter().collect::<Bitmap>().to_string()
 }
 
-/// First the reasons of all tasks, then each one's own; tasks that follow each other together.
+/// First the reasons that all tasks have, then each one's own; consecutive tasks with the same ones are one entry.
 pub(super) fn reasons(placed: &[TaskPlan], page: &mut Page) {
     let all: Vec<Vec<String>> = placed.iter().map(TaskPlan::reasons).collect();
     let is_common = |reason: &String| all.len() > 1 && all.iter().all(|reasons| reasons.contains(reason));
@@ -103,7 +103,7 @@ pub(super) fn reasons(placed: &[TaskPlan], page: &mut Page) {
     }
 }
 
-/// Numbers of tasks that follow each other and have the same.
+/// The numbers of consecutive tasks with equal values, and the value.
 fn together<'t, 'v: 't, T: PartialEq>(
     tasks: impl Iterator<Item = (&'t TaskPlan<'v>, T)>,
 ) -> Vec<(Vec<u32>, T)> {

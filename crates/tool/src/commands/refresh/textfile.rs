@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Time that cards are waited for: they have just answered.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The collector reads no other files.
+/// Refuses names without `.prom`: the collector reads no others.
 pub(in crate::commands) fn check(place: &Path) -> Result<(), Failure> {
     let is_read = place.extension().is_some_and(|ending| ending == "prom");
     match is_read {

@@ -166,7 +166,7 @@ fn refresh(files: &Files) -> Result<bool, Failure> {
     Ok(false)
 }
 
-/// A process's status; `None` if it has not ended by then.
+/// A process's status; `None` if it has not ended within `patience`.
 fn end_of(child: &mut Child, patience: Duration) -> Result<Option<ExitStatus>, Failure> {
     let begun = Instant::now();
     loop {

@@ -94,7 +94,7 @@ fn releases(folder: &Folder) -> BTreeMap<String, String> {
     lines.map(|(name, release)| (name.to_string(), release.trim().to_string())).collect()
 }
 
-/// True if a driver was asked that a test plays.  Its GPUs say so.
+/// True if a test's driver answered: its GPUs are named "played".
 fn is_played(folder: &Folder, way: usize) -> bool {
     let text = folder.text(&format!("way-{way}.txt")).unwrap_or_default();
     let devices = probes(&text).flat_map(|probe| probe.drivers).flat_map(|driver| driver.devices);

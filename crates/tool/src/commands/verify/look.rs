@@ -51,7 +51,7 @@ impl Wanted {
         }
     }
 
-    /// Those of these processes that are worth a look, by number.
+    /// The numbers in `all` of the processes to look at.
     fn among(&self, root: &Root, all: Vec<u32>) -> Vec<u32> {
         let Wanted::Processes(wanted) = self else { return all };
         let parent = |pid: &u32| {
@@ -142,8 +142,7 @@ pub(super) fn look(open: &Open, wanted: &Wanted) -> Look {
     look
 }
 
-/// Takes the steps of walks over the processes, each from a number on: behind a process that does not answer a new one
-/// begins.
+/// Collects the steps of walks over the processes: if a process does not answer, a new walk begins behind it.
 fn gather(look: &mut Look, patience: Duration, walk: impl Fn(u32) -> Receiver<Step>) {
     let mut from = 0;
     while look.silent.len() < MAX_SILENT {

@@ -28,7 +28,7 @@ pub(in crate::commands) struct Looks {
     hidden: BTreeSet<u32>,
 }
 
-/// The processes of this one's step; all, if it is in none.
+/// The processes of this process's step; outside a step, all.
 pub(in crate::commands) fn own(numbers: &Numbers) -> Wanted {
     numbers.step.map_or(Wanted::All, |step| Wanted::Job(step.job, step.step))
 }
@@ -92,7 +92,7 @@ impl Seen for Looks {
     }
 }
 
-/// Slurm's numbers and devices tell tasks apart; an unplaced process in no step is one of its own.
+/// Slurm's numbers and devices tell tasks apart; an unplaced process in no step is a task of its own.
 type Key = (Numbers, Vec<PciAddress>, Vec<String>, Option<u32>, Option<u32>);
 
 fn key(pid: u32, process: &Process) -> Key {
