@@ -1,4 +1,4 @@
-//! The GPUs that a process sees, whoever started it.
+//! The GPUs that a process sees, with or without Slurm.
 #![forbid(unsafe_code)]
 
 use super::{Sight, by_step};
