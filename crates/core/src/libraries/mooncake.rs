@@ -8,7 +8,6 @@
 //! store's and this (mooncake-store/src/client_service.cpp `get_auto_discover_filters`).
 #![forbid(unsafe_code)]
 
-use super::lists::{List, is_named};
 use super::{Answer, Library, Query, uniform};
 
 pub(super) const LIBRARY: Library = Library {
@@ -16,7 +15,6 @@ pub(super) const LIBRARY: Library = Library {
     word: "mooncake",
     variables: &[(FILTERS, filters)],
     evidence: &[EXCLUDED, OF_STORE, CONFIGURATION],
-    lists: &[List::nearest(FILTERS, is_named)],
     uniform: FILTERS,
     ..Library::NONE
 };

@@ -5,17 +5,11 @@
 //! the distances on the bus, which a virtual machine hides, and knows no NIC of storage's.
 #![forbid(unsafe_code)]
 
-use super::lists::{List, is_named};
 use super::template::names_of;
 use super::{Answer, Library, Query};
 
-pub(super) const LIBRARY: Library = Library {
-    name: "UCCL",
-    word: "uccl",
-    variables: &[(DEVICES, devices)],
-    lists: &[List { uses_all: true, ..List::nearest(DEVICES, is_named) }],
-    ..Library::NONE
-};
+pub(super) const LIBRARY: Library =
+    Library { name: "UCCL", word: "uccl", variables: &[(DEVICES, devices)], ..Library::NONE };
 
 const DEVICES: &str = "UCCL_P2P_RDMA_DEV";
 
