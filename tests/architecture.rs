@@ -49,8 +49,11 @@ const ARROWS: [(&str, &str); 34] = [
     ("process", "sys core"),
     ("program", ""),
     ("plugin", "process sys core"),
-    ("launch", "process sys config discover gpus diagnostic libraries placement plan policy step topology"),
-    ("launch::judge", "libraries placement step topology diagnostic"),
+    (
+        "launch",
+        "launch::judge process sys config discover gpus diagnostic libraries placement plan policy step topology",
+    ),
+    ("launch::judge", "libraries placement plan policy step topology diagnostic"),
     ("formats::manifest", "discover diagnostic"),
     ("formats::import", "formats::manifest topology diagnostic"),
     ("formats::picture", "policy placement topology diagnostic"),
@@ -66,7 +69,7 @@ const ARROWS: [(&str, &str); 34] = [
         "tool",
         "launch launch::judge formats formats::manifest formats::import formats::picture fleet fleet::agree fleet::audit fleet::doctor fleet::fabric fleet::trial traffic process program sys core",
     ),
-    ("capi", "launch process sys core"),
+    ("capi", "launch launch::judge process sys core"),
 ];
 
 /// `(user, used, words)`: arrows that reach only a part of a module: the items with one of these words in their path.

@@ -15,6 +15,7 @@ use nic_placement_core::plan::{Plan, TaskPlan, Wish};
 use nic_placement_core::platform;
 use nic_placement_core::step::Task;
 use nic_placement_core::topology::{Provenance, Topology};
+use nic_placement_launch::judge::uses::{self, Use};
 use nic_placement_launch::launched::{self, LaunchedProcess, PARTITION, rank};
 use nic_placement_launch::{answers, plugstack, step};
 use nic_placement_process::admin::{self, Found};
@@ -30,7 +31,8 @@ pub fn plan(request: &str) -> Result<String, Failure> {
     let (session, mut tasks, doubts) = session(&request, described)?;
     let open = session.opened(false);
     let findings = [doubts, open.findings()].concat();
-    Ok(answers::plan(open.plan(), &all(&request, &open, &mut tasks), &findings))
+    let (placed, uses) = all(&request, &open, &mut tasks);
+    Ok(answers::plan(open.plan(), &placed, &uses, &findings))
 }
 
 /// Which NICs each GPU has: `nic-placement map`.
@@ -62,9 +64,9 @@ pub fn task(request: &str) -> Result<String, Failure> {
     let (request, described) = Request::parse(request)?;
     let (session, mut tasks, doubts) = session(&request, described)?;
     let open = session.opened(false);
-    let placed = placed(&request, &open, one(&request, &mut tasks)?, &UsersFiles::default());
+    let (placed, uses) = placed(&request, &open, one(&request, &mut tasks)?, &UsersFiles::default());
     Ok(match request.form {
-        Form::Json => answers::task(open.plan(), &placed, &[doubts, open.findings()].concat()),
+        Form::Json => answers::task(open.plan(), &placed, &uses, &[doubts, open.findings()].concat()),
         Form::Lines => lines::task(open.plan(), &placed),
     })
 }
@@ -74,7 +76,7 @@ pub fn render(request: &str) -> Result<String, Failure> {
     let (request, described) = Request::parse(request)?;
     let (session, mut tasks, _) = session(&request, described)?;
     let open = session.opened(false);
-    let placed = placed(&request, &open, one(&request, &mut tasks)?, &UsersFiles::default());
+    let (placed, _) = placed(&request, &open, one(&request, &mut tasks)?, &UsersFiles::default());
     Ok(match request.form {
         Form::Json => answers::environment(&placed),
         Form::Lines => lines::environment(&placed),
@@ -125,7 +127,7 @@ pub fn process(request: &str) -> Result<String, Failure> {
         LaunchedProcess::new(&survey, present, &numbering, &[]);
     let session = survey.plan(step);
     let open = session.opened(false);
-    let plan = self::placed(&request, &open, &mut task, &UsersFiles::default());
+    let (plan, _) = self::placed(&request, &open, &mut task, &UsersFiles::default());
     if placed.as_ref().is_some_and(|before| is_carried_out(&plan, before, present)) {
         return Ok(unchanged(PLACED));
     }
@@ -181,24 +183,36 @@ fn one<'t>(request: &Request, tasks: &'t mut [Task]) -> Result<&'t mut Task, Fai
     task.ok_or_else(|| Failure::request(format!("`task`: there is no task {id}, the step has {count} here")))
 }
 
-fn placed<'p>(request: &'p Request, open: &'p OpenPlan, task: &mut Task, files: &UsersFiles) -> TaskPlan<'p> {
+fn placed<'p>(
+    request: &'p Request,
+    open: &'p OpenPlan,
+    task: &mut Task,
+    files: &UsersFiles,
+) -> (TaskPlan<'p>, Vec<Use>) {
     let read = |path: &str| of_user(request, files, path);
-    open.place(task, Evidence { present: &request.environment, read: &read })
+    let present = &request.environment;
+    let mut placed = open.place(task, Evidence { present, read: &read });
+    let uses = uses::tell(open.plan(), &mut placed, present);
+    (placed, uses)
 }
 
 /// Every task, without the values that it keeps: a plan does not tell them, and thousands of tasks may have a megabyte each.
-fn all<'p>(request: &'p Request, open: &'p OpenPlan, tasks: &mut [Task]) -> Vec<TaskPlan<'p>> {
-    let without_kept = |mut task: TaskPlan<'p>| {
+fn all<'p>(
+    request: &'p Request,
+    open: &'p OpenPlan,
+    tasks: &mut [Task],
+) -> (Vec<TaskPlan<'p>>, Vec<Vec<Use>>) {
+    let without_kept = |(mut task, uses): (TaskPlan<'p>, Vec<Use>)| {
         for variable in &mut task.variables {
             if let Change::KeepUsers(value) = &mut variable.change {
                 *value = String::new();
             }
         }
-        task
+        (task, uses)
     };
     // a file system that does not answer is waited for once
     let files = UsersFiles::default();
-    tasks.iter_mut().map(|task| without_kept(placed(request, open, task, &files))).collect()
+    tasks.iter_mut().map(|task| without_kept(placed(request, open, task, &files))).unzip()
 }
 
 /// What the request says as an admin, and what is odd about that.
@@ -277,7 +291,7 @@ mod tests {
             });
             kept.collect()
         };
-        for task in all(&request, &open, &mut tasks) {
+        for task in all(&request, &open, &mut tasks).0 {
             assert_eq!(kept(&task), [0, 0]);
         }
     }

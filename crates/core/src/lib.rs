@@ -7,7 +7,7 @@
 //! * [`config`] says what the admin and the user want, [`step`] what Slurm granted.
 //! * [`policy`] decides which GPU uses which NIC, [`gpus`] which task has which GPUs, [`bind`] where a task runs: a [`placement`].
 //! * [`maps`] writes the map for programs that drive all GPUs of a node.
-//! * [`libraries`] turns all of it into what the communication libraries and people read, and says what they will really use.
+//! * [`libraries`] turns all of it into what the communication libraries and people read.
 //!
 //! ARCHITECTURE.md tells why it is cut this way.
 #![forbid(unsafe_code)]

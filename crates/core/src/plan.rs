@@ -13,11 +13,10 @@ use crate::diagnostic::Diagnostic;
 use crate::discover::Scope;
 use crate::gpus;
 use crate::libraries::wanted::Wanted;
-use crate::libraries::{self, Evidence, Prepared, ReadFile, uses, uses::Use};
+use crate::libraries::{self, Evidence, Prepared, ReadFile};
 use crate::order::Order;
 use crate::placement::{
-    Bind, Binding, Change, CpuDecision, MemDecision, NodePlacement, Pair, Policy, Strictness, TaskPlacement,
-    Variable,
+    Bind, Binding, CpuDecision, MemDecision, NodePlacement, Pair, Policy, Strictness, TaskPlacement, Variable,
 };
 use crate::policy::{self, Request, Selection, explain, strictness};
 use crate::step::{Step, Task};
@@ -113,13 +112,12 @@ impl Plan {
         bind::limit_memory(&mut placement, &task.memory);
         let warning = task::warn_of_denied(map, node, task);
         placement.reasons.extend(warning.clone());
-        let mut variables = libraries::environment(prepared, node, map, &placement, evidence);
+        let variables = libraries::environment(prepared, node, map, &placement, evidence);
         let is_admins = |name: &str| wish.admin.templates.iter().any(|template| template.name() == name);
-        let uses = uses::uses(node, map, through, &placement, &variables, evidence.present, is_admins);
-        tell_what_stays(&mut variables, &uses);
-        let used = uses::judged(map, &placement, &variables, &uses);
-        let shortfalls = strictness::shortfalls(node, map, &placement, &used, wish.settings.strictness);
-        TaskPlan { plan: self, placement, variables, uses, shortfalls, warning }
+        let judges_nics = !libraries::has_list_of_others(&variables, evidence.present, is_admins);
+        let strictness = wish.settings.strictness;
+        let shortfalls = strictness::shortfalls(node, map, &placement, judges_nics, strictness);
+        TaskPlan { plan: self, placement, variables, others: String::new(), shortfalls, warning }
     }
 
     /// Every NIC for one GPU, chosen or not, with the reason.
@@ -142,8 +140,7 @@ impl Plan {
             missed: None,
             reasons: Vec::new(),
         };
-        let used = uses::judged(map, &task, &[], &[]);
-        strictness::shortfalls(node, map, &task, &used, wish.settings.strictness)
+        strictness::shortfalls(node, map, &task, true, wish.settings.strictness)
     }
 
     pub fn is_strict(&self) -> bool {
@@ -164,24 +161,12 @@ impl Plan {
     }
 }
 
-/// Adds to the reason of each list that is not ours the NICs that it means.
-fn tell_what_stays(variables: &mut [Variable], uses: &[Use]) {
-    for of in uses {
-        let not_ours = variables.iter_mut().filter(|variable| {
-            variable.name == of.variable
-                && (matches!(variable.change, Change::KeepUsers(_) | Change::Set(_))
-                    || variable.of_file.is_some())
-        });
-        not_ours.for_each(|variable| variable.why = format!("{}: {of}", variable.why).into());
-    }
-}
-
 pub struct TaskPlan<'p> {
     plan: &'p Plan,
     pub placement: TaskPlacement,
     pub variables: Vec<Variable<'p>>,
-    /// NICs that libraries will use by lists that are not ours
-    pub uses: Vec<Use>,
+    /// what a report adds to the NICs: those of lists that are not ours
+    pub others: String,
     /// what the policy promised, or a strict word asked for, and the task lacks
     pub shortfalls: Vec<String>,
     /// for the admin

@@ -2,9 +2,9 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+use crate::judge::uses::{Use, Whose};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::libraries::marker::Devices;
-use nic_placement_core::libraries::uses::{Use, Whose};
 use nic_placement_core::placement::{Change, MemDecision, Pair, RailIndex, Variable};
 use nic_placement_core::plan::{Plan, TaskPlan};
 use nic_placement_core::topology::{CpuSet, GpuIndex, PathType, PciAddress};
@@ -206,7 +206,7 @@ struct Nic<'a> {
 
 /// The plan of a node's tasks.  `cpus` and `mems` are kernel lists, empty if nothing is known or changed; `env` has the
 /// variables that we set.
-pub fn plan(plan: &Plan, tasks: &[TaskPlan], diagnostics: &[Diagnostic]) -> String {
+pub fn plan(plan: &Plan, tasks: &[TaskPlan], uses: &[Vec<Use>], diagnostics: &[Diagnostic]) -> String {
     let Plan { node: topology, map: node, .. } = plan;
     let pairs: Vec<Vec<Pair>> = topology.gpu_indices().map(|gpu| plan.explain(gpu)).collect();
     let gpus = node.numbered_gpus().zip(&pairs).map(|((gpu, placement), pairs)| NodeGpu {
@@ -225,7 +225,7 @@ pub fn plan(plan: &Plan, tasks: &[TaskPlan], diagnostics: &[Diagnostic]) -> Stri
         reason: &placement.reason,
         pairs: pairs.iter().map(pair_of).collect(),
     });
-    let tasks = tasks.iter().map(|of| task_of(plan, of));
+    let tasks = tasks.iter().zip(uses).map(|(of, uses)| task_of(plan, of, uses));
     text(&PlanFile {
         head: Head::new("nic-placement plan", plan),
         gpus: gpus.collect(),
@@ -245,7 +245,7 @@ fn nic_of(plan: &Plan, rail: RailIndex, path: PathType) -> Nic<'_> {
     Nic { name: &rail.name, port: rail.port, address, path: path.to_string(), share_mbps: None, users: None }
 }
 
-fn task_of<'a>(plan: &'a Plan, of: &'a TaskPlan) -> Task<'a> {
+fn task_of<'a>(plan: &'a Plan, of: &'a TaskPlan, uses: &'a [Use]) -> Task<'a> {
     let TaskPlan { placement: task, variables, .. } = of;
     let gpu = |&gpu: &GpuIndex| Gpu { index: gpu.0, address: plan.node.gpu(gpu).address.described() };
     let because = variables.iter().map(|variable| format!("{}: {}", variable.name, variable.why));
@@ -256,7 +256,7 @@ fn task_of<'a>(plan: &'a Plan, of: &'a TaskPlan) -> Task<'a> {
         cpus: task.cpus.cpus().to_string(),
         mems: task.mems.nodes().map(ToString::to_string).unwrap_or_default(),
         env: set_by(variables),
-        uses: of.uses.iter().map(use_of).collect(),
+        uses: uses.iter().map(use_of).collect(),
         shortfalls: &of.shortfalls,
         fails: of.fails(),
         reasons: task.reasons.iter().cloned().chain(because).collect(),
@@ -286,10 +286,10 @@ struct OneTask<'a> {
 }
 
 /// One task of a plan, for its launcher: the fields of the plan's `tasks`.
-pub fn task(plan: &Plan, task: &TaskPlan, diagnostics: &[Diagnostic]) -> String {
+pub fn task(plan: &Plan, task: &TaskPlan, uses: &[Use], diagnostics: &[Diagnostic]) -> String {
     text(&OneTask {
         head: Head::new("nic-placement task", plan),
-        task: task_of(plan, task),
+        task: task_of(plan, task, uses),
         diagnostics: diagnostics.iter().map(ToString::to_string).collect(),
     })
 }
@@ -340,7 +340,7 @@ struct Process<'a> {
 
 /// The changes for the process that asks, with notes about how it was found.
 pub fn process(plan: &Plan, of: &TaskPlan, notes: Vec<String>) -> String {
-    let Task { gpus, nics, cpus, mems, shortfalls, fails, reasons, .. } = task_of(plan, of);
+    let Task { gpus, nics, cpus, mems, shortfalls, fails, reasons, .. } = task_of(plan, of, &[]);
     text(&Process {
         format: "nic-placement process",
         version: VERSION,

@@ -62,7 +62,7 @@ fn what_a_launcher_is_told_of_a_task_is_what_the_plan_holds() {
     assert_eq!(environment["unset"], serde_json::json!(["NCCL_IB_HCA"]));
     assert!(environment["reasons"]["UCX_NET_DEVICES"].as_str().is_some_and(|why| !why.is_empty()));
     let told = Diagnostic::new("x", "y");
-    let alone: serde_json::Value = serde_json::from_str(&answers::task(&plan, &task, &[told])).unwrap();
+    let alone: serde_json::Value = serde_json::from_str(&answers::task(&plan, &task, &[], &[told])).unwrap();
     assert_eq!(alone["format"], "nic-placement task");
     assert_eq!((&alone["machine"], &alone["policy"]), (&"dgx-h100".into(), &"closest".into()));
     assert_eq!(alone["diagnostics"], serde_json::json!(["`x`: y"]));

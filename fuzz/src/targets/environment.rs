@@ -13,7 +13,7 @@ use nic_placement_core::placement::Change;
 use nic_placement_core::plan::{Plan, TaskPlan};
 use nic_placement_core::platform;
 use nic_placement_core::step::{Access, GpuGrant, Memory, Step, Task};
-use nic_placement_launch::judge::{Checked, lint};
+use nic_placement_launch::judge::{Checked, lint, uses};
 use std::collections::BTreeMap;
 use std::hint::black_box;
 
@@ -159,7 +159,8 @@ fn task(plan: &Plan, present: &Present, access: usize, id: usize) -> Task {
 }
 
 fn check(data: &[u8], plan: &Plan, task: &Task, present: &Present, read: libraries::ReadFile) {
-    let placed = plan.task(task, Evidence { present, read });
+    let mut placed = plan.task(task, Evidence { present, read });
+    uses::tell(plan, &mut placed, present);
     keeps_to_the_rules(&placed, present);
     assert!(placed.placement.cpus.cpus().is_subset(&task.step_cpus));
     placed.lines("n1").iter().for_each(|line| held::tidy(line));

@@ -12,10 +12,9 @@
 //! MPICH's own policy.
 #![forbid(unsafe_code)]
 
-use super::lists::{List, entries, marked, works};
 use super::template::names_of;
 use super::wanted::Fabric;
-use super::{Answer, Library, Present, Query};
+use super::{Answer, Library, Present, Query, marked, works};
 use crate::topology::{Gpu, Nic, NicIndex, NicKind, Topology};
 
 pub(super) const LIBRARY: Library = Library {
@@ -23,34 +22,11 @@ pub(super) const LIBRARY: Library = Library {
     word: WORD,
     variables: &[(CXI_DEVICE, cxi_device), (VERBS_DEVICE, verbs_device)],
     evidence: &[STEP_DEVICES, PROVIDER, VERBS_IFACE],
-    lists: &[VERBS, CXI],
     doubtful: PROVIDER,
     ..Library::NONE
 };
 
 pub(super) const WORD: &str = "libfabric";
-
-const VERBS: List = List {
-    uses_all: true,
-    is_idle_where_it_admits_all: true,
-    ..List::nearest(VERBS_DEVICE, |beginning, nic, _| begins(beginning, &nic.name))
-};
-
-const CXI: List = List {
-    kind: NicKind::Slingshot,
-    uses_all: true,
-    is_idle_where_it_admits_all: true,
-    ..List::nearest(CXI_DEVICE, |value, nic, _| {
-        let is_read = entries(value).all(is_cxi);
-        !is_read || value.contains(nic.name.as_str())
-    })
-};
-
-/// `cxi0` to `cxi99` (`cxip_env_validate_device_token`).
-fn is_cxi(entry: &str) -> bool {
-    let number = entry.strip_prefix("cxi").filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
-    number.is_some_and(|number| number.len() == 1 || number.len() == 2 && !number.starts_with('0'))
-}
 
 fn begins(beginning: &str, name: &str) -> bool {
     name.get(..beginning.len()).is_some_and(|own| own.eq_ignore_ascii_case(beginning))

@@ -9,7 +9,6 @@ mod cray_mpich;
 mod deepep;
 mod files;
 mod libfabric;
-pub mod lists;
 pub mod marker;
 pub mod names;
 pub mod nccl;
@@ -24,16 +23,14 @@ mod template;
 mod ucx;
 mod ucx_rails;
 mod uniform;
-pub mod uses;
 pub mod wanted;
 
 pub use prepare::Prepared;
 
 use crate::diagnostic::Diagnostic;
 use crate::placement::{Change, NodePlacement, TaskPlacement, Variable};
-use crate::topology::{GpuVendor, Nic, NicKind, Topology};
+use crate::topology::{GpuVendor, Nic, NicKind, Port, PortState, Topology};
 use files::{Claimed, Files};
-use lists::List;
 use marker::Marker;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -81,8 +78,6 @@ struct Library {
     evidence: &'static [&'static str],
     /// its configuration files
     files: Option<&'static Files>,
-    /// its variables that list NICs
-    lists: &'static [List],
     /// a warning about the values that a task gets
     caveat: fn(&Topology, &[Variable]) -> Option<Diagnostic>,
     /// variables that follow from no topology: names and `BEGINNING*`s
@@ -103,7 +98,6 @@ impl Library {
         never: None,
         evidence: &[],
         files: None,
-        lists: &[],
         caveat: |_, _| None,
         doubtful: "",
         uniform: "",
@@ -121,6 +115,32 @@ pub fn variables() -> impl Iterator<Item = &'static str> {
 /// The variables that we only read, because they affect what we set.
 pub fn evidence() -> impl Iterator<Item = &'static str> {
     LIBRARIES.iter().flat_map(|library| library.evidence).copied().chain([marker::NAME])
+}
+
+/// The variables that list NICs.
+pub const LISTS: [&str; 7] = [
+    ucx::NET_DEVICES,
+    "NCCL_IB_HCA",
+    "NVSHMEM_HCA_LIST",
+    "FI_VERBS_DEVICE_NAME",
+    libfabric::CXI_DEVICE,
+    "MC_TE_FILTERS",
+    "UCCL_P2P_RDMA_DEV",
+];
+
+/// True if a list of NICs is the user's, a configuration file's, or of the admin's `set=`.
+pub(crate) fn has_list_of_others(
+    variables: &[Variable],
+    present: &Present,
+    is_admins: impl Fn(&str) -> bool,
+) -> bool {
+    LISTS.iter().any(|name| match variables.iter().find(|of| of.name == *name) {
+        Some(Variable { of_file: Some(list), .. } | Variable { change: Change::KeepUsers(list), .. }) => {
+            !list.is_empty()
+        }
+        Some(of) => matches!(of.change, Change::Set(_)) && is_admins(name),
+        None => present.get(*name).is_some_and(|list| !list.is_empty()),
+    })
 }
 
 /// Warnings about the variables of a task.
@@ -231,6 +251,16 @@ impl Query<'_> {
         };
         claim.map_or(answer, Answer::left_to)
     }
+}
+
+/// True unless the port is known to carry nothing.
+fn works(port: &Port) -> bool {
+    matches!(port.state, PortState::Active | PortState::Unknown)
+}
+
+/// True if the value begins with the mark; and what follows it.
+fn marked(value: &str, mark: char) -> (bool, &str) {
+    value.strip_prefix(mark).map_or((false, value), |rest| (true, rest))
 }
 
 /// True if the node has a GPU of this vendor.

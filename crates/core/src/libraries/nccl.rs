@@ -17,13 +17,12 @@
 #![forbid(unsafe_code)]
 
 use super::files::{Files, Line, non_empty};
-use super::lists::{List, entries, is_port_by_atoi, marked};
 use super::uniform;
 use super::wanted::Fabric;
 use super::{Answer, Library, Present, Query, ReadFile, has_gpu_of};
 use crate::order;
 use crate::placement::{NodePlacement, Rail};
-use crate::topology::{GpuVendor, Nic, PciAddress, Port, PortRef, Topology};
+use crate::topology::{GpuVendor, PciAddress, PortRef, Topology};
 use std::borrow::Cow;
 
 pub(super) const LIBRARY: Library = Library {
@@ -33,8 +32,6 @@ pub(super) const LIBRARY: Library = Library {
     variables: &[(IB_HCA, ib_hca), (CROSS_NIC, cross_nic)],
     evidence: &[CONF_FILE, HOME, FORCE_MERGE, TOPO_FILE, CTRAN[0], CTRAN[1], CTRAN[2]],
     files: Some(&FILES),
-    // the best of them for each GPU (src/graph/topo.cc, `ncclTopoGetLocal`)
-    lists: &[List::nearest(IB_HCA, admits)],
     doubtful: "NCCL_IB_TC NCCL_IB_SL NCCL_IB_FIFO_TC NCCL_IB_TIMEOUT NCCL_IB_RETRY_CNT NCCL_IB_QPS_PER_CONNECTION \
                NCCL_IB_GID_INDEX NCCL_IB_DISABLE NCCL_IB_MERGE_VFS NCCL_NSOCKS_PERTHREAD NCCL_SOCKET_NTHREADS \
                NCCL_SOCKET_IFNAME NCCL_ALGO NCCL_PROTO NCCL_MIN_NCHANNELS NCCL_MAX_NCHANNELS NCCL_NCHANNELS_* NCCL_NVLS_* \
@@ -95,43 +92,6 @@ fn lines<'t>(text: &'t str, _: ReadFile) -> Vec<Line<'t>> {
         Some(Line::new(name, value, line.len() < MAX_LINE, Some(true)))
     });
     lines.collect()
-}
-
-/// `[^][=]name[:port[:rail[:plane]]],...`, the last two and an empty port since 2.30.7.  `^` excludes, with `=` a name is a whole
-/// one, without it the beginning of one: `mlx5_1` means `mlx5_10` too (src/misc/utils.cc, `parseStringList`, `matchIfList`).
-pub struct NameList<'l> {
-    pub excludes: bool,
-    is_exact: bool,
-    pub entries: &'l str,
-}
-
-impl NameList<'_> {
-    pub fn new(value: &str) -> NameList<'_> {
-        let (excludes, rest) = marked(value, '^');
-        let (is_exact, entries) = marked(rest, '=');
-        NameList { excludes, is_exact, entries }
-    }
-
-    /// The names of its entries.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.entries.split(',').filter_map(|entry| entry.split(':').next())
-    }
-
-    /// Does an entry's name mean that device?
-    pub fn means(&self, name: &str, device: &str) -> bool {
-        if self.is_exact { device == name } else { device.starts_with(name) }
-    }
-}
-
-/// A list without an entry admits everything.
-fn admits(value: &str, nic: &Nic, port: &Port) -> bool {
-    let list = NameList::new(value);
-    let is_port = |entry: &str| match entry.split_once("::") {
-        Some((name, _)) => list.means(name, &nic.name),
-        None => is_port_by_atoi(entry, port, |name| list.means(name, &nic.name)),
-    };
-    let is_empty = entries(list.entries).next().is_none();
-    list.excludes != (is_empty || entries(list.entries).any(is_port))
 }
 
 /// The node's list; none if a file sets the variable, or NCCL would miss a NIC.

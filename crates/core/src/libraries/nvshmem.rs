@@ -18,13 +18,12 @@
 #![forbid(unsafe_code)]
 
 use super::files::{Files, Line, before_comment, non_empty};
-use super::lists::{List, entries, is_port_by_atoi, marked};
 use super::nccl::HOME;
 use super::template::names_of;
-use super::{Answer, Library, Query, ReadFile, has_gpu_of, ours};
+use super::{Answer, Library, Query, ReadFile, has_gpu_of, marked, ours};
 use crate::diagnostic::Diagnostic;
 use crate::placement::{Change, Rail, Variable};
-use crate::topology::{GpuVendor, LinkLayer, Nic, Port, Topology};
+use crate::topology::{GpuVendor, LinkLayer, Topology};
 
 pub(super) const LIBRARY: Library = Library {
     name: "NVSHMEM",
@@ -34,8 +33,6 @@ pub(super) const LIBRARY: Library = Library {
     variables: &[(HCA_LIST, hca_list), (ENABLE_MAPPING, enable_mapping)],
     evidence: &[PE_MAPPING, PREFIX, CONF_FILE],
     files: Some(&FILES),
-    // the nearest of them for each processing element (src/host/topo/topo.cpp)
-    lists: &[List::nearest(HCA_LIST, admits)],
     caveat,
     ..Library::NONE
 };
@@ -80,12 +77,6 @@ fn lines<'t>(text: &'t str, _: ReadFile) -> Vec<Line<'t>> {
         Some(Line::new(name.trim(), value, line.len() < MAX_LINE, Some(true)))
     });
     lines.collect()
-}
-
-/// `[^]name[:port],...`, whole names (src/modules/transport/ibrc/ibrc.cpp).
-fn admits(list: &str, nic: &Nic, port: &Port) -> bool {
-    let (excludes, rest) = marked(list, '^');
-    excludes != entries(rest).any(|entry| is_port_by_atoi(entry, port, |name| nic.name == name))
 }
 
 /// Warns that NVSHMEM 3.8 does not read the node's list.

@@ -1,7 +1,6 @@
 //! Libraries of one variable, a row each: its value as `set=` would write it, and the condition that it needs.
 #![forbid(unsafe_code)]
 
-use super::lists::{List, is_named};
 use super::{Answer, Library, Query, libfabric, template};
 use crate::placement::GpuPlacement;
 use crate::topology::{GpuIndex, GpuVendor, NicIndex, NicKind};
@@ -45,7 +44,6 @@ pub(super) static MOONCAKE: Library = Library {
     word: "mooncake",
     variables: &[("MC_TE_FILTERS", |query| answer(query, &MOONCAKE, None, "{rail_names}", leaves_out))],
     evidence: &["MC_TE_FILTERS_EXCLUDE", "MC_MS_FILTERS", "MC_TENT_CONF"],
-    lists: &[List::nearest("MC_TE_FILTERS", is_named)],
     uniform: "MC_TE_FILTERS",
     ..Library::NONE
 };
@@ -67,7 +65,6 @@ pub(super) static UCCL: Library = Library {
     name: "UCCL",
     word: "uccl",
     variables: &[("UCCL_P2P_RDMA_DEV", |query| answer(query, &UCCL, None, "{nic_names}", has_one_gpu))],
-    lists: &[List { uses_all: true, ..List::nearest("UCCL_P2P_RDMA_DEV", is_named) }],
     ..Library::NONE
 };
 

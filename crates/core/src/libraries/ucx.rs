@@ -51,7 +51,6 @@ pub(super) const LIBRARY: Library = Library {
     companion: Some(PRIORITY),
     evidence: &[TLS, ALL_DEVICES, OF_LIBFABRIC, OF_VLLM, OF_MODEL_EXPRESS, REACHABILITY, CONFIG_DIR],
     files: Some(&FILES),
-    lists: &[items::DEVICES],
     doubtful: "UCX_TLS UCX_IB_*",
     ..Library::NONE
 };

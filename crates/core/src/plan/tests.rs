@@ -8,7 +8,7 @@ use crate::discover::synthesise::synthesise;
 use crate::discover::{Root, Scope, discover};
 use crate::libraries::wanted::Parts;
 use crate::libraries::{FileText, Present};
-use crate::placement::CpuDecision;
+use crate::placement::{Change, CpuDecision};
 use crate::platform;
 use crate::step::Claim;
 use crate::topology::{LinkLayer, PciAddress, Provenance};

@@ -41,9 +41,7 @@ impl TaskPlan<'_> {
             [one] => format!("nic {}", rail(one)),
             many => format!("nics {}", many.iter().map(rail).collect::<Vec<_>>().join(" ")),
         };
-        for of in self.uses.iter().filter(|of| !of.is_as_planned()) {
-            rails += &format!(", but {}: {of}", of.reader);
-        }
+        rails += &self.others;
         let gpu_width = topology.gpu_indices().map(|gpu| gpu_cell(topology, gpu).len());
         let best = map.gpus.iter().flat_map(|gpu| gpu.choices.first());
         let rail_width = best.map(|choice| "nic ".len() + rail(&(choice.rail, choice.path)).len());

@@ -26,7 +26,7 @@ use crate::placement::{GpuPlacement, NicsEach, NodePlacement, Policy, Rail, Rail
 use crate::topology::{Gpu, GpuIndex, NicIndex, PathType, Topology};
 use candidates::Candidates;
 use solve::{Answer, RailSet};
-pub(crate) use ways::Ways;
+pub use ways::Ways;
 
 /// The NICs that the admin wants and does not want.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,28 +1,20 @@
 //! What a task must have, or fail if the user said so, in the words of Kubernetes' Topology Manager.
 //!
 //! `best-effort` asks for nothing.  `strict` asks that the decision can be carried out.  `restricted` also
-//! asks for NICs and CPUs on the NUMA nodes of the task's GPUs, if this node has any there; a list of NICs that is not ours
-//! must have one that works.
+//! asks for NICs and CPUs on the NUMA nodes of the task's GPUs, if this node has any there.
 //! `single-numa-node` asks that GPUs, NICs and CPUs are all on one.
 #![forbid(unsafe_code)]
 
-use crate::placement::{CpuDecision, NodePlacement, Strictness, TaskPlacement};
-use crate::topology::{Nic, NicIndex, NicKind, NodeSet, PortState, Topology};
+use crate::placement::{CpuDecision, NodePlacement, Rail, Strictness, TaskPlacement};
+use crate::topology::{NicIndex, NodeSet, Topology};
 
-/// A NIC that a task will use, or a list that admits none that works.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Judged {
-    /// the NIC, or the list, in the words of a sentence
-    pub(crate) name: String,
-    pub(crate) nic: Option<NicIndex>,
-}
-
-/// What the task lacks, in one sentence each; a `best-effort` task runs, and we report what it lacks.
+/// What the task lacks, in one sentence each; a `best-effort` task runs, and we report what it lacks.  NICs are not judged where
+/// a list of them is not ours.
 pub(crate) fn shortfalls(
     topology: &Topology,
     node: &NodePlacement,
     task: &TaskPlacement,
-    used: &[Judged],
+    judges_nics: bool,
     strictness: Strictness,
 ) -> Vec<String> {
     let mut missing = Vec::new();
@@ -46,16 +38,11 @@ pub(crate) fn shortfalls(
     if single && near.len() > 1 {
         missing.push(format!("its GPUs are on NUMA nodes {near}"));
     }
-    for Judged { name, nic } in used {
-        let Some(nic) = nic else {
-            missing.push(format!("no NIC of {name} works here"));
-            continue;
-        };
-        let is_near = |nic: NicIndex| numa_node_of(nic).is_some_and(|its| near.contains(its));
+    let is_near = |rail: &Rail| numa_node_of(rail.nic).is_some_and(|its| near.contains(its));
+    for rail in task.rails.iter().map(|(rail, _)| node.rail(*rail)).filter(|_| judges_nics) {
         // if the GPUs' NUMA nodes have no good NIC, the node has nothing better
-        let better = || good_nics(topology, node, topology.nic(*nic).kind).any(is_near);
-        if !is_near(*nic) && (single || better()) {
-            missing.push(format!("{name} is not on NUMA node {near} of its GPU"));
+        if !is_near(rail) && (single || node.rails.iter().any(is_near)) {
+            missing.push(format!("{rail} is not on NUMA node {near} of its GPU"));
         }
     }
     let cpus = task.cpus.cpus();
@@ -69,22 +56,6 @@ pub(crate) fn shortfalls(
         }
     }
     missing
-}
-
-/// The NICs of a kind that may be used: of those that the map leaves to their own library, the ones that work.
-fn good_nics<'n>(
-    topology: &'n Topology,
-    node: &'n NodePlacement,
-    kind: NicKind,
-) -> impl Iterator<Item = NicIndex> + 'n {
-    let works =
-        |nic: &Nic| nic.ports.iter().any(|port| matches!(port.state, PortState::Active | PortState::Unknown));
-    let of_kind = topology.numbered_nics().filter(move |(_, nic)| nic.kind == kind);
-    let good = of_kind.filter(move |(index, nic)| match kind {
-        NicKind::Verbs => node.rails.iter().any(|rail| rail.nic == *index),
-        _ => works(nic),
-    });
-    good.map(|(index, _)| index)
 }
 
 #[cfg(test)]
@@ -121,13 +92,7 @@ mod tests {
             missed: missed.map(str::to_string),
             reasons: Vec::new(),
         };
-        let used: Vec<Judged> = task
-            .rails
-            .iter()
-            .map(|&(rail, _)| node.rail(rail))
-            .map(|rail| Judged { name: rail.to_string(), nic: Some(rail.nic) })
-            .collect();
-        shortfalls(&topology, &node, &task, &used, strictness)
+        shortfalls(&topology, &node, &task, true, strictness)
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// Mbit/s for an unknown rate, so that machines without rates are compared by their paths.
 const UNKNOWN_RATE: u64 = 100_000;
 
-pub(crate) struct Ways {
+pub struct Ways {
     /// `[gpu][rail]`
     pub(super) kinds: Vec<Vec<PathType>>,
     pub(super) problem: Problem,
@@ -34,7 +34,7 @@ impl Ways {
     }
 
     /// Paths from every GPU to each port, for an assignment of one port per GPU.
-    pub(crate) fn one_each(topology: &Topology, rails: &[Rail], through: &Through) -> Ways {
+    pub fn one_each(topology: &Topology, rails: &[Rail], through: &Through) -> Ways {
         Ways::new(topology, rails, through, &vec![1; topology.gpus.len()])
     }
 
@@ -89,12 +89,12 @@ impl Ways {
         Ways { kinds, problem, rates_known }
     }
 
-    pub(crate) fn kind(&self, gpu: GpuIndex, rail: RailIndex) -> PathType {
+    pub fn kind(&self, gpu: GpuIndex, rail: RailIndex) -> PathType {
         self.kinds[gpu.0][rail.0]
     }
 
     /// The way's bandwidth when no other way shares it, in Mbit/s; `None` if no rate is known.
-    pub(crate) fn alone_mbps(&self, gpu: GpuIndex, rail: RailIndex) -> Option<u64> {
+    pub fn alone_mbps(&self, gpu: GpuIndex, rail: RailIndex) -> Option<u64> {
         self.rates_known.then(|| self.problem.alone_mbps(gpu.0, rail.0))
     }
 

@@ -1,9 +1,9 @@
 //! Lists of whole names of devices: UCX's, NVSHMEM's and Mooncake's.
 #![forbid(unsafe_code)]
 
+use super::lists::entries;
 use super::{Checked, entries_in_doubt, space_in, when};
 use nic_placement_core::diagnostic::Shown;
-use nic_placement_core::libraries::lists::entries;
 
 /// What is wrong with an entry that is the whole name of a device, with or without a port.
 fn unknown_device(checked: &Checked, entry: &str, device: &str) -> Option<String> {

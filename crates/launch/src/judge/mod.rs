@@ -4,11 +4,12 @@
 #![forbid(unsafe_code)]
 
 mod devices;
+pub mod lists;
 mod nccl;
 pub mod rebinding;
+pub mod uses;
+use lists::{LISTS, List};
 use nic_placement_core::diagnostic::{Diagnostic, Shown, more_entries};
-use nic_placement_core::libraries::lists::List;
-use nic_placement_core::libraries::uses::{left_out, lists};
 use nic_placement_core::libraries::wanted::{Fabric, is_variable_name};
 use nic_placement_core::libraries::{Present, ReadFile};
 use nic_placement_core::placement::NodePlacement;
@@ -16,13 +17,14 @@ use nic_placement_core::step::program::program_name;
 use nic_placement_core::step::{Access, Task};
 use nic_placement_core::topology::{Gpu, GpuVendor, Nic, NicKind, Topology};
 use rebinding::{Row, named, rows};
+use uses::left_out;
 
 /// Words of a program's command that [`Checked`] knows.
 pub const WORDS: [&str; 3] = ["sglang", "sglang.", "trtllm-"];
 
 /// The variables that we look at.
 pub fn variables() -> impl Iterator<Item = &'static str> {
-    let lists = lists().map(|(_, list)| list.variable);
+    let lists = LISTS.into_iter().map(|(_, list)| list.variable);
     let others = DOUBTS.iter().flat_map(|(_, doubts)| *doubts);
     let others = others.flat_map(|(variables, _)| variables.split_whitespace());
     let rows = rows().flat_map(|row| row.names()).filter(|name| is_variable_name(name));
@@ -99,12 +101,12 @@ pub fn lint(checked: &Checked) -> Vec<Diagnostic> {
         let subject = format!("{name}={}", Shown::word(value, 80));
         found.extend(doubt(value).into_iter().map(|text| Diagnostic::new(subject.clone(), text)));
     };
-    for (library, list) in lists() {
+    for (library, list) in &LISTS {
         // the map leaves the NICs of other kinds to their own libraries
         if list.kind == NicKind::Verbs {
             judge(list.variable, &|text| admitted_though_left_out(checked, list, text));
         }
-        for (variables, doubt) in DOUBTS.iter().filter(|(of, _)| *of == library).flat_map(|(_, all)| *all) {
+        for (variables, doubt) in DOUBTS.iter().filter(|(of, _)| of == library).flat_map(|(_, all)| *all) {
             judge(variables.split(' ').next().unwrap_or_default(), &|value| doubt(checked, value));
         }
     }

@@ -1,9 +1,9 @@
 //! NCCL's variables of the user's that undo what the placement is for, or that this machine gives no reason for (NCCL 2.30).
 #![forbid(unsafe_code)]
 
+use super::lists::NameList;
 use super::{Checked, Doubt, entries_in_doubt, number, space_in, when};
 use nic_placement_core::diagnostic::Shown;
-use nic_placement_core::libraries::nccl::NameList;
 use nic_placement_core::topology::{GpuVendor, Nic, PathType, PortState};
 
 pub(super) const DOUBTS: &[Doubt] = &[

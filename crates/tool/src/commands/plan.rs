@@ -17,6 +17,7 @@ use nic_placement_core::plan::TaskPlan;
 use nic_placement_core::step::{Starter, Step, Task};
 use nic_placement_core::topology::Topology;
 use nic_placement_launch::answers;
+use nic_placement_launch::judge::uses::{self, Use};
 use nic_placement_launch::step::{BadStep, GpuSplit, MAX_TASKS, StepRequest};
 use nic_placement_process::session::Survey;
 use std::fmt::Write;
@@ -122,11 +123,16 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
     let plan = open.plan();
     let had = libraries::Evidence { present: &present, read: session.reader() };
     diagnostics.extend(doubts.into_iter().chain(plan.diagnostics()));
-    let placed: Vec<TaskPlan> = tasks.iter_mut().map(|task| open.place(task, had)).collect();
+    let placed = tasks.iter_mut().map(|task| {
+        let mut placed = open.place(task, had);
+        let uses = uses::tell(plan, &mut placed, &present);
+        (placed, uses)
+    });
+    let (placed, uses): (Vec<TaskPlan>, Vec<Vec<Use>>) = placed.unzip();
     let lacking: shortfalls::Shortfalls =
         placed.iter().map(|task| (task.placement.global_id, task.shortfalls.clone())).collect();
     match output {
-        Output { json: true, .. } => page.exact(&answers::plan(plan, &placed, &diagnostics)),
+        Output { json: true, .. } => page.exact(&answers::plan(plan, &placed, &uses, &diagnostics)),
         Output { drawing, .. } if drawing.is_wanted() => {
             drawing.draw(&drawing::of_plan(plan, &placed), page)?
         }

@@ -24,6 +24,17 @@ const WORDS: [&str; 13] = [
 /// Words by which a library takes the NIC nearest to the GPU itself.
 const BY_GPU: [&str; 3] = ["MPICH_OFI_NIC_POLICY", "OMPI_MCA_opal_common_ofi_accelerator_rank", "CCL_MNIC"];
 
+/// Does a list of ours name this NIC, if it works?  A libfabric of verbs goes by the beginning of a name.
+fn names(variable: &str, list: &str, nic: &Nic) -> bool {
+    let devices = list.trim_start_matches('=').split(',').filter_map(|entry| entry.split(':').next());
+    let is_it = |device: &str| match variable {
+        "FI_VERBS_DEVICE_NAME" => nic.kind == NicKind::Verbs && nic.name.starts_with(device),
+        _ => nic.name == device,
+    };
+    assert!(!list.starts_with('^'), "{variable}={list}");
+    nic.ports.iter().any(works) && devices.into_iter().any(is_it)
+}
+
 /// The variables that lead a task with this GPU to a NIC that is left out.
 fn leading_astray(situation: &Situation, gpu: usize) -> Vec<String> {
     let Situation { topology, node, .. } = situation;
@@ -36,9 +47,8 @@ fn leading_astray(situation: &Situation, gpu: usize) -> Vec<String> {
     let path = |nic: &Nic| nic.address.map(|address| topology.path_type(own, address));
     let nearest = topology.nics.iter().filter(|nic| nic.kind != NicKind::Verbs).filter_map(path).min();
     let is_astray = |(name, value): &(String, String)| {
-        let lists = LIBRARIES.iter().flat_map(|library| library.lists).filter(|list| list.variable == name);
-        let mut admitted = lists.flat_map(|list| list.admitted(value, topology));
-        admitted.any(|rail| !may_be_used(topology.nic(rail.nic)))
+        LISTS.contains(&name.as_str())
+            && topology.nics.iter().any(|nic| names(name, value, nic) && !may_be_used(nic))
             || BY_GPU.contains(&name.as_str())
                 && topology
                     .nics

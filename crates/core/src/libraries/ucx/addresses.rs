@@ -11,7 +11,7 @@
 //! With `UCX_CM_USE_ALL_DEVICES=n` messages have the device of the address alone, so by tcp they would never go by a NIC.
 #![forbid(unsafe_code)]
 
-use super::super::lists::works;
+use super::super::works;
 use super::super::{Answer, Query};
 use super::{FILES, NET_DEVICES};
 use crate::topology::{NicKind, Port, Topology};

@@ -1,54 +1,8 @@
-//! UCX's lists of items: `UCX_NET_DEVICES` and `UCX_TLS`.
-//!
-//! `all` means all; a list means these alone; `^` before the list means all but these, of devices from 1.21 on
+//! UCX's list of transports, `UCX_TLS`: `all` means all, a list means these alone, `^` before the list means all but these
 //! (src/ucs/config/parser.c `ucs_config_sscanf_allow_list`).  A space is a part of an item.
 #![forbid(unsafe_code)]
 
-use super::super::lists::{List, entries, marked};
-use super::NET_DEVICES;
-use crate::topology::{Nic, Port};
-
-/// The nearest of the devices for each GPU's memory: one lane for small messages, for large ones also the next if it gives a
-/// quarter of that at least, which a NIC behind another socket does not (src/ucs/sys/topo/base/topo.c
-/// `ucs_topo_get_distance_sysfs`; src/ucp/wireup/select.c; `UCX_MAX_RNDV_RAILS`, `UCX_MULTI_LANE_MAX_RATIO`).
-pub(super) const DEVICES: List =
-    List { is_idle_where_it_admits_all: true, has_interfaces: true, ..List::nearest(NET_DEVICES, admits) };
-
-/// `all`, or `[^]name[:port],...`, whole names, since 1.22 with ranges as `mlx5_[0-3]:1`; since 1.21 a name alone means its
-/// port (src/ucp/core/ucp_context.c).
-///
-/// `all` counts as the first entry, with `^` before it too; elsewhere it is a name that no device has
-/// (src/ucs/config/parser.c `ucs_config_sscanf_allow_list_impl`, `ucs_config_array_expand_range`).
-fn admits(list: &str, nic: &Nic, port: &Port) -> bool {
-    let (excludes, rest) = marked(list, '^');
-    // a user's list may have tens of thousands of entries
-    let full = format!("{}:{}", nic.name, port.number);
-    let is_it =
-        |entry: &str| is_port(entry, nic, port) || is_in_range(entry, &full) || is_in_range(entry, &nic.name);
-    entries(rest).next() == Some("all") || excludes != entries(rest).any(is_it)
-}
-
-/// `name` or `name:port`; what follows the port is no part of it.
-fn is_port(entry: &str, nic: &Nic, port: &Port) -> bool {
-    let mut fields = entry.split(':');
-    fields.next().is_some_and(|name| nic.name == name)
-        && fields.next().is_none_or(|number| number.parse() == Ok(port.number))
-}
-
-/// Is the name one of `BEGINNING[FIRST-LAST]END`?
-fn is_in_range(entry: &str, name: &str) -> bool {
-    let number =
-        |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u64>().ok())?;
-    let parts = || {
-        let (beginning, rest) = entry.split_once('[')?;
-        let (range, end) = rest.split_once(']')?;
-        let (first, last) = range.split_once('-')?;
-        let own = name.strip_prefix(beginning)?.strip_suffix(end)?;
-        let is_written_so = own == "0" || !own.starts_with('0');
-        Some(is_written_so && (number(first)?..=number(last)?).contains(&number(own)?))
-    };
-    parts().unwrap_or(false)
-}
+use super::super::marked;
 
 /// Transports over RDMA devices that a program's messages can use, and behind each the words that stand for it among others
 /// (src/ucp/core/ucp_context.c `ucp_tl_aliases`).
@@ -119,11 +73,6 @@ pub(super) fn transports(tls: Option<&str>) -> Transports {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_number_in_a_range_has_no_zeros_before_it() {
-        assert!(is_in_range("mlx5_[0-3]", "mlx5_0") && !is_in_range("mlx5_[0-3]", "mlx5_01"));
-    }
 
     #[test]
     fn transports_are_named_ruled_out_and_stood_for_by_words() {

@@ -12,7 +12,7 @@ use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::step::{NODE_NAME, program};
 use nic_placement_core::topology::Provenance;
 use nic_placement_formats::describe;
-use nic_placement_launch::judge::{self, Checked};
+use nic_placement_launch::judge::{self, Checked, uses};
 use nic_placement_launch::launched::{LaunchedProcess, rank, select_as_the_step_did};
 use nic_placement_process::admin::hostname;
 use nic_placement_process::files::UsersFiles;
@@ -46,6 +46,7 @@ pub(super) fn place(
     let read = |path: &str| files.read(path);
     let evidence = Evidence { present: &present, read: &read };
     let mut placed = open.place(&mut task, evidence);
+    uses::tell(open.plan(), &mut placed, &present);
     if let Some(warning) = &placed.warning {
         say(&format!("task {}: {warning}", task.global_id));
     }

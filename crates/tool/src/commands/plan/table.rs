@@ -67,8 +67,7 @@ fn cells(plan: &Plan, task: &TaskPlan, nic_width: usize) -> Vec<Text> {
         several => Text::joined(several.iter().map(|rail| nic(rail, 0)), ", "),
     };
     // what a list of the user's own makes of it
-    let others = task.uses.iter().filter(|of| !of.is_as_planned());
-    let nics = others.fold(nics, |nics, of| nics.then(format!(", but {}: {of}", of.reader)));
+    let nics = nics.then(task.others.as_str());
     let cpus = placement.cpus.cpus();
     vec![
         Text::from(ranges(gpus)).or("none"),

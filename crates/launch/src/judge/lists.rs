@@ -1,8 +1,8 @@
 //! A variable that lists NICs: which ports of a node it admits, by its library's grammar.
 #![forbid(unsafe_code)]
 
-use crate::placement::Rail;
-use crate::topology::{Nic, NicIndex, NicKind, Port, PortState, Topology};
+use nic_placement_core::placement::Rail;
+use nic_placement_core::topology::{Nic, NicIndex, NicKind, Port, PortState, Topology};
 
 /// A variable that tells a library which NICs it may use.
 pub struct List {
@@ -14,23 +14,14 @@ pub struct List {
     pub uses_all: bool,
     /// is a list that admits every NIC as good as none?  Not if we would have left NICs out of ours
     pub is_idle_where_it_admits_all: bool,
-    /// may it name IP interfaces too?  A name without a port that is no NIC's is taken for one
-    pub has_interfaces: bool,
     /// does a value admit this port?
     pub admits: fn(&str, &Nic, &Port) -> bool,
 }
 
 impl List {
     /// A list of verbs devices, of which the library uses the nearest to each GPU.
-    pub(super) const fn nearest(variable: &'static str, admits: fn(&str, &Nic, &Port) -> bool) -> List {
-        List {
-            variable,
-            kind: NicKind::Verbs,
-            uses_all: false,
-            is_idle_where_it_admits_all: false,
-            has_interfaces: false,
-            admits,
-        }
+    const fn nearest(variable: &'static str, admits: fn(&str, &Nic, &Port) -> bool) -> List {
+        List { variable, kind: NicKind::Verbs, uses_all: false, is_idle_where_it_admits_all: false, admits }
     }
 
     /// The ports that a value admits: libraries skip those that are down.
@@ -45,13 +36,6 @@ impl List {
         self.working(topology).filter(admits).map(rail).collect()
     }
 
-    /// Does a value name IP interfaces alone?
-    pub(super) fn names_interfaces_alone(&self, value: &str, topology: &Topology) -> bool {
-        let is_interface =
-            |entry: &str| !entry.contains(':') && !topology.nics.iter().any(|nic| nic.name == entry);
-        self.has_interfaces && !value.starts_with('^') && entries(value).all(is_interface)
-    }
-
     /// How many ports the library would find without a list.
     pub fn found_without(&self, topology: &Topology) -> usize {
         self.working(topology).count()
@@ -64,28 +48,151 @@ impl List {
     }
 }
 
+/// The variables that list NICs, each with the library that reads it.
+pub const LISTS: [(&str, List); 7] = [
+    ("UCX", UCX),
+    // the best of them for each GPU (src/graph/topo.cc, `ncclTopoGetLocal`)
+    ("NCCL", List::nearest("NCCL_IB_HCA", is_of_nccl)),
+    // the nearest of them for each processing element (src/host/topo/topo.cpp)
+    ("NVSHMEM", List::nearest("NVSHMEM_HCA_LIST", is_of_nvshmem)),
+    ("libfabric", VERBS),
+    ("libfabric", CXI),
+    ("Mooncake", List::nearest("MC_TE_FILTERS", is_named)),
+    ("UCCL", List { uses_all: true, ..List::nearest("UCCL_P2P_RDMA_DEV", is_named) }),
+];
+
+/// The nearest of the devices for each GPU's memory: one lane for small messages, for large ones also the next if it gives a
+/// quarter of that at least, which a NIC behind another socket does not (src/ucs/sys/topo/base/topo.c
+/// `ucs_topo_get_distance_sysfs`; src/ucp/wireup/select.c; `UCX_MAX_RNDV_RAILS`, `UCX_MULTI_LANE_MAX_RATIO`).
+const UCX: List = List { is_idle_where_it_admits_all: true, ..List::nearest("UCX_NET_DEVICES", is_of_ucx) };
+
+/// `all`, or `[^]name[:port],...`, whole names, since 1.22 with ranges as `mlx5_[0-3]:1`; since 1.21 a name alone means its
+/// port (src/ucp/core/ucp_context.c).
+///
+/// `all` counts as the first entry, with `^` before it too; elsewhere it is a name that no device has
+/// (src/ucs/config/parser.c `ucs_config_sscanf_allow_list_impl`, `ucs_config_array_expand_range`).
+fn is_of_ucx(list: &str, nic: &Nic, port: &Port) -> bool {
+    let (excludes, rest) = marked(list, '^');
+    // a user's list may have tens of thousands of entries
+    let full = format!("{}:{}", nic.name, port.number);
+    let is_it =
+        |entry: &str| is_port(entry, nic, port) || is_in_range(entry, &full) || is_in_range(entry, &nic.name);
+    entries(rest).next() == Some("all") || excludes != entries(rest).any(is_it)
+}
+
+/// `name` or `name:port`; what follows the port is no part of it.
+fn is_port(entry: &str, nic: &Nic, port: &Port) -> bool {
+    let mut fields = entry.split(':');
+    fields.next().is_some_and(|name| nic.name == name)
+        && fields.next().is_none_or(|number| number.parse() == Ok(port.number))
+}
+
+/// Is the name one of `BEGINNING[FIRST-LAST]END`?
+fn is_in_range(entry: &str, name: &str) -> bool {
+    let number =
+        |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u64>().ok())?;
+    let parts = || {
+        let (beginning, rest) = entry.split_once('[')?;
+        let (range, end) = rest.split_once(']')?;
+        let (first, last) = range.split_once('-')?;
+        let own = name.strip_prefix(beginning)?.strip_suffix(end)?;
+        let is_written_so = own == "0" || !own.starts_with('0');
+        Some(is_written_so && (number(first)?..=number(last)?).contains(&number(own)?))
+    };
+    parts().unwrap_or(false)
+}
+
+/// `[^][=]name[:port[:rail[:plane]]],...`, the last two and an empty port since 2.30.7.  `^` excludes, with `=` a name is a whole
+/// one, without it the beginning of one: `mlx5_1` means `mlx5_10` too (src/misc/utils.cc, `parseStringList`, `matchIfList`).
+pub(super) struct NameList<'l> {
+    pub(super) excludes: bool,
+    is_exact: bool,
+    pub(super) entries: &'l str,
+}
+
+impl NameList<'_> {
+    pub(super) fn new(value: &str) -> NameList<'_> {
+        let (excludes, rest) = marked(value, '^');
+        let (is_exact, entries) = marked(rest, '=');
+        NameList { excludes, is_exact, entries }
+    }
+
+    /// The names of its entries.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.split(',').filter_map(|entry| entry.split(':').next())
+    }
+
+    /// Does an entry's name mean that device?
+    pub(super) fn means(&self, name: &str, device: &str) -> bool {
+        if self.is_exact { device == name } else { device.starts_with(name) }
+    }
+}
+
+/// A list without an entry admits everything.
+fn is_of_nccl(value: &str, nic: &Nic, port: &Port) -> bool {
+    let list = NameList::new(value);
+    let is_port = |entry: &str| match entry.split_once("::") {
+        Some((name, _)) => list.means(name, &nic.name),
+        None => is_port_by_atoi(entry, port, |name| list.means(name, &nic.name)),
+    };
+    let is_empty = entries(list.entries).next().is_none();
+    list.excludes != (is_empty || entries(list.entries).any(is_port))
+}
+
+/// `[^]name[:port],...`, whole names (src/modules/transport/ibrc/ibrc.cpp).
+fn is_of_nvshmem(list: &str, nic: &Nic, port: &Port) -> bool {
+    let (excludes, rest) = marked(list, '^');
+    excludes != entries(rest).any(|entry| is_port_by_atoi(entry, port, |name| nic.name == name))
+}
+
+const VERBS: List = List {
+    uses_all: true,
+    is_idle_where_it_admits_all: true,
+    ..List::nearest("FI_VERBS_DEVICE_NAME", |beginning, nic, _| begins(beginning, &nic.name))
+};
+
+const CXI: List = List {
+    kind: NicKind::Slingshot,
+    uses_all: true,
+    is_idle_where_it_admits_all: true,
+    ..List::nearest("FI_CXI_DEVICE_NAME", |value, nic, _| {
+        let is_read = entries(value).all(is_cxi);
+        !is_read || value.contains(nic.name.as_str())
+    })
+};
+
+/// `cxi0` to `cxi99` (`cxip_env_validate_device_token`).
+fn is_cxi(entry: &str) -> bool {
+    let number = entry.strip_prefix("cxi").filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
+    number.is_some_and(|number| number.len() == 1 || number.len() == 2 && !number.starts_with('0'))
+}
+
+fn begins(beginning: &str, name: &str) -> bool {
+    name.get(..beginning.len()).is_some_and(|own| own.eq_ignore_ascii_case(beginning))
+}
+
 /// Can a port carry anything, as far as is known?
-pub(super) fn works(port: &Port) -> bool {
+fn works(port: &Port) -> bool {
     matches!(port.state, PortState::Active | PortState::Unknown)
 }
 
 /// A space is a part of an entry to UCX (src/ucs/config/parser.c, `ucs_config_sscanf_array`), NCCL and NVSHMEM.
-pub fn entries(list: &str) -> impl Iterator<Item = &str> {
+pub(super) fn entries(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').filter(|entry| !entry.is_empty())
 }
 
 /// Names without ports, with white space around them taken away.
-pub(super) fn is_named(list: &str, nic: &Nic, _: &Port) -> bool {
+fn is_named(list: &str, nic: &Nic, _: &Port) -> bool {
     entries(list).any(|entry| nic.name == entry.trim())
 }
 
 /// Is there a mark before a value, and what follows it?
-pub(super) fn marked(value: &str, mark: char) -> (bool, &str) {
+fn marked(value: &str, mark: char) -> (bool, &str) {
     value.strip_prefix(mark).map_or((false, value), |rest| (true, rest))
 }
 
 /// `name` or `name:port` as NCCL and NVSHMEM read it: -1 is any port, and what follows a number is no part of it.
-pub(super) fn is_port_by_atoi(entry: &str, port: &Port, is_name: impl Fn(&str) -> bool) -> bool {
+fn is_port_by_atoi(entry: &str, port: &Port, is_name: impl Fn(&str) -> bool) -> bool {
     let (name, number) = entry.split_once(':').map_or((entry, -1), |(name, number)| (name, atoi(number)));
     is_name(name) && [-1, port.number.into()].contains(&number)
 }
@@ -101,9 +208,8 @@ fn atoi(text: &str) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::LIBRARIES;
     use super::*;
-    use crate::topology::{LinkLayer, Provenance};
+    use nic_placement_core::topology::{LinkLayer, Provenance};
 
     /// The names of ports that a value admits, of `mlx5_1` with two ports, `mlx5_10`, `mlx5_2` without a link, and `cxi1`.
     fn admitted(variable: &str, value: &str) -> Vec<String> {
@@ -118,11 +224,7 @@ mod tests {
                 (1..).zip(ports).map(|(number, state)| Port::new(number, *state, LinkLayer::Ethernet, None));
             topology.nics.push(Nic { ports: ports.collect(), ..Nic::new(name.parse().unwrap(), kind) });
         }
-        let list = LIBRARIES
-            .iter()
-            .flat_map(|library| library.lists)
-            .find(|list| list.variable == variable)
-            .unwrap();
+        let (_, list) = LISTS.into_iter().find(|(_, list)| list.variable == variable).unwrap();
         let ports = list.admitted(value, &topology);
         ports.iter().map(Rail::to_string).collect()
     }
@@ -193,5 +295,16 @@ mod tests {
         for ignored in ["cxi0,hsn1", "cxi0, cxi2", "cxi00", "cxi100", "cxi200"] {
             assert_eq!(admitted("FI_CXI_DEVICE_NAME", ignored), ["cxi1:1"], "{ignored}");
         }
+    }
+
+    #[test]
+    fn a_number_in_a_range_has_no_zeros_before_it() {
+        assert!(is_in_range("mlx5_[0-3]", "mlx5_0") && !is_in_range("mlx5_[0-3]", "mlx5_01"));
+    }
+
+    #[test]
+    fn the_lists_are_those_whose_nics_no_strict_word_judges() {
+        let own = LISTS.map(|(_, list)| list.variable);
+        assert_eq!(own, nic_placement_core::libraries::LISTS);
     }
 }

@@ -2,13 +2,12 @@
 //! them, strict words judge them.
 #![forbid(unsafe_code)]
 
-use super::lists::List;
-use super::{LIBRARIES, Present};
-use crate::order::Order;
-use crate::placement::{Change, Excluded, NodePlacement, Rail, RailIndex, TaskPlacement, Variable};
-use crate::policy::strictness::Judged;
-use crate::policy::{Through, Ways};
-use crate::topology::{GpuIndex, NicKind, PathType, Topology};
+use super::lists::{LISTS, List};
+use nic_placement_core::libraries::Present;
+use nic_placement_core::placement::{Change, Excluded, NodePlacement, Rail, RailIndex, Variable};
+use nic_placement_core::plan::{Plan, TaskPlan};
+use nic_placement_core::policy::Ways;
+use nic_placement_core::topology::{GpuIndex, NicKind, PathType};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -43,8 +42,6 @@ pub struct Use {
     pub variable: &'static str,
     /// whose list it is
     pub whose: Whose,
-    /// does it name IP interfaces alone?
-    is_of_interfaces: bool,
     /// the ports, best first
     pub ports: Vec<UsedPort>,
     /// the plan's ports, for the comparison
@@ -91,16 +88,25 @@ impl fmt::Display for Use {
     }
 }
 
-/// `is_admins` tells which variables the admin's `set=` fills.
-pub(crate) fn uses(
-    topology: &Topology,
-    node: &NodePlacement,
-    through: &Through,
-    task: &TaskPlacement,
-    variables: &[Variable],
-    present: &Present,
-    is_admins: impl Fn(&str) -> bool,
-) -> Vec<Use> {
+/// What becomes of a task's lists that are not ours, which its report then says too.
+pub fn tell(plan: &Plan, task: &mut TaskPlan, present: &Present) -> Vec<Use> {
+    let uses = uses(plan, task, present);
+    for of in &uses {
+        let not_ours = task.variables.iter_mut().filter(|variable| {
+            variable.name == of.variable
+                && (matches!(variable.change, Change::KeepUsers(_) | Change::Set(_))
+                    || variable.of_file.is_some())
+        });
+        not_ours.for_each(|variable| variable.why = format!("{}: {of}", variable.why).into());
+    }
+    let others = uses.iter().filter(|of| !of.is_as_planned());
+    task.others = others.map(|of| format!(", but {}: {of}", of.reader)).collect();
+    uses
+}
+
+fn uses(plan: &Plan, TaskPlan { placement: task, variables, .. }: &TaskPlan, present: &Present) -> Vec<Use> {
+    let Plan { node: topology, map: node, wish, .. } = plan;
+    let is_admins = |name: &str| wish.admin.templates.iter().any(|template| template.name() == name);
     let value_of = |name: &str| {
         let (value, whose) = match variables.iter().find(|variable| variable.name == name) {
             Some(Variable { of_file: Some(value), .. }) => (value, Whose::File),
@@ -112,7 +118,7 @@ pub(crate) fn uses(
         Some((value.as_str(), whose)).filter(|(value, _)| !value.is_empty())
     };
     let planned: Vec<Rail> = task.rails.iter().map(|&(rail, _)| node.rail(rail).clone()).collect();
-    let use_of = |(reader, list): (&'static str, &'static List)| {
+    let use_of = |(reader, list): (&'static str, List)| {
         // a list may be about a kind of NICs that this node does not have
         let is_about_this_node = topology.nics.iter().any(|nic| nic.kind == list.kind);
         let (value, whose) = value_of(list.variable).filter(|_| is_about_this_node)?;
@@ -123,37 +129,23 @@ pub(crate) fn uses(
             reader,
             variable: list.variable,
             whose,
-            is_of_interfaces: list.names_interfaces_alone(value, topology),
-            ports: used(topology, node, through, task, list, &planned, admitted),
+            ports: used(plan, &task.gpus, &list, &planned, admitted),
             planned: planned.iter().map(ToString::to_string).collect(),
         })
     };
-    if task.gpus.is_empty() { Vec::new() } else { lists().filter_map(use_of).collect() }
-}
-
-/// The variables that list NICs, each with the library that reads it.
-pub fn lists() -> impl Iterator<Item = (&'static str, &'static List)> {
-    LIBRARIES.iter().flat_map(|library| library.lists.iter().map(|list| (library.name, list)))
+    if task.gpus.is_empty() { Vec::new() } else { LISTS.into_iter().filter_map(use_of).collect() }
 }
 
 /// The ports that the library will use of those that its list admits.
-fn used(
-    topology: &Topology,
-    node: &NodePlacement,
-    through: &Through,
-    task: &TaskPlacement,
-    list: &List,
-    planned: &[Rail],
-    admitted: Vec<Rail>,
-) -> Vec<UsedPort> {
+fn used(plan: &Plan, gpus: &[GpuIndex], list: &List, planned: &[Rail], admitted: Vec<Rail>) -> Vec<UsedPort> {
     let ports = [&admitted, planned].concat();
-    let ways = Ways::one_each(topology, &ports, through);
+    let ways = Ways::one_each(&plan.node, &ports, &plan.wish.admin.through);
     let alone = |gpu: GpuIndex, port: usize| ways.alone_mbps(gpu, RailIndex(port));
     let path = |gpu: GpuIndex, port: usize| ways.kind(gpu, RailIndex(port));
     let best_planned = |gpu| (admitted.len()..ports.len()).filter_map(|port| alone(gpu, port)).max();
     let is_planned = |port: &usize| planned.iter().any(|rail| rail.at() == ports[*port].at());
     let mut found: BTreeMap<usize, UsedPort> = BTreeMap::new();
-    for &gpu in &task.gpus {
+    for &gpu in gpus {
         let rank = |port: usize| (Reverse(alone(gpu, port)), path(gpu, port));
         let best = (0..admitted.len()).map(rank).min();
         let mut used: Vec<usize> =
@@ -170,7 +162,7 @@ fn used(
             let path = path(gpu, port);
             let known = found.entry(port).or_insert_with(|| UsedPort {
                 // the map leaves the NICs of other kinds to their own libraries
-                left_out: (list.kind == NicKind::Verbs).then(|| left_out(node, &ports[port])).flatten(),
+                left_out: (list.kind == NicKind::Verbs).then(|| left_out(&plan.map, &ports[port])).flatten(),
                 rail: ports[port].clone(),
                 path,
                 percent,
@@ -179,46 +171,17 @@ fn used(
         }
     }
     let mut ports: Vec<UsedPort> = found.into_values().collect();
-    ports.order_by_key(|port| (Reverse(port.percent), port.path));
+    ports.sort_by_key(|port| (Reverse(port.percent), port.path));
     ports
 }
 
 /// Why the map has no such rail.
-pub fn left_out(node: &NodePlacement, port: &Rail) -> Option<String> {
+pub(super) fn left_out(node: &NodePlacement, port: &Rail) -> Option<String> {
     let is_it = |excluded: &&Excluded| {
         excluded.name == port.name && excluded.port.is_none_or(|number| number == port.port)
     };
     let excluded = node.excluded.iter().find(is_it).filter(|_| node.rail_at(port.at()).is_none());
     excluded.map(|excluded| excluded.why.clone())
-}
-
-/// The NICs that `restricted` and `single-numa-node` test: those in lists we do not own, plus the plan's if any library
-/// reads our list.
-pub(crate) fn judged(
-    node: &NodePlacement,
-    task: &TaskPlacement,
-    variables: &[Variable],
-    uses: &[Use],
-) -> Vec<Judged> {
-    let sets_one_of_ours = variables.iter().any(|variable| {
-        matches!(variable.change, Change::Set(_))
-            && lists().any(|(_, list)| list.variable == variable.name)
-            && !uses.iter().any(|of| of.variable == variable.name)
-    });
-    let mut judged = Vec::new();
-    if uses.is_empty() || sets_one_of_ours {
-        let planned = task.rails.iter().map(|&(rail, _)| node.rail(rail));
-        judged.extend(planned.map(|rail| Judged { name: rail.to_string(), nic: Some(rail.nic) }));
-    }
-    for of in uses {
-        let list = format!("{} `{}`", of.whose, of.variable);
-        let name = |port: &UsedPort| format!("{} of {list}", port.rail);
-        judged.extend(of.ports.iter().map(|port| Judged { name: name(port), nic: Some(port.rail.nic) }));
-        if of.ports.is_empty() && !of.is_of_interfaces {
-            judged.push(Judged { name: list, nic: None });
-        }
-    }
-    judged
 }
 
 #[cfg(test)]

@@ -1,20 +1,23 @@
 //! What a user's own list comes to on machines of the table of known models.
 #![forbid(unsafe_code)]
 
-use crate::config::Words;
-use crate::libraries::{Evidence, FileText, Present};
-use crate::placement::Excluded;
-use crate::plan::{Plan, TaskPlan, Wish};
-use crate::platform;
-use crate::step::{Step, Task};
-use crate::topology::{CpuSet, LinkLayer, Nic, NicKind, Port, PortState};
+use super::{Use, tell};
+use nic_placement_core::config::{Words, merge_settings};
+use nic_placement_core::libraries::{Evidence, FileText, Present};
+use nic_placement_core::placement::Excluded;
+use nic_placement_core::plan::{Plan, TaskPlan, Wish};
+use nic_placement_core::platform;
+use nic_placement_core::policy;
+use nic_placement_core::step::{Step, Task};
+use nic_placement_core::topology::{CpuSet, LinkLayer, Nic, NicKind, Port, PortState};
 
 /// What comes of these variables for a task with these GPUs of a DGX H100, and what a strict word says.
 fn told(gpus: &str, words: &str, values: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
-    with(gpus, words, "", values, |task| {
-        let uses = task.uses.iter().map(|of| format!("{}: {of}", of.reader));
-        (uses.collect(), task.shortfalls.clone())
-    })
+    with(gpus, words, "", values, |task, uses| (said(uses), task.shortfalls.clone()))
+}
+
+fn said(uses: &[Use]) -> Vec<String> {
+    uses.iter().map(|of| format!("{}: {of}", of.reader)).collect()
 }
 
 fn with<T>(
@@ -22,10 +25,10 @@ fn with<T>(
     words: &str,
     argument: &str,
     values: &[(&str, &str)],
-    ask: impl Fn(&TaskPlan) -> T,
+    ask: impl Fn(&TaskPlan, &[Use]) -> T,
 ) -> T {
     let words = Words::parse(words).unwrap();
-    let settings = crate::config::merge_settings(&Words::default(), None, Some(&words));
+    let settings = merge_settings(&Words::default(), None, Some(&words));
     let mut wish = Wish { settings, ..Wish::default() };
     if !argument.is_empty() {
         wish.admin.add(argument).unwrap();
@@ -35,7 +38,9 @@ fn with<T>(
     let present: Present = values.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
     let mut task = Task { cpus: CpuSet::from_list("0-3").unwrap(), ..Task::default() };
     task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", gpus.to_string());
-    ask(&plan.task(&task, Evidence { present: &present, read: &|_| None }))
+    let mut task = plan.task(&task, Evidence { present: &present, read: &|_| None });
+    let uses = tell(&plan, &mut task, &present);
+    ask(&task, &uses)
 }
 
 #[test]
@@ -46,19 +51,13 @@ fn without_a_list_of_somebody_elses_there_is_nothing_to_judge() {
 }
 
 #[test]
-fn a_far_nic_of_the_users_own_is_told_and_fails_the_strict_words() {
+fn a_far_nic_of_the_users_own_is_told_and_no_strict_word_judges_a_nic_beside_it() {
     let values = [("UCX_NET_DEVICES", "mlx5_6:1")];
-    let (uses, _) = told("0", "closest", &values);
-    assert_eq!(uses, ["UCX: mlx5_6:1 SYS 45 % of mlx5_0:1"]);
-    for word in ["restricted", "single-numa-node"] {
-        let (_, shortfalls) = told("0", word, &values);
-        assert_eq!(
-            shortfalls,
-            ["mlx5_6:1 of the user's `UCX_NET_DEVICES` is not on NUMA node 0 of its GPU"],
-            "{word}"
-        );
+    for word in ["closest", "strict", "restricted", "single-numa-node"] {
+        let (uses, shortfalls) = told("0", word, &values);
+        assert_eq!(uses, ["UCX: mlx5_6:1 SYS 45 % of mlx5_0:1"]);
+        assert_eq!(shortfalls, [""; 0], "{word}");
     }
-    assert_eq!(told("0", "strict", &values).1, Vec::<String>::new(), "what was decided is carried out");
 }
 
 #[test]
@@ -96,7 +95,7 @@ fn of_equally_good_nics_the_plans_is_named_and_the_others_only_where_all_are_use
 #[test]
 fn a_reason_for_one_port_is_none_for_another_of_the_same_nic() {
     let topology = platform::model("dgx-h100").unwrap();
-    let mut node = crate::policy::map(&topology, &Default::default());
+    let mut node = policy::map(&topology, &Default::default());
     let mut port = node.rails.remove(0);
     let why = || "said".to_string();
     node.excluded = vec![
@@ -113,19 +112,19 @@ fn a_reason_for_one_port_is_none_for_another_of_the_same_nic() {
 }
 
 #[test]
-fn the_plans_own_nic_is_judged_while_a_library_has_a_list_with_it() {
+fn the_plans_own_nic_is_judged_only_without_a_list_of_others() {
     // the NICs beside GPU 0 may not be used, so the plan's is on the other NUMA node
     let lacks = |values: &[(&str, &str)]| {
         let far = "exclude=mlx5_0,mlx5_3,mlx5_4,mlx5_5";
-        with("0", "single-numa-node", far, values, |task| task.shortfalls.clone())
+        with("0", "single-numa-node", far, values, |task, _| task.shortfalls.clone())
     };
-    let of_plan = "mlx5_6:1 is not on NUMA node 0 of its GPU".to_string();
-    let of_user = |name: &str| format!("mlx5_9:1 of the user's `{name}` is not on NUMA node 0 of its GPU");
-    assert_eq!(lacks(&[]), std::slice::from_ref(&of_plan));
-    let ucx = ("UCX_NET_DEVICES", "mlx5_9:1");
-    assert_eq!(lacks(&[ucx]), [of_plan, of_user("UCX_NET_DEVICES")], "NCCL and NVSHMEM have the plan's");
-    let all = [ucx, ("NCCL_IB_HCA", "=mlx5_9"), ("NVSHMEM_HCA_LIST", "mlx5_9:1")];
-    assert_eq!(lacks(&all), ["UCX_NET_DEVICES", "NCCL_IB_HCA", "NVSHMEM_HCA_LIST"].map(of_user));
+    let of_plan = ["mlx5_6:1 is not on NUMA node 0 of its GPU"];
+    assert_eq!(lacks(&[]), of_plan);
+    assert_eq!(lacks(&[("UCX_NET_DEVICES", "")]), of_plan, "an empty list is none");
+    assert_eq!(lacks(&[("NCCL_NET_GDR_LEVEL", "LOC")]), of_plan, "no list");
+    for name in nic_placement_core::libraries::LISTS {
+        assert_eq!(lacks(&[(name, "mlx5_9:1")]), [""; 0], "{name}");
+    }
 }
 
 #[test]
@@ -152,48 +151,29 @@ fn ucx_takes_the_nearest_of_a_list_of_all_compute_nics() {
 }
 
 #[test]
-fn a_list_without_any_nic_that_works_fails_the_strict_words_unless_interfaces_are_meant() {
-    for (name, list) in [("UCX_NET_DEVICES", "mlx5_99:1"), ("NCCL_IB_HCA", "mlx4")] {
-        for word in ["restricted", "single-numa-node"] {
-            let (uses, shortfalls) = told("0", word, &[(name, list)]);
-            assert!(uses[0].ends_with("no NIC of this node that works"), "{uses:?}");
-            assert_eq!(shortfalls, [format!("no NIC of the user's `{name}` works here")]);
-        }
-        assert_eq!(told("0", "strict", &[(name, list)]).1, [""; 0]);
+fn a_list_without_any_nic_that_works_is_told() {
+    for (name, list) in
+        [("UCX_NET_DEVICES", "mlx5_99:1"), ("NCCL_IB_HCA", "mlx4"), ("UCX_NET_DEVICES", "eth0,lo")]
+    {
+        let (uses, shortfalls) = told("0", "single-numa-node", &[(name, list)]);
+        assert!(uses[0].ends_with("no NIC of this node that works"), "{uses:?}");
+        assert_eq!(shortfalls, [""; 0]);
     }
-    assert_eq!(told("0", "single-numa-node", &[("UCX_NET_DEVICES", "eth0,lo")]).1, [""; 0]);
 }
 
 #[test]
-fn a_far_device_of_slingshot_fails_where_there_is_a_near_one() {
-    let words = Words::parse("restricted,bind=none").unwrap();
-    let settings = crate::config::merge_settings(&Words::default(), None, Some(&words));
-    let wish = Wish { settings, ..Wish::default() };
-    let plan = Plan::new(platform::model("frontier").unwrap(), wish, Step::default(), &|_| None);
-    let cpus = plan.node.cpus_of(&[3].into_iter().collect());
-    let mut task = Task { cpus: cpus.clone(), step_cpus: cpus, ..Task::default() };
-    task.gpus.variables.insert("ROCR_VISIBLE_DEVICES", "0".to_string());
-    let lacks = |device: &str| {
-        let present: Present = [("FI_CXI_DEVICE_NAME".to_string(), device.to_string())].into();
-        plan.task(&task, Evidence { present: &present, read: &|_| None }).shortfalls
-    };
-    assert_eq!(lacks("cxi0"), [""; 0]);
-    assert_eq!(lacks("cxi1"), ["cxi1:1 of the user's `FI_CXI_DEVICE_NAME` is not on NUMA node 3 of its GPU"]);
-}
-
-#[test]
-fn the_admins_own_list_is_judged_too() {
-    let (uses, shortfalls) = with("0", "restricted", "set=UCX_NET_DEVICES=mlx5_11:1", &[], |task| {
-        (task.uses.iter().map(ToString::to_string).collect::<Vec<_>>(), task.shortfalls.clone())
+fn the_admins_own_list_is_told_too() {
+    let (uses, shortfalls) = with("0", "restricted", "set=UCX_NET_DEVICES=mlx5_11:1", &[], |task, uses| {
+        (uses.iter().map(ToString::to_string).collect::<Vec<_>>(), task.shortfalls.clone())
     });
     assert_eq!(uses, ["mlx5_11:1 SYS 45 % of mlx5_0:1"]);
-    assert_eq!(shortfalls, ["mlx5_11:1 of the admin's `UCX_NET_DEVICES` is not on NUMA node 0 of its GPU"]);
+    assert_eq!(shortfalls, [""; 0]);
 }
 
 #[test]
-fn a_list_in_a_configuration_file_is_judged_as_what_the_library_will_use() {
+fn a_list_in_a_configuration_file_is_told_as_what_the_library_will_use() {
     let words = Words::parse("restricted").unwrap();
-    let settings = crate::config::merge_settings(&Words::default(), None, Some(&words));
+    let settings = merge_settings(&Words::default(), None, Some(&words));
     let wish = Wish { settings, ..Wish::default() };
     let site = |path: &str| {
         let text = match path {
@@ -203,20 +183,17 @@ fn a_list_in_a_configuration_file_is_judged_as_what_the_library_will_use() {
             "/proc/net/route" => "Iface\tDestination\tGateway\tFlags\n",
             _ => return None,
         };
-        Some(crate::libraries::FileText { text: text.to_string(), ..FileText::default() })
+        Some(FileText { text: text.to_string(), ..FileText::default() })
     };
     let plan = Plan::new(platform::model("dgx-h100").unwrap(), wish, Step::default(), &site);
     let present: Present = [("HOME".to_string(), "/home/u".to_string())].into();
     let mut task = Task { cpus: CpuSet::from_list("0-3").unwrap(), ..Task::default() };
     task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", "0".to_string());
-    let task = plan.task(&task, Evidence { present: &present, read: &site });
-    let uses: Vec<String> = task.uses.iter().map(|of| format!("{}: {of}", of.reader)).collect();
+    let mut task = plan.task(&task, Evidence { present: &present, read: &site });
+    let uses = said(&tell(&plan, &mut task, &present));
     assert!(uses.contains(&"NCCL: mlx5_0:1 PIX".to_string()), "{uses:?}");
     assert!(uses.contains(&"UCX: mlx5_11:1 SYS 45 % of mlx5_0:1".to_string()), "{uses:?}");
-    assert_eq!(
-        task.shortfalls,
-        ["mlx5_11:1 of a configuration file's `UCX_NET_DEVICES` is not on NUMA node 0 of its GPU"]
-    );
+    assert_eq!(task.shortfalls, [""; 0]);
     let said = task.lines("n").join("\n");
     assert!(said.contains("NCCL_IB_HCA not set: `/etc/nccl.conf` sets it: mlx5_0:1 PIX"), "{said}");
 }
@@ -238,7 +215,7 @@ fn with_files_on(
     values: &[(&str, &str)],
 ) -> (Vec<String>, Vec<String>) {
     let words = Words::parse(words).unwrap();
-    let settings = crate::config::merge_settings(&Words::default(), None, Some(&words));
+    let settings = merge_settings(&Words::default(), None, Some(&words));
     let wish = Wish { settings, ..Wish::default() };
     let routes = [("/proc/net/route", "Iface\tDestination\tGateway\tFlags\neth0 0 0100A8C0 0003 0 0 0 0\n")];
     let read = |path: &str| {
@@ -249,8 +226,8 @@ fn with_files_on(
     let present: Present = values.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
     let mut task = Task { cpus: CpuSet::from_list("0-3").unwrap(), ..Task::default() };
     task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", "0".to_string());
-    let task = plan.task(&task, Evidence { present: &present, read: &read });
-    (task.uses.iter().map(|of| format!("{}: {of}", of.reader)).collect(), task.shortfalls.clone())
+    let mut task = plan.task(&task, Evidence { present: &present, read: &read });
+    (said(&tell(&plan, &mut task, &present)), task.shortfalls.clone())
 }
 
 #[test]
@@ -316,15 +293,10 @@ fn a_file_is_judged_where_we_would_set_no_list_if_somebody_asks() {
         let far = format!("{library}: mlx5_7:1 SYS 45 % of mlx5_0:1");
         let (uses, shortfalls) = of("restricted", file);
         assert_eq!(uses, std::slice::from_ref(&far));
-        assert_eq!(shortfalls.len(), 1, "{shortfalls:?}");
+        assert_eq!(shortfalls, [""; 0]);
         assert_eq!(of("verbose", file).0, [far]);
         assert_eq!(of("closest", file).0, [""; 0], "nobody asks");
     }
-    let files = &[("/home/u/ucx.conf", "UCX_NET_DEVICES=mlx5_7:1")];
-    let told = |words: &str| {
-        with_files_on("azure-nd96isr-h100-v5", words, files, &[("HOME", "/home/u"), ("UCX_TLS", "all")])
-    };
-    assert_eq!(told("all,restricted").1.len(), 1, "it may use every NIC, so none would be named");
 }
 
 #[test]
@@ -343,7 +315,7 @@ fn a_nested_step_goes_by_the_file_once_the_outer_steps_list_is_gone() {
 #[test]
 fn the_line_names_what_will_be_used_beside_what_was_planned() {
     let line = |list: &str| {
-        with("0", "closest", "", &[("UCX_NET_DEVICES", list)], |task| task.lines("node1").join("\n"))
+        with("0", "closest", "", &[("UCX_NET_DEVICES", list)], |task, _| task.lines("node1").join("\n"))
     };
     let far = line("mlx5_6:1");
     assert!(far.contains("nic mlx5_0:1 PIX, but UCX: mlx5_6:1 SYS 45 % of mlx5_0:1"), "{far}");
@@ -367,8 +339,8 @@ fn beside_software_devices(count: usize, list: &str) -> Vec<String> {
     let present: Present = [("UCX_NET_DEVICES".to_string(), list.to_string())].into();
     let mut task = Task { cpus: CpuSet::from_list("0-3").unwrap(), ..Task::default() };
     task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", "0".to_string());
-    let task = plan.task(&task, Evidence { present: &present, read: &|_| None });
-    task.uses.iter().map(|of| format!("{}: {of}", of.reader)).collect()
+    let mut task = plan.task(&task, Evidence { present: &present, read: &|_| None });
+    said(&tell(&plan, &mut task, &present))
 }
 
 #[test]
