@@ -38,8 +38,8 @@ pub(crate) fn init_post_opt(spank: &SpankHandle) {
 
 /// In slurmd, as it starts: one line for the admin if no node file is there.  Slurm calls this hook in slurmd too
 /// (src/common/spank.c, `spank_stack_plugin_valid_for_context`).
-pub(crate) fn tell_of_no_node_file(spank: &SpankHandle) {
-    if let Some(line) = node::without_file(option::arguments(spank)) {
+pub(crate) fn tell_of_no_node_file() {
+    if let Some(line) = node::without_file(option::arguments().iter().map(String::as_str)) {
         tell_admin(&line);
     }
 }
@@ -113,24 +113,20 @@ fn observed(spank: &SpankHandle, wish: Wish, parts: Parts<bool>) -> String {
     format!("observe: step {job}.{step}: {found}")
 }
 
-/// Mistakes of the admin's that a step tells, at most: a file of them would fill the log with each step.
-const MISTAKES: usize = 8;
+/// Doubtful arguments that a step names, at most: a file of them would fill the log with each step.
+const DOUBTS: usize = 8;
 
 /// What plugstack.conf, the configuration file, the user's environment and the option say, and what turns placement off.
 fn wish(spank: &SpankHandle) -> (Wish, Option<Off>) {
     // the user's word for it: no more than that user may choose hangs on it
     let partition = || variable(spank, "SLURM_JOB_PARTITION");
-    let Found { admin, findings, off, .. } = admin::find(option::arguments(spank), partition, node::author());
-    for finding in findings.iter().take(MISTAKES) {
-        log::error!("{finding}");
-    }
-    if let Some(more @ 1..) = findings.len().checked_sub(MISTAKES) {
-        log::error!("and {more} more of the admin's mistakes: `nic-placement check` names them all");
-    }
+    let arguments = option::arguments();
+    let arguments = arguments.iter().map(String::as_str);
+    let Found { admin, findings, off, .. } = admin::find(arguments, partition, node::author());
     match &off {
         Some(why @ Off::Refused(_)) => log::error!("{why}"),
         Some(why) => log::debug!("{why}"),
-        None => {}
+        None => findings.iter().take(DOUBTS).for_each(|doubt| log::error!("{doubt}")),
     }
     let job = || Some(components::leader(spank.job_id().unwrap_or(0), |name| variable(spank, name)));
     let environment = admin::words_of_variable(variable(spank, ENVIRONMENT).as_deref());

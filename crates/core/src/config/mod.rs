@@ -5,7 +5,6 @@ pub mod components;
 pub mod conf;
 pub mod cpu_bind;
 pub mod hostlist;
-mod off;
 pub mod options;
 pub mod plugstack;
 pub mod releases;

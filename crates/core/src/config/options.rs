@@ -176,7 +176,7 @@ pub(super) fn suggestion(table: &[Spec], name: &str, lists: &str) -> String {
 }
 
 /// True if inserting, deleting or changing at most so many letters makes one word of the other.
-pub(super) fn is_near(one: &[u8], other: &[u8], edits: usize) -> bool {
+fn is_near(one: &[u8], other: &[u8], edits: usize) -> bool {
     match (one, other) {
         _ if one.len().abs_diff(other.len()) > edits => false,
         ([x, one @ ..], [y, other @ ..]) if x == y => is_near(one, other, edits),

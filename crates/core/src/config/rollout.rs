@@ -24,9 +24,6 @@ impl Default for Rollout {
 }
 
 impl Rollout {
-    /// No job: where the admin's share cannot be read.
-    pub(super) const NONE: Rollout = Rollout::of_all(0);
-
     const fn of_all(percent: u8) -> Rollout {
         let percents = Parts { bind: percent, node_env: percent, task_env: percent };
         Rollout { percents, observes_others: false }
@@ -215,7 +212,7 @@ mod tests {
     #[test]
     fn outside_the_share_a_default_that_places_is_off_or_observed() {
         let words = |text: &str| Words::parse(text).unwrap();
-        let outside = Rollout::NONE;
+        let outside = share(0);
         let of = |rollout: Rollout, text: &str| rollout.default_of(1, &words(text));
         assert_eq!(of(outside, "rail,strict"), words("off,strict"));
         assert_eq!(of(Rollout { observes_others: true, ..outside }, "rail"), words("rail,observe"));

@@ -144,7 +144,7 @@ fn memory_follows_the_cpus_unless_a_word_says_otherwise() {
 }
 
 #[test]
-fn an_admins_typo_is_named_and_the_rest_is_used() {
+fn an_admins_typo_is_named_with_the_argument_that_was_meant() {
     let (admin, diagnostics) =
         Admin::parse(["exclud=mlx5_1", "include=mlx5_*", "default=closet", "machine=a", "sysfs=/x"]);
     let diagnostics: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
