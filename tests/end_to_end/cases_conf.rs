@@ -11,7 +11,6 @@ pub const CASES: &[Case] = cases![
     the_file_places_the_steps_of_some_nodes_and_of_some_partitions,
     an_observed_step_is_one_line_of_its_nodes_log,
     a_share_of_the_jobs_is_placed_and_who_asks_always,
-    parts_are_rolled_out_apart_and_the_log_says_what_the_others_would_do,
     the_switch_holds_for_the_next_step_and_its_user_is_told_once,
     a_switch_for_one_node_is_told_by_that_node,
     what_is_not_understood_places_nobody_there_and_the_nodes_log_names_it,
@@ -99,26 +98,6 @@ fn a_share_of_the_jobs_is_placed_and_who_asks_always(bed: &Bed) {
         let as_wanted = if share < 50 { placed(&ran.tasks) } else { untouched(&ran.tasks) };
         assert!(as_wanted, "both steps of a job at {share} of a hundred");
     }
-}
-
-fn parts_are_rolled_out_apart_and_the_log_says_what_the_others_would_do(bed: &Bed) {
-    let lists = |task: &Task| task.env("NCCL_IB_HCA").is_some();
-    let told = || bed.log("n0").lines().filter(|line| line.contains("nic-placement: observe: step ")).count();
-    conf(bed, "default=closest rollout=node-env:100%,observe\n");
-    let ran = bed.tasks(2, &on("n0", ""));
-    assert!(ran.iter().all(|task| lists(task) && task.env("UCX_NET_DEVICES").is_none()));
-    assert!(ran.iter().all(|task| task.mem() == "default"), "not bound");
-    assert_eq!(told(), 1);
-    let log = bed.log("n0");
-    let line = log.lines().find(|line| line.contains("nic-placement: observe: step ")).expect("a line");
-    assert!(line.contains("; bind: NUMA node") && line.contains("; task-env: UCX_NET_DEVICES"), "{line}");
-    assert!(!line.contains("node-env:"), "it is carried out: {line}");
-    assert!(placed(&bed.tasks(2, &on("n0", "--nic-placement"))), "who asks has all parts");
-    conf(bed, "default=closest rollout=task-env:100%\n");
-    let ran = bed.tasks(2, &on("n0", ""));
-    assert!(placed(&ran) && !ran.iter().any(lists));
-    assert!(ran.iter().all(|task| task.mem() == "default"), "not bound");
-    assert_eq!(told(), 1, "none without `observe`");
 }
 
 fn the_switch_holds_for_the_next_step_and_its_user_is_told_once(bed: &Bed) {

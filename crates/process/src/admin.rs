@@ -118,11 +118,7 @@ pub fn settings(
 ) -> Settings {
     let job = if admin.rollout == Rollout::default() { None } else { job() };
     let default = job.map(|job| admin.rollout.default_of(job, &admin.default));
-    let mut settings = merge_settings(default.as_ref().unwrap_or(&admin.default), variable, option);
-    if let Some(job) = job {
-        admin.rollout.hold_back(job, &mut settings);
-    }
-    settings
+    merge_settings(default.as_ref().unwrap_or(&admin.default), variable, option)
 }
 
 /// The name by which lines with `NodeName=` know this node.

@@ -231,10 +231,7 @@ impl Admin {
                 let words = words.map_err(|bad| layer.looked_up("not understood", || bad.to_string()))?;
                 self.default = layer.default.overlaid(&words);
             }
-            "rollout" => {
-                self.rollout =
-                    Rollout::parse(value).ok_or_else(|| format!("{}, as `rollout=10%`", misfit()))?;
-            }
+            "rollout" => self.rollout = Rollout::parse(value)?,
             // once a layer disables, no later one enables again
             "disable" => self.disabled |= switch.unwrap_or(true),
             "conf" if value.starts_with('/') => self.conf = Some(value.to_string()),

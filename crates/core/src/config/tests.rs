@@ -46,7 +46,7 @@ fn every_word_of_the_table_is_understood_and_shown_by_the_help() {
                         .replace("NIC,…", "mlx5_0")
                         .replace("PATH:PERCENT,…", "SYS:50")
                         .replace("SECONDS", "60")
-                        .replace("[PART:]PERCENT%,…[,observe]", "bind:10%,observe")
+                        .replace("PERCENT%[,observe]", "10%,observe")
                         .replace("conf=FILE", "conf=/etc/c.conf")
                         .replace("node-file=PATH", "node-file=/run/node.json");
                     assert_eq!(Admin::parse([text.as_str()]).1, [], "`{text}`");

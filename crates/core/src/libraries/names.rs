@@ -48,9 +48,3 @@ pub(crate) fn is_doubtful(name: &str) -> bool {
 pub fn is_uniform(name: &str) -> bool {
     is_in(UNIFORM, name) || LIBRARIES.iter().any(|library| is_in(library.uniform, name))
 }
-
-/// Is it set for a whole node, to leave NICs out, rather than for each task?  Tasks may have different lists for NVSHMEM, and
-/// by default all have one.
-pub(super) fn is_of_node(name: &str) -> bool {
-    is_uniform(name) || means("NVSHMEM_*", name)
-}

@@ -225,7 +225,7 @@ fn every_line_of_the_file_can_be_checked_whomever_it_is_for() {
 fn a_share_of_the_jobs_is_the_admins_and_no_users_word() {
     let (admin, findings) =
         admin(&["default=rail", "rollout=10%"], "PartitionName=p rollout=0%,observe", "n", Some("p"));
-    assert_eq!((Some(admin.rollout), findings.len()), (Rollout::parse("0%,observe"), 0));
+    assert_eq!((Ok(admin.rollout), findings.len()), (Rollout::parse("0%,observe"), 0));
     let settings = |option: Option<&str>| {
         let option = option.map(words);
         super::super::merge_settings(&admin.rollout.default_of(7, &admin.default), None, option.as_ref())
@@ -236,6 +236,19 @@ fn a_share_of_the_jobs_is_the_admins_and_no_users_word() {
     assert!(!settings(Some("off")).enabled);
     let (_, findings) = Admin::parse(["default=rail", "rollout=10"]);
     assert!(findings[0].refuses && findings[0].to_string().contains("as `rollout=10%`"));
+}
+
+#[test]
+fn binding_is_staged_by_lines_for_nodes() {
+    let (_, findings) = Admin::parse(["default=rail", "rollout=node-env:100%,bind:1%"]);
+    assert!(findings[0].refuses && findings[0].to_string().contains("NodeName="), "{findings:?}");
+    let file = "default=closest,bind=none,mem=none\nNodeName=gpu1 default=bind=auto,mem=prefer\n";
+    let of = |node: &str| {
+        let (admin, _) = admin(&[], file, node, None);
+        let settings = super::super::merge_settings(&admin.default, None, None);
+        (settings.enabled, settings.bind, settings.mem)
+    };
+    assert_eq!((of("gpu1"), of("gpu2")), ((true, Bind::Auto, Mem::Prefer), (true, Bind::None, Mem::None)));
 }
 
 #[test]
