@@ -14,7 +14,6 @@ use nic_placement_core::config::{
 use nic_placement_core::discover::root::Author;
 use nic_placement_process::admin::{self, Off};
 use nic_placement_sys::set_variable_before_threads;
-use slurm_spank::SpankHandle;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -47,7 +46,7 @@ pub(crate) fn init_post_opt() {
 /// In srun: tells a user that asks for placement that the admin has switched it off, and tells the nodes so.
 ///
 /// What is wrong with the file here is the admin's matter, and the nodes have files of their own.
-pub(crate) fn tell_the_user(spank: &SpankHandle) {
+pub(crate) fn tell_the_user() {
     /// Slurm calls again for each component.
     static IS_TOLD: AtomicBool = AtomicBool::new(false);
     let environment = words_of_variable().and_then(Result::ok);
@@ -61,7 +60,8 @@ pub(crate) fn tell_the_user(spank: &SpankHandle) {
     if !settings.enabled || settings.observe || IS_TOLD.load(Ordering::Relaxed) {
         return;
     }
-    match admin::find(option::arguments(spank), || None, Author::Root).off {
+    let arguments = option::arguments();
+    match admin::find(arguments.iter().map(String::as_str), || None, Author::Root).off {
         Some(why @ Off::Disabled(_)) => {
             IS_TOLD.store(true, Ordering::Relaxed);
             say(&format!("this step runs without placement: {why}"));

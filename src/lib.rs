@@ -101,8 +101,9 @@ fn programs_symbol(name: &CStr) -> *mut c_void {
 pub extern "C" fn slurm_spank_init(spank: spank_t, argc: c_int, argv: *const *const c_char) -> c_int {
     hook("init", spank, argc, argv, |handle, context| {
         log::install(context);
+        option::note_arguments(handle);
         match context {
-            Context::Slurmd => return step::tell_of_no_node_file(handle),
+            Context::Slurmd => return step::tell_of_no_node_file(),
             // slurmd starts a process for a job's prolog and epilog where another plugin has these hooks
             Context::JobScript => return,
             Context::Local | Context::Allocator | Context::Remote => {}
@@ -128,7 +129,7 @@ pub extern "C" fn slurm_spank_init_post_opt(
             command::tell_the_node();
             command::tell_the_components();
             command::init_post_opt();
-            command::tell_the_user(handle);
+            command::tell_the_user();
         }
         Context::Allocator => {
             command::note_what_was_before();

@@ -85,13 +85,24 @@ pub(crate) fn of_this_component(spank: &SpankHandle) -> Option<Words> {
     }
 }
 
-/// The arguments behind the plugin's path in plugstack.conf, but for those that test builds add.
-pub(crate) fn arguments<'a>(spank: &'a SpankHandle) -> impl Iterator<Item = &'a str> {
-    let arguments = spank.plugin_argv().unwrap_or_else(|error| {
-        log::error!("plugstack.conf: {error}: none of the arguments counts");
-        Vec::new()
-    });
-    arguments.into_iter().filter(|argument| !faults::is_asked_by(argument))
+/// The arguments of all lines of plugstack.conf that load this library: Slurm calls `init` for each of them, before any other
+/// hook (src/common/spank.c, `spank_stack_load`).
+static ARGUMENTS: Mutex<Vec<Vec<String>>> = Mutex::new(Vec::new());
+
+/// Notes the arguments of one line, but for those that test builds add.
+pub(crate) fn note_arguments(spank: &SpankHandle) {
+    // an unreadable line is an unknown argument, which places no step
+    let said = spank.plugin_argv().map(|all| all.into_iter().map(str::to_string).collect());
+    let mut said: Vec<String> = said.unwrap_or_else(|error| vec![error.to_string()]);
+    said.retain(|argument| !faults::is_asked_by(argument));
+    let mut lines = ARGUMENTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if !lines.contains(&said) {
+        lines.push(said);
+    }
+}
+
+pub(crate) fn arguments() -> Vec<String> {
+    ARGUMENTS.lock().unwrap_or_else(PoisonError::into_inner).concat()
 }
 
 #[cfg(not(feature = "panic-in-hooks"))]

@@ -7,9 +7,8 @@ use crate::active::{Active, CONTAINER_LATER, OfTasks, STEP, STRICT, is_normal, i
 use crate::environment::{self, variable};
 use crate::log::{in_observer, tell_admin};
 use crate::{option, program, task};
-use nic_placement_core::config::{ENVIRONMENT, Settings, components, cpu_bind, merge_settings};
+use nic_placement_core::config::{ENVIRONMENT, Settings, components, cpu_bind};
 use nic_placement_core::diagnostic::{self, Diagnostic, summary};
-use nic_placement_core::libraries::wanted::Parts;
 use nic_placement_core::node::NoTopology;
 use nic_placement_core::order::Order;
 use nic_placement_core::placement::{NodePlacement, Policy, Strictness};
@@ -38,8 +37,8 @@ pub(crate) fn init_post_opt(spank: &SpankHandle) {
 
 /// In slurmd, as it starts: one line for the admin if no node file is there.  Slurm calls this hook in slurmd too
 /// (src/common/spank.c, `spank_stack_plugin_valid_for_context`).
-pub(crate) fn tell_of_no_node_file(spank: &SpankHandle) {
-    if let Some(line) = node::without_file(option::arguments(spank)) {
+pub(crate) fn tell_of_no_node_file() {
+    if let Some(line) = node::without_file(option::arguments().iter().map(String::as_str)) {
         tell_admin(&line);
     }
 }
@@ -61,18 +60,12 @@ fn step(spank: &SpankHandle) -> OfTasks {
     if !is_placed {
         if is_normal && observe && off.is_none() {
             in_observer();
-            tell_admin(&observed(spank, wish.clone(), Parts::ALL));
+            tell_admin(&observed(spank, wish.clone()));
         }
         let why = off.map(|off| off.to_string()).or(of_ranks.map(str::to_string));
         let refusal = why.filter(|_| is_normal && enabled && by_user && !observe);
         let refusal = refusal.map(|why| format!("this step runs without placement: {why}"));
         return OfTasks::NotPlaced(wish, refusal);
-    }
-    let held_back = wish.settings.held_back;
-    if wish.admin.rollout.observes_others && held_back != Parts::default() {
-        // the user of such a job says nothing
-        let settings = merge_settings(&wish.admin.default, None, None);
-        tell_admin(&observed(spank, Wish { settings, ..wish.clone() }, held_back));
     }
     let container_later = sys::is_loaded_after_us(CONTAINER_PLUGIN);
     if container_later {
@@ -99,38 +92,34 @@ fn session(spank: &SpankHandle, wish: Wish) -> Result<Session, NoTopology> {
     Ok(survey.plan(step))
 }
 
-/// What would be, and what these parts of it would do, in one line for the step on this node.
-fn observed(spank: &SpankHandle, wish: Wish, parts: Parts<bool>) -> String {
+/// What would be done, in one line for the step on this node.
+fn observed(spank: &SpankHandle, wish: Wish) -> String {
     let (job, step) = (spank.job_id().unwrap_or(0), spank.job_stepid().unwrap_or(0));
     let found = match session(spank, wish) {
         Ok(session) => {
             let findings = summary(&session.findings());
             let present = environment::read(spank, &session.plan.evidence_variables(&[])).present;
-            [vec![session.plan.observed(parts, &present)], findings].concat().join("; ")
+            [vec![session.plan.observed(&present)], findings].concat().join("; ")
         }
         Err(problem) => format!("nothing would be set: {problem}"),
     };
     format!("observe: step {job}.{step}: {found}")
 }
 
-/// Mistakes of the admin's that a step tells, at most: a file of them would fill the log with each step.
-const MISTAKES: usize = 8;
+/// Doubtful arguments that a step names, at most: a file of them would fill the log with each step.
+const DOUBTS: usize = 8;
 
 /// What plugstack.conf, the configuration file, the user's environment and the option say, and what turns placement off.
 fn wish(spank: &SpankHandle) -> (Wish, Option<Off>) {
     // the user's word for it: no more than that user may choose hangs on it
     let partition = || variable(spank, "SLURM_JOB_PARTITION");
-    let Found { admin, findings, off, .. } = admin::find(option::arguments(spank), partition, node::author());
-    for finding in findings.iter().take(MISTAKES) {
-        log::error!("{finding}");
-    }
-    if let Some(more @ 1..) = findings.len().checked_sub(MISTAKES) {
-        log::error!("and {more} more of the admin's mistakes: `nic-placement check` names them all");
-    }
+    let arguments = option::arguments();
+    let arguments = arguments.iter().map(String::as_str);
+    let Found { admin, findings, off, .. } = admin::find(arguments, partition, node::author());
     match &off {
         Some(why @ Off::Refused(_)) => log::error!("{why}"),
         Some(why) => log::debug!("{why}"),
-        None => {}
+        None => findings.iter().take(DOUBTS).for_each(|doubt| log::error!("{doubt}")),
     }
     let job = || Some(components::leader(spank.job_id().unwrap_or(0), |name| variable(spank, name)));
     let environment = admin::words_of_variable(variable(spank, ENVIRONMENT).as_deref());

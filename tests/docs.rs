@@ -208,7 +208,7 @@ fn every_line_of_the_example_configuration_is_understood() {
     assert!(lines.len() >= 6, "{lines:?}");
     let (conf, findings) = Conf::parse(lines.join("\n").as_bytes(), "x").expect("it is text");
     assert_eq!(findings, []);
-    assert_eq!(Admin::check_conf(&conf, "x"), []);
+    assert_eq!(Admin::check_conf(&conf, "x", "n"), []);
 }
 
 /// Beside the blocks, which are compared byte for byte: whatever lists options lists the whole table, and in its words.

@@ -2,7 +2,7 @@
 
 use super::*;
 use nic_placement_fleet::doctor::installation::TESTED;
-use nic_placement_fleet::doctor::table::{CHECKS, Check};
+use nic_placement_fleet::doctor::table::{CHECKS, CONFIGURATION, Check};
 use nic_placement_fleet::trial::report::{self, TrialReport};
 use nic_placement_launch::judge::rebinding::{self, Row};
 
@@ -76,7 +76,8 @@ fn rebinding(is_meant: fn(&Row) -> bool) -> String {
 
 /// The checks by which a node can be drained.
 fn draining() -> String {
-    let fails = CHECKS.iter().filter_map(|check| Some((check, check.says("fail")?)));
+    let fails = CHECKS.iter().filter(|check| check.code != CONFIGURATION);
+    let fails = fails.filter_map(|check| Some((check, check.says("fail")?)));
     let row = |(check, when): (&Check, &str)| format!("| `{}` | {when} |\n", check.code);
     "| check | `fail` |\n|---|---|\n".to_string() + &fails.map(row).collect::<String>()
 }

@@ -11,10 +11,9 @@ pub const CASES: &[Case] = cases![
     the_file_places_the_steps_of_some_nodes_and_of_some_partitions,
     an_observed_step_is_one_line_of_its_nodes_log,
     a_share_of_the_jobs_is_placed_and_who_asks_always,
-    parts_are_rolled_out_apart_and_the_log_says_what_the_others_would_do,
     the_switch_holds_for_the_next_step_and_its_user_is_told_once,
     a_switch_for_one_node_is_told_by_that_node,
-    what_may_mean_off_is_off_and_the_nodes_log_says_how_it_is_written,
+    what_is_not_understood_places_nobody_there_and_the_nodes_log_names_it,
     a_file_that_others_may_write_places_nobody_and_no_job_fails,
 ];
 
@@ -101,26 +100,6 @@ fn a_share_of_the_jobs_is_placed_and_who_asks_always(bed: &Bed) {
     }
 }
 
-fn parts_are_rolled_out_apart_and_the_log_says_what_the_others_would_do(bed: &Bed) {
-    let lists = |task: &Task| task.env("NCCL_IB_HCA").is_some();
-    let told = || bed.log("n0").lines().filter(|line| line.contains("nic-placement: observe: step ")).count();
-    conf(bed, "default=closest rollout=node-env:100%,observe\n");
-    let ran = bed.tasks(2, &on("n0", ""));
-    assert!(ran.iter().all(|task| lists(task) && task.env("UCX_NET_DEVICES").is_none()));
-    assert!(ran.iter().all(|task| task.mem() == "default"), "not bound");
-    assert_eq!(told(), 1);
-    let log = bed.log("n0");
-    let line = log.lines().find(|line| line.contains("nic-placement: observe: step ")).expect("a line");
-    assert!(line.contains("; bind: NUMA node") && line.contains("; task-env: UCX_NET_DEVICES"), "{line}");
-    assert!(!line.contains("node-env:"), "it is carried out: {line}");
-    assert!(placed(&bed.tasks(2, &on("n0", "--nic-placement"))), "who asks has all parts");
-    conf(bed, "default=closest rollout=task-env:100%\n");
-    let ran = bed.tasks(2, &on("n0", ""));
-    assert!(placed(&ran) && !ran.iter().any(lists));
-    assert!(ran.iter().all(|task| task.mem() == "default"), "not bound");
-    assert_eq!(told(), 1, "none without `observe`");
-}
-
 fn the_switch_holds_for_the_next_step_and_its_user_is_told_once(bed: &Bed) {
     let switch = conf(bed, "default=closest\n").with_extension("disabled");
     let ask = "--nic-placement=closest,strict,verbose";
@@ -169,24 +148,22 @@ fn a_switch_for_one_node_is_told_by_that_node(bed: &Bed) {
     assert!(placed(&bed.tasks(2, &on("n0", "--nic-placement"))));
 }
 
-fn what_may_mean_off_is_off_and_the_nodes_log_says_how_it_is_written(bed: &Bed) {
+fn what_is_not_understood_places_nobody_there_and_the_nodes_log_names_it(bed: &Bed) {
     for (text, told) in [
         ("\u{feff}disable\r\n", None),
-        (
-            "NodeName=n[0-1] Disabled = yes\n",
-            Some("placement.conf:1: Disabled = yes`: is read as off: write `disable`"),
-        ),
+        ("default=closest\nexclud=mlx5_0\n", Some("placement.conf:2: exclud=mlx5_0`: unknown argument")),
+        ("NodeName=n[0-1] Disabled = yes\n", Some("placement.conf:1: Disabled`: unknown argument")),
         ("NodeName=ALL disable\n", Some("placement.conf:1`: `NodeName=ALL` is no node's name")),
     ] {
         conf(bed, text);
-        let ran = bed.run(&on("n1", "--nic-placement"));
+        let ran = bed.run(&on("n1", "--nic-placement=closest,strict"));
         assert_eq!((ran.code, ran.tasks.len(), untouched(&ran.tasks)), (0, 2, true), "{text}");
-        assert!(told.is_none_or(|told| bed.log("n1").contains(told)), "no `{told:?}` in: {}", bed.log("n1"));
+        let log = bed.log("n1");
+        assert!(told.is_none_or(|told| log.contains(told)), "no `{told:?}` in: {log}");
     }
-    conf(bed, "default=closest\nNodeName=n1 default = off\n");
-    assert!(untouched(&bed.tasks(2, &on("n1", ""))));
-    assert!(placed(&bed.tasks(2, &on("n1", "--nic-placement"))), "who asks is placed");
-    assert!(placed(&bed.tasks(2, &on("n0", ""))));
+    conf(bed, "default=closest\nNodeName=n1 default=of\n");
+    assert!(untouched(&bed.tasks(2, &on("n1", "--nic-placement"))));
+    assert!(placed(&bed.tasks(2, &on("n0", ""))), "another node's line");
 }
 
 fn a_file_that_others_may_write_places_nobody_and_no_job_fails(bed: &Bed) {

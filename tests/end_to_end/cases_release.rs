@@ -74,6 +74,11 @@ fn a_plugin_that_is_listed_twice_places_once(bed: &Bed) {
     bed.plugstack(&format!("{line}\n{line}"));
     let (_, twice) = bed.without_and_with("--nic-placement", 2, COMMAND);
     assert_eq!(twice, once);
+    for second in ["disable", "default=of"] {
+        bed.plugstack(&format!("{line}\n{}", bed.site.plugstack_line(second)));
+        let tasks = bed.tasks(2, &COMMAND.replace('@', "--nic-placement"));
+        assert!(tasks.len() == 2 && tasks.iter().all(Task::is_untouched), "`{second}` in the second line");
+    }
 }
 
 fn a_required_plugin_places_and_its_faults_fail_no_job(bed: &Bed) {

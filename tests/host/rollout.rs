@@ -1,4 +1,4 @@
-//! Steps that are observed, and shares of the jobs for which the admin's default, or a part of it, holds.
+//! Steps that are observed, and shares of the jobs for which the admin's default holds.
 
 use super::conf::{errors, shown, site, step};
 use super::*;
@@ -59,51 +59,6 @@ fn a_share_of_the_jobs_is_placed_the_same_on_all_nodes_and_in_all_steps() {
             .assert_nearest_nics();
     }
     assert!((1..=8).any(is_in) && !(1..=8).all(is_in));
-}
-
-#[test]
-fn binding_and_the_variables_of_a_node_and_of_a_task_are_rolled_out_apart() {
-    let held = |rollout: &str| {
-        let tree = site("conf-parts", format!("default=closest,bind=numa rollout={rollout}\n"));
-        let of_gpu_0 = step(&tree).arg("trust-topology").word("--played-cpus", "0-223");
-        of_gpu_0.task("CUDA_VISIBLE_DEVICES=0")
-    };
-    let has = |played: &Played| {
-        played.assert_nothing_failed();
-        let set = |name: &str| played.env(0, name).is_some();
-        let is_bound = played.cpus(0).as_deref() == Some("0-55,112-167");
-        assert_eq!(is_bound, played.memory(0).as_deref() == Some("preferred-many nodes 0x1"), "{played}");
-        assert_eq!(set("NCCL_IB_HCA"), set("NVSHMEM_HCA_LIST"), "{played}");
-        [is_bound, set("NCCL_IB_HCA"), set("UCX_NET_DEVICES")]
-    };
-    for (rollout, expected) in [
-        ("bind:0%,node-env:100%,task-env:0%", [false, true, false]),
-        ("node-env:100%,task-env:100%", [false, true, true]),
-        ("bind:100%", [true, false, false]),
-        ("task-env:100%,observe", [false, false, true]),
-        ("bind:100%,node-env:100%,task-env:100%", [true; 3]),
-        ("node-env:0%", [false; 3]),
-    ] {
-        let played = play!(held(rollout));
-        assert_eq!(has(&played), expected, "{rollout}\n{played}");
-        assert_eq!(has(&play!(held(rollout).option(""))), [true; 3], "who asks has all: {rollout}");
-    }
-    let words = play!(held("node-env:100%").option("bind=none"));
-    assert_eq!(has(&words), [false, true, true], "by the user's word\n{words}");
-    for (rollout, parts) in [
-        ("node-env:100%,observe", "mlx5_8; bind: NUMA nodes 0-1; task-env: UCX_NET_DEVICES"),
-        (
-            "0%,observe",
-            "; bind: NUMA nodes 0-1; node-env: NCCL_IB_HCA NVSHMEM_HCA_LIST; task-env: UCX_NET_DEVICES",
-        ),
-    ] {
-        let played = play!(held(rollout));
-        let lines = observed(&played);
-        assert!(lines.len() == 1 && lines[0].ends_with(parts), "{played}");
-    }
-    for all in ["node-env:100%,task-env:5%", "100%,observe"] {
-        assert_eq!(observed(&play!(held(all))), [""; 0], "{all}");
-    }
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn a_list_of_gpus_has_no_empty_word() {
 }
 
 #[test]
-fn check_says_how_a_switch_is_written_that_is_read_as_off() {
+fn check_fails_by_each_argument_that_is_not_understood() {
     let place = Place::new("odd-switch");
     let conf =
         place.file("c", "\u{feff}default=closest\nNodeName=ALL Disabled\nPartitionName=p default = off\n");
@@ -46,13 +46,14 @@ fn check_says_how_a_switch_is_written_that_is_read_as_off() {
     let line = place.file("plugstack.conf", &format!("optional libnic_placement.so conf={conf}\n"));
     let output = run(&["check", "--json", "--machine", "dgx-h100", "--plugstack", &line]);
     let said = String::from_utf8(output.stdout).unwrap();
-    for words in [
-        "c:2`: `NodeName=ALL` is no node's name: for all nodes leave it out; for all nodes it is read as off: write `disable`",
-        "c:3: default = off`: is read as off: write `default=off`",
-        "disabled by `disable` in",
-    ] {
+    for words in
+        ["c:2`: `NodeName=ALL` is no node's name: for all nodes leave it out", "c:3: =`: unknown argument"]
+    {
         assert!(said.contains(words), "no `{words}`: {said}");
     }
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    let health = run(&["check", "--health", "--machine", "dgx-h100", "--plugstack", &line]);
+    assert_ne!(health.status.code(), Some(4), "one file of all nodes drains none");
 }
 
 /// One short line, and nothing on stdout.

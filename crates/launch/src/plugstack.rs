@@ -18,18 +18,18 @@ const MOST_DEPTH: usize = 8;
 const MOST_FILES: usize = 256;
 const MOST_BYTES: usize = 1024 * 1024;
 
-/// The admin's settings for a step of this partition, by the configuration file and the plugin's line in this file, or
+/// The admin's settings for a step of this partition, by the configuration file and the plugin's lines in this file, or
 /// in the one that Slurm reads; and whether there is such a line.
 pub fn admin(
     file: Option<&Path>,
     partition: Option<&str>,
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> (Found, bool) {
-    let lines = read(&file.map_or_else(|| place(variable), Path::to_path_buf)).lines;
-    let line = lines.iter().find(|line| line.is_ours());
-    let arguments = line.into_iter().flat_map(|line| &line.arguments).map(String::as_str);
+    let mut lines = read(&file.map_or_else(|| place(variable), Path::to_path_buf)).lines;
+    lines.retain(PluginLine::is_ours);
+    let arguments = lines.iter().flat_map(|line| &line.arguments).map(String::as_str);
     // what is wrong with them `nic-placement check` tells the admin; a process of root's takes only a file of root's
-    (admin::find(arguments, || partition.map(str::to_string), node::callers_author()), line.is_some())
+    (admin::find(arguments, || partition.map(str::to_string), node::callers_author()), !lines.is_empty())
 }
 
 /// slurm.conf: where `SLURM_CONF` says, else in its usual place, else where a configless slurmd keeps the one that it was sent

@@ -25,7 +25,7 @@ pub struct Found {
 pub enum Off {
     /// the place of the switch that the admin threw
     Disabled(String),
-    /// the file's fault: the configuration file cannot be used, and may hold that switch
+    /// the configuration file cannot be used, and may hold that switch; or an argument is not understood
     Refused(String),
 }
 
@@ -49,30 +49,36 @@ pub fn find<'a>(
     author: Author,
 ) -> Found {
     let (mut admin, mut findings) = Admin::parse(arguments);
-    let (mut off, mut file) = (None, None);
+    let (mut file, mut unusable) = (None, None);
     let path = admin.conf.clone().unwrap_or_else(|| conf::PATH.to_string());
+    let place = if admin.disabled { "plugstack.conf".to_string() } else { format!("`{path}`") };
     match read(&path, admin.conf.is_some(), author) {
         Ok(None) => {}
         Ok(Some((conf, more))) => {
             let node = if conf.names_nodes() { hostname() } else { String::new() };
             let partition = if conf.names_partitions() { partition() } else { None };
-            let was_disabled = admin.disabled;
             findings.extend(more);
             findings.extend(admin.add_conf(&conf, &path, &node, partition.as_deref()));
-            if admin.disabled && !was_disabled {
-                off = Some(Off::Disabled(format!("`disable` in `{path}`")));
-            }
             file = Some((conf, path.clone()));
         }
-        Err(why) => off = Some(Off::Refused(why)),
+        Err(why) => unusable = Some(why),
     }
-    if admin.disabled && off.is_none() {
-        off = Some(Off::Disabled("`disable` in plugstack.conf".to_string()));
-    }
-    if let Some(switch) = switches(&path).into_iter().find(|switch| root::is_there(switch)) {
-        off = Some(Off::Disabled(format!("`{}`, which is there", switch.display())));
-    }
+    let switch = switches(&path).into_iter().find(|switch| root::is_there(switch));
+    let switch = switch.map(|switch| format!("`{}`, which is there", switch.display()));
+    let disabled = switch.or_else(|| admin.disabled.then(|| format!("`disable` in {place}")));
+    let off =
+        disabled.map(Off::Disabled).or_else(|| unusable.or_else(|| refusal(&findings)).map(Off::Refused));
     Found { admin, findings, file, off }
+}
+
+/// The first argument or line that is not understood.
+fn refusal(findings: &[Diagnostic]) -> Option<String> {
+    let mut refused = findings.iter().filter(|finding| finding.refuses);
+    let first = refused.next()?;
+    Some(match refused.count() {
+        0 => first.to_string(),
+        more => format!("{first} (`nic-placement check` names {more} more)"),
+    })
 }
 
 /// The files whose existence turns all off: beside the configuration file, and in the usual place whatever `conf=` says.
@@ -112,11 +118,7 @@ pub fn settings(
 ) -> Settings {
     let job = if admin.rollout == Rollout::default() { None } else { job() };
     let default = job.map(|job| admin.rollout.default_of(job, &admin.default));
-    let mut settings = merge_settings(default.as_ref().unwrap_or(&admin.default), variable, option);
-    if let Some(job) = job {
-        admin.rollout.hold_back(job, &mut settings);
-    }
-    settings
+    merge_settings(default.as_ref().unwrap_or(&admin.default), variable, option)
 }
 
 /// The name by which lines with `NodeName=` know this node.

@@ -65,7 +65,7 @@ pub fn conf(data: &[u8]) {
         Err(bad) => return held::message(&bad.to_string()),
     };
     held::findings(&findings);
-    held::findings(&Admin::check_conf(&conf, "/etc/nic-placement.conf"));
+    held::findings(&Admin::check_conf(&conf, "/etc/nic-placement.conf", NODES[0]));
     for (_, node) in NODES.into_iter().enumerate().filter(|(nth, _)| held::has_turn(data, *nth, NODES.len()))
     {
         let has_turn = |nth: usize| held::has_turn(data, nth, PARTITIONS.len() + 1);

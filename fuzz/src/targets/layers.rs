@@ -152,14 +152,15 @@ fn is_found(given: &Given, found: &Found, path: &Path) {
     let path_text = path.display().to_string();
     assert_eq!(found.admin.conf.as_deref(), Some(path_text.as_str()), "no line of the file moves it");
     let read = given.is_file().then(|| Conf::parse(&given.conf, &path_text));
-    let is_refused = !matches!(read, Some(Ok(_)));
-    assert_eq!(found.file.is_none(), is_refused);
+    let is_unusable = !matches!(read, Some(Ok(_)));
+    assert_eq!(found.file.is_none(), is_unusable);
+    let is_refused = is_unusable || found.findings.iter().any(|found| found.refuses);
     match &found.off {
         Some(off) => {
             held::message(&off.to_string());
-            assert!(found.admin.disabled || is_refused || given.is_off_by_switch(), "{off}");
-            let is_told_so = matches!(off, Off::Refused(_));
-            assert_eq!(is_told_so, is_refused && !given.is_off_by_switch(), "{off}");
+            let is_disabled = found.admin.disabled || given.is_off_by_switch();
+            assert!(is_disabled || is_refused, "{off}");
+            assert_eq!(matches!(off, Off::Refused(_)), !is_disabled, "{off}");
         }
         None => assert!(!found.admin.disabled && !is_refused && !given.is_off_by_switch()),
     }

@@ -55,9 +55,9 @@ pub fn run(data: &[u8]) {
         }),
         Err(why) => held::message(&why),
     }
-    if let Some(rollout) = Rollout::parse(line) {
+    if let Ok(rollout) = Rollout::parse(line) {
         (0..100).for_each(|job| {
-            rollout.held_back(job);
+            rollout.has(job);
         });
     }
     let _ = releases::of_version(line);

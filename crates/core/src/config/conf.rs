@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 
 use super::hostlist::HostList;
-use super::off;
 use super::options::AdminLevel;
 use crate::diagnostic::{Diagnostic, Shown};
 
@@ -30,7 +29,6 @@ pub struct ConfLine {
     nodes: Option<HostList>,
     partitions: Option<Vec<String>>,
     arguments: Vec<String>,
-    is_unclear: bool,
 }
 
 /// The steps for which a line is, from the widest to the narrowest: a nearer line counts.
@@ -40,19 +38,17 @@ pub enum Audience {
     Nodes,
     Partitions,
     Both,
-    /// all, where a line that cannot be read may mean "off": no other line turns that on again
-    Unclear,
 }
 
 impl Audience {
-    pub(super) const ALL: [Audience; 5] =
-        [Audience::Cluster, Audience::Nodes, Audience::Partitions, Audience::Both, Audience::Unclear];
+    pub(super) const ALL: [Audience; 4] =
+        [Audience::Cluster, Audience::Nodes, Audience::Partitions, Audience::Both];
 
     /// The narrowest arguments that may be on such a line.
     pub(super) fn level(self) -> AdminLevel {
         match self {
             Audience::Partitions | Audience::Both => AdminLevel::Partition,
-            Audience::Cluster | Audience::Nodes | Audience::Unclear => AdminLevel::Node,
+            Audience::Cluster | Audience::Nodes => AdminLevel::Node,
         }
     }
 }
@@ -60,12 +56,17 @@ impl Audience {
 impl ConfLine {
     pub fn audience(&self) -> Audience {
         match (self.partitions.is_some(), self.nodes.is_some()) {
-            (false, false) if self.is_unclear => Audience::Unclear,
             (false, false) => Audience::Cluster,
             (false, true) => Audience::Nodes,
             (true, false) => Audience::Partitions,
             (true, true) => Audience::Both,
         }
+    }
+
+    pub fn is_for_node(&self, node: &str) -> bool {
+        // of `gpu1.example.org` Slurm knows `gpu1`
+        let short = node.split('.').next().unwrap_or_default();
+        self.nodes.as_ref().is_none_or(|nodes| nodes.has(node) || nodes.has(short))
     }
 
     /// The arguments, as `default=off`, each with its place in the file at `path`, as `/etc/nic-placement.conf:7`.
@@ -75,8 +76,8 @@ impl ConfLine {
 }
 
 impl Conf {
-    /// Reads a file's bytes.  A bad line, which a diagnostic names by `path` and number, does not count, unless it may
-    /// mean "off".  The error says why no line counts.
+    /// Reads a file's bytes.  A line that cannot be read is refused for all nodes, by a diagnostic with `path` and
+    /// number.  The error says why no line counts.
     pub fn parse(bytes: &[u8], path: &str) -> Result<(Conf, Vec<Diagnostic>), String> {
         let no_text = |at: usize| {
             let line = bytes[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -89,28 +90,11 @@ impl Conf {
         for (number, words) in lines(text.trim_start_matches('\u{feff}')) {
             let place = format!("{path}:{number}");
             match line(number, &words) {
-                Ok(mut line) => {
-                    let arguments: Vec<&str> = line.arguments.iter().map(String::as_str).collect();
-                    let off = off::misspelt_off(&place, line.audience().level(), &arguments);
-                    if let Some((off, finding)) = off {
-                        findings.push(finding);
-                        line.arguments.push(off.to_string());
-                    }
-                    conf.lines.push(line);
-                }
-                Err(mut finding) => {
-                    if let Some(off) = off::off_in(words.iter().copied()) {
-                        finding += &format!("; for all nodes it {}", off::finding(off));
-                        let arguments = vec![off.to_string()];
-                        let line = ConfLine { number, arguments, is_unclear: true, ..ConfLine::default() };
-                        conf.lines.push(line);
-                    }
-                    findings.push(Diagnostic::new(place, finding));
-                }
+                Ok(line) => conf.lines.push(line),
+                Err(finding) => findings.push(Diagnostic::refusal(place, finding)),
             }
         }
-        let readable = conf.lines.iter().filter(|line| !line.is_unclear);
-        if readable.map(|line| line.arguments.len()).sum::<usize>() > MAX_ARGUMENTS {
+        if conf.lines.iter().map(|line| line.arguments.len()).sum::<usize>() > MAX_ARGUMENTS {
             return Err(format!("has more than {MAX_ARGUMENTS} arguments"));
         }
         Ok((conf, findings))
@@ -133,14 +117,11 @@ impl Conf {
         node: &'c str,
         partition: Option<&'c str>,
     ) -> impl Iterator<Item = &'c ConfLine> {
-        // of `gpu1.example.org` Slurm knows `gpu1`
-        let short = node.split('.').next().unwrap_or_default();
-        let is_node = move |nodes: &HostList| nodes.has(node) || nodes.has(short);
         let is_partition =
             move |names: &Vec<String>| partition.is_some_and(|own| names.iter().any(|name| name == own));
         self.lines.iter().filter(move |line| {
             line.audience() == audience
-                && line.nodes.as_ref().is_none_or(is_node)
+                && line.is_for_node(node)
                 && line.partitions.as_ref().is_none_or(is_partition)
         })
     }
@@ -257,12 +238,6 @@ nodename=gpu002 PARTITIONNAME=train default=off
         for ((finding, words), line) in findings.iter().zip(words).zip([1, 3, 4, 5, 6]) {
             assert!(finding.starts_with(&format!("`/c:{line}`: ")) && finding.contains(words), "{finding}");
         }
-    }
-
-    #[test]
-    fn a_switch_on_a_line_that_is_wrong_holds_for_all() {
-        let (conf, findings) = parse("NodeName=gpu[1- default=off disable\n");
-        assert_eq!((held(&conf, "other", None), findings.len()), (vec!["disable".to_string()], 1));
     }
 
     #[test]

@@ -5,7 +5,6 @@ pub mod components;
 pub mod conf;
 pub mod cpu_bind;
 pub mod hostlist;
-mod off;
 pub mod options;
 pub mod plugstack;
 pub mod releases;
@@ -16,7 +15,7 @@ pub use conf::Conf;
 pub use plugstack::{Admin, NodeFileUse, NodeSource, PluginLine};
 pub use words::{BadWord, Words};
 
-use crate::libraries::wanted::{Libraries, Parts, Wanted};
+use crate::libraries::wanted::{Libraries, Wanted};
 use crate::placement::{Bind, GpuUse, Mem, NicsEach, Policy, Strictness};
 use words::Switch;
 
@@ -54,8 +53,6 @@ pub struct Settings {
     pub env_names: Vec<String>,
     /// variables that are not to be set (`no-env=`), names and beginnings with a star
     pub no_env: Vec<String>,
-    /// parts of the admin's default that do not hold for this job yet (`rollout=`)
-    pub held_back: Parts<bool>,
 }
 
 impl Settings {
@@ -69,7 +66,6 @@ impl Settings {
             templates: admin.templates.clone(),
             judges_files: self.verbose || self.dry_run || self.strictness >= Strictness::Restricted,
             map_files: admin.map_files.clone(),
-            held_back: self.held_back,
             srun: None,
             words: Vec::new(),
         }
@@ -114,7 +110,6 @@ pub fn merge_settings(default: &Words, environment: Option<&Words>, option: Opti
         libraries: all.env.unwrap_or_default(),
         env_names: all.env_names,
         no_env: all.no_env,
-        held_back: Parts::default(),
     }
 }
 

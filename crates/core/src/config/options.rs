@@ -126,10 +126,9 @@ pub const ARGUMENTS: &[Spec] = &[
         "words of the option for steps that do not say, off or observe among them; without it placement is \
          off",
     ),
-    option("rollout", "[PART:]PERCENT%,…[,observe]").help(
+    option("rollout", "PERCENT%[,observe]").help(
         "default= holds for so many of a hundred jobs, by their ids; the others are off, or observed \
-         (default 100%); or parts of it, 0% where not named: bind, CPUs and memory; node-env, the variables of \
-         a node, as NCCL_IB_HCA; task-env, those of each task, as UCX_NET_DEVICES",
+         (default 100%)",
     ),
     of_nodes("disable", "").help("no step is placed, whatever a user or an admin says elsewhere"),
     of_plugstack("conf", "FILE").help("where the configuration file is (default /etc/nic-placement.conf)"),
@@ -176,7 +175,7 @@ pub(super) fn suggestion(table: &[Spec], name: &str, lists: &str) -> String {
 }
 
 /// True if inserting, deleting or changing at most so many letters makes one word of the other.
-pub(super) fn is_near(one: &[u8], other: &[u8], edits: usize) -> bool {
+fn is_near(one: &[u8], other: &[u8], edits: usize) -> bool {
     match (one, other) {
         _ if one.len().abs_diff(other.len()) > edits => false,
         ([x, one @ ..], [y, other @ ..]) if x == y => is_near(one, other, edits),

@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 
 use super::conf::{Audience, Conf, ConfLine};
-use super::off;
 use super::options::{self, ARGUMENTS, AdminLevel};
 use super::rollout::Rollout;
 use super::words::{Words, named};
@@ -128,16 +127,11 @@ impl Layer {
 }
 
 impl Admin {
-    /// Reads the arguments.  A bad one, which a diagnostic names, does not count: an admin's typo must not cost the
-    /// users their jobs.
+    /// Reads the arguments.  One that is not understood is refused by a diagnostic: no step is placed then.
     pub fn parse<'a>(arguments: impl IntoIterator<Item = &'a str>) -> (Admin, Vec<Diagnostic>) {
         let mut admin = Admin::default();
-        let mut arguments: Vec<&str> = arguments.into_iter().collect();
-        let off = off::misspelt_off(PLUGSTACK, AdminLevel::Plugstack, &arguments);
-        arguments.extend(off.as_ref().map(|(argument, _)| argument));
         let arguments = arguments.into_iter().map(|argument| (PLUGSTACK.to_string(), argument));
-        let mut findings: Vec<Diagnostic> = off.into_iter().map(|(_, finding)| finding).collect();
-        findings.extend(admin.take_layer(AdminLevel::Plugstack, arguments));
+        let findings = admin.take_layer(AdminLevel::Plugstack, arguments);
         (admin, findings)
     }
 
@@ -157,10 +151,13 @@ impl Admin {
         findings
     }
 
-    /// What is wrong with any line of the file at `path`, for all nodes and partitions.
-    pub fn check_conf(conf: &Conf, path: &str) -> Vec<Diagnostic> {
-        let of_line =
-            |line: &ConfLine| Admin::default().take_layer(line.audience().level(), line.arguments(path));
+    /// What is wrong with any line of the file at `path`, for all nodes and partitions; only lines for `node` refuse.
+    pub fn check_conf(conf: &Conf, path: &str, node: &str) -> Vec<Diagnostic> {
+        let of_line = |line: &ConfLine| {
+            let is_here = line.is_for_node(node);
+            let findings = Admin::default().take_layer(line.audience().level(), line.arguments(path));
+            findings.into_iter().map(move |found| Diagnostic { refuses: found.refuses && is_here, ..found })
+        };
         conf.lines.iter().flat_map(of_line).collect()
     }
 
@@ -172,14 +169,17 @@ impl Admin {
         let mut layer = Layer::over(self, level);
         let mut findings = Vec::new();
         for (place, argument) in arguments {
-            // an argument that holds can be doubtful too
-            if let Err(finding) | Ok(Some(finding)) = self.take(argument, &mut layer) {
-                findings.push((place, argument, finding));
-            }
+            let found = match self.take(argument, &mut layer) {
+                Ok(None) => continue,
+                // an argument that holds can be doubtful too
+                Ok(Some(doubt)) => about(&place, argument, doubt),
+                Err(why) => Diagnostic { refuses: true, ..about(&place, argument, why) },
+            };
+            findings.push((argument, found));
         }
         // the fabric may be named after it
-        findings.retain(|(_, argument, _)| !self.suits_the_fabric(argument));
-        findings.into_iter().map(|(place, argument, finding)| about(&place, argument, finding)).collect()
+        findings.retain(|(argument, _)| !self.suits_the_fabric(argument));
+        findings.into_iter().map(|(_, found)| found).collect()
     }
 
     /// True if the fabric, as the admin describes it, needs this argument, which is doubtful elsewhere.
@@ -231,12 +231,7 @@ impl Admin {
                 let words = words.map_err(|bad| layer.looked_up("not understood", || bad.to_string()))?;
                 self.default = layer.default.overlaid(&words);
             }
-            "rollout" => {
-                let rollout = Rollout::parse(value);
-                self.rollout = rollout.unwrap_or(Rollout::NONE);
-                let example = "as `rollout=10%`; until then default= holds for no job";
-                rollout.ok_or_else(|| format!("{}, {example}", misfit()))?;
-            }
+            "rollout" => self.rollout = Rollout::parse(value)?,
             // once a layer disables, no later one enables again
             "disable" => self.disabled |= switch.unwrap_or(true),
             "conf" if value.starts_with('/') => self.conf = Some(value.to_string()),
@@ -260,14 +255,18 @@ impl Admin {
                 self.none_is_unbound = named(&known, value).ok_or_else(misfit)?;
             }
             "trust-topology" => self.trust_topology = switch.unwrap_or(true),
-            _ if !layer.begins("source") => {
-                return Err(
-                    "only one of `topology=`, `machine=` and `sysfs=` can hold: the first is used".into()
-                );
+            _ => {
+                let source = match name {
+                    "topology" => NodeSource::Topology,
+                    "machine" => NodeSource::Machine,
+                    _ => NodeSource::Sysfs,
+                }(value.to_string());
+                // the same line may be there twice
+                if !layer.begins("source") && self.source != source {
+                    return Err("only one of `topology=`, `machine=` and `sysfs=` can hold".into());
+                }
+                self.source = source;
             }
-            "topology" => self.source = NodeSource::Topology(value.to_string()),
-            "machine" => self.source = NodeSource::Machine(value.to_string()),
-            _ => self.source = NodeSource::Sysfs(value.to_string()),
         }
         Ok(None)
     }

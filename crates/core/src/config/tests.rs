@@ -46,7 +46,7 @@ fn every_word_of_the_table_is_understood_and_shown_by_the_help() {
                         .replace("NIC,…", "mlx5_0")
                         .replace("PATH:PERCENT,…", "SYS:50")
                         .replace("SECONDS", "60")
-                        .replace("[PART:]PERCENT%,…[,observe]", "bind:10%,observe")
+                        .replace("PERCENT%[,observe]", "10%,observe")
                         .replace("conf=FILE", "conf=/etc/c.conf")
                         .replace("node-file=PATH", "node-file=/run/node.json");
                     assert_eq!(Admin::parse([text.as_str()]).1, [], "`{text}`");
@@ -144,7 +144,7 @@ fn memory_follows_the_cpus_unless_a_word_says_otherwise() {
 }
 
 #[test]
-fn an_admins_typo_is_named_and_the_rest_is_used() {
+fn an_admins_typo_is_named_with_the_argument_that_was_meant() {
     let (admin, diagnostics) =
         Admin::parse(["exclud=mlx5_1", "include=mlx5_*", "default=closet", "machine=a", "sysfs=/x"]);
     let diagnostics: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();

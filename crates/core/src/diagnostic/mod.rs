@@ -11,11 +11,17 @@ pub struct Diagnostic {
     /// a file, device or word
     pub place: String,
     pub finding: String,
+    /// true for an admin's argument that is not understood: no step that its line is for is placed
+    pub refuses: bool,
 }
 
 impl Diagnostic {
     pub fn new(place: impl Into<String>, finding: impl Into<String>) -> Diagnostic {
-        Diagnostic { place: place.into(), finding: finding.into() }
+        Diagnostic { place: place.into(), finding: finding.into(), refuses: false }
+    }
+
+    pub(crate) fn refusal(place: impl Into<String>, finding: impl Into<String>) -> Diagnostic {
+        Diagnostic { refuses: true, ..Diagnostic::new(place, finding) }
     }
 }
 

@@ -40,8 +40,3 @@ pub(crate) fn is_doubtful(name: &str) -> bool {
 pub fn is_uniform(name: &str) -> bool {
     LIBRARIES.iter().any(|library| is_in(library.uniform, name))
 }
-
-/// Does `node-env` mean this variable, and not `task-env`?  NVSHMEM's list is the node's by default, and may differ between tasks.
-pub(super) fn is_of_node(name: &str) -> bool {
-    is_uniform(name) || means("NVSHMEM_*", name)
-}

@@ -3,7 +3,7 @@
 
 use super::LIBRARIES;
 pub use super::names::is_name as is_variable_name;
-use super::names::{is_of_node, means};
+use super::names::means;
 pub use super::template::{MapFile, Template};
 
 /// A set of words of `env=`: a bit for each.
@@ -77,39 +77,6 @@ pub enum Fabric {
     IsolatedRails,
 }
 
-/// The parts of placement, with what is known of each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Parts<T> {
-    /// `bind`: CPUs and memory
-    pub bind: T,
-    /// `node-env`: the variables with one value for all tasks of a node, which leave NICs out
-    pub node_env: T,
-    /// `task-env`: all other variables, which each task has for itself
-    pub task_env: T,
-}
-
-impl<T> Parts<T> {
-    /// The same of each.
-    pub(crate) fn map<U>(self, change: impl Fn(T) -> U) -> Parts<U> {
-        let Parts { bind, node_env, task_env } = self;
-        Parts { bind: change(bind), node_env: change(node_env), task_env: change(task_env) }
-    }
-}
-
-impl Parts<bool> {
-    /// All of them.
-    pub const ALL: Parts<bool> = Parts { bind: true, node_env: true, task_env: true };
-
-    /// Is a variable in one of these parts?
-    pub(crate) fn have(self, variable: &str) -> bool {
-        match self.node_env == self.task_env {
-            true => self.node_env,
-            false if is_of_node(variable) => self.node_env,
-            false => self.task_env,
-        }
-    }
-}
-
 /// Everything wanted in one step.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
@@ -127,8 +94,6 @@ pub(crate) struct Wanted {
     pub judges_files: bool,
     /// the files that the templates may name
     pub map_files: Vec<MapFile>,
-    /// parts whose variables are not set for this job yet
-    pub held_back: Parts<bool>,
     /// the address of the step's srun, to which the routes lead
     pub srun: Option<String>,
     /// words of the program's command that matter
@@ -140,9 +105,7 @@ impl Wanted {
     pub(crate) fn has(&self, name: &str, word: &str, companion_of: Option<&str>) -> bool {
         let is_named = |named: &String| named == name || Some(named.as_str()) == companion_of;
         let is_asked_for = word.is_empty() || self.has_word(word) || self.named.iter().any(is_named);
-        is_asked_for
-            && !self.held_back.have(name)
-            && !self.unwanted.iter().any(|unwanted| means(unwanted, name))
+        is_asked_for && !self.unwanted.iter().any(|unwanted| means(unwanted, name))
     }
 
     /// Has the admin a `set=` for this variable?

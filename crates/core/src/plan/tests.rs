@@ -6,7 +6,6 @@ use crate::config::Words;
 use crate::discover::manifest::{Entry, Manifest};
 use crate::discover::synthesise::synthesise;
 use crate::discover::{Root, Scope, discover};
-use crate::libraries::wanted::Parts;
 use crate::libraries::{FileText, Present};
 use crate::placement::{Change, CpuDecision};
 use crate::platform;
@@ -151,40 +150,30 @@ fn a_task_is_asked_for_no_variable_that_only_the_judge_reads() {
 #[test]
 fn a_step_that_is_only_observed_is_told_in_one_line() {
     let plan = plan_of("closest", false);
-    let line = plan.observed(Parts::default(), &Present::new());
+    let line = plan.observed(&Present::new());
     let start = "1 task: gpu 0 mlx5_0:1 PIX, gpu 1 mlx5_3:1 PIX, ";
-    let end =
-        "of the node 8 GPUs, 8 rails, policy `closest`, left out: mlx5_1 mlx5_2 irdma0 irdma1 mlx5_7 mlx5_8";
+    let end = "of the node 8 GPUs, 8 rails, policy `closest`, left out: mlx5_1 mlx5_2 irdma0 irdma1 mlx5_7 mlx5_8; \
+         bind: NUMA nodes 0-1; env: UCX_NET_DEVICES NCCL_IB_HCA NVSHMEM_HCA_LIST";
     assert!(line.starts_with(start) && line.ends_with(end), "{line}");
     let none =
         Plan::new(Topology::empty("bare", Provenance::ThisSystem), Wish::default(), Step::default(), &|_| {
             None
         });
-    let bare = "0 tasks: no gpu; of the node 0 GPUs, 0 rails, policy `closest`, left out: none";
-    assert_eq!(none.observed(Parts::default(), &Present::new()), bare);
-    assert_eq!(
-        none.observed(Parts::ALL, &Present::new()),
-        format!("{bare}; bind: nothing; node-env: nothing; task-env: nothing")
-    );
+    let bare = "0 tasks: no gpu; of the node 0 GPUs, 0 rails, policy `closest`, left out: none; bind: nothing; env: nothing";
+    assert_eq!(none.observed(&Present::new()), bare);
 }
 
 #[test]
-fn each_part_that_is_only_observed_tells_what_it_would_do() {
-    let told = |words: &str, parts: Parts<bool>, present: &[(&str, &str)]| {
+fn a_step_that_is_only_observed_tells_what_it_would_bind_and_set() {
+    let told = |words: &str, present: &[(&str, &str)]| {
         let present = present.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
-        let line = plan_of(words, false).observed(parts, &present);
-        line.split_once("mlx5_8; ").map_or(String::new(), |(_, parts)| parts.to_string())
+        let line = plan_of(words, false).observed(&present);
+        line.split_once("mlx5_8; ").map_or(String::new(), |(_, would)| would.to_string())
     };
-    let all = "bind: NUMA nodes 0-1; node-env: NCCL_IB_HCA NVSHMEM_HCA_LIST; task-env: UCX_NET_DEVICES";
-    assert_eq!(told("closest", Parts::ALL, &[]), all);
-    let bind = Parts { bind: true, ..Parts::default() };
-    assert_eq!(told("closest", bind, &[]), "bind: NUMA nodes 0-1");
-    assert_eq!(told("bind=none", bind, &[]), "bind: nothing");
-    let users = [("UCX_NET_DEVICES", "mlx5_0:1")];
-    let env = Parts { bind: false, ..Parts::ALL };
+    assert_eq!(told("bind=none,env=none", &[]), "bind: nothing; env: nothing");
     assert_eq!(
-        told("no-env=NCCL_*", env, &users),
-        "node-env: NVSHMEM_HCA_LIST; task-env: nothing",
+        told("no-env=NCCL_*", &[("UCX_NET_DEVICES", "mlx5_0:1")]),
+        "bind: NUMA nodes 0-1; env: NVSHMEM_HCA_LIST",
         "what the user set, and what no word asks for"
     );
 }

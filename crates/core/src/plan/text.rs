@@ -3,7 +3,7 @@
 
 use super::{Plan, TaskPlan};
 use crate::diagnostic::counted;
-use crate::libraries::{Evidence, Present, marker, wanted::Parts};
+use crate::libraries::{Evidence, Present, marker};
 use crate::placement::{Bind, Change, RailIndex, Variable};
 use crate::step::{Claim, Task};
 use crate::topology::{Bitmap, GpuIndex, Topology};
@@ -82,9 +82,9 @@ impl TaskPlan<'_> {
 
 impl Plan {
     /// One line for the admin on what the step would get here: its GPUs, as far as Slurm names them, with their NICs,
-    /// the NICs left out, and what each part would do.  `present` has the user's variables.
-    pub fn observed(&self, parts: Parts<bool>, present: &Present) -> String {
-        let Plan { node, step, map, .. } = self;
+    /// the NICs left out, and what would be bound and set.  `present` has the user's variables.
+    pub fn observed(&self, present: &Present) -> String {
+        let Plan { node, step, map, wish, .. } = self;
         let pair = |gpu: &GpuIndex| {
             let choices = map.gpu(*gpu).choices.iter();
             let nics = choices.map(|choice| format!("{} {}", map.rail(choice.rail), choice.path));
@@ -93,21 +93,6 @@ impl Plan {
         let pairs: Vec<String> = gpus::of_the_step(node, step).iter().map(pair).collect();
         let mut left_out: Vec<&str> = map.excluded.iter().map(|excluded| excluded.name.as_ref()).collect();
         left_out.dedup();
-        let would: String = self.would_do(parts, present).iter().map(|part| format!("; {part}")).collect();
-        format!(
-            "{}: {}; of the node {}, {}, policy `{}`, left out: {}{would}",
-            counted(step.tasks as usize, "task"),
-            or(pairs.join(", "), "no gpu"),
-            counted(node.gpus.len(), "GPU"),
-            counted(map.rails.len(), "rail"),
-            map.policy,
-            or(left_out.join(" "), "none"),
-        )
-    }
-
-    /// `task-env: UCX_NET_DEVICES`: what each of these parts would bind or set, as far as it is known before there are tasks.
-    fn would_do(&self, parts: Parts<bool>, present: &Present) -> Vec<String> {
-        let Plan { node, step, wish, .. } = self;
         let gpus = gpus::of_the_step(node, step);
         let near = bind::nodes_of(node, &gpus).filter(|nodes| {
             let is_free = step.cpu_bind.is_none() && step.binder.is_none();
@@ -117,18 +102,20 @@ impl Plan {
         let claim = Claim { gpus: gpus.into_iter().take(1).collect(), reason: String::new() };
         let task = Task { claim: Some(claim), ..Task::default() };
         let variables = self.task(&task, Evidence { present, read: &|_| None }).variables;
-        let set = |part: Parts<bool>| {
-            let set = variables.iter().filter(|variable| matches!(variable.change, Change::Set(_)));
-            let names = set.map(|variable| variable.name.as_ref()).filter(|name| *name != marker::NAME);
-            names.filter(|name| part.have(name)).collect::<Vec<_>>().join(" ")
-        };
-        let each = [
-            (parts.bind, "bind", near),
-            (parts.node_env, "node-env", set(Parts { node_env: true, ..Parts::default() })),
-            (parts.task_env, "task-env", set(Parts { task_env: true, ..Parts::default() })),
-        ];
-        let would = |(_, part, what)| format!("{part}: {}", or(what, "nothing"));
-        each.into_iter().filter(|(is_asked, ..)| *is_asked).map(would).collect()
+        let set = variables.iter().filter(|variable| matches!(variable.change, Change::Set(_)));
+        let names = set.map(|variable| variable.name.as_ref()).filter(|name| *name != marker::NAME);
+        let names: Vec<&str> = names.collect();
+        format!(
+            "{}: {}; of the node {}, {}, policy `{}`, left out: {}; bind: {}; env: {}",
+            counted(step.tasks as usize, "task"),
+            or(pairs.join(", "), "no gpu"),
+            counted(node.gpus.len(), "GPU"),
+            counted(map.rails.len(), "rail"),
+            map.policy,
+            or(left_out.join(" "), "none"),
+            or(near, "nothing"),
+            or(names.join(" "), "nothing"),
+        )
     }
 }
 

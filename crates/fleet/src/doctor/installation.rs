@@ -6,6 +6,7 @@ use super::host::has_rdma;
 use super::{Examined, Verdict, or_ok};
 use nic_placement_core::config::PluginLine;
 use nic_placement_core::config::releases::{self, RELEASES};
+use nic_placement_core::diagnostic::Diagnostic;
 
 /// The versions of Slurm that the end-to-end cases ran on, as `srun --version` prints them; tests/slurm/releases.tsv has the
 /// runs.
@@ -59,7 +60,8 @@ pub(super) fn plugstack(subject: &Examined) -> Vec<Verdict> {
     };
     for again in others {
         let text = format!(
-            "`{}`: the plugin is listed twice: the option of the second is disabled, and each of srun's users is told",
+            "`{}`: the plugin is listed twice: the arguments of both count, and each of srun's users is told that the option of the \
+             second is disabled",
             again.place
         );
         verdicts.push(Verdict::warn(text).about(&again.place));
@@ -138,9 +140,13 @@ pub(super) fn configless(subject: &Examined) -> Vec<Verdict> {
 
 pub(super) fn configuration(subject: &Examined) -> Vec<Verdict> {
     let Installation { words, off, unasked, no_node, .. } = subject.installation;
+    let refused =
+        |finding: &Diagnostic| if finding.refuses { Verdict::fail(finding) } else { Verdict::warn(finding) };
     let mut verdicts: Vec<Verdict> =
-        words.iter().map(|finding| Verdict::warn(finding).about(&finding.place)).collect();
+        words.iter().map(|finding| refused(finding).about(&finding.place)).collect();
     match off {
+        // each argument has its line
+        Some((_, true)) if words.iter().any(|finding| finding.refuses) => {}
         Some((why, true)) => verdicts.push(Verdict::warn(why).about("no step is placed")),
         Some((why, false)) => {
             verdicts.push(Verdict::note(format!("no step is placed here, whoever asks: {why}")));

@@ -22,7 +22,7 @@ use facts::{Caller, HostFacts, Installation};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::plan::Plan;
 use std::collections::BTreeSet;
-use table::CHECKS;
+use table::{CHECKS, CONFIGURATION};
 
 pub struct Examined<'a> {
     pub plan: &'a Plan,
@@ -106,8 +106,10 @@ fn first_of(names: &[String], most: usize) -> String {
 }
 
 /// One line fit for the reason of a drained node: what fails, in less than 100 plain characters; `None` where nothing does.
+/// A mistake in a file that all nodes may share drains none.
 pub fn reason(findings: &[Finding]) -> Option<String> {
-    let failed: Vec<&Finding> = findings.iter().filter(|finding| finding.level == Level::Fail).collect();
+    let drains = |finding: &&Finding| finding.level == Level::Fail && finding.code != CONFIGURATION;
+    let failed: Vec<&Finding> = findings.iter().filter(drains).collect();
     let parts = failed.iter().map(|finding| match &finding.about {
         Some(about) => format!("{} {about}", finding.code),
         None => finding.code.clone(),

@@ -6,6 +6,9 @@ use super::{Examined, Verdict, gpudirect, host, installation, links, ports, redi
 use std::sync::LazyLock;
 
 /// The page, with a section `### CODE` for each check: its title, and items `- **WORD** TEXT`, each in one line.
+/// The check of the admin's arguments, whose `fail` drains no node: all nodes may share that file.
+pub const CONFIGURATION: &str = "configuration";
+
 pub(super) const PAGE: &str = include_str!("../../../../docs/checks.md");
 
 type Judge = fn(&Examined) -> Vec<Verdict>;
@@ -18,7 +21,7 @@ const JUDGES: [(&str, Judge); 34] = [
     ("plugin-file", installation::plugin_file),
     ("configless", installation::configless),
     ("config-owner", installation::owner),
-    ("configuration", installation::configuration),
+    (CONFIGURATION, installation::configuration),
     ("node-file", installation::node_file),
     ("node", host::node),
     ("machine", host::machine),

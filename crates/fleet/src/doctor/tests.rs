@@ -118,7 +118,7 @@ fn fail(code: &str, about: Option<&str>) -> Finding {
 #[test]
 fn a_reason_names_what_fails_and_nothing_else() {
     let good = Finding { level: Level::Warn, ..fail("slurm", None) };
-    assert_eq!(reason(std::slice::from_ref(&good)), None);
+    assert_eq!(reason(&[good.clone(), fail("configuration", Some("plugstack.conf"))]), None, "of all nodes");
     let findings = [good, fail("nic-broken", Some("mlx5_4:1")), fail("pcie-link", Some("0000:18:00.0"))];
     let line = reason(&findings).unwrap();
     assert_eq!(line, "nic-placement: nic-broken mlx5_4:1, pcie-link 0000:18:00.0");

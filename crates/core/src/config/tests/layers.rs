@@ -84,9 +84,7 @@ fn a_partition_gets_no_word_that_a_user_must_not_choose() {
         ["topology=/a", "sysfs=/a", "node-file=/a", "machine=a", "trust-topology", "cache=1", "disable"]
     {
         let (found, findings) = of_partitions(argument);
-        // a partition may be off by default
-        let default = words(if argument == "disable" { "off" } else { "" });
-        assert_eq!(found, Admin { default, ..Admin::default() }, "{argument}");
+        assert_eq!(found, Admin::default(), "{argument}");
         let finding = findings.last().unwrap();
         assert!(finding.contains("not for a partition, which a user's process names"), "{findings:?}");
         assert_eq!(of_nodes(argument).1, [""; 0]);
@@ -122,13 +120,76 @@ fn the_switch_is_thrown_by_any_layer_and_back_by_none() {
         assert_eq!((found.disabled, findings.len()), (disabled, 0), "{plugstack:?} and `{file}`");
     }
     let (found, findings) = Admin::parse(["disable=maybe"]);
-    assert!(found.disabled && findings[1].to_string().contains("expected `disable`"), "{findings:?}");
+    assert!(!found.disabled && findings[0].refuses, "{findings:?}");
+    assert!(findings[0].to_string().contains("expected `disable`"), "{findings:?}");
     let (found, findings) = Admin::parse(["trust-topology=yes", "disable="]);
     assert_eq!(
         (found.trust_topology, found.disabled, findings.len()),
         (true, true, 0),
         "of a map of arguments"
     );
+}
+
+#[test]
+fn what_is_not_understood_refuses_and_what_is_doubtful_does_not() {
+    for refused in [
+        "Disable",
+        "disable=0",
+        "disable;",
+        "disbale",
+        "off",
+        "enabled=no",
+        "default=Off",
+        "default=",
+        "default=closet",
+        "Default=off",
+        "rollout=0",
+        "cach=0",
+        "cache=soon",
+        "fabric=off",
+        "none-is=bound",
+        "node-file=there",
+        "lets-through=SYS",
+        "exclude=",
+        "set=LD_PRELOAD=/x",
+        "set=A={nix}",
+    ] {
+        let (_, found) = Admin::parse(["default=closest", refused]);
+        assert!(found.iter().any(|found| found.refuses), "`{refused}`");
+    }
+    for doubtful in ["set=NCCL_DEBUG=WARN", "set=A=1;A=2"] {
+        let (_, found) = Admin::parse([doubtful]);
+        assert!(found.len() == 1 && !found[0].refuses, "`{doubtful}`: {found:?}");
+    }
+    let (twice, found) = Admin::parse(["machine=a", "machine=a", "default=rail", "default=rail"]);
+    assert_eq!(
+        (twice.source, found),
+        (NodeSource::Machine("a".into()), vec![]),
+        "a line that is there twice"
+    );
+}
+
+#[test]
+fn a_line_that_cannot_be_read_is_refused_on_all_nodes_and_another_nodes_line_is_not() {
+    let refuses = |text: &str| {
+        let (conf, mut found) = Conf::parse(text.as_bytes(), "/c").unwrap();
+        found.extend(Admin::default().add_conf(&conf, "/c", "gpu1", Some("p")));
+        found.iter().any(|found| found.refuses)
+    };
+    for text in [
+        "NodeName=gpu[2 default=rail",
+        "NodeName=ALL disable",
+        "NodeName = gpu2 exclude=a",
+        "exclude=a NodeName=gpu2",
+    ] {
+        assert!(refuses(text), "`{text}`");
+    }
+    for line in ["NodeName=gpu[1-2]", "PartitionName=p", "PartitionName=p NodeName=gpu1"] {
+        assert!(refuses(&format!("{line} exclud=a")), "`{line}`");
+    }
+    for line in ["NodeName=gpu2", "PartitionName=q", "PartitionName=p NodeName=gpu2"] {
+        assert!(!refuses(&format!("{line} exclud=a")), "`{line}`");
+    }
 }
 
 #[test]
@@ -148,7 +209,13 @@ fn one_set_can_hold_what_several_would() {
 fn every_line_of_the_file_can_be_checked_whomever_it_is_for() {
     let text = "PartitionName=p topology=/a\nNodeName=x defualt=off\ndefault=closest\n";
     let (conf, _) = Conf::parse(text.as_bytes(), "/c").unwrap();
-    let told: Vec<String> = Admin::check_conf(&conf, "/c").iter().map(ToString::to_string).collect();
+    let found = Admin::check_conf(&conf, "/c", "n");
+    assert_eq!(
+        found.iter().map(|found| found.refuses).collect::<Vec<_>>(),
+        [true, false],
+        "`x` is elsewhere"
+    );
+    let told: Vec<String> = found.iter().map(ToString::to_string).collect();
     assert_eq!(told.len(), 2, "{told:?}");
     assert!(told[0].contains("/c:1: topology=/a") && told[1].contains("/c:2: defualt=off"), "{told:?}");
     assert!(told[1].contains("did you mean `default`?"), "{told:?}");
@@ -158,7 +225,7 @@ fn every_line_of_the_file_can_be_checked_whomever_it_is_for() {
 fn a_share_of_the_jobs_is_the_admins_and_no_users_word() {
     let (admin, findings) =
         admin(&["default=rail", "rollout=10%"], "PartitionName=p rollout=0%,observe", "n", Some("p"));
-    assert_eq!((admin.rollout, findings.len()), (Rollout { observes_others: true, ..Rollout::NONE }, 0));
+    assert_eq!((Ok(admin.rollout), findings.len()), (Rollout::parse("0%,observe"), 0));
     let settings = |option: Option<&str>| {
         let option = option.map(words);
         super::super::merge_settings(&admin.rollout.default_of(7, &admin.default), None, option.as_ref())
@@ -167,9 +234,21 @@ fn a_share_of_the_jobs_is_the_admins_and_no_users_word() {
     let asked = settings(Some("verbose"));
     assert_eq!((asked.enabled, asked.observe, asked.policy), (true, false, Policy::Rail), "who asks gets it");
     assert!(!settings(Some("off")).enabled);
-    let (unreadable, findings) = Admin::parse(["default=rail", "rollout=10"]);
-    assert!(findings[0].to_string().contains("as `rollout=10%`"));
-    assert_eq!(unreadable.rollout, Rollout::NONE, "a typo places no job that does not ask");
+    let (_, findings) = Admin::parse(["default=rail", "rollout=10"]);
+    assert!(findings[0].refuses && findings[0].to_string().contains("as `rollout=10%`"));
+}
+
+#[test]
+fn binding_is_staged_by_lines_for_nodes() {
+    let (_, findings) = Admin::parse(["default=rail", "rollout=node-env:100%,bind:1%"]);
+    assert!(findings[0].refuses && findings[0].to_string().contains("NodeName="), "{findings:?}");
+    let file = "default=closest,bind=none,mem=none\nNodeName=gpu1 default=bind=auto,mem=prefer\n";
+    let of = |node: &str| {
+        let (admin, _) = admin(&[], file, node, None);
+        let settings = super::super::merge_settings(&admin.default, None, None);
+        (settings.enabled, settings.bind, settings.mem)
+    };
+    assert_eq!((of("gpu1"), of("gpu2")), ((true, Bind::Auto, Mem::Prefer), (true, Bind::None, Mem::None)));
 }
 
 #[test]

@@ -35,6 +35,10 @@ fn plugstack(lines: Vec<PluginLine>, change: impl FnOnce(&mut Plugstack)) -> Wor
     installed(|all| all.plugstack = Some(plugstack))
 }
 
+fn refusal() -> Diagnostic {
+    Diagnostic { refuses: true, ..doubt() }
+}
+
 fn doubt() -> Diagnostic {
     Diagnostic::new("plugstack.conf: exclud=x", "unknown argument")
 }
@@ -125,7 +129,8 @@ pub(super) fn admin() -> Vec<Case> {
             "`default=closest` (`/etc/c:3`), then `rollout=10%`",
         ),
         case("configuration", "for other nodes", unasked(true), Note, "names this node, `gpu1`"),
-        case("configuration", "a typo", installed(|all| all.words.push(doubt())), Warn, "unknown argument"),
+        case("configuration", "a doubt", installed(|all| all.words.push(doubt())), Warn, "unknown argument"),
+        case("configuration", "a typo", installed(|all| all.words.push(refusal())), Fail, "unknown argument"),
         case(
             "configuration",
             "switched off",

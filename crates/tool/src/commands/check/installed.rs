@@ -42,14 +42,14 @@ pub(super) fn lines(named: Option<&Path>, is_live: bool, into: &mut Installation
             && sent.is_file()
             && Path::new(plugstack::USUAL).is_file(),
     });
-    let arguments = ours.first().into_iter().flat_map(|line| &line.arguments).map(String::as_str);
+    let arguments = ours.iter().flat_map(|line| &line.arguments).map(String::as_str);
     let Found { admin, findings, file, off } = admin::find(arguments, || None, roots());
-    let everywhere = file.iter().flat_map(|(conf, path)| Admin::check_conf(conf, path));
+    let node = admin::hostname();
+    let everywhere = file.iter().flat_map(|(conf, path)| Admin::check_conf(conf, path, &node));
     let elsewhere: Vec<Diagnostic> = everywhere.filter(|finding| !findings.contains(finding)).collect();
     into.words.extend(findings.into_iter().chain(elsewhere));
     into.off = off.map(|off| (off.to_string(), matches!(off, Off::Refused(_))));
-    into.unasked =
-        ours.first().map(|line| unasked((&line.place, &line.arguments), file.as_ref(), &admin::hostname()));
+    into.unasked = (!ours.is_empty()).then(|| unasked(&ours, file.as_ref(), &node));
     if is_live {
         let plugins = ours.iter().filter_map(|line| found(line).flatten());
         let all = files.into_iter().chain(plugins).chain(file.map(|(_, path)| PathBuf::from(path)));
@@ -95,18 +95,17 @@ fn owned(path: &Path) -> Option<Owned> {
     Some(Owned { path, user: facts.uid(), group: facts.gid(), mode: facts.mode() })
 }
 
-/// The settings of steps on that node that do not ask, of no partition, by the plugin's line and the configuration
+/// The settings of steps on that node that do not ask, of no partition, by the plugin's lines and the configuration
 /// file.
-fn unasked((place, arguments): (&str, &[String]), file: Option<&(Conf, String)>, node: &str) -> Unasked {
+fn unasked(lines: &[PluginLine], file: Option<&(Conf, String)>, node: &str) -> Unasked {
     let decides = |text: &str| ["default=", "rollout="].iter().any(|name| text.starts_with(name));
-    // what is not understood does nothing, and is named elsewhere
-    let counts = |text: &str| decides(text) && Admin::parse([text]).1.is_empty();
-    let mut all: Vec<(String, String)> =
-        arguments.iter().map(|text| (place.to_string(), text.clone())).collect();
+    let of_line =
+        |line: &PluginLine| line.arguments.iter().map(|text| (line.place.clone(), text.clone())).collect();
+    let mut all: Vec<(String, String)> = lines.iter().flat_map::<Vec<_>, _>(of_line).collect();
     let mut unasked = Unasked::default();
     if let Some((conf, path)) = file {
         let lines_for = |audience| conf.lines_for(audience, node, None);
-        let lines = [Audience::Cluster, Audience::Nodes, Audience::Unclear].into_iter().flat_map(lines_for);
+        let lines = [Audience::Cluster, Audience::Nodes].into_iter().flat_map(lines_for);
         let said = lines.flat_map(|line| line.arguments(path));
         all.extend(said.map(|(place, text)| (place, text.to_string())));
         let has = |audience| conf.lines.iter().any(|line| line.audience() == audience);
@@ -118,7 +117,7 @@ fn unasked((place, arguments): (&str, &[String]), file: Option<&(Conf, String)>,
             has(Audience::Nodes) && !has(Audience::Both) && lines_for(Audience::Nodes).next().is_none();
         unasked.unnamed = is_unnamed.then(|| (path.clone(), node.to_string()));
     }
-    unasked.said = all.into_iter().filter(|(_, text)| counts(text)).collect();
+    unasked.said = all.into_iter().filter(|(_, text)| decides(text)).collect();
     unasked
 }
 
@@ -171,11 +170,13 @@ mod tests {
     use super::*;
 
     fn on(node: &str) -> (Vec<String>, bool, bool) {
-        let text = b"default=observe default=closet\nNodeName=gpu[1-2] default=closest rollout=10%\n\
+        let text = b"default=observe\nNodeName=gpu[1-2] default=closest rollout=10%\n\
             PartitionName=debug default=off\nNodeName=login1 exclude=mlx5_9\n";
         let (conf, _) = Conf::parse(text, "/c").unwrap();
         let arguments = ["default=numa", "exclude=mlx5_8"].map(str::to_string);
-        let unasked = unasked(("/p:7", &arguments), Some(&(conf, "/c".to_string())), node);
+        let line =
+            PluginLine { place: "/p:7".to_string(), arguments: arguments.into(), ..PluginLine::default() };
+        let unasked = unasked(&[line], Some(&(conf, "/c".to_string())), node);
         let said = unasked.said.iter().map(|(place, argument)| format!("{place} {argument}")).collect();
         (said, unasked.has_partitions, unasked.unnamed.is_some())
     }
