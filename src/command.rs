@@ -109,7 +109,7 @@ pub(crate) fn tell_the_components() {
     set(cpu_bind::VARIABLE, &components::write(binds));
 }
 
-/// Takes back the words of fewer components.
+/// Removes the words that an earlier call, with fewer components, set.
 fn forget_the_components() {
     unset(components::VARIABLE);
     // one word is of the whole line

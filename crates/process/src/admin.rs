@@ -41,8 +41,8 @@ impl fmt::Display for Off {
 /// The name of this node, as the kernel has it: slurmstepd has none that a user's environment could not change.
 const HOSTNAME: &str = "/proc/sys/kernel/hostname";
 
-/// Reads the settings.  `partition` asks for the step's word for its own, which its user could have changed; only if a
-/// line needs it.
+/// Reads the settings.  `partition` reads the step's partition from its environment, which its user could have changed;
+/// only if a line needs it.
 pub fn find<'a>(
     arguments: impl IntoIterator<Item = &'a str>,
     partition: impl FnOnce() -> Option<String>,

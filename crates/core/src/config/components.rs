@@ -77,7 +77,7 @@ pub fn of_component(component: Option<u32>, text: String) -> Option<String> {
     }
 }
 
-/// The component that a job with this number is, by the step's environment; `None` if that is not known.
+/// The position of the job with this number among its components, by the step's environment; `None` if unknown.
 pub fn of_job(number: u32, read: impl Fn(&str) -> Option<String>) -> Option<u32> {
     let as_number = |name: &str| read(name)?.parse::<u32>().ok();
     let size = as_number(SIZE)?.min(MAX);
@@ -86,7 +86,7 @@ pub fn of_job(number: u32, read: impl Fn(&str) -> Option<String>) -> Option<u32>
     named.or_else(|| number.checked_sub(as_number(JOB)?).filter(|place| *place < size))
 }
 
-/// The number that all components of a job have in common, where this one is of several: the first one's.
+/// The first component's job number, which all components of a job share; `number` itself outside such a job.
 pub fn leader(number: u32, read: impl Fn(&str) -> Option<String>) -> u32 {
     let first = of_job(number, &read).and_then(|_| read(JOB)?.parse().ok());
     first.unwrap_or(number)

@@ -44,7 +44,7 @@ impl Audience {
     pub(super) const ALL: [Audience; 4] =
         [Audience::Cluster, Audience::Nodes, Audience::Partitions, Audience::Both];
 
-    /// The narrowest arguments that may be on such a line.
+    /// The highest level of an argument on such a line.
     pub(super) fn level(self) -> AdminLevel {
         match self {
             Audience::Partitions | Audience::Both => AdminLevel::Partition,

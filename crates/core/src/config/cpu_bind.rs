@@ -33,8 +33,8 @@ pub const VARIABLE: &str = "SLURM_NIC_PLACEMENT_CPU_BIND";
 pub const CHOSEN: &str = "chosen";
 /// the user named none
 const IMPLIED: &str = "implied";
-/// the user named none, and the step's variables are another step's: of a component before it of a heterogeneous job,
-/// for which srun sets them in its own environment (src/srun/srun_job.c, `setup_one_job_env`), or of an outer step
+/// the user chose no binding, and the step's variables come from another step: an earlier component of a heterogeneous
+/// job, for which srun sets them in its own environment (src/srun/srun_job.c, `setup_one_job_env`), or an outer step
 pub const UNNAMED: &str = "unnamed";
 
 /// slurmd's way of binding, and what srun asked for
@@ -109,9 +109,9 @@ pub fn word_of_srun(arguments: &[String], variable: Option<&str>) -> Option<&'st
 
 /// True if the binding in srun's environment is an outer step's, not the user's choice for this one.
 ///
-/// slurmd tells a step's tasks what they are bound to, in variables of which srun reads `SLURM_CPU_BIND` alone.  srun
-/// writes the others anew where it is given a way of binding, and else hands them on (src/common/env.c, `setup_env`).
-/// So after `unset SLURM_CPU_BIND` they are no choice of the user's.
+/// slurmd writes a task's binding into variables, of which an inner srun reads `SLURM_CPU_BIND` alone.  srun rewrites
+/// the others if it is given a binding, and else passes them on (src/common/env.c, `setup_env`).  So without
+/// `SLURM_CPU_BIND` they are not the user's choice.
 pub fn is_of_an_outer_step(read: impl Fn(&str) -> Option<String>) -> bool {
     let is_set = |name: &str| read(name).is_some_and(|value| !value.is_empty());
     is_set(TYPE) && !is_set(READ_BY_SRUN)
@@ -125,7 +125,7 @@ pub(super) fn options(arguments: &[String]) -> impl Iterator<Item = (&str, &str)
     })
 }
 
-/// True for `full` and its beginnings of at least the length of `least`, the shortest that no other option has.
+/// True for `full` and its prefixes from `least` on, the shortest prefix that no other option has.
 ///
 /// getopt_long(3) knows an option by any beginning that no other has.
 pub(super) fn is_option(name: &str, full: &str, least: &str) -> bool {

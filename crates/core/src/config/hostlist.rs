@@ -140,7 +140,7 @@ fn matches(pieces: &[Piece], name: &str) -> bool {
 }
 
 impl Range {
-    /// True for one of these numbers with as many zeros.
+    /// True for a number of this range, padded with zeros to its width.
     fn has(self, digits: &str) -> bool {
         let Ok(number) = digits.parse::<u64>() else { return false };
         let has_its_width =

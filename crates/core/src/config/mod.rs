@@ -113,8 +113,8 @@ pub fn merge_settings(default: &Words, environment: Option<&Words>, option: Opti
     }
 }
 
-/// True if srun goes by the variable rather than by the option of its sbatch or salloc: the variable is valid and was
-/// set after that, when its value was `before`.
+/// True if srun uses the variable, not the option of its sbatch or salloc: the variable is valid, and no longer
+/// `before`, its value then.
 pub fn replaces_the_allocations(variable: Option<&str>, before: Option<&str>) -> bool {
     let says_something = |text: &str| !text.is_empty() && Words::parse(text).is_ok();
     variable != before && variable.is_some_and(says_something)

@@ -45,7 +45,7 @@ pub enum NodeSource {
     /// this node's `/sys` and `/proc`
     #[default]
     Live,
-    /// the same files below another directory
+    /// `/sys` and `/proc` below this directory
     Sysfs(String),
     Machine(String),
     Topology(String),
@@ -95,7 +95,7 @@ const PLUGSTACK: &str = "plugstack.conf";
 
 /// One source of arguments, while it is read.
 struct Layer {
-    /// narrowest arguments that it may hold
+    /// the highest level of an argument in it
     level: AdminLevel,
     /// `default=` without this layer
     default: Words,
@@ -120,7 +120,7 @@ impl Layer {
         if self.unknown > Layer::MOST_LOOKED_UP { short.to_string() } else { why() }
     }
 
-    /// True if it is named here for the first time.
+    /// True if this layer names `what` for the first time.
     fn begins(&mut self, what: &str) -> bool {
         self.named.insert(what.to_string())
     }
@@ -290,7 +290,7 @@ impl Admin {
         Ok((!doubts.is_empty()).then(|| doubts.join("; ")))
     }
 
-    /// The last one for a name holds.
+    /// Takes a `set=`; the last one for a variable holds.
     fn set(&mut self, text: &str, layer: &mut Layer) -> Result<Option<String>, String> {
         let (template, doubt) = Template::parse(text)?;
         let names_a_file = template.is_file() || template.map_files().next().is_some();

@@ -221,7 +221,7 @@ pub(super) fn named<T: Copy>(table: &[(&str, T)], word: &str) -> Option<T> {
     table.iter().find(|(name, _)| *name == word).map(|(_, meaning)| *meaning)
 }
 
-/// Takes a word of this table; a text may repeat it, and hold no other of the table.
+/// Takes the word if it is in `table`.  It is an error if the text has another word of the table.
 fn say_once<T: Copy + PartialEq>(
     said: &mut Option<T>,
     table: &[(&str, T)],

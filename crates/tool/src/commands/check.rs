@@ -232,8 +232,8 @@ fn explain(check: &Check, page: &mut Page) {
     }
 }
 
-/// A line for a finding, below a fault why it matters and what to do, below a note the remedy; once for all findings of
-/// a check.
+/// Prints a line for a finding, then the reason and remedy of a fault, or the remedy of a note, once for all findings
+/// of a check.
 fn print(finding: &Finding, next: Option<&Finding>, page: &mut Page) {
     let Finding { level, code, text, why, remedy, .. } = finding;
     let is_wrong = *level >= Level::Warn;
@@ -253,7 +253,7 @@ fn print(finding: &Finding, next: Option<&Finding>, page: &mut Page) {
     }
 }
 
-/// The node as a step has it: by the node file no device is waited for.
+/// The node as a step reads it; with a node file no device is waited for.
 fn as_a_step_has_it(
     admin: &Admin,
     options: &CheckOptions,

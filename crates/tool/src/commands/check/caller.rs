@@ -26,7 +26,7 @@ pub(super) fn here(plan: &Plan) -> Caller {
     }
 }
 
-/// `Max locked memory         8388608              8388608              bytes`: the first holds now.
+/// `Max locked memory         8388608              8388608              bytes`: the first is the limit now.
 fn memlock(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
     match line.split_whitespace().next()? {

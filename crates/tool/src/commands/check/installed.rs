@@ -121,8 +121,8 @@ fn unasked(lines: &[PluginLine], file: Option<&(Conf, String)>, node: &str) -> U
     unasked
 }
 
-/// As the plugin reads it, whatever user checks: files of root's alone.  In a user namespace without the host's users
-/// the host's root looks like others, and all files are read.
+/// The owner of files that count, as for the plugin, whatever user checks: root.  In a user namespace without the
+/// host's users the host's root looks like others, and all files are read.
 fn roots() -> Author {
     if node::has_the_hosts_users() { Author::Root } else { Author::Anyone }
 }
@@ -150,7 +150,7 @@ pub(super) fn node_file(
 
 /// The release of Slurm's programs here: srun wants a slurm.conf to say it, slurmd and sinfo do not.
 ///
-/// None is waited for that waits for the controller, a name server or a file system: a release drains no node.
+/// A program that waits for the controller, a name server or a file system is left: a release drains no node.
 pub(super) fn release() -> Option<String> {
     const PATIENCE: Duration = Duration::from_secs(2);
     ["srun", "slurmd", "sinfo"].into_iter().find_map(|program| {
