@@ -13,7 +13,7 @@
 #![forbid(unsafe_code)]
 
 use super::lists::{List, entries, marked, works};
-use super::template::names_of;
+use super::uniform::names_of;
 use super::wanted::Fabric;
 use super::{Answer, Library, Present, Query};
 use crate::topology::{Gpu, Nic, NicIndex, NicKind, Topology};

@@ -20,7 +20,7 @@ use super::files::{Files, Line, before_comment, non_empty};
 use super::findings::{Checked, entries_in_doubt, space_in, unknown_device, when, whole_names};
 use super::lists::{List, entries, is_port_by_atoi, marked};
 use super::nccl::HOME;
-use super::template::names_of;
+use super::uniform::names_of;
 use super::{Answer, Library, Query, ReadFile, has_gpu_of, ours};
 use crate::diagnostic::Diagnostic;
 use crate::placement::{Change, Rail, Variable};
