@@ -12,7 +12,7 @@
 //! MPICH's own policy.
 #![forbid(unsafe_code)]
 
-use super::template::names_of;
+use super::uniform::names_of;
 use super::wanted::Fabric;
 use super::{Answer, Library, Present, Query, marked, works};
 use crate::topology::{Gpu, Nic, NicIndex, NicKind, Topology};

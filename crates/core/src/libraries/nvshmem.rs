@@ -19,7 +19,7 @@
 
 use super::files::{Files, Line, before_comment, non_empty};
 use super::nccl::HOME;
-use super::template::names_of;
+use super::uniform::names_of;
 use super::{Answer, Library, Query, ReadFile, has_gpu_of, marked, ours};
 use crate::diagnostic::Diagnostic;
 use crate::placement::{Change, Rail, Variable};

@@ -1,7 +1,7 @@
 //! Libraries of one variable, a row each: its value as `set=` would write it, and the condition that it needs.
 #![forbid(unsafe_code)]
 
-use super::{Answer, Library, Query, libfabric, template};
+use super::{Answer, Library, Query, libfabric, template, uniform};
 use crate::placement::GpuPlacement;
 use crate::topology::{GpuIndex, GpuVendor, NicIndex, NicKind};
 use std::borrow::Cow;
@@ -158,7 +158,7 @@ fn has_own_entry(query: &Query) -> Met {
     let (node, seen) = (query.node, &query.task.seen);
     let number = query.task.local_id as usize;
     let gpu = if let [gpu] = seen[..] { Some(gpu) } else { seen.get(number).copied() };
-    let names = template::names_of(node.rails.iter().map(|rail| &rail.name));
+    let names = uniform::names_of(node.rails.iter().map(|rail| &rail.name));
     let mut names = names.split(',');
     let best = |gpu: &GpuPlacement| gpu.choices.first().map(|choice| node.rail(choice.rail).name.as_str());
     let is_own = gpu == Some(GpuIndex(number)) && node.gpus.iter().all(|gpu| best(gpu) == names.next());

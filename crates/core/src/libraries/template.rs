@@ -4,12 +4,11 @@
 #![forbid(unsafe_code)]
 
 use super::names;
-use super::uniform::left_out;
+use super::uniform::{left_out, names_of};
 use crate::diagnostic::Shown;
 use crate::maps::{self, Format, Subject};
 use crate::placement::{NodePlacement, Rail, TaskPlacement};
 use crate::topology::{GpuIndex, Topology};
-use std::ops::Deref;
 
 /// Bytes of a value, at most.
 const MAX_VALUE: usize = 4096;
@@ -283,15 +282,4 @@ fn pieces(text: &str) -> Result<Vec<Piece<'_>>, String> {
 
 fn joined(entries: impl Iterator<Item: ToString>) -> String {
     entries.map(|entry| entry.to_string()).collect::<Vec<_>>().join(",")
-}
-
-/// Each name once, in order: ports of one NIC share it.
-pub(super) fn names_of<'a, N: Deref<Target = str> + 'a>(names: impl Iterator<Item = &'a N>) -> String {
-    let mut list: Vec<&str> = Vec::new();
-    for name in names.map(Deref::deref) {
-        if !list.contains(&name) {
-            list.push(name);
-        }
-    }
-    list.join(",")
 }

@@ -31,7 +31,7 @@ mod subnets;
 
 use super::files::{Files, Line, MARK, before_comment, non_empty};
 use super::nccl::HOME;
-use super::template::names_of;
+use super::uniform::names_of;
 use super::wanted::Fabric;
 use super::{Answer, Library, Query, ReadFile, has_gpu_of};
 use crate::placement::{NodePlacement, RailIndex, TaskPlacement};

@@ -1,9 +1,9 @@
 //! One list of NICs for all tasks of a node, set only to leave NICs out.
 #![forbid(unsafe_code)]
 
-use super::template::names_of;
 use crate::placement::Rail;
 use crate::topology::{Nic, NicIndex, NicKind, Port, PortRef, PortState, Topology};
+use std::ops::Deref;
 
 /// The list and its reason; or the reason for none.
 pub(super) type NodeList = Result<(String, String), &'static str>;
@@ -36,4 +36,15 @@ pub(super) fn list(topology: &Topology, rails: &[Rail]) -> NodeList {
     }
     let entries: Vec<String> = rails.iter().map(ToString::to_string).collect();
     Ok((entries.join(","), format!("one list for the whole node, without {left_out}")))
+}
+
+/// Each name once, in order: ports of one NIC share it.
+pub(super) fn names_of<'a, N: Deref<Target = str> + 'a>(names: impl Iterator<Item = &'a N>) -> String {
+    let mut list: Vec<&str> = Vec::new();
+    for name in names.map(Deref::deref) {
+        if !list.contains(&name) {
+            list.push(name);
+        }
+    }
+    list.join(",")
 }
