@@ -68,7 +68,7 @@ pub fn synthesise(topology: &Topology) -> Manifest {
 }
 
 /// The inverse of [`Processor::from_modalias`], without the features.
-pub(crate) fn modalias(processor: &Processor) -> String {
+pub fn modalias(processor: &Processor) -> String {
     let numbers = processor.x86.map(|X86 { vendor, family, model }| {
         let vendor = CpuVendor::ALL.iter().find(|(known, ..)| *known == vendor);
         format!(",ven{:04X}fam{family:04X}mod{model:04X}", vendor.map_or(0, |(_, number, _)| *number))
