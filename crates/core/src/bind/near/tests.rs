@@ -160,30 +160,6 @@ fn moved_tasks_take_the_cpus_that_others_leave() {
 }
 
 #[test]
-fn a_core_to_oneself_is_not_changed_for_half_of_one_where_the_nodes_cores_were_not_read() {
-    // `--hint=multithread`: three cores, of which the last has one task; tasks 0 and 4 have their GPUs on the other socket
-    let masks: Vec<CpuSet> = ["0", "56", "112", "168", "57"].map(set).into();
-    let rule = |map: &str| Some(format!("gpu:map_gpu:{map}"));
-    let dealt = Played {
-        masks,
-        gpus: vec![4, 5, 0, 7, 2],
-        rule: rule("4,5,0,7,2"),
-        cpus_per_task: None,
-        counted: Some(Counted { cpus: 5, cores: 3 }),
-        ..misdealt()
-    };
-    let before: Vec<String> = dealt.masks.iter().map(ToString::to_string).collect();
-    assert_eq!(dealt.lists(), before, "task 4 would share a core");
-    let mut unread = dealt.clone();
-    unread.topology.pus.clear();
-    assert_eq!(unread.lists(), before);
-    // two tasks to each core: whoever changes places has half of one before and afterwards
-    let masks = ["0", "56", "112", "168", "57", "169"].map(set).into();
-    let even = Played { masks, gpus: vec![4, 5, 0, 7, 2, 6], rule: rule("4,5,0,7,2,6"), ..unread };
-    assert_eq!(even.lists(), ["57", "56", "112", "168", "0", "169"]);
-}
-
-#[test]
 fn on_a_busy_node_tasks_keep_their_part() {
     // another job holds all cores of socket 0 but the last: Slurm gave this job 55,167 and cores of socket 1
     let masks = ["55,56,167-168", "57-58,169-170", "59-60,171-172", "61-62,173-174"];

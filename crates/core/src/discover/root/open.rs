@@ -135,7 +135,7 @@ fn is_by(author: Author, facts: &Metadata) -> Result<(), Obstacle> {
 /// Reads at most `limit` bytes of a regular file that an admin or a user wrote: a node's description, a list.
 ///
 /// The owner of the open file is checked, so no other can take its place.  The owners of the directories above are not
-/// checked: a user who may write there can only put another file of root's in its place.
+/// checked: they can only be used to put another file of root's in its place.
 pub fn read_file(path: &Path, limit: usize, author: Author) -> Result<Vec<u8>, Unreadable> {
     open_followed(path).and_then(|file| bounded(file, limit, author)).map_err(|problem| problem.of(path))
 }
