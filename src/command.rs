@@ -7,6 +7,7 @@
 
 use crate::log::say;
 use crate::option;
+use nic_placement_core::config::words::Switch;
 use nic_placement_core::config::{
     ALREADY_REPORTED, BadWord, ENVIRONMENT, OPTION, Words, components, cpu_bind, merge_settings,
     replaces_the_allocations,
@@ -14,6 +15,7 @@ use nic_placement_core::config::{
 use nic_placement_core::discover::root::Author;
 use nic_placement_process::admin::{self, Off};
 use nic_placement_sys::set_variable_before_threads;
+use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -50,9 +52,7 @@ pub(crate) fn tell_the_user() {
     /// Slurm calls again for each component.
     static IS_TOLD: AtomicBool = AtomicBool::new(false);
     let environment = words_of_variable().and_then(Result::ok);
-    let value = option::value();
-    let option = value.as_ref().map(|(words, _)| words);
-    let settings = merge_settings(&Words::default(), environment.as_ref(), option);
+    let settings = merge_settings(&Words::default(), environment.as_ref(), option::value().as_ref());
     if !IS_TOLD.load(Ordering::Relaxed) {
         // that of an outer srun
         unset(ALREADY_REPORTED);
@@ -72,82 +72,53 @@ pub(crate) fn tell_the_user() {
     }
 }
 
-/// The option's words when each component of the command line was settled: Slurm then calls this process again.  A
-/// component that does not name the option has those of the one before it.
-static COMPONENTS: Mutex<Vec<Option<(Words, String)>>> = Mutex::new(Vec::new());
+/// The option's words when each component of the command line was settled: Slurm then calls this process again.
+static COMPONENTS: Mutex<Vec<Option<Words>>> = Mutex::new(Vec::new());
 
-/// In srun: hands the nodes the words of each component of a heterogeneous job.
+/// In srun: hands the nodes what holds for all components of a heterogeneous job, an `off` and a way of binding of any.
 pub(crate) fn tell_the_components() {
     let mut settled = COMPONENTS.lock().unwrap_or_else(PoisonError::into_inner);
-    settled.push(option::value());
+    if begin_to_differ(&mut settled) {
+        log::error!(
+            "--{OPTION}: a job's components have one placement: the last words hold for all, and an `off` of any"
+        );
+    }
     if settled.len() == 1 {
-        // that of an outer srun's step, whose components were others
-        return unset(components::VARIABLE);
+        // that of an outer srun
+        return unset(components::OFF);
     }
-    let arguments = arguments();
-    let order = components::in_order(&arguments);
-    let inside_an_ordinary_job = variable(components::JOB).is_some() && variable(components::SIZE).is_none();
-    if inside_an_ordinary_job {
-        if settled.len() == order.len() && differ(&settled) {
-            log::error!(
-                "--{OPTION}: components of a step inside one job cannot be told apart: the last words hold for all"
-            );
-        }
-        return;
+    if settled.iter().flatten().any(|words| words.policy == Some(Switch::Off)) {
+        set(components::OFF, "1");
     }
-    let texts = settled.iter().map(|value| value.as_ref().map(|(_, text)| text.clone())).collect();
-    let Some(list) = components::list(&order, texts) else {
-        if settled.len() == order.len() + 1 && differ(&settled) {
-            log::error!(
-                "--{OPTION}: the command line does not tell its components apart: the last words hold for all"
-            );
-        }
-        return forget_the_components();
+    let is_named = |(name, value): (OsString, OsString)| {
+        cpu_bind::is_of_component(&name.to_string_lossy(), &value.to_string_lossy())
     };
-    set(components::VARIABLE, &list);
-    let binds = order.iter().map(|(number, part)| (*number, Some(bind_of(*number, part).to_string())));
-    set(cpu_bind::VARIABLE, &components::write(binds));
+    let line = cpu_bind::word_of_srun(&arguments(), variable(cpu_bind::READ_BY_SRUN).as_deref());
+    let is_chosen = line == Some(cpu_bind::CHOSEN) || std::env::vars_os().any(is_named);
+    set(cpu_bind::VARIABLE, if is_chosen { cpu_bind::CHOSEN } else { cpu_bind::UNNAMED });
 }
 
-/// Removes the words that an earlier call, with fewer components, set.
-fn forget_the_components() {
-    unset(components::VARIABLE);
-    // one word is of the whole line
-    if variable(cpu_bind::VARIABLE).is_some_and(|told| told.contains(':')) {
-        unset(cpu_bind::VARIABLE);
-    }
-}
-
-/// [`cpu_bind::CHOSEN`] if the user named a way of binding for one component (`SLURM_CPU_BIND_HET_GROUP_1`, of old
-/// `…_PACK_GROUP_1`: src/srun/opt.c, `_opt_env`).
-fn bind_of(component: u32, part: &[String]) -> &'static str {
-    let of_it = |group: &str| format!("SLURM_CPU_BIND_{group}_GROUP_{component}");
-    let variables = [cpu_bind::READ_BY_SRUN.to_string(), of_it("HET"), of_it("PACK")];
-    let named =
-        |name: &String| cpu_bind::word_of_srun(part, variable(name).as_deref()) == Some(cpu_bind::CHOSEN);
-    if variables.iter().any(named) { cpu_bind::CHOSEN } else { cpu_bind::UNNAMED }
+/// Notes the words of one more component; true if they are the first that differ from those before.
+fn begin_to_differ(settled: &mut Vec<Option<Words>>) -> bool {
+    let differed = differ(settled);
+    settled.push(option::value());
+    !differed && differ(settled)
 }
 
 /// In sbatch and salloc: says once that the steps inside get the same words, where the components have different ones.  A
 /// batch script has those of the first component, the shell of salloc those of the last.
 pub(crate) fn tell_of_components() {
     let mut settled = COMPONENTS.lock().unwrap_or_else(PoisonError::into_inner);
-    let said = differ(&settled);
-    settled.push(option::value());
-    if !said && differ(&settled) {
+    if begin_to_differ(&mut settled) {
         log::error!(
             "--{OPTION}: the job's sruns do not see different words of its components: name them at each srun"
         );
     }
 }
 
-fn differ(settled: &[Option<(Words, String)>]) -> bool {
-    settled.windows(2).any(|pair| is_other(&pair[0], &pair[1]))
-}
-
-fn is_other(one: &Option<(Words, String)>, other: &Option<(Words, String)>) -> bool {
-    let [one, other] = [one, other].map(|value| value.as_ref().map(|(words, _)| words));
-    merge_settings(&Words::default(), None, one) != merge_settings(&Words::default(), None, other)
+fn differ(settled: &[Option<Words>]) -> bool {
+    let settings = |words: &Option<Words>| merge_settings(&Words::default(), None, words.as_ref());
+    settled.windows(2).any(|pair| settings(&pair[0]) != settings(&pair[1]))
 }
 
 fn arguments() -> Vec<String> {

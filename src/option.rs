@@ -9,8 +9,8 @@ use std::io::{self, ErrorKind, Write};
 use std::process::exit;
 use std::sync::{Mutex, PoisonError};
 
-/// The option's words and text by the last call of its callback.
-static VALUE: Mutex<Option<(Words, String)>> = Mutex::new(None);
+/// The option's words by the last call of its callback.
+static VALUE: Mutex<Option<Words>> = Mutex::new(None);
 
 /// Takes a value from Slurm; `false` refuses it, which ends srun, sbatch and salloc before anything is queued.
 ///
@@ -28,7 +28,7 @@ pub(crate) fn take(text: &str, remote: bool) -> bool {
         // the user asked for the help and not for the job
         Ok(words) if words.help && !remote => exit(print_help()),
         Ok(words) => {
-            *VALUE.lock().unwrap_or_else(PoisonError::into_inner) = Some((words, text.to_string()));
+            *VALUE.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
             true
         }
         Err(bad) => {
@@ -43,16 +43,6 @@ pub(crate) fn take(text: &str, remote: bool) -> bool {
 fn is_scrontab() -> bool {
     let program = std::env::args_os().next();
     program.is_some_and(|path| program_name(&path.to_string_lossy()) == "scrontab")
-}
-
-/// On a node: the component of a heterogeneous job that this step is of.
-fn this_component(spank: &SpankHandle) -> Option<u32> {
-    components::of_job(spank.job_id().ok()?, |name| variable(spank, name))
-}
-
-/// On a node: srun's word for this step, also out of a list for all components.
-pub(crate) fn word_of_srun(spank: &SpankHandle, text: String) -> Option<String> {
-    components::of_component(this_component(spank), text)
 }
 
 /// Prints the help; the answer is the exit status.
@@ -70,18 +60,16 @@ fn print_help() -> i32 {
     }
 }
 
-/// The words and text of the user's option.
-pub(crate) fn value() -> Option<(Words, String)> {
+/// The words of the user's option.
+pub(crate) fn value() -> Option<Words> {
     VALUE.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// On a node: the option's words for this component of the job; an ordinary job has one.
-pub(crate) fn of_this_component(spank: &SpankHandle) -> Option<Words> {
-    let all = || value().map(|(words, _)| words);
-    let Some(list) = variable(spank, components::VARIABLE) else { return all() };
-    match this_component(spank) {
-        Some(component) => components::words_of(&list, component).and_then(|text| Words::parse(text).ok()),
-        None => all(),
+/// On a node: the option's words, for all components of the job.
+pub(crate) fn of_job(spank: &SpankHandle) -> Option<Words> {
+    match variable(spank, components::OFF).as_deref() {
+        Some("1") => Words::parse("off").ok(),
+        _ => value(),
     }
 }
 

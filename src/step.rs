@@ -123,7 +123,7 @@ fn wish(spank: &SpankHandle) -> (Wish, Option<Off>) {
     }
     let job = || Some(components::leader(spank.job_id().unwrap_or(0), |name| variable(spank, name)));
     let environment = admin::words_of_variable(variable(spank, ENVIRONMENT).as_deref());
-    let option = option::of_this_component(spank);
+    let option = option::of_job(spank);
     let settings = admin::settings(&admin, job, environment.as_ref(), option.as_ref());
     let are_read = settings.verbose || settings.dry_run || log::log_enabled!(log::Level::Debug);
     (Wish { admin, settings, wordless: !are_read }, off)
@@ -149,10 +149,7 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
         total_tasks: spank.job_total_task_count().unwrap_or(0),
         cpus_per_task,
         counted: counted(spank),
-        cpu_bind: cpu_bind::chosen(|name| match name {
-            cpu_bind::VARIABLE => option::word_of_srun(spank, read(name)?),
-            _ => read(name),
-        }),
+        cpu_bind: cpu_bind::chosen(read),
         mem_bind: read(MEM_BIND).filter(|how| !how.is_empty()),
         binder: binder(program::words(), read),
         words: program::words().to_vec(),

@@ -181,10 +181,10 @@ pub(crate) const READ: [&str; 9] = [
     GPU_BIND,
     cpu_bind::LIST,
     cpu_bind::TYPE,
-    components::VARIABLE,
     cpu_bind::VARIABLE,
+    components::OFF,
     ALREADY_REPORTED,
     PROCID,
 ];
 /// srun's words to slurmstepd.
-const OF_SRUN: [&str; 3] = [cpu_bind::VARIABLE, components::VARIABLE, ALREADY_REPORTED];
+const OF_SRUN: [&str; 3] = [cpu_bind::VARIABLE, components::OFF, ALREADY_REPORTED];

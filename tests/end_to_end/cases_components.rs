@@ -5,21 +5,21 @@ use crate::machines::{cpus_near, ucx_of};
 use crate::report::Task;
 
 pub const CASES: &[Case] = cases![
-    each_component_of_a_heterogeneous_job_has_words_of_its_own,
-    a_component_without_words_has_those_of_the_one_before_it,
+    an_off_of_any_component_holds_for_all_and_the_last_words_else,
     a_step_of_a_heterogeneous_job_names_its_components_in_any_order,
-    components_of_a_step_inside_one_job_share_the_last_words_and_srun_says_so,
+    components_of_a_step_inside_one_job_share_their_words_and_srun_says_so,
     sbatch_and_salloc_say_that_their_sruns_do_not_see_words_of_components,
-    the_cpu_binding_of_one_component_is_not_taken_for_another_ones,
+    the_cpu_binding_of_one_component_counts_for_all,
     the_tasks_of_all_components_are_numbered_as_their_programs_number_them,
 ];
 
 const PART: &str = "-n1 --gpus-per-task=1";
-/// what srun says where words of components cannot be kept apart
-const SHARED: &str = "components of a step inside one job cannot be told apart: the last words hold for all";
+/// what srun says where words of components differ
+const SHARED: &str =
+    "a job's components have one placement: the last words hold for all, and an `off` of any";
 
 fn is_placed(task: &Task) -> bool {
-    assert!(task.env("SLURM_NIC_PLACEMENT_COMPONENTS").is_none(), "no program sees srun's own word");
+    assert!(task.env("SLURM_NIC_PLACEMENT_OFF").is_none(), "no program sees srun's own word");
     match task.is_untouched() {
         true => false,
         false => {
@@ -34,42 +34,36 @@ fn placed(bed: &Bed, tasks: usize, command: &str) -> Vec<bool> {
 }
 
 fn report() -> &'static str {
-    "$report SLURM_NIC_PLACEMENT_COMPONENTS"
+    "$report SLURM_NIC_PLACEMENT_OFF"
 }
 
-fn each_component_of_a_heterogeneous_job_has_words_of_its_own(bed: &Bed) {
+fn an_off_of_any_component_holds_for_all_and_the_last_words_else(bed: &Bed) {
     let report = report();
-    for (first, second, expected) in [("off", "closest", [false, true]), ("closest", "off", [true, false])] {
-        let command = format!(
-            "srun -w n0 {PART} --nic-placement={first} {report} : -w n1 {PART} --nic-placement={second} {report}"
-        );
-        let ran = bed.run(&command);
-        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
-        let found: Vec<bool> = ran.tasks.iter().map(is_placed).collect();
-        assert_eq!(found, expected, "first `{first}`, then `{second}`");
+    let line = |first: &str, second: &str| {
+        format!("srun -w n0 {PART} {first} {report} : -w n1 {PART} {second} {report}")
+    };
+    let (off, on) = ("--nic-placement=off", "--nic-placement=closest");
+    for (first, second, is_on) in
+        [(off, on, false), (on, off, false), (on, on, true), (on, "", true), ("", on, true)]
+    {
+        let ran = bed.run(&line(first, second));
+        assert_eq!((ran.code, ran.tasks.len()), (0, 2), "{}", ran.stderr);
+        assert!(ran.tasks.iter().all(|task| is_placed(task) == is_on), "`{first}`, then `{second}`");
+        let differ = first != second && !second.is_empty();
+        assert_eq!(ran.stderr.matches(SHARED).count(), usize::from(differ), "{}", ran.stderr);
     }
-    let without = bed.tasks(2, &format!("srun -w n0 {PART} {report} : -w n1 {PART} {report}"));
-    assert!(without.iter().all(Task::is_untouched));
-    // each by its own words, in more than whether it is placed
+    assert!(bed.tasks(2, &line("", "")).iter().all(Task::is_untouched));
     let words =
         ["no-env=NCCL_IB_HCA", "no-env=UCX_NET_DEVICES"].map(|word| format!("--nic-placement={word}"));
-    let [first, second] = &words;
-    let tasks = bed.tasks(2, &format!("srun -w n0 {PART} {first} {report} : -w n1 {PART} {second} {report}"));
+    let ran = bed.run(&line(&words[0], &words[1]));
     let set = |task: &Task| ["UCX_NET_DEVICES", "NCCL_IB_HCA"].map(|name| task.env(name).is_some());
-    assert_eq!([set(&tasks[0]), set(&tasks[1])], [[true, false], [false, true]], "{tasks:?}");
-}
-
-fn a_component_without_words_has_those_of_the_one_before_it(bed: &Bed) {
-    let report = report();
-    for (first, second, expected) in
-        [("--nic-placement", "", [true, true]), ("", "--nic-placement", [false, true])]
-    {
-        let command = format!("srun -w n0 {PART} {first} {report} : -w n1 {PART} {second} {report}");
-        assert_eq!(placed(bed, 2, &command), expected, "`{first}`, then `{second}`");
-    }
+    assert!(
+        ran.tasks.len() == 2 && ran.tasks.iter().all(|task| set(task) == [false, true]),
+        "{:?}",
+        ran.tasks
+    );
     bed.plugin("default=closest");
-    let command = format!("srun -w n0 {PART} {report} : -w n1 {PART} --nic-placement=off {report}");
-    assert_eq!(placed(bed, 2, &command), [true, false], "the admin's default, and who is against it");
+    assert_eq!(placed(bed, 2, &line("", off)), [false, false], "the admin's default, and a user against it");
 }
 
 fn a_step_of_a_heterogeneous_job_names_its_components_in_any_order(bed: &Bed) {
@@ -78,19 +72,16 @@ fn a_step_of_a_heterogeneous_job_names_its_components_in_any_order(bed: &Bed) {
         format!("salloc --quiet -w n0 -n1 --gres=gpu:1 : -w n1 -n1 --gres=gpu:1 bash -c '{step}'")
     };
     let backwards = format!(
-        "srun --het-group=1 {PART} --nic-placement {report} : --het-group=0 {PART} --nic-placement=off {report}"
+        "srun --het-group=1 {PART} --nic-placement=off {report} : --het-group=0 {PART} --nic-placement {report}"
     );
-    let tasks = bed.tasks(2, &salloc(&backwards));
-    for task in &tasks {
-        assert_eq!(is_placed(task), task.node() == "n1", "{task:?}");
-    }
+    assert_eq!(placed(bed, 2, &salloc(&backwards)), [false, false]);
     let one = format!("srun --het-group=1 {PART} --nic-placement {report}");
     assert_eq!(placed(bed, 1, &salloc(&one)), [true]);
     let both = format!("srun --het-group=0,1 {PART} --nic-placement {report}");
     assert_eq!(placed(bed, 2, &salloc(&both)), [true, true]);
 }
 
-fn components_of_a_step_inside_one_job_share_the_last_words_and_srun_says_so(bed: &Bed) {
+fn components_of_a_step_inside_one_job_share_their_words_and_srun_says_so(bed: &Bed) {
     let report = report();
     let inside = |first: &str, second: &str| {
         format!(
@@ -98,11 +89,11 @@ fn components_of_a_step_inside_one_job_share_the_last_words_and_srun_says_so(bed
              srun -w n0 -N1 -n1 --gres=gpu:1 {first} {report} : -w n1 -N1 -n1 --gres=gpu:1 {second} {report}'"
         )
     };
-    for (first, second, expected) in [("off", "closest", true), ("closest", "off", false)] {
+    for (first, second) in [("off", "closest"), ("closest", "off")] {
         let words = [first, second].map(|word| format!("--nic-placement={word}"));
         let ran = bed.run(&inside(&words[0], &words[1]));
         assert_eq!((ran.code, ran.tasks.len()), (0, 2), "{}", ran.stderr);
-        assert!(ran.tasks.iter().all(|task| is_placed(task) == expected), "{:?}", ran.tasks);
+        assert!(!ran.tasks.iter().any(is_placed), "{:?}", ran.tasks);
         assert_eq!(ran.stderr.matches(SHARED).count(), 1, "{}", ran.stderr);
     }
     let alike = bed.run(&inside("--nic-placement", "--nic-placement=closest"));
@@ -126,15 +117,14 @@ fn sbatch_and_salloc_say_that_their_sruns_do_not_see_words_of_components(bed: &B
     }
 }
 
-fn the_cpu_binding_of_one_component_is_not_taken_for_another_ones(bed: &Bed) {
+fn the_cpu_binding_of_one_component_counts_for_all(bed: &Bed) {
     // one task for each socket, whose GPU is on the other socket
     let crossed = "-n2 -c112 -m block:block --gres=gpu:8 --gpu-bind=map_gpu:4,0 --nic-placement";
-    for (first, second) in [("--cpu-bind=cores", ""), ("", "--cpu-bind=cores")] {
+    for (first, second) in [("--cpu-bind=cores", ""), ("", "--cpu-bind=cores"), ("", "")] {
         let command = format!("srun -w n0 {crossed} {first} $report : -w n1 {crossed} {second} $report");
         for task in bed.tasks(4, &command) {
-            let bind = if task.node() == "n0" { first } else { second };
             let near = task.cpus().is_subset(&cpus_near(task.gpus()[0]));
-            assert_eq!(near, bind.is_empty(), "`{first}`, then `{second}`: {task:?}");
+            assert_eq!(near, first == second, "`{first}`, then `{second}`: {task:?}");
         }
     }
 }

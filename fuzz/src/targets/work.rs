@@ -5,7 +5,7 @@ use super::built::{self, Bytes};
 use super::{directory, environment, held, kept, layers, machines, ranks, request, tables, tree};
 use nic_placement_core::config::hostlist::HostList;
 use nic_placement_core::config::plugstack::patterns;
-use nic_placement_core::config::{Admin, Conf, Words, components, cpu_bind};
+use nic_placement_core::config::{Admin, Conf, Words, cpu_bind};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::{Root, Scope};
 use nic_placement_core::libraries::wanted::Template;
@@ -245,9 +245,7 @@ fn lists(data: &[u8]) -> Work<'_> {
         if let Ok(list) = HostList::parse(line) {
             black_box(words.iter().skip(1).take(2).filter(|name| list.has(name)).count());
         }
-        black_box(components::in_order(&words));
         black_box(cpu_bind::word_of_srun(&words, Some(line)));
         black_box(cpu_bind::masks(|name| Some(if name == cpu_bind::TYPE { "mask_cpu:" } else { line })));
-        drop(black_box(components::of_component(Some(1), line.to_string())));
     })
 }

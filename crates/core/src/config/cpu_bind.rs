@@ -107,6 +107,12 @@ pub fn word_of_srun(arguments: &[String], variable: Option<&str>) -> Option<&'st
     }
 }
 
+/// True for a variable by which srun reads a way of binding for one component, and that names one (src/srun/opt.c, `_opt_env`).
+pub fn is_of_component(name: &str, value: &str) -> bool {
+    let groups = ["SLURM_CPU_BIND_HET_GROUP_", "SLURM_CPU_BIND_PACK_GROUP_"];
+    groups.iter().any(|group| name.starts_with(group)) && names_a_way(value)
+}
+
 /// True if the binding in srun's environment is an outer step's, not the user's choice for this one.
 ///
 /// slurmd writes a task's binding into variables, of which an inner srun reads `SLURM_CPU_BIND` alone.  srun rewrites
@@ -118,7 +124,7 @@ pub fn is_of_an_outer_step(read: impl Fn(&str) -> Option<String>) -> bool {
 }
 
 /// The arguments as options, each with what follows `=`, or with the next argument.
-pub(super) fn options(arguments: &[String]) -> impl Iterator<Item = (&str, &str)> {
+fn options(arguments: &[String]) -> impl Iterator<Item = (&str, &str)> {
     arguments.iter().enumerate().map(|(place, argument)| {
         let next = || arguments.get(place + 1).map_or("", String::as_str);
         argument.split_once('=').unwrap_or_else(|| (argument, next()))
@@ -128,7 +134,7 @@ pub(super) fn options(arguments: &[String]) -> impl Iterator<Item = (&str, &str)
 /// True for `full` and its prefixes from `least` on, the shortest prefix that no other option has.
 ///
 /// getopt_long(3) knows an option by any beginning that no other has.
-pub(super) fn is_option(name: &str, full: &str, least: &str) -> bool {
+fn is_option(name: &str, full: &str, least: &str) -> bool {
     full.starts_with(name) && name.len() >= least.len()
 }
 
