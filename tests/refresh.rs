@@ -277,7 +277,7 @@ fn in_a_user_namespace_the_hosts_configuration_is_no_strangers() {
     assert!(
         Command::new("cp").arg(env!("CARGO_BIN_EXE_nic-placement")).arg(&tool).status().unwrap().success()
     );
-    fs::write(folder.join("nic.conf"), "[nic-placement]\nexclude = mlx5_0\n").unwrap();
+    fs::write(folder.join("nic.conf"), "exclude=mlx5_0\n").unwrap();
     let line = format!("optional libnic_placement.so conf={}\n", folder.join("nic.conf").display());
     fs::write(folder.join("plugstack.conf"), line).unwrap();
     if std::os::unix::fs::MetadataExt::uid(&fs::metadata(&folder).unwrap()) != 0 {

@@ -195,13 +195,19 @@ fn the_admins_own_variables_are_filled_for_each_task_and_node(bed: &Bed) {
 }
 
 fn an_admins_variable_that_a_task_depends_on_is_refused(bed: &Bed) {
-    bed.plugin("set=LD_PRELOAD=/nowhere.so set=NCCL_IB_HCA={nic} set=SITE_NIC={nic}");
-    let placed = bed.tasks(2, &step(""));
-    assert_lists(&placed);
-    assert!(placed.iter().all(|task| task.env("SITE_NIC").is_some()), "the others are used");
-    let log = bed.log("n0");
-    assert!(log.contains("`LD_PRELOAD` is refused"), "{log}");
-    assert!(log.contains("`NCCL_IB_HCA` must be the same in every task of a node"), "{log}");
+    for (argument, why) in [
+        ("set=LD_PRELOAD=/nowhere.so", "`LD_PRELOAD` is refused"),
+        ("set=NCCL_IB_HCA={nic}", "`NCCL_IB_HCA` must be the same in every task of a node"),
+    ] {
+        bed.plugin(&format!("set=SITE_NIC={{nic}} {argument}"));
+        let tasks = bed.tasks(2, &step(""));
+        let is_left = |task: &Task| task.is_untouched() && task.env("SITE_NIC").is_none();
+        assert!(tasks.iter().all(is_left), "{argument} places no step: {tasks:?}");
+        let log = bed.log("n0");
+        assert!(log.contains(why), "{log}");
+    }
+    bed.plugin("set=SITE_NIC={nic}");
+    assert!(bed.tasks(2, &step("")).iter().all(|task| task.env("SITE_NIC").is_some()));
 }
 
 /// An outer srun with all GPUs and one task, which runs `inner`.
