@@ -92,7 +92,7 @@ fn session(spank: &SpankHandle, wish: Wish) -> Result<Session, NoTopology> {
     Ok(survey.plan(step))
 }
 
-/// What would be done, in one line for the step on this node.
+/// One line on what would be done for the step on this node.
 fn observed(spank: &SpankHandle, wish: Wish) -> String {
     let (job, step) = (spank.job_id().unwrap_or(0), spank.job_stepid().unwrap_or(0));
     let found = match session(spank, wish) {

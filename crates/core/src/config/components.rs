@@ -1,4 +1,4 @@
-//! What the components of a heterogeneous job share: one wish, and the number of the first one's job.
+//! The components of a heterogeneous job share one wish, and the number of the first one's job.
 //!
 //! Each component is a job, and they are numbered one after the other (Slurm's src/slurmctld/proc_req.c,
 //! `_slurm_rpc_allocate_het_job`).  srun sends every node the option's last value (src/common/spank.c,

@@ -151,7 +151,7 @@ impl Admin {
         findings
     }
 
-    /// What is wrong with any line of the file at `path`, for all nodes and partitions; only lines for `node` refuse.
+    /// Mistakes in all lines of the file at `path`, for all nodes and partitions; only lines for `node` refuse.
     pub fn check_conf(conf: &Conf, path: &str, node: &str) -> Vec<Diagnostic> {
         let of_line = |line: &ConfLine| {
             let is_here = line.is_for_node(node);

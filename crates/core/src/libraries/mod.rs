@@ -1,4 +1,4 @@
-//! What each library reads: one row of [`LIBRARIES`] each, in a file of its own or in [`recipes`].
+//! The libraries: each has a row of [`LIBRARIES`], in a file of its own or in [`recipes`].
 //!
 //! One NIC in each task's `NCCL_IB_HCA` would cost NCCL seven eighths of its bandwidth, by its own search.  A library answers with
 //! a value or none; [`environment`] decides whose value stands.  MVAPICH gets nothing, and Intel MPI no more than UCX's list

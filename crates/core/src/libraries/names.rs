@@ -31,7 +31,7 @@ pub fn is_refused(name: &str) -> bool {
     is_in(REFUSED, name)
 }
 
-/// Is it for quality of service, algorithms, debugging, or an address?  These follow from no topology: `set=` warns of them.
+/// True for quality of service, algorithms, debugging and addresses, which follow from no topology: `set=` warns of them.
 pub(crate) fn is_doubtful(name: &str) -> bool {
     LIBRARIES.iter().any(|library| is_in(library.doubtful, name))
 }

@@ -117,7 +117,7 @@ impl Prepared {
         is_wanted(&self.rows, name)
     }
 
-    /// Is it wanted and without a template of the admin's?
+    /// True if it is wanted and the admin's `set=` does not set it.
     pub(super) fn is_librarys(&self, name: &str) -> bool {
         self.is_wanted(name) && !self.wanted.has_template(name)
     }

@@ -8,7 +8,7 @@
 use crate::placement::{CpuDecision, NodePlacement, Rail, Strictness, TaskPlacement};
 use crate::topology::{NicIndex, NodeSet, Topology};
 
-/// What the task lacks, in one sentence each; a `best-effort` task runs, and we report what it lacks.  NICs are not judged where
+/// Sentences on what the task lacks; a `best-effort` task runs, and we report them.  NICs are not judged where
 /// a list of them is not ours.
 pub(crate) fn shortfalls(
     topology: &Topology,

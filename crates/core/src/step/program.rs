@@ -1,4 +1,4 @@
-//! What a step starts, where that decides about its placement.
+//! The words of a step's program that decide about its placement.
 #![forbid(unsafe_code)]
 
 /// Words of a command that matter, with `-` and `_` alike.

@@ -5,7 +5,7 @@ use super::lists::entries;
 use super::{Checked, entries_in_doubt, space_in, when};
 use nic_placement_core::diagnostic::Shown;
 
-/// What is wrong with an entry that is the whole name of a device, with or without a port.
+/// Names the fault of an entry that is the whole name of a device, with or without a port.
 fn unknown_device(checked: &Checked, entry: &str, device: &str) -> Option<String> {
     let port = entry.split_once(':').map(|(_, port)| port);
     let Some(nic) = checked.verbs().find(|nic| nic.name == device) else {

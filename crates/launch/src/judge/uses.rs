@@ -88,7 +88,7 @@ impl fmt::Display for Use {
     }
 }
 
-/// What becomes of a task's lists that are not ours, which its report then says too.
+/// The NICs that a task's lists that are not ours mean, for its report.
 pub fn tell(plan: &Plan, task: &mut TaskPlan, present: &Present) -> Vec<Use> {
     let uses = uses(plan, task, present);
     for of in &uses {
