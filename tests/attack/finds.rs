@@ -56,16 +56,23 @@ fn step(facts: &Facts, target: &Target, pair: &Pair, outcome: &Outcome) -> Step 
         let task = |task: &Task| judge::Task { cpus: set(task.cpus()), memory: memory(task.mem()) };
         half.tasks.iter().map(task).collect::<Vec<_>>()
     };
-    let home = |task: &Task| match pair.has_gpus {
-        true => gpus(facts, task).into_iter().map(|gpu| facts.gpus[gpu].numa).collect(),
-        false => Set::new(),
+    let seen: Vec<Vec<usize>> = outcome.with.tasks.iter().map(|task| gpus(facts, task)).collect();
+    // the promise counts where all tasks see the same GPUs, one for each of them at least
+    let is_promised =
+        pair.promises_gpu && seen.iter().all(|gpus| *gpus == seen[0] && gpus.len() >= seen.len());
+    let home = |(task, gpus): (&Task, &Vec<usize>)| {
+        let own = match is_promised {
+            true => &gpus[task.local()..=task.local()],
+            false => &gpus[..],
+        };
+        own.iter().filter(|_| pair.has_gpus).map(|gpu| facts.gpus[*gpu].numa).collect()
     };
     // thread T of core C is Slurm's CPU C * threads + T
     let core_of = |cpu: &u32| facts.machine.cores[(cpu / target.threads) as usize].clone();
     Step {
         without: tasks(&outcome.without),
         with: tasks(&outcome.with),
-        homes: outcome.with.tasks.iter().map(home).collect(),
+        homes: outcome.with.tasks.iter().zip(&seen).map(home).collect(),
         asked: pair.asked,
         foreign: outcome.held.iter().flatten().flat_map(core_of).collect(),
         gives_up_share: pair.gives_up_share,

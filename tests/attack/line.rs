@@ -20,6 +20,8 @@ pub struct Pair {
     pub mem_bind: bool,
     pub gives_up_share: bool,
     pub gives_up_memory: bool,
+    /// task k uses the k-th GPU that it sees
+    pub promises_gpu: bool,
 }
 
 const WORDS: &[(u32, &str)] = &[
@@ -91,7 +93,11 @@ pub fn pair(release: (u32, u32), seed: u64, index: u64, target: &Target) -> Pair
         .unwrap_or(WORDS[0]);
     pair.gives_up_share = word.contains("bind=numa");
     pair.gives_up_memory = word.contains("mem=strict");
+    pair.promises_gpu = word.contains("gpu=local-id");
     let options = options(&mut rng, release, target, &room, &mut pair);
+    // `--cpu-bind=none` binds to nothing, and the user's own `bind=` holds beside it
+    let binds = word.contains("bind=") && !word.contains("bind=none");
+    pair.cpu_bind &= !(binds && options.iter().any(|option| option == "--cpu-bind=none"));
     let program = match rng.below(100) {
         0..90 => "$report".to_string(),
         90..95 => "bash -c \"$report; echo out; echo err >&2; exit $((SLURM_PROCID % 3))\"".to_string(),
