@@ -6,7 +6,7 @@
 //! does.  torchcomms' CTRAN reads `name[:port]` alone, and gives the k-th entry to GPU k (comms/ctran/ibverbx/IbvDevice.cc,
 //! backends/ib/CtranIb.cc).
 //!
-//! Where a NIC reaches its own rail alone, `NCCL_CROSS_NIC=0` keeps each connection on one ("Environment Variables";
+//! On isolated rails `NCCL_CROSS_NIC=0` keeps each connection on one rail ("Environment Variables";
 //! src/graph/search.cc `ncclTopoCompute`).  From 2.30.7 on NCCL compares the rails that the list states (`mlx5_0:1:RAIL`), else
 //! the card's GUID and the port: these differ between the hosts of one NVLink domain, and can be the same for two NICs of one
 //! card (`ncclTopoSearchCheckNet`).  Releases from 2.5.6 to 2.30.4, and RCCL since ROCm 3.3, pass over what follows a port's

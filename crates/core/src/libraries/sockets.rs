@@ -8,7 +8,7 @@
 //! - NCCL 2.8 to 2.30: `=eth0` is the whole name, `eth0` a beginning (src/misc/socket.cc, since 2.30 src/os/linux.cc
 //!   `ncclOsFindInterfaces`).  RDMA NICs are told of each other by it, and without any it carries the data.
 //! - NVSHMEM: NCCL's parser, IPv4 unless the user says otherwise (src/modules/bootstrap/uid/ncclSocket/ncclsocket_socket.cpp).
-//!   Where it is not set, PyTorch copies NCCL's into it (c10d's `maybe_initialize_env_vars`).
+//!   PyTorch copies NCCL's into it if it is not set (c10d's `maybe_initialize_env_vars`).
 //! - Gloo: whole names; PyTorch makes a device for each, and spreads traffic over them (c10d/init.cpp;
 //!   gloo/transport/tcp/device.cc).
 //! - TensorPipe: one whole name (tensorpipe/transport/uv/context_impl.cc `lookupAddrForIface`).

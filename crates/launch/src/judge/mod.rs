@@ -1,4 +1,4 @@
-//! What looks wrong in the user's own variables as their libraries would read them on this node, and what to do.
+//! Judges the user's own variables as their libraries would read them on this node, and says what to do.
 //!
 //! It changes nothing: the user's choice stays.
 #![forbid(unsafe_code)]
