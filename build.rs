@@ -14,9 +14,17 @@ fn main() {
     // Without it the unwinder stays a library that is loaded; zig has none to name and links its own in
     let named = env::var("RUSTC_LINKER").or_else(|_| env::var("CC"));
     let compiler = named.unwrap_or_else(|_| "cc".to_string());
-    let answer = Command::new(compiler).arg("-print-file-name=libgcc_eh.a").output();
-    let named = answer.ok().and_then(|answer| String::from_utf8(answer.stdout).ok()).unwrap_or_default();
-    if let Some(folder) = Path::new(named.trim()).parent().filter(|folder| folder.is_absolute()) {
+    let answer = Command::new(compiler)
+        .arg("-print-file-name=libgcc_eh.a")
+        .output();
+    let named = answer
+        .ok()
+        .and_then(|answer| String::from_utf8(answer.stdout).ok())
+        .unwrap_or_default();
+    if let Some(folder) = Path::new(named.trim())
+        .parent()
+        .filter(|folder| folder.is_absolute())
+    {
         println!("cargo::rustc-link-search=native={}", folder.display());
         println!("cargo::rustc-link-lib=static:-bundle=gcc_eh");
     }

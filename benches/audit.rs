@@ -28,7 +28,9 @@ fn of_model(model: &str) -> Report {
         ("nvidia", "535.129.03"),
         ("mlx5_core", "23.10-1.1.9"),
     ];
-    report.versions = versions.map(|(name, version)| (name.to_string(), version.to_string())).into();
+    report.versions = versions
+        .map(|(name, version)| (name.to_string(), version.to_string()))
+        .into();
     for nic in &mut report.nics {
         nic.firmware = Some("28.39.1002".into());
         nic.board = Some("MT_0000000838".into());
@@ -36,11 +38,21 @@ fn of_model(model: &str) -> Report {
     for gpu in &mut report.gpus {
         gpu.versions = [("Video BIOS".to_string(), "96.00.74.00.01".to_string())].into();
     }
-    let text = format!("a step has the node from `/run/nic-placement/node.cache`, which is {} s old", 17);
+    let text = format!(
+        "a step has the node from `/run/nic-placement/node.cache`, which is {} s old",
+        17
+    );
     let about = Some("/run/nic-placement/node.cache".to_string());
     report.findings.insert(
         0,
-        Finding { level: Level::Ok, code: "node-file".into(), about, text, why: None, remedy: None },
+        Finding {
+            level: Level::Ok,
+            code: "node-file".into(),
+            about,
+            text,
+            why: None,
+            remedy: None,
+        },
     );
     report
 }
@@ -60,10 +72,15 @@ fn node(number: usize, models: &[Report]) -> Report {
             nic.firmware = Some(format!("28.36.10{}", 10 + number % 4));
         }
         if every(number, 301) {
-            nic.link = Some(LinkReport { speed: "16.0 GT/s".into(), width: 8 });
+            nic.link = Some(LinkReport {
+                speed: "16.0 GT/s".into(),
+                width: 8,
+            });
         }
         if every(number, 211) {
-            nic.ports.iter_mut().for_each(|port| port.state = "down".into());
+            nic.ports
+                .iter_mut()
+                .for_each(|port| port.state = "down".into());
             let text = format!(
                 "`{}:1` would be used if it worked: `nic-placement show` says what is wrong",
                 nic.name
@@ -96,7 +113,8 @@ fn write(path: &Path, nodes: usize) -> u64 {
     let step = 7919;
     for number in 0..nodes {
         let report = node(number * step % nodes, &models);
-        file.write_all(report.to_json().as_bytes()).expect("room for the reports");
+        file.write_all(report.to_json().as_bytes())
+            .expect("room for the reports");
     }
     file.flush().expect("room for the reports");
     path.metadata().expect("it was written").len()
@@ -106,14 +124,23 @@ fn write(path: &Path, nodes: usize) -> u64 {
 fn peak(process: u32) -> Option<f64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
-    line.split_whitespace().nth(1)?.parse::<f64>().ok().map(|kb| kb / 1000.0)
+    line.split_whitespace()
+        .nth(1)?
+        .parse::<f64>()
+        .ok()
+        .map(|kb| kb / 1000.0)
 }
 
 fn measure(path: &Path, form: &[&str]) -> (f64, f64) {
     let start = Instant::now();
     let mut audit = Command::new(env!("CARGO_BIN_EXE_nic-placement"));
     let stdin = File::open(path).expect("the reports");
-    audit.arg("audit").args(form).stdin(stdin).stdout(Stdio::null()).stderr(Stdio::null());
+    audit
+        .arg("audit")
+        .args(form)
+        .stdin(stdin)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let mut audit = audit.spawn().expect("the tool runs");
     let mut most = 0.0;
     loop {
@@ -129,14 +156,20 @@ fn measure(path: &Path, form: &[&str]) -> (f64, f64) {
 }
 
 fn main() {
-    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    let words: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|word| word != "--bench")
+        .collect();
     if let [verb, file] = words.as_slice() {
         assert_eq!(verb, "write", "expected `write FILE` or a number of nodes");
         write(Path::new(file), 10_000);
         return;
     }
-    let nodes = words.first().map_or(10_000, |word| word.parse().expect("a number of nodes"));
-    let path = std::env::temp_dir().join(format!("nic-placement-audit-{}.json", std::process::id()));
+    let nodes = words
+        .first()
+        .map_or(10_000, |word| word.parse().expect("a number of nodes"));
+    let path =
+        std::env::temp_dir().join(format!("nic-placement-audit-{}.json", std::process::id()));
     let bytes = write(&path, nodes);
     println!("{nodes} nodes, {:.0} MB of reports", bytes as f64 / 1e6);
     let measured = [("text", &[][..]), ("json", &["--json"][..])].map(|(name, form)| {
@@ -145,6 +178,11 @@ fn main() {
         (seconds, mb)
     });
     std::fs::remove_file(&path).expect("the reports were written");
-    let within = measured.iter().all(|(seconds, mb)| *seconds < MOST_SECONDS && *mb < MOST_MB);
-    assert!(within || nodes > 10_000, "above {MOST_SECONDS} s or {MOST_MB} MB");
+    let within = measured
+        .iter()
+        .all(|(seconds, mb)| *seconds < MOST_SECONDS && *mb < MOST_MB);
+    assert!(
+        within || nodes > 10_000,
+        "above {MOST_SECONDS} s or {MOST_MB} MB"
+    );
 }

@@ -31,12 +31,17 @@ fn built() -> Result<PathBuf, String> {
     harness::c_compiler().ok_or("there is no C compiler")?;
     let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join("discovery");
     let flags = ["-O2".as_ref(), "-o".as_ref(), built.as_os_str()];
-    let output = harness::compile(flags, &harness::manifest_path("benches/discovery.c"), ["-lhwloc"]);
+    let output = harness::compile(
+        flags,
+        &harness::manifest_path("benches/discovery.c"),
+        ["-lhwloc"],
+    );
     match output.status.success() {
         true => Ok(built),
-        false => {
-            Err(format!("skipped: hwloc's headers are missing (libhwloc-dev):\n{}", harness::stderr(&output)))
-        }
+        false => Err(format!(
+            "skipped: hwloc's headers are missing (libhwloc-dev):\n{}",
+            harness::stderr(&output)
+        )),
     }
 }
 
@@ -44,19 +49,32 @@ fn built() -> Result<PathBuf, String> {
 fn ran(program: &Path, what: &str, tree: &Path, list: &str) -> Result<(Vec<f64>, String), String> {
     let mut child = Command::new(program)
         .args([what, &PASSES.to_string()])
-        .envs([("HWLOC_FSROOT", tree.as_os_str()), ("HWLOC_THISSYSTEM", "0".as_ref())])
+        .envs([
+            ("HWLOC_FSROOT", tree.as_os_str()),
+            ("HWLOC_THISSYSTEM", "0".as_ref()),
+        ])
         .env("HWLOC_COMPONENTS", "linux,stop")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .map_err(|error| error.to_string())?;
     let mut stdin = child.stdin.take().ok_or("no stdin")?;
-    stdin.write_all(list.as_bytes()).map_err(|error| error.to_string())?;
+    stdin
+        .write_all(list.as_bytes())
+        .map_err(|error| error.to_string())?;
     drop(stdin);
-    let output = child.wait_with_output().map_err(|error| error.to_string())?;
+    let output = child
+        .wait_with_output()
+        .map_err(|error| error.to_string())?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let (times, found) = said.split_once("found ").ok_or("it failed")?;
-    Ok((times.split_whitespace().filter_map(|time| time.parse().ok()).collect(), found.trim().to_string()))
+    Ok((
+        times
+            .split_whitespace()
+            .filter_map(|time| time.parse().ok())
+            .collect(),
+        found.trim().to_string(),
+    ))
 }
 
 /// Writes which CPUs share a core and a package, as the kernel does (Documentation/admin-guide/cputopology.rst): hwloc reads no
@@ -64,17 +82,36 @@ fn ran(program: &Path, what: &str, tree: &Path, list: &str) -> Result<(Vec<f64>,
 fn complete_for_hwloc(tree: &Path) -> Result<(), String> {
     let topology = platform::model("dgx-h100").ok_or("no such machine")?;
     let mask = |is_it: &dyn Fn(&Pu) -> bool| {
-        let mut words =
-            vec![0u32; topology.pus.iter().map(|pu| pu.os_index as usize / 32 + 1).max().unwrap_or(1)];
+        let mut words = vec![
+            0u32;
+            topology
+                .pus
+                .iter()
+                .map(|pu| pu.os_index as usize / 32 + 1)
+                .max()
+                .unwrap_or(1)
+        ];
         let members = topology.pus.iter().filter(|pu| is_it(pu));
         members.for_each(|pu| words[pu.os_index as usize / 32] |= 1 << (pu.os_index % 32));
-        words.iter().rev().map(|word| format!("{word:08x}")).collect::<Vec<_>>().join(",") + "\n"
+        words
+            .iter()
+            .rev()
+            .map(|word| format!("{word:08x}"))
+            .collect::<Vec<_>>()
+            .join(",")
+            + "\n"
     };
     for pu in &topology.pus {
-        let folder = tree.join(format!("sys/devices/system/cpu/cpu{}/topology", pu.os_index));
+        let folder = tree.join(format!(
+            "sys/devices/system/cpu/cpu{}/topology",
+            pu.os_index
+        ));
         let of_package = |other: &Pu| other.package == pu.package;
         let of_core = |other: &Pu| other.package == pu.package && other.core == pu.core;
-        for (name, text) in [("package_cpus", mask(&of_package)), ("core_cpus", mask(&of_core))] {
+        for (name, text) in [
+            ("package_cpus", mask(&of_package)),
+            ("core_cpus", mask(&of_core)),
+        ] {
             std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
             std::fs::write(folder.join(name), text).map_err(|error| error.to_string())?;
         }
@@ -93,9 +130,19 @@ fn asked_for(tree: &Path, scope: Scope) -> String {
     root.record();
     read_root(&root, scope, Provenance::ThisSystem);
     let manifest = nic_placement_formats::manifest::text(&root.recorded());
-    let lines = manifest.lines().skip(1).filter(|line| !line.starts_with('|') && !line.contains(" -> "));
-    let paths = lines.map(|line| line.split(" = ").next().unwrap_or(line).trim_end_matches('/'));
-    paths.map(|path| format!("{}/{path}\n", tree.display())).collect()
+    let lines = manifest
+        .lines()
+        .skip(1)
+        .filter(|line| !line.starts_with('|') && !line.contains(" -> "));
+    let paths = lines.map(|line| {
+        line.split(" = ")
+            .next()
+            .unwrap_or(line)
+            .trim_end_matches('/')
+    });
+    paths
+        .map(|path| format!("{}/{path}\n", tree.display()))
+        .collect()
 }
 
 fn measure() -> Result<(), String> {
@@ -103,10 +150,14 @@ fn measure() -> Result<(), String> {
     let tree = node::Node::new("bench-discovery").tree;
     complete_for_hwloc(&tree)?;
     let list = asked_for(&tree, Scope::Placement);
-    let mut rows: Vec<(&str, Vec<f64>, String)> =
-        ["a C program: open, read, close", "placement", "placement and cores", "hwloc"]
-            .map(|name| (name, Vec::new(), String::new()))
-            .into();
+    let mut rows: Vec<(&str, Vec<f64>, String)> = [
+        "a C program: open, read, close",
+        "placement",
+        "placement and cores",
+        "hwloc",
+    ]
+    .map(|name| (name, Vec::new(), String::new()))
+    .into();
     for _ in 0..TURNS {
         let (times, found) = ran(&program, "files", &tree, &list)?;
         rows[0].1.extend(times);
@@ -126,7 +177,11 @@ fn measure() -> Result<(), String> {
     println!("reading a DGX H100's tree, us: {TURNS} turns of {PASSES}\n");
     for (name, times, found) in &mut rows {
         times.sort_by(f64::total_cmp);
-        println!("{name:<32} median {:>8.0}  least {:>8.0}   {found}", times[times.len() / 2], times[0]);
+        println!(
+            "{name:<32} median {:>8.0}  least {:>8.0}   {found}",
+            times[times.len() / 2],
+            times[0]
+        );
     }
     let median = |row: usize| rows[row].1[rows[row].1.len() / 2];
     println!(

@@ -39,7 +39,11 @@ struct Times {
 
 impl Times {
     fn add(&mut self, median: f64, min: f64, max: f64, count: usize) {
-        self.min = if self.count == 0 { min } else { self.min.min(min) };
+        self.min = if self.count == 0 {
+            min
+        } else {
+            self.min.min(min)
+        };
         self.max = self.max.max(max);
         self.medians.push(median);
         self.count += count;
@@ -57,19 +61,44 @@ impl Times {
 fn play(step: &Step, times: &mut BTreeMap<String, Times>) -> Result<(), String> {
     let host = harness::host().ok_or("there is no C compiler")?;
     let timed = step.clone().word("--repeat", STEPS_PER_TURN.to_string());
-    let output = timed.command(host).arg("--time").output().map_err(|error| error.to_string())?;
+    let output = timed
+        .command(host)
+        .arg("--time")
+        .output()
+        .map_err(|error| error.to_string())?;
     if !output.status.success() {
         return Err(harness::stderr(&output));
     }
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         let words: Vec<_> = line.split(' ').collect();
-        let ["time", hook, "median", median, "min", min, "max", max, "n", count] = words[..] else {
+        let [
+            "time",
+            hook,
+            "median",
+            median,
+            "min",
+            min,
+            "max",
+            max,
+            "n",
+            count,
+        ] = words[..]
+        else {
             return Err(format!("unexpected line `{line}`"));
         };
-        let number =
-            |word: &str| word.parse::<f64>().map_err(|_| format!("`{word}` is no number in `{line}`"));
-        let count = count.parse().map_err(|_| format!("`{count}` is no count in `{line}`"))?;
-        times.entry(hook.to_string()).or_default().add(number(median)?, number(min)?, number(max)?, count);
+        let number = |word: &str| {
+            word.parse::<f64>()
+                .map_err(|_| format!("`{word}` is no number in `{line}`"))
+        };
+        let count = count
+            .parse()
+            .map_err(|_| format!("`{count}` is no count in `{line}`"))?;
+        times.entry(hook.to_string()).or_default().add(
+            number(median)?,
+            number(min)?,
+            number(max)?,
+            count,
+        );
     }
     Ok(())
 }
@@ -82,7 +111,10 @@ fn compare(title: &str, on: &Step, off: &Step) -> Result<(), String> {
         play(off, &mut without)?;
     }
     println!("{title}");
-    println!("  {:<14} {:>9} {:>9} {:>9} {:>9} {:>8} {:>6}", "us", "on", "min", "max", "off", "on/off", "n");
+    println!(
+        "  {:<14} {:>9} {:>9} {:>9} {:>9} {:>8} {:>6}",
+        "us", "on", "min", "max", "off", "on/off", "n"
+    );
     for (call, who) in CALLS {
         let (Some(on), Some(off)) = (with.get(call), without.get(call)) else {
             return Err(format!("`{call}` was not measured"));

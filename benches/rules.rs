@@ -50,13 +50,17 @@ fn first(machine: &Machine) -> Vec<usize> {
 }
 
 fn modulo(machine: &Machine) -> Vec<usize> {
-    (0..machine.paths.len()).map(|gpu| gpu % machine.paths[gpu].len()).collect()
+    (0..machine.paths.len())
+        .map(|gpu| gpu % machine.paths[gpu].len())
+        .collect()
 }
 
 /// NVIDIA's bindpcie: the list of devices at local rank x devices / GPUs.
 fn blocks(machine: &Machine) -> Vec<usize> {
     let gpus = machine.paths.len();
-    (0..gpus).map(|gpu| gpu * machine.paths[gpu].len() / gpus).collect()
+    (0..gpus)
+        .map(|gpu| gpu * machine.paths[gpu].len() / gpus)
+        .collect()
 }
 
 /// ParaStation's and Open MPI's rule for bound processes: the NICs of the process's NUMA node in turn; if it has none, all in
@@ -64,8 +68,14 @@ fn blocks(machine: &Machine) -> Vec<usize> {
 fn same_numa_in_turn(machine: &Machine) -> Vec<usize> {
     let local = |gpu: usize| -> Vec<usize> {
         let paths = &machine.paths[gpu];
-        let near: Vec<usize> = (0..paths.len()).filter(|&rail| paths[rail] < PathType::Sys).collect();
-        if near.is_empty() { (0..paths.len()).collect() } else { near }
+        let near: Vec<usize> = (0..paths.len())
+            .filter(|&rail| paths[rail] < PathType::Sys)
+            .collect();
+        if near.is_empty() {
+            (0..paths.len()).collect()
+        } else {
+            near
+        }
     };
     (0..machine.paths.len())
         .map(|gpu| {
@@ -81,14 +91,28 @@ fn same_numa_in_turn(machine: &Machine) -> Vec<usize> {
 /// reverses the bits of that number.
 fn nccl(machine: &Machine) -> Vec<usize> {
     let local_rails = |gpu: usize| -> Vec<usize> {
-        let key = |rail: usize| (u64::MAX - machine.ways.values[gpu][rail], machine.paths[gpu][rail]);
+        let key = |rail: usize| {
+            (
+                u64::MAX - machine.ways.values[gpu][rail],
+                machine.paths[gpu][rail],
+            )
+        };
         let best = (0..machine.paths[gpu].len()).map(key).min();
-        (0..machine.paths[gpu].len()).filter(|&rail| Some(key(rail)) == best).collect()
+        (0..machine.paths[gpu].len())
+            .filter(|&rail| Some(key(rail)) == best)
+            .collect()
     };
     let local_gpus = |rail: usize| -> usize {
-        let key = |gpu: usize| (u64::MAX - machine.ways.values[gpu][rail], machine.paths[gpu][rail]);
+        let key = |gpu: usize| {
+            (
+                u64::MAX - machine.ways.values[gpu][rail],
+                machine.paths[gpu][rail],
+            )
+        };
         let best = (0..machine.paths.len()).map(key).min();
-        (0..machine.paths.len()).filter(|&gpu| Some(key(gpu)) == best).count()
+        (0..machine.paths.len())
+            .filter(|&gpu| Some(key(gpu)) == best)
+            .count()
     };
     (0..machine.paths.len())
         .map(|gpu| {
@@ -97,7 +121,8 @@ fn nccl(machine: &Machine) -> Vec<usize> {
             let mirrored = match rails.len().is_power_of_two() {
                 true if rails.len() > 1 => {
                     let bits = rails.len().trailing_zeros();
-                    (number as u64 % rails.len() as u64).reverse_bits() as usize >> (u64::BITS - bits)
+                    (number as u64 % rails.len() as u64).reverse_bits() as usize
+                        >> (u64::BITS - bits)
                 }
                 _ => number,
             };
@@ -113,7 +138,9 @@ fn greedy(machine: &Machine) -> Vec<usize> {
         .paths
         .iter()
         .map(|paths| {
-            let rail = (0..paths.len()).min_by_key(|&rail| (paths[rail], users[rail], rail)).unwrap_or(0);
+            let rail = (0..paths.len())
+                .min_by_key(|&rail| (paths[rail], users[rail], rail))
+                .unwrap_or(0);
             users[rail] += 1;
             rail
         })
@@ -121,8 +148,13 @@ fn greedy(machine: &Machine) -> Vec<usize> {
 }
 
 fn machine(name: &str, topology: &Topology) -> Option<Machine> {
-    let node: NodePlacement =
-        policy::map(topology, &Request { nics_each: NicsEach::Number(1), ..Request::default() });
+    let node: NodePlacement = policy::map(
+        topology,
+        &Request {
+            nics_each: NicsEach::Number(1),
+            ..Request::default()
+        },
+    );
     if topology.gpus.is_empty() || node.rails.is_empty() {
         return None;
     }
@@ -130,7 +162,12 @@ fn machine(name: &str, topology: &Topology) -> Option<Machine> {
         let nic = topology.nic(rail.nic).address?;
         Some(topology.path_type(gpu.address, nic))
     };
-    let row = |gpu| node.rails.iter().map(|rail| path(gpu, rail).unwrap_or(PathType::Sys)).collect();
+    let row = |gpu| {
+        node.rails
+            .iter()
+            .map(|rail| path(gpu, rail).unwrap_or(PathType::Sys))
+            .collect()
+    };
     let paths: Vec<Vec<PathType>> = topology.gpus.iter().map(row).collect();
     Some(Machine {
         name: name.to_string(),
@@ -141,7 +178,10 @@ fn machine(name: &str, topology: &Topology) -> Option<Machine> {
 }
 
 fn table(title: &str, machines: &[Machine]) {
-    let gpus = machines.iter().map(|machine| machine.paths.len()).sum::<usize>();
+    let gpus = machines
+        .iter()
+        .map(|machine| machine.paths.len())
+        .sum::<usize>();
     println!("\n{title}: {} machines, {gpus} GPUs", machines.len());
     println!(
         "{:<42} {:>9} {:>11} {:>10} {:>9} {:>7}",
@@ -150,7 +190,10 @@ fn table(title: &str, machines: &[Machine]) {
     for (name, rule) in RULES {
         let (mut as_good, mut better, mut worst, mut second, mut least) = (0, 0, 0.0, 0.0, 1.0f64);
         for machine in machines {
-            let (theirs, ours) = (machine.ways.shares(&rule(machine)), machine.ways.shares(&machine.ours));
+            let (theirs, ours) = (
+                machine.ways.shares(&rule(machine)),
+                machine.ways.shares(&machine.ours),
+            );
             as_good += usize::from(theirs == ours);
             better += usize::from(theirs > ours);
             let ratio = |at: usize| theirs[at] as f64 / ours[at] as f64;
@@ -172,11 +215,16 @@ fn main() -> ExitCode {
     println!(
         "what the worst-off GPU of a machine gets by the rule, and the second worst-off, against nic-placement's map"
     );
-    let models: Vec<Machine> =
-        platform::names().filter_map(|name| machine(name, &platform::model(name)?)).collect();
+    let models: Vec<Machine> = platform::names()
+        .filter_map(|name| machine(name, &platform::model(name)?))
+        .collect();
     table("built-in machines with NICs that may be chosen", &models);
-    let corpus = Path::new(env!("NIC_PLACEMENT_ROOT")).parent().map(|parent| parent.join("shared/corpus"));
-    let matrices = corpus.filter(|corpus| corpus.is_dir()).map(|corpus| plans::matrices(&corpus));
+    let corpus = Path::new(env!("NIC_PLACEMENT_ROOT"))
+        .parent()
+        .map(|parent| parent.join("shared/corpus"));
+    let matrices = corpus
+        .filter(|corpus| corpus.is_dir())
+        .map(|corpus| plans::matrices(&corpus));
     match matrices {
         None => println!("\nmatrices of real machines: skipped, no collection beside the checkout"),
         Some(Err(problem)) => {
@@ -184,11 +232,19 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
         Some(Ok(matrices)) => {
-            let machines: Vec<Machine> =
-                matrices.iter().filter_map(|(name, topology)| machine(name, topology)).collect();
-            table("matrices of `nvidia-smi topo -m` from real machines", &machines);
+            let machines: Vec<Machine> = matrices
+                .iter()
+                .filter_map(|(name, topology)| machine(name, topology))
+                .collect();
+            table(
+                "matrices of `nvidia-smi topo -m` from real machines",
+                &machines,
+            );
             for machine in &machines {
-                if !matches!(machine.ways.better(&machine.ways.shares(&machine.ours)), Ok(None)) {
+                if !matches!(
+                    machine.ways.better(&machine.ways.shares(&machine.ours)),
+                    Ok(None)
+                ) {
                     eprintln!("rules: {}: our map is not the best", machine.name);
                     return ExitCode::FAILURE;
                 }

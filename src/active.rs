@@ -52,7 +52,9 @@ pub(crate) fn is_normal(spank: &SpankHandle) -> bool {
 
 /// True for a batch script, and for the shell of an allocation.
 pub(crate) fn is_program_of_job(spank: &SpankHandle) -> bool {
-    spank.job_stepid().is_ok_and(|id| PROGRAMS_OF_JOBS.contains(&id))
+    spank
+        .job_stepid()
+        .is_ok_and(|id| PROGRAMS_OF_JOBS.contains(&id))
 }
 
 pub(crate) const CONTAINER_LATER: &str = "`spank_pyxis.so` stands after this plugin in plugstack.conf: what is set here may \

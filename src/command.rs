@@ -52,7 +52,11 @@ pub(crate) fn tell_the_user() {
     /// Slurm calls again for each component.
     static IS_TOLD: AtomicBool = AtomicBool::new(false);
     let environment = words_of_variable().and_then(Result::ok);
-    let settings = merge_settings(&Words::default(), environment.as_ref(), option::value().as_ref());
+    let settings = merge_settings(
+        &Words::default(),
+        environment.as_ref(),
+        option::value().as_ref(),
+    );
     if !IS_TOLD.load(Ordering::Relaxed) {
         // that of an outer srun
         unset(ALREADY_REPORTED);
@@ -87,7 +91,11 @@ pub(crate) fn tell_the_components() {
         // that of an outer srun
         return unset(components::OFF);
     }
-    if settled.iter().flatten().any(|words| words.policy == Some(Switch::Off)) {
+    if settled
+        .iter()
+        .flatten()
+        .any(|words| words.policy == Some(Switch::Off))
+    {
         set(components::OFF, "1");
     }
     let is_named = |(name, value): (OsString, OsString)| {
@@ -95,7 +103,14 @@ pub(crate) fn tell_the_components() {
     };
     let line = cpu_bind::word_of_srun(&arguments(), variable(cpu_bind::READ_BY_SRUN).as_deref());
     let is_chosen = line == Some(cpu_bind::CHOSEN) || std::env::vars_os().any(is_named);
-    set(cpu_bind::VARIABLE, if is_chosen { cpu_bind::CHOSEN } else { cpu_bind::UNNAMED });
+    set(
+        cpu_bind::VARIABLE,
+        if is_chosen {
+            cpu_bind::CHOSEN
+        } else {
+            cpu_bind::UNNAMED
+        },
+    );
 }
 
 /// Notes the words of one more component; true if they are the first that differ from those before.
@@ -118,11 +133,15 @@ pub(crate) fn tell_of_components() {
 
 fn differ(settled: &[Option<Words>]) -> bool {
     let settings = |words: &Option<Words>| merge_settings(&Words::default(), None, words.as_ref());
-    settled.windows(2).any(|pair| settings(&pair[0]) != settings(&pair[1]))
+    settled
+        .windows(2)
+        .any(|pair| settings(&pair[0]) != settings(&pair[1]))
 }
 
 fn arguments() -> Vec<String> {
-    std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
+    std::env::args_os()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect()
 }
 
 /// In srun: tells the nodes whether the user named a way of binding.  The command line says it; what the node sees is
@@ -147,7 +166,9 @@ pub(crate) fn note_what_was_before() {
 }
 
 fn words_of_variable() -> Option<Result<Words, BadWord>> {
-    variable(ENVIRONMENT).filter(|text| !text.is_empty()).map(|text| Words::parse(&text))
+    variable(ENVIRONMENT)
+        .filter(|text| !text.is_empty())
+        .map(|text| Words::parse(&text))
 }
 
 fn variable(name: &str) -> Option<String> {

@@ -24,19 +24,30 @@ pub(crate) struct Environment {
 /// Grows with the user's environment by a pointer for each variable, in the task alone, and the kernel bounds that
 /// environment for execve(2).
 pub(crate) fn read(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Environment {
-    let mut environment = Environment { present: Present::new(), size: 0, stack: None };
+    let mut environment = Environment {
+        present: Present::new(),
+        size: 0,
+        stack: None,
+    };
     for entry in spank.job_env_os().unwrap_or_default() {
         let entry = entry.as_encoded_bytes();
         environment.size += entry.len() + room::EACH;
-        let Some(end) = entry.iter().position(|byte| *byte == b'=') else { continue };
+        let Some(end) = entry.iter().position(|byte| *byte == b'=') else {
+            continue;
+        };
         let (name, value) = (&entry[..end], &entry[end + 1..]);
         if let Ok(at) = names.binary_search_by(|known| known.as_ref().as_bytes().cmp(name)) {
             let value = || String::from_utf8_lossy(value).into_owned();
             // the first one counts, as for getenv(3)
-            environment.present.entry(names[at].as_ref().to_string()).or_insert_with(value);
+            environment
+                .present
+                .entry(names[at].as_ref().to_string())
+                .or_insert_with(value);
         } else if name == b"SLURM_RLIMIT_STACK" {
             // `U` is in front of it with `--propagate`
-            let limit = std::str::from_utf8(value).unwrap_or_default().trim_start_matches('U');
+            let limit = std::str::from_utf8(value)
+                .unwrap_or_default()
+                .trim_start_matches('U');
             environment.stack = limit.parse().ok();
         }
     }
@@ -45,7 +56,11 @@ pub(crate) fn read(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Environmen
 
 impl Environment {
     /// As [`room::keep`], beside so many bytes of the program's words.
-    pub(crate) fn keep_room(&self, variables: &mut [Variable], words: usize) -> Option<&'static str> {
+    pub(crate) fn keep_room(
+        &self,
+        variables: &mut [Variable],
+        words: usize,
+    ) -> Option<&'static str> {
         let stack = sys::stack_limit().min(self.stack.unwrap_or(u64::MAX));
         room::keep(variables, &self.present, words + self.size, stack)
     }
@@ -63,7 +78,10 @@ pub(crate) fn change(spank: &SpankHandle, variables: &[Variable]) -> Vec<String>
         };
         failures.extend(result.err().map(|error| format!("{name}: {error}")));
     }
-    let mut names: Vec<&str> = variables.iter().map(|variable| variable.name.as_ref()).collect();
+    let mut names: Vec<&str> = variables
+        .iter()
+        .map(|variable| variable.name.as_ref())
+        .collect();
     names.order();
     let now = read(spank, &names).present;
     let is_other = |variable: &&Variable| {

@@ -63,7 +63,10 @@ const STAMP: Option<u32> = match option_env!("NIC_PLACEMENT_SLURM_RELEASE") {
 /// `22.05` as Slurm stamps it; anything else fails the build.
 const fn stamp(release: &[u8]) -> u32 {
     const fn digit(byte: u8) -> u32 {
-        assert!(byte.is_ascii_digit(), "NIC_PLACEMENT_SLURM_RELEASE: expected a release such as 22.05");
+        assert!(
+            byte.is_ascii_digit(),
+            "NIC_PLACEMENT_SLURM_RELEASE: expected a release such as 22.05"
+        );
         (byte - b'0') as u32
     }
     let [a, b, b'.', c, d] = release else {
@@ -98,7 +101,11 @@ fn programs_symbol(name: &CStr) -> *mut c_void {
 /// Slurm's `slurm_spank_init`: registers the option, in every program that will want its value.
 // SAFETY: the name is Slurm's for this hook, and the signature that of slurm/spank.h's `spank_f`.
 #[unsafe(no_mangle)]
-pub extern "C" fn slurm_spank_init(spank: spank_t, argc: c_int, argv: *const *const c_char) -> c_int {
+pub extern "C" fn slurm_spank_init(
+    spank: spank_t,
+    argc: c_int,
+    argv: *const *const c_char,
+) -> c_int {
     hook("init", spank, argc, argv, |handle, context| {
         log::install(context);
         option::note_arguments(handle);
@@ -124,32 +131,42 @@ pub extern "C" fn slurm_spank_init_post_opt(
     argc: c_int,
     argv: *const *const c_char,
 ) -> c_int {
-    hook("init_post_opt", spank, argc, argv, |handle, context| match context {
-        Context::Local => {
-            command::tell_the_node();
-            command::tell_the_components();
-            command::init_post_opt();
-            command::tell_the_user();
-        }
-        Context::Allocator => {
-            command::note_what_was_before();
-            command::tell_of_components();
-            command::init_post_opt();
-        }
-        Context::Remote => {
-            option::provoke(handle, "init_post_opt");
-            with_arguments(spank, program::note);
-            step::init_post_opt(handle);
-            task::forget_an_outer_rule(handle);
-        }
-        Context::Slurmd | Context::JobScript => {}
-    })
+    hook(
+        "init_post_opt",
+        spank,
+        argc,
+        argv,
+        |handle, context| match context {
+            Context::Local => {
+                command::tell_the_node();
+                command::tell_the_components();
+                command::init_post_opt();
+                command::tell_the_user();
+            }
+            Context::Allocator => {
+                command::note_what_was_before();
+                command::tell_of_components();
+                command::init_post_opt();
+            }
+            Context::Remote => {
+                option::provoke(handle, "init_post_opt");
+                with_arguments(spank, program::note);
+                step::init_post_opt(handle);
+                task::forget_an_outer_rule(handle);
+            }
+            Context::Slurmd | Context::JobScript => {}
+        },
+    )
 }
 
 /// Slurm's `slurm_spank_task_init`: in each task, as its user, just before its program starts.
 // SAFETY: as `slurm_spank_init`.
 #[unsafe(no_mangle)]
-pub extern "C" fn slurm_spank_task_init(spank: spank_t, argc: c_int, argv: *const *const c_char) -> c_int {
+pub extern "C" fn slurm_spank_task_init(
+    spank: spank_t,
+    argc: c_int,
+    argv: *const *const c_char,
+) -> c_int {
     hook(TASK_INIT, spank, argc, argv, |handle, _| {
         log::in_task();
         option::provoke(handle, "task_init");
@@ -181,13 +198,20 @@ fn hook(
 /// container's runtime starts the program: Slurm moves its words elsewhere and leaves NULL
 /// (src/slurmd/slurmstepd/container.c, `_modify_config`).  Nothing behind a NULL is read: slurmstepd 22.05 crashed by
 /// that.  The bindings' own reader takes each place for a string.
-fn with_arguments(spank: spank_t, take: impl FnOnce([Option<&CStr>; 2], &mut dyn Iterator<Item = &CStr>)) {
+fn with_arguments(
+    spank: spank_t,
+    take: impl FnOnce([Option<&CStr>; 2], &mut dyn Iterator<Item = &CStr>),
+) {
     let (mut count, mut list): (c_int, *const *const c_char) = (0, std::ptr::null());
     let item = spank_sys::spank_item_S_JOB_ARGV;
     // SAFETY: `spank` is the handle that Slurm gave this hook, and slurm/spank.h names these two arguments for this item.
     let code = unsafe { spank_sys::spank_get_item(spank, item, &raw mut count, &raw mut list) };
     let is_told = code == spank_sys::ESPANK_SUCCESS && !list.is_null();
-    let count = if is_told { usize::try_from(count).unwrap_or(0) } else { 0 };
+    let count = if is_told {
+        usize::try_from(count).unwrap_or(0)
+    } else {
+        0
+    };
     let word = |place: usize| -> Option<&CStr> {
         if place >= count {
             return None;
@@ -224,8 +248,13 @@ fn wall(hook: &str, body: impl FnOnce() -> c_int) -> c_int {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
         std::panic::set_hook(Box::new(|panic| {
-            let place = panic.location().map(ToString::to_string).unwrap_or_default();
-            ::log::error!("bug at {place}: {panic}; the job runs without placement, please report this");
+            let place = panic
+                .location()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            ::log::error!(
+                "bug at {place}: {panic}; the job runs without placement, please report this"
+            );
         }));
     });
     let answer = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
@@ -242,7 +271,8 @@ fn register_option(spank: spank_t) {
     let mut option = spank_option {
         name: c"nic-placement".as_ptr(),
         arginfo: c"[WORD,...]".as_ptr(),
-        usage: c"give every GPU task its nearest NIC, CPUs and memory (--nic-placement=help)".as_ptr(),
+        usage: c"give every GPU task its nearest NIC, CPUs and memory (--nic-placement=help)"
+            .as_ptr(),
         // an optional argument, which slurm/spank.h calls 2
         has_arg: 2,
         val: 0,
@@ -252,7 +282,9 @@ fn register_option(spank: spank_t) {
     // structure (src/common/spank.c, `_spank_option_register`).
     let code = unsafe { spank_option_register(spank, &mut option) };
     if code != 0 {
-        ::log::debug!("`spank_option_register` answered {code}: `--nic-placement` is not known here");
+        ::log::debug!(
+            "`spank_option_register` answered {code}: `--nic-placement` is not known here"
+        );
     }
 }
 
@@ -264,8 +296,14 @@ extern "C" fn option_callback(_value: c_int, argument: *const c_char, remote: c_
         let text = match argument.is_null() {
             true => String::new(),
             // SAFETY: Slurm passes NULL or a string that ends with NUL and lives while we run.
-            false => unsafe { CStr::from_ptr(argument) }.to_string_lossy().into_owned(),
+            false => unsafe { CStr::from_ptr(argument) }
+                .to_string_lossy()
+                .into_owned(),
         };
-        if option::take(&text, remote != 0) { 0 } else { -1 }
+        if option::take(&text, remote != 0) {
+            0
+        } else {
+            -1
+        }
     })
 }

@@ -35,7 +35,10 @@ impl Log for ToSlurm {
             (Level::Debug, _) => LogLevel::Debug,
             (Level::Trace, _) => LogLevel::Debug2,
         };
-        spank_log(level, &one_line(&format!("nic-placement: {}", record.args())));
+        spank_log(
+            level,
+            &one_line(&format!("nic-placement: {}", record.args())),
+        );
     }
 
     fn flush(&self) {}
@@ -53,7 +56,11 @@ pub(super) fn tell_admin(line: &str) {
 
 /// Takes the log over in this process; the second call finds it taken, by us.
 pub(super) fn install(context: Context) {
-    let place = if context == Context::Remote { NODE } else { COMMAND };
+    let place = if context == Context::Remote {
+        NODE
+    } else {
+        COMMAND
+    };
     WHERE.store(place, Ordering::Relaxed);
     let _ = log::set_logger(&ToSlurm);
 }

@@ -48,7 +48,9 @@ fn is_scrontab() -> bool {
 /// Prints the help; the answer is the exit status.
 fn print_help() -> i32 {
     let mut terminal = io::stdout().lock();
-    let printed = terminal.write_all(options::help().as_bytes()).and_then(|()| terminal.flush());
+    let printed = terminal
+        .write_all(options::help().as_bytes())
+        .and_then(|()| terminal.flush());
     match printed {
         Ok(()) => 0,
         // the reader closed the pipe: it has read enough
@@ -80,7 +82,9 @@ static ARGUMENTS: Mutex<Vec<Vec<String>>> = Mutex::new(Vec::new());
 /// Notes the arguments of one line, but for those that test builds add.
 pub(crate) fn note_arguments(spank: &SpankHandle) {
     // an unreadable line is an unknown argument, which places no step
-    let said = spank.plugin_argv().map(|all| all.into_iter().map(str::to_string).collect());
+    let said = spank
+        .plugin_argv()
+        .map(|all| all.into_iter().map(str::to_string).collect());
     let mut said: Vec<String> = said.unwrap_or_else(|error| vec![error.to_string()]);
     said.retain(|argument| !faults::is_asked_by(argument));
     let mut lines = ARGUMENTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,7 +94,10 @@ pub(crate) fn note_arguments(spank: &SpankHandle) {
 }
 
 pub(crate) fn arguments() -> Vec<String> {
-    ARGUMENTS.lock().unwrap_or_else(PoisonError::into_inner).concat()
+    ARGUMENTS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .concat()
 }
 
 #[cfg(not(feature = "panic-in-hooks"))]
@@ -121,7 +128,10 @@ mod faults {
 
     fn parse(argument: &str) -> Option<(&'static str, String)> {
         let (fault, hook) = argument.split_once('=')?;
-        FAULTS.iter().find(|known| **known == fault).map(|known| (*known, hook.to_string()))
+        FAULTS
+            .iter()
+            .find(|known| **known == fault)
+            .map(|known| (*known, hook.to_string()))
     }
 
     pub(crate) fn is_asked_by(argument: &str) -> bool {
@@ -159,7 +169,11 @@ mod faults {
     }
 
     pub(crate) fn answer(hook: &str, answer: i32) -> i32 {
-        if asked_in(hook) == Some("error") { -1 } else { answer }
+        if asked_in(hook) == Some("error") {
+            -1
+        } else {
+            answer
+        }
     }
 }
 

@@ -69,7 +69,9 @@ pub(crate) fn size_of_words() -> usize {
 pub(crate) fn note(words: [Option<&CStr>; 2], all: &mut dyn Iterator<Item = &CStr>) {
     STARTED.get_or_init(|| {
         // a longer one is the text of `--multi-prog`, of which a task has a line: execve(2) would take no such word
-        let all: Vec<&CStr> = all.filter(|word| word.count_bytes() < room::LONGEST).collect();
+        let all: Vec<&CStr> = all
+            .filter(|word| word.count_bytes() < room::LONGEST)
+            .collect();
         let [name, second] = words;
         let name = name.and_then(|path| path.to_str().ok()).map(program_name);
         let mut words = program::known(all.iter().filter_map(|word| word.to_str().ok()));
@@ -114,9 +116,12 @@ pub(crate) fn why_not_placed(spank: &SpankHandle) -> Option<&'static str> {
     }
     // srun sets SLURM_JOB_NUM_NODES to what it was asked for, and adds this one only where there is none (Slurm's
     // src/common/env.c, `setup_env`, `env_array_for_step`)
-    let of_job = variable(spank, "SLURM_JOB_NODELIST").filter(|text| text.len() <= LONGEST_NODELIST)?;
+    let of_job =
+        variable(spank, "SLURM_JOB_NODELIST").filter(|text| text.len() <= LONGEST_NODELIST)?;
     let of_job = HostList::parse(&of_job).ok()?.count();
-    let is_on_all = spank.job_nnodes().is_ok_and(|here| u64::from(here) >= of_job);
+    let is_on_all = spank
+        .job_nnodes()
+        .is_ok_and(|here| u64::from(here) >= of_job);
     let is_placed = variable(spank, marker::NAME).is_some_and(|text| marker::is_published(&text));
     (!is_on_all && !is_placed).then_some(
         "it starts mpirun's daemons, and the ranks that mpirun starts beside itself would have other variables; put \

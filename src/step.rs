@@ -49,9 +49,21 @@ fn step(spank: &SpankHandle) -> OfTasks {
         return OfTasks::Foreign;
     }
     let (wish, off) = wish(spank);
-    let Settings { enabled, by_user, observe, strictness, dry_run, verbose, .. } = wish.settings;
+    let Settings {
+        enabled,
+        by_user,
+        observe,
+        strictness,
+        dry_run,
+        verbose,
+        ..
+    } = wish.settings;
     let is_meant = is_normal && enabled && !observe && off.is_none();
-    let of_ranks = if is_meant { program::why_not_placed(spank) } else { None };
+    let of_ranks = if is_meant {
+        program::why_not_placed(spank)
+    } else {
+        None
+    };
     let is_placed = is_meant && of_ranks.is_none();
     // no strict word fails a daemon: its launcher would wait for it
     if is_placed && strictness > Strictness::BestEffort && !dry_run && !program::starts_ranks() {
@@ -62,7 +74,9 @@ fn step(spank: &SpankHandle) -> OfTasks {
             in_observer();
             tell_admin(&observed(spank, wish.clone()));
         }
-        let why = off.map(|off| off.to_string()).or(of_ranks.map(str::to_string));
+        let why = off
+            .map(|off| off.to_string())
+            .or(of_ranks.map(str::to_string));
         let refusal = why.filter(|_| is_normal && enabled && by_user && !observe);
         let refusal = refusal.map(|why| format!("this step runs without placement: {why}"));
         return OfTasks::NotPlaced(wish, refusal);
@@ -75,13 +89,22 @@ fn step(spank: &SpankHandle) -> OfTasks {
     let (names, threads_per_core) = match &session {
         Ok(session) => {
             warn(&session.findings());
-            (session.plan.evidence_variables(&task::READ), threads_per_core(&session.plan.node))
+            (
+                session.plan.evidence_variables(&task::READ),
+                threads_per_core(&session.plan.node),
+            )
         }
         Err(_) => (task::READ.to_vec(), None),
     };
     let names = names.into_iter().map(str::to_string).collect();
     let reports = verbose || dry_run;
-    OfTasks::Placed(Active { session, reports, names, threads_per_core, container_later })
+    OfTasks::Placed(Active {
+        session,
+        reports,
+        names,
+        threads_per_core,
+        container_later,
+    })
 }
 
 /// The step's plan on this node.
@@ -99,7 +122,9 @@ fn observed(spank: &SpankHandle, wish: Wish) -> String {
         Ok(session) => {
             let findings = summary(&session.findings());
             let present = environment::read(spank, &session.plan.evidence_variables(&[])).present;
-            [vec![session.plan.observed(&present)], findings].concat().join("; ")
+            [vec![session.plan.observed(&present)], findings]
+                .concat()
+                .join("; ")
         }
         Err(problem) => format!("nothing would be set: {problem}"),
     };
@@ -115,18 +140,37 @@ fn wish(spank: &SpankHandle) -> (Wish, Option<Off>) {
     let partition = || variable(spank, "SLURM_JOB_PARTITION");
     let arguments = option::arguments();
     let arguments = arguments.iter().map(String::as_str);
-    let Found { admin, findings, off, .. } = admin::find(arguments, partition, node::author());
+    let Found {
+        admin,
+        findings,
+        off,
+        ..
+    } = admin::find(arguments, partition, node::author());
     match &off {
         Some(why @ Off::Refused(_)) => log::error!("{why}"),
         Some(why) => log::debug!("{why}"),
-        None => findings.iter().take(DOUBTS).for_each(|doubt| log::error!("{doubt}")),
+        None => findings
+            .iter()
+            .take(DOUBTS)
+            .for_each(|doubt| log::error!("{doubt}")),
     }
-    let job = || Some(components::leader(spank.job_id().unwrap_or(0), |name| variable(spank, name)));
+    let job = || {
+        Some(components::leader(spank.job_id().unwrap_or(0), |name| {
+            variable(spank, name)
+        }))
+    };
     let environment = admin::words_of_variable(variable(spank, ENVIRONMENT).as_deref());
     let option = option::of_job(spank);
     let settings = admin::settings(&admin, job, environment.as_ref(), option.as_ref());
     let are_read = settings.verbose || settings.dry_run || log::log_enabled!(log::Level::Debug);
-    (Wish { admin, settings, wordless: !are_read }, off)
+    (
+        Wish {
+            admin,
+            settings,
+            wordless: !are_read,
+        },
+        off,
+    )
 }
 
 const CPUS_PER_TASK: &str = "SLURM_CPUS_PER_TASK";
@@ -135,7 +179,12 @@ const MEM_BIND: &str = "SLURM_MEM_BIND_TYPE";
 /// What Slurm granted; here and only here `--cpu-bind` and `--mem-bind` are what the user asked srun for: slurmd replaces
 /// them for each task.
 fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
-    let mut names = [&cpu_bind::READ[..], &READ, &[CPUS_PER_TASK, MEM_BIND, STEP_GPUS, SRUN]].concat();
+    let mut names = [
+        &cpu_bind::READ[..],
+        &READ,
+        &[CPUS_PER_TASK, MEM_BIND, STEP_GPUS, SRUN],
+    ]
+    .concat();
     names.order();
     let values = environment::read(spank, &names).present;
     let read = |name: &str| values.get(name).cloned();
@@ -157,7 +206,8 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
         srun: read(SRUN),
         job_cores,
         // a job with every core of the node shares it with no other
-        alone_on_node: wish.settings.policy == Policy::Spread && job_cores == Some(node.cores().len()),
+        alone_on_node: wish.settings.policy == Policy::Spread
+            && job_cores == Some(node.cores().len()),
     }
 }
 
@@ -169,18 +219,25 @@ fn requested_cpus(spank: &SpankHandle, variable: Option<String>, tasks: u32) -> 
         return None;
     }
     // from 22.05 to 23.02 srun hands on what sbatch was asked for, and does not ask for it; Slurm's own number is then 1
-    if spank.step_cpus_per_task().is_ok_and(|slurms| slurms != u64::from(requested)) {
+    if spank
+        .step_cpus_per_task()
+        .is_ok_and(|slurms| slurms != u64::from(requested))
+    {
         return None;
     }
     // `sbatch -c1` leaves a 1 there that looks like srun's; a step that asked for one CPU each has no more cores than tasks
-    let is_left_over = requested == 1 && counted(spank).is_some_and(|counted| counted.cores > tasks);
+    let is_left_over =
+        requested == 1 && counted(spank).is_some_and(|counted| counted.cores > tasks);
     (!is_left_over).then_some(requested)
 }
 
 /// The step's CPUs and cores on this node in numbers of Slurm's own.
 fn counted(spank: &SpankHandle) -> Option<Counted> {
     let cores = u32::try_from(count(spank.step_alloc_cores().ok()?)?).ok()?;
-    Some(Counted { cpus: spank.job_ncpus().ok()?.into(), cores })
+    Some(Counted {
+        cpus: spank.job_ncpus().ok()?.into(),
+        cores,
+    })
 }
 
 /// The threads of a core; all cores of a node have as many, or Slurm counts none of them (slurm.conf(5), `ThreadsPerCore`).
@@ -194,19 +251,27 @@ fn threads_per_core(node: &Topology) -> Option<usize> {
         return None;
     }
     let siblings = files::read("/sys/devices/system/cpu/cpu0/topology/thread_siblings")?;
-    CpuSet::from_mask(&siblings.text).ok().map(|threads| threads.len()).filter(|threads| *threads > 0)
+    CpuSet::from_mask(&siblings.text)
+        .ok()
+        .map(|threads| threads.len())
+        .filter(|threads| *threads > 0)
 }
 
 /// How many cores a list of Slurm's has: its numbers are not the kernel's.
 fn count(list: &str) -> Option<usize> {
-    CpuSet::from_list(list).ok().map(|cores| cores.len()).filter(|count| *count > 0)
+    CpuSet::from_list(list)
+        .ok()
+        .map(|cores| cores.len())
+        .filter(|count| *count > 0)
 }
 
 fn warn(diagnostics: &[Diagnostic]) {
     let lines = summary(diagnostics);
     lines.iter().for_each(|line| log::warn!("{line}"));
     if lines.len() < diagnostics.len() {
-        diagnostics.iter().for_each(|diagnostic| log::debug!("{diagnostic}"));
+        diagnostics
+            .iter()
+            .for_each(|diagnostic| log::debug!("{diagnostic}"));
     }
 }
 
@@ -230,7 +295,12 @@ fn report(active: &Active) {
     if node.gpus.is_empty() {
         return log::debug!("no NIC is set: {source} shows no GPU");
     }
-    let (gpus, rails, nics, policy) = (node.gpus.len(), map.rails.len(), node.nics.len(), map.policy);
+    let (gpus, rails, nics, policy) = (
+        node.gpus.len(),
+        map.rails.len(),
+        node.nics.len(),
+        map.policy,
+    );
     log::info!(
         "{}, {rails} of {nics} NICs, policy `{policy}`, from {source}",
         diagnostic::counted(gpus, "GPU")

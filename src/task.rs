@@ -18,7 +18,13 @@ use slurm_spank::SpankHandle;
 /// In slurmstepd, before it makes the tasks: takes away the rule by which an outer step dealt its GPUs.  slurmd sets this
 /// step's for each task if there is one, and removes none (src/slurmd/slurmstepd/task.c, `exec_task`, since 22.05).
 pub(crate) fn forget_an_outer_rule(spank: &SpankHandle) {
-    let Some(OfTasks::Placed(Active { session: Ok(session), .. })) = STEP.get() else { return };
+    let Some(OfTasks::Placed(Active {
+        session: Ok(session),
+        ..
+    })) = STEP.get()
+    else {
+        return;
+    };
     // a dry run changes nothing, and reads what is there
     if !session.plan.wish.settings.dry_run && variable(spank, GPU_BIND).is_some() {
         remove(spank, GPU_BIND);
@@ -57,7 +63,10 @@ pub(crate) fn init(spank: &SpankHandle) {
         }
     };
     // srun's words to slurmstepd are none to the program, nor to the sruns that it starts
-    for name in OF_SRUN.into_iter().filter(|name| present.contains_key(*name)) {
+    for name in OF_SRUN
+        .into_iter()
+        .filter(|name| present.contains_key(*name))
+    {
         remove(spank, name);
     }
     if !failures.is_empty() {
@@ -69,13 +78,18 @@ pub(crate) fn init(spank: &SpankHandle) {
 /// component of a heterogeneous step from 0 (src/slurmd/slurmstepd/task.c, `exec_task`).
 fn global_id(spank: &SpankHandle, present: &Present) -> u32 {
     let is_number = |text: &&String| text.bytes().all(|byte| byte.is_ascii_digit());
-    let procid = present.get(PROCID).filter(is_number).and_then(|text| text.parse().ok());
+    let procid = present
+        .get(PROCID)
+        .filter(is_number)
+        .and_then(|text| text.parse().ok());
     procid.or_else(|| spank.task_global_id().ok()).unwrap_or(0)
 }
 
 /// Tells the user, in the step's first task, why the placement that was asked for is refused, unless srun has said it.
 fn tell_the_user(spank: &SpankHandle, present: &Present) {
-    let Some(OfTasks::NotPlaced(_, Some(refusal))) = STEP.get() else { return };
+    let Some(OfTasks::NotPlaced(_, Some(refusal))) = STEP.get() else {
+        return;
+    };
     // of each component the first one: another may well be placed
     let is_first = spank.task_global_id().is_ok_and(|id| id == 0);
     if is_first && !present.contains_key(ALREADY_REPORTED) {
@@ -87,7 +101,9 @@ fn tell_the_user(spank: &SpankHandle, present: &Present) {
 /// site's KillOnBadExit=1, it lets the step's other tasks run on, which wait for this one.
 pub(crate) fn fail_if_strict(task: u32, failure: &str) {
     if let Some(word) = STRICT.get() {
-        say(&format!("task {task} fails, as `{word}` asks: {failure}; `srun -K` ends the other tasks too"));
+        say(&format!(
+            "task {task} fails, as `{word}` asks: {failure}; `srun -K` ends the other tasks too"
+        ));
         sys::exit_now(1);
     }
 }
@@ -100,25 +116,46 @@ fn place(
     environment: &Environment,
     global_id: u32,
 ) -> Vec<String> {
-    let local_id = spank.task_id().ok().and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
-    let mut task = Task { local_id, global_id, ..task(active, session, &environment.present) };
+    let local_id = spank
+        .task_id()
+        .ok()
+        .and_then(|id| u32::try_from(id).ok())
+        .unwrap_or(0);
+    let mut task = Task {
+        local_id,
+        global_id,
+        ..task(active, session, &environment.present)
+    };
     let open = session.opened(local_id == 0);
     // this process is the user's by now, and what the user may not read the program could not read either
     let files = UsersFiles::default();
     let read = |path: &str| files.read(path);
-    let evidence = Evidence { present: &environment.present, read: &read };
+    let evidence = Evidence {
+        present: &environment.present,
+        read: &read,
+    };
     let mut placed = open.place(&mut task, evidence);
     if let Some(warning) = &placed.warning {
         log::warn!("task {global_id}: {warning}");
     }
     let no_room = environment.keep_room(&mut placed.variables, program::size_of_words());
-    let mut failures = open.carry_out(&mut placed, |variables| environment::change(spank, variables));
+    let mut failures = open.carry_out(&mut placed, |variables| {
+        environment::change(spank, variables)
+    });
     failures.extend(no_room.map(|why| format!("no variable is set: {why}")));
     // without `strict` a node without NICs is a fact, told once for the step
-    let level = if placed.misses_nothing_of_its_own() { log::Level::Debug } else { log::Level::Warn };
-    failures.iter().for_each(|failure| log::log!(level, "task {global_id}: {failure}"));
+    let level = if placed.misses_nothing_of_its_own() {
+        log::Level::Debug
+    } else {
+        log::Level::Warn
+    };
+    failures
+        .iter()
+        .for_each(|failure| log::log!(level, "task {global_id}: {failure}"));
     if active.reports {
-        open.report(&task, &placed, &failures, evidence).iter().for_each(|line| say(line));
+        open.report(&task, &placed, &failures, evidence)
+            .iter()
+            .for_each(|line| say(line));
         if local_id == 0 {
             placed.judge().iter().for_each(|line| say(line));
             if active.container_later {
@@ -157,13 +194,21 @@ fn withdraw(spank: &SpankHandle, present: &Present) {
     if !present.contains_key(marker::NAME) || !(is_normal(spank) || is_program_of_job(spank)) {
         return;
     }
-    let wish = if let Some(OfTasks::NotPlaced(wish, _)) = STEP.get() { Some(wish) } else { None };
+    let wish = if let Some(OfTasks::NotPlaced(wish, _)) = STEP.get() {
+        Some(wish)
+    } else {
+        None
+    };
     // `dry-run` changes nothing, and so takes nothing away
     if wish.is_some_and(|wish| wish.settings.dry_run) {
         return;
     }
     let mut names: Vec<&str> = libraries::variables().chain([marker::NAME]).collect();
-    names.extend(wish.into_iter().flat_map(|wish| &wish.admin.templates).map(|template| template.name()));
+    names.extend(
+        wish.into_iter()
+            .flat_map(|wish| &wish.admin.templates)
+            .map(|template| template.name()),
+    );
     names.order();
     names.dedup();
     let present = environment::read(spank, &names).present;

@@ -4,7 +4,9 @@
 mod harness;
 
 use harness::compiler::symbols;
-use harness::{c_compiler, compile, manifest_path, panicking_plugin, plugin, private_folder, stderr};
+use harness::{
+    c_compiler, compile, manifest_path, panicking_plugin, plugin, private_folder, stderr,
+};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -65,10 +67,20 @@ fn the_library_that_is_shipped_fails_in_no_hook_on_request() {
         bytes.windows(text.len()).any(|window| window == text)
     };
     for text in OF_TEST_BUILDS {
-        assert!(!has(&plugin(), text), "{}: {}", plugin().display(), String::from_utf8_lossy(text));
+        assert!(
+            !has(&plugin(), text),
+            "{}: {}",
+            plugin().display(),
+            String::from_utf8_lossy(text)
+        );
         // the test build has it, so it would be seen
         if let Some(library) = panicking_plugin() {
-            assert!(has(&library, text), "{}: {}", library.display(), String::from_utf8_lossy(text));
+            assert!(
+                has(&library, text),
+                "{}: {}",
+                library.display(),
+                String::from_utf8_lossy(text)
+            );
         }
     }
 }
@@ -77,12 +89,18 @@ fn the_library_that_is_shipped_fails_in_no_hook_on_request() {
 fn asked_of_slurm() -> Option<Vec<String>> {
     let undefined = symbols(&plugin(), "--undefined-only")?;
     let names = undefined.into_iter().map(|(_, name)| name);
-    Some(names.filter(|name| name.starts_with("spank_") || name.starts_with("slurm_")).collect())
+    Some(
+        names
+            .filter(|name| name.starts_with("spank_") || name.starts_with("slurm_"))
+            .collect(),
+    )
 }
 
 #[test]
 fn the_library_exports_its_hooks_and_nothing_else() {
-    let Some(defined) = symbols(&plugin(), "--defined-only") else { return };
+    let Some(defined) = symbols(&plugin(), "--defined-only") else {
+        return;
+    };
     let mut names: Vec<_> = defined.into_iter().map(|(_, name)| name).collect();
     names.sort();
     assert_eq!(names, EXPORTS);
@@ -91,24 +109,36 @@ fn the_library_exports_its_hooks_and_nothing_else() {
 /// srun and slurmstepd have libc and the dynamic linker already; whatever else is named, each of them would load for us.
 #[test]
 fn the_library_loads_nothing_that_every_process_has_not_loaded_already() {
-    let output =
-        Command::new("readelf").args(["--dynamic", "--wide"]).arg(plugin()).env("LC_ALL", "C").output();
+    let output = Command::new("readelf")
+        .args(["--dynamic", "--wide"])
+        .arg(plugin())
+        .env("LC_ALL", "C")
+        .output();
     let Ok(output) = output else {
         println!("skipped: there is no `readelf`");
         return;
     };
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let needed: Vec<&str> =
-        text.lines().filter_map(|line| line.split_once("Shared library: [")).map(|(_, name)| name).collect();
+    let needed: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.split_once("Shared library: ["))
+        .map(|(_, name)| name)
+        .collect();
     assert!(!needed.is_empty(), "{text}");
-    let is_loaded = |name: &&&str| ["libc.so.6]", "ld-linux"].iter().any(|known| name.starts_with(known));
+    let is_loaded = |name: &&&str| {
+        ["libc.so.6]", "ld-linux"]
+            .iter()
+            .any(|known| name.starts_with(known))
+    };
     let more: Vec<&&str> = needed.iter().filter(|name| !is_loaded(name)).collect();
     assert!(more.is_empty(), "{more:?}");
 }
 
 #[test]
 fn no_hook_is_exported_that_costs_every_job_a_process() {
-    let Some(defined) = symbols(&plugin(), "--defined-only") else { return };
+    let Some(defined) = symbols(&plugin(), "--defined-only") else {
+        return;
+    };
     // Slurm's spank.c acts on the mere presence of these: slurmd then starts a helper for each job's prolog and epilog,
     // or works in a cloned child where it otherwise would not
     let costly = [
@@ -122,27 +152,43 @@ fn no_hook_is_exported_that_costs_every_job_a_process() {
     ];
     for hook in costly {
         let symbol = format!("slurm_spank_{hook}");
-        assert!(defined.iter().all(|(_, name)| *name != symbol), "`{symbol}` is exported");
+        assert!(
+            defined.iter().all(|(_, name)| *name != symbol),
+            "`{symbol}` is exported"
+        );
     }
 }
 
 #[test]
 fn nothing_is_asked_of_slurm_that_22_05_does_not_have() {
-    let Some(asked) = asked_of_slurm() else { return };
-    assert!(asked.iter().any(|name| name == "spank_setenv"), "this is not the plugin: it asks for {asked:?}");
+    let Some(asked) = asked_of_slurm() else {
+        return;
+    };
+    assert!(
+        asked.iter().any(|name| name == "spank_setenv"),
+        "this is not the plugin: it asks for {asked:?}"
+    );
     for name in &asked {
-        assert!(OFFERED_SINCE_22_05.contains(&name.as_str()), "Slurm 22.05 has no `{name}`");
+        assert!(
+            OFFERED_SINCE_22_05.contains(&name.as_str()),
+            "Slurm 22.05 has no `{name}`"
+        );
     }
 }
 
 #[test]
 fn the_slurm_that_is_installed_here_has_all_that_is_asked_of_it() {
-    let Some(library) = LIBSLURMFULL.into_iter().find(|library| Path::new(library).exists()) else {
+    let Some(library) = LIBSLURMFULL
+        .into_iter()
+        .find(|library| Path::new(library).exists())
+    else {
         println!("skipped: none of {LIBSLURMFULL:?}");
         return;
     };
-    let (Some(asked), Some(offered)) = (asked_of_slurm(), symbols(Path::new(library), "--defined-only"))
-    else {
+    let (Some(asked), Some(offered)) = (
+        asked_of_slurm(),
+        symbols(Path::new(library), "--defined-only"),
+    ) else {
         return;
     };
     let offered: BTreeSet<_> = offered.into_iter().map(|(_, name)| name).collect();
@@ -153,9 +199,17 @@ fn the_slurm_that_is_installed_here_has_all_that_is_asked_of_it() {
 
 #[test]
 fn the_version_can_be_written_when_the_library_is_loaded() {
-    let Some(defined) = symbols(&plugin(), "--defined-only") else { return };
-    let (kind, _) = defined.iter().find(|(_, name)| name == "plugin_version").expect("it is exported");
-    assert!(matches!(kind, 'B' | 'D'), "nm says `{kind}`; B is .bss, D is .data, R could not be written");
+    let Some(defined) = symbols(&plugin(), "--defined-only") else {
+        return;
+    };
+    let (kind, _) = defined
+        .iter()
+        .find(|(_, name)| name == "plugin_version")
+        .expect("it is exported");
+    assert!(
+        matches!(kind, 'B' | 'D'),
+        "nm says `{kind}`; B is .bss, D is .data, R could not be written"
+    );
 }
 
 /// Compiles a C file that consists of `text` against our header.
@@ -180,7 +234,9 @@ fn assert_compiles(name: &str, text: &str) {
 fn has_spank_h() -> bool {
     let source = private_folder("header-there").join("source.c");
     fs::write(&source, "#include <slurm/spank.h>\n").unwrap();
-    let there = compile(["-fsyntax-only".as_ref()], &source, []).status.success();
+    let there = compile(["-fsyntax-only".as_ref()], &source, [])
+        .status
+        .success();
     if !there {
         println!(
             "skipped: no <slurm/spank.h>: Debian has it in libslurm-dev, or CPATH names the folder that has slurm/"
@@ -225,10 +281,17 @@ fn the_header_agrees_with_slurms() {
 fn a_header_that_disagreed_with_slurms_would_be_noticed() {
     if c_compiler().is_some() && has_spank_h() {
         let source = private_folder("header-wrong").join("source.c");
-        fs::write(&source, "#include <slurm/spank.h>\nint slurm_spank_init(struct spank_handle *, int);\n")
-            .unwrap();
+        fs::write(
+            &source,
+            "#include <slurm/spank.h>\nint slurm_spank_init(struct spank_handle *, int);\n",
+        )
+        .unwrap();
         let output = compile(["-fsyntax-only".as_ref()], &source, []);
         assert!(!output.status.success());
-        assert!(stderr(&output).contains("conflicting types for 'slurm_spank_init'"), "{}", stderr(&output));
+        assert!(
+            stderr(&output).contains("conflicting types for 'slurm_spank_init'"),
+            "{}",
+            stderr(&output)
+        );
     }
 }

@@ -97,13 +97,20 @@ fn main() -> ExitCode {
     let mut tally = Tally::default();
     checks::of_the_generator(&attack, &mut tally);
     for (number, attacked) in clusters().iter().enumerate() {
-        let pairs: Vec<_> = attack.pairs.iter().filter(|(_, target, _)| target.cluster == number).collect();
+        let pairs: Vec<_> = attack
+            .pairs
+            .iter()
+            .filter(|(_, target, _)| target.cluster == number)
+            .collect();
         if pairs.is_empty() {
             continue;
         }
         // Slurm 22.05 needs systemd's help for the cgroups of version 2
         if attacked.cluster.cgroups && !Path::new("/sys/fs/cgroup/devices/devices.list").exists() {
-            println!("skipped {} pairs: no cgroup v1 `devices` hierarchy here", pairs.len());
+            println!(
+                "skipped {} pairs: no cgroup v1 `devices` hierarchy here",
+                pairs.len()
+            );
             continue;
         }
         match Bed::up(&site, &attacked.cluster, &attacked.knobs) {
@@ -114,19 +121,32 @@ fn main() -> ExitCode {
                 attack.on(&bed, attacked, &pairs, &mut tally);
             }
             Err(reason) => {
-                println!("FAILED cluster `{}` did not come up: {reason}", attacked.cluster.name);
+                println!(
+                    "FAILED cluster `{}` did not come up: {reason}",
+                    attacked.cluster.name
+                );
                 tally.failed += pairs.len();
             }
         }
     }
     let seconds = start.elapsed().as_secs_f64();
-    let Tally { passed, failed, refused, void, placed, changed, finds } = tally;
+    let Tally {
+        passed,
+        failed,
+        refused,
+        void,
+        placed,
+        changed,
+        finds,
+    } = tally;
     let mut of_kind: BTreeMap<&str, usize> = BTreeMap::new();
     for ((kind, ..), text) in &finds {
         *of_kind.entry(kind).or_default() += 1;
         print!("{text}");
     }
-    of_kind.iter().for_each(|(kind, times)| println!("{times} finds of the kind: {kind}"));
+    of_kind
+        .iter()
+        .for_each(|(kind, times)| println!("{times} finds of the kind: {kind}"));
     if failed > 0 {
         println!("the logs are in `{}`", site.dir.display());
     } else {
@@ -137,13 +157,24 @@ fn main() -> ExitCode {
          by Slurm, {void} are void",
         attack.seed
     );
-    println!("{passed} passed, {failed} failed, {} skipped", refused + void);
-    if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    println!(
+        "{passed} passed, {failed} failed, {} skipped",
+        refused + void
+    );
+    if failed > 0 {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
 }
 
 impl Attack {
     fn from_environment(release: (u32, u32)) -> Attack {
-        let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
+        let number = |name: &str| {
+            std::env::var(name)
+                .ok()
+                .and_then(|value| value.parse::<u64>().ok())
+        };
         let seed = number("ATTACK_SEED").unwrap_or(1);
         let one = number("ATTACK_ONLY");
         let indices = one.map_or(0..number("ATTACK").unwrap_or(300), |index| index..index + 1);
@@ -156,7 +187,13 @@ impl Attack {
     }
 
     /// Runs pairs of one cluster, a part of them at a time, so that the output says how far it is.
-    fn on(&self, bed: &Bed, attacked: &Attacked, pairs: &[&(u64, Target, Pair)], tally: &mut Tally) {
+    fn on(
+        &self,
+        bed: &Bed,
+        attacked: &Attacked,
+        pairs: &[&(u64, Target, Pair)],
+        tally: &mut Tally,
+    ) {
         let nodes = pairs.iter().map(|(_, target, _)| target.node);
         let facts: BTreeMap<&str, Facts> = nodes.map(|node| (node, Facts::of(bed, node))).collect();
         let mut done = 0;
@@ -164,21 +201,32 @@ impl Attack {
             done += part.len();
             let jobs: Vec<Job> = part
                 .iter()
-                .map(|(index, target, pair)| Job { index: *index, target: *target, pair })
+                .map(|(index, target, pair)| Job {
+                    index: *index,
+                    target: *target,
+                    pair,
+                })
                 .collect();
             let first = pairs::run(bed, &jobs, 0);
             let suspects: Vec<usize> = (0..jobs.len())
                 .filter(|k| {
                     let job = &jobs[*k];
                     !first[*k].is_busy
-                        || !finds(&facts[job.target.node], &job.target, job.pair, &first[*k]).is_empty()
+                        || !finds(&facts[job.target.node], &job.target, job.pair, &first[*k])
+                            .is_empty()
                 })
                 .collect();
             let again: Vec<Job> = suspects.iter().map(|k| Job { ..jobs[*k] }).collect();
             let second = pairs::run(bed, &again, 1);
             let mut second: BTreeMap<usize, Outcome> = suspects.into_iter().zip(second).collect();
             for (k, (job, outcome)) in jobs.iter().zip(&first).enumerate() {
-                self.count(&facts[job.target.node], job, outcome, second.remove(&k), tally);
+                self.count(
+                    &facts[job.target.node],
+                    job,
+                    outcome,
+                    second.remove(&k),
+                    tally,
+                );
                 if self.is_one {
                     print!("{}", shown(&facts[job.target.node], outcome));
                     pairs::show_all(bed, job);
@@ -189,7 +237,14 @@ impl Attack {
         }
     }
 
-    fn count(&self, facts: &Facts, job: &Job, first: &Outcome, second: Option<Outcome>, tally: &mut Tally) {
+    fn count(
+        &self,
+        facts: &Facts,
+        job: &Job,
+        first: &Outcome,
+        second: Option<Outcome>,
+        tally: &mut Tally,
+    ) {
         let Some(second) = second else {
             tally.refused += usize::from(first.without.is_refused());
             tally.passed += usize::from(!first.without.is_refused());
@@ -207,18 +262,32 @@ impl Attack {
             return;
         }
         tally.failed += 1;
-        let Pair { without, with, holders, leaves_hole, .. } = job.pair;
-        let mut text =
-            format!("FIND ATTACK_SEED={} ATTACK_ONLY={} {}\n", self.seed, job.index, job.target.name);
+        let Pair {
+            without,
+            with,
+            holders,
+            leaves_hole,
+            ..
+        } = job.pair;
+        let mut text = format!(
+            "FIND ATTACK_SEED={} ATTACK_ONLY={} {}\n",
+            self.seed, job.index, job.target.name
+        );
         text += &format!("    without: {without}\n    with:    {with}\n");
         for (k, holder) in holders.iter().enumerate() {
-            let when = if *leaves_hole && k == 0 { "has ended" } else { "runs meanwhile" };
+            let when = if *leaves_hole && k == 0 {
+                "has ended"
+            } else {
+                "runs meanwhile"
+            };
             text += &format!("    another job {when}: srun {holder}\n");
         }
         text += &told(&found);
         text += &shown(facts, &second);
         let size = second.without.tasks.len() * 1000 + with.len() + 200 * holders.len();
-        tally.finds.insert((kind(job.pair, &found), size, job.index), text);
+        tally
+            .finds
+            .insert((kind(job.pair, &found), size, job.index), text);
     }
 }
 

@@ -68,17 +68,29 @@ fn program(name: &str, source: &str) -> Option<PathBuf> {
         built.as_ref(),
     ];
     let output = compile(flags, &manifest_path(source), ["-lnic_placement_core"]);
-    assert!(output.status.success(), "{source} does not compile:\n{}", stderr(&output));
+    assert!(
+        output.status.success(),
+        "{source} does not compile:\n{}",
+        stderr(&output)
+    );
     Some(built)
 }
 
 /// Runs it where the dynamic linker finds the library.
 fn run(mut command: Command) -> Output {
-    command.env("LD_LIBRARY_PATH", installed()).output().unwrap()
+    command
+        .env("LD_LIBRARY_PATH", installed())
+        .output()
+        .unwrap()
 }
 
 fn stdout(output: &Output) -> String {
-    assert!(output.status.success(), "{}{}", String::from_utf8_lossy(&output.stdout), stderr(output));
+    assert!(
+        output.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        stderr(output)
+    );
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -86,21 +98,33 @@ fn stdout(output: &Output) -> String {
 
 #[test]
 fn the_library_exports_what_its_header_declares_and_nothing_else() {
-    let Some(defined) = symbols(&built(), "--defined-only") else { return };
+    let Some(defined) = symbols(&built(), "--defined-only") else {
+        return;
+    };
     let mut names: Vec<_> = defined.into_iter().map(|(_, name)| name).collect();
     names.sort();
     assert_eq!(names, EXPORTS);
     let header = fs::read_to_string(manifest_path("include/nic_placement.h")).unwrap();
     for name in EXPORTS {
-        assert!(header.contains(&format!("{name}(")), "the header has no `{name}`");
+        assert!(
+            header.contains(&format!("{name}(")),
+            "the header has no `{name}`"
+        );
     }
 }
 
 #[test]
 fn the_library_needs_nothing_of_slurms() {
-    let Some(undefined) = symbols(&built(), "--undefined-only") else { return };
-    assert!(undefined.len() > 20, "it needs libc at least: {undefined:?}");
-    let slurms = undefined.iter().filter(|(_, name)| name.contains("slurm") || name.contains("spank"));
+    let Some(undefined) = symbols(&built(), "--undefined-only") else {
+        return;
+    };
+    assert!(
+        undefined.len() > 20,
+        "it needs libc at least: {undefined:?}"
+    );
+    let slurms = undefined
+        .iter()
+        .filter(|(_, name)| name.contains("slurm") || name.contains("spank"));
     assert_eq!(slurms.count(), 0, "{undefined:?}");
 }
 
@@ -110,11 +134,24 @@ fn the_library_is_known_by_a_name_with_its_version() {
         return println!("skipped: there is no `readelf`");
     };
     let text = stdout(&output);
-    assert!(text.contains(&format!("Library soname: [{SONAME}]")), "{text}");
-    let needed: Vec<&str> = text.lines().filter(|line| line.contains("(NEEDED)")).collect();
-    let is_libcs =
-        |line: &&&str| ["libc.so", "libgcc_s.so", "ld-linux", "libm.so"].iter().any(|lib| line.contains(lib));
-    assert_eq!(needed.iter().filter(|line| !is_libcs(line)).count(), 0, "{needed:?}");
+    assert!(
+        text.contains(&format!("Library soname: [{SONAME}]")),
+        "{text}"
+    );
+    let needed: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains("(NEEDED)"))
+        .collect();
+    let is_libcs = |line: &&&str| {
+        ["libc.so", "libgcc_s.so", "ld-linux", "libm.so"]
+            .iter()
+            .any(|lib| line.contains(lib))
+    };
+    assert_eq!(
+        needed.iter().filter(|line| !is_libcs(line)).count(),
+        0,
+        "{needed:?}"
+    );
 }
 
 #[test]
@@ -123,9 +160,17 @@ fn the_header_stands_alone_in_c_and_in_cpp() {
         return;
     }
     let source = private_folder("capi-header").join("source.c");
-    fs::write(&source, "#include <nic_placement.h>\n#include <nic_placement.h>\nint unused;\n").unwrap();
+    fs::write(
+        &source,
+        "#include <nic_placement.h>\n#include <nic_placement.h>\nint unused;\n",
+    )
+    .unwrap();
     let include = manifest_path("include");
-    for language in [["-xc", "-std=c99"], ["-xc", "-std=c17"], ["-xc++", "-std=c++11"]] {
+    for language in [
+        ["-xc", "-std=c99"],
+        ["-xc", "-std=c17"],
+        ["-xc++", "-std=c++11"],
+    ] {
         let flags = language.map(OsStr::new).into_iter().chain([
             "-Wpedantic".as_ref(),
             "-fsyntax-only".as_ref(),
@@ -137,7 +182,11 @@ fn the_header_stands_alone_in_c_and_in_cpp() {
             println!("skipped: no C++ compiler");
             continue;
         }
-        assert!(output.status.success(), "{language:?}:\n{}", stderr(&output));
+        assert!(
+            output.status.success(),
+            "{language:?}:\n{}",
+            stderr(&output)
+        );
     }
 }
 
@@ -153,16 +202,32 @@ fn what_make_installs_is_found_by_pkg_config_and_linked_by_its_versioned_name() 
     fs::copy(built(), release.join("libnic_placement_capi.so")).unwrap();
     fs::write(release.join("libnic_placement.so"), "").unwrap();
     fs::write(release.join("nic-placement"), "#!/bin/sh\n").unwrap();
-    fs::set_permissions(release.join("nic-placement"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(
+        release.join("nic-placement"),
+        fs::Permissions::from_mode(0o755),
+    )
+    .unwrap();
     let mut make = Command::new("make");
-    make.current_dir(manifest_path("")).env("CARGO_TARGET_DIR", folder.join("target"));
-    stdout(&make.args(["install", &format!("prefix={}", prefix.display())]).output().unwrap());
+    make.current_dir(manifest_path(""))
+        .env("CARGO_TARGET_DIR", folder.join("target"));
+    stdout(
+        &make
+            .args(["install", &format!("prefix={}", prefix.display())])
+            .output()
+            .unwrap(),
+    );
 
     let version = env!("CARGO_PKG_VERSION");
     let asked = |words: &[&str]| {
         let mut command = Command::new("pkg-config");
         command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
-        stdout(&command.args(words).arg("nic-placement-core").output().unwrap())
+        stdout(
+            &command
+                .args(words)
+                .arg("nic-placement-core")
+                .output()
+                .unwrap(),
+        )
     };
     assert_eq!(asked(&["--modversion"]).trim(), version);
     let program = folder.join("launch");
@@ -174,10 +239,18 @@ fn what_make_installs_is_found_by_pkg_config_and_linked_by_its_versioned_name() 
     );
     stdout(&Command::new("sh").args(["-c", &line]).output().unwrap());
     let mut command = Command::new(&program);
-    command.env("LD_LIBRARY_PATH", prefix.join("lib")).args(["--machine", "dgx-h100", "1", "true"]);
+    command
+        .env("LD_LIBRARY_PATH", prefix.join("lib"))
+        .args(["--machine", "dgx-h100", "1", "true"]);
     stdout(&command.output().unwrap());
     // the program asks for this name, and not for the one that the linker took
-    let linked = stdout(&Command::new("readelf").arg("-d").arg(&program).output().unwrap());
+    let linked = stdout(
+        &Command::new("readelf")
+            .arg("-d")
+            .arg(&program)
+            .output()
+            .unwrap(),
+    );
     assert!(linked.contains(&format!("[{SONAME}]")), "{linked}");
 }
 
@@ -185,12 +258,23 @@ fn what_make_installs_is_found_by_pkg_config_and_linked_by_its_versioned_name() 
 
 #[test]
 fn a_launcher_in_c_starts_each_process_with_its_gpu_nic_and_variables() {
-    let Some(program) = program("capi-launch", "examples/c/launch.c") else { return };
+    let Some(program) = program("capi-launch", "examples/c/launch.c") else {
+        return;
+    };
     let mut command = Command::new(&program);
     command.env_remove("UCX_NET_DEVICES");
-    command.args(["--machine", "dgx-h100", "8", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES $UCX_NET_DEVICES"]);
+    command.args([
+        "--machine",
+        "dgx-h100",
+        "8",
+        "sh",
+        "-c",
+        "echo $CUDA_VISIBLE_DEVICES $UCX_NET_DEVICES",
+    ]);
     let output = run(command);
-    let nics = ["mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11"];
+    let nics = [
+        "mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11",
+    ];
     let expected: Vec<String> = (0..8).map(|gpu| format!("{gpu} {}:1", nics[gpu])).collect();
     let text = stdout(&output);
     assert_eq!(text.lines().collect::<Vec<_>>(), expected);
@@ -203,20 +287,33 @@ fn a_launcher_in_c_starts_each_process_with_its_gpu_nic_and_variables() {
     wrong.args(["--machine", "pdp-11", "8", "true"]);
     let output = run(wrong);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).starts_with("launch: `node`: no built-in machine is called so; known: "));
+    assert!(
+        stderr(&output).starts_with("launch: `node`: no built-in machine is called so; known: ")
+    );
 }
 
 #[test]
 fn a_launcher_in_c_on_this_node_never_leaves_the_cpus_that_it_has() {
-    let Some(program) = program("capi-here", "examples/c/launch.c") else { return };
+    let Some(program) = program("capi-here", "examples/c/launch.c") else {
+        return;
+    };
     let mut command = Command::new(program);
-    command.args(["1", "sh", "-c", "grep Cpus_allowed_list /proc/self/status; :"]);
+    command.args([
+        "1",
+        "sh",
+        "-c",
+        "grep Cpus_allowed_list /proc/self/status; :",
+    ]);
     // a machine with a GPU binds; one without deals none, and says so
     let output = run(command);
     match output.status.success() {
         true => assert!(stdout(&output).starts_with("Cpus_allowed_list:")),
         false => {
-            assert!(stderr(&output).contains("need 1 GPUs, the allocation has 0"), "{}", stderr(&output))
+            assert!(
+                stderr(&output).contains("need 1 GPUs, the allocation has 0"),
+                "{}",
+                stderr(&output)
+            )
         }
     }
 }
@@ -226,7 +323,9 @@ fn a_launcher_in_c_on_this_node_never_leaves_the_cpus_that_it_has() {
 fn requests() -> Vec<String> {
     vec![
         request(""),
-        request(r#""tasks": [{"gpus": "7"}, {"gpus": "0,1"}, {"gpus": ""}], "task": 1, "as": "lines""#),
+        request(
+            r#""tasks": [{"gpus": "7"}, {"gpus": "0,1"}, {"gpus": ""}], "task": 1, "as": "lines""#,
+        ),
         request(
             r#""words": "rail,strict", "gpus_per_task": 1, "map": "mooncake", "environment": {"NCCL_IB_HCA": "x"}"#,
         ),
@@ -239,18 +338,25 @@ fn requests() -> Vec<String> {
 
 #[test]
 fn calls_from_many_threads_have_the_answers_of_one() {
-    let Some(program) = program("capi-threads", "tests/capi/threads.c") else { return };
+    let Some(program) = program("capi-threads", "tests/capi/threads.c") else {
+        return;
+    };
     let mut command = Command::new(program);
     command.args(["8", "20"]).args(requests());
     let text = stdout(&run(command));
     // a process that asks for itself names no GPUs, and has no answer in lines
     assert!(text.starts_with("00000000020000022220"), "{text}");
-    assert!(text.ends_with(concat!(" ", env!("CARGO_PKG_VERSION"), "\n")), "{text}");
+    assert!(
+        text.ends_with(concat!(" ", env!("CARGO_PKG_VERSION"), "\n")),
+        "{text}"
+    );
 }
 
 #[test]
 fn valgrind_finds_no_byte_that_is_lost_or_not_theirs() {
-    let Some(program) = program("capi-valgrind", "tests/capi/threads.c") else { return };
+    let Some(program) = program("capi-valgrind", "tests/capi/threads.c") else {
+        return;
+    };
     if Command::new("valgrind").arg("--version").output().is_err() {
         return println!("skipped: there is no `valgrind`");
     }
@@ -261,10 +367,17 @@ fn valgrind_finds_no_byte_that_is_lost_or_not_theirs() {
         "--leak-check=full",
         "--errors-for-leak-kinds=definite,indirect",
     ]);
-    command.arg(program).args(["2", "1"]).args(&requests()[1..4]);
+    command
+        .arg(program)
+        .args(["2", "1"])
+        .args(&requests()[1..4]);
     let output = run(command);
     assert_eq!(stderr(&output), "");
-    assert!(stdout(&output).starts_with("0000200000"), "{}", stdout(&output));
+    assert!(
+        stdout(&output).starts_with("0000200000"),
+        "{}",
+        stdout(&output)
+    );
 }
 
 // ---- the page for authors of launchers ----
@@ -275,20 +388,30 @@ fn page() -> String {
 
 #[test]
 fn the_page_shows_what_the_examples_print() {
-    let Some(launch) = program("capi-page", "examples/c/launch.c") else { return };
+    let Some(launch) = program("capi-page", "examples/c/launch.c") else {
+        return;
+    };
     let mut checked = 0;
     for (command, shown) in shown_commands(&page()) {
         let words: Vec<&str> = command.split_whitespace().collect();
         let mut run_it = match words[0] {
             "./launch" => Command::new(&launch),
-            "python3" if Command::new("python3").arg("--version").output().is_ok() => Command::new("python3"),
+            "python3" if Command::new("python3").arg("--version").output().is_ok() => {
+                Command::new("python3")
+            }
             // the tool's own are checked beside it
             _ => continue,
         };
-        run_it.current_dir(manifest_path("")).args(&words[1..]).env("PYTHONDONTWRITEBYTECODE", "1");
+        run_it
+            .current_dir(manifest_path(""))
+            .args(&words[1..])
+            .env("PYTHONDONTWRITEBYTECODE", "1");
         let output = run(run_it);
         let text = stdout(&output) + &stderr(&output);
-        assert!(shows(&shown, &text.lines().collect::<Vec<_>>()), "`{command}` prints:\n{text}");
+        assert!(
+            shows(&shown, &text.lines().collect::<Vec<_>>()),
+            "`{command}` prints:\n{text}"
+        );
         checked += 1;
     }
     assert!(checked >= 1);
@@ -308,7 +431,13 @@ fn the_page_shows_what_the_library_answers() {
         );
         let Some(said) = python(&text) else { return };
         // the number of the node's plan has this release's version in it
-        let words = said.split(' ').map(|word| if word.starts_with("node=") { "node=…" } else { word });
+        let words = said.split(' ').map(|word| {
+            if word.starts_with("node=") {
+                "node=…"
+            } else {
+                word
+            }
+        });
         let said: Vec<&str> = words.collect();
         assert_eq!(said.join(" "), answer, "{call}");
         checked += 1;

@@ -10,7 +10,10 @@ struct Place(PathBuf);
 
 impl Place {
     fn new(name: &str) -> Place {
-        let path = std::env::temp_dir().join(format!("nic-placement-captured-{}-{name}", std::process::id()));
+        let path = std::env::temp_dir().join(format!(
+            "nic-placement-captured-{}-{name}",
+            std::process::id()
+        ));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap();
         Place(path)
@@ -24,9 +27,16 @@ impl Drop for Place {
 }
 
 fn tool(arguments: &[&str]) -> (String, String, bool) {
-    let output = Command::new(env!("CARGO_BIN_EXE_nic-placement")).args(arguments).output().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_nic-placement"))
+        .args(arguments)
+        .output()
+        .unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    (text(output.stdout), text(output.stderr), output.status.success())
+    (
+        text(output.stdout),
+        text(output.stderr),
+        output.status.success(),
+    )
 }
 
 /// A DGX H100's tree below `place`/machine.
@@ -35,8 +45,12 @@ fn unpacked(place: &Place) -> PathBuf {
     let file = place.0.join("dgx.machine");
     fs::write(&file, manifest).unwrap();
     let machine = place.0.join("machine");
-    let (_, errors, done) =
-        tool(&["snapshot", "--unpack", file.to_str().unwrap(), machine.to_str().unwrap()]);
+    let (_, errors, done) = tool(&[
+        "snapshot",
+        "--unpack",
+        file.to_str().unwrap(),
+        machine.to_str().unwrap(),
+    ]);
     assert!(done, "{errors}");
     machine
 }
@@ -44,14 +58,26 @@ fn unpacked(place: &Place) -> PathBuf {
 /// A tar of `place`/machine.
 fn tarred(place: &Place) -> PathBuf {
     let tar = place.0.join("machine.tar");
-    let made = Command::new("tar").arg("-C").arg(&place.0).arg("-cf").arg(&tar).arg("machine").status();
+    let made = Command::new("tar")
+        .arg("-C")
+        .arg(&place.0)
+        .arg("-cf")
+        .arg(&tar)
+        .arg("machine")
+        .status();
     assert!(made.unwrap().success());
     tar
 }
 
 /// What `plan` says of a captured machine, without the line that names its source.
 fn plan(path: &Path) -> String {
-    let (text, errors, done) = tool(&["plan", "--gpus-per-task", "1", "--topology", path.to_str().unwrap()]);
+    let (text, errors, done) = tool(&[
+        "plan",
+        "--gpus-per-task",
+        "1",
+        "--topology",
+        path.to_str().unwrap(),
+    ]);
     assert!(done, "{errors}");
     text.split_once('\n').unwrap().1.to_string()
 }
@@ -107,7 +133,8 @@ fn a_packed_tar_and_a_packed_topology_file_are_read_and_a_broken_one_is_refused(
     let file = place.0.join("machine.tar.zst");
     fs::write(&file, b"\x28\xb5\x2f\xfdrest").unwrap();
     let (_, errors, done) = tool(&["show", "--topology", file.to_str().unwrap()]);
-    let refused = "is no topology: zstd packed it: unpack it first, or pack it with gzip, bzip2 or xz\n";
+    let refused =
+        "is no topology: zstd packed it: unpack it first, or pack it with gzip, bzip2 or xz\n";
     assert!(!done && errors.ends_with(refused), "{errors}");
 }
 
@@ -132,7 +159,10 @@ fn a_small_file_that_grows_without_end_is_refused_before_it_fills_the_memory() {
             .unwrap();
         let errors = String::from_utf8(output.stderr).unwrap();
         let refused = "it cannot be unpacked: it has more than 268435456 bytes";
-        assert!(output.status.code() == Some(1) && errors.contains(refused), "{program}: {errors}");
+        assert!(
+            output.status.code() == Some(1) && errors.contains(refused),
+            "{program}: {errors}"
+        );
     }
 }
 
@@ -140,23 +170,44 @@ fn a_small_file_that_grows_without_end_is_refused_before_it_fills_the_memory() {
 fn links_that_leave_the_captured_tree_or_run_in_circles_are_not_followed() {
     let place = Place::new("links");
     let machine = unpacked(&place);
-    let secret = place.0.join("outside/0000:18:00.0/infiniband/mlx5_0/ports/1");
+    let secret = place
+        .0
+        .join("outside/0000:18:00.0/infiniband/mlx5_0/ports/1");
     fs::create_dir_all(&secret).unwrap();
-    for (name, text) in [("state", "4: ACTIVE"), ("rate", "800 Gb/sec"), ("link_layer", "InfiniBand")] {
+    for (name, text) in [
+        ("state", "4: ACTIVE"),
+        ("rate", "800 Gb/sec"),
+        ("link_layer", "InfiniBand"),
+    ] {
         fs::write(secret.join(name), text).unwrap();
     }
     // a link to a better-looking directory outside replaces the NIC's directory
-    let ports = machine.join("sys/class/infiniband/mlx5_0").canonicalize().unwrap().join("ports");
+    let ports = machine
+        .join("sys/class/infiniband/mlx5_0")
+        .canonicalize()
+        .unwrap()
+        .join("ports");
     fs::remove_dir_all(&ports).unwrap();
-    symlink(place.0.join("outside/0000:18:00.0/infiniband/mlx5_0/ports"), &ports).unwrap();
+    symlink(
+        place.0.join("outside/0000:18:00.0/infiniband/mlx5_0/ports"),
+        &ports,
+    )
+    .unwrap();
     // and a link to itself replaces another NIC's directory
-    let ports = machine.join("sys/class/infiniband/mlx5_3").canonicalize().unwrap().join("ports");
+    let ports = machine
+        .join("sys/class/infiniband/mlx5_3")
+        .canonicalize()
+        .unwrap()
+        .join("ports");
     fs::remove_dir_all(&ports).unwrap();
     symlink("ports", &ports).unwrap();
     let (shown, errors, done) = tool(&["show", "--topology", machine.to_str().unwrap()]);
     assert!(done, "{errors}");
     assert!(!shown.contains("800 Gb/s"), "{shown}");
-    assert!(shown.contains("left out: mlx5_0, mlx5_3: it has no port"), "{shown}");
+    assert!(
+        shown.contains("left out: mlx5_0, mlx5_3: it has no port"),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -164,9 +215,16 @@ fn unpacking_writes_nothing_where_something_is() {
     let place = Place::new("twice");
     let machine = unpacked(&place);
     let file = place.0.join("dgx.machine");
-    let (_, errors, done) =
-        tool(&["snapshot", "--unpack", file.to_str().unwrap(), machine.to_str().unwrap()]);
-    assert!(!done && errors.contains("is there already: unpack into an empty directory"), "{errors}");
+    let (_, errors, done) = tool(&[
+        "snapshot",
+        "--unpack",
+        file.to_str().unwrap(),
+        machine.to_str().unwrap(),
+    ]);
+    assert!(
+        !done && errors.contains("is there already: unpack into an empty directory"),
+        "{errors}"
+    );
 }
 
 #[test]
@@ -174,13 +232,26 @@ fn who_unpacks_a_part_is_told_to_remove_it() {
     let place = Place::new("part");
     let file = place.0.join("long.machine");
     // as on a full file system: the first entry is written and the second cannot be
-    let text = format!("# nic-placement machine 1\nsys/a = 1\nsys/b{} = 2\n", "b".repeat(300));
+    let text = format!(
+        "# nic-placement machine 1\nsys/a = 1\nsys/b{} = 2\n",
+        "b".repeat(300)
+    );
     fs::write(&file, text).unwrap();
     let machine = place.0.join("machine");
-    let (_, errors, done) =
-        tool(&["snapshot", "--unpack", file.to_str().unwrap(), machine.to_str().unwrap()]);
-    let cure = format!("what is left of `sys` and `proc` in `{}` is not whole: remove it", machine.display());
-    assert!(!done && errors.contains(&cure) && errors.lines().count() == 1, "{errors}");
+    let (_, errors, done) = tool(&[
+        "snapshot",
+        "--unpack",
+        file.to_str().unwrap(),
+        machine.to_str().unwrap(),
+    ]);
+    let cure = format!(
+        "what is left of `sys` and `proc` in `{}` is not whole: remove it",
+        machine.display()
+    );
+    assert!(
+        !done && errors.contains(&cure) && errors.lines().count() == 1,
+        "{errors}"
+    );
     assert!(machine.join("sys/a").exists());
 }
 
@@ -193,7 +264,14 @@ fn a_topology_file_that_show_writes_gives_the_same_plan_as_the_machine() {
     fs::write(&file, json).unwrap();
     assert_eq!(plan(&file), plan(&machine));
     let again = place.0.join("again.json");
-    let arguments = ["import", "--from", "json", file.to_str().unwrap(), "-o", again.to_str().unwrap()];
+    let arguments = [
+        "import",
+        "--from",
+        "json",
+        file.to_str().unwrap(),
+        "-o",
+        again.to_str().unwrap(),
+    ];
     let (_, errors, done) = tool(&arguments);
     assert!(done, "{errors}");
     assert_eq!(fs::read(&file).unwrap(), fs::read(&again).unwrap());
@@ -203,16 +281,33 @@ fn a_topology_file_that_show_writes_gives_the_same_plan_as_the_machine() {
 fn what_is_no_file_is_named_and_not_waited_for() {
     let place = Place::new("no-file");
     let pipe = place.0.join("pipe");
-    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
     let below = unpacked(&place);
     let link = below.join("sys/devices/system/node/node0/distance");
     fs::remove_file(&link).unwrap();
-    assert!(Command::new("mkfifo").arg(&link).status().unwrap().success());
+    assert!(
+        Command::new("mkfifo")
+            .arg(&link)
+            .status()
+            .unwrap()
+            .success()
+    );
     let tool = |arguments: &[&str]| {
         let mut within = Command::new("timeout");
-        within.args(["30", env!("CARGO_BIN_EXE_nic-placement")]).args(arguments);
+        within
+            .args(["30", env!("CARGO_BIN_EXE_nic-placement")])
+            .args(arguments);
         let output = within.output().unwrap();
-        (String::from_utf8(output.stderr).unwrap(), output.status.code())
+        (
+            String::from_utf8(output.stderr).unwrap(),
+            output.status.code(),
+        )
     };
     let (pipe, below) = (pipe.to_str().unwrap(), below.to_str().unwrap());
     for arguments in [
@@ -228,7 +323,10 @@ fn what_is_no_file_is_named_and_not_waited_for() {
         assert!(said.contains(&expected), "{arguments:?}: {said}");
     }
     let (said, _) = tool(&["show", "--topology", "/dev/zero"]);
-    assert!(said.contains("`/dev/zero` is a character device: expected a regular file"), "{said}");
+    assert!(
+        said.contains("`/dev/zero` is a character device: expected a regular file"),
+        "{said}"
+    );
     let (said, code) = tool(&["plan", "--gpus-per-task", "1", "--topology", below]);
     assert_eq!(code, Some(0), "{said}");
 }

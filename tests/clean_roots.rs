@@ -34,7 +34,11 @@ pub(crate) fn path(name: &str) -> PathBuf {
 }
 
 pub(crate) fn text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
 }
 
 /// A package that `make deb` or `make rpm` made.
@@ -43,16 +47,26 @@ pub(crate) fn package(name: &str) -> PathBuf {
 }
 
 /// Tool and plugin, as the guide has them.
-pub(crate) const FIRST: &str = "nic-placement_1.0.0-1_amd64.deb slurm-spank-nic-placement_1.0.0-1_amd64.deb";
-pub(crate) const SECOND: &str = "nic-placement_1.0.0-2_amd64.deb slurm-spank-nic-placement_1.0.0-2_amd64.deb";
+pub(crate) const FIRST: &str =
+    "nic-placement_1.0.0-1_amd64.deb slurm-spank-nic-placement_1.0.0-1_amd64.deb";
+pub(crate) const SECOND: &str =
+    "nic-placement_1.0.0-2_amd64.deb slurm-spank-nic-placement_1.0.0-2_amd64.deb";
 pub(crate) const NAMES: &str = "nic-placement slurm-spank-nic-placement";
 
 /// The packages of a build, by what follows their names: the tool and the plugin first.
 pub(crate) fn files_of(of: &str) -> [String; 4] {
-    let devel =
-        if of.ends_with(".rpm") { "libnic-placement-core-devel" } else { "libnic-placement-core-dev" };
-    ["nic-placement", "slurm-spank-nic-placement", "libnic-placement-core0", devel]
-        .map(|name| format!("{name}{of}"))
+    let devel = if of.ends_with(".rpm") {
+        "libnic-placement-core-devel"
+    } else {
+        "libnic-placement-core-dev"
+    };
+    [
+        "nic-placement",
+        "slurm-spank-nic-placement",
+        "libnic-placement-core0",
+        devel,
+    ]
+    .map(|name| format!("{name}{of}"))
 }
 
 /// A clean root in which a Slurm with two nodes runs; what is written there is in memory, and gone with it.
@@ -65,8 +79,8 @@ pub(crate) struct Root {
 impl Root {
     fn folder(name: &str) -> PathBuf {
         let home = std::env::var_os("HOME").unwrap_or_else(|| "/root".into());
-        let cache =
-            std::env::var_os("XDG_CACHE_HOME").map_or_else(|| Path::new(&home).join(".cache"), PathBuf::from);
+        let cache = std::env::var_os("XDG_CACHE_HOME")
+            .map_or_else(|| Path::new(&home).join(".cache"), PathBuf::from);
         cache.join("nic-placement").join(format!("slurm-{name}"))
     }
 
@@ -93,19 +107,32 @@ impl Root {
         let conf = root.dir.join("etc/plugstack.conf");
         fs::remove_file(&conf).unwrap();
         std::os::unix::fs::symlink("/etc/slurm/plugstack.conf", conf).unwrap();
-        root.ok(&format!("rm -rf /var/log/slurm && ln -s {}/log /var/log/slurm", root.dir.display()));
+        root.ok(&format!(
+            "rm -rf /var/log/slurm && ln -s {}/log /var/log/slurm",
+            root.dir.display()
+        ));
         root
     }
 
     /// Runs a line of the shell in it, in the folder with the packages; stderr is where stdout is.
     pub(crate) fn run(&self, line: &str) -> Output {
-        let line = format!("cd {} && {{ {line}\n}} 2>&1", path("target/packages").display());
-        self.cluster(&["run", "bash", "-c", &line]).output().expect("cluster.sh")
+        let line = format!(
+            "cd {} && {{ {line}\n}} 2>&1",
+            path("target/packages").display()
+        );
+        self.cluster(&["run", "bash", "-c", &line])
+            .output()
+            .expect("cluster.sh")
     }
 
     pub(crate) fn ok(&self, line: &str) -> String {
         let output = self.run(line);
-        assert!(output.status.success(), "{}: `{line}`: {}", self.name, text(&output));
+        assert!(
+            output.status.success(),
+            "{}: `{line}`: {}",
+            self.name,
+            text(&output)
+        );
         text(&output)
     }
 
@@ -154,7 +181,8 @@ const ALONE: &[(&str, fn())] = cases![
 
 const LINE: &str = "/etc/slurm/plugstack.conf.d/90-nic-placement.conf";
 /// As the guide has it.
-const ACTIVATE: &str = "cp /usr/share/nic-placement/90-nic-placement.conf /etc/slurm/plugstack.conf.d/";
+const ACTIVATE: &str =
+    "cp /usr/share/nic-placement/90-nic-placement.conf /etc/slurm/plugstack.conf.d/";
 
 /// dpkg unpacks a file beside the old one and renames it: a step loads the whole old library or the whole new one.
 fn every_step_starts_while_the_package_is_replaced(root: &Root) {
@@ -167,7 +195,10 @@ fn every_step_starts_while_the_package_is_replaced(root: &Root) {
         });
         let mut replaced = 0;
         while !steps.is_finished() {
-            root.ok(&format!("dpkg -i {}", if replaced % 2 == 0 { SECOND } else { FIRST }));
+            root.ok(&format!(
+                "dpkg -i {}",
+                if replaced % 2 == 0 { SECOND } else { FIRST }
+            ));
             replaced += 1;
         }
         println!("      50 steps started while the package was replaced {replaced} times");
@@ -191,16 +222,26 @@ fn an_upgrade_to_another_text_asks_nothing_and_the_admin_s_line_stays(root: &Roo
          dpkg-deb -b /tmp/other /tmp/other.deb && rm -r /tmp/other"
     ));
     root.ok("dpkg -i /tmp/other.deb");
-    assert_eq!(root.ok("dpkg-query -Wf '${db:Status-Abbrev}' slurm-spank-nic-placement"), "ii ");
-    root.ok(&format!("cmp {LINE} /tmp/line && grep -q 'another text' /usr/share/nic-placement/*.conf"));
-    assert_eq!(root.ok("srun -n1 --gpus=1 printenv UCX_NET_DEVICES"), "mlx5_0:1,eth0\n");
+    assert_eq!(
+        root.ok("dpkg-query -Wf '${db:Status-Abbrev}' slurm-spank-nic-placement"),
+        "ii "
+    );
+    root.ok(&format!(
+        "cmp {LINE} /tmp/line && grep -q 'another text' /usr/share/nic-placement/*.conf"
+    ));
+    assert_eq!(
+        root.ok("srun -n1 --gpus=1 printenv UCX_NET_DEVICES"),
+        "mlx5_0:1,eth0\n"
+    );
     root.ok(&format!("dpkg -P {NAMES} && cmp {LINE} /tmp/line"));
 }
 
 /// By a link to where NFS is mounted.  One node's package comes and goes, and the line of all others stays.
 fn a_folder_of_slurm_s_that_all_nodes_share_or_that_is_read_only_stays_as_it_is(root: &Root) {
     root.ok("cp -a /etc/slurm /srv/slurm && rm -r /etc/slurm && ln -s /srv/slurm /etc/slurm");
-    root.ok(&format!("echo 'optional /usr/lib/nic-placement/libnic_placement.so' > {LINE}"));
+    root.ok(&format!(
+        "echo 'optional /usr/lib/nic-placement/libnic_placement.so' > {LINE}"
+    ));
     let list = "cd /srv/slurm && find . -printf '%p %y %m %s %T@ %C@\\n' | LC_ALL=C sort";
     let before = root.ok(list);
     let read_only = "mount --bind /srv/slurm /srv/slurm && mount -o remount,bind,ro /srv/slurm";
@@ -211,9 +252,18 @@ fn a_folder_of_slurm_s_that_all_nodes_share_or_that_is_read_only_stays_as_it_is(
              if mountpoint -q /srv/slurm; then umount /srv/slurm; fi; exit $status"
         ));
         assert_eq!(said.contains("read-only\n"), first == read_only, "{said}");
-        assert!(said.matches("90-nic-placement.conf` still names the plugin").count() == 2, "{said}");
-        let times =
-            |list: &str| list.lines().filter(|line| !line.starts_with(". ")).collect::<Vec<_>>().join("\n");
+        assert!(
+            said.matches("90-nic-placement.conf` still names the plugin")
+                .count()
+                == 2,
+            "{said}"
+        );
+        let times = |list: &str| {
+            list.lines()
+                .filter(|line| !line.starts_with(". "))
+                .collect::<Vec<_>>()
+                .join("\n")
+        };
         assert_eq!(times(&root.ok(list)), times(&before), "{}", root.name);
     }
 }
@@ -221,16 +271,31 @@ fn a_folder_of_slurm_s_that_all_nodes_share_or_that_is_read_only_stays_as_it_is(
 fn a_line_without_its_library_stops_no_step(root: &Root) {
     root.ok(&format!("dpkg -i {FIRST} && {ACTIVATE}"));
     let said = root.ok(&format!("dpkg -r {NAMES}"));
-    assert!(said.contains("90-nic-placement.conf` still names the plugin"), "{said}");
+    assert!(
+        said.contains("90-nic-placement.conf` still names the plugin"),
+        "{said}"
+    );
     let step = root.run("srun -n2 --gpus-per-task=1 echo ran");
-    assert!(step.status.success() && text(&step).matches("ran\n").count() == 2, "{}", text(&step));
-    assert!(text(&step).contains("cannot open shared object file"), "{}", text(&step));
+    assert!(
+        step.status.success() && text(&step).matches("ran\n").count() == 2,
+        "{}",
+        text(&step)
+    );
+    assert!(
+        text(&step).contains("cannot open shared object file"),
+        "{}",
+        text(&step)
+    );
     root.ok(&format!("dpkg -P {NAMES} && rm {LINE}"));
     assert_eq!(root.ok("srun -n2 --gpus-per-task=1 echo ran"), "ran\nran\n");
     // and without the line nothing is loaded, nor missed
     root.ok(&format!("dpkg -i {FIRST}"));
     let asked = root.run("srun --nic-placement -n1 true");
-    assert!(text(&asked).contains("unrecognized option '--nic-placement'"), "{}", text(&asked));
+    assert!(
+        text(&asked).contains("unrecognized option '--nic-placement'"),
+        "{}",
+        text(&asked)
+    );
     root.ok(&format!("dpkg -r {NAMES}"));
     assert_eq!(root.ok("srun -n1 echo ran"), "ran\n");
     root.ok(&format!("dpkg -P {NAMES}"));
@@ -238,7 +303,10 @@ fn a_line_without_its_library_stops_no_step(root: &Root) {
     root.ok("echo 'include /usr/share/nic-placement/*.conf' >> /etc/slurm/plugstack.conf");
     assert_eq!(root.ok("srun -n1 echo ran"), "ran\n");
     root.ok(&format!("dpkg -i {FIRST}"));
-    assert_eq!(root.ok("srun --nic-placement -n1 --gpus=1 printenv UCX_NET_DEVICES"), "mlx5_0:1,eth0\n");
+    assert_eq!(
+        root.ok("srun --nic-placement -n1 --gpus=1 printenv UCX_NET_DEVICES"),
+        "mlx5_0:1,eth0\n"
+    );
     root.ok(&format!("dpkg -P {NAMES}"));
     assert_eq!(root.ok("srun -n1 echo ran"), "ran\n");
 }
@@ -250,18 +318,29 @@ fn the_timer_is_enabled_unless_an_admin_disabled_it_and_goes_with_the_package(ro
     let is_enabled = || root.run(&format!("test -L {link}")).status.success();
     root.ok(&format!("dpkg -i {FIRST}"));
     assert!(is_enabled(), "{}", root.name);
-    root.ok(&format!("dpkg -i {SECOND} && dpkg -r {NAMES} && dpkg -i {SECOND}"));
+    root.ok(&format!(
+        "dpkg -i {SECOND} && dpkg -r {NAMES} && dpkg -i {SECOND}"
+    ));
     assert!(is_enabled(), "{}", root.name);
     // as `systemctl disable` does, which the root of Debian 12 lacks
     root.ok(&format!("rm {link}"));
-    root.ok(&format!("dpkg -i {FIRST} && dpkg -r {NAMES} && dpkg -i {SECOND}"));
-    assert!(!is_enabled(), "{}: what an admin disabled is enabled by an upgrade", root.name);
+    root.ok(&format!(
+        "dpkg -i {FIRST} && dpkg -r {NAMES} && dpkg -i {SECOND}"
+    ));
+    assert!(
+        !is_enabled(),
+        "{}: what an admin disabled is enabled by an upgrade",
+        root.name
+    );
     // a login node has no GPU: the file is written, and says so
     root.ok("nic-placement refresh && test -s /run/nic-placement/node.cache");
     if root.run("command -v systemctl").status.success() {
         root.ok("systemctl enable nic-placement-watch.service");
     } else {
-        println!("      the watcher is skipped: no `systemctl` in {}", root.name);
+        println!(
+            "      the watcher is skipped: no `systemctl` in {}",
+            root.name
+        );
     }
     root.ok("touch /etc/nic-placement.disabled && echo default=observe > /etc/nic-placement.conf");
     root.ok(&format!("dpkg -P {NAMES}"));
@@ -277,10 +356,24 @@ fn missing() -> Option<String> {
         return Some("`make test-packages` runs this".to_string());
     }
     let roots = ["bookworm", "trixie"].map(|name| Root::folder(name).join("usr/sbin/slurmd"));
-    let packages = ["_1.0.0-1_amd64.deb", "_1.0.0-2_amd64.deb", "_1.0.0-1_arm64.deb", "-1.0.0-1.x86_64.rpm"];
-    let packages = packages.into_iter().flat_map(files_of).map(|name| package(&name));
-    let file = roots.into_iter().chain(packages).find(|file| !file.exists())?;
-    Some(format!("`{}` is not there: `make test-packages` makes it", file.display()))
+    let packages = [
+        "_1.0.0-1_amd64.deb",
+        "_1.0.0-2_amd64.deb",
+        "_1.0.0-1_arm64.deb",
+        "-1.0.0-1.x86_64.rpm",
+    ];
+    let packages = packages
+        .into_iter()
+        .flat_map(files_of)
+        .map(|name| package(&name));
+    let file = roots
+        .into_iter()
+        .chain(packages)
+        .find(|file| !file.exists())?;
+    Some(format!(
+        "`{}` is not there: `make test-packages` makes it",
+        file.display()
+    ))
 }
 
 fn main() -> ExitCode {
@@ -288,8 +381,12 @@ fn main() -> ExitCode {
         println!("skipped: {reason}");
         return ExitCode::SUCCESS;
     }
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|word| name.contains(word.as_str()));
+    let wanted: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with('-'))
+        .collect();
+    let is_wanted =
+        |name: &str| wanted.is_empty() || wanted.iter().any(|word| name.contains(word.as_str()));
     let (mut passed, mut failed) = (0, 0);
     let mut count = |name: String, case: &dyn Fn()| {
         let well = catch_unwind(AssertUnwindSafe(case)).is_ok();
@@ -306,5 +403,9 @@ fn main() -> ExitCode {
         }
     }
     println!("{passed} passed, {failed} failed");
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }

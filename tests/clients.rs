@@ -72,24 +72,76 @@ struct Group {
 const USUAL: &str = "ucx,address";
 
 const GROUPS: [Group; 12] = [
-    Group { name: "ucx", commands: cases_ucx::COMMANDS, cases: cases_ucx::CASES },
-    Group { name: "address", commands: cases_address::COMMANDS, cases: cases_address::CASES },
-    Group { name: "measure", commands: cases_measure::COMMANDS, cases: cases_measure::CASES },
-    Group { name: "mpi", commands: cases_mpi::COMMANDS, cases: cases_mpi::CASES },
-    Group { name: "fabric", commands: cases_fabric::COMMANDS, cases: cases_fabric::CASES },
-    Group { name: "faults", commands: cases_faults::COMMANDS, cases: cases_faults::CASES },
-    Group { name: "lost", commands: cases_lost::COMMANDS, cases: cases_lost::CASES },
-    Group { name: "launchers", commands: cases_launchers::COMMANDS, cases: cases_launchers::CASES },
-    Group { name: "verify", commands: cases_verify::COMMANDS, cases: cases_verify::CASES },
-    Group { name: "trial", commands: cases_trial::COMMANDS, cases: cases_trial::CASES },
-    Group { name: "torch", commands: cases_torch::COMMANDS, cases: cases_torch::CASES },
-    Group { name: "versions", commands: cases_versions::COMMANDS, cases: cases_versions::CASES },
+    Group {
+        name: "ucx",
+        commands: cases_ucx::COMMANDS,
+        cases: cases_ucx::CASES,
+    },
+    Group {
+        name: "address",
+        commands: cases_address::COMMANDS,
+        cases: cases_address::CASES,
+    },
+    Group {
+        name: "measure",
+        commands: cases_measure::COMMANDS,
+        cases: cases_measure::CASES,
+    },
+    Group {
+        name: "mpi",
+        commands: cases_mpi::COMMANDS,
+        cases: cases_mpi::CASES,
+    },
+    Group {
+        name: "fabric",
+        commands: cases_fabric::COMMANDS,
+        cases: cases_fabric::CASES,
+    },
+    Group {
+        name: "faults",
+        commands: cases_faults::COMMANDS,
+        cases: cases_faults::CASES,
+    },
+    Group {
+        name: "lost",
+        commands: cases_lost::COMMANDS,
+        cases: cases_lost::CASES,
+    },
+    Group {
+        name: "launchers",
+        commands: cases_launchers::COMMANDS,
+        cases: cases_launchers::CASES,
+    },
+    Group {
+        name: "verify",
+        commands: cases_verify::COMMANDS,
+        cases: cases_verify::CASES,
+    },
+    Group {
+        name: "trial",
+        commands: cases_trial::COMMANDS,
+        cases: cases_trial::CASES,
+    },
+    Group {
+        name: "torch",
+        commands: cases_torch::COMMANDS,
+        cases: cases_torch::CASES,
+    },
+    Group {
+        name: "versions",
+        commands: cases_versions::COMMANDS,
+        cases: cases_versions::CASES,
+    },
 ];
 
 /// Those that are asked for.
 fn groups() -> impl Iterator<Item = &'static Group> {
     let asked = std::env::var("CLIENTS").unwrap_or_else(|_| USUAL.to_string());
-    let is_asked = move |group: &&Group| asked.split(',').any(|word| word == "all" || word == group.name);
+    let is_asked = move |group: &&Group| {
+        asked
+            .split(',')
+            .any(|word| word == "all" || word == group.name)
+    };
     GROUPS.iter().filter(is_asked)
 }
 
@@ -101,7 +153,10 @@ fn boot() -> Result<Nodes, Unfit> {
 }
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let words: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with('-'))
+        .collect();
     let nodes = match boot() {
         Ok(nodes) => nodes,
         Err(Unfit::Skip(reason)) => {
@@ -123,5 +178,9 @@ fn main() -> ExitCode {
         }
     }
     println!("{passed} passed, {failed} failed");
-    if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if failed > 0 {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
 }

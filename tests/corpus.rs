@@ -25,14 +25,19 @@ type Check = fn(&Path) -> Result<String, String>;
 
 const CHECKS: [(&str, Check); 5] = [
     ("hwloc_files_are_read_as_hwloc_reads_them", hwloc::run),
-    ("nccl_files_are_read_as_a_naive_reader_reads_them", nccl::run),
+    (
+        "nccl_files_are_read_as_a_naive_reader_reads_them",
+        nccl::run,
+    ),
     ("every_matrix_is_read_or_refused_with_a_reason", smi::run),
     ("no_plan_of_a_matrix_can_be_bettered", plans::run),
     ("captured_trees_are_read_as_hwloc_reads_them", sysfs::run),
 ];
 
 fn corpus() -> Option<PathBuf> {
-    let beside = Path::new(env!("NIC_PLACEMENT_ROOT")).parent()?.join("shared/corpus");
+    let beside = Path::new(env!("NIC_PLACEMENT_ROOT"))
+        .parent()?
+        .join("shared/corpus");
     beside.is_dir().then_some(beside)
 }
 
@@ -52,6 +57,13 @@ fn main() -> ExitCode {
             }
         }
     }
-    println!("{} passed, {failed} failed, 0 skipped", CHECKS.len() - failed);
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    println!(
+        "{} passed, {failed} failed, 0 skipped",
+        CHECKS.len() - failed
+    );
+    if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }

@@ -54,19 +54,28 @@ const NAMED: [&str; 10] = [
 fn pages() -> Vec<String> {
     let names = fs::read_dir(path("docs")).unwrap();
     // docs/results has sites' reports
-    let files = names.map(Result::unwrap).filter(|entry| entry.file_type().unwrap().is_file());
+    let files = names
+        .map(Result::unwrap)
+        .filter(|entry| entry.file_type().unwrap().is_file());
     let names = files.map(|entry| entry.file_name().into_string().unwrap());
     let pages: BTreeSet<String> = names
         .filter(|name| ![".svg", ".png"].iter().any(|ending| name.ends_with(ending)))
         .map(|name| format!("docs/{name}"))
         .collect();
-    assert!(pages.iter().all(|name| name.ends_with(".md")), "{pages:?}: a page that no test reads");
+    assert!(
+        pages.iter().all(|name| name.ends_with(".md")),
+        "{pages:?}: a page that no test reads"
+    );
     pages.into_iter().collect()
 }
 
 /// Everything that is held to the program; a new page below docs/ is held from its first day.
 fn documents() -> Vec<String> {
-    NAMED.iter().map(ToString::to_string).chain(pages()).collect()
+    NAMED
+        .iter()
+        .map(ToString::to_string)
+        .chain(pages())
+        .collect()
 }
 
 fn path(name: &str) -> PathBuf {
@@ -84,7 +93,11 @@ fn tool(arguments: &[&str]) -> String {
         .current_dir(path(""))
         .output()
         .unwrap();
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
 }
 
 // ---- generated blocks ----
@@ -93,9 +106,14 @@ fn tool(arguments: &[&str]) -> String {
 fn checked_commands(document: &str) -> usize {
     let mut checked = 0;
     for (command, shown) in shown_commands(&read(document)) {
-        let Some(arguments) = command.strip_prefix("nic-placement ") else { continue };
+        let Some(arguments) = command.strip_prefix("nic-placement ") else {
+            continue;
+        };
         // a built-in machine, or a file of the checkout
-        if !["--machine ", " tests/"].iter().any(|source| arguments.contains(source)) {
+        if !["--machine ", " tests/"]
+            .iter()
+            .any(|source| arguments.contains(source))
+        {
             continue;
         }
         assert!(
@@ -125,7 +143,9 @@ fn the_words_that_a_document_gives_to_exec_are_known() {
     for name in documents() {
         let text = read(&name).replace("\\-", "-");
         for line in text.lines().filter(|line| line.contains(" -- ")) {
-            let Some((_, rest)) = line.split_once("nic-placement exec ") else { continue };
+            let Some((_, rest)) = line.split_once("nic-placement exec ") else {
+                continue;
+            };
             let given = rest.split_whitespace().next().unwrap_or_default();
             if given.starts_with(|letter: char| letter.is_ascii_lowercase()) {
                 assert!(Words::parse(given).is_ok(), "{name}: `exec {given}`");
@@ -142,7 +162,10 @@ fn the_documents_ask_many_nodes_so_that_no_node_s_status_ends_the_others() {
     let mut shown = 0;
     for name in documents() {
         let text = read(&name).replace("\\-", "-");
-        for line in text.lines().filter(|line| line.contains("srun ") && line.contains("check --json |")) {
+        for line in text
+            .lines()
+            .filter(|line| line.contains("srun ") && line.contains("check --json |"))
+        {
             assert!(line.contains("srun -K0 -l "), "{name}: {line}");
             shown += 1;
         }
@@ -153,9 +176,14 @@ fn the_documents_ask_many_nodes_so_that_no_node_s_status_ends_the_others() {
 #[test]
 fn dots_stand_for_lines_and_for_the_rest_of_a_line() {
     let holds = |shown: &str, printed: &[&str]| {
-        shows(&shown.lines().map(str::to_string).collect::<Vec<_>>(), printed)
+        shows(
+            &shown.lines().map(str::to_string).collect::<Vec<_>>(),
+            printed,
+        )
     };
-    assert!(holds("a\n…\nd", &["a", "b", "c", "d"]) && holds("…\nd", &["d"]) && holds("a …", &["a  b"]));
+    assert!(
+        holds("a\n…\nd", &["a", "b", "c", "d"]) && holds("…\nd", &["d"]) && holds("a …", &["a  b"])
+    );
     assert!(!holds("a\nd", &["a", "b", "d"]) && !holds("a", &["a", "b"]) && !holds("a …", &["b"]));
     assert!(!holds("a\n…\nd", &["a", "b"]) && !holds("a", &[]));
 }
@@ -169,14 +197,22 @@ fn every_word_that_a_document_gives_to_the_option_is_known() {
             for (at, _) in text.match_indices(named) {
                 let value: String = text[at + named.len()..]
                     .chars()
-                    .take_while(|letter| letter.is_ascii_alphanumeric() || ",=+-_".contains(*letter))
+                    .take_while(|letter| {
+                        letter.is_ascii_alphanumeric() || ",=+-_".contains(*letter)
+                    })
                     .collect();
                 // `WORD` stands for any
-                let value =
-                    if value.starts_with(|letter: char| letter.is_ascii_uppercase()) { "" } else { &value };
+                let value = if value.starts_with(|letter: char| letter.is_ascii_uppercase()) {
+                    ""
+                } else {
+                    &value
+                };
                 // the documents show one typo on purpose
                 let value = value.trim_end_matches(['-', ',']);
-                assert!(value == "closet" || Words::parse(value).is_ok(), "{name}: `{named}{value}`");
+                assert!(
+                    value == "closet" || Words::parse(value).is_ok(),
+                    "{name}: `{named}{value}`"
+                );
                 words += usize::from(!value.is_empty());
             }
         }
@@ -187,8 +223,10 @@ fn every_word_that_a_document_gives_to_the_option_is_known() {
 #[test]
 fn every_plugstack_line_of_the_example_is_understood() {
     let text = read("plugstack.conf.example");
-    let lines: Vec<&str> =
-        text.lines().filter_map(|line| line.trim_start_matches('#').strip_prefix("optional ")).collect();
+    let lines: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.trim_start_matches('#').strip_prefix("optional "))
+        .collect();
     assert!(lines.len() >= 3, "{lines:?}");
     for line in lines {
         let (_, diagnostics) = Admin::parse(line.split_whitespace().skip(1));
@@ -204,7 +242,11 @@ fn every_line_of_the_example_configuration_is_understood() {
             .iter()
             .any(|begin| line.starts_with(begin))
     };
-    let lines: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix('#')).filter(is_line).collect();
+    let lines: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix('#'))
+        .filter(is_line)
+        .collect();
     assert!(lines.len() >= 6, "{lines:?}");
     let (conf, findings) = Conf::parse(lines.join("\n").as_bytes(), "x").expect("it is text");
     assert_eq!(findings, []);
@@ -215,26 +257,50 @@ fn every_line_of_the_example_configuration_is_understood() {
 #[test]
 fn whoever_lists_the_options_lists_the_whole_table() {
     let help = nic_placement_core::config::options::help();
-    let [first, second] = ["plan", "exec"].map(|command| tool(&[command, "--help"]).replace('\n', " "));
+    let [first, second] =
+        ["plan", "exec"].map(|command| tool(&[command, "--help"]).replace('\n', " "));
     let unwrapped = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let (first, second) = (unwrapped(&first), unwrapped(&second));
     let completions = ["bash", "zsh", "fish"].map(|shell| tool(&["completions", shell]));
     for spec in WORDS.iter().chain(ARGUMENTS) {
         let is_word = WORDS.contains(spec);
-        assert!(help.contains(&format!("{}\n", spec.sentence())), "--nic-placement=help: {}", spec.name);
+        assert!(
+            help.contains(&format!("{}\n", spec.sentence())),
+            "--nic-placement=help: {}",
+            spec.name
+        );
         let block = if is_word { "words" } else { "arguments" };
-        let page = if is_word { "docs/user-guide.md" } else { "docs/configuration.md" };
-        for name in [page, "packaging/man/nic-placement.8", "plugstack.conf.example"] {
-            assert!(read(name).contains(&format!("generated: {block}")), "{name} has no `{block}`");
+        let page = if is_word {
+            "docs/user-guide.md"
+        } else {
+            "docs/configuration.md"
+        };
+        for name in [
+            page,
+            "packaging/man/nic-placement.8",
+            "plugstack.conf.example",
+        ] {
+            assert!(
+                read(name).contains(&format!("generated: {block}")),
+                "{name} has no `{block}`"
+            );
         }
         if !is_word {
             continue;
         }
         let told = unwrapped(spec.help);
         if !["off", "observe", "help", "verbose", "dry-run"].contains(&spec.name) {
-            assert!(first.contains(&told), "`plan --help` does not say what `{}` does", spec.name);
+            assert!(
+                first.contains(&told),
+                "`plan --help` does not say what `{}` does",
+                spec.name
+            );
         }
-        assert!(spec.name == "help" || second.contains(&told), "`exec --help`: `{}`", spec.name);
+        assert!(
+            spec.name == "help" || second.contains(&told),
+            "`exec --help`: `{}`",
+            spec.name
+        );
         for (shell, script) in ["bash", "zsh", "fish"].iter().zip(&completions) {
             assert!(
                 spec.name == "help" || script.contains(spec.name),
@@ -259,16 +325,42 @@ fn the_tools_man_page_is_its_table_of_commands() {
         "{name} differs: `BLESS=1 cargo test -p nic-placement-cli --test docs` writes it"
     );
     let help = tool(&["-h"]);
-    let commands = help.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
-    for command in commands.lines().map(|line| line.split_whitespace().next().unwrap()) {
-        assert!(page.contains(&format!(".SS {command}\n")), "the page has no `{command}`");
+    let commands = help
+        .split("Commands:\n")
+        .nth(1)
+        .unwrap()
+        .split("\n\n")
+        .next()
+        .unwrap();
+    for command in commands
+        .lines()
+        .map(|line| line.split_whitespace().next().unwrap())
+    {
+        assert!(
+            page.contains(&format!(".SS {command}\n")),
+            "the page has no `{command}`"
+        );
         for line in tool(&[command, "-h"])
             .lines()
             .filter(|line| line.starts_with("  -") || line.starts_with("      --"))
         {
-            let option = line.trim_start().split("  ").next().unwrap().replace('-', "\\-");
-            let option = option.split(" <").next().unwrap().rsplit(", ").next().unwrap();
-            assert!(page.contains(&format!("\\fB{option}\\fR")), "the page has no `{option}` of `{command}`");
+            let option = line
+                .trim_start()
+                .split("  ")
+                .next()
+                .unwrap()
+                .replace('-', "\\-");
+            let option = option
+                .split(" <")
+                .next()
+                .unwrap()
+                .rsplit(", ")
+                .next()
+                .unwrap();
+            assert!(
+                page.contains(&format!("\\fB{option}\\fR")),
+                "the page has no `{option}` of `{command}`"
+            );
         }
     }
 }
@@ -279,8 +371,16 @@ fn man_pages_are_of_this_version_and_without_a_warning() {
         let text = read(name);
         assert!(text.is_ascii(), "{name} is not ASCII");
         let version = format!("\"nic-placement {}\"", env!("CARGO_PKG_VERSION"));
-        assert!(text.lines().any(|line| line.starts_with(".TH") && line.contains(&version)), "{name}: .TH");
-        match Command::new("groff").args(["-man", "-Tutf8", "-ww", "-z"]).arg(path(name)).output() {
+        assert!(
+            text.lines()
+                .any(|line| line.starts_with(".TH") && line.contains(&version)),
+            "{name}: .TH"
+        );
+        match Command::new("groff")
+            .args(["-man", "-Tutf8", "-ww", "-z"])
+            .arg(path(name))
+            .output()
+        {
             Ok(output) => assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{name}"),
             Err(_) => println!("skipped: there is no `groff`"),
         }
@@ -296,10 +396,17 @@ fn every_range_of_releases_is_that_of_the_table() {
     for name in documents().into_iter().chain(packages) {
         let words = read(&name).split_whitespace().collect::<Vec<_>>().join(" ");
         for rest in words.split(&format!("{first} to ")).skip(1) {
-            assert!(rest.starts_with(&last), "{name}: `{first} to {}`", &rest[..5]);
+            assert!(
+                rest.starts_with(&last),
+                "{name}: `{first} to {}`",
+                &rest[..5]
+            );
             found += 1;
         }
-        assert!(!words.contains(" cases with 2"), "{name} counts cases beside the table");
+        assert!(
+            !words.contains(" cases with 2"),
+            "{name} counts cases beside the table"
+        );
     }
     assert!(found >= 4, "only {found} were found");
 }
@@ -307,5 +414,10 @@ fn every_range_of_releases_is_that_of_the_table() {
 #[test]
 fn the_changelog_knows_this_version() {
     let heading = format!("## [{}]", env!("CARGO_PKG_VERSION"));
-    assert!(read("CHANGELOG.md").lines().any(|line| line.starts_with(&heading)), "no `{heading}`");
+    assert!(
+        read("CHANGELOG.md")
+            .lines()
+            .any(|line| line.starts_with(&heading)),
+        "no `{heading}`"
+    );
 }

@@ -88,7 +88,10 @@ use harness::Suite;
 use site::{Site, Unfit};
 
 fn main() -> std::process::ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let words: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with('-'))
+        .collect();
     let site = match Site::new() {
         Ok(site) => site,
         Err(Unfit::Skip(reason)) => {
@@ -143,16 +146,37 @@ fn main() -> std::process::ExitCode {
             cases_launchers::CASES_WITH_CGROUPS,
         ],
     );
-    suite.on(machines::with_four_numa_nodes_to_a_socket(), &[cases_ladder::CASES]);
-    suite.on(machines::configless(), &[cases_conf::CASES_OF_CONFIGLESS_NODES]);
+    suite.on(
+        machines::with_four_numa_nodes_to_a_socket(),
+        &[cases_ladder::CASES],
+    );
+    suite.on(
+        machines::configless(),
+        &[cases_conf::CASES_OF_CONFIGLESS_NODES],
+    );
     suite.on(machines::with_contained_jobs(), &[cases_contained::CASES]);
     suite.on(
         machines::with_a_step_of_slurms_own(),
-        &[cases_shapes::CASES_OF_SLURMS_OWN_STEP, cases_containers::CASES],
+        &[
+            cases_shapes::CASES_OF_SLURMS_OWN_STEP,
+            cases_containers::CASES,
+        ],
     );
-    suite.on(machines::with_little_memory(), &[cases_ends::CASES_WITH_LITTLE_MEMORY]);
-    suite.on(machines::whose_gpus_slurm_finds(), &[cases_shapes::CASES_THAT_FIND_THEIR_GPUS]);
-    suite.on(machines::with_a_prolog_plugin(), &[cases_failure::CASES_WITH_A_PROLOG_PLUGIN]);
-    suite.on(machines::of_an_unknown_release(), &[cases_release::CASES_UNKNOWN_ON_THE_NODE]);
+    suite.on(
+        machines::with_little_memory(),
+        &[cases_ends::CASES_WITH_LITTLE_MEMORY],
+    );
+    suite.on(
+        machines::whose_gpus_slurm_finds(),
+        &[cases_shapes::CASES_THAT_FIND_THEIR_GPUS],
+    );
+    suite.on(
+        machines::with_a_prolog_plugin(),
+        &[cases_failure::CASES_WITH_A_PROLOG_PLUGIN],
+    );
+    suite.on(
+        machines::of_an_unknown_release(),
+        &[cases_release::CASES_UNKNOWN_ON_THE_NODE],
+    );
     suite.finish()
 }

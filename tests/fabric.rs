@@ -21,7 +21,9 @@ use std::time::{Duration, Instant};
 
 /// Where a test's texts stay.
 fn folder(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("fabric").join(name);
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+        .join("fabric")
+        .join(name);
     std::fs::create_dir_all(&folder).unwrap();
     folder
 }
@@ -30,7 +32,10 @@ fn folder(name: &str) -> PathBuf {
 fn cables(cabling: &Cabling) -> Vec<String> {
     let shown = cabling.cables.iter().map(|cable| {
         let nic = &cable.nic;
-        let to = cable.to.as_ref().map(|to| format!("{}:{}", cabling.switches[&to.switch], to.port));
+        let to = cable
+            .to
+            .as_ref()
+            .map(|to| format!("{}:{}", cabling.switches[&to.switch], to.port));
         format!("{} {} -> {}", nic.node, nic.nic, to.unwrap_or_default())
     });
     let mut cables: Vec<String> = shown.collect();
@@ -40,14 +45,20 @@ fn cables(cabling: &Cabling) -> Vec<String> {
 
 /// Plays a fabric: the text of each program gives the same cabling, which has the cables that were made.
 fn played(name: &str, fabric: &Made) {
-    let Some(texts) = ibsim::play(&folder(name), fabric) else { return };
+    let Some(texts) = ibsim::play(&folder(name), fabric) else {
+        return;
+    };
     let mut first: Option<Cabling> = None;
     for (program, text) in &texts {
         let mut cabling = Cabling::default();
         let begin = Instant::now();
         let kind = read(program, text, &mut cabling).unwrap();
         let took = begin.elapsed();
-        println!("{name}: {program}: {} KiB, {} cables in {took:?}", text.len() >> 10, cabling.cables.len());
+        println!(
+            "{name}: {program}: {} KiB, {} cables in {took:?}",
+            text.len() >> 10,
+            cabling.cables.len()
+        );
         let expected = match program.split(' ').collect::<Vec<_>>().as_slice() {
             ["ibnetdiscover"] => SourceKind::Ibnetdiscover,
             ["ibnetdiscover", ..] => SourceKind::IbnetdiscoverPorts,
@@ -67,7 +78,12 @@ fn played(name: &str, fabric: &Made) {
         }
     }
     let first = first.unwrap();
-    assert!(first.cables.iter().all(|cable| cable.nic.guid.is_some() && cable.nic.port == 1));
+    assert!(
+        first
+            .cables
+            .iter()
+            .all(|cable| cable.nic.guid.is_some() && cable.nic.port == 1)
+    );
     assert_eq!(first.switches.len(), fabric.linked_switches());
 }
 
@@ -86,7 +102,10 @@ fn two_cables_that_were_exchanged_are_told_as_they_are() {
     let mut fabric = Made::rail_optimised(6, 4, 3, 2);
     fabric.exchange(NicPlace { node: 1, nic: 0 }, NicPlace { node: 1, nic: 2 });
     let shown = fabric.cables();
-    assert!(shown.contains(&"node2 mlx5_0 -> leaf1-3:2".to_string()), "{shown:?}");
+    assert!(
+        shown.contains(&"node2 mlx5_0 -> leaf1-3:2".to_string()),
+        "{shown:?}"
+    );
     played("exchanged", &fabric);
 }
 
@@ -104,7 +123,10 @@ fn isolated_rails_are_one_subnet_each() {
     let fabric = Made::rail_optimised(4, 2, 4, 0);
     let mut all = Cabling::default();
     for rail in 0..2 {
-        let Some(texts) = ibsim::play(&folder(&format!("isolated-{rail}")), &fabric.starting_at(rail)) else {
+        let Some(texts) = ibsim::play(
+            &folder(&format!("isolated-{rail}")),
+            &fabric.starting_at(rail),
+        ) else {
             return;
         };
         let before = all.cables.len();
@@ -123,10 +145,16 @@ fn a_thousand_nodes_of_eight_nics_are_read_in_a_moment() {
 #[test]
 fn what_lldpd_hears_is_how_the_links_were_made() {
     let folder = folder("lldpd");
-    let Some(texts) = lldpd::heard(&folder) else { return };
+    let Some(texts) = lldpd::heard(&folder) else {
+        return;
+    };
     let mut cabling = Cabling::default();
     for (name, text) in &texts {
-        assert_eq!(read(name, text, &mut cabling), Ok(SourceKind::Lldp), "{text}");
+        assert_eq!(
+            read(name, text, &mut cabling),
+            Ok(SourceKind::Lldp),
+            "{text}"
+        );
     }
     assert_eq!(cabling.notes, [""; 0]);
     assert_eq!(cables(&cabling), lldpd::CABLES);

@@ -52,10 +52,14 @@ fn folder() -> PathBuf {
 /// The inputs of a target in the order of their names.
 fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = folder().join("corpus").join(target);
-    let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("`{}`: {error}", folder.display()));
+    let entries =
+        fs::read_dir(&folder).unwrap_or_else(|error| panic!("`{}`: {error}", folder.display()));
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.sort();
-    paths.into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
+    paths
+        .into_iter()
+        .map(|path| (path.clone(), fs::read(path).unwrap()))
+        .collect()
 }
 
 /// The words of a target's dictionary; none where it has none.
@@ -75,23 +79,42 @@ fn run(name: &str, target: Target, what: &str, input: &[u8]) {
 fn replay(name: &str) {
     let target = targets::named(name).expect("a target");
     let (corpus, words) = (corpus(name), words(name));
-    assert!(!corpus.is_empty(), "{name} has no corpus: fuzz/corpus.py makes it");
+    assert!(
+        !corpus.is_empty(),
+        "{name} has no corpus: fuzz/corpus.py makes it"
+    );
     run(name, target, "nothing", b"");
     for (path, input) in &corpus {
         run(name, target, &path.display().to_string(), input);
     }
     // what fuzz/run.sh slow measures
-    let (_, _, work) = work::WORKS.into_iter().find(|(known, ..)| *known == name).expect("its work");
+    let (_, _, work) = work::WORKS
+        .into_iter()
+        .find(|(known, ..)| *known == name)
+        .expect("its work");
     for (_, input) in &corpus {
         work(input)();
     }
-    let repeat = std::env::var("FUZZ_REPEAT").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
-    let changes = CHANGES.iter().find(|(known, _)| *known == name).expect("a number").1 * repeat;
+    let repeat = std::env::var("FUZZ_REPEAT")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(1);
+    let changes = CHANGES
+        .iter()
+        .find(|(known, _)| *known == name)
+        .expect("a number")
+        .1
+        * repeat;
     let mut numbers = Numbers::default();
     for nth in 0..changes {
         let input = &corpus[nth % corpus.len()].1;
         let other = &corpus[numbers.below(corpus.len())].1;
-        run(name, target, &format!("change {nth}"), &changed(input, other, &words, MOST, &mut numbers));
+        run(
+            name,
+            target,
+            &format!("change {nth}"),
+            &changed(input, other, &words, MOST, &mut numbers),
+        );
     }
 }
 

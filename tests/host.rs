@@ -11,8 +11,8 @@ use std::fs;
 
 /// The words that the option takes, each of which a message about a bad one must name.
 const WORDS: [&str; 14] = [
-    "closest", "numa", "all", "off", "observe", "help", "verbose", "dry-run", "strict", "bind=", "mem=",
-    "omp=", "env=", "no-env=",
+    "closest", "numa", "all", "off", "observe", "help", "verbose", "dry-run", "strict", "bind=",
+    "mem=", "omp=", "env=", "no-env=",
 ];
 /// The arguments that a plugstack.conf line takes.
 const ARGUMENTS: [&str; 12] = [
@@ -30,7 +30,12 @@ const ARGUMENTS: [&str; 12] = [
     "trust-topology",
 ];
 /// What a task gets on a DGX H100.
-const VARIABLES: [&str; 4] = ["UCX_NET_DEVICES", "NCCL_IB_HCA", "NVSHMEM_HCA_LIST", "NIC_PLACEMENT"];
+const VARIABLES: [&str; 4] = [
+    "UCX_NET_DEVICES",
+    "NCCL_IB_HCA",
+    "NVSHMEM_HCA_LIST",
+    "NIC_PLACEMENT",
+];
 
 /// Plays a step, or leaves the test where there is no C compiler.
 macro_rules! play {
@@ -79,7 +84,11 @@ mod users;
 mod valgrind;
 
 fn texts(lines: &[LogLine], level: &str) -> Vec<String> {
-    lines.iter().filter(|line| line.level == level).map(|line| line.text.clone()).collect()
+    lines
+        .iter()
+        .filter(|line| line.level == level)
+        .map(|line| line.text.clone())
+        .collect()
 }
 
 fn default_on() -> Step {
@@ -103,7 +112,11 @@ fn every_release_of_slurm_is_told_that_the_plugin_was_built_for_it() {
     ];
     for (api, version) in releases {
         let played = play!(Step::in_context("remote").word("--api-version", api.to_string()));
-        assert_eq!(played.events("load")[1], format!("plugin_version {version}"), "API {api}\n{played}");
+        assert_eq!(
+            played.events("load")[1],
+            format!("plugin_version {version}"),
+            "API {api}\n{played}"
+        );
     }
 }
 
@@ -111,14 +124,22 @@ fn every_release_of_slurm_is_told_that_the_plugin_was_built_for_it() {
 fn a_slurm_that_is_not_known_is_told_nothing_and_so_refuses_the_plugin() {
     for api in ["0", "36", "37", "47", "65535"] {
         let played = play!(Step::in_context("remote").word("--api-version", api));
-        assert_eq!(played.events("load")[1], "plugin_version 0x000000", "API {api}\n{played}");
+        assert_eq!(
+            played.events("load")[1],
+            "plugin_version 0x000000",
+            "API {api}\n{played}"
+        );
     }
 }
 
 #[test]
 fn the_plugin_says_its_name() {
     let played = play!(Step::in_context("remote"));
-    assert_eq!(played.events("load")[0], "plugin_name nic_placement", "{played}");
+    assert_eq!(
+        played.events("load")[0],
+        "plugin_name nic_placement",
+        "{played}"
+    );
 }
 
 // ---- the option ----
@@ -128,7 +149,10 @@ fn srun_sbatch_and_slurmstepd_get_one_option_with_an_optional_argument() {
     for context in ["local", "allocator", "remote"] {
         let played = play!(Step::in_context(context));
         let events = played.events("init");
-        let registered: Vec<_> = events.iter().filter(|event| event.starts_with("register ")).collect();
+        let registered: Vec<_> = events
+            .iter()
+            .filter(|event| event.starts_with("register "))
+            .collect();
         assert_eq!(registered.len(), 1, "{context}\n{played}");
         assert!(
             registered[0].starts_with("register nic-placement has_arg 2 arginfo ["),
@@ -140,7 +164,11 @@ fn srun_sbatch_and_slurmstepd_get_one_option_with_an_optional_argument() {
 
 #[test]
 fn slurmd_gets_nothing_at_all() {
-    let played = play!(Step::in_context("slurmd").arg("default=closest").arg("no-such-argument"));
+    let played = play!(
+        Step::in_context("slurmd")
+            .arg("default=closest")
+            .arg("no-such-argument")
+    );
     assert_eq!(played.events("init"), ["returned 0"], "{played}");
     assert_eq!(played.log(), [], "{played}");
 }
@@ -148,17 +176,31 @@ fn slurmd_gets_nothing_at_all() {
 #[test]
 fn a_typo_ends_srun_and_sbatch_with_one_line_that_names_the_word_and_where_all_are_listed() {
     for context in ["local", "allocator"] {
-        for (typed, bad) in [("closet", "closet"), ("closest,verbos", "verbos"), ("bind=gpu", "gpu")] {
+        for (typed, bad) in [
+            ("closet", "closet"),
+            ("closest,verbos", "verbos"),
+            ("bind=gpu", "gpu"),
+        ] {
             let played = play!(Step::in_context(context).option(typed));
             let log = played.log();
             assert_eq!(log.len(), 1, "nothing else is logged\n{played}");
-            assert_eq!((log[0].when.as_str(), log[0].level.as_str()), ("option", "error"), "{played}");
+            assert_eq!(
+                (log[0].when.as_str(), log[0].level.as_str()),
+                ("option", "error"),
+                "{played}"
+            );
             assert!(log[0].text.contains(bad), "{played}");
             assert!(!log[0].text.contains('\n'), "{played}");
-            let told: &[&str] =
-                if bad == "gpu" { &["none", "numa", "core"] } else { &["--nic-placement=help"] };
+            let told: &[&str] = if bad == "gpu" {
+                &["none", "numa", "core"]
+            } else {
+                &["--nic-placement=help"]
+            };
             for word in told {
-                assert!(log[0].text.contains(word), "`{word}` is not named\n{played}");
+                assert!(
+                    log[0].text.contains(word),
+                    "`{word}` is not named\n{played}"
+                );
             }
             assert_eq!(played.returned("option"), Some(-1), "{played}");
             assert_eq!(played.status, Some(255), "{played}");
@@ -169,7 +211,11 @@ fn a_typo_ends_srun_and_sbatch_with_one_line_that_names_the_word_and_where_all_a
 #[test]
 fn the_same_typo_on_a_node_is_logged_and_the_job_runs() {
     let played = play!(default_on().option("closet").task_per_gpu());
-    let errors: Vec<_> = played.log().into_iter().filter(|line| line.when == "option").collect();
+    let errors: Vec<_> = played
+        .log()
+        .into_iter()
+        .filter(|line| line.when == "option")
+        .collect();
     assert_eq!(errors.len(), 1, "{played}");
     assert!(errors[0].text.contains("closet"), "{played}");
     // what stands without the option still stands
@@ -200,7 +246,11 @@ fn the_three_spellings_of_no_argument_mean_the_same_and_switch_placement_on() {
         let played = play!(Step::on_dgx_h100().option(spelled).task_per_gpu());
         played.assert_nothing_failed();
         for task in 0..8 {
-            assert_eq!(played.whole_env(task), bare.whole_env(task), "`{spelled}`, task {task}");
+            assert_eq!(
+                played.whole_env(task),
+                bare.whole_env(task),
+                "`{spelled}`, task {task}"
+            );
         }
         assert_eq!(
             play!(Step::in_context("local").option(spelled)).returned("option"),
@@ -212,15 +262,31 @@ fn the_three_spellings_of_no_argument_mean_the_same_and_switch_placement_on() {
 
 #[test]
 fn the_last_of_several_options_counts() {
-    let played = play!(Step::on_dgx_h100().option("off").option("closest").task_per_gpu());
+    let played = play!(
+        Step::on_dgx_h100()
+            .option("off")
+            .option("closest")
+            .task_per_gpu()
+    );
     played.assert_nearest_nics();
-    play!(Step::on_dgx_h100().option("closest").option("off").task_per_gpu()).assert_untouched();
+    play!(
+        Step::on_dgx_h100()
+            .option("closest")
+            .option("off")
+            .task_per_gpu()
+    )
+    .assert_untouched();
 }
 
 #[test]
 fn an_option_that_is_delivered_twice_is_as_one() {
     let once = play!(Step::on_dgx_h100().option("closest,verbose").task_per_gpu());
-    let twice = play!(Step::on_dgx_h100().option("closest,verbose").option("closest,verbose").task_per_gpu());
+    let twice = play!(
+        Step::on_dgx_h100()
+            .option("closest,verbose")
+            .option("closest,verbose")
+            .task_per_gpu()
+    );
     for task in 0..8 {
         assert_eq!(twice.whole_env(task), once.whole_env(task), "task {task}");
     }
@@ -231,7 +297,10 @@ fn help_is_printed_by_srun_which_then_ends() {
     let played = play!(Step::in_context("local").option("help"));
     assert_eq!(played.status, Some(0), "{played}");
     for word in WORDS.iter().chain(&ARGUMENTS) {
-        assert!(played.to_string().contains(word), "`{word}` is not named\n{played}");
+        assert!(
+            played.to_string().contains(word),
+            "`{word}` is not named\n{played}"
+        );
     }
     assert_eq!(played.log(), [], "help is no message\n{played}");
     assert_eq!(
@@ -244,10 +313,19 @@ fn help_is_printed_by_srun_which_then_ends() {
 #[test]
 fn help_that_cannot_be_printed_ends_srun_all_the_same_and_not_well() {
     let Some(host) = harness::host() else { return };
-    let full = || fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+    let full = || {
+        fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/full")
+            .expect("Linux has it")
+    };
     for (option, status) in [("help", Some(1)), ("closest", Some(0))] {
         let mut command = Step::in_context("local").option(option).command(host);
-        assert_eq!(command.stdout(full()).status().expect("it starts").code(), status, "`{option}`");
+        assert_eq!(
+            command.stdout(full()).status().expect("it starts").code(),
+            status,
+            "`{option}`"
+        );
     }
 }
 
@@ -268,13 +346,28 @@ fn scrontab_is_refused_every_word_and_told_where_it_belongs() {
                 "{words}\n{played}"
             );
             let errors = texts(&played.log(), "error");
-            assert_eq!((errors.len(), played.log().len()), (1, 1), "{words}\n{played}");
-            assert!(errors[0].contains("srun") && errors[0].contains("SLURM_NIC_PLACEMENT"), "{played}");
-            assert!(!played.to_string().contains("dry-run"), "the help is printed\n{played}");
+            assert_eq!(
+                (errors.len(), played.log().len()),
+                (1, 1),
+                "{words}\n{played}"
+            );
+            assert!(
+                errors[0].contains("srun") && errors[0].contains("SLURM_NIC_PLACEMENT"),
+                "{played}"
+            );
+            assert!(
+                !played.to_string().contains("dry-run"),
+                "the help is printed\n{played}"
+            );
         }
         play!(Step::in_context("allocator").called(name)).assert_nothing_failed();
     }
-    play!(Step::in_context("allocator").called("sbatch").option("closest")).assert_nothing_failed();
+    play!(
+        Step::in_context("allocator")
+            .called("sbatch")
+            .option("closest")
+    )
+    .assert_nothing_failed();
 }
 
 #[test]
@@ -284,10 +377,17 @@ fn a_typo_in_the_users_variable_is_told_by_srun_and_the_job_runs() {
         played.assert_nothing_failed();
         let errors = texts(&played.log(), "error");
         assert_eq!((errors.len(), played.log().len()), (1, 1), "{played}");
-        assert!(errors[0].contains("SLURM_NIC_PLACEMENT") && errors[0].contains("`closet`"), "{played}");
+        assert!(
+            errors[0].contains("SLURM_NIC_PLACEMENT") && errors[0].contains("`closet`"),
+            "{played}"
+        );
     }
-    let played =
-        play!(Step::on_dgx_h100().env("SLURM_NIC_PLACEMENT=closet").arg("default=closest").task_per_gpu());
+    let played = play!(
+        Step::on_dgx_h100()
+            .env("SLURM_NIC_PLACEMENT=closet")
+            .arg("default=closest")
+            .task_per_gpu()
+    );
     played.assert_nearest_nics();
 }
 
@@ -319,33 +419,63 @@ fn the_administrators_default_places_a_step_that_did_not_ask() {
 
 #[test]
 fn the_users_variable_beats_the_administrators_default() {
-    let on = Step::on_dgx_h100().arg("default=off").env("SLURM_NIC_PLACEMENT=closest").task_per_gpu();
+    let on = Step::on_dgx_h100()
+        .arg("default=off")
+        .env("SLURM_NIC_PLACEMENT=closest")
+        .task_per_gpu();
     play!(on).assert_nearest_nics();
     play!(default_on().env("SLURM_NIC_PLACEMENT=off").task_per_gpu()).assert_untouched();
 }
 
 #[test]
 fn the_option_beats_the_users_variable() {
-    let off = default_on().env("SLURM_NIC_PLACEMENT=closest").option("off").task_per_gpu();
+    let off = default_on()
+        .env("SLURM_NIC_PLACEMENT=closest")
+        .option("off")
+        .task_per_gpu();
     play!(off).assert_untouched();
-    let on = Step::on_dgx_h100().env("SLURM_NIC_PLACEMENT=off").option("closest").task_per_gpu();
+    let on = Step::on_dgx_h100()
+        .env("SLURM_NIC_PLACEMENT=off")
+        .option("closest")
+        .task_per_gpu();
     play!(on).assert_nearest_nics();
 }
 
 #[test]
 fn the_daemons_own_environment_is_not_the_users() {
-    let played = play!(default_on().daemon_env("SLURM_NIC_PLACEMENT", "off").task_per_gpu());
+    let played = play!(
+        default_on()
+            .daemon_env("SLURM_NIC_PLACEMENT", "off")
+            .task_per_gpu()
+    );
     played.assert_nearest_nics();
-    let played = play!(Step::on_dgx_h100().daemon_env("SLURM_NIC_PLACEMENT", "closest").task_per_gpu());
+    let played = play!(
+        Step::on_dgx_h100()
+            .daemon_env("SLURM_NIC_PLACEMENT", "closest")
+            .task_per_gpu()
+    );
     played.assert_untouched();
     // nor are its GPUs the task's
-    let played = play!(default_on().daemon_env("CUDA_VISIBLE_DEVICES", "5").task("CUDA_VISIBLE_DEVICES=1"));
-    assert_eq!(played.env(0, "UCX_NET_DEVICES").as_deref(), Some("mlx5_3:1"), "{played}");
+    let played = play!(
+        default_on()
+            .daemon_env("CUDA_VISIBLE_DEVICES", "5")
+            .task("CUDA_VISIBLE_DEVICES=1")
+    );
+    assert_eq!(
+        played.env(0, "UCX_NET_DEVICES").as_deref(),
+        Some("mlx5_3:1"),
+        "{played}"
+    );
 }
 
 #[test]
 fn an_unknown_plugstack_argument_is_one_error_line_and_places_nobody() {
-    let played = play!(Step::on_dgx_h100().arg("defualt=rail").arg("default=closest").task_per_gpu());
+    let played = play!(
+        Step::on_dgx_h100()
+            .arg("defualt=rail")
+            .arg("default=closest")
+            .task_per_gpu()
+    );
     let errors = texts(&played.log(), "error");
     assert_eq!(errors.len(), 1, "{played}");
     assert!(errors[0].contains("defualt=rail"), "{played}");

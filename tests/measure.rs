@@ -26,12 +26,17 @@ impl Drop for Tree {
 
 impl Tree {
     fn new(name: &str) -> Tree {
-        let folder =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("measure-{name}-{}", std::process::id()));
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("measure-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         let tree = Tree(folder);
-        let machine = Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests/machines/guest-dgx/node.machine");
-        for line in fs::read_to_string(machine).unwrap().lines().filter(|line| line.starts_with("sys/")) {
+        let machine =
+            Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests/machines/guest-dgx/node.machine");
+        for line in fs::read_to_string(machine)
+            .unwrap()
+            .lines()
+            .filter(|line| line.starts_with("sys/"))
+        {
             if let Some((path, target)) = line.split_once(" -> ") {
                 tree.make_folder(path);
                 std::os::unix::fs::symlink(target, tree.0.join(path)).unwrap();
@@ -69,14 +74,20 @@ impl Tree {
     }
 
     fn process(&self, pid: u32, environment: &[&str]) {
-        let text: Vec<u8> = environment.iter().flat_map(|entry| entry.bytes().chain([0])).collect();
+        let text: Vec<u8> = environment
+            .iter()
+            .flat_map(|entry| entry.bytes().chain([0]))
+            .collect();
         self.write(&format!("proc/{pid}/environ"), text);
     }
 
     /// A command of the tool on this tree, as no launcher's process.
     fn tool(&self, command: &str, arguments: &[&str]) -> Command {
         let mut tool = Command::new(env!("CARGO_BIN_EXE_nic-placement"));
-        tool.arg(command).arg("--topology").arg(&self.0).args(arguments);
+        tool.arg(command)
+            .arg("--topology")
+            .arg(&self.0)
+            .args(arguments);
         for (name, _) in std::env::vars() {
             if name.starts_with("SLURM") || name.contains("LOCAL") {
                 tool.env_remove(name);
@@ -97,12 +108,19 @@ impl Tree {
 
 fn report(output: &Output) -> Measurement {
     let text = String::from_utf8_lossy(&output.stderr);
-    let line = text.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("no report: {text}"));
+    let line = text
+        .lines()
+        .find(|line| line.starts_with('{'))
+        .unwrap_or_else(|| panic!("no report: {text}"));
     merge::read(line.as_bytes()).unwrap()
 }
 
 fn of<'r>(report: &'r Measurement, name: &str) -> &'r NicTraffic {
-    report.nics.iter().find(|nic| nic.name == name).unwrap_or_else(|| panic!("{name}: {report:?}"))
+    report
+        .nics
+        .iter()
+        .find(|nic| nic.name == name)
+        .unwrap_or_else(|| panic!("{name}: {report:?}"))
 }
 
 const MARK: &str =
@@ -113,14 +131,29 @@ fn the_command_keeps_its_streams_and_status_and_its_bytes_are_told_on_stderr() {
     let tree = Tree::new("streams");
     let line = "cat; echo 1500 > $N0/counters/port_xmit_data; echo 2010 > $N0/counters/port_rcv_data; exit 7";
     let mut tool = tree.tool("measure", &["--json", "--", "sh", "-c", line]);
-    tool.env("N0", tree.file(0, "")).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    tool.env("N0", tree.file(0, ""))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut running = tool.spawn().unwrap();
     running.stdin.take().unwrap().write_all(b"given\n").unwrap();
     let output = running.wait_with_output().unwrap();
-    assert_eq!((output.status.code(), &*output.stdout), (Some(7), &b"given\n"[..]));
+    assert_eq!(
+        (output.status.code(), &*output.stdout),
+        (Some(7), &b"given\n"[..])
+    );
     let report = report(&output);
-    assert_eq!((report.node.as_str(), report.status, report.plan), ("node-17", 7, Origin::Node));
-    assert_eq!(of(&report, "mlx5_0:1").rdma, Some(Bytes { sent: 2000, received: 40 }));
+    assert_eq!(
+        (report.node.as_str(), report.status, report.plan),
+        ("node-17", 7, Origin::Node)
+    );
+    assert_eq!(
+        of(&report, "mlx5_0:1").rdma,
+        Some(Bytes {
+            sent: 2000,
+            received: 40
+        })
+    );
     assert_eq!(of(&report, "mlx5_1:1").rdma, Some(Bytes::default()));
     assert_eq!((report.shares.planned, report.shares.others), (2000, 0));
 }
@@ -131,18 +164,36 @@ fn the_plan_is_that_of_the_step_s_tasks_and_other_steps_are_named() {
     let of_step = |step: &'static str, local: &'static str| ["SLURM_JOB_ID=17", step, local, MARK];
     tree.process(100, &of_step("SLURM_STEP_ID=0", "SLURM_LOCALID=5"));
     tree.process(101, &of_step("SLURM_STEP_ID=3", "SLURM_LOCALID=0"));
-    tree.process(102, &["SLURM_JOB_ID=\x1b[2J", "NIC_PLACEMENT=v1 policy= gpus=\x1b[31m nics=\x1b[0m"]);
+    tree.process(
+        102,
+        &[
+            "SLURM_JOB_ID=\x1b[2J",
+            "NIC_PLACEMENT=v1 policy= gpus=\x1b[31m nics=\x1b[0m",
+        ],
+    );
     let line = "echo 1500 > $N0/counters/port_xmit_data; echo 2000 > $N2/counters/port_xmit_data";
-    let own = [("SLURM_JOB_ID", "17"), ("SLURM_STEP_ID", "0"), ("SLURM_LOCALID", "0")];
+    let own = [
+        ("SLURM_JOB_ID", "17"),
+        ("SLURM_STEP_ID", "0"),
+        ("SLURM_LOCALID", "0"),
+    ];
     let report = report(&tree.measure(&own, line));
     assert_eq!(report.plan, Origin::Tasks);
     assert_eq!(
-        (of(&report, "mlx5_0:1").tasks.as_slice(), of(&report, "mlx5_2:1").is_planned),
+        (
+            of(&report, "mlx5_0:1").tasks.as_slice(),
+            of(&report, "mlx5_2:1").is_planned
+        ),
         (&[5][..], false)
     );
     assert_eq!((report.shares.planned, report.shares.others), (2000, 4000));
-    let others = "others ran on this node too, and their bytes are among these: process 102, step 17.3";
-    assert!(report.notes.iter().any(|note| note == others), "{:?}", report.notes);
+    let others =
+        "others ran on this node too, and their bytes are among these: process 102, step 17.3";
+    assert!(
+        report.notes.iter().any(|note| note == others),
+        "{:?}",
+        report.notes
+    );
 }
 
 #[test]
@@ -170,10 +221,20 @@ fn of_a_node_s_tasks_the_first_measures_and_the_others_become_the_command() {
     // its parent is the test: nothing stands between
     let line = "echo $PPID";
     let measured = |local: &str| {
-        let slurm = [("SLURM_NODEID", "0"), ("SLURM_LOCALID", local), ("SLURM_STEP_TASKS_PER_NODE", "2")];
+        let slurm = [
+            ("SLURM_NODEID", "0"),
+            ("SLURM_LOCALID", local),
+            ("SLURM_STEP_TASKS_PER_NODE", "2"),
+        ];
         let output = tree.measure(&slurm, line);
-        let parent = String::from_utf8_lossy(&output.stdout).trim() == std::process::id().to_string();
-        (parent, String::from_utf8_lossy(&output.stderr).matches("nic-placement measure\",\"version").count())
+        let parent =
+            String::from_utf8_lossy(&output.stdout).trim() == std::process::id().to_string();
+        (
+            parent,
+            String::from_utf8_lossy(&output.stderr)
+                .matches("nic-placement measure\",\"version")
+                .count(),
+        )
     };
     assert_eq!(measured("0"), (false, 1));
     assert_eq!(measured("1"), (true, 0));
@@ -183,18 +244,38 @@ fn of_a_node_s_tasks_the_first_measures_and_the_others_become_the_command() {
 fn a_signal_reaches_the_command_and_the_report_is_printed() {
     let tree = Tree::new("signals");
     for (line, code) in [
-        ("trap 'exit 3' TERM; echo ready; while :; do sleep 0.05; done", 3),
+        (
+            "trap 'exit 3' TERM; echo ready; while :; do sleep 0.05; done",
+            3,
+        ),
         ("echo ready; exec sleep 600", 128 + 15),
     ] {
         let mut tool = tree.tool("measure", &["--json", "--", "sh", "-c", line]);
-        let mut running = tool.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut running = tool
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut ready = String::new();
-        BufReader::new(running.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();
+        BufReader::new(running.stdout.as_mut().unwrap())
+            .read_line(&mut ready)
+            .unwrap();
         assert_eq!(ready, "ready\n");
         let pid = running.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args(["-TERM", &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
         let mut said = String::new();
-        running.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        running
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut said)
+            .unwrap();
         assert_eq!(running.wait().unwrap().code(), Some(code), "{line}: {said}");
         assert!(said.contains(&format!("\"status\":{code}")), "{said}");
     }
@@ -203,9 +284,21 @@ fn a_signal_reaches_the_command_and_the_report_is_printed() {
 #[test]
 fn a_command_that_cannot_be_started_ends_as_env_does() {
     let tree = Tree::new("started");
-    let code = |command: &str| tree.tool("measure", &["--", command]).output().unwrap().status.code();
-    assert_eq!((code("/no/such/program"), code("/")), (Some(127), Some(126)));
-    assert_eq!(tree.tool("measure", &[]).output().unwrap().status.code(), Some(2));
+    let code = |command: &str| {
+        tree.tool("measure", &["--", command])
+            .output()
+            .unwrap()
+            .status
+            .code()
+    };
+    assert_eq!(
+        (code("/no/such/program"), code("/")),
+        (Some(127), Some(126))
+    );
+    assert_eq!(
+        tree.tool("measure", &[]).output().unwrap().status.code(),
+        Some(2)
+    );
 }
 
 /// A folder that another user may read, with the tool and a machine of fourteen NICs in it.
@@ -219,21 +312,34 @@ impl Drop for Open {
 
 impl Open {
     fn new(name: &str) -> Open {
-        let folder =
-            std::env::temp_dir().join(format!("nic-placement-measure-{name}-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!(
+            "nic-placement-measure-{name}-{}",
+            std::process::id()
+        ));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
         let open = Open(folder);
         fs::copy(env!("CARGO_BIN_EXE_nic-placement"), open.tool()).unwrap();
         let run = |arguments: &[&str]| {
-            let output = Command::new(open.tool()).args(arguments).current_dir(&open.0).output().unwrap();
+            let output = Command::new(open.tool())
+                .args(arguments)
+                .current_dir(&open.0)
+                .output()
+                .unwrap();
             assert!(output.status.success(), "{arguments:?}: {output:?}");
             output.stdout
         };
         let machine = run(&["snapshot", "--machine", "dgx-h100"]);
         fs::write(open.0.join("machine"), machine).unwrap();
         run(&["snapshot", "--unpack", "machine", "tree"]);
-        assert!(Command::new("chmod").args(["-R", "a+rX"]).arg(&open.0).status().unwrap().success());
+        assert!(
+            Command::new("chmod")
+                .args(["-R", "a+rX"])
+                .arg(&open.0)
+                .status()
+                .unwrap()
+                .success()
+        );
         open
     }
 
@@ -252,7 +358,10 @@ impl Open {
             "--ignore-signal=CHLD",
             "prlimit",
         ]);
-        command.arg(format!("--nproc={processes}")).arg(self.tool()).args(arguments);
+        command
+            .arg(format!("--nproc={processes}"))
+            .arg(self.tool())
+            .args(arguments);
         for (name, _) in std::env::vars() {
             if name.starts_with("SLURM") || name.contains("LOCAL") {
                 command.env_remove(name);
@@ -266,7 +375,8 @@ impl Open {
 fn a_limit_of_processes_keeps_no_command_from_running_and_loses_no_status() {
     let open = Open::new("limit");
     let command = ["--", "sh", "-c", "echo trained; exit 7"];
-    let limited = |processes, tool: &[&str]| open.limited(processes, &[tool, &command[..]].concat());
+    let limited =
+        |processes, tool: &[&str]| open.limited(processes, &[tool, &command[..]].concat());
     match limited(1000, &["exec"]) {
         Ok(output) if output.status.code() == Some(7) => {}
         other => return println!("skipped: not root, or no setpriv and prlimit: {other:?}"),
@@ -283,27 +393,48 @@ fn a_limit_of_processes_keeps_no_command_from_running_and_loses_no_status() {
             (Some(7), &alone.stdout),
             "with {processes} processes: {said}"
         );
-        assert!(!said.contains("panicked") && !said.contains("bug at"), "with {processes} processes: {said}");
-        assert!(said.matches("can be started").count() <= 2, "with {processes} processes: {said}");
+        assert!(
+            !said.contains("panicked") && !said.contains("bug at"),
+            "with {processes} processes: {said}"
+        );
+        assert!(
+            said.matches("can be started").count() <= 2,
+            "with {processes} processes: {said}"
+        );
     }
     // where the tool becomes the command, that has the signals that were given to the tool
     let signals = ["--", "grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"];
-    let given = open.limited(1, &[&["exec"], &signals[..]].concat()).unwrap();
-    let kept = open.limited(1, &[&["measure", "--topology", "tree"], &signals[..]].concat()).unwrap();
+    let given = open
+        .limited(1, &[&["exec"], &signals[..]].concat())
+        .unwrap();
+    let kept = open
+        .limited(
+            1,
+            &[&["measure", "--topology", "tree"], &signals[..]].concat(),
+        )
+        .unwrap();
     let numbers = |output: Output| numbers_of_signals(&String::from_utf8(output.stdout).unwrap());
     let (kept, given) = (numbers(kept), numbers(given));
     assert_eq!(kept, given);
     assert!(given[1] & 1 << 16 != 0, "SIGCHLD is ignored: {given:?}");
-    let top = open.limited(1, &["top", "--topology", "tree", "--once", "-d", "1"]).unwrap();
+    let top = open
+        .limited(1, &["top", "--topology", "tree", "--once", "-d", "1"])
+        .unwrap();
     let said = String::from_utf8_lossy(&top.stderr);
     assert!(top.status.success() && said.lines().count() == 1, "{said}");
-    assert!(said.starts_with("nic-placement: note: no thread can be started ("), "{said}");
+    assert!(
+        said.starts_with("nic-placement: note: no thread can be started ("),
+        "{said}"
+    );
 }
 
 /// What lines of /proc/self/status say, without signals 32 and 33, which the C library keeps for itself.
 fn numbers_of_signals(text: &str) -> Vec<u64> {
-    let numbered = |line: &str| u64::from_str_radix(line.split_whitespace().nth(1).unwrap(), 16).unwrap();
-    text.lines().map(|line| numbered(line) & 0x7fff_ffff).collect()
+    let numbered =
+        |line: &str| u64::from_str_radix(line.split_whitespace().nth(1).unwrap(), 16).unwrap();
+    text.lines()
+        .map(|line| numbered(line) & 0x7fff_ffff)
+        .collect()
 }
 
 #[test]
@@ -317,7 +448,10 @@ fn ignored_signals_stay_ignored_and_none_is_held_back_in_the_command() {
     let wrapped = |inner: &str| format!("trap '' HUP CHLD PIPE; {inner}");
     let bare = run(Command::new("sh").args(["-c", &wrapped(&format!("sh -c \"{line}\""))]));
     let tool = env!("CARGO_BIN_EXE_nic-placement");
-    let inner = format!("{tool} measure --topology {} -o /dev/null -- sh -c \"{line}\"", tree.0.display());
+    let inner = format!(
+        "{tool} measure --topology {} -o /dev/null -- sh -c \"{line}\"",
+        tree.0.display()
+    );
     assert_eq!(run(Command::new("sh").args(["-c", &wrapped(&inner)])), bare);
     assert!(bare[1] & 1 != 0, "SIGHUP is ignored: {bare:?}");
 }
@@ -331,24 +465,50 @@ fn reports_of_many_nodes_are_added_up_from_a_mixed_stream() {
     for node in ["n0", "n1"] {
         tree.write("proc/sys/kernel/hostname", node);
         tree.count(0, "counters/port_xmit_data", 1000);
-        let line = format!("echo 2000 > {}", tree.file(0, "counters/port_xmit_data").display());
+        let line = format!(
+            "echo 2000 > {}",
+            tree.file(0, "counters/port_xmit_data").display()
+        );
         let output = folder.to_str().unwrap();
-        let measured =
-            tree.tool("measure", &["--json", "-o", output, "--", "sh", "-c", &line]).output().unwrap();
-        assert!(measured.status.success() && measured.stderr.is_empty(), "{measured:?}");
-        lines +=
-            &format!("{}: {}", &node[1..], fs::read_to_string(folder.join(format!("{node}.json"))).unwrap());
+        let measured = tree
+            .tool(
+                "measure",
+                &["--json", "-o", output, "--", "sh", "-c", &line],
+            )
+            .output()
+            .unwrap();
+        assert!(
+            measured.status.success() && measured.stderr.is_empty(),
+            "{measured:?}"
+        );
+        lines += &format!(
+            "{}: {}",
+            &node[1..],
+            fs::read_to_string(folder.join(format!("{node}.json"))).unwrap()
+        );
     }
     fs::write(folder.join("all"), lines).unwrap();
     let merged = |files: &[&str]| {
         let mut tool = Command::new(env!("CARGO_BIN_EXE_nic-placement"));
-        let output = tool.args(["measure", "--merge"]).args(files).current_dir(&folder).output().unwrap();
+        let output = tool
+            .args(["measure", "--merge"])
+            .args(files)
+            .current_dir(&folder)
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
     let text = merged(&["n0.json", "n1.json"]);
-    assert!(text.starts_with("2 nodes") && text.contains("8.00 kB"), "{text}");
-    assert_eq!(merged(&["all"]), text, "labels and other lines do not matter");
+    assert!(
+        text.starts_with("2 nodes") && text.contains("8.00 kB"),
+        "{text}"
+    );
+    assert_eq!(
+        merged(&["all"]),
+        text,
+        "labels and other lines do not matter"
+    );
 }
 
 #[test]
@@ -357,7 +517,10 @@ fn top_shows_the_tasks_among_thousands_of_processes_and_obeys_none_of_their_text
     for pid in 1..=2_000 {
         let text: &[&str] = match pid % 200 {
             0 => &["SLURM_JOB_ID=17", "SLURM_STEP_ID=0", "SLURM_PROCID=3", MARK],
-            1 => &["A=\x1b[2J", "NIC_PLACEMENT=v1 policy=x gpus=\x1b[2J nics=\x1b[2J:1,mlx5_1:1"],
+            1 => &[
+                "A=\x1b[2J",
+                "NIC_PLACEMENT=v1 policy=x gpus=\x1b[2J nics=\x1b[2J:1,mlx5_1:1",
+            ],
             _ => &["PATH=/bin", "HOME=/root"],
         };
         tree.process(pid, text);
@@ -365,28 +528,46 @@ fn top_shows_the_tasks_among_thousands_of_processes_and_obeys_none_of_their_text
     let once = tree.tool("top", &["--once", "-d", "1"]).output().unwrap();
     let text = String::from_utf8(once.stdout).unwrap();
     assert!(once.status.success() && !text.contains('\x1b'), "{text}");
-    assert!(text.contains("17.0 task 3") && text.contains("200 (of 10)"), "{text}");
+    assert!(
+        text.contains("17.0 task 3") && text.contains("200 (of 10)"),
+        "{text}"
+    );
     let json = tree.tool("top", &["--json", "-d", "1"]).output().unwrap();
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
-    assert_eq!((&json["node"], json["tasks"].as_array().unwrap().len()), (&"node-17".into(), 2));
+    assert_eq!(
+        (&json["node"], json["tasks"].as_array().unwrap().len()),
+        (&"node-17".into(), 2)
+    );
     assert_eq!(json["is_whole"], true);
 }
 
 #[test]
 fn a_textfile_is_written_whole_beside_the_node_file() {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("textfile-{}", std::process::id()));
+    let folder =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("textfile-{}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
     let refresh = |name: &str| {
         let mut tool = Command::new(env!("CARGO_BIN_EXE_nic-placement"));
-        tool.arg("refresh").arg("--output").arg(folder.join("node.json"));
-        tool.arg("--textfile").arg(folder.join(name)).output().unwrap()
+        tool.arg("refresh")
+            .arg("--output")
+            .arg(folder.join("node.json"));
+        tool.arg("--textfile")
+            .arg(folder.join(name))
+            .output()
+            .unwrap()
     };
     let output = refresh("nic_placement.prom");
     assert!(output.status.success(), "{output:?}");
     let text = fs::read_to_string(folder.join("nic_placement.prom")).unwrap();
-    assert!(text.contains("\nnic_placement_node_file_written_timestamp_seconds "), "{text}");
+    assert!(
+        text.contains("\nnic_placement_node_file_written_timestamp_seconds "),
+        "{text}"
+    );
     let output = refresh("nic_placement.txt");
-    assert!(!output.status.success() && !folder.join("nic_placement.txt").exists(), "{output:?}");
+    assert!(
+        !output.status.success() && !folder.join("nic_placement.txt").exists(),
+        "{output:?}"
+    );
     fs::remove_dir_all(&folder).unwrap();
 }

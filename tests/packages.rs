@@ -36,7 +36,10 @@ fn is_as_made(name: &str, made: &str) {
         fs::write(path(name), made).unwrap();
     }
     let found = fs::read_to_string(path(name)).unwrap_or_default();
-    let at = found.lines().zip(made.lines()).position(|(found, made)| found != made);
+    let at = found
+        .lines()
+        .zip(made.lines())
+        .position(|(found, made)| found != made);
     assert!(
         found == made,
         "{name} differs in line {:?}: `BLESS=1 cargo test -p nic-placement-cli --test packages` writes it",

@@ -14,7 +14,10 @@ fn transcripts() -> Vec<PathBuf> {
         .unwrap()
         .flat_map(|machine| std::fs::read_dir(machine.unwrap().path()).unwrap())
         .map(|file| file.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "transcript"))
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "transcript")
+        })
         .collect();
     found.sort();
     found
@@ -37,15 +40,24 @@ fn replay(path: &Path) -> String {
             writeln!(replayed, "{line}").unwrap();
             for printed in String::from_utf8(output.stdout).unwrap().lines() {
                 // an empty line would end the block for a reader
-                writeln!(replayed, "{}", if printed.is_empty() { "." } else { printed }).unwrap();
+                writeln!(
+                    replayed,
+                    "{}",
+                    if printed.is_empty() { "." } else { printed }
+                )
+                .unwrap();
             }
             for printed in String::from_utf8(output.stderr).unwrap().lines() {
                 writeln!(replayed, "! {printed}").unwrap();
             }
             match output.status.code() {
                 Some(0) => {}
-                status => writeln!(replayed, "? {}", status.map_or("killed".into(), |code| code.to_string()))
-                    .unwrap(),
+                status => writeln!(
+                    replayed,
+                    "? {}",
+                    status.map_or("killed".into(), |code| code.to_string())
+                )
+                .unwrap(),
             }
         }
     }
@@ -59,12 +71,20 @@ fn every_transcript_is_what_the_tool_prints() {
     let mut differing = Vec::new();
     for path in transcripts {
         let now = replay(&path);
-        assert!(now.contains("$ nic-placement"), "{} runs nothing", path.display());
+        assert!(
+            now.contains("$ nic-placement"),
+            "{} runs nothing",
+            path.display()
+        );
         if std::env::var_os("BLESS").is_some() {
             std::fs::write(&path, &now).unwrap();
         } else if std::fs::read_to_string(&path).unwrap() != now {
             differing.push(format!("--- {} should be ---\n{now}", path.display()));
         }
     }
-    assert!(differing.is_empty(), "{}\nBLESS=1 writes them", differing.join("\n"));
+    assert!(
+        differing.is_empty(),
+        "{}\nBLESS=1 writes them",
+        differing.join("\n")
+    );
 }

@@ -30,25 +30,48 @@ fn facts(topology: &Topology) -> Vec<String> {
     facts.extend(topology.numa_nodes.iter().map(|node| format!("{node:?}")));
     facts.extend(topology.pus.iter().map(|pu| format!("{pu:?}")));
     facts.extend(topology.gpus.iter().map(|gpu| format!("{gpu:?}")));
-    let fabric = || topology.nics.iter().filter(|nic| nic.kind != NicKind::Ethernet);
+    let fabric = || {
+        topology
+            .nics
+            .iter()
+            .filter(|nic| nic.kind != NicKind::Ethernet)
+    };
     facts.extend(fabric().map(|nic| {
         // an interface is a port, of which nothing else may be known
         let mut nic = nic.clone();
         nic.ports.retain(|port| {
-            nic.kind == NicKind::Verbs || port.state != PortState::Unknown || port.rate_mbps.is_some()
+            nic.kind == NicKind::Verbs
+                || port.state != PortState::Unknown
+                || port.rate_mbps.is_some()
         });
         format!("{nic:?}")
     }));
-    let devices = topology.gpus.iter().map(|gpu| gpu.address).chain(fabric().filter_map(|nic| nic.address));
+    let devices = topology
+        .gpus
+        .iter()
+        .map(|gpu| gpu.address)
+        .chain(fabric().filter_map(|nic| nic.address));
     for device in devices {
-        facts.extend(topology.pci.climb(device).0.iter().map(|function| format!("{function:?}")));
+        facts.extend(
+            topology
+                .pci
+                .climb(device)
+                .0
+                .iter()
+                .map(|function| format!("{function:?}")),
+        );
     }
     facts.extend(topology.stated_paths.iter().map(|path| format!("{path:?}")));
     let mut node = policy::map(topology, &Request::default());
-    node.excluded.retain(|excluded| fabric().any(|nic| nic.name == excluded.name));
-    let place =
-        |rail: &mut Rail| rail.nic = NicIndex(fabric().position(|nic| nic.name == rail.name).unwrap());
-    node.rails.iter_mut().chain(&mut node.broken).for_each(place);
+    node.excluded
+        .retain(|excluded| fabric().any(|nic| nic.name == excluded.name));
+    let place = |rail: &mut Rail| {
+        rail.nic = NicIndex(fabric().position(|nic| nic.name == rail.name).unwrap())
+    };
+    node.rails
+        .iter_mut()
+        .chain(&mut node.broken)
+        .for_each(place);
     facts.extend(format!("{node:#?}").lines().map(str::to_string));
     facts
 }
@@ -58,7 +81,9 @@ fn same(of: &str, was: &Topology, is: &Topology) -> Result<(), String> {
     let (was, is) = (facts(was), facts(is));
     match was.iter().zip(&is).find(|(was, is)| was != is) {
         Some((was, is)) => Err(format!("{of}: was {was}\n{of}: is  {is}")),
-        None if was.len() != is.len() => Err(format!("{of}: {} facts, and were {}", is.len(), was.len())),
+        None if was.len() != is.len() => {
+            Err(format!("{of}: {} facts, and were {}", is.len(), was.len()))
+        }
         None => Ok(()),
     }
 }
@@ -69,16 +94,28 @@ fn read(bytes: &[u8]) -> Result<Topology, String> {
 
 /// Writes a node in every format, and reads it again.
 fn survives(topology: &Topology) -> Result<(), String> {
-    same("topology file", topology, &read(file::to_json(topology).as_bytes())?)?;
+    same(
+        "topology file",
+        topology,
+        &read(file::to_json(topology).as_bytes())?,
+    )?;
     let node = cache::NodeFile {
-        stamp: cache::Stamp { boot_id: "b".to_string(), boottime: 1, time: "now".to_string() },
+        stamp: cache::Stamp {
+            boot_id: "b".to_string(),
+            boottime: 1,
+            time: "now".to_string(),
+        },
         registered: Default::default(),
         links: BTreeMap::new(),
         topology: topology.clone(),
     };
     same("node file", topology, &read(&cache::to_bytes(&node))?)?;
     let manifest = synthesise(topology);
-    same("snapshot", topology, &read(manifest::text(&manifest).as_bytes())?)?;
+    same(
+        "snapshot",
+        topology,
+        &read(manifest::text(&manifest).as_bytes())?,
+    )?;
     same("tar", topology, &read(&tar_of(&manifest))?)?;
     let again = manifest::parse(&manifest::text(&manifest)).map_err(|bad| bad.to_string())?;
     if manifest::text(&again) != manifest::text(&manifest) {
@@ -118,24 +155,38 @@ fn tar_of(manifest: &Manifest) -> Vec<u8> {
 
 /// NCCL's file says where everything stands, by NCCL's rules; what it says otherwise is told.
 fn nccl_reads(topology: &Topology) -> Result<(), String> {
-    let Ok(nccl::Written { text, lost }) = nccl::write(topology) else { return Ok(()) };
+    let Ok(nccl::Written { text, lost }) = nccl::write(topology) else {
+        return Ok(());
+    };
     if text.contains("ffffffff:") || text.contains("<nic") {
         return Err(format!("NCCL's file:\n{text}"));
     }
     read(text.as_bytes()).map_err(|bad| format!("NCCL's file: {bad}\n{text}"))?;
     // NCCL finds devices by their addresses, and these must be those of devices
-    let is_known = topology.gpus.iter().all(|gpu| !gpu.address.is_invented() && gpu.partition.is_none());
-    let is_sought = rules::listed(topology).all(|nic| nic.address.is_none_or(|at| at == rules::sought(at)));
+    let is_known = topology
+        .gpus
+        .iter()
+        .all(|gpu| !gpu.address.is_invented() && gpu.partition.is_none());
+    let is_sought =
+        rules::listed(topology).all(|nic| nic.address.is_none_or(|at| at == rules::sought(at)));
     if topology.gpus.is_empty() || !is_known || !is_sought {
         return Ok(());
     }
     let is_told = |was: PathType, is: PathType| {
-        lost.iter().any(|lost| lost.to_string().starts_with(&format!("`{was} is {is} to NCCL`")))
+        lost.iter().any(|lost| {
+            lost.to_string()
+                .starts_with(&format!("`{was} is {is} to NCCL`"))
+        })
     };
-    let bus = Topology { stated_paths: BTreeMap::new(), ..topology.clone() };
+    let bus = Topology {
+        stated_paths: BTreeMap::new(),
+        ..topology.clone()
+    };
     for bus in [Some(&bus), None] {
-        let all = rules::joined(&text, topology, bus).map_err(|bad| format!("NCCL's file: {bad}\n{text}"))?;
-        all.check().map_err(|bad| format!("NCCL's file: {bad}\n{text}"))?;
+        let all = rules::joined(&text, topology, bus)
+            .map_err(|bad| format!("NCCL's file: {bad}\n{text}"))?;
+        all.check()
+            .map_err(|bad| format!("NCCL's file: {bad}\n{text}"))?;
         for ((rank, name), kind) in all.kinds(topology)? {
             let nic = topology.nics.iter().find(|nic| nic.name == *name).unwrap();
             let Some(address) = nic.address else { continue };
@@ -143,7 +194,9 @@ fn nccl_reads(topology: &Topology) -> Result<(), String> {
             // the two levels of a Broadcom switch are one later
             let is_one = (expected, kind) == (PathType::Pix, PathType::Pxb);
             if kind != expected && !is_one && !is_told(expected, kind) {
-                return Err(format!("NCCL's file: GPU {rank} and {name} at {kind}, not {expected}\n{text}"));
+                return Err(format!(
+                    "NCCL's file: GPU {rank} and {name} at {kind}, not {expected}\n{text}"
+                ));
             }
         }
     }
@@ -153,7 +206,8 @@ fn nccl_reads(topology: &Topology) -> Result<(), String> {
 #[test]
 fn every_built_in_machine_survives_every_format() {
     for model in nic_placement_core::platform::MODELS {
-        survives(&model.topology().unwrap()).unwrap_or_else(|lost| panic!("{}: {lost}", model.name));
+        survives(&model.topology().unwrap())
+            .unwrap_or_else(|lost| panic!("{}: {lost}", model.name));
     }
 }
 
@@ -202,7 +256,9 @@ fn content(path: &Path) -> Option<Vec<u8>> {
 
 #[test]
 fn every_real_file_that_loads_survives_every_format() {
-    let beside = Path::new(env!("NIC_PLACEMENT_ROOT")).parent().map(|above| above.join("shared/corpus"));
+    let beside = Path::new(env!("NIC_PLACEMENT_ROOT"))
+        .parent()
+        .map(|above| above.join("shared/corpus"));
     let Some(corpus) = beside.filter(|corpus| corpus.is_dir()) else {
         println!("skipped: no collection of real topologies beside the checkout");
         return;
@@ -212,9 +268,15 @@ fn every_real_file_that_loads_survives_every_format() {
     paths.sort();
     let (mut loaded, mut lost) = (0, Vec::new());
     for path in &paths {
-        let Some(bytes) = content(path).filter(|bytes| bytes.len() <= describe::MAX_FILE) else { continue };
-        let Ok(format) = format_of(&bytes) else { continue };
-        let Ok((topology, _)) = describe_as("file", &bytes, Scope::Full, format) else { continue };
+        let Some(bytes) = content(path).filter(|bytes| bytes.len() <= describe::MAX_FILE) else {
+            continue;
+        };
+        let Ok(format) = format_of(&bytes) else {
+            continue;
+        };
+        let Ok((topology, _)) = describe_as("file", &bytes, Scope::Full, format) else {
+            continue;
+        };
         if format == FileFormat::Json {
             continue;
         }
@@ -224,5 +286,10 @@ fn every_real_file_that_loads_survives_every_format() {
         }
     }
     println!("{loaded} files survive every format");
-    assert!(loaded > 200 && lost.is_empty(), "{loaded} files, {} lost:\n{}", lost.len(), lost.join("\n"));
+    assert!(
+        loaded > 200 && lost.is_empty(),
+        "{loaded} files, {} lost:\n{}",
+        lost.len(),
+        lost.join("\n")
+    );
 }

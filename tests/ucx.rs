@@ -34,7 +34,9 @@ fn among_links(command: &Command) -> Option<Output> {
     let run = |program: &std::ffi::OsStr, command: Option<&Command>| {
         let script = format!("{{ {LINKS}; }} > /dev/null 2>&1 || exit 77\n\"$@\"");
         let mut shell = Command::new("unshare");
-        shell.args(["--net", "--mount", "sh", "-c", &script, "sh"]).arg(program);
+        shell
+            .args(["--net", "--mount", "sh", "-c", &script, "sh"])
+            .arg(program);
         if let Some(command) = command {
             shell.args(command.get_args());
             for (name, value) in command.get_envs() {
@@ -47,9 +49,14 @@ fn among_links(command: &Command) -> Option<Output> {
         shell.output()
     };
     match run("true".as_ref(), None) {
-        Ok(probe) if probe.status.success() => Some(run(command.get_program(), Some(command)).unwrap()),
+        Ok(probe) if probe.status.success() => {
+            Some(run(command.get_program(), Some(command)).unwrap())
+        }
         Ok(probe) => {
-            println!("skipped: no network namespace with links: {}", harness::stderr(&probe).trim_end());
+            println!(
+                "skipped: no network namespace with links: {}",
+                harness::stderr(&probe).trim_end()
+            );
             None
         }
         Err(error) => {
@@ -83,7 +90,10 @@ fn connect() -> Option<&'static Path> {
             .expect("the compiler starts");
         if !built.status.success() {
             let said = harness::stderr(&built);
-            assert!(said.contains("ucp/api/ucp.h"), "connect.c does not compile:\n{said}");
+            assert!(
+                said.contains("ucp/api/ucp.h"),
+                "connect.c does not compile:\n{said}"
+            );
             println!("skipped: no headers of UCX: Debian has them in `libucx-dev`");
             return None;
         }
@@ -99,13 +109,17 @@ fn ours() -> Option<String> {
 
 /// That, and by what connections are made beside it.
 fn variables() -> Option<(String, String)> {
-    let step = Step::on_dgx_h100().arg("default=closest,bind=none").network(Path::new(""));
+    let step = Step::on_dgx_h100()
+        .arg("default=closest,bind=none")
+        .network(Path::new(""));
     let played = among_links(&step.task("CUDA_VISIBLE_DEVICES=0").command(host()?))?;
     let text = String::from_utf8_lossy(&played.stdout).into_owned();
     let value = |name: &str| {
         let begin = format!("task 0: env {name}=");
         let value = text.lines().find_map(|line| line.strip_prefix(&begin));
-        value.unwrap_or_else(|| panic!("`{name}` is not set:\n{text}")).to_string()
+        value
+            .unwrap_or_else(|| panic!("`{name}` is not set:\n{text}"))
+            .to_string()
     };
     Some((value("UCX_NET_DEVICES"), value("UCX_SOCKADDR_TLS_PRIORITY")))
 }
@@ -116,9 +130,14 @@ fn the_interfaces_that_are_named_are_those_that_ucx_has() {
         return;
     }
     let mut asks = Command::new("ucx_info");
-    let (Some(ours), Some(ucxs)) = (ours(), among_links(asks.arg("-d"))) else { return };
+    let (Some(ours), Some(ucxs)) = (ours(), among_links(asks.arg("-d"))) else {
+        return;
+    };
     let text = String::from_utf8_lossy(&ucxs.stdout).into_owned();
-    let after = |line: &str, word: &str| line.split_once(word).map(|(_, rest)| rest.trim().to_string());
+    let after = |line: &str, word: &str| {
+        line.split_once(word)
+            .map(|(_, rest)| rest.trim().to_string())
+    };
     let mut transport = String::new();
     let mut ucxs = Vec::new();
     for line in text.lines() {
@@ -127,16 +146,30 @@ fn the_interfaces_that_are_named_are_those_that_ucx_has() {
     }
     assert_eq!(ours, "mlx5_0:1,ib0,lo,net0,six0", "{text}");
     let named: Vec<&str> = ours.split(',').skip(1).collect();
-    assert!(named.iter().all(|name| ucxs.iter().any(|known| known == name)), "UCX would warn:\n{text}");
+    assert!(
+        named
+            .iter()
+            .all(|name| ucxs.iter().any(|known| known == name)),
+        "UCX would warn:\n{text}"
+    );
     // older releases take a bridge and a link-local address too
-    let more: Vec<&String> = ucxs.iter().filter(|name| !named.contains(&name.as_str())).collect();
-    assert!(more.iter().all(|name| ["docker0", "usb0"].contains(&name.as_str())), "{more:?}:\n{text}");
+    let more: Vec<&String> = ucxs
+        .iter()
+        .filter(|name| !named.contains(&name.as_str()))
+        .collect();
+    assert!(
+        more.iter()
+            .all(|name| ["docker0", "usb0"].contains(&name.as_str())),
+        "{more:?}:\n{text}"
+    );
 }
 
 #[test]
 fn who_connects_by_address_can_with_our_list_and_could_not_with_nics_alone() {
     let Some(connect) = connect() else { return };
-    let Some((ours, managers)) = variables() else { return };
+    let Some((ours, managers)) = variables() else {
+        return;
+    };
     let ran = |list: Option<&str>, managers: Option<&str>, address: &str| {
         let mut command = Command::new(connect);
         command.arg(address).env("UCX_WARN_UNUSED_ENV_VARS", "n");
@@ -149,7 +182,10 @@ fn who_connects_by_address_can_with_our_list_and_could_not_with_nics_alone() {
             None => command.env_remove("UCX_SOCKADDR_TLS_PRIORITY"),
         };
         let ran = among_links(&command).expect("it was possible before");
-        (ran.status.success(), String::from_utf8_lossy(&ran.stdout).into_owned())
+        (
+            ran.status.success(),
+            String::from_utf8_lossy(&ran.stdout).into_owned(),
+        )
     };
     for address in ["10.0.0.1", "10.1.0.1", "127.0.0.1"] {
         let (unset, said) = ran(None, None, address);
@@ -157,9 +193,15 @@ fn who_connects_by_address_can_with_our_list_and_could_not_with_nics_alone() {
         let (with_ours, said) = ran(Some(&ours), Some(&managers), address);
         assert!(with_ours, "`{ours}`, `{managers}`: {address}: {said}");
         let (without_managers, said) = ran(Some(&ours), Some("none"), address);
-        assert!(!without_managers, "UCX reads the variable: {address}: {said}");
+        assert!(
+            !without_managers,
+            "UCX reads the variable: {address}: {said}"
+        );
         let (nics_alone, said) = ran(Some("mlx5_0:1"), None, address);
-        assert!(!nics_alone && said.contains("unreachable"), "{address}: {said}");
+        assert!(
+            !nics_alone && said.contains("unreachable"),
+            "{address}: {said}"
+        );
     }
 }
 
@@ -178,7 +220,8 @@ fn a_program_whose_nic_is_missing_runs_on_tcp_as_without_a_list() {
                 timeout 5 ucx_perftest -p 13337 127.0.0.1 -t tag_lat -n 10 -w 1 && break; sleep 0.2
             done"
         );
-        let ran = among_links(Command::new("sh").args(["-c", &script])).expect("it was possible before");
+        let ran =
+            among_links(Command::new("sh").args(["-c", &script])).expect("it was possible before");
         let said = String::from_utf8_lossy(&ran.stdout).into_owned() + &harness::stderr(&ran);
         (ran.status.success() && said.contains("Final:"), said)
     };

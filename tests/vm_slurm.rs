@@ -78,7 +78,14 @@ fn main() -> ExitCode {
         Some("checks") => binding::run_all(&arguments[1]),
         Some("check") => binding::run_one(&arguments[1]),
         Some("place") => binding::place(arguments[1].parse().unwrap()),
-        _ => return on_the_host(arguments.into_iter().filter(|word| !word.starts_with('-')).collect()),
+        _ => {
+            return on_the_host(
+                arguments
+                    .into_iter()
+                    .filter(|word| !word.starts_with('-'))
+                    .collect(),
+            );
+        }
     }
     ExitCode::SUCCESS
 }
@@ -92,7 +99,10 @@ fn boot() -> Result<Vec<Machine>, Unfit> {
         let root = root.clone();
         std::thread::spawn(move || Machine::boot(plan.name, plan.constrain, plan.commands, &root))
     });
-    booting.into_iter().map(|machine| machine.join().unwrap()).collect()
+    booting
+        .into_iter()
+        .map(|machine| machine.join().unwrap())
+        .collect()
 }
 
 fn on_the_host(words: Vec<String>) -> ExitCode {
@@ -115,11 +125,20 @@ fn on_the_host(words: Vec<String>) -> ExitCode {
             if ok { passed += 1 } else { failed += 1 }
         }
     };
-    for (machine, Plan { name, cases, shown, .. }) in machines.iter().zip(PLANS) {
+    for (
+        machine,
+        Plan {
+            name, cases, shown, ..
+        },
+    ) in machines.iter().zip(PLANS)
+    {
         let said = machine.answer("checks");
         for (check, _, _) in binding::checks_on(name) {
             run(&format!("{name}: {check}"), &|| {
-                let line = said.lines().find(|line| line.contains(check)).unwrap_or("not run");
+                let line = said
+                    .lines()
+                    .find(|line| line.contains(check))
+                    .unwrap_or("not run");
                 assert!(line.starts_with("ok\t"), "in the guest: {line}");
             });
         }
@@ -129,9 +148,15 @@ fn on_the_host(words: Vec<String>) -> ExitCode {
         println!("\nguest-{name}, Slurm {}", machine.answer("release").trim());
         for (step, count) in shown {
             // a step that failed has failed its case
-            let _ = catch_unwind(AssertUnwindSafe(|| println!("{}", table::table(machine, step, *count))));
+            let _ = catch_unwind(AssertUnwindSafe(|| {
+                println!("{}", table::table(machine, step, *count))
+            }));
         }
     }
     println!("{passed} passed, {failed} failed");
-    if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if failed > 0 {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
 }

@@ -50,14 +50,34 @@ impl Genes {
     const LIMITS: [usize; 8] = [256, 64, 64, 16, 2, 4, 9, 9];
 
     fn list(&self) -> [usize; 8] {
-        let &Genes { gpus, nics, switches, nodes, order, links, each, down, .. } = self;
+        let &Genes {
+            gpus,
+            nics,
+            switches,
+            nodes,
+            order,
+            links,
+            each,
+            down,
+            ..
+        } = self;
         [gpus, nics, switches, nodes, order, links, each, down]
     }
 
     /// By the order of the fields.
     pub const fn of(list: [usize; 8], seed: u64) -> Genes {
         let [gpus, nics, switches, nodes, order, links, each, down] = list;
-        Genes { gpus, nics, switches, nodes, order, links, each, down, seed }
+        Genes {
+            gpus,
+            nics,
+            switches,
+            nodes,
+            order,
+            links,
+            each,
+            down,
+            seed,
+        }
     }
 
     /// Any genes.
@@ -73,7 +93,11 @@ impl Genes {
     fn mutated(&self, numbers: &mut Numbers, largest: [usize; 2]) -> Genes {
         let mut list = self.list();
         let at = numbers.below(2 * list.len());
-        let seed = if at >= list.len() { numbers.below(1 << 30) as u64 } else { self.seed };
+        let seed = if at >= list.len() {
+            numbers.below(1 << 30) as u64
+        } else {
+            self.seed
+        };
         if let Some(value) = list.get_mut(at) {
             let limit = largest.get(at).copied().unwrap_or(Genes::LIMITS[at]);
             *value = match numbers.below(3) {
@@ -81,7 +105,11 @@ impl Genes {
                 1 => *value + 1,
                 _ => value.saturating_sub(1),
             };
-            *value = if at < 2 { (*value).clamp(1, limit) } else { (*value).min(limit) };
+            *value = if at < 2 {
+                (*value).clamp(1, limit)
+            } else {
+                (*value).min(limit)
+            };
         }
         Genes::of(list, seed)
     }
@@ -99,13 +127,21 @@ impl Genes {
         for node in 0..nodes {
             let cpus = [node as u32].into_iter().collect();
             let distances = (0..nodes).map(|other| distance(node, other)).collect();
-            topology.numa_nodes.push(NumaNode { os_index: node as u32, cpus, distances, package: None });
+            topology.numa_nodes.push(NumaNode {
+                os_index: node as u32,
+                cpus,
+                distances,
+                package: None,
+            });
         }
         let link = |numbers: &mut Numbers| {
             let widths = [(320, 16), (160, 16), (320, 8), (160, 8)];
             let (tenths_gt, width) = widths[numbers.below(self.links.clamp(1, 4))];
             let rate = Some(LinkRate { tenths_gt, width });
-            PcieLink { current: rate, max: rate }
+            PcieLink {
+                current: rate,
+                max: rate,
+            }
         };
         let at = |switch: usize, bus: usize, device: usize| PciAddress {
             domain: switch as u32,
@@ -115,12 +151,21 @@ impl Genes {
         };
         for switch in 0..switches {
             let numa_node = Some((switch * nodes / switches) as u32);
-            let host = PciParent::Host(format!("pci{switch:04x}:00").parse().expect("a host bridge"));
-            for (address, parent) in
-                [(at(switch, 0, 1), host), (at(switch, 1, 0), PciParent::Bridge(at(switch, 0, 1)))]
-            {
+            let host = PciParent::Host(
+                format!("pci{switch:04x}:00")
+                    .parse()
+                    .expect("a host bridge"),
+            );
+            for (address, parent) in [
+                (at(switch, 0, 1), host),
+                (at(switch, 1, 0), PciParent::Bridge(at(switch, 0, 1))),
+            ] {
                 let link = link(&mut numbers);
-                topology.pci.insert(PciFunction { numa_node, link, ..PciFunction::new(address, parent) });
+                topology.pci.insert(PciFunction {
+                    numa_node,
+                    link,
+                    ..PciFunction::new(address, parent)
+                });
             }
         }
         let mut below = vec![0usize; switches];
@@ -130,30 +175,54 @@ impl Genes {
             let numa_node = Some((switch * nodes / switches) as u32);
             let address = at(switch, 2 + count / 32, count % 32);
             let parent = PciParent::Bridge(at(switch, 1, 0));
-            topology.pci.insert(PciFunction { numa_node, link, ..PciFunction::new(address, parent) });
+            topology.pci.insert(PciFunction {
+                numa_node,
+                link,
+                ..PciFunction::new(address, parent)
+            });
             address
         };
         for gpu in 0..self.gpus {
-            let switch = if self.order == 0 { numbers.below(switches) } else { gpu * switches / self.gpus };
+            let switch = if self.order == 0 {
+                numbers.below(switches)
+            } else {
+                gpu * switches / self.gpus
+            };
             let link = link(&mut numbers);
             let address = device(&mut topology, switch, link);
             topology.gpus.push(Gpu::new(address, GpuVendor::Nvidia));
         }
         for nic in 0..self.nics {
-            let switch = if self.order == 0 { numbers.below(switches) } else { nic * switches / self.nics };
+            let switch = if self.order == 0 {
+                numbers.below(switches)
+            } else {
+                nic * switches / self.nics
+            };
             let link = link(&mut numbers);
             let address = Some(device(&mut topology, switch, link));
-            let state = if nic < self.down { PortState::Down } else { PortState::Active };
+            let state = if nic < self.down {
+                PortState::Down
+            } else {
+                PortState::Active
+            };
             let ports = vec![Port::new(1, state, LinkLayer::InfiniBand, Some(400_000))];
             let name = format!("mlx5_{nic}").parse().expect("a name");
-            topology.nics.push(Nic { address, ports, ..Nic::new(name, NicKind::Verbs) });
+            topology.nics.push(Nic {
+                address,
+                ports,
+                ..Nic::new(name, NicKind::Verbs)
+            });
         }
         topology.sort();
         topology
     }
 
     fn nics_each(&self) -> NicsEach {
-        if self.each == 0 { NicsEach::Auto } else { NicsEach::Number(self.each.min(8) as u8) }
+        if self.each == 0 {
+            NicsEach::Auto
+        } else {
+            NicsEach::Number(self.each.min(8) as u8)
+        }
     }
 }
 
@@ -171,11 +240,24 @@ pub fn cost(genes: &Genes, turns: usize) -> Cost {
     let topology = genes.topology();
     let nics_each = genes.nics_each();
     // a step words its reasons only for `verbose`, `dry-run` or slurmd's debug log
-    let of_step = Request { nics_each, wordless: true, ..Request::default() };
+    let of_step = Request {
+        nics_each,
+        wordless: true,
+        ..Request::default()
+    };
     let node = policy::map(&topology, &of_step);
-    let unopenable = (0..topology.nics.len().min(2)).map(|nic| (NicIndex(nic), String::new())).collect();
-    let selection = Selection { unopenable, ..Selection::default() };
-    let of_task = Request { selection: Some(&selection), known: Some(&node), ..of_step.clone() };
+    let unopenable = (0..topology.nics.len().min(2))
+        .map(|nic| (NicIndex(nic), String::new()))
+        .collect();
+    let selection = Selection {
+        unopenable,
+        ..Selection::default()
+    };
+    let of_task = Request {
+        selection: Some(&selection),
+        known: Some(&node),
+        ..of_step.clone()
+    };
     let least = |request: &Request| {
         let one = |_| {
             let begin = cpu_time();
@@ -184,12 +266,18 @@ pub fn cost(genes: &Genes, turns: usize) -> Cost {
         };
         (0..turns).map(one).min().unwrap_or_default()
     };
-    Cost { step: least(&of_step), task: least(&of_task) }
+    Cost {
+        step: least(&of_step),
+        task: least(&of_task),
+    }
 }
 
 /// Looks for machines that take long, from several beginnings, each time going on with the slower one.
 pub fn search(rounds: u64, steps: usize) {
-    println!("{:<10} {:>8} {:>8}  genes", "looked for", "step us", "task us");
+    println!(
+        "{:<10} {:>8} {:>8}  genes",
+        "looked for", "step us", "task us"
+    );
     for what in ["step", "task"] {
         for round in 0..rounds {
             let mut numbers = Numbers::new(round + 1);

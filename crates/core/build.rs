@@ -27,7 +27,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = env::var("OUT_DIR")?;
     for file in fs::read_dir(MODELS)? {
         let file = file?.path();
-        let name = file.file_stem().and_then(|name| name.to_str()).ok_or("a file has a name")?;
+        let name = file
+            .file_stem()
+            .and_then(|name| name.to_str())
+            .ok_or("a file has a name")?;
         let provenance = Provenance::Model(name.to_string());
         let machine = file::from_json(&fs::read_to_string(&file)?, provenance)
             .map_err(|bad| format!("{}: {bad}", file.display()))?;

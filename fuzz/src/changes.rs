@@ -23,7 +23,9 @@ impl Numbers {
 
 /// The words of a dictionary, as libFuzzer reads it.
 pub fn dictionary(text: &str) -> Vec<Vec<u8>> {
-    text.lines().map(|line| unescaped(line.trim_matches('"'))).collect()
+    text.lines()
+        .map(|line| unescaped(line.trim_matches('"')))
+        .collect()
 }
 
 fn unescaped(text: &str) -> Vec<u8> {
@@ -47,7 +49,13 @@ fn unescaped(text: &str) -> Vec<u8> {
 }
 
 /// An input with a few changes.
-pub fn changed(input: &[u8], other: &[u8], words: &[Vec<u8>], most: usize, numbers: &mut Numbers) -> Vec<u8> {
+pub fn changed(
+    input: &[u8],
+    other: &[u8],
+    words: &[Vec<u8>],
+    most: usize,
+    numbers: &mut Numbers,
+) -> Vec<u8> {
     let mut changed = input.to_vec();
     for _ in 0..=numbers.below(4) {
         let at = numbers.below(changed.len() + 1);
@@ -68,7 +76,10 @@ pub fn changed(input: &[u8], other: &[u8], words: &[Vec<u8>], most: usize, numbe
                 let piece = other[from..(from + numbers.below(200)).min(other.len())].to_vec();
                 drop(changed.splice(at..at, piece));
             }
-            _ => changed.insert(at, [0, b'\n', b',', b'=', 0xff, b'9', b'"', b' '][numbers.below(8)]),
+            _ => changed.insert(
+                at,
+                [0, b'\n', b',', b'=', 0xff, b'9', b'"', b' '][numbers.below(8)],
+            ),
         }
     }
     changed.truncate(most);

@@ -18,7 +18,11 @@ pub struct Use {
 
 impl std::fmt::Display for Use {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}: uses `{}` of {}", self.from, self.line, self.item, self.to)
+        write!(
+            f,
+            "{}:{}: uses `{}` of {}",
+            self.from, self.line, self.item, self.to
+        )
     }
 }
 
@@ -47,7 +51,8 @@ impl<'a> Modules<'a> {
     fn add(&mut self, file: &'a str, path: Vec<&'a str>, all: &[Token<'a>]) {
         let (mut own, mut at) = (Vec::new(), 0);
         while at < all.len() {
-            let inside = all[at].text == "mod" && all.get(at + 2).is_some_and(|token| token.text == "{");
+            let inside =
+                all[at].text == "mod" && all.get(at + 2).is_some_and(|token| token.text == "{");
             if inside {
                 let length = body(&all[at + 2..]);
                 let inner = [path.as_slice(), &[all[at + 1].text]].concat();
@@ -76,13 +81,18 @@ impl<'a> Modules<'a> {
     where
         'a: 'b,
     {
-        let supers = segments.iter().take_while(|segment| **segment == "super").count();
+        let supers = segments
+            .iter()
+            .take_while(|segment| **segment == "super")
+            .count();
         match *segments.first()? {
             "crate" => self.walk(Vec::new(), &segments[1..], hops),
             "self" => self.walk(from.to_vec(), &segments[1..], hops),
-            "super" => {
-                self.walk(from[..from.len().saturating_sub(supers)].to_vec(), &segments[supers..], hops)
-            }
+            "super" => self.walk(
+                from[..from.len().saturating_sub(supers)].to_vec(),
+                &segments[supers..],
+                hops,
+            ),
             first if self.knows(from, first) => self.walk(from.to_vec(), segments, hops),
             _ => None,
         }
@@ -91,7 +101,8 @@ impl<'a> Modules<'a> {
     /// Does the module declare or import this name, so that a path may begin with it?
     fn knows(&self, module: &[&str], name: &str) -> bool {
         let imports = self.0.get(module).map_or(&[][..], |module| &module.imports);
-        self.0.contains_key(&[module, &[name]].concat()) || imports.iter().any(|import| import.name == name)
+        self.0.contains_key(&[module, &[name]].concat())
+            || imports.iter().any(|import| import.name == name)
     }
 
     fn walk<'b>(
@@ -103,9 +114,16 @@ impl<'a> Modules<'a> {
     where
         'a: 'b,
     {
-        let Some((&name, after)) = rest.split_first() else { return Some((module, None)) };
+        let Some((&name, after)) = rest.split_first() else {
+            return Some((module, None));
+        };
         let child = [module.as_slice(), &[name]].concat();
-        let import = self.0.get(&module)?.imports.iter().find(|import| import.name == name);
+        let import = self
+            .0
+            .get(&module)?
+            .imports
+            .iter()
+            .find(|import| import.name == name);
         match import {
             // a function may have the same name as its module
             Some(import) if after.is_empty() || !self.0.contains_key(&child) => {
@@ -124,8 +142,13 @@ impl<'a> Modules<'a> {
             // the compiler warns of a private import without a use
             let imported = module.imports.iter().filter(|import| !import.public);
             let written = module.names.iter().map(|name| (&name.segments, name.line));
-            for (segments, line) in imported.map(|import| (&import.segments, import.line)).chain(written) {
-                let Some((target, Some(item))) = self.resolve(path, segments, MAX_HOPS) else { continue };
+            for (segments, line) in imported
+                .map(|import| (&import.segments, import.line))
+                .chain(written)
+            {
+                let Some((target, Some(item))) = self.resolve(path, segments, MAX_HOPS) else {
+                    continue;
+                };
                 let to = self.0[&target].file;
                 if to != module.file {
                     found.entry((module.file, to)).or_insert_with(|| Use {
@@ -149,10 +172,15 @@ fn names<'a>(tokens: &[Token<'a>]) -> Vec<Name<'a>> {
         let is_method_or_declared = [".", "fn"].contains(&before(1));
         let of_another_path = before(1) == ":" && before(2) == ":";
         let rest = &tokens[path.at + 3 * path.segments.len() - 2..];
-        let is_macro =
-            path.segments.len() == 1 && ["(", "[", "{"].iter().any(|open| starts(rest, &["!", open]));
+        let is_macro = path.segments.len() == 1
+            && ["(", "[", "{"]
+                .iter()
+                .any(|open| starts(rest, &["!", open]));
         if !(is_method_or_declared || of_another_path || is_macro) {
-            found.push(Name { segments: path.segments, line: path.line });
+            found.push(Name {
+                segments: path.segments,
+                line: path.line,
+            });
         }
     }
     found
@@ -161,17 +189,28 @@ fn names<'a>(tokens: &[Token<'a>]) -> Vec<Name<'a>> {
 /// Every use among the files of each crate.
 pub fn uses(sources: &[Source]) -> Vec<Use> {
     let tests = test_files(sources);
-    let folders: BTreeSet<&str> = sources.iter().map(|source| source.folder.as_str()).collect();
+    let folders: BTreeSet<&str> = sources
+        .iter()
+        .map(|source| source.folder.as_str())
+        .collect();
     let mut found = Vec::new();
     for folder in folders {
         let of_crate = |name: &str| format!("{folder}/{name}");
-        let has_library = sources.iter().any(|source| source.file == of_crate("lib.rs"));
+        let has_library = sources
+            .iter()
+            .any(|source| source.file == of_crate("lib.rs"));
         let mut modules = Modules::default();
-        for source in sources.iter().filter(|source| source.folder == folder && !tests.contains(&source.file))
+        for source in sources
+            .iter()
+            .filter(|source| source.folder == folder && !tests.contains(&source.file))
         {
             // a program beside a library is a crate of its own, and the library cannot use it
             if !(has_library && source.file == of_crate("main.rs")) {
-                modules.add(&source.file, source.module(), &without_tests(&tokens(&source.text)).0);
+                modules.add(
+                    &source.file,
+                    source.module(),
+                    &without_tests(&tokens(&source.text)).0,
+                );
             }
         }
         found.extend(modules.uses());
@@ -190,15 +229,31 @@ pub struct Step {
 /// Each use between two modules of one parent; a module counts with everything below it.  If one file's module is above the
 /// other's, there is no such pair: a parent holds what its children share.
 pub fn between_siblings(sources: &[Source], uses: Vec<Use>) -> Vec<Step> {
-    let module = |source: &Source| [&[&*source.folder], &source.module()[..]].concat().join("::");
-    let modules: BTreeMap<&str, String> =
-        sources.iter().map(|source| (&*source.file, module(source))).collect();
+    let module = |source: &Source| {
+        [&[&*source.folder], &source.module()[..]]
+            .concat()
+            .join("::")
+    };
+    let modules: BTreeMap<&str, String> = sources
+        .iter()
+        .map(|source| (&*source.file, module(source)))
+        .collect();
     let step = |by: Use| {
-        let (from, to): (Vec<&str>, Vec<&str>) =
-            (modules[&*by.from].split("::").collect(), modules[&*by.to].split("::").collect());
-        let shared = from.iter().zip(&to).take_while(|(from, to)| from == to).count();
+        let (from, to): (Vec<&str>, Vec<&str>) = (
+            modules[&*by.from].split("::").collect(),
+            modules[&*by.to].split("::").collect(),
+        );
+        let shared = from
+            .iter()
+            .zip(&to)
+            .take_while(|(from, to)| from == to)
+            .count();
         let sibling = |module: &[&str]| Some(module.get(..=shared)?.join("::"));
-        Some(Step { from: sibling(&from)?, to: sibling(&to)?, by })
+        Some(Step {
+            from: sibling(&from)?,
+            to: sibling(&to)?,
+            by,
+        })
     };
     uses.into_iter().filter_map(step).collect()
 }
@@ -209,16 +264,29 @@ pub fn circles(steps: &[Step]) -> Vec<Vec<Use>> {
     for step in steps {
         from.entry(&step.from).or_default().push(step);
     }
-    let reached: BTreeMap<&str, BTreeMap<&str, &Step>> =
-        from.keys().map(|node| (*node, last_steps(&from, node))).collect();
-    let uses = |one: &str, other: &str| reached.get(one).is_some_and(|there| there.contains_key(other));
+    let reached: BTreeMap<&str, BTreeMap<&str, &Step>> = from
+        .keys()
+        .map(|node| (*node, last_steps(&from, node)))
+        .collect();
+    let uses = |one: &str, other: &str| {
+        reached
+            .get(one)
+            .is_some_and(|there| there.contains_key(other))
+    };
     let mut knotted: BTreeSet<&str> = BTreeSet::new();
     let mut found = Vec::new();
     for &node in from.keys().filter(|node| uses(node, node)) {
-        let knot = from.keys().copied().filter(|other| uses(node, other) && uses(other, node));
+        let knot = from
+            .keys()
+            .copied()
+            .filter(|other| uses(node, other) && uses(other, node));
         let knot: Vec<&str> = knot.collect();
         if knotted.insert(node) {
-            found.extend(knot.iter().map(|node| way_back(&reached[node], node)).min_by_key(Vec::len));
+            found.extend(
+                knot.iter()
+                    .map(|node| way_back(&reached[node], node))
+                    .min_by_key(Vec::len),
+            );
         }
         knotted.extend(knot);
     }
@@ -226,7 +294,10 @@ pub fn circles(steps: &[Step]) -> Vec<Vec<Use>> {
 }
 
 /// Every node that `start` leads to, with the last step of a shortest way there.  `start` is included if a way leads back.
-fn last_steps<'a>(from: &BTreeMap<&'a str, Vec<&'a Step>>, start: &'a str) -> BTreeMap<&'a str, &'a Step> {
+fn last_steps<'a>(
+    from: &BTreeMap<&'a str, Vec<&'a Step>>,
+    start: &'a str,
+) -> BTreeMap<&'a str, &'a Step> {
     let mut found: BTreeMap<&str, &Step> = BTreeMap::new();
     let mut open = VecDeque::from([start]);
     while let Some(node) = open.pop_front() {

@@ -15,7 +15,11 @@ pub struct Function {
 
 impl std::fmt::Display for Function {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}: `{}` has {} lines", self.file, self.line, self.name, self.lines)
+        write!(
+            f,
+            "{}:{}: `{}` has {} lines",
+            self.file, self.line, self.name, self.lines
+        )
     }
 }
 
@@ -37,7 +41,10 @@ pub fn functions(source: &Source) -> Vec<Function> {
             }
             depth == 0 && ["{", ";"].contains(&token.text)
         });
-        let Some(opens) = opens.map(|opens| at + opens).filter(|opens| tokens[*opens].text == "{") else {
+        let Some(opens) = opens
+            .map(|opens| at + opens)
+            .filter(|opens| tokens[*opens].text == "{")
+        else {
             continue;
         };
         let closes = tokens[opens + body(&tokens[opens..]) - 1];

@@ -10,8 +10,11 @@ pub struct Token<'a> {
 /// Splits source into tokens; comments, literals and lifetimes are left out.
 pub fn tokens(source: &str) -> Vec<Token<'_>> {
     let bytes = source.as_bytes();
-    let is_word =
-        |at: usize| bytes.get(at).is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_' || *b >= 0x80);
+    let is_word = |at: usize| {
+        bytes
+            .get(at)
+            .is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_' || *b >= 0x80)
+    };
     let (mut found, mut at, mut line) = (Vec::new(), 0, 1);
     while at < bytes.len() {
         let start = at;
@@ -37,7 +40,10 @@ pub fn tokens(source: &str) -> Vec<Token<'_>> {
             byte => {
                 at += 1;
                 if !byte.is_ascii_whitespace() {
-                    found.push(Token { text: &source[start..at], line });
+                    found.push(Token {
+                        text: &source[start..at],
+                        line,
+                    });
                 }
             }
         }
@@ -86,7 +92,11 @@ fn raw_string(source: &str) -> Option<usize> {
         return None;
     }
     let end = format!("\"{}", "#".repeat(hashes));
-    Some(source[hashes + 1..].find(&end).map_or(source.len(), |at| hashes + 1 + at + end.len()))
+    Some(
+        source[hashes + 1..]
+            .find(&end)
+            .map_or(source.len(), |at| hashes + 1 + at + end.len()),
+    )
 }
 
 /// The length of `'x'`, `'\n'`, `'\u{1F600}'` or of a lifetime.
@@ -95,13 +105,21 @@ fn character_or_lifetime(source: &str) -> usize {
     match (characters.next(), characters.next()) {
         (Some((_, '\\')), _) => source[3..].find('\'').map_or(source.len(), |at| at + 4),
         (Some(_), Some((at, '\''))) => at + 1,
-        _ => 1 + source[1..].find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(source.len() - 1),
+        _ => {
+            1 + source[1..]
+                .find(|c: char| !c.is_alphanumeric() && c != '_')
+                .unwrap_or(source.len() - 1)
+        }
     }
 }
 
 /// Does `pattern` stand at the head of `tokens`?
 pub fn starts(tokens: &[Token], pattern: &[&str]) -> bool {
-    tokens.len() >= pattern.len() && tokens.iter().zip(pattern).all(|(token, text)| token.text == *text)
+    tokens.len() >= pattern.len()
+        && tokens
+            .iter()
+            .zip(pattern)
+            .all(|(token, text)| token.text == *text)
 }
 
 /// The number of tokens of the item at the head, up to its `;` or to the brace that closes its body.
@@ -134,7 +152,9 @@ pub fn without_tests<'a>(tokens: &[Token<'a>]) -> (Vec<Token<'a>>, Vec<&'a str>)
         if starts(&tokens[at..], &TEST_ONLY) {
             at += TEST_ONLY.len();
             let item = &tokens[at..at + item_length(&tokens[at..])];
-            if let Some(module) = item.windows(3).find(|three| three[0].text == "mod" && three[2].text == ";")
+            if let Some(module) = item
+                .windows(3)
+                .find(|three| three[0].text == "mod" && three[2].text == ";")
             {
                 modules.push(module[1].text);
             }
@@ -221,7 +241,11 @@ fn read_path<'a>(
             _ => break,
         }
     }
-    found.push(WrittenPath { segments, line: tokens[start].line, at: start });
+    found.push(WrittenPath {
+        segments,
+        line: tokens[start].line,
+        at: start,
+    });
     at - start
 }
 
@@ -240,8 +264,10 @@ pub fn imports<'a>(tokens: &[Token<'a>]) -> (Vec<Import<'a>>, Vec<Token<'a>>) {
     while at < tokens.len() {
         // `impl Trait + use<'a>` brings in nothing
         if tokens[at].text == "use" && tokens.get(at + 1).is_some_and(|next| next.text != "<") {
-            let restricted =
-                rest.len().checked_sub(4).is_some_and(|from| starts(&rest[from..], &["pub", "("]));
+            let restricted = rest
+                .len()
+                .checked_sub(4)
+                .is_some_and(|from| starts(&rest[from..], &["pub", "("]));
             let public = restricted || rest.last().is_some_and(|token| token.text == "pub");
             at += 1 + read_use(&tokens[at + 1..], &[], public, &mut found);
         } else {
@@ -287,7 +313,12 @@ fn read_use<'a>(
     }
     if let (Some(&last), Some(first)) = (segments.last(), tokens.first()) {
         let name = renamed.map_or(last, |at| tokens[at + 1].text);
-        found.push(Import { name, segments, public, line: first.line });
+        found.push(Import {
+            name,
+            segments,
+            public,
+            line: first.line,
+        });
     }
     at
 }

@@ -32,7 +32,9 @@ pub struct Source {
 impl Source {
     pub fn new(file: &str, text: &str) -> Source {
         let folder = CRATES.iter().map(|(_, folder, _)| *folder);
-        let folder = folder.filter(|folder| file.starts_with(&format!("{folder}/"))).max_by_key(|f| f.len());
+        let folder = folder
+            .filter(|folder| file.starts_with(&format!("{folder}/")))
+            .max_by_key(|f| f.len());
         Source {
             file: file.into(),
             folder: folder.expect("a file of one of the crates").into(),
@@ -42,7 +44,9 @@ impl Source {
 
     /// `["topology", "file"]` for `…/topology/file.rs` and `…/topology/file/mod.rs`; empty for the crate's root.
     pub fn module(&self) -> Vec<&str> {
-        let path = self.file[self.folder.len()..].trim_start_matches('/').trim_end_matches(".rs");
+        let path = self.file[self.folder.len()..]
+            .trim_start_matches('/')
+            .trim_end_matches(".rs");
         let mut segments: Vec<_> = path.split('/').collect();
         if segments.last() == Some(&"mod") || ["lib", "main"].contains(&path) {
             segments.pop();
@@ -52,7 +56,10 @@ impl Source {
 
     /// The crate's name in `CRATES`.
     pub fn crate_name(&self) -> &'static str {
-        CRATES.iter().find(|(_, folder, _)| *folder == self.folder).map_or("", |(name, _, _)| name)
+        CRATES
+            .iter()
+            .find(|(_, folder, _)| *folder == self.folder)
+            .map_or("", |(name, _, _)| name)
     }
 }
 
@@ -65,15 +72,24 @@ pub fn read(root: &Path, folder: &str) -> Vec<Source> {
 
 fn read_below(path: &Path, name: &str, folder: &str, found: &mut Vec<Source>) {
     let entries = fs::read_dir(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let mut entries: Vec<_> = entries.map(|entry| entry.expect("a folder's entry").path()).collect();
+    let mut entries: Vec<_> = entries
+        .map(|entry| entry.expect("a folder's entry").path())
+        .collect();
     entries.sort();
     for path in entries {
-        let file = format!("{name}/{}", path.file_name().unwrap_or_default().to_string_lossy());
+        let file = format!(
+            "{name}/{}",
+            path.file_name().unwrap_or_default().to_string_lossy()
+        );
         if path.is_dir() {
             read_below(&path, &file, folder, found);
         } else if file.ends_with(".rs") {
             let text = fs::read_to_string(&path).expect("source is UTF-8");
-            found.push(Source { file, folder: folder.to_string(), text });
+            found.push(Source {
+                file,
+                folder: folder.to_string(),
+                text,
+            });
         }
     }
 }
@@ -84,12 +100,19 @@ pub fn test_files(sources: &[Source]) -> BTreeSet<String> {
     for source in sources {
         let declared = without_tests(&tokens(&source.text)).1;
         modules.extend(
-            declared.into_iter().map(|name| (&*source.folder, [&source.module()[..], &[name]].concat())),
+            declared
+                .into_iter()
+                .map(|name| (&*source.folder, [&source.module()[..], &[name]].concat())),
         );
     }
     let is_test = |source: &&Source| {
         let module = source.module();
-        (0..=module.len()).any(|length| modules.contains(&(&*source.folder, module[..length].to_vec())))
+        (0..=module.len())
+            .any(|length| modules.contains(&(&*source.folder, module[..length].to_vec())))
     };
-    sources.iter().filter(is_test).map(|source| source.file.clone()).collect()
+    sources
+        .iter()
+        .filter(is_test)
+        .map(|source| source.file.clone())
+        .collect()
 }

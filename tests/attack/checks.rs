@@ -24,10 +24,24 @@ fn check(tally: &mut Tally, sentence: &str, is_true: bool, why: impl FnOnce() ->
 
 pub fn of_the_generator(attack: &Attack, tally: &mut Tally) {
     let seed = attack.seed;
-    let lines = |seed: u64| (0..500).map(|index| drawn(attack.release, seed, index).2).collect::<Vec<Pair>>();
+    let lines = |seed: u64| {
+        (0..500)
+            .map(|index| drawn(attack.release, seed, index).2)
+            .collect::<Vec<Pair>>()
+    };
     let first = lines(seed);
-    check(tally, "the_same_seed_gives_the_same_lines", first == lines(seed), String::new);
-    check(tally, "another_seed_gives_other_lines", first != lines(seed + 1), String::new);
+    check(
+        tally,
+        "the_same_seed_gives_the_same_lines",
+        first == lines(seed),
+        String::new,
+    );
+    check(
+        tally,
+        "another_seed_gives_other_lines",
+        first != lines(seed + 1),
+        String::new,
+    );
     let missing = [
         "-p q",
         "bind=core",
@@ -46,8 +60,15 @@ pub fn of_the_generator(attack: &Attack, tally: &mut Tally) {
     ]
     .into_iter()
     .find(|word| !first.iter().any(|pair| pair.with.contains(word)));
-    check(tally, "each_kind_of_option_is_drawn", missing.is_none(), || format!("no `{}`", missing.unwrap()));
-    let is_alike = first.iter().all(|pair| pair.without.starts_with(&pair.with[..4]));
+    check(
+        tally,
+        "each_kind_of_option_is_drawn",
+        missing.is_none(),
+        || format!("no `{}`", missing.unwrap()),
+    );
+    let is_alike = first
+        .iter()
+        .all(|pair| pair.without.starts_with(&pair.with[..4]));
     check(tally, "both_halves_start_alike", is_alike, String::new);
 }
 
@@ -83,7 +104,12 @@ const SABOTAGED: &[(&str, &str, &str, &str)] = &[
         "srun -p p0 -w n0 -N1 -n2 -c4 --gpus-per-task=1 --mem-bind=map_mem:1,1 $report",
         "fenced to memory",
     ),
-    ("other_gpus_are_found", "", "srun -p p0 -w n0 -N1 -n2 -c4 --gres=gpu:2 $report", "sees other GPUs"),
+    (
+        "other_gpus_are_found",
+        "",
+        "srun -p p0 -w n0 -N1 -n2 -c4 --gres=gpu:2 $report",
+        "sees other GPUs",
+    ),
     (
         "another_exit_status_is_found",
         "",
@@ -108,7 +134,12 @@ const SABOTAGED: &[(&str, &str, &str, &str)] = &[
         "srun -p p0 -w n0 -N1 -n2 --gres=gpu:9 $report",
         "2 tasks ran without, 0 with",
     ),
-    ("a_wait_is_found", "", "sleep 8; srun -p p0 -w n0 -N1 -n2 -c4 --gpus-per-task=1 $report", "it took"),
+    (
+        "a_wait_is_found",
+        "",
+        "sleep 8; srun -p p0 -w n0 -N1 -n2 -c4 --gpus-per-task=1 $report",
+        "it took",
+    ),
 ];
 
 const SOUND: &str = "srun -p p0 -w n0 -N1 -n2 -c4 --gpus-per-task=1 $report";
@@ -124,8 +155,13 @@ pub fn of_the_judge(bed: &Bed, tally: &mut Tally) {
         has_gpus: true,
         ..Pair::default()
     };
-    let busy = Pair { holders: vec!["-n1 -c14".into()], ..pair("", "") };
-    let sabotaged = SABOTAGED.iter().map(|(_, without, with, _)| pair(without, with));
+    let busy = Pair {
+        holders: vec!["-n1 -c14".into()],
+        ..pair("", "")
+    };
+    let sabotaged = SABOTAGED
+        .iter()
+        .map(|(_, without, with, _)| pair(without, with));
     let pairs: Vec<Pair> = [pair("", ""), busy].into_iter().chain(sabotaged).collect();
     let on_node = |k: usize, line: &str| match k % 2 {
         0 => line.to_string(),
@@ -134,20 +170,38 @@ pub fn of_the_judge(bed: &Bed, tally: &mut Tally) {
     let pairs: Vec<Pair> = pairs
         .into_iter()
         .enumerate()
-        .map(|(k, pair)| Pair { without: on_node(k, &pair.without), with: on_node(k, &pair.with), ..pair })
+        .map(|(k, pair)| Pair {
+            without: on_node(k, &pair.without),
+            with: on_node(k, &pair.with),
+            ..pair
+        })
         .collect();
-    let job = |(k, pair)| Job { index: k as u64, target: targets[k % 2], pair };
+    let job = |(k, pair)| Job {
+        index: k as u64,
+        target: targets[k % 2],
+        pair,
+    };
     let jobs: Vec<Job> = pairs.iter().enumerate().map(job).collect();
     let outcomes = pairs::run(bed, &jobs, 9);
     let said = |k: usize| finds(&facts, &targets[k % 2], &pairs[k], &outcomes[k]);
-    check(tally, "a_line_is_not_worse_than_itself", said(0).is_empty(), || format!("{:?}", said(0)));
+    check(
+        tally,
+        "a_line_is_not_worse_than_itself",
+        said(0).is_empty(),
+        || format!("{:?}", said(0)),
+    );
     let held = vec![(0..14).collect::<crate::judge::Set>()];
-    check(tally, "the_cpus_of_another_job_are_known", outcomes[1].held == held, || {
-        format!("{:?}", outcomes[1].held)
-    });
+    check(
+        tally,
+        "the_cpus_of_another_job_are_known",
+        outcomes[1].held == held,
+        || format!("{:?}", outcomes[1].held),
+    );
     for (k, (sentence, .., expected)) in SABOTAGED.iter().enumerate() {
         let said = said(k + 2);
         let is_found = said.iter().any(|line| line.contains(expected));
-        check(tally, sentence, is_found, || format!("the judge says {said:?}"));
+        check(tally, sentence, is_found, || {
+            format!("the judge says {said:?}")
+        });
     }
 }

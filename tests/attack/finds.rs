@@ -11,18 +11,25 @@ pub fn finds(facts: &Facts, target: &Target, pair: &Pair, outcome: &Outcome) -> 
     let Outcome { without, with, .. } = outcome;
     let mut found = Vec::new();
     if without.code != with.code {
-        found.push(format!("the exit status is {}, without it {}", with.code, without.code));
+        found.push(format!(
+            "the exit status is {}, without it {}",
+            with.code, without.code
+        ));
     }
-    for (stream, before, after) in
-        [("stdout", &without.stdout, &with.stdout), ("stderr", &without.stderr, &with.stderr)]
-    {
+    for (stream, before, after) in [
+        ("stdout", &without.stdout, &with.stdout),
+        ("stderr", &without.stderr, &with.stderr),
+    ] {
         if before != after {
             found.push(format!("{stream} has {after:?}, without it {before:?}"));
         }
     }
     // a step takes a fifth of a second; the machine may be busy with something else
     if with.seconds > 4.0 * without.seconds + 3.0 {
-        found.push(format!("it took {:.1} s, without it {:.1}", with.seconds, without.seconds));
+        found.push(format!(
+            "it took {:.1} s, without it {:.1}",
+            with.seconds, without.seconds
+        ));
     }
     if without.is_refused() {
         return found;
@@ -42,10 +49,14 @@ pub fn finds(facts: &Facts, target: &Target, pair: &Pair, outcome: &Outcome) -> 
             found.push(format!("task {id} sees other GPUs"));
         }
         if pair.cpu_bind && before.cpus() != after.cpus() {
-            found.push(format!("task {id} runs on other CPUs than the user's --cpu-bind gave it"));
+            found.push(format!(
+                "task {id} runs on other CPUs than the user's --cpu-bind gave it"
+            ));
         }
         if pair.mem_bind && before.mem() != after.mem() {
-            found.push(format!("task {id} has another memory policy than the user's --mem-bind gave it"));
+            found.push(format!(
+                "task {id} has another memory policy than the user's --mem-bind gave it"
+            ));
         }
     }
     found
@@ -53,19 +64,32 @@ pub fn finds(facts: &Facts, target: &Target, pair: &Pair, outcome: &Outcome) -> 
 
 fn step(facts: &Facts, target: &Target, pair: &Pair, outcome: &Outcome) -> Step {
     let tasks = |half: &Half| {
-        let task = |task: &Task| judge::Task { cpus: set(task.cpus()), memory: memory(task.mem()) };
+        let task = |task: &Task| judge::Task {
+            cpus: set(task.cpus()),
+            memory: memory(task.mem()),
+        };
         half.tasks.iter().map(task).collect::<Vec<_>>()
     };
-    let seen: Vec<Vec<usize>> = outcome.with.tasks.iter().map(|task| gpus(facts, task)).collect();
+    let seen: Vec<Vec<usize>> = outcome
+        .with
+        .tasks
+        .iter()
+        .map(|task| gpus(facts, task))
+        .collect();
     // the promise counts where all tasks see the same GPUs, one for each of them at least
-    let is_promised =
-        pair.promises_gpu && seen.iter().all(|gpus| *gpus == seen[0] && gpus.len() >= seen.len());
+    let is_promised = pair.promises_gpu
+        && seen
+            .iter()
+            .all(|gpus| *gpus == seen[0] && gpus.len() >= seen.len());
     let home = |(task, gpus): (&Task, &Vec<usize>)| {
         let own = match is_promised {
             true => &gpus[task.local()..=task.local()],
             false => &gpus[..],
         };
-        own.iter().filter(|_| pair.has_gpus).map(|gpu| facts.gpus[*gpu].numa).collect()
+        own.iter()
+            .filter(|_| pair.has_gpus)
+            .map(|gpu| facts.gpus[*gpu].numa)
+            .collect()
     };
     // thread T of core C is Slurm's CPU C * threads + T
     let core_of = |cpu: &u32| facts.machine.cores[(cpu / target.threads) as usize].clone();
@@ -84,11 +108,16 @@ fn step(facts: &Facts, target: &Target, pair: &Pair, outcome: &Outcome) -> Step 
 /// `CUDA_VISIBLE_DEVICES` numbers.
 pub fn gpus(facts: &Facts, task: &Task) -> Vec<usize> {
     let open = task.open();
-    let openable: Vec<usize> =
-        (0..facts.gpus.len()).filter(|gpu| open.contains(&facts.gpus[*gpu].minor)).collect();
+    let openable: Vec<usize> = (0..facts.gpus.len())
+        .filter(|gpu| open.contains(&facts.gpus[*gpu].minor))
+        .collect();
     match task.env("CUDA_VISIBLE_DEVICES") {
         None => openable,
-        Some(_) => task.gpus().into_iter().filter_map(|number| openable.get(number).copied()).collect(),
+        Some(_) => task
+            .gpus()
+            .into_iter()
+            .filter_map(|number| openable.get(number).copied())
+            .collect(),
     }
 }
 
@@ -120,8 +149,14 @@ fn plain(sentence: &str) -> String {
 
 /// A find's kind: its first sentence without the numbers, and how the plugin was to bind.
 pub fn kind(pair: &Pair, found: &[String]) -> String {
-    let bind = ["bind=core", "bind=numa", "bind=none"].into_iter().find(|word| pair.with.contains(word));
-    format!("{} ({})", plain(found.first().map_or("", String::as_str)), bind.unwrap_or("bind=auto"))
+    let bind = ["bind=core", "bind=numa", "bind=none"]
+        .into_iter()
+        .find(|word| pair.with.contains(word));
+    format!(
+        "{} ({})",
+        plain(found.first().map_or("", String::as_str)),
+        bind.unwrap_or("bind=auto")
+    )
 }
 
 /// The sentences, of those that differ by numbers alone the first two.
@@ -130,8 +165,14 @@ pub fn told(found: &[String]) -> String {
     let mut kinds: Vec<String> = found.iter().map(|sentence| plain(sentence)).collect();
     kinds.dedup();
     for kind in kinds {
-        let alike: Vec<&String> = found.iter().filter(|sentence| plain(sentence) == kind).collect();
-        alike.iter().take(2).for_each(|sentence| text += &format!("  * {sentence}\n"));
+        let alike: Vec<&String> = found
+            .iter()
+            .filter(|sentence| plain(sentence) == kind)
+            .collect();
+        alike
+            .iter()
+            .take(2)
+            .for_each(|sentence| text += &format!("  * {sentence}\n"));
         if alike.len() > 2 {
             text += &format!("  * and {} more like it\n", alike.len() - 2);
         }
@@ -145,7 +186,9 @@ pub fn shown(facts: &Facts, outcome: &Outcome) -> String {
     let tasks = outcome.without.tasks.len().max(outcome.with.tasks.len());
     for id in 0..tasks {
         let (before, after) = (outcome.without.tasks.get(id), outcome.with.tasks.get(id));
-        let near = after.or(before).map_or(Vec::new(), |task| gpus(facts, task));
+        let near = after
+            .or(before)
+            .map_or(Vec::new(), |task| gpus(facts, task));
         let near: Vec<String> = near
             .into_iter()
             .map(|gpu| {
@@ -157,8 +200,16 @@ pub fn shown(facts: &Facts, outcome: &Outcome) -> String {
             Some(task) => format!("{} mem {}", ranges(&set(task.cpus())), task.mem()),
             None => "-".into(),
         };
-        let near = if near.len() > 3 { format!("{} GPUs", near.len()) } else { near.join(", ") };
-        text += &format!("    task {id} ({near}): {} -> {}\n", part(before), part(after));
+        let near = if near.len() > 3 {
+            format!("{} GPUs", near.len())
+        } else {
+            near.join(", ")
+        };
+        text += &format!(
+            "    task {id} ({near}): {} -> {}\n",
+            part(before),
+            part(after)
+        );
     }
     for held in outcome.held.iter().filter(|held| !held.is_empty()) {
         text += &format!("    another job has Slurm's CPUs {}\n", ranges(held));

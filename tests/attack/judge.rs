@@ -66,20 +66,37 @@ const EPSILON: f64 = 1e-6;
 pub fn worse(machine: &Machine, step: &Step) -> Vec<String> {
     let mut found = Vec::new();
     if step.without.len() != step.with.len() {
-        return vec![format!("{} tasks ran without, {} with", step.without.len(), step.with.len())];
+        return vec![format!(
+            "{} tasks ran without, {} with",
+            step.without.len(),
+            step.with.len()
+        )];
     }
-    let masks = |tasks: &[Task]| tasks.iter().map(|task| task.cpus.clone()).collect::<Vec<Set>>();
+    let masks = |tasks: &[Task]| {
+        tasks
+            .iter()
+            .map(|task| task.cpus.clone())
+            .collect::<Vec<Set>>()
+    };
     let (without, with) = (masks(&step.without), masks(&step.with));
     let union = |masks: &[Set]| masks.iter().flatten().copied().collect::<Set>();
     let beyond: Set = union(&with).difference(&union(&without)).copied().collect();
     if !beyond.is_empty() {
-        found.push(format!("the step runs on CPUs {beyond:?} that it did not have"));
+        found.push(format!(
+            "the step runs on CPUs {beyond:?} that it did not have"
+        ));
     }
     if !step.gives_up_share {
         let asked = step.asked.map(f64::from);
         less(&mut found, "CPUs", &shares(&without), &shares(&with), asked);
         let (without, with) = (machine.in_cores(&without), machine.in_cores(&with));
-        let threads = machine.cores.iter().map(BTreeSet::len).max().unwrap_or(1).max(1) as f64;
+        let threads = machine
+            .cores
+            .iter()
+            .map(BTreeSet::len)
+            .max()
+            .unwrap_or(1)
+            .max(1) as f64;
         less(
             &mut found,
             "cores",
@@ -93,18 +110,24 @@ pub fn worse(machine: &Machine, step: &Step) -> Vec<String> {
             found.push(format!("task {id} has no CPU"));
             continue;
         }
-        let part = |cpus: &Set| cpus.intersection(&step.foreign).count() as f64 / cpus.len().max(1) as f64;
+        let part =
+            |cpus: &Set| cpus.intersection(&step.foreign).count() as f64 / cpus.len().max(1) as f64;
         if part(&with.cpus) > part(&without.cpus) + EPSILON {
             found.push(format!("task {id} is confined to CPUs of other jobs"));
         }
         let home = step.homes.get(id).cloned().unwrap_or_default();
-        let (before, after) = (machine.distance(&without.cpus, &home), machine.distance(&with.cpus, &home));
+        let (before, after) = (
+            machine.distance(&without.cpus, &home),
+            machine.distance(&with.cpus, &home),
+        );
         if after > before + EPSILON {
             found.push(format!(
                 "task {id} is farther from its GPU: mean distance {before:.1} became {after:.1}"
             ));
         }
-        let (Memory::Bound(nodes), false) = (&with.memory, step.gives_up_memory) else { continue };
+        let (Memory::Bound(nodes), false) = (&with.memory, step.gives_up_memory) else {
+            continue;
+        };
         // where the memory was bound before, the CPUs may stand as they stood; a new fence must hold all of them
         let before = match &without.memory {
             Memory::Bound(_) => machine.distance(&without.cpus, nodes),
@@ -125,7 +148,9 @@ fn less(found: &mut Vec<String>, of: &str, without: &[f64], with: &[f64], asked:
     for (id, (before, after)) in without.iter().zip(with).enumerate() {
         let due = asked.map_or(*before, |asked| before.min(asked));
         if *after + EPSILON < due {
-            found.push(format!("task {id} has a share of {after:.2} {of} where it had {before:.2}"));
+            found.push(format!(
+                "task {id} has a share of {after:.2} {of} where it had {before:.2}"
+            ));
         }
     }
 }
@@ -138,18 +163,34 @@ impl Machine {
             .iter()
             .flat_map(|core| core.iter().map(|cpu| (*cpu, *core.first().unwrap_or(cpu))))
             .collect();
-        let cores = |mask: &Set| mask.iter().map(|cpu| *core_of.get(cpu).unwrap_or(cpu)).collect();
+        let cores = |mask: &Set| {
+            mask.iter()
+                .map(|cpu| *core_of.get(cpu).unwrap_or(cpu))
+                .collect()
+        };
         masks.iter().map(cores).collect()
     }
 
     /// The mean distance of CPUs from the nearest of some NUMA nodes; 0 without CPUs or nodes.
     fn distance(&self, cpus: &Set, nodes: &Set) -> f64 {
         let of_cpu = |cpu: &u32| {
-            let own = self.numa.iter().find(|(_, cpus)| cpus.contains(cpu)).map(|(node, _)| *node)?;
-            nodes.iter().map(|node| self.between(own, *node)).min().map(f64::from)
+            let own = self
+                .numa
+                .iter()
+                .find(|(_, cpus)| cpus.contains(cpu))
+                .map(|(node, _)| *node)?;
+            nodes
+                .iter()
+                .map(|node| self.between(own, *node))
+                .min()
+                .map(f64::from)
         };
         let known: Vec<f64> = cpus.iter().filter_map(of_cpu).collect();
-        if known.is_empty() { 0.0 } else { known.iter().sum::<f64>() / known.len() as f64 }
+        if known.is_empty() {
+            0.0
+        } else {
+            known.iter().sum::<f64>() / known.len() as f64
+        }
     }
 
     fn between(&self, one: u32, other: u32) -> u32 {
@@ -163,9 +204,14 @@ pub fn shares(masks: &[Set]) -> Vec<f64> {
     let mut shares: Vec<Option<f64>> = vec![None; masks.len()];
     let mut left: Set = masks.iter().flatten().copied().collect();
     loop {
-        let open: Vec<usize> = (0..masks.len()).filter(|id| shares[*id].is_none()).collect();
+        let open: Vec<usize> = (0..masks.len())
+            .filter(|id| shares[*id].is_none())
+            .collect();
         if open.is_empty() {
-            return shares.into_iter().map(|share| share.unwrap_or(0.0)).collect();
+            return shares
+                .into_iter()
+                .map(|share| share.unwrap_or(0.0))
+                .collect();
         }
         let (level, tight) = bottleneck(masks, &open, &left);
         for id in tight {
@@ -179,8 +225,12 @@ pub fn shares(masks: &[Set]) -> Vec<f64> {
 /// tasks at their mean and asks a flow which of them cannot have it.
 fn bottleneck(masks: &[Set], open: &[usize], left: &Set) -> (f64, Vec<usize>) {
     let mean = |tasks: &[usize]| {
-        let held: Set =
-            tasks.iter().flat_map(|id| &masks[*id]).filter(|cpu| left.contains(cpu)).copied().collect();
+        let held: Set = tasks
+            .iter()
+            .flat_map(|id| &masks[*id])
+            .filter(|cpu| left.contains(cpu))
+            .copied()
+            .collect();
         held.len() as f64 / tasks.len() as f64
     };
     let mut tasks = open.to_vec();
@@ -199,7 +249,11 @@ fn starved(masks: &[Set], open: &[usize], left: &Set, level: f64) -> Vec<usize> 
     // CPUs that the same tasks have are one class
     let mut classes: BTreeMap<Vec<usize>, f64> = BTreeMap::new();
     for cpu in left {
-        let users: Vec<usize> = open.iter().copied().filter(|id| masks[*id].contains(cpu)).collect();
+        let users: Vec<usize> = open
+            .iter()
+            .copied()
+            .filter(|id| masks[*id].contains(cpu))
+            .collect();
         if !users.is_empty() {
             *classes.entry(users).or_default() += 1.0;
         }
@@ -236,7 +290,10 @@ fn starved(masks: &[Set], open: &[usize], left: &Set, level: f64) -> Vec<usize> 
 }
 
 /// A shortest way from a task to a class with free CPUs, empty if there is none, and the tasks that were seen.
-#[allow(clippy::type_complexity, reason = "a way and the tasks on the search's tree, used once")]
+#[allow(
+    clippy::type_complexity,
+    reason = "a way and the tasks on the search's tree, used once"
+)]
 fn way(
     users: &[Vec<usize>],
     free: &[f64],
@@ -290,36 +347,71 @@ mod tests {
         Machine {
             cores: (0..8).map(|core| set(&[core, core + 8])).collect(),
             numa: (0..2)
-                .map(|node| (node, (4 * node..4 * node + 4).flat_map(|cpu| [cpu, cpu + 8]).collect()))
+                .map(|node| {
+                    (
+                        node,
+                        (4 * node..4 * node + 4)
+                            .flat_map(|cpu| [cpu, cpu + 8])
+                            .collect(),
+                    )
+                })
                 .collect(),
             distances: BTreeMap::new(),
         }
     }
 
     fn tasks(masks: &[Set]) -> Vec<Task> {
-        masks.iter().map(|cpus| Task { cpus: cpus.clone(), memory: Memory::Local }).collect()
+        masks
+            .iter()
+            .map(|cpus| Task {
+                cpus: cpus.clone(),
+                memory: Memory::Local,
+            })
+            .collect()
     }
 
     fn judged(without: &[Set], with: &[Set], change: impl Fn(&mut Step)) -> Vec<String> {
-        let mut step = Step { without: tasks(without), with: tasks(with), ..Step::default() };
+        let mut step = Step {
+            without: tasks(without),
+            with: tasks(with),
+            ..Step::default()
+        };
         change(&mut step);
         worse(&machine(), &step)
     }
 
     fn close(found: Vec<f64>, expected: &[f64]) {
-        let is_close = found.iter().zip(expected).all(|(one, other)| (one - other).abs() < 1e-6);
-        assert!(found.len() == expected.len() && is_close, "{found:?} is not {expected:?}");
+        let is_close = found
+            .iter()
+            .zip(expected)
+            .all(|(one, other)| (one - other).abs() < 1e-6);
+        assert!(
+            found.len() == expected.len() && is_close,
+            "{found:?} is not {expected:?}"
+        );
     }
 
     #[test]
     fn a_share_is_what_a_task_has_when_all_run() {
         close(shares(&[range(0, 4), range(4, 6)]), &[4.0, 2.0]);
-        close(shares(&[range(0, 6), range(0, 6), range(0, 6), range(0, 6)]), &[1.5; 4]);
+        close(
+            shares(&[range(0, 6), range(0, 6), range(0, 6), range(0, 6)]),
+            &[1.5; 4],
+        );
         // two share two, the third has the rest of its mask for itself
-        close(shares(&[range(0, 2), range(0, 2), range(0, 6)]), &[1.0, 1.0, 4.0]);
-        close(shares(&[range(0, 3), range(1, 4), range(2, 6)]), &[2.0, 2.0, 2.0]);
+        close(
+            shares(&[range(0, 2), range(0, 2), range(0, 6)]),
+            &[1.0, 1.0, 4.0],
+        );
+        close(
+            shares(&[range(0, 3), range(1, 4), range(2, 6)]),
+            &[2.0, 2.0, 2.0],
+        );
         close(shares(&[range(0, 0), range(0, 2)]), &[0.0, 2.0]);
-        close(shares(&[range(0, 4), range(0, 4), range(3, 4)]), &[1.5, 1.5, 1.0]);
+        close(
+            shares(&[range(0, 4), range(0, 4), range(3, 4)]),
+            &[1.5, 1.5, 1.0],
+        );
     }
 
     #[test]
@@ -328,34 +420,59 @@ mod tests {
         assert!(judged(&own, &own, |_| ()).is_empty());
         let stacked = judged(&own, &[range(0, 2), range(0, 2)], |_| ());
         assert!(
-            stacked.iter().any(|line| line.contains("share of 1.00 CPUs where it had 2.00")),
+            stacked
+                .iter()
+                .any(|line| line.contains("share of 1.00 CPUs where it had 2.00")),
             "{stacked:?}"
         );
-        assert!(judged(&own, &[range(0, 2), range(0, 2)], |step| step.gives_up_share = true).is_empty());
+        assert!(
+            judged(&own, &[range(0, 2), range(0, 2)], |step| step
+                .gives_up_share =
+                true)
+            .is_empty()
+        );
         let gift = [range(0, 4), range(0, 4)];
-        assert!(judged(&gift, &own, |step| step.asked = Some(1)).is_empty(), "two of two asked-for remain");
+        assert!(
+            judged(&gift, &own, |step| step.asked = Some(1)).is_empty(),
+            "two of two asked-for remain"
+        );
     }
 
     #[test]
     fn two_threads_of_one_core_are_less_than_two_cores() {
-        let found = judged(&[range(0, 2), range(2, 4)], &[set(&[0, 8]), set(&[1, 9])], |_| ());
+        let found = judged(
+            &[range(0, 2), range(2, 4)],
+            &[set(&[0, 8]), set(&[1, 9])],
+            |_| (),
+        );
         assert!(found.iter().any(|line| line.contains("cores")), "{found:?}");
     }
 
     #[test]
     fn cpus_of_others_and_far_cpus_are_worse() {
-        assert!(!judged(&[range(0, 2)], &[range(1, 3)], |_| ()).is_empty(), "beyond the step's");
+        assert!(
+            !judged(&[range(0, 2)], &[range(1, 3)], |_| ()).is_empty(),
+            "beyond the step's"
+        );
         let foreign = judged(&[range(0, 8)], &[range(0, 4)], |step| {
             step.foreign = range(0, 4);
             step.gives_up_share = true;
         });
         assert!(foreign[0].contains("other jobs"), "{foreign:?}");
         let far = |home: u32| {
-            judged(&[range(0, 4), range(4, 8)], &[range(4, 8), range(0, 4)], |step| {
-                step.homes = vec![set(&[home]), set(&[1 - home])];
-            })
+            judged(
+                &[range(0, 4), range(4, 8)],
+                &[range(4, 8), range(0, 4)],
+                |step| {
+                    step.homes = vec![set(&[home]), set(&[1 - home])];
+                },
+            )
         };
-        assert!(far(0).len() == 2 && far(0)[0].contains("farther from its GPU"), "{:?}", far(0));
+        assert!(
+            far(0).len() == 2 && far(0)[0].contains("farther from its GPU"),
+            "{:?}",
+            far(0)
+        );
         assert!(far(1).is_empty());
     }
 

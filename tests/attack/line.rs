@@ -77,7 +77,11 @@ impl Room {
 pub fn pair(release: (u32, u32), seed: u64, index: u64, target: &Target) -> Pair {
     let mut rng = Rng::new(seed, index);
     let mut pair = Pair::default();
-    let mut room = Room { cores: target.cores(), threads: target.threads, gpus: target.gpus };
+    let mut room = Room {
+        cores: target.cores(),
+        threads: target.threads,
+        gpus: target.gpus,
+    };
     if rng.percent(30) {
         hold(&mut rng, target, &mut room, &mut pair);
     }
@@ -100,7 +104,9 @@ pub fn pair(release: (u32, u32), seed: u64, index: u64, target: &Target) -> Pair
     pair.cpu_bind &= !(binds && options.iter().any(|option| option == "--cpu-bind=none"));
     let program = match rng.below(100) {
         0..90 => "$report".to_string(),
-        90..95 => "bash -c \"$report; echo out; echo err >&2; exit $((SLURM_PROCID % 3))\"".to_string(),
+        90..95 => {
+            "bash -c \"$report; echo out; echo err >&2; exit $((SLURM_PROCID % 3))\"".to_string()
+        }
         _ => "bash -c \"$report; exit 7\"".to_string(),
     };
     let number = &target.node[1..];
@@ -117,12 +123,20 @@ pub fn pair(release: (u32, u32), seed: u64, index: u64, target: &Target) -> Pair
             pair.asked = pair.asked.or(cpus);
         }
         let line = |partition, flag: &str| {
-            format!("salloc --quiet {} {all} srun{flag} {} {program}", place(partition), options.join(" "))
+            format!(
+                "salloc --quiet {} {all} srun{flag} {} {program}",
+                place(partition),
+                options.join(" ")
+            )
         };
         (pair.without, pair.with) = (line("p", ""), line(partition, &flag));
     } else {
         let line = |partition, flag: &str| {
-            format!("srun {}{flag} {} {program}", place(partition), options.join(" "))
+            format!(
+                "srun {}{flag} {} {program}",
+                place(partition),
+                options.join(" ")
+            )
         };
         (pair.without, pair.with) = (line("p", ""), line(partition, &flag));
     }
@@ -139,7 +153,11 @@ fn hold(rng: &mut Rng, target: &Target, room: &mut Room, pair: &mut Pair) {
         }
         room.cores -= needs;
         room.gpus -= gpus;
-        let gres = if gpus > 0 { format!(" --gres=gpu:{gpus}") } else { String::new() };
+        let gres = if gpus > 0 {
+            format!(" --gres=gpu:{gpus}")
+        } else {
+            String::new()
+        };
         pair.holders.push(format!("-n{tasks} -c{cpus}{gres}{more}"));
     };
     let few = rng.of(&[1, 2, 4, 6, 8, 14, 20, 26]);
@@ -150,12 +168,21 @@ fn hold(rng: &mut Rng, target: &Target, room: &mut Room, pair: &mut Pair) {
             take(1, few, gpus, "");
         }
         1 => {
-            let cpus = rng.of(&[cores, cores - 4, cores / 2 + 6, cores / 2, cores * target.threads * 3 / 4]);
+            let cpus = rng.of(&[
+                cores,
+                cores - 4,
+                cores / 2 + 6,
+                cores / 2,
+                cores * target.threads * 3 / 4,
+            ]);
             let gpus = rng.of(&[0, 0, 1]);
             take(1, cpus, gpus, "");
         }
         2 => {
-            let (tasks, way) = (1 + rng.below(6), rng.of(&["block:block", "cyclic:cyclic", "block:fcyclic"]));
+            let (tasks, way) = (
+                1 + rng.below(6),
+                rng.of(&["block:block", "cyclic:cyclic", "block:fcyclic"]),
+            );
             take(tasks, few, 0, &format!(" -m {way}"));
         }
         _ => {
@@ -169,7 +196,13 @@ fn hold(rng: &mut Rng, target: &Target, room: &mut Room, pair: &mut Pair) {
 }
 
 /// What the step asks for, one option after another; each fits the room alone, and most of them together.
-fn options(rng: &mut Rng, release: (u32, u32), target: &Target, room: &Room, pair: &mut Pair) -> Vec<String> {
+fn options(
+    rng: &mut Rng,
+    release: (u32, u32),
+    target: &Target,
+    room: &Room,
+    pair: &mut Pair,
+) -> Vec<String> {
     let mut tasks = rng.of(&[1, 1, 2, 2, 2, 3, 4, 4, 4, 5, 6, 7, 8, 8, 8, 16]);
     let overcommits = rng.percent(5);
     if !overcommits {
@@ -184,7 +217,9 @@ fn options(rng: &mut Rng, release: (u32, u32), target: &Target, room: &Room, pai
     }
     // 24.11 lets such jobs wait for ever: more tasks than CPUs, and a task's own GPUs with one thread of each core
     let is_new = release >= (23, 2);
-    let is_per_task = options.iter().any(|option| option.contains("gpus-per-task"));
+    let is_per_task = options
+        .iter()
+        .any(|option| option.contains("gpus-per-task"));
     // one of these excludes the others
     let (hint, one_thread) = match rng.below(100) {
         0..6 => ("--hint=compute_bound", true),
@@ -195,9 +230,16 @@ fn options(rng: &mut Rng, release: (u32, u32), target: &Target, room: &Room, pai
         24..28 => ("--threads-per-core=1", true),
         _ => ("", false),
     };
-    let (hint, one_thread) =
-        if is_new && is_per_task && one_thread { ("", false) } else { (hint, one_thread) };
-    options.extend(Some(hint).filter(|hint| !hint.is_empty()).map(str::to_string));
+    let (hint, one_thread) = if is_new && is_per_task && one_thread {
+        ("", false)
+    } else {
+        (hint, one_thread)
+    };
+    options.extend(
+        Some(hint)
+            .filter(|hint| !hint.is_empty())
+            .map(str::to_string),
+    );
     let of_one = if one_thread { room.threads } else { 1 };
     if rng.percent(66) {
         let most = room.cpus() / of_one / tasks;
@@ -207,7 +249,10 @@ fn options(rng: &mut Rng, release: (u32, u32), target: &Target, room: &Room, pai
             cpus == 1 || (tasks * cpus) % room.threads == 0 && (cores <= room.cores || overcommits)
         };
         let fits = |cpus: u32| filled(cpus) && (cpus <= most || overcommits && cpus < 8);
-        let usual = rng.of_fitting(&[1, 2, 2, 3, 4, 4, 6, 7, 8, 14, 16, 20, 28, 40, 56, 112, most], fits);
+        let usual = rng.of_fitting(
+            &[1, 2, 2, 3, 4, 4, 6, 7, 8, 14, 16, 20, 28, 40, 56, 112, most],
+            fits,
+        );
         if let Some(cpus) = usual.filter(|cpus| *cpus > 0) {
             options.push(format!("-c{cpus}"));
             pair.asked = Some(cpus * of_one);
@@ -223,18 +268,40 @@ fn options(rng: &mut Rng, release: (u32, u32), target: &Target, room: &Room, pai
         options.push("--overcommit".into());
     }
     if hint.is_empty() && rng.percent(14) {
-        let cpus: Vec<String> = (0..tasks).map(|_| rng.below(target.cpus()).to_string()).collect();
-        let bind = rng.of(&["none", "cores", "sockets", "ldoms", "threads", "rank", "rank_ldom", "map_cpu:"]);
+        let cpus: Vec<String> = (0..tasks)
+            .map(|_| rng.below(target.cpus()).to_string())
+            .collect();
+        let bind = rng.of(&[
+            "none",
+            "cores",
+            "sockets",
+            "ldoms",
+            "threads",
+            "rank",
+            "rank_ldom",
+            "map_cpu:",
+        ]);
         // 24.11 says that it ignores `rank`
         pair.cpu_bind = bind != "rank" || release < (24, 11);
-        let list = if bind == "map_cpu:" { cpus.join(",") } else { String::new() };
+        let list = if bind == "map_cpu:" {
+            cpus.join(",")
+        } else {
+            String::new()
+        };
         options.push(format!("--cpu-bind={bind}{list}"));
     } else if rng.percent(4) {
         options.push("--cpu-bind=verbose".into());
     }
     if rng.percent(12) {
         let node = rng.below(target.numa_nodes);
-        let bind = rng.of(&["local", "rank", "none", "map_mem:", "mask_mem:0x", "prefer,map_mem:"]);
+        let bind = rng.of(&[
+            "local",
+            "rank",
+            "none",
+            "map_mem:",
+            "mask_mem:0x",
+            "prefer,map_mem:",
+        ]);
         let list = match bind {
             "mask_mem:0x" => format!("{:x}", 1 << node | 1 << rng.below(target.numa_nodes)),
             bind if bind.ends_with(':') => format!("{node},{}", rng.below(target.numa_nodes)),
@@ -249,7 +316,14 @@ fn options(rng: &mut Rng, release: (u32, u32), target: &Target, room: &Room, pai
 /// The options that ask for GPUs, and how many the step then has.
 fn gpus(rng: &mut Rng, room: &Room, tasks: &mut u32) -> (Option<String>, u32) {
     let most = room.gpus;
-    let some = rng.of(&[most, most, (*tasks).min(most), 1, 2.min(most), most.div_ceil(2)]);
+    let some = rng.of(&[
+        most,
+        most,
+        (*tasks).min(most),
+        1,
+        2.min(most),
+        most.div_ceil(2),
+    ]);
     match rng.below(100) {
         0..48 => {
             let each = if rng.percent(20) { 2 } else { 1 };
@@ -272,13 +346,19 @@ fn gpus(rng: &mut Rng, room: &Room, tasks: &mut u32) -> (Option<String>, u32) {
 
 fn gpu_bind(rng: &mut Rng, tasks: u32, gpus: u32) -> String {
     let list = |rng: &mut Rng, of: fn(&mut Rng, u32) -> String| {
-        (0..tasks).map(|_| of(rng, gpus)).collect::<Vec<_>>().join(",")
+        (0..tasks)
+            .map(|_| of(rng, gpus))
+            .collect::<Vec<_>>()
+            .join(",")
     };
     match rng.below(8) {
         0 | 1 => "closest".into(),
         2 => "verbose,closest".into(),
         3 => format!("single:{}", tasks.div_ceil(gpus)),
-        4 => format!("map_gpu:{}", list(rng, |rng, gpus| rng.below(gpus).to_string())),
+        4 => format!(
+            "map_gpu:{}",
+            list(rng, |rng, gpus| rng.below(gpus).to_string())
+        ),
         5 => {
             let mask = |rng: &mut Rng, gpus| format!("{:#x}", 1 + rng.below((1u32 << gpus) - 1));
             format!("mask_gpu:{}", list(rng, mask))
@@ -296,22 +376,39 @@ fn salloc(rng: &mut Rng, room: &Room, pair: &Pair, step: &[String]) -> (String, 
     if pair.holders.is_empty() && rng.percent(40) {
         return (format!("--exclusive --gres=gpu:{}", room.gpus), None);
     }
-    const IN_CORES: [&str; 4] = ["_bound", "nomultithread", "--ntasks-per-core", "--threads-per-core"];
-    let in_cores = step.iter().any(|option| IN_CORES.iter().any(|hint| option.contains(hint)));
+    const IN_CORES: [&str; 4] = [
+        "_bound",
+        "nomultithread",
+        "--ntasks-per-core",
+        "--threads-per-core",
+    ];
+    let in_cores = step
+        .iter()
+        .any(|option| IN_CORES.iter().any(|hint| option.contains(hint)));
     let of_one = if in_cores { room.threads } else { 1 };
     let tasks: u32 = step[0][2..].parse().expect("-n");
     let needs = tasks * pair.asked.unwrap_or(room.threads);
     let wide = rng.of(&[8, 16, room.cores]).min(room.cores);
     let fits = |cpus: u32| {
-        cpus * wide <= room.cpus() && cpus * wide >= needs && pair.asked.is_none_or(|asked| asked <= cpus)
+        cpus * wide <= room.cpus()
+            && cpus * wide >= needs
+            && pair.asked.is_none_or(|asked| asked <= cpus)
     };
     match rng.of_fitting(&[1, 2, 4, 14, 28], fits) {
-        Some(cpus) if rng.percent(70) => {
-            (format!("-n{wide} -c{cpus} --gres=gpu:{}", room.gpus), Some(cpus * of_one))
-        }
+        Some(cpus) if rng.percent(70) => (
+            format!("-n{wide} -c{cpus} --gres=gpu:{}", room.gpus),
+            Some(cpus * of_one),
+        ),
         _ => {
             let sized = |option: &&String| !option.contains("bind=") && !option.starts_with("-m");
-            (step.iter().filter(sized).cloned().collect::<Vec<_>>().join(" "), None)
+            (
+                step.iter()
+                    .filter(sized)
+                    .cloned()
+                    .collect::<Vec<_>>()
+                    .join(" "),
+                None,
+            )
         }
     }
 }

@@ -31,7 +31,9 @@ impl Half {
 
     /// Was it the cgroups, which other clusters on this machine also make and remove?  The plugin touches none.
     pub fn is_disturbed(&self) -> bool {
-        self.stderr.iter().any(|line| line.contains("cgroup") && line.contains("No such file"))
+        self.stderr
+            .iter()
+            .any(|line| line.contains("cgroup") && line.contains("No such file"))
     }
 
     /// What a task had, to be compared with another run.
@@ -39,7 +41,12 @@ impl Half {
         let of_task = |task: &Task| {
             let gpus = task.env("CUDA_VISIBLE_DEVICES").unwrap_or("-").to_string();
             let open = task.open().into_iter().collect();
-            (task.cpus().into_iter().collect(), task.mem().to_string(), gpus, open)
+            (
+                task.cpus().into_iter().collect(),
+                task.mem().to_string(),
+                gpus,
+                open,
+            )
         };
         self.tasks.iter().map(of_task).collect()
     }
@@ -69,25 +76,37 @@ pub fn run(bed: &Bed, jobs: &[Job], round: usize) -> Vec<Outcome> {
     let mut by_node: BTreeMap<&str, Vec<PathBuf>> = BTreeMap::new();
     let folders: Vec<PathBuf> = jobs.iter().map(|job| write(bed, job, round)).collect();
     for (job, folder) in jobs.iter().zip(&folders) {
-        by_node.entry(job.target.node).or_default().push(folder.clone());
+        by_node
+            .entry(job.target.node)
+            .or_default()
+            .push(folder.clone());
     }
     let start = |(node, folders): (&str, Vec<PathBuf>)| -> Child {
         let said = fs::File::create(bed.dir.join(format!("pairs.{node}.said"))).expect("a file");
         let mut shell = bed.program("bash");
-        shell.arg(&script).arg(node).args(folders).stdout(said.try_clone().expect("a file")).stderr(said);
+        shell
+            .arg(&script)
+            .arg(node)
+            .args(folders)
+            .stdout(said.try_clone().expect("a file"))
+            .stderr(said);
         shell.spawn().expect("`bash`")
     };
     let shells: Vec<Child> = by_node.into_iter().map(start).collect();
     for mut shell in shells {
         let _ = shell.wait();
     }
-    jobs.iter().zip(&folders).map(|(job, folder)| read(job, folder)).collect()
+    jobs.iter()
+        .zip(&folders)
+        .map(|(job, folder)| read(job, folder))
+        .collect()
 }
 
 fn write(bed: &Bed, job: &Job, round: usize) -> PathBuf {
     let folder = bed.dir.join(format!("pairs/{}.{round}", job.index));
     fs::create_dir_all(&folder).expect("a folder for the pair");
-    let file = |name: &str, text: &str| fs::write(folder.join(name), format!("{text}\n")).expect("a file");
+    let file =
+        |name: &str, text: &str| fs::write(folder.join(name), format!("{text}\n")).expect("a file");
     file("without.sh", &job.pair.without);
     file("with.sh", &job.pair.with);
     for (k, holder) in job.pair.holders.iter().enumerate() {
@@ -100,26 +119,38 @@ fn write(bed: &Bed, job: &Job, round: usize) -> PathBuf {
 }
 
 fn read(job: &Job, folder: &Path) -> Outcome {
-    let text =
-        |name: &str| String::from_utf8_lossy(&fs::read(folder.join(name)).unwrap_or_default()).into_owned();
+    let text = |name: &str| {
+        String::from_utf8_lossy(&fs::read(folder.join(name)).unwrap_or_default()).into_owned()
+    };
     let half = |name: &str| {
         let stdout = text(&format!("{name}.out"));
         let code = text(&format!("{name}.code"));
-        let words: Vec<f64> = code.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-        let mut others: Vec<String> =
-            stdout.lines().filter(|line| !line.starts_with("rank=")).map(str::to_string).collect();
+        let words: Vec<f64> = code
+            .split_whitespace()
+            .filter_map(|word| word.parse().ok())
+            .collect();
+        let mut others: Vec<String> = stdout
+            .lines()
+            .filter(|line| !line.starts_with("rank="))
+            .map(str::to_string)
+            .collect();
         others.sort();
         Half {
             code: words.first().map_or(-1, |code| *code as i32),
             tasks: Task::all_in(&stdout),
             stdout: others,
             stderr: complaints(&text(&format!("{name}.err"))),
-            seconds: if words.len() == 3 { words[2] - words[1] } else { 0.0 },
+            seconds: if words.len() == 3 {
+                words[2] - words[1]
+            } else {
+                0.0
+            },
         }
     };
     let holders = job.pair.holders.len();
     let started = |k: &usize| folder.join(format!("held.{k}")).exists();
-    let held = (usize::from(job.pair.leaves_hole)..holders).map(|k| cpu_ids(&text(&format!("job.{k}"))));
+    let held =
+        (usize::from(job.pair.leaves_hole)..holders).map(|k| cpu_ids(&text(&format!("job.{k}"))));
     Outcome {
         without: half("without"),
         with: half("with"),
@@ -153,20 +184,35 @@ fn complaints(text: &str) -> Vec<String> {
 
 /// `CPU_IDs=0-7` of `scontrol -d show job`: threads numbered core by core.
 fn cpu_ids(text: &str) -> Set {
-    let list = text.split_whitespace().find_map(|word| word.strip_prefix("CPU_IDs="));
-    numbers(list.unwrap_or_default()).into_iter().map(|cpu| cpu as u32).collect()
+    let list = text
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("CPU_IDs="));
+    numbers(list.unwrap_or_default())
+        .into_iter()
+        .map(|cpu| cpu as u32)
+        .collect()
 }
 
 /// Prints what a pair wrote, and what the node's log says of us.
 pub fn show_all(bed: &Bed, job: &Job) {
     let folder = bed.dir.join(format!("pairs/{}.0", job.index));
-    for name in
-        ["without.sh", "without.out", "without.err", "with.sh", "with.out", "with.err", "job.0", "job.1"]
-    {
+    for name in [
+        "without.sh",
+        "without.out",
+        "without.err",
+        "with.sh",
+        "with.out",
+        "with.err",
+        "job.0",
+        "job.1",
+    ] {
         let text = fs::read(folder.join(name)).unwrap_or_default();
         print!("{name}:\n{}", String::from_utf8_lossy(&text));
     }
-    let log = fs::read(bed.dir.join(format!("log/slurmd.{}.log", job.target.node))).unwrap_or_default();
+    let log =
+        fs::read(bed.dir.join(format!("log/slurmd.{}.log", job.target.node))).unwrap_or_default();
     let log = String::from_utf8_lossy(&log);
-    log.lines().filter(|line| line.contains("nic-placement")).for_each(|line| println!("{line}"));
+    log.lines()
+        .filter(|line| line.contains("nic-placement"))
+        .for_each(|line| println!("{line}"));
 }

@@ -34,6 +34,10 @@ impl Rng {
     /// One of those that `fits` takes; none if there is none.
     pub fn of_fitting<T: Copy>(&mut self, list: &[T], fits: impl Fn(T) -> bool) -> Option<T> {
         let fitting: Vec<T> = list.iter().copied().filter(|item| fits(*item)).collect();
-        if fitting.is_empty() { None } else { Some(self.of(&fitting)) }
+        if fitting.is_empty() {
+            None
+        } else {
+            Some(self.of(&fitting))
+        }
     }
 }

@@ -42,21 +42,51 @@ pub const TARGETS: &[Row] = &[
     ("dgx-h100", 0, "n0", H100, 8, 2),
     ("dgx-h100, minors exchanged", 0, "n1", H100, 8, 2),
     ("dgx-a100", 0, "n2", (2, 64, 2), 8, 8),
-    ("dgx-h100, minors exchanged, device cgroups, gres.conf by minor", 1, "n0", H100, 8, 2),
+    (
+        "dgx-h100, minors exchanged, device cgroups, gres.conf by minor",
+        1,
+        "n0",
+        H100,
+        8,
+        2,
+    ),
     ("dgx-h100", 0, "n6", H100, 8, 2),
     ("one socket of eight NUMA nodes", 0, "n3", (1, 128, 2), 4, 8),
-    ("dgx-h100, minors exchanged, device cgroups, gres.conf by PCI address", 1, "n1", H100, 8, 2),
+    (
+        "dgx-h100, minors exchanged, device cgroups, gres.conf by PCI address",
+        1,
+        "n1",
+        H100,
+        8,
+        2,
+    ),
     ("GPUs on one socket of two", 0, "n4", (2, 24, 2), 2, 8),
     ("dgx-h100, task/none", 2, "n0", H100, 8, 2),
     ("gb200-nvl72", 0, "n5", (2, 72, 1), 4, 2),
-    ("dgx-h100, minors shuffled, device cgroups, gres.conf wrong", 1, "n2", H100, 8, 2),
+    (
+        "dgx-h100, minors shuffled, device cgroups, gres.conf wrong",
+        1,
+        "n2",
+        H100,
+        8,
+        2,
+    ),
     ("dgx-a100, task/none", 2, "n1", (2, 64, 2), 8, 8),
 ];
 
 pub fn target(index: u64) -> Target {
     let (name, cluster, node, (sockets, cores_of_socket, threads), gpus, numa_nodes) =
         TARGETS[(index % TARGETS.len() as u64) as usize];
-    Target { name, cluster, node, sockets, cores_of_socket, threads, gpus, numa_nodes }
+    Target {
+        name,
+        cluster,
+        node,
+        sockets,
+        cores_of_socket,
+        threads,
+        gpus,
+        numa_nodes,
+    }
 }
 
 /// A cluster, and the knobs of `cluster.sh` that `Cluster` does not name.
@@ -67,8 +97,15 @@ pub struct Attacked {
 
 /// The clusters, which are up one after another.
 pub fn clusters() -> Vec<Attacked> {
-    let affinity: &[fn(&Site) -> PathBuf] =
-        &[dgx, exchanged, dgx_a100, one_socket, gpus_on_one_socket, gb200, dgx];
+    let affinity: &[fn(&Site) -> PathBuf] = &[
+        dgx,
+        exchanged,
+        dgx_a100,
+        one_socket,
+        gpus_on_one_socket,
+        gb200,
+        dgx,
+    ];
     let cgroups: &[fn(&Site) -> PathBuf] = &[exchanged, exchanged, shuffled];
     let unbound: &[fn(&Site) -> PathBuf] = &[dgx, dgx_a100];
     let cluster = |name, nodes, cgroups, extra, shape| Cluster {
@@ -95,7 +132,13 @@ pub fn clusters() -> Vec<Attacked> {
             knobs: gres("n1=pci n4=minor"),
         },
         Attacked {
-            cluster: cluster("attacked-cgroups", cgroups, true, |_| partitions(3), "2:56:2"),
+            cluster: cluster(
+                "attacked-cgroups",
+                cgroups,
+                true,
+                |_| partitions(3),
+                "2:56:2",
+            ),
             knobs: gres("n0=minor n1=pci"),
         },
         Attacked {
@@ -125,13 +168,16 @@ fn partitions(nodes: usize) -> String {
 
 fn plugstack(site: &Site) -> String {
     let file = site.dir.join("nic-placement.conf");
-    let lines = (0..7).map(|k| format!("PartitionName=q{k} default=closest\n")).collect::<String>();
+    let lines = (0..7)
+        .map(|k| format!("PartitionName=q{k} default=closest\n"))
+        .collect::<String>();
     fs::write(&file, lines).expect("the configuration file");
     site.plugstack_line(&format!("conf={}", file.display()))
 }
 
 fn gpu_folders(tree: &Path) -> Vec<PathBuf> {
-    let gpus = fs::read_dir(tree.join("proc/driver/nvidia/gpus")).expect("what the NVIDIA driver tells");
+    let gpus =
+        fs::read_dir(tree.join("proc/driver/nvidia/gpus")).expect("what the NVIDIA driver tells");
     let mut folders: Vec<PathBuf> = gpus.map(|entry| entry.expect("a GPU").path()).collect();
     folders.sort();
     folders
@@ -142,21 +188,27 @@ fn set_minors(tree: &Path, minors: &[usize]) {
     for (gpu, minor) in gpu_folders(tree).iter().zip(minors) {
         let file = gpu.join("information");
         let text = fs::read_to_string(&file).expect("a GPU's `information`");
-        let lines = text.lines().map(|line| match line.starts_with("Device Minor:") {
-            true => format!("Device Minor: \t {minor}\n"),
-            false => format!("{line}\n"),
-        });
+        let lines = text
+            .lines()
+            .map(|line| match line.starts_with("Device Minor:") {
+                true => format!("Device Minor: \t {minor}\n"),
+                false => format!("{line}\n"),
+            });
         fs::write(&file, lines.collect::<String>()).expect("a GPU's `information`");
     }
 }
 
 /// The first and the last GPU have each other's number, as drivers gave them on real nodes.
 fn exchanged(site: &Site) -> PathBuf {
-    site.machine("exchanged", |tree| set_minors(tree, &[7, 1, 2, 3, 4, 5, 6, 0]))
+    site.machine("exchanged", |tree| {
+        set_minors(tree, &[7, 1, 2, 3, 4, 5, 6, 0])
+    })
 }
 
 fn shuffled(site: &Site) -> PathBuf {
-    site.machine("shuffled", |tree| set_minors(tree, &[2, 4, 0, 6, 1, 7, 3, 5]))
+    site.machine("shuffled", |tree| {
+        set_minors(tree, &[2, 4, 0, 6, 1, 7, 3, 5])
+    })
 }
 
 fn one_socket(site: &Site) -> PathBuf {
@@ -172,7 +224,9 @@ fn one_socket(site: &Site) -> PathBuf {
 fn gpus_on_one_socket(site: &Site) -> PathBuf {
     site.machine_of("juwels-booster", "gpus-on-one-socket", |tree| {
         for folder in &gpu_folders(tree)[2..] {
-            let link = tree.join("sys/bus/pci/devices").join(folder.file_name().expect("an address"));
+            let link = tree
+                .join("sys/bus/pci/devices")
+                .join(folder.file_name().expect("an address"));
             fs::remove_dir_all(fs::canonicalize(&link).expect("a GPU")).expect("a GPU");
             fs::remove_file(link).expect("a link to a GPU");
             fs::remove_dir_all(folder).expect("a GPU");
@@ -201,22 +255,36 @@ impl Facts {
     /// Read where the node's own /sys comes from.
     pub fn of(bed: &Bed, node: &str) -> Facts {
         let tree = bed.machine(node);
-        let read = |path: &Path| fs::read_to_string(path).unwrap_or_default().trim().to_string();
+        let read = |path: &Path| {
+            fs::read_to_string(path)
+                .unwrap_or_default()
+                .trim()
+                .to_string()
+        };
         let system = tree.join("sys/devices/system");
         let mut machine = Machine::default();
         let mut cores: BTreeMap<(String, String), Set> = BTreeMap::new();
         for node in 0..64u32 {
             let folder = system.join(format!("node/node{node}"));
-            let cpus: Set = numbers(&read(&folder.join("cpulist"))).iter().map(|cpu| *cpu as u32).collect();
+            let cpus: Set = numbers(&read(&folder.join("cpulist")))
+                .iter()
+                .map(|cpu| *cpu as u32)
+                .collect();
             if cpus.is_empty() {
                 continue;
             }
-            for (other, distance) in read(&folder.join("distance")).split_whitespace().enumerate() {
-                machine.distances.insert((node, other as u32), distance.parse().expect("a distance"));
+            for (other, distance) in read(&folder.join("distance"))
+                .split_whitespace()
+                .enumerate()
+            {
+                machine
+                    .distances
+                    .insert((node, other as u32), distance.parse().expect("a distance"));
             }
             for cpu in &cpus {
                 let topology = system.join(format!("cpu/cpu{cpu}/topology"));
-                let core = ["physical_package_id", "core_id"].map(|file| read(&topology.join(file)));
+                let core =
+                    ["physical_package_id", "core_id"].map(|file| read(&topology.join(file)));
                 cores.entry(core.into()).or_default().insert(*cpu);
             }
             machine.numa.insert(node, cpus);
@@ -226,16 +294,31 @@ impl Facts {
         machine.cores.sort();
         let gpu = |folder: PathBuf| {
             // `/proc/driver` is kept beside `/sys`
-            let address = folder.file_name().expect("an address").to_string_lossy().into_owned();
+            let address = folder
+                .file_name()
+                .expect("an address")
+                .to_string_lossy()
+                .into_owned();
             let text = read(&folder.join("information"));
-            let minor = text.lines().find_map(|line| line.strip_prefix("Device Minor:")).expect("a minor");
-            let numa = read(&tree.join("sys/bus/pci/devices").join(&address).join("numa_node"));
+            let minor = text
+                .lines()
+                .find_map(|line| line.strip_prefix("Device Minor:"))
+                .expect("a minor");
+            let numa = read(
+                &tree
+                    .join("sys/bus/pci/devices")
+                    .join(&address)
+                    .join("numa_node"),
+            );
             Gpu {
                 address,
                 minor: minor.trim().parse().expect("a minor number"),
                 numa: numa.parse().expect("a GPU's NUMA node"),
             }
         };
-        Facts { machine, gpus: gpu_folders(&tree).into_iter().map(gpu).collect() }
+        Facts {
+            machine,
+            gpus: gpu_folders(&tree).into_iter().map(gpu).collect(),
+        }
     }
 }

@@ -5,7 +5,9 @@ use super::*;
 /// What a Python text prints that may use the example; `None` without Python.
 pub fn python(text: &str) -> Option<String> {
     let mut command = Command::new("python3");
-    command.args(["-B", "-c", text]).env("PYTHONPATH", manifest_path("examples/python"));
+    command
+        .args(["-B", "-c", text])
+        .env("PYTHONPATH", manifest_path("examples/python"));
     match command.env("LD_LIBRARY_PATH", installed()).output() {
         Ok(output) => Some(stdout(&output)),
         Err(error) => {
@@ -24,11 +26,19 @@ dgx = {'node': {'machine': 'dgx-h100'}}
 
 #[test]
 fn the_example_in_python_prints_each_gpus_nic() {
-    let Some(text) = python("import nic_placement; nic_placement.main('dgx-h100')") else { return };
+    let Some(text) = python("import nic_placement; nic_placement.main('dgx-h100')") else {
+        return;
+    };
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 8);
-    assert!(lines[0].starts_with("GPU 0  mlx5_0:1  CPUs 0-55,112-167"), "{text}");
-    assert!(lines[7].starts_with("GPU 7  mlx5_11:1  CPUs 56-111,168-223"), "{text}");
+    assert!(
+        lines[0].starts_with("GPU 0  mlx5_0:1  CPUs 0-55,112-167"),
+        "{text}"
+    );
+    assert!(
+        lines[7].starts_with("GPU 7  mlx5_11:1  CPUs 56-111,168-223"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -148,10 +158,16 @@ tell({{**slurm, 'LOCAL_RANK': '5', 'NIC_PLACEMENT': marker, 'UCX_NET_DEVICES': '
     let placed = "it is placed already: nothing changes";
     let by = "means by convention number";
     let expected = [
-        format!("['0000:c3:00.0'] ['mlx5_9:1'] mlx5_9:1 True GPU 5: `LOCAL_RANK=5` {by} 5 of the 8"),
+        format!(
+            "['0000:c3:00.0'] ['mlx5_9:1'] mlx5_9:1 True GPU 5: `LOCAL_RANK=5` {by} 5 of the 8"
+        ),
         format!("['0000:c3:00.0'] ['mlx5_9:1'] None False {placed}"),
-        format!("['0000:d1:00.0'] ['mlx5_10:1'] mlx5_10:1 True GPU 6: `LOCAL_RANK=6` {by} 6 of the 8"),
-        format!("['0000:9d:00.0'] ['mlx5_6:1'] mlx5_6:1 False GPU 4: `local rank 4` {by} 4 of the 8"),
+        format!(
+            "['0000:d1:00.0'] ['mlx5_10:1'] mlx5_10:1 True GPU 6: `LOCAL_RANK=6` {by} 6 of the 8"
+        ),
+        format!(
+            "['0000:9d:00.0'] ['mlx5_6:1'] mlx5_6:1 False GPU 4: `local rank 4` {by} 4 of the 8"
+        ),
         "[] [] None False `off`: nothing changes".to_string(),
         format!("['0000:1b:00.0'] ['mlx5_9:1'] None False {placed}"),
         format!("['0000:1b:00.0'] ['mlx5_9:1'] None False {placed}"),

@@ -5,10 +5,22 @@ use crate::nodes::{NODES, Nodes};
 use crate::{Case, Command, cases};
 
 pub const COMMANDS: &[Command] = &[
-    ("meet.bare", "srun -K -N2 -n2 --gpus-per-task=1 /guest/meet.sh 192.168.7.1"),
-    ("meet.alone", "UCX_NET_DEVICES=mlx5_1:1 srun -K -N2 -n2 --gpus-per-task=1 /guest/meet.sh 192.168.7.1"),
-    ("meet", "srun -K -N2 -n2 --gpus-per-task=1 --nic-placement /guest/meet.sh 192.168.7.1"),
-    ("meet.other-rail", "srun -K -N2 -n2 --gpus-per-task=1 --nic-placement /guest/meet.sh 10.1.0.1"),
+    (
+        "meet.bare",
+        "srun -K -N2 -n2 --gpus-per-task=1 /guest/meet.sh 192.168.7.1",
+    ),
+    (
+        "meet.alone",
+        "UCX_NET_DEVICES=mlx5_1:1 srun -K -N2 -n2 --gpus-per-task=1 /guest/meet.sh 192.168.7.1",
+    ),
+    (
+        "meet",
+        "srun -K -N2 -n2 --gpus-per-task=1 --nic-placement /guest/meet.sh 192.168.7.1",
+    ),
+    (
+        "meet.other-rail",
+        "srun -K -N2 -n2 --gpus-per-task=1 --nic-placement /guest/meet.sh 10.1.0.1",
+    ),
     (
         "meet.from-outside",
         "CONNECTS_BARE=1 srun -K -N2 -n2 --gpus-per-task=1 --nic-placement /guest/meet.sh 10.1.0.1",
@@ -25,7 +37,10 @@ pub const COMMANDS: &[Command] = &[
          UCX_RNDV_SCHEME=put_zcopy srun -N2 -n2 --gpus-per-task=1 --nic-placement /guest/pair.sh; code=$?; \
          /guest/quick.sh 1; exit $code",
     ),
-    ("put", "UCX_RNDV_SCHEME=put_zcopy srun -N2 -n2 --gpus-per-task=1 --nic-placement /guest/pair.sh"),
+    (
+        "put",
+        "UCX_RNDV_SCHEME=put_zcopy srun -N2 -n2 --gpus-per-task=1 --nic-placement /guest/pair.sh",
+    ),
 ];
 
 pub const CASES: &[Case] = cases![
@@ -63,7 +78,10 @@ pub fn assert_met(nodes: &Nodes, name: &str, nic: &str) {
 pub fn assert_unreachable(nodes: &Nodes, name: &str) {
     assert!(!nodes.succeeded(name));
     let said = nodes.said(name);
-    assert!(said.contains("said=message:_Destination_is_unreachable"), "{name}: {said}");
+    assert!(
+        said.contains("said=message:_Destination_is_unreachable"),
+        "{name}: {said}"
+    );
     let sent = nodes.sent(name);
     for node in NODES {
         assert!(by(&sent, node, "mlx5_1") < 64 * 1024, "{sent:?}");
@@ -96,12 +114,20 @@ fn who_comes_from_outside_by_the_address_of_another_nic_is_let_in(nodes: &Nodes)
 fn who_comes_from_outside_is_turned_away_where_that_nic_makes_the_connection(nodes: &Nodes) {
     assert!(!nodes.succeeded("meet.by-rdma"));
     let said = nodes.said("meet.by-rdma");
-    assert!(said.contains("a_device_mlx5_0:1_which_was_not_present_during_UCP_initialization"), "{said}");
+    assert!(
+        said.contains("a_device_mlx5_0:1_which_was_not_present_during_UCP_initialization"),
+        "{said}"
+    );
 }
 
-fn no_message_goes_by_tcp_though_the_interfaces_are_listed_while_rdma_is_much_faster(nodes: &Nodes) {
+fn no_message_goes_by_tcp_though_the_interfaces_are_listed_while_rdma_is_much_faster(
+    nodes: &Nodes,
+) {
     let tasks = nodes.tasks("put", 2);
-    assert!(tasks[0].word("ucx").starts_with("mlx5_1:1,eth0,lo,rail0"), "{tasks:?}");
+    assert!(
+        tasks[0].word("ucx").starts_with("mlx5_1:1,eth0,lo,rail0"),
+        "{tasks:?}"
+    );
     assert_shared(nodes, "put", tasks[0].sent(), &["mlx5_1"]);
 }
 
@@ -113,7 +139,11 @@ fn a_quarter_may_go_by_tcp_where_rdma_is_slow_and_the_user_asks_for_writes(nodes
     let sent = nodes.sent("put.slow");
     assert!(nodes.succeeded("put.slow"), "{tasks:?}");
     for node in NODES {
-        let all: u64 = sent.iter().filter(|((on, _), _)| on == node).map(|(_, bytes)| *bytes).sum();
+        let all: u64 = sent
+            .iter()
+            .filter(|((on, _), _)| on == node)
+            .map(|(_, bytes)| *bytes)
+            .sum();
         let rdma = by(&sent, node, "mlx5_1");
         let message = tasks[0].sent();
         let elsewhere = all - rdma;

@@ -5,7 +5,10 @@ use crate::nodes::Nodes;
 use crate::{Case, Command, cases};
 
 pub const COMMANDS: &[Command] = &[
-    ("fabric.bare", "srun -N2 -n2 --gpus-per-task=1 /guest/fabric.sh -p verbs -e msg"),
+    (
+        "fabric.bare",
+        "srun -N2 -n2 --gpus-per-task=1 /guest/fabric.sh -p verbs -e msg",
+    ),
     (
         "fabric",
         "srun -N2 -n2 --gpus-per-task=1 --nic-placement=env=default+libfabric /guest/fabric.sh -p verbs -e msg",
@@ -36,7 +39,10 @@ pub const CASES: &[Case] = cases![
 ];
 
 fn libfabric_over_verbs_sends_by_the_gpus_nic_if_asked_and_by_the_first_if_not(nodes: &Nodes) {
-    for (name, device, nic) in [("fabric", "mlx5_1", nodes.beside(0)), ("fabric.bare", "-", "mlx5_0")] {
+    for (name, device, nic) in [
+        ("fabric", "mlx5_1", nodes.beside(0)),
+        ("fabric.bare", "-", "mlx5_0"),
+    ] {
         let tasks = nodes.tasks(name, 2);
         assert_eq!(tasks[0].word("device"), device, "{name}");
         assert_shared(nodes, name, tasks[0].sent(), &[nic]);
@@ -44,17 +50,30 @@ fn libfabric_over_verbs_sends_by_the_gpus_nic_if_asked_and_by_the_first_if_not(n
 }
 
 fn libfabrics_messages_without_connections_do_so_too_for_few_peers(nodes: &Nodes) {
-    assert_shared(nodes, "rxm", nodes.tasks("rxm", 2)[0].sent(), &[nodes.beside(0)]);
+    assert_shared(
+        nodes,
+        "rxm",
+        nodes.tasks("rxm", 2)[0].sent(),
+        &[nodes.beside(0)],
+    );
 }
 
 /// rxm asks for a queue with room for all messages of FI_UNIVERSE_SIZE peers, 256 unless said (prov/rxm/src/rxm_ep.c
 /// `rxm_ep_msg_cq_open`), and rxe has queues of at most 32767: what `fi_enable` then says is EINVAL.
 fn soft_roce_has_no_completion_queue_as_long_as_rxm_wants_for_many_peers(nodes: &Nodes) {
     let said = nodes.said("rxm.many");
-    assert!(!nodes.succeeded("rxm.many") && said.contains("fi_enable"), "{said}");
+    assert!(
+        !nodes.succeeded("rxm.many") && said.contains("fi_enable"),
+        "{said}"
+    );
     assert!(said.contains("Invalid argument"), "{said}");
 }
 
 fn open_mpi_over_libfabric_sends_by_the_gpus_nic(nodes: &Nodes) {
-    assert_shared(nodes, "openmpi-ofi", nodes.tasks("openmpi-ofi", 2)[0].sent(), &[nodes.beside(0)]);
+    assert_shared(
+        nodes,
+        "openmpi-ofi",
+        nodes.tasks("openmpi-ofi", 2)[0].sent(),
+        &[nodes.beside(0)],
+    );
 }

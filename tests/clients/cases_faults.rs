@@ -12,7 +12,10 @@ pub const COMMANDS: &[Command] = &[
          srun -N2 -n2 --gpus-per-task=1 --nic-placement=numa,verbose /guest/pair.sh; code=$?; \
          /guest/plugstack.sh exclude=mlx5_4; exit $code",
     ),
-    ("hidden.static", "UCX_NET_DEVICES=mlx5_4:1 timeout 60 srun -K -N2 -n2 --gpus-per-task=1 /guest/pair.sh"),
+    (
+        "hidden.static",
+        "UCX_NET_DEVICES=mlx5_4:1 timeout 60 srun -K -N2 -n2 --gpus-per-task=1 /guest/pair.sh",
+    ),
     (
         "down.before",
         "srun -N2 -n2 /guest/nic-placement refresh && ip link set rail1 down && sleep 1; \
@@ -46,10 +49,15 @@ fn a_nic_that_is_hidden_is_not_named_and_the_job_sends_by_others(nodes: &Nodes) 
     assert_shared(nodes, "hidden", tasks[0].sent(), &["mlx5_0", "mlx5_1"]);
 }
 
-fn a_nic_whose_link_went_down_after_the_refresh_is_not_named_and_the_job_sends_by_another(nodes: &Nodes) {
+fn a_nic_whose_link_went_down_after_the_refresh_is_not_named_and_the_job_sends_by_another(
+    nodes: &Nodes,
+) {
     let (tasks, sent) = (nodes.tasks("down.before", 2), nodes.sent("down.before"));
     assert!(tasks[0].word("ucx").starts_with("mlx5_0:1,"), "{tasks:?}");
-    assert!(tasks[1].word("ucx").starts_with("mlx5_1:1,"), "the other node's link is up: {tasks:?}");
+    assert!(
+        tasks[1].word("ucx").starts_with("mlx5_1:1,"),
+        "the other node's link is up: {tasks:?}"
+    );
     assert!(are(by(&sent, "n0", "mlx5_0"), tasks[0].sent()), "{sent:?}");
     assert!(are(by(&sent, "n1", "mlx5_1"), tasks[1].sent()), "{sent:?}");
 }
@@ -59,12 +67,21 @@ fn a_job_whose_nic_goes_down_between_placement_and_start_runs_over_tcp(nodes: &N
     assert!(tasks[0].word("ucx").starts_with("mlx5_1:1,"), "{tasks:?}");
     for node in NODES {
         // of the interfaces in the list UCX takes those that it likes: which ones is not ours to say
-        let all: u64 = sent.iter().filter(|((on, _), _)| on == node).map(|(_, bytes)| *bytes).sum();
-        assert!(all > tasks[0].sent() && none(by(&sent, node, "mlx5_1")), "{sent:?}");
+        let all: u64 = sent
+            .iter()
+            .filter(|((on, _), _)| on == node)
+            .map(|(_, bytes)| *bytes)
+            .sum();
+        assert!(
+            all > tasks[0].sent() && none(by(&sent, node, "mlx5_1")),
+            "{sent:?}"
+        );
     }
 }
 
-fn a_list_of_one_nic_that_nobody_looks_after_ends_the_job_where_it_is_hidden_or_down(nodes: &Nodes) {
+fn a_list_of_one_nic_that_nobody_looks_after_ends_the_job_where_it_is_hidden_or_down(
+    nodes: &Nodes,
+) {
     for name in ["hidden.static", "down.static"] {
         assert!(!nodes.succeeded(name), "{name}: {}", nodes.said(name));
     }

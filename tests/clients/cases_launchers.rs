@@ -5,7 +5,10 @@ use crate::nodes::Nodes;
 use crate::{Case, Command, cases};
 
 pub const COMMANDS: &[Command] = &[
-    ("mpirun.bare", "OMPI_MCA_plm=isolated orterun --allow-run-as-root --bind-to none -n 4 /guest/rank.sh"),
+    (
+        "mpirun.bare",
+        "OMPI_MCA_plm=isolated orterun --allow-run-as-root --bind-to none -n 4 /guest/rank.sh",
+    ),
     (
         "mpirun",
         "OMPI_MCA_plm=isolated orterun --allow-run-as-root --bind-to none -n 4 \
@@ -26,7 +29,9 @@ pub const CASES: &[Case] = cases![
 /// What a rank says of itself: `rank=0 nics=mlx5_1:1,eth0 cpus=0-3`.
 fn rank(nodes: &Nodes, name: &str, rank: usize) -> (String, String) {
     let said = nodes.said(name);
-    let line = said.lines().find(|line| line.starts_with(&format!("rank={rank} ")));
+    let line = said
+        .lines()
+        .find(|line| line.starts_with(&format!("rank={rank} ")));
     let line = line.unwrap_or_else(|| panic!("`{name}`: no rank {rank}\n{said}"));
     let word = |key: &str| {
         let word = line.split(' ').find_map(|word| word.strip_prefix(key));
@@ -39,9 +44,16 @@ fn rank(nodes: &Nodes, name: &str, rank: usize) -> (String, String) {
 fn each_rank_of_mpirun_is_beside_its_gpu_and_without_exec_none_is_told_of_a_nic(nodes: &Nodes) {
     for (local, socket) in [(0, "0-3"), (1, "0-3"), (2, "4-7"), (3, "4-7")] {
         let (nics, cpus) = rank(nodes, "mpirun", local);
-        assert!(nics.starts_with(&format!("mlx5_{local}:1,")), "rank {local}: {nics}");
+        assert!(
+            nics.starts_with(&format!("mlx5_{local}:1,")),
+            "rank {local}: {nics}"
+        );
         assert_eq!(cpus, socket, "rank {local}");
-        assert_eq!(rank(nodes, "mpirun.bare", local), ("-".to_string(), "0-7".to_string()), "rank {local}");
+        assert_eq!(
+            rank(nodes, "mpirun.bare", local),
+            ("-".to_string(), "0-7".to_string()),
+            "rank {local}"
+        );
     }
 }
 
@@ -50,7 +62,16 @@ fn each_rank_of_mpirun_is_beside_its_gpu_and_without_exec_none_is_told_of_a_nic(
 fn a_rank_below_mpiruns_daemon_has_the_nic_of_its_steps_gpu_and_one_beside_mpirun_those_of_all_it_sees(
     nodes: &Nodes,
 ) {
-    let (beside_mpirun, below_daemon) = (rank(nodes, "mpirun.two", 0).0, rank(nodes, "mpirun.two", 1).0);
-    assert!(beside_mpirun.starts_with("mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_3:1,eth0"), "{beside_mpirun}");
-    assert!(below_daemon.starts_with(&format!("{}:1,eth0", nodes.beside(0))), "{below_daemon}");
+    let (beside_mpirun, below_daemon) = (
+        rank(nodes, "mpirun.two", 0).0,
+        rank(nodes, "mpirun.two", 1).0,
+    );
+    assert!(
+        beside_mpirun.starts_with("mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_3:1,eth0"),
+        "{beside_mpirun}"
+    );
+    assert!(
+        below_daemon.starts_with(&format!("{}:1,eth0", nodes.beside(0))),
+        "{below_daemon}"
+    );
 }

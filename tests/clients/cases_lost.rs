@@ -4,7 +4,10 @@ use crate::nodes::Nodes;
 use crate::{Case, Command, cases};
 
 pub const COMMANDS: &[Command] = &[
-    ("lost.bare", "TIMES=9999 /guest/lost.sh rail1 srun -K -N2 -n2 --gpus-per-task=1 /guest/pair.sh"),
+    (
+        "lost.bare",
+        "TIMES=9999 /guest/lost.sh rail1 srun -K -N2 -n2 --gpus-per-task=1 /guest/pair.sh",
+    ),
     (
         "lost",
         "TIMES=9999 /guest/lost.sh rail1 srun -K -N2 -n2 --gpus-per-task=1 --nic-placement /guest/pair.sh",
@@ -34,31 +37,51 @@ pub const CASES: &[Case] = cases![
 /// What srun itself returns says which of the two tasks was ended last, and by whom: that is not the same each time.
 pub fn assert_ended_by_ucx(nodes: &Nodes, name: &str) {
     let said = nodes.said(name);
-    assert!(said.contains("the link is down") && !nodes.succeeded(name), "{name}: {said}");
+    assert!(
+        said.contains("the link is down") && !nodes.succeeded(name),
+        "{name}: {said}"
+    );
     // timeout's own status
     assert!(!said.contains("ended with 124"), "{name} hangs: {said}");
     // what is told first differs from run to run
     let words = ["completion with error", "Endpoint timeout"];
-    assert!(words.iter().any(|word| said.contains(word)), "{name}: {said}");
+    assert!(
+        words.iter().any(|word| said.contains(word)),
+        "{name}: {said}"
+    );
     assert!(!said.contains("nic-placement:"), "{name}: {said}");
 }
 
 fn a_job_whose_nic_loses_its_link_ends_as_it_does_without_the_plugin(nodes: &Nodes) {
     for name in ["lost.bare", "lost"] {
         assert_ended_by_ucx(nodes, name);
-        assert!(nodes.said(name).contains("Aborted"), "{name}: {}", nodes.said(name));
+        assert!(
+            nodes.said(name).contains("Aborted"),
+            "{name}: {}",
+            nodes.said(name)
+        );
     }
 }
 
 fn a_second_nic_in_the_list_does_not_save_the_job(nodes: &Nodes) {
-    assert!(nodes.said("lost.several").contains("ucx=mlx5_1:1,mlx5_0:1,"));
+    assert!(
+        nodes
+            .said("lost.several")
+            .contains("ucx=mlx5_1:1,mlx5_0:1,")
+    );
     assert_ended_by_ucx(nodes, "lost.several");
 }
 
 fn a_program_that_wants_to_be_told_of_failures_is_told_as_it_is_without_the_plugin(nodes: &Nodes) {
     for name in ["lost.handled.bare", "lost.handled"] {
         let said = nodes.said(name);
-        assert!(said.contains("the link is down") && !nodes.succeeded(name), "{name}: {said}");
-        assert!(said.contains("message: ") && !said.contains("Aborted"), "{name}: {said}");
+        assert!(
+            said.contains("the link is down") && !nodes.succeeded(name),
+            "{name}: {said}"
+        );
+        assert!(
+            said.contains("message: ") && !said.contains("Aborted"),
+            "{name}: {said}"
+        );
     }
 }

@@ -15,7 +15,10 @@ pub const COMMANDS: &[Command] = &[
          /guest/pair.sh 2> reports; code=$?; cat reports >&2; /guest/nic-placement measure --merge reports \
          > merged 2>&1 && exit $code",
     ),
-    ("measure.bare", "srun -N2 -n2 --gpus-per-task=1 /guest/nic-placement measure --json -- /guest/pair.sh"),
+    (
+        "measure.bare",
+        "srun -N2 -n2 --gpus-per-task=1 /guest/nic-placement measure --json -- /guest/pair.sh",
+    ),
     (
         "measure.tasks",
         "srun -N2 -n8 --ntasks-per-node=4 --gpus-per-task=1 --nic-placement \
@@ -27,7 +30,10 @@ pub const COMMANDS: &[Command] = &[
          until grep -q node=n0 topped; do sleep 0.2; done; /guest/nic-placement top --once -d 1 > tables; \
          touch /tmp/top; wait $step; code=$?; cat topped; exit $code",
     ),
-    ("measure.ends", "srun -N1 -n1 /guest/nic-placement measure -- sh -c 'exit 7'; [ $? = 7 ]"),
+    (
+        "measure.ends",
+        "srun -N1 -n1 /guest/nic-placement measure -- sh -c 'exit 7'; [ $? = 7 ]",
+    ),
 ];
 
 pub const CASES: &[Case] = cases![
@@ -41,14 +47,22 @@ pub const CASES: &[Case] = cases![
 
 /// The lines that are reports, in the order of the nodes.
 fn reports(text: &str) -> Vec<Measurement> {
-    let lines = text.lines().filter(|line| line.starts_with("{\"format\":\"nic-placement measure\""));
-    let mut reports: Vec<Measurement> = lines.map(|line| merge::read(line.as_bytes()).unwrap()).collect();
+    let lines = text
+        .lines()
+        .filter(|line| line.starts_with("{\"format\":\"nic-placement measure\""));
+    let mut reports: Vec<Measurement> = lines
+        .map(|line| merge::read(line.as_bytes()).unwrap())
+        .collect();
     reports.sort_by(|one, other| one.node.cmp(&other.node));
     reports
 }
 
 fn of<'r>(report: &'r Measurement, nic: &str) -> &'r NicTraffic {
-    report.nics.iter().find(|of| of.name == nic).unwrap_or_else(|| panic!("{nic}: {report:?}"))
+    report
+        .nics
+        .iter()
+        .find(|of| of.name == nic)
+        .unwrap_or_else(|| panic!("{nic}: {report:?}"))
 }
 
 /// Bytes by which the kernel may have counted more: what a step's start and end send is not the command's.
@@ -65,7 +79,10 @@ fn measure_tells_the_bytes_of_each_nic_that_the_kernel_counted(nodes: &Nodes) {
                 let told = of(report, &format!("{nic}:1")).rdma.unwrap().sent;
                 let counted = by(&sent, node, &nic);
                 let is_it = told <= counted && counted - told < AROUND;
-                assert!(is_it, "{name}: {node}: {nic}: {told}, the kernel says {counted}");
+                assert!(
+                    is_it,
+                    "{name}: {node}: {nic}: {told}, the kernel says {counted}"
+                );
             }
             let all = report.shares.planned + report.shares.others;
             assert!(are(all, tasks[0].sent()), "{name}: {node}: {all}");
@@ -85,8 +102,12 @@ fn with_the_plugin_all_bytes_leave_by_the_planned_nic_and_a_merge_says_so(nodes:
         assert!(report.shares.others < AROUND, "{report:?}");
     }
     let merged = nodes.answer("merged");
-    assert!(merged.contains("2 nodes, 2 of them by the plan of their tasks"), "{merged}");
-    let all = ["99.", "100.0 %", ">99.9 %"].map(|share| format!("by the NICs of the tasks: {share}"));
+    assert!(
+        merged.contains("2 nodes, 2 of them by the plan of their tasks"),
+        "{merged}"
+    );
+    let all =
+        ["99.", "100.0 %", ">99.9 %"].map(|share| format!("by the NICs of the tasks: {share}"));
     assert!(all.iter().any(|all| merged.contains(all)), "{merged}");
 }
 
@@ -95,7 +116,10 @@ fn without_a_marker_the_plan_is_the_node_s_and_idle_rails_are_named(nodes: &Node
         assert_eq!(report.plan, Origin::Node, "{report:?}");
         let idle = &report.shares.idle;
         let has = |nic: &str| idle.iter().any(|idle| idle == nic);
-        assert!(has("mlx5_2:1") && has("mlx5_3:1"), "the other socket's: {report:?}");
+        assert!(
+            has("mlx5_2:1") && has("mlx5_3:1"),
+            "the other socket's: {report:?}"
+        );
     }
 }
 
@@ -117,14 +141,26 @@ fn top_shows_the_task_with_its_nic_and_path(nodes: &Nodes) {
     let own = format!("{}:1", nodes.beside(tasks[0].gpu()));
     let tables = nodes.answer("tables");
     let line = |begin: &str| {
-        tables.lines().find(|line| line.starts_with(begin)).unwrap_or_else(|| panic!("{begin}: {tables}"))
+        tables
+            .lines()
+            .find(|line| line.starts_with(begin))
+            .unwrap_or_else(|| panic!("{begin}: {tables}"))
     };
     assert!(line(&own).ends_with("task 0"), "{tables}");
     let (_, task) = tables.split_once("\ntask  ").expect("a table of tasks");
     let task = task.lines().nth(1).unwrap();
-    assert!(["PIX", "PXB"].iter().any(|path| task.ends_with(&format!("{own} {path}"))), "{tables}");
+    assert!(
+        ["PIX", "PXB"]
+            .iter()
+            .any(|path| task.ends_with(&format!("{own} {path}"))),
+        "{tables}"
+    );
 }
 
 fn the_status_of_the_command_is_srun_s(nodes: &Nodes) {
-    assert!(nodes.succeeded("measure.ends"), "{}", nodes.said("measure.ends"));
+    assert!(
+        nodes.succeeded("measure.ends"),
+        "{}",
+        nodes.said("measure.ends")
+    );
 }

@@ -21,8 +21,14 @@ pub const COMMANDS: &[Command] = &[
         "OMPI_MCA_pml=ucx srun --mpi=pmix -N2 -n2 --gpus-per-task=1 --nic-placement \
          /guest/pingpong.openmpi 262144 3",
     ),
-    ("mpich.bare", "srun --mpi=pmi2 -N2 -n2 --gpus-per-task=1 /guest/pingpong.mpich 262144 3"),
-    ("mpich", "srun --mpi=pmi2 -N2 -n2 --gpus-per-task=1 --nic-placement /guest/pingpong.mpich 262144 3"),
+    (
+        "mpich.bare",
+        "srun --mpi=pmi2 -N2 -n2 --gpus-per-task=1 /guest/pingpong.mpich 262144 3",
+    ),
+    (
+        "mpich",
+        "srun --mpi=pmi2 -N2 -n2 --gpus-per-task=1 --nic-placement /guest/pingpong.mpich 262144 3",
+    ),
     (
         "mpich.user",
         "UCX_NET_DEVICES=mlx5_2:1 srun --mpi=pmi2 -N2 -n2 --gpus-per-task=1 --nic-placement \
@@ -65,7 +71,11 @@ fn open_mpi_over_tcp_is_as_it_was(nodes: &Nodes) {
     // it takes every interface, those of the rails too, as it does without the plugin
     let (bytes, sent) = (bytes(nodes, "openmpi.tcp"), nodes.sent("openmpi.tcp"));
     for node in NODES {
-        let total: u64 = sent.iter().filter(|((on, _), _)| on == node).map(|(_, bytes)| *bytes).sum();
+        let total: u64 = sent
+            .iter()
+            .filter(|((on, _), _)| on == node)
+            .map(|(_, bytes)| *bytes)
+            .sum();
         assert!(total > bytes, "{sent:?}");
         assert!(!none(by(&sent, node, "eth0")), "{sent:?}");
     }

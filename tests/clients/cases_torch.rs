@@ -6,9 +6,18 @@ use crate::nodes::{NODES, Nodes, Task};
 use crate::{Case, Command, cases};
 
 pub const COMMANDS: &[Command] = &[
-    ("torchrun.bare", "srun -K -N2 -n2 --gpus-per-task=1 /guest/torch.sh"),
-    ("torchrun", "srun -K -N2 -n2 --gpus-per-task=1 --nic-placement /guest/torch.sh"),
-    ("astray.bare", "timeout 400 srun -K -N2 -n2 --gpus-per-task=1 --nic-placement /guest/torch.sh astray"),
+    (
+        "torchrun.bare",
+        "srun -K -N2 -n2 --gpus-per-task=1 /guest/torch.sh",
+    ),
+    (
+        "torchrun",
+        "srun -K -N2 -n2 --gpus-per-task=1 --nic-placement /guest/torch.sh",
+    ),
+    (
+        "astray.bare",
+        "timeout 400 srun -K -N2 -n2 --gpus-per-task=1 --nic-placement /guest/torch.sh astray",
+    ),
     (
         "astray",
         "srun -K -N2 -n2 --gpus-per-task=1 --nic-placement=env=default,sockets /guest/torch.sh astray",
@@ -29,12 +38,25 @@ fn a_training_of_two_nodes_over_gloo_comes_out_the_same_and_goes_the_same_way(no
         return;
     }
     let (bare, placed) = (nodes.tasks("torchrun.bare", 2), nodes.tasks("torchrun", 2));
-    let learnt = |task: &Task| (task.word("losses").to_string(), task.word("weights").to_string());
+    let learnt = |task: &Task| {
+        (
+            task.word("losses").to_string(),
+            task.word("weights").to_string(),
+        )
+    };
     for (bare, placed) in bare.iter().zip(&placed) {
         assert_eq!(learnt(bare), learnt(placed));
     }
-    assert_eq!(placed[0].word("weights"), placed[1].word("weights"), "both workers have the same");
-    assert_ne!(placed[0].word("losses"), placed[1].word("losses"), "of data that are not");
+    assert_eq!(
+        placed[0].word("weights"),
+        placed[1].word("weights"),
+        "both workers have the same"
+    );
+    assert_ne!(
+        placed[0].word("losses"),
+        placed[1].word("losses"),
+        "of data that are not"
+    );
     // the plugin was there, and said nothing of gloo's
     assert!(placed[0].word("ucx").starts_with("mlx5_1:1,"), "{placed:?}");
     for task in bare.iter().chain(&placed) {
@@ -44,8 +66,13 @@ fn a_training_of_two_nodes_over_gloo_comes_out_the_same_and_goes_the_same_way(no
         let sent = nodes.sent(name);
         for node in NODES {
             assert!(by(&sent, node, "eth0") > GRADIENTS, "{name}: {sent:?}");
-            let rails = sent.iter().filter(|((on, nic), _)| on == node && nic != "eth0");
-            assert!(rails.into_iter().all(|(_, bytes)| none(*bytes)), "{name}: {sent:?}");
+            let rails = sent
+                .iter()
+                .filter(|((on, nic), _)| on == node && nic != "eth0");
+            assert!(
+                rails.into_iter().all(|(_, bytes)| none(*bytes)),
+                "{name}: {sent:?}"
+            );
         }
     }
 }
@@ -56,7 +83,10 @@ fn where_names_lead_nowhere_gloo_fails_and_with_the_interface_of_slurm_it_trains
         return;
     }
     let said = nodes.said("astray.bare");
-    assert!(!nodes.succeeded("astray.bare") && said.contains("connect [127.0.1.1]"), "{said}");
+    assert!(
+        !nodes.succeeded("astray.bare") && said.contains("connect [127.0.1.1]"),
+        "{said}"
+    );
     let (told, usual) = (nodes.tasks("astray", 2), nodes.tasks("torchrun", 2));
     let sent = nodes.sent("astray");
     for (node, (task, usual)) in NODES.iter().zip(told.iter().zip(&usual)) {

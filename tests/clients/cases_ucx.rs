@@ -5,11 +5,23 @@ use crate::{Case, Command, cases};
 use std::collections::BTreeSet;
 
 pub const COMMANDS: &[Command] = &[
-    ("own.bare", "srun -N2 -n8 --ntasks-per-node=4 --gpus-per-task=1 /guest/pair.sh parts"),
-    ("own", "srun -N2 -n8 --ntasks-per-node=4 --gpus-per-task=1 --nic-placement /guest/pair.sh parts"),
+    (
+        "own.bare",
+        "srun -N2 -n8 --ntasks-per-node=4 --gpus-per-task=1 /guest/pair.sh parts",
+    ),
+    (
+        "own",
+        "srun -N2 -n8 --ntasks-per-node=4 --gpus-per-task=1 --nic-placement /guest/pair.sh parts",
+    ),
     // on the other socket than its GPU
-    ("far.bare", "srun -N2 -n2 -c8 --gpus-per-task=1 --cpu-bind=mask_cpu:0xf0 /guest/pair.sh"),
-    ("far", "srun -N2 -n2 -c8 --gpus-per-task=1 --cpu-bind=mask_cpu:0xf0 --nic-placement /guest/pair.sh"),
+    (
+        "far.bare",
+        "srun -N2 -n2 -c8 --gpus-per-task=1 --cpu-bind=mask_cpu:0xf0 /guest/pair.sh",
+    ),
+    (
+        "far",
+        "srun -N2 -n2 -c8 --gpus-per-task=1 --cpu-bind=mask_cpu:0xf0 --nic-placement /guest/pair.sh",
+    ),
     ("near.bare", "srun -N2 -n2 --gpus-per-task=1 /guest/pair.sh"),
     (
         "jobs.bare",
@@ -21,7 +33,10 @@ pub const COMMANDS: &[Command] = &[
         "srun -N2 -n2 --gpus-per-task=1 --nic-placement /guest/pair.sh 131072 & \
          srun -N2 -n2 --gpus-per-task=1 --nic-placement /guest/pair.sh; code=$?; wait $! && exit $code",
     ),
-    ("several", "srun -N2 -n2 --gpus-per-task=1 --nic-placement=numa /guest/pair.sh"),
+    (
+        "several",
+        "srun -N2 -n2 --gpus-per-task=1 --nic-placement=numa /guest/pair.sh",
+    ),
     // more NICs for a message than UCX takes by itself
     (
         "storage.out",
@@ -89,7 +104,9 @@ fn planned(nodes: &Nodes, tasks: &[Task]) -> Sent {
     let mut planned = Sent::new();
     for task in tasks {
         let nic = nodes.beside(task.gpu()).to_string();
-        *planned.entry((task.word("node").to_string(), nic)).or_default() += task.sent();
+        *planned
+            .entry((task.word("node").to_string(), nic))
+            .or_default() += task.sent();
     }
     planned
 }
@@ -111,12 +128,21 @@ fn each_of_eight_tasks_sends_by_the_nic_beside_its_gpu(nodes: &Nodes) {
     assert_no_messages_on_tcp("own", &sent);
 }
 
-fn without_the_plugin_tasks_share_the_nics_of_the_socket_on_which_they_happen_to_run(nodes: &Nodes) {
+fn without_the_plugin_tasks_share_the_nics_of_the_socket_on_which_they_happen_to_run(
+    nodes: &Nodes,
+) {
     let tasks = nodes.tasks("own.bare", 8);
     let (sent, planned) = (nodes.sent("own.bare"), planned(nodes, &tasks));
     assert!(!fits(&sent, &planned), "{sent:?}, planned {planned:?}");
-    let total: u64 = sent.iter().filter(|((_, nic), _)| nic != "eth0").map(|(_, bytes)| *bytes).sum();
-    assert!(are(total, tasks.iter().map(Task::sent).sum()), "nothing is lost: {sent:?}");
+    let total: u64 = sent
+        .iter()
+        .filter(|((_, nic), _)| nic != "eth0")
+        .map(|(_, bytes)| *bytes)
+        .sum();
+    assert!(
+        are(total, tasks.iter().map(Task::sent).sum()),
+        "nothing is lost: {sent:?}"
+    );
     for node in NODES {
         for (one, other) in [("mlx5_0", "mlx5_1"), ("mlx5_2", "mlx5_3")] {
             let (one, other) = (by(&sent, node, one), by(&sent, node, other));
@@ -128,7 +154,11 @@ fn without_the_plugin_tasks_share_the_nics_of_the_socket_on_which_they_happen_to
 /// The NIC beside the GPU that both tasks of a step have, and the bytes of each.
 pub fn one_gpu<'a>(nodes: &'a Nodes, name: &str) -> (&'a str, u64) {
     let tasks = nodes.tasks(name, 2);
-    assert_eq!((tasks[0].gpu(), tasks[0].sent()), (tasks[1].gpu(), tasks[1].sent()), "{tasks:?}");
+    assert_eq!(
+        (tasks[0].gpu(), tasks[0].sent()),
+        (tasks[1].gpu(), tasks[1].sent()),
+        "{tasks:?}"
+    );
     (nodes.beside(tasks[0].gpu()), tasks[0].sent())
 }
 
@@ -136,13 +166,26 @@ fn a_task_away_from_its_gpu_sends_by_its_gpus_nic_and_without_the_plugin_by_thos
     nodes: &Nodes,
 ) {
     let (own, bytes) = one_gpu(nodes, "far");
-    assert!(["mlx5_0", "mlx5_1"].contains(&own), "the task is bound to the other socket: {own}");
+    assert!(
+        ["mlx5_0", "mlx5_1"].contains(&own),
+        "the task is bound to the other socket: {own}"
+    );
     assert_shared(nodes, "far", bytes, &[own]);
-    assert_shared(nodes, "far.bare", one_gpu(nodes, "far.bare").1, &["mlx5_2", "mlx5_3"]);
+    assert_shared(
+        nodes,
+        "far.bare",
+        one_gpu(nodes, "far.bare").1,
+        &["mlx5_2", "mlx5_3"],
+    );
 }
 
 fn ucx_alone_shares_a_large_message_between_two_nics_of_its_socket(nodes: &Nodes) {
-    assert_shared(nodes, "near.bare", one_gpu(nodes, "near.bare").1, &["mlx5_0", "mlx5_1"]);
+    assert_shared(
+        nodes,
+        "near.bare",
+        one_gpu(nodes, "near.bare").1,
+        &["mlx5_0", "mlx5_1"],
+    );
 }
 
 fn two_jobs_on_the_same_nodes_send_by_a_nic_each(nodes: &Nodes) {
@@ -159,14 +202,30 @@ fn two_jobs_on_the_same_nodes_send_by_a_nic_each(nodes: &Nodes) {
 fn several_nics_of_a_gpu_carry_a_message_together(nodes: &Nodes) {
     let (_, bytes) = one_gpu(nodes, "several");
     let listed = nodes.tasks("several", 2)[0].word("ucx").to_string();
-    let rdma: BTreeSet<&str> = listed.split(',').filter(|entry| entry.contains(':')).collect();
+    let rdma: BTreeSet<&str> = listed
+        .split(',')
+        .filter(|entry| entry.contains(':'))
+        .collect();
     assert_eq!(rdma, BTreeSet::from(["mlx5_0:1", "mlx5_1:1"]), "{listed}");
     assert_shared(nodes, "several", bytes, &["mlx5_0", "mlx5_1"]);
 }
 
 fn no_byte_leaves_by_a_nic_that_is_left_out(nodes: &Nodes) {
-    assert_shared(nodes, "storage.in", one_gpu(nodes, "storage.in").1, &["mlx5_0", "mlx5_1", "mlx5_4"]);
-    assert_shared(nodes, "storage.out", one_gpu(nodes, "storage.out").1, &["mlx5_0", "mlx5_1"]);
+    assert_shared(
+        nodes,
+        "storage.in",
+        one_gpu(nodes, "storage.in").1,
+        &["mlx5_0", "mlx5_1", "mlx5_4"],
+    );
+    assert_shared(
+        nodes,
+        "storage.out",
+        one_gpu(nodes, "storage.out").1,
+        &["mlx5_0", "mlx5_1"],
+    );
     let sent = nodes.sent("storage.out");
-    assert!(NODES.iter().all(|node| by(&sent, node, "mlx5_4") < 1024), "nor by TCP: {sent:?}");
+    assert!(
+        NODES.iter().all(|node| by(&sent, node, "mlx5_4") < 1024),
+        "nor by TCP: {sent:?}"
+    );
 }

@@ -94,14 +94,20 @@ pub const CASES: &[Case] = cases![
 
 fn reports(nodes: &Nodes, name: &str) -> Vec<NodeVerdicts> {
     let text = nodes.answer(name) + &nodes.said(name);
-    let lines = text.lines().filter(|line| line.starts_with("{\"format\":\"nic-placement verify\""));
-    lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+    let lines = text
+        .lines()
+        .filter(|line| line.starts_with("{\"format\":\"nic-placement verify\""));
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 fn task(nodes: &Nodes, name: &str) -> TaskVerdict {
     let reports = reports(nodes, name);
     let all = || format!("{name}: {}\n{}", nodes.answer(name), nodes.said(name));
-    let report = reports.last().unwrap_or_else(|| panic!("no report: {}", all()));
+    let report = reports
+        .last()
+        .unwrap_or_else(|| panic!("no report: {}", all()));
     assert_eq!(report.tasks.len(), 1, "{}", all());
     report.tasks[0].clone()
 }
@@ -111,44 +117,97 @@ fn nics(task: &TaskVerdict) -> Vec<&str> {
 }
 
 fn placed_tasks_of_every_library_are_seen_to_use_the_nic_that_they_were_given(nodes: &Nodes) {
-    for name in ["verify.ucx", "verify.openmpi", "verify.mpich", "verify.libfabric"] {
+    for name in [
+        "verify.ucx",
+        "verify.openmpi",
+        "verify.mpich",
+        "verify.libfabric",
+    ] {
         let task = task(nodes, name);
-        assert_eq!((task.verdict, nics(&task)), (Verdict::AsPlanned, vec!["mlx5_1:1"]), "{name}: {task:?}");
-        assert!(task.is_placed && task.used[0].by == By::QueuePairs, "{name}: {task:?}");
-        assert_eq!((task.cpus.far, task.cpus.first_left), (0, false), "{name}: {task:?}");
-        assert!(task.memory.near_share().is_some_and(|share| share > 90), "{name}: {task:?}");
-        assert!(nodes.answer(name).contains("status=0"), "{name}: {}", nodes.answer(name));
+        assert_eq!(
+            (task.verdict, nics(&task)),
+            (Verdict::AsPlanned, vec!["mlx5_1:1"]),
+            "{name}: {task:?}"
+        );
+        assert!(
+            task.is_placed && task.used[0].by == By::QueuePairs,
+            "{name}: {task:?}"
+        );
+        assert_eq!(
+            (task.cpus.far, task.cpus.first_left),
+            (0, false),
+            "{name}: {task:?}"
+        );
+        assert!(
+            task.memory.near_share().is_some_and(|share| share > 90),
+            "{name}: {task:?}"
+        );
+        assert!(
+            nodes.answer(name).contains("status=0"),
+            "{name}: {}",
+            nodes.answer(name)
+        );
     }
 }
 
 fn without_the_plugin_the_nic_that_is_not_the_gpu_s_is_named(nodes: &Nodes) {
     let task = task(nodes, "verify.bare");
-    assert_eq!((task.is_placed, &*task.planned), (false, &["mlx5_1:1".to_string()][..]), "{task:?}");
+    assert_eq!(
+        (task.is_placed, &*task.planned),
+        (false, &["mlx5_1:1".to_string()][..]),
+        "{task:?}"
+    );
     assert!(nics(&task).contains(&"mlx5_0:1"), "{task:?}");
     assert_eq!(task.verdict, Verdict::NearerExists, "{task:?}");
-    assert!(nodes.answer("verify.bare").contains("status=1"), "{}", nodes.answer("verify.bare"));
+    assert!(
+        nodes.answer("verify.bare").contains("status=1"),
+        "{}",
+        nodes.answer("verify.bare")
+    );
 }
 
 fn a_far_nic_and_one_that_is_left_out_are_named_whatever_the_plan_was(nodes: &Nodes) {
     let far = task(nodes, "verify.far");
-    assert_eq!((far.verdict, nics(&far)), (Verdict::Far, vec!["mlx5_2:1"]), "{far:?}");
+    assert_eq!(
+        (far.verdict, nics(&far)),
+        (Verdict::Far, vec!["mlx5_2:1"]),
+        "{far:?}"
+    );
     assert_eq!(far.used[0].path.as_deref(), Some("SYS"), "{far:?}");
     let left_out = task(nodes, "verify.left-out");
-    assert_eq!((left_out.verdict, nics(&left_out)), (Verdict::LeftOut, vec!["mlx5_4:1"]), "{left_out:?}");
+    assert_eq!(
+        (left_out.verdict, nics(&left_out)),
+        (Verdict::LeftOut, vec!["mlx5_4:1"]),
+        "{left_out:?}"
+    );
 }
 
 fn a_program_that_opens_all_nics_and_connects_none_uses_none(nodes: &Nodes) {
     let task = task(nodes, "verify.none");
-    assert_eq!((task.verdict, nics(&task).len(), task.opened.len()), (Verdict::NoNic, 0, 4), "{task:?}");
+    assert_eq!(
+        (task.verdict, nics(&task).len(), task.opened.len()),
+        (Verdict::NoNic, 0, 4),
+        "{task:?}"
+    );
     let far = self::task(nodes, "verify.far");
     assert_eq!(far.opened, ["mlx5_0", "mlx5_1", "mlx5_3"], "{far:?}");
 }
 
 fn a_thousand_queue_pairs_are_counted_in_seconds(nodes: &Nodes) {
     let task = task(nodes, "verify.many");
-    assert_eq!((task.verdict, task.used[0].count), (Verdict::AsPlanned, 1000), "{task:?}");
+    assert_eq!(
+        (task.verdict, task.used[0].count),
+        (Verdict::AsPlanned, 1000),
+        "{task:?}"
+    );
     let answer = nodes.answer("verify.many");
-    let took = answer.split_once("took=").unwrap().1.lines().next().unwrap();
+    let took = answer
+        .split_once("took=")
+        .unwrap()
+        .1
+        .lines()
+        .next()
+        .unwrap();
     assert!(took.parse::<f64>().unwrap() < 5.0, "{answer}");
 }
 
@@ -162,20 +221,35 @@ fn a_process_in_another_pid_namespace_is_seen_from_outside(nodes: &Nodes) {
 
 fn a_process_that_ends_meanwhile_was_seen(nodes: &Nodes) {
     // verify ended before its minute was over, and after the process
-    assert!(nodes.succeeded("verify.ends"), "{}", nodes.said("verify.ends"));
+    assert!(
+        nodes.succeeded("verify.ends"),
+        "{}",
+        nodes.said("verify.ends")
+    );
     assert_eq!(task(nodes, "verify.ends").verdict, Verdict::AsPlanned);
 }
 
 fn a_user_sees_the_own_tasks_and_of_another_s_that_there_are_some(nodes: &Nodes) {
     let own = task(nodes, "verify.user");
-    assert_eq!((own.verdict, nics(&own)), (Verdict::AsPlanned, vec!["mlx5_1:1"]), "{own:?}");
+    assert_eq!(
+        (own.verdict, nics(&own)),
+        (Verdict::AsPlanned, vec!["mlx5_1:1"]),
+        "{own:?}"
+    );
     let reports = reports(nodes, "verify.other-user");
     let last = reports.last().unwrap();
-    assert!(last.tasks.is_empty() && last.notes[0].contains("1 other user"), "{last:?}");
+    assert!(
+        last.tasks.is_empty() && last.notes[0].contains("1 other user"),
+        "{last:?}"
+    );
     assert!(nodes.answer("verify.other-user").contains("status=2"));
 }
 
 fn a_command_that_is_looked_at_ends_as_it_does_alone(nodes: &Nodes) {
-    assert!(nodes.succeeded("verify.command"), "{}", nodes.said("verify.command"));
+    assert!(
+        nodes.succeeded("verify.command"),
+        "{}",
+        nodes.said("verify.command")
+    );
     assert_eq!(task(nodes, "verify.command").verdict, Verdict::AsPlanned);
 }

@@ -72,7 +72,9 @@ fn releases(nodes: &Nodes, rdma: bool) -> Vec<&'static str> {
     NAMES.iter().copied().filter(has).collect()
 }
 
-fn with_other_releases_who_meets_by_address_can_with_our_list_and_not_with_a_nic_alone(nodes: &Nodes) {
+fn with_other_releases_who_meets_by_address_can_with_our_list_and_not_with_a_nic_alone(
+    nodes: &Nodes,
+) {
     for name in releases(nodes, true) {
         assert_met(nodes, &format!("{name}.meet"), "mlx5_1");
         assert_unreachable(nodes, &format!("{name}.meet.alone"));
@@ -90,7 +92,9 @@ fn with_other_releases_a_task_away_from_its_gpu_sends_by_its_gpus_nic_and_withou
     }
 }
 
-fn with_other_releases_a_second_nic_in_the_list_does_not_save_a_job_that_loses_a_link(nodes: &Nodes) {
+fn with_other_releases_a_second_nic_in_the_list_does_not_save_a_job_that_loses_a_link(
+    nodes: &Nodes,
+) {
     for name in releases(nodes, true) {
         assert_ended_by_ucx(nodes, &format!("{name}.lost.several"));
     }
@@ -102,22 +106,36 @@ fn tasks_on_rails_with_subnets_of_their_own_have_all_good_nics_and_send_by_them(
         let tasks = nodes.tasks(&step, 4);
         let all = ["mlx5_0:1", "mlx5_1:1", "mlx5_2:1", "mlx5_3:1"];
         assert!(
-            tasks.iter().all(|task| all.iter().all(|nic| task.word("ucx").contains(nic))),
+            tasks
+                .iter()
+                .all(|task| all.iter().all(|nic| task.word("ucx").contains(nic))),
             "{step}: {tasks:?}"
         );
         let messages: u64 = tasks.iter().map(|task| task.sent()).sum();
         let sent = nodes.sent(&step);
-        let by_nics: u64 = sent.iter().filter(|((_, nic), _)| nic != "eth0").map(|(_, bytes)| bytes).sum();
-        assert!(nodes.succeeded(&step) && by_nics >= messages, "{step}: {sent:?}");
+        let by_nics: u64 = sent
+            .iter()
+            .filter(|((_, nic), _)| nic != "eth0")
+            .map(|(_, bytes)| bytes)
+            .sum();
+        assert!(
+            nodes.succeeded(&step) && by_nics >= messages,
+            "{step}: {sent:?}"
+        );
     }
 }
 
-fn a_ucx_that_was_built_without_rdma_sends_by_tcp_with_our_list_and_nothing_with_a_nic_alone(nodes: &Nodes) {
+fn a_ucx_that_was_built_without_rdma_sends_by_tcp_with_our_list_and_nothing_with_a_nic_alone(
+    nodes: &Nodes,
+) {
     for name in releases(nodes, false) {
         let step = format!("{name}.far");
         let (tasks, sent) = (nodes.tasks(&step, 2), nodes.sent(&step));
         let all: u64 = sent.values().sum();
-        assert!(all > tasks.iter().map(|task| task.sent()).sum(), "{step}: {sent:?}");
+        assert!(
+            all > tasks.iter().map(|task| task.sent()).sum(),
+            "{step}: {sent:?}"
+        );
         assert!(!nodes.succeeded(&format!("{name}.meet.alone")));
     }
 }

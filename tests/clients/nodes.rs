@@ -49,7 +49,9 @@ impl Task {
 
     /// The number of the one GPU that it may open.
     pub fn gpu(&self) -> u32 {
-        self.word("gpus").parse().unwrap_or_else(|_| panic!("one GPU: {self:?}"))
+        self.word("gpus")
+            .parse()
+            .unwrap_or_else(|_| panic!("one GPU: {self:?}"))
     }
 }
 
@@ -59,13 +61,18 @@ fn tests() -> PathBuf {
 
 /// Makes the guests' root with these objects; qemu's words for the folders that the guests see besides.
 fn made_root(root: &Path, objects: &[&Path]) -> Result<String, Unfit> {
-    let ran = std::process::Command::new(tests().join("clients/root.sh")).arg(root).args(objects).output();
+    let ran = std::process::Command::new(tests().join("clients/root.sh"))
+        .arg(root)
+        .args(objects)
+        .output();
     let ran = ran.map_err(|error| Unfit::Broken(format!("root.sh: {error}")))?;
     judged("root.sh", &ran)?;
     // such as a release of UCX that cannot be had
     eprint!("{}", String::from_utf8_lossy(&ran.stderr));
     let said = String::from_utf8_lossy(&ran.stdout).into_owned();
-    let shares = said.lines().filter_map(|line| line.strip_prefix("share ")?.split_once(' '));
+    let shares = said
+        .lines()
+        .filter_map(|line| line.strip_prefix("share ")?.split_once(' '));
     let words = shares.map(|(tag, folder)| {
         format!(
             "-fsdev local,id={tag},path={folder},security_model=none,readonly=on \
@@ -88,15 +95,21 @@ impl Nodes {
     /// Boots both and runs the commands, each a name and a line of shell.
     pub fn boot(commands: Vec<Command>) -> Result<Nodes, Unfit> {
         let temporary = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let (root, wire) = (temporary.join("clients-root"), temporary.join("clients-wire"));
+        let (root, wire) = (
+            temporary.join("clients-root"),
+            temporary.join("clients-wire"),
+        );
         for folder in [&root, &wire] {
             let _ = fs::remove_dir_all(folder);
             fs::create_dir_all(folder).map_err(|error| Unfit::Broken(error.to_string()))?;
         }
-        let plugin =
-            std::env::var_os("NIC_PLACEMENT_SO").map_or(released("libnic_placement.so"), PathBuf::from);
+        let plugin = std::env::var_os("NIC_PLACEMENT_SO")
+            .map_or(released("libnic_placement.so"), PathBuf::from);
         let shares = made_root(&root, &[&plugin, &released("nic-placement")])?;
-        let lines: Vec<String> = commands.iter().map(|(name, line)| format!("{name} {line}")).collect();
+        let lines: Vec<String> = commands
+            .iter()
+            .map(|(name, line)| format!("{name} {line}"))
+            .collect();
         let boot = |side: usize| {
             let mut arguments = vec![side.to_string()];
             arguments.extend((side == 1).then(|| lines.join("\n")));
@@ -121,7 +134,11 @@ impl Nodes {
         }
         let out = boots[0].out.clone();
         let beside = beside(&lines_of(&out.join("gpus")), &lines_of(&out.join("nics")));
-        Ok(Nodes { commands, out, beside })
+        Ok(Nodes {
+            commands,
+            out,
+            beside,
+        })
     }
 
     /// A file that was left in n0.
@@ -133,17 +150,23 @@ impl Nodes {
     /// What the guests have as /other/NAME (others.sh), if they have it: its release, and `rdma` where UCX knows that.
     pub fn other(&self, name: &str) -> Option<String> {
         let text = fs::read_to_string(self.out.join("others")).unwrap_or_default();
-        let of =
-            |line: &str| line.split_once(' ').map(|(name, release)| (name.to_string(), release.to_string()));
+        let of = |line: &str| {
+            line.split_once(' ')
+                .map(|(name, release)| (name.to_string(), release.to_string()))
+        };
         let mut others = text.lines().filter_map(of);
-        others.find(|(other, _)| other == name).map(|(_, release)| release)
+        others
+            .find(|(other, _)| other == name)
+            .map(|(_, release)| release)
     }
 
     /// What a command wrote to both streams.
     pub fn said(&self, name: &str) -> String {
         // libmlx5 is there, since UCX is linked with it, and does not know these devices
         let errors = self.answer(&format!("{name}.stderr"));
-        let errors = errors.lines().filter(|line| !line.starts_with("libibverbs: Warning: Driver mlx5"));
+        let errors = errors
+            .lines()
+            .filter(|line| !line.starts_with("libibverbs: Warning: Driver mlx5"));
         self.answer(name) + &errors.collect::<Vec<_>>().join("\n")
     }
 
@@ -156,12 +179,22 @@ impl Nodes {
     pub fn tasks(&self, name: &str, count: usize) -> Vec<Task> {
         let said = self.said(name);
         assert!(self.succeeded(name), "{name}: {said}");
-        let word =
-            |word: &str| word.split_once('=').map(|(name, value)| (name.to_string(), value.to_string()));
+        let word = |word: &str| {
+            word.split_once('=')
+                .map(|(name, value)| (name.to_string(), value.to_string()))
+        };
         let lines = said.lines().filter_map(|line| line.strip_prefix("task "));
-        let mut tasks: Vec<Task> =
-            lines.map(|line| Task { words: line.split(' ').filter_map(word).collect() }).collect();
-        tasks.sort_by_key(|task| (task.word("node").to_string(), task.word("local").to_string()));
+        let mut tasks: Vec<Task> = lines
+            .map(|line| Task {
+                words: line.split(' ').filter_map(word).collect(),
+            })
+            .collect();
+        tasks.sort_by_key(|task| {
+            (
+                task.word("node").to_string(),
+                task.word("local").to_string(),
+            )
+        });
         assert_eq!(tasks.len(), count, "{name}: {said}");
         tasks
     }
@@ -172,7 +205,12 @@ impl Nodes {
             let text = self.answer(&format!("{name}.{when}"));
             let words = text.lines().map(|line| line.split(' ').collect::<Vec<_>>());
             words
-                .map(|words| ((words[0].to_string(), words[1].to_string()), words[2].parse().unwrap()))
+                .map(|words| {
+                    (
+                        (words[0].to_string(), words[1].to_string()),
+                        words[2].parse().unwrap(),
+                    )
+                })
                 .collect()
         };
         let mut after = count("after");
@@ -195,8 +233,9 @@ impl Nodes {
             text.push_str(&format!("$ {line}   ({name})\n"));
             for node in NODES {
                 let of = sent.iter().filter(|((on, _), _)| on == node);
-                let cells: Vec<String> =
-                    of.map(|((_, nic), bytes)| format!("{nic} {:>7.1}", *bytes as f64 / 1024.0)).collect();
+                let cells: Vec<String> = of
+                    .map(|((_, nic), bytes)| format!("{nic} {:>7.1}", *bytes as f64 / 1024.0))
+                    .collect();
                 text.push_str(&format!("    {node}  KiB  {}\n", cells.join("  ")));
             }
         }
@@ -206,14 +245,27 @@ impl Nodes {
 
 fn lines_of(file: &Path) -> Vec<Vec<String>> {
     let text = fs::read_to_string(file).unwrap_or_default();
-    text.lines().map(|line| line.split_whitespace().map(String::from).collect()).collect()
+    text.lines()
+        .map(|line| line.split_whitespace().map(String::from).collect())
+        .collect()
 }
 
 /// For each GPU the NIC whose folder in /sys shares most with the GPU's: the one behind the same switch.
 fn beside(gpus: &[Vec<String>], nics: &[Vec<String>]) -> BTreeMap<u32, String> {
     let shared = |one: &str, other: &str| {
-        Path::new(one).iter().zip(Path::new(other).iter()).take_while(|(one, other)| one == other).count()
+        Path::new(one)
+            .iter()
+            .zip(Path::new(other).iter())
+            .take_while(|(one, other)| one == other)
+            .count()
     };
-    let nic = |gpu: &Vec<String>| nics.iter().max_by_key(|nic| shared(&nic[1], &gpu[4])).unwrap()[0].clone();
-    gpus.iter().map(|gpu| (gpu[0].parse().unwrap(), nic(gpu))).collect()
+    let nic = |gpu: &Vec<String>| {
+        nics.iter()
+            .max_by_key(|nic| shared(&nic[1], &gpu[4]))
+            .unwrap()[0]
+            .clone()
+    };
+    gpus.iter()
+        .map(|gpu| (gpu[0].parse().unwrap(), nic(gpu)))
+        .collect()
 }

@@ -15,7 +15,9 @@ pub fn as_hwloc_2_reads_it(text: &str) -> (String, bool) {
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("<!--") {
         plain.push_str(before.trim_end_matches(' '));
-        rest = after.split_once("-->").map_or("", |(_, after)| after.trim_start_matches('\n'));
+        rest = after
+            .split_once("-->")
+            .map_or("", |(_, after)| after.trim_start_matches('\n'));
     }
     plain.push_str(rest);
     if !plain.contains("<topology version=\"3") {
@@ -27,10 +29,22 @@ pub fn as_hwloc_2_reads_it(text: &str) -> (String, bool) {
         .filter(|line| !line.starts_with("  <info ") && !line.starts_with("  <pci_locality"))
         .flat_map(|line| [line, "\n"])
         .collect();
-    for (bits, number) in
-        [(1, 0), (2, 0), (3, 0), (4, 1), (8, 5), (12, 5), (16, 2), (32, 3), (48, 3), (64, 4)]
-    {
-        older = older.replace(&format!("osdev_type=\"{bits}\""), &format!("osdev_type=\"_{number}\""));
+    for (bits, number) in [
+        (1, 0),
+        (2, 0),
+        (3, 0),
+        (4, 1),
+        (8, 5),
+        (12, 5),
+        (16, 2),
+        (32, 3),
+        (48, 3),
+        (64, 4),
+    ] {
+        older = older.replace(
+            &format!("osdev_type=\"{bits}\""),
+            &format!("osdev_type=\"_{number}\""),
+        );
     }
     (older.replace("osdev_type=\"_", "osdev_type=\""), true)
 }
@@ -45,7 +59,10 @@ fn tool(file: &str, command: &str, arguments: &[&str], input: &str) -> Result<St
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| failed(error.to_string()))?;
-    let mut pipe = child.stdin.take().ok_or_else(|| failed("no pipe".to_string()))?;
+    let mut pipe = child
+        .stdin
+        .take()
+        .ok_or_else(|| failed("no pipe".to_string()))?;
     let written = std::thread::scope(|scope| {
         let writer = scope.spawn(move || pipe.write_all(input.as_bytes()));
         (child.wait_with_output(), writer.join())
@@ -85,7 +102,10 @@ fn tree(printed: &str) -> Vec<Line<'_>> {
         while open.last().is_some_and(|(outer, _)| *outer >= indent) {
             open.pop();
         }
-        lines.push(Line { text, parent: open.last().map(|(_, place)| *place) });
+        lines.push(Line {
+            text,
+            parent: open.last().map(|(_, place)| *place),
+        });
         open.push((indent, lines.len() - 1));
     }
     lines
@@ -101,23 +121,44 @@ pub fn theirs(file: &str, text: &str) -> Result<Reading, String> {
 }
 
 fn theirs_of(file: &str, copy: &str) -> Result<Reading, String> {
-    let arguments = ["-i", copy, "--of", "console", "-v", "--whole-io", "--no-collapse", "--disallowed"];
+    let arguments = [
+        "-i",
+        copy,
+        "--of",
+        "console",
+        "-v",
+        "--whole-io",
+        "--no-collapse",
+        "--disallowed",
+    ];
     let printed = tool(file, "lstopo-no-graphics", &arguments, "")?;
     let lines = tree(&printed);
-    let above = |line: usize| std::iter::successors(lines[line].parent, |&place| lines[place].parent);
+    let above =
+        |line: usize| std::iter::successors(lines[line].parent, |&place| lines[place].parent);
     let mut reading = Reading::default();
     let mut places: BTreeMap<PciAddress, usize> = BTreeMap::new();
     let mut interfaces: BTreeMap<usize, (Vec<String>, Vec<String>)> = BTreeMap::new();
     for (place, line) in lines.iter().enumerate() {
         let device = above(place).find(|&above| lines[above].text.starts_with("PCI L#"));
-        let name = line.text.strip_suffix('"').and_then(|text| text.rsplit_once('"')).map(|(_, name)| name);
+        let name = line
+            .text
+            .strip_suffix('"')
+            .and_then(|text| text.rsplit_once('"'))
+            .map(|(_, name)| name);
         if let (true, Some(address)) = (line.text.starts_with("PCI L#"), line.address()) {
             places.insert(address, place);
-            let moves = line.field("link=").and_then(|link| link.strip_suffix("GB/s")?.parse().ok());
+            let moves = line
+                .field("link=")
+                .and_then(|link| link.strip_suffix("GB/s")?.parse().ok());
             reading.links.insert(address, moves.unwrap_or(0.0));
             let class = line.field("class=").unwrap_or_default();
-            let (vendor, id) = line.field(" id=").and_then(|id| id.split_once(':')).unwrap_or_default();
-            let vendor = u16::from_str_radix(vendor, 16).ok().and_then(GpuVendor::from_pci);
+            let (vendor, id) = line
+                .field(" id=")
+                .and_then(|id| id.split_once(':'))
+                .unwrap_or_default();
+            let vendor = u16::from_str_radix(vendor, 16)
+                .ok()
+                .and_then(GpuVendor::from_pci);
             // the AMD chip is a server's console (ES1000); Intel's class 0300 is the graphics of a CPU
             let gpu = ["0300", "0302", "0380", "1200"].contains(&class) && id != "515e";
             if gpu && vendor.is_some() && (vendor, class) != (Some(GpuVendor::Intel), "0300") {
@@ -133,20 +174,44 @@ fn theirs_of(file: &str, copy: &str) -> Result<Reading, String> {
         }
     }
     for (place, (verbs, plain)) in interfaces {
-        let address = lines[place].address().ok_or_else(|| format!("`{file}`: `{}`", lines[place].text))?;
+        let address = lines[place]
+            .address()
+            .ok_or_else(|| format!("`{file}`: `{}`", lines[place].text))?;
         let names = if verbs.is_empty() { plain } else { verbs };
-        reading.nics.extend(names.into_iter().map(|name| (name, address)));
+        reading
+            .nics
+            .extend(names.into_iter().map(|name| (name, address)));
     }
-    let wanted: BTreeSet<PciAddress> = reading.gpus.iter().chain(reading.nics.values()).copied().collect();
-    let questions: String = wanted.iter().map(|address| format!("pci={address}\n")).collect();
+    let wanted: BTreeSet<PciAddress> = reading
+        .gpus
+        .iter()
+        .chain(reading.nics.values())
+        .copied()
+        .collect();
+    let questions: String = wanted
+        .iter()
+        .map(|address| format!("pci={address}\n"))
+        .collect();
     let answers = match questions.is_empty() {
         true => String::new(),
-        false => tool(file, "hwloc-calc", &["--disallowed", "-i", copy, "--po", "-I", "numa"], &questions)?,
+        false => tool(
+            file,
+            "hwloc-calc",
+            &["--disallowed", "-i", copy, "--po", "-I", "numa"],
+            &questions,
+        )?,
     };
     // at a terminal the tool prints that it is waiting
-    let answers: Vec<&str> = answers.lines().filter(|line| !line.starts_with("Waiting")).collect();
+    let answers: Vec<&str> = answers
+        .lines()
+        .filter(|line| !line.starts_with("Waiting"))
+        .collect();
     if answers.len() != wanted.len() {
-        return Err(format!("`{file}`: hwloc-calc: {} answers to {} questions", answers.len(), wanted.len()));
+        return Err(format!(
+            "`{file}`: hwloc-calc: {} answers to {} questions",
+            answers.len(),
+            wanted.len()
+        ));
     }
     let nodes: BTreeMap<PciAddress, &str> = wanted.into_iter().zip(answers).collect();
     for &gpu in &reading.gpus {
@@ -179,20 +244,35 @@ fn theirs_of(file: &str, copy: &str) -> Result<Reading, String> {
     // files that people have shortened may have no CPU; the tool then prints nothing
     let count = |text: &str| match text.trim() {
         "" => Ok(0),
-        count => count.parse::<usize>().map_err(|_| format!("`{file}`: hwloc-calc: `{count}`")),
+        count => count
+            .parse::<usize>()
+            .map_err(|_| format!("`{file}`: hwloc-calc: `{count}`")),
     };
     let ask = |arguments: &[&str]| {
-        tool(file, "hwloc-calc", &[&["--disallowed", "-i", copy], arguments].concat(), "")
+        tool(
+            file,
+            "hwloc-calc",
+            &[&["--disallowed", "-i", copy], arguments].concat(),
+            "",
+        )
     };
     reading.cpus = count(&ask(&["-N", "pu", "machine:0"])?)?;
-    for node in lines.iter().filter(|line| line.text.starts_with("NUMANode L#")) {
+    for node in lines
+        .iter()
+        .filter(|line| line.text.starts_with("NUMANode L#"))
+    {
         let number = node.field("P#").and_then(|number| number.parse().ok());
         let number: u32 = number.ok_or_else(|| format!("`{file}`: `{}`", node.text))?;
         let mask = ask(&["--pi", &format!("numa:{number}")])?;
         let cpus = set(&mask).ok_or_else(|| format!("`{file}`: hwloc-calc: `{mask}`"))?;
         reading.nodes.insert(number, cpus);
     }
-    let printed = tool(file, "lstopo-no-graphics", &["-i", copy, "--distances", "-p", "--disallowed"], "")?;
+    let printed = tool(
+        file,
+        "lstopo-no-graphics",
+        &["-i", copy, "--distances", "-p", "--disallowed"],
+        "",
+    )?;
     reading.distances = numa_distances(&printed);
     Ok(reading)
 }
@@ -208,14 +288,24 @@ fn set(mask: &str) -> Option<CpuSet> {
 fn numa_distances(printed: &str) -> Vec<u32> {
     let is_it = |line: &str| line.contains("latency matrix") && line.contains("NUMANodes");
     let mut lines = printed.lines().skip_while(|line| !is_it(line)).skip(1);
-    let words =
-        |line: &str| -> Vec<u32> { line.split_whitespace().filter_map(|word| word.parse().ok()).collect() };
+    let words = |line: &str| -> Vec<u32> {
+        line.split_whitespace()
+            .filter_map(|word| word.parse().ok())
+            .collect()
+    };
     let columns = lines.next().map(words).unwrap_or_default();
     let rows = lines.take(columns.len()).map(words);
     let mut cells: Vec<(u32, u32, u32)> = Vec::new();
     for row in rows {
-        let Some((from, values)) = row.split_first() else { continue };
-        cells.extend(columns.iter().zip(values).map(|(to, value)| (*from, *to, *value)));
+        let Some((from, values)) = row.split_first() else {
+            continue;
+        };
+        cells.extend(
+            columns
+                .iter()
+                .zip(values)
+                .map(|(to, value)| (*from, *to, *value)),
+        );
     }
     cells.sort_unstable();
     cells.into_iter().map(|(_, _, value)| value).collect()

@@ -18,12 +18,30 @@ const STATED: &[(&str, &[(&str, &str)])] = &[
         &[
             ("0000:4f:00.0", "rdmap79s0 rdmap80s0 rdmap81s0 rdmap82s0"),
             ("0000:60:00.0", "rdmap96s0 rdmap97s0 rdmap98s0 rdmap99s0"),
-            ("0000:70:00.0", "rdmap113s0 rdmap114s0 rdmap115s0 rdmap116s0"),
-            ("0000:80:00.0", "rdmap130s0 rdmap131s0 rdmap132s0 rdmap133s0"),
-            ("0000:90:00.0", "rdmap147s0 rdmap148s0 rdmap149s0 rdmap150s0"),
-            ("0000:a0:00.0", "rdmap164s0 rdmap165s0 rdmap166s0 rdmap167s0"),
-            ("0000:b0:00.0", "rdmap181s0 rdmap182s0 rdmap183s0 rdmap184s0"),
-            ("0000:c0:00.0", "rdmap198s0 rdmap199s0 rdmap200s0 rdmap201s0"),
+            (
+                "0000:70:00.0",
+                "rdmap113s0 rdmap114s0 rdmap115s0 rdmap116s0",
+            ),
+            (
+                "0000:80:00.0",
+                "rdmap130s0 rdmap131s0 rdmap132s0 rdmap133s0",
+            ),
+            (
+                "0000:90:00.0",
+                "rdmap147s0 rdmap148s0 rdmap149s0 rdmap150s0",
+            ),
+            (
+                "0000:a0:00.0",
+                "rdmap164s0 rdmap165s0 rdmap166s0 rdmap167s0",
+            ),
+            (
+                "0000:b0:00.0",
+                "rdmap181s0 rdmap182s0 rdmap183s0 rdmap184s0",
+            ),
+            (
+                "0000:c0:00.0",
+                "rdmap198s0 rdmap199s0 rdmap200s0 rdmap201s0",
+            ),
         ],
     ),
     (
@@ -66,37 +84,77 @@ const OCI_H100: &[(&str, &str)] = &[
 
 /// Functions that a file puts on a NUMA node, although that machine's kernel names none: `(file, function, node)`.
 const NODES: &[(&str, &str, u32)] = &[
-    ("aws-ofi-nccl__g5.48xl-topo__2025-05-05_930ce62.xml", "0000:00:15.0", 1),
-    ("azhpc-images__ncv4-topo__2024-02-14_cf0eeb6.xml", "0001:00:00.0", 0),
-    ("azhpc-images__ncv4-topo__2024-02-14_cf0eeb6.xml", "0002:00:00.0", 1),
-    ("azhpc-images__ncv4-topo__2024-02-14_cf0eeb6.xml", "0003:00:00.0", 2),
-    ("azhpc-images__ncv4-topo__2024-02-14_cf0eeb6.xml", "0004:00:00.0", 3),
+    (
+        "aws-ofi-nccl__g5.48xl-topo__2025-05-05_930ce62.xml",
+        "0000:00:15.0",
+        1,
+    ),
+    (
+        "azhpc-images__ncv4-topo__2024-02-14_cf0eeb6.xml",
+        "0001:00:00.0",
+        0,
+    ),
+    (
+        "azhpc-images__ncv4-topo__2024-02-14_cf0eeb6.xml",
+        "0002:00:00.0",
+        1,
+    ),
+    (
+        "azhpc-images__ncv4-topo__2024-02-14_cf0eeb6.xml",
+        "0003:00:00.0",
+        2,
+    ),
+    (
+        "azhpc-images__ncv4-topo__2024-02-14_cf0eeb6.xml",
+        "0004:00:00.0",
+        3,
+    ),
 ];
 
 /// Reads every file below `corpus`/nccl_xml.  Returns how much was compared, or the first thing that is wrong.
 pub fn run(corpus: &Path) -> Result<String, String> {
-    let index =
-        fs::read_to_string(corpus.join("INDEX.tsv")).map_err(|error| format!("INDEX.tsv: {error}"))?;
-    let [mut topologies, mut graphs, mut gpus, mut nics, mut pairs, mut findings, mut stated] = [0usize; 7];
+    let index = fs::read_to_string(corpus.join("INDEX.tsv"))
+        .map_err(|error| format!("INDEX.tsv: {error}"))?;
+    let [
+        mut topologies,
+        mut graphs,
+        mut gpus,
+        mut nics,
+        mut pairs,
+        mut findings,
+        mut stated,
+    ] = [0usize; 7];
     for row in index.lines() {
         let fields: Vec<&str> = row.split('\t').collect();
-        let [path, kind, _, _, gpu_count, nic_count, ..] = fields[..] else { continue };
+        let [path, kind, _, _, gpu_count, nic_count, ..] = fields[..] else {
+            continue;
+        };
         if !matches!(kind, "nccl_topo_xml" | "nccl_graph_xml") {
             continue;
         }
-        let text = fs::read_to_string(corpus.join(path)).map_err(|error| format!("{path}: {error}"))?;
+        let text =
+            fs::read_to_string(corpus.join(path)).map_err(|error| format!("{path}: {error}"))?;
         let answer = nccl::read(&text, Provenance::File(path.to_string()));
         if kind == "nccl_graph_xml" {
             match answer {
                 Err(bad) if bad.to_string().contains("`<graphs>`") => graphs += 1,
-                other => return Err(format!("{path}: a file of graphs, and the answer was {other:?}")),
+                other => {
+                    return Err(format!(
+                        "{path}: a file of graphs, and the answer was {other:?}"
+                    ));
+                }
             }
             continue;
         }
         let (topology, said) = answer.map_err(|bad| format!("{path}: {bad}"))?;
-        let found = (topology.gpus.len().to_string(), topology.nics.len().to_string());
+        let found = (
+            topology.gpus.len().to_string(),
+            topology.nics.len().to_string(),
+        );
         if found != (gpu_count.to_string(), nic_count.to_string()) {
-            return Err(format!("{path}: {found:?} GPUs and NICs, expected {gpu_count} and {nic_count}"));
+            return Err(format!(
+                "{path}: {found:?} GPUs and NICs, expected {gpu_count} and {nic_count}"
+            ));
         }
         pairs += compare(&topology, &naive(&text)).map_err(|wrong| format!("{path}: {wrong}"))?;
         let name = path.rsplit('/').next().unwrap_or(path);
@@ -108,7 +166,9 @@ pub fn run(corpus: &Path) -> Result<String, String> {
     }
     let expected = STATED.iter().map(|(_, gpus)| gpus.len()).sum::<usize>() + NODES.len();
     if stated != expected || topologies == 0 || graphs == 0 {
-        return Err(format!("{topologies} topologies, {graphs} graphs, {stated} of {expected} stated facts"));
+        return Err(format!(
+            "{topologies} topologies, {graphs} graphs, {stated} of {expected} stated facts"
+        ));
     }
     Ok(format!(
         "{topologies} topologies read ({gpus} GPUs, {nics} NICs, {findings} findings), {graphs} files of graphs refused, \
@@ -143,11 +203,24 @@ fn naive(text: &str) -> Vec<Device> {
     let [mut count, mut cpu] = [0usize; 2];
     // switches that are not part of another
     let mut wholes = BTreeSet::new();
-    for tag in text.split('<').skip(1).filter_map(|tag| tag.split('>').next()) {
+    for tag in text
+        .split('<')
+        .skip(1)
+        .filter_map(|tag| tag.split('>').next())
+    {
         let around = |open: &[(usize, String, String)]| {
-            open.split_last().map(|(_, above)| above.iter().map(|(ordinal, ..)| *ordinal).collect::<Vec<_>>())
+            open.split_last().map(|(_, above)| {
+                above
+                    .iter()
+                    .map(|(ordinal, ..)| *ordinal)
+                    .collect::<Vec<_>>()
+            })
         };
-        match tag.split([' ', '/']).find(|word| !word.is_empty()).unwrap_or_default() {
+        match tag
+            .split([' ', '/'])
+            .find(|word| !word.is_empty())
+            .unwrap_or_default()
+        {
             "cpu" if !tag.starts_with('/') => cpu += 1,
             "pci" if tag.starts_with('/') => drop(open.pop()),
             "pci" => {
@@ -163,7 +236,10 @@ fn naive(text: &str) -> Vec<Device> {
                             _ => false,
                         }
                 };
-                let above = open.last().map(|(ordinal, ..)| *ordinal).filter(|above| wholes.contains(above));
+                let above = open
+                    .last()
+                    .map(|(ordinal, ..)| *ordinal)
+                    .filter(|above| wholes.contains(above));
                 let ordinal = above.filter(|_| is_switch("0x1")).unwrap_or(count);
                 if ordinal == count && is_switch("0x0") {
                     wholes.insert(count);
@@ -172,21 +248,42 @@ fn naive(text: &str) -> Vec<Device> {
                 if tag.ends_with('/') {
                     let (_, busid, class) = &open[open.len() - 1];
                     let is_gpu = ["0x03", "0x12"].iter().any(|gpu| class.starts_with(gpu));
-                    let name =
-                        if is_gpu { busid.clone() } else { format!("pci-{}", busid.replace(':', "-")) };
+                    let name = if is_gpu {
+                        busid.clone()
+                    } else {
+                        format!("pci-{}", busid.replace(':', "-"))
+                    };
                     if is_gpu || class.starts_with("0x02") {
-                        devices.push(Device { is_gpu, name, cpu, around: around(&open) });
+                        devices.push(Device {
+                            is_gpu,
+                            name,
+                            cpu,
+                            around: around(&open),
+                        });
                     }
                     open.pop();
                 }
             }
             "gpu" if !tag.starts_with('/') => {
-                let name = open.last().map(|(_, busid, _)| busid.clone()).unwrap_or_default();
-                devices.push(Device { is_gpu: true, name, cpu, around: around(&open) });
+                let name = open
+                    .last()
+                    .map(|(_, busid, _)| busid.clone())
+                    .unwrap_or_default();
+                devices.push(Device {
+                    is_gpu: true,
+                    name,
+                    cpu,
+                    around: around(&open),
+                });
             }
             "net" => {
                 let name = attribute(tag, "name").unwrap_or_default().to_string();
-                devices.push(Device { is_gpu: false, name, cpu, around: around(&open) });
+                devices.push(Device {
+                    is_gpu: false,
+                    name,
+                    cpu,
+                    around: around(&open),
+                });
             }
             _ => {}
         }
@@ -197,7 +294,10 @@ fn naive(text: &str) -> Vec<Device> {
 /// How far apart two devices are by the deepest `<pci>` around both.
 fn apart(a: &Device, b: &Device) -> Option<PathType> {
     let (above_a, above_b) = (a.around.as_ref()?, b.around.as_ref()?);
-    let deepest = above_a.iter().rev().find(|ordinal| above_b.contains(ordinal));
+    let deepest = above_a
+        .iter()
+        .rev()
+        .find(|ordinal| above_b.contains(ordinal));
     Some(match deepest {
         Some(_) if above_a == above_b => PathType::Pix,
         Some(_) => PathType::Pxb,
@@ -219,16 +319,26 @@ fn compare(topology: &Topology, devices: &[Device]) -> Result<usize, String> {
             .collect();
         let address = gpu.name.parse().map_err(|bad| format!("{bad}"))?;
         for (kind, name) in &all {
-            let nic = topology.nics.iter().find(|nic| nic.name == *name).ok_or(format!("no NIC `{name}`"))?;
-            let found = topology.path_type(address, nic.address.ok_or(format!("`{name}` has no address"))?);
+            let nic = topology
+                .nics
+                .iter()
+                .find(|nic| nic.name == *name)
+                .ok_or(format!("no NIC `{name}`"))?;
+            let found = topology.path_type(
+                address,
+                nic.address.ok_or(format!("`{name}` has no address"))?,
+            );
             if found != *kind {
                 return Err(format!("{address} to `{name}` is {found}, naively {kind}"));
             }
             pairs += 1;
         }
         let near = all.iter().map(|(kind, _)| *kind).min();
-        let naively: BTreeSet<&str> =
-            all.iter().filter(|(kind, _)| Some(*kind) == near).map(|(_, name)| *name).collect();
+        let naively: BTreeSet<&str> = all
+            .iter()
+            .filter(|(kind, _)| Some(*kind) == near)
+            .map(|(_, name)| *name)
+            .collect();
         if nearest(topology, &gpu.name) != naively {
             return Err(format!(
                 "nearest to {address}: {:?}, naively {naively:?}",
@@ -244,23 +354,43 @@ fn compare(topology: &Topology, devices: &[Device]) -> Result<usize, String> {
 
 /// The names of the NICs nearest to a GPU, by kind of path.
 fn nearest<'a>(topology: &'a Topology, gpu: &str) -> BTreeSet<&'a str> {
-    let Some(gpu) = topology.gpus.iter().find(|known| known.address.to_string() == gpu) else {
+    let Some(gpu) = topology
+        .gpus
+        .iter()
+        .find(|known| known.address.to_string() == gpu)
+    else {
         return BTreeSet::new();
     };
     let kinds: Vec<(PathType, &str)> = topology
         .nics
         .iter()
-        .filter_map(|nic| Some((topology.path_type(gpu.address, nic.address?), nic.name.as_str())))
+        .filter_map(|nic| {
+            Some((
+                topology.path_type(gpu.address, nic.address?),
+                nic.name.as_str(),
+            ))
+        })
         .collect();
     let near = kinds.iter().map(|(kind, _)| *kind).min();
-    kinds.into_iter().filter(|(kind, _)| Some(*kind) == near).map(|(_, name)| name).collect()
+    kinds
+        .into_iter()
+        .filter(|(kind, _)| Some(*kind) == near)
+        .map(|(_, name)| name)
+        .collect()
 }
 
 /// The number of facts stated of this file; all of them hold.
 fn check_stated(name: &str, topology: &Topology) -> Result<usize, String> {
     let mut count = 0;
-    for (gpu, nics) in STATED.iter().filter(|(file, _)| *file == name).flat_map(|(_, gpus)| gpus.iter()) {
-        let found = nearest(topology, gpu).into_iter().collect::<Vec<_>>().join(" ");
+    for (gpu, nics) in STATED
+        .iter()
+        .filter(|(file, _)| *file == name)
+        .flat_map(|(_, gpus)| gpus.iter())
+    {
+        let found = nearest(topology, gpu)
+            .into_iter()
+            .collect::<Vec<_>>()
+            .join(" ");
         if found != *nics {
             return Err(format!("nearest to {gpu}: `{found}`, stated `{nics}`"));
         }
@@ -269,7 +399,10 @@ fn check_stated(name: &str, topology: &Topology) -> Result<usize, String> {
     for (_, function, node) in NODES.iter().filter(|(file, ..)| *file == name) {
         let address = function.parse().map_err(|bad| format!("{bad}"))?;
         if topology.numa_node_of(address) != Some(*node) {
-            return Err(format!("{function} is on {:?}, stated {node}", topology.numa_node_of(address)));
+            return Err(format!(
+                "{function} is on {:?}, stated {node}",
+                topology.numa_node_of(address)
+            ));
         }
         count += 1;
     }

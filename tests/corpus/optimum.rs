@@ -38,20 +38,28 @@ impl Ways {
     pub fn shares(&self, rail_of: &[usize]) -> Vec<u64> {
         let dealt = || rail_of.iter().copied().enumerate();
         let others = |gpu: usize| dealt().filter(move |(other, _)| *other != gpu);
-        let mut shares: Vec<u64> = dealt().map(|(gpu, rail)| self.share(others(gpu), gpu, rail)).collect();
+        let mut shares: Vec<u64> = dealt()
+            .map(|(gpu, rail)| self.share(others(gpu), gpu, rail))
+            .collect();
         shares.sort_unstable();
         shares
     }
 
     /// What one GPU has of a NIC beside these others on their NICs.
-    fn share(&self, others: impl Iterator<Item = (usize, usize)> + Clone, gpu: usize, rail: usize) -> u64 {
+    fn share(
+        &self,
+        others: impl Iterator<Item = (usize, usize)> + Clone,
+        gpu: usize,
+        rail: usize,
+    ) -> u64 {
         let value = |(gpu, rail): (usize, usize)| self.values[gpu][rail];
         let own = value((gpu, rail));
         let on_rail = others.clone().filter(|(_, other)| *other == rail);
         let port = level(1000, on_rail.map(value).chain([own]).collect());
         let connection = self.connections[gpu][rail];
         let between = connection.map_or(u64::MAX, |connection| {
-            let crossing = others.filter(|(gpu, rail)| self.connections[*gpu][*rail] == Some(connection));
+            let crossing =
+                others.filter(|(gpu, rail)| self.connections[*gpu][*rail] == Some(connection));
             level(self.connection, crossing.map(value).chain([own]).collect())
         });
         (own * PARTS).min(port).min(between)
@@ -61,9 +69,17 @@ impl Ways {
     pub fn better(&self, than: &[u64]) -> Result<Option<Vec<usize>>, String> {
         let rails = self.values.first().map_or(0, Vec::len);
         let column = |rail: usize| -> Vec<(u64, Option<usize>)> {
-            self.values.iter().zip(&self.connections).map(|(row, across)| (row[rail], across[rail])).collect()
+            self.values
+                .iter()
+                .zip(&self.connections)
+                .map(|(row, across)| (row[rail], across[rail]))
+                .collect()
         };
-        let same = |rail: usize| (0..rail).filter(|&other| column(other) == column(rail)).collect();
+        let same = |rail: usize| {
+            (0..rail)
+                .filter(|&other| column(other) == column(rail))
+                .collect()
+        };
         let mut search = Search {
             ways: self,
             than,
@@ -121,8 +137,18 @@ impl Search<'_> {
         let dealt = self.rail_of.iter().copied().enumerate();
         let joining = |gpu: usize, rail: usize| self.ways.share(dealt.clone(), gpu, rail);
         let open = self.rail_of.len()..self.ways.values.len();
-        let open = open.map(|gpu| (0..self.rails).map(|rail| joining(gpu, rail)).max().unwrap_or(0));
-        let mut most: Vec<u64> = self.ways.shares(&self.rail_of).into_iter().chain(open).collect();
+        let open = open.map(|gpu| {
+            (0..self.rails)
+                .map(|rail| joining(gpu, rail))
+                .max()
+                .unwrap_or(0)
+        });
+        let mut most: Vec<u64> = self
+            .ways
+            .shares(&self.rail_of)
+            .into_iter()
+            .chain(open)
+            .collect();
         most.sort_unstable();
         let (mut left, mut users) = (self.rails as u64 * 1000 * PARTS, most.len() as u64);
         for share in &mut most {

@@ -8,17 +8,32 @@ use nic_placement_formats::import::smi;
 use std::path::Path;
 
 /// The ways of a node's GPUs to its rails, where a path lets so many thousandths through.
-pub fn ways(topology: &Topology, node: &NodePlacement, lets_through: impl Fn(PathType) -> u64) -> Ways {
+pub fn ways(
+    topology: &Topology,
+    node: &NodePlacement,
+    lets_through: impl Fn(PathType) -> u64,
+) -> Ways {
     let mut pairs = Vec::new();
-    let mut ways =
-        Ways { values: Vec::new(), connections: Vec::new(), connection: lets_through(PathType::Sys) };
+    let mut ways = Ways {
+        values: Vec::new(),
+        connections: Vec::new(),
+        connection: lets_through(PathType::Sys),
+    };
     for gpu in &topology.gpus {
-        let nics =
-            node.rails.iter().map(|rail| topology.nic(rail.nic).address.expect("a rail has a PCI function"));
+        let nics = node.rails.iter().map(|rail| {
+            topology
+                .nic(rail.nic)
+                .address
+                .expect("a rail has a PCI function")
+        });
         let (mut values, mut connections) = (Vec::new(), Vec::new());
         for nic in nics {
             let path = topology.path_type(gpu.address, nic);
-            let socket = |at| topology.numa_node_of(at).map(|node| topology.socket_of(node));
+            let socket = |at| {
+                topology
+                    .numa_node_of(at)
+                    .map(|node| topology.socket_of(node))
+            };
             connections.push(match (path, (socket(gpu.address), socket(nic))) {
                 (PathType::Sys, (Some(from), Some(to))) if from != to => {
                     let pair = (from.min(to), from.max(to));
@@ -41,16 +56,25 @@ pub fn ways(topology: &Topology, node: &NodePlacement, lets_through: impl Fn(Pat
 /// The readable matrices with at least one GPU and one NIC, by name.
 pub fn matrices(corpus: &Path) -> Result<Vec<(String, Topology)>, String> {
     let folder = corpus.join("topo_m");
-    let entries = std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let mut files: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    let entries =
+        std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut files: Vec<_> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .collect();
     files.sort();
     let mut matrices = Vec::new();
     for file in files {
         let bytes = std::fs::read(&file).map_err(|error| format!("{}: {error}", file.display()))?;
         let text = String::from_utf8_lossy(&bytes);
-        let Ok((topology, _)) = smi::read(&text, Provenance::File("corpus".to_string())) else { continue };
+        let Ok((topology, _)) = smi::read(&text, Provenance::File("corpus".to_string())) else {
+            continue;
+        };
         if !topology.gpus.is_empty() && !topology.nics.is_empty() {
-            let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let name = file
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
             matrices.push((name, topology));
         }
     }
@@ -61,7 +85,13 @@ pub fn run(corpus: &Path) -> Result<String, String> {
     let mut wrong = Vec::new();
     let (mut plans, mut gpus, mut hang) = (0, 0, 0);
     for (name, topology) in matrices(corpus)? {
-        let node = policy::map(&topology, &Request { nics_each: NicsEach::Number(1), ..Request::default() });
+        let node = policy::map(
+            &topology,
+            &Request {
+                nics_each: NicsEach::Number(1),
+                ..Request::default()
+            },
+        );
         if node.rails.is_empty() {
             wrong.push(format!("{name}: no NIC may be chosen: {:?}", node.excluded));
             continue;
@@ -78,13 +108,17 @@ pub fn run(corpus: &Path) -> Result<String, String> {
         // the least and the most that was measured of all kinds of paths
         let bounds: [fn((u64, u64)) -> u64; 2] = [|(least, _)| least, |(_, most)| most];
         let is_best = |bound: &fn((u64, u64)) -> u64| {
-            let ways = ways(&topology, &node, |path| bound(Through::MEASURED[path as usize]));
+            let ways = ways(&topology, &node, |path| {
+                bound(Through::MEASURED[path as usize])
+            });
             matches!(ways.better(&ways.shares(&rail_of)), Ok(None))
         };
         hang += usize::from(!bounds.iter().all(is_best));
     }
     if plans < 100 || hang > 6 {
-        wrong.push(format!("only {plans} matrices were planned, and {hang} plans hang on an estimate"));
+        wrong.push(format!(
+            "only {plans} matrices were planned, and {hang} plans hang on an estimate"
+        ));
     }
     match wrong.is_empty() {
         true => Ok(format!(

@@ -41,18 +41,33 @@ const CHOICES: [(&str, &[&str], &str); 5] = [
         &["rocep80s0", "rocep80s0", "rocep203s0", "rocep203s0"],
         "NCCL's maintainer, NVIDIA/nccl issue 2345",
     ),
-    ("topo_m/sglang_2778.txt", &RAILS_OF_TWELVE, "NCCL's log of such a node"),
-    ("topo_m/vllm_14897.txt", &RAILS_OF_TWELVE, "NCCL's log of such a node"),
-    ("topo_m/vllm_15836.txt", &RAILS_OF_TWELVE, "NCCL's log of such a node"),
+    (
+        "topo_m/sglang_2778.txt",
+        &RAILS_OF_TWELVE,
+        "NCCL's log of such a node",
+    ),
+    (
+        "topo_m/vllm_14897.txt",
+        &RAILS_OF_TWELVE,
+        "NCCL's log of such a node",
+    ),
+    (
+        "topo_m/vllm_15836.txt",
+        &RAILS_OF_TWELVE,
+        "NCCL's log of such a node",
+    ),
     (
         "topo_m/vllm_16626.txt",
-        &["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_7"],
+        &[
+            "mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_7",
+        ],
         "pairs of Azure's ndv4-topo.xml: GPUs 0, 1 with the first two NICs, and so on",
     ),
 ];
 
-const RAILS_OF_TWELVE: [&str; 8] =
-    ["mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11"];
+const RAILS_OF_TWELVE: [&str; 8] = [
+    "mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11",
+];
 
 /// `(file, NUMA node of each GPU, NUMA nodes with their CPUs, where that is stated)`
 const NODES: [(&str, &[u32], &str, &str); 2] = [
@@ -85,8 +100,14 @@ pub fn run(corpus: &Path) -> Result<String, String> {
             "nvidia_smi_topo_error" => {
                 match read(&text(corpus, file)?) {
                     Err(bad)
-                        if bad.to_string().contains("nvidia-smi says `Failed to run topology matrix`") => {}
-                    other => note(&mut wrong, file, format!("the failure is not told: {other:?}")),
+                        if bad
+                            .to_string()
+                            .contains("nvidia-smi says `Failed to run topology matrix`") => {}
+                    other => note(
+                        &mut wrong,
+                        file,
+                        format!("the failure is not told: {other:?}"),
+                    ),
                 }
                 continue;
             }
@@ -96,7 +117,9 @@ pub fn run(corpus: &Path) -> Result<String, String> {
         let expected = REFUSED.iter().find(|(refused, ..)| *refused == file);
         let (topology, diagnostics) = match (read(&content), expected) {
             (Ok(read), None) => read,
-            (Err(bad), Some((_, line, reason, _))) if bad.line == *line && bad.problem.contains(reason) => {
+            (Err(bad), Some((_, line, reason, _)))
+                if bad.line == *line && bad.problem.contains(reason) =>
+            {
                 refused.push(format!("{file}: {bad}"));
                 continue;
             }
@@ -115,13 +138,23 @@ pub fn run(corpus: &Path) -> Result<String, String> {
         let found = (topology.gpus.len(), topology.nics.len());
         let counted = match COUNTED_OTHERWISE.iter().find(|(other, ..)| *other == file) {
             Some((_, gpus, nics, _)) => Ok((*gpus, *nics)),
-            None => fields[4].parse().and_then(|gpus| Ok((gpus, fields[5].parse()?))),
+            None => fields[4]
+                .parse()
+                .and_then(|gpus| Ok((gpus, fields[5].parse()?))),
         };
         if counted != Ok(found) {
-            note(&mut wrong, file, format!("{found:?} GPUs and NICs, not {counted:?}"));
+            note(
+                &mut wrong,
+                file,
+                format!("{found:?} GPUs and NICs, not {counted:?}"),
+            );
         }
         if topology.stated_paths.len() != found.0 * found.1 {
-            note(&mut wrong, file, format!("{} paths of {found:?}", topology.stated_paths.len()));
+            note(
+                &mut wrong,
+                file,
+                format!("{} paths of {found:?}", topology.stated_paths.len()),
+            );
         }
         if let Some(naive) = naive(&content) {
             naive_files += 1;
@@ -129,37 +162,76 @@ pub fn run(corpus: &Path) -> Result<String, String> {
             let ours = ours(&topology);
             // the naive reader ignores the legend, so NICs are compared by their place
             if ours != naive {
-                note(&mut wrong, file, format!("the naive reading says otherwise\n{ours:?}\n{naive:?}"));
+                note(
+                    &mut wrong,
+                    file,
+                    format!("the naive reading says otherwise\n{ours:?}\n{naive:?}"),
+                );
             }
         }
         topologies.insert(fields[0], topology);
     }
     for (file, nics, source) in CHOICES {
-        let Some(topology) = topologies.get(file) else { continue };
+        let Some(topology) = topologies.get(file) else {
+            continue;
+        };
         let node = policy::map(topology, &Request::default());
         let name = |rail| node.rail(rail).name.as_str();
-        let chosen: Vec<&str> = node.gpus.iter().map(|gpu| name(gpu.choices[0].rail)).collect();
+        let chosen: Vec<&str> = node
+            .gpus
+            .iter()
+            .map(|gpu| name(gpu.choices[0].rail))
+            .collect();
         if chosen != nics {
-            note(&mut wrong, file, format!("chosen {chosen:?}, stated {nics:?} by {source}"));
+            note(
+                &mut wrong,
+                file,
+                format!("chosen {chosen:?}, stated {nics:?} by {source}"),
+            );
         }
     }
     for (file, nodes, cpus, source) in NODES {
-        let Some(topology) = topologies.get(file) else { continue };
-        let of_gpus: Vec<Option<u32>> =
-            topology.gpus.iter().map(|gpu| topology.numa_node_of(gpu.address)).collect();
-        let all: Vec<String> =
-            topology.numa_nodes.iter().map(|node| format!("{}: {}", node.os_index, node.cpus)).collect();
-        if of_gpus != nodes.iter().copied().map(Some).collect::<Vec<_>>() || all.join("; ") != cpus {
-            note(&mut wrong, file, format!("nodes {of_gpus:?}, {all:?}; stated otherwise by {source}"));
+        let Some(topology) = topologies.get(file) else {
+            continue;
+        };
+        let of_gpus: Vec<Option<u32>> = topology
+            .gpus
+            .iter()
+            .map(|gpu| topology.numa_node_of(gpu.address))
+            .collect();
+        let all: Vec<String> = topology
+            .numa_nodes
+            .iter()
+            .map(|node| format!("{}: {}", node.os_index, node.cpus))
+            .collect();
+        if of_gpus != nodes.iter().copied().map(Some).collect::<Vec<_>>() || all.join("; ") != cpus
+        {
+            note(
+                &mut wrong,
+                file,
+                format!("nodes {of_gpus:?}, {all:?}; stated otherwise by {source}"),
+            );
         }
     }
     hidden_switches(&topologies, &mut wrong);
-    let named = CHOICES.iter().map(|row| row.0).chain(NODES.iter().map(|row| row.0)).chain([HIDDEN]);
+    let named = CHOICES
+        .iter()
+        .map(|row| row.0)
+        .chain(NODES.iter().map(|row| row.0))
+        .chain([HIDDEN]);
     for file in named.filter(|file| !topologies.contains_key(file)) {
-        note(&mut wrong, file, "is stated about, and was not read".to_string());
+        note(
+            &mut wrong,
+            file,
+            "is stated about, and was not read".to_string(),
+        );
     }
     if refused.len() != REFUSED.len() {
-        note(&mut wrong, "INDEX.tsv", format!("{} files refused, not {}", refused.len(), REFUSED.len()));
+        note(
+            &mut wrong,
+            "INDEX.tsv",
+            format!("{} files refused, not {}", refused.len(), REFUSED.len()),
+        );
     }
     if naive_files * 10 < loaded * 8 {
         note(
@@ -184,23 +256,44 @@ const HIDDEN: &str = "topo_m/sglang_4780.txt";
 /// A virtual machine that hides its switches, as stated of Azure's ND H100 v5.  A GPU has NODE to the four NICs of its own
 /// half and SYS to the others, so only even use can choose among the four.
 fn hidden_switches(topologies: &BTreeMap<&str, Topology>, wrong: &mut String) {
-    let Some(topology) = topologies.get(HIDDEN) else { return };
+    let Some(topology) = topologies.get(HIDDEN) else {
+        return;
+    };
     for ((gpu, nic), kind) in ours(topology) {
-        let expected = if (gpu < 4) == (nic < 4) { PathType::Node } else { PathType::Sys };
+        let expected = if (gpu < 4) == (nic < 4) {
+            PathType::Node
+        } else {
+            PathType::Sys
+        };
         if nic < 8 && kind != expected {
-            note(wrong, HIDDEN, format!("GPU {gpu} is at {kind} of NIC {nic}, not {expected}"));
+            note(
+                wrong,
+                HIDDEN,
+                format!("GPU {gpu} is at {kind} of NIC {nic}, not {expected}"),
+            );
         }
     }
     let node = policy::map(topology, &Request::default());
     let mut rails: Vec<RailIndex> = node.gpus.iter().map(|gpu| gpu.choices[0].rail).collect();
     rails.sort_unstable();
     rails.dedup();
-    if rails.len() != 8 || node.gpus.iter().any(|gpu| gpu.choices[0].path != PathType::Node) {
-        note(wrong, HIDDEN, format!("not one near NIC for each GPU: {rails:?}"));
+    if rails.len() != 8
+        || node
+            .gpus
+            .iter()
+            .any(|gpu| gpu.choices[0].path != PathType::Node)
+    {
+        note(
+            wrong,
+            HIDDEN,
+            format!("not one near NIC for each GPU: {rails:?}"),
+        );
     }
 }
 
-fn read(text: &str) -> Result<(Topology, Vec<nic_placement_core::diagnostic::Diagnostic>), BadText> {
+fn read(
+    text: &str,
+) -> Result<(Topology, Vec<nic_placement_core::diagnostic::Diagnostic>), BadText> {
     smi::read(text, Provenance::File("corpus".to_string()))
 }
 
@@ -211,7 +304,9 @@ fn ours(topology: &Topology) -> Cells {
     let mut cells = Cells::new();
     for (gpu, of_gpu) in topology.gpus.iter().enumerate() {
         for (nic, of_nic) in topology.nics.iter().enumerate() {
-            let address = of_nic.address.expect("every NIC of a matrix has an invented address");
+            let address = of_nic
+                .address
+                .expect("every NIC of a matrix has an invented address");
             cells.insert((gpu, nic), topology.path_type(of_gpu.address, address));
         }
     }
@@ -222,10 +317,19 @@ fn ours(topology: &Topology) -> Cells {
 fn naive(text: &str) -> Option<Cells> {
     let mut lines = text.lines();
     let header: Vec<&str> = lines.next()?.split_whitespace().collect();
-    let devices = header.iter().position(|word| *word == "CPU").unwrap_or(header.len());
-    let gpus = header.iter().take_while(|word| word.starts_with("GPU")).count();
+    let devices = header
+        .iter()
+        .position(|word| *word == "CPU")
+        .unwrap_or(header.len());
+    let gpus = header
+        .iter()
+        .take_while(|word| word.starts_with("GPU"))
+        .count();
     let (nics, after) = (devices - gpus, header.len() - devices);
-    let values = [0, 0, 1, 0, 2, 0, 0, 3].get(after).copied().filter(|&values| values > 0 || after == 0)?;
+    let values = [0, 0, 1, 0, 2, 0, 0, 3]
+        .get(after)
+        .copied()
+        .filter(|&values| values > 0 || after == 0)?;
     let mut cells = Cells::new();
     for gpu in 0..gpus {
         let row: Vec<&str> = lines.next()?.split_whitespace().collect();

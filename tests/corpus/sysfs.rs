@@ -38,7 +38,11 @@ pub fn run(corpus: &Path) -> Result<String, String> {
         let name = file.file_name().unwrap().to_str().unwrap();
         let bytes = unpacked(file)?;
         let (topology, _) = describe_as(name, &bytes, Scope::Full, FileFormat::Sysfs)?;
-        let verbs = topology.nics.iter().filter(|nic| nic.kind == NicKind::Verbs).count();
+        let verbs = topology
+            .nics
+            .iter()
+            .filter(|nic| nic.kind == NicKind::Verbs)
+            .count();
         let found = (topology.gpus.len(), verbs, topology.numa_nodes.len());
         match HELD.iter().find(|held| held.0 == name) {
             Some(&(_, gpus, nics, nodes)) if found == (gpus, nics, nodes) => loaded += 1,
@@ -65,9 +69,16 @@ pub fn run(corpus: &Path) -> Result<String, String> {
 }
 
 fn unpacked(file: &Path) -> Result<Vec<u8>, String> {
-    let program = if file.extension().is_some_and(|extension| extension == "bz2") { "bzip2" } else { "gzip" };
-    let output =
-        Command::new(program).arg("-dc").arg(file).output().map_err(|error| format!("{program}: {error}"))?;
+    let program = if file.extension().is_some_and(|extension| extension == "bz2") {
+        "bzip2"
+    } else {
+        "gzip"
+    };
+    let output = Command::new(program)
+        .arg("-dc")
+        .arg(file)
+        .output()
+        .map_err(|error| format!("{program}: {error}"))?;
     output
         .status
         .success()
@@ -79,13 +90,27 @@ fn unpacked(file: &Path) -> Result<Vec<u8>, String> {
 type Reading = BTreeMap<String, (String, Option<u32>, BTreeSet<String>)>;
 
 /// hwloc's reading of the same tree, by its XML; `None` where its tools are missing or the archive has no `/sys`.
-fn compare(name: &str, bytes: &[u8], ours: &Topology, place: &Path) -> Result<Option<usize>, String> {
+fn compare(
+    name: &str,
+    bytes: &[u8],
+    ours: &Topology,
+    place: &Path,
+) -> Result<Option<usize>, String> {
     let archive = place.join("machine.tar");
     std::fs::write(&archive, bytes).map_err(|error| error.to_string())?;
-    let status = Command::new("tar").arg("-C").arg(place).arg("-xf").arg(&archive).status();
+    let status = Command::new("tar")
+        .arg("-C")
+        .arg(place)
+        .arg("-xf")
+        .arg(&archive)
+        .status();
     status.map_err(|error| format!("tar: {error}"))?;
-    let root = std::fs::read_dir(place).unwrap().map(|entry| entry.unwrap().path());
-    let Some(root) = root.into_iter().find(|path| path.join("sys").is_dir()) else { return Ok(None) };
+    let root = std::fs::read_dir(place)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let Some(root) = root.into_iter().find(|path| path.join("sys").is_dir()) else {
+        return Ok(None);
+    };
     let lstopo = Command::new("lstopo-no-graphics")
         .args(["--of", "xml", "--whole-io"])
         .env("HWLOC_FSROOT", &root)
@@ -94,14 +119,22 @@ fn compare(name: &str, bytes: &[u8], ours: &Topology, place: &Path) -> Result<Op
     let Ok(output) = lstopo else { return Ok(None) };
     let xml = String::from_utf8(output.stdout).map_err(|error| format!("{name}: {error}"))?;
     let provenance = Provenance::File(name.to_string());
-    let (theirs, _) =
-        import::hwloc::read(&xml, provenance).map_err(|bad| format!("{name}: lstopo's XML: {bad}"))?;
+    let (theirs, _) = import::hwloc::read(&xml, provenance)
+        .map_err(|bad| format!("{name}: lstopo's XML: {bad}"))?;
 
     let nodes = |topology: &Topology| -> Vec<(u32, String)> {
-        topology.numa_nodes.iter().map(|node| (node.os_index, node.cpus.to_string())).collect()
+        topology
+            .numa_nodes
+            .iter()
+            .map(|node| (node.os_index, node.cpus.to_string()))
+            .collect()
     };
     if nodes(ours) != nodes(&theirs) {
-        return Err(format!("{name}: NUMA nodes {:?}, hwloc says {:?}", nodes(ours), nodes(&theirs)));
+        return Err(format!(
+            "{name}: NUMA nodes {:?}, hwloc says {:?}",
+            nodes(ours),
+            nodes(&theirs)
+        ));
     }
     let (mine, hwlocs) = (reading(ours), reading(&theirs));
     let mut count = 0;
@@ -113,7 +146,10 @@ fn compare(name: &str, bytes: &[u8], ours: &Topology, place: &Path) -> Result<Op
         // host bridge if the kernel names a node only for the function (qib0 of the PowerEdge R910).
         let node_differs = node.is_some() && their_node.is_some() && node != their_node;
         if address != their_address || node_differs || switch != their_switch {
-            return Err(format!("{name}: {nic}: {:?}, hwloc says {:?}", mine[nic], hwlocs[nic]));
+            return Err(format!(
+                "{name}: {nic}: {:?}, hwloc says {:?}",
+                mine[nic], hwlocs[nic]
+            ));
         }
         count += 1;
     }
@@ -123,14 +159,22 @@ fn compare(name: &str, bytes: &[u8], ours: &Topology, place: &Path) -> Result<Op
 /// For each NIC, the NICs that share its PCI switch or card.
 fn reading(topology: &Topology) -> Reading {
     use nic_placement_core::topology::PathType;
-    let on_pci: Vec<_> = topology.nics.iter().filter_map(|nic| Some((nic, nic.address?))).collect();
+    let on_pci: Vec<_> = topology
+        .nics
+        .iter()
+        .filter_map(|nic| Some((nic, nic.address?)))
+        .collect();
     on_pci
         .iter()
         .map(|(nic, address)| {
-            let beside =
-                on_pci.iter().filter(|(_, other)| topology.path_type(*address, *other) <= PathType::Pxb);
+            let beside = on_pci
+                .iter()
+                .filter(|(_, other)| topology.path_type(*address, *other) <= PathType::Pxb);
             let beside = beside.map(|(other, _)| other.name.to_string()).collect();
-            (nic.name.to_string(), (address.to_string(), topology.numa_node_of(*address), beside))
+            (
+                nic.name.to_string(),
+                (address.to_string(), topology.numa_node_of(*address), beside),
+            )
         })
         .collect()
 }

@@ -15,14 +15,23 @@ struct Style {
 const MARKDOWN: Style = Style {
     head: |block| format!("| {block} | |\n|---|---|\n"),
     entry: |spec| {
-        format!("| `{}` | {} |\n", spec.spelling().replace('|', "\\|"), spec.sentence().replace('|', "\\|"))
+        format!(
+            "| `{}` | {} |\n",
+            spec.spelling().replace('|', "\\|"),
+            spec.sentence().replace('|', "\\|")
+        )
     },
 };
 const ROFF: Style = Style {
     head: |_| String::new(),
     entry: |spec| match spec.value {
         "" => format!(".TP\n.B {}\n{}\n", roff(spec.name), roff(&spec.sentence())),
-        value => format!(".TP\n.BI {}= {}\n{}\n", roff(spec.name), roff(value), roff(&spec.sentence())),
+        value => format!(
+            ".TP\n.BI {}= {}\n{}\n",
+            roff(spec.name),
+            roff(value),
+            roff(&spec.sentence())
+        ),
     },
 };
 const COMMENTS: Style = Style {
@@ -39,7 +48,11 @@ fn block(name: &str, style: &Style) -> String {
     let entries: String = match name {
         "words" => WORDS.iter().map(style.entry).collect(),
         "arguments" => ARGUMENTS.iter().map(style.entry).collect(),
-        "policies" => WORDS.iter().filter(|spec| is_policy(spec)).map(style.entry).collect(),
+        "policies" => WORDS
+            .iter()
+            .filter(|spec| is_policy(spec))
+            .map(style.entry)
+            .collect(),
         "releases" => return releases(),
         "draining" => return draining(),
         "results" => return results(),
@@ -57,19 +70,33 @@ fn block(name: &str, style: &Style) -> String {
 /// The programs that give up what a task got, as the plugin tells of them.
 fn rebinding(is_meant: fn(&Row) -> bool) -> String {
     let found = |row: &Row| {
-        let name = row.conditions.split([' ', '=', '!']).next().unwrap_or_default();
-        let more = if name.contains(char::is_uppercase) { "" } else { "…" };
+        let name = row
+            .conditions
+            .split([' ', '=', '!'])
+            .next()
+            .unwrap_or_default();
+        let more = if name.contains(char::is_uppercase) {
+            ""
+        } else {
+            "…"
+        };
         format!("`{name}{more}`")
     };
-    let mut out = "| variable, or word of the program's | of | what it does | instead |\n|---|---|---|---|\n"
-        .to_string();
+    let mut out =
+        "| variable, or word of the program's | of | what it does | instead |\n|---|---|---|---|\n"
+            .to_string();
     let rows: Vec<Row> = rebinding::rows().filter(is_meant).collect();
-    for alike in
-        rows.chunk_by(|one, next| (one.of, one.does, one.instead) == (next.of, next.does, next.instead))
+    for alike in rows
+        .chunk_by(|one, next| (one.of, one.does, one.instead) == (next.of, next.does, next.instead))
     {
         let names: Vec<String> = alike.iter().map(found).collect();
-        let Row { of, does, instead, .. } = &alike[0];
-        out.push_str(&format!("| {} | {of} | {does} | {instead} |\n", names.join(", ")));
+        let Row {
+            of, does, instead, ..
+        } = &alike[0];
+        out.push_str(&format!(
+            "| {} | {of} | {does} | {instead} |\n",
+            names.join(", ")
+        ));
     }
     out
 }
@@ -106,17 +133,33 @@ pub fn runs() -> Vec<Run> {
             sha256: sha256.to_string(),
         }
     };
-    read("tests/slurm/releases.tsv").lines().filter(|line| !line.starts_with('#')).map(run).collect()
+    read("tests/slurm/releases.tsv")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(run)
+        .collect()
 }
 
 /// What ran on which release, and with which library.
 fn releases() -> String {
     let runs = runs();
     let sha256 = &runs[0].sha256;
-    let mut out = format!("| Slurm | as | cases with the library `{}…` |\n|---|---|---|\n", &sha256[..12]);
+    let mut out = format!(
+        "| Slurm | as | cases with the library `{}…` |\n|---|---|---|\n",
+        &sha256[..12]
+    );
     for release in &RELEASES {
-        let of_it: Vec<&Run> = runs.iter().filter(|run| of_version(&run.version) == Some(release)).collect();
-        for Run { version, from, counts: [passed, failed, skipped], .. } in &of_it {
+        let of_it: Vec<&Run> = runs
+            .iter()
+            .filter(|run| of_version(&run.version) == Some(release))
+            .collect();
+        for Run {
+            version,
+            from,
+            counts: [passed, failed, skipped],
+            ..
+        } in &of_it
+        {
             let as_what = match &**from {
                 "source-shared" => "source".to_string(),
                 "source-static" => "source, without a shared libslurm".to_string(),
@@ -127,7 +170,9 @@ fn releases() -> String {
                 0 => format!("all {passed} that fit it passed"),
                 _ => format!("{failed} of {} failed", passed + failed),
             };
-            out.push_str(&format!("| {version} | {as_what} | {outcome}; {skipped} need what it lacks |\n"));
+            out.push_str(&format!(
+                "| {version} | {as_what} | {outcome}; {skipped} need what it lacks |\n"
+            ));
         }
         if of_it.is_empty() {
             out.push_str(&format!("| {} | | not run |\n", release.name()));
@@ -139,15 +184,25 @@ fn releases() -> String {
 #[test]
 fn a_release_is_called_tested_where_all_cases_passed_on_it_with_the_one_library() {
     let runs = runs();
-    let passed: BTreeSet<&str> =
-        runs.iter().filter(|run| run.counts[0] > 0 && run.counts[1] == 0).map(|run| &*run.version).collect();
+    let passed: BTreeSet<&str> = runs
+        .iter()
+        .filter(|run| run.counts[0] > 0 && run.counts[1] == 0)
+        .map(|run| &*run.version)
+        .collect();
     assert_eq!(
         BTreeSet::from(TESTED),
         passed,
         "crates/fleet/src/doctor/installation.rs and tests/slurm/releases.tsv"
     );
-    assert!(TESTED.iter().all(|version| of_version(version).is_some()), "a version of no known release");
-    assert!(runs.iter().all(|run| run.sha256.len() == 64 && run.sha256 == runs[0].sha256), "one library");
+    assert!(
+        TESTED.iter().all(|version| of_version(version).is_some()),
+        "a version of no known release"
+    );
+    assert!(
+        runs.iter()
+            .all(|run| run.sha256.len() == 64 && run.sha256 == runs[0].sha256),
+        "one library"
+    );
 }
 
 /// The reports that sites sent, in docs/results.
@@ -159,9 +214,14 @@ fn sent() -> Vec<TrialReport> {
     names.retain(|name| name.extension().is_some_and(|end| end == "json"));
     names.sort();
     let report = |name: &PathBuf| {
-        let report =
-            report::read(&fs::read(name).unwrap()).unwrap_or_else(|why| panic!("{}: {why}", name.display()));
-        assert_eq!(report::faults(&report), Vec::<String>::new(), "{}", name.display());
+        let report = report::read(&fs::read(name).unwrap())
+            .unwrap_or_else(|why| panic!("{}: {why}", name.display()));
+        assert_eq!(
+            report::faults(&report),
+            Vec::<String>::new(),
+            "{}",
+            name.display()
+        );
         report
     };
     names.iter().map(report).collect()
@@ -198,7 +258,11 @@ fn roff(text: &str) -> String {
         }
     }
     // groff takes a line that begins with a dot for a request
-    if out.starts_with('.') { format!("\\&{out}") } else { out }
+    if out.starts_with('.') {
+        format!("\\&{out}")
+    } else {
+        out
+    }
 }
 
 /// The document with its blocks as they should be, and how many it has.
@@ -211,14 +275,19 @@ fn with_blocks(name: &str, text: &str) -> (String, usize) {
     let (mut out, mut blocks, mut inside) = (String::new(), 0, false);
     for line in text.lines() {
         let marker = line.trim_start_matches(['<', '!', '-', '.', '\\', '"', '#', ' ']);
-        let marker = marker.strip_prefix("generated: ").map(|rest| rest.trim_end_matches([' ', '-', '>']));
+        let marker = marker
+            .strip_prefix("generated: ")
+            .map(|rest| rest.trim_end_matches([' ', '-', '>']));
         inside &= marker != Some("end");
         if !inside {
             out.push_str(line);
             out.push('\n');
         }
         if let Some(block_name) = marker.filter(|word| *word != "end") {
-            assert!(!inside, "{name}: the block before `{block_name}` has no end");
+            assert!(
+                !inside,
+                "{name}: the block before `{block_name}` has no end"
+            );
             out.push_str(&block(block_name, &style));
             (blocks, inside) = (blocks + 1, true);
         }
@@ -237,7 +306,10 @@ fn generated_blocks_are_those_of_the_option_table() {
         if std::env::var_os("BLESS").is_some() && wanted != text {
             fs::write(path(name), &wanted).unwrap();
         } else {
-            assert!(wanted == text, "{name} is not as the option table: `BLESS=1 cargo test --test docs`");
+            assert!(
+                wanted == text,
+                "{name} is not as the option table: `BLESS=1 cargo test --test docs`"
+            );
         }
     }
     assert!(blocks >= 8, "only {blocks} generated blocks were found");

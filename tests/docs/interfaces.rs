@@ -23,21 +23,39 @@ node file | node file | that of the same release | crates/core/src/node/cache.rs
 "##;
 
 fn rows() -> impl Iterator<Item = [&'static str; 5]> {
-    let cells = |line: &'static str| line.split('|').collect::<Vec<_>>().try_into().expect("five cells");
+    let cells = |line: &'static str| {
+        line.split('|')
+            .collect::<Vec<_>>()
+            .try_into()
+            .expect("five cells")
+    };
     INTERFACES.lines().skip(1).map(cells)
 }
 
 fn formats(cell: &str) -> impl Iterator<Item = String> {
-    cell.split(',').map(str::trim).filter(|word| !word.is_empty()).map(|word| format!("nic-placement {word}"))
+    cell.split(',')
+        .map(str::trim)
+        .filter(|word| !word.is_empty())
+        .map(|word| format!("nic-placement {word}"))
 }
 
 pub fn table() -> String {
     let row = |[what, of, numbers, file, before]: [&str; 5]| {
         let source = read(file.trim());
-        let (_, rest) = source.split_once(before.trim()).unwrap_or_else(|| panic!("{file}: no `{before}`"));
-        let number = rest.trim_start().split([';', ',', '"', ' ']).next().unwrap_or_default();
+        let (_, rest) = source
+            .split_once(before.trim())
+            .unwrap_or_else(|| panic!("{file}: no `{before}`"));
+        let number = rest
+            .trim_start()
+            .split([';', ',', '"', ' '])
+            .next()
+            .unwrap_or_default();
         let formats: Vec<String> = formats(of).map(|format| format!("`{format}`")).collect();
-        format!("| {what}| {} | {number} | {} |\n", formats.join(", "), numbers.trim())
+        format!(
+            "| {what}| {} | {number} | {} |\n",
+            formats.join(", "),
+            numbers.trim()
+        )
     };
     let head = "| interface | `format` | number | numbers that are read |\n|---|---|---|---|\n";
     head.to_string() + &rows().map(row).collect::<String>()
@@ -46,12 +64,25 @@ pub fn table() -> String {
 #[test]
 fn each_format_of_the_source_stands_in_the_table_of_interfaces() {
     let mut source = String::new();
-    ["src", "crates"].iter().for_each(|folder| quoted::source(&path(folder), &mut source));
+    ["src", "crates"]
+        .iter()
+        .for_each(|folder| quoted::source(&path(folder), &mut source));
     let known: Vec<String> = rows().flat_map(|[_, of, ..]| formats(of)).collect();
-    let literals = source.split("\"nic-placement ").skip(1).filter_map(|rest| rest.split('"').next());
-    let is_format = |text: &&str| text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b' ');
-    let found: Vec<String> =
-        literals.filter(is_format).map(|text| format!("nic-placement {}", text.trim_end())).collect();
+    let literals = source
+        .split("\"nic-placement ")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next());
+    let is_format = |text: &&str| {
+        text.bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte == b' ')
+    };
+    let found: Vec<String> = literals
+        .filter(is_format)
+        .map(|text| format!("nic-placement {}", text.trim_end()))
+        .collect();
     assert!(found.len() >= 15, "only {found:?} were found");
-    assert!(found.iter().all(|format| known.contains(format)), "tests/docs/interfaces.rs: {found:?}");
+    assert!(
+        found.iter().all(|format| known.contains(format)),
+        "tests/docs/interfaces.rs: {found:?}"
+    );
 }

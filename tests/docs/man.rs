@@ -47,12 +47,15 @@ pub fn page() -> String {
     let mut table = command_line();
     table.build();
     let version = env!("CARGO_PKG_VERSION");
-    let mut page = format!("{HEAD}.TH NIC-PLACEMENT 1 \"\" \"nic-placement {version}\" \"User Commands\"\n");
+    let mut page =
+        format!("{HEAD}.TH NIC-PLACEMENT 1 \"\" \"nic-placement {version}\" \"User Commands\"\n");
     page.push_str(&body(|roff| {
         roff.control("SH", ["NAME"]);
         roff.text([roman(format!("nic-placement - {}", about(&table).0))]);
         roff.control("SH", ["SYNOPSIS"]);
-        commands(&table).enumerate().for_each(|(number, command)| synopsis(command, number > 0, roff));
+        commands(&table)
+            .enumerate()
+            .for_each(|(number, command)| synopsis(command, number > 0, roff));
         roff.control("SH", ["DESCRIPTION"]);
         roff.text([roman(about(&table).1)]);
         roff.control("SH", ["COMMANDS"]);
@@ -62,8 +65,15 @@ pub fn page() -> String {
     for command in commands(&table) {
         page.push_str(&section(command, &mut explained));
     }
-    let everywhere = table.get_arguments().cloned().map(|argument| argument.help_heading(None::<&str>));
-    page.push_str(&options(everywhere.collect()).replacen(".PP\n\\fIOptions\\fR\n", ".SH OPTIONS\n", 1));
+    let everywhere = table
+        .get_arguments()
+        .cloned()
+        .map(|argument| argument.help_heading(None::<&str>));
+    page.push_str(&options(everywhere.collect()).replacen(
+        ".PP\n\\fIOptions\\fR\n",
+        ".SH OPTIONS\n",
+        1,
+    ));
     page + &checks() + TAIL
 }
 
@@ -71,7 +81,10 @@ pub fn page() -> String {
 fn checks() -> String {
     body(|roff| {
         roff.control("SH", ["CHECKS"]);
-        roff.text([bold("nic-placement check --explain"), roman(" says more of each.")]);
+        roff.text([
+            bold("nic-placement check --explain"),
+            roman(" says more of each."),
+        ]);
         for check in CHECKS.iter() {
             roff.control("TP", []);
             roff.text([bold(check.code)]);
@@ -84,14 +97,26 @@ fn checks() -> String {
 }
 
 fn commands(table: &clap::Command) -> impl Iterator<Item = &clap::Command> {
-    table.get_subcommands().filter(|command| !command.is_hide_set())
+    table
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set())
 }
 
 /// The sentence of its short help, and what the long one adds.
 fn about(command: &clap::Command) -> (String, String) {
-    let short = command.get_about().map(ToString::to_string).unwrap_or_default();
-    let long = command.get_long_about().map(ToString::to_string).unwrap_or_default();
-    let more = long.strip_prefix(&short).unwrap_or_default().trim().to_string();
+    let short = command
+        .get_about()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let long = command
+        .get_long_about()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let more = long
+        .strip_prefix(&short)
+        .unwrap_or_default()
+        .trim()
+        .to_string();
     (short, more)
 }
 
@@ -104,8 +129,15 @@ fn synopsis(command: &clap::Command, is_next: bool, roff: &mut Roff) {
         line.extend([roman(" ["), italic("OPTION"), roman("...]")]);
     }
     for argument in command.get_positionals() {
-        let name = argument.get_value_names().map(|names| names.join(" ")).unwrap_or_default();
-        let (open, close) = if argument.is_required_set() { ("", "") } else { ("[", "]") };
+        let name = argument
+            .get_value_names()
+            .map(|names| names.join(" "))
+            .unwrap_or_default();
+        let (open, close) = if argument.is_required_set() {
+            ("", "")
+        } else {
+            ("[", "]")
+        };
         line.extend([roman(format!(" {open}")), italic(name), roman(close)]);
     }
     roff.text(line);
@@ -113,20 +145,29 @@ fn synopsis(command: &clap::Command, is_next: bool, roff: &mut Roff) {
 
 /// The command's arguments, without those that every command has.
 fn own(command: &clap::Command) -> impl Iterator<Item = &clap::Arg> {
-    command.get_arguments().filter(|argument| !argument.is_global_set())
+    command
+        .get_arguments()
+        .filter(|argument| !argument.is_global_set())
 }
 
 fn section(command: &clap::Command, explained: &mut BTreeMap<String, String>) -> String {
     let (short, more) = about(command);
     let mut text = body(|roff| {
         roff.control("SS", [command.get_name()]);
-        roff.text([roman(format!("{}{}.", short[..1].to_uppercase(), &short[1..]))]);
+        roff.text([roman(format!(
+            "{}{}.",
+            short[..1].to_uppercase(),
+            &short[1..]
+        ))]);
         if !more.is_empty() {
             roff.text([roman(more)]);
         }
     });
     let arguments = own(command).cloned().map(|argument| {
-        let help = argument.get_long_help().or(argument.get_help()).map(ToString::to_string);
+        let help = argument
+            .get_long_help()
+            .or(argument.get_help())
+            .map(ToString::to_string);
         // the list of words stands at the first command that takes them
         let is_words = argument.get_id() == "words";
         let key = match is_words {
@@ -135,7 +176,10 @@ fn section(command: &clap::Command, explained: &mut BTreeMap<String, String>) ->
         };
         match explained.get(&key) {
             Some(_) if is_words && argument.is_positional() => {
-                let short = argument.get_help().map(ToString::to_string).unwrap_or_default();
+                let short = argument
+                    .get_help()
+                    .map(ToString::to_string)
+                    .unwrap_or_default();
                 argument.long_help(format!("{short}; nic-placement(8) lists them"))
             }
             Some(first) => argument.long_help(format!("as for {first}")),
@@ -150,8 +194,11 @@ fn section(command: &clap::Command, explained: &mut BTreeMap<String, String>) ->
         text.push_str(&options(arguments));
     }
     // below its options: paragraphs of a heading and lines
-    for paragraph in
-        command.get_after_help().map(ToString::to_string).iter().flat_map(|all| all.split("\n\n"))
+    for paragraph in command
+        .get_after_help()
+        .map(ToString::to_string)
+        .iter()
+        .flat_map(|all| all.split("\n\n"))
     {
         let (heading, lines) = paragraph.split_once(":\n").expect("a heading and lines");
         text.push_str(&body(|roff| {
@@ -176,21 +223,31 @@ fn options(arguments: Vec<clap::Arg>) -> String {
         .version("0")
         .args(shown);
     let text = rendered(|out| Man::new(command.clone()).render_options_section(out));
-    let headings: Vec<&str> =
-        command.get_arguments().filter_map(|argument| argument.get_help_heading()).collect();
+    let headings: Vec<&str> = command
+        .get_arguments()
+        .filter_map(|argument| argument.get_help_heading())
+        .collect();
     let only_values = command.get_arguments().all(clap::Arg::is_positional);
     let otherwise = if only_values { "Arguments" } else { "Options" };
     let mut out = String::new();
     for line in text.lines() {
-        match (line.strip_prefix(".SH "), line.strip_prefix("  ").and_then(|row| row.split_once("  "))) {
+        match (
+            line.strip_prefix(".SH "),
+            line.strip_prefix("  ").and_then(|row| row.split_once("  ")),
+        ) {
             (Some(name), _) => {
                 let name = name.trim_matches('"');
-                let heading = headings.iter().find(|heading| heading.to_uppercase() == name);
+                let heading = headings
+                    .iter()
+                    .find(|heading| heading.to_uppercase() == name);
                 out.push_str(&format!(".PP\n\\fI{}\\fR\n", heading.unwrap_or(&otherwise)));
             }
             // a row of the words that an option takes
             (_, Some((word, meaning))) => {
-                out.push_str(&format!(".RS\n.TP\n\\fB{word}\\fR\n{}\n.RE\n", meaning.trim_start()));
+                out.push_str(&format!(
+                    ".RS\n.TP\n\\fB{word}\\fR\n{}\n.RE\n",
+                    meaning.trim_start()
+                ));
             }
             // a paragraph of the same option
             _ if line.is_empty() => out.push_str(".IP\n"),
@@ -211,10 +268,14 @@ fn rendered(write: impl FnOnce(&mut dyn std::io::Write) -> std::io::Result<()>) 
     let mut bytes = Vec::new();
     write(&mut bytes).unwrap();
     let text = String::from_utf8(bytes).unwrap();
-    let lines = text.lines().filter(|line| !line.starts_with(".ie ") && !line.starts_with(".el "));
+    let lines = text
+        .lines()
+        .filter(|line| !line.starts_with(".ie ") && !line.starts_with(".el "));
     ascii(&lines.map(|line| format!("{line}\n")).collect::<String>())
 }
 
 fn ascii(text: &str) -> String {
-    text.replace('…', "...").replace("\\*(Aq", "\\(aq").replace('`', "\\(ga")
+    text.replace('…', "...")
+        .replace("\\*(Aq", "\\(aq")
+        .replace('`', "\\(ga")
 }

@@ -15,13 +15,24 @@ fn named(text: &str) -> (Vec<String>, Vec<String>) {
             running.push('\n');
         }
     }
-    let quoted = running.split('`').skip(1).step_by(2).map(str::to_string).collect();
-    let links = running.split("](").skip(1).filter_map(|rest| rest.split(')').next().map(str::to_string));
+    let quoted = running
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .map(str::to_string)
+        .collect();
+    let links = running
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next().map(str::to_string));
     (quoted, links.collect())
 }
 
 fn markdown() -> Vec<String> {
-    documents().into_iter().filter(|name| name.ends_with(".md")).collect()
+    documents()
+        .into_iter()
+        .filter(|name| name.ends_with(".md"))
+        .collect()
 }
 
 #[test]
@@ -41,14 +52,21 @@ fn every_file_that_a_document_names_exists() {
             ".cargo/",
             ".ci/",
         ];
-        let quoted = quoted.iter().filter(|word| folders.iter().any(|folder| word.starts_with(folder)));
-        let links = links.iter().filter(|link| !link.contains("://") && !link.starts_with('#'));
+        let quoted = quoted
+            .iter()
+            .filter(|word| folders.iter().any(|folder| word.starts_with(folder)));
+        let links = links
+            .iter()
+            .filter(|link| !link.contains("://") && !link.starts_with('#'));
         // a link counts from its document's folder
         let folder = Path::new(name).parent().unwrap_or(Path::new(""));
         let links = links.map(|link| folder.join(link).display().to_string());
         for file in quoted.cloned().chain(links) {
             let file = file.split(['#', ' ']).next().unwrap_or_default();
-            assert!(path(file).exists(), "{name} names `{file}`, which does not exist");
+            assert!(
+                path(file).exists(),
+                "{name} names `{file}`, which does not exist"
+            );
             files += 1;
         }
     }
@@ -57,7 +75,10 @@ fn every_file_that_a_document_names_exists() {
 
 /// The name by which a link finds a heading, as GitHub makes it: small letters, digits, `-` and `_`, and `-` for a space.
 fn anchor(heading: &str) -> String {
-    let kept = heading.trim().chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
+    let kept = heading
+        .trim()
+        .chars()
+        .filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
     kept.collect::<String>().to_lowercase().replace(' ', "-")
 }
 
@@ -68,7 +89,9 @@ fn anchors(text: &str) -> Vec<String> {
         inside ^= line.starts_with("```");
         !inside && line.starts_with('#')
     });
-    headings.map(|line| anchor(line.trim_start_matches('#'))).collect()
+    headings
+        .map(|line| anchor(line.trim_start_matches('#')))
+        .collect()
 }
 
 #[test]
@@ -81,8 +104,15 @@ fn every_heading_that_a_link_leads_to_exists_once() {
                 continue;
             };
             let folder = Path::new(name).parent().unwrap_or(Path::new(""));
-            let target = if file.is_empty() { name.clone() } else { folder.join(file).display().to_string() };
-            let count = anchors(&read(&target)).iter().filter(|anchor| *anchor == place).count();
+            let target = if file.is_empty() {
+                name.clone()
+            } else {
+                folder.join(file).display().to_string()
+            };
+            let count = anchors(&read(&target))
+                .iter()
+                .filter(|anchor| *anchor == place)
+                .count();
             assert_eq!(count, 1, "{name} links to `{link}`");
             found += 1;
         }
@@ -92,8 +122,14 @@ fn every_heading_that_a_link_leads_to_exists_once() {
 
 #[test]
 fn a_heading_s_anchor_has_no_quotes_and_no_dots() {
-    assert_eq!(anchor(" Variables of a site's own"), "variables-of-a-sites-own");
-    assert_eq!(anchor(" `--gpu-bind=closest`, and _why_ not…"), "--gpu-bindclosest-and-_why_-not");
+    assert_eq!(
+        anchor(" Variables of a site's own"),
+        "variables-of-a-sites-own"
+    );
+    assert_eq!(
+        anchor(" `--gpu-bind=closest`, and _why_ not…"),
+        "--gpu-bindclosest-and-_why_-not"
+    );
     assert_eq!(anchors("# A\n```\n# no\n```\n## B c\n"), ["a", "b-c"]);
 }
 
@@ -112,12 +148,19 @@ fn all_source(folder: &Path, text: &mut String) {
 #[test]
 fn every_test_that_a_document_names_exists() {
     let mut source = String::new();
-    ["src", "crates", "tests"].iter().for_each(|folder| all_source(&path(folder), &mut source));
+    ["src", "crates", "tests"]
+        .iter()
+        .for_each(|folder| all_source(&path(folder), &mut source));
     for name in &markdown() {
         for word in named(&read(name)).0 {
-            let sentence = word.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b.is_ascii_digit());
+            let sentence = word
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b == b'_' || b.is_ascii_digit());
             if sentence && word.matches('_').count() >= 4 {
-                assert!(source.contains(&format!("fn {word}(")), "{name} names the test `{word}`");
+                assert!(
+                    source.contains(&format!("fn {word}(")),
+                    "{name} names the test `{word}`"
+                );
             }
         }
     }
@@ -127,9 +170,14 @@ fn every_test_that_a_document_names_exists() {
 #[test]
 fn each_input_of_a_user_names_the_tests_that_prove_its_fate() {
     let mut source = String::new();
-    ["src", "crates", "tests"].iter().for_each(|folder| all_source(&path(folder), &mut source));
+    ["src", "crates", "tests"]
+        .iter()
+        .for_each(|folder| all_source(&path(folder), &mut source));
     let security = read("SECURITY.md");
-    let rows = security.lines().skip_while(|line| !line.starts_with("| input |")).skip(2);
+    let rows = security
+        .lines()
+        .skip_while(|line| !line.starts_with("| input |"))
+        .skip(2);
     let rows: Vec<&str> = rows.take_while(|line| line.starts_with('|')).collect();
     assert!(rows.len() >= 20, "only {} rows were found", rows.len());
     for row in rows {
@@ -138,7 +186,10 @@ fn each_input_of_a_user_names_the_tests_that_prove_its_fate() {
         let tests = named(cells[4]).0;
         assert!(!tests.is_empty(), "no test: {row}");
         for test in tests {
-            assert!(source.contains(&format!("fn {test}(")), "SECURITY.md names the test `{test}`");
+            assert!(
+                source.contains(&format!("fn {test}(")),
+                "SECURITY.md names the test `{test}`"
+            );
         }
     }
 }
@@ -162,12 +213,22 @@ fn every_module_stands_in_the_tree_of_the_architecture() {
         for entry in fs::read_dir(path(folder)).unwrap() {
             let entry = entry.unwrap();
             let name = entry.file_name().into_string().unwrap();
-            let name = if entry.path().is_dir() { format!("{name}/") } else { name };
+            let name = if entry.path().is_dir() {
+                format!("{name}/")
+            } else {
+                name
+            };
             // a module with children has a file and a folder
             let beside = format!("{}/", name.trim_end_matches(".rs"));
-            let stands = |name: &str| text.lines().any(|line| line.split_whitespace().next() == Some(name));
+            let stands = |name: &str| {
+                text.lines()
+                    .any(|line| line.split_whitespace().next() == Some(name))
+            };
             let is_known = name == "tests.rs" || stands(&name) || stands(&beside);
-            assert!(is_known, "ARCHITECTURE.md has no line for `{folder}/{name}`");
+            assert!(
+                is_known,
+                "ARCHITECTURE.md has no line for `{folder}/{name}`"
+            );
         }
     }
 }

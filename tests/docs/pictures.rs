@@ -9,10 +9,23 @@ const ZOOM: f64 = 2.0;
 
 #[test]
 fn the_readme_s_picture_is_what_the_tool_draws() {
-    let drawn = tool(&["plan", "--machine", "dgx-h100", "--gpus-per-task", "1", "--svg"]);
+    let drawn = tool(&[
+        "plan",
+        "--machine",
+        "dgx-h100",
+        "--gpus-per-task",
+        "1",
+        "--svg",
+    ]);
     let svg = format!("{NAME}.svg");
-    assert!(read(&svg) == drawn, "{svg} differs: `make pictures` draws it");
-    assert!(read("README.md").contains(&format!("<img src=\"{NAME}.png\"")), "README.md does not show it");
+    assert!(
+        read(&svg) == drawn,
+        "{svg} differs: `make pictures` draws it"
+    );
+    assert!(
+        read("README.md").contains(&format!("<img src=\"{NAME}.png\"")),
+        "README.md does not show it"
+    );
 }
 
 #[test]
@@ -23,9 +36,20 @@ fn the_readme_s_picture_has_the_size_of_the_drawing_and_loads_fast() {
     // the width and the height of the header, IHDR
     let length = |at: usize| f64::from(u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap()));
     let svg = read(&format!("{NAME}.svg"));
-    let view = svg.split("viewBox=\"0 0 ").nth(1).unwrap().split('"').next().unwrap();
-    let lengths = view.split(' ').map(|word| word.parse::<f64>().unwrap() * ZOOM);
+    let view = svg
+        .split("viewBox=\"0 0 ")
+        .nth(1)
+        .unwrap()
+        .split('"')
+        .next()
+        .unwrap();
+    let lengths = view
+        .split(' ')
+        .map(|word| word.parse::<f64>().unwrap() * ZOOM);
     for (is, of) in [length(16), length(20)].into_iter().zip(lengths) {
-        assert!((is - of).abs() <= 1.0, "the PNG has {is} dots and not {of}: `make pictures` draws it");
+        assert!(
+            (is - of).abs() <= 1.0,
+            "the PNG has {is} dots and not {of}: `make pictures` draws it"
+        );
     }
 }

@@ -26,9 +26,15 @@ pub fn source(folder: &Path, text: &mut String) {
             source(&entry, text);
         } else if name.ends_with(".rs") && name != "tests.rs" {
             let whole = fs::read_to_string(&entry).unwrap();
-            let code = whole.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+            let code = whole
+                .split("#[cfg(test)]\nmod tests {")
+                .next()
+                .unwrap_or_default();
             let code = code.replace("\\\n", "\u{1}");
-            for line in code.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            for line in code
+                .lines()
+                .filter(|line| !line.trim_start().starts_with("//"))
+            {
                 text.push_str(line);
                 text.push('\n');
             }
@@ -61,15 +67,23 @@ fn fragments(source: &str) -> Vec<String> {
 /// The words of a line that no text of the program accounts for.  What stands in backquotes is a value, and so is a word
 /// with a digit or a capital letter.
 fn unaccounted(line: &str, fragments: &[String]) -> Vec<String> {
-    let mut rest = line.strip_prefix("nic-placement: ").unwrap_or(line).to_string();
+    let mut rest = line
+        .strip_prefix("nic-placement: ")
+        .unwrap_or(line)
+        .to_string();
     for fragment in fragments {
         if rest.contains(fragment.as_str()) {
             rest = rest.replace(fragment.as_str(), " | ");
         }
     }
     let outside: String = rest.split('`').step_by(2).collect::<Vec<_>>().join(" ");
-    let words = outside.split([' ', '|', ';', ':', ',', '(', ')']).filter(|word| word.len() > 3);
-    words.filter(|word| word.bytes().all(|byte| byte.is_ascii_lowercase())).map(str::to_string).collect()
+    let words = outside
+        .split([' ', '|', ';', ':', ',', '(', ')'])
+        .filter(|word| word.len() > 3);
+    words
+        .filter(|word| word.bytes().all(|byte| byte.is_ascii_lowercase()))
+        .map(str::to_string)
+        .collect()
 }
 
 fn all_fragments() -> Vec<String> {
@@ -97,8 +111,14 @@ fn the_log_lines_that_a_document_quotes_are_what_the_program_writes() {
 /// The first cells below `| the reason says |`.
 fn reasons(text: &str) -> Vec<&str> {
     let tables = text.split("| the reason says |").skip(1);
-    let rows = tables.flat_map(|table| table.lines().skip(2).take_while(|line| line.starts_with("| ")));
-    rows.filter_map(|row| row.strip_prefix("| `")?.split("` |").next()).collect()
+    let rows = tables.flat_map(|table| {
+        table
+            .lines()
+            .skip(2)
+            .take_while(|line| line.starts_with("| "))
+    });
+    rows.filter_map(|row| row.strip_prefix("| `")?.split("` |").next())
+        .collect()
 }
 
 #[test]
@@ -107,7 +127,10 @@ fn the_reasons_that_a_document_explains_are_the_program_s() {
     let mut explained = 0;
     for name in documents() {
         for reason in reasons(&read(&name)) {
-            assert!(fragments.iter().any(|fragment| fragment.contains(reason)), "{name}: `{reason}`");
+            assert!(
+                fragments.iter().any(|fragment| fragment.contains(reason)),
+                "{name}: `{reason}`"
+            );
             explained += 1;
         }
     }
@@ -117,10 +140,17 @@ fn the_reasons_that_a_document_explains_are_the_program_s() {
 #[test]
 fn a_word_that_the_program_does_not_write_is_seen() {
     let fragments = all_fragments();
-    let right = "nic-placement: the node file is 3600 s old, and 900 s may be: a refresh that hangs?";
+    let right =
+        "nic-placement: the node file is 3600 s old, and 900 s may be: a refresh that hangs?";
     assert_eq!(unaccounted(right, &fragments), [""; 0]);
-    let wrong = right.replace("hangs", "sleeps").replace("node file", "cache");
-    assert!(unaccounted(&wrong, &fragments).len() >= 2, "{:?}", unaccounted(&wrong, &fragments));
+    let wrong = right
+        .replace("hangs", "sleeps")
+        .replace("node file", "cache");
+    assert!(
+        unaccounted(&wrong, &fragments).len() >= 2,
+        "{:?}",
+        unaccounted(&wrong, &fragments)
+    );
 }
 
 /// `make demo` prints these tables on a real Slurm; the pairs of GPU and NIC are those of the plan.
@@ -128,7 +158,10 @@ fn a_word_that_the_program_does_not_write_is_seen() {
 fn the_readme_s_demo_has_the_nics_of_the_plan() {
     let plan = tool(&["plan", "--machine", "dgx-h100", "--gpus-per-task", "1"]);
     let nic_of = |gpu: &str| {
-        let row = plan.lines().find(|line| line.starts_with(&format!("{gpu} "))).unwrap();
+        let row = plan
+            .lines()
+            .find(|line| line.starts_with(&format!("{gpu} ")))
+            .unwrap();
         row.split_whitespace().nth(3).unwrap().to_string()
     };
     let (mut placed, mut lists) = (0, 0);
@@ -137,11 +170,18 @@ fn the_readme_s_demo_has_the_nics_of_the_plan() {
         if let [_, "n0", gpu, devices, ..] = cells[..]
             && devices != "-"
         {
-            assert_eq!(devices.split(',').next(), Some(nic_of(gpu).as_str()), "{line}");
+            assert_eq!(
+                devices.split(',').next(),
+                Some(nic_of(gpu).as_str()),
+                "{line}"
+            );
             placed += 1;
         }
         if let Some((_, list)) = line.split_once("NCCL_IB_HCA of 16 tasks: =") {
-            assert!(plan.contains(&format!("NCCL_IB_HCA=={list}\n")), "{line}\n{plan}");
+            assert!(
+                plan.contains(&format!("NCCL_IB_HCA=={list}\n")),
+                "{line}\n{plan}"
+            );
             lists += 1;
         }
     }

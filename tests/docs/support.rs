@@ -15,8 +15,15 @@ struct Row {
 fn rows(table: &str) -> Vec<Row> {
     let row = |line: &str| {
         let fields: Vec<String> = line.split('\t').map(str::to_string).collect();
-        let [table, what, how, by] = fields.try_into().unwrap_or_else(|_| panic!("support.tsv: {line}"));
-        Row { table, what, how, by }
+        let [table, what, how, by] = fields
+            .try_into()
+            .unwrap_or_else(|_| panic!("support.tsv: {line}"));
+        Row {
+            table,
+            what,
+            how,
+            by,
+        }
     };
     let lines = read("tests/docs/support.tsv");
     let rows = lines.lines().filter(|line| !line.starts_with('#')).map(row);
@@ -32,8 +39,18 @@ pub fn block(table: &str) -> String {
         "machines" => machines(),
         _ => {
             let mut out = "| what | | by |\n|---|---|---|\n".to_string();
-            for Row { table: library, what, how, by } in rows(table) {
-                let what = if table == "libraries" { format!("{library} {what}") } else { what };
+            for Row {
+                table: library,
+                what,
+                how,
+                by,
+            } in rows(table)
+            {
+                let what = if table == "libraries" {
+                    format!("{library} {what}")
+                } else {
+                    what
+                };
                 let by = if how == "run" { format!("`{by}`") } else { by };
                 out.push_str(&format!("| {what} | {how} | {by} |\n"));
             }
@@ -49,13 +66,21 @@ fn slurm() -> String {
         .to_string();
     for release in &RELEASES {
         let ran = |is_such: &dyn Fn(&str) -> bool| {
-            let of_it =
-                runs.iter().filter(|run| of_version(&run.version) == Some(release) && is_such(&run.from));
-            of_it.map(|run| format!("run {}", run.version)).next().unwrap_or("not run".to_string())
+            let of_it = runs
+                .iter()
+                .filter(|run| of_version(&run.version) == Some(release) && is_such(&run.from));
+            of_it
+                .map(|run| format!("run {}", run.version))
+                .next()
+                .unwrap_or("not run".to_string())
         };
         let package = ran(&|from| !from.starts_with("source"));
-        let [shared, fixed] = ["source-shared", "source-static"].map(|kind| ran(&|from| from == kind));
-        out.push_str(&format!("| {} | {package} | {shared} | {fixed} | not run |\n", release.name()));
+        let [shared, fixed] =
+            ["source-shared", "source-static"].map(|kind| ran(&|from| from == kind));
+        out.push_str(&format!(
+            "| {} | {package} | {shared} | {fixed} | not run |\n",
+            release.name()
+        ));
     }
     out
 }
@@ -75,7 +100,9 @@ fn sources(folder: &str) -> String {
 }
 
 fn machines() -> String {
-    let slurms = ["end_to_end", "attack"].map(|folder| sources(&format!("tests/{folder}"))).concat();
+    let slurms = ["end_to_end", "attack"]
+        .map(|folder| sources(&format!("tests/{folder}")))
+        .concat();
     let mut out =
         "| kind | played in a real Slurm | plans held byte for byte | a real node |\n|---|---|---|---|\n"
             .to_string();
@@ -83,7 +110,12 @@ fn machines() -> String {
         let yes = |is: bool| if is { "run" } else { "not run" };
         let played = slurms.contains(&format!("\"{}\"", model.name));
         let held = path(&format!("tests/machines/{}", model.name)).exists();
-        out.push_str(&format!("| {} | {} | {} | not run |\n", model.title, yes(played), yes(held)));
+        out.push_str(&format!(
+            "| {} | {} | {} | not run |\n",
+            model.title,
+            yes(played),
+            yes(held)
+        ));
     }
     out
 }
@@ -93,10 +125,17 @@ fn machines() -> String {
 fn what_is_called_run_names_a_test_that_is_there_and_every_library_has_a_row() {
     let tests = ["tests", "crates"].map(sources).concat();
     let mut run = 0;
-    for row in ["system", "node", "libraries"].iter().flat_map(|table| rows(table)) {
+    for row in ["system", "node", "libraries"]
+        .iter()
+        .flat_map(|table| rows(table))
+    {
         match &*row.how {
             "run" => {
-                assert!(tests.contains(&format!("fn {}(", row.by)), "no test `{}`", row.by);
+                assert!(
+                    tests.contains(&format!("fn {}(", row.by)),
+                    "no test `{}`",
+                    row.by
+                );
                 run += 1;
             }
             "read" => assert!(!row.by.is_empty(), "{}: what was read?", row.what),
@@ -106,9 +145,15 @@ fn what_is_called_run_names_a_test_that_is_there_and_every_library_has_a_row() {
     assert!(run >= 10, "{run}");
     let libraries: BTreeSet<String> = rows("libraries").into_iter().map(|row| row.table).collect();
     for line in sources("crates/core/src/libraries").lines() {
-        let Some(name) = line.strip_prefix("    name: \"").and_then(|rest| rest.strip_suffix("\",")) else {
+        let Some(name) = line
+            .strip_prefix("    name: \"")
+            .and_then(|rest| rest.strip_suffix("\","))
+        else {
             continue;
         };
-        assert!(libraries.contains(name), "no row of `{name}` in support.tsv");
+        assert!(
+            libraries.contains(name),
+            "no row of `{name}` in support.tsv"
+        );
     }
 }

@@ -11,18 +11,28 @@ use std::collections::BTreeSet;
 fn named(page: &str) -> BTreeSet<&str> {
     let quoted = page.split('`').skip(1).step_by(2);
     let names = quoted.map(|quoted| quoted.split('=').next().unwrap_or_default());
-    names.filter(|name| is_name(name) && (name.contains('_') || *name == "HOME")).collect()
+    names
+        .filter(|name| is_name(name) && (name.contains('_') || *name == "HOME"))
+        .collect()
 }
 
 #[test]
 fn the_page_of_variables_names_those_of_the_libraries_and_no_other() {
     let page = read("docs/variables.md");
     // that section's table is of what the plugin cannot know
-    let (before, rest) = page.split_once("### What nothing tells of").expect("the section");
+    let (before, rest) = page
+        .split_once("### What nothing tells of")
+        .expect("the section");
     let page = before.to_string() + rest.split_once("\n## ").expect("a section behind it").1;
-    let known = libraries::variables().chain(libraries::evidence()).chain(judge::variables());
+    let known = libraries::variables()
+        .chain(libraries::evidence())
+        .chain(judge::variables());
     let known: BTreeSet<&str> = known.chain(READ).collect();
-    assert_eq!(named(&page), known, "docs/variables.md and crates/core/src/libraries/");
+    assert_eq!(
+        named(&page),
+        known,
+        "docs/variables.md and crates/core/src/libraries/"
+    );
 }
 
 #[test]
@@ -30,7 +40,13 @@ fn each_variable_that_may_be_set_has_its_rule_on_the_page_and_its_row_in_the_gui
     let (page, guide) = (read("docs/variables.md"), read("docs/user-guide.md"));
     let table: String = guide.lines().filter(|line| line.starts_with('|')).collect();
     for name in libraries::variables().chain([marker::NAME]) {
-        assert!(page.contains(&format!("**`{name}`**")), "docs/variables.md has no rule for `{name}`");
-        assert!(table.contains(&format!("`{name}`")), "docs/user-guide.md has no row for `{name}`");
+        assert!(
+            page.contains(&format!("**`{name}`**")),
+            "docs/variables.md has no rule for `{name}`"
+        );
+        assert!(
+            table.contains(&format!("`{name}`")),
+            "docs/user-guide.md has no row for `{name}`"
+        );
     }
 }

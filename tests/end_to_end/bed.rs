@@ -54,7 +54,11 @@ pub struct Ran {
 
 impl<'w> Bed<'w> {
     /// Brings a cluster up, with `more` knobs of `cluster.sh` than the cluster names.
-    pub fn up(site: &'w Site, cluster: &Cluster, more: &[(&'static str, String)]) -> Result<Bed<'w>, String> {
+    pub fn up(
+        site: &'w Site,
+        cluster: &Cluster,
+        more: &[(&'static str, String)],
+    ) -> Result<Bed<'w>, String> {
         let dir = site.dir.join(cluster.name);
         let script = site.repository.join("tests/slurm/cluster.sh");
         let machines: Vec<String> = cluster
@@ -72,18 +76,27 @@ impl<'w> Bed<'w> {
             ("NICP_BIND", site.shared()),
             (
                 "NICP_AUTODETECT",
-                cluster.autodetect.and_then(|word| word(site)).unwrap_or_default().to_string(),
+                cluster
+                    .autodetect
+                    .and_then(|word| word(site))
+                    .unwrap_or_default()
+                    .to_string(),
             ),
             ("NICP_EXTRA", (cluster.extra)(site)),
             ("NICP_SHAPES", cluster.shape.unwrap_or_default().to_string()),
             (
                 "NICP_PRELOAD",
-                cluster.preload.map_or(String::new(), |library| library(site).display().to_string()),
+                cluster
+                    .preload
+                    .map_or(String::new(), |library| library(site).display().to_string()),
             ),
             ("NICP_CGROUP", yes_or_no(cluster.cgroups)),
             ("NICP_RAM", yes_or_no(cluster.ram)),
             // one cluster at a time, below the ports that the kernel hands out
-            ("NICP_PORT", (20_000 + std::process::id() % 120 * 100).to_string()),
+            (
+                "NICP_PORT",
+                (20_000 + std::process::id() % 120 * 100).to_string(),
+            ),
         ];
         knobs.extend_from_slice(more);
         // Takes the cluster down when this process ends.  The end closes the pipe, whatever its cause.
@@ -107,8 +120,14 @@ impl<'w> Bed<'w> {
         let said = site.dir.join(format!("{}.up", cluster.name));
         let file = fs::File::create(&said).map_err(|e| e.to_string())?;
         let mut up = Command::new(&script);
-        up.arg("up").envs(knobs).stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
-        let status = up.status().map_err(|e| format!("`{}`: {e}", script.display()))?;
+        up.arg("up")
+            .envs(knobs)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(file);
+        let status = up
+            .status()
+            .map_err(|e| format!("`{}`: {e}", script.display()))?;
         if !status.success() {
             return Err(fs::read_to_string(&said).unwrap_or_default());
         }
@@ -118,7 +137,8 @@ impl<'w> Bed<'w> {
     /// Sets plugstack.conf; srun and slurmstepd read it anew each time.
     pub fn plugstack(&self, text: &str) {
         self.note(&format!("plugstack.conf: {text}\n"));
-        fs::write(self.dir.join("etc/plugstack.conf"), format!("{text}\n")).expect("plugstack.conf");
+        fs::write(self.dir.join("etc/plugstack.conf"), format!("{text}\n"))
+            .expect("plugstack.conf");
     }
 
     /// The usual plugstack.conf line with these arguments.
@@ -134,14 +154,19 @@ impl<'w> Bed<'w> {
         for (name, _) in std::env::vars_os() {
             // a task must not inherit this test's own variables of Slurm and the libraries
             let name = name.to_string_lossy().into_owned();
-            if ["SLURM", "SBATCH", "SALLOC", "UCX_", "NCCL_", "CUDA_", "NIC_", "LD_"]
-                .iter()
-                .any(|prefix| name.starts_with(prefix))
+            if [
+                "SLURM", "SBATCH", "SALLOC", "UCX_", "NCCL_", "CUDA_", "NIC_", "LD_",
+            ]
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
             {
                 process.env_remove(name);
             }
         }
-        process.env("SLURM_CONF", self.configuration()).env("report", report).stdin(Stdio::null());
+        process
+            .env("SLURM_CONF", self.configuration())
+            .env("report", report)
+            .stdin(Stdio::null());
         process
     }
 
@@ -157,7 +182,8 @@ impl<'w> Bed<'w> {
         let start = Instant::now();
         let status = process.status().expect("`timeout`");
         let took = start.elapsed();
-        let read = |file: &Path| String::from_utf8_lossy(&fs::read(file).unwrap_or_default()).into_owned();
+        let read =
+            |file: &Path| String::from_utf8_lossy(&fs::read(file).unwrap_or_default()).into_owned();
         let stdout = read(&out);
         let ran = Ran {
             code: status.code().unwrap_or(-1),
@@ -179,7 +205,10 @@ impl<'w> Bed<'w> {
                 .env("SLURM_CONF", self.configuration())
                 .status();
         }
-        self.note(&format!("$ {command}\n{}{}exit code {}\n", ran.stdout, ran.stderr, ran.code));
+        self.note(&format!(
+            "$ {command}\n{}{}exit code {}\n",
+            ran.stdout, ran.stderr, ran.code
+        ));
         ran
     }
 
@@ -188,10 +217,18 @@ impl<'w> Bed<'w> {
         let script = self.site.repository.join("tests/slurm/cluster.sh");
         let said = self.dir.join("restarted");
         let mut restart = Command::new(&script);
-        restart.args(["restart", node]).envs(self.knobs.clone()).stdin(Stdio::null()).stdout(Stdio::null());
+        restart
+            .args(["restart", node])
+            .envs(self.knobs.clone())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
         restart.stderr(fs::File::create(&said).expect("a file"));
         let status = restart.status().expect("`cluster.sh`");
-        assert!(status.success(), "{}", fs::read_to_string(&said).unwrap_or_default());
+        assert!(
+            status.success(),
+            "{}",
+            fs::read_to_string(&said).unwrap_or_default()
+        );
         self.note(&format!("slurmd of {node} was restarted\n"));
     }
 
@@ -203,7 +240,12 @@ impl<'w> Bed<'w> {
     /// The number of a node's slurmd process.
     pub fn slurmd(&self, node: &str) -> String {
         let recorded = fs::read_to_string(self.dir.join(format!("pid/slurmd.{node}")));
-        recorded.expect("slurmd runs").split(' ').next().unwrap_or_default().to_string()
+        recorded
+            .expect("slurmd runs")
+            .split(' ')
+            .next()
+            .unwrap_or_default()
+            .to_string()
     }
 
     /// slurm.conf.
@@ -219,8 +261,15 @@ impl<'w> Bed<'w> {
         let recorded =
             fs::read_to_string(self.dir.join("pid/root")).expect("the process that keeps the root");
         let mut command = Command::new("nsenter");
-        command.args(["--target", recorded.split(' ').next().unwrap_or_default(), "--mount", "--root"]);
-        command.arg(format!("--wdns={}", self.dir.display())).arg(program);
+        command.args([
+            "--target",
+            recorded.split(' ').next().unwrap_or_default(),
+            "--mount",
+            "--root",
+        ]);
+        command
+            .arg(format!("--wdns={}", self.dir.display()))
+            .arg(program);
         command
     }
 
@@ -228,16 +277,28 @@ impl<'w> Bed<'w> {
     pub fn tasks(&self, tasks: usize, command: &str) -> Vec<Task> {
         let ran = self.run(command);
         assert_eq!(ran.code, 0, "the exit code of `{command}`");
-        assert_eq!(ran.tasks.len(), tasks, "the number of tasks that reported, of `{command}`");
+        assert_eq!(
+            ran.tasks.len(),
+            tasks,
+            "the number of tasks that reported, of `{command}`"
+        );
         ran.tasks
     }
 
     /// Runs the command twice, with `@` replaced by nothing and by `flag`.  Returns the tasks without and with the flag.
     /// Without it no task may show a trace of the plugin.
-    pub fn without_and_with(&self, flag: &str, tasks: usize, command: &str) -> (Vec<Task>, Vec<Task>) {
+    pub fn without_and_with(
+        &self,
+        flag: &str,
+        tasks: usize,
+        command: &str,
+    ) -> (Vec<Task>, Vec<Task>) {
         let without = self.tasks(tasks, &command.replace('@', ""));
         for task in &without {
-            assert!(task.is_untouched(), "without the flag the plugin touched {task:?}");
+            assert!(
+                task.is_untouched(),
+                "without the flag the plugin touched {task:?}"
+            );
         }
         (without, self.tasks(tasks, &command.replace('@', flag)))
     }

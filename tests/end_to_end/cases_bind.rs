@@ -23,13 +23,22 @@ const ACROSS: &str = "--gres=gpu:8 --gpu-bind=map_gpu:0,1,2,3,4,5,6,7";
 
 /// The number of one-GPU tasks that run on no CPU near their GPU.
 fn far(tasks: &[Task]) -> usize {
-    tasks.iter().filter(|task| task.cpus().is_disjoint(&cpus_near(task.gpus()[0]))).count()
+    tasks
+        .iter()
+        .filter(|task| task.cpus().is_disjoint(&cpus_near(task.gpus()[0])))
+        .count()
 }
 
 fn assert_memory_is_near(task: &Task) {
     let node = numa_node_of(task.gpus()[0]);
-    let near = [format!("preferred:{node}"), format!("preferred-many:{node}")];
-    assert!(near.iter().any(|policy| policy == task.mem()), "the memory policy of {task:?}");
+    let near = [
+        format!("preferred:{node}"),
+        format!("preferred-many:{node}"),
+    ];
+    assert!(
+        near.iter().any(|policy| policy == task.mem()),
+        "the memory policy of {task:?}"
+    );
 }
 
 fn tasks_on_the_wrong_socket_are_moved_to_their_gpus(bed: &Bed) {
@@ -42,7 +51,10 @@ fn tasks_on_the_wrong_socket_are_moved_to_their_gpus(bed: &Bed) {
         assert!(without.iter().all(|task| task.mem() == "default"));
         assert_eq!(far(&placed), 0);
         for task in &placed {
-            assert!(task.cpus().is_subset(&cpus_near(task.gpus()[0])), "of {task:?}");
+            assert!(
+                task.cpus().is_subset(&cpus_near(task.gpus()[0])),
+                "of {task:?}"
+            );
             assert_memory_is_near(task);
         }
     }
@@ -51,15 +63,27 @@ fn tasks_on_the_wrong_socket_are_moved_to_their_gpus(bed: &Bed) {
 fn tasks_move_only_to_cpus_that_their_step_owns(bed: &Bed) {
     let command = "srun -w n0 -n8 -c4 --gpus-per-task=1 @ $report";
     let (without, placed) = bed.without_and_with("--nic-placement", 8, command);
-    let all = |tasks: &[Task]| tasks.iter().flat_map(Task::cpus).collect::<BTreeSet<usize>>();
-    assert!(all(&placed).is_subset(&all(&without)), "CPUs beyond those of the step");
+    let all = |tasks: &[Task]| {
+        tasks
+            .iter()
+            .flat_map(Task::cpus)
+            .collect::<BTreeSet<usize>>()
+    };
+    assert!(
+        all(&placed).is_subset(&all(&without)),
+        "CPUs beyond those of the step"
+    );
     assert_eq!(far(&placed), 0);
 }
 
 fn tasks_that_are_near_their_gpu_stay_where_they_are(bed: &Bed) {
     let command = "srun -w n0 -n8 -c28 -m block:block --gpus-per-task=1 @ $report";
     let (without, placed) = bed.without_and_with("--nic-placement", 8, command);
-    assert_eq!(far(&without), 0, "`-m block:block` deals both in the same order");
+    assert_eq!(
+        far(&without),
+        0,
+        "`-m block:block` deals both in the same order"
+    );
     for (bare, task) in without.iter().zip(&placed) {
         assert_eq!(task.cpus(), bare.cpus(), "of {task:?}");
         assert_memory_is_near(task);
@@ -80,10 +104,17 @@ fn what_sbatch_was_asked_for_is_no_part_of_a_step_that_srun_sizes_anew(bed: &Bed
     let command = "salloc --quiet -w n0 -n8 -c28 --gres=gpu:8 srun -n1 --gres=gpu:4 @ $report";
     let (without, placed) = bed.without_and_with("--nic-placement", 1, command);
     let part = if bed.site.release < (23, 11) { 224 } else { 28 };
-    assert!(without[0].cpus().len() >= part && placed[0].cpus().len() >= part, "{without:?} {placed:?}");
+    assert!(
+        without[0].cpus().len() >= part && placed[0].cpus().len() >= part,
+        "{without:?} {placed:?}"
+    );
     let command = "salloc --quiet -w n0 -n112 -c1 --gres=gpu:8 srun -n1 --gres=gpu:1 @ $report";
     let (without, placed) = bed.without_and_with("--nic-placement", 1, command);
-    assert_eq!(placed[0].cpus().len(), without[0].cpus().len(), "{without:?} {placed:?}");
+    assert_eq!(
+        placed[0].cpus().len(),
+        without[0].cpus().len(),
+        "{without:?} {placed:?}"
+    );
 }
 
 fn a_task_whose_gpus_span_sockets_keeps_its_cpus(bed: &Bed) {
@@ -96,19 +127,35 @@ fn a_task_whose_gpus_span_sockets_keeps_its_cpus(bed: &Bed) {
 
 fn an_explicit_cpu_bind_survives(bed: &Bed) {
     // GPU 1 is near the first socket; each of these options leaves its task on the second
-    for bind in ["map_cpu:0,56,112,168,1,57,113,169", "cores", "threads", "none"] {
+    for bind in [
+        "map_cpu:0,56,112,168,1,57,113,169",
+        "cores",
+        "threads",
+        "none",
+    ] {
         let command = format!("srun -w n0 -n8 --gpus-per-task=1 --cpu-bind={bind} @ $report");
         let (without, placed) = bed.without_and_with("--nic-placement", 8, &command);
         for (bare, task) in without.iter().zip(&placed) {
-            assert_eq!(task.cpus(), bare.cpus(), "with --cpu-bind={bind}, of {task:?}");
-            assert_eq!(task.ucx(), [ucx_of(task.gpus()[0])], "the NIC is set all the same");
+            assert_eq!(
+                task.cpus(),
+                bare.cpus(),
+                "with --cpu-bind={bind}, of {task:?}"
+            );
+            assert_eq!(
+                task.ucx(),
+                [ucx_of(task.gpus()[0])],
+                "the NIC is set all the same"
+            );
         }
     }
 }
 
 fn a_bind_of_the_users_holds_where_slurm_shall_not_bind(bed: &Bed) {
     // engines switch Slurm's binding off for all their tasks
-    for none in ["SLURM_CPU_BIND=none srun -w n0 -n8", "srun -w n0 -n8 --cpu-bind=none"] {
+    for none in [
+        "SLURM_CPU_BIND=none srun -w n0 -n8",
+        "srun -w n0 -n8 --cpu-bind=none",
+    ] {
         let command = format!("{none} --gpus-per-task=1 @ $report");
         for word in ["--nic-placement", "--nic-placement=bind=numa"] {
             let (without, placed) = bed.without_and_with(word, 8, &command);
@@ -116,8 +163,11 @@ fn a_bind_of_the_users_holds_where_slurm_shall_not_bind(bed: &Bed) {
                 match word {
                     "--nic-placement" => assert_eq!(task.cpus(), bare.cpus(), "{none}: {task:?}"),
                     _ => {
-                        let near: BTreeSet<usize> =
-                            bare.cpus().intersection(&cpus_near(task.gpus()[0])).copied().collect();
+                        let near: BTreeSet<usize> = bare
+                            .cpus()
+                            .intersection(&cpus_near(task.gpus()[0]))
+                            .copied()
+                            .collect();
                         assert!(near.len() < bare.cpus().len(), "unbound: {bare:?}");
                         assert_eq!(task.cpus(), near, "{none}: {task:?}");
                     }
@@ -129,7 +179,13 @@ fn a_bind_of_the_users_holds_where_slurm_shall_not_bind(bed: &Bed) {
     let map = "map_cpu:0,56,112,168,1,57,113,169";
     let command = format!("srun -w n0 -n8 --gpus-per-task=1 --cpu-bind={map} @ $report");
     let (without, placed) = bed.without_and_with("--nic-placement=bind=numa", 8, &command);
-    assert!(without.iter().zip(&placed).all(|(bare, task)| task.cpus() == bare.cpus()), "{placed:?}");
+    assert!(
+        without
+            .iter()
+            .zip(&placed)
+            .all(|(bare, task)| task.cpus() == bare.cpus()),
+        "{placed:?}"
+    );
 }
 
 fn an_explicit_mem_bind_survives(bed: &Bed) {
@@ -137,8 +193,16 @@ fn an_explicit_mem_bind_survives(bed: &Bed) {
         let command = format!("srun -w n0 -n2 --gpus-per-task=1 --mem-bind={bind} @ $report");
         let (without, placed) = bed.without_and_with("--nic-placement", 2, &command);
         for (bare, task) in without.iter().zip(&placed) {
-            assert_eq!(task.mem(), bare.mem(), "with --mem-bind={bind}, of {task:?}");
-            assert_eq!(task.ucx(), [ucx_of(task.gpus()[0])], "the NIC is set all the same");
+            assert_eq!(
+                task.mem(),
+                bare.mem(),
+                "with --mem-bind={bind}, of {task:?}"
+            );
+            assert_eq!(
+                task.ucx(),
+                [ucx_of(task.gpus()[0])],
+                "the NIC is set all the same"
+            );
         }
     }
 }
@@ -147,7 +211,11 @@ fn bind_none_sets_variables_and_moves_nothing(bed: &Bed) {
     let command = "srun -w n0 -n8 --gpus-per-task=1 @ $report";
     let (without, placed) = bed.without_and_with("--nic-placement=bind=none", 8, command);
     for (bare, task) in without.iter().zip(&placed) {
-        assert_eq!((task.cpus(), task.mem()), (bare.cpus(), bare.mem()), "of {task:?}");
+        assert_eq!(
+            (task.cpus(), task.mem()),
+            (bare.cpus(), bare.mem()),
+            "of {task:?}"
+        );
         assert_eq!(task.ucx(), [ucx_of(task.gpus()[0])]);
     }
 }

@@ -40,7 +40,10 @@ fn a_job_in_a_mount_namespace_of_its_own_is_placed_by_the_gpus_that_it_may_open(
     assert!(without.iter().all(Task::is_untouched));
     assert_nics_are_those_of_the_open_gpus(bed, placed, 1);
     let mut files = printed.lines().filter(|line| !line.starts_with("rank="));
-    assert!(files.all(|file| file == "of-the-job"), "the job's /tmp is not its own: {printed}");
+    assert!(
+        files.all(|file| file == "of-the-job"),
+        "the job's /tmp is not its own: {printed}"
+    );
 }
 
 fn the_step_that_keeps_the_jobs_namespace_is_left_alone(bed: &Bed) {
@@ -49,7 +52,9 @@ fn the_step_that_keeps_the_jobs_namespace_is_left_alone(bed: &Bed) {
     assert_nics_are_those_of_the_open_gpus(bed, &tasks, 1);
     let log = bed.log("n0");
     let ours = |step: &str| {
-        log.lines().filter(|line| line.contains(step) && line.contains("nic-placement: ")).count()
+        log.lines()
+            .filter(|line| line.contains(step) && line.contains("nic-placement: "))
+            .count()
     };
     assert!(log.contains(".extern] "), "there was no such step");
     assert!(ours(".0] ") > 0 && ours(".extern] ") == 0, "{log}");

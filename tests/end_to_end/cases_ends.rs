@@ -26,7 +26,9 @@ pub const CASES_WITH_LITTLE_MEMORY: &[Case] = cases![
 ];
 
 fn is_placed(tasks: &[Task]) -> bool {
-    tasks.iter().all(|task| task.ucx() == [ucx_of(task.gpus()[0])])
+    tasks
+        .iter()
+        .all(|task| task.ucx() == [ucx_of(task.gpus()[0])])
 }
 
 // ---- SIGKILL ----
@@ -46,7 +48,10 @@ fn killed(ready: &str) -> String {
 fn a_step_daemon_that_is_killed_in_a_hook_or_later_ends_as_without_the_plugin(bed: &Bed) {
     let library = bed.site.panicking_plugin();
     let folder = bed.machine("n0").join("../..");
-    let note = bed.file("note", &format!("#!/bin/sh\necho $PPID > {}/daemon\n", folder.display()));
+    let note = bed.file(
+        "note",
+        &format!("#!/bin/sh\necho $PPID > {}/daemon\n", folder.display()),
+    );
     assert_eq!(bed.run(&format!("chmod +x {}", note.display())).code, 0);
     let noted = between(bed.site, &format!("init_post_opt=run:{}", note.display()));
     let sleeping = format!("{noted} init_post_opt=sleep:1500");
@@ -67,10 +72,17 @@ fn a_step_daemon_that_is_killed_in_a_hook_or_later_ends_as_without_the_plugin(be
             "a step in a hook" => ran.stdout.replace("with 143", "with 137"),
             _ => ran.stdout.clone(),
         };
-        assert_eq!(by_signal(&ran), by_signal(&bare), "{when}: what srun ends with");
+        assert_eq!(
+            by_signal(&ran),
+            by_signal(&bare),
+            "{when}: what srun ends with"
+        );
         assert_the_node_becomes_idle(bed);
         bed.plugin("");
-        let next = bed.tasks(2, "srun -w n0 -n2 --gpus-per-task=1 --nic-placement $report");
+        let next = bed.tasks(
+            2,
+            "srun -w n0 -n2 --gpus-per-task=1 --nic-placement $report",
+        );
         assert!(is_placed(&next), "{when}: the next step");
     }
 }
@@ -117,24 +129,35 @@ fn node_file(bed: &Bed) -> PathBuf {
         .arg(&file)
         .output()
         .expect("`nsenter`");
-    assert!(refreshed.status.success(), "{}", String::from_utf8_lossy(&refreshed.stderr));
+    assert!(
+        refreshed.status.success(),
+        "{}",
+        String::from_utf8_lossy(&refreshed.stderr)
+    );
     file
 }
 
 fn write(file: &Path, text: &[u8]) {
     let next = file.with_extension("next");
-    fs::write(&next, text).and_then(|()| fs::rename(&next, file)).expect("a node file");
+    fs::write(&next, text)
+        .and_then(|()| fs::rename(&next, file))
+        .expect("a node file");
 }
 
 fn a_node_file_that_is_broken_replaced_or_of_another_time_harms_no_job(bed: &Bed) {
     if bed.site.root != Path::new("/") {
-        crate::harness::skip("the tool of this machine does not run in another distribution's root");
+        crate::harness::skip(
+            "the tool of this machine does not run in another distribution's root",
+        );
     }
     let file = node_file(bed);
     let good = fs::read(&file).expect("it was written");
     let arguments = format!("node-file={}", file.display());
     let (ran, lines) = under(bed, "a good node file", "@", &arguments);
-    assert!(is_placed(&ran.tasks) && !lines.iter().any(|line| line.contains("node file")), "{lines:#?}");
+    assert!(
+        is_placed(&ran.tasks) && !lines.iter().any(|line| line.contains("node file")),
+        "{lines:#?}"
+    );
 
     let node = cache::from_bytes(&good, Provenance::ThisSystem).expect("a node file");
     let changed = |change: &dyn Fn(&mut NodeFile)| {
@@ -142,15 +165,26 @@ fn a_node_file_that_is_broken_replaced_or_of_another_time_harms_no_job(bed: &Bed
         change(&mut node);
         cache::to_bytes(&node)
     };
-    let other_boot = changed(&|node| node.stamp.boot_id = "00000000-0000-4000-8000-000000000000".to_string());
+    let other_boot =
+        changed(&|node| node.stamp.boot_id = "00000000-0000-4000-8000-000000000000".to_string());
     let later = changed(&|node| node.stamp.boottime = 4_000_000_000);
     let devices = changed(&|node| {
-        node.registered.values_mut().for_each(|entries| *entries = entries.replace("mlx5_3", "mlx5_33"));
+        node.registered
+            .values_mut()
+            .for_each(|entries| *entries = entries.replace("mlx5_3", "mlx5_33"));
     });
     for (fault, text, why) in [
-        ("a truncated node file", &good[..good.len() / 2], "it is damaged"),
+        (
+            "a truncated node file",
+            &good[..good.len() / 2],
+            "it is damaged",
+        ),
         ("an empty node file", &b""[..], "it is no node file"),
-        ("a node file of another boot", &other_boot, "before this system was started"),
+        (
+            "a node file of another boot",
+            &other_boot,
+            "before this system was started",
+        ),
         ("a clock that was set back", &later, "s from now"),
         ("a node file of other devices", &devices, "mlx5_3"),
     ] {
@@ -194,13 +228,24 @@ fn has_a_nic(ran: &Ran) -> bool {
 
 fn a_program_that_takes_too_much_memory_ends_as_without_the_plugin(bed: &Bed) {
     let ours = bed.site.plugstack_line("");
-    let both = |command: &str| (without_plugin(bed, "", command), with_plugin(bed, "@", &ours, command));
+    let both = |command: &str| {
+        (
+            without_plugin(bed, "", command),
+            with_plugin(bed, "@", &ours, command),
+        )
+    };
     let (bare, ran) = both(&format!("{SMALL} bash -c '$report; exit 3'"));
     assert_same("a program that fits", &bare, &ran);
     assert!(ran.code == 3 && has_a_nic(&ran), "{:?}", ran.tasks);
-    let (bare, ran) = both(&format!("{SMALL} bash -c 'printf -v much %200000000s; echo ${{#much}}'"));
+    let (bare, ran) = both(&format!(
+        "{SMALL} bash -c 'printf -v much %200000000s; echo ${{#much}}'"
+    ));
     assert_same("a program that takes too much", &bare, &ran);
-    assert!(bare.code != 0 && bare.stdout.is_empty(), "the kernel was to end it: {}", bare.stdout);
+    assert!(
+        bare.code != 0 && bare.stdout.is_empty(),
+        "the kernel was to end it: {}",
+        bare.stdout
+    );
     assert_the_node_becomes_idle(bed);
 }
 
@@ -209,12 +254,33 @@ fn a_hook_that_takes_the_jobs_memory_ends_its_task_and_nothing_else(bed: &Bed) {
     let step = format!("{SMALL} $report");
     // the step's process makes its plan before Slurm counts its memory as the job's
     for (hook, survives) in [("init_post_opt", true), ("task_init", false)] {
-        let ran = with_plugin(bed, "@", &format!("optional {} hunger={hook}", library.display()), &step);
-        println!("    memory in {hook}: exit code {}, {:.2} s", ran.code, ran.took.as_secs_f64());
-        assert!(loud(bed).iter().any(|line| line.contains(&format!("`hunger` in `{hook}`"))));
-        assert_eq!((ran.code == 0, has_a_nic(&ran)), (survives, survives), "{hook}: {}", ran.stderr);
+        let ran = with_plugin(
+            bed,
+            "@",
+            &format!("optional {} hunger={hook}", library.display()),
+            &step,
+        );
+        println!(
+            "    memory in {hook}: exit code {}, {:.2} s",
+            ran.code,
+            ran.took.as_secs_f64()
+        );
+        assert!(
+            loud(bed)
+                .iter()
+                .any(|line| line.contains(&format!("`hunger` in `{hook}`")))
+        );
+        assert_eq!(
+            (ran.code == 0, has_a_nic(&ran)),
+            (survives, survives),
+            "{hook}: {}",
+            ran.stderr
+        );
         assert_the_node_becomes_idle(bed);
         bed.plugin("");
-        assert!(has_a_nic(&bed.run(&step.replace('@', "--nic-placement"))), "the next step");
+        assert!(
+            has_a_nic(&bed.run(&step.replace('@', "--nic-placement"))),
+            "the next step"
+        );
     }
 }

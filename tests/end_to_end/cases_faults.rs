@@ -2,7 +2,8 @@
 
 use crate::cases_failure::assert_the_node_becomes_idle;
 use crate::faults::{
-    STEP, Spoilt, assert_one_line, assert_same, loud, under, under_within, with_plugin, without_plugin,
+    STEP, Spoilt, assert_one_line, assert_same, loud, under, under_within, with_plugin,
+    without_plugin,
 };
 use crate::harness::{Bed, Case, cases};
 use crate::machines::ucx_of;
@@ -25,7 +26,9 @@ pub const CASES: &[Case] = cases![
 ];
 
 fn is_placed(tasks: &[Task]) -> bool {
-    tasks.iter().all(|task| task.ucx() == [ucx_of(task.gpus()[0])])
+    tasks
+        .iter()
+        .all(|task| task.ucx() == [ucx_of(task.gpus()[0])])
 }
 
 fn a_hook_that_fails_sleeps_or_takes_memory_changes_no_exit_code(bed: &Bed) {
@@ -49,14 +52,22 @@ fn a_hook_that_fails_sleeps_or_takes_memory_changes_no_exit_code(bed: &Bed) {
             };
             assert_same(&name, &bare, &ran);
             let lines = loud(bed).split_off(before);
-            let said = lines.iter().any(|line| line.contains(&format!("asked for `{fault}` in `{hook}`")));
+            let said = lines
+                .iter()
+                .any(|line| line.contains(&format!("asked for `{fault}` in `{hook}`")));
             assert!(said, "{name}: it did not happen: {lines:#?}");
             if fault != "error" {
-                assert!(is_placed(&ran.tasks), "{name}: late or large is no wrong placement");
+                assert!(
+                    is_placed(&ran.tasks),
+                    "{name}: late or large is no wrong placement"
+                );
             }
         }
     }
-    bed.plugstack(&format!("optional {} error=init_post_opt", library.display()));
+    bed.plugstack(&format!(
+        "optional {} error=init_post_opt",
+        library.display()
+    ));
     bed.tasks(2, &bed.batch("", "srun --nic-placement $report"));
     assert_the_node_becomes_idle(bed);
 }
@@ -93,8 +104,13 @@ fn a_sys_that_cannot_be_read_or_never_ends_harms_no_job(bed: &Bed) {
     let (_, lines) = under(bed, "files that cannot be read", "@", "");
     assert!(lines.len() <= 2, "{lines:#?}");
     spoilt.renew();
-    for file in ["/ports/", "vendor", "class", "numa_node"].iter().flat_map(|part| spoilt.files(part)) {
-        File::create(file).and_then(|file| file.set_len(1 << 40)).expect("a file of 1 TiB without a block");
+    for file in ["/ports/", "vendor", "class", "numa_node"]
+        .iter()
+        .flat_map(|part| spoilt.files(part))
+    {
+        File::create(file)
+            .and_then(|file| file.set_len(1 << 40))
+            .expect("a file of 1 TiB without a block");
     }
     let (_, lines) = under(bed, "files without an end", "@", "");
     assert!(lines.len() <= 2, "{lines:#?}");
@@ -133,8 +149,9 @@ fn a_sys_that_changes_while_it_is_read_harms_no_job(bed: &Bed) {
     thread::scope(|scope| {
         let changing = scope.spawn(|| unrest(&spoilt.sys, &ended));
         let bare = without_plugin(bed, "", STEP);
-        let runs: Vec<_> =
-            (0..6).map(|_| with_plugin(bed, "@", &bed.site.plugstack_line(""), STEP)).collect();
+        let runs: Vec<_> = (0..6)
+            .map(|_| with_plugin(bed, "@", &bed.site.plugstack_line(""), STEP))
+            .collect();
         ended.store(true, Ordering::Relaxed);
         changing.join().expect("the changes were made");
         for ran in &runs {
@@ -167,8 +184,13 @@ fn a_step_that_is_out_of_descriptors_harms_no_job(bed: &Bed) {
                 between(bed.site, &format!("{hook}=files:{left}")),
                 between(bed.site, &format!("{hook}=any-files"))
             );
-            let (ran, lines) =
-                under_within(bed, &format!("{left} descriptors in {hook}"), &plugstack, "", times);
+            let (ran, lines) = under_within(
+                bed,
+                &format!("{left} descriptors in {hook}"),
+                &plugstack,
+                "",
+                times,
+            );
             if (hook, left) == ("init_post_opt", 0) {
                 assert!(!is_placed(&ran.tasks), "{:?}", ran.tasks);
             }
@@ -190,26 +212,59 @@ fn a_nic_that_vanishes_before_the_tasks_start_is_given_to_none(bed: &Bed) {
         machine.display()
     );
     let take = bed.file("take-a-nic", &script);
-    let put = bed.file("put-a-nic", &format!("#!/bin/sh\nmv {nodes}.away {nodes}\n"));
-    assert_eq!(bed.run(&format!("chmod +x {} {}", take.display(), put.display())).code, 0);
-    let plugstack = format!("@\n{}", between(bed.site, &format!("user_init=run:{}", take.display())));
+    let put = bed.file(
+        "put-a-nic",
+        &format!("#!/bin/sh\nmv {nodes}.away {nodes}\n"),
+    );
+    assert_eq!(
+        bed.run(&format!("chmod +x {} {}", take.display(), put.display()))
+            .code,
+        0
+    );
+    let plugstack = format!(
+        "@\n{}",
+        between(bed.site, &format!("user_init=run:{}", take.display()))
+    );
     let back = || {
         spoilt.renew();
         let _ = fs::remove_file(machine.join("mlx5_3"));
         bed.plugin("");
-        assert_eq!(bed.run(&format!("srun -w n0 -n1 {}", put.display())).code, 0);
+        assert_eq!(
+            bed.run(&format!("srun -w n0 -n1 {}", put.display())).code,
+            0
+        );
     };
     let bare = without_plugin(bed, &plugstack, STEP);
     back();
     let ran = with_plugin(bed, &plugstack, &bed.site.plugstack_line(""), STEP);
     back();
     assert_same("a NIC that vanishes", &bare, &ran);
-    assert_one_line("a NIC that vanishes", &loud(bed), &["`mlx5_3` is not used", nodes]);
+    assert_one_line(
+        "a NIC that vanishes",
+        &loud(bed),
+        &["`mlx5_3` is not used", nodes],
+    );
     for task in &ran.tasks {
         assert!(!task.ucx().contains(&"mlx5_3:1"), "of {task:?}");
-        assert!(!task.env("NCCL_IB_HCA").unwrap_or_default().contains("mlx5_3:"), "of {task:?}");
+        assert!(
+            !task
+                .env("NCCL_IB_HCA")
+                .unwrap_or_default()
+                .contains("mlx5_3:"),
+            "of {task:?}"
+        );
     }
-    assert!(ran.tasks.iter().any(|task| task.ucx() == ["mlx5_0:1"]), "the others are as they were");
+    assert!(
+        ran.tasks.iter().any(|task| task.ucx() == ["mlx5_0:1"]),
+        "the others are as they were"
+    );
     assert_the_node_becomes_idle(bed);
-    assert!(is_placed(&bed.tasks(2, &STEP.replace('@', "--nic-placement").replace("exit 3", "exit 0"))));
+    assert!(is_placed(
+        &bed.tasks(
+            2,
+            &STEP
+                .replace('@', "--nic-placement")
+                .replace("exit 3", "exit 0")
+        )
+    ));
 }

@@ -25,7 +25,11 @@ pub const CASES: &[Case] = cases![
 fn assert_each_has_its_gpus_nics(tasks: &[Task]) {
     for task in tasks {
         assert_eq!(task.ucx(), ucx_of_all(task.gpus()), "of {task:?}");
-        assert_eq!(task.env("NCCL_IB_HCA"), Some(nccl_list().as_str()), "of {task:?}");
+        assert_eq!(
+            task.env("NCCL_IB_HCA"),
+            Some(nccl_list().as_str()),
+            "of {task:?}"
+        );
         assert!(task.env("NIC_PLACEMENT").is_some(), "no marker in {task:?}");
     }
 }
@@ -45,12 +49,19 @@ fn each_task_with_one_gpu_gets_the_nic_of_its_gpus_switch_on_both_nodes(bed: &Be
     assert_eq!(nccl.len(), 1, "NCCL needs one list for all tasks: {nccl:?}");
     let list = nccl.first().unwrap().unwrap();
     for other in OTHER_NICS {
-        assert!(!list.contains(&format!("{other}:")), "`{other}` is no NIC for GPU traffic: {list}");
+        assert!(
+            !list.contains(&format!("{other}:")),
+            "`{other}` is no NIC for GPU traffic: {list}"
+        );
     }
 }
 
 fn tasks_that_see_all_gpus_get_the_nics_of_all_in_order(bed: &Bed) {
-    let (_, placed) = bed.without_and_with("--nic-placement", 4, "srun -w n0 -n4 --gres=gpu:8 @ $report");
+    let (_, placed) = bed.without_and_with(
+        "--nic-placement",
+        4,
+        "srun -w n0 -n4 --gres=gpu:8 @ $report",
+    );
     assert_each_has_its_gpus_nics(&placed);
     for task in &placed {
         assert_eq!(task.ucx(), ucx_of_all(0..8));
@@ -58,8 +69,11 @@ fn tasks_that_see_all_gpus_get_the_nics_of_all_in_order(bed: &Bed) {
 }
 
 fn tasks_with_two_gpus_each_get_two_nics_each(bed: &Bed) {
-    let (_, placed) =
-        bed.without_and_with("--nic-placement", 4, "srun -w n0 -n4 --gpus-per-task=2 @ $report");
+    let (_, placed) = bed.without_and_with(
+        "--nic-placement",
+        4,
+        "srun -w n0 -n4 --gpus-per-task=2 @ $report",
+    );
     assert_each_has_its_gpus_nics(&placed);
     for task in &placed {
         assert_eq!(task.ucx().len(), 2, "of {task:?}");
@@ -93,7 +107,10 @@ fn gpu_bind_none_gives_the_nics_of_the_whole_step(bed: &Bed) {
     let (without, placed) = bed.without_and_with("--nic-placement", 4, command);
     for (bare, task) in without.iter().zip(&placed) {
         // Slurm 22.05 removes the vendor variable here; only the step's list remains
-        assert_eq!(task.env("CUDA_VISIBLE_DEVICES"), bare.env("CUDA_VISIBLE_DEVICES"));
+        assert_eq!(
+            task.env("CUDA_VISIBLE_DEVICES"),
+            bare.env("CUDA_VISIBLE_DEVICES")
+        );
         assert_eq!(task.ucx(), ucx_of_all(0..4));
     }
 }
@@ -128,7 +145,10 @@ fn a_node_whose_gpus_are_partly_taken_pairs_the_rest_as_before(bed: &Bed) {
     let command = while_another_job_has_gpus(3, "srun -w n0 -n2 --gpus-per-task=1 @ $report");
     let (_, placed) = bed.without_and_with("--nic-placement", 2, &command);
     assert_each_has_its_gpus_nics(&placed);
-    assert!(placed.iter().all(|task| task.gpus()[0] >= 3), "the first three GPUs are taken: {placed:?}");
+    assert!(
+        placed.iter().all(|task| task.gpus()[0] >= 3),
+        "the first three GPUs are taken: {placed:?}"
+    );
 }
 
 fn a_multi_prog_step_places_each_program(bed: &Bed) {
@@ -140,8 +160,7 @@ fn a_multi_prog_step_places_each_program(bed: &Bed) {
 }
 
 fn a_user_who_is_not_root_gets_the_same(bed: &Bed) {
-    let command =
-        "setpriv --reuid=65534 --regid=65534 --clear-groups srun -w n0 -n2 --gpus-per-task=1 @ $report";
+    let command = "setpriv --reuid=65534 --regid=65534 --clear-groups srun -w n0 -n2 --gpus-per-task=1 @ $report";
     let (_, placed) = bed.without_and_with("--nic-placement", 2, command);
     assert_each_has_its_gpus_nics(&placed);
     assert_eq!(placed[1].ucx(), [ucx_of(1)]);

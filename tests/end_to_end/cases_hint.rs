@@ -17,7 +17,10 @@ pub const CASES: &[Case] = cases![
 const ACROSS: &str = "--gres=gpu:8 --gpu-bind=map_gpu:0,1,2,3,4,5,6,7 -m block:cyclic";
 
 fn far(tasks: &[Task]) -> usize {
-    tasks.iter().filter(|task| task.cpus().is_disjoint(&cpus_near(task.gpus()[0]))).count()
+    tasks
+        .iter()
+        .filter(|task| task.cpus().is_disjoint(&cpus_near(task.gpus()[0])))
+        .count()
 }
 
 fn hints_and_thread_counts_leave_the_binding_on(bed: &Bed) {
@@ -37,9 +40,16 @@ fn hints_and_thread_counts_leave_the_binding_on(bed: &Bed) {
         let command = format!("srun -w n0 -n8 -c2 --exclusive {ACROSS} {hint} @ $report");
         let (without, placed) = bed.without_and_with("--nic-placement", 8, &command);
         println!("    {hint:<36}  {:>8}  {:>8}", far(&without), far(&placed));
-        assert_eq!((far(&without) > 0, far(&placed)), (true, 0), "with {hint}: {placed:?}");
+        assert_eq!(
+            (far(&without) > 0, far(&placed)),
+            (true, 0),
+            "with {hint}: {placed:?}"
+        );
         for (bare, task) in without.iter().zip(&placed) {
-            assert!(task.cpus().len() >= bare.cpus().len(), "with {hint}, of {task:?}");
+            assert!(
+                task.cpus().len() >= bare.cpus().len(),
+                "with {hint}, of {task:?}"
+            );
             assert_eq!(task.ucx(), [ucx_of(task.gpus()[0])], "with {hint}");
         }
     }
@@ -53,7 +63,11 @@ fn one_thread_of_a_core_stays_one_after_a_move(bed: &Bed) {
     for task in &placed {
         // CPU n and n + 112 are threads of one core
         let cores: BTreeSet<usize> = task.cpus().iter().map(|cpu| cpu % 112).collect();
-        assert_eq!(cores.len(), task.cpus().len(), "two threads of a core: {task:?}");
+        assert_eq!(
+            cores.len(),
+            task.cpus().len(),
+            "two threads of a core: {task:?}"
+        );
     }
 }
 
@@ -63,8 +77,9 @@ fn a_way_of_binding_that_was_named_stands_beside_a_hint(bed: &Bed) {
         "--cpu-bind=cores --ntasks-per-core=1",
         "--threads-per-core=1 --cpu-bind=v,threads",
     ] {
-        let command =
-            format!("srun -w n0 -n8 --exclusive {ACROSS} {options} @ $report SLURM_NIC_PLACEMENT_CPU_BIND");
+        let command = format!(
+            "srun -w n0 -n8 --exclusive {ACROSS} {options} @ $report SLURM_NIC_PLACEMENT_CPU_BIND"
+        );
         let (without, placed) = bed.without_and_with("--nic-placement", 8, &command);
         for (bare, task) in without.iter().zip(&placed) {
             assert_eq!(task.cpus(), bare.cpus(), "with {options}, of {task:?}");
@@ -102,6 +117,11 @@ fn moved_tasks_do_not_share_with_those_that_stay(bed: &Bed) {
     for (place, task) in placed.iter().enumerate() {
         assert_eq!(task.cpus().len(), 4, "{task:?}");
         let others = placed.iter().skip(place + 1);
-        others.for_each(|other| assert!(task.cpus().is_disjoint(&other.cpus()), "{task:?} and {other:?}"));
+        others.for_each(|other| {
+            assert!(
+                task.cpus().is_disjoint(&other.cpus()),
+                "{task:?} and {other:?}"
+            )
+        });
     }
 }

@@ -25,11 +25,20 @@ struct Deaf {
 
 impl Deaf {
     fn mounted(bed: &Bed, kind: &str, words: &[&str]) -> Deaf {
-        let (program, place) =
-            (bed.site.dir.join("deaf"), bed.file("deaf-is-here", "").with_file_name("deaf-place"));
+        let (program, place) = (
+            bed.site.dir.join("deaf"),
+            bed.file("deaf-is-here", "").with_file_name("deaf-place"),
+        );
         let source = bed.site.repository.join("tests/slurm/deaf.c");
-        let compiled = Command::new("cc").arg("-o").arg(&program).arg(source).status();
-        assert!(compiled.is_ok_and(|status| status.success()), "`cc` of deaf.c");
+        let compiled = Command::new("cc")
+            .arg("-o")
+            .arg(&program)
+            .arg(source)
+            .status();
+        assert!(
+            compiled.is_ok_and(|status| status.success()),
+            "`cc` of deaf.c"
+        );
         fs::create_dir_all(&place).expect("the cluster's folder is ours");
         let log = bed.file("deaf-log", "");
         let mut daemon = Command::new(program);
@@ -42,7 +51,9 @@ impl Deaf {
             .stdout(Stdio::piped());
         let mut daemon = daemon.spawn().expect("it was compiled");
         let mut line = String::new();
-        BufReader::new(daemon.stdout.take().expect("a pipe")).read_line(&mut line).expect("a pipe");
+        BufReader::new(daemon.stdout.take().expect("a pipe"))
+            .read_line(&mut line)
+            .expect("a pipe");
         let deaf = Deaf { daemon, place, log };
         if line != "mounted\n" {
             skip(format!("no `{kind}` can be mounted here"));
@@ -51,13 +62,19 @@ impl Deaf {
     }
 
     fn asked(&self) -> usize {
-        fs::read_to_string(&self.log).expect("its log").lines().count()
+        fs::read_to_string(&self.log)
+            .expect("its log")
+            .lines()
+            .count()
     }
 
     /// A step of two tasks with its home there, which ends with 3; a shell that runs a command reads nothing at home.
     fn step(&self, flag: &str) -> String {
         let home = self.place.join("alice");
-        format!("HOME={} srun -w n0 -n2 --gpus-per-task=1 {flag} bash -c '$report; exit 3'", home.display())
+        format!(
+            "HOME={} srun -w n0 -n2 --gpus-per-task=1 {flag} bash -c '$report; exit 3'",
+            home.display()
+        )
     }
 
     /// Processes on this machine that have their home there.
@@ -65,10 +82,13 @@ impl Deaf {
         let home = format!("HOME={}/alice", self.place.display());
         let has = |process: &fs::DirEntry| {
             let environment = fs::read(process.path().join("environ")).unwrap_or_default();
-            environment.split(|byte| *byte == 0).any(|variable| variable == home.as_bytes())
+            environment
+                .split(|byte| *byte == 0)
+                .any(|variable| variable == home.as_bytes())
         };
         let all = fs::read_dir("/proc").expect("/proc").flatten().filter(has);
-        all.map(|process| fs::read_to_string(process.path().join("stat")).unwrap_or_default()).collect()
+        all.map(|process| fs::read_to_string(process.path().join("stat")).unwrap_or_default())
+            .collect()
     }
 }
 
@@ -98,7 +118,11 @@ fn as_without(bed: &Bed, deaf: &Deaf, fault: &str, seconds: f64) -> String {
         let more = ran.took.as_secs_f64() - bare.took.as_secs_f64();
         assert!(more < seconds, "{fault}: {more} s more");
         for task in &ran.tasks {
-            assert_eq!((task.env("NCCL_IB_HCA"), task.env("UCX_NET_DEVICES")), (None, None), "{task:?}");
+            assert_eq!(
+                (task.env("NCCL_IB_HCA"), task.env("UCX_NET_DEVICES")),
+                (None, None),
+                "{task:?}"
+            );
         }
         assert_the_node_becomes_idle(bed);
         assert_eq!(deaf.left(), [""; 0], "{fault}");
@@ -110,14 +134,20 @@ fn as_without(bed: &Bed, deaf: &Deaf, fault: &str, seconds: f64) -> String {
 fn a_home_on_fuse_that_never_answers_holds_up_no_step_that_asked_for_nothing(bed: &Bed) {
     let deaf = Deaf::mounted(bed, "fuse", &[]);
     let said = as_without(bed, &deaf, "a daemon of FUSE that sleeps", 5.0);
-    assert!(said.contains("may set it: it is on a FUSE file system"), "{said}");
+    assert!(
+        said.contains("may set it: it is on a FUSE file system"),
+        "{said}"
+    );
     assert_eq!(deaf.asked(), 0, "nobody waits for what nobody asked");
 }
 
 fn a_home_of_another_machine_that_never_answers_costs_a_second_and_leaves_no_process(bed: &Bed) {
     let deaf = Deaf::mounted(bed, "autofs", &[]);
     let said = as_without(bed, &deaf, "a home that is never mounted", 8.0);
-    assert!(said.contains("may set it: its file system did not answer within a second"), "{said}");
+    assert!(
+        said.contains("may set it: its file system did not answer within a second"),
+        "{said}"
+    );
     assert_ne!(deaf.asked(), 0);
 }
 
@@ -154,11 +184,23 @@ fn a_step_that_execve_only_just_takes_is_taken_with_the_plugin(bed: &Bed) {
     }
     // numbers of jobs and processes may get a digit more
     let near = good - 100;
-    assert_eq!(bed.run(&step(near, "")).code, 0, "without the plugin, {near} bytes");
+    assert_eq!(
+        bed.run(&step(near, "")).code,
+        0,
+        "without the plugin, {near} bytes"
+    );
     bed.plugin("default=closest");
     let ran = bed.run(&step(near, "--nic-placement=closest,verbose"));
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    assert!(ran.stderr.contains("no variable is set: no room for it"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("no variable is set: no room for it"),
+        "{}",
+        ran.stderr
+    );
     let with_room = bed.run(&step(20_000, "--nic-placement=closest,verbose"));
-    assert!(with_room.code == 0 && !with_room.stderr.contains("no room"), "{}", with_room.stderr);
+    assert!(
+        with_room.code == 0 && !with_room.stderr.contains("no room"),
+        "{}",
+        with_room.stderr
+    );
 }

@@ -35,7 +35,11 @@ fn assert_nics_are_those_of_the_listed_gpus(tasks: &[Task]) {
 
 /// How many different NICs the tasks have.
 fn nics(tasks: &[Task]) -> usize {
-    tasks.iter().flat_map(Task::ucx).collect::<BTreeSet<_>>().len()
+    tasks
+        .iter()
+        .flat_map(Task::ucx)
+        .collect::<BTreeSet<_>>()
+        .len()
 }
 
 fn gpu_bind_closest_gives_the_nics_of_the_gpus_near_the_tasks_cpus(bed: &Bed) {
@@ -72,7 +76,11 @@ fn more_tasks_than_gpus_share_the_nics_of_their_gpus(bed: &Bed) {
     let command = "srun -w n0 -n6 --gres=gpu:2 --gpu-bind=map_gpu:0,1 @ $report";
     let (_, placed) = bed.without_and_with("--nic-placement", 6, command);
     for (number, task) in placed.iter().enumerate() {
-        assert_eq!(task.ucx(), [ucx_of(number % 2)], "the map starts again: {task:?}");
+        assert_eq!(
+            task.ucx(),
+            [ucx_of(number % 2)],
+            "the map starts again: {task:?}"
+        );
     }
 }
 
@@ -102,16 +110,27 @@ fn two_jobs_with_shards_of_one_gpu_have_the_same_nic(bed: &Bed) {
         srun -w n0 -n1 --gres=shard:2 @ $report; code=$?
         touch release1; wait %2; sed s/rank=/rank=1/ first; (exit $code)";
     // only one GPU is left for both
-    let (_, placed) = bed.without_and_with("--nic-placement", 2, &while_another_job_has_gpus(7, command));
+    let (_, placed) = bed.without_and_with(
+        "--nic-placement",
+        2,
+        &while_another_job_has_gpus(7, command),
+    );
     assert_nics_are_those_of_the_listed_gpus(&placed);
-    assert_eq!(nics(&placed), 1, "both have shards of the last GPU: {placed:?}");
+    assert_eq!(
+        nics(&placed),
+        1,
+        "both have shards of the last GPU: {placed:?}"
+    );
 }
 
 fn gpus_by_number_of_the_user_count_where_slurm_gives_none(bed: &Bed) {
     // if Slurm gives GPUs, it replaces what the user set; if it gives none, it removes that
     let command = "CUDA_VISIBLE_DEVICES=7 srun -w n0 -n1 @ $report";
     let (without, placed) = bed.without_and_with("--nic-placement", 1, command);
-    assert_eq!(placed[0].env("CUDA_VISIBLE_DEVICES"), without[0].env("CUDA_VISIBLE_DEVICES"));
+    assert_eq!(
+        placed[0].env("CUDA_VISIBLE_DEVICES"),
+        without[0].env("CUDA_VISIBLE_DEVICES")
+    );
     let expected = match placed[0].env("CUDA_VISIBLE_DEVICES") {
         Some("7") => vec![ucx_of(7)],
         _ => Vec::new(),
@@ -119,7 +138,11 @@ fn gpus_by_number_of_the_user_count_where_slurm_gives_none(bed: &Bed) {
     assert_eq!(placed[0].ucx(), expected, "of {placed:?}");
     let command = "CUDA_VISIBLE_DEVICES=7 srun -w n0 -n2 --gpus-per-task=1 @ $report";
     let (_, placed) = bed.without_and_with("--nic-placement", 2, command);
-    assert_eq!(placed[0].ucx(), [ucx_of(0)], "Slurm's list, which replaced the user's");
+    assert_eq!(
+        placed[0].ucx(),
+        [ucx_of(0)],
+        "Slurm's list, which replaced the user's"
+    );
 }
 
 fn with_constrained_devices_gpu_bind_single_and_map_gpu_are_told_by_the_device_nodes(bed: &Bed) {

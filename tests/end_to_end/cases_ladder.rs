@@ -10,7 +10,9 @@ pub const CASES: &[Case] = cases![every_task_is_on_its_gpus_socket];
 const NODE_OF_GPU: [usize; 8] = [3, 3, 1, 1, 7, 7, 5, 5];
 
 fn cpus_of_node(node: usize) -> BTreeSet<usize> {
-    (node * 16..node * 16 + 16).flat_map(|core| [core, core + 128]).collect()
+    (node * 16..node * 16 + 16)
+        .flat_map(|core| [core, core + 128])
+        .collect()
 }
 
 fn cpus_of_socket(gpu: usize) -> BTreeSet<usize> {
@@ -20,7 +22,11 @@ fn cpus_of_socket(gpu: usize) -> BTreeSet<usize> {
 
 fn on_another_socket(tasks: &[Task]) -> Vec<usize> {
     let far = |task: &&Task| task.cpus().is_disjoint(&cpus_of_socket(task.gpus()[0]));
-    tasks.iter().filter(far).map(|task| task.gpus()[0]).collect()
+    tasks
+        .iter()
+        .filter(far)
+        .map(|task| task.gpus()[0])
+        .collect()
 }
 
 fn every_task_is_on_its_gpus_socket(bed: &Bed) {
@@ -28,7 +34,10 @@ fn every_task_is_on_its_gpus_socket(bed: &Bed) {
     for (options, gpus) in [
         ("-c2", "--gpus-per-task=1"),
         ("-c16", "--gpus-per-task=1"),
-        ("-c2", "--gres=gpu:8 --gpu-bind=map_gpu:0,1,2,3,4,5,6,7 -m block:cyclic"),
+        (
+            "-c2",
+            "--gres=gpu:8 --gpu-bind=map_gpu:0,1,2,3,4,5,6,7 -m block:cyclic",
+        ),
     ] {
         let command = format!("srun -w n0 -n8 --exclusive {options} {gpus} @ $report");
         let (without, placed) = bed.without_and_with("--nic-placement", 8, &command);
@@ -36,9 +45,15 @@ fn every_task_is_on_its_gpus_socket(bed: &Bed) {
         println!("    {options} {gpus}: on another socket {before:?} without, {after:?} with");
         assert_eq!(after, [0; 0], "with {options} {gpus}: {placed:?}");
         // by the map half of them are, on every release
-        assert!(gpus.contains("per-task") || before.len() == 4, "{without:?}");
+        assert!(
+            gpus.contains("per-task") || before.len() == 4,
+            "{without:?}"
+        );
         for (bare, task) in without.iter().zip(&placed) {
-            assert!(task.cpus().len() >= bare.cpus().len(), "poorer: {task:?} had {bare:?}");
+            assert!(
+                task.cpus().len() >= bare.cpus().len(),
+                "poorer: {task:?} had {bare:?}"
+            );
         }
     }
 }

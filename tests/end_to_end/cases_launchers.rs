@@ -21,24 +21,41 @@ pub const CASES_WITH_CGROUPS: &[Case] =
 /// A launcher's command: Debian's, or that of a wheel, whose folder is named.
 fn launcher(bed: &Bed, wheel: &str, command: &str) -> String {
     let folder = launchers().join(wheel).join("bin");
-    let path = if wheel.is_empty() { bed.site.root.join("usr/bin") } else { folder }.join(command);
+    let path = if wheel.is_empty() {
+        bed.site.root.join("usr/bin")
+    } else {
+        folder
+    }
+    .join(command);
     if !path.is_file() {
-        skip(format!("there is no `{}`: tests/exec/install.sh", path.display()));
+        skip(format!(
+            "there is no `{}`: tests/exec/install.sh",
+            path.display()
+        ));
     }
     // the libraries of a wheel's programs lie beside them, and Intel MPI looks for its own by this variable
-    let root = path.parent().and_then(|bin| bin.parent()).expect("a folder");
+    let root = path
+        .parent()
+        .and_then(|bin| bin.parent())
+        .expect("a folder");
     format!("I_MPI_ROOT={} {}", root.display(), path.display())
 }
 
 /// `exec` on a node that is played, where the program's CPUs are its own again.
 fn exec(bed: &Bed, words: &str) -> String {
     let folder = bed.site.plugin.parent().expect("a folder").display();
-    format!("env LD_PRELOAD={}/bin/fakecpu.so {folder}/nic-placement exec {words} --", bed.dir.display())
+    format!(
+        "env LD_PRELOAD={}/bin/fakecpu.so {folder}/nic-placement exec {words} --",
+        bed.dir.display()
+    )
 }
 
 /// The job's script runs; its output and its tasks.
 fn job(bed: &Bed, options: &str, script: &str) -> Ran {
-    bed.file("launch", &format!("#!/bin/bash\n{script}\necho ended: $?\n"));
+    bed.file(
+        "launch",
+        &format!("#!/bin/bash\n{script}\necho ended: $?\n"),
+    );
     let ran = bed.run(&format!(
         "job=$(sbatch --parsable -w n0 -N1 --output=launch.out {options} launch) || exit
          while [ \"$(squeue -h -j $job)\" ]; do sleep 0.1; done; cat launch.out"
@@ -59,7 +76,12 @@ fn are_placed(ranks: &[Task]) {
     let mut all = ucx_of_all(0..ALL);
     all.sort_unstable();
     assert_eq!(nics, all, "{ranks:?}");
-    assert!(ranks.iter().all(|rank| rank.env("NCCL_IB_HCA") == Some(nccl_list().as_str())), "{ranks:?}");
+    assert!(
+        ranks
+            .iter()
+            .all(|rank| rank.env("NCCL_IB_HCA") == Some(nccl_list().as_str())),
+        "{ranks:?}"
+    );
 }
 
 /// Hydra lays mpiexec's own environment over that of its daemon's step: its GPUs are the job's, whatever that step has.
@@ -67,16 +89,30 @@ fn hydra(bed: &Bed, mpiexec: &str) {
     let ranks = format!("{mpiexec} -n 8 $report");
     let without = job(bed, ONE_GPU_EACH, &ranks).tasks;
     assert_eq!(without.len(), ALL);
-    assert!(without.iter().all(|rank| rank.is_untouched() && rank.gpus().len() == ALL), "{without:?}");
+    assert!(
+        without
+            .iter()
+            .all(|rank| rank.is_untouched() && rank.gpus().len() == ALL),
+        "{without:?}"
+    );
     for words in ["", "=strict", "=single-numa-node,verbose"] {
         let flag = format!("{ONE_GPU_EACH} --nic-placement{words}");
         let with = job(bed, &flag, &ranks);
         assert_eq!(with.tasks, without, "`{words}`");
-        let told = with.stdout.matches("put `nic-placement exec --` before the ranks' program").count();
+        let told = with
+            .stdout
+            .matches("put `nic-placement exec --` before the ranks' program")
+            .count();
         assert_eq!(told, 1, "{}", with.stdout);
         // the words are for the ranks, each of which has a GPU on one NUMA node
-        let placed =
-            job(bed, &flag, &format!("{mpiexec} -n 8 {} $report", exec(bed, &words.replace('=', ""))));
+        let placed = job(
+            bed,
+            &flag,
+            &format!(
+                "{mpiexec} -n 8 {} $report",
+                exec(bed, &words.replace('=', ""))
+            ),
+        );
         are_placed(&placed.tasks);
     }
 }
@@ -95,21 +131,26 @@ fn the_ranks_of_intel_mpi_have_their_own_nics_by_exec_and_without_it_no_other_ta
 
 fn the_ranks_below_a_daemon_have_the_nics_of_the_gpus_that_its_step_may_open(bed: &Bed) {
     let mpiexec = launcher(bed, "mpich-5.0.2", "mpiexec");
-    let (plain, by_exec) =
-        (format!("{mpiexec} -n 8 $report"), format!("{mpiexec} -n 8 {} $report", exec(bed, "")));
+    let (plain, by_exec) = (
+        format!("{mpiexec} -n 8 $report"),
+        format!("{mpiexec} -n 8 {} $report", exec(bed, "")),
+    );
     let without = job(bed, ONE_GPU_EACH, &plain).tasks;
     // the variable names the job's eight; from 23.11 on MPICH 5 says `--external-launcher`, by which the step has them all
     let opens = if bed.site.release < (23, 11) { 1 } else { ALL };
     let is_so = |rank: &Task| (rank.gpus().len(), rank.open().len()) == (ALL, opens);
-    assert!(without.len() == ALL && without.iter().all(is_so), "{without:?}");
+    assert!(
+        without.len() == ALL && without.iter().all(is_so),
+        "{without:?}"
+    );
     let flag = format!("{ONE_GPU_EACH} --nic-placement");
     assert_eq!(job(bed, &flag, &plain).tasks, without);
     let placed = job(bed, &flag, &by_exec).tasks;
     match opens {
         ALL => are_placed(&placed),
-        _ => placed
-            .iter()
-            .for_each(|rank| assert_eq!(rank.ucx(), [ucx_of(*rank.open().first().expect("a GPU"))])),
+        _ => placed.iter().for_each(|rank| {
+            assert_eq!(rank.ucx(), [ucx_of(*rank.open().first().expect("a GPU"))])
+        }),
     }
     are_placed(&job(bed, "-n8 -c14 --gres=gpu:8 --nic-placement", &by_exec).tasks);
 }
@@ -118,8 +159,9 @@ fn open_mpi_5_hands_its_ranks_what_the_step_has_and_exec_gives_each_its_own(bed:
     let mpirun = launcher(bed, "openmpi-5.0.11", "mpirun");
     // now and then it waits for its daemon after all ranks have ended, without the plugin too: then it is started anew
     let ranks = |before: &str| {
-        let mpirun =
-            format!("timeout 12 env {mpirun} --allow-run-as-root --bind-to none -n 8 {before} $report");
+        let mpirun = format!(
+            "timeout 12 env {mpirun} --allow-run-as-root --bind-to none -n 8 {before} $report"
+        );
         format!(
             "for step in 0 1 2; do {mpirun} > ranks && break; scancel $SLURM_JOB_ID.$step; sleep 1; done; cat ranks"
         )
@@ -127,9 +169,17 @@ fn open_mpi_5_hands_its_ranks_what_the_step_has_and_exec_gives_each_its_own(bed:
     let options = "-n8 -c14 --gres=gpu:8";
     let (without, with) = (
         job(bed, options, &ranks("")).tasks,
-        job(bed, &format!("{options} --nic-placement=strict"), &ranks(&exec(bed, ""))).tasks,
+        job(
+            bed,
+            &format!("{options} --nic-placement=strict"),
+            &ranks(&exec(bed, "")),
+        )
+        .tasks,
     );
-    assert!(without.len() == ALL && without.iter().all(Task::is_untouched), "{without:?}");
+    assert!(
+        without.len() == ALL && without.iter().all(Task::is_untouched),
+        "{without:?}"
+    );
     are_placed(&with);
 }
 
@@ -139,16 +189,24 @@ fn a_number_of_an_mpirun_around_srun_is_not_that_of_slurms_task(bed: &Bed) {
     let exec = exec(bed, "");
     // one rank of two calls srun, as the ranks of a workflow do
     let step = format!("srun -w n0 -n4 -c14 --gres=gpu:8 {exec} $report");
-    let inner =
-        |task: &Task| task.ucx() == [ucx_of(task.local())] && task.cpus().is_subset(&cpus_near(task.local()));
-    let around =
-        bed.tasks(4, &format!("{mpirun} -n 2 bash -c '[ $OMPI_COMM_WORLD_RANK = 0 ] || exec {step}'"));
+    let inner = |task: &Task| {
+        task.ucx() == [ucx_of(task.local())] && task.cpus().is_subset(&cpus_near(task.local()))
+    };
+    let around = bed.tasks(
+        4,
+        &format!("{mpirun} -n 2 bash -c '[ $OMPI_COMM_WORLD_RANK = 0 ] || exec {step}'"),
+    );
     assert!(around.iter().all(inner), "{around:?}");
     // a launcher in a task of srun: the ranks' numbers are its own, and Slurm's is that of the task
     let mpiexec = launcher(bed, "", "mpiexec.mpich");
-    let inside = format!("srun -w n0 -n1 -c56 --gres=gpu:8 env {mpiexec} -launcher fork -n 4 {exec} $report");
+    let inside = format!(
+        "srun -w n0 -n1 -c56 --gres=gpu:8 env {mpiexec} -launcher fork -n 4 {exec} $report"
+    );
     let inside = bed.tasks(4, &inside);
     let nics: Vec<&str> = inside.iter().flat_map(Task::ucx).collect();
     assert_eq!(nics.len(), 4, "{inside:?}");
-    assert!((0..4).all(|gpu| nics.contains(&ucx_of(gpu).as_str())), "{inside:?}");
+    assert!(
+        (0..4).all(|gpu| nics.contains(&ucx_of(gpu).as_str())),
+        "{inside:?}"
+    );
 }

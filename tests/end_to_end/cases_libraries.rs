@@ -33,12 +33,22 @@ fn step(words: &str) -> String {
 
 fn assert_lists(tasks: &[Task]) {
     for task in tasks {
-        assert_eq!(task.env("NCCL_IB_HCA"), Some(nccl_list().as_str()), "of {task:?}");
-        assert_eq!(task.env("NVSHMEM_HCA_LIST"), Some(nvshmem_list().as_str()), "of {task:?}");
+        assert_eq!(
+            task.env("NCCL_IB_HCA"),
+            Some(nccl_list().as_str()),
+            "of {task:?}"
+        );
+        assert_eq!(
+            task.env("NVSHMEM_HCA_LIST"),
+            Some(nvshmem_list().as_str()),
+            "of {task:?}"
+        );
     }
 }
 
-fn nccl_and_nvshmem_get_one_list_in_every_task_and_in_two_steps_of_a_job_that_own_different_gpus(bed: &Bed) {
+fn nccl_and_nvshmem_get_one_list_in_every_task_and_in_two_steps_of_a_job_that_own_different_gpus(
+    bed: &Bed,
+) {
     let command = r#"salloc --quiet -w n0 -n4 --gres=gpu:4 bash -c '
         rm -f release
         srun --exact -n2 --gpus-per-task=1 @ bash -c "$report; until [ -e release ]; do sleep 0.05; done" > first &
@@ -53,7 +63,9 @@ fn nccl_and_nvshmem_get_one_list_in_every_task_and_in_two_steps_of_a_job_that_ow
 
 fn a_configuration_file_of_the_users_keeps_the_list_away(bed: &Bed) {
     let home = bed.file("home", "");
-    fs::remove_file(&home).and_then(|()| fs::create_dir(&home)).expect("a home");
+    fs::remove_file(&home)
+        .and_then(|()| fs::create_dir(&home))
+        .expect("a home");
     fs::write(home.join(".nccl.conf"), "NCCL_IB_HCA=mlx5\n").expect(".nccl.conf");
     let other = bed.file("my.conf", "NCCL_DEBUG=WARN\nNCCL_IB_HCA=mlx5_0\n");
     let empty = bed.file("empty.conf", "NCCL_DEBUG=WARN\n");
@@ -62,12 +74,23 @@ fn a_configuration_file_of_the_users_keeps_the_list_away(bed: &Bed) {
         (format!("NCCL_CONF_FILE={}", other.display()), false),
         ("NCCL_CONF_FILE=my.conf".to_string(), false),
         // if NCCL_CONF_FILE is set, NCCL does not read the file at home
-        (format!("HOME={} NCCL_CONF_FILE={}", home.display(), empty.display()), true),
+        (
+            format!("HOME={} NCCL_CONF_FILE={}", home.display(), empty.display()),
+            true,
+        ),
     ] {
         let expected = is_set.then(nccl_list);
         for task in bed.tasks(2, &format!("{variables} {}", step(""))) {
-            assert_eq!(task.env("NCCL_IB_HCA"), expected.as_deref(), "with `{variables}`");
-            assert_eq!(task.ucx(), [ucx_of(task.gpus()[0])], "the other libraries do not read it");
+            assert_eq!(
+                task.env("NCCL_IB_HCA"),
+                expected.as_deref(),
+                "with `{variables}`"
+            );
+            assert_eq!(
+                task.ucx(),
+                [ucx_of(task.gpus()[0])],
+                "the other libraries do not read it"
+            );
         }
     }
     fs::remove_dir_all(&home).expect("the home goes");
@@ -83,12 +106,19 @@ fn a_file_that_the_user_may_not_read_says_nothing(bed: &Bed) {
     assert_lists(&bed.tasks(2, &as_nobody));
     let as_root = format!("NCCL_CONF_FILE={} {}", secret.display(), step(""));
     for task in bed.tasks(2, &as_root) {
-        assert_eq!(task.env("NCCL_IB_HCA"), None, "root may read it, and root's own task does");
+        assert_eq!(
+            task.env("NCCL_IB_HCA"),
+            None,
+            "root may read it, and root's own task does"
+        );
     }
 }
 
 fn a_pipe_as_configuration_file_does_not_hang_the_step(bed: &Bed) {
-    let ran = bed.run(&format!("rm -f pipe; mkfifo pipe; NCCL_CONF_FILE=$PWD/pipe {}", step("")));
+    let ran = bed.run(&format!(
+        "rm -f pipe; mkfifo pipe; NCCL_CONF_FILE=$PWD/pipe {}",
+        step("")
+    ));
     assert_eq!((ran.code, ran.tasks.len()), (0, 2));
     assert_lists(&ran.tasks);
     assert!(ran.took < Duration::from_secs(20), "it took {:?}", ran.took);
@@ -97,11 +127,17 @@ fn a_pipe_as_configuration_file_does_not_hang_the_step(bed: &Bed) {
 fn ucx_keeps_the_interfaces_of_its_node(bed: &Bed) {
     let routes = fs::read_to_string("/proc/net/route").unwrap_or_default();
     let through_a_gateway = |line: &&str| line.split_whitespace().nth(3) == Some("0003");
-    let first = routes.lines().find(through_a_gateway).and_then(|line| line.split_whitespace().next());
+    let first = routes
+        .lines()
+        .find(through_a_gateway)
+        .and_then(|line| line.split_whitespace().next());
     for transports in ["", "UCX_TLS=rc,tcp,cuda"] {
         for task in bed.tasks(2, &format!("{transports} {}", step(""))) {
             assert_eq!(task.ucx(), [ucx_of(task.gpus()[0])]);
-            assert!(first.is_none_or(|name| task.interfaces().contains(&name)), "no {first:?} in {task:?}");
+            assert!(
+                first.is_none_or(|name| task.interfaces().contains(&name)),
+                "no {first:?} in {task:?}"
+            );
         }
     }
     for task in bed.tasks(2, &format!("UCX_TLS=rc,cuda {}", step(""))) {
@@ -114,8 +150,10 @@ fn ucx_keeps_the_interfaces_of_its_node(bed: &Bed) {
 }
 
 fn what_ucx_reads_in_the_working_directory_stays(bed: &Bed) {
-    let command =
-        format!("echo UCX_NET_DEVICES=mlx5_0:1 > ucx.conf; {}; code=$?; rm ucx.conf; exit $code", step(""));
+    let command = format!(
+        "echo UCX_NET_DEVICES=mlx5_0:1 > ucx.conf; {}; code=$?; rm ucx.conf; exit $code",
+        step("")
+    );
     for task in bed.tasks(2, &command) {
         assert_eq!(task.env("UCX_NET_DEVICES"), None, "of {task:?}");
     }
@@ -124,10 +162,18 @@ fn what_ucx_reads_in_the_working_directory_stays(bed: &Bed) {
 fn isolated_rails_hold_no_task_to_one_nic(bed: &Bed) {
     bed.plugin("fabric=isolated-rails");
     let (_, placed) = bed.without_and_with("--nic-placement", 2, STEP);
-    assert!(placed.iter().all(|task| task.ucx() == ucx_of_all(0..8)), "{placed:?}");
+    assert!(
+        placed.iter().all(|task| task.ucx() == ucx_of_all(0..8)),
+        "{placed:?}"
+    );
     bed.plugin("fabric=routed");
     let placed = bed.tasks(2, &step(""));
-    assert!(placed.iter().all(|task| task.ucx() == [ucx_of(task.gpus()[0])]), "{placed:?}");
+    assert!(
+        placed
+            .iter()
+            .all(|task| task.ucx() == [ucx_of(task.gpus()[0])]),
+        "{placed:?}"
+    );
 }
 
 /// Which of the libraries' variables a task has.
@@ -140,10 +186,16 @@ fn set(task: &Task) -> Vec<&str> {
 fn the_user_chooses_whose_variables_are_set(bed: &Bed) {
     for (words, expected) in [
         ("=env=ucx", &["UCX_NET_DEVICES"][..]),
-        ("=env=nccl,nvshmem,bind=none", &["NCCL_IB_HCA", "NVSHMEM_HCA_LIST"]),
+        (
+            "=env=nccl,nvshmem,bind=none",
+            &["NCCL_IB_HCA", "NVSHMEM_HCA_LIST"],
+        ),
         ("=env=none", &[]),
         ("=no-env=NCCL_IB_HCA,NVSHMEM_HCA_LIST", &["UCX_NET_DEVICES"]),
-        ("=env=default", &["UCX_NET_DEVICES", "NCCL_IB_HCA", "NVSHMEM_HCA_LIST"]),
+        (
+            "=env=default",
+            &["UCX_NET_DEVICES", "NCCL_IB_HCA", "NVSHMEM_HCA_LIST"],
+        ),
     ] {
         for task in bed.tasks(2, &step(words)) {
             assert_eq!(set(&task), expected, "with `{words}`");
@@ -152,7 +204,10 @@ fn the_user_chooses_whose_variables_are_set(bed: &Bed) {
     }
     let ran = bed.run(&step("=env=uxc"));
     assert!(
-        ran.code != 0 && ran.stderr.contains("no library is called so; known: default"),
+        ran.code != 0
+            && ran
+                .stderr
+                .contains("no library is called so; known: default"),
         "{}",
         ran.stderr
     );
@@ -161,11 +216,24 @@ fn the_user_chooses_whose_variables_are_set(bed: &Bed) {
 fn the_admins_default_chooses_and_the_user_overrules_it(bed: &Bed) {
     bed.plugin("default=closest,env=ucx,no-env=NVSHMEM_HCA_LIST");
     let command = STEP.replace('@', "");
-    assert!(bed.tasks(2, &command).iter().all(|task| set(task) == ["UCX_NET_DEVICES"]));
+    assert!(
+        bed.tasks(2, &command)
+            .iter()
+            .all(|task| set(task) == ["UCX_NET_DEVICES"])
+    );
     let overruled = bed.tasks(2, &format!("SLURM_NIC_PLACEMENT=env=default {command}"));
-    assert!(overruled.iter().all(|task| set(task) == ["UCX_NET_DEVICES", "NCCL_IB_HCA"]), "{overruled:?}");
+    assert!(
+        overruled
+            .iter()
+            .all(|task| set(task) == ["UCX_NET_DEVICES", "NCCL_IB_HCA"]),
+        "{overruled:?}"
+    );
     let again = format!("SLURM_NIC_PLACEMENT=env=default {}", step("=env=nccl"));
-    assert!(bed.tasks(2, &again).iter().all(|task| set(task) == ["NCCL_IB_HCA"]));
+    assert!(
+        bed.tasks(2, &again)
+            .iter()
+            .all(|task| set(task) == ["NCCL_IB_HCA"])
+    );
 }
 
 fn the_admins_own_variables_are_filled_for_each_task_and_node(bed: &Bed) {
@@ -184,7 +252,10 @@ fn the_admins_own_variables_are_filled_for_each_task_and_node(bed: &Bed) {
         assert_eq!(task.env("SITE_FILE"), file.to_str());
     }
     for task in bed.tasks(2, &format!("SITE_NIC=mine {}", step("=no-env=SITE_NODE"))) {
-        assert_eq!((task.env("SITE_NIC"), task.env("SITE_NODE")), (Some("mine"), None));
+        assert_eq!(
+            (task.env("SITE_NIC"), task.env("SITE_NODE")),
+            (Some("mine"), None)
+        );
     }
     // a task with two GPUs has no single NIC; a file that does not exist is not named
     bed.plugin("set=SITE_NIC={nic} set=SITE_FILE=/nowhere/{machine}.xml");
@@ -197,17 +268,27 @@ fn the_admins_own_variables_are_filled_for_each_task_and_node(bed: &Bed) {
 fn an_admins_variable_that_a_task_depends_on_is_refused(bed: &Bed) {
     for (argument, why) in [
         ("set=LD_PRELOAD=/nowhere.so", "`LD_PRELOAD` is refused"),
-        ("set=NCCL_IB_HCA={nic}", "`NCCL_IB_HCA` must be the same in every task of a node"),
+        (
+            "set=NCCL_IB_HCA={nic}",
+            "`NCCL_IB_HCA` must be the same in every task of a node",
+        ),
     ] {
         bed.plugin(&format!("set=SITE_NIC={{nic}} {argument}"));
         let tasks = bed.tasks(2, &step(""));
         let is_left = |task: &Task| task.is_untouched() && task.env("SITE_NIC").is_none();
-        assert!(tasks.iter().all(is_left), "{argument} places no step: {tasks:?}");
+        assert!(
+            tasks.iter().all(is_left),
+            "{argument} places no step: {tasks:?}"
+        );
         let log = bed.log("n0");
         assert!(log.contains(why), "{log}");
     }
     bed.plugin("set=SITE_NIC={nic}");
-    assert!(bed.tasks(2, &step("")).iter().all(|task| task.env("SITE_NIC").is_some()));
+    assert!(
+        bed.tasks(2, &step(""))
+            .iter()
+            .all(|task| task.env("SITE_NIC").is_some())
+    );
 }
 
 /// An outer srun with all GPUs and one task, which runs `inner`.
@@ -225,12 +306,32 @@ fn a_nested_srun_replaces_and_withdraws_the_admins_variables_too(bed: &Bed) {
          SITE_NIC=mine {INNER} --nic-placement=off $report | sed s/rank=0/rank=3/"
     );
     let tasks = bed.tasks(4, &nested("--nic-placement", &inner));
-    assert_eq!(tasks[0].env("SITE_NIC"), Some(ucx_of_all(0..8).join(",").as_str()), "in the outer step");
-    assert_eq!(tasks[1].env("SITE_NIC"), Some(ucx_of(0).as_str()), "in the inner step");
-    assert_eq!(tasks[1].env("SITE_NODE"), Some("100%8"), "in the inner step");
+    assert_eq!(
+        tasks[0].env("SITE_NIC"),
+        Some(ucx_of_all(0..8).join(",").as_str()),
+        "in the outer step"
+    );
+    assert_eq!(
+        tasks[1].env("SITE_NIC"),
+        Some(ucx_of(0).as_str()),
+        "in the inner step"
+    );
+    assert_eq!(
+        tasks[1].env("SITE_NODE"),
+        Some("100%8"),
+        "in the inner step"
+    );
     assert!(tasks[2].is_untouched(), "with `off`: {:?}", tasks[2]);
-    assert_eq!((tasks[2].env("SITE_NIC"), tasks[2].env("SITE_NODE")), (None, None), "with `off`");
-    assert_eq!(tasks[3].env("SITE_NIC"), Some("mine"), "the user's own stays");
+    assert_eq!(
+        (tasks[2].env("SITE_NIC"), tasks[2].env("SITE_NODE")),
+        (None, None),
+        "with `off`"
+    );
+    assert_eq!(
+        tasks[3].env("SITE_NIC"),
+        Some("mine"),
+        "the user's own stays"
+    );
 }
 
 fn a_nested_srun_that_wants_fewer_variables_loses_the_others(bed: &Bed) {
@@ -241,18 +342,39 @@ fn a_nested_srun_that_wants_fewer_variables_loses_the_others(bed: &Bed) {
         conf.display()
     );
     let tasks = bed.tasks(3, &nested("--nic-placement", &inner));
-    assert_eq!(set(&tasks[0]), ["UCX_NET_DEVICES", "NCCL_IB_HCA", "NVSHMEM_HCA_LIST"], "in the outer step");
+    assert_eq!(
+        set(&tasks[0]),
+        ["UCX_NET_DEVICES", "NCCL_IB_HCA", "NVSHMEM_HCA_LIST"],
+        "in the outer step"
+    );
     assert_eq!(set(&tasks[1]), ["UCX_NET_DEVICES"], "with `env=ucx`");
-    assert_eq!(set(&tasks[2]), ["UCX_NET_DEVICES", "NVSHMEM_HCA_LIST"], "with a file of the user's");
+    assert_eq!(
+        set(&tasks[2]),
+        ["UCX_NET_DEVICES", "NVSHMEM_HCA_LIST"],
+        "with a file of the user's"
+    );
 }
 
 fn verbose_says_which_of_the_users_values_stand_and_what_judges_them(bed: &Bed) {
     let variables = "NCCL_IB_HCA=mlx5_1 NCCL_P2P_DISABLE=1 NCCL_DEBUG=WARN";
     let with = bed.run(&format!("{variables} {}", step("=verbose")));
-    let line =
-        "the user's own NCCL_IB_HCA: `nic-placement check --only variable` in the program's place judges it";
-    assert_eq!(with.stderr.matches(line).count(), 1, "once for the node: {}", with.stderr);
+    let line = "the user's own NCCL_IB_HCA: `nic-placement check --only variable` in the program's place judges it";
+    assert_eq!(
+        with.stderr.matches(line).count(),
+        1,
+        "once for the node: {}",
+        with.stderr
+    );
     let quiet = bed.run(&format!("{variables} {}", step("")));
-    assert!(!quiet.stderr.contains("NCCL"), "not without `verbose`: {}", quiet.stderr);
-    assert!(with.tasks.iter().all(|task| task.env("NCCL_IB_HCA") == Some("mlx5_1")), "it stays all the same");
+    assert!(
+        !quiet.stderr.contains("NCCL"),
+        "not without `verbose`: {}",
+        quiet.stderr
+    );
+    assert!(
+        with.tasks
+            .iter()
+            .all(|task| task.env("NCCL_IB_HCA") == Some("mlx5_1")),
+        "it stays all the same"
+    );
 }

@@ -11,8 +11,9 @@ pub const CASES: &[Case] = cases![
     an_admin_may_promise_it_by_default_and_a_user_take_it_back,
 ];
 
-pub const CASES_WITH_CGROUPS: &[Case] =
-    cases![with_constrained_devices_tasks_that_see_all_gpus_of_the_job_are_placed_by_their_local_ids];
+pub const CASES_WITH_CGROUPS: &[Case] = cases![
+    with_constrained_devices_tasks_that_see_all_gpus_of_the_job_are_placed_by_their_local_ids
+];
 
 const WORD: &str = "--nic-placement=gpu=local-id";
 
@@ -20,15 +21,27 @@ const WORD: &str = "--nic-placement=gpu=local-id";
 fn assert_placed(without: &[Task], placed: &[Task], gpu: impl Fn(usize) -> usize) {
     for (local_id, (before, task)) in without.iter().zip(placed).enumerate() {
         assert_eq!(task.ucx(), [ucx_of(gpu(local_id))], "of {task:?}");
-        assert!(task.cpus().is_subset(&cpus_near(gpu(local_id))), "CPUs of {task:?}");
-        assert!(task.cpus().len() >= before.cpus().len().min(112), "poorer: {task:?} had {before:?}");
+        assert!(
+            task.cpus().is_subset(&cpus_near(gpu(local_id))),
+            "CPUs of {task:?}"
+        );
+        assert!(
+            task.cpus().len() >= before.cpus().len().min(112),
+            "poorer: {task:?} had {before:?}"
+        );
         assert_eq!(task.gpus(), before.gpus(), "what it sees is as it was");
-        assert_eq!(task.env("NCCL_IB_HCA"), Some(nccl_list().as_str()), "one list for all");
+        assert_eq!(
+            task.env("NCCL_IB_HCA"),
+            Some(nccl_list().as_str()),
+            "one list for all"
+        );
     }
 }
 
 fn far(tasks: &[Task]) -> usize {
-    (0..tasks.len()).filter(|&local_id| !tasks[local_id].cpus().is_subset(&cpus_near(local_id))).count()
+    (0..tasks.len())
+        .filter(|&local_id| !tasks[local_id].cpus().is_subset(&cpus_near(local_id)))
+        .count()
 }
 
 fn tasks_that_see_all_gpus_are_placed_by_their_local_ids(bed: &Bed) {
@@ -42,7 +55,11 @@ fn tasks_that_see_all_gpus_are_placed_by_their_local_ids(bed: &Bed) {
         let command = format!("srun -w n0 -n8 --exclusive {options} @ $report");
         let (without, placed) = bed.without_and_with(WORD, 8, &command);
         let all = bed.tasks(8, &command.replace('@', "--nic-placement"));
-        assert!(all.iter().all(|task| task.ucx() == ucx_of_all(0..8) || task.ucx().is_empty()), "{all:?}");
+        assert!(
+            all.iter()
+                .all(|task| task.ucx() == ucx_of_all(0..8) || task.ucx().is_empty()),
+            "{all:?}"
+        );
         println!(
             "    {options}: {} of 8 tasks far from their GPU without, {} with",
             far(&without),
@@ -77,9 +94,18 @@ fn a_promise_that_slurm_contradicts_is_told_and_fails_only_who_is_strict(bed: &B
     let step = "srun -w n0 -n2 --gpus-per-task=2 @ $report";
     let kept = bed.run(&step.replace('@', &format!("{WORD},verbose")));
     assert_eq!(kept.code, 0, "{}", kept.stderr);
-    assert!(kept.stderr.contains("`gpu=local-id` does not hold: Slurm deals the GPUs"), "{}", kept.stderr);
+    assert!(
+        kept.stderr
+            .contains("`gpu=local-id` does not hold: Slurm deals the GPUs"),
+        "{}",
+        kept.stderr
+    );
     for task in &kept.tasks {
-        assert_eq!(task.ucx(), ucx_of_all(task.gpus()), "as without the word: {task:?}");
+        assert_eq!(
+            task.ucx(),
+            ucx_of_all(task.gpus()),
+            "as without the word: {task:?}"
+        );
     }
     let strict = bed.run(&step.replace('@', &format!("{WORD},strict")));
     assert_ne!(strict.code, 0);
@@ -101,11 +127,19 @@ fn an_admin_may_promise_it_by_default_and_a_user_take_it_back(bed: &Bed) {
     }
 }
 
-fn with_constrained_devices_tasks_that_see_all_gpus_of_the_job_are_placed_by_their_local_ids(bed: &Bed) {
+fn with_constrained_devices_tasks_that_see_all_gpus_of_the_job_are_placed_by_their_local_ids(
+    bed: &Bed,
+) {
     let step = format!("srun -w n0 -n2 --gres=gpu:2 -c4 {WORD} $report");
     let run = bed.run(&while_another_job_has_gpus(3, &step));
     assert_eq!(run.code, 0, "{}", run.stderr);
     // the cgroup hides the others, so a task counts from 0
-    assert!(run.tasks.iter().all(|task| task.env("CUDA_VISIBLE_DEVICES") == Some("0,1")), "{:?}", run.tasks);
+    assert!(
+        run.tasks
+            .iter()
+            .all(|task| task.env("CUDA_VISIBLE_DEVICES") == Some("0,1")),
+        "{:?}",
+        run.tasks
+    );
     assert_each_has_its_own_of_the_jobs(&run.tasks);
 }

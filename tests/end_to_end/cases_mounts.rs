@@ -18,14 +18,28 @@ const EACH_GPU: &str = "srun -w n0 -n8 --gpus-per-task=1 @ $report";
 fn contained(bed: &Bed, words: &str, script: &str) -> Vec<Task> {
     // what it mounts on goes with the cluster's folder
     let folder = bed.machine("n0").join("../..");
-    let text = format!("#!/bin/sh\nset -e\nexport TMPDIR={}\n{script}\n", folder.display());
+    let text = format!(
+        "#!/bin/sh\nset -e\nexport TMPDIR={}\n{script}\n",
+        folder.display()
+    );
     let file = bed.file("container", &text);
     let actions = format!("task_init=own-mounts task_init=run:{}", file.display());
-    let run = format!("chmod +x {}; {}", file.display(), EACH_GPU.replace('@', words));
+    let run = format!(
+        "chmod +x {}; {}",
+        file.display(),
+        EACH_GPU.replace('@', words)
+    );
     bed.plugstack(&between(bed.site, &actions));
     let bare = bed.tasks(8, &run.replace(words, ""));
-    assert!(bare.iter().all(Task::is_untouched), "without the plugin: {bare:?}");
-    bed.plugstack(&format!("{}\n{}", between(bed.site, &actions), bed.site.plugstack_line("")));
+    assert!(
+        bare.iter().all(Task::is_untouched),
+        "without the plugin: {bare:?}"
+    );
+    bed.plugstack(&format!(
+        "{}\n{}",
+        between(bed.site, &actions),
+        bed.site.plugstack_line("")
+    ));
     bed.tasks(8, &run)
 }
 
@@ -38,7 +52,10 @@ fn etc(text: &str) -> String {
 }
 
 fn a_container_s_own_nccl_conf_counts_and_not_the_node_s(bed: &Bed) {
-    for (text, list) in [("NCCL_IB_HCA=mlx5_0\\n", None), ("NCCL_DEBUG=WARN\\n", Some(nccl_list()))] {
+    for (text, list) in [
+        ("NCCL_IB_HCA=mlx5_0\\n", None),
+        ("NCCL_DEBUG=WARN\\n", Some(nccl_list())),
+    ] {
         for task in contained(bed, "--nic-placement", &etc(text)) {
             assert_eq!(task.env("NCCL_IB_HCA"), list.as_deref(), "with {text:?}");
             assert_eq!(task.ucx(), [ucx_of(task.gpus()[0])], "UCX does not read it");
@@ -61,7 +78,10 @@ fn a_nic_that_a_container_does_not_show_is_replaced(bed: &Bed) {
         let list = nccl_list().replace("mlx5_0:1,", "");
         assert_eq!(task.env("NCCL_IB_HCA"), Some(list.as_str()), "of {task:?}");
         match task.gpus()[0] {
-            0 => assert!(task.ucx().len() == 1 && task.ucx() != ["mlx5_0:1"], "of {task:?}"),
+            0 => assert!(
+                task.ucx().len() == 1 && task.ucx() != ["mlx5_0:1"],
+                "of {task:?}"
+            ),
             gpu => assert_eq!(task.ucx(), [ucx_of(gpu)], "of {task:?}"),
         }
     }
@@ -74,13 +94,21 @@ fn in_a_container_without_rdma_devices_no_nic_is_named(bed: &Bed) {
         for node in *; do [ $node = infiniband ] || [ ! -c $node ] || { : > /dev/$node; \
         mount --bind $empty/$node /dev/$node; }; done";
     for task in contained(bed, "--nic-placement", hidden) {
-        assert_eq!((task.env("NCCL_IB_HCA"), task.env("UCX_NET_DEVICES")), (None, None), "of {task:?}");
+        assert_eq!(
+            (task.env("NCCL_IB_HCA"), task.env("UCX_NET_DEVICES")),
+            (None, None),
+            "of {task:?}"
+        );
     }
 }
 
 fn mounts_of_its_own_alone_change_nothing_for_a_task(bed: &Bed) {
     for task in contained(bed, "--nic-placement", "true") {
-        assert_eq!(task.env("NCCL_IB_HCA"), Some(nccl_list().as_str()), "of {task:?}");
+        assert_eq!(
+            task.env("NCCL_IB_HCA"),
+            Some(nccl_list().as_str()),
+            "of {task:?}"
+        );
         assert_eq!(task.ucx(), [ucx_of(task.gpus()[0])]);
     }
 }

@@ -24,8 +24,15 @@ fn included(bed: &Bed, ours: &str) {
     let folder = bed.site.dir.join("plugstack.conf.d");
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).expect("plugstack.conf.d");
-    let theirs = if ours == BEHIND { "50-pyxis.conf" } else { "pyxis.conf" };
-    for (name, line) in [(theirs, pyxis(bed.site)), (ours, bed.site.plugstack_line(""))] {
+    let theirs = if ours == BEHIND {
+        "50-pyxis.conf"
+    } else {
+        "pyxis.conf"
+    };
+    for (name, line) in [
+        (theirs, pyxis(bed.site)),
+        (ours, bed.site.plugstack_line("")),
+    ] {
         fs::write(folder.join(name), line + "\n").expect("a file of plugstack.conf.d");
     }
     bed.plugstack(&format!("include {}/*", folder.display()));
@@ -38,20 +45,35 @@ fn behind_pyxis_each_task_keeps_its_own_nic_and_before_it_all_have_the_first_tas
         let different: BTreeSet<&str> = placed.iter().flat_map(Task::ucx).collect();
         assert_eq!(different.len(), nics, "with `{ours}`: {different:?}");
         if ours == BEHIND {
-            assert!(placed.iter().all(|task| task.ucx() == [ucx_of(task.gpus()[0])]));
+            assert!(
+                placed
+                    .iter()
+                    .all(|task| task.ucx() == [ucx_of(task.gpus()[0])])
+            );
         }
     }
 }
 
 fn pyxis_behind_us_is_named_in_the_log_and_in_the_verbose_report(bed: &Bed) {
     included(bed, BEFORE);
-    let told =
-        |text: &str| text.lines().filter(|line| line.contains("`spank_pyxis.so` stands after")).count();
+    let told = |text: &str| {
+        text.lines()
+            .filter(|line| line.contains("`spank_pyxis.so` stands after"))
+            .count()
+    };
     let ran = bed.run(&COMMAND.replace('@', "--nic-placement"));
-    assert_eq!((ran.code, told(&ran.stderr)), (0, 0), "a user who did not ask is not told");
+    assert_eq!(
+        (ran.code, told(&ran.stderr)),
+        (0, 0),
+        "a user who did not ask is not told"
+    );
     assert_eq!(told(&bed.log("n0")), 1, "lines in slurmd's log");
     let ran = bed.run(&COMMAND.replace('@', "--nic-placement=verbose"));
-    assert_eq!((ran.code, told(&ran.stderr)), (0, 1), "lines on the terminal");
+    assert_eq!(
+        (ran.code, told(&ran.stderr)),
+        (0, 1),
+        "lines on the terminal"
+    );
     assert!(bed.log("n0").contains(BEHIND), "the way out is named");
 }
 

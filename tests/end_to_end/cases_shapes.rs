@@ -16,10 +16,13 @@ pub const CASES: &[Case] = cases![
 ];
 
 /// What Slurm's own step of a job does: it starts steps, and forwards a display.
-pub const CASES_OF_SLURMS_OWN_STEP: &[Case] =
-    cases![an_asynchronous_step_is_placed, a_task_with_a_display_is_placed];
+pub const CASES_OF_SLURMS_OWN_STEP: &[Case] = cases![
+    an_asynchronous_step_is_placed,
+    a_task_with_a_display_is_placed
+];
 
-pub const CASES_THAT_FIND_THEIR_GPUS: &[Case] = cases![tasks_are_placed_where_slurm_finds_the_gpus_itself];
+pub const CASES_THAT_FIND_THEIR_GPUS: &[Case] =
+    cases![tasks_are_placed_where_slurm_finds_the_gpus_itself];
 
 const FLAG: &str = "--nic-placement";
 
@@ -40,7 +43,9 @@ fn right(tasks: &[Task], gpu: impl Fn(&Task) -> Option<usize>, sharing: usize) -
                 .is_some_and(|(_, list)| numbers(list) == BTreeSet::from([numa_node_of(used)])),
         };
         for (count, is_right) in
-            counts.iter_mut().zip([users <= sharing, task.ucx() == [ucx_of(used)], near, memory])
+            counts
+                .iter_mut()
+                .zip([users <= sharing, task.ucx() == [ucx_of(used)], near, memory])
         {
             *count += usize::from(is_right);
         }
@@ -50,31 +55,60 @@ fn right(tasks: &[Task], gpu: impl Fn(&Task) -> Option<usize>, sharing: usize) -
 
 /// The task sees one GPU and uses it.
 fn the_only_one(task: &Task) -> Option<usize> {
-    Some(task.gpus()).filter(|gpus| gpus.len() == 1).map(|gpus| gpus[0])
+    Some(task.gpus())
+        .filter(|gpus| gpus.len() == 1)
+        .map(|gpus| gpus[0])
 }
 
 /// The task can open one GPU; with constrained devices the variable counts those alone.
 fn the_one_it_opens(task: &Task) -> Option<usize> {
-    Some(task.open()).filter(|open| open.len() == 1).and_then(|open| open.first().copied())
+    Some(task.open())
+        .filter(|open| open.len() == 1)
+        .and_then(|open| open.first().copied())
 }
 
 /// One row of the table in docs/user-guide.md; all must be right with the plugin.
-fn row(way: &str, without: &[Task], with: &[Task], gpu: fn(&Task) -> Option<usize>, sharing: usize) {
+fn row(
+    way: &str,
+    without: &[Task],
+    with: &[Task],
+    gpu: fn(&Task) -> Option<usize>,
+    sharing: usize,
+) {
     let (before, after) = (right(without, gpu, sharing), right(with, gpu, sharing));
     let written = |counts: [usize; 4]| counts.map(|count| format!("{count:>2}")).join(" ");
-    println!("    {way:<58} of {:>2}: {}  -> {}", with.len(), written(before), written(after));
+    println!(
+        "    {way:<58} of {:>2}: {}  -> {}",
+        with.len(),
+        written(before),
+        written(after)
+    );
     assert_eq!(without.len(), with.len());
     assert_eq!(after[0], before[0], "the plugin deals no GPUs: {with:?}");
-    assert_eq!(after[1..], [with.len(); 3], "NIC, CPUs and memory right with the plugin: {with:?}");
+    assert_eq!(
+        after[1..],
+        [with.len(); 3],
+        "NIC, CPUs and memory right with the plugin: {with:?}"
+    );
     assert_eq!(before[1], 0, "no NIC without the plugin: {without:?}");
     let list = nccl_list();
-    assert!(with.iter().all(|task| task.env("NCCL_IB_HCA") == Some(list.as_str())), "{with:?}");
+    assert!(
+        with.iter()
+            .all(|task| task.env("NCCL_IB_HCA") == Some(list.as_str())),
+        "{with:?}"
+    );
 }
 
 /// The command with `@` as nothing and as the flag, as one row.
 fn compare(bed: &Bed, tasks: usize, sharing: usize, command: &str) {
     let (without, with) = bed.without_and_with(FLAG, tasks, command);
-    row(&command.replace(" -w n0", "").replace(" @ $report", ""), &without, &with, the_only_one, sharing);
+    row(
+        &command.replace(" -w n0", "").replace(" @ $report", ""),
+        &without,
+        &with,
+        the_only_one,
+        sharing,
+    );
 }
 
 fn tasks_with_gpus_of_their_own_are_placed_however_slurm_dealt_them(bed: &Bed) {
@@ -92,7 +126,13 @@ fn tasks_with_gpus_of_their_own_are_placed_however_slurm_dealt_them(bed: &Bed) {
         8,
         "srun -w n0 -n8 -c14 --exclusive --gres=gpu:8 @ $report",
     );
-    row("srun -n8 -c14 --exclusive --gres=gpu:8 (gpu=local-id)", &without, &with, by_local_id, 1);
+    row(
+        "srun -n8 -c14 --exclusive --gres=gpu:8 (gpu=local-id)",
+        &without,
+        &with,
+        by_local_id,
+        1,
+    );
 }
 
 fn by_local_id(task: &Task) -> Option<usize> {
@@ -125,7 +165,13 @@ fn overlapping_steps_of_one_job_are_placed_alike(bed: &Bed) {
         until [ -e held ]; do sleep 0.05; done
         srun --overlap -n8 --gpus-per-task=1 $report; touch release; wait'";
     let (without, with) = bed.without_and_with(FLAG, 8, command);
-    row("srun --overlap, while a step of the job has all GPUs", &without, &with, the_only_one, 1);
+    row(
+        "srun --overlap, while a step of the job has all GPUs",
+        &without,
+        &with,
+        the_only_one,
+        1,
+    );
 }
 
 fn an_asynchronous_step_is_placed(bed: &Bed) {
@@ -149,10 +195,19 @@ fn submitted(options: &str, files: &str) -> String {
 
 fn each_task_of_a_job_array_is_placed(bed: &Bed) {
     // so that reports of different jobs are told apart
-    bed.file("script", "#!/bin/bash\nsrun $report | sed s/rank=/rank=$SLURM_ARRAY_TASK_ID/\n");
+    bed.file(
+        "script",
+        "#!/bin/bash\nsrun $report | sed s/rank=/rank=$SLURM_ARRAY_TASK_ID/\n",
+    );
     let command = submitted("--array=1-3 --output=array.%a.out", "array.*.out");
     let (without, with) = bed.without_and_with(FLAG, 6, &command);
-    row("sbatch --array=1-3 -n2 --gpus-per-task=1", &without, &with, the_only_one, 3);
+    row(
+        "sbatch --array=1-3 -n2 --gpus-per-task=1",
+        &without,
+        &with,
+        the_only_one,
+        3,
+    );
 }
 
 fn a_requeued_job_is_placed_again(bed: &Bed) {
@@ -170,7 +225,13 @@ fn a_requeued_job_is_placed_again(bed: &Bed) {
             sleep 0.1
         done; cat requeue.out";
     let (without, with) = bed.without_and_with(FLAG, 2, command);
-    row("sbatch, after scontrol requeue", &without, &with, the_only_one, 1);
+    row(
+        "sbatch, after scontrol requeue",
+        &without,
+        &with,
+        the_only_one,
+        1,
+    );
 }
 
 fn a_step_survives_a_restart_of_slurmd_and_the_next_one_is_placed(bed: &Bed) {
@@ -181,14 +242,24 @@ fn a_step_survives_a_restart_of_slurmd_and_the_next_one_is_placed(bed: &Bed) {
     let submit = |flag: &str| {
         let options = "-w n0 -n2 -c14 --gpus-per-task=1 --output=restart.out";
         let held = "until [ -e held ]; do sleep 0.05; done";
-        let ran =
-            bed.run(&format!("rm -f held release restart.out; sbatch {options} {flag} script && {held}"));
+        let ran = bed.run(&format!(
+            "rm -f held release restart.out; sbatch {options} {flag} script && {held}"
+        ));
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         bed.restart("n0");
-        bed.tasks(4, "touch release; until [ -z \"$(squeue -h)\" ]; do sleep 0.1; done; cat restart.out")
+        bed.tasks(
+            4,
+            "touch release; until [ -z \"$(squeue -h)\" ]; do sleep 0.1; done; cat restart.out",
+        )
     };
     let (without, with) = (submit(""), submit(FLAG));
-    row("srun, over a restart of slurmd and after it", &without, &with, the_only_one, 2);
+    row(
+        "srun, over a restart of slurmd and after it",
+        &without,
+        &with,
+        the_only_one,
+        2,
+    );
 }
 
 fn an_interactive_shell_has_nothing_set_and_its_sruns_are_placed(bed: &Bed) {
@@ -200,15 +271,28 @@ fn an_interactive_shell_has_nothing_set_and_its_sruns_are_placed(bed: &Bed) {
     let outer = "srun -w n1 -n1 --gres=gpu:1 --nic-placement bash -c 'conf=$SLURM_CONF; unset ${!SLURM_*} ${!_SLURM_*}; SLURM_CONF=$conf exec $0'";
     for before in ["", outer] {
         let salloc = "salloc --quiet -w n0 -n8 --exclusive --gres=gpu:8 @";
-        bed.file("ask", &format!("#!/bin/bash\nSHELL=$PWD/shell exec {salloc} $flag\n").replace('@', ""));
+        bed.file(
+            "ask",
+            &format!("#!/bin/bash\nSHELL=$PWD/shell exec {salloc} $flag\n").replace('@', ""),
+        );
         let command = format!("chmod +x shell ask; export flag=@; {before} ./ask");
         let with = bed.tasks(9, &command.replace('@', FLAG));
         let (tasks, shell) = with.split_at(8);
-        assert!(shell[0].is_untouched() && shell[0].mem() == "default", "the shell: {:?}", shell[0]);
+        assert!(
+            shell[0].is_untouched() && shell[0].mem() == "default",
+            "the shell: {:?}",
+            shell[0]
+        );
         let without = bed.tasks(9, &command.replace('@', "--nic-placement=off"));
         assert!(without.iter().all(Task::is_untouched), "{without:?}");
         if before.is_empty() {
-            row("srun in the shell of salloc", &without[..8], tasks, the_only_one, 1);
+            row(
+                "srun in the shell of salloc",
+                &without[..8],
+                tasks,
+                the_only_one,
+                1,
+            );
         }
         assert_eq!(right(tasks, the_only_one, 1), [8; 4], "{tasks:?}");
     }
@@ -220,7 +304,8 @@ fn a_task_with_a_display_is_placed(bed: &Bed) {
     }
     // nothing listens behind the display: srun asks for its cookie, and the node for a port
     let display = "export XAUTHORITY=$PWD/cookies DISPLAY=localhost:77; xauth -q add $DISPLAY . 00112233445566778899aabbccddeeff";
-    let command = format!("{display}; srun --x11 -w n0 -n2 -c14 --gpus-per-task=1 @ $report DISPLAY");
+    let command =
+        format!("{display}; srun --x11 -w n0 -n2 -c14 --gpus-per-task=1 @ $report DISPLAY");
     let (without, with) = bed.without_and_with(FLAG, 2, &command);
     for task in without.iter().chain(&with) {
         let display = task.env("DISPLAY").expect("a display");
@@ -230,11 +315,20 @@ fn a_task_with_a_display_is_placed(bed: &Bed) {
 }
 
 fn tasks_are_placed_where_slurm_finds_the_gpus_itself(bed: &Bed) {
-    let (without, with) =
-        bed.without_and_with(FLAG, 8, "srun -w n0 -n8 -c14 --exclusive --gpus-per-task=1 @ $report");
-    let (before, after) = (right(&without, the_only_one, 1), right(&with, the_only_one, 1));
+    let (without, with) = bed.without_and_with(
+        FLAG,
+        8,
+        "srun -w n0 -n8 -c14 --exclusive --gpus-per-task=1 @ $report",
+    );
+    let (before, after) = (
+        right(&without, the_only_one, 1),
+        right(&with, the_only_one, 1),
+    );
     println!("    AutoDetect, srun -n8 --gpus-per-task=1: {before:?} -> {after:?} of 8");
     assert_eq!((after[0], after[1]), (8, 8), "GPU and NIC: {with:?}");
     // where Slurm deals GPUs in order, no task can know which of its neighbours would make room for it
-    assert!(after[2] >= before[2] && after[3] >= before[3], "never poorer: {with:?}");
+    assert!(
+        after[2] >= before[2] && after[3] >= before[3],
+        "never poorer: {with:?}"
+    );
 }

@@ -15,7 +15,11 @@ pub const CASES: &[Case] = cases![
 fn assert_placed(tasks: &[Task]) {
     for task in tasks {
         assert_eq!(task.ucx(), [ucx_of(task.gpus()[0])], "of {task:?}");
-        assert_eq!(task.env("NCCL_IB_HCA"), Some(nccl_list().as_str()), "of {task:?}");
+        assert_eq!(
+            task.env("NCCL_IB_HCA"),
+            Some(nccl_list().as_str()),
+            "of {task:?}"
+        );
     }
 }
 
@@ -33,7 +37,11 @@ fn an_interactive_step_is_left_alone(bed: &Bed) {
         srun --interactive --overlap -n1 $report
         srun -n1 --gres=gpu:1 $report | sed s/rank=0/rank=1/'";
     let tasks = bed.tasks(2, &command.replace('@', "--nic-placement"));
-    assert!(tasks[0].is_untouched() && tasks[0].mem() == "default", "the interactive step: {:?}", tasks[0]);
+    assert!(
+        tasks[0].is_untouched() && tasks[0].mem() == "default",
+        "the interactive step: {:?}",
+        tasks[0]
+    );
     assert_placed(&tasks[1..]);
 }
 
@@ -62,18 +70,35 @@ fn no_explicit_cpu_binding_is_touched(bed: &Bed) {
         }
         assert_placed(&placed);
     }
-    let (without, placed) =
-        bed.without_and_with("--nic-placement", 2, &format!("SLURM_CPU_BIND=cores {CROSSED} @ $report"));
-    assert!(without.iter().zip(&placed).all(|(bare, task)| task.cpus() == bare.cpus()), "by the environment");
+    let (without, placed) = bed.without_and_with(
+        "--nic-placement",
+        2,
+        &format!("SLURM_CPU_BIND=cores {CROSSED} @ $report"),
+    );
+    assert!(
+        without
+            .iter()
+            .zip(&placed)
+            .all(|(bare, task)| task.cpus() == bare.cpus()),
+        "by the environment"
+    );
 }
 
 fn words_that_bind_nothing_leave_the_task_to_be_moved(bed: &Bed) {
-    for bind in ["", "--cpu-bind=quiet", "--cpu-bind=verbose", "--mem-bind=none"] {
+    for bind in [
+        "",
+        "--cpu-bind=quiet",
+        "--cpu-bind=verbose",
+        "--mem-bind=none",
+    ] {
         let (without, placed) =
             bed.without_and_with("--nic-placement", 2, &format!("{CROSSED} {bind} @ $report"));
         for (bare, task) in without.iter().zip(&placed) {
             let near = cpus_near(task.gpus()[0]);
-            assert!(bare.cpus().is_disjoint(&near), "with `{bind}`, as Slurm deals it: {bare:?}");
+            assert!(
+                bare.cpus().is_disjoint(&near),
+                "with `{bind}`, as Slurm deals it: {bare:?}"
+            );
             assert!(task.cpus().is_subset(&near), "with `{bind}`, of {task:?}");
         }
     }
@@ -85,7 +110,8 @@ fn an_option_without_a_word_is_the_same_however_it_is_spelled(bed: &Bed) {
     assert_placed(&bed.tasks(2, &command.replace('@', "--nic-placement=")));
     // as sbatch and salloc hand it to the sruns of their jobs
     for value in ["", "(null)", "closest"] {
-        let variable = format!("SLURM_SPANK__SLURM_SPANK_OPTION_nic_placement_nic_placement='{value}'");
+        let variable =
+            format!("SLURM_SPANK__SLURM_SPANK_OPTION_nic_placement_nic_placement='{value}'");
         assert_placed(&bed.tasks(2, &format!("{variable} {}", command.replace('@', ""))));
     }
 }

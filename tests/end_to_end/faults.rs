@@ -16,7 +16,11 @@ const HUNG: Duration = Duration::from_secs(60);
 /// Lines of ours in n0's log that an admin sees without having asked for more.
 pub fn loud(bed: &Bed) -> Vec<String> {
     let ours = |line: &&str| line.contains("nic-placement: ") && !line.contains("debug");
-    bed.log("n0").lines().filter(ours).map(str::to_string).collect()
+    bed.log("n0")
+        .lines()
+        .filter(ours)
+        .map(str::to_string)
+        .collect()
 }
 
 /// Runs `command` with the plugin; with `@` in `plugstack` stands its line.
@@ -59,7 +63,11 @@ pub fn under_within(
         ran
     };
     let bare = again(&|| without_plugin(bed, plugstack, STEP));
-    assert_eq!((bare.code, bare.tasks.len()), (3, 2), "{fault}: without the plugin");
+    assert_eq!(
+        (bare.code, bare.tasks.len()),
+        (3, 2),
+        "{fault}: without the plugin"
+    );
     let before = loud(bed).len();
     let ran = again(&|| with_plugin(bed, plugstack, &bed.site.plugstack_line(arguments), STEP));
     assert_same(fault, &bare, &ran);
@@ -74,13 +82,24 @@ pub fn assert_same(fault: &str, bare: &Ran, ran: &Ran) {
         bare.took.as_secs_f64(),
         ran.took.as_secs_f64()
     );
-    assert_eq!((ran.code, ran.tasks.len()), (bare.code, bare.tasks.len()), "{fault}: {}", ran.stderr);
+    assert_eq!(
+        (ran.code, ran.tasks.len()),
+        (bare.code, bare.tasks.len()),
+        "{fault}: {}",
+        ran.stderr
+    );
 }
 
 /// One of the lines, and no other, has all of `words`.
 pub fn assert_one_line(fault: &str, lines: &[String], words: &[&str]) {
-    let found = lines.iter().filter(|line| words.iter().all(|word| line.contains(word)));
-    assert_eq!(found.count(), 1, "{fault}: a line with {words:?} among {lines:#?}");
+    let found = lines
+        .iter()
+        .filter(|line| words.iter().all(|word| line.contains(word)));
+    assert_eq!(
+        found.count(),
+        1,
+        "{fault}: a line with {words:?} among {lines:#?}"
+    );
 }
 
 /// The files of n0's machine, which are put back when this is dropped.
@@ -95,25 +114,50 @@ const PARTS: [&str; 2] = ["class", "bus"];
 impl Spoilt {
     pub fn new(bed: &Bed) -> Spoilt {
         let machine = bed.machine("n0");
-        let spoilt = Spoilt { sys: machine.join("sys"), kept: machine.join("kept") };
+        let spoilt = Spoilt {
+            sys: machine.join("sys"),
+            kept: machine.join("kept"),
+        };
         fs::create_dir_all(&spoilt.kept).expect("a folder");
         // the devices hold what the links below `class` and `bus` lead to
-        spoilt.parts().iter().for_each(|part| copy(&spoilt.sys.join(part), &spoilt.kept));
+        spoilt
+            .parts()
+            .iter()
+            .for_each(|part| copy(&spoilt.sys.join(part), &spoilt.kept));
         spoilt
     }
 
     fn parts(&self) -> Vec<String> {
         let devices = fs::read_dir(self.sys.join("devices")).expect("sys/devices");
-        let names = devices.map(|entry| entry.expect("a name").file_name().into_string().expect("text"));
-        let pci = names.filter(|name| name.starts_with("pci")).map(|name| format!("devices/{name}"));
-        PARTS.iter().map(|part| part.to_string()).chain(pci).collect()
+        let names = devices.map(|entry| {
+            entry
+                .expect("a name")
+                .file_name()
+                .into_string()
+                .expect("text")
+        });
+        let pci = names
+            .filter(|name| name.starts_with("pci"))
+            .map(|name| format!("devices/{name}"));
+        PARTS
+            .iter()
+            .map(|part| part.to_string())
+            .chain(pci)
+            .collect()
     }
 
     /// A folder as it was.
     pub fn renew(&self) {
-        for kept in fs::read_dir(&self.kept).expect("what was kept").map(|entry| entry.expect("a name")) {
+        for kept in fs::read_dir(&self.kept)
+            .expect("what was kept")
+            .map(|entry| entry.expect("a name"))
+        {
             let name = kept.file_name().into_string().expect("text");
-            let folder = if name.starts_with("pci") { self.sys.join("devices") } else { self.sys.clone() };
+            let folder = if name.starts_with("pci") {
+                self.sys.join("devices")
+            } else {
+                self.sys.clone()
+            };
             let _ = fs::remove_dir_all(folder.join(&name));
             copy(&kept.path(), &folder);
         }
@@ -122,7 +166,9 @@ impl Spoilt {
     /// The files, not folders and not links, whose path has `part` in it.
     pub fn files(&self, part: &str) -> Vec<PathBuf> {
         let mut found = Vec::new();
-        self.parts().iter().for_each(|name| walk(&self.sys.join(name), part, &mut found));
+        self.parts()
+            .iter()
+            .for_each(|name| walk(&self.sys.join(name), part, &mut found));
         found
     }
 }
@@ -136,11 +182,19 @@ impl Drop for Spoilt {
 
 fn copy(from: &Path, folder: &Path) {
     let copied = Command::new("cp").arg("-a").args([from, folder]).status();
-    assert!(copied.is_ok_and(|status| status.success()), "`cp -a {}`", from.display());
+    assert!(
+        copied.is_ok_and(|status| status.success()),
+        "`cp -a {}`",
+        from.display()
+    );
 }
 
 fn walk(folder: &Path, part: &str, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).into_iter().flatten().map(|entry| entry.expect("a name")) {
+    for entry in fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .map(|entry| entry.expect("a name"))
+    {
         let kind = entry.file_type().expect("a kind");
         if kind.is_dir() {
             walk(&entry.path(), part, found);

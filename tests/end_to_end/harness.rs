@@ -37,19 +37,35 @@ pub struct Suite {
 
 impl Suite {
     pub fn new(site: Site, words: Vec<String>) -> Suite {
-        std::panic::set_hook(Box::new(|panic| *LAST_PANIC.lock().unwrap() = panic.to_string()));
-        Suite { site, words, passed: 0, failed: 0, skipped: 0, failures: Vec::new() }
+        std::panic::set_hook(Box::new(|panic| {
+            *LAST_PANIC.lock().unwrap() = panic.to_string()
+        }));
+        Suite {
+            site,
+            words,
+            passed: 0,
+            failed: 0,
+            skipped: 0,
+            failures: Vec::new(),
+        }
     }
 
     /// Runs the wanted cases of `groups` on one cluster, which is up only for them.
     pub fn on(&mut self, cluster: Cluster, groups: &[&[Case]]) {
-        let wanted = |name: &str| self.words.is_empty() || self.words.iter().any(|word| name.contains(word));
-        let cases: Vec<&Case> =
-            groups.iter().flat_map(|group| group.iter()).filter(|case| wanted(case.0)).collect();
+        let wanted =
+            |name: &str| self.words.is_empty() || self.words.iter().any(|word| name.contains(word));
+        let cases: Vec<&Case> = groups
+            .iter()
+            .flat_map(|group| group.iter())
+            .filter(|case| wanted(case.0))
+            .collect();
         if cases.is_empty() {
             return;
         }
-        if cluster.autodetect.is_some_and(|word| word(&self.site).is_none()) {
+        if cluster
+            .autodetect
+            .is_some_and(|word| word(&self.site).is_none())
+        {
             self.skipped += cases.len();
             println!(
                 "skipped {} cases on `{}`: this Slurm finds no GPUs without NVIDIA's library",
@@ -72,15 +88,27 @@ impl Suite {
         let bed = match catch_unwind(AssertUnwindSafe(|| Bed::up(&self.site, &cluster, &[]))) {
             Ok(Ok(bed)) => bed,
             failed => {
-                let reason =
-                    failed.map_or_else(|_| LAST_PANIC.lock().unwrap().clone(), |up| up.err().unwrap());
-                self.failures.push(format!("cluster `{}` did not come up: {reason}", cluster.name));
-                println!("FAILED cluster `{}` did not come up: {reason}", cluster.name);
+                let reason = failed.map_or_else(
+                    |_| LAST_PANIC.lock().unwrap().clone(),
+                    |up| up.err().unwrap(),
+                );
+                self.failures.push(format!(
+                    "cluster `{}` did not come up: {reason}",
+                    cluster.name
+                ));
+                println!(
+                    "FAILED cluster `{}` did not come up: {reason}",
+                    cluster.name
+                );
                 self.failed += cases.len();
                 return;
             }
         };
-        println!("cluster `{}` is up ({:.2} s)", cluster.name, start.elapsed().as_secs_f64());
+        println!(
+            "cluster `{}` is up ({:.2} s)",
+            cluster.name,
+            start.elapsed().as_secs_f64()
+        );
         for (name, case) in cases {
             let start = Instant::now();
             let result = catch_unwind(AssertUnwindSafe(|| {
@@ -104,21 +132,35 @@ impl Suite {
                     for line in why.lines().chain(bed.transcript.borrow().lines()) {
                         println!("    {line}");
                     }
-                    self.failures.push(format!("{name}: {}", why.lines().nth(1).unwrap_or(&why)));
+                    self.failures
+                        .push(format!("{name}: {}", why.lines().nth(1).unwrap_or(&why)));
                 }
             }
         }
     }
 
     pub fn finish(self) -> ExitCode {
-        let Suite { site, passed, failed, skipped, failures, .. } = self;
-        failures.iter().for_each(|failure| println!("FAILED {failure}"));
+        let Suite {
+            site,
+            passed,
+            failed,
+            skipped,
+            failures,
+            ..
+        } = self;
+        failures
+            .iter()
+            .for_each(|failure| println!("FAILED {failure}"));
         if failed > 0 {
             println!("the logs are in `{}`", site.dir.display());
         } else {
             let _ = fs::remove_dir_all(&site.dir);
         }
         println!("{passed} passed, {failed} failed, {skipped} skipped");
-        if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+        if failed > 0 {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
+        }
     }
 }

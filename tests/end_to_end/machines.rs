@@ -28,8 +28,9 @@ pub struct Cluster {
 }
 
 /// The compute NIC of each GPU of a DGX H100, GPUs in PCI order.
-pub const NIC_OF_GPU: [&str; 8] =
-    ["mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11"];
+pub const NIC_OF_GPU: [&str; 8] = [
+    "mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11",
+];
 /// Storage and management NICs, and the Ethernet functions: never for GPU traffic.
 pub const OTHER_NICS: [&str; 6] = ["mlx5_1", "mlx5_2", "mlx5_7", "mlx5_8", "irdma0", "irdma1"];
 
@@ -67,7 +68,9 @@ pub fn numa_node_of(gpu: usize) -> usize {
 
 /// The CPUs of a NUMA node: 56 cores, the second thread of each numbered 112 higher.
 pub fn cpus_of_node(node: usize) -> BTreeSet<usize> {
-    (node * 56..node * 56 + 56).flat_map(|cpu| [cpu, cpu + 112]).collect()
+    (node * 56..node * 56 + 56)
+        .flat_map(|cpu| [cpu, cpu + 112])
+        .collect()
 }
 
 /// The CPUs near a GPU.
@@ -158,8 +161,11 @@ pub fn with_contained_jobs() -> Cluster {
             true => "JobContainerType=job_container/tmpfs",
             false => "NamespaceType=namespace/tmpfs",
         };
-        let spank =
-            if site.release < (24, 5) { "" } else { "SlurmdParameters=config_overrides,contain_spank" };
+        let spank = if site.release < (24, 5) {
+            ""
+        } else {
+            "SlurmdParameters=config_overrides,contain_spank"
+        };
         format!("PrologFlags=Contain\\n{namespaces}\\n{spank}\\n")
     };
     Cluster {
@@ -193,7 +199,12 @@ pub fn with_a_step_of_slurms_own() -> Cluster {
 /// One node whose jobs have no more memory than they asked for.
 pub fn with_little_memory() -> Cluster {
     let extra: fn(&Site) -> String = |_| "SelectTypeParameters=CR_Core_Memory\\n".to_string();
-    Cluster { name: "memory", ram: true, extra, ..with_cgroups() }
+    Cluster {
+        name: "memory",
+        ram: true,
+        extra,
+        ..with_cgroups()
+    }
 }
 
 /// One node whose GPUs slurmd finds by itself; gres.conf names none.
@@ -251,20 +262,32 @@ fn prolog_plugin(site: &Site) -> String {
     );
     fs::write(&source, text).expect("prolog.c");
     let library = source.with_extension("so");
-    let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
-    assert!(built.is_ok_and(|status| status.success()), "`cc` of prolog.c");
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-o"])
+        .arg(&library)
+        .arg(&source)
+        .status();
+    assert!(
+        built.is_ok_and(|status| status.success()),
+        "`cc` of prolog.c"
+    );
     format!("optional {}", library.display())
 }
 
 /// The `/dev/nvidiaN` numbers of the DGX H100's GPUs, GPUs in PCI order.
 pub fn minors_in_pci_order(site: &Site) -> Vec<usize> {
     let gpus = dgx(site).join("proc/driver/nvidia/gpus");
-    let mut addresses: Vec<PathBuf> =
-        fs::read_dir(&gpus).expect("the GPUs of the DGX H100").map(|entry| entry.unwrap().path()).collect();
+    let mut addresses: Vec<PathBuf> = fs::read_dir(&gpus)
+        .expect("the GPUs of the DGX H100")
+        .map(|entry| entry.unwrap().path())
+        .collect();
     addresses.sort();
     let minor = |address: &PathBuf| {
         let text = fs::read_to_string(address.join("information")).expect("a GPU's `information`");
-        let line = text.lines().find_map(|line| line.strip_prefix("Device Minor:")).expect("`Device Minor`");
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("Device Minor:"))
+            .expect("`Device Minor`");
         line.trim().parse().expect("a minor number")
     };
     addresses.iter().map(minor).collect()
@@ -278,7 +301,9 @@ pub fn dgx(site: &Site) -> PathBuf {
 fn with_the_drivers_files(site: &Site) -> PathBuf {
     site.machine("drivers", |tree| {
         let gpus = fs::read_dir(tree.join("proc/driver/nvidia/gpus")).expect("the GPUs");
-        let mut addresses: Vec<_> = gpus.map(|entry| entry.expect("a GPU").file_name()).collect();
+        let mut addresses: Vec<_> = gpus
+            .map(|entry| entry.expect("a GPU").file_name())
+            .collect();
         addresses.sort();
         for (gpu, address) in addresses.iter().enumerate() {
             let function = tree.join("sys/bus/pci/drivers/nvidia").join(address);
@@ -310,7 +335,10 @@ pub fn no_gpus(site: &Site) -> PathBuf {
     site.machine("no-gpus", |tree| {
         fs::remove_dir_all(tree.join("proc/driver/nvidia")).expect("what the NVIDIA driver tells");
         let devices = tree.join("sys/bus/pci/devices");
-        for link in fs::read_dir(&devices).expect("PCI functions").map(|entry| entry.unwrap().path()) {
+        for link in fs::read_dir(&devices)
+            .expect("PCI functions")
+            .map(|entry| entry.unwrap().path())
+        {
             let vendor = fs::read_to_string(link.join("vendor")).unwrap_or_default();
             let class = fs::read_to_string(link.join("class")).unwrap_or_default();
             if vendor.trim() == "0x10de" && class.starts_with("0x03") {

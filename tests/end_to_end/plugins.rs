@@ -12,9 +12,15 @@ fn compile(site: &Site, source: &str, name: &str) -> PathBuf {
         let (major, minor) = site.release;
         let source = site.repository.join("tests/slurm").join(source);
         let mut command = Command::new("cc");
-        command.args(["-Wall", "-Wextra", "-shared", "-fPIC", "-o"]).arg(&library).arg(source);
+        command
+            .args(["-Wall", "-Wextra", "-shared", "-fPIC", "-o"])
+            .arg(&library)
+            .arg(source);
         command.arg(format!("-DRELEASE={}", major << 16 | minor << 8));
-        assert!(command.status().is_ok_and(|status| status.success()), "`cc` of {name}");
+        assert!(
+            command.status().is_ok_and(|status| status.success()),
+            "`cc` of {name}"
+        );
     }
     library
 }
@@ -24,12 +30,19 @@ pub fn pyxis(site: &Site) -> String {
     let library = compile(site, "container_env.c", "spank_pyxis.so");
     let folder = site.dir.join("containers");
     fs::create_dir_all(&folder).expect("a folder for the stand-in of pyxis");
-    format!("optional {} {} UCX_NET_DEVICES NCCL_IB_HCA NIC_PLACEMENT", library.display(), folder.display())
+    format!(
+        "optional {} {} UCX_NET_DEVICES NCCL_IB_HCA NIC_PLACEMENT",
+        library.display(),
+        folder.display()
+    )
 }
 
 /// The plugstack.conf line of a plugin that does `actions` in its hooks (tests/slurm/between.c).
 pub fn between(site: &Site, actions: &str) -> String {
-    format!("optional {} {actions}", compile(site, "between.c", "between.so").display())
+    format!(
+        "optional {} {actions}",
+        compile(site, "between.c", "between.so").display()
+    )
 }
 
 /// A library that, preloaded, makes a Slurm program report an unknown release.

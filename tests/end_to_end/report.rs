@@ -31,11 +31,15 @@ impl Task {
     }
 
     fn word(&self, name: &str) -> &str {
-        self.words.get(name).unwrap_or_else(|| panic!("the task did not report `{name}`"))
+        self.words
+            .get(name)
+            .unwrap_or_else(|| panic!("the task did not report `{name}`"))
     }
 
     fn number(&self, name: &str) -> usize {
-        self.word(name).parse().unwrap_or_else(|_| panic!("`{name}={}` is no number", self.word(name)))
+        self.word(name)
+            .parse()
+            .unwrap_or_else(|_| panic!("`{name}={}` is no number", self.word(name)))
     }
 
     /// Its environment variable; `None` where unset.
@@ -74,7 +78,9 @@ impl Task {
 
     /// What the vendor variable lists.
     pub fn gpus(&self) -> Vec<usize> {
-        numbers(self.env("CUDA_VISIBLE_DEVICES").unwrap_or_default()).into_iter().collect()
+        numbers(self.env("CUDA_VISIBLE_DEVICES").unwrap_or_default())
+            .into_iter()
+            .collect()
     }
 
     /// The NICs in `UCX_NET_DEVICES`, each with its port.
@@ -88,7 +94,9 @@ impl Task {
     }
 
     fn devices(&self) -> impl Iterator<Item = &str> {
-        self.env("UCX_NET_DEVICES").into_iter().flat_map(|list| list.split(','))
+        self.env("UCX_NET_DEVICES")
+            .into_iter()
+            .flat_map(|list| list.split(','))
     }
 
     /// Has the plugin left its environment alone?

@@ -42,7 +42,9 @@ fn remove_what_was_left() {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     for entry in fs::read_dir("/var/tmp").into_iter().flatten().flatten() {
         let path = entry.path();
-        let pid = path.to_str().and_then(|path| path.strip_prefix(PLACE)?.parse::<u32>().ok());
+        let pid = path
+            .to_str()
+            .and_then(|path| path.strip_prefix(PLACE)?.parse::<u32>().ok());
         let is_left = pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
         if is_left && !mounts.contains(&*path.to_string_lossy()) {
             let _ = fs::remove_dir_all(&path);
@@ -52,31 +54,53 @@ fn remove_what_was_left() {
 
 impl Site {
     pub fn new() -> Result<Site, Unfit> {
-        let identity =
-            Command::new("id").arg("-u").output().map_err(|e| Unfit::Broken(format!("`id`: {e}")))?;
+        let identity = Command::new("id")
+            .arg("-u")
+            .output()
+            .map_err(|e| Unfit::Broken(format!("`id`: {e}")))?;
         if identity.stdout != b"0\n" {
-            return Err(Unfit::Skip("needs root, to play machines in mount namespaces".into()));
+            return Err(Unfit::Skip(
+                "needs root, to play machines in mount namespaces".into(),
+            ));
         }
         let root = std::env::var_os("NICP_ROOT").map_or(PathBuf::from("/"), PathBuf::from);
         for program in ["slurmctld", "slurmd", "srun", "munged", "cc"] {
-            let place = if program == "cc" { Path::new("/") } else { root.as_path() };
-            if !["usr/sbin", "usr/bin"].iter().any(|dir| place.join(dir).join(program).exists()) {
+            let place = if program == "cc" {
+                Path::new("/")
+            } else {
+                root.as_path()
+            };
+            if !["usr/sbin", "usr/bin"]
+                .iter()
+                .any(|dir| place.join(dir).join(program).exists())
+            {
                 return Err(Unfit::Skip(format!(
                     "no `{program}` here: `tests/slurm/install.sh` installs it"
                 )));
             }
         }
-        let namespace = Command::new("unshare").args(["--mount", "true"]).stderr(Stdio::null()).status();
+        let namespace = Command::new("unshare")
+            .args(["--mount", "true"])
+            .stderr(Stdio::null())
+            .status();
         if !namespace.is_ok_and(|status| status.success()) {
-            return Err(Unfit::Skip("this root may not make mount namespaces".into()));
+            return Err(Unfit::Skip(
+                "this root may not make mount namespaces".into(),
+            ));
         }
         let repository = PathBuf::from(env!("NIC_PLACEMENT_ROOT"));
-        let target = std::env::var_os("CARGO_TARGET_DIR").map_or(repository.join("target"), PathBuf::from);
+        let target =
+            std::env::var_os("CARGO_TARGET_DIR").map_or(repository.join("target"), PathBuf::from);
         let plugin = std::env::var_os("NIC_PLACEMENT_SO")
             .map_or(target.join("release/libnic_placement.so"), PathBuf::from);
         let built = |path: PathBuf| {
             // Slurm needs a plugin's absolute path
-            let why = |_| Unfit::Broken(format!("no `{}`: run `cargo build --release`", path.display()));
+            let why = |_| {
+                Unfit::Broken(format!(
+                    "no `{}`: run `cargo build --release`",
+                    path.display()
+                ))
+            };
             fs::canonicalize(&path).map_err(why)
         };
         let command = built(plugin.with_file_name("nic-placement"))?;
@@ -86,7 +110,14 @@ impl Site {
         let dir = PathBuf::from(format!("{PLACE}{}", std::process::id()));
         remove_what_was_left();
         let release = release_in(&root)?;
-        let site = Site { repository, root, release, plugin, command, dir };
+        let site = Site {
+            repository,
+            root,
+            release,
+            plugin,
+            command,
+            dir,
+        };
         fs::create_dir_all(site.dir.join("machines")).map_err(|e| Unfit::Broken(e.to_string()))?;
         Ok(site)
     }
@@ -98,10 +129,17 @@ impl Site {
 
     /// The plugin built so that its hooks panic on request; the cases that need it are skipped without.
     pub fn panicking_plugin(&self) -> PathBuf {
-        let built = std::env::var_os("NIC_PLACEMENT_PANIC_SO")
-            .map_or_else(|| self.repository.join("target/panic/debug/libnic_placement.so"), PathBuf::from);
+        let built = std::env::var_os("NIC_PLACEMENT_PANIC_SO").map_or_else(
+            || {
+                self.repository
+                    .join("target/panic/debug/libnic_placement.so")
+            },
+            PathBuf::from,
+        );
         if !built.exists() {
-            skip("no test build: `cargo build --features panic-in-hooks --target-dir target/panic`");
+            skip(
+                "no test build: `cargo build --features panic-in-hooks --target-dir target/panic`",
+            );
         }
         built
     }
@@ -109,7 +147,11 @@ impl Site {
     /// The paths of this machine, beside the repository, that the nodes must see: the libraries, and what the cases make.
     pub fn shared(&self) -> String {
         let others = ["NIC_PLACEMENT_PANIC_SO", "NIC_PLACEMENT_STAMPED_SO"].map(std::env::var_os);
-        let libraries = others.into_iter().flatten().map(PathBuf::from).chain([self.plugin.clone()]);
+        let libraries = others
+            .into_iter()
+            .flatten()
+            .map(PathBuf::from)
+            .chain([self.plugin.clone()]);
         let folders = libraries.filter_map(|library| Some(library.parent()?.to_path_buf()));
         folders
             .chain([self.dir.clone(), launchers()])
@@ -119,7 +161,9 @@ impl Site {
 
     /// The topology file of a DGX H100, from the project's own model.
     pub fn topology_file(&self) -> String {
-        let shown = Command::new(&self.command).args(["show", "--machine", "dgx-h100", "--json"]).output();
+        let shown = Command::new(&self.command)
+            .args(["show", "--machine", "dgx-h100", "--json"])
+            .output();
         String::from_utf8(shown.expect("`nic-placement show`").stdout).expect("JSON")
     }
 
@@ -133,14 +177,27 @@ impl Site {
         let tree = self.dir.join("machines").join(name);
         if !tree.exists() {
             let manifest = self.dir.join(format!("machines/{model}.manifest"));
-            let text = Command::new(&self.command).args(["snapshot", "--machine", model]).output();
+            let text = Command::new(&self.command)
+                .args(["snapshot", "--machine", model])
+                .output();
             let text = text.expect("`nic-placement snapshot`");
-            assert!(text.status.success(), "snapshot: {}", String::from_utf8_lossy(&text.stderr));
+            assert!(
+                text.status.success(),
+                "snapshot: {}",
+                String::from_utf8_lossy(&text.stderr)
+            );
             fs::write(&manifest, text.stdout).expect("the manifest");
-            let unpacked =
-                Command::new(&self.command).args(["snapshot", "--unpack"]).arg(&manifest).arg(&tree).output();
+            let unpacked = Command::new(&self.command)
+                .args(["snapshot", "--unpack"])
+                .arg(&manifest)
+                .arg(&tree)
+                .output();
             let unpacked = unpacked.expect("`nic-placement snapshot --unpack`");
-            assert!(unpacked.status.success(), "unpack: {}", String::from_utf8_lossy(&unpacked.stderr));
+            assert!(
+                unpacked.status.success(),
+                "unpack: {}",
+                String::from_utf8_lossy(&unpacked.stderr)
+            );
             change(&tree);
         }
         tree
@@ -151,12 +208,18 @@ impl Site {
 fn release_in(root: &Path) -> Result<(u32, u32), Unfit> {
     let mut command = Command::new("chroot");
     let output = command.arg(root).args(["slurmd", "-V"]).output();
-    let said = output.map_err(|e| Unfit::Broken(format!("`slurmd -V`: {e}")))?.stdout;
+    let said = output
+        .map_err(|e| Unfit::Broken(format!("`slurmd -V`: {e}")))?
+        .stdout;
     let said = String::from_utf8_lossy(&said).into_owned();
-    let numbers: Vec<u32> =
-        said.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
+    let numbers: Vec<u32> = said
+        .split(|c: char| !c.is_ascii_digit())
+        .filter_map(|n| n.parse().ok())
+        .collect();
     match numbers[..] {
         [major, minor, ..] => Ok((major, minor)),
-        _ => Err(Unfit::Broken(format!("no release in `{said}`, which `slurmd -V` says"))),
+        _ => Err(Unfit::Broken(format!(
+            "no release in `{said}`, which `slurmd -V` says"
+        ))),
     }
 }

@@ -9,7 +9,11 @@ const TOOL: &str = env!("CARGO_BIN_EXE_nic-placement");
 
 fn exec(arguments: &[&str]) -> Command {
     let mut command = Command::new(TOOL);
-    command.arg("exec").args(arguments).env_remove("SLURM_NIC_PLACEMENT").stdin(Stdio::null());
+    command
+        .arg("exec")
+        .args(arguments)
+        .env_remove("SLURM_NIC_PLACEMENT")
+        .stdin(Stdio::null());
     command
 }
 
@@ -19,12 +23,32 @@ fn said(output: &Output) -> String {
 
 #[test]
 fn stdout_is_the_program_s_alone_and_its_status_is_the_status() {
-    for words in [&["--"][..], &["verbose", "--"], &["--verbose", "rail", "--"], &["dry-run", "--"]] {
-        let output = exec(words).args(["sh", "-c", "echo from the program; exit 7"]).output().unwrap();
-        assert_eq!(output.status.code(), Some(7), "{words:?}: {}", said(&output));
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "from the program\n");
+    for words in [
+        &["--"][..],
+        &["verbose", "--"],
+        &["--verbose", "rail", "--"],
+        &["dry-run", "--"],
+    ] {
+        let output = exec(words)
+            .args(["sh", "-c", "echo from the program; exit 7"])
+            .output()
+            .unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(7),
+            "{words:?}: {}",
+            said(&output)
+        );
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            "from the program\n"
+        );
         let is_ours = |line: &str| line.starts_with("nic-placement: ");
-        assert!(said(&output).lines().all(is_ours), "{words:?}: {}", said(&output));
+        assert!(
+            said(&output).lines().all(is_ours),
+            "{words:?}: {}",
+            said(&output)
+        );
     }
 }
 
@@ -41,11 +65,14 @@ fn a_program_that_cannot_be_started_ends_as_in_a_shell() {
     let status = |program: &str| exec(&["--", program]).output().unwrap();
     let absent = status("no-such-program-anywhere");
     assert_eq!(absent.status.code(), Some(127));
-    assert!(
-        said(&absent)
-            .ends_with("cannot start `no-such-program-anywhere`: No such file or directory (os error 2)\n")
+    assert!(said(&absent).ends_with(
+        "cannot start `no-such-program-anywhere`: No such file or directory (os error 2)\n"
+    ));
+    assert_eq!(
+        status("/etc/passwd").status.code(),
+        Some(126),
+        "it is no program"
     );
-    assert_eq!(status("/etc/passwd").status.code(), Some(126), "it is no program");
     assert_eq!(status("/").status.code(), Some(126));
 }
 
@@ -54,13 +81,21 @@ fn what_is_not_understood_starts_nothing() {
     for (arguments, problem) in [
         (&["--"][..], "needs <CMD>"),
         (&["true"], "needs <CMD>"),
-        (&["closet", "--", "echo"], "unknown word `closet`, did you mean `closest`?"),
+        (
+            &["closet", "--", "echo"],
+            "unknown word `closet`, did you mean `closest`?",
+        ),
         (&["help", "--", "echo"], "`help` starts nothing"),
         (&["--local-rank", "x", "--", "echo"], "--local-rank x"),
         (&["--include", "", "--", "echo"], "include="),
     ] {
         let output = exec(arguments).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", said(&output));
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{arguments:?}: {}",
+            said(&output)
+        );
         assert!(
             said(&output).contains(problem) && output.stdout.is_empty(),
             "{arguments:?}: {}",
@@ -72,10 +107,16 @@ fn what_is_not_understood_starts_nothing() {
 #[test]
 fn whatever_fails_here_the_program_is_started_with_the_environment_that_it_had() {
     let environment = |command: &mut Command| {
-        let output = command.args(["env", "-0"]).env("UCX_NET_DEVICES", "all").output().unwrap();
+        let output = command
+            .args(["env", "-0"])
+            .env("UCX_NET_DEVICES", "all")
+            .output()
+            .unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-        let mut all: Vec<String> =
-            String::from_utf8_lossy(&output.stdout).split('\0').map(str::to_string).collect();
+        let mut all: Vec<String> = String::from_utf8_lossy(&output.stdout)
+            .split('\0')
+            .map(str::to_string)
+            .collect();
         all.sort();
         (all, said(&output))
     };
@@ -83,7 +124,13 @@ fn whatever_fails_here_the_program_is_started_with_the_environment_that_it_had()
     for failing in [
         &["--topology", "/no/such/file", "--"][..],
         &["--topology", "/proc/self/status", "--"],
-        &["--plugstack", "/no/such/file", "--topology", "/dev/zero", "--"],
+        &[
+            "--plugstack",
+            "/no/such/file",
+            "--topology",
+            "/dev/zero",
+            "--",
+        ],
     ] {
         let (after, said) = environment(&mut exec(failing));
         assert_eq!(after, before, "{failing:?}");
@@ -95,21 +142,38 @@ fn whatever_fails_here_the_program_is_started_with_the_environment_that_it_had()
 #[test]
 fn a_strict_word_starts_nothing_where_the_placement_cannot_be_had() {
     for word in ["strict", "restricted", "single-numa-node"] {
-        let output = exec(&[word, "--topology", "/no/such/file", "--", "echo"]).output().unwrap();
+        let output = exec(&[word, "--topology", "/no/such/file", "--", "echo"])
+            .output()
+            .unwrap();
         assert_eq!(output.status.code(), Some(125));
         assert!(output.stdout.is_empty());
         let asked = format!("`echo` is not started, as `{word}` asks: ");
         assert!(said(&output).contains(&asked), "{}", said(&output));
     }
-    let dry = exec(&["strict,dry-run", "--topology", "/no/such/file", "--", "true"]).output().unwrap();
+    let dry = exec(&[
+        "strict,dry-run",
+        "--topology",
+        "/no/such/file",
+        "--",
+        "true",
+    ])
+    .output()
+    .unwrap();
     assert_eq!(dry.status.code(), Some(0), "a dry run changes nothing");
 }
 
 #[test]
 fn words_in_the_variable_that_nobody_knows_cost_no_job() {
-    let output = exec(&["--", "true"]).env("SLURM_NIC_PLACEMENT", "closet").output().unwrap();
+    let output = exec(&["--", "true"])
+        .env("SLURM_NIC_PLACEMENT", "closet")
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(0));
-    assert!(said(&output).contains("SLURM_NIC_PLACEMENT: unknown word `closet`"), "{}", said(&output));
+    assert!(
+        said(&output).contains("SLURM_NIC_PLACEMENT: unknown word `closet`"),
+        "{}",
+        said(&output)
+    );
 }
 
 /// What the program shows of itself, with `exec` and without.
@@ -129,7 +193,8 @@ fn same(script: &str, prepare: fn(&mut Command)) {
 fn signals_descriptors_and_limits_are_those_that_it_was_given() {
     let signals = "grep -E '^(SigBlk|SigIgn|SigCgt|SigPnd|ShdPnd)' /proc/self/status";
     let descriptors = "ls /proc/self/fd";
-    let limits = "ulimit -a; umask; pwd; nice; cat /proc/self/oom_score_adj /proc/self/timerslack_ns";
+    let limits =
+        "ulimit -a; umask; pwd; nice; cat /proc/self/oom_score_adj /proc/self/timerslack_ns";
     for script in [signals, descriptors, limits] {
         same(script, |_| {});
     }
@@ -137,9 +202,17 @@ fn signals_descriptors_and_limits_are_those_that_it_was_given() {
 
 /// A shell that prepares something, and then becomes the rest.
 fn prepared(preparation: &str, exec: bool, script: &str) -> String {
-    let exec = if exec { format!("'{TOOL}' exec --") } else { String::new() };
+    let exec = if exec {
+        format!("'{TOOL}' exec --")
+    } else {
+        String::new()
+    };
     let line = format!("{preparation} exec {exec} sh -c '{script}'");
-    let output = Command::new("sh").args(["-c", &line]).stdin(Stdio::null()).output().unwrap();
+    let output = Command::new("sh")
+        .args(["-c", &line])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{line}: {}", said(&output));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
@@ -147,7 +220,10 @@ fn prepared(preparation: &str, exec: bool, script: &str) -> String {
 #[test]
 fn an_ignored_pipe_signal_stays_ignored_and_one_that_is_not_is_not() {
     let script = "grep SigIgn /proc/self/status";
-    let (ignored, not) = (prepared("trap \"\" PIPE;", false, script), prepared("", false, script));
+    let (ignored, not) = (
+        prepared("trap \"\" PIPE;", false, script),
+        prepared("", false, script),
+    );
     assert_ne!(ignored, not);
     assert_eq!(prepared("trap \"\" PIPE;", true, script), ignored);
     assert_eq!(prepared("", true, script), not);
@@ -170,7 +246,10 @@ fn it_becomes_the_program_and_is_no_parent_of_it() {
     let mut child = exec(&["--", "sh", "-c", "echo $$"]);
     let child = child.stdout(Stdio::piped()).spawn().unwrap();
     let id = child.id().to_string();
-    assert_eq!(String::from_utf8_lossy(&child.wait_with_output().unwrap().stdout).trim(), id);
+    assert_eq!(
+        String::from_utf8_lossy(&child.wait_with_output().unwrap().stdout).trim(),
+        id
+    );
 }
 
 #[test]
@@ -178,7 +257,10 @@ fn a_variable_that_is_no_text_is_handed_on() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
     let odd = OsStr::from_bytes(b"\xff\n=\x80");
-    let output = exec(&["--", "sh", "-c", "printf %s \"$ODD\""]).env("ODD", odd).output().unwrap();
+    let output = exec(&["--", "sh", "-c", "printf %s \"$ODD\""])
+        .env("ODD", odd)
+        .output()
+        .unwrap();
     assert_eq!(output.stdout, odd.as_bytes());
 }
 
@@ -186,22 +268,44 @@ fn a_variable_that_is_no_text_is_handed_on() {
 fn another_machine_s_description_sets_variables_of_its_captured_tree_and_binds_nobody() {
     let folder = harness::private_folder("exec-alone");
     let file = folder.join("dgx.machine");
-    let snapshot = Command::new(TOOL).args(["snapshot", "--machine", "dgx-h100"]).output().unwrap();
+    let snapshot = Command::new(TOOL)
+        .args(["snapshot", "--machine", "dgx-h100"])
+        .output()
+        .unwrap();
     std::fs::write(&file, snapshot.stdout).unwrap();
     let show = |file: &Path, more: &[&str]| {
-        let mut command = exec(&["verbose", "--local-rank", "3", "--local-size", "8", "--topology"]);
-        command.arg(file).args(more).args(["--", "sh", "-c", "echo $UCX_NET_DEVICES"]);
+        let mut command = exec(&[
+            "verbose",
+            "--local-rank",
+            "3",
+            "--local-size",
+            "8",
+            "--topology",
+        ]);
+        command
+            .arg(file)
+            .args(more)
+            .args(["--", "sh", "-c", "echo $UCX_NET_DEVICES"]);
         command.env_remove("CUDA_VISIBLE_DEVICES");
         let output = command.output().unwrap();
         assert!(output.status.success(), "{}", said(&output));
         let list = String::from_utf8_lossy(&output.stdout).trim().to_string();
         // UCX's list may have network interfaces too
-        (list.split(',').next().unwrap_or_default().to_string(), said(&output))
+        (
+            list.split(',').next().unwrap_or_default().to_string(),
+            said(&output),
+        )
     };
     let (nic, said) = show(&file, &[]);
     assert_eq!(nic, "mlx5_5:1", "{said}");
-    assert!(said.contains("CPUs: the topology is not this system's: captured tree"), "{said}");
-    assert!(said.contains("`local rank 3` means by convention number 3 of the 8 that it sees"), "{said}");
+    assert!(
+        said.contains("CPUs: the topology is not this system's: captured tree"),
+        "{said}"
+    );
+    assert!(
+        said.contains("`local rank 3` means by convention number 3 of the 8 that it sees"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -213,20 +317,43 @@ fn who_is_not_root_is_placed_too() {
     // a folder that another user can enter
     let tool = std::env::temp_dir().join(format!("nic-placement-exec-{}", std::process::id()));
     // by another process: one that this process forks meanwhile would have the copy open for writing (ETXTBSY)
-    assert!(Command::new("cp").arg(TOOL).arg(&tool).status().unwrap().success());
+    assert!(
+        Command::new("cp")
+            .arg(TOOL)
+            .arg(&tool)
+            .status()
+            .unwrap()
+            .success()
+    );
     let mut command = Command::new(&tool);
-    command.args(["exec", "verbose", "--", "id", "-u"]).uid(65534).gid(65534).current_dir("/");
+    command
+        .args(["exec", "verbose", "--", "id", "-u"])
+        .uid(65534)
+        .gid(65534)
+        .current_dir("/");
     let output = command.output().unwrap();
     std::fs::remove_file(&tool).unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "65534\n", "{}", said(&output));
-    assert!(said(&output).contains("nic-placement: task 0 "), "{}", said(&output));
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "65534\n",
+        "{}",
+        said(&output)
+    );
+    assert!(
+        said(&output).contains("nic-placement: task 0 "),
+        "{}",
+        said(&output)
+    );
 }
 
 /// Variables of so many bytes in all, each shorter than the kernel's limit for one.
 fn filler(bytes: usize) -> Vec<(String, String)> {
     const ONE: usize = 100_000;
     let parts = (0..bytes).step_by(ONE).map(|from| ONE.min(bytes - from));
-    parts.enumerate().map(|(number, part)| (format!("FILLER_{number:03}"), "x".repeat(part))).collect()
+    parts
+        .enumerate()
+        .map(|(number, part)| (format!("FILLER_{number:03}"), "x".repeat(part)))
+        .collect()
 }
 
 #[test]
@@ -234,15 +361,30 @@ fn a_program_that_has_no_room_for_more_variables_starts_without_ours() {
     let tree = harness::dgx_h100().to_path_buf();
     let starts = |bytes: usize| {
         let mut command = Command::new(TOOL);
-        command.arg("exec").arg("--topology").arg(&tree).args(["--local-rank", "2", "--local-size", "8"]);
-        command.args(["--", "sh", "-c", "echo ${UCX_NET_DEVICES-none}; exit 7"]).stdin(Stdio::null());
-        command.env_clear().env("PATH", "/usr/bin:/bin").envs(filler(bytes)).output()
+        command.arg("exec").arg("--topology").arg(&tree).args([
+            "--local-rank",
+            "2",
+            "--local-size",
+            "8",
+        ]);
+        command
+            .args(["--", "sh", "-c", "echo ${UCX_NET_DEVICES-none}; exit 7"])
+            .stdin(Stdio::null());
+        command
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .envs(filler(bytes))
+            .output()
     };
     // the most that the kernel takes for the tool itself
     let (mut fits, mut too_long) = (0, 8 << 20);
     while too_long - fits > 50 {
         let bytes = (fits + too_long) / 2;
-        if starts(bytes).is_ok() { fits = bytes } else { too_long = bytes }
+        if starts(bytes).is_ok() {
+            fits = bytes
+        } else {
+            too_long = bytes
+        }
     }
     let output = starts(fits).unwrap();
     assert_eq!(output.status.code(), Some(7), "{}", said(&output));

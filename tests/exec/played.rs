@@ -34,7 +34,9 @@ impl Report {
     /// The RDMA ports of UCX's list, which may have network interfaces besides; `-` where it has none.
     pub fn ports(&self) -> &str {
         let list = self.of("UCX_NET_DEVICES");
-        list.find(",eth").or(list.find(",lo")).map_or(list, |end| &list[..end])
+        list.find(",eth")
+            .or(list.find(",lo"))
+            .map_or(list, |end| &list[..end])
     }
 
     pub fn rank(&self) -> usize {
@@ -69,11 +71,20 @@ fn make() -> Result<Node, String> {
         ["-ldl", "-pthread"],
     );
     assert!(of_shim.status.success(), "{}", harness::stderr(&of_shim));
-    let built = Command::new("cc").args(["-O1", "-o"]).arg(&report).arg(slurm("report.c")).arg(&so).status();
+    let built = Command::new("cc")
+        .args(["-O1", "-o"])
+        .arg(&report)
+        .arg(slurm("report.c"))
+        .arg(&so)
+        .status();
     assert!(built.is_ok_and(|status| status.success()), "report.c");
     let tree = harness::own_dgx_h100("exec-tree");
-    let prepared =
-        Command::new(slurm("machine.sh")).arg("prepare").arg(tree).arg(folder.join("node")).output().unwrap();
+    let prepared = Command::new(slurm("machine.sh"))
+        .arg("prepare")
+        .arg(tree)
+        .arg(folder.join("node"))
+        .output()
+        .unwrap();
     assert!(prepared.status.success(), "{}", harness::stderr(&prepared));
     let node = Node { folder };
     let entered = node.run(&[], "true");
@@ -86,20 +97,38 @@ fn make() -> Result<Node, String> {
 impl Node {
     /// The words that report a process; its number is in `$REPORTED_RANK`.
     pub fn report(&self) -> String {
-        format!("{} {}", self.folder.join("report").display(), VARIABLES.join(" "))
+        format!(
+            "{} {}",
+            self.folder.join("report").display(),
+            VARIABLES.join(" ")
+        )
     }
 
     /// Runs a line of a shell's on the node, with these variables and nothing of this process's but `PATH` and `HOME`; the
     /// tool is `nic-placement`.
     pub fn run(&self, variables: &[(&str, &str)], line: &str) -> Output {
-        let tool = Path::new(env!("CARGO_BIN_EXE_nic-placement")).parent().unwrap();
+        let tool = Path::new(env!("CARGO_BIN_EXE_nic-placement"))
+            .parent()
+            .unwrap();
         let path = std::env::var("PATH").unwrap_or_default();
-        let line = format!("export LD_PRELOAD={}; {line}", self.folder.join("fakecpu.so").display());
+        let line = format!(
+            "export LD_PRELOAD={}; {line}",
+            self.folder.join("fakecpu.so").display()
+        );
         let mut command = Command::new("unshare");
-        command.arg("--mount").arg(harness::manifest_path("tests/slurm/machine.sh"));
-        command.arg("enter").arg(self.folder.join("node")).args(["no", "sh", "-c", &line]);
-        command.env_clear().env("PATH", format!("{}:{path}", tool.display()));
-        command.envs(std::env::var_os("HOME").map(|home| ("HOME", home))).envs(variables.iter().copied());
+        command
+            .arg("--mount")
+            .arg(harness::manifest_path("tests/slurm/machine.sh"));
+        command
+            .arg("enter")
+            .arg(self.folder.join("node"))
+            .args(["no", "sh", "-c", &line]);
+        command
+            .env_clear()
+            .env("PATH", format!("{}:{path}", tool.display()));
+        command
+            .envs(std::env::var_os("HOME").map(|home| ("HOME", home)))
+            .envs(variables.iter().copied());
         command.stdin(Stdio::null()).output().expect("util-linux")
     }
 
@@ -112,10 +141,15 @@ impl Node {
             Some((name.to_string(), value.to_string()))
         };
         let lines = text.lines().filter(|line| line.contains("\tcpus="));
-        let mut reports: Vec<Report> =
-            lines.map(|line| Report(line.split('\t').filter_map(word).collect())).collect();
+        let mut reports: Vec<Report> = lines
+            .map(|line| Report(line.split('\t').filter_map(word).collect()))
+            .collect();
         let said = harness::stderr(&output);
-        assert!(output.status.success() && !reports.is_empty(), "{line}: {}\n{text}\n{said}", output.status);
+        assert!(
+            output.status.success() && !reports.is_empty(),
+            "{line}: {}\n{text}\n{said}",
+            output.status
+        );
         reports.sort_by_key(Report::rank);
         reports
     }

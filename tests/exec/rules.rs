@@ -31,9 +31,16 @@ const NEAR: [&str; 2] = ["0-55,112-167", "56-111,168-223"];
 fn fewer_processes_than_gpus_take_the_first_ones() {
     let Some(node) = node() else { return };
     let reports = node.reports(&[], &launched(node, 4, "", ""));
-    assert_eq!(nics(&reports), ["mlx5_0:1", "mlx5_3:1", "mlx5_4:1", "mlx5_5:1"]);
+    assert_eq!(
+        nics(&reports),
+        ["mlx5_0:1", "mlx5_3:1", "mlx5_4:1", "mlx5_5:1"]
+    );
     let near = [NEAR[0], NEAR[0], ALL, ALL];
-    assert_eq!(cpus(&reports), near, "the near half holds two quarters of the node");
+    assert_eq!(
+        cpus(&reports),
+        near,
+        "the near half holds two quarters of the node"
+    );
 }
 
 #[test]
@@ -45,7 +52,9 @@ fn more_processes_than_gpus_have_the_nics_of_all_and_one_line_says_so() {
     let said = harness::stderr(&node.run(&variables, &launched(node, 4, "", "")));
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(
-        said.contains("4 processes share the 2 GPUs that they see: which of them it will use is not known"),
+        said.contains(
+            "4 processes share the 2 GPUs that they see: which of them it will use is not known"
+        ),
         "{said}"
     );
 }
@@ -54,7 +63,10 @@ fn more_processes_than_gpus_have_the_nics_of_all_and_one_line_says_so() {
 fn a_process_alone_has_the_nics_of_all_its_gpus_unless_the_user_says_which_it_is() {
     let Some(node) = node() else { return };
     let alone = |words: &str| {
-        let line = format!("REPORTED_RANK=0 nic-placement exec {words} -- {}", node.report());
+        let line = format!(
+            "REPORTED_RANK=0 nic-placement exec {words} -- {}",
+            node.report()
+        );
         node.reports(&[("CUDA_VISIBLE_DEVICES", "6,7")], &line)
     };
     assert_eq!(nics(&alone("")), ["mlx5_10:1,mlx5_11:1"]);
@@ -70,7 +82,11 @@ fn a_process_that_sees_one_gpu_has_that_one_whatever_its_number() {
     let Some(node) = node() else { return };
     let own = "CUDA_VISIBLE_DEVICES=$((7 - n))";
     let reports = node.reports(&[], &launched(node, 8, &format!("export {own};"), ""));
-    let expected: Vec<String> = NIC_OF_GPU.iter().rev().map(|nic| format!("mlx5_{nic}:1")).collect();
+    let expected: Vec<String> = NIC_OF_GPU
+        .iter()
+        .rev()
+        .map(|nic| format!("mlx5_{nic}:1"))
+        .collect();
     assert_eq!(nics(&reports), expected);
     let far_first: Vec<&str> = (0..8).map(|n| NEAR[1 - n / 4]).collect();
     assert_eq!(cpus(&reports), far_first);
@@ -82,7 +98,10 @@ fn a_program_that_binds_itself_keeps_its_cpus_and_one_with_a_map_of_its_own_gets
     let reports = |before: &str, words: &str| {
         let report = node.report();
         let line = launched(node, 8, before, "");
-        node.reports(&[], &line.replace(&report, &format!("sh -c '{report}' {words}")))
+        node.reports(
+            &[],
+            &line.replace(&report, &format!("sh -c '{report}' {words}")),
+        )
     };
     for (before, words) in [
         ("", "vllm serve model --numa-bind"),
@@ -94,7 +113,10 @@ fn a_program_that_binds_itself_keeps_its_cpus_and_one_with_a_map_of_its_own_gets
         assert_eq!(bound_by_itself[7].ports(), "mlx5_11:1", "`{words}`");
     }
     let mapped = reports("", "sglang serve --disaggregation-ib-device mlx5_0");
-    assert_eq!((mapped[7].of("cpus"), mapped[7].of("UCX_NET_DEVICES")), (NEAR[1], "-"));
+    assert_eq!(
+        (mapped[7].of("cpus"), mapped[7].of("UCX_NET_DEVICES")),
+        (NEAR[1], "-")
+    );
 }
 
 /// mpirun, as Hydra's `-gpus-per-proc` and PRRTE's `--map-by device=gpu`, gives each a list of its own, and then a wrapper says
@@ -124,15 +146,25 @@ fn a_wrapper_that_says_the_number_again_is_not_taken_for_the_launcher() {
 fn processes_whose_launcher_tells_no_count_divide_nothing_unless_slurm_counts_them() {
     let Some(node) = node() else { return };
     let reports = |before: &str, words: &str| {
-        node.reports(&[], &launched(node, 8, &format!("unset LOCAL_WORLD_SIZE; {before}"), words))
+        node.reports(
+            &[],
+            &launched(node, 8, &format!("unset LOCAL_WORLD_SIZE; {before}"), words),
+        )
     };
     let uncounted = reports("", "bind=core,omp=on");
     assert_eq!(cpus(&uncounted), [ALL; 8], "each may be alone");
-    assert!(uncounted.iter().all(|report| report.of("OMP_NUM_THREADS") == "-"));
+    assert!(
+        uncounted
+            .iter()
+            .all(|report| report.of("OMP_NUM_THREADS") == "-")
+    );
     assert_eq!(cpus(&reports("", "")), [ALL; 8]);
     let slurm = "export SLURM_LOCALID=$n SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE=8;";
     let counted = launched(node, 8, "", "bind=core");
-    assert_eq!(cpus(&reports(slurm, "bind=core")), cpus(&node.reports(&[], &counted)));
+    assert_eq!(
+        cpus(&reports(slurm, "bind=core")),
+        cpus(&node.reports(&[], &counted))
+    );
     assert_eq!(reports(slurm, "omp=on")[7].of("OMP_NUM_THREADS"), "14");
 }
 
@@ -171,27 +203,46 @@ fn processes_that_share_one_gpu_keep_their_cpus_where_those_beside_it_are_too_fe
     let reports = node.reports(&[("CUDA_VISIBLE_DEVICES", "7")], &launched(node, 8, "", ""));
     assert_eq!(nics(&reports), ["mlx5_11:1"; 8]);
     assert_eq!(cpus(&reports), [ALL; 8]);
-    let numa = node.reports(&[("CUDA_VISIBLE_DEVICES", "7")], &launched(node, 8, "", "bind=numa"));
+    let numa = node.reports(
+        &[("CUDA_VISIBLE_DEVICES", "7")],
+        &launched(node, 8, "", "bind=numa"),
+    );
     assert_eq!(cpus(&numa), [NEAR[1]; 8], "who says `bind=numa` has it");
 }
 
 /// CPUs of a list.
 fn count(list: &str) -> usize {
-    nic_placement_core::topology::CpuSet::from_list(list).unwrap().len()
+    nic_placement_core::topology::CpuSet::from_list(list)
+        .unwrap()
+        .len()
 }
 
 #[test]
 fn nobody_gets_fewer_cpus_than_its_part_of_what_all_were_given_nor_any_other() {
     let Some(node) = node() else { return };
-    for given in [ALL, "0-3,56-59", "0-27,56-59", "0-55", "56-111,168-223", "3,60"] {
+    for given in [
+        ALL,
+        "0-3,56-59",
+        "0-27,56-59",
+        "0-55",
+        "56-111,168-223",
+        "3,60",
+    ] {
         for size in [2, 3, 8] {
             // the shell is the launcher, and has what all its processes have
-            let line = format!("taskset -pc {given} $$ > /dev/null; {}", launched(node, size, "", ""));
+            let line = format!(
+                "taskset -pc {given} $$ > /dev/null; {}",
+                launched(node, size, "", "")
+            );
             for report in node.reports(&[], &line) {
                 let all = nic_placement_core::topology::CpuSet::from_list(given).unwrap();
-                let got = nic_placement_core::topology::CpuSet::from_list(report.of("cpus")).unwrap();
+                let got =
+                    nic_placement_core::topology::CpuSet::from_list(report.of("cpus")).unwrap();
                 assert!(got.is_subset(&all), "{given}: {got}");
-                assert!(got.len() >= count(given) / size, "{size} processes on {given}: one got {got}");
+                assert!(
+                    got.len() >= count(given) / size,
+                    "{size} processes on {given}: one got {got}"
+                );
             }
         }
     }
@@ -200,8 +251,14 @@ fn nobody_gets_fewer_cpus_than_its_part_of_what_all_were_given_nor_any_other() {
 #[test]
 fn what_bound_a_process_before_stays_and_a_strict_word_judges_it() {
     let Some(node) = node() else { return };
-    let bound =
-        |words: &str| launched(node, 8, "taskset -pc 0-1 $(exec sh -c 'echo $PPID') > /dev/null;", words);
+    let bound = |words: &str| {
+        launched(
+            node,
+            8,
+            "taskset -pc 0-1 $(exec sh -c 'echo $PPID') > /dev/null;",
+            words,
+        )
+    };
     let reports = node.reports(&[], &bound(""));
     assert_eq!(cpus(&reports), ["0-1"; 8], "inside what it was given");
     let output = node.run(
@@ -216,7 +273,8 @@ fn what_bound_a_process_before_stays_and_a_strict_word_judges_it() {
     let said = harness::stderr(&output);
     assert_eq!(output.status.code(), Some(125), "{said}");
     assert!(
-        said.contains("its CPUs 0-1 are not all on NUMA node 1 of its GPU") && output.stdout.is_empty(),
+        said.contains("its CPUs 0-1 are not all on NUMA node 1 of its GPU")
+            && output.stdout.is_empty(),
         "{said}"
     );
 }
@@ -224,9 +282,15 @@ fn what_bound_a_process_before_stays_and_a_strict_word_judges_it() {
 #[test]
 fn without_a_count_of_processes_nobody_is_narrowed() {
     let Some(node) = node() else { return };
-    let line = format!("LOCAL_RANK=5 REPORTED_RANK=5 nic-placement exec -- {}", node.report());
+    let line = format!(
+        "LOCAL_RANK=5 REPORTED_RANK=5 nic-placement exec -- {}",
+        node.report()
+    );
     let reports = node.reports(&[], &line);
-    assert_eq!((nics(&reports), cpus(&reports)), (vec!["mlx5_9:1"], vec![ALL]));
+    assert_eq!(
+        (nics(&reports), cpus(&reports)),
+        (vec!["mlx5_9:1"], vec![ALL])
+    );
 }
 
 #[test]
@@ -237,12 +301,16 @@ fn the_users_own_variables_stay_and_the_report_says_so() {
     assert_eq!(nics(&reports), ["mlx5_1:1"; 2]);
     assert_eq!(reports[0].of("NCCL_IB_HCA"), "", "an empty value is one");
     let said = harness::stderr(&node.run(&variables, &launched(node, 2, "", "verbose")));
-    assert!(said.contains("UCX_NET_DEVICES: the user's own value stays"), "{said}");
+    assert!(
+        said.contains("UCX_NET_DEVICES: the user's own value stays"),
+        "{said}"
+    );
     // judged once, in the node's first process, with the program's words
     let wrong = "it admits `mlx5_1:1`, which is left out here";
     assert_eq!(said.matches(wrong).count(), 1, "{said}");
     let report = node.report();
-    let line = launched(node, 2, "", "verbose").replace(&report, &format!("sh -c '{report}' sglang serve"));
+    let line = launched(node, 2, "", "verbose")
+        .replace(&report, &format!("sh -c '{report}' sglang serve"));
     let said = harness::stderr(&node.run(&variables, &line));
     assert_eq!(said.matches("`sglang`: its workers").count(), 1, "{said}");
     let quiet = harness::stderr(&node.run(&variables, &launched(node, 2, "", "")));
@@ -253,11 +321,16 @@ fn the_users_own_variables_stay_and_the_report_says_so() {
 fn the_words_are_those_of_the_option() {
     let Some(node) = node() else { return };
     assert_eq!(
-        nics(&node.reports(&[], &launched(node, 2, "", "nics-per-task=2")))[0].matches("mlx5_").count(),
+        nics(&node.reports(&[], &launched(node, 2, "", "nics-per-task=2")))[0]
+            .matches("mlx5_")
+            .count(),
         2
     );
     let reports = node.reports(&[], &launched(node, 8, "", "bind=none"));
-    assert_eq!((cpus(&reports), reports[7].of("mem")), (vec![ALL; 8], "default"));
+    assert_eq!(
+        (cpus(&reports), reports[7].of("mem")),
+        (vec![ALL; 8], "default")
+    );
     let reports = node.reports(&[], &launched(node, 8, "", "mem=strict"));
     assert_eq!(reports[7].of("mem"), "bind:1");
     let reports = node.reports(&[], &launched(node, 8, "", "omp=on"));
@@ -272,7 +345,11 @@ fn the_words_are_those_of_the_option() {
     assert_eq!(nics(&reports), ["-"; 2]);
     let reports = node.reports(&[], &launched(node, 2, "", "dry-run"));
     assert_eq!(
-        (nics(&reports), cpus(&reports), reports[0].of("NIC_PLACEMENT")),
+        (
+            nics(&reports),
+            cpus(&reports),
+            reports[0].of("NIC_PLACEMENT")
+        ),
         (vec!["-"; 2], vec![ALL; 2], "-")
     );
 }
@@ -297,6 +374,9 @@ fn off_in_the_variable_or_here_changes_nothing_and_a_word_here_beats_the_variabl
 fn in_a_container_with_one_gpu_s_device_node_that_is_the_process_s_gpu() {
     let Some(node) = node() else { return };
     // the file system of device nodes is this namespace's own
-    let line = format!("for k in 0 1 2 3 4 6 7; do rm /dev/nvidia$k; done; {}", launched(node, 2, "", ""));
+    let line = format!(
+        "for k in 0 1 2 3 4 6 7; do rm /dev/nvidia$k; done; {}",
+        launched(node, 2, "", "")
+    );
     assert_eq!(nics(&node.reports(&[], &line)), ["mlx5_9:1"; 2]);
 }

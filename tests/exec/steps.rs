@@ -33,12 +33,22 @@ fn in_a_placed_step_each_process_takes_its_own_of_what_the_task_has() {
     assert_eq!(whole[0].ports().matches("mlx5_").count(), 8);
     assert_eq!(whole[0].of("mem"), "preferred-many:0-1");
     let reports = node.reports(&[], &nested(node, "", ""));
-    let mems: Vec<String> = (0..8).map(|n| format!("preferred-many:{}", n / 4)).collect();
-    assert_eq!(of(&reports, "mem"), mems, "the step's preference becomes a part of itself");
+    let mems: Vec<String> = (0..8)
+        .map(|n| format!("preferred-many:{}", n / 4))
+        .collect();
+    assert_eq!(
+        of(&reports, "mem"),
+        mems,
+        "the step's preference becomes a part of itself"
+    );
     assert_eq!(reports[5].ports(), "mlx5_9:1");
     assert_eq!(reports[5].of("cpus"), "56-111,168-223");
     assert_eq!(reports[5].of("NCCL_IB_HCA"), whole[0].of("NCCL_IB_HCA"));
-    assert!(reports[5].of("NIC_PLACEMENT").contains("set:UCX_NET_DEVICES=mlx5_9:1"));
+    assert!(
+        reports[5]
+            .of("NIC_PLACEMENT")
+            .contains("set:UCX_NET_DEVICES=mlx5_9:1")
+    );
 }
 
 #[test]
@@ -79,7 +89,11 @@ fn where_plugstack_conf_is_not_in_sight_the_steps_lists_tell_which_nics_it_uses(
 /// A file with the plugin's line.
 fn plugstack(name: &str, arguments: &str) -> String {
     let file = harness::private_folder(name).join("plugstack.conf");
-    std::fs::write(&file, format!("optional /opt/libnic_placement.so {arguments}\n")).unwrap();
+    std::fs::write(
+        &file,
+        format!("optional /opt/libnic_placement.so {arguments}\n"),
+    )
+    .unwrap();
     file.to_str().unwrap().to_string()
 }
 
@@ -96,19 +110,41 @@ fn the_admins_arguments_hold() {
     };
     let reports = worker("exclude=mlx5_0 set=NVSHMEM_HCA_LIST={rails}");
     assert_ne!(ports(&reports), ["mlx5_0:1"]);
-    assert!(!reports[0].of("NCCL_IB_HCA").contains("mlx5_0:"), "{}", reports[0].of("NCCL_IB_HCA"));
+    assert!(
+        !reports[0].of("NCCL_IB_HCA").contains("mlx5_0:"),
+        "{}",
+        reports[0].of("NCCL_IB_HCA")
+    );
     assert!(reports[0].of("NVSHMEM_HCA_LIST").starts_with("mlx5_3:1,"));
     let reports = worker("default=nics-per-task=2");
     assert_eq!(ports(&reports)[0].matches("mlx5_").count(), 2);
     let count = |reports: Vec<Report>| ports(&reports)[0].matches("mlx5_").count();
-    assert_eq!(count(worker("default=all rollout=0%")), 8, "there is no job");
+    assert_eq!(
+        count(worker("default=all rollout=0%")),
+        8,
+        "there is no job"
+    );
     let in_a_job = |arguments: &str| {
         let file = plugstack("exec-rollout", arguments);
-        let line = format!("REPORTED_RANK=0 nic-placement exec --plugstack {file} -- {}", node.report());
-        node.reports(&[("SLURM_JOB_ID", "7"), ("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "8")], &line)
+        let line = format!(
+            "REPORTED_RANK=0 nic-placement exec --plugstack {file} -- {}",
+            node.report()
+        );
+        node.reports(
+            &[
+                ("SLURM_JOB_ID", "7"),
+                ("LOCAL_RANK", "0"),
+                ("LOCAL_WORLD_SIZE", "8"),
+            ],
+            &line,
+        )
     };
     assert_eq!(count(in_a_job("default=all rollout=100%")), 8);
-    assert_eq!(count(in_a_job("default=all rollout=0%")), 1, "as for an srun of this job that asks");
+    assert_eq!(
+        count(in_a_job("default=all rollout=0%")),
+        1,
+        "as for an srun of this job that asks"
+    );
 }
 
 #[test]
@@ -137,7 +173,8 @@ fn the_node_comes_from_the_node_file_where_that_is_as_the_node_is() {
                     written.exists()
                 });
                 assert!(is_there, "no refresh in a minute");
-                let mut node = cache::from_bytes(&fs::read(&file).unwrap(), Provenance::ThisSystem).unwrap();
+                let mut node =
+                    cache::from_bytes(&fs::read(&file).unwrap(), Provenance::ThisSystem).unwrap();
                 change(&mut node);
                 fs::write(&file, cache::to_bytes(&node)).unwrap();
                 fs::write(&changed, "").unwrap();
@@ -147,7 +184,12 @@ fn the_node_comes_from_the_node_file_where_that_is_as_the_node_is() {
     };
     // nothing but the file says that this link is down
     let spoil: fn(&mut NodeFile) = |node| {
-        let nic = node.topology.nics.iter_mut().find(|nic| nic.name == "mlx5_0").unwrap();
+        let nic = node
+            .topology
+            .nics
+            .iter_mut()
+            .find(|nic| nic.name == "mlx5_0")
+            .unwrap();
         nic.ports[0].state = PortState::Down;
     };
     let reports = node.reports(&[], &format!("{refresh} && {worker}"));
@@ -155,10 +197,17 @@ fn the_node_comes_from_the_node_file_where_that_is_as_the_node_is() {
     let reports = with_a_file_of(spoil);
     assert_ne!(ports(&reports), ["mlx5_0:1"], "the file counts");
     let reports = with_a_file_of(|node| {
-        node.topology.nics.iter_mut().for_each(|nic| nic.ports[0].state = PortState::Down);
+        node.topology
+            .nics
+            .iter_mut()
+            .for_each(|nic| nic.ports[0].state = PortState::Down);
         node.stamp.boottime = 1;
     });
-    assert_eq!(ports(&reports), ["mlx5_0:1"], "a file that is not believed costs nothing");
+    assert_eq!(
+        ports(&reports),
+        ["mlx5_0:1"],
+        "a file that is not believed costs nothing"
+    );
 }
 
 #[test]
@@ -166,11 +215,17 @@ fn a_slurm_task_without_a_launcher_is_known_by_slurms_own_number() {
     let Some(node) = node() else { return };
     let slurm = "SLURM_LOCALID=5 SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE=8 SLURM_PROCID=5";
     let worker = |more: &str| {
-        let line = format!("{slurm} {more} REPORTED_RANK=5 nic-placement exec -- {}", node.report());
+        let line = format!(
+            "{slurm} {more} REPORTED_RANK=5 nic-placement exec -- {}",
+            node.report()
+        );
         node.reports(&[], &line)
     };
     let reports = worker("");
-    assert_eq!((reports[0].ports(), reports[0].of("cpus")), ("mlx5_9:1", "56-111,168-223"));
+    assert_eq!(
+        (reports[0].ports(), reports[0].of("cpus")),
+        ("mlx5_9:1", "56-111,168-223")
+    );
     // slurmd lists what it bound: a mask of its own stays
     let reports = worker("SLURM_CPU_BIND_TYPE=mask_cpu: SLURM_CPU_BIND_LIST=0x1,0x2");
     assert_eq!(reports[0].of("cpus"), "0-223");
@@ -183,8 +238,7 @@ fn a_slurm_task_without_a_launcher_is_known_by_slurms_own_number() {
 #[test]
 fn what_slurm_bound_stays_where_a_shell_or_the_user_repeats_its_number() {
     let Some(node) = node() else { return };
-    let slurm =
-        "export SLURM_LOCALID=5 SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE=8 SLURM_PROCID=5 REPORTED_RANK=5";
+    let slurm = "export SLURM_LOCALID=5 SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE=8 SLURM_PROCID=5 REPORTED_RANK=5";
     let cpus = |bound: &str, repeated: &str, words: &str| {
         let line = format!(
             "{slurm} {bound}; sh -c 'export X=0 {repeated}; nic-placement exec {words} -- {}; exit $?'",
@@ -200,11 +254,22 @@ fn what_slurm_bound_stays_where_a_shell_or_the_user_repeats_its_number() {
         ("LOCAL_RANK=5", "--local-rank 5 --local-size 8"),
     ] {
         assert_eq!(cpus(bound, repeated, words), "0-223", "{repeated} {words}");
-        assert_eq!(cpus("", repeated, words), near, "nobody bound it: {repeated} {words}");
+        assert_eq!(
+            cpus("", repeated, words),
+            near,
+            "nobody bound it: {repeated} {words}"
+        );
     }
     // another number or count: Slurm's masks are not of these processes
-    for repeated in ["LOCAL_RANK=6 LOCAL_WORLD_SIZE=8", "LOCAL_RANK=5 LOCAL_WORLD_SIZE=16"] {
-        assert_eq!(cpus(bound, repeated, "bind=numa"), cpus("", repeated, "bind=numa"), "{repeated}");
+    for repeated in [
+        "LOCAL_RANK=6 LOCAL_WORLD_SIZE=8",
+        "LOCAL_RANK=5 LOCAL_WORLD_SIZE=16",
+    ] {
+        assert_eq!(
+            cpus(bound, repeated, "bind=numa"),
+            cpus("", repeated, "bind=numa"),
+            "{repeated}"
+        );
     }
 }
 
@@ -213,13 +278,30 @@ fn where_the_admin_has_switched_all_off_the_program_runs_without_and_its_user_is
     let Some(_) = harness::host() else { return };
     let file = plugstack("exec-off", "disable default=closest");
     let ran = std::process::Command::new(env!("CARGO_BIN_EXE_nic-placement"))
-        .args(["exec", "--plugstack", &file, "--machine", "dgx-h100", "strict", "--", "sh", "-c"])
+        .args([
+            "exec",
+            "--plugstack",
+            &file,
+            "--machine",
+            "dgx-h100",
+            "strict",
+            "--",
+            "sh",
+            "-c",
+        ])
         .arg("echo nics ${UCX_NET_DEVICES-none}")
         .env_remove("UCX_NET_DEVICES")
         .output()
         .expect("it starts");
     let said = String::from_utf8_lossy(&ran.stderr).into_owned();
-    assert_eq!((ran.status.code(), ran.stdout.as_slice()), (Some(0), b"nics none\n".as_slice()), "{said}");
+    assert_eq!(
+        (ran.status.code(), ran.stdout.as_slice()),
+        (Some(0), b"nics none\n".as_slice()),
+        "{said}"
+    );
     assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains("runs without placement: disabled by `disable` in plugstack.conf"), "{said}");
+    assert!(
+        said.contains("runs without placement: disabled by `disable` in plugstack.conf"),
+        "{said}"
+    );
 }

@@ -8,9 +8,15 @@ use std::process::Command;
 
 /// What the command prints, and its status.
 fn fabric(files: &[&Path]) -> (String, Option<i32>) {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_nic-placement")).arg("fabric").args(files).output().unwrap();
-    (String::from_utf8(output.stdout).unwrap(), output.status.code())
+    let output = Command::new(env!("CARGO_BIN_EXE_nic-placement"))
+        .arg("fabric")
+        .args(files)
+        .output()
+        .unwrap();
+    (
+        String::from_utf8(output.stdout).unwrap(),
+        output.status.code(),
+    )
 }
 
 /// The lines that begin with a word.
@@ -29,7 +35,10 @@ fn judged(name: &str, fabric: &Made, wrong: &[&str]) {
         let found = lines(&printed, "wrong");
         assert_eq!(found.len(), wrong.len(), "{name}: {text}: {printed}");
         for (line, begins) in found.iter().zip(wrong) {
-            assert!(line.starts_with(&format!("wrong  {begins}")), "{name}: {text}: {printed}");
+            assert!(
+                line.starts_with(&format!("wrong  {begins}")),
+                "{name}: {text}: {printed}"
+            );
         }
         assert_eq!(status, Some(i32::from(!wrong.is_empty())), "{name}: {text}");
         assert!(lines(&printed, "note").is_empty(), "{printed}");
@@ -59,7 +68,8 @@ fn the_command_names_cables_that_are_exchanged_or_missing() {
 #[test]
 fn isolated_rails_are_recognised_by_a_file_for_each() {
     let fabric = Made::rail_optimised(4, 2, 4, 0);
-    let files = ["command-rail-0", "command-rail-1"].map(|name| folder(name).join("ibnetdiscover.txt"));
+    let files =
+        ["command-rail-0", "command-rail-1"].map(|name| folder(name).join("ibnetdiscover.txt"));
     for (rail, name) in ["command-rail-0", "command-rail-1"].iter().enumerate() {
         if ibsim::play(&folder(name), &fabric.starting_at(rail)).is_none() {
             return;
@@ -67,7 +77,10 @@ fn isolated_rails_are_recognised_by_a_file_for_each() {
     }
     let (printed, status) = self::fabric(&[&files[0], &files[1]]);
     assert_eq!(status, Some(0), "{printed}");
-    assert!(lines(&printed, "write  `fabric=isolated-rails`").len() == 1, "{printed}");
+    assert!(
+        lines(&printed, "write  `fabric=isolated-rails`").len() == 1,
+        "{printed}"
+    );
 }
 
 #[test]
@@ -79,7 +92,9 @@ fn what_lldpd_hears_makes_rails() {
     let (printed, status) = fabric(&[&folder.join("all.json0")]);
     assert_eq!(status, Some(0), "{printed}");
     assert!(
-        printed.starts_with("2 nodes, 4 cables to 2 switches: each NIC of a node on a switch of its own"),
+        printed.starts_with(
+            "2 nodes, 4 cables to 2 switches: each NIC of a node on a switch of its own"
+        ),
         "{printed}"
     );
 }

@@ -8,7 +8,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// The programs with their options, whose texts must tell the same.
-const PROGRAMS: [&str; 4] = ["ibnetdiscover", "ibnetdiscover -p", "iblinkinfo", "iblinkinfo -l"];
+const PROGRAMS: [&str; 4] = [
+    "ibnetdiscover",
+    "ibnetdiscover -p",
+    "iblinkinfo",
+    "iblinkinfo -l",
+];
 
 /// A simulator, which ends with this.
 struct Ibsim {
@@ -34,8 +39,13 @@ fn program(name: &str) -> Option<PathBuf> {
 
 /// The library that stands between the programs and the kernel's umad devices.
 fn library() -> Option<PathBuf> {
-    let folders = std::fs::read_dir("/usr/lib").ok()?.flatten().map(|entry| entry.path());
-    folders.map(|folder| folder.join("umad2sim/libumad2sim.so")).find(|path| path.exists())
+    let folders = std::fs::read_dir("/usr/lib")
+        .ok()?
+        .flatten()
+        .map(|entry| entry.path());
+    folders
+        .map(|folder| folder.join("umad2sim/libumad2sim.so"))
+        .find(|path| path.exists())
 }
 
 /// Plays a fabric to all programs.  The answer: `(program with options, its text)`, which are in the folder too.
@@ -51,7 +61,11 @@ pub fn play(folder: &Path, fabric: &Made) -> Option<Vec<(String, String)>> {
     let net = folder.join("net");
     std::fs::write(&net, fabric.net()).unwrap();
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let socket = format!("nic-placement-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let socket = format!(
+        "nic-placement-{}-{}",
+        std::process::id(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    );
     let (devices, ports) = fabric.sizes();
     let log = std::fs::File::create(folder.join("ibsim.log")).unwrap();
     let mut command = Command::new(ibsim);
@@ -66,13 +80,24 @@ pub fn play(folder: &Path, fabric: &Made) -> Option<Vec<(String, String)>> {
         &ports.to_string(),
     ]);
     command.arg(&net).env("IBSIM_SOCKNAME", &socket);
-    command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+    command
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log);
     let child = command.spawn().unwrap();
-    let mut ibsim = Ibsim { child, socket, preloaded: library };
+    let mut ibsim = Ibsim {
+        child,
+        socket,
+        preloaded: library,
+    };
     ibsim.wait();
     let texts = PROGRAMS.map(|line| {
         let text = ibsim.ask(line);
-        std::fs::write(folder.join(line.replace(' ', "")).with_extension("txt"), &text).unwrap();
+        std::fs::write(
+            folder.join(line.replace(' ', "")).with_extension("txt"),
+            &text,
+        )
+        .unwrap();
         (line.to_string(), text)
     });
     Some(texts.into())
@@ -90,7 +115,10 @@ impl Ibsim {
             if let Some(status) = self.child.try_wait().unwrap() {
                 panic!("ibsim ended: {status}");
             }
-            assert!(begin.elapsed() < Duration::from_secs(60), "ibsim made no socket in a minute");
+            assert!(
+                begin.elapsed() < Duration::from_secs(60),
+                "ibsim made no socket in a minute"
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -99,9 +127,16 @@ impl Ibsim {
     fn ask(&self, line: &str) -> String {
         let mut words = line.split(' ');
         let mut command = Command::new(program(words.next().unwrap()).unwrap());
-        command.args(words).env("LD_PRELOAD", &self.preloaded).env("IBSIM_SOCKNAME", &self.socket);
+        command
+            .args(words)
+            .env("LD_PRELOAD", &self.preloaded)
+            .env("IBSIM_SOCKNAME", &self.socket);
         let output = command.stdin(Stdio::null()).output().unwrap();
-        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{line}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         String::from_utf8(output.stdout).unwrap()
     }
 }

@@ -23,13 +23,18 @@ pub fn heard(folder: &Path) -> Option<Vec<(String, String)>> {
     // namespaces of links, mounts, names and processes: with the first process all others end
     let unshare = |arguments: &[&str]| {
         let mut command = Command::new("unshare");
-        command.args(["-n", "-m", "-u", "-p", "-f", "--kill-child", "--mount-proc"]).args(arguments);
+        command
+            .args(["-n", "-m", "-u", "-p", "-f", "--kill-child", "--mount-proc"])
+            .args(arguments);
         command.output()
     };
     match unshare(&["mount", "-t", "tmpfs", "tmpfs", "/run"]) {
         Ok(probe) if probe.status.success() => {}
         Ok(probe) => {
-            println!("skipped: no namespaces: {}", String::from_utf8_lossy(&probe.stderr).trim_end());
+            println!(
+                "skipped: no namespaces: {}",
+                String::from_utf8_lossy(&probe.stderr).trim_end()
+            );
             return None;
         }
         Err(error) => {
@@ -39,10 +44,17 @@ pub fn heard(folder: &Path) -> Option<Vec<(String, String)>> {
     }
     let script = Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests/fabric/lldpd.sh");
     let output = unshare(&["sh", script.to_str().unwrap(), folder.to_str().unwrap()]).unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let read = |node: &str| {
         let file = folder.join(node).with_extension("json");
-        (file.to_str().unwrap().to_string(), std::fs::read_to_string(file).unwrap())
+        (
+            file.to_str().unwrap().to_string(),
+            std::fs::read_to_string(file).unwrap(),
+        )
     };
     Some(["node1", "node2"].map(read).into())
 }

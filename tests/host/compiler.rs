@@ -15,20 +15,31 @@ pub fn library(name: &str, variable: &str) -> PathBuf {
         return PathBuf::from(named);
     }
     let executable = env::current_exe().expect("a running test has a path");
-    let found = executable.ancestors().skip(1).take(2).map(|folder| folder.join(name));
+    let found = executable
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .map(|folder| folder.join(name));
     let newest = found
         .filter(|file| file.is_file())
         .max_by_key(|file| fs::metadata(file).and_then(|m| m.modified()).ok());
-    newest.unwrap_or_else(|| panic!("`{name}` is built with the tests; `{variable}` names another one"))
+    newest.unwrap_or_else(|| {
+        panic!("`{name}` is built with the tests; `{variable}` names another one")
+    })
 }
 
 /// The C compiler, or `None` and a line on the test's output.
 pub fn c_compiler() -> Option<OsString> {
     let compiler = env::var_os("CC").unwrap_or_else(|| "cc".into());
-    let answers =
-        Command::new(&compiler).arg("--version").output().is_ok_and(|output| output.status.success());
+    let answers = Command::new(&compiler)
+        .arg("--version")
+        .output()
+        .is_ok_and(|output| output.status.success());
     if !answers {
-        println!("skipped: there is no C compiler `{}`", compiler.to_string_lossy());
+        println!(
+            "skipped: there is no C compiler `{}`",
+            compiler.to_string_lossy()
+        );
     }
     answers.then_some(compiler)
 }
@@ -70,7 +81,8 @@ pub fn symbols(file: &Path, which: &str) -> Option<Vec<(char, String)>> {
 pub fn private_folder(name: &str) -> PathBuf {
     let all = Path::new(env!("CARGO_TARGET_TMPDIR"));
     for entry in fs::read_dir(all).into_iter().flatten().flatten() {
-        let ended = |pid: &str| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists();
+        let ended =
+            |pid: &str| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists();
         let left_over = entry
             .file_name()
             .to_str()

@@ -34,8 +34,10 @@ pub fn plugin() -> PathBuf {
 
 /// The plugin built so that its hooks panic on request (`make test-libraries`); `None` and a line where it is not built.
 pub fn panicking_plugin() -> Option<PathBuf> {
-    let built = env::var_os("NIC_PLACEMENT_PANIC_SO")
-        .map_or_else(|| manifest_path("target/panic/debug/libnic_placement.so"), PathBuf::from);
+    let built = env::var_os("NIC_PLACEMENT_PANIC_SO").map_or_else(
+        || manifest_path("target/panic/debug/libnic_placement.so"),
+        PathBuf::from,
+    );
     if !built.exists() {
         println!("skipped: no test build: `make test-libraries` makes it");
         return None;
@@ -51,11 +53,20 @@ pub fn host() -> Option<&'static Path> {
         let built = private_folder("spank_host").join("spank_host");
         let source = manifest_path("tests/host/spank_host.c");
         let output = compile(
-            ["-O1".as_ref(), "-rdynamic".as_ref(), "-o".as_ref(), built.as_os_str()],
+            [
+                "-O1".as_ref(),
+                "-rdynamic".as_ref(),
+                "-o".as_ref(),
+                built.as_os_str(),
+            ],
             &source,
             ["-ldl"],
         );
-        assert!(output.status.success(), "spank_host.c does not compile:\n{}", stderr(&output));
+        assert!(
+            output.status.success(),
+            "spank_host.c does not compile:\n{}",
+            stderr(&output)
+        );
         Some(built)
     })
     .as_deref()
@@ -82,7 +93,10 @@ pub fn own_dgx_h100(name: &str) -> PathBuf {
 /// A recorded machine of `tests/machines` as such a directory.
 pub fn recorded(machine: &str) -> PathBuf {
     let manifest = manifest_path(&format!("tests/machines/{machine}/node.machine"));
-    laid_out(&fs::read_to_string(manifest).expect("it is recorded"), machine)
+    laid_out(
+        &fs::read_to_string(manifest).expect("it is recorded"),
+        machine,
+    )
 }
 
 /// A machine without IP interfaces, for steps that play no other: what is set must not depend on where the test runs.
@@ -96,12 +110,15 @@ pub fn network(name: &str, routes: &str, interfaces: &[(&str, &str)]) -> PathBuf
     let tree = private_folder(name);
     let write = |path: String, text: &str| {
         let path = tree.join(path);
-        fs::create_dir_all(path.parent().expect("a folder")).expect("the target folder can be written");
+        fs::create_dir_all(path.parent().expect("a folder"))
+            .expect("the target folder can be written");
         fs::write(path, text).expect("the target folder can be written");
     };
     let head = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\n";
     write("proc/net/route".to_string(), &format!("{head}{routes}"));
-    interfaces.iter().for_each(|(path, text)| write(format!("sys/class/net/{path}"), text));
+    interfaces
+        .iter()
+        .for_each(|(path, text)| write(format!("sys/class/net/{path}"), text));
     tree
 }
 
@@ -128,7 +145,12 @@ impl Step {
     /// In `context`: `local`, `allocator`, `remote` or `slurmd`.
     pub fn in_context(context: &str) -> Step {
         let words = vec!["--context".into(), context.into()];
-        Step { words, plugin_file: None, daemon_env: Vec::new(), called: None }
+        Step {
+            words,
+            plugin_file: None,
+            daemon_env: Vec::new(),
+            called: None,
+        }
     }
 
     /// On a compute node that is a DGX H100.
@@ -138,12 +160,18 @@ impl Step {
 
     /// On a machine with the IP interfaces of such a folder ([`network`]).
     pub fn network(self, tree: &Path) -> Step {
-        self.word("--network", tree.to_str().expect("the target folder's path is text"))
+        self.word(
+            "--network",
+            tree.to_str().expect("the target folder's path is text"),
+        )
     }
 
     /// With the admin's files and the node's name of such a folder.
     pub fn site(self, tree: &Path) -> Step {
-        self.word("--site", tree.to_str().expect("the target folder's path is text"))
+        self.word(
+            "--site",
+            tree.to_str().expect("the target folder's path is text"),
+        )
     }
 
     /// With another build of the plugin.
@@ -179,7 +207,8 @@ impl Step {
     /// In an allocation whose sbatch or salloc was given this option.
     pub fn in_allocation_with(self, text: &str) -> Step {
         let of_nodes = "_SLURM_SPANK_OPTION_nic_placement_nic_placement";
-        self.env(&format!("{of_nodes}={text}")).env(&format!("SLURM_SPANK_{of_nodes}={text}"))
+        self.env(&format!("{of_nodes}={text}"))
+            .env(&format!("SLURM_SPANK_{of_nodes}={text}"))
     }
 
     /// With a variable that the user set.
@@ -206,7 +235,9 @@ impl Step {
 
     /// With a task for each of the eight GPUs.
     pub fn task_per_gpu(self) -> Step {
-        (0..8).fold(self, |step, gpu| step.task(&format!("CUDA_VISIBLE_DEVICES={gpu}")))
+        (0..8).fold(self, |step, gpu| {
+            step.task(&format!("CUDA_VISIBLE_DEVICES={gpu}"))
+        })
     }
 
     /// With any other option of `spank_host`.
@@ -220,8 +251,15 @@ impl Step {
         let mut command = Command::new(host);
         command.arg0(self.called.map_or(host.as_os_str(), OsStr::new));
         command.env_clear().envs(self.daemon_env.iter().copied());
-        command.arg("--so").arg(self.plugin_file.clone().unwrap_or_else(plugin));
-        command.arg("--network").arg(no_network()).arg("--site").arg(no_network()).args(&self.words);
+        command
+            .arg("--so")
+            .arg(self.plugin_file.clone().unwrap_or_else(plugin));
+        command
+            .arg("--network")
+            .arg(no_network())
+            .arg("--site")
+            .arg(no_network())
+            .args(&self.words);
         command
     }
 
@@ -229,10 +267,24 @@ impl Step {
     pub fn play(&self) -> Option<Played> {
         let output = within(LIMIT, self.command(host()?));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let played = Played { status: output.status.code(), text };
-        assert_eq!(stderr(&output), "", "the plugin or the fake Slurm wrote to stderr itself\n{played}");
-        assert!(played.status.is_some(), "the step died: {}\n{played}", output.status);
-        assert!(!played.text.contains(": host: "), "the plugin broke a rule of Slurm's\n{played}");
+        let played = Played {
+            status: output.status.code(),
+            text,
+        };
+        assert_eq!(
+            stderr(&output),
+            "",
+            "the plugin or the fake Slurm wrote to stderr itself\n{played}"
+        );
+        assert!(
+            played.status.is_some(),
+            "the step died: {}\n{played}",
+            output.status
+        );
+        assert!(
+            !played.text.contains(": host: "),
+            "the plugin broke a rule of Slurm's\n{played}"
+        );
         Some(played)
     }
 }
@@ -250,7 +302,11 @@ fn within(limit: Duration, mut command: Command) -> Output {
         })
     };
     // in a group of its own, since what hangs may be a task that it forked
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
     let mut child = command.spawn().expect("the fake Slurm starts");
     let stdout = collect(Box::new(child.stdout.take().expect("a pipe")));
     let stderr = collect(Box::new(child.stderr.take().expect("a pipe")));
@@ -263,10 +319,18 @@ fn within(limit: Duration, mut command: Command) -> Output {
             let group = format!("-{}", child.id());
             let _ = Command::new("kill").args(["-9", "--", &group]).status();
             let (_, said) = (child.wait(), stdout.join().unwrap_or_default());
-            panic!("the step hangs after {limit:?}\n{}", String::from_utf8_lossy(&said));
+            panic!(
+                "the step hangs after {limit:?}\n{}",
+                String::from_utf8_lossy(&said)
+            );
         }
         thread::sleep(Duration::from_millis(1));
     };
-    let [stdout, stderr] = [stdout, stderr].map(|bytes| bytes.join().expect("what it says is read"));
-    Output { status, stdout, stderr }
+    let [stdout, stderr] =
+        [stdout, stderr].map(|bytes| bytes.join().expect("what it says is read"));
+    Output {
+        status,
+        stdout,
+        stderr,
+    }
 }

@@ -41,12 +41,20 @@ fn no_text_of_a_user_ends_a_line_of_the_log_or_of_the_terminal() {
     }
     let all = variables
         .iter()
-        .fold(told(Step::on_dgx_h100()), |step, variable| step.env(&format!("{variable}={FORGED}")));
+        .fold(told(Step::on_dgx_h100()), |step, variable| {
+            step.env(&format!("{variable}={FORGED}"))
+        });
     let played = play!(all);
     played.assert_nothing_failed();
-    let quoted = played.log().into_iter().any(|line| line.text.contains("none\\n[2026-01-01T00"));
+    let quoted = played
+        .log()
+        .into_iter()
+        .any(|line| line.text.contains("none\\n[2026-01-01T00"));
     assert!(quoted, "the text is shown, escaped\n{played}");
-    let beginnings = played.log().into_iter().filter(|line| line.text.starts_with("[2026"));
+    let beginnings = played
+        .log()
+        .into_iter()
+        .filter(|line| line.text.starts_with("[2026"));
     assert_eq!(beginnings.count(), 0, "{played}");
 }
 
@@ -57,7 +65,13 @@ fn a_forged_list_of_gpus_is_quoted_and_does_not_end_a_line() {
     let step = Step::on_dgx_h100().option("verbose").task("");
     let played = play!(step.env(&format!("CUDA_VISIBLE_DEVICES={forged}")));
     played.assert_nothing_failed();
-    assert!(played.shown_to_the_user().iter().any(|line| line.text.contains("\\n[2026")), "{played}");
+    assert!(
+        played
+            .shown_to_the_user()
+            .iter()
+            .any(|line| line.text.contains("\\n[2026")),
+        "{played}"
+    );
 }
 
 #[test]
@@ -67,9 +81,20 @@ fn a_forged_word_of_the_option_or_of_plugstack_conf_does_not_end_a_line() {
         play!(Step::in_context(context).env(&format!("SLURM_NIC_PLACEMENT={FORGED}")))
             .assert_nothing_failed();
     }
-    let admin =
-        ["", "default=", "topology=/", "sysfs=/", "machine=", "set=", "set=A={", "include=", "fabric="];
-    let step = admin.iter().fold(default_on(), |step, word| step.arg(&format!("{word}{FORGED}")));
+    let admin = [
+        "",
+        "default=",
+        "topology=/",
+        "sysfs=/",
+        "machine=",
+        "set=",
+        "set=A={",
+        "include=",
+        "fabric=",
+    ];
+    let step = admin.iter().fold(default_on(), |step, word| {
+        step.arg(&format!("{word}{FORGED}"))
+    });
     play!(step.task_per_gpu()).assert_nothing_failed();
 }
 
@@ -119,12 +144,19 @@ fn generated() -> Vec<OsString> {
     // a linear congruential generator, by Knuth's constants
     let mut state = 20_260_101u64;
     let mut next = move |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % below
     };
     let mut texts: Vec<OsString> = (0..400)
         .map(|_| {
-            OsString::from_vec((0..next(12)).flat_map(|_| pieces[next(pieces.len())]).copied().collect())
+            OsString::from_vec(
+                (0..next(12))
+                    .flat_map(|_| pieces[next(pieces.len())])
+                    .copied()
+                    .collect(),
+            )
         })
         .collect();
     texts.extend([128, 129, 16_000].map(|words| OsString::from("closest,".repeat(words))));
@@ -134,12 +166,20 @@ fn generated() -> Vec<OsString> {
 #[test]
 fn whatever_the_option_says_a_node_is_answered_0_and_the_job_runs() {
     let texts = generated();
-    let step = texts.iter().fold(default_on(), |step, text| step.word("--option", text));
+    let step = texts
+        .iter()
+        .fold(default_on(), |step, text| step.word("--option", text));
     let played = play!(step.option("closest").task_per_gpu());
-    let answers: Vec<&str> =
-        played.events("option").into_iter().filter(|e| e.starts_with("returned")).collect();
+    let answers: Vec<&str> = played
+        .events("option")
+        .into_iter()
+        .filter(|e| e.starts_with("returned"))
+        .collect();
     assert_eq!(answers.len(), texts.len() + 1, "{played}");
-    assert!(answers.iter().all(|answer| *answer == "returned 0"), "{played}");
+    assert!(
+        answers.iter().all(|answer| *answer == "returned 0"),
+        "{played}"
+    );
     played.assert_nearest_nics();
     // some of them alone, as what sbatch left and as the variable
     for text in texts.iter().step_by(13) {
@@ -148,11 +188,18 @@ fn whatever_the_option_says_a_node_is_answered_0_and_the_job_runs() {
             assignment.push(text);
             assignment
         };
-        let step = default_on().word("--env", of("_SLURM_SPANK_OPTION_nic_placement_nic_placement"));
+        let step = default_on().word(
+            "--env",
+            of("_SLURM_SPANK_OPTION_nic_placement_nic_placement"),
+        );
         let step = step.word("--env", of("SLURM_NIC_PLACEMENT"));
         let played = play!(step.task("CUDA_VISIBLE_DEVICES=0"));
         assert_eq!(played.returned("option"), Some(0), "{text:?}\n{played}");
-        assert_eq!(played.returned("init_post_opt"), Some(0), "{text:?}\n{played}");
+        assert_eq!(
+            played.returned("init_post_opt"),
+            Some(0),
+            "{text:?}\n{played}"
+        );
         assert_eq!(
             played.returned("task 0"),
             Some(0).filter(|_| played.exit(0) == Some(0)),
@@ -163,11 +210,16 @@ fn whatever_the_option_says_a_node_is_answered_0_and_the_job_runs() {
 
 #[test]
 fn a_typo_that_reached_the_node_by_the_environment_is_answered_0_and_logged() {
-    let step = default_on().env("_SLURM_SPANK_OPTION_nic_placement_nic_placement=typo").task_per_gpu();
+    let step = default_on()
+        .env("_SLURM_SPANK_OPTION_nic_placement_nic_placement=typo")
+        .task_per_gpu();
     let played = play!(step);
     assert_eq!(played.returned("option"), Some(0), "{played}");
     assert!(
-        played.log().iter().any(|line| line.when == "option" && line.text.contains("`typo`")),
+        played
+            .log()
+            .iter()
+            .any(|line| line.when == "option" && line.text.contains("`typo`")),
         "{played}"
     );
     played.assert_nearest_nics();
@@ -175,19 +227,36 @@ fn a_typo_that_reached_the_node_by_the_environment_is_answered_0_and_logged() {
 
 #[test]
 fn a_panic_in_any_hook_or_in_the_callback_is_answered_0() {
-    let Some(library) = harness::panicking_plugin() else { return };
+    let Some(library) = harness::panicking_plugin() else {
+        return;
+    };
     for hook in ["init", "option", "init_post_opt", "task_init"] {
         for text in ["closest", "typo\nx", "closest,strict"] {
-            let step = default_on().plugin_file(&library).arg(&format!("panic={hook}"));
+            let step = default_on()
+                .plugin_file(&library)
+                .arg(&format!("panic={hook}"));
             // a panic in init leaves the option unregistered
-            let step = if hook == "init" { step } else { step.option(text) };
+            let step = if hook == "init" {
+                step
+            } else {
+                step.option(text)
+            };
             let played = play!(step.task("CUDA_VISIBLE_DEVICES=0"));
             for when in ["init", "init_post_opt"] {
                 assert_eq!(played.returned(when), Some(0), "{hook}, `{text}`\n{played}");
             }
-            assert!(played.log().iter().any(|line| line.text.contains("asked to panic")), "{hook}\n{played}");
+            assert!(
+                played
+                    .log()
+                    .iter()
+                    .any(|line| line.text.contains("asked to panic")),
+                "{hook}\n{played}"
+            );
             // a task may end where its user asked for that; no hook may answer by it
-            assert!(matches!(played.returned("task 0"), Some(0) | None), "{hook}, `{text}`\n{played}");
+            assert!(
+                matches!(played.returned("task 0"), Some(0) | None),
+                "{hook}, `{text}`\n{played}"
+            );
         }
     }
 }
@@ -197,19 +266,35 @@ fn thousands_of_variables_and_a_megabyte_of_gpus_cost_nobody_the_job() {
     // as large as one word of a command line may be: the kernel's MAX_ARG_STRLEN
     let long = "1,".repeat(65_000);
     let mut step = default_on().option("closest,verbose,bind=core,omp=on");
-    for name in
-        ["SLURM_STEP_GPUS", "SLURM_CPU_BIND_LIST", "SLURMD_TRES_BIND", "UCX_NET_DEVICES", "NCCL_IB_HCA"]
-    {
+    for name in [
+        "SLURM_STEP_GPUS",
+        "SLURM_CPU_BIND_LIST",
+        "SLURMD_TRES_BIND",
+        "UCX_NET_DEVICES",
+        "NCCL_IB_HCA",
+    ] {
         step = step.env(&format!("{name}={long}"));
     }
     step = step.env("SLURM_CPU_BIND_TYPE=mask_cpu:");
     let folder = private_folder("thousands");
     let file = folder.join("environment");
-    fs::write(&file, (0..9_000).map(|n| format!("V{n}={n}\n")).collect::<String>()).unwrap();
+    fs::write(
+        &file,
+        (0..9_000)
+            .map(|n| format!("V{n}={n}\n"))
+            .collect::<String>(),
+    )
+    .unwrap();
     let file = file.to_str().expect("a plain path");
-    let step = step.word("--env-file", file).word("--env", OsString::from_vec(b"HOME=/\xff\xfe".to_vec()));
+    let step = step
+        .word("--env-file", file)
+        .word("--env", OsString::from_vec(b"HOME=/\xff\xfe".to_vec()));
     let step = step.word("--env", OsString::from_vec(b"NIC_PLACEMENT=\xff".to_vec()));
-    play!(step.task("CUDA_VISIBLE_DEVICES=0").task("CUDA_VISIBLE_DEVICES=1")).assert_nothing_failed();
+    play!(
+        step.task("CUDA_VISIBLE_DEVICES=0")
+            .task("CUDA_VISIBLE_DEVICES=1")
+    )
+    .assert_nothing_failed();
 }
 
 #[test]
@@ -218,13 +303,23 @@ fn arguments_of_plugstack_conf_that_are_not_text_are_told_of() {
     let played = play!(step.task("CUDA_VISIBLE_DEVICES=0"));
     played.assert_untouched();
     let errors = texts(&played.log(), "error");
-    assert!(errors.len() == 1 && errors[0].contains("plugstack.conf"), "{errors:?}\n{played}");
+    assert!(
+        errors.len() == 1 && errors[0].contains("plugstack.conf"),
+        "{errors:?}\n{played}"
+    );
 }
 
 #[test]
 fn a_task_is_counted_as_slurm_counts_it_whatever_its_variables_say() {
     let step = default_on().option("closest,bind=core");
-    let lies = ["SLURM_LOCALID=7", "SLURM_LOCALID=-1", "SLURM_PROCID=99999999999", "-SLURM_LOCALID"];
-    let step = lies.iter().fold(step, |step, lie| step.task(&format!("CUDA_VISIBLE_DEVICES=0 {lie}")));
+    let lies = [
+        "SLURM_LOCALID=7",
+        "SLURM_LOCALID=-1",
+        "SLURM_PROCID=99999999999",
+        "-SLURM_LOCALID",
+    ];
+    let step = lies.iter().fold(step, |step, lie| {
+        step.task(&format!("CUDA_VISIBLE_DEVICES=0 {lie}"))
+    });
     play!(step).assert_nothing_failed();
 }

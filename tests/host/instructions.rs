@@ -16,7 +16,10 @@ fn counted(step: &Step, name: &str, hook: &str) -> u64 {
     assert!(output.status.success(), "{}", harness::stderr(&output));
     let totals = fs::read_dir(&folder).expect("its folder").map(|entry| {
         let text = fs::read_to_string(entry.expect("a file").path()).expect("its figures");
-        let line = text.lines().find_map(|line| line.strip_prefix("totals: ")).expect("a total");
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("totals: "))
+            .expect("a total");
         line.parse::<u64>().expect("a number")
     });
     // each task is forked from the step's process, and has what that has done until then, or nothing
@@ -28,7 +31,10 @@ fn a_hook_takes_no_more_instructions_than_the_table_says() {
     if harness::host().is_none() {
         return;
     }
-    if !harness::plugin().components().any(|part| part.as_os_str() == "release") {
+    if !harness::plugin()
+        .components()
+        .any(|part| part.as_os_str() == "release")
+    {
         return println!(
             "skipped: `{}` is no release build: NIC_PLACEMENT_SO names one",
             harness::plugin().display()
@@ -40,7 +46,10 @@ fn a_hook_takes_no_more_instructions_than_the_table_says() {
     let node = Node::new("instructions");
     // Slurm's default log level
     let step = || node.step().word("--log-level", "3");
-    let cases = [("node file", step()), ("no node file", step().arg("cache=0"))];
+    let cases = [
+        ("node file", step()),
+        ("no node file", step().arg("cache=0")),
+    ];
     let mut table = String::from(
         "# instructions of one call, DGX H100, 8 tasks; BLESS=1 cargo test --test host writes it\n",
     );
@@ -55,9 +64,12 @@ fn a_hook_takes_no_more_instructions_than_the_table_says() {
     }
     let known = fs::read_to_string(&path).expect("the table");
     let rows = |text: &str| -> Vec<(String, u64)> {
-        let rows =
-            text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once('\t'));
-        rows.map(|(what, count)| (what.to_string(), count.parse().expect("a number"))).collect()
+        let rows = text
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .filter_map(|line| line.rsplit_once('\t'));
+        rows.map(|(what, count)| (what.to_string(), count.parse().expect("a number")))
+            .collect()
     };
     let (known, found) = (rows(&known), rows(&table));
     assert_eq!(known.len(), found.len(), "BLESS=1 writes the table anew");

@@ -42,8 +42,15 @@ impl Node {
         }
         (0..8).for_each(|gpu| fs::write(place(&format!("dev/nvidia{gpu}")), "").unwrap());
         fs::create_dir_all(place("proc/net")).unwrap();
-        fs::write(place("proc/net/route"), "Iface\tDestination\tGateway\tFlags\n").unwrap();
-        let node = Node { file: tree.parent().unwrap().join("node.cache"), tree };
+        fs::write(
+            place("proc/net/route"),
+            "Iface\tDestination\tGateway\tFlags\n",
+        )
+        .unwrap();
+        let node = Node {
+            file: tree.parent().unwrap().join("node.cache"),
+            tree,
+        };
         node.refresh(uptime());
         node
     }
@@ -57,9 +64,12 @@ impl Node {
     }
 
     pub fn step(&self) -> Step {
-        let step = Step::in_context("remote").arg("default=closest,bind=none").task_per_gpu();
+        let step = Step::in_context("remote")
+            .arg("default=closest,bind=none")
+            .task_per_gpu();
         let step = step.arg(&format!("node-file={}", self.file.display()));
-        step.word("--root", self.tree.to_str().unwrap()).word("--tell-files", "1")
+        step.word("--root", self.tree.to_str().unwrap())
+            .word("--tell-files", "1")
     }
 
     /// Takes the ports from the tree: a step that looks for their state finds none, and no NIC that may be chosen.
@@ -72,13 +82,18 @@ impl Node {
 
     /// Changes what the file says.
     pub fn edit(&self, change: impl Fn(&mut NodeFile)) {
-        let mut node = cache::from_bytes(&fs::read(&self.file).unwrap(), Provenance::ThisSystem).unwrap();
+        let mut node =
+            cache::from_bytes(&fs::read(&self.file).unwrap(), Provenance::ThisSystem).unwrap();
         change(&mut node);
         fs::write(&self.file, cache::to_bytes(&node)).unwrap();
     }
 
     /// Makes it another version's.
     pub fn age_version(&self) {
-        fs::write(&self.file, "nic-placement node file 99.0.0-1\nwhat that version says").unwrap();
+        fs::write(
+            &self.file,
+            "nic-placement node file 99.0.0-1\nwhat that version says",
+        )
+        .unwrap();
     }
 }

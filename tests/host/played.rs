@@ -29,34 +29,50 @@ pub struct LogLine {
 impl Played {
     /// What happened during `when`.
     pub fn events(&self, when: &str) -> Vec<&str> {
-        self.text.lines().filter_map(|line| line.strip_prefix(when)?.strip_prefix(": ")).collect()
+        self.text
+            .lines()
+            .filter_map(|line| line.strip_prefix(when)?.strip_prefix(": "))
+            .collect()
     }
 
     /// Everything that was logged, in order.
     pub fn log(&self) -> Vec<LogLine> {
-        const LEVELS: [&str; 7] = ["error", "log", "info", "verbose", "debug", "debug2", "debug3"];
+        const LEVELS: [&str; 7] = [
+            "error", "log", "info", "verbose", "debug", "debug2", "debug3",
+        ];
         let parsed = self.text.lines().filter_map(|line| {
             let mut parts = line.splitn(3, ": ");
             let (when, level, text) = (parts.next()?, parts.next()?, parts.next().unwrap_or(""));
             let known = LEVELS.contains(&level);
-            known.then(|| LogLine { when: when.into(), level: level.into(), text: text.into() })
+            known.then(|| LogLine {
+                when: when.into(),
+                level: level.into(),
+                text: text.into(),
+            })
         });
         parsed.collect()
     }
 
     /// What the user sees of it: the levels that slurmstepd copies to a task's stderr and srun to its own.
     pub fn shown_to_the_user(&self) -> Vec<LogLine> {
-        self.log().into_iter().filter(|line| line.level == "error" || line.level == "log").collect()
+        self.log()
+            .into_iter()
+            .filter(|line| line.level == "error" || line.level == "log")
+            .collect()
     }
 
     /// The hook's return code.
     pub fn returned(&self, when: &str) -> Option<i32> {
-        self.events(when).iter().find_map(|event| event.strip_prefix("returned ")?.parse().ok())
+        self.events(when)
+            .iter()
+            .find_map(|event| event.strip_prefix("returned ")?.parse().ok())
     }
 
     /// How many tasks there were.
     pub fn tasks(&self) -> usize {
-        (0..).take_while(|task| !self.events(&format!("task {task}")).is_empty()).count()
+        (0..)
+            .take_while(|task| !self.events(&format!("task {task}")).is_empty())
+            .count()
     }
 
     /// The exit status of a task; 0: its program was started.
@@ -86,7 +102,11 @@ impl Played {
     /// The whole environment that a task's program would start with.
     pub fn whole_env(&self, task: usize) -> Vec<String> {
         let events = self.events(&format!("task {task}"));
-        events.iter().filter_map(|event| event.strip_prefix("env ")).map(str::to_string).collect()
+        events
+            .iter()
+            .filter_map(|event| event.strip_prefix("env "))
+            .map(str::to_string)
+            .collect()
     }
 
     /// The CPUs of a task's program, as a list of ranges.
@@ -107,8 +127,13 @@ impl Played {
 
     /// Every change of the environment that was tried, as `setenv …` and `unsetenv …`.
     pub fn changes_tried(&self) -> Vec<&str> {
-        let events = self.text.lines().filter_map(|line| Some(line.split_once(": ")?.1));
-        events.filter(|event| event.starts_with("setenv ") || event.starts_with("unsetenv ")).collect()
+        let events = self
+            .text
+            .lines()
+            .filter_map(|line| Some(line.split_once(": ")?.1));
+        events
+            .filter(|event| event.starts_with("setenv ") || event.starts_with("unsetenv "))
+            .collect()
     }
 
     /// Fails unless every hook returned 0 and every task's program was started.
@@ -118,7 +143,11 @@ impl Played {
             assert_eq!(self.returned(hook), Some(0), "`{hook}`\n{self}");
         }
         for task in 0..self.tasks() {
-            assert_eq!(self.returned(&format!("task {task}")), Some(0), "task {task}\n{self}");
+            assert_eq!(
+                self.returned(&format!("task {task}")),
+                Some(0),
+                "task {task}\n{self}"
+            );
             assert_eq!(self.exit(task), Some(0), "task {task}\n{self}");
         }
     }

@@ -4,13 +4,23 @@ use super::*;
 
 /// A step that leaves so many bytes of the 128 KiB that a stack of 256 KiB allows.
 fn with_room(bytes: usize, more: &[&str]) -> Step {
-    let step = more.iter().fold(default_on().option("closest,verbose"), |step, each| step.env(each));
-    let step = step.env("SLURM_RLIMIT_STACK=262144").task("CUDA_VISIBLE_DEVICES=0");
+    let step = more
+        .iter()
+        .fold(default_on().option("closest,verbose"), |step, each| {
+            step.env(each)
+        });
+    let step = step
+        .env("SLURM_RLIMIT_STACK=262144")
+        .task("CUDA_VISIBLE_DEVICES=0");
     let played = step.play().expect("a compiler");
     // what the step has without more, as execve(2) counts: each with its NUL and a pointer
-    let ours = VARIABLES.iter().filter(|name| !more.iter().any(|each| each.starts_with(*name)));
+    let ours = VARIABLES
+        .iter()
+        .filter(|name| !more.iter().any(|each| each.starts_with(*name)));
     let has: usize = played.whole_env(0).iter().map(|each| each.len() + 9).sum();
-    let ours: usize = ours.filter_map(|name| Some(played.env(0, name)?.len() + name.len() + 10)).sum();
+    let ours: usize = ours
+        .filter_map(|name| Some(played.env(0, name)?.len() + name.len() + 10))
+        .sum();
     let mut left = 128 * 1024 - bytes - (has - ours);
     let mut padded = step;
     for number in 100.. {
@@ -36,7 +46,11 @@ fn a_step_near_the_kernels_limit_gets_none_of_our_variables_and_says_why() {
         let played = play!(with_room(room, &[]));
         played.assert_nothing_failed();
         for name in VARIABLES {
-            assert_eq!(played.env(0, name).is_some(), is_set, "{name} with {room} bytes\n{played}");
+            assert_eq!(
+                played.env(0, name).is_some(),
+                is_set,
+                "{name} with {room} bytes\n{played}"
+            );
         }
         assert_eq!(files::said(&played, &[WHY]), !is_set, "{room}\n{played}");
     }
@@ -57,7 +71,11 @@ fn an_outer_steps_values_go_where_there_is_no_room_for_others() {
         assert_eq!(played.env(0, name), None, "{name}\n{played}");
     }
     let users = play!(with_room(700, &["UCX_NET_DEVICES=mlx5_9:1"]));
-    assert_eq!(users.env(0, "UCX_NET_DEVICES").as_deref(), Some("mlx5_9:1"), "the user's own stays\n{users}");
+    assert_eq!(
+        users.env(0, "UCX_NET_DEVICES").as_deref(),
+        Some("mlx5_9:1"),
+        "the user's own stays\n{users}"
+    );
 }
 
 #[test]

@@ -18,7 +18,11 @@ pub(super) fn ran(step: &Step, arguments: &[&str]) -> Output {
     Command::new("valgrind")
         .args(arguments)
         .env_clear()
-        .envs(played.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .envs(
+            played
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
         .arg(played.get_program())
         .args(played.get_args())
         .output()

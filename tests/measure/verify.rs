@@ -8,7 +8,8 @@ use std::process::Output;
 
 impl Tree {
     fn thread(&self, pid: u32, thread: u32, name: &str, state: &str, cpus: &str) {
-        let status = format!("Name:\t{name}\nState:\t{state}\nPPid:\t1\nCpus_allowed_list:\t{cpus}\n");
+        let status =
+            format!("Name:\t{name}\nState:\t{state}\nPPid:\t1\nCpus_allowed_list:\t{cpus}\n");
         self.write(&format!("proc/{pid}/task/{thread}/status"), &status);
         if pid == thread {
             self.write(&format!("proc/{pid}/status"), &status);
@@ -28,8 +29,14 @@ impl Tree {
 
     fn verdicts(&self, arguments: &[&str]) -> Vec<TaskVerdict> {
         let output = self.verify(&[&["--json"], arguments].concat());
-        assert_eq!(output.status.code(), Some(2), "of another node nothing of NICs is known: {output:?}");
-        serde_json::from_slice::<NodeVerdicts>(&output.stdout).unwrap().tasks
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "of another node nothing of NICs is known: {output:?}"
+        );
+        serde_json::from_slice::<NodeVerdicts>(&output.stdout)
+            .unwrap()
+            .tasks
     }
 }
 
@@ -37,7 +44,12 @@ impl Tree {
 fn threads_memory_and_variables_are_compared_with_what_the_marker_says() {
     let tree = Tree::new("verify");
     let mark = MARK.replace(" set:", " cpus=0-3 set:") + " set:NCCL_IB_HCA==mlx5_0:1";
-    tree.task(100, "SLURM_LOCALID=0", &[&mark, "UCX_NET_DEVICES=mlx5_1:1", "NCCL_IB_HCA==mlx5_0:1"], "0-3");
+    tree.task(
+        100,
+        "SLURM_LOCALID=0",
+        &[&mark, "UCX_NET_DEVICES=mlx5_1:1", "NCCL_IB_HCA==mlx5_0:1"],
+        "0-3",
+    );
     tree.thread(100, 101, "NCCL Progress 0", "S (sleeping)", "1");
     tree.thread(100, 102, "gone", "Z (zombie)", "7");
     tree.write(
@@ -46,9 +58,18 @@ fn threads_memory_and_variables_are_compared_with_what_the_marker_says() {
          7f00 default file=/lib/libc.so.6 mapped=900 N1=900 kernelpagesize_kB=4\n\
          7f01 bind:0 anon=1 N0=1 kernelpagesize_kB=2048\n7f02 default anon=x N9=99999999999999999999\n",
     );
-    let [task] = &tree.verdicts(&["--job", "17"])[..] else { panic!() };
-    assert_eq!((task.job, task.step, task.local_id, task.is_placed), (Some(17), Some(0), Some(0), true));
-    assert_eq!((task.cpus.threads, task.cpus.as_set, task.cpus.first_left), (2, 1, false), "{task:?}");
+    let [task] = &tree.verdicts(&["--job", "17"])[..] else {
+        panic!()
+    };
+    assert_eq!(
+        (task.job, task.step, task.local_id, task.is_placed),
+        (Some(17), Some(0), Some(0), true)
+    );
+    assert_eq!(
+        (task.cpus.threads, task.cpus.as_set, task.cpus.first_left),
+        (2, 1, false),
+        "{task:?}"
+    );
     assert_eq!(task.cpus.others[0].made_by.as_deref(), Some("NCCL"));
     assert_eq!(task.memory.kib, [(0, 75 * 4 + 2048), (1, 100)].into());
     assert_eq!(task.memory.near_share(), Some(95), "{task:?}");
@@ -56,18 +77,31 @@ fn threads_memory_and_variables_are_compared_with_what_the_marker_says() {
     assert_eq!(task.verdict, Verdict::Unknown);
     tree.thread(100, 100, "train", "R (running)", "0-7");
     let output = tree.verify(&["--job", "17.0", "--brief"]);
-    assert_eq!(output.status.code(), Some(1), "its first thread has more CPUs than it was given");
+    assert_eq!(
+        output.status.code(),
+        Some(1),
+        "its first thread has more CPUs than it was given"
+    );
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(said.contains("job 17: 1 task: 1 cannot tell (17.0 task 0: no NIC, not on its CPUs)"), "{said}");
-    assert!(tree.verdicts(&["--job", "18"]).is_empty() && tree.verdicts(&["--job", "17.1"]).is_empty());
+    assert!(
+        said.contains("job 17: 1 task: 1 cannot tell (17.0 task 0: no NIC, not on its CPUs)"),
+        "{said}"
+    );
+    assert!(
+        tree.verdicts(&["--job", "18"]).is_empty() && tree.verdicts(&["--job", "17.1"]).is_empty()
+    );
 }
 
 #[test]
 fn what_a_user_wrote_breaks_no_line_and_does_not_reach_the_terminal() {
     let tree = Tree::new("verify-hostile");
-    let mark =
-        "NIC_PLACEMENT=v1 policy=\x1b[2J gpus=x nics=\x1b[31m cpus=9999999999- set:A\x1bB=1 set:LD_X=1";
-    tree.task(100, "SLURM_LOCALID=0\n", &[mark, "SLURM_STEP_GPUS=\x1b[1m"], "0-3");
+    let mark = "NIC_PLACEMENT=v1 policy=\x1b[2J gpus=x nics=\x1b[31m cpus=9999999999- set:A\x1bB=1 set:LD_X=1";
+    tree.task(
+        100,
+        "SLURM_LOCALID=0\n",
+        &[mark, "SLURM_STEP_GPUS=\x1b[1m"],
+        "0-3",
+    );
     tree.thread(100, 101, "\x1b]0;title\x07", "S (sleeping)", "999999999999");
     tree.thread(100, 102, "\x1b[31mroot: all well", "S (sleeping)", "4");
     tree.write("proc/100/numa_maps", "x N0=1 anon=1 file=/a\\012N1=7");
@@ -75,7 +109,11 @@ fn what_a_user_wrote_breaks_no_line_and_does_not_reach_the_terminal() {
     for arguments in [&[][..], &["--brief"], &["--json"], &["--pid", "100"]] {
         let output = tree.verify(arguments);
         let said = [output.stdout, output.stderr].concat();
-        assert!(!said.contains(&0x1b) && !said.contains(&7), "{}", String::from_utf8_lossy(&said));
+        assert!(
+            !said.contains(&0x1b) && !said.contains(&7),
+            "{}",
+            String::from_utf8_lossy(&said)
+        );
     }
 }
 
@@ -90,19 +128,45 @@ fn an_unplaced_task_s_gpu_is_the_one_that_it_has_open_or_that_of_a_step_with_one
             std::fs::create_dir_all(fd.parent().unwrap()).unwrap();
             symlink(open, &fd).unwrap();
         }
-        let [task] = &tree.verdicts(&["--pid", "100"])[..] else { panic!() };
+        let [task] = &tree.verdicts(&["--pid", "100"])[..] else {
+            panic!()
+        };
         task.gpus.clone()
     };
-    assert_eq!(gpus(&["CUDA_VISIBLE_DEVICES=0"], None), [0; 0], "0 may count those of a device cgroup");
-    assert_eq!(gpus(&["CUDA_VISIBLE_DEVICES=0", "SLURM_STEP_GPUS=3"], None), [3]);
-    assert_eq!(gpus(&["CUDA_VISIBLE_DEVICES=0", "SLURM_STEP_GPUS=0,1,2,3"], None), [0; 0]);
-    assert_eq!(gpus(&["CUDA_VISIBLE_DEVICES=2", "SLURM_STEP_GPUS=0,1,2,3"], None), [2]);
+    assert_eq!(
+        gpus(&["CUDA_VISIBLE_DEVICES=0"], None),
+        [0; 0],
+        "0 may count those of a device cgroup"
+    );
+    assert_eq!(
+        gpus(&["CUDA_VISIBLE_DEVICES=0", "SLURM_STEP_GPUS=3"], None),
+        [3]
+    );
+    assert_eq!(
+        gpus(&["CUDA_VISIBLE_DEVICES=0", "SLURM_STEP_GPUS=0,1,2,3"], None),
+        [0; 0]
+    );
+    assert_eq!(
+        gpus(&["CUDA_VISIBLE_DEVICES=2", "SLURM_STEP_GPUS=0,1,2,3"], None),
+        [2]
+    );
     let gpu = gpus(&[MARK], None);
     let all = format!("CUDA_VISIBLE_DEVICES={}", gpu[0]);
-    tree.write("proc/driver/nvidia/gpus/0000:23:00.0/information", "Device Minor: \t 7\n");
-    assert_eq!(gpus(&["CUDA_VISIBLE_DEVICES=0"], Some("/dev/nvidia7")), gpu, "of those that it may open");
+    tree.write(
+        "proc/driver/nvidia/gpus/0000:23:00.0/information",
+        "Device Minor: \t 7\n",
+    );
+    assert_eq!(
+        gpus(&["CUDA_VISIBLE_DEVICES=0"], Some("/dev/nvidia7")),
+        gpu,
+        "of those that it may open"
+    );
     assert_eq!(gpus(&[&all], Some("/dev/nvidia7")), gpu, "of all");
-    assert_eq!(gpus(&[&all], Some("/dev/nvidia8")), [0; 0], "no GPU of this node's is open");
+    assert_eq!(
+        gpus(&[&all], Some("/dev/nvidia8")),
+        [0; 0],
+        "no GPU of this node's is open"
+    );
     assert_eq!(gpus(&[], None), [0; 0]);
 }
 
@@ -115,30 +179,58 @@ fn a_process_and_what_it_started_are_looked_at() {
         let status = format!("Name:\tx\nState:\tR\nPPid:\t{parent}\nCpus_allowed_list:\t0\n");
         tree.write(&format!("proc/{pid}/status"), status);
     }
-    let processes: Vec<u32> = tree.verdicts(&["--pid", "100"]).iter().map(|task| task.processes[0]).collect();
+    let processes: Vec<u32> = tree
+        .verdicts(&["--pid", "100"])
+        .iter()
+        .map(|task| task.processes[0])
+        .collect();
     assert_eq!(processes, [100, 101, 102]);
     assert!(tree.verdicts(&[]).is_empty(), "none of them is a task");
     let file = tree.0.join("tasks.prom");
     tree.task(300, "SLURM_LOCALID=0", &[], "0");
     tree.verify(&["--brief", "--textfile", file.to_str().unwrap()]);
     let text = std::fs::read_to_string(file).unwrap();
-    assert!(text.contains("\nnic_placement_tasks{jobid=\"17\",verdict=\"unknown\"} 1\n"), "{text}");
+    assert!(
+        text.contains("\nnic_placement_tasks{jobid=\"17\",verdict=\"unknown\"} 1\n"),
+        "{text}"
+    );
 }
 
 #[test]
 fn measure_says_of_each_task_of_its_step_what_verify_says_and_a_merge_counts_them() {
     let tree = Tree::new("verify-measure");
     tree.task(100, "SLURM_LOCALID=0", &[MARK], "0-3");
-    tree.process(101, &["SLURM_JOB_ID=17", "SLURM_STEP_ID=1", "SLURM_LOCALID=0"]);
+    tree.process(
+        101,
+        &["SLURM_JOB_ID=17", "SLURM_STEP_ID=1", "SLURM_LOCALID=0"],
+    );
     tree.thread(101, 101, "other", "R (running)", "0");
-    let own = [("SLURM_JOB_ID", "17"), ("SLURM_STEP_ID", "0"), ("SLURM_LOCALID", "0")];
+    let own = [
+        ("SLURM_JOB_ID", "17"),
+        ("SLURM_STEP_ID", "0"),
+        ("SLURM_LOCALID", "0"),
+    ];
     let output = tree.measure(&own, "true");
     let tasks = super::report(&output).tasks;
-    assert_eq!(tasks.len(), 1, "another step's is not among them: {tasks:?}");
-    assert_eq!((tasks[0].processes.as_slice(), tasks[0].verdict), (&[100][..], Verdict::Unknown));
+    assert_eq!(
+        tasks.len(),
+        1,
+        "another step's is not among them: {tasks:?}"
+    );
+    assert_eq!(
+        (tasks[0].processes.as_slice(), tasks[0].verdict),
+        (&[100][..], Verdict::Unknown)
+    );
     tree.write("reports", output.stderr);
     let file = tree.0.join("reports");
-    let merged = tree.tool("measure", &["--merge", file.to_str().unwrap()]).output().unwrap();
+    let merged = tree
+        .tool("measure", &["--merge", file.to_str().unwrap()])
+        .output()
+        .unwrap();
     let said = String::from_utf8_lossy(&merged.stdout).into_owned();
-    assert!(said.contains("tasks: 1 cannot tell\n"), "{said}{}", String::from_utf8_lossy(&merged.stderr));
+    assert!(
+        said.contains("tasks: 1 cannot tell\n"),
+        "{said}{}",
+        String::from_utf8_lossy(&merged.stderr)
+    );
 }

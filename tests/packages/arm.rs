@@ -9,8 +9,10 @@ use std::process::Command;
 const SYSROOT: &str = "/usr/aarch64-linux-gnu";
 
 fn printed(command: &mut Command) -> String {
-    let output =
-        command.current_dir(path("")).output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let output = command
+        .current_dir(path(""))
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}: {}", text(&output));
     text(&output)
 }
@@ -18,7 +20,10 @@ fn printed(command: &mut Command) -> String {
 fn folders() -> [(PathBuf, Vec<&'static str>); 2] {
     [
         (unpacked("_1.0.0-1_amd64.deb"), vec![]),
-        (unpacked("_1.0.0-1_arm64.deb"), vec!["qemu-aarch64-static", "-L", SYSROOT]),
+        (
+            unpacked("_1.0.0-1_arm64.deb"),
+            vec!["qemu-aarch64-static", "-L", SYSROOT],
+        ),
     ]
 }
 
@@ -39,12 +44,23 @@ pub fn the_library_for_arm_places_tasks_as_the_one_for_x86_does() {
     let manifest = tree.with_extension("machine");
     let _ = std::fs::remove_dir_all(&tree);
     let tool = env!("CARGO_BIN_EXE_nic-placement");
-    std::fs::write(&manifest, printed(Command::new(tool).args(["snapshot", "--machine", "dgx-h100"])))
-        .unwrap();
-    printed(Command::new(tool).args(["snapshot", "--unpack"]).arg(&manifest).arg(&tree));
-    let said =
-        ["cc", "aarch64-linux-gnu-gcc"].into_iter().zip(folders()).map(|(compiler, (folder, words))| {
-            let host = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("spank_host-{compiler}"));
+    std::fs::write(
+        &manifest,
+        printed(Command::new(tool).args(["snapshot", "--machine", "dgx-h100"])),
+    )
+    .unwrap();
+    printed(
+        Command::new(tool)
+            .args(["snapshot", "--unpack"])
+            .arg(&manifest)
+            .arg(&tree),
+    );
+    let said = ["cc", "aarch64-linux-gnu-gcc"]
+        .into_iter()
+        .zip(folders())
+        .map(|(compiler, (folder, words))| {
+            let host =
+                Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("spank_host-{compiler}"));
             printed(
                 Command::new(compiler)
                     .args(["-O1", "-rdynamic", "-o"])
@@ -53,18 +69,33 @@ pub fn the_library_for_arm_places_tasks_as_the_one_for_x86_does() {
             );
             let library = folder.join("usr/lib/nic-placement/libnic_placement.so");
             let mut step = command(&words, &host);
-            step.arg("--so").arg(library).arg("--arg").arg(format!("sysfs={}", tree.display()));
-            step.args(["--arg", "default=closest,bind=none,mem=none", "--network"]).arg(&tree);
-            step.args(["--task", "CUDA_VISIBLE_DEVICES=0", "--task", "CUDA_VISIBLE_DEVICES=4"]);
+            step.arg("--so")
+                .arg(library)
+                .arg("--arg")
+                .arg(format!("sysfs={}", tree.display()));
+            step.args(["--arg", "default=closest,bind=none,mem=none", "--network"])
+                .arg(&tree);
+            step.args([
+                "--task",
+                "CUDA_VISIBLE_DEVICES=0",
+                "--task",
+                "CUDA_VISIBLE_DEVICES=4",
+            ]);
             // qemu-user has a thread of its own, of which the fake Slurm complains, and no get_mempolicy(2)
-            let is_qemus =
-                |line: &str| line.contains(": host: 2 threads") || line.contains(": memory default");
+            let is_qemus = |line: &str| {
+                line.contains(": host: 2 threads") || line.contains(": memory default")
+            };
             let lines = printed(&mut step);
-            lines.lines().filter(|line| !is_qemus(line)).map(|line| format!("{line}\n")).collect::<String>()
+            lines
+                .lines()
+                .filter(|line| !is_qemus(line))
+                .map(|line| format!("{line}\n"))
+                .collect::<String>()
         });
     let [x86, arm] = said.collect::<Vec<_>>().try_into().expect("two");
     assert!(
-        arm.contains("gpus=0000:1b:00.0 nics=mlx5_0:1") && arm.contains("gpus=0000:9d:00.0 nics=mlx5_6:1"),
+        arm.contains("gpus=0000:1b:00.0 nics=mlx5_0:1")
+            && arm.contains("gpus=0000:9d:00.0 nics=mlx5_6:1"),
         "{arm}"
     );
     assert_eq!(x86, arm);
@@ -72,8 +103,22 @@ pub fn the_library_for_arm_places_tasks_as_the_one_for_x86_does() {
 
 pub fn the_tool_for_arm_prints_the_same_bytes() {
     for arguments in [
-        &["plan", "--machine", "dgx-h100", "--gpus-per-task", "1", "-v"][..],
-        &["plan", "--machine", "gb200-nvl72", "--gpus-per-task", "1", "-v"],
+        &[
+            "plan",
+            "--machine",
+            "dgx-h100",
+            "--gpus-per-task",
+            "1",
+            "-v",
+        ][..],
+        &[
+            "plan",
+            "--machine",
+            "gb200-nvl72",
+            "--gpus-per-task",
+            "1",
+            "-v",
+        ],
         &["show", "--machine", "dgx-h100"],
         &["explain", "--machine", "dgx-h100", "--gpu", "3"],
         &["map", "--machine", "dgx-h100"],

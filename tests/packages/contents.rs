@@ -7,9 +7,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn run(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).current_dir(path("")).output();
+    let output = Command::new(program)
+        .args(arguments)
+        .current_dir(path(""))
+        .output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
-    assert!(output.status.success(), "{program} {arguments:?}: {}", text(&output));
+    assert!(
+        output.status.success(),
+        "{program} {arguments:?}: {}",
+        text(&output)
+    );
     text(&output)
 }
 
@@ -25,13 +32,28 @@ pub fn unpacked(of: &str) -> PathBuf {
         let file = package(&name).display().to_string();
         let listed = if name.ends_with(".deb") {
             run("dpkg-deb", &["-x", &file, &into]);
-            run("sh", &["-c", &format!("dpkg-deb -c '{file}' | grep -c '^[^d]'")]).trim().parse().unwrap()
+            run(
+                "sh",
+                &["-c", &format!("dpkg-deb -c '{file}' | grep -c '^[^d]'")],
+            )
+            .trim()
+            .parse()
+            .unwrap()
         } else {
-            run("sh", &["-c", &format!("rpm2cpio '{file}' | (cd '{into}' && cpio -idm --quiet)")]);
-            run("sh", &["-c", &format!("rpm -qplv '{file}' | grep -c '^[^d]'")])
-                .trim()
-                .parse::<usize>()
-                .unwrap()
+            run(
+                "sh",
+                &[
+                    "-c",
+                    &format!("rpm2cpio '{file}' | (cd '{into}' && cpio -idm --quiet)"),
+                ],
+            );
+            run(
+                "sh",
+                &["-c", &format!("rpm -qplv '{file}' | grep -c '^[^d]'")],
+            )
+            .trim()
+            .parse::<usize>()
+            .unwrap()
         };
         files += listed;
         assert_eq!(count(), files, "{name} has a file of another package");
@@ -51,13 +73,29 @@ pub fn the_packages_of_a_build_hold_what_is_listed() {
     let listed = fs::read_to_string(path("packaging/contents.txt")).unwrap();
     for (name, libraries) in BUILDS {
         let folder = unpacked(name);
-        let found = run("find", &[&folder.display().to_string(), "!", "-type", "d", "-printf", "/%P\n"]);
+        let found = run(
+            "find",
+            &[
+                &folder.display().to_string(),
+                "!",
+                "-type",
+                "d",
+                "-printf",
+                "/%P\n",
+            ],
+        );
         // man pages are packed; each package has its licences and, for Debian, its own folder
         let is_own = |line: &str| {
-            ["/changelog.Debian.gz", "/built-with"].iter().any(|end| line.ends_with(end))
-                || ["/usr/share/licenses/", "/usr/share/doc/slurm-spank-", "/usr/share/doc/lib"]
-                    .iter()
-                    .any(|begin| line.starts_with(begin))
+            ["/changelog.Debian.gz", "/built-with"]
+                .iter()
+                .any(|end| line.ends_with(end))
+                || [
+                    "/usr/share/licenses/",
+                    "/usr/share/doc/slurm-spank-",
+                    "/usr/share/doc/lib",
+                ]
+                .iter()
+                .any(|begin| line.starts_with(begin))
         };
         let found: BTreeSet<String> = found
             .lines()
@@ -66,7 +104,12 @@ pub fn the_packages_of_a_build_hold_what_is_listed() {
             .collect();
         let wanted: BTreeSet<String> = listed
             .lines()
-            .map(|line| line.split(' ').next().unwrap().replace("/usr/lib/x86_64-linux-gnu", libraries))
+            .map(|line| {
+                line.split(' ')
+                    .next()
+                    .unwrap()
+                    .replace("/usr/lib/x86_64-linux-gnu", libraries)
+            })
             .collect();
         assert_eq!(found, wanted, "{name}");
     }
@@ -76,7 +119,11 @@ pub fn nothing_newer_than_glibc_2_28_is_wanted_and_no_libslurm() {
     for (name, libraries) in BUILDS {
         let folder = unpacked(name);
         let core = format!("{libraries}/libnic_placement_core.so.0");
-        for file in ["/usr/lib/nic-placement/libnic_placement.so", &core, "/usr/bin/nic-placement"] {
+        for file in [
+            "/usr/lib/nic-placement/libnic_placement.so",
+            &core,
+            "/usr/bin/nic-placement",
+        ] {
             let file = format!("{}{file}", folder.display());
             let said = run("readelf", &["-W", "-d", "-V", &file]);
             let newest = said
@@ -84,40 +131,84 @@ pub fn nothing_newer_than_glibc_2_28_is_wanted_and_no_libslurm() {
                 .skip(1)
                 .filter_map(|rest| rest.split_whitespace().next())
                 .map(|version| {
-                    version.split('.').map(|number| number.parse().unwrap_or(0)).collect::<Vec<u32>>()
+                    version
+                        .split('.')
+                        .map(|number| number.parse().unwrap_or(0))
+                        .collect::<Vec<u32>>()
                 })
                 .max();
-            assert!(newest.as_ref().is_some_and(|newest| *newest <= vec![2, 28]), "{file}: {newest:?}");
+            assert!(
+                newest.as_ref().is_some_and(|newest| *newest <= vec![2, 28]),
+                "{file}: {newest:?}"
+            );
             for line in said.lines().filter(|line| line.contains("(NEEDED)")) {
-                assert!(!line.contains("slurm") && !line.contains("gcc_s"), "{file}: {line}");
+                assert!(
+                    !line.contains("slurm") && !line.contains("gcc_s"),
+                    "{file}: {line}"
+                );
             }
         }
     }
-    for name in ["_1.0.0-1_amd64.deb", "_1.0.0-1_arm64.deb"].into_iter().flat_map(files_of) {
-        let depends = run("dpkg-deb", &["-f", &package(&name).display().to_string(), "Depends"]);
+    for name in ["_1.0.0-1_amd64.deb", "_1.0.0-1_arm64.deb"]
+        .into_iter()
+        .flat_map(files_of)
+    {
+        let depends = run(
+            "dpkg-deb",
+            &["-f", &package(&name).display().to_string(), "Depends"],
+        );
         let is_devel = name.contains("-dev_") && depends == "libnic-placement-core0 (= 1.0.0-1)\n";
-        assert!(is_devel || depends == "libc6 (>= 2.28)\n", "{name}: {depends}");
+        assert!(
+            is_devel || depends == "libc6 (>= 2.28)\n",
+            "{name}: {depends}"
+        );
     }
     for name in files_of("-1.0.0-1.x86_64.rpm") {
-        let required = run("rpm", &["-qp", "--requires", &package(&name).display().to_string()]);
-        assert!(name.contains("-devel-") || required.contains("libc.so.6(GLIBC_2.28)(64bit)"), "{required}");
-        assert!(!required.to_lowercase().contains("slurm") && !required.contains("gcc_s"), "{required}");
+        let required = run(
+            "rpm",
+            &["-qp", "--requires", &package(&name).display().to_string()],
+        );
+        assert!(
+            name.contains("-devel-") || required.contains("libc.so.6(GLIBC_2.28)(64bit)"),
+            "{required}"
+        );
+        assert!(
+            !required.to_lowercase().contains("slurm") && !required.contains("gcc_s"),
+            "{required}"
+        );
         let licences = run("rpm", &["-qpL", &package(&name).display().to_string()]);
-        assert!(licences.contains("/LICENSE-APACHE\n") && licences.contains("/LICENSE-MIT\n"), "{licences}");
+        assert!(
+            licences.contains("/LICENSE-APACHE\n") && licences.contains("/LICENSE-MIT\n"),
+            "{licences}"
+        );
     }
 }
 
 pub fn the_same_input_gives_the_same_package() {
-    for (kind, of) in [("deb", "_1.0.0-1_amd64.deb"), ("rpm", "-1.0.0-1.x86_64.rpm")] {
+    for (kind, of) in [
+        ("deb", "_1.0.0-1_amd64.deb"),
+        ("rpm", "-1.0.0-1.x86_64.rpm"),
+    ] {
         let built = path("target/portable/x86_64-unknown-linux-gnu/release");
         let make = || {
             let mut command = Command::new(path("packaging/package.sh"));
-            command.args([kind, "x86_64", "1.0.0", "1"]).env("NICP_BUILT", &built);
-            command.env("MAINTAINER", "Nobody <nobody@example.org>").env("HOMEPAGE", "https://example.org");
+            command
+                .args([kind, "x86_64", "1.0.0", "1"])
+                .env("NICP_BUILT", &built);
+            command
+                .env("MAINTAINER", "Nobody <nobody@example.org>")
+                .env("HOMEPAGE", "https://example.org");
             // the tests' own make would hand down its words
-            let output = command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL").output().unwrap();
+            let output = command
+                .env_remove("MAKEFLAGS")
+                .env_remove("MAKELEVEL")
+                .output()
+                .unwrap();
             assert!(output.status.success(), "{}", text(&output));
-            files_of(of).iter().map(|name| fs::read(package(name)).unwrap()).collect::<Vec<_>>()
+            files_of(of)
+                .iter()
+                .map(|name| fs::read(package(name)).unwrap())
+                .collect::<Vec<_>>()
         };
         assert!(make() == make(), "{of}");
     }
@@ -126,7 +217,11 @@ pub fn the_same_input_gives_the_same_package() {
 pub fn lintian_finds_no_error() {
     let Ok(output) = Command::new("lintian")
         .args(["--fail-on", "error", "--allow-root"])
-        .args(files_of("_1.0.0-1_amd64.deb").iter().map(|name| package(name)))
+        .args(
+            files_of("_1.0.0-1_amd64.deb")
+                .iter()
+                .map(|name| package(name)),
+        )
         .output()
     else {
         return println!("      skipped: there is no `lintian`");
@@ -184,17 +279,32 @@ pub fn the_rpm_is_installed_replaced_and_erased_without_a_trace() {
         fi
         "#;
     let files = ["-1.0.0-1.x86_64.rpm", "-1.0.0-2.x86_64.rpm"].map(|of| {
-        let files = files_of(of).into_iter().take(2).map(|name| package(&name).display().to_string());
+        let files = files_of(of)
+            .into_iter()
+            .take(2)
+            .map(|name| package(&name).display().to_string());
         files.collect::<Vec<_>>().join(" ")
     });
     for name in ["bookworm", "trixie"] {
         let output = Command::new("unshare")
-            .args(["--mount", "--propagation", "private", "bash", "-c", script, "rpm"])
+            .args([
+                "--mount",
+                "--propagation",
+                "private",
+                "bash",
+                "-c",
+                script,
+                "rpm",
+            ])
             .arg(Root::folder(name))
             .args(&files)
             .output()
             .unwrap();
         assert!(output.status.success(), "{name}: {}", text(&output));
-        assert!(text(&output).contains("nic-placement-1.0.0-2.x86_64\n"), "{}", text(&output));
+        assert!(
+            text(&output).contains("nic-placement-1.0.0-2.x86_64\n"),
+            "{}",
+            text(&output)
+        );
     }
 }

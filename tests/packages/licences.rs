@@ -37,7 +37,10 @@ fn is_allowed(expression: &str) -> bool {
     match (split(" AND "), split(" OR ")) {
         (all, _) if all.len() > 1 => all.into_iter().all(is_allowed),
         (_, any) if any.len() > 1 => any.into_iter().any(is_allowed),
-        _ => match expression.strip_prefix('(').and_then(|inner| inner.strip_suffix(')')) {
+        _ => match expression
+            .strip_prefix('(')
+            .and_then(|inner| inner.strip_suffix(')'))
+        {
             Some(inner) => is_allowed(inner),
             None => ALLOWED.contains(&expression),
         },
@@ -58,11 +61,19 @@ fn all() -> BTreeMap<Part, Vec<&'static str>> {
 #[test]
 fn each_licence_is_one_that_the_packages_may_go_out_under() {
     for (part, files) in all() {
-        assert!(is_allowed(&part.licence), "{} of {files:?}: `{}`", part.name, part.licence);
+        assert!(
+            is_allowed(&part.licence),
+            "{} of {files:?}: `{}`",
+            part.name,
+            part.licence
+        );
     }
     assert!(is_allowed("(MIT OR GPL-3.0) AND Unicode-3.0") && is_allowed("GPL-2.0 OR MIT"));
     assert!(
-        !is_allowed("MIT AND GPL-3.0") && !is_allowed("GPL-2.0") && !is_allowed("") && !is_allowed("MIT)")
+        !is_allowed("MIT AND GPL-3.0")
+            && !is_allowed("GPL-2.0")
+            && !is_allowed("")
+            && !is_allowed("MIT)")
     );
 }
 
@@ -73,20 +84,35 @@ fn folder(part: &Part) -> PathBuf {
         PathBuf::from,
     );
     let name = format!("{}-{}", part.name, part.version);
-    let sources = fs::read_dir(home.join("registry/src")).expect("cargo has unpacked what it compiled");
-    let mut folders =
-        sources.map(|source| source.unwrap().path().join(&name)).filter(|folder| folder.is_dir());
-    folders.next().unwrap_or_else(|| panic!("cargo has no `{name}`"))
+    let sources =
+        fs::read_dir(home.join("registry/src")).expect("cargo has unpacked what it compiled");
+    let mut folders = sources
+        .map(|source| source.unwrap().path().join(&name))
+        .filter(|folder| folder.is_dir());
+    folders
+        .next()
+        .unwrap_or_else(|| panic!("cargo has no `{name}`"))
 }
 
 /// The texts that go along with a crate: MIT's where it offers that, else all.
 fn texts(part: &Part) -> Vec<String> {
-    let begins = ["LICENSE", "LICENCE", "COPYING", "NOTICE", "COPYRIGHT", "UNLICENSE"];
+    let begins = [
+        "LICENSE",
+        "LICENCE",
+        "COPYING",
+        "NOTICE",
+        "COPYRIGHT",
+        "UNLICENSE",
+    ];
     let mut files: Vec<PathBuf> = fs::read_dir(folder(part))
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|file| {
-            let name = file.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
+            let name = file
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .to_uppercase();
             file.is_file() && begins.iter().any(|begin| name.starts_with(begin))
         })
         .collect();
@@ -100,7 +126,10 @@ fn texts(part: &Part) -> Vec<String> {
         files = of_mit;
     }
     let text = |file: &PathBuf| {
-        String::from_utf8_lossy(&fs::read(file).unwrap()).replace('\r', "").trim_end().to_string()
+        String::from_utf8_lossy(&fs::read(file).unwrap())
+            .replace('\r', "")
+            .trim_end()
+            .to_string()
     };
     files.iter().map(text).collect()
 }
@@ -114,7 +143,10 @@ fn the_texts_of_all_licences_go_along() {
     made += "The standard library of Rust: MIT OR Apache-2.0, Copyright (c) The Rust Project Contributors.\n";
     made += "LLVM's libunwind: Apache-2.0 WITH LLVM-exception, Copyright (c) the LLVM Project.\n\n";
     let mut by_text = BTreeMap::<String, BTreeSet<String>>::new();
-    for (part, files) in all().into_iter().filter(|(part, _)| !part.own && !part.compiling) {
+    for (part, files) in all()
+        .into_iter()
+        .filter(|(part, _)| !part.own && !part.compiling)
+    {
         let name = format!("{} {}", part.name, part.version);
         made += &format!("{name}: {}; in {}\n", part.licence, files.join(", "));
         let mut texts = texts(&part);
@@ -128,9 +160,15 @@ fn the_texts_of_all_licences_go_along() {
         });
     }
     for own in ["LICENSE-APACHE", "LICENSE-MIT"] {
-        by_text.entry(read(own).trim_end().to_string()).or_default().insert("nic-placement".to_string());
+        by_text
+            .entry(read(own).trim_end().to_string())
+            .or_default()
+            .insert("nic-placement".to_string());
     }
-    let mut texts: Vec<_> = by_text.into_iter().map(|(text, names)| (names, text)).collect();
+    let mut texts: Vec<_> = by_text
+        .into_iter()
+        .map(|(text, names)| (names, text))
+        .collect();
     texts.sort();
     for (names, text) in texts {
         let names: Vec<String> = names.into_iter().collect();

@@ -17,14 +17,20 @@ const fn mistake(
     shown_by: &'static str,
     word: &'static str,
 ) -> Mistake {
-    Mistake { done, how, shown_by, word }
+    Mistake {
+        done,
+        how,
+        shown_by,
+        word,
+    }
 }
 
 /// A step that asks, and what the node's slurmd logged of it.
 const STEP: &str = "srun -w n0 --nic-placement -n1 --gpus=1 true";
 const CHECK: &str = "nic-placement check | sed -z 's/\\n  *\\([^ ]\\)/ \\1/g'";
 /// On a node with GPUs.
-const CHECK_OF_NODE: &str = "srun -w n0 -n1 nic-placement check | sed -z 's/\\n  *\\([^ ]\\)/ \\1/g'";
+const CHECK_OF_NODE: &str =
+    "srun -w n0 -n1 nic-placement check | sed -z 's/\\n  *\\([^ ]\\)/ \\1/g'";
 
 const MISTAKES: [Mistake; 17] = [
     mistake(
@@ -39,9 +45,24 @@ const MISTAKES: [Mistake; 17] = [
         STEP,
         "dlopen",
     ),
-    mistake("the same", "mv /usr/lib/nic-placement/libnic_placement.so /tmp/gone", CHECK, "plugin-file"),
-    mistake("the path in the line is wrong", "sed -i 's/placement.so/plaecment.so/' LINE", CHECK, "no line"),
-    mistake("no line in plugstack.conf", "sed -i 's/^opt/#opt/' LINE", CHECK, "no line"),
+    mistake(
+        "the same",
+        "mv /usr/lib/nic-placement/libnic_placement.so /tmp/gone",
+        CHECK,
+        "plugin-file",
+    ),
+    mistake(
+        "the path in the line is wrong",
+        "sed -i 's/placement.so/plaecment.so/' LINE",
+        CHECK,
+        "no line",
+    ),
+    mistake(
+        "no line in plugstack.conf",
+        "sed -i 's/^opt/#opt/' LINE",
+        CHECK,
+        "no line",
+    ),
     mistake(
         "two lines",
         "echo 'optional /usr/lib/nic-placement/libnic_placement.so' > /etc/slurm/plugstack.conf.d/99.conf",
@@ -60,15 +81,30 @@ const MISTAKES: [Mistake; 17] = [
         CHECK,
         "pyxis stands",
     ),
-    mistake("an argument that does not exist", "sed -i 's/$/ deafult=closest/' LINE", STEP, "deafult"),
-    mistake("`rollout=` without its %", "sed -i 's/$/ default=closest rollout=10/' LINE", STEP, "rollout"),
+    mistake(
+        "an argument that does not exist",
+        "sed -i 's/$/ deafult=closest/' LINE",
+        STEP,
+        "deafult",
+    ),
+    mistake(
+        "`rollout=` without its %",
+        "sed -i 's/$/ default=closest rollout=10/' LINE",
+        STEP,
+        "rollout",
+    ),
     mistake(
         "`topology=` names no file",
         "sed -i 's,$, topology=/etc/slurm/node.json,' LINE",
         STEP,
         "node.json",
     ),
-    mistake("`conf=` names no file", "sed -i 's,$, conf=/etc/slurm/nic.conf,' LINE", STEP, "nic.conf"),
+    mistake(
+        "`conf=` names no file",
+        "sed -i 's,$, conf=/etc/slurm/nic.conf,' LINE",
+        STEP,
+        "nic.conf",
+    ),
     mistake(
         "others than root may write the configuration file",
         "echo default=observe > /etc/nic-placement.conf; chmod 664 /etc/nic-placement.conf",
@@ -87,14 +123,27 @@ const MISTAKES: [Mistake; 17] = [
         STEP,
         "topology",
     ),
-    mistake("the switch was forgotten", "touch /etc/nic-placement.disabled", STEP, "disabled"),
-    mistake("nothing writes the node file", ":", CHECK_OF_NODE, "node.cache"),
+    mistake(
+        "the switch was forgotten",
+        "touch /etc/nic-placement.disabled",
+        STEP,
+        "disabled",
+    ),
+    mistake(
+        "nothing writes the node file",
+        ":",
+        CHECK_OF_NODE,
+        "node.cache",
+    ),
 ];
 
 /// A line of slurmd's log without its time and its step.
 fn without_time(line: &str) -> &str {
     let mut rest = line;
-    while let Some((_, after)) = rest.strip_prefix('[').and_then(|inner| inner.split_once("] ")) {
+    while let Some((_, after)) = rest
+        .strip_prefix('[')
+        .and_then(|inner| inner.split_once("] "))
+    {
         rest = after;
     }
     rest
@@ -103,9 +152,20 @@ fn without_time(line: &str) -> &str {
 /// The rows: what was done, the program or the log that tells, and the line.
 fn record(root: &Root) -> String {
     let mut table = "| mistake | told by | line |\n|---|---|---|\n".to_string();
-    root.ok(&format!("dpkg -i {FIRST} && {ACTIVATE} && cp {LINE} /tmp/line"));
-    for Mistake { done, how, shown_by, word } in MISTAKES {
-        root.ok(&format!("{{ {}; }} && : > /var/log/slurm/slurmd.n0.log", how.replace("LINE", LINE)));
+    root.ok(&format!(
+        "dpkg -i {FIRST} && {ACTIVATE} && cp {LINE} /tmp/line"
+    ));
+    for Mistake {
+        done,
+        how,
+        shown_by,
+        word,
+    } in MISTAKES
+    {
+        root.ok(&format!(
+            "{{ {}; }} && : > /var/log/slurm/slurmd.n0.log",
+            how.replace("LINE", LINE)
+        ));
         let said = text(&root.run(shown_by));
         // the step has ended when srun has; slurmd writes its last lines a moment later
         let log = root.ok("srun -w n0 -n1 true > /dev/null 2>&1; cat /var/log/slurm/slurmd.n0.log");
@@ -119,12 +179,20 @@ fn record(root: &Root) -> String {
                 && !line.starts_with("debug")
         });
         let by = if shown_by == STEP { "srun" } else { "`check`" };
-        assert!(told.or(logged).is_some(), "{}: {done}: nothing tells of it:\n{said}\n{log}", root.name);
+        assert!(
+            told.or(logged).is_some(),
+            "{}: {done}: nothing tells of it:\n{said}\n{log}",
+            root.name
+        );
         let logged = logged.filter(|_| shown_by == STEP);
         // both say the same, each after its own beginning
-        let message =
-            logged.map(|line| line.trim_start_matches("error: ").trim_start_matches("nic-placement: "));
-        let both = told.zip(message).is_some_and(|(told, message)| told.trim().ends_with(message.trim()));
+        let message = logged.map(|line| {
+            line.trim_start_matches("error: ")
+                .trim_start_matches("nic-placement: ")
+        });
+        let both = told
+            .zip(message)
+            .is_some_and(|(told, message)| told.trim().ends_with(message.trim()));
         let rows = match both {
             true => [("srun, slurmd's log", told), ("", None)],
             false => [(by, told), ("slurmd's log", logged)],
@@ -133,10 +201,15 @@ fn record(root: &Root) -> String {
             let Some(line) = line else { continue };
             // the lists of all that is known are long
             let short: String = line.trim().chars().take(230).collect();
-            let dots = if short.len() < line.trim().len() { " …" } else { "" };
+            let dots = if short.len() < line.trim().len() {
+                " …"
+            } else {
+                ""
+            };
             let own = format!("{}/etc/plugstack.conf", root.dir.display());
-            let cell =
-                format!("{short}{dots}").replace('|', "\\|").replace(&own, "/etc/slurm/plugstack.conf");
+            let cell = format!("{short}{dots}")
+                .replace('|', "\\|")
+                .replace(&own, "/etc/slurm/plugstack.conf");
             table += &format!("| {done} | {by} | `` {cell} `` |\n");
         }
     }
@@ -151,7 +224,11 @@ pub fn each_mistake_prints_the_line_that_the_guide_shows(root: &Root) {
     let (before, rest) = guide.split_once(begin).expect("its mark");
     let (shown, after) = rest.split_once(end).expect("its end");
     if std::env::var_os("BLESS").is_some() && root.name == "trixie" {
-        fs::write(path("docs/admin.md"), format!("{before}{begin}{table}{end}{after}")).unwrap();
+        fs::write(
+            path("docs/admin.md"),
+            format!("{before}{begin}{table}{end}{after}"),
+        )
+        .unwrap();
     } else {
         assert!(table == shown, "{}: `BLESS=1` records\n{table}", root.name);
     }

@@ -32,24 +32,40 @@ impl Part {
 }
 
 fn cargo(arguments: &[&str]) -> String {
-    let output = Command::new(env!("CARGO")).args(arguments).current_dir(path("")).output().expect("cargo");
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(env!("CARGO"))
+        .args(arguments)
+        .current_dir(path(""))
+        .output()
+        .expect("cargo");
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).expect("text")
 }
 
 /// The parts of a package and which part uses which, by `cargo tree -e normal`.
 pub fn parts(package: &str, target: &str) -> (BTreeSet<Part>, BTreeSet<(String, String)>) {
     let format = ["--prefix", "depth", "--no-dedupe", "--format", "|{p}|{l}"];
-    let tree = ["tree", "--locked", "-e", "normal", "-p", package, "--target", target];
+    let tree = [
+        "tree", "--locked", "-e", "normal", "-p", package, "--target", target,
+    ];
     let (mut parts, mut uses) = (BTreeMap::<String, Part>::new(), BTreeSet::new());
     // the way from the package to a line: what is there, and whether it runs in the compiler
     let mut way: Vec<(String, bool)> = Vec::new();
     for line in cargo(&[&tree[..], &format[..]].concat()).lines() {
-        let [depth, crate_, licence] = line.split('|').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let [depth, crate_, licence] = line.split('|').collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
         way.truncate(depth.parse().expect("a depth"));
         let mut words = crate_.split(' ');
         let name = words.next().expect("a name").to_string();
-        let version = words.next().expect("a version").trim_start_matches('v').to_string();
+        let version = words
+            .next()
+            .expect("a version")
+            .trim_start_matches('v')
+            .to_string();
         let is_macro = crate_.contains("(proc-macro)");
         let compiling = is_macro || way.last().is_some_and(|(_, compiling)| *compiling);
         let part = Part {
@@ -65,7 +81,10 @@ pub fn parts(package: &str, target: &str) -> (BTreeSet<Part>, BTreeSet<(String, 
         }
         way.push((purl.clone(), compiling));
         // what is linked in anywhere counts as linked in
-        parts.entry(purl).and_modify(|known| known.compiling &= compiling).or_insert(part);
+        parts
+            .entry(purl)
+            .and_modify(|known| known.compiling &= compiling)
+            .or_insert(part);
     }
     (parts.into_values().collect(), uses)
 }
@@ -73,12 +92,18 @@ pub fn parts(package: &str, target: &str) -> (BTreeSet<Part>, BTreeSet<(String, 
 /// The sha256 of each crate, by Cargo.lock.
 fn checksums() -> BTreeMap<String, String> {
     let field = |block: &str, name: &str| {
-        let line = block.lines().find_map(|line| line.strip_prefix(&format!("{name} = \"")));
+        let line = block
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("{name} = \"")));
         line.map(|rest| rest.trim_end_matches('"').to_string())
     };
     let lock = read("Cargo.lock");
     let of = |block: &str| {
-        let purl = format!("pkg:cargo/{}@{}", field(block, "name")?, field(block, "version")?);
+        let purl = format!(
+            "pkg:cargo/{}@{}",
+            field(block, "name")?,
+            field(block, "version")?
+        );
         Some((purl, field(block, "checksum")?))
     };
     lock.split("[[package]]").filter_map(of).collect()
@@ -103,7 +128,10 @@ fn added() -> [Value; 2] {
 fn bill(file: &str, package: &str, kind: &str) -> String {
     let (parts, uses) = parts(package, "x86_64-unknown-linux-gnu");
     let sums = checksums();
-    let root = parts.iter().find(|part| part.name == package).expect("the package itself");
+    let root = parts
+        .iter()
+        .find(|part| part.name == package)
+        .expect("the package itself");
     let component = |part: &Part| {
         let mut component = json!({
             "type": "library", "bom-ref": part.purl(), "name": part.name, "version": part.version,
@@ -115,12 +143,22 @@ fn bill(file: &str, package: &str, kind: &str) -> String {
         }
         component
     };
-    let components = parts.iter().filter(|part| *part != root).map(component).chain(added());
+    let components = parts
+        .iter()
+        .filter(|part| *part != root)
+        .map(component)
+        .chain(added());
     let dependency = |part: &Part| {
         let purl = part.purl();
-        let used = uses.iter().filter(|(user, _)| *user == purl).map(|(_, used)| used.as_str());
-        let used: Vec<&str> =
-            if part == root { used.chain(["rust-std", "libunwind"]).collect() } else { used.collect() };
+        let used = uses
+            .iter()
+            .filter(|(user, _)| *user == purl)
+            .map(|(_, used)| used.as_str());
+        let used: Vec<&str> = if part == root {
+            used.chain(["rust-std", "libunwind"]).collect()
+        } else {
+            used.collect()
+        };
         json!({"ref": purl, "dependsOn": used})
     };
     let bill = json!({
@@ -140,7 +178,10 @@ fn bill(file: &str, package: &str, kind: &str) -> String {
 #[test]
 fn the_bill_of_each_file_names_every_crate_that_cargo_links_in() {
     for (file, package, kind) in FILES {
-        is_as_made(&format!("packaging/sbom/{file}.cdx.json"), &bill(file, package, kind));
+        is_as_made(
+            &format!("packaging/sbom/{file}.cdx.json"),
+            &bill(file, package, kind),
+        );
     }
 }
 
@@ -155,15 +196,23 @@ fn a_bill_has_the_lines_of_cargos_tree_and_no_other() {
             .expect("a list")
             .iter()
             .filter_map(|component| {
-                Some(format!("{} v{}", component["name"].as_str()?, component["version"].as_str()?))
+                Some(format!(
+                    "{} v{}",
+                    component["name"].as_str()?,
+                    component["version"].as_str()?
+                ))
             })
             .collect();
         let tree = cargo(&[
-            "tree", "--locked", "-e", "normal", "-p", package, "--prefix", "none", "--format", "{p}",
+            "tree", "--locked", "-e", "normal", "-p", package, "--prefix", "none", "--format",
+            "{p}",
         ]);
         let line = |line: &str| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
-        let wanted: BTreeSet<String> =
-            tree.lines().map(line).filter(|line| !line.starts_with(&format!("{package} v"))).collect();
+        let wanted: BTreeSet<String> = tree
+            .lines()
+            .map(line)
+            .filter(|line| !line.starts_with(&format!("{package} v")))
+            .collect();
         assert_eq!(listed, wanted, "{file}");
         let linked = |name: &str| {
             bill["components"]
@@ -182,8 +231,8 @@ fn a_bill_has_the_lines_of_cargos_tree_and_no_other() {
 #[test]
 fn both_processors_link_the_same_crates() {
     for (file, package, _) in FILES {
-        let [x86, arm] =
-            ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"].map(|target| parts(package, target).0);
+        let [x86, arm] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"]
+            .map(|target| parts(package, target).0);
         assert_eq!(x86, arm, "{file}");
     }
 }

@@ -6,9 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn printed(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(output.status.success(), "{command:?}: {}{}", text(&output.stdout), text(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
     text(&output.stdout)
 }
 
@@ -23,7 +30,12 @@ pub fn clones(name: &str) -> Option<[PathBuf; 2]> {
     let _ = fs::remove_dir_all(&folder);
     Some(["a", "a-longer-name/of-another-folder"].map(|below| {
         let clone = folder.join(below);
-        printed(Command::new("git").args(["clone", "-q", "--shared"]).arg(root).arg(&clone));
+        printed(
+            Command::new("git")
+                .args(["clone", "-q", "--shared"])
+                .arg(root)
+                .arg(&clone),
+        );
         clone
     }))
 }
@@ -31,18 +43,38 @@ pub fn clones(name: &str) -> Option<[PathBuf; 2]> {
 /// `make dist` by that command line: the files' names and bytes.
 pub fn made(clone: &Path, line: &str, variables: &[(&str, &str)]) -> BTreeMap<String, Vec<u8>> {
     let mut command = Command::new("sh");
-    command.args(["-c", line]).current_dir(clone).envs(variables.iter().copied());
+    command
+        .args(["-c", line])
+        .current_dir(clone)
+        .envs(variables.iter().copied());
     // the tests' own make would hand down its words
     printed(command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL"));
     let dist = clone.join("target/dist");
-    printed(Command::new("sha256sum").args(["--check", "--strict", "SHA256SUMS"]).current_dir(&dist));
+    printed(
+        Command::new("sha256sum")
+            .args(["--check", "--strict", "SHA256SUMS"])
+            .current_dir(&dist),
+    );
     let files = fs::read_dir(&dist).unwrap().map(|entry| entry.unwrap());
-    files.map(|file| (file.file_name().into_string().unwrap(), fs::read(file.path()).unwrap())).collect()
+    files
+        .map(|file| {
+            (
+                file.file_name().into_string().unwrap(),
+                fs::read(file.path()).unwrap(),
+            )
+        })
+        .collect()
 }
 
 /// Names the files that differ, not their bytes.
 pub fn assert_same(first: &BTreeMap<String, Vec<u8>>, second: &BTreeMap<String, Vec<u8>>) {
-    assert_eq!(first.keys().collect::<Vec<_>>(), second.keys().collect::<Vec<_>>());
-    let differ: Vec<_> = first.keys().filter(|name| first[*name] != second[*name]).collect();
+    assert_eq!(
+        first.keys().collect::<Vec<_>>(),
+        second.keys().collect::<Vec<_>>()
+    );
+    let differ: Vec<_> = first
+        .keys()
+        .filter(|name| first[*name] != second[*name])
+        .collect();
     assert!(differ.is_empty(), "{differ:?} differ");
 }

@@ -14,9 +14,15 @@ const NODES: usize = 1000;
 
 /// What a node like a DGX H100 says.
 fn word(rank: usize) -> Value {
-    let report: Value =
-        serde_json::from_str(&printed(&["check", "--machine", "dgx-h100", "--json", "--off", "pcie-link"]))
-            .expect("a report");
+    let report: Value = serde_json::from_str(&printed(&[
+        "check",
+        "--machine",
+        "dgx-h100",
+        "--json",
+        "--off",
+        "pcie-link",
+    ]))
+    .expect("a report");
     json!({"host": format!("gpu{rank:04}"), "agreement": report["agreement"]})
 }
 
@@ -27,7 +33,9 @@ fn play(stream: UnixStream, others: &BTreeMap<String, String>) -> BTreeMap<Strin
         let line = line.unwrap();
         assert!(line.len() < 1024, "Slurm reads no more at once");
         let value = |key: &str| {
-            line.split(' ').find_map(|word| word.strip_prefix(key)?.strip_prefix('=')).unwrap_or("")
+            line.split(' ')
+                .find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
+                .unwrap_or("")
         };
         let answer = match value("cmd") {
             "init" => "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1".to_string(),
@@ -57,7 +65,10 @@ fn agree(rank: usize, others: &BTreeMap<String, String>) -> (Output, BTreeMap<St
         .env("PMI_FD", "0")
         .env("PMI_RANK", rank.to_string())
         .env("PMI_SIZE", NODES.to_string());
-    command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let child = command.spawn().unwrap();
     // the command keeps its copy of the child's socket until then
     drop(command);
@@ -70,11 +81,17 @@ fn agree(rank: usize, others: &BTreeMap<String, String>) -> (Output, BTreeMap<St
 /// As a task tells it: in parts, each behind the number of those that are left.
 fn parts(rank: usize, word: &Value) -> impl Iterator<Item = (String, String)> {
     let text = word.to_string().replace(' ', "\\u0020");
-    let parts: Vec<String> =
-        text.as_bytes().chunks(700).map(|part| String::from_utf8(part.to_vec()).unwrap()).collect();
+    let parts: Vec<String> = text
+        .as_bytes()
+        .chunks(700)
+        .map(|part| String::from_utf8(part.to_vec()).unwrap())
+        .collect();
     let last = parts.len() - 1;
     let of = move |(part, text): (usize, String)| {
-        (format!("nicp.{rank}.{part}"), format!("{:02}{text}", last - part))
+        (
+            format!("nicp.{rank}.{part}"),
+            format!("{:02}{text}", last - part),
+        )
     };
     parts.into_iter().enumerate().map(of)
 }
@@ -111,28 +128,43 @@ fn of_a_thousand_nodes_those_that_differ_are_named_by_the_first_task_alone() {
     ] {
         assert!(page.contains(line), "no `{line}` in {page}");
     }
-    assert!(told.keys().all(|key| key.starts_with("nicp.0.")), "{told:?}");
+    assert!(
+        told.keys().all(|key| key.starts_with("nicp.0.")),
+        "{told:?}"
+    );
 
     let (second, told) = agree(1, &BTreeMap::new());
     assert_eq!(
-        (second.status.code(), second.stdout.as_slice(), second.stderr.as_slice()),
+        (
+            second.status.code(),
+            second.stdout.as_slice(),
+            second.stderr.as_slice()
+        ),
         (Some(0), &b""[..], &b""[..])
     );
-    assert!(told.keys().all(|key| key.starts_with("nicp.1.")), "{told:?}");
+    assert!(
+        told.keys().all(|key| key.starts_with("nicp.1.")),
+        "{told:?}"
+    );
 }
 
 #[test]
 fn a_task_that_told_nothing_or_nonsense_is_named() {
     for nonsense in [None, Some("00{\"host\":3}"), Some("99"), Some("x")] {
-        let mut others: BTreeMap<String, String> =
-            (1..NODES).flat_map(|rank| parts(rank, &json!(null))).collect();
+        let mut others: BTreeMap<String, String> = (1..NODES)
+            .flat_map(|rank| parts(rank, &json!(null)))
+            .collect();
         others.extend(nonsense.map(|text| ("nicp.1.0".to_string(), text.to_string())));
         if nonsense.is_none() {
             others.remove("nicp.1.0");
         }
         let (output, _) = agree(0, &others);
         let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b""[..]), "{said}");
+        assert_eq!(
+            (output.status.code(), output.stdout.as_slice()),
+            (Some(1), &b""[..]),
+            "{said}"
+        );
         assert!(
             said.contains("task 1 told nothing that can be read") || said.contains("Slurm's PMI: "),
             "{said}"
@@ -160,7 +192,10 @@ fn reports_of_check_are_compared_as_nodes_of_a_step_are() {
     let both = super::run(&["agree", alike, odd.to_str().unwrap()]);
     assert_eq!(both.status.code(), Some(4));
     let page = String::from_utf8(both.stdout).unwrap();
-    assert!(page.contains("n3\n    nic-placement is 0.1.0, theirs "), "{page}");
+    assert!(
+        page.contains("n3\n    nic-placement is 0.1.0, theirs "),
+        "{page}"
+    );
     std::fs::write(&odd, "{\n\"format\": \"nic-placement audit\"\n}\n").unwrap();
     let bad = super::run(&["agree", odd.to_str().unwrap()]);
     assert_eq!(bad.status.code(), Some(1));

@@ -10,7 +10,10 @@ fn every_shell_s_completions_know_every_command_option_and_machine() {
     ];
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = printed(&["completions", shell]);
-        assert!(!script.contains("settled"), "{shell}: hidden options are for the tool itself");
+        assert!(
+            !script.contains("settled"),
+            "{shell}: hidden options are for the tool itself"
+        );
         let list = lists.iter().find(|(of, _)| *of == shell);
         assert_eq!(
             script.matches(list.map_or("\0", |(_, list)| list)).count(),
@@ -29,7 +32,10 @@ fn every_shell_s_completions_know_every_command_option_and_machine() {
         }
         // the completions for elvish and powershell complete no values
         if ["bash", "zsh", "fish"].contains(&shell) {
-            assert!(machines().iter().all(|machine| script.contains(machine)), "{shell}");
+            assert!(
+                machines().iter().all(|machine| script.contains(machine)),
+                "{shell}"
+            );
         }
     }
 }
@@ -40,30 +46,63 @@ fn bash_completes_with_the_script() {
     let complete = |words: &[&str]| {
         let ask = format!(
             "{script}\nCOMP_WORDS=({0}) COMP_CWORD={1}; _nic__placement nic-placement {2} {3}; echo \"${{COMPREPLY[@]}}\"",
-            words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" "),
+            words
+                .iter()
+                .map(|word| format!("'{word}'"))
+                .collect::<Vec<_>>()
+                .join(" "),
             words.len() - 1,
             format_args!("'{}'", words[words.len() - 1]),
             format_args!("'{}'", words[words.len() - 2]),
         );
-        let output = Command::new("bash").args(["--norc", "-c", &ask]).output().unwrap();
+        let output = Command::new("bash")
+            .args(["--norc", "-c", &ask])
+            .output()
+            .unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stderr), "");
         String::from_utf8(output.stdout).unwrap().trim().to_string()
     };
     assert_eq!(complete(&["nic-placement", "pl"]), "plan");
-    assert_eq!(complete(&["nic-placement", "plan", "--gpus-"]), "--gpus-per-task");
-    assert_eq!(complete(&["nic-placement", "plan", "--machine", "dgx-h"]), "dgx-h100 dgx-h200");
-    assert_eq!(complete(&["nic-placement", "plan", "--words", "rail,single"]), "rail,single-numa-node");
+    assert_eq!(
+        complete(&["nic-placement", "plan", "--gpus-"]),
+        "--gpus-per-task"
+    );
+    assert_eq!(
+        complete(&["nic-placement", "plan", "--machine", "dgx-h"]),
+        "dgx-h100 dgx-h200"
+    );
+    assert_eq!(
+        complete(&["nic-placement", "plan", "--words", "rail,single"]),
+        "rail,single-numa-node"
+    );
     assert_eq!(
         complete(&["nic-placement", "plan", "--words", "bind="]),
         "bind=auto bind=numa bind=core bind=none"
     );
-    assert_eq!(complete(&["nic-placement", "map", "--words", "strict,bind=c"]), "strict,bind=core");
-    assert_eq!(complete(&["nic-placement", "check", "--off", "acs,ats,nic-b"]), "acs,ats,nic-broken");
-    assert_eq!(complete(&["nic-placement", "check", "--only", "roce-"]), "roce-gid roce-mtu");
+    assert_eq!(
+        complete(&["nic-placement", "map", "--words", "strict,bind=c"]),
+        "strict,bind=core"
+    );
+    assert_eq!(
+        complete(&["nic-placement", "check", "--off", "acs,ats,nic-b"]),
+        "acs,ats,nic-broken"
+    );
+    assert_eq!(
+        complete(&["nic-placement", "check", "--only", "roce-"]),
+        "roce-gid roce-mtu"
+    );
     assert_eq!(complete(&["nic-placement", "help", "che"]), "check");
     assert_eq!(complete(&["nic-placement", "exec", "obs"]), "observe");
     for refused in ["off", "observe", "help", "verbose", "dry-run"] {
-        assert_eq!(complete(&["nic-placement", "plan", "--words", refused]), "", "a plan has no `{refused}`");
+        assert_eq!(
+            complete(&["nic-placement", "plan", "--words", refused]),
+            "",
+            "a plan has no `{refused}`"
+        );
     }
-    assert_eq!(complete(&["nic-placement", "check", "--settl"]), "", "it is hidden");
+    assert_eq!(
+        complete(&["nic-placement", "check", "--settl"]),
+        "",
+        "it is hidden"
+    );
 }

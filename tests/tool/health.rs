@@ -10,13 +10,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 fn machine(name: &str) -> String {
-    let place = Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests/machines/check").join(name);
+    let place = Path::new(env!("NIC_PLACEMENT_ROOT"))
+        .join("tests/machines/check")
+        .join(name);
     place.to_str().unwrap().to_string()
 }
 
 fn said(output: &Output) -> (Option<i32>, &str, &str) {
     let text = |bytes| std::str::from_utf8(bytes).unwrap();
-    (output.status.code(), text(&output.stdout), text(&output.stderr))
+    (
+        output.status.code(),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
 }
 
 #[test]
@@ -26,9 +32,23 @@ fn the_status_tells_the_worst_and_a_check_that_is_left_out_does_not_count() {
     assert_eq!(status(&["--topology", &healthy]), Some(0));
     assert_eq!(status(&["--topology", &sick]), Some(4));
     assert_eq!(status(&["--topology", &sick, "--json"]), Some(4));
-    assert_eq!(status(&["--topology", &sick, "--off", "pcie-link"]), Some(3));
-    assert_eq!(status(&["--topology", &sick, "--off", "pcie-link,gpudirect,acs,port-range"]), Some(0));
-    assert_eq!(status(&["--topology", &sick, "--only", "read-request"]), Some(0));
+    assert_eq!(
+        status(&["--topology", &sick, "--off", "pcie-link"]),
+        Some(3)
+    );
+    assert_eq!(
+        status(&[
+            "--topology",
+            &sick,
+            "--off",
+            "pcie-link,gpudirect,acs,port-range"
+        ]),
+        Some(0)
+    );
+    assert_eq!(
+        status(&["--topology", &sick, "--only", "read-request"]),
+        Some(0)
+    );
     assert_eq!(status(&["--topology", "/nowhere"]), Some(1));
     assert_eq!(status(&["--off", "nothing"]), Some(2));
 }
@@ -36,23 +56,40 @@ fn the_status_tells_the_worst_and_a_check_that_is_left_out_does_not_count() {
 #[test]
 fn health_prints_one_plain_line_for_what_fails_and_nothing_else() {
     let (healthy, sick) = (machine("healthy.machine"), machine("sick.machine"));
-    let health = |of: &str, more: &[&str]| run(&[&["check", "--health", "--topology", of], more].concat());
+    let health =
+        |of: &str, more: &[&str]| run(&[&["check", "--health", "--topology", of], more].concat());
     assert_eq!(said(&health(&healthy, &[])), (Some(0), "", ""));
-    assert_eq!(said(&health(&sick, &[])), (Some(4), "nic-placement: pcie-link 0000:85:00.0\n", ""));
+    assert_eq!(
+        said(&health(&sick, &[])),
+        (Some(4), "nic-placement: pcie-link 0000:85:00.0\n", "")
+    );
     // a warn drains no node
-    assert_eq!(said(&health(&sick, &["--off", "pcie-link"])), (Some(0), "", ""));
+    assert_eq!(
+        said(&health(&sick, &["--off", "pcie-link"])),
+        (Some(0), "", "")
+    );
     assert_eq!(said(&health(&sick, &["--only", "acs"])), (Some(0), "", ""));
     let absent = health("/nowhere", &[]);
-    assert_eq!((absent.status.code(), absent.stdout.len()), (Some(1), 0), "no verdict is no reason to drain");
+    assert_eq!(
+        (absent.status.code(), absent.stdout.len()),
+        (Some(1), 0),
+        "no verdict is no reason to drain"
+    );
 }
 
 /// A program of that name that never answers, first in the PATH, and the file in which it says that it was asked.
 fn silent(place: &Place, name: &str) -> (String, PathBuf) {
     let told = place.0.join("pid");
-    let line = format!("#!/bin/sh\necho $$ > '{}'\nexec sleep 100000\n", told.display());
+    let line = format!(
+        "#!/bin/sh\necho $$ > '{}'\nexec sleep 100000\n",
+        told.display()
+    );
     let program = place.file(name, &line);
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    (format!("{}:{}", place.0.display(), std::env::var("PATH").unwrap()), told)
+    (
+        format!("{}:{}", place.0.display(), std::env::var("PATH").unwrap()),
+        told,
+    )
 }
 
 // srun -V waits for a name server and the controller where there is no slurm.conf, and for NFS where Slurm lies there
@@ -86,11 +123,21 @@ fn a_check_goes_on_without_a_program_of_slurms_that_does_not_answer() {
         symlink(format!("/bin/{name}"), place.0.join("bin").join(name)).unwrap();
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_nic-placement"));
-    let output = command.args(["check", "--only", "slurm"]).env("PATH", path).output().unwrap();
+    let output = command
+        .args(["check", "--only", "slurm"])
+        .env("PATH", path)
+        .output()
+        .unwrap();
     let (status, stdout, stderr) = said(&output);
     assert_eq!(status, Some(0), "{stdout}{stderr}");
-    assert!(stdout.contains("none of its programs tells its release"), "{stdout}");
-    assert_eq!(stderr, "nic-placement: `srun -V` has not answered within 2 s\n");
+    assert!(
+        stdout.contains("none of its programs tells its release"),
+        "{stdout}"
+    );
+    assert_eq!(
+        stderr,
+        "nic-placement: `srun -V` has not answered within 2 s\n"
+    );
     let process = fs::read_to_string(told).unwrap();
     let is_left = || {
         let stat = fs::read_to_string(format!("/proc/{}/stat", process.trim())).unwrap_or_default();
@@ -108,24 +155,44 @@ fn where_silent(place: &Place, silent: &Path, more: &[&str]) -> Option<Output> {
     let source = place.file("silent.c", include_str!("../silent.c"));
     let library = place.0.join("silent.so");
     let mut compiler = Command::new("cc");
-    let Ok(built) = compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status() else {
+    let Ok(built) = compiler
+        .args(["-shared", "-fPIC", "-o"])
+        .arg(&library)
+        .arg(source)
+        .status()
+    else {
         println!("skipped: there is no C compiler");
         return None;
     };
     assert!(built.success());
     let mut command = Command::new(env!("CARGO_BIN_EXE_nic-placement"));
     // no test waits for another's lock
-    command.args(["check", "--health", "--within", "5", "--lock"]).arg(&place.0).args(more);
-    Some(command.env("LD_PRELOAD", library).env("SILENT", silent).output().unwrap())
+    command
+        .args(["check", "--health", "--within", "5", "--lock"])
+        .arg(&place.0)
+        .args(more);
+    Some(
+        command
+            .env("LD_PRELOAD", library)
+            .env("SILENT", silent)
+            .output()
+            .unwrap(),
+    )
 }
 
 #[test]
 fn health_ends_though_a_driver_never_answers() {
     let place = Place::new("health");
-    let Some(output) = where_silent(&place, Path::new("/sys/"), &[]) else { return };
+    let Some(output) = where_silent(&place, Path::new("/sys/"), &[]) else {
+        return;
+    };
     let expected = "nic-placement: no answer within 5 s, hardware that does not answer?\n";
     assert_eq!(said(&output), (Some(4), expected, ""));
-    assert_eq!(length_of_the_lock(&place), 1, "whoever waits for it waits for hardware");
+    assert_eq!(
+        length_of_the_lock(&place),
+        1,
+        "whoever waits for it waits for hardware"
+    );
 }
 
 fn length_of_the_lock(place: &Place) -> u64 {
@@ -140,14 +207,23 @@ fn a_file_system_that_never_answers_is_no_hardware_and_drains_no_node() {
     fs::create_dir(&nfs).unwrap();
     let plugstack = place.file("nfs/plugstack.conf", "optional nic_placement.so\n");
     let more = ["--plugstack", &plugstack];
-    let Some(output) = where_silent(&place, &nfs, &more) else { return };
+    let Some(output) = where_silent(&place, &nfs, &more) else {
+        return;
+    };
     let expected = "nic-placement: no check could be made: Slurm's configuration, or what it names, has not been read \
         within 5 s\n";
     assert_eq!(said(&output), (Some(1), "", expected));
-    assert_eq!(length_of_the_lock(&place), 0, "whoever waits for it waits for that too");
+    assert_eq!(
+        length_of_the_lock(&place),
+        0,
+        "whoever waits for it waits for that too"
+    );
     // so may a description that the plugin's line names
     let described = place.file("nfs/node.json", "{}");
-    let line = place.file("described.conf", &format!("optional nic_placement.so topology={described}\n"));
+    let line = place.file(
+        "described.conf",
+        &format!("optional nic_placement.so topology={described}\n"),
+    );
     let output = where_silent(&place, &nfs.join("node"), &["--plugstack", &line]).unwrap();
     assert_eq!(said(&output), (Some(1), "", expected));
 }
@@ -167,12 +243,22 @@ impl Script {
         let place = Place::new(name);
         let page = Path::new(env!("NIC_PLACEMENT_ROOT")).join("docs/checks.md");
         let page = fs::read_to_string(page).unwrap();
-        let script = page.split("```sh\n").nth(1).unwrap().split("```").next().unwrap();
-        let (before, path) = script.split_once("export PATH=").expect("slurmd hands over none");
+        let script = page
+            .split("```sh\n")
+            .nth(1)
+            .unwrap()
+            .split("```")
+            .next()
+            .unwrap();
+        let (before, path) = script
+            .split_once("export PATH=")
+            .expect("slurmd hands over none");
         let path = path.split_once('\n').unwrap();
         let place_for = |name: &str, line: &str| {
-            let text =
-                format!("#!/bin/sh\necho {name} \"$@\" >> '{}'\n{line}\n", place.0.join("told").display());
+            let text = format!(
+                "#!/bin/sh\necho {name} \"$@\" >> '{}'\n{line}\n",
+                place.0.join("told").display()
+            );
             let program = place.file(name, &text);
             fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         };
@@ -182,48 +268,94 @@ impl Script {
                 "[ $1 = check ] || exit 0; [ {status} -eq 0 ] || echo 'nic-placement: acs'; exit {status}"
             ),
         );
-        let node = format!("NodeName=n7 Arch=x86_64\\n   OS=Linux\\n   State={state} ThreadsPerCore=1\\n");
-        let node = if state.is_empty() { "exit 1".to_string() } else { format!("printf '{node}'") };
+        let node =
+            format!("NodeName=n7 Arch=x86_64\\n   OS=Linux\\n   State={state} ThreadsPerCore=1\\n");
+        let node = if state.is_empty() {
+            "exit 1".to_string()
+        } else {
+            format!("printf '{node}'")
+        };
         place_for("scontrol", &format!("[ $1 = show ] || exit 0; {node}"));
         place_for("hostname", "echo login1");
-        let path = format!("{before}export PATH='{}':{}\n{}", place.0.display(), path.0, path.1);
+        let path = format!(
+            "{before}export PATH='{}':{}\n{}",
+            place.0.display(),
+            path.0,
+            path.1
+        );
         let script = place.file("script", &path);
         let told = place.0.join("told");
-        Script { place, script, told }
+        Script {
+            place,
+            script,
+            told,
+        }
     }
 
     /// How it calls others, in an environment as slurmd's.
     fn calls(&self, node: Option<&str>) -> Vec<String> {
         let _ = fs::remove_file(&self.told);
         let mut shell = Command::new("/bin/sh");
-        shell.arg(&self.script).env_clear().current_dir(&self.place.0);
-        let output = shell.envs(node.map(|node| ("SLURMD_NODENAME", node))).output().unwrap();
+        shell
+            .arg(&self.script)
+            .env_clear()
+            .current_dir(&self.place.0);
+        let output = shell
+            .envs(node.map(|node| ("SLURMD_NODENAME", node)))
+            .output()
+            .unwrap();
         assert_eq!(said(&output), (Some(0), "", ""), "slurmd would log it");
-        fs::read_to_string(&self.told).unwrap().lines().map(str::to_string).collect()
+        fs::read_to_string(&self.told)
+            .unwrap()
+            .lines()
+            .map(str::to_string)
+            .collect()
     }
 }
 
 #[test]
 fn the_script_for_slurmd_drains_a_node_that_fails_by_slurms_own_name() {
-    for state in ["IDLE", "MIXED", "ALLOCATED+COMPLETING", "IDLE+PLANNED", "IDLE+MAINTENANCE+RESERVED"] {
+    for state in [
+        "IDLE",
+        "MIXED",
+        "ALLOCATED+COMPLETING",
+        "IDLE+PLANNED",
+        "IDLE+MAINTENANCE+RESERVED",
+    ] {
         let calls = Script::of("script-fails", 4, state).calls(Some("n7"));
         let drain = "scontrol update NodeName=n7 State=DRAIN Reason=nic-placement: acs";
-        let expected =
-            ["nic-placement check --health", "scontrol show node n7", drain, "nic-placement refresh"];
+        let expected = [
+            "nic-placement check --health",
+            "scontrol show node n7",
+            drain,
+            "nic-placement refresh",
+        ];
         assert_eq!(calls, expected, "{state}");
     }
     let calls = Script::of("script-by-hand", 4, "IDLE").calls(None);
-    assert!(calls.contains(&"scontrol show node login1".to_string()), "{calls:?}");
+    assert!(
+        calls.contains(&"scontrol show node login1".to_string()),
+        "{calls:?}"
+    );
 }
 
 // an admin's own reason was replaced at each interval
 #[test]
 fn the_script_for_slurmd_leaves_a_node_that_is_drained_or_down_and_whose_state_nobody_tells() {
-    for state in
-        ["IDLE+DRAIN", "MIXED+DRAIN+REBOOT_REQUESTED", "DOWN+DRAIN", "DOWN+NOT_RESPONDING", "IDLE+FAIL", ""]
-    {
+    for state in [
+        "IDLE+DRAIN",
+        "MIXED+DRAIN+REBOOT_REQUESTED",
+        "DOWN+DRAIN",
+        "DOWN+NOT_RESPONDING",
+        "IDLE+FAIL",
+        "",
+    ] {
         let calls = Script::of("script-drained", 4, state).calls(Some("n7"));
-        let expected = ["nic-placement check --health", "scontrol show node n7", "nic-placement refresh"];
+        let expected = [
+            "nic-placement check --health",
+            "scontrol show node n7",
+            "nic-placement refresh",
+        ];
         assert_eq!(calls, expected, "{state}");
     }
 }
@@ -232,7 +364,11 @@ fn the_script_for_slurmd_leaves_a_node_that_is_drained_or_down_and_whose_state_n
 fn the_script_for_slurmd_asks_slurm_nothing_where_nothing_fails_or_no_check_could_be_made() {
     for status in [0, 1, 2] {
         let calls = Script::of("script-healthy", status, "IDLE").calls(Some("n7"));
-        assert_eq!(calls, ["nic-placement check --health", "nic-placement refresh"], "{status}");
+        assert_eq!(
+            calls,
+            ["nic-placement check --health", "nic-placement refresh"],
+            "{status}"
+        );
     }
 }
 
@@ -245,5 +381,8 @@ fn a_report_of_version_1_is_read_and_its_wrong_is_a_fail() {
     let first = r#"{"format":"nic-placement check","version":1,"host":"n1","machine":"m","source":"s","wrong":1,
         "findings":[{"level":"wrong","code":"nic-broken","text":"x"}],"processor":null,"numa_nodes":[],"gpus":[],"nics":[]}"#;
     let old = Report::from_json(first.as_bytes()).unwrap();
-    assert_eq!((old.fail, old.warn, old.findings[0].level), (1, 0, Level::Fail));
+    assert_eq!(
+        (old.fail, old.warn, old.findings[0].level),
+        (1, 0, Level::Fail)
+    );
 }

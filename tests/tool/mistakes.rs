@@ -9,7 +9,10 @@ fn refused(arguments: &[&str], status: i32, problem: &str) {
     let output = run(&arguments);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(status), "{arguments:?}: {said}");
-    assert!(said.contains(problem) && said.lines().count() == 1, "{arguments:?}: {said}");
+    assert!(
+        said.contains(problem) && said.lines().count() == 1,
+        "{arguments:?}: {said}"
+    );
     assert!(output.stdout.is_empty(), "{arguments:?}");
 }
 
@@ -20,8 +23,9 @@ fn a_format_that_laid_out_ranks_is_answered_with_what_places_them() {
         ("mpich", "mpiexec"),
         ("intel-mpi", "mpiexec -genv I_MPI_PIN 0"),
     ] {
-        let instead =
-            format!("`--format {format}`: `{launcher} nic-placement exec -- PROGRAM` places each rank");
+        let instead = format!(
+            "`--format {format}`: `{launcher} nic-placement exec -- PROGRAM` places each rank"
+        );
         refused(&["--format", format], 2, &instead);
     }
     refused(&["--host", "n1"], 2, "unknown option `--host`");
@@ -37,31 +41,62 @@ fn a_list_of_gpus_has_no_empty_word() {
 #[test]
 fn check_fails_by_each_argument_that_is_not_understood() {
     let place = Place::new("odd-switch");
-    let conf =
-        place.file("c", "\u{feff}default=closest\nNodeName=ALL Disabled\nPartitionName=p default = off\n");
+    let conf = place.file(
+        "c",
+        "\u{feff}default=closest\nNodeName=ALL Disabled\nPartitionName=p default = off\n",
+    );
     fs::set_permissions(&conf, Permissions::from_mode(0o644)).unwrap();
     if fs::metadata(&conf).unwrap().uid() != 0 {
         return println!("skipped: the plugin takes root's file alone");
     }
-    let line = place.file("plugstack.conf", &format!("optional libnic_placement.so conf={conf}\n"));
-    let output = run(&["check", "--json", "--machine", "dgx-h100", "--plugstack", &line]);
+    let line = place.file(
+        "plugstack.conf",
+        &format!("optional libnic_placement.so conf={conf}\n"),
+    );
+    let output = run(&[
+        "check",
+        "--json",
+        "--machine",
+        "dgx-h100",
+        "--plugstack",
+        &line,
+    ]);
     let said = String::from_utf8(output.stdout).unwrap();
-    for words in
-        ["c:2`: `NodeName=ALL` is no node's name: for all nodes leave it out", "c:3: =`: unknown argument"]
-    {
+    for words in [
+        "c:2`: `NodeName=ALL` is no node's name: for all nodes leave it out",
+        "c:3: =`: unknown argument",
+    ] {
         assert!(said.contains(words), "no `{words}`: {said}");
     }
     assert_eq!(output.status.code(), Some(4), "{said}");
-    let health = run(&["check", "--health", "--machine", "dgx-h100", "--plugstack", &line]);
-    assert_ne!(health.status.code(), Some(4), "one file of all nodes drains none");
+    let health = run(&[
+        "check",
+        "--health",
+        "--machine",
+        "dgx-h100",
+        "--plugstack",
+        &line,
+    ]);
+    assert_ne!(
+        health.status.code(),
+        Some(4),
+        "one file of all nodes drains none"
+    );
 }
 
 /// One short line, and nothing on stdout.
 fn answered(arguments: &[&str], status: i32, problem: &str) {
     let output = run(arguments);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(said.trim_end(), format!("nic-placement: {problem}"), "{arguments:?}");
-    assert!(said.chars().count() <= 200 && output.stdout.is_empty(), "{arguments:?}: {said}");
+    assert_eq!(
+        said.trim_end(),
+        format!("nic-placement: {problem}"),
+        "{arguments:?}"
+    );
+    assert!(
+        said.chars().count() <= 200 && output.stdout.is_empty(),
+        "{arguments:?}: {said}"
+    );
     assert_eq!(output.status.code(), Some(status), "{arguments:?}: {said}");
 }
 
@@ -82,26 +117,42 @@ fn a_number_that_does_not_fit_is_told_with_its_option_and_what_is_allowed() {
             answered(&[command, option, value], 2, &problem);
         }
     }
-    answered(&["top", "-d", "0"], 2, "`--delay 0`: expected a whole number from 1 to 3600");
+    answered(
+        &["top", "-d", "0"],
+        2,
+        "`--delay 0`: expected a whole number from 1 to 3600",
+    );
 }
 
 #[test]
 fn what_was_probably_meant_is_told() {
-    let measure =
-        "measure: `--` stands before the program, as `measure -- sleep`; `--merge sleep` adds up reports";
+    let measure = "measure: `--` stands before the program, as `measure -- sleep`; `--merge sleep` adds up reports";
     answered(&["measure", "sleep", "1"], 2, measure);
-    answered(&["exec", "true"], 2, "`nic-placement exec` needs <CMD>...: `nic-placement exec -- CMD`");
+    answered(
+        &["exec", "true"],
+        2,
+        "`nic-placement exec` needs <CMD>...: `nic-placement exec -- CMD`",
+    );
     let svg = "`--svg` takes no value: `--svg -o node.svg` writes the picture there";
     answered(&["plan", "--svg", "node.svg"], 2, svg);
     answered(&["show", "--machine", "gh200", "--svg", "node.svg"], 2, svg);
     let word = "unknown word `closet`, did you mean `closest`? `srun --nic-placement=help` and `nic-placement plan --help` \
                 list all";
-    answered(&["plan", "--machine", "gh200", "--words", "closet"], 2, word);
-    let machine = "`--machine gh300`, did you mean `gh200`? `nic-placement machines` lists the built-in ones";
+    answered(
+        &["plan", "--machine", "gh200", "--words", "closet"],
+        2,
+        word,
+    );
+    let machine =
+        "`--machine gh300`, did you mean `gh200`? `nic-placement machines` lists the built-in ones";
     answered(&["plan", "--machine", "gh300"], 2, machine);
     let textfile = "`--textfile x`: the node exporter reads only files whose names end with .prom";
     answered(&["refresh", "--textfile", "x"], 2, textfile);
-    answered(&["chek"], 2, "unknown command `chek`, did you mean `check`? `nic-placement help` lists all");
+    answered(
+        &["chek"],
+        2,
+        "unknown command `chek`, did you mean `check`? `nic-placement help` lists all",
+    );
     let code = "`--off acx`, did you mean `acs`? `nic-placement check --list` lists all";
     answered(&["check", "--off", "acx"], 2, code);
 }
@@ -112,7 +163,10 @@ fn every_command_ends_with_2_where_the_command_line_is_not_understood() {
         let output = run(&[command, "--no-such-option"]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{command}: {said}");
-        assert!(said.contains("unknown option `--no-such-option`") && output.stdout.is_empty(), "{said}");
+        assert!(
+            said.contains("unknown option `--no-such-option`") && output.stdout.is_empty(),
+            "{said}"
+        );
     }
 }
 
@@ -122,7 +176,10 @@ fn a_file_that_describes_no_node_is_told_as_what_it_seems() {
     let expected = "expected topology JSON, a snapshot, a node file, a tar of /sys, XML of hwloc or NCCL, or the text of \
                     `nvidia-smi topo -m`, `rocm-smi --showtopo` or `amd-smi topology`";
     for (text, seems) in [
-        ("# nic-placement\n\nA GPU and a NIC.\n", "other text, which begins with `# nic-placement`"),
+        (
+            "# nic-placement\n\nA GPU and a NIC.\n",
+            "other text, which begins with `# nic-placement`",
+        ),
         ("\u{7f}ELF\u{2}\0\0", "a program's own format"),
         ("", "an empty file"),
     ] {
@@ -130,8 +187,9 @@ fn a_file_that_describes_no_node_is_told_as_what_it_seems() {
         for command in [&["import"][..], &["show", "--topology"]] {
             let output = run(&[command, &[&file]].concat());
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            let problem =
-                format!("nic-placement: `{file}` is no topology: it seems to be {seems}; {expected}\n");
+            let problem = format!(
+                "nic-placement: `{file}` is no topology: it seems to be {seems}; {expected}\n"
+            );
             assert_eq!((said, output.status.code()), (problem, Some(1)));
         }
     }

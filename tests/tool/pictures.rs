@@ -10,7 +10,10 @@ fn tree(shown: &str) -> Vec<(usize, String)> {
     let lines = shown.lines().skip(1).take_while(|line| !line.is_empty());
     let line = |line: &str| {
         let text = line.trim_start_matches(['│', '├', '└', '─', ' ']);
-        (line.chars().count() - text.chars().count(), text.to_string())
+        (
+            line.chars().count() - text.chars().count(),
+            text.to_string(),
+        )
     };
     lines.map(line).collect()
 }
@@ -36,16 +39,23 @@ fn every_device_stands_in_the_tree_once_and_below_its_numa_node() {
             serde_json::from_str(&printed(&["plan", "--machine", &machine, "--json"])).unwrap();
         let tree = tree(&printed(&["show", "--machine", &machine]));
         let place = |name: &str| {
-            let mut found =
-                tree.iter().enumerate().filter(|(_, (_, text))| text.starts_with(&format!("{name} ")));
+            let mut found = tree
+                .iter()
+                .enumerate()
+                .filter(|(_, (_, text))| text.starts_with(&format!("{name} ")));
             let (Some((at, _)), None) = (found.next(), found.next()) else {
                 panic!("{machine}: `{name}` in {tree:#?}");
             };
-            above(&tree, at, "NUMA node").map(|line| line.split_whitespace().nth(2).unwrap().to_string())
+            above(&tree, at, "NUMA node")
+                .map(|line| line.split_whitespace().nth(2).unwrap().to_string())
         };
         for gpu in json["gpus"].as_array().unwrap() {
             let expected = gpu["numa_node"].as_u64().map(|node| node.to_string());
-            assert_eq!(place(&format!("GPU {}", gpu["index"])), expected, "{machine}: {gpu}");
+            assert_eq!(
+                place(&format!("GPU {}", gpu["index"])),
+                expected,
+                "{machine}: {gpu}"
+            );
             // every pair's NIC has a line too
             for pair in gpu["pairs"].as_array().unwrap() {
                 place(pair["name"].as_str().unwrap());
@@ -57,11 +67,24 @@ fn every_device_stands_in_the_tree_once_and_below_its_numa_node() {
 #[test]
 fn the_tree_says_what_is_chosen_what_is_left_out_and_what_is_down() {
     let show = printed(&["show", "--machine", "dgx-h100", "--color", "always"]);
-    let line = |name: &str| show.lines().find(|line| line.contains(name)).unwrap_or_default();
-    assert!(line("GPU 3 ").ends_with("-> mlx5_5:1 \x1b[32mPIX\x1b[0m"), "{show}");
-    assert!(line("mlx5_1\x1b").contains("\x1b[2mstorage, left out\x1b[0m"), "{show}");
+    let line = |name: &str| {
+        show.lines()
+            .find(|line| line.contains(name))
+            .unwrap_or_default()
+    };
+    assert!(
+        line("GPU 3 ").ends_with("-> mlx5_5:1 \x1b[32mPIX\x1b[0m"),
+        "{show}"
+    );
+    assert!(
+        line("mlx5_1\x1b").contains("\x1b[2mstorage, left out\x1b[0m"),
+        "{show}"
+    );
     assert!(line("irdma1\x1b").contains("\x1b[31mdown\x1b[0m"), "{show}");
-    assert!(line("PCIe switch 0000:5c:00.0").contains("32.0 GT/s x16"), "{show}");
+    assert!(
+        line("PCIe switch 0000:5c:00.0").contains("32.0 GT/s x16"),
+        "{show}"
+    );
 }
 
 #[test]
@@ -80,12 +103,18 @@ fn gpus_stand_in_their_order_on_each_numa_node_and_nics_alone_behind_them() {
     }
     let show = printed(&["show", "--machine", "dgx-h100"]);
     let at = |name: &str| show.find(&format!("{name} ")).unwrap();
-    assert!(at("mlx5_0") < at("mlx5_5") && at("mlx5_5") < at("mlx5_1") && at("mlx5_2") < at("NUMA node 1"));
+    assert!(
+        at("mlx5_0") < at("mlx5_5")
+            && at("mlx5_5") < at("mlx5_1")
+            && at("mlx5_2") < at("NUMA node 1")
+    );
 }
 
 #[test]
 fn a_long_line_of_the_tree_goes_on_behind_its_guide() {
-    let Some(shown) = on_narrow_terminal("show --machine dgx-h100 --color never", 60) else { return };
+    let Some(shown) = on_narrow_terminal("show --machine dgx-h100 --color never", 60) else {
+        return;
+    };
     assert!(
         shown.contains("\n│  │  ├─ GPU 0 ") && shown.contains("\n│  │  │    -> mlx5_0:1 PIX\n"),
         "{shown}"
@@ -98,12 +127,25 @@ fn on_narrow_terminal(arguments: &str, columns: usize) -> Option<String> {
 
 #[test]
 fn a_narrow_terminal_gets_narrow_lines_and_a_wide_one_those_of_a_pipe() {
-    for command in ["show", "plan --gpus-per-task 1 --why", "explain --gpu 1", "show --help"] {
-        let machine = if command.ends_with("help") { "" } else { " --machine dgx-h100" };
+    for command in [
+        "show",
+        "plan --gpus-per-task 1 --why",
+        "explain --gpu 1",
+        "show --help",
+    ] {
+        let machine = if command.ends_with("help") {
+            ""
+        } else {
+            " --machine dgx-h100"
+        };
         let command = format!("{command}{machine} --color never");
-        let Some(narrow) = on_narrow_terminal(&command, 64) else { return };
+        let Some(narrow) = on_narrow_terminal(&command, 64) else {
+            return;
+        };
         let is_help = command.contains("--help");
-        let wide = narrow.lines().find(|line| !is_help && line.chars().count() > 64);
+        let wide = narrow
+            .lines()
+            .find(|line| !is_help && line.chars().count() > 64);
         assert_eq!(wide, None, "{command}");
         let words = |text: &str| {
             let is_guide = |letter: &char| !letter.is_whitespace() && !"│├└─".contains(*letter);
@@ -115,7 +157,11 @@ fn a_narrow_terminal_gets_narrow_lines_and_a_wide_one_those_of_a_pipe() {
         // the tree says there in short words what the lines below it say again
         let is_whole = words(&narrow) == words(&piped) || command.starts_with("show --machine");
         assert!(is_whole, "{command}: nothing is lost: {narrow}");
-        assert_eq!(on_narrow_terminal(&command, 200).unwrap(), piped, "{command}");
+        assert_eq!(
+            on_narrow_terminal(&command, 200).unwrap(),
+            piped,
+            "{command}"
+        );
     }
 }
 
@@ -125,7 +171,9 @@ fn large(pairs: usize) -> String {
     for pair in 0..pairs {
         let mut function = |address: String, parent: String| {
             let numa_node = pair * 2 / pairs;
-            pci.push(format!(r#"{{"address":"{address}","parent":"{parent}","numa_node":{numa_node}}}"#));
+            pci.push(format!(
+                r#"{{"address":"{address}","parent":"{parent}","numa_node":{numa_node}}}"#
+            ));
             address
         };
         let root = function(format!("{pair:04x}:00:01.0"), format!("pci{pair:04x}:00"));
@@ -134,19 +182,37 @@ fn large(pairs: usize) -> String {
             let port = function(format!("{pair:04x}:02:{number:02x}.0"), switch.clone());
             function(format!("{pair:04x}:{:02x}:00.0", number + 3), port)
         };
-        gpus.push(format!(r#"{{"address":"{}","vendor":"nvidia","minor":{pair}}}"#, device(0)));
-        let port = r#"[{"number":1,"state":"active","rate_mbps":400000,"link_layer":"InfiniBand"}]"#;
-        nics.push(format!(r#"{{"name":"mlx5_{pair}","address":"{}","ports":{port}}}"#, device(1)));
+        gpus.push(format!(
+            r#"{{"address":"{}","vendor":"nvidia","minor":{pair}}}"#,
+            device(0)
+        ));
+        let port =
+            r#"[{"number":1,"state":"active","rate_mbps":400000,"link_layer":"InfiniBand"}]"#;
+        nics.push(format!(
+            r#"{{"name":"mlx5_{pair}","address":"{}","ports":{port}}}"#,
+            device(1)
+        ));
     }
     let mut text =
-        r#"{"format":"nic-placement topology","version":1,"name":"large","numa_nodes":["#.to_string();
+        r#"{"format":"nic-placement topology","version":1,"name":"large","numa_nodes":["#
+            .to_string();
     for node in 0..2 {
         let comma = if node == 0 { "," } else { "" };
         let (first, last) = (node * 64, node * 64 + 63);
-        write!(text, r#"{{"os_index":{node},"cpus":"{first}-{last}"}}{comma}"#).unwrap();
-    }
-    write!(text, r#"],"pci":[{}],"gpus":[{}],"nics":[{}]}}"#, pci.join(","), gpus.join(","), nics.join(","))
+        write!(
+            text,
+            r#"{{"os_index":{node},"cpus":"{first}-{last}"}}{comma}"#
+        )
         .unwrap();
+    }
+    write!(
+        text,
+        r#"],"pci":[{}],"gpus":[{}],"nics":[{}]}}"#,
+        pci.join(","),
+        gpus.join(","),
+        nics.join(",")
+    )
+    .unwrap();
     text
 }
 
@@ -154,15 +220,32 @@ fn large(pairs: usize) -> String {
 fn a_large_node_s_plan_fits_a_page_with_its_reasons_below_on_request() {
     let place = Place::new("large");
     let node = place.file("large.json", &large(64));
-    for words in [&["plan"][..], &["plan", "--gpus-per-task", "1"], &["plan", "--words", "all"], &["show"]] {
+    for words in [
+        &["plan"][..],
+        &["plan", "--gpus-per-task", "1"],
+        &["plan", "--words", "all"],
+        &["show"],
+    ] {
         let text = printed(&[words, &["--topology", &node]].concat());
-        assert_eq!(text.lines().find(|line| line.chars().count() > WIDTH), None, "{words:?}");
-        assert!(!text.contains("CUDA_VISIBLE_DEVICES"), "no reason unasked: {words:?}");
+        assert_eq!(
+            text.lines().find(|line| line.chars().count() > WIDTH),
+            None,
+            "{words:?}"
+        );
+        assert!(
+            !text.contains("CUDA_VISIBLE_DEVICES"),
+            "no reason unasked: {words:?}"
+        );
     }
     let with = |why: &str| printed(&["plan", "--topology", &node, "--gpus-per-task", "1", why]);
     let reasons = with("--reasons");
-    assert!(reasons.contains("`CUDA_VISIBLE_DEVICES=63`") && reasons.contains("400 Gb/s to itself"));
-    assert_eq!(reasons.lines().find(|line| line.chars().count() > WIDTH), None);
+    assert!(
+        reasons.contains("`CUDA_VISIBLE_DEVICES=63`") && reasons.contains("400 Gb/s to itself")
+    );
+    assert_eq!(
+        reasons.lines().find(|line| line.chars().count() > WIDTH),
+        None
+    );
     assert_eq!((with("-v"), with("--why")), (reasons.clone(), reasons));
 }
 
@@ -174,7 +257,8 @@ fn every_machine_s_picture_is_xml_and_the_same_each_time() {
         for command in ["show", "plan"] {
             let draw = || printed(&[command, "--machine", &machine, "--svg"]);
             let text = draw();
-            let document = roxmltree::Document::parse(&text).unwrap_or_else(|bad| panic!("{machine}: {bad}"));
+            let document =
+                roxmltree::Document::parse(&text).unwrap_or_else(|bad| panic!("{machine}: {bad}"));
             let root = document.root_element();
             let title = root.first_element_child().and_then(|title| title.text());
             assert_eq!((root.tag_name().name(), title), ("svg", Some(&*machine)));
@@ -185,18 +269,34 @@ fn every_machine_s_picture_is_xml_and_the_same_each_time() {
 
 #[test]
 fn a_plan_s_picture_has_a_line_for_each_nic_of_each_gpu_and_names_the_tasks() {
-    let draw = |words: &[&str]| printed(&[&["plan", "--machine", "dgx-h100", "--svg"], words].concat());
-    let lines = |text: &str| text.matches("<title>GPU ").count() - text.matches("<title>GPU 0: ").count() * 8;
+    let draw =
+        |words: &[&str]| printed(&[&["plan", "--machine", "dgx-h100", "--svg"], words].concat());
+    let lines = |text: &str| {
+        text.matches("<title>GPU ").count() - text.matches("<title>GPU 0: ").count() * 8
+    };
     let each = draw(&["--gpus-per-task", "1"]);
     assert_eq!(lines(&each), 8, "{each}");
-    assert!(each.contains("task 7 · cpus 56-111,168-223 · memory 1"), "{each}");
+    assert!(
+        each.contains("task 7 · cpus 56-111,168-223 · memory 1"),
+        "{each}"
+    );
     let two = draw(&["--gpus", "0,7", "--gpus-per-task", "1"]);
-    assert_eq!((lines(&two), two.matches("no task has it").count()), (2, 6), "{two}");
+    assert_eq!(
+        (lines(&two), two.matches("no task has it").count()),
+        (2, 6),
+        "{two}"
+    );
     // one task with all: each GPU with the NIC that it would use
     assert_eq!(lines(&draw(&["--ntasks", "1"])), 8);
     // four with four would be 16 curves on each NUMA node: a line joins them, with a branch for each
     let numa = draw(&["--words", "numa"]);
-    assert_eq!((lines(&numa), numa.matches("each of 4 GPUs uses each of 4 NICs").count()), (0, 2 * 9));
+    assert_eq!(
+        (
+            lines(&numa),
+            numa.matches("each of 4 GPUs uses each of 4 NICs").count()
+        ),
+        (0, 2 * 9)
+    );
 }
 
 #[test]
@@ -205,14 +305,21 @@ fn nothing_in_a_node_s_names_ends_its_picture() {
     for node in hostile(&place) {
         for command in ["show", "plan"] {
             let text = printed(&[command, "--topology", &node, "--svg"]);
-            let document = roxmltree::Document::parse(&text).unwrap_or_else(|bad| panic!("{bad}: {text}"));
+            let document =
+                roxmltree::Document::parse(&text).unwrap_or_else(|bad| panic!("{bad}: {text}"));
             assert!(
-                document.descendants().filter_map(|node| node.text()).any(|text| text.contains(r"\u{1b}[2J"))
+                document
+                    .descendants()
+                    .filter_map(|node| node.text())
+                    .any(|text| text.contains(r"\u{1b}[2J"))
             );
             let dots = place.0.join("hostile.png").display().to_string();
             let output = run(&[command, "--topology", &node, "-o", &dots]);
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(output.status.success() || said.contains("this machine has none"), "{said}");
+            assert!(
+                output.status.success() || said.contains("this machine has none"),
+                "{said}"
+            );
         }
     }
 }
@@ -221,16 +328,31 @@ fn nothing_in_a_node_s_names_ends_its_picture() {
 fn a_picture_is_written_to_a_file_and_no_link_is_followed() {
     let place = Place::new("picture");
     let file = place.0.join("node.svg");
-    let to =
-        |file: &std::path::Path| run(&["show", "--machine", "gh200", "--svg", "-o", file.to_str().unwrap()]);
+    let to = |file: &std::path::Path| {
+        run(&[
+            "show",
+            "--machine",
+            "gh200",
+            "--svg",
+            "-o",
+            file.to_str().unwrap(),
+        ])
+    };
     let output = to(&file);
     assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty());
-    assert_eq!(fs::read_to_string(&file).unwrap(), printed(&["show", "--machine", "gh200", "--svg"]));
+    assert_eq!(
+        fs::read_to_string(&file).unwrap(),
+        printed(&["show", "--machine", "gh200", "--svg"])
+    );
     let link = place.0.join("link.svg");
     symlink(&file, &link).unwrap();
     let refused = to(&link);
     assert_eq!(refused.status.code(), Some(1));
-    assert!(str::from_utf8(&refused.stderr).unwrap().contains("is a symbolic link"));
+    assert!(
+        str::from_utf8(&refused.stderr)
+            .unwrap()
+            .contains("is a symbolic link")
+    );
     for words in [
         &["show", "-o", "x.svg", "--json"][..],
         &["show", "--svg", "--json"],
@@ -238,7 +360,13 @@ fn a_picture_is_written_to_a_file_and_no_link_is_followed() {
         &["plan", "--svg", "--env"],
         &["plan", "--svg", "--why"],
     ] {
-        assert_eq!(run(&[words, &["--machine", "gh200"]].concat()).status.code(), Some(2), "{words:?}");
+        assert_eq!(
+            run(&[words, &["--machine", "gh200"]].concat())
+                .status
+                .code(),
+            Some(2),
+            "{words:?}"
+        );
     }
 }
 
@@ -248,20 +376,34 @@ fn the_name_of_a_picture_tells_its_kind() {
     let to = |name: &str| {
         let file = place.0.join(name);
         let output = run(&["show", "--machine", "gh200", "-o", file.to_str().unwrap()]);
-        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned(), fs::read(&file))
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+            fs::read(&file),
+        )
     };
     let svg = printed(&["show", "--machine", "gh200", "--svg"]);
     assert_eq!(to("node.svg").2.unwrap(), svg.as_bytes());
     let (status, said, file) = to("node.pdf");
-    assert!(status == Some(1) && said.contains("ends with .svg or .png") && file.is_err(), "{said}");
+    assert!(
+        status == Some(1) && said.contains("ends with .svg or .png") && file.is_err(),
+        "{said}"
+    );
     let (status, said, file) = to("node.PNG");
     if said.contains("this machine has none") {
         return println!("skipped: there is no font");
     }
     let file = file.unwrap();
-    assert_eq!((status, &file[..8]), (Some(0), &b"\x89PNG\r\n\x1a\n"[..]), "{said}");
+    assert_eq!(
+        (status, &file[..8]),
+        (Some(0), &b"\x89PNG\r\n\x1a\n"[..]),
+        "{said}"
+    );
     // twice as many dots as the drawing has pixels
     let width = u32::from_be_bytes(file[16..20].try_into().unwrap());
-    assert!(svg.contains(&format!("viewBox=\"0 0 {} ", width / 2)), "{width}");
+    assert!(
+        svg.contains(&format!("viewBox=\"0 0 {} ", width / 2)),
+        "{width}"
+    );
     assert_eq!(to("again.png").2.unwrap(), file, "the same bytes again");
 }

@@ -5,38 +5,76 @@ use std::path::Path;
 
 /// What a command prints, without its line ends and columns.
 fn unfolded(arguments: &[&str]) -> String {
-    printed(arguments).split_whitespace().collect::<Vec<_>>().join(" ")
+    printed(arguments)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 #[test]
 fn nics_of_efa_and_slingshot_read_as_libfabrics_choice_and_as_no_fault() {
     for machine in ["aws-p5", "aws-g5", "frontier"] {
         let of = |command: &[&str]| unfolded(&[command, &["--machine", machine]].concat());
-        for text in [of(&["show"]), of(&["plan", "--gpus-per-task", "1"]), of(&["explain"])] {
-            assert!(text.contains("libfabric chooses") && text.contains("left alone"), "{machine}: {text}");
-            assert!(text.contains(" through libfabric, which chooses the NIC"), "{machine}: {text}");
+        for text in [
+            of(&["show"]),
+            of(&["plan", "--gpus-per-task", "1"]),
+            of(&["explain"]),
+        ] {
+            assert!(
+                text.contains("libfabric chooses") && text.contains("left alone"),
+                "{machine}: {text}"
+            );
+            assert!(
+                text.contains(" through libfabric, which chooses the NIC"),
+                "{machine}: {text}"
+            );
             for fault in ["no NIC", "left out", "none"] {
                 assert!(!text.contains(fault), "{machine}: `{fault}`: {text}");
             }
         }
         let map = run(&["map", "--format", "sglang", "--machine", machine]);
-        assert!(String::from_utf8_lossy(&map.stderr).contains("libfabric chooses"), "{machine}");
+        assert!(
+            String::from_utf8_lossy(&map.stderr).contains("libfabric chooses"),
+            "{machine}"
+        );
         let check = of(&["check", "--only", "node"]);
-        assert!(check.contains(", among which libfabric chooses"), "{machine}: {check}");
+        assert!(
+            check.contains(", among which libfabric chooses"),
+            "{machine}: {check}"
+        );
     }
 }
 
 #[test]
 fn a_list_that_lacks_another_nodes_interfaces_is_printed_with_a_note_on_what_to_add() {
     let said = |machine: &str, words: &str| {
-        let output = run(&["plan", "--machine", machine, "--gpus-per-task", "1", "--env", "--words", words]);
-        let lists = String::from_utf8(output.stdout).unwrap().matches(" export UCX_NET_DEVICES=").count();
+        let output = run(&[
+            "plan",
+            "--machine",
+            machine,
+            "--gpus-per-task",
+            "1",
+            "--env",
+            "--words",
+            words,
+        ]);
+        let lists = String::from_utf8(output.stdout)
+            .unwrap()
+            .matches(" export UCX_NET_DEVICES=")
+            .count();
         (lists, String::from_utf8(output.stderr).unwrap())
     };
     let (lists, note) = said("dgx-h100", "rail");
     assert_eq!((lists, note.lines().count()), (8, 1), "{note}");
-    assert!(note.contains("`UCX_NET_DEVICES` lacks the node's IP interfaces"), "{note}");
-    assert!(note.trim_end().ends_with("run this on the node, or add them, as `,eth0,lo`"), "{note}");
+    assert!(
+        note.contains("`UCX_NET_DEVICES` lacks the node's IP interfaces"),
+        "{note}"
+    );
+    assert!(
+        note.trim_end()
+            .ends_with("run this on the node, or add them, as `,eth0,lo`"),
+        "{note}"
+    );
     assert_eq!(said("dgx-h100", "rail,env=nccl"), (0, String::new()));
     assert_eq!(said("aws-p5", "rail"), (0, String::new()));
 }
@@ -54,12 +92,33 @@ fn every_gpu_of_a_known_machine_has_its_model() {
 fn a_note_of_check_with_a_remedy_tells_it_and_one_without_does_not() {
     let place = Place::new("note");
     let line = place.file("plugstack.conf", "optional other.so\n");
-    let fresh = unfolded(&["check", "--machine", "dgx-h100", "--only", "plugstack", "--plugstack", &line]);
-    let told = "no line loads the plugin do one line `optional libnic_placement.so` in plugstack.conf.d/";
-    assert!(fresh.starts_with("note ") && fresh.contains(told), "{fresh}");
+    let fresh = unfolded(&[
+        "check",
+        "--machine",
+        "dgx-h100",
+        "--only",
+        "plugstack",
+        "--plugstack",
+        &line,
+    ]);
+    let told =
+        "no line loads the plugin do one line `optional libnic_placement.so` in plugstack.conf.d/";
+    assert!(
+        fresh.starts_with("note ") && fresh.contains(told),
+        "{fresh}"
+    );
     let topology = "{\"format\": \"nic-placement topology\", \"version\": 1, \"name\": \"login\"}";
-    let login = unfolded(&["check", "--only", "node", "--topology", &place.file("login.json", topology)]);
-    assert!(login.starts_with("note ") && !login.contains(" do "), "{login}");
+    let login = unfolded(&[
+        "check",
+        "--only",
+        "node",
+        "--topology",
+        &place.file("login.json", topology),
+    ]);
+    assert!(
+        login.starts_with("note ") && !login.contains(" do "),
+        "{login}"
+    );
 }
 
 #[test]
@@ -67,11 +126,20 @@ fn a_report_of_traffic_tells_its_format_and_version_as_other_json_does() {
     let fixture = Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests/machines/measure/bare-n0.json");
     for (command, format) in [
         (&["top", "--json", "--delay", "1"][..], "nic-placement top"),
-        (&["measure", "--merge", "--json", fixture.to_str().unwrap()], "nic-placement measure merge"),
-        (&["plan", "--machine", "gh200", "--json"], "nic-placement plan"),
+        (
+            &["measure", "--merge", "--json", fixture.to_str().unwrap()],
+            "nic-placement measure merge",
+        ),
+        (
+            &["plan", "--machine", "gh200", "--json"],
+            "nic-placement plan",
+        ),
     ] {
         let document: serde_json::Value = serde_json::from_str(&printed(command)).unwrap();
-        assert_eq!((document["format"].as_str(), document["version"].is_u64()), (Some(format), true));
+        assert_eq!(
+            (document["format"].as_str(), document["version"].is_u64()),
+            (Some(format), true)
+        );
     }
 }
 
@@ -81,26 +149,45 @@ fn what_is_there_once_is_counted_so() {
         (text.contains(" 1 GPUs") || text.contains(" 1 devices") || text.contains(" 1 nodes"))
             .then(|| text.to_string())
     };
-    for command in [&["check"][..], &["plan"], &["plan", "--svg"], &["show"], &["plan", "--json"]] {
-        assert_eq!(count(&unfolded(&[command, &["--machine", "gh200"]].concat())), None);
+    for command in [
+        &["check"][..],
+        &["plan"],
+        &["plan", "--svg"],
+        &["show"],
+        &["plan", "--json"],
+    ] {
+        assert_eq!(
+            count(&unfolded(&[command, &["--machine", "gh200"]].concat())),
+            None
+        );
     }
     let fixture = Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests/machines/measure/bare-n0.json");
     let merged = unfolded(&["measure", "--merge", fixture.to_str().unwrap()]);
-    assert!(merged.starts_with("1 node, ") && count(&merged).is_none(), "{merged}");
+    assert!(
+        merged.starts_with("1 node, ") && count(&merged).is_none(),
+        "{merged}"
+    );
 }
 
 #[test]
 fn an_audit_names_devices_as_people_do() {
     let fixture = Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests/machines/audit/alike.json");
     let audit = unfolded(&["audit", fixture.to_str().unwrap()]);
-    assert!(audit.contains("8 NICs ConnectX-7 at PIX") && audit.contains("E810-C"), "{audit}");
-    assert!(!audit.contains("15b3:") && !audit.contains("verbs"), "{audit}");
+    assert!(
+        audit.contains("8 NICs ConnectX-7 at PIX") && audit.contains("E810-C"),
+        "{audit}"
+    );
+    assert!(
+        !audit.contains("15b3:") && !audit.contains("verbs"),
+        "{audit}"
+    );
 }
 
 #[test]
 fn a_line_of_the_tree_stays_one_line_at_80_columns() {
     for machine in machines() {
-        let Some(text) = crate::on_a_terminal_of(80, &format!("show --color never --machine {machine}"), &[])
+        let Some(text) =
+            crate::on_a_terminal_of(80, &format!("show --color never --machine {machine}"), &[])
         else {
             return;
         };
@@ -108,7 +195,11 @@ fn a_line_of_the_tree_stays_one_line_at_80_columns() {
         // a GPU may have more NICs than fit on a line
         let broken = tree.filter(|line| !line.contains("─ ") && !line.contains(":1 "));
         assert_eq!(broken.collect::<Vec<_>>(), [""; 0], "{machine}");
-        assert_eq!(text.lines().find(|line| line.chars().count() > 80), None, "{machine}");
+        assert_eq!(
+            text.lines().find(|line| line.chars().count() > 80),
+            None,
+            "{machine}"
+        );
     }
 }
 

@@ -15,7 +15,10 @@ impl Drop for Trial {
 }
 
 fn tool(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_nic-placement")).args(arguments).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_nic-placement"))
+        .args(arguments)
+        .output()
+        .unwrap()
 }
 
 impl Trial {
@@ -44,7 +47,11 @@ impl Trial {
     #[track_caller]
     fn report(&self) -> TrialReport {
         let output = self.make();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         report::read(&fs::read(self.0.join("report.json")).unwrap()).unwrap()
     }
 }
@@ -63,23 +70,46 @@ fn line(driver: &str, taken: &str) -> String {
 fn other_programs_pictures_are_compared_and_a_second_node_is_told_where_it_differs() {
     let trial = Trial::new("witnesses");
     let matrix =
-        fs::read(Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests/machines/formats/matrix.txt")).unwrap();
+        fs::read(Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests/machines/formats/matrix.txt"))
+            .unwrap();
     trial.write("0/nvidia-smi-topo.txt", &matrix);
     let other = tool(&["show", "--machine", "dgx-a100", "--json"]).stdout;
     for node in ["0", "1"] {
         let node_s_own = fs::read(trial.0.join("raw").join(node).join("node.txt")).unwrap();
-        trial.write(&format!("{node}/lstopo.txt"), if node == "0" { &node_s_own } else { &other });
+        trial.write(
+            &format!("{node}/lstopo.txt"),
+            if node == "0" { &node_s_own } else { &other },
+        );
         trial.write(&format!("{node}/nccl.why"), "no `libnccl.so.2`\n");
     }
     let report = trial.report();
-    let of = |program: &str| report.witnesses.iter().find(|of| of.program == program).unwrap();
-    assert!(of("lstopo").agrees() && of("lstopo").compared > 80, "{report:?}");
+    let of = |program: &str| {
+        report
+            .witnesses
+            .iter()
+            .find(|of| of.program == program)
+            .unwrap()
+    };
+    assert!(
+        of("lstopo").agrees() && of("lstopo").compared > 80,
+        "{report:?}"
+    );
     assert!(!of("lstopo (node 1)").differences.is_empty(), "{report:?}");
-    assert!(!of("nvidia-smi topo -m").differences.is_empty(), "another machine's matrix: {report:?}");
+    assert!(
+        !of("nvidia-smi topo -m").differences.is_empty(),
+        "another machine's matrix: {report:?}"
+    );
     assert_eq!(of("NCCL").not_tried.as_deref(), Some("no `libnccl.so.2`"));
     assert_eq!(of("rdma link").not_tried.as_deref(), Some("no output"));
-    assert_eq!((report.nodes, report.releases["Slurm"].as_str()), (2, "24.05.1"));
-    assert!(report.machine.starts_with("8 x NVIDIA H100"), "{}", report.machine);
+    assert_eq!(
+        (report.nodes, report.releases["Slurm"].as_str()),
+        (2, "24.05.1")
+    );
+    assert!(
+        report.machine.starts_with("8 x NVIDIA H100"),
+        "{}",
+        report.machine
+    );
 }
 
 #[test]
@@ -90,21 +120,41 @@ fn each_way_has_what_the_driver_said_of_each_task() {
         + "slurmstepd: noise\n"
         + &line("0000:43:00.0", "0000:1b:00.0");
     trial.write("way-0.txt", lines);
-    trial.write("way-0-without.txt", line("0000:1b:00.0", "0000:1b:00.0").replace("0-3", "0-111"));
+    trial.write(
+        "way-0-without.txt",
+        line("0000:1b:00.0", "0000:1b:00.0").replace("0-3", "0-111"),
+    );
     trial.write("way-1.command", "srun --ntasks-per-gpu=1\n");
     trial.write("way-1.why", "`srun` ended with 1\n");
     let report = trial.report();
-    let [first, second] = &report.ways[..] else { panic!("{report:?}") };
-    assert_eq!((first.tasks, first.agree, first.bound), (2, 1, 2), "{first:?}");
-    assert_eq!((first.near, first.near_without), (Near { near: 2, known: 2 }, Near { near: 0, known: 1 }));
+    let [first, second] = &report.ways[..] else {
+        panic!("{report:?}")
+    };
+    assert_eq!(
+        (first.tasks, first.agree, first.bound),
+        (2, 1, 2),
+        "{first:?}"
+    );
+    assert_eq!(
+        (first.near, first.near_without),
+        (Near { near: 2, known: 2 }, Near { near: 0, known: 1 })
+    );
     assert_eq!(first.memory["default"], 2);
     assert_eq!(first.differ, ["driver 0000:43:00.0, we 0000:1b:00.0"]);
     assert_eq!(second.not_tried.as_deref(), Some("`srun` ended with 1"));
     assert!(!report.played);
     let text = fs::read_to_string(trial.0.join("report.md")).unwrap();
-    assert!(text.contains("| `srun -n2 --gpus-per-task=1` | 2 | 1 | 0 |"), "{text}");
+    assert!(
+        text.contains("| `srun -n2 --gpus-per-task=1` | 2 | 1 | 0 |"),
+        "{text}"
+    );
     let checked = tool(&["trial", "--check", trial.0.to_str().unwrap()]);
-    assert_eq!(checked.status.code(), Some(0), "{}", String::from_utf8_lossy(&checked.stdout));
+    assert_eq!(
+        checked.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&checked.stdout)
+    );
 }
 
 /// What `measure --json` says of one node.
@@ -124,25 +174,45 @@ fn each_program_s_figure_is_read_from_its_own_text() {
     for (name, text, expected) in [
         ("ib_write_bw", write_bw, 391.80),
         ("ucx_perftest", perftest, 18767.0),
-        ("osu_bw", "# OSU MPI Bandwidth Test\n# Size      Bandwidth (MB/s)\n4194304     24500.7\n", 24500.7),
+        (
+            "osu_bw",
+            "# OSU MPI Bandwidth Test\n# Size      Bandwidth (MB/s)\n4194304     24500.7\n",
+            24500.7,
+        ),
         ("all_reduce_perf", nccl, 477.5),
         ("copies", &line("0000:1b:00.0", "0000:1b:00.0"), 50.0),
     ] {
         for round in 1..=3 {
             trial.write(&format!("effect-{name}-near-{round}.txt"), text);
-            trial.write(&format!("effect-{name}-default-{round}.why"), "`srun` ended with 124");
+            trial.write(
+                &format!("effect-{name}-default-{round}.why"),
+                "`srun` ended with 124",
+            );
         }
         trial.write(&format!("effect-{name}-far-1.txt"), "no figure here\n");
         // as ib_write_bw where it cannot tell the CPU's clock
         let zero = " 1048576    55           0.000000            0.000000            0.000000\n";
         trial.write(&format!("effect-{name}-far-2.txt"), zero);
-        trial.write(&format!("effect-{name}-near-1.err"), format!("srun: noise\n{MEASURED}\n{MEASURED}\n"));
+        trial.write(
+            &format!("effect-{name}-near-1.err"),
+            format!("srun: noise\n{MEASURED}\n{MEASURED}\n"),
+        );
         let report = trial.report();
-        let effect =
-            report.effects.iter().find(|of| of.figures.get("near").is_some_and(|of| of[&1] == expected));
+        let effect = report
+            .effects
+            .iter()
+            .find(|of| of.figures.get("near").is_some_and(|of| of[&1] == expected));
         let effect = effect.unwrap_or_else(|| panic!("{name}: {report:?}"));
-        assert_eq!((effect.figures["near"].len(), effect.figures.len()), (3, 1), "{effect:?}");
-        assert_eq!(effect.bytes["near"], [("mlx5_0:1".to_string(), 2000)].into(), "{effect:?}");
+        assert_eq!(
+            (effect.figures["near"].len(), effect.figures.len()),
+            (3, 1),
+            "{effect:?}"
+        );
+        assert_eq!(
+            effect.bytes["near"],
+            [("mlx5_0:1".to_string(), 2000)].into(),
+            "{effect:?}"
+        );
     }
 }
 
@@ -167,7 +237,10 @@ fn a_folder_that_is_none_and_outputs_of_any_bytes_end_in_words() {
         trial.write(name, bytes);
     }
     let report = trial.report();
-    assert_eq!(report.ways[0].not_tried.as_deref(), Some("no task answered"));
+    assert_eq!(
+        report.ways[0].not_tried.as_deref(),
+        Some("no task answered")
+    );
     let page = fs::read(trial.0.join("report.md")).unwrap();
     assert!(!page.contains(&0x1b), "{}", String::from_utf8_lossy(&page));
     let empty = Trial::new("empty");
@@ -180,10 +253,21 @@ fn a_folder_that_is_none_and_outputs_of_any_bytes_end_in_words() {
 
 #[test]
 fn the_near_and_the_far_side_are_assignments_that_a_shell_may_read() {
-    let said = |machine| String::from_utf8(tool(&["trial", "--sides", "--machine", machine]).stdout).unwrap();
+    let said = |machine| {
+        String::from_utf8(tool(&["trial", "--sides", "--machine", machine]).stdout).unwrap()
+    };
     let dgx = said("dgx-h100");
-    for line in ["gpus=8", "near_nic=mlx5_0", "far_nic=mlx5_6", "far_memory=1", "far_cpus=56-111,168-223"] {
-        assert!(dgx.lines().any(|other| other == line), "{line} is not in {dgx}");
+    for line in [
+        "gpus=8",
+        "near_nic=mlx5_0",
+        "far_nic=mlx5_6",
+        "far_memory=1",
+        "far_cpus=56-111,168-223",
+    ] {
+        assert!(
+            dgx.lines().any(|other| other == line),
+            "{line} is not in {dgx}"
+        );
     }
     for machine in String::from_utf8(tool(&["machines"]).stdout)
         .unwrap()
@@ -192,8 +276,14 @@ fn the_near_and_the_far_side_are_assignments_that_a_shell_may_read() {
     {
         let letters = |line: &str| {
             line.starts_with('#')
-                || line.chars().all(|letter| letter.is_ascii_alphanumeric() || "_=,-.".contains(letter))
+                || line
+                    .chars()
+                    .all(|letter| letter.is_ascii_alphanumeric() || "_=,-.".contains(letter))
         };
-        assert!(said(machine).lines().all(letters), "{machine}: {}", said(machine));
+        assert!(
+            said(machine).lines().all(letters),
+            "{machine}: {}",
+            said(machine)
+        );
     }
 }

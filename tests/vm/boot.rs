@@ -20,8 +20,10 @@ pub fn unwanted() -> Option<String> {
 /// What a release build made: where `make test` says, or beside this test.
 #[allow(dead_code)] // not every test that boots takes the release's
 pub fn released(name: &str) -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or(Path::new(env!("NIC_PLACEMENT_ROOT")).join("target"), PathBuf::from);
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(
+        Path::new(env!("NIC_PLACEMENT_ROOT")).join("target"),
+        PathBuf::from,
+    );
     target.join("release").join(name)
 }
 

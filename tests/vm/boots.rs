@@ -15,14 +15,18 @@ fn guest(side: usize, folder: &Path) -> Boot {
         arguments: vec!["true".to_string()],
         also: String::new(),
         out: folder.join(format!("n{}", side - 1)),
-        more: vec![("VM_WIRE", format!("{}/{side}", folder.display())), ("VM_THREADS", "multi".to_string())],
+        more: vec![
+            ("VM_WIRE", format!("{}/{side}", folder.display())),
+            ("VM_THREADS", "multi".to_string()),
+        ],
     }
 }
 
 #[test]
 fn boots_beside_a_busy_host_lead_to_the_programs() {
     static DONE: AtomicBool = AtomicBool::new(false);
-    let count = std::env::var("VM_BOOTS").map_or(0, |count| count.parse().expect("VM_BOOTS is a number"));
+    let count =
+        std::env::var("VM_BOOTS").map_or(0, |count| count.parse().expect("VM_BOOTS is a number"));
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("vm-boots");
     std::fs::create_dir_all(&folder).unwrap();
     let cpus = thread::available_parallelism().map_or(1, usize::from);
@@ -40,7 +44,11 @@ fn boots_beside_a_busy_host_lead_to_the_programs() {
                 begun.elapsed().as_secs(),
                 ran.starts
             );
-            seconds.push(if ran.failed.is_none() { begun.elapsed().as_secs() } else { u64::MAX });
+            seconds.push(if ran.failed.is_none() {
+                begun.elapsed().as_secs()
+            } else {
+                u64::MAX
+            });
             anew += ran.starts - 1;
         }
         DONE.store(true, Ordering::Relaxed);

@@ -23,13 +23,21 @@ impl Guest {
     pub fn answer(&self, name: &str) -> String {
         let path = self.answers.join(name);
         fs::read_to_string(&path).unwrap_or_else(|error| {
-            panic!("{}: {error}\n{}", path.display(), String::from_utf8_lossy(&self.ran.stderr))
+            panic!(
+                "{}: {error}\n{}",
+                path.display(),
+                String::from_utf8_lossy(&self.ran.stderr)
+            )
         })
     }
 
     /// The node as nic-placement read it in the guest.
     pub fn topology(&self) -> Topology {
-        file::from_json(&self.answer("show.json"), Provenance::File("show.json".into())).unwrap()
+        file::from_json(
+            &self.answer("show.json"),
+            Provenance::File("show.json".into()),
+        )
+        .unwrap()
     }
 
     /// Where a record of the guest is kept for the tests that boot nothing.
@@ -61,9 +69,17 @@ static GUESTS: LazyLock<Result<Vec<Guest>, String>> = LazyLock::new(|| {
         return Err(reason);
     }
     let booting = ["four-nodes", "dgx"].map(|name| std::thread::spawn(move || boot(name)));
-    let guests: Vec<Guest> = booting.into_iter().map(|guest| guest.join().unwrap()).collect();
-    match guests.iter().find(|guest| guest.ran.status.code() == Some(CANNOT)) {
-        Some(guest) => Err(String::from_utf8_lossy(&guest.ran.stderr).trim_end().to_string()),
+    let guests: Vec<Guest> = booting
+        .into_iter()
+        .map(|guest| guest.join().unwrap())
+        .collect();
+    match guests
+        .iter()
+        .find(|guest| guest.ran.status.code() == Some(CANNOT))
+    {
+        Some(guest) => Err(String::from_utf8_lossy(&guest.ran.stderr)
+            .trim_end()
+            .to_string()),
         None => Ok(guests),
     }
 });

@@ -34,7 +34,11 @@ pub struct Function {
 impl Function {
     /// How near two functions are: the number of bridges that they share, or else their NUMA node.  More is nearer.
     pub fn nearness(&self, other: &Function) -> usize {
-        let shared = self.bridges.iter().filter(|bridge| other.bridges.contains(bridge)).count();
+        let shared = self
+            .bridges
+            .iter()
+            .filter(|bridge| other.bridges.contains(bridge))
+            .count();
         if self.host == other.host {
             2 + shared
         } else {
@@ -45,12 +49,20 @@ impl Function {
 
 /// Reads what lstopo wrote.
 pub fn read(xml: &str) -> Machine {
-    let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
+    let options = ParsingOptions {
+        allow_dtd: true,
+        ..ParsingOptions::default()
+    };
     let document = Document::parse_with_options(xml, options).unwrap();
-    let mut machine = Machine { numa_nodes: numa_nodes(&document), functions: BTreeMap::new() };
+    let mut machine = Machine {
+        numa_nodes: numa_nodes(&document),
+        functions: BTreeMap::new(),
+    };
     for object in objects(&document, "PCIDev") {
         let function = function(object, &machine.numa_nodes);
-        machine.functions.insert(object.attribute("pci_busid").unwrap().to_string(), function);
+        machine
+            .functions
+            .insert(object.attribute("pci_busid").unwrap().to_string(), function);
     }
     machine
 }
@@ -67,7 +79,10 @@ fn is(node: Node, kind: &str) -> bool {
 /// CPUs come last, so a CPU that an earlier node has is not theirs.
 fn numa_nodes(document: &Document) -> BTreeMap<u32, CpuSet> {
     let local = objects(document, "NUMANode").map(|node| {
-        (node.attribute("os_index").unwrap().parse().unwrap(), cpus(node.attribute("cpuset").unwrap()))
+        (
+            node.attribute("os_index").unwrap().parse().unwrap(),
+            cpus(node.attribute("cpuset").unwrap()),
+        )
     });
     let mut nodes: BTreeMap<u32, CpuSet> = local.collect();
     let mut taken = CpuSet::new();
@@ -81,24 +96,43 @@ fn numa_nodes(document: &Document) -> BTreeMap<u32, CpuSet> {
 fn function(object: Node, numa_nodes: &BTreeMap<u32, CpuSet>) -> Function {
     let above = || object.ancestors().filter(|node| is(*node, "Bridge"));
     // `0-1` is a host bridge, `1-1` a bridge between PCI buses
-    let host = above().find(|bridge| bridge.attribute("bridge_type") == Some("0-1")).unwrap();
+    let host = above()
+        .find(|bridge| bridge.attribute("bridge_type") == Some("0-1"))
+        .unwrap();
     let cpu_side = host.parent_element().unwrap();
     let local = cpus(cpu_side.attribute("cpuset").unwrap());
     // `0302 [10de:2330] [10de:16c1] 02`
-    let kind: Vec<&str> = object.attribute("pci_type").unwrap().split([' ', '[', ':']).collect();
+    let kind: Vec<&str> = object
+        .attribute("pci_type")
+        .unwrap()
+        .split([' ', '[', ':'])
+        .collect();
     Function {
         kind: format!("{} {}", kind[0], kind[2]),
-        bridges: above().filter_map(|bridge| bridge.attribute("pci_busid")).map(String::from).collect(),
+        bridges: above()
+            .filter_map(|bridge| bridge.attribute("pci_busid"))
+            .map(String::from)
+            .collect(),
         // `0000:[20-25]`
         host: format!(
             "pci{}",
-            host.attribute("bridge_pci").unwrap().replace('[', "").split('-').next().unwrap()
+            host.attribute("bridge_pci")
+                .unwrap()
+                .replace('[', "")
+                .split('-')
+                .next()
+                .unwrap()
         ),
-        numa_node: numa_nodes.iter().find(|(_, cpus)| **cpus == local).map(|(node, _)| *node),
+        numa_node: numa_nodes
+            .iter()
+            .find(|(_, cpus)| **cpus == local)
+            .map(|(node, _)| *node),
         link: object.attribute("pci_link_speed").unwrap().parse().unwrap(),
         rdma: object
             .children()
-            .filter(|child| is(*child, "OSDev") && child.attribute("osdev_type") == Some(OPENFABRICS))
+            .filter(|child| {
+                is(*child, "OSDev") && child.attribute("osdev_type") == Some(OPENFABRICS)
+            })
             .map(|child| child.attribute("name").unwrap().to_string())
             .collect(),
     }
@@ -108,7 +142,9 @@ fn function(object: Node, numa_nodes: &BTreeMap<u32, CpuSet>) -> Function {
 fn cpus(mask: &str) -> CpuSet {
     let words = mask.split(',').rev().enumerate().map(|(word, bits)| {
         let bits = u32::from_str_radix(bits.trim_start_matches("0x"), 16).unwrap_or(0);
-        (0..32).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| word as u32 * 32 + bit)
+        (0..32)
+            .filter(move |bit| bits >> bit & 1 == 1)
+            .map(move |bit| word as u32 * 32 + bit)
     });
     words.flatten().collect()
 }

@@ -56,12 +56,18 @@ struct Running<'a> {
 
 impl Running<'_> {
     fn name(&self) -> String {
-        self.boot.out.file_name().unwrap_or_default().to_string_lossy().into_owned()
+        self.boot
+            .out
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
     }
 
     /// How long its console has said nothing; before there is one, boot.sh makes what the guest needs.
     fn silence(&mut self) -> Duration {
-        let length = fs::metadata(self.boot.out.join("console")).map_or(0, |console| console.len() + 1);
+        let length =
+            fs::metadata(self.boot.out.join("console")).map_or(0, |console| console.len() + 1);
         if length == 0 || length != self.console.0 {
             self.console = (length, Instant::now());
         }
@@ -76,25 +82,37 @@ impl Running<'_> {
         let what = match fs::read_to_string(&doing) {
             Ok(what) => {
                 let since = fs::metadata(&doing).and_then(|file| file.modified()).ok();
-                let since = since.and_then(|since| since.elapsed().ok()).unwrap_or_default();
+                let since = since
+                    .and_then(|since| since.elapsed().ok())
+                    .unwrap_or_default();
                 format!("{}; since {} s", what.trim(), since.as_secs())
             }
             Err(_) if self.console.0 > 0 => "its kernel to start".to_string(),
             Err(_) => "boot.sh to make what it needs".to_string(),
         };
-        format!("{}, {} s of {limit}: {what}", self.name(), self.begun.elapsed().as_secs())
+        format!(
+            "{}, {} s of {limit}: {what}",
+            self.name(),
+            self.begun.elapsed().as_secs()
+        )
     }
 
     fn output(self) -> Output {
         let said = |kind: &str| fs::read(self.boot.out.with_extension(kind)).unwrap_or_default();
-        Output { status: self.ended.expect("it has ended"), stdout: said("stdout"), stderr: said("stderr") }
+        Output {
+            status: self.ended.expect("it has ended"),
+            stdout: said("stdout"),
+            stderr: said("stderr"),
+        }
     }
 }
 
 impl Watch {
     /// As boot.sh and the user want it: a minute, or `VM_SILENT` seconds.
     pub fn usual() -> Watch {
-        let silent = std::env::var("VM_SILENT").ok().and_then(|seconds| seconds.parse().ok());
+        let silent = std::env::var("VM_SILENT")
+            .ok()
+            .and_then(|seconds| seconds.parse().ok());
         Watch {
             boot: super::vm().join("boot.sh"),
             silent: Duration::from_secs(silent.unwrap_or(60)),
@@ -111,7 +129,10 @@ impl Watch {
             Some(failed) if failed.status.code() == Some(NEVER_GOT_THERE) => {
                 let said = String::from_utf8_lossy(&failed.stderr);
                 (self.tell)(&format!("guests: started anew: {}", said.trim()));
-                Ran { starts: 2, ..self.run_once(boots) }
+                Ran {
+                    starts: 2,
+                    ..self.run_once(boots)
+                }
             }
             _ => ran,
         }
@@ -122,7 +143,11 @@ impl Watch {
         let (mut told, mut ended_well, mut failed) = (Instant::now(), None, None);
         while guests.iter().any(|guest| guest.ended.is_none()) {
             sleep(Duration::from_millis(100));
-            for (index, guest) in guests.iter_mut().enumerate().filter(|(_, guest)| guest.ended.is_none()) {
+            for (index, guest) in guests
+                .iter_mut()
+                .enumerate()
+                .filter(|(_, guest)| guest.ended.is_none())
+            {
                 guest.ended = guest.child.try_wait().expect("boot.sh can be waited for");
                 let late = ended_well.is_some_and(|when: Instant| when.elapsed() > self.silent);
                 if guest.ended.is_none() && guest.silence() > self.silent {
@@ -139,26 +164,49 @@ impl Watch {
             if told.elapsed() > self.told {
                 told = Instant::now();
                 let awaited = guests.iter().filter(|guest| guest.ended.is_none());
-                awaited.for_each(|guest| (self.tell)(&format!("guests: awaited: {}", guest.awaited())));
+                awaited.for_each(|guest| {
+                    (self.tell)(&format!("guests: awaited: {}", guest.awaited()))
+                });
             }
         }
-        Ran { outputs: guests.into_iter().map(Running::output).collect(), failed, starts: 1 }
+        Ran {
+            outputs: guests.into_iter().map(Running::output).collect(),
+            failed,
+            starts: 1,
+        }
     }
 
     /// boot.sh ends the guest, and then itself.
     fn end(&self, guest: &mut Running, why: &str) {
-        (self.tell)(&format!("guests: {} {why}, and is ended: {}", guest.name(), guest.awaited()));
-        let _ = Command::new("kill").arg(guest.child.id().to_string()).status();
+        (self.tell)(&format!(
+            "guests: {} {why}, and is ended: {}",
+            guest.name(),
+            guest.awaited()
+        ));
+        let _ = Command::new("kill")
+            .arg(guest.child.id().to_string())
+            .status();
         guest.ended = guest.child.wait().ok();
     }
 
     fn start<'a>(&self, boot: &'a Boot) -> Running<'a> {
         // answers of an earlier run must not be taken for those of this one
         let _ = fs::remove_dir_all(&boot.out);
-        let said =
-            |kind: &str| File::create(boot.out.with_extension(kind)).expect("a folder for what boot.sh says");
-        let child =
-            boot.command(&self.boot).stdout(said("stdout")).stderr(said("stderr")).spawn().expect("boot.sh");
-        Running { boot, child, begun: Instant::now(), console: (0, Instant::now()), ended: None }
+        let said = |kind: &str| {
+            File::create(boot.out.with_extension(kind)).expect("a folder for what boot.sh says")
+        };
+        let child = boot
+            .command(&self.boot)
+            .stdout(said("stdout"))
+            .stderr(said("stderr"))
+            .spawn()
+            .expect("boot.sh");
+        Running {
+            boot,
+            child,
+            begun: Instant::now(),
+            console: (0, Instant::now()),
+            ended: None,
+        }
     }
 }

@@ -14,12 +14,23 @@ fn tests() -> PathBuf {
 static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn told(guest: &str) -> String {
-    TOLD.lock().unwrap().iter().filter(|line| line.contains(guest)).cloned().collect::<Vec<_>>().join("\n")
+    TOLD.lock()
+        .unwrap()
+        .iter()
+        .filter(|line| line.contains(guest))
+        .cloned()
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 fn watch(boot: &str, silent: Duration) -> Watch {
     let tell = |line: &str| TOLD.lock().unwrap().push(line.to_string());
-    Watch { boot: tests().join(boot), silent, told: Duration::from_millis(500), tell }
+    Watch {
+        boot: tests().join(boot),
+        silent,
+        told: Duration::from_millis(500),
+        tell,
+    }
 }
 
 fn guest(name: &str, more: (&'static str, &str)) -> Boot {
@@ -35,7 +46,10 @@ fn guest(name: &str, more: (&'static str, &str)) -> Boot {
 
 /// Guests that are played: their names, and what becomes of each with each start (played.sh).
 fn played(guests: &[(&str, &str)]) -> Ran {
-    let boots: Vec<Boot> = guests.iter().map(|(name, plays)| guest(name, ("PLAYS", plays))).collect();
+    let boots: Vec<Boot> = guests
+        .iter()
+        .map(|(name, plays)| guest(name, ("PLAYS", plays)))
+        .collect();
     for boot in &boots {
         let _ = std::fs::remove_file(boot.out.with_extension("starts"));
     }
@@ -44,7 +58,13 @@ fn played(guests: &[(&str, &str)]) -> Ran {
 
 /// The status of each, and how often they were started.
 fn ends(ran: &Ran) -> (Vec<Option<i32>>, u32) {
-    (ran.outputs.iter().map(|output| output.status.code()).collect(), ran.starts)
+    (
+        ran.outputs
+            .iter()
+            .map(|output| output.status.code())
+            .collect(),
+        ran.starts,
+    )
 }
 
 #[test]
@@ -52,10 +72,19 @@ fn a_guest_that_says_nothing_is_ended_and_started_anew_and_one_that_says_somethi
     let ran = played(&[("played-once", "silent works")]);
     assert_eq!(ends(&ran), (vec![Some(0)], 2));
     let said = told("played-once");
-    assert!(said.contains("played-once says nothing, and is ended"), "{said}");
-    assert!(said.contains("started anew: played-once: the last line"), "{said}");
+    assert!(
+        said.contains("played-once says nothing, and is ended"),
+        "{said}"
+    );
+    assert!(
+        said.contains("started anew: played-once: the last line"),
+        "{said}"
+    );
     // longer than a guest may be silent
-    assert_eq!(ends(&played(&[("played-works", "works")])), (vec![Some(0)], 1));
+    assert_eq!(
+        ends(&played(&[("played-works", "works")])),
+        (vec![Some(0)], 1)
+    );
     assert!(!told("played-works").contains("ended"));
 }
 
@@ -66,7 +95,11 @@ fn a_guest_that_says_nothing_twice_has_failed_with_its_last_lines() {
     assert_eq!(ends(&ran), (vec![Some(125)], 2));
     let last = String::from_utf8_lossy(&ran.outputs[0].stderr).into_owned();
     assert!(last.contains("the last line"), "{last}");
-    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_secs(30),
+        "{:?}",
+        begun.elapsed()
+    );
 }
 
 #[test]
@@ -74,13 +107,23 @@ fn a_pair_of_which_one_dies_is_ended_and_started_anew_together() {
     let ran = played(&[("played-n0", "waits works"), ("played-n1", "dies works")]);
     assert_eq!(ends(&ran), (vec![Some(0), Some(0)], 2));
     let said = told("played-n0");
-    assert!(said.contains("played-n0 has no pair, and is ended"), "{said}");
-    assert!(told("played-n1").contains("started anew: played-n1: the last line"), "{}", told("played-n1"));
+    assert!(
+        said.contains("played-n0 has no pair, and is ended"),
+        "{said}"
+    );
+    assert!(
+        told("played-n1").contains("started anew: played-n1: the last line"),
+        "{}",
+        told("played-n1")
+    );
 }
 
 #[test]
 fn a_program_that_fails_ends_its_guests_pair_and_nothing_is_started_anew() {
-    let ran = played(&[("played-good", "waits works"), ("played-bad", "fails works")]);
+    let ran = played(&[
+        ("played-good", "waits works"),
+        ("played-bad", "fails works"),
+    ]);
     assert_eq!(ends(&ran), (vec![Some(125), Some(3)], 1));
     assert_eq!(ran.failed, Some(1));
 }
@@ -88,20 +131,33 @@ fn a_program_that_fails_ends_its_guests_pair_and_nothing_is_started_anew() {
 #[test]
 fn a_guest_whose_pair_has_ended_well_has_time_to_end_too_and_no_more() {
     assert_eq!(
-        ends(&played(&[("played-first", "ends"), ("played-last", "works")])),
+        ends(&played(&[
+            ("played-first", "ends"),
+            ("played-last", "works")
+        ])),
         (vec![Some(0), Some(0)], 1)
     );
     let begun = Instant::now();
-    let ran = played(&[("played-gone", "ends ends"), ("played-stays", "waits waits")]);
+    let ran = played(&[
+        ("played-gone", "ends ends"),
+        ("played-stays", "waits waits"),
+    ]);
     assert_eq!(ends(&ran), (vec![Some(0), Some(125)], 2));
-    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_secs(30),
+        "{:?}",
+        begun.elapsed()
+    );
 }
 
 #[test]
 fn it_is_told_what_is_awaited_since_when_and_how_long_it_may_take() {
     played(&[("played-awaited", "works")]);
     let said = told("played-awaited");
-    assert!(said.contains("s of 900: a command, 120 s at most; since "), "{said}");
+    assert!(
+        said.contains("s of 900: a command, 120 s at most; since "),
+        "{said}"
+    );
 }
 
 #[test]
@@ -116,5 +172,9 @@ fn a_guest_under_qemu_whose_cpus_stand_still_is_ended() {
         return skipped(said.trim_end());
     }
     assert_eq!(ends(&ran), (vec![Some(125)], 2), "{said}");
-    assert!(told("vm-still").contains("vm-still says nothing, and is ended"), "{}", told("vm-still"));
+    assert!(
+        told("vm-still").contains("vm-still says nothing, and is ended"),
+        "{}",
+        told("vm-still")
+    );
 }

@@ -39,15 +39,23 @@ pub const CHECKS: &[Check] = checks![
 
 /// Those of a machine.
 pub fn checks_on(machine: &str) -> impl Iterator<Item = &'static Check> {
-    CHECKS.iter().filter(move |(_, of, _)| *of == "any" || *of == machine)
+    CHECKS
+        .iter()
+        .filter(move |(_, of, _)| *of == "any" || *of == machine)
 }
 
 /// Runs all checks of the machine, each in a process of its own, with a line for each.
 pub fn run_all(machine: &str) {
     for (name, _, _) in checks_on(machine) {
-        let ran = Command::new(std::env::current_exe().unwrap()).args(["check", name]).output().unwrap();
+        let ran = Command::new(std::env::current_exe().unwrap())
+            .args(["check", name])
+            .output()
+            .unwrap();
         let said = String::from_utf8_lossy(&ran.stderr).replace('\n', " ");
-        println!("{}\t{name}\t{said}", if ran.status.success() { "ok" } else { "failed" });
+        println!(
+            "{}\t{name}\t{said}",
+            if ran.status.success() { "ok" } else { "failed" }
+        );
     }
 }
 
@@ -66,35 +74,76 @@ fn nodes(list: &str) -> NodeSet {
 }
 
 fn topology() -> Topology {
-    node::read(&NodeSource::Live, Scope::Placement, Author::Anyone).unwrap().0
+    node::read(&NodeSource::Live, Scope::Placement, Author::Anyone)
+        .unwrap()
+        .0
 }
 
 /// Decides for a task with this GPU alone, binds this process as the plugin does, and becomes the task.
 pub fn place(gpu: usize) {
     let words = Words::parse("bind=numa").unwrap();
     let settings = merge_settings(&Words::default(), None, Some(&words));
-    let step = Step { tasks: 1, total_tasks: 1, ..Step::default() };
-    let plan = Plan::new(topology(), Wish { settings, ..Wish::default() }, step, &|_| None);
+    let step = Step {
+        tasks: 1,
+        total_tasks: 1,
+        ..Step::default()
+    };
+    let plan = Plan::new(
+        topology(),
+        Wish {
+            settings,
+            ..Wish::default()
+        },
+        step,
+        &|_| None,
+    );
     let vendor = plan.node.gpus[gpu].vendor;
     let access = plan.node.gpus.iter().map(|_| Access::Unknown).collect();
     let variables = [(vendor.list_variable(), gpu.to_string())].into();
     let all = sys::affinity().unwrap();
-    let task =
-        Task { gpus: GpuGrant { variables, access }, cpus: all.clone(), step_cpus: all, ..Task::default() };
-    let placement = plan.task(&task, Evidence { present: &Present::new(), read: &|_| None }).placement;
+    let task = Task {
+        gpus: GpuGrant { variables, access },
+        cpus: all.clone(),
+        step_cpus: all,
+        ..Task::default()
+    };
+    let placement = plan
+        .task(
+            &task,
+            Evidence {
+                present: &Present::new(),
+                read: &|_| None,
+            },
+        )
+        .placement;
     sys::set_affinity(placement.cpus.cpus()).unwrap();
     if let MemDecision::Prefer { nodes, .. } = &placement.mems {
         sys::prefer_memory(nodes, Balancing::Not).unwrap();
-        assert_eq!(sys::memory_policy().unwrap(), MemoryPolicy::Prefer(nodes.clone()));
+        assert_eq!(
+            sys::memory_policy().unwrap(),
+            MemoryPolicy::Prefer(nodes.clone())
+        );
     }
     // the binding must survive execve(2), as it must in slurmstepd
-    panic!("{}", Command::new(std::env::current_exe().unwrap()).arg("task").exec());
+    panic!(
+        "{}",
+        Command::new(std::env::current_exe().unwrap())
+            .arg("task")
+            .exec()
+    );
 }
 
 /// A task's line from a process of its own.
 fn said(arguments: &[&str]) -> Said {
-    let ran = Command::new(std::env::current_exe().unwrap()).args(arguments).output().unwrap();
-    assert!(ran.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    let ran = Command::new(std::env::current_exe().unwrap())
+        .args(arguments)
+        .output()
+        .unwrap();
+    assert!(
+        ran.status.success(),
+        "{arguments:?}: {}",
+        String::from_utf8_lossy(&ran.stderr)
+    );
     Said::all_in(&String::from_utf8_lossy(&ran.stdout)).remove(0)
 }
 
@@ -108,28 +157,55 @@ fn each_gpus_program_runs_and_has_its_pages_on_the_gpus_numa_node() {
     for (index, gpu) in topology.gpus.iter().enumerate() {
         // from the kernel itself, without our discovery
         let file = format!("/sys/bus/pci/devices/{}/", gpu.address);
-        let read = |name: &str| fs::read_to_string(format!("{file}{name}")).unwrap().trim().to_string();
+        let read = |name: &str| {
+            fs::read_to_string(format!("{file}{name}"))
+                .unwrap()
+                .trim()
+                .to_string()
+        };
         let said = said(&["place", &index.to_string()]);
         assert_eq!(said.word("cpus"), read("local_cpulist"), "GPU {index}");
         let node = read("numa_node");
-        assert_eq!(said.word("policy"), format!("preferred-many:{node}"), "GPU {index}");
-        assert_eq!(said.node_of_its_pages(), node.parse().ok(), "GPU {index}: {said:?}");
+        assert_eq!(
+            said.word("policy"),
+            format!("preferred-many:{node}"),
+            "GPU {index}"
+        );
+        assert_eq!(
+            said.node_of_its_pages(),
+            node.parse().ok(),
+            "GPU {index}: {said:?}"
+        );
     }
 }
 
 fn a_program_that_nobody_binds_may_run_and_allocate_anywhere() {
     let said = said(&["task"]);
     assert_eq!((said.word("cpus"), said.word("policy")), ("0-7", "default"));
-    assert_eq!(said.word("mems"), if topology().numa_nodes.len() == 3 { "0-2" } else { "0-3" });
+    assert_eq!(
+        said.word("mems"),
+        if topology().numa_nodes.len() == 3 {
+            "0-2"
+        } else {
+            "0-3"
+        }
+    );
 }
 
 fn pages_come_from_the_preferred_node_also_for_a_program_that_runs_on_another() {
     // CPU 0 is on NUMA node 0 of both machines
     sys::set_affinity(&cpus("0")).unwrap();
-    assert_eq!(touched(4).node_of_its_pages(), Some(0), "without a policy, where it runs");
+    assert_eq!(
+        touched(4).node_of_its_pages(),
+        Some(0),
+        "without a policy, where it runs"
+    );
     sys::prefer_memory(&nodes("1"), Balancing::Not).unwrap();
     let said = touched(4);
-    assert_eq!((said.word("policy"), said.node_of_its_pages()), ("preferred-many:1", Some(1)));
+    assert_eq!(
+        (said.word("policy"), said.node_of_its_pages()),
+        ("preferred-many:1", Some(1))
+    );
 }
 
 fn preferring_several_nodes_takes_the_nearest_of_them() {
@@ -140,18 +216,28 @@ fn preferring_several_nodes_takes_the_nearest_of_them() {
     // a kernel before 6.9 does not know that its balancing could go on beside such a policy
     for balancing in [Balancing::AsWithoutPolicy, Balancing::Not] {
         sys::prefer_memory(&several, balancing).unwrap();
-        assert_eq!(sys::memory_policy().unwrap(), MemoryPolicy::Prefer(several.clone()));
+        assert_eq!(
+            sys::memory_policy().unwrap(),
+            MemoryPolicy::Prefer(several.clone())
+        );
         assert_eq!(touched(4).node_of_its_pages(), Some(own));
     }
 }
 
 fn a_node_that_does_not_exist_is_dropped_by_the_kernel_and_reading_back_shows_it() {
     sys::prefer_memory(&nodes("1,9"), Balancing::Not).unwrap();
-    assert_eq!(sys::memory_policy().unwrap(), MemoryPolicy::Prefer(nodes("1")));
+    assert_eq!(
+        sys::memory_policy().unwrap(),
+        MemoryPolicy::Prefer(nodes("1"))
+    );
     assert_eq!(touched(4).word("policy"), "preferred-many:1");
     let error = sys::prefer_memory(&nodes("9"), Balancing::Not).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
-    assert_eq!(sys::memory_policy().unwrap(), MemoryPolicy::Prefer(nodes("1")), "as it was");
+    assert_eq!(
+        sys::memory_policy().unwrap(),
+        MemoryPolicy::Prefer(nodes("1")),
+        "as it was"
+    );
 }
 
 fn a_cpuset_narrows_what_was_asked_for_and_reading_back_shows_it() {
@@ -160,18 +246,40 @@ fn a_cpuset_narrows_what_was_asked_for_and_reading_back_shows_it() {
     fs::create_dir(folder).unwrap();
     fs::write(format!("{folder}/cpuset.cpus"), "0-1").unwrap();
     fs::write(format!("{folder}/cpuset.mems"), "0").unwrap();
-    fs::write(format!("{folder}/cgroup.procs"), std::process::id().to_string()).unwrap();
+    fs::write(
+        format!("{folder}/cgroup.procs"),
+        std::process::id().to_string(),
+    )
+    .unwrap();
 
     sys::set_affinity(&cpus("0-7")).unwrap();
-    assert_eq!(sys::affinity().unwrap(), cpus("0-1"), "set_affinity succeeds and gives less");
+    assert_eq!(
+        sys::affinity().unwrap(),
+        cpus("0-1"),
+        "set_affinity succeeds and gives less"
+    );
     assert!(sys::set_affinity(&cpus("6-7")).is_err());
     sys::prefer_memory(&nodes("0-1"), Balancing::Not).unwrap();
-    assert_eq!(sys::memory_policy().unwrap(), MemoryPolicy::Prefer(nodes("0")));
+    assert_eq!(
+        sys::memory_policy().unwrap(),
+        MemoryPolicy::Prefer(nodes("0"))
+    );
     assert!(sys::prefer_memory(&nodes("1"), Balancing::Not).is_err());
     let said = touched(4);
-    assert_eq!((said.word("cpus"), said.word("mems"), said.node_of_its_pages()), ("0-1", "0", Some(0)));
+    assert_eq!(
+        (
+            said.word("cpus"),
+            said.word("mems"),
+            said.node_of_its_pages()
+        ),
+        ("0-1", "0", Some(0))
+    );
 
-    fs::write("/sys/fs/cgroup/cgroup.procs", std::process::id().to_string()).unwrap();
+    fs::write(
+        "/sys/fs/cgroup/cgroup.procs",
+        std::process::id().to_string(),
+    )
+    .unwrap();
     fs::remove_dir(folder).unwrap();
     fs::write("/sys/fs/cgroup/cgroup.subtree_control", "-cpuset").unwrap();
 }
@@ -187,10 +295,17 @@ fn a_node_without_cpus_has_memory_that_could_be_preferred_and_never_is() {
     assert!(topology.numa_node(2).unwrap().cpus.is_empty());
     for gpu in 0..topology.gpus.len() {
         let said = said(&["place", &gpu.to_string()]);
-        assert!(!said.policy().1.contains(2) && !said.has_pages_on(2), "GPU {gpu}: {said:?}");
+        assert!(
+            !said.policy().1.contains(2) && !said.has_pages_on(2),
+            "GPU {gpu}: {said:?}"
+        );
     }
     sys::prefer_memory(&nodes("2"), Balancing::Not).unwrap();
-    assert_eq!(touched(4).node_of_its_pages(), Some(2), "the kernel would have done it");
+    assert_eq!(
+        touched(4).node_of_its_pages(),
+        Some(2),
+        "the kernel would have done it"
+    );
 }
 
 fn a_preferred_node_that_is_full_gives_way_to_others() {

@@ -11,25 +11,58 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("release", "srun --version"),
     ("bare", "srun -n8 --gpus-per-task=1 $task"),
     ("placed", "srun -n8 --gpus-per-task=1 --nic-placement $task"),
-    ("cpu-bind.bare", "srun -n8 --gpus-per-task=1 --cpu-bind=map_cpu:0,4,1,5,2,6,3,7 $task"),
+    (
+        "cpu-bind.bare",
+        "srun -n8 --gpus-per-task=1 --cpu-bind=map_cpu:0,4,1,5,2,6,3,7 $task",
+    ),
     (
         "cpu-bind.placed",
         "srun -n8 --gpus-per-task=1 --cpu-bind=map_cpu:0,4,1,5,2,6,3,7 --nic-placement $task",
     ),
-    ("mem-bind.bare", "srun -n8 --gpus-per-task=1 --mem-bind=map_mem:1,0 $task"),
-    ("mem-bind.placed", "srun -n8 --gpus-per-task=1 --mem-bind=map_mem:1,0 --nic-placement $task"),
+    (
+        "mem-bind.bare",
+        "srun -n8 --gpus-per-task=1 --mem-bind=map_mem:1,0 $task",
+    ),
+    (
+        "mem-bind.placed",
+        "srun -n8 --gpus-per-task=1 --mem-bind=map_mem:1,0 --nic-placement $task",
+    ),
     ("pairs.bare", "srun -n4 --gpus-per-task=2 $task"),
-    ("pairs.placed", "srun -n4 --gpus-per-task=2 --nic-placement $task"),
+    (
+        "pairs.placed",
+        "srun -n4 --gpus-per-task=2 --nic-placement $task",
+    ),
     ("local-id.bare", "srun -n8 --gres=gpu:8 $task"),
-    ("local-id.unpromised", "srun -n8 --gres=gpu:8 --nic-placement $task"),
-    ("local-id", "srun -n8 --gres=gpu:8 --nic-placement=gpu=local-id $task"),
+    (
+        "local-id.unpromised",
+        "srun -n8 --gres=gpu:8 --nic-placement $task",
+    ),
+    (
+        "local-id",
+        "srun -n8 --gres=gpu:8 --nic-placement=gpu=local-id $task",
+    ),
     ("all.bare", "srun -n1 -c8 --gres=gpu:8 $task"),
-    ("all.placed", "srun -n1 -c8 --gres=gpu:8 --nic-placement $task"),
+    (
+        "all.placed",
+        "srun -n1 -c8 --gres=gpu:8 --nic-placement $task",
+    ),
     ("core.bare", "srun -n4 -c2 --gpus-per-task=2 $task"),
-    ("core", "srun -n4 -c2 --gpus-per-task=2 --nic-placement=bind=core,omp=on,verbose $task"),
-    ("fence", "srun -n8 --gpus-per-task=1 --nic-placement=mem=strict $task"),
-    ("unbound", "srun -n8 --gpus-per-task=1 --nic-placement=bind=none $task"),
-    ("user", "su user -c \"cd /tmp && srun -n8 --gpus-per-task=1 --nic-placement $task\""),
+    (
+        "core",
+        "srun -n4 -c2 --gpus-per-task=2 --nic-placement=bind=core,omp=on,verbose $task",
+    ),
+    (
+        "fence",
+        "srun -n8 --gpus-per-task=1 --nic-placement=mem=strict $task",
+    ),
+    (
+        "unbound",
+        "srun -n8 --gpus-per-task=1 --nic-placement=bind=none $task",
+    ),
+    (
+        "user",
+        "su user -c \"cd /tmp && srun -n8 --gpus-per-task=1 --nic-placement $task\"",
+    ),
     (
         "side-by-side",
         "srun -n3 --gpus-per-task=1 --nic-placement $task until=/tmp/release > first & \
@@ -58,8 +91,13 @@ pub const COMMANDS: &[(&str, &str)] = &[
 ];
 
 /// The steps that are printed.
-pub const SHOWN: &[(&str, usize)] =
-    &[("bare", 8), ("placed", 8), ("mem-bind.bare", 8), ("mem-bind.placed", 8), ("pairs.placed", 4)];
+pub const SHOWN: &[(&str, usize)] = &[
+    ("bare", 8),
+    ("placed", 8),
+    ("mem-bind.bare", 8),
+    ("mem-bind.placed", 8),
+    ("pairs.placed", 4),
+];
 
 pub const CASES: &[Case] = cases![
     a_device_cgroup_leaves_each_task_one_gpu_and_slurm_renumbers_it_to_0,
@@ -87,12 +125,18 @@ fn a_device_cgroup_leaves_each_task_one_gpu_and_slurm_renumbers_it_to_0(guest: &
     for step in ["bare", "placed"] {
         let tasks = guest.tasks(step, 8);
         let open: BTreeSet<Vec<u32>> = tasks.iter().map(Task::open).collect();
-        assert_eq!(open, (0..8).map(|number| vec![number]).collect(), "each another one");
+        assert_eq!(
+            open,
+            (0..8).map(|number| vec![number]).collect(),
+            "each another one"
+        );
         for task in &tasks {
             assert_eq!(task.env("CUDA_VISIBLE_DEVICES"), Some("0"), "of {task:?}");
             // cgroup v2
             let path = format!("/task_{}", task.word("SLURM_PROCID"));
-            assert!(task.word("cgroup").starts_with("0::/") && task.word("cgroup").ends_with(&path));
+            assert!(
+                task.word("cgroup").starts_with("0::/") && task.word("cgroup").ends_with(&path)
+            );
         }
     }
 }
@@ -109,7 +153,11 @@ fn slurms_own_numbers_are_those_of_the_first_gpu_in_every_task(guest: &Machine) 
 fn without_the_flag_tasks_and_their_pages_are_where_slurm_happens_to_deal_them(guest: &Machine) {
     let tasks = guest.tasks("bare", 8);
     guest.assert_dealt(&tasks, 4, 0);
-    assert_eq!(guest.far(&tasks), guest.with_far_pages(&tasks), "memory is where a task runs");
+    assert_eq!(
+        guest.far(&tasks),
+        guest.with_far_pages(&tasks),
+        "memory is where a task runs"
+    );
     assert!(tasks.iter().all(|task| task.word("policy") == "default"));
 }
 
@@ -118,7 +166,11 @@ fn assert_near(guest: &Machine, tasks: &[Task]) {
     for task in tasks {
         let gpu = guest.gpu_of(task);
         assert!(task.cpus().is_subset(&gpu.cpus), "of {task:?}");
-        assert_eq!(task.word("policy"), format!("preferred-many:{}", gpu.numa_node), "of {task:?}");
+        assert_eq!(
+            task.word("policy"),
+            format!("preferred-many:{}", gpu.numa_node),
+            "of {task:?}"
+        );
         assert_eq!(task.node_of_its_pages(), Some(gpu.numa_node), "of {task:?}");
     }
 }
@@ -147,11 +199,21 @@ fn tasks_that_see_all_gpus_are_near_the_one_of_their_local_id_if_that_is_promise
         println!("    {step}: NIC, CPUs, pages right of 8: {counts:?}");
         counts
     };
-    let (bare, unpromised, promised) =
-        (right("local-id.bare"), right("local-id.unpromised"), right("local-id"));
+    let (bare, unpromised, promised) = (
+        right("local-id.bare"),
+        right("local-id.unpromised"),
+        right("local-id"),
+    );
     assert_eq!(promised, [8; 3]);
-    assert_eq!([bare[0], unpromised[0]], [0, 0], "without the word no task has the one NIC of one GPU");
-    assert!(bare[1] < 8 && unpromised[1] < 8, "Slurm deals tasks to sockets, and not to GPUs");
+    assert_eq!(
+        [bare[0], unpromised[0]],
+        [0, 0],
+        "without the word no task has the one NIC of one GPU"
+    );
+    assert!(
+        bare[1] < 8 && unpromised[1] < 8,
+        "Slurm deals tasks to sockets, and not to GPUs"
+    );
 }
 
 /// Four cores of two threads, two on each socket: a core for each of four tasks with two GPUs.
@@ -162,8 +224,14 @@ fn bind_core_gives_each_task_cores_of_its_own_near_its_gpu(guest: &Machine) {
         let said = guest.answer("core.stderr");
         assert!(!task.cpus().intersects(&taken), "of {task:?}: {said}");
         taken = taken.union(&task.cpus());
-        let near = guest.gpus_of(task).into_iter().map(|gpu| &guest.gpus[gpu].cpus);
-        assert!(near.into_iter().all(|near| task.cpus().is_subset(near)), "of {task:?}: {said}");
+        let near = guest
+            .gpus_of(task)
+            .into_iter()
+            .map(|gpu| &guest.gpus[gpu].cpus);
+        assert!(
+            near.into_iter().all(|near| task.cpus().is_subset(near)),
+            "of {task:?}: {said}"
+        );
         assert_eq!(
             (task.cpus().len(), task.env("OMP_NUM_THREADS")),
             (2, Some("1")),
@@ -171,17 +239,30 @@ fn bind_core_gives_each_task_cores_of_its_own_near_its_gpu(guest: &Machine) {
         );
     }
     let astray = bare.iter().filter(|task| {
-        let near = guest.gpus_of(task).into_iter().map(|gpu| &guest.gpus[gpu].cpus);
+        let near = guest
+            .gpus_of(task)
+            .into_iter()
+            .map(|gpu| &guest.gpus[gpu].cpus);
         !near.into_iter().all(|near| task.cpus().is_subset(near))
     });
-    assert!(bare.iter().all(|task| task.env("OMP_NUM_THREADS").is_none()));
-    println!("        without the flag {} of 4 such tasks run away from their GPUs", astray.count());
+    assert!(
+        bare.iter()
+            .all(|task| task.env("OMP_NUM_THREADS").is_none())
+    );
+    println!(
+        "        without the flag {} of 4 such tasks run away from their GPUs",
+        astray.count()
+    );
 }
 
 fn mem_strict_fences_each_task_and_its_pages_in(guest: &Machine) {
     for task in guest.tasks("fence", 8) {
         let gpu = guest.gpu_of(&task);
-        assert_eq!(task.word("policy"), format!("bind:{}", gpu.numa_node), "of {task:?}");
+        assert_eq!(
+            task.word("policy"),
+            format!("bind:{}", gpu.numa_node),
+            "of {task:?}"
+        );
         assert_eq!(task.node_of_its_pages(), Some(gpu.numa_node), "of {task:?}");
     }
 }
@@ -189,7 +270,11 @@ fn mem_strict_fences_each_task_and_its_pages_in(guest: &Machine) {
 fn bind_none_leaves_cpus_and_memory_to_slurm_and_still_names_nics(guest: &Machine) {
     let (bare, unbound) = (guest.tasks("bare", 8), guest.tasks("unbound", 8));
     for (bare, task) in bare.iter().zip(&unbound) {
-        assert_eq!((task.cpus(), task.word("policy")), (bare.cpus(), "default"), "of {task:?}");
+        assert_eq!(
+            (task.cpus(), task.word("policy")),
+            (bare.cpus(), "default"),
+            "of {task:?}"
+        );
     }
     assert_nics(guest, &unbound);
 }
@@ -208,13 +293,20 @@ fn assert_nics(guest: &Machine, tasks: &[Task]) {
             );
         }
         let near: Vec<String> = gpus.iter().flat_map(of).collect();
-        assert!(ucx.iter().all(|nic| near.iter().any(|near| near == nic)), "{near:?}: {task:?}");
+        assert!(
+            ucx.iter().all(|nic| near.iter().any(|near| near == nic)),
+            "{near:?}: {task:?}"
+        );
     }
 }
 
 fn each_task_gets_the_nic_beside_the_gpu_that_it_may_open(guest: &Machine) {
     let tasks = guest.tasks("placed", 8);
-    let own = guest.gpus.iter().filter(|gpu| guest.nearest_nics(gpu).len() == 1).count();
+    let own = guest
+        .gpus
+        .iter()
+        .filter(|gpu| guest.nearest_nics(gpu).len() == 1)
+        .count();
     assert_eq!(own, 7, "GPUs with a good NIC on their switch");
     assert_nics(guest, &tasks);
     assert!(tasks.iter().all(|task| task.ucx().len() == 1));
@@ -230,10 +322,17 @@ fn with_two_gpus_a_task_gets_the_nics_beside_both(guest: &Machine) {
 }
 
 fn an_explicit_cpu_bind_stays_and_memory_stays_beside_it(guest: &Machine) {
-    let (bare, placed) = (guest.tasks("cpu-bind.bare", 8), guest.tasks("cpu-bind.placed", 8));
+    let (bare, placed) = (
+        guest.tasks("cpu-bind.bare", 8),
+        guest.tasks("cpu-bind.placed", 8),
+    );
     for ((bare, task), asked) in bare.iter().zip(&placed).zip([0, 4, 1, 5, 2, 6, 3, 7]) {
         let asked: CpuSet = [asked].into_iter().collect();
-        assert_eq!((task.cpus(), bare.cpus()), (asked.clone(), asked), "of {task:?}");
+        assert_eq!(
+            (task.cpus(), bare.cpus()),
+            (asked.clone(), asked),
+            "of {task:?}"
+        );
         let gpu = guest.gpu_of(task);
         let policy = if task.cpus().intersects(&gpu.cpus) {
             format!("preferred-many:{}", gpu.numa_node)
@@ -241,34 +340,67 @@ fn an_explicit_cpu_bind_stays_and_memory_stays_beside_it(guest: &Machine) {
             "default".to_string()
         };
         assert_eq!(task.word("policy"), policy, "of {task:?}");
-        assert_eq!(task.node_of_its_pages(), bare.node_of_its_pages(), "where it runs: {task:?}");
+        assert_eq!(
+            task.node_of_its_pages(),
+            bare.node_of_its_pages(),
+            "where it runs: {task:?}"
+        );
     }
     guest.assert_dealt(&placed, 4, 0);
     assert_nics(guest, &placed);
 }
 
 fn an_explicit_mem_bind_stays_and_pages_follow_it(guest: &Machine) {
-    let (bare, placed) = (guest.tasks("mem-bind.bare", 8), guest.tasks("mem-bind.placed", 8));
+    let (bare, placed) = (
+        guest.tasks("mem-bind.bare", 8),
+        guest.tasks("mem-bind.placed", 8),
+    );
     for ((bare, task), node) in bare.iter().zip(&placed).zip([1, 0, 1, 0, 1, 0, 1, 0]) {
         assert_eq!(task.word("policy"), format!("bind:{node}"), "of {task:?}");
         assert_eq!(task.node_of_its_pages(), Some(node), "of {task:?}");
-        assert_eq!((task.word("policy"), task.word("pages")), (bare.word("policy"), bare.word("pages")));
+        assert_eq!(
+            (task.word("policy"), task.word("pages")),
+            (bare.word("policy"), bare.word("pages"))
+        );
     }
-    let cpus = |tasks: &[Task]| tasks.iter().map(|task| task.word("cpus").to_string()).collect::<Vec<_>>();
-    assert_eq!(cpus(&placed), cpus(&bare), "CPUs do not leave the memory that the user bound");
+    let cpus = |tasks: &[Task]| {
+        tasks
+            .iter()
+            .map(|task| task.word("cpus").to_string())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        cpus(&placed),
+        cpus(&bare),
+        "CPUs do not leave the memory that the user bound"
+    );
     guest.assert_dealt(&bare, 4, 0);
 }
 
 fn a_task_with_all_gpus_keeps_its_cpus_and_never_prefers_the_node_without_cpus(guest: &Machine) {
     let (bare, placed) = (guest.tasks("all.bare", 1), guest.tasks("all.placed", 1));
-    assert_eq!((bare[0].word("cpus"), placed[0].word("cpus")), ("0-7", "0-7"));
-    assert_eq!(placed[0].word("mems"), "0-2", "nothing keeps it from node 2");
-    assert_eq!(placed[0].policy(), ("preferred-many", NodeSet::from_list("0-1").unwrap()));
+    assert_eq!(
+        (bare[0].word("cpus"), placed[0].word("cpus")),
+        ("0-7", "0-7")
+    );
+    assert_eq!(
+        placed[0].word("mems"),
+        "0-2",
+        "nothing keeps it from node 2"
+    );
+    assert_eq!(
+        placed[0].policy(),
+        ("preferred-many", NodeSet::from_list("0-1").unwrap())
+    );
     let everywhere = ["placed", "pairs.placed", "cpu-bind.placed"];
-    let tasks =
-        everywhere.iter().flat_map(|step| guest.tasks(step, if *step == "pairs.placed" { 4 } else { 8 }));
+    let tasks = everywhere
+        .iter()
+        .flat_map(|step| guest.tasks(step, if *step == "pairs.placed" { 4 } else { 8 }));
     for task in tasks.chain(placed) {
-        assert!(!task.policy().1.contains(2) && !task.has_pages_on(2), "of {task:?}");
+        assert!(
+            !task.policy().1.contains(2) && !task.has_pages_on(2),
+            "of {task:?}"
+        );
     }
 }
 
@@ -284,13 +416,27 @@ fn two_jobs_side_by_side_get_gpus_nics_and_cpus_of_their_own(guest: &Machine) {
     let tasks = guest.tasks("side-by-side", 7);
     let jobs: BTreeSet<&str> = tasks.iter().map(|task| task.word("SLURM_JOB_ID")).collect();
     let of = |job: &str| -> Vec<Task> {
-        tasks.iter().filter(|task| task.word("SLURM_JOB_ID") == job).cloned().collect()
+        tasks
+            .iter()
+            .filter(|task| task.word("SLURM_JOB_ID") == job)
+            .cloned()
+            .collect()
     };
     let jobs: Vec<Vec<Task>> = jobs.into_iter().map(of).collect();
-    let [first, second] = &jobs[..] else { panic!("{} jobs", jobs.len()) };
+    let [first, second] = &jobs[..] else {
+        panic!("{} jobs", jobs.len())
+    };
     assert_eq!((first.len(), second.len()), (3, 4));
-    let cpus = |job: &[Task]| job.iter().fold(CpuSet::new(), |all, task| all.union(&task.cpus()));
-    assert!(!cpus(first).intersects(&cpus(second)), "{} and {}", cpus(first), cpus(second));
+    let cpus = |job: &[Task]| {
+        job.iter()
+            .fold(CpuSet::new(), |all, task| all.union(&task.cpus()))
+    };
+    assert!(
+        !cpus(first).intersects(&cpus(second)),
+        "{} and {}",
+        cpus(first),
+        cpus(second)
+    );
     let open: BTreeSet<Vec<u32>> = tasks.iter().map(Task::open).collect();
     assert_eq!(open.len(), 7, "each task another GPU: {open:?}");
     assert_nics(guest, &tasks);
@@ -298,46 +444,79 @@ fn two_jobs_side_by_side_get_gpus_nics_and_cpus_of_their_own(guest: &Machine) {
 
 /// Tasks whose GPU is on the NUMA node that the cpuset leaves out.
 fn withheld(guest: &Machine, tasks: &[Task]) -> usize {
-    tasks.iter().filter(|task| guest.gpu_of(task).numa_node == 1).count()
+    tasks
+        .iter()
+        .filter(|task| guest.gpu_of(task).numa_node == 1)
+        .count()
 }
 
 fn memory_that_a_cpuset_withholds_is_reported_and_costs_no_job(guest: &Machine) {
     let tasks = guest.tasks("cpuset", 8);
     assert_eq!(withheld(guest, &tasks), 4);
     for task in &tasks {
-        let policy = if guest.gpu_of(task).numa_node == 1 { "default" } else { "preferred-many:0" };
-        assert_eq!((task.word("mems"), task.word("policy")), ("0", policy), "of {task:?}");
+        let policy = if guest.gpu_of(task).numa_node == 1 {
+            "default"
+        } else {
+            "preferred-many:0"
+        };
+        assert_eq!(
+            (task.word("mems"), task.word("policy")),
+            ("0", policy),
+            "of {task:?}"
+        );
         assert_eq!(task.node_of_its_pages(), Some(0), "of {task:?}");
     }
     assert_eq!(guest.far(&tasks), 0, "their CPUs are near all the same");
     let said = guest.answer("cpuset.stderr");
-    let told = said.lines().filter(|line| line.contains(": memory: NUMA node 1 is outside the cpuset"));
+    let told = said
+        .lines()
+        .filter(|line| line.contains(": memory: NUMA node 1 is outside the cpuset"));
     assert_eq!(told.count(), 4, "{said}");
 }
 
-fn memory_that_a_cpuset_withholds_in_part_is_noticed_though_the_kernel_says_nothing(guest: &Machine) {
+fn memory_that_a_cpuset_withholds_in_part_is_noticed_though_the_kernel_says_nothing(
+    guest: &Machine,
+) {
     let tasks = guest.tasks("cpuset.all", 1);
-    assert_eq!((tasks[0].word("mems"), tasks[0].word("policy")), ("0", "preferred-many:0"));
+    assert_eq!(
+        (tasks[0].word("mems"), tasks[0].word("policy")),
+        ("0", "preferred-many:0")
+    );
     let said = guest.answer("cpuset.all.stderr");
-    assert!(said.contains("memory: of NUMA nodes 0-1 only 0 are in the cpuset"), "{said}");
+    assert!(
+        said.contains("memory: of NUMA nodes 0-1 only 0 are in the cpuset"),
+        "{said}"
+    );
     let usual = guest.tasks("all.placed", 1);
-    assert_eq!(usual[0].word("policy"), "preferred-many:0-1", "without the cpuset");
+    assert_eq!(
+        usual[0].word("policy"),
+        "preferred-many:0-1",
+        "without the cpuset"
+    );
 }
 
 fn memory_that_a_cpuset_withholds_ends_a_strict_task(guest: &Machine) {
     assert_ne!(guest.answer("cpuset.strict.status").trim(), "0");
     let said = guest.answer("cpuset.strict.stderr");
-    let told =
-        said.lines().filter(|line| line.contains("fails, as `strict`") && line.contains("NUMA node 1"));
+    let told = said
+        .lines()
+        .filter(|line| line.contains("fails, as `strict`") && line.contains("NUMA node 1"));
     assert_eq!(told.count(), 4, "{said}");
     let ran = Task::all_in(&guest.answer("cpuset.strict"));
-    assert!(ran.iter().all(|task| guest.gpu_of(task).numa_node == 0), "{ran:?}");
+    assert!(
+        ran.iter().all(|task| guest.gpu_of(task).numa_node == 0),
+        "{ran:?}"
+    );
 }
 
 fn without_the_flag_nothing_is_set(guest: &Machine) {
-    for (step, count) in
-        [("bare", 8), ("mem-bind.bare", 8), ("cpu-bind.bare", 8), ("pairs.bare", 4), ("all.bare", 1)]
-    {
+    for (step, count) in [
+        ("bare", 8),
+        ("mem-bind.bare", 8),
+        ("cpu-bind.bare", 8),
+        ("pairs.bare", 4),
+        ("all.bare", 1),
+    ] {
         for task in guest.tasks(step, count) {
             for name in ["UCX_NET_DEVICES", "NCCL_IB_HCA", "NIC_PLACEMENT"] {
                 assert_eq!(task.env(name), None, "of {task:?}");

@@ -77,12 +77,25 @@ impl Machine {
         root: &Path,
     ) -> Result<Machine, Unfit> {
         let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("vm-slurm-{name}"));
-        let program = std::env::current_exe().unwrap().file_name().unwrap().to_string_lossy().into_owned();
-        let lines: Vec<String> = commands.iter().map(|(name, line)| format!("{name} {line}")).collect();
+        let program = std::env::current_exe()
+            .unwrap()
+            .file_name()
+            .unwrap()
+            .to_string_lossy()
+            .into_owned();
+        let lines: Vec<String> = commands
+            .iter()
+            .map(|(name, line)| format!("{name} {line}"))
+            .collect();
         let boot = Boot {
             machine: name,
             program: Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests/vm_slurm/node.sh"),
-            arguments: vec![name.to_string(), program, constrain.to_string(), lines.join("\n")],
+            arguments: vec![
+                name.to_string(),
+                program,
+                constrain.to_string(),
+                lines.join("\n"),
+            ],
             also: root.display().to_string(),
             out: out.clone(),
             more: Vec::new(),
@@ -90,9 +103,17 @@ impl Machine {
         let ran = boot.run();
         let said = String::from_utf8_lossy(&ran.stderr).trim().to_string();
         match ran.status.code() {
-            Some(0) => Ok(Machine { name, commands, gpus: gpus(&out), nics: nics(&out), out }),
+            Some(0) => Ok(Machine {
+                name,
+                commands,
+                gpus: gpus(&out),
+                nics: nics(&out),
+                out,
+            }),
             Some(CANNOT) => Err(Unfit::Skip(format!("no guest under qemu: {said}"))),
-            code => Err(Unfit::Broken(format!("{name}: the guest ended with {code:?}: {said}"))),
+            code => Err(Unfit::Broken(format!(
+                "{name}: the guest ended with {code:?}: {said}"
+            ))),
         }
     }
 
@@ -104,13 +125,28 @@ impl Machine {
 
     /// The line that was run under this name.
     pub fn command(&self, name: &str) -> &'static str {
-        self.commands.iter().find(|(known, _)| *known == name).unwrap().1
+        self.commands
+            .iter()
+            .find(|(known, _)| *known == name)
+            .unwrap()
+            .1
     }
 
     /// The tasks that a command's steps had; it must have succeeded, with so many.
     pub fn tasks(&self, name: &str, count: usize) -> Vec<Task> {
-        let said = || format!("{}\n{}", self.answer(name), self.answer(&format!("{name}.stderr")));
-        assert_eq!(self.answer(&format!("{name}.status")).trim(), "0", "{name}: {}", said());
+        let said = || {
+            format!(
+                "{}\n{}",
+                self.answer(name),
+                self.answer(&format!("{name}.stderr"))
+            )
+        };
+        assert_eq!(
+            self.answer(&format!("{name}.status")).trim(),
+            "0",
+            "{name}: {}",
+            said()
+        );
         let tasks = Task::all_in(&self.answer(name));
         assert_eq!(tasks.len(), count, "{name}: {}", said());
         tasks
@@ -125,17 +161,27 @@ impl Machine {
             gpus.sort();
             return gpus;
         }
-        numbers(self.list_of(task)).iter().map(|index| *index as usize).collect()
+        numbers(self.list_of(task))
+            .iter()
+            .map(|index| *index as usize)
+            .collect()
     }
 
     /// What the variable of the GPUs' vendor lists.
     pub fn list_of<'a>(&self, task: &'a Task) -> &'a str {
-        let vendor = if self.name == "dgx" { GpuVendor::Nvidia } else { GpuVendor::Amd };
+        let vendor = if self.name == "dgx" {
+            GpuVendor::Nvidia
+        } else {
+            GpuVendor::Amd
+        };
         task.env(vendor.list_variable()).unwrap_or_default()
     }
 
     fn of_number(&self, number: u32) -> usize {
-        self.gpus.iter().position(|gpu| gpu.number == number).unwrap()
+        self.gpus
+            .iter()
+            .position(|gpu| gpu.number == number)
+            .unwrap()
     }
 
     /// The one GPU that a task has.
@@ -159,30 +205,46 @@ impl Machine {
 
     /// Tasks of one GPU that may run on no CPU near it.
     pub fn far(&self, tasks: &[Task]) -> usize {
-        tasks.iter().filter(|task| !task.cpus().intersects(&self.gpu_of(task).cpus)).count()
+        tasks
+            .iter()
+            .filter(|task| !task.cpus().intersects(&self.gpu_of(task).cpus))
+            .count()
     }
 
     /// One-GPU tasks that have some pages on another NUMA node.
     pub fn with_far_pages(&self, tasks: &[Task]) -> usize {
-        tasks.iter().filter(|task| task.node_of_its_pages() != Some(self.gpu_of(task).numa_node)).count()
+        tasks
+            .iter()
+            .filter(|task| task.node_of_its_pages() != Some(self.gpu_of(task).numa_node))
+            .count()
     }
 
     /// Names, with the port, of the good NICs that share most of the bus with a GPU.  If none is below the same host bridge,
     /// those of its NUMA node.
     pub fn nearest_nics(&self, gpu: &Gpu) -> Vec<String> {
-        let shared =
-            |nic: &Nic| nic.path.iter().zip(&gpu.path).take_while(|(one, other)| one == other).count();
+        let shared = |nic: &Nic| {
+            nic.path
+                .iter()
+                .zip(&gpu.path)
+                .take_while(|(one, other)| one == other)
+                .count()
+        };
         // `/`, sys, devices: what all share
         let nearness = |nic: &Nic| (shared(nic).max(3), nic.numa_node == gpu.numa_node);
         let good = || self.nics.iter().filter(|nic| nic.good);
         let most = good().map(nearness).max().unwrap();
-        good().filter(|nic| nearness(nic) == most).map(|nic| format!("{}:1", nic.name)).collect()
+        good()
+            .filter(|nic| nearness(nic) == most)
+            .map(|nic| format!("{}:1", nic.name))
+            .collect()
     }
 }
 
 fn lines(out: &Path, name: &str) -> Vec<Vec<String>> {
     let text = fs::read_to_string(out.join(name)).unwrap_or_default();
-    text.lines().map(|line| line.split_whitespace().map(String::from).collect()).collect()
+    text.lines()
+        .map(|line| line.split_whitespace().map(String::from).collect())
+        .collect()
 }
 
 fn gpus(out: &Path) -> Vec<Gpu> {

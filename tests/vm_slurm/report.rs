@@ -13,10 +13,15 @@ impl Task {
     /// Lines of tasks among others, in the order of their ranks.
     pub fn all_in(text: &str) -> Vec<Task> {
         let lines = text.lines().filter(|line| line.starts_with("cpus="));
-        let word =
-            |word: &str| word.split_once('=').map(|(name, value)| (name.to_string(), value.to_string()));
-        let mut tasks: Vec<Task> =
-            lines.map(|line| Task { words: line.split('\t').filter_map(word).collect() }).collect();
+        let word = |word: &str| {
+            word.split_once('=')
+                .map(|(name, value)| (name.to_string(), value.to_string()))
+        };
+        let mut tasks: Vec<Task> = lines
+            .map(|line| Task {
+                words: line.split('\t').filter_map(word).collect(),
+            })
+            .collect();
         tasks.sort_by_key(|task| task.word("SLURM_PROCID").parse::<u32>().unwrap_or(0));
         tasks
     }
@@ -33,7 +38,10 @@ impl Task {
 
     /// The NICs in `UCX_NET_DEVICES`, each with its port.
     pub fn ucx(&self) -> Vec<&str> {
-        let devices = self.env("UCX_NET_DEVICES").into_iter().flat_map(|list| list.split(','));
+        let devices = self
+            .env("UCX_NET_DEVICES")
+            .into_iter()
+            .flat_map(|list| list.split(','));
         devices.filter(|name| name.contains(':')).collect()
     }
 
@@ -49,14 +57,22 @@ impl Task {
 
     /// The policy's name and its NUMA nodes, none of them where it names none.
     pub fn policy(&self) -> (&str, NodeSet) {
-        let (mode, nodes) = self.word("policy").split_once(':').unwrap_or((self.word("policy"), ""));
+        let (mode, nodes) = self
+            .word("policy")
+            .split_once(':')
+            .unwrap_or((self.word("policy"), ""));
         (mode, NodeSet::from_list(nodes).unwrap())
     }
 
     /// Touched pages on each NUMA node that has some.
     pub fn pages(&self) -> BTreeMap<u32, u64> {
-        let pages = self.word("pages").split(',').filter_map(|pair| pair.split_once(':'));
-        pages.map(|(node, pages)| (node.parse().unwrap(), pages.parse().unwrap())).collect()
+        let pages = self
+            .word("pages")
+            .split(',')
+            .filter_map(|pair| pair.split_once(':'));
+        pages
+            .map(|(node, pages)| (node.parse().unwrap(), pages.parse().unwrap()))
+            .collect()
     }
 
     /// The one NUMA node that has all its pages.
@@ -73,5 +89,7 @@ impl Task {
 
 /// `0,2` as numbers.
 pub fn numbers(list: &str) -> Vec<u32> {
-    list.split(',').filter_map(|number| number.parse().ok()).collect()
+    list.split(',')
+        .filter_map(|number| number.parse().ok())
+        .collect()
 }

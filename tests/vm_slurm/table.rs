@@ -5,9 +5,22 @@ use crate::report::Task;
 
 /// The command and a line for each of its tasks.
 pub fn table(machine: &Machine, name: &str, count: usize) -> String {
-    let nodes: Vec<u32> = if machine.name == "dgx" { (0..3).collect() } else { (0..4).collect() };
+    let nodes: Vec<u32> = if machine.name == "dgx" {
+        (0..3).collect()
+    } else {
+        (0..4).collect()
+    };
     let command = machine.command(name).replace("$task", "./task");
-    let mut head = vec!["task", "GPU", "node", "listed", "STEP_GPUS", "opens", "CPUs", "policy"];
+    let mut head = vec![
+        "task",
+        "GPU",
+        "node",
+        "listed",
+        "STEP_GPUS",
+        "opens",
+        "CPUs",
+        "policy",
+    ];
     let pages: Vec<String> = nodes.iter().map(|node| format!("pages N{node}")).collect();
     head.extend(pages.iter().map(String::as_str));
     head.extend(["UCX_NET_DEVICES", ""]);
@@ -19,8 +32,11 @@ pub fn table(machine: &Machine, name: &str, count: usize) -> String {
         .collect();
     let mut text = format!("$ {command}\n");
     for row in &rows {
-        let cells: Vec<String> =
-            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let cells: Vec<String> = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
         text.push_str(&format!("  {}\n", cells.join("  ").trim_end()));
     }
     if tasks.iter().all(|task| machine.gpus_of(task).len() == 1) {
@@ -35,7 +51,10 @@ pub fn table(machine: &Machine, name: &str, count: usize) -> String {
 fn row(machine: &Machine, nodes: &[u32], task: &Task) -> Vec<String> {
     let gpus = machine.gpus_of(task);
     let join = |words: Vec<String>| words.join(",");
-    let mut near: Vec<u32> = gpus.iter().map(|&gpu| machine.gpus[gpu].numa_node).collect();
+    let mut near: Vec<u32> = gpus
+        .iter()
+        .map(|&gpu| machine.gpus[gpu].numa_node)
+        .collect();
     near.dedup();
     let mut row = vec![
         task.word("SLURM_PROCID").to_string(),
@@ -52,9 +71,15 @@ fn row(machine: &Machine, nodes: &[u32], task: &Task) -> Vec<String> {
         task.word("policy").to_string(),
     ];
     let pages = task.pages();
-    row.extend(nodes.iter().map(|node| pages.get(node).map_or("-".to_string(), ToString::to_string)));
+    row.extend(
+        nodes
+            .iter()
+            .map(|node| pages.get(node).map_or("-".to_string(), ToString::to_string)),
+    );
     row.push(task.word("UCX_NET_DEVICES").to_string());
-    let runs_far = gpus.iter().all(|&gpu| !task.cpus().intersects(&machine.gpus[gpu].cpus));
+    let runs_far = gpus
+        .iter()
+        .all(|&gpu| !task.cpus().intersects(&machine.gpus[gpu].cpus));
     row.push(if runs_far { "<- away from its GPU" } else { "" }.to_string());
     row
 }

@@ -26,7 +26,11 @@ const MEGABYTES: usize = 8;
 
 /// `megabytes=N`; `until=FILE` ends only when that file is there.
 pub fn run(arguments: &[String]) {
-    let value = |name: &str| arguments.iter().find_map(|argument| argument.strip_prefix(name));
+    let value = |name: &str| {
+        arguments
+            .iter()
+            .find_map(|argument| argument.strip_prefix(name))
+    };
     let megabytes = value("megabytes=").map_or(MEGABYTES, |text| text.parse().unwrap());
     println!("{}", line(megabytes));
     std::io::stdout().flush().unwrap();
@@ -49,16 +53,33 @@ fn line(megabytes: usize) -> String {
         ("policy", policy),
         ("pages", pages),
         ("open", open()),
-        ("cgroup", fs::read_to_string("/proc/self/cgroup").unwrap().trim().to_string()),
+        (
+            "cgroup",
+            fs::read_to_string("/proc/self/cgroup")
+                .unwrap()
+                .trim()
+                .to_string(),
+        ),
     ];
-    words.extend(VARIABLES.map(|name| (name, std::env::var(name).unwrap_or_else(|_| "-".to_string()))));
-    words.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("\t")
+    words.extend(VARIABLES.map(|name| {
+        (
+            name,
+            std::env::var(name).unwrap_or_else(|_| "-".to_string()),
+        )
+    }));
+    words
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect::<Vec<_>>()
+        .join("\t")
 }
 
 /// A field of this thread's status, see proc(5).
 fn status(field: &str) -> String {
     let text = fs::read_to_string("/proc/thread-self/status").unwrap();
-    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     line.unwrap().trim().to_string()
 }
 
@@ -67,12 +88,24 @@ fn status(field: &str) -> String {
 fn placed(address: u64) -> (String, String) {
     let map = fs::read_to_string("/proc/thread-self/numa_maps").unwrap();
     let start = |line: &str| u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap();
-    let line = map.lines().take_while(|line| start(line) <= address).last().unwrap();
+    let line = map
+        .lines()
+        .take_while(|line| start(line) <= address)
+        .last()
+        .unwrap();
     let (_, rest) = line.split_once(' ').unwrap();
     let fields = rest.replace("prefer (many)", "preferred-many");
     let policy = fields.split(' ').next().unwrap().to_string();
-    let pages = fields.split(' ').filter_map(|field| field.strip_prefix('N')?.split_once('='));
-    (policy, pages.map(|(node, pages)| format!("{node}:{pages}")).collect::<Vec<_>>().join(","))
+    let pages = fields
+        .split(' ')
+        .filter_map(|field| field.strip_prefix('N')?.split_once('='));
+    (
+        policy,
+        pages
+            .map(|(node, pages)| format!("{node}:{pages}"))
+            .collect::<Vec<_>>()
+            .join(","),
+    )
 }
 
 /// The N of each GPU's device node that open(2) is allowed to open.  The node has no driver, so an allowed open gives ENXIO.
@@ -82,7 +115,11 @@ fn open() -> String {
         let opened = fs::OpenOptions::new().read(true).write(true).open(path);
         opened.map_or_else(|error| error.raw_os_error() == Some(ENXIO), |_| true)
     };
-    let allowed = (0..16)
-        .filter(|number| may_open(format!("/dev/nvidia{number}")) || may_open(format!("/dev/amd{number}")));
-    allowed.map(|number| number.to_string()).collect::<Vec<_>>().join(",")
+    let allowed = (0..16).filter(|number| {
+        may_open(format!("/dev/nvidia{number}")) || may_open(format!("/dev/amd{number}"))
+    });
+    allowed
+        .map(|number| number.to_string())
+        .collect::<Vec<_>>()
+        .join(",")
 }

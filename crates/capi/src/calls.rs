@@ -41,21 +41,39 @@ pub fn map(request: &str) -> Result<String, Failure> {
     let format = match &request.map {
         None => Format::Json,
         Some(word) => Format::named(word).ok_or_else(|| {
-            let known =
-                || format!("no format is called so; known: {}", FORMATS.map(|(word, ..)| word).join(", "));
-            Failure::request(format!("`map`: {}", step::instead_of_format(word).unwrap_or_else(known)))
+            let known = || {
+                format!(
+                    "no format is called so; known: {}",
+                    FORMATS.map(|(word, ..)| word).join(", ")
+                )
+            };
+            Failure::request(format!(
+                "`map`: {}",
+                step::instead_of_format(word).unwrap_or_else(known)
+            ))
         })?,
     };
     let (survey, _) = survey(&request, described)?;
     let gpus = request.gpus(&survey.node)?;
     if gpus.is_empty() {
-        return Err(Failure::new(Kind::NoAnswer, format!("`{}` has no GPU", survey.node.name)));
+        return Err(Failure::new(
+            Kind::NoAnswer,
+            format!("`{}` has no GPU", survey.node.name),
+        ));
     }
     let step = step::for_engines(&survey.node, &gpus);
     let session = survey.plan(step);
     let open = session.opened(false);
-    let Plan { node: topology, map: node, .. } = open.plan();
-    let subject = Subject { topology, node, gpus: &gpus };
+    let Plan {
+        node: topology,
+        map: node,
+        ..
+    } = open.plan();
+    let subject = Subject {
+        topology,
+        node,
+        gpus: &gpus,
+    };
     maps::write(format, subject).map_err(|why| Failure::new(Kind::NoAnswer, why))
 }
 
@@ -64,9 +82,19 @@ pub fn task(request: &str) -> Result<String, Failure> {
     let (request, described) = Request::parse(request)?;
     let (session, mut tasks, doubts) = session(&request, described)?;
     let open = session.opened(false);
-    let (placed, uses) = placed(&request, &open, one(&request, &mut tasks)?, &UsersFiles::default());
+    let (placed, uses) = placed(
+        &request,
+        &open,
+        one(&request, &mut tasks)?,
+        &UsersFiles::default(),
+    );
     Ok(match request.form {
-        Form::Json => answers::task(open.plan(), &placed, &uses, &[doubts, open.findings()].concat()),
+        Form::Json => answers::task(
+            open.plan(),
+            &placed,
+            &uses,
+            &[doubts, open.findings()].concat(),
+        ),
         Form::Lines => lines::task(open.plan(), &placed),
     })
 }
@@ -76,7 +104,12 @@ pub fn render(request: &str) -> Result<String, Failure> {
     let (request, described) = Request::parse(request)?;
     let (session, mut tasks, _) = session(&request, described)?;
     let open = session.opened(false);
-    let (placed, _) = placed(&request, &open, one(&request, &mut tasks)?, &UsersFiles::default());
+    let (placed, _) = placed(
+        &request,
+        &open,
+        one(&request, &mut tasks)?,
+        &UsersFiles::default(),
+    );
     Ok(match request.form {
         Form::Json => answers::environment(&placed),
         Form::Lines => lines::environment(&placed),
@@ -101,7 +134,9 @@ pub fn process(request: &str) -> Result<String, Failure> {
     }
     let settings = launched::settings(&admin, present, words.as_ref());
     let numbering = rank::find(present, request.local_rank, request.local_size);
-    let placed = present.get(marker::NAME).and_then(|text| marker::devices(text));
+    let placed = present
+        .get(marker::NAME)
+        .and_then(|text| marker::devices(text));
     // a task that the plugin placed, rather than one of the processes that it started
     let is_task = numbering.rank.is_none() || numbering.is_slurms() || numbering.repeats_slurm;
     let why = match (off, &placed) {
@@ -114,25 +149,48 @@ pub fn process(request: &str) -> Result<String, Failure> {
     };
     let unchanged = |why: &str| {
         let cpus = sys::affinity().unwrap_or_default();
-        answers::unchanged(&placed.clone().unwrap_or_default(), &cpus, format!("{why}: nothing changes"))
+        answers::unchanged(
+            &placed.clone().unwrap_or_default(),
+            &cpus,
+            format!("{why}: nothing changes"),
+        )
     };
     if let Some(why) = why {
         return Ok(unchanged(&why));
     }
-    let mut survey = survey_of(Wish { settings, admin, wordless: true }, described)?;
+    let mut survey = survey_of(
+        Wish {
+            settings,
+            admin,
+            wordless: true,
+        },
+        described,
+    )?;
     if !knows_admin {
         launched::select_as_the_step_did(&mut survey.wish.admin, present, &survey.node);
     }
-    let LaunchedProcess { step, mut task, note, .. } =
-        LaunchedProcess::new(&survey, present, &numbering, &[]);
+    let LaunchedProcess {
+        step,
+        mut task,
+        note,
+        ..
+    } = LaunchedProcess::new(&survey, present, &numbering, &[]);
     let session = survey.plan(step);
     let open = session.opened(false);
     let (plan, _) = self::placed(&request, &open, &mut task, &UsersFiles::default());
-    if placed.as_ref().is_some_and(|before| is_carried_out(&plan, before, present)) {
+    if placed
+        .as_ref()
+        .is_some_and(|before| is_carried_out(&plan, before, present))
+    {
         return Ok(unchanged(PLACED));
     }
     let found = [doubts, open.findings()].concat();
-    let notes = found.iter().map(ToString::to_string).chain(numbering.doubt).chain(note).collect();
+    let notes = found
+        .iter()
+        .map(ToString::to_string)
+        .chain(numbering.doubt)
+        .chain(note)
+        .collect();
     Ok(answers::process(open.plan(), &plan, notes))
 }
 
@@ -141,10 +199,15 @@ fn found_here(request: &Request) -> (Found, bool) {
     let value = |name: &str| request.environment.get(name);
     let partition = value(PARTITION).cloned();
     if request.arguments.is_empty() {
-        return plugstack::admin(None, partition.as_deref(), |name| value(name).map(OsString::from));
+        return plugstack::admin(None, partition.as_deref(), |name| {
+            value(name).map(OsString::from)
+        });
     }
     let arguments = request.arguments.iter().map(String::as_str);
-    (admin::find(arguments, || partition, node::callers_author()), true)
+    (
+        admin::find(arguments, || partition, node::callers_author()),
+        true,
+    )
 }
 
 const PLACED: &str = "it is placed already";
@@ -173,14 +236,21 @@ fn session(
         true => sys::affinity().unwrap_or_default(),
         false => survey.node.cpus(),
     };
-    let (step, tasks) = request.step(&survey.node, cpus)?.step(&survey.node).map_err(Failure::request)?;
+    let (step, tasks) = request
+        .step(&survey.node, cpus)?
+        .step(&survey.node)
+        .map_err(Failure::request)?;
     Ok((survey.plan(step), tasks, doubts))
 }
 
 fn one<'t>(request: &Request, tasks: &'t mut [Task]) -> Result<&'t mut Task, Failure> {
     let (id, count) = (request.task.unwrap_or(0), tasks.len());
     let task = tasks.get_mut(id as usize);
-    task.ok_or_else(|| Failure::request(format!("`task`: there is no task {id}, the step has {count} here")))
+    task.ok_or_else(|| {
+        Failure::request(format!(
+            "`task`: there is no task {id}, the step has {count} here"
+        ))
+    })
 }
 
 fn placed<'p>(
@@ -191,7 +261,13 @@ fn placed<'p>(
 ) -> (TaskPlan<'p>, Vec<Use>) {
     let read = |path: &str| of_user(request, files, path);
     let present = &request.environment;
-    let mut placed = open.place(task, Evidence { present, read: &read });
+    let mut placed = open.place(
+        task,
+        Evidence {
+            present,
+            read: &read,
+        },
+    );
     let uses = uses::tell(open.plan(), &mut placed, present);
     (placed, uses)
 }
@@ -212,16 +288,24 @@ fn all<'p>(
     };
     // a file system that does not answer is waited for once
     let files = UsersFiles::default();
-    tasks.iter_mut().map(|task| without_kept(placed(request, open, task, &files))).unzip()
+    tasks
+        .iter_mut()
+        .map(|task| without_kept(placed(request, open, task, &files)))
+        .unzip()
 }
 
 /// What the request says as an admin, and what is odd about that.
 fn admin(request: &Request) -> Result<(Admin, Vec<Diagnostic>), Failure> {
     // a topology that is only described is trusted: no process here is bound by it
-    let mut admin = Admin { trust_topology: !request.is_here, ..Admin::default() };
+    let mut admin = Admin {
+        trust_topology: !request.is_here,
+        ..Admin::default()
+    };
     let mut doubts = Vec::new();
     for argument in &request.arguments {
-        let doubt = admin.add(argument).map_err(|bad| Failure::request(format!("`arguments`: {bad}")))?;
+        let doubt = admin
+            .add(argument)
+            .map_err(|bad| Failure::request(format!("`arguments`: {bad}")))?;
         doubts.extend(doubt);
     }
     Ok((admin, doubts))
@@ -230,11 +314,17 @@ fn admin(request: &Request) -> Result<(Admin, Vec<Diagnostic>), Failure> {
 fn wish(request: &Request) -> Result<(Wish, Vec<Diagnostic>), Failure> {
     let (admin, doubts) = admin(request)?;
     let wish = step::wish(request.words.as_deref(), admin);
-    Ok((wish.map_err(|bad| Failure::request(format!("`words`: {bad}")))?, doubts))
+    Ok((
+        wish.map_err(|bad| Failure::request(format!("`words`: {bad}")))?,
+        doubts,
+    ))
 }
 
 /// The node and the wish, and what is odd about the request.
-fn survey(request: &Request, described: Option<Described>) -> Result<(Survey, Vec<Diagnostic>), Failure> {
+fn survey(
+    request: &Request,
+    described: Option<Described>,
+) -> Result<(Survey, Vec<Diagnostic>), Failure> {
     let (wish, doubts) = wish(request)?;
     Ok((survey_of(wish, described)?, doubts))
 }
@@ -285,10 +375,13 @@ mod tests {
         let (session, mut tasks, _) = session(&request, described).unwrap();
         let open = session.opened(false);
         let kept = |task: &TaskPlan| -> Vec<usize> {
-            let kept = task.variables.iter().filter_map(|variable| match &variable.change {
-                Change::KeepUsers(value) => Some(value.len()),
-                _ => None,
-            });
+            let kept = task
+                .variables
+                .iter()
+                .filter_map(|variable| match &variable.change {
+                    Change::KeepUsers(value) => Some(value.len()),
+                    _ => None,
+                });
             kept.collect()
         };
         for task in all(&request, &open, &mut tasks).0 {

@@ -29,7 +29,10 @@ pub struct Failure {
 impl Failure {
     /// With its reason.
     pub fn new(kind: Kind, why: impl fmt::Display) -> Failure {
-        Failure { kind, why: why.to_string() }
+        Failure {
+            kind,
+            why: why.to_string(),
+        }
     }
 
     /// A request that is not understood.

@@ -14,10 +14,11 @@ pub mod wall;
 use std::ffi::{CStr, CString, c_char, c_int};
 use wall::Call;
 
-const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
-    Ok(version) => version,
-    Err(_) => c"",
-};
+const VERSION: &CStr =
+    match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+        Ok(version) => version,
+        Err(_) => c"",
+    };
 
 /// A function of the header that answers a request.
 macro_rules! answers {
@@ -79,7 +80,12 @@ pub extern "C" fn nic_placement_version() -> *const c_char {
 /// # Safety
 ///
 /// As [`nic_placement_map`].
-unsafe fn call(call: Call, request: *const c_char, length: usize, answer: *mut *mut c_char) -> c_int {
+unsafe fn call(
+    call: Call,
+    request: *const c_char,
+    length: usize,
+    answer: *mut *mut c_char,
+) -> c_int {
     if answer.is_null() {
         return failure::Kind::Argument as c_int;
     }

@@ -9,8 +9,16 @@ pub(crate) fn task(plan: &Plan, task: &TaskPlan) -> String {
     let placement = &task.placement;
     let joined = |words: Vec<String>| words.join(",");
     let gpus = placement.gpus.iter().map(ToString::to_string).collect();
-    let nics = placement.rails.iter().map(|(rail, _)| plan.map.rail(*rail).to_string()).collect();
-    let mems = placement.mems.nodes().map(ToString::to_string).unwrap_or_default();
+    let nics = placement
+        .rails
+        .iter()
+        .map(|(rail, _)| plan.map.rail(*rail).to_string())
+        .collect();
+    let mems = placement
+        .mems
+        .nodes()
+        .map(ToString::to_string)
+        .unwrap_or_default();
     format!(
         "gpus={}\nnics={}\ncpus={}\nmems={mems}\nfails={}\n",
         joined(gpus),

@@ -115,12 +115,22 @@ impl<'de> Visitor<'de> for Number {
     type Value = Option<Tasks>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Number { field, least, most, or_list } = self;
-        write!(f, "`{field}` to be a number from {least} to {most}{or_list}")
+        let Number {
+            field,
+            least,
+            most,
+            or_list,
+        } = self;
+        write!(
+            f,
+            "`{field}` to be a number from {least} to {most}{or_list}"
+        )
     }
 
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<Option<Tasks>, E> {
-        let fits = u32::try_from(number).ok().filter(|number| (self.least..=self.most).contains(number));
+        let fits = u32::try_from(number)
+            .ok()
+            .filter(|number| (self.least..=self.most).contains(number));
         let misfit = || E::invalid_value(de::Unexpected::Unsigned(number), &self);
         Ok(Some(Tasks::Count(fits.ok_or_else(misfit)?)))
     }
@@ -137,13 +147,20 @@ impl<'de> Visitor<'de> for Number {
         if self.or_list.is_empty() {
             return Err(de::Error::invalid_type(de::Unexpected::Seq, &self));
         }
-        Ok(Some(Tasks::Listed(Vec::deserialize(SeqAccessDeserializer::new(list))?)))
+        Ok(Some(Tasks::Listed(Vec::deserialize(
+            SeqAccessDeserializer::new(list),
+        )?)))
     }
 }
 
 fn tasks<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Tasks>, D::Error> {
     let or_list = ", or a list such as `[{\"gpus\": \"0\"}]`";
-    from.deserialize_any(Number { field: "tasks", least: 1, most: MAX_TASKS, or_list })
+    from.deserialize_any(Number {
+        field: "tasks",
+        least: 1,
+        most: MAX_TASKS,
+        or_list,
+    })
 }
 
 fn number<'de, D: Deserializer<'de>>(
@@ -151,8 +168,19 @@ fn number<'de, D: Deserializer<'de>>(
     most: u32,
     from: D,
 ) -> Result<Option<u32>, D::Error> {
-    let number = from.deserialize_any(Number { field, least: 0, most, or_list: "" })?;
-    Ok(number.and_then(|number| if let Tasks::Count(count) = number { Some(count) } else { None }))
+    let number = from.deserialize_any(Number {
+        field,
+        least: 0,
+        most,
+        or_list: "",
+    })?;
+    Ok(number.and_then(|number| {
+        if let Tasks::Count(count) = number {
+            Some(count)
+        } else {
+            None
+        }
+    }))
 }
 
 fn gpus_per_task<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
@@ -208,7 +236,9 @@ impl Request {
     pub(crate) fn step(&self, topology: &Topology, cpus: CpuSet) -> Result<StepRequest, Failure> {
         let (split, tasks) = match (&self.tasks, self.gpus_per_task) {
             (Some(Tasks::Listed(_)), Some(_)) => {
-                return Err(Failure::request("`gpus_per_task`: the list in `tasks` says it already"));
+                return Err(Failure::request(
+                    "`gpus_per_task`: the list in `tasks` says it already",
+                ));
             }
             (Some(Tasks::Listed(tasks)), None) => {
                 let lists = tasks.iter().map(|task| match task.gpus.as_str() {
@@ -217,7 +247,9 @@ impl Request {
                 });
                 (GpuSplit::Listed(lists.collect::<Result<_, _>>()?), None)
             }
-            (Some(Tasks::Count(count)), each) => (each.map_or(GpuSplit::All, GpuSplit::Each), Some(*count)),
+            (Some(Tasks::Count(count)), each) => {
+                (each.map_or(GpuSplit::All, GpuSplit::Each), Some(*count))
+            }
             (None, each) => (each.map_or(GpuSplit::All, GpuSplit::Each), None),
         };
         let gpus = match (&self.gpus, &split) {
@@ -227,12 +259,20 @@ impl Request {
             }
             _ => self.gpus(topology)?,
         };
-        let lists = if let GpuSplit::Listed(lists) = &split { lists.as_slice() } else { &[] };
+        let lists = if let GpuSplit::Listed(lists) = &split {
+            lists.as_slice()
+        } else {
+            &[]
+        };
         if let Some(gpu) = lists.iter().flatten().find(|gpu| !gpus.contains(gpu)) {
-            return Err(Failure::request(format!("`tasks`: GPU {gpu} is not among the step's `gpus`")));
+            return Err(Failure::request(format!(
+                "`tasks`: GPU {gpu} is not among the step's `gpus`"
+            )));
         }
         let own_cpus = self.cpus.as_deref().map(CpuSet::from_list).transpose();
-        let cpus = own_cpus.map_err(|bad| Failure::request(format!("`cpus`: {bad}")))?.unwrap_or(cpus);
+        let cpus = own_cpus
+            .map_err(|bad| Failure::request(format!("`cpus`: {bad}")))?
+            .unwrap_or(cpus);
         Ok(StepRequest {
             starter: Starter::Launcher,
             gpus,
@@ -256,8 +296,11 @@ mod tests {
     #[test]
     fn a_number_that_does_not_fit_is_told_with_its_field_and_what_is_allowed() {
         let parse = |field: &str| {
-            let request = format!(r#"{{"format": "nic-placement request", "version": 1, {field}}}"#);
-            Request::parse(&request).map(|(request, _)| request).map_err(|failure| failure.to_string())
+            let request =
+                format!(r#"{{"format": "nic-placement request", "version": 1, {field}}}"#);
+            Request::parse(&request)
+                .map(|(request, _)| request)
+                .map_err(|failure| failure.to_string())
         };
         for (field, told) in [
             (
@@ -268,16 +311,32 @@ mod tests {
                 r#""tasks": "8""#,
                 "string \"8\", expected `tasks` to be a number from 1 to 4096, or a list such as",
             ),
-            (r#""tasks": [{"gpu": "0"}]"#, "unknown field `gpu`, expected `gpus`"),
-            (r#""gpus_per_task": 1.5"#, "`1.5`, expected `gpus_per_task` to be a number from 0 to 4096"),
-            (r#""cpus_per_task": [2]"#, "sequence, expected `cpus_per_task` to be a number from 0 to 8192"),
-            (r#""task": 4096"#, "integer `4096`, expected `task` to be a number from 0 to 4095"),
+            (
+                r#""tasks": [{"gpu": "0"}]"#,
+                "unknown field `gpu`, expected `gpus`",
+            ),
+            (
+                r#""gpus_per_task": 1.5"#,
+                "`1.5`, expected `gpus_per_task` to be a number from 0 to 4096",
+            ),
+            (
+                r#""cpus_per_task": [2]"#,
+                "sequence, expected `cpus_per_task` to be a number from 0 to 8192",
+            ),
+            (
+                r#""task": 4096"#,
+                "integer `4096`, expected `task` to be a number from 0 to 4095",
+            ),
         ] {
             let failure = parse(field).err().unwrap();
             assert!(failure.contains(told), "{field}: {failure}");
         }
-        let request = parse(r#""tasks": [{"gpus": "0"}], "task": 0, "gpus_per_task": null"#).unwrap();
+        let request =
+            parse(r#""tasks": [{"gpus": "0"}], "task": 0, "gpus_per_task": null"#).unwrap();
         assert!(matches!(request.tasks, Some(Tasks::Listed(tasks)) if tasks.len() == 1));
-        assert_eq!((request.task, request.gpus_per_task, request.cpus_per_task), (Some(0), None, None));
+        assert_eq!(
+            (request.task, request.gpus_per_task, request.cpus_per_task),
+            (Some(0), None, None)
+        );
     }
 }

@@ -36,15 +36,19 @@ pub(crate) fn is_readable(is_null: bool, length: usize) -> Result<(), Failure> {
 pub(crate) fn answer(call: Call, request: Result<&[u8], Failure>) -> (c_int, CString) {
     quiet();
     let answered = catch_unwind(AssertUnwindSafe(|| {
-        let text = std::str::from_utf8(request?)
-            .map_err(|bad| Failure::new(Kind::Argument, format!("the request is no UTF-8: {bad}")))?;
+        let text = std::str::from_utf8(request?).map_err(|bad| {
+            Failure::new(Kind::Argument, format!("the request is no UTF-8: {bad}"))
+        })?;
         call(text)
     }));
     let answered = answered.unwrap_or_else(|payload| {
         // what was thrown may throw again when it goes
         std::mem::forget(payload);
         let place = PLACE.with(RefCell::take);
-        Err(Failure::new(Kind::Bug, format!("bug at {place}; please report this")))
+        Err(Failure::new(
+            Kind::Bug,
+            format!("bug at {place}; please report this"),
+        ))
     });
     told(answered)
 }
@@ -53,7 +57,10 @@ pub(crate) fn answer(call: Call, request: Result<&[u8], Failure>) -> (c_int, CSt
 pub fn told(answered: Result<String, Failure>) -> (c_int, CString) {
     match answered {
         Ok(text) => (0, c_text(text)),
-        Err(failure) => (failure.status(), c_text(Shown::message(&failure.to_string(), MAX_WHY).to_string())),
+        Err(failure) => (
+            failure.status(),
+            c_text(Shown::message(&failure.to_string(), MAX_WHY).to_string()),
+        ),
     }
 }
 
@@ -68,7 +75,10 @@ fn quiet() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         std::panic::set_hook(Box::new(|panic| {
-            let place = panic.location().map(ToString::to_string).unwrap_or_default();
+            let place = panic
+                .location()
+                .map(ToString::to_string)
+                .unwrap_or_default();
             PLACE.with(|last| last.replace(place));
         }));
     });
@@ -89,7 +99,8 @@ mod tests {
         let (status, why) = answered(bug, b"{}");
         assert_eq!(status, 5);
         assert!(
-            why.starts_with("bug at crates/capi/src/wall.rs:") && why.ends_with("; please report this"),
+            why.starts_with("bug at crates/capi/src/wall.rs:")
+                && why.ends_with("; please report this"),
             "{why}"
         );
         let (status, text) = answered(|text| Ok(text.to_string()), b"after it");
@@ -101,20 +112,35 @@ mod tests {
         let never: Call = |_| unreachable!();
         for (request, expected) in [
             (is_readable(true, 0), "`request` is NULL"),
-            (is_readable(false, usize::MAX), "the request has 18446744073709551615 bytes: expected"),
+            (
+                is_readable(false, usize::MAX),
+                "the request has 18446744073709551615 bytes: expected",
+            ),
         ] {
             let (status, why) = answer(never, request.map(|()| &b""[..]));
-            assert!(status == 1 && why.to_string_lossy().starts_with(expected), "{why:?}");
+            assert!(
+                status == 1 && why.to_string_lossy().starts_with(expected),
+                "{why:?}"
+            );
         }
         let (status, why) = answered(never, b"\xff");
-        assert!(status == 1 && why.starts_with("the request is no UTF-8"), "{why}");
+        assert!(
+            status == 1 && why.starts_with("the request is no UTF-8"),
+            "{why}"
+        );
     }
 
     #[test]
     fn a_failures_text_is_one_short_line() {
-        let (status, why) =
-            answered(|text| Err(Failure::request(text)), "a\nb\u{1b}".repeat(1000).as_bytes());
+        let (status, why) = answered(
+            |text| Err(Failure::request(text)),
+            "a\nb\u{1b}".repeat(1000).as_bytes(),
+        );
         assert_eq!(status, 2);
-        assert!(why.chars().count() < 3 * MAX_WHY && !why.chars().any(char::is_control), "{}", why.len());
+        assert!(
+            why.chars().count() < 3 * MAX_WHY && !why.chars().any(char::is_control),
+            "{}",
+            why.len()
+        );
     }
 }

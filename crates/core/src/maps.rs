@@ -31,16 +31,31 @@ pub enum Format {
 
 /// `(word, format, what it is)`, in the order of help texts.
 pub const FORMATS: [(&str, Format, &str); 4] = [
-    ("json", Format::Json, "the project's own, by index, UUID and PCI address"),
-    ("sglang", Format::Sglang, "SGLang's --disaggregation-ib-device"),
-    ("mooncake", Format::Mooncake, "a file for Mooncake's MC_CUSTOM_TOPO_JSON"),
+    (
+        "json",
+        Format::Json,
+        "the project's own, by index, UUID and PCI address",
+    ),
+    (
+        "sglang",
+        Format::Sglang,
+        "SGLang's --disaggregation-ib-device",
+    ),
+    (
+        "mooncake",
+        Format::Mooncake,
+        "a file for Mooncake's MC_CUSTOM_TOPO_JSON",
+    ),
     ("vllm", Format::Vllm, "the two variables of vLLM"),
 ];
 
 impl Format {
     /// The format that a word names.
     pub fn named(word: &str) -> Option<Format> {
-        FORMATS.iter().find(|known| known.0 == word).map(|known| known.1)
+        FORMATS
+            .iter()
+            .find(|known| known.0 == word)
+            .map(|known| known.1)
     }
 }
 
@@ -116,12 +131,26 @@ struct Nic<'a> {
     path: String,
 }
 
-fn json(Subject { topology, node, gpus }: Subject) -> String {
+fn json(
+    Subject {
+        topology,
+        node,
+        gpus,
+    }: Subject,
+) -> String {
     let nic = |choice: &RailUse| {
         let rail = node.rail(choice.rail);
-        let address = topology.nic(rail.nic).address.and_then(PciAddress::described);
+        let address = topology
+            .nic(rail.nic)
+            .address
+            .and_then(PciAddress::described);
         let (port, path) = (rail.port, choice.path.to_string());
-        Nic { name: node.rail(choice.rail).name.as_str(), port, address, path }
+        Nic {
+            name: node.rail(choice.rail).name.as_str(),
+            port,
+            address,
+            path,
+        }
     };
     let gpu = |(index, &gpu): (usize, &GpuIndex)| Gpu {
         index,
@@ -145,7 +174,11 @@ fn sglang(subject: Subject) -> Result<String, NoMap> {
     let mut entries = Vec::with_capacity(subject.gpus.len());
     for (index, _) in subject.gpus.iter().enumerate() {
         let names = names(subject.rails_of(index)?);
-        entries.push(format!("{}:{}", quoted(&index.to_string()), quoted(&names.join(","))));
+        entries.push(format!(
+            "{}:{}",
+            quoted(&index.to_string()),
+            quoted(&names.join(","))
+        ));
     }
     Ok(format!("{{{}}}\n", entries.join(",")))
 }
@@ -155,16 +188,40 @@ fn sglang(subject: Subject) -> Result<String, NoMap> {
 /// What it calls a GPU's memory is the build's own word (mooncake-transfer-engine/include/gpu_vendor/hip.h `GPU_PREFIX`;
 /// tent/src/platform/rocm/rocm_probe.cpp), and for a word that is not there it takes any NIC.
 fn mooncake(subject: Subject) -> Result<String, NoMap> {
-    let Subject { topology, node, gpus } = subject;
+    let Subject {
+        topology,
+        node,
+        gpus,
+    } = subject;
     let entry = |name: String, near: Vec<&str>| {
-        let others = names(node.rails.iter()).into_iter().filter(|name| !near.contains(name));
+        let others = names(node.rails.iter())
+            .into_iter()
+            .filter(|name| !near.contains(name));
         let list = |names: Vec<&str>| names.into_iter().map(quoted).collect::<Vec<_>>().join(",");
-        format!("  {}: [[{}], [{}]]", quoted(&name), list(near.clone()), list(others.collect()))
+        format!(
+            "  {}: [[{}], [{}]]",
+            quoted(&name),
+            list(near.clone()),
+            list(others.collect())
+        )
     };
-    let numa_node_of = |rail: &&Rail| topology.nic(rail.nic).address.and_then(|at| topology.numa_node_of(at));
+    let numa_node_of = |rail: &&Rail| {
+        topology
+            .nic(rail.nic)
+            .address
+            .and_then(|at| topology.numa_node_of(at))
+    };
     let mut lines: Vec<String> = Vec::new();
-    for os_index in topology.numa_nodes.iter().filter(|of| !of.cpus.is_empty()).map(|of| of.os_index) {
-        let near = node.rails.iter().filter(|rail| numa_node_of(rail) == Some(os_index));
+    for os_index in topology
+        .numa_nodes
+        .iter()
+        .filter(|of| !of.cpus.is_empty())
+        .map(|of| of.os_index)
+    {
+        let near = node
+            .rails
+            .iter()
+            .filter(|rail| numa_node_of(rail) == Some(os_index));
         lines.push(entry(format!("cpu:{os_index}"), names(near)));
     }
     for (index, &gpu) in gpus.iter().enumerate() {
@@ -173,7 +230,10 @@ fn mooncake(subject: Subject) -> Result<String, NoMap> {
             _ => &["cuda"],
         };
         for word in words {
-            lines.push(entry(format!("{word}:{index}"), names(subject.rails_of(index)?)));
+            lines.push(entry(
+                format!("{word}:{index}"),
+                names(subject.rails_of(index)?),
+            ));
         }
     }
     Ok(format!("{{\n{}\n}}\n", lines.join(",\n")))
@@ -185,9 +245,13 @@ pub fn pairs(subject: Subject) -> Result<String, NoMap> {
     let mut pairs = Vec::with_capacity(gpus.len());
     for (index, &gpu) in gpus.iter().enumerate() {
         let first = subject.rails_of(index)?.next();
-        let nic = first.and_then(|rail| topology.nic(rail.nic).address).and_then(PciAddress::described);
+        let nic = first
+            .and_then(|rail| topology.nic(rail.nic).address)
+            .and_then(PciAddress::described);
         let (Some(gpu), Some(nic)) = (topology.gpu(gpu).address.described(), nic) else {
-            return Err(NoMap(format!("the PCI addresses of GPU {index} and its NIC are not both known")));
+            return Err(NoMap(format!(
+                "the PCI addresses of GPU {index} and its NIC are not both known"
+            )));
         };
         pairs.push(format!("{gpu}={nic}"));
     }
@@ -203,7 +267,8 @@ fn suffix(subject: Subject) -> Result<u8, NoMap> {
     match ports.into_iter().collect::<Vec<u8>>().as_slice() {
         [port] => Ok(*port),
         _ => Err(NoMap(
-            "the GPUs' NICs do not all have the same port number, and vLLM knows one for all".to_string(),
+            "the GPUs' NICs do not all have the same port number, and vLLM knows one for all"
+                .to_string(),
         )),
     }
 }
@@ -211,12 +276,22 @@ fn suffix(subject: Subject) -> Result<u8, NoMap> {
 impl<'a> Subject<'a> {
     /// The rails of the GPU that the program counts by this number, best first.
     fn rails_of(self, index: usize) -> Result<impl Iterator<Item = &'a Rail>, NoMap> {
-        let Subject { topology, node, gpus } = self;
+        let Subject {
+            topology,
+            node,
+            gpus,
+        } = self;
         let placement = gpus.get(index).and_then(|gpu| node.gpus.get(gpu.0));
-        let choices = placement.map(|of| &of.choices).filter(|choices| !choices.is_empty());
+        let choices = placement
+            .map(|of| &of.choices)
+            .filter(|choices| !choices.is_empty());
         let lacks = || match topology.is_left_to_libfabric() {
-            true => NoMap("libfabric chooses among the NICs of this node: a map would name none".to_string()),
-            false => NoMap(format!("GPU {index} has no NIC, and a map without one of the GPUs is refused")),
+            true => NoMap(
+                "libfabric chooses among the NICs of this node: a map would name none".to_string(),
+            ),
+            false => NoMap(format!(
+                "GPU {index} has no NIC, and a map without one of the GPUs is refused"
+            )),
         };
         let choices = choices.ok_or_else(lacks)?;
         Ok(choices.iter().map(|choice| node.rail(choice.rail)))

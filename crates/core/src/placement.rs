@@ -30,7 +30,10 @@ pub struct Rail {
 
 impl Rail {
     pub fn at(&self) -> PortRef {
-        PortRef { nic: self.nic, port: self.port }
+        PortRef {
+            nic: self.nic,
+            port: self.port,
+        }
     }
 }
 
@@ -139,11 +142,16 @@ impl NodePlacement {
 
     /// Does libfabric choose the NIC of this name, rather than we or a fault keep it out?
     pub fn is_left_to_libfabric(&self, topology: &Topology, nic: &str) -> bool {
-        topology.nic_index(nic).is_some_and(|nic| self.left_to_libfabric.contains(&nic))
+        topology
+            .nic_index(nic)
+            .is_some_and(|nic| self.left_to_libfabric.contains(&nic))
     }
 
     pub fn rail_at(&self, at: PortRef) -> Option<RailIndex> {
-        self.rails.iter().position(|rail| rail.at() == at).map(RailIndex)
+        self.rails
+            .iter()
+            .position(|rail| rail.at() == at)
+            .map(RailIndex)
     }
 }
 
@@ -233,9 +241,9 @@ pub enum MemDecision {
 impl MemDecision {
     pub fn why(&self) -> &str {
         match self {
-            MemDecision::Keep { why } | MemDecision::Prefer { why, .. } | MemDecision::Fence { why, .. } => {
-                why
-            }
+            MemDecision::Keep { why }
+            | MemDecision::Prefer { why, .. }
+            | MemDecision::Fence { why, .. } => why,
         }
     }
 

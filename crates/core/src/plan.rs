@@ -16,7 +16,8 @@ use crate::libraries::wanted::Wanted;
 use crate::libraries::{self, Evidence, Prepared, ReadFile};
 use crate::order::Order;
 use crate::placement::{
-    Bind, Binding, CpuDecision, MemDecision, NodePlacement, Pair, Policy, Strictness, TaskPlacement, Variable,
+    Bind, Binding, CpuDecision, MemDecision, NodePlacement, Pair, Policy, Strictness,
+    TaskPlacement, Variable,
 };
 use crate::policy::{self, Request, Selection, explain, strictness};
 use crate::step::{Step, Task};
@@ -35,7 +36,9 @@ pub struct Wish {
 impl Wish {
     /// The parts of the node that a decision needs.
     pub fn scope(&self) -> Scope {
-        let Settings { bind, omp, policy, .. } = self.settings;
+        let Settings {
+            bind, omp, policy, ..
+        } = self.settings;
         match self.admin.selection == Selection::default() {
             _ if bind == Bind::Core || omp || policy == Policy::Spread => Scope::Cores,
             false => Scope::Selection,
@@ -57,10 +60,24 @@ impl Wish {
     }
 
     fn binding(&self) -> Binding {
-        let &Settings { bind, mem, by_user, bind_by_user, omp, .. } = &self.settings;
+        let &Settings {
+            bind,
+            mem,
+            by_user,
+            bind_by_user,
+            omp,
+            ..
+        } = &self.settings;
         let over_none = bind_by_user || self.admin.none_is_unbound;
         let trust = self.admin.trust_topology;
-        Binding { bind, mem, asked: by_user, over_none, count_threads: omp, trust }
+        Binding {
+            bind,
+            mem,
+            asked: by_user,
+            over_none,
+            count_threads: omp,
+            trust,
+        }
     }
 }
 
@@ -81,10 +98,19 @@ impl Plan {
     }
 
     /// Decides in the step's process, or after it in a task, which has that plan.
-    fn of(node: Arc<Topology>, wish: Wish, step: Step, read: ReadFile, before: Option<&Plan>) -> Plan {
+    fn of(
+        node: Arc<Topology>,
+        wish: Wish,
+        step: Step,
+        read: ReadFile,
+        before: Option<&Plan>,
+    ) -> Plan {
         let alone = step.alone_on_node.then(|| gpus::of_the_step(&node, &step));
         let known = before.map(|plan| &plan.map);
-        let request = Request { known, ..wish.request(alone.as_deref()) };
+        let request = Request {
+            known,
+            ..wish.request(alone.as_deref())
+        };
         let map = policy::map(&node, &request);
         let wanted = Wanted {
             srun: step.srun.clone(),
@@ -92,32 +118,70 @@ impl Plan {
             ..wish.settings.wanted(&wish.admin)
         };
         let prepared = Prepared::new(&node, &map, wanted, read);
-        Plan { node, wish, step, map, prepared }
+        Plan {
+            node,
+            wish,
+            step,
+            map,
+            prepared,
+        }
     }
 
     /// The plan of a job that may not open these NICs, each with its reason.
     pub fn without(&self, nics: Vec<(NicIndex, String)>, read: ReadFile) -> Plan {
         let mut wish = self.wish.clone();
         wish.admin.selection.unopenable.extend(nics);
-        Plan::of(Arc::clone(&self.node), wish, self.step.clone(), read, Some(self))
+        Plan::of(
+            Arc::clone(&self.node),
+            wish,
+            self.step.clone(),
+            read,
+            Some(self),
+        )
     }
 
     /// One task's placement, and the changes to its variables.
     pub fn task(&self, task: &Task, evidence: Evidence) -> TaskPlan<'_> {
-        let Plan { node, wish, step, map, prepared } = self;
+        let Plan {
+            node,
+            wish,
+            step,
+            map,
+            prepared,
+        } = self;
         let through = &wish.admin.through;
         let (topology, binding, gpu_use) = (&**node, wish.binding(), wish.settings.gpu);
-        let request = TaskRequest { topology, map, step, task, binding, through, gpu_use };
+        let request = TaskRequest {
+            topology,
+            map,
+            step,
+            task,
+            binding,
+            through,
+            gpu_use,
+        };
         let mut placement = request.placement();
         bind::limit_memory(&mut placement, &task.memory);
         let warning = task::warn_of_denied(map, node, task);
         placement.reasons.extend(warning.clone());
         let variables = libraries::environment(prepared, node, map, &placement, evidence);
-        let is_admins = |name: &str| wish.admin.templates.iter().any(|template| template.name() == name);
+        let is_admins = |name: &str| {
+            wish.admin
+                .templates
+                .iter()
+                .any(|template| template.name() == name)
+        };
         let judges_nics = !libraries::has_list_of_others(&variables, evidence.present, is_admins);
         let strictness = wish.settings.strictness;
         let shortfalls = strictness::shortfalls(node, map, &placement, judges_nics, strictness);
-        TaskPlan { plan: self, placement, variables, others: String::new(), shortfalls, warning }
+        TaskPlan {
+            plan: self,
+            placement,
+            variables,
+            others: String::new(),
+            shortfalls,
+            warning,
+        }
     }
 
     /// Every NIC for one GPU, chosen or not, with the reason.
@@ -127,14 +191,24 @@ impl Plan {
 
     /// The shortfalls of a task with this GPU alone, its CPUs aside.
     pub fn shortfalls_of(&self, gpu: GpuIndex) -> Vec<String> {
-        let Plan { node, wish, map, .. } = self;
+        let Plan {
+            node, wish, map, ..
+        } = self;
         let task = TaskPlacement {
             local_id: 0,
             global_id: 0,
             gpus: vec![gpu],
             seen: vec![gpu],
-            rails: map.gpu(gpu).choices.iter().map(|choice| (choice.rail, choice.path)).collect(),
-            cpus: CpuDecision::Keep { cpus: CpuSet::new(), why: String::new() },
+            rails: map
+                .gpu(gpu)
+                .choices
+                .iter()
+                .map(|choice| (choice.rail, choice.path))
+                .collect(),
+            cpus: CpuDecision::Keep {
+                cpus: CpuSet::new(),
+                why: String::new(),
+            },
             mems: MemDecision::Keep { why: String::new() },
             threads: None,
             missed: None,
@@ -148,7 +222,11 @@ impl Plan {
     }
 
     pub fn diagnostics(&self) -> Vec<Diagnostic> {
-        self.prepared.diagnostics().into_iter().chain(self.map.diagnostics.iter().cloned()).collect()
+        self.prepared
+            .diagnostics()
+            .into_iter()
+            .chain(self.map.diagnostics.iter().cloned())
+            .collect()
     }
 
     /// The variables that a task's evidence must hold if the task has them, and `more`: sorted, each once.
@@ -180,7 +258,8 @@ impl TaskPlan<'_> {
 
     /// True without a NIC and without a strict word: the task then lacks only what its node lacks.
     pub fn misses_nothing_of_its_own(&self) -> bool {
-        self.placement.rails.is_empty() && self.plan.wish.settings.strictness == Strictness::BestEffort
+        self.placement.rails.is_empty()
+            && self.plan.wish.settings.strictness == Strictness::BestEffort
     }
 }
 

@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 
 use crate::doctor::config_space::{self, ConfigSpace};
-use crate::doctor::facts::{DeviceAccess, Function, HostFacts, Interface, MODULES, Machine, NicFacts};
+use crate::doctor::facts::{
+    DeviceAccess, Function, HostFacts, Interface, MODULES, Machine, NicFacts,
+};
 use crate::doctor::shortfall::{gpus_of_the_product, missing};
 use nic_placement_core::discover::Root;
 use nic_placement_core::discover::root;
@@ -28,7 +30,9 @@ const MOST: usize = 512;
 pub fn facts(root: &Root, topology: &Topology) -> HostFacts {
     let read = |path: &str| root.read(path).filter(|text| !text.is_empty());
     let dmi = dmi(root);
-    let loaded = root.list(MODULE, |name| MODULES.split(' ').any(|module| module == name));
+    let loaded = root.list(MODULE, |name| {
+        MODULES.split(' ').any(|module| module == name)
+    });
     let peers = root.list(PEERS, |_| true).into_iter().take(MOST);
     let has_modules = root.is_live() || !loaded.is_empty();
     HostFacts {
@@ -38,12 +42,16 @@ pub fn facts(root: &Root, topology: &Topology) -> HostFacts {
         numa_balancing: read("proc/sys/kernel/numa_balancing"),
         port_range: read("proc/sys/net/ipv4/ip_local_port_range"),
         modules: has_modules.then(|| loaded.into_iter().collect()),
-        memory_peers: peers.filter(|peer| root.read(&format!("{PEERS}/{peer}/version")).is_some()).collect(),
+        memory_peers: peers
+            .filter(|peer| root.read(&format!("{PEERS}/{peer}/version")).is_some())
+            .collect(),
         nvidia: read("proc/driver/nvidia/version"),
         machine: machine(root, &dmi, topology),
         functions: functions(root, topology),
         nics: nics(root, topology),
-        has_verbs: !root.list(VERBS, |name| name.starts_with("uverbs")).is_empty(),
+        has_verbs: !root
+            .list(VERBS, |name| name.starts_with("uverbs"))
+            .is_empty(),
         has_mads: !root.list(MADS, |name| name.starts_with("umad")).is_empty(),
         heard: None,
     }
@@ -53,25 +61,36 @@ pub fn facts(root: &Root, topology: &Topology) -> HostFacts {
 fn is_virtual(root: &Root, dmi: &Dmi) -> bool {
     const CLOCKS: &str = "sys/devices/system/clocksource/clocksource0/available_clocksource";
     let clocks = root.read(CLOCKS).unwrap_or_default();
-    let is = |said: &Option<String>, word: &str| said.as_deref().is_some_and(|said| said.contains(word));
+    let is =
+        |said: &Option<String>, word: &str| said.as_deref().is_some_and(|said| said.contains(word));
     let is_metal = is(&dmi.product, ".metal") || is(&dmi.product, "-metal");
-    ["kvm-clock", "hyperv", "xen"].iter().any(|clock| clocks.contains(clock))
-        || ["QEMU", "VMware", "Xen", "innotek", "Parallels"].iter().any(|maker| is(&dmi.vendor, maker))
-        || ["Virtual Machine", "KVM", "Google Compute Engine"].iter().any(|name| is(&dmi.product, name))
+    ["kvm-clock", "hyperv", "xen"]
+        .iter()
+        .any(|clock| clocks.contains(clock))
+        || ["QEMU", "VMware", "Xen", "innotek", "Parallels"]
+            .iter()
+            .any(|maker| is(&dmi.vendor, maker))
+        || ["Virtual Machine", "KVM", "Google Compute Engine"]
+            .iter()
+            .any(|name| is(&dmi.product, name))
         || (is(&dmi.vendor, "Amazon EC2") && !is_metal)
 }
 
 fn machine(root: &Root, dmi: &Dmi, topology: &Topology) -> Option<Machine> {
     let is_there = |address: PciAddress| root.follow(&format!("{BUS}/{address}")).is_some();
     let Some(model) = recognise(dmi, topology) else {
-        return gpus_of_the_product(dmi, topology)
-            .map(|gpus| Machine { gpus: Some(gpus), ..Machine::default() });
+        return gpus_of_the_product(dmi, topology).map(|gpus| Machine {
+            gpus: Some(gpus),
+            ..Machine::default()
+        });
     };
     let missing = missing(topology, model).into_iter();
     Some(Machine {
         name: Some(model.name.to_string()),
         is_a_clouds: model.is_a_clouds(),
-        missing: missing.map(|device| (device.clone(), is_there(device.address))).collect(),
+        missing: missing
+            .map(|device| (device.clone(), is_there(device.address)))
+            .collect(),
         gpus: None,
     })
 }
@@ -81,7 +100,11 @@ fn machine(root: &Root, dmi: &Dmi, topology: &Topology) -> Option<Machine> {
 fn config_bytes(root: &Root, path: &str) -> Option<Vec<u8>> {
     // digits and spaces: three letters a byte
     let bytes = root.beginning(path, 3 * config_space::SIZE)?;
-    let mut bytes = if root.is_live() { bytes } else { of_digits(&bytes).unwrap_or(bytes) };
+    let mut bytes = if root.is_live() {
+        bytes
+    } else {
+        of_digits(&bytes).unwrap_or(bytes)
+    };
     bytes.truncate(config_space::SIZE);
     Some(bytes)
 }
@@ -93,14 +116,23 @@ fn of_digits(text: &[u8]) -> Option<Vec<u8>> {
         .filter(|letter| !letter.is_ascii_whitespace())
         .map(|&letter| char::from(letter).to_digit(16))
         .collect::<Option<_>>()?;
-    Some(digits.chunks_exact(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect())
+    Some(
+        digits
+            .chunks_exact(2)
+            .map(|pair| (pair[0] * 16 + pair[1]) as u8)
+            .collect(),
+    )
 }
 
 fn functions(root: &Root, topology: &Topology) -> BTreeMap<PciAddress, Function> {
     // a BAR of NVIDIA's comes second, behind its registers; AMD's is the first
     let bar = |address: PciAddress| {
         let gpu = topology.gpus.iter().find(|gpu| gpu.address == address)?;
-        Some(if gpu.vendor == GpuVendor::Nvidia { 1 } else { 0 })
+        Some(if gpu.vendor == GpuVendor::Nvidia {
+            1
+        } else {
+            0
+        })
     };
     let one = |address: PciAddress| {
         let path = root.follow(&format!("{BUS}/{address}"))?;
@@ -114,8 +146,13 @@ fn functions(root: &Root, topology: &Topology) -> BTreeMap<PciAddress, Function>
             bar1: resources,
         })
     };
-    let all = topology.pci.iter().take(MOST).map(|function| function.address);
-    all.filter_map(|address| Some((address, one(address)?))).collect()
+    let all = topology
+        .pci
+        .iter()
+        .take(MOST)
+        .map(|function| function.address);
+    all.filter_map(|address| Some((address, one(address)?)))
+        .collect()
 }
 
 /// The bytes of a BAR, from its line of `resource`: `0xSTART 0xEND 0xFLAGS`.
@@ -127,7 +164,10 @@ fn size(resources: &str, number: usize) -> Option<u64> {
 }
 
 fn nics(root: &Root, topology: &Topology) -> BTreeMap<String, NicFacts> {
-    let devices = root.is_live().then(|| root::directory_descriptor(Path::new("/dev")).ok()).flatten();
+    let devices = root
+        .is_live()
+        .then(|| root::directory_descriptor(Path::new("/dev")).ok())
+        .flatten();
     let mads: Vec<String> = root
         .list(MADS, |name| name.starts_with("umad"))
         .into_iter()
@@ -138,12 +178,20 @@ fn nics(root: &Root, topology: &Topology) -> BTreeMap<String, NicFacts> {
         let ports = nic.ports.iter().filter_map(|port| port.netdev.as_ref());
         let names: BTreeSet<&String> = nic.netdevs.iter().chain(ports).collect();
         NicFacts {
-            interfaces: names.into_iter().take(MOST).map(|name| interface(root, name)).collect(),
+            interfaces: names
+                .into_iter()
+                .take(MOST)
+                .map(|name| interface(root, name))
+                .collect(),
             mads: mads.iter().filter(|of| **of == nic.name.as_str()).count(),
             access: devices.as_ref().and_then(|devices| access(devices, nic)),
         }
     };
-    topology.nics.iter().map(|nic| (nic.name.to_string(), facts(nic))).collect()
+    topology
+        .nics
+        .iter()
+        .map(|nic| (nic.name.to_string(), facts(nic)))
+        .collect()
 }
 
 fn interface(root: &Root, name: &str) -> Interface {
@@ -152,7 +200,11 @@ fn interface(root: &Root, name: &str) -> Interface {
     let file = |file: &str| root.read(&format!("{}/{file}", place.as_ref()?));
     let state = file("operstate").filter(|state| state != "unknown");
     // since Linux 6.8 it takes the lock of all interfaces, which a driver may hold while it waits for firmware
-    let carrier = if state.is_none() { file("carrier") } else { None };
+    let carrier = if state.is_none() {
+        file("carrier")
+    } else {
+        None
+    };
     Interface {
         name: name.to_string(),
         state,
@@ -182,7 +234,13 @@ mod tests {
         let resources = "0x00000000d2000000 0x00000000d2ffffff 0x0000000000040200\n\
                          0x0000062000000000 0x0000063fffffffff 0x000000000014220c\n\
                          0x0000000000000000 0x0000000000000000 0x0000000000000000";
-        assert_eq!((size(resources, 0), size(resources, 1)), (Some(16 << 20), Some(128 << 30)));
-        assert_eq!((size(resources, 2), size(resources, 3), size("odd", 0)), (None, None, None));
+        assert_eq!(
+            (size(resources, 0), size(resources, 1)),
+            (Some(16 << 20), Some(128 << 30))
+        );
+        assert_eq!(
+            (size(resources, 2), size(resources, 3), size("odd", 0)),
+            (None, None, None)
+        );
     }
 }

@@ -26,13 +26,21 @@ pub fn read(bytes: &[u8]) -> Result<Manifest, BadText> {
     let bad = |problem: String| BadText::new(0, Shown::message(&problem, 400).to_string());
     let mut manifest = Manifest::default();
     let mut archive = Archive::new(bytes);
-    let entries = archive.entries().map_err(|error| bad(format!("not a tar: {error}")))?;
+    let entries = archive
+        .entries()
+        .map_err(|error| bad(format!("not a tar: {error}")))?;
     for (count, entry) in entries.enumerate() {
         if count >= MAX_ENTRIES {
             return Err(bad(format!("more than {MAX_ENTRIES} entries")));
         }
         let mut entry = entry.map_err(|error| bad(format!("entry {}: {error}", count + 1)))?;
-        let Some(path) = entry.path().ok().and_then(|path| below_root(path.to_str()?)) else { continue };
+        let Some(path) = entry
+            .path()
+            .ok()
+            .and_then(|path| below_root(path.to_str()?))
+        else {
+            continue;
+        };
         let found = match entry.header().entry_type() {
             EntryType::Regular | EntryType::Continuous => {
                 let mut text = Vec::new();
@@ -71,7 +79,10 @@ fn below_root(path: &str) -> Option<String> {
         return None;
     }
     let parts: Vec<&str> = path.split('/').collect();
-    if let Some(root) = parts.iter().position(|part| matches!(*part, "sys" | "proc")) {
+    if let Some(root) = parts
+        .iter()
+        .position(|part| matches!(*part, "sys" | "proc"))
+    {
         return (parts.len() > root + 1).then(|| parts[root..].join("/"));
     }
     let nodes = parts.iter().position(|part| *part == "nodes")?;

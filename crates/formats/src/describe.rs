@@ -13,8 +13,13 @@ use nic_placement_core::topology::{Provenance, Topology, file};
 use std::path::Path;
 
 /// The node that `--machine` or `--topology` means, or this one.
-pub fn read_node(source: &NodeSource, scope: Scope) -> Result<(Topology, Vec<Diagnostic>), NoTopology> {
-    let NodeSource::Topology(path) = source else { return node::read(source, scope, Author::Anyone) };
+pub fn read_node(
+    source: &NodeSource,
+    scope: Scope,
+) -> Result<(Topology, Vec<Diagnostic>), NoTopology> {
+    let NodeSource::Topology(path) = source else {
+        return node::read(source, scope, Author::Anyone);
+    };
     if Path::new(path).is_dir() {
         return node::read(&NodeSource::Sysfs(path.clone()), scope, Author::Anyone);
     }
@@ -24,7 +29,8 @@ pub fn read_node(source: &NodeSource, scope: Scope) -> Result<(Topology, Vec<Dia
 
 /// What is in a file, unpacked where gzip, bzip2 or xz packed it.
 pub fn contents(path: &str) -> Result<Vec<u8>, NoTopology> {
-    let bytes = root::read_file(Path::new(path), MAX_FILE, Author::Anyone).map_err(NoTopology::Unreadable)?;
+    let bytes = root::read_file(Path::new(path), MAX_FILE, Author::Anyone)
+        .map_err(NoTopology::Unreadable)?;
     packed::unpacked(bytes, MAX_FILE).map_err(|problem| NoTopology::Bad(path.to_string(), problem))
 }
 
@@ -39,7 +45,10 @@ pub fn root_of(source: &NodeSource) -> Option<Root> {
         NodeSource::Topology(path) => {
             let bytes = contents(path).ok()?;
             let is_captured = format_of(&bytes) == Ok(FileFormat::Sysfs);
-            captured(&bytes).ok().filter(|_| is_captured).map(Root::manifest)
+            captured(&bytes)
+                .ok()
+                .filter(|_| is_captured)
+                .map(Root::manifest)
         }
         NodeSource::Machine(_) => None,
     }
@@ -86,7 +95,9 @@ pub fn format_of(bytes: &[u8]) -> Result<FileFormat, String> {
         text if text.starts_with('{') => FileFormat::Json,
         text if text.starts_with('<') && text.contains("<topology") => FileFormat::Hwloc,
         text if text.starts_with('<') => FileFormat::Nccl,
-        text if ["GPU", "NIC", "topology matrix"].iter().any(|word| text.contains(word))
+        text if ["GPU", "NIC", "topology matrix"]
+            .iter()
+            .any(|word| text.contains(word))
             && (has_number(bytes, b"GPU") || has_number(bytes, b"NIC")) =>
         {
             FileFormat::Smi
@@ -107,7 +118,9 @@ pub fn format_of(bytes: &[u8]) -> Result<FileFormat, String> {
 
 /// Does a number follow this word anywhere, as in a matrix' `GPU0`?  Prose has the word alone.
 fn has_number(bytes: &[u8], word: &[u8]) -> bool {
-    bytes.windows(word.len() + 1).any(|at| at.starts_with(word) && at[word.len()].is_ascii_digit())
+    bytes
+        .windows(word.len() + 1)
+        .any(|at| at.starts_with(word) && at[word.len()].is_ascii_digit())
 }
 
 /// Reads a node from a file of this format.
@@ -121,30 +134,41 @@ pub fn describe_as(
     match format {
         FileFormat::Sysfs => {
             let root = Root::manifest(captured(bytes)?);
-            Ok(read_root(&root, scope, Provenance::Captured(name.to_string())))
+            Ok(read_root(
+                &root,
+                scope,
+                Provenance::Captured(name.to_string()),
+            ))
         }
         FileFormat::NodeFile => {
             let node = cache::from_bytes(bytes, provenance).map_err(|bad| bad.to_string())?;
             let finding = format!("a node file, written {}", node.stamp.time);
             Ok((node.topology, vec![Diagnostic::new(name, finding)]))
         }
-        FileFormat::Json => {
-            Ok((file::from_json(text()?, provenance).map_err(|bad| bad.to_string())?, Vec::new()))
+        FileFormat::Json => Ok((
+            file::from_json(text()?, provenance).map_err(|bad| bad.to_string())?,
+            Vec::new(),
+        )),
+        FileFormat::Hwloc => {
+            import::hwloc::read(text()?, provenance).map_err(|bad| bad.to_string())
         }
-        FileFormat::Hwloc => import::hwloc::read(text()?, provenance).map_err(|bad| bad.to_string()),
         FileFormat::Nccl => import::nccl::read(text()?, provenance).map_err(|bad| bad.to_string()),
         FileFormat::Smi => import::smi::read(text()?, provenance).map_err(|bad| bad.to_string()),
     }
 }
 
 fn text_of(bytes: &[u8]) -> Result<&str, String> {
-    let text =
-        std::str::from_utf8(bytes).map_err(|error| format!("not UTF-8 at byte {}", error.valid_up_to()))?;
+    let text = std::str::from_utf8(bytes)
+        .map_err(|error| format!("not UTF-8 at byte {}", error.valid_up_to()))?;
     Ok(text.trim_start_matches('\u{feff}'))
 }
 
 /// A captured tree: a tar, or a snapshot.
 fn captured(bytes: &[u8]) -> Result<Manifest, String> {
-    let read = if archive::is_tar(bytes) { archive::read(bytes) } else { manifest::parse(text_of(bytes)?) };
+    let read = if archive::is_tar(bytes) {
+        archive::read(bytes)
+    } else {
+        manifest::parse(text_of(bytes)?)
+    };
     read.map_err(|bad| bad.to_string())
 }

@@ -38,7 +38,10 @@ pub struct BadText {
 impl BadText {
     /// An error at a line; 0 for the text as a whole.
     pub(crate) fn new(line: u32, problem: impl Into<String>) -> BadText {
-        BadText { line, problem: problem.into() }
+        BadText {
+            line,
+            problem: problem.into(),
+        }
     }
 }
 
@@ -64,9 +67,14 @@ pub fn text(manifest: &Manifest) -> String {
             Entry::Directory => writeln!(text, "{shown}/"),
             Entry::Link(target) => writeln!(text, "{shown} -> {}", Escaped(target)),
             Entry::File(content) if content.is_empty() => writeln!(text, "{shown} ="),
-            Entry::File(content) if !content.contains('\n') => writeln!(text, "{shown} = {content}"),
+            Entry::File(content) if !content.contains('\n') => {
+                writeln!(text, "{shown} = {content}")
+            }
             Entry::File(content) => {
-                let lines = content.trim_end().split('\n').map(|line| format!("| {line}\n"));
+                let lines = content
+                    .trim_end()
+                    .split('\n')
+                    .map(|line| format!("| {line}\n"));
                 writeln!(text, "{shown}").map(|()| text.extend(lines))
             }
         };
@@ -80,14 +88,21 @@ pub fn parse(text: &str) -> Result<Manifest, BadText> {
     }
     let first = text.lines().next().unwrap_or_default();
     if first != HEADER {
-        return Err(BadText::new(1, format!("expected `{HEADER}`, found `{}`", cut(first))));
+        return Err(BadText::new(
+            1,
+            format!("expected `{HEADER}`, found `{}`", cut(first)),
+        ));
     }
     let mut manifest = Manifest::default();
     // a file of several lines
     let mut open: Option<(String, Vec<&str>)> = None;
     let file = |lines: &[&str]| Entry::File(lines.join("\n").trim_end().to_string());
     // an editor's line ends; of any other text a carriage return is a part
-    let end = if text[HEADER.len()..].starts_with('\r') { "\r" } else { "" };
+    let end = if text[HEADER.len()..].starts_with('\r') {
+        "\r"
+    } else {
+        ""
+    };
     for (index, line) in text.split('\n').enumerate().skip(1) {
         let line = line.strip_suffix(end).unwrap_or(line);
         let bad = |problem: String| Err(BadText::new(index as u32 + 1, problem));
@@ -111,15 +126,26 @@ pub fn parse(text: &str) -> Result<Manifest, BadText> {
             ("=", ..) => (path, Some(Entry::File(String::new()))),
             (_, Some(text), _) => (path, Some(file(&[text]))),
             (.., Some(target)) => (path, Some(Entry::Link(unescaped(target).into_owned()))),
-            _ => return bad(format!("expected ` = text` or ` -> target` after `{}`", cut(path))),
+            _ => {
+                return bad(format!(
+                    "expected ` = text` or ` -> target` after `{}`",
+                    cut(path)
+                ));
+            }
         };
         let path = &*unescaped(path);
         if !is_clean(path) {
-            return bad(format!("`{}` is not a path below `sys` or `proc` without `.` and `..`", cut(path)));
+            return bad(format!(
+                "`{}` is not a path below `sys` or `proc` without `.` and `..`",
+                cut(path)
+            ));
         }
         if let Some(Entry::Link(target)) = &entry {
             if normalise(path, target).is_none() {
-                return bad(format!("the link's target `{}` leaves the tree", cut(target)));
+                return bad(format!(
+                    "the link's target `{}` leaves the tree",
+                    cut(target)
+                ));
             }
         }
         if manifest.entries.len() >= MAX_ENTRIES {
@@ -140,9 +166,17 @@ pub fn parse(text: &str) -> Result<Manifest, BadText> {
 /// Nothing may lie below a file or a link: unpacking would write through it.
 fn check_nesting(manifest: &Manifest) -> Result<(), BadText> {
     // one look for each file: one for each folder of each path takes seconds where the paths are deep
-    for (path, _) in manifest.entries.iter().filter(|(_, entry)| !matches!(entry, Entry::Directory)) {
+    for (path, _) in manifest
+        .entries
+        .iter()
+        .filter(|(_, entry)| !matches!(entry, Entry::Directory))
+    {
         if let Some(below) = manifest.first_below(path) {
-            let problem = format!("`{}` lies below `{}`, which is no directory", cut(below), cut(path));
+            let problem = format!(
+                "`{}` lies below `{}`, which is no directory",
+                cut(below),
+                cut(path)
+            );
             return Err(BadText::new(0, problem));
         }
     }
@@ -157,7 +191,9 @@ impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.chars().try_for_each(|letter| match letter {
             '\\' => f.write_str("\\u{5c}"),
-            _ if letter.is_whitespace() || disturbs(letter) => write!(f, "{}", letter.escape_unicode()),
+            _ if letter.is_whitespace() || disturbs(letter) => {
+                write!(f, "{}", letter.escape_unicode())
+            }
             _ => f.write_char(letter),
         })
     }
@@ -173,7 +209,9 @@ fn unescaped(text: &str) -> Cow<'_, str> {
     let mut plain = first.to_string();
     for piece in pieces {
         let escaped = piece.split_once('}').and_then(|(digits, rest)| {
-            let letter = u32::from_str_radix(digits, 16).ok().and_then(char::from_u32)?;
+            let letter = u32::from_str_radix(digits, 16)
+                .ok()
+                .and_then(char::from_u32)?;
             Some((letter, rest))
         });
         match escaped {

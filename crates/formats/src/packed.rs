@@ -15,15 +15,21 @@ pub(crate) fn unpacked(bytes: Vec<u8>, most: usize) -> Result<Vec<u8>, String> {
     let reader: Box<dyn Read> = match *packed {
         [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(packed)),
         [b'B', b'Z', b'h', ..] => Box::new(MultiBzDecoder::new(packed)),
-        [0xfd, b'7', b'z', b'X', b'Z', ..] => Box::new(XzReader::new_mem_limit(packed, true, MOST_OF_XZ)),
+        [0xfd, b'7', b'z', b'X', b'Z', ..] => {
+            Box::new(XzReader::new_mem_limit(packed, true, MOST_OF_XZ))
+        }
         [0x28, 0xb5, 0x2f, 0xfd, ..] => {
-            return Err("zstd packed it: unpack it first, or pack it with gzip, bzip2 or xz".to_string());
+            return Err(
+                "zstd packed it: unpack it first, or pack it with gzip, bzip2 or xz".to_string(),
+            );
         }
         _ => return Ok(bytes),
     };
     let mut found = Vec::new();
     match reader.take(most as u64 + 1).read_to_end(&mut found) {
-        Ok(_) if found.len() > most => Err(format!("it cannot be unpacked: it has more than {most} bytes")),
+        Ok(_) if found.len() > most => Err(format!(
+            "it cannot be unpacked: it has more than {most} bytes"
+        )),
         Ok(_) => Ok(found),
         Err(error) => Err(format!("it cannot be unpacked: {error}")),
     }
@@ -46,14 +52,22 @@ mod tests {
         for to in [&mut gzip as &mut dyn Write, &mut bzip2, &mut xz] {
             to.write_all(text).unwrap();
         }
-        [gzip.finish().unwrap(), bzip2.finish().unwrap(), xz.finish().unwrap()]
+        [
+            gzip.finish().unwrap(),
+            bzip2.finish().unwrap(),
+            xz.finish().unwrap(),
+        ]
     }
 
     #[test]
     fn a_file_of_exactly_the_most_bytes_is_read_and_one_of_more_is_refused() {
         for packed in all_packed(&[7; 1000]) {
             assert_eq!(unpacked(packed.clone(), 1000).unwrap(), [7; 1000]);
-            assert!(unpacked(packed, 999).unwrap_err().contains("more than 999 bytes"));
+            assert!(
+                unpacked(packed, 999)
+                    .unwrap_err()
+                    .contains("more than 999 bytes")
+            );
         }
     }
 

@@ -10,8 +10,8 @@
 use nic_placement_core::discover::described;
 use nic_placement_core::discover::manifest::{Entry, Manifest};
 use nic_placement_core::topology::{
-    Arch, CpuVendor, Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, PciAddress, PciFunction, PciParent,
-    PciTree, PortState, Processor, Topology, X86, package_of,
+    Arch, CpuVendor, Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, PciAddress, PciFunction,
+    PciParent, PciTree, PortState, Processor, Topology, X86, package_of,
 };
 use std::net::Ipv4Addr;
 
@@ -25,15 +25,25 @@ pub fn synthesise(topology: &Topology) -> Manifest {
         let directory = format!("sys/devices/system/node/node{}", node.os_index);
         tree.file(&directory, "cpulist", &node.cpus.to_string());
         let row: Vec<String> = node.distances.iter().map(u32::to_string).collect();
-        tree.known(&directory, "distance", (!row.is_empty()).then(|| row.join(" ")));
+        tree.known(
+            &directory,
+            "distance",
+            (!row.is_empty()).then(|| row.join(" ")),
+        );
     }
     let topology_of = |cpu: u32| format!("sys/devices/system/cpu/cpu{cpu}/topology");
     for pu in &topology.pus {
-        tree.file(&topology_of(pu.os_index), "physical_package_id", &pu.package.to_string());
+        tree.file(
+            &topology_of(pu.os_index),
+            "physical_package_id",
+            &pu.package.to_string(),
+        );
         tree.file(&topology_of(pu.os_index), "core_id", &pu.core.to_string());
     }
     for node in &topology.numa_nodes {
-        let Some(first) = node.cpus.first() else { continue };
+        let Some(first) = node.cpus.first() else {
+            continue;
+        };
         match (node.package, package_of(&topology.pus, &node.cpus)) {
             (own, told) if own == told => {}
             // a kernel that knows no packages, where CPUs count as of package 0
@@ -47,7 +57,9 @@ pub fn synthesise(topology: &Topology) -> Manifest {
     for function in topology.pci.iter() {
         if let Some(directory) = directory(&topology.pci, function.address) {
             pci(&mut tree, &directory, function);
-            let physfn = function.physfn.and_then(|physfn| self::directory(&topology.pci, physfn));
+            let physfn = function
+                .physfn
+                .and_then(|physfn| self::directory(&topology.pci, physfn));
             if let Some(physfn) = physfn {
                 tree.link(&directory, "physfn", &physfn);
             }
@@ -69,10 +81,19 @@ pub fn synthesise(topology: &Topology) -> Manifest {
 
 /// The inverse of [`Processor::from_modalias`], without the features.
 pub fn modalias(processor: &Processor) -> String {
-    let numbers = processor.x86.map(|X86 { vendor, family, model }| {
-        let vendor = CpuVendor::ALL.iter().find(|(known, ..)| *known == vendor);
-        format!(",ven{:04X}fam{family:04X}mod{model:04X}", vendor.map_or(0, |(_, number, _)| *number))
-    });
+    let numbers = processor.x86.map(
+        |X86 {
+             vendor,
+             family,
+             model,
+         }| {
+            let vendor = CpuVendor::ALL.iter().find(|(known, ..)| *known == vendor);
+            format!(
+                ",ven{:04X}fam{family:04X}mod{model:04X}",
+                vendor.map_or(0, |(_, number, _)| *number)
+            )
+        },
+    );
     let arch = match processor.arch {
         Arch::X86 => "x86",
         Arch::Arm => "aarch64",
@@ -88,17 +109,24 @@ struct Tree {
 
 impl Tree {
     fn file(&mut self, directory: &str, name: &str, text: &str) {
-        self.manifest.insert(&format!("{directory}/{name}"), Entry::File(text.to_string()));
+        self.manifest.insert(
+            &format!("{directory}/{name}"),
+            Entry::File(text.to_string()),
+        );
     }
 
     fn known(&mut self, directory: &str, name: &str, text: Option<impl ToString>) {
-        text.into_iter().for_each(|text| self.file(directory, name, &text.to_string()));
+        text.into_iter()
+            .for_each(|text| self.file(directory, name, &text.to_string()));
     }
 
     fn link(&mut self, directory: &str, name: &str, to: &str) {
         let up = "../".repeat(directory.split('/').count() - 1);
         let to = to.strip_prefix("sys/").unwrap_or(to);
-        self.manifest.insert(&format!("{directory}/{name}"), Entry::Link(format!("{up}{to}")));
+        self.manifest.insert(
+            &format!("{directory}/{name}"),
+            Entry::Link(format!("{up}{to}")),
+        );
     }
 
     fn directory(&mut self, path: &str) {
@@ -108,7 +136,11 @@ impl Tree {
 
 /// The compute driver's nodes: one for each NUMA node, then one for each AMD GPU or partition.
 fn compute_nodes(tree: &mut Tree, topology: &Topology) {
-    let mut gpus: Vec<&Gpu> = topology.gpus.iter().filter(|gpu| gpu.vendor == GpuVendor::Amd).collect();
+    let mut gpus: Vec<&Gpu> = topology
+        .gpus
+        .iter()
+        .filter(|gpu| gpu.vendor == GpuVendor::Amd)
+        .collect();
     gpus.sort_by_key(|gpu| gpu.runtime_index);
     if gpus.is_empty() {
         return;
@@ -116,7 +148,11 @@ fn compute_nodes(tree: &mut Tree, topology: &Topology) {
     let directory = |index: usize| format!("sys/devices/virtual/kfd/kfd/topology/nodes/{index}");
     let cpus = topology.numa_nodes.len();
     for index in 0..cpus {
-        tree.file(&directory(index), "properties", "cpu_cores_count 1\nsimd_count 0");
+        tree.file(
+            &directory(index),
+            "properties",
+            "cpu_cores_count 1\nsimd_count 0",
+        );
     }
     for (index, gpu) in gpus.into_iter().enumerate() {
         let at = gpu.address;
@@ -125,7 +161,12 @@ fn compute_nodes(tree: &mut Tree, topology: &Topology) {
         let mut text = format!("simd_count 4\nlocation_id {location}\ndomain {}", at.domain);
         text.extend(gpu.minor.map(|minor| format!("\ndrm_render_minor {minor}")));
         let id = |uuid: &String| u64::from_str_radix(uuid.strip_prefix("GPU-")?, 16).ok();
-        text.extend(gpu.uuid.as_ref().and_then(id).map(|id| format!("\nunique_id {id}")));
+        text.extend(
+            gpu.uuid
+                .as_ref()
+                .and_then(id)
+                .map(|id| format!("\nunique_id {id}")),
+        );
         tree.file(&directory(cpus + index), "properties", &text);
     }
 }
@@ -133,10 +174,14 @@ fn compute_nodes(tree: &mut Tree, topology: &Topology) {
 /// The routing table: the default route and the networks of verbs devices, a bond above the interface where the route is
 /// not its own.
 fn routes(tree: &mut Tree, topology: &Topology) {
-    let mut table = "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT".to_string();
+    let mut table =
+        "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT".to_string();
     let is_verbs = |nic: &&Nic| matches!(nic.kind, NicKind::Verbs | NicKind::Efa);
     for nic in topology.nics.iter().filter(is_verbs) {
-        let Some(parent) = nic.address.and_then(|address| directory(&topology.pci, address)) else {
+        let Some(parent) = nic
+            .address
+            .and_then(|address| directory(&topology.pci, address))
+        else {
             continue;
         };
         // an interface for each port, in their order
@@ -146,23 +191,39 @@ fn routes(tree: &mut Tree, topology: &Topology) {
             }
             let interface = format!("{parent}/net/{own}");
             tree.link("sys/class/net", own, &interface);
-            tree.file(&interface, "dev_port", &port.number.saturating_sub(1).to_string());
+            tree.file(
+                &interface,
+                "dev_port",
+                &port.number.saturating_sub(1).to_string(),
+            );
             if let Some(route) = &port.default_route {
                 if route != own {
                     let above = format!("sys/devices/virtual/net/{route}");
                     tree.link("sys/class/net", route, &above);
                     tree.link(&above, &format!("lower_{own}"), &interface);
                 }
-                table.push_str(&format!("\n{route} 00000000 00000001 0003 0 0 0 00000000 0 0 0"));
+                table.push_str(&format!(
+                    "\n{route} 00000000 00000001 0003 0 0 0 00000000 0 0 0"
+                ));
             }
             // a network of all addresses would be a default route
-            for network in port.networks.iter().filter(|network| !network.mask().is_unspecified()) {
+            for network in port
+                .networks
+                .iter()
+                .filter(|network| !network.mask().is_unspecified())
+            {
                 let [address, mask] = [network.address(), network.mask()].map(as_printed);
-                table.push_str(&format!("\n{own} {address:08X} 00000000 0001 0 0 0 {mask:08X} 0 0 0"));
+                table.push_str(&format!(
+                    "\n{own} {address:08X} 00000000 0001 0 0 0 {mask:08X} 0 0 0"
+                ));
             }
         }
     }
-    let elsewhere = |nic: &Nic| nic.ports.iter().any(|port| port.routes_elsewhere || port.other_namespace);
+    let elsewhere = |nic: &Nic| {
+        nic.ports
+            .iter()
+            .any(|port| port.routes_elsewhere || port.other_namespace)
+    };
     if table.contains('\n') || topology.nics.iter().any(elsewhere) {
         tree.file("proc/net", "route", &table);
     }
@@ -185,22 +246,52 @@ fn directory(pci: &PciTree, address: PciAddress) -> Option<String> {
 
 fn pci(tree: &mut Tree, directory: &str, function: &PciFunction) {
     for (name, value) in [
-        ("numa_node", Some(function.numa_node.map_or("-1".to_string(), |node| node.to_string()))),
-        ("class", function.class.map(|class| format!("0x{class:06x}"))),
+        (
+            "numa_node",
+            Some(
+                function
+                    .numa_node
+                    .map_or("-1".to_string(), |node| node.to_string()),
+            ),
+        ),
+        (
+            "class",
+            function.class.map(|class| format!("0x{class:06x}")),
+        ),
         ("vendor", function.vendor.map(|id| format!("0x{id:04x}"))),
         ("device", function.device.map(|id| format!("0x{id:04x}"))),
-        ("subsystem_vendor", function.subsystem.map(|(vendor, _)| format!("0x{vendor:04x}"))),
-        ("subsystem_device", function.subsystem.map(|(_, device)| format!("0x{device:04x}"))),
-        ("local_cpulist", function.local_cpus.as_ref().map(|cpus| cpus.to_string())),
+        (
+            "subsystem_vendor",
+            function
+                .subsystem
+                .map(|(vendor, _)| format!("0x{vendor:04x}")),
+        ),
+        (
+            "subsystem_device",
+            function
+                .subsystem
+                .map(|(_, device)| format!("0x{device:04x}")),
+        ),
+        (
+            "local_cpulist",
+            function.local_cpus.as_ref().map(|cpus| cpus.to_string()),
+        ),
         ("sriov_numvfs", function.vfs.map(|vfs| vfs.to_string())),
     ] {
         tree.known(directory, name, value);
     }
-    for (which, rate) in [("current", function.link.current), ("max", function.link.max)] {
+    for (which, rate) in [
+        ("current", function.link.current),
+        ("max", function.link.max),
+    ] {
         if let Some(LinkRate { tenths_gt, width }) = rate {
             let speed = format!("{}.{} GT/s PCIe", tenths_gt / 10, tenths_gt % 10);
             tree.file(directory, &format!("{which}_link_speed"), &speed);
-            tree.file(directory, &format!("{which}_link_width"), &width.to_string());
+            tree.file(
+                directory,
+                &format!("{which}_link_width"),
+                &width.to_string(),
+            );
         }
     }
     if let Some(kind) = &function.iommu {
@@ -210,7 +301,11 @@ fn pci(tree: &mut Tree, directory: &str, function: &PciFunction) {
     }
     let is_bridge = matches!(function.class, Some(class) if class >> 8 == 0x0604);
     if !is_bridge || matches!(function.parent, PciParent::Host(_)) {
-        tree.link("sys/bus/pci/devices", &function.address.to_string(), directory);
+        tree.link(
+            "sys/bus/pci/devices",
+            &function.address.to_string(),
+            directory,
+        );
     }
 }
 
@@ -225,18 +320,33 @@ fn gpu(tree: &mut Tree, directory: &str, gpu: &Gpu) {
                 ("Bus Location", Some(address.clone())),
                 ("Device Minor", gpu.minor.map(|minor| minor.to_string())),
             ];
-            let line = |(key, value): (&str, Option<String>)| Some(format!("{key}: \t {}\n", value?));
+            let line =
+                |(key, value): (&str, Option<String>)| Some(format!("{key}: \t {}\n", value?));
             let text: String = lines.into_iter().filter_map(line).collect();
-            tree.file(&format!("proc/driver/nvidia/gpus/{address}"), "information", text.trim_end());
+            tree.file(
+                &format!("proc/driver/nvidia/gpus/{address}"),
+                "information",
+                text.trim_end(),
+            );
             if let (Some(minor), Some(count)) = (gpu.minor, gpu.mig_instances) {
                 for instance in 0..count {
-                    tree.directory(&format!("proc/driver/nvidia/capabilities/gpu{minor}/mig/gi{instance}"));
+                    tree.directory(&format!(
+                        "proc/driver/nvidia/capabilities/gpu{minor}/mig/gi{instance}"
+                    ));
                 }
             }
         }
         GpuVendor::Amd | GpuVendor::Intel => {
-            let driver = if gpu.vendor == GpuVendor::Amd { "amdgpu" } else { "xe" };
-            tree.link(&format!("sys/bus/pci/drivers/{driver}"), &address, directory);
+            let driver = if gpu.vendor == GpuVendor::Amd {
+                "amdgpu"
+            } else {
+                "xe"
+            };
+            tree.link(
+                &format!("sys/bus/pci/drivers/{driver}"),
+                &address,
+                directory,
+            );
             if let Some(minor) = gpu.minor {
                 tree.directory(&format!("{directory}/drm/renderD{minor}"));
             }
@@ -273,7 +383,9 @@ fn nic(tree: &mut Tree, topology: &Topology, nic: &Nic) {
 
 /// What an Ethernet interface says of its port.
 fn interface(tree: &mut Tree, parent: &str, nic: &Nic) {
-    let (Some(netdev), Some(port)) = (nic.netdevs.first(), nic.ports.first()) else { return };
+    let (Some(netdev), Some(port)) = (nic.netdevs.first(), nic.ports.first()) else {
+        return;
+    };
     let directory = format!("{parent}/net/{netdev}");
     let state = match port.state {
         PortState::Active => Some("up"),
@@ -293,7 +405,11 @@ fn verbs(tree: &mut Tree, parent: &str, nic: &Nic) {
     }
     tree.known(&device, "node_guid", nic.guid.as_ref());
     tree.known(&device, "sys_image_guid", nic.card.as_ref());
-    tree.known(&device, "parent", nic.netdevs.first().filter(|_| nic.address.is_none()));
+    tree.known(
+        &device,
+        "parent",
+        nic.netdevs.first().filter(|_| nic.address.is_none()),
+    );
     if let Some(uverbs) = nic.uverbs.as_ref().filter(|_| nic.address.is_some()) {
         let device = format!("{parent}/infiniband_verbs/{uverbs}");
         tree.link("sys/class/infiniband_verbs", uverbs, &device);
@@ -316,12 +432,34 @@ fn verbs(tree: &mut Tree, parent: &str, nic: &Nic) {
         tree.known(&directory, "rate", port.rate_mbps.map(gbps));
         let layer = Some(port.link_layer).filter(|layer| *layer != LinkLayer::Unknown);
         tree.known(&directory, "link_layer", layer);
-        tree.known(&directory, "phys_state", port.phys_state.as_ref().map(|state| format!("5: {state}")));
+        tree.known(
+            &directory,
+            "phys_state",
+            port.phys_state.as_ref().map(|state| format!("5: {state}")),
+        );
         let away = port.other_namespace.then_some("away");
-        tree.known(&format!("{directory}/gid_attrs/ndevs"), "0", port.netdev.as_deref().or(away));
-        tree.known(&format!("{directory}/gid_attrs/types"), "0", port.gid_type.as_ref());
+        tree.known(
+            &format!("{directory}/gid_attrs/ndevs"),
+            "0",
+            port.netdev.as_deref().or(away),
+        );
+        tree.known(
+            &format!("{directory}/gid_attrs/types"),
+            "0",
+            port.gid_type.as_ref(),
+        );
         let gids = format!("{directory}/gids");
-        tree.known(&gids, "0", port.subnet.map(|subnet| format!("{subnet}:0000:0000:0000:0001")));
-        tree.known(&gids, "1", port.routes_elsewhere.then_some("fd00:0000:0000:0000:0000:0000:0000:0001"));
+        tree.known(
+            &gids,
+            "0",
+            port.subnet
+                .map(|subnet| format!("{subnet}:0000:0000:0000:0001")),
+        );
+        tree.known(
+            &gids,
+            "1",
+            port.routes_elsewhere
+                .then_some("fd00:0000:0000:0000:0000:0000:0000:0001"),
+        );
     }
 }

@@ -183,7 +183,12 @@ fn use_of(of: &Use) -> UseOf<'_> {
         Whose::Admin => "admin",
         Whose::File => "file",
     };
-    UseOf { library: of.reader, variable: of.variable, list_of, nics: nics.collect() }
+    UseOf {
+        library: of.reader,
+        variable: of.variable,
+        list_of,
+        nics: nics.collect(),
+    }
 }
 
 #[derive(Serialize)]
@@ -206,33 +211,55 @@ struct Nic<'a> {
 
 /// The plan of a node's tasks.  `cpus` and `mems` are kernel lists, empty if nothing is known or changed; `env` has the
 /// variables that we set.
-pub fn plan(plan: &Plan, tasks: &[TaskPlan], uses: &[Vec<Use>], diagnostics: &[Diagnostic]) -> String {
-    let Plan { node: topology, map: node, .. } = plan;
-    let pairs: Vec<Vec<Pair>> = topology.gpu_indices().map(|gpu| plan.explain(gpu)).collect();
-    let gpus = node.numbered_gpus().zip(&pairs).map(|((gpu, placement), pairs)| NodeGpu {
-        index: gpu.0,
-        address: topology.gpu(gpu).address.described(),
-        numa_node: placement.numa_node,
-        nics: placement
-            .choices
-            .iter()
-            .map(|choice| Nic {
-                share_mbps: choice.share_mbps,
-                users: Some(choice.users),
-                ..nic_of(plan, choice.rail, choice.path)
-            })
-            .collect(),
-        reason: &placement.reason,
-        pairs: pairs.iter().map(pair_of).collect(),
-    });
-    let tasks = tasks.iter().zip(uses).map(|(of, uses)| task_of(plan, of, uses));
+pub fn plan(
+    plan: &Plan,
+    tasks: &[TaskPlan],
+    uses: &[Vec<Use>],
+    diagnostics: &[Diagnostic],
+) -> String {
+    let Plan {
+        node: topology,
+        map: node,
+        ..
+    } = plan;
+    let pairs: Vec<Vec<Pair>> = topology
+        .gpu_indices()
+        .map(|gpu| plan.explain(gpu))
+        .collect();
+    let gpus = node
+        .numbered_gpus()
+        .zip(&pairs)
+        .map(|((gpu, placement), pairs)| NodeGpu {
+            index: gpu.0,
+            address: topology.gpu(gpu).address.described(),
+            numa_node: placement.numa_node,
+            nics: placement
+                .choices
+                .iter()
+                .map(|choice| Nic {
+                    share_mbps: choice.share_mbps,
+                    users: Some(choice.users),
+                    ..nic_of(plan, choice.rail, choice.path)
+                })
+                .collect(),
+            reason: &placement.reason,
+            pairs: pairs.iter().map(pair_of).collect(),
+        });
+    let tasks = tasks
+        .iter()
+        .zip(uses)
+        .map(|(of, uses)| task_of(plan, of, uses));
     text(&PlanFile {
         head: Head::new("nic-placement plan", plan),
         gpus: gpus.collect(),
         excluded: node
             .excluded
             .iter()
-            .map(|excluded| Excluded { name: &excluded.name, port: excluded.port, reason: &excluded.why })
+            .map(|excluded| Excluded {
+                name: &excluded.name,
+                port: excluded.port,
+                reason: &excluded.why,
+            })
             .collect(),
         tasks: tasks.collect(),
         diagnostics: diagnostics.iter().map(ToString::to_string).collect(),
@@ -241,20 +268,48 @@ pub fn plan(plan: &Plan, tasks: &[TaskPlan], uses: &[Vec<Use>], diagnostics: &[D
 
 fn nic_of(plan: &Plan, rail: RailIndex, path: PathType) -> Nic<'_> {
     let rail = plan.map.rail(rail);
-    let address = plan.node.nic(rail.nic).address.and_then(PciAddress::described);
-    Nic { name: &rail.name, port: rail.port, address, path: path.to_string(), share_mbps: None, users: None }
+    let address = plan
+        .node
+        .nic(rail.nic)
+        .address
+        .and_then(PciAddress::described);
+    Nic {
+        name: &rail.name,
+        port: rail.port,
+        address,
+        path: path.to_string(),
+        share_mbps: None,
+        users: None,
+    }
 }
 
 fn task_of<'a>(plan: &'a Plan, of: &'a TaskPlan, uses: &'a [Use]) -> Task<'a> {
-    let TaskPlan { placement: task, variables, .. } = of;
-    let gpu = |&gpu: &GpuIndex| Gpu { index: gpu.0, address: plan.node.gpu(gpu).address.described() };
-    let because = variables.iter().map(|variable| format!("{}: {}", variable.name, variable.why));
+    let TaskPlan {
+        placement: task,
+        variables,
+        ..
+    } = of;
+    let gpu = |&gpu: &GpuIndex| Gpu {
+        index: gpu.0,
+        address: plan.node.gpu(gpu).address.described(),
+    };
+    let because = variables
+        .iter()
+        .map(|variable| format!("{}: {}", variable.name, variable.why));
     Task {
         task: task.global_id,
         gpus: task.gpus.iter().map(gpu).collect(),
-        nics: task.rails.iter().map(|(rail, path)| nic_of(plan, *rail, *path)).collect(),
+        nics: task
+            .rails
+            .iter()
+            .map(|(rail, path)| nic_of(plan, *rail, *path))
+            .collect(),
         cpus: task.cpus.cpus().to_string(),
-        mems: task.mems.nodes().map(ToString::to_string).unwrap_or_default(),
+        mems: task
+            .mems
+            .nodes()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
         env: set_by(variables),
         uses: uses.iter().map(use_of).collect(),
         shortfalls: &of.shortfalls,
@@ -264,15 +319,19 @@ fn task_of<'a>(plan: &'a Plan, of: &'a TaskPlan, uses: &'a [Use]) -> Task<'a> {
 }
 
 fn set_by<'a>(variables: &'a [Variable]) -> BTreeMap<&'a str, &'a str> {
-    let set = variables.iter().filter_map(|variable| match &variable.change {
-        Change::Set(value) => Some((variable.name.as_ref(), value.as_str())),
-        Change::KeepUsers(_) | Change::Remove | Change::Leave => None,
-    });
+    let set = variables
+        .iter()
+        .filter_map(|variable| match &variable.change {
+            Change::Set(value) => Some((variable.name.as_ref(), value.as_str())),
+            Change::KeepUsers(_) | Change::Remove | Change::Leave => None,
+        });
     set.collect()
 }
 
 fn removed<'a>(variables: &'a [Variable]) -> Vec<&'a str> {
-    let removed = variables.iter().filter(|variable| variable.change == Change::Remove);
+    let removed = variables
+        .iter()
+        .filter(|variable| variable.change == Change::Remove);
     removed.map(|variable| variable.name.as_ref()).collect()
 }
 
@@ -313,7 +372,10 @@ pub fn environment(task: &TaskPlan) -> String {
         task: task.placement.global_id,
         set: set_by(variables),
         unset: removed(variables),
-        reasons: variables.iter().map(|of| (of.name.as_ref(), of.why.as_ref())).collect(),
+        reasons: variables
+            .iter()
+            .map(|of| (of.name.as_ref(), of.why.as_ref()))
+            .collect(),
     })
 }
 
@@ -340,12 +402,27 @@ struct Process<'a> {
 
 /// The changes for the process that asks, with notes about how it was found.
 pub fn process(plan: &Plan, of: &TaskPlan, notes: Vec<String>) -> String {
-    let Task { gpus, nics, cpus, mems, shortfalls, fails, reasons, .. } = task_of(plan, of, &[]);
+    let Task {
+        gpus,
+        nics,
+        cpus,
+        mems,
+        shortfalls,
+        fails,
+        reasons,
+        ..
+    } = task_of(plan, of, &[]);
     text(&Process {
         format: "nic-placement process",
         version: VERSION,
-        gpus: gpus.into_iter().map(|gpu| gpu.address.unwrap_or(gpu.index.to_string())).collect(),
-        nics: nics.iter().map(|nic| format!("{}:{}", nic.name, nic.port)).collect(),
+        gpus: gpus
+            .into_iter()
+            .map(|gpu| gpu.address.unwrap_or(gpu.index.to_string()))
+            .collect(),
+        nics: nics
+            .iter()
+            .map(|nic| format!("{}:{}", nic.name, nic.port))
+            .collect(),
         cpus,
         mems,
         fence: matches!(of.placement.mems, MemDecision::Fence { .. }),

@@ -35,7 +35,8 @@ pub fn gpus_named(topology: &Topology, list: &str) -> Result<Vec<GpuIndex>, BadG
         }
         let found: Vec<GpuIndex> = if let Ok(address) = word.parse::<PciAddress>() {
             let gpu = topology.gpu_index(address);
-            let absent = || BadGpuList::Absent(format!("no GPU of `{node}` has the address `{word}`"));
+            let absent =
+                || BadGpuList::Absent(format!("no GPU of `{node}` has the address `{word}`"));
             vec![gpu.ok_or_else(absent)?]
         } else {
             let set = Bitmap::from_list(word);
@@ -44,7 +45,9 @@ pub fn gpus_named(topology: &Topology, list: &str) -> Result<Vec<GpuIndex>, BadG
         };
         for gpu in found {
             if gpu.0 >= count {
-                return Err(BadGpuList::Absent(format!("no GPU {gpu}, `{node}` has {count}")));
+                return Err(BadGpuList::Absent(format!(
+                    "no GPU {gpu}, `{node}` has {count}"
+                )));
             }
             if gpus.contains(&gpu) {
                 return Err(BadGpuList::Written(format!("GPU {gpu} is named twice")));

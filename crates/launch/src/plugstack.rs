@@ -27,9 +27,19 @@ pub fn admin(
 ) -> (Found, bool) {
     let mut lines = read(&file.map_or_else(|| place(variable), Path::to_path_buf)).lines;
     lines.retain(PluginLine::is_ours);
-    let arguments = lines.iter().flat_map(|line| &line.arguments).map(String::as_str);
+    let arguments = lines
+        .iter()
+        .flat_map(|line| &line.arguments)
+        .map(String::as_str);
     // what is wrong with them `nic-placement check` tells the admin; a process of root's takes only a file of root's
-    (admin::find(arguments, || partition.map(str::to_string), node::callers_author()), !lines.is_empty())
+    (
+        admin::find(
+            arguments,
+            || partition.map(str::to_string),
+            node::callers_author(),
+        ),
+        !lines.is_empty(),
+    )
 }
 
 /// slurm.conf: where `SLURM_CONF` says, else in its usual place, else where a configless slurmd keeps the one that it was sent
@@ -40,10 +50,19 @@ fn slurm_conf(
     is_there: impl Fn(&Path) -> bool,
     running: impl FnOnce() -> Option<PathBuf>,
 ) -> PathBuf {
-    let first = |places: &[&str]| places.iter().map(PathBuf::from).find(|place| is_there(place));
+    let first = |places: &[&str]| {
+        places
+            .iter()
+            .map(PathBuf::from)
+            .find(|place| is_there(place))
+    };
     let named = variable("SLURM_CONF").map(PathBuf::from);
-    let found = named.or_else(|| first(&[USUAL, SENT])).or_else(|| running().filter(|place| is_there(place)));
-    found.or_else(|| first(&BUILT)).unwrap_or_else(|| PathBuf::from(USUAL))
+    let found = named
+        .or_else(|| first(&[USUAL, SENT]))
+        .or_else(|| running().filter(|place| is_there(place)));
+    found
+        .or_else(|| first(&BUILT))
+        .unwrap_or_else(|| PathBuf::from(USUAL))
 }
 
 /// The file of the slurmd that root started, `-f FILE` (slurmd(8)).  A user's process may have that name too, and a
@@ -51,14 +70,28 @@ fn slurm_conf(
 fn of_running_slurmd(root: &Root) -> Option<PathBuf> {
     /// Bytes of a command line, at most.
     const MOST: usize = 64 * 1024;
-    root.list("proc", |name| name.bytes().all(|byte| byte.is_ascii_digit())).into_iter().find_map(|pid| {
+    root.list("proc", |name| {
+        name.bytes().all(|byte| byte.is_ascii_digit())
+    })
+    .into_iter()
+    .find_map(|pid| {
         let is_roots = |status: String| status.lines().any(|line| line.starts_with("Uid:\t0\t"));
         let is_slurmd = root.read(&format!("proc/{pid}/comm")).as_deref() == Some("slurmd")
-            && root.read(&format!("proc/{pid}/status")).is_some_and(is_roots);
-        let line = is_slurmd.then(|| root.beginning(&format!("proc/{pid}/cmdline"), MOST)).flatten()?;
-        let mut words = line.split(|byte| *byte == 0).filter_map(|word| std::str::from_utf8(word).ok());
+            && root
+                .read(&format!("proc/{pid}/status"))
+                .is_some_and(is_roots);
+        let line = is_slurmd
+            .then(|| root.beginning(&format!("proc/{pid}/cmdline"), MOST))
+            .flatten()?;
+        let mut words = line
+            .split(|byte| *byte == 0)
+            .filter_map(|word| std::str::from_utf8(word).ok());
         let word = words.find(|word| word.starts_with("-f"))?;
-        let file = if word == "-f" { words.next()? } else { &word[2..] };
+        let file = if word == "-f" {
+            words.next()?
+        } else {
+            &word[2..]
+        };
         Some(PathBuf::from(file)).filter(|file| file.is_absolute())
     })
 }
@@ -67,14 +100,20 @@ fn of_running_slurmd(root: &Root) -> Option<PathBuf> {
 /// that `exec` places.
 fn found_slurm_conf(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     let is_in_job = variable("SLURM_JOB_ID").is_some();
-    let running = || (sys::is_root() && !is_in_job).then(|| of_running_slurmd(&Root::live())).flatten();
+    let running = || {
+        (sys::is_root() && !is_in_job)
+            .then(|| of_running_slurmd(&Root::live()))
+            .flatten()
+    };
     slurm_conf(variable, Path::is_file, running)
 }
 
 /// The path of plugstack.conf: what slurm.conf says, else beside slurm.conf.
 pub fn place(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     let slurm_conf = found_slurm_conf(variable);
-    let named = text(&slurm_conf).ok().and_then(|text| value_of(&text, "PlugStackConfig"));
+    let named = text(&slurm_conf)
+        .ok()
+        .and_then(|text| value_of(&text, "PlugStackConfig"));
     named.map_or(slurm_conf.with_file_name("plugstack.conf"), PathBuf::from)
 }
 
@@ -96,7 +135,9 @@ pub fn plugin_folders(variable: impl Fn(&str) -> Option<OsString>) -> Option<Vec
 fn value_of(text: &str, parameter: &str) -> Option<String> {
     let mut values = text.lines().filter_map(|line| {
         let (name, value) = line.split('#').next()?.split_once('=')?;
-        name.trim().eq_ignore_ascii_case(parameter).then(|| value.trim().to_string())
+        name.trim()
+            .eq_ignore_ascii_case(parameter)
+            .then(|| value.trim().to_string())
     });
     values.next()
 }
@@ -121,7 +162,9 @@ pub fn read(file: &Path) -> PluginLines {
 
 fn text(file: &Path) -> Result<String, String> {
     let bytes =
-        root::read_file(file, MOST_BYTES, Author::Anyone).map_err(|unreadable| match unreadable.problem {
+        root::read_file(file, MOST_BYTES, Author::Anyone).map_err(|unreadable| match unreadable
+            .problem
+        {
             problem @ Obstacle::System(_) => problem.to_string(),
             problem => format!("it {problem}"),
         })?;
@@ -135,14 +178,17 @@ impl PluginLines {
         if self.looked_at > MOST_FILES {
             // said once: what stands behind it is no news
             if self.looked_at == MOST_FILES + 1 {
-                let finding =
-                    format!("more than {MOST_FILES} files include each other: the others are not read");
+                let finding = format!(
+                    "more than {MOST_FILES} files include each other: the others are not read"
+                );
                 self.findings.push(Diagnostic::new(shown, finding));
             }
             return;
         }
         if depth > MOST_DEPTH {
-            return self.findings.push(Diagnostic::new(shown, "files include each other: not read"));
+            return self
+                .findings
+                .push(Diagnostic::new(shown, "files include each other: not read"));
         }
         let text = match text(file) {
             Ok(text) => text,
@@ -151,7 +197,11 @@ impl PluginLines {
         self.files.push(file.to_path_buf());
         for (number, line) in text.lines().enumerate() {
             let place = format!("{shown}:{}", number + 1);
-            let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
+            let mut words = line
+                .split('#')
+                .next()
+                .unwrap_or_default()
+                .split_whitespace();
             match (words.next(), words.next()) {
                 (None, _) => {}
                 (Some("include"), Some(pattern)) => {
@@ -161,13 +211,15 @@ impl PluginLines {
                     }
                     files.iter().for_each(|file| self.include(file, depth + 1));
                 }
-                (Some(kind @ ("required" | "optional")), Some(path)) => self.lines.push(PluginLine {
-                    place,
-                    is_required: kind == "required",
-                    path: PathBuf::from(path),
-                    arguments: words.map(str::to_string).collect(),
-                    is_there: None,
-                }),
+                (Some(kind @ ("required" | "optional")), Some(path)) => {
+                    self.lines.push(PluginLine {
+                        place,
+                        is_required: kind == "required",
+                        path: PathBuf::from(path),
+                        arguments: words.map(str::to_string).collect(),
+                        is_there: None,
+                    })
+                }
                 (Some(word), _) => self.findings.push(Diagnostic::new(
                     place,
                     format!(
@@ -182,13 +234,18 @@ impl PluginLines {
 
 /// The files of a pattern, in the order of glob(3): by name.
 fn matches(pattern: &Path) -> Vec<PathBuf> {
-    let (Some(folder), Some(name)) = (pattern.parent(), pattern.file_name()) else { return Vec::new() };
+    let (Some(folder), Some(name)) = (pattern.parent(), pattern.file_name()) else {
+        return Vec::new();
+    };
     let name = name.to_string_lossy();
-    let Ok(place) = std::path::absolute(folder) else { return Vec::new() };
+    let Ok(place) = std::path::absolute(folder) else {
+        return Vec::new();
+    };
     let place = place.to_string_lossy();
     let found = Root::live().list(&place, |found| {
         // as in glob(3), a star does not mean hidden files
-        glob(name.as_bytes(), found.as_bytes()) && (!found.starts_with('.') || name.starts_with('.'))
+        glob(name.as_bytes(), found.as_bytes())
+            && (!found.starts_with('.') || name.starts_with('.'))
     });
     found.into_iter().map(|name| folder.join(name)).collect()
 }
@@ -206,7 +263,10 @@ mod tests {
             slurm_conf(|_| named.clone(), is_there, || Some(PathBuf::from(site)))
         };
         let (usual, sent) = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf");
-        assert_eq!(found(Some("/site/slurm.conf"), &[usual, sent]), Path::new("/site/slurm.conf"));
+        assert_eq!(
+            found(Some("/site/slurm.conf"), &[usual, sent]),
+            Path::new("/site/slurm.conf")
+        );
         assert_eq!(found(None, &[usual, sent]), Path::new(usual));
         assert_eq!(found(None, &[sent]), Path::new(sent));
         assert_eq!(found(None, &[site, BUILT[0]]), Path::new(site));
@@ -216,17 +276,27 @@ mod tests {
 
     #[test]
     fn the_running_slurmd_is_one_that_root_started() {
-        let folder = std::env::temp_dir().join(format!("nic-placement-slurmd-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("nic-placement-slurmd-{}", std::process::id()));
         let process = |pid: u32, comm: &str, line: &str, user: u32| {
             let place = folder.join(format!("proc/{pid}"));
             std::fs::create_dir_all(&place).unwrap();
             std::fs::write(place.join("comm"), comm).unwrap();
             std::fs::write(place.join("cmdline"), line).unwrap();
             // real, effective, saved and file system's user: the last three of a set-uid program are its owner
-            std::fs::write(place.join("status"), format!("Name:\tslurmd\nUid:\t{user}\t0\t0\t0\n")).unwrap();
+            std::fs::write(
+                place.join("status"),
+                format!("Name:\tslurmd\nUid:\t{user}\t0\t0\t0\n"),
+            )
+            .unwrap();
         };
         let found = || of_running_slurmd(&Root::directory(&folder, Author::Anyone).unwrap());
-        process(7, "slurmd\n", "slurmd\0-D\0-f\0/home/user/slurm.conf\0", 1000);
+        process(
+            7,
+            "slurmd\n",
+            "slurmd\0-D\0-f\0/home/user/slurm.conf\0",
+            1000,
+        );
         assert_eq!(found(), None, "a user's set-uid process of that name");
         process(8, "slurmd\n", "slurmd\0-D\0", 0);
         process(9, "sleep\n", "sleep\0-f\0/x\0", 0);
@@ -238,22 +308,36 @@ mod tests {
 
     #[test]
     fn slurm_conf_says_where_plugstack_conf_is_and_else_it_is_beside_it() {
-        let folder = std::env::temp_dir().join(format!("nic-placement-plugstack-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("nic-placement-plugstack-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let slurm_conf = folder.join("slurm.conf");
-        let place = || place(|name| (name == "SLURM_CONF").then(|| slurm_conf.clone().into_os_string()));
+        let place =
+            || place(|name| (name == "SLURM_CONF").then(|| slurm_conf.clone().into_os_string()));
         assert_eq!(place(), folder.join("plugstack.conf"));
-        std::fs::write(&slurm_conf, "ClusterName=x\nplugstackconfig = /somewhere/else.conf # as ever\n")
-            .unwrap();
+        std::fs::write(
+            &slurm_conf,
+            "ClusterName=x\nplugstackconfig = /somewhere/else.conf # as ever\n",
+        )
+        .unwrap();
         assert_eq!(place(), Path::new("/somewhere/else.conf"));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
     fn a_pipe_is_named_and_not_waited_for() {
-        let pipe = std::env::temp_dir().join(format!("nic-placement-plugstack-pipe-{}", std::process::id()));
+        let pipe = std::env::temp_dir().join(format!(
+            "nic-placement-plugstack-pipe-{}",
+            std::process::id()
+        ));
         let _ = std::fs::remove_file(&pipe);
-        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert!(
+            std::process::Command::new("mkfifo")
+                .arg(&pipe)
+                .status()
+                .unwrap()
+                .success()
+        );
         let (answer, answered) = std::sync::mpsc::channel();
         let file = pipe.clone();
         std::thread::spawn(move || {
@@ -264,13 +348,17 @@ mod tests {
         std::fs::remove_file(&pipe).unwrap();
         let (beside, findings) = found.expect("it waits");
         assert_eq!(beside, pipe.with_file_name("plugstack.conf"));
-        let expected = format!("`{}`: it is a named pipe: expected a regular file", pipe.display());
+        let expected = format!(
+            "`{}`: it is a named pipe: expected a regular file",
+            pipe.display()
+        );
         assert_eq!(findings[0].to_string(), expected);
     }
 
     #[test]
     fn patterns_that_mean_each_other_end() {
-        let folder = std::env::temp_dir().join(format!("nic-placement-patterns-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("nic-placement-patterns-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         for file in 0..20 {
             std::fs::write(folder.join(format!("{file}.conf")), "include *.conf\n").unwrap();
@@ -279,17 +367,25 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
         let said: Vec<String> = findings.iter().map(ToString::to_string).collect();
         assert!(
-            said.last().unwrap().ends_with("more than 256 files include each other: the others are not read")
+            said.last()
+                .unwrap()
+                .ends_with("more than 256 files include each other: the others are not read")
         );
     }
 
     #[test]
     fn a_file_that_includes_itself_ends() {
-        let file = std::env::temp_dir().join(format!("nic-placement-circle-{}", std::process::id()));
+        let file =
+            std::env::temp_dir().join(format!("nic-placement-circle-{}", std::process::id()));
         std::fs::write(&file, format!("include {}\n", file.display())).unwrap();
-        let PluginLines { lines, findings, .. } = read(&file);
+        let PluginLines {
+            lines, findings, ..
+        } = read(&file);
         std::fs::remove_file(&file).unwrap();
         assert!(lines.is_empty());
-        assert!(findings[0].to_string().contains("files include each other"), "{findings:?}");
+        assert!(
+            findings[0].to_string().contains("files include each other"),
+            "{findings:?}"
+        );
     }
 }

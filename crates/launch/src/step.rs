@@ -55,8 +55,14 @@ impl fmt::Display for BadStep {
             BadStep::Tasks(count) => write!(f, "{count} tasks: expected 1 to {MAX_TASKS}"),
             BadStep::TooFewGpus(count, each, has) => {
                 let wanted = u64::from(*count) * u64::from(*each);
-                let (tasks, gpus) = (counted(*count as usize, "task"), counted(*each as usize, "GPU"));
-                write!(f, "{tasks} of {gpus} each need {wanted} GPUs, the allocation has {has}")
+                let (tasks, gpus) = (
+                    counted(*count as usize, "task"),
+                    counted(*each as usize, "GPU"),
+                );
+                write!(
+                    f,
+                    "{tasks} of {gpus} each need {wanted} GPUs, the allocation has {has}"
+                )
             }
         }
     }
@@ -121,26 +127,44 @@ impl StepRequest {
             GpuSplit::Each(each) => {
                 // checked: there are as many
                 let from = (id * each) as usize;
-                self.gpus.get(from..from + *each as usize).unwrap_or_default()
+                self.gpus
+                    .get(from..from + *each as usize)
+                    .unwrap_or_default()
             }
-            GpuSplit::Listed(lists) => lists.get(id as usize).map(Vec::as_slice).unwrap_or_default(),
+            GpuSplit::Listed(lists) => lists
+                .get(id as usize)
+                .map(Vec::as_slice)
+                .unwrap_or_default(),
         }
     }
 
     /// A list is a fact: variables that would say the same are not read.
     fn claim(&self, id: u32) -> Option<Claim> {
-        let GpuSplit::Listed(_) = self.split else { return None };
+        let GpuSplit::Listed(_) = self.split else {
+            return None;
+        };
         let gpus = self.gpus_of(id).to_vec();
-        let reason = if gpus.is_empty() { "its launcher gives it none" } else { "its launcher names them" };
-        Some(Claim { gpus, reason: reason.to_string() })
+        let reason = if gpus.is_empty() {
+            "its launcher gives it none"
+        } else {
+            "its launcher names them"
+        };
+        Some(Claim {
+            gpus,
+            reason: reason.to_string(),
+        })
     }
 
     /// One GPU of each task, on the NUMA node of all of its GPUs; `None` if two tasks share a GPU.
     fn promised(&self, topology: &Topology) -> Option<Vec<GpuIndex>> {
-        let GpuSplit::Listed(lists) = &self.split else { return None };
+        let GpuSplit::Listed(lists) = &self.split else {
+            return None;
+        };
         let (mut taken, mut firsts) = (BTreeSet::new(), Vec::with_capacity(lists.len()));
         for list in lists {
-            let nodes = list.iter().map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address));
+            let nodes = list
+                .iter()
+                .map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address));
             let nodes = nodes.collect::<Option<NodeSet>>()?;
             if nodes.len() != 1 || !list.iter().all(|gpu| taken.insert(*gpu)) {
                 return None;
@@ -154,8 +178,14 @@ impl StepRequest {
 /// Evidence for exactly these GPUs.
 pub fn grant(topology: &Topology, gpus: &[GpuIndex]) -> GpuGrant {
     let number_of = |vendor: GpuVendor, gpu: GpuIndex| {
-        let in_pci_order = topology.gpus[..gpu.0].iter().filter(|other| other.vendor == vendor).count();
-        topology.gpu(gpu).runtime_index.map_or(in_pci_order, |index| index as usize)
+        let in_pci_order = topology.gpus[..gpu.0]
+            .iter()
+            .filter(|other| other.vendor == vendor)
+            .count();
+        topology
+            .gpu(gpu)
+            .runtime_index
+            .map_or(in_pci_order, |index| index as usize)
     };
     let mut variables: BTreeMap<&'static str, String> = BTreeMap::new();
     for &gpu in gpus {
@@ -170,14 +200,23 @@ pub fn grant(topology: &Topology, gpus: &[GpuIndex]) -> GpuGrant {
             variables.insert("ZE_FLAT_DEVICE_HIERARCHY", "COMPOSITE".to_string());
         }
     }
-    GpuGrant { variables, access: vec![Access::Unknown; topology.gpus.len()] }
+    GpuGrant {
+        variables,
+        access: vec![Access::Unknown; topology.gpus.len()],
+    }
 }
 
 /// The step in which an engine drives these GPUs.
 pub fn for_engines(topology: &Topology, gpus: &[GpuIndex]) -> Step {
     let tasks = gpus.len() as u32;
     let gpus = Some(gpus::slurms_numbers(topology, gpus));
-    Step { tasks, total_tasks: tasks, gpus, alone_on_node: true, ..Step::default() }
+    Step {
+        tasks,
+        total_tasks: tasks,
+        gpus,
+        alone_on_node: true,
+        ..Step::default()
+    }
 }
 
 /// For a format of 1.0 that laid out a launcher's ranks: the command that places them.
@@ -190,7 +229,9 @@ pub fn instead_of_format(word: &str) -> Option<String> {
         "intel-mpi" => "mpiexec -genv I_MPI_PIN 0",
         _ => return None,
     };
-    Some(format!("`{launcher} nic-placement exec -- PROGRAM` places each rank: there is no map for ranks"))
+    Some(format!(
+        "`{launcher} nic-placement exec -- PROGRAM` places each rank: there is no map for ranks"
+    ))
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -204,9 +245,9 @@ impl fmt::Display for BadWish {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BadWish::Word(bad) => bad.fmt(f),
-            BadWish::Nothing => {
-                f.write_str("plans nothing: expected a policy, strictness or binding, as `rail,strict`")
-            }
+            BadWish::Nothing => f.write_str(
+                "plans nothing: expected a policy, strictness or binding, as `rail,strict`",
+            ),
         }
     }
 }
@@ -217,7 +258,11 @@ pub fn wish(words: Option<&str>, admin: Admin) -> Result<Wish, BadWish> {
     let words = Words::parse(words.unwrap_or_default()).map_err(BadWish::Word)?;
     let settings = merge_settings(&admin.default, None, Some(&words));
     match settings.enabled && !(words.observe || words.help || words.verbose || words.dry_run) {
-        true => Ok(Wish { settings, admin, ..Wish::default() }),
+        true => Ok(Wish {
+            settings,
+            admin,
+            ..Wish::default()
+        }),
         false => Err(BadWish::Nothing),
     }
 }

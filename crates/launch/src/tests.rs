@@ -19,11 +19,15 @@ fn an_explanation_says_of_each_gpu_whether_a_strict_word_would_fail_its_task() {
         let topology = platform::model("dgx-h100").unwrap();
         let mut wish = step::wish(Some(words), Admin::default()).unwrap();
         if without_nics {
-            let names = topology.nics.iter().map(|nic| Pattern::parse(&nic.name).unwrap());
+            let names = topology
+                .nics
+                .iter()
+                .map(|nic| Pattern::parse(&nic.name).unwrap());
             wish.admin.selection.exclude = names.collect();
         }
         let plan = Plan::new(topology, wish, Step::default(), &|_| None);
-        answers::explanation(&plan, &[(GpuIndex(0), plan.explain(GpuIndex(0)))]).contains("\"fails\": true")
+        answers::explanation(&plan, &[(GpuIndex(0), plan.explain(GpuIndex(0)))])
+            .contains("\"fails\": true")
     };
     assert!(fails("strict", true));
     assert!(!fails("strict", false), "it has a NIC");
@@ -33,38 +37,81 @@ fn an_explanation_says_of_each_gpu_whether_a_strict_word_would_fail_its_task() {
 #[test]
 fn words_that_ask_for_no_placement_plan_nothing() {
     for words in ["observe", "help", "verbose", "dry-run", "rail,verbose"] {
-        assert_eq!(step::wish(Some(words), Admin::default()), Err(step::BadWish::Nothing), "{words}");
+        assert_eq!(
+            step::wish(Some(words), Admin::default()),
+            Err(step::BadWish::Nothing),
+            "{words}"
+        );
     }
     let wish = step::wish(Some("rail,strict"), Admin::default()).unwrap();
-    assert_eq!((wish.settings.policy, wish.settings.strictness), (Policy::Rail, Strictness::Strict));
+    assert_eq!(
+        (wish.settings.policy, wish.settings.strictness),
+        (Policy::Rail, Strictness::Strict)
+    );
 }
 
 #[test]
 fn what_a_launcher_is_told_of_a_task_is_what_the_plan_holds() {
-    let settings = merge_settings(&Words::default(), None, Some(&Words::parse("env=ucx").unwrap()));
-    let wish = Wish { settings, ..Wish::default() };
-    let mut task = Task { global_id: 5, cpus: CpuSet::from_list("0-3").unwrap(), ..Task::default() };
-    task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", "0".to_string());
+    let settings = merge_settings(
+        &Words::default(),
+        None,
+        Some(&Words::parse("env=ucx").unwrap()),
+    );
+    let wish = Wish {
+        settings,
+        ..Wish::default()
+    };
+    let mut task = Task {
+        global_id: 5,
+        cpus: CpuSet::from_list("0-3").unwrap(),
+        ..Task::default()
+    };
+    task.gpus
+        .variables
+        .insert("CUDA_VISIBLE_DEVICES", "0".to_string());
     let present: Present = [
-        ("NIC_PLACEMENT", "v1 policy=closest gpus= nics= set:NCCL_IB_HCA==mlx5_9:1"),
+        (
+            "NIC_PLACEMENT",
+            "v1 policy=closest gpus= nics= set:NCCL_IB_HCA==mlx5_9:1",
+        ),
         ("NCCL_IB_HCA", "=mlx5_9:1"),
     ]
     .map(|(name, value)| (name.to_string(), value.to_string()))
     .into();
     let read = |path: &str| (path == "/proc/net/route").then(FileText::default);
-    let plan = Plan::new(platform::model("dgx-h100").unwrap(), wish, Step::default(), &read);
-    let task = plan.task(&task, Evidence { present: &present, read: &read });
-    let environment: serde_json::Value = serde_json::from_str(&answers::environment(&task)).unwrap();
+    let plan = Plan::new(
+        platform::model("dgx-h100").unwrap(),
+        wish,
+        Step::default(),
+        &read,
+    );
+    let task = plan.task(
+        &task,
+        Evidence {
+            present: &present,
+            read: &read,
+        },
+    );
+    let environment: serde_json::Value =
+        serde_json::from_str(&answers::environment(&task)).unwrap();
     assert_eq!(
         (&environment["task"], &environment["set"]["UCX_NET_DEVICES"]),
         (&5.into(), &"mlx5_0:1".into())
     );
     assert_eq!(environment["unset"], serde_json::json!(["NCCL_IB_HCA"]));
-    assert!(environment["reasons"]["UCX_NET_DEVICES"].as_str().is_some_and(|why| !why.is_empty()));
+    assert!(
+        environment["reasons"]["UCX_NET_DEVICES"]
+            .as_str()
+            .is_some_and(|why| !why.is_empty())
+    );
     let told = Diagnostic::new("x", "y");
-    let alone: serde_json::Value = serde_json::from_str(&answers::task(&plan, &task, &[], &[told])).unwrap();
+    let alone: serde_json::Value =
+        serde_json::from_str(&answers::task(&plan, &task, &[], &[told])).unwrap();
     assert_eq!(alone["format"], "nic-placement task");
-    assert_eq!((&alone["machine"], &alone["policy"]), (&"dgx-h100".into(), &"closest".into()));
+    assert_eq!(
+        (&alone["machine"], &alone["policy"]),
+        (&"dgx-h100".into(), &"closest".into())
+    );
     assert_eq!(alone["diagnostics"], serde_json::json!(["`x`: y"]));
 }
 
@@ -87,29 +134,53 @@ fn a_stated_step_has_the_node_the_gpus_and_the_tasks_that_were_request() {
         (step.gpus.as_deref(), step.cpus_per_task, step.alone_on_node),
         (Some("4,5,0,1"), Some(3), true)
     );
-    let of_task =
-        |task: &Task| (task.local_id, task.global_id, task.gpus.variables["CUDA_VISIBLE_DEVICES"].clone());
+    let of_task = |task: &Task| {
+        (
+            task.local_id,
+            task.global_id,
+            task.gpus.variables["CUDA_VISIBLE_DEVICES"].clone(),
+        )
+    };
     assert_eq!(
         tasks.iter().map(of_task).collect::<Vec<_>>(),
         [(0, 0, "4,5".to_string()), (1, 1, "0,1".to_string())]
     );
     for task in &tasks {
-        assert_eq!((&task.cpus, &task.step_cpus), (&request(step::GpuSplit::All).cpus, &task.cpus));
+        assert_eq!(
+            (&task.cpus, &task.step_cpus),
+            (&request(step::GpuSplit::All).cpus, &task.cpus)
+        );
         assert_eq!(
             (task.gpu_bind.as_deref(), &task.claim, &task.promised),
             (Some("gpu:per_task:2"), &None, &None)
         );
     }
     let listed = |lists: &[&[usize]]| {
-        let lists = lists.iter().map(|list| list.iter().copied().map(GpuIndex).collect()).collect();
-        request(step::GpuSplit::Listed(lists)).step(&topology).unwrap().1
+        let lists = lists
+            .iter()
+            .map(|list| list.iter().copied().map(GpuIndex).collect())
+            .collect();
+        request(step::GpuSplit::Listed(lists))
+            .step(&topology)
+            .unwrap()
+            .1
     };
     let own = listed(&[&[4, 5], &[0]]);
-    assert_eq!(own[0].claim.as_ref().unwrap().gpus, [GpuIndex(4), GpuIndex(5)]);
+    assert_eq!(
+        own[0].claim.as_ref().unwrap().gpus,
+        [GpuIndex(4), GpuIndex(5)]
+    );
     assert_eq!(own[1].promised, Some(vec![GpuIndex(4), GpuIndex(0)]));
-    assert_eq!(listed(&[&[4, 5], &[5]])[0].promised, None, "two have one GPU");
+    assert_eq!(
+        listed(&[&[4, 5], &[5]])[0].promised,
+        None,
+        "two have one GPU"
+    );
     assert_eq!(listed(&[&[3, 4]])[0].promised, None, "on two NUMA nodes");
-    assert_eq!(listed(&[&[], &[0]])[0].claim.as_ref().unwrap().reason, "its launcher gives it none");
+    assert_eq!(
+        listed(&[&[], &[0]])[0].claim.as_ref().unwrap().reason,
+        "its launcher gives it none"
+    );
 }
 
 // a number in Intel's list is a stack's without a word on it, and in AMD's the compute driver's
@@ -118,7 +189,8 @@ fn a_grant_of_any_gpu_of_a_built_in_machine_is_of_that_gpu_alone() {
     for model in platform::MODELS {
         let topology = model.topology().unwrap();
         for gpu in topology.gpu_indices() {
-            let claim = gpus::identify(&topology, &Step::default(), &step::grant(&topology, &[gpu]));
+            let claim =
+                gpus::identify(&topology, &Step::default(), &step::grant(&topology, &[gpu]));
             assert_eq!(claim.gpus, [gpu], "{}: {}", model.name, claim.reason);
         }
     }
@@ -129,7 +201,10 @@ fn the_step_of_an_engine_has_its_gpus_and_the_node_alone() {
     let topology = platform::model("dgx-h100").unwrap();
     let step = step::for_engines(&topology, &[0, 1, 4].map(GpuIndex));
     assert_eq!((step.tasks, step.total_tasks), (3, 3));
-    assert_eq!((step.gpus.as_deref(), step.alone_on_node), (Some("0,1,4"), true));
+    assert_eq!(
+        (step.gpus.as_deref(), step.alone_on_node),
+        (Some("0,1,4"), true)
+    );
 }
 
 #[test]
@@ -140,7 +215,10 @@ fn a_format_that_laid_out_ranks_is_answered_with_exec_and_its_launchers_own_way_
         ("intel-mpi", "mpiexec -genv I_MPI_PIN 0"),
     ] {
         let said = step::instead_of_format(word).unwrap();
-        assert!(said.starts_with(&format!("`{launcher} nic-placement exec -- ")), "{said}");
+        assert!(
+            said.starts_with(&format!("`{launcher} nic-placement exec -- ")),
+            "{said}"
+        );
     }
     assert_eq!(step::instead_of_format("slurm"), None);
 }

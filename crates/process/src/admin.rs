@@ -51,24 +51,44 @@ pub fn find<'a>(
     let (mut admin, mut findings) = Admin::parse(arguments);
     let (mut file, mut unusable) = (None, None);
     let path = admin.conf.clone().unwrap_or_else(|| conf::PATH.to_string());
-    let place = if admin.disabled { "plugstack.conf".to_string() } else { format!("`{path}`") };
+    let place = if admin.disabled {
+        "plugstack.conf".to_string()
+    } else {
+        format!("`{path}`")
+    };
     match read(&path, admin.conf.is_some(), author) {
         Ok(None) => {}
         Ok(Some((conf, more))) => {
-            let node = if conf.names_nodes() { hostname() } else { String::new() };
-            let partition = if conf.names_partitions() { partition() } else { None };
+            let node = if conf.names_nodes() {
+                hostname()
+            } else {
+                String::new()
+            };
+            let partition = if conf.names_partitions() {
+                partition()
+            } else {
+                None
+            };
             findings.extend(more);
             findings.extend(admin.add_conf(&conf, &path, &node, partition.as_deref()));
             file = Some((conf, path.clone()));
         }
         Err(why) => unusable = Some(why),
     }
-    let switch = switches(&path).into_iter().find(|switch| root::is_there(switch));
+    let switch = switches(&path)
+        .into_iter()
+        .find(|switch| root::is_there(switch));
     let switch = switch.map(|switch| format!("`{}`, which is there", switch.display()));
     let disabled = switch.or_else(|| admin.disabled.then(|| format!("`disable` in {place}")));
-    let off =
-        disabled.map(Off::Disabled).or_else(|| unusable.or_else(|| refusal(&findings)).map(Off::Refused));
-    Found { admin, findings, file, off }
+    let off = disabled
+        .map(Off::Disabled)
+        .or_else(|| unusable.or_else(|| refusal(&findings)).map(Off::Refused));
+    Found {
+        admin,
+        findings,
+        file,
+        off,
+    }
 }
 
 /// The first argument or line that is not understood.
@@ -83,30 +103,42 @@ fn refusal(findings: &[Diagnostic]) -> Option<String> {
 
 /// The files whose existence turns all off: beside the configuration file, and in the usual place whatever `conf=` says.
 fn switches(path: &str) -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> =
-        [path, conf::PATH].map(|path| Path::new(path).with_extension("disabled")).into();
+    let mut files: Vec<PathBuf> = [path, conf::PATH]
+        .map(|path| Path::new(path).with_extension("disabled"))
+        .into();
     files.dedup();
     files
 }
 
 /// The file, and faults in its lines; none where it is absent and no `conf=` names it.  The error says why it cannot be
 /// used.
-fn read(path: &str, is_promised: bool, author: Author) -> Result<Option<(Conf, Vec<Diagnostic>)>, String> {
+fn read(
+    path: &str,
+    is_promised: bool,
+    author: Author,
+) -> Result<Option<(Conf, Vec<Diagnostic>)>, String> {
     let bytes = match root::read_file(Path::new(path), conf::MAX_BYTES, author) {
         Ok(bytes) => bytes,
         Err(unreadable) => {
-            let is_absent =
-                matches!(&unreadable.problem, Obstacle::System(error) if error.kind() == ErrorKind::NotFound);
-            return if is_absent && !is_promised { Ok(None) } else { Err(unreadable.to_string()) };
+            let is_absent = matches!(&unreadable.problem, Obstacle::System(error) if error.kind() == ErrorKind::NotFound);
+            return if is_absent && !is_promised {
+                Ok(None)
+            } else {
+                Err(unreadable.to_string())
+            };
         }
     };
-    Conf::parse(&bytes, path).map(Some).map_err(|bad| format!("`{path}` {bad}"))
+    Conf::parse(&bytes, path)
+        .map(Some)
+        .map_err(|bad| format!("`{path}` {bad}"))
 }
 
 /// The words of the user's variable; a bad one is ignored, and the log says so.
 pub fn words_of_variable(text: Option<&str>) -> Option<Words> {
     let parsed = Words::parse(text.filter(|text| !text.is_empty())?);
-    parsed.inspect_err(|bad| log::warn!("{ENVIRONMENT}: {bad}; ignored")).ok()
+    parsed
+        .inspect_err(|bad| log::warn!("{ENVIRONMENT}: {bad}; ignored"))
+        .ok()
 }
 
 /// Settings of a step: the admin's default for its job, then the words of the user's variable and option.
@@ -116,7 +148,11 @@ pub fn settings(
     variable: Option<&Words>,
     option: Option<&Words>,
 ) -> Settings {
-    let job = if admin.rollout == Rollout::default() { None } else { job() };
+    let job = if admin.rollout == Rollout::default() {
+        None
+    } else {
+        job()
+    };
     let default = job.map(|job| admin.rollout.default_of(job, &admin.default));
     merge_settings(default.as_ref().unwrap_or(&admin.default), variable, option)
 }
@@ -126,5 +162,6 @@ pub fn hostname() -> String {
     /// Bytes; the kernel's names have 64.
     const LIMIT: usize = 256;
     let read = root::read_configuration(Path::new(HOSTNAME), LIMIT);
-    read.map(|Beginning { text, .. }| text.trim().to_string()).unwrap_or_default()
+    read.map(|Beginning { text, .. }| text.trim().to_string())
+        .unwrap_or_default()
 }

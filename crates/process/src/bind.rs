@@ -15,16 +15,29 @@ pub fn memory(in_a_placed_step: bool) -> Memory {
         Ok(MemoryPolicy::Default) => (None, None),
         Ok(MemoryPolicy::Prefer(nodes)) if in_a_placed_step => (Some(nodes), None),
         Ok(_) => (None, Some("a memory policy was set before".to_string())),
-        Err(error) => (None, Some(format!("the memory policy cannot be read: {error}"))),
+        Err(error) => (
+            None,
+            Some(format!("the memory policy cannot be read: {error}")),
+        ),
     };
-    Memory { taken, ours, allowed: sys::allowed_memory().ok() }
+    Memory {
+        taken,
+        ours,
+        allowed: sys::allowed_memory().ok(),
+    }
 }
 
 /// True if the kernel moves pages between fast and slow memory (Documentation/admin-guide/sysctl/kernel.rst,
 /// `numa_balancing`, 2).
 fn balancing(node: &Topology) -> Balancing {
     let has_slow_memory = node.numa_nodes.iter().any(|node| node.cpus.is_empty());
-    let value = || Root::live().read("proc/sys/kernel/numa_balancing")?.trim().parse::<u32>().ok();
+    let value = || {
+        Root::live()
+            .read("proc/sys/kernel/numa_balancing")?
+            .trim()
+            .parse::<u32>()
+            .ok()
+    };
     match has_slow_memory && value().is_some_and(|value| value & 2 != 0) {
         true => Balancing::AsWithoutPolicy,
         // between equal nodes it would only take memory away from where the task runs
@@ -44,18 +57,22 @@ pub(crate) fn apply(placement: &mut TaskPlacement, node: &Topology) -> Vec<Strin
     }
     let (wanted, set) = match &placement.mems {
         MemDecision::Keep { .. } => return failures,
-        MemDecision::Prefer { nodes, .. } => {
-            (MemoryPolicy::Prefer(nodes.clone()), sys::prefer_memory(nodes, balancing(node)))
-        }
-        MemDecision::Fence { nodes, .. } => {
-            (MemoryPolicy::Fence(nodes.clone()), sys::fence_memory(nodes, balancing(node)))
-        }
+        MemDecision::Prefer { nodes, .. } => (
+            MemoryPolicy::Prefer(nodes.clone()),
+            sys::prefer_memory(nodes, balancing(node)),
+        ),
+        MemDecision::Fence { nodes, .. } => (
+            MemoryPolicy::Fence(nodes.clone()),
+            sys::fence_memory(nodes, balancing(node)),
+        ),
     };
     match set.and_then(|()| sys::memory_policy()) {
         // the kernel silently drops nodes that have no memory or are not in the cpuset
         Ok(got) if got == wanted => {}
         Ok(got) => failures.push(format!("memory: {wanted} wanted, {got} got")),
-        Err(error) if error.kind() == io::ErrorKind::Unsupported => placement.keep_memory(error.to_string()),
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+            placement.keep_memory(error.to_string())
+        }
         Err(error) => failures.push(format!("memory: {wanted} wanted: {error}")),
     }
     failures

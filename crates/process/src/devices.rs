@@ -33,10 +33,13 @@ impl Devices {
     pub(crate) fn open(node: &Topology) -> Devices {
         let directory = root::directory_descriptor(Path::new("/dev"));
         if let Err(error) = &directory {
-            log::warn!("cannot look into `/dev`: {error}; the tasks' GPUs are told by their variables alone");
+            log::warn!(
+                "cannot look into `/dev`: {error}; the tasks' GPUs are told by their variables alone"
+            );
         }
         let directory = directory.ok();
-        let is_there = |directory: &File| sys::may_open(directory, c"infiniband") != Err(Refusal::Absent);
+        let is_there =
+            |directory: &File| sys::may_open(directory, c"infiniband") != Err(Refusal::Absent);
         let path = |name: Option<String>| CString::new(name?).ok();
         Devices {
             has_rdma: directory.as_ref().is_some_and(is_there),
@@ -68,7 +71,10 @@ fn verbs_file(nic: &Nic) -> Option<String> {
 /// True if `/dev/null`, which every process may open, is "not permitted" too: by a container's seccomp filter that is
 /// older than the C library's system call, faccessat2(2).
 pub(crate) fn is_answer_to_all(directory: &File) -> bool {
-    matches!(sys::may_open(directory, c"null"), Err(Refusal::User | Refusal::Cgroup))
+    matches!(
+        sys::may_open(directory, c"null"),
+        Err(Refusal::User | Refusal::Cgroup)
+    )
 }
 
 pub(crate) type Unusable = Vec<(NicIndex, String)>;
@@ -83,13 +89,21 @@ pub(crate) fn missing(devices: &Devices, plan: &Plan) -> Unusable {
         log::warn!("`/dev/infiniband` is missing: no RDMA device of this node can be opened");
     }
     // a list of NICs that no task can open would hide the interfaces that work; another machine's NICs are not here
-    if plan.node.provenance.is_this_system() { missing } else { Unusable::new() }
+    if plan.node.provenance.is_this_system() {
+        missing
+    } else {
+        Unusable::new()
+    }
 }
 
 /// All verbs NICs, marked unusable: `place` lacks `/dev/infiniband`.
 fn all_verbs(topology: &Topology, place: &str) -> Unusable {
-    let verbs = topology.numbered_nics().filter(|(_, nic)| nic.kind == NicKind::Verbs);
-    verbs.map(|(index, _)| (index, format!("`/dev/infiniband` is missing {place}"))).collect()
+    let verbs = topology
+        .numbered_nics()
+        .filter(|(_, nic)| nic.kind == NicKind::Verbs);
+    verbs
+        .map(|(index, _)| (index, format!("`/dev/infiniband` is missing {place}")))
+        .collect()
 }
 
 #[derive(Default)]
@@ -107,12 +121,17 @@ pub(crate) struct Closed {
 /// Device cgroups are checked by the node's device files; no program opens a file that its container does not show.
 pub(crate) fn closed(devices: &Devices, plan: &Plan) -> Closed {
     let container = devices.of_the_container(&plan.node);
-    let mut closed = Closed { is_in_container: container.is_some(), ..Closed::default() };
+    let mut closed = Closed {
+        is_in_container: container.is_some(),
+        ..Closed::default()
+    };
     if container.as_ref().is_some_and(Devices::lack_rdma) && plan.node.provenance.is_this_system() {
         closed.to_the_job = all_verbs(&plan.node, "in the task's container");
         return closed;
     }
-    let (Some(directory), true) = (&devices.directory, devices.has_rdma) else { return closed };
+    let (Some(directory), true) = (&devices.directory, devices.has_rdma) else {
+        return closed;
+    };
     let shown = container.and_then(|container| container.directory);
     let ask = |closed: &mut Closed, nic: NicIndex| {
         if let Some(Some(path)) = devices.nics.get(nic.0) {
@@ -128,7 +147,10 @@ pub(crate) fn closed(devices: &Devices, plan: &Plan) -> Closed {
         }
     }
     if !closed.to_the_job.is_empty() {
-        let others = plan.node.numbered_nics().filter(|(nic, _)| !rails.contains(nic));
+        let others = plan
+            .node
+            .numbered_nics()
+            .filter(|(nic, _)| !rails.contains(nic));
         others.for_each(|(nic, _)| ask(&mut closed, nic));
     }
     if !closed.to_this_task.is_empty() && is_answer_to_all(directory) {
@@ -139,7 +161,8 @@ pub(crate) fn closed(devices: &Devices, plan: &Plan) -> Closed {
 
 impl Closed {
     fn ask(&mut self, nic: NicIndex, path: &CStr, directory: &File, shown: Option<&File>) {
-        let is_hidden = shown.is_some_and(|shown| sys::may_open(shown, path) == Err(Refusal::Absent));
+        let is_hidden =
+            shown.is_some_and(|shown| sys::may_open(shown, path) == Err(Refusal::Absent));
         let name = || path.to_string_lossy();
         let why = match sys::may_open(directory, path) {
             _ if is_hidden => format!("there is no `/dev/{}` in the task's container", name()),
@@ -154,7 +177,11 @@ impl Closed {
     /// Names in the log what is closed to the job.
     pub(crate) fn tell(&self, node: &Topology) {
         // which container the user takes is nothing that an admin would mend
-        let level = if self.is_in_container { log::Level::Info } else { log::Level::Warn };
+        let level = if self.is_in_container {
+            log::Level::Info
+        } else {
+            log::Level::Warn
+        };
         for (nic, why) in &self.to_the_job {
             log::log!(level, "`{}` is not used: {why}", node.nic(*nic).name);
         }

@@ -17,9 +17,17 @@ const INTERFACES: &str = "/sys/class/net/";
 
 /// A site's or the kernel's file: its text, or the beginning of it, with the rights that this process has.
 pub fn read(path: &str) -> Option<FileText> {
-    let limit = if path.starts_with(TABLES) { Root::MAX_TABLE } else { Root::MAX_FILE };
+    let limit = if path.starts_with(TABLES) {
+        Root::MAX_TABLE
+    } else {
+        Root::MAX_FILE
+    };
     let Beginning { text, is_cut } = read_configuration(Path::new(path), limit)?;
-    Some(FileText { text, is_cut, unanswered: None })
+    Some(FileText {
+        text,
+        is_cut,
+        unanswered: None,
+    })
 }
 
 /// True for the kernel's facts about interfaces, which no user and no site writes.
@@ -30,7 +38,9 @@ pub fn is_kernels(path: &str) -> bool {
 /// True for the kernel's tables and a site's files: without `/etc` no program starts.  `..`, and links of a process below
 /// `/proc`, lead out of them to file systems that may not answer.
 fn answers(path: &str) -> bool {
-    [TABLES, "/sys/", "/etc/"].iter().any(|top| path.starts_with(top))
+    [TABLES, "/sys/", "/etc/"]
+        .iter()
+        .any(|top| path.starts_with(top))
         && path.split('/').all(|name| name != "..")
 }
 
@@ -81,7 +91,10 @@ impl UsersFiles {
         if !self.told.replace(true) {
             log::info!("`{path}` is taken for a file that sets what would be set: {why}");
         }
-        FileText { unanswered: Some(why), ..FileText::default() }
+        FileText {
+            unanswered: Some(why),
+            ..FileText::default()
+        }
     }
 }
 
@@ -114,11 +127,17 @@ impl Looks {
     }
 
     fn beginning(&mut self, path: &str) -> Result<Option<FileText>, &'static str> {
-        let Reply { error, mut bytes, .. } = self.ask(Question::Beginning, path)?;
+        let Reply {
+            error, mut bytes, ..
+        } = self.ask(Question::Beginning, path)?;
         let is_cut = bytes.len() > Root::MAX_FILE;
         bytes.truncate(Root::MAX_FILE);
         let text = || String::from_utf8_lossy(&bytes).into_owned();
-        Ok((error == 0).then(|| FileText { text: text(), is_cut, unanswered: None }))
+        Ok((error == 0).then(|| FileText {
+            text: text(),
+            is_cut,
+            unanswered: None,
+        }))
     }
 }
 
@@ -126,7 +145,10 @@ impl FileSystems for Looks {
     fn mounts(&mut self) -> String {
         let table = read_configuration(Path::new("/proc/self/mountinfo"), Root::MAX_TABLE);
         // of one that is too long nothing is known
-        table.filter(|table| !table.is_cut).map(|table| table.text).unwrap_or_default()
+        table
+            .filter(|table| !table.is_cut)
+            .map(|table| table.text)
+            .unwrap_or_default()
     }
 
     fn local(&mut self, path: &str) -> Standing {
@@ -148,6 +170,10 @@ impl FileSystems for Looks {
 
     fn enter(&mut self, path: &str) -> Result<Standing, &'static str> {
         let answer = self.ask(Question::Enter, path)?;
-        Ok(if answer.error == 0 { Standing::Directory } else { Standing::Nothing })
+        Ok(if answer.error == 0 {
+            Standing::Directory
+        } else {
+            Standing::Nothing
+        })
     }
 }

@@ -10,18 +10,25 @@ use nic_placement_sys::{self as sys, Refusal};
 
 /// Without `devices` the GPUs' access is unknown.
 pub(crate) fn grant(present: &Present, topology: &Topology, devices: Option<&Devices>) -> GpuGrant {
-    let variables =
-        gpus::VARIABLES.into_iter().filter_map(|name| Some((name, present.get(name)?.clone()))).collect();
-    let Some((devices, directory)) = devices.and_then(|devices| Some((devices, devices.directory.as_ref()?)))
+    let variables = gpus::VARIABLES
+        .into_iter()
+        .filter_map(|name| Some((name, present.get(name)?.clone())))
+        .collect();
+    let Some((devices, directory)) =
+        devices.and_then(|devices| Some((devices, devices.directory.as_ref()?)))
     else {
-        return GpuGrant { variables, access: vec![Access::Unknown; topology.gpus.len()] };
+        return GpuGrant {
+            variables,
+            access: vec![Access::Unknown; topology.gpus.len()],
+        };
     };
-    let access =
-        devices.gpus.iter().map(|path| match path.as_ref().map(|path| sys::may_open(directory, path)) {
+    let access = devices.gpus.iter().map(|path| {
+        match path.as_ref().map(|path| sys::may_open(directory, path)) {
             Some(Ok(())) => Access::Allowed,
             Some(Err(Refusal::User | Refusal::Cgroup)) => Access::Denied,
             Some(Err(Refusal::Absent | Refusal::Other)) | None => Access::Unknown,
-        });
+        }
+    });
     let mut access: Vec<Access> = access.collect();
     if access.contains(&Access::Denied) && is_answer_to_all(directory) {
         access.fill(Access::Unknown);
@@ -35,8 +42,14 @@ pub(crate) fn grant(present: &Present, topology: &Topology, devices: Option<&Dev
 pub(crate) fn without_absent(mut grant: GpuGrant, topology: &Topology) -> GpuGrant {
     let before = grant.access.clone();
     for (gpu, access) in topology.gpus.iter().zip(&mut grant.access) {
-        let of_vendor = topology.gpus.iter().zip(&before).filter(|(other, _)| other.vendor == gpu.vendor);
-        let some_open = of_vendor.into_iter().any(|(_, access)| *access == Access::Allowed);
+        let of_vendor = topology
+            .gpus
+            .iter()
+            .zip(&before)
+            .filter(|(other, _)| other.vendor == gpu.vendor);
+        let some_open = of_vendor
+            .into_iter()
+            .any(|(_, access)| *access == Access::Allowed);
         if some_open && *access == Access::Unknown && gpu.device_node().is_some() {
             *access = Access::Denied;
         }
@@ -55,7 +68,10 @@ mod tests {
     fn access(given: [Access; 8]) -> Vec<Access> {
         let topology = platform::model("dgx-h100").unwrap();
         assert!(topology.gpus.iter().all(|gpu| gpu.device_node().is_some()));
-        let grant = GpuGrant { access: given.to_vec(), ..GpuGrant::default() };
+        let grant = GpuGrant {
+            access: given.to_vec(),
+            ..GpuGrant::default()
+        };
         without_absent(grant, &topology).access
     }
 
@@ -72,12 +88,17 @@ mod tests {
     /// Makes a file immutable: then even root's write fails with EPERM, as the device cgroup has it.
     fn forbid(file: &Path, forbids: bool) -> bool {
         let flag = if forbids { "+i" } else { "-i" };
-        Command::new("chattr").arg(flag).arg(file).output().is_ok_and(|output| output.status.success())
+        Command::new("chattr")
+            .arg(flag)
+            .arg(file)
+            .output()
+            .is_ok_and(|output| output.status.success())
     }
 
     #[test]
     fn what_is_said_of_the_null_device_too_says_nothing_of_a_gpu() {
-        let folder = std::env::temp_dir().join(format!("nic-placement-gpus-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("nic-placement-gpus-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let topology = platform::model("dgx-h100").unwrap();
         for name in ["nvidia0", "nvidia1", "null"] {
@@ -92,7 +113,11 @@ mod tests {
         };
         match forbid(&folder.join("nvidia0"), true) && forbid(&folder.join("null"), true) {
             true => {
-                assert_eq!(access(), [Access::Unknown; 2], "a filter that answers so to all");
+                assert_eq!(
+                    access(),
+                    [Access::Unknown; 2],
+                    "a filter that answers so to all"
+                );
                 assert!(forbid(&folder.join("null"), false));
                 assert_eq!(access(), [Access::Denied, Access::Allowed]);
             }

@@ -13,11 +13,16 @@ pub const MAX_BYTES: usize = 1024 * 1024;
 
 /// Where the maps are kept that the admin's templates name.
 pub fn places(admin: &Admin) -> Vec<(Format, PathBuf)> {
-    let is_named =
-        |format| admin.templates.iter().any(|template| template.map_files().any(|of| of == format));
+    let is_named = |format| {
+        admin
+            .templates
+            .iter()
+            .any(|template| template.map_files().any(|of| of == format))
+    };
     let node_file = Path::new(&admin.node_file.path);
     let kept = KEPT.iter().filter(|(format, _)| is_named(*format));
-    kept.map(|(format, extension)| (*format, node_file.with_extension(extension))).collect()
+    kept.map(|(format, extension)| (*format, node_file.with_extension(extension)))
+        .collect()
 }
 
 /// Reads them, where they stand at their place themselves and are their author's: a user with the right to change one could

@@ -12,7 +12,11 @@ use nic_placement_sys as sys;
 use std::path::Path;
 
 /// The node and what was odd about it.  A description is confirmed by the node itself.
-pub fn read(admin: &Admin, scope: Scope, author: Author) -> Result<(Topology, Vec<Diagnostic>), NoTopology> {
+pub fn read(
+    admin: &Admin,
+    scope: Scope,
+    author: Author,
+) -> Result<(Topology, Vec<Diagnostic>), NoTopology> {
     match &admin.source {
         NodeSource::Live => Ok(this_node(&admin.node_file, scope, author)),
         NodeSource::Sysfs(_) => node::read(&admin.source, scope, author),
@@ -25,14 +29,22 @@ pub fn read(admin: &Admin, scope: Scope, author: Author) -> Result<(Topology, Ve
 
 /// The owner of the files that this process trusts: for root, root alone.
 pub fn author() -> Author {
-    if sys::is_root() { Author::Root } else { Author::Anyone }
+    if sys::is_root() {
+        Author::Root
+    } else {
+        Author::Anyone
+    }
 }
 
 /// As [`author`], for a program that a user starts.  Root of the user's own user namespace, as in a container, has that
 /// user's rights alone, and the host's root has no ID there (user_namespaces(7); /proc/self/uid_map of the first one
 /// has all IDs).
 pub fn callers_author() -> Author {
-    if has_the_hosts_users() { author() } else { Author::Anyone }
+    if has_the_hosts_users() {
+        author()
+    } else {
+        Author::Anyone
+    }
 }
 
 /// True if the users of this process's user namespace are the host's.
@@ -65,7 +77,11 @@ fn this_node(
 ) -> (Topology, Vec<Diagnostic>) {
     if *max_age > 0 {
         match kept::read(Path::new(path), *max_age, author, sys::seconds_since_boot()) {
-            Ok(Kept { topology, age, diagnostics }) => {
+            Ok(Kept {
+                topology,
+                age,
+                diagnostics,
+            }) => {
                 log::debug!("the node from `{path}`, which is {age} s old");
                 return (topology, diagnostics);
             }
@@ -85,7 +101,9 @@ pub fn without_file<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Option<
     let is_wanted = admin.conf.is_none() && !admin.disabled && *max_age > 0 && is_this_node;
     if !is_wanted
         || is_there(Path::new(path))
-        || Root::live().list("sys/class/infiniband", |_| true).is_empty()
+        || Root::live()
+            .list("sys/class/infiniband", |_| true)
+            .is_empty()
     {
         return None;
     }
@@ -102,7 +120,12 @@ mod tests {
     fn root_of_a_user_namespace_is_not_the_hosts() {
         assert!(is_of_the_host("         0          0 4294967295\n") && is_of_the_host(""));
         // unshare -r; rootless podman; Docker's userns-remap; unshare --map-user=1000
-        for map in ["0 65534 1\n", "0 1000 1\n1 100000 65536\n", "0 100000 65536\n", "1000 1000 1\n"] {
+        for map in [
+            "0 65534 1\n",
+            "0 1000 1\n1 100000 65536\n",
+            "0 100000 65536\n",
+            "1000 1000 1\n",
+        ] {
             assert!(!is_of_the_host(map), "{map}");
         }
     }

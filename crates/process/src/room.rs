@@ -20,7 +20,12 @@ fn limit(stack: u64) -> usize {
 
 /// Sets nothing, and returns why, if the changes beside `taken` bytes of arguments and variables would leave execve(2)
 /// too little room for the program on a stack of so many bytes.
-pub fn keep(variables: &mut [Variable], present: &Present, taken: usize, stack: u64) -> Option<&'static str> {
+pub fn keep(
+    variables: &mut [Variable],
+    present: &Present,
+    taken: usize,
+    stack: u64,
+) -> Option<&'static str> {
     let is_lacking = is_lacking(variables, present, taken, stack);
     is_lacking.then(|| {
         set_nothing(variables, present);
@@ -37,7 +42,8 @@ fn is_lacking(variables: &[Variable], present: &Present, mut taken: usize, stack
             longest = longest.max(length(value));
         }
         if matches!(change, Change::Set(_) | Change::Remove) {
-            taken = taken.saturating_sub(present.get(name.as_ref()).map_or(0, |value| length(value)));
+            taken =
+                taken.saturating_sub(present.get(name.as_ref()).map_or(0, |value| length(value)));
         }
     }
     longest > LONGEST || longest > 0 && taken + SPARE > limit(stack)
@@ -50,7 +56,11 @@ fn set_nothing(variables: &mut [Variable], present: &Present) {
     for variable in variables {
         if let Change::Set(_) = variable.change {
             let is_there = present.contains_key(variable.name.as_ref());
-            variable.change = if is_there { Change::Remove } else { Change::Leave };
+            variable.change = if is_there {
+                Change::Remove
+            } else {
+                Change::Leave
+            };
             variable.why = WHY.into();
         }
     }
@@ -61,7 +71,12 @@ mod tests {
     use super::*;
 
     fn set(name: &'static str, value: &str) -> Variable<'static> {
-        Variable { name: name.into(), change: Change::Set(value.to_string()), of_file: None, why: "".into() }
+        Variable {
+            name: name.into(),
+            change: Change::Set(value.to_string()),
+            of_file: None,
+            why: "".into(),
+        }
     }
 
     #[test]
@@ -78,8 +93,16 @@ mod tests {
         assert!(!is_lacking(&variables, &nothing, most, 8 << 20));
         assert!(is_lacking(&variables, &nothing, most + 1, 8 << 20));
         let present = Present::from([("A".to_string(), "0".to_string())]);
-        assert!(!is_lacking(&variables, &present, most + 1, 8 << 20), "it takes the other's place");
-        assert!(is_lacking(&[set("A", &"x".repeat(LONGEST))], &nothing, 0, u64::MAX));
+        assert!(
+            !is_lacking(&variables, &present, most + 1, 8 << 20),
+            "it takes the other's place"
+        );
+        assert!(is_lacking(
+            &[set("A", &"x".repeat(LONGEST))],
+            &nothing,
+            0,
+            u64::MAX
+        ));
     }
 
     #[test]
@@ -88,6 +111,9 @@ mod tests {
         let mut variables = [set("A", "1"), set("B", "1")];
         set_nothing(&mut variables, &present);
         let changes = variables.map(|variable| variable.change);
-        assert!(matches!(changes, [Change::Remove, Change::Leave]), "{changes:?}");
+        assert!(
+            matches!(changes, [Change::Remove, Change::Leave]),
+            "{changes:?}"
+        );
     }
 }

@@ -34,16 +34,31 @@ impl Survey {
     }
 
     /// This node by a description of it, with what was odd about that.
-    pub fn here(mut wish: Wish, node: Topology, findings: Vec<Diagnostic>, author: Author) -> Survey {
+    pub fn here(
+        mut wish: Wish,
+        node: Topology,
+        findings: Vec<Diagnostic>,
+        author: Author,
+    ) -> Survey {
         maps::find(&mut wish.admin, author);
         let devices = Some(Devices::open(&node));
-        Survey { wish, node, findings, devices }
+        Survey {
+            wish,
+            node,
+            findings,
+            devices,
+        }
     }
 
     /// A node for which this process only plans: all its devices can be opened, and the files of a `set=` are there.
     pub fn unvisited(mut wish: Wish, node: Topology) -> Survey {
         maps::take_to_exist(&mut wish.admin);
-        Survey { wish, node, findings: Vec::new(), devices: None }
+        Survey {
+            wish,
+            node,
+            findings: Vec::new(),
+            devices: None,
+        }
     }
 
     /// The evidence about this process's GPUs; it has these variables and may be in a container.
@@ -53,12 +68,28 @@ impl Survey {
     }
 
     pub fn plan(self, step: Step) -> Session {
-        let Survey { wish, node, findings, devices } = self;
+        let Survey {
+            wish,
+            node,
+            findings,
+            devices,
+        } = self;
         let read = reader(devices.as_ref(), &node);
         let plan = Plan::new(node, wish, step, read);
-        let missing = devices.as_ref().map(|devices| devices::missing(devices, &plan)).unwrap_or_default();
-        let plan = if missing.is_empty() { plan } else { plan.without(missing, read) };
-        Session { plan, devices, findings }
+        let missing = devices
+            .as_ref()
+            .map(|devices| devices::missing(devices, &plan))
+            .unwrap_or_default();
+        let plan = if missing.is_empty() {
+            plan
+        } else {
+            plan.without(missing, read)
+        };
+        Session {
+            plan,
+            devices,
+            findings,
+        }
     }
 }
 
@@ -103,7 +134,11 @@ impl Session {
     /// container: so each task makes the same plan.
     pub fn opened(&self, tells: bool) -> OpenPlan<'_> {
         let Some(devices) = &self.devices else {
-            return OpenPlan { session: self, narrowed: None, denied: Vec::new() };
+            return OpenPlan {
+                session: self,
+                narrowed: None,
+                denied: Vec::new(),
+            };
         };
         let closed = devices::closed(devices, &self.plan);
         if tells {
@@ -112,7 +147,11 @@ impl Session {
         // libraries in a container read its own files
         let differs = closed.is_in_container || !closed.to_the_job.is_empty();
         let narrowed = differs.then(|| self.plan.without(closed.to_the_job, self.reader()));
-        OpenPlan { session: self, narrowed, denied: closed.to_this_task }
+        OpenPlan {
+            session: self,
+            narrowed,
+            denied: closed.to_this_task,
+        }
     }
 }
 
@@ -164,11 +203,26 @@ impl OpenPlan<'_> {
         evidence: Evidence,
     ) -> Vec<String> {
         // slurmd names the node for the task, and only there: before it this is the name of an outer step's node
-        let name = evidence.present.get(NODE_NAME).cloned().unwrap_or_else(admin::hostname);
-        let would = if self.plan().wish.settings.dry_run { "dry run: " } else { "" };
-        let mut lines: Vec<String> =
-            placed.lines(&name).iter().map(|line| format!("{would}{line}")).collect();
-        lines.extend(failures.iter().map(|failure| format!("task {}: {failure}", task.global_id)));
+        let name = evidence
+            .present
+            .get(NODE_NAME)
+            .cloned()
+            .unwrap_or_else(admin::hostname);
+        let would = if self.plan().wish.settings.dry_run {
+            "dry run: "
+        } else {
+            ""
+        };
+        let mut lines: Vec<String> = placed
+            .lines(&name)
+            .iter()
+            .map(|line| format!("{would}{line}"))
+            .collect();
+        lines.extend(
+            failures
+                .iter()
+                .map(|failure| format!("task {}: {failure}", task.global_id)),
+        );
         // the same in all tasks: told once for each node
         if task.local_id == 0 {
             let found = caveats(&self.plan().node, &placed.variables);

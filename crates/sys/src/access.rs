@@ -24,7 +24,12 @@ pub enum Refusal {
 pub fn may_open(directory: &File, name: &CStr) -> Result<(), Refusal> {
     // SAFETY: std has no call for it.  The descriptor is open while `directory` lives, the name ends with NUL, and nothing is written.
     let result = unsafe {
-        libc::faccessat(directory.as_raw_fd(), name.as_ptr(), libc::R_OK | libc::W_OK, libc::AT_EACCESS)
+        libc::faccessat(
+            directory.as_raw_fd(),
+            name.as_ptr(),
+            libc::R_OK | libc::W_OK,
+            libc::AT_EACCESS,
+        )
     };
     super::checked(result).map_err(|error| match error.raw_os_error() {
         Some(libc::EACCES) => Refusal::User,

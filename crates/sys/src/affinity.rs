@@ -21,14 +21,20 @@ pub fn affinity_of(process: i32) -> io::Result<CpuSet> {
     // any bytes are valid for it.  glibc writes all of it.
     let result = unsafe { libc::sched_getaffinity(process, WORDS * 8, words.as_mut_ptr().cast()) };
     super::checked(result)?;
-    let used = words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
+    let used = words
+        .iter()
+        .rposition(|word| *word != 0)
+        .map_or(0, |last| last + 1);
     Ok(CpuSet::from_words(words[..used].to_vec()))
 }
 
 /// Lets the calling thread run on these CPUs only.  `EINVAL`: none of them is online and allowed by its cpuset.
 pub fn set_affinity(cpus: &CpuSet) -> io::Result<()> {
     let mut words = [0u64; WORDS];
-    words.iter_mut().zip(cpus.words()).for_each(|(to, from)| *to = *from);
+    words
+        .iter_mut()
+        .zip(cpus.words())
+        .for_each(|(to, from)| *to = *from);
     // SAFETY: the buffer is WORDS * 8 bytes long, as said, and only read.
     super::checked(unsafe { libc::sched_setaffinity(0, WORDS * 8, words.as_ptr().cast()) })
 }

@@ -28,13 +28,25 @@ const RESOLVE_CACHED: u64 = 0x20;
 /// that `d_revalidate` takes for good under `LOOKUP_RCU`, where no file system may sleep (fs/namei.c `path_init`,
 /// `lookup_fast`; Documentation/filesystems/locking.rst).  `O_PATH` opens nothing (fs/open.c `do_dentry_open`).
 pub fn known(path: &str) -> Known {
-    let Ok(path) = CString::new(path) else { return Known::Absent };
+    let Ok(path) = CString::new(path) else {
+        return Known::Absent;
+    };
     let flags = (libc::O_PATH | libc::O_CLOEXEC) as u64;
-    let how = OpenHow { flags, mode: 0, resolve: RESOLVE_CACHED };
+    let how = OpenHow {
+        flags,
+        mode: 0,
+        resolve: RESOLVE_CACHED,
+    };
     // SAFETY: libc has no function for it.  The path ends with NUL, `how` has the layout and the size that are passed, and the
     // kernel writes to neither.
     let descriptor = unsafe {
-        libc::syscall(libc::SYS_openat2, libc::AT_FDCWD, path.as_ptr(), &raw const how, size_of::<OpenHow>())
+        libc::syscall(
+            libc::SYS_openat2,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            &raw const how,
+            size_of::<OpenHow>(),
+        )
     };
     if descriptor >= 0 {
         // SAFETY: the descriptor is this function's own, and nothing else knows it.
@@ -42,7 +54,9 @@ pub fn known(path: &str) -> Known {
         return Known::There;
     }
     match std::io::Error::last_os_error().raw_os_error() {
-        Some(libc::ENOENT | libc::ENOTDIR | libc::EACCES | libc::ELOOP | libc::ENAMETOOLONG) => Known::Absent,
+        Some(libc::ENOENT | libc::ENOTDIR | libc::EACCES | libc::ELOOP | libc::ENAMETOOLONG) => {
+            Known::Absent
+        }
         // EAGAIN; EINVAL and ENOSYS of older kernels; EPERM of a filter that does not know the call
         _ => Known::Nothing,
     }

@@ -9,7 +9,10 @@ pub fn seconds_since_boot() -> u64 {
 
 /// Milliseconds of a clock; 0 where the kernel has none.
 pub(crate) fn milliseconds(clock: libc::clockid_t) -> i64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: std tells no clock's time as a number.  `time` is writable, and the call writes nothing else; where it fails,
     // that is nothing.
     unsafe { libc::clock_gettime(clock, &raw mut time) };

@@ -23,14 +23,20 @@ pub use clock::seconds_since_boot;
 pub use environment::set_variable_before_threads;
 pub use loaded::is_loaded_after_us;
 pub use lock::try_lock;
-pub use memory::{Balancing, MemoryPolicy, allowed_memory, fence_memory, memory_policy, prefer_memory};
+pub use memory::{
+    Balancing, MemoryPolicy, allowed_memory, fence_memory, memory_policy, prefer_memory,
+};
 pub use scout::{Question, Reply, Scout};
 pub use stack::stack_limit;
 pub use terminal::{terminal_columns, terminal_lines};
 
 /// The result of a call that returns 0 on success, and else sets errno(3).
 fn checked(answer: impl Into<libc::c_long>) -> io::Result<()> {
-    if answer.into() == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if answer.into() == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// True if the process is root's, or may become so again.

@@ -13,14 +13,22 @@ struct Search<'a> {
 
 /// True if a shared object with this file name was loaded after the object that this function is in.
 pub fn is_loaded_after_us(file_name: &str) -> bool {
-    let mut search = Search { file_name: file_name.as_bytes(), past_us: false, found: false };
+    let mut search = Search {
+        file_name: file_name.as_bytes(),
+        past_us: false,
+        found: false,
+    };
     // SAFETY: `look` has the signature that is asked for, and `search` lives until the call returns; it is the only use of
     // it meanwhile.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
     search.found
 }
 
-unsafe extern "C" fn look(object: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
+unsafe extern "C" fn look(
+    object: *mut libc::dl_phdr_info,
+    _size: usize,
+    search: *mut c_void,
+) -> c_int {
     // SAFETY: both pointers are valid for the call: the first by dl_iterate_phdr(3), the second is that of its only caller.
     let (object, search) = unsafe { (&*object, &mut *search.cast::<Search>()) };
     if search.past_us && !object.dlpi_name.is_null() {

@@ -65,7 +65,14 @@ fn get(flags: libc::c_ulong) -> io::Result<(libc::c_int, NodeSet)> {
     // SAFETY: get_mempolicy(2) with an address of 0 and these flags writes one int and at most MAX_NODE - 1 bits, which
     // `nodes` has room for; both live until it returns.  libc has no function for it.
     let result = unsafe {
-        libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, nodes.as_mut_ptr(), MAX_NODE, 0usize, flags)
+        libc::syscall(
+            libc::SYS_get_mempolicy,
+            &raw mut mode,
+            nodes.as_mut_ptr(),
+            MAX_NODE,
+            0usize,
+            flags,
+        )
     };
     super::checked(result)?;
     Ok((mode, NodeSet::from_words(nodes.to_vec())))
@@ -107,8 +114,8 @@ pub fn fence_memory(nodes: &NodeSet, balancing: Balancing) -> io::Result<()> {
 
 /// A kernel that does not know the flag, or not for this mode, answers EINVAL (mm/mempolicy.c `sanitize_mpol_flags`).
 fn set_with(mode: libc::c_int, nodes: &NodeSet, balancing: Balancing) -> io::Result<()> {
-    let is_set =
-        balancing == Balancing::AsWithoutPolicy && set(mode | libc::MPOL_F_NUMA_BALANCING, nodes).is_ok();
+    let is_set = balancing == Balancing::AsWithoutPolicy
+        && set(mode | libc::MPOL_F_NUMA_BALANCING, nodes).is_ok();
     if is_set { Ok(()) } else { set(mode, nodes) }
 }
 
@@ -116,8 +123,14 @@ fn set(mode: libc::c_int, nodes: &NodeSet) -> io::Result<()> {
     let mut words = nodes.words().to_vec();
     words.resize(WORDS + 1, 0);
     // SAFETY: set_mempolicy(2) reads at most MAX_NODE - 1 bits of `words`, which has them.  libc has no function for it.
-    let result =
-        unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::c_long::from(mode), words.as_ptr(), MAX_NODE) };
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_set_mempolicy,
+            libc::c_long::from(mode),
+            words.as_ptr(),
+            MAX_NODE,
+        )
+    };
     super::checked(result)
 }
 
@@ -150,8 +163,8 @@ mod tests {
                 Err(error) => return println!("skipped: no memory policies here: {error}"),
             };
             assert_eq!(plain & MODE_FLAGS, 0);
-            let moving =
-                mode(bind, Balancing::AsWithoutPolicy).expect("the policy, with the flag or without");
+            let moving = mode(bind, Balancing::AsWithoutPolicy)
+                .expect("the policy, with the flag or without");
             assert_eq!(moving & !MODE_FLAGS, plain);
             let flagged = |nodes: &NodeSet, _| set(MPOL_BIND | libc::MPOL_F_NUMA_BALANCING, nodes);
             let is_known = mode(flagged, Balancing::AsWithoutPolicy).is_ok();

@@ -73,7 +73,11 @@ impl Scout {
         let process = unsafe { libc::syscall(libc::SYS_clone, none, none, none, none, none) };
         match process {
             0 => serve(its.as_raw_fd(), limit),
-            1.. => Ok(Scout { process: process as libc::pid_t, socket: ours, left: i32::from(patience) }),
+            1.. => Ok(Scout {
+                process: process as libc::pid_t,
+                socket: ours,
+                left: i32::from(patience),
+            }),
             _ => Err(io::Error::last_os_error()),
         }
     }
@@ -83,11 +87,21 @@ impl Scout {
         let mut packet = vec![question as u8];
         packet.extend(CString::new(path).ok()?.into_bytes_with_nul());
         if packet.len() > PACKET {
-            return Some(Reply { error: libc::ENAMETOOLONG, ..Reply::default() });
+            return Some(Reply {
+                error: libc::ENAMETOOLONG,
+                ..Reply::default()
+            });
         }
         let socket = self.socket.as_raw_fd();
         // SAFETY: the packet is readable for its length, and the descriptor is open as long as `self` lives.
-        let sent = unsafe { libc::send(socket, packet.as_ptr().cast(), packet.len(), libc::MSG_NOSIGNAL) };
+        let sent = unsafe {
+            libc::send(
+                socket,
+                packet.as_ptr().cast(),
+                packet.len(),
+                libc::MSG_NOSIGNAL,
+            )
+        };
         if sent < 0 {
             return None;
         }
@@ -96,11 +110,19 @@ impl Scout {
             self.wait()?;
             let mut packet = [0u8; PACKET];
             // SAFETY: the packet is writable for its length.
-            let count = unsafe { libc::recv(socket, packet.as_mut_ptr().cast(), PACKET, libc::MSG_DONTWAIT) };
+            let count = unsafe {
+                libc::recv(
+                    socket,
+                    packet.as_mut_ptr().cast(),
+                    PACKET,
+                    libc::MSG_DONTWAIT,
+                )
+            };
             match (packet[0], usize::try_from(count).unwrap_or(0)) {
                 (DATA, count @ 1..) => answer.bytes.extend(&packet[1..count]),
                 (END, 9) => {
-                    let number = |at: usize| [packet[at], packet[at + 1], packet[at + 2], packet[at + 3]];
+                    let number =
+                        |at: usize| [packet[at], packet[at + 1], packet[at + 2], packet[at + 3]];
                     answer.error = i32::from_ne_bytes(number(1));
                     answer.mode = u32::from_ne_bytes(number(5));
                     return Some(answer);
@@ -111,17 +133,25 @@ impl Scout {
     }
 
     fn wait(&mut self) -> Option<()> {
-        let mut waited = libc::pollfd { fd: self.socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let mut waited = libc::pollfd {
+            fd: self.socket.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
         loop {
             let begun = milliseconds(libc::CLOCK_MONOTONIC);
             // SAFETY: `waited` is one entry, and writable.
             let ready = unsafe { libc::poll(&raw mut waited, 1, self.left) };
             let took = milliseconds(libc::CLOCK_MONOTONIC).saturating_sub(begun);
-            self.left = self.left.saturating_sub(i32::try_from(took).unwrap_or(i32::MAX)).max(0);
+            self.left = self
+                .left
+                .saturating_sub(i32::try_from(took).unwrap_or(i32::MAX))
+                .max(0);
             match ready {
                 1.. => return Some(()),
                 0 => return None,
-                _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted && self.left > 0 => {}
+                _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+                    && self.left > 0 => {}
                 _ => return None,
             }
         }
@@ -136,7 +166,9 @@ impl Drop for Scout {
         unsafe { libc::kill(self.process, libc::SIGKILL) };
         for _ in 0..=GRACE {
             // SAFETY: as above; no status is asked for.  `__WALL` since no signal tells of its end.
-            let gone = unsafe { libc::waitpid(self.process, ptr::null_mut(), libc::WNOHANG | libc::__WALL) };
+            let gone = unsafe {
+                libc::waitpid(self.process, ptr::null_mut(), libc::WNOHANG | libc::__WALL)
+            };
             if gone != 0 {
                 return;
             }
@@ -162,7 +194,9 @@ fn serve(socket: i32, limit: usize) -> ! {
         // SAFETY: the packet is writable for its length.
         let count = unsafe { libc::recv(socket, packet.as_mut_ptr().cast(), PACKET, 0) };
         let count = usize::try_from(count).unwrap_or(0);
-        let path = packet.get(1..count).and_then(|path| CStr::from_bytes_until_nul(path).ok());
+        let path = packet
+            .get(1..count)
+            .and_then(|path| CStr::from_bytes_until_nul(path).ok());
         let Some(path) = path else { exit() };
         let (error, mode) = answer(socket, packet[0], path, limit);
         let mut end = [END; 9];
@@ -179,7 +213,15 @@ fn exit() -> ! {
 
 fn tell(socket: i32, packet: &[u8]) {
     // SAFETY: the packet is readable for its length.
-    if unsafe { libc::send(socket, packet.as_ptr().cast(), packet.len(), libc::MSG_NOSIGNAL) } < 0 {
+    if unsafe {
+        libc::send(
+            socket,
+            packet.as_ptr().cast(),
+            packet.len(),
+            libc::MSG_NOSIGNAL,
+        )
+    } < 0
+    {
         exit();
     }
 }
@@ -207,13 +249,21 @@ fn answer(socket: i32, question: u8, path: &CStr, limit: usize) -> (i32, u32) {
     }
     let enters = question == Question::Enter as u8;
     // O_DIRECTORY lets automount(8) mount, and O_PATH asks nothing of what it mounts; what is no regular file is not waited for
-    let how = if enters { libc::O_PATH | libc::O_DIRECTORY } else { libc::O_NONBLOCK | libc::O_NOCTTY };
+    let how = if enters {
+        libc::O_PATH | libc::O_DIRECTORY
+    } else {
+        libc::O_NONBLOCK | libc::O_NOCTTY
+    };
     // SAFETY: std's functions allocate.  The path ends with NUL.
     let file = unsafe { libc::open(path.as_ptr(), how | libc::O_CLOEXEC | libc::O_NOFOLLOW) };
     if file < 0 {
         return (error(), 0);
     }
-    let error = if enters { 0 } else { send_beginning(socket, file, limit) };
+    let error = if enters {
+        0
+    } else {
+        send_beginning(socket, file, limit)
+    };
     // SAFETY: the descriptor is this function's own, and used no more.
     unsafe { libc::close(file) };
     (error, 0)
@@ -230,8 +280,11 @@ fn kind(socket: i32, path: &CStr) -> (i32, u32) {
     if facts.st_mode & libc::S_IFMT == libc::S_IFLNK {
         let mut packet = [DATA; PACKET];
         // SAFETY: the path ends with NUL, and the packet is writable for so many bytes behind its first.
-        let count = unsafe { libc::readlink(path.as_ptr(), packet.as_mut_ptr().add(1).cast(), PACKET - 1) };
-        let Ok(count) = usize::try_from(count) else { return (error(), 0) };
+        let count =
+            unsafe { libc::readlink(path.as_ptr(), packet.as_mut_ptr().add(1).cast(), PACKET - 1) };
+        let Ok(count) = usize::try_from(count) else {
+            return (error(), 0);
+        };
         tell(socket, &packet[..=count]);
     }
     (0, facts.st_mode)
@@ -287,12 +340,22 @@ mod tests {
         symlink("file", format!("{folder}/link")).unwrap();
         let mut scout = Scout::send(9_000, 1000).unwrap();
         let process = scout.process;
-        let mut ask = |question, name: &str| scout.ask(question, &format!("{folder}/{name}")).unwrap();
-        assert_eq!(ask(Question::Kind, "file").mode & libc::S_IFMT, libc::S_IFREG);
-        assert_eq!(ask(Question::Kind, "link").mode & libc::S_IFMT, libc::S_IFLNK);
+        let mut ask =
+            |question, name: &str| scout.ask(question, &format!("{folder}/{name}")).unwrap();
+        assert_eq!(
+            ask(Question::Kind, "file").mode & libc::S_IFMT,
+            libc::S_IFREG
+        );
+        assert_eq!(
+            ask(Question::Kind, "link").mode & libc::S_IFMT,
+            libc::S_IFLNK
+        );
         assert_eq!(ask(Question::Kind, "none").error, libc::ENOENT);
         assert_eq!(ask(Question::Kind, "link").bytes, b"file");
-        assert_eq!(ask(Question::Beginning, "file").bytes, &long.as_bytes()[..9_000]);
+        assert_eq!(
+            ask(Question::Beginning, "file").bytes,
+            &long.as_bytes()[..9_000]
+        );
         assert_eq!(ask(Question::Beginning, "link").error, libc::ELOOP);
         assert_eq!(ask(Question::Enter, "file").error, libc::ENOTDIR);
         assert_eq!(ask(Question::Enter, "."), Reply::default());
@@ -321,12 +384,19 @@ mod tests {
     #[test]
     fn no_wait_for_any_child_sees_a_scout_and_it_holds_no_file_of_the_callers() {
         let scout = Scout::send(10, 1000).unwrap();
-        let open = || fs::read_dir(format!("/proc/{}/fd", scout.process)).unwrap().count();
+        let open = || {
+            fs::read_dir(format!("/proc/{}/fd", scout.process))
+                .unwrap()
+                .count()
+        };
         let begun = Instant::now();
         while open() != 1 && begun.elapsed().as_secs() < 5 {}
         assert_eq!(open(), 1, "its end of the socket");
         // SAFETY: no status is asked for; the process is this test's own, and waits for no child without a signal.
         let seen = unsafe { libc::waitpid(scout.process, ptr::null_mut(), libc::WNOHANG) };
-        assert_eq!((seen, io::Error::last_os_error().raw_os_error()), (-1, Some(libc::ECHILD)));
+        assert_eq!(
+            (seen, io::Error::last_os_error().raw_os_error()),
+            (-1, Some(libc::ECHILD))
+        );
     }
 }

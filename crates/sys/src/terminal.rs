@@ -14,7 +14,12 @@ pub fn terminal_lines(of: BorrowedFd) -> Option<u16> {
 }
 
 fn size(of: BorrowedFd) -> Option<libc::winsize> {
-    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    let mut size = libc::winsize {
+        ws_row: 0,
+        ws_col: 0,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
     // SAFETY: TIOCGWINSZ writes one `winsize`, and the descriptor is open as long as it is borrowed.
     let done = unsafe { libc::ioctl(of.as_raw_fd(), libc::TIOCGWINSZ, &mut size) };
     (done == 0).then_some(size)
@@ -27,6 +32,9 @@ mod tests {
 
     #[test]
     fn what_is_no_terminal_has_no_columns() {
-        assert_eq!(terminal_columns(std::fs::File::open("/dev/null").unwrap().as_fd()), None);
+        assert_eq!(
+            terminal_columns(std::fs::File::open("/dev/null").unwrap().as_fd()),
+            None
+        );
     }
 }

@@ -27,12 +27,32 @@ pub struct Counter {
 
 /// Of bytes: the driver's own.
 const fn own(drivers: Names, sent: Names, received: Names) -> Counter {
-    Counter { drivers, folder: "hw_counters", sent, received, unit: 1, is_exported: false }
+    Counter {
+        drivers,
+        folder: "hw_counters",
+        sent,
+        received,
+        unit: 1,
+        is_exported: false,
+    }
 }
 
 /// As the specification of InfiniBand has it.
-const fn standard(drivers: Names, folder: &'static str, sent: Names, received: Names, unit: u64) -> Counter {
-    Counter { drivers, folder, sent, received, unit, is_exported: true }
+const fn standard(
+    drivers: Names,
+    folder: &'static str,
+    sent: Names,
+    received: Names,
+    unit: u64,
+) -> Counter {
+    Counter {
+        drivers,
+        folder,
+        sent,
+        received,
+        unit,
+        is_exported: true,
+    }
 }
 
 /// In order: the first that can be read tells.
@@ -48,12 +68,28 @@ const COUNTERS: [Counter; 7] = [
         &["ip4InOctets", "ip6InOctets"],
     ),
     // drivers/infiniband/hw/ionic
-    own(&["ionic"], &["tx_rdma_ucast_bytes"], &["rx_rdma_ucast_bytes"]),
+    own(
+        &["ionic"],
+        &["tx_rdma_ucast_bytes"],
+        &["rx_rdma_ucast_bytes"],
+    ),
     // drivers/infiniband/hw/erdma/erdma_hw.h
     own(&["erdma"], &["hw_tx_bytes_cnt"], &["hw_rx_bytes_cnt"]),
-    standard(&["hfi1"], "counters", &["port_xmit_data"], &["port_rcv_data"], 8),
+    standard(
+        &["hfi1"],
+        "counters",
+        &["port_xmit_data"],
+        &["port_rcv_data"],
+        8,
+    ),
     // of old kernels and vendors' drivers, whose port_xmit_data has 32 bits
-    standard(&[], "counters_ext", &["port_xmit_data_64"], &["port_rcv_data_64"], 4),
+    standard(
+        &[],
+        "counters_ext",
+        &["port_xmit_data_64"],
+        &["port_rcv_data_64"],
+        4,
+    ),
     standard(&[], "counters", &["port_xmit_data"], &["port_rcv_data"], 4),
 ];
 
@@ -85,14 +121,21 @@ impl CountedPort {
 
     /// The port of such a name.
     pub fn named(name: &str) -> CountedPort {
-        let port = name.split_once(':').and_then(|(device, port)| Some((device, port.parse().ok()?)));
+        let port = name
+            .split_once(':')
+            .and_then(|(device, port)| Some((device, port.parse().ok()?)));
         let (device, port) = port.unwrap_or((name, 0));
-        CountedPort { device: device.to_string(), port }
+        CountedPort {
+            device: device.to_string(),
+            port,
+        }
     }
 
     /// `mlx5_10` comes after `mlx5_9`, and interfaces without a port come last.
     fn order(&self) -> (bool, &str, u64, &str, u8) {
-        let stem = self.device.trim_end_matches(|letter: char| letter.is_ascii_digit());
+        let stem = self
+            .device
+            .trim_end_matches(|letter: char| letter.is_ascii_digit());
         let number = self.device[stem.len()..].parse().unwrap_or(u64::MAX);
         (self.port == 0, stem, number, &self.device, self.port)
     }
@@ -140,7 +183,9 @@ pub fn rdma(
         let file = |name: &&str| number(&read(&format!("{}/{name}", counter.folder))?);
         let values: Vec<u64> = files.iter().map(file).collect::<Option<_>>()?;
         let is_at_end = counter.unit > 1 && values.contains(&END_OF_32_BITS);
-        let sum = values.iter().fold(0u64, |sum, value| sum.saturating_add(*value));
+        let sum = values
+            .iter()
+            .fold(0u64, |sum, value| sum.saturating_add(*value));
         Some((sum.saturating_mul(counter.unit), is_at_end))
     };
     let fits = |counter: &&Counter| {
@@ -149,14 +194,25 @@ pub fn rdma(
     COUNTERS.iter().filter(fits).find_map(|counter| {
         let (sent, sent_at_end) = sum(counter, counter.sent)?;
         let (received, received_at_end) = sum(counter, counter.received)?;
-        Some((counter, Count { sent, received, is_at_end: sent_at_end || received_at_end }))
+        Some((
+            counter,
+            Count {
+                sent,
+                received,
+                is_at_end: sent_at_end || received_at_end,
+            },
+        ))
     })
 }
 
 /// What an interface counted.  `read` reads a file of its `statistics`.
 pub fn interface(read: &dyn Fn(&str) -> Option<String>) -> Option<Count> {
     let value = |file: &str| number(&read(file)?);
-    Some(Count { sent: value("tx_bytes")?, received: value("rx_bytes")?, is_at_end: false })
+    Some(Count {
+        sent: value("tx_bytes")?,
+        received: value("rx_bytes")?,
+        is_at_end: false,
+    })
 }
 
 /// The file below `ports/N` that soft RoCE alone has.
@@ -165,5 +221,7 @@ pub const OF_SOFT_ROCE: &str = "hw_counters/sent_pkts";
 /// A count, and nothing else: `N/A (no PMA)` is what the kernel writes for a device without a performance management agent.
 fn number(text: &str) -> Option<u64> {
     let text = text.trim();
-    (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok()).flatten()
+    (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()))
+        .then(|| text.parse().ok())
+        .flatten()
 }

@@ -20,22 +20,44 @@ pub type MetricSample = (Vec<(&'static str, String)>, u64);
 
 impl Metric {
     pub fn gauge(name: &'static str, help: &'static str, samples: Vec<MetricSample>) -> Metric {
-        Metric { name, help, kind: "gauge", samples }
+        Metric {
+            name,
+            help,
+            kind: "gauge",
+            samples,
+        }
     }
 
     pub fn counter(name: &'static str, help: &'static str, samples: Vec<MetricSample>) -> Metric {
-        Metric { name, help, kind: "counter", samples }
+        Metric {
+            name,
+            help,
+            kind: "counter",
+            samples,
+        }
     }
 }
 
 pub fn write(metrics: &[Metric]) -> String {
     let mut out = String::new();
-    for Metric { name, help, kind, samples } in metrics.iter().filter(|metric| !metric.samples.is_empty()) {
+    for Metric {
+        name,
+        help,
+        kind,
+        samples,
+    } in metrics.iter().filter(|metric| !metric.samples.is_empty())
+    {
         // writing to a string cannot fail
-        let _ = writeln!(out, "# HELP {name} {}\n# TYPE {name} {kind}", help.replace('\\', "\\\\"));
+        let _ = writeln!(
+            out,
+            "# HELP {name} {}\n# TYPE {name} {kind}",
+            help.replace('\\', "\\\\")
+        );
         for (labels, value) in samples {
-            let labels: Vec<String> =
-                labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
+            let labels: Vec<String> = labels
+                .iter()
+                .map(|(label, value)| format!("{label}=\"{}\"", escaped(value)))
+                .collect();
             let _ = match labels.is_empty() {
                 true => writeln!(out, "{name} {value}"),
                 false => writeln!(out, "{name}{{{}}} {value}", labels.join(",")),
@@ -46,5 +68,8 @@ pub fn write(metrics: &[Metric]) -> String {
 }
 
 fn escaped(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
 }

@@ -54,7 +54,11 @@ impl Growth {
 }
 
 /// From one reading to a later one.  `silent` are devices that did not answer at one of them.
-pub fn growth(before: &Sample, after: &Sample, silent: &BTreeSet<String>) -> BTreeMap<CountedPort, Growth> {
+pub fn growth(
+    before: &Sample,
+    after: &Sample,
+    silent: &BTreeSet<String>,
+) -> BTreeMap<CountedPort, Growth> {
     let places: BTreeSet<&CountedPort> = before.keys().chain(after.keys()).collect();
     let mut grown: BTreeMap<CountedPort, Growth> = places
         .into_iter()
@@ -66,8 +70,16 @@ pub fn growth(before: &Sample, after: &Sample, silent: &BTreeSet<String>) -> BTr
                 }
                 (one, other) => {
                     let is_silent = silent.contains(&place.device);
-                    let why = if is_silent { NoFigure::NoAnswer } else { NoFigure::CameOrWent };
-                    growth_of(one.or(other).unwrap_or(&PortCounts::default()), Err(why), Err(why))
+                    let why = if is_silent {
+                        NoFigure::NoAnswer
+                    } else {
+                        NoFigure::CameOrWent
+                    };
+                    growth_of(
+                        one.or(other).unwrap_or(&PortCounts::default()),
+                        Err(why),
+                        Err(why),
+                    )
                 }
             };
             (place.clone(), growth)
@@ -75,21 +87,44 @@ pub fn growth(before: &Sample, after: &Sample, silent: &BTreeSet<String>) -> BTr
         .collect();
     for device in silent {
         if !grown.keys().any(|place| place.device == *device) {
-            let growth = growth_of(&PortCounts::default(), Err(NoFigure::NoAnswer), Err(NoFigure::NoAnswer));
-            grown.insert(CountedPort { device: device.clone(), port: 1 }, growth);
+            let growth = growth_of(
+                &PortCounts::default(),
+                Err(NoFigure::NoAnswer),
+                Err(NoFigure::NoAnswer),
+            );
+            grown.insert(
+                CountedPort {
+                    device: device.clone(),
+                    port: 1,
+                },
+                growth,
+            );
         }
     }
     grown
 }
 
 /// The growth of a port of which this was read.
-fn growth_of(of: &PortCounts, rdma: Result<Bytes, NoFigure>, tcp: Result<Bytes, NoFigure>) -> Growth {
+fn growth_of(
+    of: &PortCounts,
+    rdma: Result<Bytes, NoFigure>,
+    tcp: Result<Bytes, NoFigure>,
+) -> Growth {
     let counter = of.rdma.as_ref().map(|(counter, _)| counter.name());
     let interface = of.interface.as_ref().map(|(name, _)| name.clone());
-    Growth { counter, rdma, interface, tcp, is_soft: of.is_soft }
+    Growth {
+        counter,
+        rdma,
+        interface,
+        tcp,
+        is_soft: of.is_soft,
+    }
 }
 
-fn between<T: PartialEq>(before: &Option<(T, Count)>, after: &Option<(T, Count)>) -> Result<Bytes, NoFigure> {
+fn between<T: PartialEq>(
+    before: &Option<(T, Count)>,
+    after: &Option<(T, Count)>,
+) -> Result<Bytes, NoFigure> {
     match (before, after) {
         (Some((one, before)), Some((other, after))) if one == other => difference(before, after),
         (None, None) => Err(NoFigure::NoCounter),
@@ -101,7 +136,10 @@ fn difference(before: &Count, after: &Count) -> Result<Bytes, NoFigure> {
     if after.is_at_end {
         return Err(NoFigure::AtItsEnd);
     }
-    match (after.sent.checked_sub(before.sent), after.received.checked_sub(before.received)) {
+    match (
+        after.sent.checked_sub(before.sent),
+        after.received.checked_sub(before.received),
+    ) {
         (Some(sent), Some(received)) => Ok(Bytes { sent, received }),
         _ => Err(NoFigure::WentBackwards),
     }

@@ -74,7 +74,11 @@ impl Merged {
             #[serde(flatten)]
             merged: &'a Merged,
         }
-        let document = Document { format: "nic-placement measure merge", version: VERSION, merged: self };
+        let document = Document {
+            format: "nic-placement measure merge",
+            version: VERSION,
+            merged: self,
+        };
         serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
     }
 
@@ -82,7 +86,10 @@ impl Merged {
         if self.nodes >= MAX_NODES {
             return Err(format!("more than {MAX_NODES} nodes"));
         }
-        match self.of_nodes.binary_search_by(|other| other.node.cmp(&report.node)) {
+        match self
+            .of_nodes
+            .binary_search_by(|other| other.node.cmp(&report.node))
+        {
             Ok(_) => {
                 self.twice.insert(report.node);
             }
@@ -92,7 +99,17 @@ impl Merged {
     }
 
     fn insert(&mut self, at: usize, report: Measurement) {
-        let Measurement { node, seconds, status, plan, shares, nics, tasks, notes, .. } = report;
+        let Measurement {
+            node,
+            seconds,
+            status,
+            plan,
+            shares,
+            nics,
+            tasks,
+            notes,
+            ..
+        } = report;
         self.nodes += 1;
         self.by_tasks += usize::from(plan == Origin::Tasks);
         self.seconds = self.seconds.max(seconds);
@@ -102,7 +119,10 @@ impl Merged {
         add(&mut all.planned, shares.planned);
         add(&mut all.others, shares.others);
         add(&mut all.tcp, shares.tcp);
-        for (to, names) in [(&mut all.idle, &shares.idle), (&mut all.unknown, &shares.unknown)] {
+        for (to, names) in [
+            (&mut all.idle, &shares.idle),
+            (&mut all.unknown, &shares.unknown),
+        ] {
             to.extend(names.iter().map(|nic| format!("{node}/{nic}")));
             to.sort();
         }
@@ -124,7 +144,10 @@ impl Merged {
             }
         }
         for task in tasks {
-            *self.tasks.entry(task.verdict.words().0.to_string()).or_default() += 1;
+            *self
+                .tasks
+                .entry(task.verdict.words().0.to_string())
+                .or_default() += 1;
         }
         for note in notes {
             *self.notes.entry(note).or_default() += 1;

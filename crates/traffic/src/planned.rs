@@ -38,7 +38,11 @@ pub fn of_node(node: &Topology, map: &NodePlacement) -> PlannedNics {
     }
     // without a GPU all NICs that may be used serve
     if node.gpus.is_empty() {
-        plan.extend(map.rails.iter().map(|rail| (rail.to_string(), Planned::default())));
+        plan.extend(
+            map.rails
+                .iter()
+                .map(|rail| (rail.to_string(), Planned::default())),
+        );
     }
     plan
 }
@@ -53,7 +57,10 @@ pub fn of_tasks(tasks: &[&PlacedTask], node: Option<(&Topology, &PlannedNics)>) 
             planned.tasks.extend(task.marked.numbers.local);
             let of_nic = node.and_then(|(_, of_node)| of_node.get(nic));
             let near = of_nic.into_iter().flat_map(|of_nic| &of_nic.gpus);
-            planned.gpus.extend(near.filter(|(gpu, _)| gpus.contains(gpu)).map(|(gpu, path)| (*gpu, *path)));
+            planned.gpus.extend(
+                near.filter(|(gpu, _)| gpus.contains(gpu))
+                    .map(|(gpu, path)| (*gpu, *path)),
+            );
         }
     }
     plan

@@ -77,18 +77,28 @@ fn nic(place: &CountedPort, growth: &Growth, plan: &PlannedNics) -> NicTraffic {
     let is_rdma = place.port > 0;
     let carried = growth.carried();
     let of_the_interface = growth.is_soft.then(|| OF_THE_INTERFACE.to_string());
-    let tcp = if growth.is_soft { Err(NoFigure::NoCounter) } else { growth.tcp };
+    let tcp = if growth.is_soft {
+        Err(NoFigure::NoCounter)
+    } else {
+        growth.tcp
+    };
     NicTraffic {
         is_rdma,
         is_planned: planned.is_some(),
-        gpus: planned.map(|planned| planned.gpus.keys().copied().collect()).unwrap_or_default(),
-        tasks: planned.map(|planned| planned.tasks.iter().copied().collect()).unwrap_or_default(),
+        gpus: planned
+            .map(|planned| planned.gpus.keys().copied().collect())
+            .unwrap_or_default(),
+        tasks: planned
+            .map(|planned| planned.tasks.iter().copied().collect())
+            .unwrap_or_default(),
         counter: of_the_interface.or_else(|| growth.counter.clone()),
         rdma: carried.ok().filter(|_| is_rdma),
         rdma_missing: carried.err().filter(|_| is_rdma),
         interface: growth.interface.clone(),
         tcp: tcp.ok(),
-        tcp_missing: tcp.err().filter(|_| growth.interface.is_some() && !growth.is_soft),
+        tcp_missing: tcp
+            .err()
+            .filter(|_| growth.interface.is_some() && !growth.is_soft),
         name,
     }
 }
@@ -98,24 +108,41 @@ fn is_idle(sent: u64, total: u64, count: usize) -> bool {
     u128::from(sent) * 100 * (count.max(1) as u128) < u128::from(total)
 }
 
-pub fn of_node(grown: &BTreeMap<CountedPort, Growth>, plan: &PlannedNics) -> (Vec<NicTraffic>, Shares) {
-    let nics: Vec<NicTraffic> = grown.iter().map(|(place, growth)| nic(place, growth, plan)).collect();
+pub fn of_node(
+    grown: &BTreeMap<CountedPort, Growth>,
+    plan: &PlannedNics,
+) -> (Vec<NicTraffic>, Shares) {
+    let nics: Vec<NicTraffic> = grown
+        .iter()
+        .map(|(place, growth)| nic(place, growth, plan))
+        .collect();
     let sent = |is_planned: bool| {
         let of = nics.iter().filter(|nic| nic.is_planned == is_planned);
-        of.filter_map(|nic| nic.rdma).fold(0u64, |sum, bytes| sum.saturating_add(bytes.sent))
+        of.filter_map(|nic| nic.rdma)
+            .fold(0u64, |sum, bytes| sum.saturating_add(bytes.sent))
     };
     let (planned, others) = (sent(true), sent(false));
     let total = planned.saturating_add(others);
     let is_idle = |nic: &&NicTraffic| {
-        nic.is_planned && nic.rdma.is_some_and(|bytes| total > 0 && is_idle(bytes.sent, total, plan.len()))
+        nic.is_planned
+            && nic
+                .rdma
+                .is_some_and(|bytes| total > 0 && is_idle(bytes.sent, total, plan.len()))
     };
     let names = |nics: Vec<&NicTraffic>| nics.into_iter().map(|nic| nic.name.clone()).collect();
     let shares = Shares {
         planned,
         others,
-        tcp: nics.iter().filter_map(|nic| nic.tcp).fold(0u64, |sum, bytes| sum.saturating_add(bytes.sent)),
+        tcp: nics
+            .iter()
+            .filter_map(|nic| nic.tcp)
+            .fold(0u64, |sum, bytes| sum.saturating_add(bytes.sent)),
         idle: names(nics.iter().filter(is_idle).collect()),
-        unknown: names(nics.iter().filter(|nic| nic.is_rdma && nic.rdma.is_none()).collect()),
+        unknown: names(
+            nics.iter()
+                .filter(|nic| nic.is_rdma && nic.rdma.is_none())
+                .collect(),
+        ),
     };
     (nics, shares)
 }
@@ -129,10 +156,19 @@ pub fn notes(nics: &[NicTraffic], shares: &Shares, origin: Origin) -> Vec<String
     };
     for (missing, what) in [
         (NoFigure::NoCounter, "the driver counts no bytes of RDMA"),
-        (NoFigure::WentBackwards, "the counter went back while the command ran: it was reset"),
-        (NoFigure::AtItsEnd, "the counter has 32 bits and stands at its end: reset it, as perfquery -R does"),
+        (
+            NoFigure::WentBackwards,
+            "the counter went back while the command ran: it was reset",
+        ),
+        (
+            NoFigure::AtItsEnd,
+            "the counter has 32 bits and stands at its end: reset it, as perfquery -R does",
+        ),
         (NoFigure::NoAnswer, "the card did not answer in time"),
-        (NoFigure::CameOrWent, "the NIC or its counter came or went while the command ran"),
+        (
+            NoFigure::CameOrWent,
+            "the NIC or its counter came or went while the command ran",
+        ),
     ] {
         let names = of(missing);
         if !names.is_empty() {
@@ -152,7 +188,8 @@ pub fn notes(nics: &[NicTraffic], shares: &Shares, origin: Origin) -> Vec<String
     }
     if origin == Origin::Node {
         notes.push(
-            "no task with NIC_PLACEMENT was seen: compared with the plan for all GPUs of the node".into(),
+            "no task with NIC_PLACEMENT was seen: compared with the plan for all GPUs of the node"
+                .into(),
         );
     }
     notes

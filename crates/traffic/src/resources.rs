@@ -55,7 +55,12 @@ impl Objects {
         const NLDEV: u16 = 5 << 10;
         let attribute: Vec<u8> = device
             .map(|device| {
-                [&8u16.to_ne_bytes()[..], &DEVICE_INDEX.to_ne_bytes(), &device.to_ne_bytes()].concat()
+                [
+                    &8u16.to_ne_bytes()[..],
+                    &DEVICE_INDEX.to_ne_bytes(),
+                    &device.to_ne_bytes(),
+                ]
+                .concat()
             })
             .unwrap_or_default();
         let length = (HEADER + attribute.len()) as u32;
@@ -129,14 +134,18 @@ pub fn read(objects: Objects, mut datagram: &[u8], found: &mut Vec<Object>) -> A
     const DONE: u16 = 3;
     while let Some(length) = u32_at(datagram, 0) {
         let length = length as usize;
-        let (Some(body), Some(kind)) = (datagram.get(HEADER..length), u16_at(datagram, 4)) else { break };
+        let (Some(body), Some(kind)) = (datagram.get(HEADER..length), u16_at(datagram, 4)) else {
+            break;
+        };
         let error = || u32_at(body, 0).map_or(0, |number| number as i32);
         match kind {
             ERROR | DONE if error() < 0 => return Answer::Refused(-error()),
             ERROR | DONE => return Answer::Done,
             _ => take(objects, body, found),
         }
-        datagram = datagram.get(length.next_multiple_of(4)..).unwrap_or_default();
+        datagram = datagram
+            .get(length.next_multiple_of(4)..)
+            .unwrap_or_default();
     }
     Answer::More
 }
@@ -148,21 +157,30 @@ fn take(objects: Objects, body: &[u8], found: &mut Vec<Object>) {
         return;
     };
     let lists = attributes(body).filter(|(number, _)| *number == list);
-    let entries = lists.flat_map(|(_, list)| attributes(list)).filter(|(number, _)| *number == entry);
+    let entries = lists
+        .flat_map(|(_, list)| attributes(list))
+        .filter(|(number, _)| *number == entry);
     found.extend(entries.map(|(_, entry)| object(entry, device.device.clone())));
 }
 
 fn object(bytes: &[u8], device: String) -> Object {
-    let mut object = Object { device, ..Object::default() };
+    let mut object = Object {
+        device,
+        ..Object::default()
+    };
     for (number, payload) in attributes(bytes) {
         match (number, payload) {
             (DEVICE_NAME, text) => {
-                object.device = String::from_utf8_lossy(text).trim_end_matches('\0').to_string();
+                object.device = String::from_utf8_lossy(text)
+                    .trim_end_matches('\0')
+                    .to_string();
             }
             (KERNEL_NAME, _) => object.is_kernels = true,
             (_, [byte]) => drop(object.numbers.insert(number, u32::from(*byte))),
             (_, payload) if payload.len() == 4 => {
-                object.numbers.extend(u32_at(payload, 0).map(|value| (number, value)));
+                object
+                    .numbers
+                    .extend(u32_at(payload, 0).map(|value| (number, value)));
             }
             _ => {}
         }
@@ -188,9 +206,10 @@ pub struct Held {
 impl Held {
     /// Adds what another process of the task holds.
     pub fn add(&mut self, other: &Held) {
-        for (mine, others) in
-            [(&mut self.connected, &other.connected), (&mut self.unconnected, &other.unconnected)]
-        {
+        for (mine, others) in [
+            (&mut self.connected, &other.connected),
+            (&mut self.unconnected, &other.unconnected),
+        ] {
             for (port, count) in others {
                 *mine.entry(*port).or_default() += count;
             }
@@ -202,9 +221,10 @@ impl Held {
 
     /// Keeps the most of what was held at two times.
     pub fn most(&mut self, other: &Held) {
-        for (mine, others) in
-            [(&mut self.connected, &other.connected), (&mut self.unconnected, &other.unconnected)]
-        {
+        for (mine, others) in [
+            (&mut self.connected, &other.connected),
+            (&mut self.unconnected, &other.unconnected),
+        ] {
             for (port, count) in others {
                 let most = mine.entry(*port).or_default();
                 *most = (*most).max(*count);
@@ -227,7 +247,8 @@ pub struct Holdings {
 /// Joins the answers.
 pub fn holdings(answers: &BTreeMap<Objects, Vec<Object>>) -> Holdings {
     let of = |objects| answers.get(&objects).map_or(&[][..], Vec::as_slice);
-    let named = |object: &Object, attribute| Some((object.device.clone(), object.number(attribute)?));
+    let named =
+        |object: &Object, attribute| Some((object.device.clone(), object.number(attribute)?));
     let contexts: BTreeMap<(String, u32), Option<u32>> = of(Objects::Contexts)
         .iter()
         .filter_map(|context| Some((named(context, CONTEXT)?, context.number(THREAD))))
@@ -237,7 +258,12 @@ pub fn holdings(answers: &BTreeMap<Objects, Vec<Object>>) -> Holdings {
         .filter_map(|domain| Some((named(domain, DOMAIN)?, named(domain, CONTEXT)?)))
         .collect();
     let owner = |object: &Object| {
-        let of_context = || contexts.get(domains.get(&named(object, DOMAIN)?)?).copied().flatten();
+        let of_context = || {
+            contexts
+                .get(domains.get(&named(object, DOMAIN)?)?)
+                .copied()
+                .flatten()
+        };
         object.number(THREAD).or_else(of_context)
     };
     let mut all = Holdings::default();
@@ -247,7 +273,12 @@ pub fn holdings(answers: &BTreeMap<Objects, Vec<Object>>) -> Holdings {
                 all.unowned += u32::from(objects == Objects::QueuePairs);
                 continue;
             };
-            let held = all.threads.entry(thread).or_default().entry(object.device.clone()).or_default();
+            let held = all
+                .threads
+                .entry(thread)
+                .or_default()
+                .entry(object.device.clone())
+                .or_default();
             match objects {
                 Objects::QueuePairs => count(held, object),
                 Objects::Regions => held.regions += 1,
@@ -264,13 +295,17 @@ fn count(held: &mut Held, queue_pair: &Object) {
     const CONNECTED: [u32; 4] = [2, 3, 9, 10];
     const READY: u32 = 3;
     let is_ready = queue_pair.number(STATE) == Some(READY);
-    let is_connected = queue_pair.number(TYPE).is_some_and(|kind| CONNECTED.contains(&kind));
+    let is_connected = queue_pair
+        .number(TYPE)
+        .is_some_and(|kind| CONNECTED.contains(&kind));
     let of_port = match (is_ready, is_connected) {
         (false, _) => return held.idle += 1,
         (true, true) => &mut held.connected,
         (true, false) => &mut held.unconnected,
     };
-    *of_port.entry(queue_pair.number(PORT).unwrap_or(1)).or_default() += 1;
+    *of_port
+        .entry(queue_pair.number(PORT).unwrap_or(1))
+        .or_default() += 1;
 }
 
 #[cfg(test)]
@@ -308,25 +343,47 @@ mod tests {
             attribute(entry, &of)
         };
         let entries: Vec<u8> = entries.iter().flat_map(entry).collect();
-        let body = [attribute(DEVICE_INDEX, &[7, 0, 0, 0]), attribute(DEVICE_NAME, b"mlx5_3\0")].concat();
+        let body = [
+            attribute(DEVICE_INDEX, &[7, 0, 0, 0]),
+            attribute(DEVICE_NAME, b"mlx5_3\0"),
+        ]
+        .concat();
         message(5130, &[body, attribute(list, &entries)].concat())
     }
 
     fn answered(objects: Objects, entries: &[Vec<(u16, u32)>]) -> (Objects, Vec<Object>) {
         let mut found = Vec::new();
         let done = message(3, &[0; 4]);
-        assert_eq!(read(objects, &[listed(objects, entries), done].concat(), &mut found), Answer::Done);
+        assert_eq!(
+            read(
+                objects,
+                &[listed(objects, entries), done].concat(),
+                &mut found
+            ),
+            Answer::Done
+        );
         (objects, found)
     }
 
     #[test]
     fn queue_pairs_are_counted_by_port_and_by_whether_they_can_send() {
-        let pair = |kind, state, port| vec![(PORT, port), (TYPE, kind), (STATE, state), (THREAD, 42)];
-        let pairs = [pair(2, 3, 1), pair(2, 3, 2), pair(2, 1, 1), pair(4, 3, 1), pair(255, 3, 1)];
+        let pair =
+            |kind, state, port| vec![(PORT, port), (TYPE, kind), (STATE, state), (THREAD, 42)];
+        let pairs = [
+            pair(2, 3, 1),
+            pair(2, 3, 2),
+            pair(2, 1, 1),
+            pair(4, 3, 1),
+            pair(255, 3, 1),
+        ];
         let held = holdings(&[answered(Objects::QueuePairs, &pairs)].into());
         let held = &held.threads[&42]["mlx5_3"];
         assert_eq!(held.connected, BTreeMap::from([(1, 1), (2, 1)]));
-        assert_eq!((held.unconnected[&1], held.idle), (2, 1), "datagrams and EFA's own kind");
+        assert_eq!(
+            (held.unconnected[&1], held.idle),
+            (2, 1),
+            "datagrams and EFA's own kind"
+        );
     }
 
     #[test]
@@ -336,8 +393,17 @@ mod tests {
         let lost = vec![(TYPE, 2), (STATE, 3), (DOMAIN, 6)];
         let answers = BTreeMap::from([
             answered(Objects::QueuePairs, &[kernel, left, lost]),
-            answered(Objects::Domains, &[vec![(DOMAIN, 5), (CONTEXT, 1)], vec![(DOMAIN, 6), (CONTEXT, 2)]]),
-            answered(Objects::Contexts, &[vec![(CONTEXT, 1), (THREAD, 42)], vec![(CONTEXT, 2)]]),
+            answered(
+                Objects::Domains,
+                &[
+                    vec![(DOMAIN, 5), (CONTEXT, 1)],
+                    vec![(DOMAIN, 6), (CONTEXT, 2)],
+                ],
+            ),
+            answered(
+                Objects::Contexts,
+                &[vec![(CONTEXT, 1), (THREAD, 42)], vec![(CONTEXT, 2)]],
+            ),
         ]);
         let all = holdings(&answers);
         assert_eq!(all.unowned, 1, "the context's own thread has ended too");
@@ -349,11 +415,24 @@ mod tests {
     #[test]
     fn a_refusal_is_told_by_its_number_and_a_device_by_its_index() {
         let refusal = message(2, &(-22i32).to_ne_bytes());
-        assert_eq!(read(Objects::Contexts, &refusal, &mut Vec::new()), Answer::Refused(22));
+        assert_eq!(
+            read(Objects::Contexts, &refusal, &mut Vec::new()),
+            Answer::Refused(22)
+        );
         let mut found = Vec::new();
-        let body = [attribute(DEVICE_INDEX, &[7, 0, 0, 0]), attribute(DEVICE_NAME, b"mlx5_3\0")].concat();
-        assert_eq!(read(Objects::Devices, &message(5121, &body), &mut found), Answer::More);
-        assert_eq!((found[0].device.as_str(), found[0].device_index()), ("mlx5_3", Some(7)));
+        let body = [
+            attribute(DEVICE_INDEX, &[7, 0, 0, 0]),
+            attribute(DEVICE_NAME, b"mlx5_3\0"),
+        ]
+        .concat();
+        assert_eq!(
+            read(Objects::Devices, &message(5121, &body), &mut found),
+            Answer::More
+        );
+        assert_eq!(
+            (found[0].device.as_str(), found[0].device_index()),
+            ("mlx5_3", Some(7))
+        );
         assert_eq!(Objects::QueuePairs.request(Some(7)).len(), 24);
     }
 

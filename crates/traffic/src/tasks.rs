@@ -42,7 +42,11 @@ pub struct Numbers {
 impl Numbers {
     /// `17.0 task 3`; `None` outside of jobs.
     pub fn label(&self) -> Option<String> {
-        let task = self.rank.or(self.local).map(|number| format!(" task {number}")).unwrap_or_default();
+        let task = self
+            .rank
+            .or(self.local)
+            .map(|number| format!(" task {number}"))
+            .unwrap_or_default();
         self.step.map(|step| format!("{step}{task}"))
     }
 }
@@ -61,42 +65,76 @@ pub struct Marked {
 pub fn numbers(environment: &[u8]) -> Numbers {
     fn value<T: std::str::FromStr>(environment: &[u8], name: &str) -> Option<T> {
         let text = variable(environment, name)?;
-        text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+        text.bytes()
+            .all(|byte| byte.is_ascii_digit())
+            .then(|| text.parse().ok())?
     }
     let job = value(environment, "SLURM_JOB_ID");
-    let step = job.map(|job| StepId { job, step: value(environment, "SLURM_STEP_ID") });
-    Numbers { step, local: value(environment, "SLURM_LOCALID"), rank: value(environment, "SLURM_PROCID") }
+    let step = job.map(|job| StepId {
+        job,
+        step: value(environment, "SLURM_STEP_ID"),
+    });
+    Numbers {
+        step,
+        local: value(environment, "SLURM_LOCALID"),
+        rank: value(environment, "SLURM_PROCID"),
+    }
 }
 
 /// The marker of an environment, `NAME=VALUE` each with a NUL behind it; `None` where the process was not placed.
 pub fn marked(environment: &[u8]) -> Option<Marked> {
     let devices = marker::devices(variable(environment, marker::NAME)?)?;
-    let gpus = devices.gpus.iter().take(MAX_DEVICES).filter_map(|gpu| gpu.parse().ok()).collect();
-    let nics = devices.nics.iter().take(MAX_DEVICES).filter(|nic| is_port(nic)).map(|nic| nic.to_string());
+    let gpus = devices
+        .gpus
+        .iter()
+        .take(MAX_DEVICES)
+        .filter_map(|gpu| gpu.parse().ok())
+        .collect();
+    let nics = devices
+        .nics
+        .iter()
+        .take(MAX_DEVICES)
+        .filter(|nic| is_port(nic))
+        .map(|nic| nic.to_string());
     let cpus = devices.cpus.and_then(|cpus| CpuSet::from_list(cpus).ok());
-    Some(Marked { numbers: numbers(environment), gpus, nics: nics.collect(), cpus })
+    Some(Marked {
+        numbers: numbers(environment),
+        gpus,
+        nics: nics.collect(),
+        cpus,
+    })
 }
 
 /// The variables that the marker says were set, and that have another value or none.
 pub fn changed(environment: &[u8]) -> Vec<String> {
     /// More of them are not told.
     const MOST: usize = 32;
-    let Some(line) = variable(environment, marker::NAME) else { return Vec::new() };
+    let Some(line) = variable(environment, marker::NAME) else {
+        return Vec::new();
+    };
     let marker = Marker::parse(line, is_variable_name);
     let is_changed = |(name, value): &&(String, String)| variable(environment, name) != Some(value);
-    marker.set().iter().filter(is_changed).map(|(name, _)| name.clone()).take(MOST).collect()
+    marker
+        .set()
+        .iter()
+        .filter(is_changed)
+        .map(|(name, _)| name.clone())
+        .take(MOST)
+        .collect()
 }
 
 /// `mlx5_0:1`
 fn is_port(text: &str) -> bool {
-    text.split_once(':')
-        .is_some_and(|(name, port)| DeviceName::is_one(name) && port.parse::<u8>().is_ok_and(|port| port > 0))
+    text.split_once(':').is_some_and(|(name, port)| {
+        DeviceName::is_one(name) && port.parse::<u8>().is_ok_and(|port| port > 0)
+    })
 }
 
 /// The first of that name counts, as for getenv(3).
 pub fn variable<'e>(environment: &'e [u8], name: &str) -> Option<&'e str> {
     let mut entries = environment.split(|byte| *byte == 0);
-    let value = entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
+    let value =
+        entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
     std::str::from_utf8(value).ok()
 }
 

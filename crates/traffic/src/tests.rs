@@ -12,7 +12,12 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 fn files<'a>(known: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<String> + 'a {
-    |file| known.iter().find(|(name, _)| *name == file).map(|(_, text)| text.to_string())
+    |file| {
+        known
+            .iter()
+            .find(|(name, _)| *name == file)
+            .map(|(_, text)| text.to_string())
+    }
 }
 
 fn counted(driver: &str, known: &[(&str, &str)]) -> Option<(String, Count)> {
@@ -20,17 +25,38 @@ fn counted(driver: &str, known: &[(&str, &str)]) -> Option<(String, Count)> {
 }
 
 fn count(sent: u64, received: u64) -> Count {
-    Count { sent, received, is_at_end: false }
+    Count {
+        sent,
+        received,
+        is_at_end: false,
+    }
 }
 
 #[test]
 fn words_of_four_bytes_are_counted_as_bytes_and_omni_path_s_flits_have_eight() {
-    let standard = [("counters/port_xmit_data", "10"), ("counters/port_rcv_data", "20")];
-    assert_eq!(counted("mlx5_core", &standard), Some(("port_xmit_data".into(), count(40, 80))));
-    assert_eq!(counted("hfi1", &standard), Some(("port_xmit_data".into(), count(80, 160))));
-    let extended =
-        [&standard[..], &[("counters_ext/port_xmit_data_64", "11"), ("counters_ext/port_rcv_data_64", "21")]];
-    assert_eq!(counted("mlx4_core", &extended.concat()), Some(("port_xmit_data_64".into(), count(44, 84))));
+    let standard = [
+        ("counters/port_xmit_data", "10"),
+        ("counters/port_rcv_data", "20"),
+    ];
+    assert_eq!(
+        counted("mlx5_core", &standard),
+        Some(("port_xmit_data".into(), count(40, 80)))
+    );
+    assert_eq!(
+        counted("hfi1", &standard),
+        Some(("port_xmit_data".into(), count(80, 160)))
+    );
+    let extended = [
+        &standard[..],
+        &[
+            ("counters_ext/port_xmit_data_64", "11"),
+            ("counters_ext/port_rcv_data_64", "21"),
+        ],
+    ];
+    assert_eq!(
+        counted("mlx4_core", &extended.concat()),
+        Some(("port_xmit_data_64".into(), count(44, 84)))
+    );
 }
 
 #[test]
@@ -38,12 +64,32 @@ fn each_driver_s_own_counter_is_known() {
     let both = |sent: &'static str, received: &'static str| [(sent, "3"), (received, "4")];
     for (driver, names) in [
         ("efa", both("hw_counters/tx_bytes", "hw_counters/rx_bytes")),
-        ("bnxt_en", both("hw_counters/tx_bytes", "hw_counters/rx_bytes")),
-        ("ionic", both("hw_counters/tx_rdma_ucast_bytes", "hw_counters/rx_rdma_ucast_bytes")),
-        ("erdma", both("hw_counters/hw_tx_bytes_cnt", "hw_counters/hw_rx_bytes_cnt")),
+        (
+            "bnxt_en",
+            both("hw_counters/tx_bytes", "hw_counters/rx_bytes"),
+        ),
+        (
+            "ionic",
+            both(
+                "hw_counters/tx_rdma_ucast_bytes",
+                "hw_counters/rx_rdma_ucast_bytes",
+            ),
+        ),
+        (
+            "erdma",
+            both("hw_counters/hw_tx_bytes_cnt", "hw_counters/hw_rx_bytes_cnt"),
+        ),
     ] {
-        assert_eq!(counted(driver, &names).map(|(_, count)| count), Some(count(3, 4)), "{driver}");
-        assert_eq!(counted("another", &names), None, "{driver}'s counter may mean anything elsewhere");
+        assert_eq!(
+            counted(driver, &names).map(|(_, count)| count),
+            Some(count(3, 4)),
+            "{driver}"
+        );
+        assert_eq!(
+            counted("another", &names),
+            None,
+            "{driver}'s counter may mean anything elsewhere"
+        );
     }
     let irdma = [
         ("hw_counters/ip4OutOctets", "1"),
@@ -51,33 +97,72 @@ fn each_driver_s_own_counter_is_known() {
         ("hw_counters/ip4InOctets", "2"),
         ("hw_counters/ip6InOctets", "20"),
     ];
-    assert_eq!(counted("ice", &irdma).map(|(_, count)| count), Some(count(11, 22)));
+    assert_eq!(
+        counted("ice", &irdma).map(|(_, count)| count),
+        Some(count(11, 22))
+    );
 }
 
 #[test]
 fn what_is_no_count_is_no_counter() {
-    for text in ["", "N/A (no PMA)", "-1", "+1", "0x10", "1 2", "18446744073709551616"] {
-        let known = [("counters/port_xmit_data", text), ("counters/port_rcv_data", "1")];
+    for text in [
+        "",
+        "N/A (no PMA)",
+        "-1",
+        "+1",
+        "0x10",
+        "1 2",
+        "18446744073709551616",
+    ] {
+        let known = [
+            ("counters/port_xmit_data", text),
+            ("counters/port_rcv_data", "1"),
+        ];
         assert_eq!(counted("mlx5_core", &known), None, "{text:?}");
     }
     // soft RoCE counts packets
-    assert_eq!(counted("", &[("hw_counters/sent_pkts", "7"), ("hw_counters/rcvd_pkts", "8")]), None);
+    assert_eq!(
+        counted(
+            "",
+            &[
+                ("hw_counters/sent_pkts", "7"),
+                ("hw_counters/rcvd_pkts", "8")
+            ]
+        ),
+        None
+    );
     assert_eq!(interface(&files(&[("tx_bytes", "7")])), None);
 }
 
 fn sample(entries: &[(&str, u8, PortCounts)]) -> Sample {
-    let place = |device: &str, port| CountedPort { device: device.to_string(), port };
-    entries.iter().map(|(device, port, counted)| (place(device, *port), counted.clone())).collect()
+    let place = |device: &str, port| CountedPort {
+        device: device.to_string(),
+        port,
+    };
+    entries
+        .iter()
+        .map(|(device, port, counted)| (place(device, *port), counted.clone()))
+        .collect()
 }
 
 fn port(sent: u64, received: u64) -> PortCounts {
     let texts = [(sent / 4).to_string(), (received / 4).to_string()];
-    let known = [("counters/port_xmit_data", &*texts[0]), ("counters/port_rcv_data", &*texts[1])];
-    PortCounts { rdma: rdma(None, &files(&known)), ..PortCounts::default() }
+    let known = [
+        ("counters/port_xmit_data", &*texts[0]),
+        ("counters/port_rcv_data", &*texts[1]),
+    ];
+    PortCounts {
+        rdma: rdma(None, &files(&known)),
+        ..PortCounts::default()
+    }
 }
 
 fn soft(sent: u64) -> PortCounts {
-    PortCounts { rdma: None, interface: Some(("rail0".into(), count(sent, 0))), is_soft: true }
+    PortCounts {
+        rdma: None,
+        interface: Some(("rail0".into(), count(sent, 0))),
+        is_soft: true,
+    }
 }
 
 #[test]
@@ -96,7 +181,10 @@ fn a_counter_that_cannot_tell_is_no_zero() {
         ("e", 1, port(0, 0)),
     ]);
     let grown = growth(&before, &after, &BTreeSet::from(["sick".to_string()]));
-    let of: Vec<_> = grown.iter().map(|(place, growth)| (&*place.device, growth.rdma)).collect();
+    let of: Vec<_> = grown
+        .iter()
+        .map(|(place, growth)| (&*place.device, growth.rdma))
+        .collect();
     assert_eq!(
         of,
         [
@@ -112,15 +200,30 @@ fn a_counter_that_cannot_tell_is_no_zero() {
 
 #[test]
 fn nics_are_in_the_order_of_their_numbers_and_interfaces_come_last() {
-    let all = [("eth0", 0), ("mlx5_10", 1), ("mlx5_9", 1), ("bnxt_re0", 1), ("mlx5_9", 2)];
+    let all = [
+        ("eth0", 0),
+        ("mlx5_10", 1),
+        ("mlx5_9", 1),
+        ("bnxt_re0", 1),
+        ("mlx5_9", 2),
+    ];
     let sample = sample(&all.map(|(device, port)| (device, port, PortCounts::default())));
     let names: Vec<String> = sample.keys().map(CountedPort::name).collect();
-    assert_eq!(names, ["bnxt_re0:1", "mlx5_9:1", "mlx5_9:2", "mlx5_10:1", "eth0"]);
-    assert!(sample.keys().all(|place| CountedPort::named(&place.name()) == *place));
+    assert_eq!(
+        names,
+        ["bnxt_re0:1", "mlx5_9:1", "mlx5_9:2", "mlx5_10:1", "eth0"]
+    );
+    assert!(
+        sample
+            .keys()
+            .all(|place| CountedPort::named(&place.name()) == *place)
+    );
 }
 
 fn plan(nics: &[&str]) -> PlannedNics {
-    nics.iter().map(|nic| (nic.to_string(), Planned::default())).collect()
+    nics.iter()
+        .map(|nic| (nic.to_string(), Planned::default()))
+        .collect()
 }
 
 fn report_of(node: &str, before: &Sample, after: &Sample, plan: &PlannedNics) -> Measurement {
@@ -150,25 +253,45 @@ fn bytes_are_told_apart_by_the_plan_and_what_carried_next_to_nothing_is_idle() {
         ("mlx5_2", 1, port(500_000, 0)),
     ]);
     let report = report_of("n0", &before, &after, &plan(&["mlx5_0:1", "mlx5_1:1"]));
-    assert_eq!((report.shares.planned, report.shares.others), (1_000_400, 500_000));
+    assert_eq!(
+        (report.shares.planned, report.shares.others),
+        (1_000_400, 500_000)
+    );
     assert_eq!(report.shares.idle, ["mlx5_1:1"]);
     // where nothing moves, nothing is idle
-    assert_eq!(report_of("n0", &before, &before, &plan(&["mlx5_0:1"])).shares.idle, [""; 0]);
+    assert_eq!(
+        report_of("n0", &before, &before, &plan(&["mlx5_0:1"]))
+            .shares
+            .idle,
+        [""; 0]
+    );
 }
 
 #[test]
 fn soft_roce_is_counted_by_its_interface_and_not_a_second_time_as_tcp() {
-    let (before, after) = (sample(&[("mlx5_0", 1, soft(10))]), sample(&[("mlx5_0", 1, soft(2010))]));
+    let (before, after) = (
+        sample(&[("mlx5_0", 1, soft(10))]),
+        sample(&[("mlx5_0", 1, soft(2010))]),
+    );
     let report = report_of("n0", &before, &after, &plan(&["mlx5_0:1"]));
     assert_eq!((report.shares.planned, report.shares.tcp), (2000, 0));
     assert_eq!(report.nics[0].counter.as_deref(), Some(OF_THE_INTERFACE));
-    assert_eq!(report.notes, ["soft RoCE: the interface counts RDMA and TCP together"]);
+    assert_eq!(
+        report.notes,
+        ["soft RoCE: the interface counts RDMA and TCP together"]
+    );
 }
 
 #[test]
 fn a_program_that_sends_by_tcp_instead_is_told_so() {
-    let card = |tcp| PortCounts { interface: Some(("eth1".into(), count(tcp, 0))), ..port(0, 0) };
-    let (before, after) = (sample(&[("mlx5_0", 1, card(0))]), sample(&[("mlx5_0", 1, card(5_000_000))]));
+    let card = |tcp| PortCounts {
+        interface: Some(("eth1".into(), count(tcp, 0))),
+        ..port(0, 0)
+    };
+    let (before, after) = (
+        sample(&[("mlx5_0", 1, card(0))]),
+        sample(&[("mlx5_0", 1, card(5_000_000))]),
+    );
     let report = report_of("n0", &before, &after, &plan(&["mlx5_0:1"]));
     assert_eq!(
         report.notes,
@@ -177,7 +300,10 @@ fn a_program_that_sends_by_tcp_instead_is_told_so() {
 }
 
 fn environment(entries: &[&str]) -> Vec<u8> {
-    entries.iter().flat_map(|entry| entry.bytes().chain([0])).collect()
+    entries
+        .iter()
+        .flat_map(|entry| entry.bytes().chain([0]))
+        .collect()
 }
 
 #[test]
@@ -193,11 +319,27 @@ fn a_task_is_known_by_its_marker_and_slurm_s_numbers() {
     let task = marked(&text).unwrap();
     assert_eq!(task.numbers.step.unwrap().to_string(), "17.0");
     assert_eq!((task.numbers.local, task.numbers.rank), (Some(3), Some(11)));
-    assert_eq!(task.gpus.iter().map(ToString::to_string).collect::<Vec<_>>(), ["0000:1b:00.0"]);
+    assert_eq!(
+        task.gpus
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>(),
+        ["0000:1b:00.0"]
+    );
     assert_eq!(task.nics, ["mlx5_0:1", "mlx5_1:1"]);
-    let process = |pid| PlacedTask { pid, user: Some(1000), processes: 1, marked: task.clone() };
+    let process = |pid| PlacedTask {
+        pid,
+        user: Some(1000),
+        processes: 1,
+        marked: task.clone(),
+    };
     let all = tasks(&[process(9), process(7), process(8)]);
-    assert_eq!(all.iter().map(|task| (task.pid, task.processes)).collect::<Vec<_>>(), [(7, 3)]);
+    assert_eq!(
+        all.iter()
+            .map(|task| (task.pid, task.processes))
+            .collect::<Vec<_>>(),
+        [(7, 3)]
+    );
 }
 
 #[test]
@@ -207,7 +349,10 @@ fn of_an_environment_that_lies_only_numbers_and_names_are_kept() {
         "NIC_PLACEMENT=v1 policy=\u{1b}[2J gpus=\u{1b}[31m,0000:1b:00.0 nics=../../etc:1,mlx5_0:1,a\nb:1,mlx5_0:999",
     ]);
     let task = marked(&text).unwrap();
-    assert_eq!((task.numbers.step, task.gpus.len(), &*task.nics), (None, 1, &["mlx5_0:1".to_string()][..]));
+    assert_eq!(
+        (task.numbers.step, task.gpus.len(), &*task.nics),
+        (None, 1, &["mlx5_0:1".to_string()][..])
+    );
     assert_eq!(marked(&environment(&["NIC_PLACEMENT=mine"])), None);
     assert_eq!(marked(b"NIC_PLACEMENT=v1 policy=\xff gpus= nics=\0"), None);
     assert_eq!(numbers(b""), Default::default());
@@ -224,12 +369,22 @@ fn nodes_are_added_up_by_the_names_of_nics() {
         assert_eq!(text.matches('\n').count(), 1, "one line: {text}");
         merged.add(merge::read(text.as_bytes()).unwrap()).unwrap();
     }
-    assert_eq!((merged.nodes, merged.shares.planned, merged.shares.others), (2, 1200, 0));
+    assert_eq!(
+        (merged.nodes, merged.shares.planned, merged.shares.others),
+        (2, 1200, 0)
+    );
     assert_eq!(merged.twice, BTreeSet::from(["n1".to_string()]));
     let sum = &merged.nics["mlx5_0:1"];
     assert_eq!(
         (sum.rdma, sum.least_sent, sum.most_sent),
-        (Bytes { sent: 1200, received: 8 }, Some(400), Some(800))
+        (
+            Bytes {
+                sent: 1200,
+                received: 8
+            },
+            Some(400),
+            Some(800)
+        )
     );
     assert_eq!((sum.planned_on, merged.nics["mlx5_1:1"].planned_on), (2, 0));
     assert!(
@@ -240,9 +395,19 @@ fn nodes_are_added_up_by_the_names_of_nics() {
 
 #[test]
 fn each_metric_has_one_head_and_no_label_ends_a_line() {
-    let labels = vec![("name", "a\"b\\c\nd".to_string()), ("port", "1".to_string())];
-    let gauge = Metric::gauge("a_gauge", "It has a \\ in it.", vec![(labels, 7), (Vec::new(), 8)]);
-    let text = write(&[gauge, Metric::counter("no_sample_total", "Not written.", Vec::new())]);
+    let labels = vec![
+        ("name", "a\"b\\c\nd".to_string()),
+        ("port", "1".to_string()),
+    ];
+    let gauge = Metric::gauge(
+        "a_gauge",
+        "It has a \\ in it.",
+        vec![(labels, 7), (Vec::new(), 8)],
+    );
+    let text = write(&[
+        gauge,
+        Metric::counter("no_sample_total", "Not written.", Vec::new()),
+    ]);
     assert_eq!(
         text,
         "# HELP a_gauge It has a \\\\ in it.\n# TYPE a_gauge gauge\na_gauge{name=\"a\\\"b\\\\c\\nd\",port=\"1\"} 7\na_gauge 8\n"
@@ -322,11 +487,20 @@ fn tasks_plan_the_nics_that_they_name() {
         "SLURM_LOCALID=5",
         "NIC_PLACEMENT=v1 policy=closest gpus=0000:1b:00.0 nics=mlx5_0:1",
     ]);
-    let all = tasks(&[PlacedTask { pid: 1, user: None, processes: 1, marked: marked(&text).unwrap() }]);
+    let all = tasks(&[PlacedTask {
+        pid: 1,
+        user: None,
+        processes: 1,
+        marked: marked(&text).unwrap(),
+    }]);
     let node = nic_placement_core::platform::model("dgx-h100").unwrap();
     let map = nic_placement_core::policy::map(&node, &Default::default());
     let of_node = super::planned::of_node(&node, &map);
-    assert_eq!(of_node.len(), 8, "each of eight GPUs has a NIC: {of_node:?}");
+    assert_eq!(
+        of_node.len(),
+        8,
+        "each of eight GPUs has a NIC: {of_node:?}"
+    );
     let plan: BTreeMap<_, _> = super::planned::of_tasks(&[&all[0]], Some((&node, &of_node)));
     assert_eq!(plan.keys().collect::<Vec<_>>(), ["mlx5_0:1"]);
     assert_eq!(plan["mlx5_0:1"].tasks, BTreeSet::from([5]));
@@ -335,7 +509,13 @@ fn tasks_plan_the_nics_that_they_name() {
 #[test]
 fn a_task_is_called_after_its_step_and_a_batch_script_s_by_that_word() {
     let label = |text: &str| numbers(text.replace(' ', "\0").as_bytes()).label();
-    assert_eq!(label("SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_LOCALID=1 SLURM_PROCID=9").unwrap(), "7.0 task 9");
-    assert_eq!(label("SLURM_JOB_ID=7 SLURM_STEP_ID=4294967291 SLURM_LOCALID=0").unwrap(), "7.batch task 0");
+    assert_eq!(
+        label("SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_LOCALID=1 SLURM_PROCID=9").unwrap(),
+        "7.0 task 9"
+    );
+    assert_eq!(
+        label("SLURM_JOB_ID=7 SLURM_STEP_ID=4294967291 SLURM_LOCALID=0").unwrap(),
+        "7.batch task 0"
+    );
     assert_eq!(label("SLURM_LOCALID=0"), None);
 }

@@ -19,7 +19,12 @@ pub fn bytes(count: u64) -> String {
         _ => (0, 1000),
     };
     let rounded = (thousandths + step / 2) / step;
-    format!("{:.*} {}", places, rounded as f64 / 10f64.powi(places as i32), UNITS[unit])
+    format!(
+        "{:.*} {}",
+        places,
+        rounded as f64 / 10f64.powi(places as i32),
+        UNITS[unit]
+    )
 }
 
 /// Tenths of a per cent, so that nothing is lost to rounding but what is less: `0.0 %` is only said of none.
@@ -60,9 +65,19 @@ mod tests {
 
     #[test]
     fn no_share_is_rounded_to_nothing_or_to_all() {
-        let shown = [(0, 10), (1, 10), (1, 100_000), (99_999, 100_000), (7, 7), (2, 3)];
+        let shown = [
+            (0, 10),
+            (1, 10),
+            (1, 100_000),
+            (99_999, 100_000),
+            (7, 7),
+            (2, 3),
+        ];
         let shown = shown.map(|(part, whole)| per_cent(part, whole));
-        assert_eq!(shown, ["0.0 %", "10.0 %", "<0.1 %", ">99.9 %", "100.0 %", "66.7 %"]);
+        assert_eq!(
+            shown,
+            ["0.0 %", "10.0 %", "<0.1 %", ">99.9 %", "100.0 %", "66.7 %"]
+        );
         assert_eq!(per_cent(0, 0), "-");
     }
 }

@@ -18,20 +18,35 @@ pub fn plugstack(data: &[u8]) {
     held::findings(&findings);
     if held::has_turn(data, 0, 4) {
         let again = Admin::parse(arguments());
-        assert_eq!((&admin, &findings), (&again.0, &again.1), "the same answer twice");
+        assert_eq!(
+            (&admin, &findings),
+            (&again.0, &again.1),
+            "the same answer twice"
+        );
     }
     is_bounded(&admin);
     if held::has_turn(data, 1, 4) {
         one_by_one(arguments());
     }
     let settings = merge_settings(&admin.default, None, None);
-    let wish = Wish { settings, admin, ..Wish::default() };
+    let wish = Wish {
+        settings,
+        admin,
+        ..Wish::default()
+    };
     assert_eq!(wish.scope(), wish.scope());
 }
 
 /// One after another, as the tool takes them: what is refused there is refused here.
 fn one_by_one<'a>(arguments: impl Iterator<Item = &'a str>) {
-    let doubtful = |of: &Admin| (of.selection.clone(), of.rails.clone(), of.source.clone(), of.disabled);
+    let doubtful = |of: &Admin| {
+        (
+            of.selection.clone(),
+            of.rails.clone(),
+            of.source.clone(),
+            of.disabled,
+        )
+    };
     let mut added = Admin::default();
     let mut before = doubtful(&added);
     for argument in arguments {
@@ -40,7 +55,10 @@ fn one_by_one<'a>(arguments: impl Iterator<Item = &'a str>) {
             continue;
         }
         let after = doubtful(&added);
-        assert!(is_taken || before == after, "what is refused changes nothing: {argument:?}");
+        assert!(
+            is_taken || before == after,
+            "what is refused changes nothing: {argument:?}"
+        );
         before = after;
     }
 }
@@ -49,7 +67,11 @@ pub(super) fn is_bounded(admin: &Admin) {
     assert!(admin.templates.len() <= 32);
     for (nth, template) in admin.templates.iter().enumerate() {
         assert!(is_variable_name(template.name()) && !names::is_refused(template.name()));
-        assert!(admin.templates[..nth].iter().all(|other| other.name() != template.name()));
+        assert!(
+            admin.templates[..nth]
+                .iter()
+                .all(|other| other.name() != template.name())
+        );
     }
     assert!(admin.node_file.path.starts_with('/') && admin.node_file.max_age <= 24 * 3600);
     assert!(admin.conf.as_ref().is_none_or(|path| path.starts_with('/')));
@@ -58,18 +80,32 @@ pub(super) fn is_bounded(admin: &Admin) {
 pub fn conf(data: &[u8]) {
     let read = Conf::parse(data, "/etc/nic-placement.conf");
     if held::has_turn(data, 0, 4) {
-        assert_eq!(read, Conf::parse(data, "/etc/nic-placement.conf"), "the same answer twice");
+        assert_eq!(
+            read,
+            Conf::parse(data, "/etc/nic-placement.conf"),
+            "the same answer twice"
+        );
     }
     let (conf, findings) = match read {
         Ok(read) => read,
         Err(bad) => return held::message(&bad.to_string()),
     };
     held::findings(&findings);
-    held::findings(&Admin::check_conf(&conf, "/etc/nic-placement.conf", NODES[0]));
-    for (_, node) in NODES.into_iter().enumerate().filter(|(nth, _)| held::has_turn(data, *nth, NODES.len()))
+    held::findings(&Admin::check_conf(
+        &conf,
+        "/etc/nic-placement.conf",
+        NODES[0],
+    ));
+    for (_, node) in NODES
+        .into_iter()
+        .enumerate()
+        .filter(|(nth, _)| held::has_turn(data, *nth, NODES.len()))
     {
         let has_turn = |nth: usize| held::has_turn(data, nth, PARTITIONS.len() + 1);
-        let partitions = PARTITIONS.into_iter().enumerate().filter(|(nth, _)| has_turn(*nth));
+        let partitions = PARTITIONS
+            .into_iter()
+            .enumerate()
+            .filter(|(nth, _)| has_turn(*nth));
         of_a_node(&conf, node, partitions.map(|(_, partition)| partition));
     }
 }
@@ -94,11 +130,20 @@ fn of_a_node(conf: &Conf, node: &str, partitions: impl Iterator<Item = Option<&'
         assert_eq!(admin.trust_topology, everybodys.trust_topology);
         assert_eq!(admin.disabled, everybodys.disabled);
         let files = |admin: &Admin| -> Vec<String> {
-            let named = |template: &&Template| template.is_file() || template.map_files().next().is_some();
-            admin.templates.iter().filter(named).map(|template| format!("{template:?}")).collect()
+            let named =
+                |template: &&Template| template.is_file() || template.map_files().next().is_some();
+            admin
+                .templates
+                .iter()
+                .filter(named)
+                .map(|template| format!("{template:?}"))
+                .collect()
         };
         let (of_all, of_partition) = (files(&everybodys), files(&admin));
-        assert!(of_partition.iter().all(|file| of_all.contains(file)), "a file of a partition's line");
+        assert!(
+            of_partition.iter().all(|file| of_all.contains(file)),
+            "a file of a partition's line"
+        );
     }
 }
 
@@ -115,10 +160,15 @@ pub fn template(data: &[u8]) {
     };
     assert!(is_variable_name(template.name()) && !names::is_refused(template.name()));
     assert!(!(template.is_per_task() && names::is_uniform(template.name())));
-    let mut admin = Admin { templates: vec![template.clone()], ..Admin::default() };
+    let mut admin = Admin {
+        templates: vec![template.clone()],
+        ..Admin::default()
+    };
     admin.default = nic_placement_core::config::Words::parse("env=none+site").expect("words");
     assert!(
-        merge_settings(&admin.default, None, None).libraries.has(Libraries::named("site").expect("a word"))
+        merge_settings(&admin.default, None, None)
+            .libraries
+            .has(Libraries::named("site").expect("a word"))
     );
     machines::for_tasks(admin, data.len(), |plan, task| {
         for variable in &task.variables {
@@ -128,6 +178,8 @@ pub fn template(data: &[u8]) {
                 assert!(!is_other, "`{}` is set too", variable.name);
             }
         }
-        task.lines(&plan.node.name).iter().for_each(|line| held::tidy(line));
+        task.lines(&plan.node.name)
+            .iter()
+            .for_each(|line| held::tidy(line));
     });
 }

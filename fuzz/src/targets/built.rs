@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 use nic_placement_core::topology::{
-    Gpu, GpuVendor, HostBridge, LinkLayer, LinkRate, Nic, NicKind, NicRole, NumaNode, PathType, PciAddress,
-    PciFunction, PciParent, PcieLink, Port, PortState, Provenance, Pu, Topology,
+    Gpu, GpuVendor, HostBridge, LinkLayer, LinkRate, Nic, NicKind, NicRole, NumaNode, PathType,
+    PciAddress, PciFunction, PciParent, PcieLink, Port, PortState, Provenance, Pu, Topology,
 };
 
 /// GPUs, and NICs, at most: as many as a topology file may have, and fewer where many inputs are to be tried.
@@ -58,7 +58,13 @@ pub fn topology(bytes: &mut Bytes) -> Topology {
     let has_cores = head & 0x40 != 0;
     for os_index in 0..nodes {
         let cpus = (os_index * 16..os_index * 16 + 16).collect();
-        let distances = (0..nodes).map(|other| if other == os_index { 10 } else { 12 + (other ^ os_index) });
+        let distances = (0..nodes).map(|other| {
+            if other == os_index {
+                10
+            } else {
+                12 + (other ^ os_index)
+            }
+        });
         topology.numa_nodes.push(NumaNode {
             os_index,
             cpus,
@@ -67,17 +73,35 @@ pub fn topology(bytes: &mut Bytes) -> Topology {
         });
         if has_cores {
             let cores = os_index * 16..os_index * 16 + 16;
-            topology.pus.extend(cores.map(|cpu| Pu { os_index: cpu, package: os_index / 2, core: cpu / 2 }));
+            topology.pus.extend(cores.map(|cpu| Pu {
+                os_index: cpu,
+                package: os_index / 2,
+                core: cpu / 2,
+            }));
         }
     }
     let usual = USUAL[usize::from(head >> 3 & 7)];
-    let most = if head & 0x38 == 0x38 && bytes.data.len() % 64 == 0 { MOST } else { usual };
+    let most = if head & 0x38 == 0x38 && bytes.data.len() % 64 == 0 {
+        MOST
+    } else {
+        usual
+    };
     while !bytes.is_empty() && topology.gpus.len() < most && topology.nics.len() < most {
         let (kind, place) = (bytes.next(), bytes.next());
         // a run of devices that are alike: large machines of few bytes
-        let again = if kind & 0x80 != 0 { bytes.next() % 64 } else { 0 };
+        let again = if kind & 0x80 != 0 {
+            bytes.next() % 64
+        } else {
+            0
+        };
         for nth in 0..=again {
-            device(&mut topology, most, kind, place.wrapping_add(nth * (kind >> 5 & 1)), nodes);
+            device(
+                &mut topology,
+                most,
+                kind,
+                place.wrapping_add(nth * (kind >> 5 & 1)),
+                nodes,
+            );
         }
     }
     stated(&mut topology, head);
@@ -91,14 +115,32 @@ fn device(topology: &mut Topology, most: usize, kind: u8, place: u8, nodes: u32)
         return;
     }
     let node = u32::from(place) % nodes;
-    let rate = LinkRate { tenths_gt: [25, 80, 160, 320][usize::from(place >> 6)], width: 16 };
-    let link = PcieLink { current: Some(rate), max: Some(rate) };
-    let at = |bus: u8, device: u8, function: u8| PciAddress { domain: node, bus, device, function };
+    let rate = LinkRate {
+        tenths_gt: [25, 80, 160, 320][usize::from(place >> 6)],
+        width: 16,
+    };
+    let link = PcieLink {
+        current: Some(rate),
+        max: Some(rate),
+    };
+    let at = |bus: u8, device: u8, function: u8| PciAddress {
+        domain: node,
+        bus,
+        device,
+        function,
+    };
     let bridge = |topology: &mut Topology, address, parent| {
         let class = Some(0x06_0400);
-        topology.pci.insert(PciFunction { class, link, ..PciFunction::new(address, parent) });
+        topology.pci.insert(PciFunction {
+            class,
+            link,
+            ..PciFunction::new(address, parent)
+        });
     };
-    let host = PciParent::Host(HostBridge { domain: node, bus: 0 });
+    let host = PciParent::Host(HostBridge {
+        domain: node,
+        bus: 0,
+    });
     // at the root, below one of eight switches, or below a second stage of them
     let switch = place >> 3 & 7;
     let mut parent = host;
@@ -121,18 +163,35 @@ fn device(topology: &mut Topology, most: usize, kind: u8, place: u8, nodes: u32)
     };
     topology.pci.insert(function);
     match kind & 1 {
-        0 => topology.gpus.push(Gpu { minor: Some(count), ..Gpu::new(address, GpuVendor::Nvidia) }),
+        0 => topology.gpus.push(Gpu {
+            minor: Some(count),
+            ..Gpu::new(address, GpuVendor::Nvidia)
+        }),
         _ => {
-            let state = if kind & 0x0c == 0x0c { PortState::Down } else { PortState::Active };
+            let state = if kind & 0x0c == 0x0c {
+                PortState::Down
+            } else {
+                PortState::Active
+            };
             let rates = [Some(400_000), Some(200_000), Some(100_000), None];
-            let port = Port::new(1, state, LinkLayer::InfiniBand, rates[usize::from(kind >> 2 & 3)]);
+            let port = Port::new(
+                1,
+                state,
+                LinkLayer::InfiniBand,
+                rates[usize::from(kind >> 2 & 3)],
+            );
             let mut ports = vec![port.clone()];
             if kind & 0x40 != 0 {
                 ports.push(Port { number: 2, ..port });
             }
             let role = (kind & 0x1c == 0x14).then_some(NicRole::Storage);
             let name = format!("mlx5_{count}").parse().expect("a name");
-            topology.nics.push(Nic { address: Some(address), role, ports, ..Nic::new(name, NicKind::Verbs) });
+            topology.nics.push(Nic {
+                address: Some(address),
+                role,
+                ports,
+                ..Nic::new(name, NicKind::Verbs)
+            });
         }
     }
 }
@@ -147,7 +206,9 @@ fn stated(topology: &mut Topology, head: u8) {
     for (row, gpu) in gpus.iter().enumerate() {
         for (column, nic) in nics.iter().enumerate() {
             let kind = (row * 7 + column * usize::from(head) + row * column) % PathType::ALL.len();
-            topology.stated_paths.insert((*gpu, *nic), PathType::ALL[kind]);
+            topology
+                .stated_paths
+                .insert((*gpu, *nic), PathType::ALL[kind]);
         }
     }
 }

@@ -81,18 +81,25 @@ thread_local! {
 fn long() -> Vec<Vec<u8>> {
     let lines = [b"0000:01:00.0 PIX\n".as_slice(), b"x", b"1,"];
     let lengths = [Root::MAX_FILE, Root::MAX_FILE + 1, Root::MAX_TABLE + 1];
-    let of = |length: usize| lines.map(|line| line.repeat(length / line.len() + 1)[..length].to_vec());
+    let of =
+        |length: usize| lines.map(|line| line.repeat(length / line.len() + 1)[..length].to_vec());
     lengths.into_iter().flat_map(of).collect()
 }
 
 fn trees() -> Trees {
     let place = Place::new("directory");
     place.lay("outside/secret", SECRET.as_bytes());
-    place.lay(&format!("outside/sys/class/infiniband/{SECRET}/node_guid"), SECRET.as_bytes());
+    place.lay(
+        &format!("outside/sys/class/infiniband/{SECRET}/node_guid"),
+        SECRET.as_bytes(),
+    );
     let entries = MODELS.into_iter().enumerate().map(|(nth, model)| {
         let mut paths = Vec::new();
         let is_one_more = |path: &str| ALIKE.iter().any(|part| path.contains(part));
-        for (path, entry) in tree::entries(model).into_iter().filter(|(path, _)| !is_one_more(path)) {
+        for (path, entry) in tree::entries(model)
+            .into_iter()
+            .filter(|(path, _)| !is_one_more(path))
+        {
             let path = format!("{nth}/{path}");
             let real = place.path().join(&path);
             fs::create_dir_all(real.parent().expect("below")).expect("a folder");
@@ -123,7 +130,12 @@ fn lay(data: &[u8]) -> Laid {
         let mut bytes = Bytes::new(data);
         let head = bytes.next();
         let nth = usize::from(head) % MODELS.len();
-        let scope = [Scope::Full, Scope::Placement, Scope::Selection, Scope::Cores][usize::from(head >> 6)];
+        let scope = [
+            Scope::Full,
+            Scope::Placement,
+            Scope::Selection,
+            Scope::Cores,
+        ][usize::from(head >> 6)];
         let mut changed = Vec::new();
         let mut long = 0;
         while !bytes.is_empty() && changed.len() < 24 {
@@ -131,7 +143,11 @@ fn lay(data: &[u8]) -> Laid {
             changed.push(path.split_once('/').expect("below").1.to_string());
             change(place, path, &entries[nth], &mut bytes, &mut long);
         }
-        Laid { path: place.path().join(nth.to_string()), scope, changed }
+        Laid {
+            path: place.path().join(nth.to_string()),
+            scope,
+            changed,
+        }
     })
 }
 
@@ -160,17 +176,29 @@ fn change(place: &mut Place, path: &str, entries: &[String], bytes: &mut Bytes, 
         }
         6 => {
             let length = usize::from(bytes.next());
-            place.put(path, Thing::Link(Path::new(OsStr::from_bytes(bytes.take(length)))));
+            place.put(
+                path,
+                Thing::Link(Path::new(OsStr::from_bytes(bytes.take(length)))),
+            );
         }
         7 => drop(place.put(path, Thing::Folder)),
         8 => drop(place.put(path, Thing::Nothing)),
         9 => drop(place.put(path, Thing::Socket)),
         10 => {
             let length = usize::from(bytes.next() % 64);
-            let name: Vec<u8> =
-                bytes.take(length).iter().copied().filter(|byte| !b"/\0".contains(byte)).collect();
+            let name: Vec<u8> = bytes
+                .take(length)
+                .iter()
+                .copied()
+                .filter(|byte| !b"/\0".contains(byte))
+                .collect();
             if !matches!(name.as_slice(), b"" | b"." | b"..") {
-                beside(place, path, &path.with_file_name(OsStr::from_bytes(&name)), kind);
+                beside(
+                    place,
+                    path,
+                    &path.with_file_name(OsStr::from_bytes(&name)),
+                    kind,
+                );
             }
         }
         // more names than a folder has
@@ -215,7 +243,11 @@ fn root(path: &Path) -> Root {
 }
 
 pub fn run(data: &[u8]) {
-    let Laid { path, scope, changed } = &lay(data);
+    let Laid {
+        path,
+        scope,
+        changed,
+    } = &lay(data);
     let from = || Provenance::Captured("made".to_string());
     let mut recorded = root(path);
     let is_recorded = held::has_turn(data, 2, 4) || held::has_turn(data, 3, 4);
@@ -235,15 +267,19 @@ pub fn run(data: &[u8]) {
         }
     }
     if held::has_turn(data, 0, 4) {
-        assert_eq!(found, read_root(&root(path), *scope, from()), "the same node twice");
+        assert_eq!(
+            found,
+            read_root(&root(path), *scope, from()),
+            "the same node twice"
+        );
     }
     if held::has_turn(data, 1, 4) {
         formats::plans(data, &found.0);
     }
     // what was read is all that it takes, and a snapshot of it says the same
     if held::has_turn(data, 2, 4) {
-        let again =
-            manifest::parse(&text).unwrap_or_else(|bad| panic!("a snapshot that nobody reads: {bad}"));
+        let again = manifest::parse(&text)
+            .unwrap_or_else(|bad| panic!("a snapshot that nobody reads: {bad}"));
         assert_eq!(manifest::text(&again), text);
         let again = read_root(&Root::manifest(again), *scope, from());
         assert_eq!(again.0, found.0, "the snapshot is another node");
@@ -255,13 +291,21 @@ fn stays_inside(root: &Root, path: &str) {
     let above = path.rsplit_once('/').map_or("", |(above, _)| above);
     for path in [path, above] {
         let texts = [root.read(path), root.follow(path)];
-        assert!(texts.into_iter().flatten().all(|text| !text.contains(SECRET)));
+        assert!(
+            texts
+                .into_iter()
+                .flatten()
+                .all(|text| !text.contains(SECRET))
+        );
         let bytes = root.beginning(path, 64);
         assert!(bytes.is_none_or(|bytes| bytes.len() <= 64 && bytes != SECRET.as_bytes()));
         let names = root.list(path, |_| true);
         assert!(names.len() <= Root::MAX_ENTRIES && names.iter().all(|name| name != SECRET));
         let numbered = root.numbered(path, |_| true);
-        assert!(numbered.is_sorted_by_key(|(_, inode)| *inode), "by their inodes");
+        assert!(
+            numbered.is_sorted_by_key(|(_, inode)| *inode),
+            "by their inodes"
+        );
         let mut same: Vec<&String> = numbered.iter().map(|(name, _)| name).collect();
         same.sort();
         assert!(same.into_iter().eq(&names), "the same names");

@@ -20,18 +20,31 @@ use std::hint::black_box;
 /// `(machine, words)` of the plans that an input chooses from.
 const PLANS: [(&str, &str); 8] = [
     ("dgx-h100", "closest,bind=core,verbose"),
-    ("dgx-h100", "spread,strict,omp=on,env=default+nvshmem-pe+mooncake+ucx-gda+rocshmem+deepep+mori+oneccl"),
-    ("mi300x-8", "rail,restricted,verbose,env=default+libfabric+openmpi+rocshmem+mori"),
+    (
+        "dgx-h100",
+        "spread,strict,omp=on,env=default+nvshmem-pe+mooncake+ucx-gda+rocshmem+deepep+mori+oneccl",
+    ),
+    (
+        "mi300x-8",
+        "rail,restricted,verbose,env=default+libfabric+openmpi+rocshmem+mori",
+    ),
     ("frontier", "closest,env=default+cray-mpich+libfabric"),
-    ("aws-p5", "closest,verbose,env=default+libfabric+openmpi+sockets"),
+    (
+        "aws-p5",
+        "closest,verbose,env=default+libfabric+openmpi+sockets",
+    ),
     ("gh200", "numa,single-numa-node,no-env=NCCL*"),
     ("dgx-a100", "all,verbose,mem=strict"),
     ("gb200-nvl72", "closest,nics-per-task=2,bind=none"),
 ];
 
 /// Arguments of an admin's whose variables are then set too.
-const ARGUMENTS: [&str; 4] =
-    ["set=SITE_NIC={nics}", "set=SITE_MAP={map:vllm}", "set=SITE_RAILS={rails}", "set=UCX_IB_GID_INDEX=3"];
+const ARGUMENTS: [&str; 4] = [
+    "set=SITE_NIC={nics}",
+    "set=SITE_MAP={map:vllm}",
+    "set=SITE_RAILS={rails}",
+    "set=UCX_IB_GID_INDEX=3",
+];
 
 thread_local! {
     static KNOWN: Vec<Plan> = PLANS.iter().map(|(machine, words)| plan(machine, words)).collect();
@@ -45,10 +58,16 @@ fn plan(machine: &str, words: &str) -> Plan {
         tasks: 4,
         total_tasks: 8,
         cpus_per_task: Some(4),
-        gpus: Some(gpus::slurms_numbers(&node, &node.gpu_indices().collect::<Vec<_>>())),
+        gpus: Some(gpus::slurms_numbers(
+            &node,
+            &node.gpu_indices().collect::<Vec<_>>(),
+        )),
         ..Step::default()
     };
-    let admin = Admin { trust_topology: true, ..admin };
+    let admin = Admin {
+        trust_topology: true,
+        ..admin
+    };
     Plan::new(node, machines::wish(words, admin), step, &machines::no_file)
 }
 
@@ -78,27 +97,45 @@ impl Given {
         let letter = |nth: usize| choice.as_bytes().get(nth).copied().map_or(0, usize::from);
         let choice = [letter(0), letter(1), letter(2)];
         let variables = lines.split('\n').filter_map(|line| line.split_once('='));
-        let present = variables.map(|(name, value)| (name.to_string(), value.to_string())).collect();
-        Given { parts, choice, present }
+        let present = variables
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect();
+        Given {
+            parts,
+            choice,
+            present,
+        }
     }
 
     fn file(&self, path: &str) -> Option<FileText> {
-        let file = FILES.iter().find(|(end, _)| path.ends_with(end)).map(|(_, part)| *part);
+        let file = FILES
+            .iter()
+            .find(|(end, _)| path.ends_with(end))
+            .map(|(_, part)| *part);
         let text = match file {
             Some(part) => self.parts.get(part)?.to_string(),
             None if path.ends_with("/operstate") => "up\n".to_string(),
             // what a variable names, as NCCL_CONF_FILE does
-            None if path.starts_with('/') && !path.starts_with("/sys") => self.parts.get(6)?.to_string(),
+            None if path.starts_with('/') && !path.starts_with("/sys") => {
+                self.parts.get(6)?.to_string()
+            }
             None => return None,
         };
-        Some(FileText { is_cut: text.len() % 17 == 16, text, unanswered: None })
+        Some(FileText {
+            is_cut: text.len() % 17 == 16,
+            text,
+            unanswered: None,
+        })
     }
 
     /// Calls `look` with the plan and the task that the letters choose.
     fn with<T>(&self, look: impl FnOnce(&Plan, &Task) -> T) -> T {
         KNOWN.with(|plans| {
             let plan = &plans[self.choice[0] % plans.len()];
-            look(plan, &task(plan, &self.present, self.choice[1], self.choice[2]))
+            look(
+                plan,
+                &task(plan, &self.present, self.choice[1], self.choice[2]),
+            )
         })
     }
 }
@@ -114,14 +151,28 @@ pub fn work(data: &[u8]) -> Work<'_> {
     Box::new(move || {
         given.with(|plan, task| {
             let read = |path: &str| given.file(path);
-            black_box(plan.task(task, Evidence { present: &given.present, read: &read }));
+            black_box(plan.task(
+                task,
+                Evidence {
+                    present: &given.present,
+                    read: &read,
+                },
+            ));
             black_box(findings(plan, task, &given.present, &read));
-            black_box(libraries::withdrawal(&plan.evidence_variables(&[]), &given.present));
+            black_box(libraries::withdrawal(
+                &plan.evidence_variables(&[]),
+                &given.present,
+            ));
         });
     })
 }
 
-fn findings(plan: &Plan, task: &Task, present: &Present, read: libraries::ReadFile) -> Vec<Diagnostic> {
+fn findings(
+    plan: &Plan,
+    task: &Task,
+    present: &Present,
+    read: libraries::ReadFile,
+) -> Vec<Diagnostic> {
     lint(&Checked {
         present,
         topology: &plan.node,
@@ -137,8 +188,10 @@ fn findings(plan: &Plan, task: &Task, present: &Present, read: libraries::ReadFi
 }
 
 fn task(plan: &Plan, present: &Present, access: usize, id: usize) -> Task {
-    let variables: BTreeMap<&'static str, String> =
-        gpus::VARIABLES.into_iter().filter_map(|name| Some((name, present.get(name)?.clone()))).collect();
+    let variables: BTreeMap<&'static str, String> = gpus::VARIABLES
+        .into_iter()
+        .filter_map(|name| Some((name, present.get(name)?.clone())))
+        .collect();
     let kinds = [Access::Unknown, Access::Allowed, Access::Denied];
     let access = (0..plan.node.gpus.len()).map(|gpu| match access {
         0..=32 => Access::Unknown,
@@ -148,7 +201,10 @@ fn task(plan: &Plan, present: &Present, access: usize, id: usize) -> Task {
     Task {
         local_id: (id % 4) as u32,
         global_id: (id % 8) as u32,
-        gpus: GpuGrant { variables, access: access.collect() },
+        gpus: GpuGrant {
+            variables,
+            access: access.collect(),
+        },
         cpus: cpus.clone(),
         step_cpus: cpus,
         masks: cpu_bind::masks(|name| present.get(name).map(String::as_str)),
@@ -174,30 +230,55 @@ fn check(data: &[u8], plan: &Plan, task: &Task, present: &Present, read: librari
 }
 
 /// What a step inside the step makes of its variables.
-fn inside(plan: &Plan, task: &Task, placed: &TaskPlan, present: &Present, read: libraries::ReadFile) {
+fn inside(
+    plan: &Plan,
+    task: &Task,
+    placed: &TaskPlan,
+    present: &Present,
+    read: libraries::ReadFile,
+) {
     // a step inside this one, placed alike, changes nothing
     let inner = after(placed, present);
-    let again = plan.task(task, Evidence { present: &inner, read });
+    let again = plan.task(
+        task,
+        Evidence {
+            present: &inner,
+            read,
+        },
+    );
     keeps_to_the_rules(&again, &inner);
-    assert_eq!(after(&again, &inner), inner, "the same step inside a step sets other values");
+    assert_eq!(
+        after(&again, &inner),
+        inner,
+        "the same step inside a step sets other values"
+    );
     // and one that is not placed takes our values away, and no other
     let names: Vec<&str> = plan.evidence_variables(&[]);
     let marker = marker(present);
     for variable in libraries::withdrawal(&names, &inner) {
         assert_eq!(variable.change, Change::Remove);
         let name = variable.name.as_ref();
-        let ours =
-            placed.variables.iter().any(|set| set.name == name && matches!(set.change, Change::Set(_)));
-        assert!(ours || is_ours(&marker, present, name) || name == marker::NAME, "`{name}` is the user's");
+        let ours = placed
+            .variables
+            .iter()
+            .any(|set| set.name == name && matches!(set.change, Change::Set(_)));
+        assert!(
+            ours || is_ours(&marker, present, name) || name == marker::NAME,
+            "`{name}` is the user's"
+        );
     }
 }
 
 fn marker(present: &Present) -> Marker {
-    Marker::parse(present.get(marker::NAME).map_or("", String::as_str), |_| true)
+    Marker::parse(present.get(marker::NAME).map_or("", String::as_str), |_| {
+        true
+    })
 }
 
 fn is_ours(marker: &Marker, present: &Present, name: &str) -> bool {
-    present.get(name).is_some_and(|value| marker.is_ours(name, value))
+    present
+        .get(name)
+        .is_some_and(|value| marker.is_ours(name, value))
 }
 
 fn keeps_to_the_rules(placed: &TaskPlan, present: &Present) {
@@ -209,7 +290,11 @@ fn keeps_to_the_rules(placed: &TaskPlan, present: &Present) {
         match &variable.change {
             Change::Set(value) => {
                 assert!(!value.chars().any(char::is_control), "{name}={value:?}");
-                assert!(value.len() <= 128 * 1024, "a value of {} bytes for `{name}`", value.len());
+                assert!(
+                    value.len() <= 128 * 1024,
+                    "a value of {} bytes for `{name}`",
+                    value.len()
+                );
                 let may = name == marker::NAME
                     && marker::is_published(&present.get(name).cloned().unwrap_or_default());
                 assert!(!users || may, "`{name}` is the user's");

@@ -19,28 +19,46 @@ pub fn run(data: &[u8]) {
     cabling.notes.iter().for_each(|note| held::message(note));
     let is_end = |end: &SwitchPort| {
         held::tidy(&end.port);
-        assert!(cabling.switches.contains_key(&end.switch), "a port of a known switch");
+        assert!(
+            cabling.switches.contains_key(&end.switch),
+            "a port of a known switch"
+        );
     };
     for cable in cabling.cables.iter().chain(&cabling.unnamed) {
         let nic = &cable.nic;
-        [&nic.node, &nic.nic].into_iter().for_each(|name| held::tidy(name));
+        [&nic.node, &nic.nic]
+            .into_iter()
+            .for_each(|name| held::tidy(name));
         assert!(nic.guid.as_ref().is_none_or(|guid| guid.len() == 16));
         cable.to.iter().for_each(is_end);
     }
-    assert!(cabling.cables.iter().all(|cable| !cable.nic.node.contains('.')));
+    assert!(
+        cabling
+            .cables
+            .iter()
+            .all(|cable| !cable.nic.node.contains('.'))
+    );
     for (one, other) in &cabling.trunks {
         is_end(one);
         is_end(other);
         assert!(one <= other, "each once, the smaller end first");
     }
-    cabling.switches.iter().for_each(|(key, name)| [key, name].into_iter().for_each(|name| held::tidy(name)));
+    cabling
+        .switches
+        .iter()
+        .for_each(|(key, name)| [key, name].into_iter().for_each(|name| held::tidy(name)));
     for (below, above) in &cabling.parents {
         assert!(cabling.switches.contains_key(below) && cabling.switches.contains_key(above));
     }
     let rails = FabricRails::of(&cabling, &BTreeMap::new());
     rails.notes.iter().for_each(|note| held::message(note));
     let ports: usize = rails.nodes.iter().map(|node| node.nics.len()).sum();
-    assert!(rails.rails.iter().all(|rail| rail.right <= rail.ports && rail.ports <= ports));
+    assert!(
+        rails
+            .rails
+            .iter()
+            .all(|rail| rail.right <= rail.ports && rail.ports <= ports)
+    );
     assert!(serde_json::from_str::<serde_json::Value>(&rails.to_json(&[])).is_ok());
     let mut again = cabling.clone();
     read("n1.txt", &text, &mut again).expect("it was read");

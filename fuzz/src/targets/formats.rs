@@ -24,9 +24,13 @@ fn comes_back(data: &[u8], topology: &Topology) {
     }
     let written = file::to_json(topology);
     let again = file::from_json(&written, topology.provenance.clone());
-    let again = again.unwrap_or_else(|bad| panic!("what was read cannot be written and read: {bad}"));
+    let again =
+        again.unwrap_or_else(|bad| panic!("what was read cannot be written and read: {bad}"));
     // `supplied_by` stands in the node file alone
-    let same = Topology { supplied_by: topology.supplied_by.clone(), ..again };
+    let same = Topology {
+        supplied_by: topology.supplied_by.clone(),
+        ..again
+    };
     assert_eq!(&same, topology);
     assert_eq!(file::to_json(&same), written, "the same bytes");
 }
@@ -36,12 +40,16 @@ pub fn plans(data: &[u8], topology: &Topology) {
     let words = ["closest", "spread,bind=core", "rail", "numa", "all"][choice % 5];
     let wish = machines::wish(words, Admin::default());
     machines::each_task(topology.clone(), wish, data.len() / 4, &mut |plan, task| {
-        task.lines(&plan.node.name).iter().for_each(|line| held::tidy(line));
+        task.lines(&plan.node.name)
+            .iter()
+            .for_each(|line| held::tidy(line));
     });
 }
 
 pub fn topology(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
     match file::from_json(text, from()) {
         Ok(topology) => comes_back(data, &topology),
         Err(bad) => held::message(&bad.to_string()),
@@ -55,9 +63,15 @@ pub fn topology(data: &[u8]) {
 pub fn node_file(data: &[u8]) {
     kept_bytes(data, data);
     kept_bytes(data, &cache::sealed(data));
-    let Some((&machine, changes)) = data.split_first() else { return };
+    let Some((&machine, changes)) = data.split_first() else {
+        return;
+    };
     let whole = cache::to_bytes(&kept::node_file(machine));
-    let head = whole.iter().position(|&byte| byte == b'\n').expect("a version") + 5;
+    let head = whole
+        .iter()
+        .position(|&byte| byte == b'\n')
+        .expect("a version")
+        + 5;
     let mut content = whole[head..].to_vec();
     for change in changes.chunks_exact(3) {
         let place = usize::from(u16::from_le_bytes([change[0], change[1]])) % content.len();
@@ -83,7 +97,9 @@ fn kept_bytes(data: &[u8], bytes: &[u8]) {
 }
 
 pub fn snapshot(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
     let manifest = match manifest::parse(text) {
         Ok(manifest) => manifest,
         Err(bad) => return held::message(&bad.to_string()),
@@ -102,7 +118,11 @@ pub fn snapshot(data: &[u8]) {
         assert_eq!(manifest::text(&again), written, "the same bytes");
     }
     if held::has_turn(data, 2, 4) {
-        assert_eq!(found, node(&again, Scope::Full), "a snapshot that was written again is another node");
+        assert_eq!(
+            found,
+            node(&again, Scope::Full),
+            "a snapshot that was written again is another node"
+        );
     }
 }
 
@@ -117,17 +137,25 @@ pub fn archive(data: &[u8]) {
 }
 
 fn node(manifest: &Manifest, scope: Scope) -> (Topology, Vec<Diagnostic>) {
-    read_root(&Root::manifest(manifest.clone()), scope, Provenance::Captured("made".to_string()))
+    read_root(
+        &Root::manifest(manifest.clone()),
+        scope,
+        Provenance::Captured("made".to_string()),
+    )
 }
 
 type Read = Result<(Topology, Vec<Diagnostic>), BadText>;
 
 fn imported(data: &[u8], read: fn(&str, Provenance) -> Read) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
     match read(text, from()) {
         Ok((topology, diagnostics)) => {
             assert!(diagnostics.len() < 1000, "{} findings", diagnostics.len());
-            diagnostics.iter().for_each(|diagnostic| held::message(&diagnostic.to_string()));
+            diagnostics
+                .iter()
+                .for_each(|diagnostic| held::message(&diagnostic.to_string()));
             comes_back(data, &topology);
         }
         Err(bad) => held::message(&bad.to_string()),

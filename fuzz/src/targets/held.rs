@@ -11,7 +11,11 @@ const MOST_FINDINGS: usize = 20_000;
 #[track_caller]
 pub fn message(text: &str) {
     tidy(text);
-    assert!(text.len() <= 4 * MAX_BYTES, "a message of {} bytes: {text:.200}", text.len());
+    assert!(
+        text.len() <= 4 * MAX_BYTES,
+        "a message of {} bytes: {text:.200}",
+        text.len()
+    );
 }
 
 /// Text without what ends a line, moves a cursor or turns the direction, of any length.
@@ -42,7 +46,11 @@ fn is_plain(text: &str) -> bool {
 /// Findings that may be printed as they are.
 #[track_caller]
 pub fn findings(diagnostics: &[Diagnostic]) {
-    assert!(diagnostics.len() <= MOST_FINDINGS, "{} findings", diagnostics.len());
+    assert!(
+        diagnostics.len() <= MOST_FINDINGS,
+        "{} findings",
+        diagnostics.len()
+    );
     for diagnostic in diagnostics {
         let text = diagnostic.to_string();
         if cfg!(fuzzing) && text.len() <= MAX_BYTES && is_plain(&text) {

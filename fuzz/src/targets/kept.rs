@@ -30,7 +30,9 @@ fn booted(mut manifest: Manifest) -> Root {
 
 fn made(model: &str) -> NodeFile {
     let manifest = tree::manifest(tree::entries(model));
-    kept::make(&booted(manifest), THEN, "then".to_string()).expect("a node").0
+    kept::make(&booted(manifest), THEN, "then".to_string())
+        .expect("a node")
+        .0
 }
 
 /// The node file of one of the machines.
@@ -51,13 +53,24 @@ pub fn run(data: &[u8]) {
     let settled = kept::settle(&live, then.clone(), MAX_AGE, later);
     if later > THEN + MAX_AGE || held::has_turn(data, 0, 4) {
         let again = kept::settle(&live, then.clone(), MAX_AGE, later);
-        assert_eq!(format!("{settled:?}"), format!("{again:?}"), "the same answer twice");
+        assert_eq!(
+            format!("{settled:?}"),
+            format!("{again:?}"),
+            "the same answer twice"
+        );
     }
     match settled {
-        Ok(Kept { topology, age, diagnostics }) => {
+        Ok(Kept {
+            topology,
+            age,
+            diagnostics,
+        }) => {
             assert!(age == later - THEN && age <= MAX_AGE);
             held::findings(&diagnostics);
-            assert!(data.len() > 1 || topology == then.topology, "nothing changed");
+            assert!(
+                data.len() > 1 || topology == then.topology,
+                "nothing changed"
+            );
             are_its_devices(&topology, &then.topology);
             if held::has_turn(data, 1, 4) {
                 formats::plans(data, &topology);
@@ -83,8 +96,18 @@ pub fn run(data: &[u8]) {
 
 /// Which devices there are only the node itself says.
 fn are_its_devices(now: &Topology, then: &Topology) {
-    assert!(now.gpus.iter().map(|gpu| gpu.address).eq(then.gpus.iter().map(|gpu| gpu.address)));
-    assert!(now.nics.iter().map(|nic| &nic.name).eq(then.nics.iter().map(|nic| &nic.name)));
+    assert!(
+        now.gpus
+            .iter()
+            .map(|gpu| gpu.address)
+            .eq(then.gpus.iter().map(|gpu| gpu.address))
+    );
+    assert!(
+        now.nics
+            .iter()
+            .map(|nic| &nic.name)
+            .eq(then.nics.iter().map(|nic| &nic.name))
+    );
 }
 
 /// What is described has the NICs that are here alone, and their ports.
@@ -98,7 +121,11 @@ fn confirmed(data: &[u8], described: &Topology, here: &Topology) {
         "each that is left out is told"
     );
     for nic in &topology.nics {
-        let same = here.nics.iter().find(|other| other.name == nic.name).expect("it is here");
+        let same = here
+            .nics
+            .iter()
+            .find(|other| other.name == nic.name)
+            .expect("it is here");
         assert_eq!((&nic.ports, &nic.uverbs), (&same.ports, &same.uverbs));
     }
     assert_eq!(topology.gpus.len(), described.gpus.len());

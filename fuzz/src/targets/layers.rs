@@ -46,16 +46,30 @@ impl Given {
     fn of(data: &[u8], place: &Path) -> Given {
         let mut parts = data.splitn(5, |byte| *byte == 0).map(<[u8]>::to_vec);
         let mut next = || parts.next().unwrap_or_default();
-        let (arguments, how, map, partition, conf) =
-            (held::text(&next()), next(), next(), held::text(&next()), next());
+        let (arguments, how, map, partition, conf) = (
+            held::text(&next()),
+            next(),
+            next(),
+            held::text(&next()),
+            next(),
+        );
         // neither leads to files of the user that runs this
-        let is_place = |argument: &&str| argument.starts_with("conf=") || argument.starts_with("node-file=");
-        let arguments = arguments.split('\n').filter(|argument| !argument.is_empty() && !is_place(argument));
+        let is_place =
+            |argument: &&str| argument.starts_with("conf=") || argument.starts_with("node-file=");
+        let arguments = arguments
+            .split('\n')
+            .filter(|argument| !argument.is_empty() && !is_place(argument));
         let mut arguments: Vec<String> = arguments.map(str::to_string).collect();
         arguments.push(format!("conf={}", place.join("conf").display()));
         arguments.push(format!("node-file={}", place.join("node.json").display()));
         let partition = Some(partition).filter(|partition| !partition.is_empty());
-        Given { arguments, how, map, partition, conf }
+        Given {
+            arguments,
+            how,
+            map,
+            partition,
+            conf,
+        }
     }
 
     /// Lays out what the letters say.
@@ -76,7 +90,10 @@ impl Given {
         place.put(Path::new("conf"), conf);
         match letter(1) % 8 {
             1 => drop(place.put(Path::new("conf.disabled"), Thing::File(b""))),
-            2 => drop(place.put(Path::new("conf.disabled"), Thing::Link(Path::new("/nowhere")))),
+            2 => drop(place.put(
+                Path::new("conf.disabled"),
+                Thing::Link(Path::new("/nowhere")),
+            )),
             _ => {}
         }
         for (nth, (_, extension)) in KEPT.iter().enumerate() {
@@ -139,7 +156,11 @@ pub fn run(data: &[u8]) {
             machines::for_tasks(admin, data.len(), |plan, task| {
                 let told = files.iter().filter(|file| is_told(plan, task, &file.path));
                 told.for_each(|file| {
-                    assert_eq!(file.text.as_ref(), map_of(plan, file.format).as_ref(), "another's map")
+                    assert_eq!(
+                        file.text.as_ref(),
+                        map_of(plan, file.format).as_ref(),
+                        "another's map"
+                    )
                 });
             });
         }
@@ -150,8 +171,14 @@ fn is_found(given: &Given, found: &Found, path: &Path) {
     held::findings(&found.findings);
     is_bounded(&found.admin);
     let path_text = path.display().to_string();
-    assert_eq!(found.admin.conf.as_deref(), Some(path_text.as_str()), "no line of the file moves it");
-    let read = given.is_file().then(|| Conf::parse(&given.conf, &path_text));
+    assert_eq!(
+        found.admin.conf.as_deref(),
+        Some(path_text.as_str()),
+        "no line of the file moves it"
+    );
+    let read = given
+        .is_file()
+        .then(|| Conf::parse(&given.conf, &path_text));
     let is_unusable = !matches!(read, Some(Ok(_)));
     assert_eq!(found.file.is_none(), is_unusable);
     let is_refused = is_unusable || found.findings.iter().any(|found| found.refuses);
@@ -174,11 +201,24 @@ fn is_found(given: &Given, found: &Found, path: &Path) {
 fn are_maps(given: &Given, admin: &Admin, place: &Path) {
     let places: Vec<(_, PathBuf)> = kept::places(admin);
     for file in &admin.map_files {
-        let at = places.iter().find(|(format, _)| *format == file.format).map(|(_, at)| at);
-        assert_eq!(at.map(|at| at.display().to_string()), Some(file.path.clone()), "named by a template");
-        let nth = KEPT.iter().position(|(format, _)| *format == file.format).expect("it is kept");
+        let at = places
+            .iter()
+            .find(|(format, _)| *format == file.format)
+            .map(|(_, at)| at);
+        assert_eq!(
+            at.map(|at| at.display().to_string()),
+            Some(file.path.clone()),
+            "named by a template"
+        );
+        let nth = KEPT
+            .iter()
+            .position(|(format, _)| *format == file.format)
+            .expect("it is kept");
         let letter = given.how.get(2 + nth).copied().unwrap_or_default() % 8;
-        assert!(!(1..=5).contains(&letter) && Path::new(&file.path).starts_with(place), "no file of its own");
+        assert!(
+            !(1..=5).contains(&letter) && Path::new(&file.path).starts_with(place),
+            "no file of its own"
+        );
         let text = file.text.as_ref().expect("it was read");
         assert_eq!(*text, held::text(&given.map));
     }
@@ -186,14 +226,29 @@ fn are_maps(given: &Given, admin: &Admin, place: &Path) {
 
 fn is_told(plan: &Plan, task: &TaskPlan, path: &str) -> bool {
     let names = |change: &Change| matches!(change, Change::Set(value) if value.contains(path));
-    let by_file = plan.wish.admin.templates.iter().filter(|template| template.map_files().next().is_some());
+    let by_file = plan
+        .wish
+        .admin
+        .templates
+        .iter()
+        .filter(|template| template.map_files().next().is_some());
     let by_file: Vec<&str> = by_file.map(|template| template.name()).collect();
-    task.variables.iter().any(|of| by_file.contains(&of.name.as_ref()) && names(&of.change))
+    task.variables
+        .iter()
+        .any(|of| by_file.contains(&of.name.as_ref()) && names(&of.change))
 }
 
 fn map_of(plan: &Plan, format: maps::Format) -> Option<String> {
     let gpus: Vec<GpuIndex> = plan.node.gpu_indices().collect();
-    maps::write(format, Subject { topology: &plan.node, node: &plan.map, gpus: &gpus }).ok()
+    maps::write(
+        format,
+        Subject {
+            topology: &plan.node,
+            node: &plan.map,
+            gpus: &gpus,
+        },
+    )
+    .ok()
 }
 
 /// What a process reads of its admin before it is placed.

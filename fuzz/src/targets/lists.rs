@@ -41,7 +41,10 @@ pub fn run(data: &[u8]) {
     comes_back::<SubnetPrefix>(line);
     comes_back::<DeviceName>(line);
     if let Some(processor) = Processor::from_modalias(line) {
-        assert_eq!(Processor::from_modalias(&modalias(&processor)), Some(processor));
+        assert_eq!(
+            Processor::from_modalias(&modalias(&processor)),
+            Some(processor)
+        );
     }
     NODE.with(|node| match gpus_named(node, line) {
         Ok(gpus) => assert!(gpus.iter().all(|gpu| gpu.0 < node.gpus.len())),
@@ -73,7 +76,10 @@ where
 {
     match text.parse::<T>() {
         Ok(value) => {
-            let again = value.to_string().parse::<T>().unwrap_or_else(|bad| panic!("`{value}`: {bad}"));
+            let again = value
+                .to_string()
+                .parse::<T>()
+                .unwrap_or_else(|bad| panic!("`{value}`: {bad}"));
             assert_eq!(again, value);
         }
         Err(bad) => held::message(&bad.to_string()),
@@ -91,7 +97,9 @@ fn nodes(lines: &[&str]) {
     let is_name = |name: &&&str| {
         !name.is_empty()
             && name.len() < 64
-            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+            && name
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
     };
     let names: Vec<&str> = lines.iter().filter(is_name).take(16).copied().collect();
     if !names.is_empty() {
@@ -114,7 +122,11 @@ fn slurms(lines: &[&str]) {
     let _ = cpu_bind::chosen(read);
     let _ = components::leader(7, read);
     let masks = cpu_bind::masks(|name| match name {
-        cpu_bind::TYPE => Some(if lines.len() % 2 == 0 { "mask_cpu:" } else { "map_cpu:" }),
+        cpu_bind::TYPE => Some(if lines.len() % 2 == 0 {
+            "mask_cpu:"
+        } else {
+            "map_cpu:"
+        }),
         _ => lines.first().copied(),
     });
     assert!(masks.len() <= lines[0].len() + 1);

@@ -37,14 +37,27 @@ pub fn no_file(_: &str) -> Option<FileText> {
 
 pub fn wish(words: &str, admin: Admin) -> Wish {
     let words = Words::parse(words).expect("words");
-    Wish { settings: merge_settings(&admin.default, None, Some(&words)), admin, ..Wish::default() }
+    Wish {
+        settings: merge_settings(&admin.default, None, Some(&words)),
+        admin,
+        ..Wish::default()
+    }
 }
 
 /// The tasks of a step on one of the known machines.
 pub fn for_tasks(admin: Admin, choice: usize, mut look: impl FnMut(&Plan, &TaskPlan)) {
     let model = KNOWN.with(|known| known[choice % known.len()].clone());
     let settings = merge_settings(&admin.default, None, Some(&Words::default()));
-    each_task(model, Wish { settings, admin, ..Wish::default() }, choice / MODELS.len(), &mut look);
+    each_task(
+        model,
+        Wish {
+            settings,
+            admin,
+            ..Wish::default()
+        },
+        choice / MODELS.len(),
+        &mut look,
+    );
 }
 
 /// Places a task for each GPU, and calls `look` with each.  Under libFuzzer the turn says which of them.
@@ -52,7 +65,11 @@ pub fn each_task(node: Topology, wish: Wish, turn: usize, look: &mut dyn FnMut(&
     let request = StepRequest {
         starter: Starter::Slurm,
         gpus: node.gpu_indices().collect(),
-        split: if node.gpus.is_empty() { GpuSplit::All } else { GpuSplit::Each(1) },
+        split: if node.gpus.is_empty() {
+            GpuSplit::All
+        } else {
+            GpuSplit::Each(1)
+        },
         tasks: None,
         cpus_per_task: None,
         cpus: node.cpus(),
@@ -67,10 +84,29 @@ pub fn each_task(node: Topology, wish: Wish, turn: usize, look: &mut dyn FnMut(&
         if cfg!(fuzzing) && nth % 4 != turn % tasks.len().clamp(1, 4) {
             continue;
         }
-        let placed = plan.task(task, Evidence { present: &present, read: &no_file });
-        assert!(placed.placement.cpus.cpus().is_subset(&task.step_cpus), "no CPU that Slurm did not give");
-        assert!(placed.placement.rails.iter().all(|(rail, _)| rail.0 < plan.map.rails.len()));
-        placed.placement.reasons.iter().for_each(|reason| held::tidy(reason));
+        let placed = plan.task(
+            task,
+            Evidence {
+                present: &present,
+                read: &no_file,
+            },
+        );
+        assert!(
+            placed.placement.cpus.cpus().is_subset(&task.step_cpus),
+            "no CPU that Slurm did not give"
+        );
+        assert!(
+            placed
+                .placement
+                .rails
+                .iter()
+                .all(|(rail, _)| rail.0 < plan.map.rails.len())
+        );
+        placed
+            .placement
+            .reasons
+            .iter()
+            .for_each(|reason| held::tidy(reason));
         look(&plan, &placed);
     }
 }
@@ -84,7 +120,12 @@ pub fn holds(plan: &Plan) {
     for gpu in &map.gpus {
         for (nth, choice) in gpu.choices.iter().enumerate() {
             assert!(choice.rail.0 < map.rails.len());
-            assert!(gpu.choices[..nth].iter().all(|other| other.rail != choice.rail), "a rail twice");
+            assert!(
+                gpu.choices[..nth]
+                    .iter()
+                    .all(|other| other.rail != choice.rail),
+                "a rail twice"
+            );
             users[choice.rail.0] += 1;
         }
         held::tidy(&gpu.reason);
@@ -94,7 +135,10 @@ pub fn holds(plan: &Plan) {
     }
     if !map.rails.is_empty() && plan.wish.settings.policy.to_string() == "closest" {
         let is_served = |gpu: &nic_placement_core::placement::GpuPlacement| !gpu.choices.is_empty();
-        assert!(map.gpus.iter().all(is_served), "a GPU without a NIC on a node that has one");
+        assert!(
+            map.gpus.iter().all(is_served),
+            "a GPU without a NIC on a node that has one"
+        );
     }
 }
 
@@ -108,8 +152,20 @@ pub fn asked(data: &[u8]) -> (Topology, &'static str) {
 /// The bytes' machine under one of the policies.
 pub fn solver(data: &[u8]) {
     let (node, words) = asked(data);
-    let step = Step { tasks: 1, total_tasks: 1, alone_on_node: true, ..Step::default() };
-    let make = || Plan::new(node.clone(), wish(words, Admin::default()), step.clone(), &no_file);
+    let step = Step {
+        tasks: 1,
+        total_tasks: 1,
+        alone_on_node: true,
+        ..Step::default()
+    };
+    let make = || {
+        Plan::new(
+            node.clone(),
+            wish(words, Admin::default()),
+            step.clone(),
+            &no_file,
+        )
+    };
     let plan = make();
     holds(&plan);
     if data.len() < 64 && held::has_turn(data, 0, 8) {
@@ -117,7 +173,8 @@ pub fn solver(data: &[u8]) {
     }
     if held::has_turn(data, 1, 8) {
         let text = file::to_json(&node);
-        let again = file::from_json(&text, node.provenance.clone()).expect("a made machine is consistent");
+        let again =
+            file::from_json(&text, node.provenance.clone()).expect("a made machine is consistent");
         assert_eq!(again, node);
     }
 }
@@ -127,7 +184,10 @@ pub fn maps(data: &[u8]) {
     let mut bytes = Bytes::new(data);
     let chosen = bytes.next();
     let node = built::topology(&mut bytes);
-    let gpus: Vec<GpuIndex> = node.gpu_indices().filter(|gpu| chosen >> (gpu.0 % 8) & 1 == 0).collect();
+    let gpus: Vec<GpuIndex> = node
+        .gpu_indices()
+        .filter(|gpu| chosen >> (gpu.0 % 8) & 1 == 0)
+        .collect();
     if gpus.is_empty() {
         return;
     }
@@ -135,10 +195,18 @@ pub fn maps(data: &[u8]) {
     let step = step::for_engines(&node, &gpus);
     let plan = Plan::new(node, wish("closest", Admin::default()), step, &no_file);
     holds(&plan);
-    let subject = Subject { topology: &plan.node, node: &plan.map, gpus: &gpus };
+    let subject = Subject {
+        topology: &plan.node,
+        node: &plan.map,
+        gpus: &gpus,
+    };
     let written = maps::write(format, subject);
     if held::has_turn(data, 0, 4) {
-        assert_eq!(written, maps::write(format, subject), "the same answer twice");
+        assert_eq!(
+            written,
+            maps::write(format, subject),
+            "the same answer twice"
+        );
     }
     match written {
         Ok(text) => {

@@ -32,7 +32,10 @@ impl Place {
         let path = std::env::temp_dir().join(name);
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(path.join("before")).expect("a folder for temporary files");
-        Place { path: fs::canonicalize(path).expect("it was made"), changes: Vec::new() }
+        Place {
+            path: fs::canonicalize(path).expect("it was made"),
+            changes: Vec::new(),
+        }
     }
 
     pub fn path(&self) -> &Path {
@@ -51,15 +54,23 @@ impl Place {
     /// A link that a change before made is not followed: it may lead to the files of the user that runs this.
     pub fn put(&mut self, path: &Path, thing: Thing) -> bool {
         let path = self.path.join(path);
-        let Some(folder) = path.parent().filter(|folder| folder.starts_with(&self.path)) else {
+        let Some(folder) = path
+            .parent()
+            .filter(|folder| folder.starts_with(&self.path))
+        else {
             return false;
         };
-        let Some(name) = path.file_name() else { return false };
+        let Some(name) = path.file_name() else {
+            return false;
+        };
         if path.components().any(|part| part == Component::ParentDir) {
             return false;
         }
         // nothing stands below the links that were laid for good
-        let may_be_over_link = self.changes.iter().any(|(changed, _)| folder.starts_with(changed));
+        let may_be_over_link = self
+            .changes
+            .iter()
+            .any(|(changed, _)| folder.starts_with(changed));
         let is_real = match may_be_over_link {
             true => fs::canonicalize(folder).is_ok_and(|real| real == folder),
             false => folder.is_dir(),

@@ -22,7 +22,11 @@ fn pieces(stream: &[u8], at_once: usize) -> Found {
 pub fn run(data: &[u8]) {
     let whole = pieces(data, data.len().max(1));
     if held::has_turn(data, 0, 4) {
-        assert_eq!(whole, pieces(data, 7), "it does not matter how a stream arrives");
+        assert_eq!(
+            whole,
+            pieces(data, 7),
+            "it does not matter how a stream arrives"
+        );
     }
     let lines = data.iter().filter(|byte| **byte == b'\n').count() as u64 + 1;
     let mut audit = Audit::default();
@@ -31,7 +35,11 @@ pub fn run(data: &[u8]) {
         assert!((1..=lines).contains(line), "line {line} of {lines}");
         if let Err(why) = piece.clone().and_then(|document| audit.add(&document)) {
             held::message(&why);
-            bad.push(Bad { input: "-".into(), line: Some(*line), why });
+            bad.push(Bad {
+                input: "-".into(),
+                line: Some(*line),
+                why,
+            });
         }
     }
     let text = audit.finish().to_json(bad.len(), &bad);

@@ -30,16 +30,34 @@ const FILES: [&str; 4] = [
 
 fn plan() -> Plan {
     let node = platform::model("gh200").expect("a model");
-    let step = Step { tasks: 1, total_tasks: 1, ..Step::default() };
-    Plan::new(node, machines::wish("closest", Admin::default()), step, &machines::no_file)
+    let step = Step {
+        tasks: 1,
+        total_tasks: 1,
+        ..Step::default()
+    };
+    Plan::new(
+        node,
+        machines::wish("closest", Admin::default()),
+        step,
+        &machines::no_file,
+    )
 }
 
 /// The parts of the input, between NULs: the tables in the order of `FILES`, `if_inet6`, the driver's file of each GPU.
 pub fn run(data: &[u8]) {
     let text = held::text(data);
     let parts: Vec<&str> = text.split('\0').collect();
-    let scope = [Scope::Placement, Scope::Selection, Scope::Cores, Scope::Full][data.len() % 4];
-    let found = read_root(&Root::manifest(node(&parts)), scope, Provenance::Captured("made".into()));
+    let scope = [
+        Scope::Placement,
+        Scope::Selection,
+        Scope::Cores,
+        Scope::Full,
+    ][data.len() % 4];
+    let found = read_root(
+        &Root::manifest(node(&parts)),
+        scope,
+        Provenance::Captured("made".into()),
+    );
     held::findings(&found.1);
     assert!(found.0.nics.len() <= 256 && found.0.gpus.len() <= 256);
     if data.len() % 8 == 0 {
@@ -49,7 +67,11 @@ pub fn run(data: &[u8]) {
         let placed = interfaces(plan, &parts);
         for variable in &placed.variables {
             if let nic_placement_core::placement::Change::Set(value) = &variable.change {
-                assert!(!value.contains(['\0', '\n', '\r']), "{}={value:?}", variable.name);
+                assert!(
+                    !value.contains(['\0', '\n', '\r']),
+                    "{}={value:?}",
+                    variable.name
+                );
             }
         }
         placed.lines("n1").iter().for_each(|line| held::tidy(line));
@@ -63,7 +85,11 @@ pub fn work(data: &[u8]) -> Work<'_> {
     let root = Root::manifest(node);
     Box::new(move || {
         let parts: Vec<&str> = text.split('\0').collect();
-        black_box(read_root(&root, Scope::Full, Provenance::Captured("made".into())));
+        black_box(read_root(
+            &root,
+            Scope::Full,
+            Provenance::Captured("made".into()),
+        ));
         PLAN.with(|plan| drop(black_box(interfaces(plan, &parts))));
     })
 }
@@ -88,7 +114,12 @@ fn node(parts: &[&str]) -> Manifest {
 
 /// The list of IP interfaces that UCX is given.
 fn interfaces<'p>(plan: &'p Plan, parts: &[&str]) -> TaskPlan<'p> {
-    let part = |nth: usize| parts.get(nth).map(|text| text.to_string()).unwrap_or_default();
+    let part = |nth: usize| {
+        parts
+            .get(nth)
+            .map(|text| text.to_string())
+            .unwrap_or_default()
+    };
     let read = |path: &str| {
         let text = match path {
             "/proc/net/route" => part(0),
@@ -97,11 +128,25 @@ fn interfaces<'p>(plan: &'p Plan, parts: &[&str]) -> TaskPlan<'p> {
             path if path.contains("/sys/class/net/") && part(6).contains("bridge") => part(6),
             _ => return None,
         };
-        Some(FileText { text, ..FileText::default() })
+        Some(FileText {
+            text,
+            ..FileText::default()
+        })
     };
     let gpus = step::grant(&plan.node, &[GpuIndex(0)]);
     let cpus = plan.node.cpus();
-    let task = Task { gpus, cpus: cpus.clone(), step_cpus: cpus, ..Task::default() };
+    let task = Task {
+        gpus,
+        cpus: cpus.clone(),
+        step_cpus: cpus,
+        ..Task::default()
+    };
     let present = Present::new();
-    plan.task(&task, Evidence { present: &present, read: &read })
+    plan.task(
+        &task,
+        Evidence {
+            present: &present,
+            read: &read,
+        },
+    )
 }

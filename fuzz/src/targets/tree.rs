@@ -11,7 +11,14 @@ use nic_placement_core::platform;
 use nic_placement_core::topology::{Provenance, file};
 use nic_placement_formats::synthesise::synthesise;
 
-pub(super) const MODELS: [&str; 6] = ["dgx-spark", "gh200", "aws-g5", "aws-p4d", "frontier", "dgx-h100"];
+pub(super) const MODELS: [&str; 6] = [
+    "dgx-spark",
+    "gh200",
+    "aws-g5",
+    "aws-p4d",
+    "frontier",
+    "dgx-h100",
+];
 
 /// Which of them each first byte names: one with hundreds of entries costs as much as several small ones.
 const CHOSEN: [usize; 16] = [0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 0, 1, 2, 0, 1, 2];
@@ -57,11 +64,16 @@ const CPUS: u32 = 8;
 pub(super) fn entries(model: &str) -> Vec<(String, Entry)> {
     let manifest = synthesise(&platform::model(model).expect("a model"));
     let is_one_more_cpu = |path: &str| {
-        let number = path.strip_prefix("sys/devices/system/cpu/cpu").and_then(|rest| rest.split('/').next());
-        number.and_then(|number| number.parse::<u32>().ok()).is_some_and(|number| number >= CPUS)
+        let number = path
+            .strip_prefix("sys/devices/system/cpu/cpu")
+            .and_then(|rest| rest.split('/').next());
+        number
+            .and_then(|number| number.parse::<u32>().ok())
+            .is_some_and(|number| number >= CPUS)
     };
     let kept = manifest.iter().filter(|(path, _)| !is_one_more_cpu(path));
-    kept.map(|(path, entry)| (path.to_string(), entry.clone())).collect()
+    kept.map(|(path, entry)| (path.to_string(), entry.clone()))
+        .collect()
 }
 
 /// Which of `MODELS` an input changes.
@@ -74,7 +86,15 @@ pub fn hostile(data: &[u8]) -> (Manifest, Scope) {
     let mut bytes = Bytes::new(data);
     let head = bytes.next();
     let manifest = TREES.with(|trees| changed(&trees[chosen(head)], &mut bytes));
-    (manifest, [Scope::Full, Scope::Placement, Scope::Selection, Scope::Cores][usize::from(head >> 6)])
+    (
+        manifest,
+        [
+            Scope::Full,
+            Scope::Placement,
+            Scope::Selection,
+            Scope::Cores,
+        ][usize::from(head >> 6)],
+    )
 }
 
 pub fn run(data: &[u8]) {
@@ -152,20 +172,29 @@ fn changed(tree: &[(String, Entry)], bytes: &mut Bytes) -> Manifest {
 
 pub(super) fn manifest(entries: Vec<(String, Entry)>) -> Manifest {
     let mut manifest = Manifest::default();
-    entries.into_iter().for_each(|(path, entry)| manifest.insert(&path, entry));
+    entries
+        .into_iter()
+        .for_each(|(path, entry)| manifest.insert(&path, entry));
     manifest
 }
 
 /// The folder of an entry once more, or many times, under other names.
 fn copied(entries: &mut Vec<(String, Entry)>, place: usize, how: u8) {
-    let Some((folder, _)) =
-        entries[place].0.clone().rsplit_once('/').map(|(a, b)| (a.to_string(), b.to_string()))
+    let Some((folder, _)) = entries[place]
+        .0
+        .clone()
+        .rsplit_once('/')
+        .map(|(a, b)| (a.to_string(), b.to_string()))
     else {
         return;
     };
     let prefix = format!("{folder}/");
-    let below: Vec<(String, Entry)> =
-        entries.iter().filter(|(path, _)| path.starts_with(&prefix)).take(64).cloned().collect();
+    let below: Vec<(String, Entry)> = entries
+        .iter()
+        .filter(|(path, _)| path.starts_with(&prefix))
+        .take(64)
+        .cloned()
+        .collect();
     for nth in 0..usize::from(how % 16 + 1) {
         if entries.len() + below.len() > MOST {
             return;
@@ -177,17 +206,24 @@ fn copied(entries: &mut Vec<(String, Entry)>, place: usize, how: u8) {
             _ => format!("{folder}_{}", "x".repeat(nth * 8)),
         };
         entries.extend(
-            below.iter().map(|(path, entry)| (format!("{copy}/{}", &path[prefix.len()..]), entry.clone())),
+            below
+                .iter()
+                .map(|(path, entry)| (format!("{copy}/{}", &path[prefix.len()..]), entry.clone())),
         );
     }
 }
 
 /// All of a folder is gone.
 fn missing(entries: &mut Vec<(String, Entry)>, place: usize) {
-    let Some((folder, _)) = entries[place].0.rsplit_once('/') else { return };
+    let Some((folder, _)) = entries[place].0.rsplit_once('/') else {
+        return;
+    };
     let prefix = format!("{folder}/");
-    let kept: Vec<(String, Entry)> =
-        entries.iter().filter(|(path, _)| !path.starts_with(&prefix)).cloned().collect();
+    let kept: Vec<(String, Entry)> = entries
+        .iter()
+        .filter(|(path, _)| !path.starts_with(&prefix))
+        .cloned()
+        .collect();
     if !kept.is_empty() {
         *entries = kept;
     }

@@ -32,18 +32,27 @@ pub fn run(data: &[u8]) {
     }
     let none = Words::default();
     let at = |place: usize| parsed.get(place);
-    for (default, variable, option) in
-        [(at(0), at(1), at(2)), (None, at(0), at(1)), (None, at(1), at(0)), (at(0), None, None)]
-    {
+    for (default, variable, option) in [
+        (at(0), at(1), at(2)),
+        (None, at(0), at(1)),
+        (None, at(1), at(0)),
+        (at(0), None, None),
+    ] {
         let settings = merge_settings(default.unwrap_or(&none), variable, option);
-        assert!(settings.enabled || !settings.observe, "what is off is not observed");
+        assert!(
+            settings.enabled || !settings.observe,
+            "what is off is not observed"
+        );
         assert_eq!(settings.by_user, variable.or(option).is_some());
         let nearest = option.or(variable).or(default).unwrap_or(&none);
         if nearest.policy == Some(Switch::Off) {
             assert!(!settings.enabled, "the nearest word says off");
         }
         if let Some(Switch::On(policy)) = nearest.policy {
-            assert!(settings.enabled && settings.policy == policy, "the nearest word names the policy");
+            assert!(
+                settings.enabled && settings.policy == policy,
+                "the nearest word names the policy"
+            );
         }
         if let Some(strictness) = nearest.strictness {
             assert_eq!(settings.strictness, strictness);
@@ -58,7 +67,11 @@ pub fn run(data: &[u8]) {
 fn means_the_same_when_written(words: &Words) {
     let written = written(words);
     if written.len() <= MAX_BYTES {
-        assert_eq!(Words::parse(&written).as_ref(), Ok(words), "written as `{written}`");
+        assert_eq!(
+            Words::parse(&written).as_ref(),
+            Ok(words),
+            "written as `{written}`"
+        );
     }
 }
 
@@ -100,12 +113,20 @@ fn written(words: &Words) -> String {
         };
         format!("mem={word}")
     }));
-    said.extend(words.omp.map(|omp| format!("omp={}", if omp { "on" } else { "off" })));
+    said.extend(
+        words
+            .omp
+            .map(|omp| format!("omp={}", if omp { "on" } else { "off" })),
+    );
     said.extend(words.nics_per_task.map(|each| match each {
         NicsEach::Auto => "nics-per-task=auto".to_string(),
         NicsEach::Number(number) => format!("nics-per-task={number}"),
     }));
-    said.extend(words.env.map(|libraries| format!("env={}", list(libraries, &words.env_names))));
+    said.extend(
+        words
+            .env
+            .map(|libraries| format!("env={}", list(libraries, &words.env_names))),
+    );
     if words.forgets_no_env || !words.no_env.is_empty() {
         let mut names: Vec<&str> = words.no_env.iter().map(String::as_str).collect();
         if words.forgets_no_env {
@@ -120,10 +141,16 @@ fn list(libraries: Libraries, names: &[String]) -> String {
     let known = Libraries::words();
     let mut entries: Vec<&str> = known
         .split(", ")
-        .filter(|word| Libraries::named(word).is_some_and(|one| one != Libraries::NONE && libraries.has(one)))
+        .filter(|word| {
+            Libraries::named(word).is_some_and(|one| one != Libraries::NONE && libraries.has(one))
+        })
         .collect();
     if entries.is_empty() {
         entries.push("none");
     }
-    entries.into_iter().chain(names.iter().map(String::as_str)).collect::<Vec<_>>().join("+")
+    entries
+        .into_iter()
+        .chain(names.iter().map(String::as_str))
+        .collect::<Vec<_>>()
+        .join("+")
 }

@@ -68,25 +68,41 @@ fn made() -> Provenance {
 }
 
 fn printed(findings: &[Diagnostic]) {
-    findings.iter().for_each(|finding| drop(black_box(finding.to_string())));
+    findings
+        .iter()
+        .for_each(|finding| drop(black_box(finding.to_string())));
 }
 
 /// The map of a node, as a step makes it.
 fn mapped(node: Topology, admin: Admin) -> Plan {
-    let step = Step { tasks: 1, total_tasks: 1, ..Step::default() };
-    Plan::new(node, machines::wish("closest", admin), step, &machines::no_file)
+    let step = Step {
+        tasks: 1,
+        total_tasks: 1,
+        ..Step::default()
+    };
+    Plan::new(
+        node,
+        machines::wish("closest", admin),
+        step,
+        &machines::no_file,
+    )
 }
 
 fn words(data: &[u8]) -> Work<'_> {
     let text = held::text(data);
-    Box::new(move || drop(black_box(Words::parse(&text).map_err(|bad| bad.to_string()))))
+    Box::new(move || {
+        drop(black_box(
+            Words::parse(&text).map_err(|bad| bad.to_string()),
+        ))
+    })
 }
 
 fn plugstack(data: &[u8]) -> Work<'_> {
     let text = held::text(data);
     let node = platform::model("dgx-h100").expect("a model");
     Box::new(move || {
-        let (admin, findings) = Admin::parse(text.split('\n').filter(|argument| !argument.is_empty()));
+        let (admin, findings) =
+            Admin::parse(text.split('\n').filter(|argument| !argument.is_empty()));
         printed(&findings);
         printed(&mapped(node.clone(), admin).diagnostics());
     })
@@ -95,7 +111,9 @@ fn plugstack(data: &[u8]) -> Work<'_> {
 fn conf(data: &[u8]) -> Work<'_> {
     let node = platform::model("dgx-h100").expect("a model");
     Box::new(move || {
-        let Ok((conf, findings)) = Conf::parse(data, "/etc/nic-placement.conf") else { return };
+        let Ok((conf, findings)) = Conf::parse(data, "/etc/nic-placement.conf") else {
+            return;
+        };
         printed(&findings);
         let mut admin = Admin::default();
         printed(&admin.add_conf(&conf, "/etc/nic-placement.conf", "gpu001", Some("train")));
@@ -106,8 +124,13 @@ fn conf(data: &[u8]) -> Work<'_> {
 fn template(data: &[u8]) -> Work<'_> {
     let text = held::text(data);
     Box::new(move || {
-        let Ok((template, _)) = Template::parse(&text) else { return };
-        let admin = Admin { templates: vec![template], ..Admin::default() };
+        let Ok((template, _)) = Template::parse(&text) else {
+            return;
+        };
+        let admin = Admin {
+            templates: vec![template],
+            ..Admin::default()
+        };
         machines::for_tasks(admin, 1, |_, task| drop(black_box(task.lines("n1"))));
     })
 }
@@ -186,8 +209,15 @@ fn audit(data: &[u8]) -> Work<'_> {
         let mut audit = Audit::default();
         let mut bad = Vec::new();
         let mut take = |(line, piece): StreamPiece<'_>| {
-            if let Err(why) = piece.map_err(str::to_string).and_then(|piece| audit.add(piece)) {
-                bad.push(Bad { input: "-".into(), line: Some(line), why });
+            if let Err(why) = piece
+                .map_err(str::to_string)
+                .and_then(|piece| audit.add(piece))
+            {
+                bad.push(Bad {
+                    input: "-".into(),
+                    line: Some(line),
+                    why,
+                });
             }
         };
         stream::read(data, &mut take).expect("memory can be read");
@@ -214,19 +244,38 @@ fn kept_maps(data: &[u8]) -> Work<'_> {
     }
     let (_, format, _) = FORMATS[chosen % FORMATS.len()];
     let step = step::for_engines(&node, &gpus);
-    let plan = Plan::new(node, machines::wish("closest", Admin::default()), step, &machines::no_file);
+    let plan = Plan::new(
+        node,
+        machines::wish("closest", Admin::default()),
+        step,
+        &machines::no_file,
+    );
     Box::new(move || {
-        let subject = Subject { topology: &plan.node, node: &plan.map, gpus: &gpus };
+        let subject = Subject {
+            topology: &plan.node,
+            node: &plan.map,
+            gpus: &gpus,
+        };
         drop(black_box(maps::write(format, subject)));
     })
 }
 
 fn solver(data: &[u8]) -> Work<'_> {
     let (node, words) = machines::asked(data);
-    let step = Step { tasks: 1, total_tasks: 1, alone_on_node: true, ..Step::default() };
+    let step = Step {
+        tasks: 1,
+        total_tasks: 1,
+        alone_on_node: true,
+        ..Step::default()
+    };
     Box::new(move || {
         let wish = machines::wish(words, Admin::default());
-        black_box(Plan::new(node.clone(), wish, step.clone(), &machines::no_file));
+        black_box(Plan::new(
+            node.clone(),
+            wish,
+            step.clone(),
+            &machines::no_file,
+        ));
     })
 }
 
@@ -238,14 +287,34 @@ fn lists(data: &[u8]) -> Work<'_> {
         let words: Vec<String> = text.split('\n').map(str::to_string).collect();
         drop(black_box(CpuSet::from_list(line)));
         drop(black_box(CpuSet::from_mask(line)));
-        drop(black_box(gpus_named(&node, line).map_err(|bad| bad.to_string())));
+        drop(black_box(
+            gpus_named(&node, line).map_err(|bad| bad.to_string()),
+        ));
         if let Ok(patterns) = patterns(line) {
-            black_box(node.nics.iter().filter(|nic| patterns.iter().any(|one| one.matches(nic))).count());
+            black_box(
+                node.nics
+                    .iter()
+                    .filter(|nic| patterns.iter().any(|one| one.matches(nic)))
+                    .count(),
+            );
         }
         if let Ok(list) = HostList::parse(line) {
-            black_box(words.iter().skip(1).take(2).filter(|name| list.has(name)).count());
+            black_box(
+                words
+                    .iter()
+                    .skip(1)
+                    .take(2)
+                    .filter(|name| list.has(name))
+                    .count(),
+            );
         }
         black_box(cpu_bind::word_of_srun(&words, Some(line)));
-        black_box(cpu_bind::masks(|name| Some(if name == cpu_bind::TYPE { "mask_cpu:" } else { line })));
+        black_box(cpu_bind::masks(|name| {
+            Some(if name == cpu_bind::TYPE {
+                "mask_cpu:"
+            } else {
+                line
+            })
+        }));
     })
 }

@@ -42,13 +42,23 @@ pub(super) fn own_cores(
 
 /// The number of cores that a task on `cpus` can use alone: its own, else an even share; `None` if the number of tasks
 /// is unknown.
-pub(crate) fn threads(topology: &Topology, step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
+pub(crate) fn threads(
+    topology: &Topology,
+    step: &Step,
+    task: &Task,
+    cpus: &CpuSet,
+) -> Option<usize> {
     let mut cores = topology.cores();
     if cores.is_empty() {
-        cores = task.step_cpus.iter().map(|cpu| [cpu].into_iter().collect()).collect();
+        cores = task
+            .step_cpus
+            .iter()
+            .map(|cpu| [cpu].into_iter().collect())
+            .collect();
     }
     let count = |cpus: &CpuSet| cores.iter().filter(|core| core.intersects(cpus)).count();
-    let bound_by_user = step.cpu_bind.as_deref().is_some_and(|how| how != "none") && task.masks.is_empty();
+    let bound_by_user =
+        step.cpu_bind.as_deref().is_some_and(|how| how != "none") && task.masks.is_empty();
     let is_private = || !step.uncounted && StepCores::new(topology, step, task).masks_are_private();
     let own = match bound_by_user || is_private() {
         true => count(&task.cpus),
@@ -68,7 +78,10 @@ struct StepCores<'a> {
 impl<'a> StepCores<'a> {
     fn new(topology: &'a Topology, step: &'a Step, task: &'a Task) -> StepCores<'a> {
         let tasks = StepTasks::new(topology, step, task);
-        let cores = topology.cores().into_iter().map(|core| core.intersection(&tasks.cpus));
+        let cores = topology
+            .cores()
+            .into_iter()
+            .map(|core| core.intersection(&tasks.cpus));
         let cores = cores.filter(|core| !core.is_empty()).collect();
         StepCores { tasks, cores }
     }
@@ -82,14 +95,23 @@ impl<'a> StepCores<'a> {
 
     /// True if no core is in two of these masks.
     fn are_ones<M: Borrow<CpuSet>>(&self, masks: &[M]) -> bool {
-        let is_ones =
-            |core: &CpuSet| masks.iter().filter(|mask| core.intersects((*mask).borrow())).count() <= 1;
+        let is_ones = |core: &CpuSet| {
+            masks
+                .iter()
+                .filter(|mask| core.intersects((*mask).borrow()))
+                .count()
+                <= 1
+        };
         self.cores.iter().all(is_ones)
     }
 
     fn cores_of(&self, node: u32) -> Vec<CpuSet> {
         let cpus = self.tasks.topology.numa_node(node).map(|node| &node.cpus);
-        self.cores.iter().filter(|core| cpus.is_some_and(|cpus| core.intersects(cpus))).cloned().collect()
+        self.cores
+            .iter()
+            .filter(|core| cpus.is_some_and(|cpus| core.intersects(cpus)))
+            .cloned()
+            .collect()
     }
 
     /// The mask of a task that has cores of its own; if its GPUs are known, a nearer mask that it gets in exchange.
@@ -99,11 +121,18 @@ impl<'a> StepCores<'a> {
         if !tasks.gpu_nodes.is_empty() && !tasks.have_too_many_masks() {
             let masks = near_masks(tasks);
             if *masks[id] != *own && self.are_ones(&masks) {
-                return (masks[id].clone().into_owned(), "cores of its own, for which tasks change places");
+                return (
+                    masks[id].clone().into_owned(),
+                    "cores of its own, for which tasks change places",
+                );
             }
         }
         let narrowed = near_mask(tasks, id, near, |_| tasks.len());
-        let cpus = if narrowed.is_subset(own) { narrowed } else { own.clone() };
+        let cpus = if narrowed.is_subset(own) {
+            narrowed
+        } else {
+            own.clone()
+        };
         (cpus, "the cores that Slurm gave to it alone")
     }
 
@@ -112,15 +141,23 @@ impl<'a> StepCores<'a> {
     fn divided(&self, near: &NodeSet, id: usize) -> Result<(CpuSet, &'static str), &'static str> {
         let (topology, tasks) = (self.tasks.topology, &self.tasks);
         let numbers = topology.numa_nodes.iter().map(|node| node.os_index);
-        let nodes: NodeSet = numbers.filter(|&node| !self.cores_of(node).is_empty()).collect();
+        let nodes: NodeSet = numbers
+            .filter(|&node| !self.cores_of(node).is_empty())
+            .collect();
         // the nodes of its GPUs that the step reaches, else those on which Slurm put it
         let reached = |near: &NodeSet, id: usize| {
             let reached = near.intersection(&nodes);
-            if reached.is_empty() { topology.nodes_of(tasks.mask(id)).intersection(&nodes) } else { reached }
+            if reached.is_empty() {
+                topology.nodes_of(tasks.mask(id)).intersection(&nodes)
+            } else {
+                reached
+            }
         };
         let mut nodes_of_task = Vec::with_capacity(tasks.len());
         for (id, gpu_nodes) in tasks.gpu_nodes.iter().enumerate() {
-            let gpu_nodes = gpu_nodes.as_ref().ok_or("which GPU each task has is not certain")?;
+            let gpu_nodes = gpu_nodes
+                .as_ref()
+                .ok_or("which GPU each task has is not certain")?;
             nodes_of_task.push(reached(gpu_nodes, id));
         }
         let is_known = !nodes_of_task.is_empty();
@@ -128,20 +165,25 @@ impl<'a> StepCores<'a> {
         let shares = LeastShares::new(tasks);
         let mut parts = vec![CpuSet::new(); tasks.len()];
         for node in nodes.iter() {
-            let sharers: Vec<usize> =
-                (0..tasks.len()).filter(|&id| !is_known || nodes_of_task[id].contains(node)).collect();
+            let sharers: Vec<usize> = (0..tasks.len())
+                .filter(|&id| !is_known || nodes_of_task[id].contains(node))
+                .collect();
             let cores = self.cores_of(node);
             if cores.len() < sharers.len() {
                 return Err(FEW);
             }
-            let here: Vec<CpuSet> =
-                (0..sharers.len()).map(|part| even_part(&cores, part, sharers.len())).collect();
+            let here: Vec<CpuSet> = (0..sharers.len())
+                .map(|part| even_part(&cores, part, sharers.len()))
+                .collect();
             // a task with unknown GPUs may take its part of any node alone, so each must be enough
             if !is_known && !shares.are_kept(&here) {
                 return Err(LESS);
             }
             if is_known || own.contains(node) {
-                sharers.into_iter().zip(&here).for_each(|(id, part)| parts[id].add(part));
+                sharers
+                    .into_iter()
+                    .zip(&here)
+                    .for_each(|(id, part)| parts[id].add(part));
             }
         }
         if is_known && !shares.are_kept(&parts) {
@@ -168,7 +210,8 @@ const FEW: &str = "the step has fewer cores than tasks on a NUMA node, which `-c
 
 const LESS: &str = "cores of its own would be less than a task's share of the step's CPUs";
 
-const FARTHER: &str = "cores of its own would be farther from a task's GPUs than the CPUs that Slurm gave it";
+const FARTHER: &str =
+    "cores of its own would be farther from a task's GPUs than the CPUs that Slurm gave it";
 
 const MEMORY: &str = "the tasks' memory is bound by `--mem-bind`, and tasks stay by it";
 

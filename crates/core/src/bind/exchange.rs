@@ -13,18 +13,27 @@ pub(super) fn exchanged<S: PartialEq>(tasks: &StepTasks, shares: &[S]) -> Vec<us
     if tasks.share_one_mask() {
         return takes;
     }
-    let known = tasks.gpu_nodes.iter().enumerate().filter_map(|(id, nodes)| Some((id, nodes.as_ref()?)));
-    let is_far = |(id, nodes): &(usize, &NodeSet)| !tasks.mask(*id).is_subset(&tasks.topology.cpus_of(nodes));
+    let known = tasks
+        .gpu_nodes
+        .iter()
+        .enumerate()
+        .filter_map(|(id, nodes)| Some((id, nodes.as_ref()?)));
+    let is_far = |(id, nodes): &(usize, &NodeSet)| {
+        !tasks.mask(*id).is_subset(&tasks.topology.cpus_of(nodes))
+    };
     let mut left: Vec<(usize, &NodeSet)> = known.filter(is_far).collect();
     while let Some(&(first, _)) = left.first() {
-        let (alike, rest): (Vec<_>, Vec<_>) = left.iter().partition(|(id, _)| shares[*id] == shares[first]);
+        let (alike, rest): (Vec<_>, Vec<_>) = left
+            .iter()
+            .partition(|(id, _)| shares[*id] == shares[first]);
         left = rest;
         let mask = |place: usize| tasks.mask(alike[place].0);
         let away = |task: usize, place: usize| tasks.distance(mask(place), alike[task].1);
         let own: Vec<u64> = (0..alike.len()).map(|task| away(task, task)).collect();
         let cost = |task: usize, place: usize| {
             let there = away(task, place);
-            let may = task == place || (there <= own[task] && tasks.may_run(mask(task), mask(place)));
+            let may =
+                task == place || (there <= own[task] && tasks.may_run(mask(task), mask(place)));
             // of ways that are as near, the one in which fewest change
             may.then(|| 2 * alike.len() as u64 * there + u64::from(task != place))
         };
@@ -43,7 +52,9 @@ fn assigned(count: usize, cost: impl Fn(usize, usize) -> Option<u64>) -> Vec<usi
     const NEVER: i64 = i64::MAX / 4;
     let cost: Vec<Vec<i64>> = (0..count)
         .map(|taker| {
-            (0..count).map(|place| cost(taker, place).map_or(NEVER / 1024, |cost| cost as i64)).collect()
+            (0..count)
+                .map(|place| cost(taker, place).map_or(NEVER / 1024, |cost| cost as i64))
+                .collect()
         })
         .collect();
     // places and takers count from 1; 0 is none
@@ -51,8 +62,11 @@ fn assigned(count: usize, cost: impl Fn(usize, usize) -> Option<u64>) -> Vec<usi
     let mut of_place = vec![0i64; count + 1];
     let mut taken_by = vec![0usize; count + 1];
     for taker in 1..=count {
-        let (mut least, mut from, mut done) =
-            (vec![NEVER; count + 1], vec![0usize; count + 1], vec![false; count + 1]);
+        let (mut least, mut from, mut done) = (
+            vec![NEVER; count + 1],
+            vec![0usize; count + 1],
+            vec![false; count + 1],
+        );
         taken_by[0] = taker;
         let mut at = 0;
         while taken_by[at] != 0 {
@@ -100,7 +114,9 @@ mod tests {
         }
         let mut best: Option<u64> = None;
         for place in 0..costs.len() {
-            let (true, Some(cost)) = (free[place], costs[taker][place]) else { continue };
+            let (true, Some(cost)) = (free[place], costs[taker][place]) else {
+                continue;
+            };
             free[place] = false;
             if let Some(rest) = least(costs, taker + 1, free) {
                 best = Some(best.map_or(cost + rest, |best| best.min(cost + rest)));

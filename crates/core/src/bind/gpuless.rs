@@ -8,10 +8,17 @@ use crate::step::{Step, Task};
 use crate::topology::{GpuVendor, NodeSet, Topology};
 
 /// The NUMA nodes of one task, or why it has no part of its own.
-pub(super) fn nodes(topology: &Topology, step: &Step, task: &Task, asked: bool) -> Result<NodeSet, String> {
+pub(super) fn nodes(
+    topology: &Topology,
+    step: &Step,
+    task: &Task,
+    asked: bool,
+) -> Result<NodeSet, String> {
     let none = |why: &str| Err(format!("no GPU to be near to{why}"));
     // Does it have GPUs that we cannot identify, such as a MIG device?  Then its part is where those are.
-    let lists = GpuVendor::ALL.iter().filter_map(|vendor| task.gpus.variables.get(vendor.list_variable()));
+    let lists = GpuVendor::ALL
+        .iter()
+        .filter_map(|vendor| task.gpus.variables.get(vendor.list_variable()));
     if !asked || lists.into_iter().any(|list| names_gpus(list)) {
         return none("");
     }
@@ -22,7 +29,9 @@ pub(super) fn nodes(topology: &Topology, step: &Step, task: &Task, asked: bool) 
         return none(", and nobody says how many processes share its CPUs");
     }
     let parts = node_parts(topology, step, task);
-    parts.and_then(|parts| parts.into_iter().nth(task.local_id as usize)).map_or_else(|| none(""), Ok)
+    parts
+        .and_then(|parts| parts.into_iter().nth(task.local_id as usize))
+        .map_or_else(|| none(""), Ok)
 }
 
 /// The NUMA nodes of all tasks in the order of local ids, by facts that all tasks share; `None` if the step has GPUs,
@@ -31,7 +40,12 @@ pub(super) fn node_parts(topology: &Topology, step: &Step, task: &Task) -> Optio
     let shared = task.masks.iter().all(|mask| *mask == task.step_cpus);
     let reached = topology.nodes_of(&task.step_cpus);
     let (count, tasks) = (reached.len(), step.tasks_here());
-    if step.gpus.as_deref().is_some_and(names_gpus) || !shared || step.uncounted || tasks < 2 || count < 2 {
+    if step.gpus.as_deref().is_some_and(names_gpus)
+        || !shared
+        || step.uncounted
+        || tasks < 2
+        || count < 2
+    {
         return None;
     }
     let part = |id: usize| {
@@ -57,7 +71,12 @@ mod tests {
         let mut topology = Topology::empty("test", Provenance::ThisSystem);
         for os_index in 0..nodes {
             let cpus = (os_index * each..(os_index + 1) * each).collect();
-            topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new(), package: None });
+            topology.numa_nodes.push(NumaNode {
+                os_index,
+                cpus,
+                distances: Vec::new(),
+                package: None,
+            });
         }
         topology
     }
@@ -66,11 +85,22 @@ mod tests {
     fn dealt(tasks: u32, cpus: &str, masks: &[&str], asked: bool) -> Vec<String> {
         let topology = machine(4, 2);
         let cpus = CpuSet::from_list(cpus).unwrap();
-        let step = Step { tasks, ..Step::default() };
+        let step = Step {
+            tasks,
+            ..Step::default()
+        };
         let one = |local_id| {
-            let masks = masks.iter().map(|mask| CpuSet::from_list(mask).unwrap()).collect();
-            let task =
-                Task { local_id, cpus: cpus.clone(), step_cpus: cpus.clone(), masks, ..Task::default() };
+            let masks = masks
+                .iter()
+                .map(|mask| CpuSet::from_list(mask).unwrap())
+                .collect();
+            let task = Task {
+                local_id,
+                cpus: cpus.clone(),
+                step_cpus: cpus.clone(),
+                masks,
+                ..Task::default()
+            };
             nodes(&topology, &step, &task, asked).map_or(String::new(), |nodes| nodes.to_string())
         };
         (0..tasks).map(one).collect()
@@ -78,11 +108,18 @@ mod tests {
 
     #[test]
     fn tasks_are_dealt_to_numa_nodes_in_order_and_no_node_stays_idle() {
-        assert_eq!(dealt(8, "0-7", &[], true), ["0", "0", "1", "1", "2", "2", "3", "3"]);
+        assert_eq!(
+            dealt(8, "0-7", &[], true),
+            ["0", "0", "1", "1", "2", "2", "3", "3"]
+        );
         assert_eq!(dealt(4, "0-7", &["0-7"], true), ["0", "1", "2", "3"]);
         assert_eq!(dealt(2, "0-7", &["0-7", "0-7"], true), ["0-1", "2-3"]);
         assert_eq!(dealt(3, "0-7", &[], true), ["0", "1", "2-3"]);
-        assert_eq!(dealt(2, "2-5", &[], true), ["1", "2"], "of the nodes that the step reaches");
+        assert_eq!(
+            dealt(2, "2-5", &[], true),
+            ["1", "2"],
+            "of the nodes that the step reaches"
+        );
     }
 
     #[test]
@@ -90,10 +127,22 @@ mod tests {
         let topology = machine(4, 1);
         let cpus = CpuSet::from_list("0-3").unwrap();
         for local_id in 0..8 {
-            let step = Step { tasks: local_id + 1, uncounted: true, ..Step::default() };
-            let task = Task { local_id, cpus: cpus.clone(), step_cpus: cpus.clone(), ..Task::default() };
+            let step = Step {
+                tasks: local_id + 1,
+                uncounted: true,
+                ..Step::default()
+            };
+            let task = Task {
+                local_id,
+                cpus: cpus.clone(),
+                step_cpus: cpus.clone(),
+                ..Task::default()
+            };
             let why = nodes(&topology, &step, &task, true).unwrap_err();
-            assert_eq!(why, "no GPU to be near to, and nobody says how many processes share its CPUs");
+            assert_eq!(
+                why,
+                "no GPU to be near to, and nobody says how many processes share its CPUs"
+            );
             assert_eq!(node_parts(&topology, &step, &task), None);
         }
     }
@@ -104,9 +153,21 @@ mod tests {
         let cpus = CpuSet::from_list("0-1").unwrap();
         let part = |list: &str, step_gpus: &str| {
             let variables = [(GpuVendor::Nvidia.list_variable(), list.to_string())].into();
-            let gpus = GpuGrant { variables, access: Vec::new() };
-            let task = Task { gpus, cpus: cpus.clone(), step_cpus: cpus.clone(), ..Task::default() };
-            let step = Step { tasks: 2, gpus: Some(step_gpus.to_string()), ..Step::default() };
+            let gpus = GpuGrant {
+                variables,
+                access: Vec::new(),
+            };
+            let task = Task {
+                gpus,
+                cpus: cpus.clone(),
+                step_cpus: cpus.clone(),
+                ..Task::default()
+            };
+            let step = Step {
+                tasks: 2,
+                gpus: Some(step_gpus.to_string()),
+                ..Step::default()
+            };
             nodes(&topology, &step, &task, true).is_ok()
         };
         assert!(part("", "") && part("NoDevFiles", ""));

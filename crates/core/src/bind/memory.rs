@@ -16,15 +16,24 @@ use crate::topology::NodeSet;
 /// slurmd, or a plugin before us, set it on purpose.  A policy of ours may only lose nodes.  Nodes outside the cpuset
 /// give no memory.
 pub fn limit_memory(placement: &mut TaskPlacement, memory: &Memory) {
-    let Some(nodes) = placement.mems.nodes().cloned() else { return };
+    let Some(nodes) = placement.mems.nodes().cloned() else {
+        return;
+    };
     if let Some(why) = &memory.taken {
         return placement.keep_memory(why.clone());
     }
-    if memory.ours.as_ref().is_some_and(|ours| !nodes.is_subset(ours)) {
-        return placement.keep_memory("the placed step around it prefers other NUMA nodes".to_string());
+    if memory
+        .ours
+        .as_ref()
+        .is_some_and(|ours| !nodes.is_subset(ours))
+    {
+        return placement
+            .keep_memory("the placed step around it prefers other NUMA nodes".to_string());
     }
     // if the cpuset is unknown, the kernel accepts or refuses the nodes
-    let Some(allowed) = &memory.allowed else { return };
+    let Some(allowed) = &memory.allowed else {
+        return;
+    };
     let left = nodes.intersection(allowed);
     if left.is_empty() {
         let why = format!("NUMA node {nodes} is outside the cpuset, whose memory is on {allowed}");
@@ -48,16 +57,31 @@ pub(super) fn decided(
     near: &Result<NearNodes, String>,
     cpus: &CpuDecision,
 ) -> MemDecision {
-    let Situation { topology, step, binding, .. } = situation;
+    let Situation {
+        topology,
+        step,
+        binding,
+        ..
+    } = situation;
     let keep = |why: String| MemDecision::Keep { why };
     if let Some(how) = &step.mem_bind {
-        return keep(format!("`--mem-bind={}` was asked for", Shown::word(how, MAX_SHOWN)));
+        return keep(format!(
+            "`--mem-bind={}` was asked for",
+            Shown::word(how, MAX_SHOWN)
+        ));
     }
     if let Some(why) = bound_by_program(step) {
         return keep(why);
     }
     if binding.mem == Mem::None {
-        return keep(if binding.bind == Bind::None { "`bind=none`" } else { "`mem=none`" }.to_string());
+        return keep(
+            if binding.bind == Bind::None {
+                "`bind=none`"
+            } else {
+                "`mem=none`"
+            }
+            .to_string(),
+        );
     }
     let near = match near {
         Ok(near) => near,
@@ -66,9 +90,16 @@ pub(super) fn decided(
     let ladder = Ladder::around(topology, &near.nodes);
     let rungs = ladder.rungs();
     let reached = ladder.rung_of(cpus.cpus());
-    let runs_on =
-        |node: &u32| topology.numa_node(*node).is_some_and(|node| node.cpus.intersects(cpus.cpus()));
-    let has_cpus = |node: &u32| topology.numa_node(*node).is_some_and(|node| !node.cpus.is_empty());
+    let runs_on = |node: &u32| {
+        topology
+            .numa_node(*node)
+            .is_some_and(|node| node.cpus.intersects(cpus.cpus()))
+    };
+    let has_cpus = |node: &u32| {
+        topology
+            .numa_node(*node)
+            .is_some_and(|node| !node.cpus.is_empty())
+    };
     // leave out nodes without CPUs: they hold GPU memory on Grace
     let gpus_own: NodeSet = near.nodes.iter().filter(runs_on).collect();
     let nodes: NodeSet = match reached {
@@ -76,7 +107,9 @@ pub(super) fn decided(
         // on the GPU's socket, but not on its NUMA node
         near_by if near_by + 1 < rungs.len() => {
             let where_it_runs = rungs[near_by].nodes.iter().filter(runs_on);
-            where_it_runs.chain(near.nodes.iter().filter(has_cpus)).collect()
+            where_it_runs
+                .chain(near.nodes.iter().filter(has_cpus))
+                .collect()
         }
         // `mem=strict`, or `mem` beside `bind=none`, asks for it although threads on other sockets get remote memory then
         _ if binding.mem == Mem::Strict || binding.bind == Bind::None => gpus_own,
@@ -96,6 +129,9 @@ pub(super) fn decided(
             why: format!("{} {whose} alone, as `mem=strict` asks", numa_nodes(&nodes)),
             nodes,
         },
-        _ => MemDecision::Prefer { why: format!("{} {whose} first", numa_nodes(&nodes)), nodes },
+        _ => MemDecision::Prefer {
+            why: format!("{} {whose} first", numa_nodes(&nodes)),
+            nodes,
+        },
     }
 }

@@ -53,7 +53,13 @@ pub(crate) fn bind(situation: &Situation) -> Bound {
             Bind::Core => by_cores(situation, near),
             _ => on_nodes(situation, near),
         },
-        Err(why) => (CpuDecision::Keep { cpus: situation.task.cpus.clone(), why }, None),
+        Err(why) => (
+            CpuDecision::Keep {
+                cpus: situation.task.cpus.clone(),
+                why,
+            },
+            None,
+        ),
     };
     let mems = memory::decided(situation, &near, &cpus);
     Bound { cpus, mems, missed }
@@ -76,7 +82,10 @@ struct NearNodes {
 
 /// `NUMA node 3`, `NUMA nodes 0,3`
 pub(crate) fn numa_nodes(nodes: &NodeSet) -> String {
-    format!("NUMA node{} {nodes}", if nodes.len() == 1 { "" } else { "s" })
+    format!(
+        "NUMA node{} {nodes}",
+        if nodes.len() == 1 { "" } else { "s" }
+    )
 }
 
 impl NearNodes {
@@ -101,27 +110,57 @@ impl NearNodes {
 
 /// The NUMA nodes of the task's GPUs; without GPUs its part of the step's nodes; or why there are none.
 fn near_nodes(situation: &Situation) -> Result<NearNodes, String> {
-    let Situation { topology, step, task, gpus, binding } = situation;
+    let Situation {
+        topology,
+        step,
+        task,
+        gpus,
+        binding,
+    } = situation;
     if !topology.provenance.is_this_system() && !binding.trust {
-        return Err(format!("the topology is not this system's: {}", topology.provenance));
+        return Err(format!(
+            "the topology is not this system's: {}",
+            topology.provenance
+        ));
     }
     if gpus.is_empty() {
         // `--cpu-bind`, or a launcher's own binding, has chosen the nodes together with the CPUs
-        let asked = binding.asked && binding.bind != Bind::None && users_way(step, binding).is_none();
-        return Ok(NearNodes { nodes: gpuless::nodes(topology, step, task, asked)?, of_gpus: false });
+        let asked =
+            binding.asked && binding.bind != Bind::None && users_way(step, binding).is_none();
+        return Ok(NearNodes {
+            nodes: gpuless::nodes(topology, step, task, asked)?,
+            of_gpus: false,
+        });
     }
     let nodes = nodes_of(topology, gpus).ok_or("the kernel names no NUMA node for its GPU")?;
-    Ok(NearNodes { nodes, of_gpus: true })
+    Ok(NearNodes {
+        nodes,
+        of_gpus: true,
+    })
 }
 
 /// The NUMA nodes to which the task may move, or why its CPUs stay as they are.
-fn movable<'n>(situation: &Situation, near: &'n Result<NearNodes, String>) -> Result<&'n NearNodes, String> {
-    let Situation { topology, step, task, binding, .. } = situation;
+fn movable<'n>(
+    situation: &Situation,
+    near: &'n Result<NearNodes, String>,
+) -> Result<&'n NearNodes, String> {
+    let Situation {
+        topology,
+        step,
+        task,
+        binding,
+        ..
+    } = situation;
     match (users_way(step, binding), step.starter) {
         (Some(how), Starter::Slurm) => {
-            return Err(format!("`--cpu-bind={}` was asked for", Shown::word(how, MAX_SHOWN)));
+            return Err(format!(
+                "`--cpu-bind={}` was asked for",
+                Shown::word(how, MAX_SHOWN)
+            ));
         }
-        (Some(how), Starter::Launcher) => return Err(Shown::message(how, 4 * MAX_SHOWN).to_string()),
+        (Some(how), Starter::Launcher) => {
+            return Err(Shown::message(how, 4 * MAX_SHOWN).to_string());
+        }
         (None, _) => {}
     }
     if let Some(why) = bound_by_program(step) {
@@ -135,13 +174,18 @@ fn movable<'n>(situation: &Situation, near: &'n Result<NearNodes, String>) -> Re
         return Err("its affinity could not be read".to_string());
     }
     if has_cpus_of_other_jobs(situation) {
-        return Err("Slurm binds no task here (TaskPlugin), so it has CPUs of other jobs too".to_string());
+        return Err(
+            "Slurm binds no task here (TaskPlugin), so it has CPUs of other jobs too".to_string(),
+        );
     }
     if binding.bind == Bind::Auto {
         return Ok(near);
     }
     // we do not know which of a launcher's ranks will use which GPU
-    if near.of_gpus && near.nodes.len() > 1 && (binding.bind == Bind::Numa || step.tasks_here() == 1) {
+    if near.of_gpus
+        && near.nodes.len() > 1
+        && (binding.bind == Bind::Numa || step.tasks_here() == 1)
+    {
         return Err(format!("its GPUs span NUMA nodes {}", near.nodes));
     }
     if topology.cpus_of(&near.nodes).is_empty() {
@@ -154,47 +198,74 @@ fn movable<'n>(situation: &Situation, near: &'n Result<NearNodes, String>) -> Re
 /// engines do for all their tasks (`SLURM_CPU_BIND=none`: TensorRT-LLM's examples/wide_ep/slurm_scripts).
 fn users_way<'s>(step: &'s Step, binding: &Binding) -> Option<&'s String> {
     let gives_way = binding.over_none && step.starter == Starter::Slurm;
-    step.cpu_bind.as_ref().filter(|how| !(gives_way && *how == "none"))
+    step.cpu_bind
+        .as_ref()
+        .filter(|how| !(gives_way && *how == "none"))
 }
 
 /// The reason if the user's program binds its own CPUs.
 fn bound_by_program(step: &Step) -> Option<String> {
-    step.binder.map(|binder| format!("`{binder}` binds the program"))
+    step.binder
+        .map(|binder| format!("`{binder}` binds the program"))
 }
 
 /// True if the task has more CPUs than Slurm counts for its job here.  Without task/affinity and task/cgroup
 /// (slurm.conf's TaskPlugin) a step runs on all CPUs, and the near ones may be another job's.
 fn has_cpus_of_other_jobs(situation: &Situation) -> bool {
     let Situation { step, task, .. } = situation;
-    let jobs = step.job_cores.zip(task.threads_per_core).map(|(cores, threads)| cores * threads);
+    let jobs = step
+        .job_cores
+        .zip(task.threads_per_core)
+        .map(|(cores, threads)| cores * threads);
     task.masks.is_empty() && jobs.is_some_and(|cpus| task.cpus.len() > cpus)
 }
 
 /// `bind=auto`: as near as possible while every task of the step keeps its share.
 fn by_shares(situation: &Situation, near: &NearNodes) -> (CpuDecision, Option<String>) {
-    let Situation { topology, step, task, .. } = situation;
+    let Situation {
+        topology,
+        step,
+        task,
+        ..
+    } = situation;
     let ladder = Ladder::around(topology, &near.nodes);
     let tasks = StepTasks::new(topology, step, task);
     let own = &task.cpus;
     let here = ladder.rung_of(own);
-    let by_rule = tasks.gpu_nodes.get(task.local_id as usize).and_then(Option::as_ref);
+    let by_rule = tasks
+        .gpu_nodes
+        .get(task.local_id as usize)
+        .and_then(Option::as_ref);
     if here == 0 && by_rule.is_none_or(|nodes| *nodes == near.nodes) {
         let why = match near.of_gpus && near.nodes.len() > 1 {
             true => format!("its GPUs span NUMA nodes {}", near.nodes),
             false => format!("already on {}", near.described()),
         };
-        return (CpuDecision::Keep { cpus: own.clone(), why }, None);
+        return (
+            CpuDecision::Keep {
+                cpus: own.clone(),
+                why,
+            },
+            None,
+        );
     }
     let cpus = match mask_by_shares(situation, near, &tasks) {
         Ok(cpus) if cpus != *own => cpus,
         place => return far(situation, near, &tasks, &ladder, place.err()),
     };
-    let verb = if cpus.is_subset(own) { "narrowed to" } else { "moved to the step's CPUs on" };
+    let verb = if cpus.is_subset(own) {
+        "narrowed to"
+    } else {
+        "moved to the step's CPUs on"
+    };
     let why = match ladder.rung_of(&cpus) {
         0 => format!("{verb} {}", near.described()),
         reached if reached < here => {
             let rung = &ladder.rungs()[reached];
-            let distance = rung.distance.map(|distance| format!(", distance {distance}")).unwrap_or_default();
+            let distance = rung
+                .distance
+                .map(|distance| format!(", distance {distance}"))
+                .unwrap_or_default();
             format!(
                 "{verb} {}, the nearest to {} of its GPU on which the step has room{distance}",
                 numa_nodes(&rung.nodes),
@@ -221,7 +292,9 @@ fn mask_by_shares(
         return Err("Slurm counts fewer tasks here than there are");
     }
     if *tasks.mask(id) != task.cpus {
-        return Err("slurmd lists other CPUs for it than it has, and the other tasks go by that list");
+        return Err(
+            "slurmd lists other CPUs for it than it has, and the other tasks go by that list",
+        );
     }
     // all CPUs may be what this one has to itself
     if step.uncounted {
@@ -234,10 +307,13 @@ fn mask_by_shares(
         return Err("some tasks may have cores to themselves, and the node's cores were not read");
     }
     if tasks.gpu_nodes.is_empty() {
-        let most_near = |nodes: &NodeSet| most_with_gpus_on(situation, nodes).unwrap_or(tasks.len());
+        let most_near =
+            |nodes: &NodeSet| most_with_gpus_on(situation, nodes).unwrap_or(tasks.len());
         return Ok(near_mask(tasks, id, &near.nodes, most_near));
     }
-    let by_rule = tasks.gpu_nodes[id].as_ref().ok_or("which GPU Slurm's number means is not certain")?;
+    let by_rule = tasks.gpu_nodes[id]
+        .as_ref()
+        .ok_or("which GPU Slurm's number means is not certain")?;
     // the other tasks follow Slurm's rule, whatever GPUs this one has: it takes the mask that they leave it
     let mask = near_masks(tasks).swap_remove(id);
     match *by_rule != near.nodes && mask.is_subset(&task.cpus) {
@@ -248,15 +324,26 @@ fn mask_by_shares(
 
 /// The most tasks that can have their GPUs on these NUMA nodes, where each has GPUs of its own.
 fn most_with_gpus_on(situation: &Situation, nodes: &NodeSet) -> Option<usize> {
-    let Situation { topology, step, task, gpus, .. } = situation;
+    let Situation {
+        topology,
+        step,
+        task,
+        gpus,
+        ..
+    } = situation;
     if gpus.is_empty() || !have_own_gpus(task) {
         return None;
     }
     let is_there = |gpu: &&GpuIndex| {
-        topology.numa_node_of(topology.gpu(**gpu).address).is_some_and(|node| nodes.contains(node))
+        topology
+            .numa_node_of(topology.gpu(**gpu).address)
+            .is_some_and(|node| nodes.contains(node))
     };
     let orders = step_orders(topology, step)?;
-    let there = orders.iter().map(|order| order.iter().filter(is_there).count()).max()?;
+    let there = orders
+        .iter()
+        .map(|order| order.iter().filter(is_there).count())
+        .max()?;
     Some(there / gpus.len())
 }
 
@@ -272,10 +359,18 @@ fn far(
     let Situation { step, task, .. } = situation;
     let cpus = task.cpus.clone();
     let here = ladder.rung_of(&cpus);
-    let nearer = tasks.cpus.intersection(&ladder.rungs()[here.saturating_sub(1)].cpus);
+    let nearer = tasks
+        .cpus
+        .intersection(&ladder.rungs()[here.saturating_sub(1)].cpus);
     if nearer.is_empty() || !tasks.cpus.intersects(&ladder.rungs()[0].cpus) {
         let why = near.out_of_reach(step.starter);
-        return (CpuDecision::OutOfReach { cpus, why: why.clone() }, Some(why));
+        return (
+            CpuDecision::OutOfReach {
+                cpus,
+                why: why.clone(),
+            },
+            Some(why),
+        );
     }
     let part = || match step.uncounted {
         true => cpus.len(),
@@ -283,7 +378,9 @@ fn far(
     };
     let (nodes, room) = (&near.nodes, counted(nearer.len(), "CPU"));
     let why = match (unlike, memory_bound(step), tasks.len(), step.starter) {
-        (Some(why), ..) => format!("{why}: it stays where it is; `bind=numa` would bring it near its GPU"),
+        (Some(why), ..) => {
+            format!("{why}: it stays where it is; `bind=numa` would bring it near its GPU")
+        }
         (_, Some(how), ..) => stays_by_memory(how),
         (.., Starter::Launcher) => format!(
             "near NUMA node {nodes} of its GPU it has {room}, too few for the processes that belong there \
@@ -306,61 +403,115 @@ fn far(
 }
 
 fn stays_by_memory(how: &str) -> String {
-    format!("`--mem-bind={}` was asked for, and it stays by its memory", Shown::word(how, MAX_SHOWN))
+    format!(
+        "`--mem-bind={}` was asked for, and it stays by its memory",
+        Shown::word(how, MAX_SHOWN)
+    )
 }
 
 /// `bind=core`: cores of its own if the step's can be divided, else as `bind=auto`.
 fn by_cores(situation: &Situation, near: &NearNodes) -> (CpuDecision, Option<String>) {
-    let Situation { topology, step, task, .. } = situation;
+    let Situation {
+        topology,
+        step,
+        task,
+        ..
+    } = situation;
     let (cpus, how) = match cores::own_cores(topology, step, task, &near.nodes) {
         Ok(own) => own,
         Err(why) => {
             let (decision, missed) = by_shares(situation, near);
-            return (decision, joined(Some(format!("`bind=core` cannot be had: {why}")), missed));
+            return (
+                decision,
+                joined(Some(format!("`bind=core` cannot be had: {why}")), missed),
+            );
         }
     };
     let near_cpus = topology.cpus_of(&near.nodes);
     let is_own = cpus == task.cpus;
     if cpus.intersects(&near_cpus) {
         let why = format!("{how}, on {}", near.described());
-        let decision = if is_own { CpuDecision::Keep { cpus, why } } else { CpuDecision::Set { cpus, why } };
+        let decision = if is_own {
+            CpuDecision::Keep { cpus, why }
+        } else {
+            CpuDecision::Set { cpus, why }
+        };
         return (decision, None);
     }
     let missed = match task.step_cpus.intersects(&near_cpus) {
         true => {
-            format!("the step's cores on NUMA node {} are other tasks'; `bind=numa` shares them", near.nodes)
+            format!(
+                "the step's cores on NUMA node {} are other tasks'; `bind=numa` shares them",
+                near.nodes
+            )
         }
         false => near.out_of_reach(step.starter),
     };
     let decision = match is_own {
-        true => CpuDecision::OutOfReach { cpus, why: missed.clone() },
-        false => CpuDecision::Set { cpus, why: format!("{how}; {missed}") },
+        true => CpuDecision::OutOfReach {
+            cpus,
+            why: missed.clone(),
+        },
+        false => CpuDecision::Set {
+            cpus,
+            why: format!("{how}; {missed}"),
+        },
     };
     (decision, Some(missed))
 }
 
 /// `bind=numa`: the task's CPUs on the near nodes; if it has none there, the step's.
 fn on_nodes(situation: &Situation, near: &NearNodes) -> (CpuDecision, Option<String>) {
-    let Situation { topology, step, task, .. } = situation;
+    let Situation {
+        topology,
+        step,
+        task,
+        ..
+    } = situation;
     let near_cpus = topology.cpus_of(&near.nodes);
     let own = task.cpus.clone();
     if own.is_subset(&near_cpus) {
-        return (CpuDecision::Keep { cpus: own, why: format!("already on {}", near.described()) }, None);
+        return (
+            CpuDecision::Keep {
+                cpus: own,
+                why: format!("already on {}", near.described()),
+            },
+            None,
+        );
     }
     let part = own.intersection(&near_cpus);
     let (cpus, verb) = match part.is_empty() {
         false => (part, "narrowed to"),
-        true => (task.step_cpus.intersection(&near_cpus), "moved to the step's CPUs on"),
+        true => (
+            task.step_cpus.intersection(&near_cpus),
+            "moved to the step's CPUs on",
+        ),
     };
     if cpus.is_empty() {
         let why = near.out_of_reach(step.starter);
-        return (CpuDecision::OutOfReach { cpus: own, why: why.clone() }, Some(why));
+        return (
+            CpuDecision::OutOfReach {
+                cpus: own,
+                why: why.clone(),
+            },
+            Some(why),
+        );
     }
     match memory_bound(step) {
-        Some(how) if topology.nodes_of(&own) != topology.nodes_of(&cpus) => {
-            (CpuDecision::Keep { cpus: own, why: stays_by_memory(how) }, None)
-        }
-        _ => (CpuDecision::Set { cpus, why: format!("{verb} {}", near.described()) }, None),
+        Some(how) if topology.nodes_of(&own) != topology.nodes_of(&cpus) => (
+            CpuDecision::Keep {
+                cpus: own,
+                why: stays_by_memory(how),
+            },
+            None,
+        ),
+        _ => (
+            CpuDecision::Set {
+                cpus,
+                why: format!("{verb} {}", near.described()),
+            },
+            None,
+        ),
     }
 }
 

@@ -32,13 +32,23 @@ pub(super) struct LeastShares {
 
 impl LeastShares {
     pub(super) fn new(tasks: &StepTasks) -> LeastShares {
-        let mut shares =
-            LeastShares { cores: tasks.topology.cores(), by_slurm: Vec::new(), least: Vec::new() };
+        let mut shares = LeastShares {
+            cores: tasks.topology.cores(),
+            by_slurm: Vec::new(),
+            least: Vec::new(),
+        };
         shares.by_slurm = shares.of(&tasks.all_masks());
-        let threads = shares.cores.iter().map(|core| core.intersection(&tasks.cpus).len()).max();
+        let threads = shares
+            .cores
+            .iter()
+            .map(|core| core.intersection(&tasks.cpus).len())
+            .max();
         let asked = tasks.asked.map_or(u64::MAX, |asked| asked as u64 * ONE);
         let asked_cores = asked / threads.unwrap_or(1).max(1) as u64;
-        let least = shares.by_slurm.iter().map(|[cpus, cores]| [*cpus.min(&asked), *cores.min(&asked_cores)]);
+        let least = shares
+            .by_slurm
+            .iter()
+            .map(|[cpus, cores]| [*cpus.min(&asked), *cores.min(&asked_cores)]);
         shares.least = least.collect();
         shares
     }
@@ -48,23 +58,35 @@ impl LeastShares {
         let masks: Vec<&CpuSet> = masks.iter().map(Borrow::borrow).collect();
         let in_cores: Vec<CpuSet> = masks.iter().map(|mask| self.in_cores(mask)).collect();
         let of_cores = fair(&in_cores.iter().collect::<Vec<_>>());
-        fair(&masks).into_iter().zip(of_cores).map(|(cpus, cores)| [cpus, cores]).collect()
+        fair(&masks)
+            .into_iter()
+            .zip(of_cores)
+            .map(|(cpus, cores)| [cpus, cores])
+            .collect()
     }
 
     /// True if every task has its least share by these masks.
     pub(super) fn are_kept<M: Borrow<CpuSet>>(&self, masks: &[M]) -> bool {
-        self.of(masks).iter().zip(&self.least).all(|(has, least)| has[0] >= least[0] && has[1] >= least[1])
+        self.of(masks)
+            .iter()
+            .zip(&self.least)
+            .all(|(has, least)| has[0] >= least[0] && has[1] >= least[1])
     }
 
     /// True if these CPUs, and their cores, hold the least shares of these tasks together.
     fn fit(&self, cpus: &CpuSet, ids: impl IntoIterator<Item = usize>) -> bool {
-        let sum = ids.into_iter().map(|id| self.least[id]).fold([0, 0], |[a, b], [c, d]| [a + c, b + d]);
+        let sum = ids
+            .into_iter()
+            .map(|id| self.least[id])
+            .fold([0, 0], |[a, b], [c, d]| [a + c, b + d]);
         cpus.len() as u64 * ONE >= sum[0].max(1) && self.in_cores(cpus).len() as u64 * ONE >= sum[1]
     }
 
     /// A task's least share in CPUs, rounded up.
     pub(super) fn cpus_of(&self, id: usize) -> usize {
-        self.least.get(id).map_or(0, |least| least[0].div_ceil(ONE) as usize)
+        self.least
+            .get(id)
+            .map_or(0, |least| least[0].div_ceil(ONE) as usize)
     }
 
     /// The mask's cores, each as its first thread; if no cores were read, the mask itself.
@@ -72,7 +94,11 @@ impl LeastShares {
         if self.cores.is_empty() {
             return mask.clone();
         }
-        self.cores.iter().filter(|core| core.intersects(mask)).filter_map(CpuSet::first).collect()
+        self.cores
+            .iter()
+            .filter(|core| core.intersects(mask))
+            .filter_map(CpuSet::first)
+            .collect()
     }
 }
 
@@ -98,8 +124,15 @@ impl Mover<'_> {
 pub(super) fn near_masks<'t>(tasks: &StepTasks<'t>) -> Vec<Cow<'t, CpuSet>> {
     let shares = LeastShares::new(tasks);
     let exchanged = exchanged(tasks, &shares.by_slurm);
-    let masks: Vec<&CpuSet> = exchanged.into_iter().map(|whose| tasks.mask(whose)).collect();
-    let mut moves = Moves { tasks, shares, movers: movers(tasks, &masks) };
+    let masks: Vec<&CpuSet> = exchanged
+        .into_iter()
+        .map(|whose| tasks.mask(whose))
+        .collect();
+    let mut moves = Moves {
+        tasks,
+        shares,
+        movers: movers(tasks, &masks),
+    };
     // each turn sends a task one region farther, so the loop ends
     loop {
         let mut near: Vec<Cow<CpuSet>> = masks.iter().map(|mask| Cow::Borrowed(*mask)).collect();
@@ -119,7 +152,11 @@ pub(super) fn near_masks<'t>(tasks: &StepTasks<'t>) -> Vec<Cow<'t, CpuSet>> {
             }
             give_way = moves.in_the_way(&masks, &near);
         }
-        for mover in moves.movers.iter_mut().filter(|mover| give_way.contains(&mover.id)) {
+        for mover in moves
+            .movers
+            .iter_mut()
+            .filter(|mover| give_way.contains(&mover.id))
+        {
             mover.target += 1;
             if !tasks.may_run(tasks.mask(mover.id), mover.region()) {
                 mover.target = mover.here;
@@ -132,15 +169,36 @@ pub(super) fn near_masks<'t>(tasks: &StepTasks<'t>) -> Vec<Cow<'t, CpuSet>> {
 fn movers<'a>(tasks: &'a StepTasks, masks: &[&CpuSet]) -> Vec<Mover<'a>> {
     // many tasks have their GPUs on the same nodes
     let mut known: BTreeMap<&NodeSet, Rc<[CpuSet]>> = BTreeMap::new();
-    let with_gpus = tasks.gpu_nodes.iter().enumerate().filter_map(|(id, nodes)| Some((id, nodes.as_ref()?)));
+    let with_gpus = tasks
+        .gpu_nodes
+        .iter()
+        .enumerate()
+        .filter_map(|(id, nodes)| Some((id, nodes.as_ref()?)));
     let mover = |(id, gpu_nodes): (usize, &'a NodeSet)| {
         let regions: &Rc<[CpuSet]> = known.entry(gpu_nodes).or_insert_with(|| {
             let ladder = Ladder::around(tasks.topology, gpu_nodes);
-            ladder.rungs().iter().map(|rung| tasks.cpus.intersection(&rung.cpus)).collect()
+            ladder
+                .rungs()
+                .iter()
+                .map(|rung| tasks.cpus.intersection(&rung.cpus))
+                .collect()
         });
-        let here = regions.iter().position(|region| masks[id].is_subset(region)).unwrap_or(regions.len() - 1);
-        let target = if tasks.may_run(tasks.mask(id), &regions[0]) { 0 } else { here };
-        Mover { id, gpu_nodes, regions: Rc::clone(regions), here, target }
+        let here = regions
+            .iter()
+            .position(|region| masks[id].is_subset(region))
+            .unwrap_or(regions.len() - 1);
+        let target = if tasks.may_run(tasks.mask(id), &regions[0]) {
+            0
+        } else {
+            here
+        };
+        Mover {
+            id,
+            gpu_nodes,
+            regions: Rc::clone(regions),
+            here,
+            target,
+        }
     };
     with_gpus.map(mover).collect()
 }
@@ -160,7 +218,8 @@ impl<'a> Moves<'a, '_> {
     fn by_region(&self) -> Vec<Vec<&Mover<'a>>> {
         let mut groups: Vec<Vec<&Mover>> = Vec::new();
         for mover in self.moving() {
-            let is_same = |other: &Mover| other.target == mover.target && other.region() == mover.region();
+            let is_same =
+                |other: &Mover| other.target == mover.target && other.region() == mover.region();
             match groups.iter_mut().find(|group| is_same(group[0])) {
                 Some(group) => group.push(mover),
                 None => groups.push(vec![mover]),
@@ -175,13 +234,20 @@ impl<'a> Moves<'a, '_> {
     fn narrow(&self, masks: &mut [Cow<CpuSet>]) -> Vec<usize> {
         let groups = self.by_region();
         // what the tasks leave is theirs to take
-        let pool = groups.iter().flatten().fold(CpuSet::new(), |all, mover| all.union(&masks[mover.id]));
+        let pool = groups
+            .iter()
+            .flatten()
+            .fold(CpuSet::new(), |all, mover| all.union(&masks[mover.id]));
         for group in groups {
             let region = group[0].region();
             let ids = || group.iter().map(|mover| mover.id);
             let own: Vec<CpuSet> = ids().map(|id| masks[id].intersection(region)).collect();
             let left = pool.intersection(region);
-            let near = if own.iter().zip(ids()).all(|(own, id)| self.shares.fit(own, [id])) {
+            let near = if own
+                .iter()
+                .zip(ids())
+                .all(|(own, id)| self.shares.fit(own, [id]))
+            {
                 own
             } else if self.shares.fit(&left, ids()) {
                 self.core_parts(left, &group)
@@ -191,7 +257,9 @@ impl<'a> Moves<'a, '_> {
             } else {
                 return self.last_ones(&group, ids().collect(), region);
             };
-            ids().zip(near).for_each(|(id, near)| masks[id] = Cow::Owned(near));
+            ids()
+                .zip(near)
+                .for_each(|(id, near)| masks[id] = Cow::Owned(near));
         }
         Vec::new()
     }
@@ -199,10 +267,16 @@ impl<'a> Moves<'a, '_> {
     /// Whole cores for each task of a group, where Slurm's masks are private and the cores suffice; else all of these
     /// CPUs for each.
     fn core_parts(&self, cpus: CpuSet, group: &[&Mover]) -> Vec<CpuSet> {
-        let cores = self.shares.cores.iter().map(|core| core.intersection(&cpus));
+        let cores = self
+            .shares
+            .cores
+            .iter()
+            .map(|core| core.intersection(&cpus));
         let cores: Vec<CpuSet> = cores.filter(|core| !core.is_empty()).collect();
         let count = group.len();
-        let mut parts: Vec<CpuSet> = (0..count).map(|part| even_part(&cores, part, count)).collect();
+        let mut parts: Vec<CpuSet> = (0..count)
+            .map(|part| even_part(&cores, part, count))
+            .collect();
         let is_enough = |(part, mover): (&CpuSet, &&Mover)| self.shares.fit(part, [mover.id]);
         if !self.tasks.are_private() || !parts.iter().zip(group).all(is_enough) {
             return vec![cpus; count];
@@ -210,7 +284,9 @@ impl<'a> Moves<'a, '_> {
         for (at, mover) in group.iter().enumerate() {
             let near = |part: usize| parts[part].intersection(&mover.regions[0]).len();
             // the first of those that are as near: a task with nothing to gain leaves the order as it is
-            let best = (at..count).max_by_key(|&part| (near(part), Reverse(part))).unwrap_or(at);
+            let best = (at..count)
+                .max_by_key(|&part| (near(part), Reverse(part)))
+                .unwrap_or(at);
             parts[at..=best].rotate_right(1);
         }
         parts
@@ -232,7 +308,9 @@ impl<'a> Moves<'a, '_> {
         }
         let is_enough = |group: &&Vec<&Mover>| {
             let mut without: Vec<&CpuSet> = masks.iter().map(Borrow::borrow).collect();
-            group.iter().for_each(|mover| without[mover.id] = before[mover.id]);
+            group
+                .iter()
+                .for_each(|mover| without[mover.id] = before[mover.id]);
             self.shares.are_kept(&without)
         };
         let group = groups.iter().find(is_enough).or(groups.first());
@@ -244,7 +322,11 @@ impl<'a> Moves<'a, '_> {
     fn last_ones(&self, movers: &[&Mover], mut inside: Vec<usize>, region: &CpuSet) -> Vec<usize> {
         let farthest = movers.iter().map(|mover| mover.target).max();
         let mut leave = Vec::new();
-        for mover in movers.iter().rev().filter(|mover| Some(mover.target) == farthest) {
+        for mover in movers
+            .iter()
+            .rev()
+            .filter(|mover| Some(mover.target) == farthest)
+        {
             leave.push(mover.id);
             inside.retain(|id| *id != mover.id);
             if self.shares.fit(region, inside.iter().copied()) {
@@ -257,7 +339,9 @@ impl<'a> Moves<'a, '_> {
 
 pub(super) fn even_part(cores: &[CpuSet], part: usize, parts: usize) -> CpuSet {
     let (from, to) = (part * cores.len() / parts, (part + 1) * cores.len() / parts);
-    cores[from..to].iter().fold(CpuSet::new(), |all, core| all.union(core))
+    cores[from..to]
+        .iter()
+        .fold(CpuSet::new(), |all, core| all.union(core))
 }
 
 /// A task's default mask if the others' GPUs are unknown: near CPUs that hold the shares of all tasks that may have
@@ -273,7 +357,9 @@ pub(super) fn near_mask(
     let ladder = Ladder::around(tasks.topology, gpu_nodes);
     let own = tasks.mask(id);
     let shares = LeastShares::new(tasks);
-    let largest = (0..tasks.len()).max_by_key(|id| shares.least[*id][0]).unwrap_or(id);
+    let largest = (0..tasks.len())
+        .max_by_key(|id| shares.least[*id][0])
+        .unwrap_or(id);
     for rung in ladder.rungs().iter().take(ladder.rung_of(own)) {
         let near = tasks.cpus.intersection(&rung.cpus);
         if !tasks.may_run(own, &near) {
@@ -290,8 +376,12 @@ pub(super) fn near_mask(
             false => (0..tasks.len()).filter(is_there).collect(),
         };
         let comers = most_near(&rung.nodes).min(tasks.len() - there.len()).max(1);
-        let sharers = there.into_iter().chain(std::iter::repeat_n(largest, comers));
-        if shares.fit(&near, sharers) && tasks.distance(&near, gpu_nodes) <= tasks.distance(own, gpu_nodes) {
+        let sharers = there
+            .into_iter()
+            .chain(std::iter::repeat_n(largest, comers));
+        if shares.fit(&near, sharers)
+            && tasks.distance(&near, gpu_nodes) <= tasks.distance(own, gpu_nodes)
+        {
             return near;
         }
     }

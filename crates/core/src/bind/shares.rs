@@ -14,31 +14,48 @@ pub(super) const ONE: u64 = 1 << 20;
 pub(super) fn fair(masks: &[&CpuSet]) -> Vec<u64> {
     // tasks with the same mask have the same share
     let mut tasks_with: BTreeMap<&CpuSet, usize> = BTreeMap::new();
-    masks.iter().for_each(|mask| *tasks_with.entry(mask).or_default() += 1);
+    masks
+        .iter()
+        .for_each(|mask| *tasks_with.entry(mask).or_default() += 1);
     let groups: Vec<(&CpuSet, usize)> = tasks_with.into_iter().collect();
     let shares = of_groups(&groups);
-    masks.iter().map(|mask| shares[groups.partition_point(|(other, _)| other < mask)]).collect()
+    masks
+        .iter()
+        .map(|mask| shares[groups.partition_point(|(other, _)| other < mask)])
+        .collect()
 }
 
 /// `[group]`: the share of each of its tasks; a group is a mask and the number of tasks that have it.
 fn of_groups(groups: &[(&CpuSet, usize)]) -> Vec<u64> {
     let share = |cpus: usize, tasks: usize| cpus as u64 * ONE / tasks as u64;
-    let all = groups.iter().fold(CpuSet::new(), |all, (mask, _)| all.union(mask));
+    let all = groups
+        .iter()
+        .fold(CpuSet::new(), |all, (mask, _)| all.union(mask));
     if groups.iter().map(|(mask, _)| mask.len()).sum::<usize>() == all.len() {
-        return groups.iter().map(|&(mask, tasks)| share(mask.len(), tasks)).collect();
+        return groups
+            .iter()
+            .map(|&(mask, tasks)| share(mask.len(), tasks))
+            .collect();
     }
     let mut classes = classes(groups, &all);
     let mut shares: Vec<Option<u64>> = vec![None; groups.len()];
     loop {
-        let open: Vec<usize> = (0..groups.len()).filter(|&group| shares[group].is_none()).collect();
+        let open: Vec<usize> = (0..groups.len())
+            .filter(|&group| shares[group].is_none())
+            .collect();
         if open.is_empty() {
             return shares.into_iter().map(Option::unwrap_or_default).collect();
         }
         // the groups that have least together: those that starve if all have as much as these (Dinkelbach's iteration)
         let mut poorest = open.clone();
         let (cpus, tasks) = loop {
-            let is_theirs = |class: &&Class| class.groups.iter().any(|group| poorest.contains(group));
-            let cpus = classes.iter().filter(is_theirs).map(|class| class.cpus).sum();
+            let is_theirs =
+                |class: &&Class| class.groups.iter().any(|group| poorest.contains(group));
+            let cpus = classes
+                .iter()
+                .filter(is_theirs)
+                .map(|class| class.cpus)
+                .sum();
             let tasks = poorest.iter().map(|&group| groups[group].1).sum();
             let starved = starved(&classes, &open, groups, cpus, tasks);
             if starved.is_empty() {
@@ -46,12 +63,15 @@ fn of_groups(groups: &[(&CpuSet, usize)]) -> Vec<u64> {
             }
             poorest = starved;
         };
-        for class in
-            classes.iter_mut().filter(|class| class.groups.iter().any(|group| poorest.contains(group)))
+        for class in classes
+            .iter_mut()
+            .filter(|class| class.groups.iter().any(|group| poorest.contains(group)))
         {
             class.cpus = 0;
         }
-        poorest.iter().for_each(|&group| shares[group] = Some(share(cpus, tasks)));
+        poorest
+            .iter()
+            .for_each(|&group| shares[group] = Some(share(cpus, tasks)));
     }
 }
 
@@ -65,10 +85,15 @@ struct Class {
 fn classes(groups: &[(&CpuSet, usize)], all: &CpuSet) -> Vec<Class> {
     let mut cpus_of: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
     for cpu in all.iter() {
-        let users = (0..groups.len()).filter(|&group| groups[group].0.contains(cpu)).collect();
+        let users = (0..groups.len())
+            .filter(|&group| groups[group].0.contains(cpu))
+            .collect();
         *cpus_of.entry(users).or_default() += 1;
     }
-    cpus_of.into_iter().map(|(groups, cpus)| Class { groups, cpus }).collect()
+    cpus_of
+        .into_iter()
+        .map(|(groups, cpus)| Class { groups, cpus })
+        .collect()
 }
 
 /// The open groups that cannot all have `cpus / tasks` CPUs for each task: those from which a maximal flow finds no way
@@ -157,7 +182,9 @@ impl Flow<'_> {
         loop {
             let (group, gives) = asked[at];
             *self.used[taken].entry(group).or_default() += parts;
-            let Some((given, asker)) = gives else { return parts };
+            let Some((given, asker)) = gives else {
+                return parts;
+            };
             *self.used[given].entry(group).or_default() -= parts;
             (taken, at) = (given, asker);
         }
@@ -171,15 +198,25 @@ mod tests {
     use proptest::prelude::*;
 
     fn shares(lists: &[&str]) -> Vec<f64> {
-        let masks: Vec<CpuSet> = lists.iter().map(|list| CpuSet::from_list(list).unwrap()).collect();
-        fair(&masks.iter().collect::<Vec<_>>()).into_iter().map(|share| share as f64 / ONE as f64).collect()
+        let masks: Vec<CpuSet> = lists
+            .iter()
+            .map(|list| CpuSet::from_list(list).unwrap())
+            .collect();
+        fair(&masks.iter().collect::<Vec<_>>())
+            .into_iter()
+            .map(|share| share as f64 / ONE as f64)
+            .collect()
     }
 
     #[test]
     fn a_share_is_what_a_task_has_when_all_run() {
         assert_eq!(shares(&["0-3", "4-5"]), [4.0, 2.0]);
         assert_eq!(shares(&["0-3", "0-3"]), [2.0, 2.0]);
-        assert_eq!(shares(&["0-3", "0-1"]), [2.0, 2.0], "the first has the others");
+        assert_eq!(
+            shares(&["0-3", "0-1"]),
+            [2.0, 2.0],
+            "the first has the others"
+        );
         assert_eq!(shares(&["55", "55", "55", "55"]), [0.25; 4]);
         assert_eq!(shares(&["0-1", "0-1", "0-5"]), [1.0, 1.0, 4.0]);
         assert_eq!(shares(&["0-2", "1-3", "2-5"]), [2.0; 3]);

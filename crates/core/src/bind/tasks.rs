@@ -37,13 +37,30 @@ impl<'t> StepTasks<'t> {
         };
         let is_one = masks.iter().all(|mask| *mask == masks[0]);
         let masks = if is_one { &masks[..1] } else { masks };
-        let cpus = masks.iter().fold(CpuSet::new(), |all, mask| all.union(mask));
+        let cpus = masks
+            .iter()
+            .fold(CpuSet::new(), |all, mask| all.union(mask));
         let gpu_nodes = nodes_by_rule(topology, step, task)
-            .or_else(|| Some(gpuless::node_parts(topology, step, task)?.into_iter().map(Some).collect()))
+            .or_else(|| {
+                Some(
+                    gpuless::node_parts(topology, step, task)?
+                        .into_iter()
+                        .map(Some)
+                        .collect(),
+                )
+            })
             .filter(|nodes: &Vec<_>| nodes.len() == count);
         let (asked, gpu_nodes) = (asked(step, task, &cpus), gpu_nodes.unwrap_or_default());
         let threads_per_core = task.threads_per_core.filter(|threads| *threads > 0);
-        StepTasks { topology, step, masks, asked, gpu_nodes, cpus, threads_per_core }
+        StepTasks {
+            topology,
+            step,
+            masks,
+            asked,
+            gpu_nodes,
+            cpus,
+            threads_per_core,
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -73,7 +90,10 @@ impl<'t> StepTasks<'t> {
     /// True if masks may split cores that were not read, and the step lacks a thread of some core: a task with such a
     /// core to itself would exchange masks with one that shares a core.
     pub(super) fn may_differ_in_cores(&self) -> bool {
-        let Some(threads) = self.threads_per_core.filter(|_| self.topology.pus.is_empty()) else {
+        let Some(threads) = self
+            .threads_per_core
+            .filter(|_| self.topology.pus.is_empty())
+        else {
             return false;
         };
         let have_all = |counted: Counted| self.cpus.len() == counted.cores as usize * threads;
@@ -95,7 +115,8 @@ impl<'t> StepTasks<'t> {
     /// that has two (Slurm's src/plugins/task/affinity/numa.c, `get_memset`).  So new CPUs are on the NUMA nodes of the
     /// mask.
     pub(super) fn may_run(&self, mask: &CpuSet, cpus: &CpuSet) -> bool {
-        memory_bound(self.step).is_none() || self.topology.nodes_of(mask) == self.topology.nodes_of(cpus)
+        memory_bound(self.step).is_none()
+            || self.topology.nodes_of(mask) == self.topology.nodes_of(cpus)
     }
 
     /// The mean distance of CPUs from the nearest of some NUMA nodes, in hundredths (ACPI SLIT: 10 is local).
@@ -104,12 +125,16 @@ impl<'t> StepTasks<'t> {
     /// `REMOTE_DISTANCE`).
     pub(super) fn distance(&self, cpus: &CpuSet, near: &NodeSet) -> u64 {
         let between = |own: u32, node: u32| {
-            self.topology.distance(own, node).unwrap_or(if own == node { 10 } else { 20 })
+            self.topology
+                .distance(own, node)
+                .unwrap_or(if own == node { 10 } else { 20 })
         };
         let of_node = |node: u32| near.iter().map(|own| between(own, node)).min().unwrap_or(0);
         let nodes = self.topology.numa_nodes.iter();
         let here = |node: &NumaNode| node.cpus.intersection(cpus).len() as u64;
-        let sum: u64 = nodes.map(|node| here(node) * u64::from(of_node(node.os_index))).sum();
+        let sum: u64 = nodes
+            .map(|node| here(node) * u64::from(of_node(node.os_index)))
+            .sum();
         100 * sum / cpus.len().max(1) as u64
     }
 }
@@ -126,7 +151,9 @@ pub(super) fn memory_bound(step: &Step) -> Option<&str> {
 /// decides; without proof of threads, cores are assumed: a task then keeps too much rather than too little.
 fn asked(step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
     let asked = step.cpus_per_task?.max(1) as usize;
-    let Some(counted) = step.counted else { return Some(asked) };
+    let Some(counted) = step.counted else {
+        return Some(asked);
+    };
     let cores = counted.cores.max(1) as usize;
     let threads = match task.masks.is_empty() {
         true => task.threads_per_core.unwrap_or(1),
@@ -135,7 +162,11 @@ fn asked(step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
         false => 1,
     };
     let are_threads = asked.saturating_mul(step.tasks_here()).div_ceil(threads) == cores;
-    Some(if are_threads && counted.cpus != counted.cores { asked } else { asked.saturating_mul(threads) })
+    Some(if are_threads && counted.cpus != counted.cores {
+        asked
+    } else {
+        asked.saturating_mul(threads)
+    })
 }
 
 /// True if each task has GPUs that no other task has (`--gpus-per-task`).
@@ -152,9 +183,17 @@ pub(super) fn have_own_gpus(task: &Task) -> bool {
 /// all of the node's GPUs; otherwise it is unclear what they count.
 fn nodes_by_rule(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<Option<NodeSet>>> {
     if let Some(gpus) = &task.promised {
-        return Some(gpus.iter().map(|gpu| nodes_of(topology, std::slice::from_ref(gpu))).collect());
+        return Some(
+            gpus.iter()
+                .map(|gpu| nodes_of(topology, std::slice::from_ref(gpu)))
+                .collect(),
+        );
     }
-    let Rule { text: rule, is_later, .. } = rule::of_gpus(task.gpu_bind.as_deref()?)?;
+    let Rule {
+        text: rule,
+        is_later,
+        ..
+    } = rule::of_gpus(task.gpu_bind.as_deref()?)?;
     let list: Vec<&str> = gpus::entries(step.gpus.as_deref()?).collect();
     let tasks = step.tasks_here();
     // `[task]`: where its GPUs stand in the list
@@ -165,10 +204,19 @@ fn nodes_by_rule(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<Op
         }
         (0..tasks).map(|id| (id * each, each)).collect()
     } else {
-        let map = rule.strip_prefix("map_gpu:").or_else(|| rule.strip_prefix("map:"))?;
-        let counts_from_0 = list.iter().enumerate().all(|(place, number)| number.parse() == Ok(place));
-        let map = map.split(',').map(|gpu| list.iter().position(|number| *number == gpu));
-        let map = map.collect::<Option<Vec<usize>>>().filter(|_| counts_from_0)?;
+        let map = rule
+            .strip_prefix("map_gpu:")
+            .or_else(|| rule.strip_prefix("map:"))?;
+        let counts_from_0 = list
+            .iter()
+            .enumerate()
+            .all(|(place, number)| number.parse() == Ok(place));
+        let map = map
+            .split(',')
+            .map(|gpu| list.iter().position(|number| *number == gpu));
+        let map = map
+            .collect::<Option<Vec<usize>>>()
+            .filter(|_| counts_from_0)?;
         (0..tasks).map(|id| (map[id % map.len()], 1)).collect()
     };
     let &(own, each) = places.get(task.local_id as usize)?;
@@ -177,7 +225,10 @@ fn nodes_by_rule(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<Op
     let nodes = |(from, each): (usize, usize)| {
         let by_order = |gpus: &Vec<GpuIndex>| nodes_of(topology, &gpus[from..from + each]);
         let nodes = by_order(orders.first()?)?;
-        orders.iter().all(|gpus| by_order(gpus).as_ref() == Some(&nodes)).then_some(nodes)
+        orders
+            .iter()
+            .all(|gpus| by_order(gpus).as_ref() == Some(&nodes))
+            .then_some(nodes)
     };
     let all: Vec<Option<NodeSet>> = places.into_iter().map(nodes).collect();
     all.iter().any(Option::is_some).then_some(all)
@@ -196,8 +247,12 @@ fn gpu_orders(
     own: &[&str],
 ) -> Option<Vec<Vec<GpuIndex>>> {
     let mut grant = task.gpus.clone();
-    let mut lists: Vec<&mut String> =
-        grant.variables.iter_mut().filter(|(name, _)| gpus::is_slurms(name)).map(|(_, list)| list).collect();
+    let mut lists: Vec<&mut String> = grant
+        .variables
+        .iter_mut()
+        .filter(|(name, _)| gpus::is_slurms(name))
+        .map(|(_, list)| list)
+        .collect();
     if task.gpus.access.contains(&Access::Denied) || lists.is_empty() {
         return Some(gpus::step_orders(topology, step)?.to_vec());
     }
@@ -211,7 +266,9 @@ fn gpu_orders(
 
 /// The NUMA nodes of these GPUs; `None` if the kernel names none for one of them.
 pub(crate) fn nodes_of(topology: &Topology, gpus: &[GpuIndex]) -> Option<NodeSet> {
-    gpus.iter().map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address)).collect()
+    gpus.iter()
+        .map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address))
+        .collect()
 }
 
 #[cfg(test)]
@@ -225,14 +282,23 @@ mod tests {
         let mut topology = Topology::empty("test", Provenance::ThisSystem);
         for node in 0..2u32 {
             let cpus = (4 * node..4 * node + 4).collect();
-            topology.numa_nodes.push(NumaNode { os_index: node, cpus, distances: Vec::new(), package: None });
+            topology.numa_nodes.push(NumaNode {
+                os_index: node,
+                cpus,
+                distances: Vec::new(),
+                package: None,
+            });
             for minor in [2 * node, 2 * node + 1] {
                 let address = format!("{:02x}:00.0", minor + 1).parse().unwrap();
                 let parent = PciParent::Host("pci0000:00".parse().unwrap());
-                topology
-                    .pci
-                    .insert(PciFunction { numa_node: Some(node), ..PciFunction::new(address, parent) });
-                topology.gpus.push(Gpu { minor: Some(minor), ..Gpu::new(address, GpuVendor::Nvidia) });
+                topology.pci.insert(PciFunction {
+                    numa_node: Some(node),
+                    ..PciFunction::new(address, parent)
+                });
+                topology.gpus.push(Gpu {
+                    minor: Some(minor),
+                    ..Gpu::new(address, GpuVendor::Nvidia)
+                });
             }
         }
         topology
@@ -240,19 +306,37 @@ mod tests {
 
     /// The NUMA nodes that a rule gives to so many tasks of a step with these GPUs, such as `0 0 1 1`.
     fn dealt(tasks: u32, gpus: &str, rule: &str) -> Option<String> {
-        let step = Step { tasks, gpus: Some(gpus.to_string()), ..Step::default() };
-        let task = Task { gpu_bind: Some(rule.to_string()), ..Task::default() };
+        let step = Step {
+            tasks,
+            gpus: Some(gpus.to_string()),
+            ..Step::default()
+        };
+        let task = Task {
+            gpu_bind: Some(rule.to_string()),
+            ..Task::default()
+        };
         let nodes = nodes_by_rule(&machine(), &step, &task)?;
-        let shown = |nodes: &Option<NodeSet>| nodes.as_ref().map_or("?".to_string(), NodeSet::to_string);
+        let shown =
+            |nodes: &Option<NodeSet>| nodes.as_ref().map_or("?".to_string(), NodeSet::to_string);
         Some(nodes.iter().map(shown).collect::<Vec<_>>().join(" "))
     }
 
     #[test]
     fn slurm_22_05_deals_gpus_in_order() {
-        assert_eq!(dealt(4, "0,1,2,3", "gpu:per_task:1").as_deref(), Some("0 0 1 1"));
-        assert_eq!(dealt(2, "0,1,2,3", "gpu:per_task:2").as_deref(), Some("0 1"));
+        assert_eq!(
+            dealt(4, "0,1,2,3", "gpu:per_task:1").as_deref(),
+            Some("0 0 1 1")
+        );
+        assert_eq!(
+            dealt(2, "0,1,2,3", "gpu:per_task:2").as_deref(),
+            Some("0 1")
+        );
         assert_eq!(dealt(1, "1,2", "gpu:per_task:2").as_deref(), Some("0-1"));
-        assert_eq!(dealt(2, "0,1,2,3", "gpu:per_task:1").as_deref(), Some("0 0"), "the others stay idle");
+        assert_eq!(
+            dealt(2, "0,1,2,3", "gpu:per_task:1").as_deref(),
+            Some("0 0"),
+            "the others stay idle"
+        );
     }
 
     #[test]
@@ -264,20 +348,44 @@ mod tests {
             "gres/tmp:per_task:10+gres/gpu:map:3,0",
             "gres/gpu:map:3,0+gres/nic:closest",
         ] {
-            assert_eq!(dealt(3, "0,1,2,3", rule).as_deref(), Some("1 0 1"), "{rule}");
+            assert_eq!(
+                dealt(3, "0,1,2,3", rule).as_deref(),
+                Some("1 0 1"),
+                "{rule}"
+            );
         }
     }
 
     #[test]
     fn a_rule_that_does_not_tell_every_tasks_gpus_deals_none() {
         let untold = [
-            (4, "0,1,2,3", "gres/gpu:per_task:1", "later releases look at the masks first"),
+            (
+                4,
+                "0,1,2,3",
+                "gres/gpu:per_task:1",
+                "later releases look at the masks first",
+            ),
             (5, "0,1,2,3", "gpu:per_task:1", "fewer GPUs than it says"),
             (2, "0,1,2,3", "gpu:per_task:0", "none for each"),
-            (2, "0,1,2,3", "gpu:per_task:18446744073709551615", "more than can be counted"),
+            (
+                2,
+                "0,1,2,3",
+                "gpu:per_task:18446744073709551615",
+                "more than can be counted",
+            ),
             (2, "0,9", "gpu:per_task:1", "a GPU that this node lacks"),
-            (1, "0,9", "gpu:per_task:2", "one of its GPUs, and not where the other is"),
-            (2, "2,3", "gpu:map_gpu:2,3", "numbers of the node or of the job's part of it"),
+            (
+                1,
+                "0,9",
+                "gpu:per_task:2",
+                "one of its GPUs, and not where the other is",
+            ),
+            (
+                2,
+                "2,3",
+                "gpu:map_gpu:2,3",
+                "numbers of the node or of the job's part of it",
+            ),
             (2, "0,1,2,3", "gpu:map_gpu:0,7", "a GPU that the step lacks"),
             (2, "0,1,2,3", "gpu:closest", "no rule at all"),
             (2, "0,1,2,3", "per_task:1", "not about GPUs"),
@@ -291,20 +399,43 @@ mod tests {
     #[test]
     fn a_task_has_gpus_of_its_own_by_the_users_promise_or_by_per_task() {
         let own = |promised: Option<Vec<GpuIndex>>, rule: &str| {
-            have_own_gpus(&Task { promised, gpu_bind: Some(rule.to_string()), ..Task::default() })
+            have_own_gpus(&Task {
+                promised,
+                gpu_bind: Some(rule.to_string()),
+                ..Task::default()
+            })
         };
         assert!(own(None, "gpu:per_task:1") && own(None, "gres/gpu:per_task:2"));
-        assert!(own(None, "gres/tmp:per_task:10+gres/gpu:per_task:1"), "as srun writes `--tres-per-task`");
-        assert!(!own(None, "gres/nic:per_task:1+gres/gpu:closest") && !own(None, "gres/nic:per_task:1"));
+        assert!(
+            own(None, "gres/tmp:per_task:10+gres/gpu:per_task:1"),
+            "as srun writes `--tres-per-task`"
+        );
+        assert!(
+            !own(None, "gres/nic:per_task:1+gres/gpu:closest") && !own(None, "gres/nic:per_task:1")
+        );
         assert!(own(Some(vec![GpuIndex(0)]), "gpu:closest"));
         assert!(!own(None, "gpu:map_gpu:0,0") && !own(None, "gpu:closest") && !own(None, ""));
     }
 
     /// Are the masks of so many tasks private?
     fn is_private(tasks: u32, masks: &[&str]) -> bool {
-        let masks = masks.iter().map(|mask| CpuSet::from_list(mask).unwrap()).collect();
-        let task = Task { masks, ..Task::default() };
-        StepTasks::new(&machine(), &Step { tasks, ..Step::default() }, &task).are_private()
+        let masks = masks
+            .iter()
+            .map(|mask| CpuSet::from_list(mask).unwrap())
+            .collect();
+        let task = Task {
+            masks,
+            ..Task::default()
+        };
+        StepTasks::new(
+            &machine(),
+            &Step {
+                tasks,
+                ..Step::default()
+            },
+            &task,
+        )
+        .are_private()
     }
 
     #[test]
@@ -312,7 +443,10 @@ mod tests {
         assert!(is_private(2, &["0-1", "4-5"]) && is_private(1, &["0-1"]));
         assert!(!is_private(2, &["0-1", "1-2"]), "they share a CPU");
         assert!(!is_private(2, &["0-3", "0-3"]), "they share all");
-        assert!(!is_private(3, &["0-1", "4-5"]), "Slurm starts again at the first");
+        assert!(
+            !is_private(3, &["0-1", "4-5"]),
+            "Slurm starts again at the first"
+        );
         assert!(!is_private(2, &["0-1", ""]), "one has none");
     }
 
@@ -320,38 +454,96 @@ mod tests {
     fn what_a_task_asked_for_is_cores_unless_slurms_count_proves_threads() {
         let asked = |cpus_per_task, counted: Option<(u32, u32)>, cpus: &str| {
             let counted = counted.map(|(cpus, cores)| Counted { cpus, cores });
-            let step = Step { tasks: 2, cpus_per_task, counted, ..Step::default() };
+            let step = Step {
+                tasks: 2,
+                cpus_per_task,
+                counted,
+                ..Step::default()
+            };
             let cpus = CpuSet::from_list(cpus).unwrap();
-            super::asked(&step, &Task { masks: vec![cpus.clone()], ..Task::default() }, &cpus)
+            super::asked(
+                &step,
+                &Task {
+                    masks: vec![cpus.clone()],
+                    ..Task::default()
+                },
+                &cpus,
+            )
         };
         assert_eq!(asked(None, None, "0-7"), None);
-        assert_eq!(asked(Some(2), None, "0-7"), Some(2), "no count: a launcher's");
-        assert_eq!(asked(Some(2), Some((4, 2)), "0-3"), Some(2), "two cores of two threads for four CPUs");
-        assert_eq!(asked(Some(2), Some((8, 4)), "0-7"), Some(4), "22.05's --hint=compute_bound");
-        assert_eq!(asked(Some(2), Some((4, 4)), "0-7"), Some(4), "`CPUs=` its cores");
-        assert_eq!(asked(Some(1), Some((16, 8)), "0-15"), Some(2), "--exclusive: no proof");
-        assert_eq!(asked(Some(2), Some((4, 4)), "0-3"), Some(2), "cores of one thread");
+        assert_eq!(
+            asked(Some(2), None, "0-7"),
+            Some(2),
+            "no count: a launcher's"
+        );
+        assert_eq!(
+            asked(Some(2), Some((4, 2)), "0-3"),
+            Some(2),
+            "two cores of two threads for four CPUs"
+        );
+        assert_eq!(
+            asked(Some(2), Some((8, 4)), "0-7"),
+            Some(4),
+            "22.05's --hint=compute_bound"
+        );
+        assert_eq!(
+            asked(Some(2), Some((4, 4)), "0-7"),
+            Some(4),
+            "`CPUs=` its cores"
+        );
+        assert_eq!(
+            asked(Some(1), Some((16, 8)), "0-15"),
+            Some(2),
+            "--exclusive: no proof"
+        );
+        assert_eq!(
+            asked(Some(2), Some((4, 4)), "0-3"),
+            Some(2),
+            "cores of one thread"
+        );
     }
 
     #[test]
-    fn numbers_of_gpus_are_the_runtimes_where_all_may_be_opened_and_certain_by_both_orders_elsewhere() {
+    fn numbers_of_gpus_are_the_runtimes_where_all_may_be_opened_and_certain_by_both_orders_elsewhere()
+     {
         // gres.conf has them by the device files, or by the PCI addresses: the first and the last are exchanged
         let mut topology = machine();
         for (gpu, minor) in [3, 1, 2, 0].into_iter().enumerate() {
             topology.gpus[gpu].minor = Some(minor);
         }
         let nodes = |variable: Option<&str>, denied: bool| {
-            let step = Step { tasks: 4, gpus: Some("0,1,2,3".to_string()), ..Step::default() };
-            let mut task =
-                Task { gpu_bind: Some("gpu:per_task:1".to_string()), local_id: 1, ..Task::default() };
-            task.gpus.access =
-                (0..4).map(|gpu| if denied && gpu != 1 { Access::Denied } else { Access::Allowed }).collect();
-            task.gpus.variables.extend(variable.map(|list| ("CUDA_VISIBLE_DEVICES", list.to_string())));
+            let step = Step {
+                tasks: 4,
+                gpus: Some("0,1,2,3".to_string()),
+                ..Step::default()
+            };
+            let mut task = Task {
+                gpu_bind: Some("gpu:per_task:1".to_string()),
+                local_id: 1,
+                ..Task::default()
+            };
+            task.gpus.access = (0..4)
+                .map(|gpu| {
+                    if denied && gpu != 1 {
+                        Access::Denied
+                    } else {
+                        Access::Allowed
+                    }
+                })
+                .collect();
+            task.gpus
+                .variables
+                .extend(variable.map(|list| ("CUDA_VISIBLE_DEVICES", list.to_string())));
             let nodes = nodes_by_rule(&topology, &step, &task)?;
-            let shown = |nodes: Option<NodeSet>| nodes.map_or("?".to_string(), |nodes| nodes.to_string());
+            let shown =
+                |nodes: Option<NodeSet>| nodes.map_or("?".to_string(), |nodes| nodes.to_string());
             Some(nodes.into_iter().map(shown).collect::<Vec<_>>().join(" "))
         };
-        assert_eq!(nodes(Some("1"), false).as_deref(), Some("0 0 1 1"), "CUDA counts in PCI order");
+        assert_eq!(
+            nodes(Some("1"), false).as_deref(),
+            Some("0 0 1 1"),
+            "CUDA counts in PCI order"
+        );
         assert_eq!(nodes(Some("0"), true).as_deref(), Some("? 0 1 ?"));
         assert_eq!(nodes(Some("7"), false), None, "another list than Slurm's");
     }

@@ -6,21 +6,34 @@ mod together;
 
 use super::*;
 use crate::placement::Mem;
-use crate::topology::{CpuSet, Gpu, GpuIndex, GpuVendor, NumaNode, PciFunction, PciParent, Provenance};
+use crate::topology::{
+    CpuSet, Gpu, GpuIndex, GpuVendor, NumaNode, PciFunction, PciParent, Provenance,
+};
 
 /// Two NUMA nodes of eight CPUs, a GPU on each, and GPU memory as a node without CPUs.
 fn node() -> Topology {
     let mut topology = Topology::empty("test", Provenance::ThisSystem);
     for (os_index, cpus) in [(0, "0-7"), (1, "8-15"), (2, "")] {
         let cpus = CpuSet::from_list(cpus).unwrap();
-        topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new(), package: None });
+        topology.numa_nodes.push(NumaNode {
+            os_index,
+            cpus,
+            distances: Vec::new(),
+            package: None,
+        });
     }
-    for (address, node) in
-        [("10:00.0", Some(0)), ("20:00.0", Some(1)), ("30:00.0", Some(2)), ("40:00.0", None)]
-    {
+    for (address, node) in [
+        ("10:00.0", Some(0)),
+        ("20:00.0", Some(1)),
+        ("30:00.0", Some(2)),
+        ("40:00.0", None),
+    ] {
         let address = address.parse().unwrap();
         let parent = PciParent::Host("pci0000:00".parse().unwrap());
-        topology.pci.insert(PciFunction { numa_node: node, ..PciFunction::new(address, parent) });
+        topology.pci.insert(PciFunction {
+            numa_node: node,
+            ..PciFunction::new(address, parent)
+        });
         topology.gpus.push(Gpu::new(address, GpuVendor::Nvidia));
     }
     topology
@@ -69,10 +82,19 @@ fn outcome(case: Case) -> String {
         trust: case.trust,
         ..Binding::default()
     };
-    let situation =
-        Situation { topology: &topology, step: &case.step, task: &task, gpus: &case.gpus, binding };
+    let situation = Situation {
+        topology: &topology,
+        step: &case.step,
+        task: &task,
+        gpus: &case.gpus,
+        binding,
+    };
     let Bound { cpus, mems, missed } = bind(&situation);
-    assert_eq!(missed.is_some(), matches!(cpus, CpuDecision::OutOfReach { .. }), "{missed:?}");
+    assert_eq!(
+        missed.is_some(),
+        matches!(cpus, CpuDecision::OutOfReach { .. }),
+        "{missed:?}"
+    );
     let cpus = match cpus {
         CpuDecision::Set { cpus, .. } => cpus.to_string(),
         CpuDecision::Keep { .. } => String::new(),
@@ -121,12 +143,20 @@ fn a_step_without_a_cpu_near_the_gpu_is_left_alone_and_told_what_would_help() {
     };
     let bound = bind(&situation);
     assert!(bound.cpus.why().contains("-m block:block"));
-    assert_eq!(bound.missed.as_deref(), Some(bound.cpus.why()), "`strict` fails such a task");
+    assert_eq!(
+        bound.missed.as_deref(),
+        Some(bound.cpus.why()),
+        "`strict` fails such a task"
+    );
 }
 
 #[test]
 fn gpus_on_both_sockets_a_cpuless_node_and_an_unknown_node_bind_nothing() {
-    assert_eq!(outcome(case(&[0, 1], "0-3", "0-15")), "/0", "memory stays with the CPUs it runs on");
+    assert_eq!(
+        outcome(case(&[0, 1], "0-3", "0-15")),
+        "/0",
+        "memory stays with the CPUs it runs on"
+    );
     assert_eq!(outcome(case(&[2], "0-3", "0-15")), "/");
     assert_eq!(outcome(case(&[3], "0-3", "0-15")), "/");
     assert_eq!(outcome(case(&[], "0-3", "0-15")), "/");
@@ -139,87 +169,210 @@ fn what_the_user_bound_stays_bound() {
         mem_bind: mem.map(str::to_string),
         ..Step::default()
     };
-    let with = |step: Step| Case { step, ..case(&[1], "4-11", "4-11") };
+    let with = |step: Step| Case {
+        step,
+        ..case(&[1], "4-11", "4-11")
+    };
     assert_eq!(
         outcome(with(explicit(Some("cores"), None))),
         "/",
         "threads on both sockets keep theirs local"
     );
-    let near = Case { step: explicit(Some("cores"), None), ..case(&[1], "8-11", "4-11") };
+    let near = Case {
+        step: explicit(Some("cores"), None),
+        ..case(&[1], "8-11", "4-11")
+    };
     assert_eq!(outcome(near), "/1");
     assert_eq!(outcome(with(explicit(Some("none"), Some("local")))), "/");
-    assert_eq!(outcome(with(explicit(None, Some("local")))), "/", "CPUs stay by the memory");
+    assert_eq!(
+        outcome(with(explicit(None, Some("local")))),
+        "/",
+        "CPUs stay by the memory"
+    );
     assert_eq!(outcome(with(explicit(None, Some("none")))), "8-11/");
-    for how in
-        ["none", "threads", "sockets", "ldoms", "rank", "map_cpu:", "mask_cpu:", "rank_ldom", "map_ldom:"]
-    {
-        assert_eq!(outcome(with(explicit(Some(how), Some("map_mem:")))), "/", "--cpu-bind={how}");
+    for how in [
+        "none",
+        "threads",
+        "sockets",
+        "ldoms",
+        "rank",
+        "map_cpu:",
+        "mask_cpu:",
+        "rank_ldom",
+        "map_ldom:",
+    ] {
+        assert_eq!(
+            outcome(with(explicit(Some(how), Some("map_mem:")))),
+            "/",
+            "--cpu-bind={how}"
+        );
     }
 }
 
 #[test]
 fn a_users_way_of_binding_is_quoted_in_one_short_line() {
     let topology = node();
-    let forged = format!("none\n[2026-01-01] error: FORGED\u{1b}[31m\u{202e}{}", "x".repeat(100_000));
-    let step = Step { cpu_bind: Some(forged.clone()), mem_bind: Some(forged), ..Step::default() };
+    let forged = format!(
+        "none\n[2026-01-01] error: FORGED\u{1b}[31m\u{202e}{}",
+        "x".repeat(100_000)
+    );
+    let step = Step {
+        cpu_bind: Some(forged.clone()),
+        mem_bind: Some(forged),
+        ..Step::default()
+    };
     let situation = Situation {
         topology: &topology,
         step: &step,
         task: &Task::default(),
         gpus: &[GpuIndex(1)],
-        binding: Binding { trust: true, ..Binding::default() },
+        binding: Binding {
+            trust: true,
+            ..Binding::default()
+        },
     };
     let bound = bind(&situation);
     for why in [bound.cpus.why(), bound.mems.why()] {
-        assert!(why.contains("none\\n[2026-01-01]") && why.len() < 200, "{why}");
+        assert!(
+            why.contains("none\\n[2026-01-01]") && why.len() < 200,
+            "{why}"
+        );
         assert!(!why.contains(['\n', '\u{1b}', '\u{202e}']), "{why:?}");
     }
 }
 
 #[test]
 fn each_word_binds_what_it_says() {
-    let with = |bind, mem| outcome(Case { bind, mem, ..case(&[1], "4-11", "4-11") });
+    let with = |bind, mem| {
+        outcome(Case {
+            bind,
+            mem,
+            ..case(&[1], "4-11", "4-11")
+        })
+    };
     assert_eq!(with(Bind::None, Mem::None), "/");
-    assert_eq!(with(Bind::None, Mem::Prefer), "/1", "memory alone, where it is asked for");
+    assert_eq!(
+        with(Bind::None, Mem::Prefer),
+        "/1",
+        "memory alone, where it is asked for"
+    );
     assert_eq!(with(Bind::Numa, Mem::None), "8-11/");
     assert_eq!(with(Bind::Numa, Mem::Strict), "8-11/only 1");
-    let far = Case { bind: Bind::None, mem: Mem::Strict, ..case(&[1], "0-3", "0-15") };
+    let far = Case {
+        bind: Bind::None,
+        mem: Mem::Strict,
+        ..case(&[1], "0-3", "0-15")
+    };
     assert_eq!(outcome(far), "/", "memory far from the CPUs serves nobody");
 }
 
 #[test]
 fn a_task_without_gpus_gets_a_part_of_the_steps_nodes_where_the_user_asked_and_nobody_bound_it() {
-    let step = || Step { tasks: 2, ..Step::default() };
-    let shared = || Case { step: step(), ..case(&[], "0-15", "0-15") };
+    let step = || Step {
+        tasks: 2,
+        ..Step::default()
+    };
+    let shared = || Case {
+        step: step(),
+        ..case(&[], "0-15", "0-15")
+    };
     assert_eq!(outcome(shared()), "0-7/0");
-    assert_eq!(outcome(Case { mem: Mem::None, ..shared() }), "0-7/");
-    assert_eq!(outcome(Case { asked: false, ..shared() }), "/");
-    assert_eq!(outcome(Case { bind: Bind::None, ..shared() }), "/");
-    let bound = Step { cpu_bind: Some("none".to_string()), ..step() };
-    assert_eq!(outcome(Case { step: bound, ..shared() }), "/");
-    assert_eq!(outcome(Case { step: step(), ..case(&[], "0-3", "0-15") }), "/", "Slurm bound it");
+    assert_eq!(
+        outcome(Case {
+            mem: Mem::None,
+            ..shared()
+        }),
+        "0-7/"
+    );
+    assert_eq!(
+        outcome(Case {
+            asked: false,
+            ..shared()
+        }),
+        "/"
+    );
+    assert_eq!(
+        outcome(Case {
+            bind: Bind::None,
+            ..shared()
+        }),
+        "/"
+    );
+    let bound = Step {
+        cpu_bind: Some("none".to_string()),
+        ..step()
+    };
+    assert_eq!(
+        outcome(Case {
+            step: bound,
+            ..shared()
+        }),
+        "/"
+    );
+    assert_eq!(
+        outcome(Case {
+            step: step(),
+            ..case(&[], "0-3", "0-15")
+        }),
+        "/",
+        "Slurm bound it"
+    );
 }
 
 #[test]
 fn facts_that_are_not_this_systems_bind_nothing_unless_the_admin_trusts_them() {
     let model = || Provenance::Model("dgx-h100".to_string());
-    assert_eq!(outcome(Case { provenance: model(), ..case(&[1], "4-11", "4-11") }), "/");
-    assert_eq!(outcome(Case { provenance: model(), trust: true, ..case(&[1], "4-11", "4-11") }), "8-11/1");
+    assert_eq!(
+        outcome(Case {
+            provenance: model(),
+            ..case(&[1], "4-11", "4-11")
+        }),
+        "/"
+    );
+    assert_eq!(
+        outcome(Case {
+            provenance: model(),
+            trust: true,
+            ..case(&[1], "4-11", "4-11")
+        }),
+        "8-11/1"
+    );
 }
 
 #[test]
 fn a_bind_of_the_users_holds_beside_none_and_beside_no_other_way_of_slurms() {
     let moves = |how: &str, over_none: bool, starter: Starter| {
         let (topology, gpus) = (node(), [GpuIndex(1)]);
-        let step = Step { cpu_bind: Some(how.to_string()), starter, ..Step::default() };
+        let step = Step {
+            cpu_bind: Some(how.to_string()),
+            starter,
+            ..Step::default()
+        };
         let cpus = CpuSet::from_list("4-11").unwrap();
-        let task = Task { step_cpus: cpus.clone(), cpus, ..Task::default() };
-        let binding = Binding { over_none, bind: Bind::Numa, ..Binding::default() };
-        let situation = Situation { topology: &topology, step: &step, task: &task, gpus: &gpus, binding };
+        let task = Task {
+            step_cpus: cpus.clone(),
+            cpus,
+            ..Task::default()
+        };
+        let binding = Binding {
+            over_none,
+            bind: Bind::Numa,
+            ..Binding::default()
+        };
+        let situation = Situation {
+            topology: &topology,
+            step: &step,
+            task: &task,
+            gpus: &gpus,
+            binding,
+        };
         matches!(bind(&situation).cpus, CpuDecision::Set { .. })
     };
     assert!(moves("none", true, Starter::Slurm));
-    assert!(!moves("none", false, Starter::Slurm), "the admin's default alone");
+    assert!(
+        !moves("none", false, Starter::Slurm),
+        "the admin's default alone"
+    );
     assert!(!moves("none", true, Starter::Launcher), "a launcher's word");
     for how in ["cores", "mask_cpu:0x1", "map_cpu:0", "verbose"] {
         assert!(!moves(how, true, Starter::Slurm), "{how}");
@@ -234,12 +387,29 @@ fn what_a_launcher_bound_stays_and_its_words_are_the_reason() {
         ..Step::default()
     };
     let situation = |step: Step| {
-        let task = Task { cpus: CpuSet::from_list("4-11").unwrap(), ..Task::default() };
-        let binding = Binding { bind: Bind::Numa, mem: Mem::Prefer, asked: true, ..Binding::default() };
+        let task = Task {
+            cpus: CpuSet::from_list("4-11").unwrap(),
+            ..Task::default()
+        };
+        let binding = Binding {
+            bind: Bind::Numa,
+            mem: Mem::Prefer,
+            asked: true,
+            ..Binding::default()
+        };
         let topology = node();
         let gpus = [GpuIndex(1)];
-        bind(&Situation { topology: &topology, step: &step, task: &task, gpus: &gpus, binding }).cpus
+        bind(&Situation {
+            topology: &topology,
+            step: &step,
+            task: &task,
+            gpus: &gpus,
+            binding,
+        })
+        .cpus
     };
-    let CpuDecision::Keep { why, .. } = situation(bound) else { panic!("it moved") };
+    let CpuDecision::Keep { why, .. } = situation(bound) else {
+        panic!("it moved")
+    };
     assert_eq!(why, "`orted` bound it");
 }

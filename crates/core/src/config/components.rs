@@ -20,8 +20,13 @@ fn of_job(number: u32, read: impl Fn(&str) -> Option<String>) -> Option<u32> {
     let as_number = |name: &str| read(name)?.parse::<u32>().ok();
     let size = as_number(SIZE)?.min(MAX);
     // sbatch and salloc name the jobs
-    let named = (0..size).find(|place| as_number(&format!("{JOB}_HET_GROUP_{place}")) == Some(number));
-    named.or_else(|| number.checked_sub(as_number(JOB)?).filter(|place| *place < size))
+    let named =
+        (0..size).find(|place| as_number(&format!("{JOB}_HET_GROUP_{place}")) == Some(number));
+    named.or_else(|| {
+        number
+            .checked_sub(as_number(JOB)?)
+            .filter(|place| *place < size)
+    })
 }
 
 /// The first component's job number, which all components of a job share; `number` itself outside such a job.
@@ -38,12 +43,22 @@ mod tests {
     fn a_job_knows_which_component_it_is() {
         let found = |number, variables: &[(&str, &str)]| {
             of_job(number, |name| {
-                variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string())
+                variables
+                    .iter()
+                    .find(|(known, _)| *known == name)
+                    .map(|(_, value)| value.to_string())
             })
         };
         let by_srun = [(SIZE, "2"), (JOB, "40")];
-        assert_eq!((found(40, &by_srun), found(41, &by_srun)), (Some(0), Some(1)));
-        assert_eq!((found(42, &by_srun), found(39, &by_srun)), (None, None), "no component of that job");
+        assert_eq!(
+            (found(40, &by_srun), found(41, &by_srun)),
+            (Some(0), Some(1))
+        );
+        assert_eq!(
+            (found(42, &by_srun), found(39, &by_srun)),
+            (None, None),
+            "no component of that job"
+        );
         let named = [
             (SIZE, "2"),
             (JOB, "40"),
@@ -54,11 +69,21 @@ mod tests {
         assert_eq!(found(40, &[(JOB, "40")]), None, "an ordinary job");
         let first = |number, variables: &[(&str, &str)]| {
             leader(number, |name| {
-                variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string())
+                variables
+                    .iter()
+                    .find(|(known, _)| *known == name)
+                    .map(|(_, value)| value.to_string())
             })
         };
-        assert_eq!((first(40, &by_srun), first(41, &by_srun), first(57, &named)), (40, 40, 40));
-        assert_eq!((first(7, &by_srun), first(7, &[(JOB, "40")])), (7, 7), "no component of that job");
+        assert_eq!(
+            (first(40, &by_srun), first(41, &by_srun), first(57, &named)),
+            (40, 40, 40)
+        );
+        assert_eq!(
+            (first(7, &by_srun), first(7, &[(JOB, "40")])),
+            (7, 7),
+            "no component of that job"
+        );
         assert_eq!(found(40, &[(SIZE, "many"), (JOB, "40")]), None);
     }
 }

@@ -41,8 +41,12 @@ pub enum Audience {
 }
 
 impl Audience {
-    pub(super) const ALL: [Audience; 4] =
-        [Audience::Cluster, Audience::Nodes, Audience::Partitions, Audience::Both];
+    pub(super) const ALL: [Audience; 4] = [
+        Audience::Cluster,
+        Audience::Nodes,
+        Audience::Partitions,
+        Audience::Both,
+    ];
 
     /// The highest level of an argument on such a line.
     pub(super) fn level(self) -> AdminLevel {
@@ -66,12 +70,16 @@ impl ConfLine {
     pub fn is_for_node(&self, node: &str) -> bool {
         // of `gpu1.example.org` Slurm knows `gpu1`
         let short = node.split('.').next().unwrap_or_default();
-        self.nodes.as_ref().is_none_or(|nodes| nodes.has(node) || nodes.has(short))
+        self.nodes
+            .as_ref()
+            .is_none_or(|nodes| nodes.has(node) || nodes.has(short))
     }
 
     /// The arguments, as `default=off`, each with its place in the file at `path`, as `/etc/nic-placement.conf:7`.
     pub fn arguments<'c>(&'c self, path: &'c str) -> impl Iterator<Item = (String, &'c str)> {
-        self.arguments.iter().map(move |text| (format!("{path}:{}", self.number), text.as_str()))
+        self.arguments
+            .iter()
+            .map(move |text| (format!("{path}:{}", self.number), text.as_str()))
     }
 }
 
@@ -94,7 +102,13 @@ impl Conf {
                 Err(finding) => findings.push(Diagnostic::refusal(place, finding)),
             }
         }
-        if conf.lines.iter().map(|line| line.arguments.len()).sum::<usize>() > MAX_ARGUMENTS {
+        if conf
+            .lines
+            .iter()
+            .map(|line| line.arguments.len())
+            .sum::<usize>()
+            > MAX_ARGUMENTS
+        {
             return Err(format!("has more than {MAX_ARGUMENTS} arguments"));
         }
         Ok((conf, findings))
@@ -117,8 +131,9 @@ impl Conf {
         node: &'c str,
         partition: Option<&'c str>,
     ) -> impl Iterator<Item = &'c ConfLine> {
-        let is_partition =
-            move |names: &Vec<String>| partition.is_some_and(|own| names.iter().any(|name| name == own));
+        let is_partition = move |names: &Vec<String>| {
+            partition.is_some_and(|own| names.iter().any(|name| name == own))
+        };
         self.lines.iter().filter(move |line| {
             line.audience() == audience
                 && line.is_for_node(node)
@@ -146,7 +161,10 @@ fn lines(text: &str) -> Vec<(usize, Vec<&str>)> {
 }
 
 fn line(number: usize, words: &[&str]) -> Result<ConfLine, String> {
-    let mut line = ConfLine { number, ..ConfLine::default() };
+    let mut line = ConfLine {
+        number,
+        ..ConfLine::default()
+    };
     for word in words {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         let wrong = |why: &str| format!("`{}`{why}", Shown::word(word, 80));
@@ -160,7 +178,8 @@ fn line(number: usize, words: &[&str]) -> Result<ConfLine, String> {
                 return Err(wrong(" is no node's name: for all nodes leave it out"));
             }
             "nodename" if line.nodes.is_none() => {
-                line.nodes = Some(HostList::parse(value).map_err(|why| wrong(&format!(": {why}")))?);
+                line.nodes =
+                    Some(HostList::parse(value).map_err(|why| wrong(&format!(": {why}")))?);
             }
             "partitionname" if line.partitions.is_none() => {
                 if value.split(',').any(str::is_empty) {
@@ -188,7 +207,9 @@ mod tests {
     }
 
     fn held(conf: &Conf, node: &str, partition: Option<&str>) -> Vec<String> {
-        let lines = Audience::ALL.into_iter().flat_map(|audience| conf.lines_for(audience, node, partition));
+        let lines = Audience::ALL
+            .into_iter()
+            .flat_map(|audience| conf.lines_for(audience, node, partition));
         lines.flat_map(|line| line.arguments.clone()).collect()
     }
 
@@ -211,19 +232,35 @@ nodename=gpu002 PARTITIONNAME=train default=off
         let partition = ["default=closest", "rollout=10%"];
         assert_eq!(held(&conf, "login", None), cluster);
         assert_eq!(held(&conf, "gpu001", None), [cluster, node].concat());
-        assert_eq!(held(&conf, "gpu001", Some("train")), [cluster, node, partition].concat());
-        assert_eq!(held(&conf, "gpu001", Some("debug")), [cluster, node].concat(), "names as they are");
+        assert_eq!(
+            held(&conf, "gpu001", Some("train")),
+            [cluster, node, partition].concat()
+        );
+        assert_eq!(
+            held(&conf, "gpu001", Some("debug")),
+            [cluster, node].concat(),
+            "names as they are"
+        );
         let all = [&cluster[..], &node, &partition, &["default=off"]].concat();
         assert_eq!(held(&conf, "gpu002", Some("train")), all);
-        assert_eq!(held(&conf, "gpu002.example.org", Some("train")), all, "the name with its domain");
+        assert_eq!(
+            held(&conf, "gpu002.example.org", Some("train")),
+            all,
+            "the name with its domain"
+        );
         assert!(conf.names_nodes() && !parse("default=off").0.names_nodes());
     }
 
     #[test]
     fn an_argument_knows_its_line() {
         let (conf, _) = parse(TEXT);
-        let of_node = conf.lines_for(Audience::Nodes, "gpu001", None).flat_map(|line| line.arguments("/c"));
-        assert_eq!(of_node.map(|(place, _)| place).collect::<Vec<_>>(), ["/c:5", "/c:5"]);
+        let of_node = conf
+            .lines_for(Audience::Nodes, "gpu001", None)
+            .flat_map(|line| line.arguments("/c"));
+        assert_eq!(
+            of_node.map(|(place, _)| place).collect::<Vec<_>>(),
+            ["/c:5", "/c:5"]
+        );
     }
 
     #[test]
@@ -233,10 +270,19 @@ nodename=gpu002 PARTITIONNAME=train default=off
              PartitionName= default=all\nNodeName=a NodeName=b default=all\n",
         );
         assert_eq!(held(&conf, "gpu1", None), ["exclude=a"]);
-        let words = ["has no `]`", "at the beginning", "no argument", "is missing", "twice"];
+        let words = [
+            "has no `]`",
+            "at the beginning",
+            "no argument",
+            "is missing",
+            "twice",
+        ];
         assert_eq!(findings.len(), words.len(), "{findings:?}");
         for ((finding, words), line) in findings.iter().zip(words).zip([1, 3, 4, 5, 6]) {
-            assert!(finding.starts_with(&format!("`/c:{line}`: ")) && finding.contains(words), "{finding}");
+            assert!(
+                finding.starts_with(&format!("`/c:{line}`: ")) && finding.contains(words),
+                "{finding}"
+            );
         }
     }
 

@@ -46,8 +46,14 @@ pub const LIST: &str = "SLURM_CPU_BIND_LIST";
 pub const READ_BY_SRUN: &str = "SLURM_CPU_BIND";
 
 /// Variables of the step that [`chosen`] reads, in slurmstepd's parent, before slurmd's own values take their place.
-pub const READ: [&str; 6] =
-    [TYPE, LIST, "SLURM_THREADS_PER_CORE", "SLURM_NTASKS_PER_CORE", "SLURM_NTASKS_PER_SOCKET", VARIABLE];
+pub const READ: [&str; 6] = [
+    TYPE,
+    LIST,
+    "SLURM_THREADS_PER_CORE",
+    "SLURM_NTASKS_PER_CORE",
+    "SLURM_NTASKS_PER_SOCKET",
+    VARIABLE,
+];
 
 /// The user's own way of binding, as messages name it; `None` where the user chose none.
 pub fn chosen(read: impl Fn(&str) -> Option<String>) -> Option<String> {
@@ -73,7 +79,9 @@ pub fn chosen(read: impl Fn(&str) -> Option<String>) -> Option<String> {
 pub fn masks<'v>(read: impl Fn(&str) -> Option<&'v str>) -> Vec<CpuSet> {
     let list = read(LIST).unwrap_or_default().split(',');
     let masks: Option<Vec<CpuSet>> = match read(TYPE).unwrap_or_default() {
-        how if how.starts_with("mask_cpu") => list.map(|mask| CpuSet::from_mask(mask).ok()).collect(),
+        how if how.starts_with("mask_cpu") => {
+            list.map(|mask| CpuSet::from_mask(mask).ok()).collect()
+        }
         how if how.starts_with("map_cpu") => list.map(|cpu| CpuSet::from_list(cpu).ok()).collect(),
         _ => None,
     };
@@ -85,7 +93,12 @@ pub fn masks<'v>(read: impl Fn(&str) -> Option<&'v str>) -> Vec<CpuSet> {
 /// CPUs for these (src/plugins/task/affinity/affinity.c, `get_cpuset`); of `ldoms` it makes masks.
 pub fn by_domain<'v>(read: impl Fn(&str) -> Option<&'v str>) -> bool {
     let how = read(TYPE).unwrap_or_default();
-    how.split(',').any(|word| matches!(word.trim_end_matches(':'), "rank_ldom" | "map_ldom" | "mask_ldom"))
+    how.split(',').any(|word| {
+        matches!(
+            word.trim_end_matches(':'),
+            "rank_ldom" | "map_ldom" | "mask_ldom"
+        )
+    })
 }
 
 /// The word that srun's process hands the node, by its command line and environment; `None` where the node sees as much.
@@ -127,7 +140,9 @@ pub fn is_of_an_outer_step(read: impl Fn(&str) -> Option<String>) -> bool {
 fn options(arguments: &[String]) -> impl Iterator<Item = (&str, &str)> {
     arguments.iter().enumerate().map(|(place, argument)| {
         let next = || arguments.get(place + 1).map_or("", String::as_str);
-        argument.split_once('=').unwrap_or_else(|| (argument, next()))
+        argument
+            .split_once('=')
+            .unwrap_or_else(|| (argument, next()))
     })
 }
 
@@ -140,7 +155,8 @@ fn is_option(name: &str, full: &str, least: &str) -> bool {
 
 /// True if `--cpu-bind`'s list names a way of binding, not messages alone.
 fn names_a_way(list: &str) -> bool {
-    list.split(',').any(|word| !matches!(word, "" | "q" | "quiet" | "v" | "verbose" | "help"))
+    list.split(',')
+        .any(|word| !matches!(word, "" | "q" | "quiet" | "v" | "verbose" | "help"))
 }
 
 #[cfg(test)]
@@ -148,7 +164,10 @@ mod tests {
     use super::*;
 
     fn chosen_of(variables: &str) -> Option<String> {
-        let pairs: Vec<(&str, &str)> = variables.split(' ').filter_map(|word| word.split_once('=')).collect();
+        let pairs: Vec<(&str, &str)> = variables
+            .split(' ')
+            .filter_map(|word| word.split_once('='))
+            .collect();
         let named = |name: &str| match name {
             "SLURM_CPU_BIND_TYPE" => "TYPE".to_string(),
             "SLURM_CPU_BIND_LIST" => "LIST".to_string(),
@@ -156,7 +175,10 @@ mod tests {
             other => other.trim_start_matches("SLURM_").to_string(),
         };
         chosen(|name| {
-            pairs.iter().find(|(known, _)| *known == named(name)).map(|(_, value)| value.to_string())
+            pairs
+                .iter()
+                .find(|(known, _)| *known == named(name))
+                .map(|(_, value)| value.to_string())
         })
     }
 
@@ -185,7 +207,10 @@ mod tests {
             ("TYPE=cores LIST=", "cores"),
             ("TYPE=sockets LIST=", "sockets"),
             ("TYPE=threads LIST=threads THREADS_PER_CORE=1", "threads"),
-            ("TYPE=threads LIST= THREADS_PER_CORE=1 TOLD=chosen", "threads"),
+            (
+                "TYPE=threads LIST= THREADS_PER_CORE=1 TOLD=chosen",
+                "threads",
+            ),
             ("TYPE=none LIST=", "none"),
             ("TYPE=ldoms LIST= THREADS_PER_CORE=1", "ldoms"),
             ("TYPE=map_cpu: LIST=0,1", "map_cpu:"),
@@ -205,21 +230,35 @@ mod tests {
         assert_eq!(told("srun --hint=nomultithread ./a", None), None);
         assert_eq!(told("srun --cpu-bind=cores ./a", None), Some(CHOSEN));
         assert_eq!(told("srun --cpu-bind cores ./a", None), Some(CHOSEN));
-        assert_eq!(told("srun --cpu-b=threads --threads-per-core=1 ./a", None), Some(CHOSEN));
+        assert_eq!(
+            told("srun --cpu-b=threads --threads-per-core=1 ./a", None),
+            Some(CHOSEN)
+        );
         assert_eq!(told("srun --cpu_bind=none ./a", None), Some(CHOSEN));
-        assert_eq!(told("srun --cpu-bind=verbose ./a", None), None, "it asks to read, and not to bind");
+        assert_eq!(
+            told("srun --cpu-bind=verbose ./a", None),
+            None,
+            "it asks to read, and not to bind"
+        );
         assert_eq!(told("srun --cpu-bind=v,cores ./a", None), Some(CHOSEN));
         assert_eq!(told("srun ./a", Some("quiet,mask_cpu:0x1")), Some(CHOSEN));
         assert_eq!(told("srun ./a", Some("verbose")), None);
         assert_eq!(told("srun -B 2 ./a", None), Some(IMPLIED));
         assert_eq!(told("srun --extra-node-info=2:2 ./a", None), Some(IMPLIED));
-        assert_eq!(told("srun -B2:2:1 --cpu-bind=sockets ./a", None), Some(CHOSEN));
-        assert_eq!(told("srun --cpu-freq=high --cpus-per-task=4 ./a", None), None);
+        assert_eq!(
+            told("srun -B2:2:1 --cpu-bind=sockets ./a", None),
+            Some(CHOSEN)
+        );
+        assert_eq!(
+            told("srun --cpu-freq=high --cpus-per-task=4 ./a", None),
+            None
+        );
         assert_eq!(told("srun", None), None);
     }
 
     #[test]
-    fn the_tasks_masks_are_those_that_slurmd_lists_and_a_list_that_is_understood_in_part_tells_of_nobody() {
+    fn the_tasks_masks_are_those_that_slurmd_lists_and_a_list_that_is_understood_in_part_tells_of_nobody()
+     {
         let masks = |how: &'static str, list: &'static str| -> Vec<String> {
             let read = |name: &str| match name {
                 TYPE => Some(how),
@@ -242,9 +281,18 @@ mod tests {
             assert_eq!(masks(how, list), [""; 0], "`{how}{list}`");
         }
         assert_eq!(super::masks(|_| None), []);
-        let by_domain = |how: &'static str| super::by_domain(|name| (name == super::TYPE).then_some(how));
-        assert!(["rank_ldom", "map_ldom:", "mask_ldom:", "cores,map_ldom:"].into_iter().all(by_domain));
-        assert!(!["", "none", "ldoms", "cores", "mask_cpu:"].into_iter().any(by_domain));
+        let by_domain =
+            |how: &'static str| super::by_domain(|name| (name == super::TYPE).then_some(how));
+        assert!(
+            ["rank_ldom", "map_ldom:", "mask_ldom:", "cores,map_ldom:"]
+                .into_iter()
+                .all(by_domain)
+        );
+        assert!(
+            !["", "none", "ldoms", "cores", "mask_cpu:"]
+                .into_iter()
+                .any(by_domain)
+        );
     }
 
     #[test]
@@ -259,8 +307,14 @@ mod tests {
         let bound = Some("mask_cpu:");
         assert!(is_outer(bound, None), "after `unset SLURM_CPU_BIND`");
         assert!(is_outer(bound, Some("")));
-        assert!(!is_outer(bound, Some("quiet,mask_cpu:0x3")), "srun binds this step so too");
-        assert!(!is_outer(None, None) && !is_outer(Some(""), None), "there is no outer step");
+        assert!(
+            !is_outer(bound, Some("quiet,mask_cpu:0x3")),
+            "srun binds this step so too"
+        );
+        assert!(
+            !is_outer(None, None) && !is_outer(Some(""), None),
+            "there is no outer step"
+        );
         assert!(!is_outer(None, Some("cores")), "the user's own variable");
     }
 }

@@ -44,17 +44,27 @@ impl HostList {
 
     pub fn count(&self) -> u64 {
         let of_piece = |piece: &Piece| {
-            let sizes = piece.ranges.iter().map(|range| (range.last - range.first).saturating_add(1));
-            if piece.ranges.is_empty() { 1 } else { sizes.fold(0, u64::saturating_add) }
+            let sizes = piece
+                .ranges
+                .iter()
+                .map(|range| (range.last - range.first).saturating_add(1));
+            if piece.ranges.is_empty() {
+                1
+            } else {
+                sizes.fold(0, u64::saturating_add)
+            }
         };
-        let of_name = |pieces: &Vec<Piece>| pieces.iter().map(of_piece).fold(1, u64::saturating_mul);
+        let of_name =
+            |pieces: &Vec<Piece>| pieces.iter().map(of_piece).fold(1, u64::saturating_mul);
         self.0.iter().map(of_name).fold(0, u64::saturating_add)
     }
 
     /// The names, each as often as the expression says it; [`HostList::count`] says before how many they are.
     pub fn names(&self) -> Vec<String> {
         let mut names = Vec::new();
-        self.0.iter().for_each(|pieces| write_names(pieces, &mut String::new(), &mut names));
+        self.0
+            .iter()
+            .for_each(|pieces| write_names(pieces, &mut String::new(), &mut names));
         names
     }
 
@@ -65,7 +75,9 @@ impl HostList {
 
 /// Adds the names that begin with `start` and go on with the pieces; the last bracket's numbers change first.
 fn write_names(pieces: &[Piece], start: &mut String, names: &mut Vec<String>) {
-    let Some((piece, rest)) = pieces.split_first() else { return names.push(start.clone()) };
+    let Some((piece, rest)) = pieces.split_first() else {
+        return names.push(start.clone());
+    };
     let length = start.len();
     start.push_str(&piece.letters);
     if piece.ranges.is_empty() {
@@ -94,22 +106,40 @@ fn pieces(name: &str) -> Result<Vec<Piece>, String> {
     let mut rest = name;
     while !rest.is_empty() {
         let (letters, bracket) = rest.split_once('[').unwrap_or((rest, ""));
-        if !letters.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter)) {
+        if !letters
+            .chars()
+            .all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))
+        {
             return wrong(" is no name of a node");
         }
         let (numbers, after) = bracket.split_once(']').unwrap_or_default();
-        let ranges =
-            if bracket.is_empty() { Some(Vec::new()) } else { numbers.split(',').map(range).collect() };
+        let ranges = if bracket.is_empty() {
+            Some(Vec::new())
+        } else {
+            numbers.split(',').map(range).collect()
+        };
         let Some(ranges) = ranges else {
             return wrong(": expected numbers in the brackets, as `[001-128,130]`");
         };
-        pieces.push(Piece { letters: letters.to_string(), ranges });
+        pieces.push(Piece {
+            letters: letters.to_string(),
+            ranges,
+        });
         rest = after;
     }
-    if pieces.iter().map(|piece| piece.letters.len()).sum::<usize>() > MAX_LETTERS {
+    if pieces
+        .iter()
+        .map(|piece| piece.letters.len())
+        .sum::<usize>()
+        > MAX_LETTERS
+    {
         return wrong(&format!(": more than {MAX_LETTERS} letters in a name"));
     }
-    match pieces.iter().filter(|piece| !piece.ranges.is_empty()).count() {
+    match pieces
+        .iter()
+        .filter(|piece| !piece.ranges.is_empty())
+        .count()
+    {
         0..=MAX_BRACKETS => Ok(pieces),
         _ => wrong(&format!(": more than {MAX_BRACKETS} brackets in a name")),
     }
@@ -118,20 +148,33 @@ fn pieces(name: &str) -> Result<Vec<Piece>, String> {
 fn range(text: &str) -> Option<Range> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let number = |digits: &str| -> Option<u64> {
-        let is_number = digits.len() <= MAX_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
+        let is_number =
+            digits.len() <= MAX_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
         digits.parse().ok().filter(|_| is_number)
     };
-    let range = Range { first: number(first)?, last: number(last)?, width: first.len() };
+    let range = Range {
+        first: number(first)?,
+        last: number(last)?,
+        width: first.len(),
+    };
     (range.first <= range.last).then_some(range)
 }
 
 fn matches(pieces: &[Piece], name: &str) -> bool {
-    let Some((Piece { letters, ranges }, rest)) = pieces.split_first() else { return name.is_empty() };
-    let Some(name) = name.strip_prefix(letters.as_str()) else { return false };
+    let Some((Piece { letters, ranges }, rest)) = pieces.split_first() else {
+        return name.is_empty();
+    };
+    let Some(name) = name.strip_prefix(letters.as_str()) else {
+        return false;
+    };
     if ranges.is_empty() {
         return matches(rest, name);
     }
-    let digits = name.bytes().take(MAX_DIGITS).take_while(u8::is_ascii_digit).count();
+    let digits = name
+        .bytes()
+        .take(MAX_DIGITS)
+        .take_while(u8::is_ascii_digit)
+        .count();
     // what follows may begin with digits too
     (1..=digits).any(|length| {
         let (number, after) = name.split_at(length);
@@ -142,7 +185,9 @@ fn matches(pieces: &[Piece], name: &str) -> bool {
 impl Range {
     /// True for a number of this range, padded with zeros to its width.
     fn has(self, digits: &str) -> bool {
-        let Ok(number) = digits.parse::<u64>() else { return false };
+        let Ok(number) = digits.parse::<u64>() else {
+            return false;
+        };
         let has_its_width =
             digits.len() == self.width || digits.len() > self.width && !digits.starts_with('0');
         has_its_width && (self.first..=self.last).contains(&number)
@@ -176,7 +221,10 @@ mod tests {
             assert!(has(list, inside), "`{inside}` is one of `{list}`");
             assert!(!has(list, outside), "`{outside}` is none of `{list}`");
         }
-        assert!(!has("gpu[1-3]", ""), "a node without a name is none of them");
+        assert!(
+            !has("gpu[1-3]", ""),
+            "a node without a name is none of them"
+        );
         assert!(!has("gpu[1-3]", "gpu999999999999999999999999999999"));
     }
 

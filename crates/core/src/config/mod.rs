@@ -77,7 +77,11 @@ impl Settings {
 /// A user that names the option or the variable asks for placement, unless a word says `off` or `observe`.  The nearest
 /// policy, strictness and value of a word count; all `no-env=` add up, unless a nearer one takes them back. `bind=none`
 /// without a word for memory leaves memory alone too.
-pub fn merge_settings(default: &Words, environment: Option<&Words>, option: Option<&Words>) -> Settings {
+pub fn merge_settings(
+    default: &Words,
+    environment: Option<&Words>,
+    option: Option<&Words>,
+) -> Settings {
     let mut all = Words::default();
     let (mut enabled, mut policy) = (false, Policy::default());
     for (words, by_user) in [(Some(default), false), (environment, true), (option, true)] {
@@ -103,9 +107,16 @@ pub fn merge_settings(default: &Words, environment: Option<&Words>, option: Opti
         nics_per_task: all.nics_per_task.unwrap_or_default(),
         gpu: all.gpu.unwrap_or_default(),
         bind,
-        mem: all.mem.unwrap_or(if bind == Bind::None { Mem::None } else { Mem::Prefer }),
+        mem: all.mem.unwrap_or(if bind == Bind::None {
+            Mem::None
+        } else {
+            Mem::Prefer
+        }),
         omp: all.omp.unwrap_or_default(),
-        bind_by_user: [environment, option].into_iter().flatten().any(|words| words.bind.is_some()),
+        bind_by_user: [environment, option]
+            .into_iter()
+            .flatten()
+            .any(|words| words.bind.is_some()),
         by_user: environment.or(option).is_some(),
         libraries: all.env.unwrap_or_default(),
         env_names: all.env_names,

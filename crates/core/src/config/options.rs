@@ -31,15 +31,26 @@ pub enum AdminLevel {
 }
 
 const fn option(name: &'static str, value: &'static str) -> Spec {
-    Spec { name, value, help: "", level: AdminLevel::Partition }
+    Spec {
+        name,
+        value,
+        help: "",
+        level: AdminLevel::Partition,
+    }
 }
 
 const fn of_nodes(name: &'static str, value: &'static str) -> Spec {
-    Spec { level: AdminLevel::Node, ..option(name, value) }
+    Spec {
+        level: AdminLevel::Node,
+        ..option(name, value)
+    }
 }
 
 const fn of_plugstack(name: &'static str, value: &'static str) -> Spec {
-    Spec { level: AdminLevel::Plugstack, ..option(name, value) }
+    Spec {
+        level: AdminLevel::Plugstack,
+        ..option(name, value)
+    }
 }
 
 impl Spec {
@@ -167,10 +178,17 @@ pub const ARGUMENTS: &[Spec] = &[
 /// The end of a message about an unknown name: the known name that was probably meant, or where all are listed.
 pub(super) fn suggestion(table: &[Spec], name: &str, lists: &str) -> String {
     let near = |edits: usize| {
-        let known = table.iter().map(|spec| spec.name).filter(|known| edits < known.len());
-        known.filter(|known| is_near(known.as_bytes(), name.as_bytes(), edits)).min()
+        let known = table
+            .iter()
+            .map(|spec| spec.name)
+            .filter(|known| edits < known.len());
+        known
+            .filter(|known| is_near(known.as_bytes(), name.as_bytes(), edits))
+            .min()
     };
-    let meant = (1..=2).find_map(near).map_or(":".to_string(), |meant| format!(", did you mean `{meant}`?"));
+    let meant = (1..=2).find_map(near).map_or(":".to_string(), |meant| {
+        format!(", did you mean `{meant}`?")
+    });
     format!("{meant} {lists}")
 }
 
@@ -181,7 +199,10 @@ fn is_near(one: &[u8], other: &[u8], edits: usize) -> bool {
         ([x, one @ ..], [y, other @ ..]) if x == y => is_near(one, other, edits),
         ([_, one_rest @ ..], [_, other_rest @ ..]) => {
             let edited = [(one_rest, other_rest), (one_rest, other), (one, other_rest)];
-            edits > 0 && edited.iter().any(|(one, other)| is_near(one, other, edits - 1))
+            edits > 0
+                && edited
+                    .iter()
+                    .any(|(one, other)| is_near(one, other, edits - 1))
         }
         _ => true,
     }
@@ -190,7 +211,11 @@ fn is_near(one: &[u8], other: &[u8], edits: usize) -> bool {
 /// The text of `--nic-placement=help`.
 pub fn help() -> String {
     let lines = |table: &[Spec]| {
-        let width = table.iter().map(|spec| spec.spelling().chars().count()).max().unwrap_or(0);
+        let width = table
+            .iter()
+            .map(|spec| spec.spelling().chars().count())
+            .max()
+            .unwrap_or(0);
         let line = |spec: &Spec| format!("  {:<width$}  {}\n", spec.spelling(), spec.sentence());
         table.iter().map(line).collect::<String>()
     };

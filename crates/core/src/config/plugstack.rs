@@ -36,7 +36,9 @@ impl PluginLine {
 
     /// True if the name of the file that it loads contains `plugin`.
     pub fn loads(&self, plugin: &str) -> bool {
-        self.path.file_name().is_some_and(|name| name.to_string_lossy().contains(plugin))
+        self.path
+            .file_name()
+            .is_some_and(|name| name.to_string_lossy().contains(plugin))
     }
 }
 
@@ -62,7 +64,10 @@ pub struct NodeFileUse {
 
 impl Default for NodeFileUse {
     fn default() -> NodeFileUse {
-        NodeFileUse { path: "/run/nic-placement/node.cache".to_string(), max_age: 900 }
+        NodeFileUse {
+            path: "/run/nic-placement/node.cache".to_string(),
+            max_age: 900,
+        }
     }
 }
 
@@ -111,13 +116,22 @@ impl Layer {
     const MOST_LOOKED_UP: usize = 16;
 
     fn over(admin: &Admin, level: AdminLevel) -> Layer {
-        Layer { level, default: admin.default.clone(), named: BTreeSet::new(), unknown: 0 }
+        Layer {
+            level,
+            default: admin.default.clone(),
+            named: BTreeSet::new(),
+            unknown: 0,
+        }
     }
 
     /// Why an argument or word is not understood: `why`, which compares the known ones, for the first few.
     fn looked_up(&mut self, short: &str, why: impl FnOnce() -> String) -> String {
         self.unknown += 1;
-        if self.unknown > Layer::MOST_LOOKED_UP { short.to_string() } else { why() }
+        if self.unknown > Layer::MOST_LOOKED_UP {
+            short.to_string()
+        } else {
+            why()
+        }
     }
 
     /// True if this layer names `what` for the first time.
@@ -130,7 +144,9 @@ impl Admin {
     /// Reads the arguments.  One that is not understood is refused by a diagnostic: no step is placed then.
     pub fn parse<'a>(arguments: impl IntoIterator<Item = &'a str>) -> (Admin, Vec<Diagnostic>) {
         let mut admin = Admin::default();
-        let arguments = arguments.into_iter().map(|argument| (PLUGSTACK.to_string(), argument));
+        let arguments = arguments
+            .into_iter()
+            .map(|argument| (PLUGSTACK.to_string(), argument));
         let findings = admin.take_layer(AdminLevel::Plugstack, arguments);
         (admin, findings)
     }
@@ -146,7 +162,10 @@ impl Admin {
         let mut findings = Vec::new();
         for audience in Audience::ALL {
             let lines = conf.lines_for(audience, node, partition);
-            findings.extend(self.take_layer(audience.level(), lines.flat_map(|line| line.arguments(path))));
+            findings.extend(self.take_layer(
+                audience.level(),
+                lines.flat_map(|line| line.arguments(path)),
+            ));
         }
         findings
     }
@@ -155,8 +174,12 @@ impl Admin {
     pub fn check_conf(conf: &Conf, path: &str, node: &str) -> Vec<Diagnostic> {
         let of_line = |line: &ConfLine| {
             let is_here = line.is_for_node(node);
-            let findings = Admin::default().take_layer(line.audience().level(), line.arguments(path));
-            findings.into_iter().map(move |found| Diagnostic { refuses: found.refuses && is_here, ..found })
+            let findings =
+                Admin::default().take_layer(line.audience().level(), line.arguments(path));
+            findings.into_iter().map(move |found| Diagnostic {
+                refuses: found.refuses && is_here,
+                ..found
+            })
         };
         conf.lines.iter().flat_map(of_line).collect()
     }
@@ -173,7 +196,10 @@ impl Admin {
                 Ok(None) => continue,
                 // an argument that holds can be doubtful too
                 Ok(Some(doubt)) => about(&place, argument, doubt),
-                Err(why) => Diagnostic { refuses: true, ..about(&place, argument, why) },
+                Err(why) => Diagnostic {
+                    refuses: true,
+                    ..about(&place, argument, why)
+                },
             };
             findings.push((argument, found));
         }
@@ -195,10 +221,20 @@ impl Admin {
     pub fn add(&mut self, argument: &str) -> Result<Option<Diagnostic>, String> {
         let mut layer = Layer::over(self, AdminLevel::Plugstack);
         // its lists continue those of the other arguments
-        layer.named.extend(["include", "exclude", "rails"].map(str::to_string));
-        layer.named.extend(self.templates.iter().map(|template| template.name().to_string()));
-        let doubt = self.take(argument, &mut layer).map_err(|finding| format!("`{argument}`: {finding}"))?;
-        Ok(doubt.filter(|_| !self.suits_the_fabric(argument)).map(|doubt| about(PLUGSTACK, argument, doubt)))
+        layer
+            .named
+            .extend(["include", "exclude", "rails"].map(str::to_string));
+        layer.named.extend(
+            self.templates
+                .iter()
+                .map(|template| template.name().to_string()),
+        );
+        let doubt = self
+            .take(argument, &mut layer)
+            .map_err(|finding| format!("`{argument}`: {finding}"))?;
+        Ok(doubt
+            .filter(|_| !self.suits_the_fabric(argument))
+            .map(|doubt| about(PLUGSTACK, argument, doubt)))
     }
 
     /// Takes one argument; returns a doubt about an argument that holds, or why it does not hold.
@@ -217,18 +253,21 @@ impl Admin {
         if layer.level < spec.level {
             return Err(match spec.level {
                 AdminLevel::Plugstack => "stands in plugstack.conf alone".into(),
-                _ => "not for a partition, which a user's process names: for nodes or the cluster".into(),
+                _ => "not for a partition, which a user's process names: for nodes or the cluster"
+                    .into(),
             });
         }
         // a switch needs no value, and may have one so that an admin can give every word a value
-        let switch = named(&[("yes", true), ("no", false)], value).filter(|_| spec.value.is_empty());
+        let switch =
+            named(&[("yes", true), ("no", false)], value).filter(|_| spec.value.is_empty());
         if switch.is_none() && spec.value.is_empty() != value.is_empty() {
             return Err(misfit());
         }
         match spec.name {
             "default" => {
                 let words = Words::parse(value);
-                let words = words.map_err(|bad| layer.looked_up("not understood", || bad.to_string()))?;
+                let words =
+                    words.map_err(|bad| layer.looked_up("not understood", || bad.to_string()))?;
                 self.default = layer.default.overlaid(&words);
             }
             "rollout" => self.rollout = Rollout::parse(value)?,
@@ -241,12 +280,16 @@ impl Admin {
             "lets-through" => lets_through(&mut self.through, value)?,
             "set" => return self.set_all(value, layer),
             "fabric" => {
-                let known = [("routed", Fabric::Routed), ("isolated-rails", Fabric::IsolatedRails)];
+                let known = [
+                    ("routed", Fabric::Routed),
+                    ("isolated-rails", Fabric::IsolatedRails),
+                ];
                 self.fabric = named(&known, value).ok_or_else(misfit)?;
             }
             "cache" => {
                 let seconds = value.parse().ok().filter(|seconds| *seconds <= MAX_CACHE);
-                self.node_file.max_age = seconds.ok_or_else(|| format!("{}, 0 to {MAX_CACHE}", misfit()))?;
+                self.node_file.max_age =
+                    seconds.ok_or_else(|| format!("{}, 0 to {MAX_CACHE}", misfit()))?;
             }
             "node-file" if value.starts_with('/') => self.node_file.path = value.to_string(),
             "node-file" | "conf" => return Err("expected a path that begins with `/`".into()),
@@ -303,7 +346,11 @@ impl Admin {
         let is_first = layer.begins(template.name());
         let twice = format!("`{}` is set twice: this one holds", template.name());
         let is_full = self.templates.len() == MAX_TEMPLATES;
-        match self.templates.iter_mut().find(|other| other.name() == template.name()) {
+        match self
+            .templates
+            .iter_mut()
+            .find(|other| other.name() == template.name())
+        {
             Some(earlier) => *earlier = template,
             None if is_full => return Err(format!("more than {MAX_TEMPLATES} variables")),
             None => self.templates.push(template),
@@ -314,9 +361,18 @@ impl Admin {
 
 /// Takes the NICs of one argument.  A nearer layer's list replaces the others', and grows with each argument of that
 /// layer.
-fn take_patterns(list: &mut Vec<Pattern>, name: &str, value: &str, layer: &mut Layer) -> Result<(), String> {
+fn take_patterns(
+    list: &mut Vec<Pattern>,
+    name: &str,
+    value: &str,
+    layer: &mut Layer,
+) -> Result<(), String> {
     let more = patterns(value)?;
-    let kept = if layer.named.contains(name) { list.len() } else { 0 };
+    let kept = if layer.named.contains(name) {
+        list.len()
+    } else {
+        0
+    };
     if kept + more.len() > MAX_PATTERNS {
         return Err(too_many_patterns());
     }
@@ -333,7 +389,10 @@ fn too_many_patterns() -> String {
 
 /// The parts of `A=1;B=2`; a `;` that no `NAME=` follows belongs to a value.
 fn assignments(text: &str) -> Vec<String> {
-    let begins_one = |part: &str| part.split_once('=').is_some_and(|(name, _)| is_variable_name(name));
+    let begins_one = |part: &str| {
+        part.split_once('=')
+            .is_some_and(|(name, _)| is_variable_name(name))
+    };
     let mut assignments: Vec<String> = Vec::new();
     for part in text.split(';') {
         match assignments.last_mut().filter(|_| !begins_one(part)) {
@@ -363,17 +422,26 @@ pub fn patterns(list: &str) -> Result<Vec<Pattern>, String> {
     if list.split(',').nth(MAX_PATTERNS).is_some() {
         return Err(too_many_patterns());
     }
-    list.split(',').map(|word| Pattern::parse(word).map_err(|bad| bad.to_string())).collect()
+    list.split(',')
+        .map(|word| Pattern::parse(word).map_err(|bad| bad.to_string()))
+        .collect()
 }
 
 /// `PHB:90,SYS:50`; nothing of a list with a mistake is taken.
 fn lets_through(through: &mut Through, list: &str) -> Result<(), String> {
     let mut changed = *through;
     for word in list.split(',') {
-        let misfit = || format!("`{word}` is not understood: expected a path and 1 to 100, as `SYS:45`");
+        let misfit =
+            || format!("`{word}` is not understood: expected a path and 1 to 100, as `SYS:45`");
         let (name, percent) = word.split_once(':').ok_or_else(misfit)?;
-        let path = PathType::ALL.into_iter().find(|path| path.to_string() == name).ok_or_else(misfit)?;
-        let percent = percent.parse::<u64>().ok().filter(|percent| (1..=100).contains(percent));
+        let path = PathType::ALL
+            .into_iter()
+            .find(|path| path.to_string() == name)
+            .ok_or_else(misfit)?;
+        let percent = percent
+            .parse::<u64>()
+            .ok()
+            .filter(|percent| (1..=100).contains(percent));
         changed.set(path, percent.ok_or_else(misfit)? * 10);
     }
     *through = changed;

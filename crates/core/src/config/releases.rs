@@ -27,15 +27,51 @@ impl Release {
 
 /// All releases that the plugin answers to, oldest first.
 pub const RELEASES: [Release; 9] = [
-    Release { api: 38, major: 22, minor: 5 },
-    Release { api: 39, major: 23, minor: 2 },
-    Release { api: 40, major: 23, minor: 11 },
-    Release { api: 41, major: 24, minor: 5 },
-    Release { api: 42, major: 24, minor: 11 },
-    Release { api: 43, major: 25, minor: 5 },
-    Release { api: 44, major: 25, minor: 11 },
-    Release { api: 45, major: 26, minor: 5 },
-    Release { api: 46, major: 26, minor: 11 },
+    Release {
+        api: 38,
+        major: 22,
+        minor: 5,
+    },
+    Release {
+        api: 39,
+        major: 23,
+        minor: 2,
+    },
+    Release {
+        api: 40,
+        major: 23,
+        minor: 11,
+    },
+    Release {
+        api: 41,
+        major: 24,
+        minor: 5,
+    },
+    Release {
+        api: 42,
+        major: 24,
+        minor: 11,
+    },
+    Release {
+        api: 43,
+        major: 25,
+        minor: 5,
+    },
+    Release {
+        api: 44,
+        major: 25,
+        minor: 11,
+    },
+    Release {
+        api: 45,
+        major: 26,
+        minor: 5,
+    },
+    Release {
+        api: 46,
+        major: 26,
+        minor: 11,
+    },
 ];
 
 /// The release whose programs return this from `slurm_api_version()`.
@@ -45,11 +81,16 @@ pub fn of_api_version(version: i64) -> Option<&'static Release> {
 
 /// The release that `srun --version` names, as in `slurm-wlm 24.11.5`.
 pub fn of_version(text: &str) -> Option<&'static Release> {
-    let number =
-        text.split([' ', '-']).find(|word| word.starts_with(|letter: char| letter.is_ascii_digit()))?;
+    let number = text
+        .split([' ', '-'])
+        .find(|word| word.starts_with(|letter: char| letter.is_ascii_digit()))?;
     let mut parts = number.split('.').map(|part| part.parse::<u32>());
-    let (Some(Ok(major)), Some(Ok(minor))) = (parts.next(), parts.next()) else { return None };
-    RELEASES.iter().find(|release| (release.major, release.minor) == (major, minor))
+    let (Some(Ok(major)), Some(Ok(minor))) = (parts.next(), parts.next()) else {
+        return None;
+    };
+    RELEASES
+        .iter()
+        .find(|release| (release.major, release.minor) == (major, minor))
 }
 
 #[cfg(test)]
@@ -60,13 +101,34 @@ mod tests {
     fn a_release_is_known_by_its_api_and_by_its_version() {
         for release in &RELEASES {
             assert_eq!(of_api_version(release.api << 16 | 7), Some(release));
-            assert_eq!(of_version(&format!("slurm-wlm {}.3", release.name())), Some(release));
+            assert_eq!(
+                of_version(&format!("slurm-wlm {}.3", release.name())),
+                Some(release)
+            );
         }
         assert_eq!(RELEASES[0].stamp(), 0x160500);
-        for unknown in ["", "slurm", "slurm-wlm", "slurm 21.08.8", "22", "22.x", "227.05"] {
+        for unknown in [
+            "",
+            "slurm",
+            "slurm-wlm",
+            "slurm 21.08.8",
+            "22",
+            "22.x",
+            "227.05",
+        ] {
             assert_eq!(of_version(unknown), None, "`{unknown}`");
         }
-        assert_eq!((of_api_version(0), of_api_version(47 << 16), of_api_version(-1)), (None, None, None));
-        assert_eq!(of_version("slurm 25.11.0-rc1").map(Release::name), Some("25.11".to_string()));
+        assert_eq!(
+            (
+                of_api_version(0),
+                of_api_version(47 << 16),
+                of_api_version(-1)
+            ),
+            (None, None, None)
+        );
+        assert_eq!(
+            of_version("slurm 25.11.0-rc1").map(Release::name),
+            Some("25.11".to_string())
+        );
     }
 }

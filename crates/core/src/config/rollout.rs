@@ -15,21 +15,28 @@ pub struct Rollout {
 
 impl Default for Rollout {
     fn default() -> Rollout {
-        Rollout { percent: 100, observes_others: false }
+        Rollout {
+            percent: 100,
+            observes_others: false,
+        }
     }
 }
 
 impl Rollout {
     /// Reads `10%` or `10%,observe`.  The error says what was expected.
     pub fn parse(text: &str) -> Result<Rollout, String> {
-        let (share, observes_others) =
-            text.strip_suffix(",observe").map_or((text, false), |share| (share, true));
+        let (share, observes_others) = text
+            .strip_suffix(",observe")
+            .map_or((text, false), |share| (share, true));
         let percent = percent(share).ok_or_else(|| {
             // the form until 1.0
             let instead = if text.contains(':') { PARTS } else { "" };
             format!("expected `rollout=PERCENT%[,observe]`, as `rollout=10%`{instead}")
         })?;
-        Ok(Rollout { percent, observes_others })
+        Ok(Rollout {
+            percent,
+            observes_others,
+        })
     }
 
     /// True for a job of the share, which is in every larger one too.
@@ -42,8 +49,14 @@ impl Rollout {
         let places = matches!(default.policy, Some(Switch::On(_))) && !default.observe;
         match self.observes_others {
             _ if !places || self.has(job) => default.clone(),
-            true => Words { observe: true, ..default.clone() },
-            false => Words { policy: Some(Switch::Off), ..default.clone() },
+            true => Words {
+                observe: true,
+                ..default.clone()
+            },
+            false => Words {
+                policy: Some(Switch::Off),
+                ..default.clone()
+            },
         }
     }
 }
@@ -55,7 +68,10 @@ const PARTS: &str = "; binding is staged by lines for nodes: `default=closest,bi
 fn percent(text: &str) -> Option<u8> {
     let digits = text.strip_suffix('%')?;
     let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
-    digits.parse().ok().filter(|percent| is_number && *percent <= 100)
+    digits
+        .parse()
+        .ok()
+        .filter(|percent| is_number && *percent <= 100)
 }
 
 /// A job's number among a hundred, 0 to 99: `(id * 2654435761 mod 2^32) * 100 / 2^32`, rounded down.
@@ -73,7 +89,10 @@ mod tests {
     use super::*;
 
     fn share(percent: u8) -> Rollout {
-        Rollout { percent, ..Rollout::default() }
+        Rollout {
+            percent,
+            ..Rollout::default()
+        }
     }
 
     fn has(rollout: Rollout, job: u32) -> bool {
@@ -84,14 +103,37 @@ mod tests {
     fn a_share_is_a_whole_number_of_percent_and_says_what_the_others_are() {
         assert_eq!(Rollout::parse("10%"), Ok(share(10)));
         assert_eq!(Rollout::parse("0%"), Ok(share(0)));
-        assert_eq!(Rollout::parse("100%,observe"), Ok(Rollout { observes_others: true, ..share(100) }));
-        for bad in ["", "%", "10", "101%", "-1%", "+1%", "1.5%", "10%,off", "10%,", "999999999999%"] {
+        assert_eq!(
+            Rollout::parse("100%,observe"),
+            Ok(Rollout {
+                observes_others: true,
+                ..share(100)
+            })
+        );
+        for bad in [
+            "",
+            "%",
+            "10",
+            "101%",
+            "-1%",
+            "+1%",
+            "1.5%",
+            "10%,off",
+            "10%,",
+            "999999999999%",
+        ] {
             let why = Rollout::parse(bad).unwrap_err();
-            assert!(why.contains("as `rollout=10%`") && !why.contains("bind"), "`{bad}`: {why}");
+            assert!(
+                why.contains("as `rollout=10%`") && !why.contains("bind"),
+                "`{bad}`: {why}"
+            );
         }
         for old in ["bind:10%", "node-env:100%,task-env:10%,observe", "bind:"] {
             let why = Rollout::parse(old).unwrap_err();
-            assert!(why.contains("`default=closest,bind=none,mem=none` for all"), "`{old}`: {why}");
+            assert!(
+                why.contains("`default=closest,bind=none,mem=none` for all"),
+                "`{old}`: {why}"
+            );
         }
     }
 
@@ -99,9 +141,14 @@ mod tests {
     fn a_share_of_the_jobs_is_that_share_of_any_hundred_that_follow_each_other() {
         for first in [1, 4_711, 67_000_000] {
             for percent in [1, 10, 50, 90] {
-                let count = (first..first + 1000).filter(|job| has(share(percent), *job)).count();
+                let count = (first..first + 1000)
+                    .filter(|job| has(share(percent), *job))
+                    .count();
                 let wanted = usize::from(percent) * 10;
-                assert!(count.abs_diff(wanted) <= 5, "{count} of 1000 jobs from {first} for {percent}%");
+                assert!(
+                    count.abs_diff(wanted) <= 5,
+                    "{count} of 1000 jobs from {first} for {percent}%"
+                );
             }
         }
         assert!((1..10_000).all(|job| has(share(100), job) && !has(share(0), job)));
@@ -111,14 +158,24 @@ mod tests {
     fn a_job_that_is_in_a_share_stays_in_it_as_it_grows() {
         for job in 1..2000 {
             let first = (0..=100).find(|percent| has(share(*percent), job)).unwrap();
-            assert!((first..=100).all(|percent| has(share(percent), job)), "job {job}");
+            assert!(
+                (first..=100).all(|percent| has(share(percent), job)),
+                "job {job}"
+            );
         }
     }
 
     #[test]
     fn the_share_is_the_documented_formula() {
         // echo $(( (ID * 2654435761 % 4294967296) * 100 / 4294967296 ))
-        for (job, expected) in [(1u32, 61), (2, 23), (3, 85), (100, 80), (1234, 65), (67_043_327, 67)] {
+        for (job, expected) in [
+            (1u32, 61),
+            (2, 23),
+            (3, 85),
+            (100, 80),
+            (1234, 65),
+            (67_043_327, 67),
+        ] {
             let by_hand = (u64::from(job) * 2_654_435_761 % 4_294_967_296) * 100 / 4_294_967_296;
             assert_eq!(u64::from(place(job)), by_hand, "job {job}");
             assert_eq!(place(job), expected, "job {job}");
@@ -131,7 +188,16 @@ mod tests {
         let outside = share(0);
         let of = |rollout: Rollout, text: &str| rollout.default_of(1, &words(text));
         assert_eq!(of(outside, "rail,strict"), words("off,strict"));
-        assert_eq!(of(Rollout { observes_others: true, ..outside }, "rail"), words("rail,observe"));
+        assert_eq!(
+            of(
+                Rollout {
+                    observes_others: true,
+                    ..outside
+                },
+                "rail"
+            ),
+            words("rail,observe")
+        );
         for same in ["off", "observe", "rail,observe", "verbose", ""] {
             assert_eq!(of(outside, same), words(same), "`{same}` places nobody");
         }

@@ -27,14 +27,26 @@ fn every_word_of_the_table_is_understood_and_shown_by_the_help() {
     let help = help();
     let words = WORDS.iter().map(|spec| (spec, true));
     for (spec, is_word) in words.chain(ARGUMENTS.iter().map(|spec| (spec, false))) {
-        assert!(help.contains(&format!("  {}", spec.spelling())), "`{}` is not in the help", spec.name);
-        let values: Vec<&str> =
-            if spec.value.is_empty() { vec![""] } else { spec.value.split('|').collect() };
+        assert!(
+            help.contains(&format!("  {}", spec.spelling())),
+            "`{}` is not in the help",
+            spec.name
+        );
+        let values: Vec<&str> = if spec.value.is_empty() {
+            vec![""]
+        } else {
+            spec.value.split('|').collect()
+        };
         for value in values {
-            let value = value.replace("LIBRARY,…", "ucx,nccl").replace("NAME,…", "NCCL_IB_HCA");
+            let value = value
+                .replace("LIBRARY,…", "ucx,nccl")
+                .replace("NAME,…", "NCCL_IB_HCA");
             let value = value.replace("NAME=TEMPLATE", "MINE={nic}");
-            let text =
-                if value.is_empty() { spec.name.to_string() } else { format!("{}={value}", spec.name) };
+            let text = if value.is_empty() {
+                spec.name.to_string()
+            } else {
+                format!("{}={value}", spec.name)
+            };
             match is_word {
                 true => {
                     let text = text.replace("nics-per-task=N", "nics-per-task=2");
@@ -67,26 +79,52 @@ fn a_typo_is_named_with_the_word_that_was_meant_and_where_all_are_listed() {
         message("xyzzy"),
         "unknown word `xyzzy`: `srun --nic-placement=help` and `nic-placement plan --help` list all"
     );
-    assert_eq!(message("bind=cpu"), "`bind=cpu` is not understood: expected `bind=auto|numa|core|none`");
-    assert_eq!(message("bind"), "`bind` is not understood: expected `bind=auto|numa|core|none`");
-    assert_eq!(message("verbose=2"), "`verbose=2` is not understood: expected `verbose`");
+    assert_eq!(
+        message("bind=cpu"),
+        "`bind=cpu` is not understood: expected `bind=auto|numa|core|none`"
+    );
+    assert_eq!(
+        message("bind"),
+        "`bind` is not understood: expected `bind=auto|numa|core|none`"
+    );
+    assert_eq!(
+        message("verbose=2"),
+        "`verbose=2` is not understood: expected `verbose`"
+    );
     assert_eq!(
         message("nics-per-task=9"),
         "`nics-per-task=9` is not understood: expected `nics-per-task=auto|N`"
     );
-    assert_eq!(message("strict,restricted"), "`strict` and `restricted` cannot both hold: say one");
-    assert_eq!(message("numa,off"), "`numa` and `off` cannot both hold: say one");
-    assert_eq!(message(&"x".repeat(2000)), "2000 bytes of words: at most 1024 are read");
+    assert_eq!(
+        message("strict,restricted"),
+        "`strict` and `restricted` cannot both hold: say one"
+    );
+    assert_eq!(
+        message("numa,off"),
+        "`numa` and `off` cannot both hold: say one"
+    );
+    assert_eq!(
+        message(&"x".repeat(2000)),
+        "2000 bytes of words: at most 1024 are read"
+    );
     let escaped = r"unknown word `a\n\u{1b}[2J`";
-    assert!(message("a\n\u{1b}[2J").starts_with(escaped), "no control characters reach a terminal");
+    assert!(
+        message("a\n\u{1b}[2J").starts_with(escaped),
+        "no control characters reach a terminal"
+    );
 }
 
 #[test]
 fn the_option_beats_the_environment_and_that_the_admins_default() {
     let merge_settings = |default: &str, environment: Option<&str>, option: Option<&str>| {
         let (environment, option) = (environment.map(words), option.map(words));
-        let settings = super::merge_settings(&words(default), environment.as_ref(), option.as_ref());
-        if settings.enabled { settings.policy.to_string() } else { "off".to_string() }
+        let settings =
+            super::merge_settings(&words(default), environment.as_ref(), option.as_ref());
+        if settings.enabled {
+            settings.policy.to_string()
+        } else {
+            "off".to_string()
+        }
     };
     for (default, environment, option, expected) in [
         ("", None, None, "off"),
@@ -109,13 +147,30 @@ fn the_option_beats_the_environment_and_that_the_admins_default() {
         );
     }
     let both = super::merge_settings(&words("bind=none,verbose"), None, Some(&words("strict")));
-    assert_eq!((both.bind, both.verbose, both.dry_run), (Bind::None, true, false));
+    assert_eq!(
+        (both.bind, both.verbose, both.dry_run),
+        (Bind::None, true, false)
+    );
     assert_eq!(both.strictness, Strictness::Strict);
-    let softened =
-        super::merge_settings(&words("restricted,nics-per-task=2"), Some(&words("best-effort")), None);
-    let again = super::merge_settings(&words("nics-per-task=2"), Some(&words("nics-per-task=auto")), None);
-    assert_eq!(again.nics_per_task, NicsEach::Auto, "a site's number is taken back");
-    assert_eq!((softened.strictness, softened.nics_per_task), (Strictness::BestEffort, NicsEach::Number(2)));
+    let softened = super::merge_settings(
+        &words("restricted,nics-per-task=2"),
+        Some(&words("best-effort")),
+        None,
+    );
+    let again = super::merge_settings(
+        &words("nics-per-task=2"),
+        Some(&words("nics-per-task=auto")),
+        None,
+    );
+    assert_eq!(
+        again.nics_per_task,
+        NicsEach::Auto,
+        "a site's number is taken back"
+    );
+    assert_eq!(
+        (softened.strictness, softened.nics_per_task),
+        (Strictness::BestEffort, NicsEach::Number(2))
+    );
     assert_eq!(words("off").policy, Some(Switch::Off));
 }
 
@@ -134,23 +189,35 @@ fn memory_follows_the_cpus_unless_a_word_says_otherwise() {
         assert_eq!((settings.bind, settings.mem), (bind, mem), "`{option}`");
     }
     let admins = super::merge_settings(&words("numa,bind=none,mem=strict,omp=on"), None, None);
-    assert_eq!((admins.mem, admins.omp, admins.by_user), (Mem::Strict, true, false));
+    assert_eq!(
+        (admins.mem, admins.omp, admins.by_user),
+        (Mem::Strict, true, false)
+    );
     let users = super::merge_settings(
         &words("numa,mem=strict,omp=on"),
         Some(&words("omp=off")),
         Some(&words("mem=none")),
     );
-    assert_eq!((users.mem, users.omp, users.by_user), (Mem::None, false, true));
+    assert_eq!(
+        (users.mem, users.omp, users.by_user),
+        (Mem::None, false, true)
+    );
 }
 
 #[test]
 fn an_admins_typo_is_named_with_the_argument_that_was_meant() {
-    let (admin, diagnostics) =
-        Admin::parse(["exclud=mlx5_1", "include=mlx5_*", "default=closet", "machine=a", "sysfs=/x"]);
+    let (admin, diagnostics) = Admin::parse([
+        "exclud=mlx5_1",
+        "include=mlx5_*",
+        "default=closet",
+        "machine=a",
+        "sysfs=/x",
+    ]);
     let diagnostics: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
     assert!(
-        diagnostics[0]
-            .starts_with("`plugstack.conf: exclud=mlx5_1`: unknown argument, did you mean `exclude`?")
+        diagnostics[0].starts_with(
+            "`plugstack.conf: exclud=mlx5_1`: unknown argument, did you mean `exclude`?"
+        )
     );
     assert!(diagnostics[1].starts_with("`plugstack.conf: default=closet`: unknown word `closet`"));
     assert!(diagnostics[2].starts_with("`plugstack.conf: sysfs=/x`: only one of"));
@@ -164,26 +231,40 @@ fn of_thousands_of_unknown_arguments_each_is_named_and_few_are_looked_up() {
     let arguments: Vec<String> = (0..9_000).map(|number| format!("exclu{number}")).collect();
     let (_, findings) = Admin::parse(arguments.iter().map(String::as_str));
     assert_eq!(findings.len(), arguments.len());
-    let looked_up = findings.iter().filter(|finding| finding.to_string().contains("lists all"));
+    let looked_up = findings
+        .iter()
+        .filter(|finding| finding.to_string().contains("lists all"));
     assert_eq!(looked_up.count(), 16);
-    assert_eq!(findings[8_999].to_string(), "`plugstack.conf: exclu8999`: unknown argument");
+    assert_eq!(
+        findings[8_999].to_string(),
+        "`plugstack.conf: exclu8999`: unknown argument"
+    );
 }
 
 #[test]
 fn of_thousands_of_unknown_words_each_is_named_and_few_are_looked_up() {
     let (_, findings) = Admin::parse(std::iter::repeat_n("default=clo", 2_000));
     assert_eq!(findings.len(), 2_000);
-    let looked_up = findings.iter().filter(|finding| finding.to_string().contains("list all"));
+    let looked_up = findings
+        .iter()
+        .filter(|finding| finding.to_string().contains("list all"));
     assert_eq!(looked_up.count(), 16);
-    assert_eq!(findings[1_999].to_string(), "`plugstack.conf: default=clo`: not understood");
+    assert_eq!(
+        findings[1_999].to_string(),
+        "`plugstack.conf: default=clo`: not understood"
+    );
 }
 
 #[test]
 fn of_thousands_of_mistakes_in_one_set_sixteen_are_named() {
-    let (admin, findings) = Admin::parse([format!("set=OWN=1{}", ";LD_PRELOAD=2".repeat(9_000)).as_str()]);
+    let (admin, findings) =
+        Admin::parse([format!("set=OWN=1{}", ";LD_PRELOAD=2".repeat(9_000)).as_str()]);
     assert_eq!(findings.len(), 1);
     let text = findings[0].to_string();
-    assert!(text.len() < 8192 && text.ends_with("; what follows is not read"), "{text}");
+    assert!(
+        text.len() < 8192 && text.ends_with("; what follows is not read"),
+        "{text}"
+    );
     assert_eq!(admin.templates.len(), 1);
 }
 
@@ -193,12 +274,26 @@ fn a_list_of_more_nics_than_a_node_has_is_refused_and_the_one_before_holds() {
     for list in ["include", "exclude", "rails"] {
         let of = |arguments: [String; 2]| Admin::parse(arguments.iter().map(String::as_str));
         let (admin, findings) = of([format!("{list}=a,b"), format!("{list}={}", many(257))]);
-        let kept = [&admin.selection.include, &admin.selection.exclude, &admin.rails].map(Vec::len);
+        let kept = [
+            &admin.selection.include,
+            &admin.selection.exclude,
+            &admin.rails,
+        ]
+        .map(Vec::len);
         assert_eq!(kept.iter().sum::<usize>(), 2, "{list}");
-        assert!(findings[0].to_string().contains("more than 256 NICs"), "{findings:?}");
-        let (_, findings) = of([format!("{list}={}", many(200)), format!("{list}={}", many(57))]);
+        assert!(
+            findings[0].to_string().contains("more than 256 NICs"),
+            "{findings:?}"
+        );
+        let (_, findings) = of([
+            format!("{list}={}", many(200)),
+            format!("{list}={}", many(57)),
+        ]);
         assert_eq!(findings.len(), 1, "of several arguments together");
-        assert_eq!(of([format!("{list}={}", many(256)), "cache=1".into()]).1, []);
+        assert_eq!(
+            of([format!("{list}={}", many(256)), "cache=1".into()]).1,
+            []
+        );
     }
 }
 
@@ -212,20 +307,29 @@ fn an_admin_may_say_what_paths_let_through_and_a_list_with_a_mistake_changes_not
     );
     for bad in ["SYS:60,PHB:0", "SYS:60,XYZ:5", "SYS:101", "SYS"] {
         let (admin, diagnostics) = Admin::parse([format!("lets-through={bad}").as_str()]);
-        assert_eq!((admin.through, diagnostics.len()), (Through::default(), 1), "`{bad}`");
+        assert_eq!(
+            (admin.through, diagnostics.len()),
+            (Through::default(), 1),
+            "`{bad}`"
+        );
     }
 }
 
 #[test]
 fn a_list_goes_on_over_commas_as_long_as_its_words_belong_to_it() {
     let named = |words: &[&str]| {
-        let libraries = words.iter().map(|word| Libraries::named(word).expect("a library"));
+        let libraries = words
+            .iter()
+            .map(|word| Libraries::named(word).expect("a library"));
         Some(libraries.fold(Libraries::NONE, Libraries::with))
     };
     for (text, libraries) in [
         ("env=ucx", named(&["ucx"])),
         ("env=ucx,nccl", named(&["ucx", "nccl"])),
-        ("env=ucx+nccl,nvshmem,verbose", named(&["ucx", "nccl", "nvshmem"])),
+        (
+            "env=ucx+nccl,nvshmem,verbose",
+            named(&["ucx", "nccl", "nvshmem"]),
+        ),
         ("env=default,libfabric", named(&["default", "libfabric"])),
         ("env=ucx,env=nccl", named(&["nccl"])),
         ("env=none", named(&[])),
@@ -238,18 +342,35 @@ fn a_list_goes_on_over_commas_as_long_as_its_words_belong_to_it() {
         Some(Strictness::Strict),
         "words behind the list are words again"
     );
-    assert_eq!(words("env=ucx,numa").policy, Some(Switch::On(crate::placement::Policy::Numa)));
+    assert_eq!(
+        words("env=ucx,numa").policy,
+        Some(Switch::On(crate::placement::Policy::Numa))
+    );
     let names = words("no-env=UCX_NET_DEVICES,NCCL_IB_HCA,verbose,no-env=A+B");
     assert_eq!(
         (names.no_env, names.verbose),
-        (["UCX_NET_DEVICES", "NCCL_IB_HCA", "A", "B"].map(String::from).to_vec(), true)
+        (
+            ["UCX_NET_DEVICES", "NCCL_IB_HCA", "A", "B"]
+                .map(String::from)
+                .to_vec(),
+            true
+        )
     );
     let message = |text: &str| Words::parse(text).unwrap_err().to_string();
-    assert!(message("env=uxc").starts_with("`env=uxc`: no library is called so; known: default, none, ucx"));
+    assert!(
+        message("env=uxc")
+            .starts_with("`env=uxc`: no library is called so; known: default, none, ucx")
+    );
     assert!(message("env=ucx+uxc").contains("`env=uxc`"));
     assert!(message("no-env=ucx").contains("expected the name of a variable"));
-    assert!(message("verbose,nccl").starts_with("unknown word `nccl`"), "no list is open");
-    assert!(message("env=ucx,verbose,nccl").starts_with("unknown word `nccl`"), "the list has ended");
+    assert!(
+        message("verbose,nccl").starts_with("unknown word `nccl`"),
+        "no list is open"
+    );
+    assert!(
+        message("env=ucx,verbose,nccl").starts_with("unknown word `nccl`"),
+        "the list has ended"
+    );
     for text in ["env", "env=", "no-env", "no-env=", "env=,ucx"] {
         assert!(message(text).contains("is not understood"), "`{text}`");
     }
@@ -258,16 +379,34 @@ fn a_list_goes_on_over_commas_as_long_as_its_words_belong_to_it() {
 #[test]
 fn the_last_list_of_libraries_holds_and_what_anybody_does_not_want_is_not_set() {
     let merge_settings = |default: &str, environment: &str, option: &str| {
-        let settings =
-            super::merge_settings(&words(default), Some(&words(environment)), Some(&words(option)));
+        let settings = super::merge_settings(
+            &words(default),
+            Some(&words(environment)),
+            Some(&words(option)),
+        );
         (settings.libraries, settings.no_env.join(","))
     };
-    let (ucx, nccl) = (Libraries::named("ucx").unwrap(), Libraries::named("nccl").unwrap());
-    assert_eq!(merge_settings("", "", ""), (Libraries::default(), String::new()));
+    let (ucx, nccl) = (
+        Libraries::named("ucx").unwrap(),
+        Libraries::named("nccl").unwrap(),
+    );
+    assert_eq!(
+        merge_settings("", "", ""),
+        (Libraries::default(), String::new())
+    );
     assert_eq!(merge_settings("env=ucx", "", ""), (ucx, String::new()));
-    assert_eq!(merge_settings("env=ucx", "env=nccl", ""), (nccl, String::new()));
-    assert_eq!(merge_settings("env=ucx", "env=none", "env=nccl"), (nccl, String::new()));
-    assert_eq!(merge_settings("no-env=A", "no-env=B", "no-env=C,env=ucx"), (ucx, "A,B,C".to_string()));
+    assert_eq!(
+        merge_settings("env=ucx", "env=nccl", ""),
+        (nccl, String::new())
+    );
+    assert_eq!(
+        merge_settings("env=ucx", "env=none", "env=nccl"),
+        (nccl, String::new())
+    );
+    assert_eq!(
+        merge_settings("no-env=A", "no-env=B", "no-env=C,env=ucx"),
+        (ucx, "A,B,C".to_string())
+    );
 }
 
 #[test]
@@ -292,17 +431,39 @@ fn an_admins_own_variables_are_taken_and_mistakes_in_them_named() {
     ]) {
         assert!(told.contains(words), "`{told}` has no `{words}`");
     }
-    let names: Vec<&str> = admin.templates.iter().map(|template| template.name()).collect();
+    let names: Vec<&str> = admin
+        .templates
+        .iter()
+        .map(|template| template.name())
+        .collect();
     assert_eq!(names, ["A", "NCCL_DEBUG"]);
     assert_eq!(admin.fabric, Fabric::IsolatedRails);
     let doubts = |arguments: &[&str]| Admin::parse(arguments.iter().copied()).1.len();
     let (isolated, zero) = ("fabric=isolated-rails", "set=NCCL_CROSS_NIC=0");
-    assert_eq!([doubts(&[isolated, zero]), doubts(&[zero, isolated])], [0, 0], "this fabric needs it");
-    assert_eq!([doubts(&[zero]), doubts(&[isolated, "set=NCCL_CROSS_NIC=1"])], [1, 1]);
+    assert_eq!(
+        [doubts(&[isolated, zero]), doubts(&[zero, isolated])],
+        [0, 0],
+        "this fabric needs it"
+    );
+    assert_eq!(
+        [doubts(&[zero]), doubts(&[isolated, "set=NCCL_CROSS_NIC=1"])],
+        [1, 1]
+    );
     let (routed, all) = ("fabric=routed", "set=UCX_IB_ROCE_REACHABILITY_MODE=all");
-    assert_eq!([doubts(&[routed, all]), doubts(&[all]), doubts(&[isolated, all])], [0, 1, 1]);
+    assert_eq!(
+        [
+            doubts(&[routed, all]),
+            doubts(&[all]),
+            doubts(&[isolated, all])
+        ],
+        [0, 1, 1]
+    );
     let many: Vec<String> = (0..40).map(|number| format!("set=N{number}=1")).collect();
-    assert_eq!(Admin::parse(many.iter().map(String::as_str)).1.len(), 8, "32 are enough");
+    assert_eq!(
+        Admin::parse(many.iter().map(String::as_str)).1.len(),
+        8,
+        "32 are enough"
+    );
 }
 
 #[test]
@@ -317,6 +478,10 @@ fn a_variable_replaces_what_the_allocation_was_given_where_it_was_set_since() {
         (Some("closet"), None, false),
         (Some("closet"), Some("off"), false),
     ] {
-        assert_eq!(replaces_the_allocations(variable, before), replaces, "{variable:?} after {before:?}");
+        assert_eq!(
+            replaces_the_allocations(variable, before),
+            replaces,
+            "{variable:?} after {before:?}"
+        );
     }
 }

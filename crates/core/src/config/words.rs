@@ -57,7 +57,11 @@ impl fmt::Display for BadWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BadWord::Unknown(word) => {
-                write!(f, "unknown word `{word}`{}", options::suggestion(WORDS, word, LISTS))
+                write!(
+                    f,
+                    "unknown word `{word}`{}",
+                    options::suggestion(WORDS, word, LISTS)
+                )
             }
             BadWord::Misplaced(why) => f.write_str(why),
         }
@@ -67,7 +71,9 @@ impl fmt::Display for BadWord {
 impl std::error::Error for BadWord {}
 
 fn not_both(first: &str, second: &str) -> BadWord {
-    BadWord::Misplaced(format!("`{first}` and `{second}` cannot both hold: say one"))
+    BadWord::Misplaced(format!(
+        "`{first}` and `{second}` cannot both hold: say one"
+    ))
 }
 
 impl Words {
@@ -77,11 +83,18 @@ impl Words {
         let mut words = Words::default();
         let text = if text == "(null)" { "" } else { text };
         if text.len() > MAX_BYTES {
-            let why = format!("{} bytes of words: at most {MAX_BYTES} are read", text.len());
+            let why = format!(
+                "{} bytes of words: at most {MAX_BYTES} are read",
+                text.len()
+            );
             return Err(BadWord::Misplaced(why));
         }
         let mut list = None;
-        for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        for word in text
+            .split(',')
+            .map(str::trim)
+            .filter(|word| !word.is_empty())
+        {
             words.take(word, &mut list)?;
         }
         Ok(words)
@@ -100,7 +113,11 @@ impl Words {
             Some(_) => (nearer.env, nearer.env_names.clone()),
             None => (self.env, self.env_names.clone()),
         };
-        let earlier = if nearer.forgets_no_env { &[] } else { self.no_env.as_slice() };
+        let earlier = if nearer.forgets_no_env {
+            &[]
+        } else {
+            self.no_env.as_slice()
+        };
         Words {
             policy,
             observe,
@@ -126,13 +143,18 @@ impl Words {
             return Ok(());
         }
         *list = None;
-        let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
+        let (name, value) = word
+            .split_once('=')
+            .map_or((word, None), |(name, value)| (name, Some(value)));
         let Some(spec) = WORDS.iter().find(|spec| spec.name == name) else {
             return Err(BadWord::Unknown(shown(name)));
         };
         let misfit = || {
             let expected = spec.spelling();
-            BadWord::Misplaced(format!("`{}` is not understood: expected `{expected}`", shown(word)))
+            BadWord::Misplaced(format!(
+                "`{}` is not understood: expected `{expected}`",
+                shown(word)
+            ))
         };
         if value.is_some() == spec.value.is_empty() {
             return Err(misfit());
@@ -142,14 +164,18 @@ impl Words {
             "help" => self.help = true,
             "verbose" => self.verbose = true,
             "dry-run" => self.dry_run = true,
-            "observe" if self.policy == Some(Switch::Off) => return Err(not_both("off", "observe")),
+            "observe" if self.policy == Some(Switch::Off) => {
+                return Err(not_both("off", "observe"));
+            }
             "observe" => self.observe = true,
             "off" if self.observe => return Err(not_both("observe", "off")),
             "nics-per-task" => self.nics_per_task = Some(nics_per_task(value).ok_or_else(misfit)?),
             "gpu" => self.gpu = Some(named(&GPU_USES, value).ok_or_else(misfit)?),
             "bind" => self.bind = Some(named(&BINDS, value).ok_or_else(misfit)?),
             "mem" => self.mem = Some(named(&MEMORIES, value).ok_or_else(misfit)?),
-            "omp" => self.omp = Some(named(&[("on", true), ("off", false)], value).ok_or_else(misfit)?),
+            "omp" => {
+                self.omp = Some(named(&[("on", true), ("off", false)], value).ok_or_else(misfit)?)
+            }
             "env" | "no-env" if value.is_empty() => return Err(misfit()),
             "env" | "no-env" => {
                 *list = Some(spec.name);
@@ -179,15 +205,23 @@ impl Words {
                     "no library is called so; known: {}, or the name of a variable",
                     Libraries::words()
                 ),
-                _ => "expected the name of a variable that we set, or its beginning and `*`".to_string(),
+                _ => "expected the name of a variable that we set, or its beginning and `*`"
+                    .to_string(),
             };
-            return Err(BadWord::Misplaced(format!("`{list}={}`: {expected}", shown(odd))));
+            return Err(BadWord::Misplaced(format!(
+                "`{list}={}`: {expected}",
+                shown(odd)
+            )));
         }
         for entry in entries.split('+') {
             match (list, Libraries::named(entry)) {
-                ("env", Some(more)) => self.env = Some(self.env.unwrap_or(Libraries::NONE).with(more)),
+                ("env", Some(more)) => {
+                    self.env = Some(self.env.unwrap_or(Libraries::NONE).with(more))
+                }
                 ("env", None) => self.env_names.push(entry.to_string()),
-                _ if entry == NO_VARIABLE => (self.no_env, self.forgets_no_env) = (Vec::new(), true),
+                _ if entry == NO_VARIABLE => {
+                    (self.no_env, self.forgets_no_env) = (Vec::new(), true)
+                }
                 _ => self.no_env.push(entry.to_string()),
             }
         }
@@ -213,12 +247,23 @@ const DEMANDS: [(&str, Strictness); 4] = [
     ("single-numa-node", Strictness::SingleNumaNode),
 ];
 const GPU_USES: [(&str, GpuUse); 2] = [("visible", GpuUse::Visible), ("local-id", GpuUse::LocalId)];
-const BINDS: [(&str, Bind); 4] =
-    [("auto", Bind::Auto), ("numa", Bind::Numa), ("core", Bind::Core), ("none", Bind::None)];
-const MEMORIES: [(&str, Mem); 3] = [("prefer", Mem::Prefer), ("strict", Mem::Strict), ("none", Mem::None)];
+const BINDS: [(&str, Bind); 4] = [
+    ("auto", Bind::Auto),
+    ("numa", Bind::Numa),
+    ("core", Bind::Core),
+    ("none", Bind::None),
+];
+const MEMORIES: [(&str, Mem); 3] = [
+    ("prefer", Mem::Prefer),
+    ("strict", Mem::Strict),
+    ("none", Mem::None),
+];
 
 pub(super) fn named<T: Copy>(table: &[(&str, T)], word: &str) -> Option<T> {
-    table.iter().find(|(name, _)| *name == word).map(|(_, meaning)| *meaning)
+    table
+        .iter()
+        .find(|(name, _)| *name == word)
+        .map(|(_, meaning)| *meaning)
 }
 
 /// Takes the word if it is in `table`.  It is an error if the text has another word of the table.
@@ -227,8 +272,12 @@ fn say_once<T: Copy + PartialEq>(
     table: &[(&str, T)],
     word: &str,
 ) -> Result<(), BadWord> {
-    let Some(meaning) = named(table, word) else { return Ok(()) };
-    let earlier = table.iter().find(|(name, earlier)| Some(*earlier) == *said && *name != word);
+    let Some(meaning) = named(table, word) else {
+        return Ok(());
+    };
+    let earlier = table
+        .iter()
+        .find(|(name, earlier)| Some(*earlier) == *said && *name != word);
     *said = Some(meaning);
     earlier.map_or(Ok(()), |(earlier, _)| Err(not_both(earlier, word)))
 }
@@ -237,7 +286,11 @@ fn nics_per_task(value: &str) -> Option<NicsEach> {
     if value == "auto" {
         return Some(NicsEach::Auto);
     }
-    value.parse().ok().filter(|number| (1..=NicsEach::MOST).contains(number)).map(NicsEach::Number)
+    value
+        .parse()
+        .ok()
+        .filter(|number| (1..=NicsEach::MOST).contains(number))
+        .map(NicsEach::Number)
 }
 
 /// A user's text as a message may show it: short, and without what would move a terminal's cursor.

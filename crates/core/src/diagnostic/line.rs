@@ -59,13 +59,20 @@ mod tests {
 
     #[test]
     fn nothing_ends_a_line_moves_a_cursor_or_turns_the_direction() {
-        let controls = (0..0xa0).filter_map(char::from_u32).filter(|c| c.is_control());
-        let others = "\u{2028}\u{2029}\u{61c}\u{200e}\u{200f}\u{202a}\u{202e}\u{2066}\u{2069}".chars();
+        let controls = (0..0xa0)
+            .filter_map(char::from_u32)
+            .filter(|c| c.is_control());
+        let others =
+            "\u{2028}\u{2029}\u{61c}\u{200e}\u{200f}\u{202a}\u{202e}\u{2066}\u{2069}".chars();
         let all: Vec<char> = controls.chain(others).collect();
         assert_eq!(all.len(), 32 + 33 + 9, "C0, DEL and C1, and nine more");
         for character in all {
             let line = one_line(&format!("a{character}b")).into_owned();
-            assert_eq!(line, format!("a{}b", character.escape_default()), "{character:?}");
+            assert_eq!(
+                line,
+                format!("a{}b", character.escape_default()),
+                "{character:?}"
+            );
             assert!(line.is_ascii());
         }
         assert_eq!(
@@ -82,17 +89,27 @@ mod tests {
             for count in [1, 1366, 4096, 4097, 1 << 20] {
                 let text = piece.repeat(count);
                 let escaped = piece.replace(disturbs, "").len()
-                    + piece.matches(disturbs).map(|c| c.escape_default().count()).sum::<usize>();
+                    + piece
+                        .matches(disturbs)
+                        .map(|c| c.escape_default().count())
+                        .sum::<usize>();
                 let line = one_line(&text);
                 let mark = format!(" [cut: {} bytes in all]", text.len());
                 match escaped * count <= MAX_BYTES {
                     true => assert_eq!(line.len(), escaped * count, "{count} times {piece:?}"),
                     false => {
-                        assert!(line.len() <= MAX_BYTES && line.ends_with(&mark), "{count} times {piece:?}")
+                        assert!(
+                            line.len() <= MAX_BYTES && line.ends_with(&mark),
+                            "{count} times {piece:?}"
+                        )
                     }
                 }
                 let kept = line.strip_suffix(mark.as_str()).unwrap_or(&line);
-                assert_eq!(kept.matches('{').count(), kept.matches('}').count(), "an escape is cut in two");
+                assert_eq!(
+                    kept.matches('{').count(),
+                    kept.matches('}').count(),
+                    "an escape is cut in two"
+                );
             }
         }
     }

@@ -17,11 +17,18 @@ pub struct Diagnostic {
 
 impl Diagnostic {
     pub fn new(place: impl Into<String>, finding: impl Into<String>) -> Diagnostic {
-        Diagnostic { place: place.into(), finding: finding.into(), refuses: false }
+        Diagnostic {
+            place: place.into(),
+            finding: finding.into(),
+            refuses: false,
+        }
     }
 
     pub(crate) fn refusal(place: impl Into<String>, finding: impl Into<String>) -> Diagnostic {
-        Diagnostic { refuses: true, ..Diagnostic::new(place, finding) }
+        Diagnostic {
+            refuses: true,
+            ..Diagnostic::new(place, finding)
+        }
     }
 }
 
@@ -38,7 +45,10 @@ pub fn counted(count: usize, what: &str) -> String {
 
 /// The end of a list of entries that is cut: `1 more such entry`
 pub fn more_entries(count: usize) -> String {
-    format!("{count} more such entr{}", if count == 1 { "y" } else { "ies" })
+    format!(
+        "{count} more such entr{}",
+        if count == 1 { "y" } else { "ies" }
+    )
 }
 
 /// Lines for a log that must not be flooded: what is found at many places stands once, with the first of them.
@@ -47,7 +57,10 @@ pub fn more_entries(count: usize) -> String {
 pub fn summary(diagnostics: &[Diagnostic]) -> Vec<String> {
     let mut found: Vec<(&Diagnostic, usize)> = Vec::new();
     for diagnostic in diagnostics {
-        match found.iter().position(|(first, _)| first.finding == diagnostic.finding) {
+        match found
+            .iter()
+            .position(|(first, _)| first.finding == diagnostic.finding)
+        {
             Some(at) => found[at].1 += 1,
             // those that are counted need no place
             None if found.len() > MOST_LINES => found[MOST_LINES].1 += 1,
@@ -56,7 +69,10 @@ pub fn summary(diagnostics: &[Diagnostic]) -> Vec<String> {
     }
     let line = |(place, (first, more)): (usize, &(&Diagnostic, usize))| match more {
         _ if place == MOST_LINES => {
-            format!("findings that are not shown: {}; SlurmdDebug=debug shows them", more + 1)
+            format!(
+                "findings that are not shown: {}; SlurmdDebug=debug shows them",
+                more + 1
+            )
         }
         0 => first.to_string(),
         1 => format!("{first} (and at 1 other place)"),
@@ -79,23 +95,34 @@ pub struct Shown<'a> {
 impl<'a> Shown<'a> {
     /// A word: at most `most` characters, each as in a Rust literal (`char::escape_debug`).
     pub fn word(text: &'a str, most: usize) -> Shown<'a> {
-        Shown { text, most, is_message: false }
+        Shown {
+            text,
+            most,
+            is_message: false,
+        }
     }
 
     /// A message that quotes such words: at most `most` characters, with only those escaped that end a line, move a
     /// cursor or turn the writing direction.
     pub fn message(text: &'a str, most: usize) -> Shown<'a> {
-        Shown { text, most, is_message: true }
+        Shown {
+            text,
+            most,
+            is_message: true,
+        }
     }
 }
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.text.chars().take(self.most).try_for_each(|c| match self.is_message {
-            false => write!(f, "{}", c.escape_debug()),
-            true if line::disturbs(c) => write!(f, "{}", c.escape_default()),
-            true => f.write_char(c),
-        })
+        self.text
+            .chars()
+            .take(self.most)
+            .try_for_each(|c| match self.is_message {
+                false => write!(f, "{}", c.escape_debug()),
+                true if line::disturbs(c) => write!(f, "{}", c.escape_default()),
+                true => f.write_char(c),
+            })
     }
 }
 
@@ -118,19 +145,34 @@ mod tests {
             summary(&[found(1, "a"), found(2, "b"), found(3, "a")]).join("; "),
             "`p1`: a (and at 1 other place); `p2`: b"
         );
-        let many: Vec<_> = (0..20).map(|place| found(place, &format!("finding {place}"))).collect();
+        let many: Vec<_> = (0..20)
+            .map(|place| found(place, &format!("finding {place}")))
+            .collect();
         let lines = summary(&many);
         assert_eq!((lines.len(), lines[7].as_str()), (9, "`p7`: finding 7"));
-        assert_eq!(lines[8], "findings that are not shown: 12; SlurmdDebug=debug shows them");
+        assert_eq!(
+            lines[8],
+            "findings that are not shown: 12; SlurmdDebug=debug shows them"
+        );
         assert_eq!(summary(&[]), [""; 0]);
     }
 
     #[test]
     fn text_from_outside_is_cut_and_moves_no_cursor() {
-        assert_eq!(Shown::word("a\u{1b}[2J\n\"é\"", 40).to_string(), "a\\u{1b}[2J\\n\\\"é\\\"");
-        assert_eq!(Shown::message("a\u{1b}[2J\n\"é\"", 40).to_string(), "a\\u{1b}[2J\\n\"é\"");
+        assert_eq!(
+            Shown::word("a\u{1b}[2J\n\"é\"", 40).to_string(),
+            "a\\u{1b}[2J\\n\\\"é\\\""
+        );
+        assert_eq!(
+            Shown::message("a\u{1b}[2J\n\"é\"", 40).to_string(),
+            "a\\u{1b}[2J\\n\"é\""
+        );
         for cut in [Shown::word("é\nb", 2), Shown::message("é\nb", 2)] {
-            assert_eq!(cut.to_string(), "é\\n", "characters are counted before they are escaped");
+            assert_eq!(
+                cut.to_string(),
+                "é\\n",
+                "characters are counted before they are escaped"
+            );
         }
     }
 }

@@ -23,39 +23,61 @@ const ROLES: [NicRole; 3] = [NicRole::Compute, NicRole::Storage, NicRole::Manage
 
 /// Adds files for the facts of `topology` that the tree lacks.
 pub fn write(topology: &Topology, manifest: &mut Manifest) {
-    let mut file = |name: &str, text: String| manifest.insert(&format!("{PLACE}/{name}"), Entry::File(text));
+    let mut file =
+        |name: &str, text: String| manifest.insert(&format!("{PLACE}/{name}"), Entry::File(text));
     // always there, so that no known machine is looked for in what is described
-    file("supplied_by", topology.supplied_by.clone().unwrap_or_default());
-    let roles: Vec<String> =
-        topology.nics.iter().filter_map(|nic| Some(format!("{} {}", nic.name, nic.role?))).collect();
+    file(
+        "supplied_by",
+        topology.supplied_by.clone().unwrap_or_default(),
+    );
+    let roles: Vec<String> = topology
+        .nics
+        .iter()
+        .filter_map(|nic| Some(format!("{} {}", nic.name, nic.role?)))
+        .collect();
     if !roles.is_empty() {
         file("roles", roles.join("\n"));
     }
     let by_interface = |nic: &&Nic| nic.kind == NicKind::Slingshot && !nic.name.starts_with("cxi");
-    let slingshot: Vec<&str> =
-        topology.nics.iter().filter(by_interface).map(|nic| nic.name.as_str()).collect();
+    let slingshot: Vec<&str> = topology
+        .nics
+        .iter()
+        .filter(by_interface)
+        .map(|nic| nic.name.as_str())
+        .collect();
     if !slingshot.is_empty() {
         file("slingshot", slingshot.join("\n"));
     }
     // NVIDIA's driver tells its own
-    let others = topology.gpus.iter().filter(|gpu| gpu.vendor != GpuVendor::Nvidia);
-    let models: Vec<String> =
-        others.filter_map(|gpu| Some(format!("{} {}", gpu.address, gpu.model.as_ref()?))).collect();
+    let others = topology
+        .gpus
+        .iter()
+        .filter(|gpu| gpu.vendor != GpuVendor::Nvidia);
+    let models: Vec<String> = others
+        .filter_map(|gpu| Some(format!("{} {}", gpu.address, gpu.model.as_ref()?)))
+        .collect();
     if !models.is_empty() {
         file("models", models.join("\n"));
     }
     let mut gpus: Vec<PciAddress> = topology.stated_paths.keys().map(|(gpu, _)| *gpu).collect();
     gpus.dedup();
     for gpu in gpus {
-        let of_gpu = topology.stated_paths.iter().filter(|((of, _), _)| *of == gpu);
-        let lines: Vec<String> = of_gpu.map(|((_, nic), kind)| format!("{nic} {kind}")).collect();
+        let of_gpu = topology
+            .stated_paths
+            .iter()
+            .filter(|((of, _), _)| *of == gpu);
+        let lines: Vec<String> = of_gpu
+            .map(|((_, nic), kind)| format!("{nic} {kind}"))
+            .collect();
         file(&format!("paths/{gpu}"), lines.join("\n"));
     }
 }
 
 /// Adds a description's facts to the topology; `false` without one.  A line that does not fit the node is reported.
 pub fn read(root: &Root, topology: &mut Topology, diagnostics: &mut Vec<Diagnostic>) -> bool {
-    let Some(supplied_by) = root.read(&format!("{PLACE}/supplied_by")) else { return false };
+    let Some(supplied_by) = root.read(&format!("{PLACE}/supplied_by")) else {
+        return false;
+    };
     topology.supplied_by = Some(supplied_by).filter(|name| !name.is_empty());
     let mut take_lines = |name: &str, take: &dyn Fn(&mut Topology, &str) -> Option<()>| {
         let place = format!("{PLACE}/{name}");
@@ -69,9 +91,13 @@ pub fn read(root: &Root, topology: &mut Topology, diagnostics: &mut Vec<Diagnost
     take_lines("roles", &role);
     take_lines("slingshot", &slingshot);
     take_lines("models", &model);
-    for name in root.list(&format!("{PLACE}/paths"), |name| name.parse::<PciAddress>().is_ok()) {
+    for name in root.list(&format!("{PLACE}/paths"), |name| {
+        name.parse::<PciAddress>().is_ok()
+    }) {
         let gpu = name.parse().ok();
-        take_lines(&format!("paths/{name}"), &|topology, line| path(topology, gpu?, line));
+        take_lines(&format!("paths/{name}"), &|topology, line| {
+            path(topology, gpu?, line)
+        });
     }
     true
 }
@@ -86,7 +112,10 @@ fn role(topology: &mut Topology, line: &str) -> Option<()> {
 
 /// `hsi0`
 fn slingshot(topology: &mut Topology, line: &str) -> Option<()> {
-    let mut interfaces = topology.nics.iter_mut().filter(|nic| nic.kind == NicKind::Ethernet);
+    let mut interfaces = topology
+        .nics
+        .iter_mut()
+        .filter(|nic| nic.kind == NicKind::Ethernet);
     interfaces.find(|nic| nic.name == *line)?.kind = NicKind::Slingshot;
     Some(())
 }
@@ -106,10 +135,15 @@ fn model(topology: &mut Topology, line: &str) -> Option<()> {
 /// `0101:00:00.0 PIX`
 fn path(topology: &mut Topology, gpu: PciAddress, line: &str) -> Option<()> {
     let (nic, word) = line.split_once(' ')?;
-    let kind = PathType::ALL.into_iter().find(|kind| kind.to_string() == word)?;
+    let kind = PathType::ALL
+        .into_iter()
+        .find(|kind| kind.to_string() == word)?;
     let nic: PciAddress = nic.parse().ok()?;
     topology.gpu_index(gpu)?;
-    topology.nics.iter().find(|known| known.address == Some(nic))?;
+    topology
+        .nics
+        .iter()
+        .find(|known| known.address == Some(nic))?;
     topology.stated_paths.insert((gpu, nic), kind);
     Some(())
 }
@@ -132,12 +166,21 @@ mod tests {
         let captured_here = Provenance::Captured("here".to_string());
         let (node, said) = captured(&manifest, captured_here.clone());
         assert_eq!((node.stated_paths, said), (model.stated_paths, vec![]));
-        assert!(model.nics.iter().zip(&node.nics).all(|(was, is)| was.role == is.role));
+        assert!(
+            model
+                .nics
+                .iter()
+                .zip(&node.nics)
+                .all(|(was, is)| was.role == is.role)
+        );
         let mut file = |name: &str, text: &str| {
             manifest.insert(&format!("{PLACE}/{name}"), Entry::File(text.to_string()));
         };
         file("roles", "mlx5_0 storage\nmlx5_0 fun\nmlx5_99 storage\n");
-        file("paths/0001:00:00.0", "0101:00:00.0 SYS\n0101:00:00.0\n0099:00:00.0 PIX");
+        file(
+            "paths/0001:00:00.0",
+            "0101:00:00.0 SYS\n0101:00:00.0\n0099:00:00.0 PIX",
+        );
         file("paths/0099:00:00.0", "0101:00:00.0 PIX");
         file("slingshot", "mlx5_0");
         file("models", "0001:00:00.0 another");
@@ -145,7 +188,10 @@ mod tests {
         assert_eq!(node.nics[0].role, Some(NicRole::Storage));
         let said: Vec<String> = said.iter().map(ToString::to_string).collect();
         assert_eq!(said.len(), 7, "{said:?}");
-        assert_eq!(said[0], "`/sys/nic-placement/roles`: `mlx5_0 fun` means nothing on this node");
+        assert_eq!(
+            said[0],
+            "`/sys/nic-placement/roles`: `mlx5_0 fun` means nothing on this node"
+        );
         // the live system describes itself
         assert!(
             captured(&manifest, Provenance::ThisSystem)

@@ -38,10 +38,16 @@ impl Discovery<'_> {
         self.split_by_compute_nodes();
     }
 
-    fn gpu(&mut self, address: PciAddress, name: &str, vendor: GpuVendor) -> Result<(), &'static str> {
+    fn gpu(
+        &mut self,
+        address: PciAddress,
+        name: &str,
+        vendor: GpuVendor,
+    ) -> Result<(), &'static str> {
         let root = self.root;
-        let path =
-            root.follow(&format!("{BUS}/{name}")).ok_or("no such PCI function: this GPU is left out")?;
+        let path = root
+            .follow(&format!("{BUS}/{name}"))
+            .ok_or("no such PCI function: this GPU is left out")?;
         // the graphics that are part of an Intel CPU have a driver too, and no task computes on them; they stand on the host
         // bridge itself, and a card of the same class (Arc) behind a port
         let above = path.rsplit('/').nth(1).unwrap_or_default();
@@ -64,9 +70,16 @@ impl Discovery<'_> {
                     let device = hex(root.read(&format!("{directory}/device")));
                     self.topology.pci.insert(PciFunction { device, ..function });
                 }
-                let nodes = root.list(&format!("{directory}/drm"), |name| name.starts_with("renderD"));
-                let minor = nodes.first().and_then(|name| name.strip_prefix("renderD")?.parse().ok());
-                Gpu { minor, ..Gpu::new(address, vendor) }
+                let nodes = root.list(&format!("{directory}/drm"), |name| {
+                    name.starts_with("renderD")
+                });
+                let minor = nodes
+                    .first()
+                    .and_then(|name| name.strip_prefix("renderD")?.parse().ok());
+                Gpu {
+                    minor,
+                    ..Gpu::new(address, vendor)
+                }
             }
         };
         self.complete_gpu(address, &directory, vendor);
@@ -96,15 +109,25 @@ impl Discovery<'_> {
         };
         let placed: Vec<(PciAddress, u32)> = nodes.iter().map(function_of).collect();
         let is_placed = |gpu: &Gpu| placed.iter().any(|(at, _)| *at == gpu.address);
-        topology.gpus.retain(|gpu| gpu.vendor != GpuVendor::Amd || !is_placed(gpu));
+        topology
+            .gpus
+            .retain(|gpu| gpu.vendor != GpuVendor::Amd || !is_placed(gpu));
         // the runtime counts the driver's nodes; a number is kept only where that is not PCI order
         let in_pci_order = placed.is_sorted();
-        for (index, (node, (address, partition))) in nodes.iter().zip(&placed).take(MAX_DEVICES).enumerate() {
+        for (index, (node, (address, partition))) in
+            nodes.iter().zip(&placed).take(MAX_DEVICES).enumerate()
+        {
             if topology.pci.get(*address).is_none() {
                 // a capture of the compute driver's files alone: nothing is known of the bus
-                let host = HostBridge { domain: address.domain, bus: address.bus };
+                let host = HostBridge {
+                    domain: address.domain,
+                    bus: address.bus,
+                };
                 let function = PciFunction::new(*address, PciParent::Host(host));
-                topology.pci.insert(PciFunction { numa_node: node.cpu_node, ..function });
+                topology.pci.insert(PciFunction {
+                    numa_node: node.cpu_node,
+                    ..function
+                });
             }
             let shares_function = placed.iter().filter(|(at, _)| at == address).count() > 1;
             // older drivers give all partitions the card's UUID, which means none of them to the runtime either
@@ -133,7 +156,10 @@ fn on_the_bus(root: &Root) -> Vec<(PciAddress, String, GpuVendor)> {
         let address = name.parse().ok()?;
         (!is_given_away(root, &path)).then_some((address, name, vendor))
     };
-    root.list(BUS, is_address).into_iter().filter_map(of_function).collect()
+    root.list(BUS, is_address)
+        .into_iter()
+        .filter_map(of_function)
+        .collect()
 }
 
 /// True if the function is kept for a virtual machine, so that no process of this system can compute on it: `vfio-pci`,
@@ -147,9 +173,18 @@ fn is_given_away(root: &Root, path: &str) -> bool {
 /// (`NVreg_ExcludedGpus`): its folder stays, and no program can open or count it (`nvidia_read_card_info`,
 /// `nv_open_device` in open-gpu-kernel-modules, kernel-open/nvidia/nv.c).
 pub(super) fn nvidia(root: &Root, address: PciAddress, name: &str) -> Option<Gpu> {
-    let text = root.read(&format!("{NVIDIA}/{name}/information")).unwrap_or_default();
+    let text = root
+        .read(&format!("{NVIDIA}/{name}/information"))
+        .unwrap_or_default();
     let field = |key: &str| {
-        text.lines().find_map(|line| Some(line.strip_prefix(key)?.strip_prefix(':')?.trim().to_string()))
+        text.lines().find_map(|line| {
+            Some(
+                line.strip_prefix(key)?
+                    .strip_prefix(':')?
+                    .trim()
+                    .to_string(),
+            )
+        })
     };
     if field("GPU Excluded").as_deref() == Some("Yes") {
         return None;
@@ -168,8 +203,12 @@ pub(super) fn nvidia(root: &Root, address: PciAddress, name: &str) -> Option<Gpu
 /// The number of GPU instances of a GPU: the driver keeps a directory for each (NVIDIA's MIG User Guide, "Device Nodes
 /// and Capabilities"), numbered like the device node.
 pub(super) fn mig_instances(root: &Root, minor: u32) -> Option<u32> {
-    let is_instance =
-        |name: &str| name.strip_prefix("gi").is_some_and(|number| number.parse::<u32>().is_ok());
+    let is_instance = |name: &str| {
+        name.strip_prefix("gi")
+            .is_some_and(|number| number.parse::<u32>().is_ok())
+    };
     let instances = root.list(&format!("{CAPABILITIES}/gpu{minor}/mig"), is_instance);
-    u32::try_from(instances.len()).ok().filter(|count| (1..=file::MAX_MIG_INSTANCES).contains(count))
+    u32::try_from(instances.len())
+        .ok()
+        .filter(|count| (1..=file::MAX_MIG_INSTANCES).contains(count))
 }

@@ -29,7 +29,9 @@ pub(super) struct KfdNode {
 
 pub(super) fn nodes(root: &Root) -> Vec<KfdNode> {
     let is_number = |name: &str| name.parse::<u32>().is_ok();
-    let found = PLACES.into_iter().map(|place| (place, root.list(place, is_number)));
+    let found = PLACES
+        .into_iter()
+        .map(|place| (place, root.list(place, is_number)));
     let Some((place, mut names)) = found.into_iter().find(|(_, names)| !names.is_empty()) else {
         return Vec::new();
     };
@@ -39,12 +41,16 @@ pub(super) fn nodes(root: &Root) -> Vec<KfdNode> {
     let mut cpu_nodes: Vec<String> = Vec::new();
     let mut gpus = Vec::new();
     for name in names {
-        let text = root.read(&format!("{place}/{name}/properties")).unwrap_or_default();
+        let text = root
+            .read(&format!("{place}/{name}/properties"))
+            .unwrap_or_default();
         if value::<u64>(&text, "simd_count").unwrap_or(0) == 0 {
             cpu_nodes.push(name);
             continue;
         }
-        let Some(location) = value::<u64>(&text, "location_id") else { continue };
+        let Some(location) = value::<u64>(&text, "location_id") else {
+            continue;
+        };
         gpus.push(KfdNode {
             address: PciAddress {
                 domain: value(&text, "domain").unwrap_or(0),
@@ -55,7 +61,9 @@ pub(super) fn nodes(root: &Root) -> Vec<KfdNode> {
             // since Linux 6.5 above the bus
             partition: (location >> 28 & 0xf) as u32,
             minor: value(&text, "drm_render_minor").filter(|&minor| minor > 0),
-            uuid: value::<u64>(&text, "unique_id").filter(|&id| id != 0).map(|id| format!("GPU-{id:016x}")),
+            uuid: value::<u64>(&text, "unique_id")
+                .filter(|&id| id != 0)
+                .map(|id| format!("GPU-{id:016x}")),
             cpu_node: cpu_node(root, &format!("{place}/{name}"), &cpu_nodes),
         });
     }
@@ -64,17 +72,27 @@ pub(super) fn nodes(root: &Root) -> Vec<KfdNode> {
 
 /// The nearest CPU node at the other end of one of the GPU's links (`io_links/N/properties`: type 2 is PCIe).
 fn cpu_node(root: &Root, node: &str, cpu_nodes: &[String]) -> Option<u32> {
-    let links = root.list(&format!("{node}/io_links"), |name| name.parse::<u32>().is_ok());
+    let links = root.list(&format!("{node}/io_links"), |name| {
+        name.parse::<u32>().is_ok()
+    });
     let links = links.iter().take(MAX_DEVICES).filter_map(|link| {
         let text = root.read(&format!("{node}/io_links/{link}/properties"))?;
         let to = value::<u64>(&text, "node_to")?.to_string();
         let position = cpu_nodes.iter().position(|cpu| *cpu == to)?;
         Some((value::<u64>(&text, "weight").unwrap_or(u64::MAX), position))
     });
-    links.min().and_then(|(_, position)| u32::try_from(position).ok())
+    links
+        .min()
+        .and_then(|(_, position)| u32::try_from(position).ok())
 }
 
 /// `key value` in lines
 fn value<T: FromStr>(text: &str, key: &str) -> Option<T> {
-    text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
+    text.lines().find_map(|line| {
+        line.strip_prefix(key)?
+            .strip_prefix(' ')?
+            .trim()
+            .parse()
+            .ok()
+    })
 }

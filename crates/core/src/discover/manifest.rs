@@ -28,18 +28,24 @@ impl Manifest {
     /// True for a link, and for a path below one.
     pub(crate) fn is_over_link(&self, path: &str) -> bool {
         let above = path.match_indices('/').map(|(at, _)| &path[..at]);
-        above.chain([path]).any(|path| matches!(self.get(path), Some(Entry::Link(_))))
+        above
+            .chain([path])
+            .any(|path| matches!(self.get(path), Some(Entry::Link(_))))
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Entry)> {
-        self.entries.iter().map(|(path, entry)| (path.as_str(), entry))
+        self.entries
+            .iter()
+            .map(|(path, entry)| (path.as_str(), entry))
     }
 
     /// Adds an entry; a directory's bare name never replaces what is known better.
     pub fn insert(&mut self, path: &str, entry: Entry) {
         match entry {
             Entry::Directory => {
-                self.entries.entry(path.to_string()).or_insert(Entry::Directory);
+                self.entries
+                    .entry(path.to_string())
+                    .or_insert(Entry::Directory);
             }
             known => {
                 self.entries.insert(path.to_string(), known);
@@ -50,7 +56,10 @@ impl Manifest {
     pub fn list(&self, path: &str) -> Vec<String> {
         let prefix = format!("{path}/");
         let mut names: Vec<String> = Vec::new();
-        let below = self.entries.range(prefix.clone()..).take_while(|(path, _)| path.starts_with(&prefix));
+        let below = self
+            .entries
+            .range(prefix.clone()..)
+            .take_while(|(path, _)| path.starts_with(&prefix));
         for (path, _) in below {
             let name = path[prefix.len()..].split('/').next().unwrap_or_default();
             if names.last().map(String::as_str) != Some(name) {
@@ -75,7 +84,10 @@ impl Manifest {
 pub fn normalise(path: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = match target.strip_prefix('/') {
         Some(_) => Vec::new(),
-        None => path.split('/').collect::<Vec<_>>()[..].split_last()?.1.to_vec(),
+        None => path.split('/').collect::<Vec<_>>()[..]
+            .split_last()?
+            .1
+            .to_vec(),
     };
     for part in target.split('/') {
         match part {

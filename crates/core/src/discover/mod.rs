@@ -47,10 +47,17 @@ pub(crate) const MAX_DEVICES: usize = 256;
 
 pub fn discover(root: &Root, scope: Scope, provenance: Provenance) -> (Topology, Vec<Diagnostic>) {
     // the link in /sys/class/dmi/id leads here (the kernel's drivers/firmware/dmi-id.c)
-    let name = root.read("sys/devices/virtual/dmi/id/product_name").map(|name| plain(&name));
+    let name = root
+        .read("sys/devices/virtual/dmi/id/product_name")
+        .map(|name| plain(&name));
     let name = name.filter(|name| !name.is_empty());
     let topology = Topology::empty(name.as_deref().unwrap_or("this node"), provenance);
-    let mut discovery = Discovery { root, scope, topology, diagnostics: Vec::new() };
+    let mut discovery = Discovery {
+        root,
+        scope,
+        topology,
+        diagnostics: Vec::new(),
+    };
     discovery.numa_nodes();
     if scope >= Scope::Cores {
         discovery.pus();
@@ -67,7 +74,11 @@ pub fn discover(root: &Root, scope: Scope, provenance: Provenance) -> (Topology,
     }
     discovery.diagnostics.extend(root.notes());
     discovery.forget_unlisted_numa_nodes();
-    let Discovery { mut topology, diagnostics, .. } = discovery;
+    let Discovery {
+        mut topology,
+        diagnostics,
+        ..
+    } = discovery;
     topology.sort();
     (topology, diagnostics)
 }
@@ -82,39 +93,61 @@ struct Discovery<'r> {
 
 impl Discovery<'_> {
     fn report(&mut self, path: &str, finding: impl Into<String>) {
-        self.diagnostics.push(Diagnostic::new(format!("/{path}"), finding));
+        self.diagnostics
+            .push(Diagnostic::new(format!("/{path}"), finding));
     }
 
     /// Leaves out devices beyond the first `most`.
     fn cut<T>(&mut self, found: &mut Vec<T>, most: usize, what: &str, path: &str) {
         if found.len() > most {
-            self.report(path, format!("{} {what}: only the first {most} are used", found.len()));
+            self.report(
+                path,
+                format!("{} {what}: only the first {most} are used", found.len()),
+            );
             found.truncate(most);
         }
     }
 
     /// Drops the NUMA nodes that functions name and the system does not have: a file could not hold them.
     fn forget_unlisted_numa_nodes(&mut self) {
-        let mut unlisted = order::set(self.topology.pci.iter().filter_map(|function| function.numa_node));
+        let mut unlisted = order::set(
+            self.topology
+                .pci
+                .iter()
+                .filter_map(|function| function.numa_node),
+        );
         unlisted.retain(|&node| self.topology.numa_node(node).is_none());
         // a capture may lack the nodes altogether
         if unlisted.is_empty() || self.topology.numa_nodes.is_empty() {
             return;
         }
-        let odd = |function: &&PciFunction| function.numa_node.is_some_and(|node| unlisted.contains(&node));
+        let odd = |function: &&PciFunction| {
+            function
+                .numa_node
+                .is_some_and(|node| unlisted.contains(&node))
+        };
         let functions: Vec<PciFunction> = self.topology.pci.iter().filter(odd).cloned().collect();
         let place = format!("sys/bus/pci/devices/{}/numa_node", functions[0].address);
         let others = functions.len() - 1;
-        self.report(&place, format!("no such NUMA node: not used, here and at {others} other functions"));
+        self.report(
+            &place,
+            format!("no such NUMA node: not used, here and at {others} other functions"),
+        );
         for function in functions {
-            self.topology.pci.insert(PciFunction { numa_node: None, ..function });
+            self.topology.pci.insert(PciFunction {
+                numa_node: None,
+                ..function
+            });
         }
     }
 }
 
 /// The name that a firmware gives its machine, as a line and the node file can hold it.
 fn plain(name: &str) -> String {
-    name.chars().filter(|letter| !line::disturbs(*letter)).take(MAX_TEXT).collect()
+    name.chars()
+        .filter(|letter| !line::disturbs(*letter))
+        .take(MAX_TEXT)
+        .collect()
 }
 
 fn number<T: std::str::FromStr>(text: Option<String>) -> Option<T> {

@@ -23,16 +23,28 @@ impl Discovery<'_> {
         let full = self.scope == Scope::Full;
         let mut names = root.list(CLASS, |_| true);
         self.cut(&mut names, MAX_DEVICES, "RDMA devices", CLASS);
-        let verbs = if names.is_empty() { BTreeMap::new() } else { uverbs(root) };
+        let verbs = if names.is_empty() {
+            BTreeMap::new()
+        } else {
+            uverbs(root)
+        };
         let (mut devices, mut functions) = (Vec::new(), Vec::new());
         let placed = self.placed(names);
         for (name, path) in without_planes(root, placed) {
             // ports are numbered from 1 without gaps (`rdma_for_each_port` in the kernel's include/rdma/ib_verbs.h)
-            let ports: Vec<Port> =
-                (1..=MAX_PORTS).map_while(|number| read_port(root, full, &path, number)).collect();
-            let gids: Vec<Option<String>> = ports.iter().map(|port| first_gid(root, &path, port)).collect();
+            let ports: Vec<Port> = (1..=MAX_PORTS)
+                .map_while(|number| read_port(root, full, &path, number))
+                .collect();
+            let gids: Vec<Option<String>> = ports
+                .iter()
+                .map(|port| first_gid(root, &path, port))
+                .collect();
             let software = software(root, full, &path, ports.iter().zip(&gids));
-            let function = if software.is_some() { None } else { self.function(&path) };
+            let function = if software.is_some() {
+                None
+            } else {
+                self.function(&path)
+            };
             if let Some((address, directory)) = &function {
                 self.complete_nic(*address, directory);
             }
@@ -40,25 +52,53 @@ impl Discovery<'_> {
             functions.extend(function);
             let parent = parent(&path).filter(|_| address.is_some());
             let below = |needed: Scope, name: &str, keep: fn(&str) -> bool| match parent {
-                Some(parent) if self.scope >= needed => root.list(&format!("{parent}/{name}"), keep),
+                Some(parent) if self.scope >= needed => {
+                    root.list(&format!("{parent}/{name}"), keep)
+                }
                 _ => Vec::new(),
             };
             let mut netdevs = below(Scope::Selection, "net", |_| true);
             netdevs.extend(software.filter(|netdev| full && !netdev.is_empty()));
             // a tree that lacks the class has it only there
-            let listed = || below(Scope::Full, "infiniband_verbs", |name| name.starts_with("uverbs"));
+            let listed = || {
+                below(Scope::Full, "infiniband_verbs", |name| {
+                    name.starts_with("uverbs")
+                })
+            };
             let uverbs = parent.and_then(|parent| own_uverbs(root, &verbs, parent, &name));
             let uverbs = uverbs.or_else(|| listed().into_iter().next());
             let ports = ports.into_iter().zip(gids);
-            let ports = ports.filter(|(port, gid)| gid.is_some() || !has_no_gids(root, &path, port));
+            let ports =
+                ports.filter(|(port, gid)| gid.is_some() || !has_no_gids(root, &path, port));
             let ports = ports.map(|(port, _)| port).collect();
             let driver = parent.and_then(|parent| target_name(root, &format!("{parent}/driver")));
-            let kind = if driver.as_deref() == Some("efa") { NicKind::Efa } else { NicKind::Verbs };
-            let file = |name: &str| if full { root.read(&format!("{path}/{name}")) } else { None };
+            let kind = if driver.as_deref() == Some("efa") {
+                NicKind::Efa
+            } else {
+                NicKind::Verbs
+            };
+            let file = |name: &str| {
+                if full {
+                    root.read(&format!("{path}/{name}"))
+                } else {
+                    None
+                }
+            };
             let (guid, card) = (file("node_guid"), file("sys_image_guid"));
             let nics = &mut self.topology.nics;
-            devices.extend(parent.map(|parent| RdmaDevice { index: nics.len(), parent: parent.to_string() }));
-            nics.push(Nic { address, ports, uverbs, netdevs, guid, card, ..Nic::new(name, kind) });
+            devices.extend(parent.map(|parent| RdmaDevice {
+                index: nics.len(),
+                parent: parent.to_string(),
+            }));
+            nics.push(Nic {
+                address,
+                ports,
+                uverbs,
+                netdevs,
+                guid,
+                card,
+                ..Nic::new(name, kind)
+            });
         }
         self.virtual_nics(&functions);
         devices
@@ -68,10 +108,15 @@ impl Discovery<'_> {
     fn placed(&mut self, names: Vec<String>) -> Vec<(DeviceName, String)> {
         let mut placed = Vec::with_capacity(names.len());
         for name in names {
-            let Some(name) = self.device_name(CLASS, &name) else { continue };
+            let Some(name) = self.device_name(CLASS, &name) else {
+                continue;
+            };
             match self.root.follow(&format!("{CLASS}/{name}")) {
                 Some(path) => placed.push((name, path)),
-                None => self.report(&format!("{CLASS}/{name}"), "not a link: this NIC is left out"),
+                None => self.report(
+                    &format!("{CLASS}/{name}"),
+                    "not a link: this NIC is left out",
+                ),
             }
         }
         placed
@@ -98,14 +143,26 @@ fn parent(path: &str) -> Option<&str> {
 /// A ConnectX-8 on a fabric of several planes has one: `smi1`, below the function of `mlx5_0`, has a port for each
 /// plane, all active, and no character device (the kernel's drivers/infiniband/hw/mlx5/main.c `mlx5_ib_add_sub_dev`,
 /// drivers/infiniband/core/uverbs_main.c `ib_uverbs_add_one`).  Only its management files differ from a NIC's.
-fn without_planes(root: &Root, mut devices: Vec<(DeviceName, String)>) -> Vec<(DeviceName, String)> {
-    let parents: Vec<String> =
-        devices.iter().filter_map(|(_, path)| parent(path)).map(str::to_string).collect();
+fn without_planes(
+    root: &Root,
+    mut devices: Vec<(DeviceName, String)>,
+) -> Vec<(DeviceName, String)> {
+    let parents: Vec<String> = devices
+        .iter()
+        .filter_map(|(_, path)| parent(path))
+        .map(str::to_string)
+        .collect();
     let is_plane = |name: &DeviceName, path: &str| {
         let of_parent = |parent: &&str| parents.iter().filter(|other| other == parent).count() > 1;
-        let Some(parent) = parent(path).filter(of_parent) else { return false };
-        let openable = root.list(&format!("{parent}/infiniband_verbs"), |name| name.starts_with("uverbs"));
-        let opened = openable.iter().filter_map(|uverbs| opened_device(root, parent, uverbs));
+        let Some(parent) = parent(path).filter(of_parent) else {
+            return false;
+        };
+        let openable = root.list(&format!("{parent}/infiniband_verbs"), |name| {
+            name.starts_with("uverbs")
+        });
+        let opened = openable
+            .iter()
+            .filter_map(|uverbs| opened_device(root, parent, uverbs));
         let opened: Vec<String> = opened.filter(|device| !device.is_empty()).collect();
         !opened.is_empty() && !opened.iter().any(|device| *name == **device)
     };
@@ -124,8 +181,12 @@ fn uverbs(root: &Root) -> BTreeMap<String, Vec<String>> {
     let names = root.list(VERBS, |name| name.starts_with("uverbs"));
     let mut below: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for name in names.into_iter().take(MAX_DEVICES) {
-        let Some(path) = root.follow(&format!("{VERBS}/{name}")) else { continue };
-        let Some((parent, _)) = path.rsplit_once("/infiniband_verbs/") else { continue };
+        let Some(path) = root.follow(&format!("{VERBS}/{name}")) else {
+            continue;
+        };
+        let Some((parent, _)) = path.rsplit_once("/infiniband_verbs/") else {
+            continue;
+        };
         below.entry(parent.to_string()).or_default().push(name);
     }
     below
@@ -142,8 +203,9 @@ fn own_uverbs(
     match verbs.get(parent)?.as_slice() {
         [only] => Some(only.clone()),
         several => {
-            let is_its =
-                |uverbs: &&String| opened_device(root, parent, uverbs).is_some_and(|of| *device == *of);
+            let is_its = |uverbs: &&String| {
+                opened_device(root, parent, uverbs).is_some_and(|of| *device == *of)
+            };
             several.iter().find(is_its).cloned()
         }
     }
@@ -169,13 +231,19 @@ fn software<'a>(
         // the first GID of a RoCE port is that of its link-local address (drivers/infiniband/core/roce_gid_mgmt.c)
         may_be_iwarp |= !gid.as_ref().is_some_and(|gid| gid.starts_with("fe80"));
     }
-    if !(if is_below_a_function { is_on_ethernet } else { full }) {
+    if !(if is_below_a_function {
+        is_on_ethernet
+    } else {
+        full
+    }) {
         return None;
     }
     // a file of soft RoCE's alone (drivers/infiniband/sw/rxe/rxe_verbs.c, `parent_show`)
     let interface = root.read(&format!("{path}/parent"));
-    let is_soft_iwarp =
-        || root.read(&format!("{path}/node_desc")).is_some_and(|text| text.starts_with(SOFT_IWARP));
+    let is_soft_iwarp = || {
+        root.read(&format!("{path}/node_desc"))
+            .is_some_and(|text| text.starts_with(SOFT_IWARP))
+    };
     interface.or_else(|| (is_below_a_function && may_be_iwarp && is_soft_iwarp()).then(String::new))
 }
 
@@ -185,7 +253,9 @@ pub(super) fn is_active_ethernet(port: &Port) -> bool {
 
 /// The first entry of the table of GIDs of a port that works over Ethernet.
 fn first_gid(root: &Root, path: &str, port: &Port) -> Option<String> {
-    is_active_ethernet(port).then(|| root.read(&format!("{path}/ports/{}/gids/0", port.number))).flatten()
+    is_active_ethernet(port)
+        .then(|| root.read(&format!("{path}/ports/{}/gids/0", port.number)))
+        .flatten()
 }
 
 /// True if this Ethernet port, which has no first GID, serves raw packets alone, over which no two programs connect.
@@ -209,7 +279,12 @@ fn read_port(root: &Root, full: bool, path: &str, number: u8) -> Option<Port> {
     if state.is_none() && layer.is_none() {
         return None;
     }
-    let state = match state.unwrap_or_default().split(':').next().unwrap_or_default() {
+    let state = match state
+        .unwrap_or_default()
+        .split(':')
+        .next()
+        .unwrap_or_default()
+    {
         "1" => PortState::Down,
         "2" => PortState::Init,
         "3" => PortState::Armed,
@@ -232,7 +307,8 @@ fn read_port(root: &Root, full: bool, path: &str, number: u8) -> Option<Port> {
     }
     if full {
         // `5: LinkUp`
-        port.phys_state = file("phys_state").and_then(|text| Some(text.split_once(": ")?.1.to_string()));
+        port.phys_state =
+            file("phys_state").and_then(|text| Some(text.split_once(": ")?.1.to_string()));
         port.netdev = file("gid_attrs/ndevs/0");
         port.gid_type = gid_type(root, &format!("{path}/ports/{number}/gid_attrs/types"));
     }
@@ -243,5 +319,7 @@ fn read_port(root: &Root, full: bool, path: &str, number: u8) -> Option<Port> {
 fn gid_type(root: &Root, types: &str) -> Option<String> {
     /// Two for each address of the interface; a table has 256.
     const GIDS: u32 = 16;
-    (0..GIDS).filter_map(|index| root.read(&format!("{types}/{index}"))).max()
+    (0..GIDS)
+        .filter_map(|index| root.read(&format!("{types}/{index}")))
+        .max()
 }

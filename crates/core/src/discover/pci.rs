@@ -4,7 +4,8 @@
 
 use super::{Discovery, Root, Scope, hex, number, target_name, tenths};
 use crate::topology::{
-    CONNECTX7, CpuSet, GpuVendor, HostBridge, LinkRate, PciAddress, PciFunction, PciParent, PciTree, PcieLink,
+    CONNECTX7, CpuSet, GpuVendor, HostBridge, LinkRate, PciAddress, PciFunction, PciParent,
+    PciTree, PcieLink,
 };
 
 /// A function's facts that [`Scope::Placement`] needs.
@@ -73,12 +74,17 @@ impl Discovery<'_> {
     ) -> PciFunction {
         let full = self.scope == Scope::Full;
         let file = |wanted: bool, name: &str| {
-            wanted.then(|| self.root.read(&format!("{directory}/{name}"))).flatten()
+            wanted
+                .then(|| self.root.read(&format!("{directory}/{name}")))
+                .flatten()
         };
         let id = |name: &str| hex(file(full || need.ids, name));
         let numa_node = number::<i64>(file(full || need.numa_node, "numa_node"))
             .and_then(|node| u32::try_from(node).ok());
-        let local_cpus = file(full || (need.numa_node && numa_node.is_none()), "local_cpulist");
+        let local_cpus = file(
+            full || (need.numa_node && numa_node.is_none()),
+            "local_cpulist",
+        );
         let link = full || need.link;
         let iommu = || {
             let group = self.root.follow(&format!("{directory}/iommu_group"))?;
@@ -94,10 +100,17 @@ impl Discovery<'_> {
                 .and_then(|cpus| CpuSet::from_list(&cpus).ok())
                 .filter(|cpus| !cpus.is_empty()),
             link: PcieLink {
-                current: rate(file(link, "current_link_speed"), file(link, "current_link_width")),
+                current: rate(
+                    file(link, "current_link_speed"),
+                    file(link, "current_link_width"),
+                ),
                 max: rate(file(full, "max_link_speed"), file(full, "max_link_width")),
             },
-            physfn: if full { physfn(self.root, directory) } else { None },
+            physfn: if full {
+                physfn(self.root, directory)
+            } else {
+                None
+            },
             iommu: if full { iommu() } else { None },
             ..PciFunction::new(address, parent)
         }
@@ -116,7 +129,9 @@ impl Discovery<'_> {
         let (mut address, mut directory) = (address, directory);
         let ends = if vendor == GpuVendor::Nvidia { 2 } else { 4 };
         for end in 0..ends {
-            let Some(mut function) = self.topology.pci.get(address).cloned() else { return };
+            let Some(mut function) = self.topology.pci.get(address).cloned() else {
+                return;
+            };
             let file = |name: &str| self.root.read(&format!("{directory}/{name}"));
             if end == 2 {
                 function.vendor = function.vendor.or_else(|| hex(file("vendor")));
@@ -128,13 +143,18 @@ impl Discovery<'_> {
             // most GPUs do not idle, or keep their speed: the other ends need not be asked
             let has_its_speed =
                 |now: LinkRate| speed_of(speed.as_deref()).is_none_or(|able| able <= now.tenths_gt);
-            if end == 0 && vendor == GpuVendor::Nvidia && function.link.current.is_none_or(has_its_speed) {
+            if end == 0
+                && vendor == GpuVendor::Nvidia
+                && function.link.current.is_none_or(has_its_speed)
+            {
                 return;
             }
             function.link.max = rate(speed, file("max_link_width"));
             let above = function.parent.bridge();
             self.topology.pci.insert(function);
-            let Some((bridge, (parent, _))) = above.zip(directory.rsplit_once('/')) else { return };
+            let Some((bridge, (parent, _))) = above.zip(directory.rsplit_once('/')) else {
+                return;
+            };
             // a part of the path that is no function stands between them
             if parent.rsplit('/').next().and_then(|name| name.parse().ok()) != Some(bridge) {
                 return;
@@ -145,7 +165,9 @@ impl Discovery<'_> {
 
     /// What tells one NIC's function from another's: the device's id, and how many virtual ones it has.
     pub(super) fn complete_nic(&mut self, address: PciAddress, directory: &str) {
-        let Some(mut function) = self.topology.pci.get(address).cloned() else { return };
+        let Some(mut function) = self.topology.pci.get(address).cloned() else {
+            return;
+        };
         if self.scope < Scope::Full {
             let id = |name: &str| hex(self.root.read(&format!("{directory}/{name}")));
             function.device = id("device");
@@ -160,11 +182,18 @@ impl Discovery<'_> {
 
     /// The physical function that each NIC's virtual one is of; asked only where one of them has any.
     pub(super) fn virtual_nics(&mut self, nics: &[(PciAddress, String)]) {
-        if !self.topology.pci.iter().any(|function| function.vfs.is_some()) {
+        if !self
+            .topology
+            .pci
+            .iter()
+            .any(|function| function.vfs.is_some())
+        {
             return;
         }
         for (address, directory) in nics {
-            let Some(mut function) = self.topology.pci.get(*address).cloned() else { continue };
+            let Some(mut function) = self.topology.pci.get(*address).cloned() else {
+                continue;
+            };
             function.physfn = physfn(self.root, directory);
             self.topology.pci.insert(function);
         }
@@ -180,7 +209,11 @@ impl Discovery<'_> {
 fn vfs(root: &Root, scope: Scope, directory: &str) -> Option<u32> {
     let linked = || {
         root.follow(&format!("{directory}/virtfn0"))?;
-        u32::try_from(root.list(directory, |name| name.starts_with("virtfn")).len()).ok()
+        u32::try_from(
+            root.list(directory, |name| name.starts_with("virtfn"))
+                .len(),
+        )
+        .ok()
     };
     let stated = || number(root.read(&format!("{directory}/sriov_numvfs")));
     match scope < Scope::Full {
@@ -191,12 +224,16 @@ fn vfs(root: &Root, scope: Scope, directory: &str) -> Option<u32> {
 }
 
 fn physfn(root: &Root, directory: &str) -> Option<PciAddress> {
-    target_name(root, &format!("{directory}/physfn"))?.parse().ok()
+    target_name(root, &format!("{directory}/physfn"))?
+        .parse()
+        .ok()
 }
 
 /// `32.0 GT/s PCIe` in tenths of GT/s
 fn speed_of(text: Option<&str>) -> Option<u32> {
-    tenths(text?).filter(|&tenths| tenths < 10_000).and_then(|tenths| u32::try_from(tenths).ok())
+    tenths(text?)
+        .filter(|&tenths| tenths < 10_000)
+        .and_then(|tenths| u32::try_from(tenths).ok())
 }
 
 /// `32.0 GT/s PCIe` (since Linux 5.5; `32 GT/s` before), `16`.  `Unknown` and width 0 are a link that is down, or none,

@@ -13,14 +13,20 @@
 use super::gpu::{DRIVERS, mig_instances, nvidia};
 use super::{MAX_DEVICES, Root};
 use crate::order;
-use crate::topology::{Gpu, GpuVendor, LinkLayer, Nic, NicKind, PciAddress, Port, PortState, Topology};
+use crate::topology::{
+    Gpu, GpuVendor, LinkLayer, Nic, NicKind, PciAddress, Port, PortState, Topology,
+};
 use std::collections::BTreeMap;
 
 /// What is registered: each folder with its entries, `NAME:INODE` and a space between them, and each of [`TEXTS`].
 pub type Registered = BTreeMap<String, String>;
 
 /// Folders whose entries are devices.
-const NICS: [&str; 3] = ["sys/class/infiniband", "sys/class/infiniband_verbs", "sys/class/cxi"];
+const NICS: [&str; 3] = [
+    "sys/class/infiniband",
+    "sys/class/infiniband_verbs",
+    "sys/class/cxi",
+];
 /// Has GPUs without a driver, too.
 const BUS: &str = "sys/bus/pci/devices";
 /// Files whose text is compared: a counter of the compute driver's changes, and the lists of CPUs and memory.
@@ -34,18 +40,30 @@ const NET: &str = "sys/class/net";
 pub fn registered(root: &Root) -> Registered {
     let mut found = Registered::new();
     for class in NICS {
-        enter(&mut found, class, root.numbered(class, |name| name != "abi_version"));
+        enter(
+            &mut found,
+            class,
+            root.numbered(class, |name| name != "abi_version"),
+        );
     }
     let nics = found.len();
     let drivers = DRIVERS.into_iter().map(|(folder, _)| folder);
     for place in drivers.chain(["sys/bus/pci/drivers/nvidia"]) {
-        enter(&mut found, place, root.numbered(place, |name| name.parse::<PciAddress>().is_ok()));
+        enter(
+            &mut found,
+            place,
+            root.numbered(place, |name| name.parse::<PciAddress>().is_ok()),
+        );
     }
     if found.len() == nics {
         let all: Vec<String> = root.list(BUS, |_| true);
         found.insert(BUS.to_string(), all.join(" "));
     }
-    found.extend(TEXTS.into_iter().filter_map(|text| Some((text.to_string(), root.read(text)?))));
+    found.extend(
+        TEXTS
+            .into_iter()
+            .filter_map(|text| Some((text.to_string(), root.read(text)?))),
+    );
     found
 }
 
@@ -71,7 +89,8 @@ pub fn difference(then: &Registered, now: &Registered) -> Option<String> {
     }
     let places = order::set(then.keys().chain(now.keys()));
     places.into_iter().find_map(|place| {
-        let [then, now] = [then, now].map(|registered| registered.get(place).map_or("", String::as_str));
+        let [then, now] =
+            [then, now].map(|registered| registered.get(place).map_or("", String::as_str));
         (then != now).then(|| differs(place, then, now))
     })
 }
@@ -81,11 +100,30 @@ fn differs(place: &str, then: &str, now: &str) -> String {
         order::map(text.split(' ').filter_map(|entry| entry.rsplit_once(':')))
     }
     let is_text = TEXTS.contains(&place) || place == BUS;
-    let [before, after] = [then, now].map(|text| if is_text { BTreeMap::new() } else { entries(text) });
-    let is_other = |name: &&&str| before.get(**name).is_some_and(|inode| after.get(**name) != Some(inode));
-    let new = after.keys().find(|name| !before.contains_key(*name)).map(|name| (name, "new"));
-    let other = after.keys().find(is_other).map(|name| (name, "not what it was"));
-    let gone = before.keys().find(|name| !after.contains_key(*name)).map(|name| (name, "gone"));
+    let [before, after] = [then, now].map(|text| {
+        if is_text {
+            BTreeMap::new()
+        } else {
+            entries(text)
+        }
+    });
+    let is_other = |name: &&&str| {
+        before
+            .get(**name)
+            .is_some_and(|inode| after.get(**name) != Some(inode))
+    };
+    let new = after
+        .keys()
+        .find(|name| !before.contains_key(*name))
+        .map(|name| (name, "new"));
+    let other = after
+        .keys()
+        .find(is_other)
+        .map(|name| (name, "not what it was"));
+    let gone = before
+        .keys()
+        .find(|name| !after.contains_key(*name))
+        .map(|name| (name, "gone"));
     match new.or(other).or(gone) {
         Some((name, how)) => format!("`/{place}/{name}` is {how}"),
         None => format!("`/{place}` is not what it was"),
@@ -98,7 +136,10 @@ fn differs(place: &str, then: &str, now: &str) -> String {
 /// interfaces (`carrier_show`, net/core/net-sysfs.c), which a driver may hold while it waits for its firmware; and
 /// `operstate` follows a lost carrier at once (`linkwatch_urgent_event`, net/core/link_watch.c).
 pub fn links(root: &Root, topology: &Topology) -> BTreeMap<String, String> {
-    let nics = topology.nics.iter().filter(|nic| nic.kind != NicKind::Ethernet);
+    let nics = topology
+        .nics
+        .iter()
+        .filter(|nic| nic.kind != NicKind::Ethernet);
     let interfaces = nics.flat_map(|nic| nic.ports.iter().filter_map(|port| interface(nic, port)));
     let states = interfaces.take(MAX_DEVICES).filter_map(|name| {
         let state = root.read(&format!("{NET}/{name}/operstate"))?;
@@ -113,7 +154,10 @@ fn interface<'a>(nic: &'a Nic, port: &'a Port) -> Option<&'a str> {
         (1, [only]) => Some(only.as_str()),
         _ => None,
     };
-    port.netdev.as_deref().or_else(only).filter(|_| port.link_layer == LinkLayer::Ethernet)
+    port.netdev
+        .as_deref()
+        .or_else(only)
+        .filter(|_| port.link_layer == LinkLayer::Ethernet)
 }
 
 /// True if the link carries; `None` where the driver does not say (Documentation/networking/operstates.rst).
@@ -133,9 +177,15 @@ pub(crate) fn follow_links(
     now: &BTreeMap<String, String>,
 ) -> Result<Vec<String>, String> {
     let mut lost = Vec::new();
-    for nic in topology.nics.iter_mut().filter(|nic| nic.kind != NicKind::Ethernet) {
+    for nic in topology
+        .nics
+        .iter_mut()
+        .filter(|nic| nic.kind != NicKind::Ethernet)
+    {
         for at in 0..nic.ports.len() {
-            let Some(name) = interface(nic, &nic.ports[at]).map(str::to_string) else { continue };
+            let Some(name) = interface(nic, &nic.ports[at]).map(str::to_string) else {
+                continue;
+            };
             let port = &mut nic.ports[at];
             match (carries(then.get(&name)), carries(now.get(&name))) {
                 (Some(false) | None, Some(true)) if port.state != PortState::Active => {
@@ -143,7 +193,10 @@ pub(crate) fn follow_links(
                 }
                 (Some(true) | None, Some(false)) if port.state == PortState::Active => {
                     port.state = PortState::Down;
-                    lost.push(format!("`{}` port {}: the link of `{name}` is down", nic.name, port.number));
+                    lost.push(format!(
+                        "`{}` port {}: the link of `{name}` is down",
+                        nic.name, port.number
+                    ));
                 }
                 _ => {}
             }
@@ -154,10 +207,16 @@ pub(crate) fn follow_links(
 
 /// Reads again what changes without a registration and is known in memory.
 pub(crate) fn complete(root: &Root, topology: &mut Topology) {
-    for gpu in topology.gpus.iter_mut().filter(|gpu| gpu.vendor == GpuVendor::Nvidia) {
+    for gpu in topology
+        .gpus
+        .iter_mut()
+        .filter(|gpu| gpu.vendor == GpuVendor::Nvidia)
+    {
         if gpu.uuid.is_none() {
             // a driver that has not initialised the GPU waits for nothing of it
-            if let Some(Gpu { uuid, minor, .. }) = nvidia(root, gpu.address, &gpu.address.to_string()) {
+            if let Some(Gpu { uuid, minor, .. }) =
+                nvidia(root, gpu.address, &gpu.address.to_string())
+            {
                 (gpu.uuid, gpu.minor) = (uuid, minor.or(gpu.minor));
             }
         }

@@ -7,8 +7,8 @@ mod open;
 mod tests;
 
 pub use open::{
-    Author, Beginning, Obstacle, Standing, Unreadable, directory_descriptor, identity, is_there, kind,
-    open_long, open_to_lock, read_configuration, read_file, read_unlinked, standing,
+    Author, Beginning, Obstacle, Standing, Unreadable, directory_descriptor, identity, is_there,
+    kind, open_long, open_to_lock, read_configuration, read_file, read_unlinked, standing,
 };
 
 use super::manifest::{Entry, Manifest, normalise};
@@ -54,7 +54,8 @@ impl Root {
 
     /// A tree captured from another machine; links in it that leave it are not followed.
     pub fn directory(path: &Path, author: Author) -> Result<Root, Unreadable> {
-        let check = |path: &Path| open::check_directory(path, author).map_err(|problem| problem.of(path));
+        let check =
+            |path: &Path| open::check_directory(path, author).map_err(|problem| problem.of(path));
         check(path)?;
         let tree = Contained::new(path).map_err(|error| Obstacle::System(error).of(path))?;
         check(&tree.base)?;
@@ -66,7 +67,11 @@ impl Root {
     }
 
     fn of(source: Backing) -> Root {
-        Root { source, recording: None, notes: RefCell::default() }
+        Root {
+            source,
+            recording: None,
+            notes: RefCell::default(),
+        }
     }
 
     /// Keeps what is read from now on, for [`Root::recorded`].
@@ -119,7 +124,10 @@ impl Root {
             Backing::Directory(tree) => open::open_resolved(&tree.resolve(path)?),
             Backing::Manifest(manifest) => return Some(Box::new(text(manifest, path)?.as_bytes())),
         };
-        opened.map_err(|problem| self.pass_over(path, &problem)).ok().map(|file| Box::new(file) as _)
+        opened
+            .map_err(|problem| self.pass_over(path, &problem))
+            .ok()
+            .map(|file| Box::new(file) as _)
     }
 
     fn pass_over(&self, path: &str, problem: &Obstacle) {
@@ -137,7 +145,9 @@ impl Root {
             Backing::Live | Backing::Directory(_) => {
                 let is_attribute = self.is_live() && path.starts_with("sys/");
                 let bytes = read_all(self.open(path)?, is_attribute);
-                let bytes = bytes.map_err(|problem| self.pass_over(path, &problem)).ok()?;
+                let bytes = bytes
+                    .map_err(|problem| self.pass_over(path, &problem))
+                    .ok()?;
                 std::str::from_utf8(&bytes).ok()?.trim_end().to_string()
             }
         };
@@ -149,7 +159,10 @@ impl Root {
     /// people to read.
     pub fn beginning(&self, path: &str, most: usize) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
-        self.open(path)?.take(most as u64).read_to_end(&mut bytes).ok()?;
+        self.open(path)?
+            .take(most as u64)
+            .read_to_end(&mut bytes)
+            .ok()?;
         Some(bytes)
     }
 
@@ -161,7 +174,9 @@ impl Root {
     /// Gives `take` each line of a file, without the white space at its end, so that memory does not grow with the
     /// file.  No line is cut; those behind the first [`Root::MAX_TABLE`] bytes are not read.
     pub fn lines(&self, path: &str, mut take: impl FnMut(&str)) {
-        let Some(opened) = self.open(path) else { return };
+        let Some(opened) = self.open(path) else {
+            return;
+        };
         let mut recorded = self.recording.as_ref().map(|_| String::new());
         let mut reader = BufReader::with_capacity(Root::MAX_FILE, opened);
         let mut left = Root::MAX_TABLE;
@@ -169,10 +184,17 @@ impl Root {
         loop {
             line.clear();
             // one byte more tells a line that fits from one that does not
-            match reader.by_ref().take(left as u64 + 1).read_until(b'\n', &mut line) {
+            match reader
+                .by_ref()
+                .take(left as u64 + 1)
+                .read_until(b'\n', &mut line)
+            {
                 Ok(0) => break,
                 Ok(count) if count > left => {
-                    self.note(path, format!("longer than {} bytes: not read to its end", Root::MAX_TABLE));
+                    self.note(
+                        path,
+                        format!("longer than {} bytes: not read to its end", Root::MAX_TABLE),
+                    );
                     break;
                 }
                 Ok(count) => left -= count,
@@ -196,12 +218,18 @@ impl Root {
     /// Where a symbolic link leads: a path relative to the root.  In a captured tree it is followed only once.
     pub fn follow(&self, path: &str) -> Option<String> {
         let target = match &self.source {
-            Backing::Live => fs::read_link(format!("/{path}")).ok()?.to_str()?.to_string(),
+            Backing::Live => fs::read_link(format!("/{path}"))
+                .ok()?
+                .to_str()?
+                .to_string(),
             Backing::Directory(tree) => {
                 // the link itself is wanted, so only its directory is resolved
                 let (directory, name) = path.rsplit_once('/')?;
                 let directory = tree.directory(directory)?;
-                fs::read_link(directory.join(name)).ok()?.to_str()?.to_string()
+                fs::read_link(directory.join(name))
+                    .ok()?
+                    .to_str()?
+                    .to_string()
             }
             Backing::Manifest(manifest) => match manifest.get(path)? {
                 Entry::Link(target) => target.clone(),
@@ -226,9 +254,14 @@ impl Root {
     /// and comes again has another inode.  In a manifest the inodes are 0, and the names are sorted.
     pub fn numbered(&self, path: &str, keep: impl Fn(&str) -> bool) -> Vec<(String, u64)> {
         if let Backing::Manifest(_) = &self.source {
-            return self.list(path, keep).into_iter().map(|name| (name, 0)).collect();
+            return self
+                .list(path, keep)
+                .into_iter()
+                .map(|name| (name, 0))
+                .collect();
         }
-        let (mut numbered, _) = self.entries(path, |name, entry| keep(&name).then(|| (name, entry.ino())));
+        let (mut numbered, _) =
+            self.entries(path, |name, entry| keep(&name).then(|| (name, entry.ino())));
         numbered.order_by_key(|(_, inode)| *inode);
         numbered
     }
@@ -240,7 +273,13 @@ impl Root {
             Backing::Live | Backing::Directory(_) => self.entries(path, |name, _| Some(name)),
         };
         if is_cut {
-            self.note(path, format!("more than {} entries: the others are not seen", Root::MAX_ENTRIES));
+            self.note(
+                path,
+                format!(
+                    "more than {} entries: the others are not seen",
+                    Root::MAX_ENTRIES
+                ),
+            );
         }
         names.retain(|name| keep(name));
         names.order();
@@ -251,12 +290,21 @@ impl Root {
     }
 
     /// `take` of the entries of a directory on disk, and whether there are more than are read.
-    fn entries<T>(&self, path: &str, take: impl Fn(String, &DirEntry) -> Option<T>) -> (Vec<T>, bool) {
-        let Some(Ok(mut entries)) = self.place(path).map(fs::read_dir) else { return (Vec::new(), false) };
-        let found = entries.by_ref().take(Root::MAX_ENTRIES).filter_map(|entry| {
-            let entry = entry.ok()?;
-            take(entry.file_name().into_string().ok()?, &entry)
-        });
+    fn entries<T>(
+        &self,
+        path: &str,
+        take: impl Fn(String, &DirEntry) -> Option<T>,
+    ) -> (Vec<T>, bool) {
+        let Some(Ok(mut entries)) = self.place(path).map(fs::read_dir) else {
+            return (Vec::new(), false);
+        };
+        let found = entries
+            .by_ref()
+            .take(Root::MAX_ENTRIES)
+            .filter_map(|entry| {
+                let entry = entry.ok()?;
+                take(entry.file_name().into_string().ok()?, &entry)
+            });
         (found.collect(), entries.next().is_some())
     }
 }
@@ -280,7 +328,12 @@ fn read_all(mut file: impl Read, is_attribute: bool) -> Result<Vec<u8>, Obstacle
     // One read gives all of a sysfs attribute (a page at most), and a short read is its end.  procfs gives at one read as
     // many lines as fit into a page, and the next read gives more.
     if !is_attribute || count == page.len() {
-        file.take((Root::MAX_FILE + 1 - count) as u64).read_to_end(&mut bytes)?;
+        file.take((Root::MAX_FILE + 1 - count) as u64)
+            .read_to_end(&mut bytes)?;
     }
-    if bytes.len() > Root::MAX_FILE { Err(Obstacle::TooLong(Root::MAX_FILE)) } else { Ok(bytes) }
+    if bytes.len() > Root::MAX_FILE {
+        Err(Obstacle::TooLong(Root::MAX_FILE))
+    } else {
+        Ok(bytes)
+    }
 }

@@ -22,12 +22,23 @@ impl Discovery<'_> {
         if devices.is_empty() {
             return;
         }
-        let Tables { default, networks, dropped, is_there, .. } = tables(self.root);
+        let Tables {
+            default,
+            networks,
+            dropped,
+            is_there,
+            ..
+        } = tables(self.root);
         if dropped > 0 {
-            self.report(IPV4, format!("{dropped} networks more than the {MAX_NETWORKS} that are kept"));
+            self.report(
+                IPV4,
+                format!("{dropped} networks more than the {MAX_NETWORKS} that are kept"),
+            );
         }
         for interface in default.interfaces {
-            self.mark_ports(devices, &interface, |port| port.default_route = Some(interface.clone()));
+            self.mark_ports(devices, &interface, |port| {
+                port.default_route = Some(interface.clone())
+            });
         }
         for (interface, networks) in networks {
             self.mark_ports(devices, &interface, |port| port.networks.extend(&networks));
@@ -46,14 +57,25 @@ impl Discovery<'_> {
         const GIDS: u32 = 8;
         let root = self.root;
         for RdmaDevice { index, parent } in devices {
-            let nic = self.topology.nics.get_mut(*index).filter(|nic| nic.kind == NicKind::Verbs);
-            let Some(Nic { name, ports, .. }) = nic else { continue };
-            for port in ports.iter_mut().filter(|port| is_active_ethernet(port) && port.networks.is_empty()) {
+            let nic = self
+                .topology
+                .nics
+                .get_mut(*index)
+                .filter(|nic| nic.kind == NicKind::Verbs);
+            let Some(Nic { name, ports, .. }) = nic else {
+                continue;
+            };
+            for port in ports
+                .iter_mut()
+                .filter(|port| is_active_ethernet(port) && port.networks.is_empty())
+            {
                 let place = format!("{parent}/infiniband/{name}/ports/{}", port.number);
                 port.other_namespace = is_of_another_namespace(root, parent, &place);
                 // those of another namespace are no addresses of this one
-                let mut gids = (0..GIDS).filter_map(|index| root.read(&format!("{place}/gids/{index}")));
-                port.routes_elsewhere = !port.other_namespace && gids.any(|gid| leads_beyond_the_link(&gid));
+                let mut gids =
+                    (0..GIDS).filter_map(|index| root.read(&format!("{place}/gids/{index}")));
+                port.routes_elsewhere =
+                    !port.other_namespace && gids.any(|gid| leads_beyond_the_link(&gid));
             }
         }
     }
@@ -65,9 +87,14 @@ impl Discovery<'_> {
         while let Some(name) = names.get(next).cloned() {
             next += 1;
             // …/0000:18:00.0/net/ibp24s0; bonds, VLANs and bridges stand below devices/virtual
-            let Some(path) = self.root.follow(&format!("{NET}/{name}")) else { continue };
+            let Some(path) = self.root.follow(&format!("{NET}/{name}")) else {
+                continue;
+            };
             let parent = path.rsplit_once("/net/").map(|(parent, _)| parent);
-            let mut own = devices.iter().filter(|device| Some(device.parent.as_str()) == parent).peekable();
+            let mut own = devices
+                .iter()
+                .filter(|device| Some(device.parent.as_str()) == parent)
+                .peekable();
             // a virtual machine's interface can be one above a NIC of its own too: Hyper-V's, Azure's, over the virtual function
             // that carries its traffic (drivers/net/hyperv/netvsc_drv.c, `netvsc_vf_join`), and virtio's over its standby's primary
             if path.contains("/virtual/") || own.peek().is_none() {
@@ -106,7 +133,9 @@ fn is_of_another_namespace(root: &Root, parent: &str, port: &str) -> bool {
 /// True if a GID of RoCE is an address that is valid beyond the link.  `0000:0000:0000:0000:0000:ffff:0a00:0101` is
 /// 10.0.1.1.
 fn leads_beyond_the_link(gid: &str) -> bool {
-    let Ok(address) = gid.parse::<Ipv6Addr>() else { return false };
+    let Ok(address) = gid.parse::<Ipv6Addr>() else {
+        return false;
+    };
     match address.to_ipv4_mapped() {
         Some(address) => !address.is_link_local(),
         None => !address.is_unspecified() && !address.is_unicast_link_local(),
@@ -136,7 +165,10 @@ struct DefaultRoute {
 impl DefaultRoute {
     fn add(&mut self, (metric, interface): (u32, String)) {
         if self.interfaces.is_empty() || metric < self.metric {
-            *self = DefaultRoute { metric, interfaces: BTreeSet::new() };
+            *self = DefaultRoute {
+                metric,
+                interfaces: BTreeSet::new(),
+            };
         }
         if metric == self.metric {
             self.interfaces.insert(interface);
@@ -150,26 +182,45 @@ fn tables(root: &Root) -> Tables {
     let mut tables = Tables::default();
     root.lines(IPV4, |line| {
         tables.is_there = true;
-        let Some(route) = Ipv4Route::of_line(line) else { return };
-        let Some(interface) = plain(route.interface) else { return };
+        let Some(route) = Ipv4Route::of_line(line) else {
+            return;
+        };
+        let Some(interface) = plain(route.interface) else {
+            return;
+        };
         if let Some(network) = network_of(&route) {
             if tables.kept >= MAX_NETWORKS {
                 tables.dropped += 1;
-            } else if tables.networks.entry(interface).or_default().insert(network) {
+            } else if tables
+                .networks
+                .entry(interface)
+                .or_default()
+                .insert(network)
+            {
                 tables.kept += 1;
             }
-        } else if route.is_usable() && route.mask.is_unspecified() && route.destination.is_unspecified() {
+        } else if route.is_usable()
+            && route.mask.is_unspecified()
+            && route.destination.is_unspecified()
+        {
             tables.default.add((route.metric, interface));
         }
     });
     if tables.default.interfaces.is_empty() {
-        root.lines(IPV6, |line| ipv6_default(line).into_iter().for_each(|route| tables.default.add(route)));
+        root.lines(IPV6, |line| {
+            ipv6_default(line)
+                .into_iter()
+                .for_each(|route| tables.default.add(route))
+        });
     }
     tables
 }
 
 fn network_of(route: &Ipv4Route) -> Option<Network> {
-    let (address, bits) = (route.destination, u32::from(route.mask).leading_ones() as u8);
+    let (address, bits) = (
+        route.destination,
+        u32::from(route.mask).leading_ones() as u8,
+    );
     let attached = route.is_usable() && !route.has_gateway() && (1..=31).contains(&bits);
     Network::new(address, bits).filter(|_| attached && !address.is_link_local())
 }
@@ -178,7 +229,9 @@ fn network_of(route: &Ipv4Route) -> Option<Network> {
 /// flags, interface.
 fn ipv6_default(line: &str) -> Option<(u32, String)> {
     let words: Vec<&str> = line.split_whitespace().take(10).collect();
-    let &[destination, "00", _, _, _, metric, _, _, flags, interface] = words.as_slice() else { return None };
+    let &[destination, "00", _, _, _, metric, _, _, flags, interface] = words.as_slice() else {
+        return None;
+    };
     let hex = |text: &str| u32::from_str_radix(text, 16).ok();
     let (metric, flags) = (hex(metric)?, hex(flags)?);
     // every table ends with the kernel's own "no route"
@@ -197,7 +250,9 @@ fn port<'a>(root: &Root, nic: &'a mut Nic, interface: &str) -> Option<&'a mut Po
         return nic.ports.first_mut();
     }
     let number: u8 = number(root.read(&format!("{interface}/dev_port")))?;
-    nic.ports.iter_mut().find(|port| Some(port.number) == number.checked_add(1))
+    nic.ports
+        .iter_mut()
+        .find(|port| Some(port.number) == number.checked_add(1))
 }
 
 #[cfg(test)]

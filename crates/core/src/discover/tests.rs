@@ -36,8 +36,15 @@ fn a_machines_name_is_one_plain_line_whatever_its_firmware_says() {
     let name = format!("Box\n9000\u{1b}[2J{}", "x".repeat(2 * MAX_TEXT));
     tree.insert("sys/devices/virtual/dmi/id/product_name", Entry::File(name));
     let (node, _) = read(tree.clone(), Scope::Placement);
-    assert!(node.name.starts_with("Box9000[2Jxxx") && node.name.len() == MAX_TEXT, "{}", node.name);
-    tree.insert("sys/devices/virtual/dmi/id/product_name", Entry::File("\u{7}".to_string()));
+    assert!(
+        node.name.starts_with("Box9000[2Jxxx") && node.name.len() == MAX_TEXT,
+        "{}",
+        node.name
+    );
+    tree.insert(
+        "sys/devices/virtual/dmi/id/product_name",
+        Entry::File("\u{7}".to_string()),
+    );
     assert_eq!(read(tree, Scope::Placement).0.name, "this node");
 }
 
@@ -46,10 +53,16 @@ fn cores_are_read_once_for_all_their_threads_and_no_others_are_made_up() {
     let mut tree = Manifest::default();
     let mut cpu = |id: u32, core: u32, list: Option<&str>| {
         let at = format!("sys/devices/system/cpu/cpu{id}/topology");
-        tree.insert(&format!("{at}/physical_package_id"), Entry::File("0".to_string()));
+        tree.insert(
+            &format!("{at}/physical_package_id"),
+            Entry::File("0".to_string()),
+        );
         tree.insert(&format!("{at}/core_id"), Entry::File(core.to_string()));
         if let Some(list) = list {
-            tree.insert(&format!("{at}/thread_siblings_list"), Entry::File(list.to_string()));
+            tree.insert(
+                &format!("{at}/thread_siblings_list"),
+                Entry::File(list.to_string()),
+            );
         }
     };
     cpu(0, 0, Some("0,2"));
@@ -65,7 +78,11 @@ fn cores_are_read_once_for_all_their_threads_and_no_others_are_made_up() {
         cores.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     assert_eq!(cores(Scope::Cores), ["0,2", "1,3", "4"]);
-    assert_eq!(cores(Scope::Full), ["0", "1,3", "2", "4"], "each by its own files");
+    assert_eq!(
+        cores(Scope::Full),
+        ["0", "1,3", "2", "4"],
+        "each by its own files"
+    );
     assert!(cores(Scope::Selection).is_empty());
 }
 
@@ -102,11 +119,18 @@ fn the_placement_scope_reads_less_and_decides_the_same() {
             // a link shows itself at both of its ends, and one is read
             let decisive = |topology: &Topology| {
                 let way = topology.way(gpu.address, address);
-                (way.kind, way.crossing, way.links.iter().map(|link| link.mbps).min())
+                (
+                    way.kind,
+                    way.crossing,
+                    way.links.iter().map(|link| link.mbps).min(),
+                )
             };
             assert_eq!(decisive(&less), decisive(&full));
         }
-        assert_eq!(less.numa_node_of(gpu.address), full.numa_node_of(gpu.address));
+        assert_eq!(
+            less.numa_node_of(gpu.address),
+            full.numa_node_of(gpu.address)
+        );
     }
 }
 
@@ -115,7 +139,10 @@ fn of_numa_nodes_and_distances_no_more_are_kept_than_a_topology_file_can_hold() 
     let mut tree = Manifest::default();
     for node in 0..MAX_NUMA_NODES + 7 {
         let distances = "10 ".repeat(if node == 0 { 30_000 } else { 1 });
-        tree.insert(&format!("sys/devices/system/node/node{node}/distance"), Entry::File(distances));
+        tree.insert(
+            &format!("sys/devices/system/node/node{node}/distance"),
+            Entry::File(distances),
+        );
     }
     let (topology, diagnostics) = read(tree, Scope::Placement);
     assert_eq!(topology.numa_nodes.len(), MAX_NUMA_NODES);
@@ -133,7 +160,10 @@ fn of_numa_nodes_and_distances_no_more_are_kept_than_a_topology_file_can_hold() 
 fn a_machine_without_gpus_nics_or_anything_is_a_fact() {
     let (topology, diagnostics) = read(Manifest::default(), Scope::Full);
     assert_eq!(diagnostics, []);
-    assert_eq!(topology, Topology::empty("this node", Provenance::ThisSystem));
+    assert_eq!(
+        topology,
+        Topology::empty("this node", Provenance::ThisSystem)
+    );
 }
 
 /// The DGX H100 with some files changed: `None` takes a file away.
@@ -141,7 +171,10 @@ fn spoiled(changes: &[(&str, Option<Entry>)]) -> (Topology, Vec<String>) {
     let machine = synthesise(&crate::platform::model("dgx-h100").unwrap());
     let mut spoiled = Manifest::default();
     for (path, entry) in machine.iter() {
-        if !changes.iter().any(|(changed, _)| path == *changed || path.starts_with(&format!("{changed}/"))) {
+        if !changes
+            .iter()
+            .any(|(changed, _)| path == *changed || path.starts_with(&format!("{changed}/")))
+        {
             spoiled.insert(path, entry.clone());
         }
     }
@@ -151,7 +184,10 @@ fn spoiled(changes: &[(&str, Option<Entry>)]) -> (Topology, Vec<String>) {
         }
     }
     let (topology, diagnostics) = read(spoiled, Scope::Placement);
-    (topology, diagnostics.iter().map(ToString::to_string).collect())
+    (
+        topology,
+        diagnostics.iter().map(ToString::to_string).collect(),
+    )
 }
 
 fn file(text: &str) -> Option<Entry> {
@@ -166,12 +202,18 @@ fn odd_files_cost_what_they_describe_and_nothing_else() {
     let (topology, diagnostics) = spoiled(&[("sys/devices/system/node/node1/cpulist", file("0-"))]);
     assert_eq!(
         diagnostics,
-        ["`/sys/devices/system/node/node1/cpulist`: `0-` is not a set: expected a list such as `0-3,8`"]
+        [
+            "`/sys/devices/system/node/node1/cpulist`: `0-` is not a set: expected a list such as `0-3,8`"
+        ]
     );
     assert_eq!(topology.numa_nodes.len(), 2);
 
-    let (topology, diagnostics) = spoiled(&[("sys/devices/system/node/node1/distance", file("21"))]);
-    assert_eq!(diagnostics, ["`/sys/devices/system/node/node1/distance`: 1 distances for 2 nodes: not used"]);
+    let (topology, diagnostics) =
+        spoiled(&[("sys/devices/system/node/node1/distance", file("21"))]);
+    assert_eq!(
+        diagnostics,
+        ["`/sys/devices/system/node/node1/distance`: 1 distances for 2 nodes: not used"]
+    );
     assert_eq!(topology.numa_nodes[0].distances, [10, 21]);
 
     let (topology, diagnostics) = spoiled(&[("sys/bus/pci/devices/0000:1b:00.0", None)]);
@@ -185,7 +227,10 @@ fn odd_files_cost_what_they_describe_and_nothing_else() {
     let (topology, diagnostics) = spoiled(&[("sys/class/infiniband/mlx5_0", elsewhere)]);
     assert_eq!(diagnostics, Vec::<String>::new());
     assert!(
-        topology.nics.iter().any(|nic| nic.name == "mlx5_0" && nic.address.is_none() && nic.ports.is_empty())
+        topology
+            .nics
+            .iter()
+            .any(|nic| nic.name == "mlx5_0" && nic.address.is_none() && nic.ports.is_empty())
     );
 
     for (text, rate) in [
@@ -197,22 +242,41 @@ fn odd_files_cost_what_they_describe_and_nothing_else() {
         (file("2.5 Gb/sec (1X SDR)"), Some(2_500)),
     ] {
         let (topology, _) = spoiled(&[(&format!("{port}/rate"), text)]);
-        let nic = topology.nics.iter().find(|nic| nic.name == "mlx5_0").unwrap();
+        let nic = topology
+            .nics
+            .iter()
+            .find(|nic| nic.name == "mlx5_0")
+            .unwrap();
         assert_eq!(nic.ports[0].rate_mbps, rate);
     }
-    for (text, state) in
-        [("", PortState::Unknown), ("5: ACTIVE_DEFER", PortState::Unknown), ("2: INIT", PortState::Init)]
-    {
+    for (text, state) in [
+        ("", PortState::Unknown),
+        ("5: ACTIVE_DEFER", PortState::Unknown),
+        ("2: INIT", PortState::Init),
+    ] {
         let (topology, _) = spoiled(&[(&format!("{port}/state"), file(text))]);
         assert_eq!(
-            topology.nics.iter().find(|nic| nic.name == "mlx5_0").unwrap().ports[0].state,
+            topology
+                .nics
+                .iter()
+                .find(|nic| nic.name == "mlx5_0")
+                .unwrap()
+                .ports[0]
+                .state,
             state,
             "`{text}`"
         );
     }
     let (topology, _) = spoiled(&[(&format!("{switch}/0000:18:00.0/numa_node"), file("-1"))]);
-    assert_eq!(topology.numa_node_of("18:00.0".parse().unwrap()), Some(0), "the bridge above it knows");
-    assert_eq!(topology.path_type("1b:00.0".parse().unwrap(), "18:00.0".parse().unwrap()), PathType::Pix);
+    assert_eq!(
+        topology.numa_node_of("18:00.0".parse().unwrap()),
+        Some(0),
+        "the bridge above it knows"
+    );
+    assert_eq!(
+        topology.path_type("1b:00.0".parse().unwrap(), "18:00.0".parse().unwrap()),
+        PathType::Pix
+    );
 }
 
 #[test]
@@ -220,7 +284,10 @@ fn a_name_that_would_change_a_librarys_list_is_left_out() {
     for name in ["mlx5_0,mlx5_1", "^mlx5_0", "mlx5:0", &"m".repeat(64)] {
         let device = format!("sys/devices/virtual/infiniband/{name}");
         let mut manifest = Manifest::default();
-        manifest.insert(&format!("sys/class/infiniband/{name}"), Entry::Link(format!("../../../{device}")));
+        manifest.insert(
+            &format!("sys/class/infiniband/{name}"),
+            Entry::Link(format!("../../../{device}")),
+        );
         let (topology, diagnostics) = read(manifest, Scope::Placement);
         assert!(topology.nics.is_empty(), "`{name}`");
         assert_eq!(diagnostics.len(), 1, "`{name}`");
@@ -232,7 +299,10 @@ fn four_thousand_devices_are_cut_and_said() {
     let mut manifest = Manifest::default();
     for index in 0..4000 {
         let device = format!("../../devices/virtual/infiniband/rxe{index}");
-        manifest.insert(&format!("sys/class/infiniband/rxe{index}"), Entry::Link(device));
+        manifest.insert(
+            &format!("sys/class/infiniband/rxe{index}"),
+            Entry::Link(device),
+        );
     }
     let (topology, diagnostics) = read(manifest, Scope::Placement);
     assert_eq!(topology.nics.len(), MAX_DEVICES);
@@ -246,7 +316,12 @@ fn four_thousand_devices_are_cut_and_said() {
 fn with_a_manager(fabric: NicKind, functions: u8, subsystem: Option<(u16, u16)>) -> Topology {
     let mut topology = Topology::empty("hgx", Provenance::ThisSystem);
     let mut insert = |bus: u8, function: u8, class: u32, ids: (u16, u16), subsystem| {
-        let address = PciAddress { domain: 0, bus, device: 0, function };
+        let address = PciAddress {
+            domain: 0,
+            bus,
+            device: 0,
+            function,
+        };
         topology.pci.insert(PciFunction {
             class: Some(class),
             vendor: Some(ids.0),
@@ -260,16 +335,43 @@ fn with_a_manager(fabric: NicKind, functions: u8, subsystem: Option<(u16, u16)>)
     let (mut gpus, mut nics) = (Vec::new(), Vec::new());
     let port = || Port::new(1, PortState::Active, LinkLayer::InfiniBand, Some(400_000));
     for gpu in 0..2 {
-        gpus.push(Gpu::new(insert(0x10 + gpu, 0, 0x03_0200, (0x10de, 0x2901), None), GpuVendor::Nvidia));
-        let ids = if fabric == NicKind::Efa { (0x1d0f, 0xefa3) } else { (0x15b3, 0x1021) };
+        gpus.push(Gpu::new(
+            insert(0x10 + gpu, 0, 0x03_0200, (0x10de, 0x2901), None),
+            GpuVendor::Nvidia,
+        ));
+        let ids = if fabric == NicKind::Efa {
+            (0x1d0f, 0xefa3)
+        } else {
+            (0x15b3, 0x1021)
+        };
         let nic = Nic::new(format!("fabric{gpu}").parse().unwrap(), fabric);
-        let address = Some(insert(0x20 + gpu, 0, 0x02_0700, ids, Some((0x15b3, 0x0041))));
-        nics.push(Nic { address, ports: vec![port()], ..nic });
+        let address = Some(insert(
+            0x20 + gpu,
+            0,
+            0x02_0700,
+            ids,
+            Some((0x15b3, 0x0041)),
+        ));
+        nics.push(Nic {
+            address,
+            ports: vec![port()],
+            ..nic
+        });
     }
     for function in 0..functions {
-        let address = Some(insert(0x30, function, 0x02_0700, (0x15b3, 0x1021), subsystem));
+        let address = Some(insert(
+            0x30,
+            function,
+            0x02_0700,
+            (0x15b3, 0x1021),
+            subsystem,
+        ));
         let nic = Nic::new(format!("mlx5_{function}").parse().unwrap(), NicKind::Verbs);
-        nics.push(Nic { address, ports: vec![port()], ..nic });
+        nics.push(Nic {
+            address,
+            ports: vec![port()],
+            ..nic
+        });
     }
     (topology.gpus, topology.nics) = (gpus, nics);
     topology.numa_nodes.push(NumaNode {
@@ -290,14 +392,35 @@ fn the_functions_that_manage_nvswitches_are_known_in_every_scope_and_are_no_nics
         let found = |made: Topology| {
             let (found, _) = read(synthesise(&made), scope);
             let node = crate::policy::map(&found, &request);
-            let out = |why: &str| node.excluded.iter().filter(|out| out.why.contains(why)).count();
-            (node.rails.len(), out("manages the NVSwitches"), found.is_left_to_libfabric())
+            let out = |why: &str| {
+                node.excluded
+                    .iter()
+                    .filter(|out| out.why.contains(why))
+                    .count()
+            };
+            (
+                node.rails.len(),
+                out("manages the NVSwitches"),
+                found.is_left_to_libfabric(),
+            )
         };
         // AWS's p6-b200: EFA is the fabric, and two functions of the manager are there
-        assert_eq!(found(with_a_manager(NicKind::Efa, 2, manager)), (0, 2, true), "{scope:?}");
+        assert_eq!(
+            found(with_a_manager(NicKind::Efa, 2, manager)),
+            (0, 2, true),
+            "{scope:?}"
+        );
         // a bare HGX B200 or B300: four functions, as fast as the fabric
-        assert_eq!(found(with_a_manager(NicKind::Verbs, 4, manager)), (2, 4, false), "{scope:?}");
-        assert_eq!(found(with_a_manager(NicKind::Verbs, 4, Some((0x103c, 1)))), (2, 4, false), "{scope:?}");
+        assert_eq!(
+            found(with_a_manager(NicKind::Verbs, 4, manager)),
+            (2, 4, false),
+            "{scope:?}"
+        );
+        assert_eq!(
+            found(with_a_manager(NicKind::Verbs, 4, Some((0x103c, 1)))),
+            (2, 4, false),
+            "{scope:?}"
+        );
         // a card with two ports is a card
         assert_eq!(
             found(with_a_manager(NicKind::Verbs, 2, Some((0x15b3, 0x0041)))),
@@ -306,8 +429,14 @@ fn the_functions_that_manage_nvswitches_are_known_in_every_scope_and_are_no_nics
         );
     }
     let include = vec![crate::policy::Pattern::parse("mlx5_0").unwrap()];
-    let selection = crate::policy::Selection { include, ..crate::policy::Selection::default() };
-    let wanted = crate::policy::Request { selection: Some(&selection), ..request };
+    let selection = crate::policy::Selection {
+        include,
+        ..crate::policy::Selection::default()
+    };
+    let wanted = crate::policy::Request {
+        selection: Some(&selection),
+        ..request
+    };
     let node = crate::policy::map(&with_a_manager(NicKind::Verbs, 4, manager), &wanted);
     assert_eq!(node.rails.len(), 1, "the admin knows better");
 }

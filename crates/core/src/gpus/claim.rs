@@ -24,19 +24,29 @@ pub fn by_local_id(
     if gpus.is_empty() {
         return Err("it sees no GPU".to_string());
     }
-    if let Some(bind) = task.gpu_bind.as_deref().filter(|bind| !rule::shows_all(bind)) {
+    if let Some(bind) = task
+        .gpu_bind
+        .as_deref()
+        .filter(|bind| !rule::shows_all(bind))
+    {
         return Err(format!("Slurm deals the GPUs, by `{}`", super::shown(bind)));
     }
     // a task sees a part of the step's GPUs, so as many are the same.  Which they are `SLURM_STEP_GPUS` does not always say:
     // with `AutoDetect=nvml` its places are in PCI order, also where the device files are numbered in another
-    let (sees, has) = (order::set(gpus.iter().copied()).len(), of_the_step(topology, step).len());
+    let (sees, has) = (
+        order::set(gpus.iter().copied()).len(),
+        of_the_step(topology, step).len(),
+    );
     if has > 0 && sees != has {
         return Err(format!(
             "it sees {sees} GPUs and the step has {has} here, so its tasks may see different ones"
         ));
     }
     if tasks > gpus.len() || task.local_id as usize >= tasks {
-        return Err(format!("{tasks} tasks are more than the {} GPUs that they see", gpus.len()));
+        return Err(format!(
+            "{tasks} tasks are more than the {} GPUs that they see",
+            gpus.len()
+        ));
     }
     match uncountable(topology, gpus, &task.gpus) {
         Some(why) => Err(why),
@@ -48,7 +58,10 @@ pub fn by_local_id(
 pub fn uncountable(topology: &Topology, gpus: &[GpuIndex], grant: &GpuGrant) -> Option<String> {
     let all = || gpus.iter().map(|&gpu| topology.gpu(gpu));
     let vendors = order::set(all().map(|gpu| gpu.vendor));
-    let in_pci_order = grant.variables.get(CUDA_ORDER).is_some_and(|order| order == "PCI_BUS_ID");
+    let in_pci_order = grant
+        .variables
+        .get(CUDA_ORDER)
+        .is_some_and(|order| order == "PCI_BUS_ID");
     if vendors.len() > 1 {
         return Some("its GPUs are of several vendors, and each counts its own".to_string());
     }
@@ -58,7 +71,8 @@ pub fn uncountable(topology: &Topology, gpus: &[GpuIndex], grant: &GpuGrant) -> 
     if all().any(|gpu| gpu.mig_instances.is_some()) {
         return Some("a number may mean a MIG instance".to_string());
     }
-    let differ = vendors.contains(&GpuVendor::Nvidia) && !in_pci_order && unequal(topology, gpus).is_some();
+    let differ =
+        vendors.contains(&GpuVendor::Nvidia) && !in_pci_order && unequal(topology, gpus).is_some();
     differ.then(|| format!("its GPUs differ, and `{CUDA_ORDER}` is not `PCI_BUS_ID`"))
 }
 
@@ -70,13 +84,30 @@ mod tests {
     use crate::step::{Access, GpuGrant};
 
     /// What local id `local_id` of so many tasks gets on a machine where it sees `visible` of the step's GPUs.
-    fn claimed(machine: &str, tasks: u32, local_id: u32, visible: &str, step: &str, bind: &str) -> String {
+    fn claimed(
+        machine: &str,
+        tasks: u32,
+        local_id: u32,
+        visible: &str,
+        step: &str,
+        bind: &str,
+    ) -> String {
         let topology = platform::model(machine).unwrap();
-        let step = Step { tasks, gpus: (!step.is_empty()).then(|| step.to_string()), ..Step::default() };
+        let step = Step {
+            tasks,
+            gpus: (!step.is_empty()).then(|| step.to_string()),
+            ..Step::default()
+        };
         let mut gpus = GpuGrant::default();
-        gpus.variables.insert("CUDA_VISIBLE_DEVICES", visible.to_string());
+        gpus.variables
+            .insert("CUDA_VISIBLE_DEVICES", visible.to_string());
         let gpu_bind = (!bind.is_empty()).then(|| bind.to_string());
-        let task = Task { local_id, gpus, gpu_bind, ..Task::default() };
+        let task = Task {
+            local_id,
+            gpus,
+            gpu_bind,
+            ..Task::default()
+        };
         let seen = identify(&topology, &step, &task.gpus);
         match by_local_id(&topology, &step, &task, &seen) {
             Ok(all) => format!("{}", all[local_id as usize]),
@@ -101,8 +132,16 @@ mod tests {
             "2",
             "in the program's order"
         );
-        for of_others in ["gres/nic:per_task:1", "gres/nic:closest", "gres/tmp:per_task:10+gres/gpu:none"] {
-            assert_eq!(claimed("dgx-h100", 8, 3, ALL, ALL, of_others), "3", "`{of_others}` deals no GPUs");
+        for of_others in [
+            "gres/nic:per_task:1",
+            "gres/nic:closest",
+            "gres/tmp:per_task:10+gres/gpu:none",
+        ] {
+            assert_eq!(
+                claimed("dgx-h100", 8, 3, ALL, ALL, of_others),
+                "3",
+                "`{of_others}` deals no GPUs"
+            );
         }
         assert_eq!(claimed("dgx-h100", 1, 0, ALL, "", ""), "0");
     }
@@ -111,11 +150,16 @@ mod tests {
     fn slurms_numbers_of_gpus_are_those_by_which_a_step_names_them() {
         let mut topology = platform::model("dgx-h100").unwrap();
         // two device files in another order than the PCI addresses
-        (0..).zip(&mut topology.gpus).for_each(|(minor, gpu)| gpu.minor = Some(minor));
+        (0..)
+            .zip(&mut topology.gpus)
+            .for_each(|(minor, gpu)| gpu.minor = Some(minor));
         (topology.gpus[2].minor, topology.gpus[3].minor) = (Some(3), Some(2));
         let gpus = [7, 2, 3, 0].map(GpuIndex);
         assert_eq!(crate::gpus::slurms_numbers(&topology, &gpus), "7,3,2,0");
-        let step = Step { gpus: Some("7,3,2,0".to_string()), ..Step::default() };
+        let step = Step {
+            gpus: Some("7,3,2,0".to_string()),
+            ..Step::default()
+        };
         assert_eq!(of_the_step(&topology, &step), gpus);
     }
 
@@ -125,7 +169,11 @@ mod tests {
         for shift in 0..minors.len() {
             let mut topology = platform::model("dgx-a100").unwrap();
             let minors = minors.iter().cycle().skip(shift);
-            topology.gpus.iter_mut().zip(minors).for_each(|(gpu, minor)| gpu.minor = Some(*minor));
+            topology
+                .gpus
+                .iter_mut()
+                .zip(minors)
+                .for_each(|(gpu, minor)| gpu.minor = Some(*minor));
             for (tasks, visible, open) in [
                 (2, "0,1", vec![0, 1]),
                 (2, "0,1", vec![3, 5]),
@@ -133,14 +181,34 @@ mod tests {
                 (8, ALL, Vec::new()),
             ] {
                 let denied = |gpu| !open.is_empty() && !open.contains(&gpu);
-                let access = |gpu| if denied(gpu) { Access::Denied } else { Access::Allowed };
-                let mut gpus = GpuGrant { access: (0..8).map(access).collect(), ..GpuGrant::default() };
-                gpus.variables.insert("CUDA_VISIBLE_DEVICES", visible.to_string());
+                let access = |gpu| {
+                    if denied(gpu) {
+                        Access::Denied
+                    } else {
+                        Access::Allowed
+                    }
+                };
+                let mut gpus = GpuGrant {
+                    access: (0..8).map(access).collect(),
+                    ..GpuGrant::default()
+                };
+                gpus.variables
+                    .insert("CUDA_VISIBLE_DEVICES", visible.to_string());
                 // Slurm's places are those of its own list, and the task counts what it may open
-                let of_step =
-                    if open.is_empty() { visible.to_string() } else { format!("{},{}", open[0], open[1]) };
-                let step = Step { tasks, gpus: Some(of_step), ..Step::default() };
-                let task = Task { gpus, ..Task::default() };
+                let of_step = if open.is_empty() {
+                    visible.to_string()
+                } else {
+                    format!("{},{}", open[0], open[1])
+                };
+                let step = Step {
+                    tasks,
+                    gpus: Some(of_step),
+                    ..Step::default()
+                };
+                let task = Task {
+                    gpus,
+                    ..Task::default()
+                };
                 let seen = identify(&topology, &step, &task.gpus);
                 let promised = by_local_id(&topology, &step, &task, &seen);
                 assert_eq!(
@@ -156,10 +224,28 @@ mod tests {
     fn what_speaks_against_the_promise_is_named() {
         for (tasks, visible, step, bind, words) in [
             (8, "0", ALL, "", "sees 1 GPUs and the step has 8"),
-            (8, ALL, ALL, "gpu:per_task:1", "Slurm deals the GPUs, by `gpu:per_task:1`"),
+            (
+                8,
+                ALL,
+                ALL,
+                "gpu:per_task:1",
+                "Slurm deals the GPUs, by `gpu:per_task:1`",
+            ),
             (8, "0,1", ALL, "gres/gpu:closest", "Slurm deals the GPUs"),
-            (8, ALL, ALL, "gres/nic:closest+gres/gpu:per_task:1", "Slurm deals the GPUs"),
-            (2, "0,1", "0,1", "gres/shard:per_task:1", "Slurm deals the GPUs"),
+            (
+                8,
+                ALL,
+                ALL,
+                "gres/nic:closest+gres/gpu:per_task:1",
+                "Slurm deals the GPUs",
+            ),
+            (
+                2,
+                "0,1",
+                "0,1",
+                "gres/shard:per_task:1",
+                "Slurm deals the GPUs",
+            ),
             (9, ALL, ALL, "", "9 tasks are more than the 8 GPUs"),
             (8, "", "", "", "it sees no GPU"),
         ] {

@@ -39,7 +39,9 @@ pub(super) fn cuda(topology: &Topology, text: &str, visible: &[GpuIndex]) -> Lis
     let mut listed = Listed::default();
     for entry in entries(text).map(str::trim) {
         if let Ok(index) = entry.parse::<usize>() {
-            let Some(&gpu) = visible.get(index) else { break };
+            let Some(&gpu) = visible.get(index) else {
+                break;
+            };
             add(&mut listed.gpus, gpu);
         } else if let Some(gpu) = by_uuid(topology, entry, visible) {
             listed.by_uuid = true;
@@ -66,7 +68,8 @@ pub(super) fn by_uuid(topology: &Topology, entry: &str, visible: &[GpuIndex]) ->
 
 fn gpu_uuid(entry: &str) -> Option<&str> {
     let uuid = entry.strip_prefix("MIG-").unwrap_or(entry);
-    uuid.starts_with("GPU-").then(|| uuid.split('/').next().unwrap_or(uuid))
+    uuid.starts_with("GPU-")
+        .then(|| uuid.split('/').next().unwrap_or(uuid))
 }
 
 /// True for text that may be the UUID of a GPU, or a part of one, that the node does not list.  The driver prints no
@@ -74,16 +77,22 @@ fn gpu_uuid(entry: &str) -> Option<&str> {
 fn is_unknown(topology: &Topology, entry: &str, visible: &[GpuIndex]) -> bool {
     if let Some(uuid) = gpu_uuid(entry) {
         let known = |gpu: &GpuIndex| topology.gpu(*gpu).uuid.as_deref();
-        let is_one = visible.iter().filter_map(known).any(|known| starts_with(known, uuid));
+        let is_one = visible
+            .iter()
+            .filter_map(known)
+            .any(|known| starts_with(known, uuid));
         return !is_one && visible.iter().any(|gpu| known(gpu).is_none());
     }
     let uuid = entry.strip_prefix("MIG-").unwrap_or_default();
     uuid.bytes().any(|byte| byte.is_ascii_hexdigit())
-        && uuid.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+        && uuid
+            .bytes()
+            .all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
 }
 
 fn starts_with(text: &str, prefix: &str) -> bool {
-    text.len() >= prefix.len() && text.as_bytes()[..prefix.len()].eq_ignore_ascii_case(prefix.as_bytes())
+    text.len() >= prefix.len()
+        && text.as_bytes()[..prefix.len()].eq_ignore_ascii_case(prefix.as_bytes())
 }
 
 /// ROCm's, for all programs (ROCR-Runtime, src/core/runtime/amd_filter_device.cpp): up to the first entry
@@ -98,7 +107,9 @@ pub(super) fn rocr(topology: &Topology, text: &str, visible: &[GpuIndex]) -> Lis
             true => None,
             false => strtol(&entry).and_then(|index| visible.get(index).copied()),
         };
-        let Some(gpu) = gpu.filter(|gpu| !listed.gpus.contains(gpu)) else { break };
+        let Some(gpu) = gpu.filter(|gpu| !listed.gpus.contains(gpu)) else {
+            break;
+        };
         listed.by_uuid |= is_uuid;
         add(&mut listed.gpus, gpu);
     }
@@ -120,7 +131,10 @@ fn strtol(text: &str) -> Option<usize> {
 pub(super) fn hip(topology: &Topology, text: &str, visible: &[GpuIndex]) -> Listed {
     let mut listed = Listed::default();
     for entry in entries(text) {
-        let index = entry.parse::<usize>().ok().filter(|index| index.to_string() == entry);
+        let index = entry
+            .parse::<usize>()
+            .ok()
+            .filter(|index| index.to_string() == entry);
         let gpu = match index {
             Some(index) => visible.get(index).copied(),
             None => by_uuid(topology, entry, visible),
@@ -152,7 +166,12 @@ pub(super) fn is_flat(
 
 /// Level Zero's (intel/compute-runtime, shared/source/execution_environment/execution_environment.cpp): a set
 /// of devices in their own order, without invalid entries.
-pub(super) fn level_zero(topology: &Topology, mask: &str, flat: bool, visible: &[GpuIndex]) -> Vec<GpuIndex> {
+pub(super) fn level_zero(
+    topology: &Topology,
+    mask: &str,
+    flat: bool,
+    visible: &[GpuIndex],
+) -> Vec<GpuIndex> {
     let devices: Vec<GpuIndex> = match flat {
         true => visible
             .iter()
@@ -162,9 +181,16 @@ pub(super) fn level_zero(topology: &Topology, mask: &str, flat: bool, visible: &
     };
     let mut chosen: BTreeSet<GpuIndex> = BTreeSet::new();
     for entry in entries(mask).map(str::trim) {
-        let (device, stack) =
-            entry.split_once('.').map_or((entry, None), |(device, stack)| (device, Some(stack)));
-        let Some(&gpu) = device.parse::<usize>().ok().and_then(|index| devices.get(index)) else { continue };
+        let (device, stack) = entry
+            .split_once('.')
+            .map_or((entry, None), |(device, stack)| (device, Some(stack)));
+        let Some(&gpu) = device
+            .parse::<usize>()
+            .ok()
+            .and_then(|index| devices.get(index))
+        else {
+            continue;
+        };
         let is_one = match stack {
             None => true,
             Some(_) if flat => false,
@@ -179,13 +205,20 @@ pub(super) fn level_zero(topology: &Topology, mask: &str, flat: bool, visible: &
             chosen.insert(gpu);
         }
     }
-    visible.iter().copied().filter(|gpu| chosen.contains(gpu)).collect()
+    visible
+        .iter()
+        .copied()
+        .filter(|gpu| chosen.contains(gpu))
+        .collect()
 }
 
 /// The number of stacks of an Intel GPU, if several: two of the Data Center GPU Max 1550 and 1350
 /// (intel/compute-runtime, shared/source/dll/devices/devices_base.inl).
 fn stacks(topology: &Topology, gpu: GpuIndex) -> Option<u32> {
-    let device = topology.pci.get(topology.gpu(gpu).address).and_then(|function| function.device);
+    let device = topology
+        .pci
+        .get(topology.gpu(gpu).address)
+        .and_then(|function| function.device);
     match device {
         Some(0x0bd4..=0x0bd8) => Some(2),
         _ => None,
@@ -202,18 +235,38 @@ mod tests {
         let mut topology = Topology::empty("test", Provenance::ThisSystem);
         topology.gpus.extend((1..).zip(uuids).map(|(bus, uuid)| {
             let address = format!("{bus:02x}:00.0").parse().unwrap();
-            Gpu { uuid: uuid.map(str::to_string), ..Gpu::new(address, GpuVendor::Nvidia) }
+            Gpu {
+                uuid: uuid.map(str::to_string),
+                ..Gpu::new(address, GpuVendor::Nvidia)
+            }
         }));
         let listed = cuda(&topology, list, &topology.gpu_indices().collect::<Vec<_>>());
-        (listed.gpus.iter().map(|gpu| gpu.0).collect(), listed.unknown)
+        (
+            listed.gpus.iter().map(|gpu| gpu.0).collect(),
+            listed.unknown,
+        )
     }
 
     #[test]
     fn a_uuid_ends_the_list_unless_it_may_be_that_of_a_gpu_of_which_none_is_known() {
-        let (all, some) = ([Some("GPU-10"), Some("GPU-11")], [Some("GPU-10"), Some("GPU-11"), None]);
-        assert_eq!(named("GPU-11,GPU-2,GPU-10", &all), (vec![1], vec![]), "no GPU of the node has it");
-        assert_eq!(named("GPU-11,GPU-2,GPU-10", &some), (vec![1, 0], vec!["GPU-2".to_string()]));
-        assert_eq!(named("GPU-11,GPU-1,GPU-10", &some), (vec![1], vec![]), "two begin like this");
+        let (all, some) = (
+            [Some("GPU-10"), Some("GPU-11")],
+            [Some("GPU-10"), Some("GPU-11"), None],
+        );
+        assert_eq!(
+            named("GPU-11,GPU-2,GPU-10", &all),
+            (vec![1], vec![]),
+            "no GPU of the node has it"
+        );
+        assert_eq!(
+            named("GPU-11,GPU-2,GPU-10", &some),
+            (vec![1, 0], vec!["GPU-2".to_string()])
+        );
+        assert_eq!(
+            named("GPU-11,GPU-1,GPU-10", &some),
+            (vec![1], vec![]),
+            "two begin like this"
+        );
     }
 
     #[test]

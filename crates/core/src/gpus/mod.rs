@@ -60,7 +60,10 @@ pub fn lint(topology: &Topology) -> Option<Diagnostic> {
 }
 
 fn positions(topology: &Topology, vendor: GpuVendor) -> Vec<GpuIndex> {
-    topology.gpu_indices().filter(|&gpu| topology.gpu(gpu).vendor == vendor).collect()
+    topology
+        .gpu_indices()
+        .filter(|&gpu| topology.gpu(gpu).vendor == vendor)
+        .collect()
 }
 
 /// Orders GPUs as their vendor's runtime counts them.
@@ -79,15 +82,24 @@ struct Sight<'a> {
 impl Sight<'_> {
     /// By the vendors' variables, else by the denied devices; `None` where neither says anything.
     fn claim(&self) -> Option<Claim> {
-        let listed: Vec<Claim> =
-            self.vendors().into_iter().filter_map(|vendor| self.listed(vendor)).collect();
+        let listed: Vec<Claim> = self
+            .vendors()
+            .into_iter()
+            .filter_map(|vendor| self.listed(vendor))
+            .collect();
         if let Some(first) = listed.first() {
             // on a node with several vendors' GPUs, the reason is that of the first vendor with some
             let with_gpus = listed.iter().find(|claim| !claim.gpus.is_empty());
             let reason = with_gpus.unwrap_or(first).reason.clone();
-            return Some(Claim { gpus: listed.into_iter().flat_map(|claim| claim.gpus).collect(), reason });
+            return Some(Claim {
+                gpus: listed.into_iter().flat_map(|claim| claim.gpus).collect(),
+                reason,
+            });
         }
-        let denied = self.vendors().into_iter().filter(|&vendor| self.denies(vendor));
+        let denied = self
+            .vendors()
+            .into_iter()
+            .filter(|&vendor| self.denies(vendor));
         let gpus: Vec<GpuIndex> = denied.flat_map(|vendor| self.visible(vendor)).collect();
         let reason = "the GPUs that the task may open".to_string();
         (!gpus.is_empty()).then_some(Claim { gpus, reason })
@@ -101,7 +113,9 @@ impl Sight<'_> {
     /// True if one of this vendor's GPUs is denied; another vendor's display adapter may be denied to all.
     fn denies(&self, vendor: GpuVendor) -> bool {
         let access = self.topology.gpus.iter().zip(&self.grant.access);
-        access.into_iter().any(|(gpu, access)| gpu.vendor == vendor && *access == Access::Denied)
+        access
+            .into_iter()
+            .any(|(gpu, access)| gpu.vendor == vendor && *access == Access::Denied)
     }
 
     /// The vendor's GPUs that exist for the task, in its runtime's order.
@@ -124,9 +138,10 @@ impl Sight<'_> {
             GpuVendor::Nvidia => self.variable(CUDA).map(|list| self.cuda(list)),
             GpuVendor::Amd => self.rocm(),
             // Level Zero reads these as no mask at all
-            GpuVendor::Intel => {
-                self.variable(ZE).filter(|mask| !matches!(*mask, "" | "default")).map(|mask| self.ze(mask))
-            }
+            GpuVendor::Intel => self
+                .variable(ZE)
+                .filter(|mask| !matches!(*mask, "" | "default"))
+                .map(|mask| self.ze(mask)),
         }
     }
 
@@ -161,7 +176,9 @@ impl Sight<'_> {
         }
         for (place, entry) in listed.unknown.iter().enumerate() {
             let candidates: Vec<GpuIndex> = match entry.starts_with("MIG-") {
-                true if visible.iter().any(is_cut) => visible.iter().copied().filter(is_cut).collect(),
+                true if visible.iter().any(is_cut) => {
+                    visible.iter().copied().filter(is_cut).collect()
+                }
                 true => visible.to_vec(),
                 false => visible.iter().copied().filter(is_nameless).collect(),
             };
@@ -186,19 +203,27 @@ impl Sight<'_> {
         if let more @ 1.. = listed.unknown.len() - 1 {
             reasons.push(more_entries(more));
         }
-        Claim { gpus, reason: reasons.join("; ") }
+        Claim {
+            gpus,
+            reason: reasons.join("; "),
+        }
     }
 
     /// ROCR_VISIBLE_DEVICES applies to all programs; HIP programs count the remaining GPUs anew.
     fn rocm(&self) -> Option<Claim> {
         let visible = self.visible(GpuVendor::Amd);
         // HIP takes the first nonempty one; on a node with NVIDIA's GPUs the second is meant for those
-        let hip = [(HIP, true), (CUDA, !self.vendors().contains(&GpuVendor::Nvidia))].into_iter().find_map(
-            |(name, counts)| {
-                let list = self.variable(name).filter(|list| counts && !list.is_empty())?;
-                Some((name, list))
-            },
-        );
+        let hip = [
+            (HIP, true),
+            (CUDA, !self.vendors().contains(&GpuVendor::Nvidia)),
+        ]
+        .into_iter()
+        .find_map(|(name, counts)| {
+            let list = self
+                .variable(name)
+                .filter(|list| counts && !list.is_empty())?;
+            Some((name, list))
+        });
         let rocr = self.variable(ROCR);
         if rocr.is_none() && hip.is_none() {
             return None;
@@ -211,8 +236,18 @@ impl Sight<'_> {
             }
             None => (visible, String::new()),
         };
-        let Some((name, text)) = hip else { return Some(Claim { gpus: below, reason }) };
-        let Listed { gpus, by_uuid, out_of_range, .. } = list::hip(self.topology, text, &below);
+        let Some((name, text)) = hip else {
+            return Some(Claim {
+                gpus: below,
+                reason,
+            });
+        };
+        let Listed {
+            gpus,
+            by_uuid,
+            out_of_range,
+            ..
+        } = list::hip(self.topology, text, &below);
         if rocr.is_none() {
             reason = self.reason(name, text, GpuVendor::Amd, &gpus, by_uuid);
         } else if gpus.is_empty() && out_of_range && !below.is_empty() {
@@ -221,7 +256,10 @@ impl Sight<'_> {
                 "; `{name}={}` counts among these and names none: a HIP program sees no GPU",
                 shown(text)
             ));
-            return Some(Claim { gpus: below, reason });
+            return Some(Claim {
+                gpus: below,
+                reason,
+            });
         } else if gpus != below {
             reason.push_str(&format!(", then `{name}={}` among these", shown(text)));
         }
@@ -239,9 +277,19 @@ impl Sight<'_> {
         Claim { gpus, reason }
     }
 
-    fn reason(&self, name: &str, text: &str, vendor: GpuVendor, gpus: &[GpuIndex], by_uuid: bool) -> String {
+    fn reason(
+        &self,
+        name: &str,
+        text: &str,
+        vendor: GpuVendor,
+        gpus: &[GpuIndex],
+        by_uuid: bool,
+    ) -> String {
         if gpus.is_empty() {
-            return format!("`{name}={}` names no GPU of this node that the task may open", shown(text));
+            return format!(
+                "`{name}={}` names no GPU of this node that the task may open",
+                shown(text)
+            );
         }
         if by_uuid {
             return format!("by the UUIDs in `{name}`");
@@ -250,9 +298,16 @@ impl Sight<'_> {
             true => "the GPUs that the task may open",
             false => "all GPUs of the node",
         };
-        let of_driver =
-            self.topology.gpus.iter().any(|gpu| gpu.vendor == vendor && gpu.runtime_index.is_some());
-        let order = if of_driver { "in the compute driver's order" } else { "in PCI order" };
+        let of_driver = self
+            .topology
+            .gpus
+            .iter()
+            .any(|gpu| gpu.vendor == vendor && gpu.runtime_index.is_some());
+        let order = if of_driver {
+            "in the compute driver's order"
+        } else {
+            "in PCI order"
+        };
         format!("`{name}={}` over {over}, {order}", shown(text))
     }
 }
@@ -266,14 +321,23 @@ fn add(gpus: &mut Vec<GpuIndex>, gpu: GpuIndex) {
 /// The `SLURM_STEP_GPUS` for these GPUs.
 pub fn slurms_numbers(topology: &Topology, gpus: &[GpuIndex]) -> String {
     let by_file = by_file(topology);
-    let place = |gpu: &GpuIndex| by_file.iter().position(|other| other == gpu).unwrap_or(gpu.0).to_string();
+    let place = |gpu: &GpuIndex| {
+        by_file
+            .iter()
+            .position(|other| other == gpu)
+            .unwrap_or(gpu.0)
+            .to_string()
+    };
     gpus.iter().map(place).collect::<Vec<_>>().join(",")
 }
 
 /// By `SLURM_STEP_GPUS`, without the GPUs that the task may not open.
 fn by_step(sight: &Sight, step: &Step) -> Claim {
     let topology = sight.topology;
-    let none = |reason: &str| Claim { gpus: Vec::new(), reason: reason.to_string() };
+    let none = |reason: &str| Claim {
+        gpus: Vec::new(),
+        reason: reason.to_string(),
+    };
     if step.gpus.is_none() {
         return none(match sight.grant.access.contains(&Access::Denied) {
             true => "Slurm gave it no GPU, and it may open none",
@@ -281,7 +345,9 @@ fn by_step(sight: &Sight, step: &Step) -> Claim {
         });
     }
     if counts_mig(topology) {
-        return none("`SLURM_STEP_GPUS` counts MIG instances here, and nothing else names the task's GPUs");
+        return none(
+            "`SLURM_STEP_GPUS` counts MIG instances here, and nothing else names the task's GPUs",
+        );
     }
     // without a variable the runtime counts in its own order, whatever Slurm's is
     let mut gpus = of_the_step(topology, step);
@@ -290,7 +356,10 @@ fn by_step(sight: &Sight, step: &Step) -> Claim {
     if gpus.is_empty() {
         return none("`SLURM_STEP_GPUS` names no GPU of this node that the task may open");
     }
-    Claim { gpus, reason: "the step's GPUs, as Slurm's `SLURM_STEP_GPUS` lists them".to_string() }
+    Claim {
+        gpus,
+        reason: "the step's GPUs, as Slurm's `SLURM_STEP_GPUS` lists them".to_string(),
+    }
 }
 
 /// True if Slurm's places count MIG instances.
@@ -309,7 +378,9 @@ pub(crate) fn of_the_step(topology: &Topology, step: &Step) -> Vec<GpuIndex> {
     let by_file = by_file(topology);
     let mut gpus = Vec::new();
     let entries = list::entries(step.gpus.as_deref().unwrap_or_default());
-    entries.filter_map(|entry| of_entry(topology, &by_file, entry)).for_each(|gpu| add(&mut gpus, gpu));
+    entries
+        .filter_map(|entry| of_entry(topology, &by_file, entry))
+        .for_each(|gpu| add(&mut gpus, gpu));
     gpus
 }
 
@@ -318,9 +389,14 @@ pub(crate) fn of_the_step(topology: &Topology, step: &Step) -> Vec<GpuIndex> {
 pub(crate) fn step_orders(topology: &Topology, step: &Step) -> Option<[Vec<GpuIndex>; 2]> {
     let list = step.gpus.as_deref().filter(|_| !counts_mig(topology))?;
     let by = |order: Vec<GpuIndex>| -> Option<Vec<GpuIndex>> {
-        list::entries(list).map(|entry| of_entry(topology, &order, entry)).collect()
+        list::entries(list)
+            .map(|entry| of_entry(topology, &order, entry))
+            .collect()
     };
-    Some([by(by_file(topology))?, by(topology.gpu_indices().collect())?])
+    Some([
+        by(by_file(topology))?,
+        by(topology.gpu_indices().collect())?,
+    ])
 }
 
 /// The GPU of an entry of `SLURM_STEP_GPUS`, if the node's list has this order.
@@ -350,11 +426,21 @@ fn unequal(topology: &Topology, gpus: &[GpuIndex]) -> Option<String> {
     let gpus = || gpus.iter().map(|&gpu| topology.gpu(gpu));
     let models = order::set(gpus().filter_map(|gpu| gpu.model.as_deref()));
     if models.len() > 1 {
-        return Some(models.into_iter().map(|model| format!("`{model}`")).collect::<Vec<_>>().join(", "));
+        return Some(
+            models
+                .into_iter()
+                .map(|model| format!("`{model}`"))
+                .collect::<Vec<_>>()
+                .join(", "),
+        );
     }
     let devices = order::set(gpus().filter_map(|gpu| topology.pci.get(gpu.address)?.device));
     (devices.len() > 1).then(|| {
-        devices.into_iter().map(|id| format!("PCI device `{id:#06x}`")).collect::<Vec<_>>().join(", ")
+        devices
+            .into_iter()
+            .map(|id| format!("PCI device `{id:#06x}`"))
+            .collect::<Vec<_>>()
+            .join(", ")
     })
 }
 

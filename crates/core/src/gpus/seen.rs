@@ -14,13 +14,20 @@ pub fn seen(topology: &Topology, step: &Step, grant: &GpuGrant) -> Claim {
     if step.gpus.is_some() {
         return by_step(&sight, step);
     }
-    let gpus: Vec<GpuIndex> = sight.vendors().into_iter().flat_map(|vendor| sight.visible(vendor)).collect();
+    let gpus: Vec<GpuIndex> = sight
+        .vendors()
+        .into_iter()
+        .flat_map(|vendor| sight.visible(vendor))
+        .collect();
     let reason = match (gpus.is_empty(), topology.gpus.is_empty()) {
         (false, _) => "nothing keeps it from any GPU of the node",
         (true, true) => "the node has no GPU",
         (true, false) => "it may open no GPU",
     };
-    Claim { gpus, reason: reason.to_string() }
+    Claim {
+        gpus,
+        reason: reason.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -34,8 +41,14 @@ mod tests {
     }
 
     fn grant(list: Option<&str>) -> GpuGrant {
-        let variables = list.map(|list| ("CUDA_VISIBLE_DEVICES", list.to_string())).into_iter().collect();
-        GpuGrant { variables, access: vec![Access::Unknown; 8] }
+        let variables = list
+            .map(|list| ("CUDA_VISIBLE_DEVICES", list.to_string()))
+            .into_iter()
+            .collect();
+        GpuGrant {
+            variables,
+            access: vec![Access::Unknown; 8],
+        }
     }
 
     fn gpus(claim: &Claim) -> Vec<usize> {
@@ -46,10 +59,20 @@ mod tests {
     fn a_process_that_nothing_keeps_from_any_gpu_sees_all() {
         let topology = dgx();
         let seen = |grant: &GpuGrant, step: &Step| gpus(&super::seen(&topology, step, grant));
-        assert_eq!(seen(&grant(None), &Step::default()), [0, 1, 2, 3, 4, 5, 6, 7]);
-        assert_eq!(seen(&grant(Some("")), &Step::default()), [0; 0], "an empty list is a list");
+        assert_eq!(
+            seen(&grant(None), &Step::default()),
+            [0, 1, 2, 3, 4, 5, 6, 7]
+        );
+        assert_eq!(
+            seen(&grant(Some("")), &Step::default()),
+            [0; 0],
+            "an empty list is a list"
+        );
         assert_eq!(seen(&grant(Some("6,2")), &Step::default()), [6, 2]);
-        let step = Step { gpus: Some("4,5".to_string()), ..Step::default() };
+        let step = Step {
+            gpus: Some("4,5".to_string()),
+            ..Step::default()
+        };
         assert_eq!(seen(&grant(None), &step), [4, 5]);
         let mut denied = grant(None);
         denied.access = vec![Access::Denied; 8];
@@ -70,9 +93,16 @@ mod tests {
             (&[3][..], "the GPUs that the task may open")
         );
         // a step's list that names none here is no leave to see all
-        let step = Step { gpus: Some("99".to_string()), ..Step::default() };
+        let step = Step {
+            gpus: Some("99".to_string()),
+            ..Step::default()
+        };
         let found = seen(&topology, &step, &grant(None));
         assert_eq!(gpus(&found), [0; 0]);
-        assert!(found.reason.starts_with("`SLURM_STEP_GPUS` names no GPU"), "{}", found.reason);
+        assert!(
+            found.reason.starts_with("`SLURM_STEP_GPUS` names no GPU"),
+            "{}",
+            found.reason
+        );
     }
 }

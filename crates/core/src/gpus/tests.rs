@@ -9,10 +9,14 @@ const CUDA_UUID: &str = "a0b0c0d-0000-0000-0000-000000000000";
 
 fn add(topology: &mut Topology, bus: u32, device: u16, vendor: GpuVendor) -> usize {
     let address = format!("{bus:02x}:00.0").parse().unwrap();
-    let host = HostBridge { domain: 0, bus: bus as u8 };
-    topology
-        .pci
-        .insert(PciFunction { device: Some(device), ..PciFunction::new(address, PciParent::Host(host)) });
+    let host = HostBridge {
+        domain: 0,
+        bus: bus as u8,
+    };
+    topology.pci.insert(PciFunction {
+        device: Some(device),
+        ..PciFunction::new(address, PciParent::Host(host))
+    });
     topology.gpus.push(Gpu::new(address, vendor));
     topology.gpus.len() - 1
 }
@@ -31,7 +35,8 @@ fn nvidia() -> Topology {
 /// The same, with these GPUs cut into MIG instances.
 fn mig(cut: &[usize]) -> Topology {
     let mut topology = nvidia();
-    cut.iter().for_each(|&gpu| topology.gpus[gpu].mig_instances = Some(7));
+    cut.iter()
+        .for_each(|&gpu| topology.gpus[gpu].mig_instances = Some(7));
     topology
 }
 
@@ -39,7 +44,12 @@ fn mig(cut: &[usize]) -> Topology {
 fn unequal_gpus() -> Topology {
     let mut topology = Topology::empty("test", Provenance::ThisSystem);
     for (index, device) in [0x20b0, 0x20b0, 0x20b0, 0x2330].into_iter().enumerate() {
-        add(&mut topology, 0x10 + index as u32, device, GpuVendor::Nvidia);
+        add(
+            &mut topology,
+            0x10 + index as u32,
+            device,
+            GpuVendor::Nvidia,
+        );
     }
     topology
 }
@@ -122,12 +132,29 @@ fn positions(gpus: &[usize]) -> Vec<GpuIndex> {
 }
 
 fn check(rows: &[Row]) {
-    for Row { asked, node, set, open, gpus, reason } in rows {
+    for Row {
+        asked,
+        node,
+        set,
+        open,
+        gpus,
+        reason,
+    } in rows
+    {
         let topology = node();
         let (step, grant) = grant(&topology, set, *open);
         let found = identify(&topology, &step, &grant);
-        assert_eq!(found.gpus, positions(gpus), "{asked}: {set:?}, may open {open:?}: {}", found.reason);
-        assert!(found.reason.contains(reason), "{asked}: `{}` has no `{reason}`", found.reason);
+        assert_eq!(
+            found.gpus,
+            positions(gpus),
+            "{asked}: {set:?}, may open {open:?}: {}",
+            found.reason
+        );
+        assert!(
+            found.reason.contains(reason),
+            "{asked}: `{}` has no `{reason}`",
+            found.reason
+        );
     }
 }
 
@@ -278,9 +305,20 @@ fn numbers_of_unequal_gpus_are_said_to_be_a_guess_unless_cuda_counts_by_the_bus(
         identify(topology, &step, &grant).reason.contains("guess")
     };
     let unequal = unequal_gpus();
-    assert!(is_a_guess(&unequal, &["CUDA_VISIBLE_DEVICES=0", "CUDA_DEVICE_ORDER=FASTEST_FIRST"], None));
-    assert!(!is_a_guess(&unequal, &["CUDA_VISIBLE_DEVICES=0", "CUDA_DEVICE_ORDER=PCI_BUS_ID"], None));
-    assert!(!is_a_guess(&unequal, &["CUDA_VISIBLE_DEVICES=3,2,1,0"], None), "all of them in whatever order");
+    assert!(is_a_guess(
+        &unequal,
+        &["CUDA_VISIBLE_DEVICES=0", "CUDA_DEVICE_ORDER=FASTEST_FIRST"],
+        None
+    ));
+    assert!(!is_a_guess(
+        &unequal,
+        &["CUDA_VISIBLE_DEVICES=0", "CUDA_DEVICE_ORDER=PCI_BUS_ID"],
+        None
+    ));
+    assert!(
+        !is_a_guess(&unequal, &["CUDA_VISIBLE_DEVICES=3,2,1,0"], None),
+        "all of them in whatever order"
+    );
     assert!(
         !is_a_guess(&unequal, &["CUDA_VISIBLE_DEVICES=0"], Some(&[0, 1])),
         "those that it may open are equal"
@@ -289,7 +327,9 @@ fn numbers_of_unequal_gpus_are_said_to_be_a_guess_unless_cuda_counts_by_the_bus(
     assert_eq!(lint(&nvidia()), None);
     let said = lint(&unequal).unwrap().to_string();
     assert!(
-        said.starts_with("`CUDA_DEVICE_ORDER`: the GPUs differ (PCI device `0x20b0`, PCI device `0x2330`)"),
+        said.starts_with(
+            "`CUDA_DEVICE_ORDER`: the GPUs differ (PCI device `0x20b0`, PCI device `0x2330`)"
+        ),
         "{said}"
     );
 }
@@ -346,7 +386,12 @@ fn level_zero_takes_a_set_of_cards_or_of_stacks() {
         "an empty mask is none": intel, ["ZE_AFFINITY_MASK=", "SLURM_STEP_GPUS=1"], None => [1], "SLURM_STEP_GPUS";
     }
     let (step, cards) = grant(&intel(), &["ZE_AFFINITY_MASK=1.0"], None);
-    assert!(identify(&intel(), &step, &cards).reason.ends_with("in PCI order"), "nothing of stacks");
+    assert!(
+        identify(&intel(), &step, &cards)
+            .reason
+            .ends_with("in PCI order"),
+        "nothing of stacks"
+    );
 }
 
 fn lists() -> impl Strategy<Value = String> {

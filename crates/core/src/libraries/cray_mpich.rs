@@ -35,7 +35,10 @@ fn nic_policy(query: &Query) -> Option<Answer> {
         return Some(no);
     }
     let is_set = |name: &str| query.users(name).is_some();
-    let answer = Answer::yes("GPU", "Cray MPICH then takes the NIC nearest to the rank's GPU");
+    let answer = Answer::yes(
+        "GPU",
+        "Cray MPICH then takes the NIC nearest to the rank's GPU",
+    );
     Some(answer.unless(&[
         (
             query.nics_of(NicKind::Slingshot).filter(|nic| is_the_steps(&nic.name)).count() < 2,

@@ -25,7 +25,9 @@ const DEFAULT: &str = "mlx5_0";
 /// The node's first rail; no answer where the default is right, or where DeepEP cannot run.
 fn nic_name(query: &Query) -> Option<Answer> {
     let rails = &query.node.rails;
-    let first = rails.first().filter(|_| query.has_gpu_of(GpuVendor::Nvidia))?;
+    let first = rails
+        .first()
+        .filter(|_| query.has_gpu_of(GpuVendor::Nvidia))?;
     let is_right = rails.iter().any(|rail| rail.name == DEFAULT);
     if is_right || query.topology.nic(first.nic).kind != NicKind::Verbs {
         return None;

@@ -37,8 +37,17 @@ pub(super) struct Line<'t> {
 }
 
 impl<'t> Line<'t> {
-    pub(super) fn new(name: &'t str, value: &'t str, is_short: bool, holds: Option<bool>) -> Line<'t> {
-        Line { name, value: Some(value).filter(|_| is_short), holds }
+    pub(super) fn new(
+        name: &'t str,
+        value: &'t str,
+        is_short: bool,
+        holds: Option<bool>,
+    ) -> Line<'t> {
+        Line {
+            name,
+            value: Some(value).filter(|_| is_short),
+            holds,
+        }
     }
 }
 
@@ -63,18 +72,39 @@ pub(super) fn strongest(claims: impl IntoIterator<Item = Option<Claimed>>) -> Op
 impl Files {
     /// The claim of the site's files.
     pub(super) fn sites(&self, topology: &Topology, read: ReadFile, name: &str) -> Option<Claimed> {
-        strongest((self.of_site)(topology).iter().map(|file| self.claimed(read, file, name)))
+        strongest(
+            (self.of_site)(topology)
+                .iter()
+                .map(|file| self.claimed(read, file, name)),
+        )
     }
 
     /// The claim of the user's files, read with the user's rights.
-    pub(super) fn users(&self, topology: &Topology, evidence: &Evidence, name: &str) -> Option<Claimed> {
+    pub(super) fn users(
+        &self,
+        topology: &Topology,
+        evidence: &Evidence,
+        name: &str,
+    ) -> Option<Claimed> {
         let files = (self.of_user)(topology, evidence.present);
-        strongest(files.iter().map(|file| self.claimed(evidence.read, file, name)))
+        strongest(
+            files
+                .iter()
+                .map(|file| self.claimed(evidence.read, file, name)),
+        )
     }
 
     /// The claim of all of them, as the task sees them.
-    pub(super) fn all(&self, topology: &Topology, evidence: &Evidence, name: &str) -> Option<Claimed> {
-        strongest([self.users(topology, evidence, name), self.sites(topology, evidence.read, name)])
+    pub(super) fn all(
+        &self,
+        topology: &Topology,
+        evidence: &Evidence,
+        name: &str,
+    ) -> Option<Claimed> {
+        strongest([
+            self.users(topology, evidence, name),
+            self.sites(topology, evidence.read, name),
+        ])
     }
 
     /// A file's claim: it sets the variable or a rival, may set it, or seems to be meant to.
@@ -83,11 +113,20 @@ impl Files {
         let file = file.escape_debug();
         let lines = (self.lines)(&found.text, read);
         let names = |name: &str| lines.iter().any(|line| line.name == name);
-        let mut own = lines.iter().filter(|line| line.name == name && line.holds != Some(false));
-        let line = if self.last_counts { own.next_back() } else { own.next() };
+        let mut own = lines
+            .iter()
+            .filter(|line| line.name == name && line.holds != Some(false));
+        let line = if self.last_counts {
+            own.next_back()
+        } else {
+            own.next()
+        };
         let rival = self.rivals.iter().find(|rival| names(rival));
         // as a person reads it
-        let seems_to_set = |line: &str| line.split_once('=').is_some_and(|(seen, _)| seen.trim() == name);
+        let seems_to_set = |line: &str| {
+            line.split_once('=')
+                .is_some_and(|(seen, _)| seen.trim() == name)
+        };
         let (why, value, decides) = if let Some(why) = found.unanswered {
             // a weaker file's value would count less
             (format!("`{file}` may set it: {why}"), None, true)
@@ -98,15 +137,33 @@ impl Files {
             (format!("`{file}` {sets}"), value.map(str::to_string), true)
         } else if found.is_cut {
             // the library reads the whole file
-            (format!("`{file}` is longer than what is read of it here, and may set it"), None, true)
+            (
+                format!("`{file}` is longer than what is read of it here, and may set it"),
+                None,
+                true,
+            )
         } else if let Some(rival) = rival {
             (format!("`{file}` sets `{rival}`"), None, false)
-        } else if !names(name) && found.text.trim_start_matches(MARK).lines().any(seems_to_set) {
-            (format!("`{file}` seems to set it, in a line that its library reads otherwise"), None, false)
+        } else if !names(name)
+            && found
+                .text
+                .trim_start_matches(MARK)
+                .lines()
+                .any(seems_to_set)
+        {
+            (
+                format!("`{file}` seems to set it, in a line that its library reads otherwise"),
+                None,
+                false,
+            )
         } else {
             return None;
         };
-        Some(Claimed { why, value, decides })
+        Some(Claimed {
+            why,
+            value,
+            decides,
+        })
     }
 }
 
@@ -116,7 +173,9 @@ pub(super) const MARK: char = '\u{feff}';
 /// The text before a comment: this character behind white space.
 pub(super) fn before_comment(text: &str, comment: char) -> &str {
     let mut parts = text.match_indices(comment).map(|(at, _)| &text[..at]);
-    parts.find(|part| part.ends_with(char::is_whitespace)).unwrap_or(text)
+    parts
+        .find(|part| part.ends_with(char::is_whitespace))
+        .unwrap_or(text)
 }
 
 /// A reader that opens each configuration file once.
@@ -127,7 +186,11 @@ pub(super) fn remembered<'r>(read: ReadFile<'r>) -> impl Fn(&str) -> Option<File
         if path.starts_with("/proc/") || path.starts_with("/sys/") {
             return read(path);
         }
-        known.borrow_mut().entry(path.to_string()).or_insert_with(|| read(path)).clone()
+        known
+            .borrow_mut()
+            .entry(path.to_string())
+            .or_insert_with(|| read(path))
+            .clone()
     }
 }
 
@@ -143,7 +206,10 @@ mod tests {
 
     /// Each library's grammar, of files that set `LIST` and `OTHER`.
     fn grammars() -> [Files; 3] {
-        [nccl::FILES, nvshmem::FILES, ucx::FILES].map(|files| Files { rivals: &["OTHER"], ..files })
+        [nccl::FILES, nvshmem::FILES, ucx::FILES].map(|files| Files {
+            rivals: &["OTHER"],
+            ..files
+        })
     }
 
     const NCCL: usize = 0;
@@ -156,8 +222,16 @@ mod tests {
 
     fn claimed(text: &str, grammar: usize, processor: &str) -> Option<Claimed> {
         let read = |path: &str| {
-            let text = if path == "/etc/a.conf" { text } else { processor };
-            Some(FileText { text: text.to_string(), is_cut: text.ends_with('…'), unanswered: None })
+            let text = if path == "/etc/a.conf" {
+                text
+            } else {
+                processor
+            };
+            Some(FileText {
+                text: text.to_string(),
+                is_cut: text.ends_with('…'),
+                unanswered: None,
+            })
         };
         grammars()[grammar].claimed(&read, "/etc/a.conf", "LIST")
     }
@@ -169,9 +243,22 @@ mod tests {
     #[test]
     fn a_file_gives_its_value_unless_that_may_be_for_another_machine() {
         assert_eq!(value("LIST: mlx5_0:1 ; comment", INI), some("mlx5_0:1"));
-        assert_eq!(value("[Grace]\nCPU model=Grace\nLIST=mlx5_0:1", INI), Some(None));
-        assert_eq!(value("LIST=mlx5_0:1\n[Grace]\nCPU model=Grace\nLIST=mlx5_1:1", INI), Some(None));
-        assert_eq!(value("[ours]\nLIST=mlx5_0:1", INI), some("mlx5_0:1"), "a section without a condition");
+        assert_eq!(
+            value("[Grace]\nCPU model=Grace\nLIST=mlx5_0:1", INI),
+            Some(None)
+        );
+        assert_eq!(
+            value(
+                "LIST=mlx5_0:1\n[Grace]\nCPU model=Grace\nLIST=mlx5_1:1",
+                INI
+            ),
+            Some(None)
+        );
+        assert_eq!(
+            value("[ours]\nLIST=mlx5_0:1", INI),
+            some("mlx5_0:1"),
+            "a section without a condition"
+        );
         assert_eq!(value("OTHER=1", NVSHMEM), Some(None));
         assert_eq!(value("LISTS=1", NCCL), None);
     }
@@ -181,9 +268,16 @@ mod tests {
         let vera = "[Vera Rubin]\nCPU model=Vera\nLIST=4\n[end]\nOTHER=1\nLIST_B=1\n";
         let told = |text: &str, processor: &str| {
             let claimed = claimed(&text.replace("OTHER=1\n", ""), INI, processor)?;
-            Some(if claimed.why == "`/etc/a.conf` sets it" { claimed.value } else { None })
+            Some(if claimed.why == "`/etc/a.conf` sets it" {
+                claimed.value
+            } else {
+                None
+            })
         };
-        let (intel, amd) = ("vendor_id\t: GenuineIntel\nmodel\t: 143\n", "vendor_id\t: AuthenticAMD\n");
+        let (intel, amd) = (
+            "vendor_id\t: GenuineIntel\nmodel\t: 143\n",
+            "vendor_id\t: AuthenticAMD\n",
+        );
         for (processor, is_told) in [
             (intel, false),
             (amd, false),
@@ -192,7 +286,11 @@ mod tests {
             ("cpu\t\t: POWER9\n", true),
             ("", true),
         ] {
-            assert_eq!(told(vera, processor), is_told.then_some(None), "{processor:?}");
+            assert_eq!(
+                told(vera, processor),
+                is_told.then_some(None),
+                "{processor:?}"
+            );
         }
         for (line, on_amd) in [
             ("CPU vendor=amd", Some(None)),
@@ -204,37 +302,73 @@ mod tests {
         ] {
             assert_eq!(told(&format!("[a]\n{line}\nLIST=4"), amd), on_amd, "{line}");
         }
-        let may = claimed(vera, INI, "").map(|claimed| claimed.why).unwrap_or_default();
-        assert_eq!(may, "`/etc/a.conf` may set it, in a section for some machines");
+        let may = claimed(vera, INI, "")
+            .map(|claimed| claimed.why)
+            .unwrap_or_default();
+        assert_eq!(
+            may,
+            "`/etc/a.conf` may set it, in a section for some machines"
+        );
         let order = "[a]\nLIST=1\nCPU model=Vera\nLIST=2\n[a]\nLIST=3\n";
-        assert_eq!(told(order, intel), Some(some("1").unwrap()), "a section ends with that line");
-        assert_eq!(told("[a]\nCPU model=Vera\n[b]\nLIST=5\n", intel), Some(some("5").unwrap()));
+        assert_eq!(
+            told(order, intel),
+            Some(some("1").unwrap()),
+            "a section ends with that line"
+        );
+        assert_eq!(
+            told("[a]\nCPU model=Vera\n[b]\nLIST=5\n", intel),
+            Some(some("5").unwrap())
+        );
     }
 
     #[test]
     fn a_file_of_which_nothing_is_known_may_set_the_variable_whatever_weaker_files_say() {
         let read = |file: &str| match file {
-            "/home/a" => Some(FileText { unanswered: Some("no answer"), ..FileText::default() }),
-            _ => Some(FileText { text: "LIST=mlx5_0".to_string(), ..FileText::default() }),
+            "/home/a" => Some(FileText {
+                unanswered: Some("no answer"),
+                ..FileText::default()
+            }),
+            _ => Some(FileText {
+                text: "LIST=mlx5_0".to_string(),
+                ..FileText::default()
+            }),
         };
-        let claims = ["/home/a", "/etc/a"].map(|file| grammars()[NCCL].claimed(&read, file, "LIST"));
+        let claims =
+            ["/home/a", "/etc/a"].map(|file| grammars()[NCCL].claimed(&read, file, "LIST"));
         let strongest = strongest(claims).unwrap();
-        assert_eq!((strongest.why.as_str(), strongest.value), ("`/home/a` may set it: no answer", None));
+        assert_eq!(
+            (strongest.why.as_str(), strongest.value),
+            ("`/home/a` may set it: no answer", None)
+        );
     }
 
     #[test]
     fn of_several_lines_nccl_takes_the_first_and_the_others_take_the_last() {
         for (grammar, text) in [(NCCL, "a"), (NVSHMEM, "b"), (INI, "b")] {
-            assert_eq!(value("LIST=a\nLIST=b\n", grammar), some(text), "{grammar:?}");
+            assert_eq!(
+                value("LIST=a\nLIST=b\n", grammar),
+                some(text),
+                "{grammar:?}"
+            );
         }
         assert_eq!(value("LIST=a\n…", NCCL), some("a"));
-        assert_eq!(value("LIST=a\n…", INI), Some(None), "it may be set once more");
+        assert_eq!(
+            value("LIST=a\n…", INI),
+            Some(None),
+            "it may be set once more"
+        );
     }
 
     #[test]
     fn a_comment_behind_a_value_is_each_librarys_own() {
-        assert_eq!(value("LIST==mlx5_0 # the first", NCCL), some("=mlx5_0 # the first"));
-        assert_eq!(value("LIST = mlx5_0#1 # the first", NVSHMEM), some("mlx5_0#1"));
+        assert_eq!(
+            value("LIST==mlx5_0 # the first", NCCL),
+            some("=mlx5_0 # the first")
+        );
+        assert_eq!(
+            value("LIST = mlx5_0#1 # the first", NVSHMEM),
+            some("mlx5_0#1")
+        );
         assert_eq!(value("LIST = mlx5_0;1 ; the first", INI), some("mlx5_0;1"));
         for grammar in [NCCL, NVSHMEM, INI] {
             assert_eq!(value("#LIST=no\n", grammar), None, "{grammar:?}");
@@ -244,19 +378,43 @@ mod tests {
     #[test]
     fn an_indented_line_without_a_value_gives_the_name_above_it_none() {
         for nothing in ["  ", "\t", "  # the first", "  ;mlx5_1"] {
-            assert_eq!(value(&format!("LIST=mlx5_0\n{nothing}\n"), INI), some("mlx5_0"), "{nothing:?}");
+            assert_eq!(
+                value(&format!("LIST=mlx5_0\n{nothing}\n"), INI),
+                some("mlx5_0"),
+                "{nothing:?}"
+            );
         }
-        assert_eq!(value("LIST=mlx5_0\n#OTHER=1\n mlx5_1", INI), some("mlx5_1"), "a comment is no name");
+        assert_eq!(
+            value("LIST=mlx5_0\n#OTHER=1\n mlx5_1", INI),
+            some("mlx5_1"),
+            "a comment is no name"
+        );
     }
 
     #[test]
     fn a_line_that_means_another_name_to_its_library_tells_no_value_but_stays_the_users_word() {
         assert_eq!(value(" LIST=mlx5_0", NCCL), Some(None));
         assert_eq!(value(" LIST=mlx5_0", NVSHMEM), some("mlx5_0"));
-        assert_eq!(value(" LIST=mlx5_0", INI), some("mlx5_0"), "there is no name above it");
-        assert_eq!(value("TLS=rc\n LIST=mlx5_0", INI), Some(None), "the rest of `TLS`");
-        assert_eq!(value("LIST=mlx5_0\n mlx5_1", INI), some("mlx5_1"), "its next value");
+        assert_eq!(
+            value(" LIST=mlx5_0", INI),
+            some("mlx5_0"),
+            "there is no name above it"
+        );
+        assert_eq!(
+            value("TLS=rc\n LIST=mlx5_0", INI),
+            Some(None),
+            "the rest of `TLS`"
+        );
+        assert_eq!(
+            value("LIST=mlx5_0\n mlx5_1", INI),
+            some("mlx5_1"),
+            "its next value"
+        );
         assert_eq!(value("\u{feff}LIST=mlx5_0", NCCL), Some(None));
-        assert_eq!(value(&format!("LIST={}", "mlx5_0,".repeat(40)), INI), Some(None), "it is read in pieces");
+        assert_eq!(
+            value(&format!("LIST={}", "mlx5_0,".repeat(40)), INI),
+            Some(None),
+            "it is read in pieces"
+        );
     }
 }

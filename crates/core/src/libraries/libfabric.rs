@@ -29,7 +29,8 @@ pub(super) const LIBRARY: Library = Library {
 pub(super) const WORD: &str = "libfabric";
 
 fn begins(beginning: &str, name: &str) -> bool {
-    name.get(..beginning.len()).is_some_and(|own| own.eq_ignore_ascii_case(beginning))
+    name.get(..beginning.len())
+        .is_some_and(|own| own.eq_ignore_ascii_case(beginning))
 }
 
 /// Cray MPICH's choice of a device.
@@ -66,11 +67,16 @@ pub(super) struct Nearest {
 }
 
 /// Each GPU's nearest NIC of those that may be used; GPUs take equally near ones in turn.
-pub(super) fn nearest(topology: &Topology, usable: &[NicIndex], kind: NicKind) -> Vec<Option<Nearest>> {
+pub(super) fn nearest(
+    topology: &Topology,
+    usable: &[NicIndex],
+    kind: NicKind,
+) -> Vec<Option<Nearest>> {
     let is_usable = |nic: &NicIndex| usable.contains(nic);
     let all = || {
-        let nics =
-            topology.numbered_nics().filter(|(_, nic)| nic.kind == kind && nic.ports.iter().any(works));
+        let nics = topology
+            .numbered_nics()
+            .filter(|(_, nic)| nic.kind == kind && nic.ports.iter().any(works));
         nics.filter_map(|(index, nic)| Some((index, nic.address?)))
     };
     let nics = || all().filter(|(nic, _)| is_usable(nic));
@@ -82,7 +88,12 @@ pub(super) fn nearest(topology: &Topology, usable: &[NicIndex], kind: NicKind) -
         let tied: Vec<NicIndex> = tied.map(|(index, _)| index).collect();
         let turn = earlier.iter().filter(|others| **others == tied).count();
         let leads_astray = all().any(|(nic, address)| !is_usable(&nic) && path(address) <= best);
-        let nearest = Nearest { nic: tied[turn % tied.len()], turn, alone: tied.len() == 1, leads_astray };
+        let nearest = Nearest {
+            nic: tied[turn % tied.len()],
+            turn,
+            alone: tied.len() == 1,
+            leads_astray,
+        };
         earlier.push(tied);
         Some(nearest)
     };
@@ -99,7 +110,9 @@ pub(super) fn of_all<'p>(
     let mut of = gpus.iter().map(|gpu| nearest.get(gpu.0)?.as_ref());
     let first = of.next().flatten();
     let is_shared = |first: &&Nearest| {
-        let same = |other: Option<&Nearest>| other.is_some_and(|other| other.alone && other.nic == first.nic);
+        let same = |other: Option<&Nearest>| {
+            other.is_some_and(|other| other.alone && other.nic == first.nic)
+        };
         gpus.len() == 1 || (first.alone && of.all(same))
     };
     Err(Answer::no(match first.filter(is_shared) {
@@ -121,13 +134,25 @@ pub(super) fn is_the_steps(present: &Present) -> impl Fn(&str) -> bool {
 /// No answer if the node has no Slingshot NIC.
 fn cxi_device(query: &Query) -> Option<Answer> {
     query.nics_of(NicKind::Slingshot).next()?;
-    let nearest = query.task.gpus.iter().filter_map(|&gpu| query.prepared.slingshot.get(gpu.0)?.as_ref());
+    let nearest = query
+        .task
+        .gpus
+        .iter()
+        .filter_map(|&gpu| query.prepared.slingshot.get(gpu.0)?.as_ref());
     let names = names_of(nearest.map(|nearest| &query.topology.nic(nearest.nic).name));
     let is_named = |name: &str| names.split(',').any(|named| named == name);
-    let mut others = query.nics_of(NicKind::Slingshot).filter(|nic| !is_named(&nic.name));
+    let mut others = query
+        .nics_of(NicKind::Slingshot)
+        .filter(|nic| !is_named(&nic.name));
     Some(Answer::yes(&*names, ON_REQUEST).unless(&[
-        (query.users(NIC_POLICY).is_some(), "the user's `MPICH_OFI_NIC_POLICY` chooses the device"),
-        (query.prepared.wanted.fabric == Fabric::IsolatedRails, ISOLATED),
+        (
+            query.users(NIC_POLICY).is_some(),
+            "the user's `MPICH_OFI_NIC_POLICY` chooses the device",
+        ),
+        (
+            query.prepared.wanted.fabric == Fabric::IsolatedRails,
+            ISOLATED,
+        ),
         (names.is_empty(), "the task has no GPU with a Slingshot NIC"),
         (
             !names.split(',').all(is_the_steps(query.evidence.present)),
@@ -147,14 +172,32 @@ const ON_REQUEST: &str = "its GPU's NIC, as `env=libfabric` asks";
 fn verbs_device(query: &Query) -> Option<Answer> {
     let verbs = || query.nics_of(NicKind::Verbs);
     verbs().next()?;
-    let name = names_of(query.task.rails.iter().map(|(rail, _)| &query.node.rail(*rail).name));
+    let name = names_of(
+        query
+            .task
+            .rails
+            .iter()
+            .map(|(rail, _)| &query.node.rail(*rail).name),
+    );
     let has_address = |nic: &Nic| nic.ports.iter().any(|port| !port.networks.is_empty());
     Some(Answer::yes(&*name, ON_REQUEST).unless(&[
-        (query.prepared.wanted.fabric == Fabric::IsolatedRails, ISOLATED),
-        (query.task.gpus.is_empty() || name.is_empty(), "the task has no GPU with a NIC"),
-        (query.users(VERBS_IFACE).is_some(), "the user's `FI_VERBS_IFACE` chooses the device"),
+        (
+            query.prepared.wanted.fabric == Fabric::IsolatedRails,
+            ISOLATED,
+        ),
+        (
+            query.task.gpus.is_empty() || name.is_empty(),
+            "the task has no GPU with a NIC",
+        ),
+        (
+            query.users(VERBS_IFACE).is_some(),
+            "the user's `FI_VERBS_IFACE` chooses the device",
+        ),
         // a comma would be a part of the name
-        (name.contains(','), "it takes one name, and the task has several NICs"),
+        (
+            name.contains(','),
+            "it takes one name, and the task has several NICs",
+        ),
         (
             verbs().any(|nic| nic.name != *name && begins(&name, &nic.name)),
             "it takes names by their beginning, and this one begins another NIC's too",

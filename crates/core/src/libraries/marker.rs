@@ -18,12 +18,25 @@ use std::fmt::{Display, Write};
 pub const NAME: &str = "NIC_PLACEMENT";
 
 /// The line with the facts of a task; `digest` is its node's.  Writing to a string cannot fail.
-pub(super) fn line(topology: &Topology, node: &NodePlacement, task: &TaskPlacement, digest: &str) -> String {
+pub(super) fn line(
+    topology: &Topology,
+    node: &NodePlacement,
+    task: &TaskPlacement,
+    digest: &str,
+) -> String {
     // room for a node's list in two variables, which saves reallocation
     let mut line = String::with_capacity(640);
     let _ = write!(line, "v1 policy={}", node.policy);
-    add_list(&mut line, " gpus=", task.gpus.iter().map(|gpu| topology.gpu(*gpu).address));
-    add_list(&mut line, " nics=", task.rails.iter().map(|(rail, _)| node.rail(*rail)));
+    add_list(
+        &mut line,
+        " gpus=",
+        task.gpus.iter().map(|gpu| topology.gpu(*gpu).address),
+    );
+    add_list(
+        &mut line,
+        " nics=",
+        task.rails.iter().map(|(rail, _)| node.rail(*rail)),
+    );
     let _ = write!(line, " node={digest}");
     if let CpuDecision::Set { cpus, .. } = &task.cpus {
         let _ = write!(line, " cpus={cpus}");
@@ -52,7 +65,9 @@ pub fn is_published(text: &str) -> bool {
     let mut words = text.split(' ');
     let facts = ["policy=", "gpus=", "nics="];
     words.next() == Some("v1")
-        && facts.iter().all(|fact| words.next().is_some_and(|word| word.starts_with(fact)))
+        && facts
+            .iter()
+            .all(|fact| words.next().is_some_and(|word| word.starts_with(fact)))
         && words.all(|word| word.contains('='))
 }
 
@@ -71,9 +86,17 @@ pub struct Devices<'a> {
 pub fn devices(text: &str) -> Option<Devices<'_>> {
     let value = |fact: &str| text.split(' ').find_map(|word| word.strip_prefix(fact));
     let list = |fact: &str| -> Vec<&str> {
-        value(fact).into_iter().flat_map(|value| value.split(',')).filter(|entry| !entry.is_empty()).collect()
+        value(fact)
+            .into_iter()
+            .flat_map(|value| value.split(','))
+            .filter(|entry| !entry.is_empty())
+            .collect()
     };
-    is_published(text).then(|| Devices { gpus: list("gpus="), nics: list("nics="), cpus: value("cpus=") })
+    is_published(text).then(|| Devices {
+        gpus: list("gpus="),
+        nics: list("nics="),
+        cpus: value("cpus="),
+    })
 }
 
 /// The claims of a line.
@@ -88,10 +111,16 @@ impl Marker {
         if !is_published(text) {
             return Marker::default();
         }
-        let set = text.split(' ').filter_map(|word| word.strip_prefix("set:")?.split_once('='));
+        let set = text
+            .split(' ')
+            .filter_map(|word| word.strip_prefix("set:")?.split_once('='));
         let set = set.filter(|(name, _)| may_be_ours(name));
         let unescaped = |value: &str| value.replace("%20", " ").replace("%25", "%");
-        Marker { set: set.map(|(name, value)| (name.to_string(), unescaped(value))).collect() }
+        Marker {
+            set: set
+                .map(|(name, value)| (name.to_string(), unescaped(value)))
+                .collect(),
+        }
     }
 
     /// The variables that we set, with their values.

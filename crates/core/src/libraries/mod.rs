@@ -109,12 +109,19 @@ type Answering = fn(&Query) -> Option<Answer>;
 
 /// The variables that we may set without an admin's `set=`, the marker not counted.
 pub fn variables() -> impl Iterator<Item = &'static str> {
-    LIBRARIES.iter().flat_map(|library| library.variables).map(|(name, _)| *name)
+    LIBRARIES
+        .iter()
+        .flat_map(|library| library.variables)
+        .map(|(name, _)| *name)
 }
 
 /// The variables that we only read, because they affect what we set.
 pub fn evidence() -> impl Iterator<Item = &'static str> {
-    LIBRARIES.iter().flat_map(|library| library.evidence).copied().chain([marker::NAME])
+    LIBRARIES
+        .iter()
+        .flat_map(|library| library.evidence)
+        .copied()
+        .chain([marker::NAME])
 }
 
 /// The variables that list NICs.
@@ -134,18 +141,30 @@ pub(crate) fn has_list_of_others(
     present: &Present,
     is_admins: impl Fn(&str) -> bool,
 ) -> bool {
-    LISTS.iter().any(|name| match variables.iter().find(|of| of.name == *name) {
-        Some(Variable { of_file: Some(list), .. } | Variable { change: Change::KeepUsers(list), .. }) => {
-            !list.is_empty()
-        }
-        Some(of) => matches!(of.change, Change::Set(_)) && is_admins(name),
-        None => present.get(*name).is_some_and(|list| !list.is_empty()),
-    })
+    LISTS
+        .iter()
+        .any(|name| match variables.iter().find(|of| of.name == *name) {
+            Some(
+                Variable {
+                    of_file: Some(list),
+                    ..
+                }
+                | Variable {
+                    change: Change::KeepUsers(list),
+                    ..
+                },
+            ) => !list.is_empty(),
+            Some(of) => matches!(of.change, Change::Set(_)) && is_admins(name),
+            None => present.get(*name).is_some_and(|list| !list.is_empty()),
+        })
 }
 
 /// Warnings about the variables of a task.
 pub fn caveats(topology: &Topology, variables: &[Variable]) -> Vec<Diagnostic> {
-    LIBRARIES.iter().filter_map(|library| (library.caveat)(topology, variables)).collect()
+    LIBRARIES
+        .iter()
+        .filter_map(|library| (library.caveat)(topology, variables))
+        .collect()
 }
 
 /// A task's variables before we change any: at least those of `Prepared::names`.
@@ -190,7 +209,10 @@ struct Query<'a> {
 impl Query<'_> {
     /// The user's own value of a variable.
     fn users(&self, name: &str) -> Option<&String> {
-        self.evidence.present.get(name).filter(|value| !self.earlier.is_ours(name, value))
+        self.evidence
+            .present
+            .get(name)
+            .filter(|value| !self.earlier.is_ours(name, value))
     }
 
     /// Our value of an earlier variable.
@@ -203,7 +225,12 @@ impl Query<'_> {
             topology: self.topology,
             node: self.node,
             task: Some(self.task),
-            interface: self.prepared.interface.as_ref().ok().map(|(name, _)| name.as_str()),
+            interface: self
+                .prepared
+                .interface
+                .as_ref()
+                .ok()
+                .map(|(name, _)| name.as_str()),
             files: &self.prepared.wanted.map_files,
         }
     }
@@ -219,7 +246,10 @@ impl Query<'_> {
 
     /// The node's NICs of this kind.
     fn nics_of(&self, kind: NicKind) -> impl Iterator<Item = &Nic> {
-        self.topology.nics.iter().filter(move |nic| nic.kind == kind)
+        self.topology
+            .nics
+            .iter()
+            .filter(move |nic| nic.kind == kind)
     }
 
     /// The value of a variable in the user's configuration files, or in the site's, which count less.
@@ -231,11 +261,18 @@ impl Query<'_> {
     /// The answer for a variable that the user has set, with the value of a file if the library prefers that.
     fn left_to_user(&self, name: &str) -> Answer {
         let overruled = LIBRARIES.iter().find_map(|library| {
-            let is_stronger = |files: &&Files| files.beat_environment && files.variables.contains(&name);
+            let is_stronger =
+                |files: &&Files| files.beat_environment && files.variables.contains(&name);
             let files = library.files.filter(is_stronger)?;
             let Claimed { why, value, .. } = files.all(self.topology, &self.evidence, name)?;
-            let why = format!("the user's own value stays, but {why}, which {} prefers", library.name);
-            Some(Answer { of_file: Some(value?), ..Answer::no(why) })
+            let why = format!(
+                "the user's own value stays, but {why}, which {} prefers",
+                library.name
+            );
+            Some(Answer {
+                of_file: Some(value?),
+                ..Answer::no(why)
+            })
         });
         overruled.unwrap_or_else(|| Answer::no("the user's own value stays"))
     }
@@ -246,7 +283,9 @@ impl Query<'_> {
         let is_judged = reports && !self.node.rails.is_empty() && !self.task.gpus.is_empty();
         let claim = match answer.value {
             Some(_) => self.claimed(files, name),
-            None if is_judged => self.claimed(files, name).filter(|claim| claim.value.is_some()),
+            None if is_judged => self
+                .claimed(files, name)
+                .filter(|claim| claim.value.is_some()),
             None => None,
         };
         claim.map_or(answer, Answer::left_to)
@@ -260,7 +299,9 @@ fn works(port: &Port) -> bool {
 
 /// True if the value begins with the mark; and what follows it.
 fn marked(value: &str, mark: char) -> (bool, &str) {
-    value.strip_prefix(mark).map_or((false, value), |rest| (true, rest))
+    value
+        .strip_prefix(mark)
+        .map_or((false, value), |rest| (true, rest))
 }
 
 /// True if the node has a GPU of this vendor.
@@ -270,10 +311,12 @@ fn has_gpu_of(topology: &Topology, vendor: GpuVendor) -> bool {
 
 /// Our value of a variable.
 fn ours<'v>(variables: &'v [Variable], name: &str) -> Option<&'v str> {
-    variables.iter().find_map(|variable| match &variable.change {
-        Change::Set(value) if variable.name == name => Some(value.as_str()),
-        _ => None,
-    })
+    variables
+        .iter()
+        .find_map(|variable| match &variable.change {
+            Change::Set(value) if variable.name == name => Some(value.as_str()),
+            _ => None,
+        })
 }
 
 /// A library's answer for one variable.
@@ -286,11 +329,18 @@ struct Answer {
 
 impl Answer {
     fn yes(value: impl Into<String>, why: impl Into<Cow<'static, str>>) -> Answer {
-        Answer { value: Some(value.into()), ..Answer::no(why) }
+        Answer {
+            value: Some(value.into()),
+            ..Answer::no(why)
+        }
     }
 
     fn no(why: impl Into<Cow<'static, str>>) -> Answer {
-        Answer { value: None, why: why.into(), of_file: None }
+        Answer {
+            value: None,
+            why: why.into(),
+            of_file: None,
+        }
     }
 
     /// No value, with the reason beside the first condition that holds; else this answer.
@@ -300,7 +350,10 @@ impl Answer {
     }
 
     fn left_to(Claimed { why, value, .. }: Claimed) -> Answer {
-        Answer { of_file: value, ..Answer::no(why) }
+        Answer {
+            of_file: value,
+            ..Answer::no(why)
+        }
     }
 }
 
@@ -312,33 +365,64 @@ pub(crate) fn environment<'p>(
     task: &TaskPlacement,
     evidence: Evidence,
 ) -> Vec<Variable<'p>> {
-    let evidence = Evidence { read: &files::remembered(evidence.read), ..evidence };
+    let evidence = Evidence {
+        read: &files::remembered(evidence.read),
+        ..evidence
+    };
     let earlier = prepared.earlier(evidence.present);
     let mut line = marker::line(topology, node, task, &prepared.digest);
     let mut variables = Vec::with_capacity(prepared.rows.len() + 1);
     for row in &prepared.rows {
         let answered = &variables;
-        let query = Query { prepared, topology, node, task, evidence, earlier: &earlier, answered };
+        let query = Query {
+            prepared,
+            topology,
+            node,
+            task,
+            evidence,
+            earlier: &earlier,
+            answered,
+        };
         let users = query.users(&row.name);
         let is_outer_steps = users.is_none() && evidence.present.contains_key(&*row.name);
         let (change, answer) = match users {
             Some(_) if !row.wanted => continue,
-            Some(users) => (Change::KeepUsers(users.clone()), query.left_to_user(&row.name)),
+            Some(users) => (
+                Change::KeepUsers(users.clone()),
+                query.left_to_user(&row.name),
+            ),
             None => match row.answer(&query) {
-                Some(Answer { value: Some(value), why, of_file }) => {
+                Some(Answer {
+                    value: Some(value),
+                    why,
+                    of_file,
+                }) => {
                     marker::add(&mut line, &row.name, &value);
-                    (Change::Set(value), Answer { value: None, why, of_file })
+                    (
+                        Change::Set(value),
+                        Answer {
+                            value: None,
+                            why,
+                            of_file,
+                        },
+                    )
                 }
                 Some(answer) if is_outer_steps => (Change::Remove, answer),
                 Some(answer) => (Change::Leave, answer),
-                None if is_outer_steps => {
-                    (Change::Remove, Answer::no("an outer step's value, which is not wanted here"))
-                }
+                None if is_outer_steps => (
+                    Change::Remove,
+                    Answer::no("an outer step's value, which is not wanted here"),
+                ),
                 None => continue,
             },
         };
         let Answer { why, of_file, .. } = answer;
-        variables.push(Variable { name: Cow::from(&*row.name), change, of_file, why });
+        variables.push(Variable {
+            name: Cow::from(&*row.name),
+            change,
+            of_file,
+            why,
+        });
     }
     variables.push(publication(line, evidence.present));
     variables
@@ -346,29 +430,58 @@ pub(crate) fn environment<'p>(
 
 /// The marker, unless a variable of the user's has its name.
 fn publication<'p>(line: String, present: &Present) -> Variable<'p> {
-    let (change, why) = match present.get(marker::NAME).filter(|text| !marker::is_published(text)) {
+    let (change, why) = match present
+        .get(marker::NAME)
+        .filter(|text| !marker::is_published(text))
+    {
         Some(users) => (
             Change::KeepUsers(users.clone()),
             "the user's own variable of that name stays, so nothing is published, and a step inside this one will take our \
              values for the user's: unset it",
         ),
-        None => (Change::Set(line), "tells programs and nested steps what was decided"),
+        None => (
+            Change::Set(line),
+            "tells programs and nested steps what was decided",
+        ),
     };
-    Variable { name: marker::NAME.into(), change, of_file: None, why: why.into() }
+    Variable {
+        name: marker::NAME.into(),
+        change,
+        of_file: None,
+        why: why.into(),
+    }
 }
 
 /// The removal of an outer step's values, for a step without placement.
 pub fn withdrawal<'n>(names: &[&'n str], present: &Present) -> Vec<Variable<'n>> {
-    let Some(text) = present.get(marker::NAME).filter(|text| marker::is_published(text)) else {
+    let Some(text) = present
+        .get(marker::NAME)
+        .filter(|text| marker::is_published(text))
+    else {
         return Vec::new();
     };
     let earlier = Marker::parse(text, |name| name != marker::NAME && names.contains(&name));
-    let is_ours = |name: &&str| present.get(*name).is_some_and(|value| earlier.is_ours(name, value));
+    let is_ours = |name: &&str| {
+        present
+            .get(*name)
+            .is_some_and(|value| earlier.is_ours(name, value))
+    };
     let removed = |name: &'n str| {
         let why = "an outer step's value, which is wrong for the tasks of an inner one".into();
-        Variable { name: name.into(), change: Change::Remove, of_file: None, why }
+        Variable {
+            name: name.into(),
+            change: Change::Remove,
+            of_file: None,
+            why,
+        }
     };
-    names.iter().copied().filter(is_ours).chain([marker::NAME]).map(removed).collect()
+    names
+        .iter()
+        .copied()
+        .filter(is_ours)
+        .chain([marker::NAME])
+        .map(removed)
+        .collect()
 }
 
 #[cfg(test)]

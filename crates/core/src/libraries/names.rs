@@ -10,7 +10,9 @@ const REFUSED: &str = "LD_* PATH HOME USER LOGNAME SHELL PWD IFS ENV BASH_* PYTH
 
 /// Does an entry, which is a name or a `BEGINNING*`, match this name?
 pub(super) fn means(entry: &str, name: &str) -> bool {
-    entry.strip_suffix('*').map_or(entry == name, |beginning| name.starts_with(beginning))
+    entry
+        .strip_suffix('*')
+        .map_or(entry == name, |beginning| name.starts_with(beginning))
 }
 
 /// The same for any of several entries.
@@ -21,7 +23,9 @@ fn is_in(list: &str, name: &str) -> bool {
 /// Can this be a variable's name (`[A-Z_][A-Za-z0-9_]*`, 255 bytes at most)?  Open MPI's have small letters too.
 pub fn is_name(text: &str) -> bool {
     let mut bytes = text.bytes();
-    let first = bytes.next().is_some_and(|byte| byte.is_ascii_uppercase() || byte == b'_');
+    let first = bytes
+        .next()
+        .is_some_and(|byte| byte.is_ascii_uppercase() || byte == b'_');
     let rest = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     first && text.len() <= 255 && bytes.all(rest)
 }
@@ -33,7 +37,9 @@ pub fn is_refused(name: &str) -> bool {
 
 /// True for quality of service, algorithms, debugging and addresses, which follow from no topology: `set=` warns of them.
 pub(crate) fn is_doubtful(name: &str) -> bool {
-    LIBRARIES.iter().any(|library| is_in(library.doubtful, name))
+    LIBRARIES
+        .iter()
+        .any(|library| is_in(library.doubtful, name))
 }
 
 /// Must all tasks of a node have the same value?

@@ -30,7 +30,15 @@ pub(super) const LIBRARY: Library = Library {
     word: "nccl",
     by_default: true,
     variables: &[(IB_HCA, ib_hca), (CROSS_NIC, cross_nic)],
-    evidence: &[CONF_FILE, HOME, FORCE_MERGE, TOPO_FILE, CTRAN[0], CTRAN[1], CTRAN[2]],
+    evidence: &[
+        CONF_FILE,
+        HOME,
+        FORCE_MERGE,
+        TOPO_FILE,
+        CTRAN[0],
+        CTRAN[1],
+        CTRAN[2],
+    ],
     files: Some(&FILES),
     doubtful: "NCCL_IB_TC NCCL_IB_SL NCCL_IB_FIFO_TC NCCL_IB_TIMEOUT NCCL_IB_RETRY_CNT NCCL_IB_QPS_PER_CONNECTION \
                NCCL_IB_GID_INDEX NCCL_IB_DISABLE NCCL_IB_MERGE_VFS NCCL_NSOCKS_PERTHREAD NCCL_SOCKET_NTHREADS \
@@ -52,7 +60,11 @@ const FORCE_MERGE: &str = "NCCL_NET_FORCE_MERGE";
 const TOPO_FILE: &str = "NCCL_TOPO_FILE";
 pub(super) const HOME: &str = "HOME";
 /// The variables that switch CTRAN on (comms/utils/cvars/nccl_cvars.yaml).
-const CTRAN: [&str; 3] = ["NCCL_CTRAN_ENABLE", "NCCL_CTRAN_BACKENDS", "NCCL_CTRAN_IB_DEVICES_PER_RANK"];
+const CTRAN: [&str; 3] = [
+    "NCCL_CTRAN_ENABLE",
+    "NCCL_CTRAN_BACKENDS",
+    "NCCL_CTRAN_IB_DEVICES_PER_RANK",
+];
 
 /// Entries of the list that NCCL reads (`MAX_IB_DEVS`, src/transport/net_ib/common.h); it ignores the rest.
 const MAX_ENTRIES: usize = 32;
@@ -65,7 +77,11 @@ const MAX_LINE: usize = 1024;
 pub(super) const FILES: Files = Files {
     of_site: |topology| {
         let files = &["/etc/nccl.conf", "/etc/rccl.conf"];
-        if has_gpu_of(topology, GpuVendor::Amd) { files } else { &files[..1] }
+        if has_gpu_of(topology, GpuVendor::Amd) {
+            files
+        } else {
+            &files[..1]
+        }
     },
     of_user: users_files,
     lines,
@@ -73,14 +89,18 @@ pub(super) const FILES: Files = Files {
     beat_environment: false,
     variables: &[IB_HCA, CROSS_NIC, FORCE_MERGE, TOPO_FILE],
     rivals: &[],
-    matter: |_, wanted, has_list| has_list || wanted.fabric == Fabric::IsolatedRails || wanted.judges_files,
+    matter: |_, wanted, has_list| {
+        has_list || wanted.fabric == Fabric::IsolatedRails || wanted.judges_files
+    },
 };
 
 /// RCCL of before NCCL 2.23 does not know `NCCL_CONF_FILE`.  Up to 2.29 NCCL asks the system for the home directory, then `HOME`,
 /// into which Slurm puts the same.
 fn users_files(topology: &Topology, present: &Present) -> Vec<String> {
     let at_home = |file: &str| non_empty(present, HOME).map(|home| format!("{home}/{file}"));
-    let nccls = non_empty(present, CONF_FILE).cloned().or_else(|| at_home(".nccl.conf"));
+    let nccls = non_empty(present, CONF_FILE)
+        .cloned()
+        .or_else(|| at_home(".nccl.conf"));
     let rccls = at_home(".rccl.conf").filter(|_| has_gpu_of(topology, GpuVendor::Amd));
     nccls.into_iter().chain(rccls).collect()
 }
@@ -97,7 +117,10 @@ fn lines<'t>(text: &'t str, _: ReadFile) -> Vec<Line<'t>> {
 /// The node's list; none if a file sets the variable, or NCCL would miss a NIC.
 fn ib_hca(query: &Query) -> Option<Answer> {
     let answer = query.unless_in_files(&FILES, IB_HCA, without_files(query));
-    let missed = answer.value.as_ref().and_then(|_| merged_though_left_out(query));
+    let missed = answer
+        .value
+        .as_ref()
+        .and_then(|_| merged_though_left_out(query));
     let why = |name| format!("`{FORCE_MERGE}` names {name}, without which NCCL would fail");
     Some(missed.map_or(answer, |name| Answer::no(why(name))))
 }
@@ -111,9 +134,14 @@ fn without_files(query: &Query) -> Answer {
     let own = (!degraded.is_empty()).then(|| uniform::list(query.topology, &rails));
     let mut more = String::new();
     if let [first, rest @ ..] = degraded.as_slice() {
-        let others = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
-        more =
-            format!(": {first}{others} came up at less, and the slowest port sets the pace of NCCL's rings");
+        let others = if rest.is_empty() {
+            String::new()
+        } else {
+            format!(" and {} more", rest.len())
+        };
+        more = format!(
+            ": {first}{others} came up at less, and the slowest port sets the pace of NCCL's rings"
+        );
     }
     if query.has_gpu_of(GpuVendor::Amd) {
         more += "; with fewer NICs RCCL may not recognise the machine";
@@ -124,12 +152,13 @@ fn without_files(query: &Query) -> Answer {
     }
     match (own.as_ref().unwrap_or(&query.prepared.list), rails.len()) {
         (Err(why), _) => Answer::no(*why),
-        (Ok((list, why)), ..=MAX_ENTRIES) => {
-            Answer::yes(format!("={}", stated.as_deref().unwrap_or(list)), format!("{why}{more}"))
-        }
-        (_, ports) => {
-            Answer::no(format!("{ports} ports may be used, and NCCL reads a list of {MAX_ENTRIES} at most"))
-        }
+        (Ok((list, why)), ..=MAX_ENTRIES) => Answer::yes(
+            format!("={}", stated.as_deref().unwrap_or(list)),
+            format!("{why}{more}"),
+        ),
+        (_, ports) => Answer::no(format!(
+            "{ports} ports may be used, and NCCL reads a list of {MAX_ENTRIES} at most"
+        )),
     }
 }
 
@@ -138,13 +167,28 @@ fn without_files(query: &Query) -> Answer {
 ///
 /// No list is set for the numbers alone: PyTorch copies it into an unset `NVSHMEM_HCA_LIST`, and NVSHMEM would miss the first NIC.
 fn with_rails(query: &Query, rails: &[Rail]) -> Option<String> {
-    if !is_isolated(query) || CTRAN.iter().any(|name| query.evidence.present.contains_key(*name)) {
+    if !is_isolated(query)
+        || CTRAN
+            .iter()
+            .any(|name| query.evidence.present.contains_key(*name))
+    {
         return None;
     }
     let nics = || query.topology.numbered_nics();
-    let ports =
-        || nics().flat_map(|(nic, of)| of.ports.iter().map(move |port| PortRef { nic, port: port.number }));
-    let entry = |rail: &Rail| Some(format!("{rail}:{}", ports().position(|port| port == rail.at())?));
+    let ports = || {
+        nics().flat_map(|(nic, of)| {
+            of.ports.iter().map(move |port| PortRef {
+                nic,
+                port: port.number,
+            })
+        })
+    };
+    let entry = |rail: &Rail| {
+        Some(format!(
+            "{rail}:{}",
+            ports().position(|port| port == rail.at())?
+        ))
+    };
     let entries: Option<Vec<String>> = rails.iter().map(entry).collect();
     Some(entries?.join(","))
 }
@@ -168,12 +212,26 @@ fn degraded(query: &Query) -> Vec<Rail> {
     let slow: Vec<Rail> = node.rails.iter().filter(is_on_its_card).cloned().collect();
     let mbps = |rails: &[Rail]| rails.iter().filter_map(|rail| rail.rate_mbps).sum::<u64>();
     let is_worth_it = 4 * mbps(&slow) <= mbps(&node.rails);
-    if slow.is_empty() || !is_worth_it || !sees_switches(query) { Vec::new() } else { slow }
+    if slow.is_empty() || !is_worth_it || !sees_switches(query) {
+        Vec::new()
+    } else {
+        slow
+    }
 }
 
 fn without<'n>(node: &'n NodePlacement, degraded: &[Rail]) -> Cow<'n, [Rail]> {
-    let rest = || node.rails.iter().filter(|rail| !degraded.contains(rail)).cloned().collect();
-    if degraded.is_empty() { Cow::Borrowed(&node.rails) } else { rest() }
+    let rest = || {
+        node.rails
+            .iter()
+            .filter(|rail| !degraded.contains(rail))
+            .cloned()
+            .collect()
+    };
+    if degraded.is_empty() {
+        Cow::Borrowed(&node.rails)
+    } else {
+        rest()
+    }
 }
 
 /// Does NCCL see the switches between GPUs and NICs, on the bus or in a file?
@@ -187,11 +245,26 @@ fn sees_switches(query: &Query) -> bool {
 /// The first NIC of [`FORCE_MERGE`] that the list leaves out: NCCL would fail (since 2.24: src/graph/topo.cc
 /// `ncclTopoForceMerge`).
 fn merged_though_left_out(query: &Query) -> Option<String> {
-    let &Query { topology, node, evidence, .. } = query;
-    let in_files = || query.claimed(&FILES, FORCE_MERGE).and_then(|claimed| claimed.value);
-    let groups = evidence.present.get(FORCE_MERGE).cloned().or_else(in_files)?;
+    let &Query {
+        topology,
+        node,
+        evidence,
+        ..
+    } = query;
+    let in_files = || {
+        query
+            .claimed(&FILES, FORCE_MERGE)
+            .and_then(|claimed| claimed.value)
+    };
+    let groups = evidence
+        .present
+        .get(FORCE_MERGE)
+        .cloned()
+        .or_else(in_files)?;
     let rails = without(node, &degraded(query));
-    let names = groups.split([';', ',']).filter_map(|entry| entry.split(':').next());
+    let names = groups
+        .split([';', ','])
+        .filter_map(|entry| entry.split(':').next());
     // NCCL's name for the other way to a NIC (src/transport/net_ib/init.cc)
     let mut names = names.map(|name| name.strip_suffix("_dma").unwrap_or(name));
     let is_left_out = |name: &&str| {
@@ -204,7 +277,10 @@ fn merged_though_left_out(query: &Query) -> Option<String> {
 /// The same for every task; no answer unless rails are isolated.
 fn cross_nic(query: &Query) -> Option<Answer> {
     let has_both = !query.topology.gpus.is_empty() && !query.node.rails.is_empty();
-    let answer = Answer::yes("0", "the fabric's rails are isolated, so no connection may change them");
+    let answer = Answer::yes(
+        "0",
+        "the fabric's rails are isolated, so no connection may change them",
+    );
     (is_isolated(query) && has_both).then(|| query.unless_in_files(&FILES, CROSS_NIC, answer))
 }
 
@@ -218,5 +294,7 @@ pub fn files(topology: &Topology, present: &Present) -> Vec<String> {
 pub fn set_in(text: &str) -> Vec<&'static str> {
     let lines = lines(text, &|_| None);
     let is_set = |ours: &&str| lines.iter().any(|line| line.name == *ours);
-    order::set(super::variables().filter(is_set)).into_iter().collect()
+    order::set(super::variables().filter(is_set))
+        .into_iter()
+        .collect()
 }

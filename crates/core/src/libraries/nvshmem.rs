@@ -57,7 +57,11 @@ pub(super) const FILES: Files = Files {
     of_site: |_| &["/etc/nvshmem.conf"],
     of_user: |_, present| {
         let at_home = non_empty(present, HOME).map(|home| format!("{home}/.nvshmem.conf"));
-        non_empty(present, CONF_FILE).cloned().into_iter().chain(at_home).collect()
+        non_empty(present, CONF_FILE)
+            .cloned()
+            .into_iter()
+            .chain(at_home)
+            .collect()
     },
     lines,
     last_counts: true,
@@ -74,7 +78,12 @@ fn lines<'t>(text: &'t str, _: ReadFile) -> Vec<Line<'t>> {
     let lines = text.lines().filter_map(|line| {
         let (name, value) = line.trim().split_once('=')?;
         let value = before_comment(value.trim(), '#').trim();
-        Some(Line::new(name.trim(), value, line.len() < MAX_LINE, Some(true)))
+        Some(Line::new(
+            name.trim(),
+            value,
+            line.len() < MAX_LINE,
+            Some(true),
+        ))
     });
     lines.collect()
 }
@@ -94,7 +103,9 @@ fn caveat(_: &Topology, variables: &[Variable]) -> Option<Diagnostic> {
 fn hca_list(query: &Query) -> Option<Answer> {
     query.has_gpu_of(GpuVendor::Nvidia).then_some(())?;
     if query.users(PE_MAPPING).is_some() {
-        return Some(Answer::no("the user's `NVSHMEM_HCA_PE_MAPPING` would be ignored beside it"));
+        return Some(Answer::no(
+            "the user's `NVSHMEM_HCA_PE_MAPPING` would be ignored beside it",
+        ));
     }
     let own = own_nic(query);
     let admits = |prefix: &String| {
@@ -103,7 +114,9 @@ fn hca_list(query: &Query) -> Option<Answer> {
         own.map_or_else(|| query.node.rails.iter().any(is_admitted), is_admitted)
     };
     if !query.users(PREFIX).is_none_or(admits) {
-        return Some(Answer::no("the user's `NVSHMEM_HCA_PREFIX` admits none of these NICs"));
+        return Some(Answer::no(
+            "the user's `NVSHMEM_HCA_PREFIX` admits none of these NICs",
+        ));
     }
     let answer = match (own, &query.prepared.list) {
         (Some(rail), _) => Answer::yes(
@@ -120,7 +133,9 @@ fn hca_list(query: &Query) -> Option<Answer> {
 fn node_list(query: &Query, list: &str, why: &str) -> Answer {
     let has_none = |rail: &&Rail| {
         query.topology.port(rail.at()).is_some_and(|port| {
-            port.link_layer == LinkLayer::Ethernet && port.networks.is_empty() && !port.routes_elsewhere
+            port.link_layer == LinkLayer::Ethernet
+                && port.networks.is_empty()
+                && !port.routes_elsewhere
         })
     };
     let (without, with): (Vec<&Rail>, Vec<&Rail>) = query.node.rails.iter().partition(has_none);
@@ -134,8 +149,13 @@ fn node_list(query: &Query, list: &str, why: &str) -> Answer {
 
 /// The task's one NIC, with `env=nvshmem-pe` or the user's own switch.
 fn own_nic<'a>(query: &Query<'a>) -> Option<&'a Rail> {
-    let is_asked = query.has_word(ONE_EACH) || query.users(ENABLE_MAPPING).is_some_and(|value| is_on(value));
-    let [(rail, _)] = query.task.rails.as_slice() else { return None };
+    let is_asked = query.has_word(ONE_EACH)
+        || query
+            .users(ENABLE_MAPPING)
+            .is_some_and(|value| is_on(value));
+    let [(rail, _)] = query.task.rails.as_slice() else {
+        return None;
+    };
     (is_asked && !query.task.gpus.is_empty()).then(|| query.node.rail(*rail))
 }
 
@@ -149,5 +169,6 @@ fn enable_mapping(query: &Query) -> Option<Answer> {
     own_nic(query)?;
     let has_one = query.users(HCA_LIST).is_none() && query.prepared.is_wanted(HCA_LIST);
     let list = hca_list(query).filter(|_| has_one)?;
-    list.value.map(|_| Answer::yes("1", "NVSHMEM 3.8 reads `NVSHMEM_HCA_LIST` only beside it"))
+    list.value
+        .map(|_| Answer::yes("1", "NVSHMEM 3.8 reads `NVSHMEM_HCA_LIST` only beside it"))
 }

@@ -40,7 +40,11 @@ const ON_THE_BUS: [&str; 6] = ["cxi", "verbs", "psm3", "psm2", "opx", "efa"];
 /// No answer on nodes without NICs that libfabric reaches.
 fn mnic(query: &Query) -> Option<Answer> {
     let (topology, node) = (query.topology, query.node);
-    let slingshot = || topology.numbered_nics().filter(|(_, nic)| nic.kind == NicKind::Slingshot);
+    let slingshot = || {
+        topology
+            .numbered_nics()
+            .filter(|(_, nic)| nic.kind == NicKind::Slingshot)
+    };
     let is_usable = |nic: &NicIndex| node.left_to_libfabric.contains(nic);
     let usable = slingshot().map(|(index, _)| index).filter(is_usable);
     let nics = node.rails.iter().map(|rail| rail.nic).chain(usable);
@@ -50,10 +54,13 @@ fn mnic(query: &Query) -> Option<Answer> {
     }
     let verbs = uniform::left_out(topology, &node.rails);
     let left_out = verbs.chain(slingshot().filter(|(index, _)| !is_usable(index)));
-    let is_on_the_bus = |filter: &String| ON_THE_BUS.iter().any(|name| admits_provider(filter, name));
+    let is_on_the_bus =
+        |filter: &String| ON_THE_BUS.iter().any(|name| admits_provider(filter, name));
     let cpus = query.task.cpus.cpus();
     let holds = |address| {
-        let on = topology.numa_node_of(address).and_then(|os_index| topology.numa_node(os_index));
+        let on = topology
+            .numa_node_of(address)
+            .and_then(|os_index| topology.numa_node(os_index));
         on.is_some_and(|on| !cpus.is_empty() && cpus.is_subset(&on.cpus))
     };
     let answer = Answer::yes("local", "the NICs of its NUMA node, as `env=oneccl` asks");
@@ -83,8 +90,13 @@ fn workers(query: &Query) -> Option<Answer> {
     if present.contains_key(OFFLOAD) {
         return None;
     }
-    let is_counted = ![LAUNCHER, COUNT].iter().any(|name| present.contains_key(*name));
-    let entries = present.get(RANKS).filter(|_| is_counted).and_then(|ranks| ranks.parse::<u8>().ok());
+    let is_counted = ![LAUNCHER, COUNT]
+        .iter()
+        .any(|name| present.contains_key(*name));
+    let entries = present
+        .get(RANKS)
+        .filter(|_| is_counted)
+        .and_then(|ranks| ranks.parse::<u8>().ok());
     let cpus: Vec<u32> = query.task.cpus.cpus().iter().collect();
     // tasks may share their CPUs
     let place = query.task.local_id as usize % cpus.len().max(1);
@@ -92,7 +104,10 @@ fn workers(query: &Query) -> Option<Answer> {
     Some(match (entries, spare) {
         (Some(entries @ 1..), Some(cpu)) => {
             let list = vec![cpu.to_string(); entries.into()].join(",");
-            Answer::yes(list, "its worker would leave the task's CPUs for the machine's last")
+            Answer::yes(
+                list,
+                "its worker would leave the task's CPUs for the machine's last",
+            )
         }
         _ => Answer::no(
             "its entries cannot be counted, or the task has one CPU: no worker leaves it with `CCL_WORKER_OFFLOAD=0`",

@@ -20,11 +20,14 @@ const ACCELERATOR_RANK: &str = "OMPI_MCA_opal_common_ofi_accelerator_rank";
 /// The task's place; no answer on nodes without EFA and Slingshot, or without a GPU.
 fn accelerator_rank(query: &Query) -> Option<Answer> {
     let kinds = [&query.prepared.slingshot, &query.prepared.efa];
-    let nearest = kinds.into_iter().find(|of| of.iter().any(Option::is_some))?;
+    let nearest = kinds
+        .into_iter()
+        .find(|of| of.iter().any(Option::is_some))?;
     Some(match libfabric::of_all(query, nearest, LIBRARY.name) {
-        Ok(nearest) => {
-            Answer::yes(nearest.turn.to_string(), "Open MPI 6 then takes a NIC nearest to the GPU")
-        }
+        Ok(nearest) => Answer::yes(
+            nearest.turn.to_string(),
+            "Open MPI 6 then takes a NIC nearest to the GPU",
+        ),
         Err(no) => no,
     })
 }

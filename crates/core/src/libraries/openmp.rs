@@ -11,7 +11,11 @@ use super::{Answer, Library, Query};
 
 pub(super) const LIBRARY: Library = Library {
     name: "OpenMP",
-    variables: &[(NUM_THREADS, num_threads), (PLACES, places), (PROC_BIND, proc_bind)],
+    variables: &[
+        (NUM_THREADS, num_threads),
+        (PLACES, places),
+        (PROC_BIND, proc_bind),
+    ],
     evidence: &[GOMP_CPU_AFFINITY, KMP_AFFINITY],
     ..Library::NONE
 };
@@ -25,7 +29,10 @@ const KMP_AFFINITY: &str = "KMP_AFFINITY";
 
 fn num_threads(query: &Query) -> Option<Answer> {
     let threads = query.task.threads?;
-    Some(Answer::yes(threads.to_string(), "the cores that are the task's part"))
+    Some(Answer::yes(
+        threads.to_string(),
+        "the cores that are the task's part",
+    ))
 }
 
 fn places(query: &Query) -> Option<Answer> {
@@ -43,13 +50,17 @@ fn proc_bind(query: &Query) -> Option<Answer> {
 fn unless_user_says(query: &Query, names: &[&str], answer: Answer) -> Option<Answer> {
     query.task.threads?;
     let name = names.iter().find(|name| query.users(name).is_some());
-    Some(name.map_or(answer, |name| Answer::no(format!("the user's `{name}` says where threads run"))))
+    Some(name.map_or(answer, |name| {
+        Answer::no(format!("the user's `{name}` says where threads run"))
+    }))
 }
 
 #[cfg(test)]
 mod tests {
     use crate::libraries::{Evidence, Prepared, Present, environment};
-    use crate::placement::{Change, CpuDecision, MemDecision, NodePlacement, Policy, TaskPlacement};
+    use crate::placement::{
+        Change, CpuDecision, MemDecision, NodePlacement, Policy, TaskPlacement,
+    };
     use crate::topology::{CpuSet, Provenance, Topology};
 
     /// The three variables in a step inside one of ours that set the first two.
@@ -72,20 +83,33 @@ mod tests {
             gpus: Vec::new(),
             seen: Vec::new(),
             rails: Vec::new(),
-            cpus: CpuDecision::Keep { cpus: CpuSet::new(), why: String::new() },
+            cpus: CpuDecision::Keep {
+                cpus: CpuSet::new(),
+                why: String::new(),
+            },
             mems: MemDecision::Keep { why: String::new() },
             threads,
             missed: None,
             reasons: Vec::new(),
         };
-        let outer =
-            [("NIC_PLACEMENT", "v1 policy=closest gpus= nics= set:OMP_NUM_THREADS=7 set:OMP_PLACES=cores")];
-        let present: Present =
-            present.iter().chain(&outer).map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let outer = [(
+            "NIC_PLACEMENT",
+            "v1 policy=closest gpus= nics= set:OMP_NUM_THREADS=7 set:OMP_PLACES=cores",
+        )];
+        let present: Present = present
+            .iter()
+            .chain(&outer)
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect();
         let prepared = Prepared::new(&topology, &node, Default::default(), &|_| None);
-        let evidence = Evidence { present: &present, read: &|_| None };
+        let evidence = Evidence {
+            present: &present,
+            read: &|_| None,
+        };
         let variables = environment(&prepared, &topology, &node, &task, evidence);
-        let ours = variables.iter().filter(|variable| variable.name.starts_with("OMP_"));
+        let ours = variables
+            .iter()
+            .filter(|variable| variable.name.starts_with("OMP_"));
         ours.map(|variable| match &variable.change {
             Change::Set(value) => format!("{}={value}", variable.name),
             Change::KeepUsers(value) => format!("{}: {value} stays", variable.name),
@@ -98,13 +122,23 @@ mod tests {
     #[test]
     fn nothing_is_set_unless_it_is_asked_for_and_what_an_outer_step_left_goes() {
         assert!(values(None, &[]).is_empty());
-        assert_eq!(values(None, &[("OMP_NUM_THREADS", "4")]), ["OMP_NUM_THREADS: 4 stays"]);
-        assert_eq!(values(None, &[("OMP_NUM_THREADS", "7")]), ["OMP_NUM_THREADS goes"]);
+        assert_eq!(
+            values(None, &[("OMP_NUM_THREADS", "4")]),
+            ["OMP_NUM_THREADS: 4 stays"]
+        );
+        assert_eq!(
+            values(None, &[("OMP_NUM_THREADS", "7")]),
+            ["OMP_NUM_THREADS goes"]
+        );
     }
 
     #[test]
     fn threads_are_counted_places_named_and_nobody_is_pinned() {
-        let all = ["OMP_NUM_THREADS=14", "OMP_PLACES=cores", "OMP_PROC_BIND=false"];
+        let all = [
+            "OMP_NUM_THREADS=14",
+            "OMP_PLACES=cores",
+            "OMP_PROC_BIND=false",
+        ];
         assert_eq!(values(Some(14), &[]), all);
         let outer = values(Some(14), &[("OMP_PLACES", "cores")]);
         assert_eq!(outer, all, "an outer step's places are not the user's");
@@ -113,7 +147,10 @@ mod tests {
     #[test]
     fn who_names_places_has_them() {
         let places = values(Some(14), &[("OMP_PLACES", "threads")]);
-        assert_eq!(places[1..], ["OMP_PLACES: threads stays", "OMP_PROC_BIND is left"]);
+        assert_eq!(
+            places[1..],
+            ["OMP_PLACES: threads stays", "OMP_PROC_BIND is left"]
+        );
         for name in ["GOMP_CPU_AFFINITY", "KMP_AFFINITY"] {
             assert_eq!(
                 values(Some(14), &[(name, "0-3")])[1..],

@@ -8,7 +8,9 @@ use super::names::means;
 use super::template::{Facts, Template};
 use super::uniform::{self, NodeList};
 use super::wanted::Wanted;
-use super::{Answer, Answering, LIBRARIES, Library, Present, Query, ReadFile, evidence, sockets, ucx};
+use super::{
+    Answer, Answering, LIBRARIES, Library, Present, Query, ReadFile, evidence, sockets, ucx,
+};
 use crate::diagnostic::Diagnostic;
 use crate::order;
 use crate::placement::NodePlacement;
@@ -41,7 +43,9 @@ impl Row {
             _ if !self.wanted => None,
             Source::Library(answering) | Source::Never(answering) => answering(query),
             Source::Template(template, of_all) => {
-                let value = of_all.clone().unwrap_or_else(|| template.fill(&query.facts()));
+                let value = of_all
+                    .clone()
+                    .unwrap_or_else(|| template.fill(&query.facts()));
                 let why = "the admin's `set=`";
                 let no = |reason| Answer::no(format!("{why}: {reason}"));
                 Some(value.map_or_else(no, |value| Answer::yes(value, why)))
@@ -72,7 +76,12 @@ pub struct Prepared {
 
 impl Prepared {
     /// `read` reads a site's file on this node; it is called only if the answer can change a value.
-    pub(crate) fn new(topology: &Topology, node: &NodePlacement, wanted: Wanted, read: ReadFile) -> Prepared {
+    pub(crate) fn new(
+        topology: &Topology,
+        node: &NodePlacement,
+        wanted: Wanted,
+        read: ReadFile,
+    ) -> Prepared {
         let read: ReadFile = &remembered(read);
         let interface = match sockets::is_wanted(&wanted) {
             true => sockets::interface(topology, wanted.srun.as_deref(), read),
@@ -80,7 +89,13 @@ impl Prepared {
         };
         let value_of_all = |template: &Template| {
             let interface = interface.as_ref().ok().map(|(name, _)| name.as_str());
-            let value = template.fill(&Facts { topology, node, task: None, interface, files: &[] })?;
+            let value = template.fill(&Facts {
+                topology,
+                node,
+                task: None,
+                interface,
+                files: &[],
+            })?;
             match template.is_file() && read(&value).is_none() {
                 true => Err(format!("there is no file `{}` here", value.escape_debug())),
                 false => Ok(value),
@@ -91,17 +106,33 @@ impl Prepared {
         let list = uniform::list(topology, &node.rails);
         let has_list = list.is_ok() || !node.degraded.is_empty();
         let has_both = !topology.gpus.is_empty() && !node.rails.is_empty();
-        let has_wanted = |library: &&&Library| library.variables.iter().any(|(name, _)| is_wanted(name));
-        let files = LIBRARIES.iter().filter(has_wanted).filter_map(|library| library.files);
-        let claims =
-            files.filter(|files| has_both && (files.matter)(topology, &wanted, has_list)).flat_map(|files| {
-                files.variables.iter().filter_map(|name| Some((*name, files.sites(topology, read, name)?)))
+        let has_wanted =
+            |library: &&&Library| library.variables.iter().any(|(name, _)| is_wanted(name));
+        let files = LIBRARIES
+            .iter()
+            .filter(has_wanted)
+            .filter_map(|library| library.files);
+        let claims = files
+            .filter(|files| has_both && (files.matter)(topology, &wanted, has_list))
+            .flat_map(|files| {
+                files
+                    .variables
+                    .iter()
+                    .filter_map(|name| Some((*name, files.sites(topology, read, name)?)))
             });
         let claimed_by_site: Vec<_> = claims.collect();
-        let ucx_has_list = claimed_by_site.iter().any(|(name, _)| *name == ucx::NET_DEVICES);
+        let ucx_has_list = claimed_by_site
+            .iter()
+            .any(|(name, _)| *name == ucx::NET_DEVICES);
         Prepared {
             digest: Agreement::of(topology, node).digest(),
-            ucx: ucx::shared(topology, node, is_wanted(ucx::NET_DEVICES), ucx_has_list, read),
+            ucx: ucx::shared(
+                topology,
+                node,
+                is_wanted(ucx::NET_DEVICES),
+                ucx_has_list,
+                read,
+            ),
             slingshot: libfabric::nearest(topology, &node.left_to_libfabric, NicKind::Slingshot),
             efa: libfabric::nearest(topology, &node.left_to_libfabric, NicKind::Efa),
             list,
@@ -124,17 +155,25 @@ impl Prepared {
 
     /// The claim of the site's configuration files.
     pub(super) fn claimed_by_site(&self, name: &str) -> Option<Claimed> {
-        self.claimed_by_site.iter().find(|(known, _)| *known == name).map(|(_, claim)| claim.clone())
+        self.claimed_by_site
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, claim)| claim.clone())
     }
 
     /// All variables that we read or change, some more than once.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.rows.iter().map(|row| &*row.name).chain(evidence().map(|name| -> &str { name }))
+        self.rows
+            .iter()
+            .map(|row| &*row.name)
+            .chain(evidence().map(|name| -> &str { name }))
     }
 
     /// Names in the user's or the admin's `env=` and `no-env=` of variables that no row sets.
     pub(crate) fn diagnostics(&self) -> Vec<Diagnostic> {
-        let Wanted { unwanted, named, .. } = &self.wanted;
+        let Wanted {
+            unwanted, named, ..
+        } = &self.wanted;
         let is_set = |entry: &str| self.rows.iter().any(|row| means(entry, &row.name));
         let mut found = Vec::new();
         for (word, entries) in [("no-env", unwanted), ("env", named)] {
@@ -149,7 +188,10 @@ impl Prepared {
                 (_, 0) => "nothing sets these variables: no effect".to_string(),
                 (_, more) => format!("nothing sets these variables, nor {more} more: no effect"),
             };
-            found.push(Diagnostic::new(format!("{word}={}", first.join("+")), finding));
+            found.push(Diagnostic::new(
+                format!("{word}={}", first.join("+")),
+                finding,
+            ));
         }
         if unwanted.iter().any(|entry| entry == marker::NAME) {
             let finding = "by this one nested steps know which values are ours: it stays";
@@ -167,9 +209,14 @@ impl Prepared {
     /// The marker of an earlier step of ours.
     pub(super) fn earlier(&self, present: &Present) -> Marker {
         let may_be_ours = |name: &str| {
-            self.rows.iter().any(|row| row.name == name && !matches!(row.source, Source::Never(_)))
+            self.rows
+                .iter()
+                .any(|row| row.name == name && !matches!(row.source, Source::Never(_)))
         };
-        present.get(marker::NAME).map(|text| Marker::parse(text, may_be_ours)).unwrap_or_default()
+        present
+            .get(marker::NAME)
+            .map(|text| Marker::parse(text, may_be_ours))
+            .unwrap_or_default()
     }
 }
 
@@ -181,22 +228,41 @@ fn is_wanted(rows: &[Row], name: &str) -> bool {
 fn rows(wanted: &Wanted, value_of_all: impl Fn(&Template) -> Result<String, String>) -> Vec<Row> {
     let mut rows = Vec::new();
     for library in LIBRARIES {
-        for &(name, answering) in library.variables.iter().filter(|(name, _)| !wanted.has_template(name)) {
+        for &(name, answering) in library
+            .variables
+            .iter()
+            .filter(|(name, _)| !wanted.has_template(name))
+        {
             let first = library.variables[0].0;
-            let companion_of = library.companion.filter(|companion| *companion == name).map(|_| first);
+            let companion_of = library
+                .companion
+                .filter(|companion| *companion == name)
+                .map(|_| first);
             let wanted = wanted.has(name, library.word, companion_of);
-            rows.push(Row { name: name.into(), wanted, source: Source::Library(answering) });
+            rows.push(Row {
+                name: name.into(),
+                wanted,
+                source: Source::Library(answering),
+            });
         }
     }
     for template in &wanted.templates {
         let name = template.name().to_string();
         let wanted = wanted.has(&name, "site", None);
         let of_all = (wanted && !template.is_per_task()).then(|| value_of_all(template));
-        rows.push(Row { name: name.into(), wanted, source: Source::Template(template.clone(), of_all) });
+        rows.push(Row {
+            name: name.into(),
+            wanted,
+            source: Source::Template(template.clone(), of_all),
+        });
     }
     for (name, answering) in LIBRARIES.iter().filter_map(|library| library.never) {
         if !wanted.has_template(name) {
-            rows.push(Row { name: name.into(), wanted: true, source: Source::Never(answering) });
+            rows.push(Row {
+                name: name.into(),
+                wanted: true,
+                source: Source::Never(answering),
+            });
         }
     }
     rows

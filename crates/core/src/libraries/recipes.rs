@@ -12,7 +12,9 @@ pub(super) static ROCSHMEM: Library = Library {
     name: "rocSHMEM",
     word: "rocshmem",
     by_default: true,
-    variables: &[("ROCSHMEM_HCA_LIST", |query| answer(query, &ROCSHMEM, AMD, "{rail_names}", leaves_out))],
+    variables: &[("ROCSHMEM_HCA_LIST", |query| {
+        answer(query, &ROCSHMEM, AMD, "{rail_names}", leaves_out)
+    })],
     evidence: &["ROCSHMEM_USE_IB_HCA"],
     uniform: "ROCSHMEM_HCA_LIST",
     ..Library::NONE
@@ -42,7 +44,9 @@ pub(super) static MPICH: Library = Library {
 pub(super) static MOONCAKE: Library = Library {
     name: "Mooncake",
     word: "mooncake",
-    variables: &[("MC_TE_FILTERS", |query| answer(query, &MOONCAKE, None, "{rail_names}", leaves_out))],
+    variables: &[("MC_TE_FILTERS", |query| {
+        answer(query, &MOONCAKE, None, "{rail_names}", leaves_out)
+    })],
     evidence: &["MC_TE_FILTERS_EXCLUDE", "MC_MS_FILTERS", "MC_TENT_CONF"],
     uniform: "MC_TE_FILTERS",
     ..Library::NONE
@@ -53,7 +57,9 @@ pub(super) static MOONCAKE: Library = Library {
 pub(super) static MORI: Library = Library {
     name: "MORI",
     word: "mori",
-    variables: &[("MORI_RDMA_DEVICES", |query| answer(query, &MORI, AMD, "^{left_out}", leaves_out))],
+    variables: &[("MORI_RDMA_DEVICES", |query| {
+        answer(query, &MORI, AMD, "^{left_out}", leaves_out)
+    })],
     uniform: "MORI_RDMA_DEVICES",
     ..Library::NONE
 };
@@ -64,7 +70,9 @@ pub(super) static MORI: Library = Library {
 pub(super) static UCCL: Library = Library {
     name: "UCCL",
     word: "uccl",
-    variables: &[("UCCL_P2P_RDMA_DEV", |query| answer(query, &UCCL, None, "{nic_names}", has_one_gpu))],
+    variables: &[("UCCL_P2P_RDMA_DEV", |query| {
+        answer(query, &UCCL, None, "{nic_names}", has_one_gpu)
+    })],
     ..Library::NONE
 };
 
@@ -129,27 +137,46 @@ fn answer(
 
 /// Can this value choose a NIC?  Mooncake's configuration is JSON, or the path of a file, which is not read.
 fn may_choose(value: &str) -> bool {
-    let lists = || ["rdma_whitelist", "rdma_blacklist"].iter().any(|key| value.contains(key));
+    let lists = || {
+        ["rdma_whitelist", "rdma_blacklist"]
+            .iter()
+            .any(|key| value.contains(key))
+    };
     !value.is_empty() && (!value.trim_start().starts_with('{') || lists())
 }
 
 fn leaves_out(query: &Query) -> Met {
     let list = query.prepared.list.as_ref();
-    list.map(|(_, why)| why.clone().into()).map_err(|why| Some(Answer::no(*why)))
+    list.map(|(_, why)| why.clone().into())
+        .map_err(|why| Some(Answer::no(*why)))
 }
 
 fn has_one_gpu(query: &Query) -> Met {
-    let why_not = "the task does not see exactly one GPU, and UCCL uses the list for all that it sees";
-    either(query.task.seen.len() == 1, "its GPU's NICs, as `env=uccl` asks", why_not)
+    let why_not =
+        "the task does not see exactly one GPU, and UCCL uses the list for all that it sees";
+    either(
+        query.task.seen.len() == 1,
+        "its GPU's NICs, as `env=uccl` asks",
+        why_not,
+    )
 }
 
 /// It looks at the GPU of the process's CUDA context, or at the first one, so all GPUs of the task must share their nearest NIC.
 fn has_one_nearest(query: &Query) -> Met {
     let kinds = [NicKind::Slingshot, NicKind::Efa, NicKind::Verbs];
-    let kind = kinds.into_iter().find(|kind| query.nics_of(*kind).next().is_some()).ok_or(None)?;
+    let kind = kinds
+        .into_iter()
+        .find(|kind| query.nics_of(*kind).next().is_some())
+        .ok_or(None)?;
     let rails = query.node.rails.iter().map(|rail| rail.nic);
-    let usable: Vec<NicIndex> = rails.chain(query.node.left_to_libfabric.iter().copied()).collect();
-    libfabric::of_all(query, &libfabric::nearest(query.topology, &usable, kind), MPICH.name)?;
+    let usable: Vec<NicIndex> = rails
+        .chain(query.node.left_to_libfabric.iter().copied())
+        .collect();
+    libfabric::of_all(
+        query,
+        &libfabric::nearest(query.topology, &usable, kind),
+        MPICH.name,
+    )?;
     Ok("MPICH 5.1 then takes a NIC nearest to the GPU".into())
 }
 
@@ -157,16 +184,32 @@ fn has_one_nearest(query: &Query) -> Met {
 fn has_own_entry(query: &Query) -> Met {
     let (node, seen) = (query.node, &query.task.seen);
     let number = query.task.local_id as usize;
-    let gpu = if let [gpu] = seen[..] { Some(gpu) } else { seen.get(number).copied() };
+    let gpu = if let [gpu] = seen[..] {
+        Some(gpu)
+    } else {
+        seen.get(number).copied()
+    };
     let names = uniform::names_of(node.rails.iter().map(|rail| &rail.name));
     let mut names = names.split(',');
-    let best = |gpu: &GpuPlacement| gpu.choices.first().map(|choice| node.rail(choice.rail).name.as_str());
-    let is_own = gpu == Some(GpuIndex(number)) && node.gpus.iter().all(|gpu| best(gpu) == names.next());
-    let why_not =
-        "MSCCL++ would take the entry of the task's number on the node, which is not the NIC of its GPU";
-    either(is_own, "task k of the node takes entry k, as `env=mscclpp` asks", why_not)
+    let best = |gpu: &GpuPlacement| {
+        gpu.choices
+            .first()
+            .map(|choice| node.rail(choice.rail).name.as_str())
+    };
+    let is_own =
+        gpu == Some(GpuIndex(number)) && node.gpus.iter().all(|gpu| best(gpu) == names.next());
+    let why_not = "MSCCL++ would take the entry of the task's number on the node, which is not the NIC of its GPU";
+    either(
+        is_own,
+        "task k of the node takes entry k, as `env=mscclpp` asks",
+        why_not,
+    )
 }
 
 fn either(is_met: bool, why: &'static str, why_not: &'static str) -> Met {
-    if is_met { Ok(why.into()) } else { Err(Some(Answer::no(why_not))) }
+    if is_met {
+        Ok(why.into())
+    } else {
+        Err(Some(Answer::no(why_not)))
+    }
 }

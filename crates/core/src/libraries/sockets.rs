@@ -31,7 +31,12 @@ use std::net::{IpAddr, Ipv4Addr};
 pub(super) const LIBRARY: Library = Library {
     name: "sockets",
     word: "sockets",
-    variables: &[(NCCL, nccl), (NVSHMEM, nvshmem), (GLOO, whole_name), (TENSORPIPE, whole_name)],
+    variables: &[
+        (NCCL, nccl),
+        (NVSHMEM, nvshmem),
+        (GLOO, whole_name),
+        (TENSORPIPE, whole_name),
+    ],
     evidence: &[IB_DISABLE, NET, COMM_ID, FAMILY, NVSHMEM_FAMILY],
     files: Some(&FILES),
     doubtful: "GLOO_SOCKET_IFNAME TP_SOCKET_IFNAME",
@@ -52,10 +57,15 @@ const COMM_ID: &str = "NCCL_COMM_ID";
 const FAMILY: &str = "NCCL_SOCKET_FAMILY";
 const NVSHMEM_FAMILY: &str = "NVSHMEM_BOOTSTRAP_UID_SOCK_FAMILY";
 const IPV6: &str = "AF_INET6";
-const OTHER_FAMILY: &str = "the user wants an address of IPv6, and the interface is known by its IPv4 route";
+const OTHER_FAMILY: &str =
+    "the user wants an address of IPv6, and the interface is known by its IPv4 route";
 
 /// NCCL's, where sites often name the interface.
-const FILES: Files = Files { variables: &[NCCL], matter: |_, wanted, _| is_wanted(wanted), ..nccl::FILES };
+const FILES: Files = Files {
+    variables: &[NCCL],
+    matter: |_, wanted, _| is_wanted(wanted),
+    ..nccl::FILES
+};
 
 /// An interface and its reason, or the reason for none.
 pub(super) type Interface = Result<(String, &'static str), &'static str>;
@@ -63,17 +73,24 @@ pub(super) type Interface = Result<(String, &'static str), &'static str>;
 /// Is it wanted, by one of the variables or by a template?
 pub(super) fn is_wanted(wanted: &Wanted) -> bool {
     let has = |(name, _): &(&str, _)| wanted.has(name, LIBRARY.word, None);
-    LIBRARY.variables.iter().any(has) || wanted.templates.iter().any(|template| template.has_interface())
+    LIBRARY.variables.iter().any(has)
+        || wanted
+            .templates
+            .iter()
+            .any(|template| template.has_interface())
 }
 
 /// The interface of the most specific route to srun, as the kernel chooses; of the default route without an address that other nodes
 /// have.
 pub(super) fn interface(topology: &Topology, srun: Option<&str>, read: ReadFile) -> Interface {
-    let table = read(ROUTES).filter(|table| !table.is_cut).ok_or("the node's routes are not known")?;
+    let table = read(ROUTES)
+        .filter(|table| !table.is_cut)
+        .ok_or("the node's routes are not known")?;
     let routes = || table.text.lines().filter_map(Ipv4Route::of_line);
     // 0.0.0.0 is in the networks of default routes alone
     let srun = srun.and_then(ipv4).unwrap_or(Ipv4Addr::UNSPECIFIED);
-    let has_gateway = |name: &str| routes().any(|route| route.interface == name && route.has_gateway());
+    let has_gateway =
+        |name: &str| routes().any(|route| route.interface == name && route.has_gateway());
     let may_be_used = |route: &Ipv4Route| {
         let name = route.interface;
         DeviceName::is_one(name)
@@ -84,14 +101,23 @@ pub(super) fn interface(topology: &Topology, srun: Option<&str>, read: ReadFile)
             && (has_gateway(name) || !is_bridge(read, name))
     };
     let leads_there = |route: &Ipv4Route| srun & route.mask == route.destination;
-    let ways = routes().filter(leads_there).filter(stands_for_an_address).filter(may_be_used);
+    let ways = routes()
+        .filter(leads_there)
+        .filter(stands_for_an_address)
+        .filter(may_be_used);
     let way = ways.min_by_key(|route| (route.mask.to_bits().count_zeros(), route.metric));
     match way {
-        Some(way) if way.mask.is_unspecified() => {
-            Ok((way.interface.to_string(), "the interface of this node's default route"))
+        Some(way) if way.mask.is_unspecified() => Ok((
+            way.interface.to_string(),
+            "the interface of this node's default route",
+        )),
+        Some(way) => Ok((
+            way.interface.to_string(),
+            "the interface by which this node reaches srun",
+        )),
+        None if topology.provenance.is_this_system() => {
+            Err("no IPv4 route of this node tells its interface")
         }
-        Some(way) => Ok((way.interface.to_string(), "the interface by which this node reaches srun")),
-        None if topology.provenance.is_this_system() => Err("no IPv4 route of this node tells its interface"),
         None => Err("the interface is known on the node alone"),
     }
 }
@@ -111,7 +137,10 @@ fn carries_storage(topology: &Topology, interface: &str) -> bool {
         let rest = interface.strip_prefix(netdev.as_str());
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
-    let storage = topology.nics.iter().filter(|nic| nic.role == Some(NicRole::Storage));
+    let storage = topology
+        .nics
+        .iter()
+        .filter(|nic| nic.role == Some(NicRole::Storage));
     storage.flat_map(|nic| &nic.netdevs).any(is_on)
 }
 
@@ -135,7 +164,8 @@ fn nccl(query: &Query) -> Option<Answer> {
     }
     let users = |name: &str| query.users(name).map(String::as_str).unwrap_or_default();
     let has_other_nics = !node.rails.is_empty() || topology.is_left_to_libfabric();
-    let is_told_sockets = !matches!(users(IB_DISABLE), "" | "0") || users(NET).eq_ignore_ascii_case("socket");
+    let is_told_sockets =
+        !matches!(users(IB_DISABLE), "" | "0") || users(NET).eq_ignore_ascii_case("socket");
     let answer = named(query, "=").unless(&[
         (
             !has_other_nics,
@@ -149,6 +179,10 @@ fn nccl(query: &Query) -> Option<Answer> {
 }
 
 fn nvshmem(query: &Query) -> Option<Answer> {
-    let is_ipv6 = query.users(NVSHMEM_FAMILY).is_some_and(|family| family == IPV6);
-    query.has_gpu_of(GpuVendor::Nvidia).then(|| named(query, "=").unless(&[(is_ipv6, OTHER_FAMILY)]))
+    let is_ipv6 = query
+        .users(NVSHMEM_FAMILY)
+        .is_some_and(|family| family == IPV6);
+    query
+        .has_gpu_of(GpuVendor::Nvidia)
+        .then(|| named(query, "=").unless(&[(is_ipv6, OTHER_FAMILY)]))
 }

@@ -40,48 +40,89 @@ pub(super) struct Fact {
 }
 
 const fn of_task(word: &'static str, value: fn(&Facts) -> Option<String>) -> Fact {
-    Fact { word, is_per_task: true, value, map_file: None }
+    Fact {
+        word,
+        is_per_task: true,
+        value,
+        map_file: None,
+    }
 }
 
 const fn of_node(word: &'static str, value: fn(&Facts) -> Option<String>) -> Fact {
-    Fact { is_per_task: false, ..of_task(word, value) }
+    Fact {
+        is_per_task: false,
+        ..of_task(word, value)
+    }
 }
 
 const fn map_file(word: &'static str, format: Format) -> Fact {
-    Fact { map_file: Some(format), ..of_task(word, |_| None) }
+    Fact {
+        map_file: Some(format),
+        ..of_task(word, |_| None)
+    }
 }
 
 pub(super) static FACTS: [Fact; 22] = [
     of_task("nic", |facts| Some(facts.one_rail()?.name.to_string())),
     of_task("port", |facts| Some(facts.one_rail()?.port.to_string())),
-    of_task("nic_address", |facts| facts.topology.nic(facts.one_rail()?.nic).address?.described()),
+    of_task("nic_address", |facts| {
+        facts
+            .topology
+            .nic(facts.one_rail()?.nic)
+            .address?
+            .described()
+    }),
     of_task("nics", |facts| Some(joined(facts.rails()))),
-    of_task("nic_names", |facts| Some(names_of(facts.rails().map(|rail| &rail.name)))),
+    of_task("nic_names", |facts| {
+        Some(names_of(facts.rails().map(|rail| &rail.name)))
+    }),
     of_task("gpu", |facts| Some(facts.one_gpu()?.to_string())),
-    of_task("gpu_address", |facts| facts.topology.gpu(facts.one_gpu()?).address.described()),
+    of_task("gpu_address", |facts| {
+        facts.topology.gpu(facts.one_gpu()?).address.described()
+    }),
     of_task("gpus", |facts| Some(joined(facts.gpus().iter()))),
     of_task("numa", |facts| {
         let topology = facts.topology;
-        let mut nodes = facts.gpus().iter().map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address));
+        let mut nodes = facts
+            .gpus()
+            .iter()
+            .map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address));
         let first = nodes.next()??;
-        nodes.all(|node| node == Some(first)).then(|| first.to_string())
+        nodes
+            .all(|node| node == Some(first))
+            .then(|| first.to_string())
     }),
     of_task("local_id", |facts| Some(facts.task?.local_id.to_string())),
     of_task("task_id", |facts| Some(facts.task?.global_id.to_string())),
     of_node("rails", |facts| Some(joined(facts.node.rails.iter()))),
-    of_node("rail_names", |facts| Some(names_of(facts.node.rails.iter().map(|rail| &rail.name)))),
-    of_node("rail_count", |facts| Some(facts.node.rails.len().to_string())),
+    of_node("rail_names", |facts| {
+        Some(names_of(facts.node.rails.iter().map(|rail| &rail.name)))
+    }),
+    of_node("rail_count", |facts| {
+        Some(facts.node.rails.len().to_string())
+    }),
     of_node("left_out", |facts| {
         let rails = &facts.node.rails;
-        let nics =
-            left_out(facts.topology, rails).filter(|(nic, _)| rails.iter().all(|rail| rail.nic != *nic));
+        let nics = left_out(facts.topology, rails)
+            .filter(|(nic, _)| rails.iter().all(|rail| rail.nic != *nic));
         Some(names_of(nics.map(|(_, nic)| &nic.name)))
     }),
     // a slash in the name would change the path
-    of_node("machine", |facts| Some(facts.topology.name.clone()).filter(|name| !name.contains('/'))),
+    of_node("machine", |facts| {
+        Some(facts.topology.name.clone()).filter(|name| !name.contains('/'))
+    }),
     of_node(INTERFACE, |facts| facts.interface.map(str::to_string)),
-    of_task("map:sglang", |facts| Some(maps::write(Format::Sglang, facts.seen()?).ok()?.trim_end().into())),
-    of_task("map:vllm", |facts| Some(maps::pairs(facts.seen()?).ok()?.trim_end().into())),
+    of_task("map:sglang", |facts| {
+        Some(
+            maps::write(Format::Sglang, facts.seen()?)
+                .ok()?
+                .trim_end()
+                .into(),
+        )
+    }),
+    of_task("map:vllm", |facts| {
+        Some(maps::pairs(facts.seen()?).ok()?.trim_end().into())
+    }),
     map_file("map_file:json", Format::Json),
     map_file("map_file:sglang", Format::Sglang),
     map_file("map_file:mooncake", Format::Mooncake),
@@ -89,12 +130,17 @@ pub(super) static FACTS: [Fact; 22] = [
 
 impl<'f> Facts<'f> {
     fn gpus(&self) -> &'f [GpuIndex] {
-        self.task.map(|task| task.gpus.as_slice()).unwrap_or_default()
+        self.task
+            .map(|task| task.gpus.as_slice())
+            .unwrap_or_default()
     }
 
     fn rails(&self) -> impl ExactSizeIterator<Item = &'f Rail> {
         let node = self.node;
-        let rails = self.task.map(|task| task.rails.as_slice()).unwrap_or_default();
+        let rails = self
+            .task
+            .map(|task| task.rails.as_slice())
+            .unwrap_or_default();
         rails.iter().map(move |(rail, _)| node.rail(*rail))
     }
 
@@ -104,30 +150,49 @@ impl<'f> Facts<'f> {
     }
 
     fn one_gpu(&self) -> Option<GpuIndex> {
-        if let [gpu] = self.gpus() { Some(*gpu) } else { None }
+        if let [gpu] = self.gpus() {
+            Some(*gpu)
+        } else {
+            None
+        }
     }
 
     /// The GPUs that the task sees, in its order.
     fn seen(&self) -> Option<Subject<'f>> {
-        let gpus = self.task.map(|task| task.seen.as_slice()).filter(|gpus| !gpus.is_empty())?;
-        Some(Subject { topology: self.topology, node: self.node, gpus })
+        let gpus = self
+            .task
+            .map(|task| task.seen.as_slice())
+            .filter(|gpus| !gpus.is_empty())?;
+        Some(Subject {
+            topology: self.topology,
+            node: self.node,
+            gpus,
+        })
     }
 
     /// A fact of this task or node, or why there is none.
     fn of(&self, fact: &Fact) -> Result<String, String> {
         let none = || format!("there is no `{{{}}}` here", fact.word);
         let Some(format) = fact.map_file else {
-            return (fact.value)(self).filter(|text| !text.is_empty()).ok_or_else(none);
+            return (fact.value)(self)
+                .filter(|text| !text.is_empty())
+                .ok_or_else(none);
         };
         // the engine that reads the file counts all GPUs of the node
-        if !self.task.is_some_and(|task| task.seen.iter().copied().eq(self.topology.gpu_indices())) {
+        if !self
+            .task
+            .is_some_and(|task| task.seen.iter().copied().eq(self.topology.gpu_indices()))
+        {
             return Err(
-                "the file counts all GPUs of the node, and the task does not see all in PCI order".into()
+                "the file counts all GPUs of the node, and the task does not see all in PCI order"
+                    .into(),
             );
         }
         let file = self.files.iter().find(|file| file.format == format);
-        let file = file.ok_or("there is no such file of root's: `nic-placement refresh` writes it")?;
-        let ours = maps::write(format, self.seen().ok_or_else(none)?).map_err(|why| why.to_string())?;
+        let file =
+            file.ok_or("there is no such file of root's: `nic-placement refresh` writes it")?;
+        let ours =
+            maps::write(format, self.seen().ok_or_else(none)?).map_err(|why| why.to_string())?;
         // a file of another node, time or choice of NICs says something else
         match file.text.as_ref().is_none_or(|text| *text == ours) {
             true => Ok(file.path.clone()),
@@ -174,7 +239,10 @@ impl Template {
             return Err("a control character cannot stand in a value".to_string());
         }
         pieces(text)?;
-        let template = Template { name: name.to_string(), text: text.to_string() };
+        let template = Template {
+            name: name.to_string(),
+            text: text.to_string(),
+        };
         if template.is_per_task() && names::is_uniform(name) {
             let facts = listed(false);
             return Err(format!(
@@ -240,15 +308,22 @@ pub(super) fn fill(template: &str, facts: &Facts) -> Result<String, String> {
         }
     }
     if value.len() > MAX_VALUE || value.chars().any(char::is_control) {
-        return Err(format!("its value has control characters or more than {MAX_VALUE} bytes"));
+        return Err(format!(
+            "its value has control characters or more than {MAX_VALUE} bytes"
+        ));
     }
     Ok(value)
 }
 
 /// `{nic} {port} …`
 fn listed(per_task_too: bool) -> String {
-    let facts = FACTS.iter().filter(|fact| per_task_too || !fact.is_per_task);
-    facts.map(|fact| format!("{{{}}}", fact.word)).collect::<Vec<_>>().join(" ")
+    let facts = FACTS
+        .iter()
+        .filter(|fact| per_task_too || !fact.is_per_task);
+    facts
+        .map(|fact| format!("{{{}}}", fact.word))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 enum Piece<'t> {
@@ -268,12 +343,17 @@ fn pieces(text: &str) -> Result<Vec<Piece<'_>>, String> {
         } else if let ("{", Some((word, after))) = (brace, after.split_once('}')) {
             let Some(fact) = FACTS.iter().find(|fact| fact.word == word) else {
                 let word = Shown::word(word, 40);
-                return Err(format!("`{{{word}}}` is not known; known: {}", listed(true)));
+                return Err(format!(
+                    "`{{{word}}}` is not known; known: {}",
+                    listed(true)
+                ));
             };
             pieces.push(Piece::Fact(fact));
             after
         } else {
-            return Err(format!("a single `{brace}`: write it twice where you mean the brace itself"));
+            return Err(format!(
+                "a single `{brace}`: write it twice where you mean the brace itself"
+            ));
         };
     }
     pieces.push(Piece::Text(rest));
@@ -281,5 +361,8 @@ fn pieces(text: &str) -> Result<Vec<Piece<'_>>, String> {
 }
 
 fn joined(entries: impl Iterator<Item: ToString>) -> String {
-    entries.map(|entry| entry.to_string()).collect::<Vec<_>>().join(",")
+    entries
+        .map(|entry| entry.to_string())
+        .collect::<Vec<_>>()
+        .join(",")
 }

@@ -16,8 +16,8 @@ use super::wanted::{Fabric, Template, Wanted};
 use super::*;
 use crate::placement::{CpuDecision, Excluded, MemDecision, Policy, Rail, RailIndex};
 use crate::topology::{
-    CpuSet, DeviceName, Gpu, GpuIndex, GpuVendor, LinkLayer, Nic, NicIndex, NicKind, PathType, Port,
-    PortState, Provenance, Topology,
+    CpuSet, DeviceName, Gpu, GpuIndex, GpuVendor, LinkLayer, Nic, NicIndex, NicKind, PathType,
+    Port, PortState, Provenance, Topology,
 };
 use std::cell::RefCell;
 
@@ -36,7 +36,11 @@ fn node(storage: PortState) -> (Topology, NodePlacement) {
     };
     for index in 0..4usize {
         let name: DeviceName = format!("mlx5_{index}").parse().unwrap();
-        let state = if index == 3 { storage } else { PortState::Active };
+        let state = if index == 3 {
+            storage
+        } else {
+            PortState::Active
+        };
         let port = Port::new(1, state, LinkLayer::InfiniBand, None);
         let address = format!("{index}0:00.0").parse().unwrap();
         topology.gpus.push(Gpu::new(address, GpuVendor::Nvidia));
@@ -46,8 +50,17 @@ fn node(storage: PortState) -> (Topology, NodePlacement) {
             ..Nic::new(name.clone(), NicKind::Verbs)
         });
         match index {
-            3 => placement.excluded.push(Excluded { name, port: None, why: "test".into() }),
-            nic => placement.rails.push(Rail { nic: NicIndex(nic), name, port: 1, rate_mbps: None }),
+            3 => placement.excluded.push(Excluded {
+                name,
+                port: None,
+                why: "test".into(),
+            }),
+            nic => placement.rails.push(Rail {
+                nic: NicIndex(nic),
+                name,
+                port: 1,
+                rate_mbps: None,
+            }),
         }
     }
     (topology, placement)
@@ -59,8 +72,14 @@ fn task(gpus: &[usize], rails: &[usize]) -> TaskPlacement {
         global_id: 0,
         gpus: gpus.iter().copied().map(GpuIndex).collect(),
         seen: gpus.iter().copied().map(GpuIndex).collect(),
-        rails: rails.iter().map(|&rail| (RailIndex(rail), PathType::Pix)).collect(),
-        cpus: CpuDecision::Keep { cpus: CpuSet::new(), why: String::new() },
+        rails: rails
+            .iter()
+            .map(|&rail| (RailIndex(rail), PathType::Pix))
+            .collect(),
+        cpus: CpuDecision::Keep {
+            cpus: CpuSet::new(),
+            why: String::new(),
+        },
         mems: MemDecision::Keep { why: String::new() },
         threads: None,
         missed: None,
@@ -69,7 +88,10 @@ fn task(gpus: &[usize], rails: &[usize]) -> TaskPlacement {
 }
 
 fn present(values: &[(&str, &str)]) -> Present {
-    values.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
+    values
+        .iter()
+        .map(|(name, value)| (name.to_string(), value.to_string()))
+        .collect()
 }
 
 /// The files of a node or of its user: `(path, text)`; `…` at a text's end means that it was cut there.  A node whose
@@ -80,7 +102,11 @@ fn reader(files: Files) -> impl Fn(&str) -> Option<FileText> {
     |path| {
         let none = Some(&("/proc/net/route", "")).filter(|_| path == "/proc/net/route");
         let (_, text) = files.iter().find(|(name, _)| *name == path).or(none)?;
-        Some(FileText { text: text.to_string(), is_cut: text.ends_with('…'), unanswered: None })
+        Some(FileText {
+            text: text.to_string(),
+            is_cut: text.ends_with('…'),
+            unanswered: None,
+        })
     }
 }
 
@@ -98,28 +124,51 @@ impl Situation {
     /// One of the four NICs carries storage, and its port is in this state.
     fn new(storage: PortState) -> Situation {
         let (topology, node) = node(storage);
-        Situation { topology, node, wanted: Wanted::default(), present: Present::new(), files: &[] }
+        Situation {
+            topology,
+            node,
+            wanted: Wanted::default(),
+            present: Present::new(),
+            files: &[],
+        }
     }
 
     fn prepared(&self) -> Prepared {
-        Prepared::new(&self.topology, &self.node, self.wanted.clone(), &reader(self.files))
+        Prepared::new(
+            &self.topology,
+            &self.node,
+            self.wanted.clone(),
+            &reader(self.files),
+        )
     }
 
     /// Name, change and reason of every variable.
     fn told(&self, task: &TaskPlacement) -> Vec<(String, Change, String)> {
         let prepared = self.prepared();
         let read = reader(self.files);
-        let evidence = Evidence { present: &self.present, read: &read };
+        let evidence = Evidence {
+            present: &self.present,
+            read: &read,
+        };
         let variables = environment(&prepared, &self.topology, &self.node, task, evidence);
         variables
             .into_iter()
-            .map(|variable| (variable.name.into_owned(), variable.change, variable.why.into_owned()))
+            .map(|variable| {
+                (
+                    variable.name.into_owned(),
+                    variable.change,
+                    variable.why.into_owned(),
+                )
+            })
             .collect()
     }
 
     /// `NAME=VALUE` for what is set, `NAME` for what is removed, without the marker.
     fn changes(&self, task: &TaskPlacement) -> Vec<String> {
-        let told = self.told(task).into_iter().filter(|(name, ..)| name != marker::NAME);
+        let told = self
+            .told(task)
+            .into_iter()
+            .filter(|(name, ..)| name != marker::NAME);
         told.filter_map(|(name, change, _)| match change {
             Change::Set(value) => Some(format!("{name}={value}")),
             Change::Remove => Some(name),
@@ -129,15 +178,21 @@ impl Situation {
     }
 
     fn value(&self, task: &TaskPlacement, name: &str) -> Option<String> {
-        self.told(task).into_iter().find_map(|(told, change, _)| match change {
-            Change::Set(value) if told == name => Some(value),
-            _ => None,
-        })
+        self.told(task)
+            .into_iter()
+            .find_map(|(told, change, _)| match change {
+                Change::Set(value) if told == name => Some(value),
+                _ => None,
+            })
     }
 
     /// Why a variable is set or not; empty if there is no answer for it.
     fn why(&self, task: &TaskPlacement, name: &str) -> String {
-        self.told(task).into_iter().find(|(told, ..)| told == name).map(|told| told.2).unwrap_or_default()
+        self.told(task)
+            .into_iter()
+            .find(|(told, ..)| told == name)
+            .map(|told| told.2)
+            .unwrap_or_default()
     }
 
     fn with(mut self, values: &[(&str, &str)]) -> Situation {
@@ -146,13 +201,17 @@ impl Situation {
     }
 
     fn libraries(mut self, words: &[&str]) -> Situation {
-        let named = words.iter().map(|word| wanted::Libraries::named(word).expect("a library"));
+        let named = words
+            .iter()
+            .map(|word| wanted::Libraries::named(word).expect("a library"));
         self.wanted.libraries = named.fold(wanted::Libraries::NONE, wanted::Libraries::with);
         self
     }
 
     fn set(mut self, text: &str) -> Situation {
-        self.wanted.templates.push(Template::parse(text).expect("a template").0);
+        self.wanted
+            .templates
+            .push(Template::parse(text).expect("a template").0);
         self
     }
 }
@@ -168,11 +227,28 @@ fn no_configuration_file_is_opened_twice_for_a_step_nor_for_a_task() {
             opened.borrow_mut().push(path.to_string());
             reader(&[])(path)
         };
-        let prepared = Prepared::new(&situation.topology, &situation.node, situation.wanted.clone(), &read);
+        let prepared = Prepared::new(
+            &situation.topology,
+            &situation.node,
+            situation.wanted.clone(),
+            &read,
+        );
         let for_the_step = opened.take();
-        let evidence = Evidence { present: &situation.present, read: &read };
-        environment(&prepared, &situation.topology, &situation.node, &task(&[1], &[1]), evidence);
-        for (mut paths, file) in [(for_the_step, "/etc/nccl.conf"), (opened.take(), "/home/me/.nccl.conf")] {
+        let evidence = Evidence {
+            present: &situation.present,
+            read: &read,
+        };
+        environment(
+            &prepared,
+            &situation.topology,
+            &situation.node,
+            &task(&[1], &[1]),
+            evidence,
+        );
+        for (mut paths, file) in [
+            (for_the_step, "/etc/nccl.conf"),
+            (opened.take(), "/home/me/.nccl.conf"),
+        ] {
             assert!(paths.iter().any(|path| path == file), "{paths:?}");
             let all = paths.len();
             paths.sort();
@@ -188,7 +264,10 @@ const NVSHMEM: &str = "NVSHMEM_HCA_LIST=mlx5_0:1,mlx5_1:1,mlx5_2:1";
 
 #[test]
 fn a_gpu_task_gets_its_own_nic_for_ucx_and_the_nodes_lists_for_nccl_and_nvshmem() {
-    assert_eq!(Situation::new(PortState::Active).changes(&task(&[1], &[1])), [UCX, NCCL, NVSHMEM]);
+    assert_eq!(
+        Situation::new(PortState::Active).changes(&task(&[1], &[1])),
+        [UCX, NCCL, NVSHMEM]
+    );
 }
 
 #[test]
@@ -204,14 +283,26 @@ fn no_variable_that_can_be_set_is_one_that_never_may() {
             "NCCL",
             "IB_TC IB_SL IB_TIMEOUT IB_RETRY_CNT IB_QPS_PER_CONNECTION IB_GID_INDEX IB_DISABLE NSOCKS_PERTHREAD",
         ),
-        ("NCCL", "SOCKET_NTHREADS ALGO PROTO MIN_NCHANNELS MAX_NCHANNELS NVLS_ENABLE P2P_DISABLE P2P_LEVEL"),
-        ("NCCL", "SHM_DISABLE NET NET_PLUGIN DMABUF_ENABLE IGNORE_NET_MISMATCH HOSTID DEBUG IB_FIFO_TC"),
+        (
+            "NCCL",
+            "SOCKET_NTHREADS ALGO PROTO MIN_NCHANNELS MAX_NCHANNELS NVLS_ENABLE P2P_DISABLE P2P_LEVEL",
+        ),
+        (
+            "NCCL",
+            "SHM_DISABLE NET NET_PLUGIN DMABUF_ENABLE IGNORE_NET_MISMATCH HOSTID DEBUG IB_FIFO_TC",
+        ),
         ("FI", "PROVIDER EFA_IFACE"),
     ] {
         for word in words.split(' ') {
             let name = format!("{library}_{word}");
-            assert!(names::is_doubtful(&name), "`{name}` follows from no topology");
-            assert!(variables().all(|settable| settable != name), "`{name}` is never ours");
+            assert!(
+                names::is_doubtful(&name),
+                "`{name}` follows from no topology"
+            );
+            assert!(
+                variables().all(|settable| settable != name),
+                "`{name}` is never ours"
+            );
         }
     }
 }
@@ -221,9 +312,14 @@ fn every_variable_that_an_answer_rests_on_is_read_from_the_environment() {
     let situation = Situation::new(PortState::Active).set("MINE={nic}");
     let prepared = situation.prepared();
     let names: Vec<&str> = prepared.names().collect();
-    for name in
-        variables().chain(["MINE", marker::NAME, "UCX_TLS", "UCX_CONFIG_DIR", "NCCL_CONF_FILE", "HOME"])
-    {
+    for name in variables().chain([
+        "MINE",
+        marker::NAME,
+        "UCX_TLS",
+        "UCX_CONFIG_DIR",
+        "NCCL_CONF_FILE",
+        "HOME",
+    ]) {
         assert!(names.contains(&name), "`{name}`");
     }
 }
@@ -241,7 +337,15 @@ fn nccl_gets_no_list_that_it_would_cut() {
         situation.node.rails = rails.collect();
         let task = task(&[1], &[1]);
         let why = situation.why(&task, "NCCL_IB_HCA");
-        assert_eq!(situation.value(&task, "NCCL_IB_HCA").is_some(), expected, "{count} rails");
-        assert_eq!(why == "33 ports may be used, and NCCL reads a list of 32 at most", !expected, "{why}");
+        assert_eq!(
+            situation.value(&task, "NCCL_IB_HCA").is_some(),
+            expected,
+            "{count} rails"
+        );
+        assert_eq!(
+            why == "33 ports may be used, and NCCL reads a list of 32 at most",
+            !expected,
+            "{why}"
+        );
     }
 }

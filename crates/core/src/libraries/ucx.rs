@@ -46,10 +46,22 @@ pub(super) const LIBRARY: Library = Library {
     word: "ucx",
     word_for_more: WITH_GPUS,
     by_default: true,
-    variables: &[(NET_DEVICES, net_devices), (PRIORITY, addresses::priority), (WARN, quiet)],
+    variables: &[
+        (NET_DEVICES, net_devices),
+        (PRIORITY, addresses::priority),
+        (WARN, quiet),
+    ],
     // without it UCX's clients can fail to connect
     companion: Some(PRIORITY),
-    evidence: &[TLS, ALL_DEVICES, OF_LIBFABRIC, OF_VLLM, OF_MODEL_EXPRESS, REACHABILITY, CONFIG_DIR],
+    evidence: &[
+        TLS,
+        ALL_DEVICES,
+        OF_LIBFABRIC,
+        OF_VLLM,
+        OF_MODEL_EXPRESS,
+        REACHABILITY,
+        CONFIG_DIR,
+    ],
     files: Some(&FILES),
     doubtful: "UCX_TLS UCX_IB_*",
     ..Library::NONE
@@ -84,7 +96,9 @@ const MAX_ITEMS: usize = 64;
 pub(super) const FILES: Files = Files {
     of_site: |_| &["/etc/ucx/ucx.conf"],
     of_user: |_, present| {
-        let folders = [CONFIG_DIR, HOME].into_iter().filter_map(|name| non_empty(present, name));
+        let folders = [CONFIG_DIR, HOME]
+            .into_iter()
+            .filter_map(|name| non_empty(present, name));
         let files = folders.map(|folder| format!("{folder}/ucx.conf"));
         ["ucx.conf".to_string()].into_iter().chain(files).collect()
     },
@@ -113,7 +127,10 @@ fn lines<'t>(text: &'t str, read: ReadFile) -> Vec<Line<'t>> {
         }
         if let Some(above) = above.filter(|_| line.starts_with(char::is_whitespace)) {
             lines.push(Line::new(above, trimmed, is_short, holds));
-        } else if let Some((name, _)) = trimmed.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        } else if let Some((name, _)) = trimmed
+            .strip_prefix('[')
+            .and_then(|rest| rest.split_once(']'))
+        {
             if name != section {
                 (section, holds) = (name, Some(true));
             }
@@ -142,7 +159,9 @@ const PROCESSORS: [&str; 4] = [
 /// `Some(false)` if the name is another processor's.
 fn holds_for(value: &str, read: ReadFile) -> Option<bool> {
     let value = value.to_ascii_lowercase();
-    let names = PROCESSORS.iter().find(|names| names.split(',').any(|name| name == value))?;
+    let names = PROCESSORS
+        .iter()
+        .find(|names| names.split(',').any(|name| name == value))?;
     let text = read("/proc/cpuinfo")?.text;
     let mut words = text.lines().filter_map(|line| line.split_once(':'));
     let (_, own) = words.find(|(name, _)| ["vendor_id", "CPU part"].contains(&name.trim()))?;
@@ -170,9 +189,17 @@ pub(super) fn shared(
     if !is_wanted || topology.gpus.is_empty() || node.rails.is_empty() {
         return None;
     }
-    let interfaces = if is_claimed { None } else { interfaces::read(read) };
+    let interfaces = if is_claimed {
+        None
+    } else {
+        interfaces::read(read)
+    };
     let gpus_may_send = interfaces.is_some() && gpus_may_send(topology, read);
-    Some(Shared { gpus_may_send, interfaces, separated: Separated::new(topology, node) })
+    Some(Shared {
+        gpus_may_send,
+        interfaces,
+        separated: Separated::new(topology, node),
+    })
 }
 
 /// NVIDIA's driver's parameters, which it prints without asking a GPU (kernel-open/nvidia/nv-procfs.c `nv_procfs_read_params`).
@@ -180,8 +207,12 @@ const PARAMETERS: &str = "/proc/driver/nvidia/params";
 
 /// Does the driver let GPUs ring a NIC's doorbell?
 fn gpus_may_send(topology: &Topology, read: ReadFile) -> bool {
-    let parameters =
-        if has_gpu_of(topology, GpuVendor::Nvidia) { read(PARAMETERS) } else { None }.unwrap_or_default();
+    let parameters = if has_gpu_of(topology, GpuVendor::Nvidia) {
+        read(PARAMETERS)
+    } else {
+        None
+    }
+    .unwrap_or_default();
     let mut lines = parameters.text.lines();
     lines.any(|line| line.starts_with("RegistryDwords") && line.contains("PeerMappingOverride=1;"))
 }
@@ -193,7 +224,12 @@ fn net_devices(query: &Query) -> Option<Answer> {
     if task.gpus.is_empty() {
         return no("a task without GPUs is left to UCX, which uses two NICs itself");
     }
-    let Some(shared) = query.prepared.ucx.as_ref().filter(|_| !task.rails.is_empty()) else {
+    let Some(shared) = query
+        .prepared
+        .ucx
+        .as_ref()
+        .filter(|_| !task.rails.is_empty())
+    else {
         return no("no NIC of this node may be chosen");
     };
     if query.prepared.claimed_by_site(NET_DEVICES).is_some() {
@@ -204,13 +240,21 @@ fn net_devices(query: &Query) -> Option<Answer> {
         return no("`UCX_TLS` leaves no transport that uses an RDMA device");
     }
     // what begins so lets libfabric choose
-    if query.users(OF_LIBFABRIC).is_some_and(|devices| !devices.starts_with("auto")) {
+    if query
+        .users(OF_LIBFABRIC)
+        .is_some_and(|devices| !devices.starts_with("auto"))
+    {
         return no("the user's `FI_UCX_DEVICES` chooses the device");
     }
     if query.users(OF_VLLM).is_some() {
-        return no("the user's `VLLM_GPU_NIC_PCIE_MAPPING` chooses the device, and would come before a list");
+        return no(
+            "the user's `VLLM_GPU_NIC_PCIE_MAPPING` chooses the device, and would come before a list",
+        );
     }
-    if query.users(OF_MODEL_EXPRESS).is_some_and(|pin| !is_off(pin)) {
+    if query
+        .users(OF_MODEL_EXPRESS)
+        .is_some_and(|pin| !is_off(pin))
+    {
         return no("the user's `MX_RDMA_NIC_PIN` chooses the device");
     }
     // SGLang 0.5.23 with NIXL (srt/disaggregation/nixl/conn.py)
@@ -228,13 +272,18 @@ fn quiet(query: &Query) -> Option<Answer> {
     let names_gpus = query.ours(NET_DEVICES)?.contains("cuda");
     let tls = query.evidence.present.get(TLS).map_or("", String::as_str);
     let lists_transports = !tls.is_empty() && tls != "all" && !tls.starts_with('^');
-    let why = "a UCX without devices of GPUs that send by themselves would print a line for each context";
+    let why =
+        "a UCX without devices of GPUs that send by themselves would print a line for each context";
     let answer = Answer::yes("n", why);
     (names_gpus && !lists_transports).then(|| query.unless_in_files(&FILES, WARN, answer))
 }
 
 /// The answer where no file sets the variable.
-fn without_files(query: &Query, shared: &Shared, transports: Transports) -> Result<Answer, &'static str> {
+fn without_files(
+    query: &Query,
+    shared: &Shared,
+    transports: Transports,
+) -> Result<Answer, &'static str> {
     let (node, task) = (query.node, query.task);
     let isolated = isolated(query, shared);
     let rails: Vec<RailIndex> = match isolated {
@@ -244,7 +293,9 @@ fn without_files(query: &Query, shared: &Shared, transports: Transports) -> Resu
     let leaves_out = rails.len() < node.rails.len() || query.prepared.list.is_ok();
     if !leaves_out {
         let every = "it may use every NIC of the node";
-        return Ok(Answer::no(isolated.map_or(every.to_string(), |why| format!("{why}, so {every}"))));
+        return Ok(Answer::no(
+            isolated.map_or(every.to_string(), |why| format!("{why}, so {every}")),
+        ));
     }
     let interfaces = match &shared.interfaces {
         _ if !transports.tcp => &[][..],
@@ -260,7 +311,10 @@ fn without_files(query: &Query, shared: &Shared, transports: Transports) -> Resu
     if let Some(why) = addresses::needs_all(query, &list) {
         return Err(why);
     }
-    let mut why = isolated.map_or_else(|| reason(task), |why| format!("{why}, so all good NICs of the node"));
+    let mut why = isolated.map_or_else(
+        || reason(task),
+        |why| format!("{why}, so all good NICs of the node"),
+    );
     if !interfaces.is_empty() {
         why += ", and the IP interfaces, which a list would hide";
         why += &also_nics(query, &rails, interfaces);
@@ -275,9 +329,15 @@ fn without_files(query: &Query, shared: &Shared, transports: Transports) -> Resu
 
 /// Tells of interfaces with the name of a NIC that the list leaves out.
 fn also_nics(query: &Query, rails: &[RailIndex], interfaces: &[String]) -> String {
-    let is_listed = |name: &str| rails.iter().any(|&rail| query.node.rail(rail).name == *name);
+    let is_listed = |name: &str| {
+        rails
+            .iter()
+            .any(|&rail| query.node.rail(rail).name == *name)
+    };
     let is_nic = |name: &str| query.topology.nics.iter().any(|nic| nic.name == *name);
-    let names = interfaces.iter().filter(|name| is_nic(name) && !is_listed(name));
+    let names = interfaces
+        .iter()
+        .filter(|name| is_nic(name) && !is_listed(name));
     match names_of(names).replace(',', " ") {
         none if none.is_empty() => none,
         names => format!("; from UCX 1.21 on {names} also means the NIC of that name"),
@@ -302,14 +362,26 @@ fn items(
     with_gpus: bool,
     interfaces: &[String],
 ) -> Result<Vec<String>, &'static str> {
-    let nics: Vec<String> = rails.iter().map(|&rail| query.node.rail(rail).to_string()).collect();
-    let devices = |each: usize| if with_gpus { gpu_initiated(query, each) } else { Vec::new() };
-    let lists = [usize::MAX, 1].map(|each| [&nics[..], &devices(each)].concat());
-    match lists.iter().find(|list| list.len() + interfaces.len() <= MAX_ITEMS) {
-        Some(list) => Ok([list, interfaces].concat()),
-        None if lists[1].len() <= MAX_ITEMS => {
-            Err("the node has more IP interfaces than UCX reads in a list, which would hide the rest")
+    let nics: Vec<String> = rails
+        .iter()
+        .map(|&rail| query.node.rail(rail).to_string())
+        .collect();
+    let devices = |each: usize| {
+        if with_gpus {
+            gpu_initiated(query, each)
+        } else {
+            Vec::new()
         }
+    };
+    let lists = [usize::MAX, 1].map(|each| [&nics[..], &devices(each)].concat());
+    match lists
+        .iter()
+        .find(|list| list.len() + interfaces.len() <= MAX_ITEMS)
+    {
+        Some(list) => Ok([list, interfaces].concat()),
+        None if lists[1].len() <= MAX_ITEMS => Err(
+            "the node has more IP interfaces than UCX reads in a list, which would hide the rest",
+        ),
         None => Err("the task has more devices than UCX reads in a list"),
     }
 }
@@ -319,23 +391,49 @@ fn items(
 /// A GPU's number is cuDeviceGet's, of all GPUs that the program sees (src/uct/ib/mlx5/gdaki/gdaki.c `uct_gdaki_query_tl_devices`).  A NIC
 /// has such a device for its first port alone.
 fn gpu_initiated(query: &Query, each: usize) -> Vec<String> {
-    let Query { topology, node, task, .. } = query;
+    let Query {
+        topology,
+        node,
+        task,
+        ..
+    } = query;
     // the kinds of paths that UCX tells apart (src/ucs/sys/topo/base/topo.c `ucs_topo_get_distance_sysfs`)
     let path = |gpu: GpuIndex, rail: RailIndex| {
         let nic = topology.nic(node.rail(rail).nic).address;
-        let kind = nic.map_or(PathType::Sys, |nic| topology.path_type(topology.gpu(gpu).address, nic));
-        if kind == PathType::Pxb { PathType::Pix } else { kind }
+        let kind = nic.map_or(PathType::Sys, |nic| {
+            topology.path_type(topology.gpu(gpu).address, nic)
+        });
+        if kind == PathType::Pxb {
+            PathType::Pix
+        } else {
+            kind
+        }
     };
-    let nvidia = task.seen.iter().filter(|gpu| topology.gpu(**gpu).vendor == GpuVendor::Nvidia);
-    let numbered = nvidia.enumerate().filter(|(_, gpu)| task.gpus.contains(gpu));
+    let nvidia = task
+        .seen
+        .iter()
+        .filter(|gpu| topology.gpu(**gpu).vendor == GpuVendor::Nvidia);
+    let numbered = nvidia
+        .enumerate()
+        .filter(|(_, gpu)| task.gpus.contains(gpu));
     let devices = numbered.flat_map(|(number, gpu)| {
         let nearest = node.rail_indices().map(|rail| path(*gpu, rail)).min();
         let own = node.gpus.get(gpu.0).map_or(&[][..], |gpu| &gpu.choices);
         let mut named: Vec<RailIndex> = own.iter().map(|choice| choice.rail).collect();
-        let others: Vec<RailIndex> = node.rail_indices().filter(|rail| !named.contains(rail)).collect();
-        named.extend(others.into_iter().filter(|&rail| Some(path(*gpu, rail)) == nearest));
+        let others: Vec<RailIndex> = node
+            .rail_indices()
+            .filter(|rail| !named.contains(rail))
+            .collect();
+        named.extend(
+            others
+                .into_iter()
+                .filter(|&rail| Some(path(*gpu, rail)) == nearest),
+        );
         named.retain(|rail| node.rail(*rail).port == 1);
-        named.into_iter().take(each).map(move |rail| format!("cuda{number}-{}", node.rail(rail)))
+        named
+            .into_iter()
+            .take(each)
+            .map(move |rail| format!("cuda{number}-{}", node.rail(rail)))
     });
     devices.collect()
 }
@@ -345,9 +443,13 @@ fn reason(task: &TaskPlacement) -> String {
         (1, 1) => "its GPU's NIC".to_string(),
         (_, 1) => "the NIC that all its GPUs share".to_string(),
         (1, many @ 3..) => {
-            format!("the {many} NICs of its GPU, of which UCX sends a message by two without `env=ucx-rails`")
+            format!(
+                "the {many} NICs of its GPU, of which UCX sends a message by two without `env=ucx-rails`"
+            )
         }
         (1, many) => format!("the {many} NICs of its GPU"),
-        (_, many) => format!("the {many} NICs of its GPUs, of which UCX takes the nearest to the GPU in use"),
+        (_, many) => {
+            format!("the {many} NICs of its GPUs, of which UCX takes the nearest to the GPU in use")
+        }
     }
 }

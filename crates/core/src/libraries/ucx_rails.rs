@@ -17,7 +17,10 @@ use super::{Answer, Library, Query};
 pub(super) const LIBRARY: Library = Library {
     name: "UCX",
     word: "ucx-rails",
-    variables: &[(RNDV[0], |query| rails(query, RNDV)), (RMA[0], |query| rails(query, RMA))],
+    variables: &[
+        (RNDV[0], |query| rails(query, RNDV)),
+        (RMA[0], |query| rails(query, RMA)),
+    ],
     evidence: &[RNDV[1], RMA[1]],
     files: Some(&FILES),
     ..Library::NONE
@@ -32,18 +35,30 @@ const MOST: usize = 4;
 
 const FILES: Files = Files {
     variables: &[RNDV[0], RMA[0]],
-    matter: |_, wanted, _| [RNDV, RMA].iter().any(|[name, _]| wanted.has(name, LIBRARY.word, None)),
+    matter: |_, wanted, _| {
+        [RNDV, RMA]
+            .iter()
+            .any(|[name, _]| wanted.has(name, LIBRARY.word, None))
+    },
     ..ucx::FILES
 };
 
 /// The most NICs of one of the task's GPUs; no answer if UCX and NIXL use as many.
 fn rails(query: &Query, [name, older]: [&str; 2]) -> Option<Answer> {
-    let own = query.task.gpus.iter().filter_map(|gpu| query.node.gpus.get(gpu.0));
-    let most = own.map(|gpu| gpu.choices.len()).max().filter(|count| *count > DEFAULT)?;
+    let own = query
+        .task
+        .gpus
+        .iter()
+        .filter_map(|gpu| query.node.gpus.get(gpu.0));
+    let most = own
+        .map(|gpu| gpu.choices.len())
+        .max()
+        .filter(|count| *count > DEFAULT)?;
     let answer = match query.users(older) {
         Some(_) => Answer::no(format!("the user's `{older}` is its older name")),
         None => {
-            let why = format!("a GPU of the task has {most} NICs, and UCX sends a message by {DEFAULT}");
+            let why =
+                format!("a GPU of the task has {most} NICs, and UCX sends a message by {DEFAULT}");
             Answer::yes(most.min(MOST).to_string(), why)
         }
     };

@@ -13,11 +13,22 @@ pub(super) fn left_out<'t>(
     topology: &'t Topology,
     rails: &[Rail],
 ) -> impl Iterator<Item = (NicIndex, &'t Nic)> {
-    let is_rail =
-        |nic: NicIndex, port: &Port| rails.iter().any(|rail| rail.at() == PortRef { nic, port: port.number });
-    let verbs = topology.numbered_nics().filter(|(_, nic)| nic.kind == NicKind::Verbs);
+    let is_rail = |nic: NicIndex, port: &Port| {
+        rails.iter().any(|rail| {
+            rail.at()
+                == PortRef {
+                    nic,
+                    port: port.number,
+                }
+        })
+    };
+    let verbs = topology
+        .numbered_nics()
+        .filter(|(_, nic)| nic.kind == NicKind::Verbs);
     verbs.filter(move |(index, nic)| {
-        nic.ports.iter().any(|port| port.state == PortState::Active && !is_rail(*index, port))
+        nic.ports
+            .iter()
+            .any(|port| port.state == PortState::Active && !is_rail(*index, port))
     })
 }
 
@@ -35,11 +46,16 @@ pub(super) fn list(topology: &Topology, rails: &[Rail]) -> NodeList {
         return Err("every NIC that it would find may be used");
     }
     let entries: Vec<String> = rails.iter().map(ToString::to_string).collect();
-    Ok((entries.join(","), format!("one list for the whole node, without {left_out}")))
+    Ok((
+        entries.join(","),
+        format!("one list for the whole node, without {left_out}"),
+    ))
 }
 
 /// Each name once, in order: ports of one NIC share it.
-pub(super) fn names_of<'a, N: Deref<Target = str> + 'a>(names: impl Iterator<Item = &'a N>) -> String {
+pub(super) fn names_of<'a, N: Deref<Target = str> + 'a>(
+    names: impl Iterator<Item = &'a N>,
+) -> String {
     let mut list: Vec<&str> = Vec::new();
     for name in names.map(Deref::deref) {
         if !list.contains(&name) {

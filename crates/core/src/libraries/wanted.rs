@@ -13,15 +13,23 @@ pub struct Libraries(u32);
 /// The words that ask for variables: a library's own, the admin's `set=`, and those for more of a library.
 fn words() -> impl Iterator<Item = &'static str> {
     let own = |by_default: bool| {
-        let libraries = LIBRARIES.iter().filter(move |library| library.by_default == by_default);
+        let libraries = LIBRARIES
+            .iter()
+            .filter(move |library| library.by_default == by_default);
         libraries.map(|library| library.word)
     };
     let more = LIBRARIES.iter().map(|library| library.word_for_more);
-    own(true).chain(["site"]).chain(own(false)).chain(more).filter(|word| !word.is_empty())
+    own(true)
+        .chain(["site"])
+        .chain(own(false))
+        .chain(more)
+        .filter(|word| !word.is_empty())
 }
 
 fn bit(word: &str) -> Option<Libraries> {
-    words().position(|known| known == word).map(|place| Libraries(1 << place))
+    words()
+        .position(|known| known == word)
+        .map(|place| Libraries(1 << place))
 }
 
 impl Libraries {
@@ -30,19 +38,29 @@ impl Libraries {
 
     /// What a word of `env=` asks for.
     pub fn named(word: &str) -> Option<Libraries> {
-        let with_more = LIBRARIES.iter().find(|library| library.word_for_more == word);
+        let with_more = LIBRARIES
+            .iter()
+            .find(|library| library.word_for_more == word);
         match word {
             "none" => Some(Libraries::NONE),
             "default" => Some(Libraries::default()),
             word => Some(
-                bit(word)?.with(with_more.and_then(|library| bit(library.word)).unwrap_or(Libraries::NONE)),
+                bit(word)?.with(
+                    with_more
+                        .and_then(|library| bit(library.word))
+                        .unwrap_or(Libraries::NONE),
+                ),
             ),
         }
     }
 
     /// The words of `env=`, as messages list them.
     pub fn words() -> String {
-        ["default", "none"].into_iter().chain(words()).collect::<Vec<_>>().join(", ")
+        ["default", "none"]
+            .into_iter()
+            .chain(words())
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     /// The union.
@@ -60,8 +78,14 @@ impl Libraries {
 impl Default for Libraries {
     /// The set without `env=`.
     fn default() -> Libraries {
-        let by_default = LIBRARIES.iter().filter(|library| library.by_default).map(|library| library.word);
-        by_default.chain(["site"]).filter_map(bit).fold(Libraries::NONE, Libraries::with)
+        let by_default = LIBRARIES
+            .iter()
+            .filter(|library| library.by_default)
+            .map(|library| library.word);
+        by_default
+            .chain(["site"])
+            .filter_map(bit)
+            .fold(Libraries::NONE, Libraries::with)
     }
 }
 
@@ -104,13 +128,16 @@ impl Wanted {
     /// True if the variable is asked for by `word`, by name or as a companion, and neither unwanted nor held back.
     pub(crate) fn has(&self, name: &str, word: &str, companion_of: Option<&str>) -> bool {
         let is_named = |named: &String| named == name || Some(named.as_str()) == companion_of;
-        let is_asked_for = word.is_empty() || self.has_word(word) || self.named.iter().any(is_named);
+        let is_asked_for =
+            word.is_empty() || self.has_word(word) || self.named.iter().any(is_named);
         is_asked_for && !self.unwanted.iter().any(|unwanted| means(unwanted, name))
     }
 
     /// Has the admin a `set=` for this variable?
     pub(super) fn has_template(&self, name: &str) -> bool {
-        self.templates.iter().any(|template| template.name() == name)
+        self.templates
+            .iter()
+            .any(|template| template.name() == name)
     }
 
     /// Does `env=` have this word?

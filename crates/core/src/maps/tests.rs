@@ -11,7 +11,14 @@ fn map_of(machine: &str, format: Format) -> Result<String, NoMap> {
     let topology = platform::model(machine).unwrap();
     let node = policy::map(&topology, &Request::default());
     let gpus: Vec<GpuIndex> = topology.gpu_indices().collect();
-    write(format, Subject { topology: &topology, node: &node, gpus: &gpus })
+    write(
+        format,
+        Subject {
+            topology: &topology,
+            node: &node,
+            gpus: &gpus,
+        },
+    )
 }
 
 /// The NICs of each GPU of a machine, by our own map.
@@ -38,10 +45,19 @@ fn sglangs_reading(text: &str, gpu: usize) -> Result<Vec<String>, String> {
         let key = key.parse().map_err(|_| format!("key `{key}`"))?;
         devices.insert(key, value.as_str().ok_or("value")?.trim().to_string());
     }
-    let list = devices.get(&gpu).ok_or(format!("no devices for GPU {gpu}"))?;
-    let names: Vec<String> = list.split(',').map(|name| name.trim().to_string()).collect();
+    let list = devices
+        .get(&gpu)
+        .ok_or(format!("no devices for GPU {gpu}"))?;
+    let names: Vec<String> = list
+        .split(',')
+        .map(|name| name.trim().to_string())
+        .collect();
     let once: BTreeSet<&String> = names.iter().collect();
-    if once.len() == names.len() { Ok(names) } else { Err("duplicate".to_string()) }
+    if once.len() == names.len() {
+        Ok(names)
+    } else {
+        Err("duplicate".to_string())
+    }
 }
 
 #[test]
@@ -78,38 +94,68 @@ fn sglang_finds_each_gpus_nics() {
 fn mooncake_finds_two_lists_for_each_gpu_and_numa_node_with_every_good_nic_in_one_of_them() {
     let topology = platform::model("dgx-h100").unwrap();
     let node = policy::map(&topology, &Request::default());
-    let parsed: Value = serde_json::from_str(&map_of("dgx-h100", Format::Mooncake).unwrap()).unwrap();
+    let parsed: Value =
+        serde_json::from_str(&map_of("dgx-h100", Format::Mooncake).unwrap()).unwrap();
     let parsed = parsed.as_object().unwrap();
     assert_eq!(parsed.len(), 2 + 8);
     for (name, lists) in parsed {
         let lists = lists.as_array().unwrap();
         assert_eq!(lists.len(), 2, "{name}: anything else is malformed to it");
-        let all: Vec<&str> =
-            lists.iter().flat_map(|list| list.as_array().unwrap()).map(|nic| nic.as_str().unwrap()).collect();
+        let all: Vec<&str> = lists
+            .iter()
+            .flat_map(|list| list.as_array().unwrap())
+            .map(|nic| nic.as_str().unwrap())
+            .collect();
         let once: BTreeSet<&str> = all.iter().copied().collect();
-        assert_eq!((once.len(), all.len()), (node.rails.len(), node.rails.len()), "{name}");
+        assert_eq!(
+            (once.len(), all.len()),
+            (node.rails.len(), node.rails.len()),
+            "{name}"
+        );
     }
     assert_eq!(parsed["cuda:4"][0], serde_json::json!(["mlx5_6"]));
-    assert_eq!(parsed["cpu:1"][0], serde_json::json!(["mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11"]));
+    assert_eq!(
+        parsed["cpu:1"][0],
+        serde_json::json!(["mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11"])
+    );
 }
 
 #[test]
 fn mooncake_finds_amds_gpus_by_the_names_that_its_builds_give_them() {
     let nics = expected("mi300x-8");
-    let parsed: Value = serde_json::from_str(&map_of("mi300x-8", Format::Mooncake).unwrap()).unwrap();
+    let parsed: Value =
+        serde_json::from_str(&map_of("mi300x-8", Format::Mooncake).unwrap()).unwrap();
     for (gpu, nics) in nics.iter().enumerate() {
         for word in ["hip", "rocm"] {
-            assert_eq!(parsed[format!("{word}:{gpu}")][0], serde_json::json!(nics), "{word}:{gpu}");
+            assert_eq!(
+                parsed[format!("{word}:{gpu}")][0],
+                serde_json::json!(nics),
+                "{word}:{gpu}"
+            );
         }
     }
-    assert!(parsed.as_object().unwrap().keys().all(|name| !name.starts_with("cuda")));
+    assert!(
+        parsed
+            .as_object()
+            .unwrap()
+            .keys()
+            .all(|name| !name.starts_with("cuda"))
+    );
 }
 
 /// vLLM: `domain:bus:device.function` in hexadecimal, as numbers.
 fn vllms_address(text: &str) -> (u32, u32, u32, u32) {
     let (body, function) = text.trim().rsplit_once('.').unwrap();
-    let parts: Vec<u32> = body.split(':').map(|part| u32::from_str_radix(part, 16).unwrap()).collect();
-    (parts[0], parts[1], parts[2], u32::from_str_radix(function, 16).unwrap())
+    let parts: Vec<u32> = body
+        .split(':')
+        .map(|part| u32::from_str_radix(part, 16).unwrap())
+        .collect();
+    (
+        parts[0],
+        parts[1],
+        parts[2],
+        u32::from_str_radix(function, 16).unwrap(),
+    )
 }
 
 #[test]
@@ -120,12 +166,18 @@ fn vllm_finds_a_nic_for_each_gpus_address_and_sets_ucx_alone() {
     assert_eq!(name, "VLLM_GPU_NIC_PCIE_MAPPING");
     let pairs: Vec<_> = pairs
         .split(',')
-        .map(|pair| pair.split_once('=').map(|(a, b)| (vllms_address(a), vllms_address(b))))
+        .map(|pair| {
+            pair.split_once('=')
+                .map(|(a, b)| (vllms_address(a), vllms_address(b)))
+        })
         .collect();
     assert_eq!(pairs.len(), 8);
     assert_eq!(pairs[0], Some(((0, 0x1b, 0, 0), (0, 0x18, 0, 0))));
     // one NIC for each process in `NCCL_IB_HCA` would cost NCCL seven eighths of its bandwidth
-    assert_eq!(lines.next(), Some(("VLLM_NIC_SELECTION_VARS", "UCX_NET_DEVICES:1")));
+    assert_eq!(
+        lines.next(),
+        Some(("VLLM_NIC_SELECTION_VARS", "UCX_NET_DEVICES:1"))
+    );
     assert_eq!(lines.next(), None);
 }
 
@@ -134,11 +186,25 @@ fn vllm_is_told_the_port_that_all_its_nics_have_and_nothing_where_they_differ() 
     let topology = platform::model("dgx-h100").unwrap();
     let mut node = policy::map(&topology, &Request::default());
     let gpus: Vec<GpuIndex> = topology.gpu_indices().collect();
-    let written = |node: &_| write(Format::Vllm, Subject { topology: &topology, node, gpus: &gpus });
+    let written = |node: &_| {
+        write(
+            Format::Vllm,
+            Subject {
+                topology: &topology,
+                node,
+                gpus: &gpus,
+            },
+        )
+    };
     node.rails.iter_mut().for_each(|rail| rail.port = 2);
     assert!(written(&node).unwrap().ends_with("=UCX_NET_DEVICES:2\n"));
     node.rails[0].port = 1;
-    assert!(written(&node).unwrap_err().to_string().contains("do not all have the same port number"));
+    assert!(
+        written(&node)
+            .unwrap_err()
+            .to_string()
+            .contains("do not all have the same port number")
+    );
 }
 
 #[test]
@@ -147,7 +213,11 @@ fn a_map_that_would_lack_a_gpu_is_refused() {
     let mut node = policy::map(&topology, &Request::default());
     node.gpus[3].choices.clear();
     let gpus: Vec<GpuIndex> = topology.gpu_indices().collect();
-    let subject = Subject { topology: &topology, node: &node, gpus: &gpus };
+    let subject = Subject {
+        topology: &topology,
+        node: &node,
+        gpus: &gpus,
+    };
     for format in [Format::Sglang, Format::Mooncake, Format::Vllm] {
         assert_eq!(
             write(format, subject).unwrap_err().to_string(),
@@ -162,8 +232,18 @@ fn a_map_that_would_lack_a_gpu_is_refused() {
 fn a_program_that_sees_some_gpus_counts_them_from_0() {
     let topology = platform::model("dgx-h100").unwrap();
     let node = policy::map(&topology, &Request::default());
-    let subject = Subject { topology: &topology, node: &node, gpus: &[GpuIndex(6), GpuIndex(2)] };
-    assert_eq!(write(Format::Sglang, subject).unwrap(), "{\"0\":\"mlx5_10\",\"1\":\"mlx5_4\"}\n");
+    let subject = Subject {
+        topology: &topology,
+        node: &node,
+        gpus: &[GpuIndex(6), GpuIndex(2)],
+    };
+    assert_eq!(
+        write(Format::Sglang, subject).unwrap(),
+        "{\"0\":\"mlx5_10\",\"1\":\"mlx5_4\"}\n"
+    );
     let json: Value = serde_json::from_str(&write(Format::Json, subject).unwrap()).unwrap();
-    assert_eq!(json["gpus"][0]["address"], topology.gpu(GpuIndex(6)).address.to_string());
+    assert_eq!(
+        json["gpus"][0]["address"],
+        topology.gpu(GpuIndex(6)).address.to_string()
+    );
 }

@@ -54,9 +54,14 @@ impl fmt::Display for BadNodeFile {
                 f.write_str("it is no node file: expected one that `nic-placement refresh` wrote")
             }
             BadNodeFile::Version(found) => {
-                write!(f, "it is a node file of version `{found}`, expected `{VERSION}`")
+                write!(
+                    f,
+                    "it is a node file of version `{found}`, expected `{VERSION}`"
+                )
             }
-            BadNodeFile::Damaged => f.write_str("it is damaged: its checksum is that of other bytes"),
+            BadNodeFile::Damaged => {
+                f.write_str("it is damaged: its checksum is that of other bytes")
+            }
         }
     }
 }
@@ -73,9 +78,17 @@ pub fn is_node_file(bytes: &[u8]) -> bool {
 /// does not check that again, which took half of the time.
 pub fn from_bytes(bytes: &[u8], provenance: Provenance) -> Result<NodeFile, BadNodeFile> {
     let rest = bytes.strip_prefix(MAGIC).ok_or(BadNodeFile::Foreign)?;
-    let Some(rest) = rest.strip_prefix(VERSION.as_bytes()).and_then(|rest| rest.strip_prefix(b"\n")) else {
-        let version = rest.iter().take(32).take_while(|byte| byte.is_ascii_graphic());
-        return Err(BadNodeFile::Version(version.map(|&byte| char::from(byte)).collect()));
+    let Some(rest) = rest
+        .strip_prefix(VERSION.as_bytes())
+        .and_then(|rest| rest.strip_prefix(b"\n"))
+    else {
+        let version = rest
+            .iter()
+            .take(32)
+            .take_while(|byte| byte.is_ascii_graphic());
+        return Err(BadNodeFile::Version(
+            version.map(|&byte| char::from(byte)).collect(),
+        ));
     };
     let (checksum, content) = rest.split_first_chunk().ok_or(BadNodeFile::Damaged)?;
     if crc32fast::hash(content) != u32::from_le_bytes(*checksum) {

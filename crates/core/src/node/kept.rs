@@ -51,12 +51,21 @@ impl fmt::Display for NotUsed {
             NotUsed::Unreadable(unreadable) => write!(f, "the node file: {unreadable}"),
             NotUsed::Bad(bad) => write!(f, "the node file cannot be read: {bad}"),
             NotUsed::OtherBoot => {
-                write!(f, "the node file was written before this system was started, or by another")
+                write!(
+                    f,
+                    "the node file was written before this system was started, or by another"
+                )
             }
             NotUsed::TooOld(age, most) => {
-                write!(f, "the node file is {age} s old, and {most} s may be: a refresh that hangs?")
+                write!(
+                    f,
+                    "the node file is {age} s old, and {most} s may be: a refresh that hangs?"
+                )
             }
-            NotUsed::Early(ahead) => write!(f, "the node file says that it was written {ahead} s from now"),
+            NotUsed::Early(ahead) => write!(
+                f,
+                "the node file says that it was written {ahead} s from now"
+            ),
             NotUsed::Changed(what) => write!(f, "the node is not as the node file says: {what}"),
         }
     }
@@ -73,11 +82,16 @@ const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
 /// `/sys/class/infiniband/*/ports`.
 pub fn read(path: &Path, max_age: u64, author: Author, boottime: u64) -> Result<Kept, NotUsed> {
     let bytes =
-        read_unlinked(path, cache::MAX_BYTES, author).map_err(|unreadable| match unreadable.problem {
-            Obstacle::System(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                NotUsed::Absent(unreadable.path)
+        read_unlinked(path, cache::MAX_BYTES, author).map_err(|unreadable| {
+            match unreadable.problem {
+                Obstacle::System(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                    NotUsed::Absent(unreadable.path)
+                }
+                problem => NotUsed::Unreadable(Unreadable {
+                    problem,
+                    ..unreadable
+                }),
             }
-            problem => NotUsed::Unreadable(Unreadable { problem, ..unreadable }),
         })?;
     let node = cache::from_bytes(&bytes, Provenance::ThisSystem).map_err(NotUsed::Bad)?;
     settle(&Root::live(), node, max_age, boottime)
@@ -85,7 +99,12 @@ pub fn read(path: &Path, max_age: u64, author: Author, boottime: u64) -> Result<
 
 /// The node of a file, brought up to date.
 pub fn settle(root: &Root, node: NodeFile, max_age: u64, boottime: u64) -> Result<Kept, NotUsed> {
-    let NodeFile { stamp, registered: then, links: links_then, mut topology } = node;
+    let NodeFile {
+        stamp,
+        registered: then,
+        links: links_then,
+        mut topology,
+    } = node;
     if root.read(BOOT_ID).as_ref() != Some(&stamp.boot_id) {
         return Err(NotUsed::OtherBoot);
     }
@@ -102,27 +121,52 @@ pub fn settle(root: &Root, node: NodeFile, max_age: u64, boottime: u64) -> Resul
     let lost = follow_links(&mut topology, &links_then, &links_now).map_err(NotUsed::Changed)?;
     complete(root, &mut topology);
     let since = |what| Diagnostic::new(stamp.time.clone(), format!("since then: {what}"));
-    Ok(Kept { topology, age, diagnostics: lost.into_iter().map(since).collect() })
+    Ok(Kept {
+        topology,
+        age,
+        diagnostics: lost.into_iter().map(since).collect(),
+    })
 }
 
 /// Reads all of the node for a node file, with findings.  It is an error if devices came or went meanwhile, or if the
 /// file would be read as another topology.
-pub fn make(root: &Root, boottime: u64, time: String) -> Result<(NodeFile, Vec<Diagnostic>), String> {
-    let boot_id = root.read(BOOT_ID).ok_or_else(|| format!("cannot read `/{BOOT_ID}`"))?;
+pub fn make(
+    root: &Root,
+    boottime: u64,
+    time: String,
+) -> Result<(NodeFile, Vec<Diagnostic>), String> {
+    let boot_id = root
+        .read(BOOT_ID)
+        .ok_or_else(|| format!("cannot read `/{BOOT_ID}`"))?;
     let before = registered(root);
     let (topology, diagnostics) = read_root(root, Scope::Full, Provenance::ThisSystem);
     let links = links(root, &topology);
     if let Some(what) = difference(&before, &registered(root)) {
         return Err(format!("the node changed while it was read: {what}"));
     }
-    let stamp = Stamp { boot_id, boottime, time };
+    let stamp = Stamp {
+        boot_id,
+        boottime,
+        time,
+    };
     let again = file::from_json(&file::to_json(&topology), Provenance::ThisSystem);
     // a topology file does not say which model supplied what
-    match again.map(|again| Topology { supplied_by: topology.supplied_by.clone(), ..again }) {
-        Ok(again) if again == topology => {
-            Ok((NodeFile { stamp, registered: before, links, topology }, diagnostics))
+    match again.map(|again| Topology {
+        supplied_by: topology.supplied_by.clone(),
+        ..again
+    }) {
+        Ok(again) if again == topology => Ok((
+            NodeFile {
+                stamp,
+                registered: before,
+                links,
+                topology,
+            },
+            diagnostics,
+        )),
+        Ok(_) => {
+            Err("the node's topology is not consistent: a file would not give it back".to_string())
         }
-        Ok(_) => Err("the node's topology is not consistent: a file would not give it back".to_string()),
         Err(bad) => Err(format!("the node's topology is not consistent: {bad}")),
     }
 }

@@ -30,7 +30,11 @@ impl fmt::Display for NoTopology {
             NoTopology::Bad(path, problem) => write!(f, "`{path}` is no topology: {problem}"),
             NoTopology::NoModel(name) => {
                 let known: Vec<&str> = platform::names().collect();
-                write!(f, "no built-in machine is called `{name}`; known: {}", known.join(", "))
+                write!(
+                    f,
+                    "no built-in machine is called `{name}`; known: {}",
+                    known.join(", ")
+                )
             }
         }
     }
@@ -57,9 +61,10 @@ pub fn read(
             .map(|topology| (topology, Vec::new()))
             .ok_or(NoTopology::NoModel(name.clone())),
         NodeSource::Topology(path) => {
-            let bytes = root::read_file(Path::new(path), MAX_FILE, author).map_err(NoTopology::Unreadable)?;
-            let topology =
-                from_json(path, &bytes).map_err(|problem| NoTopology::Bad(path.clone(), problem))?;
+            let bytes = root::read_file(Path::new(path), MAX_FILE, author)
+                .map_err(NoTopology::Unreadable)?;
+            let topology = from_json(path, &bytes)
+                .map_err(|problem| NoTopology::Bad(path.clone(), problem))?;
             Ok((topology, Vec::new()))
         }
     }
@@ -67,10 +72,12 @@ pub fn read(
 
 /// The project's own format, and nothing else: this runs as root, which parses no other program's files.
 fn from_json(path: &str, bytes: &[u8]) -> Result<Topology, String> {
-    let text = std::str::from_utf8(bytes).map(|text| text.trim_start_matches('\u{feff}').trim_start());
+    let text =
+        std::str::from_utf8(bytes).map(|text| text.trim_start_matches('\u{feff}').trim_start());
     match text {
         Ok(text) if text.starts_with('{') => {
-            topology::file::from_json(text, Provenance::File(path.to_string())).map_err(|bad| bad.to_string())
+            topology::file::from_json(text, Provenance::File(path.to_string()))
+                .map_err(|bad| bad.to_string())
         }
         _ => Err(format!(
             "line 1 does not begin the project's own JSON, which is expected: `nic-placement import {path} -o FILE` makes it \
@@ -100,8 +107,10 @@ pub fn read_root(root: &Root, scope: Scope, provenance: Provenance) -> (Topology
 
 /// The node's identity by its firmware (the kernel's drivers/firmware/dmi-id.c; AWS names its instance types there).
 pub fn dmi(root: &Root) -> Dmi {
-    let read =
-        |name: &str| root.read(&format!("sys/devices/virtual/dmi/id/{name}")).filter(|text| !text.is_empty());
+    let read = |name: &str| {
+        root.read(&format!("sys/devices/virtual/dmi/id/{name}"))
+            .filter(|text| !text.is_empty())
+    };
     Dmi {
         product: read("product_name"),
         vendor: read("sys_vendor"),
@@ -117,7 +126,10 @@ pub fn confirm(topology: &mut Topology, live: &Topology) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
     topology.nics.retain_mut(|nic| {
         let Some(here) = live.nics.iter().find(|here| here.name == nic.name) else {
-            diagnostics.push(Diagnostic::new(&nic.name, "described, but not on this node: left out"));
+            diagnostics.push(Diagnostic::new(
+                &nic.name,
+                "described, but not on this node: left out",
+            ));
             return false;
         };
         nic.ports = here.ports.clone();
@@ -129,7 +141,10 @@ pub fn confirm(topology: &mut Topology, live: &Topology) -> Vec<Diagnostic> {
             (here.address, here.partition, here.vendor) == (gpu.address, gpu.partition, gpu.vendor)
         };
         if let Some(here) = live.gpus.iter().find(is_it) {
-            *gpu = Gpu { model: gpu.model.take().or_else(|| here.model.clone()), ..here.clone() };
+            *gpu = Gpu {
+                model: gpu.model.take().or_else(|| here.model.clone()),
+                ..here.clone()
+            };
         }
     }
     diagnostics
@@ -143,12 +158,27 @@ mod tests {
     #[test]
     fn a_described_gpu_has_the_device_node_and_the_order_that_it_has_on_this_node() {
         let gpu = |bus: u32| Gpu::new(format!("{bus:02x}:00.0").parse().unwrap(), GpuVendor::Amd);
-        let mut described = Topology::empty("described", Provenance::Model("described".to_string()));
-        described.gpus = vec![Gpu { model: Some("Model".to_string()), minor: Some(128), ..gpu(1) }, gpu(2)];
+        let mut described =
+            Topology::empty("described", Provenance::Model("described".to_string()));
+        described.gpus = vec![
+            Gpu {
+                model: Some("Model".to_string()),
+                minor: Some(128),
+                ..gpu(1)
+            },
+            gpu(2),
+        ];
         let mut live = Topology::empty("live", Provenance::ThisSystem);
-        live.gpus = vec![Gpu { minor: Some(131), runtime_index: Some(7), ..gpu(1) }];
+        live.gpus = vec![Gpu {
+            minor: Some(131),
+            runtime_index: Some(7),
+            ..gpu(1)
+        }];
         confirm(&mut described, &live);
-        let here = Gpu { model: Some("Model".to_string()), ..live.gpus[0].clone() };
+        let here = Gpu {
+            model: Some("Model".to_string()),
+            ..live.gpus[0].clone()
+        };
         assert_eq!(described.gpus, [here, gpu(2)]);
     }
 }

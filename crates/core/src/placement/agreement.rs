@@ -41,21 +41,38 @@ pub struct LeftOut {
 impl Agreement {
     pub fn of(topology: &Topology, node: &NodePlacement) -> Agreement {
         let subnet = |rail: &Rail| {
-            let port = topology.nic(rail.nic).ports.iter().find(|port| port.number == rail.port)?;
+            let port = topology
+                .nic(rail.nic)
+                .ports
+                .iter()
+                .find(|port| port.number == rail.port)?;
             Some(port.subnet?.to_string())
         };
         let by_admin = node.numbered_by_admin.iter().map(|&rail| node.rail(rail));
-        let rails: Vec<&Rail> =
-            if node.numbered_by_admin.is_empty() { node.rails.iter().collect() } else { by_admin.collect() };
-        let rails = rails.into_iter().map(|rail| RailWord { nic: rail.to_string(), subnet: subnet(rail) });
+        let rails: Vec<&Rail> = if node.numbered_by_admin.is_empty() {
+            node.rails.iter().collect()
+        } else {
+            by_admin.collect()
+        };
+        let rails = rails.into_iter().map(|rail| RailWord {
+            nic: rail.to_string(),
+            subnet: subnet(rail),
+        });
         let chosen = node.left_to_libfabric.iter();
-        let chosen = chosen.map(|&nic| RailWord { nic: topology.nic(nic).name.to_string(), subnet: None });
+        let chosen = chosen.map(|&nic| RailWord {
+            nic: topology.nic(nic).name.to_string(),
+            subnet: None,
+        });
         let excluded = node.excluded.iter().filter(|of| {
-            let kind = topology.nic_index(&of.name).map(|nic| topology.nic(nic).kind);
+            let kind = topology
+                .nic_index(&of.name)
+                .map(|nic| topology.nic(nic).kind);
             kind != Some(NicKind::Ethernet) && !node.is_left_to_libfabric(topology, &of.name)
         });
         let excluded = excluded.map(|of| LeftOut {
-            nic: of.port.map_or(of.name.to_string(), |port| format!("{}:{port}", of.name)),
+            nic: of
+                .port
+                .map_or(of.name.to_string(), |port| format!("{}:{port}", of.name)),
             why: of.why.clone(),
         });
         let slow = node.degraded.iter().map(|rail| LeftOut {
@@ -87,8 +104,18 @@ impl Agreement {
 }
 
 fn gpus(topology: &Topology) -> String {
-    let count = |vendor| topology.gpus.iter().filter(|gpu| gpu.vendor == vendor).count();
-    let counts = GpuVendor::ALL.map(|vendor| (count(vendor), vendor)).into_iter();
-    let words = counts.filter(|(count, _)| *count > 0).map(|(count, vendor)| format!("{count} {vendor}"));
+    let count = |vendor| {
+        topology
+            .gpus
+            .iter()
+            .filter(|gpu| gpu.vendor == vendor)
+            .count()
+    };
+    let counts = GpuVendor::ALL
+        .map(|vendor| (count(vendor), vendor))
+        .into_iter();
+    let words = counts
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, vendor)| format!("{count} {vendor}"));
     words.collect::<Vec<_>>().join(", ")
 }

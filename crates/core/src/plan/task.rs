@@ -31,19 +31,46 @@ struct TaskGpus {
 impl TaskRequest<'_> {
     /// Looks the task's GPUs up in the map; a task without GPUs gets the rails of its NUMA nodes.
     pub(super) fn placement(&self) -> TaskPlacement {
-        let &TaskRequest { topology, step, task, binding, .. } = self;
-        let claim = task.claim.clone().unwrap_or_else(|| gpus::identify(topology, step, &task.gpus));
+        let &TaskRequest {
+            topology,
+            step,
+            task,
+            binding,
+            ..
+        } = self;
+        let claim = task
+            .claim
+            .clone()
+            .unwrap_or_else(|| gpus::identify(topology, step, &task.gpus));
         let seen = task.sees.clone().unwrap_or_else(|| claim.gpus.clone());
-        let TaskGpus { used: Claim { gpus, reason }, promise, may_promise } = self.gpus(claim);
+        let TaskGpus {
+            used: Claim { gpus, reason },
+            promise,
+            may_promise,
+        } = self.gpus(claim);
         let (promised, refused) = match promise {
-            Some(Ok(all)) => (Some(Task { promised: Some(all), ..task.clone() }), None),
+            Some(Ok(all)) => (
+                Some(Task {
+                    promised: Some(all),
+                    ..task.clone()
+                }),
+                None,
+            ),
             Some(Err(why)) => (None, Some(why)),
             None => (None, None),
         };
         let task = promised.as_ref().unwrap_or(task);
-        let Bound { cpus, mems, missed } = bind(&Situation { topology, step, task, gpus: &gpus, binding });
+        let Bound { cpus, mems, missed } = bind(&Situation {
+            topology,
+            step,
+            task,
+            gpus: &gpus,
+            binding,
+        });
         let missed = joined(refused, missed);
-        let threads = binding.count_threads.then(|| cores::threads(topology, step, task, cpus.cpus()));
+        let threads = binding
+            .count_threads
+            .then(|| cores::threads(topology, step, task, cpus.cpus()));
         let (uncounted, threads) = (threads == Some(None), threads.flatten());
         let mut reasons = vec![match gpus.as_slice() {
             [] => reason,
@@ -55,25 +82,49 @@ impl TaskRequest<'_> {
             false => self.rails_of_gpus(&gpus, may_promise, &mut reasons),
         };
         reasons.push(format!("CPUs: {}", cpus.why()));
-        reasons.extend(missed.iter().filter(|missed| *missed != cpus.why()).cloned());
+        reasons.extend(
+            missed
+                .iter()
+                .filter(|missed| *missed != cpus.why())
+                .cloned(),
+        );
         reasons.push(format!("memory: {}", mems.why()));
         if uncounted {
             reasons.push(format!("`omp=on` sets nothing: {}", cores::UNCOUNTED));
         }
         let (local_id, global_id) = (task.local_id, task.global_id);
-        TaskPlacement { local_id, global_id, gpus, seen, rails, cpus, mems, threads, missed, reasons }
+        TaskPlacement {
+            local_id,
+            global_id,
+            gpus,
+            seen,
+            rails,
+            cpus,
+            mems,
+            threads,
+            missed,
+            reasons,
+        }
     }
 
     fn gpus(&self, claim: Claim) -> TaskGpus {
-        let &TaskRequest { topology, step, task, .. } = self;
+        let &TaskRequest {
+            topology,
+            step,
+            task,
+            ..
+        } = self;
         let by_local_id = || gpus::by_local_id(topology, step, task, &claim);
         match self.gpu_use {
             // a task that sees one GPU at most needs no promise: `gpu=local-id` may be set for tasks that see more
-            GpuUse::LocalId if claim.gpus.len() < 2 => {
-                TaskGpus { used: claim, promise: None, may_promise: false }
-            }
+            GpuUse::LocalId if claim.gpus.len() < 2 => TaskGpus {
+                used: claim,
+                promise: None,
+                may_promise: false,
+            },
             GpuUse::LocalId => {
-                let promise = by_local_id().map_err(|why| format!("`gpu=local-id` does not hold: {why}"));
+                let promise =
+                    by_local_id().map_err(|why| format!("`gpu=local-id` does not hold: {why}"));
                 let own = promise.as_ref().map(|all| Claim {
                     gpus: vec![all[task.local_id as usize]],
                     reason: format!(
@@ -83,11 +134,20 @@ impl TaskRequest<'_> {
                         claim.reason
                     ),
                 });
-                TaskGpus { used: own.unwrap_or(claim), promise: Some(promise), may_promise: false }
+                TaskGpus {
+                    used: own.unwrap_or(claim),
+                    promise: Some(promise),
+                    may_promise: false,
+                }
             }
             GpuUse::Visible => {
-                let may_promise = task.claim.is_none() && step.tasks_here() > 1 && by_local_id().is_ok();
-                TaskGpus { used: claim, promise: None, may_promise }
+                let may_promise =
+                    task.claim.is_none() && step.tasks_here() > 1 && by_local_id().is_ok();
+                TaskGpus {
+                    used: claim,
+                    promise: None,
+                    may_promise,
+                }
             }
         }
     }
@@ -118,8 +178,11 @@ impl TaskRequest<'_> {
             }
         }
         if gpus.len() > 1 {
-            let hint =
-                if may_promise { "; if it uses the one of its local id, say `gpu=local-id`" } else { "" };
+            let hint = if may_promise {
+                "; if it uses the one of its local id, say `gpu=local-id`"
+            } else {
+                ""
+            };
             reasons.push(format!(
                 "it sees {} GPUs, and which of them it will use is not known before it starts: the NICs of all{hint}",
                 gpus.len()
@@ -131,21 +194,34 @@ impl TaskRequest<'_> {
     /// The rails of a GPU that the task may open; if there are none, the next best of the node.
     fn openable(&self, gpu: GpuIndex, reasons: &mut Vec<String>) -> Vec<(RailIndex, PathType)> {
         let map = self.map;
-        let choices = map.gpu(gpu).choices.iter().map(|choice| (choice.rail, choice.path));
-        let (refused, mut rails): (Vec<_>, Vec<_>) = choices.partition(|&(rail, _)| self.is_denied(rail));
+        let choices = map
+            .gpu(gpu)
+            .choices
+            .iter()
+            .map(|choice| (choice.rail, choice.path));
+        let (refused, mut rails): (Vec<_>, Vec<_>) =
+            choices.partition(|&(rail, _)| self.is_denied(rail));
         if refused.is_empty() {
             return rails;
         }
         // in rail order, whichever is the nearest: several GPUs that lack the same say the same
         let refused = order::set(refused.into_iter().map(|(rail, _)| rail));
-        let names: Vec<String> = refused.into_iter().map(|rail| map.rail(rail).to_string()).collect();
+        let names: Vec<String> = refused
+            .into_iter()
+            .map(|rail| map.rail(rail).to_string())
+            .collect();
         let mut reason = format!("its device cgroup denies it {}", names.join(" "));
         if rails.is_empty() {
             let ways = Ways::one_each(self.topology, &map.rails, self.through);
-            match ways.best(gpu, map.rail_indices().filter(|&rail| !self.is_denied(rail))) {
+            match ways.best(
+                gpu,
+                map.rail_indices().filter(|&rail| !self.is_denied(rail)),
+            ) {
                 Some(best) => {
                     let (rail, path) = (map.rail(best), ways.kind(gpu, best));
-                    reason.push_str(&format!(", and {rail} at {path} is the next best for GPU {gpu}"));
+                    reason.push_str(&format!(
+                        ", and {rail} at {path} is the next best for GPU {gpu}"
+                    ));
                     rails.push((best, path));
                 }
                 None => reason.push_str(" and every other NIC that may be chosen"),
@@ -158,7 +234,11 @@ impl TaskRequest<'_> {
     }
 
     /// Rails of the NUMA nodes on which the task runs; all rails if those nodes have none.
-    fn rails_near_cpus(&self, cpus: &CpuDecision, reasons: &mut Vec<String>) -> Vec<(RailIndex, PathType)> {
+    fn rails_near_cpus(
+        &self,
+        cpus: &CpuDecision,
+        reasons: &mut Vec<String>,
+    ) -> Vec<(RailIndex, PathType)> {
         let &TaskRequest { topology, map, .. } = self;
         let nodes = topology.nodes_of(cpus.cpus());
         let is_near = |rail: &RailIndex| {
@@ -169,7 +249,11 @@ impl TaskRequest<'_> {
         };
         let allowed = map.rail_indices().filter(|&rail| !self.is_denied(rail));
         let (near, others): (Vec<RailIndex>, Vec<RailIndex>) = allowed.partition(is_near);
-        let (rails, path) = if near.is_empty() { (others, PathType::Sys) } else { (near, PathType::Node) };
+        let (rails, path) = if near.is_empty() {
+            (others, PathType::Sys)
+        } else {
+            (near, PathType::Node)
+        };
         if !rails.is_empty() {
             reasons.push(match path {
                 PathType::Node => format!("the NICs of NUMA node {nodes}, on which it runs"),
@@ -182,7 +266,11 @@ impl TaskRequest<'_> {
 
 /// NCCL numbers NICs by their place in one list for all tasks of a node, so the list must not depend on one
 /// task's rights.
-pub(super) fn warn_of_denied(node: &NodePlacement, topology: &Topology, task: &Task) -> Option<String> {
+pub(super) fn warn_of_denied(
+    node: &NodePlacement,
+    topology: &Topology,
+    task: &Task,
+) -> Option<String> {
     let is_rail = |nic: &&NicIndex| node.rails.iter().any(|rail| rail.nic == **nic);
     let denied = task.denied_nics.iter().filter(is_rail);
     let denied: Vec<&str> = denied.map(|&nic| topology.nic(nic).name.as_str()).collect();
@@ -196,7 +284,10 @@ pub(super) fn warn_of_denied(node: &NodePlacement, topology: &Topology, task: &T
 }
 
 fn list(gpus: &[GpuIndex]) -> String {
-    gpus.iter().map(GpuIndex::to_string).collect::<Vec<_>>().join(",")
+    gpus.iter()
+        .map(GpuIndex::to_string)
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 #[cfg(test)]

@@ -14,39 +14,71 @@ impl TaskPlan<'_> {
     ///
     /// Each begins with the task and its node, since srun mixes the lines of tasks.
     pub fn lines(&self, node_name: &str) -> Vec<String> {
-        let digits = self.plan.step.total_tasks.saturating_sub(1).to_string().len();
+        let digits = self
+            .plan
+            .step
+            .total_tasks
+            .saturating_sub(1)
+            .to_string()
+            .len();
         let head = format!("task {:>digits$} {node_name}", self.placement.global_id);
-        let set = self.variables.iter().filter(|variable| matches!(variable.change, Change::Set(_)));
+        let set = self
+            .variables
+            .iter()
+            .filter(|variable| matches!(variable.change, Change::Set(_)));
         let set: Vec<&str> = set.map(|variable| variable.name.as_ref()).collect();
         let set = format!("set {}", or(set.join(" "), "nothing"));
-        let below = [set].into_iter().chain(self.reasons()).map(|line| format!("{head}    {line}"));
-        [format!("{head}  {}", self.row())].into_iter().chain(below).collect()
+        let below = [set]
+            .into_iter()
+            .chain(self.reasons())
+            .map(|line| format!("{head}    {line}"));
+        [format!("{head}  {}", self.row())]
+            .into_iter()
+            .chain(below)
+            .collect()
     }
 
     /// Columns are as wide as the map's widest entry for a task with one GPU, so rows of separate tasks align.
     fn row(&self) -> String {
-        let Plan { node: topology, map, .. } = self.plan;
+        let Plan {
+            node: topology,
+            map,
+            ..
+        } = self.plan;
         let task = &self.placement;
         let gpus = match task.gpus.as_slice() {
             [] => "no gpu".to_string(),
             [gpu] => gpu_cell(topology, *gpu),
             many => format!(
                 "gpus {}",
-                many.iter().filter_map(|gpu| u32::try_from(gpu.0).ok()).collect::<Bitmap>()
+                many.iter()
+                    .filter_map(|gpu| u32::try_from(gpu.0).ok())
+                    .collect::<Bitmap>()
             ),
         };
         let rail = |&(rail, path): &(RailIndex, _)| format!("{} {path}", map.rail(rail));
         let mut rails = match task.rails.as_slice() {
             [] => no_nic(topology).to_string(),
             [one] => format!("nic {}", rail(one)),
-            many => format!("nics {}", many.iter().map(rail).collect::<Vec<_>>().join(" ")),
+            many => format!(
+                "nics {}",
+                many.iter().map(rail).collect::<Vec<_>>().join(" ")
+            ),
         };
         rails += &self.others;
-        let gpu_width = topology.gpu_indices().map(|gpu| gpu_cell(topology, gpu).len());
+        let gpu_width = topology
+            .gpu_indices()
+            .map(|gpu| gpu_cell(topology, gpu).len());
         let best = map.gpus.iter().flat_map(|gpu| gpu.choices.first());
         let rail_width = best.map(|choice| "nic ".len() + rail(&(choice.rail, choice.path)).len());
-        let cpu_width = topology.numa_nodes.iter().map(|node| node.cpus.to_string().len());
-        let mems = task.mems.nodes().map_or("any".to_string(), ToString::to_string);
+        let cpu_width = topology
+            .numa_nodes
+            .iter()
+            .map(|node| node.cpus.to_string().len());
+        let mems = task
+            .mems
+            .nodes()
+            .map_or("any".to_string(), ToString::to_string);
         let cpus = Some(task.cpus.cpus()).filter(|cpus| !cpus.is_empty());
         let cpus = cpus.map_or("unknown".to_string(), ToString::to_string);
         format!(
@@ -59,20 +91,34 @@ impl TaskPlan<'_> {
 
     /// The reasons for the placement, one sentence for each answer, and for each variable that is not set.
     pub fn reasons(&self) -> Vec<String> {
-        let not_set = self.variables.iter().filter_map(|variable| match variable.change {
-            Change::Set(_) => None,
-            Change::KeepUsers(_) => Some(format!("{}: {}", variable.name, variable.why)),
-            _ => Some(format!("{} not set: {}", variable.name, variable.why)),
-        });
-        self.placement.reasons.iter().cloned().chain(not_set).collect()
+        let not_set = self
+            .variables
+            .iter()
+            .filter_map(|variable| match variable.change {
+                Change::Set(_) => None,
+                Change::KeepUsers(_) => Some(format!("{}: {}", variable.name, variable.why)),
+                _ => Some(format!("{} not set: {}", variable.name, variable.why)),
+            });
+        self.placement
+            .reasons
+            .iter()
+            .cloned()
+            .chain(not_set)
+            .collect()
     }
 }
 
 impl TaskPlan<'_> {
     /// The command that judges the user's values which stand in place of ours; `None` without such a value.
     pub fn judge(&self) -> Option<String> {
-        let is_users = |of: &&Variable| matches!(of.change, Change::KeepUsers(_)) && of.name != marker::NAME;
-        let names: Vec<&str> = self.variables.iter().filter(is_users).map(|of| of.name.as_ref()).collect();
+        let is_users =
+            |of: &&Variable| matches!(of.change, Change::KeepUsers(_)) && of.name != marker::NAME;
+        let names: Vec<&str> = self
+            .variables
+            .iter()
+            .filter(is_users)
+            .map(|of| of.name.as_ref())
+            .collect();
         let names = Some(names.join(" ")).filter(|names| !names.is_empty())?;
         Some(format!(
             "the user's own {names}: `nic-placement check --only variable` in the program's place judges it"
@@ -84,26 +130,59 @@ impl Plan {
     /// One line for the admin on what the step would get here: its GPUs, as far as Slurm names them, with their NICs,
     /// the NICs left out, and what would be bound and set.  `present` has the user's variables.
     pub fn observed(&self, present: &Present) -> String {
-        let Plan { node, step, map, wish, .. } = self;
+        let Plan {
+            node,
+            step,
+            map,
+            wish,
+            ..
+        } = self;
         let pair = |gpu: &GpuIndex| {
             let choices = map.gpu(*gpu).choices.iter();
             let nics = choices.map(|choice| format!("{} {}", map.rail(choice.rail), choice.path));
-            format!("gpu {gpu} {}", or(nics.collect::<Vec<_>>().join(" "), no_nic(node)))
+            format!(
+                "gpu {gpu} {}",
+                or(nics.collect::<Vec<_>>().join(" "), no_nic(node))
+            )
         };
         let pairs: Vec<String> = gpus::of_the_step(node, step).iter().map(pair).collect();
-        let mut left_out: Vec<&str> = map.excluded.iter().map(|excluded| excluded.name.as_ref()).collect();
+        let mut left_out: Vec<&str> = map
+            .excluded
+            .iter()
+            .map(|excluded| excluded.name.as_ref())
+            .collect();
         left_out.dedup();
         let gpus = gpus::of_the_step(node, step);
         let near = bind::nodes_of(node, &gpus).filter(|nodes| {
             let is_free = step.cpu_bind.is_none() && step.binder.is_none();
             is_free && wish.settings.bind != Bind::None && !nodes.is_empty()
         });
-        let near = near.map(|nodes| bind::numa_nodes(&nodes)).unwrap_or_default();
-        let claim = Claim { gpus: gpus.into_iter().take(1).collect(), reason: String::new() };
-        let task = Task { claim: Some(claim), ..Task::default() };
-        let variables = self.task(&task, Evidence { present, read: &|_| None }).variables;
-        let set = variables.iter().filter(|variable| matches!(variable.change, Change::Set(_)));
-        let names = set.map(|variable| variable.name.as_ref()).filter(|name| *name != marker::NAME);
+        let near = near
+            .map(|nodes| bind::numa_nodes(&nodes))
+            .unwrap_or_default();
+        let claim = Claim {
+            gpus: gpus.into_iter().take(1).collect(),
+            reason: String::new(),
+        };
+        let task = Task {
+            claim: Some(claim),
+            ..Task::default()
+        };
+        let variables = self
+            .task(
+                &task,
+                Evidence {
+                    present,
+                    read: &|_| None,
+                },
+            )
+            .variables;
+        let set = variables
+            .iter()
+            .filter(|variable| matches!(variable.change, Change::Set(_)));
+        let names = set
+            .map(|variable| variable.name.as_ref())
+            .filter(|name| *name != marker::NAME);
         let names: Vec<&str> = names.collect();
         format!(
             "{}: {}; of the node {}, {}, policy `{}`, left out: {}; bind: {}; env: {}",
@@ -121,7 +200,11 @@ impl Plan {
 
 /// The word for a missing NIC.
 fn no_nic(topology: &Topology) -> &'static str {
-    if topology.is_left_to_libfabric() { "nic by libfabric" } else { "no nic" }
+    if topology.is_left_to_libfabric() {
+        "nic by libfabric"
+    } else {
+        "no nic"
+    }
 }
 
 /// `gpu 3 0000:61:00.0`
@@ -133,5 +216,9 @@ fn gpu_cell(topology: &Topology, gpu: GpuIndex) -> String {
 }
 
 fn or(text: String, otherwise: &str) -> String {
-    if text.is_empty() { otherwise.to_string() } else { text }
+    if text.is_empty() {
+        otherwise.to_string()
+    } else {
+        text
+    }
 }

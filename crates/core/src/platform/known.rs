@@ -27,38 +27,68 @@ const AZURE: Option<Cloud> = Some(Cloud {
     vendor: Some("Microsoft Corporation"),
     asset_tag: Some("7783-7084-3265-9085-8269-3286-77"),
 });
-const AWS: Option<Cloud> = Some(Cloud { vendor: Some("Amazon EC2"), asset_tag: None });
+const AWS: Option<Cloud> = Some(Cloud {
+    vendor: Some("Amazon EC2"),
+    asset_tag: None,
+});
 /// cloud-init recognises Oracle's cloud by this tag, on bare metal too.
-const ORACLE: Option<Cloud> = Some(Cloud { vendor: None, asset_tag: Some("OracleCloud.com") });
-const GOOGLE: Option<Cloud> = Some(Cloud { vendor: Some("Google"), asset_tag: None });
+const ORACLE: Option<Cloud> = Some(Cloud {
+    vendor: None,
+    asset_tag: Some("OracleCloud.com"),
+});
+const GOOGLE: Option<Cloud> = Some(Cloud {
+    vendor: Some("Google"),
+    asset_tag: None,
+});
 
 const fn nvidia(id: u16, names: &'static [&'static str]) -> GpuKind {
-    GpuKind { vendor: GpuVendor::Nvidia, id, names }
+    GpuKind {
+        vendor: GpuVendor::Nvidia,
+        id,
+        names,
+    }
 }
 
 const fn amd(id: u16) -> GpuKind {
-    GpuKind { vendor: GpuVendor::Amd, id, names: &[] }
+    GpuKind {
+        vendor: GpuVendor::Amd,
+        id,
+        names: &[],
+    }
 }
 
 const fn intel(id: u16) -> GpuKind {
-    GpuKind { vendor: GpuVendor::Intel, id, names: &[] }
+    GpuKind {
+        vendor: GpuVendor::Intel,
+        id,
+        names: &[],
+    }
 }
 
 // PCI device ids and names of GPUs: NVIDIA's list of supported GPUs (open GPU kernel modules), and pci.ids
 const A10G: &[GpuKind] = &[nvidia(0x2237, &["NVIDIA A10G", "A10G"])];
 const A100: &[GpuKind] = &[
     nvidia(0x20b0, &["NVIDIA A100-SXM4-40GB", "A100-SXM4-40GB"]),
-    nvidia(0x20b2, &["NVIDIA A100-SXM4-80GB", "A100-SXM4-80GB", "A100-SXM-80GB"]),
+    nvidia(
+        0x20b2,
+        &["NVIDIA A100-SXM4-80GB", "A100-SXM4-80GB", "A100-SXM-80GB"],
+    ),
 ];
 const H100: &[GpuKind] = &[nvidia(0x2330, &["NVIDIA H100 80GB HBM3"])];
 const H200: &[GpuKind] = &[nvidia(0x2335, &["NVIDIA H200"])];
 /// EC2's p5 has H100, its p5e H200.
-const P5: &[GpuKind] = &[nvidia(0x2330, &["NVIDIA H100 80GB HBM3"]), nvidia(0x2335, &["NVIDIA H200"])];
+const P5: &[GpuKind] = &[
+    nvidia(0x2330, &["NVIDIA H100 80GB HBM3"]),
+    nvidia(0x2335, &["NVIDIA H200"]),
+];
 const B200: &[GpuKind] = &[nvidia(0x2901, &["NVIDIA B200"])];
 const B300: &[GpuKind] = &[nvidia(0x3182, &["NVIDIA B300 SXM6 AC"])];
 const GB200: &[GpuKind] = &[nvidia(0x2941, &["NVIDIA GB200"])];
 const GB300: &[GpuKind] = &[nvidia(0x31c2, &["NVIDIA GB300"])];
-const GH200: &[GpuKind] = &[nvidia(0x2342, &["NVIDIA GH200 480GB", "NVIDIA GH200 120GB", "GH200 120GB"])];
+const GH200: &[GpuKind] = &[nvidia(
+    0x2342,
+    &["NVIDIA GH200 480GB", "NVIDIA GH200 120GB", "GH200 120GB"],
+)];
 const GB10: &[GpuKind] = &[nvidia(0x2e12, &["NVIDIA GB10"])];
 const MI250X: &[GpuKind] = &[amd(0x7408)];
 const MI300A: &[GpuKind] = &[amd(0x74a0)];
@@ -66,8 +96,10 @@ const MI300X: &[GpuKind] = &[amd(0x74a1)];
 const MI325X: &[GpuKind] = &[amd(0x74a5)];
 const MI355X: &[GpuKind] = &[amd(0x75a3), amd(0x75a0)];
 const MAX_1550: &[GpuKind] = &[intel(0x0bd5), intel(0x0bd6)];
-const V100: &[GpuKind] =
-    &[nvidia(0x1db1, &["Tesla V100-SXM2-16GB"]), nvidia(0x1db5, &["Tesla V100-SXM2-32GB"])];
+const V100: &[GpuKind] = &[
+    nvidia(0x1db1, &["Tesla V100-SXM2-16GB"]),
+    nvidia(0x1db5, &["Tesla V100-SXM2-32GB"]),
+];
 
 const UNMARKED: Model = Model {
     name: "",

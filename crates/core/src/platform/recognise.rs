@@ -42,8 +42,10 @@ const ADDRESSES: &str = "its PCI addresses";
 
 /// The known machine that this node is; `None` where none is certain or two are equally likely.
 pub fn recognise(dmi: &Dmi, live: &Topology) -> Option<&'static Model> {
-    let mut candidates: Vec<(usize, &'static Model)> =
-        MODELS.iter().filter_map(|model| Some((evidence(dmi, live, model)?.len(), model))).collect();
+    let mut candidates: Vec<(usize, &'static Model)> = MODELS
+        .iter()
+        .filter_map(|model| Some((evidence(dmi, live, model)?.len(), model)))
+        .collect();
     candidates.order_by_key(|&(facts, _)| std::cmp::Reverse(facts));
     match candidates.as_slice() {
         [(most, _), (second, _), ..] if most == second => None,
@@ -60,7 +62,9 @@ fn evidence(dmi: &Dmi, live: &Topology, model: &Model) -> Option<Vec<&'static st
         return None;
     }
     let facts = facts(dmi, live, model, &model.topology()?)?;
-    let is_named = facts.iter().any(|&fact| fact == PRODUCT || fact == ADDRESSES);
+    let is_named = facts
+        .iter()
+        .any(|&fact| fact == PRODUCT || fact == ADDRESSES);
     (facts.len() >= 2 && is_named).then_some(facts)
 }
 
@@ -79,13 +83,20 @@ pub fn contradicts(dmi: &Dmi, live: &Topology, model: &Model) -> bool {
     let elsewhere = elsewhere || (model.is_a_clouds() && names_another && !names_its_vendor);
     let other_product = names_another && !model.products.is_empty();
     let gpus = gpu_addresses(live);
-    let other_gpus = live.gpus.iter().any(|gpu| is_of_kind(live, gpu, model) == Some(false));
+    let other_gpus = live
+        .gpus
+        .iter()
+        .any(|gpu| is_of_kind(live, gpu, model) == Some(false));
     elsewhere || other_product || other_gpus || gpus.is_empty() || gpus.len() > model.gpus
 }
 
 /// True for a GPU of the machine's kind, by its vendor and device id, else by its driver's name.
 fn is_of_kind(live: &Topology, gpu: &Gpu, model: &Model) -> Option<bool> {
-    let mut kinds = model.kinds.iter().filter(|kind| kind.vendor == gpu.vendor).peekable();
+    let mut kinds = model
+        .kinds
+        .iter()
+        .filter(|kind| kind.vendor == gpu.vendor)
+        .peekable();
     if kinds.peek().is_none() {
         return Some(false);
     }
@@ -99,7 +110,12 @@ fn is_of_kind(live: &Topology, gpu: &Gpu, model: &Model) -> Option<bool> {
 pub fn has_product(dmi: &Dmi, model: &Model) -> bool {
     let said = [&dmi.product, &dmi.board];
     let mut said = said.into_iter().flatten().map(|name| name.trim());
-    said.any(|name| model.products.iter().any(|product| name.starts_with(product)))
+    said.any(|name| {
+        model
+            .products
+            .iter()
+            .any(|product| name.starts_with(product))
+    })
 }
 
 /// The facts that agree; `None` if GPUs are missing without a reason.
@@ -110,34 +126,58 @@ fn facts(dmi: &Dmi, live: &Topology, model: &Model, known: &Topology) -> Option<
     if gpus.len() < model.gpus && !in_place {
         return None;
     }
-    let same_gpus =
-        gpus.len() == model.gpus && live.gpus.iter().all(|gpu| is_of_kind(live, gpu, model) == Some(true));
+    let same_gpus = gpus.len() == model.gpus
+        && live
+            .gpus
+            .iter()
+            .all(|gpu| is_of_kind(live, gpu, model) == Some(true));
     let agreeing = [
         (PRODUCT, has_product(dmi, model)),
         (GPUS, same_gpus),
         (NICS, same_nics(live, known)),
         (ADDRESSES, in_place && fabric_in_place(live, model, known)),
     ];
-    Some(agreeing.into_iter().filter(|(_, agrees)| *agrees).map(|(fact, _)| fact).collect())
+    Some(
+        agreeing
+            .into_iter()
+            .filter(|(_, agrees)| *agrees)
+            .map(|(fact, _)| fact)
+            .collect(),
+    )
 }
 
 /// True if the node has as many NICs of each kind that carries the model's fabric.
 fn same_nics(live: &Topology, known: &Topology) -> bool {
     let kind = |topology: &Topology, nic: &Nic| (nic.kind, nic_device(topology, nic));
     let count = |topology: &Topology, wanted: (NicKind, Option<u16>)| {
-        topology.nics.iter().filter(|nic| kind(topology, nic) == wanted).count()
+        topology
+            .nics
+            .iter()
+            .filter(|nic| kind(topology, nic) == wanted)
+            .count()
     };
-    let mut kinds =
-        known.nics.iter().filter(|nic| carries_the_fabric(nic)).map(|nic| kind(known, nic)).peekable();
-    let same = |kind: (NicKind, Option<u16>)| kind.1.is_some() && count(live, kind) == count(known, kind);
+    let mut kinds = known
+        .nics
+        .iter()
+        .filter(|nic| carries_the_fabric(nic))
+        .map(|nic| kind(known, nic))
+        .peekable();
+    let same =
+        |kind: (NicKind, Option<u16>)| kind.1.is_some() && count(live, kind) == count(known, kind);
     kinds.peek().is_some() && kinds.all(same)
 }
 
 /// True if at least half of the fabric's NICs have the model's addresses.  One may be broken.
 fn fabric_in_place(live: &Topology, model: &Model, known: &Topology) -> bool {
-    let found =
-        |nic: &&Nic| live.nics.iter().any(|other| other.kind == nic.kind && other.address == nic.address);
-    let fabric = known.nics.iter().filter(|nic| carries_the_fabric(nic) && is_stated(nic, model));
+    let found = |nic: &&Nic| {
+        live.nics
+            .iter()
+            .any(|other| other.kind == nic.kind && other.address == nic.address)
+    };
+    let fabric = known
+        .nics
+        .iter()
+        .filter(|nic| carries_the_fabric(nic) && is_stated(nic, model));
     let fabric: Vec<&Nic> = fabric.collect();
     let in_place = fabric.iter().filter(|nic| found(nic)).count();
     in_place > 0 && in_place * 2 >= fabric.len()
@@ -165,7 +205,9 @@ fn nic_device(topology: &Topology, nic: &Nic) -> Option<u16> {
 ///
 /// A GPU or a NIC that the bus shows near another one keeps what the bus shows.
 pub(crate) fn supply(live: &mut Topology, model: &Model) -> Vec<Diagnostic> {
-    let Some(known) = model.topology() else { return Vec::new() };
+    let Some(known) = model.topology() else {
+        return Vec::new();
+    };
     let how = facts(&Dmi::default(), live, model, &known).unwrap_or_default();
     let paths = hidden_paths(live, model, &known);
     let roles: Vec<(NicIndex, NicRole)> = live
@@ -186,7 +228,9 @@ pub(crate) fn supply(live: &mut Topology, model: &Model) -> Vec<Diagnostic> {
         }
     );
     live.stated_paths.extend(paths);
-    roles.into_iter().for_each(|(nic, role)| live.nics[nic.0].role = Some(role));
+    roles
+        .into_iter()
+        .for_each(|(nic, role)| live.nics[nic.0].role = Some(role));
     vec![Diagnostic::new(model.name, finding)]
 }
 
@@ -198,7 +242,10 @@ fn hidden_paths(
 ) -> BTreeMap<(PciAddress, PciAddress), PathType> {
     let (gpus, known_gpus) = (gpu_addresses(live), gpu_addresses(modelled));
     let nics = order::set(live.nics.iter().filter_map(|nic| nic.address));
-    let pairs = || gpus.iter().flat_map(|&gpu| nics.iter().map(move |&nic| (gpu, nic)));
+    let pairs = || {
+        gpus.iter()
+            .flat_map(|&gpu| nics.iter().map(move |&nic| (gpu, nic)))
+    };
     let shown = order::map(pairs().map(|(gpu, nic)| ((gpu, nic), live.path_type(gpu, nic))));
     let near = shown.iter().filter(|(_, kind)| **kind <= PathType::Pxb);
     let shown_near = order::set(near.flat_map(|(&(gpu, nic), _)| [gpu, nic]));
@@ -208,14 +255,20 @@ fn hidden_paths(
     };
     let mut hidden = BTreeMap::new();
     for (&(gpu, nic), &shown) in &shown {
-        let is_shown = [gpu, nic].iter().any(|address| shown_near.contains(address));
-        let is_stated = [(gpu, nic), (nic, gpu)].iter().any(|pair| live.stated_paths.contains_key(pair));
+        let is_shown = [gpu, nic]
+            .iter()
+            .any(|address| shown_near.contains(address));
+        let is_stated = [(gpu, nic), (nic, gpu)]
+            .iter()
+            .any(|pair| live.stated_paths.contains_key(pair));
         if is_shown || is_stated || !known(gpu, nic) || shown < PathType::Node {
             continue;
         }
         let path = modelled.path_type(gpu, nic);
         // whether two functions share a NUMA node is for the live system to say, if it knows their nodes
-        let unplaced = [gpu, nic].into_iter().any(|address| live.numa_node_of(address).is_none());
+        let unplaced = [gpu, nic]
+            .into_iter()
+            .any(|address| live.numa_node_of(address).is_none());
         if path < shown && (path < PathType::Node || unplaced) {
             hidden.insert((gpu, nic), path);
         }
@@ -224,13 +277,20 @@ fn hidden_paths(
 }
 
 /// The model's NIC for a live one: at the same address, else of the same name and kind of device.
-fn counterpart<'a>(live: &Topology, nic: &Nic, model: &Model, modelled: &'a Topology) -> Option<&'a Nic> {
+fn counterpart<'a>(
+    live: &Topology,
+    nic: &Nic,
+    model: &Model,
+    modelled: &'a Topology,
+) -> Option<&'a Nic> {
     let same_kind = || modelled.nics.iter().filter(|known| known.kind == nic.kind);
-    let at_its_address = same_kind()
-        .find(|known| nic.address.is_some() && known.address == nic.address && is_stated(known, model));
+    let at_its_address = same_kind().find(|known| {
+        nic.address.is_some() && known.address == nic.address && is_stated(known, model)
+    });
     at_its_address.or_else(|| {
         let device = nic_device(live, nic)?;
-        same_kind().find(|known| known.name == nic.name && nic_device(modelled, known) == Some(device))
+        same_kind()
+            .find(|known| known.name == nic.name && nic_device(modelled, known) == Some(device))
     })
 }
 

@@ -6,7 +6,11 @@ use super::{Request, Ways, placements};
 use crate::placement::{GpuPlacement, NodePlacement};
 use crate::topology::Topology;
 
-pub(super) fn map_gpus(topology: &Topology, node: &NodePlacement, request: &Request) -> Vec<GpuPlacement> {
+pub(super) fn map_gpus(
+    topology: &Topology,
+    node: &NodePlacement,
+    request: &Request,
+) -> Vec<GpuPlacement> {
     let rails_of = vec![RailSet::first(node.rails.len()); topology.gpus.len()];
     let ways = Ways::for_answer(topology, &node.rails, &request.through, &rails_of);
     placements(topology, &ways, &rails_of, request, |_, _, choices| {

@@ -50,15 +50,31 @@ pub(crate) fn rails(topology: &Topology, selection: &Selection, were: &[Rail]) -
         };
         // a port without a link may tell a lower rate than it had
         let rate = |candidate: &Candidate| fabrics_rate.max(candidate.port.rate_mbps);
-        let slower = slower.iter().filter(|slower| likeness.is_missed(slower.nic));
+        let slower = slower
+            .iter()
+            .filter(|slower| likeness.is_missed(slower.nic));
         let lost = failed.iter().chain(slower).filter(would_be_a_rail);
-        broken = lost.map(|candidate| rail(topology, candidate, rate(candidate))).collect();
+        broken = lost
+            .map(|candidate| rail(topology, candidate, rate(candidate)))
+            .collect();
         broken.order_by_key(Rail::at);
     }
     let degraded = degraded(topology, &rails, fabrics_rate);
-    let Judging { mut excluded, left_to_libfabric, diagnostics, .. } = judging;
+    let Judging {
+        mut excluded,
+        left_to_libfabric,
+        diagnostics,
+        ..
+    } = judging;
     excluded.order_by_key(|excluded| (topology.nic_index(&excluded.name), excluded.port));
-    Candidates { rails, broken, degraded, excluded, left_to_libfabric, diagnostics }
+    Candidates {
+        rails,
+        broken,
+        degraded,
+        excluded,
+        left_to_libfabric,
+        diagnostics,
+    }
 }
 
 /// The ports of a node while they are judged.
@@ -83,37 +99,70 @@ impl<'a> Judging<'a> {
                 refusal = Some("it is no RDMA device".to_string());
             } else if refusal.is_none() && nic.kind != NicKind::Verbs {
                 left_to_libfabric.push(index);
-                let name = if nic.kind == NicKind::Efa { "EFA" } else { "Slingshot" };
-                refusal = Some(format!("programs use {name} through libfabric, which chooses the NIC"));
+                let name = if nic.kind == NicKind::Efa {
+                    "EFA"
+                } else {
+                    "Slingshot"
+                };
+                refusal = Some(format!(
+                    "programs use {name} through libfabric, which chooses the NIC"
+                ));
             }
             match refusal {
-                Some(why) => excluded.push(Excluded { name: nic.name.clone(), port: None, why }),
-                None => good.extend(nic.ports.iter().map(|port| Candidate { nic: index, port, wanted })),
+                Some(why) => excluded.push(Excluded {
+                    name: nic.name.clone(),
+                    port: None,
+                    why,
+                }),
+                None => good.extend(nic.ports.iter().map(|port| Candidate {
+                    nic: index,
+                    port,
+                    wanted,
+                })),
             }
         }
         let physical = evidence::physical(topology);
-        Judging { topology, good, physical, excluded, left_to_libfabric, diagnostics: Vec::new() }
+        Judging {
+            topology,
+            good,
+            physical,
+            excluded,
+            left_to_libfabric,
+            diagnostics: Vec::new(),
+        }
     }
 
     fn say_what_means_no_nic(&mut self, selection: &Selection) {
         for pattern in selection.include.iter().chain(&selection.exclude) {
             if !self.topology.nics.iter().any(|nic| pattern.matches(nic)) {
-                self.diagnostics.push(Diagnostic::new(pattern.to_string(), "means no NIC of this node"));
+                self.diagnostics.push(Diagnostic::new(
+                    pattern.to_string(),
+                    "means no NIC of this node",
+                ));
             }
         }
     }
 
     /// Leaves out each port for which `why`, which gets its position and the port, gives a reason.
-    fn leave_out(&mut self, why: impl Fn(usize, &Candidate<'a>) -> Option<String>) -> Vec<Candidate<'a>> {
+    fn leave_out(
+        &mut self,
+        why: impl Fn(usize, &Candidate<'a>) -> Option<String>,
+    ) -> Vec<Candidate<'a>> {
         let mut left_out = Vec::new();
         let mut positions = 0..;
         self.good.retain(|candidate| {
-            let why = positions.next().and_then(|position| why(position, candidate));
+            let why = positions
+                .next()
+                .and_then(|position| why(position, candidate));
             let stays = why.is_none();
             if let Some(why) = why {
                 let PortRef { nic, port } = candidate.at();
                 let name = self.topology.nic(nic).name.clone();
-                self.excluded.push(Excluded { name, port: Some(port), why });
+                self.excluded.push(Excluded {
+                    name,
+                    port: Some(port),
+                    why,
+                });
                 left_out.push(*candidate);
             }
             stays
@@ -124,13 +173,18 @@ impl<'a> Judging<'a> {
     /// The ports that do not work: first those without a link or a rate, then those that no task of the job may open.
     fn leave_out_what_fails(&mut self, selection: &Selection) -> Vec<Candidate<'a>> {
         let mut failed =
-            self.leave_out(|_, candidate| match (candidate.port.state, candidate.port.rate_mbps) {
-                (PortState::Active, Some(0)) => Some("its port says rate 0".to_string()),
-                (PortState::Active, _) => None,
-                (state, _) => Some(format!("its port is {state}")),
-            });
+            self.leave_out(
+                |_, candidate| match (candidate.port.state, candidate.port.rate_mbps) {
+                    (PortState::Active, Some(0)) => Some("its port says rate 0".to_string()),
+                    (PortState::Active, _) => None,
+                    (state, _) => Some(format!("its port is {state}")),
+                },
+            );
         failed.extend(self.leave_out(|_, candidate| {
-            let unopenable = selection.unopenable.iter().find(|(unopenable, _)| *unopenable == candidate.nic);
+            let unopenable = selection
+                .unopenable
+                .iter()
+                .find(|(unopenable, _)| *unopenable == candidate.nic);
             unopenable.map(|(_, why)| why.clone())
         }));
         failed
@@ -138,18 +192,26 @@ impl<'a> Judging<'a> {
 
     /// The ports that a container has; where all ports are like that, it is this process that stands in one.
     fn leave_out_other_namespaces(&mut self) {
-        if self.good.iter().all(|candidate| candidate.port.other_namespace) {
+        if self
+            .good
+            .iter()
+            .all(|candidate| candidate.port.other_namespace)
+        {
             return;
         }
         self.leave_out(|_, candidate| {
             let is_away = candidate.port.other_namespace && !candidate.wanted;
-            is_away.then(|| "its interface is in another network namespace: a container has it".to_string())
+            is_away.then(|| {
+                "its interface is in another network namespace: a container has it".to_string()
+            })
         });
     }
 
     fn leave_out_other_layers(&mut self) {
         let layer = |candidate: &Candidate| candidate.port.link_layer;
-        let Some(many) = most_bandwidth(&self.free_of_suspicion(), layer) else { return };
+        let Some(many) = most_bandwidth(&self.free_of_suspicion(), layer) else {
+            return;
+        };
         self.leave_out(|_, candidate| {
             let differs = layer(candidate) != many && !candidate.wanted;
             differs.then(|| format!("it speaks {}, the node's fabric {many}", layer(candidate)))
@@ -159,9 +221,15 @@ impl<'a> Judging<'a> {
     /// Leaves out ports with less than half of the fabric's rate: a far NIC gives a GPU as much.  Returns the rate, if
     /// known, and these ports.
     fn leave_out_far_slower(&mut self) -> (Option<u64>, Vec<Candidate<'a>>) {
-        let many = most_bandwidth(&self.free_of_suspicion(), |candidate| candidate.port.rate_mbps).flatten();
+        let many = most_bandwidth(&self.free_of_suspicion(), |candidate| {
+            candidate.port.rate_mbps
+        })
+        .flatten();
         let is_far_slower = |candidate: &Candidate| {
-            candidate.port.rate_mbps.is_some_and(|mine| many.is_some_and(|many| 2 * mine < many))
+            candidate
+                .port
+                .rate_mbps
+                .is_some_and(|mine| many.is_some_and(|many| 2 * mine < many))
         };
         let slower = self.leave_out(|_, candidate| {
             let is_left_out = !candidate.wanted && is_far_slower(candidate);
@@ -171,20 +239,32 @@ impl<'a> Judging<'a> {
     }
 
     fn leave_out_by_evidence(&mut self, fabrics_rate: Option<u64>) {
-        let (left_out, notes) = evidence::judge(self.topology, &self.good, &self.physical, fabrics_rate);
+        let (left_out, notes) =
+            evidence::judge(self.topology, &self.good, &self.physical, fabrics_rate);
         self.leave_out(|position, _| left_out[position].clone());
         self.diagnostics.extend(notes);
     }
 
     fn first_rails(&mut self) -> Vec<Rail> {
-        let all = self.good.iter().map(|candidate| rail(self.topology, candidate, candidate.port.rate_mbps));
+        let all = self
+            .good
+            .iter()
+            .map(|candidate| rail(self.topology, candidate, candidate.port.rate_mbps));
         let mut rails: Vec<Rail> = all.collect();
         if rails.len() > MAX_RAILS {
-            let finding = format!("{} usable ports: only the first {MAX_RAILS} are used", rails.len());
-            self.diagnostics.push(Diagnostic::new("/sys/class/infiniband", finding));
+            let finding = format!(
+                "{} usable ports: only the first {MAX_RAILS} are used",
+                rails.len()
+            );
+            self.diagnostics
+                .push(Diagnostic::new("/sys/class/infiniband", finding));
             self.excluded.extend(rails.drain(MAX_RAILS..).map(|rail| {
                 let why = format!("it is beyond the {MAX_RAILS} ports that UCX can use");
-                Excluded { name: rail.name, port: Some(rail.port), why }
+                Excluded {
+                    name: rail.name,
+                    port: Some(rail.port),
+                    why,
+                }
             }));
         }
         rails
@@ -193,7 +273,11 @@ impl<'a> Judging<'a> {
     /// The candidates with no evidence of their own against them; all candidates if each has some.
     fn free_of_suspicion(&self) -> Vec<Candidate<'a>> {
         let free = self.without_facts();
-        if free.is_empty() { self.good.clone() } else { free }
+        if free.is_empty() {
+            self.good.clone()
+        } else {
+            free
+        }
     }
 
     fn without_facts(&self) -> Vec<Candidate<'a>> {
@@ -207,7 +291,12 @@ impl<'a> Judging<'a> {
 
 fn rail(topology: &Topology, candidate: &Candidate, rate_mbps: Option<u64>) -> Rail {
     let PortRef { nic, port } = candidate.at();
-    Rail { nic, name: topology.nic(nic).name.clone(), port, rate_mbps }
+    Rail {
+        nic,
+        name: topology.nic(nic).name.clone(),
+        port,
+        rate_mbps,
+    }
 }
 
 /// Rails slower than the fabric whose device does more elsewhere on the node.  Other nodes hardly share such a fault,
@@ -216,14 +305,25 @@ fn degraded(topology: &Topology, rails: &[Rail], fabrics_rate: Option<u64>) -> V
     let is_slower = |rail: &&Rail| rail.rate_mbps.is_some() && rail.rate_mbps < fabrics_rate;
     let device = |rail: &Rail| evidence::device(topology, topology.nic(rail.nic));
     let does_more = |rail: &&Rail| {
-        rails.iter().any(|other| other.rate_mbps == fabrics_rate && device(other) == device(rail))
+        rails
+            .iter()
+            .any(|other| other.rate_mbps == fabrics_rate && device(other) == device(rail))
     };
-    rails.iter().filter(is_slower).filter(does_more).cloned().collect()
+    rails
+        .iter()
+        .filter(is_slower)
+        .filter(does_more)
+        .cloned()
+        .collect()
 }
 
 /// The reason why a NIC as a whole may not be chosen.
 fn refusal(topology: &Topology, nic: &Nic, wanted: bool, selection: &Selection) -> Option<String> {
-    if let Some(pattern) = selection.exclude.iter().find(|pattern| pattern.matches(nic)) {
+    if let Some(pattern) = selection
+        .exclude
+        .iter()
+        .find(|pattern| pattern.matches(nic))
+    {
         return Some(format!("the admin's `exclude={pattern}`"));
     }
     let is_verbs = nic.kind == NicKind::Verbs;
@@ -240,9 +340,9 @@ fn refusal(topology: &Topology, nic: &Nic, wanted: bool, selection: &Selection) 
         return Some("the admin's `include=` does not name it".to_string());
     }
     match nic.role {
-        Some(role @ (NicRole::Storage | NicRole::Management)) if !wanted => {
-            Some(format!("it is a {role} NIC, as this machine's description says"))
-        }
+        Some(role @ (NicRole::Storage | NicRole::Management)) if !wanted => Some(format!(
+            "it is a {role} NIC, as this machine's description says"
+        )),
         _ => None,
     }
 }

@@ -8,19 +8,30 @@ use crate::order::Order;
 use crate::placement::{GpuPlacement, NicsEach, NodePlacement, Rail};
 use crate::topology::Topology;
 
-pub(super) fn map_gpus(topology: &Topology, node: &NodePlacement, request: &Request) -> Vec<GpuPlacement> {
+pub(super) fn map_gpus(
+    topology: &Topology,
+    node: &NodePlacement,
+    request: &Request,
+) -> Vec<GpuPlacement> {
     let (ways, rails_of) = steady(topology, node, request);
     explained(topology, node, &ways, &rails_of, request)
 }
 
 /// The best answer.  If NICs are broken, GPUs whose NICs work keep those that they have when all work, unless the
 /// worst-off GPU gets more by a move: a node that lost a NIC still pairs like the others.
-pub(super) fn steady(topology: &Topology, node: &NodePlacement, request: &Request) -> (Ways, Vec<RailSet>) {
+pub(super) fn steady(
+    topology: &Topology,
+    node: &NodePlacement,
+    request: &Request,
+) -> (Ways, Vec<RailSet>) {
     let healthy = in_order(node);
     if node.broken.is_empty() || node.rails.is_empty() || healthy.len() > MOST_RAILS {
         return best(topology, &node.rails, request);
     }
-    let usable: Vec<Option<usize>> = healthy.iter().map(|rail| Some(node.rail_at(rail.at())?.0)).collect();
+    let usable: Vec<Option<usize>> = healthy
+        .iter()
+        .map(|rail| Some(node.rail_at(rail.at())?.0))
+        .collect();
     let working = |rails: RailSet| rails.iter().filter_map(|rail| usable[rail]).collect();
     let (_, when_healthy) = best(topology, &healthy, request);
     let left: Vec<RailSet> = when_healthy.into_iter().map(working).collect();
@@ -33,9 +44,14 @@ pub(super) fn steady(topology: &Topology, node: &NodePlacement, request: &Reques
     let anew = solve(&ways.problem);
     let (worst, anew) = (anew.worst_mbps(), anew.rails_of);
     let keeps = |(left, want): (RailSet, &usize)| (left.len() == *want).then_some(left);
-    ways.problem.keep(&left.into_iter().zip(&wants).map(keeps).collect::<Vec<_>>());
+    ways.problem
+        .keep(&left.into_iter().zip(&wants).map(keeps).collect::<Vec<_>>());
     let stay = solve(&ways.problem);
-    let rails_of = if worst > stay.worst_mbps() { anew } else { stay.rails_of };
+    let rails_of = if worst > stay.worst_mbps() {
+        anew
+    } else {
+        stay.rails_of
+    };
     (ways, rails_of)
 }
 
@@ -43,7 +59,12 @@ fn best(topology: &Topology, rails: &[Rail], request: &Request) -> (Ways, Vec<Ra
     let NicsEach::Number(number) = request.nics_each else {
         return parts::solved(topology, rails, &request.through);
     };
-    let ways = Ways::new(topology, rails, &request.through, &vec![number.into(); topology.gpus.len()]);
+    let ways = Ways::new(
+        topology,
+        rails,
+        &request.through,
+        &vec![number.into(); topology.gpus.len()],
+    );
     let rails_of = solve(&ways.problem).rails_of;
     (ways, rails_of)
 }
@@ -81,13 +102,25 @@ mod tests {
 
     #[test]
     fn a_gpu_whose_nic_works_moves_where_another_one_broke_if_the_worst_off_gains_by_it() {
-        let parts = Parts { gpus: vec![0, 1, 0, 2], nics: [2, 1, 3, 1].map(|switch| (switch, 400)).to_vec() };
+        let parts = Parts {
+            gpus: vec![0, 1, 0, 2],
+            nics: [2, 1, 3, 1].map(|switch| (switch, 400)).to_vec(),
+        };
         let (whole, mut broken) = (parts.topology(), parts.topology());
         broken.nics[1].ports[0].state = PortState::Down;
-        let request = Request { nics_each: NicsEach::Number(1), ..Request::default() };
+        let request = Request {
+            nics_each: NicsEach::Number(1),
+            ..Request::default()
+        };
         let first = |topology| names(&map(topology, &request)).concat();
-        assert_eq!(first(&whole), ["mlx5_1:1", "mlx5_1:1", "mlx5_3:1", "mlx5_0:1"]);
+        assert_eq!(
+            first(&whole),
+            ["mlx5_1:1", "mlx5_1:1", "mlx5_3:1", "mlx5_0:1"]
+        );
         // the third GPU lost its own, and the second gives way to it
-        assert_eq!(first(&broken), ["mlx5_1:1", "mlx5_2:1", "mlx5_1:1", "mlx5_0:1"]);
+        assert_eq!(
+            first(&broken),
+            ["mlx5_1:1", "mlx5_2:1", "mlx5_1:1", "mlx5_0:1"]
+        );
     }
 }

@@ -30,10 +30,14 @@ pub(crate) fn pairs(
         })
         .collect();
     let is_own = |rail: RailIndex| own.iter().any(|choice| choice.rail == rail);
-    pairs.extend(node.rail_indices().filter(|&rail| !is_own(rail)).map(|rail| Pair {
-        why: why_not(node, &ways, &mut answer, gpu, rail),
-        ..pair(node, &ways, &answer, gpu, rail)
-    }));
+    pairs.extend(
+        node.rail_indices()
+            .filter(|&rail| !is_own(rail))
+            .map(|rail| Pair {
+                why: why_not(node, &ways, &mut answer, gpu, rail),
+                ..pair(node, &ways, &answer, gpu, rail)
+            }),
+    );
     pairs.extend(node.excluded.iter().map(|excluded| {
         let nic = topology.nics.iter().find(|nic| nic.name == excluded.name);
         let address = nic.and_then(|nic| nic.address);
@@ -52,7 +56,13 @@ pub(crate) fn pairs(
     pairs
 }
 
-fn pair(node: &NodePlacement, ways: &Ways, answer: &Answer, gpu: GpuIndex, rail: RailIndex) -> Pair {
+fn pair(
+    node: &NodePlacement,
+    ways: &Ways,
+    answer: &Answer,
+    gpu: GpuIndex,
+    rail: RailIndex,
+) -> Pair {
     Pair {
         gpu,
         nic: node.rail(rail).name.to_string(),
@@ -67,7 +77,10 @@ fn pair(node: &NodePlacement, ways: &Ways, answer: &Answer, gpu: GpuIndex, rail:
 }
 
 fn rails_of(node: &NodePlacement) -> Vec<RailSet> {
-    node.gpus.iter().map(|gpu| gpu.choices.iter().map(|choice| choice.rail.0).collect()).collect()
+    node.gpus
+        .iter()
+        .map(|gpu| gpu.choices.iter().map(|choice| choice.rail.0).collect())
+        .collect()
 }
 
 /// The reason for these rails, in one sentence.  `part` is the GPU's part of its nearest rails by `NicsEach::Auto`.
@@ -79,17 +92,37 @@ pub(super) fn why_this(
     choices: &[RailUse],
     part: Option<&Part>,
 ) -> String {
-    let names: Vec<String> = choices.iter().map(|choice| node.rail(choice.rail).to_string()).collect();
-    let farthest = choices.iter().map(|choice| choice.path).max().unwrap_or(PathType::Sys);
+    let names: Vec<String> = choices
+        .iter()
+        .map(|choice| node.rail(choice.rail).to_string())
+        .collect();
+    let farthest = choices
+        .iter()
+        .map(|choice| choice.path)
+        .max()
+        .unwrap_or(PathType::Sys);
     let kind = |rail: RailIndex| ways.kind(gpu, rail);
-    let as_near = node.rail_indices().filter(|&rail| kind(rail) <= farthest).count();
+    let as_near = node
+        .rail_indices()
+        .filter(|&rail| kind(rail) <= farthest)
+        .count();
     let is_own = |rail: &RailIndex| choices.iter().any(|choice| choice.rail == *rail);
-    let nearer = node.rail_indices().filter(|rail| !is_own(rail) && kind(*rail) < farthest);
-    let is_of = |part: &&Part| choices.iter().all(|choice| part.nearest.contains(choice.rail.0));
+    let nearer = node
+        .rail_indices()
+        .filter(|rail| !is_own(rail) && kind(*rail) < farthest);
+    let is_of = |part: &&Part| {
+        choices
+            .iter()
+            .all(|choice| part.nearest.contains(choice.rail.0))
+    };
     let distance = match (nearer.min_by_key(|&rail| (kind(rail), rail)), choices.len()) {
         (Some(nearer), _) => {
             let why = loss(node, ways, answer, gpu, nearer);
-            format!("at {farthest}, for {} is {} but {why}", node.rail(nearer), kind(nearer))
+            format!(
+                "at {farthest}, for {} is {} but {why}",
+                node.rail(nearer),
+                kind(nearer)
+            )
         }
         (None, 1) if as_near == 1 => format!("the only NIC at {farthest}"),
         (None, 1) => format!("one of {as_near} NICs at {farthest}, the nearest there are"),
@@ -100,19 +133,27 @@ pub(super) fn why_this(
         },
     };
     let shares = choices.iter().map(|choice| choice.share_mbps);
-    let share = shares.sum::<Option<u64>>().and_then(|share| ways.rate(share));
+    let share = shares
+        .sum::<Option<u64>>()
+        .and_then(|share| ways.rate(share));
     let use_of_it = match (choices, share) {
         ([RailUse { users: 0 | 1, .. }], Some(share)) => format!("{share} to itself"),
         ([RailUse { users: 0 | 1, .. }], None) => "no other GPU uses it".to_string(),
-        ([RailUse { users, .. }], Some(share)) => format!("{share} as one of {users} GPUs that share it"),
+        ([RailUse { users, .. }], Some(share)) => {
+            format!("{share} as one of {users} GPUs that share it")
+        }
         ([RailUse { users, .. }], None) => format!("{users} GPUs share it"),
         (several, share) => {
             let shared = several.iter().filter(|choice| choice.users > 1);
-            let shared =
-                shared.map(|choice| format!("{} serves {} GPUs", node.rail(choice.rail), choice.users));
+            let shared = shared
+                .map(|choice| format!("{} serves {} GPUs", node.rail(choice.rail), choice.users));
             let together = share.map(|share| format!("{share} together"));
             let facts: Vec<String> = together.into_iter().chain(shared).collect();
-            if facts.is_empty() { "no other GPU uses them".to_string() } else { facts.join(", ") }
+            if facts.is_empty() {
+                "no other GPU uses them".to_string()
+            } else {
+                facts.join(", ")
+            }
         }
     };
     let verb = if choices.len() == 1 { "is" } else { "are" };
@@ -131,7 +172,13 @@ fn part_of_nearest(part: &Part, rails: usize, path: PathType) -> String {
 }
 
 /// The reason against this rail.
-fn why_not(node: &NodePlacement, ways: &Ways, answer: &mut Answer, gpu: GpuIndex, rail: RailIndex) -> String {
+fn why_not(
+    node: &NodePlacement,
+    ways: &Ways,
+    answer: &mut Answer,
+    gpu: GpuIndex,
+    rail: RailIndex,
+) -> String {
     match node.policy {
         Policy::Closest | Policy::Spread if !answer.rails_of[gpu.0].is_empty() => {
             loss(node, ways, answer, gpu, rail)
@@ -145,16 +192,35 @@ fn why_not(node: &NodePlacement, ways: &Ways, answer: &mut Answer, gpu: GpuIndex
 }
 
 /// What the node would lose if this GPU took that rail instead of the one of its own that it would miss least.
-fn loss(node: &NodePlacement, ways: &Ways, answer: &mut Answer, gpu: GpuIndex, rail: RailIndex) -> String {
+fn loss(
+    node: &NodePlacement,
+    ways: &Ways,
+    answer: &mut Answer,
+    gpu: GpuIndex,
+    rail: RailIndex,
+) -> String {
     let kind = ways.kind(gpu, rail);
     let own = answer.rails_of[gpu.0].iter();
-    let farthest = own.map(|rail| ways.kind(gpu, RailIndex(rail))).max().unwrap_or(kind);
+    let farthest = own
+        .map(|rail| ways.kind(gpu, RailIndex(rail)))
+        .max()
+        .unwrap_or(kind);
     match answer.loss(gpu.0, rail.0) {
         None => "it has no NIC to give up".to_string(),
-        Some(Loss::Less { gpu: other, there, here }) => {
-            let who = if other == gpu.0 { "it".to_string() } else { format!("GPU {other}") };
+        Some(Loss::Less {
+            gpu: other,
+            there,
+            here,
+        }) => {
+            let who = if other == gpu.0 {
+                "it".to_string()
+            } else {
+                format!("GPU {other}")
+            };
             match (ways.rate(there), ways.rate(here)) {
-                (Some(there), Some(here)) => format!("there {who} would get {there} instead of {here}"),
+                (Some(there), Some(here)) => {
+                    format!("there {who} would get {there} instead of {here}")
+                }
                 _ => format!("there {who} would get less"),
             }
         }

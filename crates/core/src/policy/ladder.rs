@@ -26,17 +26,32 @@ pub(crate) struct Ladder(Vec<Rung>);
 impl Ladder {
     /// The ladder around `nodes`, without rungs that add no CPU, except the first.
     pub(crate) fn around(topology: &Topology, nodes: &NodeSet) -> Ladder {
-        let rung = |nodes: NodeSet, distance| Rung { cpus: topology.cpus_of(&nodes), nodes, distance };
+        let rung = |nodes: NodeSet, distance| Rung {
+            cpus: topology.cpus_of(&nodes),
+            nodes,
+            distance,
+        };
         let mut rungs = vec![rung(nodes.clone(), None)];
-        let others =
-            || topology.numa_nodes.iter().map(|node| node.os_index).filter(|node| !nodes.contains(*node));
-        let nearest = |node: u32| nodes.iter().filter_map(|own| topology.distance(own, node)).min();
+        let others = || {
+            topology
+                .numa_nodes
+                .iter()
+                .map(|node| node.os_index)
+                .filter(|node| !nodes.contains(*node))
+        };
+        let nearest = |node: u32| {
+            nodes
+                .iter()
+                .filter_map(|own| topology.distance(own, node))
+                .min()
+        };
         let mut distances: Vec<u32> = others().filter_map(nearest).collect();
         distances.order();
         distances.dedup();
         // a node at an unknown distance belongs to the last rung
         for distance in distances {
-            let reached = others().filter(|&node| nearest(node).is_some_and(|known| known <= distance));
+            let reached =
+                others().filter(|&node| nearest(node).is_some_and(|known| known <= distance));
             rungs.push(rung(nodes.union(&reached.collect()), Some(distance)));
         }
         rungs.push(rung(nodes.union(&others().collect()), None));
@@ -55,7 +70,10 @@ impl Ladder {
 
     /// The lowest rung that holds all of `cpus`; the last one if none does.
     pub(crate) fn rung_of(&self, cpus: &CpuSet) -> usize {
-        self.0.iter().position(|rung| cpus.is_subset(&rung.cpus)).unwrap_or(self.0.len() - 1)
+        self.0
+            .iter()
+            .position(|rung| cpus.is_subset(&rung.cpus))
+            .unwrap_or(self.0.len() - 1)
     }
 }
 
@@ -78,15 +96,28 @@ mod tests {
                 (_, true) => 12,
                 _ => 32,
             };
-            let distances = if known { (0..5).map(distance).collect() } else { Vec::new() };
-            topology.numa_nodes.push(NumaNode { os_index, cpus, distances, package: None });
+            let distances = if known {
+                (0..5).map(distance).collect()
+            } else {
+                Vec::new()
+            };
+            topology.numa_nodes.push(NumaNode {
+                os_index,
+                cpus,
+                distances,
+                package: None,
+            });
         }
         topology
     }
 
     fn rungs(known: bool, nodes: &[u32]) -> Vec<String> {
         let ladder = Ladder::around(&machine(known), &nodes.iter().copied().collect());
-        ladder.rungs().iter().map(|rung| rung.cpus.to_string()).collect()
+        ladder
+            .rungs()
+            .iter()
+            .map(|rung| rung.cpus.to_string())
+            .collect()
     }
 
     #[test]
@@ -94,7 +125,11 @@ mod tests {
         assert_eq!(rungs(true, &[3]), ["6-7", "4-7", "0-7"]);
         assert_eq!(rungs(true, &[0, 1]), ["0-3", "0-7"]);
         assert_eq!(rungs(true, &[0, 2]), ["0-1,4-5", "0-7"]);
-        assert_eq!(rungs(false, &[3]), ["6-7", "0-7"], "without distances near is yes or no");
+        assert_eq!(
+            rungs(false, &[3]),
+            ["6-7", "0-7"],
+            "without distances near is yes or no"
+        );
         assert_eq!(rungs(true, &[4]), ["", "0-7"], "a node without CPUs");
     }
 
@@ -102,7 +137,10 @@ mod tests {
     fn a_mask_stands_on_the_lowest_rung_that_holds_all_of_it() {
         let ladder = Ladder::around(&machine(true), &[3].into_iter().collect());
         let rung = |list: &str| ladder.rung_of(&CpuSet::from_list(list).unwrap());
-        assert_eq!([rung("7"), rung("5-6"), rung("0"), rung("0-7")], [0, 1, 2, 2]);
+        assert_eq!(
+            [rung("7"), rung("5-6"), rung("0"), rung("0-7")],
+            [0, 1, 2, 2]
+        );
         assert_eq!(rung("900"), 2, "a CPU of no NUMA node");
     }
 }

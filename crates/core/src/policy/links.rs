@@ -60,7 +60,11 @@ impl Links {
             }
         }
         let one_gpu = each.max(1) as u64 * rates.iter().copied().max().unwrap_or(0);
-        Links { below, one_gpu, one_way: each <= 1 }
+        Links {
+            below,
+            one_gpu,
+            one_way: each <= 1,
+        }
     }
 
     /// The links above a function; those that matter to several ways become places.
@@ -78,7 +82,9 @@ impl Links {
                     below.gpus == 1 && below.rails == 0 && (self.one_way || mbps >= self.one_gpu);
                 match is_of_one_rail || is_of_one_gpu {
                     true => narrowest = narrowest.min(mbps),
-                    false => places.push(*below.place.get_or_insert_with(|| problem.add_place(mbps))),
+                    false => {
+                        places.push(*below.place.get_or_insert_with(|| problem.add_place(mbps)))
+                    }
                 }
             }
             up_to.push((places.len(), narrowest));

@@ -55,8 +55,13 @@ impl Default for Through {
 
 impl Through {
     /// The least and the most that was measured for one flow.
-    pub const MEASURED: [(u64, u64); PathType::ALL.len()] =
-        [(1000, 1000), (1000, 1000), (750, 1000), (750, 1000), (450, 850)];
+    pub const MEASURED: [(u64, u64); PathType::ALL.len()] = [
+        (1000, 1000),
+        (1000, 1000),
+        (750, 1000),
+        (750, 1000),
+        (450, 850),
+    ];
 
     pub fn of(&self, path: PathType) -> u64 {
         self.0[path as usize]
@@ -89,8 +94,14 @@ pub fn map(topology: &Topology, request: &Request) -> NodePlacement {
     let everything = Selection::default();
     let selection = request.selection.unwrap_or(&everything);
     let were: &[Rail] = request.known.map_or(&[], |map| &map.rails);
-    let Candidates { rails, broken, degraded, excluded, left_to_libfabric, diagnostics } =
-        candidates::rails(topology, selection, were);
+    let Candidates {
+        rails,
+        broken,
+        degraded,
+        excluded,
+        left_to_libfabric,
+        diagnostics,
+    } = candidates::rails(topology, selection, were);
     let mut node = NodePlacement {
         policy: request.policy,
         rails,
@@ -136,7 +147,11 @@ fn placements(
         numa_node: topology.numa_node_of(device.address),
         shortfall: None,
     };
-    topology.numbered_gpus().zip(choices).map(placement).collect()
+    topology
+        .numbered_gpus()
+        .zip(choices)
+        .map(placement)
+        .collect()
 }
 
 /// `400 Gb/s`, `2.5 Gb/s`

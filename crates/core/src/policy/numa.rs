@@ -6,19 +6,33 @@ use super::{Request, Ways, placements};
 use crate::placement::{GpuPlacement, NodePlacement};
 use crate::topology::{PathType, Topology};
 
-pub(super) fn map_gpus(topology: &Topology, node: &NodePlacement, request: &Request) -> Vec<GpuPlacement> {
+pub(super) fn map_gpus(
+    topology: &Topology,
+    node: &NodePlacement,
+    request: &Request,
+) -> Vec<GpuPlacement> {
     let ways = Ways::one_each(topology, &node.rails, &request.through);
     let near = |kinds: &Vec<PathType>| {
-        let local: RailSet = (0..kinds.len()).filter(|&rail| kinds[rail] < PathType::Sys).collect();
+        let local: RailSet = (0..kinds.len())
+            .filter(|&rail| kinds[rail] < PathType::Sys)
+            .collect();
         // without any, all are as far
-        if local.is_empty() { RailSet::first(kinds.len()) } else { local }
+        if local.is_empty() {
+            RailSet::first(kinds.len())
+        } else {
+            local
+        }
     };
     let rails_of: Vec<RailSet> = ways.kinds.iter().map(near).collect();
     let ways = Ways::for_answer(topology, &node.rails, &request.through, &rails_of);
-    placements(topology, &ways, &rails_of, request, |_, _, choices| {
-        match choices.iter().any(|choice| choice.path < PathType::Sys) {
+    placements(
+        topology,
+        &ways,
+        &rails_of,
+        request,
+        |_, _, choices| match choices.iter().any(|choice| choice.path < PathType::Sys) {
             true => format!("all {} good NICs of its NUMA node", choices.len()),
             false => "its NUMA node has no good NIC: all that are nearest".to_string(),
-        }
-    })
+        },
+    )
 }

@@ -12,34 +12,57 @@ use crate::placement::{NicsEach, Rail};
 use crate::topology::{PciAddress, Topology};
 
 pub(super) fn of_nearest(problem: &Problem) -> Vec<Part> {
-    let nearest: Vec<RailSet> = (0..problem.gpus()).map(|gpu| nearest(problem, gpu)).collect();
+    let nearest: Vec<RailSet> = (0..problem.gpus())
+        .map(|gpu| nearest(problem, gpu))
+        .collect();
     let part = |&own: &RailSet| {
         // a single rail has no parts
         let sharers = match own.len() {
             0 | 1 => 1,
-            _ => nearest.iter().filter(|others| !others.and(own).is_empty()).count(),
+            _ => nearest
+                .iter()
+                .filter(|others| !others.and(own).is_empty())
+                .count(),
         };
-        Part { nearest: own, sharers, rails: (own.len() / sharers).clamp(1, NicsEach::MOST.into()) }
+        Part {
+            nearest: own,
+            sharers,
+            rails: (own.len() / sharers).clamp(1, NicsEach::MOST.into()),
+        }
     };
     nearest.iter().map(part).collect()
 }
 
 /// The rails that give a GPU most, and of these the nearest.
 fn nearest(problem: &Problem, gpu: usize) -> RailSet {
-    let key = |rail: usize| (u64::MAX - problem.alone_mbps(gpu, rail), problem.kind(gpu, rail));
+    let key = |rail: usize| {
+        (
+            u64::MAX - problem.alone_mbps(gpu, rail),
+            problem.kind(gpu, rail),
+        )
+    };
     let best = (0..problem.rails()).map(key).min();
-    (0..problem.rails()).filter(|&rail| Some(key(rail)) == best).collect()
+    (0..problem.rails())
+        .filter(|&rail| Some(key(rail)) == best)
+        .collect()
 }
 
 /// The answer under `NicsEach::Auto`.  Every GPU gets one rail; then the nearest GPUs get idle rails, up to their
 /// parts, as long as no GPU with less bandwidth loses.  With these numbers all is solved anew, so that a GPU's rails
 /// are beside each other.
-pub(super) fn solved(topology: &Topology, rails: &[Rail], through: &Through) -> (Ways, Vec<RailSet>) {
+pub(super) fn solved(
+    topology: &Topology,
+    rails: &[Rail],
+    through: &Through,
+) -> (Ways, Vec<RailSet>) {
     let ways = Ways::one_each(topology, rails, through);
     let one_each = solve(&ways.problem).rails_of;
     let parts = of_nearest(&ways.problem);
     let used = RailSet::union(&one_each);
-    if !parts.iter().any(|part| part.rails > 1 && !part.nearest.minus(used).is_empty()) {
+    if !parts
+        .iter()
+        .any(|part| part.rails > 1 && !part.nearest.minus(used).is_empty())
+    {
         return (ways, one_each);
     }
     let wants: Vec<usize> = parts.iter().map(|part| part.rails).collect();
@@ -50,11 +73,23 @@ pub(super) fn solved(topology: &Topology, rails: &[Rail], through: &Through) -> 
     if with_idle == one_each {
         return (ways, one_each);
     }
-    let all_have_theirs = with_idle.iter().zip(&wants).all(|(rails, &wants)| rails.len() == wants);
-    let ways = if all_have_theirs { several } else { Ways::for_answer(topology, rails, through, &with_idle) };
+    let all_have_theirs = with_idle
+        .iter()
+        .zip(&wants)
+        .all(|(rails, &wants)| rails.len() == wants);
+    let ways = if all_have_theirs {
+        several
+    } else {
+        Ways::for_answer(topology, rails, through, &with_idle)
+    };
     let anew = solve(&ways.problem);
     let with_idle = Answer::new(&ways.problem, with_idle);
-    let rails_of = if anew.score() <= with_idle.score() { anew } else { with_idle }.rails_of;
+    let rails_of = if anew.score() <= with_idle.score() {
+        anew
+    } else {
+        with_idle
+    }
+    .rails_of;
     (ways, rails_of)
 }
 
@@ -70,27 +105,51 @@ mod tests {
 
     fn oci(down: &[&str]) -> Topology {
         let mut topology = platform::model("oci-bm-gpu-h100-8").unwrap();
-        for nic in topology.nics.iter_mut().filter(|nic| down.contains(&nic.name.as_str())) {
+        for nic in topology
+            .nics
+            .iter_mut()
+            .filter(|nic| down.contains(&nic.name.as_str()))
+        {
             nic.ports[0].state = PortState::Down;
         }
         topology
     }
 
     fn dealt(topology: &Topology, policy: Policy, nics_each: NicsEach) -> NodePlacement {
-        map(topology, &Request { policy, nics_each, ..Request::default() })
+        map(
+            topology,
+            &Request {
+                policy,
+                nics_each,
+                ..Request::default()
+            },
+        )
     }
 
     /// The numbers of each GPU's rails.
     fn rails(node: &NodePlacement) -> Vec<Vec<usize>> {
-        let of_gpu = |gpu: usize| node.gpus[gpu].choices.iter().map(|choice| choice.rail.0).collect();
+        let of_gpu = |gpu: usize| {
+            node.gpus[gpu]
+                .choices
+                .iter()
+                .map(|choice| choice.rail.0)
+                .collect()
+        };
         (0..node.gpus.len()).map(of_gpu).collect()
     }
 
     /// How many NICs each GPU of a machine of two sockets with two switches each gets, by the switches of GPUs and NICs.
     fn counts(gpus: &[u8], nics: &[u8]) -> Vec<usize> {
         let nics = nics.iter().map(|&switch| (switch, 400)).collect();
-        let topology = Parts { gpus: gpus.to_vec(), nics }.topology();
-        rails(&dealt(&topology, Policy::Closest, NicsEach::Auto)).iter().map(Vec::len).collect()
+        let topology = Parts {
+            gpus: gpus.to_vec(),
+            nics,
+        }
+        .topology();
+        rails(&dealt(&topology, Policy::Closest, NicsEach::Auto))
+            .iter()
+            .map(Vec::len)
+            .collect()
     }
 
     fn pairs() -> Vec<Vec<usize>> {
@@ -101,8 +160,7 @@ mod tests {
     fn a_gpu_with_two_ports_of_its_own_gets_both() {
         let node = dealt(&oci(&[]), Policy::Closest, NicsEach::Auto);
         assert_eq!(rails(&node), pairs());
-        let reason =
-            "mlx5_0:1 and mlx5_1:1 are 2 of its 2 nearest NICs (PXB), as NCCL uses them; 400 Gb/s together";
+        let reason = "mlx5_0:1 and mlx5_1:1 are 2 of its 2 nearest NICs (PXB), as NCCL uses them; 400 Gb/s together";
         assert_eq!(node.gpus[0].reason, reason);
         let one = dealt(&oci(&[]), Policy::Closest, NicsEach::Number(1));
         assert_eq!(
@@ -116,7 +174,11 @@ mod tests {
     fn a_part_is_what_the_nearest_nics_give_each_of_those_who_share_them() {
         assert_eq!(counts(&[0, 1], &[0, 1]), [1, 1]);
         assert_eq!(counts(&[0, 0], &[0, 0, 0]), [1, 1], "no NIC is dealt twice");
-        assert_eq!(counts(&[0], &[0, 0, 0]), [2], "its own link carries no more than two of them");
+        assert_eq!(
+            counts(&[0], &[0, 0, 0]),
+            [2],
+            "its own link carries no more than two of them"
+        );
         assert_eq!(counts(&[0, 1, 2, 3], &[0, 1, 2, 3, 3]), [1, 1, 1, 2]);
         assert_eq!(
             counts(&[0, 1, 2], &[0, 0, 0, 2]),
@@ -128,21 +190,35 @@ mod tests {
             [1; 5],
             "the poor ones of the other switch need it"
         );
-        assert_eq!(counts(&[0], &[2, 3]), [1], "the connection of the sockets carries no more");
+        assert_eq!(
+            counts(&[0], &[2, 3]),
+            [1],
+            "the connection of the sockets carries no more"
+        );
     }
 
     #[test]
     fn a_gpu_gets_all_planes_of_its_card_though_the_cards_link_carries_fewer() {
         // four planes of 200 Gb/s are one card: behind a Gen5 link of 504 Gb/s, and behind a Gen6 link of twice that
         for tenths_gt in [320, 640] {
-            let mut topology = Parts { gpus: vec![0], nics: vec![(0, 200); 4] }.topology();
+            let mut topology = Parts {
+                gpus: vec![0],
+                nics: vec![(0, 200); 4],
+            }
+            .topology();
             let first = topology.nics[0].address.unwrap();
             let mut function = topology.pci.get(first).unwrap().clone();
             function.link.current.as_mut().unwrap().tenths_gt = tenths_gt;
             function.link.max = function.link.current;
             for (number, nic) in (0..).zip(&mut topology.nics) {
-                let address = PciAddress { function: number, ..first };
-                topology.pci.insert(PciFunction { address, ..function.clone() });
+                let address = PciAddress {
+                    function: number,
+                    ..first
+                };
+                topology.pci.insert(PciFunction {
+                    address,
+                    ..function.clone()
+                });
                 nic.address = Some(address);
             }
             topology.sort();
@@ -153,28 +229,52 @@ mod tests {
 
     #[test]
     fn a_part_that_nccl_would_round_up_is_not_called_nccls() {
-        let topology = Parts { gpus: vec![0, 0], nics: vec![(0, 200); 5] }.topology();
+        let topology = Parts {
+            gpus: vec![0, 0],
+            nics: vec![(0, 200); 5],
+        }
+        .topology();
         let node = dealt(&topology, Policy::Closest, NicsEach::Auto);
-        assert_eq!(rails(&node).iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
+        assert_eq!(
+            rails(&node).iter().map(Vec::len).collect::<Vec<_>>(),
+            [2, 2]
+        );
         let reason = &node.gpus[0].reason;
-        assert!(reason.contains("2 of its 5 nearest NICs") && !reason.contains("NCCL"), "{reason}");
+        assert!(
+            reason.contains("2 of its 5 nearest NICs") && !reason.contains("NCCL"),
+            "{reason}"
+        );
     }
 
     #[test]
     fn a_part_that_divides_the_nearest_nics_without_rest_is_called_nccls() {
-        let topology = Parts { gpus: vec![0, 0], nics: vec![(0, 200); 4] }.topology();
+        let topology = Parts {
+            gpus: vec![0, 0],
+            nics: vec![(0, 200); 4],
+        }
+        .topology();
         let reason = &dealt(&topology, Policy::Closest, NicsEach::Auto).gpus[0].reason;
-        assert!(reason.contains("2 of its 4 nearest NICs (PIX), as NCCL uses them"), "{reason}");
+        assert!(
+            reason.contains("2 of its 4 nearest NICs (PIX), as NCCL uses them"),
+            "{reason}"
+        );
     }
 
     #[test]
     fn nics_of_which_one_is_not_among_the_nearest_are_no_part_of_these() {
         // the GPU's own link carries no more than the first two, and the third is the other of the two that give most
         let nics = vec![(3, 400), (3, 200), (3, 400), (0, 200), (0, 200), (0, 200)];
-        let node = dealt(&Parts { gpus: vec![3], nics }.topology(), Policy::Closest, NicsEach::Auto);
+        let node = dealt(
+            &Parts {
+                gpus: vec![3],
+                nics,
+            }
+            .topology(),
+            Policy::Closest,
+            NicsEach::Auto,
+        );
         assert_eq!(rails(&node), [[3, 4]]);
-        let reason =
-            "mlx5_0:1 and mlx5_1:1 are 2 of 3 NICs up to PIX, the nearest there are; 504.1 Gb/s together";
+        let reason = "mlx5_0:1 and mlx5_1:1 are 2 of 3 NICs up to PIX, the nearest there are; 504.1 Gb/s together";
         assert_eq!(node.gpus[0].reason, reason);
     }
 
@@ -187,7 +287,10 @@ mod tests {
         let nics = topology.nics.iter().filter_map(|nic| nic.address);
         for address in nics.chain(gpus).collect::<Vec<_>>() {
             let function = topology.pci.get(address).cloned().unwrap();
-            topology.pci.insert(crate::topology::PciFunction { parent: bridge, ..function });
+            topology.pci.insert(crate::topology::PciFunction {
+                parent: bridge,
+                ..function
+            });
         }
         let node = dealt(&topology, Policy::Closest, NicsEach::Auto);
         assert!(node.rails.len() >= 8 && rails(&node).iter().all(|rails| rails.len() == 1));
@@ -201,7 +304,11 @@ mod tests {
         assert_eq!(degraded[1], ["mlx5_3:1"]);
         let others = |names: &[Vec<String>]| [&names[..1], &names[2..]].concat();
         assert_eq!(others(&degraded), others(&whole));
-        assert!(node.gpus[0].reason.contains("as NCCL uses them"), "{}", node.gpus[0].reason);
+        assert!(
+            node.gpus[0].reason.contains("as NCCL uses them"),
+            "{}",
+            node.gpus[0].reason
+        );
     }
 
     #[test]
@@ -215,25 +322,50 @@ mod tests {
 
     #[test]
     fn the_rails_of_a_gpu_are_its_group_of_them() {
-        assert_eq!(rails(&dealt(&oci(&[]), Policy::Rail, NicsEach::Auto)), pairs());
+        assert_eq!(
+            rails(&dealt(&oci(&[]), Policy::Rail, NicsEach::Auto)),
+            pairs()
+        );
         let one = rails(&dealt(&oci(&[]), Policy::Rail, NicsEach::Number(1)));
-        assert_eq!(one, (0..8).map(|gpu| vec![2 * gpu]).collect::<Vec<_>>(), "the first of the group");
+        assert_eq!(
+            one,
+            (0..8).map(|gpu| vec![2 * gpu]).collect::<Vec<_>>(),
+            "the first of the group"
+        );
         let node = dealt(&oci(&["mlx5_4"]), Policy::Rail, NicsEach::Auto);
         assert_eq!(names(&node)[1], ["mlx5_3:1"]);
-        assert_eq!(node.gpus[1].reason, "rail 2 (mlx5_3:1) is GPU 1's; rail 3 (mlx5_4:1) is broken");
-        assert_eq!(node.gpus[1].shortfall.as_deref(), Some("GPU 1: rail 3 (mlx5_4:1) is broken"));
-        assert_eq!(names(&node)[2], ["mlx5_5:1", "mlx5_6:1"], "the numbers do not shift");
+        assert_eq!(
+            node.gpus[1].reason,
+            "rail 2 (mlx5_3:1) is GPU 1's; rail 3 (mlx5_4:1) is broken"
+        );
+        assert_eq!(
+            node.gpus[1].shortfall.as_deref(),
+            Some("GPU 1: rail 3 (mlx5_4:1) is broken")
+        );
+        assert_eq!(
+            names(&node)[2],
+            ["mlx5_5:1", "mlx5_6:1"],
+            "the numbers do not shift"
+        );
         let node = dealt(&oci(&["mlx5_3", "mlx5_4"]), Policy::Rail, NicsEach::Auto);
         assert_eq!(names(&node)[1].len(), 1);
         let reason = "rail 2 (mlx5_3:1) and rail 3 (mlx5_4:1) is broken; in its place ";
-        assert!(node.gpus[1].reason.starts_with(reason), "{}", node.gpus[1].reason);
+        assert!(
+            node.gpus[1].reason.starts_with(reason),
+            "{}",
+            node.gpus[1].reason
+        );
     }
 
     #[test]
     fn a_job_alone_on_the_node_gets_idle_nics_beside_its_parts() {
         let topology = oci(&[]);
         let alone = [GpuIndex(0), GpuIndex(4)];
-        let request = Request { policy: Policy::Spread, alone: Some(&alone), ..Request::default() };
+        let request = Request {
+            policy: Policy::Spread,
+            alone: Some(&alone),
+            ..Request::default()
+        };
         let node = map(&topology, &request);
         assert_eq!((rails(&node)[0].len(), rails(&node)[4].len()), (8, 8));
         assert_eq!(rails(&node)[0][..2], [0, 1]);

@@ -52,7 +52,10 @@ impl Pattern {
             (false, Ok(prefix)) => Meaning::Prefix(prefix),
             (false, Err(_)) => Meaning::Names,
         };
-        Ok(Pattern { word: word.to_string(), meaning })
+        Ok(Pattern {
+            word: word.to_string(),
+            meaning,
+        })
     }
 
     pub fn matches(&self, nic: &Nic) -> bool {
@@ -63,12 +66,17 @@ impl Pattern {
                 let may_be_address = self.word.contains([':', '*', '?']);
                 is_it(&nic.name)
                     || nic.netdevs.iter().any(|name| is_it(name))
-                    || may_be_address && nic.address.is_some_and(|address| is_it(&address.to_string()))
+                    || may_be_address
+                        && nic
+                            .address
+                            .is_some_and(|address| is_it(&address.to_string()))
             }
             Meaning::Prefix(wanted) => nic.ports.iter().any(|port| port.subnet == Some(wanted)),
-            Meaning::Network(wanted) => {
-                nic.ports.iter().flat_map(|port| &port.networks).any(|&own| wanted.contains(own))
-            }
+            Meaning::Network(wanted) => nic
+                .ports
+                .iter()
+                .flat_map(|port| &port.networks)
+                .any(|&own| wanted.contains(own)),
         }
     }
 }
@@ -118,7 +126,8 @@ mod tests {
         assert!(Pattern::parse(&"a".repeat(64)).is_ok());
         let why = Pattern::parse(&"a".repeat(65)).unwrap_err().to_string();
         assert!(
-            why.contains(" names no NIC: expected a name (`mlx5_0`)") && why.contains("64 characters"),
+            why.contains(" names no NIC: expected a name (`mlx5_0`)")
+                && why.contains("64 characters"),
             "{why}"
         );
     }
@@ -143,11 +152,22 @@ mod tests {
             ("ib*0", true),
             ("en*", false),
         ] {
-            assert_eq!(Pattern::parse(word).unwrap().matches(&nic), expected, "`{word}`");
+            assert_eq!(
+                Pattern::parse(word).unwrap().matches(&nic),
+                expected,
+                "`{word}`"
+            );
         }
-        for word in
-            ["", "mlx5_0,mlx5_1", "mlx5 0", "^mlx5_0", "10.1.0.0/33", "10.1/16", "mlx5/0", "fe80::/64"]
-        {
+        for word in [
+            "",
+            "mlx5_0,mlx5_1",
+            "mlx5 0",
+            "^mlx5_0",
+            "10.1.0.0/33",
+            "10.1/16",
+            "mlx5/0",
+            "fe80::/64",
+        ] {
             assert!(Pattern::parse(word).is_err(), "`{word}`");
         }
     }
@@ -161,10 +181,16 @@ mod tests {
             ..Port::new(1, PortState::Active, LinkLayer::InfiniBand, None)
         };
         let nic = Nic {
-            ports: vec![port(Some("fe80:0000:0000:00a1"), &["10.1.2.0/24", "192.168.7.0/24"])],
+            ports: vec![port(
+                Some("fe80:0000:0000:00a1"),
+                &["10.1.2.0/24", "192.168.7.0/24"],
+            )],
             ..Nic::new("mlx5_0".parse().unwrap(), NicKind::Verbs)
         };
-        let unknown = Nic { ports: vec![port(None, &[])], ..nic.clone() };
+        let unknown = Nic {
+            ports: vec![port(None, &[])],
+            ..nic.clone()
+        };
         for (word, expected) in [
             ("fe80:0000:0000:00a1", true),
             ("fe80:0:0:A1", true),
@@ -179,7 +205,11 @@ mod tests {
             ("10.2.0.0/16", false),
             ("0.0.0.0/0", true),
         ] {
-            assert_eq!(Pattern::parse(word).unwrap().matches(&nic), expected, "`{word}`");
+            assert_eq!(
+                Pattern::parse(word).unwrap().matches(&nic),
+                expected,
+                "`{word}`"
+            );
             assert!(!Pattern::parse(word).unwrap().matches(&unknown), "`{word}`");
         }
     }

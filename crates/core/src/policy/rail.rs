@@ -24,13 +24,20 @@ pub(super) fn map_gpus(
     request: &Request,
 ) -> Vec<GpuPlacement> {
     let rails = numbered(topology, node, request);
-    for (number, rail) in rails.iter().enumerate().filter(|(_, rail)| rail.usable.is_none()) {
+    for (number, rail) in rails
+        .iter()
+        .enumerate()
+        .filter(|(_, rail)| rail.usable.is_none())
+    {
         let finding = format!("rail {number} is broken: {}", why_broken(node, &rail.name));
         node.diagnostics.push(Diagnostic::new(&rail.name, finding));
     }
     let asked = numbers(topology, rails.len(), request.nics_each);
     let is_auto = request.nics_each == NicsEach::Auto;
-    let kept: Vec<Option<RailSet>> = asked.iter().map(|numbers| working(&rails, numbers, is_auto)).collect();
+    let kept: Vec<Option<RailSet>> = asked
+        .iter()
+        .map(|numbers| working(&rails, numbers, is_auto))
+        .collect();
     let wants = kept.iter().zip(&asked).map(|(kept, asked)| match kept {
         Some(kept) => kept.len(),
         None if is_auto => 1,
@@ -76,9 +83,18 @@ fn numbers(topology: &Topology, rails: usize, each: NicsEach) -> Vec<Vec<usize>>
     };
     let wanted = wanted.max(1).min(rails);
     let of_gpu = |gpu: &Gpu| {
-        let index = addresses.iter().position(|known| *known == gpu.address).unwrap_or(0);
-        let first = if group >= wanted { index * group } else { index * rails / addresses.len() };
-        (first..first + wanted).map(|number| number % rails.max(1)).collect()
+        let index = addresses
+            .iter()
+            .position(|known| *known == gpu.address)
+            .unwrap_or(0);
+        let first = if group >= wanted {
+            index * group
+        } else {
+            index * rails / addresses.len()
+        };
+        (first..first + wanted)
+            .map(|number| number % rails.max(1))
+            .collect()
     };
     topology.gpus.iter().map(of_gpu).collect()
 }
@@ -86,7 +102,10 @@ fn numbers(topology: &Topology, rails: usize, each: NicsEach) -> Vec<Vec<usize>>
 /// The places of a GPU's rails among the usable ones.  `None` where one is broken, or where `some` are enough, if
 /// all are.
 fn working(rails: &[Numbered], numbers: &[usize], some: bool) -> Option<RailSet> {
-    let usable: RailSet = numbers.iter().filter_map(|&number| Some(rails[number].usable?.0)).collect();
+    let usable: RailSet = numbers
+        .iter()
+        .filter_map(|&number| Some(rails[number].usable?.0))
+        .collect();
     let is_usable = |number: &usize| rails[*number].usable.is_some();
     let is_enough = !usable.is_empty() && (some || numbers.iter().all(is_usable));
     is_enough.then_some(usable)
@@ -94,16 +113,28 @@ fn working(rails: &[Numbered], numbers: &[usize], some: bool) -> Option<RailSet>
 
 fn numbered(topology: &Topology, node: &NodePlacement, request: &Request) -> Vec<Numbered> {
     if request.rails.is_empty() {
-        let numbered = |rail: Rail| Numbered { name: format!("{rail}"), usable: node.rail_at(rail.at()) };
+        let numbered = |rail: Rail| Numbered {
+            name: format!("{rail}"),
+            usable: node.rail_at(rail.at()),
+        };
         return in_order(node).into_iter().map(numbered).collect();
     }
     let mut rails = Vec::new();
     for pattern in request.rails {
-        let found = node.numbered_rails().filter(|(_, rail)| pattern.matches(topology.nic(rail.nic)));
-        let found: Vec<Numbered> =
-            found.map(|(usable, rail)| Numbered { name: rail.to_string(), usable: Some(usable) }).collect();
+        let found = node
+            .numbered_rails()
+            .filter(|(_, rail)| pattern.matches(topology.nic(rail.nic)));
+        let found: Vec<Numbered> = found
+            .map(|(usable, rail)| Numbered {
+                name: rail.to_string(),
+                usable: Some(usable),
+            })
+            .collect();
         match found.is_empty() {
-            true => rails.push(Numbered { name: pattern.to_string(), usable: None }),
+            true => rails.push(Numbered {
+                name: pattern.to_string(),
+                usable: None,
+            }),
             false => rails.extend(found),
         }
     }
@@ -119,7 +150,9 @@ pub(super) fn numbered_by_admin(
     if request.rails.is_empty() {
         return Vec::new();
     }
-    let named = numbered(topology, node, request).into_iter().filter_map(|rail| rail.usable);
+    let named = numbered(topology, node, request)
+        .into_iter()
+        .filter_map(|rail| rail.usable);
     let mut order = Vec::new();
     for rail in named.chain(node.rail_indices()) {
         if !order.contains(&rail) {
@@ -131,7 +164,10 @@ pub(super) fn numbered_by_admin(
 
 fn why_broken(node: &NodePlacement, name: &str) -> String {
     let is_it = |excluded: &&Excluded| {
-        excluded.name == name || excluded.port.is_some_and(|port| format!("{}:{port}", excluded.name) == name)
+        excluded.name == name
+            || excluded
+                .port
+                .is_some_and(|port| format!("{}:{port}", excluded.name) == name)
     };
     match node.excluded.iter().find(is_it) {
         Some(excluded) => excluded.why.clone(),

@@ -7,12 +7,20 @@ use super::{Request, Ways};
 use crate::placement::{GpuPlacement, NodePlacement};
 use crate::topology::{GpuIndex, Topology};
 
-pub(super) fn map_gpus(topology: &Topology, node: &NodePlacement, request: &Request) -> Vec<GpuPlacement> {
+pub(super) fn map_gpus(
+    topology: &Topology,
+    node: &NodePlacement,
+    request: &Request,
+) -> Vec<GpuPlacement> {
     let (ways, mut rails_of) = steady(topology, node, request);
-    let Some(alone) = request.alone.filter(|gpus| !gpus.is_empty() && !node.rails.is_empty()) else {
+    let Some(alone) = request
+        .alone
+        .filter(|gpus| !gpus.is_empty() && !node.rails.is_empty())
+    else {
         let mut gpus = explained(topology, node, &ways, &rails_of, request);
         for gpu in gpus.iter_mut().filter(|gpu| !gpu.choices.is_empty()) {
-            gpu.reason.push_str("; no idle NIC is added, since the job may not be alone on the node");
+            gpu.reason
+                .push_str("; no idle NIC is added, since the job may not be alone on the node");
         }
         return gpus;
     };
@@ -23,10 +31,18 @@ pub(super) fn map_gpus(topology: &Topology, node: &NodePlacement, request: &Requ
             *rails = RailSet::default();
         }
     }
-    for rail in RailSet::first(node.rails.len()).minus(RailSet::union(&rails_of)).iter() {
+    for rail in RailSet::first(node.rails.len())
+        .minus(RailSet::union(&rails_of))
+        .iter()
+    {
         let best = alone.iter().map(|gpu| gpu.0).min_by_key(|&gpu| {
             let value = ways.problem.alone_mbps(gpu, rail);
-            (u64::MAX - value, ways.problem.kind(gpu, rail), rails_of[gpu].len(), gpu)
+            (
+                u64::MAX - value,
+                ways.problem.kind(gpu, rail),
+                rails_of[gpu].len(),
+                gpu,
+            )
         });
         if let Some(gpu) = best {
             rails_of[gpu] = rails_of[gpu].with(rail);
@@ -34,15 +50,23 @@ pub(super) fn map_gpus(topology: &Topology, node: &NodePlacement, request: &Requ
     }
     let mut gpus = explained(topology, node, &ways, &own, request);
     let ways = Ways::for_answer(topology, &node.rails, &request.through, &rails_of);
-    for (gpu, choices) in ways.choices(&Answer::new(&ways.problem, rails_of)).into_iter().enumerate() {
+    for (gpu, choices) in ways
+        .choices(&Answer::new(&ways.problem, rails_of))
+        .into_iter()
+        .enumerate()
+    {
         let placement = &mut gpus[gpu];
         match choices.len().saturating_sub(own[gpu].len()) {
             _ if !alone.contains(&GpuIndex(gpu)) => {
                 placement.reason = "the job does not have this GPU".to_string();
             }
             0 => {}
-            1 => placement.reason.push_str("; with it a NIC that would be idle"),
-            more => placement.reason.push_str(&format!("; with it {more} NICs that would be idle")),
+            1 => placement
+                .reason
+                .push_str("; with it a NIC that would be idle"),
+            more => placement
+                .reason
+                .push_str(&format!("; with it {more} NICs that would be idle")),
         }
         placement.choices = choices;
     }

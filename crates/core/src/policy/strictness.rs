@@ -21,25 +21,41 @@ pub(crate) fn shortfalls(
     if !task.gpus.is_empty() && task.rails.is_empty() && !topology.is_left_to_libfabric() {
         missing.push("no NIC of this node may be chosen".to_string());
     }
-    missing.extend(task.gpus.iter().filter_map(|&gpu| node.gpu(gpu).shortfall.clone()));
+    missing.extend(
+        task.gpus
+            .iter()
+            .filter_map(|&gpu| node.gpu(gpu).shortfall.clone()),
+    );
     missing.extend(task.missed.iter().cloned());
     if strictness < Strictness::Restricted || task.gpus.is_empty() {
         return missing;
     }
-    let gpu_nodes: Vec<Option<u32>> =
-        task.gpus.iter().map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address)).collect();
+    let gpu_nodes: Vec<Option<u32>> = task
+        .gpus
+        .iter()
+        .map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address))
+        .collect();
     let Some(near) = gpu_nodes.iter().copied().collect::<Option<NodeSet>>() else {
         missing.push("the kernel names no NUMA node for its GPU".to_string());
         return missing;
     };
-    let numa_node_of =
-        |nic: NicIndex| topology.nic(nic).address.and_then(|address| topology.numa_node_of(address));
+    let numa_node_of = |nic: NicIndex| {
+        topology
+            .nic(nic)
+            .address
+            .and_then(|address| topology.numa_node_of(address))
+    };
     let single = strictness == Strictness::SingleNumaNode;
     if single && near.len() > 1 {
         missing.push(format!("its GPUs are on NUMA nodes {near}"));
     }
     let is_near = |rail: &Rail| numa_node_of(rail.nic).is_some_and(|its| near.contains(its));
-    for rail in task.rails.iter().map(|(rail, _)| node.rail(*rail)).filter(|_| judges_nics) {
+    for rail in task
+        .rails
+        .iter()
+        .map(|(rail, _)| node.rail(*rail))
+        .filter(|_| judges_nics)
+    {
         // if the GPUs' NUMA nodes have no good NIC, the node has nothing better
         if !is_near(rail) && (single || node.rails.iter().any(is_near)) {
             missing.push(format!("{rail} is not on NUMA node {near} of its GPU"));
@@ -52,7 +68,9 @@ pub(crate) fn shortfalls(
             // `missed` is reported above
             CpuDecision::OutOfReach { .. } if task.missed.is_some() => {}
             CpuDecision::OutOfReach { why, .. } => missing.push(why.clone()),
-            _ => missing.push(format!("its CPUs {cpus} are not all on NUMA node {near} of its GPU")),
+            _ => missing.push(format!(
+                "its CPUs {cpus} are not all on NUMA node {near} of its GPU"
+            )),
         }
     }
     missing
@@ -67,7 +85,10 @@ mod tests {
     use crate::topology::{CpuSet, GpuIndex, PathType};
 
     fn lacks(strictness: Strictness, gpus: &[usize], rails: &[usize], cpus: &str) -> Vec<String> {
-        let cpus = CpuDecision::Keep { cpus: CpuSet::from_list(cpus).unwrap(), why: String::new() };
+        let cpus = CpuDecision::Keep {
+            cpus: CpuSet::from_list(cpus).unwrap(),
+            why: String::new(),
+        };
         lacks_by(&Selection::default(), strictness, (gpus, rails), cpus, None)
     }
 
@@ -79,13 +100,22 @@ mod tests {
         missed: Option<&str>,
     ) -> Vec<String> {
         let topology = platform::model("dgx-h100").unwrap();
-        let node = policy::map(&topology, &Request { selection: Some(selection), ..Request::default() });
+        let node = policy::map(
+            &topology,
+            &Request {
+                selection: Some(selection),
+                ..Request::default()
+            },
+        );
         let task = TaskPlacement {
             local_id: 0,
             global_id: 0,
             gpus: gpus.iter().copied().map(GpuIndex).collect(),
             seen: gpus.iter().copied().map(GpuIndex).collect(),
-            rails: rails.iter().map(|&rail| (RailIndex(rail), PathType::Sys)).collect(),
+            rails: rails
+                .iter()
+                .map(|&rail| (RailIndex(rail), PathType::Sys))
+                .collect(),
             cpus,
             mems: crate::placement::MemDecision::Keep { why: String::new() },
             threads: None,
@@ -99,56 +129,93 @@ mod tests {
     fn best_effort_and_strict_accept_what_is_far() {
         for strictness in [Strictness::BestEffort, Strictness::Strict] {
             assert!(lacks(strictness, &[0], &[7], "56-60").is_empty());
-            assert_eq!(lacks(strictness, &[0], &[], "0-3"), ["no NIC of this node may be chosen"]);
+            assert_eq!(
+                lacks(strictness, &[0], &[], "0-3"),
+                ["no NIC of this node may be chosen"]
+            );
         }
     }
 
     #[test]
     fn restricted_wants_nics_and_cpus_on_the_numa_nodes_of_the_gpus() {
-        let restricted =
-            |gpus: &[usize], rails: &[usize], cpus: &str| lacks(Strictness::Restricted, gpus, rails, cpus);
+        let restricted = |gpus: &[usize], rails: &[usize], cpus: &str| {
+            lacks(Strictness::Restricted, gpus, rails, cpus)
+        };
         assert!(restricted(&[0], &[0], "0-3").is_empty());
-        assert_eq!(restricted(&[0], &[7], "0-3"), ["mlx5_11:1 is not on NUMA node 0 of its GPU"]);
+        assert_eq!(
+            restricted(&[0], &[7], "0-3"),
+            ["mlx5_11:1 is not on NUMA node 0 of its GPU"]
+        );
         assert_eq!(
             restricted(&[0], &[0], "0-3,56"),
             ["its CPUs 0-3,56 are not all on NUMA node 0 of its GPU"]
         );
-        assert!(restricted(&[0, 4], &[0, 4], "0-3,56").is_empty(), "GPUs of two nodes may have both");
+        assert!(
+            restricted(&[0, 4], &[0, 4], "0-3,56").is_empty(),
+            "GPUs of two nodes may have both"
+        );
     }
 
     #[test]
     fn single_numa_node_wants_all_on_one() {
-        let single = |gpus: &[usize], rails: &[usize]| lacks(Strictness::SingleNumaNode, gpus, rails, "0-3");
+        let single =
+            |gpus: &[usize], rails: &[usize]| lacks(Strictness::SingleNumaNode, gpus, rails, "0-3");
         assert!(single(&[0, 1], &[0, 1]).is_empty());
         assert_eq!(single(&[0, 4], &[0, 4]), ["its GPUs are on NUMA nodes 0-1"]);
     }
 
     #[test]
     fn a_task_without_gpus_is_asked_for_nothing() {
-        for strictness in [Strictness::BestEffort, Strictness::Restricted, Strictness::SingleNumaNode] {
+        for strictness in [
+            Strictness::BestEffort,
+            Strictness::Restricted,
+            Strictness::SingleNumaNode,
+        ] {
             assert!(lacks(strictness, &[], &[0, 7], "0-3,56").is_empty());
         }
     }
 
     #[test]
-    fn a_far_nic_is_the_nodes_best_where_the_admin_excludes_the_near_ones_and_still_not_on_one_numa_node() {
+    fn a_far_nic_is_the_nodes_best_where_the_admin_excludes_the_near_ones_and_still_not_on_one_numa_node()
+     {
         let near = ["mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5"];
-        let exclude = near.iter().map(|name| Pattern::parse(name).unwrap()).collect();
-        let selection = Selection { exclude, ..Selection::default() };
+        let exclude = near
+            .iter()
+            .map(|name| Pattern::parse(name).unwrap())
+            .collect();
+        let selection = Selection {
+            exclude,
+            ..Selection::default()
+        };
         let lacks = |strictness| {
-            let cpus = CpuDecision::Keep { cpus: CpuSet::from_list("0-3").unwrap(), why: String::new() };
+            let cpus = CpuDecision::Keep {
+                cpus: CpuSet::from_list("0-3").unwrap(),
+                why: String::new(),
+            };
             lacks_by(&selection, strictness, (&[0], &[0]), cpus, None)
         };
         assert!(lacks(Strictness::Restricted).is_empty());
-        assert_eq!(lacks(Strictness::SingleNumaNode), ["mlx5_6:1 is not on NUMA node 0 of its GPU"]);
+        assert_eq!(
+            lacks(Strictness::SingleNumaNode),
+            ["mlx5_6:1 is not on NUMA node 0 of its GPU"]
+        );
     }
 
     #[test]
     fn cpus_out_of_reach_are_told_once_with_their_reason() {
         let lacks = |missed| {
             let cpus = CpuSet::from_list("56-60").unwrap();
-            let cpus = CpuDecision::OutOfReach { cpus, why: "too few CPUs there".to_string() };
-            lacks_by(&Selection::default(), Strictness::Restricted, (&[0], &[0]), cpus, missed)
+            let cpus = CpuDecision::OutOfReach {
+                cpus,
+                why: "too few CPUs there".to_string(),
+            };
+            lacks_by(
+                &Selection::default(),
+                Strictness::Restricted,
+                (&[0], &[0]),
+                cpus,
+                missed,
+            )
         };
         assert_eq!(lacks(None), ["too few CPUs there"]);
         assert_eq!(lacks(Some("no CPU there")), ["no CPU there"]);
@@ -157,12 +224,30 @@ mod tests {
     #[test]
     fn a_broken_rail_is_a_shortfall_of_the_task_whose_gpu_it_serves() {
         let topology = platform::model("dgx-h100").unwrap();
-        let rails = ["mlx5_0", "mlx5_99", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11"];
-        let rails: Vec<_> = rails.iter().map(|name| crate::policy::Pattern::parse(name).unwrap()).collect();
-        let node =
-            policy::map(&topology, &Request { policy: Policy::Rail, rails: &rails, ..Request::default() });
-        let shortfalls: Vec<Option<&str>> = node.gpus.iter().map(|gpu| gpu.shortfall.as_deref()).collect();
-        assert_eq!(shortfalls[..3], [None, Some("GPU 1: rail 1 (mlx5_99) is broken"), None]);
+        let rails = [
+            "mlx5_0", "mlx5_99", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11",
+        ];
+        let rails: Vec<_> = rails
+            .iter()
+            .map(|name| crate::policy::Pattern::parse(name).unwrap())
+            .collect();
+        let node = policy::map(
+            &topology,
+            &Request {
+                policy: Policy::Rail,
+                rails: &rails,
+                ..Request::default()
+            },
+        );
+        let shortfalls: Vec<Option<&str>> = node
+            .gpus
+            .iter()
+            .map(|gpu| gpu.shortfall.as_deref())
+            .collect();
+        assert_eq!(
+            shortfalls[..3],
+            [None, Some("GPU 1: rail 1 (mlx5_99) is broken"), None]
+        );
         assert_eq!(node.diagnostics.len(), 1, "{:?}", node.diagnostics);
     }
 }

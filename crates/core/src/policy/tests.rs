@@ -6,8 +6,8 @@ use super::*;
 use crate::placement::{GpuPlacement, RailIndex};
 use crate::platform;
 use crate::topology::{
-    Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PciAddress, PciFunction, PciParent,
-    PcieLink, Port, PortState, Provenance,
+    Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PciAddress, PciFunction,
+    PciParent, PcieLink, Port, PortState, Provenance,
 };
 use proptest::prelude::*;
 
@@ -27,7 +27,12 @@ pub(super) struct Parts {
 }
 
 fn at(bus: u8, device: u8) -> PciAddress {
-    PciAddress { domain: 0, bus, device, function: 0 }
+    PciAddress {
+        domain: 0,
+        bus,
+        device,
+        function: 0,
+    }
 }
 
 impl Parts {
@@ -35,10 +40,21 @@ impl Parts {
         let mut topology = Topology::empty("test", Provenance::ThisSystem);
         for os_index in 0..2 {
             let cpus = (os_index * 4..os_index * 4 + 4).collect();
-            topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new(), package: None });
+            topology.numa_nodes.push(NumaNode {
+                os_index,
+                cpus,
+                distances: Vec::new(),
+                package: None,
+            });
         }
-        let link = LinkRate { tenths_gt: 320, width: 16 };
-        let link = PcieLink { current: Some(link), max: Some(link) };
+        let link = LinkRate {
+            tenths_gt: 320,
+            width: 16,
+        };
+        let link = PcieLink {
+            current: Some(link),
+            max: Some(link),
+        };
         let function = |address, parent, switch: u8| PciFunction {
             numa_node: Some(u32::from(switch) / 2),
             link,
@@ -48,13 +64,21 @@ impl Parts {
             let bus = switch * 0x40;
             let host = PciParent::Host(format!("pci0000:{bus:02x}").parse().unwrap());
             topology.pci.insert(function(at(bus, 1), host, switch));
-            topology.pci.insert(function(at(bus + 1, 0), PciParent::Bridge(at(bus, 1)), switch));
+            topology.pci.insert(function(
+                at(bus + 1, 0),
+                PciParent::Bridge(at(bus, 1)),
+                switch,
+            ));
         }
         let mut used = [0u8; 4];
         let mut below = |topology: &mut Topology, switch: u8| {
             used[usize::from(switch)] += 1;
             let (bus, port) = (switch * 0x40, used[usize::from(switch)]);
-            topology.pci.insert(function(at(bus + 2, port), PciParent::Bridge(at(bus + 1, 0)), switch));
+            topology.pci.insert(function(
+                at(bus + 2, port),
+                PciParent::Bridge(at(bus + 1, 0)),
+                switch,
+            ));
             topology.pci.insert(function(
                 at(bus + 2 + port, 0),
                 PciParent::Bridge(at(bus + 2, port)),
@@ -68,7 +92,12 @@ impl Parts {
         }
         for (number, &(switch, rate)) in self.nics.iter().enumerate() {
             let address = Some(below(&mut topology, switch));
-            let ports = vec![Port::new(1, PortState::Active, LinkLayer::InfiniBand, Some(rate * 1000))];
+            let ports = vec![Port::new(
+                1,
+                PortState::Active,
+                LinkLayer::InfiniBand,
+                Some(rate * 1000),
+            )];
             topology.nics.push(Nic {
                 address,
                 ports,
@@ -82,14 +111,21 @@ impl Parts {
 
 pub(super) fn parts() -> impl Strategy<Value = Parts> {
     let nic = (0u8..4, prop_oneof![5 => Just(400u64), 1 => Just(200)]);
-    (prop::collection::vec(0u8..4, 1..=5), prop::collection::vec(nic, 1..=6))
+    (
+        prop::collection::vec(0u8..4, 1..=5),
+        prop::collection::vec(nic, 1..=6),
+    )
         .prop_map(|(gpus, nics)| Parts { gpus, nics })
 }
 
 /// The rails of each GPU, by name.
 pub(super) fn names(node: &NodePlacement) -> Vec<Vec<String>> {
-    let names =
-        |gpu: &GpuPlacement| gpu.choices.iter().map(|choice| node.rail(choice.rail).to_string()).collect();
+    let names = |gpu: &GpuPlacement| {
+        gpu.choices
+            .iter()
+            .map(|choice| node.rail(choice.rail).to_string())
+            .collect()
+    };
     node.gpus.iter().map(names).collect()
 }
 
@@ -215,12 +251,25 @@ fn dgx(down: &[&str]) -> Topology {
 }
 
 fn by_rail(topology: &Topology, rails: &[&str]) -> NodePlacement {
-    let rails: Vec<Pattern> = rails.iter().map(|name| Pattern::parse(name).unwrap()).collect();
-    map(topology, &Request { policy: Policy::Rail, rails: &rails, ..Request::default() })
+    let rails: Vec<Pattern> = rails
+        .iter()
+        .map(|name| Pattern::parse(name).unwrap())
+        .collect();
+    map(
+        topology,
+        &Request {
+            policy: Policy::Rail,
+            rails: &rails,
+            ..Request::default()
+        },
+    )
 }
 
 fn first_names(node: &NodePlacement) -> Vec<String> {
-    names(node).into_iter().map(|names| names[0].clone()).collect()
+    names(node)
+        .into_iter()
+        .map(|names| names[0].clone())
+        .collect()
 }
 
 #[test]
@@ -230,9 +279,20 @@ fn rails_keep_their_numbers_when_one_breaks_and_its_gpu_falls_back_and_says_so()
     let (mut expected, found) = (first_names(&whole), first_names(&degraded));
     expected[2] = "mlx5_0:1".to_string();
     assert_eq!(found, expected);
-    assert!(degraded.gpus[2].reason.starts_with("rail 2 (mlx5_4:1) is broken; in its place mlx5_0:1 is"));
-    assert_eq!(degraded.gpus[2].shortfall.as_deref(), Some("GPU 2: rail 2 (mlx5_4:1) is broken"));
-    let said: Vec<String> = degraded.diagnostics.iter().map(ToString::to_string).collect();
+    assert!(
+        degraded.gpus[2]
+            .reason
+            .starts_with("rail 2 (mlx5_4:1) is broken; in its place mlx5_0:1 is")
+    );
+    assert_eq!(
+        degraded.gpus[2].shortfall.as_deref(),
+        Some("GPU 2: rail 2 (mlx5_4:1) is broken")
+    );
+    let said: Vec<String> = degraded
+        .diagnostics
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     assert_eq!(said, ["`mlx5_4:1`: rail 2 is broken: its port is down"]);
 }
 
@@ -241,24 +301,62 @@ fn rails_keep_their_numbers_when_one_comes_up_at_less_than_its_rate() {
     let with_slow = |slow: &[&str], gbps: u64| {
         let mut node = dgx(&[]);
         let is_slow = |nic: &&mut Nic| slow.contains(&nic.name.as_str());
-        node.nics.iter_mut().filter(is_slow).for_each(|nic| nic.ports[0].rate_mbps = Some(gbps * 1000));
+        node.nics
+            .iter_mut()
+            .filter(is_slow)
+            .for_each(|nic| nic.ports[0].rate_mbps = Some(gbps * 1000));
         by_rail(&node, &[])
     };
-    let (mut expected, degraded) = (first_names(&with_slow(&[], 400)), with_slow(&["mlx5_4"], 200));
-    assert_eq!(first_names(&degraded), expected, "half of a near one is as much as half of a neighbour's");
-    assert_eq!(degraded.degraded.iter().map(Rail::to_string).collect::<Vec<_>>(), ["mlx5_4:1"]);
+    let (mut expected, degraded) = (
+        first_names(&with_slow(&[], 400)),
+        with_slow(&["mlx5_4"], 200),
+    );
+    assert_eq!(
+        first_names(&degraded),
+        expected,
+        "half of a near one is as much as half of a neighbour's"
+    );
+    assert_eq!(
+        degraded
+            .degraded
+            .iter()
+            .map(Rail::to_string)
+            .collect::<Vec<_>>(),
+        ["mlx5_4:1"]
+    );
     let far_slower = with_slow(&["mlx5_4"], 100);
     expected[2] = "mlx5_0:1".to_string();
     assert_eq!(first_names(&far_slower), expected);
     let why = "`mlx5_4:1`: rail 2 is broken: it runs at 100 Gb/s, the node's fabric at 400 Gb/s";
-    assert_eq!(far_slower.diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>(), [why]);
+    assert_eq!(
+        far_slower
+            .diagnostics
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>(),
+        [why]
+    );
     // storage's NIC stands beside a compute NIC
     let mut beside = dgx(&[]);
-    let compute = beside.nics.iter().find(|nic| nic.name == "mlx5_4").unwrap().clone();
+    let compute = beside
+        .nics
+        .iter()
+        .find(|nic| nic.name == "mlx5_4")
+        .unwrap()
+        .clone();
     let own = compute.address.unwrap();
-    let address = PciAddress { device: own.device + 1, ..own };
-    beside.pci.insert(PciFunction { address, ..beside.pci.get(own).unwrap().clone() });
-    let ports = vec![Port { rate_mbps: Some(200_000), ..compute.ports[0].clone() }];
+    let address = PciAddress {
+        device: own.device + 1,
+        ..own
+    };
+    beside.pci.insert(PciFunction {
+        address,
+        ..beside.pci.get(own).unwrap().clone()
+    });
+    let ports = vec![Port {
+        rate_mbps: Some(200_000),
+        ..compute.ports[0].clone()
+    }];
     beside.nics.push(Nic {
         name: "s0".parse().unwrap(),
         address: Some(address),
@@ -274,7 +372,9 @@ fn rails_keep_their_numbers_when_one_comes_up_at_less_than_its_rate() {
 #[test]
 fn the_admins_list_is_the_order_of_the_rails() {
     let node = by_rail(&dgx(&[]), &["mlx5_11", "mlx5_10", "mlx5_9", "mlx5_6"]);
-    let expected = ["mlx5_11", "mlx5_11", "mlx5_10", "mlx5_10", "mlx5_9", "mlx5_9", "mlx5_6", "mlx5_6"];
+    let expected = [
+        "mlx5_11", "mlx5_11", "mlx5_10", "mlx5_10", "mlx5_9", "mlx5_9", "mlx5_6", "mlx5_6",
+    ];
     assert_eq!(
         first_names(&node),
         expected.map(|name| format!("{name}:1")),
@@ -284,65 +384,137 @@ fn the_admins_list_is_the_order_of_the_rails() {
 
 #[test]
 fn several_rails_for_each_gpu_follow_each_other() {
-    let topology = Parts { gpus: vec![0, 3], nics: vec![(0, 400), (1, 400), (2, 400), (3, 400)] }.topology();
+    let topology = Parts {
+        gpus: vec![0, 3],
+        nics: vec![(0, 400), (1, 400), (2, 400), (3, 400)],
+    }
+    .topology();
     let node = map(
         &topology,
-        &Request { policy: Policy::Rail, nics_each: NicsEach::Number(2), ..Request::default() },
+        &Request {
+            policy: Policy::Rail,
+            nics_each: NicsEach::Number(2),
+            ..Request::default()
+        },
     );
-    assert_eq!(names(&node), [["mlx5_0:1", "mlx5_1:1"], ["mlx5_3:1", "mlx5_2:1"]], "the nearer first");
+    assert_eq!(
+        names(&node),
+        [["mlx5_0:1", "mlx5_1:1"], ["mlx5_3:1", "mlx5_2:1"]],
+        "the nearer first"
+    );
 }
 
 #[test]
 fn a_job_alone_on_the_node_also_gets_the_nics_of_gpus_that_it_does_not_have() {
     let topology = dgx(&[]);
-    let spread = |alone| map(&topology, &Request { policy: Policy::Spread, alone, ..Request::default() });
+    let spread = |alone| {
+        map(
+            &topology,
+            &Request {
+                policy: Policy::Spread,
+                alone,
+                ..Request::default()
+            },
+        )
+    };
     let two = spread(Some(&[GpuIndex(0), GpuIndex(4)]));
-    assert_eq!(names(&two)[0], ["mlx5_0:1", "mlx5_3:1", "mlx5_4:1", "mlx5_5:1"]);
-    assert_eq!(names(&two)[4], ["mlx5_6:1", "mlx5_9:1", "mlx5_10:1", "mlx5_11:1"]);
+    assert_eq!(
+        names(&two)[0],
+        ["mlx5_0:1", "mlx5_3:1", "mlx5_4:1", "mlx5_5:1"]
+    );
+    assert_eq!(
+        names(&two)[4],
+        ["mlx5_6:1", "mlx5_9:1", "mlx5_10:1", "mlx5_11:1"]
+    );
     assert!(names(&two)[1].is_empty() && two.gpus[1].reason == "the job does not have this GPU");
-    assert!(two.gpus[0].reason.ends_with("; with it 3 NICs that would be idle"));
+    assert!(
+        two.gpus[0]
+            .reason
+            .ends_with("; with it 3 NICs that would be idle")
+    );
     let shared = spread(None);
     assert_eq!(names(&shared), names(&closest(&topology)));
-    assert!(shared.gpus[0].reason.ends_with("since the job may not be alone on the node"));
+    assert!(
+        shared.gpus[0]
+            .reason
+            .ends_with("since the job may not be alone on the node")
+    );
 }
 
 #[test]
 fn a_gpu_on_c2c_reaches_the_nics_of_its_cpu_at_the_full_rate_and_others_do_not() {
     let share = |name: &str| closest(&platform::model(name).unwrap()).gpus[0].choices[0].share_mbps;
     assert_eq!(share("gb200-nvl72"), Some(400_000));
-    assert_eq!(share("azure-nd96isr-h100-v5").map(|share| share < 400_000), Some(false), "stated as PIX");
-    let hidden = Parts { gpus: vec![0], nics: vec![(1, 400)] }.topology();
-    assert_eq!(closest(&hidden).gpus[0].choices[0].share_mbps, Some(360_000));
+    assert_eq!(
+        share("azure-nd96isr-h100-v5").map(|share| share < 400_000),
+        Some(false),
+        "stated as PIX"
+    );
+    let hidden = Parts {
+        gpus: vec![0],
+        nics: vec![(1, 400)],
+    }
+    .topology();
+    assert_eq!(
+        closest(&hidden).gpus[0].choices[0].share_mbps,
+        Some(360_000)
+    );
 }
 
 #[test]
 fn of_two_far_nics_the_one_on_the_nearer_numa_node_wins() {
-    let mut topology = Parts { gpus: vec![0], nics: vec![(2, 400), (3, 400)] }.topology();
+    let mut topology = Parts {
+        gpus: vec![0],
+        nics: vec![(2, 400), (3, 400)],
+    }
+    .topology();
     // the second NIC's switch on a third NUMA node, which is nearer to the first than the second is
     for bus in [0xc0, 0xc1, 0xc2, 0xc3] {
-        let function = topology.pci.iter().find(|function| function.address.bus == bus).cloned().unwrap();
-        topology.pci.insert(PciFunction { numa_node: Some(2), ..function });
+        let function = topology
+            .pci
+            .iter()
+            .find(|function| function.address.bus == bus)
+            .cloned()
+            .unwrap();
+        topology.pci.insert(PciFunction {
+            numa_node: Some(2),
+            ..function
+        });
     }
     let cpus = (8..12).collect();
-    topology.numa_nodes.push(NumaNode { os_index: 2, cpus, distances: vec![12, 32, 10], package: None });
+    topology.numa_nodes.push(NumaNode {
+        os_index: 2,
+        cpus,
+        distances: vec![12, 32, 10],
+        package: None,
+    });
     topology.numa_nodes[0].distances = vec![10, 32, 12];
     topology.numa_nodes[1].distances = vec![32, 10, 32];
     let node = closest(&topology);
     assert_eq!(first_names(&node), ["mlx5_1:1"]);
     let pairs = explain::pairs(&topology, &node, &Request::default(), GpuIndex(0));
-    assert_eq!(pairs[1].why, "it is as near (SYS) by name, but between NUMA nodes farther apart");
+    assert_eq!(
+        pairs[1].why,
+        "it is as near (SYS) by name, but between NUMA nodes farther apart"
+    );
 }
 
 /// A GPU on each of these NUMA nodes, and two NICs on the last: what each GPU gets in Gbit/s.
 fn far_from_the_nics(packages: &[Option<u32>], distances: &[&[u32]]) -> Vec<u64> {
     let nodes = packages.len() as u8;
-    let mut topology = Parts { gpus: vec![0; 2], nics: vec![(3, 400), (3, 400)] }.topology();
+    let mut topology = Parts {
+        gpus: vec![0; 2],
+        nics: vec![(3, 400), (3, 400)],
+    }
+    .topology();
     let numa_nodes = packages.iter().zip(0..).map(|(&package, os_index)| {
         let cpus = [os_index].into_iter().collect();
         NumaNode {
             os_index,
             cpus,
-            distances: distances.get(os_index as usize).map_or(Vec::new(), |row| row.to_vec()),
+            distances: distances
+                .get(os_index as usize)
+                .map_or(Vec::new(), |row| row.to_vec()),
             package,
         }
     });
@@ -355,24 +527,54 @@ fn far_from_the_nics(packages: &[Option<u32>], distances: &[&[u32]]) -> Vec<u64>
             .filter(|function| buses(switch).contains(&function.address.bus))
             .cloned()
             .collect();
-        below
-            .into_iter()
-            .for_each(|function| topology.pci.insert(PciFunction { numa_node: Some(node), ..function }));
+        below.into_iter().for_each(|function| {
+            topology.pci.insert(PciFunction {
+                numa_node: Some(node),
+                ..function
+            })
+        });
     }
-    closest(&topology).gpus.iter().map(|gpu| gpu.choices[0].share_mbps.unwrap() / 1000).collect()
+    closest(&topology)
+        .gpus
+        .iter()
+        .map(|gpu| gpu.choices[0].share_mbps.unwrap() / 1000)
+        .collect()
 }
 
 #[test]
 fn two_gpus_share_the_connection_of_two_sockets_and_none_within_one() {
     let (one, two, unknown) = ([Some(0), Some(0)], [Some(0), Some(1)], [None, None]);
     assert_eq!(far_from_the_nics(&two, &[]), [90, 90], "two packages");
-    assert_eq!(far_from_the_nics(&one, &[]), [180, 180], "two NUMA nodes of one package");
-    assert_eq!(far_from_the_nics(&two, &[&[10, 12], &[12, 10]]), [90, 90], "packages count before distances");
+    assert_eq!(
+        far_from_the_nics(&one, &[]),
+        [180, 180],
+        "two NUMA nodes of one package"
+    );
+    assert_eq!(
+        far_from_the_nics(&two, &[&[10, 12], &[12, 10]]),
+        [90, 90],
+        "packages count before distances"
+    );
     assert_eq!(far_from_the_nics(&one, &[&[10, 17], &[17, 10]]), [180, 180]);
-    assert_eq!(far_from_the_nics(&unknown, &[&[10, 12], &[12, 10]]), [180, 180]);
-    assert_eq!(far_from_the_nics(&unknown, &[&[10, 32], &[32, 10]]), [90, 90]);
-    let four: [&[u32]; 4] = [&[10, 12, 32, 32], &[12, 10, 32, 32], &[32, 32, 10, 12], &[32, 32, 12, 10]];
-    assert_eq!(far_from_the_nics(&[None; 4], &four), [90, 90], "two nodes of each socket");
+    assert_eq!(
+        far_from_the_nics(&unknown, &[&[10, 12], &[12, 10]]),
+        [180, 180]
+    );
+    assert_eq!(
+        far_from_the_nics(&unknown, &[&[10, 32], &[32, 10]]),
+        [90, 90]
+    );
+    let four: [&[u32]; 4] = [
+        &[10, 12, 32, 32],
+        &[12, 10, 32, 32],
+        &[32, 32, 10, 12],
+        &[32, 32, 12, 10],
+    ];
+    assert_eq!(
+        far_from_the_nics(&[None; 4], &four),
+        [90, 90],
+        "two nodes of each socket"
+    );
 }
 
 #[test]
@@ -382,9 +584,17 @@ fn every_pair_of_every_built_in_machine_is_explained_once() {
         let node = closest(&topology);
         for gpu in topology.gpu_indices() {
             let pairs = explain::pairs(&topology, &node, &Request::default(), gpu);
-            assert_eq!(pairs.len(), node.rails.len() + node.excluded.len(), "{}", model.name);
+            assert_eq!(
+                pairs.len(),
+                node.rails.len() + node.excluded.len(),
+                "{}",
+                model.name
+            );
             assert!(pairs.iter().all(|pair| !pair.why.is_empty()));
-            assert_eq!(pairs.iter().filter(|pair| pair.chosen).count(), node.gpu(gpu).choices.len());
+            assert_eq!(
+                pairs.iter().filter(|pair| pair.chosen).count(),
+                node.gpu(gpu).choices.len()
+            );
         }
     }
 }

@@ -39,30 +39,63 @@ impl Ways {
     }
 
     /// The ways to these rails; `[gpu]` is to get `wants` of them, but at least one.
-    pub(super) fn new(topology: &Topology, rails: &[Rail], through: &Through, wants: &[usize]) -> Ways {
-        let nics: Vec<Option<Ascent>> =
-            rails.iter().map(|rail| topology.nic(rail.nic).address.map(|at| topology.ascent(at))).collect();
-        let gpus: Vec<Ascent> = topology.gpus.iter().map(|gpu| topology.ascent(gpu.address)).collect();
+    pub(super) fn new(
+        topology: &Topology,
+        rails: &[Rail],
+        through: &Through,
+        wants: &[usize],
+    ) -> Ways {
+        let nics: Vec<Option<Ascent>> = rails
+            .iter()
+            .map(|rail| topology.nic(rail.nic).address.map(|at| topology.ascent(at)))
+            .collect();
+        let gpus: Vec<Ascent> = topology
+            .gpus
+            .iter()
+            .map(|gpu| topology.ascent(gpu.address))
+            .collect();
         // where a port does not tell its rate, its NIC's own link stands for it
         let own_link = |nic: &Option<Ascent>| Some(nic.as_ref()?.links().first()?.as_ref()?.1);
-        let told = rails.iter().zip(&nics).map(|(rail, nic)| rail.rate_mbps.or_else(|| own_link(nic)));
+        let told = rails
+            .iter()
+            .zip(&nics)
+            .map(|(rail, nic)| rail.rate_mbps.or_else(|| own_link(nic)));
         let told: Vec<Option<u64>> = told.collect();
-        let rates: Vec<u64> = told.iter().map(|rate| rate.unwrap_or(UNKNOWN_RATE)).collect();
-        let mut links = gpus.iter().chain(nics.iter().flatten()).flat_map(Ascent::links);
+        let rates: Vec<u64> = told
+            .iter()
+            .map(|rate| rate.unwrap_or(UNKNOWN_RATE))
+            .collect();
+        let mut links = gpus
+            .iter()
+            .chain(nics.iter().flatten())
+            .flat_map(Ascent::links);
         let rates_known =
             !rails.is_empty() && (told.iter().any(Option::is_some) || links.any(Option::is_some));
 
         let mut problem = Problem::new(&rates, wants);
         // a GPU on NVLink-C2C does not reach its CPU through its PCIe link
         let has_c2c: Vec<bool> = topology.gpus.iter().map(|gpu| gpu.has_c2c()).collect();
-        let climbing = gpus.iter().zip(&has_c2c).map(|(gpu, has_c2c)| (!has_c2c).then_some(gpu));
-        let mut links = Links::new(climbing.clone(), &nics, &rates, wants.iter().copied().max().unwrap_or(1));
+        let climbing = gpus
+            .iter()
+            .zip(&has_c2c)
+            .map(|(gpu, has_c2c)| (!has_c2c).then_some(gpu));
+        let mut links = Links::new(
+            climbing.clone(),
+            &nics,
+            &rates,
+            wants.iter().copied().max().unwrap_or(1),
+        );
         let of_gpus: Vec<Climb> = climbing.map(|gpu| links.climb(gpu, &mut problem)).collect();
-        let of_nics: Vec<Climb> = nics.iter().map(|nic| links.climb(nic.as_ref(), &mut problem)).collect();
+        let of_nics: Vec<Climb> = nics
+            .iter()
+            .map(|nic| links.climb(nic.as_ref(), &mut problem))
+            .collect();
 
         let mut connections = Connections::new(topology, through, &rates);
         let mut kinds = vec![Vec::with_capacity(rails.len()); gpus.len()];
-        for (((gpu, above_gpu), has_c2c), kinds) in gpus.iter().zip(&of_gpus).zip(has_c2c).zip(&mut kinds) {
+        for (((gpu, above_gpu), has_c2c), kinds) in
+            gpus.iter().zip(&of_gpus).zip(has_c2c).zip(&mut kinds)
+        {
             for ((nic, above_nic), rate) in nics.iter().zip(&of_nics).zip(&rates) {
                 let Some(nic) = nic else {
                     let limit = rate * through.of(PathType::Sys) / 1000;
@@ -71,7 +104,9 @@ impl Ways {
                     continue;
                 };
                 let meeting = topology.meeting(gpu, nic);
-                let connection = meeting.crossing.map(|nodes| connections.between(nodes, &mut problem));
+                let connection = meeting
+                    .crossing
+                    .map(|nodes| connections.between(nodes, &mut problem));
                 let (connection, farther) = connection.unwrap_or_default();
                 let lets_through = match meeting.kind {
                     PathType::Phb | PathType::Node if has_c2c => 1000,
@@ -86,7 +121,11 @@ impl Ways {
                 kinds.push(meeting.kind);
             }
         }
-        Ways { kinds, problem, rates_known }
+        Ways {
+            kinds,
+            problem,
+            rates_known,
+        }
     }
 
     pub fn kind(&self, gpu: GpuIndex, rail: RailIndex) -> PathType {
@@ -95,13 +134,23 @@ impl Ways {
 
     /// The way's bandwidth when no other way shares it, in Mbit/s; `None` if no rate is known.
     pub fn alone_mbps(&self, gpu: GpuIndex, rail: RailIndex) -> Option<u64> {
-        self.rates_known.then(|| self.problem.alone_mbps(gpu.0, rail.0))
+        self.rates_known
+            .then(|| self.problem.alone_mbps(gpu.0, rail.0))
     }
 
     /// Of these rails the one that gives the GPU most; of equals the nearest, of these the first.
-    pub(crate) fn best(&self, gpu: GpuIndex, rails: impl Iterator<Item = RailIndex>) -> Option<RailIndex> {
-        rails
-            .min_by_key(|&rail| (Reverse(self.problem.alone_mbps(gpu.0, rail.0)), self.kind(gpu, rail), rail))
+    pub(crate) fn best(
+        &self,
+        gpu: GpuIndex,
+        rails: impl Iterator<Item = RailIndex>,
+    ) -> Option<RailIndex> {
+        rails.min_by_key(|&rail| {
+            (
+                Reverse(self.problem.alone_mbps(gpu.0, rail.0)),
+                self.kind(gpu, rail),
+                rail,
+            )
+        })
     }
 
     /// For each GPU its rails, with what each gives it.
@@ -114,8 +163,13 @@ impl Ways {
         };
         let of_gpu = |(gpu, rails): (usize, &RailSet)| {
             let mut choices: Vec<RailUse> = rails.iter().map(|rail| choice(gpu, rail)).collect();
-            choices
-                .order_by_key(|choice| (u64::MAX - choice.share_mbps.unwrap_or(0), choice.path, choice.rail));
+            choices.order_by_key(|choice| {
+                (
+                    u64::MAX - choice.share_mbps.unwrap_or(0),
+                    choice.path,
+                    choice.rail,
+                )
+            });
             choices
         };
         answer.rails_of.iter().enumerate().map(of_gpu).collect()
@@ -164,7 +218,14 @@ impl<'a> Connections<'a> {
 
     /// The connection of the sockets of two NUMA nodes, and how much farther apart these are than the nearest two.
     fn between(&mut self, nodes: (u32, u32), problem: &mut Problem) -> Connection {
-        let Connections { topology, known, last, places, distances, carries } = self;
+        let Connections {
+            topology,
+            known,
+            last,
+            places,
+            distances,
+            carries,
+        } = self;
         if let Some((_, connection)) = last.filter(|(last, _)| *last == nodes) {
             return connection;
         }
@@ -175,7 +236,12 @@ impl<'a> Connections<'a> {
             let place = (one != other).then(|| *places.entry(sockets).or_insert_with(new_place));
             let distance = topology.distance(nodes.0, nodes.1);
             let farther = distance.and_then(|distance| distances.binary_search(&distance).ok());
-            (place, u8::try_from(farther.unwrap_or(0)).unwrap_or(u8::MAX).min(KINDS))
+            (
+                place,
+                u8::try_from(farther.unwrap_or(0))
+                    .unwrap_or(u8::MAX)
+                    .min(KINDS),
+            )
         });
         *last = Some((nodes, connection));
         connection
@@ -184,10 +250,15 @@ impl<'a> Connections<'a> {
 
 fn far_distances(topology: &Topology) -> Vec<u32> {
     let numa_nodes = &topology.numa_nodes;
-    let pairs =
-        numa_nodes.iter().flat_map(|from| numa_nodes.iter().map(move |to| (from.os_index, to.os_index)));
-    let mut distances: Vec<u32> =
-        pairs.filter(|(from, to)| from != to).filter_map(|(from, to)| topology.distance(from, to)).collect();
+    let pairs = numa_nodes.iter().flat_map(|from| {
+        numa_nodes
+            .iter()
+            .map(move |to| (from.os_index, to.os_index))
+    });
+    let mut distances: Vec<u32> = pairs
+        .filter(|(from, to)| from != to)
+        .filter_map(|(from, to)| topology.distance(from, to))
+        .collect();
     distances.order();
     distances.dedup();
     distances
@@ -201,8 +272,15 @@ mod tests {
     use crate::topology::{PciAddress, PcieLink};
 
     /// What a GPU gets of the NIC beside it where that tells its rate or not, and only these functions their links.
-    fn share_where_known(nic_tells: bool, tells: impl Fn(&Topology, PciAddress) -> bool) -> Option<u64> {
-        let mut topology = Parts { gpus: vec![0], nics: vec![(0, 200)] }.topology();
+    fn share_where_known(
+        nic_tells: bool,
+        tells: impl Fn(&Topology, PciAddress) -> bool,
+    ) -> Option<u64> {
+        let mut topology = Parts {
+            gpus: vec![0],
+            nics: vec![(0, 200)],
+        }
+        .topology();
         for mut function in topology.pci.iter().cloned().collect::<Vec<_>>() {
             if !tells(&topology, function.address) {
                 function.link = PcieLink::default();
@@ -217,10 +295,22 @@ mod tests {
 
     #[test]
     fn a_share_is_told_where_a_rate_or_a_link_is_known_and_nowhere_else() {
-        assert_eq!(share_where_known(false, |_, _| false), None, "nothing but paths");
-        assert_eq!(share_where_known(true, |_, _| false), Some(200_000), "a port's rate");
+        assert_eq!(
+            share_where_known(false, |_, _| false),
+            None,
+            "nothing but paths"
+        );
+        assert_eq!(
+            share_where_known(true, |_, _| false),
+            Some(200_000),
+            "a port's rate"
+        );
         let is_gpu = |topology: &Topology, address| topology.gpus[0].address == address;
-        assert_eq!(share_where_known(false, is_gpu), Some(UNKNOWN_RATE), "the GPU's link, which is wider");
+        assert_eq!(
+            share_where_known(false, is_gpu),
+            Some(UNKNOWN_RATE),
+            "the GPU's link, which is wider"
+        );
         let is_nic = |topology: &Topology, address| topology.nics[0].address == Some(address);
         assert_eq!(
             share_where_known(false, is_nic),

@@ -45,18 +45,29 @@ pub fn known<'w>(words: impl Iterator<Item = &'w str>) -> Vec<&'static str> {
 }
 
 /// The words of a command that are in a list: one that ends with a sign is the beginning of a name.
-pub fn known_of<'w>(list: &[&'static str], words: impl Iterator<Item = &'w str>) -> Vec<&'static str> {
+pub fn known_of<'w>(
+    list: &[&'static str],
+    words: impl Iterator<Item = &'w str>,
+) -> Vec<&'static str> {
     let (mut found, mut is_text) = (Vec::new(), false);
     for word in words {
-        for piece in word.split(|letter: char| letter.is_whitespace() || ";&|(){}'\"`".contains(letter)) {
+        for piece in
+            word.split(|letter: char| letter.is_whitespace() || ";&|(){}'\"`".contains(letter))
+        {
             let name = program_name(piece.split('=').next().unwrap_or_default());
             let letter = |byte| if byte == b'_' { b'-' } else { byte };
             let is_known = |known: &&str| match known.ends_with(['-', '.']) {
                 true => name.starts_with(known),
                 false => name.bytes().map(letter).eq(known.bytes().map(letter)),
             };
-            let known = list.iter().copied().find(is_known).filter(|known| !found.contains(known));
-            found.extend(known.filter(|known| is_text || piece == word || !PROGRAMS.contains(known)));
+            let known = list
+                .iter()
+                .copied()
+                .find(is_known)
+                .filter(|known| !found.contains(known));
+            found.extend(
+                known.filter(|known| is_text || piece == word || !PROGRAMS.contains(known)),
+            );
         }
         is_text |= word.starts_with('-') && word.ends_with('c');
     }
@@ -64,15 +75,27 @@ pub fn known_of<'w>(list: &[&'static str], words: impl Iterator<Item = &'w str>)
 }
 
 /// The word or the variable by which the program binds its processes itself, and which a mask breaks.
-pub fn binder(known: &[&'static str], value: impl Fn(&str) -> Option<String>) -> Option<&'static str> {
+pub fn binder(
+    known: &[&'static str],
+    value: impl Fn(&str) -> Option<String>,
+) -> Option<&'static str> {
     let [binds, ends] = READ.map(|name| value(name).map(|value| !is_off(&value)));
-    let switch = READ[1..].iter().filter(|_| binds != Some(false) && ends == Some(true));
-    known.iter().filter(|word| BINDERS.contains(word)).chain(switch).next().copied()
+    let switch = READ[1..]
+        .iter()
+        .filter(|_| binds != Some(false) && ends == Some(true));
+    known
+        .iter()
+        .filter(|word| BINDERS.contains(word))
+        .chain(switch)
+        .next()
+        .copied()
 }
 
 /// True for a value that switches a feature of SGLang off (srt/environ.py, `EnvBool`).
 pub(crate) fn is_off(value: &str) -> bool {
-    ["", "false", "0", "no", "n", "off"].iter().any(|off| value.trim().eq_ignore_ascii_case(off))
+    ["", "false", "0", "no", "n", "off"]
+        .iter()
+        .any(|off| value.trim().eq_ignore_ascii_case(off))
 }
 
 /// The first program that binds another in a file of srun's `--multi-prog`, which gives each line's ranks a program: `0-3 numactl …`.
@@ -82,27 +105,42 @@ pub(crate) fn is_off(value: &str) -> bool {
 pub fn binder_of_ranks(file: &[u8]) -> Option<&'static str> {
     let mut line = Vec::new();
     // an empty part ends a last line that goes on
-    file.split(|byte| *byte == b'\n').chain([&b""[..]]).find_map(|part| {
-        let goes_on = part.strip_suffix(b"\\");
-        line.extend_from_slice(goes_on.unwrap_or(part));
-        if goes_on.is_some() {
-            return None;
-        }
-        let found = binder_of_line(&line);
-        line.clear();
-        found
-    })
+    file.split(|byte| *byte == b'\n')
+        .chain([&b""[..]])
+        .find_map(|part| {
+            let goes_on = part.strip_suffix(b"\\");
+            line.extend_from_slice(goes_on.unwrap_or(part));
+            if goes_on.is_some() {
+                return None;
+            }
+            let found = binder_of_line(&line);
+            line.clear();
+            found
+        })
 }
 
 fn binder_of_line(line: &[u8]) -> Option<&'static str> {
-    let mut words = line.split(|byte| is_space(*byte)).filter(|word| !word.is_empty());
+    let mut words = line
+        .split(|byte| is_space(*byte))
+        .filter(|word| !word.is_empty());
     let ranks = words.next()?;
-    if !ranks.iter().all(|byte| byte.is_ascii_digit() || b",-*".contains(byte)) {
+    if !ranks
+        .iter()
+        .all(|byte| byte.is_ascii_digit() || b",-*".contains(byte))
+    {
         return None;
     }
-    let program = words.next()?.iter().copied().filter(|byte| !b"'\\".contains(byte)).collect();
+    let program = words
+        .next()?
+        .iter()
+        .copied()
+        .filter(|byte| !b"'\\".contains(byte))
+        .collect();
     let program = String::from_utf8(program).ok()?;
-    PROGRAMS.iter().copied().find(|known| *known == program_name(&program))
+    PROGRAMS
+        .iter()
+        .copied()
+        .find(|known| *known == program_name(&program))
 }
 
 /// isspace(3) in the C locale.
@@ -122,12 +160,35 @@ mod tests {
             (&["env", "A=1", "hwloc-bind", "./train"], "hwloc-bind"),
             (&["./select_gpu.sh", "taskset", "0x1", "./train"], "taskset"),
             (&["bash", "-c", "cd /x&&numactl -N 0 ./train"], "numactl"),
-            (&["sh", "-ec", "true\n(exec '/usr/bin/numactl' -N 0 ./train)"], "numactl"),
+            (
+                &["sh", "-ec", "true\n(exec '/usr/bin/numactl' -N 0 ./train)"],
+                "numactl",
+            ),
             (&["bash", "-c", "-l", "numactl ./train"], "numactl"),
-            (&["vllm", "serve", "model", "--numa-bind", "--numa-bind-nodes", "0", "1"], "--numa-bind"),
-            (&["bash", "-c", "exec vllm serve model --numa_bind -tp 4"], "--numa-bind"),
-            (&["ranks.conf", "0 vllm serve model --numa-bind\n1 ./train\n"], "--numa-bind"),
-            (&["deepspeed", "--bind_cores_to_rank", "train.py"], "--bind_cores_to_rank"),
+            (
+                &[
+                    "vllm",
+                    "serve",
+                    "model",
+                    "--numa-bind",
+                    "--numa-bind-nodes",
+                    "0",
+                    "1",
+                ],
+                "--numa-bind",
+            ),
+            (
+                &["bash", "-c", "exec vllm serve model --numa_bind -tp 4"],
+                "--numa-bind",
+            ),
+            (
+                &["ranks.conf", "0 vllm serve model --numa-bind\n1 ./train\n"],
+                "--numa-bind",
+            ),
+            (
+                &["deepspeed", "--bind_cores_to_rank", "train.py"],
+                "--bind_cores_to_rank",
+            ),
             (&["sglang", "serve", "--numa-node", "0", "1"], "--numa-node"),
             (&["sglang", "serve", "--numa-node=1"], "--numa-node"),
         ] {
@@ -151,11 +212,21 @@ mod tests {
     #[test]
     fn sglangs_switch_counts_unless_it_binds_nothing() {
         let found = |values: &[(&str, &str)]| {
-            let value = |name: &str| Some(values.iter().find(|(known, _)| *known == name)?.1.to_string());
+            let value = |name: &str| {
+                Some(
+                    values
+                        .iter()
+                        .find(|(known, _)| *known == name)?
+                        .1
+                        .to_string(),
+                )
+            };
             binder(&[], value).is_some()
         };
         let crash = "SGLANG_CRASH_ON_NUMA_BIND_FAILURE";
-        assert!(found(&[(crash, "1")]) && found(&[(crash, "True"), ("SGLANG_AUTO_NUMA_BIND", "yes")]));
+        assert!(
+            found(&[(crash, "1")]) && found(&[(crash, "True"), ("SGLANG_AUTO_NUMA_BIND", "yes")])
+        );
         assert!(!found(&[]) && !found(&[(crash, "0")]) && !found(&[(crash, "")]));
         assert!(!found(&[(crash, "1"), ("SGLANG_AUTO_NUMA_BIND", "False")]));
     }
@@ -170,7 +241,11 @@ mod tests {
             "0 /opt/nu\\mactl ./train",
             "0\x0bnumactl ./train",
         ] {
-            assert_eq!(binder_of_ranks(file.as_bytes()), Some("numactl"), "`{file}`");
+            assert_eq!(
+                binder_of_ranks(file.as_bytes()),
+                Some("numactl"),
+                "`{file}`"
+            );
         }
         for file in [
             "0-7 ./train numactl",

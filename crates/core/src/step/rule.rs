@@ -27,7 +27,11 @@ fn rules(bind: &str) -> impl Iterator<Item = Rule<'_>> {
         };
         let (device, text) = element.split_once(':')?;
         let text = text.strip_prefix("verbose,").unwrap_or(text);
-        Some(Rule { device, text, is_later })
+        Some(Rule {
+            device,
+            text,
+            is_later,
+        })
     })
 }
 
@@ -39,7 +43,9 @@ pub(crate) fn of_gpus(bind: &str) -> Option<Rule<'_>> {
 /// Does this leave all GPUs of the step to every task: no rule for them, or `none`?
 pub(crate) fn shows_all(bind: &str) -> bool {
     let about_gpus = |rule: &Rule| rule.device == "gpu" || SHARES.contains(&rule.device);
-    rules(bind).filter(about_gpus).all(|rule| rule.text == "none")
+    rules(bind)
+        .filter(about_gpus)
+        .all(|rule| rule.text == "none")
 }
 
 #[cfg(test)]
@@ -51,31 +57,57 @@ mod tests {
         for (bind, text, is_later) in [
             ("gpu:per_task:1", "per_task:1", false),
             ("gres/gpu:per_task:1", "per_task:1", true),
-            ("gres/tmp:per_task:10+gres/gpu:per_task:1", "per_task:1", true),
+            (
+                "gres/tmp:per_task:10+gres/gpu:per_task:1",
+                "per_task:1",
+                true,
+            ),
             ("gres/gpu:map:0,1+gres/nic:closest", "map:0,1", true),
             ("gpu:map_gpu:0,1;nic:closest", "map_gpu:0,1", false),
             ("gres/gpu:verbose,mask:0x3,0xc", "mask:0x3,0xc", true),
             ("gpu:closest", "closest", false),
         ] {
-            assert_eq!(of_gpus(bind), Some(Rule { device: "gpu", text, is_later }), "{bind}");
+            assert_eq!(
+                of_gpus(bind),
+                Some(Rule {
+                    device: "gpu",
+                    text,
+                    is_later
+                }),
+                "{bind}"
+            );
         }
-        for bind in
-            ["", "gres/nic:per_task:1", "gres/nic:closest", "gres/gpus:none", "gpu", "per_task:1", "+;:"]
-        {
+        for bind in [
+            "",
+            "gres/nic:per_task:1",
+            "gres/nic:closest",
+            "gres/gpus:none",
+            "gpu",
+            "per_task:1",
+            "+;:",
+        ] {
             assert_eq!(of_gpus(bind), None, "{bind}");
         }
     }
 
     #[test]
-    fn a_rule_for_other_devices_leaves_all_gpus_to_every_task_and_one_for_shares_of_gpus_does_not() {
-        for bind in
-            ["", "gres/nic:closest", "gpu:none", "gres/gpu:verbose,none", "gres/gpu:none+gres/nic:closest"]
-        {
+    fn a_rule_for_other_devices_leaves_all_gpus_to_every_task_and_one_for_shares_of_gpus_does_not()
+    {
+        for bind in [
+            "",
+            "gres/nic:closest",
+            "gpu:none",
+            "gres/gpu:verbose,none",
+            "gres/gpu:none+gres/nic:closest",
+        ] {
             assert!(shows_all(bind), "{bind}");
         }
-        for bind in
-            ["gres/nic:none+gres/gpu:closest", "gres/shard:per_task:1", "mps:per_task:50", "gpu:single:1"]
-        {
+        for bind in [
+            "gres/nic:none+gres/gpu:closest",
+            "gres/shard:per_task:1",
+            "mps:per_task:50",
+            "gpu:single:1",
+        ] {
             assert!(!shows_all(bind), "{bind}");
         }
     }

@@ -28,7 +28,12 @@ pub struct BadBitmap {
 
 impl fmt::Display for BadBitmap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is not a set: expected {}", Shown::word(&self.text, 80), self.expected)
+        write!(
+            f,
+            "`{}` is not a set: expected {}",
+            Shown::word(&self.text, 80),
+            self.expected
+        )
     }
 }
 
@@ -65,7 +70,9 @@ impl Bitmap {
     }
 
     pub fn contains(&self, member: u32) -> bool {
-        self.words.get((member / 64) as usize).is_some_and(|word| word >> (member % 64) & 1 == 1)
+        self.words
+            .get((member / 64) as usize)
+            .is_some_and(|word| word >> (member % 64) & 1 == 1)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -73,7 +80,10 @@ impl Bitmap {
     }
 
     pub fn len(&self) -> usize {
-        self.words.iter().map(|word| word.count_ones() as usize).sum()
+        self.words
+            .iter()
+            .map(|word| word.count_ones() as usize)
+            .sum()
     }
 
     /// Members in ascending order.
@@ -96,7 +106,13 @@ impl Bitmap {
     }
 
     pub fn intersection(&self, other: &Bitmap) -> Bitmap {
-        Bitmap::from_words(self.words.iter().zip(&other.words).map(|(a, b)| a & b).collect())
+        Bitmap::from_words(
+            self.words
+                .iter()
+                .zip(&other.words)
+                .map(|(a, b)| a & b)
+                .collect(),
+        )
     }
 
     pub fn union(&self, other: &Bitmap) -> Bitmap {
@@ -109,12 +125,19 @@ impl Bitmap {
         if self.words.len() < other.words.len() {
             self.words.resize(other.words.len(), 0);
         }
-        self.words.iter_mut().zip(&other.words).for_each(|(word, more)| *word |= more);
+        self.words
+            .iter_mut()
+            .zip(&other.words)
+            .for_each(|(word, more)| *word |= more);
     }
 
     pub fn is_subset(&self, other: &Bitmap) -> bool {
         self.words.len() <= other.words.len()
-            && self.words.iter().zip(&other.words).all(|(mine, theirs)| mine & !theirs == 0)
+            && self
+                .words
+                .iter()
+                .zip(&other.words)
+                .all(|(mine, theirs)| mine & !theirs == 0)
     }
 
     pub fn intersects(&self, other: &Bitmap) -> bool {
@@ -139,7 +162,10 @@ impl Bitmap {
     pub fn from_list(text: &str) -> Result<Bitmap, BadBitmap> {
         let mut set = Bitmap::new();
         for part in text.split(',').filter(|_| !text.trim().is_empty()) {
-            let members = Bitmap::range(part).map_err(|bad| BadBitmap { text: cut(text), ..bad })?;
+            let members = Bitmap::range(part).map_err(|bad| BadBitmap {
+                text: cut(text),
+                ..bad
+            })?;
             set.insert_range(members);
         }
         Ok(set)
@@ -147,9 +173,17 @@ impl Bitmap {
 
     /// Reads one part of a list: `8` or `0-3`.
     pub(crate) fn range(part: &str) -> Result<RangeInclusive<u32>, BadBitmap> {
-        let bad = |expected| BadBitmap { text: cut(part), expected };
+        let bad = |expected| BadBitmap {
+            text: cut(part),
+            expected,
+        };
         let (low, high) = part.split_once('-').unwrap_or((part, part));
-        let number = |digits: &str| digits.trim().parse::<u32>().map_err(|_| bad("a list such as `0-3,8`"));
+        let number = |digits: &str| {
+            digits
+                .trim()
+                .parse::<u32>()
+                .map_err(|_| bad("a list such as `0-3,8`"))
+        };
         let (low, high) = (number(low)?, number(high)?);
         if high >= Bitmap::LIMIT {
             return Err(bad("numbers below 8192"));
@@ -162,13 +196,21 @@ impl Bitmap {
 
     /// Reads a hexadecimal mask, with or without `0x` and the kernel's commas: `ff`, `0xff`, `00000001,ffffffff`.
     pub fn from_mask(text: &str) -> Result<Bitmap, BadBitmap> {
-        let bad = |expected| BadBitmap { text: cut(text), expected };
+        let bad = |expected| BadBitmap {
+            text: cut(text),
+            expected,
+        };
         let trimmed = text.trim();
-        let digits = trimmed.strip_prefix("0x").or(trimmed.strip_prefix("0X")).unwrap_or(trimmed);
+        let digits = trimmed
+            .strip_prefix("0x")
+            .or(trimmed.strip_prefix("0X"))
+            .unwrap_or(trimmed);
         let mut words = Vec::new();
         let mut position = 0;
         for digit in digits.chars().rev().filter(|&digit| digit != ',') {
-            let value = digit.to_digit(16).ok_or_else(|| bad("a hexadecimal mask such as `0xff`"))?;
+            let value = digit
+                .to_digit(16)
+                .ok_or_else(|| bad("a hexadecimal mask such as `0xff`"))?;
             if position / 16 == words.len() {
                 if words.len() == (Bitmap::LIMIT / 64) as usize {
                     return Err(bad("at most 8192 bits"));
@@ -249,9 +291,13 @@ mod tests {
 
     #[test]
     fn a_list_is_read_and_written_back_in_its_shortest_form() {
-        for (text, shortest) in
-            [("", ""), ("0", "0"), ("0-3,8", "0-3,8"), ("3,1,2", "1-3"), ("0-55,112-167\n", "0-55,112-167")]
-        {
+        for (text, shortest) in [
+            ("", ""),
+            ("0", "0"),
+            ("0-3,8", "0-3,8"),
+            ("3,1,2", "1-3"),
+            ("0-55,112-167\n", "0-55,112-167"),
+        ] {
             assert_eq!(Bitmap::from_list(text).unwrap().to_string(), shortest);
         }
     }
@@ -259,8 +305,18 @@ mod tests {
     #[test]
     fn a_mask_is_read_in_slurms_and_the_kernels_spelling() {
         assert_eq!(Bitmap::from_mask("0xF0").unwrap().to_string(), "4-7");
-        assert_eq!(Bitmap::from_mask("00000001,ffffffff\n").unwrap().to_string(), "0-32");
-        assert_eq!(Bitmap::from_mask("0x10000000000000000").unwrap().to_string(), "64");
+        assert_eq!(
+            Bitmap::from_mask("00000001,ffffffff\n")
+                .unwrap()
+                .to_string(),
+            "0-32"
+        );
+        assert_eq!(
+            Bitmap::from_mask("0x10000000000000000")
+                .unwrap()
+                .to_string(),
+            "64"
+        );
     }
 
     #[test]
@@ -290,16 +346,23 @@ mod tests {
     #[test]
     fn text_that_is_no_set_is_shown_on_one_line() {
         for text in ["1,\0,2", "0-\n\u{1b}[2J", "\u{202e}"] {
-            let told =
-                [Bitmap::from_list(text), Bitmap::from_mask(text)].map(|set| set.unwrap_err().to_string());
-            assert!(told.iter().all(|told| !told.chars().any(crate::diagnostic::line::disturbs)), "{told:?}");
+            let told = [Bitmap::from_list(text), Bitmap::from_mask(text)]
+                .map(|set| set.unwrap_err().to_string());
+            assert!(
+                told.iter()
+                    .all(|told| !told.chars().any(crate::diagnostic::line::disturbs)),
+                "{told:?}"
+            );
         }
     }
 
     #[test]
     fn equal_sets_are_equal_however_they_were_made() {
         let far = Bitmap::from_list("3,200").unwrap();
-        assert_eq!(far.intersection(&Bitmap::from_list("0-7").unwrap()), Bitmap::from_list("3").unwrap());
+        assert_eq!(
+            far.intersection(&Bitmap::from_list("0-7").unwrap()),
+            Bitmap::from_list("3").unwrap()
+        );
         assert!(Bitmap::from_list("3").unwrap().is_subset(&far));
         assert!(!far.is_subset(&Bitmap::from_list("3").unwrap()));
         assert_eq!(far.union(&Bitmap::from_list("4").unwrap()).len(), 3);

@@ -103,7 +103,9 @@ impl Gpu {
     /// superchip's name): the CPU's PCIe host bridges are then as near to the GPU as to the CPU.
     pub fn has_c2c(&self) -> bool {
         let model = self.model.as_deref().unwrap_or_default();
-        ["GH200", "GB200", "GB300"].iter().any(|superchip| model.contains(superchip))
+        ["GH200", "GB200", "GB300"]
+            .iter()
+            .any(|superchip| model.contains(superchip))
     }
 
     /// The node a process must open to use this GPU, relative to `/dev`.
@@ -243,7 +245,12 @@ pub struct Port {
 
 impl Port {
     /// A port of which no more is known.
-    pub fn new(number: u8, state: PortState, link_layer: LinkLayer, rate_mbps: Option<u64>) -> Port {
+    pub fn new(
+        number: u8,
+        state: PortState,
+        link_layer: LinkLayer,
+        rate_mbps: Option<u64>,
+    ) -> Port {
         Port {
             number,
             state,

@@ -68,9 +68,14 @@ impl From<serde_json::Error> for BadTopology {
     fn from(error: serde_json::Error) -> BadTopology {
         let (line, column) = (error.line(), error.column());
         let text = error.to_string();
-        let finding = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
+        let finding = text
+            .strip_suffix(&format!(" at line {line} column {column}"))
+            .unwrap_or(&text);
         // the parser quotes unknown fields from the input, which may be unsafe for a terminal
-        BadTopology(format!("line {line} column {column}: {}", printable(finding, 400)))
+        BadTopology(format!(
+            "line {line} column {column}: {}",
+            printable(finding, 400)
+        ))
     }
 }
 
@@ -160,7 +165,9 @@ impl Document {
             pci: topology.pci.iter().cloned().collect(),
             gpus: topology.gpus.clone(),
             nics: topology.nics.clone(),
-            paths: paths.map(|(&(gpu, nic), &path)| StatedPath { gpu, nic, path }).collect(),
+            paths: paths
+                .map(|(&(gpu, nic), &path)| StatedPath { gpu, nic, path })
+                .collect(),
         }
     }
 
@@ -177,7 +184,10 @@ impl Document {
             version: Option<u64>,
         }
         if text.len() > MAX_BYTES {
-            return Err(BadTopology(format!("found `{}` bytes, expected at most `{MAX_BYTES}`", text.len())));
+            return Err(BadTopology(format!(
+                "found `{}` bytes, expected at most `{MAX_BYTES}`",
+                text.len()
+            )));
         }
         // the header first: a newer file is refused for its version, not for the fields it adds
         let Header { format, version } = serde_json::from_str(text)?;
@@ -188,8 +198,16 @@ impl Document {
 
 /// A name as a file can hold it: a broken firmware may say anything.
 fn one_line(name: &str) -> String {
-    let kept: String = name.chars().filter(|letter| !letter.is_control()).take(MAX_TEXT).collect();
-    if kept.is_empty() { "node".to_string() } else { kept }
+    let kept: String = name
+        .chars()
+        .filter(|letter| !letter.is_control())
+        .take(MAX_TEXT)
+        .collect();
+    if kept.is_empty() {
+        "node".to_string()
+    } else {
+        kept
+    }
 }
 
 /// Reads a topology; `provenance` says where the text is from.

@@ -47,7 +47,10 @@ impl Topology {
 
     /// `None` if the NIC has no such port.
     pub fn port(&self, at: PortRef) -> Option<&Port> {
-        self.nic(at.nic).ports.iter().find(|port| port.number == at.port)
+        self.nic(at.nic)
+            .ports
+            .iter()
+            .find(|port| port.number == at.port)
     }
 
     /// `mlx5_0:1`, as UCX and NCCL spell a port.
@@ -68,6 +71,9 @@ impl Topology {
     }
 
     pub fn nic_index(&self, name: &str) -> Option<NicIndex> {
-        self.nics.iter().position(|nic| nic.name == name).map(NicIndex)
+        self.nics
+            .iter()
+            .position(|nic| nic.name == name)
+            .map(NicIndex)
     }
 }

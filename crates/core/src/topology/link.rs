@@ -30,13 +30,23 @@ impl LinkRate {
     /// 128b/130b from 8 GT/s on (PCI Express Base Specification, "Encoding").
     pub fn mbps(self) -> u64 {
         let raw = u64::from(self.tenths_gt) * 100 * u64::from(self.width);
-        if self.tenths_gt <= 50 { raw * 8 / 10 } else { raw * 128 / 130 }
+        if self.tenths_gt <= 50 {
+            raw * 8 / 10
+        } else {
+            raw * 128 / 130
+        }
     }
 }
 
 impl fmt::Display for LinkRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{} GT/s x{}", self.tenths_gt / 10, self.tenths_gt % 10, self.width)
+        write!(
+            f,
+            "{}.{} GT/s x{}",
+            self.tenths_gt / 10,
+            self.tenths_gt % 10,
+            self.width
+        )
     }
 }
 
@@ -45,8 +55,9 @@ impl FromStr for LinkRate {
 
     /// Reads `32.0 GT/s x16` or `8 GT/s x4`.
     fn from_str(text: &str) -> Result<LinkRate, ()> {
-        let digits =
-            |text: &str, most| (1..=most).contains(&text.len()) && text.bytes().all(|c| c.is_ascii_digit());
+        let digits = |text: &str, most| {
+            (1..=most).contains(&text.len()) && text.bytes().all(|c| c.is_ascii_digit())
+        };
         let read = || {
             let (speed, width) = text.split_once(" GT/s x")?;
             let (whole, tenth) = speed.split_once('.').unwrap_or((speed, "0"));
@@ -82,7 +93,21 @@ mod tests {
 
     #[test]
     fn a_gen5_x16_link_moves_504_gbit_and_a_gen1_x1_link_2() {
-        assert_eq!(LinkRate { tenths_gt: 320, width: 16 }.mbps(), 504_123);
-        assert_eq!(LinkRate { tenths_gt: 25, width: 1 }.mbps(), 2_000);
+        assert_eq!(
+            LinkRate {
+                tenths_gt: 320,
+                width: 16
+            }
+            .mbps(),
+            504_123
+        );
+        assert_eq!(
+            LinkRate {
+                tenths_gt: 25,
+                width: 1
+            }
+            .mbps(),
+            2_000
+        );
     }
 }

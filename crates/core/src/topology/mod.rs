@@ -116,7 +116,9 @@ const MOST_WITHIN_A_SOCKET: u32 = 15;
 /// The package of the first of `cpus`, if `pus` tell it.
 pub fn package_of(pus: &[Pu], cpus: &CpuSet) -> Option<u32> {
     let first = cpus.first()?;
-    pus.iter().find(|pu| pu.os_index == first).map(|pu| pu.package)
+    pus.iter()
+        .find(|pu| pu.os_index == first)
+        .map(|pu| pu.package)
 }
 
 impl Topology {
@@ -137,14 +139,19 @@ impl Topology {
     }
 
     pub fn cpus(&self) -> CpuSet {
-        self.numa_nodes.iter().fold(CpuSet::new(), |all, node| all.union(&node.cpus))
+        self.numa_nodes
+            .iter()
+            .fold(CpuSet::new(), |all, node| all.union(&node.cpus))
     }
 
     /// The threads of each core, cores in order of their first thread; empty where they were not read.
     pub fn cores(&self) -> Vec<CpuSet> {
         let mut cores: BTreeMap<(u32, u32), CpuSet> = BTreeMap::new();
         for pu in &self.pus {
-            cores.entry((pu.package, pu.core)).or_default().insert(pu.os_index);
+            cores
+                .entry((pu.package, pu.core))
+                .or_default()
+                .insert(pu.os_index);
         }
         let mut cores: Vec<CpuSet> = cores.into_values().collect();
         cores.order_by_key(CpuSet::first);
@@ -152,16 +159,25 @@ impl Topology {
     }
 
     pub fn numa_node(&self, os_index: u32) -> Option<&NumaNode> {
-        self.numa_nodes.iter().find(|node| node.os_index == os_index)
+        self.numa_nodes
+            .iter()
+            .find(|node| node.os_index == os_index)
     }
 
     pub fn cpus_of(&self, nodes: &NodeSet) -> CpuSet {
-        let chosen = self.numa_nodes.iter().filter(|node| nodes.contains(node.os_index));
+        let chosen = self
+            .numa_nodes
+            .iter()
+            .filter(|node| nodes.contains(node.os_index));
         chosen.fold(CpuSet::new(), |all, node| all.union(&node.cpus))
     }
 
     pub fn nodes_of(&self, cpus: &CpuSet) -> NodeSet {
-        self.numa_nodes.iter().filter(|node| node.cpus.intersects(cpus)).map(|node| node.os_index).collect()
+        self.numa_nodes
+            .iter()
+            .filter(|node| node.cpus.intersects(cpus))
+            .map(|node| node.os_index)
+            .collect()
     }
 
     /// The NUMA node of a PCI function: the kernel's for it or a bridge above it, else the one that holds its local
@@ -170,9 +186,16 @@ impl Topology {
         if let Some(node) = self.pci.numa_node(address) {
             return Some(node);
         }
-        if let Some(cpus) = self.pci.get(address).and_then(|function| function.local_cpus.as_ref()) {
+        if let Some(cpus) = self
+            .pci
+            .get(address)
+            .and_then(|function| function.local_cpus.as_ref())
+        {
             // a function that is local to every CPU (a virtual machine's) says nothing
-            let mut nodes = self.numa_nodes.iter().filter(|node| node.cpus.intersects(cpus));
+            let mut nodes = self
+                .numa_nodes
+                .iter()
+                .filter(|node| node.cpus.intersects(cpus));
             if let (Some(node), None) = (nodes.next(), nodes.next()) {
                 return Some(node.os_index);
             }
@@ -190,27 +213,36 @@ impl Topology {
     /// A node without a package (memory alone) belongs to the nearest.  If no package is known, nodes of one socket are
     /// up to 15 apart; without distances each NUMA node counts as a socket.
     pub fn socket_of(&self, node: u32) -> u32 {
-        let Some(this) = self.numa_node(node) else { return node };
+        let Some(this) = self.numa_node(node) else {
+            return node;
+        };
         let is_known = self.numa_nodes.iter().any(|node| node.package.is_some());
         let package = this.package.or_else(|| self.nearest_package(node));
         let together = |other: &&NumaNode| match package {
             Some(_) => other.package == package,
             None if is_known => other.os_index == node,
-            None => {
-                self.distance(other.os_index, node).is_some_and(|distance| distance <= MOST_WITHIN_A_SOCKET)
-            }
+            None => self
+                .distance(other.os_index, node)
+                .is_some_and(|distance| distance <= MOST_WITHIN_A_SOCKET),
         };
-        self.numa_nodes.iter().find(together).map_or(node, |first| first.os_index)
+        self.numa_nodes
+            .iter()
+            .find(together)
+            .map_or(node, |first| first.os_index)
     }
 
     /// The package that is nearer to this NUMA node than any other is.
     fn nearest_package(&self, node: u32) -> Option<u32> {
         let known = self.numa_nodes.iter();
-        let known = known.filter_map(|other| other.package.zip(self.distance(node, other.os_index)));
+        let known =
+            known.filter_map(|other| other.package.zip(self.distance(node, other.os_index)));
         let known: Vec<(u32, u32)> = known.collect();
         let &(package, nearest) = known.iter().min_by_key(|(_, distance)| *distance)?;
         // memory that is as near to two packages is of neither
-        known.iter().all(|&(of, distance)| distance > nearest || of == package).then_some(package)
+        known
+            .iter()
+            .all(|&(of, distance)| distance > nearest || of == package)
+            .then_some(package)
     }
 
     /// True if programs use all NICs of the node through libfabric's own providers, which choose NICs themselves.
@@ -231,18 +263,26 @@ impl Topology {
     ///   bare board (siderolabs/extensions pull request 895, DGX B200; Mellanox/nic-configuration-operator issue 496, HGX
     ///   B300).  Virtual functions have another device id.
     pub fn manages_nvswitches(&self, nic: &Nic) -> bool {
-        let Some(address) = nic.address else { return false };
-        let Some(function) = self.pci.get(address) else { return false };
+        let Some(address) = nic.address else {
+            return false;
+        };
+        let Some(function) = self.pci.get(address) else {
+            return false;
+        };
         if function.subsystem == Some(NVSWITCH_MANAGER) {
             return true;
         }
         let is_connectx7 = |address: PciAddress| {
             self.pci.get(address).is_some_and(|function| {
-                function.device == Some(CONNECTX7) && matches!(function.vendor, None | Some(MELLANOX))
+                function.device == Some(CONNECTX7)
+                    && matches!(function.vendor, None | Some(MELLANOX))
             })
         };
         let is_of_the_card = |other: &&Nic| {
-            let speaks_infiniband = other.ports.iter().any(|port| port.link_layer == LinkLayer::InfiniBand);
+            let speaks_infiniband = other
+                .ports
+                .iter()
+                .any(|port| port.link_layer == LinkLayer::InfiniBand);
             other.address.is_some_and(|other| {
                 other.card() == address.card() && is_connectx7(other) && speaks_infiniband
             })
@@ -251,16 +291,24 @@ impl Topology {
     }
 
     pub fn gpu_index(&self, address: PciAddress) -> Option<GpuIndex> {
-        self.gpus.iter().position(|gpu| gpu.address == address).map(GpuIndex)
+        self.gpus
+            .iter()
+            .position(|gpu| gpu.address == address)
+            .map(GpuIndex)
     }
 
     /// Puts GPUs, NICs and NUMA nodes in the order that every index relies on.
     pub fn sort(&mut self) {
         self.numa_nodes.order_by_key(|node| node.os_index);
         self.pus.order_by_key(|pu| pu.os_index);
-        self.gpus.order_by_key(|gpu| (gpu.address, gpu.partition, gpu.minor));
+        self.gpus
+            .order_by_key(|gpu| (gpu.address, gpu.partition, gpu.minor));
         self.nics.order_by(|a, b| {
-            (a.address.is_none(), a.address, &a.name).cmp(&(b.address.is_none(), b.address, &b.name))
+            (a.address.is_none(), a.address, &a.name).cmp(&(
+                b.address.is_none(),
+                b.address,
+                &b.name,
+            ))
         });
         for nic in &mut self.nics {
             nic.ports.order_by_key(|port| port.number);

@@ -20,7 +20,8 @@ impl DeviceName {
 
     /// True for 1 to 63 of the characters `A-Za-z0-9_.-`, the first a letter, a digit or `_`.
     pub fn is_one(text: &str) -> bool {
-        let starts_well = text.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_');
+        let starts_well =
+            text.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_');
         // a byte of a longer character is not ASCII
         let may_hold = |byte| DeviceName::may_hold(char::from(byte));
         starts_well && text.len() <= DeviceName::MAX && text.bytes().all(may_hold)
@@ -35,9 +36,13 @@ impl DeviceName {
     }
 }
 
-serde_as_text!(DeviceName, &BadDeviceName.to_string(), String, |name| name.0.clone(), |text| text
-    .parse()
-    .ok());
+serde_as_text!(
+    DeviceName,
+    &BadDeviceName.to_string(),
+    String,
+    |name| name.0.clone(),
+    |text| text.parse().ok()
+);
 
 /// The text cannot be a device's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +51,10 @@ pub struct BadDeviceName;
 impl fmt::Display for BadDeviceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let most = DeviceName::MAX;
-        write!(f, "1 to {most} of the characters `A-Za-z0-9_.-`, the first a letter, a digit or `_`")
+        write!(
+            f,
+            "1 to {most} of the characters `A-Za-z0-9_.-`, the first a letter, a digit or `_`"
+        )
     }
 }
 
@@ -56,7 +64,9 @@ impl FromStr for DeviceName {
     type Err = BadDeviceName;
 
     fn from_str(text: &str) -> Result<DeviceName, BadDeviceName> {
-        DeviceName::is_one(text).then(|| DeviceName(text.to_string())).ok_or(BadDeviceName)
+        DeviceName::is_one(text)
+            .then(|| DeviceName(text.to_string()))
+            .ok_or(BadDeviceName)
     }
 }
 
@@ -110,10 +120,21 @@ mod tests {
 
     #[test]
     fn what_a_list_or_a_path_would_misread_is_no_name() {
-        for good in ["mlx5_0", "roceP6p3s0", "a", "_x", "0", "hsi0.1-b", &"x".repeat(63)] {
+        for good in [
+            "mlx5_0",
+            "roceP6p3s0",
+            "a",
+            "_x",
+            "0",
+            "hsi0.1-b",
+            &"x".repeat(63),
+        ] {
             assert_eq!(good.parse::<DeviceName>().unwrap(), *good);
         }
-        let bad = ["", "mlx5,0", "a:b", "x y", "^a", "=a", "a=b", ".", "..", "-a", "a/b", "é", "a\0", "a\n"];
+        let bad = [
+            "", "mlx5,0", "a:b", "x y", "^a", "=a", "a=b", ".", "..", "-a", "a/b", "é", "a\0",
+            "a\n",
+        ];
         for bad in bad.into_iter().chain([&*"x".repeat(64)]) {
             assert_eq!(bad.parse::<DeviceName>(), Err(BadDeviceName), "`{bad}`");
         }

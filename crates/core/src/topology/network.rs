@@ -15,12 +15,13 @@ pub struct Network {
     bits: u8,
 }
 
-serde_as_text!(Network, NETWORK, (u32, u8), |network| (network.address.to_bits(), network.bits), |(
-    address,
-    bits,
-)| {
-    Network::new(Ipv4Addr::from_bits(address), bits)
-});
+serde_as_text!(
+    Network,
+    NETWORK,
+    (u32, u8),
+    |network| (network.address.to_bits(), network.bits),
+    |(address, bits)| { Network::new(Ipv4Addr::from_bits(address), bits) }
+);
 
 /// The expected form of a network or subnet prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,14 +129,18 @@ pub(crate) fn is_usable(flags: u32) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SubnetPrefix(pub u64);
 
-serde_as_text!(SubnetPrefix, PREFIX, u64, |prefix| prefix.0, |prefix| Some(SubnetPrefix(prefix)));
+serde_as_text!(SubnetPrefix, PREFIX, u64, |prefix| prefix.0, |prefix| Some(
+    SubnetPrefix(prefix)
+));
 
 impl SubnetPrefix {
     /// The prefix of a GID as the kernel writes it, `fe80:0000:0000:0000:b859:9f03:00d4:1a2e`.
     pub fn of_gid(gid: &str) -> Option<SubnetPrefix> {
         /// Eight groups of four digits (`%pI6`, the kernel's Documentation/core-api/printk-formats.rst).
         const GID: usize = 39;
-        let prefix = gid.get(..19).filter(|_| gid.len() == GID && gid.is_ascii())?;
+        let prefix = gid
+            .get(..19)
+            .filter(|_| gid.len() == GID && gid.is_ascii())?;
         prefix.parse().ok()
     }
 }
@@ -178,14 +183,30 @@ mod tests {
     #[test]
     fn a_network_is_read_and_written_and_holds_what_lies_in_it() {
         let network = |text: &str| text.parse::<Network>();
-        for text in ["10.1.0.0/16", "0.0.0.0/0", "192.168.7.1/32", "10.1.99.99/16"] {
+        for text in [
+            "10.1.0.0/16",
+            "0.0.0.0/0",
+            "192.168.7.1/32",
+            "10.1.99.99/16",
+        ] {
             assert_eq!(network(text).unwrap().to_string(), text);
         }
-        for text in ["", "10.1.0.0", "10.1/16", "10.1.0.0/33", "10.1.0.0/-1", "10.1.0.0/", "fe80::/64", "a/8"]
-        {
+        for text in [
+            "",
+            "10.1.0.0",
+            "10.1/16",
+            "10.1.0.0/33",
+            "10.1.0.0/-1",
+            "10.1.0.0/",
+            "fe80::/64",
+            "a/8",
+        ] {
             assert_eq!(network(text), Err(BadNetwork(NETWORK)), "`{text}`");
         }
-        assert_eq!(network("10.1.0.0/20").unwrap().mask(), Ipv4Addr::new(255, 255, 240, 0));
+        assert_eq!(
+            network("10.1.0.0/20").unwrap().mask(),
+            Ipv4Addr::new(255, 255, 240, 0)
+        );
         assert_eq!(network("10.1.0.0/0").unwrap().mask(), Ipv4Addr::UNSPECIFIED);
         for (outer, inner, holds) in [
             ("10.1.0.0/16", "10.1.2.0/24", true),
@@ -210,14 +231,30 @@ mod tests {
             assert_eq!(text.parse(), Ok(prefix), "`{text}`");
         }
         assert_eq!(prefix.to_string(), "fe80:0000:0000:00a1");
-        for text in
-            ["", "fe80", "fe80:0:0", "fe80:0:0:1:2", "fe80:0:0:+1", "fe80::1:1", "fe80:0:0:00001", "0xfe80"]
-        {
-            assert_eq!(text.parse::<SubnetPrefix>(), Err(BadNetwork(PREFIX)), "`{text}`");
+        for text in [
+            "",
+            "fe80",
+            "fe80:0:0",
+            "fe80:0:0:1:2",
+            "fe80:0:0:+1",
+            "fe80::1:1",
+            "fe80:0:0:00001",
+            "0xfe80",
+        ] {
+            assert_eq!(
+                text.parse::<SubnetPrefix>(),
+                Err(BadNetwork(PREFIX)),
+                "`{text}`"
+            );
         }
         let gid = "fe80:0000:0000:00a1:b859:9f03:00d4:1a2e";
         assert_eq!(SubnetPrefix::of_gid(gid), Some(prefix));
-        for bad in [&gid[1..], &gid[..19], "fe80:0000:0000:0g00:b859:9f03:00d4:1a2e", ""] {
+        for bad in [
+            &gid[1..],
+            &gid[..19],
+            "fe80:0000:0000:0g00:b859:9f03:00d4:1a2e",
+            "",
+        ] {
             assert_eq!(SubnetPrefix::of_gid(bad), None, "`{bad}`");
         }
     }

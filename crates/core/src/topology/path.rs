@@ -23,8 +23,13 @@ pub enum PathType {
 
 impl PathType {
     /// All kinds, nearest first.
-    pub const ALL: [PathType; 5] =
-        [PathType::Pix, PathType::Pxb, PathType::Phb, PathType::Node, PathType::Sys];
+    pub const ALL: [PathType; 5] = [
+        PathType::Pix,
+        PathType::Pxb,
+        PathType::Phb,
+        PathType::Node,
+        PathType::Sys,
+    ];
 }
 
 impl fmt::Display for PathType {
@@ -100,7 +105,9 @@ impl Ascent {
     pub fn bridges(&self) -> impl Iterator<Item = PciAddress> {
         let is_inside = |at: usize| self.parts.iter().any(|&part| part == at || part + 1 == at);
         let bridges = self.bridges.iter().enumerate();
-        bridges.filter(move |(at, _)| !is_inside(*at)).map(|(_, &bridge)| bridge)
+        bridges
+            .filter(move |(at, _)| !is_inside(*at))
+            .map(|(_, &bridge)| bridge)
     }
 
     /// The number of switches that the `below` nearest bridges are.
@@ -129,21 +136,45 @@ impl Topology {
 
     pub fn way(&self, a: PciAddress, b: PciAddress) -> Way {
         let (a, b) = (self.ascent(a), self.ascent(b));
-        let Meeting { kind, crossing, links_a, links_b } = self.meeting(&a, &b);
-        let link =
-            |known: &Option<(PciAddress, u64)>, of_a| known.map(|(below, mbps)| Link { below, of_a, mbps });
-        let of_a = a.links.iter().take(links_a).filter_map(|known| link(known, true));
-        let of_b = b.links.iter().take(links_b).filter_map(|known| link(known, false));
-        Way { kind, links: of_a.chain(of_b).collect(), crossing }
+        let Meeting {
+            kind,
+            crossing,
+            links_a,
+            links_b,
+        } = self.meeting(&a, &b);
+        let link = |known: &Option<(PciAddress, u64)>, of_a| {
+            known.map(|(below, mbps)| Link { below, of_a, mbps })
+        };
+        let of_a = a
+            .links
+            .iter()
+            .take(links_a)
+            .filter_map(|known| link(known, true));
+        let of_b = b
+            .links
+            .iter()
+            .take(links_b)
+            .filter_map(|known| link(known, false));
+        Way {
+            kind,
+            links: of_a.chain(of_b).collect(),
+            crossing,
+        }
     }
 
     pub fn ascent(&self, address: PciAddress) -> Ascent {
         let (functions, host) = self.pci.climb(address);
-        let gpu = self.gpus.iter().find(|gpu| gpu.address == address).map(|gpu| gpu.vendor);
+        let gpu = self
+            .gpus
+            .iter()
+            .find(|gpu| gpu.address == address)
+            .map(|gpu| gpu.vendor);
         let able = able(gpu, &functions);
         let link = |(place, function): (usize, &&PciFunction)| {
             let mut rate = function.link.current?;
-            rate.tenths_gt = able.get(place / 2).map_or(rate.tenths_gt, |&able| able.max(rate.tenths_gt));
+            rate.tenths_gt = able
+                .get(place / 2)
+                .map_or(rate.tenths_gt, |&able| able.max(rate.tenths_gt));
             // functions of one device stand behind one link
             Some((function.address.card(), rate.mbps()))
         };
@@ -152,21 +183,36 @@ impl Topology {
         let told = functions.iter().find_map(|function| function.numa_node);
         let numa_node = told.or_else(|| self.numa_node_of(address));
         // the last bridge may be missing from the tree, and still be what two functions have in common
-        let bridges = functions.iter().filter_map(|function| function.parent.bridge()).collect();
-        Ascent { address, numa_node, bridges, host, links, parts: parts(above) }
+        let bridges = functions
+            .iter()
+            .filter_map(|function| function.parent.bridge())
+            .collect();
+        Ascent {
+            address,
+            numa_node,
+            bridges,
+            host,
+            links,
+            parts: parts(above),
+        }
     }
 
     pub(crate) fn meeting(&self, a: &Ascent, b: &Ascent) -> Meeting {
         let same_host = a.host.is_some() && a.host == b.host;
         let common = match same_host || a.host.is_none() || b.host.is_none() {
             true => a.bridges.iter().enumerate().find_map(|(below_a, bridge)| {
-                b.bridges.iter().position(|other| other == bridge).map(|below_b| (below_a, below_b))
+                b.bridges
+                    .iter()
+                    .position(|other| other == bridge)
+                    .map(|below_b| (below_a, below_b))
             }),
             // below two host bridges there is no bridge above both
             false => None,
         };
         let kind = match common {
-            Some((below_a, below_b)) if a.switches(below_a) <= 1 && b.switches(below_b) <= 1 => PathType::Pix,
+            Some((below_a, below_b)) if a.switches(below_a) <= 1 && b.switches(below_b) <= 1 => {
+                PathType::Pix
+            }
             Some(_) => PathType::Pxb,
             None if same_host => PathType::Phb,
             None if a.numa_node.is_some() && a.numa_node == b.numa_node => PathType::Node,
@@ -176,16 +222,26 @@ impl Topology {
         let stated = pairs.find_map(|pair| self.stated_paths.get(&pair));
         let kind = stated.copied().unwrap_or(kind);
         let crossing = match (kind, a.numa_node, b.numa_node) {
-            (PathType::Sys, Some(from), Some(to)) if from != to => Some((from.min(to), from.max(to))),
+            (PathType::Sys, Some(from), Some(to)) if from != to => {
+                Some((from.min(to), from.max(to)))
+            }
             _ => None,
         };
         let (below_a, below_b) = common.unwrap_or((a.bridges.len(), b.bridges.len()));
-        Meeting { kind, crossing, links_a: below_a + 1, links_b: below_b + 1 }
+        Meeting {
+            kind,
+            crossing,
+            links_a: below_a + 1,
+            links_b: below_b + 1,
+        }
     }
 
     /// Distance of two NUMA nodes (ACPI SLIT, 10 = local); `None` where the kernel does not tell.
     pub(crate) fn distance(&self, from: u32, to: u32) -> Option<u32> {
-        let column = self.numa_nodes.iter().position(|node| node.os_index == to)?;
+        let column = self
+            .numa_nodes
+            .iter()
+            .position(|node| node.os_index == to)?;
         self.numa_node(from)?.distances.get(column).copied()
     }
 }
@@ -200,7 +256,8 @@ fn able(gpu: Option<GpuVendor>, functions: &[&PciFunction]) -> Vec<u32> {
     let is_own = |(place, pair): &(usize, &[&PciFunction])| {
         *place == 0 || pair[0].vendor.and_then(GpuVendor::from_pci) == Some(vendor)
     };
-    let both = |pair: &[&PciFunction]| Some(pair[0].link.max?.tenths_gt.min(pair[1].link.max?.tenths_gt));
+    let both =
+        |pair: &[&PciFunction]| Some(pair[0].link.max?.tenths_gt.min(pair[1].link.max?.tenths_gt));
     let pairs = functions.chunks_exact(2).enumerate().take_while(is_own);
     pairs.map(|(_, pair)| both(pair).unwrap_or(0)).collect()
 }
@@ -215,7 +272,10 @@ fn parts(above: &[&PciFunction]) -> Vec<usize> {
     let mut parent_is_merged = false;
     // from the host bridge down: a switch that took its parts is not itself a part
     let switches = above.len() / 2;
-    for place in (0..switches.saturating_sub(1)).rev().map(|switch| 2 * switch + 1) {
+    for place in (0..switches.saturating_sub(1))
+        .rev()
+        .map(|switch| 2 * switch + 1)
+    {
         let (switch, parent) = (above[place], above[place + 2]);
         let is_part = !parent_is_merged
             && matches!((part_of(parent, 0), part_of(switch, 1)), (Some(a), Some(b)) if a == b);
@@ -230,7 +290,12 @@ fn parts(above: &[&PciFunction]) -> Vec<usize> {
 /// The generation of a Broadcom switch that is the whole (level 0) or a part (level 1), by its ids.
 fn part_of(switch: &PciFunction, level: u16) -> Option<u8> {
     let (subsystem_vendor, subsystem) = switch.subsystem?;
-    match (switch.vendor?, switch.device?, subsystem_vendor, subsystem >> 12) {
+    match (
+        switch.vendor?,
+        switch.device?,
+        subsystem_vendor,
+        subsystem >> 12,
+    ) {
         (0x1000, 0xc010, 0x1000, 0xa) => Some(4),
         (0x1000, 0xc030, 0x1000, part) if part == level => Some(5),
         _ => None,
@@ -242,15 +307,27 @@ mod tests {
     use super::super::*;
     use super::*;
 
-    fn function(topology: &mut Topology, address: &str, parent: &str, numa_node: Option<u32>, width: u32) {
-        let rate = LinkRate { tenths_gt: 320, width };
+    fn function(
+        topology: &mut Topology,
+        address: &str,
+        parent: &str,
+        numa_node: Option<u32>,
+        width: u32,
+    ) {
+        let rate = LinkRate {
+            tenths_gt: 320,
+            width,
+        };
         let parent = match parent.parse() {
             Ok(host) => PciParent::Host(host),
             Err(_) => PciParent::Bridge(parent.parse().unwrap()),
         };
         topology.pci.insert(PciFunction {
             numa_node,
-            link: PcieLink { current: Some(rate), max: Some(rate) },
+            link: PcieLink {
+                current: Some(rate),
+                max: Some(rate),
+            },
             ..PciFunction::new(address.parse().unwrap(), parent)
         });
     }
@@ -288,14 +365,42 @@ mod tests {
     fn the_kind_of_a_path_is_what_nvidia_smi_calls_it() {
         let topology = machine();
         let kind = |a: &str, b: &str| topology.path_type(a.parse().unwrap(), b.parse().unwrap());
-        assert_eq!(kind("03:00.0", "04:00.0"), PathType::Pix, "two ports of one switch");
-        assert_eq!(kind("07:00.0", "07:00.1"), PathType::Pix, "two functions of one card");
-        assert_eq!(kind("03:00.0", "07:00.0"), PathType::Pxb, "a switch behind a switch");
-        assert_eq!(kind("03:00.0", "08:00.0"), PathType::Phb, "two root ports of one host bridge");
-        assert_eq!(kind("03:00.0", "41:00.0"), PathType::Node, "two host bridges of one NUMA node");
+        assert_eq!(
+            kind("03:00.0", "04:00.0"),
+            PathType::Pix,
+            "two ports of one switch"
+        );
+        assert_eq!(
+            kind("07:00.0", "07:00.1"),
+            PathType::Pix,
+            "two functions of one card"
+        );
+        assert_eq!(
+            kind("03:00.0", "07:00.0"),
+            PathType::Pxb,
+            "a switch behind a switch"
+        );
+        assert_eq!(
+            kind("03:00.0", "08:00.0"),
+            PathType::Phb,
+            "two root ports of one host bridge"
+        );
+        assert_eq!(
+            kind("03:00.0", "41:00.0"),
+            PathType::Node,
+            "two host bridges of one NUMA node"
+        );
         assert_eq!(kind("03:00.0", "81:00.0"), PathType::Sys, "two NUMA nodes");
-        assert_eq!(kind("03:00.0", "c1:00.0"), PathType::Sys, "a NUMA node that the kernel does not name");
-        assert_eq!(kind("81:00.0", "03:00.0"), PathType::Sys, "either way round");
+        assert_eq!(
+            kind("03:00.0", "c1:00.0"),
+            PathType::Sys,
+            "a NUMA node that the kernel does not name"
+        );
+        assert_eq!(
+            kind("81:00.0", "03:00.0"),
+            PathType::Sys,
+            "either way round"
+        );
     }
 
     #[test]
@@ -323,33 +428,74 @@ mod tests {
             (switch.vendor, switch.device) = (Some(0x1000), Some(device));
             switch.subsystem = Some((0x1000, subsystem));
             topology.pci.insert(switch);
-            let kind = |a: &str, b: &str| topology.path_type(a.parse().unwrap(), b.parse().unwrap());
+            let kind =
+                |a: &str, b: &str| topology.path_type(a.parse().unwrap(), b.parse().unwrap());
             (kind("05:00.0", "06:00.0"), kind("05:00.0", "07:00.0"))
         };
-        assert_eq!(ids("01:00.0", 0xc010, 0xa096), (PathType::Pxb, PathType::Pxb), "the whole alone");
-        assert_eq!(ids("03:00.0", 0xc010, 0xa096), (PathType::Pxb, PathType::Pix), "one part");
-        assert_eq!(ids("04:00.0", 0xc010, 0xa096), (PathType::Pix, PathType::Pix), "both parts");
-        assert_eq!(ids("01:00.0", 0xc030, 0x0096), (PathType::Pxb, PathType::Pxb), "another generation");
+        assert_eq!(
+            ids("01:00.0", 0xc010, 0xa096),
+            (PathType::Pxb, PathType::Pxb),
+            "the whole alone"
+        );
+        assert_eq!(
+            ids("03:00.0", 0xc010, 0xa096),
+            (PathType::Pxb, PathType::Pix),
+            "one part"
+        );
+        assert_eq!(
+            ids("04:00.0", 0xc010, 0xa096),
+            (PathType::Pix, PathType::Pix),
+            "both parts"
+        );
+        assert_eq!(
+            ids("01:00.0", 0xc030, 0x0096),
+            (PathType::Pxb, PathType::Pxb),
+            "another generation"
+        );
         ids("03:00.0", 0xc030, 0x1096);
-        assert_eq!(ids("04:00.0", 0xc030, 0x1096), (PathType::Pix, PathType::Pix), "Gen5 numbers its parts");
-        assert_eq!(ids("04:00.0", 0xc030, 0x0096), (PathType::Pxb, PathType::Pix), "a whole is no part");
+        assert_eq!(
+            ids("04:00.0", 0xc030, 0x1096),
+            (PathType::Pix, PathType::Pix),
+            "Gen5 numbers its parts"
+        );
+        assert_eq!(
+            ids("04:00.0", 0xc030, 0x0096),
+            (PathType::Pxb, PathType::Pix),
+            "a whole is no part"
+        );
     }
 
     #[test]
     fn a_way_that_is_only_stated_crosses_between_the_numa_nodes_that_are_known() {
         let mut topology = machine();
         let crossing = |topology: &Topology, a: &str, b: &str| {
-            topology.way(a.parse().unwrap(), b.parse().unwrap()).crossing
+            topology
+                .way(a.parse().unwrap(), b.parse().unwrap())
+                .crossing
         };
         assert_eq!(crossing(&topology, "81:00.0", "03:00.0"), Some((0, 1)));
         let mut state = |a: &str, b: &str, kind| {
-            topology.stated_paths.insert((a.parse().unwrap(), b.parse().unwrap()), kind);
+            topology
+                .stated_paths
+                .insert((a.parse().unwrap(), b.parse().unwrap()), kind);
             crossing(&topology, a, b)
         };
         assert_eq!(state("81:00.0", "03:00.0", PathType::Sys), Some((0, 1)));
-        assert_eq!(state("81:00.0", "04:00.0", PathType::Pix), None, "as near as a virtual bus hides");
-        assert_eq!(state("03:00.0", "41:00.0", PathType::Sys), None, "both on one NUMA node");
-        assert_eq!(state("03:00.0", "c1:00.0", PathType::Sys), None, "one of which nothing is known");
+        assert_eq!(
+            state("81:00.0", "04:00.0", PathType::Pix),
+            None,
+            "as near as a virtual bus hides"
+        );
+        assert_eq!(
+            state("03:00.0", "41:00.0", PathType::Sys),
+            None,
+            "both on one NUMA node"
+        );
+        assert_eq!(
+            state("03:00.0", "c1:00.0", PathType::Sys),
+            None,
+            "one of which nothing is known"
+        );
     }
 
     #[test]
@@ -361,10 +507,17 @@ mod tests {
         let way = |a: &str, b: &str| topology.way(a.parse().unwrap(), b.parse().unwrap());
         assert_eq!(way("02:00.0", "02:01.0").kind, PathType::Pix);
         assert_eq!(
-            (way("02:00.0", "03:00.0").kind, way("02:00.0", "03:00.0").links.len()),
+            (
+                way("02:00.0", "03:00.0").kind,
+                way("02:00.0", "03:00.0").links.len()
+            ),
             (PathType::Sys, 2)
         );
-        assert_eq!(way("02:00.0", "0e:00.0").links.len(), 1, "a function that the tree does not hold");
+        assert_eq!(
+            way("02:00.0", "0e:00.0").links.len(),
+            1,
+            "a function that the tree does not hold"
+        );
     }
 
     #[test]
@@ -381,7 +534,11 @@ mod tests {
                 .min()
                 .unwrap()
         };
-        assert_eq!(narrowest("03:00.0", "04:00.0"), 126_030, "the x4 port, not the x1 root port");
+        assert_eq!(
+            narrowest("03:00.0", "04:00.0"),
+            126_030,
+            "the x4 port, not the x1 root port"
+        );
         assert_eq!(narrowest("03:00.0", "81:00.0"), 31_507, "the x1 root port");
     }
 }

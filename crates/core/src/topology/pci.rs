@@ -54,7 +54,10 @@ impl PartialOrd for PciAddress {
 
 impl PciAddress {
     pub fn card(self) -> PciAddress {
-        PciAddress { function: 0, ..self }
+        PciAddress {
+            function: 0,
+            ..self
+        }
     }
 
     /// The order of addresses as numbers.
@@ -91,21 +94,44 @@ impl FromStr for PciAddress {
             let (rest, device) = rest.rsplit_once(':')?;
             let (domain, bus) = rest.rsplit_once(':').unwrap_or(("0", rest));
             let [bus, device] = [hex(bus, 2)? as u8, hex(device, 2)? as u8];
-            Some(PciAddress { domain: hex(domain, 8)?, bus, device, function: hex(function, 1)? as u8 })
+            Some(PciAddress {
+                domain: hex(domain, 8)?,
+                bus,
+                device,
+                function: hex(function, 1)? as u8,
+            })
         };
-        read().filter(|at| at.is_valid()).ok_or_else(|| BadPciAddress(Shown::message(text, 80).to_string()))
+        read()
+            .filter(|at| at.is_valid())
+            .ok_or_else(|| BadPciAddress(Shown::message(text, 80).to_string()))
     }
 }
 
-serde_as_text!(PciAddress, "a PCI address such as `0000:1b:00.0`", u64, |at| at.number(), |number| {
-    let [.., bus, device, function] = number.to_be_bytes();
-    let domain = (number >> 32) as u32;
-    Some(PciAddress { domain, bus, device, function }).filter(|at| at.number() == number && at.is_valid())
-});
+serde_as_text!(
+    PciAddress,
+    "a PCI address such as `0000:1b:00.0`",
+    u64,
+    |at| at.number(),
+    |number| {
+        let [.., bus, device, function] = number.to_be_bytes();
+        let domain = (number >> 32) as u32;
+        Some(PciAddress {
+            domain,
+            bus,
+            device,
+            function,
+        })
+        .filter(|at| at.number() == number && at.is_valid())
+    }
+);
 
 impl fmt::Display for PciAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:04x}:{:02x}:{:02x}.{:x}", self.domain, self.bus, self.device, self.function)
+        write!(
+            f,
+            "{:04x}:{:02x}:{:02x}.{:x}",
+            self.domain, self.bus, self.device, self.function
+        )
     }
 }
 
@@ -126,7 +152,10 @@ impl FromStr for HostBridge {
         let read = || {
             let place = text.strip_prefix("pci")?;
             let (domain, bus) = place.rsplit_once(':').unwrap_or(("0", place));
-            Some(HostBridge { domain: hex(domain, 8)?, bus: hex(bus, 2)? as u8 })
+            Some(HostBridge {
+                domain: hex(domain, 8)?,
+                bus: hex(bus, 2)? as u8,
+            })
         };
         read().ok_or_else(|| BadPciAddress(Shown::message(text, 80).to_string()))
     }
@@ -261,7 +290,11 @@ impl PciTree {
     /// Replaces a function at the same address.
     pub fn insert(&mut self, function: PciFunction) {
         let number = function.address.number();
-        if self.functions.last().is_none_or(|last| last.address.number() < number) {
+        if self
+            .functions
+            .last()
+            .is_none_or(|last| last.address.number() < number)
+        {
             return self.functions.push(function);
         }
         match self.place(function.address) {
@@ -272,7 +305,8 @@ impl PciTree {
 
     /// The index of a function, or the one to insert it at.
     fn place(&self, address: PciAddress) -> Result<usize, usize> {
-        self.functions.binary_search_by_key(&address.number(), |function| function.address.number())
+        self.functions
+            .binary_search_by_key(&address.number(), |function| function.address.number())
     }
 
     pub fn get(&self, address: PciAddress) -> Option<&PciFunction> {
@@ -303,15 +337,20 @@ impl PciTree {
     /// parents form a circle, or there are more than [`PciTree::MAX_DEPTH`] of them.
     pub fn ancestors(&self, address: PciAddress) -> (Vec<PciAddress>, Option<HostBridge>) {
         let (functions, host) = self.climb(address);
-        let mut bridges: Vec<PciAddress> =
-            functions.iter().filter_map(|function| function.parent.bridge()).collect();
+        let mut bridges: Vec<PciAddress> = functions
+            .iter()
+            .filter_map(|function| function.parent.bridge())
+            .collect();
         bridges.truncate(PciTree::MAX_DEPTH);
         (bridges, host)
     }
 
     /// The NUMA node of `address`: its own, else that of the nearest bridge above it that knows one.
     pub(crate) fn numa_node(&self, address: PciAddress) -> Option<u32> {
-        self.climb(address).0.iter().find_map(|function| function.numa_node)
+        self.climb(address)
+            .0
+            .iter()
+            .find_map(|function| function.numa_node)
     }
 }
 
@@ -329,14 +368,25 @@ mod tests {
         ] {
             assert_eq!(text.parse::<PciAddress>().unwrap().to_string(), canonical);
         }
-        assert_eq!("pci10000:00".parse::<HostBridge>().unwrap().to_string(), "pci10000:00");
+        assert_eq!(
+            "pci10000:00".parse::<HostBridge>().unwrap().to_string(),
+            "pci10000:00"
+        );
     }
 
     #[test]
     fn text_that_is_no_address_is_refused() {
-        for text in
-            ["", ".", "0", "1b:00", "0000:1b:20.0", "0000:1b:00.8", "0000:+b:00.0", "0:0:0:0.0", "pci0000:15"]
-        {
+        for text in [
+            "",
+            ".",
+            "0",
+            "1b:00",
+            "0000:1b:20.0",
+            "0000:1b:00.8",
+            "0000:+b:00.0",
+            "0:0:0:0.0",
+            "pci0000:15",
+        ] {
             assert!(text.parse::<PciAddress>().is_err(), "`{text}`");
         }
     }

@@ -60,11 +60,17 @@ impl CpuVendor {
     ];
 
     pub fn word(self) -> &'static str {
-        CpuVendor::ALL.iter().find(|(vendor, ..)| *vendor == self).map_or("", |(.., word)| word)
+        CpuVendor::ALL
+            .iter()
+            .find(|(vendor, ..)| *vendor == self)
+            .map_or("", |(.., word)| word)
     }
 
     pub fn from_word(word: &str) -> Option<CpuVendor> {
-        CpuVendor::ALL.iter().find(|(.., known)| *known == word).map(|(vendor, ..)| *vendor)
+        CpuVendor::ALL
+            .iter()
+            .find(|(.., known)| *known == word)
+            .map(|(vendor, ..)| *vendor)
     }
 }
 
@@ -81,7 +87,12 @@ struct Row {
 impl From<Processor> for Row {
     fn from(Processor { arch, x86 }: Processor) -> Row {
         let (family, model) = (x86.map(|x86| x86.family), x86.map(|x86| x86.model));
-        Row { arch, vendor: x86.map(|x86| x86.vendor), family, model }
+        Row {
+            arch,
+            vendor: x86.map(|x86| x86.vendor),
+            family,
+            model,
+        }
     }
 }
 
@@ -95,12 +106,19 @@ impl TryFrom<Row> for Processor {
                 if family.max(model) > 0xffff {
                     return Err("expected `family` and `model` below `65536`");
                 }
-                Some(X86 { vendor, family, model })
+                Some(X86 {
+                    vendor,
+                    family,
+                    model,
+                })
             }
             (None, None, None) => None,
             _ => return Err("expected `vendor`, `family` and `model` together, on `x86_64`"),
         };
-        Ok(Processor { arch: row.arch, x86 })
+        Ok(Processor {
+            arch: row.arch,
+            x86,
+        })
     }
 }
 
@@ -116,7 +134,10 @@ impl Processor {
             "ppc64le" | "ppc64" => Arch::Power,
             _ => return None,
         };
-        Some(Processor { arch, x86: x86(numbers).filter(|_| arch == Arch::X86) })
+        Some(Processor {
+            arch,
+            x86: x86(numbers).filter(|_| arch == Arch::X86),
+        })
     }
 }
 
@@ -124,10 +145,20 @@ impl Processor {
 fn x86(numbers: &str) -> Option<X86> {
     let (vendor, rest) = numbers.strip_prefix("ven")?.split_once("fam")?;
     let (family, model) = rest.split_once("mod")?;
-    let hex = |text: &str| u32::from_str_radix(text, 16).ok().filter(|_| text.len() == 4);
+    let hex = |text: &str| {
+        u32::from_str_radix(text, 16)
+            .ok()
+            .filter(|_| text.len() == 4)
+    };
     let vendor = hex(vendor)?;
-    let (vendor, ..) = *CpuVendor::ALL.iter().find(|(_, number, _)| *number == vendor)?;
-    Some(X86 { vendor, family: hex(family)?, model: hex(model)? })
+    let (vendor, ..) = *CpuVendor::ALL
+        .iter()
+        .find(|(_, number, _)| *number == vendor)?;
+    Some(X86 {
+        vendor,
+        family: hex(family)?,
+        model: hex(model)?,
+    })
 }
 
 #[cfg(test)]
@@ -137,14 +168,33 @@ mod tests {
 
     #[test]
     fn the_kernels_words_for_a_processor_are_read_and_written() {
-        let intel = X86 { vendor: CpuVendor::Intel, family: 6, model: 0x8f };
+        let intel = X86 {
+            vendor: CpuVendor::Intel,
+            family: 6,
+            model: 0x8f,
+        };
         for (text, expected) in [
             (
                 "cpu:type:x86,ven0000fam0006mod008F:feature:",
-                Some(Processor { arch: Arch::X86, x86: Some(intel) }),
+                Some(Processor {
+                    arch: Arch::X86,
+                    x86: Some(intel),
+                }),
             ),
-            ("cpu:type:aarch64:feature:", Some(Processor { arch: Arch::Arm, x86: None })),
-            ("cpu:type:ppc64le:feature:", Some(Processor { arch: Arch::Power, x86: None })),
+            (
+                "cpu:type:aarch64:feature:",
+                Some(Processor {
+                    arch: Arch::Arm,
+                    x86: None,
+                }),
+            ),
+            (
+                "cpu:type:ppc64le:feature:",
+                Some(Processor {
+                    arch: Arch::Power,
+                    x86: None,
+                }),
+            ),
             ("cpu:type:s390:feature:", None),
             ("x86", None),
         ] {
@@ -154,8 +204,18 @@ mod tests {
                 assert_eq!(modalias(&processor), text);
             }
         }
-        let unknown = Processor::from_modalias("cpu:type:x86,ven00FFfam0006mod008F:feature:").unwrap();
-        assert_eq!(unknown, Processor { arch: Arch::X86, x86: None });
-        assert_eq!(CpuVendor::from_word("  Shanghai  "), Some(CpuVendor::Zhaoxin));
+        let unknown =
+            Processor::from_modalias("cpu:type:x86,ven00FFfam0006mod008F:feature:").unwrap();
+        assert_eq!(
+            unknown,
+            Processor {
+                arch: Arch::X86,
+                x86: None
+            }
+        );
+        assert_eq!(
+            CpuVendor::from_word("  Shanghai  "),
+            Some(CpuVendor::Zhaoxin)
+        );
     }
 }

@@ -11,7 +11,11 @@ macro_rules! serde_as_text {
         impl serde::Serialize for $type {
             fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
                 let raw: fn(&$type) -> $raw = $to_raw;
-                if to.is_human_readable() { to.collect_str(self) } else { raw(self).serialize(to) }
+                if to.is_human_readable() {
+                    to.collect_str(self)
+                } else {
+                    raw(self).serialize(to)
+                }
             }
         }
 
@@ -19,7 +23,9 @@ macro_rules! serde_as_text {
             fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<$type, D::Error> {
                 if from.is_human_readable() {
                     let text = String::deserialize(from)?;
-                    return text.parse().map_err(|_| crate::topology::text::refused(&text, $expected));
+                    return text
+                        .parse()
+                        .map_err(|_| crate::topology::text::refused(&text, $expected));
                 }
                 let value: fn($raw) -> Option<$type> = $from_raw;
                 value(<$raw>::deserialize(from)?).ok_or_else(|| serde::de::Error::custom($expected))
@@ -30,12 +36,19 @@ macro_rules! serde_as_text {
 pub(super) use serde_as_text;
 
 pub(super) fn refused<E: Error>(text: &str, expected: &str) -> E {
-    E::custom(format_args!("found `{}`, expected {expected}", printable(text, 80)))
+    E::custom(format_args!(
+        "found `{}`, expected {expected}",
+        printable(text, 80)
+    ))
 }
 
 /// `text` as one line of at most `most` characters, and whether that is all.
 pub(super) fn printable(text: &str, most: usize) -> String {
-    let more = if text.chars().nth(most).is_some() { "…" } else { "" };
+    let more = if text.chars().nth(most).is_some() {
+        "…"
+    } else {
+        ""
+    };
     format!("{}{more}", Shown::message(text, most))
 }
 
@@ -45,18 +58,28 @@ macro_rules! option_as_text {
         pub(super) mod $module {
             use super::*;
 
-            pub(crate) fn serialize<S: Serializer>(value: &Option<$type>, to: S) -> Result<S::Ok, S::Error> {
+            pub(crate) fn serialize<S: Serializer>(
+                value: &Option<$type>,
+                to: S,
+            ) -> Result<S::Ok, S::Error> {
                 let show: fn($type) -> String = $show;
-                if to.is_human_readable() { value.map(show).serialize(to) } else { value.serialize(to) }
+                if to.is_human_readable() {
+                    value.map(show).serialize(to)
+                } else {
+                    value.serialize(to)
+                }
             }
 
-            pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<$type>, D::Error> {
+            pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+                from: D,
+            ) -> Result<Option<$type>, D::Error> {
                 if !from.is_human_readable() {
                     return Option::deserialize(from);
                 }
                 let parse: fn(&str) -> Option<$type> = $parse;
                 let text = Option::<String>::deserialize(from)?;
-                text.map(|text| parse(&text).ok_or_else(|| refused(&text, $expected))).transpose()
+                text.map(|text| parse(&text).ok_or_else(|| refused(&text, $expected)))
+                    .transpose()
             }
         }
     };

@@ -20,12 +20,23 @@ pub struct NodeWord {
 impl NodeWord {
     /// Are its names such as nodes, NICs and versions have?  They stand in lines that an admin copies, and a file may hold anything.
     pub fn is_plain(&self) -> bool {
-        let Agreement { version, rails, left_out, .. } = &self.agreement;
-        let names = rails.iter().map(|rail| &rail.nic).chain(left_out.iter().map(|of| &of.nic));
+        let Agreement {
+            version,
+            rails,
+            left_out,
+            ..
+        } = &self.agreement;
+        let names = rails
+            .iter()
+            .map(|rail| &rail.nic)
+            .chain(left_out.iter().map(|of| &of.nic));
         let subnets = rails.iter().filter_map(|rail| rail.subnet.as_ref());
         let letters = |letter: char| letter.is_ascii_alphanumeric() || "-_.:+".contains(letter);
         let is_plain = |text: &String| text.len() <= 255 && text.chars().all(letters);
-        names.chain(subnets).chain([&self.host, version]).all(is_plain)
+        names
+            .chain(subnets)
+            .chain([&self.host, version])
+            .all(is_plain)
     }
 }
 
@@ -55,7 +66,11 @@ pub struct Compared {
 impl Compared {
     /// How many nodes differ in a way that harms a job.
     pub fn harmful(&self) -> usize {
-        self.dissents.iter().filter(|dissent| !dissent.write.is_empty()).map(|dissent| dissent.count).sum()
+        self.dissents
+            .iter()
+            .filter(|dissent| !dissent.write.is_empty())
+            .map(|dissent| dissent.count)
+            .sum()
     }
 }
 
@@ -65,7 +80,9 @@ pub fn compare(words: Vec<NodeWord>) -> Option<Compared> {
     let mut all = BTreeSet::new();
     for NodeWord { host, agreement } in words {
         all.insert(host.clone());
-        let group = groups.entry(agreement.digest()).or_insert_with(|| (agreement, BTreeSet::new()));
+        let group = groups
+            .entry(agreement.digest())
+            .or_insert_with(|| (agreement, BTreeSet::new()));
         group.1.insert(host);
     }
     let mut groups: Vec<(Agreement, BTreeSet<String>)> = groups.into_values().collect();
@@ -79,17 +96,26 @@ pub fn compare(words: Vec<NodeWord>) -> Option<Compared> {
     });
     let mut groups = groups.into_iter();
     let (usual, alike) = groups.next()?;
-    let mut dissents: Vec<Dissent> =
-        groups.map(|(agreement, hosts)| dissent(&agreement, &usual, &hosts)).collect();
+    let mut dissents: Vec<Dissent> = groups
+        .map(|(agreement, hosts)| dissent(&agreement, &usual, &hosts))
+        .collect();
     dissents.sort_by(|a, b| a.nodes.cmp(&b.nodes));
-    Some(Compared { nodes: all.len(), usual, alike: alike.len(), dissents })
+    Some(Compared {
+        nodes: all.len(),
+        usual,
+        alike: alike.len(),
+        dissents,
+    })
 }
 
 fn dissent(here: &Agreement, usual: &Agreement, hosts: &BTreeSet<String>) -> Dissent {
     let nodes = compressed(hosts.iter().map(String::as_str));
     let (mut differences, mut write) = (Vec::new(), Vec::new());
     if here.version != usual.version {
-        differences.push(format!("nic-placement is {}, theirs {}", here.version, usual.version));
+        differences.push(format!(
+            "nic-placement is {}, theirs {}",
+            here.version, usual.version
+        ));
         write.push("an admin installs the same version on all nodes".to_string());
     }
     let mut faults = gpus(here, usual);
@@ -117,25 +143,43 @@ fn dissent(here: &Agreement, usual: &Agreement, hosts: &BTreeSet<String>) -> Dis
         write.push(format!("for this job: --exclude={nodes}"));
         differences.extend(faults);
     }
-    Dissent { nodes, count: hosts.len(), differences, write }
+    Dissent {
+        nodes,
+        count: hosts.len(),
+        differences,
+        write,
+    }
 }
 
 fn gpus(here: &Agreement, usual: &Agreement) -> Vec<String> {
-    let said = |gpus: &str| if gpus.is_empty() { "none".to_string() } else { gpus.to_string() };
+    let said = |gpus: &str| {
+        if gpus.is_empty() {
+            "none".to_string()
+        } else {
+            gpus.to_string()
+        }
+    };
     let differs = here.gpus != usual.gpus;
-    differs.then(|| format!("GPUs: {}, theirs {}", said(&here.gpus), said(&usual.gpus))).into_iter().collect()
+    differs
+        .then(|| format!("GPUs: {}, theirs {}", said(&here.gpus), said(&usual.gpus)))
+        .into_iter()
+        .collect()
 }
 
 /// What is left out here alone, and what is left out of the others alone.
 fn left_out(here: &Agreement, usual: &Agreement) -> Vec<String> {
     let has = |list: &[LeftOut], nic: &str| list.iter().any(|of| of.nic == nic);
-    let only_here = here.left_out.iter().filter(|of| !has(&usual.left_out, &of.nic));
+    let only_here = here
+        .left_out
+        .iter()
+        .filter(|of| !has(&usual.left_out, &of.nic));
     let only_here = only_here.map(|LeftOut { nic, why }| format!("{nic} is left out: {why}"));
-    let is_rail =
-        |of: &&LeftOut| here.rails.iter().any(|rail| rail.nic == of.nic) && !has(&here.left_out, &of.nic);
+    let is_rail = |of: &&LeftOut| {
+        here.rails.iter().any(|rail| rail.nic == of.nic) && !has(&here.left_out, &of.nic)
+    };
     let only_there = usual.left_out.iter().filter(is_rail);
-    let only_there =
-        only_there.map(|LeftOut { nic, why }| format!("it uses {nic}, which theirs leave out: {why}"));
+    let only_there = only_there
+        .map(|LeftOut { nic, why }| format!("it uses {nic}, which theirs leave out: {why}"));
     only_here.chain(only_there).collect()
 }
 
@@ -158,7 +202,10 @@ fn rails(here: &Agreement, usual: &Agreement) -> Rails {
     if here.len() != usual.len() {
         return Rails::OtherNumber;
     }
-    let differing = here.iter().zip(usual).position(|(here, usual)| here.subnet != usual.subnet);
+    let differing = here
+        .iter()
+        .zip(usual)
+        .position(|(here, usual)| here.subnet != usual.subnet);
     let sorted = |rails: &[RailWord]| BTreeSet::from_iter(rails.to_vec());
     match differing {
         _ if sorted(here) == sorted(usual) => Rails::OtherOrder(devices(usual.iter())),
@@ -167,7 +214,9 @@ fn rails(here: &Agreement, usual: &Agreement) -> Rails {
             Some(order) => Rails::OtherOrder(devices(order.into_iter())),
             None => {
                 let said = |rail: &RailWord| {
-                    rail.subnet.clone().unwrap_or_else(|| "no InfiniBand subnet".to_string())
+                    rail.subnet
+                        .clone()
+                        .unwrap_or_else(|| "no InfiniBand subnet".to_string())
                 };
                 let (here, usual) = (&here[number], &usual[number]);
                 Rails::OtherSubnets(format!(
@@ -183,21 +232,31 @@ fn rails(here: &Agreement, usual: &Agreement) -> Rails {
 
 /// The rails here in the order of the others' subnets, where each subnet is that of one rail.
 fn by_subnets<'a>(here: &'a [RailWord], usual: &[RailWord]) -> Option<Vec<&'a RailWord>> {
-    let of: BTreeMap<&str, &RailWord> =
-        here.iter().filter_map(|rail| Some((rail.subnet.as_deref()?, rail))).collect();
-    let order: Option<Vec<&RailWord>> =
-        usual.iter().map(|rail| of.get(rail.subnet.as_deref()?).copied()).collect();
+    let of: BTreeMap<&str, &RailWord> = here
+        .iter()
+        .filter_map(|rail| Some((rail.subnet.as_deref()?, rail)))
+        .collect();
+    let order: Option<Vec<&RailWord>> = usual
+        .iter()
+        .map(|rail| of.get(rail.subnet.as_deref()?).copied())
+        .collect();
     order.filter(|_| of.len() == here.len())
 }
 
 /// `mlx5_0:1 mlx5_1:1`
 fn names(rails: &[RailWord]) -> String {
-    rails.iter().map(|rail| rail.nic.as_str()).collect::<Vec<_>>().join(" ")
+    rails
+        .iter()
+        .map(|rail| rail.nic.as_str())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// `mlx5_0,mlx5_1`, each device once
 fn devices<'a>(rails: impl Iterator<Item = &'a RailWord>) -> String {
-    let mut names: Vec<&str> = rails.map(|rail| rail.nic.split(':').next().unwrap_or_default()).collect();
+    let mut names: Vec<&str> = rails
+        .map(|rail| rail.nic.split(':').next().unwrap_or_default())
+        .collect();
     names.dedup();
     names.join(",")
 }

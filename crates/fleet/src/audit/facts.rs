@@ -63,7 +63,11 @@ struct DeviceCount<'a> {
 }
 
 fn gpus<S: Serializer>(gpus: &BTreeMap<String, usize>, to: S) -> Result<S::Ok, S::Error> {
-    to.collect_seq(gpus.iter().map(|(model, &count)| DeviceCount { model, nearest: None, count }))
+    to.collect_seq(gpus.iter().map(|(model, &count)| DeviceCount {
+        model,
+        nearest: None,
+        count,
+    }))
 }
 
 fn nics<S: Serializer>(nics: &BTreeMap<(String, String), usize>, to: S) -> Result<S::Ok, S::Error> {
@@ -87,7 +91,9 @@ impl Inventory {
 
 fn differing<T: Ord>(a: &BTreeMap<T, usize>, b: &BTreeMap<T, usize>) -> usize {
     let beyond = |a: &BTreeMap<T, usize>, b: &BTreeMap<T, usize>| -> usize {
-        a.iter().map(|(what, count)| count.saturating_sub(b.get(what).copied().unwrap_or(0))).sum()
+        a.iter()
+            .map(|(what, count)| count.saturating_sub(b.get(what).copied().unwrap_or(0)))
+            .sum()
     };
     beyond(a, b).max(beyond(b, a))
 }
@@ -114,15 +120,28 @@ pub(super) fn of(report: &Report) -> Result<NodeFacts, String> {
     let mut facts = Collector::default();
     facts.add(Class::Node, "", "machine", Some(&report.machine));
     facts.add(Class::Node, "", "processor", report.processor.as_ref());
-    facts.add(Class::Node, "", "steps that do not ask", report.default.as_ref());
+    facts.add(
+        Class::Node,
+        "",
+        "steps that do not ask",
+        report.default.as_ref(),
+    );
     for (name, version) in &report.versions {
         facts.add(Class::Node, "", name, Some(version));
     }
     for node in &report.numa_nodes {
-        facts.add(Class::Numa, &node.node.to_string(), "", Some(format!("CPUs {}", or_none(&node.cpus))));
+        facts.add(
+            Class::Numa,
+            &node.node.to_string(),
+            "",
+            Some(format!("CPUs {}", or_none(&node.cpus))),
+        );
     }
-    let mut inventory =
-        Inventory { machine: report.machine.clone(), gpus: BTreeMap::new(), nics: BTreeMap::new() };
+    let mut inventory = Inventory {
+        machine: report.machine.clone(),
+        gpus: BTreeMap::new(),
+        nics: BTreeMap::new(),
+    };
     for (index, of) in report.gpus.iter().enumerate() {
         *inventory.gpus.entry(model(of.model.as_ref())).or_default() += 1;
         gpu(index, of, &mut facts);
@@ -132,13 +151,21 @@ pub(super) fn of(report: &Report) -> Result<NodeFacts, String> {
         *inventory.nics.entry((nic_model(of), path)).or_default() += 1;
         nic(of, &mut facts);
     }
-    for finding in report.findings.iter().filter(|finding| finding.level != Level::Ok) {
+    for finding in report
+        .findings
+        .iter()
+        .filter(|finding| finding.level != Level::Ok)
+    {
         let about = finding.about.as_ref().unwrap_or(&finding.text);
         let subject = format!("{} {}: {about}", finding.level, finding.code);
         facts.add(Class::Finding, &subject, "", Some(&finding.text));
     }
     let facts = facts.checked()?;
-    Ok(NodeFacts { host, inventory, facts })
+    Ok(NodeFacts {
+        host,
+        inventory,
+        facts,
+    })
 }
 
 #[derive(Default)]
@@ -149,28 +176,42 @@ struct Collector {
 
 impl Collector {
     fn add(&mut self, class: Class, subject: &str, what: &str, value: Option<impl ToString>) {
-        let Some(value) = value.map(|value| value.to_string()) else { return };
-        if let Some(long) = [subject, what, &value].into_iter().find(|text| text.len() > MAX_TEXT) {
+        let Some(value) = value.map(|value| value.to_string()) else {
+            return;
+        };
+        if let Some(long) = [subject, what, &value]
+            .into_iter()
+            .find(|text| text.len() > MAX_TEXT)
+        {
             self.too_long = Some(Shown::word(long, 40).to_string());
             return;
         }
         // of two of the same name the first counts; check tells no two
         self.facts
-            .entry(Key { class, subject: subject.to_string(), what: what.to_string() })
+            .entry(Key {
+                class,
+                subject: subject.to_string(),
+                what: what.to_string(),
+            })
             .or_insert(value);
     }
 
     fn checked(self) -> Result<BTreeMap<Key, String>, String> {
         match self.too_long {
             Some(begin) => Err(format!("`{begin}…` has more than {MAX_TEXT} bytes")),
-            None if self.facts.len() > MAX_FACTS => Err(format!("it has more than {MAX_FACTS} facts")),
+            None if self.facts.len() > MAX_FACTS => {
+                Err(format!("it has more than {MAX_FACTS} facts"))
+            }
             None => Ok(self.facts),
         }
     }
 }
 
 fn gpu(index: usize, gpu: &GpuReport, facts: &mut Collector) {
-    let mut subject = gpu.address.clone().unwrap_or_else(|| format!("number {index}"));
+    let mut subject = gpu
+        .address
+        .clone()
+        .unwrap_or_else(|| format!("number {index}"));
     if let Some(partition) = gpu.partition {
         subject.push_str(&format!(" partition {partition}"));
     }
@@ -178,8 +219,14 @@ fn gpu(index: usize, gpu: &GpuReport, facts: &mut Collector) {
     add("", Some(model(gpu.model.as_ref())));
     add("NUMA node", gpu.numa_node.map(|node| node.to_string()));
     // a GPU that idles runs its link slower, and as wide as ever
-    add("PCIe lanes", gpu.link.as_ref().map(|link| format!("x{}", link.width)));
-    add("MIG instances", Some(gpu.mig_instances.unwrap_or(0).to_string()));
+    add(
+        "PCIe lanes",
+        gpu.link.as_ref().map(|link| format!("x{}", link.width)),
+    );
+    add(
+        "MIG instances",
+        Some(gpu.mig_instances.unwrap_or(0).to_string()),
+    );
     add("NICs", Some(or_none(&gpu.nics.join(" ")).to_string()));
     for (name, version) in &gpu.versions {
         add(name, Some(version.clone()));
@@ -194,7 +241,12 @@ fn nic(nic: &NicReport, facts: &mut Collector) {
     add("board", nic.board.clone());
     add("firmware", nic.firmware.clone());
     add("NUMA node", nic.numa_node.map(|node| node.to_string()));
-    add("PCIe link", nic.link.as_ref().map(|LinkReport { speed, width }| format!("{speed} x{width}")));
+    add(
+        "PCIe link",
+        nic.link
+            .as_ref()
+            .map(|LinkReport { speed, width }| format!("{speed} x{width}")),
+    );
     add("nearest GPU", nic.nearest.clone());
     for port in &nic.ports {
         let mut add = |what: &str, value| add(&format!("port {} {what}", port.number), value);
@@ -203,7 +255,11 @@ fn nic(nic: &NicReport, facts: &mut Collector) {
         add("subnet", port.subnet.clone());
         // a port without a link tells the rate of one lane
         if port.state == "active" {
-            add("rate", port.rate_mbps.map(|rate| format!("{} Gb/s", rate as f64 / 1000.0)));
+            add(
+                "rate",
+                port.rate_mbps
+                    .map(|rate| format!("{} Gb/s", rate as f64 / 1000.0)),
+            );
         }
     }
     add("ports", Some(nic.ports.len().to_string()));
@@ -214,7 +270,9 @@ fn nic_model(nic: &NicReport) -> String {
 }
 
 fn model(model: Option<&String>) -> String {
-    model.cloned().unwrap_or_else(|| "of unknown model".to_string())
+    model
+        .cloned()
+        .unwrap_or_else(|| "of unknown model".to_string())
 }
 
 fn or_none(text: &str) -> &str {

@@ -9,7 +9,9 @@ const MOST_DIGITS: usize = 18;
 /// A name around its last number: what stands before it, its digits, what stands behind.
 fn parts(name: &str) -> Option<(&str, &str, &str)> {
     let end = name.rfind(|letter: char| letter.is_ascii_digit())? + 1;
-    let start = name[..end].trim_end_matches(|letter: char| letter.is_ascii_digit()).len();
+    let start = name[..end]
+        .trim_end_matches(|letter: char| letter.is_ascii_digit())
+        .len();
     let digits = &name[start..end];
     (digits.len() <= MOST_DIGITS).then(|| (&name[..start], digits, &name[end..]))
 }
@@ -30,10 +32,17 @@ pub fn compressed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
         match parts(name) {
             Some((before, digits, after)) => {
                 let width = digits.len();
-                let width = if padded.contains(&(before, after, width)) { width } else { 0 };
+                let width = if padded.contains(&(before, after, width)) {
+                    width
+                } else {
+                    0
+                };
                 // MOST_DIGITS fit
                 let number = digits.parse().unwrap_or_default();
-                series.entry((before, after, Some(width))).or_default().insert(number);
+                series
+                    .entry((before, after, Some(width)))
+                    .or_default()
+                    .insert(number);
             }
             None => {
                 series.entry((name, "", None)).or_default();
@@ -41,7 +50,9 @@ pub fn compressed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
         }
     }
     let list = series.iter().map(|((before, after, width), numbers)| {
-        let Some(width) = *width else { return before.to_string() };
+        let Some(width) = *width else {
+            return before.to_string();
+        };
         let ranges = ranges(numbers, width);
         match (numbers.len(), ranges.as_slice()) {
             (1, [only]) => format!("{before}{only}{after}"),
@@ -72,15 +83,24 @@ mod tests {
 
     #[test]
     fn names_with_numbers_in_a_row_become_a_range() {
-        assert_eq!(compressed(["gpu002", "gpu001", "gpu003", "gpu007"]), "gpu[001-003,007]");
+        assert_eq!(
+            compressed(["gpu002", "gpu001", "gpu003", "gpu007"]),
+            "gpu[001-003,007]"
+        );
         assert_eq!(compressed(["n9", "n10", "n11", "n8"]), "n[8-11]");
-        assert_eq!(compressed(["rack1-gpu08", "rack1-gpu10", "rack1-gpu09"]), "rack1-gpu[08-10]");
+        assert_eq!(
+            compressed(["rack1-gpu08", "rack1-gpu10", "rack1-gpu09"]),
+            "rack1-gpu[08-10]"
+        );
         assert_eq!(compressed(["a1-ib", "a2-ib", "login"]), "a[1-2]-ib,login");
     }
 
     #[test]
     fn a_name_without_a_number_is_not_lost_beside_those_that_begin_like_it() {
-        assert_eq!(compressed(["login", "login1", "login2"]), "login,login[1-2]");
+        assert_eq!(
+            compressed(["login", "login1", "login2"]),
+            "login,login[1-2]"
+        );
         assert_eq!(compressed(["g", "g8051", "g007"]), "g,g8051,g007");
     }
 
@@ -88,7 +108,10 @@ mod tests {
     fn names_of_different_width_stand_apart_so_that_each_can_be_read_back() {
         assert_eq!(compressed(["n1", "n01"]), "n1,n01");
         assert_eq!(compressed(["gpu7"]), "gpu7");
-        assert_eq!(compressed(["n00000000000000000001"]), "n00000000000000000001");
+        assert_eq!(
+            compressed(["n00000000000000000001"]),
+            "n00000000000000000001"
+        );
         assert_eq!(compressed([]), "");
         assert_eq!(compressed(["ü1", "ü2", "2\u{fffd}1"]), "2\u{fffd}1,ü[1-2]");
     }

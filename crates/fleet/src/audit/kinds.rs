@@ -103,8 +103,13 @@ impl Audited {
             bad_count: usize,
             bad: &'a [Bad],
         }
-        let answer =
-            Answer { format: "nic-placement audit", version: VERSION, audited: self, bad_count, bad };
+        let answer = Answer {
+            format: "nic-placement audit",
+            version: VERSION,
+            audited: self,
+            bad_count,
+            bad,
+        };
         // JSON can hold all of these structures
         serde_json::to_string_pretty(&answer).unwrap_or_default() + "\n"
     }
@@ -117,17 +122,25 @@ impl Audited {
     /// Are all nodes like their kind?  A node alone has none that it could differ from.
     pub fn are_alike(&self) -> bool {
         let lone = |kind: &NodeKind| kind.count == 1 && self.nodes > 1;
-        !self.kinds.iter().any(|kind| lone(kind) || !kind.differing.is_empty())
+        !self
+            .kinds
+            .iter()
+            .any(|kind| lone(kind) || !kind.differing.is_empty())
     }
 }
 
 impl Audit {
     pub fn finish(&self) -> Audited {
-        let (mut of_shape, mut duplicates): (BTreeMap<u32, Vec<&str>>, _) = (BTreeMap::new(), Vec::new());
+        let (mut of_shape, mut duplicates): (BTreeMap<u32, Vec<&str>>, _) =
+            (BTreeMap::new(), Vec::new());
         for (host, shapes) in &self.nodes {
             let reports = shapes.values().map(|count| *count as usize).sum();
             if reports > 1 {
-                duplicates.push(Duplicate { host: host.clone(), reports, alike: shapes.len() == 1 });
+                duplicates.push(Duplicate {
+                    host: host.clone(),
+                    reports,
+                    alike: shapes.len() == 1,
+                });
             }
             let first = match shapes.len() {
                 1 => shapes.keys().next(),
@@ -140,8 +153,17 @@ impl Audit {
             .into_iter()
             .map(|(of, shapes)| self.kind(of, &shapes, &of_shape))
             .collect();
-        kinds.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.inventory.cmp(&b.inventory)));
-        Audited { nodes: self.nodes.len(), kinds, duplicates, cables: None }
+        kinds.sort_by(|a, b| {
+            b.count
+                .cmp(&a.count)
+                .then_with(|| a.inventory.cmp(&b.inventory))
+        });
+        Audited {
+            nodes: self.nodes.len(),
+            kinds,
+            duplicates,
+            cables: None,
+        }
     }
 
     /// The inventory of each kind, with the shapes of its nodes.
@@ -151,25 +173,35 @@ impl Audit {
     fn centres(&self, of_shape: &BTreeMap<u32, Vec<&str>>) -> BTreeMap<u32, Vec<u32>> {
         let mut counts: BTreeMap<u32, (usize, Vec<u32>)> = BTreeMap::new();
         for (&shape, hosts) in of_shape {
-            let of = counts.entry(self.shapes[shape as usize].inventory).or_default();
+            let of = counts
+                .entry(self.shapes[shape as usize].inventory)
+                .or_default();
             of.0 += hosts.len();
             of.1.push(shape);
         }
-        let mut common: Vec<(u32, usize, Vec<u32>)> =
-            counts.into_iter().map(|(number, (count, shapes))| (number, count, shapes)).collect();
+        let mut common: Vec<(u32, usize, Vec<u32>)> = counts
+            .into_iter()
+            .map(|(number, (count, shapes))| (number, count, shapes))
+            .collect();
         let inventory = |number: u32| &self.inventories[number as usize];
-        common.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| inventory(a.0).cmp(inventory(b.0))));
+        common.sort_by(|a, b| {
+            b.1.cmp(&a.1)
+                .then_with(|| inventory(a.0).cmp(inventory(b.0)))
+        });
         let mut centres: BTreeMap<&str, Vec<(u32, usize)>> = BTreeMap::new();
         let mut kinds: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for (number, count, shapes) in common {
             let of = inventory(number);
             let of_machine = centres.entry(&of.machine).or_default();
-            let near = of_machine.iter().enumerate().filter_map(|(order, &(centre, nodes))| {
-                let centre_of = inventory(centre);
-                let distance = of.distance(centre_of);
-                (count * 2 <= nodes && distance <= (centre_of.devices() / PART).max(1))
-                    .then_some((distance, order, centre))
-            });
+            let near = of_machine
+                .iter()
+                .enumerate()
+                .filter_map(|(order, &(centre, nodes))| {
+                    let centre_of = inventory(centre);
+                    let distance = of.distance(centre_of);
+                    (count * 2 <= nodes && distance <= (centre_of.devices() / PART).max(1))
+                        .then_some((distance, order, centre))
+                });
             match near.min() {
                 Some((_, _, centre)) => kinds.entry(centre).or_default().extend(shapes),
                 None => {
@@ -183,7 +215,12 @@ impl Audit {
         kinds
     }
 
-    fn kind(&self, inventory: u32, shapes: &[u32], of_shape: &BTreeMap<u32, Vec<&str>>) -> NodeKind {
+    fn kind(
+        &self,
+        inventory: u32,
+        shapes: &[u32],
+        of_shape: &BTreeMap<u32, Vec<&str>>,
+    ) -> NodeKind {
         let hosts = |shape: &u32| of_shape.get(shape).map(Vec::as_slice).unwrap_or_default();
         let count = shapes.iter().map(|shape| hosts(shape).len()).sum();
         let usual = self.usual(shapes, of_shape, count);
@@ -191,7 +228,10 @@ impl Audit {
         for shape in shapes {
             let differences = self.differences(&self.shapes[*shape as usize], &usual);
             if !differences.is_empty() {
-                differing.entry(differences).or_default().extend(hosts(shape));
+                differing
+                    .entry(differences)
+                    .or_default()
+                    .extend(hosts(shape));
             }
         }
         let group = |(differences, nodes): (Vec<Difference>, Vec<&str>)| Differing {
@@ -203,7 +243,12 @@ impl Audit {
         let mut differing: Vec<Differing> = differing.into_iter().map(group).collect();
         differing.sort_by(|a, b| a.nodes.cmp(&b.nodes));
         let nodes = compressed(shapes.iter().flat_map(hosts).copied());
-        NodeKind { inventory: self.inventories[inventory as usize].clone(), nodes, count, differing }
+        NodeKind {
+            inventory: self.inventories[inventory as usize].clone(),
+            nodes,
+            count,
+            differing,
+        }
     }
 
     /// What most nodes of a kind have, for each fact that any of them has; of two as common the one that sorts first.
@@ -219,9 +264,13 @@ impl Audit {
             let told: usize = values.values().sum();
             let absent = Some((None, count - told))
                 .filter(|(_, nodes)| *nodes > 0 && self.keys[key as usize].counts_where_absent());
-            let present = values.into_iter().map(|(value, nodes)| (Some(value), nodes));
+            let present = values
+                .into_iter()
+                .map(|(value, nodes)| (Some(value), nodes));
             let name = |value: Option<u32>| value.map(|value| self.values[value as usize].as_str());
-            let usual = present.chain(absent).min_by_key(|(value, nodes)| (usize::MAX - nodes, name(*value)));
+            let usual = present
+                .chain(absent)
+                .min_by_key(|(value, nodes)| (usize::MAX - nodes, name(*value)));
             (key, usual.unwrap_or((None, 0)))
         };
         let values: BTreeMap<u32, (Option<u32>, usize)> = values.into_iter().map(most).collect();
@@ -230,8 +279,14 @@ impl Audit {
             // that others have a finding and a node has not is no fault of that node
             key.counts_where_absent() && key.class != Class::Finding
         };
-        let expected = values.iter().filter(|(_, (value, _))| value.is_some()).map(|(key, _)| *key);
-        Usual { expected: expected.filter(must_be).collect(), values }
+        let expected = values
+            .iter()
+            .filter(|(_, (value, _))| value.is_some())
+            .map(|(key, _)| *key);
+        Usual {
+            expected: expected.filter(must_be).collect(),
+            values,
+        }
     }
 
     fn differences(&self, shape: &Shape, usual: &Usual) -> Vec<Difference> {
@@ -257,15 +312,25 @@ impl Audit {
             };
             found.insert((name, difference));
         }
-        found.into_iter().map(|(_, difference)| difference).collect()
+        found
+            .into_iter()
+            .map(|(_, difference)| difference)
+            .collect()
     }
 
     /// What a fact is about, with the name that the kind has for a NIC, else the node.
     fn subject(&self, key: &Key, shape: &Shape, usual: &Usual) -> String {
         let name = || {
-            let key = Key { what: "name".to_string(), ..key.clone() };
+            let key = Key {
+                what: "name".to_string(),
+                ..key.clone()
+            };
             let key = self.keys.get_index_of(&key)? as u32;
-            let own = shape.facts.iter().find(|(own, _)| *own == key).map(|(_, value)| *value);
+            let own = shape
+                .facts
+                .iter()
+                .find(|(own, _)| *own == key)
+                .map(|(_, value)| *value);
             let kinds = usual.values.get(&key).and_then(|(value, _)| *value);
             Some(&self.values[kinds.or(own)? as usize])
         };

@@ -37,7 +37,11 @@ type Pool<T> = IndexSet<T>;
 /// The number of this one in its pool, which is counted in `used` if it is new.
 fn number<T: Hash + Eq>(pool: &mut Pool<T>, one: T, size: usize, used: &mut usize) -> u32 {
     let (number, is_new) = pool.insert_full(one);
-    *used += if is_new { size + std::mem::size_of::<T>() } else { 0 };
+    *used += if is_new {
+        size + std::mem::size_of::<T>()
+    } else {
+        0
+    };
     number as u32
 }
 
@@ -70,10 +74,15 @@ impl Audit {
 
     /// Takes one report that was read.
     pub fn add_report(&mut self, report: &Report) -> Result<(), String> {
-        let NodeFacts { host, inventory, facts } = facts::of(report)?;
+        let NodeFacts {
+            host,
+            inventory,
+            facts,
+        } = facts::of(report)?;
         if self.used > MAX_TEXTS || self.kept > MAX_KEPT {
             return Err(
-                "the reports before it differ in more than can be kept: audit fewer nodes at once".into()
+                "the reports before it differ in more than can be kept: audit fewer nodes at once"
+                    .into(),
             );
         }
         if self.nodes.len() >= MAX_NODES && !self.nodes.contains_key(&host) {
@@ -90,8 +99,16 @@ impl Audit {
             numbered.push((key, number(&mut self.values, value, size, used)));
         }
         numbered.sort_unstable();
-        let shape = self.keep(Shape { inventory, facts: numbered });
-        *self.nodes.entry(host).or_default().entry(shape).or_default() += 1;
+        let shape = self.keep(Shape {
+            inventory,
+            facts: numbered,
+        });
+        *self
+            .nodes
+            .entry(host)
+            .or_default()
+            .entry(shape)
+            .or_default() += 1;
         Ok(())
     }
 
@@ -101,7 +118,9 @@ impl Audit {
     ///
     /// The reports differ in more than can be kept: nothing was added.
     pub fn extend(&mut self, host: &str, facts: &[(String, String, String)]) -> Result<(), String> {
-        let Some(shapes) = self.nodes.get(host).cloned() else { return Ok(()) };
+        let Some(shapes) = self.nodes.get(host).cloned() else {
+            return Ok(());
+        };
         if self.used > MAX_TEXTS || self.kept > MAX_KEPT {
             return Err("the nodes differ in more than can be kept: audit fewer at once".into());
         }
@@ -109,7 +128,11 @@ impl Audit {
         for (shape, count) in shapes {
             let mut shape = self.shapes[shape as usize].clone();
             for (subject, what, value) in facts {
-                let key = Key { class: Class::Nic, subject: subject.clone(), what: what.clone() };
+                let key = Key {
+                    class: Class::Nic,
+                    subject: subject.clone(),
+                    what: what.clone(),
+                };
                 let size = subject.len() + what.len();
                 let key = number(&mut self.keys, key, size, &mut self.used);
                 let value = number(&mut self.values, value.clone(), value.len(), &mut self.used);
@@ -136,7 +159,12 @@ impl Audit {
         let facts = &self.shapes[shape as usize].facts;
         facts
             .iter()
-            .map(|(key, value)| (&self.keys[*key as usize], self.values[*value as usize].as_str()))
+            .map(|(key, value)| {
+                (
+                    &self.keys[*key as usize],
+                    self.values[*value as usize].as_str(),
+                )
+            })
             .collect()
     }
 }

@@ -70,7 +70,12 @@ pub struct Finding {
     /// why it matters; of what is good nothing is said
     #[serde(default, skip_serializing_if = "Option::is_none", skip_deserializing)]
     pub why: Option<String>,
-    #[serde(default, rename = "do", skip_serializing_if = "Option::is_none", skip_deserializing)]
+    #[serde(
+        default,
+        rename = "do",
+        skip_serializing_if = "Option::is_none",
+        skip_deserializing
+    )]
     pub remedy: Option<String>,
 }
 
@@ -205,7 +210,11 @@ impl Report {
     /// Adds what the node's interfaces hear, by their names.
     pub fn hear(&mut self, heard: &BTreeMap<String, NeighbourReport>) {
         for port in self.nics.iter_mut().flat_map(|nic| &mut nic.ports) {
-            port.neighbour = port.interface.as_ref().and_then(|interface| heard.get(interface)).cloned();
+            port.neighbour = port
+                .interface
+                .as_ref()
+                .and_then(|interface| heard.get(interface))
+                .cloned();
         }
     }
 
@@ -226,11 +235,22 @@ impl Report {
 
 fn why(text: &[u8], error: Option<serde_json::Error>) -> String {
     match (serde_json::from_slice::<Head>(text), error) {
-        (Ok(Head { format: Some(format), .. }), _) if format != FORMAT => {
-            format!("`format` is `{}`, expected `{FORMAT}`", Shown::word(&format, 60))
+        (
+            Ok(Head {
+                format: Some(format),
+                ..
+            }),
+            _,
+        ) if format != FORMAT => {
+            format!(
+                "`format` is `{}`, expected `{FORMAT}`",
+                Shown::word(&format, 60)
+            )
         }
         (Ok(Head { format: None, .. }), _) => format!("`format` is missing, expected `{FORMAT}`"),
-        (Ok(Head { version, .. }), _) if !version.is_some_and(|version| READ.contains(&version)) => {
+        (Ok(Head { version, .. }), _)
+            if !version.is_some_and(|version| READ.contains(&version)) =>
+        {
             let version = version.map_or("missing".to_string(), |version| format!("`{version}`"));
             format!("`version` is {version}, expected `{VERSION}`")
         }

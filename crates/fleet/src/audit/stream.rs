@@ -46,7 +46,11 @@ pub fn read(mut input: impl BufRead, take: &mut dyn FnMut(StreamPiece<'_>)) -> i
     let (mut splitter, mut line) = (Splitter::default(), Vec::new());
     let ended = loop {
         line.clear();
-        match input.by_ref().take(MAX_LINE as u64 + 1).read_until(b'\n', &mut line) {
+        match input
+            .by_ref()
+            .take(MAX_LINE as u64 + 1)
+            .read_until(b'\n', &mut line)
+        {
             Ok(0) => break Ok(()),
             Ok(length) if length > MAX_LINE => {
                 splitter.line += 1;
@@ -60,10 +64,16 @@ pub fn read(mut input: impl BufRead, take: &mut dyn FnMut(StreamPiece<'_>)) -> i
             Err(error) => break Err(error),
         }
     };
-    let mut begun: Vec<u64> =
-        splitter.open.values().filter(|open| open.depth > 0).map(|open| open.line).collect();
+    let mut begun: Vec<u64> = splitter
+        .open
+        .values()
+        .filter(|open| open.depth > 0)
+        .map(|open| open.line)
+        .collect();
     begun.sort_unstable();
-    begun.into_iter().for_each(|line| take((line, Err(CUT_SHORT))));
+    begun
+        .into_iter()
+        .for_each(|line| take((line, Err(CUT_SHORT))));
     ended.map(|()| splitter.labelled)
 }
 
@@ -80,13 +90,20 @@ impl Splitter {
     fn abandon(&mut self, label: Option<u64>) {
         let open = self.open.entry(label).or_default();
         self.held -= open.bytes.len();
-        *open = OpenDocument { passing: true, ..OpenDocument::default() };
+        *open = OpenDocument {
+            passing: true,
+            ..OpenDocument::default()
+        };
     }
 
     fn line(&mut self, line: &[u8], take: &mut dyn FnMut(StreamPiece<'_>)) {
         self.line += 1;
         let number = self.line;
-        let line = if number == 1 { line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line) } else { line };
+        let line = if number == 1 {
+            line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line)
+        } else {
+            line
+        };
         let (label, text) = label(line);
         self.labelled |= label.is_some();
         if self.open.len() >= MAX_LABELS && !self.open.contains_key(&label) {
@@ -124,7 +141,10 @@ impl Splitter {
                     from = at + 1;
                 }
                 ByteStep::Wrong(trouble) => {
-                    take((if open.depth > 0 { open.line } else { number }, Err(trouble)));
+                    take((
+                        if open.depth > 0 { open.line } else { number },
+                        Err(trouble),
+                    ));
                     self.abandon(label);
                     return;
                 }
@@ -190,11 +210,16 @@ impl OpenDocument {
 /// The task's number that `srun -l` put before a line, and the line.  No line of JSON begins with a number and `: `.
 fn label(line: &[u8]) -> (Option<u64>, &[u8]) {
     let spaces = line.iter().take_while(|byte| **byte == b' ').count();
-    let digits = line[spaces..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let digits = line[spaces..]
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
     let (number, after) = line[spaces..].split_at(digits);
     match after.strip_prefix(b": ") {
         Some(text) if (1..=9).contains(&digits) => {
-            let number = number.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'));
+            let number = number
+                .iter()
+                .fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'));
             (Some(number), text)
         }
         _ => (None, line),
@@ -209,9 +234,16 @@ mod tests {
     fn pieces(stream: &str, at_once: usize) -> Vec<(u64, Result<String, &'static str>)> {
         let mut found = Vec::new();
         let mut take = |(line, piece): StreamPiece<'_>| {
-            found.push((line, piece.map(|bytes| String::from_utf8(bytes.to_vec()).unwrap())));
+            found.push((
+                line,
+                piece.map(|bytes| String::from_utf8(bytes.to_vec()).unwrap()),
+            ));
         };
-        read(io::BufReader::with_capacity(at_once, stream.as_bytes()), &mut take).unwrap();
+        read(
+            io::BufReader::with_capacity(at_once, stream.as_bytes()),
+            &mut take,
+        )
+        .unwrap();
         found
     }
 
@@ -222,7 +254,11 @@ mod tests {
     #[test]
     fn documents_end_with_their_last_brace_however_the_stream_arrives() {
         let stream = "{\n \"a\": \"}\\\"{\"\n}\n\n{\"b\": [{}]}{\"c\": 1}\n";
-        let expected = [good(1, "{\n \"a\": \"}\\\"{\"\n}"), good(5, "{\"b\": [{}]}"), good(5, "{\"c\": 1}")];
+        let expected = [
+            good(1, "{\n \"a\": \"}\\\"{\"\n}"),
+            good(5, "{\"b\": [{}]}"),
+            good(5, "{\"c\": 1}"),
+        ];
         for at_once in [1, 2, 7, 1000] {
             assert_eq!(pieces(stream, at_once), expected);
         }
@@ -232,7 +268,11 @@ mod tests {
     fn a_document_that_is_cut_short_costs_no_other() {
         assert_eq!(
             pieces("{\n \"a\": {\n{\"b\": 1}\n{", 3),
-            [(1, Err(CUT_SHORT)), good(3, "{\"b\": 1}"), (4, Err(CUT_SHORT))]
+            [
+                (1, Err(CUT_SHORT)),
+                good(3, "{\"b\": 1}"),
+                (4, Err(CUT_SHORT))
+            ]
         );
     }
 
@@ -240,28 +280,49 @@ mod tests {
     fn text_between_documents_is_told_once_and_passed_over() {
         assert_eq!(
             pieces("srun: error: x\nmore of it\n{}\n}\n[]\n{}\n", 100),
-            [(1, Err(NO_DOCUMENT)), good(3, "{}"), (4, Err(NO_DOCUMENT)), good(6, "{}")]
+            [
+                (1, Err(NO_DOCUMENT)),
+                good(3, "{}"),
+                (4, Err(NO_DOCUMENT)),
+                good(6, "{}")
+            ]
         );
     }
 
     #[test]
     fn lines_that_srun_labelled_are_put_together_by_their_task() {
         let stream = " 0: {\n10: {\n 0:  \"a\": 1\n10:  \"b\": 2\n 0: }\n10: }\n";
-        assert_eq!(pieces(stream, 5), [good(1, "{\n \"a\": 1\n}"), good(2, "{\n \"b\": 2\n}")]);
+        assert_eq!(
+            pieces(stream, 5),
+            [good(1, "{\n \"a\": 1\n}"), good(2, "{\n \"b\": 2\n}")]
+        );
     }
 
     #[test]
     fn what_is_too_long_or_too_deep_is_not_kept() {
-        assert!(TOO_LONG.contains(&MAX_DOCUMENT.to_string()) && TOO_DEEP.contains(&MAX_DEPTH.to_string()));
+        assert!(
+            TOO_LONG.contains(&MAX_DOCUMENT.to_string())
+                && TOO_DEEP.contains(&MAX_DEPTH.to_string())
+        );
         let long = format!("{{\"a\": \"{}\"}}\n{{}}\n", "x".repeat(MAX_DOCUMENT));
         assert_eq!(pieces(&long, 4096), [(1, Err(TOO_LONG)), good(2, "{}")]);
-        let lines = format!("{{\n{}}}\n{{}}\n", " \"xxxxxxxxxxxxxx\",\n".repeat(MAX_DOCUMENT / 16));
+        let lines = format!(
+            "{{\n{}}}\n{{}}\n",
+            " \"xxxxxxxxxxxxxx\",\n".repeat(MAX_DOCUMENT / 16)
+        );
         assert_eq!(pieces(&lines, 4096)[0], (1, Err(TOO_LONG)));
         assert_eq!(pieces(&lines, 4096).len(), 2);
         let deep = format!("{{\"a\":{}\n{{}}\n", "[".repeat(MAX_DEPTH));
         assert_eq!(pieces(&deep, 100), [(1, Err(TOO_DEEP)), good(2, "{}")]);
-        let many: String =
-            (0..100).map(|task| format!("{task}: {{\"{}\n", "x".repeat(MAX_DOCUMENT / 2))).collect();
-        assert!(pieces(&many, 65536).iter().filter(|piece| piece.1 == Err(TOO_MANY_OPEN)).count() > 30);
+        let many: String = (0..100)
+            .map(|task| format!("{task}: {{\"{}\n", "x".repeat(MAX_DOCUMENT / 2)))
+            .collect();
+        assert!(
+            pieces(&many, 65536)
+                .iter()
+                .filter(|piece| piece.1 == Err(TOO_MANY_OPEN))
+                .count()
+                > 30
+        );
     }
 }

@@ -3,14 +3,18 @@
 
 use super::kinds::{Audited, Difference};
 use super::report::{
-    FORMAT, Finding, GpuReport, Level, LinkReport, NicReport, NumaReport, PortReport, Report, VERSION,
+    FORMAT, Finding, GpuReport, Level, LinkReport, NicReport, NumaReport, PortReport, Report,
+    VERSION,
 };
 use super::{Audit, MAX_TEXTS};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 fn link(width: u32) -> Option<LinkReport> {
-    Some(LinkReport { speed: "32.0 GT/s".into(), width })
+    Some(LinkReport {
+        speed: "32.0 GT/s".into(),
+        width,
+    })
 }
 
 fn nic(number: usize) -> NicReport {
@@ -67,7 +71,10 @@ fn node(host: &str) -> Report {
         processor: Some("x86 GenuineIntel family 6 model 143".into()),
         agreement: None,
         numa_nodes: cpus
-            .map(|(node, cpus)| NumaReport { node: node as u32, cpus: cpus.to_string() })
+            .map(|(node, cpus)| NumaReport {
+                node: node as u32,
+                cpus: cpus.to_string(),
+            })
             .collect(),
         gpus: (0..4).map(gpu).collect(),
         nics: (0..5).map(nic).collect(),
@@ -83,8 +90,14 @@ fn changed(host: &str, change: impl Fn(&mut Report)) -> Report {
 /// `n[1-8]`, and these.
 fn audited(others: &[Report]) -> Audited {
     let mut audit = Audit::default();
-    (1..=8).for_each(|number| audit.add(node(&format!("n{number}")).to_json().as_bytes()).unwrap());
-    others.iter().for_each(|report| audit.add(report.to_json().as_bytes()).unwrap());
+    (1..=8).for_each(|number| {
+        audit
+            .add(node(&format!("n{number}")).to_json().as_bytes())
+            .unwrap()
+    });
+    others
+        .iter()
+        .for_each(|report| audit.add(report.to_json().as_bytes()).unwrap());
     audit.finish()
 }
 
@@ -92,12 +105,25 @@ fn audited(others: &[Report]) -> Audited {
 fn differences(change: impl Fn(&mut Report)) -> Vec<String> {
     let found = audited(&[changed("odd", change)]);
     assert_eq!(found.kinds.len(), 1, "{found:#?}");
-    let [group] = found.kinds[0].differing.as_slice() else { panic!("{found:#?}") };
+    let [group] = found.kinds[0].differing.as_slice() else {
+        panic!("{found:#?}")
+    };
     assert_eq!((group.nodes.as_str(), group.count), ("odd", 1));
     let told = |difference: &Difference| {
-        let Difference { class, subject, what, here, kind, shared_by } = difference;
+        let Difference {
+            class,
+            subject,
+            what,
+            here,
+            kind,
+            shared_by,
+        } = difference;
         let said = |value: &Option<String>| value.clone().unwrap_or("-".into());
-        format!("{class:?} {subject} {what}: {} not {} of {shared_by}", said(here), said(kind))
+        format!(
+            "{class:?} {subject} {what}: {} not {} of {shared_by}",
+            said(here),
+            said(kind)
+        )
     };
     group.differences.iter().map(told).collect()
 }
@@ -106,7 +132,14 @@ fn differences(change: impl Fn(&mut Report)) -> Vec<String> {
 fn nodes_that_say_the_same_are_of_one_kind_and_none_differs() {
     let found = audited(&[]);
     assert!(found.is_clean());
-    assert_eq!((found.kinds.len(), found.kinds[0].nodes.as_str(), found.nodes), (1, "n[1-8]", 8));
+    assert_eq!(
+        (
+            found.kinds.len(),
+            found.kinds[0].nodes.as_str(),
+            found.nodes
+        ),
+        (1, "n[1-8]", 8)
+    );
 }
 
 #[test]
@@ -127,18 +160,28 @@ fn a_missing_nic_is_told_once_and_not_with_all_that_it_would_have_had() {
 #[test]
 fn a_nic_more_and_a_gpu_of_another_model_are_told() {
     let told = differences(|report| report.nics.push(nic(6)));
-    assert_eq!(told, ["Nic mlx5_6 (0000:60:00.1) : verbs 15b3:1021 not - of 8"]);
+    assert_eq!(
+        told,
+        ["Nic mlx5_6 (0000:60:00.1) : verbs 15b3:1021 not - of 8"]
+    );
     let told = differences(|report| report.gpus[1].model = Some("NVIDIA A100".into()));
-    assert_eq!(told, ["Gpu 0000:10:00.0 : NVIDIA A100 not NVIDIA H100 80GB HBM3 of 8"]);
+    assert_eq!(
+        told,
+        ["Gpu 0000:10:00.0 : NVIDIA A100 not NVIDIA H100 80GB HBM3 of 8"]
+    );
 }
 
 // one node whose configuration file was not replaced
 #[test]
 fn another_default_for_steps_that_do_not_ask_is_told() {
     let told = differences(|report| report.default = Some("default=closest rollout=10%".into()));
-    let expected = "Node  steps that do not ask: default=closest rollout=10% not default=closest of 8";
+    let expected =
+        "Node  steps that do not ask: default=closest rollout=10% not default=closest of 8";
     assert_eq!(told, [expected]);
-    assert!(audited(&[changed("old", |report| report.default = None)]).is_clean(), "an earlier tool");
+    assert!(
+        audited(&[changed("old", |report| report.default = None)]).is_clean(),
+        "an earlier tool"
+    );
 }
 
 #[test]
@@ -148,7 +191,10 @@ fn a_link_with_fewer_lanes_a_lower_rate_and_a_port_that_is_down_are_told() {
         report.nics[1].ports[0].rate_mbps = Some(200_000);
         report.nics[2].ports[0].state = "down".into();
         report.nics[2].ports[0].rate_mbps = Some(10_000);
-        report.gpus[0].link = Some(LinkReport { speed: "2.5 GT/s".into(), width: 8 });
+        report.gpus[0].link = Some(LinkReport {
+            speed: "2.5 GT/s".into(),
+            width: 8,
+        });
     });
     assert_eq!(
         told,
@@ -196,14 +242,20 @@ fn finding(level: Level, about: Option<&str>, text: &str) -> Finding {
 #[test]
 fn a_finding_that_siblings_lack_is_told_and_one_that_all_have_is_not() {
     let wrong = |text: &str| finding(Level::Fail, Some("/run/node.json"), text);
-    let told =
-        differences(|report| report.findings = vec![wrong("it is 9 s old"), finding(Level::Ok, None, "x")]);
-    assert_eq!(told, ["Finding fail node-file: /run/node.json : it is 9 s old not - of 8"]);
+    let told = differences(|report| {
+        report.findings = vec![wrong("it is 9 s old"), finding(Level::Ok, None, "x")]
+    });
+    assert_eq!(
+        told,
+        ["Finding fail node-file: /run/node.json : it is 9 s old not - of 8"]
+    );
     let with = |host: &str, age| changed(host, |report| report.findings = vec![wrong(age)]);
-    let all: Vec<Report> =
-        (0..9).map(|number| with(&format!("m{number}"), ["a", "b", "c"][number % 3])).collect();
+    let all: Vec<Report> = (0..9)
+        .map(|number| with(&format!("m{number}"), ["a", "b", "c"][number % 3]))
+        .collect();
     let mut audit = Audit::default();
-    all.iter().for_each(|report| audit.add(report.to_json().as_bytes()).unwrap());
+    all.iter()
+        .for_each(|report| audit.add(report.to_json().as_bytes()).unwrap());
     assert!(audit.finish().is_clean(), "an age is no difference");
 }
 
@@ -212,7 +264,10 @@ fn what_a_node_does_not_tell_is_no_difference() {
     let silent = changed("n9", |report| {
         report.versions.clear();
         report.processor = None;
-        report.nics.iter_mut().for_each(|nic| (nic.firmware, nic.link) = (None, None));
+        report
+            .nics
+            .iter_mut()
+            .for_each(|nic| (nic.firmware, nic.link) = (None, None));
     });
     assert!(audited(&[silent]).is_clean());
 }
@@ -226,8 +281,18 @@ fn a_node_with_half_the_gpus_is_of_another_kind_and_alone_there() {
         })
     };
     let found = audited(&[half("h1")]);
-    assert_eq!((found.kinds.len(), found.kinds[1].nodes.as_str(), found.is_clean()), (2, "h1", false));
-    assert!(audited(&[half("h1"), half("h2")]).is_clean(), "two of them are a kind");
+    assert_eq!(
+        (
+            found.kinds.len(),
+            found.kinds[1].nodes.as_str(),
+            found.is_clean()
+        ),
+        (2, "h1", false)
+    );
+    assert!(
+        audited(&[half("h1"), half("h2")]).is_clean(),
+        "two of them are a kind"
+    );
 }
 
 #[test]
@@ -236,30 +301,56 @@ fn as_many_nodes_with_a_nic_less_as_without_are_a_kind_of_their_own() {
     let found = audited(&(0..5).map(less).collect::<Vec<_>>());
     assert_eq!((found.kinds.len(), found.is_clean()), (2, true));
     let found = audited(&(0..4).map(less).collect::<Vec<_>>());
-    assert_eq!((found.kinds.len(), found.kinds[0].differing[0].nodes.as_str()), (1, "m[0-3]"));
+    assert_eq!(
+        (
+            found.kinds.len(),
+            found.kinds[0].differing[0].nodes.as_str()
+        ),
+        (1, "m[0-3]")
+    );
 }
 
 #[test]
 fn a_node_that_reported_twice_is_told_and_counted_once() {
     let found = audited(&[node("n3"), changed("n4", |report| drop(report.nics.pop()))]);
-    let told: Vec<_> = found.duplicates.iter().map(|of| (of.host.as_str(), of.reports, of.alike)).collect();
-    assert_eq!((told, found.nodes), (vec![("n3", 2, true), ("n4", 2, false)], 8));
+    let told: Vec<_> = found
+        .duplicates
+        .iter()
+        .map(|of| (of.host.as_str(), of.reports, of.alike))
+        .collect();
+    assert_eq!(
+        (told, found.nodes),
+        (vec![("n3", 2, true), ("n4", 2, false)], 8)
+    );
     assert!(!found.is_clean());
 }
 
 #[test]
 fn a_report_that_is_none_says_why() {
     let refused = |change: fn(&mut Report)| {
-        Audit::default().add(changed("x", change).to_json().as_bytes()).unwrap_err()
+        Audit::default()
+            .add(changed("x", change).to_json().as_bytes())
+            .unwrap_err()
     };
     assert!(refused(|report| report.host = None).starts_with("it has no `host`"));
     assert!(
-        refused(|report| report.host = Some("a,b\x1b".into())).contains(r"`a,b\u{1b}` is no name of a node")
+        refused(|report| report.host = Some("a,b\x1b".into()))
+            .contains(r"`a,b\u{1b}` is no name of a node")
     );
-    assert_eq!(refused(|report| report.version = 3), "`version` is `3`, expected `2`");
+    assert_eq!(
+        refused(|report| report.version = 3),
+        "`version` is `3`, expected `2`"
+    );
     let first = changed("x", |report| report.version = 1).to_json();
-    assert_eq!(Audit::default().add(first.as_bytes()), Ok(()), "version 1 is read too");
-    assert!(refused(|report| report.format = "nic-placement plan".into()).contains("`nic-placement plan`"));
+    assert_eq!(
+        Audit::default().add(first.as_bytes()),
+        Ok(()),
+        "version 1 is read too"
+    );
+    assert!(
+        refused(|report| report.format = "nic-placement plan".into())
+            .contains("`nic-placement plan`")
+    );
     // the reader of the answer sees it in a terminal, so the report's control characters are escaped (found by the fuzzer)
     assert_eq!(
         refused(|report| report.format = "a\n\x1b[2J".into()),
@@ -281,7 +372,12 @@ fn a_stream_that_is_made_to_fill_the_memory_is_refused() {
     let filler = |number: usize| {
         changed(&format!("n{number}"), |report| {
             report.versions = (0..400)
-                .map(|at| (format!("{number}-{at}"), "x".repeat(2000) + &format!("{number}-{at}")))
+                .map(|at| {
+                    (
+                        format!("{number}-{at}"),
+                        "x".repeat(2000) + &format!("{number}-{at}"),
+                    )
+                })
                 .collect();
         })
     };

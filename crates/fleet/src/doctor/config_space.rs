@@ -68,14 +68,19 @@ fn capability(bytes: &[u8], id: u8) -> Option<usize> {
     /// Capabilities, at most: a broken list may be a circle.
     const MOST: usize = 48;
     let next = |at: usize| Some(usize::from(*bytes.get(at)? & 0xfc)).filter(|at| *at >= 0x40);
-    successors(next(0x34), |at| next(at + 1)).take(MOST).find(|at| bytes.get(*at) == Some(&id))
+    successors(next(0x34), |at| next(at + 1))
+        .take(MOST)
+        .find(|at| bytes.get(*at) == Some(&id))
 }
 
 /// Where an extended capability stands; their list begins at 0x100.
 fn extended(bytes: &[u8], id: u16) -> Option<usize> {
     const MOST: usize = (SIZE - 0x100) / 8;
-    let next = |at: usize| Some(usize::from(word(bytes, at + 2)? >> 4 & 0xffc)).filter(|at| *at >= 0x100);
-    successors(Some(0x100), |at| next(*at)).take(MOST).find(|at| word(bytes, *at) == Some(id))
+    let next =
+        |at: usize| Some(usize::from(word(bytes, at + 2)? >> 4 & 0xffc)).filter(|at| *at >= 0x100);
+    successors(Some(0x100), |at| next(*at))
+        .take(MOST)
+        .find(|at| word(bytes, *at) == Some(id))
 }
 
 #[cfg(test)]
@@ -87,7 +92,14 @@ mod tests {
     fn the_registers_are_found_behind_other_capabilities() {
         let bytes = config_space(0x5910, Some(0x1d), Some(0x8000));
         let space = ConfigSpace::parse(&bytes).unwrap();
-        assert_eq!(space, ConfigSpace { device_control: Some(0x5910), acs: Some(0x1d), ats: Some(0x8000) });
+        assert_eq!(
+            space,
+            ConfigSpace {
+                device_control: Some(0x5910),
+                acs: Some(0x1d),
+                ats: Some(0x8000)
+            }
+        );
         assert_eq!(
             (space.read_request(), space.is_relaxed(), space.has_ats()),
             (Some(4096), Some(true), true)

@@ -132,8 +132,16 @@ pub struct Unasked {
 impl Unasked {
     /// What is said, without where: it is compared with other nodes.
     pub fn text(&self) -> String {
-        let said: Vec<&str> = self.said.iter().map(|(_, argument)| argument.as_str()).collect();
-        if said.is_empty() { "no default=".to_string() } else { said.join(" ") }
+        let said: Vec<&str> = self
+            .said
+            .iter()
+            .map(|(_, argument)| argument.as_str())
+            .collect();
+        if said.is_empty() {
+            "no default=".to_string()
+        } else {
+            said.join(" ")
+        }
     }
 }
 

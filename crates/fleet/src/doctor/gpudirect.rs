@@ -16,7 +16,9 @@
 #![forbid(unsafe_code)]
 
 use super::facts::HostFacts;
-use super::redirect::{GpuWithNic, bridges_between, is_translated, pairs, redirects, translation_hurts};
+use super::redirect::{
+    GpuWithNic, bridges_between, is_translated, pairs, redirects, translation_hurts,
+};
 use super::{Examined, Verdict, first_of};
 use nic_placement_core::topology::{GpuVendor, NicKind, PathType};
 use std::collections::BTreeMap;
@@ -41,7 +43,11 @@ fn unknown(why: &str) -> Result<&'static str, Answer> {
 }
 
 /// How the NIC's driver gets at the GPU's memory, or the answer that says why it does not.
-fn memory(subject: &Examined, facts: &HostFacts, pair: &GpuWithNic) -> Result<&'static str, Answer> {
+fn memory(
+    subject: &Examined,
+    facts: &HostFacts,
+    pair: &GpuWithNic,
+) -> Result<&'static str, Answer> {
     match pair.gpu.vendor {
         GpuVendor::Nvidia => nvidias(subject, facts, pair),
         GpuVendor::Amd if facts.memory_peers.contains("amdkfd") => Ok("peer memory of amdkfd"),
@@ -50,9 +56,20 @@ fn memory(subject: &Examined, facts: &HostFacts, pair: &GpuWithNic) -> Result<&'
     }
 }
 
-fn nvidias(subject: &Examined, facts: &HostFacts, pair: &GpuWithNic) -> Result<&'static str, Answer> {
-    let is_loaded = |name: &str| facts.modules.as_ref().is_some_and(|modules| modules.contains(name));
-    let peers = ["nv_mem", "nv_mem_nc"].iter().any(|peer| facts.memory_peers.contains(*peer));
+fn nvidias(
+    subject: &Examined,
+    facts: &HostFacts,
+    pair: &GpuWithNic,
+) -> Result<&'static str, Answer> {
+    let is_loaded = |name: &str| {
+        facts
+            .modules
+            .as_ref()
+            .is_some_and(|modules| modules.contains(name))
+    };
+    let peers = ["nv_mem", "nv_mem_nc"]
+        .iter()
+        .any(|peer| facts.memory_peers.contains(*peer));
     match pair.nic.kind {
         NicKind::Verbs if is_loaded("nvidia_peermem") => return Ok("nvidia_peermem"),
         NicKind::Verbs if peers || is_loaded("nv_peer_mem") => return Ok("nv_peer_mem"),
@@ -74,13 +91,20 @@ fn nvidias(subject: &Examined, facts: &HostFacts, pair: &GpuWithNic) -> Result<&
     }
     /// PCI's number of Mellanox, whose driver is mlx5.
     const MELLANOX: u16 = 0x15b3;
-    let function = pair.nic.address.and_then(|address| subject.plan.node.pci.get(address));
+    let function = pair
+        .nic
+        .address
+        .and_then(|address| subject.plan.node.pci.get(address));
     let is_mlx5 = function.is_some_and(|function| function.vendor == Some(MELLANOX));
     match facts.kernel.as_deref().and_then(release) {
         Some(kernel) if kernel < (5, 12) => {
             match facts.kernel.as_deref().is_some_and(|of| of.contains(".el")) {
-                true => unknown("whether this distribution's kernel registers a dma-buf is not known"),
-                false => no("nvidia_peermem is not loaded, and Linux before 5.12 registers no dma-buf"),
+                true => {
+                    unknown("whether this distribution's kernel registers a dma-buf is not known")
+                }
+                false => {
+                    no("nvidia_peermem is not loaded, and Linux before 5.12 registers no dma-buf")
+                }
             }
         }
         Some(_) if pair.nic.kind == NicKind::Verbs && is_mlx5 => Ok("dma-buf"),
@@ -98,33 +122,55 @@ fn release(kernel: &str) -> Option<(u32, u32)> {
 fn answer(subject: &Examined, facts: &HostFacts, pair: &GpuWithNic) -> Answer {
     let topology = &*subject.plan.node;
     let model = pair.gpu.model.as_deref().unwrap_or_default();
-    if ["GeForce", "GB10"].iter().any(|cannot| model.split(' ').any(|word| word == *cannot)) {
+    if ["GeForce", "GB10"]
+        .iter()
+        .any(|cannot| model.split(' ').any(|word| word == *cannot))
+    {
         return Answer::Never(format!("NVIDIA does not support it on `{model}`"));
     }
     let by = match memory(subject, facts, pair) {
         Ok(by) => by,
         Err(answer) => return answer,
     };
-    let Some(nic) = pair.nic.address else { return Answer::Unknown("the NIC stands on no bus".to_string()) };
-    let translated = [pair.gpu.address, nic].iter().any(|at| is_translated(topology, *at) == Some(true));
+    let Some(nic) = pair.nic.address else {
+        return Answer::Unknown("the NIC stands on no bus".to_string());
+    };
+    let translated = [pair.gpu.address, nic]
+        .iter()
+        .any(|at| is_translated(topology, *at) == Some(true));
     if translated && translation_hurts(subject) {
         return match by {
-            "dma-buf" => {
-                Answer::Unknown("by dma-buf, but the IOMMU translates; `iommu=pt` makes it sure".to_string())
-            }
-            _ => Answer::No(format!("{by} is there, but the IOMMU translates: `iommu=pt`")),
+            "dma-buf" => Answer::Unknown(
+                "by dma-buf, but the IOMMU translates; `iommu=pt` makes it sure".to_string(),
+            ),
+            _ => Answer::No(format!(
+                "{by} is there, but the IOMMU translates: `iommu=pt`"
+            )),
         };
     }
     if pair.path > PathType::Pxb && !pair.gpu.has_c2c() {
-        let why = format!("by {by}, but the path is {}, and NCCL uses it only up to PXB", pair.path);
+        let why = format!(
+            "by {by}, but the path is {}, and NCCL uses it only up to PXB",
+            pair.path
+        );
         return Answer::Poorly(why);
     }
-    let port = |bridge: &_| facts.functions.get(bridge).and_then(|function| function.config);
+    let port = |bridge: &_| {
+        facts
+            .functions
+            .get(bridge)
+            .and_then(|function| function.config)
+    };
     let between = bridges_between(topology, pair.gpu.address, nic).unwrap_or_default();
     if !facts.is_virtual && between.iter().filter_map(port).any(redirects) {
-        return Answer::Poorly(format!("by {by}, but a port on the way redirects: see `acs`"));
+        return Answer::Poorly(format!(
+            "by {by}, but a port on the way redirects: see `acs`"
+        ));
     }
-    let bar = facts.functions.get(&pair.gpu.address).and_then(|function| function.bar1);
+    let bar = facts
+        .functions
+        .get(&pair.gpu.address)
+        .and_then(|function| function.bar1);
     /// What GPUs without a large BAR show (NVIDIA's guide, "PCI BAR sizes").
     const SMALL: u64 = 256 << 20;
     match bar {
@@ -133,7 +179,10 @@ fn answer(subject: &Examined, facts: &HostFacts, pair: &GpuWithNic) -> Answer {
             bytes >> 20
         )),
         // a detour would cost speed; whether there is one only root can read
-        _ if !facts.is_virtual && !between.is_empty() && between.iter().filter_map(port).next().is_none() => {
+        _ if !facts.is_virtual
+            && !between.is_empty()
+            && between.iter().filter_map(port).next().is_none() =>
+        {
             Answer::Yes(format!("by {by}, ACS on the way not told"))
         }
         _ => Answer::Yes(format!("by {by}")),
@@ -141,11 +190,16 @@ fn answer(subject: &Examined, facts: &HostFacts, pair: &GpuWithNic) -> Answer {
 }
 
 pub(super) fn gpudirect(subject: &Examined) -> Vec<Verdict> {
-    let Some(facts) = subject.facts else { return Vec::new() };
+    let Some(facts) = subject.facts else {
+        return Vec::new();
+    };
     let mut answers: BTreeMap<Answer, Vec<String>> = BTreeMap::new();
     for pair in pairs(subject) {
         let name = format!("GPU {} with {}:{}", pair.index, pair.nic.name, pair.port);
-        answers.entry(answer(subject, facts, &pair)).or_default().push(name);
+        answers
+            .entry(answer(subject, facts, &pair))
+            .or_default()
+            .push(name);
     }
     let verdict = |(answer, pairs): (Answer, Vec<String>)| {
         /// Pairs of one line, at most: a node of eight GPUs with two NICs each.

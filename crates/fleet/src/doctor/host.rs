@@ -9,7 +9,12 @@ use nic_placement_core::gpus;
 use nic_placement_core::topology::{GpuVendor, NicKind};
 
 pub(super) fn has_rdma(subject: &Examined) -> bool {
-    subject.plan.node.nics.iter().any(|nic| nic.kind != NicKind::Ethernet)
+    subject
+        .plan
+        .node
+        .nics
+        .iter()
+        .any(|nic| nic.kind != NicKind::Ethernet)
 }
 
 pub(super) fn node(subject: &Examined) -> Vec<Verdict> {
@@ -17,30 +22,45 @@ pub(super) fn node(subject: &Examined) -> Vec<Verdict> {
     let (gpus, nics) = (topology.gpus.len(), topology.nics.len());
     let of_gpus = counted(gpus, "GPU");
     let may = map.rails.len();
-    let facts = format!("node `{}`: {of_gpus}, {may} of {nics} NICs may be chosen", topology.name);
+    let facts = format!(
+        "node `{}`: {of_gpus}, {may} of {nics} NICs may be chosen",
+        topology.name
+    );
     vec![match (gpus, may) {
         (0, _) => Verdict::note(format!("{facts}: without a GPU nothing is set")),
         (_, 0) if topology.is_left_to_libfabric() => {
             let nics = counted(nics, "NIC");
-            Verdict::ok(format!("node `{}`: {of_gpus}, {nics}, among which libfabric chooses", topology.name))
+            Verdict::ok(format!(
+                "node `{}`: {of_gpus}, {nics}, among which libfabric chooses",
+                topology.name
+            ))
         }
         (_, 0) if !has_rdma(subject) => Verdict::note(format!("{facts}: it has no RDMA device")),
-        (_, 0) => Verdict::warn(format!("{facts}: `nic-placement show` says why")).about(&topology.name),
+        (_, 0) => {
+            Verdict::warn(format!("{facts}: `nic-placement show` says why")).about(&topology.name)
+        }
         _ => Verdict::ok(facts),
     }]
 }
 
 pub(super) fn odd(subject: &Examined) -> Vec<Verdict> {
     let topology = &*subject.plan.node;
-    let all = subject.diagnostics.iter().chain(&subject.plan.map.diagnostics);
+    let all = subject
+        .diagnostics
+        .iter()
+        .chain(&subject.plan.map.diagnostics);
     let mut verdicts: Vec<Verdict> = all.map(Verdict::note).collect();
     verdicts.extend(gpus::lint(topology).iter().map(Verdict::note));
     verdicts
 }
 
 pub(super) fn machine(subject: &Examined) -> Vec<Verdict> {
-    let Some(Machine { name, is_a_clouds, missing, gpus }) =
-        subject.facts.and_then(|facts| facts.machine.as_ref())
+    let Some(Machine {
+        name,
+        is_a_clouds,
+        missing,
+        gpus,
+    }) = subject.facts.and_then(|facts| facts.machine.as_ref())
     else {
         return Vec::new();
     };
@@ -59,38 +79,61 @@ pub(super) fn machine(subject: &Examined) -> Vec<Verdict> {
     for (device, is_on_the_bus) in missing {
         let what = format!("{} `{}`, which `{name}` has,", device.what, device.address);
         let verdict = match (is_on_the_bus, is_a_clouds) {
-            (true, _) => {
-                Verdict::warn(format!("{what} is on the bus, and no driver shows it: given to a guest?"))
-            }
-            (false, true) => {
-                Verdict::warn(format!("{what} is not on the bus: has the guest only a part of it?"))
-            }
+            (true, _) => Verdict::warn(format!(
+                "{what} is on the bus, and no driver shows it: given to a guest?"
+            )),
+            (false, true) => Verdict::warn(format!(
+                "{what} is not on the bus: has the guest only a part of it?"
+            )),
             (false, false) => Verdict::fail(format!("{what} is not on the bus")),
         };
         verdicts.push(verdict.about(device.address));
     }
     if verdicts.len() > 4 {
         // half a machine is one finding
-        let all: Vec<String> = missing.iter().map(|(of, _)| of.address.to_string()).collect();
-        let text = format!("`{name}` has {} devices more than this node: {}", all.len(), listed(&all));
+        let all: Vec<String> = missing
+            .iter()
+            .map(|(of, _)| of.address.to_string())
+            .collect();
+        let text = format!(
+            "`{name}` has {} devices more than this node: {}",
+            all.len(),
+            listed(&all)
+        );
         let is_fault = missing.iter().all(|(_, on_the_bus)| !on_the_bus) && !is_a_clouds;
-        let verdict = if is_fault { Verdict::fail(text) } else { Verdict::warn(text) };
+        let verdict = if is_fault {
+            Verdict::fail(text)
+        } else {
+            Verdict::warn(text)
+        };
         verdicts = vec![verdict.about(&all[0])];
     }
-    or_ok(verdicts, Some(format!("it has the GPUs and NICs of `{name}`")))
+    or_ok(
+        verdicts,
+        Some(format!("it has the GPUs and NICs of `{name}`")),
+    )
 }
 
 pub(super) fn numa_balancing(subject: &Examined) -> Vec<Verdict> {
-    let Some(value) = subject.facts.and_then(|facts| facts.numa_balancing.as_deref()) else {
+    let Some(value) = subject
+        .facts
+        .and_then(|facts| facts.numa_balancing.as_deref())
+    else {
         return Vec::new();
     };
     let topology = &*subject.plan.node;
     let has_amd = topology.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Amd);
-    let nodes = topology.numa_nodes.iter().filter(|node| !node.cpus.is_empty()).count();
+    let nodes = topology
+        .numa_nodes
+        .iter()
+        .filter(|node| !node.cpus.is_empty())
+        .count();
     vec![match value {
         "0" => Verdict::ok("off"),
         _ if nodes < 2 => Verdict::ok("on, and there is one NUMA node"),
-        _ if has_amd => Verdict::advice(format!("on ({value}): AMD asks for 0 on nodes with its GPUs")),
+        _ if has_amd => Verdict::advice(format!(
+            "on ({value}): AMD asks for 0 on nodes with its GPUs"
+        )),
         _ => Verdict::advice(format!(
             "on ({value}): pages that a task is using are unmapped to see who uses them"
         )),
@@ -102,14 +145,23 @@ pub(super) fn port_range(subject: &Examined) -> Vec<Verdict> {
     const FEW: u32 = 4096;
     /// Where Slurm's daemons listen (slurm.conf(5), `SlurmctldPort`, `SlurmdPort`, slurmdbd.conf's `DbdPort`).
     const SLURMS: [u32; 3] = [6817, 6818, 6819];
-    let Some(text) = subject.facts.and_then(|facts| facts.port_range.as_deref()) else { return Vec::new() };
+    let Some(text) = subject.facts.and_then(|facts| facts.port_range.as_deref()) else {
+        return Vec::new();
+    };
     let mut numbers = text.split_whitespace().map(str::parse::<u32>);
-    let (Some(Ok(first)), Some(Ok(last))) = (numbers.next(), numbers.next()) else { return Vec::new() };
+    let (Some(Ok(first)), Some(Ok(last))) = (numbers.next(), numbers.next()) else {
+        return Vec::new();
+    };
     let count = (last + 1).saturating_sub(first);
     vec![if count < FEW {
-        Verdict::warn(format!("{first} to {last}: {count} ports for all connections of a node")).about(text)
+        Verdict::warn(format!(
+            "{first} to {last}: {count} ports for all connections of a node"
+        ))
+        .about(text)
     } else if SLURMS.iter().any(|port| (first..=last).contains(port)) {
-        Verdict::advice(format!("{first} to {last}: a program may be given 6818, where slurmd listens"))
+        Verdict::advice(format!(
+            "{first} to {last}: a program may be given 6818, where slurmd listens"
+        ))
     } else {
         Verdict::ok(format!("{first} to {last}"))
     }]
@@ -117,12 +169,12 @@ pub(super) fn port_range(subject: &Examined) -> Vec<Verdict> {
 
 /// Is there a NIC of the kind that libraries register memory with?
 fn has_verbs(subject: &Examined) -> bool {
-    subject
-        .plan
-        .map
-        .rails
-        .iter()
-        .any(|rail| matches!(subject.plan.node.nic(rail.nic).kind, NicKind::Verbs | NicKind::Efa))
+    subject.plan.map.rails.iter().any(|rail| {
+        matches!(
+            subject.plan.node.nic(rail.nic).kind,
+            NicKind::Verbs | NicKind::Efa
+        )
+    })
 }
 
 pub(super) fn memlock(subject: &Examined) -> Vec<Verdict> {
@@ -135,7 +187,10 @@ pub(super) fn memlock(subject: &Examined) -> Vec<Verdict> {
         None => Vec::new(),
         Some(u64::MAX) => vec![Verdict::ok("unlimited")],
         Some(bytes) if caller.is_root => {
-            vec![Verdict::ok(format!("{}, and root is not held by that", text(bytes)))]
+            vec![Verdict::ok(format!(
+                "{}, and root is not held by that",
+                text(bytes)
+            ))]
         }
         Some(bytes) if caller.in_step => vec![Verdict::warn(text(bytes)).about("memlock")],
         Some(bytes) => {
@@ -148,24 +203,44 @@ pub(super) fn memlock(subject: &Examined) -> Vec<Verdict> {
 }
 
 pub(super) fn uverbs_access(subject: &Examined) -> Vec<Verdict> {
-    let Some(facts) = subject.facts else { return Vec::new() };
-    let mut rails: Vec<&str> = subject.plan.map.rails.iter().map(|rail| rail.name.as_str()).collect();
+    let Some(facts) = subject.facts else {
+        return Vec::new();
+    };
+    let mut rails: Vec<&str> = subject
+        .plan
+        .map
+        .rails
+        .iter()
+        .map(|rail| rail.name.as_str())
+        .collect();
     rails.dedup();
-    let asked: Vec<(&str, DeviceAccess)> =
-        rails.iter().filter_map(|name| Some((*name, facts.nics.get(*name)?.access?))).collect();
+    let asked: Vec<(&str, DeviceAccess)> = rails
+        .iter()
+        .filter_map(|name| Some((*name, facts.nics.get(*name)?.access?)))
+        .collect();
     let with = |access: DeviceAccess| -> Vec<String> {
-        asked.iter().filter(|(_, of)| *of == access).map(|(name, _)| name.to_string()).collect()
+        asked
+            .iter()
+            .filter(|(_, of)| *of == access)
+            .map(|(name, _)| name.to_string())
+            .collect()
     };
     let open = with(DeviceAccess::Open);
     let mut verdicts = Vec::new();
     let refused = with(DeviceAccess::Refused);
     if !refused.is_empty() {
-        let text = format!("{}: this user may not open the device node", listed(&refused));
+        let text = format!(
+            "{}: this user may not open the device node",
+            listed(&refused)
+        );
         verdicts.push(Verdict::warn(text).about(&refused[0]));
     }
     let fenced = with(DeviceAccess::Fenced);
     if !fenced.is_empty() {
-        verdicts.push(Verdict::note(format!("{}: the job's device cgroup keeps it closed", listed(&fenced))));
+        verdicts.push(Verdict::note(format!(
+            "{}: the job's device cgroup keeps it closed",
+            listed(&fenced)
+        )));
     }
     let absent = with(DeviceAccess::Absent);
     if !absent.is_empty() {
@@ -175,8 +250,17 @@ pub(super) fn uverbs_access(subject: &Examined) -> Vec<Verdict> {
             false => Verdict::warn(format!("{text}, and other NICs have one")).about(&absent[0]),
         });
     }
-    let who = if subject.caller.is_root { "root" } else { "this user" };
-    let good = || format!("{who} may open {} that may be chosen", counted(open.len(), "NIC"));
+    let who = if subject.caller.is_root {
+        "root"
+    } else {
+        "this user"
+    };
+    let good = || {
+        format!(
+            "{who} may open {} that may be chosen",
+            counted(open.len(), "NIC")
+        )
+    };
     or_ok(verdicts, (!open.is_empty()).then(good))
 }
 
@@ -184,9 +268,16 @@ pub(super) fn nccl_conf(subject: &Examined) -> Vec<Verdict> {
     let verdict = |(file, variables): &(String, Vec<String>)| {
         let text = match variables.as_slice() {
             [] => format!("`{file}` sets nothing that we would set"),
-            set => format!("`{file}` sets {}: left to it, as NCCL would prefer ours", listed(set)),
+            set => format!(
+                "`{file}` sets {}: left to it, as NCCL would prefer ours",
+                listed(set)
+            ),
         };
-        if variables.is_empty() { Verdict::ok(text) } else { Verdict::advice(text).about(file) }
+        if variables.is_empty() {
+            Verdict::ok(text)
+        } else {
+            Verdict::advice(text).about(file)
+        }
     };
     subject.caller.nccl.iter().map(verdict).collect()
 }

@@ -10,24 +10,37 @@ use nic_placement_core::diagnostic::Diagnostic;
 
 /// The versions of Slurm that the end-to-end cases ran on, as `srun --version` prints them; tests/slurm/releases.tsv has the
 /// runs.
-pub const TESTED: [&str; 9] =
-    ["22.05.8", "23.02.8", "23.11.4", "24.05.8", "24.11.5", "25.05.8", "25.11.2", "26.05.5", "26.11.0"];
+pub const TESTED: [&str; 9] = [
+    "22.05.8", "23.02.8", "23.11.4", "24.05.8", "24.11.5", "25.05.8", "25.11.2", "26.05.5",
+    "26.11.0",
+];
 
 fn ours(installation: &Installation) -> Vec<&PluginLine> {
-    let lines = installation.plugstack.iter().flat_map(|plugstack| &plugstack.lines);
+    let lines = installation
+        .plugstack
+        .iter()
+        .flat_map(|plugstack| &plugstack.lines);
     lines.filter(|line| line.is_ours()).collect()
 }
 
 pub(super) fn slurm(subject: &Examined) -> Vec<Verdict> {
-    let Some(said) = &subject.installation.slurm else { return Vec::new() };
+    let Some(said) = &subject.installation.slurm else {
+        return Vec::new();
+    };
     let Some(version) = said else {
         return vec![Verdict::note("none of its programs tells its release here")];
     };
     let shown: String = version.chars().take(60).collect();
-    let tested = |of| TESTED.into_iter().find(|tested| releases::of_version(tested) == Some(of));
+    let tested = |of| {
+        TESTED
+            .into_iter()
+            .find(|tested| releases::of_version(tested) == Some(of))
+    };
     let release = releases::of_version(version).map(|release| (release.name(), tested(release)));
     vec![match release {
-        Some((name, Some(tested))) => Verdict::ok(format!("`{shown}`: release {name}, tested with {tested}")),
+        Some((name, Some(tested))) => {
+            Verdict::ok(format!("`{shown}`: release {name}, tested with {tested}"))
+        }
         Some((name, None)) => Verdict::note(format!(
             "`{shown}`: the plugin answers to release {name}, and was not tested with it"
         )),
@@ -42,19 +55,32 @@ pub(super) fn slurm(subject: &Examined) -> Vec<Verdict> {
 }
 
 pub(super) fn plugstack(subject: &Examined) -> Vec<Verdict> {
-    let Some(Plugstack { path, is_named, is_there, findings, .. }) = &subject.installation.plugstack else {
+    let Some(Plugstack {
+        path,
+        is_named,
+        is_there,
+        findings,
+        ..
+    }) = &subject.installation.plugstack
+    else {
         return Vec::new();
     };
     // a node without Slurm, a container: nothing is wrong with what is not there
     if !is_there && !is_named {
-        return vec![Verdict::advice(format!("there is no `{path}`: Slurm loads no plugin here"))];
+        return vec![Verdict::advice(format!(
+            "there is no `{path}`: Slurm loads no plugin here"
+        ))];
     }
-    let mut verdicts: Vec<Verdict> =
-        findings.iter().map(|finding| Verdict::warn(finding).about(&finding.place)).collect();
+    let mut verdicts: Vec<Verdict> = findings
+        .iter()
+        .map(|finding| Verdict::warn(finding).about(&finding.place))
+        .collect();
     let ours = ours(subject.installation);
     let Some((first, others)) = ours.split_first() else {
         if verdicts.is_empty() {
-            verdicts.push(Verdict::advice(format!("`{path}`: no line loads the plugin")));
+            verdicts.push(Verdict::advice(format!(
+                "`{path}`: no line loads the plugin"
+            )));
         }
         return verdicts;
     };
@@ -72,13 +98,26 @@ pub(super) fn plugstack(subject: &Examined) -> Vec<Verdict> {
             first.place
         )));
     }
-    or_ok(verdicts, Some(format!("`{}`: loads `{}`", first.place, first.path.display())))
+    or_ok(
+        verdicts,
+        Some(format!(
+            "`{}`: loads `{}`",
+            first.place,
+            first.path.display()
+        )),
+    )
 }
 
 pub(super) fn plugstack_order(subject: &Examined) -> Vec<Verdict> {
-    let lines = subject.installation.plugstack.iter().flat_map(|plugstack| &plugstack.lines);
+    let lines = subject
+        .installation
+        .plugstack
+        .iter()
+        .flat_map(|plugstack| &plugstack.lines);
     let lines: Vec<&PluginLine> = lines.collect();
-    let Some(first) = lines.iter().position(|line| line.is_ours()) else { return Vec::new() };
+    let Some(first) = lines.iter().position(|line| line.is_ours()) else {
+        return Vec::new();
+    };
     match lines.iter().rposition(|line| line.loads("pyxis")) {
         Some(pyxis) if pyxis > first => {
             let place = &lines[pyxis].place;
@@ -113,10 +152,19 @@ pub(super) fn plugin_file(subject: &Examined) -> Vec<Verdict> {
 }
 
 pub(super) fn configless(subject: &Examined) -> Vec<Verdict> {
-    let Some(plugstack) = &subject.installation.plugstack else { return Vec::new() };
-    let Plugstack { path, unmatched, is_sent, is_shadowed, .. } = plugstack;
+    let Some(plugstack) = &subject.installation.plugstack else {
+        return Vec::new();
+    };
+    let Plugstack {
+        path,
+        unmatched,
+        is_sent,
+        is_shadowed,
+        ..
+    } = plugstack;
     if *is_shadowed {
-        let text = "slurmctld sent this node a configuration, and /etc/slurm/slurm.conf is read instead";
+        let text =
+            "slurmctld sent this node a configuration, and /etc/slurm/slurm.conf is read instead";
         return vec![Verdict::note(text)];
     }
     if !is_sent {
@@ -125,8 +173,9 @@ pub(super) fn configless(subject: &Examined) -> Vec<Verdict> {
     let not_sent = unmatched.iter().find(|(_, pattern)| pattern.contains('/'));
     vec![match (not_sent, ours(subject.installation).is_empty()) {
         (Some((place, pattern)), true) => {
-            let text =
-                format!("`{place}`: `include {pattern}` means no file here, and no line loads the plugin");
+            let text = format!(
+                "`{place}`: `include {pattern}` means no file here, and no line loads the plugin"
+            );
             Verdict::warn(text).about(place)
         }
         (Some((place, pattern)), false) => {
@@ -139,38 +188,69 @@ pub(super) fn configless(subject: &Examined) -> Vec<Verdict> {
 }
 
 pub(super) fn configuration(subject: &Examined) -> Vec<Verdict> {
-    let Installation { words, off, unasked, no_node, .. } = subject.installation;
-    let refused =
-        |finding: &Diagnostic| if finding.refuses { Verdict::fail(finding) } else { Verdict::warn(finding) };
-    let mut verdicts: Vec<Verdict> =
-        words.iter().map(|finding| refused(finding).about(&finding.place)).collect();
+    let Installation {
+        words,
+        off,
+        unasked,
+        no_node,
+        ..
+    } = subject.installation;
+    let refused = |finding: &Diagnostic| {
+        if finding.refuses {
+            Verdict::fail(finding)
+        } else {
+            Verdict::warn(finding)
+        }
+    };
+    let mut verdicts: Vec<Verdict> = words
+        .iter()
+        .map(|finding| refused(finding).about(&finding.place))
+        .collect();
     match off {
         // each argument has its line
         Some((_, true)) if words.iter().any(|finding| finding.refuses) => {}
         Some((why, true)) => verdicts.push(Verdict::warn(why).about("no step is placed")),
         Some((why, false)) => {
-            verdicts.push(Verdict::note(format!("no step is placed here, whoever asks: {why}")));
+            verdicts.push(Verdict::note(format!(
+                "no step is placed here, whoever asks: {why}"
+            )));
         }
         None => verdicts.extend(unasked.as_ref().and_then(by_default)),
     }
     // the file is one text for many nodes, and a name that is spelt otherwise is not seen in it
-    if let Some((path, node)) = unasked.as_ref().and_then(|unasked| unasked.unnamed.as_ref()) {
+    if let Some((path, node)) = unasked
+        .as_ref()
+        .and_then(|unasked| unasked.unnamed.as_ref())
+    {
         let text = format!("`{path}`: no line with `NodeName=` names this node, `{node}`");
         verdicts.push(Verdict::note(text).about(path));
     }
     if let Some(why) = no_node {
-        verdicts.push(Verdict::warn(format!("no step gets anything set: {why}")).about("no step is placed"));
+        verdicts.push(
+            Verdict::warn(format!("no step gets anything set: {why}")).about("no step is placed"),
+        );
     }
     verdicts
 }
 
 /// What steps get that do not ask; `None` where neither the plugin's line nor the configuration file says it.
 fn by_default(unasked: &Unasked) -> Option<Verdict> {
-    let said = unasked.said.iter().map(|(place, argument)| format!("`{argument}` (`{place}`)"));
+    let said = unasked
+        .said
+        .iter()
+        .map(|(place, argument)| format!("`{argument}` (`{place}`)"));
     let said: Vec<String> = said.collect();
-    let apart =
-        if unasked.has_partitions { ", unless a line for their partition says otherwise" } else { "" };
-    (!said.is_empty()).then(|| Verdict::ok(format!("steps that do not ask: {}{apart}", said.join(", then "))))
+    let apart = if unasked.has_partitions {
+        ", unless a line for their partition says otherwise"
+    } else {
+        ""
+    };
+    (!said.is_empty()).then(|| {
+        Verdict::ok(format!(
+            "steps that do not ask: {}{apart}",
+            said.join(", then ")
+        ))
+    })
 }
 
 pub(super) fn owner(subject: &Examined) -> Vec<Verdict> {
@@ -179,7 +259,13 @@ pub(super) fn owner(subject: &Examined) -> Vec<Verdict> {
     const GROUP: u32 = 0o020;
     let owners = &subject.installation.owners;
     let mut verdicts = Vec::new();
-    for Owned { path, user, group, mode } in owners {
+    for Owned {
+        path,
+        user,
+        group,
+        mode,
+    } in owners
+    {
         if mode & OTHERS != 0 {
             let text = format!(
                 "everybody may write to `{path}` (mode {:o}), which decides what root loads",
@@ -188,8 +274,13 @@ pub(super) fn owner(subject: &Examined) -> Vec<Verdict> {
             // one mode in a configuration management or a mount's option is that of all nodes, and no reason to drain them
             verdicts.push(Verdict::warn(text).about(path));
         } else if *user != 0 || (mode & GROUP != 0 && *group != 0) {
-            let text = format!("`{path}` belongs to user {user}, group {group}, mode {:o}", mode & 0o7777);
-            verdicts.push(Verdict::advice(format!("{text}: others than root decide what root loads")));
+            let text = format!(
+                "`{path}` belongs to user {user}, group {group}, mode {:o}",
+                mode & 0o7777
+            );
+            verdicts.push(Verdict::advice(format!(
+                "{text}: others than root decide what root loads"
+            )));
         }
     }
     let good = || format!("files that only root may write to: {}", owners.len());
@@ -197,22 +288,24 @@ pub(super) fn owner(subject: &Examined) -> Vec<Verdict> {
 }
 
 pub(super) fn node_file(subject: &Examined) -> Vec<Verdict> {
-    let Some((path, state)) = &subject.installation.node_file else { return Vec::new() };
+    let Some((path, state)) = &subject.installation.node_file else {
+        return Vec::new();
+    };
     let itself = "each step reads the node itself";
     vec![
         match state {
-            NodeFileState::Used(age) => {
-                Verdict::ok(format!("a step has the node from `{path}`, which is {age} s old"))
-            }
+            NodeFileState::Used(age) => Verdict::ok(format!(
+                "a step has the node from `{path}`, which is {age} s old"
+            )),
             NodeFileState::Unwanted => {
                 Verdict::note(format!("`cache=0`: {itself}, and waits for its hardware"))
             }
             NodeFileState::Absent if !has_rdma(subject) => {
                 Verdict::ok("no RDMA device is here, whose firmware a step would ask")
             }
-            NodeFileState::Absent => {
-                Verdict::warn(format!("{itself}, and waits for its hardware: `{path}` is not there"))
-            }
+            NodeFileState::Absent => Verdict::warn(format!(
+                "{itself}, and waits for its hardware: `{path}` is not there"
+            )),
             NodeFileState::Outdated(why) => Verdict::advice(format!("{itself}: {why}")),
             NodeFileState::Unusable(why) => Verdict::warn(format!("{itself}: {why}")),
         }

@@ -7,7 +7,9 @@
 
 use super::{Examined, Verdict, listed, or_ok};
 use nic_placement_core::diagnostic::counted;
-use nic_placement_core::topology::{GpuVendor, LinkRate, NicKind, PciAddress, PciFunction, Topology};
+use nic_placement_core::topology::{
+    GpuVendor, LinkRate, NicKind, PciAddress, PciFunction, Topology,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A link: the function at its lower end, and what it runs at and could run at.
@@ -28,7 +30,10 @@ fn segments(topology: &Topology, address: PciAddress) -> Vec<Segment<'_>> {
         Some(Segment {
             child,
             // the ends of a virtual machine's links tell different rates: the better one counts
-            now: faster(child.link.current?, parent.link.current.or(child.link.current)?),
+            now: faster(
+                child.link.current?,
+                parent.link.current.or(child.link.current)?,
+            ),
             cap: slower(child.link.max?, parent.link.max?),
         })
     });
@@ -45,12 +50,21 @@ struct Slow {
 /// The segments that run below the cap of a path on which they are, by the address of the lower end.
 fn slow_ones(topology: &Topology) -> BTreeMap<PciAddress, Slow> {
     let mut found: BTreeMap<PciAddress, Slow> = BTreeMap::new();
-    let gpus = topology.gpus.iter().map(|gpu| (gpu.address, Some(gpu.vendor)));
+    let gpus = topology
+        .gpus
+        .iter()
+        .map(|gpu| (gpu.address, Some(gpu.vendor)));
     let is_rdma = |kind: NicKind| kind != NicKind::Ethernet;
-    let nics = topology.nics.iter().filter(|nic| is_rdma(nic.kind)).filter_map(|nic| nic.address);
+    let nics = topology
+        .nics
+        .iter()
+        .filter(|nic| is_rdma(nic.kind))
+        .filter_map(|nic| nic.address);
     for (address, vendor) in gpus.chain(nics.map(|nic| (nic, None))) {
         let segments = segments(topology, address);
-        let Some(cap) = segments.iter().map(|segment| segment.cap.mbps()).min() else { continue };
+        let Some(cap) = segments.iter().map(|segment| segment.cap.mbps()).min() else {
+            continue;
+        };
         for segment in segments.iter().filter(|segment| segment.now.mbps() < cap) {
             // the bridge on a GPU's own board belongs to it
             let of_the_gpu = |vendor: GpuVendor| {
@@ -59,7 +73,9 @@ fn slow_ones(topology: &Topology) -> BTreeMap<PciAddress, Slow> {
             };
             let Segment { child, now, cap } = *segment;
             let is_gpus = vendor.is_some_and(of_the_gpu);
-            found.entry(child.address).or_insert(Slow { now, cap, is_gpus });
+            found
+                .entry(child.address)
+                .or_insert(Slow { now, cap, is_gpus });
         }
     }
     found
@@ -68,8 +84,14 @@ fn slow_ones(topology: &Topology) -> BTreeMap<PciAddress, Slow> {
 /// How many lanes the links of GPUs like this one have, at most.
 fn lanes_of_siblings(topology: &Topology, child: PciAddress) -> Option<u32> {
     let device = |address: PciAddress| topology.pci.get(address).map(|of| (of.vendor, of.device));
-    let alike = topology.pci.iter().filter(|other| Some((other.vendor, other.device)) == device(child));
-    alike.filter(|other| other.address != child).filter_map(|other| Some(other.link.current?.width)).max()
+    let alike = topology
+        .pci
+        .iter()
+        .filter(|other| Some((other.vendor, other.device)) == device(child));
+    alike
+        .filter(|other| other.address != child)
+        .filter_map(|other| Some(other.link.current?.width))
+        .max()
 }
 
 pub(super) fn pcie_link(subject: &Examined) -> Vec<Verdict> {
@@ -84,14 +106,20 @@ pub(super) fn pcie_link(subject: &Examined) -> Vec<Verdict> {
     let is_virtual = subject.facts.is_some_and(|facts| facts.is_virtual);
     let (mut verdicts, mut idle) = (Vec::new(), Vec::new());
     for (child, Slow { now, cap, is_gpus }) in slow_ones(topology) {
-        let facts = format!("the link above `{child}` runs at {now}, and both its ends can do {cap}");
-        let lacks_lanes = || now.width < cap.width && lanes_of_siblings(topology, child) > Some(now.width);
+        let facts =
+            format!("the link above `{child}` runs at {now}, and both its ends can do {cap}");
+        let lacks_lanes =
+            || now.width < cap.width && lanes_of_siblings(topology, child) > Some(now.width);
         if is_virtual {
-            verdicts.push(Verdict::note(format!("{facts}: a virtual machine's links tell little")));
+            verdicts.push(Verdict::note(format!(
+                "{facts}: a virtual machine's links tell little"
+            )));
         } else if !is_gpus {
             verdicts.push(Verdict::fail(facts).about(child));
         } else if lacks_lanes() {
-            verdicts.push(Verdict::warn(format!("{facts}: GPUs like it have more lanes now")).about(child));
+            verdicts.push(
+                Verdict::warn(format!("{facts}: GPUs like it have more lanes now")).about(child),
+            );
         } else {
             idle.push(child.to_string());
         }
@@ -102,6 +130,9 @@ pub(super) fn pcie_link(subject: &Examined) -> Vec<Verdict> {
     }
     or_ok(
         verdicts,
-        Some(format!("{}: no link is slower than its path allows", counted(devices.len(), "device"))),
+        Some(format!(
+            "{}: no link is slower than its path allows",
+            counted(devices.len(), "device")
+        )),
     )
 }

@@ -45,28 +45,48 @@ struct Verdict {
 
 impl Verdict {
     fn ok(text: impl ToString) -> Verdict {
-        Verdict { level: Level::Ok, about: None, text: text.to_string(), has_remedy: false }
+        Verdict {
+            level: Level::Ok,
+            about: None,
+            text: text.to_string(),
+            has_remedy: false,
+        }
     }
 
     fn note(text: impl ToString) -> Verdict {
-        Verdict { level: Level::Note, ..Verdict::ok(text) }
+        Verdict {
+            level: Level::Note,
+            ..Verdict::ok(text)
+        }
     }
 
     /// A note on what may be meant so, and else has the check's remedy.
     fn advice(text: impl ToString) -> Verdict {
-        Verdict { has_remedy: true, ..Verdict::note(text) }
+        Verdict {
+            has_remedy: true,
+            ..Verdict::note(text)
+        }
     }
 
     fn warn(text: impl ToString) -> Verdict {
-        Verdict { level: Level::Warn, ..Verdict::advice(text) }
+        Verdict {
+            level: Level::Warn,
+            ..Verdict::advice(text)
+        }
     }
 
     fn fail(text: impl ToString) -> Verdict {
-        Verdict { level: Level::Fail, ..Verdict::advice(text) }
+        Verdict {
+            level: Level::Fail,
+            ..Verdict::advice(text)
+        }
     }
 
     fn about(self, what: impl ToString) -> Verdict {
-        Verdict { about: Some(what.to_string()), ..self }
+        Verdict {
+            about: Some(what.to_string()),
+            ..self
+        }
     }
 }
 
@@ -74,11 +94,27 @@ impl Verdict {
 pub fn examine(subject: &Examined, off: &BTreeSet<String>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for check in CHECKS.iter().filter(|check| !off.contains(check.code)) {
-        for Verdict { level, about, text, has_remedy } in (check.judge)(subject) {
+        for Verdict {
+            level,
+            about,
+            text,
+            has_remedy,
+        } in (check.judge)(subject)
+        {
             let code = check.code.to_string();
-            let why = check.says("why").filter(|_| level != Level::Ok).map(str::to_string);
+            let why = check
+                .says("why")
+                .filter(|_| level != Level::Ok)
+                .map(str::to_string);
             let remedy = check.says("do").filter(|_| has_remedy).map(str::to_string);
-            findings.push(Finding { level, code, about, text, why, remedy });
+            findings.push(Finding {
+                level,
+                code,
+                about,
+                text,
+                why,
+                remedy,
+            });
         }
     }
     findings
@@ -125,7 +161,9 @@ pub fn plain(parts: &[String]) -> String {
     let clean = |text: &String| -> String {
         // neither quotes nor what a shell or slurmctld could take for more than text
         let keep = |letter: char| letter.is_ascii_alphanumeric() || " .,:;/_+-".contains(letter);
-        text.chars().map(|letter| if keep(letter) { letter } else { '?' }).collect()
+        text.chars()
+            .map(|letter| if keep(letter) { letter } else { '?' })
+            .collect()
     };
     let parts: Vec<String> = parts.iter().map(clean).collect();
     for shown in (1..=parts.len()).rev() {
@@ -138,6 +176,9 @@ pub fn plain(parts: &[String]) -> String {
             return line;
         }
     }
-    let line = format!("{HEAD}{}", parts.first().map(String::as_str).unwrap_or_default());
+    let line = format!(
+        "{HEAD}{}",
+        parts.first().map(String::as_str).unwrap_or_default()
+    );
     line.chars().take(MOST).collect()
 }

@@ -7,7 +7,9 @@ use super::{Examined, Verdict, listed, or_ok};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::placement::Rail;
 use nic_placement_core::policy::gbps;
-use nic_placement_core::topology::{LinkLayer, Nic, NicKind, PciAddress, Port, PortState, Topology};
+use nic_placement_core::topology::{
+    LinkLayer, Nic, NicKind, PciAddress, Port, PortState, Topology,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn nic_broken(subject: &Examined) -> Vec<Verdict> {
@@ -17,25 +19,40 @@ pub(super) fn nic_broken(subject: &Examined) -> Vec<Verdict> {
         let Some(port) = topology.port(rail.at()) else {
             return Verdict::fail(format!("`{rail}` would be used if it worked"));
         };
-        let physical = port.phys_state.as_deref().unwrap_or("physical state not told");
+        let physical = port
+            .phys_state
+            .as_deref()
+            .unwrap_or("physical state not told");
         let rate = match (port.state, port.rate_mbps) {
             (PortState::Active, Some(mbps)) => format!(" at rate {}", mbps / 1000),
             _ => String::new(),
         };
-        let is = format!("`{rail}` would be used if it worked: it is {}{rate}, {physical}", port.state);
+        let is = format!(
+            "`{rail}` would be used if it worked: it is {}{rate}, {physical}",
+            port.state
+        );
         match port.state {
             _ if missing_as_many => Verdict::warn(format!(
                 "{is}; as many ports like it are down as are up: are these meant to be?"
             )),
-            PortState::Init | PortState::Armed => {
-                Verdict::warn(format!("{is}: its link is up, and no subnet manager has made it active"))
-            }
+            PortState::Init | PortState::Armed => Verdict::warn(format!(
+                "{is}: its link is up, and no subnet manager has made it active"
+            )),
             _ if physical == "Disabled" => Verdict::warn(format!("{is}: somebody switched it off")),
             _ => Verdict::fail(is),
         }
     };
-    let good = || format!("ports that work: {}; none like them is down", map.rails.len());
-    let broken = map.broken.iter().map(|rail| verdict(rail).about(rail)).collect();
+    let good = || {
+        format!(
+            "ports that work: {}; none like them is down",
+            map.rails.len()
+        )
+    };
+    let broken = map
+        .broken
+        .iter()
+        .map(|rail| verdict(rail).about(rail))
+        .collect();
     or_ok(broken, (!map.rails.is_empty()).then(good))
 }
 
@@ -43,11 +60,18 @@ pub(super) fn nic_broken(subject: &Examined) -> Vec<Verdict> {
 pub(super) fn nic_slower(subject: &Examined) -> Vec<Verdict> {
     let verdict = |rail: &Rail| {
         let mine = gbps(rail.rate_mbps?);
-        let text =
-            format!("`{rail}` runs at {mine}, others of its device at more: look at its cable and its card");
+        let text = format!(
+            "`{rail}` runs at {mine}, others of its device at more: look at its cable and its card"
+        );
         Some(Verdict::warn(text).about(rail))
     };
-    subject.plan.map.degraded.iter().filter_map(verdict).collect()
+    subject
+        .plan
+        .map
+        .degraded
+        .iter()
+        .filter_map(verdict)
+        .collect()
 }
 
 /// What makes two cards siblings: the PCI device, how many ports they have, what they are for.
@@ -66,19 +90,27 @@ impl Card<'_> {
     }
 
     fn active(&self) -> usize {
-        self.ports().filter(|port| port.state == PortState::Active).count()
+        self.ports()
+            .filter(|port| port.state == PortState::Active)
+            .count()
     }
 }
 
 fn cards(topology: &Topology) -> BTreeMap<PciAddress, Card<'_>> {
     let mut cards: BTreeMap<PciAddress, Card> = BTreeMap::new();
     let is_physical = |nic: &&Nic| {
-        let is_virtual = nic.address.and_then(|at| topology.pci.get(at)?.physfn).is_some();
+        let is_virtual = nic
+            .address
+            .and_then(|at| topology.pci.get(at)?.physfn)
+            .is_some();
         nic.kind == NicKind::Verbs && !topology.manages_nvswitches(nic) && !is_virtual
     };
     for nic in topology.nics.iter().filter(is_physical) {
         let Some(address) = nic.address else { continue };
-        let device = topology.pci.get(address).and_then(|function| function.device);
+        let device = topology
+            .pci
+            .get(address)
+            .and_then(|function| function.device);
         let role = nic.role.map(|role| role.to_string());
         let card = cards.entry(address.card()).or_default();
         card.nics.push(nic);
@@ -94,9 +126,18 @@ pub(super) fn ports_per_card(subject: &Examined) -> Vec<Verdict> {
     for kind in kinds {
         let alike: Vec<_> = cards.iter().filter(|(_, card)| card.kind == kind).collect();
         compared += if alike.len() > 1 { alike.len() } else { 0 };
-        let Some(usual) = majority(alike.iter().map(|(_, card)| card.active())) else { continue };
+        let Some(usual) = majority(alike.iter().map(|(_, card)| card.active())) else {
+            continue;
+        };
         for (address, card) in alike {
-            let is_told = |nic: &&Nic| subject.plan.map.broken.iter().any(|rail| rail.name == nic.name);
+            let is_told = |nic: &&Nic| {
+                subject
+                    .plan
+                    .map
+                    .broken
+                    .iter()
+                    .any(|rail| rail.name == nic.name)
+            };
             if card.active() >= usual || card.nics.iter().any(is_told) {
                 continue;
             }
@@ -109,7 +150,11 @@ pub(super) fn ports_per_card(subject: &Examined) -> Vec<Verdict> {
             );
             let is_for_jobs = kind.2.as_ref().is_none_or(|role| role == "compute");
             // a port that no rail is like was perhaps never cabled
-            let verdict = if is_for_jobs { Verdict::warn(text) } else { Verdict::note(text) };
+            let verdict = if is_for_jobs {
+                Verdict::warn(text)
+            } else {
+                Verdict::note(text)
+            };
             verdicts.push(verdict.about(&names[0]));
         }
     }
@@ -144,17 +189,27 @@ fn with_interfaces<'a>(
     subject: &'a Examined,
     keep: impl Fn(&Nic, &Port) -> bool,
 ) -> Vec<(&'a Nic, &'a Port, &'a Interface)> {
-    let Some(facts) = subject.facts else { return Vec::new() };
+    let Some(facts) = subject.facts else {
+        return Vec::new();
+    };
     let nics = subject.plan.node.nics.iter();
     let ports = nics.flat_map(|nic| nic.ports.iter().map(move |port| (nic, port)));
     let active = ports.filter(|(nic, port)| port.state == PortState::Active && keep(nic, port));
-    active.filter_map(|(nic, port)| Some((nic, port, interface(facts, nic, port)?))).collect()
+    active
+        .filter_map(|(nic, port)| Some((nic, port, interface(facts, nic, port)?)))
+        .collect()
 }
 
 /// Ports that say they are active and interfaces that say nothing passes.
 fn active_and_down(subject: &Examined, all: &[(&Nic, &Port, &Interface)]) -> Vec<Verdict> {
-    let down: Vec<_> = all.iter().filter(|(_, _, interface)| is_down(interface) == Some(true)).collect();
-    let up = all.iter().filter(|(_, _, interface)| is_down(interface) == Some(false)).count();
+    let down: Vec<_> = all
+        .iter()
+        .filter(|(_, _, interface)| is_down(interface) == Some(true))
+        .collect();
+    let up = all
+        .iter()
+        .filter(|(_, _, interface)| is_down(interface) == Some(false))
+        .count();
     if down.is_empty() {
         let good = (up > 0).then(|| format!("{up} active ports: their interfaces say so too"));
         return or_ok(Vec::new(), good);
@@ -172,11 +227,18 @@ fn active_and_down(subject: &Examined, all: &[(&Nic, &Port, &Interface)]) -> Vec
         );
         // EFA is left to libfabric, which uses all
         let is_used = nic.kind == NicKind::Efa
-            || subject.plan.map.rails.iter().any(|rail| rail.name == nic.name && rail.port == port.number);
+            || subject
+                .plan
+                .map
+                .rails
+                .iter()
+                .any(|rail| rail.name == nic.name && rail.port == port.number);
         match up > down.len() {
             true if is_used => Verdict::fail(text),
             true => Verdict::warn(format!("{text}; no job uses it")),
-            false => Verdict::warn(format!("{text}; most like it say the same: are they meant to be down?")),
+            false => Verdict::warn(format!(
+                "{text}; most like it say the same: are they meant to be down?"
+            )),
         }
         .about(format!("{}:{}", nic.name, port.number))
     };
@@ -185,48 +247,81 @@ fn active_and_down(subject: &Examined, all: &[(&Nic, &Port, &Interface)]) -> Vec
 
 /// An InfiniBand port needs no interface: IPoIB may be switched off.
 pub(super) fn port_interface(subject: &Examined) -> Vec<Verdict> {
-    let is_roce =
-        |nic: &Nic, port: &Port| nic.kind == NicKind::Verbs && port.link_layer == LinkLayer::Ethernet;
+    let is_roce = |nic: &Nic, port: &Port| {
+        nic.kind == NicKind::Verbs && port.link_layer == LinkLayer::Ethernet
+    };
     active_and_down(subject, &with_interfaces(subject, is_roce))
 }
 
 pub(super) fn efa_carrier(subject: &Examined) -> Vec<Verdict> {
-    active_and_down(subject, &with_interfaces(subject, |nic, _| nic.kind == NicKind::Efa))
+    active_and_down(
+        subject,
+        &with_interfaces(subject, |nic, _| nic.kind == NicKind::Efa),
+    )
 }
 
 pub(super) fn device_node(subject: &Examined) -> Vec<Verdict> {
-    let Some(facts) = subject.facts else { return Vec::new() };
+    let Some(facts) = subject.facts else {
+        return Vec::new();
+    };
     let topology = &*subject.plan.node;
-    let hardware = |nic: &&Nic| matches!(nic.kind, NicKind::Verbs | NicKind::Efa) && nic.address.is_some();
+    let hardware =
+        |nic: &&Nic| matches!(nic.kind, NicKind::Verbs | NicKind::Efa) && nic.address.is_some();
     let nics: Vec<&Nic> = topology.nics.iter().filter(hardware).collect();
     if nics.is_empty() || !(facts.is_live || facts.has_verbs) {
         return Vec::new();
     }
     if !facts.has_verbs {
-        let text = "no RDMA device has a node: `ib_uverbs` is not loaded, so no library finds a NIC";
+        let text =
+            "no RDMA device has a node: `ib_uverbs` is not loaded, so no library finds a NIC";
         return vec![Verdict::warn(text)];
     }
     let mut verdicts = Vec::new();
     for nic in nics.iter().filter(|nic| nic.uverbs.is_none()) {
-        let text =
-            format!("`{}` has no device node below /sys/class/infiniband_verbs, and others have", nic.name);
+        let text = format!(
+            "`{}` has no device node below /sys/class/infiniband_verbs, and others have",
+            nic.name
+        );
         verdicts.push(Verdict::fail(text).about(&nic.name));
     }
-    let mads = |nic: &Nic| facts.nics.get(nic.name.as_str()).map_or(0, |facts| facts.mads);
-    let ports = |nic: &Nic| nic.ports.iter().filter(|port| port.link_layer == LinkLayer::InfiniBand).count();
-    for nic in nics.iter().filter(|nic| facts.has_mads && mads(nic) < ports(nic)) {
+    let mads = |nic: &Nic| {
+        facts
+            .nics
+            .get(nic.name.as_str())
+            .map_or(0, |facts| facts.mads)
+    };
+    let ports = |nic: &Nic| {
+        nic.ports
+            .iter()
+            .filter(|port| port.link_layer == LinkLayer::InfiniBand)
+            .count()
+    };
+    for nic in nics
+        .iter()
+        .filter(|nic| facts.has_mads && mads(nic) < ports(nic))
+    {
         let (mads, ports) = (mads(nic), ports(nic));
-        let text = format!("`{}` has {mads} management nodes for {ports} InfiniBand ports", nic.name);
+        let text = format!(
+            "`{}` has {mads} management nodes for {ports} InfiniBand ports",
+            nic.name
+        );
         verdicts.push(Verdict::warn(text).about(&nic.name));
     }
-    or_ok(verdicts, Some(format!("{} RDMA devices have their device nodes", nics.len())))
+    or_ok(
+        verdicts,
+        Some(format!(
+            "{} RDMA devices have their device nodes",
+            nics.len()
+        )),
+    )
 }
 
 fn roce<'a>(subject: &'a Examined) -> Vec<(&'a Rail, &'a Nic, &'a Port)> {
     let topology = &*subject.plan.node;
     let rails = subject.plan.map.rails.iter().filter_map(|rail| {
         let (nic, port) = (topology.nic(rail.nic), topology.port(rail.at())?);
-        (nic.kind == NicKind::Verbs && port.link_layer == LinkLayer::Ethernet).then_some((rail, nic, port))
+        (nic.kind == NicKind::Verbs && port.link_layer == LinkLayer::Ethernet)
+            .then_some((rail, nic, port))
     });
     rails.collect()
 }
@@ -234,13 +329,18 @@ fn roce<'a>(subject: &'a Examined) -> Vec<(&'a Rail, &'a Nic, &'a Port)> {
 pub(super) fn roce_gid(subject: &Examined) -> Vec<Verdict> {
     let rails = roce(subject);
     let v2 = |port: &Port| port.gid_type.as_deref().map(|of| of == "RoCE v2");
-    let good = rails.iter().filter(|(_, _, port)| v2(port) == Some(true)).count();
+    let good = rails
+        .iter()
+        .filter(|(_, _, port)| v2(port) == Some(true))
+        .count();
     let (mut verdicts, mut untold) = (Vec::new(), Vec::new());
     for (rail, _, port) in &rails {
         match v2(port) {
             Some(true) => {}
             None if good > 0 => {
-                let text = format!("`{rail}` has no GID that tells its type, and other ports have RoCE v2");
+                let text = format!(
+                    "`{rail}` has no GID that tells its type, and other ports have RoCE v2"
+                );
                 verdicts.push(Verdict::warn(text).about(rail));
             }
             None => untold.push(rail.to_string()),
@@ -264,16 +364,23 @@ pub(super) fn roce_gid(subject: &Examined) -> Vec<Verdict> {
         .collect();
     if !without_ipv4.is_empty() && without_ipv4.len() < good {
         let text = "no IPv4 network is told for its interface, and others have one";
-        verdicts.push(Verdict::warn(format!("{}: {text}", listed(&without_ipv4))).about(&without_ipv4[0]));
+        verdicts.push(
+            Verdict::warn(format!("{}: {text}", listed(&without_ipv4))).about(&without_ipv4[0]),
+        );
     }
-    or_ok(verdicts, (good > 0).then(|| format!("{}: GID of RoCE v2", counted(good, "port"))))
+    or_ok(
+        verdicts,
+        (good > 0).then(|| format!("{}: GID of RoCE v2", counted(good, "port"))),
+    )
 }
 
 pub(super) fn roce_mtu(subject: &Examined) -> Vec<Verdict> {
     /// The largest packet of RDMA, and its headers: Ethernet's frame must hold 4096 bytes and some 60 (rdma-core's
     /// libibverbs/verbs.h, `enum ibv_mtu`; the kernel's include/rdma/ib_addr.h, `iboe_get_mtu`).
     const LARGE: u32 = 4200;
-    let Some(facts) = subject.facts else { return Vec::new() };
+    let Some(facts) = subject.facts else {
+        return Vec::new();
+    };
     let mtus: Vec<(&Rail, u32)> = roce(subject)
         .into_iter()
         .filter_map(|(rail, nic, port)| Some((rail, interface(facts, nic, port)?.mtu?)))
@@ -282,14 +389,21 @@ pub(super) fn roce_mtu(subject: &Examined) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for (rail, mtu) in &mtus {
         if let Some(usual) = usual.filter(|usual| usual != mtu) {
-            let text = format!("`{rail}`: its interface's MTU is {mtu}, most ports like it have {usual}");
+            let text =
+                format!("`{rail}`: its interface's MTU is {mtu}, most ports like it have {usual}");
             verdicts.push(Verdict::warn(text).about(rail));
         }
     }
-    if let (true, Some((_, least))) = (verdicts.is_empty(), mtus.iter().min_by_key(|(_, mtu)| mtu)) {
+    if let (true, Some((_, least))) = (verdicts.is_empty(), mtus.iter().min_by_key(|(_, mtu)| mtu))
+    {
         verdicts.push(match *least >= LARGE {
-            true => Verdict::ok(format!("{}: MTU {least} or more", counted(mtus.len(), "port"))),
-            false => Verdict::advice(format!("MTU {least}: RDMA packets have less than 4096 bytes")),
+            true => Verdict::ok(format!(
+                "{}: MTU {least} or more",
+                counted(mtus.len(), "port")
+            )),
+            false => Verdict::advice(format!(
+                "MTU {least}: RDMA packets have less than 4096 bytes"
+            )),
         });
     }
     verdicts
@@ -297,7 +411,10 @@ pub(super) fn roce_mtu(subject: &Examined) -> Vec<Verdict> {
 
 /// A port hears its switch where the node runs an agent of LLDP.  None hears where the switches do not speak it.
 pub(super) fn lldp(subject: &Examined) -> Vec<Verdict> {
-    let Some((facts, heard)) = subject.facts.and_then(|facts| Some((facts, facts.heard.as_ref()?))) else {
+    let Some((facts, heard)) = subject
+        .facts
+        .and_then(|facts| Some((facts, facts.heard.as_ref()?)))
+    else {
         return Vec::new();
     };
     let ports = roce(subject).into_iter();
@@ -308,13 +425,20 @@ pub(super) fn lldp(subject: &Examined) -> Vec<Verdict> {
     let verdict = |(rail, interface): &(&Rail, &Interface)| {
         let others = counted(hear.len(), "other port");
         let verb = if hear.len() == 1 { "does" } else { "do" };
-        let text = format!("`{rail}` (`{}`) hears no switch, and {others} {verb}", interface.name);
+        let text = format!(
+            "`{rail}` (`{}`) hears no switch, and {others} {verb}",
+            interface.name
+        );
         Verdict::advice(text).about(rail)
     };
     let is_told = hear.len() > silent.len();
     let silent = silent.iter().filter(|_| is_told).map(verdict).collect();
     let good = || {
-        format!("{} {} a switch", counted(hear.len(), "port"), if hear.len() == 1 { "hears" } else { "hear" })
+        format!(
+            "{} {} a switch",
+            counted(hear.len(), "port"),
+            if hear.len() == 1 { "hears" } else { "hear" }
+        )
     };
     or_ok(silent, is_told.then(good))
 }
@@ -322,7 +446,9 @@ pub(super) fn lldp(subject: &Examined) -> Vec<Verdict> {
 /// The value that more than half of them have, if there is one and at least one device has another.
 fn majority<T: Ord + Clone>(values: impl IntoIterator<Item = T>) -> Option<T> {
     let mut counts: BTreeMap<T, usize> = BTreeMap::new();
-    values.into_iter().for_each(|value| *counts.entry(value).or_default() += 1);
+    values
+        .into_iter()
+        .for_each(|value| *counts.entry(value).or_default() += 1);
     let all: usize = counts.values().sum();
     let is_alike = counts.len() < 2;
     let (value, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
@@ -336,6 +462,9 @@ mod tests {
     #[test]
     fn the_majority_is_more_than_half_of_those_that_differ() {
         assert_eq!(majority([1, 1, 2]), Some(1));
-        assert_eq!((majority([1, 1]), majority([1, 2]), majority::<u32>([])), (None, None, None));
+        assert_eq!(
+            (majority([1, 1]), majority([1, 2]), majority::<u32>([])),
+            (None, None, None)
+        );
     }
 }

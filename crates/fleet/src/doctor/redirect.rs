@@ -31,8 +31,15 @@ pub(super) fn pairs<'a>(subject: &'a Examined) -> Vec<GpuWithNic<'a>> {
         for choice in &placement.choices {
             let rail = map.rail(choice.rail);
             let (gpu, nic) = (topology.gpu(index), topology.nic(rail.nic));
-            if nic.address.is_some() && nic.kind != nic_placement_core::topology::NicKind::Ethernet {
-                pairs.push(GpuWithNic { index: index.0, gpu, nic, port: rail.port, path: choice.path });
+            if nic.address.is_some() && nic.kind != nic_placement_core::topology::NicKind::Ethernet
+            {
+                pairs.push(GpuWithNic {
+                    index: index.0,
+                    gpu,
+                    nic,
+                    port: rail.port,
+                    path: choice.path,
+                });
             }
         }
     }
@@ -40,11 +47,19 @@ pub(super) fn pairs<'a>(subject: &'a Examined) -> Vec<GpuWithNic<'a>> {
 }
 
 /// The bridges between two functions, below the lowest one above both; `None` where there is none above both.
-pub(super) fn bridges_between(topology: &Topology, a: PciAddress, b: PciAddress) -> Option<Vec<PciAddress>> {
+pub(super) fn bridges_between(
+    topology: &Topology,
+    a: PciAddress,
+    b: PciAddress,
+) -> Option<Vec<PciAddress>> {
     let (of_a, of_b) = (topology.pci.ancestors(a).0, topology.pci.ancestors(b).0);
     let common = of_a.iter().find(|bridge| of_b.contains(bridge))?;
-    let below =
-        |all: &[PciAddress]| all.iter().copied().take_while(|bridge| bridge != common).collect::<Vec<_>>();
+    let below = |all: &[PciAddress]| {
+        all.iter()
+            .copied()
+            .take_while(|bridge| bridge != common)
+            .collect::<Vec<_>>()
+    };
     Some([below(&of_a), below(&of_b)].concat())
 }
 
@@ -54,24 +69,43 @@ fn config(facts: &HostFacts, address: PciAddress) -> Option<ConfigSpace> {
 
 /// True: the port sends packets up to the root complex that its switch could route back.
 pub(super) fn redirects(config: ConfigSpace) -> bool {
-    config.acs.is_some_and(|acs| acs & (REQUEST_REDIRECT | COMPLETION_REDIRECT | UPSTREAM_FORWARDING) != 0)
+    config.acs.is_some_and(|acs| {
+        acs & (REQUEST_REDIRECT | COMPLETION_REDIRECT | UPSTREAM_FORWARDING) != 0
+    })
 }
 
 /// The flags that are set, in the words of lspci.
 fn shown(acs: u16) -> String {
-    let names =
-        ["SrcValid", "TransBlk", "ReqRedir", "CmpltRedir", "UpstreamFwd", "EgressCtrl", "DirectTrans"];
-    let set = names.iter().enumerate().filter(|(bit, _)| acs & 1 << bit != 0);
-    set.map(|(_, name)| format!("{name}+")).collect::<Vec<_>>().join(" ")
+    let names = [
+        "SrcValid",
+        "TransBlk",
+        "ReqRedir",
+        "CmpltRedir",
+        "UpstreamFwd",
+        "EgressCtrl",
+        "DirectTrans",
+    ];
+    let set = names
+        .iter()
+        .enumerate()
+        .filter(|(bit, _)| acs & 1 << bit != 0);
+    set.map(|(_, name)| format!("{name}+"))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// Pairs behind one switch, which are those that redirection slows down.
 fn behind_a_switch<'a>(subject: &'a Examined) -> Vec<GpuWithNic<'a>> {
-    pairs(subject).into_iter().filter(|pair| pair.path <= PathType::Pxb).collect()
+    pairs(subject)
+        .into_iter()
+        .filter(|pair| pair.path <= PathType::Pxb)
+        .collect()
 }
 
 pub(super) fn acs(subject: &Examined) -> Vec<Verdict> {
-    let Some(facts) = subject.facts else { return Vec::new() };
+    let Some(facts) = subject.facts else {
+        return Vec::new();
+    };
     let topology = &*subject.plan.node;
     if self::pairs(subject).is_empty() {
         return Vec::new();
@@ -87,11 +121,15 @@ pub(super) fn acs(subject: &Examined) -> Vec<Verdict> {
     let (mut asked, mut read) = (BTreeSet::new(), BTreeSet::new());
     let mut redirecting: BTreeMap<PciAddress, u16> = BTreeMap::new();
     for pair in &pairs {
-        let Some(address) = pair.nic.address else { continue };
+        let Some(address) = pair.nic.address else {
+            continue;
+        };
         let translates = config(facts, address).is_some_and(|nic| nic.has_ats());
         for bridge in bridges_between(topology, pair.gpu.address, address).unwrap_or_default() {
             asked.insert(bridge);
-            let Some(space) = config(facts, bridge) else { continue };
+            let Some(space) = config(facts, bridge) else {
+                continue;
+            };
             read.insert(bridge);
             let acs = space.acs.unwrap_or_default();
             // as on a host of virtual machines: what is translated goes directly
@@ -102,11 +140,17 @@ pub(super) fn acs(subject: &Examined) -> Vec<Verdict> {
         }
     }
     if asked.is_empty() {
-        return vec![Verdict::ok("the bus shows no switch between GPUs and NICs: not judged")];
+        return vec![Verdict::ok(
+            "the bus shows no switch between GPUs and NICs: not judged",
+        )];
     }
     if read.is_empty() {
         let text = "only root may read the ports' configuration: not judged";
-        return if facts.is_live { vec![Verdict::note(text)] } else { Vec::new() };
+        return if facts.is_live {
+            vec![Verdict::note(text)]
+        } else {
+            Vec::new()
+        };
     }
     if redirecting.is_empty() {
         let count = read.len();
@@ -126,16 +170,24 @@ pub(super) fn acs(subject: &Examined) -> Vec<Verdict> {
 }
 
 pub(super) fn ats(subject: &Examined) -> Vec<Verdict> {
-    let Some(facts) = subject.facts.filter(|facts| !facts.is_virtual) else { return Vec::new() };
+    let Some(facts) = subject.facts.filter(|facts| !facts.is_virtual) else {
+        return Vec::new();
+    };
     let read: BTreeMap<PciAddress, ConfigSpace> = behind_a_switch(subject)
         .iter()
         .filter_map(|pair| Some((pair.nic.address?, config(facts, pair.nic.address?)?)))
         .collect();
-    let with: Vec<String> =
-        read.iter().filter(|(_, space)| space.has_ats()).map(|(address, _)| address.to_string()).collect();
+    let with: Vec<String> = read
+        .iter()
+        .filter(|(_, space)| space.has_ats())
+        .map(|(address, _)| address.to_string())
+        .collect();
     match (read.is_empty(), with.is_empty()) {
         (true, _) => Vec::new(),
-        (false, true) => vec![Verdict::ok(format!("{} behind switches: off", counted(read.len(), "NIC")))],
+        (false, true) => vec![Verdict::ok(format!(
+            "{} behind switches: off",
+            counted(read.len(), "NIC")
+        ))],
         (false, false) => {
             let text = "on, though the machine is no guest: right on a host of virtual machines";
             vec![Verdict::advice(format!("NICs {}: {text}", listed(&with)))]
@@ -154,25 +206,41 @@ pub(super) fn is_translated(topology: &Topology, address: PciAddress) -> Option<
 
 /// Is translation in the way here?  Not on Arm, whose SMMU is made for that, nor in a guest.
 pub(super) fn translation_hurts(subject: &Examined) -> bool {
-    let arch = subject.plan.node.processor.as_ref().map(|processor| processor.arch);
+    let arch = subject
+        .plan
+        .node
+        .processor
+        .as_ref()
+        .map(|processor| processor.arch);
     let is_virtual = subject.facts.is_some_and(|facts| facts.is_virtual);
     arch == Some(Arch::X86) && !is_virtual
 }
 
 pub(super) fn iommu(subject: &Examined) -> Vec<Verdict> {
     let topology = &*subject.plan.node;
-    let of_pairs = pairs(subject).into_iter().flat_map(|pair| [Some(pair.gpu.address), pair.nic.address]);
+    let of_pairs = pairs(subject)
+        .into_iter()
+        .flat_map(|pair| [Some(pair.gpu.address), pair.nic.address]);
     let all: BTreeSet<PciAddress> = of_pairs.flatten().collect();
     let translated: Vec<String> = all
         .iter()
         .filter(|address| is_translated(topology, **address) == Some(true))
         .map(ToString::to_string)
         .collect();
-    let direct = all.iter().filter(|address| is_translated(topology, **address) == Some(false)).count();
+    let direct = all
+        .iter()
+        .filter(|address| is_translated(topology, **address) == Some(false))
+        .count();
     if translated.is_empty() {
-        return or_ok(Vec::new(), (direct > 0).then(|| format!("{direct} GPUs and NICs: not translated")));
+        return or_ok(
+            Vec::new(),
+            (direct > 0).then(|| format!("{direct} GPUs and NICs: not translated")),
+        );
     }
-    let kind = topology.pci.iter().find_map(|of| of.iommu.as_deref().filter(|kind| *kind != "identity"));
+    let kind = topology
+        .pci
+        .iter()
+        .find_map(|of| of.iommu.as_deref().filter(|kind| *kind != "identity"));
     let text = format!(
         "GPUs and NICs {}: their DMA is translated (type {})",
         listed(&translated),
@@ -180,21 +248,33 @@ pub(super) fn iommu(subject: &Examined) -> Vec<Verdict> {
     );
     vec![match translation_hurts(subject) {
         true => Verdict::warn(text).about(&translated[0]),
-        false => Verdict::note(format!("{text}, which an Arm processor and a guest may want")),
+        false => Verdict::note(format!(
+            "{text}, which an Arm processor and a guest may want"
+        )),
     }]
 }
 
 pub(super) fn iommu_group(subject: &Examined) -> Vec<Verdict> {
-    let Some(facts) = subject.facts.filter(|facts| !facts.is_virtual) else { return Vec::new() };
+    let Some(facts) = subject.facts.filter(|facts| !facts.is_virtual) else {
+        return Vec::new();
+    };
     let group = |address: PciAddress| {
-        facts.functions.get(&address).and_then(|Function { iommu_group, .. }| iommu_group.clone())
+        facts
+            .functions
+            .get(&address)
+            .and_then(|Function { iommu_group, .. }| iommu_group.clone())
     };
     let (mut apart, mut together) = (Vec::new(), 0);
     for pair in behind_a_switch(subject) {
-        let Some(address) = pair.nic.address else { continue };
+        let Some(address) = pair.nic.address else {
+            continue;
+        };
         match (group(pair.gpu.address), group(address)) {
             (Some(gpu), Some(nic)) if gpu != nic => {
-                apart.push(format!("GPU {} ({gpu}) and {} ({nic})", pair.index, pair.nic.name));
+                apart.push(format!(
+                    "GPU {} ({gpu}) and {} ({nic})",
+                    pair.index, pair.nic.name
+                ));
             }
             (Some(_), Some(_)) => together += 1,
             _ => {}
@@ -202,7 +282,9 @@ pub(super) fn iommu_group(subject: &Examined) -> Vec<Verdict> {
     }
     match (apart.is_empty(), together) {
         (true, 0) => Vec::new(),
-        (true, _) => vec![Verdict::ok(format!("{together} pairs behind switches share a group"))],
+        (true, _) => vec![Verdict::ok(format!(
+            "{together} pairs behind switches share a group"
+        ))],
         (false, _) => {
             let text = "in groups of their own, so a port between them isolates";
             vec![Verdict::note(format!("{}: {text}", listed(&apart)))]
@@ -212,12 +294,16 @@ pub(super) fn iommu_group(subject: &Examined) -> Vec<Verdict> {
 
 /// What the NICs' device control registers say, where they were read.
 fn controls<'a>(subject: &'a Examined) -> Vec<(&'a Nic, ConfigSpace)> {
-    let Some(facts) = subject.facts else { return Vec::new() };
+    let Some(facts) = subject.facts else {
+        return Vec::new();
+    };
     let of_pair = |pair: GpuWithNic<'a>| {
-        let space = config(facts, pair.nic.address?).filter(|space| space.device_control.is_some())?;
+        let space =
+            config(facts, pair.nic.address?).filter(|space| space.device_control.is_some())?;
         Some((pair.nic.name.as_str(), (pair.nic, space)))
     };
-    let nics: BTreeMap<&str, (&Nic, ConfigSpace)> = pairs(subject).into_iter().filter_map(of_pair).collect();
+    let nics: BTreeMap<&str, (&Nic, ConfigSpace)> =
+        pairs(subject).into_iter().filter_map(of_pair).collect();
     nics.into_values().collect()
 }
 
@@ -233,8 +319,14 @@ pub(super) fn read_request(subject: &Examined) -> Vec<Verdict> {
         .collect();
     match (nics.is_empty(), smaller.is_empty()) {
         (true, _) => Vec::new(),
-        (_, true) => vec![Verdict::ok(format!("{}: {WANTED} bytes", counted(nics.len(), "NIC")))],
-        _ => vec![Verdict::advice(format!("less than {WANTED} bytes: {}", listed(&smaller)))],
+        (_, true) => vec![Verdict::ok(format!(
+            "{}: {WANTED} bytes",
+            counted(nics.len(), "NIC")
+        ))],
+        _ => vec![Verdict::advice(format!(
+            "less than {WANTED} bytes: {}",
+            listed(&smaller)
+        ))],
     }
 }
 

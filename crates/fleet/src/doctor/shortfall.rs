@@ -21,26 +21,38 @@ pub struct Missing {
 ///
 /// A node with no GPU at its place has other addresses than the model, as another instance type may: it lacks nothing.
 pub fn missing(live: &Topology, model: &Model) -> Vec<Missing> {
-    let Some(known) = model.topology().filter(|_| model.addresses) else { return Vec::new() };
+    let Some(known) = model.topology().filter(|_| model.addresses) else {
+        return Vec::new();
+    };
     let here = gpu_addresses(live);
     let gpus = gpu_addresses(&known);
     if !here.is_empty() && gpus.is_disjoint(&here) {
         return Vec::new();
     }
     let gpus = gpus.into_iter().filter(|gpu| !here.contains(gpu));
-    let gpus = gpus.map(|address| Missing { what: "GPU".to_string(), address });
+    let gpus = gpus.map(|address| Missing {
+        what: "GPU".to_string(),
+        address,
+    });
     let nics = known.nics.iter().filter(|nic| {
         let is_here = live.nics.iter().any(|other| other.address == nic.address);
         carries_the_fabric(nic) && is_stated(nic, model) && !is_here
     });
-    let nics = nics.filter_map(|nic| Some(Missing { what: nic.name.to_string(), address: nic.address? }));
+    let nics = nics.filter_map(|nic| {
+        Some(Missing {
+            what: nic.name.to_string(),
+            address: nic.address?,
+        })
+    });
     gpus.chain(nics).collect()
 }
 
 /// The number of GPUs of a machine of this product, if all known machines of that name have as many and nothing else
 /// contradicts that the node is one.
 pub fn gpus_of_the_product(dmi: &Dmi, live: &Topology) -> Option<usize> {
-    let of_the_name = MODELS.iter().filter(|model| has_product(dmi, model) && !contradicts(dmi, live, model));
+    let of_the_name = MODELS
+        .iter()
+        .filter(|model| has_product(dmi, model) && !contradicts(dmi, live, model));
     let counts: BTreeSet<usize> = of_the_name.map(|model| model.gpus).collect();
     counts.first().copied().filter(|_| counts.len() == 1)
 }
@@ -51,7 +63,10 @@ mod tests {
     use nic_placement_core::topology::PciParent;
 
     fn dgx() -> (&'static Model, Topology) {
-        let model = MODELS.iter().find(|model| model.name == "dgx-h100").unwrap();
+        let model = MODELS
+            .iter()
+            .find(|model| model.name == "dgx-h100")
+            .unwrap();
         (model, model.topology().unwrap())
     }
 
@@ -65,8 +80,14 @@ mod tests {
         assert_eq!(
             lacking,
             [
-                Missing { what: "GPU".into(), address: gpu },
-                Missing { what: nic.name.to_string(), address: nic.address.unwrap() }
+                Missing {
+                    what: "GPU".into(),
+                    address: gpu
+                },
+                Missing {
+                    what: nic.name.to_string(),
+                    address: nic.address.unwrap()
+                }
             ]
         );
     }
@@ -83,12 +104,23 @@ mod tests {
     fn a_product_tells_how_many_gpus_it_has_and_another_name_does_not() {
         let (_, live) = dgx();
         let of = |product: &str| {
-            let dmi = Dmi { product: Some(product.into()), ..Dmi::default() };
+            let dmi = Dmi {
+                product: Some(product.into()),
+                ..Dmi::default()
+            };
             gpus_of_the_product(&dmi, &live)
         };
         assert_eq!((of("DGXH100"), of("A desk")), (Some(8), None));
-        assert!(live.pci.iter().any(|function| matches!(function.parent, PciParent::Host(_))));
-        let is_a_clouds = |name: &str| MODELS.iter().any(|model| model.name == name && model.is_a_clouds());
+        assert!(
+            live.pci
+                .iter()
+                .any(|function| matches!(function.parent, PciParent::Host(_)))
+        );
+        let is_a_clouds = |name: &str| {
+            MODELS
+                .iter()
+                .any(|model| model.name == name && model.is_a_clouds())
+        };
         assert!(is_a_clouds("aws-p5") && !is_a_clouds("dgx-h100"));
     }
 }

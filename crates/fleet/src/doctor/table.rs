@@ -52,8 +52,12 @@ const JUDGES: [(&str, Judge); 34] = [
 ];
 
 /// All checks, in the order in which they are printed.
-pub static CHECKS: LazyLock<Vec<Check>> =
-    LazyLock::new(|| JUDGES.iter().map(|&(code, judge)| Check::new(code, judge)).collect());
+pub static CHECKS: LazyLock<Vec<Check>> = LazyLock::new(|| {
+    JUDGES
+        .iter()
+        .map(|&(code, judge)| Check::new(code, judge))
+        .collect()
+});
 
 /// One thing that is looked at.
 #[derive(Debug)]
@@ -74,12 +78,22 @@ impl Check {
     pub const NEIGHBOURS: &str = "lldp";
 
     fn new(code: &'static str, judge: Judge) -> Check {
-        let section = PAGE.split("\n### ").find_map(|section| section.strip_prefix(code)?.strip_prefix('\n'));
+        let section = PAGE
+            .split("\n### ")
+            .find_map(|section| section.strip_prefix(code)?.strip_prefix('\n'));
         let mut lines = section.unwrap_or_default().trim_start().lines();
         let mut title = lines.next().unwrap_or_default().to_string();
-        title.get_mut(..1).into_iter().for_each(str::make_ascii_lowercase);
+        title
+            .get_mut(..1)
+            .into_iter()
+            .for_each(str::make_ascii_lowercase);
         let row = |line: &'static str| line.strip_prefix("- **")?.split_once("** ");
-        Check { code, title, rows: lines.filter_map(row).collect(), judge }
+        Check {
+            code,
+            title,
+            rows: lines.filter_map(row).collect(),
+            judge,
+        }
     }
 
     pub fn of(code: &str) -> Option<&'static Check> {
@@ -87,7 +101,10 @@ impl Check {
     }
 
     pub fn says(&self, word: &str) -> Option<&'static str> {
-        self.rows.iter().find(|(row, _)| *row == word).map(|(_, text)| *text)
+        self.rows
+            .iter()
+            .find(|(row, _)| *row == word)
+            .map(|(_, text)| *text)
     }
 }
 

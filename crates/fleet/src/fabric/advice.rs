@@ -20,7 +20,10 @@ pub struct AdvisedLine {
 
 impl AdvisedLine {
     fn new(line: impl ToString, why: &str) -> AdvisedLine {
-        AdvisedLine { line: line.to_string(), why: why.to_string() }
+        AdvisedLine {
+            line: line.to_string(),
+            why: why.to_string(),
+        }
     }
 }
 
@@ -38,18 +41,32 @@ impl Advice<'_> {
         for (order, nodes) in orders {
             let nodes = compressed(nodes.iter().map(String::as_str));
             let why = "only if its cables are meant to be so: then its NICs are numbered otherwise than on most nodes";
-            lines.push(AdvisedLine::new(format!("NodeName={nodes} rails={}", order.join(",")), why));
+            lines.push(AdvisedLine::new(
+                format!("NodeName={nodes} rails={}", order.join(",")),
+                why,
+            ));
         }
         lines.extend(self.by_switches());
         let first = self.kinds.first().map_or(0, |kind| kind.nodes.len());
         for (kind, of_kind) in self.of_kinds().filter(|(kind, _)| kind.nodes.len() < first) {
             let rails = |slot: usize| of_kind.rail_of[slot];
-            let Some(nics) = self.in_order(kind, &rails).filter(|_| !of_kind.rail_of.is_sorted()) else {
+            let Some(nics) = self
+                .in_order(kind, &rails)
+                .filter(|_| !of_kind.rail_of.is_sorted())
+            else {
                 continue;
             };
-            let nodes = compressed(kind.nodes.iter().map(|node| self.nodes[*node].name.as_str()));
-            let why = "their NICs are on the rails' switches in another order than those of most nodes";
-            lines.push(AdvisedLine::new(format!("NodeName={nodes} rails={nics}"), why));
+            let nodes = compressed(
+                kind.nodes
+                    .iter()
+                    .map(|node| self.nodes[*node].name.as_str()),
+            );
+            let why =
+                "their NICs are on the rails' switches in another order than those of most nodes";
+            lines.push(AdvisedLine::new(
+                format!("NodeName={nodes} rails={nics}"),
+                why,
+            ));
         }
         let is_ethernet = self.nodes.iter().any(|node| node.is_ethernet);
         match reach {
@@ -79,12 +96,21 @@ impl Advice<'_> {
         let mut orders: BTreeSet<Vec<usize>> = BTreeSet::new();
         for places in &kind.places {
             let mut on: Vec<(Vec<(String, u64)>, usize)> = Vec::new();
-            for (slot, _) in of_kind.rail_of.iter().enumerate().filter(|(_, rail)| rail.is_some()) {
-                let CablePlace::Right { at } = places[slot] else { continue };
+            for (slot, _) in of_kind
+                .rail_of
+                .iter()
+                .enumerate()
+                .filter(|(_, rail)| rail.is_some())
+            {
+                let CablePlace::Right { at } = places[slot] else {
+                    continue;
+                };
                 let name = &self.names[at as usize];
                 // a GUID or a MAC numbers no rails
-                let is_name =
-                    name.len() < 12 || name.bytes().any(|byte| !b"0123456789abcdefABCDEFx:".contains(&byte));
+                let is_name = name.len() < 12
+                    || name
+                        .bytes()
+                        .any(|byte| !b"0123456789abcdefABCDEFx:".contains(&byte));
                 on.push((natural(name), slot));
                 is_name.then_some(())?;
             }
@@ -94,8 +120,14 @@ impl Advice<'_> {
             }
         }
         let order = orders.pop_first().filter(|_| orders.is_empty())?;
-        let places: BTreeMap<usize, usize> = order.iter().enumerate().map(|(at, slot)| (*slot, at)).collect();
-        let nics = self.in_order(kind, &|slot| places.get(&slot).copied()).filter(|_| !order.is_sorted())?;
+        let places: BTreeMap<usize, usize> = order
+            .iter()
+            .enumerate()
+            .map(|(at, slot)| (*slot, at))
+            .collect();
+        let nics = self
+            .in_order(kind, &|slot| places.get(&slot).copied())
+            .filter(|_| !order.is_sorted())?;
         let why = "only if rails are to be numbered as their switches are named, for the policy `rail`; most nodes \
             have their NICs in another order";
         Some(AdvisedLine::new(format!("rails={nics}"), why))
@@ -108,7 +140,10 @@ impl Advice<'_> {
             .collect();
         rails.sort_unstable();
         let nics: Vec<&str> = rails.into_iter().map(|(_, nic)| nic).collect();
-        let is_named = kind.nodes.iter().all(|node| self.nodes[*node].has_own_names);
+        let is_named = kind
+            .nodes
+            .iter()
+            .all(|node| self.nodes[*node].has_own_names);
         (is_named && are_names(nics.iter().copied())).then(|| nics.join(","))
     }
 }

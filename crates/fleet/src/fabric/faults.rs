@@ -82,11 +82,17 @@ impl Faults<'_> {
     pub(super) fn find(&self) -> (Vec<CableFault>, BTreeMap<Doubt, BTreeSet<&str>>, NodeOrders) {
         let (mut faults, mut doubts, mut orders) = (Vec::new(), BTreeMap::new(), NodeOrders::new());
         let mut left: Vec<Stray> = Vec::new();
-        for (number, kind) in
-            self.kinds.iter().enumerate().filter(|of| self.numbers.kinds[of.0].is_recognised())
+        for (number, kind) in self
+            .kinds
+            .iter()
+            .enumerate()
+            .filter(|of| self.numbers.kinds[of.0].is_recognised())
         {
-            let rails: BTreeSet<&PortKey> =
-                kind.nodes.iter().flat_map(|node| &self.nodes[*node].rails).collect();
+            let rails: BTreeSet<&PortKey> = kind
+                .nodes
+                .iter()
+                .flat_map(|node| &self.nodes[*node].rails)
+                .collect();
             // a few nodes may have as many for one order as for another; of many, NICs without an order are for storage
             let may_tie = |slot: usize| match rails.is_empty() {
                 true => kind.nodes.len() <= FEW_NODES,
@@ -97,16 +103,26 @@ impl Faults<'_> {
                 let mut unclear = Vec::new();
                 let is_fabrics = &self.numbers.kinds[number].is_fabrics;
                 for (slot, place) in places.iter().enumerate() {
-                    let stray = |at, belongs| Stray { kind: number, row, slot, at, belongs };
+                    let stray = |at, belongs| Stray {
+                        kind: number,
+                        row,
+                        slot,
+                        at,
+                        belongs,
+                    };
                     match *place {
                         CablePlace::Elsewhere { at, belongs }
-                            if is_fabrics[slot] || self.numbers.kinds[number].switches.contains(&at) =>
+                            if is_fabrics[slot]
+                                || self.numbers.kinds[number].switches.contains(&at) =>
                         {
                             strays.push(stray(at, belongs));
                         }
                         CablePlace::NoLink { belongs } if is_fabrics[slot] => {
                             let cables = vec![self.cable((number, row, slot), None, belongs)];
-                            faults.push(CableFault { kind: FaultKind::NoLink, cables });
+                            faults.push(CableFault {
+                                kind: FaultKind::NoLink,
+                                cables,
+                            });
                         }
                         CablePlace::Unclear { .. } if is_fabrics[slot] || may_tie(slot) => {
                             unclear.push(self.nic(kind, slot));
@@ -116,7 +132,10 @@ impl Faults<'_> {
                 }
                 let node = self.nodes[kind.nodes[row]].name.as_str();
                 if !unclear.is_empty() {
-                    doubts.entry(Doubt::Unclear(unclear)).or_insert_with(BTreeSet::new).insert(node);
+                    doubts
+                        .entry(Doubt::Unclear(unclear))
+                        .or_insert_with(BTreeSet::new)
+                        .insert(node);
                 }
                 match self.of_node(&strays) {
                     Some(fault) => {
@@ -132,7 +151,10 @@ impl Faults<'_> {
         self.between_nodes(left, &mut faults, &mut doubts);
         faults.sort_by_cached_key(|fault| {
             let first = fault.cables.first();
-            (fault.kind, first.map(|cable| (natural(&cable.node), natural(&cable.nic))))
+            (
+                fault.kind,
+                first.map(|cable| (natural(&cable.node), natural(&cable.nic))),
+            )
         });
         (faults, doubts, orders)
     }
@@ -144,10 +166,18 @@ impl Faults<'_> {
             switches.sort_unstable();
             switches
         };
-        let is_permutation = strays.len() > 1 && sorted(|stray| stray.at) == sorted(|stray| stray.belongs);
-        let kind = if strays.len() == 2 { FaultKind::Exchanged } else { FaultKind::Reordered };
+        let is_permutation =
+            strays.len() > 1 && sorted(|stray| stray.at) == sorted(|stray| stray.belongs);
+        let kind = if strays.len() == 2 {
+            FaultKind::Exchanged
+        } else {
+            FaultKind::Reordered
+        };
         let cables = || strays.iter().map(|stray| self.stray(*stray)).collect();
-        is_permutation.then(|| CableFault { kind, cables: cables() })
+        is_permutation.then(|| CableFault {
+            kind,
+            cables: cables(),
+        })
     }
 
     /// Two strays are exchanged if each is where the other belongs, those of one node before those of two; any such pair puts
@@ -164,14 +194,21 @@ impl Faults<'_> {
             let mut open: BTreeMap<_, Vec<usize>> = BTreeMap::new();
             let mut paired = vec![false; left.len()];
             for (number, stray) in left.iter().enumerate() {
-                if let Some(other) = open.get_mut(&(node(stray), stray.belongs, stray.at)).and_then(Vec::pop)
+                if let Some(other) = open
+                    .get_mut(&(node(stray), stray.belongs, stray.at))
+                    .and_then(Vec::pop)
                 {
                     (paired[number], paired[other]) = (true, true);
                     let mut cables = vec![self.stray(left[other]), self.stray(*stray)];
                     cables.sort();
-                    faults.push(CableFault { kind: FaultKind::Exchanged, cables });
+                    faults.push(CableFault {
+                        kind: FaultKind::Exchanged,
+                        cables,
+                    });
                 } else {
-                    open.entry((node(stray), stray.at, stray.belongs)).or_default().push(number);
+                    open.entry((node(stray), stray.at, stray.belongs))
+                        .or_default()
+                        .push(number);
                 }
             }
             let mut paired = paired.into_iter();
@@ -188,7 +225,10 @@ impl Faults<'_> {
                     let node = &self.nodes[self.kinds[stray.kind].nodes[stray.row]].name;
                     doubts.entry(doubt).or_default().insert(node);
                 }
-                _ => faults.push(CableFault { kind: FaultKind::WrongSwitch, cables: vec![cable] }),
+                _ => faults.push(CableFault {
+                    kind: FaultKind::WrongSwitch,
+                    cables: vec![cable],
+                }),
             }
         }
     }
@@ -199,7 +239,9 @@ impl Faults<'_> {
         let (kind, of_kind) = (&self.kinds[first.kind], &self.numbers.kinds[first.kind]);
         let on = |(slot, usual): (usize, &Option<usize>)| {
             let stray = strays.iter().find(|stray| stray.slot == slot);
-            let rail = stray.map_or(*usual, |stray| self.numbers.of_switch.get(&stray.at).copied());
+            let rail = stray.map_or(*usual, |stray| {
+                self.numbers.of_switch.get(&stray.at).copied()
+            });
             Some((rail?, slot, &kind.slots[slot].0))
         };
         let mut rails: Vec<(usize, usize, &String)> = of_kind
@@ -216,7 +258,16 @@ impl Faults<'_> {
             .then(|| rails.into_iter().map(|(_, _, name)| name.clone()).collect())
     }
 
-    fn stray(&self, Stray { kind, row, slot, at, belongs }: Stray) -> FaultyCable {
+    fn stray(
+        &self,
+        Stray {
+            kind,
+            row,
+            slot,
+            at,
+            belongs,
+        }: Stray,
+    ) -> FaultyCable {
         self.cable((kind, row, slot), Some(at), Some(belongs))
     }
 

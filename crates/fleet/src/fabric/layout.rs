@@ -84,21 +84,36 @@ pub(super) fn numbered(kinds: &[CableKind], nodes: &[NodeCables]) -> RailNumbers
         let may_be_new = has_all && (of_gpus || !is_told);
         let mut taken: BTreeSet<usize> = BTreeSet::new();
         for (slots, switches) in &classes {
-            slots.iter().for_each(|slot| of_kind.is_fabrics[*slot] = true);
-            let known = switches.iter().filter_map(|switch| found.of_switch.get(switch).copied()).min();
+            slots
+                .iter()
+                .for_each(|slot| of_kind.is_fabrics[*slot] = true);
+            let known = switches
+                .iter()
+                .filter_map(|switch| found.of_switch.get(switch).copied())
+                .min();
             let free = |taken: &BTreeSet<usize>| (0..).find(|number| !taken.contains(number));
             let new = || if may_be_new { free(&taken) } else { None };
-            let Some(number) = known.or_else(new).filter(|_| has_rails && (has_all || of_gpus)) else {
+            let Some(number) = known
+                .or_else(new)
+                .filter(|_| has_rails && (has_all || of_gpus))
+            else {
                 continue;
             };
             taken.insert(number);
-            slots.iter().for_each(|slot| of_kind.rail_of[*slot] = Some(number));
-            switches.iter().for_each(|switch| _ = found.of_switch.entry(*switch).or_insert(number));
+            slots
+                .iter()
+                .for_each(|slot| of_kind.rail_of[*slot] = Some(number));
+            switches
+                .iter()
+                .for_each(|switch| _ = found.of_switch.entry(*switch).or_insert(number));
             if number >= found.names.len() {
                 found.names.resize(number + 1, Vec::new());
             }
             if found.names[number].is_empty() {
-                found.names[number] = slots.iter().map(|slot| nic_name(&kind.slots, *slot)).collect();
+                found.names[number] = slots
+                    .iter()
+                    .map(|slot| nic_name(&kind.slots, *slot))
+                    .collect();
             }
         }
         found.kinds.push(of_kind);
@@ -110,7 +125,11 @@ pub(super) fn numbered(kinds: &[CableKind], nodes: &[NodeCables]) -> RailNumbers
 fn classes(kind: &CableKind, nodes: &[NodeCables]) -> (CableLayout, Classes) {
     let mut homes: BTreeMap<(u32, usize), i64> = BTreeMap::new();
     let (mut right, mut elsewhere, mut unclear) = (0, 0, 0);
-    for place in kind.places.iter().flat_map(|places| places.iter().enumerate()) {
+    for place in kind
+        .places
+        .iter()
+        .flat_map(|places| places.iter().enumerate())
+    {
         match place {
             (slot, &CablePlace::Right { at }) => {
                 right += 1;
@@ -144,8 +163,12 @@ fn classes(kind: &CableKind, nodes: &[NodeCables]) -> (CableLayout, Classes) {
         }
     }
     // of two sizes as common the smaller: NICs for storage often share a switch
-    let size = cables.into_iter().max_by_key(|(size, count)| (*count, usize::MAX - size));
-    let Some((size, _)) = size else { return (CableLayout::NotRecognised, Classes::new()) };
+    let size = cables
+        .into_iter()
+        .max_by_key(|(size, count)| (*count, usize::MAX - size));
+    let Some((size, _)) = size else {
+        return (CableLayout::NotRecognised, Classes::new());
+    };
     classes.retain(|slots, _| slots.len() == size);
     let distinct: BTreeSet<usize> = classes.keys().flatten().copied().collect();
     let layout = match (classes.len(), size) {

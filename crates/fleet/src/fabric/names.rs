@@ -77,18 +77,30 @@ impl NodeNames {
                     port: port.number,
                     subject: nic.address.clone().unwrap_or_else(|| nic.name.clone()),
                     interface: port.interface.clone(),
-                    guid: port.guid.as_ref().or(of_device).map(|guid| plain_guid(guid)),
+                    guid: port
+                        .guid
+                        .as_ref()
+                        .or(of_device)
+                        .map(|guid| plain_guid(guid)),
                     subnet: port.subnet.clone(),
                     is_ethernet: port.link_layer == "Ethernet",
                     neighbour: port.neighbour.clone(),
                 });
             }
         }
-        let rails = report.gpus.iter().flat_map(|gpu| &gpu.nics).filter_map(|name| {
-            let (nic, port) = name.rsplit_once(':')?;
-            Some((nic.to_string(), port.parse().ok()?))
-        });
-        Some(NodeNames { node: report.host.clone()?, ports, rails: rails.collect() })
+        let rails = report
+            .gpus
+            .iter()
+            .flat_map(|gpu| &gpu.nics)
+            .filter_map(|name| {
+                let (nic, port) = name.rsplit_once(':')?;
+                Some((nic.to_string(), port.parse().ok()?))
+            });
+        Some(NodeNames {
+            node: report.host.clone()?,
+            ports,
+            rails: rails.collect(),
+        })
     }
 
     /// The switches that its agent of LLDP hears: what identifies each, and its name.
@@ -107,7 +119,11 @@ impl NodeNames {
 
 /// A GUID as 16 digits.
 fn plain_guid(guid: &str) -> String {
-    let digits = guid.strip_prefix("0x").unwrap_or(guid).chars().filter(char::is_ascii_hexdigit);
+    let digits = guid
+        .strip_prefix("0x")
+        .unwrap_or(guid)
+        .chars()
+        .filter(char::is_ascii_hexdigit);
     digits.map(|digit| digit.to_ascii_lowercase()).collect()
 }
 
@@ -163,24 +179,40 @@ pub(super) fn nodes(
     }
     for report in reports.values() {
         for port in &report.ports {
-            let Some(NeighbourReport { id, port: at, .. }) = &port.neighbour else { continue };
-            let end = CableEnd::At(SwitchPort { switch: id.clone(), port: at.clone() });
-            add(nodes.entry(&report.node).or_default(), (port.nic.clone(), port.port), end);
+            let Some(NeighbourReport { id, port: at, .. }) = &port.neighbour else {
+                continue;
+            };
+            let end = CableEnd::At(SwitchPort {
+                switch: id.clone(),
+                port: at.clone(),
+            });
+            add(
+                nodes.entry(&report.node).or_default(),
+                (port.nic.clone(), port.port),
+                end,
+            );
         }
     }
     for (said, node) in renamed.iter().take(20) {
-        notes
-            .push(format!("a NIC of {node}, by its GUID, says that it is of {said}: its description is old"));
+        notes.push(format!(
+            "a NIC of {node}, by its GUID, says that it is of {said}: its description is old"
+        ));
     }
     let mut cut = 0;
     let found = nodes.into_iter().map(|(name, ends)| {
         let report = reports.get(name);
-        let of_report = report.map(|report| report.ports.as_slice()).unwrap_or_default();
-        let known =
-            of_report.iter().enumerate().map(|(at, port)| ((port.nic.as_str(), port.port), (at, port)));
+        let of_report = report
+            .map(|report| report.ports.as_slice())
+            .unwrap_or_default();
+        let known = of_report
+            .iter()
+            .enumerate()
+            .map(|(at, port)| ((port.nic.as_str(), port.port), (at, port)));
         let known: BTreeMap<(&str, u8), (usize, &PortNames)> = known.collect();
         let place = |(nic, port): &PortKey| {
-            let at = known.get(&(nic.as_str(), *port)).map_or(usize::MAX, |(at, _)| *at);
+            let at = known
+                .get(&(nic.as_str(), *port))
+                .map_or(usize::MAX, |(at, _)| *at);
             (at, natural(nic), *port)
         };
         let mut ports: Vec<(PortKey, CableEnd)> = ends.into_iter().collect();
@@ -189,20 +221,26 @@ pub(super) fn nodes(
         ports.truncate(MAX_PORTS);
         let subnet = |port: &PortNames| Some(((port.nic.clone(), port.port), port.subnet.clone()?));
         let is_ethernet = |((nic, port), _): &(PortKey, CableEnd)| {
-            known.get(&(nic.as_str(), *port)).is_some_and(|(_, port)| port.is_ethernet)
+            known
+                .get(&(nic.as_str(), *port))
+                .is_some_and(|(_, port)| port.is_ethernet)
         };
         NodeCables {
             name: name.to_string(),
             has_own_names: report.is_some() || !without_guids.contains(name),
             is_ethernet: ports.iter().any(is_ethernet),
             ports,
-            rails: report.map(|report| report.rails.clone()).unwrap_or_default(),
+            rails: report
+                .map(|report| report.rails.clone())
+                .unwrap_or_default(),
             subnets: of_report.iter().filter_map(subnet).collect(),
         }
     });
     let found = found.collect();
     if cut > 0 {
-        notes.push(format!("{cut} nodes have more than {MAX_PORTS} ports: the first are compared"));
+        notes.push(format!(
+            "{cut} nodes have more than {MAX_PORTS} ports: the first are compared"
+        ));
     }
     found
 }
@@ -213,7 +251,9 @@ fn add(ends: &mut BTreeMap<PortKey, CableEnd>, key: PortKey, end: CableEnd) {
     *said = match (&*said, end) {
         (CableEnd::NoLink, end) => end,
         (said, CableEnd::NoLink) => said.clone(),
-        (CableEnd::At(a), CableEnd::At(b)) if a.switch == b.switch => CableEnd::At(a.clone().min(b)),
+        (CableEnd::At(a), CableEnd::At(b)) if a.switch == b.switch => {
+            CableEnd::At(a.clone().min(b))
+        }
         _ => CableEnd::Several,
     };
 }
@@ -227,15 +267,23 @@ struct Known<'a> {
 
 impl<'a> Known<'a> {
     fn new(reports: &'a BTreeMap<String, NodeNames>) -> Known<'a> {
-        let mut known = Known { by_guid: BTreeMap::new(), by_name: BTreeMap::new() };
+        let mut known = Known {
+            by_guid: BTreeMap::new(),
+            by_name: BTreeMap::new(),
+        };
         for report in reports.values() {
             for port in &report.ports {
-                let guid = port.guid.as_deref().filter(|guid| guid.bytes().any(|digit| digit != b'0'));
+                let guid = port
+                    .guid
+                    .as_deref()
+                    .filter(|guid| guid.bytes().any(|digit| digit != b'0'));
                 guid.map(|guid| known.by_guid.insert(guid, (&report.node, port)));
                 if let Some(interface) = &port.interface {
                     known.by_name.insert((&report.node, interface, 1), port);
                 }
-                known.by_name.insert((&report.node, &port.nic, port.port), port);
+                known
+                    .by_name
+                    .insert((&report.node, &port.nic, port.port), port);
             }
         }
         known
@@ -250,7 +298,10 @@ impl<'a> Known<'a> {
         if let Some((node, port)) = nic.guid.as_deref().and_then(|guid| self.by_guid.get(guid)) {
             return (node, key(port));
         }
-        match self.by_name.get(&(nic.node.as_str(), nic.nic.as_str(), nic.port)) {
+        match self
+            .by_name
+            .get(&(nic.node.as_str(), nic.nic.as_str(), nic.port))
+        {
             Some(port) => (&nic.node, key(port)),
             None => (&nic.node, (nic.nic.clone(), nic.port)),
         }
@@ -262,9 +313,13 @@ pub(super) fn natural(name: &str) -> Vec<(String, u64)> {
     let mut parts = Vec::new();
     let mut rest = name;
     while !rest.is_empty() {
-        let digits = rest.find(|letter: char| letter.is_ascii_digit()).unwrap_or(rest.len());
+        let digits = rest
+            .find(|letter: char| letter.is_ascii_digit())
+            .unwrap_or(rest.len());
         let (text, after) = rest.split_at(digits);
-        let end = after.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(after.len());
+        let end = after
+            .find(|letter: char| !letter.is_ascii_digit())
+            .unwrap_or(after.len());
         parts.push((text.to_string(), after[..end].parse().unwrap_or(u64::MAX)));
         rest = &after[end..];
     }
@@ -274,12 +329,19 @@ pub(super) fn natural(name: &str) -> Vec<(String, u64)> {
 /// The NIC's name, with the port where the NIC has several.
 pub(super) fn nic_name(slots: &[PortKey], slot: usize) -> String {
     let (nic, port) = &slots[slot];
-    let has_several = slots.iter().any(|(other, number)| other == nic && number != port);
-    if has_several || *port != 1 { format!("{nic}:{port}") } else { nic.clone() }
+    let has_several = slots
+        .iter()
+        .any(|(other, number)| other == nic && number != port);
+    if has_several || *port != 1 {
+        format!("{nic}:{port}")
+    } else {
+        nic.clone()
+    }
 }
 
 /// Can `rails=` name them?  Two ports of one NIC have one name, and `HCA-1` is the subnet manager's name alone.
 pub(super) fn are_names<'a>(nics: impl Iterator<Item = &'a str>) -> bool {
     let mut distinct = BTreeSet::new();
-    nics.into_iter().all(|nic| !nic.starts_with("HCA-") && distinct.insert(nic))
+    nics.into_iter()
+        .all(|nic| !nic.starts_with("HCA-") && distinct.insert(nic))
 }

@@ -84,18 +84,29 @@ impl FabricRails {
         let all = all_names(cabling, reports);
         let name = |key: &str| all.get(key).cloned().unwrap_or_else(|| key.to_string());
         let names: Vec<String> = switches.keys.iter().map(|key| name(key)).collect();
-        let faults = Faults { nodes: &nodes, kinds: &kinds, numbers: &numbers, switches: &names };
+        let faults = Faults {
+            nodes: &nodes,
+            kinds: &kinds,
+            numbers: &numbers,
+            switches: &names,
+        };
         let (found, doubts, orders) = faults.find();
         let mut leaves: Vec<BTreeSet<&str>> = vec![BTreeSet::new(); numbers.names.len()];
         for (switch, rail) in &numbers.of_switch {
             leaves[*rail].insert(switches.keys[*switch as usize]);
         }
         let reach = reach(cabling, &leaves, &subnets(&kinds, &nodes, &numbers));
-        notes.extend(doubts.iter().map(|(doubt, nodes)| text(doubt, &compressed(nodes.iter().copied()))));
+        notes.extend(
+            doubts
+                .iter()
+                .map(|(doubt, nodes)| text(doubt, &compressed(nodes.iter().copied()))),
+        );
         notes.extend(of_slurm(cabling));
         let told: BTreeSet<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
         // a login node has no NIC of the fabric
-        let silent = reports.values().filter(|of| !of.rails.is_empty() && !told.contains(of.node.as_str()));
+        let silent = reports
+            .values()
+            .filter(|of| !of.rails.is_empty() && !told.contains(of.node.as_str()));
         let silent = compressed(silent.map(|of| of.node.as_str()));
         if !silent.is_empty() && !nodes.is_empty() {
             notes.push(format!("no source tells a cable of {silent}"));
@@ -103,8 +114,13 @@ impl FabricRails {
         FabricRails {
             layout: numbers.layout(),
             rails: rails(&kinds, &numbers, &leaves, &name),
-            lines: Advice { kinds: &kinds, nodes: &nodes, numbers: &numbers, names: &names }
-                .lines(orders, &reach),
+            lines: Advice {
+                kinds: &kinds,
+                nodes: &nodes,
+                numbers: &numbers,
+                names: &names,
+            }
+            .lines(orders, &reach),
             reach,
             faults: found,
             notes,
@@ -128,7 +144,12 @@ impl FabricRails {
             rails: &'a FabricRails,
             unread: &'a [String],
         }
-        let answer = Answer { format: "nic-placement fabric", version: VERSION, rails: self, unread };
+        let answer = Answer {
+            format: "nic-placement fabric",
+            version: VERSION,
+            rails: self,
+            unread,
+        };
         // JSON can hold all of these structures
         serde_json::to_string_pretty(&answer).unwrap_or_default() + "\n"
     }
@@ -136,12 +157,20 @@ impl FabricRails {
 
 /// Each switch by its name; where two have the same, with what identifies it.
 fn all_names(cabling: &Cabling, reports: &BTreeMap<String, NodeNames>) -> BTreeMap<String, String> {
-    let told =
-        reports.values().flat_map(NodeNames::switches).map(|(key, name)| (key.to_string(), name.to_string()));
+    let told = reports
+        .values()
+        .flat_map(NodeNames::switches)
+        .map(|(key, name)| (key.to_string(), name.to_string()));
     let mut all: BTreeMap<String, String> = told.collect();
-    all.extend(cabling.switches.iter().map(|(key, name)| (key.clone(), name.clone())));
+    all.extend(
+        cabling
+            .switches
+            .iter()
+            .map(|(key, name)| (key.clone(), name.clone())),
+    );
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    all.values().for_each(|name| *counts.entry(name.clone()).or_default() += 1);
+    all.values()
+        .for_each(|name| *counts.entry(name.clone()).or_default() += 1);
     for (key, name) in &mut all {
         match counts.get(name) {
             _ if name.trim().is_empty() => name.clone_from(key),
@@ -181,7 +210,9 @@ fn of_slurm(cabling: &Cabling) -> Option<String> {
 fn slurms_leaves(cabling: &Cabling, name: &impl Fn(&str) -> String) -> Vec<CabledSwitch> {
     let mut on: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (node, leaves) in &cabling.leaves {
-        leaves.iter().for_each(|leaf| _ = on.entry(leaf).or_default().insert(node));
+        leaves
+            .iter()
+            .for_each(|leaf| _ = on.entry(leaf).or_default().insert(node));
     }
     let switch = |(leaf, nodes): (&str, BTreeSet<&str>)| CabledSwitch {
         switch: name(leaf),
@@ -201,7 +232,10 @@ fn subnets<'a>(
     for (kind, of_kind) in kinds.iter().zip(&numbers.kinds) {
         for (key, rail) in kind.slots.iter().zip(&of_kind.rail_of) {
             let Some(rail) = rail else { continue };
-            let of_nodes = kind.nodes.iter().filter_map(|node| nodes[*node].subnets.get(key));
+            let of_nodes = kind
+                .nodes
+                .iter()
+                .filter_map(|node| nodes[*node].subnets.get(key));
             found[*rail].extend(of_nodes.map(String::as_str));
         }
     }
@@ -218,7 +252,13 @@ fn rails(
         let mut leaves: Vec<String> = leaves.iter().map(|leaf| name(leaf)).collect();
         leaves.sort_by_cached_key(|leaf| natural(leaf));
         let nics = numbers.names[rail].clone();
-        CabledRail { rail, nics, leaves, right: 0, ports: 0 }
+        CabledRail {
+            rail,
+            nics,
+            leaves,
+            right: 0,
+            ports: 0,
+        }
     };
     let mut rails: Vec<CabledRail> = leaves.iter().enumerate().map(rail).collect();
     for (kind, of_kind) in kinds.iter().zip(&numbers.kinds) {
@@ -295,8 +335,17 @@ fn cabled_nodes(
                 }
             };
             let is_there = |(_, place): &(&PortKey, &CablePlace)| **place != CablePlace::Unused;
-            let nics = kind.slots.iter().zip(places).filter(is_there).map(port).collect();
-            all.push(CabledNode { node: node.name.clone(), nics });
+            let nics = kind
+                .slots
+                .iter()
+                .zip(places)
+                .filter(is_there)
+                .map(port)
+                .collect();
+            all.push(CabledNode {
+                node: node.name.clone(),
+                nics,
+            });
         }
     }
     all.sort_by_cached_key(|of| natural(&of.node));

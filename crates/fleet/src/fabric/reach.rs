@@ -24,7 +24,11 @@ pub enum RailReach {
 }
 
 /// By the switches of each rail, and the subnets of its ports where reports tell them.
-pub(super) fn reach(cabling: &Cabling, leaves: &[BTreeSet<&str>], subnets: &[BTreeSet<&str>]) -> RailReach {
+pub(super) fn reach(
+    cabling: &Cabling,
+    leaves: &[BTreeSet<&str>],
+    subnets: &[BTreeSet<&str>],
+) -> RailReach {
     if leaves.len() < 2 {
         return RailReach::NoRails;
     }
@@ -35,18 +39,39 @@ pub(super) fn reach(cabling: &Cabling, leaves: &[BTreeSet<&str>], subnets: &[BTr
     let all: usize = subnets.iter().map(BTreeSet::len).sum();
     let distinct: BTreeSet<&str> = subnets.iter().flatten().copied().collect();
     let is_told = subnets.len() == leaves.len() && subnets.iter().all(|of| !of.is_empty());
-    if is_told && distinct.len() == all { RailReach::IsolatedBySubnets } else { RailReach::NotKnown }
+    if is_told && distinct.len() == all {
+        RailReach::IsolatedBySubnets
+    } else {
+        RailReach::NotKnown
+    }
 }
 
 /// The switches whose links to others a source tells: those of a source that tells them all, by which a NIC has a GUID, and
 /// those that stand in a tree.
 fn told(cabling: &Cabling) -> BTreeSet<&str> {
-    let subnets = cabling.cables.iter().filter(|cable| cabling.tells_trunks && cable.nic.guid.is_some());
-    let mut told: BTreeSet<&str> =
-        subnets.filter_map(|cable| cable.to.as_ref()).map(|to| to.switch.as_str()).collect();
-    told.extend(cabling.trunks.iter().flat_map(|(a, b)| [a.switch.as_str(), b.switch.as_str()]));
-    let tree: BTreeSet<&String> = cabling.parents.iter().flat_map(|(below, above)| [below, above]).collect();
-    let in_tree = cabling.switches.iter().filter(|(key, name)| tree.contains(key) || tree.contains(name));
+    let subnets = cabling
+        .cables
+        .iter()
+        .filter(|cable| cabling.tells_trunks && cable.nic.guid.is_some());
+    let mut told: BTreeSet<&str> = subnets
+        .filter_map(|cable| cable.to.as_ref())
+        .map(|to| to.switch.as_str())
+        .collect();
+    told.extend(
+        cabling
+            .trunks
+            .iter()
+            .flat_map(|(a, b)| [a.switch.as_str(), b.switch.as_str()]),
+    );
+    let tree: BTreeSet<&String> = cabling
+        .parents
+        .iter()
+        .flat_map(|(below, above)| [below, above])
+        .collect();
+    let in_tree = cabling
+        .switches
+        .iter()
+        .filter(|(key, name)| tree.contains(key) || tree.contains(name));
     told.extend(in_tree.map(|(key, _)| key.as_str()));
     told
 }
@@ -60,8 +85,16 @@ fn by_switches(cabling: &Cabling, leaves: &[BTreeSet<&str>]) -> RailReach {
         parts.join(a, b);
     }
     // a tree has names, and LLDP tells a MAC and a name
-    let names: BTreeSet<&String> = cabling.parents.iter().flat_map(|(below, above)| [below, above]).collect();
-    for (key, name) in cabling.switches.iter().filter(|(_, name)| names.contains(name)) {
+    let names: BTreeSet<&String> = cabling
+        .parents
+        .iter()
+        .flat_map(|(below, above)| [below, above])
+        .collect();
+    for (key, name) in cabling
+        .switches
+        .iter()
+        .filter(|(_, name)| names.contains(name))
+    {
         parts.join(key, name);
     }
     let mut rails_of: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
@@ -77,8 +110,10 @@ fn by_switches(cabling: &Cabling, leaves: &[BTreeSet<&str>]) -> RailReach {
     if rails_of.values().all(|rails| rails.len() == leaves.len()) {
         return RailReach::Together;
     }
-    let groups: BTreeSet<Vec<usize>> =
-        rails_of.into_values().map(|rails| rails.into_iter().collect()).collect();
+    let groups: BTreeSet<Vec<usize>> = rails_of
+        .into_values()
+        .map(|rails| rails.into_iter().collect())
+        .collect();
     RailReach::Partly(groups.into_iter().collect())
 }
 

@@ -78,7 +78,10 @@ impl<'a> SwitchPool<'a> {
 /// The kinds of nodes, the weightiest first: many nodes with many NICs.
 pub(super) fn kinds<'a>(nodes: &'a [NodeCables]) -> (Vec<CableKind>, SwitchPool<'a>) {
     let mut switches = SwitchPool::default();
-    let kinds = grouped(nodes).into_iter().map(|(slots, of)| kind(slots, of, nodes, &mut switches)).collect();
+    let kinds = grouped(nodes)
+        .into_iter()
+        .map(|(slots, of)| kind(slots, of, nodes, &mut switches))
+        .collect();
     (kinds, switches)
 }
 
@@ -86,7 +89,9 @@ pub(super) fn kinds<'a>(nodes: &'a [NodeCables]) -> (Vec<CableKind>, SwitchPool<
 fn grouped(nodes: &[NodeCables]) -> Vec<(BTreeSet<&PortKey>, Vec<usize>)> {
     let mut sets: BTreeMap<BTreeSet<&PortKey>, Vec<usize>> = BTreeMap::new();
     for (number, node) in nodes.iter().enumerate() {
-        sets.entry(node.ports.iter().map(|(key, _)| key).collect()).or_default().push(number);
+        sets.entry(node.ports.iter().map(|(key, _)| key).collect())
+            .or_default()
+            .push(number);
     }
     let mut common: Vec<_> = sets.into_iter().collect();
     common.sort_by_key(|(set, nodes)| (usize::MAX - nodes.len(), usize::MAX - set.len()));
@@ -107,7 +112,10 @@ fn grouped(nodes: &[NodeCables]) -> Vec<(BTreeSet<&PortKey>, Vec<usize>)> {
     }
     // rails are made for nodes with many NICs: sixteen of these number them, and not a thousand nodes with two
     kinds.sort_by_key(|(set, nodes, _)| usize::MAX - set.len().pow(3) * nodes.len());
-    kinds.into_iter().map(|(set, nodes, _)| (set, nodes)).collect()
+    kinds
+        .into_iter()
+        .map(|(set, nodes, _)| (set, nodes))
+        .collect()
 }
 
 fn kind<'a>(
@@ -118,19 +126,28 @@ fn kind<'a>(
 ) -> CableKind {
     members.sort_unstable();
     // the order of a node that has them all, where there is one with a report
-    let whole = members.iter().map(|node| &nodes[*node]).filter(|node| node.ports.len() == set.len());
+    let whole = members
+        .iter()
+        .map(|node| &nodes[*node])
+        .filter(|node| node.ports.len() == set.len());
     let order = whole.max_by_key(|node| !node.rails.is_empty());
     let slots: Vec<PortKey> = order.map_or_else(
         || set.into_iter().cloned().collect(),
         |node| node.ports.iter().map(|(key, _)| key.clone()).collect(),
     );
-    let numbers: BTreeMap<&PortKey, usize> = slots.iter().enumerate().map(|(at, key)| (key, at)).collect();
+    let numbers: BTreeMap<&PortKey, usize> = slots
+        .iter()
+        .enumerate()
+        .map(|(at, key)| (key, at))
+        .collect();
     // for each node, the switch of each slot; a slot with several counts as unclear
     let mut ends: Vec<Vec<Option<u32>>> = vec![vec![None; slots.len()]; members.len()];
     let mut several: BTreeSet<(usize, usize)> = BTreeSet::new();
     for (row, node) in members.iter().enumerate() {
         for (key, end) in &nodes[*node].ports {
-            let Some(&slot) = numbers.get(key) else { continue };
+            let Some(&slot) = numbers.get(key) else {
+                continue;
+            };
             match end {
                 CableEnd::At(at) => ends[row][slot] = Some(switches.number(&at.switch)),
                 CableEnd::Several => _ = several.insert((row, slot)),
@@ -154,7 +171,11 @@ fn kind<'a>(
             });
         }
     }
-    CableKind { slots, nodes: members, places }
+    CableKind {
+        slots,
+        nodes: members,
+        places,
+    }
 }
 
 /// For each switch, on which switch most nodes that are on it have this slot; only where most agree.
@@ -170,13 +191,22 @@ fn partners(ends: &[Vec<Option<u32>>], slot: usize) -> BTreeMap<u32, u32> {
         let most = all.chunk_by(|a, b| a == b).max_by_key(|same| same.len())?;
         (most.len() * 2 > all.len()).then_some(most[0])
     };
-    pairs.chunk_by(|a, b| a.0 == b.0).filter_map(of_switch).collect()
+    pairs
+        .chunk_by(|a, b| a.0 == b.0)
+        .filter_map(of_switch)
+        .collect()
 }
 
 /// The switch that more than half of a node's cables vote for.
 fn belongs(row: &[Option<u32>], partners: &BTreeMap<u32, u32>) -> Option<u32> {
-    let mut votes: Vec<u32> = row.iter().flatten().filter_map(|at| partners.get(at).copied()).collect();
+    let mut votes: Vec<u32> = row
+        .iter()
+        .flatten()
+        .filter_map(|at| partners.get(at).copied())
+        .collect();
     votes.sort_unstable();
-    let most = votes.chunk_by(|a, b| a == b).max_by_key(|same| same.len())?;
+    let most = votes
+        .chunk_by(|a, b| a == b)
+        .max_by_key(|same| same.len())?;
     (most.len() * 2 > votes.len()).then_some(most[0])
 }

@@ -88,7 +88,9 @@ impl Probe {
 
 /// Of several drivers with devices the one that agrees most counts: an Intel processor's own GPU stands beside others.
 pub fn judge(probe: &Probe) -> Identity {
-    let Some(taken) = &probe.taken else { return Identity::NotPlaced };
+    let Some(taken) = &probe.taken else {
+        return Identity::NotPlaced;
+    };
     let mut answers = Vec::new();
     let mut errors = Vec::new();
     for driver in &probe.drivers {
@@ -131,7 +133,10 @@ fn addresses(driver: &ProbedDriver) -> Result<Vec<PciAddress>, String> {
 fn identity(driver: Vec<PciAddress>, taken: &[PciAddress], by_card: bool) -> Identity {
     let once = |addresses: &[PciAddress]| {
         let mut once = Vec::new();
-        for address in addresses.iter().map(|address| if by_card { address.card() } else { *address }) {
+        for address in addresses
+            .iter()
+            .map(|address| if by_card { address.card() } else { *address })
+        {
             if !once.contains(&address) {
                 once.push(address);
             }
@@ -149,7 +154,10 @@ fn identity(driver: Vec<PciAddress>, taken: &[PciAddress], by_card: bool) -> Ide
     } else if sorted(&devices) == sorted(&expected) {
         Identity::Order
     } else {
-        Identity::Differs { driver, taken: taken.to_vec() }
+        Identity::Differs {
+            driver,
+            taken: taken.to_vec(),
+        }
     }
 }
 
@@ -158,7 +166,11 @@ mod tests {
     use super::*;
 
     fn driver(name: &str, addresses: &[&str]) -> ProbedDriver {
-        let device = |address: &&str| ProbedDevice { address: (*address).into(), uuid: None, name: None };
+        let device = |address: &&str| ProbedDevice {
+            address: (*address).into(),
+            uuid: None,
+            name: None,
+        };
         ProbedDriver {
             name: name.into(),
             version: None,
@@ -168,11 +180,17 @@ mod tests {
     }
 
     fn failed(name: &str) -> ProbedDriver {
-        ProbedDriver { error: Some("`init` answered 3".into()), ..driver(name, &[]) }
+        ProbedDriver {
+            error: Some("`init` answered 3".into()),
+            ..driver(name, &[])
+        }
     }
 
     fn parsed(addresses: &[&str]) -> Vec<PciAddress> {
-        addresses.iter().map(|address| address.parse().unwrap()).collect()
+        addresses
+            .iter()
+            .map(|address| address.parse().unwrap())
+            .collect()
     }
 
     fn probe(drivers: &[ProbedDriver], taken: Option<&[&str]>) -> Probe {
@@ -202,7 +220,10 @@ mod tests {
     }
 
     fn differs(driver: &[&str], taken: &[&str]) -> Identity {
-        Identity::Differs { driver: parsed(driver), taken: parsed(taken) }
+        Identity::Differs {
+            driver: parsed(driver),
+            taken: parsed(taken),
+        }
     }
 
     fn not_tried(why: &str) -> Identity {
@@ -211,7 +232,11 @@ mod tests {
 
     #[test]
     fn addresses_are_compared_and_not_their_spellings() {
-        judged(&[driver("cuda", &["00000000:1B:00.0", B])], Some(&[A, B]), Identity::Agrees);
+        judged(
+            &[driver("cuda", &["00000000:1B:00.0", B])],
+            Some(&[A, B]),
+            Identity::Agrees,
+        );
         judged(&[driver("cuda", &[B, A])], Some(&[A, B]), Identity::Order);
         judged(&[driver("cuda", &[B])], Some(&[A]), differs(&[B], &[A]));
         judged(&[driver("cuda", &["gpu"])], Some(&[A]), {
@@ -223,8 +248,16 @@ mod tests {
     #[test]
     fn parts_of_a_gpu_are_one_gpu() {
         judged(&[driver("cuda", &[A])], Some(&[A, A]), Identity::Agrees);
-        judged(&[driver("hip", &[A, "0000:1b:00.1"])], Some(&[A]), Identity::Agrees);
-        judged(&[driver("cuda", &[A, "0000:1b:00.1"])], Some(&[A]), differs(&[A, "0000:1b:00.1"], &[A]));
+        judged(
+            &[driver("hip", &[A, "0000:1b:00.1"])],
+            Some(&[A]),
+            Identity::Agrees,
+        );
+        judged(
+            &[driver("cuda", &[A, "0000:1b:00.1"])],
+            Some(&[A]),
+            differs(&[A, "0000:1b:00.1"], &[A]),
+        );
     }
 
     #[test]
@@ -235,15 +268,31 @@ mod tests {
 
     #[test]
     fn the_driver_that_agrees_most_counts_and_one_that_failed_may_be_the_task_s() {
-        judged(&[driver("hip", &[]), driver("level-zero", &[B, A])], Some(&[A, B]), Identity::Order);
-        judged(&[driver("hip", &[]), driver("level-zero", &[B])], Some(&[A]), differs(&[B], &[A]));
+        judged(
+            &[driver("hip", &[]), driver("level-zero", &[B, A])],
+            Some(&[A, B]),
+            Identity::Order,
+        );
+        judged(
+            &[driver("hip", &[]), driver("level-zero", &[B])],
+            Some(&[A]),
+            differs(&[B], &[A]),
+        );
         judged(
             &[failed("cuda"), driver("level-zero", &[B])],
             Some(&[A]),
             not_tried("cuda: `init` answered 3"),
         );
-        judged(&[failed("cuda"), driver("level-zero", &[A])], Some(&[A]), Identity::Agrees);
-        judged(&[driver("cuda", &[A, B]), failed("hip")], Some(&[A]), differs(&[A, B], &[A]));
+        judged(
+            &[failed("cuda"), driver("level-zero", &[A])],
+            Some(&[A]),
+            Identity::Agrees,
+        );
+        judged(
+            &[driver("cuda", &[A, B]), failed("hip")],
+            Some(&[A]),
+            differs(&[A, B], &[A]),
+        );
     }
 
     #[test]
@@ -259,7 +308,16 @@ mod tests {
     fn a_line_is_read_back_and_another_version_is_none() {
         let probe = probe(&[driver("cuda", &[A]), failed("hip")], Some(&[A]));
         assert_eq!(Probe::from_json(&probe.to_json()), Some(probe.clone()));
-        assert_eq!(Probe::from_json(&Probe { version: 2, ..probe }.to_json()), None);
+        assert_eq!(
+            Probe::from_json(
+                &Probe {
+                    version: 2,
+                    ..probe
+                }
+                .to_json()
+            ),
+            None
+        );
         assert_eq!(Probe::from_json("{}"), None);
     }
 }

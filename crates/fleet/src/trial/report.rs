@@ -93,16 +93,24 @@ pub fn middle(figures: impl IntoIterator<Item = f64>) -> Option<Middle> {
     let mut sorted = Vec::from_iter(figures);
     sorted.sort_by(f64::total_cmp);
     let count = sorted.len();
-    let (low, high) = (sorted.get(count.checked_sub(1)? / 2)?, sorted.get(count / 2)?);
+    let (low, high) = (
+        sorted.get(count.checked_sub(1)? / 2)?,
+        sorted.get(count / 2)?,
+    );
     let interval = (count >= 10).then(|| (sorted[1], sorted[count - 2]));
-    Some(Middle { median: (low + high) / 2.0, interval })
+    Some(Middle {
+        median: (low + high) / 2.0,
+        interval,
+    })
 }
 
 impl Effect {
     /// The figure of a side in percent of the near side's, pair by pair.
     pub fn against_near(&self, side: &str) -> Option<Middle> {
         let (near, other) = (self.figures.get("near")?, self.figures.get(side)?);
-        let pairs = near.iter().filter_map(|(round, near)| Some((near, other.get(round)?)));
+        let pairs = near
+            .iter()
+            .filter_map(|(round, near)| Some((near, other.get(round)?)));
         middle(pairs.map(|(near, other)| other / near * 100.0))
     }
 }
@@ -124,13 +132,19 @@ pub fn faults(report: &TrialReport) -> Vec<String> {
     if report.played {
         faults.push("a program in it was played by a test".to_string());
     }
-    if report.witnesses.iter().all(|witness| witness.not_tried.is_some())
+    if report
+        .witnesses
+        .iter()
+        .all(|witness| witness.not_tried.is_some())
         && report.ways.iter().all(|way| way.judged() == 0)
     {
         faults.push("nothing was compared: no other program, and no driver".to_string());
     }
     let text = serde_json::to_string(report).unwrap_or_default();
-    if text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-').any(is_uuid) {
+    if text
+        .split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-')
+        .any(is_uuid)
+    {
         faults.push("a GPU's UUID stands in it".to_string());
     }
     faults
@@ -147,8 +161,11 @@ pub const HEADING: &str = "| machine | releases | other programs that agree | ta
 impl TrialReport {
     /// Its row below [`HEADING`].
     pub fn row(&self) -> String {
-        let tried: Vec<&Witness> =
-            self.witnesses.iter().filter(|witness| witness.not_tried.is_none()).collect();
+        let tried: Vec<&Witness> = self
+            .witnesses
+            .iter()
+            .filter(|witness| witness.not_tried.is_none())
+            .collect();
         let agree = tried.iter().filter(|witness| witness.agrees()).count();
         let sum = |of: fn(&TriedWay) -> usize| self.ways.iter().map(of).sum::<usize>();
         let far = self.effects.iter().filter_map(|effect| {
@@ -158,7 +175,11 @@ impl TrialReport {
         format!(
             "| {} | {} | {agree} of {} | {} of {} | {} |\n",
             cell(&self.machine),
-            self.releases.values().map(|release| cell(release)).collect::<Vec<_>>().join(", "),
+            self.releases
+                .values()
+                .map(|release| cell(release))
+                .collect::<Vec<_>>()
+                .join(", "),
             tried.len(),
             sum(|way| way.agree),
             sum(TriedWay::judged),
@@ -177,21 +198,49 @@ impl TrialReport {
         if self.played {
             page += "**A program was played by a test: this is no result.**\n\n";
         }
-        let releases: Vec<String> =
-            self.releases.iter().map(|(name, release)| format!("{} {}", cell(name), cell(release))).collect();
-        let nodes = if self.nodes == 1 { "1 node".to_string() } else { format!("{} nodes", self.nodes) };
+        let releases: Vec<String> = self
+            .releases
+            .iter()
+            .map(|(name, release)| format!("{} {}", cell(name), cell(release)))
+            .collect();
+        let nodes = if self.nodes == 1 {
+            "1 node".to_string()
+        } else {
+            format!("{} nodes", self.nodes)
+        };
         // writing to a string cannot fail
         let _ = writeln!(page, "{nodes}; {}.\n", releases.join(", "));
-        page += "| other program's picture of the node | facts compared | otherwise |\n|---|---|---|\n";
-        for Witness { program, not_tried, compared, differences } in &self.witnesses {
+        page +=
+            "| other program's picture of the node | facts compared | otherwise |\n|---|---|---|\n";
+        for Witness {
+            program,
+            not_tried,
+            compared,
+            differences,
+        } in &self.witnesses
+        {
             let differences: Vec<String> = differences
                 .iter()
-                .map(|of| format!("{}: {} here, {} there", cell(&of.what), cell(&of.ours), cell(&of.theirs)))
+                .map(|of| {
+                    format!(
+                        "{}: {} here, {} there",
+                        cell(&of.what),
+                        cell(&of.ours),
+                        cell(&of.theirs)
+                    )
+                })
                 .collect();
             let _ = match not_tried {
                 Some(why) => writeln!(page, "| {} | not tried: {} | |", cell(program), cell(why)),
-                None if differences.is_empty() => writeln!(page, "| {} | {compared} | none |", cell(program)),
-                None => writeln!(page, "| {} | {compared} | {} |", cell(program), differences.join("; ")),
+                None if differences.is_empty() => {
+                    writeln!(page, "| {} | {compared} | none |", cell(program))
+                }
+                None => writeln!(
+                    page,
+                    "| {} | {compared} | {} |",
+                    cell(program),
+                    differences.join("; ")
+                ),
             };
         }
         page += "\n| way to start tasks | tasks | driver agrees | other order | otherwise | not asked | bound as set | on the GPU's \
@@ -203,16 +252,26 @@ impl TrialReport {
         for effect in &self.effects {
             effect.write(&mut page);
         }
-        let with_bytes =
-            self.effects.iter().flat_map(|effect| effect.bytes.iter().map(move |of| (effect, of)));
+        let with_bytes = self
+            .effects
+            .iter()
+            .flat_map(|effect| effect.bytes.iter().map(move |of| (effect, of)));
         let mut with_bytes = with_bytes.peekable();
         if with_bytes.peek().is_some() {
             page += "\n| program | side | MB that left by each NIC |\n|---|---|---|\n";
         }
         for (effect, (side, nics)) in with_bytes {
-            let nics: Vec<String> =
-                nics.iter().map(|(nic, sent)| format!("{} {:.1}", cell(nic), *sent as f64 / 1e6)).collect();
-            let _ = writeln!(page, "| {} | {} | {} |", cell(&effect.program), cell(side), nics.join(", "));
+            let nics: Vec<String> = nics
+                .iter()
+                .map(|(nic, sent)| format!("{} {:.1}", cell(nic), *sent as f64 / 1e6))
+                .collect();
+            let _ = writeln!(
+                page,
+                "| {} | {} | {} |",
+                cell(&effect.program),
+                cell(side),
+                nics.join(", ")
+            );
         }
         page
     }
@@ -227,11 +286,18 @@ impl TriedWay {
     fn write(&self, page: &mut String) {
         let command = cell(&self.command);
         if let Some(why) = &self.not_tried {
-            let _ = writeln!(page, "| `{command}` | not tried: {} | | | | | | | |", cell(why));
+            let _ = writeln!(
+                page,
+                "| `{command}` | not tried: {} | | | | | | | |",
+                cell(why)
+            );
             return;
         }
-        let unasked: Vec<String> =
-            self.unasked.iter().map(|(why, count)| format!("{count}: {}", cell(why))).collect();
+        let unasked: Vec<String> = self
+            .unasked
+            .iter()
+            .map(|(why, count)| format!("{count}: {}", cell(why)))
+            .collect();
         let differ: Vec<String> = self.differ.iter().map(|differ| cell(differ)).collect();
         let _ = writeln!(
             page,
@@ -252,11 +318,19 @@ impl TriedWay {
 impl Effect {
     fn write(&self, page: &mut String) {
         if let Some(why) = &self.not_tried {
-            let _ = writeln!(page, "| {} | not tried: {} | | | |", cell(&self.program), cell(why));
+            let _ = writeln!(
+                page,
+                "| {} | not tried: {} | | | |",
+                cell(&self.program),
+                cell(why)
+            );
             return;
         }
         let side = |name: &str| -> String {
-            let Some(of) = self.figures.get(name).and_then(|figures| middle(figures.values().copied()))
+            let Some(of) = self
+                .figures
+                .get(name)
+                .and_then(|figures| middle(figures.values().copied()))
             else {
                 return "-".to_string();
             };
@@ -268,12 +342,21 @@ impl Effect {
             format!("{:.1}{}", of.median, share.unwrap_or_default())
         };
         let sides = ["near", "default", "far"].map(side).join(" | ");
-        let _ = writeln!(page, "| {} | {sides} | {} |", cell(&self.program), cell(&self.unit));
+        let _ = writeln!(
+            page,
+            "| {} | {sides} | {} |",
+            cell(&self.program),
+            cell(&self.unit)
+        );
     }
 }
 
 /// Foreign text in a cell of a table.
 fn cell(text: &str) -> String {
-    let text: String = text.chars().filter(|letter| !letter.is_control()).take(300).collect();
+    let text: String = text
+        .chars()
+        .filter(|letter| !letter.is_control())
+        .take(300)
+        .collect();
     text.replace('|', "\\|").replace('<', "&lt;")
 }

@@ -12,7 +12,10 @@ fn dgx() -> Topology {
 }
 
 fn told(differences: &[Disagreement]) -> Vec<String> {
-    differences.iter().map(|of| format!("{}: {} / {}", of.what, of.ours, of.theirs)).collect()
+    differences
+        .iter()
+        .map(|of| format!("{}: {} / {}", of.what, of.ours, of.theirs))
+        .collect()
 }
 
 #[test]
@@ -30,15 +33,27 @@ fn each_thing_that_another_program_says_otherwise_is_told() {
     let (gpu, nic) = (theirs.gpus[3].address, theirs.nics[0].address.unwrap());
     theirs.stated_paths.insert((gpu, nic), PathType::Sys);
     let (_, differences) = compare(&ours, &theirs, GpusBy::Address);
-    let [one] = &told(&differences)[..] else { panic!("{differences:?}") };
-    assert!(one.starts_with("GPU 3 to mlx5_0: ") && one.ends_with("/ SYS"), "{one}");
+    let [one] = &told(&differences)[..] else {
+        panic!("{differences:?}")
+    };
+    assert!(
+        one.starts_with("GPU 3 to mlx5_0: ") && one.ends_with("/ SYS"),
+        "{one}"
+    );
     theirs.gpus.pop();
     theirs.nics.pop();
     let (_, differences) = compare(&ours, &theirs, GpusBy::Position);
     let told = told(&differences);
     assert!(told.contains(&"GPUs: 8 / 7".to_string()), "{told:?}");
-    assert!(told.iter().any(|told| told.starts_with("NICs: ")), "{told:?}");
-    assert!(told.iter().any(|told| told.starts_with("GPU 7: ") && told.ends_with("/ none")), "{told:?}");
+    assert!(
+        told.iter().any(|told| told.starts_with("NICs: ")),
+        "{told:?}"
+    );
+    assert!(
+        told.iter()
+            .any(|told| told.starts_with("GPU 7: ") && told.ends_with("/ none")),
+        "{told:?}"
+    );
 }
 
 #[test]
@@ -55,10 +70,15 @@ fn the_ports_of_rdma_link_are_compared_by_state_and_interface() {
     );
     assert_eq!(rdma_link(&ours, &same), (3, Vec::new()));
     let (_, differences) = rdma_link(&ours, &same.replace("ACTIVE", "DOWN").replace("ib0", "ib7"));
-    let expected =
-        [format!("{one}:1's state: active / not active"), format!("{one}:1's interface: ib0 / ib7")];
+    let expected = [
+        format!("{one}:1's state: active / not active"),
+        format!("{one}:1's interface: ib0 / ib7"),
+    ];
     assert_eq!(told(&differences), expected);
-    let (_, differences) = rdma_link(&ours, "link rxe0/1 state ACTIVE physical_state LINK_UP netdev eth0\n");
+    let (_, differences) = rdma_link(
+        &ours,
+        "link rxe0/1 state ACTIVE physical_state LINK_UP netdev eth0\n",
+    );
     let expected = [
         format!("{one}:1: a port / none"),
         format!("{other}:1: a port / none"),
@@ -81,7 +101,10 @@ fn the_gpus_of_nvidia_smi_are_compared_by_address_and_minor_and_no_uuid_is_told(
     let told = told(&differences);
     assert_eq!(compared, 5);
     assert_eq!(told.len(), 3, "{told:?}");
-    assert!(told[0].ends_with("UUID: the same / another") && told[1].ends_with("minor: 0 / 6"), "{told:?}");
+    assert!(
+        told[0].ends_with("UUID: the same / another") && told[1].ends_with("minor: 0 / 6"),
+        "{told:?}"
+    );
     assert_eq!(told[2], "00000000:99:00.0: none / 00000000:99:00.0");
 }
 
@@ -123,7 +146,11 @@ fn report() -> TrialReport {
             program: "ib_write_bw".to_string(),
             unit: "Gb/s".to_string(),
             figures,
-            bytes: [("near".to_string(), [("mlx5_0:1".to_string(), 1_500_000_000)].into())].into(),
+            bytes: [(
+                "near".to_string(),
+                [("mlx5_0:1".to_string(), 1_500_000_000)].into(),
+            )]
+            .into(),
             not_tried: None,
         }],
         played: false,
@@ -135,8 +162,15 @@ fn rounds_are_compared_with_each_other_where_both_sides_have_a_figure() {
     let near = [(1, 50.0), (3, 40.0)].into();
     let far = [(1, 25.0), (2, 1.0), (3, 10.0)].into();
     let figures = [("near".to_string(), near), ("far".to_string(), far)].into();
-    let effect = Effect { figures, ..Effect::default() };
-    assert_eq!(effect.against_near("far").map(|of| of.median), Some(37.5), "of 50 and 25 percent");
+    let effect = Effect {
+        figures,
+        ..Effect::default()
+    };
+    assert_eq!(
+        effect.against_near("far").map(|of| of.median),
+        Some(37.5),
+        "of 50 and 25 percent"
+    );
 }
 
 #[test]
@@ -151,9 +185,18 @@ fn a_page_names_what_was_not_tried_and_what_differs() {
         "| ib_write_bw | 45.0 | - | 27.5 (62 %) | Gb/s |",
         "| ib_write_bw | near | mlx5_0:1 1500.0 |",
     ] {
-        assert!(page.lines().any(|other| other == line), "{line} is not in\n{page}");
+        assert!(
+            page.lines().any(|other| other == line),
+            "{line} is not in\n{page}"
+        );
     }
-    assert!(report().row().ends_with("| 1 of 1 | 7 of 8 | ib_write_bw 62 % |\n"), "{}", report().row());
+    assert!(
+        report()
+            .row()
+            .ends_with("| 1 of 1 | 7 of 8 | ib_write_bw 62 % |\n"),
+        "{}",
+        report().row()
+    );
 }
 
 #[test]
@@ -164,7 +207,11 @@ fn tasks_whose_gpus_differ_are_counted_also_where_they_are_not_told() {
         unasked: [("no driver".to_string(), 3)].into(),
         ..TriedWay::default()
     };
-    let row = TrialReport { ways: vec![way], ..report() }.row();
+    let row = TrialReport {
+        ways: vec![way],
+        ..report()
+    }
+    .row();
     assert!(row.contains("| 1 of 61 |"), "{row}");
 }
 
@@ -174,22 +221,55 @@ fn a_report_that_cannot_be_taken_is_told_why() {
     assert_eq!(faults(&good), Vec::<String>::new());
     assert_eq!(read(good.to_json().as_bytes()), Ok(good.clone()));
     let newer = good.to_json().replace("\"version\": 1", "\"version\": 2");
-    assert_eq!(read(newer.as_bytes()).unwrap_err(), "version 2 of the report: expected 1");
+    assert_eq!(
+        read(newer.as_bytes()).unwrap_err(),
+        "version 2 of the report: expected 1"
+    );
     assert!(read(b"{}").unwrap_err().starts_with("no report of a trial"));
     let fault = |report: TrialReport| faults(&report).join("; ");
-    assert!(fault(TrialReport { played: true, ..good.clone() }).contains("played"));
-    let nothing = TrialReport { witnesses: Vec::new(), ways: Vec::new(), ..good.clone() };
+    assert!(
+        fault(TrialReport {
+            played: true,
+            ..good.clone()
+        })
+        .contains("played")
+    );
+    let nothing = TrialReport {
+        witnesses: Vec::new(),
+        ways: Vec::new(),
+        ..good.clone()
+    };
     assert!(fault(nothing).contains("nothing was compared"));
     let uuid = "x GPU-1a2b3c4d-0000-0000-0000-000000000000!".to_string();
-    assert!(fault(TrialReport { machine: uuid, ..good }).contains("UUID"));
+    assert!(
+        fault(TrialReport {
+            machine: uuid,
+            ..good
+        })
+        .contains("UUID")
+    );
 }
 
 #[test]
 fn foreign_text_breaks_no_cell() {
     let hostile = "a|b\n<script>\u{1b}[2J".to_string();
-    let page = TrialReport { machine: hostile.clone(), ..report() }.to_markdown();
+    let page = TrialReport {
+        machine: hostile.clone(),
+        ..report()
+    }
+    .to_markdown();
     assert!(page.starts_with("# Trial: a\\|b&lt;script>[2J\n"), "{page}");
-    let way = TriedWay { not_tried: Some(hostile), ..TriedWay::default() };
-    let page = TrialReport { ways: vec![way], ..report() }.to_markdown();
-    assert!(page.contains("| `` | not tried: a\\|b&lt;script>[2J |"), "{page}");
+    let way = TriedWay {
+        not_tried: Some(hostile),
+        ..TriedWay::default()
+    };
+    let page = TrialReport {
+        ways: vec![way],
+        ..report()
+    }
+    .to_markdown();
+    assert!(
+        page.contains("| `` | not tried: a\\|b&lt;script>[2J |"),
+        "{page}"
+    );
 }

@@ -36,7 +36,12 @@ impl Witness {
     }
 
     pub fn of(program: &str, (compared, differences): (usize, Vec<Disagreement>)) -> Witness {
-        Witness { program: program.to_string(), not_tried: None, compared, differences }
+        Witness {
+            program: program.to_string(),
+            not_tried: None,
+            compared,
+            differences,
+        }
     }
 
     pub fn agrees(&self) -> bool {
@@ -64,7 +69,11 @@ impl Comparison {
         let (ours, theirs) = (ours.to_string(), theirs.to_string());
         self.compared += 1;
         if ours != theirs {
-            self.differences.push(Disagreement { what: what(), ours, theirs });
+            self.differences.push(Disagreement {
+                what: what(),
+                ours,
+                theirs,
+            });
         }
     }
 }
@@ -78,7 +87,11 @@ pub fn compare(ours: &Topology, theirs: &Topology, by: GpusBy) -> (usize, Vec<Di
         rdma.map(|nic| nic.name.to_string()).collect()
     };
     let names = |of: &BTreeSet<String>| of.iter().cloned().collect::<Vec<_>>().join(",");
-    all.add(|| "NICs".to_string(), names(&rdma(ours)), names(&rdma(theirs)));
+    all.add(
+        || "NICs".to_string(),
+        names(&rdma(ours)),
+        names(&rdma(theirs)),
+    );
     for (gpu, own) in ours.numbered_gpus() {
         let there = match by {
             GpusBy::Address => theirs.gpu_index(own.address),
@@ -90,9 +103,14 @@ pub fn compare(ours: &Topology, theirs: &Topology, by: GpusBy) -> (usize, Vec<Di
         };
         gpu_s_node(&mut all, (ours, gpu), (theirs, there));
         for (nic, named) in ours.numbered_nics() {
-            let Some(other) = theirs.nic_index(&named.name) else { continue };
+            let Some(other) = theirs.nic_index(&named.name) else {
+                continue;
+            };
             let path = |of: &Topology, gpu: GpuIndex, nic: NicIndex| {
-                let path = of.nic(nic).address.map(|nic| of.path_type(of.gpu(gpu).address, nic));
+                let path = of
+                    .nic(nic)
+                    .address
+                    .map(|nic| of.path_type(of.gpu(gpu).address, nic));
                 path.map_or("unknown".to_string(), |path| path.to_string())
             };
             let what = || format!("GPU {gpu} to {}", named.name);
@@ -119,12 +137,24 @@ pub fn rdma_link(ours: &Topology, text: &str) -> (usize, Vec<Disagreement>) {
     let mut theirs = BTreeMap::new();
     for line in text.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let after = |name: &str| words.iter().position(|word| *word == name).and_then(|at| words.get(at + 1));
+        let after = |name: &str| {
+            words
+                .iter()
+                .position(|word| *word == name)
+                .and_then(|at| words.get(at + 1))
+        };
         if let Some(port) = after("link") {
-            theirs.insert(port.replace('/', ":"), (after("state").copied(), after("netdev").copied()));
+            theirs.insert(
+                port.replace('/', ":"),
+                (after("state").copied(), after("netdev").copied()),
+            );
         }
     }
-    for nic in ours.nics.iter().filter(|nic| matches!(nic.kind, NicKind::Verbs | NicKind::Efa)) {
+    for nic in ours
+        .nics
+        .iter()
+        .filter(|nic| matches!(nic.kind, NicKind::Verbs | NicKind::Efa))
+    {
         for port in &nic.ports {
             let name = format!("{}:{}", nic.name, port.number);
             let Some((state, interface)) = theirs.remove(&name) else {
@@ -142,7 +172,9 @@ pub fn rdma_link(ours: &Topology, text: &str) -> (usize, Vec<Disagreement>) {
             }
         }
     }
-    theirs.into_keys().for_each(|name| all.add(|| name, "none", "a port"));
+    theirs
+        .into_keys()
+        .for_each(|name| all.add(|| name, "none", "a port"));
     (all.compared, all.differences)
 }
 
@@ -154,17 +186,29 @@ pub fn nvidia_smi_q(ours: &Topology, text: &str) -> (usize, Vec<Disagreement>) {
     for line in text.lines() {
         if let Some(heading) = line.strip_prefix("GPU ") {
             seen += 1;
-            at = heading.trim().parse().ok().and_then(|address| ours.gpu_index(address));
+            at = heading
+                .trim()
+                .parse()
+                .ok()
+                .and_then(|address| ours.gpu_index(address));
             let found = at.map_or("none".to_string(), |_| heading.trim().to_string());
             all.add(|| heading.trim().to_string(), found, heading.trim());
         }
-        let (Some(gpu), Some((name, value))) = (at, line.split_once(" : ")) else { continue };
+        let (Some(gpu), Some((name, value))) = (at, line.split_once(" : ")) else {
+            continue;
+        };
         let (gpu, value) = (ours.gpu(gpu), value.trim());
         match (name.trim(), gpu.minor, &gpu.uuid) {
-            ("Minor Number", Some(minor), _) => all.add(|| format!("{}: minor", gpu.address), minor, value),
+            ("Minor Number", Some(minor), _) => {
+                all.add(|| format!("{}: minor", gpu.address), minor, value)
+            }
             // the UUID itself stays on the node
             ("GPU UUID", _, Some(uuid)) => {
-                let same = if uuid.eq_ignore_ascii_case(value) { "the same" } else { "another" };
+                let same = if uuid.eq_ignore_ascii_case(value) {
+                    "the same"
+                } else {
+                    "another"
+                };
                 all.add(|| format!("{}: UUID", gpu.address), "the same", same);
             }
             _ => {}

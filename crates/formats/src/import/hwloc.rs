@@ -28,7 +28,10 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
     let document = xml::parse(text)?;
     let file = Objects::new(&document)?;
     let topology = Topology::empty(&machine_name(&file), provenance);
-    let mut to = Imported { topology, diagnostics: Vec::new() };
+    let mut to = Imported {
+        topology,
+        diagnostics: Vec::new(),
+    };
     to.topology.processor = cpu::processor(&file);
     cpu::numa_nodes(&file, &mut to)?;
     cpu::pus(&file, &mut to)?;
@@ -36,32 +39,55 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
     let bus = pci::Bus::new(&file, &mut to)?;
     gpu::gpus(&bus, &mut to)?;
     nic::nics(&bus, &mut to)?;
-    let Imported { mut topology, mut diagnostics } = to;
+    let Imported {
+        mut topology,
+        mut diagnostics,
+    } = to;
     let functions = topology.pci.iter().count();
     if functions > MAX_PCI {
-        let problem = format!("`{functions}` PCI functions that matter: expected at most {MAX_PCI}");
+        let problem =
+            format!("`{functions}` PCI functions that matter: expected at most {MAX_PCI}");
         return Err(BadText::new(0, problem));
     }
     topology.sort();
     if diagnostics.len() > MAX_DIAGNOSTICS {
         let more = diagnostics.len() - MAX_DIAGNOSTICS;
         diagnostics.truncate(MAX_DIAGNOSTICS);
-        diagnostics
-            .push(Diagnostic::new("hwloc", format!("{} about this file", counted(more, "more finding"))));
+        diagnostics.push(Diagnostic::new(
+            "hwloc",
+            format!("{} about this file", counted(more, "more finding")),
+        ));
     }
     Ok((topology, diagnostics))
 }
 
 /// The host's name, else the product's, in characters that a topology's name may have.
 fn machine_name(file: &Objects) -> String {
-    let said = ["HostName", "DMIProductName"].into_iter().find_map(|key| file.machine_info(key));
+    let said = ["HostName", "DMIProductName"]
+        .into_iter()
+        .find_map(|key| file.machine_info(key));
     let plain = |c: char| if DeviceName::may_hold(c) { c } else { '-' };
-    let name: String = said.unwrap_or_default().trim().chars().take(DeviceName::MAX).map(plain).collect();
-    if DeviceName::is_one(&name) { name } else { "hwloc-machine".to_string() }
+    let name: String = said
+        .unwrap_or_default()
+        .trim()
+        .chars()
+        .take(DeviceName::MAX)
+        .map(plain)
+        .collect();
+    if DeviceName::is_one(&name) {
+        name
+    } else {
+        "hwloc-machine".to_string()
+    }
 }
 
 /// Free text as a topology may hold it; `None` if nothing is left.
 fn free_text(text: &str) -> Option<String> {
-    let kept: String = text.trim().chars().filter(|c| !c.is_control()).take(MAX_TEXT).collect();
+    let kept: String = text
+        .trim()
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(MAX_TEXT)
+        .collect();
     (!kept.is_empty()).then_some(kept)
 }

@@ -40,6 +40,7 @@ fn shown(text: &str) -> Shown<'_> {
 /// A number of at most so many hexadecimal digits.
 fn hex(digits: &str, most: usize) -> Option<u32> {
     // `from_str_radix` accepts a sign, which no id has
-    let fits = (1..=most).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let fits =
+        (1..=most).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     u32::from_str_radix(digits, 16).ok().filter(|_| fits)
 }

@@ -30,7 +30,8 @@ use super::{BadText, shown, xml};
 use nic_placement_core::diagnostic::{Diagnostic, counted};
 use nic_placement_core::topology::file::MAX_PCI;
 use nic_placement_core::topology::{
-    DeviceName, NicIndex, PciAddress, PciFunction, PciParent, PciTree, PcieLink, Provenance, Topology,
+    DeviceName, NicIndex, PciAddress, PciFunction, PciParent, PciTree, PcieLink, Provenance,
+    Topology,
 };
 use roxmltree::{Document, Node};
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,7 +59,10 @@ type Element<'a> = Node<'a, 'a>;
 pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>), BadText> {
     let document = xml::parse(text)?;
     let root = document.root_element();
-    let name = root.attribute("name").filter(|name| DeviceName::is_one(name)).unwrap_or(NAME);
+    let name = root
+        .attribute("name")
+        .filter(|name| DeviceName::is_one(name))
+        .unwrap_or(NAME);
     let mut reader = Reader {
         document: &document,
         topology: Topology::empty(name, provenance),
@@ -167,17 +171,28 @@ impl<'a> Reader<'a> {
                 ));
             }
             other => {
-                let problem = format!("the outermost element is `<{}>`: expected `<system>`", shown(other));
+                let problem = format!(
+                    "the outermost element is `<{}>`: expected `<system>`",
+                    shown(other)
+                );
                 return Err(self.bad(root, problem));
             }
         }
         match root.attribute("version") {
             Some("1" | "2") => {}
             Some(other) => {
-                let problem = format!("version `{}`: expected `1` (NCCL) or `2` (RCCL)", shown(other));
+                let problem = format!(
+                    "version `{}`: expected `1` (NCCL) or `2` (RCCL)",
+                    shown(other)
+                );
                 return Err(self.bad(root, problem));
             }
-            None => return Err(self.bad(root, "`<system>` has no `version`: expected `version=\"1\"`")),
+            None => {
+                return Err(self.bad(
+                    root,
+                    "`<system>` has no `version`: expected `version=\"1\"`",
+                ));
+            }
         }
         for child in elements(root) {
             match child.tag_name().name() {
@@ -190,7 +205,10 @@ impl<'a> Reader<'a> {
 
     fn pci(&mut self, pci: Element<'a>, place: Place) -> Result<(), BadText> {
         if place.level > MAX_LEVELS {
-            return Err(self.bad(pci, format!("more than {MAX_LEVELS} `<pci>` inside each other")));
+            return Err(self.bad(
+                pci,
+                format!("more than {MAX_LEVELS} `<pci>` inside each other"),
+            ));
         }
         let is_switch = has(pci, "pci");
         let address = self.address(pci, is_switch)?;
@@ -204,13 +222,21 @@ impl<'a> Reader<'a> {
             subsystem: id("subsystem_vendor").zip(id("subsystem_device")),
             numa_node: place.numa_node,
             // NCCL writes the lesser of both ends' maximal rates, and calculates with it
-            link: PcieLink { current: rate, max: rate },
+            link: PcieLink {
+                current: rate,
+                max: rate,
+            },
             ..PciFunction::new(address, place.parent)
         };
-        let gpus: Vec<Element<'a>> = elements(pci).filter(|child| child.has_tag_name("gpu")).collect();
+        let gpus: Vec<Element<'a>> = elements(pci)
+            .filter(|child| child.has_tag_name("gpu"))
+            .collect();
         let is_nic = has(pci, "nic");
         if is_switch && (is_nic || !gpus.is_empty()) || is_nic && !gpus.is_empty() {
-            return Err(self.bad(pci, format!("`{address}` is more than one of a switch, a GPU and a NIC")));
+            return Err(self.bad(
+                pci,
+                format!("`{address}` is more than one of a switch, a GPU and a NIC"),
+            ));
         }
         let vendor = function.vendor;
         self.insert(pci, function)?;
@@ -227,7 +253,14 @@ impl<'a> Reader<'a> {
                 };
                 let parent = PciParent::Bridge(port.address);
                 self.insert(pci, port)?;
-                self.pci(child, Place { parent, level: place.level + 1, ..place })?;
+                self.pci(
+                    child,
+                    Place {
+                        parent,
+                        level: place.level + 1,
+                        ..place
+                    },
+                )?;
             }
         } else if is_nic {
             for child in elements(pci) {
@@ -236,11 +269,18 @@ impl<'a> Reader<'a> {
                     _ => self.unknown(child),
                 }
             }
-            if !self.topology.nics.iter().any(|nic| nic.address == Some(address)) {
+            if !self
+                .topology
+                .nics
+                .iter()
+                .any(|nic| nic.address == Some(address))
+            {
                 self.nameless_nic(pci, address, vendor)?;
             }
         } else if !gpus.is_empty() || values::is_gpu(class) {
-            elements(pci).filter(|child| !child.has_tag_name("gpu")).for_each(|child| self.unknown(child));
+            elements(pci)
+                .filter(|child| !child.has_tag_name("gpu"))
+                .for_each(|child| self.unknown(child));
             self.gpu(pci, address, &gpus)?;
         } else if class.starts_with("0x02") {
             self.nameless_nic(pci, address, vendor)?;
@@ -251,12 +291,23 @@ impl<'a> Reader<'a> {
     /// The address of a `<pci>`.  On some machines, switches of virtual bridges may all have the same one, or a NIC's: NCCL tells
     /// nodes apart by type and address (src/graph/topo.cc, `ncclTopoAddPci`).
     fn address(&mut self, pci: Element<'a>, is_switch: bool) -> Result<PciAddress, BadText> {
-        let text = pci.attribute("busid").ok_or_else(|| self.bad(pci, "`<pci>` has no `busid`"))?;
+        let text = pci
+            .attribute("busid")
+            .ok_or_else(|| self.bad(pci, "`<pci>` has no `busid`"))?;
         let address: PciAddress = text.trim().parse().map_err(|_| {
-            self.bad(pci, format!("`busid` `{}`: expected a PCI address such as `0000:1b:00.0`", shown(text)))
+            self.bad(
+                pci,
+                format!(
+                    "`busid` `{}`: expected a PCI address such as `0000:1b:00.0`",
+                    shown(text)
+                ),
+            )
         })?;
         if address.domain >= INVENTED_HOSTS {
-            return Err(self.bad(pci, format!("`busid` `{address}`: expected a PCI domain below `fffe0000`")));
+            return Err(self.bad(
+                pci,
+                format!("`busid` `{address}`: expected a PCI domain below `fffe0000`"),
+            ));
         }
         let is_devices = is_switch && self.devices.contains(&address);
         match self.addresses.get(&address) {
@@ -265,8 +316,10 @@ impl<'a> Reader<'a> {
                 return Ok(address);
             }
             Some(&first) if !is_switch => {
-                let problem =
-                    format!("`busid` `{address}` a second time, the first is in line {}", self.line(first));
+                let problem = format!(
+                    "`busid` `{address}` a second time, the first is in line {}",
+                    self.line(first)
+                );
                 return Err(self.bad(pci, problem));
             }
             _ => {}
@@ -278,12 +331,21 @@ impl<'a> Reader<'a> {
             device: 0,
             function: 0,
         };
-        let free = (0..=MAX_PCI).map(own).find(|own| !self.addresses.contains_key(own));
-        let invented = free.ok_or_else(|| self.bad(pci, format!("more than {MAX_PCI} switches")))?;
+        let free = (0..=MAX_PCI)
+            .map(own)
+            .find(|own| !self.addresses.contains_key(own));
+        let invented =
+            free.ok_or_else(|| self.bad(pci, format!("more than {MAX_PCI} switches")))?;
         self.addresses.insert(invented, pci.range().start);
-        let whose =
-            if is_devices { "a switch with a device's address" } else { "a second switch of this address" };
-        self.note(address.to_string(), format!("{whose}: called `{invented}` here"));
+        let whose = if is_devices {
+            "a switch with a device's address"
+        } else {
+            "a second switch of this address"
+        };
+        self.note(
+            address.to_string(),
+            format!("{whose}: called `{invented}` here"),
+        );
         Ok(invented)
     }
 
@@ -301,9 +363,10 @@ impl<'a> Reader<'a> {
     fn insert(&mut self, pci: Element<'a>, function: PciFunction) -> Result<(), BadText> {
         self.functions += 1;
         if self.functions > MAX_PCI {
-            return Err(
-                self.bad(pci, format!("more than {MAX_PCI} PCI functions, with those that it implies"))
-            );
+            return Err(self.bad(
+                pci,
+                format!("more than {MAX_PCI} PCI functions, with those that it implies"),
+            ));
         }
         self.topology.pci.insert(function);
         Ok(())
@@ -317,9 +380,15 @@ impl<'a> Reader<'a> {
         if let Some(first) = self.nameless.first().copied() {
             let finding = match self.nameless.len() {
                 1 => "the file names no device of this NIC".to_string(),
-                count => format!("the file names no device of this NIC, nor of {} others", count - 1),
+                count => format!(
+                    "the file names no device of this NIC, nor of {} others",
+                    count - 1
+                ),
             };
-            self.note(first.to_string(), format!("{finding}: known by address only, and never chosen"));
+            self.note(
+                first.to_string(),
+                format!("{finding}: known by address only, and never chosen"),
+            );
         }
         if self.topology.gpus.is_empty() && self.topology.nics.is_empty() {
             self.note(

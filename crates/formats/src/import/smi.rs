@@ -45,8 +45,13 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
     let lines = text::lines(text)?;
     let matrix = matrix::find(&lines)?;
     let topology = Topology::empty("nvidia-smi-topo", provenance);
-    let mut to = Imported { topology, diagnostics: matrix.notes() };
-    let ends_here = lines.last().is_some_and(|line| line.number == matrix.last_line);
+    let mut to = Imported {
+        topology,
+        diagnostics: matrix.notes(),
+    };
+    let ends_here = lines
+        .last()
+        .is_some_and(|line| line.number == matrix.last_line);
     let links = paths::read(&matrix, ends_here, &mut to)?;
     let names = legend::read(&lines, &matrix, &links.nics, &mut to)?;
     let affinities = affinity::read(&matrix, &links, &mut to);
@@ -61,7 +66,12 @@ fn fill(links: &MatrixPaths, names: Vec<DeviceName>, affinities: &[Affinity], to
         let address = invented(number);
         let (vendor, local_cpus) = (Some(0x10de), affinity.cpus.clone());
         let numa_node = affinity.node();
-        to.topology.pci.insert(PciFunction { vendor, numa_node, local_cpus, ..alone(address) });
+        to.topology.pci.insert(PciFunction {
+            vendor,
+            numa_node,
+            local_cpus,
+            ..alone(address)
+        });
         to.topology.gpus.push(Gpu::new(address, GpuVendor::Nvidia));
     }
     let layers = legend::link_layers(&names);
@@ -69,13 +79,22 @@ fn fill(links: &MatrixPaths, names: Vec<DeviceName>, affinities: &[Affinity], to
         let address = invented(FIRST_NIC_BUS + position as u8);
         let numa_node = paths::nic_node(links, position, &gpu_nodes, &name, to);
         let topology = &mut to.topology;
-        topology.pci.insert(PciFunction { numa_node, ..alone(address) });
+        topology.pci.insert(PciFunction {
+            numa_node,
+            ..alone(address)
+        });
         for (gpu, row) in topology.gpus.iter().zip(&links.kinds) {
-            topology.stated_paths.extend(row[position].map(|kind| ((gpu.address, address), kind)));
+            topology
+                .stated_paths
+                .extend(row[position].map(|kind| ((gpu.address, address), kind)));
         }
         // placement chooses active ports only, so any other state would make the matrix useless
         let ports = vec![Port::new(1, PortState::Active, layer, None)];
-        topology.nics.push(Nic { address: Some(address), ports, ..Nic::new(name, NicKind::Verbs) });
+        topology.nics.push(Nic {
+            address: Some(address),
+            ports,
+            ..Nic::new(name, NicKind::Verbs)
+        });
     }
     if !to.topology.nics.is_empty() {
         let finding = "the matrix lists NICs, not the states, rates and numbers of their ports: each counts as one \
@@ -86,11 +105,22 @@ fn fill(links: &MatrixPaths, names: Vec<DeviceName>, affinities: &[Affinity], to
 }
 
 fn invented(bus: u8) -> PciAddress {
-    PciAddress { domain: INVENTED_DOMAIN, bus, device: 0, function: 0 }
+    PciAddress {
+        domain: INVENTED_DOMAIN,
+        bus,
+        device: 0,
+        function: 0,
+    }
 }
 
 fn alone(address: PciAddress) -> PciFunction {
-    PciFunction::new(address, PciParent::Host(HostBridge { domain: address.domain, bus: address.bus }))
+    PciFunction::new(
+        address,
+        PciParent::Host(HostBridge {
+            domain: address.domain,
+            bus: address.bus,
+        }),
+    )
 }
 
 /// The number of a label such as `GPU3`.
@@ -100,13 +130,19 @@ fn gpu_number(label: &str) -> Option<u32> {
 
 /// Is this the matrix's own word for a NIC, such as `NIC3`, which the legend explains?
 fn is_nic_number(label: &str) -> bool {
-    label.strip_prefix("NIC").is_some_and(|digits| digits.parse::<u32>().is_ok())
+    label
+        .strip_prefix("NIC")
+        .is_some_and(|digits| digits.parse::<u32>().is_ok())
 }
 
 /// Labels for a message: all if there are few, else the first ones.
 fn listed(labels: &[impl AsRef<str>]) -> String {
     const SHOWN: usize = 8;
-    let shown: Vec<String> = labels.iter().take(SHOWN).map(|label| format!("`{}`", label.as_ref())).collect();
+    let shown: Vec<String> = labels
+        .iter()
+        .take(SHOWN)
+        .map(|label| format!("`{}`", label.as_ref()))
+        .collect();
     match labels.len().saturating_sub(SHOWN) {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),

@@ -23,13 +23,24 @@ pub(super) fn parse(text: &str) -> Result<Document<'_>> {
         return Err(BadText::new(0, format!("longer than {MAX_BYTES} bytes")));
     }
     if let Some(at) = text.find("<!ENTITY") {
-        return Err(bad(text, at, "the file declares entities, which no topology needs".to_string()));
+        return Err(bad(
+            text,
+            at,
+            "the file declares entities, which no topology needs".to_string(),
+        ));
     }
     count(text)?;
-    let options = ParsingOptions { allow_dtd: true, nodes_limit: MAX_NODES, ..ParsingOptions::default() };
+    let options = ParsingOptions {
+        allow_dtd: true,
+        nodes_limit: MAX_NODES,
+        ..ParsingOptions::default()
+    };
     let document = Document::parse_with_options(text, options).map_err(|error| {
         // it quotes names of the file at any length
-        let problem = format!("not well-formed XML: {}", Shown::message(&error.to_string(), 200));
+        let problem = format!(
+            "not well-formed XML: {}",
+            Shown::message(&error.to_string(), 200)
+        );
         BadText::new(error.pos().row, problem)
     })?;
     Ok(document)
@@ -44,12 +55,19 @@ fn count(text: &str) -> Result<()> {
         let start = at + found;
         let tag = &text[start..];
         let skipped = [("<!--", "-->"), ("<![CDATA[", "]]>"), ("<?", "?>")].into_iter();
-        if let Some((opens, closes)) = skipped.into_iter().find(|(opens, _)| tag.starts_with(opens)) {
-            let Some(end) = tag[opens.len()..].find(closes) else { return Ok(()) };
+        if let Some((opens, closes)) = skipped
+            .into_iter()
+            .find(|(opens, _)| tag.starts_with(opens))
+        {
+            let Some(end) = tag[opens.len()..].find(closes) else {
+                return Ok(());
+            };
             at = start + opens.len() + end + closes.len();
             continue;
         }
-        let Some(seen) = Tag::of(tag) else { return Ok(()) };
+        let Some(seen) = Tag::of(tag) else {
+            return Ok(());
+        };
         at = start + seen.length;
         if tag.starts_with("</") {
             depth = depth.saturating_sub(1);
@@ -66,7 +84,10 @@ fn count(text: &str) -> Result<()> {
         let problem = if depth >= MAX_DEPTH {
             format!("elements inside each other: expected at most {MAX_DEPTH}")
         } else if seen.values > MAX_ATTRIBUTES {
-            format!("an element with {} attributes: expected at most {MAX_ATTRIBUTES}", seen.values)
+            format!(
+                "an element with {} attributes: expected at most {MAX_ATTRIBUTES}",
+                seen.values
+            )
         } else if namespaces > MAX_NAMESPACES {
             format!(
                 "declarations of namespaces: expected at most {MAX_NAMESPACES}, and no topology needs one"
@@ -131,34 +152,58 @@ mod tests {
 
     #[test]
     fn what_a_parser_takes_seconds_for_is_refused_by_a_count() {
-        let levels =
-            |count: usize| -> String { (0..count).map(|n| format!("<o xmlns:n{n}=\"u\">")).collect() };
+        let levels = |count: usize| -> String {
+            (0..count)
+                .map(|n| format!("<o xmlns:n{n}=\"u\">"))
+                .collect()
+        };
         assert_eq!(
-            refusal(&format!("<t>\n{}{}</t>", levels(2_000), "</o>".repeat(2_000))),
+            refusal(&format!(
+                "<t>\n{}{}</t>",
+                levels(2_000),
+                "</o>".repeat(2_000)
+            )),
             "line 2: declarations of namespaces: expected at most 16, and no topology needs one"
         );
-        let attributes = |count: usize| -> String { (0..count).map(|n| format!(" a{n}='1'")).collect() };
+        let attributes =
+            |count: usize| -> String { (0..count).map(|n| format!(" a{n}='1'")).collect() };
         assert_eq!(
             refusal(&format!("<t>\n\n<o{}/></t>", attributes(60_000))),
             "line 3: an element with 60000 attributes: expected at most 64"
         );
-        let nested = |count: usize| format!("<t>\n{}{}</t>", "<a>".repeat(count), "</a>".repeat(count));
-        assert_eq!(refusal(&nested(100_000)), "line 2: elements inside each other: expected at most 128");
+        let nested =
+            |count: usize| format!("<t>\n{}{}</t>", "<a>".repeat(count), "</a>".repeat(count));
+        assert_eq!(
+            refusal(&nested(100_000)),
+            "line 2: elements inside each other: expected at most 128"
+        );
     }
 
     #[test]
     fn what_is_at_the_bounds_is_read() {
-        let attributes = |count: usize| -> String { (0..count).map(|n| format!(" a{n}='1'")).collect() };
+        let attributes =
+            |count: usize| -> String { (0..count).map(|n| format!(" a{n}='1'")).collect() };
         let element = |count: usize| format!("<t{}/>", attributes(count));
-        assert_eq!(parse(&element(64)).unwrap().root_element().attributes().len(), 64);
+        assert_eq!(
+            parse(&element(64))
+                .unwrap()
+                .root_element()
+                .attributes()
+                .len(),
+            64
+        );
         assert!(parse(&element(65)).is_err());
         let nested = |count: usize| format!("{}{}", "<a>".repeat(count), "</a>".repeat(count));
         assert_eq!(parse(&nested(128)).unwrap().descendants().count(), 129);
         assert!(parse(&nested(129)).is_err());
         // siblings have no bound but the bytes
         let brothers = format!("<t>{}</t>", "<a></a><b/>".repeat(10_000));
-        assert_eq!(parse(&brothers).unwrap().root_element().children().count(), 20_000);
-        let declared = |count: usize| -> String { (0..count).map(|n| format!(" xmlns:n{n}='u'")).collect() };
+        assert_eq!(
+            parse(&brothers).unwrap().root_element().children().count(),
+            20_000
+        );
+        let declared =
+            |count: usize| -> String { (0..count).map(|n| format!(" xmlns:n{n}='u'")).collect() };
         assert!(parse(&format!("<t{}/>", declared(16))).is_ok());
         assert!(parse(&format!("<t{}/>", declared(17))).is_err());
     }
@@ -182,9 +227,19 @@ mod tests {
     #[test]
     fn what_comes_behind_something_that_is_skipped_is_counted() {
         let deep = "<a>".repeat(129);
-        for hidden in ["<!-- -->", "<![CDATA[ ]]>", "<?pi > ?>", "<b c='<!--'/>", "<b c='>'></b>", "]]&gt;"] {
+        for hidden in [
+            "<!-- -->",
+            "<![CDATA[ ]]>",
+            "<?pi > ?>",
+            "<b c='<!--'/>",
+            "<b c='>'></b>",
+            "]]&gt;",
+        ] {
             let refusal = refusal(&format!("<t>{hidden}{deep}"));
-            assert_eq!(refusal, "line 1: elements inside each other: expected at most 128", "{hidden}");
+            assert_eq!(
+                refusal, "line 1: elements inside each other: expected at most 128",
+                "{hidden}"
+            );
         }
     }
 
@@ -194,13 +249,29 @@ mod tests {
             refusal("<?xml version='1.0'?>\n<!DOCTYPE t [\n<!ATTLIST t a CDATA 'x'>\n]>\n<t/>"),
             "line 2: the document type has content of its own, which no topology needs"
         );
-        assert!(refusal("<!DOCTYPE t [\n<!ENTITY a 'x'>\n]><t/>").starts_with("line 2: the file declares"));
+        assert!(
+            refusal("<!DOCTYPE t [\n<!ENTITY a 'x'>\n]><t/>")
+                .starts_with("line 2: the file declares")
+        );
     }
 
     #[test]
     fn a_text_that_ends_within_a_tag_is_the_parsers_to_refuse() {
-        for text in ["<t", "<t a='", "<t a='x", "<!--", "<t><![CDATA[", "<?pi", "<!DOCTYPE t '", "</t"] {
-            assert!(refusal(text).contains("not well-formed XML"), "`{text}`: {}", refusal(text));
+        for text in [
+            "<t",
+            "<t a='",
+            "<t a='x",
+            "<!--",
+            "<t><![CDATA[",
+            "<?pi",
+            "<!DOCTYPE t '",
+            "</t",
+        ] {
+            assert!(
+                refusal(text).contains("not well-formed XML"),
+                "`{text}`: {}",
+                refusal(text)
+            );
         }
     }
 }

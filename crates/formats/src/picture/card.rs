@@ -32,9 +32,18 @@ pub(super) struct Piece {
     pub(super) tone: Tone,
 }
 
-const NAME: Font = Font { size: 12.5, bold: true };
-const FACT: Font = Font { size: 10.5, bold: false };
-const WARNING: Font = Font { size: 10.5, bold: true };
+const NAME: Font = Font {
+    size: 12.5,
+    bold: true,
+};
+const FACT: Font = Font {
+    size: 10.5,
+    bold: false,
+};
+const WARNING: Font = Font {
+    size: 10.5,
+    bold: true,
+};
 
 impl Card {
     /// between its edge and its text
@@ -50,7 +59,11 @@ impl Card {
 }
 
 fn fact(text: String, tone: Tone) -> Piece {
-    Piece { text, font: FACT, tone }
+    Piece {
+        text,
+        font: FACT,
+        tone,
+    }
 }
 
 /// Name and address, model, and what the scene says of it.
@@ -58,58 +71,110 @@ pub(super) fn of_gpu(scene: &Scene, index: GpuIndex) -> Card {
     let gpu = scene.topology.gpu(index);
     let note = scene.notes.get(&index);
     let is_idle = note.is_none() && !scene.notes.is_empty();
-    let (name, soft) = if is_idle { (Tone::Faint, Tone::Faint) } else { (Tone::Dark, Tone::Soft) };
-    let partition = gpu.partition.map(|part| format!(", part {part}")).unwrap_or_default();
+    let (name, soft) = if is_idle {
+        (Tone::Faint, Tone::Faint)
+    } else {
+        (Tone::Dark, Tone::Soft)
+    };
+    let partition = gpu
+        .partition
+        .map(|part| format!(", part {part}"))
+        .unwrap_or_default();
     let title = format!("GPU {index}{partition}");
     let vendor = match gpu.vendor {
         GpuVendor::Nvidia => "NVIDIA",
         GpuVendor::Amd => "AMD",
         GpuVendor::Intel => "Intel",
     };
-    let model = gpu.model.clone().unwrap_or_else(|| format!("{vendor}, model unknown"));
-    let uuid = gpu.uuid.iter().map(|uuid| format!(", {uuid}")).collect::<String>();
+    let model = gpu
+        .model
+        .clone()
+        .unwrap_or_else(|| format!("{vendor}, model unknown"));
+    let uuid = gpu
+        .uuid
+        .iter()
+        .map(|uuid| format!(", {uuid}"))
+        .collect::<String>();
     let tip = format!("{title}: {model}{uuid}");
     let first = Line {
-        left: Piece { text: title, font: NAME, tone: name },
+        left: Piece {
+            text: title,
+            font: NAME,
+            tone: name,
+        },
         right: fact(gpu.address.described().unwrap_or_default(), soft),
     };
     let mut lines = vec![first];
     if Scene::common_model(scene.topology).is_none() {
-        lines.push(Line { left: fact(model, soft), right: fact(String::new(), soft) });
+        lines.push(Line {
+            left: fact(model, soft),
+            right: fact(String::new(), soft),
+        });
     }
     if !scene.notes.is_empty() {
         let note = note.map_or("no task has it".to_string(), String::clone);
-        lines.push(Line { left: fact(note, soft), right: fact(String::new(), soft) });
+        lines.push(Line {
+            left: fact(note, soft),
+            right: fact(String::new(), soft),
+        });
     }
-    Card { looks: if is_idle { Looks::IdleGpu } else { Looks::Gpu }, tip, lines }
+    Card {
+        looks: if is_idle { Looks::IdleGpu } else { Looks::Gpu },
+        tip,
+        lines,
+    }
 }
 
 /// Name and rate, address and interfaces; a line for each port of several.  A NIC that no GPU is given has one line.
 pub(super) fn of_nic(scene: &Scene, index: NicIndex) -> Card {
     let nic = scene.topology.nic(index);
     let placement = scene.placement;
-    let left_out: Vec<&Excluded> = placement.excluded.iter().filter(|out| out.name == nic.name).collect();
-    let is_out = |port: &Port| left_out.iter().any(|out| out.port.is_none_or(|number| number == port.number));
-    let is_down = |port: &Port| matches!(port.state, PortState::Down | PortState::Init | PortState::Armed);
+    let left_out: Vec<&Excluded> = placement
+        .excluded
+        .iter()
+        .filter(|out| out.name == nic.name)
+        .collect();
+    let is_out = |port: &Port| {
+        left_out
+            .iter()
+            .any(|out| out.port.is_none_or(|number| number == port.number))
+    };
+    let is_down = |port: &Port| {
+        matches!(
+            port.state,
+            PortState::Down | PortState::Init | PortState::Armed
+        )
+    };
     let is_all_out = left_out.iter().any(|out| out.port.is_none()) || nic.ports.iter().all(is_out);
     let is_libfabrics = is_chosen_by_libfabric(nic) && is_all_out;
     let is_all_out = is_all_out && !left_out.is_empty() && !is_libfabrics;
     // a port is missed if it would be used: another one that is down is a fact like its rate
     let is_missed = |port: &Port| {
-        let is_broken = placement.broken.iter().any(|rail| (rail.nic, rail.port) == (index, port.number));
+        let is_broken = placement
+            .broken
+            .iter()
+            .any(|rail| (rail.nic, rail.port) == (index, port.number));
         is_down(port)
-            && (is_broken || !is_out(port) || placement.rails.is_empty() && !is_for_another_use(nic))
+            && (is_broken
+                || !is_out(port)
+                || placement.rails.is_empty() && !is_for_another_use(nic))
     };
     let looks = match (nic.ports.iter().any(is_missed), is_all_out) {
         (true, _) => Looks::Down,
         (false, true) => Looks::LeftOut,
         (false, false) => Looks::Nic,
     };
-    let (name, soft) = if is_all_out { (Tone::Faint, Tone::Faint) } else { (Tone::Dark, Tone::Soft) };
+    let (name, soft) = if is_all_out {
+        (Tone::Faint, Tone::Faint)
+    } else {
+        (Tone::Dark, Tone::Soft)
+    };
     let status = |port: &Port| match (is_down(port), is_out(port)) {
-        (true, _) if is_missed(port) => {
-            Piece { text: format!("port {}", port.state), font: WARNING, tone: Tone::Alarm }
-        }
+        (true, _) if is_missed(port) => Piece {
+            text: format!("port {}", port.state),
+            font: WARNING,
+            tone: Tone::Alarm,
+        },
         (true, _) => fact(format!("{}, port {}", use_of(nic), port.state), soft),
         (false, true) => fact(use_of(nic), soft),
         (false, false) => fact(shared(scene, index).unwrap_or_default(), soft),
@@ -126,27 +191,59 @@ pub(super) fn of_nic(scene: &Scene, index: NicIndex) -> Card {
     let is_short = is_libfabrics || is_all_out && looks == Looks::LeftOut;
     if let (true, [port]) = (is_short, nic.ports.as_slice()) {
         let status = status(port).text;
-        let right = if is_down(port) { status } else { format!("{rate} · {status}") };
+        let right = if is_down(port) {
+            status
+        } else {
+            format!("{rate} · {status}")
+        };
         let font = if is_all_out { FACT } else { NAME };
-        let left = Piece { text: nic.name.to_string(), font, tone: name };
-        let lines = vec![Line { left, right: fact(right, soft) }];
-        return Card { looks, tip: tip(nic, &left_out), lines };
+        let left = Piece {
+            text: nic.name.to_string(),
+            font,
+            tone: name,
+        };
+        let lines = vec![Line {
+            left,
+            right: fact(right, soft),
+        }];
+        return Card {
+            looks,
+            tip: tip(nic, &left_out),
+            lines,
+        };
     }
     let address = nic.address.and_then(PciAddress::described);
     let interfaces = (!nic.netdevs.is_empty()).then(|| nic.netdevs.join(" "));
     let places: Vec<String> = address.into_iter().chain(interfaces).collect();
     let mut lines = vec![
-        Line { left: Piece { text: nic.name.to_string(), font: NAME, tone: name }, right: fact(rate, soft) },
-        Line { left: fact(places.join("  "), soft), right: of_nic },
+        Line {
+            left: Piece {
+                text: nic.name.to_string(),
+                font: NAME,
+                tone: name,
+            },
+            right: fact(rate, soft),
+        },
+        Line {
+            left: fact(places.join("  "), soft),
+            right: of_nic,
+        },
     ];
     if nic.ports.len() > 1 {
         let of_port = |port: &Port| {
             let text = format!("port {}  {}", port.number, speed(port));
-            Line { left: fact(text, soft), right: status(port) }
+            Line {
+                left: fact(text, soft),
+                right: status(port),
+            }
         };
         lines.extend(nic.ports.iter().map(of_port));
     }
-    Card { looks, tip: tip(nic, &left_out), lines }
+    Card {
+        looks,
+        tip: tip(nic, &left_out),
+        lines,
+    }
 }
 
 fn tip(nic: &Nic, left_out: &[&Excluded]) -> String {
@@ -154,9 +251,19 @@ fn tip(nic: &Nic, left_out: &[&Excluded]) -> String {
         Some(port) => format!("; port {port} is left out: {}", out.why),
         None => format!("; left out: {}", out.why),
     });
-    let places: Vec<String> =
-        nic.address.and_then(PciAddress::described).into_iter().chain(nic.netdevs.clone()).collect();
-    format!("NIC {} {}: {}{}", nic.name, places.join(" "), nic.kind, why.collect::<String>())
+    let places: Vec<String> = nic
+        .address
+        .and_then(PciAddress::described)
+        .into_iter()
+        .chain(nic.netdevs.clone())
+        .collect();
+    format!(
+        "NIC {} {}: {}{}",
+        nic.name,
+        places.join(" "),
+        nic.kind,
+        why.collect::<String>()
+    )
 }
 
 /// EFA and Slingshot have no list of devices: libfabric gives each process its NIC.
@@ -179,15 +286,23 @@ fn use_of(nic: &Nic) -> String {
 
 /// What a NIC's users have of it, where several GPUs use it: `2 GPUs, 100 Gb/s each`, `2 GPUs, 90 Gb/s to 110 Gb/s`.
 fn shared(scene: &Scene, nic: NicIndex) -> Option<String> {
-    let users: BTreeSet<GpuIndex> =
-        scene.pairs.iter().filter(|pair| pair.nic == nic).map(|pair| pair.gpu).collect();
+    let users: BTreeSet<GpuIndex> = scene
+        .pairs
+        .iter()
+        .filter(|pair| pair.nic == nic)
+        .map(|pair| pair.gpu)
+        .collect();
     let of_nic = |gpu: &GpuIndex| {
         let choices = &scene.placement.gpus.get(gpu.0)?.choices;
-        choices.iter().find(|choice| scene.placement.rail(choice.rail).nic == nic)
+        choices
+            .iter()
+            .find(|choice| scene.placement.rail(choice.rail).nic == nic)
     };
     // the shares are those of the node's map: true if its users are the ones that are drawn
-    let shares: BTreeSet<Option<u64>> =
-        users.iter().map(|gpu| of_nic(gpu).filter(|of| of.users == users.len())?.share_mbps).collect();
+    let shares: BTreeSet<Option<u64>> = users
+        .iter()
+        .map(|gpu| of_nic(gpu).filter(|of| of.users == users.len())?.share_mbps)
+        .collect();
     let each = match (shares.first(), shares.last()) {
         (Some(Some(least)), Some(Some(most))) if least < most => {
             format!(", {} to {}", gbps(*least), gbps(*most))

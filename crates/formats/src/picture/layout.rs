@@ -30,9 +30,18 @@ const CROWD: usize = 9;
 /// between the lines of two groups whose GPUs use all of their NICs
 const LANE: f64 = 14.0;
 
-const HEADLINE: Font = Font { size: 19.0, bold: true };
-const SMALL: Font = Font { size: 11.5, bold: false };
-const PLACE: Font = Font { size: 11.5, bold: true };
+const HEADLINE: Font = Font {
+    size: 19.0,
+    bold: true,
+};
+const SMALL: Font = Font {
+    size: 11.5,
+    bold: false,
+};
+const PLACE: Font = Font {
+    size: 11.5,
+    bold: true,
+};
 
 pub(super) fn picture(scene: &Scene) -> Picture {
     let mut node = outline(scene.topology);
@@ -54,17 +63,29 @@ pub(super) fn picture(scene: &Scene) -> Picture {
     let (entries, y) = canvas.legend(y + 3.0);
     canvas.shapes.extend(entries);
     let title = scene.topology.name.clone();
-    Picture { title, width: canvas.width, height: y + MARGIN, shapes: canvas.shapes }
+    Picture {
+        title,
+        width: canvas.width,
+        height: y + MARGIN,
+        shapes: canvas.shapes,
+    }
 }
 
 /// Places inside each other, at most, the node itself aside.
 fn depth(place: &NodePlace) -> usize {
-    place.places.iter().map(|inner| 1 + depth(inner)).max().unwrap_or(0)
+    place
+        .places
+        .iter()
+        .map(|inner| 1 + depth(inner))
+        .max()
+        .unwrap_or(0)
 }
 
 /// The column of GPUs counts from 0: on several machines their numbers are not the order of NUMA nodes.
 fn in_order_of_gpus(place: &mut NodePlace) {
-    place.places.sort_by_key(|inner| inner.first_gpu().map_or(usize::MAX, |gpu| gpu.0));
+    place
+        .places
+        .sort_by_key(|inner| inner.first_gpu().map_or(usize::MAX, |gpu| gpu.0));
     place.places.iter_mut().for_each(in_order_of_gpus);
 }
 
@@ -99,8 +120,18 @@ impl Canvas<'_> {
     /// Name and subtitle; where what follows begins.
     fn headline(&mut self) -> f64 {
         let room = self.width - 2.0 * MARGIN;
-        self.text((MARGIN, 32.0), HEADLINE, Tone::Dark, fitted(&self.scene.topology.name, HEADLINE, room));
-        self.text((MARGIN, 51.0), SMALL, Tone::Soft, fitted(&self.scene.subtitle, SMALL, room));
+        self.text(
+            (MARGIN, 32.0),
+            HEADLINE,
+            Tone::Dark,
+            fitted(&self.scene.topology.name, HEADLINE, room),
+        );
+        self.text(
+            (MARGIN, 51.0),
+            SMALL,
+            Tone::Soft,
+            fitted(&self.scene.subtitle, SMALL, room),
+        );
         62.0
     }
 
@@ -118,15 +149,27 @@ impl Canvas<'_> {
     fn contents(&mut self, place: &NodePlace, level: usize, y: f64) -> f64 {
         let own = place.gpus.iter().min();
         let comes_after = |inner: &NodePlace| own.is_some() && inner.first_gpu().as_ref() > own;
-        let (after, before): (Vec<_>, Vec<_>) = place.places.iter().partition(|inner| comes_after(inner));
-        let y = before.into_iter().fold(y, |y, inner| self.place(inner, level, y));
+        let (after, before): (Vec<_>, Vec<_>) =
+            place.places.iter().partition(|inner| comes_after(inner));
+        let y = before
+            .into_iter()
+            .fold(y, |y, inner| self.place(inner, level, y));
         let y = self.devices(place, y);
-        after.into_iter().fold(y, |y, inner| self.place(inner, level, y))
+        after
+            .into_iter()
+            .fold(y, |y, inner| self.place(inner, level, y))
     }
 
     fn devices(&mut self, place: &NodePlace, y: f64) -> f64 {
-        let gpus = place.gpus.iter().map(|&gpu| (gpu, card::of_gpu(self.scene, gpu))).collect();
-        let nics = place.nics.iter().map(|&nic| (nic, card::of_nic(self.scene, nic)));
+        let gpus = place
+            .gpus
+            .iter()
+            .map(|&gpu| (gpu, card::of_gpu(self.scene, gpu)))
+            .collect();
+        let nics = place
+            .nics
+            .iter()
+            .map(|&nic| (nic, card::of_nic(self.scene, nic)));
         let is_paired = |nic: NicIndex| self.scene.pairs.iter().any(|pair| pair.nic == nic);
         let (paired, others): (Vec<_>, Vec<_>) = nics.partition(|(nic, _)| is_paired(*nic));
         if paired.is_empty() {
@@ -159,10 +202,19 @@ impl Canvas<'_> {
         let written = fitted(&name, PLACE, COLUMN);
         let room = COLUMN - width(&written, PLACE) - 8.0;
         self.text((self.left, y + 14.0), PLACE, Tone::Soft, written);
-        let text = if room > 40.0 { fitted(&facts, SMALL, room) } else { String::new() };
+        let text = if room > 40.0 {
+            fitted(&facts, SMALL, room)
+        } else {
+            String::new()
+        };
         let ends_at = DrawnText::at((self.left + COLUMN, y + 14.0), SMALL, Tone::Soft, text);
-        self.line(DrawnText { ends: true, ..ends_at });
-        let end = self.contents(place, level + 1, y + TITLE).max(y + TITLE + GAP);
+        self.line(DrawnText {
+            ends: true,
+            ..ends_at
+        });
+        let end = self
+            .contents(place, level + 1, y + TITLE)
+            .max(y + TITLE + GAP);
         let looks = match place.kind {
             PlaceKind::Socket(_) => Looks::Socket,
             PlaceKind::HostBridge(_) => Looks::HostBridge,
@@ -171,20 +223,43 @@ impl Canvas<'_> {
                 Looks::NumaNode
             }
         };
-        let tip = Some(if facts.is_empty() { name } else { format!("{name}: {facts}") });
-        let rect = Rect { x, y, width: self.width - 2.0 * x, height: end - y, looks, tip };
+        let tip = Some(if facts.is_empty() {
+            name
+        } else {
+            format!("{name}: {facts}")
+        });
+        let rect = Rect {
+            x,
+            y,
+            width: self.width - 2.0 * x,
+            height: end - y,
+            looks,
+            tip,
+        };
         // below what stands in it
         self.shapes.insert(at, Shape::Rect(rect));
         end + GAP
     }
 
     /// Boxes below each other, evenly over a height that may be more than theirs.  Where each stands.
-    fn stack<Index>(&mut self, cards: Vec<(Index, Card)>, x: f64, y: f64, height: f64) -> Vec<(Index, Span)> {
+    fn stack<Index>(
+        &mut self,
+        cards: Vec<(Index, Card)>,
+        x: f64,
+        y: f64,
+        height: f64,
+    ) -> Vec<(Index, Span)> {
         let spare = (height - stacked(&cards)) / (cards.len().max(1) as f64);
         let mut top = y + spare / 2.0;
         let mut places = Vec::with_capacity(cards.len());
         for (index, card) in cards {
-            places.push((index, Span { top, height: card.height() }));
+            places.push((
+                index,
+                Span {
+                    top,
+                    height: card.height(),
+                },
+            ));
             self.card(&card, x, top);
             top += card.height() + GAP + spare;
         }
@@ -206,11 +281,22 @@ impl Canvas<'_> {
             let base = y + Card::FIRST + Card::LINE * number as f64;
             let beside = last - first - width(&left.text, left.font) - 8.0;
             let end = fitted(&right.text, right.font, beside.max((last - first) * 0.7));
-            let taken = if end.is_empty() { 0.0 } else { width(&end, right.font) + 8.0 };
+            let taken = if end.is_empty() {
+                0.0
+            } else {
+                width(&end, right.font) + 8.0
+            };
             let beginning = fitted(&left.text, left.font, last - first - taken);
             self.text((first, base), left.font, left.tone, beginning);
             let Piece { font, tone, .. } = *right;
-            self.line(DrawnText { x: last, y: base, ends: true, font, tone, text: end });
+            self.line(DrawnText {
+                x: last,
+                y: base,
+                ends: true,
+                font,
+                tone,
+                text: end,
+            });
         }
     }
 
@@ -218,14 +304,20 @@ impl Canvas<'_> {
     fn notes(&mut self, mut y: f64) -> f64 {
         let topology = self.scene.topology;
         let nodes = memory_only(topology);
-        let memory = (!nodes.is_empty()).then(|| format!("memory only, without CPUs: NUMA nodes {nodes}"));
+        let memory =
+            (!nodes.is_empty()).then(|| format!("memory only, without CPUs: NUMA nodes {nodes}"));
         let stated = (!topology.stated_paths.is_empty()).then(|| match &topology.supplied_by {
             Some(model) => format!("* stated by the model `{model}`; the bus does not show it"),
             None => format!("* stated by {}; no bus shows it", topology.provenance),
         });
         for text in memory.into_iter().chain(stated) {
             let room = self.width - 2.0 * MARGIN;
-            self.text((MARGIN, y + 12.0), SMALL, Tone::Soft, fitted(&text, SMALL, room));
+            self.text(
+                (MARGIN, y + 12.0),
+                SMALL,
+                Tone::Soft,
+                fitted(&text, SMALL, room),
+            );
             y += 20.0;
         }
         y
@@ -234,7 +326,10 @@ impl Canvas<'_> {
     fn is_stated(&self, pair: &DrawnPair) -> bool {
         let topology = self.scene.topology;
         let gpu = topology.gpu(pair.gpu).address;
-        topology.nic(pair.nic).address.is_some_and(|nic| topology.stated_paths.contains_key(&(gpu, nic)))
+        topology
+            .nic(pair.nic)
+            .address
+            .is_some_and(|nic| topology.stated_paths.contains_key(&(gpu, nic)))
     }
 
     /// The pairs' curves, each with an end of its own on both boxes.
@@ -243,11 +338,20 @@ impl Canvas<'_> {
         // near paths lie over far ones
         pairs.sort_unstable_by_key(|pair| (Reverse(pair.path), *pair));
         pairs.dedup();
-        let spans = |pair: DrawnPair| Some((pair, *self.gpus.get(&pair.gpu)?, *self.nics.get(&pair.nic)?));
+        let spans =
+            |pair: DrawnPair| Some((pair, *self.gpus.get(&pair.gpu)?, *self.nics.get(&pair.nic)?));
         let drawn: Vec<(DrawnPair, Span, Span)> = pairs.into_iter().filter_map(spans).collect();
         let (mut shapes, drawn) = self.crowds(drawn);
-        let starts = ends(drawn.iter().map(|(pair, gpu, nic)| (pair.gpu.0, *gpu, nic.middle())));
-        let stops = ends(drawn.iter().map(|(pair, gpu, nic)| (pair.nic.0, *nic, gpu.middle())));
+        let starts = ends(
+            drawn
+                .iter()
+                .map(|(pair, gpu, nic)| (pair.gpu.0, *gpu, nic.middle())),
+        );
+        let stops = ends(
+            drawn
+                .iter()
+                .map(|(pair, gpu, nic)| (pair.nic.0, *nic, gpu.middle())),
+        );
         let topology = self.scene.topology;
         let curve = |((pair, ..), (start, stop)): (&(DrawnPair, Span, Span), (f64, f64))| {
             let name = &topology.nic(pair.nic).name;
@@ -255,7 +359,10 @@ impl Canvas<'_> {
                 from: (self.left + COLUMN, start),
                 to: (self.right(), stop),
                 path: Some(pair.path),
-                tip: Some(format!("GPU {} uses {name}:{} at {}", pair.gpu, pair.port, pair.path)),
+                tip: Some(format!(
+                    "GPU {} uses {name}:{} at {}",
+                    pair.gpu, pair.port, pair.path
+                )),
             })
         };
         shapes.extend(drawn.iter().zip(starts.into_iter().zip(stops)).map(curve));
@@ -264,14 +371,21 @@ impl Canvas<'_> {
 
     /// GPUs that all use the same NICs, more than curves could show: one line for each group, with a branch to each device.  And
     /// the pairs that are left.
-    fn crowds(&self, drawn: Vec<(DrawnPair, Span, Span)>) -> (Vec<Shape>, Vec<(DrawnPair, Span, Span)>) {
+    fn crowds(
+        &self,
+        drawn: Vec<(DrawnPair, Span, Span)>,
+    ) -> (Vec<Shape>, Vec<(DrawnPair, Span, Span)>) {
         let mut nics_of: BTreeMap<GpuIndex, BTreeSet<NicIndex>> = BTreeMap::new();
         drawn.iter().for_each(|(pair, ..)| {
             nics_of.entry(pair.gpu).or_default().insert(pair.nic);
         });
         let mut groups: BTreeMap<&BTreeSet<NicIndex>, Vec<GpuIndex>> = BTreeMap::new();
-        nics_of.iter().for_each(|(gpu, nics)| groups.entry(nics).or_default().push(*gpu));
-        groups.retain(|nics, gpus| nics.len() > 1 && gpus.len() > 1 && nics.len() * gpus.len() > CROWD);
+        nics_of
+            .iter()
+            .for_each(|(gpu, nics)| groups.entry(nics).or_default().push(*gpu));
+        groups.retain(|nics, gpus| {
+            nics.len() > 1 && gpus.len() > 1 && nics.len() * gpus.len() > CROWD
+        });
         let mut shapes = Vec::new();
         let lanes = (CHANNEL / 2.0 / LANE) as usize;
         for (number, (nics, gpus)) in groups.iter().enumerate() {
@@ -280,14 +394,29 @@ impl Canvas<'_> {
             let stops: Vec<f64> = nics.iter().map(|nic| self.nics[nic].middle()).collect();
             let all = || starts.iter().chain(&stops).copied();
             let (top, bottom) = (all().fold(f64::MAX, f64::min), all().fold(0.0, f64::max));
-            let tip = Some(format!("each of {} GPUs uses each of {} NICs", gpus.len(), nics.len()));
-            let mut line =
-                |from, to| shapes.push(Shape::Curve(Curve { from, to, path: None, tip: tip.clone() }));
+            let tip = Some(format!(
+                "each of {} GPUs uses each of {} NICs",
+                gpus.len(),
+                nics.len()
+            ));
+            let mut line = |from, to| {
+                shapes.push(Shape::Curve(Curve {
+                    from,
+                    to,
+                    path: None,
+                    tip: tip.clone(),
+                }))
+            };
             line((lane, top), (lane, bottom));
-            starts.iter().for_each(|&y| line((self.left + COLUMN, y), (lane, y)));
-            stops.iter().for_each(|&y| line((lane, y), (self.right(), y)));
+            starts
+                .iter()
+                .for_each(|&y| line((self.left + COLUMN, y), (lane, y)));
+            stops
+                .iter()
+                .for_each(|&y| line((lane, y), (self.right(), y)));
         }
-        let is_left = |(pair, ..): &(DrawnPair, Span, Span)| !groups.contains_key(&nics_of[&pair.gpu]);
+        let is_left =
+            |(pair, ..): &(DrawnPair, Span, Span)| !groups.contains_key(&nics_of[&pair.gpu]);
         (shapes, drawn.into_iter().filter(is_left).collect())
     }
 }
@@ -298,7 +427,9 @@ fn ends(curves: impl Iterator<Item = (usize, Span, f64)>) -> Vec<f64> {
     let curves: Vec<(usize, Span, f64)> = curves.collect();
     let mut order: Vec<usize> = (0..curves.len()).collect();
     order.sort_by(|&a, &b| {
-        (curves[a].0, curves[a].2).partial_cmp(&(curves[b].0, curves[b].2)).unwrap_or(a.cmp(&b))
+        (curves[a].0, curves[a].2)
+            .partial_cmp(&(curves[b].0, curves[b].2))
+            .unwrap_or(a.cmp(&b))
     });
     let mut of_box: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for at in order {
@@ -319,7 +450,10 @@ fn stacked<Index>(cards: &[(Index, Card)]) -> f64 {
     cards.iter().map(|(_, card)| card.height() + GAP).sum()
 }
 
-const LEGEND: Font = Font { size: 11.0, bold: false };
+const LEGEND: Font = Font {
+    size: 11.0,
+    bold: false,
+};
 /// a sample's width
 const SAMPLE: f64 = 38.0;
 /// between a sample and its text
@@ -340,16 +474,37 @@ impl Canvas<'_> {
             }
             let place = (at + SAMPLE + SAMPLE_GAP, top + 13.0);
             drawn.push(sample(at, top));
-            drawn.push(Shape::Text(DrawnText::at(place, LEGEND, Tone::Soft, text.to_string())));
+            drawn.push(Shape::Text(DrawnText::at(
+                place,
+                LEGEND,
+                Tone::Soft,
+                text.to_string(),
+            )));
             at += long + BETWEEN;
         };
         for path in PathType::ALL.map(Some).into_iter().chain([None]) {
-            if shapes.iter().any(|shape| matches!(shape, Shape::Curve(curve) if curve.path == path)) {
-                let mut of_path = self.scene.pairs.iter().filter(|pair| Some(pair.path) == path);
-                let stated = if of_path.any(|pair| self.is_stated(pair)) { "*" } else { "" };
+            if shapes
+                .iter()
+                .any(|shape| matches!(shape, Shape::Curve(curve) if curve.path == path))
+            {
+                let mut of_path = self
+                    .scene
+                    .pairs
+                    .iter()
+                    .filter(|pair| Some(pair.path) == path);
+                let stated = if of_path.any(|pair| self.is_stated(pair)) {
+                    "*"
+                } else {
+                    ""
+                };
                 add(&format!("{}{stated}", meaning(path)), &|x, y| {
                     let (from, to) = ((x, y + 9.0), (x + SAMPLE, y + 9.0));
-                    Shape::Curve(Curve { from, to, path, tip: None })
+                    Shape::Curve(Curve {
+                        from,
+                        to,
+                        path,
+                        tip: None,
+                    })
                 });
             }
         }
@@ -359,9 +514,19 @@ impl Canvas<'_> {
             (Looks::LeftOut, "NIC that is left out"),
             (Looks::Down, "NIC with a port that is not up"),
         ] {
-            if shapes.iter().any(|shape| matches!(shape, Shape::Rect(rect) if rect.looks == looks)) {
+            if shapes
+                .iter()
+                .any(|shape| matches!(shape, Shape::Rect(rect) if rect.looks == looks))
+            {
                 add(text, &|x, y| {
-                    Shape::Rect(Rect { x, y: y + 2.0, width: SAMPLE, height: 14.0, looks, tip: None })
+                    Shape::Rect(Rect {
+                        x,
+                        y: y + 2.0,
+                        width: SAMPLE,
+                        height: 14.0,
+                        looks,
+                        tip: None,
+                    })
                 });
             }
         }

@@ -42,7 +42,11 @@ impl Scene<'_> {
     /// The model that all GPUs have: the headline says it once, and no box again.
     pub fn common_model(topology: &Topology) -> Option<&str> {
         let model = topology.gpus.first()?.model.as_deref()?;
-        topology.gpus.iter().all(|gpu| gpu.model.as_deref() == Some(model)).then_some(model)
+        topology
+            .gpus
+            .iter()
+            .all(|gpu| gpu.model.as_deref() == Some(model))
+            .then_some(model)
     }
 }
 

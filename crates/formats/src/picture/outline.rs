@@ -1,7 +1,9 @@
 //! The node as places inside places: sockets, NUMA nodes, host bridges and PCIe switches, and in each its GPUs and NICs.
 #![forbid(unsafe_code)]
 
-use nic_placement_core::topology::{GpuIndex, HostBridge, NicIndex, NodeSet, PathType, PciAddress, Topology};
+use nic_placement_core::topology::{
+    GpuIndex, HostBridge, NicIndex, NodeSet, PathType, PciAddress, Topology,
+};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -40,22 +42,35 @@ pub fn outline(topology: &Topology) -> NodePlace {
     let mut node = NodePlace::new(PlaceKind::Node);
     let sockets = sockets(topology);
     let memory = memory_only(topology);
-    for numa in topology.numa_nodes.iter().filter(|numa| !memory.contains(numa.os_index)) {
+    for numa in topology
+        .numa_nodes
+        .iter()
+        .filter(|numa| !memory.contains(numa.os_index))
+    {
         node.at(&numa_chain(topology, &sockets, Some(numa.os_index)));
     }
     let groups = groups(topology);
-    let gpus = topology.numbered_gpus().map(|(index, gpu)| (gpu.address, Device::Gpu(index)));
-    let nics = topology.numbered_nics().filter_map(|(index, nic)| Some((nic.address?, Device::Nic(index))));
+    let gpus = topology
+        .numbered_gpus()
+        .map(|(index, gpu)| (gpu.address, Device::Gpu(index)));
+    let nics = topology
+        .numbered_nics()
+        .filter_map(|(index, nic)| Some((nic.address?, Device::Nic(index))));
     let mut devices: Vec<(PciAddress, Device)> = gpus.chain(nics).collect();
     devices.sort();
     for (address, device) in devices {
-        let numa = topology.numa_node_of(address).filter(|numa| topology.numa_node(*numa).is_some());
+        let numa = topology
+            .numa_node_of(address)
+            .filter(|numa| topology.numa_node(*numa).is_some());
         let mut chain = numa_chain(topology, &sockets, numa);
         chain.extend(device_chain(topology, &groups, address));
         chain.push(PlaceKind::Card(address.card()));
         node.at(&chain).hold(device);
     }
-    for (index, _) in topology.numbered_nics().filter(|(_, nic)| nic.address.is_none()) {
+    for (index, _) in topology
+        .numbered_nics()
+        .filter(|(_, nic)| nic.address.is_none())
+    {
         node.at(&[PlaceKind::Software]).hold(Device::Nic(index));
     }
     // what is not known comes last
@@ -74,9 +89,16 @@ pub fn memory_only(topology: &Topology) -> NodeSet {
     }
     let addresses = topology.gpus.iter().map(|gpu| gpu.address);
     let addresses = addresses.chain(topology.nics.iter().filter_map(|nic| nic.address));
-    let with_devices: NodeSet = addresses.filter_map(|address| topology.numa_node_of(address)).collect();
-    let bare = topology.numa_nodes.iter().filter(|node| node.cpus.is_empty());
-    bare.map(|node| node.os_index).filter(|&node| !with_devices.contains(node)).collect()
+    let with_devices: NodeSet = addresses
+        .filter_map(|address| topology.numa_node_of(address))
+        .collect();
+    let bare = topology
+        .numa_nodes
+        .iter()
+        .filter(|node| node.cpus.is_empty());
+    bare.map(|node| node.os_index)
+        .filter(|&node| !with_devices.contains(node))
+        .collect()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -100,36 +122,59 @@ fn sockets(topology: &Topology) -> BTreeMap<u32, usize> {
         return BTreeMap::new();
     }
     let number = |first: u32| firsts.partition_point(|&other| other < first);
-    of_node.into_iter().map(|(node, first)| (node, number(first))).collect()
+    of_node
+        .into_iter()
+        .map(|(node, first)| (node, number(first)))
+        .collect()
 }
 
-fn numa_chain(topology: &Topology, sockets: &BTreeMap<u32, usize>, numa: Option<u32>) -> Vec<PlaceKind> {
-    let socket = numa.and_then(|numa| sockets.get(&numa)).map(|&socket| PlaceKind::Socket(socket));
+fn numa_chain(
+    topology: &Topology,
+    sockets: &BTreeMap<u32, usize>,
+    numa: Option<u32>,
+) -> Vec<PlaceKind> {
+    let socket = numa
+        .and_then(|numa| sockets.get(&numa))
+        .map(|&socket| PlaceKind::Socket(socket));
     // a node of which no NUMA node is known has none to show
     let is_shown = numa.is_some() || !topology.numa_nodes.is_empty();
-    socket.into_iter().chain(is_shown.then_some(PlaceKind::NumaNode(numa))).collect()
+    socket
+        .into_iter()
+        .chain(is_shown.then_some(PlaceKind::NumaNode(numa)))
+        .collect()
 }
 
 /// For each kind of path the cards that stated paths join, each with the first of its group; none where no path is stated.
 type Groups = Vec<(PathType, BTreeMap<PciAddress, PciAddress>)>;
 
 fn groups(topology: &Topology) -> Groups {
-    let kinds = if topology.stated_paths.is_empty() { &[][..] } else { &[PathType::Pxb, PathType::Pix] };
-    kinds.iter().map(|&most| (most, joined(topology, most))).collect()
+    let kinds = if topology.stated_paths.is_empty() {
+        &[][..]
+    } else {
+        &[PathType::Pxb, PathType::Pix]
+    };
+    kinds
+        .iter()
+        .map(|&most| (most, joined(topology, most)))
+        .collect()
 }
 
 /// The places around a card, the largest first.
 fn device_chain(topology: &Topology, groups: &Groups, address: PciAddress) -> Vec<PlaceKind> {
     if !groups.is_empty() {
         let first = |(most, firsts): &(PathType, BTreeMap<_, _>)| {
-            firsts.get(&address).map(|&first| PlaceKind::Stated(*most, first))
+            firsts
+                .get(&address)
+                .map(|&first| PlaceKind::Stated(*most, first))
         };
         return groups.iter().filter_map(first).collect();
     }
     let ascent = topology.ascent(address);
     let bridges: Vec<PciAddress> = ascent.bridges().collect();
     let host = ascent.host().map(PlaceKind::HostBridge);
-    host.into_iter().chain(bridges.into_iter().rev().map(PlaceKind::Switch)).collect()
+    host.into_iter()
+        .chain(bridges.into_iter().rev().map(PlaceKind::Switch))
+        .collect()
 }
 
 /// Devices that stated paths of at most this kind join, each with the first of its group; on each NUMA node for itself.
@@ -141,36 +186,58 @@ fn joined(topology: &Topology, most: PathType) -> BTreeMap<PciAddress, PciAddres
         }
         at
     };
-    let near = topology.stated_paths.iter().filter(|(_, kind)| **kind <= most);
-    for (&(a, b), _) in near.filter(|((a, b), _)| topology.numa_node_of(*a) == topology.numa_node_of(*b)) {
+    let near = topology
+        .stated_paths
+        .iter()
+        .filter(|(_, kind)| **kind <= most);
+    for (&(a, b), _) in
+        near.filter(|((a, b), _)| topology.numa_node_of(*a) == topology.numa_node_of(*b))
+    {
         let (a_first, b_first) = (first_of(&firsts, a), first_of(&firsts, b));
         let first = a_first.min(b_first);
         firsts.extend([a, b, a_first, b_first].map(|at| (at, first)));
     }
     let all: Vec<PciAddress> = firsts.keys().copied().collect();
-    all.into_iter().map(|at| (at, first_of(&firsts, at))).collect()
+    all.into_iter()
+        .map(|at| (at, first_of(&firsts, at)))
+        .collect()
 }
 
 impl NodePlace {
     fn new(kind: PlaceKind) -> NodePlace {
-        NodePlace { kind, gpus: Vec::new(), nics: Vec::new(), places: Vec::new() }
+        NodePlace {
+            kind,
+            gpus: Vec::new(),
+            nics: Vec::new(),
+            places: Vec::new(),
+        }
     }
 
     /// The first GPU in it, smaller places included.
     pub fn first_gpu(&self) -> Option<GpuIndex> {
-        self.gpus.iter().copied().chain(self.places.iter().filter_map(NodePlace::first_gpu)).min()
+        self.gpus
+            .iter()
+            .copied()
+            .chain(self.places.iter().filter_map(NodePlace::first_gpu))
+            .min()
     }
 
     /// The first NIC in it, smaller places included.
     pub fn first_nic(&self) -> Option<NicIndex> {
-        self.nics.iter().copied().chain(self.places.iter().filter_map(NodePlace::first_nic)).min()
+        self.nics
+            .iter()
+            .copied()
+            .chain(self.places.iter().filter_map(NodePlace::first_nic))
+            .min()
     }
 
     /// What is known of it: a NUMA node's CPUs (`cpus 0-55,112-167`), unless no node's are known; the link of a bridge.
     pub fn facts(&self, topology: &Topology) -> Option<String> {
         match self.kind {
             PlaceKind::NumaNode(number) => match &topology.numa_node(number?)?.cpus {
-                none if none.is_empty() => (!topology.cpus().is_empty()).then(|| "no CPUs".to_string()),
+                none if none.is_empty() => {
+                    (!topology.cpus().is_empty()).then(|| "no CPUs".to_string())
+                }
                 cpus => Some(format!("cpus {cpus}")),
             },
             PlaceKind::Switch(bridge) => Some(topology.pci.get(bridge)?.link.current?.to_string()),
@@ -180,7 +247,9 @@ impl NodePlace {
 
     /// The place at the end of this way, made where there is none.
     fn at(&mut self, chain: &[PlaceKind]) -> &mut NodePlace {
-        let Some((kind, rest)) = chain.split_first() else { return self };
+        let Some((kind, rest)) = chain.split_first() else {
+            return self;
+        };
         let known = self.places.iter().position(|place| place.kind == *kind);
         let at = known.unwrap_or_else(|| {
             self.places.push(NodePlace::new(*kind));
@@ -203,8 +272,13 @@ impl NodePlace {
             let inner = inner.without_idle_bridges();
             let stays = match inner.kind {
                 PlaceKind::Card(_) => false,
-                PlaceKind::HostBridge(_) | PlaceKind::Switch(_) | PlaceKind::Stated(..) => branches > 1,
-                PlaceKind::Node | PlaceKind::Socket(_) | PlaceKind::NumaNode(_) | PlaceKind::Software => true,
+                PlaceKind::HostBridge(_) | PlaceKind::Switch(_) | PlaceKind::Stated(..) => {
+                    branches > 1
+                }
+                PlaceKind::Node
+                | PlaceKind::Socket(_)
+                | PlaceKind::NumaNode(_)
+                | PlaceKind::Software => true,
             };
             match stays {
                 true => self.places.push(inner),
@@ -227,12 +301,16 @@ impl fmt::Display for PlaceKind {
             PlaceKind::Socket(number) => write!(f, "socket {number}"),
             PlaceKind::NumaNode(Some(number)) => write!(f, "NUMA node {number}"),
             PlaceKind::NumaNode(None) => f.write_str("on no known NUMA node"),
-            PlaceKind::HostBridge(host) if host.domain >= PciAddress::INVENTED => f.write_str("host bridge"),
+            PlaceKind::HostBridge(host) if host.domain >= PciAddress::INVENTED => {
+                f.write_str("host bridge")
+            }
             PlaceKind::HostBridge(host) => write!(f, "host bridge {host}"),
             PlaceKind::Switch(bridge) | PlaceKind::Card(bridge) if bridge.is_invented() => {
                 f.write_str("PCIe switch")
             }
-            PlaceKind::Switch(bridge) | PlaceKind::Card(bridge) => write!(f, "PCIe switch {bridge}"),
+            PlaceKind::Switch(bridge) | PlaceKind::Card(bridge) => {
+                write!(f, "PCIe switch {bridge}")
+            }
             PlaceKind::Stated(PathType::Pix, _) => f.write_str("one PCIe switch"),
             PlaceKind::Stated(..) => f.write_str("several PCIe switches"),
             PlaceKind::Software => f.write_str("without a PCI function"),

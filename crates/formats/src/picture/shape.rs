@@ -79,7 +79,14 @@ pub(super) struct DrawnText {
 impl DrawnText {
     /// One that begins at a point.
     pub(super) fn at((x, y): (f64, f64), font: Font, tone: Tone, text: String) -> DrawnText {
-        DrawnText { x, y, ends: false, font, tone, text }
+        DrawnText {
+            x,
+            y,
+            ends: false,
+            font,
+            tone,
+            text,
+        }
     }
 }
 

@@ -36,10 +36,17 @@ fn write(picture: &Picture, out: &mut String) -> fmt::Result {
     write!(out, "<style>{STYLE}")?;
     for path in PathType::ALL.map(Some).into_iter().chain([None]) {
         let (colour, dashes) = stroke(path);
-        write!(out, ".{}{{stroke:{colour};stroke-dasharray:{dashes}}}", class(path))?;
+        write!(
+            out,
+            ".{}{{stroke:{colour};stroke-dasharray:{dashes}}}",
+            class(path)
+        )?;
     }
     writeln!(out, "</style>")?;
-    writeln!(out, r##"<path d="M0 0H{width}V{height}H0Z" style="fill:#fff"/>"##)?;
+    writeln!(
+        out,
+        r##"<path d="M0 0H{width}V{height}H0Z" style="fill:#fff"/>"##
+    )?;
     picture.shapes.iter().try_for_each(|shape| match shape {
         Shape::Rect(rect) => write_rect(rect, out),
         Shape::Text(text) => write_text(text, out),
@@ -49,10 +56,20 @@ fn write(picture: &Picture, out: &mut String) -> fmt::Result {
 }
 
 fn write_rect(rect: &Rect, out: &mut String) -> fmt::Result {
-    let &Rect { x, y, width, height, looks, .. } = rect;
+    let &Rect {
+        x,
+        y,
+        width,
+        height,
+        looks,
+        ..
+    } = rect;
     let [x, y, width, height] = [x, y, width, height].map(pixels);
     let class = looks.class();
-    write!(out, r#"<rect class="{class}" x="{x}" y="{y}" width="{width}" height="{height}" rx="4""#)?;
+    write!(
+        out,
+        r#"<rect class="{class}" x="{x}" y="{y}" width="{width}" height="{height}" rx="4""#
+    )?;
     write_tip("rect", rect.tip.as_deref(), out)
 }
 
@@ -60,7 +77,11 @@ fn write_curve(curve: &Curve, out: &mut String) -> fmt::Result {
     let (x1, y1, x2, y2) = (curve.from.0, curve.from.1, curve.to.0, curve.to.1);
     let bend = (x2 - x1) / 2.0;
     let [x1, y1, x2, y2, a, b] = [x1, y1, x2, y2, x1 + bend, x2 - bend].map(pixels);
-    write!(out, r#"<path class="{}" d="M{x1} {y1}C{a} {y1} {b} {y2} {x2} {y2}""#, class(curve.path))?;
+    write!(
+        out,
+        r#"<path class="{}" d="M{x1} {y1}C{a} {y1} {b} {y2} {x2} {y2}""#,
+        class(curve.path)
+    )?;
     write_tip("path", curve.tip.as_deref(), out)
 }
 
@@ -72,11 +93,24 @@ fn write_tip(element: &str, tip: Option<&str>, out: &mut String) -> fmt::Result 
 }
 
 fn write_text(text: &DrawnText, out: &mut String) -> fmt::Result {
-    let &DrawnText { x, y, font, tone, .. } = text;
+    let &DrawnText {
+        x, y, font, tone, ..
+    } = text;
     let (x, y, size, class) = (pixels(x), pixels(y), pixels(font.size), tone.class());
-    write!(out, r#"<text class="{class}" x="{x}" y="{y}" font-size="{size}""#)?;
-    out.push_str(if font.bold { r#" font-weight="bold""# } else { "" });
-    out.push_str(if text.ends { r#" text-anchor="end""# } else { "" });
+    write!(
+        out,
+        r#"<text class="{class}" x="{x}" y="{y}" font-size="{size}""#
+    )?;
+    out.push_str(if font.bold {
+        r#" font-weight="bold""#
+    } else {
+        ""
+    });
+    out.push_str(if text.ends {
+        r#" text-anchor="end""#
+    } else {
+        ""
+    });
     writeln!(out, ">{}</text>", escaped(&text.text))
 }
 
@@ -95,5 +129,8 @@ fn pixels(length: f64) -> String {
 
 /// Text as XML's character data: without what XML cannot hold, and with references for what it would take for markup.
 fn escaped(text: &str) -> String {
-    printable(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    printable(text)
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
 }

@@ -30,16 +30,29 @@ struct Seen {
 }
 
 fn number(node: roxmltree::Node, name: &str) -> f64 {
-    node.attribute(name).unwrap_or_else(|| panic!("no `{name}`: {node:?}")).parse().unwrap()
+    node.attribute(name)
+        .unwrap_or_else(|| panic!("no `{name}`: {node:?}"))
+        .parse()
+        .unwrap()
 }
 
 fn seen(text: &str) -> Seen {
     let document = roxmltree::Document::parse(text).unwrap_or_else(|bad| panic!("{bad}: {text}"));
     let root = document.root_element();
-    assert_eq!(root.tag_name().namespace(), Some("http://www.w3.org/2000/svg"));
-    let view: Vec<f64> =
-        root.attribute("viewBox").unwrap().split(' ').map(|word| word.parse().unwrap()).collect();
-    let mut seen = Seen { view: [view[0], view[1], view[2], view[3]], ..Seen::default() };
+    assert_eq!(
+        root.tag_name().namespace(),
+        Some("http://www.w3.org/2000/svg")
+    );
+    let view: Vec<f64> = root
+        .attribute("viewBox")
+        .unwrap()
+        .split(' ')
+        .map(|word| word.parse().unwrap())
+        .collect();
+    let mut seen = Seen {
+        view: [view[0], view[1], view[2], view[3]],
+        ..Seen::default()
+    };
     for node in root.children().filter(|node| node.is_element()) {
         let class = node.attribute("class").unwrap_or_default().to_string();
         match node.tag_name().name() {
@@ -48,11 +61,21 @@ fn seen(text: &str) -> Seen {
                 seen.boxes.push((class, [x, y, x + wide, y + high]));
             }
             "text" => {
-                let font = Font { size: number(node, "font-size"), bold: node.has_attribute("font-weight") };
+                let font = Font {
+                    size: number(node, "font-size"),
+                    bold: node.has_attribute("font-weight"),
+                };
                 let written: String = node.text().unwrap_or_default().to_string();
                 let (x, y, wide) = (number(node, "x"), number(node, "y"), width(&written, font));
-                let x = if node.attribute("text-anchor") == Some("end") { x - wide } else { x };
-                seen.texts.push((written, [x, y - 0.76 * font.size, x + wide, y + 0.24 * font.size]));
+                let x = if node.attribute("text-anchor") == Some("end") {
+                    x - wide
+                } else {
+                    x
+                };
+                seen.texts.push((
+                    written,
+                    [x, y - 0.76 * font.size, x + wide, y + 0.24 * font.size],
+                ));
             }
             "path" if !class.is_empty() => {
                 let words: Vec<f64> = node.attribute("d").unwrap()[1..]
@@ -84,13 +107,25 @@ const ROOM: f64 = 4.0;
 /// Nothing lies over anything else, or outside.
 fn check(seen: &Seen) {
     for (what, area) in seen.boxes.iter().chain(&seen.texts).chain(&seen.curves) {
-        assert!(within(area, &seen.view), "`{what}` is outside: {area:?} of {:?}", seen.view);
+        assert!(
+            within(area, &seen.view),
+            "`{what}` is outside: {area:?} of {:?}",
+            seen.view
+        );
     }
     for (at, (what, area)) in seen.boxes.iter().enumerate() {
         for (other, place) in &seen.boxes[at + 1..] {
-            let around = [area[0] - ROOM, area[1] - ROOM, area[2] + ROOM, area[3] + ROOM];
+            let around = [
+                area[0] - ROOM,
+                area[1] - ROOM,
+                area[2] + ROOM,
+                area[3] + ROOM,
+            ];
             let is_fine = apart(&around, place) || within(area, place) || within(place, area);
-            assert!(is_fine, "a box `{what}` {area:?} and a box `{other}` {place:?}");
+            assert!(
+                is_fine,
+                "a box `{what}` {area:?} and a box `{other}` {place:?}"
+            );
         }
         for (text, place) in &seen.texts {
             assert!(
@@ -100,12 +135,17 @@ fn check(seen: &Seen) {
         }
     }
     for (at, (text, area)) in seen.texts.iter().enumerate() {
-        let over = seen.texts[at + 1..].iter().find(|(_, place)| !apart(area, place));
+        let over = seen.texts[at + 1..]
+            .iter()
+            .find(|(_, place)| !apart(area, place));
         assert_eq!(over, None, "over `{text}` {area:?}");
     }
     let is_device = |class: &str| ["gpu", "idle", "nic", "out", "down"].contains(&class);
     for (class, area) in &seen.curves {
-        let crossed = seen.boxes.iter().find(|(what, place)| is_device(what) && !apart(area, place));
+        let crossed = seen
+            .boxes
+            .iter()
+            .find(|(what, place)| is_device(what) && !apart(area, place));
         assert_eq!(crossed, None, "crossed by {class} {area:?}");
         let crossed = seen.texts.iter().find(|(_, place)| !apart(area, place));
         assert_eq!(crossed, None, "crossed by {class} {area:?}");
@@ -117,33 +157,61 @@ fn drawn(topology: &Topology, notes: BTreeMap<GpuIndex, String>) -> String {
     placed(topology, &policy::map(topology, &Request::default()), notes)
 }
 
-fn placed(topology: &Topology, placement: &NodePlacement, notes: BTreeMap<GpuIndex, String>) -> String {
+fn placed(
+    topology: &Topology,
+    placement: &NodePlacement,
+    notes: BTreeMap<GpuIndex, String>,
+) -> String {
     let pair = |gpu, choice: &RailUse| {
         let rail = placement.rail(choice.rail);
-        DrawnPair { gpu, nic: rail.nic, port: rail.port, path: choice.path }
+        DrawnPair {
+            gpu,
+            nic: rail.nic,
+            port: rail.port,
+            path: choice.path,
+        }
     };
     let pairs = placement
         .numbered_gpus()
         .flat_map(|(gpu, of)| of.choices.iter().map(move |choice| pair(gpu, choice)))
         .collect();
     let subtitle = format!("{} · policy closest", topology.provenance);
-    svg(&Scene { topology, subtitle, pairs, placement, notes })
+    svg(&Scene {
+        topology,
+        subtitle,
+        pairs,
+        placement,
+        notes,
+    })
 }
 
 fn boxes(seen: &Seen, classes: &[&str]) -> usize {
     // the legend's samples are lower than any device
-    let is_device =
-        |(class, area): &&(String, Area)| classes.contains(&class.as_str()) && area[3] - area[1] > 20.0;
+    let is_device = |(class, area): &&(String, Area)| {
+        classes.contains(&class.as_str()) && area[3] - area[1] > 20.0
+    };
     seen.boxes.iter().filter(is_device).count()
 }
 
 /// Draws a node with and without notes, and checks both pictures.
 fn check_node(topology: &Topology) {
-    let note = |gpu| (GpuIndex(gpu), format!("task {gpu} · cpus 0-7,128-135 · memory {gpu}"));
+    let note = |gpu| {
+        (
+            GpuIndex(gpu),
+            format!("task {gpu} · cpus 0-7,128-135 · memory {gpu}"),
+        )
+    };
     let placement = policy::map(topology, &Request::default());
-    for notes in [BTreeMap::new(), (0..topology.gpus.len()).step_by(2).map(note).collect()] {
+    for notes in [
+        BTreeMap::new(),
+        (0..topology.gpus.len()).step_by(2).map(note).collect(),
+    ] {
         let text = placed(topology, &placement, notes.clone());
-        assert_eq!(text, placed(topology, &placement, notes), "the same bytes again");
+        assert_eq!(
+            text,
+            placed(topology, &placement, notes),
+            "the same bytes again"
+        );
         let seen = seen(&text);
         check(&seen);
         assert_eq!(boxes(&seen, &["gpu", "idle"]), topology.gpus.len());
@@ -246,23 +314,39 @@ fn the_name_of_a_machine_cannot_write_into_its_picture() {
     topology.name = "<b>&\"'\0\u{1b}[31m\u{202e}\u{ffff}".to_string();
     let text = drawn(&topology, BTreeMap::new());
     let seen = seen(&text);
-    assert!(seen.texts.iter().any(|(text, _)| text == "<b>&\"'\\0\\u{1b}[31m\\u{202e}\\u{ffff}"), "{text}");
+    assert!(
+        seen.texts
+            .iter()
+            .any(|(text, _)| text == "<b>&\"'\\0\\u{1b}[31m\\u{202e}\\u{ffff}"),
+        "{text}"
+    );
 }
 
 #[test]
 fn what_works_what_is_left_out_and_what_is_down_look_different() {
     let of = |class: &str| {
-        let seen = seen(&drawn(&platform::model("dgx-h100").unwrap(), BTreeMap::new()));
+        let seen = seen(&drawn(
+            &platform::model("dgx-h100").unwrap(),
+            BTreeMap::new(),
+        ));
         boxes(&seen, &[class])
     };
-    assert_eq!([of("nic"), of("out"), of("down")], [8, 6, 0], "an unused port that is down is no alarm");
+    assert_eq!(
+        [of("nic"), of("out"), of("down")],
+        [8, 6, 0],
+        "an unused port that is down is no alarm"
+    );
 }
 
 #[test]
 fn kinds_of_paths_are_told_apart_by_colour_and_without_it() {
     let strokes: Vec<_> = PathType::ALL.map(Some).map(super::shape::stroke).to_vec();
     for (at, (colour, dashes)) in strokes.iter().enumerate() {
-        assert!(strokes[at + 1..].iter().all(|(other, others)| other != colour && others != dashes));
+        assert!(
+            strokes[at + 1..]
+                .iter()
+                .all(|(other, others)| other != colour && others != dashes)
+        );
     }
 }
 
@@ -271,7 +355,13 @@ fn kinds_of_paths_are_told_apart_by_colour_and_without_it() {
 /// The places, as `name(gpus,nics)[inner …]`.
 fn told(place: &NodePlace) -> String {
     let inner: Vec<String> = place.places.iter().map(told).collect();
-    format!("{}({},{})[{}]", place.kind, place.gpus.len(), place.nics.len(), inner.join(" "))
+    format!(
+        "{}({},{})[{}]",
+        place.kind,
+        place.gpus.len(),
+        place.nics.len(),
+        inner.join(" ")
+    )
 }
 
 #[test]
@@ -281,19 +371,28 @@ fn a_switch_with_one_card_below_it_is_no_place_and_one_with_two_is() {
         "(0,0)[NUMA node 0(0,2)[PCIe switch 0000:16:00.0(1,1)[] PCIe switch 0000:3e:00.0(1,1)[]"
     ));
     // nested switches, one of them the GPU's own
-    assert!(told("mi300x-8").contains("PCIe switch 0000:05:00.0(1,1)[]"), "{}", told("mi300x-8"));
+    assert!(
+        told("mi300x-8").contains("PCIe switch 0000:05:00.0(1,1)[]"),
+        "{}",
+        told("mi300x-8")
+    );
 }
 
 #[test]
 fn a_switch_that_shows_itself_as_two_is_one_place() {
     let mut topology = platform::model("dgx-h100").unwrap();
-    let with_parts =
-        |topology: &Topology| told(&outline(topology)).matches("PCIe switch 0000:16:00.0(1,1)[]").count();
+    let with_parts = |topology: &Topology| {
+        told(&outline(topology))
+            .matches("PCIe switch 0000:16:00.0(1,1)[]")
+            .count()
+    };
     // below the switch of GPU 0 and mlx5_0: a port of the whole, and a part with both devices' ports
     let at = |text: &str| text.parse::<PciAddress>().unwrap();
     let function = |address: &str| topology.pci.get(at(address)).unwrap().clone();
-    let (whole, ports) =
-        (function("0000:16:00.0"), ["0000:18:00.0", "0000:1b:00.0"].map(|device| function(device).parent));
+    let (whole, ports) = (
+        function("0000:16:00.0"),
+        ["0000:18:00.0", "0000:1b:00.0"].map(|device| function(device).parent),
+    );
     let part = |address: &str, above: PciAddress, subsystem| PciFunction {
         address: at(address),
         parent: PciParent::Bridge(above),
@@ -312,13 +411,19 @@ fn a_switch_that_shows_itself_as_two_is_one_place() {
             ..topology.pci.get(port).unwrap().clone()
         });
     }
-    added.into_iter().for_each(|function| topology.pci.insert(function));
+    added
+        .into_iter()
+        .for_each(|function| topology.pci.insert(function));
     assert_eq!(with_parts(&topology), 1, "{}", told(&outline(&topology)));
 }
 
 #[test]
 fn switches_stand_inside_switches() {
-    let shape = NodeShape { per_switch: 4, levels: 3, ..shape_of(16, 16) };
+    let shape = NodeShape {
+        per_switch: 4,
+        levels: 3,
+        ..shape_of(16, 16)
+    };
     let node = shape.node();
     let told = told(&outline(&node));
     let inner = outline(&node)
@@ -334,10 +439,19 @@ fn switches_stand_inside_switches() {
 fn sockets_are_places_where_they_hold_several_numa_nodes() {
     let kinds = |name| {
         let node = outline(&platform::model(name).unwrap());
-        node.places.iter().map(|place| place.kind).collect::<Vec<_>>()
+        node.places
+            .iter()
+            .map(|place| place.kind)
+            .collect::<Vec<_>>()
     };
-    assert_eq!(kinds("juwels-booster"), [PlaceKind::Socket(0), PlaceKind::Socket(1)]);
-    assert_eq!(kinds("dgx-h100"), [PlaceKind::NumaNode(Some(0)), PlaceKind::NumaNode(Some(1))]);
+    assert_eq!(
+        kinds("juwels-booster"),
+        [PlaceKind::Socket(0), PlaceKind::Socket(1)]
+    );
+    assert_eq!(
+        kinds("dgx-h100"),
+        [PlaceKind::NumaNode(Some(0)), PlaceKind::NumaNode(Some(1))]
+    );
 }
 
 #[test]
@@ -348,7 +462,10 @@ fn stated_paths_make_places_where_the_bus_shows_none() {
 
 #[test]
 fn a_node_of_which_no_numa_node_is_known_is_drawn_without() {
-    let shape = NodeShape { numa_nodes: 0, ..shape_of(8, 8) };
+    let shape = NodeShape {
+        numa_nodes: 0,
+        ..shape_of(8, 8)
+    };
     let node = shape.node();
     assert!(!told(&outline(&node)).contains("NUMA"));
     check_node(&node);

@@ -81,8 +81,16 @@ mod tests {
         // widths that Chromium tells for 100 px (`getComputedTextLength`)
         for (text, plain, bold) in MEASURED {
             let of = |bold| width(text, Font { size: 100.0, bold });
-            assert!((plain..plain * 1.25).contains(&of(false)), "{text}: {} is not {plain}", of(false));
-            assert!((bold..bold * 1.25).contains(&of(true)), "{text}: {} is not {bold}", of(true));
+            assert!(
+                (plain..plain * 1.25).contains(&of(false)),
+                "{text}: {} is not {plain}",
+                of(false)
+            );
+            assert!(
+                (bold..bold * 1.25).contains(&of(true)),
+                "{text}: {} is not {bold}",
+                of(true)
+            );
         }
     }
 
@@ -104,10 +112,16 @@ mod tests {
 
     #[test]
     fn what_is_too_long_is_cut_and_says_so() {
-        let font = Font { size: 10.0, bold: false };
+        let font = Font {
+            size: 10.0,
+            bold: false,
+        };
         assert_eq!(fitted("mlx5_0", font, 100.0), "mlx5_0");
         let cut = fitted("NVIDIA H100 80GB HBM3", font, 60.0);
-        assert!(cut.ends_with('…') && cut.starts_with("NVIDIA") && width(&cut, font) <= 60.0, "{cut}");
+        assert!(
+            cut.ends_with('…') && cut.starts_with("NVIDIA") && width(&cut, font) <= 60.0,
+            "{cut}"
+        );
         assert_eq!(
             fitted("a\0\u{1b}\u{202e}\u{fffe}'\\\"", font, 900.0),
             "a\\0\\u{1b}\\u{202e}\\u{fffe}'\\\""

@@ -10,11 +10,18 @@ fn unknown_device(checked: &Checked, entry: &str, device: &str) -> Option<String
     let port = entry.split_once(':').map(|(_, port)| port);
     let Some(nic) = checked.verbs().find(|nic| nic.name == device) else {
         let shown = Shown::word(entry, 64);
-        return Some(format!("`{shown}` is no device of this node: `nic-placement show` lists them"));
+        return Some(format!(
+            "`{shown}` is no device of this node: `nic-placement show` lists them"
+        ));
     };
     let number: u8 = port?.parse().ok()?;
     let is_missing = !nic.ports.is_empty() && nic.ports.iter().all(|port| port.number != number);
-    is_missing.then(|| format!("`{}` names a port that the device lacks", Shown::word(entry, 64)))
+    is_missing.then(|| {
+        format!(
+            "`{}` names a port that the device lacks",
+            Shown::word(entry, 64)
+        )
+    })
 }
 
 /// The entries of a list of whole names of verbs devices that can be looked up: not those with a range or a star, and none on a
@@ -32,12 +39,15 @@ pub(super) fn ucx(checked: &Checked, list: &str) -> Vec<String> {
     }
     let mut found = entries_in_doubt(whole_names(checked, list), |entry| not_ucx(checked, entry));
     // GPUs that send by themselves have devices of their own, which a list of NICs rules out
-    let names_gda =
-        |tls: &str| tls.split(',').any(|item| item.strip_prefix('\\').unwrap_or(item) == "rc_gda");
-    let is_named = checked.value("UCX_TLS").is_some_and(|tls| !tls.starts_with('^') && names_gda(tls));
+    let names_gda = |tls: &str| {
+        tls.split(',')
+            .any(|item| item.strip_prefix('\\').unwrap_or(item) == "rc_gda")
+    };
+    let is_named = checked
+        .value("UCX_TLS")
+        .is_some_and(|tls| !tls.starts_with('^') && names_gda(tls));
     let rules_out = is_named && !list.starts_with('^') && !list.contains("cuda");
-    let text =
-        "`UCX_TLS` names `rc_gda`, whose devices are called `cuda0-NIC:1`, and the list has none of them";
+    let text = "`UCX_TLS` names `rc_gda`, whose devices are called `cuda0-NIC:1`, and the list has none of them";
     found.extend(when(rules_out, text));
     found
 }
@@ -46,11 +56,17 @@ fn not_ucx(checked: &Checked, entry: &str) -> Option<String> {
     if let Some(text) = space_in(entry, entry) {
         return Some(text);
     }
-    let (name, port) = entry.split_once(':').map_or((entry, None), |(name, port)| (name, Some(port)));
+    let (name, port) = entry
+        .split_once(':')
+        .map_or((entry, None), |(name, port)| (name, Some(port)));
     // `cuda0-mlx5_0:1`: a GPU that sends by itself (src/uct/ib/mlx5/gdaki/gdaki.c)
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let of_gpu = name.strip_prefix("cuda").and_then(|rest| rest.split_once('-'));
-    let device = of_gpu.filter(|(gpu, _)| is_number(gpu)).map_or(name, |(_, nic)| nic);
+    let of_gpu = name
+        .strip_prefix("cuda")
+        .and_then(|rest| rest.split_once('-'));
+    let device = of_gpu
+        .filter(|(gpu, _)| is_number(gpu))
+        .map_or(name, |(_, nic)| nic);
     // a name without a port may be an IP interface
     let is_interface = port.is_none() && checked.interfaces.iter().any(|known| known == device);
     let is_unknown = port.is_none() && checked.interfaces.is_empty();
@@ -61,7 +77,9 @@ fn not_ucx(checked: &Checked, entry: &str) -> Option<String> {
         let (shown, name) = (Shown::word(entry, 64), Shown::word(name, 64));
         match port.map(str::parse::<u8>) {
             None if is_interface => None,
-            None => Some(format!("before UCX 1.21 `{shown}` means nothing without a port: write `{name}:1`")),
+            None => Some(format!(
+                "before UCX 1.21 `{shown}` means nothing without a port: write `{name}:1`"
+            )),
             Some(Err(_)) => Some(format!("`{shown}` names no port: write `{name}:1`")),
             Some(Ok(_)) => None,
         }
@@ -77,7 +95,10 @@ pub(super) fn nvshmem(checked: &Checked, list: &str) -> Vec<String> {
     });
     // src/util/env_vars.cpp, `nvshmemi_getenv_bool`
     let is_on = |value: &str| !value.starts_with(['0', 'N', 'n', 'F', 'f']);
-    let is_read = checked.value("NVSHMEM_ENABLE_NIC_PE_MAPPING").is_some_and(is_on) || !checked.has_verbs();
+    let is_read = checked
+        .value("NVSHMEM_ENABLE_NIC_PE_MAPPING")
+        .is_some_and(is_on)
+        || !checked.has_verbs();
     let text = "NVSHMEM 3.8 reads it only beside `NVSHMEM_ENABLE_NIC_PE_MAPPING=1`, with which the tasks get its NICs by number";
     found.extend(when(!is_read && found.is_empty(), text));
     found
@@ -86,6 +107,10 @@ pub(super) fn nvshmem(checked: &Checked, list: &str) -> Vec<String> {
 /// Mooncake's.
 pub(super) fn mooncake(checked: &Checked, list: &str) -> Vec<String> {
     // whether spaces are taken away is not known
-    let names = whole_names(checked, list).map(str::trim).filter(|name| !name.is_empty());
-    entries_in_doubt(names, |name| unknown_device(checked, name, name.split(':').next().unwrap_or_default()))
+    let names = whole_names(checked, list)
+        .map(str::trim)
+        .filter(|name| !name.is_empty());
+    entries_in_doubt(names, |name| {
+        unknown_device(checked, name, name.split(':').next().unwrap_or_default())
+    })
 }

@@ -21,12 +21,19 @@ pub struct List {
 impl List {
     /// A list of verbs devices, of which the library uses the nearest to each GPU.
     const fn nearest(variable: &'static str, admits: fn(&str, &Nic, &Port) -> bool) -> List {
-        List { variable, kind: NicKind::Verbs, uses_all: false, is_idle_where_it_admits_all: false, admits }
+        List {
+            variable,
+            kind: NicKind::Verbs,
+            uses_all: false,
+            is_idle_where_it_admits_all: false,
+            admits,
+        }
     }
 
     /// The ports that a value admits: libraries skip those that are down.
     pub fn admitted(&self, value: &str, topology: &Topology) -> Vec<Rail> {
-        let admits = |(nic, port): &(NicIndex, &Port)| (self.admits)(value, topology.nic(*nic), port);
+        let admits =
+            |(nic, port): &(NicIndex, &Port)| (self.admits)(value, topology.nic(*nic), port);
         let rail = |(nic, port): (NicIndex, &Port)| Rail {
             nic,
             name: topology.nic(nic).name.clone(),
@@ -42,7 +49,9 @@ impl List {
     }
 
     fn working<'t>(&self, topology: &'t Topology) -> impl Iterator<Item = (NicIndex, &'t Port)> {
-        let nics = topology.numbered_nics().filter(|(_, nic)| nic.kind == self.kind);
+        let nics = topology
+            .numbered_nics()
+            .filter(|(_, nic)| nic.kind == self.kind);
         let ports = nics.flat_map(|(nic, of)| of.ports.iter().map(move |port| (nic, port)));
         ports.filter(|(_, port)| works(port))
     }
@@ -58,13 +67,22 @@ pub const LISTS: [(&str, List); 7] = [
     ("libfabric", VERBS),
     ("libfabric", CXI),
     ("Mooncake", List::nearest("MC_TE_FILTERS", is_named)),
-    ("UCCL", List { uses_all: true, ..List::nearest("UCCL_P2P_RDMA_DEV", is_named) }),
+    (
+        "UCCL",
+        List {
+            uses_all: true,
+            ..List::nearest("UCCL_P2P_RDMA_DEV", is_named)
+        },
+    ),
 ];
 
 /// The nearest of the devices for each GPU's memory: one lane for small messages, for large ones also the next if it gives a
 /// quarter of that at least, which a NIC behind another socket does not (src/ucs/sys/topo/base/topo.c
 /// `ucs_topo_get_distance_sysfs`; src/ucp/wireup/select.c; `UCX_MAX_RNDV_RAILS`, `UCX_MULTI_LANE_MAX_RATIO`).
-const UCX: List = List { is_idle_where_it_admits_all: true, ..List::nearest("UCX_NET_DEVICES", is_of_ucx) };
+const UCX: List = List {
+    is_idle_where_it_admits_all: true,
+    ..List::nearest("UCX_NET_DEVICES", is_of_ucx)
+};
 
 /// `all`, or `[^]name[:port],...`, whole names, since 1.22 with ranges as `mlx5_[0-3]:1`; since 1.21 a name alone means its
 /// port (src/ucp/core/ucp_context.c).
@@ -75,8 +93,9 @@ fn is_of_ucx(list: &str, nic: &Nic, port: &Port) -> bool {
     let (excludes, rest) = marked(list, '^');
     // a user's list may have tens of thousands of entries
     let full = format!("{}:{}", nic.name, port.number);
-    let is_it =
-        |entry: &str| is_port(entry, nic, port) || is_in_range(entry, &full) || is_in_range(entry, &nic.name);
+    let is_it = |entry: &str| {
+        is_port(entry, nic, port) || is_in_range(entry, &full) || is_in_range(entry, &nic.name)
+    };
     entries(rest).next() == Some("all") || excludes != entries(rest).any(is_it)
 }
 
@@ -84,13 +103,18 @@ fn is_of_ucx(list: &str, nic: &Nic, port: &Port) -> bool {
 fn is_port(entry: &str, nic: &Nic, port: &Port) -> bool {
     let mut fields = entry.split(':');
     fields.next().is_some_and(|name| nic.name == name)
-        && fields.next().is_none_or(|number| number.parse() == Ok(port.number))
+        && fields
+            .next()
+            .is_none_or(|number| number.parse() == Ok(port.number))
 }
 
 /// Is the name one of `BEGINNING[FIRST-LAST]END`?
 fn is_in_range(entry: &str, name: &str) -> bool {
-    let number =
-        |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u64>().ok())?;
+    let number = |text: &str| {
+        text.bytes()
+            .all(|byte| byte.is_ascii_digit())
+            .then(|| text.parse::<u64>().ok())?
+    };
     let parts = || {
         let (beginning, rest) = entry.split_once('[')?;
         let (range, end) = rest.split_once(']')?;
@@ -114,17 +138,27 @@ impl NameList<'_> {
     pub(super) fn new(value: &str) -> NameList<'_> {
         let (excludes, rest) = marked(value, '^');
         let (is_exact, entries) = marked(rest, '=');
-        NameList { excludes, is_exact, entries }
+        NameList {
+            excludes,
+            is_exact,
+            entries,
+        }
     }
 
     /// The names of its entries.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.entries.split(',').filter_map(|entry| entry.split(':').next())
+        self.entries
+            .split(',')
+            .filter_map(|entry| entry.split(':').next())
     }
 
     /// Does an entry's name mean that device?
     pub(super) fn means(&self, name: &str, device: &str) -> bool {
-        if self.is_exact { device == name } else { device.starts_with(name) }
+        if self.is_exact {
+            device == name
+        } else {
+            device.starts_with(name)
+        }
     }
 }
 
@@ -148,7 +182,9 @@ fn is_of_nvshmem(list: &str, nic: &Nic, port: &Port) -> bool {
 const VERBS: List = List {
     uses_all: true,
     is_idle_where_it_admits_all: true,
-    ..List::nearest("FI_VERBS_DEVICE_NAME", |beginning, nic, _| begins(beginning, &nic.name))
+    ..List::nearest("FI_VERBS_DEVICE_NAME", |beginning, nic, _| {
+        begins(beginning, &nic.name)
+    })
 };
 
 const CXI: List = List {
@@ -163,12 +199,15 @@ const CXI: List = List {
 
 /// `cxi0` to `cxi99` (`cxip_env_validate_device_token`).
 fn is_cxi(entry: &str) -> bool {
-    let number = entry.strip_prefix("cxi").filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
+    let number = entry
+        .strip_prefix("cxi")
+        .filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
     number.is_some_and(|number| number.len() == 1 || number.len() == 2 && !number.starts_with('0'))
 }
 
 fn begins(beginning: &str, name: &str) -> bool {
-    name.get(..beginning.len()).is_some_and(|own| own.eq_ignore_ascii_case(beginning))
+    name.get(..beginning.len())
+        .is_some_and(|own| own.eq_ignore_ascii_case(beginning))
 }
 
 /// Can a port carry anything, as far as is known?
@@ -188,20 +227,27 @@ fn is_named(list: &str, nic: &Nic, _: &Port) -> bool {
 
 /// Is there a mark before a value, and what follows it?
 fn marked(value: &str, mark: char) -> (bool, &str) {
-    value.strip_prefix(mark).map_or((false, value), |rest| (true, rest))
+    value
+        .strip_prefix(mark)
+        .map_or((false, value), |rest| (true, rest))
 }
 
 /// `name` or `name:port` as NCCL and NVSHMEM read it: -1 is any port, and what follows a number is no part of it.
 fn is_port_by_atoi(entry: &str, port: &Port, is_name: impl Fn(&str) -> bool) -> bool {
-    let (name, number) = entry.split_once(':').map_or((entry, -1), |(name, number)| (name, atoi(number)));
+    let (name, number) = entry
+        .split_once(':')
+        .map_or((entry, -1), |(name, number)| (name, atoi(number)));
     is_name(name) && [-1, port.number.into()].contains(&number)
 }
 
 /// The number at the beginning of a text, as C's `atoi` reads it.
 fn atoi(text: &str) -> i64 {
     let text = text.trim_start_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']);
-    let (minus, digits) =
-        text.strip_prefix('-').map_or((1, text.strip_prefix('+').unwrap_or(text)), |rest| (-1, rest));
+    let (minus, digits) = text
+        .strip_prefix('-')
+        .map_or((1, text.strip_prefix('+').unwrap_or(text)), |rest| {
+            (-1, rest)
+        });
     let digits = &digits[..digits.bytes().take_while(u8::is_ascii_digit).count()];
     minus * digits.parse().unwrap_or(0)
 }
@@ -215,16 +261,27 @@ mod tests {
     fn admitted(variable: &str, value: &str) -> Vec<String> {
         let mut topology = Topology::empty("test", Provenance::ThisSystem);
         for (name, kind, ports) in [
-            ("mlx5_1", NicKind::Verbs, &[PortState::Active, PortState::Active][..]),
+            (
+                "mlx5_1",
+                NicKind::Verbs,
+                &[PortState::Active, PortState::Active][..],
+            ),
             ("mlx5_10", NicKind::Verbs, &[PortState::Active]),
             ("mlx5_2", NicKind::Verbs, &[PortState::Down]),
             ("cxi1", NicKind::Slingshot, &[PortState::Unknown]),
         ] {
-            let ports =
-                (1..).zip(ports).map(|(number, state)| Port::new(number, *state, LinkLayer::Ethernet, None));
-            topology.nics.push(Nic { ports: ports.collect(), ..Nic::new(name.parse().unwrap(), kind) });
+            let ports = (1..)
+                .zip(ports)
+                .map(|(number, state)| Port::new(number, *state, LinkLayer::Ethernet, None));
+            topology.nics.push(Nic {
+                ports: ports.collect(),
+                ..Nic::new(name.parse().unwrap(), kind)
+            });
         }
-        let (_, list) = LISTS.into_iter().find(|(_, list)| list.variable == variable).unwrap();
+        let (_, list) = LISTS
+            .into_iter()
+            .find(|(_, list)| list.variable == variable)
+            .unwrap();
         let ports = list.admitted(value, &topology);
         ports.iter().map(Rail::to_string).collect()
     }
@@ -232,25 +289,72 @@ mod tests {
     #[test]
     fn ucx_takes_whole_names_and_all_but_those_behind_a_caret() {
         assert_eq!(admitted("UCX_NET_DEVICES", "mlx5_1:1,eth0"), ["mlx5_1:1"]);
-        assert_eq!(admitted("UCX_NET_DEVICES", "mlx5_1"), ["mlx5_1:1", "mlx5_1:2"], "UCX 1.21");
-        assert_eq!(admitted("UCX_NET_DEVICES", "^mlx5_1:1"), ["mlx5_1:2", "mlx5_10:1"]);
-        assert_eq!(admitted("UCX_NET_DEVICES", "all"), ["mlx5_1:1", "mlx5_1:2", "mlx5_10:1"]);
-        assert_eq!(admitted("UCX_NET_DEVICES", "eth0,all"), [""; 0], "there it is a name");
-        assert_eq!(admitted("UCX_NET_DEVICES", "mlx5_2:1"), Vec::<String>::new(), "its link is down");
+        assert_eq!(
+            admitted("UCX_NET_DEVICES", "mlx5_1"),
+            ["mlx5_1:1", "mlx5_1:2"],
+            "UCX 1.21"
+        );
+        assert_eq!(
+            admitted("UCX_NET_DEVICES", "^mlx5_1:1"),
+            ["mlx5_1:2", "mlx5_10:1"]
+        );
+        assert_eq!(
+            admitted("UCX_NET_DEVICES", "all"),
+            ["mlx5_1:1", "mlx5_1:2", "mlx5_10:1"]
+        );
+        assert_eq!(
+            admitted("UCX_NET_DEVICES", "eth0,all"),
+            [""; 0],
+            "there it is a name"
+        );
+        assert_eq!(
+            admitted("UCX_NET_DEVICES", "mlx5_2:1"),
+            Vec::<String>::new(),
+            "its link is down"
+        );
         assert_eq!(admitted("UCX_NET_DEVICES", "eth0"), Vec::<String>::new());
     }
 
     #[test]
     fn a_space_is_a_part_of_the_name_for_ucx_nccl_and_nvshmem() {
-        assert_eq!(admitted("UCX_NET_DEVICES", "mlx5_1:1, mlx5_10:1"), ["mlx5_1:1"]);
-        assert_eq!(admitted("UCX_NET_DEVICES", " ^mlx5_1:1"), [""; 0], "no caret, but a name");
+        assert_eq!(
+            admitted("UCX_NET_DEVICES", "mlx5_1:1, mlx5_10:1"),
+            ["mlx5_1:1"]
+        );
+        assert_eq!(
+            admitted("UCX_NET_DEVICES", " ^mlx5_1:1"),
+            [""; 0],
+            "no caret, but a name"
+        );
         assert_eq!(admitted("UCX_NET_DEVICES", " all"), [""; 0]);
-        assert_eq!(admitted("NCCL_IB_HCA", "=mlx5_1:2, mlx5_10:1"), ["mlx5_1:2"]);
-        assert_eq!(admitted("NCCL_IB_HCA", "=mlx5_1: 2 ,mlx5_10:-1"), ["mlx5_1:2", "mlx5_10:1"], "atoi");
-        assert_eq!(admitted("NCCL_IB_HCA", "=mlx5_1:-1"), ["mlx5_1:1", "mlx5_1:2"], "any port");
-        assert_eq!(admitted("NCCL_IB_HCA", "=mlx5_1:2:0:1"), ["mlx5_1:2"], "a rail and a plane");
-        assert_eq!(admitted("NCCL_IB_HCA", "=mlx5_1::0"), ["mlx5_1:1", "mlx5_1:2"], "since 2.30.7");
-        assert_eq!(admitted("NVSHMEM_HCA_LIST", "mlx5_10:1,mlx5_1 "), ["mlx5_10:1"]);
+        assert_eq!(
+            admitted("NCCL_IB_HCA", "=mlx5_1:2, mlx5_10:1"),
+            ["mlx5_1:2"]
+        );
+        assert_eq!(
+            admitted("NCCL_IB_HCA", "=mlx5_1: 2 ,mlx5_10:-1"),
+            ["mlx5_1:2", "mlx5_10:1"],
+            "atoi"
+        );
+        assert_eq!(
+            admitted("NCCL_IB_HCA", "=mlx5_1:-1"),
+            ["mlx5_1:1", "mlx5_1:2"],
+            "any port"
+        );
+        assert_eq!(
+            admitted("NCCL_IB_HCA", "=mlx5_1:2:0:1"),
+            ["mlx5_1:2"],
+            "a rail and a plane"
+        );
+        assert_eq!(
+            admitted("NCCL_IB_HCA", "=mlx5_1::0"),
+            ["mlx5_1:1", "mlx5_1:2"],
+            "since 2.30.7"
+        );
+        assert_eq!(
+            admitted("NVSHMEM_HCA_LIST", "mlx5_10:1,mlx5_1 "),
+            ["mlx5_10:1"]
+        );
         assert_eq!(admitted("MC_TE_FILTERS", "mlx5_10, mlx5_1").len(), 3);
     }
 
@@ -258,22 +362,48 @@ mod tests {
     fn ucx_has_ranges_of_numbers() {
         assert_eq!(admitted("UCX_NET_DEVICES", "mlx5_[0-3]:1"), ["mlx5_1:1"]);
         assert_eq!(admitted("UCX_NET_DEVICES", "mlx5_[9-12]"), ["mlx5_10:1"]);
-        assert_eq!(admitted("UCX_NET_DEVICES", "mlx5_1:[1-2]"), ["mlx5_1:1", "mlx5_1:2"]);
-        assert_eq!(admitted("UCX_NET_DEVICES", "^mlx5_[0-3]:1,mlx5_10:1"), ["mlx5_1:2"]);
-        for none in ["mlx5_[3-0]:1", "mlx5_[0-]:1", "mlx5_[-1]:1", "mlx5_[0-9", "[1-99999999999999999999]"] {
+        assert_eq!(
+            admitted("UCX_NET_DEVICES", "mlx5_1:[1-2]"),
+            ["mlx5_1:1", "mlx5_1:2"]
+        );
+        assert_eq!(
+            admitted("UCX_NET_DEVICES", "^mlx5_[0-3]:1,mlx5_10:1"),
+            ["mlx5_1:2"]
+        );
+        for none in [
+            "mlx5_[3-0]:1",
+            "mlx5_[0-]:1",
+            "mlx5_[-1]:1",
+            "mlx5_[0-9",
+            "[1-99999999999999999999]",
+        ] {
             assert_eq!(admitted("UCX_NET_DEVICES", none), [""; 0], "{none}");
         }
     }
 
     #[test]
     fn nccl_takes_beginnings_of_names_unless_they_are_called_whole() {
-        assert_eq!(admitted("NCCL_IB_HCA", "mlx5_1"), ["mlx5_1:1", "mlx5_1:2", "mlx5_10:1"]);
+        assert_eq!(
+            admitted("NCCL_IB_HCA", "mlx5_1"),
+            ["mlx5_1:1", "mlx5_1:2", "mlx5_10:1"]
+        );
         assert_eq!(admitted("NCCL_IB_HCA", "=mlx5_1"), ["mlx5_1:1", "mlx5_1:2"]);
         assert_eq!(admitted("NCCL_IB_HCA", "=mlx5_1:2"), ["mlx5_1:2"]);
-        assert_eq!(admitted("NCCL_IB_HCA", "mlx5_1:1:0:0"), ["mlx5_1:1", "mlx5_10:1"], "rail and plane");
-        assert_eq!(admitted("NCCL_IB_HCA", "^mlx5_10"), ["mlx5_1:1", "mlx5_1:2"]);
+        assert_eq!(
+            admitted("NCCL_IB_HCA", "mlx5_1:1:0:0"),
+            ["mlx5_1:1", "mlx5_10:1"],
+            "rail and plane"
+        );
+        assert_eq!(
+            admitted("NCCL_IB_HCA", "^mlx5_10"),
+            ["mlx5_1:1", "mlx5_1:2"]
+        );
         assert_eq!(admitted("NCCL_IB_HCA", "^=mlx5_1"), ["mlx5_10:1"]);
-        assert_eq!(admitted("NCCL_IB_HCA", "=").len(), 3, "an empty list is no filter");
+        assert_eq!(
+            admitted("NCCL_IB_HCA", "=").len(),
+            3,
+            "an empty list is no filter"
+        );
         assert_eq!(admitted("NCCL_IB_HCA", "^"), Vec::<String>::new());
     }
 
@@ -281,9 +411,16 @@ mod tests {
     fn the_others_have_their_own_rules() {
         assert_eq!(admitted("NVSHMEM_HCA_LIST", "mlx5_1:2"), ["mlx5_1:2"]);
         assert_eq!(admitted("NVSHMEM_HCA_LIST", "^mlx5_1"), ["mlx5_10:1"]);
-        assert_eq!(admitted("MC_TE_FILTERS", "mlx5_1, mlx5_2"), ["mlx5_1:1", "mlx5_1:2"]);
+        assert_eq!(
+            admitted("MC_TE_FILTERS", "mlx5_1, mlx5_2"),
+            ["mlx5_1:1", "mlx5_1:2"]
+        );
         assert_eq!(admitted("FI_VERBS_DEVICE_NAME", "MLX5_1").len(), 3);
-        assert_eq!(admitted("FI_VERBS_DEVICE_NAME", "mlx5_1,mlx5_10").len(), 0, "it is no list");
+        assert_eq!(
+            admitted("FI_VERBS_DEVICE_NAME", "mlx5_1,mlx5_10").len(),
+            0,
+            "it is no list"
+        );
         assert_eq!(admitted("FI_CXI_DEVICE_NAME", "cxi1"), ["cxi1:1"]);
     }
 
@@ -293,7 +430,11 @@ mod tests {
         assert_eq!(admitted("FI_CXI_DEVICE_NAME", "cxi0,cxi2"), [""; 0]);
         assert_eq!(admitted("FI_CXI_DEVICE_NAME", "cxi20"), [""; 0]);
         for ignored in ["cxi0,hsn1", "cxi0, cxi2", "cxi00", "cxi100", "cxi200"] {
-            assert_eq!(admitted("FI_CXI_DEVICE_NAME", ignored), ["cxi1:1"], "{ignored}");
+            assert_eq!(
+                admitted("FI_CXI_DEVICE_NAME", ignored),
+                ["cxi1:1"],
+                "{ignored}"
+            );
         }
     }
 

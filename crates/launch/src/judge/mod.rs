@@ -27,8 +27,15 @@ pub fn variables() -> impl Iterator<Item = &'static str> {
     let lists = LISTS.into_iter().map(|(_, list)| list.variable);
     let others = DOUBTS.iter().flat_map(|(_, doubts)| *doubts);
     let others = others.flat_map(|(variables, _)| variables.split_whitespace());
-    let rows = rows().flat_map(|row| row.names()).filter(|name| is_variable_name(name));
-    lists.chain(others).chain(rows).chain([DEVICE_ORDER, "CUDA_VISIBLE_DEVICES", CROSS_NIC, PXN_LEVEL])
+    let rows = rows()
+        .flat_map(|row| row.names())
+        .filter(|name| is_variable_name(name));
+    lists.chain(others).chain(rows).chain([
+        DEVICE_ORDER,
+        "CUDA_VISIBLE_DEVICES",
+        CROSS_NIC,
+        PXN_LEVEL,
+    ])
 }
 
 const DEVICE_ORDER: &str = "CUDA_DEVICE_ORDER";
@@ -42,7 +49,13 @@ type Doubt = (&'static str, fn(&Checked, &str) -> Vec<String>);
 const DOUBTS: [(&str, &[Doubt]); 4] = [
     ("UCX", &[("UCX_NET_DEVICES UCX_TLS", devices::ucx)]),
     ("NCCL", nccl::DOUBTS),
-    ("NVSHMEM", &[("NVSHMEM_HCA_LIST NVSHMEM_ENABLE_NIC_PE_MAPPING", devices::nvshmem)]),
+    (
+        "NVSHMEM",
+        &[(
+            "NVSHMEM_HCA_LIST NVSHMEM_ENABLE_NIC_PE_MAPPING",
+            devices::nvshmem,
+        )],
+    ),
     ("Mooncake", &[("MC_TE_FILTERS", devices::mooncake)]),
 ];
 
@@ -73,7 +86,10 @@ pub struct Checked<'a> {
 impl<'a> Checked<'a> {
     /// A variable's value, if it is not empty.
     fn value(&self, name: &str) -> Option<&'a str> {
-        self.present.get(name).map(String::as_str).filter(|value| !value.is_empty())
+        self.present
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
     }
 
     /// The same as a number.
@@ -83,7 +99,10 @@ impl<'a> Checked<'a> {
 
     /// The node's NICs that verbs libraries use.
     fn verbs(&self) -> impl Iterator<Item = &'a Nic> {
-        self.topology.nics.iter().filter(|nic| nic.kind == NicKind::Verbs)
+        self.topology
+            .nics
+            .iter()
+            .filter(|nic| nic.kind == NicKind::Verbs)
     }
 
     /// Is there one?
@@ -97,17 +116,31 @@ pub fn lint(checked: &Checked) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     // about `NAME=VALUE`, with the value as a terminal may show it
     let mut judge = |name: &str, doubt: &dyn Fn(&str) -> Vec<String>| {
-        let Some(value) = checked.value(name) else { return };
+        let Some(value) = checked.value(name) else {
+            return;
+        };
         let subject = format!("{name}={}", Shown::word(value, 80));
-        found.extend(doubt(value).into_iter().map(|text| Diagnostic::new(subject.clone(), text)));
+        found.extend(
+            doubt(value)
+                .into_iter()
+                .map(|text| Diagnostic::new(subject.clone(), text)),
+        );
     };
     for (library, list) in &LISTS {
         // the map leaves the NICs of other kinds to their own libraries
         if list.kind == NicKind::Verbs {
-            judge(list.variable, &|text| admitted_though_left_out(checked, list, text));
+            judge(list.variable, &|text| {
+                admitted_though_left_out(checked, list, text)
+            });
         }
-        for (variables, doubt) in DOUBTS.iter().filter(|(of, _)| of == library).flat_map(|(_, all)| *all) {
-            judge(variables.split(' ').next().unwrap_or_default(), &|value| doubt(checked, value));
+        for (variables, doubt) in DOUBTS
+            .iter()
+            .filter(|(of, _)| of == library)
+            .flat_map(|(_, all)| *all)
+        {
+            judge(variables.split(' ').next().unwrap_or_default(), &|value| {
+                doubt(checked, value)
+            });
         }
     }
     found.extend(device_order(checked));
@@ -122,7 +155,11 @@ fn number(value: &str) -> Option<i64> {
 
 /// The text, if this holds.
 fn when(is_wrong: bool, text: impl Into<String>) -> Vec<String> {
-    if is_wrong { vec![text.into()] } else { Vec::new() }
+    if is_wrong {
+        vec![text.into()]
+    } else {
+        Vec::new()
+    }
 }
 
 /// Entries of one list that are reported, at most: each is a line on a terminal and in slurmd's log.
@@ -136,9 +173,15 @@ fn entries_in_doubt<E: PartialEq>(
     let (mut texts, mut more, mut last) = (Vec::new(), 0, None);
     for entry in entries {
         // an entry may stand there twice
-        let Some(text) = wrong(&entry).filter(|_| last.as_ref() != Some(&entry)) else { continue };
+        let Some(text) = wrong(&entry).filter(|_| last.as_ref() != Some(&entry)) else {
+            continue;
+        };
         last = Some(entry);
-        if texts.len() < MAX_REPORTED { texts.push(text) } else { more += 1 }
+        if texts.len() < MAX_REPORTED {
+            texts.push(text)
+        } else {
+            more += 1
+        }
     }
     texts.extend(when(more > 0, more_entries(more)));
     texts
@@ -180,15 +223,31 @@ fn given_up(checked: &Checked, row: &Row) -> Option<Diagnostic> {
     let name = row.names().next().filter(|_| matters)?;
     let subject = match checked.value(name) {
         Some(value) => format!("{name}={}", Shown::word(value, 80)),
-        None => checked.words.iter().find(|word| word.starts_with(name))?.to_string(),
+        None => checked
+            .words
+            .iter()
+            .find(|word| word.starts_with(name))?
+            .to_string(),
     };
-    let holds = row.conditions.split(' ').all(|condition| holds(checked, condition));
-    holds.then(|| Diagnostic::new(subject, format!("{} ({}): {}", row.does, row.of, row.instead)))
+    let holds = row
+        .conditions
+        .split(' ')
+        .all(|condition| holds(checked, condition));
+    holds.then(|| {
+        Diagnostic::new(
+            subject,
+            format!("{} ({}): {}", row.does, row.of, row.instead),
+        )
+    })
 }
 
 fn holds(checked: &Checked, condition: &'static str) -> bool {
     let (name, sign, parts) = named(condition);
-    let has_part = |value: &str| value.split(',').any(|part| parts.split('|').any(|known| is(part, known)));
+    let has_part = |value: &str| {
+        value
+            .split(',')
+            .any(|part| parts.split('|').any(|known| is(part, known)))
+    };
     let has_part = checked.value(name).is_some_and(has_part);
     match sign {
         "=" => has_part,
@@ -201,7 +260,9 @@ fn holds(checked: &Checked, condition: &'static str) -> bool {
 fn is(part: &str, known: &str) -> bool {
     let part = program_name(part.trim());
     match known.strip_suffix('*') {
-        Some(start) => part.get(..start.len()).is_some_and(|part| part.eq_ignore_ascii_case(start)),
+        Some(start) => part
+            .get(..start.len())
+            .is_some_and(|part| part.eq_ignore_ascii_case(start)),
         None => part.eq_ignore_ascii_case(known),
     }
 }
@@ -209,12 +270,24 @@ fn is(part: &str, known: &str) -> bool {
 /// CUDA's numbers of unequal GPUs are not those of the bus.
 fn device_order(checked: &Checked) -> Option<Diagnostic> {
     let topology = checked.topology;
-    let kind =
-        |gpu: &Gpu| (gpu.model.clone(), topology.pci.get(gpu.address).and_then(|function| function.device));
-    let mut kinds = topology.gpus.iter().filter(|gpu| gpu.vendor == GpuVendor::Nvidia).map(kind);
+    let kind = |gpu: &Gpu| {
+        (
+            gpu.model.clone(),
+            topology
+                .pci
+                .get(gpu.address)
+                .and_then(|function| function.device),
+        )
+    };
+    let mut kinds = topology
+        .gpus
+        .iter()
+        .filter(|gpu| gpu.vendor == GpuVendor::Nvidia)
+        .map(kind);
     let first = kinds.next();
     let is_unequal = kinds.any(|kind| Some(kind) != first);
-    let text = "the node's GPUs are not equal, and CUDA numbers the fastest first: set it to `PCI_BUS_ID`";
+    let text =
+        "the node's GPUs are not equal, and CUDA numbers the fastest first: set it to `PCI_BUS_ID`";
     let is_by_bus = checked.value(DEVICE_ORDER) == Some("PCI_BUS_ID");
     (is_unequal && !is_by_bus).then(|| Diagnostic::new(DEVICE_ORDER, text))
 }
@@ -223,7 +296,12 @@ fn device_order(checked: &Checked) -> Option<Diagnostic> {
 fn isolation(checked: &Checked) -> Option<Diagnostic> {
     let access = &checked.task.gpus.access;
     let is_isolated = access.contains(&Access::Denied) && access.contains(&Access::Allowed);
-    let nvidia = checked.topology.gpus.iter().filter(|gpu| gpu.vendor == GpuVendor::Nvidia).count();
+    let nvidia = checked
+        .topology
+        .gpus
+        .iter()
+        .filter(|gpu| gpu.vendor == GpuVendor::Nvidia)
+        .count();
     if !is_isolated || nvidia < 2 || checked.tasks < 2 {
         return None;
     }

@@ -7,15 +7,26 @@ use nic_placement_core::diagnostic::Shown;
 use nic_placement_core::topology::{GpuVendor, Nic, PathType, PortState};
 
 pub(super) const DOUBTS: &[Doubt] = &[
-    ("NCCL_P2P_DISABLE", |_, value| switch(value, "GPUs of this node then talk through host memory")),
-    ("NCCL_SHM_DISABLE", |_, value| switch(value, "tasks of this node then talk through the network")),
-    ("NCCL_IB_DISABLE", |checked, value| match checked.has_verbs() {
-        true => switch(value, "NCCL then uses sockets in place of this node's NICs"),
-        false => Vec::new(),
+    ("NCCL_P2P_DISABLE", |_, value| {
+        switch(value, "GPUs of this node then talk through host memory")
+    }),
+    ("NCCL_SHM_DISABLE", |_, value| {
+        switch(value, "tasks of this node then talk through the network")
+    }),
+    ("NCCL_IB_DISABLE", |checked, value| {
+        match checked.has_verbs() {
+            true => switch(value, "NCCL then uses sockets in place of this node's NICs"),
+            false => Vec::new(),
+        }
     }),
     ("NCCL_DEBUG", |_, value| {
-        let is_verbose = ["INFO", "TRACE"].iter().any(|level| value.eq_ignore_ascii_case(level));
-        when(is_verbose, "every task writes much: use `WARN` for production")
+        let is_verbose = ["INFO", "TRACE"]
+            .iter()
+            .any(|level| value.eq_ignore_ascii_case(level));
+        when(
+            is_verbose,
+            "every task writes much: use `WARN` for production",
+        )
     }),
     ("NCCL_IB_HCA", list),
     // a channel uses one NIC (src/graph/search.cc)
@@ -28,38 +39,60 @@ pub(super) const DOUBTS: &[Doubt] = &[
         when(is_few && gpus > 1, text)
     }),
     ("NCCL_MIN_NCHANNELS", |checked, value| {
-        let most = checked.number("NCCL_MAX_NCHANNELS").filter(|most| *most > 0);
+        let most = checked
+            .number("NCCL_MAX_NCHANNELS")
+            .filter(|most| *most > 0);
         let most = most.filter(|most| number(value).is_some_and(|least| least > *most));
         let text = |most| format!("more than `NCCL_MAX_NCHANNELS={most}`: unset one of them");
         most.map(text).into_iter().collect()
     }),
-    ("NCCL_BUFFSIZE", |_, value| match number(value).unwrap_or_default() {
-        ..1 => Vec::new(),
-        bytes if bytes.count_ones() != 1 => when(true, "NCCL asks for a power of 2"),
-        bytes => when(
-            bytes < 4 << 20,
-            "smaller than NCCL's own 4 MiB: more steps for each message; unset it if memory is not short",
-        ),
+    ("NCCL_BUFFSIZE", |_, value| {
+        match number(value).unwrap_or_default() {
+            ..1 => Vec::new(),
+            bytes if bytes.count_ones() != 1 => when(true, "NCCL asks for a power of 2"),
+            bytes => when(
+                bytes < 4 << 20,
+                "smaller than NCCL's own 4 MiB: more steps for each message; unset it if memory is not short",
+            ),
+        }
     }),
     ("NCCL_NET_GDR_LEVEL", gpudirect),
     ("NCCL_NVLS_ENABLE", in_network),
     // src/graph/xml.cc, `ncclTopoGetXmlFromFile`; programs hand files over as descriptors, which mean nothing in another process
     ("NCCL_TOPO_FILE", |checked, file| {
         let is_missing = !file.starts_with("/proc/") && (checked.read)(file).is_none();
-        when(is_missing, "no such file can be read here; NCCL then goes by the bus, and does not say so")
+        when(
+            is_missing,
+            "no such file can be read here; NCCL then goes by the bus, and does not say so",
+        )
     }),
     // src/transport/net_socket.cc, `MAX_SOCKETS`
-    ("NCCL_NSOCKS_PERTHREAD NCCL_SOCKET_NTHREADS", |checked, value| {
-        let threads = checked.number("NCCL_SOCKET_NTHREADS").unwrap_or_default().max(0);
-        let text = format!(
-            "times `NCCL_SOCKET_NTHREADS={threads}` is more than the 64 sockets that NCCL opens: lower one"
-        );
-        when(number(value).is_some_and(|sockets| sockets.saturating_mul(threads) > 64), text)
-    }),
+    (
+        "NCCL_NSOCKS_PERTHREAD NCCL_SOCKET_NTHREADS",
+        |checked, value| {
+            let threads = checked
+                .number("NCCL_SOCKET_NTHREADS")
+                .unwrap_or_default()
+                .max(0);
+            let text = format!(
+                "times `NCCL_SOCKET_NTHREADS={threads}` is more than the 64 sockets that NCCL opens: lower one"
+            );
+            when(
+                number(value).is_some_and(|sockets| sockets.saturating_mul(threads) > 64),
+                text,
+            )
+        },
+    ),
     ("NCCL_SOCKET_IFNAME", |checked, value| {
         let list = NameList::new(value);
-        let is_here = |name: &str| checked.interfaces.iter().any(|interface| list.means(name, interface));
-        let is_nowhere = !list.excludes && !checked.interfaces.is_empty() && !list.names().any(is_here);
+        let is_here = |name: &str| {
+            checked
+                .interfaces
+                .iter()
+                .any(|interface| list.means(name, interface))
+        };
+        let is_nowhere =
+            !list.excludes && !checked.interfaces.is_empty() && !list.names().any(is_here);
         let text = "no interface of this node has this name, so NCCL cannot start: name one that it has, or unset it";
         when(is_nowhere, text)
     }),
@@ -67,7 +100,10 @@ pub(super) const DOUBTS: &[Doubt] = &[
 
 fn switch(value: &str, what: &str) -> Vec<String> {
     let is_on = number(value).is_some_and(|number| number > 0);
-    when(is_on, format!("{what}: unset it where it is not for a test"))
+    when(
+        is_on,
+        format!("{what}: unset it where it is not for a test"),
+    )
 }
 
 fn list(checked: &Checked, value: &str) -> Vec<String> {
@@ -80,11 +116,16 @@ fn list(checked: &Checked, value: &str) -> Vec<String> {
     let names = || list.names().filter(|name| !name.is_empty());
     let wrong = |name: &&str| {
         let shown = Shown::word(name, 64);
-        let devices = active.iter().map(|nic| nic.name.as_str()).filter(|device| list.means(name, device));
+        let devices = active
+            .iter()
+            .map(|nic| nic.name.as_str())
+            .filter(|device| list.means(name, device));
         let (own, others): (Vec<&str>, Vec<&str>) = devices.partition(|device| device == name);
         match (own.is_empty(), others.is_empty()) {
             (true, true) => Some(space_in(name, name).unwrap_or_else(|| {
-                format!("`{shown}` names no active NIC of this node: `nic-placement show` lists them")
+                format!(
+                    "`{shown}` names no active NIC of this node: `nic-placement show` lists them"
+                )
             })),
             (false, false) => Some(format!(
                 "`{shown}` also means {}, which begin with it: write `=` before the list",
@@ -101,7 +142,10 @@ fn list(checked: &Checked, value: &str) -> Vec<String> {
     }));
     let is_admitted = |nic: &&Nic| list.excludes != names().any(|name| list.means(name, &nic.name));
     let is_empty = !active.iter().any(is_admitted) && !list.entries.is_empty();
-    found.extend(when(is_empty, "it leaves no NIC of this node, so NCCL falls back to sockets"));
+    found.extend(when(
+        is_empty,
+        "it leaves no NIC of this node, so NCCL falls back to sockets",
+    ));
     found
 }
 
@@ -115,7 +159,11 @@ fn gpudirect(checked: &Checked, value: &str) -> Vec<String> {
         // `SYS`, `4` and `5` admit all: a path over two NUMA nodes of a socket counts as SYS there
         _ => return Vec::new(),
     };
-    let paths = checked.node.gpus.iter().filter_map(|gpu| Some(gpu.choices.first()?.path));
+    let paths = checked
+        .node
+        .gpus
+        .iter()
+        .filter_map(|gpu| Some(gpu.choices.first()?.path));
     let (off, on): (Vec<PathType>, Vec<PathType>) =
         paths.partition(|path| level.is_none_or(|level| *path > level));
     let (off, gpus) = (off.len(), off.len() + on.len());
@@ -134,5 +182,8 @@ fn in_network(checked: &Checked, value: &str) -> Vec<String> {
         gpu.vendor == GpuVendor::Nvidia && WITH_NVLS.iter().any(|name| model.contains(name))
     });
     let is_off = has_nvls.count() >= 4 && number(value) == Some(0);
-    when(is_off, "the NVSwitches of this node then reduce nothing: unset it where it is not for a test")
+    when(
+        is_off,
+        "the NVSwitches of this node then reduce nothing: unset it where it is not for a test",
+    )
 }

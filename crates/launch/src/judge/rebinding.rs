@@ -21,18 +21,29 @@ pub struct Row {
 
 /// The table.
 pub fn rows() -> impl Iterator<Item = Row> {
-    let lines = include_str!("rebinding.tsv").lines().filter(|line| !line.starts_with('#'));
+    let lines = include_str!("rebinding.tsv")
+        .lines()
+        .filter(|line| !line.starts_with('#'));
     lines.map(|line| {
         let mut fields = line.split('\t');
-        let [when, conditions, of, does, instead] = [(); 5].map(|()| fields.next().unwrap_or_default());
-        Row { when, conditions, of, does, instead }
+        let [when, conditions, of, does, instead] =
+            [(); 5].map(|()| fields.next().unwrap_or_default());
+        Row {
+            when,
+            conditions,
+            of,
+            does,
+            instead,
+        }
     })
 }
 
 impl Row {
     /// The names in its conditions: the variables, and the beginning of a word.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
-        self.conditions.split(' ').map(|condition| named(condition).0)
+        self.conditions
+            .split(' ')
+            .map(|condition| named(condition).0)
     }
 }
 

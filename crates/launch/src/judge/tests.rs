@@ -12,7 +12,11 @@ use nic_placement_core::topology::{LinkLayer, Port, PortState, Provenance};
 fn topology() -> Topology {
     let mut topology = Topology::empty("test", Provenance::ThisSystem);
     for (index, name) in ["mlx5_1", "mlx5_10", "mlx5_2"].into_iter().enumerate() {
-        let state = if index == 2 { PortState::Down } else { PortState::Active };
+        let state = if index == 2 {
+            PortState::Down
+        } else {
+            PortState::Active
+        };
         let port = Port::new(1, state, LinkLayer::InfiniBand, None);
         let address = format!("{}0:00.0", index + 3).parse().ok();
         topology.nics.push(Nic {
@@ -22,7 +26,9 @@ fn topology() -> Topology {
         });
     }
     for address in ["10:00.0", "20:00.0"] {
-        topology.gpus.push(Gpu::new(address.parse().unwrap(), GpuVendor::Nvidia));
+        topology
+            .gpus
+            .push(Gpu::new(address.parse().unwrap(), GpuVendor::Nvidia));
     }
     topology
 }
@@ -31,7 +37,12 @@ fn told_of(topology: &Topology, task: &Task, values: &[(&str, &str)]) -> Vec<Str
     told_of_one_of(2, topology, task, values)
 }
 
-fn told_of_one_of(tasks: u32, topology: &Topology, task: &Task, values: &[(&str, &str)]) -> Vec<String> {
+fn told_of_one_of(
+    tasks: u32,
+    topology: &Topology,
+    task: &Task,
+    values: &[(&str, &str)],
+) -> Vec<String> {
     told_on(Fabric::Unsaid, tasks, topology, task, values)
 }
 
@@ -54,7 +65,10 @@ fn told_by(
     words: &[&'static str],
     change: impl FnOnce(&mut Checked),
 ) -> Vec<String> {
-    let present = values.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+    let present = values
+        .iter()
+        .map(|(name, value)| (name.to_string(), value.to_string()))
+        .collect();
     let interfaces = ["lo".to_string(), "eth0".to_string()];
     let node = policy::map(topology, &Default::default());
     let read = |path: &str| (path == "/there.xml").then(Default::default);
@@ -81,18 +95,30 @@ fn told(values: &[(&str, &str)]) -> Vec<String> {
 /// Exactly one finding, with these words in it.
 fn says(values: &[(&str, &str)], words: &str) {
     let told = told(values);
-    assert!(told.len() == 1 && told[0].contains(words), "{values:?}: {told:?}");
+    assert!(
+        told.len() == 1 && told[0].contains(words),
+        "{values:?}: {told:?}"
+    );
 }
 
 #[test]
 fn a_list_of_thousands_of_mistakes_is_told_in_a_few_lines_and_hides_no_other() {
     let wrong: String = (0..5_000).map(|entry| format!("no{entry},")).collect();
     for name in ["NCCL_IB_HCA", "UCX_NET_DEVICES", "NVSHMEM_HCA_LIST"] {
-        let told = told(&[(name, &format!("{wrong}x:1")), ("NCCL_SOCKET_IFNAME", "nowhere")]);
+        let told = told(&[
+            (name, &format!("{wrong}x:1")),
+            ("NCCL_SOCKET_IFNAME", "nowhere"),
+        ]);
         assert!((5..10).contains(&told.len()), "{} lines", told.len());
         let more = told.iter().find(|line| line.contains("more such entries"));
-        assert!(more.is_some_and(|line| line.ends_with(": 4997 more such entries")), "{told:?}");
-        assert!(told.iter().any(|line| line.contains("NCCL_SOCKET_IFNAME")), "{told:?}");
+        assert!(
+            more.is_some_and(|line| line.ends_with(": 4997 more such entries")),
+            "{told:?}"
+        );
+        assert!(
+            told.iter().any(|line| line.contains("NCCL_SOCKET_IFNAME")),
+            "{told:?}"
+        );
     }
 }
 
@@ -113,8 +139,16 @@ fn a_space_in_a_list_is_told_since_the_library_finds_no_device_of_that_name() {
 fn what_is_right_is_not_spoken_of() {
     for values in [
         &[][..],
-        &[("NCCL_IB_HCA", "=mlx5_1:1"), ("NCCL_DEBUG", "WARN"), ("NCCL_P2P_DISABLE", "0")],
-        &[("NCCL_IB_HCA", "mlx5"), ("NCCL_IB_DISABLE", "0"), ("NCCL_SHM_DISABLE", "")],
+        &[
+            ("NCCL_IB_HCA", "=mlx5_1:1"),
+            ("NCCL_DEBUG", "WARN"),
+            ("NCCL_P2P_DISABLE", "0"),
+        ],
+        &[
+            ("NCCL_IB_HCA", "mlx5"),
+            ("NCCL_IB_DISABLE", "0"),
+            ("NCCL_SHM_DISABLE", ""),
+        ],
         &[("NCCL_IB_HCA", "^=mlx5_1")],
         &[("NCCL_IB_HCA", "mlx5_10")],
         &[("UCX_NET_DEVICES", "all")],
@@ -129,7 +163,10 @@ fn what_is_right_is_not_spoken_of() {
             ("NVSHMEM_ENABLE_NIC_PE_MAPPING", "1"),
             ("MC_TE_FILTERS", "mlx5_1"),
         ],
-        &[("NCCL_NSOCKS_PERTHREAD", "8"), ("NCCL_SOCKET_NTHREADS", "8")],
+        &[
+            ("NCCL_NSOCKS_PERTHREAD", "8"),
+            ("NCCL_SOCKET_NTHREADS", "8"),
+        ],
         &[("NCCL_SOCKET_IFNAME", "eth")],
         &[("NCCL_SOCKET_IFNAME", "^docker")],
     ] {
@@ -144,52 +181,114 @@ fn transports_that_are_switched_off_are_named() {
     says(&[("NCCL_IB_DISABLE", "1")], "uses sockets");
     says(&[("NCCL_DEBUG", "info")], "use `WARN`");
     let mut slingshot = topology();
-    slingshot.nics.iter_mut().for_each(|nic| nic.kind = NicKind::Slingshot);
-    let told = told_of(&slingshot, &Task::default(), &[("NCCL_IB_DISABLE", "1"), ("NCCL_IB_HCA", "mlx5")]);
-    assert_eq!(told, Vec::<String>::new(), "nothing to disable on Slingshot");
+    slingshot
+        .nics
+        .iter_mut()
+        .for_each(|nic| nic.kind = NicKind::Slingshot);
+    let told = told_of(
+        &slingshot,
+        &Task::default(),
+        &[("NCCL_IB_DISABLE", "1"), ("NCCL_IB_HCA", "mlx5")],
+    );
+    assert_eq!(
+        told,
+        Vec::<String>::new(),
+        "nothing to disable on Slingshot"
+    );
 }
 
 #[test]
 fn a_prefix_that_means_more_than_it_says_is_named() {
-    says(&[("NCCL_IB_HCA", "mlx5_1")], "`mlx5_1` also means mlx5_10, which begin with it: write `=`");
+    says(
+        &[("NCCL_IB_HCA", "mlx5_1")],
+        "`mlx5_1` also means mlx5_10, which begin with it: write `=`",
+    );
     let without = told(&[("NCCL_IB_HCA", "^mlx5_1")]);
-    assert!(without.len() == 2 && without[0].contains("`mlx5_1` also means mlx5_10"), "{without:?}");
+    assert!(
+        without.len() == 2 && without[0].contains("`mlx5_1` also means mlx5_10"),
+        "{without:?}"
+    );
     assert!(without[1].contains("leaves no NIC"), "{without:?}");
 }
 
 #[test]
 fn a_name_that_means_nothing_here_is_named() {
-    says(&[("NCCL_IB_HCA", "=mlx5_1,mlx5_9:1")], "`mlx5_9` names no active NIC");
-    says(&[("NCCL_IB_HCA", "=mlx5_1,mlx5_2")], "`mlx5_2` names no active NIC");
-    says(&[("NCCL_IB_HCA", "=mlx5_1::0:0,mlx5_10:1:1:0")], "`mlx5_1::0:0` names no port");
-    says(&[("UCX_NET_DEVICES", "mlx5_1:1,mlx5_9:1")], "`mlx5_9:1` is no device of this node");
-    says(&[("UCX_NET_DEVICES", "mlx5_1:1,mlx5_9")], "`mlx5_9` is no device of this node");
-    says(&[("UCX_NET_DEVICES", "cuda0-mlx5_9:1")], "`cuda0-mlx5_9:1` is no device of this node");
-    says(&[("UCX_NET_DEVICES", "cuda-mlx5_1:1")], "is no device of this node");
-    says(&[("NVSHMEM_HCA_LIST", "cuda0-mlx5_1:1")], "is no device of this node");
+    says(
+        &[("NCCL_IB_HCA", "=mlx5_1,mlx5_9:1")],
+        "`mlx5_9` names no active NIC",
+    );
+    says(
+        &[("NCCL_IB_HCA", "=mlx5_1,mlx5_2")],
+        "`mlx5_2` names no active NIC",
+    );
+    says(
+        &[("NCCL_IB_HCA", "=mlx5_1::0:0,mlx5_10:1:1:0")],
+        "`mlx5_1::0:0` names no port",
+    );
+    says(
+        &[("UCX_NET_DEVICES", "mlx5_1:1,mlx5_9:1")],
+        "`mlx5_9:1` is no device of this node",
+    );
+    says(
+        &[("UCX_NET_DEVICES", "mlx5_1:1,mlx5_9")],
+        "`mlx5_9` is no device of this node",
+    );
+    says(
+        &[("UCX_NET_DEVICES", "cuda0-mlx5_9:1")],
+        "`cuda0-mlx5_9:1` is no device of this node",
+    );
+    says(
+        &[("UCX_NET_DEVICES", "cuda-mlx5_1:1")],
+        "is no device of this node",
+    );
+    says(
+        &[("NVSHMEM_HCA_LIST", "cuda0-mlx5_1:1")],
+        "is no device of this node",
+    );
     says(
         &[("UCX_NET_DEVICES", "mlx5_1:1"), ("UCX_TLS", "rc,rc_gda")],
         "whose devices are called `cuda0-NIC:1`",
     );
-    says(&[("UCX_NET_DEVICES", "mlx5_1:2")], "names a port that the device lacks");
+    says(
+        &[("UCX_NET_DEVICES", "mlx5_1:2")],
+        "names a port that the device lacks",
+    );
     says(&[("UCX_NET_DEVICES", "mlx5_1")], "write `mlx5_1:1`");
     for item in ["mlx5_1:x", "mlx5_1:", "mlx5_1:1:2"] {
-        says(&[("UCX_NET_DEVICES", item)], &format!("`{item}` names no port: write `mlx5_1:1`"));
+        says(
+            &[("UCX_NET_DEVICES", item)],
+            &format!("`{item}` names no port: write `mlx5_1:1`"),
+        );
     }
-    says(&[("UCX_NET_DEVICES", "cuda0-mlx5_1:x")], "write `cuda0-mlx5_1:1`");
+    says(
+        &[("UCX_NET_DEVICES", "cuda0-mlx5_1:x")],
+        "write `cuda0-mlx5_1:1`",
+    );
     says(&[("NVSHMEM_HCA_LIST", "mlx5_9")], "is no device");
     says(&[("MC_TE_FILTERS", "mlx5_9")], "is no device");
     says(&[("NCCL_SOCKET_IFNAME", "=eth")], "cannot start");
     says(&[("NCCL_SOCKET_IFNAME", "ib0")], "cannot start");
     let both = told(&[("NCCL_IB_HCA", "=mlx5_9")]);
-    assert!(both.len() == 2 && both[1].contains("falls back to sockets"), "{both:?}");
+    assert!(
+        both.len() == 2 && both[1].contains("falls back to sockets"),
+        "{both:?}"
+    );
     let none = told(&[("NCCL_IB_HCA", "^mlx5")]);
-    assert!(none.len() == 1 && none[0].contains("falls back to sockets"), "{none:?}");
+    assert!(
+        none.len() == 1 && none[0].contains("falls back to sockets"),
+        "{none:?}"
+    );
 }
 
 #[test]
 fn more_sockets_than_nccl_opens_are_named() {
-    says(&[("NCCL_NSOCKS_PERTHREAD", "16"), ("NCCL_SOCKET_NTHREADS", "8")], "more than the 64 sockets");
+    says(
+        &[
+            ("NCCL_NSOCKS_PERTHREAD", "16"),
+            ("NCCL_SOCKET_NTHREADS", "8"),
+        ],
+        "more than the 64 sockets",
+    );
 }
 
 #[test]
@@ -198,27 +297,55 @@ fn unequal_gpus_want_an_order_and_isolated_ones_a_word() {
     unequal.gpus[0].model = Some("A100".to_string());
     unequal.gpus[1].model = Some("H100".to_string());
     let told = told_of(&unequal, &Task::default(), &[]);
-    assert!(told.len() == 1 && told[0].contains("set it to `PCI_BUS_ID`"), "{told:?}");
+    assert!(
+        told.len() == 1 && told[0].contains("set it to `PCI_BUS_ID`"),
+        "{told:?}"
+    );
     let ordered = [("CUDA_DEVICE_ORDER", "PCI_BUS_ID")];
-    assert_eq!(told_of(&unequal, &Task::default(), &ordered), Vec::<String>::new());
+    assert_eq!(
+        told_of(&unequal, &Task::default(), &ordered),
+        Vec::<String>::new()
+    );
 
     let mut isolated = Task::default();
     isolated.gpus.access = vec![Access::Allowed, Access::Denied];
     let told = told_of(&topology(), &isolated, &[]);
-    assert!(told.len() == 1 && told[0].contains("`--gpu-bind=none`"), "{told:?}");
+    assert!(
+        told.len() == 1 && told[0].contains("`--gpu-bind=none`"),
+        "{told:?}"
+    );
     let cured = ("NCCL_P2P_PXN_LEVEL", "0");
-    assert_eq!(told_of(&topology(), &isolated, &[cured]), Vec::<String>::new());
+    assert_eq!(
+        told_of(&topology(), &isolated, &[cured]),
+        Vec::<String>::new()
+    );
     let held = told_of(&topology(), &isolated, &[cured, ("NCCL_CROSS_NIC", "0")]);
-    assert!(held.len() == 1 && held[0].ends_with("one NIC: try `--gpu-bind=none`"), "{held:?}");
-    let on = |values: &[(&str, &str)]| told_on(Fabric::IsolatedRails, 2, &topology(), &isolated, values);
+    assert!(
+        held.len() == 1 && held[0].ends_with("one NIC: try `--gpu-bind=none`"),
+        "{held:?}"
+    );
+    let on =
+        |values: &[(&str, &str)]| told_on(Fabric::IsolatedRails, 2, &topology(), &isolated, values);
     assert_eq!(on(&[cured]), held, "the plugin sets it there");
-    assert_eq!(on(&[cured, ("NCCL_CROSS_NIC", "2")]), Vec::<String>::new(), "the user's own stays");
-    assert_eq!(told_of_one_of(1, &topology(), &isolated, &[]), Vec::<String>::new(), "alone in its step");
+    assert_eq!(
+        on(&[cured, ("NCCL_CROSS_NIC", "2")]),
+        Vec::<String>::new(),
+        "the user's own stays"
+    );
+    assert_eq!(
+        told_of_one_of(1, &topology(), &isolated, &[]),
+        Vec::<String>::new(),
+        "alone in its step"
+    );
     let mut one_gpu = topology();
     one_gpu.gpus.pop();
     assert_eq!(told_of(&one_gpu, &isolated, &[]), Vec::<String>::new());
     isolated.gpus.access = vec![Access::Denied, Access::Denied];
-    assert_eq!(told_of(&topology(), &isolated, &[]), Vec::<String>::new(), "no GPU is no isolated one");
+    assert_eq!(
+        told_of(&topology(), &isolated, &[]),
+        Vec::<String>::new(),
+        "no GPU is no isolated one"
+    );
 }
 
 #[test]
@@ -226,31 +353,59 @@ fn an_interface_that_is_called_as_a_nic_needs_no_port() {
     let mut named = topology();
     named.nics[0].name = "eth0".parse().unwrap();
     let list = [("UCX_NET_DEVICES", "mlx5_10:1,eth0")];
-    assert_eq!(told_of(&named, &Task::default(), &list), Vec::<String>::new());
+    assert_eq!(
+        told_of(&named, &Task::default(), &list),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
 fn a_value_reaches_a_terminal_without_control_characters() {
-    let told = told(&[("NCCL_IB_HCA", "=\u{1b}[2J"), ("UCX_NET_DEVICES", "\u{7}:1")]);
-    assert!(told.len() >= 2 && told.iter().all(|told| !told.contains(char::is_control)), "{told:?}");
+    let told = told(&[
+        ("NCCL_IB_HCA", "=\u{1b}[2J"),
+        ("UCX_NET_DEVICES", "\u{7}:1"),
+    ]);
+    assert!(
+        told.len() >= 2 && told.iter().all(|told| !told.contains(char::is_control)),
+        "{told:?}"
+    );
 }
 
 /// What is said on a DGX H100.
 fn told_on_a_dgx(values: &[(&str, &str)]) -> Vec<String> {
-    told_of(&platform::model("dgx-h100").unwrap(), &Task::default(), values)
+    told_of(
+        &platform::model("dgx-h100").unwrap(),
+        &Task::default(),
+        values,
+    )
 }
 
 #[test]
 fn a_storage_nic_in_a_list_is_told_with_the_reason_for_which_it_is_left_out() {
-    for (name, list) in [("NCCL_IB_HCA", "=mlx5_0,mlx5_1"), ("UCX_NET_DEVICES", "mlx5_1:1")] {
+    for (name, list) in [
+        ("NCCL_IB_HCA", "=mlx5_0,mlx5_1"),
+        ("UCX_NET_DEVICES", "mlx5_1:1"),
+    ] {
         let told = told_on_a_dgx(&[(name, list)]);
         assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].contains("it admits `mlx5_1:1`, which is left out here: "), "{told:?}");
+        assert!(
+            told[0].contains("it admits `mlx5_1:1`, which is left out here: "),
+            "{told:?}"
+        );
     }
     let all_by_name = told_on_a_dgx(&[("NCCL_IB_HCA", "mlx5")]);
-    assert!(all_by_name[0].contains("which is left out here: "), "{all_by_name:?}");
-    assert_eq!(told_on_a_dgx(&[("NCCL_IB_HCA", "=mlx5_0,mlx5_3")]), Vec::<String>::new());
-    assert_eq!(told_on_a_dgx(&[("UCX_NET_DEVICES", "all")]), Vec::<String>::new());
+    assert!(
+        all_by_name[0].contains("which is left out here: "),
+        "{all_by_name:?}"
+    );
+    assert_eq!(
+        told_on_a_dgx(&[("NCCL_IB_HCA", "=mlx5_0,mlx5_3")]),
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        told_on_a_dgx(&[("UCX_NET_DEVICES", "all")]),
+        Vec::<String>::new()
+    );
 }
 
 #[test]
@@ -261,16 +416,30 @@ fn knobs_that_undo_the_placement_are_told() {
         ("NCCL_BUFFSIZE", "1048576", "smaller than NCCL's own 4 MiB"),
         ("NCCL_BUFFSIZE", "1", "smaller than NCCL's own 4 MiB"),
         ("NCCL_BUFFSIZE", "5000000", "a power of 2"),
-        ("NCCL_NET_GDR_LEVEL", "LOC", "off for 8 of this node's 8 GPUs"),
-        ("NCCL_NET_GDR_LEVEL", "NVL", "off for 8 of this node's 8 GPUs"),
+        (
+            "NCCL_NET_GDR_LEVEL",
+            "LOC",
+            "off for 8 of this node's 8 GPUs",
+        ),
+        (
+            "NCCL_NET_GDR_LEVEL",
+            "NVL",
+            "off for 8 of this node's 8 GPUs",
+        ),
         ("NCCL_NVLS_ENABLE", "0", "NVSwitches"),
         ("NCCL_TOPO_FILE", "/missing.xml", "no such file can be read"),
     ] {
         let told = told_on_a_dgx(&[(name, value)]);
-        assert!(told.len() == 1 && told[0].contains(words), "{name}={value}: {told:?}");
+        assert!(
+            told.len() == 1 && told[0].contains(words),
+            "{name}={value}: {told:?}"
+        );
     }
     let both = told_on_a_dgx(&[("NCCL_MIN_NCHANNELS", "32"), ("NCCL_MAX_NCHANNELS", "16")]);
-    assert!(both.len() == 1 && both[0].contains("more than `NCCL_MAX_NCHANNELS=16`"), "{both:?}");
+    assert!(
+        both.len() == 1 && both[0].contains("more than `NCCL_MAX_NCHANNELS=16`"),
+        "{both:?}"
+    );
 }
 
 #[test]
@@ -292,13 +461,21 @@ fn knobs_that_harm_nothing_here_are_not_spoken_of() {
         ("NCCL_TOPO_FILE", "/there.xml"),
         ("NCCL_TOPO_FILE", "/proc/self/fd/9"),
     ] {
-        assert_eq!(told_on_a_dgx(&[(name, value)]), Vec::<String>::new(), "{name}={value}");
+        assert_eq!(
+            told_on_a_dgx(&[(name, value)]),
+            Vec::<String>::new(),
+            "{name}={value}"
+        );
     }
     let equal = [("NCCL_MIN_NCHANNELS", "16"), ("NCCL_MAX_NCHANNELS", "16")];
     assert_eq!(told_on_a_dgx(&equal), Vec::<String>::new());
     let a100 = platform::model("dgx-a100").unwrap();
     let without_nvls = told_of(&a100, &Task::default(), &[("NCCL_NVLS_ENABLE", "0")]);
-    assert_eq!(without_nvls, Vec::<String>::new(), "its NVSwitches reduce nothing");
+    assert_eq!(
+        without_nvls,
+        Vec::<String>::new(),
+        "its NVSwitches reduce nothing"
+    );
     let mut one_gpu = topology();
     one_gpu.gpus.pop();
     let alone = told_of(&one_gpu, &Task::default(), &[("NCCL_MAX_NCHANNELS", "1")]);
@@ -316,14 +493,25 @@ fn gpudirect_is_off_where_the_nearest_nic_is_farther_than_the_level() {
             &["LOC", "0", "PIX", "1"][..],
             &["PXB", "loc", "2", "PHB", "3", "SYS", "5", "no level"][..],
         ),
-        (&sys, 2, &["LOC", "PIX", "1", "PXN", "2", "PHB", "3"], &["SYS", "4", "5", "pxb", "no level"]),
+        (
+            &sys,
+            2,
+            &["LOC", "PIX", "1", "PXN", "2", "PHB", "3"],
+            &["SYS", "4", "5", "pxb", "no level"],
+        ),
     ] {
-        let told = |level: &&str| told_of(topology, &Task::default(), &[("NCCL_NET_GDR_LEVEL", level)]);
+        let told =
+            |level: &&str| told_of(topology, &Task::default(), &[("NCCL_NET_GDR_LEVEL", level)]);
         let words = format!("off for {gpus} of this node's {gpus} GPUs");
         for level in off_at {
             let told = told(level);
-            assert!(told.len() == 1 && told[0].contains(&words), "{level}: {told:?}");
+            assert!(
+                told.len() == 1 && told[0].contains(&words),
+                "{level}: {told:?}"
+            );
         }
-        on_at.iter().for_each(|level| assert_eq!(told(level), Vec::<String>::new(), "{level}"));
+        on_at
+            .iter()
+            .for_each(|level| assert_eq!(told(level), Vec::<String>::new(), "{level}"));
     }
 }

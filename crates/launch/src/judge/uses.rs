@@ -64,7 +64,11 @@ pub struct UsedPort {
 impl Use {
     /// Is every port one that the plan chose for this task?
     pub fn is_as_planned(&self) -> bool {
-        !self.ports.is_empty() && self.ports.iter().all(|port| self.planned.contains(&port.rail.to_string()))
+        !self.ports.is_empty()
+            && self
+                .ports
+                .iter()
+                .all(|port| self.planned.contains(&port.rail.to_string()))
     }
 }
 
@@ -74,7 +78,16 @@ impl fmt::Display for Use {
         if self.ports.is_empty() {
             return f.write_str("no NIC of this node that works");
         }
-        for (index, UsedPort { rail, path, percent, left_out }) in self.ports.iter().enumerate() {
+        for (
+            index,
+            UsedPort {
+                rail,
+                path,
+                percent,
+                left_out,
+            },
+        ) in self.ports.iter().enumerate()
+        {
             write!(f, "{}{rail} {path}", if index == 0 { "" } else { ", " })?;
             if let Some(percent) = percent.filter(|percent| *percent != 100) {
                 write!(f, " {percent} %")?;
@@ -83,8 +96,15 @@ impl fmt::Display for Use {
                 write!(f, " (left out here: {why})")?;
             }
         }
-        let is_compared = self.ports.iter().any(|port| port.percent.is_some_and(|percent| percent != 100));
-        if is_compared { write!(f, " of {}", self.planned.join(" ")) } else { Ok(()) }
+        let is_compared = self
+            .ports
+            .iter()
+            .any(|port| port.percent.is_some_and(|percent| percent != 100));
+        if is_compared {
+            write!(f, " of {}", self.planned.join(" "))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -100,31 +120,65 @@ pub fn tell(plan: &Plan, task: &mut TaskPlan, present: &Present) -> Vec<Use> {
         not_ours.for_each(|variable| variable.why = format!("{}: {of}", variable.why).into());
     }
     let others = uses.iter().filter(|of| !of.is_as_planned());
-    task.others = others.map(|of| format!(", but {}: {of}", of.reader)).collect();
+    task.others = others
+        .map(|of| format!(", but {}: {of}", of.reader))
+        .collect();
     uses
 }
 
-fn uses(plan: &Plan, TaskPlan { placement: task, variables, .. }: &TaskPlan, present: &Present) -> Vec<Use> {
-    let Plan { node: topology, map: node, wish, .. } = plan;
-    let is_admins = |name: &str| wish.admin.templates.iter().any(|template| template.name() == name);
+fn uses(
+    plan: &Plan,
+    TaskPlan {
+        placement: task,
+        variables,
+        ..
+    }: &TaskPlan,
+    present: &Present,
+) -> Vec<Use> {
+    let Plan {
+        node: topology,
+        map: node,
+        wish,
+        ..
+    } = plan;
+    let is_admins = |name: &str| {
+        wish.admin
+            .templates
+            .iter()
+            .any(|template| template.name() == name)
+    };
     let value_of = |name: &str| {
         let (value, whose) = match variables.iter().find(|variable| variable.name == name) {
-            Some(Variable { of_file: Some(value), .. }) => (value, Whose::File),
-            Some(Variable { change: Change::Set(value), .. }) if is_admins(name) => (value, Whose::Admin),
-            Some(Variable { change: Change::KeepUsers(value), .. }) => (value, Whose::User),
+            Some(Variable {
+                of_file: Some(value),
+                ..
+            }) => (value, Whose::File),
+            Some(Variable {
+                change: Change::Set(value),
+                ..
+            }) if is_admins(name) => (value, Whose::Admin),
+            Some(Variable {
+                change: Change::KeepUsers(value),
+                ..
+            }) => (value, Whose::User),
             Some(_) => return None,
             None => (present.get(name)?, Whose::User),
         };
         Some((value.as_str(), whose)).filter(|(value, _)| !value.is_empty())
     };
-    let planned: Vec<Rail> = task.rails.iter().map(|&(rail, _)| node.rail(rail).clone()).collect();
+    let planned: Vec<Rail> = task
+        .rails
+        .iter()
+        .map(|&(rail, _)| node.rail(rail).clone())
+        .collect();
     let use_of = |(reader, list): (&'static str, List)| {
         // a list may be about a kind of NICs that this node does not have
         let is_about_this_node = topology.nics.iter().any(|nic| nic.kind == list.kind);
         let (value, whose) = value_of(list.variable).filter(|_| is_about_this_node)?;
         let admitted = list.admitted(value, topology);
         // a list that filters nothing is as good as none
-        let is_idle = list.is_idle_where_it_admits_all && admitted.len() == list.found_without(topology);
+        let is_idle =
+            list.is_idle_where_it_admits_all && admitted.len() == list.found_without(topology);
         (!is_idle).then(|| Use {
             reader,
             variable: list.variable,
@@ -133,23 +187,38 @@ fn uses(plan: &Plan, TaskPlan { placement: task, variables, .. }: &TaskPlan, pre
             planned: planned.iter().map(ToString::to_string).collect(),
         })
     };
-    if task.gpus.is_empty() { Vec::new() } else { LISTS.into_iter().filter_map(use_of).collect() }
+    if task.gpus.is_empty() {
+        Vec::new()
+    } else {
+        LISTS.into_iter().filter_map(use_of).collect()
+    }
 }
 
 /// The ports that the library will use of those that its list admits.
-fn used(plan: &Plan, gpus: &[GpuIndex], list: &List, planned: &[Rail], admitted: Vec<Rail>) -> Vec<UsedPort> {
+fn used(
+    plan: &Plan,
+    gpus: &[GpuIndex],
+    list: &List,
+    planned: &[Rail],
+    admitted: Vec<Rail>,
+) -> Vec<UsedPort> {
     let ports = [&admitted, planned].concat();
     let ways = Ways::one_each(&plan.node, &ports, &plan.wish.admin.through);
     let alone = |gpu: GpuIndex, port: usize| ways.alone_mbps(gpu, RailIndex(port));
     let path = |gpu: GpuIndex, port: usize| ways.kind(gpu, RailIndex(port));
-    let best_planned = |gpu| (admitted.len()..ports.len()).filter_map(|port| alone(gpu, port)).max();
+    let best_planned = |gpu| {
+        (admitted.len()..ports.len())
+            .filter_map(|port| alone(gpu, port))
+            .max()
+    };
     let is_planned = |port: &usize| planned.iter().any(|rail| rail.at() == ports[*port].at());
     let mut found: BTreeMap<usize, UsedPort> = BTreeMap::new();
     for &gpu in gpus {
         let rank = |port: usize| (Reverse(alone(gpu, port)), path(gpu, port));
         let best = (0..admitted.len()).map(rank).min();
-        let mut used: Vec<usize> =
-            (0..admitted.len()).filter(|port| list.uses_all || best == Some(rank(*port))).collect();
+        let mut used: Vec<usize> = (0..admitted.len())
+            .filter(|port| list.uses_all || best == Some(rank(*port)))
+            .collect();
         // of equally good ones the library takes one; that may be the plan's
         if !list.uses_all && used.iter().any(is_planned) {
             used.retain(is_planned);
@@ -162,7 +231,9 @@ fn used(plan: &Plan, gpus: &[GpuIndex], list: &List, planned: &[Rail], admitted:
             let path = path(gpu, port);
             let known = found.entry(port).or_insert_with(|| UsedPort {
                 // the map leaves the NICs of other kinds to their own libraries
-                left_out: (list.kind == NicKind::Verbs).then(|| left_out(&plan.map, &ports[port])).flatten(),
+                left_out: (list.kind == NicKind::Verbs)
+                    .then(|| left_out(&plan.map, &ports[port]))
+                    .flatten(),
                 rail: ports[port].clone(),
                 path,
                 percent,
@@ -180,7 +251,11 @@ pub(super) fn left_out(node: &NodePlacement, port: &Rail) -> Option<String> {
     let is_it = |excluded: &&Excluded| {
         excluded.name == port.name && excluded.port.is_none_or(|number| number == port.port)
     };
-    let excluded = node.excluded.iter().find(is_it).filter(|_| node.rail_at(port.at()).is_none());
+    let excluded = node
+        .excluded
+        .iter()
+        .find(is_it)
+        .filter(|_| node.rail_at(port.at()).is_none());
     excluded.map(|excluded| excluded.why.clone())
 }
 

@@ -28,11 +28,18 @@ impl Launcher {
         let mut process = parent("self")?;
         for _ in 0..MAX_ANCESTORS {
             let environment = bytes(&format!("/proc/{process}/environ"));
-            let is_numbered = |all: &Vec<u8>| numbered_by.is_some_and(|variable| has(all, variable));
+            let is_numbered =
+                |all: &Vec<u8>| numbered_by.is_some_and(|variable| has(all, variable));
             if !environment.as_ref().is_some_and(is_numbered) {
                 let cpus = sys::affinity_of(process).ok()?;
-                let name = text(&format!("/proc/{process}/comm"))?.trim_end().to_string();
-                return Some(Launcher { name, cpus, environment });
+                let name = text(&format!("/proc/{process}/comm"))?
+                    .trim_end()
+                    .to_string();
+                return Some(Launcher {
+                    name,
+                    cpus,
+                    environment,
+                });
             }
             process = parent(&process.to_string())?;
         }
@@ -48,14 +55,21 @@ impl Launcher {
 
 fn has(environment: &[u8], (name, value): (&str, &str)) -> bool {
     let entry = format!("{name}={value}");
-    environment.split(|byte| *byte == 0).any(|other| other == entry.as_bytes())
+    environment
+        .split(|byte| *byte == 0)
+        .any(|other| other == entry.as_bytes())
 }
 
 /// proc(5): the fourth field of `stat`, behind a name that may hold anything.
 fn parent(process: &str) -> Option<i32> {
     let stat = text(&format!("/proc/{process}/stat"))?;
     let fields = &stat[stat.rfind(')')? + 1..];
-    fields.split_whitespace().nth(1)?.parse().ok().filter(|parent| *parent > 0)
+    fields
+        .split_whitespace()
+        .nth(1)?
+        .parse()
+        .ok()
+        .filter(|parent| *parent > 0)
 }
 
 fn text(path: &str) -> Option<String> {

@@ -34,8 +34,17 @@ pub fn settings(admin: &Admin, present: &Present, words: Option<&Words>) -> Sett
     let variable = admin::words_of_variable(value(ENVIRONMENT).as_deref());
     // to start it asks for placement, but its user may have switched that off in a module
     let asks = Words::default();
-    let words = words.or(if variable.is_none() { Some(&asks) } else { None });
-    let job = || Some(components::leader(value(components::JOB)?.parse().ok()?, value));
+    let words = words.or(if variable.is_none() {
+        Some(&asks)
+    } else {
+        None
+    });
+    let job = || {
+        Some(components::leader(
+            value(components::JOB)?.parse().ok()?,
+            value,
+        ))
+    };
     admin::settings(admin, job, variable.as_ref(), words)
 }
 
@@ -53,18 +62,34 @@ pub struct LaunchedProcess {
 
 impl LaunchedProcess {
     /// This process, which becomes the program of these words.
-    pub fn new(survey: &Survey, present: &Present, numbering: &Numbering, words: &[&str]) -> LaunchedProcess {
+    pub fn new(
+        survey: &Survey,
+        present: &Present,
+        numbering: &Numbering,
+        words: &[&str],
+    ) -> LaunchedProcess {
         let (node, rank) = (&survey.node, numbering.rank.as_ref());
-        let surroundings = Surroundings { node, present, numbering, launcher: launcher(present, numbering) };
+        let surroundings = Surroundings {
+            node,
+            present,
+            numbering,
+            launcher: launcher(present, numbering),
+        };
         let gpus = survey.gpus(present);
-        let of_slurm = Step { gpus: present.get(STEP_GPUS).cloned(), ..Step::default() };
+        let of_slurm = Step {
+            gpus: present.get(STEP_GPUS).cloned(),
+            ..Step::default()
+        };
         let seen = seen(node, &of_slurm, &gpus);
         let (claim, note) = gpu_by_rank(node, &gpus, seen.clone(), rank);
         let cpus = sys::affinity().unwrap_or_default();
         let (step_gpus, gpu_bind) = surroundings.split_of_gpus(&seen, &claim, &gpus);
         let cpu_bind = surroundings.earlier_binding(&cpus);
-        let is_told = survey.wish.settings.bind != Bind::None && is_first_far(node, &seen, &claim, &cpus);
-        let stays_far = cpu_bind.clone().filter(|_| is_told && surroundings.launcher.is_some());
+        let is_told =
+            survey.wish.settings.bind != Bind::None && is_first_far(node, &seen, &claim, &cpus);
+        let stays_far = cpu_bind
+            .clone()
+            .filter(|_| is_told && surroundings.launcher.is_some());
         let known = program::known(words.iter().copied());
         let step = Step {
             starter: Starter::Launcher,
@@ -90,38 +115,59 @@ impl LaunchedProcess {
             memory: memory(is_in_a_placed_step(present)),
             ..Task::default()
         };
-        LaunchedProcess { step, task, note, stays_far }
+        LaunchedProcess {
+            step,
+            task,
+            note,
+            stays_far,
+        }
     }
 }
 
 /// True if the CPUs are all away from the NUMA node of the process's one GPU, and no earlier GPU that it sees is on that node.
 fn is_first_far(node: &Topology, seen: &Claim, claim: &Claim, cpus: &CpuSet) -> bool {
-    let [gpu] = claim.gpus.as_slice() else { return false };
+    let [gpu] = claim.gpus.as_slice() else {
+        return false;
+    };
     let numa_node = |gpu: &GpuIndex| node.numa_node_of(node.gpu(*gpu).address);
     let near = numa_node(gpu);
     let first = seen.gpus.iter().find(|other| numa_node(other) == near);
-    let is_near = |near| node.numa_node(near).is_none_or(|near| near.cpus.intersects(cpus));
+    let is_near = |near| {
+        node.numa_node(near)
+            .is_none_or(|near| near.cpus.intersects(cpus))
+    };
     first == Some(gpu) && near.is_some_and(|near| !is_near(near))
 }
 
 /// Has the step around this process set its variables?
 fn is_in_a_placed_step(present: &Present) -> bool {
-    present.get(marker::NAME).is_some_and(|text| marker::is_published(text))
+    present
+        .get(marker::NAME)
+        .is_some_and(|text| marker::is_published(text))
 }
 
 /// Without plugstack.conf, as in a container, the lists of the step around tell which NICs the admin lets be used.  A list
 /// with NICs that are not here is another node's.
 pub fn select_as_the_step_did(admin: &mut Admin, present: &Present, node: &Topology) {
-    let Some(text) = present.get(marker::NAME) else { return };
+    let Some(text) = present.get(marker::NAME) else {
+        return;
+    };
     let published = Marker::parse(text, |name| LISTS_OF_THE_NODE.contains(&name));
     let ours = LISTS_OF_THE_NODE.iter().find_map(|name| {
         let list = present.get(*name)?;
         published.is_ours(name, list).then_some(list)
     });
-    let names = ours.into_iter().flat_map(|list| list.trim_start_matches('=').split(','));
-    let names: Vec<&str> = names.map(|entry| entry.split(':').next().unwrap_or_default()).collect();
+    let names = ours
+        .into_iter()
+        .flat_map(|list| list.trim_start_matches('=').split(','));
+    let names: Vec<&str> = names
+        .map(|entry| entry.split(':').next().unwrap_or_default())
+        .collect();
     if names.iter().all(|name| node.nic_index(name).is_some()) {
-        admin.selection.include.extend(names.iter().filter_map(|name| Pattern::parse(name).ok()));
+        admin
+            .selection
+            .include
+            .extend(names.iter().filter_map(|name| Pattern::parse(name).ok()));
     }
 }
 
@@ -131,7 +177,9 @@ fn launcher(present: &Present, numbering: &Numbering) -> Option<Launcher> {
     if numbering.rank.is_none() || numbering.is_slurms() {
         return None;
     }
-    let numbered_by = numbering.numbered_by.and_then(|name| Some((name, present.get(name)?.as_str())));
+    let numbered_by = numbering
+        .numbered_by
+        .and_then(|name| Some((name, present.get(name)?.as_str())));
     Launcher::find(numbered_by)
 }
 
@@ -145,13 +193,18 @@ struct Surroundings<'a> {
 impl Surroundings<'_> {
     /// How this process was bound among others, in words; `None` if all of them share what it has.
     fn earlier_binding(&self, cpus: &CpuSet) -> Option<String> {
-        let Surroundings { numbering, launcher, .. } = self;
+        let Surroundings {
+            numbering,
+            launcher,
+            ..
+        } = self;
         numbering.rank.as_ref()?;
         if numbering.is_slurms() || numbering.repeats_slurm {
             let read = |name: &str| self.present.get(name).map(String::as_str);
             if cpu_bind::by_domain(read) || cpu_bind::masks(read).iter().any(|mask| mask != cpus) {
                 return Some(
-                    "Slurm bound it (`srun --cpu-bind=none` leaves that to nic-placement)".to_string(),
+                    "Slurm bound it (`srun --cpu-bind=none` leaves that to nic-placement)"
+                        .to_string(),
                 );
             }
         }
@@ -192,27 +245,43 @@ impl Surroundings<'_> {
         claim: &Claim,
         grant: &GpuGrant,
     ) -> (Option<String>, Option<String>) {
-        let Surroundings { node, present, numbering, launcher } = self;
+        let Surroundings {
+            node,
+            present,
+            numbering,
+            launcher,
+        } = self;
         // a process with a GPU must not be taken for one of a step without: those are dealt over the NUMA nodes
         let numbers = (!seen.gpus.is_empty()).then(|| gpus::slurms_numbers(node, &seen.gpus));
         let known = present.get(STEP_GPUS).cloned().or(numbers.clone());
-        let Some(rank) = &numbering.rank else { return (known, None) };
+        let Some(rank) = &numbering.rank else {
+            return (known, None);
+        };
         match (seen.gpus.len(), claim.gpus.len()) {
             // the first takes the first of them, the next the next: Slurm 22.05's rule
             (2.., 1) => (numbers, Some("gpu:per_task:1".to_string())),
-            (1, 1) if numbering.is_slurms() || numbering.repeats_slurm && present.contains_key(GPU_BIND) => {
+            (1, 1)
+                if numbering.is_slurms()
+                    || numbering.repeats_slurm && present.contains_key(GPU_BIND) =>
+            {
                 (known, present.get(GPU_BIND).cloned())
             }
             (1, 1) if rank.of.is_some_and(|of| of as usize <= node.gpus.len()) => {
-                let lists: Vec<(&str, &str)> =
-                    grant.variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+                let lists: Vec<(&str, &str)> = grant
+                    .variables
+                    .iter()
+                    .map(|(name, value)| (*name, value.as_str()))
+                    .collect();
                 // a list that the launcher had itself is the same for all its processes
                 if launcher.as_ref().and_then(|launcher| launcher.had(&lists)) != Some(false) {
                     return (known, None);
                 }
                 // each process has a GPU of its own, and no variable names the rule: that of later releases is taken
                 let all: Vec<GpuIndex> = node.gpu_indices().collect();
-                (Some(gpus::slurms_numbers(node, &all)), Some("gres/gpu:per_task:1".to_string()))
+                (
+                    Some(gpus::slurms_numbers(node, &all)),
+                    Some("gres/gpu:per_task:1".to_string()),
+                )
             }
             _ => (known, None),
         }

@@ -40,11 +40,23 @@ impl LauncherKind {
 /// first since programs themselves choose their GPU by it, whatever set it.
 const LAUNCHERS: [LauncherKind; 8] = [
     // torchrun (torch/distributed/elastic/agent/server/local_elastic_agent.py), accelerate; DeepSpeed has LOCAL_SIZE
-    kind(PROGRAMS, &["LOCAL_WORLD_SIZE", "LOCAL_SIZE"], ["RANK", "WORLD_SIZE"]),
+    kind(
+        PROGRAMS,
+        &["LOCAL_WORLD_SIZE", "LOCAL_SIZE"],
+        ["RANK", "WORLD_SIZE"],
+    ),
     // Open MPI (docs.open-mpi.org, "Environment variables set for MPI applications")
-    kind(MPIS[0], &["OMPI_COMM_WORLD_LOCAL_SIZE"], ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"]),
+    kind(
+        MPIS[0],
+        &["OMPI_COMM_WORLD_LOCAL_SIZE"],
+        ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"],
+    ),
     // MVAPICH2's mpirun_rsh
-    kind(MPIS[1], &["MV2_COMM_WORLD_LOCAL_SIZE"], ["MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"]),
+    kind(
+        MPIS[1],
+        &["MV2_COMM_WORLD_LOCAL_SIZE"],
+        ["MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"],
+    ),
     // Hydra: MPICH, Intel MPI, MVAPICH
     kind(MPIS[2], &["MPI_LOCALNRANKS"], ["PMI_RANK", "PMI_SIZE"]),
     // flux-shell(1) gives no count for the node
@@ -61,14 +73,22 @@ const fn kind(
     counts: &'static [&'static str],
     world: [&'static str; 2],
 ) -> LauncherKind {
-    LauncherKind { local, counts, world }
+    LauncherKind {
+        local,
+        counts,
+        world,
+    }
 }
 
 /// The variable by which programs themselves choose their GPU.
 const PROGRAMS: &str = "LOCAL_RANK";
 
 /// MPI's launchers that may start Flux's brokers.
-const MPIS: [&str; 3] = ["OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"];
+const MPIS: [&str; 3] = [
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "MV2_COMM_WORLD_LOCAL_RANK",
+    "MPI_LOCALRANKID",
+];
 
 const FLUX: &str = "FLUX_TASK_LOCAL_ID";
 
@@ -118,18 +138,33 @@ pub fn find(values: &Present, local_rank: Option<u32>, local_size: Option<u32>) 
         Some(rank) if is_possible(&rank) => (Some(rank), None),
         Some(Rank { said, of, .. }) => {
             let of = of.unwrap_or(0);
-            (None, Some(format!("`{said}` of {of} processes: it is taken for one without a number")))
+            (
+                None,
+                Some(format!(
+                    "`{said}` of {of} processes: it is taken for one without a number"
+                )),
+            )
         }
         None => (None, None),
     };
-    let variable = innermost.filter(|_| local_rank.is_none()).map(|launcher| launcher.local);
-    let gave_it = |launcher: &&&LauncherKind| rank.as_ref().is_some_and(|rank| is_of(values, rank, launcher));
+    let variable = innermost
+        .filter(|_| local_rank.is_none())
+        .map(|launcher| launcher.local);
+    let gave_it = |launcher: &&&LauncherKind| {
+        rank.as_ref()
+            .is_some_and(|rank| is_of(values, rank, launcher))
+    };
     let number_here = rank.as_ref().map_or(0, |rank| rank.number);
     let (global, total) = world(values, innermost).unwrap_or((number_here, count));
     Numbering {
         variable,
-        numbered_by: launchers.iter().rfind(gave_it).map(|launcher| launcher.local).or(variable),
-        repeats_slurm: variable != Some(SLURM) && rank.as_ref().is_some_and(|rank| is_slurms(values, rank)),
+        numbered_by: launchers
+            .iter()
+            .rfind(gave_it)
+            .map(|launcher| launcher.local)
+            .or(variable),
+        repeats_slurm: variable != Some(SLURM)
+            && rank.as_ref().is_some_and(|rank| is_slurms(values, rank)),
         global,
         total: total.unwrap_or(1).max(1),
         doubt: doubt.or_else(|| misspelt(values)),
@@ -141,9 +176,15 @@ pub fn find(values: &Present, local_rank: Option<u32>, local_size: Option<u32>) 
 fn launchers(values: &Present) -> Vec<&'static LauncherKind> {
     let is_passed_over = |launcher: &&LauncherKind| match is_slurms_task(values) {
         true => ![PROGRAMS, SLURM].contains(&launcher.local),
-        false => CRAYS.contains(&launcher.local) && are_slurms(values) || started_brokers(values, launcher),
+        false => {
+            CRAYS.contains(&launcher.local) && are_slurms(values)
+                || started_brokers(values, launcher)
+        }
     };
-    LAUNCHERS.iter().filter(|launcher| !is_passed_over(launcher)).collect()
+    LAUNCHERS
+        .iter()
+        .filter(|launcher| !is_passed_over(launcher))
+        .collect()
 }
 
 /// True for the process that slurmstepd started, whose number it then sets in `SLURM_TASK_PID`
@@ -153,8 +194,14 @@ fn is_slurms_task(values: &Present) -> bool {
 }
 
 /// The first of them that gives a number.  Slurm's is none without a count: a batch script is number 0 of no step.
-fn innermost(values: &Present, launchers: &[&'static LauncherKind]) -> Option<&'static LauncherKind> {
-    let innermost = launchers.iter().copied().find(|launcher| launcher.number(values).is_some())?;
+fn innermost(
+    values: &Present,
+    launchers: &[&'static LauncherKind],
+) -> Option<&'static LauncherKind> {
+    let innermost = launchers
+        .iter()
+        .copied()
+        .find(|launcher| launcher.number(values).is_some())?;
     (innermost.local != SLURM || innermost.count(values).is_some()).then_some(innermost)
 }
 
@@ -168,14 +215,22 @@ fn rank(
 ) -> Option<Rank> {
     let by_launcher = || {
         let LauncherKind { local, .. } = innermost?;
-        Some((number(values, local)?, format!("{local}={}", number(values, local)?)))
+        Some((
+            number(values, local)?,
+            format!("{local}={}", number(values, local)?),
+        ))
     };
     let by_user = local_rank.map(|number| (number, format!("local rank {number}")));
     let (number, said) = by_user.or_else(by_launcher)?;
     let of = local_size.or_else(|| innermost?.count(values));
     let of = of.or_else(|| count_of_another(values, number, launchers));
     let own = virtual_number(values).filter(|_| local_rank.is_none());
-    Some(Rank { number: own.unwrap_or(number), of, said, by_user: local_rank.is_some() })
+    Some(Rank {
+        number: own.unwrap_or(number),
+        of,
+        said,
+        by_user: local_rank.is_some(),
+    })
 }
 
 fn is_possible(rank: &Rank) -> bool {
@@ -192,20 +247,33 @@ fn world(values: &Present, innermost: Option<&LauncherKind>) -> Option<(u32, Opt
 /// number again and left the count out.  Pyxis does for images of PyTorch (`RANK` and `LOCAL_RANK`), and scripts with
 /// `export LOCAL_RANK=$SLURM_LOCALID`.  To be the only one says nothing: what it started itself begins at 0 too.
 fn count_of_another(values: &Present, own: u32, launchers: &[&LauncherKind]) -> Option<u32> {
-    let same = launchers.iter().filter(|launcher| launcher.number(values) == Some(own));
-    same.filter_map(|launcher| launcher.count(values)).find(|&of| of > own.max(1))
+    let same = launchers
+        .iter()
+        .filter(|launcher| launcher.number(values) == Some(own));
+    same.filter_map(|launcher| launcher.count(values))
+        .find(|&of| of > own.max(1))
 }
 
 /// Does `PALS_APID` name Slurm's own step?  So does Slurm (src/plugins/mpi/cray_shasta/mpi_cray_shasta.c,
 /// `mpi_p_slurmstepd_task`), and its own variables tell more; HPE's mpiexec names its application otherwise.
 fn are_slurms(values: &Present) -> bool {
-    let step = || Some(format!("{}.{}", values.get("SLURM_JOB_ID")?, values.get("SLURM_STEP_ID")?));
-    values.get("PALS_APID").is_some_and(|application| step().as_ref() == Some(application))
+    let step = || {
+        Some(format!(
+            "{}.{}",
+            values.get("SLURM_JOB_ID")?,
+            values.get("SLURM_STEP_ID")?
+        ))
+    };
+    values
+        .get("PALS_APID")
+        .is_some_and(|application| step().as_ref() == Some(application))
 }
 
 /// Is this the number of Slurm's task, and the count that of Slurm's tasks on the node?
 fn is_slurms(values: &Present, rank: &Rank) -> bool {
-    number(values, SLURM) == Some(rank.number) && rank.of.is_some() && rank.of == slurms_count(values)
+    number(values, SLURM) == Some(rank.number)
+        && rank.of.is_some()
+        && rank.of == slurms_count(values)
 }
 
 /// Is this the number that a launcher other than Slurm gave, among as many?  To be the only one says nothing.
@@ -229,7 +297,9 @@ fn started_brokers(values: &Present, launcher: &LauncherKind) -> bool {
 fn misspelt(values: &Present) -> Option<String> {
     LAUNCHERS.iter().find_map(|LauncherKind { local, .. }| {
         // `-1` says that there is no launcher
-        let text = values.get(*local).filter(|text| !text.is_empty() && *text != "-1")?;
+        let text = values
+            .get(*local)
+            .filter(|text| !text.is_empty() && *text != "-1")?;
         text.parse::<u32>()
             .is_err()
             .then(|| format!("`{local}={}` is no number: ignored", Shown::word(text, 40)))
@@ -246,8 +316,13 @@ fn count(values: &Present, name: &str) -> Option<u32> {
 
 /// An even share, where there is one and this task's number is no proof of another: Flux deals tasks by resources, such as 8 and 4.
 fn fluxs_count(values: &Present) -> Option<u32> {
-    let (all, nodes) = (number(values, "FLUX_JOB_SIZE")?, number(values, "FLUX_JOB_NNODES")?);
-    let of = all.checked_div(nodes).filter(|of| of * nodes == all && (1..=MAX_PROCESSES).contains(of));
+    let (all, nodes) = (
+        number(values, "FLUX_JOB_SIZE")?,
+        number(values, "FLUX_JOB_NNODES")?,
+    );
+    let of = all
+        .checked_div(nodes)
+        .filter(|of| of * nodes == all && (1..=MAX_PROCESSES).contains(of));
     of.filter(|&of| number(values, FLUX).is_none_or(|number| number < of))
 }
 
@@ -260,7 +335,10 @@ fn slurms_count(values: &Present) -> Option<u32> {
             None => (entry, 1),
         };
         if node < nodes {
-            return tasks.parse().ok().filter(|tasks| (1..=MAX_PROCESSES).contains(tasks));
+            return tasks
+                .parse()
+                .ok()
+                .filter(|tasks| (1..=MAX_PROCESSES).contains(tasks));
         }
         node -= nodes;
     }

@@ -55,8 +55,17 @@ impl Mounts {
             let (id, parent) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
             let at = unescaped(words.nth(2)?);
             // without what is at `/` no program starts
-            let kind = if at == "/" { Kind::Local } else { kind(file_system.split(' ').next()?) };
-            Some(Mount { id, parent, at, kind })
+            let kind = if at == "/" {
+                Kind::Local
+            } else {
+                kind(file_system.split(' ').next()?)
+            };
+            Some(Mount {
+                id,
+                parent,
+                at,
+                kind,
+            })
         };
         Mounts(table.lines().filter_map(mount).collect())
     }
@@ -68,8 +77,14 @@ impl Mounts {
     /// The cost of a path without links and dots: by the file systems of all directories on it, the first of which is
     /// asked each time.
     pub(super) fn kind(&self, path: &str) -> Kind {
-        let Some(mut mount) = self.at_root() else { return Kind::Remote };
-        let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
+        let Some(mut mount) = self.at_root() else {
+            return Kind::Remote;
+        };
+        let ends = path
+            .match_indices('/')
+            .map(|(at, _)| at)
+            .skip(1)
+            .chain([path.len()]);
         let mut kind = Kind::Local;
         for end in ends {
             mount = self.top(mount, &path[..end]);
@@ -88,8 +103,12 @@ impl Mounts {
 
     fn at_root(&self) -> Option<&Mount> {
         let mut roots = self.0.iter().filter(|mount| mount.at == "/");
-        let bottom =
-            roots.find(|root| !self.0.iter().any(|other| other.id == root.parent && other.at == "/"))?;
+        let bottom = roots.find(|root| {
+            !self
+                .0
+                .iter()
+                .any(|other| other.id == root.parent && other.at == "/")
+        })?;
         Some(self.top(bottom, "/"))
     }
 
@@ -97,7 +116,9 @@ impl Mounts {
     fn top<'m>(&'m self, below: &'m Mount, path: &str) -> &'m Mount {
         let mut top = below;
         let on = |below: &Mount| {
-            let is_on = |mount: &&Mount| mount.parent == below.id && mount.at == path && mount.id != below.id;
+            let is_on = |mount: &&Mount| {
+                mount.parent == below.id && mount.at == path && mount.id != below.id
+            };
             self.0.iter().find(is_on)
         };
         // each mount is passed once at most
@@ -114,7 +135,9 @@ fn unescaped(path: &str) -> String {
     let mut parts = path.split('\\');
     let mut plain = parts.next().unwrap_or_default().to_string();
     for part in parts {
-        let code = part.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        let code = part
+            .get(..3)
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
         plain.push(code.map_or('\\', char::from));
         plain.push_str(code.map_or(part, |_| &part[3..]));
     }
@@ -163,24 +186,36 @@ mod tests {
             ("6 3 0:50 / /home rw - tmpfs tmpfs rw", Kind::Local),
             ("6 3 0:50 / /home rw - fuse x rw", Kind::Fuse),
         ] {
-            assert_eq!(mounts(&[&NODE[..], &[cover]].concat()).kind("/home/alice"), expected, "{cover}");
+            assert_eq!(
+                mounts(&[&NODE[..], &[cover]].concat()).kind("/home/alice"),
+                expected,
+                "{cover}"
+            );
         }
     }
 
     #[test]
     fn the_root_is_local_whatever_it_is_and_a_table_that_says_nothing_is_not() {
         let are_local = |table: &str| Mounts::new(table).are_local();
-        assert!(are_local("1 0 0:9 / / rw - fuse.squashfuse x ro\n2 1 0:5 / /proc rw - proc proc rw\n"));
-        assert_eq!(mounts(&["1 0 0:9 / / rw - nfs s:/root ro"]).kind("/root/x"), Kind::Local);
+        assert!(are_local(
+            "1 0 0:9 / / rw - fuse.squashfuse x ro\n2 1 0:5 / /proc rw - proc proc rw\n"
+        ));
+        assert_eq!(
+            mounts(&["1 0 0:9 / / rw - nfs s:/root ro"]).kind("/root/x"),
+            Kind::Local
+        );
         assert!(!are_local("nonsense\n") && !are_local(""));
         assert_eq!(mounts(&[]).kind("/root/x"), Kind::Remote);
     }
 
     #[test]
     fn what_lies_on_another_file_system_is_reached_through_that_one() {
-        for (above, expected) in
-            [("nfs", Kind::Remote), ("autofs", Kind::Remote), ("fuse", Kind::Fuse), ("xfs", Kind::Local)]
-        {
+        for (above, expected) in [
+            ("nfs", Kind::Remote),
+            ("autofs", Kind::Remote),
+            ("fuse", Kind::Fuse),
+            ("xfs", Kind::Local),
+        ] {
             let outer = format!("2 1 0:40 / /home rw - {above} x rw");
             let mounts = mounts(&[NODE[0], &outer, "3 2 8:2 / /home/a rw - xfs /dev/sdb rw"]);
             assert_eq!(mounts.kind("/home/a/f"), expected, "{above}");
@@ -189,7 +224,17 @@ mod tests {
 
     #[test]
     fn file_systems_of_other_machines_and_unknown_ones_are_remote() {
-        for name in ["nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "9p", "of-the-future"] {
+        for name in [
+            "nfs",
+            "nfs4",
+            "lustre",
+            "gpfs",
+            "beegfs",
+            "ceph",
+            "cifs",
+            "9p",
+            "of-the-future",
+        ] {
             assert_eq!(kind(name), Kind::Remote, "{name}");
         }
         for name in ["fuse", "fuseblk", "fuse.glusterfs", "virtiofs"] {

@@ -28,7 +28,8 @@ pub(super) trait FileSystems {
     fn enter(&mut self, path: &str) -> Result<Standing, &'static str>;
 }
 
-pub(super) const ON_FUSE: &str = "it is on a FUSE file system, for which a process can wait without end";
+pub(super) const ON_FUSE: &str =
+    "it is on a FUSE file system, for which a process can wait without end";
 
 /// Symbolic links on the way, at most: the kernel's own bound (path_resolution(7)).
 const MAX_LINKS: usize = 40;
@@ -54,7 +55,11 @@ pub(super) fn walk(path: &str, asked: &mut impl FileSystems) -> End {
         let stands = match mounts.kind(&here) {
             Kind::Fuse => Err(ON_FUSE),
             // a place on which a file system lies is not asked: the rest of the path needs a directory there
-            _ if mounts.begins(&next) => Ok(if is_last { Standing::File } else { Standing::Directory }),
+            _ if mounts.begins(&next) => Ok(if is_last {
+                Standing::File
+            } else {
+                Standing::Directory
+            }),
             Kind::Local => Ok(asked.local(&next)),
             Kind::Remote => asked.remote(&next),
             Kind::Automount => {
@@ -105,14 +110,30 @@ mod tests {
         is_deaf: bool,
     }
 
-    fn node(mounts: &'static [&'static str], files: &'static [(&'static str, &'static str)]) -> Node {
-        Node { mounts, files, later: None, asked: Vec::new(), is_deaf: false }
+    fn node(
+        mounts: &'static [&'static str],
+        files: &'static [(&'static str, &'static str)],
+    ) -> Node {
+        Node {
+            mounts,
+            files,
+            later: None,
+            asked: Vec::new(),
+            is_deaf: false,
+        }
     }
 
     impl FileSystems for Node {
         fn mounts(&mut self) -> String {
-            let later = self.later.filter(|_| self.asked.iter().any(|asked| asked.starts_with("enter ")));
-            self.mounts.iter().copied().chain(later).map(|line| format!("{line}\n")).collect()
+            let later = self
+                .later
+                .filter(|_| self.asked.iter().any(|asked| asked.starts_with("enter ")));
+            self.mounts
+                .iter()
+                .copied()
+                .chain(later)
+                .map(|line| format!("{line}\n"))
+                .collect()
         }
 
         fn local(&mut self, path: &str) -> Standing {
@@ -120,19 +141,29 @@ mod tests {
             match self.files.iter().find(|(file, _)| *file == path) {
                 Some((_, "")) => Standing::File,
                 Some((_, target)) => Standing::Link(target.to_string()),
-                None if self.files.iter().any(|(file, _)| file.starts_with(&below)) => Standing::Directory,
+                None if self.files.iter().any(|(file, _)| file.starts_with(&below)) => {
+                    Standing::Directory
+                }
                 None => Standing::Nothing,
             }
         }
 
         fn remote(&mut self, path: &str) -> Result<Standing, &'static str> {
             self.asked.push(path.to_string());
-            if self.is_deaf { Err("deaf") } else { Ok(self.local(path)) }
+            if self.is_deaf {
+                Err("deaf")
+            } else {
+                Ok(self.local(path))
+            }
         }
 
         fn enter(&mut self, path: &str) -> Result<Standing, &'static str> {
             self.asked.push(format!("enter {path}"));
-            if self.is_deaf { Err("deaf") } else { Ok(Standing::Directory) }
+            if self.is_deaf {
+                Err("deaf")
+            } else {
+                Ok(Standing::Directory)
+            }
         }
     }
 
@@ -144,10 +175,17 @@ mod tests {
     #[test]
     fn a_file_of_this_node_is_left_to_its_reader_whatever_else_is_mounted() {
         let mut there = node(&[ROOT, NFS, FUSE], &[("/home/a/f", "")]);
-        assert_eq!(walk("/home/a/f", &mut there), End::Local("/home/a/f".to_string()));
+        assert_eq!(
+            walk("/home/a/f", &mut there),
+            End::Local("/home/a/f".to_string())
+        );
         assert_eq!(walk("/home/a/none", &mut there), End::Nothing);
         assert_eq!(walk("/home/a/f/none", &mut there), End::Nothing);
-        assert_eq!(walk("/home/a", &mut there), End::Nothing, "a directory is no file");
+        assert_eq!(
+            walk("/home/a", &mut there),
+            End::Nothing,
+            "a directory is no file"
+        );
         assert!(there.asked.is_empty());
         assert_eq!(
             walk("/whatever", &mut node(&[ROOT], &[])),
@@ -158,12 +196,20 @@ mod tests {
 
     #[test]
     fn no_process_asks_fuse_also_behind_a_link_and_a_way_back() {
-        let files: &[(&str, &str)] =
-            &[("/home", "/fuse/home"), ("/u/l", "../fuse/f"), ("/fuse/f", ""), ("/nfs/l", "/u/../fuse/x")];
+        let files: &[(&str, &str)] = &[
+            ("/home", "/fuse/home"),
+            ("/u/l", "../fuse/f"),
+            ("/fuse/f", ""),
+            ("/nfs/l", "/u/../fuse/x"),
+        ];
         for path in ["/fuse/f", "/home/a/f", "/u/l", "/u/./../fuse/f", "/nfs/l"] {
             let mut there = node(&[ROOT, NFS, FUSE], files);
             assert_eq!(walk(path, &mut there), End::Unanswered(ON_FUSE), "{path}");
-            assert!(there.asked.iter().all(|asked| asked.starts_with("/nfs/")), "{path}: {:?}", there.asked);
+            assert!(
+                there.asked.iter().all(|asked| asked.starts_with("/nfs/")),
+                "{path}: {:?}",
+                there.asked
+            );
         }
     }
 
@@ -177,10 +223,19 @@ mod tests {
             ("/etc/f", ""),
         ];
         let mut there = node(&[ROOT, NFS], files);
-        assert_eq!(walk("/home/a/f", &mut there), End::Remote("/nfs/a/f".to_string()));
+        assert_eq!(
+            walk("/home/a/f", &mut there),
+            End::Remote("/nfs/a/f".to_string())
+        );
         assert_eq!(there.asked, ["/nfs/a", "/nfs/a/f"]);
-        assert_eq!(walk("/nfs/a/l", &mut there), End::Remote("/nfs/a/f".to_string()));
-        assert_eq!(walk("/nfs/a/out", &mut there), End::Local("/etc/f".to_string()));
+        assert_eq!(
+            walk("/nfs/a/l", &mut there),
+            End::Remote("/nfs/a/f".to_string())
+        );
+        assert_eq!(
+            walk("/nfs/a/out", &mut there),
+            End::Local("/etc/f".to_string())
+        );
         assert_eq!(walk("/nfs/b/f", &mut there), End::Nothing);
         there.is_deaf = true;
         assert_eq!(walk("/nfs/a/f", &mut there), End::Unanswered("deaf"));
@@ -189,8 +244,14 @@ mod tests {
     #[test]
     fn what_automount_brings_is_looked_at_anew() {
         for (later, expected) in [
-            ("3 2 0:41 / /home/a rw - nfs server:/a rw", End::Remote("/home/a/f".to_string())),
-            ("3 2 0:41 / /home/a rw - fuse.x x rw", End::Unanswered(ON_FUSE)),
+            (
+                "3 2 0:41 / /home/a rw - nfs server:/a rw",
+                End::Remote("/home/a/f".to_string()),
+            ),
+            (
+                "3 2 0:41 / /home/a rw - fuse.x x rw",
+                End::Unanswered(ON_FUSE),
+            ),
         ] {
             let files: &[(&str, &str)] = &[("/home/a/f", "")];
             let mut there = node(AUTOFS, files);
@@ -205,6 +266,9 @@ mod tests {
 
     #[test]
     fn a_circle_of_links_leads_nowhere() {
-        assert_eq!(walk("/a", &mut node(&[ROOT, NFS], &[("/a", "b"), ("/b", "/a")])), End::Nothing);
+        assert_eq!(
+            walk("/a", &mut node(&[ROOT, NFS], &[("/a", "b"), ("/b", "/a")])),
+            End::Nothing
+        );
     }
 }

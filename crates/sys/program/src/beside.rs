@@ -59,7 +59,11 @@ impl Signals {
         let before = unsafe { before.assume_init() };
         // SAFETY: the default disposition has no handler.  Where SIGCHLD is ignored, wait(2) tells no child's status.
         let old = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
-        Ok(Signals { held, before, ignored_children: old == libc::SIG_IGN })
+        Ok(Signals {
+            held,
+            before,
+            ignored_children: old == libc::SIG_IGN,
+        })
     }
 
     /// Restores the earlier mask in this process, which becomes the program itself.
@@ -94,7 +98,10 @@ impl Signals {
         // SAFETY: it runs between fork and execve, takes no lock and allocates nothing: it calls signal(2), close(2) and
         // sigprocmask(2), which may be called there (signal-safety(7)).
         unsafe { command.pre_exec(as_given) };
-        Ok(Running { child: command.spawn()?, held: self.held })
+        Ok(Running {
+            child: command.spawn()?,
+            held: self.held,
+        })
     }
 }
 

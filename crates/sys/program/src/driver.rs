@@ -173,7 +173,9 @@ fn number(write: impl FnOnce(*mut c_int) -> Result<(), DriverError>) -> Result<c
 }
 
 /// A text that a function writes into so many bytes; the last byte ends it.
-fn text(write: impl FnOnce(*mut c_char, c_int) -> Result<(), DriverError>) -> Result<String, DriverError> {
+fn text(
+    write: impl FnOnce(*mut c_char, c_int) -> Result<(), DriverError>,
+) -> Result<String, DriverError> {
     let mut bytes = [0u8; TEXT + 1];
     write(bytes.as_mut_ptr().cast(), TEXT as c_int)?;
     let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();

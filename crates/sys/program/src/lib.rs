@@ -17,7 +17,9 @@ mod beside;
 mod driver;
 
 pub use beside::{Running, Signals};
-pub use driver::{Copies, DriverAnswer, DriverDevice, DriverError, DriverKind, ask, copies, nccl_topology};
+pub use driver::{
+    Copies, DriverAnswer, DriverDevice, DriverError, DriverKind, ask, copies, nccl_topology,
+};
 
 use std::ffi::{CString, OsStr, OsString, c_char, c_int};
 use std::io;
@@ -69,9 +71,16 @@ pub fn given_socket(number: c_int) -> io::Result<UnixStream> {
 pub fn become_program(command: &[OsString], environment: &[(OsString, OsString)]) -> io::Error {
     // naming it keeps the linker from leaving it out
     std::hint::black_box(&CONSTRUCTOR);
-    let words: Result<Vec<CString>, _> = command.iter().map(|word| CString::new(word.as_bytes())).collect();
+    let words: Result<Vec<CString>, _> = command
+        .iter()
+        .map(|word| CString::new(word.as_bytes()))
+        .collect();
     let variable = |(name, value): &(OsString, OsString)| {
-        let parts = [name.as_bytes(), OsStr::new("=").as_bytes(), value.as_bytes()];
+        let parts = [
+            name.as_bytes(),
+            OsStr::new("=").as_bytes(),
+            value.as_bytes(),
+        ];
         CString::new(parts.concat())
     };
     let variables: Result<Vec<CString>, _> = environment.iter().map(variable).collect();
@@ -80,7 +89,11 @@ pub fn become_program(command: &[OsString], environment: &[(OsString, OsString)]
         _ => return io::Error::from(io::ErrorKind::InvalidInput),
     };
     let pointers = |texts: &[CString]| -> Vec<*const c_char> {
-        texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
+        texts
+            .iter()
+            .map(|text| text.as_ptr())
+            .chain([std::ptr::null()])
+            .collect()
     };
     let (arguments, environment) = (pointers(&words), pointers(&variables));
     restore();

@@ -18,7 +18,12 @@ use std::process::{Command, Stdio};
 /// What `refresh --textfile` writes, with the rail `mlx5_4` up or down.
 fn of_ports(state: PortState) -> String {
     let mut node = model("dgx-h100").unwrap();
-    node.nics.iter_mut().find(|nic| nic.name == "mlx5_4").unwrap().ports[0].state = state;
+    node.nics
+        .iter_mut()
+        .find(|nic| nic.name == "mlx5_4")
+        .unwrap()
+        .ports[0]
+        .state = state;
     let plan = whole_node(node, Admin::default()).unwrap();
     write(&textfile::metrics(&plan, &Sample::new(), 1_795_314_601))
 }
@@ -32,7 +37,8 @@ fn of_tasks(verdicts: [&str; 2]) -> String {
             "cpus": {"threads": 1, "as_set": 1, "far": 0, "others": [], "first_left": false},
         })
     };
-    let report = json!({"format": "", "version": 1, "node": "n1", "tasks": verdicts.map(task), "notes": []});
+    let report =
+        json!({"format": "", "version": 1, "node": "n1", "tasks": verdicts.map(task), "notes": []});
     let report: NodeVerdicts = serde_json::from_value(report).unwrap();
     write(&[verify::metric(&report)])
 }
@@ -40,7 +46,10 @@ fn of_tasks(verdicts: [&str; 2]) -> String {
 /// What `audit --textfile` writes of a recorded cluster.
 fn of_audit(reports: &str) -> String {
     let mut audit = Audit::default();
-    let reports = format!("{}/../../tests/machines/audit/{reports}", env!("CARGO_MANIFEST_DIR"));
+    let reports = format!(
+        "{}/../../tests/machines/audit/{reports}",
+        env!("CARGO_MANIFEST_DIR")
+    );
     for report in std::fs::read_to_string(reports).unwrap().lines() {
         audit.add(report.as_bytes()).unwrap();
     }
@@ -54,21 +63,40 @@ fn series(texts: &[String]) -> Vec<Value> {
         let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
         json!({"series": format!("{name}{{instance=\"n1\",{labels}"), "values": format!("{value}+0x60")})
     };
-    texts.iter().flat_map(|text| text.lines().filter(|line| !line.starts_with('#')).map(sample)).collect()
+    texts
+        .iter()
+        .flat_map(|text| {
+            text.lines()
+                .filter(|line| !line.starts_with('#'))
+                .map(sample)
+        })
+        .collect()
 }
 
 /// promtool's answer; `None` without a promtool.
 pub(super) fn promtool(arguments: &[&str], input: &str) -> Option<(bool, String)> {
     let mut promtool = Command::new("promtool");
-    promtool.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    promtool
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let Ok(mut child) = promtool.spawn() else {
         println!("skipped: there is no `promtool`: tests/exec/install.sh");
         return None;
     };
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(input.as_bytes())
+        .unwrap();
     let output = child.wait_with_output().unwrap();
     let said = [output.stdout, output.stderr].concat();
-    Some((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
+    Some((
+        output.status.success(),
+        String::from_utf8_lossy(&said).into_owned(),
+    ))
 }
 
 fn rules() -> PathBuf {
@@ -77,23 +105,43 @@ fn rules() -> PathBuf {
 
 #[test]
 fn the_rules_ask_for_metrics_that_are_written() {
-    let written = [of_ports(PortState::Down), of_tasks(["far", "far"]), of_audit("cluster.json")].concat();
+    let written = [
+        of_ports(PortState::Down),
+        of_tasks(["far", "far"]),
+        of_audit("cluster.json"),
+    ]
+    .concat();
     let rules = std::fs::read_to_string(rules()).unwrap();
     let word = |letter: char| !(letter.is_ascii_alphanumeric() || letter == '_');
-    let asked = rules.lines().filter_map(|line| line.trim().strip_prefix("expr: "));
-    let asked = asked.flat_map(|line| line.split(word)).filter(|word| word.starts_with("nic_placement_"));
+    let asked = rules
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("expr: "));
+    let asked = asked
+        .flat_map(|line| line.split(word))
+        .filter(|word| word.starts_with("nic_placement_"));
     let asked: Vec<&str> = asked.collect();
     assert_eq!(asked.len(), 3);
     for metric in asked {
-        assert!(written.contains(&format!("# TYPE {metric} gauge\n")), "{metric} is not in\n{written}");
+        assert!(
+            written.contains(&format!("# TYPE {metric} gauge\n")),
+            "{metric} is not in\n{written}"
+        );
     }
 }
 
 #[test]
 fn each_alert_comes_with_its_cause_and_not_without() {
     let alert = |name: &str, minute: u32, alerts: Value| json!({"eval_time": format!("{minute}m"), "alertname": name, "exp_alerts": alerts});
-    let sick = [of_ports(PortState::Down), of_tasks(["far", "as-planned"]), of_audit("three.json")];
-    let well = [of_ports(PortState::Active), of_tasks(["nearer-exists", "as-near"]), of_audit("alike.json")];
+    let sick = [
+        of_ports(PortState::Down),
+        of_tasks(["far", "as-planned"]),
+        of_audit("three.json"),
+    ];
+    let well = [
+        of_ports(PortState::Active),
+        of_tasks(["nearer-exists", "as-near"]),
+        of_audit("alike.json"),
+    ];
     let port = json!({
         "exp_labels": {"severity": "warning", "instance": "n1", "device": "mlx5_4", "port": "1"},
         "exp_annotations": {
@@ -115,7 +163,11 @@ fn each_alert_comes_with_its_cause_and_not_without() {
             "description": "`nic-placement audit` says which.",
         },
     });
-    let [differs, down, far] = ["NicPlacementNodeDiffers", "NicPlacementPortDown", "NicPlacementTasksFar"];
+    let [differs, down, far] = [
+        "NicPlacementNodeDiffers",
+        "NicPlacementPortDown",
+        "NicPlacementTasksFar",
+    ];
     let tests = json!({
         "rule_files": [rules()],
         "evaluation_interval": "1m",
@@ -134,7 +186,8 @@ fn each_alert_comes_with_its_cause_and_not_without() {
             ]},
         ],
     });
-    let file = std::env::temp_dir().join(format!("nic-placement-alerts-{}.yml", std::process::id()));
+    let file =
+        std::env::temp_dir().join(format!("nic-placement-alerts-{}.yml", std::process::id()));
     std::fs::write(&file, tests.to_string()).unwrap();
     let answer = promtool(&["test", "rules", file.to_str().unwrap()], "");
     std::fs::remove_file(&file).unwrap();

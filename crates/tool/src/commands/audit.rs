@@ -70,7 +70,11 @@ impl Rejected {
     fn add(&mut self, input: &str, line: Option<u64>, why: String) {
         self.count += 1;
         if self.first.len() < TOLD {
-            self.first.push(Bad { input: input.to_string(), line, why });
+            self.first.push(Bad {
+                input: input.to_string(),
+                line,
+                why,
+            });
         }
     }
 }
@@ -90,7 +94,9 @@ impl Input {
     fn add(&mut self, document: &[u8]) -> Result<(), String> {
         let report = Report::from_json(document)?;
         self.audit.add_report(&report)?;
-        let Some(names) = NodeNames::of(&report) else { return Ok(()) };
+        let Some(names) = NodeNames::of(&report) else {
+            return Ok(());
+        };
         // a node whose cables nothing tells has none to be compared
         if !self.with_cables && !names.has_neighbours() {
             return Ok(());
@@ -101,15 +107,25 @@ impl Input {
 }
 
 pub(super) fn run(options: &AuditOptions, page: &mut Page) -> Result<(), Failure> {
-    options.textfile.as_deref().map_or(Ok(()), textfile::check)?;
-    let mut input = Input { with_cables: !options.fabric.is_empty(), ..Input::default() };
+    options
+        .textfile
+        .as_deref()
+        .map_or(Ok(()), textfile::check)?;
+    let mut input = Input {
+        with_cables: !options.fabric.is_empty(),
+        ..Input::default()
+    };
     for file in or_stdin(&options.files) {
         if let Err(error) = read(file, &mut input) {
-            input.rejected.add(&file.to_string_lossy(), None, error.to_string());
+            input
+                .rejected
+                .add(&file.to_string_lossy(), None, error.to_string());
         }
     }
     let rails = rails(&options.fabric, &mut input);
-    let Input { audit, rejected, .. } = input;
+    let Input {
+        audit, rejected, ..
+    } = input;
     let mut audited = audit.finish();
     let faults = rails.as_ref().map(|rails| rails.faults.as_slice());
     audited.cables = faults.and_then(|faults| serde_json::to_value(faults).ok());
@@ -149,9 +165,13 @@ pub(super) fn metrics(audited: &Audited) -> [Metric; 2] {
     for kind in &audited.kinds {
         let alone = (kind.count == 1 && audited.nodes > 1).then_some((&kind.nodes, 1));
         let differing = kind.differing.iter();
-        let differing = differing.flat_map(|of| of.hosts.iter().map(|host| (host, of.differences.len())));
+        let differing =
+            differing.flat_map(|of| of.hosts.iter().map(|host| (host, of.differences.len())));
         for (node, differences) in differing.chain(alone) {
-            let labels = vec![("node", node.clone()), ("machine", kind.inventory.machine.clone())];
+            let labels = vec![
+                ("node", node.clone()),
+                ("machine", kind.inventory.machine.clone()),
+            ];
             samples.push((labels, differences as u64));
         }
     }
@@ -172,7 +192,9 @@ pub(super) fn metrics(audited: &Audited) -> [Metric; 2] {
 fn read(path: &Path, into: &mut Input) -> Result<(), Failure> {
     let file = &*path.to_string_lossy();
     let mut take = |(line, piece): StreamPiece<'_>| {
-        let added = piece.map_err(str::to_string).and_then(|text| into.add(text));
+        let added = piece
+            .map_err(str::to_string)
+            .and_then(|text| into.add(text));
         if let Err(why) = added {
             into.rejected.add(file, Some(line), why);
         }
@@ -187,7 +209,9 @@ fn rails(files: &[PathBuf], input: &mut Input) -> Option<FabricRails> {
     let (mut cabling, mut unread) = (Cabling::default(), Vec::new());
     let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
     fabric::read(&files, &mut cabling, &mut unread);
-    unread.into_iter().for_each(|why| input.rejected.add("--fabric", None, why));
+    unread
+        .into_iter()
+        .for_each(|why| input.rejected.add("--fabric", None, why));
     if !input.with_cables && !input.hears {
         return None;
     }
@@ -204,8 +228,17 @@ fn rails(files: &[PathBuf], input: &mut Input) -> Option<FabricRails> {
 fn print(audited: &Audited, faults: &[CableFault], rejected: &Rejected, page: &mut Page) {
     let nodes = counted(audited.nodes, "node");
     let kinds = counted(audited.kinds.len(), "kind");
-    let differing: usize = audited.kinds.iter().flat_map(|kind| &kind.differing).map(|of| of.count).sum();
-    let verb = if differing == 1 { "differs from its kind" } else { "differ from their kind" };
+    let differing: usize = audited
+        .kinds
+        .iter()
+        .flat_map(|kind| &kind.differing)
+        .map(|of| of.count)
+        .sum();
+    let verb = if differing == 1 {
+        "differs from its kind"
+    } else {
+        "differ from their kind"
+    };
     if audited.nodes > 0 {
         page.line(format_args!("{nodes} of {kinds}, {differing} {verb}"));
     }
@@ -226,10 +259,16 @@ fn print(audited: &Audited, faults: &[CableFault], rejected: &Rejected, page: &m
     }
     for Bad { input, line, why } in &rejected.first {
         let place = line.map_or(String::new(), |line| format!("`{input}:{line}`: "));
-        page.item(Text::styled("bad    ", Style::Wrong), format_args!("{place}{why}"));
+        page.item(
+            Text::styled("bad    ", Style::Wrong),
+            format_args!("{place}{why}"),
+        );
     }
     if rejected.count > TOLD {
-        page.item("bad    ", format_args!("and {} more", rejected.count - TOLD));
+        page.item(
+            "bad    ",
+            format_args!("and {} more", rejected.count - TOLD),
+        );
     }
 }
 
@@ -240,15 +279,28 @@ fn kind(kind: &NodeKind, nodes: usize, page: &mut Page) {
     if kind.count == 1 && nodes > 1 {
         page.indented(Text::styled("no other node is of this kind", Style::Wrong));
     }
-    for Differing { nodes, count, differences, .. } in &kind.differing {
-        let count = if *count == 1 { String::new() } else { format!(" ({count} nodes)") };
+    for Differing {
+        nodes,
+        count,
+        differences,
+        ..
+    } in &kind.differing
+    {
+        let count = if *count == 1 {
+            String::new()
+        } else {
+            format!(" ({count} nodes)")
+        };
         page.indented(format_args!("{nodes}{count}"));
         let lines = together(differences);
         for of in lines.iter().take(SHOWN) {
             page.item("    ", line(of, kind.count));
         }
         if lines.len() > SHOWN {
-            page.item("    ", format_args!("and {} more: --json has all", lines.len() - SHOWN));
+            page.item(
+                "    ",
+                format_args!("and {} more: --json has all", lines.len() - SHOWN),
+            );
         }
     }
 }
@@ -259,7 +311,11 @@ fn together(differences: &[Difference]) -> Vec<Vec<&Difference>> {
     let mut known = BTreeMap::new();
     for of in differences {
         // several devices that are missing, or several findings, are several things to be put right
-        let alone = if of.what.is_empty() { of.subject.as_str() } else { "" };
+        let alone = if of.what.is_empty() {
+            of.subject.as_str()
+        } else {
+            ""
+        };
         let at = *known
             .entry((of.class, alone, &of.what, &of.here, &of.kind, of.shared_by))
             .or_insert(lines.len());
@@ -276,29 +332,59 @@ fn together(differences: &[Difference]) -> Vec<Vec<&Difference>> {
 fn named(model: &str) -> String {
     let name = |ids: &str| {
         let (vendor, device) = ids.split_once(':')?;
-        device_name(u16::from_str_radix(vendor, 16).ok()?, u16::from_str_radix(device, 16).ok()?)
+        device_name(
+            u16::from_str_radix(vendor, 16).ok()?,
+            u16::from_str_radix(device, 16).ok()?,
+        )
     };
     let ids = model.rsplit_once(' ').map_or(model, |(_, ids)| ids);
     name(ids).unwrap_or(model).to_string()
 }
 
 fn inventory(of: &Inventory) -> String {
-    let gpus = of.gpus.iter().map(|(model, count)| format!("{} {}", counted(*count, "GPU"), named(model)));
+    let gpus = of
+        .gpus
+        .iter()
+        .map(|(model, count)| format!("{} {}", counted(*count, "GPU"), named(model)));
     let nics = of.nics.iter().map(|((model, path), count)| {
-        let path = if path.is_empty() { String::new() } else { format!(" at {path}") };
+        let path = if path.is_empty() {
+            String::new()
+        } else {
+            format!(" at {path}")
+        };
         format!("{} {}{path}", counted(*count, "NIC"), named(model))
     });
-    let parts: Vec<String> = [of.machine.clone()].into_iter().chain(gpus).chain(nics).collect();
+    let parts: Vec<String> = [of.machine.clone()]
+        .into_iter()
+        .chain(gpus)
+        .chain(nics)
+        .collect();
     parts.join(", ")
 }
 
 fn line(differences: &[&Difference], nodes: usize) -> Text {
-    let [first, others @ ..] = differences else { return Text::default() };
-    let Difference { class, subject, what, here, kind, shared_by } = first;
+    let [first, others @ ..] = differences else {
+        return Text::default();
+    };
+    let Difference {
+        class,
+        subject,
+        what,
+        here,
+        kind,
+        shared_by,
+    } = first;
     let (subjects, plural) = match others {
         [] => (subject.clone(), ""),
         // the addresses are in the JSON; names are enough where there are many
-        _ => (differences.iter().map(|of| short(&of.subject)).collect::<Vec<_>>().join(" "), "s"),
+        _ => (
+            differences
+                .iter()
+                .map(|of| short(&of.subject))
+                .collect::<Vec<_>>()
+                .join(" "),
+            "s",
+        ),
     };
     let of = match class {
         Class::Node => String::new(),
@@ -314,8 +400,13 @@ fn line(differences: &[&Difference], nodes: usize) -> Text {
             format!("{of}is one more than its kind has: {} {share}", named(here)).into()
         }
         (what, here, kind) => {
-            let said = |value: &Option<String>| value.as_deref().map_or("nothing".to_string(), named);
-            let what = if what.is_empty() { "is".to_string() } else { format!("{what}:") };
+            let said =
+                |value: &Option<String>| value.as_deref().map_or("nothing".to_string(), named);
+            let what = if what.is_empty() {
+                "is".to_string()
+            } else {
+                format!("{what}:")
+            };
             format!("{of}{what} {}, its kind {} {share}", said(here), said(kind)).into()
         }
     }
@@ -335,13 +426,21 @@ fn finding(subject: &str, text: Option<&str>) -> String {
 }
 
 fn duplicates(duplicates: &[Duplicate], page: &mut Page) {
-    for (alike, says) in [(true, "the same each time"), (false, "not the same each time; one of them counts")]
-    {
-        let hosts: Vec<&str> =
-            duplicates.iter().filter(|of| of.alike == alike).map(|of| of.host.as_str()).collect();
+    for (alike, says) in [
+        (true, "the same each time"),
+        (false, "not the same each time; one of them counts"),
+    ] {
+        let hosts: Vec<&str> = duplicates
+            .iter()
+            .filter(|of| of.alike == alike)
+            .map(|of| of.host.as_str())
+            .collect();
         if !hosts.is_empty() {
             let hosts = hostlist::compressed(hosts);
-            page.item("twice  ", format_args!("{hosts} reported more than once, {says}"));
+            page.item(
+                "twice  ",
+                format_args!("{hosts} reported more than once, {says}"),
+            );
         }
     }
 }

@@ -20,19 +20,28 @@ pub(super) fn run<B, W>(
     ended: impl FnOnce(W, u8),
 ) -> Result<(), Failure> {
     let Ok(signals) = Signals::hold() else {
-        tell(&format!("{command}: signals cannot be held back: CMD runs without"));
+        tell(&format!(
+            "{command}: signals cannot be held back: CMD runs without"
+        ));
         return Err(become_as_it_is(program));
     };
     let name = command.to_string();
     panic::set_hook(Box::new(move |panic| {
-        let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        tell(&format!("{name}: bug at {place}: {panic}; please report this"));
+        let place = panic
+            .location()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        tell(&format!(
+            "{name}: bug at {place}: {panic}; please report this"
+        ));
     }));
     let before = guarded(before);
     let running = match signals.start(program) {
         Ok(running) => running,
         Err(error) if is_shortage(&error) => {
-            tell(&format!("{command}: no process can be started ({error}): CMD runs alone"));
+            tell(&format!(
+                "{command}: no process can be started ({error}): CMD runs alone"
+            ));
             signals.give_back();
             return Err(become_as_it_is(program));
         }
@@ -40,12 +49,18 @@ pub(super) fn run<B, W>(
     };
     let pid = running.pid();
     let watched = before.and_then(|before| guarded(|| started(before, pid)));
-    let status = running.wait().map_err(|error| format!("{command}: cannot wait for CMD: {error}"))?;
+    let status = running
+        .wait()
+        .map_err(|error| format!("{command}: cannot wait for CMD: {error}"))?;
     let status = status_of(status);
     watched.and_then(|watched| guarded(|| ended(watched, status)));
     match status {
         0 => Ok(()),
-        status => Err(Ending { status, said: String::new() }.into()),
+        status => Err(Ending {
+            status,
+            said: String::new(),
+        }
+        .into()),
     }
 }
 
@@ -59,11 +74,17 @@ fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
 fn is_shortage(error: &io::Error) -> bool {
     /// `EAGAIN`, `ENOMEM`, `ENFILE` and `EMFILE` of include/uapi/asm-generic/errno-base.h.
     const SHORTAGES: [i32; 4] = [11, 12, 23, 24];
-    error.raw_os_error().is_some_and(|number| SHORTAGES.contains(&number))
+    error
+        .raw_os_error()
+        .is_some_and(|number| SHORTAGES.contains(&number))
 }
 
 /// The status as in shells: 128 and more for a signal.
 fn status_of(status: ExitStatus) -> u8 {
     let by_signal = || status.signal().map(|signal| 128 + signal);
-    status.code().or_else(by_signal).and_then(|status| u8::try_from(status).ok()).unwrap_or(u8::MAX)
+    status
+        .code()
+        .or_else(by_signal)
+        .and_then(|status| u8::try_from(status).ok())
+        .unwrap_or(u8::MAX)
 }

@@ -96,7 +96,12 @@ pub(super) struct CheckOptions {
     #[arg(long, value_name = "FOLDER", hide = true, requires = "health")]
     lock: Option<PathBuf>,
     /// seconds after which --health says that the hardware does not answer (default 20)
-    #[arg(long, value_name = "SECONDS", requires = "health", default_value = "20")]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        requires = "health",
+        default_value = "20"
+    )]
     #[arg(hide_default_value = true, help_heading = OUTPUT)]
     #[arg(allow_negative_numbers = true, value_parser = request::number(1, 600))]
     within: u32,
@@ -117,32 +122,54 @@ impl CheckOptions {
             arguments.push(name.into());
             arguments.push(value);
         };
-        self.plugstack.iter().for_each(|file| add("--plugstack", file.into()));
-        self.slurm.iter().for_each(|text| add("--slurm", text.into()));
-        self.variable.iter().for_each(|variable| add("--variable", variable.into()));
+        self.plugstack
+            .iter()
+            .for_each(|file| add("--plugstack", file.into()));
+        self.slurm
+            .iter()
+            .for_each(|text| add("--slurm", text.into()));
+        self.variable
+            .iter()
+            .for_each(|variable| add("--variable", variable.into()));
         // they fail nowhere, and other programs may wait for much that is no hardware
         let others = [Check::RELEASE, Check::NEIGHBOURS].map(str::to_string);
-        let others = if self.only.is_empty() { &others[..] } else { &[] };
-        self.off.iter().chain(others).for_each(|code| add("--off", code.into()));
+        let others = if self.only.is_empty() {
+            &others[..]
+        } else {
+            &[]
+        };
+        self.off
+            .iter()
+            .chain(others)
+            .for_each(|code| add("--off", code.into()));
         self.only.iter().for_each(|code| add("--only", code.into()));
         arguments
     }
 
     /// The folder of --health's lock: beside the node file, for root.  A described node has no hardware to wait for.
     fn folder_of_the_lock(&self) -> Option<PathBuf> {
-        let beside = || Path::new(&NodeFileUse::default().path).parent().map(Path::to_path_buf);
+        let beside = || {
+            Path::new(&NodeFileUse::default().path)
+                .parent()
+                .map(Path::to_path_buf)
+        };
         let is_roots = self.node.source() == NodeSource::Live && sys::is_root();
         self.lock.clone().or_else(|| beside().filter(|_| is_roots))
     }
 
     /// Tells the parent that only hardware is left to wait for.
     fn tell_settled(&self) -> io::Result<()> {
-        if self.settled { health::tell_settled() } else { Ok(()) }
+        if self.settled {
+            health::tell_settled()
+        } else {
+            Ok(())
+        }
     }
 
     fn off(&self) -> BTreeSet<String> {
         let has = |list: &[String], code: &str| list.iter().any(|of| of == code);
-        let is_off = |code: &&str| has(&self.off, code) || !self.only.is_empty() && !has(&self.only, code);
+        let is_off =
+            |code: &&str| has(&self.off, code) || !self.only.is_empty() && !has(&self.only, code);
         codes().filter(is_off).map(str::to_string).collect()
     }
 }
@@ -154,14 +181,22 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
     }
     if options.list {
         for check in CHECKS.iter() {
-            page.item(format!("{:width$}  ", check.code, width = widest_code()), &check.title);
+            page.item(
+                format!("{:width$}  ", check.code, width = widest_code()),
+                &check.title,
+            );
         }
         return Ok(());
     }
     let present = request::variables(&options.variable)?;
     if options.health {
         let patience = Duration::from_secs(options.within.into());
-        return health::run(options.arguments(), patience, options.folder_of_the_lock().as_deref(), page);
+        return health::run(
+            options.arguments(),
+            patience,
+            options.folder_of_the_lock().as_deref(),
+            page,
+        );
     }
     let is_live = options.node.source() == NodeSource::Live;
     let mut installation = Installation::default();
@@ -179,24 +214,52 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
             described
         }
     };
-    let wish = Wish { admin, ..Wish::default() };
-    let plan = Plan::new(topology, wish, Step::default(), &|_| Some(FileText::default()));
+    let wish = Wish {
+        admin,
+        ..Wish::default()
+    };
+    let plan = Plan::new(topology, wish, Step::default(), &|_| {
+        Some(FileText::default())
+    });
     let root = describe::root_of(&options.node.source());
-    let mut facts: Option<HostFacts> = root.as_ref().map(|root: &Root| gather::facts(root, &plan.node));
+    let mut facts: Option<HostFacts> = root
+        .as_ref()
+        .map(|root: &Root| gather::facts(root, &plan.node));
     let asks_agent = is_live && !off.contains(Check::NEIGHBOURS);
     let neighbours = asks_agent.then(neighbours::neighbours).flatten();
     if let Some(facts) = &mut facts {
-        facts.heard = neighbours.as_ref().map(|heard| heard.keys().cloned().collect());
+        facts.heard = neighbours
+            .as_ref()
+            .map(|heard| heard.keys().cloned().collect());
     }
-    let present = if is_live && present.is_empty() { caller::environment() } else { present };
+    let present = if is_live && present.is_empty() {
+        caller::environment()
+    } else {
+        present
+    };
     let caller = Caller {
         doubts: caller::doubts(&plan, &present, is_live),
-        ..if is_live { caller::here(&plan) } else { Caller::default() }
+        ..if is_live {
+            caller::here(&plan)
+        } else {
+            Caller::default()
+        }
     };
     let (diagnostics, facts) = (&diagnostics, facts.as_ref());
-    let subject = Examined { plan: &plan, diagnostics, facts, installation: &installation, caller: &caller };
+    let subject = Examined {
+        plan: &plan,
+        diagnostics,
+        facts,
+        installation: &installation,
+        caller: &caller,
+    };
     let findings = examine(&subject, &off);
-    let count = |level: Level| findings.iter().filter(|finding| finding.level == level).count();
+    let count = |level: Level| {
+        findings
+            .iter()
+            .filter(|finding| finding.level == level)
+            .count()
+    };
     let (failed, warned) = (count(Level::Fail), count(Level::Warn));
     match options.json {
         true => {
@@ -235,18 +298,32 @@ fn explain(check: &Check, page: &mut Page) {
 /// Prints a line for a finding, then the reason and remedy of a fault, or the remedy of a note, once for all findings
 /// of a check.
 fn print(finding: &Finding, next: Option<&Finding>, page: &mut Page) {
-    let Finding { level, code, text, why, remedy, .. } = finding;
+    let Finding {
+        level,
+        code,
+        text,
+        why,
+        remedy,
+        ..
+    } = finding;
     let is_wrong = *level >= Level::Warn;
     let goes_on = |next: &Finding| {
         next.code == *code && next.remedy.is_some() && (next.level >= Level::Warn || !is_wrong)
     };
     let is_last = !next.is_some_and(goes_on);
     let level = format!("{level:<7}");
-    let level = if is_wrong { Text::styled(level, Style::Wrong) } else { Text::from(level) };
+    let level = if is_wrong {
+        Text::styled(level, Style::Wrong)
+    } else {
+        Text::from(level)
+    };
     let code = format!("{code:width$}  ", width = widest_code());
     page.item(level.then(code), text.as_str());
     let margin = " ".repeat(9 + widest_code());
-    for (word, text) in [("why  ", why.as_ref().filter(|_| is_wrong)), ("do   ", remedy.as_ref())] {
+    for (word, text) in [
+        ("why  ", why.as_ref().filter(|_| is_wrong)),
+        ("do   ", remedy.as_ref()),
+    ] {
         if let Some(text) = text.filter(|_| is_last) {
             page.item(format!("{margin}{word}"), text);
         }
@@ -260,12 +337,16 @@ fn as_a_step_has_it(
     installation: &mut Installation,
 ) -> Result<(Topology, Vec<Diagnostic>), Failure> {
     // as the plugin does, which is root in a step; a description may lie on a file system of the network
-    let described =
-        (admin.source != NodeSource::Live).then(|| node::read(&admin.source, Scope::Full, Author::Root));
+    let described = (admin.source != NodeSource::Live)
+        .then(|| node::read(&admin.source, Scope::Full, Author::Root));
     options.tell_settled()?;
     let kept = installed::node_file(&admin.node_file, installation);
     let here = |kept: Option<Kept>| match kept {
-        Some(Kept { topology, diagnostics, .. }) => Ok((topology, diagnostics)),
+        Some(Kept {
+            topology,
+            diagnostics,
+            ..
+        }) => Ok((topology, diagnostics)),
         None => options.node.read(),
     };
     match described {

@@ -22,7 +22,12 @@ pub(super) struct CompletionsOptions {
 
 pub(super) fn run(options: &CompletionsOptions, page: &mut Page) -> Result<(), Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(options.shell, &mut completed(command_line()), "nic-placement", &mut script);
+    clap_complete::generate(
+        options.shell,
+        &mut completed(command_line()),
+        "nic-placement",
+        &mut script,
+    );
     // clap_complete 4.6 spells the state of a hyphenated program in two ways, and then completes no option in bash
     // (github.com/clap-rs/clap/issues/6421); where that is repaired this finds nothing
     let script = String::from_utf8(script)?.replace("nic__subcmd__placement__", "nic__placement__");
@@ -42,24 +47,36 @@ const LISTS: [&str; 3] = [WORDS, "off", "only"];
 
 /// The command line without hidden options, and with the words.
 fn completed(table: clap::Command) -> clap::Command {
-    let names: Vec<&'static str> =
-        table.get_subcommands().map(|command| leaked(command.get_name())).collect();
+    let names: Vec<&'static str> = table
+        .get_subcommands()
+        .map(|command| leaked(command.get_name()))
+        .collect();
     let shown = |command: &clap::Command| {
         let name = command.get_name();
-        let arguments = command.get_arguments().filter(|argument| !argument.is_hide_set()).cloned();
+        let arguments = command
+            .get_arguments()
+            .filter(|argument| !argument.is_hide_set())
+            .cloned();
         let arguments = arguments.map(|argument| match argument.get_id().as_str() {
             WORDS => argument.value_parser(PossibleValuesParser::new(words(name))),
             "command" if name == "help" => argument.value_parser(PossibleValuesParser::new(&names)),
             _ => argument,
         });
         let about = command.get_about().cloned().unwrap_or_default();
-        clap::Command::new(leaked(name)).about(about).disable_help_flag(true).args(arguments)
+        clap::Command::new(leaked(name))
+            .about(about)
+            .disable_help_flag(true)
+            .args(arguments)
     };
     let commands: Vec<clap::Command> = table.get_subcommands().map(shown).collect();
     let own: Vec<clap::Arg> = table.get_arguments().cloned().collect();
-    let root =
-        clap::Command::new("nic-placement").version("").disable_help_flag(true).disable_version_flag(true);
-    root.disable_help_subcommand(true).args(own).subcommands(commands)
+    let root = clap::Command::new("nic-placement")
+        .version("")
+        .disable_help_flag(true)
+        .disable_version_flag(true);
+    root.disable_help_subcommand(true)
+        .args(own)
+        .subcommands(commands)
 }
 
 fn words(command: &str) -> Vec<&'static str> {
@@ -68,14 +85,18 @@ fn words(command: &str) -> Vec<&'static str> {
         "exec" => &["help"],
         _ => NOT_PLANNED,
     };
-    let known = options::WORDS.iter().filter(|spec| !without.contains(&spec.name));
+    let known = options::WORDS
+        .iter()
+        .filter(|spec| !without.contains(&spec.name));
     let words = known.flat_map(|spec| -> Vec<String> {
         let is_word = |value: &&str| value.starts_with(|letter: char| letter.is_ascii_lowercase());
         match spec.value {
             "" => vec![spec.name.to_string()],
-            value if value.split('|').any(|value| is_word(&value)) => {
-                value.split('|').filter(is_word).map(|value| format!("{}={value}", spec.name)).collect()
-            }
+            value if value.split('|').any(|value| is_word(&value)) => value
+                .split('|')
+                .filter(is_word)
+                .map(|value| format!("{}={value}", spec.name))
+                .collect(),
             _ => vec![format!("{}=", spec.name)],
         }
     });
@@ -105,31 +126,51 @@ fn lists_in_bash(script: &str) -> String {
 
 /// `_sequence` completes each part of a list (zshcompsys(1)).
 fn lists_in_zsh(script: &str) -> String {
-    let is_list = |line: &str| LISTS.iter().any(|name| line.contains(&format!("--{name}=[")));
-    let lines = script.split_inclusive('\n').map(|line| match line.rsplit_once(":(") {
-        Some((before, values)) if is_list(line) => {
-            format!("{before}:_sequence compadd - {}", values.replacen(')', "", 1))
-        }
-        _ => line.to_string(),
-    });
+    let is_list = |line: &str| {
+        LISTS
+            .iter()
+            .any(|name| line.contains(&format!("--{name}=[")))
+    };
+    let lines = script
+        .split_inclusive('\n')
+        .map(|line| match line.rsplit_once(":(") {
+            Some((before, values)) if is_list(line) => {
+                format!(
+                    "{before}:_sequence compadd - {}",
+                    values.replacen(')', "", 1)
+                )
+            }
+            _ => line.to_string(),
+        });
     lines.collect()
 }
 
 /// fish's own `__fish_append` completes what stands behind the last comma.
 fn lists_in_fish(script: &str) -> String {
     const COMMAND: &str = "complete -c nic-placement ";
-    let is_list = |text: &str| LISTS.iter().any(|name| text.contains(&format!(" -l {name} ")));
-    let commands = script.split(COMMAND).map(|text| match text.split_once(" -a \"") {
-        Some((before, values)) if is_list(text) => {
-            let values: Vec<&str> =
-                values.lines().filter_map(|line| Some(line.split_once("\\t")?.0)).collect();
-            format!("{before} -a \"(__fish_append , {})\"\n", values.join(" "))
-        }
-        _ => text.to_string(),
-    });
+    let is_list = |text: &str| {
+        LISTS
+            .iter()
+            .any(|name| text.contains(&format!(" -l {name} ")))
+    };
+    let commands = script
+        .split(COMMAND)
+        .map(|text| match text.split_once(" -a \"") {
+            Some((before, values)) if is_list(text) => {
+                let values: Vec<&str> = values
+                    .lines()
+                    .filter_map(|line| Some(line.split_once("\\t")?.0))
+                    .collect();
+                format!("{before} -a \"(__fish_append , {})\"\n", values.join(" "))
+            }
+            _ => text.to_string(),
+        });
     // clap completes no words without an option in fish; behind `--` stands the program
-    let condition = "__fish_nic_placement_using_subcommand exec; and not contains -- -- (commandline -opc)";
-    let of_exec =
-        format!("{COMMAND}-n \"{condition}\" -f -a \"(__fish_append , {})\"\n", words("exec").join(" "));
+    let condition =
+        "__fish_nic_placement_using_subcommand exec; and not contains -- -- (commandline -opc)";
+    let of_exec = format!(
+        "{COMMAND}-n \"{condition}\" -f -a \"(__fish_append , {})\"\n",
+        words("exec").join(" ")
+    );
     commands.collect::<Vec<_>>().join(COMMAND) + &of_exec
 }

@@ -47,7 +47,12 @@ impl Reading {
     pub(super) fn begin(open: &Open, silent: &BTreeSet<String>) -> Reading {
         let (sender, answers) = channel();
         let Some(root) = open() else {
-            return Reading { answers, waiting: BTreeSet::new(), is_unasked: false, sample: Sample::new() };
+            return Reading {
+                answers,
+                waiting: BTreeSet::new(),
+                is_unasked: false,
+                sample: Sample::new(),
+            };
         };
         let mut devices = root.list(CLASS, |name| !silent.contains(name));
         devices.truncate(MAX_DEVICES);
@@ -59,17 +64,28 @@ impl Reading {
         let is_unasked = !devices.is_empty() && !threads::started(ask());
         // with fewer threads than cards these ask all the same, as long as cards answer
         if !is_unasked {
-            let _ = devices.iter().skip(1).try_for_each(|_| threads::start(ask()));
+            let _ = devices
+                .iter()
+                .skip(1)
+                .try_for_each(|_| threads::start(ask()));
         }
         let sample = interfaces(&root);
-        Reading { answers, waiting: devices.into_iter().collect(), is_unasked, sample }
+        Reading {
+            answers,
+            waiting: devices.into_iter().collect(),
+            is_unasked,
+            sample,
+        }
     }
 
     /// Takes the answers that come in that time; `true` where all have come.
     pub(super) fn wait(&mut self, patience: Duration) -> bool {
         let end = Instant::now() + patience;
         while !self.waiting.is_empty() {
-            match self.answers.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            match self
+                .answers
+                .recv_timeout(end.saturating_duration_since(Instant::now()))
+            {
                 Ok((device, sample)) => {
                     self.waiting.remove(&device);
                     self.sample.extend(sample);
@@ -83,9 +99,14 @@ impl Reading {
     /// The sample, and the devices that have not answered.  An interface of an RDMA device is in that device's counts
     /// alone.
     pub(super) fn end(self) -> (Sample, BTreeSet<String>) {
-        let Reading { mut sample, waiting, .. } = self;
+        let Reading {
+            mut sample,
+            waiting,
+            ..
+        } = self;
         let cards = sample.iter().filter(|(place, _)| place.port > 0);
-        let interfaces = cards.filter_map(|(_, counted)| Some(counted.interface.as_ref()?.0.clone()));
+        let interfaces =
+            cards.filter_map(|(_, counted)| Some(counted.interface.as_ref()?.0.clone()));
         let of_cards: BTreeSet<String> = interfaces.collect();
         sample.retain(|place, _| place.port > 0 || !of_cards.contains(&place.device));
         (sample, waiting)
@@ -97,20 +118,32 @@ fn ask_all(left: &Left, open: &Open, sender: &Sender<(String, Sample)>) {
     loop {
         let next = left.lock().unwrap_or_else(PoisonError::into_inner).next();
         let Some(device) = next else { return };
-        let sample = open().map(|root| device_of(&root, &device)).unwrap_or_default();
+        let sample = open()
+            .map(|root| device_of(&root, &device))
+            .unwrap_or_default();
         // this fails where the reading has ended without the answer
         let _ = sender.send((device, sample));
     }
 }
 
 fn device_of(root: &Root, device: &str) -> Sample {
-    let path = root.follow(&format!("{CLASS}/{device}")).unwrap_or_else(|| format!("{CLASS}/{device}"));
-    let parent = path.rsplit_once("/infiniband/").map(|(parent, _)| parent.to_string());
+    let path = root
+        .follow(&format!("{CLASS}/{device}"))
+        .unwrap_or_else(|| format!("{CLASS}/{device}"));
+    let parent = path
+        .rsplit_once("/infiniband/")
+        .map(|(parent, _)| parent.to_string());
     let parent = parent.filter(|parent| !parent.ends_with("devices/virtual"));
-    let driver = parent.as_ref().and_then(|parent| root.follow(&format!("{parent}/driver")));
-    let driver = driver.as_deref().and_then(|driver| driver.rsplit('/').next());
-    let beside =
-        parent.as_ref().map(|parent| root.list(&format!("{parent}/net"), |_| true)).unwrap_or_default();
+    let driver = parent
+        .as_ref()
+        .and_then(|parent| root.follow(&format!("{parent}/driver")));
+    let driver = driver
+        .as_deref()
+        .and_then(|driver| driver.rsplit('/').next());
+    let beside = parent
+        .as_ref()
+        .map(|parent| root.list(&format!("{parent}/net"), |_| true))
+        .unwrap_or_default();
     let mut sample = Sample::new();
     for number in 1..=MAX_PORTS {
         let below = format!("{path}/ports/{number}");
@@ -119,7 +152,9 @@ fn device_of(root: &Root, device: &str) -> Sample {
         }
         let read = |file: &str| root.read(&format!("{below}/{file}"));
         // soft RoCE names the interface that it uses (drivers/infiniband/sw/rxe/rxe_verbs.c, `parent_show`)
-        let used = root.read(&format!("{path}/parent")).filter(|name| is_name(name));
+        let used = root
+            .read(&format!("{path}/parent"))
+            .filter(|name| is_name(name));
         let is_soft = parent.is_none() || read(OF_SOFT_ROCE).is_some();
         let own = || read("gid_attrs/ndevs/0").filter(|name| is_name(name));
         let interface = match &beside[..] {
@@ -131,7 +166,13 @@ fn device_of(root: &Root, device: &str) -> Sample {
             interface: interface.and_then(|name| interface_of(root, &name)),
             is_soft,
         };
-        sample.insert(CountedPort { device: device.to_string(), port: number }, counted);
+        sample.insert(
+            CountedPort {
+                device: device.to_string(),
+                port: number,
+            },
+            counted,
+        );
     }
     sample
 }
@@ -141,19 +182,33 @@ fn is_name(name: &str) -> bool {
 }
 
 fn interface_of(root: &Root, name: &str) -> Option<(String, counters::Count)> {
-    let count = counters::interface(&|file| root.read(&format!("{INTERFACES}/{name}/statistics/{file}")))?;
+    let count =
+        counters::interface(&|file| root.read(&format!("{INTERFACES}/{name}/statistics/{file}")))?;
     Some((name.to_string(), count))
 }
 
 /// Interfaces on devices: others, as bonds and bridges, count their bytes a second time.
 fn interfaces(root: &Root) -> Sample {
     let names = root.list(INTERFACES, |_| true).into_iter();
-    let on_a_device =
-        names.filter(|name| root.follow(&format!("{INTERFACES}/{name}/device")).is_some()).take(MAX_DEVICES);
+    let on_a_device = names
+        .filter(|name| {
+            root.follow(&format!("{INTERFACES}/{name}/device"))
+                .is_some()
+        })
+        .take(MAX_DEVICES);
     let counted = on_a_device.filter_map(|name| {
         let interface = interface_of(root, &name)?;
-        let counted = PortCounts { interface: Some(interface), ..PortCounts::default() };
-        Some((CountedPort { device: name, port: 0 }, counted))
+        let counted = PortCounts {
+            interface: Some(interface),
+            ..PortCounts::default()
+        };
+        Some((
+            CountedPort {
+                device: name,
+                port: 0,
+            },
+            counted,
+        ))
     });
     counted.collect()
 }
@@ -194,7 +249,13 @@ mod tests {
         assert_eq!((silent.len(), sample.len()), (1, 1));
         let mut again = Reading::begin(&open, &silent);
         assert!(again.wait(Duration::from_secs(60)), "the others answer");
-        assert!(again.end().0.keys().all(|place| !silent.contains(&place.device)));
+        assert!(
+            again
+                .end()
+                .0
+                .keys()
+                .all(|place| !silent.contains(&place.device))
+        );
         drop(release);
     }
 }

@@ -49,7 +49,8 @@ const NAMES: &[(u16, &[u16], &str)] = &[
 ];
 
 pub(super) fn device_name(vendor: u16, device: u16) -> Option<&'static str> {
-    let of_it = |(maker, devices, _): &&(u16, &[u16], &str)| *maker == vendor && devices.contains(&device);
+    let of_it =
+        |(maker, devices, _): &&(u16, &[u16], &str)| *maker == vendor && devices.contains(&device);
     NAMES.iter().find(of_it).map(|(.., name)| *name)
 }
 

@@ -35,7 +35,9 @@ impl Drawing {
 
     pub(super) fn draw(&self, scene: &Scene, page: &mut Page) -> Result<(), Failure> {
         let svg = picture::svg(scene);
-        let Some(file) = &self.output else { return output::deliver(&svg, None, page) };
+        let Some(file) = &self.output else {
+            return output::deliver(&svg, None, page);
+        };
         let ending = file.extension().unwrap_or_default().to_ascii_lowercase();
         if ending == "png" {
             // before the fonts are read
@@ -63,9 +65,15 @@ const MOST: f32 = 16384.0;
 
 /// The picture in dots, in the first of the SVG's fonts that this machine has, else any.
 fn png(svg: &str, mut fonts: Database) -> Result<Vec<u8>, String> {
-    let is_there =
-        |name: &str| fonts.faces().any(|face| face.families.iter().any(|(family, _)| family == name));
-    if !["DejaVu Sans", "Verdana", "Helvetica", "Arial"].into_iter().any(is_there) {
+    let is_there = |name: &str| {
+        fonts
+            .faces()
+            .any(|face| face.families.iter().any(|(family, _)| family == name))
+    };
+    if !["DejaVu Sans", "Verdana", "Helvetica", "Arial"]
+        .into_iter()
+        .any(is_there)
+    {
         let Some(any) = fonts.faces().next().map(|face| face.families[0].0.clone()) else {
             return Err("a PNG needs a font, and this machine has none: install one (Debian: fonts-dejavu-core), or write \
                         FILE.svg"
@@ -73,15 +81,22 @@ fn png(svg: &str, mut fonts: Database) -> Result<Vec<u8>, String> {
         };
         fonts.set_sans_serif_family(any);
     }
-    let options = Options { fontdb: fonts.into(), ..Options::default() };
+    let options = Options {
+        fontdb: fonts.into(),
+        ..Options::default()
+    };
     let tree = Tree::from_str(svg, &options).map_err(|error| format!("no picture: {error}"))?;
     let sides = [tree.size().width(), tree.size().height()];
-    let zoom = sides.into_iter().map(|side| MOST / side).fold(ZOOM, f32::min);
+    let zoom = sides
+        .into_iter()
+        .map(|side| MOST / side)
+        .fold(ZOOM, f32::min);
     let [width, height] = sides.map(|side| (side * zoom) as u32);
-    let mut dots =
-        Pixmap::new(width, height).ok_or_else(|| format!("no picture of {width} x {height} dots"))?;
+    let mut dots = Pixmap::new(width, height)
+        .ok_or_else(|| format!("no picture of {width} x {height} dots"))?;
     resvg::render(&tree, Transform::from_scale(zoom, zoom), &mut dots.as_mut());
-    dots.encode_png().map_err(|error| format!("no PNG: {error}"))
+    dots.encode_png()
+        .map_err(|error| format!("no PNG: {error}"))
 }
 
 /// A node, and the NICs that each GPU would use.
@@ -89,7 +104,12 @@ pub(super) fn of_node<'a>(topology: &'a Topology, placement: &'a NodePlacement) 
     let pairs = placement.numbered_gpus().flat_map(|(gpu, of)| {
         of.choices.iter().map(move |choice| {
             let rail = placement.rail(choice.rail);
-            DrawnPair { gpu, nic: rail.nic, port: rail.port, path: choice.path }
+            DrawnPair {
+                gpu,
+                nic: rail.nic,
+                port: rail.port,
+                path: choice.path,
+            }
         })
     });
     Scene {
@@ -108,58 +128,94 @@ pub(super) fn of_plan<'a>(plan: &'a Plan, placed: &[TaskPlan]) -> Scene<'a> {
     let mut tasks: BTreeMap<GpuIndex, Vec<&TaskPlan>> = BTreeMap::new();
     for task in placed {
         let gpus = &task.placement.gpus;
-        gpus.iter().for_each(|gpu| tasks.entry(*gpu).or_default().push(task));
+        gpus.iter()
+            .for_each(|gpu| tasks.entry(*gpu).or_default().push(task));
         for &(rail, _) in &task.placement.rails {
-            let of_map = |gpu: &GpuIndex| map.gpu(*gpu).choices.iter().any(|choice| choice.rail == rail);
+            let of_map = |gpu: &GpuIndex| {
+                map.gpu(*gpu)
+                    .choices
+                    .iter()
+                    .any(|choice| choice.rail == rail)
+            };
             let rail = map.rail(rail);
-            let Some(address) = node.nic(rail.nic).address else { continue };
+            let Some(address) = node.nic(rail.nic).address else {
+                continue;
+            };
             let path = |gpu: GpuIndex| node.path_type(node.gpu(gpu).address, address);
             let mut users: Vec<GpuIndex> = gpus.iter().copied().filter(of_map).collect();
             if users.is_empty() {
                 // no GPU's own choice: its nearest one speaks for the task
                 users.extend(gpus.iter().copied().min_by_key(|&gpu| (path(gpu), gpu)));
             }
-            let pair = |gpu| DrawnPair { gpu, nic: rail.nic, port: rail.port, path: path(gpu) };
+            let pair = |gpu| DrawnPair {
+                gpu,
+                nic: rail.nic,
+                port: rail.port,
+                path: path(gpu),
+            };
             pairs.extend(users.into_iter().map(pair));
         }
     }
-    let notes = tasks.into_iter().map(|(gpu, tasks)| (gpu, note(&tasks))).collect();
+    let notes = tasks
+        .into_iter()
+        .map(|(gpu, tasks)| (gpu, note(&tasks)))
+        .collect();
     let count = counted(placed.len(), "task");
     let subtitle = format!("{} · {count}", subtitle(node, map));
-    Scene { topology: node, subtitle, pairs, placement: map, notes }
+    Scene {
+        topology: node,
+        subtitle,
+        pairs,
+        placement: map,
+        notes,
+    }
 }
 
 /// `task 3 · cpus 0-55,112-167 · memory 0`
 fn note(tasks: &[&TaskPlan]) -> String {
     let numbers: Bitmap = tasks.iter().map(|task| task.placement.global_id).collect();
     let word = if tasks.len() == 1 { "task" } else { "tasks" };
-    let [task] = tasks else { return format!("{word} {numbers}") };
+    let [task] = tasks else {
+        return format!("{word} {numbers}");
+    };
     let cpus = match task.placement.cpus.cpus() {
         none if none.is_empty() => String::new(),
         cpus => format!(" · cpus {cpus}"),
     };
-    let memory = task.placement.mems.nodes().map(|nodes| format!(" · memory {nodes}")).unwrap_or_default();
+    let memory = task
+        .placement
+        .mems
+        .nodes()
+        .map(|nodes| format!(" · memory {nodes}"))
+        .unwrap_or_default();
     format!("{word} {numbers}{cpus}{memory}")
 }
 
 fn subtitle(topology: &Topology, placement: &NodePlacement) -> String {
     let gpus = counted(topology.gpus.len(), "GPU");
     let nics = counted(topology.nics.len(), "NIC");
-    let model = Scene::common_model(topology).map(|model| format!(" {model}")).unwrap_or_default();
-    format!("{gpus}{model}, {nics} · {} · policy {}", topology.provenance, placement.policy)
+    let model = Scene::common_model(topology)
+        .map(|model| format!(" {model}"))
+        .unwrap_or_default();
+    format!(
+        "{gpus}{model}, {nics} · {} · policy {}",
+        topology.provenance, placement.policy
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const SVG: &str =
-        r#"<svg xmlns="http://www.w3.org/2000/svg" width="30" height="20"><text y="15">i</text></svg>"#;
+    const SVG: &str = r#"<svg xmlns="http://www.w3.org/2000/svg" width="30" height="20"><text y="15">i</text></svg>"#;
 
     #[test]
     fn a_png_without_any_font_says_what_to_install() {
         let said = png(SVG, Database::new()).unwrap_err();
-        assert!(said.contains("fonts-dejavu-core") && said.contains("FILE.svg"), "{said}");
+        assert!(
+            said.contains("fonts-dejavu-core") && said.contains("FILE.svg"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -45,8 +45,11 @@ pub(super) fn run(options: &ExplainOptions, page: &mut Page) -> Result<(), Failu
         Some(word) => vec![request::gpu("--gpu", word, &topology)?],
         None => topology.gpu_indices().collect(),
     };
-    let plan = Plan::new(topology, wish, Step::default(), &|_| Some(FileText::default()));
-    let explained: Vec<(GpuIndex, Vec<Pair>)> = gpus.iter().map(|&gpu| (gpu, plan.explain(gpu))).collect();
+    let plan = Plan::new(topology, wish, Step::default(), &|_| {
+        Some(FileText::default())
+    });
+    let explained: Vec<(GpuIndex, Vec<Pair>)> =
+        gpus.iter().map(|&gpu| (gpu, plan.explain(gpu))).collect();
     let lack = |(gpu, _): &(GpuIndex, _)| (gpu.0 as u32, plan.shortfalls_of(*gpu));
     let lacking: shortfalls::Shortfalls = explained.iter().map(lack).collect();
     if options.json {
@@ -54,7 +57,10 @@ pub(super) fn run(options: &ExplainOptions, page: &mut Page) -> Result<(), Failu
         return shortfalls::verdict("explain", "a task with GPU", &plan, &lacking);
     }
     if explained.is_empty() {
-        page.line(format_args!("{} ({}) has no GPU", plan.node.name, plan.node.provenance));
+        page.line(format_args!(
+            "{} ({}) has no GPU",
+            plan.node.name, plan.node.provenance
+        ));
     }
     let others = under_other_estimates(&plan);
     for (gpu, pairs) in &explained {
@@ -69,7 +75,12 @@ pub(super) fn run(options: &ExplainOptions, page: &mut Page) -> Result<(), Failu
             ));
         }
     }
-    page.legend(explained.iter().flat_map(|(_, pairs)| pairs).filter_map(|pair| pair.path));
+    page.legend(
+        explained
+            .iter()
+            .flat_map(|(_, pairs)| pairs)
+            .filter_map(|pair| pair.path),
+    );
     shortfalls::lines("GPU", &lacking, page);
     page.notes(diagnostics.iter().chain(&plan.map.diagnostics));
     shortfalls::verdict("explain", "a task with GPU", &plan, &lacking)
@@ -77,21 +88,37 @@ pub(super) fn run(options: &ExplainOptions, page: &mut Page) -> Result<(), Failu
 
 fn heading(plan: &Plan, gpu: GpuIndex) -> Text {
     let address = plan.node.gpu(gpu).address;
-    let address = address.described().map(|address| format!(" {address}")).unwrap_or_default();
+    let address = address
+        .described()
+        .map(|address| format!(" {address}"))
+        .unwrap_or_default();
     let own = nics(&plan.node, &plan.map, gpu);
     let numa_node = plan
         .map
         .gpu(gpu)
         .numa_node
-        .map_or("an unknown NUMA node".to_string(), |node| format!("NUMA node {node}"));
-    Text::styled(format_args!("GPU {gpu}{address} on {numa_node}: {own}"), Style::Heading)
+        .map_or("an unknown NUMA node".to_string(), |node| {
+            format!("NUMA node {node}")
+        });
+    Text::styled(
+        format_args!("GPU {gpu}{address} on {numa_node}: {own}"),
+        Style::Heading,
+    )
 }
 
 /// A GPU's NICs, best first.
 fn nics(node: &Topology, map: &NodePlacement, gpu: GpuIndex) -> String {
-    let own = map.gpu(gpu).choices.iter().map(|choice| map.rail(choice.rail).to_string());
+    let own = map
+        .gpu(gpu)
+        .choices
+        .iter()
+        .map(|choice| map.rail(choice.rail).to_string());
     let own: Vec<String> = own.collect();
-    if own.is_empty() { shortfalls::no_nic(node).to_string() } else { own.join(" ") }
+    if own.is_empty() {
+        shortfalls::no_nic(node).to_string()
+    } else {
+        own.join(" ")
+    }
 }
 
 /// The maps at the measured bounds of each kind of path, one at a time, where the admin has not said what it lets
@@ -101,12 +128,23 @@ fn under_other_estimates(plan: &Plan) -> Vec<(String, NodePlacement)> {
     for (path, (least, most)) in PathType::ALL.into_iter().zip(Through::MEASURED) {
         let mine = plan.wish.admin.through.of(path);
         let is_estimate = mine == Through::default().of(path);
-        for bound in [least, most].into_iter().filter(|bound| is_estimate && *bound != mine) {
+        for bound in [least, most]
+            .into_iter()
+            .filter(|bound| is_estimate && *bound != mine)
+        {
             let mut wish = plan.wish.clone();
             wish.admin.through.set(path, bound);
             let node = plan.node.as_ref().clone();
-            let other = Plan::new(node, wish, plan.step.clone(), &|_| Some(FileText::default()));
-            maps.push((format!("{path} at {} % and not {} %", bound / 10, mine / 10), other.map));
+            let other = Plan::new(
+                node,
+                wish,
+                plan.step.clone(),
+                &|_| Some(FileText::default()),
+            );
+            maps.push((
+                format!("{path} at {} % and not {} %", bound / 10, mine / 10),
+                other.map,
+            ));
         }
     }
     maps
@@ -134,7 +172,8 @@ fn table(topology: &Topology, node: &NodePlacement, pairs: &[Pair]) -> Table {
         table.row([
             name.into(),
             pair.path.map_or("-".into(), Text::of_path),
-            pair.alone_mbps.map_or("-".into(), |rate| Text::from(gbps(rate)).unbroken()),
+            pair.alone_mbps
+                .map_or("-".into(), |rate| Text::from(gbps(rate)).unbroken()),
             Text::from(users).unbroken(),
             format!("{verdict}: {}", pair.why).into(),
         ]);

@@ -55,7 +55,11 @@ pub(super) struct FabricOptions {
 
 pub(super) fn run(options: &FabricOptions, page: &mut Page) -> Result<(), Failure> {
     let (mut cabling, mut unread) = (Cabling::default(), Vec::new());
-    let files = if options.reports.is_empty() { or_stdin(&options.files) } else { paths(&options.files) };
+    let files = if options.reports.is_empty() {
+        or_stdin(&options.files)
+    } else {
+        paths(&options.files)
+    };
     read(&files, &mut cabling, &mut unread);
     let mut reports = NameBook::default();
     for file in &options.reports {
@@ -66,7 +70,9 @@ pub(super) fn run(options: &FabricOptions, page: &mut Page) -> Result<(), Failur
         true => page.exact(&rails.to_json(&unread)),
         false => {
             print(&rails, options.cables, page);
-            unread.iter().for_each(|why| page.item(Text::styled("unread ", Style::Wrong), why.as_str()));
+            unread
+                .iter()
+                .for_each(|why| page.item(Text::styled("unread ", Style::Wrong), why.as_str()));
         }
     }
     match (unread.len(), rails.faults.len()) {
@@ -89,12 +95,18 @@ pub(super) fn read(files: &[&Path], into: &mut Cabling, unread: &mut Vec<String>
         let text = open(file).and_then(|input| {
             let mut bytes = Vec::new();
             // one byte more shows the reader that the text is too long
-            input.take(sources::MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+            input
+                .take(sources::MAX_BYTES as u64 + 1)
+                .read_to_end(&mut bytes)?;
             Ok(String::from_utf8_lossy(&bytes).into_owned())
         });
         let read = text.map_err(|error| error.to_string());
         if let Err(why) = read.and_then(|text| sources::read(&name, &text, into).map(|_| ())) {
-            unread.push(if why.contains(&*name) { why } else { format!("`{name}`: {why}") });
+            unread.push(if why.contains(&*name) {
+                why
+            } else {
+                format!("`{name}`: {why}")
+            });
         }
     }
 }
@@ -104,7 +116,8 @@ fn read_reports(file: &Path, into: &mut NameBook, unread: &mut Vec<String>) {
     let mut take = |(line, piece): StreamPiece<'_>| {
         let report = piece.map_err(str::to_string).and_then(Report::from_json);
         let names = report.and_then(|report| {
-            NodeNames::of(&report).ok_or("it has no `host`: a report of a described machine".to_string())
+            NodeNames::of(&report)
+                .ok_or("it has no `host`: a report of a described machine".to_string())
         });
         if let Err(why) = names.and_then(|names| into.add(names)) {
             unread.push(format!("`{name}:{line}`: {why}"));
@@ -116,7 +129,12 @@ fn read_reports(file: &Path, into: &mut NameBook, unread: &mut Vec<String>) {
 }
 
 fn print(rails: &FabricRails, with_cables: bool, page: &mut Page) {
-    let cables = rails.nodes.iter().flat_map(|node| &node.nics).filter(|nic| nic.switch.is_some()).count();
+    let cables = rails
+        .nodes
+        .iter()
+        .flat_map(|node| &node.nics)
+        .filter(|nic| nic.switch.is_some())
+        .count();
     if !rails.nodes.is_empty() {
         let nodes = counted(rails.nodes.len(), "node");
         let switches = if rails.switches.len() == 1 {
@@ -159,7 +177,10 @@ fn print(rails: &FabricRails, with_cables: bool, page: &mut Page) {
 
 fn more(count: usize, page: &mut Page) {
     if count > SHOWN {
-        page.item("       ", format_args!("and {} more: --json has all", count - SHOWN));
+        page.item(
+            "       ",
+            format_args!("and {} more: --json has all", count - SHOWN),
+        );
     }
 }
 
@@ -168,23 +189,43 @@ fn layout(layout: CableLayout) -> String {
         CableLayout::RailOptimised => "each NIC of a node on a switch of its own".to_string(),
         CableLayout::Grouped(nics) => format!("{nics} NICs of a node on each"),
         CableLayout::OneLeaf => "all NICs of a node on one, so there are no rails".to_string(),
-        CableLayout::OneNic => "one NIC for each node; each isolated rail has a file of its own".to_string(),
-        CableLayout::NotRecognised => "in no order that most nodes share, so rails are not known".to_string(),
+        CableLayout::OneNic => {
+            "one NIC for each node; each isolated rail has a file of its own".to_string()
+        }
+        CableLayout::NotRecognised => {
+            "in no order that most nodes share, so rails are not known".to_string()
+        }
         CableLayout::NotTold => "no NIC is told".to_string(),
     }
 }
 
 fn table(rails: &[CabledRail]) -> Table {
     let mut table = Table::headed(["rail", "NICs", "right", "leaves"]);
-    for CabledRail { rail, nics, leaves, right, ports } in rails {
+    for CabledRail {
+        rail,
+        nics,
+        leaves,
+        right,
+        ports,
+    } in rails
+    {
         let whole = format!("{right} of {ports}");
-        let whole = if right == ports { Text::from(whole) } else { Text::styled(whole, Style::Wrong) };
+        let whole = if right == ports {
+            Text::from(whole)
+        } else {
+            Text::styled(whole, Style::Wrong)
+        };
         let more = match leaves.len().saturating_sub(LEAVES) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
         let leaves = leaves[..leaves.len().min(LEAVES)].join(" ") + &more;
-        table.row([rail.to_string().into(), nics.join(" ").into(), whole.unbroken(), leaves.into()]);
+        table.row([
+            rail.to_string().into(),
+            nics.join(" ").into(),
+            whole.unbroken(),
+            leaves.into(),
+        ]);
     }
     table
 }
@@ -204,31 +245,48 @@ fn cable_table(rails: &FabricRails) -> Table {
             let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_string());
             let rail = nic.rail.map(|rail| rail.to_string());
             let switch = or_dash(&nic.switch);
-            let switch =
-                if nic.belongs.is_some() { Text::styled(switch, Style::Wrong) } else { switch.into() };
+            let switch = if nic.belongs.is_some() {
+                Text::styled(switch, Style::Wrong)
+            } else {
+                switch.into()
+            };
             let name = format!("{}:{}", nic.nic, nic.port);
             let (port, rail) = (or_dash(&nic.switch_port), or_dash(&rail));
-            table.row([(&node.node).into(), name.into(), switch, port.into(), rail.into()]);
+            table.row([
+                (&node.node).into(),
+                name.into(),
+                switch,
+                port.into(),
+                rail.into(),
+            ]);
         }
     }
     table
 }
 
 fn reach(reach: &RailReach) -> Option<String> {
-    let group = |rails: &Vec<usize>| rails.iter().map(usize::to_string).collect::<Vec<_>>().join(" ");
+    let group = |rails: &Vec<usize>| {
+        rails
+            .iter()
+            .map(usize::to_string)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
     Some(match reach {
         RailReach::NoRails => return None,
         RailReach::Together => "rails reach each other: switches connect them".to_string(),
         RailReach::Isolated => "rails are isolated: no switch connects two of them".to_string(),
         RailReach::IsolatedBySubnets => {
-            "rails are isolated: each has InfiniBand subnets of its own, by which nodes know it".to_string()
+            "rails are isolated: each has InfiniBand subnets of its own, by which nodes know it"
+                .to_string()
         }
         RailReach::Partly(groups) => {
             let groups: Vec<String> = groups.iter().map(group).collect();
             format!("only some rails reach each other: {}", groups.join(" | "))
         }
         RailReach::NotKnown => {
-            "whether rails reach each other is not known: no source tells links between switches".to_string()
+            "whether rails reach each other is not known: no source tells links between switches"
+                .to_string()
         }
     })
 }
@@ -248,7 +306,10 @@ pub(super) fn faults(faults: &[CableFault], page: &mut Page) {
     for (text, nodes) in lines.iter().take(SHOWN) {
         let nodes = compressed(nodes.iter().copied());
         let between = if nodes.is_empty() { "" } else { " " };
-        page.item(Text::styled("wrong  ", Style::Wrong), format_args!("{nodes}{between}{text}"));
+        page.item(
+            Text::styled("wrong  ", Style::Wrong),
+            format_args!("{nodes}{between}{text}"),
+        );
     }
     more(lines.len(), page);
 }
@@ -264,7 +325,11 @@ fn text(fault: &CableFault) -> (Option<&str>, String) {
         Some(switch) => format!("{switch}{}", rail(cable.rail)),
         None => "a switch".to_string(),
     };
-    let nodes: BTreeSet<&str> = fault.cables.iter().map(|cable| cable.node.as_str()).collect();
+    let nodes: BTreeSet<&str> = fault
+        .cables
+        .iter()
+        .map(|cable| cable.node.as_str())
+        .collect();
     let node = nodes.first().copied().filter(|_| nodes.len() == 1);
     let name = |cable: &FaultyCable| match node {
         Some(_) => cable.nic.clone(),
@@ -284,15 +349,29 @@ fn text(fault: &CableFault) -> (Option<&str>, String) {
             format!("{} has no link, and most nodes have one there", name(cable))
         }
         (FaultKind::NoLink, [cable]) => {
-            format!("{} has no link; it belongs on {}", name(cable), belongs(cable))
+            format!(
+                "{} has no link; it belongs on {}",
+                name(cable),
+                belongs(cable)
+            )
         }
         (FaultKind::WrongSwitch, [cable]) => {
-            format!("{} is {}; it belongs on {}", name(cable), on(cable), belongs(cable))
+            format!(
+                "{} is {}; it belongs on {}",
+                name(cable),
+                on(cable),
+                belongs(cable)
+            )
         }
         (_, cables) => {
-            let each: Vec<String> =
-                cables.iter().map(|cable| format!("{} {}", name(cable), on(cable))).collect();
-            format!("has its NICs in another order, by cables or by names: {}", each.join(", "))
+            let each: Vec<String> = cables
+                .iter()
+                .map(|cable| format!("{} {}", name(cable), on(cable)))
+                .collect();
+            format!(
+                "has its NICs in another order, by cables or by names: {}",
+                each.join(", ")
+            )
         }
     };
     (node, text)

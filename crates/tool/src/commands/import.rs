@@ -32,7 +32,13 @@ pub(super) struct ImportOptions {
     #[arg(long, value_name = "WORD", value_parser = PossibleValuesParser::new(WORDS.map(|(word, _)| word)))]
     from: Option<String>,
     /// what to write: json, or nccl for XML that NCCL_TOPO_FILE takes (default: json)
-    #[arg(long, value_name = "WORD", value_enum, default_value = "json", hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "WORD",
+        value_enum,
+        default_value = "json",
+        hide_default_value = true
+    )]
     to: To,
     /// where to write it (default: standard output)
     ///
@@ -56,7 +62,10 @@ enum To {
 }
 
 pub(super) fn run(options: &ImportOptions, page: &mut Page) -> Result<(), Failure> {
-    let from = options.from.as_deref().and_then(|from| WORDS.iter().find(|(word, _)| *word == from));
+    let from = options
+        .from
+        .as_deref()
+        .and_then(|from| WORDS.iter().find(|(word, _)| *word == from));
     let (topology, diagnostics) = match (&options.file, from) {
         (None, _) => describe::read_node(&NodeSource::Live, Scope::Full)?,
         (Some(file), Some((_, format))) if !Path::new(file).is_dir() => {
@@ -71,13 +80,18 @@ pub(super) fn run(options: &ImportOptions, page: &mut Page) -> Result<(), Failur
     }
     let file = options.file.as_deref().unwrap_or("this node");
     if is_nothing(&topology) {
-        let expected = "expected a directory with sys/ and proc/, or a file that names devices or CPUs";
+        let expected =
+            "expected a directory with sys/ and proc/, or a file that names devices or CPUs";
         return Err(format!("`{file}` shows nothing of a node: {expected}").into());
     }
     let text = match options.to {
         To::Nccl => {
-            let written = nccl::write(&topology).map_err(|unwritable| format!("`{file}`: {unwritable}"))?;
-            written.lost.iter().for_each(|lost| tell(&format!("note: {lost}")));
+            let written =
+                nccl::write(&topology).map_err(|unwritable| format!("`{file}`: {unwritable}"))?;
+            written
+                .lost
+                .iter()
+                .for_each(|lost| tell(&format!("note: {lost}")));
             written.text
         }
         To::Json => file::to_json(&topology),
@@ -87,6 +101,12 @@ pub(super) fn run(options: &ImportOptions, page: &mut Page) -> Result<(), Failur
 
 /// A description without a device or a NUMA node: a wrong folder, mostly.
 fn is_nothing(topology: &Topology) -> bool {
-    let Topology { numa_nodes, pci, gpus, nics, .. } = topology;
+    let Topology {
+        numa_nodes,
+        pci,
+        gpus,
+        nics,
+        ..
+    } = topology;
     numa_nodes.is_empty() && pci.iter().next().is_none() && gpus.is_empty() && nics.is_empty()
 }

@@ -9,7 +9,11 @@ use std::path::{Path, PathBuf};
 
 /// The files that the command line names, or standard input.
 pub(super) fn or_stdin(files: &[PathBuf]) -> Vec<&Path> {
-    if files.is_empty() { vec![Path::new("-")] } else { files.iter().map(PathBuf::as_path).collect() }
+    if files.is_empty() {
+        vec![Path::new("-")]
+    } else {
+        files.iter().map(PathBuf::as_path).collect()
+    }
 }
 
 pub(super) fn open(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
@@ -20,7 +24,10 @@ pub(super) fn open(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
 }
 
 /// Each JSON document of a file, with its first line; true if a line was labelled with its task.
-pub(super) fn documents(path: &Path, take: &mut dyn FnMut(StreamPiece<'_>)) -> Result<bool, Failure> {
+pub(super) fn documents(
+    path: &Path,
+    take: &mut dyn FnMut(StreamPiece<'_>),
+) -> Result<bool, Failure> {
     let labelled = stream::read(open(path)?, take);
     Ok(labelled.map_err(|error| format!("`{}`: cannot be read: {error}", path.display()))?)
 }

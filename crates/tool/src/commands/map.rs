@@ -43,7 +43,10 @@ pub(super) struct MapOptions {
 }
 
 fn formats_help() -> String {
-    let formats: String = FORMATS.iter().map(|(word, _, what)| format!("\n  {word:<10}  {what}")).collect();
+    let formats: String = FORMATS
+        .iter()
+        .map(|(word, _, what)| format!("\n  {word:<10}  {what}"))
+        .collect();
     format!("what to write (default: json){formats}")
 }
 
@@ -62,8 +65,16 @@ pub(super) fn run(options: &MapOptions, page: &mut Page) -> Result<(), Failure> 
     let read = |_: &str| Some(FileText::default());
     let step = step::for_engines(&topology, &gpus);
     let plan = Plan::new(topology, wish, step, &read);
-    let Plan { node: topology, map: node, .. } = &plan;
-    let subject = Subject { topology, node, gpus: &gpus };
+    let Plan {
+        node: topology,
+        map: node,
+        ..
+    } = &plan;
+    let subject = Subject {
+        topology,
+        node,
+        gpus: &gpus,
+    };
     let text = maps::write(format, subject).map_err(|why| format!("map: {why}"))?;
     output::deliver(&text, options.output.as_deref(), page)
 }

@@ -81,7 +81,9 @@ pub(super) fn run(options: &MeasureOptions, page: &mut Page) -> Result<(), Failu
         )));
     }
     if options.command.is_empty() {
-        return Err(misunderstood("measure: expected `-- CMD`, or `--merge FILE…`"));
+        return Err(misunderstood(
+            "measure: expected `-- CMD`, or `--merge FILE…`",
+        ));
     }
     if !is_first_on_node() {
         return Err(become_as_it_is(&options.command));
@@ -107,7 +109,9 @@ pub(super) fn run(options: &MeasureOptions, page: &mut Page) -> Result<(), Failu
 /// A file system that does not answer holds no job up.
 fn warn_of_place(options: &MeasureOptions) {
     const PATIENCE: Duration = Duration::from_secs(2);
-    let Some(output) = options.output.clone() else { return };
+    let Some(output) = options.output.clone() else {
+        return;
+    };
     let json = options.json;
     let answer = threads::answer_of(move || {
         output::file_for(&output, "", json).and_then(|file| output::could_write(&file))
@@ -116,10 +120,15 @@ fn warn_of_place(options: &MeasureOptions) {
         Ok(Ok(())) | Err(RecvTimeoutError::Disconnected) => return,
         Ok(Err(why)) => why,
         Err(RecvTimeoutError::Timeout) => {
-            format!("the place of the report has not answered within {} s", PATIENCE.as_secs())
+            format!(
+                "the place of the report has not answered within {} s",
+                PATIENCE.as_secs()
+            )
         }
     };
-    tell(&format!("measure: {why}: CMD runs, and if that stays so, the report goes to stderr"));
+    tell(&format!(
+        "measure: {why}: CMD runs, and if that stays so, the report goes to stderr"
+    ));
 }
 
 fn deliver(options: &MeasureOptions, report: &Measurement) -> Result<(), String> {
@@ -143,7 +152,10 @@ fn deliver(options: &MeasureOptions, report: &Measurement) -> Result<(), String>
     let mut page = Page::new(false, stderr.is_terminal()).with_columns(columns);
     text(&mut page);
     // in one piece, which other tasks' lines do not divide
-    stderr.lock().write_all(page.as_bytes()).map_err(|error| error.to_string())
+    stderr
+        .lock()
+        .write_all(page.as_bytes())
+        .map_err(|error| error.to_string())
 }
 
 fn merge(options: &MeasureOptions, page: &mut Page) -> Result<(), Failure> {
@@ -158,13 +170,21 @@ fn merge(options: &MeasureOptions, page: &mut Page) -> Result<(), Failure> {
             [one] => format!("`{}`", one.display()),
             several => format!("{} files", several.len()),
         };
-        return Err(format!("measure: no report in {place}: `measure --json -- CMD` prints one").into());
+        return Err(
+            format!("measure: no report in {place}: `measure --json -- CMD` prints one").into(),
+        );
     }
     if passed_over > 0 {
-        tell(&format!("note: {passed_over} other pieces of text were passed over"));
+        tell(&format!(
+            "note: {passed_over} other pieces of text were passed over"
+        ));
     }
     let mut text = Page::new(false, false);
-    let to = if options.output.is_some() { &mut text } else { page };
+    let to = if options.output.is_some() {
+        &mut text
+    } else {
+        page
+    };
     match options.json {
         true => to.exact(&merged.to_json()),
         false => print::merged(&merged, to),
@@ -175,13 +195,21 @@ fn merge(options: &MeasureOptions, page: &mut Page) -> Result<(), Failure> {
     }
 }
 
-fn add_all(input: Box<dyn BufRead>, merged: &mut Merged, passed_over: &mut usize) -> io::Result<()> {
+fn add_all(
+    input: Box<dyn BufRead>,
+    merged: &mut Merged,
+    passed_over: &mut usize,
+) -> io::Result<()> {
     let mut failure = None;
     let mut take = |(_, piece): StreamPiece<'_>| {
         let added = piece
             .map_err(str::to_string)
             .and_then(merge::read)
-            .and_then(|report| merged.add(report).map_err(|why| failure.insert(why).clone()));
+            .and_then(|report| {
+                merged
+                    .add(report)
+                    .map_err(|why| failure.insert(why).clone())
+            });
         *passed_over += usize::from(added.is_err());
     };
     stream::read(input, &mut take)?;

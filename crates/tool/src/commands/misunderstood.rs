@@ -8,7 +8,11 @@ use nic_placement_launch::step;
 use std::{env, fmt};
 
 pub(super) fn misunderstood(problem: impl fmt::Display) -> Failure {
-    Ending { status: 2, said: problem.to_string() }.into()
+    Ending {
+        status: 2,
+        said: problem.to_string(),
+    }
+    .into()
 }
 
 /// The help or version that was asked for, or what was not understood.
@@ -45,32 +49,55 @@ fn problem(error: &clap::Error) -> String {
     match (error.kind(), argument(error)) {
         (ErrorKind::InvalidSubcommand, _) => {
             let word = text(error, ContextKind::InvalidSubcommand);
-            format!("unknown command `{word}`{} `nic-placement help` lists all", meant(error, ":"))
+            format!(
+                "unknown command `{word}`{} `nic-placement help` lists all",
+                meant(error, ":")
+            )
         }
         (ErrorKind::UnknownArgument, Some(word)) if is_after_svg(word) => {
             format!("`--svg` takes no value: `--svg -o {word}` writes the picture there")
         }
         (ErrorKind::UnknownArgument, Some(word)) => {
-            let kind = if word.starts_with('-') { "unknown option" } else { "unexpected argument" };
+            let kind = if word.starts_with('-') {
+                "unknown option"
+            } else {
+                "unexpected argument"
+            };
             format!("{kind} `{word}`{} {see}", meant(error, ":"))
         }
-        (ErrorKind::InvalidValue, Some(option)) if value.is_empty() => format!("`{option}` needs a value"),
+        (ErrorKind::InvalidValue, Some(option)) if value.is_empty() => {
+            format!("`{option}` needs a value")
+        }
         (ErrorKind::InvalidValue, Some(option)) => {
-            let given = if option.starts_with('<') { value.to_string() } else { format!("{option} {value}") };
+            let given = if option.starts_with('<') {
+                value.to_string()
+            } else {
+                format!("{option} {value}")
+            };
             let known = match option {
                 "--machine" => "`nic-placement machines` lists the built-in ones".to_string(),
-                "--off" | "--only" | "--explain" => "`nic-placement check --list` lists all".to_string(),
+                "--off" | "--only" | "--explain" => {
+                    "`nic-placement check --list` lists all".to_string()
+                }
                 _ => {
-                    let known =
-                        || format!("expected one of {}", list(error, ContextKind::ValidValue).join(", "));
-                    let instead = (option == "--format").then(|| step::instead_of_format(value)).flatten();
+                    let known = || {
+                        format!(
+                            "expected one of {}",
+                            list(error, ContextKind::ValidValue).join(", ")
+                        )
+                    };
+                    let instead = (option == "--format")
+                        .then(|| step::instead_of_format(value))
+                        .flatten();
                     instead.unwrap_or_else(known)
                 }
             };
             format!("`{given}`{} {known}", meant(error, ":"))
         }
         (ErrorKind::ValueValidation, Some(option)) => {
-            let why = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+            let why = std::error::Error::source(error)
+                .map(ToString::to_string)
+                .unwrap_or_default();
             format!("`{option} {value}`: {why}")
         }
         (ErrorKind::TooManyValues, Some(option)) => format!("`{option}` takes no value"),
@@ -84,26 +111,43 @@ fn problem(error: &clap::Error) -> String {
         }
         (ErrorKind::MissingRequiredArgument, _) => {
             let missing = list(error, ContextKind::InvalidArg).join(" ");
-            let behind =
-                if missing.starts_with("<CMD>") { format!(": `{command} -- CMD`") } else { String::new() };
+            let behind = if missing.starts_with("<CMD>") {
+                format!(": `{command} -- CMD`")
+            } else {
+                String::new()
+            };
             format!("`{command}` needs {missing}{behind}")
         }
         (ErrorKind::InvalidUtf8, _) => "an argument is not UTF-8".to_string(),
-        _ => error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ").to_string(),
+        _ => error
+            .to_string()
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .trim_start_matches("error: ")
+            .to_string(),
     }
 }
 
 /// True if `--svg` is before this word, which was meant as its file.
 fn is_after_svg(word: &str) -> bool {
     let words: Vec<_> = env::args_os().collect();
-    words.windows(2).any(|two| two[0] == "--svg" && two[1] == word)
+    words
+        .windows(2)
+        .any(|two| two[0] == "--svg" && two[1] == word)
 }
 
 /// `, did you mean …?`, or what stands there without a suggestion.
 fn meant(error: &clap::Error, otherwise: &str) -> String {
-    let kinds = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
+    let kinds = [
+        ContextKind::SuggestedSubcommand,
+        ContextKind::SuggestedArg,
+        ContextKind::SuggestedValue,
+    ];
     let meant = kinds.into_iter().find_map(|kind| list(error, kind).pop());
-    meant.map_or(otherwise.to_string(), |meant| format!(", did you mean `{meant}`?"))
+    meant.map_or(otherwise.to_string(), |meant| {
+        format!(", did you mean `{meant}`?")
+    })
 }
 
 /// `nic-placement plan`, from the line on its usage.
@@ -113,8 +157,16 @@ fn command(error: &clap::Error) -> String {
         _ => String::new(),
     };
     let is_name = |word: &&str| word.starts_with(|first: char| first.is_ascii_lowercase());
-    let words: Vec<&str> = usage.split_whitespace().skip(1).take_while(is_name).collect();
-    if words.is_empty() { "nic-placement".to_string() } else { words.join(" ") }
+    let words: Vec<&str> = usage
+        .split_whitespace()
+        .skip(1)
+        .take_while(is_name)
+        .collect();
+    if words.is_empty() {
+        "nic-placement".to_string()
+    } else {
+        words.join(" ")
+    }
 }
 
 fn argument(error: &clap::Error) -> Option<&str> {

@@ -56,14 +56,29 @@ const EVERYWHERE: &str = "Options of every command";
 /// processes. The same code decides. The tool needs no privileges. It changes nothing on the node, except that `refresh`
 /// writes the node file.
 #[derive(Parser)]
-#[command(name = "nic-placement", version, args_override_self = true, disable_help_flag = true)]
-#[command(disable_version_flag = true, disable_help_subcommand = true, hide_possible_values = true)]
+#[command(
+    name = "nic-placement",
+    version,
+    args_override_self = true,
+    disable_help_flag = true
+)]
+#[command(
+    disable_version_flag = true,
+    disable_help_subcommand = true,
+    hide_possible_values = true
+)]
 #[command(after_help = "The plugin's own words: srun --nic-placement=help")]
 struct CommandLine {
     #[command(subcommand)]
     command: Option<Command>,
     /// colours: auto (on a terminal, unless NO_COLOR is set), always or never
-    #[arg(long, value_name = "WHEN", value_enum, default_value = "auto", global = true)]
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_enum,
+        default_value = "auto",
+        global = true
+    )]
     #[arg(hide_possible_values = true, hide_default_value = true, help_heading = EVERYWHERE)]
     color: Colour,
     /// this text: -h in short, --help at length
@@ -136,7 +151,9 @@ pub fn main() -> ExitCode {
         Ok(line) => {
             let variable = |name| std::env::var_os(name);
             let (no_color, terminal_type) = (variable("NO_COLOR"), variable("TERM"));
-            let colour = line.color.is_on(is_terminal, no_color.as_deref(), terminal_type.as_deref());
+            let colour =
+                line.color
+                    .is_on(is_terminal, no_color.as_deref(), terminal_type.as_deref());
             let mut page = Page::new(colour, is_terminal).with_columns(columns);
             let result = run(line.command, &mut page);
             (page, result)
@@ -148,7 +165,9 @@ pub fn main() -> ExitCode {
         }
     };
     let mut stdout = io::stdout();
-    let written = stdout.write_all(page.as_bytes()).and_then(|()| stdout.flush());
+    let written = stdout
+        .write_all(page.as_bytes())
+        .and_then(|()| stdout.flush());
     match (result, written) {
         (Ok(()), Ok(())) => ExitCode::SUCCESS,
         // a reader that has seen enough (`| head`) is no failure
@@ -162,7 +181,11 @@ pub fn main() -> ExitCode {
             if !said.is_empty() {
                 tell(&said);
             }
-            ExitCode::from(failure.downcast_ref().map_or(1, |Ending { status, .. }| *status))
+            ExitCode::from(
+                failure
+                    .downcast_ref()
+                    .map_or(1, |Ending { status, .. }| *status),
+            )
         }
     }
 }
@@ -203,7 +226,10 @@ fn run(command: Option<Command>, page: &mut Page) -> Result<(), Failure> {
 
 /// The help of a command is the answer to its `--help`.
 fn help(command: Option<OsString>, page: &mut Page) -> Result<(), Failure> {
-    let asked = ["nic-placement".into()].into_iter().chain(command).chain(["--help".into()]);
+    let asked = ["nic-placement".into()]
+        .into_iter()
+        .chain(command)
+        .chain(["--help".into()]);
     match parse(asked) {
         Ok(_) => Ok(()),
         Err(answer) => misunderstood::answer(&answer, page),

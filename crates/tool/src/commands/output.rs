@@ -15,7 +15,9 @@ use std::process;
 /// The folder and the name of a file that others find by its name.
 pub(super) fn split(place: &Path) -> Result<(&Path, &str), String> {
     let (folder, name) = parts(place)?;
-    let name = name.to_str().ok_or_else(|| format!("`{}` is not UTF-8", place.display()))?;
+    let name = name
+        .to_str()
+        .ok_or_else(|| format!("`{}` is not UTF-8", place.display()))?;
     Ok((folder, name))
 }
 
@@ -45,9 +47,10 @@ fn there(place: &Path) -> Result<Option<Metadata>, String> {
         Ok(there) if there.is_symlink() => Err(format!(
             "`{shown}` is a symbolic link: name the file itself, only a regular file is replaced"
         )),
-        Ok(there) => {
-            Err(format!("`{shown}` is {}: only a regular file is replaced", root::kind(there.file_type())))
-        }
+        Ok(there) => Err(format!(
+            "`{shown}` is {}: only a regular file is replaced",
+            root::kind(there.file_type())
+        )),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(format!("cannot write `{shown}`: {error}")),
     }
@@ -57,14 +60,18 @@ fn there(place: &Path) -> Result<Option<Metadata>, String> {
 /// whole, readers have the old one.
 pub(super) fn write(place: &Path, bytes: &[u8]) -> Result<(), String> {
     check(place)?;
-    replace(place, bytes, 0o644, |file| file.set_permissions(Permissions::from_mode(0o644)))
+    replace(place, bytes, 0o644, |file| {
+        file.set_permissions(Permissions::from_mode(0o644))
+    })
 }
 
 /// As `write`, for a user's own file: the old file's mode names its readers, else the umask, as in a shell.
 pub(super) fn write_own(place: &Path, bytes: &[u8]) -> Result<(), String> {
     let old = there(place)?;
     let mode = old.as_ref().map_or(0o666, |old| old.mode() & 0o777);
-    replace(place, bytes, mode, |file| old.map_or(Ok(()), |old| be_as(file, &old, mode)))
+    replace(place, bytes, mode, |file| {
+        old.map_or(Ok(()), |old| be_as(file, &old, mode))
+    })
 }
 
 /// Writes what a program reads to a file of the user's, or without `output` to standard output.
@@ -127,7 +134,12 @@ fn begin(folder: &Path, name: &OsStr, mode: u32) -> io::Result<(PathBuf, File)> 
         new.push(format!(".{}-{number}.new", process::id()));
         let new = folder.join(new);
         // `create_new`, since another user may have put a link there, which must not be followed
-        match OpenOptions::new().write(true).create_new(true).mode(mode).open(&new) {
+        match OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(mode)
+            .open(&new)
+        {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             opened => return Ok((new, opened?)),
         }
@@ -146,7 +158,10 @@ pub(super) fn file_for(output: &Path, node: &str, json: bool) -> Result<PathBuf,
         return Ok(output.to_path_buf());
     }
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || "_-.".contains(letter);
-    let name: String = node.chars().map(|letter| if is_part(letter) { letter } else { '_' }).collect();
+    let name: String = node
+        .chars()
+        .map(|letter| if is_part(letter) { letter } else { '_' })
+        .collect();
     let name = name.trim_start_matches('.');
     Ok(output.join(format!(
         "{}.{}",
@@ -163,7 +178,10 @@ fn make_folder(folder: &Path) -> Result<(), String> {
         let there = fs::symlink_metadata(folder.components().as_path());
         match there {
             Ok(there) if error.kind() == io::ErrorKind::AlreadyExists => {
-                format!("cannot make the folder `{shown}`: {} is there", root::kind(there.file_type()))
+                format!(
+                    "cannot make the folder `{shown}`: {} is there",
+                    root::kind(there.file_type())
+                )
             }
             _ => format!("cannot make the folder `{shown}`: {error}"),
         }
@@ -176,7 +194,8 @@ mod tests {
     use std::thread;
 
     fn folder(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("nic-placement-whole-{name}-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("nic-placement-whole-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
         folder
@@ -184,7 +203,9 @@ mod tests {
 
     fn names(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).unwrap();
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+        entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect()
     }
 
     #[test]
@@ -199,7 +220,11 @@ mod tests {
                     for _ in 0..50 {
                         write(place, &text(writer)).unwrap();
                         let read = fs::read(place).unwrap();
-                        assert!((0..4).any(|writer| read == text(writer)), "{} bytes", read.len());
+                        assert!(
+                            (0..4).any(|writer| read == text(writer)),
+                            "{} bytes",
+                            read.len()
+                        );
                     }
                 });
             }

@@ -112,7 +112,13 @@ struct Output {
 }
 
 pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), Failure> {
-    let PlanCommandOptions { node, step: of_step, request, site, output } = options;
+    let PlanCommandOptions {
+        node,
+        step: of_step,
+        request,
+        site,
+        output,
+    } = options;
     let present = request::variables(&of_step.variable)?;
     let evidence = GpuEvidence::new(&of_step.visible, of_step.may_open.as_deref())?;
     let (wish, doubts) = request.wish(&[("fabric", site.fabric.as_slice()), ("set", &site.set)])?;
@@ -121,7 +127,10 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
     let session = Survey::unvisited(wish, topology).plan(step);
     let open = session.opened(false);
     let plan = open.plan();
-    let had = libraries::Evidence { present: &present, read: session.reader() };
+    let had = libraries::Evidence {
+        present: &present,
+        read: session.reader(),
+    };
     diagnostics.extend(doubts.into_iter().chain(plan.diagnostics()));
     let placed = tasks.iter_mut().map(|task| {
         let mut placed = open.place(task, had);
@@ -129,8 +138,10 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
         (placed, uses)
     });
     let (placed, uses): (Vec<TaskPlan>, Vec<Vec<Use>>) = placed.unzip();
-    let lacking: shortfalls::Shortfalls =
-        placed.iter().map(|task| (task.placement.global_id, task.shortfalls.clone())).collect();
+    let lacking: shortfalls::Shortfalls = placed
+        .iter()
+        .map(|task| (task.placement.global_id, task.shortfalls.clone()))
+        .collect();
     match output {
         Output { json: true, .. } => page.exact(&answers::plan(plan, &placed, &uses, &diagnostics)),
         Output { drawing, .. } if drawing.is_wanted() => {
@@ -138,7 +149,9 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
         }
         Output { env: true, by, .. } => {
             let exports = exports(&placed, by.as_deref().unwrap_or("SLURM_LOCALID"));
-            if exports.contains(" export UCX_NET_DEVICES=") && !plan.node.provenance.is_this_system() {
+            if exports.contains(" export UCX_NET_DEVICES=")
+                && !plan.node.provenance.is_this_system()
+            {
                 tell(WITHOUT_INTERFACES);
             }
             page.exact(&exports);
@@ -193,7 +206,9 @@ const WITHOUT_INTERFACES: &str = "note: `UCX_NET_DEVICES` lacks the node's IP in
                                   on the node, or add them, as `,eth0,lo`";
 
 fn variable_name(text: &str) -> Result<String, &'static str> {
-    is_variable_name(text).then(|| text.to_string()).ok_or("expected the name of a variable")
+    is_variable_name(text)
+        .then(|| text.to_string())
+        .ok_or("expected the name of a variable")
 }
 
 /// Lines that a shell can evaluate: `case $SLURM_LOCALID in 0) export …`.
@@ -204,7 +219,12 @@ fn exports(placed: &[TaskPlan], local_id: &str) -> String {
         let _ = write!(text, "{})", task.placement.local_id);
         for variable in &task.variables {
             if let Change::Set(value) = &variable.change {
-                let _ = write!(text, " export {}='{}';", variable.name, value.replace('\'', r"'\''"));
+                let _ = write!(
+                    text,
+                    " export {}='{}';",
+                    variable.name,
+                    value.replace('\'', r"'\''")
+                );
             }
         }
         text.push_str(";\n");

@@ -21,7 +21,9 @@ pub(super) const FIRST_USER: u32 = 1000;
 
 /// Sorted.
 pub(super) fn pids(root: &Root) -> Vec<u32> {
-    let names = root.list("proc", |name| name.bytes().all(|byte| byte.is_ascii_digit()));
+    let names = root.list("proc", |name| {
+        name.bytes().all(|byte| byte.is_ascii_digit())
+    });
     let mut pids: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
     pids.sort_unstable();
     pids
@@ -52,7 +54,12 @@ impl Processes {
                 continue;
             };
             left -= environment.len();
-            let task = |marked| PlacedTask { pid, user, processes: 1, marked };
+            let task = |marked| PlacedTask {
+                pid,
+                user,
+                processes: 1,
+                marked,
+            };
             found.placed.extend(marked(&environment).map(task));
             if left == 0 {
                 found.is_cut = true;

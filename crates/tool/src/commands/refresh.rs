@@ -77,10 +77,16 @@ pub(super) struct RefreshOptions {
 }
 
 pub(super) fn run(options: &RefreshOptions, _: &mut Page) -> Result<(), Failure> {
-    let place = options.output.clone().unwrap_or_else(|| NodeFileUse::default().path.into());
+    let place = options
+        .output
+        .clone()
+        .unwrap_or_else(|| NodeFileUse::default().path.into());
     // before anything is made beside it
     output::check(&place)?;
-    options.textfile.as_deref().map_or(Ok(()), textfile::check)?;
+    options
+        .textfile
+        .as_deref()
+        .map_or(Ok(()), textfile::check)?;
     let files = Files {
         place: &place,
         plugstack: options.plugstack.as_deref(),
@@ -99,26 +105,44 @@ struct Files<'a> {
 }
 
 fn refresh(files: &Files) -> Result<(), Failure> {
-    let &Files { place, plugstack, textfile } = files;
+    let &Files {
+        place,
+        plugstack,
+        textfile,
+    } = files;
     let shown = place.display();
     let (folder, name) = output::split(place)?;
     let cannot = |error: io::Error| format!("cannot write `{shown}`: {error}");
     // a folder by a wrong name would hide the mistake
     if !folder.is_dir() && Path::new(&NodeFileUse::default().path).parent() != Some(folder) {
-        return Err(
-            format!("cannot write `{shown}`: the folder `{}` does not exist", folder.display()).into()
-        );
+        return Err(format!(
+            "cannot write `{shown}`: the folder `{}` does not exist",
+            folder.display()
+        )
+        .into());
     }
     make_folder(folder).map_err(cannot)?;
-    let _lock = lock(&folder.join(format!(".{name}.lock"))).map_err(cannot)?.ok_or_else(|| {
-        format!("another refresh writes `{shown}` and has not ended: hardware that does not answer?")
-    })?;
+    let _lock = lock(&folder.join(format!(".{name}.lock")))
+        .map_err(cannot)?
+        .ok_or_else(|| {
+            format!(
+                "another refresh writes `{shown}` and has not ended: hardware that does not answer?"
+            )
+        })?;
     // the age counts from before the first question: what is read may be as old as that
-    let (node, diagnostics) = kept::make(&Root::live(), sys::seconds_since_boot(), utc(SystemTime::now()))?;
-    diagnostics.iter().for_each(|diagnostic| super::tell(&diagnostic.to_string()));
+    let (node, diagnostics) = kept::make(
+        &Root::live(),
+        sys::seconds_since_boot(),
+        utc(SystemTime::now()),
+    )?;
+    diagnostics
+        .iter()
+        .for_each(|diagnostic| super::tell(&diagnostic.to_string()));
     output::write(place, &cache::to_bytes(&node))?;
     for_nccl(&node.topology, place)?;
-    let admin = plugstack::admin(plugstack, None, |name| std::env::var_os(name)).0.admin;
+    let admin = plugstack::admin(plugstack, None, |name| std::env::var_os(name))
+        .0
+        .admin;
     engines::keep(node.topology.clone(), place, admin.clone())?;
     // last: the file may be on a file system that does not answer, and what steps need is written
     if let Some(textfile) = textfile {
@@ -142,7 +166,8 @@ fn for_nccl(topology: &Topology, place: &Path) -> Result<(), String> {
     };
     match (written, there(&beside)) {
         (Err(reason), There::Ours(_)) => {
-            fs::remove_file(&beside).map_err(|error| format!("cannot remove `{shown}`: {error}"))?;
+            fs::remove_file(&beside)
+                .map_err(|error| format!("cannot remove `{shown}`: {error}"))?;
             super::tell(&format!("`{shown}` is removed: {reason}"));
         }
         (Err(reason), _) if !topology.stated_paths.is_empty() => {
@@ -150,13 +175,16 @@ fn for_nccl(topology: &Topology, place: &Path) -> Result<(), String> {
         }
         (Err(_), _) => {}
         (Ok(_), There::Anothers(what)) => {
-            super::tell(&format!("no file for NCCL: {what}, and stays as it is; remove it to get one"));
+            super::tell(&format!(
+                "no file for NCCL: {what}, and stays as it is; remove it to get one"
+            ));
         }
         (Ok(nccl::Written { text, lost }), old) => {
             let text = format!("{HEADING}\n{text}");
             // a job that starts now may be reading it
             if !matches!(old, There::Ours(old) if old == text.as_bytes()) {
-                lost.iter().for_each(|lost| super::tell(&format!("note: {shown}: {lost}")));
+                lost.iter()
+                    .for_each(|lost| super::tell(&format!("note: {shown}: {lost}")));
                 output::write(&beside, text.as_bytes())?;
             }
         }
@@ -178,12 +206,14 @@ fn there(beside: &Path) -> There {
     const MAX_OURS: usize = 1024 * 1024;
     match root::read_unlinked(beside, MAX_OURS, Author::Anyone) {
         Ok(bytes) if bytes.starts_with(HEADING.as_bytes()) => There::Ours(bytes),
-        Ok(_) => There::Anothers(format!("`{}` was not written by `refresh`", beside.display())),
-        Err(Unreadable { problem: Obstacle::System(error), .. })
-            if error.kind() == io::ErrorKind::NotFound =>
-        {
-            There::Nothing
-        }
+        Ok(_) => There::Anothers(format!(
+            "`{}` was not written by `refresh`",
+            beside.display()
+        )),
+        Err(Unreadable {
+            problem: Obstacle::System(error),
+            ..
+        }) if error.kind() == io::ErrorKind::NotFound => There::Nothing,
         Err(unreadable) => There::Anothers(unreadable.to_string()),
     }
 }
@@ -207,7 +237,10 @@ fn lock(path: &Path) -> io::Result<Option<File>> {
 
 /// A time in UTC, as `2026-11-22 02:30:01 UTC`.
 fn utc(time: SystemTime) -> String {
-    humantime::format_rfc3339_seconds(time).to_string().replace('T', " ").replace('Z', " UTC")
+    humantime::format_rfc3339_seconds(time)
+        .to_string()
+        .replace('T', " ")
+        .replace('Z', " UTC")
 }
 
 #[cfg(test)]
@@ -224,7 +257,8 @@ mod tests {
 
     #[test]
     fn a_file_for_nccl_is_kept_where_the_bus_hides_pairs_and_goes_where_it_does_not() {
-        let folder = std::env::temp_dir().join(format!("nic-placement-for-nccl-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("nic-placement-for-nccl-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         make_folder(&folder).unwrap();
         let (node, beside) = (folder.join("node.json"), folder.join("node.nccl.xml"));
@@ -234,19 +268,35 @@ mod tests {
         let first = metadata();
         assert_eq!(first.permissions().mode() & 0o7777, 0o644);
         let text = fs::read_to_string(&beside).unwrap();
-        assert_eq!(text, format!("{HEADING}\n{}", nccl::write(&azure).unwrap().text));
+        assert_eq!(
+            text,
+            format!("{HEADING}\n{}", nccl::write(&azure).unwrap().text)
+        );
         nccl::read(&text, Provenance::ThisSystem).expect("a comment is no element");
         for_nccl(&azure, &node).unwrap();
-        assert_eq!(metadata().ino(), first.ino(), "the same is not written again");
-        for_nccl(&nic_placement_core::platform::model("dgx-h100").unwrap(), &node).unwrap();
+        assert_eq!(
+            metadata().ino(),
+            first.ino(),
+            "the same is not written again"
+        );
+        for_nccl(
+            &nic_placement_core::platform::model("dgx-h100").unwrap(),
+            &node,
+        )
+        .unwrap();
         assert!(!beside.exists(), "this bus hides nothing");
-        for_nccl(&nic_placement_core::platform::model("dgx-h100").unwrap(), &node).unwrap();
+        for_nccl(
+            &nic_placement_core::platform::model("dgx-h100").unwrap(),
+            &node,
+        )
+        .unwrap();
         fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
     fn what_stands_where_the_file_for_nccl_would_and_is_anothers_stays() {
-        let folder = std::env::temp_dir().join(format!("nic-placement-not-ours-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("nic-placement-not-ours-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         make_folder(&folder).unwrap();
         let (node, beside) = (folder.join("node.json"), folder.join("node.nccl.xml"));
@@ -256,7 +306,12 @@ mod tests {
             fs::write(&beside, theirs).unwrap();
             for model in &models {
                 for_nccl(model, &node).unwrap();
-                assert_eq!(fs::read_to_string(&beside).unwrap(), theirs, "{}", model.name);
+                assert_eq!(
+                    fs::read_to_string(&beside).unwrap(),
+                    theirs,
+                    "{}",
+                    model.name
+                );
             }
             fs::remove_file(&beside).unwrap();
         }
@@ -270,7 +325,13 @@ mod tests {
         }
         fs::remove_file(&beside).unwrap();
         // a pipe without a writer: to open it as a file would not return
-        assert!(std::process::Command::new("mkfifo").arg(&beside).status().unwrap().success());
+        assert!(
+            std::process::Command::new("mkfifo")
+                .arg(&beside)
+                .status()
+                .unwrap()
+                .success()
+        );
         for model in &models {
             for_nccl(model, &node).unwrap();
             assert!(!fs::metadata(&beside).unwrap().is_file(), "{}", model.name);
@@ -280,7 +341,8 @@ mod tests {
 
     #[test]
     fn a_file_is_written_whole_readable_for_all_and_by_one_at_a_time() {
-        let folder = std::env::temp_dir().join(format!("nic-placement-refresh-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("nic-placement-refresh-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         make_folder(&folder).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;

@@ -67,7 +67,11 @@ impl NodeOptions {
 
 /// Reads the node in a thread, since that asks the cards.
 pub(super) fn node_in_time(source: NodeSource) -> Receiver<Option<Topology>> {
-    threads::answer_of(move || describe::read_node(&source, Scope::Full).ok().map(|(topology, _)| topology))
+    threads::answer_of(move || {
+        describe::read_node(&source, Scope::Full)
+            .ok()
+            .map(|(topology, _)| topology)
+    })
 }
 
 /// The plan of a step without words, on the node as steps have it.
@@ -75,10 +79,23 @@ pub(super) fn whole_node(topology: Topology, admin: Admin) -> Result<Plan, Strin
     let topology = match admin.source {
         NodeSource::Live => topology,
         // the plugin is root where it reads this
-        _ => node::read(&admin, Scope::Full, Author::Root).map_err(|why| why.to_string())?.0,
+        _ => {
+            node::read(&admin, Scope::Full, Author::Root)
+                .map_err(|why| why.to_string())?
+                .0
+        }
     };
     let settings = merge_settings(&admin.default, None, None);
-    Ok(Plan::new(topology, Wish { admin, settings, ..Wish::default() }, Step::default(), &|_| None))
+    Ok(Plan::new(
+        topology,
+        Wish {
+            admin,
+            settings,
+            ..Wish::default()
+        },
+        Step::default(),
+        &|_| None,
+    ))
 }
 
 /// Words that a plan refuses: they switch off, observe or report.
@@ -115,19 +132,29 @@ pub(super) struct Nics {
 /// With all words but some; `default` is what holds without any.
 pub(super) fn words_help(default: &str, but: &[&str]) -> String {
     let words = WORDS.iter().filter(|spec| !but.contains(&spec.name));
-    let words: String = words.map(|spec| format!("\n  {:<22}  {}", spec.spelling(), spec.help)).collect();
+    let words: String = words
+        .map(|spec| format!("\n  {:<22}  {}", spec.spelling(), spec.help))
+        .collect();
     format!("words of srun's option, separated by commas (default: {default}){words}")
 }
 
 impl PlanOptions {
     /// The wish, and findings about it.  `more` are other arguments of plugstack.conf, as `set=NAME=TEMPLATE`.
-    pub(super) fn wish(&self, more: &[(&str, &[String])]) -> Result<(Wish, Vec<Diagnostic>), Failure> {
+    pub(super) fn wish(
+        &self,
+        more: &[(&str, &[String])],
+    ) -> Result<(Wish, Vec<Diagnostic>), Failure> {
         // a plan binds no process, so it may say what it would bind on any machine
-        let admin = Admin { trust_topology: true, ..Admin::default() };
+        let admin = Admin {
+            trust_topology: true,
+            ..Admin::default()
+        };
         let words = self.words.as_deref();
         let mut wish = step::wish(words, admin).map_err(|bad| match bad {
             BadWish::Word(bad) => misunderstood(bad),
-            BadWish::Nothing => misunderstood(format!("`--words {}` {bad}", words.unwrap_or_default())),
+            BadWish::Nothing => {
+                misunderstood(format!("`--words {}` {bad}", words.unwrap_or_default()))
+            }
         })?;
         let mut doubts = self.nics.add_to(&mut wish.admin)?;
         doubts.extend(add(&mut wish.admin, more)?);
@@ -138,7 +165,14 @@ impl PlanOptions {
 impl Nics {
     /// Adds the lists to the admin's; returns findings about them.
     pub(super) fn add_to(&self, admin: &mut Admin) -> Result<Vec<Diagnostic>, Failure> {
-        add(admin, &[("include", &self.include), ("exclude", &self.exclude), ("rails", &self.rails)])
+        add(
+            admin,
+            &[
+                ("include", &self.include),
+                ("exclude", &self.exclude),
+                ("rails", &self.rails),
+            ],
+        )
     }
 }
 
@@ -146,7 +180,11 @@ fn add(admin: &mut Admin, arguments: &[(&str, &[String])]) -> Result<Vec<Diagnos
     let mut doubts = Vec::new();
     for (name, values) in arguments {
         for value in *values {
-            doubts.extend(admin.add(&format!("{name}={value}")).map_err(misunderstood)?);
+            doubts.extend(
+                admin
+                    .add(&format!("{name}={value}"))
+                    .map_err(misunderstood)?,
+            );
         }
     }
     Ok(doubts)
@@ -154,7 +192,8 @@ fn add(admin: &mut Admin, arguments: &[(&str, &[String])]) -> Result<Vec<Diagnos
 
 /// `--variable NAME=VALUE`, again for more.
 pub(super) fn variables(given: &[String]) -> Result<Present, Failure> {
-    let expected = |text: &String| misunderstood(format!("`--variable {text}`: expected NAME=VALUE"));
+    let expected =
+        |text: &String| misunderstood(format!("`--variable {text}`: expected NAME=VALUE"));
     let pair = |text: &String| {
         let (name, value) = text.split_once('=').ok_or_else(|| expected(text))?;
         Ok((name.to_string(), value.to_string()))
@@ -165,17 +204,30 @@ pub(super) fn variables(given: &[String]) -> Result<Present, Failure> {
 /// A parser of whole numbers within these bounds, which a misfit names.
 pub(super) fn number(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, String> + Clone {
     move |text| {
-        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+        let number = text
+            .parse()
+            .ok()
+            .filter(|number| (least..=most).contains(number));
         number.ok_or_else(|| format!("expected a whole number from {least} to {most}"))
     }
 }
 
 /// GPUs by positions in PCI order (`0-3,5`) or PCI addresses, in the order given; without a list all of the node.
-pub(super) fn gpus(option: &str, list: Option<&str>, topology: &Topology) -> Result<Vec<GpuIndex>, Failure> {
-    let Some(list) = list else { return Ok(topology.gpu_indices().collect()) };
+pub(super) fn gpus(
+    option: &str,
+    list: Option<&str>,
+    topology: &Topology,
+) -> Result<Vec<GpuIndex>, Failure> {
+    let Some(list) = list else {
+        return Ok(topology.gpu_indices().collect());
+    };
     gpus_named(topology, list).map_err(|bad| {
         let said = format!("`{option} {list}`: {bad}");
-        if matches!(bad, BadGpuList::Written(_)) { misunderstood(said) } else { said.into() }
+        if matches!(bad, BadGpuList::Written(_)) {
+            misunderstood(said)
+        } else {
+            said.into()
+        }
     })
 }
 
@@ -183,10 +235,20 @@ pub(super) fn gpu(option: &str, word: &str, topology: &Topology) -> Result<GpuIn
     let found = match (word.parse::<usize>(), word.parse::<PciAddress>()) {
         (Ok(index), _) => (index < topology.gpus.len()).then_some(GpuIndex(index)),
         (_, Ok(address)) => topology.gpu_index(address),
-        _ => return Err(misunderstood(format!("`{option} {word}`: expected an index or a PCI address"))),
+        _ => {
+            return Err(misunderstood(format!(
+                "`{option} {word}`: expected an index or a PCI address"
+            )));
+        }
     };
     let count = counted(topology.gpus.len(), "GPU");
-    found.ok_or_else(|| format!("`{option} {word}`: no such GPU, `{}` has {count}", topology.name).into())
+    found.ok_or_else(|| {
+        format!(
+            "`{option} {word}`: no such GPU, `{}` has {count}",
+            topology.name
+        )
+        .into()
+    })
 }
 
 /// A task's evidence about its GPUs, by the options `--visible` and `--may-open`.
@@ -205,10 +267,14 @@ impl GpuEvidence {
         let mut variables = BTreeMap::new();
         for word in visible {
             let given = word.split_once('=').and_then(|(name, list)| {
-                Some((known.clone().find(|known| *known == name)?, list.to_string()))
+                Some((
+                    known.clone().find(|known| *known == name)?,
+                    list.to_string(),
+                ))
             });
             let Some((name, list)) = given else {
-                let expected = "expected VAR=LIST, with a VAR that `nic-placement plan --help` names";
+                let expected =
+                    "expected VAR=LIST, with a VAR that `nic-placement plan --help` names";
                 return Err(misunderstood(format!("`--visible {word}`: {expected}")));
             };
             if variables.insert(name, list).is_some() {
@@ -216,7 +282,11 @@ impl GpuEvidence {
             }
         }
         let step_gpus = variables.remove(STEP_GPUS);
-        Ok(GpuEvidence { variables, step_gpus, may_open: may_open.map(str::to_string) })
+        Ok(GpuEvidence {
+            variables,
+            step_gpus,
+            may_open: may_open.map(str::to_string),
+        })
     }
 
     pub(super) fn grant(&self, topology: &Topology) -> Result<Option<GpuGrant>, Failure> {
@@ -230,10 +300,19 @@ impl GpuEvidence {
                     "none" => Vec::new(),
                     list => gpus("--may-open", Some(list), topology)?,
                 };
-                let access = |gpu| if open.contains(&gpu) { Access::Allowed } else { Access::Denied };
+                let access = |gpu| {
+                    if open.contains(&gpu) {
+                        Access::Allowed
+                    } else {
+                        Access::Denied
+                    }
+                };
                 topology.gpu_indices().map(access).collect()
             }
         };
-        Ok(Some(GpuGrant { variables: self.variables.clone(), access }))
+        Ok(Some(GpuGrant {
+            variables: self.variables.clone(),
+            access,
+        }))
     }
 }

@@ -12,7 +12,9 @@ pub(super) type Shortfalls = Vec<(u32, Vec<String>)>;
 
 pub(super) fn lines(kind: &str, shortfalls: &Shortfalls, page: &mut Page) {
     let mut groups: Vec<(&String, Vec<u32>)> = Vec::new();
-    for (number, lack) in shortfalls.iter().flat_map(|(number, of)| of.iter().map(move |lack| (number, lack)))
+    for (number, lack) in shortfalls
+        .iter()
+        .flat_map(|(number, of)| of.iter().map(move |lack| (number, lack)))
     {
         match groups.iter_mut().find(|(known, _)| *known == lack) {
             Some((_, numbers)) => numbers.push(*number),
@@ -30,13 +32,20 @@ pub(super) fn verdict(
     plan: &Plan,
     shortfalls: &Shortfalls,
 ) -> Result<(), Failure> {
-    let failing: Vec<u32> =
-        shortfalls.iter().filter(|(_, of)| !of.is_empty()).map(|(number, _)| *number).collect();
+    let failing: Vec<u32> = shortfalls
+        .iter()
+        .filter(|(_, of)| !of.is_empty())
+        .map(|(number, _)| *number)
+        .collect();
     if failing.is_empty() || !plan.is_strict() {
         return Ok(());
     }
     let word = plan.wish.settings.strictness;
-    Err(format!("{command}: {} would fail, as `{word}` asks", named(kind, failing)).into())
+    Err(format!(
+        "{command}: {} would fail, as `{word}` asks",
+        named(kind, failing)
+    )
+    .into())
 }
 
 /// `task 3`, `tasks 0-3`
@@ -47,7 +56,11 @@ fn named(kind: &str, numbers: Vec<u32>) -> String {
 
 /// The words in the place of a NIC where no task gets one.
 pub(super) fn no_nic(topology: &Topology) -> &'static str {
-    if topology.is_left_to_libfabric() { "libfabric chooses" } else { "no NIC" }
+    if topology.is_left_to_libfabric() {
+        "libfabric chooses"
+    } else {
+        "no NIC"
+    }
 }
 
 /// The NICs that may not be chosen, those with one reason together.
@@ -60,13 +73,23 @@ pub(super) fn left_out(topology: &Topology, placement: &NodePlacement, page: &mu
         }
     }
     for reason in reasons {
-        let names = excluded.iter().filter(|excluded| excluded.why == reason).map(|excluded| {
-            let port = excluded.port.map(|port| format!(":{port}")).unwrap_or_default();
-            Text::from(format_args!("{}{port}", excluded.name))
-        });
+        let names = excluded
+            .iter()
+            .filter(|excluded| excluded.why == reason)
+            .map(|excluded| {
+                let port = excluded
+                    .port
+                    .map(|port| format!(":{port}"))
+                    .unwrap_or_default();
+                Text::from(format_args!("{}{port}", excluded.name))
+            });
         let mut of_reason = excluded.iter().filter(|excluded| excluded.why == reason);
         let is_libfabrics = of_reason.any(|of| placement.is_left_to_libfabric(topology, &of.name));
-        let word = if is_libfabrics { "left alone: " } else { "left out: " };
+        let word = if is_libfabrics {
+            "left alone: "
+        } else {
+            "left out: "
+        };
         page.item(word, Text::joined(names, ", ").then(": ").then(reason));
     }
 }

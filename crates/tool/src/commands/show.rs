@@ -41,24 +41,37 @@ pub(super) fn run(options: &ShowOptions, page: &mut Page) -> Result<(), Failure>
     }
     let placement = policy::map(&topology, &Request::default());
     if options.drawing.is_wanted() {
-        return options.drawing.draw(&drawing::of_node(&topology, &placement), page);
+        return options
+            .drawing
+            .draw(&drawing::of_node(&topology, &placement), page);
     }
     show(&topology, &placement, &diagnostics, page);
     Ok(())
 }
 
-fn show(topology: &Topology, placement: &NodePlacement, diagnostics: &[Diagnostic], page: &mut Page) {
+fn show(
+    topology: &Topology,
+    placement: &NodePlacement,
+    diagnostics: &[Diagnostic],
+    page: &mut Page,
+) {
     page.line(format_args!("{} ({})", topology.name, topology.provenance));
     tree::print(topology, placement, page);
     matrix(topology, page);
     let lints = gpus::lint(topology);
-    let notes: Vec<&Diagnostic> = diagnostics.iter().chain(&placement.diagnostics).chain(&lints).collect();
+    let notes: Vec<&Diagnostic> = diagnostics
+        .iter()
+        .chain(&placement.diagnostics)
+        .chain(&lints)
+        .collect();
     if !placement.excluded.is_empty() || topology.supplied_by.is_some() || !notes.is_empty() {
         page.blank();
     }
     shortfalls::left_out(topology, placement, page);
     if let Some(model) = &topology.supplied_by {
-        page.line(format_args!("* stated by the model `{model}`; the live bus does not show it"));
+        page.line(format_args!(
+            "* stated by the model `{model}`; the live bus does not show it"
+        ));
     }
     page.notes(notes);
 }
@@ -67,12 +80,20 @@ fn show(topology: &Topology, placement: &NodePlacement, diagnostics: &[Diagnosti
 fn matrix(topology: &Topology, page: &mut Page) {
     /// GPUs beside each other: `GPU 255` and `NODE*` take 7 columns, and a gap
     const ABREAST: usize = 9;
-    let nics: Vec<(&Nic, PciAddress)> =
-        topology.nics.iter().filter_map(|nic| Some((nic, nic.address?))).collect();
+    let nics: Vec<(&Nic, PciAddress)> = topology
+        .nics
+        .iter()
+        .filter_map(|nic| Some((nic, nic.address?)))
+        .collect();
     if nics.is_empty() {
         return;
     }
-    let gpus: Vec<(usize, PciAddress)> = topology.gpus.iter().map(|gpu| gpu.address).enumerate().collect();
+    let gpus: Vec<(usize, PciAddress)> = topology
+        .gpus
+        .iter()
+        .map(|gpu| gpu.address)
+        .enumerate()
+        .collect();
     for gpus in gpus.chunks(ABREAST) {
         let headings = gpus.iter().map(|(index, _)| format!("GPU {index}"));
         let mut table = Table::headed([String::new()].into_iter().chain(headings));
@@ -83,11 +104,14 @@ fn matrix(topology: &Topology, page: &mut Page) {
         page.blank();
         page.table(&table);
     }
-    let pairs = gpus.iter().flat_map(|(_, gpu)| nics.iter().map(|(_, nic)| topology.path_type(*gpu, *nic)));
+    let pairs = gpus
+        .iter()
+        .flat_map(|(_, gpu)| nics.iter().map(|(_, nic)| topology.path_type(*gpu, *nic)));
     page.legend(pairs);
 }
 
 fn path(topology: &Topology, gpu: PciAddress, nic: PciAddress) -> Text {
-    let is_supplied = topology.supplied_by.is_some() && topology.stated_paths.contains_key(&(gpu, nic));
+    let is_supplied =
+        topology.supplied_by.is_some() && topology.stated_paths.contains_key(&(gpu, nic));
     Text::of_path(topology.path_type(gpu, nic)).then(if is_supplied { "*" } else { "" })
 }

@@ -50,12 +50,15 @@ fn recorded(node: &NodeOptions) -> Result<Manifest, Failure> {
     let mut root = match &node.source() {
         NodeSource::Live => Root::live(),
         NodeSource::Topology(path) if Path::new(path).is_dir() => {
-            Root::directory(Path::new(path), Author::Anyone).map_err(|unreadable| unreadable.to_string())?
+            Root::directory(Path::new(path), Author::Anyone)
+                .map_err(|unreadable| unreadable.to_string())?
         }
         NodeSource::Machine(_) | NodeSource::Topology(_) | NodeSource::Sysfs(_) => {
             let (topology, _) = node.read()?;
             let manifest = synthesise(&topology);
-            lost(&topology, &manifest).iter().for_each(|lost| tell(&format!("note: {lost}")));
+            lost(&topology, &manifest)
+                .iter()
+                .for_each(|lost| tell(&format!("note: {lost}")));
             return Ok(manifest);
         }
     };
@@ -74,17 +77,36 @@ fn lost(topology: &Topology, manifest: &Manifest) -> Vec<Diagnostic> {
     let (again, _) = read_root(&root, Scope::Full, Provenance::Captured(String::new()));
     let said = |nic: &Nic| {
         // an interface is a port, of which nothing else may be known
-        let ports =
-            nic.ports.iter().filter(|port| port.state != PortState::Unknown || port.rate_mbps.is_some());
-        let netdevs = if nic.kind == NicKind::Ethernet { Vec::new() } else { nic.netdevs.clone() };
-        Nic { ports: ports.cloned().collect(), netdevs, ..nic.clone() }
+        let ports = nic
+            .ports
+            .iter()
+            .filter(|port| port.state != PortState::Unknown || port.rate_mbps.is_some());
+        let netdevs = if nic.kind == NicKind::Ethernet {
+            Vec::new()
+        } else {
+            nic.netdevs.clone()
+        };
+        Nic {
+            ports: ports.cloned().collect(),
+            netdevs,
+            ..nic.clone()
+        }
     };
     let is_kept = |nic: &Nic| again.nics.iter().any(|kept| said(kept) == said(nic));
     let finding = "not all that is known of it is in the snapshot";
-    let nics = topology.nics.iter().filter(|nic| !is_kept(nic)).map(|nic| nic.name.to_string());
-    let gpus =
-        topology.gpus.iter().filter(|gpu| !again.gpus.contains(gpu)).map(|gpu| gpu.address.to_string());
-    nics.chain(gpus).map(|device| Diagnostic::new(device, finding)).collect()
+    let nics = topology
+        .nics
+        .iter()
+        .filter(|nic| !is_kept(nic))
+        .map(|nic| nic.name.to_string());
+    let gpus = topology
+        .gpus
+        .iter()
+        .filter(|gpu| !again.gpus.contains(gpu))
+        .map(|gpu| gpu.address.to_string());
+    nics.chain(gpus)
+        .map(|device| Diagnostic::new(device, finding))
+        .collect()
 }
 
 fn unpack(file: &Path, directory: &Path) -> Result<(), Failure> {
@@ -110,8 +132,12 @@ pub fn lay_out(manifest: &Manifest, directory: &Path) -> Result<(), String> {
         let at = directory.join(path);
         let written = match entry {
             Entry::Directory => fs::create_dir_all(&at),
-            Entry::File(text) => create_parent(&at).and_then(|()| fs::write(&at, format!("{text}\n"))),
-            Entry::Link(target) => create_parent(&at).and_then(|()| std::os::unix::fs::symlink(target, &at)),
+            Entry::File(text) => {
+                create_parent(&at).and_then(|()| fs::write(&at, format!("{text}\n")))
+            }
+            Entry::Link(target) => {
+                create_parent(&at).and_then(|()| std::os::unix::fs::symlink(target, &at))
+            }
         };
         written.map_err(|error| {
             let (at, below) = (at.display(), directory.display());

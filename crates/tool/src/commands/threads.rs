@@ -21,7 +21,9 @@ pub(super) fn started(work: impl FnOnce() + Send + 'static) -> bool {
         Ok(()) => true,
         Err(error) => {
             SAID.call_once(|| {
-                tell(&format!("note: no thread can be started ({error}): what one would read is left out"));
+                tell(&format!(
+                    "note: no thread can be started ({error}): what one would read is left out"
+                ));
             });
             false
         }
@@ -29,7 +31,9 @@ pub(super) fn started(work: impl FnOnce() + Send + 'static) -> bool {
 }
 
 /// The thread's answer, if one could be started.
-pub(super) fn answer_of<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
+pub(super) fn answer_of<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Receiver<T> {
     let (sender, answer) = channel();
     started(move || {
         // this fails where nothing waits for the answer any more

@@ -36,7 +36,13 @@ Examples:
   nic-placement top --json")]
 pub(super) struct TopOptions {
     /// seconds between two looks (default: 2)
-    #[arg(short, long, value_name = "SECONDS", default_value = "2", hide_default_value = true)]
+    #[arg(
+        short,
+        long,
+        value_name = "SECONDS",
+        default_value = "2",
+        hide_default_value = true
+    )]
     #[arg(allow_negative_numbers = true, value_parser = number(1, 3600))]
     delay: u32,
     /// print once, after one delay
@@ -82,10 +88,14 @@ pub(super) fn run(options: &TopOptions, page: &mut Page) -> Result<(), Failure> 
         let seconds = begun.elapsed().as_secs_f64();
         begun = Instant::now();
         silent.extend(silent_now);
-        let Some(root) = open() else { return Err("top: the node's files are gone".into()) };
+        let Some(root) = open() else {
+            return Err("top: the node's files are gone".into());
+        };
         let processes = Processes::of(&root);
         let look = Look {
-            name: root.read("proc/sys/kernel/hostname").unwrap_or_else(|| "this node".to_string()),
+            name: root
+                .read("proc/sys/kernel/hostname")
+                .unwrap_or_else(|| "this node".to_string()),
             known: known.as_ref(),
             seconds,
             nics: report::of_node(&growth(&before, &after, &silent), plan).0,
@@ -122,12 +132,20 @@ fn show(look: &Look, stdout: &io::Stdout) -> Result<(), Failure> {
                 screen.push_str(line);
                 screen.push('\n');
             });
-            screen.push_str(&format!("… {} more lines: --once prints all\n", count - (lines - 2)));
+            screen.push_str(&format!(
+                "… {} more lines: --once prints all\n",
+                count - (lines - 2)
+            ));
         }
     }
     let mut stdout = stdout.lock();
-    match stdout.write_all(screen.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err("top: the terminal is gone".into()),
+    match stdout
+        .write_all(screen.as_bytes())
+        .and_then(|()| stdout.flush())
+    {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            Err("top: the terminal is gone".into())
+        }
         other => Ok(other?),
     }
 }

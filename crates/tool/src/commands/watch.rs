@@ -7,8 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Between two looks: often at first, when tasks start; later seldom, to take little of the tasks' CPU time.
-pub(super) const PAUSES: [Duration; 4] =
-    [Duration::from_millis(300), Duration::from_secs(2), Duration::from_secs(10), Duration::from_secs(60)];
+pub(super) const PAUSES: [Duration; 4] = [
+    Duration::from_millis(300),
+    Duration::from_secs(2),
+    Duration::from_secs(10),
+    Duration::from_secs(60),
+];
 /// Time that the end waits for the last look.
 const LAST_LOOK: Duration = Duration::from_secs(2);
 
@@ -37,18 +41,26 @@ impl<S: Seen> Watch<S> {
     pub(super) fn begin(look: Look<S>) -> Watch<S> {
         let (stop, stopped) = channel();
         let seen = Arc::new(Mutex::new(S::default()));
-        let watch = Watch { seen: Arc::clone(&seen), look: Arc::clone(&look), _stop: stop };
+        let watch = Watch {
+            seen: Arc::clone(&seen),
+            look: Arc::clone(&look),
+            _stop: stop,
+        };
         threads::started(move || look_on(&seen, &look, &stopped));
         watch
     }
 
     /// All that was seen, also after the program's end: other tasks of the node may still be there.
     pub(super) fn end(self) -> S {
-        let mut all = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut all =
+            std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
         let look = self.look;
         // by a thread: the memory of one of the processes may be locked
         let answer = threads::answer_of(move || look());
-        answer.recv_timeout(LAST_LOOK).into_iter().for_each(|now| all.add(now));
+        answer
+            .recv_timeout(LAST_LOOK)
+            .into_iter()
+            .for_each(|now| all.add(now));
         all
     }
 }

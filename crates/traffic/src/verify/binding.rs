@@ -78,8 +78,13 @@ pub struct MemoryVerdict {
 impl MemoryVerdict {
     /// In percent, rounded down; `None` where it is not known.
     pub fn near_share(&self) -> Option<u64> {
-        let all: u64 = self.kib.values().fold(0, |sum, kib| sum.saturating_add(*kib));
-        (u128::from(self.near_kib?) * 100).checked_div(u128::from(all)).map(|share| share as u64)
+        let all: u64 = self
+            .kib
+            .values()
+            .fold(0, |sum, kib| sum.saturating_add(*kib));
+        (u128::from(self.near_kib?) * 100)
+            .checked_div(u128::from(all))
+            .map(|share| share as u64)
     }
 }
 
@@ -89,7 +94,9 @@ const LIBRARIES: [(&str, &str); 3] = [("NCCL ", "NCCL"), ("cuda", "CUDA"), ("pt_
 
 /// The NUMA nodes of these GPUs.
 pub(super) fn near(topology: &Topology, gpus: &[GpuIndex]) -> NodeSet {
-    gpus.iter().filter_map(|gpu| topology.numa_node_of(topology.gpu(*gpu).address)).collect()
+    gpus.iter()
+        .filter_map(|gpu| topology.numa_node_of(topology.gpu(*gpu).address))
+        .collect()
 }
 
 /// `None`: as it was set.
@@ -113,7 +120,10 @@ pub(super) fn cpus(
     let mut said = CpuVerdict {
         set: bound.map(ToString::to_string),
         threads: threads.len(),
-        far: threads.iter().filter(|of| !near.is_empty() && !of.cpus.intersects(&near)).count(),
+        far: threads
+            .iter()
+            .filter(|of| !near.is_empty() && !of.cpus.intersects(&near))
+            .count(),
         ..CpuVerdict::default()
     };
     for thread in threads {
@@ -147,7 +157,8 @@ pub(super) fn cpus(
 pub(super) fn memory(near: &NodeSet, kib: &BTreeMap<u32, u64>) -> MemoryVerdict {
     let near_kib = kib.iter().filter(|(node, _)| near.contains(**node));
     MemoryVerdict {
-        near_kib: (!near.is_empty()).then(|| near_kib.fold(0u64, |sum, (_, kib)| sum.saturating_add(*kib))),
+        near_kib: (!near.is_empty())
+            .then(|| near_kib.fold(0u64, |sum, (_, kib)| sum.saturating_add(*kib))),
         kib: kib.clone(),
     }
 }

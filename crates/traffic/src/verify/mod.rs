@@ -131,8 +131,15 @@ pub struct TaskVerdict {
 
 impl TaskVerdict {
     pub fn numbers(&self) -> Numbers {
-        let step = self.job.map(|job| StepId { job, step: self.step });
-        Numbers { step, local: self.local_id, rank: self.task }
+        let step = self.job.map(|job| StepId {
+            job,
+            step: self.step,
+        });
+        Numbers {
+            step,
+            local: self.local_id,
+            rank: self.task,
+        }
     }
 
     /// Is the task where it was put, with its NICs and the CPUs of its first thread?
@@ -160,7 +167,12 @@ pub struct Node<'a> {
 impl Node<'_> {
     fn path(&self, gpus: &[GpuIndex], nic: NicIndex) -> Option<PathType> {
         let nic = self.topology.nic(nic).address?;
-        gpus.iter().map(|gpu| self.topology.path_type(self.topology.gpu(*gpu).address, nic)).min()
+        gpus.iter()
+            .map(|gpu| {
+                self.topology
+                    .path_type(self.topology.gpu(*gpu).address, nic)
+            })
+            .min()
     }
 
     /// The NICs of these GPUs by the map.
@@ -179,11 +191,23 @@ impl Node<'_> {
     /// What a NIC is to a task whose plan has it not.
     fn other(&self, gpus: &[GpuIndex], nic: NicIndex, port: Option<u32>) -> Verdict {
         let is_it = |number: u8| port.is_none_or(|port| port == u32::from(number));
-        if !self.map.rails.iter().any(|rail| rail.nic == nic && is_it(rail.port)) {
+        if !self
+            .map
+            .rails
+            .iter()
+            .any(|rail| rail.nic == nic && is_it(rail.port))
+        {
             return Verdict::LeftOut;
         }
-        let Some(path) = self.path(gpus, nic) else { return Verdict::Unknown };
-        let nearest = self.map.rails.iter().filter_map(|rail| self.path(gpus, rail.nic)).min();
+        let Some(path) = self.path(gpus, nic) else {
+            return Verdict::Unknown;
+        };
+        let nearest = self
+            .map
+            .rails
+            .iter()
+            .filter_map(|rail| self.path(gpus, rail.nic))
+            .min();
         match nearest.is_some_and(|nearest| nearest < path) {
             true if path == PathType::Sys => Verdict::Far,
             true => Verdict::NearerExists,
@@ -195,7 +219,9 @@ impl Node<'_> {
 /// By which NICs, ports included where they are known, a task's bytes go: by the best evidence that it has.
 fn used(held: &BTreeMap<String, Held>) -> Vec<(String, Option<u32>, By, u32)> {
     let ports = |by: By, of: fn(&Held) -> &BTreeMap<u32, u32>| {
-        let each = held.iter().flat_map(move |(device, held)| of(held).iter().map(move |of| (device, of)));
+        let each = held
+            .iter()
+            .flat_map(move |(device, held)| of(held).iter().map(move |of| (device, of)));
         each.map(move |(device, (port, count))| (device.clone(), Some(*port), by, *count))
     };
     let connected = Vec::from_iter(ports(By::QueuePairs, |held| &held.connected));
@@ -207,7 +233,9 @@ fn used(held: &BTreeMap<String, Held>) -> Vec<(String, Option<u32>, By, u32)> {
         return unconnected;
     }
     let with_memory = held.iter().filter(|(_, held)| held.regions > 0);
-    with_memory.map(|(device, held)| (device.clone(), None, By::Memory, held.regions)).collect()
+    with_memory
+        .map(|(device, held)| (device.clone(), None, By::Memory, held.regions))
+        .collect()
 }
 
 fn judged_nic(
@@ -219,7 +247,9 @@ fn judged_nic(
     let nic = port.map_or(device.clone(), |port| format!("{device}:{port}"));
     let is_planned = planned.iter().any(|planned| match port {
         Some(_) => *planned == nic,
-        None => planned.split_once(':').is_some_and(|(name, _)| name == device),
+        None => planned
+            .split_once(':')
+            .is_some_and(|(name, _)| name == device),
     });
     let index = node.topology.nic_index(&device);
     let verdict = match index {
@@ -227,8 +257,16 @@ fn judged_nic(
         Some(index) => node.other(gpus, index, port),
         None => Verdict::Unknown,
     };
-    let path = index.and_then(|index| node.path(gpus, index)).map(|path| path.to_string());
-    UsedNic { nic, by, count, path, verdict }
+    let path = index
+        .and_then(|index| node.path(gpus, index))
+        .map(|path| path.to_string());
+    UsedNic {
+        nic,
+        by,
+        count,
+        path,
+        verdict,
+    }
 }
 
 /// libfabric chooses among these, and they are no RDMA devices of the kernel's.
@@ -242,17 +280,20 @@ pub fn judge(node: Node<'_>, task: &SeenTask, unowned: u32) -> TaskVerdict {
     let planned = task.planned.clone().unwrap_or_else(|| node.nics_of(&gpus));
     let none = BTreeMap::new();
     let held = task.held.as_ref().unwrap_or(&none);
-    let used: Vec<UsedNic> =
-        used(held).into_iter().map(|used| judged_nic(node, &gpus, &planned, used)).collect();
+    let used: Vec<UsedNic> = used(held)
+        .into_iter()
+        .map(|used| judged_nic(node, &gpus, &planned, used))
+        .collect();
     let worst = used.iter().map(|used| used.verdict).max();
     let (verdict, why) = match (worst, &task.held, &task.gpus) {
         (_, Err(why), _) => (Verdict::Unknown, Some(why.clone())),
         (Some(Verdict::LeftOut), ..) => (Verdict::LeftOut, None),
         // a plan of its own needs no GPU
         (_, _, Err(why)) if task.planned.is_none() => (Verdict::Unknown, Some(why.clone())),
-        (Some(Verdict::Unknown), ..) => {
-            (Verdict::Unknown, Some("a NIC that it uses is not known on this node".to_string()))
-        }
+        (Some(Verdict::Unknown), ..) => (
+            Verdict::Unknown,
+            Some("a NIC that it uses is not known on this node".to_string()),
+        ),
         (Some(worst), ..) => (worst, None),
         (None, ..) if planned.is_empty() && node.topology.nics.iter().any(is_untold) => (
             Verdict::Unknown,
@@ -260,17 +301,23 @@ pub fn judge(node: Node<'_>, task: &SeenTask, unowned: u32) -> TaskVerdict {
         ),
         (None, ..) if planned.is_empty() => (Verdict::AsPlanned, None),
         (None, ..) if unowned > 0 => {
-            let why =
-                format!("of {unowned} queue pairs on this node the kernel does not tell whose they are");
+            let why = format!(
+                "of {unowned} queue pairs on this node the kernel does not tell whose they are"
+            );
             (Verdict::Unknown, Some(why))
         }
         (None, ..) => (Verdict::NoNic, None),
     };
     let is_used = |device: &str| {
-        used.iter().any(|used| used.nic.split(':').next() == Some(device) && used.by != By::Memory)
+        used.iter()
+            .any(|used| used.nic.split(':').next() == Some(device) && used.by != By::Memory)
             || used.iter().any(|used| used.nic == device)
     };
-    let opened = held.keys().filter(|device| !is_used(device)).cloned().collect();
+    let opened = held
+        .keys()
+        .filter(|device| !is_used(device))
+        .cloned()
+        .collect();
     let near = binding::near(node.topology, &gpus);
     let Numbers { step, local, rank } = task.numbers;
     TaskVerdict {

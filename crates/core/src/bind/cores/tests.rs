@@ -13,19 +13,38 @@ fn machine(nodes: u32, cores: u32, threads: u32, beside: bool, gpus: u32) -> Top
         let mut cpus = CpuSet::new();
         for core in node * cores..(node + 1) * cores {
             for thread in 0..threads {
-                let os_index = if beside { core * threads + thread } else { thread * nodes * cores + core };
+                let os_index = if beside {
+                    core * threads + thread
+                } else {
+                    thread * nodes * cores + core
+                };
                 cpus.insert(os_index);
-                topology.pus.push(Pu { os_index, package: node, core: core - node * cores });
+                topology.pus.push(Pu {
+                    os_index,
+                    package: node,
+                    core: core - node * cores,
+                });
             }
         }
-        topology.numa_nodes.push(NumaNode { os_index: node, cpus, distances: Vec::new(), package: None });
+        topology.numa_nodes.push(NumaNode {
+            os_index: node,
+            cpus,
+            distances: Vec::new(),
+            package: None,
+        });
     }
     for gpu in 0..gpus {
         let address = format!("{:02x}:00.0", gpu + 1).parse().unwrap();
         let parent = PciParent::Host("pci0000:00".parse().unwrap());
         let numa_node = Some(gpu * nodes / gpus);
-        topology.pci.insert(PciFunction { numa_node, ..PciFunction::new(address, parent) });
-        topology.gpus.push(Gpu { minor: Some(gpu), ..Gpu::new(address, GpuVendor::Nvidia) });
+        topology.pci.insert(PciFunction {
+            numa_node,
+            ..PciFunction::new(address, parent)
+        });
+        topology.gpus.push(Gpu {
+            minor: Some(gpu),
+            ..Gpu::new(address, GpuVendor::Nvidia)
+        });
     }
     topology.sort();
     topology
@@ -58,14 +77,26 @@ fn shares_of(
     near: &[NodeSet],
     cpus_per_task: Option<u32>,
 ) -> Vec<Owned> {
-    let step =
-        Step { tasks: near.len() as u32, gpus: Some(gpus.to_string()), cpus_per_task, ..Step::default() };
+    let step = Step {
+        tasks: near.len() as u32,
+        gpus: Some(gpus.to_string()),
+        cpus_per_task,
+        ..Step::default()
+    };
     let one = |(id, near): (usize, &NodeSet)| {
         let cpus = masks[id % masks.len()].clone();
-        let step_cpus = masks.iter().fold(CpuSet::new(), |all, mask| all.union(mask));
+        let step_cpus = masks
+            .iter()
+            .fold(CpuSet::new(), |all, mask| all.union(mask));
         let gpu_bind = gpu_bind.map(str::to_string);
-        let task =
-            Task { local_id: id as u32, cpus, step_cpus, masks: masks.to_vec(), gpu_bind, ..Task::default() };
+        let task = Task {
+            local_id: id as u32,
+            cpus,
+            step_cpus,
+            masks: masks.to_vec(),
+            gpu_bind,
+            ..Task::default()
+        };
         own_cores(topology, &step, &task, near)
     };
     near.iter().enumerate().map(one).collect()
@@ -77,15 +108,26 @@ fn lists(shares: Vec<Owned>) -> Vec<String> {
 }
 
 fn nodes(each: &[u32]) -> Vec<NodeSet> {
-    each.iter().map(|&node| [node].into_iter().collect()).collect()
+    each.iter()
+        .map(|&node| [node].into_iter().collect())
+        .collect()
 }
 
 #[test]
 fn a_task_keeps_the_cores_that_slurm_gave_it_alone() {
     let topology = machine(2, 4, 2, false, 4);
     let masks = ["0-1,8-9", "2-3,10-11", "4-5,12-13", "6-7,14-15"].map(set);
-    let got = shares(&topology, &masks, "0,1,2,3", Some("gres/gpu:per_task:1"), &nodes(&[0, 0, 1, 1]));
-    assert_eq!(lists(got), ["0-1,8-9", "2-3,10-11", "4-5,12-13", "6-7,14-15"]);
+    let got = shares(
+        &topology,
+        &masks,
+        "0,1,2,3",
+        Some("gres/gpu:per_task:1"),
+        &nodes(&[0, 0, 1, 1]),
+    );
+    assert_eq!(
+        lists(got),
+        ["0-1,8-9", "2-3,10-11", "4-5,12-13", "6-7,14-15"]
+    );
 }
 
 #[test]
@@ -93,17 +135,41 @@ fn slurm_22_05s_misdeal_is_repaired_with_full_shares() {
     let topology = machine(2, 4, 2, false, 4);
     // the masks go from socket to socket, the GPUs do not
     let masks = ["0-1,8-9", "4-5,12-13", "2-3,10-11", "6-7,14-15"].map(set);
-    let got = shares(&topology, &masks, "0,1,2,3", Some("gpu:per_task:1"), &nodes(&[0, 0, 1, 1]));
-    assert_eq!(lists(got), ["0-1,8-9", "2-3,10-11", "4-5,12-13", "6-7,14-15"]);
+    let got = shares(
+        &topology,
+        &masks,
+        "0,1,2,3",
+        Some("gpu:per_task:1"),
+        &nodes(&[0, 0, 1, 1]),
+    );
+    assert_eq!(
+        lists(got),
+        ["0-1,8-9", "2-3,10-11", "4-5,12-13", "6-7,14-15"]
+    );
 }
 
 #[test]
 fn a_mask_that_all_share_is_divided_among_the_tasks_of_each_node_where_slurms_rule_is_known() {
     let topology = machine(2, 4, 2, false, 4);
-    let got = shares(&topology, &[set("0-15")], "0,1,2,3", Some("gpu:per_task:1"), &nodes(&[0, 0, 1, 1]));
-    assert_eq!(lists(got), ["0-1,8-9", "2-3,10-11", "4-5,12-13", "6-7,14-15"]);
+    let got = shares(
+        &topology,
+        &[set("0-15")],
+        "0,1,2,3",
+        Some("gpu:per_task:1"),
+        &nodes(&[0, 0, 1, 1]),
+    );
+    assert_eq!(
+        lists(got),
+        ["0-1,8-9", "2-3,10-11", "4-5,12-13", "6-7,14-15"]
+    );
     // and into a seat per task of the step where it is not: smaller, and safe
-    let got = shares(&topology, &[set("0-15")], "0,1,2,3", None, &nodes(&[1, 0, 0, 1]));
+    let got = shares(
+        &topology,
+        &[set("0-15")],
+        "0,1,2,3",
+        None,
+        &nodes(&[1, 0, 0, 1]),
+    );
     assert_eq!(lists(got), ["4,12", "1,9", "2,10", "7,15"]);
 }
 
@@ -111,12 +177,30 @@ fn a_mask_that_all_share_is_divided_among_the_tasks_of_each_node_where_slurms_ru
 fn cores_of_its_own_are_no_less_than_a_tasks_share_of_the_step() {
     let topology = machine(2, 4, 2, false, 4);
     let of = |rule: Option<&str>, near: &[u32], asked| {
-        lists(shares_of(&topology, &[set("0-15")], "0,1,2,3", rule, &nodes(near), asked))
+        lists(shares_of(
+            &topology,
+            &[set("0-15")],
+            "0,1,2,3",
+            rule,
+            &nodes(near),
+            asked,
+        ))
     };
-    assert_eq!(of(None, &[1, 0, 0, 1], None), [LESS; 4], "two of four cores would stay idle");
-    assert_eq!(of(Some("gpu:per_task:1"), &[0, 0, 1], None), [LESS; 3], "five CPUs and a third each");
+    assert_eq!(
+        of(None, &[1, 0, 0, 1], None),
+        [LESS; 4],
+        "two of four cores would stay idle"
+    );
+    assert_eq!(
+        of(Some("gpu:per_task:1"), &[0, 0, 1], None),
+        [LESS; 3],
+        "five CPUs and a third each"
+    );
     let rule = Some("gpu:per_task:1");
-    assert_eq!(of(rule, &[0, 0, 1, 1], None), ["0-1,8-9", "2-3,10-11", "4-5,12-13", "6-7,14-15"]);
+    assert_eq!(
+        of(rule, &[0, 0, 1, 1], None),
+        ["0-1,8-9", "2-3,10-11", "4-5,12-13", "6-7,14-15"]
+    );
     // another job has all of the first node but a core
     let busy = ["3-4,11-12", "5-6,13-14"].map(set);
     let got = shares_of(&topology, &busy, "0,1,2,3", rule, &nodes(&[0, 0]), Some(4));
@@ -128,7 +212,13 @@ fn fewer_cores_than_tasks_are_not_divided() {
     let topology = machine(2, 4, 2, false, 4);
     // as Slurm 22.05 binds tasks of one CPU: two of them are threads of one core
     let masks = ["0", "4", "8", "12"].map(set);
-    let got = shares(&topology, &masks, "0,1,2,3", Some("gpu:per_task:1"), &nodes(&[0, 0, 1, 1]));
+    let got = shares(
+        &topology,
+        &masks,
+        "0,1,2,3",
+        Some("gpu:per_task:1"),
+        &nodes(&[0, 0, 1, 1]),
+    );
     assert_eq!(lists(got), [FEW; 4]);
     let unknown = Topology::empty("test", Provenance::ThisSystem);
     let got = shares(&unknown, &masks, "0,1,2,3", None, &nodes(&[0]));
@@ -150,22 +240,55 @@ fn threads_are_those_of_the_tasks_own_part() {
     let count = |masks: &[&str], bound: Option<&str>, tasks: u32, own: &str, to: &str| {
         let masks: Vec<CpuSet> = masks.iter().map(|mask| set(mask)).collect();
         let step_cpus = masks.iter().fold(set(own), |all, mask| all.union(mask));
-        let step = Step { tasks, cpu_bind: bound.map(str::to_string), ..Step::default() };
-        let task = Task { cpus: set(own), step_cpus, masks, ..Task::default() };
+        let step = Step {
+            tasks,
+            cpu_bind: bound.map(str::to_string),
+            ..Step::default()
+        };
+        let task = Task {
+            cpus: set(own),
+            step_cpus,
+            masks,
+            ..Task::default()
+        };
         threads(&topology, &step, &task, &set(to)).unwrap()
     };
-    assert_eq!(count(&["0-1,8-9", "4-5,12-13"], None, 2, "0-1,8-9", "0-1,8-9"), 2, "its mask");
-    assert_eq!(count(&["4-5,12-13", "0-1,8-9"], None, 2, "4-5,12-13", "0-1,8-9"), 2, "moved, to as many");
-    assert_eq!(count(&["0-15"], None, 4, "0-15", "0-3,8-11"), 2, "an even share of what all have");
+    assert_eq!(
+        count(&["0-1,8-9", "4-5,12-13"], None, 2, "0-1,8-9", "0-1,8-9"),
+        2,
+        "its mask"
+    );
+    assert_eq!(
+        count(&["4-5,12-13", "0-1,8-9"], None, 2, "4-5,12-13", "0-1,8-9"),
+        2,
+        "moved, to as many"
+    );
+    assert_eq!(
+        count(&["0-15"], None, 4, "0-15", "0-3,8-11"),
+        2,
+        "an even share of what all have"
+    );
     assert_eq!(count(&["0", "8"], None, 2, "0", "0,8"), 1, "never none");
-    assert_eq!(count(&[], None, 4, "0-15", "0-15"), 2, "where nobody is bound, an even share too");
-    assert_eq!(count(&[], Some("none"), 4, "0-15", "0-15"), 2, "nor is who said so");
+    assert_eq!(
+        count(&[], None, 4, "0-15", "0-15"),
+        2,
+        "where nobody is bound, an even share too"
+    );
+    assert_eq!(
+        count(&[], Some("none"), 4, "0-15", "0-15"),
+        2,
+        "nor is who said so"
+    );
     assert_eq!(
         count(&["0-15"], Some("sockets"), 4, "0-15", "0-15"),
         2,
         "a mask that all share, by the user's word"
     );
-    assert_eq!(count(&[], Some("map_ldom:"), 2, "0-3,8-11", "0-3,8-11"), 4, "the user's own binding");
+    assert_eq!(
+        count(&[], Some("map_ldom:"), 2, "0-3,8-11", "0-3,8-11"),
+        4,
+        "the user's own binding"
+    );
 }
 
 /// Masks as Slurm and sites make them: one for all, blocks, round robin over sockets, single threads, and
@@ -173,16 +296,35 @@ fn threads_are_those_of_the_tasks_own_part() {
 fn masks(kind: u8, tasks: u32, all: &[u32], draw: &[Vec<bool>]) -> Vec<CpuSet> {
     let tasks = tasks as usize;
     let pick = |keep: &dyn Fn(usize) -> bool| -> CpuSet {
-        all.iter().enumerate().filter(|(at, _)| keep(*at)).map(|(_, &cpu)| cpu).collect()
+        all.iter()
+            .enumerate()
+            .filter(|(at, _)| keep(*at))
+            .map(|(_, &cpu)| cpu)
+            .collect()
     };
     let masks: Vec<CpuSet> = match kind {
         0 => vec![pick(&|_| true)],
-        1 => (0..tasks).map(|id| pick(&|at| at * tasks / all.len() == id)).collect(),
+        1 => (0..tasks)
+            .map(|id| pick(&|at| at * tasks / all.len() == id))
+            .collect(),
         2 => (0..tasks).map(|id| pick(&|at| at % tasks == id)).collect(),
         3 => vec![pick(&|_| true); tasks],
-        _ => draw.iter().take(tasks).map(|draw| pick(&|at| draw[at % draw.len()])).collect(),
+        _ => draw
+            .iter()
+            .take(tasks)
+            .map(|draw| pick(&|at| draw[at % draw.len()]))
+            .collect(),
     };
-    masks.into_iter().map(|mask| if mask.is_empty() { pick(&|at| at == 0) } else { mask }).collect()
+    masks
+        .into_iter()
+        .map(|mask| {
+            if mask.is_empty() {
+                pick(&|at| at == 0)
+            } else {
+                mask
+            }
+        })
+        .collect()
 }
 
 proptest! {

@@ -7,7 +7,9 @@ use super::*;
 use crate::bind::{Situation, bind};
 use crate::placement::{Bind, Binding, CpuDecision, Mem};
 use crate::step::{Access, Counted, GpuGrant, Step, Task};
-use crate::topology::{Gpu, GpuIndex, GpuVendor, NumaNode, PciFunction, PciParent, Provenance, Pu, Topology};
+use crate::topology::{
+    Gpu, GpuIndex, GpuVendor, NumaNode, PciFunction, PciParent, Provenance, Pu, Topology,
+};
 
 /// Sockets of NUMA nodes of cores of two threads, the second threads numbered after all first ones, and
 /// `gpus` GPUs dealt to the nodes in order.
@@ -16,8 +18,15 @@ fn machine(sockets: u32, nodes: u32, cores: u32, gpus: u32) -> Topology {
     let all = sockets * nodes;
     for node in 0..all {
         let first = node * cores..(node + 1) * cores;
-        let pu = |cpu| Pu { os_index: cpu, package: node / nodes, core: cpu % (all * cores) };
-        let cpus: CpuSet = first.clone().chain(first.map(|cpu| cpu + all * cores)).collect();
+        let pu = |cpu| Pu {
+            os_index: cpu,
+            package: node / nodes,
+            core: cpu % (all * cores),
+        };
+        let cpus: CpuSet = first
+            .clone()
+            .chain(first.map(|cpu| cpu + all * cores))
+            .collect();
         topology.pus.extend(cpus.iter().map(pu));
         let distance = |other: u32| match (other == node, other / nodes == node / nodes) {
             (true, _) => 10,
@@ -25,15 +34,24 @@ fn machine(sockets: u32, nodes: u32, cores: u32, gpus: u32) -> Topology {
             _ => 32,
         };
         let distances = (0..all).map(distance).collect();
-        topology.numa_nodes.push(NumaNode { os_index: node, cpus, distances, package: None });
+        topology.numa_nodes.push(NumaNode {
+            os_index: node,
+            cpus,
+            distances,
+            package: None,
+        });
     }
     for gpu in 0..gpus {
         let address = format!("{:02x}:00.0", gpu + 1).parse().unwrap();
         let parent = PciParent::Host("pci0000:00".parse().unwrap());
-        topology
-            .pci
-            .insert(PciFunction { numa_node: Some(gpu * all / gpus), ..PciFunction::new(address, parent) });
-        topology.gpus.push(Gpu { minor: Some(gpu), ..Gpu::new(address, GpuVendor::Nvidia) });
+        topology.pci.insert(PciFunction {
+            numa_node: Some(gpu * all / gpus),
+            ..PciFunction::new(address, parent)
+        });
+        topology.gpus.push(Gpu {
+            minor: Some(gpu),
+            ..Gpu::new(address, GpuVendor::Nvidia)
+        });
     }
     topology.sort();
     topology
@@ -70,9 +88,18 @@ struct Numbers {
 
 impl Played {
     fn step(&self) -> Step {
-        let gpus = (0..self.topology.gpus.len()).map(|gpu| gpu.to_string()).collect::<Vec<_>>().join(",");
+        let gpus = (0..self.topology.gpus.len())
+            .map(|gpu| gpu.to_string())
+            .collect::<Vec<_>>()
+            .join(",");
         let (cpus_per_task, counted) = (self.cpus_per_task, self.counted);
-        Step { tasks: self.masks.len() as u32, gpus: Some(gpus), cpus_per_task, counted, ..Step::default() }
+        Step {
+            tasks: self.masks.len() as u32,
+            gpus: Some(gpus),
+            cpus_per_task,
+            counted,
+            ..Step::default()
+        }
     }
 
     fn task(&self, id: usize) -> Task {
@@ -80,9 +107,16 @@ impl Played {
         Task {
             local_id: id as u32,
             cpus: self.masks[id].clone(),
-            step_cpus: self.masks.iter().fold(CpuSet::new(), |all, mask| all.union(mask)),
+            step_cpus: self
+                .masks
+                .iter()
+                .fold(CpuSet::new(), |all, mask| all.union(mask)),
             // slurmd lists no masks if it bound no task
-            masks: if shared { Vec::new() } else { self.masks.clone() },
+            masks: if shared {
+                Vec::new()
+            } else {
+                self.masks.clone()
+            },
             gpu_bind: self.rule.clone(),
             gpus: self.grant(id),
             threads_per_core: Some(2),
@@ -101,9 +135,18 @@ impl Played {
 
     fn grant(&self, id: usize) -> GpuGrant {
         let own = self.gpu(id);
-        let number = if self.numbers.constrained { 0 } else { self.gpus[id] };
-        let access =
-            |gpu| if self.numbers.constrained && gpu != own { Access::Denied } else { Access::Allowed };
+        let number = if self.numbers.constrained {
+            0
+        } else {
+            self.gpus[id]
+        };
+        let access = |gpu| {
+            if self.numbers.constrained && gpu != own {
+                Access::Denied
+            } else {
+                Access::Allowed
+            }
+        };
         GpuGrant {
             variables: [("CUDA_VISIBLE_DEVICES", number.to_string())].into(),
             access: (0..self.topology.gpus.len()).map(access).collect(),
@@ -117,17 +160,30 @@ impl Played {
 
     /// The same in a step of which more is known.
     fn decided(&self, step: &Step) -> Vec<CpuDecision> {
-        let binding = Binding { bind: self.bind, mem: Mem::Prefer, ..Binding::default() };
+        let binding = Binding {
+            bind: self.bind,
+            mem: Mem::Prefer,
+            ..Binding::default()
+        };
         let one = |id: usize| {
             let (task, gpus) = (self.task(id), [GpuIndex(self.gpu(id))]);
-            let situation = Situation { topology: &self.topology, step, task: &task, gpus: &gpus, binding };
+            let situation = Situation {
+                topology: &self.topology,
+                step,
+                task: &task,
+                gpus: &gpus,
+                binding,
+            };
             bind(&situation).cpus
         };
         (0..self.masks.len()).map(one).collect()
     }
 
     fn lists(&self) -> Vec<String> {
-        self.decisions().iter().map(|decision| decision.cpus().to_string()).collect()
+        self.decisions()
+            .iter()
+            .map(|decision| decision.cpus().to_string())
+            .collect()
     }
 }
 
@@ -136,7 +192,9 @@ impl Played {
 fn misdealt() -> Played {
     let mask = |id: u32| {
         let core = id / 2 * 2 + if id % 2 == 0 { 0 } else { 56 };
-        [core, core + 1, core + 112, core + 113].into_iter().collect()
+        [core, core + 1, core + 112, core + 113]
+            .into_iter()
+            .collect()
     };
     Played {
         topology: machine(2, 1, 56, 8),
@@ -162,37 +220,98 @@ fn moved_tasks_take_the_cpus_that_others_leave() {
 #[test]
 fn on_a_busy_node_tasks_keep_their_part() {
     // another job holds all cores of socket 0 but the last: Slurm gave this job 55,167 and cores of socket 1
-    let masks = ["55,56,167-168", "57-58,169-170", "59-60,171-172", "61-62,173-174"];
-    let masks = masks.into_iter().chain(["63-64,175-176", "65-66,177-178", "67-68,179-180", "69-70,181-182"]);
-    let busy = Played { masks: masks.map(set).collect(), ..misdealt() };
+    let masks = [
+        "55,56,167-168",
+        "57-58,169-170",
+        "59-60,171-172",
+        "61-62,173-174",
+    ];
+    let masks = masks.into_iter().chain([
+        "63-64,175-176",
+        "65-66,177-178",
+        "67-68,179-180",
+        "69-70,181-182",
+    ]);
+    let busy = Played {
+        masks: masks.map(set).collect(),
+        ..misdealt()
+    };
     let before: Vec<String> = busy.masks.iter().map(ToString::to_string).collect();
     assert_eq!(busy.lists(), before, "each keeps its four CPUs");
     let decisions = busy.decisions();
-    let CpuDecision::OutOfReach { why, .. } = &decisions[1] else { panic!("{:?}", decisions[1]) };
-    assert!(why.contains("the step has 2 CPUs") && why.contains("`bind=numa`"), "{why}");
-    let numa = Played { bind: Bind::Numa, ..busy };
-    assert_eq!(numa.lists()[..4], ["55,167", "55,167", "55,167", "55,167"], "who asks for it gets it");
+    let CpuDecision::OutOfReach { why, .. } = &decisions[1] else {
+        panic!("{:?}", decisions[1])
+    };
+    assert!(
+        why.contains("the step has 2 CPUs") && why.contains("`bind=numa`"),
+        "{why}"
+    );
+    let numa = Played {
+        bind: Bind::Numa,
+        ..busy
+    };
+    assert_eq!(
+        numa.lists()[..4],
+        ["55,167", "55,167", "55,167", "55,167"],
+        "who asks for it gets it"
+    );
 }
 
 #[test]
 fn one_task_with_a_whole_node_and_one_gpu_keeps_all_of_it() {
-    let whole = Played { masks: vec![set("0-223")], gpus: vec![0], cpus_per_task: None, ..misdealt() };
+    let whole = Played {
+        masks: vec![set("0-223")],
+        gpus: vec![0],
+        cpus_per_task: None,
+        ..misdealt()
+    };
     assert_eq!(whole.lists(), ["0-223"]);
-    let asked = Played { cpus_per_task: Some(16), ..whole.clone() };
-    assert_eq!(asked.lists(), ["0-55,112-167"], "its part of 16 fits near its GPU");
-    assert_eq!(Played { bind: Bind::Numa, ..whole }.lists(), ["0-55,112-167"]);
+    let asked = Played {
+        cpus_per_task: Some(16),
+        ..whole.clone()
+    };
+    assert_eq!(
+        asked.lists(),
+        ["0-55,112-167"],
+        "its part of 16 fits near its GPU"
+    );
+    assert_eq!(
+        Played {
+            bind: Bind::Numa,
+            ..whole
+        }
+        .lists(),
+        ["0-55,112-167"]
+    );
 }
 
 #[test]
 fn tasks_that_share_a_whole_node_are_narrowed_to_their_gpus_sockets() {
-    let shared = Played { masks: vec![set("0-223"); 8], cpus_per_task: None, ..misdealt() };
-    let expected: Vec<&str> = ["0-55,112-167"; 4].into_iter().chain(["56-111,168-223"; 4]).collect();
+    let shared = Played {
+        masks: vec![set("0-223"); 8],
+        cpus_per_task: None,
+        ..misdealt()
+    };
+    let expected: Vec<&str> = ["0-55,112-167"; 4]
+        .into_iter()
+        .chain(["56-111,168-223"; 4])
+        .collect();
     assert_eq!(shared.lists(), expected);
     // later releases do not tell which task has which GPU, only that each has its own
-    let later = Played { rule: Some("gres/gpu:per_task:1".to_string()), ..shared.clone() };
+    let later = Played {
+        rule: Some("gres/gpu:per_task:1".to_string()),
+        ..shared.clone()
+    };
     assert_eq!(later.lists(), expected);
-    let unknown = Played { rule: None, ..shared };
-    assert_eq!(unknown.lists(), ["0-223"; 8], "all eight might belong to one socket");
+    let unknown = Played {
+        rule: None,
+        ..shared
+    };
+    assert_eq!(
+        unknown.lists(),
+        ["0-223"; 8],
+        "all eight might belong to one socket"
+    );
 }
 
 #[test]
@@ -201,7 +320,10 @@ fn a_task_with_no_room_on_its_gpus_node_goes_to_its_gpus_socket() {
     // 4
     let topology = machine(2, 4, 16, 8);
     let gpu_on = |node: u32| {
-        let there = topology.gpus.iter().position(|gpu| topology.numa_node_of(gpu.address) == Some(node));
+        let there = topology
+            .gpus
+            .iter()
+            .position(|gpu| topology.numa_node_of(gpu.address) == Some(node));
         there.unwrap()
     };
     let masks = vec![set("64-65,192-193"), set("0-1,128-129")];
@@ -217,9 +339,16 @@ fn a_task_with_no_room_on_its_gpus_node_goes_to_its_gpus_socket() {
         bind: Bind::Auto,
         numbers: Numbers::default(),
     };
-    assert_eq!(played.lists(), ["0-1,128-129", "64-65,192-193"], "they change sockets");
+    assert_eq!(
+        played.lists(),
+        ["0-1,128-129", "64-65,192-193"],
+        "they change sockets"
+    );
     let why = played.decisions()[0].why().to_string();
-    assert!(why.contains("NUMA nodes 0-3") && why.contains("distance 12"), "{why}");
+    assert!(
+        why.contains("NUMA nodes 0-3") && why.contains("distance 12"),
+        "{why}"
+    );
 }
 
 #[test]
@@ -244,16 +373,39 @@ fn tasks_that_crowd_their_gpus_nodes_share_its_socket() {
         bind: Bind::Auto,
         numbers: Numbers::default(),
     };
-    let one_on_each_node = ["48-63,176-191", "0-63,128-191", "16-31,144-159", "0-63,128-191"];
-    assert_eq!(played.lists()[..4], one_on_each_node, "a node's 32 CPUs hold one of its two tasks");
-    let asked = Played { cpus_per_task: Some(16), ..played.clone() };
+    let one_on_each_node = [
+        "48-63,176-191",
+        "0-63,128-191",
+        "16-31,144-159",
+        "0-63,128-191",
+    ];
+    assert_eq!(
+        played.lists()[..4],
+        one_on_each_node,
+        "a node's 32 CPUs hold one of its two tasks"
+    );
+    let asked = Played {
+        cpus_per_task: Some(16),
+        ..played.clone()
+    };
     assert_eq!(asked.lists()[..2], ["48-63,176-191"; 2], "16 each fit");
     // `-c32` of Slurm 22.05: a NUMA node for each task, from socket to socket.  Of the tasks 0, 2, 5 and 7 on their GPU's socket
     // only 2 is on its GPU's NUMA node; the others are on the other socket
-    let node =
-        |node: u32| format!("{}-{},{}-{}", 16 * node, 16 * node + 15, 16 * node + 128, 16 * node + 143);
+    let node = |node: u32| {
+        format!(
+            "{}-{},{}-{}",
+            16 * node,
+            16 * node + 15,
+            16 * node + 128,
+            16 * node + 143
+        )
+    };
     let masks = [0, 4, 1, 5, 2, 6, 3, 7].map(|of| set(&node(of)));
-    let dealt = Played { masks: masks.to_vec(), cpus_per_task: Some(32), ..played };
+    let dealt = Played {
+        masks: masks.to_vec(),
+        cpus_per_task: Some(32),
+        ..played
+    };
     let near = [0, 3, 1, 2, 7, 6, 5, 4].map(node);
     assert_eq!(
         dealt.lists(),
@@ -306,7 +458,9 @@ fn who_fills_its_gpus_node_to_the_last_cpu_moves_though_another_gives_way() {
     // step has on the second socket, where no other task has a CPU
     let played = Played {
         topology: machine(3, 1, 4, 3),
-        masks: ["0-5,12-17", "0-3,12-15", "0-3,12-15", "8-9"].map(set).to_vec(),
+        masks: ["0-5,12-17", "0-3,12-15", "0-3,12-15", "8-9"]
+            .map(set)
+            .to_vec(),
         gpus: vec![1, 0, 0, 0],
         cpus_per_task: Some(4),
         counted: None,
@@ -314,7 +468,10 @@ fn who_fills_its_gpus_node_to_the_last_cpu_moves_though_another_gives_way() {
         bind: Bind::Auto,
         numbers: Numbers::default(),
     };
-    assert_eq!(played.lists(), ["4-5,16-17", "0-3,12-15", "0-3,12-15", "8-9"]);
+    assert_eq!(
+        played.lists(),
+        ["4-5,16-17", "0-3,12-15", "0-3,12-15", "8-9"]
+    );
 }
 
 #[test]
@@ -337,8 +494,11 @@ fn who_would_share_the_same_cpus_gives_way_together() {
 #[test]
 fn of_seats_on_the_socket_a_task_takes_that_on_its_gpus_node() {
     // a DGX A100 as srun -c32 fills it: pairs of GPUs on NUMA nodes 3, 1, 7 and 5, a task on each NUMA node
-    let on =
-        |node: u32| (16 * node..16 * node + 16).chain(128 + 16 * node..144 + 16 * node).collect::<CpuSet>();
+    let on = |node: u32| {
+        (16 * node..16 * node + 16)
+            .chain(128 + 16 * node..144 + 16 * node)
+            .collect::<CpuSet>()
+    };
     let played = Played {
         topology: machine(2, 4, 16, 8),
         masks: [0, 4, 1, 5, 2, 6, 3, 7].map(on).to_vec(),
@@ -352,16 +512,27 @@ fn of_seats_on_the_socket_a_task_takes_that_on_its_gpus_node() {
     let decisions = played.decisions();
     let masks: Vec<&CpuSet> = decisions.iter().map(CpuDecision::cpus).collect();
     assert_eq!([masks[0], masks[2]], [&on(0), &on(1)], "they stay");
-    assert_eq!(masks[1], &on(3), "its GPU's, and the one that task 3 would have had by its number");
+    assert_eq!(
+        masks[1],
+        &on(3),
+        "its GPU's, and the one that task 3 would have had by its number"
+    );
     assert_eq!(masks[3], &on(2));
-    let CpuDecision::Set { why, .. } = &decisions[1] else { panic!("{:?}", decisions[1]) };
-    assert!(why.contains("on NUMA node 3, with its GPU"), "the report says where it ended: {why}");
+    let CpuDecision::Set { why, .. } = &decisions[1] else {
+        panic!("{:?}", decisions[1])
+    };
+    assert!(
+        why.contains("on NUMA node 3, with its GPU"),
+        "the report says where it ended: {why}"
+    );
 }
 
 /// Four tasks with two cores each, both threads of these, on a node of eight cores.  All use GPUs of NUMA node 0, which has
 /// four.
 fn on_cores_of_two_threads(cpus_per_task: u32, counted: Counted) -> Vec<String> {
-    let masks = ["0-1,8-9", "4-5,12-13", "2-3,10-11", "6-7,14-15"].map(set).to_vec();
+    let masks = ["0-1,8-9", "4-5,12-13", "2-3,10-11", "6-7,14-15"]
+        .map(set)
+        .to_vec();
     let played = Played {
         topology: machine(2, 1, 4, 4),
         masks,
@@ -379,9 +550,18 @@ fn on_cores_of_two_threads(cpus_per_task: u32, counted: Counted) -> Vec<String> 
 fn a_task_keeps_its_cores_where_slurm_counts_each_as_one_cpu_or_gives_whole_ones() {
     let as_slurm_put_them = ["0-1,8-9", "4-5,12-13", "2-3,10-11", "6-7,14-15"];
     // `CPUs=8` beside `ThreadsPerCore=2`
-    assert_eq!(on_cores_of_two_threads(2, Counted { cpus: 8, cores: 8 }), as_slurm_put_them);
+    assert_eq!(
+        on_cores_of_two_threads(2, Counted { cpus: 8, cores: 8 }),
+        as_slurm_put_them
+    );
     // `-c 3 --ntasks-per-core=1`
-    assert_eq!(on_cores_of_two_threads(3, Counted { cpus: 16, cores: 8 }), as_slurm_put_them);
+    assert_eq!(
+        on_cores_of_two_threads(3, Counted { cpus: 16, cores: 8 }),
+        as_slurm_put_them
+    );
     // `-c 2 --hint=compute_bound` of 22.05
-    assert_eq!(on_cores_of_two_threads(2, Counted { cpus: 16, cores: 8 }), as_slurm_put_them);
+    assert_eq!(
+        on_cores_of_two_threads(2, Counted { cpus: 16, cores: 8 }),
+        as_slurm_put_them
+    );
 }

@@ -16,10 +16,18 @@ fn sockets() -> Topology {
             _ => 32,
         };
         let distances = (0..4).map(distance).collect();
-        topology.numa_nodes.push(NumaNode { os_index, cpus, distances, package: None });
+        topology.numa_nodes.push(NumaNode {
+            os_index,
+            cpus,
+            distances,
+            package: None,
+        });
         let address = format!("{:02x}:00.0", os_index + 1).parse().unwrap();
         let parent = PciParent::Host("pci0000:00".parse().unwrap());
-        topology.pci.insert(PciFunction { numa_node: Some(os_index), ..PciFunction::new(address, parent) });
+        topology.pci.insert(PciFunction {
+            numa_node: Some(os_index),
+            ..PciFunction::new(address, parent)
+        });
         topology.gpus.push(Gpu::new(address, GpuVendor::Nvidia));
     }
     topology
@@ -27,14 +35,35 @@ fn sockets() -> Topology {
 
 /// Where the memory comes from of a task that the user bound to `cpus` and whose GPU is on NUMA node 1, and why.
 fn of_user_bound(cpus: &str, bind: Bind, mem: Mem) -> (String, String) {
-    let step = Step { cpu_bind: Some("map_cpu".to_string()), ..Step::default() };
+    let step = Step {
+        cpu_bind: Some("map_cpu".to_string()),
+        ..Step::default()
+    };
     let cpus = CpuSet::from_list(cpus).unwrap();
-    let task = Task { cpus: cpus.clone(), step_cpus: cpus, ..Task::default() };
-    let binding = Binding { bind, mem, asked: true, ..Binding::default() };
+    let task = Task {
+        cpus: cpus.clone(),
+        step_cpus: cpus,
+        ..Task::default()
+    };
+    let binding = Binding {
+        bind,
+        mem,
+        asked: true,
+        ..Binding::default()
+    };
     let (topology, gpus) = (sockets(), [GpuIndex(1)]);
-    let mems =
-        super::bind(&Situation { topology: &topology, step: &step, task: &task, gpus: &gpus, binding }).mems;
-    (mems.nodes().map(ToString::to_string).unwrap_or_default(), mems.why().to_string())
+    let mems = super::bind(&Situation {
+        topology: &topology,
+        step: &step,
+        task: &task,
+        gpus: &gpus,
+        binding,
+    })
+    .mems;
+    (
+        mems.nodes().map(ToString::to_string).unwrap_or_default(),
+        mems.why().to_string(),
+    )
 }
 
 fn told(nodes: &str, why: &str) -> (String, String) {
@@ -45,23 +74,42 @@ fn told(nodes: &str, why: &str) -> (String, String) {
 fn memory_comes_from_the_gpus_node_and_from_where_the_task_runs_on_that_socket() {
     let prefer = |cpus: &str| of_user_bound(cpus, Bind::Auto, Mem::Prefer);
     assert_eq!(prefer("4-5"), told("1", "NUMA node 1 of its GPU first"));
-    assert_eq!(prefer("0-1"), told("0-1", "NUMA nodes 0-1 of its GPU and of its CPUs first"));
-    assert_eq!(prefer("0-7"), told("0-1", "NUMA nodes 0-1 of its GPU and of its CPUs first"));
+    assert_eq!(
+        prefer("0-1"),
+        told("0-1", "NUMA nodes 0-1 of its GPU and of its CPUs first")
+    );
+    assert_eq!(
+        prefer("0-7"),
+        told("0-1", "NUMA nodes 0-1 of its GPU and of its CPUs first")
+    );
     let alone = "NUMA node 1 of its GPU alone, as `mem=strict` asks";
-    assert_eq!(of_user_bound("4-5", Bind::Auto, Mem::Strict), told("1", alone));
+    assert_eq!(
+        of_user_bound("4-5", Bind::Auto, Mem::Strict),
+        told("1", alone)
+    );
 }
 
 #[test]
-fn a_task_that_also_runs_on_another_socket_keeps_its_memory_and_is_told_which_of_two_reasons_holds() {
+fn a_task_that_also_runs_on_another_socket_keeps_its_memory_and_is_told_which_of_two_reasons_holds()
+{
     let prefer = |cpus: &str| of_user_bound(cpus, Bind::Auto, Mem::Prefer);
-    assert_eq!(prefer("4-8"), told("", "it runs on other sockets than its GPU's too"));
+    assert_eq!(
+        prefer("4-8"),
+        told("", "it runs on other sockets than its GPU's too")
+    );
     assert_eq!(prefer("8-9"), told("", "it does not run near its GPU"));
 }
 
 #[test]
 fn the_word_that_leaves_memory_alone_is_the_one_that_is_named() {
-    assert_eq!(of_user_bound("4-5", Bind::None, Mem::None), told("", "`bind=none`"));
-    assert_eq!(of_user_bound("4-5", Bind::Auto, Mem::None), told("", "`mem=none`"));
+    assert_eq!(
+        of_user_bound("4-5", Bind::None, Mem::None),
+        told("", "`bind=none`")
+    );
+    assert_eq!(
+        of_user_bound("4-5", Bind::Auto, Mem::None),
+        told("", "`mem=none`")
+    );
 }
 
 /// A decision for these nodes after it met what the task may have.
@@ -72,7 +120,10 @@ fn settled(mems: MemDecision, missed: Option<&str>, memory: Memory) -> TaskPlace
         gpus: Vec::new(),
         seen: Vec::new(),
         rails: Vec::new(),
-        cpus: CpuDecision::Keep { cpus: CpuSet::new(), why: String::new() },
+        cpus: CpuDecision::Keep {
+            cpus: CpuSet::new(),
+            why: String::new(),
+        },
         mems,
         threads: None,
         missed: missed.map(str::to_string),
@@ -87,18 +138,30 @@ fn nodes(list: &str) -> NodeSet {
 }
 
 fn prefer(list: &str) -> MemDecision {
-    MemDecision::Prefer { nodes: nodes(list), why: "near".to_string() }
+    MemDecision::Prefer {
+        nodes: nodes(list),
+        why: "near".to_string(),
+    }
 }
 
 fn within(list: &str) -> Memory {
-    Memory { allowed: Some(nodes(list)), ..Memory::default() }
+    Memory {
+        allowed: Some(nodes(list)),
+        ..Memory::default()
+    }
 }
 
 #[test]
 fn a_placed_steps_preference_becomes_a_part_of_itself_and_nothing_else() {
     let of_ours = |list: &str| {
-        let memory = Memory { ours: Some(nodes(list)), ..Memory::default() };
-        settled(prefer("1"), None, memory).mems.nodes().map(ToString::to_string)
+        let memory = Memory {
+            ours: Some(nodes(list)),
+            ..Memory::default()
+        };
+        settled(prefer("1"), None, memory)
+            .mems
+            .nodes()
+            .map(ToString::to_string)
     };
     assert_eq!(of_ours("0-1").as_deref(), Some("1"));
     assert_eq!(of_ours("0"), None);
@@ -106,9 +169,17 @@ fn a_placed_steps_preference_becomes_a_part_of_itself_and_nothing_else() {
 
 #[test]
 fn a_memory_policy_that_somebody_set_before_us_stays() {
-    let taken = Memory { taken: Some("numactl set one".to_string()), ..within("0-1") };
+    let taken = Memory {
+        taken: Some("numactl set one".to_string()),
+        ..within("0-1")
+    };
     let placement = settled(prefer("1"), None, taken);
-    assert_eq!(placement.mems, MemDecision::Keep { why: "numactl set one".to_string() });
+    assert_eq!(
+        placement.mems,
+        MemDecision::Keep {
+            why: "numactl set one".to_string()
+        }
+    );
     assert_eq!(placement.reasons, ["memory: left alone, numactl set one"]);
 }
 
@@ -127,7 +198,10 @@ fn of_nodes_partly_outside_the_cpuset_those_inside_are_left_and_a_fence_stays_a_
     let placement = settled(prefer("0-1"), None, within("1-2"));
     assert_eq!((placement.mems, placement.missed), (prefer("1"), None));
     assert_eq!(placement.reasons, note);
-    let fence = |list: &str| MemDecision::Fence { nodes: nodes(list), why: "near".to_string() };
+    let fence = |list: &str| MemDecision::Fence {
+        nodes: nodes(list),
+        why: "near".to_string(),
+    };
     let placement = settled(fence("0-1"), None, within("1-2"));
     assert_eq!(placement.mems, fence("1"));
     assert_eq!(placement.reasons, note);
@@ -137,7 +211,12 @@ fn of_nodes_partly_outside_the_cpuset_those_inside_are_left_and_a_fence_stays_a_
 fn memory_outside_the_cpuset_is_given_up_and_missed_beside_what_was_missed_before() {
     let why = "NUMA node 1 is outside the cpuset, whose memory is on 0";
     let placement = settled(prefer("1"), None, within("0"));
-    assert_eq!(placement.mems, MemDecision::Keep { why: why.to_string() });
+    assert_eq!(
+        placement.mems,
+        MemDecision::Keep {
+            why: why.to_string()
+        }
+    );
     assert_eq!(placement.missed, Some(format!("memory: {why}")));
     let placement = settled(prefer("1"), Some("no cores"), within("0"));
     assert_eq!(placement.missed, Some(format!("no cores; memory: {why}")));

@@ -22,11 +22,16 @@ impl Contained {
         let mut base = None;
         if !is_tree(&named) {
             let entries = fs::read_dir(&named)?.take(super::Root::MAX_ENTRIES);
-            let trees = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_tree);
+            let trees = entries
+                .filter_map(|entry| Some(entry.ok()?.path()))
+                .filter(is_tree);
             let inside = trees.filter_map(|path| fs::canonicalize(path).ok());
             base = inside.filter(|path| path.starts_with(&named)).min();
         }
-        Ok(Contained { base: base.unwrap_or(named), directories: RefCell::default() })
+        Ok(Contained {
+            base: base.unwrap_or(named),
+            directories: RefCell::default(),
+        })
     }
 
     /// The real place of a directory, if it is below the base.
@@ -38,8 +43,11 @@ impl Contained {
         if let Some(known) = self.directories.borrow().get(path) {
             return known.clone();
         }
-        let resolve =
-            |place: PathBuf| fs::canonicalize(place).ok().filter(|place| place.starts_with(&self.base));
+        let resolve = |place: PathBuf| {
+            fs::canonicalize(place)
+                .ok()
+                .filter(|place| place.starts_with(&self.base))
+        };
         let resolved = match path.rsplit_once('/') {
             Some((above, name))
                 if !matches!(name, "" | "." | "..") && path.split('/').count() <= MAX_PARTS =>
@@ -54,13 +62,16 @@ impl Contained {
             }
             _ => resolve(self.base.join(path)),
         };
-        self.directories.borrow_mut().insert(path.to_string(), resolved.clone());
+        self.directories
+            .borrow_mut()
+            .insert(path.to_string(), resolved.clone());
         resolved
     }
 
     pub(super) fn is_over_link(&self, path: &str) -> bool {
-        let is_link =
-            |part: &str| fs::symlink_metadata(self.base.join(part)).is_ok_and(|facts| facts.is_symlink());
+        let is_link = |part: &str| {
+            fs::symlink_metadata(self.base.join(part)).is_ok_and(|facts| facts.is_symlink())
+        };
         match self.directory(path) {
             Some(real) => real != self.base.join(path),
             // it is not there, or outside
@@ -76,7 +87,9 @@ impl Contained {
         let (directory, name) = path.rsplit_once('/')?;
         let place = self.directory(directory)?.join(name);
         match fs::symlink_metadata(&place).ok()?.is_symlink() {
-            true => fs::canonicalize(place).ok().filter(|place| place.starts_with(&self.base)),
+            true => fs::canonicalize(place)
+                .ok()
+                .filter(|place| place.starts_with(&self.base)),
             false => Some(place),
         }
     }

@@ -39,7 +39,10 @@ pub enum Obstacle {
 
 impl Obstacle {
     pub(super) fn of(self, path: &Path) -> Unreadable {
-        Unreadable { path: path.display().to_string(), problem: self }
+        Unreadable {
+            path: path.display().to_string(),
+            problem: self,
+        }
     }
 }
 
@@ -95,7 +98,10 @@ fn open_followed(path: &Path) -> Result<File, Obstacle> {
 }
 
 fn open(path: &Path, flags: i32) -> Result<File, Obstacle> {
-    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let file = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)?;
     // another file may have taken its place since
     is_regular(&file.metadata()?)?;
     Ok(file)
@@ -137,12 +143,16 @@ fn is_by(author: Author, facts: &Metadata) -> Result<(), Obstacle> {
 /// The owner of the open file is checked, so no other can take its place.  The owners of the directories above are not
 /// checked: they can only be used to put another file of root's in its place.
 pub fn read_file(path: &Path, limit: usize, author: Author) -> Result<Vec<u8>, Unreadable> {
-    open_followed(path).and_then(|file| bounded(file, limit, author)).map_err(|problem| problem.of(path))
+    open_followed(path)
+        .and_then(|file| bounded(file, limit, author))
+        .map_err(|problem| problem.of(path))
 }
 
 /// As [`read_file`], for a file at `path` itself: one that a link leads to is refused.
 pub fn read_unlinked(path: &Path, limit: usize, author: Author) -> Result<Vec<u8>, Unreadable> {
-    open_resolved(path).and_then(|file| bounded(file, limit, author)).map_err(|problem| problem.of(path))
+    open_resolved(path)
+        .and_then(|file| bounded(file, limit, author))
+        .map_err(|problem| problem.of(path))
 }
 
 fn bounded(file: File, limit: usize, author: Author) -> Result<Vec<u8>, Obstacle> {
@@ -151,7 +161,11 @@ fn bounded(file: File, limit: usize, author: Author) -> Result<Vec<u8>, Obstacle
     let most = limit as u64 + 1;
     let mut bytes = Vec::with_capacity(facts.len().min(most) as usize + 1);
     file.take(most).read_to_end(&mut bytes)?;
-    if bytes.len() > limit { Err(Obstacle::TooLong(limit)) } else { Ok(bytes) }
+    if bytes.len() > limit {
+        Err(Obstacle::TooLong(limit))
+    } else {
+        Ok(bytes)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -168,11 +182,15 @@ pub struct Beginning {
 pub fn read_configuration(path: &Path, limit: usize) -> Option<Beginning> {
     // an empty one would ask the kernel for 32 bytes, then for 64 and so on, and procfs makes its table for each
     let mut bytes = Vec::with_capacity(4096);
-    open_followed(path).ok()?.take(limit as u64 + 1).read_to_end(&mut bytes).ok()?;
+    open_followed(path)
+        .ok()?
+        .take(limit as u64 + 1)
+        .read_to_end(&mut bytes)
+        .ok()?;
     let is_cut = bytes.len() > limit;
     bytes.truncate(limit);
-    let text =
-        String::from_utf8(bytes).unwrap_or_else(|bad| String::from_utf8_lossy(bad.as_bytes()).into_owned());
+    let text = String::from_utf8(bytes)
+        .unwrap_or_else(|bad| String::from_utf8_lossy(bad.as_bytes()).into_owned());
     Some(Beginning { text, is_cut })
 }
 
@@ -189,7 +207,12 @@ pub fn open_long(path: &Path) -> Result<File, Unreadable> {
 /// Opens a file that is only locked, and makes it if there is none.  A folder that others may write to can hold
 /// anything: no link is followed, no pipe's reader waited for, and only a regular file taken.
 pub fn open_to_lock(path: &Path) -> io::Result<File> {
-    let refuse = || Err(io::Error::other(format!("`{}` is no regular file: remove it", path.display())));
+    let refuse = || {
+        Err(io::Error::other(format!(
+            "`{}` is no regular file: remove it",
+            path.display()
+        )))
+    };
     // opening a device can already have an effect
     if fs::symlink_metadata(path).is_ok_and(|facts| !facts.is_file()) {
         return refuse();
@@ -203,7 +226,11 @@ pub fn open_to_lock(path: &Path) -> io::Result<File> {
         .mode(0o600)
         .custom_flags(FLAGS | libc::O_NOFOLLOW);
     let file = options.open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { refuse() }
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        refuse()
+    }
 }
 
 /// The kind of file at a path; a link is not followed.
@@ -233,14 +260,19 @@ pub fn standing(path: &Path) -> Standing {
 
 /// The device and inode to which a path leads: the same for the same file or directory, also in another mount namespace.
 pub fn identity(path: &str) -> Option<(u64, u64)> {
-    fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
+    fs::metadata(path)
+        .ok()
+        .map(|found| (found.dev(), found.ino()))
 }
 
 /// A descriptor of a directory, no link to one, that serves only to look names up below it (`O_PATH`), kept while the
 /// mount namespace of the process may change.
 pub fn directory_descriptor(path: &Path) -> io::Result<File> {
     let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-    fs::OpenOptions::new().read(true).custom_flags(flags).open(path)
+    fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)
 }
 
 /// Refuses what is no directory, or can be written by others than its author.

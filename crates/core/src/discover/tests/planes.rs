@@ -28,10 +28,21 @@ fn with_planes(described: &Topology, rate: &str) -> Manifest {
         let uverbs = format!("{}/{}", of_root(&verbs), nic.uverbs.as_ref().unwrap());
         files(&mut tree, &uverbs, &[("ibdev", &nic.name)]);
         let smi = format!("smi{number}");
-        tree.insert(&format!("sys/class/infiniband/{smi}"), Entry::Link(format!("{class}/{smi}")));
+        tree.insert(
+            &format!("sys/class/infiniband/{smi}"),
+            Entry::Link(format!("{class}/{smi}")),
+        );
         for port in 1..=4 {
             let port = format!("{}/{smi}/ports/{port}", of_root(&class));
-            files(&mut tree, &port, &[("state", "4: ACTIVE"), ("link_layer", "InfiniBand"), ("rate", rate)]);
+            files(
+                &mut tree,
+                &port,
+                &[
+                    ("state", "4: ACTIVE"),
+                    ("link_layer", "InfiniBand"),
+                    ("rate", rate),
+                ],
+            );
         }
     }
     tree
@@ -60,10 +71,16 @@ fn two_devices_of_one_function_that_can_both_be_opened_are_two_nics() {
     let mut tree = with_planes(&described, "400 Gb/sec");
     let first = &described.nics[0];
     let verbs = folder(&tree, "infiniband_verbs", first.uverbs.as_ref().unwrap());
-    tree.insert("sys/class/infiniband_verbs/uverbs99", Entry::Link(format!("{verbs}/uverbs99")));
+    tree.insert(
+        "sys/class/infiniband_verbs/uverbs99",
+        Entry::Link(format!("{verbs}/uverbs99")),
+    );
     let uverbs = format!("sys/{}/uverbs99", verbs.trim_start_matches("../"));
     files(&mut tree, &uverbs, &[("ibdev", "smi0")]);
-    assert_eq!(read(tree, Scope::Placement).0.nics.len(), described.nics.len() + 1);
+    assert_eq!(
+        read(tree, Scope::Placement).0.nics.len(),
+        described.nics.len() + 1
+    );
     // a captured tree may not say whose they are
     let mut tree = with_planes(&described, "400 Gb/sec");
     let uverbs: Vec<String> = tree.iter().map(|(path, _)| path.to_string()).collect();
@@ -71,5 +88,8 @@ fn two_devices_of_one_function_that_can_both_be_opened_are_two_nics() {
         .iter()
         .filter(|path| path.ends_with("/ibdev"))
         .for_each(|path| files(&mut tree, path.trim_end_matches("/ibdev"), &[("ibdev", "")]));
-    assert_eq!(read(tree, Scope::Placement).0.nics.len(), 2 * described.nics.len());
+    assert_eq!(
+        read(tree, Scope::Placement).0.nics.len(),
+        2 * described.nics.len()
+    );
 }

@@ -18,14 +18,21 @@ fn handed_down(situation: &Situation, task: &TaskPlacement) -> Present {
 
 #[test]
 fn the_users_values_stay_and_our_own_earlier_ones_are_replaced() {
-    let users = [("UCX_NET_DEVICES", "mlx5_9:1"), ("NCCL_IB_HCA", "mlx5"), ("NVSHMEM_HCA_LIST", "")];
+    let users = [
+        ("UCX_NET_DEVICES", "mlx5_9:1"),
+        ("NCCL_IB_HCA", "mlx5"),
+        ("NVSHMEM_HCA_LIST", ""),
+    ];
     let situation = Situation::new(PortState::Active).with(&users);
     assert_eq!(situation.changes(&task(&[1], &[1])), Vec::<String>::new());
 
     let outer = Situation::new(PortState::Active);
     let mut present = handed_down(&outer, &task(&[0], &[0]));
     present.insert("NCCL_IB_HCA".to_string(), "=mlx5_0:1".to_string());
-    let inner = Situation { present, ..Situation::new(PortState::Active) };
+    let inner = Situation {
+        present,
+        ..Situation::new(PortState::Active)
+    };
     assert_eq!(
         inner.changes(&task(&[1], &[1])),
         [UCX, NVSHMEM],
@@ -38,16 +45,31 @@ fn the_users_values_stay_and_our_own_earlier_ones_are_replaced() {
     );
     let names: Vec<&str> = variables().collect();
     let withdrawn = withdrawal(&names, &inner.present);
-    let withdrawn: Vec<&str> = withdrawn.iter().map(|variable| variable.name.as_ref()).collect();
-    assert_eq!(withdrawn, ["UCX_NET_DEVICES", "NVSHMEM_HCA_LIST", marker::NAME]);
+    let withdrawn: Vec<&str> = withdrawn
+        .iter()
+        .map(|variable| variable.name.as_ref())
+        .collect();
+    assert_eq!(
+        withdrawn,
+        ["UCX_NET_DEVICES", "NVSHMEM_HCA_LIST", marker::NAME]
+    );
 }
 
 #[test]
 fn what_the_inner_step_does_not_want_is_removed_if_it_is_ours_and_kept_if_not() {
     let present = handed_down(&Situation::new(PortState::Active), &task(&[0], &[0]));
-    let inner = Situation { present, ..Situation::new(PortState::Active) }.libraries(&["ucx"]);
-    assert_eq!(inner.changes(&task(&[1], &[1])), [UCX, "NCCL_IB_HCA", "NVSHMEM_HCA_LIST"]);
-    let users = Situation::new(PortState::Active).with(&[("NCCL_IB_HCA", "mlx5")]).libraries(&["ucx"]);
+    let inner = Situation {
+        present,
+        ..Situation::new(PortState::Active)
+    }
+    .libraries(&["ucx"]);
+    assert_eq!(
+        inner.changes(&task(&[1], &[1])),
+        [UCX, "NCCL_IB_HCA", "NVSHMEM_HCA_LIST"]
+    );
+    let users = Situation::new(PortState::Active)
+        .with(&[("NCCL_IB_HCA", "mlx5")])
+        .libraries(&["ucx"]);
     assert_eq!(users.changes(&task(&[1], &[1])), [UCX]);
 }
 
@@ -55,9 +77,16 @@ fn what_the_inner_step_does_not_want_is_removed_if_it_is_ours_and_kept_if_not() 
 fn an_inner_step_whose_user_has_a_configuration_file_loses_the_outer_steps_list() {
     let present = handed_down(&Situation::new(PortState::Active), &task(&[0], &[0]));
     let files: Files = &[("/home/me/x.conf", "NCCL_IB_HCA=mlx5\n")];
-    let inner = Situation { present, files, ..Situation::new(PortState::Active) }
-        .with(&[("NCCL_CONF_FILE", "/home/me/x.conf")]);
-    assert_eq!(inner.changes(&task(&[1], &[1])), [UCX, "NCCL_IB_HCA", NVSHMEM]);
+    let inner = Situation {
+        present,
+        files,
+        ..Situation::new(PortState::Active)
+    }
+    .with(&[("NCCL_CONF_FILE", "/home/me/x.conf")]);
+    assert_eq!(
+        inner.changes(&task(&[1], &[1])),
+        [UCX, "NCCL_IB_HCA", NVSHMEM]
+    );
 }
 
 #[test]
@@ -65,13 +94,24 @@ fn the_admins_own_variables_nest_too_with_spaces_and_percent_signs_in_them() {
     let situation = || Situation::new(PortState::Active).set("MINE=a b%20 {nic} 100%");
     let present = handed_down(&situation(), &task(&[0], &[0]));
     assert_eq!(present["MINE"], "a b%20 mlx5_0 100%");
-    let inner = Situation { present: present.clone(), ..situation() };
-    assert_eq!(inner.value(&task(&[1], &[1]), "MINE").as_deref(), Some("a b%20 mlx5_1 100%"));
+    let inner = Situation {
+        present: present.clone(),
+        ..situation()
+    };
+    assert_eq!(
+        inner.value(&task(&[1], &[1]), "MINE").as_deref(),
+        Some("a b%20 mlx5_1 100%")
+    );
     let withdrawn = withdrawal(&["MINE"], &present);
     assert_eq!(withdrawn.len(), 2, "{withdrawn:?}");
-    let elsewhere = Situation { present, ..Situation::new(PortState::Active) };
+    let elsewhere = Situation {
+        present,
+        ..Situation::new(PortState::Active)
+    };
     assert!(
-        !elsewhere.changes(&task(&[1], &[1])).contains(&"MINE".to_string()),
+        !elsewhere
+            .changes(&task(&[1], &[1]))
+            .contains(&"MINE".to_string()),
         "no template of that name here"
     );
 }
@@ -111,19 +151,34 @@ fn a_variable_of_the_users_own_that_is_called_like_the_marker_stays_and_nothing_
         assert_eq!(*change, Change::KeepUsers(own.to_string()), "`{own}`");
         assert!(why.contains("nothing is published"), "{why}");
         assert!(
-            situation.changes(&task(&[1], &[1])).contains(&UCX.to_string()),
+            situation
+                .changes(&task(&[1], &[1]))
+                .contains(&UCX.to_string()),
             "the others are set all the same"
         );
         let present = present(&[(marker::NAME, own), ("UCX_NET_DEVICES", "mlx5_0:1")]);
-        assert_eq!(withdrawal(&["UCX_NET_DEVICES"], &present).len(), 0, "`{own}` claims nothing, and stays");
+        assert_eq!(
+            withdrawal(&["UCX_NET_DEVICES"], &present).len(),
+            0,
+            "`{own}` claims nothing, and stays"
+        );
     }
 }
 
 #[test]
 fn whatever_is_published_is_known_as_ours() {
-    for (gpus, rails) in [(&[][..], &[][..]), (&[0, 1], &[0, 1]), (&[], &[0]), (&[1], &[])] {
+    for (gpus, rails) in [
+        (&[][..], &[][..]),
+        (&[0, 1], &[0, 1]),
+        (&[], &[0]),
+        (&[1], &[]),
+    ] {
         let situation = Situation::new(PortState::Active).set("MINE=a b%20 {rails} =");
         let present = handed_down(&situation, &task(gpus, rails));
-        assert!(marker::is_published(&present[marker::NAME]), "{}", present[marker::NAME]);
+        assert!(
+            marker::is_published(&present[marker::NAME]),
+            "{}",
+            present[marker::NAME]
+        );
     }
 }

@@ -34,10 +34,14 @@ pub(super) fn needs_all(query: &Query, list: &[String]) -> Option<&'static str> 
         None => query.claimed(&FILES, name)?.value,
     };
     if value(PRIORITY).is_some_and(|value| is_rdmacm_alone(&value)) {
-        return Some("`UCX_SOCKADDR_TLS_PRIORITY` has no `tcp`: connections by address may need any NIC");
+        return Some(
+            "`UCX_SOCKADDR_TLS_PRIORITY` has no `tcp`: connections by address may need any NIC",
+        );
     }
     let is_off = value(ALL_DEVICES).is_some_and(|value| is_no(&value));
-    is_off.then_some("`UCX_CM_USE_ALL_DEVICES` gives messages the NIC of the address, which may be any")
+    is_off.then_some(
+        "`UCX_CM_USE_ALL_DEVICES` gives messages the NIC of the address, which may be any",
+    )
 }
 
 /// The managers for our list; no answer if UCX's default suits it.
@@ -48,8 +52,7 @@ pub(super) fn priority(query: &Query) -> Option<Answer> {
     if !has_interface || !leaves_ports_out(query.topology, &list) {
         return None;
     }
-    let why =
-        "connections by address go by the IP interfaces of `UCX_NET_DEVICES`, not by NICs that are not in it";
+    let why = "connections by address go by the IP interfaces of `UCX_NET_DEVICES`, not by NICs that are not in it";
     let claim = query.claimed(&FILES, PRIORITY);
     Some(claim.map_or_else(|| Answer::yes(WITHOUT_RDMACM, why), Answer::left_to))
 }
@@ -62,14 +65,20 @@ pub(super) fn goes_with_interfaces(query: &Query, list: &[String]) -> bool {
 
 /// Has the node a working port that rdmacm knows and the list does not?
 fn leaves_ports_out<T: AsRef<str>>(topology: &Topology, list: &[T]) -> bool {
-    topology.nics.iter().filter(|nic| nic.kind == NicKind::Verbs).any(|nic| {
-        let is_port = |item: &str, port: &Port| {
-            let number = item.strip_prefix(&*nic.name).and_then(|rest| rest.strip_prefix(':'));
-            number.is_some_and(|number| number.parse() == Ok(port.number))
-        };
-        let is_listed = |port: &Port| list.iter().any(|item| is_port(item.as_ref(), port));
-        nic.ports.iter().any(|port| works(port) && !is_listed(port))
-    })
+    topology
+        .nics
+        .iter()
+        .filter(|nic| nic.kind == NicKind::Verbs)
+        .any(|nic| {
+            let is_port = |item: &str, port: &Port| {
+                let number = item
+                    .strip_prefix(&*nic.name)
+                    .and_then(|rest| rest.strip_prefix(':'));
+                number.is_some_and(|number| number.parse() == Ok(port.number))
+            };
+            let is_listed = |port: &Port| list.iter().any(|item| is_port(item.as_ref(), port));
+            nic.ports.iter().any(|port| works(port) && !is_listed(port))
+        })
 }
 
 /// Does this list of managers have rdmacm and not tcp?  No component has been called sockcm since 1.10.
@@ -106,9 +115,15 @@ mod tests {
 
     #[test]
     fn ucx_reads_four_words_as_no() {
-        for (value, expected) in
-            [("n", true), ("No", true), ("off", true), ("0", true), ("OFF", false), ("y", false), ("", false)]
-        {
+        for (value, expected) in [
+            ("n", true),
+            ("No", true),
+            ("off", true),
+            ("0", true),
+            ("OFF", false),
+            ("y", false),
+            ("", false),
+        ] {
             assert_eq!(is_no(value), expected, "`{value}`");
         }
     }

@@ -29,9 +29,17 @@ pub(super) fn read(read: ReadFile) -> Option<Vec<String>> {
     let routes = read(ROUTES)?;
     // a kernel without IPv6 has no such table
     let addresses = read(ADDRESSES).unwrap_or_default();
-    let by_route = routes.text.lines().filter_map(Ipv4Route::of_line).filter(stands_for_an_address);
+    let by_route = routes
+        .text
+        .lines()
+        .filter_map(Ipv4Route::of_line)
+        .filter(stands_for_an_address);
     let by_route = by_route.map(|route| (route.interface, route.has_gateway()));
-    let by_address = addresses.text.lines().filter_map(with_global_address).map(|name| (name, false));
+    let by_address = addresses
+        .text
+        .lines()
+        .filter_map(with_global_address)
+        .map(|name| (name, false));
     // by name, and of each whether a route through a gateway begins there
     let mut found: BTreeMap<&str, bool> = BTreeMap::new();
     for (name, has_gateway) in by_route.chain(by_address) {
@@ -69,14 +77,19 @@ fn with_global_address(line: &str) -> Option<&str> {
     /// net/ipv6/addrconf_core.c, `ipv6_addr_type`: what is left of the type where the scope is global
     const GLOBAL: &str = "00";
     let mut columns = line.split_whitespace();
-    columns.nth(3).filter(|scope| *scope == GLOBAL).and(columns.nth(1))
+    columns
+        .nth(3)
+        .filter(|scope| *scope == GLOBAL)
+        .and(columns.nth(1))
 }
 
 /// Does the kernel call the interface running?  It does in two states alone (net/core/dev.c `dev_get_flags`,
 /// `netif_oper_up`).  `None` if nothing is known of it.
 pub(in super::super) fn is_running(read: ReadFile, name: &str) -> Option<bool> {
     let state = read(&format!("{CLASS}/{name}/operstate"))?.text;
-    Some(state.trim()).filter(|state| !state.is_empty()).map(|state| ["up", "unknown"].contains(&state))
+    Some(state.trim())
+        .filter(|state| !state.is_empty())
+        .map(|state| ["up", "unknown"].contains(&state))
 }
 
 /// Is it a bridge (net/bridge/br_device.c, `br_type`)?
@@ -96,7 +109,11 @@ mod tests {
     fn known(files: &[(&str, &str)]) -> Option<Vec<String>> {
         let reader = |path: &str| {
             let (_, text) = files.iter().find(|(name, _)| *name == path)?;
-            Some(FileText { text: text.to_string(), is_cut: text.ends_with('…'), unanswered: None })
+            Some(FileText {
+                text: text.to_string(),
+                is_cut: text.ends_with('…'),
+                unanswered: None,
+            })
         };
         read(&reader)
     }
@@ -113,10 +130,19 @@ mod tests {
 
     #[test]
     fn interfaces_are_those_with_a_route_that_is_up() {
-        assert_eq!(routed(&[CONNECTED, DEFAULT, CONNECTED, "odd", ""], &[]), ["eth0", "ib0"]);
-        assert_eq!(routed(&["old0\t0000A8C0\t00000000\t0000\t0\t0\t0\t00FFFFFF"], &[]), [""; 0]);
+        assert_eq!(
+            routed(&[CONNECTED, DEFAULT, CONNECTED, "odd", ""], &[]),
+            ["eth0", "ib0"]
+        );
+        assert_eq!(
+            routed(&["old0\t0000A8C0\t00000000\t0000\t0\t0\t0\t00FFFFFF"], &[]),
+            [""; 0]
+        );
         assert_eq!(known(&[(ROUTES, "")]), Some(Vec::new()));
-        assert_eq!(known(&[(ROUTES, "Iface\neth0 0 0 0001 0 0 0 0\n")]), Some(vec!["eth0".to_string()]));
+        assert_eq!(
+            known(&[(ROUTES, "Iface\neth0 0 0 0001 0 0 0 0\n")]),
+            Some(vec!["eth0".to_string()])
+        );
     }
 
     #[test]
@@ -125,21 +151,42 @@ mod tests {
         let container = "cali7\t0500F40A\t00000000\t0005\t0\t0\t0\tFFFFFFFF\t0\t0\t0";
         assert_eq!(routed(&[DEFAULT, link_local, container], &[]), ["eth0"]);
         let unnumbered = "ens1\t00000000\t00000000\t0003\t0\t0\t0\t00000000\t0\t0\t0";
-        assert_eq!(routed(&[DEFAULT, unnumbered], &[]), ["eth0"], "`default via inet6 fe80::1 dev ens1`");
+        assert_eq!(
+            routed(&[DEFAULT, unnumbered], &[]),
+            ["eth0"],
+            "`default via inet6 fe80::1 dev ens1`"
+        );
         let docker = "docker0\t000011AC\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0";
-        let bridge = |name: &str| [(format!("{CLASS}/{name}/uevent"), "DEVTYPE=bridge\nINTERFACE=x\n")];
+        let bridge = |name: &str| {
+            [(
+                format!("{CLASS}/{name}/uevent"),
+                "DEVTYPE=bridge\nINTERFACE=x\n",
+            )]
+        };
         let [(path, text)] = &bridge("docker0");
         assert_eq!(routed(&[DEFAULT, docker], &[(path, text)]), ["eth0"]);
         let [(path, text)] = &bridge("eth0");
-        assert_eq!(routed(&[DEFAULT], &[(path, text)]), ["eth0"], "the node's own network");
+        assert_eq!(
+            routed(&[DEFAULT], &[(path, text)]),
+            ["eth0"],
+            "the node's own network"
+        );
         let plain = [("/sys/class/net/ib0/uevent", "INTERFACE=ib0\nIFINDEX=4\n")];
         assert_eq!(routed(&[CONNECTED], &plain), ["ib0"], "no bridge");
         for name in ["lo", "a,b", "^a"] {
             let line = CONNECTED.replace("ib0", name);
-            assert_eq!(routed(&[DEFAULT, &line], &[]), ["eth0"], "`{name}` has no place in a list");
+            assert_eq!(
+                routed(&[DEFAULT, &line], &[]),
+                ["eth0"],
+                "`{name}` has no place in a list"
+            );
         }
-        for (state, expected) in [("up", true), ("unknown", true), ("down", false), ("lowerlayerdown", false)]
-        {
+        for (state, expected) in [
+            ("up", true),
+            ("unknown", true),
+            ("down", false),
+            ("lowerlayerdown", false),
+        ] {
             let state = format!("{state}\n");
             let found = routed(&[CONNECTED], &[("/sys/class/net/ib0/operstate", &state)]);
             assert_eq!(!found.is_empty(), expected, "{state}");
@@ -149,9 +196,12 @@ mod tests {
     #[test]
     fn more_interfaces_than_a_variable_can_name_are_not_known() {
         let table = |count: usize| -> Vec<String> {
-            (0..count).map(|nth| format!("pod{nth}\t0000000A\t00000000\t0001\t0\t0\t0\t0000FFFF")).collect()
+            (0..count)
+                .map(|nth| format!("pod{nth}\t0000000A\t00000000\t0001\t0\t0\t0\t0000FFFF"))
+                .collect()
         };
-        let found = |count: usize| known(&[(ROUTES, &format!("{HEAD}{}", table(count).join("\n")))]);
+        let found =
+            |count: usize| known(&[(ROUTES, &format!("{HEAD}{}", table(count).join("\n")))]);
         assert_eq!(found(MOST).map(|names| names.len()), Some(MOST));
         assert_eq!(found(MOST + 1), None);
         assert_eq!(found(60_000), None);
@@ -162,7 +212,10 @@ mod tests {
         let addresses = "fd000000000000000000000000000002 04 40 00 82     eth1\n\
                          fe8000000000000000fc00fffe000001 04 40 20 80     eth2\n\
                          00000000000000000000000000000001 01 80 10 80       lo\n";
-        let more = [(ADDRESSES, addresses), ("/sys/class/net/lo/operstate", "unknown\n")];
+        let more = [
+            (ADDRESSES, addresses),
+            ("/sys/class/net/lo/operstate", "unknown\n"),
+        ];
         assert_eq!(routed(&[DEFAULT], &more), ["eth0", "eth1", "lo"]);
     }
 
@@ -170,6 +223,9 @@ mod tests {
     fn a_table_that_is_cut_or_missing_tells_no_interfaces() {
         assert_eq!(known(&[]), None);
         assert_eq!(known(&[(ROUTES, &format!("{HEAD}{DEFAULT}\neth1…"))]), None);
-        assert_eq!(known(&[(ROUTES, &format!("{HEAD}{DEFAULT}\n")), (ADDRESSES, "…")]), None);
+        assert_eq!(
+            known(&[(ROUTES, &format!("{HEAD}{DEFAULT}\n")), (ADDRESSES, "…")]),
+            None
+        );
     }
 }

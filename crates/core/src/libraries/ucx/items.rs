@@ -37,7 +37,11 @@ pub(super) enum Gda {
 }
 
 /// All of them, as UCX has it without a word of the user's.
-const ALL: Transports = Transports { rdma: true, tcp: true, gpu_initiated: Gda::LeftIn };
+const ALL: Transports = Transports {
+    rdma: true,
+    tcp: true,
+    gpu_initiated: Gda::LeftIn,
+};
 
 /// What `UCX_TLS` leaves.
 ///

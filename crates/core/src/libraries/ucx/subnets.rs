@@ -33,15 +33,25 @@ pub(super) struct Separated {
 impl Separated {
     /// `None` if every two GPUs have a subnet in common, as with a NIC of each GPU on each of two planes.
     pub(super) fn new(topology: &Topology, node: &NodePlacement) -> Option<Separated> {
-        let of_gpus: BTreeSet<Vec<Subnet>> =
-            node.gpus.iter().filter_map(|gpu| of_gpu(topology, node, gpu)).collect();
-        let meet = |one: &[Subnet], other: &[Subnet]| one.iter().any(|subnet| other.contains(subnet));
-        if of_gpus.iter().all(|one| of_gpus.iter().all(|other| meet(one, other))) {
+        let of_gpus: BTreeSet<Vec<Subnet>> = node
+            .gpus
+            .iter()
+            .filter_map(|gpu| of_gpu(topology, node, gpu))
+            .collect();
+        let meet =
+            |one: &[Subnet], other: &[Subnet]| one.iter().any(|subnet| other.contains(subnet));
+        if of_gpus
+            .iter()
+            .all(|one| of_gpus.iter().all(|other| meet(one, other)))
+        {
             return None;
         }
         let why = "the rails are on different subnets, between which UCX connects no NICs";
         Some(match of_gpus.iter().flatten().next()? {
-            Subnet::InfiniBand(_) => Separated { is_roce: false, why },
+            Subnet::InfiniBand(_) => Separated {
+                is_roce: false,
+                why,
+            },
             Subnet::Roce(_) => Separated { is_roce: true, why },
             Subnet::Unknown(_) => Separated {
                 is_roce: true,
@@ -53,7 +63,8 @@ impl Separated {
 
     /// The reason for no connection, with this value of [`REACHABILITY`].
     pub(super) fn why(&self, mode: Option<&str>) -> Option<&'static str> {
-        let asks_no_route = self.is_roce && mode.is_some_and(|mode| mode.trim().eq_ignore_ascii_case("all"));
+        let asks_no_route =
+            self.is_roce && mode.is_some_and(|mode| mode.trim().eq_ignore_ascii_case("all"));
         (!asks_no_route).then_some(self.why)
     }
 }
@@ -66,20 +77,35 @@ fn of_gpu(topology: &Topology, node: &NodePlacement, gpu: &GpuPlacement) -> Opti
         Some((at, topology.port(at)?))
     });
     let ports: Vec<(PortRef, &Port)> = ports.collect();
-    let found: Vec<Subnet> = ports.iter().flat_map(|(at, port)| of_port(*at, port)).collect();
-    let is_known = !found.is_empty() || ports.iter().any(|(_, port)| port.link_layer == LinkLayer::Ethernet);
+    let found: Vec<Subnet> = ports
+        .iter()
+        .flat_map(|(at, port)| of_port(*at, port))
+        .collect();
+    let is_known = !found.is_empty()
+        || ports
+            .iter()
+            .any(|(_, port)| port.link_layer == LinkLayer::Ethernet);
     is_known.then_some(found)
 }
 
 /// RoCE's networks that hold no narrower one: UCX takes the closest route.
 fn of_port(at: PortRef, port: &Port) -> Vec<Subnet> {
     match port.link_layer {
-        LinkLayer::Ethernet if port.networks.is_empty() && port.routes_elsewhere => vec![Subnet::Unknown(at)],
+        LinkLayer::Ethernet if port.networks.is_empty() && port.routes_elsewhere => {
+            vec![Subnet::Unknown(at)]
+        }
         LinkLayer::InfiniBand => port.subnet.map(Subnet::InfiniBand).into_iter().collect(),
         LinkLayer::Ethernet => {
-            let is_wider =
-                |one: &Network| port.networks.iter().any(|other| other != one && one.contains(*other));
-            port.networks.iter().filter(|one| !is_wider(one)).map(|one| Subnet::Roce(*one)).collect()
+            let is_wider = |one: &Network| {
+                port.networks
+                    .iter()
+                    .any(|other| other != one && one.contains(*other))
+            };
+            port.networks
+                .iter()
+                .filter(|one| !is_wider(one))
+                .map(|one| Subnet::Roce(*one))
+                .collect()
         }
         LinkLayer::Unknown => Vec::new(),
     }

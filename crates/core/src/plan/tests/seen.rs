@@ -23,19 +23,53 @@ fn each_core_is_one_where_their_numbers_begin_anew_within_a_package() {
         let (topology, _) = discover(&Root::manifest(tree.clone()), scope, Provenance::ThisSystem);
         let words = Words::parse("bind=core").unwrap();
         let settings = crate::config::merge_settings(&Words::default(), None, Some(&words));
-        let step = Step { tasks: 8, gpus: Some(ALL.into()), ..Step::default() };
-        let plan = Plan::new(topology, Wish { settings, ..Wish::default() }, step, &|_| None);
+        let step = Step {
+            tasks: 8,
+            gpus: Some(ALL.into()),
+            ..Step::default()
+        };
+        let plan = Plan::new(
+            topology,
+            Wish {
+                settings,
+                ..Wish::default()
+            },
+            step,
+            &|_| None,
+        );
         let all = CpuSet::from_list("0-7").unwrap();
         let own = (0..8).map(|local_id| {
             let (cpus, step_cpus, masks) = (all.clone(), all.clone(), vec![all.clone()]);
-            let mut task = Task { local_id, cpus, step_cpus, masks, ..Task::default() };
-            task.gpus.variables.insert("CUDA_VISIBLE_DEVICES", local_id.to_string());
-            match plan.task(&task, Evidence { present: &Present::new(), read: &|_| None }).placement.cpus {
+            let mut task = Task {
+                local_id,
+                cpus,
+                step_cpus,
+                masks,
+                ..Task::default()
+            };
+            task.gpus
+                .variables
+                .insert("CUDA_VISIBLE_DEVICES", local_id.to_string());
+            match plan
+                .task(
+                    &task,
+                    Evidence {
+                        present: &Present::new(),
+                        read: &|_| None,
+                    },
+                )
+                .placement
+                .cpus
+            {
                 CpuDecision::Set { cpus, .. } => cpus.to_string(),
                 other => panic!("{scope:?}: {other:?}"),
             }
         });
-        assert_eq!(own.collect::<Vec<_>>(), ["0", "1", "2", "3", "4", "5", "6", "7"], "{scope:?}");
+        assert_eq!(
+            own.collect::<Vec<_>>(),
+            ["0", "1", "2", "3", "4", "5", "6", "7"],
+            "{scope:?}"
+        );
     }
 }
 
@@ -52,23 +86,52 @@ fn containers_that_name_the_hosts_description_divide_the_nics_below_a_switch() {
         for (path, entry) in synthesise(&host).iter().filter(|(path, _)| !hidden(path)) {
             tree.insert(path, entry.clone());
         }
-        let (live, _) = discover(&Root::manifest(tree), Scope::Placement, Provenance::ThisSystem);
-        let mut topology = if is_described { host.clone() } else { live.clone() };
+        let (live, _) = discover(
+            &Root::manifest(tree),
+            Scope::Placement,
+            Provenance::ThisSystem,
+        );
+        let mut topology = if is_described {
+            host.clone()
+        } else {
+            live.clone()
+        };
         crate::node::confirm(&mut topology, &live);
-        let access = topology.gpus.iter().map(|gpu| match gpu.address == host.gpus[own].address {
-            true => crate::step::Access::Allowed,
-            false => crate::step::Access::Denied,
-        });
-        let gpus = crate::step::GpuGrant { access: access.collect(), ..Default::default() };
+        let access = topology
+            .gpus
+            .iter()
+            .map(|gpu| match gpu.address == host.gpus[own].address {
+                true => crate::step::Access::Allowed,
+                false => crate::step::Access::Denied,
+            });
+        let gpus = crate::step::GpuGrant {
+            access: access.collect(),
+            ..Default::default()
+        };
         let claim = Some(crate::gpus::seen(&topology, &Step::default(), &gpus));
         let plan = Plan::new(topology, Wish::default(), Step::default(), &|_| None);
-        let task = Task { gpus, claim, ..Task::default() };
+        let task = Task {
+            gpus,
+            claim,
+            ..Task::default()
+        };
         let present = Present::new();
-        let placed = plan.task(&task, Evidence { present: &present, read: &|_| None });
+        let placed = plan.task(
+            &task,
+            Evidence {
+                present: &present,
+                read: &|_| None,
+            },
+        );
         let rails = placed.placement.rails.iter();
-        rails.map(|(rail, _)| plan.node.nic(plan.map.rails[rail.0].nic).name.to_string()).collect::<Vec<_>>()
+        rails
+            .map(|(rail, _)| plan.node.nic(plan.map.rails[rail.0].nic).name.to_string())
+            .collect::<Vec<_>>()
     };
     assert_eq!([nics(0, true), nics(1, true)], [["mlx5_0"], ["mlx5_1"]]);
     // the known limit: a task that sees its own GPU alone cannot tell that another GPU shares its NICs
-    assert_eq!([nics(0, false), nics(1, false)], [["mlx5_0", "mlx5_1"], ["mlx5_0", "mlx5_1"]]);
+    assert_eq!(
+        [nics(0, false), nics(1, false)],
+        [["mlx5_0", "mlx5_1"], ["mlx5_0", "mlx5_1"]]
+    );
 }

@@ -65,12 +65,30 @@ const STATED: &[Stated] = &[
         groups: &[
             (&[0], &["rdmap79s0", "rdmap80s0", "rdmap81s0", "rdmap82s0"]),
             (&[1], &["rdmap96s0", "rdmap97s0", "rdmap98s0", "rdmap99s0"]),
-            (&[2], &["rdmap113s0", "rdmap114s0", "rdmap115s0", "rdmap116s0"]),
-            (&[3], &["rdmap130s0", "rdmap131s0", "rdmap132s0", "rdmap133s0"]),
-            (&[4], &["rdmap147s0", "rdmap148s0", "rdmap149s0", "rdmap150s0"]),
-            (&[5], &["rdmap164s0", "rdmap165s0", "rdmap166s0", "rdmap167s0"]),
-            (&[6], &["rdmap181s0", "rdmap182s0", "rdmap183s0", "rdmap184s0"]),
-            (&[7], &["rdmap198s0", "rdmap199s0", "rdmap200s0", "rdmap201s0"]),
+            (
+                &[2],
+                &["rdmap113s0", "rdmap114s0", "rdmap115s0", "rdmap116s0"],
+            ),
+            (
+                &[3],
+                &["rdmap130s0", "rdmap131s0", "rdmap132s0", "rdmap133s0"],
+            ),
+            (
+                &[4],
+                &["rdmap147s0", "rdmap148s0", "rdmap149s0", "rdmap150s0"],
+            ),
+            (
+                &[5],
+                &["rdmap164s0", "rdmap165s0", "rdmap166s0", "rdmap167s0"],
+            ),
+            (
+                &[6],
+                &["rdmap181s0", "rdmap182s0", "rdmap183s0", "rdmap184s0"],
+            ),
+            (
+                &[7],
+                &["rdmap198s0", "rdmap199s0", "rdmap200s0", "rdmap201s0"],
+            ),
         ],
         path: PathType::Pix,
     },
@@ -78,10 +96,22 @@ const STATED: &[Stated] = &[
         machine: "aws-p5en",
         source: "ai-dynamo/nixl, test/unit/utils/libfabric: libfabric_topology_test.cpp and topo/p5en.48xl-topo.xml",
         groups: &[
-            (&[0, 1], &["rdmap85s0", "rdmap86s0", "rdmap87s0", "rdmap88s0"]),
-            (&[2, 3], &["rdmap110s0", "rdmap111s0", "rdmap112s0", "rdmap113s0"]),
-            (&[4, 5], &["rdmap135s0", "rdmap136s0", "rdmap137s0", "rdmap138s0"]),
-            (&[6, 7], &["rdmap160s0", "rdmap161s0", "rdmap162s0", "rdmap163s0"]),
+            (
+                &[0, 1],
+                &["rdmap85s0", "rdmap86s0", "rdmap87s0", "rdmap88s0"],
+            ),
+            (
+                &[2, 3],
+                &["rdmap110s0", "rdmap111s0", "rdmap112s0", "rdmap113s0"],
+            ),
+            (
+                &[4, 5],
+                &["rdmap135s0", "rdmap136s0", "rdmap137s0", "rdmap138s0"],
+            ),
+            (
+                &[6, 7],
+                &["rdmap160s0", "rdmap161s0", "rdmap162s0", "rdmap163s0"],
+            ),
         ],
         path: PathType::Pix,
     },
@@ -138,7 +168,10 @@ const STATED: &[Stated] = &[
     Stated {
         machine: "azure-nd128isr-gb300-v6",
         source: "kubernetes-sigs/dranet, examples/azure_aks_examples/gb300",
-        groups: &[(&[0, 1], &["mlx5_0", "mlx5_1"]), (&[2, 3], &["mlx5_2", "mlx5_3"])],
+        groups: &[
+            (&[0, 1], &["mlx5_0", "mlx5_1"]),
+            (&[2, 3], &["mlx5_2", "mlx5_3"]),
+        ],
         path: PathType::Node,
     },
     Stated {
@@ -165,13 +198,19 @@ const STATED: &[Stated] = &[
     Stated {
         machine: "gb200-nvl72",
         source: "NVIDIA/nvidia-resiliency-ext, get_gb200_static_mapping; which of the two of a CPU is the index's order",
-        groups: &[(&[0, 1], &["mlx5_0", "mlx5_1"]), (&[2, 3], &["mlx5_3", "mlx5_4"])],
+        groups: &[
+            (&[0, 1], &["mlx5_0", "mlx5_1"]),
+            (&[2, 3], &["mlx5_3", "mlx5_4"]),
+        ],
         path: PathType::Node,
     },
     Stated {
         machine: "gb300-nvl72",
         source: "kubernetes-sigs/dranet, examples/azure_aks_examples/gb300, for the same tray as a guest",
-        groups: &[(&[0, 1], &["mlx5_0", "mlx5_1"]), (&[2, 3], &["mlx5_2", "mlx5_3"])],
+        groups: &[
+            (&[0, 1], &["mlx5_0", "mlx5_1"]),
+            (&[2, 3], &["mlx5_2", "mlx5_3"]),
+        ],
         path: PathType::Node,
     },
     Stated {
@@ -228,7 +267,10 @@ const STATED: &[Stated] = &[
     Stated {
         machine: "dgx-spark",
         source: "NVIDIA/k8s-launch-kit, preset for the DGX Spark",
-        groups: &[(&[0], &["rocep1s0f0", "rocep1s0f1", "roceP2p1s0f0", "roceP2p1s0f1"])],
+        groups: &[(
+            &[0],
+            &["rocep1s0f0", "rocep1s0f1", "roceP2p1s0f0", "roceP2p1s0f1"],
+        )],
         path: PathType::Node,
     },
     Stated {
@@ -240,14 +282,21 @@ const STATED: &[Stated] = &[
     Stated {
         machine: "juwels-booster",
         source: "ICON run scripts: GPU i uses mlx5_i",
-        groups: &[(&[0], &["mlx5_0"]), (&[1], &["mlx5_1"]), (&[2], &["mlx5_2"]), (&[3], &["mlx5_3"])],
+        groups: &[
+            (&[0], &["mlx5_0"]),
+            (&[1], &["mlx5_1"]),
+            (&[2], &["mlx5_2"]),
+            (&[3], &["mlx5_3"]),
+        ],
         path: PathType::Pix,
     },
 ];
 
 /// Models without pairs, and the reason among their sources.
-const WITHOUT_PAIRS: [(&str, &str); 1] =
-    [("gke-a3-mega", "no public document says which GPU and which gVNIC share a switch")];
+const WITHOUT_PAIRS: [(&str, &str); 1] = [(
+    "gke-a3-mega",
+    "no public document says which GPU and which gVNIC share a switch",
+)];
 
 /// Models whose facts have tests of their own below, and one with a single GPU and NIC.
 const TESTED_BELOW: [&str; 4] = ["frontier", "gh200", "hgx-h100-bf3", "levante"];
@@ -257,25 +306,53 @@ fn every_model_has_a_test_of_its_stated_pairs_or_says_that_none_are_stated() {
     for model in MODELS {
         let without = WITHOUT_PAIRS.iter().find(|(name, _)| *name == model.name);
         let sources = model.sources().unwrap().join("\n");
-        assert!(without.is_none_or(|(_, reason)| sources.contains(reason)), "{}", model.name);
-        let stated = STATED.iter().chain(sites::STATED).any(|stated| stated.machine == model.name);
+        assert!(
+            without.is_none_or(|(_, reason)| sources.contains(reason)),
+            "{}",
+            model.name
+        );
+        let stated = STATED
+            .iter()
+            .chain(sites::STATED)
+            .any(|stated| stated.machine == model.name);
         let is_tested = stated || TESTED_BELOW.contains(&model.name);
-        assert!(is_tested != without.is_some(), "{}: a row of STATED, or of WITHOUT_PAIRS", model.name);
+        assert!(
+            is_tested != without.is_some(),
+            "{}: a row of STATED, or of WITHOUT_PAIRS",
+            model.name
+        );
     }
 }
 
 /// The fabric's NICs nearest to a GPU, and their kind of path.
 fn nearest(topology: &Topology, gpu: usize) -> (PathType, Vec<&str>) {
-    let fabric = topology.nics.iter().filter(|nic| nic.role == Some(NicRole::Compute));
+    let fabric = topology
+        .nics
+        .iter()
+        .filter(|nic| nic.role == Some(NicRole::Compute));
     let kinds: Vec<(PathType, &str)> = fabric
-        .map(|nic| (topology.path_type(topology.gpus[gpu].address, nic.address.unwrap()), nic.name.as_str()))
+        .map(|nic| {
+            (
+                topology.path_type(topology.gpus[gpu].address, nic.address.unwrap()),
+                nic.name.as_str(),
+            )
+        })
         .collect();
     let best = kinds.iter().map(|(kind, _)| *kind).min().unwrap();
-    (best, kinds.into_iter().filter(|(kind, _)| *kind == best).map(|(_, name)| name).collect())
+    (
+        best,
+        kinds
+            .into_iter()
+            .filter(|(kind, _)| *kind == best)
+            .map(|(_, name)| name)
+            .collect(),
+    )
 }
 
 fn chosen(placement: &NodePlacement, gpu: usize) -> &str {
-    let [choice] = placement.gpus[gpu].choices.as_slice() else { panic!("gpu {gpu}: not one choice") };
+    let [choice] = placement.gpus[gpu].choices.as_slice() else {
+        panic!("gpu {gpu}: not one choice")
+    };
     &placement.rail(choice.rail).name
 }
 
@@ -286,7 +363,13 @@ fn each_gpu_has_the_nics_nearest_that_somebody_states() {
         for (gpus, nics) in stated.groups {
             for &gpu in *gpus {
                 let found = nearest(&topology, gpu);
-                assert_eq!(found, (stated.path, nics.to_vec()), "{}: {}", stated.machine, stated.source);
+                assert_eq!(
+                    found,
+                    (stated.path, nics.to_vec()),
+                    "{}: {}",
+                    stated.machine,
+                    stated.source
+                );
             }
         }
     }
@@ -308,13 +391,24 @@ fn closest_gives_each_gpu_its_part_of_its_stated_nics_and_uses_them_evenly() {
             let of_gpu = |&gpu: &usize| {
                 let choices = &placement.gpus[gpu].choices;
                 assert_eq!(choices.len(), part, "{}: GPU {gpu}", stated.machine);
-                choices.iter().map(|choice| placement.rail(choice.rail).name.as_str())
+                choices
+                    .iter()
+                    .map(|choice| placement.rail(choice.rail).name.as_str())
             };
             let mut used: Vec<&str> = gpus.iter().flat_map(of_gpu).collect();
-            assert!(used.iter().all(|nic| nics.contains(nic)), "{}: {used:?}", stated.machine);
+            assert!(
+                used.iter().all(|nic| nics.contains(nic)),
+                "{}: {used:?}",
+                stated.machine
+            );
             used.order();
             used.dedup();
-            assert_eq!(used.len(), (part * gpus.len()).min(nics.len()), "{}: {used:?}", stated.machine);
+            assert_eq!(
+                used.len(),
+                (part * gpus.len()).min(nics.len()),
+                "{}: {used:?}",
+                stated.machine
+            );
         }
     }
 }
@@ -340,10 +434,17 @@ fn four_gpus_of_an_nd_h100_v5_get_the_four_nics_of_their_numa_node() {
     .enumerate()
     {
         assert_eq!(
-            (topology.gpus[gpu].address.to_string().as_str(), chosen(&placement, gpu)),
+            (
+                topology.gpus[gpu].address.to_string().as_str(),
+                chosen(&placement, gpu)
+            ),
             (address, nic)
         );
-        let nic = topology.nics.iter().find(|known| known.name == nic).unwrap();
+        let nic = topology
+            .nics
+            .iter()
+            .find(|known| known.name == nic)
+            .unwrap();
         assert_eq!(topology.numa_node_of(nic.address.unwrap()), Some(0));
     }
 }
@@ -353,7 +454,10 @@ fn four_gpus_of_an_nd_h100_v5_get_the_four_nics_of_their_numa_node() {
 fn a_levante_node_gives_each_nic_two_gpus_of_its_socket() {
     let topology = model("levante").unwrap();
     let placement = policy::map(&topology, &Request::default());
-    assert_eq!(nearest(&topology, 0), (PathType::Sys, vec!["mlx5_0", "mlx5_1"]));
+    assert_eq!(
+        nearest(&topology, 0),
+        (PathType::Sys, vec!["mlx5_0", "mlx5_1"])
+    );
     let pairs: Vec<&str> = (0..4).map(|gpu| chosen(&placement, gpu)).collect();
     assert_eq!(pairs, ["mlx5_0", "mlx5_0", "mlx5_1", "mlx5_1"]);
 }
@@ -365,7 +469,10 @@ fn a_storage_nic_beside_a_gpu_is_not_chosen() {
     let placement = policy::map(&topology, &Request::default());
     for (gpu, near, decoy) in [(0, "mlx5_0", "mlx5_1"), (4, "mlx5_5", "mlx5_6")] {
         let decoy = topology.nics.iter().find(|nic| nic.name == decoy).unwrap();
-        assert_eq!(topology.path_type(topology.gpus[gpu].address, decoy.address.unwrap()), PathType::Pix);
+        assert_eq!(
+            topology.path_type(topology.gpus[gpu].address, decoy.address.unwrap()),
+            PathType::Pix
+        );
         assert_eq!(chosen(&placement, gpu), near);
     }
     assert_eq!(placement.excluded.len(), 2);
@@ -374,16 +481,27 @@ fn a_storage_nic_beside_a_gpu_is_not_chosen() {
         topology.nics.iter_mut().for_each(|nic| nic.role = None);
         policy::map(&topology, &Request::default())
     };
-    assert!(without_roles.excluded.is_empty(), "nothing but the role tells them apart");
+    assert!(
+        without_roles.excluded.is_empty(),
+        "nothing but the role tells them apart"
+    );
 }
 
 /// ishandhanani/srt-slurm, pull request 164: cores and GPUs of a GB200 tray.
 #[test]
 fn a_gb200_tray_has_two_gpus_for_each_cpu_and_their_memory_as_nodes_of_its_own() {
     let topology = model("gb200-nvl72").unwrap();
-    let nodes: Vec<_> = topology.gpus.iter().map(|gpu| topology.numa_node_of(gpu.address).unwrap()).collect();
+    let nodes: Vec<_> = topology
+        .gpus
+        .iter()
+        .map(|gpu| topology.numa_node_of(gpu.address).unwrap())
+        .collect();
     assert_eq!(nodes, [0, 0, 1, 1]);
     let cpus = |index| topology.numa_node(index).unwrap().cpus.to_string();
     assert_eq!([cpus(0), cpus(1)], ["0-71", "72-143"]);
-    assert!([2, 10, 18, 26].into_iter().all(|index| topology.numa_node(index).unwrap().cpus.is_empty()));
+    assert!(
+        [2, 10, 18, 26]
+            .into_iter()
+            .all(|index| topology.numa_node(index).unwrap().cpus.is_empty())
+    );
 }

@@ -38,9 +38,18 @@ impl<'p> Answer<'p> {
         Answer::with_load(problem, rails_of, load)
     }
 
-    pub(super) fn with_load(problem: &'p Problem, rails_of: Vec<RailSet>, load: Load<'p>) -> Answer<'p> {
+    pub(super) fn with_load(
+        problem: &'p Problem,
+        rails_of: Vec<RailSet>,
+        load: Load<'p>,
+    ) -> Answer<'p> {
         let shares = shares(&load, &rails_of);
-        Answer { problem, rails_of, load, shares }
+        Answer {
+            problem,
+            rails_of,
+            load,
+            shares,
+        }
     }
 
     pub(crate) fn share_mbps(&self, gpu: usize, rail: usize) -> u64 {
@@ -57,24 +66,47 @@ impl<'p> Answer<'p> {
     }
 
     pub(crate) fn score(&self) -> Score {
-        let Answer { problem, rails_of, .. } = self;
+        let Answer {
+            problem, rails_of, ..
+        } = self;
         let mut shares = self.shares.clone();
         shares.sort_unstable();
         let path = |gpu: usize, rail: usize| path_digit(problem.kind(gpu, rail));
-        let paths = |gpu: usize| rails_of[gpu].iter().map(move |rail| path(gpu, rail)).sum::<u128>();
-        let users = (0..problem.rails()).map(|rail| self.users(rail).pow(2) as u64).sum();
-        Score { shares: Reverse(shares), path: (0..rails_of.len()).map(paths).sum(), users }
+        let paths = |gpu: usize| {
+            rails_of[gpu]
+                .iter()
+                .map(move |rail| path(gpu, rail))
+                .sum::<u128>()
+        };
+        let users = (0..problem.rails())
+            .map(|rail| self.users(rail).pow(2) as u64)
+            .sum();
+        Score {
+            shares: Reverse(shares),
+            path: (0..rails_of.len()).map(paths).sum(),
+            users,
+        }
     }
 
     /// True if each GPU has the rails that give it most and are nearest, as if it were alone on the node, and no other
     /// rail equals them: then no other answer is as good.
     pub(super) fn is_ideal(&self) -> bool {
-        let Answer { problem, rails_of, load, .. } = self;
+        let Answer {
+            problem,
+            rails_of,
+            load,
+            ..
+        } = self;
         rails_of.iter().enumerate().all(|(gpu, rails)| {
             let key = |rail: usize| (Reverse(problem.own(gpu, rail)), problem.kind(gpu, rail));
             let farthest = rails.iter().map(key).max();
-            rails.iter().all(|rail| load.share(gpu, rail) == problem.own(gpu, rail))
-                && problem.open(gpu).iter().all(|rail| rails.contains(rail) || Some(key(rail)) > farthest)
+            rails
+                .iter()
+                .all(|rail| load.share(gpu, rail) == problem.own(gpu, rail))
+                && problem
+                    .open(gpu)
+                    .iter()
+                    .all(|rail| rails.contains(rail) || Some(key(rail)) > farthest)
         })
     }
 
@@ -88,23 +120,39 @@ impl<'p> Answer<'p> {
             self.load.put(gpu, to);
             self.rails_of[gpu] = own.without(from).with(to);
             self.shares = shares(&self.load, &self.rails_of);
-            let there = (self.score(), std::mem::replace(&mut self.shares, before.clone()));
+            let there = (
+                self.score(),
+                std::mem::replace(&mut self.shares, before.clone()),
+            );
             self.load.lift(gpu, to);
             self.load.put(gpu, from);
             self.rails_of[gpu] = own;
             there
         };
-        let (there, after) = own.iter().map(moved).min_by(|(one, _), (other, _)| one.cmp(other))?;
+        let (there, after) = own
+            .iter()
+            .map(moved)
+            .min_by(|(one, _), (other, _)| one.cmp(other))?;
         if there < score {
             return Some(Loss::Gain);
         }
-        let level = there.shares.0.iter().zip(&score.shares.0).find(|(after, before)| after != before);
+        let level = there
+            .shares
+            .0
+            .iter()
+            .zip(&score.shares.0)
+            .find(|(after, before)| after != before);
         Some(match level {
             Some((&level, _)) => {
                 // more GPUs than before have no more than this; the one that moves is named before others that lose as much
-                let fallen = (0..before.len()).filter(|&gpu| after[gpu] <= level && level < before[gpu]);
+                let fallen =
+                    (0..before.len()).filter(|&gpu| after[gpu] <= level && level < before[gpu]);
                 let most = fallen.max_by_key(|&other| (after[other], other == gpu, Reverse(other)));
-                most.map_or(Loss::Order, |gpu| Loss::Less { gpu, there: after[gpu], here: before[gpu] })
+                most.map_or(Loss::Order, |gpu| Loss::Less {
+                    gpu,
+                    there: after[gpu],
+                    here: before[gpu],
+                })
             }
             None if there.path > score.path => Loss::Path,
             None if there.users > score.users => Loss::Users,

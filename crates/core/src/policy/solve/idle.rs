@@ -29,7 +29,11 @@ pub(crate) fn add_idle(
     let mut idle = RailSet::first(problem.rails()).minus(RailSet::union(&rails_of));
     let rounds = parts.iter().map(|part| part.rails).max().unwrap_or(0);
     for round in 1..rounds {
-        for (gpu, part) in parts.iter().enumerate().filter(|(_, part)| part.rails > round) {
+        for (gpu, part) in parts
+            .iter()
+            .enumerate()
+            .filter(|(_, part)| part.rails > round)
+        {
             let own = rails_of[gpu];
             if own.len() != round {
                 continue;

@@ -45,12 +45,16 @@ impl<'p> Load<'p> {
 
     pub(super) fn put(&mut self, gpu: usize, rail: usize) {
         self.add(gpu, rail);
-        self.problem.crossed(gpu, rail).for_each(|place| self.reckon(place));
+        self.problem
+            .crossed(gpu, rail)
+            .for_each(|place| self.reckon(place));
     }
 
     pub(super) fn lift(&mut self, gpu: usize, rail: usize) {
         self.remove(gpu, rail);
-        self.problem.crossed(gpu, rail).for_each(|place| self.reckon(place));
+        self.problem
+            .crossed(gpu, rail)
+            .for_each(|place| self.reckon(place));
     }
 
     /// Changes the levels as these moves would, but not `joining`; returns the places on the moves' ways, as often as
@@ -80,14 +84,19 @@ impl<'p> Load<'p> {
             self.remove(gpu, to);
             self.add(gpu, from);
         }
-        before.iter().for_each(|&(place, level)| self.levels[place] = level);
+        before
+            .iter()
+            .for_each(|&(place, level)| self.levels[place] = level);
     }
 
     fn add(&mut self, gpu: usize, rail: usize) {
         let own = self.problem.own(gpu, rail);
         for place in self.problem.crossed(gpu, rail) {
             let owns = &mut self.owns[place];
-            let at = owns.iter().position(|(other, _)| *other >= own).unwrap_or(owns.len());
+            let at = owns
+                .iter()
+                .position(|(other, _)| *other >= own)
+                .unwrap_or(owns.len());
             match owns.get_mut(at) {
                 Some((other, ways)) if *other == own => *ways += 1,
                 _ => owns.insert(at, (own, 1)),
@@ -113,19 +122,30 @@ impl<'p> Load<'p> {
 
     /// The part that a GPU has of its rail, in parts of a Mbit/s.
     pub(super) fn share(&self, gpu: usize, rail: usize) -> u64 {
-        let places = self.problem.crossed(gpu, rail).map(|place| self.levels[place]);
+        let places = self
+            .problem
+            .crossed(gpu, rail)
+            .map(|place| self.levels[place]);
         places.fold(self.problem.own(gpu, rail), u64::min)
     }
 
     /// The part that a GPU would have of another rail; `None` if that is less than `least`.
     pub(super) fn joining(&self, gpu: usize, rail: usize, least: u64) -> Option<u64> {
         let enough = |share: u64| Some(share).filter(|&share| share >= least);
-        let mut places = self.problem.crossed(gpu, rail).map(|place| self.joining[place]);
-        places.try_fold(enough(self.problem.own(gpu, rail))?, |share, place| enough(share.min(place)))
+        let mut places = self
+            .problem
+            .crossed(gpu, rail)
+            .map(|place| self.joining[place]);
+        places.try_fold(enough(self.problem.own(gpu, rail))?, |share, place| {
+            enough(share.min(place))
+        })
     }
 
     pub(super) fn ways(&self, place: usize) -> usize {
-        self.owns[place].iter().map(|&(_, ways)| ways as usize).sum()
+        self.owns[place]
+            .iter()
+            .map(|&(_, ways)| ways as usize)
+            .sum()
     }
 }
 
@@ -133,7 +153,10 @@ impl<'p> Load<'p> {
 /// `u64::MAX` if there is enough for all.  `owns` has, ascending, the bandwidths of ways and the number of ways of
 /// each; `greedy` more ways use all they get.
 fn level(capacity: u64, owns: &[(u64, u64)], greedy: u64) -> u64 {
-    let (mut left, mut sharers) = (capacity, greedy + owns.iter().map(|(_, ways)| ways).sum::<u64>());
+    let (mut left, mut sharers) = (
+        capacity,
+        greedy + owns.iter().map(|(_, ways)| ways).sum::<u64>(),
+    );
     for &(own, ways) in owns.iter().filter(|(_, ways)| *ways > 0) {
         let even = left / sharers;
         if own > even {

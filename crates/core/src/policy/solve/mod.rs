@@ -36,5 +36,9 @@ pub(crate) fn solve(problem: &Problem) -> Answer<'_> {
         return near;
     }
     let [near, rich] = [near, start::richest(problem)].map(improve::improved);
-    if rich.score() < near.score() { rich } else { near }
+    if rich.score() < near.score() {
+        rich
+    } else {
+        near
+    }
 }

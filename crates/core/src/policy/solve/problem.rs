@@ -42,7 +42,10 @@ impl Problem {
         let rails = rates.len();
         Problem {
             rails,
-            wants: wants.iter().map(|&want| want.clamp(1, rails.max(1))).collect(),
+            wants: wants
+                .iter()
+                .map(|&want| want.clamp(1, rails.max(1)))
+                .collect(),
             open: vec![RailSet::first(rails); wants.len()],
             capacities: rates.iter().map(|rate| rate * PARTS).collect(),
             edges: Vec::with_capacity(rails * wants.len()),
@@ -59,7 +62,13 @@ impl Problem {
 
     /// Adds the next way, GPU by GPU and rail by rail: the most that one GPU can have, in Mbit/s; the kind of path; and
     /// the places on it besides the rail, on the GPU's side and on the rail's, and between them.
-    pub(crate) fn add_way(&mut self, lets_through: u64, kind: u8, sides: [&[u16]; 2], between: Option<u16>) {
+    pub(crate) fn add_way(
+        &mut self,
+        lets_through: u64,
+        kind: u8,
+        sides: [&[u16]; 2],
+        between: Option<u16>,
+    ) {
         let (rail, first) = (self.edges.len() % self.rails, self.crossed.len());
         self.crossed.push(rail as u16);
         // mostly the narrowest: what is looked for by its share ends there
@@ -67,13 +76,24 @@ impl Problem {
         let [of_gpu, of_rail] = sides;
         self.crossed.extend_from_slice(of_gpu);
         // where the sides meet one link can be on both: that above two functions of one device
-        let twice = of_rail.last().is_some_and(|last| of_gpu.last() == Some(last));
-        self.crossed.extend_from_slice(&of_rail[..of_rail.len() - usize::from(twice)]);
+        let twice = of_rail
+            .last()
+            .is_some_and(|last| of_gpu.last() == Some(last));
+        self.crossed
+            .extend_from_slice(&of_rail[..of_rail.len() - usize::from(twice)]);
         let places = &self.crossed[first..];
-        let narrowest = places.iter().map(|&place| self.capacities[usize::from(place)]).min();
+        let narrowest = places
+            .iter()
+            .map(|&place| self.capacities[usize::from(place)])
+            .min();
         let own = narrowest.unwrap_or(0).min(lets_through * PARTS);
         let places = places.len() as u8;
-        self.edges.push(Edge { own, first: first as u32, places, kind: kind.min(KINDS - 1) });
+        self.edges.push(Edge {
+            own,
+            first: first as u32,
+            places,
+            kind: kind.min(KINDS - 1),
+        });
     }
 
     pub(crate) fn gpus(&self) -> usize {
@@ -108,9 +128,15 @@ impl Problem {
         self.capacities[place]
     }
 
-    pub(super) fn crossed(&self, gpu: usize, rail: usize) -> impl ExactSizeIterator<Item = usize> + use<'_> {
+    pub(super) fn crossed(
+        &self,
+        gpu: usize,
+        rail: usize,
+    ) -> impl ExactSizeIterator<Item = usize> + use<'_> {
         let &Edge { first, places, .. } = self.edge(gpu, rail);
-        self.crossed[first as usize..][..places.into()].iter().map(|&place| place.into())
+        self.crossed[first as usize..][..places.into()]
+            .iter()
+            .map(|&place| place.into())
     }
 
     pub(super) fn open(&self, gpu: usize) -> RailSet {

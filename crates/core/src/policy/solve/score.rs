@@ -21,7 +21,11 @@ pub(crate) struct Score {
 }
 
 pub(super) fn shares(load: &Load, rails_of: &[RailSet]) -> Vec<u64> {
-    rails_of.iter().enumerate().map(|(gpu, rails)| total(load, gpu, *rails)).collect()
+    rails_of
+        .iter()
+        .enumerate()
+        .map(|(gpu, rails)| total(load, gpu, *rails))
+        .collect()
 }
 
 /// A GPU's share of these rails together, in whole Mbit/s.

@@ -11,7 +11,9 @@ use std::cmp::Reverse;
 pub(super) fn nearest(problem: &Problem) -> Answer<'_> {
     let mut users = vec![0; problem.rails()];
     let decided = (0..problem.gpus()).filter(|&gpu| problem.is_decided(gpu));
-    decided.flat_map(|gpu| problem.open(gpu).iter()).for_each(|rail| users[rail] += 1);
+    decided
+        .flat_map(|gpu| problem.open(gpu).iter())
+        .for_each(|rail| users[rail] += 1);
     // the rails of each kind that are open to a GPU: looked up once, they serve in every round
     let of_kinds = |gpu: usize| {
         let mut of_kinds = [RailSet::default(); KINDS as usize];
@@ -23,8 +25,10 @@ pub(super) fn nearest(problem: &Problem) -> Answer<'_> {
     };
     let of_kinds: Vec<[RailSet; KINDS as usize]> = (0..problem.gpus()).map(of_kinds).collect();
     let rails_of = in_turn(problem, |gpu, open| {
-        let nearest =
-            of_kinds[gpu].iter().map(|of_kind| of_kind.and(open)).find(|rails| !rails.is_empty())?;
+        let nearest = of_kinds[gpu]
+            .iter()
+            .map(|of_kind| of_kind.and(open))
+            .find(|rails| !rails.is_empty())?;
         let rail = nearest.iter().min_by_key(|&rail| (users[rail], rail))?;
         users[rail] += 1;
         Some(rail)
@@ -36,12 +40,17 @@ pub(super) fn nearest(problem: &Problem) -> Answer<'_> {
 pub(super) fn richest(problem: &Problem) -> Answer<'_> {
     let mut load = Load::new(problem);
     for gpu in (0..problem.gpus()).filter(|&gpu| problem.is_decided(gpu)) {
-        problem.open(gpu).iter().for_each(|rail| load.put(gpu, rail));
+        problem
+            .open(gpu)
+            .iter()
+            .for_each(|rail| load.put(gpu, rail));
     }
     let rails_of = in_turn(problem, |gpu, open| {
         let mut best: Option<(u64, Reverse<u8>, usize)> = None;
         for rail in open.iter() {
-            let Some(share) = load.joining(gpu, rail, best.map_or(0, |best| best.0)) else { continue };
+            let Some(share) = load.joining(gpu, rail, best.map_or(0, |best| best.0)) else {
+                continue;
+            };
             let near = Reverse(problem.kind(gpu, rail));
             if best.is_none_or(|best| (share, near) > (best.0, best.1)) {
                 best = Some((share, near, rail));
@@ -56,12 +65,26 @@ pub(super) fn richest(problem: &Problem) -> Answer<'_> {
 
 /// Gives every GPU a first rail, then a second one to GPUs that want several, and so on; `next` chooses from the rails
 /// open to the GPU.  GPUs without a choice have theirs from the start.
-fn in_turn(problem: &Problem, mut next: impl FnMut(usize, RailSet) -> Option<usize>) -> Vec<RailSet> {
-    let decided = |gpu: usize| if problem.is_decided(gpu) { problem.open(gpu) } else { RailSet::default() };
+fn in_turn(
+    problem: &Problem,
+    mut next: impl FnMut(usize, RailSet) -> Option<usize>,
+) -> Vec<RailSet> {
+    let decided = |gpu: usize| {
+        if problem.is_decided(gpu) {
+            problem.open(gpu)
+        } else {
+            RailSet::default()
+        }
+    };
     let mut rails_of: Vec<RailSet> = (0..problem.gpus()).map(decided).collect();
-    let rounds = (0..problem.gpus()).map(|gpu| problem.wants(gpu)).max().unwrap_or(0);
+    let rounds = (0..problem.gpus())
+        .map(|gpu| problem.wants(gpu))
+        .max()
+        .unwrap_or(0);
     for round in 0..rounds {
-        for gpu in (0..problem.gpus()).filter(|&gpu| !problem.is_decided(gpu) && round < problem.wants(gpu)) {
+        for gpu in (0..problem.gpus())
+            .filter(|&gpu| !problem.is_decided(gpu) && round < problem.wants(gpu))
+        {
             if let Some(rail) = next(gpu, problem.open(gpu).minus(rails_of[gpu])) {
                 rails_of[gpu] = rails_of[gpu].with(rail);
             }

@@ -6,25 +6,38 @@ use super::*;
 /// All ways to put up to `most` devices below four switches, as the number below each.
 fn patterns(most: u8) -> Vec<[u8; 4]> {
     let counts = 0..=most;
-    let pairs: Vec<[u8; 2]> = counts.clone().flat_map(|a| counts.clone().map(move |b| [a, b])).collect();
-    let all = pairs.iter().flat_map(|&[a, b]| pairs.iter().map(move |&[c, d]| [a, b, c, d]));
-    all.filter(|below| (1..=most).contains(&below.iter().sum())).collect()
+    let pairs: Vec<[u8; 2]> = counts
+        .clone()
+        .flat_map(|a| counts.clone().map(move |b| [a, b]))
+        .collect();
+    let all = pairs
+        .iter()
+        .flat_map(|&[a, b]| pairs.iter().map(move |&[c, d]| [a, b, c, d]));
+    all.filter(|below| (1..=most).contains(&below.iter().sum()))
+        .collect()
 }
 
 /// Machines with up to `most` GPUs and NICs, once for those that differ only in the order of sockets or switches.
 fn machines(most: u8) -> Vec<Parts> {
     let patterns = patterns(most);
-    let all = patterns.iter().flat_map(|&gpus| patterns.iter().map(move |&nics| (gpus, nics)));
+    let all = patterns
+        .iter()
+        .flat_map(|&gpus| patterns.iter().map(move |&nics| (gpus, nics)));
     let is_first = |&(gpus, nics): &([u8; 4], [u8; 4])| {
         let below = [0, 1, 2, 3].map(|switch| (gpus[switch], nics[switch]));
         below[0] <= below[1] && below[2] <= below[3] && below[..2] <= below[2..]
     };
     let switches = |below: [u8; 4]| -> Vec<u8> {
-        (0..4).flat_map(|switch| std::iter::repeat_n(switch, below[usize::from(switch)].into())).collect()
+        (0..4)
+            .flat_map(|switch| std::iter::repeat_n(switch, below[usize::from(switch)].into()))
+            .collect()
     };
     let parts = |(gpus, nics)| Parts {
         gpus: switches(gpus),
-        nics: switches(nics).into_iter().map(|switch| (switch, 400)).collect(),
+        nics: switches(nics)
+            .into_iter()
+            .map(|switch| (switch, 400))
+            .collect(),
     };
     all.filter(is_first).map(parts).collect()
 }
@@ -36,7 +49,12 @@ fn losses(machines: &[Parts], each: usize) -> (usize, f64) {
     for parts in machines {
         let topology = parts.topology();
         let rails = closest(&topology).rails;
-        let ways = Ways::new(&topology, &rails, &Through::default(), &vec![each; topology.gpus.len()]);
+        let ways = Ways::new(
+            &topology,
+            &rails,
+            &Through::default(),
+            &vec![each; topology.gpus.len()],
+        );
         let ours = solve::solve(&ways.problem);
         if let Some(better) = solve::tests::better(&ways.problem, &ours.score()) {
             worse += 1;
@@ -48,14 +66,25 @@ fn losses(machines: &[Parts], each: usize) -> (usize, f64) {
 }
 
 #[test]
-fn no_answer_is_better_than_the_solvers_on_a_small_machine_of_two_sockets_and_with_two_nics_each_few_are() {
+fn no_answer_is_better_than_the_solvers_on_a_small_machine_of_two_sockets_and_with_two_nics_each_few_are()
+ {
     // `MOST=5 cargo test -p nic-placement-core --lib -- --nocapture of_two_sockets_and` takes all up to five GPUs and NICs
-    let most = std::env::var("MOST").ok().and_then(|most| most.parse().ok()).unwrap_or(4);
+    let most = std::env::var("MOST")
+        .ok()
+        .and_then(|most| most.parse().ok())
+        .unwrap_or(4);
     let machines = machines(most);
     let [one, two] = [1, 2].map(|each| losses(&machines, each));
-    println!("{} machines: worse with one NIC each {one:?}, with two {two:?}", machines.len());
+    println!(
+        "{} machines: worse with one NIC each {one:?}, with two {two:?}",
+        machines.len()
+    );
     // what the worst-off GPU gets is never less with one NIC each
-    let (few, one_of, least) = if most > 4 { (3, 15, 0.83) } else { (0, 25, 0.9) };
+    let (few, one_of, least) = if most > 4 {
+        (3, 15, 0.83)
+    } else {
+        (0, 25, 0.9)
+    };
     assert!(one.0 <= few && one.1 == 1.0, "{one:?}");
     assert!(two.0 * one_of <= machines.len() && two.1 > least, "{two:?}");
 }

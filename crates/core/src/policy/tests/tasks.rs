@@ -6,14 +6,24 @@ use super::*;
 // what fails in a task of a step counts as it did in the step, so that the numbers of rails do not shift between tasks
 #[test]
 fn a_port_that_was_a_rail_breaks_one_however_far_it_is() {
-    let topology =
-        Parts { gpus: vec![0, 1, 2], nics: (0..4).map(|switch| (switch, 400)).collect() }.topology();
+    let topology = Parts {
+        gpus: vec![0, 1, 2],
+        nics: (0..4).map(|switch| (switch, 400)).collect(),
+    }
+    .topology();
     let step = closest(&topology);
     assert_eq!(step.rails.len(), 4);
     let unopenable = vec![(NicIndex(3), "closed".to_string())];
-    let selection = Selection { unopenable, ..Selection::default() };
+    let selection = Selection {
+        unopenable,
+        ..Selection::default()
+    };
     let broken = |known| {
-        let request = Request { selection: Some(&selection), known, ..Request::default() };
+        let request = Request {
+            selection: Some(&selection),
+            known,
+            ..Request::default()
+        };
         map(&topology, &request).broken.len()
     };
     assert_eq!(broken(None), 0, "farther from every GPU than the rails are");
@@ -22,25 +32,60 @@ fn a_port_that_was_a_rail_breaks_one_however_far_it_is() {
     let mut down = topology.clone();
     down.nics[3].ports[0].state = PortState::Down;
     let (step, unopenable) = (closest(&down), vec![(NicIndex(0), "closed".to_string())]);
-    let selection = Selection { unopenable, ..Selection::default() };
-    let request = Request { selection: Some(&selection), known: Some(&step), ..Request::default() };
-    assert_eq!(map(&down, &request).broken.iter().map(Rail::to_string).collect::<Vec<_>>(), ["mlx5_0:1"]);
+    let selection = Selection {
+        unopenable,
+        ..Selection::default()
+    };
+    let request = Request {
+        selection: Some(&selection),
+        known: Some(&step),
+        ..Request::default()
+    };
+    assert_eq!(
+        map(&down, &request)
+            .broken
+            .iter()
+            .map(Rail::to_string)
+            .collect::<Vec<_>>(),
+        ["mlx5_0:1"]
+    );
 }
 
 #[test]
 fn the_rails_after_one_that_a_task_may_not_open_keep_their_numbers() {
     // the first rail is far from all GPUs, and it is the one that fails
-    let topology =
-        Parts { gpus: vec![1, 2, 3], nics: (0..4).map(|switch| (switch, 400)).collect() }.topology();
-    let by_rail = Request { policy: Policy::Rail, nics_each: NicsEach::Number(1), ..Request::default() };
+    let topology = Parts {
+        gpus: vec![1, 2, 3],
+        nics: (0..4).map(|switch| (switch, 400)).collect(),
+    }
+    .topology();
+    let by_rail = Request {
+        policy: Policy::Rail,
+        nics_each: NicsEach::Number(1),
+        ..Request::default()
+    };
     let step = map(&topology, &by_rail);
     assert_eq!(names(&step).concat(), ["mlx5_0:1", "mlx5_1:1", "mlx5_2:1"]);
     let unopenable = vec![(NicIndex(0), "closed".to_string())];
-    let selection = Selection { unopenable, ..Selection::default() };
+    let selection = Selection {
+        unopenable,
+        ..Selection::default()
+    };
     let others = |known| {
-        let task = map(&topology, &Request { selection: Some(&selection), known, ..by_rail.clone() });
+        let task = map(
+            &topology,
+            &Request {
+                selection: Some(&selection),
+                known,
+                ..by_rail.clone()
+            },
+        );
         names(&task)[1..].concat()
     };
-    assert_eq!(others(None), ["mlx5_2:1", "mlx5_3:1"], "where nobody knows that it was a rail");
+    assert_eq!(
+        others(None),
+        ["mlx5_2:1", "mlx5_3:1"],
+        "where nobody knows that it was a rail"
+    );
     assert_eq!(others(Some(&step)), ["mlx5_1:1", "mlx5_2:1"]);
 }

@@ -19,28 +19,54 @@ pub(super) fn pus(rows: &[Core]) -> Result<Vec<Pu>> {
             }
         }
         if row.core.checked_add(count - 1).is_none() {
-            return Err(wrong(at("core"), row.core, "a number that `cores` can be added to"));
+            return Err(wrong(
+                at("core"),
+                row.core,
+                "a number that `cores` can be added to",
+            ));
         }
         let Some(last) = row.pus.iter().last() else {
             return Err(wrong(at("pus"), &row.pus, "at least one CPU"));
         };
         // each is below 8192, as are `cores` and `step`
         if last + (count - 1) * step >= Bitmap::LIMIT {
-            return Err(wrong(at("pus"), &row.pus, "numbers below 8192, those of the last core too"));
+            return Err(wrong(
+                at("pus"),
+                &row.pus,
+                "numbers below 8192, those of the last core too",
+            ));
         }
-        at_most(|| "pus".to_string(), cores.len() + count as usize, MAX_CORES)?;
+        at_most(
+            || "pus".to_string(),
+            cores.len() + count as usize,
+            MAX_CORES,
+        )?;
         for nth in 0..count {
             let core = row.core + nth;
             cores.push((i, (row.package, core)));
-            let pu = |first| (i, Pu { os_index: first + nth * step, package: row.package, core });
+            let pu = |first| {
+                (
+                    i,
+                    Pu {
+                        os_index: first + nth * step,
+                        package: row.package,
+                        core,
+                    },
+                )
+            };
             pus.extend(row.pus.iter().map(pu));
             at_most(|| "pus".to_string(), pus.len(), Bitmap::LIMIT as usize)?;
         }
     }
-    once(cores.into_iter().map(|(i, (package, core))| (i, format!("package {package} core {core}"))), |i| {
-        format!("pus[{i}]")
+    once(
+        cores
+            .into_iter()
+            .map(|(i, (package, core))| (i, format!("package {package} core {core}"))),
+        |i| format!("pus[{i}]"),
+    )?;
+    once(pus.iter().map(|(i, pu)| (*i, pu.os_index)), |i| {
+        format!("pus[{i}].pus")
     })?;
-    once(pus.iter().map(|(i, pu)| (*i, pu.os_index)), |i| format!("pus[{i}].pus"))?;
     Ok(pus.into_iter().map(|(_, pu)| pu).collect())
 }
 
@@ -48,7 +74,10 @@ pub(super) fn pus(rows: &[Core]) -> Result<Vec<Pu>> {
 pub(super) fn rows(pus: &[Pu]) -> Vec<Core> {
     let mut cores: BTreeMap<(u32, u32), Bitmap> = BTreeMap::new();
     for pu in pus {
-        cores.entry((pu.package, pu.core)).or_default().insert(pu.os_index);
+        cores
+            .entry((pu.package, pu.core))
+            .or_default()
+            .insert(pu.os_index);
     }
     let mut rows: Vec<Core> = Vec::new();
     let mut last = Bitmap::new();
@@ -65,7 +94,13 @@ pub(super) fn rows(pus: &[Pu]) -> Vec<Core> {
                 row.cores = Some(row.cores.unwrap_or(1) + 1);
                 row.step = above.filter(|&step| step != 1);
             }
-            _ => rows.push(Core { package, core, pus: pus.clone(), cores: None, step: None }),
+            _ => rows.push(Core {
+                package,
+                core,
+                pus: pus.clone(),
+                cores: None,
+                step: None,
+            }),
         }
         last = pus;
     }
@@ -74,7 +109,14 @@ pub(super) fn rows(pus: &[Pu]) -> Vec<Core> {
 
 /// The difference of each member of `high` from the member in its place in `low`, if all are the same.
 fn step_between(low: &Bitmap, high: &Bitmap) -> Option<u32> {
-    let step = high.first()?.checked_sub(low.first()?).filter(|&step| step > 0)?;
-    let same = low.len() == high.len() && low.iter().zip(high.iter()).all(|(low, high)| low + step == high);
+    let step = high
+        .first()?
+        .checked_sub(low.first()?)
+        .filter(|&step| step > 0)?;
+    let same = low.len() == high.len()
+        && low
+            .iter()
+            .zip(high.iter())
+            .all(|(low, high)| low + step == high);
     same.then_some(step)
 }

@@ -53,14 +53,20 @@ impl<'de> Deserialize<'de> for PciFunction {
                 PciFunction::deserialize(MapAccessDeserializer::new(fields))
             }
         }
-        if from.is_human_readable() { from.deserialize_any(Reader) } else { PciFunction::deserialize(from) }
+        if from.is_human_readable() {
+            from.deserialize_any(Reader)
+        } else {
+            PciFunction::deserialize(from)
+        }
     }
 }
 
 fn fields(line: &str) -> Result<Map<String, Value>, String> {
     let mut parts = line.split(';').map(str::trim);
     let Some((address, parent)) = parts.next().and_then(|place| place.split_once(" below ")) else {
-        return Err(format!("`{line}` does not begin like `0000:18:00.0 below 0000:17:00.0`"));
+        return Err(format!(
+            "`{line}` does not begin like `0000:18:00.0 below 0000:17:00.0`"
+        ));
     };
     let (mut fields, mut link) = (Map::new(), Map::new());
     fields.insert("address".to_string(), address.into());
@@ -68,9 +74,10 @@ fn fields(line: &str) -> Result<Map<String, Value>, String> {
     for part in parts {
         let (field, text) = part.split_once(' ').unwrap_or((part, ""));
         let value = match field {
-            "numa_node" | "vfs" => {
-                text.parse::<u32>().map_err(|_| format!("`{field}`: `{text}` is no number"))?.into()
-            }
+            "numa_node" | "vfs" => text
+                .parse::<u32>()
+                .map_err(|_| format!("`{field}`: `{text}` is no number"))?
+                .into(),
             _ => Value::from(text),
         };
         let is_twice = match field {
@@ -79,7 +86,9 @@ fn fields(line: &str) -> Result<Map<String, Value>, String> {
                     | link.insert("current".to_string(), value).is_some()
             }
             "link.current" | "link.max" => link.insert(field[5..].to_string(), value).is_some(),
-            _ if !FIELDS.contains(&field) => return Err(format!("`{field}` is no field of a PCI function")),
+            _ if !FIELDS.contains(&field) => {
+                return Err(format!("`{field}` is no field of a PCI function"));
+            }
             _ => fields.insert(field.to_string(), value).is_some(),
         };
         if is_twice {
@@ -100,7 +109,11 @@ pub(super) fn line(function: &Value) -> String {
             _ => &function[field],
         }
     };
-    let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_string);
+    let shown = |value: &Value| {
+        value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_string)
+    };
     let mut line = format!("{} below {}", shown(text("address")), shown(text("parent")));
     for (field, value) in FIELDS.map(|field| (field, text(field))) {
         if !value.is_null() {

@@ -29,12 +29,23 @@ pub(super) fn text(file: &Document) -> String {
 fn write(text: &mut String, value: &Value, depth: usize) {
     let (brackets, parts): (_, Vec<(Option<&String>, &Value)>) = match value {
         Value::Object(fields) => {
-            let mut fields: Vec<_> =
-                fields.iter().filter(|(name, value)| says_something(name, value)).collect();
+            let mut fields: Vec<_> = fields
+                .iter()
+                .filter(|(name, value)| says_something(name, value))
+                .collect();
             fields.sort_by_key(|(name, _)| ORDER.split(' ').position(|known| known == *name));
-            ("{}", fields.into_iter().map(|(name, value)| (Some(name), value)).collect())
+            (
+                "{}",
+                fields
+                    .into_iter()
+                    .map(|(name, value)| (Some(name), value))
+                    .collect(),
+            )
         }
-        Value::Array(elements) => ("[]", elements.iter().map(|element| (None, element)).collect()),
+        Value::Array(elements) => (
+            "[]",
+            elements.iter().map(|element| (None, element)).collect(),
+        ),
         plain => return text.push_str(&plain.to_string()),
     };
     let is_broken = !parts.is_empty() && (depth == 0 || depth == 1 && brackets == "[]");

@@ -25,7 +25,13 @@ pub(super) fn case(
     worst: impl Into<Option<Level>>,
     says: &'static str,
 ) -> Case {
-    Case { code, name, world, worst: worst.into(), says }
+    Case {
+        code,
+        name,
+        world,
+        worst: worst.into(),
+        says,
+    }
 }
 
 pub(super) fn all() -> Vec<Case> {
@@ -39,7 +45,12 @@ pub(super) fn all() -> Vec<Case> {
         paths::translation(),
     ]
     .into_iter()
-    .chain([users::installation(), users::admin(), users::caller(), users::kernel()])
+    .chain([
+        users::installation(),
+        users::admin(),
+        users::caller(),
+        users::kernel(),
+    ])
     .flatten()
     .collect()
 }

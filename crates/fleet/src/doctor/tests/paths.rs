@@ -24,9 +24,11 @@ fn rate(tenths_gt: u32, width: u32) -> Option<LinkRate> {
 /// A DGX H100 on whose links these functions have this rate now.
 fn now(functions: &[&str], tenths_gt: u32, width: u32) -> Topology {
     let mut topology = model("dgx-h100");
-    functions
-        .iter()
-        .for_each(|of| with_function(&mut topology, at(of), |of| of.link.current = rate(tenths_gt, width)));
+    functions.iter().for_each(|of| {
+        with_function(&mut topology, at(of), |of| {
+            of.link.current = rate(tenths_gt, width)
+        })
+    });
     topology
 }
 
@@ -44,9 +46,21 @@ pub(super) fn links() -> Vec<Case> {
     let mut older = now(&[NIC, PORT], 160, 16);
     with_function(&mut older, at(PORT), |of| of.link.max = rate(160, 16));
     vec![
-        case("pcie-link", "as built", World::of_model("dgx-h100"), Ok, "22 devices"),
+        case(
+            "pcie-link",
+            "as built",
+            World::of_model("dgx-h100"),
+            Ok,
+            "22 devices",
+        ),
         case("pcie-link", "GPUs that idle", all_gpus(), Note, "idles"),
-        case("pcie-link", "one GPU that idles", World::of(now(&[GPU, "0000:17:02.0"], 25, 16)), Note, GPU),
+        case(
+            "pcie-link",
+            "one GPU that idles",
+            World::of(now(&[GPU, "0000:17:02.0"], 25, 16)),
+            Note,
+            GPU,
+        ),
         case(
             "pcie-link",
             "a GPU of fewer lanes",
@@ -54,8 +68,20 @@ pub(super) fn links() -> Vec<Case> {
             Warn,
             "more lanes",
         ),
-        case("pcie-link", "a NIC that trained low", World::of(now(&[NIC, PORT], 160, 16)), Fail, NIC),
-        case("pcie-link", "a NIC of fewer lanes", World::of(now(&[NIC, PORT], 320, 8)), Fail, "x8"),
+        case(
+            "pcie-link",
+            "a NIC that trained low",
+            World::of(now(&[NIC, PORT], 160, 16)),
+            Fail,
+            NIC,
+        ),
+        case(
+            "pcie-link",
+            "a NIC of fewer lanes",
+            World::of(now(&[NIC, PORT], 320, 8)),
+            Fail,
+            "x8",
+        ),
         case(
             "pcie-link",
             "a switch that trained low",
@@ -63,9 +89,27 @@ pub(super) fn links() -> Vec<Case> {
             Fail,
             UPSTREAM,
         ),
-        case("pcie-link", "a card better than its slot", World::of(older), Ok, ""),
-        case("pcie-link", "one end tells another rate", World::of(now(&[NIC], 25, 1)), Ok, ""),
-        case("pcie-link", "a guest", World::of(now(&[NIC, PORT], 160, 16)).guest(), Note, "virtual machine"),
+        case(
+            "pcie-link",
+            "a card better than its slot",
+            World::of(older),
+            Ok,
+            "",
+        ),
+        case(
+            "pcie-link",
+            "one end tells another rate",
+            World::of(now(&[NIC], 25, 1)),
+            Ok,
+            "",
+        ),
+        case(
+            "pcie-link",
+            "a guest",
+            World::of(now(&[NIC, PORT], 160, 16)).guest(),
+            Note,
+            "virtual machine",
+        ),
     ]
 }
 
@@ -102,10 +146,34 @@ pub(super) fn gpudirect() -> Vec<Case> {
             Ok,
             "yes, by nvidia_peermem, ACS on the way not told: GPU 0 with mlx5_0:1",
         ),
-        case("gpudirect", "a direct way", peermem().bridges(0), Ok, "yes, by nvidia_peermem: GPU 0"),
-        case("gpudirect", "dma-buf", driver(dgx(), OPEN, "6.8.0-31"), Ok, "by dma-buf"),
-        case("gpudirect", "neither", driver(dgx(), CLOSED, "6.8.0"), Warn, "nvidia_peermem is not loaded"),
-        case("gpudirect", "open modules, old kernel", driver(dgx(), OPEN, "5.4.0"), Warn, "before 5.12"),
+        case(
+            "gpudirect",
+            "a direct way",
+            peermem().bridges(0),
+            Ok,
+            "yes, by nvidia_peermem: GPU 0",
+        ),
+        case(
+            "gpudirect",
+            "dma-buf",
+            driver(dgx(), OPEN, "6.8.0-31"),
+            Ok,
+            "by dma-buf",
+        ),
+        case(
+            "gpudirect",
+            "neither",
+            driver(dgx(), CLOSED, "6.8.0"),
+            Warn,
+            "nvidia_peermem is not loaded",
+        ),
+        case(
+            "gpudirect",
+            "open modules, old kernel",
+            driver(dgx(), OPEN, "5.4.0"),
+            Warn,
+            "before 5.12",
+        ),
         case(
             "gpudirect",
             "a distribution's old kernel",
@@ -114,7 +182,13 @@ pub(super) fn gpudirect() -> Vec<Case> {
             "not known",
         ),
         case("gpudirect", "nothing told", dgx(), Note, "not known"),
-        case("gpudirect", "only described", World::described(model("dgx-h100")), None, ""),
+        case(
+            "gpudirect",
+            "only described",
+            World::described(model("dgx-h100")),
+            None,
+            "",
+        ),
         case(
             "gpudirect",
             "the IOMMU translates",
@@ -136,11 +210,41 @@ pub(super) fn gpudirect() -> Vec<Case> {
             Note,
             "not known: by dma-buf",
         ),
-        case("gpudirect", "a detour", peermem().bridges(0x1d), Note, "see `acs`"),
-        case("gpudirect", "a small BAR", small.file(&resource, lines), Note, "256 MiB"),
-        case("gpudirect", "far", driver(no_switch, OPEN, "6.8.0"), Note, "only up to PXB"),
-        case("gpudirect", "NVLink-C2C", driver(World::of_model("gh200"), OPEN, "6.8.0"), Ok, "by dma-buf"),
-        case("gpudirect", "a kind that cannot", World::of_model("dgx-spark"), Note, "does not support it"),
+        case(
+            "gpudirect",
+            "a detour",
+            peermem().bridges(0x1d),
+            Note,
+            "see `acs`",
+        ),
+        case(
+            "gpudirect",
+            "a small BAR",
+            small.file(&resource, lines),
+            Note,
+            "256 MiB",
+        ),
+        case(
+            "gpudirect",
+            "far",
+            driver(no_switch, OPEN, "6.8.0"),
+            Note,
+            "only up to PXB",
+        ),
+        case(
+            "gpudirect",
+            "NVLink-C2C",
+            driver(World::of_model("gh200"), OPEN, "6.8.0"),
+            Ok,
+            "by dma-buf",
+        ),
+        case(
+            "gpudirect",
+            "a kind that cannot",
+            World::of_model("dgx-spark"),
+            Note,
+            "does not support it",
+        ),
         case(
             "gpudirect",
             "AMD",
@@ -163,8 +267,20 @@ pub(super) fn redirect() -> Vec<Case> {
     let dgx = || World::of_model("dgx-h100");
     let live: fn(&mut HostFacts) = |facts| facts.is_live = true;
     vec![
-        case("acs", "no port redirects", dgx().bridges(0), Ok, "none redirects"),
-        case("acs", "source validation alone", dgx().bridges(0x01), Ok, "none redirects"),
+        case(
+            "acs",
+            "no port redirects",
+            dgx().bridges(0),
+            Ok,
+            "none redirects",
+        ),
+        case(
+            "acs",
+            "source validation alone",
+            dgx().bridges(0x01),
+            Ok,
+            "none redirects",
+        ),
         case(
             "acs",
             "a bare machine that redirects",
@@ -173,16 +289,64 @@ pub(super) fn redirect() -> Vec<Case> {
             "ReqRedir+ CmpltRedir+ UpstreamFwd+",
         ),
         case("acs", "a guest", dgx().bridges(0x1d).guest(), Ok, "guest"),
-        case("acs", "a host of guests", dgx().bridges(0x5d).nics(0x5910, Some(0x8000)), Ok, "none redirects"),
-        case("acs", "a port without it", dgx().config(at(PORT), 0x5910, None, None), Ok, ""),
-        case("acs", "no switch is shared", World::of_model("gh200").bridges(0x1d), Ok, "no GPU and its NIC"),
-        case("acs", "only root may", dgx().patched(live), Note, "only root"),
+        case(
+            "acs",
+            "a host of guests",
+            dgx().bridges(0x5d).nics(0x5910, Some(0x8000)),
+            Ok,
+            "none redirects",
+        ),
+        case(
+            "acs",
+            "a port without it",
+            dgx().config(at(PORT), 0x5910, None, None),
+            Ok,
+            "",
+        ),
+        case(
+            "acs",
+            "no switch is shared",
+            World::of_model("gh200").bridges(0x1d),
+            Ok,
+            "no GPU and its NIC",
+        ),
+        case(
+            "acs",
+            "only root may",
+            dgx().patched(live),
+            Note,
+            "only root",
+        ),
         case("acs", "a tree without it", dgx(), None, ""),
         case("ats", "off", dgx().nics(0x5910, Some(0)), Ok, "off"),
-        case("ats", "on", dgx().nics(0x5910, Some(0x8000)), Note, "host of virtual machines"),
-        case("ats", "a guest", dgx().nics(0x5910, Some(0x8000)).guest(), None, ""),
-        case("relaxed-ordering", "on", dgx().nics(0x5910, None), Ok, "8 NICs"),
-        case("relaxed-ordering", "off", dgx().nics(0x5900, None), Note, "keep their order"),
+        case(
+            "ats",
+            "on",
+            dgx().nics(0x5910, Some(0x8000)),
+            Note,
+            "host of virtual machines",
+        ),
+        case(
+            "ats",
+            "a guest",
+            dgx().nics(0x5910, Some(0x8000)).guest(),
+            None,
+            "",
+        ),
+        case(
+            "relaxed-ordering",
+            "on",
+            dgx().nics(0x5910, None),
+            Ok,
+            "8 NICs",
+        ),
+        case(
+            "relaxed-ordering",
+            "off",
+            dgx().nics(0x5900, None),
+            Note,
+            "keep their order",
+        ),
         case(
             "relaxed-ordering",
             "one off",
@@ -191,7 +355,13 @@ pub(super) fn redirect() -> Vec<Case> {
             "mlx5_0",
         ),
         case("read-request", "4096", dgx().nics(0x5910, None), Ok, "4096"),
-        case("read-request", "512", dgx().nics(0x2910, None), Note, "mlx5_0 512"),
+        case(
+            "read-request",
+            "512",
+            dgx().nics(0x2910, None),
+            Note,
+            "mlx5_0 512",
+        ),
     ]
 }
 
@@ -205,20 +375,59 @@ pub(super) fn translation() -> Vec<Case> {
         World::of(topology)
     };
     let grouped = |groups: [&str; 2]| {
-        [GPU, NIC].iter().zip(groups).fold(World::of_model("dgx-h100"), |world, (function, group)| {
-            let path = format!("{}/iommu_group", world.function(at(function)));
-            let up = "../".repeat(path.split('/').count() - 2);
-            world.link(&path, &format!("{up}kernel/iommu_groups/{group}"))
-        })
+        [GPU, NIC].iter().zip(groups).fold(
+            World::of_model("dgx-h100"),
+            |world, (function, group)| {
+                let path = format!("{}/iommu_group", world.function(at(function)));
+                let up = "../".repeat(path.split('/').count() - 2);
+                world.link(&path, &format!("{up}kernel/iommu_groups/{group}"))
+            },
+        )
     };
     vec![
-        case("iommu", "passes", all("dgx-h100", "identity"), Ok, "not translated"),
-        case("iommu", "translates", all("dgx-h100", "DMA-FQ"), Warn, "type DMA-FQ"),
-        case("iommu", "an Arm processor", all("gh200", "DMA"), Note, "Arm"),
-        case("iommu", "a guest", all("dgx-h100", "DMA").guest(), Note, "guest"),
+        case(
+            "iommu",
+            "passes",
+            all("dgx-h100", "identity"),
+            Ok,
+            "not translated",
+        ),
+        case(
+            "iommu",
+            "translates",
+            all("dgx-h100", "DMA-FQ"),
+            Warn,
+            "type DMA-FQ",
+        ),
+        case(
+            "iommu",
+            "an Arm processor",
+            all("gh200", "DMA"),
+            Note,
+            "Arm",
+        ),
+        case(
+            "iommu",
+            "a guest",
+            all("dgx-h100", "DMA").guest(),
+            Note,
+            "guest",
+        ),
         case("iommu", "not told", World::of_model("dgx-h100"), None, ""),
-        case("iommu-group", "one", grouped(["7", "7"]), Ok, "share a group"),
-        case("iommu-group", "two", grouped(["7", "8"]), Note, "GPU 0 (7) and mlx5_0 (8)"),
+        case(
+            "iommu-group",
+            "one",
+            grouped(["7", "7"]),
+            Ok,
+            "share a group",
+        ),
+        case(
+            "iommu-group",
+            "two",
+            grouped(["7", "8"]),
+            Note,
+            "GPU 0 (7) and mlx5_0 (8)",
+        ),
         case("iommu-group", "none", World::of_model("dgx-h100"), None, ""),
     ]
 }

@@ -22,7 +22,12 @@ fn slurm(version: &str) -> World {
 fn line(number: usize, is_ours: bool) -> PluginLine {
     PluginLine {
         place: format!("plugstack.conf:{number}"),
-        path: if is_ours { "libnic_placement.so" } else { "spank_pyxis.so" }.into(),
+        path: if is_ours {
+            "libnic_placement.so"
+        } else {
+            "spank_pyxis.so"
+        }
+        .into(),
         arguments: Vec::new(),
         ..PluginLine::default()
     }
@@ -30,13 +35,21 @@ fn line(number: usize, is_ours: bool) -> PluginLine {
 
 fn plugstack(lines: Vec<PluginLine>, change: impl FnOnce(&mut Plugstack)) -> World {
     let path = "/etc/slurm/plugstack.conf".to_string();
-    let mut plugstack = Plugstack { path, is_there: true, lines, ..Plugstack::default() };
+    let mut plugstack = Plugstack {
+        path,
+        is_there: true,
+        lines,
+        ..Plugstack::default()
+    };
     change(&mut plugstack);
     installed(|all| all.plugstack = Some(plugstack))
 }
 
 fn refusal() -> Diagnostic {
-    Diagnostic { refuses: true, ..doubt() }
+    Diagnostic {
+        refuses: true,
+        ..doubt()
+    }
 }
 
 fn doubt() -> Diagnostic {
@@ -45,17 +58,56 @@ fn doubt() -> Diagnostic {
 
 pub(super) fn installation() -> Vec<Case> {
     let there = |is_there, is_required| {
-        let line = PluginLine { is_there, is_required, ..line(1, true) };
+        let line = PluginLine {
+            is_there,
+            is_required,
+            ..line(1, true)
+        };
         plugstack(vec![line], |_| {})
     };
-    let unmatched = || vec![("plugstack.conf:1".to_string(), "plugstack.conf.d/*".to_string())];
+    let unmatched = || {
+        vec![(
+            "plugstack.conf:1".to_string(),
+            "plugstack.conf.d/*".to_string(),
+        )]
+    };
     vec![
         case("slurm", "tested", slurm("slurm 24.11.5"), Ok, "tested with"),
-        case("slurm", "not told", installed(|all| all.slurm = Some(None)), Note, "none of its programs"),
-        case("slurm", "unknown", slurm("slurm 21.08.8"), Warn, "will refuse"),
-        case("plugstack", "one line", plugstack(vec![line(1, true)], |_| {}), Ok, "loads"),
-        case("plugstack", "twice", plugstack(vec![line(1, true), line(2, true)], |_| {}), Warn, "twice"),
-        case("plugstack", "none", plugstack(Vec::new(), |_| {}), Note, "no line"),
+        case(
+            "slurm",
+            "not told",
+            installed(|all| all.slurm = Some(None)),
+            Note,
+            "none of its programs",
+        ),
+        case(
+            "slurm",
+            "unknown",
+            slurm("slurm 21.08.8"),
+            Warn,
+            "will refuse",
+        ),
+        case(
+            "plugstack",
+            "one line",
+            plugstack(vec![line(1, true)], |_| {}),
+            Ok,
+            "loads",
+        ),
+        case(
+            "plugstack",
+            "twice",
+            plugstack(vec![line(1, true), line(2, true)], |_| {}),
+            Warn,
+            "twice",
+        ),
+        case(
+            "plugstack",
+            "none",
+            plugstack(Vec::new(), |_| {}),
+            Note,
+            "no line",
+        ),
         case(
             "plugstack",
             "a container without /etc",
@@ -77,12 +129,42 @@ pub(super) fn installation() -> Vec<Case> {
             Ok,
             "after pyxis",
         ),
-        case("plugstack-order", "before", plugstack(vec![line(1, true), line(2, false)], |_| {}), Warn, ":2"),
-        case("plugin-file", "there", there(Some(true), true), Ok, "is there"),
+        case(
+            "plugstack-order",
+            "before",
+            plugstack(vec![line(1, true), line(2, false)], |_| {}),
+            Warn,
+            ":2",
+        ),
+        case(
+            "plugin-file",
+            "there",
+            there(Some(true), true),
+            Ok,
+            "is there",
+        ),
         case("plugin-file", "not told", there(None, true), None, ""),
-        case("plugin-file", "a login node without it", there(Some(false), false), Warn, "there is no"),
-        case("plugin-file", "and required", there(Some(false), true), Fail, "srun, sbatch and salloc fail"),
-        case("configless", "not so", plugstack(vec![line(1, true)], |_| {}), None, ""),
+        case(
+            "plugin-file",
+            "a login node without it",
+            there(Some(false), false),
+            Warn,
+            "there is no",
+        ),
+        case(
+            "plugin-file",
+            "and required",
+            there(Some(false), true),
+            Fail,
+            "srun, sbatch and salloc fail",
+        ),
+        case(
+            "configless",
+            "not so",
+            plugstack(vec![line(1, true)], |_| {}),
+            None,
+            "",
+        ),
         case(
             "configless",
             "sent whole",
@@ -93,23 +175,40 @@ pub(super) fn installation() -> Vec<Case> {
         case(
             "configless",
             "an include that was not sent",
-            plugstack(Vec::new(), |of| (of.is_sent, of.unmatched) = (true, unmatched())),
+            plugstack(Vec::new(), |of| {
+                (of.is_sent, of.unmatched) = (true, unmatched())
+            }),
             Warn,
             "means no file here",
         ),
-        case("configless", "hidden", plugstack(Vec::new(), |of| of.is_shadowed = true), Note, "instead"),
+        case(
+            "configless",
+            "hidden",
+            plugstack(Vec::new(), |of| of.is_shadowed = true),
+            Note,
+            "instead",
+        ),
     ]
 }
 
 pub(super) fn admin() -> Vec<Case> {
     let owned = |user, group, mode| {
         let path = "/etc/slurm/plugstack.conf".to_string();
-        installed(|all| all.owners.push(Owned { path, user, group, mode }))
+        installed(|all| {
+            all.owners.push(Owned {
+                path,
+                user,
+                group,
+                mode,
+            })
+        })
     };
     let unasked = |is_unnamed: bool| {
         let said = [("/etc/c:3", "default=closest"), ("/etc/c:4", "rollout=10%")];
         let unasked = Unasked {
-            said: said.map(|(place, argument)| (place.to_string(), argument.to_string())).into(),
+            said: said
+                .map(|(place, argument)| (place.to_string(), argument.to_string()))
+                .into(),
             unnamed: is_unnamed.then(|| ("/etc/c".to_string(), "gpu1".to_string())),
             ..Unasked::default()
         };
@@ -117,10 +216,34 @@ pub(super) fn admin() -> Vec<Case> {
     };
     let file = |state| installed(|all| all.node_file = Some(("/run/node.json".into(), state)));
     vec![
-        case("config-owner", "root's", owned(0, 0, 0o100_664), Ok, "only root may write to: 1"),
-        case("config-owner", "Slurm's", owned(64030, 64030, 0o100_644), Note, "user 64030"),
-        case("config-owner", "everybody's", owned(0, 0, 0o100_666), Warn, "mode 666"),
-        case("configuration", "all understood", installed(|_| {}), None, ""),
+        case(
+            "config-owner",
+            "root's",
+            owned(0, 0, 0o100_664),
+            Ok,
+            "only root may write to: 1",
+        ),
+        case(
+            "config-owner",
+            "Slurm's",
+            owned(64030, 64030, 0o100_644),
+            Note,
+            "user 64030",
+        ),
+        case(
+            "config-owner",
+            "everybody's",
+            owned(0, 0, 0o100_666),
+            Warn,
+            "mode 666",
+        ),
+        case(
+            "configuration",
+            "all understood",
+            installed(|_| {}),
+            None,
+            "",
+        ),
         case(
             "configuration",
             "a default",
@@ -128,9 +251,27 @@ pub(super) fn admin() -> Vec<Case> {
             Ok,
             "`default=closest` (`/etc/c:3`), then `rollout=10%`",
         ),
-        case("configuration", "for other nodes", unasked(true), Note, "names this node, `gpu1`"),
-        case("configuration", "a doubt", installed(|all| all.words.push(doubt())), Warn, "unknown argument"),
-        case("configuration", "a typo", installed(|all| all.words.push(refusal())), Fail, "unknown argument"),
+        case(
+            "configuration",
+            "for other nodes",
+            unasked(true),
+            Note,
+            "names this node, `gpu1`",
+        ),
+        case(
+            "configuration",
+            "a doubt",
+            installed(|all| all.words.push(doubt())),
+            Warn,
+            "unknown argument",
+        ),
+        case(
+            "configuration",
+            "a typo",
+            installed(|all| all.words.push(refusal())),
+            Fail,
+            "unknown argument",
+        ),
         case(
             "configuration",
             "switched off",
@@ -152,8 +293,20 @@ pub(super) fn admin() -> Vec<Case> {
             Warn,
             "no file",
         ),
-        case("node-file", "used", file(NodeFileState::Used(9)), Ok, "9 s old"),
-        case("node-file", "none", file(NodeFileState::Absent), Warn, "waits for its hardware"),
+        case(
+            "node-file",
+            "used",
+            file(NodeFileState::Used(9)),
+            Ok,
+            "9 s old",
+        ),
+        case(
+            "node-file",
+            "none",
+            file(NodeFileState::Absent),
+            Warn,
+            "waits for its hardware",
+        ),
         case(
             "node-file",
             "another boot",
@@ -161,8 +314,20 @@ pub(super) fn admin() -> Vec<Case> {
             Note,
             "another boot",
         ),
-        case("node-file", "unwanted", file(NodeFileState::Unwanted), Note, "cache=0"),
-        case("node-file", "too old", file(NodeFileState::Unusable("it is 9000 s old".into())), Warn, "9000"),
+        case(
+            "node-file",
+            "unwanted",
+            file(NodeFileState::Unwanted),
+            Note,
+            "cache=0",
+        ),
+        case(
+            "node-file",
+            "too old",
+            file(NodeFileState::Unusable("it is 9000 s old".into())),
+            Warn,
+            "9000",
+        ),
     ]
 }
 
@@ -172,12 +337,22 @@ fn called(change: impl FnOnce(&mut Caller)) -> World {
 
 pub(super) fn caller() -> Vec<Case> {
     let memlock = |limit: u64, is_root: bool, in_step: bool| {
-        called(|caller| *caller = Caller { memlock: Some(limit), is_root, in_step, ..Caller::default() })
+        called(|caller| {
+            *caller = Caller {
+                memlock: Some(limit),
+                is_root,
+                in_step,
+                ..Caller::default()
+            }
+        })
     };
     let some: u64 = 8 << 20;
     let open = |patch: fn(&mut HostFacts)| World::of_model("dgx-h100").patched(patch);
     fn access(facts: &mut HostFacts, all: DeviceAccess, first: DeviceAccess) {
-        facts.nics.values_mut().for_each(|nic| nic.access = Some(all));
+        facts
+            .nics
+            .values_mut()
+            .for_each(|nic| nic.access = Some(all));
         facts.nics.get_mut("mlx5_0").unwrap().access = Some(first);
     }
     let files = |set: &[&str]| {
@@ -186,13 +361,55 @@ pub(super) fn caller() -> Vec<Case> {
     };
     use DeviceAccess::{Absent, Fenced, Open, Refused};
     vec![
-        case("memlock", "unlimited", memlock(u64::MAX, false, true), Ok, "unlimited"),
-        case("memlock", "root", memlock(some, true, true), Ok, "root is not held"),
-        case("memlock", "a shell", memlock(some, false, false), Note, "8192 KiB"),
-        case("memlock", "a step", memlock(some, false, true), Warn, "8192 KiB"),
-        case("uverbs-access", "all open", open(|of| access(of, Open, Open)), Ok, "8 NICs"),
-        case("uverbs-access", "one refused", open(|of| access(of, Open, Refused)), Warn, "mlx5_0"),
-        case("uverbs-access", "one fenced", open(|of| access(of, Open, Fenced)), Note, "cgroup"),
+        case(
+            "memlock",
+            "unlimited",
+            memlock(u64::MAX, false, true),
+            Ok,
+            "unlimited",
+        ),
+        case(
+            "memlock",
+            "root",
+            memlock(some, true, true),
+            Ok,
+            "root is not held",
+        ),
+        case(
+            "memlock",
+            "a shell",
+            memlock(some, false, false),
+            Note,
+            "8192 KiB",
+        ),
+        case(
+            "memlock",
+            "a step",
+            memlock(some, false, true),
+            Warn,
+            "8192 KiB",
+        ),
+        case(
+            "uverbs-access",
+            "all open",
+            open(|of| access(of, Open, Open)),
+            Ok,
+            "8 NICs",
+        ),
+        case(
+            "uverbs-access",
+            "one refused",
+            open(|of| access(of, Open, Refused)),
+            Warn,
+            "mlx5_0",
+        ),
+        case(
+            "uverbs-access",
+            "one fenced",
+            open(|of| access(of, Open, Fenced)),
+            Note,
+            "cgroup",
+        ),
         case(
             "uverbs-access",
             "one missing",
@@ -200,15 +417,37 @@ pub(super) fn caller() -> Vec<Case> {
             Warn,
             "other NICs have one",
         ),
-        case("uverbs-access", "a container", open(|of| access(of, Absent, Absent)), Note, "container"),
+        case(
+            "uverbs-access",
+            "a container",
+            open(|of| access(of, Absent, Absent)),
+            Note,
+            "container",
+        ),
         case("nccl-conf", "no file", called(|_| {}), None, ""),
-        case("nccl-conf", "nothing of ours", files(&[]), Ok, "nothing that we would set"),
-        case("nccl-conf", "a site's list", files(&["NCCL_IB_HCA"]), Note, "NCCL_IB_HCA: left to it"),
+        case(
+            "nccl-conf",
+            "nothing of ours",
+            files(&[]),
+            Ok,
+            "nothing that we would set",
+        ),
+        case(
+            "nccl-conf",
+            "a site's list",
+            files(&["NCCL_IB_HCA"]),
+            Note,
+            "NCCL_IB_HCA: left to it",
+        ),
         case("variable", "none", called(|_| {}), None, ""),
         case(
             "variable",
             "a doubt",
-            called(|caller| caller.doubts.push(Diagnostic::new("NCCL_IB_HCA=mlx5_1", "too many"))),
+            called(|caller| {
+                caller
+                    .doubts
+                    .push(Diagnostic::new("NCCL_IB_HCA=mlx5_1", "too many"))
+            }),
             Note,
             "too many",
         ),
@@ -216,17 +455,55 @@ pub(super) fn caller() -> Vec<Case> {
 }
 
 pub(super) fn kernel() -> Vec<Case> {
-    let balancing =
-        |model: &str, value: &str| World::of_model(model).file("proc/sys/kernel/numa_balancing", value);
-    let ports =
-        |range: &str| World::of_model("dgx-h100").file("proc/sys/net/ipv4/ip_local_port_range", range);
+    let balancing = |model: &str, value: &str| {
+        World::of_model(model).file("proc/sys/kernel/numa_balancing", value)
+    };
+    let ports = |range: &str| {
+        World::of_model("dgx-h100").file("proc/sys/net/ipv4/ip_local_port_range", range)
+    };
     vec![
-        case("numa-balancing", "off", balancing("dgx-h100", "0"), Ok, "off"),
-        case("numa-balancing", "on", balancing("dgx-h100", "1"), Note, "unmapped"),
-        case("numa-balancing", "on with AMD", balancing("mi300x-8", "1"), Note, "AMD asks for 0"),
-        case("port-range", "the kernel's", ports("32768\t60999"), Ok, "32768 to 60999"),
-        case("port-range", "with slurmd's", ports("1024\t65535"), Note, "6818"),
-        case("port-range", "too few", ports("60000\t60999"), Warn, "1000 ports"),
+        case(
+            "numa-balancing",
+            "off",
+            balancing("dgx-h100", "0"),
+            Ok,
+            "off",
+        ),
+        case(
+            "numa-balancing",
+            "on",
+            balancing("dgx-h100", "1"),
+            Note,
+            "unmapped",
+        ),
+        case(
+            "numa-balancing",
+            "on with AMD",
+            balancing("mi300x-8", "1"),
+            Note,
+            "AMD asks for 0",
+        ),
+        case(
+            "port-range",
+            "the kernel's",
+            ports("32768\t60999"),
+            Ok,
+            "32768 to 60999",
+        ),
+        case(
+            "port-range",
+            "with slurmd's",
+            ports("1024\t65535"),
+            Note,
+            "6818",
+        ),
+        case(
+            "port-range",
+            "too few",
+            ports("60000\t60999"),
+            Warn,
+            "1000 ports",
+        ),
         case("port-range", "odd", ports("many"), None, ""),
     ]
 }

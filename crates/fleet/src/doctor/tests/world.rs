@@ -32,11 +32,21 @@ pub(super) fn model(name: &str) -> Topology {
 
 /// Changes a NIC.
 pub(super) fn with_nic(topology: &mut Topology, name: &str, change: impl FnOnce(&mut Nic)) {
-    change(topology.nics.iter_mut().find(|nic| nic.name.as_str() == name).unwrap());
+    change(
+        topology
+            .nics
+            .iter_mut()
+            .find(|nic| nic.name.as_str() == name)
+            .unwrap(),
+    );
 }
 
 /// Changes a PCI function.
-pub(super) fn with_function(topology: &mut Topology, at: PciAddress, change: impl FnOnce(&mut PciFunction)) {
+pub(super) fn with_function(
+    topology: &mut Topology,
+    at: PciAddress,
+    change: impl FnOnce(&mut PciFunction),
+) {
     let mut function = topology.pci.get(at).unwrap().clone();
     change(&mut function);
     topology.pci.insert(function);
@@ -72,7 +82,10 @@ impl World {
                 );
             }
         }
-        World { manifest: Some(manifest), ..World::described(topology) }
+        World {
+            manifest: Some(manifest),
+            ..World::described(topology)
+        }
     }
 
     pub(super) fn of_model(name: &str) -> World {
@@ -104,7 +117,8 @@ impl World {
     /// The directory of a PCI function.
     pub(super) fn function(&self, address: PciAddress) -> String {
         let root = Root::manifest(self.manifest.clone().unwrap());
-        root.follow(&format!("sys/bus/pci/devices/{address}")).unwrap()
+        root.follow(&format!("sys/bus/pci/devices/{address}"))
+            .unwrap()
     }
 
     /// The configuration space of a function.
@@ -121,8 +135,12 @@ impl World {
 
     /// That of every bridge, with this in the register of ACS.
     pub(super) fn bridges(mut self, acs: u16) -> World {
-        let bridges: Vec<PciAddress> =
-            self.topology.pci.iter().filter_map(|function| function.parent.bridge()).collect();
+        let bridges: Vec<PciAddress> = self
+            .topology
+            .pci
+            .iter()
+            .filter_map(|function| function.parent.bridge())
+            .collect();
         for bridge in bridges {
             self = self.config(bridge, 0x5910, Some(acs), None);
         }
@@ -131,7 +149,12 @@ impl World {
 
     /// That of every NIC.
     pub(super) fn nics(mut self, control: u16, ats: Option<u16>) -> World {
-        let nics: Vec<PciAddress> = self.topology.nics.iter().filter_map(|nic| nic.address).collect();
+        let nics: Vec<PciAddress> = self
+            .topology
+            .nics
+            .iter()
+            .filter_map(|nic| nic.address)
+            .collect();
         for nic in nics {
             self = self.config(nic, control, None, ats);
         }
@@ -140,11 +163,17 @@ impl World {
 
     /// The node as a virtual machine of KVM's.
     pub(super) fn guest(self) -> World {
-        self.file("sys/devices/system/clocksource/clocksource0/available_clocksource", "kvm-clock tsc")
+        self.file(
+            "sys/devices/system/clocksource/clocksource0/available_clocksource",
+            "kvm-clock tsc",
+        )
     }
 
     pub(super) fn patched(self, patch: Patch) -> World {
-        World { patch: Some(patch), ..self }
+        World {
+            patch: Some(patch),
+            ..self
+        }
     }
 
     pub(super) fn installed(self, change: impl FnOnce(&mut Installation)) -> World {
@@ -166,7 +195,9 @@ impl World {
             None => (self.topology.clone(), Vec::new()),
         };
         let plan = Plan::new(topology, Wish::default(), Step::default(), &|_| None);
-        let mut facts = root.as_ref().map(|root| crate::gather::facts(root, &plan.node));
+        let mut facts = root
+            .as_ref()
+            .map(|root| crate::gather::facts(root, &plan.node));
         if let (Some(facts), Some(patch)) = (&mut facts, self.patch) {
             patch(facts);
         }
@@ -189,6 +220,11 @@ impl World {
     }
 
     pub(super) fn of_check(&self, code: &str) -> Vec<Finding> {
-        self.examined(&codes().filter(|other| *other != code).map(str::to_string).collect())
+        self.examined(
+            &codes()
+                .filter(|other| *other != code)
+                .map(str::to_string)
+                .collect(),
+        )
     }
 }

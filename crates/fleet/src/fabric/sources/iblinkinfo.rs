@@ -114,8 +114,19 @@ fn port<'a>(line: &'a str, above: Option<(EndKind, Option<u64>, &'a str)>) -> Op
         Some(name) => (None, None, name),
         None => above.map(|(kind, guid, name)| (Some(kind), guid, name))?,
     };
-    let own = if own.trim().is_empty() { above_guid } else { guid(own) };
-    Some(Line { kind, guid: own, lid, port, description, far: self::far(far) })
+    let own = if own.trim().is_empty() {
+        above_guid
+    } else {
+        guid(own)
+    };
+    Some(Line {
+        kind,
+        guid: own,
+        lid,
+        port,
+        description,
+        far: self::far(far),
+    })
 }
 
 /// `None` for a port without a link, or whose far end did not answer.
@@ -123,7 +134,12 @@ fn far(text: &str) -> Option<Far<'_>> {
     let (near, rest) = text.split_once('"')?;
     let (description, _) = rest.rsplit_once("\" (")?;
     let (rest, lid, port) = numbered(near)?;
-    Some(Far { guid: guid(rest), lid, port, description })
+    Some(Far {
+        guid: guid(rest),
+        lid,
+        port,
+        description,
+    })
 }
 
 /// `… 5    1[  ] `: what stands before, the LID, the port.
@@ -149,7 +165,10 @@ impl<'a> Directory<'a> {
     fn new(lines: &[Line<'a>]) -> Directory<'a> {
         let mut ports: BTreeMap<u64, u8> = BTreeMap::new();
         let mut many_ports = BTreeSet::new();
-        let far = lines.iter().filter_map(|line| line.far.as_ref()).map(|far| (far.guid, far.port));
+        let far = lines
+            .iter()
+            .filter_map(|line| line.far.as_ref())
+            .map(|far| (far.guid, far.port));
         for (guid, port) in lines.iter().map(|line| (line.guid, line.port)).chain(far) {
             let Some(guid) = guid else { continue };
             if *ports.entry(guid).or_insert(port) != port {
@@ -165,7 +184,11 @@ impl<'a> Directory<'a> {
         for line in lines {
             match directory.kind(line.kind, line.guid) {
                 EndKind::Switch => {
-                    directory.switches.entry((line.lid, line.description)).or_default().insert(line.guid);
+                    directory
+                        .switches
+                        .entry((line.lid, line.description))
+                        .or_default()
+                        .insert(line.guid);
                 }
                 EndKind::Nic => {
                     directory
@@ -192,13 +215,20 @@ impl<'a> Directory<'a> {
     /// The far end of a line; `None` where several have its LID and description.
     fn end(&self, near: EndKind, far: &Far<'a>) -> Option<End<'a>> {
         let end = |kind, guid| {
-            Some(End { kind, guid, lid: Some(far.lid), port: far.port, description: far.description })
+            Some(End {
+                kind,
+                guid,
+                lid: Some(far.lid),
+                port: far.port,
+                description: far.description,
+            })
         };
         if far.guid.is_some() {
             return end(self.kind(None, far.guid), far.guid);
         }
-        let only =
-            |guids: &BTreeSet<Option<u64>>| (guids.len() == 1).then(|| guids.first().copied().flatten());
+        let only = |guids: &BTreeSet<Option<u64>>| {
+            (guids.len() == 1).then(|| guids.first().copied().flatten())
+        };
         if let Some(guids) = self.switches.get(&(far.lid, far.description)) {
             return end(EndKind::Switch, only(guids)?);
         }
@@ -209,6 +239,13 @@ impl<'a> Directory<'a> {
             return end(EndKind::Router, None);
         }
         // with --switches-only each switch has its lines, and what has none is a NIC
-        end(if near == EndKind::Switch { EndKind::Nic } else { EndKind::Switch }, None)
+        end(
+            if near == EndKind::Switch {
+                EndKind::Nic
+            } else {
+                EndKind::Switch
+            },
+            None,
+        )
     }
 }

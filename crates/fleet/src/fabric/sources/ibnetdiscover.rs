@@ -20,9 +20,15 @@ use std::collections::BTreeMap;
 
 /// Does a line begin or belong to this format?
 pub fn is_own(line: &str) -> bool {
-    ["switchguid=", "caguid=", "hcaguids=", "rtguid=", "# Topology file:"]
-        .iter()
-        .any(|start| line.starts_with(start))
+    [
+        "switchguid=",
+        "caguid=",
+        "hcaguids=",
+        "rtguid=",
+        "# Topology file:",
+    ]
+    .iter()
+    .any(|start| line.starts_with(start))
         || header(line).is_some()
 }
 
@@ -45,7 +51,11 @@ pub fn read<'a>(text: &'a str, notes: &mut Notes, into: &mut Cabling) {
                 continue;
             };
             let is_switch = kind == EndKind::Switch;
-            let near_guid = if is_switch { of_switch(node) } else { port.guid.unwrap_or(node) };
+            let near_guid = if is_switch {
+                of_switch(node)
+            } else {
+                port.guid.unwrap_or(node)
+            };
             let near = end(kind, near_guid, port.number, description);
             let (far_kind, far_node) = port.far;
             let far_guid = match far_kind {
@@ -62,7 +72,13 @@ pub fn read<'a>(text: &'a str, notes: &mut Notes, into: &mut Cabling) {
 }
 
 fn end(kind: EndKind, guid: u64, port: u8, description: &str) -> End<'_> {
-    End { kind, guid: Some(guid), lid: None, port, description }
+    End {
+        kind,
+        guid: Some(guid),
+        lid: None,
+        port,
+        description,
+    }
 }
 
 /// Lines without links: identifiers before a stanza, comments, the headings of `-g`.
@@ -71,7 +87,16 @@ fn is_known(line: &str) -> bool {
     let name = line.split(['=', ' ']).next().unwrap_or_default();
     line.is_empty()
         || line.starts_with('#')
-        || ["vendid", "devid", "sysimgguid", "switchguid", "caguid", "hcaguids", "rtguid"].contains(&name)
+        || [
+            "vendid",
+            "devid",
+            "sysimgguid",
+            "switchguid",
+            "caguid",
+            "hcaguids",
+            "rtguid",
+        ]
+        .contains(&name)
         || ["Chassis", "Non-Chassis", "Hostname:"].contains(&name)
 }
 
@@ -95,7 +120,11 @@ fn header(line: &str) -> Option<(EndKind, u64, &str)> {
     };
     let (_, rest) = rest.split_once('"')?;
     let (id, rest) = rest.split_once('"')?;
-    Some((kind, guid(id.split_once('-')?.1)?, quoted(rest).unwrap_or_default().0))
+    Some((
+        kind,
+        guid(id.split_once('-')?.1)?,
+        quoted(rest).unwrap_or_default().0,
+    ))
 }
 
 /// What stands between the first and the last quote, and what follows; a description may hold quotes.
@@ -143,7 +172,10 @@ fn numbered(text: &str) -> Option<(u8, Option<u64>, &str)> {
         rest = outside.split_once(']')?.1;
     }
     let unspaced = rest.trim_start();
-    let (own, rest) = match unspaced.strip_prefix('(').and_then(|inside| inside.split_once(')')) {
+    let (own, rest) = match unspaced
+        .strip_prefix('(')
+        .and_then(|inside| inside.split_once(')'))
+    {
         Some((inside, after)) => (guid(inside), after),
         None => (None, rest),
     };

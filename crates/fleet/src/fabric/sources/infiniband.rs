@@ -65,18 +65,44 @@ impl<'a> Links<'a> {
     /// A link, or a port without one.
     pub fn add(&mut self, near: End<'a>, far: Option<End<'a>>) {
         match (near.kind, far) {
-            (EndKind::Router, _) | (_, Some(End { kind: EndKind::Router, .. })) => self.has_routers = true,
-            (EndKind::Nic, Some(far @ End { kind: EndKind::Switch, .. })) => {
+            (EndKind::Router, _)
+            | (
+                _,
+                Some(End {
+                    kind: EndKind::Router,
+                    ..
+                }),
+            ) => self.has_routers = true,
+            (
+                EndKind::Nic,
+                Some(
+                    far @ End {
+                        kind: EndKind::Switch,
+                        ..
+                    },
+                ),
+            ) => {
                 let to = self.switch_port(far);
                 self.nic(near, Some(to), true);
             }
-            (EndKind::Switch, Some(far @ End { kind: EndKind::Nic, .. })) => {
+            (
+                EndKind::Switch,
+                Some(
+                    far @ End {
+                        kind: EndKind::Nic, ..
+                    },
+                ),
+            ) => {
                 let to = self.switch_port(near);
                 self.nic(far, Some(to), false);
             }
             (EndKind::Switch, Some(far)) => {
                 let (near, far) = (self.switch_port(near), self.switch_port(far));
-                self.trunks.insert(if near <= far { (near, far) } else { (far, near) });
+                self.trunks.insert(if near <= far {
+                    (near, far)
+                } else {
+                    (far, near)
+                });
             }
             (EndKind::Nic, Some(_)) => self.has_back_to_back = true,
             (EndKind::Nic, None) => self.nic(near, None, true),
@@ -92,16 +118,25 @@ impl<'a> Links<'a> {
     }
 
     fn switch_port(&mut self, end: End) -> SwitchPort {
-        SwitchPort { switch: self.switch(end), port: end.port.to_string() }
+        SwitchPort {
+            switch: self.switch(end),
+            port: end.port.to_string(),
+        }
     }
 
     /// A NIC's port as a line tells it: the NIC's own line, or that of the switch.
     fn nic(&mut self, end: End<'a>, to: Option<SwitchPort>, is_own: bool) {
-        let without_guid = end.guid.is_none().then(|| (end.lid.unwrap_or(0), end.description));
+        let without_guid = end
+            .guid
+            .is_none()
+            .then(|| (end.lid.unwrap_or(0), end.description));
         let known = self
             .nics
             .entry((end.guid, without_guid, end.port))
-            .or_insert_with(|| NicLink { description: end.description, to: None });
+            .or_insert_with(|| NicLink {
+                description: end.description,
+                to: None,
+            });
         if known.to.is_none() {
             known.to = to;
         }
@@ -120,13 +155,19 @@ impl<'a> Links<'a> {
         into.tells_trunks = true;
         // unmanaged switches all have their product's name
         let mut names: BTreeMap<&str, usize> = BTreeMap::new();
-        self.switches.values().for_each(|name| *names.entry(name).or_default() += 1);
+        self.switches
+            .values()
+            .for_each(|name| *names.entry(name).or_default() += 1);
         let shown = |key: &String, name: &String| match names.get(name.as_str()) {
             Some(1) | None => name.clone(),
             Some(_) if key.starts_with(name) => key.clone(),
             Some(_) => format!("{name} {key}"),
         };
-        into.switches.extend(self.switches.iter().map(|(key, name)| (key.clone(), shown(key, name))));
+        into.switches.extend(
+            self.switches
+                .iter()
+                .map(|(key, name)| (key.clone(), shown(key, name))),
+        );
         into.trunks.extend(self.trunks);
         let mut without_node = 0;
         let mut cables = BTreeSet::new();
@@ -139,8 +180,20 @@ impl<'a> Links<'a> {
             let named = node_and_nic(link.description);
             let is_named = named.is_some();
             let (node, nic) = named.unwrap_or_default();
-            let nic = if nic.is_empty() { guid.clone().unwrap_or_default() } else { nic };
-            let cable = Cable { nic: NicPort { node, nic, port, guid }, to: link.to };
+            let nic = if nic.is_empty() {
+                guid.clone().unwrap_or_default()
+            } else {
+                nic
+            };
+            let cable = Cable {
+                nic: NicPort {
+                    node,
+                    nic,
+                    port,
+                    guid,
+                },
+                to: link.to,
+            };
             if is_named {
                 cables.insert(cable);
             } else {
@@ -151,7 +204,9 @@ impl<'a> Links<'a> {
         twins(&cables, notes);
         into.cables.append(&mut cables);
         if without_node > 0 {
-            notes.add(format!("NIC ports whose description names no node: {without_node}; rdma-ndd sets it"));
+            notes.add(format!(
+                "NIC ports whose description names no node: {without_node}; rdma-ndd sets it"
+            ));
         }
         if self.has_routers {
             notes.add("links of routers are left out".to_string());
@@ -167,11 +222,24 @@ impl<'a> Links<'a> {
 
 /// Notes NICs of one node, name and port: two hosts with one name, or the planes of one NIC.
 fn twins(cables: &BTreeSet<Cable>, notes: &mut Notes) {
-    let name = |cable: &Cable| (cable.nic.node.clone(), cable.nic.nic.clone(), cable.nic.port);
-    let mut same = cables.iter().zip(cables.iter().skip(1)).filter(|(one, next)| name(one) == name(next));
+    let name = |cable: &Cable| {
+        (
+            cable.nic.node.clone(),
+            cable.nic.nic.clone(),
+            cable.nic.port,
+        )
+    };
+    let mut same = cables
+        .iter()
+        .zip(cables.iter().skip(1))
+        .filter(|(one, next)| name(one) == name(next));
     if let Some((one, _)) = same.next() {
         let more = same.count();
-        let also = if more > 0 { format!(", and {more} more") } else { String::new() };
+        let also = if more > 0 {
+            format!(", and {more} more")
+        } else {
+            String::new()
+        };
         notes.add(format!(
             "two NICs of different GUIDs are port {} of `{}` of node `{}`{also}",
             one.nic.port,
@@ -201,7 +269,9 @@ fn node_and_nic(description: &str) -> Option<(String, String)> {
     let host = words.next()?;
     let nic = words.collect::<Vec<_>>().join(" ");
     let is_host = host.starts_with(|letter: char| letter.is_ascii_alphanumeric())
-        && host.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter));
+        && host
+            .chars()
+            .all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter));
     let is_product = description.contains("Mellanox Technologies")
         || host
             .strip_prefix("MT")
@@ -220,7 +290,10 @@ fn node_and_nic(description: &str) -> Option<(String, String)> {
 /// model tells a chassis' boards and the ASICs of one box from each other, and stays where it is not the first.
 fn switch_name(description: &str) -> String {
     let description = description.trim();
-    let Some((name, model)) = description.split_once(';').and_then(|(_, rest)| rest.rsplit_once(':')) else {
+    let Some((name, model)) = description
+        .split_once(';')
+        .and_then(|(_, rest)| rest.rsplit_once(':'))
+    else {
         return super::clean(description);
     };
     match model.split_once('/') {
@@ -266,7 +339,10 @@ mod tests {
             ("MF0;leaf1:MQM9700/U1", "leaf1"),
             ("MF0;core:CS8500/L01/U1", "core/L01/U1"),
             ("MF0;plane:Q3400/U2", "plane/U2"),
-            ("Quantum Mellanox Technologies", "Quantum Mellanox Technologies"),
+            (
+                "Quantum Mellanox Technologies",
+                "Quantum Mellanox Technologies",
+            ),
             ("leaf 1", "leaf 1"),
         ] {
             assert_eq!(switch_name(description), name, "`{description}`");

@@ -22,23 +22,37 @@ const MAX_DOCUMENTS: usize = 1 << 20;
 
 /// Is a line of this format?
 pub fn is_own(line: &str) -> bool {
-    ["\"lldp\":", "\"local-chassis\":"].iter().any(|key| line.contains(key))
+    ["\"lldp\":", "\"local-chassis\":"]
+        .iter()
+        .any(|key| line.contains(key))
 }
 
 pub fn read(name: &str, text: &str, notes: &mut Notes, into: &mut Cabling) {
-    let file = name.rsplit('/').next().and_then(|file| file.split('.').next()).unwrap_or_default();
+    let file = name
+        .rsplit('/')
+        .next()
+        .and_then(|file| file.split('.').next())
+        .unwrap_or_default();
     for (label, body) in labelled(text) {
-        let label = if label.is_empty() && file != "-" { file } else { label };
+        let label = if label.is_empty() && file != "-" {
+            file
+        } else {
+            label
+        };
         let pieces = pieces(&body, label, notes);
         // the chassis may be printed before the neighbours, or behind them
-        let is_chassis = |piece: &str| !piece.contains("\"lldp\":") && piece.contains("\"local-chassis\":");
+        let is_chassis =
+            |piece: &str| !piece.contains("\"lldp\":") && piece.contains("\"local-chassis\":");
         let is_chassis_first = pieces.first().is_some_and(|piece| is_chassis(piece));
         let mut own = Chassis::default();
         let mut waiting: Vec<&str> = Vec::new();
         for piece in pieces {
             if is_chassis(piece) {
                 let told = document(piece, label, notes);
-                own = Chassis::read(first(field(first(field(&told, "local-chassis")), "chassis")));
+                own = Chassis::read(first(field(
+                    first(field(&told, "local-chassis")),
+                    "chassis",
+                )));
                 for piece in waiting.drain(..) {
                     node(&document(piece, label, notes), label, &own, notes, into);
                 }
@@ -80,7 +94,10 @@ fn labelled(text: &str) -> BTreeMap<&str, String> {
 /// `node7: {`; no line of JSON begins with a letter or digit and has a colon.
 fn label(line: &str) -> Option<(&str, &str)> {
     let (label, rest) = line.trim_start().split_once(':')?;
-    let is_name = !label.is_empty() && label.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    let is_name = !label.is_empty()
+        && label
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
     is_name.then(|| (label, rest.strip_prefix(' ').unwrap_or(rest)))
 }
 
@@ -90,21 +107,33 @@ fn pieces<'a>(body: &'a str, label: &str, notes: &mut Notes) -> Vec<&'a str> {
     let starts = starts.filter(|at| *at == 0 || body.as_bytes()[at - 1] == b'\n');
     let starts: Vec<usize> = starts.take(MAX_DOCUMENTS).collect();
     if starts.len() == MAX_DOCUMENTS {
-        notes.add(format!("no more than {MAX_DOCUMENTS} answers of lldpctl are read"));
+        notes.add(format!(
+            "no more than {MAX_DOCUMENTS} answers of lldpctl are read"
+        ));
     }
-    if let (true, Some(line)) = (starts.is_empty(), body.lines().find(|line| !line.trim().is_empty())) {
+    if let (true, Some(line)) = (
+        starts.is_empty(),
+        body.lines().find(|line| !line.trim().is_empty()),
+    ) {
         let (label, line) = (Shown::word(label, 80), Shown::word(line.trim(), 80));
         notes.add(format!("`{label}`: no JSON of lldpctl: `{line}`"));
     }
     let ends = starts.iter().skip(1).copied().chain([body.len()]);
-    starts.iter().zip(ends).map(|(start, end)| &body[*start..end]).collect()
+    starts
+        .iter()
+        .zip(ends)
+        .map(|(start, end)| &body[*start..end])
+        .collect()
 }
 
 /// A document, or nothing where it is none.
 fn document(piece: &str, label: &str, notes: &mut Notes) -> Value {
     let label = Shown::word(label, 80);
     if piece.len() > MAX_DOCUMENT {
-        notes.add(format!("`{label}`: what one lldpctl printed has more than {} MiB", MAX_DOCUMENT >> 20));
+        notes.add(format!(
+            "`{label}`: what one lldpctl printed has more than {} MiB",
+            MAX_DOCUMENT >> 20
+        ));
         return Value::Null;
     }
     // what another program wrote behind it does not matter
@@ -131,7 +160,9 @@ impl Chassis {
     fn read(told: &Value) -> Chassis {
         // with `-f json` the name is the key of all others, unless there is none
         let (name, told) = match told.as_object().and_then(|fields| fields.iter().next()) {
-            Some((name, inner)) if field(told, "id").is_null() && inner.is_object() => (name.as_str(), inner),
+            Some((name, inner)) if field(told, "id").is_null() && inner.is_object() => {
+                (name.as_str(), inner)
+            }
             _ => (text(field(told, "name")), told),
         };
         let capabilities = items(field(told, "capability"));
@@ -153,7 +184,14 @@ impl Chassis {
     }
 
     fn shown(&self) -> Shown<'_> {
-        Shown::word(if self.name.is_empty() { &self.id } else { &self.name }, 80)
+        Shown::word(
+            if self.name.is_empty() {
+                &self.id
+            } else {
+                &self.name
+            },
+            80,
+        )
     }
 }
 
@@ -170,9 +208,19 @@ fn node(document: &Value, label: &str, own: &Chassis, notes: &mut Notes, into: &
         return;
     }
     // `srun -l` labels lines with a task's number
-    let label = if label.bytes().all(|byte| byte.is_ascii_digit()) { "" } else { label };
-    let node = node_name(if own.name.is_empty() { label } else { &own.name });
-    let heard = items(field(document, "lldp")).into_iter().flat_map(|told| items(field(told, "interface")));
+    let label = if label.bytes().all(|byte| byte.is_ascii_digit()) {
+        ""
+    } else {
+        label
+    };
+    let node = node_name(if own.name.is_empty() {
+        label
+    } else {
+        &own.name
+    });
+    let heard = items(field(document, "lldp"))
+        .into_iter()
+        .flat_map(|told| items(field(told, "interface")));
     if node.is_empty() {
         notes.add("no word says which node this is from: name the file as the node".to_string());
         return;
@@ -193,30 +241,56 @@ fn node(document: &Value, label: &str, own: &Chassis, notes: &mut Notes, into: &
         notes.add(format!("`{shown}` hears no neighbour"));
     }
     for (interface, neighbours) in interfaces {
-        let is_own =
-            |other: &Chassis| node_name(&other.name) == node || !own.id.is_empty() && other.id == own.id;
+        let is_own = |other: &Chassis| {
+            node_name(&other.name) == node || !own.id.is_empty() && other.id == own.id
+        };
         match switch(neighbours, &is_own) {
             Ok(Some(Neighbour { chassis, port, .. })) => {
-                let key = if chassis.id.is_empty() { chassis.name.clone() } else { chassis.id };
-                let name = if chassis.name.is_empty() { key.clone() } else { chassis.name };
+                let key = if chassis.id.is_empty() {
+                    chassis.name.clone()
+                } else {
+                    chassis.id
+                };
+                let name = if chassis.name.is_empty() {
+                    key.clone()
+                } else {
+                    chassis.name
+                };
                 into.switches.entry(key.clone()).or_insert(name);
-                let nic = NicPort { node: node.clone(), nic: clean(interface), port: 1, guid: None };
-                into.cables.insert(Cable { nic, to: Some(SwitchPort { switch: key, port }) });
+                let nic = NicPort {
+                    node: node.clone(),
+                    nic: clean(interface),
+                    port: 1,
+                    guid: None,
+                };
+                into.cables.insert(Cable {
+                    nic,
+                    to: Some(SwitchPort { switch: key, port }),
+                });
             }
             Ok(None) => {}
-            Err(why) => notes.add(format!("`{}` of `{shown}` {why}", Shown::word(interface, 80))),
+            Err(why) => notes.add(format!(
+                "`{}` of `{shown}` {why}",
+                Shown::word(interface, 80)
+            )),
         }
     }
 }
 
 /// The switch among what an interface hears.  `None` where it hears its own node alone, as a VF hears its PF.
-fn switch(mut heard: Vec<Neighbour>, is_own: &dyn Fn(&Chassis) -> bool) -> Result<Option<Neighbour>, String> {
+fn switch(
+    mut heard: Vec<Neighbour>,
+    is_own: &dyn Fn(&Chassis) -> bool,
+) -> Result<Option<Neighbour>, String> {
     heard.retain(|neighbour| !is_own(&neighbour.chassis));
     if heard.iter().any(|neighbour| neighbour.is_lldp) {
         heard.retain(|neighbour| neighbour.is_lldp);
     }
     if let Some(dpu) = heard.iter().find(|neighbour| neighbour.chassis.is_dpu()) {
-        let why = format!("hears the DPU `{}`: ask lldpd there for its switch", dpu.chassis.shown());
+        let why = format!(
+            "hears the DPU `{}`: ask lldpd there for its switch",
+            dpu.chassis.shown()
+        );
         heard.retain(|neighbour| !neighbour.chassis.is_dpu());
         if heard.is_empty() {
             return Err(why);
@@ -240,7 +314,10 @@ fn switch(mut heard: Vec<Neighbour>, is_own: &dyn Fn(&Chassis) -> bool) -> Resul
 fn named(told: &Value) -> Vec<(&str, &Value)> {
     match (told.get("name").and_then(Value::as_str), told.as_object()) {
         (Some(name), _) => vec![(name, told)],
-        (None, Some(fields)) => fields.iter().map(|(name, inner)| (name.as_str(), inner)).collect(),
+        (None, Some(fields)) => fields
+            .iter()
+            .map(|(name, inner)| (name.as_str(), inner))
+            .collect(),
         (None, None) => Vec::new(),
     }
 }
@@ -255,7 +332,11 @@ fn port(told: &Value) -> String {
         "local" => !value.bytes().all(|byte| byte.is_ascii_digit()),
         _ => true,
     };
-    clean(if is_name || description.is_empty() { value } else { description })
+    clean(if is_name || description.is_empty() {
+        value
+    } else {
+        description
+    })
 }
 
 fn field<'a>(value: &'a Value, name: &str) -> &'a Value {
@@ -264,15 +345,22 @@ fn field<'a>(value: &'a Value, name: &str) -> &'a Value {
 
 /// A list's items; what is no list is one item.
 fn items(value: &Value) -> Vec<&Value> {
-    value.as_array().map_or_else(|| vec![value], |list| list.iter().collect())
+    value
+        .as_array()
+        .map_or_else(|| vec![value], |list| list.iter().collect())
 }
 
 fn first(value: &Value) -> &Value {
-    value.as_array().map_or(value, |list| list.first().unwrap_or(&Value::Null))
+    value
+        .as_array()
+        .map_or(value, |list| list.first().unwrap_or(&Value::Null))
 }
 
 /// `x`, `{"value": x}` or a list of it.
 fn text(value: &Value) -> &str {
     let value = first(value);
-    value.as_str().or_else(|| field(value, "value").as_str()).unwrap_or_default()
+    value
+        .as_str()
+        .or_else(|| field(value, "value").as_str())
+        .unwrap_or_default()
 }

@@ -43,7 +43,11 @@ pub enum SourceKind {
 /// The text is too long, or none of the known formats: nothing was added.
 pub fn read(name: &str, text: &str, into: &mut Cabling) -> Result<SourceKind, String> {
     if text.len() > MAX_BYTES {
-        return Err(format!("`{}` has more than {} MiB", Shown::word(name, 200), MAX_BYTES >> 20));
+        return Err(format!(
+            "`{}` has more than {} MiB",
+            Shown::word(name, 200),
+            MAX_BYTES >> 20
+        ));
     }
     let mut notes = Notes::default();
     let Some(kind) = text.lines().find_map(kind) else {
@@ -74,7 +78,10 @@ fn kind(line: &str) -> Option<SourceKind> {
         (SourceKind::SlurmConf, slurm::is_conf(line)),
         (SourceKind::SlurmYaml, slurm::is_yaml(line)),
     ];
-    formats.into_iter().find(|(_, is_own)| *is_own).map(|(kind, _)| kind)
+    formats
+        .into_iter()
+        .find(|(_, is_own)| *is_own)
+        .map(|(kind, _)| kind)
 }
 
 /// What is odd in a text.
@@ -87,19 +94,30 @@ struct Notes {
 
 impl Notes {
     fn add(&mut self, note: String) {
-        if self.notes.len() < MAX_NOTES { self.notes.push(note) } else { self.more += 1 }
+        if self.notes.len() < MAX_NOTES {
+            self.notes.push(note)
+        } else {
+            self.more += 1
+        }
     }
 
     /// `count` lines are not of the format; the first is line `number`.
     fn odd_lines(&mut self, number: usize, line: &str, count: usize) {
-        let also =
-            if count > 1 { format!(", and {} more lines are not read", count - 1) } else { String::new() };
-        self.add(format!("line {number} is not understood: `{}`{also}", Shown::word(line, 80)));
+        let also = if count > 1 {
+            format!(", and {} more lines are not read", count - 1)
+        } else {
+            String::new()
+        };
+        self.add(format!(
+            "line {number} is not understood: `{}`{also}",
+            Shown::word(line, 80)
+        ));
     }
 
     fn finish(self, name: &str, into: &mut Cabling) {
         let name = Shown::word(name, 200).to_string();
-        into.notes.extend(self.notes.into_iter().map(|note| format!("{name}: {note}")));
+        into.notes
+            .extend(self.notes.into_iter().map(|note| format!("{name}: {note}")));
         if self.more > 0 {
             into.notes.push(format!("{name}: {} more notes", self.more));
         }
@@ -108,7 +126,11 @@ impl Notes {
 
 /// A foreign name without what disturbs a terminal, as rdma-core's `clean_nodedesc` does it; names of LLDP have 255 bytes.
 fn clean(name: &str) -> String {
-    name.trim().chars().map(|letter| if disturbs(letter) { ' ' } else { letter }).take(255).collect()
+    name.trim()
+        .chars()
+        .map(|letter| if disturbs(letter) { ' ' } else { letter })
+        .take(255)
+        .collect()
 }
 
 /// A node's name up to its first dot, as Slurm has it.

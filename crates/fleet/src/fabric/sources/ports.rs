@@ -37,12 +37,27 @@ fn link(line: &str) -> Option<(End<'_>, Option<End<'_>>)> {
     let rest = rest.trim();
     let Some(far) = rest.strip_prefix("- ") else {
         let description = rest.strip_prefix('\'')?.strip_suffix('\'')?;
-        return Some((End { description, ..near }, None));
+        return Some((
+            End {
+                description,
+                ..near
+            },
+            None,
+        ));
     };
     let (far, rest) = end(far)?;
     let names = rest.trim().strip_prefix("( '")?.strip_suffix("' )")?;
     let (near_name, far_name) = names.split_once("' - '")?;
-    let (near, far) = (End { description: near_name, ..near }, End { description: far_name, ..far });
+    let (near, far) = (
+        End {
+            description: near_name,
+            ..near
+        },
+        End {
+            description: far_name,
+            ..far
+        },
+    );
     Some((near, Some(far)))
 }
 
@@ -59,7 +74,16 @@ fn end(text: &str) -> Option<(End<'_>, &str)> {
     let (port, rest) = word(rest)?;
     let (own, rest) = word(rest)?;
     let own = guid(own.strip_prefix("0x")?)?;
-    Some((End { kind, guid: Some(own), lid: None, port: port.parse().ok()?, description: "" }, rest))
+    Some((
+        End {
+            kind,
+            guid: Some(own),
+            lid: None,
+            port: port.parse().ok()?,
+            description: "",
+        },
+        rest,
+    ))
 }
 
 /// The first word, and what follows.

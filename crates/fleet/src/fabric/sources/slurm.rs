@@ -20,12 +20,17 @@ const MAX_DEPTH: usize = 32;
 /// Is a line one of topology.conf's?  Names of parameters are of any case.
 pub fn is_conf(line: &str) -> bool {
     let name = line.split('=').next().unwrap_or_default().trim();
-    line.contains('=') && ["SwitchName", "BlockName"].iter().any(|own| name.eq_ignore_ascii_case(own))
+    line.contains('=')
+        && ["SwitchName", "BlockName"]
+            .iter()
+            .any(|own| name.eq_ignore_ascii_case(own))
 }
 
 /// Is a line one of topology.yaml's?  A topology's name must be its first attribute.
 pub fn is_yaml(line: &str) -> bool {
-    line.trim_start().strip_prefix("- ").is_some_and(|first| first.trim_start().starts_with("topology:"))
+    line.trim_start()
+        .strip_prefix("- ")
+        .is_some_and(|first| first.trim_start().starts_with("topology:"))
 }
 
 pub fn read_conf(text: &str, notes: &mut Notes, into: &mut Cabling) {
@@ -35,9 +40,17 @@ pub fn read_conf(text: &str, notes: &mut Notes, into: &mut Cabling) {
     let mut odd: Option<(usize, &str, usize)> = None;
     for (at, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();
-        let words = line.split_whitespace().take(MAX_WORDS).filter_map(|word| word.split_once('='));
+        let words = line
+            .split_whitespace()
+            .take(MAX_WORDS)
+            .filter_map(|word| word.split_once('='));
         let fields: BTreeMap<String, String> = words
-            .map(|(name, value)| (name.to_ascii_lowercase(), value.trim_matches('"').to_string()))
+            .map(|(name, value)| {
+                (
+                    name.to_ascii_lowercase(),
+                    value.trim_matches('"').to_string(),
+                )
+            })
             .collect();
         let is_read = tree.add(&fields, ["switchname", "blockname", "switches", "nodes"]);
         if !is_read && !line.is_empty() && !fields.contains_key("blocksizes") {
@@ -53,7 +66,10 @@ pub fn read_conf(text: &str, notes: &mut Notes, into: &mut Cabling) {
 /// A list, or a mapping with the key whose value comes next.
 enum Frame {
     List,
-    Mapping { key: Option<String>, fields: BTreeMap<String, String> },
+    Mapping {
+        key: Option<String>,
+        fields: BTreeMap<String, String>,
+    },
 }
 
 pub fn read_yaml(text: &str, notes: &mut Notes, into: &mut Cabling) {
@@ -63,12 +79,18 @@ pub fn read_yaml(text: &str, notes: &mut Notes, into: &mut Cabling) {
         let event = match event {
             Ok((event, _)) => event,
             Err(error) => {
-                tree.notes.add(format!("not read to its end: {}", Shown::word(&error.to_string(), 200)));
+                tree.notes.add(format!(
+                    "not read to its end: {}",
+                    Shown::word(&error.to_string(), 200)
+                ));
                 break;
             }
         };
         match event {
-            Event::MappingStart(..) => frames.push(Frame::Mapping { key: None, fields: BTreeMap::new() }),
+            Event::MappingStart(..) => frames.push(Frame::Mapping {
+                key: None,
+                fields: BTreeMap::new(),
+            }),
             Event::SequenceStart(..) => frames.push(Frame::List),
             Event::MappingEnd | Event::SequenceEnd => {
                 if let Some(Frame::Mapping { fields, .. }) = frames.pop() {
@@ -86,7 +108,9 @@ pub fn read_yaml(text: &str, notes: &mut Notes, into: &mut Cabling) {
             _ => {}
         }
         if frames.len() > MAX_DEPTH {
-            tree.notes.add(format!("not read to its end: nested more than {MAX_DEPTH} deep"));
+            tree.notes.add(format!(
+                "not read to its end: nested more than {MAX_DEPTH} deep"
+            ));
             break;
         }
     }
@@ -96,7 +120,8 @@ pub fn read_yaml(text: &str, notes: &mut Notes, into: &mut Cabling) {
 /// A key, a key's value, or an item of the list that is a key's value.
 fn scalar(frames: &mut [Frame], text: &str) {
     let is_item = matches!(frames.last(), Some(Frame::List));
-    let Some(Frame::Mapping { key, fields }) = frames.iter_mut().rev().nth(usize::from(is_item)) else {
+    let Some(Frame::Mapping { key, fields }) = frames.iter_mut().rev().nth(usize::from(is_item))
+    else {
         return;
     };
     match key {
@@ -126,25 +151,46 @@ struct Tree<'a> {
 
 impl<'a> Tree<'a> {
     fn new(notes: &'a mut Notes, into: &'a mut Cabling) -> Tree<'a> {
-        Tree { notes, into, left: MAX_NAMES, blocks: 0 }
+        Tree {
+            notes,
+            into,
+            left: MAX_NAMES,
+            blocks: 0,
+        }
     }
 
     /// Adds a switch or a block; false where the fields, by the names of a format, are neither.
     fn add(&mut self, fields: &BTreeMap<String, String>, names: [&str; 4]) -> bool {
         let [switch, block, children, nodes] = names.map(|name| fields.get(name));
-        let Some(name) = switch.or(block) else { return false };
+        let Some(name) = switch.or(block) else {
+            return false;
+        };
         let name = clean(name);
         if switch.is_some() {
-            self.into.switches.entry(name.clone()).or_insert_with(|| name.clone());
+            self.into
+                .switches
+                .entry(name.clone())
+                .or_insert_with(|| name.clone());
         } else {
             self.blocks += 1;
         }
-        for child in children.filter(|_| switch.is_some()).map(|list| self.names(list)).unwrap_or_default() {
-            self.into.switches.entry(child.clone()).or_insert_with(|| child.clone());
+        for child in children
+            .filter(|_| switch.is_some())
+            .map(|list| self.names(list))
+            .unwrap_or_default()
+        {
+            self.into
+                .switches
+                .entry(child.clone())
+                .or_insert_with(|| child.clone());
             self.into.parents.insert((child, name.clone()));
         }
         for node in nodes.map(|list| self.names(list)).unwrap_or_default() {
-            self.into.leaves.entry(node_name(&node)).or_default().insert(name.clone());
+            self.into
+                .leaves
+                .entry(node_name(&node))
+                .or_default()
+                .insert(name.clone());
         }
         true
     }
@@ -175,7 +221,8 @@ impl<'a> Tree<'a> {
     fn finish(self) {
         if self.blocks > 0 {
             let blocks = self.blocks;
-            self.notes.add(format!("blocks of nodes, which name no switch: {blocks}"));
+            self.notes
+                .add(format!("blocks of nodes, which name no switch: {blocks}"));
         }
     }
 }

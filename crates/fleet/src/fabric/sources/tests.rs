@@ -24,7 +24,10 @@ fn cabling(text: &str) -> (SourceKind, Cabling) {
 fn shown(cabling: &Cabling, cable: &Cable) -> String {
     let nic = &cable.nic;
     let guid = nic.guid.as_deref().unwrap_or("?");
-    let to = cable.to.as_ref().map_or("?".to_string(), |to| end(cabling, to));
+    let to = cable
+        .to
+        .as_ref()
+        .map_or("?".to_string(), |to| end(cabling, to));
     format!("{} {}:{} {guid} -> {to}", nic.node, nic.nic, nic.port)
 }
 
@@ -33,7 +36,11 @@ fn end(cabling: &Cabling, end: &SwitchPort) -> String {
 }
 
 fn cables(cabling: &Cabling) -> Vec<String> {
-    cabling.cables.iter().map(|cable| shown(cabling, cable)).collect()
+    cabling
+        .cables
+        .iter()
+        .map(|cable| shown(cabling, cable))
+        .collect()
 }
 
 #[test]
@@ -51,18 +58,41 @@ fn ibnetdiscover_tells_cables_switches_and_trunks() {
         ]
     );
     // the firmware's own description names no node; the switch's aggregation node is no NIC
-    let unnamed: Vec<String> = cabling.unnamed.iter().map(|cable| shown(&cabling, cable)).collect();
-    assert_eq!(unnamed, [" 0000000a00003001:1 0000000a00003001 -> leaf 1:3"]);
+    let unnamed: Vec<String> = cabling
+        .unnamed
+        .iter()
+        .map(|cable| shown(&cabling, cable))
+        .collect();
+    assert_eq!(
+        unnamed,
+        [" 0000000a00003001:1 0000000a00003001 -> leaf 1:3"]
+    );
     assert!(cabling.tells_trunks);
-    let trunks: Vec<_> =
-        cabling.trunks.iter().map(|(one, other)| (end(&cabling, one), end(&cabling, other))).collect();
-    let expected =
-        [("leaf0:7", "spine/S01/U1:1"), ("leaf0:8", "spine/S01/U1:2"), ("leaf 1:7", "spine/S01/U1:3")];
-    assert_eq!(trunks, expected.map(|(one, other)| (one.to_string(), other.to_string())));
+    let trunks: Vec<_> = cabling
+        .trunks
+        .iter()
+        .map(|(one, other)| (end(&cabling, one), end(&cabling, other)))
+        .collect();
+    let expected = [
+        ("leaf0:7", "spine/S01/U1:1"),
+        ("leaf0:8", "spine/S01/U1:2"),
+        ("leaf 1:7", "spine/S01/U1:3"),
+    ];
+    assert_eq!(
+        trunks,
+        expected.map(|(one, other)| (one.to_string(), other.to_string()))
+    );
     let switches: Vec<&str> = cabling.switches.keys().map(String::as_str).collect();
-    assert_eq!(switches, ["0000000000900000", "0000000000910000", "0000000000b00000"]);
+    assert_eq!(
+        switches,
+        ["0000000000900000", "0000000000910000", "0000000000b00000"]
+    );
     assert_eq!(cabling.notes.len(), 1, "{:?}", cabling.notes);
-    assert!(cabling.notes[0].contains("names no node: 1"), "{:?}", cabling.notes);
+    assert!(
+        cabling.notes[0].contains("names no node: 1"),
+        "{:?}",
+        cabling.notes
+    );
 }
 
 #[test]
@@ -78,7 +108,10 @@ fn all_programs_and_options_tell_the_same_fabric() {
     }
     let mut both = expected.clone();
     read("fabric.txt", PORTS, &mut both).unwrap();
-    assert_eq!((&both.cables, &both.trunks), (&expected.cables, &expected.trunks));
+    assert_eq!(
+        (&both.cables, &both.trunks),
+        (&expected.cables, &expected.trunks)
+    );
 }
 
 #[test]
@@ -100,12 +133,17 @@ fn iblinkinfo_of_switches_alone_tells_cables_without_guids() {
 #[test]
 fn a_port_that_is_known_without_a_link_is_told() {
     // the programs print these for ports whose far end did not answer; they ask no port of a NIC that nothing leads to
-    let ports = "CA     0  2 0x0000000a00000002 4x SDR                                    'node1 mlx5_0'\n";
+    let ports =
+        "CA     0  2 0x0000000a00000002 4x SDR                                    'node1 mlx5_0'\n";
     let down = "CA: node1 mlx5_0:\n      0x0000000a00000002      0    2[  ] ==(                Down/ Polling)==>             [  ] \"\" ( )\n";
     let silent = down.replace("           [  ] \"\" ( )", "    \"Port not available\"");
     for text in [ports, down, &silent] {
         let (_, cabling) = cabling(text);
-        assert_eq!(cables(&cabling), ["node1 mlx5_0:2 0000000a00000002 -> ?"], "{text}");
+        assert_eq!(
+            cables(&cabling),
+            ["node1 mlx5_0:2 0000000a00000002 -> ?"],
+            "{text}"
+        );
         assert_eq!(cabling.notes, [""; 0]);
     }
 }
@@ -114,19 +152,24 @@ fn a_port_that_is_known_without_a_link_is_told() {
 fn links_of_routers_and_between_nics_are_left_out() {
     let stanza = "rtguid=0xc00000000\nRt\t2 \"R-0000000c00000000\"\t\t# \"router\"\n[1](c00000001) \t\"S-0000000000b00000\"[5]\t\t\
         # lid 0 lmc 0 \"MF0;spine:CS9500/S01/U1\" lid 3 4xSDR\n";
-    let line =
-        "RT     0  1 0x0000000c00000001 4x SDR - SW     3  5 0x0000000000b00000 ( 'router' - 'spine' )\n";
+    let line = "RT     0  1 0x0000000c00000001 4x SDR - SW     3  5 0x0000000000b00000 ( 'router' - 'spine' )\n";
     let below = "Router: router:\n  0x0000000c00000001  0  1[  ] ==( 4X 2.5 Gbps Active/  LinkUp)==>  3  5[  ] \"spine\" ( )\n\
         Switch: 0x0000000000b00000 spine:\n  3  5[  ] ==( 4X 2.5 Gbps Active/  LinkUp)==>  0  1[  ] \"router\" ( )\n";
     for text in [stanza, line, below] {
         let (_, cabling) = cabling(text);
-        assert!(cabling.cables.is_empty() && cabling.trunks.is_empty(), "{text}");
+        assert!(
+            cabling.cables.is_empty() && cabling.trunks.is_empty(),
+            "{text}"
+        );
         assert_eq!(cabling.notes, ["fabric.txt: links of routers are left out"]);
     }
     let direct = "CA 1 1 0x1 4x EDR - CA 2 1 0x2 ( 'n1 mlx5_0' - 'n2 mlx5_0' )\n";
     let (_, cabling) = cabling(direct);
     assert!(cabling.cables.is_empty());
-    assert_eq!(cabling.notes, ["fabric.txt: links from NIC to NIC are left out"]);
+    assert_eq!(
+        cabling.notes,
+        ["fabric.txt: links from NIC to NIC are left out"]
+    );
 }
 
 #[test]
@@ -137,12 +180,19 @@ fn before_a_subnet_manager_runs_far_ends_may_be_ambiguous() {
         ==( 4X 2.5 Gbps Init/  LinkUp)==>  0  1[  ] \"leaf\" ( )\nCA: localhost mlx5_0:\n  0x2  0  1[  ] \
         ==( 4X 2.5 Gbps Init/  LinkUp)==>  0  2[  ] \"leaf\" ( )\n";
     let (_, cabling) = cabling(text);
-    let told: Vec<String> = cabling.unnamed.iter().map(|cable| shown(&cabling, cable)).collect();
+    let told: Vec<String> = cabling
+        .unnamed
+        .iter()
+        .map(|cable| shown(&cabling, cable))
+        .collect();
     let guid = |end: u8| format!("000000000000000{end}");
     let expected = [1, 2].map(|port| format!(" {0}:1 {0} -> leaf:{port}", guid(port)));
     assert_eq!(told, expected);
     let notes = cabling.notes.join("\n");
-    assert!(notes.contains("far ends of 2 links are not known"), "{notes}");
+    assert!(
+        notes.contains("far ends of 2 links are not known"),
+        "{notes}"
+    );
 }
 
 #[test]
@@ -151,8 +201,14 @@ fn what_is_odd_in_a_text_is_noted_and_costs_nothing_else() {
     let (_, cabling) = cabling(&twin);
     assert_eq!(cabling.cables.len(), 5);
     let notes = cabling.notes.join("\n");
-    assert!(notes.contains("two NICs of different GUIDs are port 1 of `mlx5_0` of node `node1`"), "{notes}");
-    assert!(notes.contains("line 29 is not understood: `SW 1`, and 1 more lines"), "{notes}");
+    assert!(
+        notes.contains("two NICs of different GUIDs are port 1 of `mlx5_0` of node `node1`"),
+        "{notes}"
+    );
+    assert!(
+        notes.contains("line 29 is not understood: `SW 1`, and 1 more lines"),
+        "{notes}"
+    );
 }
 
 #[test]
@@ -165,16 +221,27 @@ fn a_node_name_map_renames_no_node() {
 #[test]
 fn switches_of_one_description_are_told_apart() {
     let same = "SwitchIB Mellanox Technologies";
-    let renamed = |text: &str| text.replace("MF0;leaf0:MQM9700/U1", same).replace("leaf 1", same);
+    let renamed = |text: &str| {
+        text.replace("MF0;leaf0:MQM9700/U1", same)
+            .replace("leaf 1", same)
+    };
     for text in [IBNETDISCOVER, PORTS, IBLINKINFO, LINES] {
         let (_, told) = cabling(&renamed(text));
         let names: Vec<&str> = told.switches.values().map(String::as_str).collect();
-        assert_eq!(names[..2], [format!("{same} 0000000000900000"), format!("{same} 0000000000910000")]);
+        assert_eq!(
+            names[..2],
+            [
+                format!("{same} 0000000000900000"),
+                format!("{same} 0000000000910000")
+            ]
+        );
         assert_eq!(told.cables, cabling(text).1.cables);
     }
     // with --cas-only no line says a switch's GUID
-    let cas: Vec<&str> =
-        IBLINKINFO.lines().filter(|line| line.starts_with("CA") || line.starts_with("      0x")).collect();
+    let cas: Vec<&str> = IBLINKINFO
+        .lines()
+        .filter(|line| line.starts_with("CA") || line.starts_with("      0x"))
+        .collect();
     let (_, told) = cabling(&renamed(&cas.join("\n")));
     let keys: Vec<&str> = told.switches.keys().map(String::as_str).collect();
     assert_eq!(keys, [format!("{same}, LID 1"), format!("{same}, LID 2")]);
@@ -183,10 +250,17 @@ fn switches_of_one_description_are_told_apart() {
 
 #[test]
 fn a_text_of_no_known_format_is_named() {
-    for text in ["", "hello\n", "Ca\t: 0x0000000a00003000 ports 1 devid 0x0 vendid 0x0 \"node1 mlx5_0\"\n"] {
+    for text in [
+        "",
+        "hello\n",
+        "Ca\t: 0x0000000a00003000 ports 1 devid 0x0 vendid 0x0 \"node1 mlx5_0\"\n",
+    ] {
         let mut cabling = Cabling::default();
         let why = read("a\u{1b}b", text, &mut cabling).unwrap_err();
-        assert!(why.starts_with("`a\\u{1b}b` is no text of `ibnetdiscover`"), "{why}");
+        assert!(
+            why.starts_with("`a\\u{1b}b` is no text of `ibnetdiscover`"),
+            "{why}"
+        );
         assert_eq!(cabling, Cabling::default());
     }
 }

@@ -20,14 +20,22 @@ struct Matrix {
 }
 
 pub(super) fn distances(file: &Objects, to: &mut Imported) {
-    let found = if file.version == 1 { inside_objects(file) } else { beside_objects(file) };
+    let found = if file.version == 1 {
+        inside_objects(file)
+    } else {
+        beside_objects(file)
+    };
     let mut used = false;
     for matrix in found {
         let finding = match matrix {
             Ok(_) if used => "a second matrix: not used".to_string(),
             Ok(matrix) => match rows(&matrix, &to.topology) {
                 Some(rows) => {
-                    to.topology.numa_nodes.iter_mut().zip(rows).for_each(|(node, row)| node.distances = row);
+                    to.topology
+                        .numa_nodes
+                        .iter_mut()
+                        .zip(rows)
+                        .for_each(|(node, row)| node.distances = row);
                     used = true;
                     continue;
                 }
@@ -51,15 +59,25 @@ fn rows(matrix: &Matrix, topology: &Topology) -> Option<Vec<Vec<u32>>> {
         return None;
     }
     let place: BTreeMap<u32, usize> = matrix.nodes.iter().copied().zip(0..).collect();
-    let order: Option<Vec<usize>> =
-        topology.numa_nodes.iter().map(|node| place.get(&node.os_index).copied()).collect();
+    let order: Option<Vec<usize>> = topology
+        .numa_nodes
+        .iter()
+        .map(|node| place.get(&node.os_index).copied())
+        .collect();
     let order = order?;
-    let row = |&from: &usize| order.iter().map(|&to| matrix.values[from * count + to]).collect();
+    let row = |&from: &usize| {
+        order
+            .iter()
+            .map(|&to| matrix.values[from * count + to])
+            .collect()
+    };
     Some(order.iter().map(row).collect())
 }
 
 fn children<'d>(element: Node<'d, 'd>, name: &'static str) -> impl Iterator<Item = Node<'d, 'd>> {
-    element.children().filter(move |child| child.has_tag_name(name))
+    element
+        .children()
+        .filter(move |child| child.has_tag_name(name))
 }
 
 fn not_a_number(text: &str) -> String {
@@ -71,28 +89,42 @@ fn not_a_number(text: &str) -> String {
 fn inside_objects(file: &Objects) -> Vec<Result<Matrix, String>> {
     let mut found = Vec::new();
     // only an object around the first node can have a matrix of all nodes
-    let around = file.of("NUMANode").next().into_iter().flat_map(|first| file.ancestors(first.index));
+    let around = file
+        .of("NUMANode")
+        .next()
+        .into_iter()
+        .flat_map(|first| file.ancestors(first.index));
     for index in around {
         let below = |node: &&Object| file.ancestors(node.index).any(|above| above == index);
         let nodes = file.of("NUMANode").filter(below);
         let nodes: Vec<u32> = nodes.filter_map(|node| numa_index(node).ok()).collect();
         for element in children(file.objects[index].element, "distances") {
             // only between as many objects as there are nodes: we need no matrices between cores or groups
-            if element.attribute("nbobjs").and_then(|count| count.parse().ok()) != Some(nodes.len()) {
+            if element
+                .attribute("nbobjs")
+                .and_then(|count| count.parse().ok())
+                != Some(nodes.len())
+            {
                 continue;
             }
-            let base = element.attribute("latency_base").and_then(|base| base.parse::<f64>().ok());
+            let base = element
+                .attribute("latency_base")
+                .and_then(|base| base.parse::<f64>().ok());
             let value = |text: &str| {
                 let distance = text.trim().parse::<f64>().ok()? * base?;
                 let known = (0.0..=f64::from(MAX_DISTANCE)).contains(&distance);
                 // rounded: version 1 writes 21 as 2.100000 times 10
                 known.then_some(distance.round() as u32)
             };
-            let texts =
-                children(element, "latency").map(|latency| latency.attribute("value").unwrap_or_default());
-            let values: Result<Vec<u32>, String> =
-                texts.map(|text| value(text).ok_or_else(|| not_a_number(text))).collect();
-            found.push(values.map(|values| Matrix { nodes: nodes.clone(), values }));
+            let texts = children(element, "latency")
+                .map(|latency| latency.attribute("value").unwrap_or_default());
+            let values: Result<Vec<u32>, String> = texts
+                .map(|text| value(text).ok_or_else(|| not_a_number(text)))
+                .collect();
+            found.push(values.map(|values| Matrix {
+                nodes: nodes.clone(),
+                values,
+            }));
         }
     }
     found
@@ -102,8 +134,12 @@ fn inside_objects(file: &Objects) -> Vec<Result<Matrix, String>> {
 fn beside_objects(file: &Objects) -> Vec<Result<Matrix, String>> {
     let mut found = Vec::new();
     for element in children(file.root, "distances2") {
-        let is = |name: &str, wanted: &str| element.attribute(name).is_some_and(|value| value == wanted);
-        let kind = element.attribute("kind").and_then(|kind| kind.parse::<u32>().ok()).unwrap_or(0);
+        let is =
+            |name: &str, wanted: &str| element.attribute(name).is_some_and(|value| value == wanted);
+        let kind = element
+            .attribute("kind")
+            .and_then(|kind| kind.parse::<u32>().ok())
+            .unwrap_or(0);
         // matrices had no name before hwloc 2.1
         let latency = match element.attribute("name") {
             Some(name) => name == "NUMALatency",
@@ -118,10 +154,14 @@ fn beside_objects(file: &Objects) -> Vec<Result<Matrix, String>> {
 
 fn matrix(file: &Objects, element: Node, by_gp_index: bool) -> Result<Matrix, String> {
     let numbers = |name: &'static str| -> Result<Vec<u32>, String> {
-        let texts =
-            element.children().filter(|child| child.has_tag_name(name)).filter_map(|child| child.text());
+        let texts = element
+            .children()
+            .filter(|child| child.has_tag_name(name))
+            .filter_map(|child| child.text());
         let words = texts.flat_map(str::split_whitespace);
-        words.map(|word| word.parse::<u32>().map_err(|_| not_a_number(word))).collect()
+        words
+            .map(|word| word.parse::<u32>().map_err(|_| not_a_number(word)))
+            .collect()
     };
     let mut nodes = numbers("indexes")?;
     let values = numbers("u64values")?;
@@ -138,7 +178,9 @@ fn matrix(file: &Objects, element: Node, by_gp_index: bool) -> Result<Matrix, St
         }
         for node in &mut nodes {
             let gp = node.to_string();
-            *node = *of_gp_index.get(gp.as_str()).ok_or_else(|| format!("no NUMA node `{gp}`: not used"))?;
+            *node = *of_gp_index
+                .get(gp.as_str())
+                .ok_or_else(|| format!("no NUMA node `{gp}`: not used"))?;
         }
     }
     Ok(Matrix { nodes, values })

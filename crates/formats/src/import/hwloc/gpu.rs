@@ -17,17 +17,24 @@ const CONSOLES: [u16; 3] = [0x4752, 0x5159, 0x515e];
 
 /// `nvml3` -> 3 of `nvml`; subdevices (`ze0.1`) and OpenCL's `opencl0d3` have no number here.
 fn number(object: &Object, library: &str) -> Option<u32> {
-    object.attribute("name")?.strip_prefix(library)?.parse().ok()
+    object
+        .attribute("name")?
+        .strip_prefix(library)?
+        .parse()
+        .ok()
 }
 
 /// The library that found this device; `None` for the display driver's devices (`card0`) and for devices other than GPUs.
 fn library(object: &Object, version: u32) -> Option<usize> {
     let name = object.attribute("name")?;
     let found = LIBRARIES.iter().position(|prefix| {
-        name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        name.strip_prefix(prefix)
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
     })?;
     // OpenCL finds CPUs too
-    let is_gpu = object.info("OpenCLDeviceType").is_none_or(|kind| kind == "GPU");
+    let is_gpu = object
+        .info("OpenCLDeviceType")
+        .is_none_or(|kind| kind == "GPU");
     (object.os_types(version).gpu && is_gpu).then_some(found)
 }
 
@@ -35,9 +42,11 @@ fn library(object: &Object, version: u32) -> Option<usize> {
 fn vendor(function: &PciFunction, found_by_library: bool) -> Option<GpuVendor> {
     let vendor = GpuVendor::from_pci(function.vendor?)?;
     let class = function.class? >> 8;
-    let console = vendor == GpuVendor::Amd && function.device.is_some_and(|id| CONSOLES.contains(&id));
+    let console =
+        vendor == GpuVendor::Amd && function.device.is_some_and(|id| CONSOLES.contains(&id));
     // an Intel CPU's built-in graphics, on the host bridge itself; cards of that class stand behind a port
-    let built_in = vendor == GpuVendor::Intel && class == 0x0300 && function.parent.bridge().is_none();
+    let built_in =
+        vendor == GpuVendor::Intel && class == 0x0300 && function.parent.bridge().is_none();
     let looks_like_one = GpuVendor::of_function(function.class?, function.vendor?).is_some();
     (!console && !built_in && (looks_like_one || found_by_library)).then_some(vendor)
 }
@@ -50,16 +59,24 @@ pub(super) fn gpus(bus: &Bus, to: &mut Imported) -> Result<()> {
     for object in file.of("OSDev") {
         match bus.device_of(object.index) {
             Some(device) => inside.entry(device).or_default().push(object),
-            None if library(object, file.version).is_some() => homeless.extend(object.attribute("name")),
+            None if library(object, file.version).is_some() => {
+                homeless.extend(object.attribute("name"))
+            }
             None => {}
         }
     }
     let none: Vec<&Object> = Vec::new();
     for index in file.of("PCIDev").map(|device| device.index) {
-        let Some(function) = bus.function(index) else { continue };
+        let Some(function) = bus.function(index) else {
+            continue;
+        };
         let devices = inside.get(&index).unwrap_or(&none);
-        let found = devices.iter().any(|object| library(object, file.version).is_some());
-        let Some(vendor) = vendor(function, found) else { continue };
+        let found = devices
+            .iter()
+            .any(|object| library(object, file.version).is_some());
+        let Some(vendor) = vendor(function, found) else {
+            continue;
+        };
         if to.topology.gpus.len() >= MAX_GPUS {
             let finding = format!("more than {MAX_GPUS} GPUs: this and later ones are left out");
             to.note(function.address.to_string(), finding);
@@ -68,11 +85,18 @@ pub(super) fn gpus(bus: &Bus, to: &mut Imported) -> Result<()> {
         if bus.add(index, to)? {
             let room = MAX_GPUS - to.topology.gpus.len();
             let gpu = Gpu::new(function.address, vendor);
-            to.topology.gpus.extend(partitions(gpu, devices, file.version).into_iter().take(room));
+            to.topology.gpus.extend(
+                partitions(gpu, devices, file.version)
+                    .into_iter()
+                    .take(room),
+            );
         }
     }
     if let (true, Some(first)) = (to.topology.gpus.is_empty(), homeless.first()) {
-        let finding = format!("{} such devices, none below a PCI device: left out", homeless.len());
+        let finding = format!(
+            "{} such devices, none below a PCI device: left out",
+            homeless.len()
+        );
         to.note(shown(first), finding);
     }
     // values that should tell GPUs apart but are equal identify none
@@ -84,10 +108,14 @@ pub(super) fn gpus(bus: &Bus, to: &mut Imported) -> Result<()> {
 /// A GPU as its OS devices describe it, or several if the driver shows several below one function (MI300 in
 /// DPX, QPX or CPX mode: one `rsmi` device each).
 fn partitions(gpu: Gpu, devices: &[&Object], version: u32) -> Vec<Gpu> {
-    let mut libraries: Vec<(usize, &Object)> =
-        devices.iter().filter_map(|object| Some((library(object, version)?, *object))).collect();
+    let mut libraries: Vec<(usize, &Object)> = devices
+        .iter()
+        .filter_map(|object| Some((library(object, version)?, *object)))
+        .collect();
     libraries.sort_by_key(|(library, _)| *library);
-    let model = libraries.iter().find_map(|(_, object)| free_text(object.info("GPUModel")?));
+    let model = libraries
+        .iter()
+        .find_map(|(_, object)| free_text(object.info("GPUModel")?));
     let info = |name: &str| libraries.iter().find_map(|(_, object)| object.info(name));
     let uuid = match gpu.vendor {
         GpuVendor::Nvidia => info("NVIDIAUUID")
@@ -100,30 +128,53 @@ fn partitions(gpu: Gpu, devices: &[&Object], version: u32) -> Vec<Gpu> {
     let minor = match gpu.vendor {
         GpuVendor::Nvidia => None,
         GpuVendor::Amd | GpuVendor::Intel => {
-            let mut nodes = devices.iter().filter_map(|object| number(object, "renderD"));
+            let mut nodes = devices
+                .iter()
+                .filter_map(|object| number(object, "renderD"));
             nodes.next().filter(|_| nodes.next().is_none())
         }
     };
-    let gpu = Gpu { minor, uuid, model, ..gpu };
-    let parts = devices.iter().filter(|object| number(object, "rsmi").is_some()).count();
+    let gpu = Gpu {
+        minor,
+        uuid,
+        model,
+        ..gpu
+    };
+    let parts = devices
+        .iter()
+        .filter(|object| number(object, "rsmi").is_some())
+        .count();
     if parts < 2 {
         return vec![gpu];
     }
     // the parts share one serial number and one name in /dev, which identify none of them
-    let part = |partition| Gpu { partition: Some(partition), minor: None, uuid: None, ..gpu.clone() };
+    let part = |partition| Gpu {
+        partition: Some(partition),
+        minor: None,
+        uuid: None,
+        ..gpu.clone()
+    };
     (0..).take(parts).map(part).collect()
 }
 
 /// ROCm's runtime prints a GPU's serial number as sixteen digits after `GPU-`, and reads that in `ROCR_VISIBLE_DEVICES`
 /// (ROCR-Runtime, `HSA_AMD_AGENT_INFO_UUID`); hwloc writes the bare number.
 fn amd_uuid(text: &str) -> Option<String> {
-    let digits = (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let number = u64::from_str_radix(text, 16).ok().filter(|&number| digits && number != 0)?;
+    let digits =
+        (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let number = u64::from_str_radix(text, 16)
+        .ok()
+        .filter(|&number| digits && number != 0)?;
     Some(format!("GPU-{number:016x}"))
 }
 
 /// Removes a value from all GPUs that share it.
-fn once(to: &mut Imported, what: &str, value: impl Fn(&Gpu) -> Option<String>, take: impl Fn(&mut Gpu)) {
+fn once(
+    to: &mut Imported,
+    what: &str,
+    value: impl Fn(&Gpu) -> Option<String>,
+    take: impl Fn(&mut Gpu),
+) {
     let mut holders: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (index, gpu) in to.topology.gpus.iter().enumerate() {
         if let Some(value) = value(gpu) {
@@ -133,6 +184,8 @@ fn once(to: &mut Imported, what: &str, value: impl Fn(&Gpu) -> Option<String>, t
     for (value, holders) in holders.into_iter().filter(|(_, holders)| holders.len() > 1) {
         let finding = format!("the {what} of {} GPUs: not used", holders.len());
         to.note(value, finding);
-        holders.into_iter().for_each(|index| take(&mut to.topology.gpus[index]));
+        holders
+            .into_iter()
+            .for_each(|index| take(&mut to.topology.gpus[index]));
     }
 }

@@ -35,7 +35,13 @@ struct ListedNic {
 
 impl ListedNic {
     fn new(name: &str, kind: NicKind, netdevs: Vec<String>) -> ListedNic {
-        ListedNic { name: name.to_string(), kind, card: None, ports: Vec::new(), netdevs }
+        ListedNic {
+            name: name.to_string(),
+            kind,
+            card: None,
+            ports: Vec::new(),
+            netdevs,
+        }
     }
 }
 
@@ -44,7 +50,8 @@ fn name_of<'o>(object: &Object<'o>) -> &'o str {
 }
 
 fn numbered(name: &str, prefix: &str) -> bool {
-    name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    name.strip_prefix(prefix)
+        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 impl<'o> Card<'o> {
@@ -67,7 +74,8 @@ impl<'o> Card<'o> {
             object.attribute("subtype") == Some("Slingshot") || numbered(name_of(object), "hsn")
         };
         !self.slingshot.is_empty()
-            || (!self.interfaces.is_empty() && function.is_some_and(|function| function.vendor == Some(CRAY)))
+            || (!self.interfaces.is_empty()
+                && function.is_some_and(|function| function.vendor == Some(CRAY)))
             || self.interfaces.iter().any(said)
     }
 
@@ -77,34 +85,63 @@ impl<'o> Card<'o> {
         if !self.verbs.is_empty() {
             let efa = |function: &PciFunction| {
                 function.vendor == Some(AMAZON)
-                    && function.device.is_some_and(|id| (0xefa0..=0xefa3).contains(&id))
+                    && function
+                        .device
+                        .is_some_and(|id| (0xefa0..=0xefa3).contains(&id))
             };
-            let kind = if function.is_some_and(efa) { NicKind::Efa } else { NicKind::Verbs };
+            let kind = if function.is_some_and(efa) {
+                NicKind::Efa
+            } else {
+                NicKind::Verbs
+            };
             // the file does not tell which of several devices an interface belongs to
             let alone = self.verbs.len() == 1;
             let interfaces: &[&Object] = if alone { &self.interfaces } else { &[] };
             let nic = |object: &&Object| ListedNic {
                 card: guid(object.info("SysImageGUID")),
                 ports: ports(object, interfaces),
-                ..ListedNic::new(name_of(object), kind, if alone { netdevs.clone() } else { Vec::new() })
+                ..ListedNic::new(
+                    name_of(object),
+                    kind,
+                    if alone { netdevs.clone() } else { Vec::new() },
+                )
             };
             return self.verbs.iter().map(nic).collect();
         }
         if !self.slingshot.is_empty() {
-            let own = if self.slingshot.len() == 1 { netdevs } else { Vec::new() };
-            let nic = |object: &&Object| ListedNic::new(name_of(object), NicKind::Slingshot, own.clone());
+            let own = if self.slingshot.len() == 1 {
+                netdevs
+            } else {
+                Vec::new()
+            };
+            let nic =
+                |object: &&Object| ListedNic::new(name_of(object), NicKind::Slingshot, own.clone());
             return self.slingshot.iter().map(nic).collect();
         }
         // the file lacks the `cxi` device's name, so we use the interface's
-        let kind = if self.is_slingshot(function) { NicKind::Slingshot } else { NicKind::Ethernet };
-        netdevs.iter().map(|name| ListedNic::new(name, kind, vec![name.clone()])).collect()
+        let kind = if self.is_slingshot(function) {
+            NicKind::Slingshot
+        } else {
+            NicKind::Ethernet
+        };
+        netdevs
+            .iter()
+            .map(|name| ListedNic::new(name, kind, vec![name.clone()]))
+            .collect()
     }
 
     fn netdevs(&self) -> Vec<String> {
-        let names =
-            self.interfaces.iter().map(|object| name_of(object)).filter(|name| DeviceName::is_one(name));
+        let names = self
+            .interfaces
+            .iter()
+            .map(|object| name_of(object))
+            .filter(|name| DeviceName::is_one(name));
         let distinct: BTreeSet<&str> = names.collect();
-        distinct.into_iter().take(MAX_NETDEVS).map(str::to_string).collect()
+        distinct
+            .into_iter()
+            .take(MAX_NETDEVS)
+            .map(str::to_string)
+            .collect()
     }
 }
 
@@ -133,7 +170,17 @@ pub(super) fn nics(bus: &Bus, to: &mut Imported) -> Result<()> {
     found.sort_by_key(|(_, listed)| listed.kind);
     let mut names = BTreeSet::new();
     let mut unknown = Vec::new();
-    for (device, ListedNic { name, kind, card, ports, netdevs }) in found {
+    for (
+        device,
+        ListedNic {
+            name,
+            kind,
+            card,
+            ports,
+            netdevs,
+        },
+    ) in found
+    {
         let function = device.and_then(|device| bus.function(device));
         let device_name = name.parse::<DeviceName>();
         let problem = if device_name.is_err() {
@@ -142,7 +189,8 @@ pub(super) fn nics(bus: &Bus, to: &mut Imported) -> Result<()> {
             Some("a second NIC of this name: left out".to_string())
         } else if to.topology.nics.len() >= MAX_NICS {
             Some(format!("more than {MAX_NICS} NICs: this one is left out"))
-        } else if function.is_some_and(|function| to.topology.gpu_index(function.address).is_some()) {
+        } else if function.is_some_and(|function| to.topology.gpu_index(function.address).is_some())
+        {
             Some("a NIC inside a GPU's PCI device: left out".to_string())
         } else {
             None
@@ -151,7 +199,9 @@ pub(super) fn nics(bus: &Bus, to: &mut Imported) -> Result<()> {
             to.note(shown(&name), problem);
             continue;
         }
-        let Ok(device_name) = device_name else { continue };
+        let Ok(device_name) = device_name else {
+            continue;
+        };
         let address = match (device, function) {
             (Some(device), Some(function)) if bus.add(device, to)? => Some(function.address),
             (Some(_), _) => continue,
@@ -161,7 +211,13 @@ pub(super) fn nics(bus: &Bus, to: &mut Imported) -> Result<()> {
             unknown.push(name.clone());
         }
         names.insert(name);
-        to.topology.nics.push(Nic { address, card, ports, netdevs, ..Nic::new(device_name, kind) });
+        to.topology.nics.push(Nic {
+            address,
+            card,
+            ports,
+            netdevs,
+            ..Nic::new(device_name, kind)
+        });
     }
     if let Some(first) = unknown.first() {
         let others = match unknown.len() {
@@ -179,7 +235,10 @@ pub(super) fn nics(bus: &Bus, to: &mut Imported) -> Result<()> {
 /// `506b:4b03:003c:eee8`; virtual functions may have none and show zeros.
 fn guid(text: Option<&str>) -> Option<String> {
     let text = text?.trim();
-    let well_formed = text.len() == 19 && text.bytes().all(|byte| byte == b':' || byte.is_ascii_hexdigit());
+    let well_formed = text.len() == 19
+        && text
+            .bytes()
+            .all(|byte| byte == b':' || byte.is_ascii_hexdigit());
     let says_something = text.bytes().any(|byte| !matches!(byte, b'0' | b':'));
     (well_formed && says_something).then(|| text.to_string())
 }
@@ -220,14 +279,21 @@ fn ports(device: &Object, interfaces: &[&Object]) -> Vec<Port> {
         };
         let mine: Vec<&Object> = interfaces.iter().filter(of_port).copied().collect();
         let netdev = match mine.as_slice() {
-            [only] => Some(name_of(only)).filter(|name| DeviceName::is_one(name)).map(str::to_string),
+            [only] => Some(name_of(only))
+                .filter(|name| DeviceName::is_one(name))
+                .map(str::to_string),
             _ => None,
         };
         let gid = said.get("GID0").copied().filter(|gid| is_gid(gid));
         Port {
             netdev,
             subnet: gid.and_then(SubnetPrefix::of_gid),
-            ..Port::new(number, state, link_layer(said.get("LID").copied(), gid, &mine), None)
+            ..Port::new(
+                number,
+                state,
+                link_layer(said.get("LID").copied(), gid, &mine),
+                None,
+            )
         }
     };
     said.into_iter().map(port).collect()
@@ -235,7 +301,8 @@ fn ports(device: &Object, interfaces: &[&Object]) -> Vec<Port> {
 
 fn is_gid(text: &str) -> bool {
     let mut groups = text.split(':');
-    let whole = |group: &str| group.len() == 4 && group.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let whole =
+        |group: &str| group.len() == 4 && group.bytes().all(|byte| byte.is_ascii_hexdigit());
     groups.by_ref().take(8).filter(|group| whole(group)).count() == 8 && groups.next().is_none()
 }
 
@@ -243,14 +310,23 @@ fn is_gid(text: &str) -> bool {
 /// on InfiniBand (RFC 4391) and 6 on Ethernet.  Only InfiniBand's subnet managers give LIDs.  (iWARP drivers
 /// show a LID of 1 and a GID without a port's number.)
 fn link_layer(lid: Option<&str>, gid: Option<&str>, interfaces: &[&Object]) -> LinkLayer {
-    let lengths: BTreeSet<usize> =
-        interfaces.iter().filter_map(|object| Some(object.info("Address")?.split(':').count())).collect();
+    let lengths: BTreeSet<usize> = interfaces
+        .iter()
+        .filter_map(|object| Some(object.info("Address")?.split(':').count()))
+        .collect();
     match lengths.iter().collect::<Vec<_>>().as_slice() {
         [20] => return LinkLayer::InfiniBand,
         [6] => return LinkLayer::Ethernet,
         _ => {}
     }
-    let lid = lid.and_then(|lid| u32::from_str_radix(lid.strip_prefix("0x")?, 16).ok()).unwrap_or(0);
-    let port_number = gid.is_some_and(|gid| gid[20..].bytes().any(|byte| !matches!(byte, b'0' | b':')));
-    if lid != 0 && port_number { LinkLayer::InfiniBand } else { LinkLayer::Unknown }
+    let lid = lid
+        .and_then(|lid| u32::from_str_radix(lid.strip_prefix("0x")?, 16).ok())
+        .unwrap_or(0);
+    let port_number =
+        gid.is_some_and(|gid| gid[20..].bytes().any(|byte| !matches!(byte, b'0' | b':')));
+    if lid != 0 && port_number {
+        LinkLayer::InfiniBand
+    } else {
+        LinkLayer::Unknown
+    }
 }

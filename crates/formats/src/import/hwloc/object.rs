@@ -24,9 +24,11 @@ impl OsTypes {
                 network: number & 1 << 4 != 0,
                 openfabrics: number & 1 << 5 != 0,
             },
-            Ok(number) => {
-                OsTypes { gpu: matches!(number, 1 | 5), network: number == 2, openfabrics: number == 3 }
-            }
+            Ok(number) => OsTypes {
+                gpu: matches!(number, 1 | 5),
+                network: number == 2,
+                openfabrics: number == 3,
+            },
             // lstopo's words, such as `Network,OpenFabrics`
             Err(_) => {
                 let has = |wanted: &str| {
@@ -55,7 +57,9 @@ pub(super) struct Object<'d> {
 impl<'d> Object<'d> {
     /// An attribute that is not empty.
     pub(super) fn attribute(&self, name: &str) -> Option<&'d str> {
-        self.element.attribute(name).filter(|value| !value.is_empty())
+        self.element
+            .attribute(name)
+            .filter(|value| !value.is_empty())
     }
 
     /// hwloc's key-value pairs, in order.
@@ -64,7 +68,9 @@ impl<'d> Object<'d> {
     }
 
     pub(super) fn info(&self, name: &str) -> Option<&'d str> {
-        self.infos().find(|(key, _)| *key == name).map(|(_, value)| value)
+        self.infos()
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| value)
     }
 
     /// An error about this object, with its line.
@@ -74,12 +80,17 @@ impl<'d> Object<'d> {
 
     /// Slow, since it scans all the text before the object: for errors only.
     pub(super) fn line(&self) -> u32 {
-        self.element.document().text_pos_at(self.element.range().start).row
+        self.element
+            .document()
+            .text_pos_at(self.element.range().start)
+            .row
     }
 
     /// The kernel's number of this object.
     pub(super) fn os_index(&self) -> Result<Option<u32>> {
-        let Some(text) = self.attribute("os_index") else { return Ok(None) };
+        let Some(text) = self.attribute("os_index") else {
+            return Ok(None);
+        };
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
         let number = text.parse::<u32>().ok().filter(|_| digits);
         let expected = || self.bad(format!("os_index `{}`: expected a number", shown(text)));
@@ -89,7 +100,9 @@ impl<'d> Object<'d> {
 
     /// A set in hwloc's form: words of 32 bits, highest first, `0x0000ffff,,0x00000001`.
     pub(super) fn set(&self, name: &str) -> Result<Option<CpuSet>> {
-        let Some(text) = self.attribute(name) else { return Ok(None) };
+        let Some(text) = self.attribute(name) else {
+            return Ok(None);
+        };
         set(text).map(Some).ok_or_else(|| {
             let limit = Bitmap::LIMIT;
             let text = shown(text);
@@ -100,12 +113,16 @@ impl<'d> Object<'d> {
     }
 
     pub(super) fn os_types(&self, version: u32) -> OsTypes {
-        self.attribute("osdev_type").map(|text| OsTypes::of(text, version)).unwrap_or_default()
+        self.attribute("osdev_type")
+            .map(|text| OsTypes::of(text, version))
+            .unwrap_or_default()
     }
 }
 
 fn infos<'d>(element: Node<'d, 'd>) -> impl Iterator<Item = (&'d str, &'d str)> + use<'d> {
-    let pairs = element.children().filter(|child| child.has_tag_name("info"));
+    let pairs = element
+        .children()
+        .filter(|child| child.has_tag_name("info"));
     pairs.filter_map(|pair| Some((pair.attribute("name")?, pair.attribute("value")?)))
 }
 
@@ -121,7 +138,11 @@ fn set(text: &str) -> Option<Bitmap> {
         if digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return None;
         }
-        let bits = if digits.is_empty() { 0 } else { u64::from_str_radix(digits, 16).ok()? };
+        let bits = if digits.is_empty() {
+            0
+        } else {
+            u64::from_str_radix(digits, 16).ok()?
+        };
         set[position / 2] |= bits << (position % 2 * 32);
     }
     Some(Bitmap::from_words(set))
@@ -145,14 +166,32 @@ impl<'d> Objects<'d> {
             return Err(BadText::new(line(root), problem));
         }
         let said = root.attribute("version").unwrap_or("1.0");
-        let major = said.split('.').next().and_then(|major| major.parse::<u32>().ok());
-        let version = major.filter(|major| (1..=3).contains(major)).ok_or_else(|| {
-            BadText::new(line(root), format!("version `{}` of hwloc's XML: expected 1, 2 or 3", shown(said)))
-        })?;
-        let mut file = Objects { version, root, objects: Vec::new() };
+        let major = said
+            .split('.')
+            .next()
+            .and_then(|major| major.parse::<u32>().ok());
+        let version = major
+            .filter(|major| (1..=3).contains(major))
+            .ok_or_else(|| {
+                BadText::new(
+                    line(root),
+                    format!(
+                        "version `{}` of hwloc's XML: expected 1, 2 or 3",
+                        shown(said)
+                    ),
+                )
+            })?;
+        let mut file = Objects {
+            version,
+            root,
+            objects: Vec::new(),
+        };
         // objects stand in the root or in objects
         let mut indices = BTreeMap::from([(root, None)]);
-        for element in root.descendants().filter(|element| element.has_tag_name("object")) {
+        for element in root
+            .descendants()
+            .filter(|element| element.has_tag_name("object"))
+        {
             let around = element.parent().and_then(|parent| indices.get(&parent));
             let Some(&parent) = around else { continue };
             let kind = match element.attribute("type").unwrap_or_default() {
@@ -162,28 +201,40 @@ impl<'d> Objects<'d> {
             };
             let index = file.objects.len();
             indices.insert(element, Some(index));
-            file.objects.push(Object { index, kind, element, parent });
+            file.objects.push(Object {
+                index,
+                kind,
+                element,
+                parent,
+            });
         }
         let machines: Vec<&Object> = file.of("Machine").collect();
         match machines[..] {
             [] => Err(BadText::new(line(root), "no object of type `Machine`")),
             [_] => Ok(file),
-            [_, second, ..] => Err(second.bad("a second object of type `Machine`: expected one machine")),
+            [_, second, ..] => {
+                Err(second.bad("a second object of type `Machine`: expected one machine"))
+            }
         }
     }
 
     pub(super) fn of(&self, kind: &'static str) -> impl Iterator<Item = &Object<'d>> {
-        self.objects.iter().filter(move |object| object.kind == kind)
+        self.objects
+            .iter()
+            .filter(move |object| object.kind == kind)
     }
 
     /// The objects around `index`, nearest first.
     pub(super) fn ancestors(&self, index: usize) -> impl Iterator<Item = usize> + '_ {
-        std::iter::successors(self.objects[index].parent, |&above| self.objects[above].parent)
+        std::iter::successors(self.objects[index].parent, |&above| {
+            self.objects[above].parent
+        })
     }
 
     /// The nearest object of `kind` around `index`.
     pub(super) fn above(&self, index: usize, kind: &'static str) -> Option<usize> {
-        self.ancestors(index).find(|&above| self.objects[above].kind == kind)
+        self.ancestors(index)
+            .find(|&above| self.objects[above].kind == kind)
     }
 
     /// The file's infos on the whole machine; version 3 has them outside all objects.

@@ -34,9 +34,10 @@ impl<'f> Bus<'f> {
                 let is_kept = functions.get(&first).is_some_and(may_matter);
                 if is_kept && may_matter(&function) {
                     let line = file.objects[first].line();
-                    return Err(
-                        object.bad(format!("`{}` is there twice, first in line {line}", function.address))
-                    );
+                    return Err(object.bad(format!(
+                        "`{}` is there twice, first in line {line}",
+                        function.address
+                    )));
                 }
                 let finding = "also the address of a device of another kind, which is left out";
                 to.note(function.address.to_string(), finding);
@@ -62,24 +63,34 @@ impl<'f> Bus<'f> {
 
     /// Adds a device with all bridges above it; `false` if it is deeper than we follow any path.
     pub(super) fn add(&self, index: usize, to: &mut Imported) -> Result<bool> {
-        let Some(device) = self.function(index) else { return Ok(false) };
+        let Some(device) = self.function(index) else {
+            return Ok(false);
+        };
         if to.topology.pci.get(device.address).is_some() {
             return Ok(true);
         }
         if let Some(outer) = self.file.above(index, "PCIDev") {
             let line = self.file.objects[outer].line();
-            let problem = format!("`{}` is inside the PCI device of line {line}", device.address);
+            let problem = format!(
+                "`{}` is inside the PCI device of line {line}",
+                device.address
+            );
             return Err(self.file.objects[index].bad(problem));
         }
-        let bridges: Vec<usize> =
-            self.file.ancestors(index).filter(|&above| self.functions.contains_key(&above)).collect();
+        let bridges: Vec<usize> = self
+            .file
+            .ancestors(index)
+            .filter(|&above| self.functions.contains_key(&above))
+            .collect();
         if bridges.len() > PciTree::MAX_DEPTH {
             let finding = format!("below more than {} bridges: left out", PciTree::MAX_DEPTH);
             to.note(device.address.to_string(), finding);
             return Ok(false);
         }
         let locality = self.locality(index)?;
-        let numa_node = locality.as_ref().and_then(|cpus| only_node(&to.topology, cpus));
+        let numa_node = locality
+            .as_ref()
+            .and_then(|cpus| only_node(&to.topology, cpus));
         let chain: Vec<usize> = std::iter::once(index).chain(bridges).collect();
         for (position, place) in chain.iter().enumerate() {
             let function = &self.functions[place];
@@ -94,8 +105,9 @@ impl<'f> Bus<'f> {
                         *domain == function.address.domain && buses.contains(&function.address.bus)
                     };
                     if buses(object)?.is_some_and(|buses| !holds(&buses)) {
-                        let finding =
-                            format!("stands below `{address}`, which leads to other buses: it is left there");
+                        let finding = format!(
+                            "stands below `{address}`, which leads to other buses: it is left there"
+                        );
                         to.note(function.address.to_string(), finding);
                     }
                     PciParent::Bridge(address)
@@ -103,25 +115,45 @@ impl<'f> Bus<'f> {
                 None => PciParent::Host(self.host_bridge(*place, function.address, to)?),
             };
             let local_cpus = locality.clone();
-            to.topology.pci.insert(PciFunction { parent, numa_node, local_cpus, ..function.clone() });
+            to.topology.pci.insert(PciFunction {
+                parent,
+                numa_node,
+                local_cpus,
+                ..function.clone()
+            });
         }
         Ok(true)
     }
 
     /// The outermost host bridge above the topmost function: the kernel's tree does not count an Intel VMD
     /// controller's inner one either.
-    fn host_bridge(&self, top: usize, address: PciAddress, to: &mut Imported) -> Result<HostBridge> {
-        let mut hosts = self.file.ancestors(top).filter(|&above| self.file.objects[above].kind == "Bridge");
+    fn host_bridge(
+        &self,
+        top: usize,
+        address: PciAddress,
+        to: &mut Imported,
+    ) -> Result<HostBridge> {
+        let mut hosts = self
+            .file
+            .ancestors(top)
+            .filter(|&above| self.file.objects[above].kind == "Bridge");
         let outermost = hosts.by_ref().last();
         if let Some(host) = outermost {
             let object = &self.file.objects[host];
-            let buses = buses(object)?.ok_or_else(|| object.bad("a host bridge without bridge_pci"))?;
-            return Ok(HostBridge { domain: buses.0, bus: *buses.1.start() });
+            let buses =
+                buses(object)?.ok_or_else(|| object.bad("a host bridge without bridge_pci"))?;
+            return Ok(HostBridge {
+                domain: buses.0,
+                bus: *buses.1.start(),
+            });
         }
         // lstopo can leave bridges out; functions of one bus share a host bridge in any case
         let finding = "no host bridge above it in the file: only what is on its bus counts as near";
         to.note(address.to_string(), finding);
-        Ok(HostBridge { domain: address.domain, bus: address.bus })
+        Ok(HostBridge {
+            domain: address.domain,
+            bus: address.bus,
+        })
     }
 
     /// The CPUs near a device: those of the innermost object around it that is no I/O object.
@@ -143,28 +175,39 @@ impl<'f> Bus<'f> {
 /// address too.
 fn may_matter(function: &PciFunction) -> bool {
     // network, display, bridge, accelerator; and InfiniBand, as old adapters have it
-    function
-        .class
-        .is_none_or(|class| matches!(class >> 16, 0x02 | 0x03 | 0x06 | 0x12) || class >> 8 == 0x0c06)
+    function.class.is_none_or(|class| {
+        matches!(class >> 16, 0x02 | 0x03 | 0x06 | 0x12) || class >> 8 == 0x0c06
+    })
 }
 
 /// The one NUMA node that holds all of `cpus`.
 fn only_node(topology: &Topology, cpus: &CpuSet) -> Option<u32> {
-    topology.numa_nodes.iter().find(|node| cpus.is_subset(&node.cpus)).map(|node| node.os_index)
+    topology
+        .numa_nodes
+        .iter()
+        .find(|node| cpus.is_subset(&node.cpus))
+        .map(|node| node.os_index)
 }
 
 /// The domain and the buses below a bridge: `bridge_pci="0000:[d0-d7]"`
 fn buses(object: &Object) -> Result<Option<(u32, RangeInclusive<u8>)>> {
-    let Some(text) = object.attribute("bridge_pci") else { return Ok(None) };
+    let Some(text) = object.attribute("bridge_pci") else {
+        return Ok(None);
+    };
     let read = || {
         let (domain, buses) = text.split_once(':')?;
-        let (first, last) = buses.strip_prefix('[')?.strip_suffix(']')?.split_once('-')?;
+        let (first, last) = buses
+            .strip_prefix('[')?
+            .strip_suffix(']')?
+            .split_once('-')?;
         let (domain, first, last) = (hex(domain, 8)?, hex(first, 2)?, hex(last, 2)?);
         Some((domain, first as u8..=last as u8))
     };
     let expected = || {
-        object
-            .bad(format!("bridge_pci `{}`: expected a domain and buses such as `0000:[15-1f]`", shown(text)))
+        object.bad(format!(
+            "bridge_pci `{}`: expected a domain and buses such as `0000:[15-1f]`",
+            shown(text)
+        ))
     };
     read().map(Some).ok_or_else(expected)
 }
@@ -173,9 +216,11 @@ fn buses(object: &Object) -> Result<Option<(u32, RangeInclusive<u8>)>> {
 fn function(object: &Object) -> Result<PciFunction> {
     let busid = object.attribute("pci_busid").unwrap_or_default();
     let address: PciAddress =
-        busid.parse().map_err(|bad: nic_placement_core::topology::pci::BadPciAddress| {
-            object.bad(bad.to_string().replace(busid, &shown(busid).to_string()))
-        })?;
+        busid
+            .parse()
+            .map_err(|bad: nic_placement_core::topology::pci::BadPciAddress| {
+                object.bad(bad.to_string().replace(busid, &shown(busid).to_string()))
+            })?;
     let ids = object.attribute("pci_type").map(|text| {
         ids(text).ok_or_else(|| {
             let text = shown(text);
@@ -185,8 +230,14 @@ fn function(object: &Object) -> Result<PciFunction> {
         })
     });
     let ids = ids.transpose()?;
-    let current = object.attribute("pci_link_speed").and_then(|text| text.parse().ok()).and_then(link_rate);
-    let parent = PciParent::Host(HostBridge { domain: address.domain, bus: address.bus });
+    let current = object
+        .attribute("pci_link_speed")
+        .and_then(|text| text.parse().ok())
+        .and_then(link_rate);
+    let parent = PciParent::Host(HostBridge {
+        domain: address.domain,
+        bus: address.bus,
+    });
     Ok(PciFunction {
         class: ids.map(|ids| ids.0),
         vendor: ids.map(|ids| ids.1),
@@ -200,9 +251,17 @@ fn function(object: &Object) -> Result<PciFunction> {
 fn ids(text: &str) -> Option<(u32, u16, u16)> {
     let mut words = text.split_whitespace();
     let class = hex(words.next()?, 4)?;
-    let (vendor, device) = words.next()?.strip_prefix('[')?.strip_suffix(']')?.split_once(':')?;
+    let (vendor, device) = words
+        .next()?
+        .strip_prefix('[')?
+        .strip_suffix(']')?
+        .split_once(':')?;
     let interface = words.nth(2).and_then(|word| hex(word, 2)).unwrap_or(0);
-    Some((class << 8 | interface, hex(vendor, 4)? as u16, hex(device, 4)? as u16))
+    Some((
+        class << 8 | interface,
+        hex(vendor, 4)? as u16,
+        hex(device, 4)? as u16,
+    ))
 }
 
 /// Speed and width for a bandwidth in GB/s; hwloc keeps only the bandwidth of a link.
@@ -244,7 +303,11 @@ mod tests {
             (63.015385, 320, 16),
             (121.0, 640, 16),
         ] {
-            assert_eq!(link_rate(gigabytes), Some(LinkRate { tenths_gt, width }), "{gigabytes}");
+            assert_eq!(
+                link_rate(gigabytes),
+                Some(LinkRate { tenths_gt, width }),
+                "{gigabytes}"
+            );
         }
     }
 

@@ -26,10 +26,20 @@ impl<'a> Reader<'a> {
         }
         let index = self.cpus.len() as u32;
         let numa_node = self.numa_node(cpu)?;
-        let host = HostBridge { domain: INVENTED_HOSTS + index, bus: 0 };
+        let host = HostBridge {
+            domain: INVENTED_HOSTS + index,
+            bus: 0,
+        };
         for child in elements(cpu) {
             match child.tag_name().name() {
-                "pci" => self.pci(child, Place { parent: PciParent::Host(host), numa_node, level: 1 })?,
+                "pci" => self.pci(
+                    child,
+                    Place {
+                        parent: PciParent::Host(host),
+                        numa_node,
+                        level: 1,
+                    },
+                )?,
                 "nic" => self.nic(child, None, None)?,
                 _ => self.unknown(child),
             }
@@ -48,41 +58,65 @@ impl<'a> Reader<'a> {
                 Ok(number) if (-1..MAX_NUMA_NODES as i64).contains(&number) => number,
                 _ => {
                     let text = shown(text);
-                    let problem =
-                        format!("`numaid` `{text}`: expected -1 or a number below {MAX_NUMA_NODES}");
+                    let problem = format!(
+                        "`numaid` `{text}`: expected -1 or a number below {MAX_NUMA_NODES}"
+                    );
                     return Err(self.bad(cpu, problem));
                 }
             },
         };
         if let Some(&first) = self.cpus.get(&number) {
-            let problem =
-                format!("`numaid` `{number}` a second time, the first is in line {}", self.line(first));
+            let problem = format!(
+                "`numaid` `{number}` a second time, the first is in line {}",
+                self.line(first)
+            );
             return Err(self.bad(cpu, problem));
         }
         self.cpus.insert(number, cpu.range().start);
-        let Ok(os_index) = u32::try_from(number) else { return Ok(None) };
+        let Ok(os_index) = u32::try_from(number) else {
+            return Ok(None);
+        };
         let mut cpus = CpuSet::new();
         if let Some(text) = cpu.attribute("affinity") {
             cpus = values::affinity(text).ok_or_else(|| {
                 self.bad(
                     cpu,
-                    format!("`affinity` `{}`: expected a mask such as `ffffffff,00000000`", shown(text)),
+                    format!(
+                        "`affinity` `{}`: expected a mask such as `ffffffff,00000000`",
+                        shown(text)
+                    ),
                 )
             })?;
         }
         // an offset marks a part of a mask, from a system that Slurm does not run on
-        if cpu.attribute("affinity_offset").is_some_and(|offset| offset != "0") {
-            self.note(format!("numaid {number}"), "`affinity` has an offset: its CPUs are not used");
+        if cpu
+            .attribute("affinity_offset")
+            .is_some_and(|offset| offset != "0")
+        {
+            self.note(
+                format!("numaid {number}"),
+                "`affinity` has an offset: its CPUs are not used",
+            );
             cpus = CpuSet::new();
         }
         // seen in a cloud provider's file: the same mask for all nodes
-        let other = self.topology.numa_nodes.iter().find(|other| other.cpus.intersects(&cpus));
+        let other = self
+            .topology
+            .numa_nodes
+            .iter()
+            .find(|other| other.cpus.intersects(&cpus));
         if let Some(other) = other.map(|other| other.os_index) {
-            let finding = format!("`affinity` names CPUs of NUMA node {other} too: its CPUs are not used");
+            let finding =
+                format!("`affinity` names CPUs of NUMA node {other} too: its CPUs are not used");
             self.note(format!("numaid {number}"), finding);
             cpus = CpuSet::new();
         }
-        self.topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new(), package: None });
+        self.topology.numa_nodes.push(NumaNode {
+            os_index,
+            cpus,
+            distances: Vec::new(),
+            package: None,
+        });
         Ok(Some(os_index))
     }
 }
@@ -98,10 +132,17 @@ fn processor(cpu: Element<'_>) -> Option<Processor> {
     let number = |name: &str| cpu.attribute(name)?.parse::<u16>().ok().map(u32::from);
     let x86 = || {
         let vendor = CpuVendor::from_word(cpu.attribute("vendor")?)?;
-        Some(X86 { vendor, family: values::family(number("familyid")?)?, model: number("modelid")? })
+        Some(X86 {
+            vendor,
+            family: values::family(number("familyid")?)?,
+            model: number("modelid")?,
+        })
     };
     match arch {
-        Arch::X86 => Some(Processor { arch, x86: Some(x86()?) }),
+        Arch::X86 => Some(Processor {
+            arch,
+            x86: Some(x86()?),
+        }),
         Arch::Arm | Arch::Power => Some(Processor { arch, x86: None }),
     }
 }

@@ -53,9 +53,14 @@ impl<'a> Reader<'a> {
         }
         let vendor = known.unwrap_or_else(|| self.guessed(pci, gpus));
         if let (Some(id), None, Some(mut function)) = (id, known, function) {
-            let like = if vendor == GpuVendor::Amd { "AMD" } else { "NVIDIA" };
-            let finding =
-                format!("a GPU of the unknown vendor `{id:#06x}`: taken for one that is used like {like}'s");
+            let like = if vendor == GpuVendor::Amd {
+                "AMD"
+            } else {
+                "NVIDIA"
+            };
+            let finding = format!(
+                "a GPU of the unknown vendor `{id:#06x}`: taken for one that is used like {like}'s"
+            );
             self.note(address.to_string(), finding);
             function.vendor = None;
             self.topology.pci.insert(function);
@@ -70,7 +75,10 @@ impl<'a> Reader<'a> {
         }
         for part in 0..count as u32 {
             let partition = (count > 1).then_some(part);
-            self.topology.gpus.push(Gpu { partition, ..Gpu::new(address, vendor) });
+            self.topology.gpus.push(Gpu {
+                partition,
+                ..Gpu::new(address, vendor)
+            });
         }
         Ok(())
     }
@@ -78,9 +86,15 @@ impl<'a> Reader<'a> {
     /// The GPU's vendor if the file does not name it: older files do not, and Hygon's GPUs are used like
     /// AMD's.
     fn guessed(&self, pci: Element<'a>, gpus: &[Element<'a>]) -> GpuVendor {
-        let is_accelerator = pci.attribute("class").is_some_and(|class| class.starts_with("0x1200"));
+        let is_accelerator = pci
+            .attribute("class")
+            .is_some_and(|class| class.starts_with("0x1200"));
         let has_capability = gpus.iter().any(|gpu| gpu.attribute("sm").is_some());
-        if self.is_amd || is_accelerator && !has_capability { GpuVendor::Amd } else { GpuVendor::Nvidia }
+        if self.is_amd || is_accelerator && !has_capability {
+            GpuVendor::Amd
+        } else {
+            GpuVendor::Nvidia
+        }
     }
 
     pub(super) fn nic(
@@ -117,40 +131,72 @@ impl<'a> Reader<'a> {
         let name = match (members, name.parse::<DeviceName>()) {
             (_, Ok(name)) => name,
             (Ok(members), Err(_)) => {
-                self.fused.push(Fused { members, address, vendor, rate_mbps });
+                self.fused.push(Fused {
+                    members,
+                    address,
+                    vendor,
+                    rate_mbps,
+                });
                 return Ok(());
             }
             (Err(_), Err(_)) => {
-                self.note(shown(&name), "a name that no library's variable could hold: this NIC is left out");
+                self.note(
+                    shown(&name),
+                    "a name that no library's variable could hold: this NIC is left out",
+                );
                 return Ok(());
             }
         };
-        let port = net.attribute("port").and_then(|port| port.trim().parse::<u32>().ok());
+        let port = net
+            .attribute("port")
+            .and_then(|port| port.trim().parse::<u32>().ok());
         // NCCL's sockets have port 0: they are network interfaces, not RDMA devices
-        let kind = if port == Some(0) { NicKind::Ethernet } else { kind(vendor, &name) };
+        let kind = if port == Some(0) {
+            NicKind::Ethernet
+        } else {
+            kind(vendor, &name)
+        };
         let card = net.attribute("guid").and_then(values::card);
         let nic = match self.names.get(&name).copied() {
             Some((nic, first)) if self.topology.nic(nic).address != address => {
-                let problem =
-                    format!("the name `{name}` a second time, the first is in line {}", self.line(first));
+                let problem = format!(
+                    "the name `{name}` a second time, the first is in line {}",
+                    self.line(first)
+                );
                 return Err(self.bad(net, problem));
             }
             Some((nic, _)) => nic,
-            None => self.add_nic(net, Nic { address, card, ..Nic::new(name.clone(), kind) })?,
+            None => self.add_nic(
+                net,
+                Nic {
+                    address,
+                    card,
+                    ..Nic::new(name.clone(), kind)
+                },
+            )?,
         };
         let is_interface = self.topology.nic(nic).kind == NicKind::Ethernet;
         let ports = &mut self.topology.nics[nic.0].ports;
         let is_free = |number: &u32| {
-            (1..=255).contains(number) && !ports.iter().any(|port| u32::from(port.number) == *number)
+            (1..=255).contains(number)
+                && !ports.iter().any(|port| u32::from(port.number) == *number)
         };
         // Sockets have no numbers.  NCCL's IB transport adds the number of ports it has already listed of the
         // same card
         let stated = if is_interface { 0 } else { port.unwrap_or(1) };
-        let number = [stated.saturating_sub(index), stated].into_iter().chain(1..=255).find(is_free);
+        let number = [stated.saturating_sub(index), stated]
+            .into_iter()
+            .chain(1..=255)
+            .find(is_free);
         match number.filter(|_| ports.len() < MAX_PORTS) {
             Some(number) => {
                 // NCCL lists active ports only
-                ports.push(Port::new(number as u8, PortState::Active, LinkLayer::Unknown, rate_mbps));
+                ports.push(Port::new(
+                    number as u8,
+                    PortState::Active,
+                    LinkLayer::Unknown,
+                    rate_mbps,
+                ));
                 Ok(())
             }
             None => Err(self.bad(net, format!("more than {MAX_PORTS} ports of `{name}`"))),
@@ -159,11 +205,20 @@ impl<'a> Reader<'a> {
 
     /// A name for a `<net>` that has none.
     fn invented_name(&mut self, net: Element<'a>) -> String {
-        let dev = net.attribute("dev").and_then(|dev| dev.trim().parse().ok()).unwrap_or(0u16);
+        let dev = net
+            .attribute("dev")
+            .and_then(|dev| dev.trim().parse().ok())
+            .unwrap_or(0u16);
         let free = |name: &String| !self.names.contains_key(name.as_str());
-        let name =
-            (dev..=u16::MAX).chain(0..dev).map(|dev| format!("net{dev}")).find(free).unwrap_or_default();
-        self.note(name.clone(), "a `<net>` without a name: this one is invented, and no library knows it");
+        let name = (dev..=u16::MAX)
+            .chain(0..dev)
+            .map(|dev| format!("net{dev}"))
+            .find(free)
+            .unwrap_or_default();
+        self.note(
+            name.clone(),
+            "a `<net>` without a name: this one is invented, and no library knows it",
+        );
         name
     }
 
@@ -172,7 +227,8 @@ impl<'a> Reader<'a> {
         if index.0 == MAX_NICS {
             return Err(self.bad(element, format!("more than {MAX_NICS} NICs")));
         }
-        self.names.insert(nic.name.clone(), (index, element.range().start));
+        self.names
+            .insert(nic.name.clone(), (index, element.range().start));
         self.topology.nics.push(nic);
         Ok(index)
     }
@@ -192,23 +248,46 @@ impl<'a> Reader<'a> {
         }
         let name = nameless(address);
         if self.names.contains_key(name.as_str()) {
-            return Err(self.bad(pci, format!("the name `{name}` is that of a `<net>` already")));
+            return Err(self.bad(
+                pci,
+                format!("the name `{name}` is that of a `<net>` already"),
+            ));
         }
-        let Ok(name) = name.parse::<DeviceName>() else { return Ok(()) };
+        let Ok(name) = name.parse::<DeviceName>() else {
+            return Ok(());
+        };
         self.nameless.push(address);
-        self.add_nic(pci, Nic { address: Some(address), ..Nic::new(name.clone(), kind(vendor, &name)) })?;
+        self.add_nic(
+            pci,
+            Nic {
+                address: Some(address),
+                ..Nic::new(name.clone(), kind(vendor, &name))
+            },
+        )?;
         Ok(())
     }
 
     /// Only NCCL knows fused NICs (`NCCL_NET_MERGE_LEVEL`).  Programs know their members: each gets its share
     /// of the rate unless the file lists it too.
     pub(super) fn part_fused(&mut self) {
-        for Fused { members, address, vendor, rate_mbps } in std::mem::take(&mut self.fused) {
+        for Fused {
+            members,
+            address,
+            vendor,
+            rate_mbps,
+        } in std::mem::take(&mut self.fused)
+        {
             self.note(
-                members.iter().map(DeviceName::as_str).collect::<Vec<_>>().join("+"),
+                members
+                    .iter()
+                    .map(DeviceName::as_str)
+                    .collect::<Vec<_>>()
+                    .join("+"),
                 "a NIC that NCCL made of several: its members are used",
             );
-            let share = rate_mbps.map(|mbps| mbps / members.len() as u64).filter(|&mbps| mbps > 0);
+            let share = rate_mbps
+                .map(|mbps| mbps / members.len() as u64)
+                .filter(|&mbps| mbps > 0);
             for name in members {
                 if self.names.contains_key(&name) {
                     continue;
@@ -218,7 +297,8 @@ impl<'a> Reader<'a> {
                     self.note(name, finding);
                     continue;
                 }
-                self.names.insert(name.clone(), (NicIndex(self.topology.nics.len()), 0));
+                self.names
+                    .insert(name.clone(), (NicIndex(self.topology.nics.len()), 0));
                 let port = Port::new(1, PortState::Active, LinkLayer::Unknown, share);
                 self.topology.nics.push(Nic {
                     address,

@@ -15,7 +15,10 @@ pub(super) fn affinity(text: &str) -> Option<CpuSet> {
     if groups.len() == 1 {
         return CpuSet::from_mask(groups[0]).ok();
     }
-    if groups.iter().any(|group| group.is_empty() || group.len() > 8) {
+    if groups
+        .iter()
+        .any(|group| group.is_empty() || group.len() > 8)
+    {
         return None;
     }
     let padded: String = groups.iter().map(|group| format!("{group:0>8}")).collect();
@@ -29,7 +32,10 @@ pub(super) fn mask(cpus: &CpuSet, count: u32) -> String {
         let word = cpus.words().get(group / 2).copied().unwrap_or(0);
         (word >> (group % 2 * 32)) as u32
     };
-    let groups: Vec<String> = (0..groups).rev().map(|group| format!("{:08x}", word(group))).collect();
+    let groups: Vec<String> = (0..groups)
+        .rev()
+        .map(|group| format!("{:08x}", word(group)))
+        .collect();
     groups.join(",")
 }
 
@@ -45,7 +51,10 @@ pub(super) fn class(text: &str) -> Option<u32> {
 
 /// Is this the class of a GPU: VGA controller, 3D controller, other display controller (AMD's), accelerator?
 pub(super) fn is_gpu(class: &str) -> bool {
-    class == "0x03" || ["0x0300", "0x0302", "0x0380", "0x1200"].iter().any(|known| class.starts_with(known))
+    class == "0x03"
+        || ["0x0300", "0x0302", "0x0380", "0x1200"]
+            .iter()
+            .any(|known| class.starts_with(known))
 }
 
 fn prefixed(text: &str, most: usize) -> Option<u32> {
@@ -56,8 +65,15 @@ fn prefixed(text: &str, most: usize) -> Option<u32> {
 pub(super) fn rate(speed: Option<&str>, width: Option<&str>) -> Option<LinkRate> {
     let number = speed?.trim().split_once(" GT/s")?.0;
     let (whole, tenths) = number.split_once('.').unwrap_or((number, "0"));
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?;
-    let (whole, tenths): (u32, u32) = (digits(whole)?, digits(tenths).filter(|_| tenths.len() == 1)?);
+    let digits = |text: &str| {
+        text.bytes()
+            .all(|byte| byte.is_ascii_digit())
+            .then(|| text.parse().ok())?
+    };
+    let (whole, tenths): (u32, u32) = (
+        digits(whole)?,
+        digits(tenths).filter(|_| tenths.len() == 1)?,
+    );
     let tenths_gt = whole.checked_mul(10)?.checked_add(tenths)?;
     let width = digits(width?.trim())?;
     let known = (1..=MAX_TENTHS_GT).contains(&tenths_gt) && (1..=MAX_WIDTH).contains(&width);
@@ -66,27 +82,41 @@ pub(super) fn rate(speed: Option<&str>, width: Option<&str>) -> Option<LinkRate>
 
 /// `speed` of a `<net>`, in Mbit/s; some plugins say -1.
 pub(super) fn mbps(text: &str) -> Option<u64> {
-    text.trim().parse().ok().filter(|mbps| (1..=MAX_RATE_MBPS).contains(mbps))
+    text.trim()
+        .parse()
+        .ok()
+        .filter(|mbps| (1..=MAX_RATE_MBPS).contains(mbps))
 }
 
 /// `guid` is the bytes of `sys_image_guid` read as a number on a little-endian machine.  Sockets and some
 /// plugins put a device counter there instead.
 pub(super) fn card(guid: &str) -> Option<String> {
     let guid = u64::from_str_radix(guid.trim().strip_prefix("0x")?, 16).ok()?;
-    let groups =
-        |guid: u64| [48, 32, 16, 0].map(|shift| format!("{:04x}", (guid >> shift) & 0xffff)).join(":");
+    let groups = |guid: u64| {
+        [48, 32, 16, 0]
+            .map(|shift| format!("{:04x}", (guid >> shift) & 0xffff))
+            .join(":")
+    };
     (guid > u64::from(u32::MAX)).then(|| groups(guid.swap_bytes()))
 }
 
 /// `familyid`: NCCL adds the extended family four bits too high (xml.cc, `ncclTopoGetXmlFromCpu`), so that AMD's 0x17 is 143.
 pub(super) fn family_of_nccl(family: u32) -> u32 {
-    if family > 0xf { 0xf + ((family - 0xf) << 4) } else { family }
+    if family > 0xf {
+        0xf + ((family - 0xf) << 4)
+    } else {
+        family
+    }
 }
 
 /// The inverse; files written by hand have the family itself.  `None` for what CPUID cannot say: a family of four bits and an
 /// extended one of eight, added.
 pub(super) fn family(familyid: u32) -> Option<u32> {
     let is_nccls = familyid > 0xf && familyid & 0xf == 0xf;
-    let family = if is_nccls { 0xf + (familyid >> 4) } else { familyid };
+    let family = if is_nccls {
+        0xf + (familyid >> 4)
+    } else {
+        familyid
+    };
     (family <= 0xf + 0xff).then_some(family)
 }

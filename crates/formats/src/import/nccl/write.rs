@@ -47,14 +47,21 @@ pub struct Written {
 pub fn write(topology: &Topology) -> Result<Written, String> {
     let places = Places::new(topology);
     check_size(topology, &places)?;
-    let mut writer = Writer { topology, places: &places, text: String::new() };
+    let mut writer = Writer {
+        topology,
+        places: &places,
+        text: String::new(),
+    };
     let name = Some(topology.name.as_str()).filter(|name| DeviceName::is_one(name));
     // RCCL's own number of the format is 2 (NCCL_TOPO_XML_VERSION of its src/graph/xml.h)
     let version = if is_amd(topology) { "2" } else { "1" };
     writer.open(
         0,
         "system",
-        &[("version", Some(version.to_string())), ("name", name.map(String::from))],
+        &[
+            ("version", Some(version.to_string())),
+            ("name", name.map(String::from)),
+        ],
         false,
     );
     for numa_node in places.cpus() {
@@ -75,16 +82,21 @@ fn check_size(topology: &Topology, places: &Places) -> Result<(), String> {
     // NCCL adds a `<gpu>` to each GPU, with its links to seven others or six NVSwitches, and a `<nic>` to each NIC, with a
     // `<net>` for each port
     let gpus = topology.gpus.len() * 8;
-    let ports: usize = topology.nics.iter().map(|nic| 1 + nic.ports.len().max(1)).sum();
+    let ports: usize = topology
+        .nics
+        .iter()
+        .map(|nic| 1 + nic.ports.len().max(1))
+        .sum();
     let elements = 1 + places.elements() + gpus + ports;
     if elements > MAX_ELEMENTS && !is_amd(topology) {
-        let read = format!("NCCL reads `{MAX_ELEMENTS}` elements and needs `{elements}` for this node");
+        let read =
+            format!("NCCL reads `{MAX_ELEMENTS}` elements and needs `{elements}` for this node");
         return Err(read);
     }
     match places.most_inside() {
-        many if many > MAX_INSIDE => {
-            Err(format!("NCCL reads `{MAX_INSIDE}` elements inside one, and this node needs `{many}`"))
-        }
+        many if many > MAX_INSIDE => Err(format!(
+            "NCCL reads `{MAX_INSIDE}` elements inside one, and this node needs `{many}`"
+        )),
         _ => Ok(()),
     }
 }
@@ -115,7 +127,12 @@ impl Writer<'_> {
     fn cpu(&mut self, numa_node: Option<u32>) {
         let node = numa_node.and_then(|node| self.topology.numa_node(node));
         // as wide as the kernel's mask, which has room for every CPU
-        let count = self.topology.cpus().iter().last().map_or(0, |last| last + 1);
+        let count = self
+            .topology
+            .cpus()
+            .iter()
+            .last()
+            .map_or(0, |last| last + 1);
         // without it NCCL asks the kernel of the machine; all zeros would be the node's CPUs
         let affinity = node
             .filter(|node| !node.cpus.is_empty())
@@ -154,7 +171,12 @@ impl Writer<'_> {
         let attributes = [
             ("busid", Some(self.places.bus_id(address))),
             ("class", Some(class)),
-            ("vendor", id(function.and_then(|function| function.vendor).or(gpu.map(vendor_id)))),
+            (
+                "vendor",
+                id(function
+                    .and_then(|function| function.vendor)
+                    .or(gpu.map(vendor_id))),
+            ),
             ("device", id(function.and_then(|function| function.device))),
             ("subsystem_vendor", id(subsystem.map(|(vendor, _)| vendor))),
             ("subsystem_device", id(subsystem.map(|(_, device)| device))),
@@ -172,14 +194,28 @@ impl Writer<'_> {
 
     /// The class; NCCL's own values for a device whose class does not tell what it is.
     fn class(&self, address: PciAddress, is_gpu: bool) -> String {
-        let class = self.topology.pci.get(address).and_then(|function| function.class);
+        let class = self
+            .topology
+            .pci
+            .get(address)
+            .and_then(|function| function.class);
         let class = class.map(|class| format!("0x{class:06x}"));
-        let is_nic = self.topology.nics.iter().any(|nic| nic.address == Some(address));
+        let is_nic = self
+            .topology
+            .nics
+            .iter()
+            .any(|nic| nic.address == Some(address));
         let (tells, otherwise) = match (is_gpu, is_nic) {
-            (true, _) => (class.as_deref().is_some_and(values::is_gpu), "0x03".to_string()),
-            (false, true) => {
-                (class.as_deref().is_some_and(|class| class.starts_with("0x02")), "0x02".to_string())
-            }
+            (true, _) => (
+                class.as_deref().is_some_and(values::is_gpu),
+                "0x03".to_string(),
+            ),
+            (false, true) => (
+                class
+                    .as_deref()
+                    .is_some_and(|class| class.starts_with("0x02")),
+                "0x02".to_string(),
+            ),
             (false, false) => (class.is_some(), format!("0x{BRIDGE:06x}")),
         };
         class.filter(|_| tells).unwrap_or(otherwise)
@@ -193,7 +229,9 @@ fn speed(rate: LinkRate) -> String {
 
 /// `arch`, `vendor`, `familyid`, `modelid`, as NCCL reads them from CPUID (xml.cc, `ncclTopoGetXmlFromCpu`).
 fn identity(processor: Option<&Processor>) -> [Option<String>; 4] {
-    let Some(processor) = processor else { return [None, None, None, None] };
+    let Some(processor) = processor else {
+        return [None, None, None, None];
+    };
     let arch = match processor.arch {
         Arch::X86 => "x86_64",
         Arch::Arm => "arm64",

@@ -38,8 +38,14 @@ impl Affinity {
         if matches!(word, "N/A" | "-1") {
             return true;
         }
-        let limit = if title == Title::Cpu { Bitmap::LIMIT } else { MAX_NODE };
-        let Some(ranges) = ranges(word, limit) else { return false };
+        let limit = if title == Title::Cpu {
+            Bitmap::LIMIT
+        } else {
+            MAX_NODE
+        };
+        let Some(ranges) = ranges(word, limit) else {
+            return false;
+        };
         let members = ranges.into_iter().flat_map(|(low, high)| low..=high);
         match title {
             Title::Cpu => self.cpus = Some(members.collect()),
@@ -52,7 +58,8 @@ impl Affinity {
 
 pub(super) fn read(matrix: &Matrix, links: &MatrixPaths, to: &mut Imported) -> Vec<Affinity> {
     if matrix.titles.is_empty() && !links.gpus.is_empty() {
-        let finding = "no column for CPU or NUMA affinity: which CPUs are near to the GPUs is not known";
+        let finding =
+            "no column for CPU or NUMA affinity: which CPUs are near to the GPUs is not known";
         to.note("header", finding);
     }
     let mut affinities: Vec<Affinity> = Vec::new();
@@ -71,12 +78,20 @@ pub(super) fn read(matrix: &Matrix, links: &MatrixPaths, to: &mut Imported) -> V
     }
     for (finding, labels) in findings {
         let labels = listed(&labels);
-        to.note("CPU Affinity", format!("{finding}, in the rows of {labels}"));
+        to.note(
+            "CPU Affinity",
+            format!("{finding}, in the rows of {labels}"),
+        );
     }
     // `0,2-17`: the first one is the CPUs' node, unless the others have CPUs too
     let first: BTreeSet<u32> = affinities.iter().filter_map(Affinity::node).collect();
     for (affinity, number) in affinities.iter_mut().zip(&links.gpus) {
-        if affinity.nodes.iter().skip(1).any(|node| first.contains(node)) {
+        if affinity
+            .nodes
+            .iter()
+            .skip(1)
+            .any(|node| first.contains(node))
+        {
             let finding = "is near to several NUMA nodes with CPUs: its own is not known";
             to.note(format!("GPU{number}"), finding);
             affinity.nodes.clear();
@@ -98,14 +113,19 @@ fn of_gpu(words: &[&str], titles: &[Title], mut note: impl FnMut(String)) -> Aff
     }
     let from_left = || -> Option<Affinity> {
         let mut affinity = Affinity::default();
-        let all = titles.iter().zip(words).all(|(title, word)| affinity.set(*title, word));
+        let all = titles
+            .iter()
+            .zip(words)
+            .all(|(title, word)| affinity.set(*title, word));
         all.then_some(affinity)
     };
     let is_list = words[0].contains(['-', ',']);
     let affinity = match from_left().filter(|_| count == columns || count < columns && is_list) {
         Some(affinity) => {
             if count < columns {
-                note(format!("`{text}` for {columns} columns: read from the left"));
+                note(format!(
+                    "`{text}` for {columns} columns: read from the left"
+                ));
             }
             affinity
         }
@@ -117,7 +137,10 @@ fn of_gpu(words: &[&str], titles: &[Title], mut note: impl FnMut(String)) -> Aff
             let mut affinity = Affinity::default();
             match readings.as_slice() {
                 [only] => {
-                    note(format!("values touch each other in `{text}`: read as `{}`", only.join("` `")));
+                    note(format!(
+                        "values touch each other in `{text}`: read as `{}`",
+                        only.join("` `")
+                    ));
                     titles.iter().zip(only).for_each(|(title, word)| {
                         affinity.set(*title, word);
                     });
@@ -132,7 +155,10 @@ fn of_gpu(words: &[&str], titles: &[Title], mut note: impl FnMut(String)) -> Aff
     // if one node has the even CPUs and the other the odd ones, nvidia-smi prints only 12 characters of `0,2,4,6,8,10,12,…`
     let singles = words[0].split(',').count() > 3 && !words[0].contains('-');
     if singles && affinity.cpus.is_some() {
-        note(format!("`{}` may be the beginning of a longer list, which nvidia-smi cuts", shown(words[0])));
+        note(format!(
+            "`{}` may be the beginning of a longer list, which nvidia-smi cuts",
+            shown(words[0])
+        ));
     }
     affinity
 }
@@ -141,9 +167,12 @@ fn of_gpu(words: &[&str], titles: &[Title], mut note: impl FnMut(String)) -> Aff
 /// and reveals a cut number.
 fn ranges(text: &str, limit: u32) -> Option<Vec<(u32, u32)>> {
     let number = |digits: &str| -> Option<u32> {
-        let plain =
-            digits.bytes().all(|b| b.is_ascii_digit()) && (digits.len() == 1 || !digits.starts_with('0'));
-        digits.parse().ok().filter(|&number| plain && number < limit)
+        let plain = digits.bytes().all(|b| b.is_ascii_digit())
+            && (digits.len() == 1 || !digits.starts_with('0'));
+        digits
+            .parse()
+            .ok()
+            .filter(|&number| plain && number < limit)
     };
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for part in text.strip_suffix(',').unwrap_or(text).split(',') {
@@ -195,9 +224,13 @@ pub(super) fn numa_nodes(affinities: &[Affinity], to: &mut Imported) -> Vec<Numa
             let cpus = nodes.entry(node).or_default();
             *cpus = cpus.union(affinity.cpus.as_ref().unwrap_or(&CpuSet::new()));
         }
-        affinity.nodes.iter().chain(&affinity.memory).for_each(|&node| {
-            nodes.entry(node).or_default();
-        });
+        affinity
+            .nodes
+            .iter()
+            .chain(&affinity.memory)
+            .for_each(|&node| {
+                nodes.entry(node).or_default();
+            });
     }
     let (mut seen, mut twice) = (CpuSet::new(), CpuSet::new());
     for cpus in nodes.values() {
@@ -205,13 +238,19 @@ pub(super) fn numa_nodes(affinities: &[Affinity], to: &mut Imported) -> Vec<Numa
         seen = seen.union(cpus);
     }
     if !twice.is_empty() {
-        let finding =
-            format!("CPUs {twice} are near to GPUs of several nodes: which node is theirs is not known");
+        let finding = format!(
+            "CPUs {twice} are near to GPUs of several nodes: which node is theirs is not known"
+        );
         to.note("NUMA Affinity", finding);
     }
     let only = |cpus: CpuSet| cpus.iter().filter(|&cpu| !twice.contains(cpu)).collect();
     nodes
         .into_iter()
-        .map(|(os_index, cpus)| NumaNode { os_index, cpus: only(cpus), distances: Vec::new(), package: None })
+        .map(|(os_index, cpus)| NumaNode {
+            os_index,
+            cpus: only(cpus),
+            distances: Vec::new(),
+            package: None,
+        })
         .collect()
 }

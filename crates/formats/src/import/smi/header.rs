@@ -16,8 +16,11 @@ pub(super) enum Title {
     GpuNuma,
 }
 
-const TITLES: [(Title, &str); 3] =
-    [(Title::Cpu, "CPU Affinity"), (Title::Numa, "NUMA Affinity"), (Title::GpuNuma, "GPU NUMA ID")];
+const TITLES: [(Title, &str); 3] = [
+    (Title::Cpu, "CPU Affinity"),
+    (Title::Numa, "NUMA Affinity"),
+    (Title::GpuNuma, "GPU NUMA ID"),
+];
 
 /// A header, or its part on the lines read so far.
 pub(super) struct MatrixHeader {
@@ -33,12 +36,20 @@ pub(super) struct MatrixHeader {
 impl MatrixHeader {
     /// The header at the end of a line: labels, GPUs first, then words of titles.
     pub(super) fn of(words: &[&str], line: u32) -> Option<MatrixHeader> {
-        let mut header =
-            MatrixHeader { line, labels: Vec::new(), titles: Vec::new(), touching: false, ended: false };
+        let mut header = MatrixHeader {
+            line,
+            labels: Vec::new(),
+            titles: Vec::new(),
+            touching: false,
+            ended: false,
+        };
         // the text may be cut in the middle of the last word
-        let whole = &words[..words.len() - usize::from(words.last().is_some_and(|last| is_cut(last)))];
+        let whole =
+            &words[..words.len() - usize::from(words.last().is_some_and(|last| is_cut(last)))];
         for word in whole.iter().rev() {
-            let Some((mut labels, mut titles)) = header_word(word) else { break };
+            let Some((mut labels, mut titles)) = header_word(word) else {
+                break;
+            };
             let gpus_follow = header.labels.last().is_some_and(|label| !may_be_nic(label));
             let in_order = (titles.is_empty() || header.labels.is_empty())
                 && (!gpus_follow || !labels.iter().any(|label| may_be_nic(label)));
@@ -59,11 +70,19 @@ impl MatrixHeader {
 
     /// This part and the next line's; the next alone if the two cannot be one header.
     pub(super) fn and(mut self, mut next: MatrixHeader) -> Option<MatrixHeader> {
-        let again = next.labels.first().is_some_and(|first| self.labels.contains(first));
+        let again = next
+            .labels
+            .first()
+            .is_some_and(|first| self.labels.contains(first));
         let gpu = |label: &String| gpu_number(label).is_some();
-        let in_order = !self.labels.iter().any(|label| may_be_nic(label)) || !next.labels.iter().any(gpu);
+        let in_order =
+            !self.labels.iter().any(|label| may_be_nic(label)) || !next.labels.iter().any(gpu);
         let goes_on = next.labels.is_empty() || self.titles.is_empty() && !again && in_order;
-        if self.ended || !goes_on || self.labels.len() > MAX_COLUMNS || self.titles.len() > MAX_COLUMNS {
+        if self.ended
+            || !goes_on
+            || self.labels.len() > MAX_COLUMNS
+            || self.titles.len() > MAX_COLUMNS
+        {
             return (!next.labels.is_empty()).then_some(next);
         }
         self.labels.append(&mut next.labels);
@@ -74,7 +93,10 @@ impl MatrixHeader {
 
     /// The header after another line; `None` after the second such line.
     pub(super) fn end(self) -> Option<MatrixHeader> {
-        (!self.ended).then_some(MatrixHeader { ended: true, ..self })
+        (!self.ended).then_some(MatrixHeader {
+            ended: true,
+            ..self
+        })
     }
 
     /// The columns after the devices; the last may be cut.
@@ -94,7 +116,9 @@ impl MatrixHeader {
             if rest.is_empty() {
                 break;
             }
-            let after = rest.strip_prefix(text).or_else(|| text.starts_with(rest).then_some(""));
+            let after = rest
+                .strip_prefix(text)
+                .or_else(|| text.starts_with(rest).then_some(""));
             if let Some(after) = after {
                 titles.push(title);
                 rest = after.trim_start();
@@ -117,7 +141,8 @@ fn may_be_nic(label: &str) -> bool {
 
 /// Is this the beginning of a word that occurs only in a header?
 fn is_cut(word: &str) -> bool {
-    word.len() > 1 && ("NIC".starts_with(word) || word != "Affinity" && "Affinity".starts_with(word))
+    word.len() > 1
+        && ("NIC".starts_with(word) || word != "Affinity" && "Affinity".starts_with(word))
 }
 
 /// The labels and words of titles in one word of a header: `GPU0`, `NIC8NIC9`, `NIC11CPU`, `AffinityNUMA`.
@@ -130,8 +155,9 @@ fn header_word(word: &str) -> Option<(Vec<String>, Vec<&'static str>)> {
             rest = after;
             continue;
         }
-        let title =
-            ["Affinity", "NUMA", "CPU", "GPU", "ID"].into_iter().find(|title| rest.starts_with(title));
+        let title = ["Affinity", "NUMA", "CPU", "GPU", "ID"]
+            .into_iter()
+            .find(|title| rest.starts_with(title));
         match title {
             Some(title) => {
                 titles.push(title);

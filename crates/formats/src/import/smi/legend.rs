@@ -61,9 +61,19 @@ pub(super) fn read(
             to.note("NIC Legend", format!("{finding} {}", listed(&labels)));
         }
     };
-    note(unnamed, "no name, so the matrix's own word is used, which no library knows, for");
-    note(unclear, "the name is overwritten, so the matrix's own word is used, which no library knows, for");
-    let of_none = entries.keys().copied().filter(|&label| !nics.iter().any(|nic| nic == label)).collect();
+    note(
+        unnamed,
+        "no name, so the matrix's own word is used, which no library knows, for",
+    );
+    note(
+        unclear,
+        "the name is overwritten, so the matrix's own word is used, which no library knows, for",
+    );
+    let of_none = entries
+        .keys()
+        .copied()
+        .filter(|&label| !nics.iter().any(|nic| nic == label))
+        .collect();
     note(of_none, "names what the matrix does not show:");
     Ok(names)
 }
@@ -74,8 +84,11 @@ pub(super) fn read(
 /// With other names among them all are unknown: placement would take an unknown link layer for one more.
 pub(super) fn link_layers(names: &[DeviceName]) -> Vec<LinkLayer> {
     let of_name = |name: &DeviceName| {
-        let protocols =
-            [("ib", LinkLayer::InfiniBand), ("roce", LinkLayer::Ethernet), ("iw", LinkLayer::Ethernet)];
+        let protocols = [
+            ("ib", LinkLayer::InfiniBand),
+            ("roce", LinkLayer::Ethernet),
+            ("iw", LinkLayer::Ethernet),
+        ];
         protocols.into_iter().find_map(|(protocol, layer)| {
             let mut place = name.as_str().strip_prefix(protocol)?.chars();
             let starts_well = matches!(place.next()?, 'o' | 's' | 'p' | 'P' | 'x');
@@ -96,14 +109,19 @@ fn entries<'a>(
     for line in lines.iter().filter(|line| line.number > matrix.last_line) {
         let words = line.words();
         if matrix::is_header(&words, matrix.columns.first()) {
-            let finding = format!("one more matrix begins in line {}: only the first is read", line.number);
+            let finding = format!(
+                "one more matrix begins in line {}: only the first is read",
+                line.number
+            );
             to.note("header", finding);
             break;
         }
         let mut rest = words.as_slice();
         while let Some((word, after)) = rest.split_first() {
             rest = after;
-            let Some((label, touching)) = entry(word) else { continue };
+            let Some((label, touching)) = entry(word) else {
+                continue;
+            };
             let name = match (touching, rest.split_first()) {
                 ("", Some((name, after))) => {
                     rest = after;
@@ -115,7 +133,11 @@ fn entries<'a>(
                 // `NIC0: mlx5_0 -> eth0 (rail 0)`
                 entry(next).is_none() && next.starts_with(|first: char| first.is_alphanumeric())
             });
-            let entry = Entry { name, line: line.number, overwritten };
+            let entry = Entry {
+                name,
+                line: line.number,
+                overwritten,
+            };
             device_name(label, name, line.number)?;
             if let Some(first) = entries.get(label).filter(|first| first.name != name) {
                 let (name, first) = (shown(name), shown(first.name));
@@ -130,7 +152,8 @@ fn entries<'a>(
 
 /// `NIC0:`, or `NIC0:mlx5_0`, as label and name.
 fn entry(word: &str) -> Option<(&str, &str)> {
-    word.split_once(':').filter(|(label, _)| is_nic_number(label))
+    word.split_once(':')
+        .filter(|(label, _)| is_nic_number(label))
 }
 
 /// The name that a line gives to a NIC.
@@ -138,6 +161,9 @@ fn device_name(label: &str, name: &str, line: u32) -> Result<DeviceName> {
     name.parse().map_err(|_| {
         let (name, most) = (shown(name), DeviceName::MAX);
         let expected = format!("expected 1 to {most} of the characters `A-Za-z0-9_.-`");
-        BadText::new(line, format!("`{name}` as the name of `{label}`: {expected}"))
+        BadText::new(
+            line,
+            format!("`{name}` as the name of `{label}`: {expected}"),
+        )
     })
 }

@@ -17,7 +17,10 @@ const FAILURES: [(&str, &str); 3] = [
         "Failed to run topology matrix",
         "it does so where a software RDMA device such as `siw_eth0` exists: capture the node's sysfs instead",
     ),
-    ("NVIDIA-SMI has failed", "it needs the driver of the node whose matrix is wanted"),
+    (
+        "NVIDIA-SMI has failed",
+        "it needs the driver of the node whose matrix is wanted",
+    ),
     ("No devices were found", "it needs a GPU that it may see"),
 ];
 
@@ -57,11 +60,18 @@ impl Matrix {
     pub(super) fn notes(&self) -> Vec<Diagnostic> {
         let mut notes = Vec::new();
         if self.touching {
-            notes.push(Diagnostic::new("header", "labels touch each other: read as one each"));
+            notes.push(Diagnostic::new(
+                "header",
+                "labels touch each other: read as one each",
+            ));
         }
         let mut note = |which: fn(&MatrixRow) -> bool, finding: &str| {
-            let labels: Vec<&String> =
-                self.rows.iter().filter(|row| which(row)).map(|row| &row.label).collect();
+            let labels: Vec<&String> = self
+                .rows
+                .iter()
+                .filter(|row| which(row))
+                .map(|row| &row.label)
+                .collect();
             if !labels.is_empty() {
                 let finding = format!("{finding} of {}: read as one each", listed(&labels));
                 notes.push(Diagnostic::new("rows", finding));
@@ -101,7 +111,10 @@ pub(super) fn find(lines: &[TextLine]) -> Result<Matrix> {
     }
     for line in lines {
         if let Some((words, why)) = FAILURES.iter().find(|(words, _)| line.text.contains(words)) {
-            return Err(BadText::new(line.number, format!("nvidia-smi says `{words}`: {why}")));
+            return Err(BadText::new(
+                line.number,
+                format!("nvidia-smi says `{words}`: {why}"),
+            ));
         }
     }
     Err(match (header, stray) {
@@ -112,7 +125,9 @@ pub(super) fn find(lines: &[TextLine]) -> Result<Matrix> {
                 shown(label)
             ),
         ),
-        (Some(header), None) => BadText::new(header.line, "the text ends after the header of a matrix"),
+        (Some(header), None) => {
+            BadText::new(header.line, "the text ends after the header of a matrix")
+        }
         (None, None) => BadText::new(
             0,
             "no matrix of `nvidia-smi topo -m`: expected a header such as `GPU0 GPU1 NIC0 CPU Affinity` and a row for \
@@ -126,11 +141,16 @@ fn row_label(words: &[&str], columns: &[String]) -> Option<usize> {
     let is_column = |word: &str| columns.iter().any(|label| label == word);
     // a row of `PPU1` may begin with `ICN2`, which looks like a label itself
     let of_column = |at: usize, next: &str| {
-        is_column(words[at]) && is_unknown_path(next) && !is_column(next) && words[at + 1..].contains(&"X")
+        is_column(words[at])
+            && is_unknown_path(next)
+            && !is_column(next)
+            && words[at + 1..].contains(&"X")
     };
     (0..words.len().min(MAX_PREFIX)).find(|&at| {
         let next = words.get(at + 1);
-        next.is_some_and(|next| is_label(words[at]) && cells_of(next).is_some() || of_column(at, next))
+        next.is_some_and(|next| {
+            is_label(words[at]) && cells_of(next).is_some() || of_column(at, next)
+        })
     })
 }
 
@@ -168,29 +188,56 @@ impl MatrixRow {
 /// The matrix whose rows begin with the first of `lines`.
 fn table(mut header: MatrixHeader, lines: &[TextLine]) -> Result<Matrix> {
     let titles = header.titles()?;
-    let MatrixHeader { line, labels: columns, touching, .. } = header;
+    let MatrixHeader {
+        line,
+        labels: columns,
+        touching,
+        ..
+    } = header;
     if columns.len() > MAX_COLUMNS {
-        return Err(BadText::new(line, format!("more than {MAX_COLUMNS} devices")));
+        return Err(BadText::new(
+            line,
+            format!("more than {MAX_COLUMNS} devices"),
+        ));
     }
-    let mut matrix = Matrix { line, last_line: line, columns, titles, rows: Vec::new(), touching };
+    let mut matrix = Matrix {
+        line,
+        last_line: line,
+        columns,
+        titles,
+        rows: Vec::new(),
+        touching,
+    };
     for line in lines {
         let words = line.words();
         let alone = matches!(words.as_slice(), [only] if matrix.columns.iter().any(|label| label == only)
             && matrix.row(only).is_none());
         if let Some(at) = row_label(&words, &matrix.columns).or(alone.then_some(0)) {
             if let Some(first) = matrix.row(words[at]) {
-                let problem = format!("a second row of `{}`: the first is in line {}", words[at], first.line);
+                let problem = format!(
+                    "a second row of `{}`: the first is in line {}",
+                    words[at], first.line
+                );
                 return Err(BadText::new(line.number, problem));
             }
             let (label, line_number) = (words[at].to_string(), line.number);
-            let mut row = MatrixRow { label, line: line_number, ..MatrixRow::default() };
+            let mut row = MatrixRow {
+                label,
+                line: line_number,
+                ..MatrixRow::default()
+            };
             row.add(&words[at + 1..], line.number)?;
             matrix.rows.push(row);
             if matrix.rows.len() > MAX_COLUMNS {
-                return Err(BadText::new(line.number, format!("more than {MAX_COLUMNS} rows")));
+                return Err(BadText::new(
+                    line.number,
+                    format!("more than {MAX_COLUMNS} rows"),
+                ));
             }
-        } else if let Some(row) =
-            matrix.rows.last_mut().filter(|row| goes_on(row, &words, matrix.columns.len()))
+        } else if let Some(row) = matrix
+            .rows
+            .last_mut()
+            .filter(|row| goes_on(row, &words, matrix.columns.len()))
         {
             row.add(&words, line.number)?;
             row.broken = true;
@@ -204,12 +251,22 @@ fn table(mut header: MatrixHeader, lines: &[TextLine]) -> Result<Matrix> {
 
 /// Does a line without a label continue the row above, which lacks these cells?
 fn goes_on(row: &MatrixRow, words: &[&str], columns: usize) -> bool {
-    let cells: usize = words.iter().filter_map(|word| cells_of(word)).map(|(cells, _)| cells.len()).sum();
-    let known = words.iter().all(|word| cells_of(word).is_some() || is_affinity(word));
+    let cells: usize = words
+        .iter()
+        .filter_map(|word| cells_of(word))
+        .map(|(cells, _)| cells.len())
+        .sum();
+    let known = words
+        .iter()
+        .all(|word| cells_of(word).is_some() || is_affinity(word));
     let all = row.cells.len() + cells;
     known
         && row.rest.is_empty()
-        && if cells > 0 { all <= columns } else { all == columns && !is_nic(&row.label) }
+        && if cells > 0 {
+            all <= columns
+        } else {
+            all == columns && !is_nic(&row.label)
+        }
 }
 
 /// Is this line the header of another matrix with the same first column?

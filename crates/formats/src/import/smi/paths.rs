@@ -45,7 +45,12 @@ pub(super) fn read(matrix: &Matrix, ends_here: bool, to: &mut Imported) -> Resul
                 }
                 (None, Some(other)) => {
                     completed = true;
-                    path(*other, nic, &label, matrix.row(nic).map_or(line, |row| row.line))?
+                    path(
+                        *other,
+                        nic,
+                        &label,
+                        matrix.row(nic).map_or(line, |row| row.line),
+                    )?
                 }
                 (None, None) => return Err(incomplete(matrix, &label, nic, cells.len())),
             };
@@ -60,17 +65,28 @@ pub(super) fn read(matrix: &Matrix, ends_here: bool, to: &mut Imported) -> Resul
             );
         }
         if row.is_none() {
-            to.note(&label, "has no row: its cells are taken from the rows of the NICs");
+            to.note(
+                &label,
+                "has no row: its cells are taken from the rows of the NICs",
+            );
         } else if completed {
             let count = cells.len();
-            let finding = format!("ends after {count} cells: the rest is taken from the rows of the NICs");
+            let finding =
+                format!("ends after {count} cells: the rest is taken from the rows of the NICs");
             to.note(&label, finding);
         }
         kinds.push(of_gpu);
     }
-    for (nic, gpus) in nics.iter().zip(&otherwise).filter(|(_, gpus)| !gpus.is_empty()) {
+    for (nic, gpus) in nics
+        .iter()
+        .zip(&otherwise)
+        .filter(|(_, gpus)| !gpus.is_empty())
+    {
         let gpus = listed(gpus);
-        to.note(nic, format!("its row says otherwise than the rows of {gpus}: the GPUs' rows count"));
+        to.note(
+            nic,
+            format!("its row says otherwise than the rows of {gpus}: the GPUs' rows count"),
+        );
     }
     Ok(MatrixPaths { gpus, nics, kinds })
 }
@@ -92,16 +108,25 @@ fn devices(matrix: &Matrix, to: &mut Imported) -> Result<(Vec<u8>, Vec<String>)>
             None => nics.push(label.clone()),
         }
     }
-    let labels = matrix.columns.iter().chain(matrix.rows.iter().map(|row| &row.label));
+    let labels = matrix
+        .columns
+        .iter()
+        .chain(matrix.rows.iter().map(|row| &row.label));
     let others: BTreeSet<&String> = labels.filter(|label| is_other(label)).collect();
     let is_missing = |row: &&MatrixRow| !seen.contains(&row.label) && !others.contains(&row.label);
     let missing: Vec<&MatrixRow> = matrix.rows.iter().filter(is_missing).collect();
     for row in &missing {
         if !is_nic(&row.label) {
-            return Err(BadText::new(row.line, format!("no column is called `{}`", row.label)));
+            return Err(BadText::new(
+                row.line,
+                format!("no column is called `{}`", row.label),
+            ));
         }
         // the header may be cut inside a name; that is no device
-        let last = matrix.columns.last().filter(|last| matrix.row(last).is_none());
+        let last = matrix
+            .columns
+            .last()
+            .filter(|last| matrix.row(last).is_none());
         if let Some(last) = last.filter(|last| row.label.starts_with(last.as_str())) {
             return bad(format!(
                 "the header ends in `{last}`, which may be the beginning of `{}`",
@@ -112,20 +137,36 @@ fn devices(matrix: &Matrix, to: &mut Imported) -> Result<(Vec<u8>, Vec<String>)>
     }
     if !missing.is_empty() {
         let labels: Vec<&String> = missing.iter().map(|row| &row.label).collect();
-        to.note("header", format!("no columns for {}: their own rows count", listed(&labels)));
+        to.note(
+            "header",
+            format!("no columns for {}: their own rows count", listed(&labels)),
+        );
     }
     if !others.is_empty() {
         let others = listed(&Vec::from_iter(others));
-        to.note("header", format!("neither GPUs of NVIDIA nor NICs, so left out: {others}"));
+        to.note(
+            "header",
+            format!("neither GPUs of NVIDIA nor NICs, so left out: {others}"),
+        );
     }
     if nics.len() > MAX_DEVICES {
-        return bad(format!("{} NICs: expected at most {MAX_DEVICES}", nics.len()));
+        return bad(format!(
+            "{} NICs: expected at most {MAX_DEVICES}",
+            nics.len()
+        ));
     }
     gpus.sort_unstable();
-    if gpus.iter().enumerate().any(|(position, &number)| position != usize::from(number)) {
+    if gpus
+        .iter()
+        .enumerate()
+        .any(|(position, &number)| position != usize::from(number))
+    {
         let labels: Vec<String> = gpus.iter().map(|number| format!("GPU{number}")).collect();
         let labels = listed(&labels);
-        to.note("header", format!("shows only {labels}: a GPU's position among them is its index"));
+        to.note(
+            "header",
+            format!("shows only {labels}: a GPU's position among them is its index"),
+        );
     }
     Ok((gpus, nics))
 }
@@ -144,14 +185,21 @@ fn gpu_cells<'a>(
     let (label, count, columns) = (&row.label, row.cells.len(), matrix.columns.len());
     let bad = |problem: String| Err(BadText::new(row.line, problem));
     if count > columns {
-        return bad(format!("{count} cells for {columns} columns in the row of `{label}`"));
+        return bad(format!(
+            "{count} cells for {columns} columns in the row of `{label}`"
+        ));
     }
     if count < columns && !(is_cut(matrix, row, ends_here) && ends_well(row, column)) {
-        return bad(format!("{count} cells for {columns} columns: cannot tell which is missing"));
+        return bad(format!(
+            "{count} cells for {columns} columns: cannot tell which is missing"
+        ));
     }
     if !ends_well(row, column) {
         return bad(match row.cells.iter().position(|&cell| cell == Cell::Own) {
-            Some(own) => format!("the `X` of `{label}` stands in the column of `{}`", matrix.columns[own]),
+            Some(own) => format!(
+                "the `X` of `{label}` stands in the column of `{}`",
+                matrix.columns[own]
+            ),
             None => format!("no `X` in the row of `{label}`"),
         });
     }
@@ -201,8 +249,9 @@ fn path(cell: Cell, from: &str, to: &str, line: u32) -> Result<Option<PathType>>
         Cell::Own => "`X`",
         Cell::Link => "an NVLink",
     };
-    let problem =
-        format!("{word} between `{from}` and `{to}`: expected `PIX`, `PXB`, `PHB`, `NODE` or `SYS`");
+    let problem = format!(
+        "{word} between `{from}` and `{to}`: expected `PIX`, `PXB`, `PHB`, `NODE` or `SYS`"
+    );
     Err(BadText::new(line, problem))
 }
 
@@ -215,7 +264,10 @@ fn incomplete(matrix: &Matrix, gpu: &str, nic: &str, cells: usize) -> BadText {
                 "the row of `{gpu}` ends after {cells} of {columns} cells, and no row of `{nic}` completes it"
             ),
         ),
-        None => BadText::new(matrix.last_line, format!("the matrix ends before the row of `{gpu}`")),
+        None => BadText::new(
+            matrix.last_line,
+            format!("the matrix ends before the row of `{gpu}`"),
+        ),
     }
 }
 
@@ -228,15 +280,21 @@ pub(super) fn nic_node(
     to: &mut Imported,
 ) -> Option<u32> {
     for kind in [PathType::Pix, PathType::Pxb, PathType::Phb, PathType::Node] {
-        let near = links.kinds.iter().zip(gpu_nodes).filter(|(row, _)| row[nic] == Some(kind));
+        let near = links
+            .kinds
+            .iter()
+            .zip(gpu_nodes)
+            .filter(|(row, _)| row[nic] == Some(kind));
         let nodes: BTreeSet<u32> = near.filter_map(|(_, node)| *node).collect();
         match Vec::from_iter(nodes).as_slice() {
             [] => {}
             [node] => return Some(*node),
             more => {
                 let nodes: Vec<String> = more.iter().map(u32::to_string).collect();
-                let finding =
-                    format!("is at {kind} of GPUs of NUMA nodes {}: its own is not known", nodes.join(", "));
+                let finding = format!(
+                    "is at {kind} of GPUs of NUMA nodes {}: its own is not known",
+                    nodes.join(", ")
+                );
                 to.note(name, finding);
                 return None;
             }

@@ -32,7 +32,10 @@ pub(super) fn lines(text: &str) -> Result<Vec<TextLine>> {
             return Err(BadText::new(number, format!("more than {MAX_LINES} lines")));
         }
         if line.len() > MAX_LINE {
-            return Err(BadText::new(number, format!("a line longer than {MAX_LINE} bytes")));
+            return Err(BadText::new(
+                number,
+                format!("a line longer than {MAX_LINE} bytes"),
+            ));
         }
         let text = clean(line);
         if !text.is_empty() {
@@ -61,7 +64,8 @@ fn clean(line: &str) -> String {
     }
     let around = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '|' | '*' | '~');
     let text = text.trim_start_matches(|c| around(c) || c == '>');
-    text.trim_end_matches(|c| around(c) || matches!(c, ',' | '\\')).to_string()
+    text.trim_end_matches(|c| around(c) || matches!(c, ',' | '\\'))
+        .to_string()
 }
 
 /// The text after an escape sequence at its start; `None` if there is none.
@@ -69,11 +73,17 @@ fn clean(line: &str) -> String {
 /// nvidia-smi underlines its header even in a pipe, and copying often keeps the sequence but loses the escape
 /// character or writes it as `^[`.
 fn after_escape(text: &str) -> Option<&str> {
-    let escaped = text.strip_prefix('\u{1b}').or_else(|| text.strip_prefix("^["));
+    let escaped = text
+        .strip_prefix('\u{1b}')
+        .or_else(|| text.strip_prefix("^["));
     if let Some(title) = escaped.and_then(|rest| rest.strip_prefix(']')) {
         let end = title.find(['\u{7}', '\u{1b}'])?;
         let (_, rest) = title.split_at(end);
-        return Some(rest.strip_prefix('\u{7}').or_else(|| rest.strip_prefix("\u{1b}\\")).unwrap_or(rest));
+        return Some(
+            rest.strip_prefix('\u{7}')
+                .or_else(|| rest.strip_prefix("\u{1b}\\"))
+                .unwrap_or(rest),
+        );
     }
     if let Some(set) = escaped.and_then(|rest| rest.strip_prefix(['(', ')'])) {
         let mut set = set.chars();
@@ -81,10 +91,16 @@ fn after_escape(text: &str) -> Option<&str> {
         return Some(set.as_str());
     }
     let sequence = escaped.unwrap_or(text).strip_prefix('[')?;
-    let end = sequence.bytes().position(|byte| !(b'0'..=b'?').contains(&byte))?;
+    let end = sequence
+        .bytes()
+        .position(|byte| !(b'0'..=b'?').contains(&byte))?;
     let last = sequence.as_bytes()[end];
     // without the escape character only sequences for colours and underlines are certain
-    let ends_well = if escaped.is_some() { (b'@'..=b'~').contains(&last) } else { last == b'm' };
+    let ends_well = if escaped.is_some() {
+        (b'@'..=b'~').contains(&last)
+    } else {
+        last == b'm'
+    };
     ends_well.then(|| &sequence[end + 1..])
 }
 

@@ -21,7 +21,9 @@ pub(super) fn is_label(word: &str) -> bool {
 
 /// `GPU3` or `NIC12` at the start of `text`, and what follows.
 pub(super) fn numbered(text: &str) -> Option<(&str, &str)> {
-    let digits = text.strip_prefix("GPU").or_else(|| text.strip_prefix("NIC"))?;
+    let digits = text
+        .strip_prefix("GPU")
+        .or_else(|| text.strip_prefix("NIC"))?;
     let count = digits.bytes().take_while(u8::is_ascii_digit).count();
     // no tool writes `GPU007`, and two forms of one number would be two devices
     let plain = (1..=4).contains(&count) && (count == 1 || !digits.starts_with('0'));
@@ -55,7 +57,9 @@ pub(super) fn is_unknown_path(word: &str) -> bool {
     word.starts_with(|first: char| first.is_ascii_uppercase())
         && word.chars().all(plain)
         && !is_label_of_nvidia(word)
-        && !["PIX", "PXB", "PHB", "NODE", "SYS", "SOC", "NV"].iter().any(|known| known.starts_with(word))
+        && !["PIX", "PXB", "PHB", "NODE", "SYS", "SOC", "NV"]
+            .iter()
+            .any(|known| known.starts_with(word))
 }
 
 /// The cells in a word, and any text of later columns that touches them; `None` if it has neither.
@@ -80,8 +84,9 @@ pub(super) fn cells_of(word: &str) -> Option<(Vec<Cell>, &str)> {
             rest = &rest[text.len()..];
             continue;
         }
-        let digits =
-            rest.strip_prefix("NV").map_or(0, |rest| rest.bytes().take_while(u8::is_ascii_digit).count());
+        let digits = rest.strip_prefix("NV").map_or(0, |rest| {
+            rest.bytes().take_while(u8::is_ascii_digit).count()
+        });
         if digits == 0 {
             break;
         }
@@ -93,6 +98,10 @@ pub(super) fn cells_of(word: &str) -> Option<(Vec<Cell>, &str)> {
 
 /// Can this stand below `CPU Affinity` and its neighbours?
 pub(super) fn is_affinity(word: &str) -> bool {
-    let starts_well = word.starts_with("N/A") || word.starts_with(|first: char| first.is_ascii_digit());
-    starts_well && word.chars().all(|c| c.is_ascii_digit() || matches!(c, ',' | '-' | 'N' | '/' | 'A'))
+    let starts_well =
+        word.starts_with("N/A") || word.starts_with(|first: char| first.is_ascii_digit());
+    starts_well
+        && word
+            .chars()
+            .all(|c| c.is_ascii_digit() || matches!(c, ',' | '-' | 'N' | '/' | 'A'))
 }

@@ -54,7 +54,11 @@ pub(super) fn shapes() -> impl Strategy<Value = NodeShape> {
 
 impl NodeShape {
     pub(super) fn node(&self) -> Topology {
-        let name = if self.is_hostile { HOSTILE.repeat(3) } else { "node17".to_string() };
+        let name = if self.is_hostile {
+            HOSTILE.repeat(3)
+        } else {
+            "node17".to_string()
+        };
         let mut topology = Topology::empty(&name, Provenance::File("made".to_string()));
         for os_index in 0..self.numa_nodes {
             let socket = |node: u32| node / self.nodes_per_socket;
@@ -65,8 +69,11 @@ impl NodeShape {
             };
             // the last one is memory alone
             let is_memory = self.seed % 2 == 0 && os_index > 0 && os_index + 1 == self.numa_nodes;
-            let cpus =
-                if is_memory { Default::default() } else { (os_index * 16..os_index * 16 + 9).collect() };
+            let cpus = if is_memory {
+                Default::default()
+            } else {
+                (os_index * 16..os_index * 16 + 9).collect()
+            };
             topology.numa_nodes.push(NumaNode {
                 os_index,
                 cpus,
@@ -82,7 +89,10 @@ impl NodeShape {
             self.add(&mut topology, card, is_gpu);
         }
         if self.is_stated {
-            let pairs = topology.gpus.iter().flat_map(|gpu| topology.nics.iter().map(move |nic| (gpu, nic)));
+            let pairs = topology
+                .gpus
+                .iter()
+                .flat_map(|gpu| topology.nics.iter().map(move |nic| (gpu, nic)));
             let kind = |at: usize| PathType::ALL[(at * 7 + self.seed as usize % 5) % 5];
             let stated = pairs
                 .enumerate()
@@ -100,33 +110,68 @@ impl NodeShape {
             device,
             function: 0,
         };
-        let luck = self.seed.wrapping_mul(2_654_435_761).wrapping_add(card.wrapping_mul(40_503)) >> 8;
+        let luck = self
+            .seed
+            .wrapping_mul(2_654_435_761)
+            .wrapping_add(card.wrapping_mul(40_503))
+            >> 8;
         let group = card / u32::from(self.per_switch.max(1));
         let numa_node = (self.numa_nodes > 0 && luck % 11 != 0).then(|| group % self.numa_nodes);
         let mut put = |address, parent| {
-            topology.pci.insert(PciFunction { numa_node, ..PciFunction::new(address, parent) });
+            topology.pci.insert(PciFunction {
+                numa_node,
+                ..PciFunction::new(address, parent)
+            });
             address
         };
         let root = put(
             at(group * 16, 1),
-            PciParent::Host(HostBridge { domain: group / 16, bus: (group * 16 % 256) as u8 }),
+            PciParent::Host(HostBridge {
+                domain: group / 16,
+                bus: (group * 16 % 256) as u8,
+            }),
         );
         let mut above = root;
         // a card may stand at any level
-        let levels = if self.per_switch == 0 { 0 } else { u32::from(self.levels) };
+        let levels = if self.per_switch == 0 {
+            0
+        } else {
+            u32::from(self.levels)
+        };
         for level in 0..levels.saturating_sub(luck / 7 % levels.max(1)) {
             let upstream = put(at(group * 16 + level + 1, 0), PciParent::Bridge(above));
-            above = put(at(group * 16 + level + 1, 1 + (luck % 2) as u8), PciParent::Bridge(upstream));
+            above = put(
+                at(group * 16 + level + 1, 1 + (luck % 2) as u8),
+                PciParent::Bridge(upstream),
+            );
         }
         let address = put(at(2048 + card, 0), PciParent::Bridge(above));
-        let text = |plain: &str| if self.is_hostile { HOSTILE.to_string() } else { plain.to_string() };
+        let text = |plain: &str| {
+            if self.is_hostile {
+                HOSTILE.to_string()
+            } else {
+                plain.to_string()
+            }
+        };
         if is_gpu {
             let model = (luck % 4 != 0).then(|| text("NVIDIA H100 80GB HBM3"));
-            topology.gpus.push(Gpu { model, ..Gpu::new(address, GpuVendor::Nvidia) });
+            topology.gpus.push(Gpu {
+                model,
+                ..Gpu::new(address, GpuVendor::Nvidia)
+            });
             return;
         }
-        let name = if self.is_hostile { "W".repeat(50) + &card.to_string() } else { format!("mlx5_{card}") };
-        let state = [PortState::Active, PortState::Active, PortState::Down, PortState::Unknown];
+        let name = if self.is_hostile {
+            "W".repeat(50) + &card.to_string()
+        } else {
+            format!("mlx5_{card}")
+        };
+        let state = [
+            PortState::Active,
+            PortState::Active,
+            PortState::Down,
+            PortState::Unknown,
+        ];
         let port = |number| {
             Port::new(
                 number,
@@ -135,7 +180,12 @@ impl NodeShape {
                 Some(400_000),
             )
         };
-        let role = [None, None, Some(NicRole::Storage), Some(NicRole::Management)];
+        let role = [
+            None,
+            None,
+            Some(NicRole::Storage),
+            Some(NicRole::Management),
+        ];
         topology.nics.push(Nic {
             address: (luck % 17 != 0).then_some(address),
             role: role[luck as usize % 4],

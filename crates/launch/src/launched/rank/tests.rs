@@ -4,23 +4,44 @@
 use super::*;
 
 fn values(text: &str) -> Present {
-    let pairs = text.split_whitespace().filter_map(|word| word.split_once('='));
-    pairs.map(|(name, value)| (name.to_string(), value.to_string())).collect()
+    let pairs = text
+        .split_whitespace()
+        .filter_map(|word| word.split_once('='));
+    pairs
+        .map(|(name, value)| (name.to_string(), value.to_string()))
+        .collect()
 }
 
 /// `number/of said`, number and count among all.
 fn found(text: &str) -> String {
-    let Numbering { rank, global, total, doubt, .. } = find(&values(text), None, None);
+    let Numbering {
+        rank,
+        global,
+        total,
+        doubt,
+        ..
+    } = find(&values(text), None, None);
     let rank = rank.map_or("-".to_string(), |rank| {
-        format!("{}/{} {}", rank.number, rank.of.map_or("?".to_string(), |of| of.to_string()), rank.said)
+        format!(
+            "{}/{} {}",
+            rank.number,
+            rank.of.map_or("?".to_string(), |of| of.to_string()),
+            rank.said
+        )
     });
-    format!("{rank}, {global} of {total}{}", doubt.map(|doubt| format!(", {doubt}")).unwrap_or_default())
+    format!(
+        "{rank}, {global} of {total}{}",
+        doubt.map(|doubt| format!(", {doubt}")).unwrap_or_default()
+    )
 }
 
 #[test]
 fn each_launcher_is_known_by_its_own_variables() {
     for (variables, expected) in [
-        ("LOCAL_RANK=3 LOCAL_WORLD_SIZE=8 RANK=11 WORLD_SIZE=16", "3/8 LOCAL_RANK=3, 11 of 16"),
+        (
+            "LOCAL_RANK=3 LOCAL_WORLD_SIZE=8 RANK=11 WORLD_SIZE=16",
+            "3/8 LOCAL_RANK=3, 11 of 16",
+        ),
         ("LOCAL_RANK=3 LOCAL_SIZE=8", "3/8 LOCAL_RANK=3, 3 of 8"),
         ("LOCAL_RANK=3", "3/? LOCAL_RANK=3, 3 of 1"),
         (
@@ -31,14 +52,26 @@ fn each_launcher_is_known_by_its_own_variables() {
             "MV2_COMM_WORLD_LOCAL_RANK=1 MV2_COMM_WORLD_LOCAL_SIZE=4 MV2_COMM_WORLD_RANK=5 MV2_COMM_WORLD_SIZE=8",
             "1/4 MV2_COMM_WORLD_LOCAL_RANK=1, 5 of 8",
         ),
-        ("MPI_LOCALRANKID=1 MPI_LOCALNRANKS=4 PMI_RANK=5 PMI_SIZE=8", "1/4 MPI_LOCALRANKID=1, 5 of 8"),
-        ("PALS_LOCAL_RANKID=1 PALS_LOCAL_SIZE=4 PALS_RANKID=5 PMI_SIZE=8", "1/4 PALS_LOCAL_RANKID=1, 5 of 8"),
-        ("PMI_LOCAL_RANK=1 PMI_LOCAL_SIZE=4 PMI_RANK=5 PMI_SIZE=8", "1/4 PMI_LOCAL_RANK=1, 5 of 8"),
+        (
+            "MPI_LOCALRANKID=1 MPI_LOCALNRANKS=4 PMI_RANK=5 PMI_SIZE=8",
+            "1/4 MPI_LOCALRANKID=1, 5 of 8",
+        ),
+        (
+            "PALS_LOCAL_RANKID=1 PALS_LOCAL_SIZE=4 PALS_RANKID=5 PMI_SIZE=8",
+            "1/4 PALS_LOCAL_RANKID=1, 5 of 8",
+        ),
+        (
+            "PMI_LOCAL_RANK=1 PMI_LOCAL_SIZE=4 PMI_RANK=5 PMI_SIZE=8",
+            "1/4 PMI_LOCAL_RANK=1, 5 of 8",
+        ),
         (
             "FLUX_TASK_LOCAL_ID=1 FLUX_JOB_SIZE=8 FLUX_JOB_NNODES=2 FLUX_TASK_RANK=5",
             "1/4 FLUX_TASK_LOCAL_ID=1, 5 of 8",
         ),
-        ("FLUX_TASK_LOCAL_ID=1 FLUX_JOB_SIZE=7 FLUX_JOB_NNODES=2", "1/? FLUX_TASK_LOCAL_ID=1, 1 of 1"),
+        (
+            "FLUX_TASK_LOCAL_ID=1 FLUX_JOB_SIZE=7 FLUX_JOB_NNODES=2",
+            "1/? FLUX_TASK_LOCAL_ID=1, 1 of 1",
+        ),
         // twelve as eight and four
         (
             "FLUX_TASK_LOCAL_ID=6 FLUX_JOB_SIZE=12 FLUX_JOB_NNODES=2 FLUX_TASK_RANK=6",
@@ -58,9 +91,18 @@ fn the_innermost_launcher_counts() {
     let slurm = "SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE=1";
     let ompi = "OMPI_COMM_WORLD_LOCAL_RANK=5 OMPI_COMM_WORLD_LOCAL_SIZE=8";
     let torch = "LOCAL_RANK=7 LOCAL_WORLD_SIZE=8";
-    assert_eq!(found(&format!("{slurm} {torch}")), "7/8 LOCAL_RANK=7, 7 of 8");
-    assert_eq!(found(&format!("{slurm} {ompi}")), "5/8 OMPI_COMM_WORLD_LOCAL_RANK=5, 5 of 8");
-    assert_eq!(found(&format!("{slurm} {ompi} {torch}")), "7/8 LOCAL_RANK=7, 7 of 8");
+    assert_eq!(
+        found(&format!("{slurm} {torch}")),
+        "7/8 LOCAL_RANK=7, 7 of 8"
+    );
+    assert_eq!(
+        found(&format!("{slurm} {ompi}")),
+        "5/8 OMPI_COMM_WORLD_LOCAL_RANK=5, 5 of 8"
+    );
+    assert_eq!(
+        found(&format!("{slurm} {ompi} {torch}")),
+        "7/8 LOCAL_RANK=7, 7 of 8"
+    );
 }
 
 #[test]
@@ -78,15 +120,28 @@ fn the_number_of_slurms_own_task_stands_over_those_of_launchers_around_srun() {
         "PALS_LOCAL_RANKID=5 PALS_LOCAL_SIZE=8",
         "FLUX_TASK_LOCAL_ID=5 FLUX_JOB_SIZE=8 FLUX_JOB_NNODES=1",
     ] {
-        assert_eq!(found(&format!("{own} {older}")), "2/4 SLURM_LOCALID=2, 2 of 4", "{older}");
-        assert!(found(&format!("{other} {older}")).starts_with("5/8 "), "{older}: of a launcher in the task");
+        assert_eq!(
+            found(&format!("{own} {older}")),
+            "2/4 SLURM_LOCALID=2, 2 of 4",
+            "{older}"
+        );
+        assert!(
+            found(&format!("{other} {older}")).starts_with("5/8 "),
+            "{older}: of a launcher in the task"
+        );
     }
     // programs choose their GPU by it
-    assert!(found(&format!("{own} LOCAL_RANK=5 LOCAL_WORLD_SIZE=8")).starts_with("5/8 LOCAL_RANK=5"));
-    // the batch script is task 0 of no step
-    let script = format!("SLURM_TASK_PID={} SLURM_LOCALID=0 SLURM_NODEID=0", std::process::id());
     assert!(
-        found(&format!("{script} MPI_LOCALRANKID=5 MPI_LOCALNRANKS=8")).starts_with("5/8 MPI_LOCALRANKID=5")
+        found(&format!("{own} LOCAL_RANK=5 LOCAL_WORLD_SIZE=8")).starts_with("5/8 LOCAL_RANK=5")
+    );
+    // the batch script is task 0 of no step
+    let script = format!(
+        "SLURM_TASK_PID={} SLURM_LOCALID=0 SLURM_NODEID=0",
+        std::process::id()
+    );
+    assert!(
+        found(&format!("{script} MPI_LOCALRANKID=5 MPI_LOCALNRANKS=8"))
+            .starts_with("5/8 MPI_LOCALRANKID=5")
     );
 }
 
@@ -119,14 +174,25 @@ fn flux_is_inside_what_started_its_brokers() {
     assert_eq!(found(&format!("{BY_SLURM} {flux}")), expected);
     assert_eq!(found(&format!("{pals} {flux}")), expected);
     let hydra = "MPI_LOCALRANKID=1 MPI_LOCALNRANKS=4 PMI_RANK=5 PMI_SIZE=8";
-    assert_eq!(found(&format!("{flux} {hydra}")), "1/4 MPI_LOCALRANKID=1, 5 of 8", "mpiexec in Flux");
+    assert_eq!(
+        found(&format!("{flux} {hydra}")),
+        "1/4 MPI_LOCALRANKID=1, 5 of 8",
+        "mpiexec in Flux"
+    );
     let uneven = flux.replace("FLUX_JOB_SIZE=16", "FLUX_JOB_SIZE=15");
     for broker in [
         "MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1",
         "OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2",
     ] {
-        assert_eq!(found(&format!("{flux} {broker}")), expected, "{broker} started the broker");
-        assert_eq!(found(&format!("{uneven} {broker}")), "3/? FLUX_TASK_LOCAL_ID=3, 11 of 15");
+        assert_eq!(
+            found(&format!("{flux} {broker}")),
+            expected,
+            "{broker} started the broker"
+        );
+        assert_eq!(
+            found(&format!("{uneven} {broker}")),
+            "3/? FLUX_TASK_LOCAL_ID=3, 11 of 15"
+        );
     }
     let one = "FLUX_TASK_LOCAL_ID=0 FLUX_JOB_SIZE=2 FLUX_JOB_NNODES=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1";
     assert!(found(one).starts_with("0/1 MPI_LOCALRANKID=0"));
@@ -138,30 +204,66 @@ fn who_gave_the_number_is_known_below_a_wrapper_that_says_it_again() {
     let ompi = "OMPI_COMM_WORLD_LOCAL_RANK=5 OMPI_COMM_WORLD_LOCAL_SIZE=8";
     let by_ompi = Some("OMPI_COMM_WORLD_LOCAL_RANK");
     assert_eq!(numbered_by(ompi, None, None), by_ompi);
-    assert_eq!(numbered_by(&format!("{ompi} LOCAL_RANK=5 LOCAL_WORLD_SIZE=8"), None, None), by_ompi);
+    assert_eq!(
+        numbered_by(
+            &format!("{ompi} LOCAL_RANK=5 LOCAL_WORLD_SIZE=8"),
+            None,
+            None
+        ),
+        by_ompi
+    );
     assert_eq!(numbered_by(ompi, Some(5), Some(8)), by_ompi);
     assert_eq!(numbered_by(ompi, Some(4), None), None, "the user's own");
-    assert_eq!(numbered_by(&format!("{ompi} LOCAL_RANK=5"), None, None), by_ompi, "the count is left out");
-    for other in ["LOCAL_RANK=4", "LOCAL_RANK=4 LOCAL_WORLD_SIZE=8", "LOCAL_RANK=5 LOCAL_WORLD_SIZE=6"] {
-        assert_eq!(numbered_by(&format!("{ompi} {other}"), None, None), Some("LOCAL_RANK"), "{other}");
+    assert_eq!(
+        numbered_by(&format!("{ompi} LOCAL_RANK=5"), None, None),
+        by_ompi,
+        "the count is left out"
+    );
+    for other in [
+        "LOCAL_RANK=4",
+        "LOCAL_RANK=4 LOCAL_WORLD_SIZE=8",
+        "LOCAL_RANK=5 LOCAL_WORLD_SIZE=6",
+    ] {
+        assert_eq!(
+            numbered_by(&format!("{ompi} {other}"), None, None),
+            Some("LOCAL_RANK"),
+            "{other}"
+        );
     }
-    let alone = "OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1";
-    assert_eq!(numbered_by(alone, None, None), Some("LOCAL_RANK"), "torchrun in one process of mpirun");
+    let alone =
+        "OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1";
+    assert_eq!(
+        numbered_by(alone, None, None),
+        Some("LOCAL_RANK"),
+        "torchrun in one process of mpirun"
+    );
     let pals = "PALS_LOCAL_RANKID=1 PALS_LOCAL_SIZE=4 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4";
-    assert_eq!(numbered_by(pals, None, None), Some("PALS_LOCAL_RANKID"), "all of them repeat it");
+    assert_eq!(
+        numbered_by(pals, None, None),
+        Some("PALS_LOCAL_RANKID"),
+        "all of them repeat it"
+    );
     let slurm = format!("{BY_SLURM} LOCAL_RANK=1 LOCAL_WORLD_SIZE=4");
-    assert_eq!(numbered_by(&slurm, None, None), Some("LOCAL_RANK"), "Slurm's are known by their masks");
+    assert_eq!(
+        numbered_by(&slurm, None, None),
+        Some("LOCAL_RANK"),
+        "Slurm's are known by their masks"
+    );
 }
 
 #[test]
 fn slurms_own_number_and_count_are_known_in_whoever_s_words() {
     let slurm = "SLURM_LOCALID=2 SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE=4";
-    let repeats =
-        |more: &str, number, size| find(&values(&format!("{slurm} {more}")), number, size).repeats_slurm;
+    let repeats = |more: &str, number, size| {
+        find(&values(&format!("{slurm} {more}")), number, size).repeats_slurm
+    };
     assert!(!repeats("", None, None), "it is Slurm's word itself");
     assert!(repeats("LOCAL_RANK=2 LOCAL_WORLD_SIZE=4", None, None));
     assert!(repeats("", Some(2), None) && repeats("", Some(2), Some(4)));
-    assert!(repeats("LOCAL_RANK=2 RANK=2", None, None), "the number again, and no count of its own");
+    assert!(
+        repeats("LOCAL_RANK=2 RANK=2", None, None),
+        "the number again, and no count of its own"
+    );
     assert!(!repeats("LOCAL_RANK=1", None, None), "nobody says how many");
     assert!(!repeats("LOCAL_RANK=2 LOCAL_WORLD_SIZE=8", None, None));
     assert!(!repeats("LOCAL_RANK=1 LOCAL_WORLD_SIZE=4", None, None));
@@ -173,13 +275,33 @@ fn a_count_that_was_left_out_is_that_of_whoever_gave_the_same_number() {
     let slurm = "SLURM_LOCALID=2 SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE=4";
     let ompi = "OMPI_COMM_WORLD_LOCAL_RANK=2 OMPI_COMM_WORLD_LOCAL_SIZE=3";
     let of = |text: &str| find(&values(text), None, None).rank.unwrap().of;
-    assert_eq!(of(&format!("{slurm} LOCAL_RANK=2 RANK=2")), Some(4), "pyxis with an image of PyTorch");
-    assert_eq!(of(&format!("{slurm} LOCAL_RANK=2 LOCAL_WORLD_SIZE=8")), Some(8), "its own count counts");
+    assert_eq!(
+        of(&format!("{slurm} LOCAL_RANK=2 RANK=2")),
+        Some(4),
+        "pyxis with an image of PyTorch"
+    );
+    assert_eq!(
+        of(&format!("{slurm} LOCAL_RANK=2 LOCAL_WORLD_SIZE=8")),
+        Some(8),
+        "its own count counts"
+    );
     assert_eq!(of(&format!("{slurm} LOCAL_RANK=1")), None, "another number");
-    assert_eq!(of(&format!("{slurm} {ompi} LOCAL_RANK=2")), Some(3), "the inner one");
-    assert_eq!(find(&values(slurm), Some(2), None).rank.unwrap().of, Some(4));
-    let cray = "PMI_LOCAL_RANK=6 PMI_LOCAL_SIZE=8 FLUX_TASK_LOCAL_ID=6 FLUX_JOB_SIZE=12 FLUX_JOB_NNODES=2";
-    assert_eq!(of(cray), Some(8), "an uneven job of Flux, whose shell tells Cray's library");
+    assert_eq!(
+        of(&format!("{slurm} {ompi} LOCAL_RANK=2")),
+        Some(3),
+        "the inner one"
+    );
+    assert_eq!(
+        find(&values(slurm), Some(2), None).rank.unwrap().of,
+        Some(4)
+    );
+    let cray =
+        "PMI_LOCAL_RANK=6 PMI_LOCAL_SIZE=8 FLUX_TASK_LOCAL_ID=6 FLUX_JOB_SIZE=12 FLUX_JOB_NNODES=2";
+    assert_eq!(
+        of(cray),
+        Some(8),
+        "an uneven job of Flux, whose shell tells Cray's library"
+    );
     let first = slurm.replace("LOCALID=2", "LOCALID=0") + " LOCAL_RANK=0";
     assert_eq!(of(&first), Some(4));
     assert_eq!(
@@ -193,18 +315,32 @@ fn a_count_that_was_left_out_is_that_of_whoever_gave_the_same_number() {
 
 #[test]
 fn a_batch_script_is_no_task_of_a_step() {
-    assert_eq!(found("SLURM_LOCALID=0 SLURM_PROCID=0 SLURM_NODEID=0 SLURM_TASKS_PER_NODE=8"), "-, 0 of 1");
+    assert_eq!(
+        found("SLURM_LOCALID=0 SLURM_PROCID=0 SLURM_NODEID=0 SLURM_TASKS_PER_NODE=8"),
+        "-, 0 of 1"
+    );
 }
 
 #[test]
 fn what_is_no_number_is_told_of_and_counts_for_nothing() {
-    assert_eq!(found("LOCAL_RANK=first"), "-, 0 of 1, `LOCAL_RANK=first` is no number: ignored");
+    assert_eq!(
+        found("LOCAL_RANK=first"),
+        "-, 0 of 1, `LOCAL_RANK=first` is no number: ignored"
+    );
     assert_eq!(found("LOCAL_RANK=-1"), "-, 0 of 1");
-    assert_eq!(found("LOCAL_RANK= MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2"), "1/2 MPI_LOCALRANKID=1, 1 of 2");
+    assert_eq!(
+        found("LOCAL_RANK= MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2"),
+        "1/2 MPI_LOCALRANKID=1, 1 of 2"
+    );
     assert!(found("LOCAL_RANK=8 LOCAL_WORLD_SIZE=8").contains("`LOCAL_RANK=8` of 8 processes"));
     assert!(found("LOCAL_RANK=4000000000").starts_with("-, "));
-    assert_eq!(found("LOCAL_RANK=0 LOCAL_WORLD_SIZE=4000000000"), "0/? LOCAL_RANK=0, 0 of 1");
-    assert!(found("SLURM_LOCALID=0 SLURM_NODEID=9 SLURM_STEP_TASKS_PER_NODE=8(x2").starts_with("-, "));
+    assert_eq!(
+        found("LOCAL_RANK=0 LOCAL_WORLD_SIZE=4000000000"),
+        "0/? LOCAL_RANK=0, 0 of 1"
+    );
+    assert!(
+        found("SLURM_LOCALID=0 SLURM_NODEID=9 SLURM_STEP_TASKS_PER_NODE=8(x2").starts_with("-, ")
+    );
 }
 
 #[test]
@@ -212,7 +348,10 @@ fn the_user_s_own_word_beats_every_launcher() {
     let torch = values("LOCAL_RANK=7 LOCAL_WORLD_SIZE=8 RANK=15 WORLD_SIZE=16");
     let found = find(&torch, Some(2), None);
     let rank = found.rank.unwrap();
-    assert_eq!((rank.number, rank.of, rank.said.as_str()), (2, Some(8), "local rank 2"));
+    assert_eq!(
+        (rank.number, rank.of, rank.said.as_str()),
+        (2, Some(8), "local rank 2")
+    );
     assert_eq!(find(&torch, Some(2), Some(4)).rank.unwrap().of, Some(4));
 }
 
@@ -229,7 +368,10 @@ fn virtual_number(changes: &[(&str, &str)]) -> Option<u32> {
         ("WORLD_SIZE", "16"),
     ];
     let all = worker.iter().chain(changes);
-    super::virtual_number(&all.map(|(name, value)| (name.to_string(), value.to_string())).collect())
+    super::virtual_number(
+        &all.map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect(),
+    )
 }
 
 #[test]

@@ -41,7 +41,11 @@ pub(super) fn ask() -> Result<DriverAnswer, DriverError> {
     let begun = unsafe { call!(cuda.cuInit(0)) };
     // SAFETY: the pointer is valid for an int; this call needs no cuInit.
     let version = Some(number(|at| unsafe { call!(cuda.cuDriverGetVersion(at)) })?);
-    let mut answer = DriverAnswer { name: DriverKind::Cuda.name(), version, devices: Vec::new() };
+    let mut answer = DriverAnswer {
+        name: DriverKind::Cuda.name(),
+        version,
+        devices: Vec::new(),
+    };
     if begun == Err(DriverError::Call("cuInit", NO_DEVICE)) {
         return Ok(answer);
     }
@@ -52,7 +56,8 @@ pub(super) fn ask() -> Result<DriverAnswer, DriverError> {
         // SAFETY: the pointer is valid for an int.
         let device = number(|at| unsafe { call!(cuda.cuDeviceGet(at, ordinal)) })?;
         // SAFETY: the buffer is as long as is said.
-        let address = text(|at, room| unsafe { call!(cuda.cuDeviceGetPCIBusId(at, room, device)) })?;
+        let address =
+            text(|at, room| unsafe { call!(cuda.cuDeviceGetPCIBusId(at, room, device)) })?;
         // SAFETY: the buffer is as long as is said.
         let name = text(|at, room| unsafe { call!(cuda.cuDeviceGetName(at, room, device)) })?;
         answer.devices.push(DriverDevice {
@@ -67,7 +72,11 @@ pub(super) fn ask() -> Result<DriverAnswer, DriverError> {
 /// `cuDeviceGetUuid_v2` is there since CUDA 11.4.
 fn uuid_of(library: &Library) -> Result<GetUuid, DriverError> {
     // SAFETY: both have this type in cuda.h.
-    unsafe { library.symbol("cuDeviceGetUuid_v2").or_else(|_| library.symbol("cuDeviceGetUuid")) }
+    unsafe {
+        library
+            .symbol("cuDeviceGetUuid_v2")
+            .or_else(|_| library.symbol("cuDeviceGetUuid"))
+    }
 }
 
 fn uuid(uuid_of: GetUuid, device: c_int) -> Result<String, DriverError> {
@@ -78,7 +87,13 @@ fn uuid(uuid_of: GetUuid, device: c_int) -> Result<String, DriverError> {
         number => return Err(DriverError::Call("cuDeviceGetUuid", number)),
     }
     let digits = format!("{:032x}", u128::from_be_bytes(bytes));
-    let parts = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
+    let parts = [
+        &digits[..8],
+        &digits[8..12],
+        &digits[12..16],
+        &digits[16..20],
+        &digits[20..],
+    ];
     Ok(format!("GPU-{}", parts.join("-")))
 }
 
@@ -92,7 +107,12 @@ struct Lent<'a> {
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        let Lent { copying, device, on_device, on_host } = *self;
+        let Lent {
+            copying,
+            device,
+            on_device,
+            on_host,
+        } = *self;
         // SAFETY: each is what CUDA gave and is given back once; the context goes last. A refusal changes nothing for us.
         unsafe {
             if on_device != 0 {
@@ -116,7 +136,12 @@ pub(super) fn copies(ordinal: i32, bytes: usize, rounds: u32) -> Result<Copies, 
     let mut context = null_mut();
     // SAFETY: the pointer is valid for a pointer.
     unsafe { call!(copying.cuDevicePrimaryCtxRetain(&mut context, device)) }?;
-    let mut lent = Lent { copying, device, on_device: 0, on_host: null_mut() };
+    let mut lent = Lent {
+        copying,
+        device,
+        on_device: 0,
+        on_host: null_mut(),
+    };
     // SAFETY: the context is retained until `lent` is dropped, and the pointers are valid for what is written there.
     unsafe {
         call!(copying.cuCtxSetCurrent(context))?;
@@ -138,7 +163,11 @@ pub(super) fn copies(ordinal: i32, bytes: usize, rounds: u32) -> Result<Copies, 
 }
 
 /// Megabytes in a second, after one round that is not counted.
-fn rate(bytes: usize, rounds: u32, copy: impl Fn() -> Result<(), DriverError>) -> Result<f64, DriverError> {
+fn rate(
+    bytes: usize,
+    rounds: u32,
+    copy: impl Fn() -> Result<(), DriverError>,
+) -> Result<f64, DriverError> {
     copy()?;
     let begun = seconds();
     for _ in 0..rounds {
@@ -148,7 +177,10 @@ fn rate(bytes: usize, rounds: u32, copy: impl Fn() -> Result<(), DriverError>) -
 }
 
 fn seconds() -> f64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: the pointer is valid for a timespec; Linux has this clock, so the call cannot fail.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9

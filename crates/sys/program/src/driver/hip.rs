@@ -6,7 +6,12 @@ use super::{bounded, call, functions, number, text};
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
 /// The first is a developer's link; the number is ROCm's.
-const NAMES: [&CStr; 4] = [c"libamdhip64.so", c"libamdhip64.so.7", c"libamdhip64.so.6", c"libamdhip64.so.5"];
+const NAMES: [&CStr; 4] = [
+    c"libamdhip64.so",
+    c"libamdhip64.so.7",
+    c"libamdhip64.so.6",
+    c"libamdhip64.so.5",
+];
 
 functions! { Asked {
     hipInit(c_uint);
@@ -17,7 +22,11 @@ functions! { Asked {
 
 pub(super) fn ask() -> Result<DriverAnswer, DriverError> {
     let hip = Asked::of(&Library::open(&NAMES)?)?;
-    let mut answer = DriverAnswer { name: DriverKind::Hip.name(), version: None, devices: Vec::new() };
+    let mut answer = DriverAnswer {
+        name: DriverKind::Hip.name(),
+        version: None,
+        devices: Vec::new(),
+    };
     // SAFETY: the call has no precondition.
     match unsafe { call!(hip.hipInit(0)) } {
         Err(DriverError::Call(_, NO_DEVICE)) => return Ok(answer),
@@ -32,8 +41,13 @@ pub(super) fn ask() -> Result<DriverAnswer, DriverError> {
     };
     for ordinal in 0..count {
         // SAFETY: the buffer is as long as is said.
-        let address = text(|at, room| unsafe { call!(hip.hipDeviceGetPCIBusId(at, room, ordinal)) })?;
-        answer.devices.push(DriverDevice { address: address.to_ascii_lowercase(), uuid: None, name: None });
+        let address =
+            text(|at, room| unsafe { call!(hip.hipDeviceGetPCIBusId(at, room, ordinal)) })?;
+        answer.devices.push(DriverDevice {
+            address: address.to_ascii_lowercase(),
+            uuid: None,
+            name: None,
+        });
     }
     Ok(answer)
 }

@@ -38,7 +38,11 @@ functions! { Asked {
 
 pub(super) fn ask() -> Result<DriverAnswer, DriverError> {
     let zero = Asked::of(&Library::open(&NAMES)?)?;
-    let mut answer = DriverAnswer { name: DriverKind::LevelZero.name(), version: None, devices: Vec::new() };
+    let mut answer = DriverAnswer {
+        name: DriverKind::LevelZero.name(),
+        version: None,
+        devices: Vec::new(),
+    };
     // SAFETY: the call has no precondition.
     match unsafe { call!(zero.zeInit(GPUS_ALONE)) } {
         Err(DriverError::Call(_, NO_DRIVER)) => return Ok(answer),
@@ -61,9 +65,19 @@ pub(super) fn ask() -> Result<DriverAnswer, DriverError> {
             };
             // SAFETY: the struct is of the kind that it names, and the device's handle is Level Zero's own.
             unsafe { call!(zero.zeDevicePciGetPropertiesExt(device, &mut found)) }?;
-            let PciProperties { domain, bus, device, function, .. } = found;
+            let PciProperties {
+                domain,
+                bus,
+                device,
+                function,
+                ..
+            } = found;
             let address = format!("{domain:04x}:{bus:02x}:{device:02x}.{function:x}");
-            answer.devices.push(DriverDevice { address, uuid: None, name: None });
+            answer.devices.push(DriverDevice {
+                address,
+                uuid: None,
+                name: None,
+            });
         }
     }
     answer.devices.truncate(MAX_DEVICES);

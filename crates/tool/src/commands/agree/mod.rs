@@ -45,7 +45,12 @@ pub(super) struct AgreeOptions {
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     files: Vec<PathBuf>,
     /// seconds that each node is waited for (default 60)
-    #[arg(long, value_name = "SECONDS", default_value = "60", hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value = "60",
+        hide_default_value = true
+    )]
     #[arg(allow_negative_numbers = true, value_parser = request::number(1, 3600))]
     within: u32,
 }
@@ -58,39 +63,80 @@ pub(super) fn run(options: &AgreeOptions, page: &mut Page) -> Result<(), Failure
             None => return Ok(()),
         },
     };
-    let compared = compare(words)
-        .ok_or("agree: no report with a word of agreement: `nic-placement check --json` prints one")?;
+    let compared = compare(words).ok_or(
+        "agree: no report with a word of agreement: `nic-placement check --json` prints one",
+    )?;
     print(&compared, page);
     match compared.harmful() {
         0 => Ok(()),
         differing => {
-            let said =
-                format!("agree: {differing} of {} do not fit the others", counted(compared.nodes, "node"));
-            Err(Ending { status: DISAGREE, said }.into())
+            let said = format!(
+                "agree: {differing} of {} do not fit the others",
+                counted(compared.nodes, "node")
+            );
+            Err(Ending {
+                status: DISAGREE,
+                said,
+            }
+            .into())
         }
     }
 }
 
 fn print(compared: &Compared, page: &mut Page) {
-    let Compared { nodes, usual, alike, dissents } = compared;
+    let Compared {
+        nodes,
+        usual,
+        alike,
+        dissents,
+    } = compared;
     let of_all = if alike == nodes {
         counted(*nodes, "node")
     } else {
         format!("{alike} of {}", counted(*nodes, "node"))
     };
     let verb = if *alike == 1 { "says" } else { "agree:" };
-    let gpus = if usual.gpus.is_empty() { "no GPU" } else { &usual.gpus };
+    let gpus = if usual.gpus.is_empty() {
+        "no GPU"
+    } else {
+        &usual.gpus
+    };
     let rails: Vec<&str> = usual.rails.iter().map(|rail| rail.nic.as_str()).collect();
-    let rails = if rails.is_empty() { "no rail".to_string() } else { format!("rails {}", rails.join(" ")) };
-    page.line(format!("{of_all} {verb} {}, {gpus}, {rails}", usual.digest()));
-    for Dissent { nodes, count, differences, write } in dissents {
+    let rails = if rails.is_empty() {
+        "no rail".to_string()
+    } else {
+        format!("rails {}", rails.join(" "))
+    };
+    page.line(format!(
+        "{of_all} {verb} {}, {gpus}, {rails}",
+        usual.digest()
+    ));
+    for Dissent {
+        nodes,
+        count,
+        differences,
+        write,
+    } in dissents
+    {
         page.blank();
-        let count = if *count == 1 { String::new() } else { format!(" ({count} nodes)") };
-        let style = if write.is_empty() { Style::Heading } else { Style::Wrong };
+        let count = if *count == 1 {
+            String::new()
+        } else {
+            format!(" ({count} nodes)")
+        };
+        let style = if write.is_empty() {
+            Style::Heading
+        } else {
+            Style::Wrong
+        };
         page.line(Text::styled(format!("{nodes}{count}"), style));
-        differences.iter().for_each(|difference| page.item("    ", difference.as_str()));
+        differences
+            .iter()
+            .for_each(|difference| page.item("    ", difference.as_str()));
         // to be copied whole
-        write.iter().for_each(|write| page.exact(&format!("    do   {write}\n")));
+        write
+            .iter()
+            .for_each(|write| page.exact(&format!("    do   {write}\n")));
     }
 }
 
@@ -102,16 +148,24 @@ fn reported(files: &[PathBuf]) -> Result<Vec<NodeWord>, Failure> {
         let name = file.display();
         let mut take = |(line, piece): StreamPiece<'_>| {
             let word = match piece.map_err(str::to_string).and_then(Report::from_json) {
-                Ok(Report { host: Some(host), agreement: Some(said), .. }) => {
-                    Ok(NodeWord { host, agreement: said.word })
-                }
+                Ok(Report {
+                    host: Some(host),
+                    agreement: Some(said),
+                    ..
+                }) => Ok(NodeWord {
+                    host,
+                    agreement: said.word,
+                }),
                 Ok(_) => Err("a report without a word of agreement, or of no node".to_string()),
                 Err(why) => Err(why),
             };
             match word {
                 Ok(word) if word.is_plain() => words.push(word),
                 Ok(_) => {
-                    bad = bad.take().or(Some((line, "it has a name that no node or NIC has".to_string())))
+                    bad = bad.take().or(Some((
+                        line,
+                        "it has a name that no node or NIC has".to_string(),
+                    )))
                 }
                 Err(why) => bad = bad.take().or(Some((line, why))),
             }
@@ -128,19 +182,24 @@ fn reported(files: &[PathBuf]) -> Result<Vec<NodeWord>, Failure> {
 fn of_the_step(within: u32) -> Result<Option<Vec<NodeWord>>, Failure> {
     let number = |name: &str| std::env::var(name).ok()?.parse::<usize>().ok();
     // before anything is opened here, so that the number means what Slurm gave
-    let socket =
-        number("PMI_FD").and_then(|number| i32::try_from(number).ok()).map(program::given_socket).transpose();
+    let socket = number("PMI_FD")
+        .and_then(|number| i32::try_from(number).ok())
+        .map(program::given_socket)
+        .transpose();
     let (rank, size) = (number("PMI_RANK"), number("PMI_SIZE"));
     let socket = match (socket, number("SLURM_NTASKS")) {
         (Ok(None), Some(tasks)) if tasks > 1 && number("SLURM_PROCID").is_some() => {
             return Err(
-                "agree: the tasks of this step cannot talk to each other: write `srun --mpi=pmi2`".into()
+                "agree: the tasks of this step cannot talk to each other: write `srun --mpi=pmi2`"
+                    .into(),
             );
         }
         (socket, _) => socket.map_err(|error| format!("agree: PMI_FD: {error}"))?,
     };
     let own = own_word()?;
-    let (Some(socket), Some(rank), Some(size)) = (socket, rank, size) else { return Ok(Some(vec![own])) };
+    let (Some(socket), Some(rank), Some(size)) = (socket, rank, size) else {
+        return Ok(Some(vec![own]));
+    };
     let patience = Duration::from_secs(within.into());
     // a space ends a value; inside of JSON's strings it can be written so
     let text = serde_json::to_string(&own)?.replace(' ', "\\u0020");
@@ -164,13 +223,21 @@ fn of_the_step(within: u32) -> Result<Option<Vec<NodeWord>>, Failure> {
 /// This node's agreement, for a step of this user that asks for nothing.
 fn own_word() -> Result<NodeWord, Failure> {
     let value = |name: &str| std::env::var(name).ok();
-    let (found, _) =
-        plugstack::admin(None, value("SLURM_JOB_PARTITION").as_deref(), |name| std::env::var_os(name));
-    let wish = Wish { admin: found.admin, wordless: true, ..Wish::default() };
+    let (found, _) = plugstack::admin(None, value("SLURM_JOB_PARTITION").as_deref(), |name| {
+        std::env::var_os(name)
+    });
+    let wish = Wish {
+        admin: found.admin,
+        wordless: true,
+        ..Wish::default()
+    };
     let scope = wish.scope();
     let session = Survey::of_this_node(wish, scope, node::callers_author())?.plan(Step::default());
     let open = session.opened(false);
     let plan = open.plan();
     let host = value(NODE_NAME).unwrap_or_else(admin::hostname);
-    Ok(NodeWord { host, agreement: Agreement::of(&plan.node, &plan.map) })
+    Ok(NodeWord {
+        host,
+        agreement: Agreement::of(&plan.node, &plan.map),
+    })
 }

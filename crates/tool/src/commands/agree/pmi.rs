@@ -23,9 +23,19 @@ pub(super) struct Pmi {
 
 impl Pmi {
     /// Greets slurmstepd; each answer may take `patience`.
-    pub(super) fn new(socket: UnixStream, rank: usize, size: usize, patience: Duration) -> io::Result<Pmi> {
+    pub(super) fn new(
+        socket: UnixStream,
+        rank: usize,
+        size: usize,
+        patience: Duration,
+    ) -> io::Result<Pmi> {
         socket.set_read_timeout(Some(patience))?;
-        let mut pmi = Pmi { stream: BufReader::new(socket), rank, size, space: String::new() };
+        let mut pmi = Pmi {
+            stream: BufReader::new(socket),
+            rank,
+            size,
+            space: String::new(),
+        };
         pmi.ask("init pmi_version=1 pmi_subversion=1")?;
         let answer = pmi.ask("get_my_kvsname")?;
         pmi.space = value(&answer, "kvsname").unwrap_or_default().to_string();
@@ -40,7 +50,8 @@ impl Pmi {
         }
         for (part, value) in parts.iter().enumerate() {
             let (space, rank, left) = (&self.space, self.rank, parts.len() - part - 1);
-            let request = format!("put kvsname={space} key=nicp.{rank}.{part} value={left:02}{value}");
+            let request =
+                format!("put kvsname={space} key=nicp.{rank}.{part} value={left:02}{value}");
             self.ask(&request)?;
         }
         self.ask("barrier_in")?;
@@ -55,8 +66,9 @@ impl Pmi {
         for part in 0..MOST_PARTS {
             let request = format!("get kvsname={} key=nicp.{rank}.{part}", self.space);
             let answer = self.ask(&request)?;
-            let (left, rest) =
-                value(&answer, "value").and_then(|value| value.split_at_checked(2)).unwrap_or_default();
+            let (left, rest) = value(&answer, "value")
+                .and_then(|value| value.split_at_checked(2))
+                .unwrap_or_default();
             text += rest;
             if left.parse() == Ok(0) {
                 break;
@@ -67,7 +79,9 @@ impl Pmi {
 
     /// Sends a command, and waits for its answer.
     fn ask(&mut self, request: &str) -> io::Result<String> {
-        self.stream.get_mut().write_all(format!("cmd={request}\n").as_bytes())?;
+        self.stream
+            .get_mut()
+            .write_all(format!("cmd={request}\n").as_bytes())?;
         let mut answer = String::new();
         if self.stream.read_line(&mut answer)? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -76,7 +90,9 @@ impl Pmi {
             None | Some("0") => Ok(answer),
             Some(code) => {
                 let command = request.split(' ').next().unwrap_or_default();
-                Err(io::Error::other(format!("it answers {code} to `{command}`")))
+                Err(io::Error::other(format!(
+                    "it answers {code} to `{command}`"
+                )))
             }
         }
     }
@@ -86,7 +102,10 @@ impl Pmi {
 fn parts(text: &str) -> Vec<&str> {
     let (mut parts, mut rest) = (Vec::new(), text);
     while rest.len() > MOST_VALUE {
-        let end = (1..=MOST_VALUE).rev().find(|&end| rest.is_char_boundary(end)).unwrap_or(MOST_VALUE);
+        let end = (1..=MOST_VALUE)
+            .rev()
+            .find(|&end| rest.is_char_boundary(end))
+            .unwrap_or(MOST_VALUE);
         let (part, left) = rest.split_at(end);
         parts.push(part);
         rest = left;
@@ -97,5 +116,7 @@ fn parts(text: &str) -> Vec<&str> {
 
 /// The text behind `key=` in an answer.
 fn value<'a>(answer: &'a str, key: &str) -> Option<&'a str> {
-    answer.split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
+    answer
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
 }

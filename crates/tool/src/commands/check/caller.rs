@@ -20,7 +20,9 @@ pub(super) fn here(plan: &Plan) -> Caller {
     Caller {
         is_root,
         in_step: std::env::var_os("SLURM_STEP_ID").is_some(),
-        memlock: Root::live().read("proc/self/limits").and_then(|limits| memlock(&limits)),
+        memlock: Root::live()
+            .read("proc/self/limits")
+            .and_then(|limits| memlock(&limits)),
         doubts: Vec::new(),
         nccl: nccl(plan, is_root),
     }
@@ -28,7 +30,9 @@ pub(super) fn here(plan: &Plan) -> Caller {
 
 /// `Max locked memory         8388608              8388608              bytes`: the first is the limit now.
 fn memlock(limits: &str) -> Option<u64> {
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
+    let line = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max locked memory"))?;
     match line.split_whitespace().next()? {
         "unlimited" => Some(u64::MAX),
         bytes => bytes.parse().ok(),
@@ -42,29 +46,59 @@ fn nccl(plan: &Plan, is_root: bool) -> Vec<(String, Vec<String>)> {
     let paths = libraries::nccl::files(&plan.node, &of_user.collect());
     let files = UsersFiles::default();
     let text = |path: &str| files.read(path).filter(|file| file.unanswered.is_none());
-    let ours = |text: &str| libraries::nccl::set_in(text).into_iter().map(str::to_string).collect();
-    paths.into_iter().filter_map(|path| Some((path.clone(), ours(&text(&path)?.text)))).collect()
+    let ours = |text: &str| {
+        libraries::nccl::set_in(text)
+            .into_iter()
+            .map(str::to_string)
+            .collect()
+    };
+    paths
+        .into_iter()
+        .filter_map(|path| Some((path.clone(), ours(&text(&path)?.text))))
+        .collect()
 }
 
 pub(super) fn environment() -> Present {
     let known = judge::variables().chain(gpus::VARIABLES);
-    known.filter_map(|name| Some((name.to_string(), std::env::var(name).ok()?))).collect()
+    known
+        .filter_map(|name| Some((name.to_string(), std::env::var(name).ok()?)))
+        .collect()
 }
 
 pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagnostic> {
     let topology = &*plan.node;
     let interfaces: Vec<String> = match is_live {
         true => Root::live().list("sys/class/net", |_| true),
-        false => topology.nics.iter().flat_map(|nic| nic.netdevs.iter().cloned()).collect(),
+        false => topology
+            .nics
+            .iter()
+            .flat_map(|nic| nic.netdevs.iter().cloned())
+            .collect(),
     };
-    let given = gpus::VARIABLES.into_iter().filter_map(|name| Some((name, present.get(name)?.clone())));
+    let given = gpus::VARIABLES
+        .into_iter()
+        .filter_map(|name| Some((name, present.get(name)?.clone())));
     let variables = given.collect();
-    let task = Task { gpus: GpuGrant { variables, access: Vec::new() }, ..Task::default() };
+    let task = Task {
+        gpus: GpuGrant {
+            variables,
+            access: Vec::new(),
+        },
+        ..Task::default()
+    };
     // another machine's files are not here to be looked at
     let there = |_: &str| Some(FileText::default());
     let here = |path: &str| Path::new(path).is_file().then(FileText::default);
     let read: ReadFile = if is_live { &here } else { &there };
-    let given = plan.task(&task, Evidence { present, read: &|_| None }).variables;
+    let given = plan
+        .task(
+            &task,
+            Evidence {
+                present,
+                read: &|_| None,
+            },
+        )
+        .variables;
     let found = judge::lint(&Checked {
         present,
         topology,
@@ -86,7 +120,8 @@ mod tests {
 
     #[test]
     fn the_limit_that_holds_is_the_first() {
-        let line = |of: &str| format!("Limit  Soft  Hard  Units\nMax locked memory         {of}  bytes\n");
+        let line =
+            |of: &str| format!("Limit  Soft  Hard  Units\nMax locked memory         {of}  bytes\n");
         assert_eq!(memlock(&line("8388608   unlimited")), Some(8 << 20));
         assert_eq!(memlock(&line("unlimited unlimited")), Some(u64::MAX));
         assert_eq!((memlock(""), memlock(&line("odd x"))), (None, None));

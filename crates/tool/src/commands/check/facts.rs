@@ -8,8 +8,8 @@ use nic_placement_core::topology::{
     Arch, Gpu, GpuIndex, LinkLayer, Nic, PciAddress, PciFunction, Port, Processor, Topology, X86,
 };
 use nic_placement_fleet::audit::report::{
-    FORMAT, Finding, GpuReport, Level, LinkReport, NicReport, NumaReport, PortReport, Report, SaidAgreement,
-    VERSION,
+    FORMAT, Finding, GpuReport, Level, LinkReport, NicReport, NumaReport, PortReport, Report,
+    SaidAgreement, VERSION,
 };
 use std::collections::BTreeMap;
 
@@ -26,7 +26,10 @@ pub(super) fn report(
     findings: Vec<Finding>,
 ) -> Report {
     let topology = &*plan.node;
-    let read = |path: &str| root.and_then(|root| root.read(path)).filter(|text| !text.is_empty());
+    let read = |path: &str| {
+        root.and_then(|root| root.read(path))
+            .filter(|text| !text.is_empty())
+    };
     let hosts_name = || {
         let name = read("proc/sys/kernel/hostname")?;
         Some(name.split('.').next().unwrap_or_default().to_string())
@@ -38,37 +41,76 @@ pub(super) fn report(
         host: slurms_name.or_else(hosts_name),
         machine: topology.name.clone(),
         source: topology.provenance.to_string(),
-        fail: findings.iter().filter(|finding| finding.level == Level::Fail).count(),
-        warn: findings.iter().filter(|finding| finding.level == Level::Warn).count(),
+        fail: findings
+            .iter()
+            .filter(|finding| finding.level == Level::Fail)
+            .count(),
+        warn: findings
+            .iter()
+            .filter(|finding| finding.level == Level::Warn)
+            .count(),
         findings,
         versions: versions(root.is_some_and(Root::is_live), &read),
         default,
         processor: topology.processor.as_ref().map(processor),
-        agreement: Some(SaidAgreement { digest: word.digest(), word }),
+        agreement: Some(SaidAgreement {
+            digest: word.digest(),
+            word,
+        }),
         numa_nodes: topology
             .numa_nodes
             .iter()
-            .map(|node| NumaReport { node: node.os_index, cpus: node.cpus.to_string() })
+            .map(|node| NumaReport {
+                node: node.os_index,
+                cpus: node.cpus.to_string(),
+            })
             .collect(),
-        gpus: topology.gpu_indices().map(|index| gpu(plan, index, &read)).collect(),
-        nics: topology.nics.iter().map(|of| nic(topology, of, &read)).collect(),
+        gpus: topology
+            .gpu_indices()
+            .map(|index| gpu(plan, index, &read))
+            .collect(),
+        nics: topology
+            .nics
+            .iter()
+            .map(|of| nic(topology, of, &read))
+            .collect(),
     }
 }
 
 /// Versions of programs on the node; of this one too, if it is the node's.
 fn versions(is_live: bool, read: &impl Fn(&str) -> Option<String>) -> BTreeMap<String, String> {
-    let of_the_node =
-        [("kernel", "proc/sys/kernel/osrelease"), ("BIOS", "sys/devices/virtual/dmi/id/bios_version")];
-    let files = of_the_node.map(|(name, path)| (name, path.to_string())).into_iter();
-    let modules = MODULES.split(' ').map(|name| (name, format!("sys/module/{name}/version")));
-    let ours = is_live.then(|| ("nic-placement".to_string(), env!("CARGO_PKG_VERSION").to_string()));
-    let read = files.chain(modules).filter_map(|(name, path)| Some((name.to_string(), read(&path)?)));
+    let of_the_node = [
+        ("kernel", "proc/sys/kernel/osrelease"),
+        ("BIOS", "sys/devices/virtual/dmi/id/bios_version"),
+    ];
+    let files = of_the_node
+        .map(|(name, path)| (name, path.to_string()))
+        .into_iter();
+    let modules = MODULES
+        .split(' ')
+        .map(|name| (name, format!("sys/module/{name}/version")));
+    let ours = is_live.then(|| {
+        (
+            "nic-placement".to_string(),
+            env!("CARGO_PKG_VERSION").to_string(),
+        )
+    });
+    let read = files
+        .chain(modules)
+        .filter_map(|(name, path)| Some((name.to_string(), read(&path)?)));
     ours.into_iter().chain(read).collect()
 }
 
 fn processor(processor: &Processor) -> String {
     match (processor.arch, processor.x86) {
-        (_, Some(X86 { vendor, family, model })) => {
+        (
+            _,
+            Some(X86 {
+                vendor,
+                family,
+                model,
+            }),
+        ) => {
             format!("x86 {} family {family} model {model}", vendor.word())
         }
         (Arch::X86, None) => "x86".to_string(),
@@ -79,8 +121,15 @@ fn processor(processor: &Processor) -> String {
 
 fn gpu(plan: &Plan, index: GpuIndex, read: &impl Fn(&str) -> Option<String>) -> GpuReport {
     let topology = &*plan.node;
-    let Gpu { address, model, partition, mig_instances, .. } = topology.gpu(index);
-    let information = read(&format!("proc/driver/nvidia/gpus/{address}/information")).unwrap_or_default();
+    let Gpu {
+        address,
+        model,
+        partition,
+        mig_instances,
+        ..
+    } = topology.gpu(index);
+    let information =
+        read(&format!("proc/driver/nvidia/gpus/{address}/information")).unwrap_or_default();
     let version = |line: &str| {
         let (name, value) = line.split_once(':')?;
         // a driver that was never asked says `??.??.??.??.??`
@@ -98,13 +147,22 @@ fn gpu(plan: &Plan, index: GpuIndex, read: &impl Fn(&str) -> Option<String>) -> 
         numa_node: topology.numa_node_of(*address),
         link: link(topology, *address),
         versions: information.lines().filter_map(version).collect(),
-        nics: choices.iter().map(|choice| plan.map.rail(choice.rail).to_string()).collect(),
+        nics: choices
+            .iter()
+            .map(|choice| plan.map.rail(choice.rail).to_string())
+            .collect(),
     }
 }
 
 fn nic(topology: &Topology, nic: &Nic, read: &impl Fn(&str) -> Option<String>) -> NicReport {
     let address = nic.address;
-    let nearest = |address| topology.gpus.iter().map(|gpu| topology.path_type(gpu.address, address)).min();
+    let nearest = |address| {
+        topology
+            .gpus
+            .iter()
+            .map(|gpu| topology.path_type(gpu.address, address))
+            .min()
+    };
     // neither file asks the card's firmware: the driver has both, or reads a register
     let of_the_device = |file: &str| read(&format!("sys/class/infiniband/{}/{file}", nic.name));
     NicReport {
@@ -139,7 +197,10 @@ fn nic(topology: &Topology, nic: &Nic, read: &impl Fn(&str) -> Option<String>) -
 /// Specification 1, 4.1.1).
 fn guid(nic: &Nic, port: &Port, read: &impl Fn(&str) -> Option<String>) -> Option<String> {
     let is_infiniband = port.link_layer == LinkLayer::InfiniBand;
-    let gid = read(&format!("sys/class/infiniband/{}/ports/{}/gids/0", nic.name, port.number));
+    let gid = read(&format!(
+        "sys/class/infiniband/{}/ports/{}/gids/0",
+        nic.name, port.number
+    ));
     Some(gid.filter(|_| is_infiniband)?.get(20..39)?.to_string())
 }
 

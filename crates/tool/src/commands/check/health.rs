@@ -76,21 +76,29 @@ pub(super) fn run(
             return end(&plain(&[why.to_string()]), page);
         }
         Lock::Theirs { settled: false } => {
-            return Err(format!("no check could be made: an earlier one waits: {UNSETTLED}").into());
+            return Err(
+                format!("no check could be made: an earlier one waits: {UNSETTLED}").into(),
+            );
         }
     };
     // its standard input, which it does not read, holds the lock as long as it lives
     command.stdin(lock.map_or_else(Stdio::null, Stdio::from));
     match bounded(command, patience.saturating_sub(begun.elapsed()))? {
-        Outcome::Waits(said) if said.is_empty() => {
-            Err(format!("no check could be made: {UNSETTLED} within {} s", patience.as_secs()).into())
-        }
+        Outcome::Waits(said) if said.is_empty() => Err(format!(
+            "no check could be made: {UNSETTLED} within {} s",
+            patience.as_secs()
+        )
+        .into()),
         Outcome::Waits(_) => {
-            let why = format!("no answer within {} s, hardware that does not answer?", patience.as_secs());
+            let why = format!(
+                "no answer within {} s, hardware that does not answer?",
+                patience.as_secs()
+            );
             end(&plain(&[why]), page)
         }
         Outcome::Ended(status, text) => {
-            let report = Report::from_json(&text).map_err(|_| format!("no check could be made: {status}"))?;
+            let report = Report::from_json(&text)
+                .map_err(|_| format!("no check could be made: {status}"))?;
             reason(&report.findings).map_or(Ok(()), |line| end(&line, page))
         }
     }
@@ -99,14 +107,20 @@ pub(super) fn run(
 fn end(line: &str, page: &mut Page) -> Result<(), Failure> {
     page.exact(&format!("{line}\n"));
     // what is wrong stands on stdout; slurmd logs both streams as one
-    Err(Ending { status: FAIL, said: String::new() }.into())
+    Err(Ending {
+        status: FAIL,
+        said: String::new(),
+    }
+    .into())
 }
 
 /// Takes the lock; where another check has it, waits until `patience` is over, counted from `begun`.
 fn lock(folder: &Path, begun: Instant, patience: Duration) -> Lock {
     // a node that no refresh has seen has hardware that does not answer too; where it cannot be made, neither can the file
     let _ = refresh::make_folder(folder);
-    let Ok(file) = root::open_to_lock(&folder.join(".check.lock")) else { return Lock::Ours(None) };
+    let Ok(file) = root::open_to_lock(&folder.join(".check.lock")) else {
+        return Lock::Ours(None);
+    };
     loop {
         match sys::try_lock(&file) {
             Ok(true) => {
@@ -116,7 +130,11 @@ fn lock(folder: &Path, begun: Instant, patience: Duration) -> Lock {
                 return Lock::Ours(Some(file));
             }
             Ok(false) if begun.elapsed() < patience => thread::sleep(Duration::from_millis(20)),
-            Ok(false) => return Lock::Theirs { settled: file.metadata().is_ok_and(|facts| facts.len() > 0) },
+            Ok(false) => {
+                return Lock::Theirs {
+                    settled: file.metadata().is_ok_and(|facts| facts.len() > 0),
+                };
+            }
             // a file system without locks
             Err(_) => return Lock::Ours(None),
         }
@@ -180,24 +198,44 @@ mod tests {
             command
         };
         let outcome = bounded(shell("exec sleep 1000"), Duration::from_millis(10)).unwrap();
-        assert!(matches!(outcome, Outcome::Waits(said) if said.is_empty()), "1000 s have not passed");
+        assert!(
+            matches!(outcome, Outcome::Waits(said) if said.is_empty()),
+            "1000 s have not passed"
+        );
         let outcome = bounded(shell("echo one; exec sleep 1000"), Duration::from_secs(2)).unwrap();
         assert!(matches!(outcome, Outcome::Waits(said) if said == b"one\n"));
         match bounded(shell("echo heard; exit 3"), Duration::from_secs(600)).unwrap() {
-            Outcome::Ended(status, text) => assert_eq!((status.code(), &*text), (Some(3), &b"heard\n"[..])),
+            Outcome::Ended(status, text) => {
+                assert_eq!((status.code(), &*text), (Some(3), &b"heard\n"[..]))
+            }
             Outcome::Waits(_) => panic!("it has ended"),
         }
     }
 
     #[test]
     fn a_process_that_waits_keeps_the_next_one_away_until_it_ends() {
-        let folder = std::env::temp_dir().join(format!("nic-placement-health-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("nic-placement-health-{}", std::process::id()));
         let lock = || super::lock(&folder, Instant::now(), Duration::ZERO);
-        let Lock::Ours(Some(held)) = lock() else { panic!("nobody has it") };
+        let Lock::Ours(Some(held)) = lock() else {
+            panic!("nobody has it")
+        };
         // it reads nothing from its standard input, and is not told that this is a lock
-        let mut waits = Command::new("sleep").arg("1000").stdin(Stdio::from(held)).spawn().unwrap();
-        assert!(matches!(lock(), Lock::Theirs { settled: false }), "the process that started it has let go");
-        std::fs::OpenOptions::new().write(true).open(folder.join(".check.lock")).unwrap().set_len(1).unwrap();
+        let mut waits = Command::new("sleep")
+            .arg("1000")
+            .stdin(Stdio::from(held))
+            .spawn()
+            .unwrap();
+        assert!(
+            matches!(lock(), Lock::Theirs { settled: false }),
+            "the process that started it has let go"
+        );
+        std::fs::OpenOptions::new()
+            .write(true)
+            .open(folder.join(".check.lock"))
+            .unwrap()
+            .set_len(1)
+            .unwrap();
         assert!(matches!(lock(), Lock::Theirs { settled: true }));
         waits.kill().unwrap();
         waits.wait().unwrap();
@@ -213,11 +251,18 @@ mod tests {
     // each interval would leave one more process that waits
     #[test]
     fn a_node_on_which_no_refresh_ever_ran_gets_the_lock_and_its_folder_all_may_read() {
-        let folder = std::env::temp_dir().join(format!("nic-placement-no-refresh-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("nic-placement-no-refresh-{}", std::process::id()));
         let lock = || super::lock(&folder, Instant::now(), Duration::ZERO);
         let held = lock();
-        assert!(matches!((&held, lock()), (Lock::Ours(Some(_)), Lock::Theirs { settled: false })));
-        assert_eq!(std::fs::metadata(&folder).unwrap().permissions().mode() & 0o7777, 0o755);
+        assert!(matches!(
+            (&held, lock()),
+            (Lock::Ours(Some(_)), Lock::Theirs { settled: false })
+        ));
+        assert_eq!(
+            std::fs::metadata(&folder).unwrap().permissions().mode() & 0o7777,
+            0o755
+        );
         drop(held);
         // a link in the lock's place is not followed: there is no lock then
         std::fs::remove_file(folder.join(".check.lock")).unwrap();

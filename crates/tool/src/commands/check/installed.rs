@@ -22,10 +22,24 @@ use std::time::Duration;
 /// findings go to `into`.
 pub(super) fn lines(named: Option<&Path>, is_live: bool, into: &mut Installation) -> Admin {
     let slurms_own = || is_live.then(|| plugstack::place(|name| std::env::var_os(name)));
-    let Some(file) = named.map(Path::to_path_buf).or_else(slurms_own) else { return Admin::default() };
-    let PluginLines { mut lines, findings, files, unmatched, .. } = plugstack::read(&file);
-    lines.iter_mut().for_each(|line| line.is_there = is_there(line, is_live));
-    let ours: Vec<PluginLine> = lines.iter().filter(|line| line.is_ours()).cloned().collect();
+    let Some(file) = named.map(Path::to_path_buf).or_else(slurms_own) else {
+        return Admin::default();
+    };
+    let PluginLines {
+        mut lines,
+        findings,
+        files,
+        unmatched,
+        ..
+    } = plugstack::read(&file);
+    lines
+        .iter_mut()
+        .for_each(|line| line.is_there = is_there(line, is_live));
+    let ours: Vec<PluginLine> = lines
+        .iter()
+        .filter(|line| line.is_ours())
+        .cloned()
+        .collect();
     let sent = Path::new(plugstack::SENT);
     let is_sent = named.is_none() && sent.parent().is_some_and(|folder| file.starts_with(folder));
     into.plugstack = Some(Plugstack {
@@ -42,17 +56,32 @@ pub(super) fn lines(named: Option<&Path>, is_live: bool, into: &mut Installation
             && sent.is_file()
             && Path::new(plugstack::USUAL).is_file(),
     });
-    let arguments = ours.iter().flat_map(|line| &line.arguments).map(String::as_str);
-    let Found { admin, findings, file, off } = admin::find(arguments, || None, roots());
+    let arguments = ours
+        .iter()
+        .flat_map(|line| &line.arguments)
+        .map(String::as_str);
+    let Found {
+        admin,
+        findings,
+        file,
+        off,
+    } = admin::find(arguments, || None, roots());
     let node = admin::hostname();
-    let everywhere = file.iter().flat_map(|(conf, path)| Admin::check_conf(conf, path, &node));
-    let elsewhere: Vec<Diagnostic> = everywhere.filter(|finding| !findings.contains(finding)).collect();
+    let everywhere = file
+        .iter()
+        .flat_map(|(conf, path)| Admin::check_conf(conf, path, &node));
+    let elsewhere: Vec<Diagnostic> = everywhere
+        .filter(|finding| !findings.contains(finding))
+        .collect();
     into.words.extend(findings.into_iter().chain(elsewhere));
     into.off = off.map(|off| (off.to_string(), matches!(off, Off::Refused(_))));
     into.unasked = (!ours.is_empty()).then(|| unasked(&ours, file.as_ref(), &node));
     if is_live {
         let plugins = ours.iter().filter_map(|line| found(line).flatten());
-        let all = files.into_iter().chain(plugins).chain(file.map(|(_, path)| PathBuf::from(path)));
+        let all = files
+            .into_iter()
+            .chain(plugins)
+            .chain(file.map(|(_, path)| PathBuf::from(path)));
         into.owners = all.filter_map(|path| owned(&path)).collect();
         into.owners.dedup();
     }
@@ -61,7 +90,9 @@ pub(super) fn lines(named: Option<&Path>, is_live: bool, into: &mut Installation
 
 fn is_there(line: &PluginLine, is_live: bool) -> Option<bool> {
     // of one that is named without a folder another machine's Slurm knows where it is
-    (line.path.is_absolute() || is_live).then(|| found(line).map(|path| path.is_some())).flatten()
+    (line.path.is_absolute() || is_live)
+        .then(|| found(line).map(|path| path.is_some()))
+        .flatten()
 }
 
 /// The file of a plugin, as Slurm finds it; the outer `None` if its folder is not known.
@@ -83,38 +114,68 @@ fn found(line: &PluginLine) -> Option<Option<PathBuf>> {
     ];
     // a folder without Slurm's own is another program's; this plugin needs no library, so every build has it
     let is_slurms = |folder: &PathBuf| folder.join("proctrack_linuxproc.so").exists();
-    let usual = || USUAL.iter().map(PathBuf::from).filter(is_slurms).collect::<Vec<_>>();
+    let usual = || {
+        USUAL
+            .iter()
+            .map(PathBuf::from)
+            .filter(is_slurms)
+            .collect::<Vec<_>>()
+    };
     let folders = plugstack::plugin_folders(|name| std::env::var_os(name)).unwrap_or_else(usual);
-    (!folders.is_empty())
-        .then(|| folders.iter().map(|folder| folder.join(&line.path)).find(|path| path.exists()))
+    (!folders.is_empty()).then(|| {
+        folders
+            .iter()
+            .map(|folder| folder.join(&line.path))
+            .find(|path| path.exists())
+    })
 }
 
 fn owned(path: &Path) -> Option<Owned> {
     let facts = fs::metadata(path).ok()?;
     let path = path.display().to_string();
-    Some(Owned { path, user: facts.uid(), group: facts.gid(), mode: facts.mode() })
+    Some(Owned {
+        path,
+        user: facts.uid(),
+        group: facts.gid(),
+        mode: facts.mode(),
+    })
 }
 
 /// The settings of steps on that node that do not ask, of no partition, by the plugin's lines and the configuration
 /// file.
 fn unasked(lines: &[PluginLine], file: Option<&(Conf, String)>, node: &str) -> Unasked {
-    let decides = |text: &str| ["default=", "rollout="].iter().any(|name| text.starts_with(name));
-    let of_line =
-        |line: &PluginLine| line.arguments.iter().map(|text| (line.place.clone(), text.clone())).collect();
+    let decides = |text: &str| {
+        ["default=", "rollout="]
+            .iter()
+            .any(|name| text.starts_with(name))
+    };
+    let of_line = |line: &PluginLine| {
+        line.arguments
+            .iter()
+            .map(|text| (line.place.clone(), text.clone()))
+            .collect()
+    };
     let mut all: Vec<(String, String)> = lines.iter().flat_map::<Vec<_>, _>(of_line).collect();
     let mut unasked = Unasked::default();
     if let Some((conf, path)) = file {
         let lines_for = |audience| conf.lines_for(audience, node, None);
-        let lines = [Audience::Cluster, Audience::Nodes].into_iter().flat_map(lines_for);
+        let lines = [Audience::Cluster, Audience::Nodes]
+            .into_iter()
+            .flat_map(lines_for);
         let said = lines.flat_map(|line| line.arguments(path));
         all.extend(said.map(|(place, text)| (place, text.to_string())));
         let has = |audience| conf.lines.iter().any(|line| line.audience() == audience);
         let of_partitions =
             |line: &&ConfLine| (Audience::Partitions..=Audience::Both).contains(&line.audience());
-        let mut of_partitions = conf.lines.iter().filter(of_partitions).flat_map(|line| line.arguments(path));
+        let mut of_partitions = conf
+            .lines
+            .iter()
+            .filter(of_partitions)
+            .flat_map(|line| line.arguments(path));
         unasked.has_partitions = of_partitions.any(|(_, text)| decides(text));
-        let is_unnamed =
-            has(Audience::Nodes) && !has(Audience::Both) && lines_for(Audience::Nodes).next().is_none();
+        let is_unnamed = has(Audience::Nodes)
+            && !has(Audience::Both)
+            && lines_for(Audience::Nodes).next().is_none();
         unasked.unnamed = is_unnamed.then(|| (path.clone(), node.to_string()));
     }
     unasked.said = all.into_iter().filter(|(_, text)| decides(text)).collect();
@@ -124,7 +185,11 @@ fn unasked(lines: &[PluginLine], file: Option<&(Conf, String)>, node: &str) -> U
 /// The owner of files that count, as for the plugin, whatever user checks: root.  In a user namespace without the
 /// host's users the host's root looks like others, and all files are read.
 fn roots() -> Author {
-    if node::has_the_hosts_users() { Author::Root } else { Author::Anyone }
+    if node::has_the_hosts_users() {
+        Author::Root
+    } else {
+        Author::Anyone
+    }
 }
 
 pub(super) fn node_file(
@@ -136,13 +201,20 @@ pub(super) fn node_file(
         is(NodeFileState::Unwanted);
         return None;
     }
-    match kept::read(Path::new(path), *max_age, roots(), sys::seconds_since_boot()) {
+    match kept::read(
+        Path::new(path),
+        *max_age,
+        roots(),
+        sys::seconds_since_boot(),
+    ) {
         Ok(kept) => {
             is(NodeFileState::Used(kept.age));
             return Some(kept);
         }
         Err(NotUsed::Absent(_)) => is(NodeFileState::Absent),
-        Err(why @ (NotUsed::Changed(_) | NotUsed::OtherBoot)) => is(NodeFileState::Outdated(why.to_string())),
+        Err(why @ (NotUsed::Changed(_) | NotUsed::OtherBoot)) => {
+            is(NodeFileState::Outdated(why.to_string()))
+        }
         Err(why) => is(NodeFileState::Unusable(why.to_string())),
     }
     None
@@ -157,7 +229,10 @@ pub(super) fn release() -> Option<String> {
         let mut asked = Command::new(program);
         asked.arg("-V").stdin(Stdio::null()).stderr(Stdio::null());
         let Outcome::Ended(_, printed) = bounded(asked, PATIENCE).ok()? else {
-            super::super::tell(&format!("`{program} -V` has not answered within {} s", PATIENCE.as_secs()));
+            super::super::tell(&format!(
+                "`{program} -V` has not answered within {} s",
+                PATIENCE.as_secs()
+            ));
             return None;
         };
         let text = String::from_utf8_lossy(&printed).trim().to_string();
@@ -174,10 +249,17 @@ mod tests {
             PartitionName=debug default=off\nNodeName=login1 exclude=mlx5_9\n";
         let (conf, _) = Conf::parse(text, "/c").unwrap();
         let arguments = ["default=numa", "exclude=mlx5_8"].map(str::to_string);
-        let line =
-            PluginLine { place: "/p:7".to_string(), arguments: arguments.into(), ..PluginLine::default() };
+        let line = PluginLine {
+            place: "/p:7".to_string(),
+            arguments: arguments.into(),
+            ..PluginLine::default()
+        };
         let unasked = unasked(&[line], Some(&(conf, "/c".to_string())), node);
-        let said = unasked.said.iter().map(|(place, argument)| format!("{place} {argument}")).collect();
+        let said = unasked
+            .said
+            .iter()
+            .map(|(place, argument)| format!("{place} {argument}"))
+            .collect();
         (said, unasked.has_partitions, unasked.unnamed.is_some())
     }
 
@@ -185,8 +267,15 @@ mod tests {
     fn who_does_not_ask_gets_what_the_nearest_line_for_this_node_says() {
         let all = ["/p:7 default=numa", "/c:1 default=observe"].map(str::to_string);
         let node = ["/c:2 default=closest", "/c:2 rollout=10%"].map(str::to_string);
-        assert_eq!(on("gpu2.example.org"), ([all.clone(), node].concat(), true, false));
-        assert_eq!(on("login1"), (all.to_vec(), true, false), "a line without a default names it too");
+        assert_eq!(
+            on("gpu2.example.org"),
+            ([all.clone(), node].concat(), true, false)
+        );
+        assert_eq!(
+            on("login1"),
+            (all.to_vec(), true, false),
+            "a line without a default names it too"
+        );
         assert_eq!(on("gpu3"), (all.to_vec(), true, true));
     }
 }

@@ -24,7 +24,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The switch that each interface hears; `None` where no agent runs, or none answers this user.
 pub(super) fn neighbours() -> Option<BTreeMap<String, NeighbourReport>> {
     SOCKETS.iter().find(|socket| Path::new(socket).exists())?;
-    let program = PROGRAMS.iter().map(Path::new).find(|program| program.exists())?;
+    let program = PROGRAMS
+        .iter()
+        .map(Path::new)
+        .find(|program| program.exists())?;
     ask(program, PATIENCE)
 }
 
@@ -32,9 +35,15 @@ pub(super) fn neighbours() -> Option<BTreeMap<String, NeighbourReport>> {
 fn ask(program: &Path, patience: Duration) -> Option<BTreeMap<String, NeighbourReport>> {
     /// Group and others may write.
     const OTHERS: u32 = 0o022;
-    let file = fs::metadata(program).ok().filter(|file| file.is_file() && file.mode() & OTHERS == 0)?;
+    let file = fs::metadata(program)
+        .ok()
+        .filter(|file| file.is_file() && file.mode() & OTHERS == 0)?;
     let mut asked = Command::new(program);
-    asked.args(["-f", "json0"]).env_clear().stdin(Stdio::null()).stderr(Stdio::null());
+    asked
+        .args(["-f", "json0"])
+        .env_clear()
+        .stdin(Stdio::null())
+        .stderr(Stdio::null());
     if sys::is_root() && file.uid() != 0 {
         asked.uid(file.uid()).gid(file.gid());
     }
@@ -44,15 +53,29 @@ fn ask(program: &Path, patience: Duration) -> Option<BTreeMap<String, NeighbourR
         return None;
     };
     // the node's own name, by which the reader tells what an interface hears of its own node
-    let name = format!("{}.json", admin::hostname().split('.').next().unwrap_or_default());
+    let name = format!(
+        "{}.json",
+        admin::hostname().split('.').next().unwrap_or_default()
+    );
     let mut cabling = Cabling::default();
     sources::read(&name, &String::from_utf8_lossy(&printed), &mut cabling)
         .ok()
         .filter(|_| status.success())?;
     let heard = cabling.cables.into_iter().filter_map(|cable| {
         let at = cable.to?;
-        let switch = cabling.switches.get(&at.switch).unwrap_or(&at.switch).clone();
-        Some((cable.nic.nic, NeighbourReport { switch, id: at.switch, port: at.port }))
+        let switch = cabling
+            .switches
+            .get(&at.switch)
+            .unwrap_or(&at.switch)
+            .clone();
+        Some((
+            cable.nic.nic,
+            NeighbourReport {
+                switch,
+                id: at.switch,
+                port: at.port,
+            },
+        ))
     });
     Some(heard.collect())
 }
@@ -65,7 +88,8 @@ mod tests {
 
     /// A program that prints this.
     fn program(name: &str, script: &str, mode: u32) -> PathBuf {
-        let path = std::env::temp_dir().join(format!("nic-placement-{name}-{}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("nic-placement-{name}-{}", std::process::id()));
         fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         path
@@ -76,12 +100,23 @@ mod tests {
         let said = r#"{"lldp": [{"interface": [{"name": "eth0", "via": "LLDP", "chassis": [{"id": [{"type": "mac",
             "value": "0e:36:65:4d:f4:aa"}], "name": [{"value": "leaf0"}], "capability": [{"type": "Bridge",
             "enabled": true}]}], "port": [{"id": [{"type": "ifname", "value": "swp20"}]}]}]}]}"#;
-        let path = program("lldpctl", &format!("[ \"$*\" = '-f json0' ] && echo '{said}'"), 0o755);
+        let path = program(
+            "lldpctl",
+            &format!("[ \"$*\" = '-f json0' ] && echo '{said}'"),
+            0o755,
+        );
         let heard = ask(&path, Duration::from_secs(600));
         fs::remove_file(&path).unwrap();
         let (id, port) = ("0e:36:65:4d:f4:aa".to_string(), "swp20".to_string());
-        let neighbour = NeighbourReport { switch: "leaf0".into(), id, port };
-        assert_eq!(heard, Some(BTreeMap::from([("eth0".to_string(), neighbour)])));
+        let neighbour = NeighbourReport {
+            switch: "leaf0".into(),
+            id,
+            port,
+        };
+        assert_eq!(
+            heard,
+            Some(BTreeMap::from([("eth0".to_string(), neighbour)]))
+        );
     }
 
     #[test]
@@ -89,7 +124,12 @@ mod tests {
         let cases = [
             ("waits", "exec sleep 1000", 0o755, Duration::from_millis(20)),
             ("fails", "exit 1", 0o755, Duration::from_secs(600)),
-            ("open", "echo '{\"lldp\": [{}]}'", 0o777, Duration::from_secs(600)),
+            (
+                "open",
+                "echo '{\"lldp\": [{}]}'",
+                0o777,
+                Duration::from_secs(600),
+            ),
         ];
         for (name, script, mode, patience) in cases {
             let path = program(name, script, mode);

@@ -97,27 +97,55 @@ struct Intent {
 
 /// Returns only if the program was not started.
 pub(super) fn run(options: &ExecOptions) -> Result<(), Failure> {
-    let words = options.words.as_deref().map(Words::parse).transpose().map_err(misunderstood)?;
+    let words = options
+        .words
+        .as_deref()
+        .map(Words::parse)
+        .transpose()
+        .map_err(misunderstood)?;
     if words.as_ref().is_some_and(|words| words.help) {
-        return Err(misunderstood("`help` starts nothing: `nic-placement exec --help`"));
+        return Err(misunderstood(
+            "`help` starts nothing: `nic-placement exec --help`",
+        ));
     }
     options.nics.add_to(&mut Admin::default())?;
     // known before anything can go wrong, so that it holds whatever goes wrong
-    let strict = Cell::new(words.as_ref().and_then(|words| words.strictness).unwrap_or_default());
+    let strict = Cell::new(
+        words
+            .as_ref()
+            .and_then(|words| words.strictness)
+            .unwrap_or_default(),
+    );
     let mut environment = ProgramEnvironment::of_this_process();
     let before = environment.clone();
     std::panic::set_hook(Box::new(|panic| {
-        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        let place = panic
+            .location()
+            .map(ToString::to_string)
+            .unwrap_or_default();
         say(&format!("bug at {place}: {panic}; please report this"));
     }));
     listen(true);
     let failures = catch_unwind(AssertUnwindSafe(|| {
         let intent = intent(options, words.as_ref(), &environment)?;
-        let Settings { enabled, observe, strictness, dry_run, .. } = intent.wish.settings;
+        let Settings {
+            enabled,
+            observe,
+            strictness,
+            dry_run,
+            ..
+        } = intent.wish.settings;
         let is_placed = enabled && !observe && intent.off.is_none();
-        strict.set(if is_placed && !dry_run { strictness } else { Strictness::BestEffort });
+        strict.set(if is_placed && !dry_run {
+            strictness
+        } else {
+            Strictness::BestEffort
+        });
         if let Some(why) = intent.off.as_ref().filter(|_| enabled && !observe) {
-            say(&format!("`{}` runs without placement: {why}", name_of(&options.command)));
+            say(&format!(
+                "`{}` runs without placement: {why}",
+                name_of(&options.command)
+            ));
         }
         if !is_placed {
             return Ok(Vec::new());
@@ -139,12 +167,19 @@ pub(super) fn run(options: &ExecOptions) -> Result<(), Failure> {
     if is_strict && !failures.is_empty() {
         let (name, failures) = (name_of(&options.command), failures.join("; "));
         let said = format!("`{name}` is not started, as `{word}` asks: {failures}");
-        return Err(Ending { status: NOT_HAD, said }.into());
+        return Err(Ending {
+            status: NOT_HAD,
+            said,
+        }
+        .into());
     }
     let mut error = become_program(&options.command, environment.entries());
     // execve(2) takes so many bytes of arguments and variables
     if error.kind() == io::ErrorKind::ArgumentListTooLong && !is_strict {
-        say(&format!("`{}` gets no variables of ours: there is no room: {error}", name_of(&options.command)));
+        say(&format!(
+            "`{}` gets no variables of ours: there is no room: {error}",
+            name_of(&options.command)
+        ));
         error = become_program(&options.command, before.entries());
     }
     Err(not_started(&options.command, &error))
@@ -152,8 +187,16 @@ pub(super) fn run(options: &ExecOptions) -> Result<(), Failure> {
 
 /// The error, with the status of env(1), for a command that was not started.
 pub(super) fn not_started(command: &[OsString], error: &io::Error) -> Failure {
-    let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_STARTED };
-    Ending { status, said: format!("cannot start `{}`: {error}", name_of(command)) }.into()
+    let status = if error.kind() == io::ErrorKind::NotFound {
+        NOT_FOUND
+    } else {
+        NOT_STARTED
+    };
+    Ending {
+        status,
+        said: format!("cannot start `{}`: {error}", name_of(command)),
+    }
+    .into()
 }
 
 /// Becomes the program as it is, without placing it; returns only if that fails.
@@ -168,7 +211,10 @@ pub(super) fn is_first_on_node() -> bool {
 }
 
 fn name_of(command: &[OsString]) -> String {
-    command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    command
+        .first()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default()
 }
 
 /// The wish by plugstack.conf, the environment and the words, which beat the environment, as srun's option does.
@@ -179,8 +225,9 @@ fn intent(
 ) -> Result<Intent, Failure> {
     let values = environment.values();
     let partition = values.get(PARTITION).map(String::as_str);
-    let (found, knows_admin) =
-        plugstack::admin(options.plugstack.as_deref(), partition, |name| std::env::var_os(name));
+    let (found, knows_admin) = plugstack::admin(options.plugstack.as_deref(), partition, |name| {
+        std::env::var_os(name)
+    });
     let Found { mut admin, off, .. } = found;
     let mut settings = launched::settings(&admin, &values, words);
     settings.verbose |= options.verbose;
@@ -189,7 +236,15 @@ fn intent(
         say(&doubt.to_string());
     }
     let wordless = !(settings.verbose || settings.dry_run);
-    Ok(Intent { wish: Wish { settings, admin, wordless }, off, knows_admin })
+    Ok(Intent {
+        wish: Wish {
+            settings,
+            admin,
+            wordless,
+        },
+        off,
+        knows_admin,
+    })
 }
 
 /// True if this process reports for all of its node.

@@ -34,17 +34,34 @@ pub(super) fn place(
     if !intent.knows_admin {
         select_as_the_step_did(&mut survey.wish.admin, &present, &survey.node);
     }
-    let words: Vec<&str> = options.command.iter().map(|word| word.to_str().unwrap_or_default()).collect();
-    let LaunchedProcess { step, mut task, note, stays_far } =
-        LaunchedProcess::new(&survey, &present, &numbering, &words);
+    let words: Vec<&str> = options
+        .command
+        .iter()
+        .map(|word| word.to_str().unwrap_or_default())
+        .collect();
+    let LaunchedProcess {
+        step,
+        mut task,
+        note,
+        stays_far,
+    } = LaunchedProcess::new(&survey, &present, &numbering, &words);
     let session = survey.plan(step);
     let open = session.opened(true);
-    open.findings().iter().for_each(|finding| log::warn!("{finding}"));
-    numbering.doubt.iter().chain(&note).for_each(|note| log::warn!("{note}"));
+    open.findings()
+        .iter()
+        .for_each(|finding| log::warn!("{finding}"));
+    numbering
+        .doubt
+        .iter()
+        .chain(&note)
+        .for_each(|note| log::warn!("{note}"));
 
     let files = UsersFiles::default();
     let read = |path: &str| files.read(path);
-    let evidence = Evidence { present: &present, read: &read };
+    let evidence = Evidence {
+        present: &present,
+        read: &read,
+    };
     let mut placed = open.place(&mut task, evidence);
     uses::tell(open.plan(), &mut placed, &present);
     if let Some(warning) = &placed.warning {
@@ -55,11 +72,19 @@ pub(super) fn place(
         Vec::new()
     });
     if reports {
-        open.report(&task, &placed, &failures, evidence).iter().for_each(|line| say(line));
+        open.report(&task, &placed, &failures, evidence)
+            .iter()
+            .for_each(|line| say(line));
         // the user's variables are the same in all tasks
         if task.local_id == 0 {
             let name = present.get(NODE_NAME).cloned().unwrap_or_else(hostname);
-            let Plan { node, wish, step, map, .. } = open.plan();
+            let Plan {
+                node,
+                wish,
+                step,
+                map,
+                ..
+            } = open.plan();
             let found = judge::lint(&Checked {
                 present: &present,
                 topology: node,
@@ -72,15 +97,22 @@ pub(super) fn place(
                 interfaces: &interfaces(&read),
                 read: &read,
             });
-            found.iter().for_each(|doubt| say(&format!("{name}: {doubt}")));
+            found
+                .iter()
+                .for_each(|doubt| say(&format!("{name}: {doubt}")));
         }
         return Ok(failures);
     }
     if let Some(why) = stays_far {
-        say(&format!("task {}: its CPUs stay far from its GPU: {why}", task.global_id));
+        say(&format!(
+            "task {}: its CPUs stay far from its GPU: {why}",
+            task.global_id
+        ));
     }
     if !placed.misses_nothing_of_its_own() {
-        failures.iter().for_each(|failure| say(&format!("task {}: {failure}", task.global_id)));
+        failures
+            .iter()
+            .for_each(|failure| say(&format!("task {}: {failure}", task.global_id)));
     }
     Ok(failures)
 }
@@ -88,7 +120,10 @@ pub(super) fn place(
 /// The network interfaces that this process sees (the kernel's net/core/net-procfs.c: two lines of headings, then `name:`).
 fn interfaces(read: ReadFile) -> Vec<String> {
     let devices = read("/proc/net/dev").unwrap_or_default().text;
-    let names = devices.lines().skip(2).filter_map(|line| Some(line.split_once(':')?.0.trim().to_string()));
+    let names = devices
+        .lines()
+        .skip(2)
+        .filter_map(|line| Some(line.split_once(':')?.0.trim().to_string()));
     names.collect()
 }
 

@@ -19,7 +19,9 @@ impl ProgramEnvironment {
         let mut values = Present::new();
         for (name, value) in &self.0 {
             let name = name.to_string_lossy().into_owned();
-            values.entry(name).or_insert_with(|| value.to_string_lossy().into_owned());
+            values
+                .entry(name)
+                .or_insert_with(|| value.to_string_lossy().into_owned());
         }
         values
     }

@@ -55,22 +55,44 @@ impl Before {
         let (before, silent) = reading.end();
         // it asks the cards too, and CMD's start does not wait for it
         let node = node_in_time(source);
-        Before { before, silent, open, node }
+        Before {
+            before,
+            silent,
+            open,
+            node,
+        }
     }
 
     pub(super) fn while_it_runs(self) -> Watched {
-        let (open, wanted) = (Arc::clone(&self.open), verify::own(&numbers_of_this_process()));
+        let (open, wanted) = (
+            Arc::clone(&self.open),
+            verify::own(&numbers_of_this_process()),
+        );
         let watch = Watch::begin(Arc::new(move || {
             let placed = open().map(|root| Processes::of(&root)).unwrap_or_default();
             (placed, verify::Looks::one(&open, &wanted))
         }));
-        Watched { of: self, watch, begun: Instant::now() }
+        Watched {
+            of: self,
+            watch,
+            begun: Instant::now(),
+        }
     }
 }
 
 impl Watched {
     pub(super) fn report(self, status: u8) -> Measurement {
-        let Watched { of: Before { open, before, mut silent, node }, watch, begun } = self;
+        let Watched {
+            of:
+                Before {
+                    open,
+                    before,
+                    mut silent,
+                    node,
+                },
+            watch,
+            begun,
+        } = self;
         let seconds = begun.elapsed();
         let mut reading = Reading::begin(&open, &silent);
         reading.wait(AFTER);
@@ -81,12 +103,17 @@ impl Watched {
         let (plan, origin, mut notes) = plan(&seen, node.as_ref());
         let (nics, shares) = report::of_node(&growth(&before, &after, &silent), &plan);
         notes.splice(0..0, report::notes(&nics, &shares, origin));
-        let tasks = node.clone().map(|node| verify::verdicts(node, &looks)).unwrap_or_default();
+        let tasks = node
+            .clone()
+            .map(|node| verify::verdicts(node, &looks))
+            .unwrap_or_default();
         let name = open().and_then(|root| root.read("proc/sys/kernel/hostname"));
         Measurement {
             format: FORMAT.to_string(),
             version: VERSION,
-            node: name.or(node.map(|node| node.name)).unwrap_or_else(|| "this node".to_string()),
+            node: name
+                .or(node.map(|node| node.name))
+                .unwrap_or_else(|| "this node".to_string()),
             seconds: (seconds.as_secs_f64() * 1000.0).round() / 1000.0,
             status: i32::from(status),
             plan: origin,
@@ -126,7 +153,9 @@ fn plan(seen: &Processes, node: Option<&Topology>) -> (PlannedNics, Origin, Vec<
     let steps = Vec::from_iter(others.iter().map(step).collect::<BTreeSet<_>>());
     if !steps.is_empty() {
         let named = first_of(&steps, NAMED);
-        notes.push(format!("others ran on this node too, and their bytes are among these: {named}"));
+        notes.push(format!(
+            "others ran on this node too, and their bytes are among these: {named}"
+        ));
     }
     if !seen.hidden.is_empty() {
         notes.push(format!(

@@ -15,8 +15,15 @@ use nic_placement_traffic::units::{bytes, per_cent};
 const LISTED: usize = 32;
 
 pub(super) fn report(report: &Measurement, page: &mut Page) {
-    let Measurement { node, seconds, status, .. } = report;
-    page.line(format_args!("node {node}: {seconds:.1} s, CMD ended with {status}"));
+    let Measurement {
+        node,
+        seconds,
+        status,
+        ..
+    } = report;
+    page.line(format_args!(
+        "node {node}: {seconds:.1} s, CMD ended with {status}"
+    ));
     let total = report.shares.planned.saturating_add(report.shares.others);
     let headings = "NIC/GPUs/tasks/sent/share/received/interface/TCP sent/received/counted by";
     let mut table = Table::headed(headings.split('/'));
@@ -45,8 +52,14 @@ pub(in crate::commands) fn figure(
 }
 
 fn row(nic: &NicTraffic, total: u64) -> [Text; 10] {
-    let share = nic.rdma.map_or("-".to_string(), |of| per_cent(of.sent, total));
-    let style = if nic.is_planned { Style::Plain } else { Style::Faint };
+    let share = nic
+        .rdma
+        .map_or("-".to_string(), |of| per_cent(of.sent, total));
+    let style = if nic.is_planned {
+        Style::Plain
+    } else {
+        Style::Faint
+    };
     [
         Text::styled(&nic.name, style),
         list(&nic.gpus),
@@ -62,7 +75,13 @@ fn row(nic: &NicTraffic, total: u64) -> [Text; 10] {
 }
 
 fn shares(shares: &Shares, plan: Origin, page: &mut Page) {
-    let Shares { planned, others, tcp, idle, unknown } = shares;
+    let Shares {
+        planned,
+        others,
+        tcp,
+        idle,
+        unknown,
+    } = shares;
     let total = planned.saturating_add(*others);
     let whose = match plan {
         Origin::Tasks => "by the NICs of the tasks",
@@ -81,7 +100,10 @@ fn shares(shares: &Shares, plan: Origin, page: &mut Page) {
     }
     page.line(format_args!("by TCP: {}", bytes(*tcp)));
     if !idle.is_empty() {
-        page.line(format_args!("idle NICs of the plan: {}", first_of(idle, LISTED)));
+        page.line(format_args!(
+            "idle NICs of the plan: {}",
+            first_of(idle, LISTED)
+        ));
     }
     if !unknown.is_empty() {
         page.line(format_args!("unknown: {}", first_of(unknown, LISTED)));
@@ -97,14 +119,27 @@ pub(super) fn first_of(names: &[String], most: usize) -> String {
 }
 
 pub(super) fn merged(merged: &Merged, page: &mut Page) {
-    let Merged { nodes, by_tasks, seconds, .. } = merged;
+    let Merged {
+        nodes,
+        by_tasks,
+        seconds,
+        ..
+    } = merged;
     page.line(format_args!(
         "{}, {by_tasks} of them by the plan of their tasks; the longest took {seconds:.1} s",
         counted(*nodes, "node")
     ));
     let total = merged.shares.planned.saturating_add(merged.shares.others);
-    let mut table =
-        Table::headed(["NIC", "in the plan", "counted", "sent", "share", "least", "most", "TCP sent"]);
+    let mut table = Table::headed([
+        "NIC",
+        "in the plan",
+        "counted",
+        "sent",
+        "share",
+        "least",
+        "most",
+        "TCP sent",
+    ]);
     let mut nics: Vec<_> = merged.nics.iter().collect();
     nics.sort_by_key(|(name, _)| CountedPort::named(name));
     for (name, sum) in nics {
@@ -118,22 +153,37 @@ pub(super) fn merged(merged: &Merged, page: &mut Page) {
                 false => "-".into(),
             },
             of(is_known.then_some(sum.rdma.sent)),
-            Text::from(if is_known { per_cent(sum.rdma.sent, total) } else { "-".to_string() }).unbroken(),
+            Text::from(if is_known {
+                per_cent(sum.rdma.sent, total)
+            } else {
+                "-".to_string()
+            })
+            .unbroken(),
             of(sum.least_sent),
             of(sum.most_sent),
             of(Some(sum.tcp.sent)),
         ]);
     }
     page.table(&table);
-    let plan = if *by_tasks == 0 { Origin::Node } else { Origin::Tasks };
+    let plan = if *by_tasks == 0 {
+        Origin::Node
+    } else {
+        Origin::Tasks
+    };
     shares(&merged.shares, plan, page);
     if !merged.tasks.is_empty() {
-        let counts: Vec<String> =
-            merged.tasks.iter().map(|(verdict, count)| format!("{count} {verdict}")).collect();
+        let counts: Vec<String> = merged
+            .tasks
+            .iter()
+            .map(|(verdict, count)| format!("{count} {verdict}"))
+            .collect();
         page.line(format!("tasks: {}", counts.join(", ")));
     }
     if !merged.failed.is_empty() {
-        page.line(format_args!("CMD failed on: {}", first_of(&merged.failed, LISTED)));
+        page.line(format_args!(
+            "CMD failed on: {}",
+            first_of(&merged.failed, LISTED)
+        ));
     }
     if !merged.twice.is_empty() {
         let names: Vec<String> = merged.twice.iter().cloned().collect();

@@ -58,11 +58,18 @@ pub(super) struct Page {
 
 impl Page {
     pub(super) fn new(colour: bool, is_terminal: bool) -> Page {
-        Page { out: String::new(), colour, is_terminal, width: WIDTH }
+        Page {
+            out: String::new(),
+            colour,
+            is_terminal,
+            width: WIDTH,
+        }
     }
 
     pub(super) fn with_columns(self, columns: Option<u16>) -> Page {
-        let width = columns.map_or(self.width, |columns| usize::from(columns).clamp(LEAST, WIDTH));
+        let width = columns.map_or(self.width, |columns| {
+            usize::from(columns).clamp(LEAST, WIDTH)
+        });
         Page { width, ..self }
     }
 
@@ -77,7 +84,11 @@ impl Page {
     /// Text for programs: the same bytes in a pipe and a file.  On a terminal no program parses it, and a control
     /// character would be obeyed.
     pub(super) fn exact(&mut self, text: &str) {
-        if self.is_terminal { self.out.push_str(&text::defused(text)) } else { self.out.push_str(text) }
+        if self.is_terminal {
+            self.out.push_str(&text::defused(text))
+        } else {
+            self.out.push_str(text)
+        }
     }
 
     pub(super) fn blank(&mut self) {
@@ -103,7 +114,11 @@ impl Page {
     pub(super) fn item(&mut self, word: impl Into<Text>, text: impl Into<Text>) {
         let word = word.into();
         // a long word is text like any other
-        let hanging = if word.width() <= self.width / 2 { word.width() } else { INDENT };
+        let hanging = if word.width() <= self.width / 2 {
+            word.width()
+        } else {
+            INDENT
+        };
         self.paragraph(0, hanging, word.unbroken().then(text));
     }
 
@@ -114,7 +129,9 @@ impl Page {
     /// The meaning of these kinds of paths.
     pub(super) fn legend(&mut self, paths: impl IntoIterator<Item = PathType>) {
         let paths: BTreeSet<PathType> = paths.into_iter().collect();
-        let each = paths.into_iter().map(|path| Text::of_path(path).then(format_args!(" {}", meaning(path))));
+        let each = paths
+            .into_iter()
+            .map(|path| Text::of_path(path).then(format_args!(" {}", meaning(path))));
         let all = Text::joined(each, ", ");
         if all.width() > 0 {
             self.item("between GPU and NIC: ", all);
@@ -122,14 +139,21 @@ impl Page {
     }
 
     pub(super) fn table(&mut self, table: &Table) {
-        table.lines(self.width).iter().for_each(|line| self.write(line));
+        table
+            .lines(self.width)
+            .iter()
+            .for_each(|line| self.write(line));
     }
 
     /// A line of a tree behind its guide, and what is left of it behind another.
     pub(super) fn guided(&mut self, guide: &str, below: &str, text: Text) {
         let room = |guide: &str| self.width.saturating_sub(guide.chars().count()).max(1);
         // set in under the name, where there is room for it
-        let below = if room(below) > 2 * INDENT { format!("{below}  ") } else { below.to_string() };
+        let below = if room(below) > 2 * INDENT {
+            format!("{below}  ")
+        } else {
+            below.to_string()
+        };
         self.behind(guide, &below, text.lines(room(guide), room(&below)));
     }
 
@@ -169,12 +193,20 @@ mod tests {
     #[test]
     fn colours_are_for_terminals_and_no_color_turns_them_off_where_it_is_not_empty() {
         let on = |choice: Colour, is_terminal, no_color: Option<&str>, terminal: &str| {
-            choice.is_on(is_terminal, no_color.map(OsStr::new), Some(OsStr::new(terminal)))
+            choice.is_on(
+                is_terminal,
+                no_color.map(OsStr::new),
+                Some(OsStr::new(terminal)),
+            )
         };
         assert!(on(Colour::Auto, true, None, "xterm") && on(Colour::Auto, true, Some(""), "xterm"));
-        assert!(!on(Colour::Auto, true, Some("0"), "xterm") && !on(Colour::Auto, true, None, "dumb"));
+        assert!(
+            !on(Colour::Auto, true, Some("0"), "xterm") && !on(Colour::Auto, true, None, "dumb")
+        );
         assert!(!on(Colour::Auto, false, None, "xterm"));
-        assert!(on(Colour::Always, false, Some("1"), "dumb") && !on(Colour::Never, true, None, "xterm"));
+        assert!(
+            on(Colour::Always, false, Some("1"), "dumb") && !on(Colour::Never, true, None, "xterm")
+        );
     }
 
     #[test]
@@ -183,7 +215,9 @@ mod tests {
         page.item("note: ", "word ".repeat(30).trim_end());
         page.line("word ".repeat(30).trim_end());
         let text = String::from_utf8(page.as_bytes().to_vec()).unwrap();
-        let margins = text.lines().map(|line| line.len() - line.trim_start().len());
+        let margins = text
+            .lines()
+            .map(|line| line.len() - line.trim_start().len());
         assert_eq!(margins.collect::<Vec<_>>(), [0, 6, 0, 2]);
         assert!(text.lines().all(|line| line.len() <= WIDTH) && text.matches("word").count() == 60);
     }
@@ -197,7 +231,14 @@ mod tests {
         };
         assert_eq!(
             (&*printed(false), &*printed(true)),
-            (&b"a\x1b\n"[..], &br"a\u{1b}"[..].iter().chain(b"\n").copied().collect::<Vec<_>>()[..])
+            (
+                &b"a\x1b\n"[..],
+                &br"a\u{1b}"[..]
+                    .iter()
+                    .chain(b"\n")
+                    .copied()
+                    .collect::<Vec<_>>()[..]
+            )
         );
     }
 }

@@ -13,12 +13,20 @@ pub(in crate::commands) struct Table {
 
 impl Table {
     pub(in crate::commands) fn headed(headings: impl IntoIterator<Item = impl Display>) -> Table {
-        let headings = headings.into_iter().map(|heading| Text::styled(heading, Style::Heading));
-        Table { rows: vec![headings.collect()], indent: 0 }
+        let headings = headings
+            .into_iter()
+            .map(|heading| Text::styled(heading, Style::Heading));
+        Table {
+            rows: vec![headings.collect()],
+            indent: 0,
+        }
     }
 
     pub(in crate::commands) fn indented(indent: usize) -> Table {
-        Table { rows: Vec::new(), indent }
+        Table {
+            rows: Vec::new(),
+            indent,
+        }
     }
 
     pub(in crate::commands) fn row(&mut self, cells: impl IntoIterator<Item = Text>) {
@@ -28,16 +36,24 @@ impl Table {
     /// Its lines, each of at most `width` characters.
     pub(super) fn lines(&self, width: usize) -> Vec<Text> {
         let widths = self.widths(width);
-        self.rows.iter().flat_map(|row| self.row_lines(row, &widths)).collect()
+        self.rows
+            .iter()
+            .flat_map(|row| self.row_lines(row, &widths))
+            .collect()
     }
 
     /// Columns whose rows take as few lines as they can without breaking a name.
     fn widths(&self, width: usize) -> Vec<usize> {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let cells = |column: usize| self.rows.iter().filter_map(move |row| row.get(column));
-        let widest = |measure: fn(&Text) -> usize, column| cells(column).map(measure).max().unwrap_or(0);
-        let full: Vec<usize> = (0..columns).map(|column| widest(Text::width, column)).collect();
-        let least: Vec<usize> = (0..columns).map(|column| widest(Text::longest_part, column)).collect();
+        let widest =
+            |measure: fn(&Text) -> usize, column| cells(column).map(measure).max().unwrap_or(0);
+        let full: Vec<usize> = (0..columns)
+            .map(|column| widest(Text::width, column))
+            .collect();
+        let least: Vec<usize> = (0..columns)
+            .map(|column| widest(Text::longest_part, column))
+            .collect();
         let room = width.saturating_sub(self.indent + GAP * columns.saturating_sub(1));
         let fits = |widths: &[usize]| widths.iter().sum::<usize>() <= room;
         if fits(&full) {
@@ -59,7 +75,10 @@ impl Table {
         };
         // with a line for each character every column is as narrow as it can be
         let longest = full.iter().copied().max().unwrap_or(1);
-        let mut widths = (2..=longest).map(at_most).find(|widths| fits(widths)).unwrap_or(least);
+        let mut widths = (2..=longest)
+            .map(at_most)
+            .find(|widths| fits(widths))
+            .unwrap_or(least);
         // the room left over goes to columns that need fewer lines with it, first to those that are nearly wide enough
         let mut lacking: Vec<usize> = (0..columns).collect();
         lacking.sort_by_key(|&column| full[column] - widths[column]);
@@ -82,13 +101,21 @@ impl Table {
     }
 
     fn row_lines(&self, row: &[Text], widths: &[usize]) -> Vec<Text> {
-        let cells: Vec<Vec<Text>> =
-            row.iter().zip(widths).map(|(cell, &width)| cell.lines(width.max(1), width.max(1))).collect();
+        let cells: Vec<Vec<Text>> = row
+            .iter()
+            .zip(widths)
+            .map(|(cell, &width)| cell.lines(width.max(1), width.max(1)))
+            .collect();
         let height = cells.iter().map(Vec::len).max().unwrap_or(0);
         let line = |at: usize| {
             let mut line = Text::margin(self.indent);
             for (cell, width) in cells.iter().zip(widths) {
-                line = line.then(cell.get(at).cloned().unwrap_or_default().padded(width + GAP));
+                line = line.then(
+                    cell.get(at)
+                        .cloned()
+                        .unwrap_or_default()
+                        .padded(width + GAP),
+                );
             }
             line.without_trailing_spaces()
         };
@@ -99,7 +126,9 @@ impl Table {
 /// Widths where not even the names fit: the widest column gives way first.
 fn shared(mut widths: Vec<usize>, room: usize) -> Vec<usize> {
     while widths.iter().sum::<usize>() > room {
-        let Some(widest) = widths.iter_mut().max().filter(|widest| **widest > 1) else { break };
+        let Some(widest) = widths.iter_mut().max().filter(|widest| **widest > 1) else {
+            break;
+        };
         *widest -= 1;
     }
     widths
@@ -123,30 +152,50 @@ mod tests {
         let mut table = Table::headed(["task", "NIC"]);
         table.row(["0".into(), "mlx5_0:1".into()]);
         table.row(["10".into(), "-".into()]);
-        assert_eq!(printed(&table, 100), ["task  NIC", "0     mlx5_0:1", "10    -"]);
+        assert_eq!(
+            printed(&table, 100),
+            ["task  NIC", "0     mlx5_0:1", "10    -"]
+        );
     }
 
     #[test]
     fn a_table_that_is_too_wide_folds_its_widest_column() {
         let mut table = Table::indented(1);
         table.row(["mlx5_0:1".into(), "one two three four".into(), "end".into()]);
-        assert_eq!(printed(&table, 30), [" mlx5_0:1  one two     end", "           three four"]);
+        assert_eq!(
+            printed(&table, 30),
+            [" mlx5_0:1  one two     end", "           three four"]
+        );
     }
 
     #[test]
     fn a_table_takes_no_more_lines_than_it_must() {
         let mut table = Table::indented(0);
         table.row(["aaaa bbbb cccc dddd".into(), "ee ff gg hh ii jj".into()]);
-        assert_eq!(printed(&table, 22), ["aaaa bbbb  ee ff gg", "cccc dddd  hh ii jj"]);
+        assert_eq!(
+            printed(&table, 22),
+            ["aaaa bbbb  ee ff gg", "cccc dddd  hh ii jj"]
+        );
     }
 
     #[test]
     fn no_line_is_wider_than_the_page_whatever_the_cells_hold() {
         let mut table = Table::headed(["a", "b", "c"]);
-        table.row(["x".repeat(300).into(), "y,".repeat(90).into(), "z ".repeat(200).into()]);
+        table.row([
+            "x".repeat(300).into(),
+            "y,".repeat(90).into(),
+            "z ".repeat(200).into(),
+        ]);
         let lines = printed(&table, 100);
-        assert!(lines.iter().all(|line| line.chars().count() <= 100), "{lines:#?}");
+        assert!(
+            lines.iter().all(|line| line.chars().count() <= 100),
+            "{lines:#?}"
+        );
         let count = |letter| lines.concat().matches(letter).count();
-        assert_eq!((count('x'), count('y'), count('z')), (300, 90, 200), "nothing is lost");
+        assert_eq!(
+            (count('x'), count('y'), count('z')),
+            (300, 90, 200),
+            "nothing is lost"
+        );
     }
 }

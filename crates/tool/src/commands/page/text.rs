@@ -51,7 +51,12 @@ impl<T: Display> From<T> for Text {
 
 impl Text {
     pub(in crate::commands) fn styled(text: impl Display, style: Style) -> Text {
-        Text(shown(&text.to_string()).chars().map(|letter| (letter, style)).collect())
+        Text(
+            shown(&text.to_string())
+                .chars()
+                .map(|letter| (letter, style))
+                .collect(),
+        )
     }
 
     pub(in crate::commands) fn of_path(path: PathType) -> Text {
@@ -65,7 +70,12 @@ impl Text {
 
     /// This text, kept on one line where it fits there.
     pub(in crate::commands) fn unbroken(self) -> Text {
-        Text(self.0.into_iter().map(|(c, style)| (if c == ' ' { GLUE } else { c }, style)).collect())
+        Text(
+            self.0
+                .into_iter()
+                .map(|(c, style)| (if c == ' ' { GLUE } else { c }, style))
+                .collect(),
+        )
     }
 
     pub(in crate::commands) fn then(mut self, more: impl Into<Text>) -> Text {
@@ -73,17 +83,28 @@ impl Text {
         self
     }
 
-    pub(in crate::commands) fn joined(texts: impl IntoIterator<Item = Text>, between: &str) -> Text {
+    pub(in crate::commands) fn joined(
+        texts: impl IntoIterator<Item = Text>,
+        between: &str,
+    ) -> Text {
         let mut all = Text::default();
         for text in texts {
-            all = if all.0.is_empty() { text } else { all.then(between).then(text) };
+            all = if all.0.is_empty() {
+                text
+            } else {
+                all.then(between).then(text)
+            };
         }
         all
     }
 
     /// This text, or if it is empty another.
     pub(in crate::commands) fn or(self, otherwise: &str) -> Text {
-        if self.0.is_empty() { otherwise.into() } else { self }
+        if self.0.is_empty() {
+            otherwise.into()
+        } else {
+            self
+        }
     }
 
     pub(in crate::commands) fn width(&self) -> usize {
@@ -92,8 +113,13 @@ impl Text {
 
     /// The longest part without an end of a line.
     pub(super) fn longest_part(&self) -> usize {
-        let parts = self.0.split_inclusive(|(letter, _)| matches!(letter, ' ' | ','));
-        parts.map(|part| part.iter().filter(|(letter, _)| *letter != ' ').count()).max().unwrap_or(0)
+        let parts = self
+            .0
+            .split_inclusive(|(letter, _)| matches!(letter, ' ' | ','));
+        parts
+            .map(|part| part.iter().filter(|(letter, _)| *letter != ' ').count())
+            .max()
+            .unwrap_or(0)
     }
 
     /// Lines of at most `others` characters, the first of `first`, which end at a space or behind a comma, else where
@@ -189,7 +215,11 @@ mod tests {
     }
 
     fn lines(text: &str, width: usize) -> Vec<String> {
-        Text::from(text).lines(width, width).iter().map(plain).collect()
+        Text::from(text)
+            .lines(width, width)
+            .iter()
+            .map(plain)
+            .collect()
     }
 
     #[test]
@@ -217,13 +247,18 @@ mod tests {
         let hostile = "a\x1b[2J\0\n\r\t\u{7f}\u{9b}31m\u{202e}b";
         let text = plain(&Text::from(hostile));
         assert_eq!(text, r"a\u{1b}[2J\0\n\r\t\u{7f}\u{9b}31m\u{202e}b");
-        assert_eq!(plain(&Text::from("it's \"C:\\\" … `x`")), "it's \"C:\\\" … `x`");
+        assert_eq!(
+            plain(&Text::from("it's \"C:\\\" … `x`")),
+            "it's \"C:\\\" … `x`"
+        );
         assert_eq!(defused("{\n\t\u{7f}}\n"), "{\n\t\\u{7f}}\n");
     }
 
     #[test]
     fn colours_are_selected_where_they_change_and_never_left_on() {
-        let text = Text::from("is ").then(Text::styled("down", Style::Wrong)).then(".");
+        let text = Text::from("is ")
+            .then(Text::styled("down", Style::Wrong))
+            .then(".");
         let mut coloured = String::new();
         text.write(true, &mut coloured);
         assert_eq!(coloured, "is \x1b[31mdown\x1b[0m.");

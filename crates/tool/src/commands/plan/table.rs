@@ -10,16 +10,34 @@ use nic_placement_core::topology::{Bitmap, PathType, PciAddress};
 
 pub(super) fn print(plan: &Plan, placed: &[TaskPlan], page: &mut Page) {
     let Plan { node, map, .. } = plan;
-    page.line(format_args!("{} ({}), policy {}", node.name, node.provenance, map.policy));
-    let sets: Vec<String> = placed.iter().map(|task| names_set(&task.variables)).collect();
+    page.line(format_args!(
+        "{} ({}), policy {}",
+        node.name, node.provenance, map.policy
+    ));
+    let sets: Vec<String> = placed
+        .iter()
+        .map(|task| names_set(&task.variables))
+        .collect();
     let sets_alike = sets.windows(2).all(|two| two[0] == two[1]);
-    page.table(&table(plan, placed, if sets_alike { None } else { Some(&sets) }));
-    page.legend(placed.iter().flat_map(|task| &task.placement.rails).map(|(_, path)| *path));
+    page.table(&table(
+        plan,
+        placed,
+        if sets_alike { None } else { Some(&sets) },
+    ));
+    page.legend(
+        placed
+            .iter()
+            .flat_map(|task| &task.placement.rails)
+            .map(|(_, path)| *path),
+    );
     page.blank();
     if let Some(sets) = sets.first().filter(|_| sets_alike) {
         page.item("every task sets ", sets);
     }
-    if let Some(list) = placed.iter().find_map(|task| value(&task.variables, "NCCL_IB_HCA")) {
+    if let Some(list) = placed
+        .iter()
+        .find_map(|task| value(&task.variables, "NCCL_IB_HCA"))
+    {
         page.line(format_args!("every task: NCCL_IB_HCA={list}"));
     }
     shortfalls::left_out(node, map, page);
@@ -32,10 +50,12 @@ pub(super) fn print(plan: &Plan, placed: &[TaskPlan], page: &mut Page) {
 fn table(plan: &Plan, placed: &[TaskPlan], sets: Option<&[String]>) -> Table {
     let mut headings = vec!["task", "GPU", "address", "NIC and path", "CPUs", "memory"];
     headings.extend(sets.map(|_| "sets"));
-    let nic_width = placed.iter().filter_map(|task| match task.placement.rails.as_slice() {
-        [(rail, _)] => Some(plan.map.rail(*rail).to_string().chars().count()),
-        _ => None,
-    });
+    let nic_width = placed
+        .iter()
+        .filter_map(|task| match task.placement.rails.as_slice() {
+            [(rail, _)] => Some(plan.map.rail(*rail).to_string().chars().count()),
+            _ => None,
+        });
     let nic_width = nic_width.max().unwrap_or(0);
     let rows = placed.iter().enumerate().map(|(index, task)| {
         let mut cells = cells(plan, task, nic_width);
@@ -53,12 +73,17 @@ fn table(plan: &Plan, placed: &[TaskPlan], sets: Option<&[String]>) -> Table {
 fn cells(plan: &Plan, task: &TaskPlan, nic_width: usize) -> Vec<Text> {
     let Plan { node, map, .. } = plan;
     let placement = &task.placement;
-    let gpus = placement.gpus.iter().filter_map(|gpu| u32::try_from(gpu.0).ok());
+    let gpus = placement
+        .gpus
+        .iter()
+        .filter_map(|gpu| u32::try_from(gpu.0).ok());
     let addresses = placement.gpus.iter().map(|&gpu| node.gpu(gpu).address);
     let addresses = addresses.filter_map(PciAddress::described).map(Text::from);
     let nic = |&(rail, path): &(RailIndex, PathType), width: usize| {
         let name = map.rail(rail).to_string();
-        Text::from(format_args!("{name:<width$} ")).then(Text::of_path(path)).unbroken()
+        Text::from(format_args!("{name:<width$} "))
+            .then(Text::of_path(path))
+            .unbroken()
     };
     let nics = match placement.rails.as_slice() {
         [] if node.is_left_to_libfabric() => Text::from("libfabric chooses").unbroken(),
@@ -73,7 +98,11 @@ fn cells(plan: &Plan, task: &TaskPlan, nic_width: usize) -> Vec<Text> {
         Text::from(ranges(gpus)).or("none"),
         Text::joined(addresses, ", ").or("-"),
         nics,
-        if cpus.is_empty() { "unknown".into() } else { cpus.into() },
+        if cpus.is_empty() {
+            "unknown".into()
+        } else {
+            cpus.into()
+        },
         placement.mems.nodes().map_or("any".into(), Text::from),
     ]
 }
@@ -85,17 +114,35 @@ fn ranges(numbers: impl IntoIterator<Item = u32>) -> String {
 /// First the reasons that all tasks have, then each one's own; consecutive tasks with the same ones are one entry.
 pub(super) fn reasons(placed: &[TaskPlan], page: &mut Page) {
     let all: Vec<Vec<String>> = placed.iter().map(TaskPlan::reasons).collect();
-    let is_common = |reason: &String| all.len() > 1 && all.iter().all(|reasons| reasons.contains(reason));
-    let own =
-        |reasons: &'_ Vec<String>| reasons.iter().filter(|reason| !is_common(reason)).cloned().collect();
+    let is_common =
+        |reason: &String| all.len() > 1 && all.iter().all(|reasons| reasons.contains(reason));
+    let own = |reasons: &'_ Vec<String>| {
+        reasons
+            .iter()
+            .filter(|reason| !is_common(reason))
+            .cloned()
+            .collect()
+    };
     let groups = together(placed.iter().zip(all.iter().map(own)));
-    let common = all.first().into_iter().flatten().filter(|reason| is_common(reason)).cloned().collect();
-    let each = groups.into_iter().map(|(numbers, own): (Vec<u32>, Vec<String>)| {
-        let word = if numbers.len() == 1 { "task" } else { "tasks" };
-        (format!("{word} {}", ranges(numbers)), own)
-    });
+    let common = all
+        .first()
+        .into_iter()
+        .flatten()
+        .filter(|reason| is_common(reason))
+        .cloned()
+        .collect();
+    let each = groups
+        .into_iter()
+        .map(|(numbers, own): (Vec<u32>, Vec<String>)| {
+            let word = if numbers.len() == 1 { "task" } else { "tasks" };
+            (format!("{word} {}", ranges(numbers)), own)
+        });
     let of_all: (String, Vec<String>) = ("every task".to_string(), common);
-    for (heading, reasons) in [of_all].into_iter().chain(each).filter(|(_, reasons)| !reasons.is_empty()) {
+    for (heading, reasons) in [of_all]
+        .into_iter()
+        .chain(each)
+        .filter(|(_, reasons)| !reasons.is_empty())
+    {
         page.blank();
         page.line(Text::styled(heading, Style::Heading));
         reasons.iter().for_each(|reason| page.indented(reason));
@@ -118,14 +165,22 @@ fn together<'t, 'v: 't, T: PartialEq>(
 }
 
 fn names_set(variables: &[Variable]) -> String {
-    let set = variables.iter().filter(|variable| matches!(variable.change, Change::Set(_)));
+    let set = variables
+        .iter()
+        .filter(|variable| matches!(variable.change, Change::Set(_)));
     let names: Vec<&str> = set.map(|variable| variable.name.as_ref()).collect();
-    if names.is_empty() { "nothing".to_string() } else { names.join(" ") }
+    if names.is_empty() {
+        "nothing".to_string()
+    } else {
+        names.join(" ")
+    }
 }
 
 fn value<'a>(variables: &'a [Variable], name: &str) -> Option<&'a str> {
-    variables.iter().find_map(|variable| match &variable.change {
-        Change::Set(value) if variable.name == name => Some(value.as_str()),
-        _ => None,
-    })
+    variables
+        .iter()
+        .find_map(|variable| match &variable.change {
+            Change::Set(value) if variable.name == name => Some(value.as_str()),
+            _ => None,
+        })
 }

@@ -42,12 +42,24 @@ fn is_there(file: &Path, text: &str) -> bool {
 }
 
 fn written(plan: &Plan, format: Format) -> Result<String, String> {
-    let Plan { node: topology, map: node, .. } = plan;
+    let Plan {
+        node: topology,
+        map: node,
+        ..
+    } = plan;
     let gpus: Vec<GpuIndex> = topology.gpu_indices().collect();
     if gpus.is_empty() {
         return Err("the node has no GPU".to_string());
     }
-    write(format, Subject { topology, node, gpus: &gpus }).map_err(|why| why.to_string())
+    write(
+        format,
+        Subject {
+            topology,
+            node,
+            gpus: &gpus,
+        },
+    )
+    .map_err(|why| why.to_string())
 }
 
 fn remove(file: &Path) -> Result<(), String> {
@@ -67,7 +79,8 @@ mod tests {
 
     #[test]
     fn a_map_is_kept_for_each_template_that_names_one_and_goes_where_it_cannot_be_had() {
-        let folder = std::env::temp_dir().join(format!("nic-placement-for-engines-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("nic-placement-for-engines-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
         let dgx = || nic_placement_core::platform::model("dgx-h100").unwrap();
@@ -75,10 +88,15 @@ mod tests {
             let (admin, doubts) = Admin::parse(arguments.iter().copied());
             assert!(doubts.is_empty(), "{doubts:?}");
             keep(dgx(), &folder.join("node.json"), admin).unwrap();
-            let mut names: Vec<_> =
-                fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            let mut names: Vec<_> = fs::read_dir(&folder)
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name())
+                .collect();
             names.sort();
-            names.into_iter().map(|name| name.into_string().unwrap()).collect::<Vec<_>>()
+            names
+                .into_iter()
+                .map(|name| name.into_string().unwrap())
+                .collect::<Vec<_>>()
         };
         assert_eq!(kept(&["set=X={nic}"]), [""; 0]);
         assert_eq!(
@@ -87,13 +105,25 @@ mod tests {
         );
         let sglang = folder.join("node.map-sglang.json");
         let text = || fs::read_to_string(&sglang).unwrap();
-        assert!(text().starts_with(r#"{"0":"mlx5_0","1":"mlx5_3","2":"#), "{}", text());
+        assert!(
+            text().starts_with(r#"{"0":"mlx5_0","1":"mlx5_3","2":"#),
+            "{}",
+            text()
+        );
         let first = fs::metadata(&sglang).unwrap();
         assert_eq!(first.permissions().mode() & 0o7777, 0o644);
         kept(&["set=X={map_file:sglang}"]);
-        assert_eq!(fs::metadata(&sglang).unwrap().ino(), first.ino(), "the same is not written again");
+        assert_eq!(
+            fs::metadata(&sglang).unwrap().ino(),
+            first.ino(),
+            "the same is not written again"
+        );
         kept(&["set=X={map_file:sglang}", "exclude=mlx5_0"]);
-        assert!(!text().contains(r#""mlx5_0""#), "the admin's word counts: {}", text());
+        assert!(
+            !text().contains(r#""mlx5_0""#),
+            "the admin's word counts: {}",
+            text()
+        );
         assert_eq!(
             kept(&["set=X={map_file:sglang}", "exclude=*"]),
             ["node.map-json.json"],
@@ -104,10 +134,16 @@ mod tests {
         assert_eq!(text(), "somebody's", "nobody asks for it");
         fs::remove_file(&sglang).unwrap();
         std::os::unix::fs::symlink("elsewhere", &sglang).unwrap();
-        for arguments in [&["set=X={map_file:sglang}"][..], &["set=X={map_file:sglang}", "exclude=*"]] {
+        for arguments in [
+            &["set=X={map_file:sglang}"][..],
+            &["set=X={map_file:sglang}", "exclude=*"],
+        ] {
             let (admin, _) = Admin::parse(arguments.iter().copied());
             let why = keep(dgx(), &folder.join("node.json"), admin).unwrap_err();
-            assert!(why.contains("is a symbolic link") && sglang.is_symlink(), "{why}");
+            assert!(
+                why.contains("is a symbolic link") && sglang.is_symlink(),
+                "{why}"
+            );
         }
         fs::remove_dir_all(&folder).unwrap();
     }

@@ -34,13 +34,22 @@ pub(in crate::commands) fn check(place: &Path) -> Result<(), Failure> {
 pub(super) fn keep(plan: &Plan, place: &Path) -> Result<(), String> {
     let mut reading = Reading::begin(&opener(&NodeSource::Live), &BTreeSet::new());
     reading.wait(PATIENCE);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    output::write(place, write(&metrics(plan, &reading.end().0, now.as_secs())).as_bytes())
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO);
+    output::write(
+        place,
+        write(&metrics(plan, &reading.end().0, now.as_secs())).as_bytes(),
+    )
 }
 
 type Labels = Vec<(&'static str, String)>;
 
-pub(in crate::commands) fn metrics(plan: &Plan, counted: &counters::Sample, now: u64) -> Vec<Metric> {
+pub(in crate::commands) fn metrics(
+    plan: &Plan,
+    counted: &counters::Sample,
+    now: u64,
+) -> Vec<Metric> {
     let mut all = of_the_node(plan, now);
     all.extend(of_ports(plan));
     all.extend(of_pairs(plan));
@@ -49,8 +58,16 @@ pub(in crate::commands) fn metrics(plan: &Plan, counted: &counters::Sample, now:
 }
 
 fn of_the_node(plan: &Plan, now: u64) -> Vec<Metric> {
-    let (version, policy) = (env!("CARGO_PKG_VERSION").to_string(), plan.map.policy.to_string());
-    let without = plan.map.gpus.iter().filter(|gpu| gpu.choices.is_empty()).count() as u64;
+    let (version, policy) = (
+        env!("CARGO_PKG_VERSION").to_string(),
+        plan.map.policy.to_string(),
+    );
+    let without = plan
+        .map
+        .gpus
+        .iter()
+        .filter(|gpu| gpu.choices.is_empty())
+        .count() as u64;
     let one = |labels: Labels, value| vec![(labels, value)];
     vec![
         Metric::gauge(
@@ -81,12 +98,16 @@ fn port_labels(device: &str, port: u8) -> Labels {
 }
 
 fn of_ports(plan: &Plan) -> Vec<Metric> {
-    let is_rail = |rail: &Rail, (nic, port): (NicIndex, &Port)| rail.nic == nic && rail.port == port.number;
+    let is_rail =
+        |rail: &Rail, (nic, port): (NicIndex, &Port)| rail.nic == nic && rail.port == port.number;
     let each = |value: &dyn Fn((NicIndex, &Port)) -> Option<u64>| -> Vec<MetricSample> {
         let nics = plan.node.numbered_nics();
-        let ports = nics.flat_map(|(index, nic)| nic.ports.iter().map(move |port| (index, nic, port)));
+        let ports =
+            nics.flat_map(|(index, nic)| nic.ports.iter().map(move |port| (index, nic, port)));
         let labelled = |nic: &Nic, port: &Port| port_labels(&nic.name, port.number);
-        ports.filter_map(|(index, nic, port)| Some((labelled(nic, port), value((index, port))?))).collect()
+        ports
+            .filter_map(|(index, nic, port)| Some((labelled(nic, port), value((index, port))?)))
+            .collect()
     };
     vec![
         Metric::gauge(
@@ -94,7 +115,8 @@ fn of_ports(plan: &Plan) -> Vec<Metric> {
             "1 where the port of the NIC is active, 0 where not.",
             // a port of unknown state has no sample: a zero would say that it is not active
             each(&|(_, port)| {
-                (port.state != PortState::Unknown).then_some(u64::from(port.state == PortState::Active))
+                (port.state != PortState::Unknown)
+                    .then_some(u64::from(port.state == PortState::Active))
             }),
         ),
         Metric::gauge(
@@ -105,19 +127,30 @@ fn of_ports(plan: &Plan) -> Vec<Metric> {
         Metric::gauge(
             "nic_placement_port_usable",
             "1 where the plan may use the port, 0 where it is left out.",
-            each(&|place| Some(u64::from(plan.map.rails.iter().any(|rail| is_rail(rail, place))))),
+            each(&|place| {
+                Some(u64::from(
+                    plan.map.rails.iter().any(|rail| is_rail(rail, place)),
+                ))
+            }),
         ),
         Metric::gauge(
             "nic_placement_port_broken",
             "1 where the plan would use the port if it worked, 0 where not.",
-            each(&|place| Some(u64::from(plan.map.broken.iter().any(|rail| is_rail(rail, place))))),
+            each(&|place| {
+                Some(u64::from(
+                    plan.map.broken.iter().any(|rail| is_rail(rail, place)),
+                ))
+            }),
         ),
         Metric::gauge(
             "nic_placement_port_gpus",
             "GPUs that the plan gives to the port.",
             each(&|place| {
-                let serves =
-                    |gpu: &&GpuPlacement| gpu.choices.iter().any(|of| is_rail(plan.map.rail(of.rail), place));
+                let serves = |gpu: &&GpuPlacement| {
+                    gpu.choices
+                        .iter()
+                        .any(|of| is_rail(plan.map.rail(of.rail), place))
+                };
                 Some(plan.map.gpus.iter().filter(serves).count() as u64)
             }),
         ),
@@ -191,10 +224,25 @@ mod tests {
             _ => None,
         };
         let standard = |file: &str| file.starts_with("counters/").then(|| "5".to_string());
-        let counted = |rdma| PortCounts { rdma, ..PortCounts::default() };
+        let counted = |rdma| PortCounts {
+            rdma,
+            ..PortCounts::default()
+        };
         counters::Sample::from([
-            (CountedPort { device: "rdmap0s1".into(), port: 1 }, counted(rdma(Some("efa"), &files))),
-            (CountedPort { device: "mlx5_0".into(), port: 1 }, counted(rdma(Some("mlx5_core"), &standard))),
+            (
+                CountedPort {
+                    device: "rdmap0s1".into(),
+                    port: 1,
+                },
+                counted(rdma(Some("efa"), &files)),
+            ),
+            (
+                CountedPort {
+                    device: "mlx5_0".into(),
+                    port: 1,
+                },
+                counted(rdma(Some("mlx5_core"), &standard)),
+            ),
         ])
     }
 
@@ -216,16 +264,22 @@ mod tests {
             "nic_placement_port_broken{device=\"mlx5_0\",port=\"1\"} 0",
             "nic_placement_far_pairs 0",
         ] {
-            assert!(text.lines().any(|other| other == line), "{line} is not in\n{text}");
+            assert!(
+                text.lines().any(|other| other == line),
+                "{line} is not in\n{text}"
+            );
         }
-        assert_eq!(text.matches("\nnic_placement_pair_info{").count(), 8, "{text}");
+        assert_eq!(
+            text.matches("\nnic_placement_pair_info{").count(),
+            8,
+            "{text}"
+        );
     }
 
     #[test]
     fn only_counters_are_told_that_the_node_exporter_does_not_read() {
         let text = text("dgx-h100");
-        let total =
-            "nic_placement_port_transmitted_bytes_total{device=\"rdmap0s1\",port=\"1\"} 18446744073709551615";
+        let total = "nic_placement_port_transmitted_bytes_total{device=\"rdmap0s1\",port=\"1\"} 18446744073709551615";
         assert!(text.contains(total), "{text}");
         assert!(!text.contains("bytes_total{device=\"mlx5_0\""), "{text}");
     }
@@ -233,14 +287,21 @@ mod tests {
     #[test]
     fn promtool_has_nothing_to_say_of_any_machine() {
         for machine in nic_placement_core::platform::names() {
-            let Some(said) = promtool(&["check", "metrics"], &text(machine)) else { return };
+            let Some(said) = promtool(&["check", "metrics"], &text(machine)) else {
+                return;
+            };
             assert_eq!(said, (true, String::new()), "{machine}");
         }
     }
 
     #[test]
     fn a_file_that_the_collector_would_not_read_is_refused() {
-        assert!(check(Path::new("/tmp/nic_placement.txt")).unwrap_err().to_string().contains(".prom"));
+        assert!(
+            check(Path::new("/tmp/nic_placement.txt"))
+                .unwrap_err()
+                .to_string()
+                .contains(".prom")
+        );
         assert!(check(Path::new("/tmp/.prom")).is_err(), "it has no ending");
     }
 }

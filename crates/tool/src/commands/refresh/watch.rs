@@ -39,7 +39,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) fn watch(files: &Files, every: Duration) -> Result<(), Failure> {
     // one that waits is enough: what changed is looked up, not told
     let (news, heard) = sync_channel(1);
-    listen(NETLINK_ROUTE, LINKS, news.clone()).map_err(|error| format!("cannot hear of links: {error}"))?;
+    listen(NETLINK_ROUTE, LINKS, news.clone())
+        .map_err(|error| format!("cannot hear of links: {error}"))?;
     if let Err(error) = listen(NETLINK_RDMA, RDMA_DEVICES, news) {
         tell(&format!(
             "cannot hear of RDMA devices: {error}; links and the time tell when to write the file"
@@ -49,7 +50,11 @@ pub(super) fn watch(files: &Files, every: Duration) -> Result<(), Failure> {
     let mut others_from = Instant::now();
     loop {
         let before = kernel_state(&root);
-        let next = if refresh(files)? { every } else { RETRY.min(every) };
+        let next = if refresh(files)? {
+            every
+        } else {
+            RETRY.min(every)
+        };
         if wait(&root, &before, &heard, Instant::now() + next, others_from)? == Reason::Others {
             others_from = Instant::now() + PAUSE;
         }
@@ -77,7 +82,9 @@ fn wait(
     loop {
         match heard.recv_timeout(end.saturating_duration_since(Instant::now())) {
             Err(RecvTimeoutError::Timeout) => return Ok(at_end),
-            Err(RecvTimeoutError::Disconnected) => return Err("the kernel's news have ended".into()),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err("the kernel's news have ended".into());
+            }
             Ok(()) => {
                 thread::sleep(DEBOUNCE);
                 let _ = heard.try_recv();
@@ -105,9 +112,15 @@ fn kernel_state(root: &Root) -> KernelState {
     const NET: &str = "sys/class/net";
     let (mut devices, mut others) = (registered(root), Registered::new());
     for (name, inode) in root.numbered(NET, |_| true) {
-        let Some(path) = root.follow(&format!("{NET}/{name}")) else { continue };
+        let Some(path) = root.follow(&format!("{NET}/{name}")) else {
+            continue;
+        };
         let state = root.read(&format!("{path}/operstate")).unwrap_or_default();
-        let to = if path.contains("/virtual/") { &mut others } else { &mut devices };
+        let to = if path.contains("/virtual/") {
+            &mut others
+        } else {
+            &mut devices
+        };
         to.insert(format!("{NET}/{name}"), format!("{inode} {state}"));
     }
     KernelState { devices, others }
@@ -139,17 +152,27 @@ fn listen(protocol: isize, group: u32, news: SyncSender<()>) -> io::Result<()> {
 
 /// Writes the file by a process of its own; `false` where that failed.
 fn refresh(files: &Files) -> Result<bool, Failure> {
-    let &Files { place, plugstack, textfile } = files;
+    let &Files {
+        place,
+        plugstack,
+        textfile,
+    } = files;
     // this program, also where an upgrade has put another in its place
     let mut command = Command::new("/proc/self/exe");
-    command.arg0("nic-placement").args(["refresh", "--output"]).arg(place).stdin(Stdio::null());
+    command
+        .arg0("nic-placement")
+        .args(["refresh", "--output"])
+        .arg(place)
+        .stdin(Stdio::null());
     if let Some(file) = plugstack {
         command.arg("--plugstack").arg(file);
     }
     if let Some(file) = textfile {
         command.arg("--textfile").arg(file);
     }
-    let mut child = command.spawn().map_err(|error| format!("cannot start a refresh: {error}"))?;
+    let mut child = command
+        .spawn()
+        .map_err(|error| format!("cannot start a refresh: {error}"))?;
     let begun = Instant::now();
     if let Some(status) = end_of(&mut child, PATIENCE)? {
         return Ok(status.success());
@@ -161,8 +184,13 @@ fn refresh(files: &Files) -> Result<bool, Failure> {
     ));
     // what waits for hardware ends when that answers
     let _ = child.kill();
-    let status = child.wait().map_err(|error| format!("cannot wait for a refresh: {error}"))?;
-    tell(&format!("the refresh has ended after {} s: {status}", begun.elapsed().as_secs()));
+    let status = child
+        .wait()
+        .map_err(|error| format!("cannot wait for a refresh: {error}"))?;
+    tell(&format!(
+        "the refresh has ended after {} s: {status}",
+        begun.elapsed().as_secs()
+    ));
     Ok(false)
 }
 
@@ -170,7 +198,9 @@ fn refresh(files: &Files) -> Result<bool, Failure> {
 fn end_of(child: &mut Child, patience: Duration) -> Result<Option<ExitStatus>, Failure> {
     let begun = Instant::now();
     loop {
-        let status = child.try_wait().map_err(|error| format!("cannot wait for a refresh: {error}"))?;
+        let status = child
+            .try_wait()
+            .map_err(|error| format!("cannot wait for a refresh: {error}"))?;
         if status.is_some() || begun.elapsed() > patience {
             return Ok(status);
         }

@@ -19,24 +19,40 @@ use std::collections::{BTreeMap, BTreeSet};
 const NAMED: usize = 4;
 
 pub(super) fn tables(look: &Look, page: &mut Page) {
-    page.line(format_args!("node {}: the last {:.1} s", look.name, look.seconds));
-    let mut nics =
-        Table::headed(["NIC", "GPUs", "rate", "sent/s", "received/s", "interface", "TCP/s", "tasks"]);
+    page.line(format_args!(
+        "node {}: the last {:.1} s",
+        look.name, look.seconds
+    ));
+    let mut nics = Table::headed([
+        "NIC",
+        "GPUs",
+        "rate",
+        "sent/s",
+        "received/s",
+        "interface",
+        "TCP/s",
+        "tasks",
+    ]);
     let users = users(&look.tasks);
     for nic in by_use(&look.nics) {
         let per_second = |of, missing, pick: fn(Bytes) -> u64| {
             // bytes below 2^53 are exact, and more are none that a NIC moves in an hour
-            figure(of, missing, |of| (pick(of) as f64 / look.seconds.max(0.001)) as u64)
+            figure(of, missing, |of| {
+                (pick(of) as f64 / look.seconds.max(0.001)) as u64
+            })
         };
         nics.row([
             Text::from(&nic.name),
             list(&nic.gpus),
-            rate_mbps(look.known, &nic.name).map_or("-".into(), |mbps| Text::from(gbps(mbps)).unbroken()),
+            rate_mbps(look.known, &nic.name)
+                .map_or("-".into(), |mbps| Text::from(gbps(mbps)).unbroken()),
             per_second(nic.rdma, nic.rdma_missing, |of| of.sent),
             per_second(nic.rdma, nic.rdma_missing, |of| of.received),
             nic.interface.as_deref().unwrap_or("-").into(),
             per_second(nic.tcp, nic.tcp_missing, |of| of.sent),
-            users.get(&nic.name).map_or("-".into(), |tasks| named(tasks)),
+            users
+                .get(&nic.name)
+                .map_or("-".into(), |tasks| named(tasks)),
         ]);
     }
     page.table(&nics);
@@ -60,10 +76,18 @@ pub(super) fn tables(look: &Look, page: &mut Page) {
         page.table(&table);
     }
     if !look.processes.hidden.is_empty() {
-        let (count, has) =
-            (look.processes.hidden.len(), if look.processes.hidden.len() == 1 { "has" } else { "have" });
+        let (count, has) = (
+            look.processes.hidden.len(),
+            if look.processes.hidden.len() == 1 {
+                "has"
+            } else {
+                "have"
+            },
+        );
         let users = counted(count, "other user");
-        page.line(format_args!("{users} {has} processes that only root may look at"));
+        page.line(format_args!(
+            "{users} {has} processes that only root may look at"
+        ));
     }
     if look.processes.is_cut {
         page.line("there are more processes than were looked at");
@@ -83,7 +107,10 @@ fn user(task: &PlacedTask) -> Text {
 fn by_use(nics: &[NicTraffic]) -> Vec<&NicTraffic> {
     let moved = |nic: &NicTraffic| {
         let of = [nic.rdma, nic.tcp].into_iter().flatten();
-        of.fold(0u64, |sum, bytes| sum.saturating_add(bytes.sent).saturating_add(bytes.received))
+        of.fold(0u64, |sum, bytes| {
+            sum.saturating_add(bytes.sent)
+                .saturating_add(bytes.received)
+        })
     };
     let mut nics: Vec<&NicTraffic> = nics.iter().collect();
     nics.sort_by_key(|nic| Reverse(moved(nic)));
@@ -91,7 +118,10 @@ fn by_use(nics: &[NicTraffic]) -> Vec<&NicTraffic> {
 }
 
 fn label(task: &PlacedTask) -> String {
-    task.marked.numbers.label().unwrap_or_else(|| "no job".to_string())
+    task.marked
+        .numbers
+        .label()
+        .unwrap_or_else(|| "no job".to_string())
 }
 
 fn users(tasks: &[PlacedTask]) -> BTreeMap<String, Vec<String>> {
@@ -105,7 +135,11 @@ fn users(tasks: &[PlacedTask]) -> BTreeMap<String, Vec<String>> {
 }
 
 fn named(tasks: &[String]) -> Text {
-    let more = if tasks.len() > NAMED { format!(", {} more", tasks.len() - NAMED) } else { String::new() };
+    let more = if tasks.len() > NAMED {
+        format!(", {} more", tasks.len() - NAMED)
+    } else {
+        String::new()
+    };
     Text::from(tasks[..tasks.len().min(NAMED)].join(", ") + &more)
 }
 
@@ -113,7 +147,10 @@ fn rate_mbps(known: Option<&Known>, nic: &str) -> Option<u64> {
     let (name, port) = nic.split_once(':')?;
     let topology = &known?.topology;
     let nic = topology.nic(topology.nic_index(name)?);
-    nic.ports.iter().find(|of| of.number.to_string() == port)?.rate_mbps
+    nic.ports
+        .iter()
+        .find(|of| of.number.to_string() == port)?
+        .rate_mbps
 }
 
 fn task_gpus(known: Option<&Known>, task: &PlacedTask) -> Text {
@@ -126,10 +163,16 @@ fn task_gpus(known: Option<&Known>, task: &PlacedTask) -> Text {
 
 /// Each NIC with the path from the nearest of the task's GPUs.
 fn task_nics(known: Option<&Known>, task: &PlacedTask) -> Text {
-    let shown = task.marked.nics.iter().map(|nic| match path(known, task, nic) {
-        Some(path) => Text::from(format_args!("{nic} ")).then(Text::of_path(path)).unbroken(),
-        None => Text::from(nic),
-    });
+    let shown = task
+        .marked
+        .nics
+        .iter()
+        .map(|nic| match path(known, task, nic) {
+            Some(path) => Text::from(format_args!("{nic} "))
+                .then(Text::of_path(path))
+                .unbroken(),
+            None => Text::from(nic),
+        });
     Text::joined(shown, ", ").or("-")
 }
 
@@ -137,7 +180,11 @@ fn path(known: Option<&Known>, task: &PlacedTask, nic: &str) -> Option<PathType>
     let topology = &known?.topology;
     let index = topology.nic_index(nic.split_once(':')?.0)?;
     let address = topology.nic(index).address?;
-    let here = task.marked.gpus.iter().filter(|gpu| topology.gpus.iter().any(|of| of.address == **gpu));
+    let here = task
+        .marked
+        .gpus
+        .iter()
+        .filter(|gpu| topology.gpus.iter().any(|of| of.address == **gpu));
     here.map(|gpu| topology.path_type(*gpu, address)).min()
 }
 
@@ -164,7 +211,11 @@ pub(super) fn json(look: &Look) -> String {
         })
     };
     let nics: Vec<Value> = look.nics.iter().map(nic).collect();
-    let tasks: Vec<Value> = look.tasks.iter().map(|task| json_task(look.known, task)).collect();
+    let tasks: Vec<Value> = look
+        .tasks
+        .iter()
+        .map(|task| json_task(look.known, task))
+        .collect();
     let document = json!({
         "format": "nic-placement top",
         "version": 1,
@@ -180,11 +231,9 @@ pub(super) fn json(look: &Look) -> String {
 
 fn json_task(known: Option<&Known>, task: &PlacedTask) -> Value {
     let numbers = &task.marked.numbers;
-    let nics = task
-        .marked
-        .nics
-        .iter()
-        .map(|nic| json!({ "name": nic, "path": path(known, task, nic).map(|path| path.to_string()) }));
+    let nics = task.marked.nics.iter().map(
+        |nic| json!({ "name": nic, "path": path(known, task, nic).map(|path| path.to_string()) }),
+    );
     json!({
         "job": numbers.step.map(|step| step.job),
         "step": numbers.step.and_then(|step| step.step),
@@ -213,16 +262,35 @@ mod tests {
             });
             serde_json::from_value(nic).unwrap()
         };
-        let nics =
-            [nic("mlx5_0:1", 0, 0), nic("mlx5_1:1", 5, 0), nic("mlx5_2:1", 0, 9), nic("mlx5_3:1", 0, 0)];
+        let nics = [
+            nic("mlx5_0:1", 0, 0),
+            nic("mlx5_1:1", 5, 0),
+            nic("mlx5_2:1", 0, 9),
+            nic("mlx5_3:1", 0, 0),
+        ];
         let names: Vec<&str> = by_use(&nics).iter().map(|nic| nic.name.as_str()).collect();
         assert_eq!(names, ["mlx5_2:1", "mlx5_1:1", "mlx5_0:1", "mlx5_3:1"]);
     }
 
     #[test]
     fn user_0_is_root_and_one_that_is_not_known_is_not() {
-        let marked = Marked { numbers: Numbers::default(), gpus: Vec::new(), nics: Vec::new(), cpus: None };
-        let of = |user| self::user(&PlacedTask { pid: 1, user, processes: 1, marked: marked.clone() });
-        assert_eq!([of(Some(0)), of(Some(1000)), of(None)], ["root", "1000", "unknown"].map(Text::from));
+        let marked = Marked {
+            numbers: Numbers::default(),
+            gpus: Vec::new(),
+            nics: Vec::new(),
+            cpus: None,
+        };
+        let of = |user| {
+            self::user(&PlacedTask {
+                pid: 1,
+                user,
+                processes: 1,
+                marked: marked.clone(),
+            })
+        };
+        assert_eq!(
+            [of(Some(0)), of(Some(1000)), of(None)],
+            ["root", "1000", "unknown"].map(Text::from)
+        );
     }
 }

@@ -39,7 +39,9 @@ impl Folder {
 
     /// The reason why a program gave nothing.
     fn why(&self, name: &str) -> String {
-        let first = self.text(&format!("{name}.why")).and_then(|text| text.lines().next().map(String::from));
+        let first = self
+            .text(&format!("{name}.why"))
+            .and_then(|text| text.lines().next().map(String::from));
         first.unwrap_or_else(|| "no output".to_string())
     }
 
@@ -56,13 +58,20 @@ impl Folder {
 
 /// The error says why there is no report.
 pub(super) fn report(folder: &Folder) -> Result<TrialReport, String> {
-    let nodes = (0..MOST_NODES).take_while(|node| folder.is_there(&node.to_string())).count();
+    let nodes = (0..MOST_NODES)
+        .take_while(|node| folder.is_there(&node.to_string()))
+        .count();
     let first = folder.topology("0/node").map_err(|why| {
-        format!("`{}` holds no trial: the first node was not read: {why}", folder.0.display())
+        format!(
+            "`{}` holds no trial: the first node was not read: {why}",
+            folder.0.display()
+        )
     })?;
     let mut witnesses = witnesses(folder, 0, &first);
     for node in 1..nodes {
-        let Ok(topology) = folder.topology(&format!("{node}/node")) else { continue };
+        let Ok(topology) = folder.topology(&format!("{node}/node")) else {
+            continue;
+        };
         // a node that is as the first adds nothing
         for mut other in self::witnesses(folder, node, &topology) {
             let same = witnesses
@@ -79,7 +88,10 @@ pub(super) fn report(folder: &Folder) -> Result<TrialReport, String> {
         format: FORMAT.to_string(),
         version: VERSION,
         machine: machine(&first),
-        nodes: folder.text("nodes.txt").and_then(|text| text.trim().parse().ok()).unwrap_or(nodes),
+        nodes: folder
+            .text("nodes.txt")
+            .and_then(|text| text.trim().parse().ok())
+            .unwrap_or(nodes),
         releases: releases(folder),
         witnesses,
         ways: ways.collect(),
@@ -91,14 +103,20 @@ pub(super) fn report(folder: &Folder) -> Result<TrialReport, String> {
 fn releases(folder: &Folder) -> BTreeMap<String, String> {
     let text = folder.text("releases.txt").unwrap_or_default();
     let lines = text.lines().filter_map(|line| line.split_once('\t'));
-    lines.map(|(name, release)| (name.to_string(), release.trim().to_string())).collect()
+    lines
+        .map(|(name, release)| (name.to_string(), release.trim().to_string()))
+        .collect()
 }
 
 /// True if a test's driver answered: its GPUs are named "played".
 fn is_played(folder: &Folder, way: usize) -> bool {
     let text = folder.text(&format!("way-{way}.txt")).unwrap_or_default();
-    let devices = probes(&text).flat_map(|probe| probe.drivers).flat_map(|driver| driver.devices);
-    devices.into_iter().any(|device| device.name.is_some_and(|name| name.contains("played")))
+    let devices = probes(&text)
+        .flat_map(|probe| probe.drivers)
+        .flat_map(|driver| driver.devices);
+    devices
+        .into_iter()
+        .any(|device| device.name.is_some_and(|name| name.contains("played")))
 }
 
 /// `8 x NVIDIA H100 80GB HBM3, 8 x verbs 400 Gb/s`
@@ -109,14 +127,32 @@ fn machine(topology: &Topology) -> String {
         None => kinds.push((kind, 1)),
     };
     for gpu in &topology.gpus {
-        add(gpu.model.clone().unwrap_or_else(|| format!("{:?} GPU", gpu.vendor)));
+        add(gpu
+            .model
+            .clone()
+            .unwrap_or_else(|| format!("{:?} GPU", gpu.vendor)));
     }
-    for nic in topology.nics.iter().filter(|nic| nic.kind != NicKind::Ethernet) {
+    for nic in topology
+        .nics
+        .iter()
+        .filter(|nic| nic.kind != NicKind::Ethernet)
+    {
         let rate = nic.ports.iter().filter_map(|port| port.rate_mbps).max();
-        add(format!("{}{}", nic.kind, rate.map_or(String::new(), |rate| format!(" {} Gb/s", rate / 1000))));
+        add(format!(
+            "{}{}",
+            nic.kind,
+            rate.map_or(String::new(), |rate| format!(" {} Gb/s", rate / 1000))
+        ));
     }
-    let kinds: Vec<String> = kinds.into_iter().map(|(kind, count)| format!("{count} x {kind}")).collect();
-    if kinds.is_empty() { "no GPU and no RDMA NIC".to_string() } else { kinds.join(", ") }
+    let kinds: Vec<String> = kinds
+        .into_iter()
+        .map(|(kind, count)| format!("{count} x {kind}"))
+        .collect();
+    if kinds.is_empty() {
+        "no GPU and no RDMA NIC".to_string()
+    } else {
+        kinds.join(", ")
+    }
 }
 
 fn witnesses(folder: &Folder, node: usize, ours: &Topology) -> Vec<Witness> {
@@ -145,7 +181,10 @@ fn witnesses(folder: &Folder, node: usize, ours: &Topology) -> Vec<Witness> {
 fn way(folder: &Folder, node: &Topology, number: usize) -> Option<TriedWay> {
     let name = format!("way-{number}");
     let command = folder.text(&format!("{name}.command"))?.trim().to_string();
-    let mut way = TriedWay { command, ..TriedWay::default() };
+    let mut way = TriedWay {
+        command,
+        ..TriedWay::default()
+    };
     let Some(text) = folder.text(&format!("{name}.txt")) else {
         way.not_tried = Some(folder.why(&name));
         return Some(way);
@@ -158,9 +197,14 @@ fn way(folder: &Folder, node: &Topology, number: usize) -> Option<TriedWay> {
             Identity::Differs { driver, taken } if way.differ.len() < MOST_TOLD => {
                 let list = |of: &[PciAddress]| {
                     let of: Vec<String> = of.iter().map(ToString::to_string).collect();
-                    if of.is_empty() { "none".to_string() } else { of.join(" ") }
+                    if of.is_empty() {
+                        "none".to_string()
+                    } else {
+                        of.join(" ")
+                    }
                 };
-                way.differ.push(format!("driver {}, we {}", list(&driver), list(&taken)));
+                way.differ
+                    .push(format!("driver {}, we {}", list(&driver), list(&taken)));
             }
             Identity::Differs { .. } => {}
             Identity::NotTried(why) => *way.unasked.entry(why).or_default() += 1,
@@ -172,9 +216,15 @@ fn way(folder: &Folder, node: &Topology, number: usize) -> Option<TriedWay> {
             None => {}
         }
         count_near(&mut way.near, node, &probe);
-        *way.memory.entry(probe.memory.unwrap_or_else(|| "unknown".to_string())).or_default() += 1;
+        *way.memory
+            .entry(probe.memory.unwrap_or_else(|| "unknown".to_string()))
+            .or_default() += 1;
     }
-    for probe in probes(&folder.text(&format!("{name}-without.txt")).unwrap_or_default()) {
+    for probe in probes(
+        &folder
+            .text(&format!("{name}-without.txt"))
+            .unwrap_or_default(),
+    ) {
         count_near(&mut way.near_without, node, &probe);
     }
     if way.tasks == 0 {
@@ -187,7 +237,9 @@ fn way(folder: &Folder, node: &Topology, number: usize) -> Option<TriedWay> {
 fn count_near(near: &mut Near, node: &Topology, probe: &Probe) {
     let devices = probe.drivers.iter().flat_map(|driver| &driver.devices);
     let gpus = devices.filter_map(|device| node.gpu_index(device.address.parse().ok()?));
-    let nodes = gpus.filter_map(|gpu| node.numa_node_of(node.gpu(gpu).address)).collect();
+    let nodes = gpus
+        .filter_map(|gpu| node.numa_node_of(node.gpu(gpu).address))
+        .collect();
     let cpus = node.cpus_of(&nodes);
     if let (Some(own), false) = (&probe.cpus, cpus.is_empty()) {
         near.known += 1;
@@ -202,17 +254,30 @@ fn probes(text: &str) -> impl Iterator<Item = Probe> {
 const SIDES: [&str; 3] = ["near", "default", "far"];
 
 fn effects(folder: &Folder) -> Vec<Effect> {
-    let copies =
-        |pick: fn(&Probe) -> Option<f64>| move |text: &str| probes(text).find_map(|probe| pick(&probe));
+    let copies = |pick: fn(&Probe) -> Option<f64>| {
+        move |text: &str| probes(text).find_map(|probe| pick(&probe))
+    };
     let to_device = copies(|probe| Some(probe.copies.as_ref()?.to_device_mb_s / 1000.0));
     let to_host = copies(|probe| Some(probe.copies.as_ref()?.to_host_mb_s / 1000.0));
     vec![
         effect(folder, "copies", "copies to the GPU", "GB/s", &to_device),
         effect(folder, "copies", "copies from the GPU", "GB/s", &to_host),
         effect(folder, "ib_write_bw", "ib_write_bw", "Gb/s", &ib_write_bw),
-        effect(folder, "ucx_perftest", "ucx_perftest -t tag_bw", "MB/s", &ucx_perftest),
+        effect(
+            folder,
+            "ucx_perftest",
+            "ucx_perftest -t tag_bw",
+            "MB/s",
+            &ucx_perftest,
+        ),
         effect(folder, "osu_bw", "osu_bw", "MB/s", &osu_bw),
-        effect(folder, "all_reduce_perf", "all_reduce_perf", "GB/s", &all_reduce_perf),
+        effect(
+            folder,
+            "all_reduce_perf",
+            "all_reduce_perf",
+            "GB/s",
+            &all_reduce_perf,
+        ),
     ]
 }
 
@@ -223,24 +288,35 @@ fn effect(
     unit: &str,
     read: &dyn Fn(&str) -> Option<f64>,
 ) -> Effect {
-    let mut effect = Effect { program: program.to_string(), unit: unit.to_string(), ..Effect::default() };
+    let mut effect = Effect {
+        program: program.to_string(),
+        unit: unit.to_string(),
+        ..Effect::default()
+    };
     for side in SIDES {
         let name = |round| format!("effect-{file}-{side}-{round}");
         let is_there = |round: &usize| {
-            ["txt", "why"].iter().any(|end| folder.is_there(&format!("{}.{end}", name(*round))))
+            ["txt", "why"]
+                .iter()
+                .any(|end| folder.is_there(&format!("{}.{end}", name(*round))))
         };
         let figure = |round| read(&folder.text(&format!("{}.txt", name(round)))?);
         // no program's figure is 0: ib_write_bw says so where it cannot tell the CPU's clock, and infinity is none either
         let is_one = |figure: &f64| figure.is_finite() && *figure > 0.0;
         let rounds = (1..=MOST_ROUNDS).take_while(is_there);
-        let figures: BTreeMap<usize, f64> =
-            rounds.filter_map(|round| Some((round, figure(round).filter(is_one)?))).collect();
+        let figures: BTreeMap<usize, f64> = rounds
+            .filter_map(|round| Some((round, figure(round).filter(is_one)?)))
+            .collect();
         if !figures.is_empty() {
             effect.figures.insert(side.to_string(), figures);
         }
     }
     for side in SIDES {
-        let bytes = bytes(&folder.text(&format!("effect-{file}-{side}-1.err")).unwrap_or_default());
+        let bytes = bytes(
+            &folder
+                .text(&format!("effect-{file}-{side}-1.err"))
+                .unwrap_or_default(),
+        );
         if !bytes.is_empty() {
             effect.bytes.insert(side.to_string(), bytes);
         }
@@ -254,7 +330,10 @@ fn effect(
 /// Sums of `measure`'s reports of each node; NICs that sent nothing are left out.
 fn bytes(text: &str) -> BTreeMap<String, u64> {
     let mut sent: BTreeMap<String, u64> = BTreeMap::new();
-    for report in text.lines().filter_map(|line| merge::read(line.as_bytes()).ok()) {
+    for report in text
+        .lines()
+        .filter_map(|line| merge::read(line.as_bytes()).ok())
+    {
         for nic in report.nics {
             let bytes = nic.rdma.or(nic.tcp).map_or(0, |bytes| bytes.sent);
             if bytes > 0 {
@@ -268,8 +347,16 @@ fn bytes(text: &str) -> BTreeMap<String, u64> {
 
 /// The line of a size: bytes, iterations, peak, average, messages.
 fn ib_write_bw(text: &str) -> Option<f64> {
-    let words = |line: &str| line.split_whitespace().map(str::parse).collect::<Result<Vec<f64>, _>>().ok();
-    let mut lines = text.lines().filter_map(words).filter(|words| words.len() >= 5);
+    let words = |line: &str| {
+        line.split_whitespace()
+            .map(str::parse)
+            .collect::<Result<Vec<f64>, _>>()
+            .ok()
+    };
+    let mut lines = text
+        .lines()
+        .filter_map(words)
+        .filter(|words| words.len() >= 5);
     lines.next_back().map(|words| words[3])
 }
 
@@ -291,6 +378,8 @@ fn osu_bw(text: &str) -> Option<f64> {
 }
 
 fn all_reduce_perf(text: &str) -> Option<f64> {
-    let line = text.lines().find(|line| line.contains("Avg bus bandwidth"))?;
+    let line = text
+        .lines()
+        .find(|line| line.contains("Avg bus bandwidth"))?;
     line.rsplit_once(':')?.1.trim().parse().ok()
 }

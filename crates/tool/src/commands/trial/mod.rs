@@ -37,7 +37,12 @@ pub(super) struct TrialOptions {
     #[arg(long, help_heading = "Asked by trial.sbatch")]
     probe: bool,
     /// copy so many MiB to and from the first CUDA device, and tell how fast
-    #[arg(long, value_name = "MIB", requires = "probe", help_heading = "Asked by trial.sbatch")]
+    #[arg(
+        long,
+        value_name = "MIB",
+        requires = "probe",
+        help_heading = "Asked by trial.sbatch"
+    )]
     #[arg(allow_negative_numbers = true, value_parser = number(1, 4096))]
     copies: Option<u32>,
     /// make a communicator of NCCL, which writes the file that NCCL_TOPO_DUMP_FILE names
@@ -58,7 +63,9 @@ pub(super) fn run(options: &TrialOptions, page: &mut Page) -> Result<(), Failure
             let topology = options.node.read()?.0;
             page.exact(&sides::sides(&whole_node(
                 topology,
-                plugstack::admin(None, None, |name| std::env::var_os(name)).0.admin,
+                plugstack::admin(None, None, |name| std::env::var_os(name))
+                    .0
+                    .admin,
             )?));
             Ok(())
         }
@@ -72,19 +79,27 @@ pub(super) fn run(options: &TrialOptions, page: &mut Page) -> Result<(), Failure
 fn make(folder: &Path) -> Result<(), Failure> {
     let report = assemble::report(&Folder(folder.to_path_buf()))?;
     output::write_own(&folder.join(REPORT), report.to_json().as_bytes())?;
-    Ok(output::write_own(&folder.join("report.md"), report.to_markdown().as_bytes())?)
+    Ok(output::write_own(
+        &folder.join("report.md"),
+        report.to_markdown().as_bytes(),
+    )?)
 }
 
 const REPORT: &str = "report.json";
 
 fn check(folder: &Path, page: &mut Page) -> Result<(), Failure> {
     let file = folder.join(REPORT).display().to_string();
-    let report = report::read(&describe::contents(&file)?).map_err(|why| format!("`{file}`: {why}"))?;
+    let report =
+        report::read(&describe::contents(&file)?).map_err(|why| format!("`{file}`: {why}"))?;
     let faults = report::faults(&report);
     if faults.is_empty() {
         page.line(format!("`{file}` can be taken"));
         return Ok(());
     }
     faults.iter().for_each(|fault| page.line(fault.as_str()));
-    Err(Ending { status: 1, said: String::new() }.into())
+    Err(Ending {
+        status: 1,
+        said: String::new(),
+    }
+    .into())
 }

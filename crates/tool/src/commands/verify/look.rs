@@ -46,22 +46,33 @@ impl Wanted {
         match self {
             Wanted::All => told.marked.is_some() || step.is_some_and(|step| step.step.is_some()),
             Wanted::Job(job, None) => step.is_some_and(|own| own.job == *job && own.step.is_some()),
-            Wanted::Job(job, wanted) => step.is_some_and(|own| own.job == *job && own.step == *wanted),
+            Wanted::Job(job, wanted) => {
+                step.is_some_and(|own| own.job == *job && own.step == *wanted)
+            }
             Wanted::Processes(_) => true,
         }
     }
 
     /// The numbers in `all` of the processes to look at.
     fn among(&self, root: &Root, all: Vec<u32>) -> Vec<u32> {
-        let Wanted::Processes(wanted) = self else { return all };
+        let Wanted::Processes(wanted) = self else {
+            return all;
+        };
         let parent = |pid: &u32| {
             let status = root.read(&format!("proc/{pid}/status"))?;
-            status.lines().find_map(|line| line.strip_prefix("PPid:\t")?.parse().ok())
+            status
+                .lines()
+                .find_map(|line| line.strip_prefix("PPid:\t")?.parse().ok())
         };
-        let parents: BTreeMap<u32, u32> = all.iter().filter_map(|pid| Some((*pid, parent(pid)?))).collect();
+        let parents: BTreeMap<u32, u32> = all
+            .iter()
+            .filter_map(|pid| Some((*pid, parent(pid)?)))
+            .collect();
         let is_below = |pid: &u32| {
             let above = std::iter::successors(Some(*pid), |pid| parents.get(pid).copied());
-            above.take(parents.len() + 1).any(|pid| wanted.contains(&pid))
+            above
+                .take(parents.len() + 1)
+                .any(|pid| wanted.contains(&pid))
         };
         all.into_iter().filter(is_below).collect()
     }
@@ -81,7 +92,9 @@ pub(super) struct Told {
 impl Told {
     fn by(environment: &[u8]) -> Told {
         let value = |name: &'static str| variable(environment, name).map(str::to_string);
-        let of_gpus = gpus::VARIABLES.into_iter().filter_map(|name| Some((name, value(name)?)));
+        let of_gpus = gpus::VARIABLES
+            .into_iter()
+            .filter_map(|name| Some((name, value(name)?)));
         Told {
             numbers: numbers(environment),
             marked: marked(environment),
@@ -125,14 +138,21 @@ pub(super) fn look(open: &Open, wanted: &Wanted) -> Look {
     let holdings = holdings(open);
     let mut look = Look {
         processes: BTreeMap::new(),
-        unowned: holdings.as_ref().map(|all| all.unowned).map_err(Clone::clone),
+        unowned: holdings
+            .as_ref()
+            .map(|all| all.unowned)
+            .map_err(Clone::clone),
         silent: BTreeSet::new(),
         hidden: BTreeSet::new(),
     };
     gather(&mut look, PATIENCE, |from| walk(open, wanted, from));
     if let Ok(Holdings { threads, .. }) = holdings {
         for process in look.processes.values_mut() {
-            for held in process.thread_ids.iter().filter_map(|thread| threads.get(thread)) {
+            for held in process
+                .thread_ids
+                .iter()
+                .filter_map(|thread| threads.get(thread))
+            {
                 for (device, held) in held {
                     process.held.entry(device.clone()).or_default().add(held);
                 }
@@ -166,8 +186,15 @@ fn holdings(open: &Open) -> Result<Holdings, String> {
     if !open().is_some_and(|root| root.is_live()) {
         return Err("these files are of another node, whose kernel cannot be asked".to_string());
     }
-    let silent = |_| format!("the NICs' drivers have not answered in {} s", PATIENCE.as_secs());
-    threads::answer_of(rdma::held).recv_timeout(PATIENCE).map_err(silent)?
+    let silent = |_| {
+        format!(
+            "the NICs' drivers have not answered in {} s",
+            PATIENCE.as_secs()
+        )
+    };
+    threads::answer_of(rdma::held)
+        .recv_timeout(PATIENCE)
+        .map_err(silent)?
 }
 
 fn walk(open: &Open, wanted: &Wanted, from: u32) -> Receiver<Step> {
@@ -175,8 +202,16 @@ fn walk(open: &Open, wanted: &Wanted, from: u32) -> Receiver<Step> {
     let (open, wanted) = (Arc::clone(open), wanted.clone());
     threads::started(move || {
         let Some(root) = open() else { return };
-        let own = if root.is_live() { std::process::id() } else { 0 };
-        for pid in wanted.among(&root, pids(&root)).into_iter().filter(|pid| *pid >= from && *pid != own) {
+        let own = if root.is_live() {
+            std::process::id()
+        } else {
+            0
+        };
+        for pid in wanted
+            .among(&root, pids(&root))
+            .into_iter()
+            .filter(|pid| *pid >= from && *pid != own)
+        {
             // this fails where nothing waits for the answer any more
             if one(&root, &wanted, pid, &sender).is_none() {
                 return;
@@ -197,8 +232,13 @@ fn one(root: &Root, wanted: &Wanted, pid: u32, steps: &Sender<Step>) -> Option<(
         },
         Some(environment) => {
             let told = Told::by(&environment);
-            let process = wanted.has(&told).then(|| process(root, pid, user, told)).flatten();
-            process.map_or(Some(()), |process| steps.send(Step::Is(pid, Box::new(process))).ok())
+            let process = wanted
+                .has(&told)
+                .then(|| process(root, pid, user, told))
+                .flatten();
+            process.map_or(Some(()), |process| {
+                steps.send(Step::Is(pid, Box::new(process))).ok()
+            })
         }
     }
 }
@@ -208,26 +248,51 @@ fn process(root: &Root, pid: u32, user: Option<u32>, told: Told) -> Option<Proce
     let mut names = root.list(&format!("proc/{pid}/task"), |_| true);
     names.truncate(MAX_THREADS);
     let thread_ids: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
-    let threads: Vec<Thread> = thread_ids.iter().filter_map(|id| thread(root, pid, *id)).collect();
+    let threads: Vec<Thread> = thread_ids
+        .iter()
+        .filter_map(|id| thread(root, pid, *id))
+        .collect();
     if threads.is_empty() {
         return None;
     }
-    let descriptors = root.list(&format!("proc/{pid}/fd"), |_| true).into_iter().take(MAX_DESCRIPTORS);
-    let leads = descriptors.filter_map(|descriptor| root.follow(&format!("proc/{pid}/fd/{descriptor}")));
-    let device_files = leads.filter_map(|path| Some(path.strip_prefix("dev/")?.to_string())).collect();
+    let descriptors = root
+        .list(&format!("proc/{pid}/fd"), |_| true)
+        .into_iter()
+        .take(MAX_DESCRIPTORS);
+    let leads =
+        descriptors.filter_map(|descriptor| root.follow(&format!("proc/{pid}/fd/{descriptor}")));
+    let device_files = leads
+        .filter_map(|path| Some(path.strip_prefix("dev/")?.to_string()))
+        .collect();
     let memory = memory(root, pid);
-    Some(Process { told, user, thread_ids, threads, memory, device_files, held: BTreeMap::new() })
+    Some(Process {
+        told,
+        user,
+        thread_ids,
+        threads,
+        memory,
+        device_files,
+        held: BTreeMap::new(),
+    })
 }
 
 /// `None` for one that has ended; a process's first thread stays until the others have.
 fn thread(root: &Root, pid: u32, thread: u32) -> Option<Thread> {
     let status = root.read(&format!("proc/{pid}/task/{thread}/status"))?;
-    let value = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"));
+    let value = |name: &str| {
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"))
+    };
     if value("State")?.starts_with(['Z', 'X']) {
         return None;
     }
     let cpus = CpuSet::from_list(value("Cpus_allowed_list")?).ok()?;
-    Some(Thread { is_first: thread == pid, name: value("Name")?.to_string(), cpus })
+    Some(Thread {
+        is_first: thread == pid,
+        name: value("Name")?.to_string(),
+        cpus,
+    })
 }
 
 /// KiB that the process wrote itself (`anon=`), by NUMA node: a file's pages may have been there before it.  The kernel
@@ -242,7 +307,10 @@ fn memory(root: &Root, pid: u32) -> BTreeMap<u32, u64> {
         let size = words().find(|(name, _)| *name == "kernelpagesize_kB");
         let size: u64 = size.and_then(|(_, size)| size.parse().ok()).unwrap_or(4);
         for (node, count) in words().filter_map(|(name, count)| {
-            Some((name.strip_prefix('N')?.parse::<u32>().ok()?, count.parse::<u64>().ok()?))
+            Some((
+                name.strip_prefix('N')?.parse::<u32>().ok()?,
+                count.parse::<u64>().ok()?,
+            ))
         }) {
             let sum: &mut u64 = kib.entry(node).or_default();
             *sum = sum.saturating_add(count.saturating_mul(size));
@@ -256,7 +324,12 @@ mod tests {
     use super::*;
 
     fn nothing() -> Look {
-        Look { processes: BTreeMap::new(), unowned: Ok(0), silent: BTreeSet::new(), hidden: BTreeSet::new() }
+        Look {
+            processes: BTreeMap::new(),
+            unowned: Ok(0),
+            silent: BTreeSet::new(),
+            hidden: BTreeSet::new(),
+        }
     }
 
     #[test]

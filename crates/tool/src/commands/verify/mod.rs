@@ -82,9 +82,13 @@ pub(super) struct VerifyOptions {
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn job(text: &str) -> Result<(u64, Option<u64>), String> {
-    let (job, step) = text.split_once('.').map_or((text, None), |(job, step)| (job, Some(step)));
-    let number =
-        |text: &str| text.parse().map_err(|_| "expected a job as 1234, or a step as 1234.0".to_string());
+    let (job, step) = text
+        .split_once('.')
+        .map_or((text, None), |(job, step)| (job, Some(step)));
+    let number = |text: &str| {
+        text.parse()
+            .map_err(|_| "expected a job as 1234, or a step as 1234.0".to_string())
+    };
     Ok((number(job)?, step.map(number).transpose()?))
 }
 
@@ -123,7 +127,11 @@ pub(super) fn run(options: &VerifyOptions, page: &mut Page) -> Result<(), Failur
     put(options, &report, page)?;
     match status(&report.tasks) {
         0 => Ok(()),
-        status => Err(Ending { status, said: String::new() }.into()),
+        status => Err(Ending {
+            status,
+            said: String::new(),
+        }
+        .into()),
     }
 }
 
@@ -141,7 +149,9 @@ fn beside_command(options: &VerifyOptions, open: Open, source: NodeSource) -> Re
     };
     let ended = |watch: Watch<Looks>, _| {
         let looks = watch.end();
-        let Some(node) = node(source) else { return tell("verify: no report: the node was not read") };
+        let Some(node) = node(source) else {
+            return tell("verify: no report: the node was not read");
+        };
         let stderr = io::stderr();
         let columns = sys::terminal_columns(stderr.as_fd());
         let mut page = Page::new(false, stderr.is_terminal()).with_columns(columns);
@@ -164,7 +174,13 @@ fn report(open: &Open, node: Topology, looks: &Looks) -> NodeVerdicts {
     let name = name.unwrap_or_else(|| node.name.clone());
     let notes = looks.notes();
     let tasks = verdicts(node, looks);
-    NodeVerdicts { format: FORMAT.to_string(), version: VERSION, node: name, tasks, notes }
+    NodeVerdicts {
+        format: FORMAT.to_string(),
+        version: VERSION,
+        node: name,
+        tasks,
+        notes,
+    }
 }
 
 fn put(options: &VerifyOptions, report: &NodeVerdicts, page: &mut Page) -> Result<(), Failure> {
@@ -174,7 +190,10 @@ fn put(options: &VerifyOptions, report: &NodeVerdicts, page: &mut Page) -> Resul
         (false, false) => print::tables(report, page),
     }
     match &options.textfile {
-        Some(file) => Ok(output::write(file, exposition::write(&[metric(report)]).as_bytes())?),
+        Some(file) => Ok(output::write(
+            file,
+            exposition::write(&[metric(report)]).as_bytes(),
+        )?),
         None => Ok(()),
     }
 }

@@ -14,8 +14,15 @@ pub(super) fn tables(report: &NodeVerdicts, page: &mut Page) {
     if report.tasks.is_empty() {
         page.line("no task that this user may see");
     } else {
-        let mut table =
-            Table::headed(["task", "GPUs", "planned", "used", "threads", "near memory", "verdict"]);
+        let mut table = Table::headed([
+            "task",
+            "GPUs",
+            "planned",
+            "used",
+            "threads",
+            "near memory",
+            "verdict",
+        ]);
         for task in &report.tasks {
             table.row(row(task));
         }
@@ -23,8 +30,10 @@ pub(super) fn tables(report: &NodeVerdicts, page: &mut Page) {
     }
     // what holds for all tasks is said once
     let is_said = |why: &&String| report.notes.contains(why);
-    let of_tasks =
-        report.tasks.iter().flat_map(|task| remarks(task, task.why.as_ref().filter(|why| !is_said(why))));
+    let of_tasks = report
+        .tasks
+        .iter()
+        .flat_map(|task| remarks(task, task.why.as_ref().filter(|why| !is_said(why))));
     page.notes(of_tasks.chain(report.notes.iter().cloned()));
 }
 
@@ -33,8 +42,15 @@ fn row(task: &TaskVerdict) -> [Text; 7] {
         0 => task.cpus.threads.to_string(),
         far => format!("{}, {far} far", task.cpus.threads),
     };
-    let memory = task.memory.near_share().map_or("-".to_string(), |share| format!("{share} %"));
-    let style = if task.verdict.is_bad() { Style::Wrong } else { Style::Plain };
+    let memory = task
+        .memory
+        .near_share()
+        .map_or("-".to_string(), |share| format!("{share} %"));
+    let style = if task.verdict.is_bad() {
+        Style::Wrong
+    } else {
+        Style::Plain
+    };
     [
         Text::from(label(task)).unbroken(),
         list(&task.gpus),
@@ -47,7 +63,11 @@ fn row(task: &TaskVerdict) -> [Text; 7] {
 }
 
 fn used(nic: &UsedNic) -> Text {
-    let path = nic.path.as_deref().map(|path| format!(" {path}")).unwrap_or_default();
+    let path = nic
+        .path
+        .as_deref()
+        .map(|path| format!(" {path}"))
+        .unwrap_or_default();
     let how = match nic.by {
         By::QueuePairs => "",
         By::Datagrams => " (datagrams)",
@@ -57,7 +77,11 @@ fn used(nic: &UsedNic) -> Text {
 }
 
 fn label(task: &TaskVerdict) -> String {
-    let process = || task.processes.first().map_or("process".to_string(), |pid| format!("process {pid}"));
+    let process = || {
+        task.processes
+            .first()
+            .map_or("process".to_string(), |pid| format!("process {pid}"))
+    };
     task.numbers().label().unwrap_or_else(process)
 }
 
@@ -65,10 +89,21 @@ fn remarks(task: &TaskVerdict, why: Option<&String>) -> Vec<String> {
     let name = label(task);
     let mut remarks = Vec::new();
     remarks.extend(why.map(|why| format!("{name}: {why}")));
-    let bound = |set: &String| format!("{name}: bound to CPUs {set}; its first thread has left them");
-    remarks.extend(task.cpus.set.as_ref().filter(|_| task.cpus.first_left).map(bound));
+    let bound =
+        |set: &String| format!("{name}: bound to CPUs {set}; its first thread has left them");
+    remarks.extend(
+        task.cpus
+            .set
+            .as_ref()
+            .filter(|_| task.cpus.first_left)
+            .map(bound),
+    );
     for other in task.cpus.others.iter().take(LISTED) {
-        let whose = other.made_by.as_ref().map(|library| format!(" ({library})")).unwrap_or_default();
+        let whose = other
+            .made_by
+            .as_ref()
+            .map(|library| format!(" ({library})"))
+            .unwrap_or_default();
         remarks.push(format!(
             "{name}: {} `{}`{whose} on CPUs {}: {}",
             counted(other.count, "thread"),
@@ -78,7 +113,10 @@ fn remarks(task: &TaskVerdict, why: Option<&String>) -> Vec<String> {
         ));
     }
     if task.cpus.others.len() > LISTED {
-        remarks.push(format!("{name}: {} more kinds of threads", task.cpus.others.len() - LISTED));
+        remarks.push(format!(
+            "{name}: {} more kinds of threads",
+            task.cpus.others.len() - LISTED
+        ));
     }
     if !task.opened.is_empty() {
         let shown = &task.opened[..task.opened.len().min(LISTED)];
@@ -86,7 +124,10 @@ fn remarks(task: &TaskVerdict, why: Option<&String>) -> Vec<String> {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        remarks.push(format!("{name}: has open, and does not use: {}{more}", shown.join(", ")));
+        remarks.push(format!(
+            "{name}: has open, and does not use: {}{more}",
+            shown.join(", ")
+        ));
     }
     if !task.changed.is_empty() {
         let changed = task.changed.join(", ");
@@ -101,7 +142,11 @@ fn remarks(task: &TaskVerdict, why: Option<&String>) -> Vec<String> {
 fn jobs(tasks: &[TaskVerdict]) -> BTreeMap<Option<u64>, BTreeMap<Verdict, usize>> {
     let mut jobs: BTreeMap<Option<u64>, BTreeMap<Verdict, usize>> = BTreeMap::new();
     for task in tasks {
-        *jobs.entry(task.job).or_default().entry(task.verdict).or_default() += 1;
+        *jobs
+            .entry(task.job)
+            .or_default()
+            .entry(task.verdict)
+            .or_default() += 1;
     }
     jobs
 }
@@ -122,18 +167,34 @@ pub(in crate::commands) fn summary(tasks: &[&TaskVerdict]) -> String {
         let count = tasks.iter().filter(|task| task.verdict == verdict).count();
         (count > 0).then(|| format!("{count} {}", verdict.words().0))
     });
-    let bad = tasks.iter().filter(|task| task.is_bad()).take(LISTED).map(|task| {
-        let used: Vec<&str> = task.used.iter().map(|used| used.nic.as_str()).collect();
-        let left = if task.cpus.first_left { ", not on its CPUs" } else { "" };
-        format!(
-            "{}: {}{left}",
-            label(task),
-            if used.is_empty() { "no NIC".to_string() } else { used.join(" ") }
-        )
-    });
+    let bad = tasks
+        .iter()
+        .filter(|task| task.is_bad())
+        .take(LISTED)
+        .map(|task| {
+            let used: Vec<&str> = task.used.iter().map(|used| used.nic.as_str()).collect();
+            let left = if task.cpus.first_left {
+                ", not on its CPUs"
+            } else {
+                ""
+            };
+            format!(
+                "{}: {}{left}",
+                label(task),
+                if used.is_empty() {
+                    "no NIC".to_string()
+                } else {
+                    used.join(" ")
+                }
+            )
+        });
     let bad = bad.collect::<Vec<_>>().join("; ");
     let counts = counts.collect::<Vec<_>>().join(", ");
-    let named = if bad.is_empty() { bad } else { format!(" ({bad})") };
+    let named = if bad.is_empty() {
+        bad
+    } else {
+        format!(" ({bad})")
+    };
     format!("{}: {counts}{named}", counted(tasks.len(), "task"))
 }
 
@@ -143,7 +204,10 @@ pub(in crate::commands) fn metric(report: &NodeVerdicts) -> Metric {
         let job = job.map(|job| job.to_string()).unwrap_or_default();
         for (verdict, count) in verdicts {
             // not `job`: that label is the scrape's own, and Prometheus renames ours to `exported_job`
-            let labels = vec![("jobid", job.clone()), ("verdict", verdict.words().1.to_string())];
+            let labels = vec![
+                ("jobid", job.clone()),
+                ("verdict", verdict.words().1.to_string()),
+            ];
             samples.push((labels, count as u64));
         }
     }

@@ -24,11 +24,21 @@ pub(super) fn held() -> Result<Holdings, String> {
     let devices = match ask(Objects::Devices, None) {
         Err(error) if error.raw_os_error() == Some(NO_RDMA) => return Ok(Holdings::default()),
         Err(error) if error.raw_os_error() == Some(UNKNOWN) => {
-            return Err("this kernel does not tell of RDMA devices by netlink (`RDMA_NL_NLDEV`)".to_string());
+            return Err(
+                "this kernel does not tell of RDMA devices by netlink (`RDMA_NL_NLDEV`)"
+                    .to_string(),
+            );
         }
-        answer => answer.map_err(|error| format!("the kernel does not tell of RDMA devices: {error}"))?,
+        answer => {
+            answer.map_err(|error| format!("the kernel does not tell of RDMA devices: {error}"))?
+        }
     };
-    for objects in [Objects::Contexts, Objects::Domains, Objects::Regions, Objects::QueuePairs] {
+    for objects in [
+        Objects::Contexts,
+        Objects::Domains,
+        Objects::Regions,
+        Objects::QueuePairs,
+    ] {
         let of_all: &mut Vec<Object> = answers.entry(objects).or_default();
         for device in devices.iter().filter_map(Object::device_index) {
             match ask(objects, Some(device)) {

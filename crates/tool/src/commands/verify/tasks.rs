@@ -30,14 +30,28 @@ pub(in crate::commands) struct Looks {
 
 /// The processes of this process's step; outside a step, all.
 pub(in crate::commands) fn own(numbers: &Numbers) -> Wanted {
-    numbers.step.map_or(Wanted::All, |step| Wanted::Job(step.job, step.step))
+    numbers
+        .step
+        .map_or(Wanted::All, |step| Wanted::Job(step.job, step.step))
 }
 
 impl Looks {
     pub(in crate::commands) fn one(open: &Open, wanted: &Wanted) -> Looks {
-        let Look { processes, unowned, silent, hidden } = look::look(open, wanted);
-        let (unowned, why) = unowned.map_or_else(|why| (None, Some(why)), |unowned| (Some(unowned), None));
-        Looks { processes, unowned, why, silent, hidden }
+        let Look {
+            processes,
+            unowned,
+            silent,
+            hidden,
+        } = look::look(open, wanted);
+        let (unowned, why) =
+            unowned.map_or_else(|why| (None, Some(why)), |unowned| (Some(unowned), None));
+        Looks {
+            processes,
+            unowned,
+            why,
+            silent,
+            hidden,
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -48,7 +62,10 @@ impl Looks {
         let mut notes = Vec::new();
         if !self.silent.is_empty() {
             let named: Vec<String> = self.silent.iter().map(ToString::to_string).collect();
-            notes.push(format!("left out, since they did not answer: processes {}", named.join(", ")));
+            notes.push(format!(
+                "left out, since they did not answer: processes {}",
+                named.join(", ")
+            ));
         }
         if !self.hidden.is_empty() {
             let users = counted(self.hidden.len(), "other user");
@@ -93,7 +110,13 @@ impl Seen for Looks {
 }
 
 /// Slurm's numbers and devices tell tasks apart; an unplaced process in no step is a task of its own.
-type Key = (Numbers, Vec<PciAddress>, Vec<String>, Option<u32>, Option<u32>);
+type Key = (
+    Numbers,
+    Vec<PciAddress>,
+    Vec<String>,
+    Option<u32>,
+    Option<u32>,
+);
 
 fn key(pid: u32, process: &Process) -> Key {
     let told = &process.told;
@@ -105,11 +128,16 @@ fn key(pid: u32, process: &Process) -> Key {
 
 /// The verdicts, in the order of jobs, steps and local ids.
 pub(in crate::commands) fn verdicts(node: Topology, looks: &Looks) -> Vec<TaskVerdict> {
-    let admin = plugstack::admin(None, None, |name| std::env::var_os(name)).0.admin;
+    let admin = plugstack::admin(None, None, |name| std::env::var_os(name))
+        .0
+        .admin;
     // what is wrong with the admin's file `check` tells: the node's own plan is left
     let plan = whole_node(node.clone(), admin).or_else(|_| whole_node(node, Default::default()));
     let Ok(plan) = plan else { return Vec::new() };
-    let node = Node { topology: &plan.node, map: &plan.map };
+    let node = Node {
+        topology: &plan.node,
+        map: &plan.map,
+    };
     let mut tasks: BTreeMap<Key, Vec<u32>> = BTreeMap::new();
     for (pid, process) in &looks.processes {
         tasks.entry(key(*pid, process)).or_default().push(*pid);
@@ -119,7 +147,10 @@ pub(in crate::commands) fn verdicts(node: Topology, looks: &Looks) -> Vec<TaskVe
 }
 
 fn seen(node: Node<'_>, looks: &Looks, pids: Vec<u32>) -> SeenTask {
-    let processes: Vec<&Process> = pids.iter().filter_map(|pid| looks.processes.get(pid)).collect();
+    let processes: Vec<&Process> = pids
+        .iter()
+        .filter_map(|pid| looks.processes.get(pid))
+        .collect();
     let first = processes[0];
     let marked = first.told.marked.as_ref();
     let mut memory = BTreeMap::new();
@@ -127,18 +158,28 @@ fn seen(node: Node<'_>, looks: &Looks, pids: Vec<u32>) -> SeenTask {
         let sum: &mut u64 = memory.entry(*numa_node).or_default();
         *sum = sum.saturating_add(*kib);
     }
-    let changed: BTreeSet<&String> = processes.iter().flat_map(|process| &process.told.changed).collect();
+    let changed: BTreeSet<&String> = processes
+        .iter()
+        .flat_map(|process| &process.told.changed)
+        .collect();
     SeenTask {
         numbers: first.told.numbers,
         user: first.user,
         gpus: match marked {
-            Some(marked) => Ok(marked.gpus.iter().filter_map(|gpu| node.topology.gpu_index(*gpu)).collect()),
+            Some(marked) => Ok(marked
+                .gpus
+                .iter()
+                .filter_map(|gpu| node.topology.gpu_index(*gpu))
+                .collect()),
             None => gpus_of(node.topology, &processes),
         },
         planned: marked.map(|marked| marked.nics.clone()),
         bound: marked.and_then(|marked| marked.cpus.clone()),
         held: looks.held(&processes),
-        threads: processes.iter().flat_map(|process| process.threads.clone()).collect(),
+        threads: processes
+            .iter()
+            .flat_map(|process| process.threads.clone())
+            .collect(),
         memory,
         changed: changed.into_iter().cloned().collect(),
         processes: pids,
@@ -151,10 +192,17 @@ fn gpus_of(topology: &Topology, processes: &[&Process]) -> Result<Vec<GpuIndex>,
     let told = &processes[0].told;
     let is_open = |gpu: GpuIndex| {
         let file = topology.gpu(gpu).device_node();
-        file.is_some_and(|file| processes.iter().any(|process| process.device_files.contains(&file)))
+        file.is_some_and(|file| {
+            processes
+                .iter()
+                .any(|process| process.device_files.contains(&file))
+        })
     };
     let claimed = |step_gpus: Option<&String>, variables, access| {
-        let step = Step { gpus: step_gpus.cloned(), ..Step::default() };
+        let step = Step {
+            gpus: step_gpus.cloned(),
+            ..Step::default()
+        };
         gpus::identify(topology, &step, &GpuGrant { variables, access }).gpus
     };
     let unknown = || vec![Access::Unknown; topology.gpus.len()];
@@ -163,7 +211,13 @@ fn gpus_of(topology: &Topology, processes: &[&Process]) -> Result<Vec<GpuIndex>,
     let open: Vec<GpuIndex> = topology.gpu_indices().filter(|gpu| is_open(*gpu)).collect();
     if !open.is_empty() {
         let access = topology.gpu_indices();
-        let access = access.map(|gpu| if is_open(gpu) { Access::Allowed } else { Access::Denied });
+        let access = access.map(|gpu| {
+            if is_open(gpu) {
+                Access::Allowed
+            } else {
+                Access::Denied
+            }
+        });
         // without a device cgroup its numbers count all GPUs, and with one those that it may open
         let among = claimed(None, told.variables.clone(), access.collect());
         let is_among = !listed.is_empty() && listed.iter().all(|gpu| open.contains(gpu));

@@ -9,7 +9,10 @@ impl Played {
     /// What the judge of the end-to-end tests says of the tasks' decisions.
     fn worse(&self) -> Vec<String> {
         let set = |cpus: &CpuSet| cpus.iter().collect::<judge::Set>();
-        let task = |cpus: &CpuSet| judge::Task { cpus: set(cpus), memory: judge::Memory::Local };
+        let task = |cpus: &CpuSet| judge::Task {
+            cpus: set(cpus),
+            memory: judge::Memory::Local,
+        };
         let home = |id: usize| {
             let address = self.topology.gpus[self.gpu(id)].address;
             self.topology.numa_node_of(address).into_iter().collect()
@@ -22,13 +25,26 @@ impl Played {
         });
         let machine = judge::Machine {
             cores: self.topology.cores().iter().map(set).collect(),
-            numa: self.topology.numa_nodes.iter().map(|node| (node.os_index, set(&node.cpus))).collect(),
+            numa: self
+                .topology
+                .numa_nodes
+                .iter()
+                .map(|node| (node.os_index, set(&node.cpus)))
+                .collect(),
             distances: distances.collect(),
         };
         let step = judge::Step {
             without: self.masks.iter().map(task).collect(),
-            with: self.decisions().iter().map(|decision| task(decision.cpus())).collect(),
-            homes: if self.numbers.is_odd { Vec::new() } else { (0..self.masks.len()).map(home).collect() },
+            with: self
+                .decisions()
+                .iter()
+                .map(|decision| task(decision.cpus()))
+                .collect(),
+            homes: if self.numbers.is_odd {
+                Vec::new()
+            } else {
+                (0..self.masks.len()).map(home).collect()
+            },
             asked: self.cpus_per_task,
             ..judge::Step::default()
         };
@@ -40,63 +56,120 @@ impl Played {
 fn in_turn(tasks: u32, cores: u32) -> Vec<CpuSet> {
     let mask = |id: u32| {
         let first = id / 2 * cores + id % 2 * 56;
-        (first..first + cores).flat_map(|core| [core, core + 112]).collect()
+        (first..first + cores)
+            .flat_map(|core| [core, core + 112])
+            .collect()
     };
     (0..tasks).map(mask).collect()
 }
 
 fn assert_no_worse(played: &Played) {
-    assert_eq!(played.worse(), [""; 0], "{:?} became {:?}", played.masks, played.lists());
+    assert_eq!(
+        played.worse(),
+        [""; 0],
+        "{:?} became {:?}",
+        played.masks,
+        played.lists()
+    );
 }
 
 #[test]
 fn a_task_that_slurm_gave_cores_for_its_cpus_keeps_them() {
     // 22.05: srun -N1 -n2 -c40 --hint=compute_bound --gpus-per-task=1, and -n5 -c20; -c counts cores
     for (tasks, cores) in [(2, 40), (5, 20)] {
-        let counted = Some(Counted { cpus: 2 * tasks * cores, cores: tasks * cores });
+        let counted = Some(Counted {
+            cpus: 2 * tasks * cores,
+            cores: tasks * cores,
+        });
         let masks = in_turn(tasks, cores);
         let masks: Vec<CpuSet> = match tasks {
             2 => masks,
             // the fifth finds no socket with 20 cores left
-            _ => masks[..4].iter().cloned().chain([set("40-55,96-99,152-167,208-211")]).collect(),
+            _ => masks[..4]
+                .iter()
+                .cloned()
+                .chain([set("40-55,96-99,152-167,208-211")])
+                .collect(),
         };
         let gpus = (0..tasks as usize).collect();
-        let played = Played { masks, gpus, cpus_per_task: Some(cores), counted, ..misdealt() };
+        let played = Played {
+            masks,
+            gpus,
+            cpus_per_task: Some(cores),
+            counted,
+            ..misdealt()
+        };
         let lens = |lists: &[String]| lists.iter().map(|list| set(list).len()).collect::<Vec<_>>();
-        assert_eq!(lens(&played.lists()), vec![2 * cores as usize; tasks as usize]);
-        assert_no_worse(&Played { cpus_per_task: None, ..played });
+        assert_eq!(
+            lens(&played.lists()),
+            vec![2 * cores as usize; tasks as usize]
+        );
+        assert_no_worse(&Played {
+            cpus_per_task: None,
+            ..played
+        });
     }
 }
 
 #[test]
 fn five_tasks_on_six_cpus_have_more_than_one_each() {
     let masks = vec![set("0-1,56,112-113,168"); 5];
-    let played = Played { masks, gpus: (0..5).collect(), cpus_per_task: None, ..misdealt() };
+    let played = Played {
+        masks,
+        gpus: (0..5).collect(),
+        cpus_per_task: None,
+        ..misdealt()
+    };
     assert_no_worse(&played);
-    let near = played.lists().iter().filter(|list| set(list).len() == 4).count();
-    assert_eq!(near, 3, "four CPUs hold three of the four tasks whose GPUs are there");
+    let near = played
+        .lists()
+        .iter()
+        .filter(|list| set(list).len() == 4)
+        .count();
+    assert_eq!(
+        near, 3,
+        "four CPUs hold three of the four tasks whose GPUs are there"
+    );
 }
 
 #[test]
 fn tasks_do_not_pile_up_where_device_files_are_not_numbered_in_pci_order() {
     // the first and the last GPU of a DGX H100 have exchanged numbers
     let exchanged = |constrained, by_pci, rule: &str| {
-        let mut played = Played { rule: Some(rule.to_string()), ..misdealt() };
+        let mut played = Played {
+            rule: Some(rule.to_string()),
+            ..misdealt()
+        };
         for (gpu, minor) in [(0, 7), (7, 0)] {
             played.topology.gpus[gpu].minor = Some(minor);
         }
-        let order = if by_pci { (0..8).collect() } else { vec![7, 1, 2, 3, 4, 5, 6, 0] };
-        played.numbers = Numbers { order, constrained, is_odd: false };
+        let order = if by_pci {
+            (0..8).collect()
+        } else {
+            vec![7, 1, 2, 3, 4, 5, 6, 0]
+        };
+        played.numbers = Numbers {
+            order,
+            constrained,
+            is_odd: false,
+        };
         played
     };
     for (constrained, by_pci) in [(false, false), (false, true), (true, false), (true, true)] {
         for rule in ["gpu:per_task:1", "gpu:map_gpu:0,1,2,3,4,5,6,7"] {
             let played = exchanged(constrained, by_pci, rule);
             assert_no_worse(&played);
-            let moved =
-                played.lists().iter().zip(&played.masks).filter(|(list, mask)| set(list) != **mask).count();
+            let moved = played
+                .lists()
+                .iter()
+                .zip(&played.masks)
+                .filter(|(list, mask)| set(list) != **mask)
+                .count();
             // where a cgroup leaves each task its own GPU, the two exchanged ones are not certain, and neither task moves
-            assert_eq!(moved, 4, "ranks 1, 3, 4 and 6, {constrained} {by_pci} {rule}");
+            assert_eq!(
+                moved, 4,
+                "ranks 1, 3, 4 and 6, {constrained} {by_pci} {rule}"
+            );
         }
     }
 }
@@ -106,13 +179,27 @@ fn cores_of_its_own_are_never_fewer_than_slurm_gave() {
     // another job has socket 0 but one core: eight tasks of 14 CPUs have 7 cores each, most on the other socket
     let mask = |id: u32| -> CpuSet {
         let first = 56 + 7 * id;
-        (first..first + 7).flat_map(|core| [core, core + 112]).collect()
+        (first..first + 7)
+            .flat_map(|core| [core, core + 112])
+            .collect()
     };
-    let first: CpuSet = [55, 167].into_iter().chain((57..63).flat_map(|core| [core, core + 112])).collect();
+    let first: CpuSet = [55, 167]
+        .into_iter()
+        .chain((57..63).flat_map(|core| [core, core + 112]))
+        .collect();
     let masks: Vec<CpuSet> = [first].into_iter().chain((1..8).map(mask)).collect();
-    let busy = Played { masks, cpus_per_task: Some(14), bind: Bind::Core, ..misdealt() };
+    let busy = Played {
+        masks,
+        cpus_per_task: Some(14),
+        bind: Bind::Core,
+        ..misdealt()
+    };
     assert_no_worse(&busy);
-    assert!(busy.lists().iter().all(|list| set(list).len() == 14), "{:?}", busy.lists());
+    assert!(
+        busy.lists().iter().all(|list| set(list).len() == 14),
+        "{:?}",
+        busy.lists()
+    );
 }
 
 #[test]
@@ -120,22 +207,42 @@ fn no_task_leaves_the_numa_node_of_the_memory_that_the_user_bound() {
     for bind in [Bind::Auto, Bind::Core, Bind::Numa] {
         for how in ["map_mem:", "mask_mem:", "rank", "local"] {
             let played = Played { bind, ..misdealt() };
-            let step = Step { mem_bind: Some(how.to_string()), ..played.step() };
-            let lists: Vec<String> =
-                played.decided(&step).iter().map(|cpus| cpus.cpus().to_string()).collect();
+            let step = Step {
+                mem_bind: Some(how.to_string()),
+                ..played.step()
+            };
+            let lists: Vec<String> = played
+                .decided(&step)
+                .iter()
+                .map(|cpus| cpus.cpus().to_string())
+                .collect();
             let before: Vec<String> = played.masks.iter().map(ToString::to_string).collect();
             assert_eq!(lists, before, "{bind:?} --mem-bind={how}");
         }
     }
-    let none = Step { mem_bind: Some("none".to_string()), ..misdealt().step() };
-    assert_eq!(misdealt().decided(&none)[1].cpus().to_string(), "4-5,116-117", "nothing is bound");
+    let none = Step {
+        mem_bind: Some("none".to_string()),
+        ..misdealt().step()
+    };
+    assert_eq!(
+        misdealt().decided(&none)[1].cpus().to_string(),
+        "4-5,116-117",
+        "nothing is bound"
+    );
 }
 
 #[test]
 fn a_task_that_slurm_does_not_confine_is_not_confined_to_cpus_of_other_jobs() {
-    let unbound = Played { masks: vec![set("0-223"); 4], gpus: (0..4).collect(), ..misdealt() };
+    let unbound = Played {
+        masks: vec![set("0-223"); 4],
+        gpus: (0..4).collect(),
+        ..misdealt()
+    };
     let cpus = |job_cores| {
-        let step = Step { job_cores, ..unbound.step() };
+        let step = Step {
+            job_cores,
+            ..unbound.step()
+        };
         unbound.decided(&step)[0].cpus().to_string()
     };
     assert_eq!(cpus(Some(8)), "0-223", "208 CPUs are other jobs'");
@@ -147,24 +254,46 @@ fn a_task_that_slurm_does_not_confine_is_not_confined_to_cpus_of_other_jobs() {
 fn any_numbers() -> impl Strategy<Value = (Vec<usize>, Numbers)> {
     let order = || Just((0..8usize).collect::<Vec<_>>()).prop_shuffle();
     (order(), order(), 0u8..3, any::<bool>()).prop_map(|(minors, odd, kind, constrained)| {
-        let by_file = (0..8).filter_map(|minor| minors.iter().position(|other| *other == minor)).collect();
+        let by_file = (0..8)
+            .filter_map(|minor| minors.iter().position(|other| *other == minor))
+            .collect();
         let order = [by_file, (0..8).collect(), odd][usize::from(kind)].clone();
-        (minors, Numbers { order, constrained, is_odd: kind == 2 && constrained })
+        (
+            minors,
+            Numbers {
+                order,
+                constrained,
+                is_odd: kind == 2 && constrained,
+            },
+        )
     })
 }
 
 fn any_step() -> impl Strategy<Value = Played> {
-    let played = (any_masks(), any_numbers(), prop_oneof![Just(Bind::Auto), Just(Bind::Core)]);
+    let played = (
+        any_masks(),
+        any_numbers(),
+        prop_oneof![Just(Bind::Auto), Just(Bind::Core)],
+    );
     played.prop_map(|(mut played, (minors, numbers), bind)| {
         for (gpu, minor) in played.topology.gpus.iter_mut().zip(minors) {
             gpu.minor = Some(minor as u32);
         }
-        Played { numbers, bind, ..played }
+        Played {
+            numbers,
+            bind,
+            ..played
+        }
     })
 }
 
 fn any_masks() -> impl Strategy<Value = Played> {
-    let shape = (1u32..3, prop_oneof![Just(1u32), Just(2), Just(4)], 1u32..5, 1usize..9);
+    let shape = (
+        1u32..3,
+        prop_oneof![Just(1u32), Just(2), Just(4)],
+        1u32..5,
+        1usize..9,
+    );
     let how = (
         0usize..3,
         0u64..u64::MAX,
@@ -177,32 +306,46 @@ fn any_masks() -> impl Strategy<Value = Played> {
         |((sockets, nodes, cores, tasks), (kind, held, rule, cpus_per_task, gpus, counted))| {
             let topology = machine(sockets, nodes, cores, 8);
             // the CPUs that other jobs left
-            let free: Vec<u32> = topology.cpus().iter().filter(|cpu| held >> (cpu % 64) & 1 == 0).collect();
+            let free: Vec<u32> = topology
+                .cpus()
+                .iter()
+                .filter(|cpu| held >> (cpu % 64) & 1 == 0)
+                .collect();
             let free = if free.is_empty() { vec![0] } else { free };
             let all: CpuSet = free.iter().copied().collect();
             let half = all.len() as u32 / 2;
-            let counted = counted.map(|threads| Counted { cpus: threads * half, cores: half });
+            let counted = counted.map(|threads| Counted {
+                cpus: threads * half,
+                cores: half,
+            });
             let masks: Vec<CpuSet> = (0..tasks)
                 .map(|id| match kind {
                     0 => all.clone(),
                     // dealt in turn, or in blocks
                     1 => free.iter().copied().skip(id).step_by(tasks).collect(),
-                    _ => {
-                        free[id * free.len() / tasks..(id + 1) * free.len() / tasks].iter().copied().collect()
-                    }
+                    _ => free[id * free.len() / tasks..(id + 1) * free.len() / tasks]
+                        .iter()
+                        .copied()
+                        .collect(),
                 })
                 .map(|mask: CpuSet| if mask.is_empty() { all.clone() } else { mask })
                 .collect();
             let in_order: Vec<usize> = (0..tasks).collect();
-            let listed = |gpus: &[usize]| gpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+            let listed = |gpus: &[usize]| {
+                gpus.iter()
+                    .map(usize::to_string)
+                    .collect::<Vec<_>>()
+                    .join(",")
+            };
             let gpus = gpus[..tasks].to_vec();
             let (gpus, rule) = match rule {
                 0 => (in_order, Some("gpu:per_task:1".to_string())),
                 1 => (gpus.clone(), Some(format!("gpu:map_gpu:{}", listed(&gpus)))),
                 // a GPU for each task, in an unknown order
-                2 => {
-                    ((0..tasks).map(|id| (id * 3 + 1) % 8).collect(), Some("gres/gpu:per_task:1".to_string()))
-                }
+                2 => (
+                    (0..tasks).map(|id| (id * 3 + 1) % 8).collect(),
+                    Some("gres/gpu:per_task:1".to_string()),
+                ),
                 _ => (gpus, None),
             };
             Played {
@@ -241,7 +384,11 @@ fn a_task_beside_one_with_cores_of_its_own_does_not_come_farther() {
         counted: None,
         rule: Some("gpu:per_task:1".to_string()),
         bind: Bind::Core,
-        numbers: Numbers { order: (0..8).collect(), constrained: false, is_odd: false },
+        numbers: Numbers {
+            order: (0..8).collect(),
+            constrained: false,
+            is_odd: false,
+        },
     };
     assert_no_worse(&played);
 }
@@ -266,6 +413,11 @@ fn a_core_to_oneself_is_not_changed_for_half_of_one_where_the_nodes_cores_were_n
     assert_eq!(unread.lists(), before);
     // two tasks to each core: a task that changes places has half of one before and afterwards
     let masks = ["0", "56", "112", "168", "57", "169"].map(set).into();
-    let even = Played { masks, gpus: vec![4, 5, 0, 7, 2, 6], rule: rule("4,5,0,7,2,6"), ..unread };
+    let even = Played {
+        masks,
+        gpus: vec![4, 5, 0, 7, 2, 6],
+        rule: rule("4,5,0,7,2,6"),
+        ..unread
+    };
     assert_eq!(even.lists(), ["57", "56", "112", "168", "0", "169"]);
 }

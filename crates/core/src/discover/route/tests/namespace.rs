@@ -41,8 +41,15 @@ fn in_a_namespace(name: &str, routes: &str) {
     }
     let own = std::env::current_exe().unwrap();
     let mut command = Command::new("unshare");
-    command.args(["--net", "sh", "-c", SETUP, "sh"]).arg(own).args(["--exact", name, "--nocapture"]);
-    command.env(INSIDE, "1").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(["--net", "sh", "-c", SETUP, "sh"])
+        .arg(own)
+        .args(["--exact", name, "--nocapture"]);
+    command
+        .env(INSIDE, "1")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => return println!("skipped: there is no `unshare` here: {error}"),
@@ -57,7 +64,10 @@ fn in_a_namespace(name: &str, routes: &str) {
     if refused || output.status.code() == Some(77) {
         return println!("skipped: no network namespace with interfaces of its own here: {said}");
     }
-    assert!(written.is_ok() && output.status.success() && said.contains("1 passed"), "{said}");
+    assert!(
+        written.is_ok() && output.status.success() && said.contains("1 passed"),
+        "{said}"
+    );
 }
 
 /// The lines of both tables as they are, and what is made of them.
@@ -75,11 +85,20 @@ fn read() -> ([usize; 2], Tables) {
 }
 
 fn interfaces(tables: &Tables) -> Vec<&str> {
-    tables.default.interfaces.iter().map(String::as_str).collect()
+    tables
+        .default
+        .interfaces
+        .iter()
+        .map(String::as_str)
+        .collect()
 }
 
 fn networks(tables: &Tables) -> Vec<(&str, usize)> {
-    tables.networks.iter().map(|(interface, networks)| (interface.as_str(), networks.len())).collect()
+    tables
+        .networks
+        .iter()
+        .map(|(interface, networks)| (interface.as_str(), networks.len()))
+        .collect()
 }
 
 #[test]
@@ -90,17 +109,24 @@ fn the_fabrics_network_and_the_ipv6_default_route_are_found_behind_ten_thousand_
     }
     let (lines, found) = read();
     assert!(lines.iter().all(|&lines| lines > PODS), "{lines:?}");
-    assert_eq!(networks(&found), [("fabric0", 1)], "of routes to pods nothing is kept");
-    assert_eq!(found.networks["fabric0"].first().unwrap(), &"192.168.7.0/24".parse().unwrap());
+    assert_eq!(
+        networks(&found),
+        [("fabric0", 1)],
+        "of routes to pods nothing is kept"
+    );
+    assert_eq!(
+        found.networks["fabric0"].first().unwrap(),
+        &"192.168.7.0/24".parse().unwrap()
+    );
     assert_eq!(interfaces(&found), ["fabric0"]);
 }
 
 #[test]
 fn an_ipv4_default_route_is_found_among_ten_thousand_routes() {
     if std::env::var_os(INSIDE).is_none() {
-        let name =
-            "discover::route::tests::namespace::an_ipv4_default_route_is_found_among_ten_thousand_routes";
-        let default = "route add default dev pod1 metric 50\nroute add default dev fabric1 metric 60\n";
+        let name = "discover::route::tests::namespace::an_ipv4_default_route_is_found_among_ten_thousand_routes";
+        let default =
+            "route add default dev pod1 metric 50\nroute add default dev fabric1 metric 60\n";
         return in_a_namespace(name, &routes(default));
     }
     let (_, found) = read();

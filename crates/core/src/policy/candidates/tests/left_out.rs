@@ -7,7 +7,10 @@ use crate::policy::{self, Request};
 use proptest::prelude::*;
 
 /// The parts of a map that another NIC must not change, without positions.
-fn essence(topology: &Topology, node: &NodePlacement) -> (Vec<String>, Vec<String>, Vec<Vec<String>>) {
+fn essence(
+    topology: &Topology,
+    node: &NodePlacement,
+) -> (Vec<String>, Vec<String>, Vec<Vec<String>>) {
     assert_eq!(topology.gpus.len(), node.gpus.len());
     (
         node.rails.iter().map(ToString::to_string).collect(),

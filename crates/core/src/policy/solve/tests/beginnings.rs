@@ -5,7 +5,12 @@ use super::*;
 
 /// GPUs without a link that is too narrow for a rail.
 fn near(kinds: &[Vec<u8>]) -> Problem {
-    Machine::new(&vec![400_000; kinds[0].len()], kinds, &vec![504_000; kinds.len()]).problem()
+    Machine::new(
+        &vec![400_000; kinds[0].len()],
+        kinds,
+        &vec![504_000; kinds.len()],
+    )
+    .problem()
 }
 
 /// The rail of each GPU in a simple answer.
@@ -26,20 +31,33 @@ fn the_nearest_rails_are_those_with_the_fewest_users() {
     assert_eq!(rails(start::nearest(&two_near)), [0, 1, 0]);
     let mut kept = alike(3, 3).problem();
     kept.keep(&[Some(RailSet::first(1)), None, None]);
-    assert_eq!(rails(start::nearest(&kept)), [0, 1, 2], "a GPU that keeps a rail is one of its users");
+    assert_eq!(
+        rails(start::nearest(&kept)),
+        [0, 1, 2],
+        "a GPU that keeps a rail is one of its users"
+    );
 }
 
 #[test]
-fn of_the_two_simple_answers_one_takes_the_nearest_rail_and_the_other_an_idle_one_that_gives_more() {
+fn of_the_two_simple_answers_one_takes_the_nearest_rail_and_the_other_an_idle_one_that_gives_more()
+{
     let problem = near(&[vec![0, 3], vec![0, 3]]);
     let (nearest, richest) = (start::nearest(&problem), start::richest(&problem));
     assert_eq!((rails(nearest), rails(richest)), (vec![0, 0], vec![0, 1]));
     let problem = near(&[vec![0, 4], vec![0, 4]]);
-    assert_eq!(rails(start::richest(&problem)), [0, 0], "half of the near one is more");
+    assert_eq!(
+        rails(start::richest(&problem)),
+        [0, 0],
+        "half of the near one is more"
+    );
     let kept = [Some(RailSet::first(1)), None];
     let mut problem = alike(2, 2).problem();
     problem.keep(&kept);
-    assert_eq!(rails(start::richest(&problem)), [0, 1], "a GPU that keeps a rail crosses it");
+    assert_eq!(
+        rails(start::richest(&problem)),
+        [0, 1],
+        "a GPU that keeps a rail crosses it"
+    );
 }
 
 #[test]

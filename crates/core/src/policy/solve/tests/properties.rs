@@ -15,19 +15,27 @@ fn machines(
         let rate = prop_oneof![4 => Just(400_000u64), 1 => Just(200_000), 1 => Just(100_000)];
         let link = prop_oneof![4 => Just(504_000u64), 1 => Just(252_000), 1 => Just(126_000)];
         let kinds = prop::collection::vec(prop::collection::vec(0u8..5, rails), gpus);
-        let uplinks =
-            prop::collection::vec((prop_oneof![Just(504_000u64), Just(252_000)], any::<u64>()), 0..=shared);
-        (prop::collection::vec(rate, rails), kinds, prop::collection::vec(link, gpus), uplinks).prop_map(
-            move |(rates, kinds, links, uplinks)| {
+        let uplinks = prop::collection::vec(
+            (prop_oneof![Just(504_000u64), Just(252_000)], any::<u64>()),
+            0..=shared,
+        );
+        (
+            prop::collection::vec(rate, rails),
+            kinds,
+            prop::collection::vec(link, gpus),
+            uplinks,
+        )
+            .prop_map(move |(rates, kinds, links, uplinks)| {
                 let mut machine = Machine::new(&rates, &kinds, &links).wanting(each);
                 for (capacity, bits) in uplinks {
-                    let ways = (0..gpus * rails).filter(|way| bits.rotate_right(*way as u32) & 3 == 0);
-                    let ways: Vec<(usize, usize)> = ways.map(|way| (way / rails, way % rails)).collect();
+                    let ways =
+                        (0..gpus * rails).filter(|way| bits.rotate_right(*way as u32) & 3 == 0);
+                    let ways: Vec<(usize, usize)> =
+                        ways.map(|way| (way / rails, way % rails)).collect();
                     machine = machine.shared(capacity, &ways);
                 }
                 machine
-            },
-        )
+            })
     })
 }
 

@@ -22,13 +22,21 @@ impl Dice {
 /// Nothing is like anything else.
 fn any_machine(dice: &mut Dice) -> Machine {
     let (gpus, rails) = (3 + dice.below(4), 2 + dice.below(4));
-    let rates: Vec<u64> = (0..rails).map(|_| dice.one_of(&[400_000, 400_000, 200_000])).collect();
-    let kinds: Vec<Vec<u8>> = (0..gpus).map(|_| (0..rails).map(|_| dice.below(5) as u8).collect()).collect();
-    let links: Vec<u64> = (0..gpus).map(|_| dice.one_of(&[504_000, 504_000, 252_000, 126_000])).collect();
+    let rates: Vec<u64> = (0..rails)
+        .map(|_| dice.one_of(&[400_000, 400_000, 200_000]))
+        .collect();
+    let kinds: Vec<Vec<u8>> = (0..gpus)
+        .map(|_| (0..rails).map(|_| dice.below(5) as u8).collect())
+        .collect();
+    let links: Vec<u64> = (0..gpus)
+        .map(|_| dice.one_of(&[504_000, 504_000, 252_000, 126_000]))
+        .collect();
     let mut machine = Machine::new(&rates, &kinds, &links);
     for _ in 0..dice.below(4) {
-        let ways: Vec<(usize, usize)> =
-            (0..gpus * rails).filter(|_| dice.below(3) == 0).map(|way| (way / rails, way % rails)).collect();
+        let ways: Vec<(usize, usize)> = (0..gpus * rails)
+            .filter(|_| dice.below(3) == 0)
+            .map(|way| (way / rails, way % rails))
+            .collect();
         machine = machine.shared(dice.one_of(&[504_000, 252_000]), &ways);
     }
     machine
@@ -44,17 +52,25 @@ fn server(dice: &mut Dice) -> Machine {
         (one, other) if one / 2 == other / 2 => 3,
         _ => 4,
     };
-    let kinds: Vec<Vec<u8>> = (0..gpus).map(|gpu| (0..rails).map(|rail| kind(gpu, rail)).collect()).collect();
-    let rates: Vec<u64> = (0..rails).map(|_| dice.one_of(&[400_000, 400_000, 400_000, 200_000])).collect();
+    let kinds: Vec<Vec<u8>> = (0..gpus)
+        .map(|gpu| (0..rails).map(|rail| kind(gpu, rail)).collect())
+        .collect();
+    let rates: Vec<u64> = (0..rails)
+        .map(|_| dice.one_of(&[400_000, 400_000, 400_000, 200_000]))
+        .collect();
     let machine = Machine::new(&rates, &kinds, &vec![504_000; gpus]);
     let ways = |is_over: &dyn Fn(usize, usize) -> bool| -> Vec<(usize, usize)> {
         let all = (0..gpus).flat_map(|gpu| (0..rails).map(move |rail| (gpu, rail)));
-        all.filter(|&(gpu, rail)| is_over(gpu_at[gpu], rail_at[rail])).collect()
+        all.filter(|&(gpu, rail)| is_over(gpu_at[gpu], rail_at[rail]))
+            .collect()
     };
     let machine = (0..4).fold(machine, |machine, switch| {
         machine.shared(504_000, &ways(&|gpu, rail| gpu == switch && rail != switch))
     });
-    machine.shared(dice.one_of(&[900_000, 360_000]), &ways(&|gpu, rail| gpu / 2 != rail / 2))
+    machine.shared(
+        dice.one_of(&[900_000, 360_000]),
+        &ways(&|gpu, rail| gpu / 2 != rail / 2),
+    )
 }
 
 /// Of 50 machines of a kind: those on which another answer is better, those on which the worst-off GPU could have more, and
@@ -65,7 +81,9 @@ fn losses(kind: fn(&mut Dice) -> Machine, each: usize) -> (usize, usize, f64) {
     for _ in 0..50 {
         let problem = kind(&mut dice).wanting(each).problem();
         let ours = solve(&problem).score();
-        let Some(better) = better(&problem, &ours) else { continue };
+        let Some(better) = better(&problem, &ours) else {
+            continue;
+        };
         let most = best_of_the_worst(&problem, Answer::new(&problem, better).score());
         worse += 1;
         worst_off += usize::from(most > ours.shares.0[0]);
@@ -85,10 +103,17 @@ fn best_of_the_worst(problem: &Problem, mut known: Score) -> u64 {
 #[test]
 fn few_random_machines_have_an_answer_that_is_better_than_the_solvers() {
     // of servers with ports of different rates, and of machines whose paths have nothing to do with each other
-    let [server, any, any_two] = [losses(server, 1), losses(any_machine, 1), losses(any_machine, 2)];
+    let [server, any, any_two] = [
+        losses(server, 1),
+        losses(any_machine, 1),
+        losses(any_machine, 2),
+    ];
     println!("{server:?} {any:?} {any_two:?}");
     assert!(server.0 <= 1 && server.1 == 0, "{server:?}");
     for (worse, worst_off, least) in [any, any_two] {
-        assert!(worse <= 17 && worst_off <= 1 && least > 0.96, "{worse} {worst_off} {least}");
+        assert!(
+            worse <= 17 && worst_off <= 1 && least > 0.96,
+            "{worse} {worst_off} {least}"
+        );
     }
 }

@@ -10,7 +10,10 @@ const ONE: &str = include_str!("lldpctl-json-one.json");
 const CHASSIS: &str = include_str!("lldpcli-chassis.json");
 const CHASSIS_JSON: &str = include_str!("lldpcli-chassis-json.json");
 
-const CABLES: [&str; 2] = ["n2 eth0:1 ? -> sw.example.org:swp20", "n2 eth1:1 ? -> sw.example.org:swp21"];
+const CABLES: [&str; 2] = [
+    "n2 eth0:1 ? -> sw.example.org:swp20",
+    "n2 eth1:1 ? -> sw.example.org:swp21",
+];
 
 fn of_file(name: &str, text: &str) -> Cabling {
     let mut cabling = Cabling::default();
@@ -19,7 +22,9 @@ fn of_file(name: &str, text: &str) -> Cabling {
 }
 
 fn labelled(label: &str, text: &str) -> String {
-    text.lines().map(|line| format!("{label}: {line}\n")).collect()
+    text.lines()
+        .map(|line| format!("{label}: {line}\n"))
+        .collect()
 }
 
 #[test]
@@ -55,17 +60,32 @@ fn the_node_is_known_by_chassis_label_heading_or_file() {
     for text in [JSON0.to_string(), labelled("0", JSON0)] {
         let fabric = of_file("-", &text);
         assert!(fabric.cables.is_empty());
-        assert!(fabric.notes[0].contains("name the file as the node"), "{:?}", fabric.notes);
+        assert!(
+            fabric.notes[0].contains("name the file as the node"),
+            "{:?}",
+            fabric.notes
+        );
     }
 }
 
 #[test]
 fn what_is_no_switch_is_noted() {
-    let dpu = ONE.replace("\"Cumulus\"", "\"Ubuntu 22.04 LTS Linux 5.15.0-1042-bluefield aarch64\"");
-    let hub = JSON0.replace("\"Bridge\"", "\"Other\"").replace("\"Router\"", "\"Other\"");
+    let dpu = ONE.replace(
+        "\"Cumulus\"",
+        "\"Ubuntu 22.04 LTS Linux 5.15.0-1042-bluefield aarch64\"",
+    );
+    let hub = JSON0
+        .replace("\"Bridge\"", "\"Other\"")
+        .replace("\"Router\"", "\"Other\"");
     for (text, note) in [
-        (dpu.as_str(), "`eth1` of `n2` hears the DPU `sw.example.org`"),
-        (&hub, "`eth0` of `n2` hears 2 neighbours, such as `sw.example.org` and `n1.example.org`"),
+        (
+            dpu.as_str(),
+            "`eth1` of `n2` hears the DPU `sw.example.org`",
+        ),
+        (
+            &hub,
+            "`eth0` of `n2` hears 2 neighbours, such as `sw.example.org` and `n1.example.org`",
+        ),
         ("{\"lldp\": {}}", "`n2` hears no neighbour"),
         (
             &(labelled("n2", JSON0) + "n3: bash: lldpctl: command not found\n"),
@@ -90,10 +110,16 @@ fn a_port_has_the_name_that_people_use() {
         ("mac", "0e:36:65:4d:f4:aa", "swp21", "swp21"),
     ] {
         let text = ONE
-            .replace("\"descr\": \"swp21\"", &format!("\"descr\": \"{description}\""))
+            .replace(
+                "\"descr\": \"swp21\"",
+                &format!("\"descr\": \"{description}\""),
+            )
             .replace("\"ifname\"", &format!("\"{kind}\""))
             .replace("\"value\": \"swp21\"", &format!("\"value\": \"{id}\""));
         let (_, fabric) = cabling(&labelled("n2", &text));
-        assert_eq!(fabric.cables.first().unwrap().to.as_ref().unwrap().port, expected);
+        assert_eq!(
+            fabric.cables.first().unwrap().to.as_ref().unwrap().port,
+            expected
+        );
     }
 }

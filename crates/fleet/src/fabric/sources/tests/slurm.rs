@@ -12,7 +12,14 @@ const YAML: &str = "---\n- topology: ib\n  cluster_default: true\n  tree:\n    s
 
 fn leaves(fabric: &Cabling) -> Vec<String> {
     let leaves = fabric.leaves.iter();
-    leaves.map(|(node, of)| format!("{node}: {}", of.iter().cloned().collect::<Vec<_>>().join(" "))).collect()
+    leaves
+        .map(|(node, of)| {
+            format!(
+                "{node}: {}",
+                of.iter().cloned().collect::<Vec<_>>().join(" ")
+            )
+        })
+        .collect()
 }
 
 #[test]
@@ -20,13 +27,25 @@ fn both_files_tell_the_leaves_of_nodes_and_the_switches_above() {
     let names = CONF.replace("[01,03].example.org", "01,n03");
     let (kind, conf) = cabling(&names);
     assert_eq!(kind, SourceKind::SlurmConf);
-    assert_eq!(leaves(&conf), ["n01: leaf0 leaf1", "n02: leaf0", "n03: leaf1"]);
+    assert_eq!(
+        leaves(&conf),
+        ["n01: leaf0 leaf1", "n02: leaf0", "n03: leaf1"]
+    );
     let above = [("leaf0", "spine"), ("leaf1", "spine")];
-    assert_eq!(conf.parents, above.map(|(below, above)| (below.to_string(), above.to_string())).into());
+    assert_eq!(
+        conf.parents,
+        above
+            .map(|(below, above)| (below.to_string(), above.to_string()))
+            .into()
+    );
     assert_eq!(conf.switches.len(), 3);
     assert!(!conf.tells_trunks);
     assert_eq!(conf.notes, [""; 0]);
-    assert_eq!(cabling(CONF), (kind, conf.clone()), "domains are no part of names");
+    assert_eq!(
+        cabling(CONF),
+        (kind, conf.clone()),
+        "domains are no part of names"
+    );
     assert_eq!(cabling(YAML), (SourceKind::SlurmYaml, conf));
 }
 
@@ -38,7 +57,10 @@ fn blocks_are_groups_of_nodes_without_switches() {
         let (_, fabric) = cabling(text);
         assert_eq!(leaves(&fabric), ["n1: b1", "n2: b1", "n3: b2"]);
         assert!(fabric.switches.is_empty());
-        assert_eq!(fabric.notes, ["fabric.txt: blocks of nodes, which name no switch: 2"]);
+        assert_eq!(
+            fabric.notes,
+            ["fabric.txt: blocks of nodes, which name no switch: 2"]
+        );
     }
 }
 
@@ -50,15 +72,25 @@ fn what_cannot_be_read_is_noted() {
     assert_eq!(many.leaves.len(), 200_000);
     let deep = "- topology: ".to_string() + &"[".repeat(40);
     for (text, note) in [
-        ("SwitchName=a Nodes=n[1-9999999]\n", "9999999 names, and at most 1048576"),
+        (
+            "SwitchName=a Nodes=n[1-9999999]\n",
+            "9999999 names, and at most 1048576",
+        ),
         ("SwitchName=a Nodes=n[1\n", "has no `]`"),
-        ("SwitchName=a Nodes=n1\nInclude other.conf\n", "line 2 is not understood: `Include other.conf`"),
+        (
+            "SwitchName=a Nodes=n1\nInclude other.conf\n",
+            "line 2 is not understood: `Include other.conf`",
+        ),
         ("- topology: a\n  tree: [\n", "not read to its end"),
         ("- topology: &a\n    b: *c\n", "not read to its end"),
         (&deep, "nested more than 32 deep"),
     ] {
         let mut fabric = Cabling::default();
         read("f", text, &mut fabric).unwrap();
-        assert!(fabric.notes.iter().any(|line| line.contains(note)), "{text}: {:?}", fabric.notes);
+        assert!(
+            fabric.notes.iter().any(|line| line.contains(note)),
+            "{text}: {:?}",
+            fabric.notes
+        );
     }
 }

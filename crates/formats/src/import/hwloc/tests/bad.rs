@@ -5,7 +5,9 @@ use super::*;
 
 /// The refusal of a text.
 fn refusal(text: &str) -> String {
-    super::super::read(text, provenance()).expect_err("it was read").to_string()
+    super::super::read(text, provenance())
+        .expect_err("it was read")
+        .to_string()
 }
 
 #[test]
@@ -16,7 +18,11 @@ fn what_contradicts_itself_is_refused_with_its_line() {
             "<topology version=\"4.0\">",
             "line 3: version `4.0` of hwloc's XML: expected 1, 2 or 3",
         ),
-        ("type=\"Machine\"", "type=\"Rack\"", "line 3: no object of type `Machine`"),
+        (
+            "type=\"Machine\"",
+            "type=\"Rack\"",
+            "line 3: no object of type `Machine`",
+        ),
         (
             "type=\"L3Cache\"",
             "type=\"Machine\"",
@@ -27,7 +33,11 @@ fn what_contradicts_itself_is_refused_with_its_line() {
             "cpuset=\"0x000000f0\"",
             "line 74: a NUMA node without os_index",
         ),
-        ("type=\"PU\" os_index=\"7\"", "type=\"PU\" os_index=\"6\"", "line 103: PU `6` is there twice"),
+        (
+            "type=\"PU\" os_index=\"7\"",
+            "type=\"PU\" os_index=\"6\"",
+            "line 103: PU `6` is there twice",
+        ),
         (
             "type=\"PU\" os_index=\"7\"",
             "type=\"PU\" os_index=\"8192\"",
@@ -38,7 +48,11 @@ fn what_contradicts_itself_is_refused_with_its_line() {
             "type=\"PU\" os_index=\"-7\"",
             "line 103: os_index `-7`: expected a number",
         ),
-        ("type=\"PU\" os_index=\"7\"", "type=\"PU\"", "line 103: a PU without os_index"),
+        (
+            "type=\"PU\" os_index=\"7\"",
+            "type=\"PU\"",
+            "line 103: a PU without os_index",
+        ),
         (
             "type=\"NUMANode\" os_index=\"2\"",
             "type=\"NUMANode\" os_index=\"0\"",
@@ -69,7 +83,11 @@ fn what_contradicts_itself_is_refused_with_its_line() {
             "\"0000:10-20\"",
             "line 20: bridge_pci `0000:10-20`: expected a domain and buses such as `0000:[15-1f]`",
         ),
-        (" bridge_pci=\"0000:[10-20]\"", "", "line 20: a host bridge without bridge_pci"),
+        (
+            " bridge_pci=\"0000:[10-20]\"",
+            "",
+            "line 20: a host bridge without bridge_pci",
+        ),
         (
             "type=\"Bridge\" gp_index=\"23\"",
             "type=\"PCIDev\" gp_index=\"23\"",
@@ -85,17 +103,32 @@ fn what_contradicts_itself_is_refused_with_its_line() {
 #[test]
 fn a_set_has_words_of_32_bits_and_an_end() {
     let machine = |set: &str| {
-        VERSION_3.replacen("cpuset=\"0x00000003\" nodeset", &format!("cpuset=\"{set}\" nodeset"), 1)
+        VERSION_3.replacen(
+            "cpuset=\"0x00000003\" nodeset",
+            &format!("cpuset=\"{set}\" nodeset"),
+            1,
+        )
     };
-    for (set, cpus) in
-        [("0x1,,0x3", "0-1,64"), ("3", "0-1"), (&format!("0x80000000{}", ",0x0".repeat(255)), "8191")]
-    {
+    for (set, cpus) in [
+        ("0x1,,0x3", "0-1,64"),
+        ("3", "0-1"),
+        (&format!("0x80000000{}", ",0x0".repeat(255)), "8191"),
+    ] {
         assert_eq!(good(&machine(set)).0.numa_nodes[0].cpus.to_string(), cpus);
     }
-    for set in ["0xf...f", "0x100000000", "0x+1", "0-3", &format!("0x1{}", ",0x0".repeat(256))] {
+    for set in [
+        "0xf...f",
+        "0x100000000",
+        "0x+1",
+        "0-3",
+        &format!("0x1{}", ",0x0".repeat(256)),
+    ] {
         let said = refusal(&machine(set));
         assert!(said.starts_with("line 6: cpuset `0"), "{said}");
-        assert!(said.ends_with("expected words such as `0x0000ffff,,0x0` of at most 8192 bits"), "{said}");
+        assert!(
+            said.ends_with("expected words such as `0x0000ffff,,0x0` of at most 8192 bits"),
+            "{said}"
+        );
     }
 }
 
@@ -105,27 +138,40 @@ fn a_device_that_no_program_could_name_is_left_out_with_a_word() {
     for name in ["mlx5,0", "../mlx5", "", &long] {
         let text = VERSION_2.replace("name=\"mlx5_0\"", &format!("name=\"{name}\""));
         let (topology, diagnostics) = good(&text);
-        assert!(topology.nics.iter().all(|nic| nic.address != Some(at("14:00.0"))), "{name}");
+        assert!(
+            topology
+                .nics
+                .iter()
+                .all(|nic| nic.address != Some(at("14:00.0"))),
+            "{name}"
+        );
         let finding = "a name that no library's variable could hold: this NIC is left out";
-        assert!(diagnostics.iter().any(|said| said.ends_with(finding)), "{name}: {diagnostics:?}");
+        assert!(
+            diagnostics.iter().any(|said| said.ends_with(finding)),
+            "{name}: {diagnostics:?}"
+        );
     }
     let (topology, diagnostics) = good(&VERSION_2.replace("name=\"mlx5_1\"", "name=\"mlx5_0\""));
     assert_eq!(nic(&topology, "mlx5_0").address, Some(at("14:00.0")));
     assert!(diagnostics.contains(&"`mlx5_0`: a second NIC of this name: left out".to_string()));
     let (topology, diagnostics) = good(&VERSION_2.replace("name=\"mlx5_0\"", "name=\"bxi0\""));
     assert_eq!(topology.nics.len(), 5);
-    assert!(
-        diagnostics
-            .contains(&"`bxi0`: a Portals adapter, which no library here places: left out".to_string())
-    );
+    assert!(diagnostics.contains(
+        &"`bxi0`: a Portals adapter, which no library here places: left out".to_string()
+    ));
 }
 
 #[test]
 fn more_nics_than_a_topology_holds_lose_the_plain_ones_first() {
-    let plain = |index: usize| format!("<object type=\"OSDev\" name=\"eth{index}\" osdev_type=\"16\"/>\n");
+    let plain =
+        |index: usize| format!("<object type=\"OSDev\" name=\"eth{index}\" osdev_type=\"16\"/>\n");
     let many: String = (0..300).map(plain).collect();
     let at_the_front = VERSION_3.find("<object type=\"Package\"").unwrap();
-    let text = format!("{}{many}{}", &VERSION_3[..at_the_front], &VERSION_3[at_the_front..]);
+    let text = format!(
+        "{}{many}{}",
+        &VERSION_3[..at_the_front],
+        &VERSION_3[at_the_front..]
+    );
     let (topology, diagnostics) = good(&text);
     assert_eq!(topology.nics.len(), 256);
     assert_eq!(nic(&topology, "mlx4_0").kind, NicKind::Verbs);
@@ -135,10 +181,17 @@ fn more_nics_than_a_topology_holds_lose_the_plain_ones_first() {
 #[test]
 fn findings_are_bounded() {
     let twin = "<object type=\"OSDev\" name=\"eth0\" osdev_type=\"16\"/>\n".repeat(1000);
-    let text = VERSION_3.replacen("<object type=\"Package\"", &format!("{twin}<object type=\"Package\""), 1);
+    let text = VERSION_3.replacen(
+        "<object type=\"Package\"",
+        &format!("{twin}<object type=\"Package\""),
+        1,
+    );
     let (_, diagnostics) = good(&text);
     assert_eq!(diagnostics.len(), 101);
-    assert_eq!(diagnostics[100], "`hwloc`: 899 more findings about this file");
+    assert_eq!(
+        diagnostics[100],
+        "`hwloc`: 899 more findings about this file"
+    );
 }
 
 #[test]
@@ -155,11 +208,16 @@ fn bridges_that_the_file_leaves_out_are_not_made_up() {
     }
     let (topology, diagnostics) = good(&text);
     assert_eq!(topology.pci.iter().count(), 2);
-    assert_eq!(kind(&topology, "02:00.0", "mlx4_0"), PathType::Node, "one NUMA node is all that is known");
+    assert_eq!(
+        kind(&topology, "02:00.0", "mlx4_0"),
+        PathType::Node,
+        "one NUMA node is all that is known"
+    );
     assert_eq!(diagnostics.len(), 2);
     assert!(
-        diagnostics[0]
-            .ends_with("no host bridge above it in the file: only what is on its bus counts as near")
+        diagnostics[0].ends_with(
+            "no host bridge above it in the file: only what is on its bus counts as near"
+        )
     );
 }
 
@@ -168,8 +226,12 @@ fn a_device_on_a_bus_that_its_bridge_does_not_lead_to_stays_with_a_word() {
     let text = VERSION_2.replace("bridge_pci=\"0000:[13-13]\"", "bridge_pci=\"0000:[33-33]\"");
     let (topology, diagnostics) = good(&text);
     assert_eq!(kind(&topology, "13:00.0", "mlx5_0"), PathType::Pix);
-    let wanted = "`0000:13:00.0`: stands below `0000:12:00.0`, which leads to other buses: it is left there";
-    assert!(diagnostics.iter().any(|said| said == wanted), "{diagnostics:?}");
+    let wanted =
+        "`0000:13:00.0`: stands below `0000:12:00.0`, which leads to other buses: it is left there";
+    assert!(
+        diagnostics.iter().any(|said| said == wanted),
+        "{diagnostics:?}"
+    );
 }
 
 #[test]
@@ -180,18 +242,39 @@ fn distances_that_are_not_of_all_nodes_are_not_used() {
             "1 0 </indexes>",
             "a matrix of 9 values between 2 nodes, where the file has 3: not used",
         ),
-        ("30 41 31 10", "30 41 31", "a matrix of 8 values between 3 nodes, where the file has 3: not used"),
+        (
+            "30 41 31 10",
+            "30 41 31",
+            "a matrix of 8 values between 3 nodes, where the file has 3: not used",
+        ),
         (
             "1 0 2 </indexes>",
             "1 0 7 </indexes>",
             "a matrix of 9 values between 3 nodes, where the file has 3: not used",
         ),
-        ("30 41 31 10", "30 41 31 -1", "`-1` is not a distance: not used"),
-        ("30 41 31 10", "30 41 31 4000000000", "`4000000000` is not a distance: not used"),
+        (
+            "30 41 31 10",
+            "30 41 31 -1",
+            "`-1` is not a distance: not used",
+        ),
+        (
+            "30 41 31 10",
+            "30 41 31 4000000000",
+            "`4000000000` is not a distance: not used",
+        ),
     ] {
         let (topology, diagnostics) = good(&VERSION_2.replace(from, to));
-        assert!(topology.numa_nodes.iter().all(|node| node.distances.is_empty()), "{to}");
-        assert!(diagnostics.contains(&format!("`distances`: {finding}")), "{to}: {diagnostics:?}");
+        assert!(
+            topology
+                .numa_nodes
+                .iter()
+                .all(|node| node.distances.is_empty()),
+            "{to}"
+        );
+        assert!(
+            diagnostics.contains(&format!("`distances`: {finding}")),
+            "{to}: {diagnostics:?}"
+        );
     }
     let by_gp = VERSION_2
         .replace("indexing=\"os\"", "indexing=\"gp\"")
@@ -212,7 +295,10 @@ fn what_is_not_hwlocs_is_refused() {
     assert!(refusal("GPU0 NIC0").starts_with("line 1: not well-formed XML: "));
     let nul = refusal(&VERSION_3.replace("new1", "new\0"));
     assert!(nul.starts_with("line 27: not well-formed XML: "), "{nul}");
-    assert_eq!(refusal(&" ".repeat(crate::import::MAX_BYTES + 1)), "longer than 16777216 bytes");
+    assert_eq!(
+        refusal(&" ".repeat(crate::import::MAX_BYTES + 1)),
+        "longer than 16777216 bytes"
+    );
 }
 
 #[test]
@@ -223,23 +309,35 @@ fn entities_are_refused_before_they_grow() {
         laughs.push_str(&format!("<!ENTITY a{level} \"{lower}\">\n"));
     }
     laughs.push_str("]>\n<topology>&a29;</topology>");
-    assert_eq!(refusal(&laughs), "line 2: the file declares entities, which no topology needs");
+    assert_eq!(
+        refusal(&laughs),
+        "line 2: the file declares entities, which no topology needs"
+    );
 }
 
 /// 2 MiB is what Rust gives a thread, and this is a build without optimisation: the deepest stack a caller can have.
 fn on_a_small_stack(text: String) -> String {
     let thread = std::thread::Builder::new().stack_size(2 << 20);
-    thread.spawn(move || refusal(&text)).unwrap().join().unwrap()
+    thread
+        .spawn(move || refusal(&text))
+        .unwrap()
+        .join()
+        .unwrap()
 }
 
 #[test]
 fn elements_inside_each_other_by_the_hundred_thousand_do_not_overflow_the_stack() {
     let nested = |open: &str, close: &str| {
         let (inside, outside) = (open.repeat(100_000), close.repeat(100_000));
-        format!("<topology version=\"2.0\">\n<object type=\"Machine\">{inside}{outside}</object></topology>")
+        format!(
+            "<topology version=\"2.0\">\n<object type=\"Machine\">{inside}{outside}</object></topology>"
+        )
     };
     let objects = on_a_small_stack(nested("<object type=\"Group\">", "</object>"));
-    assert_eq!(objects, "line 2: elements inside each other: expected at most 128");
+    assert_eq!(
+        objects,
+        "line 2: elements inside each other: expected at most 128"
+    );
     // we parse unknown elements but do not follow them
     let (inside, outside) = ("<a>".repeat(127), "</a>".repeat(127));
     assert_eq!(
@@ -247,7 +345,10 @@ fn elements_inside_each_other_by_the_hundred_thousand_do_not_overflow_the_stack(
         "line 1: no object of type `Machine`"
     );
     let never_closed = on_a_small_stack("<object>".repeat(127));
-    assert!(never_closed.starts_with("line 1: not well-formed XML: "), "{never_closed}");
+    assert!(
+        never_closed.starts_with("line 1: not well-formed XML: "),
+        "{never_closed}"
+    );
 }
 
 #[test]
@@ -255,5 +356,8 @@ fn of_two_nodes_with_the_same_cpus_one_keeps_them() {
     let text = VERSION_2.replace(" subtype=\"GPUMemory\"", "");
     let (topology, diagnostics) = good(&text);
     assert_eq!(cpus(&topology), cpus(&good(VERSION_2).0));
-    assert_eq!(diagnostics[0], "`NUMANode 2`: CPUs of another node too: its own are taken to be none");
+    assert_eq!(
+        diagnostics[0],
+        "`NUMANode 2`: CPUs of another node too: its own are taken to be none"
+    );
 }

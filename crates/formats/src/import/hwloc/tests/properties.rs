@@ -9,13 +9,18 @@ use proptest::prelude::*;
 /// all checks of a topology file.
 fn judge(text: &str) -> Result<(), TestCaseError> {
     let one_line = |said: String| {
-        prop_assert!(!said.chars().any(char::is_control) && said.chars().count() < 600, "{said:?}");
+        prop_assert!(
+            !said.chars().any(char::is_control) && said.chars().count() < 600,
+            "{said:?}"
+        );
         Ok(())
     };
     match super::super::read(text, provenance()) {
         Ok((topology, diagnostics)) => {
             prop_assert!(diagnostics.len() <= MAX_DIAGNOSTICS + 1);
-            diagnostics.iter().try_for_each(|said| one_line(said.to_string()))?;
+            diagnostics
+                .iter()
+                .try_for_each(|said| one_line(said.to_string()))?;
             prop_assert_eq!(from_json(&to_json(&topology), provenance()), Ok(topology));
         }
         Err(bad) => one_line(bad.to_string())?,

@@ -5,7 +5,8 @@
 use super::super::*;
 use super::{SAMPLE, parse, rules};
 use nic_placement_core::topology::{
-    Gpu, GpuVendor, HostBridge, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PathType, Port, PortState, file,
+    Gpu, GpuVendor, HostBridge, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PathType, Port,
+    PortState, file,
 };
 use proptest::prelude::*;
 
@@ -13,7 +14,11 @@ use proptest::prelude::*;
 /// and the kind of every path.  Kinds that NCCL does not tell apart count as one.
 pub(super) fn facts(topology: &Topology) -> BTreeSet<String> {
     let mut facts = BTreeSet::from([format!("processor {:?}", topology.processor)]);
-    for node in topology.numa_nodes.iter().filter(|node| !node.cpus.is_empty()) {
+    for node in topology
+        .numa_nodes
+        .iter()
+        .filter(|node| !node.cpus.is_empty())
+    {
         facts.insert(format!("node {} {}", node.os_index, node.cpus));
     }
     for gpu in &topology.gpus {
@@ -21,7 +26,10 @@ pub(super) fn facts(topology: &Topology) -> BTreeSet<String> {
         facts.insert(format!("gpu {} {:?} {node:?}", gpu.address, gpu.vendor));
     }
     for address in topology.nics.iter().filter_map(|nic| nic.address) {
-        facts.insert(format!("nic {address} {:?}", topology.numa_node_of(address)));
+        facts.insert(format!(
+            "nic {address} {:?}",
+            topology.numa_node_of(address)
+        ));
         for gpu in &topology.gpus {
             let known = |address| topology.numa_node_of(address).is_some();
             let kind = match topology.path_type(gpu.address, address) {
@@ -41,9 +49,18 @@ fn judge(text: &str) -> Result<bool, TestCaseError> {
         Ok((topology, _)) => {
             let kept = file::from_json(&file::to_json(&topology), topology.provenance.clone());
             prop_assert_eq!(kept.as_ref().map_err(ToString::to_string), Ok(&topology));
-            let Ok(Written { text, .. }) = write(&topology) else { return Ok(true) };
-            prop_assert!(rules::reader::load(&text).is_ok(), "{:?} {}", rules::reader::load(&text), text);
-            let again = parse(&text).map_err(|bad| TestCaseError::fail(bad.to_string()))?.0;
+            let Ok(Written { text, .. }) = write(&topology) else {
+                return Ok(true);
+            };
+            prop_assert!(
+                rules::reader::load(&text).is_ok(),
+                "{:?} {}",
+                rules::reader::load(&text),
+                text
+            );
+            let again = parse(&text)
+                .map_err(|bad| TestCaseError::fail(bad.to_string()))?
+                .0;
             prop_assert_eq!(facts(&again), facts(&topology));
             Ok(true)
         }
@@ -62,7 +79,14 @@ fn judge(text: &str) -> Result<bool, TestCaseError> {
 type Device = (usize, Vec<usize>, bool);
 
 fn devices() -> impl Strategy<Value = Vec<Device>> {
-    prop::collection::vec((0usize..3, prop::collection::vec(0usize..2, 0..5), any::<bool>()), 0..12)
+    prop::collection::vec(
+        (
+            0usize..3,
+            prop::collection::vec(0usize..2, 0..5),
+            any::<bool>(),
+        ),
+        0..12,
+    )
 }
 
 /// `<pci>` elements below the switches `path`, and their addresses in the order of `devices`.
@@ -70,19 +94,28 @@ fn tree(devices: &[(usize, &Device)], depth: usize, switches: &mut usize, text: 
     for &(index, (_, path, is_gpu)) in devices {
         if path.len() == depth {
             let class = if *is_gpu { "0x030200" } else { "0x020000" };
-            let inside =
-                if *is_gpu { "<gpu/>".to_string() } else { format!("<nic><net name=\"n{index}\"/></nic>") };
+            let inside = if *is_gpu {
+                "<gpu/>".to_string()
+            } else {
+                format!("<nic><net name=\"n{index}\"/></nic>")
+            };
             text.push_str(&format!(
                 "<pci busid=\"0000:{index:02x}:00.0\" class=\"{class}\">{inside}</pci>\n"
             ));
         }
     }
     for branch in 0..2 {
-        let below: Vec<_> =
-            devices.iter().filter(|(_, (_, path, _))| path.get(depth) == Some(&branch)).copied().collect();
+        let below: Vec<_> = devices
+            .iter()
+            .filter(|(_, (_, path, _))| path.get(depth) == Some(&branch))
+            .copied()
+            .collect();
         if !below.is_empty() {
             *switches += 1;
-            text.push_str(&format!("<pci busid=\"0001:{:02x}:00.0\" class=\"0x060400\">\n", *switches));
+            text.push_str(&format!(
+                "<pci busid=\"0001:{:02x}:00.0\" class=\"0x060400\">\n",
+                *switches
+            ));
             tree(&below, depth + 1, switches, text);
             text.push_str("</pci>\n");
         }
@@ -115,19 +148,43 @@ fn machines() -> impl Strategy<Value = Topology> {
         let mut topology = Topology::empty("generated", Provenance::ThisSystem);
         for os_index in 0..3u32 {
             let cpus = (os_index * 20..os_index * 20 + 20).collect();
-            topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new(), package: None });
+            topology.numa_nodes.push(NumaNode {
+                os_index,
+                cpus,
+                distances: Vec::new(),
+                package: None,
+            });
         }
         for (index, (nics, gpu, is_deep, numa_node, (tenths_gt, width), state)) in
             slots.into_iter().enumerate()
         {
             let rate = Some(LinkRate { tenths_gt, width });
             let mut add = |bus: usize, device: u8, parent: PciParent| {
-                let address = PciAddress { domain: index as u32, bus: bus as u8, device, function: 0 };
-                let link = PcieLink { current: rate, max: rate };
-                topology.pci.insert(PciFunction { numa_node, link, ..PciFunction::new(address, parent) });
+                let address = PciAddress {
+                    domain: index as u32,
+                    bus: bus as u8,
+                    device,
+                    function: 0,
+                };
+                let link = PcieLink {
+                    current: rate,
+                    max: rate,
+                };
+                topology.pci.insert(PciFunction {
+                    numa_node,
+                    link,
+                    ..PciFunction::new(address, parent)
+                });
                 PciParent::Bridge(address)
             };
-            let root = add(0, 1, PciParent::Host(HostBridge { domain: index as u32, bus: 0 }));
+            let root = add(
+                0,
+                1,
+                PciParent::Host(HostBridge {
+                    domain: index as u32,
+                    bus: 0,
+                }),
+            );
             let first = add(1, 0, root);
             let second = if is_deep {
                 let port = add(2, 31, first);
@@ -144,18 +201,35 @@ fn machines() -> impl Strategy<Value = Topology> {
             };
             if let Some(vendor) = gpu {
                 let gpu = Gpu::new(place(9, second), GpuVendor::ALL[vendor]);
-                topology.gpus.push(Gpu { minor: Some(index as u32), ..gpu });
+                topology.gpus.push(Gpu {
+                    minor: Some(index as u32),
+                    ..gpu
+                });
             }
             for nic in 0..nics as u8 {
                 let address = place(nic, if nic % 2 == 0 { first } else { second });
-                let state = [PortState::Active, PortState::Active, PortState::Active, PortState::Down][state];
-                let port =
-                    |number| Port::new(number, state, LinkLayer::Ethernet, Some(2500 * u64::from(number)));
+                let state = [
+                    PortState::Active,
+                    PortState::Active,
+                    PortState::Active,
+                    PortState::Down,
+                ][state];
+                let port = |number| {
+                    Port::new(
+                        number,
+                        state,
+                        LinkLayer::Ethernet,
+                        Some(2500 * u64::from(number)),
+                    )
+                };
                 topology.nics.push(Nic {
                     address: Some(address),
                     ports: (1..=nic + 1).map(port).collect(),
                     card: Some(format!("946d:ae03:00{index:02x}:00a{nic}")),
-                    ..Nic::new(format!("mlx5_{index}{nic}").parse().unwrap(), NicKind::Verbs)
+                    ..Nic::new(
+                        format!("mlx5_{index}{nic}").parse().unwrap(),
+                        NicKind::Verbs,
+                    )
                 });
             }
         }
@@ -166,21 +240,45 @@ fn machines() -> impl Strategy<Value = Topology> {
 
 /// A bus that shows every function alone, and statements of which GPUs and NICs share a switch.
 fn virtual_machines() -> impl Strategy<Value = Topology> {
-    let device = (any::<bool>(), 0u32..4, prop::option::of(0u32..2), any::<bool>());
+    let device = (
+        any::<bool>(),
+        0u32..4,
+        prop::option::of(0u32..2),
+        any::<bool>(),
+    );
     (prop::collection::vec(device, 0..16), any::<bool>()).prop_map(|(devices, is_nested)| {
         let mut topology = Topology::empty("virtual", Provenance::ThisSystem);
         for os_index in 0..2u32 {
             let cpus = (os_index * 20..os_index * 20 + 20).collect();
-            topology.numa_nodes.push(NumaNode { os_index, cpus, distances: Vec::new(), package: None });
+            topology.numa_nodes.push(NumaNode {
+                os_index,
+                cpus,
+                distances: Vec::new(),
+                package: None,
+            });
         }
         let mut switches = Vec::new();
         for (index, (is_gpu, switch, numa_node, has_link)) in devices.into_iter().enumerate() {
-            let address = PciAddress { domain: index as u32 + 1, bus: 0, device: 0, function: 0 };
-            let host = HostBridge { domain: address.domain, bus: 0 };
-            let rate = has_link.then_some(LinkRate { tenths_gt: 320, width: 16 });
+            let address = PciAddress {
+                domain: index as u32 + 1,
+                bus: 0,
+                device: 0,
+                function: 0,
+            };
+            let host = HostBridge {
+                domain: address.domain,
+                bus: 0,
+            };
+            let rate = has_link.then_some(LinkRate {
+                tenths_gt: 320,
+                width: 16,
+            });
             topology.pci.insert(PciFunction {
                 numa_node: numa_node.map(|_| switch % 2),
-                link: PcieLink { current: rate, max: rate },
+                link: PcieLink {
+                    current: rate,
+                    max: rate,
+                },
                 ..PciFunction::new(address, PciParent::Host(host))
             });
             switches.push((is_gpu, address, switch));
@@ -218,16 +316,28 @@ fn as_nccl_reads_it(made: &Topology) -> Result<(), TestCaseError> {
     if made.gpus.is_empty() {
         return Ok(());
     }
-    let bus = Topology { stated_paths: Default::default(), ..made.clone() };
+    let bus = Topology {
+        stated_paths: Default::default(),
+        ..made.clone()
+    };
     for bus in [Some(&bus), None] {
         let joined = rules::joined(&text, made, bus).and_then(|all| all.check().map(|()| all));
         let all = joined.map_err(|bad| TestCaseError::fail(format!("{bad}\n{text}")))?;
-        let kinds = all.kinds(made).map_err(|bad| TestCaseError::fail(format!("{bad}\n{text}")))?;
+        let kinds = all
+            .kinds(made)
+            .map_err(|bad| TestCaseError::fail(format!("{bad}\n{text}")))?;
         for ((rank, name), kind) in kinds {
             let nic = made.nics.iter().find(|nic| nic.name == *name).unwrap();
             let expected = made.path_type(made.gpus[rank].address, nic.address.unwrap());
             let near = |kind: PathType| (kind <= PathType::Pxb).then_some(kind);
-            prop_assert_eq!(near(kind), near(expected), "GPU {} and {}\n{}", rank, name, text);
+            prop_assert_eq!(
+                near(kind),
+                near(expected),
+                "GPU {} and {}\n{}",
+                rank,
+                name,
+                text
+            );
         }
     }
     Ok(())

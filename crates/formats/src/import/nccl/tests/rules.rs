@@ -19,13 +19,27 @@ use std::collections::BTreeMap;
 pub fn joined(text: &str, topology: &Topology, bus: Option<&Topology>) -> Result<Xml, String> {
     let mut all = Xml::default();
     for rank in 0..topology.gpus.len() {
-        let mut of_rank = Rank { xml: reader::load(text)?, bus, topology };
+        let mut of_rank = Rank {
+            xml: reader::load(text)?,
+            bus,
+            topology,
+        };
         of_rank.complete(rank)?;
-        let (xml, root) = (&of_rank.xml, of_rank.xml.find("system", |_| true).ok_or("no `<system>`")?);
+        let (xml, root) = (
+            &of_rank.xml,
+            of_rank
+                .xml
+                .find("system", |_| true)
+                .ok_or("no `<system>`")?,
+        );
         let kept = xml.trimmed(root).ok_or("nothing is kept")?;
         all.fuse(&kept);
         if xml.elements.len() > reader::MAX_ELEMENTS || all.elements.len() > reader::MAX_ELEMENTS {
-            return Err(format!("{} elements of a rank, {} of all", xml.elements.len(), all.elements.len()));
+            return Err(format!(
+                "{} elements of a rank, {} of all",
+                xml.elements.len(),
+                all.elements.len()
+            ));
         }
     }
     Ok(all)
@@ -41,7 +55,11 @@ pub fn listed(topology: &Topology) -> impl Iterator<Item = &Nic> {
 /// The address at which NCCL looks for a NIC's function: all ports of a card, and all virtual functions, are one
 /// (src/transport/net_ib/init.cc, `ncclIbGetPciPath`).
 pub fn sought(address: PciAddress) -> PciAddress {
-    PciAddress { device: 0, function: 0, ..address }
+    PciAddress {
+        device: 0,
+        function: 0,
+        ..address
+    }
 }
 
 struct Rank<'a> {
@@ -69,8 +87,9 @@ impl Rank<'_> {
         gpu.set("keep", "1");
         gpu.set("rank", &rank.to_string());
         gpu.set_if_unset("gdr", "1");
-        let nics: Vec<(String, Option<PciAddress>)> =
-            listed(self.topology).map(|nic| (nic.name.to_string(), nic.address)).collect();
+        let nics: Vec<(String, Option<PciAddress>)> = listed(self.topology)
+            .map(|nic| (nic.name.to_string(), nic.address))
+            .collect();
         for (dev, (name, address)) in nics.into_iter().enumerate() {
             self.net(dev, &name, address)?;
         }
@@ -116,20 +135,34 @@ impl Rank<'_> {
 
     /// `ncclTopoGetXmlFromSys`
     fn ask_sys(&mut self, pci: usize) -> Result<(), String> {
-        let busid = self.xml.elements[pci].get("busid").ok_or("no `busid`")?.to_string();
+        let busid = self.xml.elements[pci]
+            .get("busid")
+            .ok_or("no `busid`")?
+            .to_string();
         let address: PciAddress = busid.parse().map_err(|bad| format!("{bad}"))?;
         let function = self.bus.and_then(|bus| bus.pci.get(address)).cloned();
         let element = &mut self.xml.elements[pci];
         if let Some(function) = &function {
-            function.class.iter().for_each(|class| element.set("class", &format!("0x{class:06x}")));
+            function
+                .class
+                .iter()
+                .for_each(|class| element.set("class", &format!("0x{class:06x}")));
             let id = |id: Option<u16>| id.map(|id| format!("0x{id:04x}"));
             for (key, value) in [
                 ("vendor", id(function.vendor)),
                 ("device", id(function.device)),
-                ("subsystem_vendor", id(function.subsystem.map(|(vendor, _)| vendor))),
-                ("subsystem_device", id(function.subsystem.map(|(_, device)| device))),
+                (
+                    "subsystem_vendor",
+                    id(function.subsystem.map(|(vendor, _)| vendor)),
+                ),
+                (
+                    "subsystem_device",
+                    id(function.subsystem.map(|(_, device)| device)),
+                ),
             ] {
-                value.iter().for_each(|value| element.set_if_unset(key, value));
+                value
+                    .iter()
+                    .for_each(|value| element.set_if_unset(key, value));
             }
         }
         element.set_if_unset("link_speed", "");
@@ -138,8 +171,10 @@ impl Rank<'_> {
             let parent = self.above(address, function.is_some());
             self.xml.elements[pci].parent = Some(parent);
             let key = |index: &usize| self.xml.elements[*index].get("busid").map(str::to_string);
-            let place =
-                self.xml.elements[parent].inside.iter().position(|other| key(other) > Some(busid.clone()));
+            let place = self.xml.elements[parent]
+                .inside
+                .iter()
+                .position(|other| key(other) > Some(busid.clone()));
             let inside = &mut self.xml.elements[parent].inside;
             inside.insert(place.unwrap_or(inside.len()), pci);
         }
@@ -148,9 +183,12 @@ impl Rank<'_> {
             return self.ask_sys(parent);
         }
         let cpu = &mut self.xml.elements[parent];
-        for (key, value) in
-            [("affinity", "ff"), ("arch", "x86_64"), ("vendor", "AuthenticAMD"), ("familyid", "143")]
-        {
+        for (key, value) in [
+            ("affinity", "ff"),
+            ("arch", "x86_64"),
+            ("vendor", "AuthenticAMD"),
+            ("familyid", "143"),
+        ] {
             cpu.set_if_unset(key, value);
         }
         cpu.set_if_unset("modelid", "49");
@@ -159,13 +197,21 @@ impl Rank<'_> {
 
     /// What stands above a function that the file does not have: the next switch up, two bridges away, or the CPU.
     fn above(&mut self, address: PciAddress, is_here: bool) -> usize {
-        let bridges = self.bus.map(|bus| bus.pci.ancestors(address).0).unwrap_or_default();
+        let bridges = self
+            .bus
+            .map(|bus| bus.pci.ancestors(address).0)
+            .unwrap_or_default();
         if let Some(switch) = bridges.get(1) {
             return self.function(&switch.to_string());
         }
-        let numa_node = self.bus.and_then(|bus| bus.pci.get(address)?.numa_node).filter(|_| is_here);
+        let numa_node = self
+            .bus
+            .and_then(|bus| bus.pci.get(address)?.numa_node)
+            .filter(|_| is_here);
         let numaid = numa_node.map_or("-1".to_string(), |node| node.to_string());
-        let known = self.xml.find("cpu", |cpu| cpu.get("numaid") == Some(&numaid));
+        let known = self
+            .xml
+            .find("cpu", |cpu| cpu.get("numaid") == Some(&numaid));
         known.unwrap_or_else(|| {
             let system = self.xml.find("system", |_| true);
             let cpu = self.xml.add(system, "cpu");
@@ -183,7 +229,9 @@ impl Xml {
             let mandatory: &[&str] = match element.name.as_str() {
                 "system" => &["version"],
                 "cpu" if element.get("arch") != Some("x86_64") => &["numaid", "arch", "host_hash"],
-                "cpu" if element.get("vendor") != Some("GenuineIntel") => &["numaid", "arch", "vendor"],
+                "cpu" if element.get("vendor") != Some("GenuineIntel") => {
+                    &["numaid", "arch", "vendor"]
+                }
                 "cpu" => &["numaid", "arch", "vendor", "familyid", "modelid"],
                 "pci" => &["class", "busid", "link_width", "link_speed"],
                 "gpu" => &["rank", "sm", "dev", "gdr"],
@@ -191,7 +239,10 @@ impl Xml {
                 _ => &[],
             };
             for key in mandatory {
-                element.get(key).ok_or(format!("Attribute {key} of node {} not found", element.name))?;
+                element.get(key).ok_or(format!(
+                    "Attribute {key} of node {} not found",
+                    element.name
+                ))?;
             }
         }
         Ok(())
@@ -199,11 +250,16 @@ impl Xml {
 
     /// The kind of path between each GPU, by its rank, and each NIC, by its name (src/graph/paths.cc, `ncclTopoSetPaths`).  A
     /// device that occurs twice, or nowhere, is an error.
-    pub fn kinds(&self, topology: &Topology) -> Result<BTreeMap<(usize, String), PathType>, String> {
+    pub fn kinds(
+        &self,
+        topology: &Topology,
+    ) -> Result<BTreeMap<(usize, String), PathType>, String> {
         let mut kinds = BTreeMap::new();
         let one = |name: &str, key: &str, value: &str| {
             let found: Vec<usize> = (0..self.elements.len())
-                .filter(|&i| self.elements[i].name == name && self.elements[i].get(key) == Some(value))
+                .filter(|&i| {
+                    self.elements[i].name == name && self.elements[i].get(key) == Some(value)
+                })
                 .collect();
             match found.as_slice() {
                 [one] => Ok(self.path_up(*one)),
@@ -242,7 +298,10 @@ impl Xml {
             here = self.elements[index].parent;
         }
         // a NIC right below its CPU has no function of its own
-        if path.first().is_some_and(|&first| self.elements[first].name == "cpu") {
+        if path
+            .first()
+            .is_some_and(|&first| self.elements[first].name == "cpu")
+        {
             path.insert(0, from);
         }
         path

@@ -40,7 +40,10 @@ fn joined(text: &str, topology: &Topology, bus: Option<&Topology>) -> Result<rul
 
 /// What a virtual machine's bus shows of a model: no path that is only stated.
 fn bus(topology: &Topology) -> Topology {
-    Topology { stated_paths: BTreeMap::new(), ..topology.clone() }
+    Topology {
+        stated_paths: BTreeMap::new(),
+        ..topology.clone()
+    }
 }
 
 #[test]
@@ -48,14 +51,30 @@ fn nccl_reads_the_file_of_every_model_on_the_machine_and_off_it() {
     for model in nic_placement_core::platform::MODELS {
         let (name, topology) = (model.name, model.topology().unwrap());
         let Written { text, lost } = write(&topology).unwrap();
-        assert!(!text.contains("<nic") && !text.contains("<net") && !text.contains("<gpu"), "{name}\n{text}");
+        assert!(
+            !text.contains("<nic") && !text.contains("<net") && !text.contains("<gpu"),
+            "{name}\n{text}"
+        );
         let is_empty = |mask: &str| mask.chars().all(|letter| matches!(letter, '0' | ','));
-        let masks = text.split("affinity=\"").skip(1).filter_map(|rest| rest.split('"').next());
+        let masks = text
+            .split("affinity=\"")
+            .skip(1)
+            .filter_map(|rest| rest.split('"').next());
         assert!(!masks.into_iter().any(is_empty), "{name}\n{text}");
         for bus in [Some(&bus(&topology)), None] {
-            let all = joined(&text, &topology, bus).unwrap_or_else(|bad| panic!("{name}: {bad}\n{text}"));
-            for ((rank, nic), kind) in all.kinds(&topology).unwrap_or_else(|bad| panic!("{name}: {bad}")) {
-                let address = topology.nics.iter().find(|known| known.name == *nic).unwrap().address.unwrap();
+            let all =
+                joined(&text, &topology, bus).unwrap_or_else(|bad| panic!("{name}: {bad}\n{text}"));
+            for ((rank, nic), kind) in all
+                .kinds(&topology)
+                .unwrap_or_else(|bad| panic!("{name}: {bad}"))
+            {
+                let address = topology
+                    .nics
+                    .iter()
+                    .find(|known| known.name == *nic)
+                    .unwrap()
+                    .address
+                    .unwrap();
                 let expected = match topology.path_type(topology.gpus[rank].address, address) {
                     PathType::Node => PathType::Phb,
                     kind => kind,
@@ -64,10 +83,14 @@ fn nccl_reads_the_file_of_every_model_on_the_machine_and_off_it() {
             }
         }
         // what is lost is said, and is only what NCCL has no word for
-        let paths: Vec<String> =
-            lost.iter().map(Diagnostic::to_string).filter(|lost| lost.contains(" is ")).collect();
-        let is_known =
-            |lost: &String| lost.starts_with("`NODE is PHB to NCCL`") || lost.contains("are not in the file");
+        let paths: Vec<String> = lost
+            .iter()
+            .map(Diagnostic::to_string)
+            .filter(|lost| lost.contains(" is "))
+            .collect();
+        let is_known = |lost: &String| {
+            lost.starts_with("`NODE is PHB to NCCL`") || lost.contains("are not in the file")
+        };
         assert!(paths.iter().all(is_known), "{name}: {paths:?}");
     }
 }
@@ -76,8 +99,9 @@ fn nccl_reads_the_file_of_every_model_on_the_machine_and_off_it() {
 fn nics_in_the_file_are_what_nccl_stumbles_over() {
     let topology = nic_placement_core::platform::model("dgx-h100").unwrap();
     let text = write(&topology).unwrap().text;
-    let rank =
-        |text: &str, bus: &Topology| joined(text, &topology, Some(bus)).and_then(|all| all.kinds(&topology));
+    let rank = |text: &str, bus: &Topology| {
+        joined(text, &topology, Some(bus)).and_then(|all| all.kinds(&topology))
+    };
     assert!(rank(&text, &topology).is_ok());
     // as the file was before: NICs by name, and no identity of the CPUs
     let named = |mut text: String| {
@@ -90,29 +114,54 @@ fn nics_in_the_file_are_what_nccl_stumbles_over() {
         }
         text
     };
-    let anonymous = Topology { processor: None, ..topology.clone() };
+    let anonymous = Topology {
+        processor: None,
+        ..topology.clone()
+    };
     let before = named(write(&anonymous).unwrap().text);
-    assert_eq!(rank(&before, &topology).unwrap_err(), "Attribute arch of node cpu not found");
+    assert_eq!(
+        rank(&before, &topology).unwrap_err(),
+        "Attribute arch of node cpu not found"
+    );
     let mut with_ids = topology.clone();
     for function in topology.pci.iter() {
         let subsystem = Some((0x15b3, 0x0001));
-        with_ids.pci.insert(PciFunction { subsystem, ..function.clone() });
+        with_ids.pci.insert(PciFunction {
+            subsystem,
+            ..function.clone()
+        });
     }
     let bad = rank(&named(text), &with_ids).unwrap_err();
-    assert!(bad == "2 `<net name=\"mlx5_0\">`", "a copy for each switch that ranks do not agree on: {bad}");
+    assert!(
+        bad == "2 `<net name=\"mlx5_0\">`",
+        "a copy for each switch that ranks do not agree on: {bad}"
+    );
 }
 
 #[test]
 fn a_nic_without_a_function_comes_to_a_cpu_that_has_an_identity() {
     let mut topology = nic_placement_core::platform::model("azure-nd96isr-h100-v5").unwrap();
     let mut soft = Nic::new("rxe0".parse().unwrap(), NicKind::Verbs);
-    soft.ports.push(Port::new(1, PortState::Active, LinkLayer::Ethernet, Some(10_000)));
+    soft.ports.push(Port::new(
+        1,
+        PortState::Active,
+        LinkLayer::Ethernet,
+        Some(10_000),
+    ));
     topology.nics.push(soft);
     let text = write(&topology).unwrap().text;
     assert!(!text.contains("rxe0"));
-    joined(&text, &topology, Some(&bus(&topology))).unwrap().kinds(&topology).unwrap();
+    joined(&text, &topology, Some(&bus(&topology)))
+        .unwrap()
+        .kinds(&topology)
+        .unwrap();
     topology.processor = None;
-    joined(&write(&topology).unwrap().text, &topology, Some(&bus(&topology))).unwrap();
+    joined(
+        &write(&topology).unwrap().text,
+        &topology,
+        Some(&bus(&topology)),
+    )
+    .unwrap();
 }
 
 #[test]
@@ -120,7 +169,11 @@ fn stated_pairs_of_a_virtual_machine_stand_below_a_switch_each() {
     let topology = nic_placement_core::platform::model("azure-nd96isr-h100-v5").unwrap();
     let text = write(&topology).unwrap().text;
     assert_eq!(text.matches("<pci busid=\"ffff:ff:").count(), 8);
-    let group = text.lines().skip_while(|line| !line.contains("ffff:ff:01.0")).take(4).collect::<Vec<_>>();
+    let group = text
+        .lines()
+        .skip_while(|line| !line.contains("ffff:ff:01.0"))
+        .take(4)
+        .collect::<Vec<_>>();
     assert_eq!(
         group,
         [
@@ -133,47 +186,85 @@ fn stated_pairs_of_a_virtual_machine_stand_below_a_switch_each() {
     // a virtual machine often shows no rate, and NCCL then counts with generation 3
     let mut silent = topology.clone();
     for function in topology.pci.iter() {
-        silent.pci.insert(PciFunction { link: PcieLink::default(), ..function.clone() });
+        silent.pci.insert(PciFunction {
+            link: PcieLink::default(),
+            ..function.clone()
+        });
     }
-    assert_eq!(write(&silent).unwrap().text.matches("\"32.0 GT/s PCIe\" link_width=\"16\"").count(), 24);
+    assert_eq!(
+        write(&silent)
+            .unwrap()
+            .text
+            .matches("\"32.0 GT/s PCIe\" link_width=\"16\"")
+            .count(),
+        24
+    );
 }
 
 #[test]
 fn what_a_matrix_states_is_written_below_addresses_that_no_machine_has() {
     let matrix = "\tGPU0\tGPU1\tmlx5_0\tmlx5_1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tNV4\tPIX\tPXB\t0-3\t0\nGPU1\tNV4\t X \tSYS\tPIX\t4-7\t1\n";
-    let (topology, _) = crate::import::smi::read(matrix, Provenance::File("matrix".to_string())).unwrap();
+    let (topology, _) =
+        crate::import::smi::read(matrix, Provenance::File("matrix".to_string())).unwrap();
     let Written { text, lost } = write(&topology).unwrap();
-    assert!(!text.contains("ffffffff") && text.contains("busid=\"ffff:ff:"), "{text}");
+    assert!(
+        !text.contains("ffffffff") && text.contains("busid=\"ffff:ff:"),
+        "{text}"
+    );
     let (again, _) = parse(&text).unwrap();
     let kinds: Vec<PathType> = again
         .gpus
         .iter()
-        .flat_map(|gpu| again.nics.iter().map(|nic| again.path_type(gpu.address, nic.address.unwrap())))
+        .flat_map(|gpu| {
+            again
+                .nics
+                .iter()
+                .map(|nic| again.path_type(gpu.address, nic.address.unwrap()))
+        })
         .collect();
     // one path of four that no tree has with the others
-    assert_eq!(kinds.iter().filter(|kind| **kind == PathType::Pix).count(), 2, "{text}");
+    assert_eq!(
+        kinds.iter().filter(|kind| **kind == PathType::Pix).count(),
+        2,
+        "{text}"
+    );
     let lost: Vec<String> = lost.iter().map(Diagnostic::to_string).collect();
     assert!(
-        lost.iter().any(|lost| lost.starts_with("`<pci>`: the GPUs' addresses are not known")),
+        lost.iter()
+            .any(|lost| lost.starts_with("`<pci>`: the GPUs' addresses are not known")),
         "{lost:?}"
     );
-    assert!(lost.contains(&"`SYS is PXB to NCCL`: GPU 1 and `mlx5_0`".to_string()), "{lost:?}");
+    assert!(
+        lost.contains(&"`SYS is PXB to NCCL`: GPU 1 and `mlx5_0`".to_string()),
+        "{lost:?}"
+    );
 }
 
 #[test]
 fn what_is_amds_is_written_for_rccl_and_what_nccl_cannot_hold_is_refused() {
     let amd = nic_placement_core::platform::model("mi300x-8").unwrap();
-    assert!(write(&amd).unwrap().text.starts_with("<system version=\"2\""));
+    assert!(
+        write(&amd)
+            .unwrap()
+            .text
+            .starts_with("<system version=\"2\"")
+    );
     let mut many = nic_placement_core::platform::model("dgx-h100").unwrap();
     let nics = many.nics.clone();
     for copy in 0..10 {
         many.nics.extend(nics.iter().map(|nic| {
             let name = format!("{}_{copy}", nic.name).parse().unwrap();
-            Nic { name, ..nic.clone() }
+            Nic {
+                name,
+                ..nic.clone()
+            }
         }));
     }
     let refusal = write(&many).unwrap_err().to_string();
-    assert!(refusal.starts_with("NCCL reads `256` elements and needs `"), "{refusal}");
+    assert!(
+        refusal.starts_with("NCCL reads `256` elements and needs `"),
+        "{refusal}"
+    );
 }
 
 #[test]
@@ -231,15 +322,25 @@ fn what_nccl_could_not_hold_is_left_for_it_to_find() {
         distances: Vec::new(),
         package: None,
     });
-    topology.nics.push(Nic::new("rxe0".parse().unwrap(), NicKind::Verbs));
+    topology
+        .nics
+        .push(Nic::new("rxe0".parse().unwrap(), NicKind::Verbs));
     let text = write(&topology).unwrap().text;
-    assert_eq!(text, "<system version=\"1\">\n  <cpu numaid=\"0\"/>\n</system>\n");
+    assert_eq!(
+        text,
+        "<system version=\"1\">\n  <cpu numaid=\"0\"/>\n</system>\n"
+    );
     // parents in a circle, which no reader accepts
     let circle = address("01:00.0");
-    topology.pci.insert(PciFunction::new(circle, PciParent::Bridge(circle)));
+    topology
+        .pci
+        .insert(PciFunction::new(circle, PciParent::Bridge(circle)));
     topology.gpus.push(Gpu::new(circle, GpuVendor::Amd));
     topology.numa_nodes.clear();
     let text = write(&topology).unwrap().text;
     assert!(text.contains("<cpu numaid=\"-1\">"), "{text}");
-    assert!(text.contains("<pci busid=\"0000:01:00.0\" class=\"0x03\" vendor=\"0x1002\"/>"), "{text}");
+    assert!(
+        text.contains("<pci busid=\"0000:01:00.0\" class=\"0x03\" vendor=\"0x1002\"/>"),
+        "{text}"
+    );
 }

@@ -27,7 +27,10 @@ pub(super) fn lost(topology: &Topology, places: &Places, text: &str) -> Vec<Diag
         );
     }
     if topology.processor.is_none() {
-        say("<cpu>", "the kind of its processors is not known: NCCL asks the machine that it runs on");
+        say(
+            "<cpu>",
+            "the kind of its processors is not known: NCCL asks the machine that it runs on",
+        );
     }
     lost.extend(merged(topology, places));
     lost.extend(other_paths(topology, places, text));
@@ -37,11 +40,21 @@ pub(super) fn lost(topology: &Topology, places: &Places, text: &str) -> Vec<Diag
 /// NICs that NCCL looks for at another address than theirs, so that it does not find where the file puts them.
 fn merged(topology: &Topology, places: &Places) -> Option<Diagnostic> {
     let moved = |address: &PciAddress| address.device != 0 || address.function != 0;
-    let nics = topology.nics.iter().filter(|nic| nic.kind == NicKind::Verbs && !nic.ports.is_empty());
-    let address = nics.filter_map(|nic| nic.address).find(|at| places.joined().contains(at) && moved(at))?;
-    let sought = PciAddress { device: 0, function: 0, ..address };
+    let nics = topology
+        .nics
+        .iter()
+        .filter(|nic| nic.kind == NicKind::Verbs && !nic.ports.is_empty());
+    let address = nics
+        .filter_map(|nic| nic.address)
+        .find(|at| places.joined().contains(at) && moved(at))?;
+    let sought = PciAddress {
+        device: 0,
+        function: 0,
+        ..address
+    };
     // src/transport/net_ib/init.cc, `ncclIbGetPciPath`
-    let finding = format!("NCCL looks for this NIC at `{sought}`, unless `NCCL_IB_MERGE_VFS=0` is set");
+    let finding =
+        format!("NCCL looks for this NIC at `{sought}`, unless `NCCL_IB_MERGE_VFS=0` is set");
     Some(Diagnostic::new(address.to_string(), finding))
 }
 
@@ -51,7 +64,12 @@ fn other_paths(topology: &Topology, places: &Places, text: &str) -> Vec<Diagnost
     let Ok((again, _)) = read(text, provenance) else {
         return vec![Diagnostic::new("<system>", "cannot be read again")];
     };
-    let written = |address: PciAddress| places.bus_id(address).parse::<PciAddress>().unwrap_or(address);
+    let written = |address: PciAddress| {
+        places
+            .bus_id(address)
+            .parse::<PciAddress>()
+            .unwrap_or(address)
+    };
     let mut changes: BTreeMap<(PathType, PathType), Vec<String>> = BTreeMap::new();
     for (index, gpu) in topology.numbered_gpus() {
         for nic in &topology.nics {
@@ -59,14 +77,21 @@ fn other_paths(topology: &Topology, places: &Places, text: &str) -> Vec<Diagnost
             let was = topology.path_type(gpu.address, address);
             let is = again.path_type(written(gpu.address), written(address));
             if was != is {
-                changes.entry((was, is)).or_default().push(format!("GPU {index} and `{}`", nic.name));
+                changes
+                    .entry((was, is))
+                    .or_default()
+                    .push(format!("GPU {index} and `{}`", nic.name));
             }
         }
     }
     let changes = changes.into_iter().map(|((was, is), paths)| {
         let more = paths.len().saturating_sub(NAMED);
         let named = paths[..paths.len() - more].join(", ");
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let more = if more > 0 {
+            format!(" and {more} more")
+        } else {
+            String::new()
+        };
         Diagnostic::new(format!("{was} is {is} to NCCL"), format!("{named}{more}"))
     });
     changes.collect()

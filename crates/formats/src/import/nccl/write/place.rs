@@ -52,7 +52,12 @@ impl Places {
 
     /// What stands below a CPU or a switch, in PCI order, as NCCL keeps it (NVIDIA/nccl issue 820).
     pub(super) fn below(&self, above: Above) -> Vec<PciAddress> {
-        self.below.get(&above).into_iter().flatten().copied().collect()
+        self.below
+            .get(&above)
+            .into_iter()
+            .flatten()
+            .copied()
+            .collect()
     }
 
     /// The NUMA nodes, known ones first.
@@ -66,7 +71,12 @@ impl Places {
     }
 
     pub(super) fn most_inside(&self) -> usize {
-        self.below.values().map(BTreeSet::len).chain([self.cpus.len()]).max().unwrap_or(0)
+        self.below
+            .values()
+            .map(BTreeSet::len)
+            .chain([self.cpus.len()])
+            .max()
+            .unwrap_or(0)
     }
 
     /// Devices below a switch that we invented.
@@ -76,12 +86,18 @@ impl Places {
 
     /// `busid`: the address, or where that is no machine's one in a domain that Azure's files use for such switches.
     pub(super) fn bus_id(&self, address: PciAddress) -> String {
-        self.names.get(&address).cloned().unwrap_or_else(|| address.to_string())
+        self.names
+            .get(&address)
+            .cloned()
+            .unwrap_or_else(|| address.to_string())
     }
 
     /// The rate that both ends of the link above a function support.
     pub(super) fn rate(&self, topology: &Topology, address: PciAddress) -> Option<LinkRate> {
-        self.rates.get(&address).copied().or_else(|| rate(topology, address))
+        self.rates
+            .get(&address)
+            .copied()
+            .or_else(|| rate(topology, address))
     }
 
     /// Puts a device below its switches, and these below their CPU.
@@ -90,15 +106,24 @@ impl Places {
         // a way that ends at a host bridge cannot be a circle
         if let (bridges, Some(_)) = topology.pci.ancestors(device) {
             for &switch in bridges.iter().skip(1).step_by(2) {
-                self.below.entry(Above::Switch(switch)).or_default().insert(here);
+                self.below
+                    .entry(Above::Switch(switch))
+                    .or_default()
+                    .insert(here);
                 here = switch;
             }
         }
         // a switch has one place: its first device's
-        let mut cpus = self.below.iter().filter(|(above, _)| matches!(above, Above::Cpu(_)));
+        let mut cpus = self
+            .below
+            .iter()
+            .filter(|(above, _)| matches!(above, Above::Cpu(_)));
         if !cpus.any(|(_, below)| below.contains(&here)) {
             let numa_node = numa_node(topology, device);
-            self.below.entry(Above::Cpu(numa_node)).or_default().insert(here);
+            self.below
+                .entry(Above::Cpu(numa_node))
+                .or_default()
+                .insert(here);
         }
     }
 
@@ -112,38 +137,66 @@ impl Places {
             function: 0,
         };
         let numa_node = group.iter().filter(|address| is_gpu(address)).chain(group);
-        let numa_node = numa_node.copied().find_map(|address| topology.numa_node_of(address));
+        let numa_node = numa_node
+            .copied()
+            .find_map(|address| topology.numa_node_of(address));
         let outer = switch(0);
-        self.below.entry(Above::Cpu(numa_node)).or_default().insert(outer);
-        let mut rates: Vec<LinkRate> =
-            group.iter().filter_map(|&address| rate(topology, address).or(need(topology, address))).collect();
+        self.below
+            .entry(Above::Cpu(numa_node))
+            .or_default()
+            .insert(outer);
+        let mut rates: Vec<LinkRate> = group
+            .iter()
+            .filter_map(|&address| rate(topology, address).or(need(topology, address)))
+            .collect();
         // the switch's own link holds back none of its devices, and GPUs of such machines are of generation 4 at least; of an
         // unknown link NCCL thinks that it is of generation 3
-        rates.push(LinkRate { tenths_gt: 160, width: 16 });
+        rates.push(LinkRate {
+            tenths_gt: 160,
+            width: 16,
+        });
         rates.sort_by_key(|rate| rate.mbps());
         let widest = rates[rates.len() - 1];
-        let parts =
-            partition(group, |a, b| topology.path_type(a, b) == PathType::Pix && is_gpu(&a) != is_gpu(&b));
+        let parts = partition(group, |a, b| {
+            topology.path_type(a, b) == PathType::Pix && is_gpu(&a) != is_gpu(&b)
+        });
         for (inside, part) in (1..).zip(&parts) {
             // a NIC alone may stand outside, where it is one switch farther from every GPU inside
             let is_alone = part.len() == 1 && !part.iter().any(is_gpu);
-            let place = if parts.len() == 1 || is_alone { outer } else { switch(inside) };
+            let place = if parts.len() == 1 || is_alone {
+                outer
+            } else {
+                switch(inside)
+            };
             if place != outer {
-                self.below.entry(Above::Switch(outer)).or_default().insert(place);
+                self.below
+                    .entry(Above::Switch(outer))
+                    .or_default()
+                    .insert(place);
                 self.rates.insert(place, widest);
             }
-            self.below.entry(Above::Switch(place)).or_default().extend(part);
+            self.below
+                .entry(Above::Switch(place))
+                .or_default()
+                .extend(part);
         }
         self.rates.insert(outer, widest);
-        for &address in group.iter().filter(|&&address| rate(topology, address).is_none()) {
-            self.rates.insert(address, need(topology, address).unwrap_or(widest));
+        for &address in group
+            .iter()
+            .filter(|&&address| rate(topology, address).is_none())
+        {
+            self.rates
+                .insert(address, need(topology, address).unwrap_or(widest));
         }
         self.joined.extend(group);
     }
 
     fn order_cpus(&mut self, topology: &Topology) {
         // memory alone has no CPUs for NCCL
-        let with_cpus = topology.numa_nodes.iter().filter(|node| !node.cpus.is_empty());
+        let with_cpus = topology
+            .numa_nodes
+            .iter()
+            .filter(|node| !node.cpus.is_empty());
         let mut all: BTreeSet<Option<u32>> = with_cpus.map(|node| Some(node.os_index)).collect();
         all.extend(self.below.keys().filter_map(|above| match above {
             Above::Cpu(node) => Some(*node),
@@ -152,9 +205,11 @@ impl Places {
         self.cpus = all.into_iter().collect();
         let below = &self.below;
         // NICs without a PCI function come to the first CPU, which NCCL identifies only on the way up from another
-        let is_asked =
-            |node: &Option<u32>| topology.processor.is_some() || below.contains_key(&Above::Cpu(*node));
-        self.cpus.sort_by_key(|node| (node.is_none(), !is_asked(node), *node));
+        let is_asked = |node: &Option<u32>| {
+            topology.processor.is_some() || below.contains_key(&Above::Cpu(*node))
+        };
+        self.cpus
+            .sort_by_key(|node| (node.is_none(), !is_asked(node), *node));
     }
 
     /// Names for what has no address that NCCL could read or a machine could have.
@@ -165,10 +220,17 @@ impl Places {
             device: (count & 0x1f) as u8,
             function: (count >> 5 & 7) as u8,
         });
-        for address in self.below.values().flatten().copied().collect::<BTreeSet<_>>() {
+        for address in self
+            .below
+            .values()
+            .flatten()
+            .copied()
+            .collect::<BTreeSet<_>>()
+        {
             if address.domain >= SWITCHES {
                 let name = free.find(|name| topology.pci.get(*name).is_none());
-                self.names.extend(name.map(|name| (address, name.to_string())));
+                self.names
+                    .extend(name.map(|name| (address, name.to_string())));
             }
         }
     }
@@ -179,19 +241,28 @@ fn groups(topology: &Topology, devices: &BTreeSet<PciAddress>) -> Vec<BTreeSet<P
     if topology.stated_paths.is_empty() {
         return Vec::new();
     }
-    let bare = Topology { stated_paths: BTreeMap::new(), ..topology.clone() };
+    let bare = Topology {
+        stated_paths: BTreeMap::new(),
+        ..topology.clone()
+    };
     let is_near = |kind: PathType| kind <= PathType::Pxb;
-    let mixed =
-        |a: PciAddress, b: PciAddress| topology.gpu_index(a).is_some() != topology.gpu_index(b).is_some();
+    let mixed = |a: PciAddress, b: PciAddress| {
+        topology.gpu_index(a).is_some() != topology.gpu_index(b).is_some()
+    };
     let near = |a, b| mixed(a, b) && is_near(topology.path_type(a, b));
     let differs = |a, b| {
         let (stated, shown) = (topology.path_type(a, b), bare.path_type(a, b));
         mixed(a, b) && stated != shown && (is_near(stated) || is_near(shown))
     };
     let all = partition(devices, near);
-    let touched =
-        |group: &BTreeSet<PciAddress>| group.iter().any(|&a| devices.iter().any(|&b| differs(a, b)));
-    all.into_iter().filter(|group| group.len() > 1 && touched(group)).collect()
+    let touched = |group: &BTreeSet<PciAddress>| {
+        group
+            .iter()
+            .any(|&a| devices.iter().any(|&b| differs(a, b)))
+    };
+    all.into_iter()
+        .filter(|group| group.len() > 1 && touched(group))
+        .collect()
 }
 
 /// Parts whose members are joined by `is_joined`, in order of their first member.
@@ -205,8 +276,11 @@ fn partition(
         let mut part = BTreeSet::from([first]);
         let mut new = vec![first];
         while let Some(here) = new.pop() {
-            let near: Vec<PciAddress> =
-                rest.iter().copied().filter(|&other| is_joined(here, other)).collect();
+            let near: Vec<PciAddress> = rest
+                .iter()
+                .copied()
+                .filter(|&other| is_joined(here, other))
+                .collect();
             rest.retain(|other| !near.contains(other));
             part.extend(&near);
             new.extend(near);
@@ -219,12 +293,15 @@ fn partition(
 /// A device's NUMA node: its own, else that of the only ones to which its stated paths do not leave the node.
 fn numa_node(topology: &Topology, device: PciAddress) -> Option<u32> {
     topology.numa_node_of(device).or_else(|| {
-        let others = topology.stated_paths.iter().filter_map(|(&(gpu, nic), &kind)| match kind {
-            PathType::Sys => None,
-            _ if gpu == device => topology.numa_node_of(nic),
-            _ if nic == device => topology.numa_node_of(gpu),
-            _ => None,
-        });
+        let others = topology
+            .stated_paths
+            .iter()
+            .filter_map(|(&(gpu, nic), &kind)| match kind {
+                PathType::Sys => None,
+                _ if gpu == device => topology.numa_node_of(nic),
+                _ if nic == device => topology.numa_node_of(gpu),
+                _ => None,
+            });
         let others: BTreeSet<u32> = others.collect();
         others.first().copied().filter(|_| others.len() == 1)
     })
@@ -246,8 +323,17 @@ fn rate(topology: &Topology, address: PciAddress) -> Option<LinkRate> {
 
 /// The slowest link that carries a NIC's ports: virtual machines often show none, and NCCL then counts with generation 3.
 fn need(topology: &Topology, address: PciAddress) -> Option<LinkRate> {
-    let ports = topology.nics.iter().filter(|nic| nic.address == Some(address)).flat_map(|nic| &nic.ports);
+    let ports = topology
+        .nics
+        .iter()
+        .filter(|nic| nic.address == Some(address))
+        .flat_map(|nic| &nic.ports);
     let mbps: u64 = ports.filter_map(|port| port.rate_mbps).sum();
-    let rates = GENERATIONS.map(|tenths_gt| LinkRate { tenths_gt, width: 16 });
-    rates.into_iter().find(|rate| mbps > 0 && rate.mbps() >= mbps)
+    let rates = GENERATIONS.map(|tenths_gt| LinkRate {
+        tenths_gt,
+        width: 16,
+    });
+    rates
+        .into_iter()
+        .find(|rate| mbps > 0 && rate.mbps() >= mbps)
 }

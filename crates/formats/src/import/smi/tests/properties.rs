@@ -37,28 +37,44 @@ fn machines() -> impl Strategy<Value = Machine> {
     (1usize..6, 0usize..7).prop_flat_map(|(gpus, nics)| {
         let kind = prop::sample::select(PathType::ALL.to_vec());
         let row = prop::collection::vec(kind, nics);
-        (prop::collection::vec(row, gpus), prop::collection::vec(0u32..4, gpus))
+        (
+            prop::collection::vec(row, gpus),
+            prop::collection::vec(0u32..4, gpus),
+        )
             .prop_map(|(kinds, nodes)| Machine { kinds, nodes })
     })
 }
 
 fn forms() -> impl Strategy<Value = Form> {
-    let prefix =
-        prop::sample::select(vec!["", "> ", "3: ", "2031-05-01T10:00:00Z ", "[1,0]<stdout>: ", "\""]);
+    let prefix = prop::sample::select(vec![
+        "",
+        "> ",
+        "3: ",
+        "2031-05-01T10:00:00Z ",
+        "[1,0]<stdout>: ",
+        "\"",
+    ]);
     let broken = prop::collection::vec(any::<Index>(), 0..3);
-    (any::<[bool; 5]>(), 0usize..4, broken, any::<Index>(), prefix).prop_map(
-        |([tabs, legend, ansi, nic_rows, fenced], titles, broken, first_row, prefix)| Form {
-            tabs,
-            legend,
-            titles,
-            broken,
-            ansi,
-            nic_rows,
-            first_row,
-            prefix,
-            fenced,
-        },
+    (
+        any::<[bool; 5]>(),
+        0usize..4,
+        broken,
+        any::<Index>(),
+        prefix,
     )
+        .prop_map(
+            |([tabs, legend, ansi, nic_rows, fenced], titles, broken, first_row, prefix)| Form {
+                tabs,
+                legend,
+                titles,
+                broken,
+                ansi,
+                nic_rows,
+                first_row,
+                prefix,
+                fenced,
+            },
+        )
 }
 
 fn name(nic: usize) -> String {
@@ -67,11 +83,31 @@ fn name(nic: usize) -> String {
 
 fn print(machine: &Machine, form: &Form) -> String {
     let (gpus, nics) = (machine.kinds.len(), machine.kinds[0].len());
-    let nic = |nic: usize| if form.legend { format!("NIC{nic}") } else { name(nic) };
-    let gap = |text: &str| if form.tabs { format!("{text}\t") } else { format!("{text:<12}") };
-    let labels: Vec<String> = (0..gpus).map(|gpu| format!("GPU{gpu}")).chain((0..nics).map(nic)).collect();
-    let titles = &["CPU", "Affinity", "NUMA", "Affinity", "GPU", "NUMA", "ID"][..[0, 2, 4, 7][form.titles]];
-    let words: Vec<&str> = labels.iter().map(String::as_str).chain(titles.iter().copied()).collect();
+    let nic = |nic: usize| {
+        if form.legend {
+            format!("NIC{nic}")
+        } else {
+            name(nic)
+        }
+    };
+    let gap = |text: &str| {
+        if form.tabs {
+            format!("{text}\t")
+        } else {
+            format!("{text:<12}")
+        }
+    };
+    let labels: Vec<String> = (0..gpus)
+        .map(|gpu| format!("GPU{gpu}"))
+        .chain((0..nics).map(nic))
+        .collect();
+    let titles =
+        &["CPU", "Affinity", "NUMA", "Affinity", "GPU", "NUMA", "ID"][..[0, 2, 4, 7][form.titles]];
+    let words: Vec<&str> = labels
+        .iter()
+        .map(String::as_str)
+        .chain(titles.iter().copied())
+        .collect();
     let breaks: Vec<usize> = form.broken.iter().map(|at| at.index(words.len())).collect();
     let mut header = gap("");
     for (at, word) in words.iter().enumerate() {
@@ -87,15 +123,26 @@ fn print(machine: &Machine, form: &Form) -> String {
     for (gpu, label) in labels.iter().enumerate().take(gpus) {
         let mut row = gap(label);
         (0..gpus).for_each(|other| row += &gap(if other == gpu { " X " } else { "NV4" }));
-        machine.kinds[gpu].iter().for_each(|kind| row += &gap(&kind.to_string()));
+        machine.kinds[gpu]
+            .iter()
+            .for_each(|kind| row += &gap(&kind.to_string()));
         let node = machine.nodes[gpu];
-        let values = [format!("{}-{}", node * 8, node * 8 + 7), node.to_string(), "N/A".to_string()];
-        values[..form.titles].iter().for_each(|value| row += &gap(value));
+        let values = [
+            format!("{}-{}", node * 8, node * 8 + 7),
+            node.to_string(),
+            "N/A".to_string(),
+        ];
+        values[..form.titles]
+            .iter()
+            .for_each(|value| row += &gap(value));
         rows.push(row);
     }
     for nic in (0..nics).filter(|_| form.nic_rows) {
         let mut row = gap(&labels[gpus + nic]);
-        machine.kinds.iter().for_each(|of_gpu| row += &gap(&of_gpu[nic].to_string()));
+        machine
+            .kinds
+            .iter()
+            .for_each(|of_gpu| row += &gap(&of_gpu[nic].to_string()));
         (0..nics).for_each(|other| row += &gap(if other == nic { " X " } else { "PIX" }));
         rows.push(row);
     }
@@ -106,8 +153,15 @@ fn print(machine: &Machine, form: &Form) -> String {
         text += "\nNIC Legend:\n\n";
         (0..nics).for_each(|nic| writeln!(text, "  NIC{nic}: {}", name(nic)).unwrap());
     }
-    let text: String = text.lines().map(|line| format!("{}{line}\n", form.prefix)).collect();
-    if form.fenced { format!("Output of the tool:\n```\n{text}```\nThanks\n") } else { text }
+    let text: String = text
+        .lines()
+        .map(|line| format!("{}{line}\n", form.prefix))
+        .collect();
+    if form.fenced {
+        format!("Output of the tool:\n```\n{text}```\nThanks\n")
+    } else {
+        text
+    }
 }
 
 /// Every refusal is one line of bounded length, and every accepted text makes a topology file.
@@ -115,14 +169,22 @@ fn judge(text: &str) -> Result<(), TestCaseError> {
     match read(text, Provenance::File("test".to_string())) {
         Ok((topology, findings)) => {
             let kept = file::from_json(&file::to_json(&topology), Provenance::ThisSystem);
-            prop_assert!(kept.is_ok_and(|kept| kept.stated_paths == topology.stated_paths), "{text}");
-            let unknown = findings.iter().any(|finding| finding.to_string().contains("of an unknown kind"));
+            prop_assert!(
+                kept.is_ok_and(|kept| kept.stated_paths == topology.stated_paths),
+                "{text}"
+            );
+            let unknown = findings
+                .iter()
+                .any(|finding| finding.to_string().contains("of an unknown kind"));
             let all = topology.gpus.len() * topology.nics.len();
             prop_assert!(topology.stated_paths.len() == all || unknown, "{text}");
         }
         Err(bad) => {
             let message = bad.to_string();
-            prop_assert!(!message.chars().any(char::is_control) && message.len() < 900, "{message:?}");
+            prop_assert!(
+                !message.chars().any(char::is_control) && message.len() < 900,
+                "{message:?}"
+            );
         }
     }
     Ok(())
@@ -218,8 +280,14 @@ fn the_largest_texts_are_answered_at_once() {
         format!("{}\n", "\u{1b}]".repeat(30_000)).repeat(bytes / 60_000),
         format!("{}\n", "GPU1GPU2".repeat(8_000)).repeat(bytes / 64_000),
         format!("GPU0 CPU Affinity\nGPU0 X {}", "0-8191,".repeat(9_000)),
-        format!("GPU0 CPU Affinity NUMA Affinity GPU NUMA ID\nGPU0 X {}", "1".repeat(60_000)),
-        format!("GPU0 CPU Affinity NUMA Affinity GPU NUMA ID\nGPU0 X {}", "1".repeat(64)),
+        format!(
+            "GPU0 CPU Affinity NUMA Affinity GPU NUMA ID\nGPU0 X {}",
+            "1".repeat(60_000)
+        ),
+        format!(
+            "GPU0 CPU Affinity NUMA Affinity GPU NUMA ID\nGPU0 X {}",
+            "1".repeat(64)
+        ),
     ] {
         judge(&text).unwrap();
     }

@@ -42,10 +42,19 @@ LINK TYPE TABLE:
 /// `0c:00.0@0`: the GPUs with their NUMA nodes.
 fn gpus_of(topology: &Topology) -> String {
     let gpu = |gpu: &Gpu| {
-        let node = topology.numa_node_of(gpu.address).map_or("-".to_string(), |node| node.to_string());
-        let address =
-            if gpu.address.is_invented() { gpu.address.bus.to_string() } else { gpu.address.to_string() };
-        format!("{address}{}@{node}", gpu.partition.map_or(String::new(), |part| format!("/{part}")))
+        let node = topology
+            .numa_node_of(gpu.address)
+            .map_or("-".to_string(), |node| node.to_string());
+        let address = if gpu.address.is_invented() {
+            gpu.address.bus.to_string()
+        } else {
+            gpu.address.to_string()
+        };
+        format!(
+            "{address}{}@{node}",
+            gpu.partition
+                .map_or(String::new(), |part| format!("/{part}"))
+        )
     };
     topology.gpus.iter().map(gpu).collect::<Vec<_>>().join(" ")
 }
@@ -60,8 +69,13 @@ fn judged(text: &str, gpus: &str, said: &[&str]) {
     assert!(amd::is_one(text), "{text}");
     let (topology, findings) = load(text);
     assert_eq!(gpus_of(&topology), gpus, "{text}");
-    assert!(topology.gpus.iter().all(|gpu| gpu.vendor == GpuVendor::Amd) && topology.nics.is_empty());
-    assert!(findings[0].contains("names no NICs and no CPUs: `nic-placement snapshot`"), "{findings:?}");
+    assert!(
+        topology.gpus.iter().all(|gpu| gpu.vendor == GpuVendor::Amd) && topology.nics.is_empty()
+    );
+    assert!(
+        findings[0].contains("names no NICs and no CPUs: `nic-placement snapshot`"),
+        "{findings:?}"
+    );
     let rest: Vec<&str> = findings[1..].iter().map(String::as_str).collect();
     assert_eq!(rest, said, "{text}");
 }
@@ -81,8 +95,16 @@ fn what_rocm_smi_prints_tells_gpus_and_their_numa_nodes() {
 #[test]
 fn what_amd_smi_prints_tells_addresses_and_with_rocm_smi_the_numa_nodes() {
     let said = unknown("`GPU0`, `GPU1`, `GPU2`, `GPU3`");
-    judged(AMD, "0000:0c:00.0@- 0000:22:00.0@- 0000:9f:00.0@- 0000:df:00.0@-", &[&said]);
-    judged(&format!("{AMD}{ROCM}"), "0000:0c:00.0@0 0000:22:00.0@0 0000:9f:00.0@1 0000:df:00.0@1", &[]);
+    judged(
+        AMD,
+        "0000:0c:00.0@- 0000:22:00.0@- 0000:9f:00.0@- 0000:df:00.0@-",
+        &[&said],
+    );
+    judged(
+        &format!("{AMD}{ROCM}"),
+        "0000:0c:00.0@0 0000:22:00.0@0 0000:9f:00.0@1 0000:df:00.0@1",
+        &[],
+    );
     let said = unknown("`GPU0`, `GPU1`");
     let json = r#"[{"gpu": 0, "bdf": "0000:01:00.0", "links": [{"gpu": 1, "bdf": "0001:01:00.0", "link_type": "XGMI"}]},
         {"gpu": 1, "bdf": "0001:01:00.0", "links": []}]"#;
@@ -94,21 +116,45 @@ fn what_amd_smi_prints_tells_addresses_and_with_rocm_smi_the_numa_nodes() {
 #[test]
 fn partitions_of_a_gpu_share_its_address() {
     let said = unknown("`GPU0`, `GPU1`, `GPU2`");
-    let text = "LINK TYPE TABLE:\n 0000:0c:00.0 0000:0c:00.1 0000:22:00.0\n0000:0c:00.0 SELF XGMI XGMI\n";
-    judged(text, "0000:0c:00.0/0@- 0000:0c:00.0/1@- 0000:22:00.0@-", &[&said]);
-    judged(&text.replace("00.1", "00.0"), "0000:0c:00.0/0@- 0000:0c:00.0/1@- 0000:22:00.0@-", &[&said]);
+    let text =
+        "LINK TYPE TABLE:\n 0000:0c:00.0 0000:0c:00.1 0000:22:00.0\n0000:0c:00.0 SELF XGMI XGMI\n";
+    judged(
+        text,
+        "0000:0c:00.0/0@- 0000:0c:00.0/1@- 0000:22:00.0@-",
+        &[&said],
+    );
+    judged(
+        &text.replace("00.1", "00.0"),
+        "0000:0c:00.0/0@- 0000:0c:00.0/1@- 0000:22:00.0@-",
+        &[&said],
+    );
 }
 
 #[test]
 fn what_names_no_gpu_or_too_many_is_refused() {
     for (text, reason) in [
-        ("LINK TYPE TABLE:\n".to_string(), "no GPU in the output of amd-smi topology"),
-        ("[{\"links\": []}]".to_string(), "no GPU in the output of amd-smi topology"),
-        ("{\"(Topology) \":\n".to_string(), "line 2: not well-formed JSON: EOF while parsing"),
+        (
+            "LINK TYPE TABLE:\n".to_string(),
+            "no GPU in the output of amd-smi topology",
+        ),
+        (
+            "[{\"links\": []}]".to_string(),
+            "no GPU in the output of amd-smi topology",
+        ),
+        (
+            "{\"(Topology) \":\n".to_string(),
+            "line 2: not well-formed JSON: EOF while parsing",
+        ),
         (ROCM.replace("GPU[3]", "GPU[128]"), "more than 128 GPUs"),
-        (format!("[{{\"links\": []}}{}]", " ".repeat(4 << 20)), "JSON of more than 4194304 bytes"),
+        (
+            format!("[{{\"links\": []}}{}]", " ".repeat(4 << 20)),
+            "JSON of more than 4194304 bytes",
+        ),
     ] {
         let refused = refusal(&text);
-        assert!(refused.contains(reason), "expected: {reason}\nfound: {refused}");
+        assert!(
+            refused.contains(reason),
+            "expected: {reason}\nfound: {refused}"
+        );
     }
 }

@@ -38,7 +38,10 @@ pub struct Element {
 impl Element {
     /// An attribute's value.
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.attributes.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
+        self.attributes
+            .iter()
+            .find(|(known, _)| known == key)
+            .map(|(_, value)| value.as_str())
     }
 
     /// `xmlSetAttr`
@@ -47,7 +50,10 @@ impl Element {
             Some((_, old)) => *old = value.to_string(),
             None => self.attributes.push((key.to_string(), value.to_string())),
         }
-        assert!(self.attributes.len() <= MAX_ATTR_COUNT, "NCCL writes beyond its attributes");
+        assert!(
+            self.attributes.len() <= MAX_ATTR_COUNT,
+            "NCCL writes beyond its attributes"
+        );
     }
 
     /// `xmlSetAttrIfUnset`
@@ -68,12 +74,18 @@ pub struct Xml {
 impl Xml {
     /// The first element of this name that fits.
     pub fn find(&self, name: &str, fits: impl Fn(&Element) -> bool) -> Option<usize> {
-        self.elements.iter().position(|element| element.name == name && fits(element))
+        self.elements
+            .iter()
+            .position(|element| element.name == name && fits(element))
     }
 
     /// The first element of this name inside another.
     pub fn child(&self, parent: usize, name: &str) -> Option<usize> {
-        self.elements[parent].inside.iter().copied().find(|&index| self.elements[index].name == name)
+        self.elements[parent]
+            .inside
+            .iter()
+            .copied()
+            .find(|&index| self.elements[index].name == name)
     }
 
     /// `xmlAddNode`
@@ -98,7 +110,11 @@ impl Xml {
         let mut element = self.elements[root].clone();
         let is_kept = element.get("keep") == Some("1");
         element.attributes.retain(|(key, _)| key != "keep");
-        let inside: Vec<Tree> = element.inside.iter().filter_map(|&index| self.trimmed(index)).collect();
+        let inside: Vec<Tree> = element
+            .inside
+            .iter()
+            .filter_map(|&index| self.trimmed(index))
+            .collect();
         (is_kept || !inside.is_empty()).then_some(Tree { element, inside })
     }
 
@@ -118,7 +134,9 @@ impl Xml {
                 a.name == b.name
                     && a.kind == b.kind
                     && a.attributes.len() == b.attributes.len()
-                    && b.attributes.iter().all(|(key, value)| a.get(key) == Some(value))
+                    && b.attributes
+                        .iter()
+                        .all(|(key, value)| a.get(key) == Some(value))
             };
             match self.elements[here].inside.iter().copied().find(same) {
                 Some(known) => self.fuse_inside(known, below),
@@ -131,7 +149,9 @@ impl Xml {
         let new = self.add(parent, &tree.element.name);
         self.elements[new].kind = tree.element.kind;
         self.elements[new].attributes = tree.element.attributes.clone();
-        tree.inside.iter().for_each(|below| self.graft(Some(new), below));
+        tree.inside
+            .iter()
+            .for_each(|below| self.graft(Some(new), below));
     }
 }
 
@@ -143,14 +163,20 @@ pub struct Tree {
 
 /// Reads a file.  An element that NCCL would pass over is an error too: we write none.
 pub fn load(text: &str) -> Result<Xml, String> {
-    let mut bytes = Bytes { text: text.as_bytes(), at: 0 };
+    let mut bytes = Bytes {
+        text: text.as_bytes(),
+        at: 0,
+    };
     let mut xml = Xml::default();
     let mut open: Vec<usize> = Vec::new();
     while let Some((name, kind, attributes)) = bytes.element()? {
         let Some(kind) = kind else {
             let last = open.pop().ok_or(format!("`</{name}>` closes nothing"))?;
             if xml.elements[last].name != name {
-                return Err(format!("XML Mismatch : {} / {name}", xml.elements[last].name));
+                return Err(format!(
+                    "XML Mismatch : {} / {name}",
+                    xml.elements[last].name
+                ));
             }
             continue;
         };
@@ -177,18 +203,25 @@ pub fn load(text: &str) -> Result<Xml, String> {
             return Err(format!("XML Topology has wrong version {version:?}"));
         }
         if parent.is_some_and(|parent| xml.elements[parent].inside.len() > MAX_SUBS) {
-            return Err(format!("Error : XML parser is limited to {MAX_SUBS} subnodes"));
+            return Err(format!(
+                "Error : XML parser is limited to {MAX_SUBS} subnodes"
+            ));
         }
         // one place is kept for the element that is being read
         if xml.elements.len() >= MAX_ELEMENTS {
-            return Err(format!("Error : XML parser is limited to {MAX_ELEMENTS} nodes"));
+            return Err(format!(
+                "Error : XML parser is limited to {MAX_ELEMENTS} nodes"
+            ));
         }
         if kind == HowMade::Open {
             open.push(new);
         }
     }
     match open.last() {
-        Some(&last) => Err(format!("XML Parse : unterminated {}", xml.elements[last].name)),
+        Some(&last) => Err(format!(
+            "XML Parse : unterminated {}",
+            xml.elements[last].name
+        )),
         None => Ok(xml),
     }
 }
@@ -203,7 +236,11 @@ type Tag = (String, Option<HowMade>, Vec<(String, String)>);
 
 impl Bytes<'_> {
     fn next(&mut self) -> Result<u8, String> {
-        let byte = self.text.get(self.at).copied().ok_or("XML Parse : Unexpected EOF")?;
+        let byte = self
+            .text
+            .get(self.at)
+            .copied()
+            .ok_or("XML Parse : Unexpected EOF")?;
         self.at += 1;
         Ok(byte)
     }
@@ -242,7 +279,12 @@ impl Bytes<'_> {
         }
         match self.next()? {
             b'<' => {}
-            other => return Err(format!("XML Parse error : expecting '<', got '{}'", other as char)),
+            other => {
+                return Err(format!(
+                    "XML Parse error : expecting '<', got '{}'",
+                    other as char
+                ));
+            }
         }
         let (name, _, mut end) = self.token(false)?;
         if name.is_empty() && end == b'/' {
@@ -274,7 +316,9 @@ impl Bytes<'_> {
 fn text(bytes: Vec<u8>) -> Result<String, String> {
     let text = String::from_utf8(bytes).map_err(|bad| bad.to_string())?;
     match text.len() >= MAX_STR_LEN - 1 || text.contains(['&', '<']) {
-        true => Err(format!("Error : value {text} too long (max {MAX_STR_LEN}), or with an entity")),
+        true => Err(format!(
+            "Error : value {text} too long (max {MAX_STR_LEN}), or with an entity"
+        )),
         false => Ok(text),
     }
 }
