@@ -112,7 +112,7 @@ test-packages:  ## packages in clean roots of Debian 12 and 13, docs/admin.md's 
 # the others need Debian's Slurm or guests.  A test says what it lacks: those lines are the last
 of_host = abi host capi captured exec refresh tool transcripts
 test-host:      ## what needs no package of Debian's, on EL, SLES or Cray OS as they are; NIC_PLACEMENT_SO= tests an installed library
-	$(CARGO) test --locked --no-fail-fast -p nic-placement-core -p nic-placement-sys -p nic-placement-process --lib
+	$(CARGO) test --locked --no-fail-fast -p nic-placement-topology -p nic-placement-node -p nic-placement-core -p nic-placement-sys -p nic-placement-process --lib
 	@$(CARGO) test --locked --no-fail-fast -p nic-placement -p nic-placement-cli -p nic-placement-capi \
 		$(addprefix --test ,$(of_host)) -- --nocapture \
 		> $(target)/host.log 2>&1; ended=$$?; cat $(target)/host.log; echo; sed -n 's/^skipped/not tested/p' $(target)/host.log | sort -u; \

@@ -13,11 +13,11 @@ mod harness;
 #[path = "../tests/host/node.rs"]
 mod node;
 
-use nic_placement_core::discover::root::Author;
-use nic_placement_core::discover::{Root, Scope};
-use nic_placement_core::node::read_root;
-use nic_placement_core::platform;
 use nic_placement_core::topology::{Provenance, Pu};
+use nic_placement_node::discover::root::Author;
+use nic_placement_node::discover::{Root, Scope};
+use nic_placement_node::platform;
+use nic_placement_node::read_root;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};

@@ -14,12 +14,12 @@ mod slow;
 use nic_placement_core::config::Settings;
 use nic_placement_core::libraries::{Evidence, Present};
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
-use nic_placement_core::platform;
 use nic_placement_core::step::{Access, GpuGrant, Step, Task};
 use nic_placement_core::topology::{
     Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PciAddress, PciFunction,
     PciParent, PcieLink, Port, PortState, Provenance, Topology,
 };
+use nic_placement_node::platform;
 use std::hint::black_box;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};

@@ -17,9 +17,9 @@ mod optimum;
 mod plans;
 
 use nic_placement_core::placement::{NicsEach, NodePlacement, Rail};
-use nic_placement_core::platform;
 use nic_placement_core::policy::{self, Request, Through};
 use nic_placement_core::topology::{Gpu, PathType, Topology};
+use nic_placement_node::platform;
 use std::path::Path;
 use std::process::ExitCode;
 

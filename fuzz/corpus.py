@@ -8,7 +8,7 @@ import io, json, pathlib, re, subprocess, sys, tarfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CORPUS, DICTIONARIES = ROOT / "fuzz/corpus", ROOT / "fuzz/dictionaries"
-MACHINES, MODELS = ROOT / "tests/machines", ROOT / "crates/core/src/platform/models"
+MACHINES, MODELS = ROOT / "tests/machines", ROOT / "crates/node/src/platform/models"
 tool = str(pathlib.Path(sys.argv[1]).resolve())
 
 
@@ -96,11 +96,11 @@ dictionary("tables", ["eth0", "ib0", "00000000", "0101000A", "FFFFFFFF", "000000
 # descriptions of a node
 for model in small + ["frontier"]:
     seed("topology", model, (MODELS / f"{model}.json").read_bytes())
-seed("topology", "sample", (ROOT / "crates/core/src/topology/file/tests/sample.json").read_bytes())
+seed("topology", "sample", (ROOT / "crates/topology/src/file/tests/sample.json").read_bytes())
 for name in ["backwards", "broken", "unequal"]:
     seed("topology", name, (MACHINES / f"odd/{name}.json").read_bytes())
-seed("topology", "lines", (ROOT / "crates/core/src/topology/file/tests/written.json").read_bytes())
-written = (ROOT / "crates/core/src/topology/file/write.rs").read_text()
+seed("topology", "lines", (ROOT / "crates/topology/src/file/tests/written.json").read_bytes())
+written = (ROOT / "crates/topology/src/file/write.rs").read_text()
 fields = re.search(r'ORDER: &str = "([^"]*)"', written)[1].replace("\\", " ").split()
 json_words = [f'"{f}"' for f in fields] + ['"format"', '"version"', "null", "true", "0000:00:00.0", "PIX", "PXB", "PHB", "NODE", "SYS", " below ", "; ", "; link ", "; link.max ", "; numa_node ", "active", "down", "InfiniBand", "0-7", "-1", "1e9", "18446744073709551615"]
 dictionary("topology", json_words)

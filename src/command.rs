@@ -12,7 +12,7 @@ use nic_placement_core::config::{
     ALREADY_REPORTED, BadWord, ENVIRONMENT, OPTION, Words, components, cpu_bind, merge_settings,
     replaces_the_allocations,
 };
-use nic_placement_core::discover::root::Author;
+use nic_placement_node::discover::root::Author;
 use nic_placement_process::admin::{self, Off};
 use nic_placement_sys::set_variable_before_threads;
 use std::ffi::OsString;

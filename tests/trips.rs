@@ -9,16 +9,16 @@ mod made;
 #[path = "../crates/formats/src/import/nccl/tests/rules.rs"]
 mod rules;
 
-use nic_placement_core::discover::Scope;
-use nic_placement_core::discover::manifest::{Entry, Manifest};
-use nic_placement_core::node::cache;
 use nic_placement_core::placement::Rail;
 use nic_placement_core::policy::{self, Request};
+use nic_placement_core::topology::Scope;
 use nic_placement_core::topology::{NicIndex, NicKind, PathType, PortState, Topology, file};
 use nic_placement_formats::describe::{self, FileFormat, describe_as, format_of};
 use nic_placement_formats::import::nccl;
 use nic_placement_formats::manifest;
 use nic_placement_formats::synthesise::synthesise;
+use nic_placement_node::cache;
+use nic_placement_node::discover::manifest::{Entry, Manifest};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -205,7 +205,7 @@ fn nccl_reads(topology: &Topology) -> Result<(), String> {
 
 #[test]
 fn every_built_in_machine_survives_every_format() {
-    for model in nic_placement_core::platform::MODELS {
+    for model in nic_placement_node::platform::MODELS {
         survives(&model.topology().unwrap())
             .unwrap_or_else(|lost| panic!("{}: {lost}", model.name));
     }
@@ -213,7 +213,7 @@ fn every_built_in_machine_survives_every_format() {
 
 #[test]
 fn a_node_whose_name_has_spaces_survives_and_one_with_a_model_keeps_what_that_supplied() {
-    let mut topology = nic_placement_core::platform::model("azure-nd96isr-h100-v5").unwrap();
+    let mut topology = nic_placement_node::platform::model("azure-nd96isr-h100-v5").unwrap();
     for name in ["PowerEdge XE9680", "Virtual Machine"] {
         topology.name = name.to_string();
         survives(&topology).unwrap();

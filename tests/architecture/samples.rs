@@ -115,7 +115,7 @@ fn an_arrow_with_the_stream_may_cross_crates() {
         ),
         (
             "crates/core/src/lib.rs",
-            "pub use plan::Plan; use crate::node;",
+            "pub use plan::Plan; pub use nic_placement_topology as topology;",
         ),
     ] {
         assert_eq!(verdict(file, body), [""; 0], "{file}: {body}");
@@ -134,13 +134,10 @@ fn a_module_that_no_arrow_names_is_found() {
 #[test]
 fn some_arrows_reach_a_part_of_a_module_only() {
     let sys = |body: &str| verdict("crates/sys/src/lib.rs", body).len();
-    assert_eq!(sys("use nic_placement_core::topology::bitmap::CpuSet;"), 0);
-    assert_eq!(
-        sys("use nic_placement_core::topology::{CpuSet, NodeSet};"),
-        0
-    );
-    assert_eq!(sys("use nic_placement_core::topology::Topology;"), 1);
-    assert_eq!(sys("use nic_placement_core::topology;"), 1);
+    assert_eq!(sys("use nic_placement_topology::bitmap::CpuSet;"), 0);
+    assert_eq!(sys("use nic_placement_topology::{CpuSet, NodeSet};"), 0);
+    assert_eq!(sys("use nic_placement_topology::Topology;"), 1);
+    assert_eq!(sys("use nic_placement_topology::diagnostic;"), 1);
     let core =
         |module: &str, body: &str| verdict(&format!("crates/core/src/{module}.rs"), body).len();
     assert_eq!(
@@ -158,9 +155,7 @@ fn some_arrows_reach_a_part_of_a_module_only() {
         ),
         1
     );
-    assert_eq!(core("plan", "use crate::discover::Scope;"), 0);
-    assert_eq!(core("plan", "use crate::discover::{Scope, Root};"), 1);
-    assert_eq!(core("node", "use crate::config::{NodeSource, Admin};"), 1);
+    assert_eq!(core("plan", "use nic_placement_node::discover::Root;"), 1);
 }
 
 #[test]
@@ -206,12 +201,12 @@ fn a_name_that_is_reserved_for_others_is_found() {
             "use std::time::Instant;",
         ),
         (
-            "crates/core/src/discover/gpu.rs",
+            "crates/node/src/discover/gpu.rs",
             "fn f() { std::env::var(x); }",
         ),
         ("crates/sys/src/access.rs", "fn f() { std::env::var(x); }"),
-        ("crates/core/src/node.rs", "use std::time::Duration;"),
-        ("crates/core/src/node.rs", "fn f() { Instant::now(); }"),
+        ("crates/node/src/lib.rs", "use std::time::Duration;"),
+        ("crates/node/src/lib.rs", "fn f() { Instant::now(); }"),
         ("src/lib.rs", "fn f() { std::thread::spawn(g); }"),
         (
             "crates/tool/src/main.rs",
@@ -248,11 +243,11 @@ fn a_name_that_is_reserved_for_others_is_found() {
             "pub extern \"C\" fn slurm_spank_init() -> libc::c_int { 0 }",
         ),
         (
-            "crates/core/src/discover/root.rs",
+            "crates/node/src/discover/root.rs",
             "fn f() { std::fs::File::open(x); }",
         ),
         (
-            "crates/core/src/discover/root/open.rs",
+            "crates/node/src/discover/root/open.rs",
             "fn f() { std::fs::File::open(x); }",
         ),
         (
@@ -348,9 +343,8 @@ fn a_module_of_tests_in_a_file_of_its_own_is_known_as_one() {
         "crates/core/src/policy/mod.rs",
         &format!("{head}#[cfg(test)]\n#[rustfmt::skip]\nmod tests;\n"),
     );
-    let uses_the_model = format!("{head}use crate::platform::model;\n");
-    let tests =
-        |file: &str| Source::new(&format!("crates/core/src/policy/{file}"), &uses_the_model);
+    let uses_the_plan = format!("{head}use crate::plan;\n");
+    let tests = |file: &str| Source::new(&format!("crates/core/src/policy/{file}"), &uses_the_plan);
     assert_eq!(
         breaches(&[parent, tests("tests.rs"), tests("tests/more.rs")]),
         [""; 0]

@@ -4,8 +4,10 @@ use crate::tree::{Source, test_files};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The source folders of what slurmstepd maps.
-pub const ROOTS: [&str; 4] = [
+pub const ROOTS: [&str; 6] = [
     "src",
+    "crates/topology/src",
+    "crates/node/src",
     "crates/core/src",
     "crates/sys/src",
     "crates/process/src",

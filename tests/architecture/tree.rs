@@ -6,8 +6,10 @@ use std::fs;
 use std::path::Path;
 
 /// `(crate, its source folder, how other crates call it)`
-pub const CRATES: [(&str, &str, &str); 11] = [
+pub const CRATES: [(&str, &str, &str); 13] = [
     ("plugin", "src", "nic_placement"),
+    ("topology", "crates/topology/src", "nic_placement_topology"),
+    ("node", "crates/node/src", "nic_placement_node"),
     ("core", "crates/core/src", "nic_placement_core"),
     ("sys", "crates/sys/src", "nic_placement_sys"),
     ("process", "crates/process/src", "nic_placement_process"),

@@ -1,7 +1,7 @@
 //! Captured `/sys` trees: every archive loads, and hwloc, reading the same tree itself, agrees on where NICs and GPUs are.
 #![forbid(unsafe_code)]
 
-use nic_placement_core::discover::Scope;
+use nic_placement_core::topology::Scope;
 use nic_placement_core::topology::{NicKind, Provenance, Topology};
 use nic_placement_formats::describe::{FileFormat, describe_as};
 use nic_placement_formats::import;

@@ -4,7 +4,7 @@ use super::{path, quoted, read};
 
 /// What it is | the formats of its JSON | numbers that are read | the file with the number | what stands before it there.
 const INTERFACES: &str = r##"
-topology file: `topology=`, `show --json`, `import` | topology | 1 | crates/core/src/topology/file.rs | VERSION: u64 =
+topology file: `topology=`, `show --json`, `import` | topology | 1 | crates/topology/src/file.rs | VERSION: u64 =
 snapshot, by its first line | | 1 | crates/formats/src/manifest.rs | HEADER: &str = "# nic-placement machine
 `plan --json`, `explain --json`, answers of the C interface | plan, explanation, task, environment, process | | crates/launch/src/answers.rs | VERSION: u32 =
 map: `map`, `{map_file:json}` | map | | crates/core/src/maps.rs | VERSION: u32 =
@@ -19,7 +19,7 @@ C interface, `include/nic_placement.h` | | | crates/capi/build.rs | SONAME: &str
 `trial`'s report | trial | 1 | crates/fleet/src/trial/report.rs | VERSION: u32 =
 `trial --probe` | probe | 1 | crates/fleet/src/trial/probe.rs | VERSION: u32 =
 marker: the variable `NIC_PLACEMENT` | | v1 | crates/core/src/libraries/marker.rs | write!(line, "
-node file | node file | that of the same release | crates/core/src/node/cache.rs | "CARGO_PKG_VERSION"), "-
+node file | node file | that of the same release | crates/node/src/cache.rs | "CARGO_PKG_VERSION"), "-
 "##;
 
 fn rows() -> impl Iterator<Item = [&'static str; 5]> {

@@ -2,7 +2,7 @@
 
 use super::blocks::runs;
 use super::*;
-use nic_placement_core::platform::MODELS;
+use nic_placement_node::platform::MODELS;
 
 /// One line of support.tsv.
 struct Row {

@@ -2,8 +2,8 @@
 
 use crate::harness;
 use crate::played::{Node, Report, node};
-use nic_placement_core::node::cache::{self, NodeFile};
 use nic_placement_core::topology::{PortState, Provenance};
+use nic_placement_node::cache::{self, NodeFile};
 use std::fs;
 use std::thread::sleep;
 use std::time::Duration;

@@ -162,7 +162,7 @@ fn a_description_that_others_may_change_is_refused_as_root() {
     }
     let folder = private_folder("owners");
     let file = folder.join("topology.json");
-    let described = nic_placement_core::platform::model("dgx-h100").expect("it is built in");
+    let described = nic_placement_node::platform::model("dgx-h100").expect("it is built in");
     fs::write(
         &file,
         nic_placement_core::topology::file::to_json(&described),

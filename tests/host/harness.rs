@@ -3,9 +3,9 @@
 #![allow(dead_code)]
 
 use nic_placement_cli::commands::snapshot;
-use nic_placement_core::platform;
 use nic_placement_formats::manifest;
 use nic_placement_formats::synthesise::synthesise;
+use nic_placement_node::platform;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;

@@ -3,11 +3,11 @@
 #![allow(dead_code)]
 
 use crate::harness::{self, Step};
-use nic_placement_core::discover::Root;
-use nic_placement_core::discover::root::Author;
-use nic_placement_core::node::cache::{self, NodeFile};
-use nic_placement_core::node::kept;
 use nic_placement_core::topology::Provenance;
+use nic_placement_node::cache::{self, NodeFile};
+use nic_placement_node::discover::Root;
+use nic_placement_node::discover::root::Author;
+use nic_placement_node::kept;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;

@@ -3,8 +3,8 @@
 
 use super::boot::{Boot, CANNOT, unwanted};
 use super::harness;
-use nic_placement_core::node::cache;
 use nic_placement_core::topology::{PortState, Provenance};
+use nic_placement_node::cache;
 use std::fs;
 use std::path::{Path, PathBuf};
 

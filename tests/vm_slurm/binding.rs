@@ -4,14 +4,14 @@
 
 use crate::report::Task as Said;
 use nic_placement_core::config::{NodeSource, Words, merge_settings};
-use nic_placement_core::discover::Scope;
-use nic_placement_core::discover::root::Author;
 use nic_placement_core::libraries::{Evidence, Present};
-use nic_placement_core::node;
 use nic_placement_core::placement::MemDecision;
 use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::step::{Access, GpuGrant, Step, Task};
+use nic_placement_core::topology::Scope;
 use nic_placement_core::topology::{CpuSet, NodeSet, Topology};
+use nic_placement_node as node;
+use nic_placement_node::discover::root::Author;
 use nic_placement_sys::{self as sys, Balancing, MemoryPolicy};
 use std::fs;
 use std::os::unix::process::CommandExt;

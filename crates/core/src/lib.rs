@@ -12,22 +12,15 @@
 //! ARCHITECTURE.md tells why it is cut this way.
 #![forbid(unsafe_code)]
 
-// the unit tests share `synthesise` with crates/formats, which names this crate as others do
-#[cfg(test)]
-extern crate self as nic_placement_core;
-
 pub mod bind;
 pub mod config;
-pub mod diagnostic;
-pub mod discover;
 pub mod gpus;
 pub mod libraries;
 pub mod maps;
-pub mod node;
-pub mod order;
 pub mod placement;
 pub mod plan;
-pub mod platform;
 pub mod policy;
 pub mod step;
-pub mod topology;
+
+pub use nic_placement_topology as topology;
+pub use nic_placement_topology::{diagnostic, order};

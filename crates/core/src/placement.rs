@@ -8,14 +8,19 @@ pub use asked::{Bind, Binding, GpuUse, Mem, NicsEach, Policy, Strictness};
 
 use crate::diagnostic::Diagnostic;
 use crate::topology::{
-    CpuSet, DeviceName, GpuIndex, NicIndex, NodeSet, PathType, PortRef, Topology, index::index,
+    CpuSet, DeviceName, GpuIndex, NicIndex, NodeSet, PathType, PortRef, Topology,
 };
 use std::borrow::Cow;
 use std::fmt;
 
-index! {
-    /// Position in [`NodePlacement::rails`], from 0.
-    RailIndex
+/// Position in [`NodePlacement::rails`], from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RailIndex(pub usize);
+
+impl fmt::Display for RailIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
 }
 
 /// A port of a NIC that may be chosen.

@@ -10,7 +10,6 @@ mod text;
 use crate::bind;
 use crate::config::{Admin, Settings};
 use crate::diagnostic::Diagnostic;
-use crate::discover::Scope;
 use crate::gpus;
 use crate::libraries::wanted::Wanted;
 use crate::libraries::{self, Evidence, Prepared, ReadFile};
@@ -21,6 +20,7 @@ use crate::placement::{
 };
 use crate::policy::{self, Request, Selection, explain, strictness};
 use crate::step::{Step, Task};
+use crate::topology::Scope;
 use crate::topology::{CpuSet, GpuIndex, NicIndex, Topology};
 use std::sync::Arc;
 use task::TaskRequest;

@@ -6,11 +6,11 @@ use crate::doctor::facts::{
     DeviceAccess, Function, HostFacts, Interface, MODULES, Machine, NicFacts,
 };
 use crate::doctor::shortfall::{gpus_of_the_product, missing};
-use nic_placement_core::discover::Root;
-use nic_placement_core::discover::root;
-use nic_placement_core::node::dmi;
-use nic_placement_core::platform::recognise::{Dmi, recognise};
 use nic_placement_core::topology::{GpuVendor, Nic, NicKind, PciAddress, Topology};
+use nic_placement_node::discover::Root;
+use nic_placement_node::discover::root;
+use nic_placement_node::dmi;
+use nic_placement_node::platform::recognise::{Dmi, recognise};
 use nic_placement_sys::{self as sys, Refusal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;

@@ -3,8 +3,8 @@
 
 use crate::manifest::BadText;
 use nic_placement_core::diagnostic::Shown;
-use nic_placement_core::discover::Root;
-use nic_placement_core::discover::manifest::{Entry, Manifest, normalise};
+use nic_placement_node::discover::Root;
+use nic_placement_node::discover::manifest::{Entry, Manifest, normalise};
 use std::io::Read;
 use tar::{Archive, EntryType};
 

@@ -6,10 +6,10 @@
 use crate::{archive, import, manifest, packed};
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::diagnostic::{Diagnostic, Shown};
-use nic_placement_core::discover::root::{self, Author};
-use nic_placement_core::discover::{Manifest, Root, Scope};
-use nic_placement_core::node::{self, NoTopology, cache, read_root};
 use nic_placement_core::topology::{Provenance, Topology, file};
+use nic_placement_node::discover::root::{self, Author};
+use nic_placement_node::discover::{Manifest, Root, Scope};
+use nic_placement_node::{self as node, NoTopology, cache, read_root};
 use std::path::Path;
 
 /// The node that `--machine` or `--topology` means, or this one.

@@ -15,7 +15,7 @@
 
 use nic_placement_core::diagnostic::Shown;
 use nic_placement_core::diagnostic::line::disturbs;
-use nic_placement_core::discover::manifest::{Entry, Manifest, normalise};
+use nic_placement_node::discover::manifest::{Entry, Manifest, normalise};
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 

@@ -1,18 +1,18 @@
 //! A topology written as the `/sys` and `/proc` that discovery would have read it from: the inverse of [`discover`].
 //!
-//! [`discover`]: nic_placement_core::discover::discover
+//! [`discover`]: nic_placement_node::discover::discover
 //!
 //! With it every model and every topology file is also a machine that real programs can be shown, and discovery is
 //! tested against every topology that a generator can think of.  What sysfs does not say, roles of NICs and stated paths, is
 //! kept beside it (`described`).
 #![forbid(unsafe_code)]
 
-use nic_placement_core::discover::described;
-use nic_placement_core::discover::manifest::{Entry, Manifest};
 use nic_placement_core::topology::{
     Arch, CpuVendor, Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, PciAddress, PciFunction,
     PciParent, PciTree, PortState, Processor, Topology, X86, package_of,
 };
+use nic_placement_node::discover::described;
+use nic_placement_node::discover::manifest::{Entry, Manifest};
 use std::net::Ipv4Addr;
 
 /// The tree that shows `topology`.  GPUs and NICs whose PCI function the topology does not describe are left out.

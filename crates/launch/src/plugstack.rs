@@ -3,9 +3,9 @@
 
 use nic_placement_core::config::PluginLine;
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::discover::Root;
-use nic_placement_core::discover::root::{self, Author, Obstacle};
 use nic_placement_core::policy::pattern::glob;
+use nic_placement_node::discover::Root;
+use nic_placement_node::discover::root::{self, Author, Obstacle};
 use nic_placement_process::admin::{self, Found};
 use nic_placement_process::node;
 use nic_placement_sys as sys;

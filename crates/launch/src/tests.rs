@@ -8,10 +8,10 @@ use nic_placement_core::gpus;
 use nic_placement_core::libraries::{Evidence, FileText, Present};
 use nic_placement_core::placement::{Policy, Strictness};
 use nic_placement_core::plan::{Plan, Wish};
-use nic_placement_core::platform;
 use nic_placement_core::policy::Pattern;
 use nic_placement_core::step::{Starter, Step, Task};
 use nic_placement_core::topology::{CpuSet, GpuIndex};
+use nic_placement_node::platform;
 
 #[test]
 fn an_explanation_says_of_each_gpu_whether_a_strict_word_would_fail_its_task() {

@@ -5,7 +5,7 @@
 use nic_placement_core::config::rollout::Rollout;
 use nic_placement_core::config::{Admin, Conf, ENVIRONMENT, Settings, Words, conf, merge_settings};
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::discover::root::{self, Author, Beginning, Obstacle};
+use nic_placement_node::discover::root::{self, Author, Beginning, Obstacle};
 use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

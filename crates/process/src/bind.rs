@@ -1,10 +1,10 @@
 //! Reads a process's memory policy, sets that and its CPU affinity, then reads both back.
 #![forbid(unsafe_code)]
 
-use nic_placement_core::discover::Root;
 use nic_placement_core::placement::{CpuDecision, MemDecision, TaskPlacement};
 use nic_placement_core::step::Memory;
 use nic_placement_core::topology::Topology;
+use nic_placement_node::discover::Root;
 use nic_placement_sys::{self as sys, Balancing, MemoryPolicy};
 use std::io;
 

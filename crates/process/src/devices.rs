@@ -1,9 +1,9 @@
 //! Which devices a process may open: asked of their files without opening them.
 #![forbid(unsafe_code)]
 
-use nic_placement_core::discover::root;
 use nic_placement_core::plan::Plan;
 use nic_placement_core::topology::{Gpu, Nic, NicIndex, NicKind, Topology};
+use nic_placement_node::discover::root;
 use nic_placement_sys::{self as sys, Refusal};
 use std::ffi::{CStr, CString};
 use std::fs::File;

@@ -4,8 +4,8 @@
 mod mounts;
 mod walk;
 
-use nic_placement_core::discover::root::{self, Beginning, Root, Standing, read_configuration};
 use nic_placement_core::libraries::FileText;
+use nic_placement_node::discover::root::{self, Beginning, Root, Standing, read_configuration};
 use nic_placement_sys::{Known, Question, Reply, Scout, known};
 use std::cell::{Cell, RefCell};
 use std::path::Path;

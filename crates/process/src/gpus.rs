@@ -60,7 +60,7 @@ pub(crate) fn without_absent(mut grant: GpuGrant, topology: &Topology) -> GpuGra
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nic_placement_core::platform;
+    use nic_placement_node::platform;
     use std::fs::{self, File};
     use std::path::Path;
     use std::process::Command;

@@ -2,9 +2,9 @@
 #![forbid(unsafe_code)]
 
 use nic_placement_core::config::Admin;
-use nic_placement_core::discover::root::{Author, Obstacle, read_unlinked};
 use nic_placement_core::libraries::wanted::MapFile;
 use nic_placement_core::maps::{Format, KEPT};
+use nic_placement_node::discover::root::{Author, Obstacle, read_unlinked};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 

@@ -3,11 +3,11 @@
 
 use nic_placement_core::config::{Admin, NodeFileUse, NodeSource};
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::discover::root::{Author, is_there};
-use nic_placement_core::discover::{Root, Scope};
-use nic_placement_core::node::kept::{self, Kept};
-use nic_placement_core::node::{self, NoTopology};
 use nic_placement_core::topology::{Provenance, Topology};
+use nic_placement_node::discover::root::{Author, is_there};
+use nic_placement_node::discover::{Root, Scope};
+use nic_placement_node::kept::{self, Kept};
+use nic_placement_node::{self as node, NoTopology};
 use nic_placement_sys as sys;
 use std::path::Path;
 

@@ -8,14 +8,14 @@
 use crate::devices::{self, Devices};
 use crate::{admin, bind, files, gpus, maps, node};
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::discover::Scope;
-use nic_placement_core::discover::root::Author;
 use nic_placement_core::libraries::{Evidence, FileText, Present, ReadFile, caveats};
-use nic_placement_core::node::NoTopology;
 use nic_placement_core::placement::Variable;
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
 use nic_placement_core::step::{GpuGrant, NODE_NAME, Step, Task};
+use nic_placement_core::topology::Scope;
 use nic_placement_core::topology::{NicIndex, Topology};
+use nic_placement_node::NoTopology;
+use nic_placement_node::discover::root::Author;
 
 /// A plan without its step.
 pub struct Survey {

@@ -2,7 +2,7 @@
 //! and tests trace and replace them.
 #![allow(unsafe_code)]
 
-use nic_placement_core::topology::{Bitmap, CpuSet};
+use nic_placement_topology::{Bitmap, CpuSet};
 use std::io;
 
 /// Words of a mask for every CPU that Linux can have: the kernel refuses a mask shorter than its own.

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use libc::{MPOL_BIND, MPOL_DEFAULT, MPOL_PREFERRED};
-use nic_placement_core::topology::NodeSet;
+use nic_placement_topology::NodeSet;
 use std::fmt;
 use std::io;
 

@@ -493,7 +493,7 @@ fn tasks_plan_the_nics_that_they_name() {
         processes: 1,
         marked: marked(&text).unwrap(),
     }]);
-    let node = nic_placement_core::platform::model("dgx-h100").unwrap();
+    let node = nic_placement_node::platform::model("dgx-h100").unwrap();
     let map = nic_placement_core::policy::map(&node, &Default::default());
     let of_node = super::planned::of_node(&node, &map);
     assert_eq!(

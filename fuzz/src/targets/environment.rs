@@ -11,9 +11,9 @@ use nic_placement_core::libraries::names;
 use nic_placement_core::libraries::{self, Evidence, FileText, Present};
 use nic_placement_core::placement::Change;
 use nic_placement_core::plan::{Plan, TaskPlan};
-use nic_placement_core::platform;
 use nic_placement_core::step::{Access, GpuGrant, Memory, Step, Task};
 use nic_placement_launch::judge::{Checked, lint, uses};
+use nic_placement_node::platform;
 use std::collections::BTreeMap;
 use std::hint::black_box;
 

@@ -4,11 +4,11 @@
 use super::{held, kept, machines};
 use nic_placement_core::config::Admin;
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::discover::{Manifest, Root, Scope};
-use nic_placement_core::node::{cache, read_root};
 use nic_placement_core::topology::{Provenance, Topology, file};
 use nic_placement_formats::import::{self, BadText};
 use nic_placement_formats::{archive, manifest};
+use nic_placement_node::discover::{Manifest, Root, Scope};
+use nic_placement_node::{cache, read_root};
 
 fn from() -> Provenance {
     Provenance::File("made".to_string())

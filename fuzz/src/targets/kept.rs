@@ -3,13 +3,13 @@
 
 use super::work::Work;
 use super::{formats, held, tree};
-use nic_placement_core::discover::manifest::Entry;
-use nic_placement_core::discover::{Manifest, Root, Scope};
-use nic_placement_core::node::cache::NodeFile;
-use nic_placement_core::node::kept::{self, Kept};
-use nic_placement_core::node::{confirm, read_root};
-use nic_placement_core::platform;
 use nic_placement_core::topology::{Provenance, Topology};
+use nic_placement_node::cache::NodeFile;
+use nic_placement_node::discover::manifest::Entry;
+use nic_placement_node::discover::{Manifest, Root, Scope};
+use nic_placement_node::kept::{self, Kept};
+use nic_placement_node::platform;
+use nic_placement_node::{confirm, read_root};
 use std::hint::black_box;
 
 /// Seconds since boot at which each node was kept.

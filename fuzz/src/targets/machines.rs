@@ -7,10 +7,10 @@ use nic_placement_core::config::{Admin, Words, merge_settings};
 use nic_placement_core::libraries::{Evidence, FileText, Present};
 use nic_placement_core::maps::{self, FORMATS, Format, Subject};
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
-use nic_placement_core::platform;
 use nic_placement_core::step::{Starter, Step};
 use nic_placement_core::topology::{GpuIndex, Topology, file};
 use nic_placement_launch::step::{self, GpuSplit, StepRequest};
+use nic_placement_node::platform;
 
 /// Every policy, and what changes the solver's question.
 const WORDS: [&str; 8] = [

@@ -7,8 +7,8 @@ use nic_placement_capi::failure::Failure;
 use nic_placement_capi::{calls, wall};
 use nic_placement_core::libraries::marker;
 use nic_placement_core::libraries::names;
-use nic_placement_core::platform;
 use nic_placement_core::topology::CpuSet;
+use nic_placement_node::platform;
 use serde_json::{Map, Value};
 use std::hint::black_box;
 

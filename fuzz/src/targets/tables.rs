@@ -4,15 +4,15 @@
 use super::work::Work;
 use super::{formats, held, machines, tree};
 use nic_placement_core::config::Admin;
-use nic_placement_core::discover::manifest::Entry;
-use nic_placement_core::discover::{Manifest, Root, Scope};
 use nic_placement_core::libraries::{Evidence, FileText, Present};
-use nic_placement_core::node::read_root;
 use nic_placement_core::plan::{Plan, TaskPlan};
-use nic_placement_core::platform;
 use nic_placement_core::step::{Step, Task};
 use nic_placement_core::topology::{GpuIndex, Provenance};
 use nic_placement_launch::step;
+use nic_placement_node::discover::manifest::Entry;
+use nic_placement_node::discover::{Manifest, Root, Scope};
+use nic_placement_node::platform;
+use nic_placement_node::read_root;
 use std::hint::black_box;
 
 thread_local! {

@@ -7,12 +7,9 @@ use nic_placement_core::config::hostlist::HostList;
 use nic_placement_core::config::plugstack::patterns;
 use nic_placement_core::config::{Admin, Conf, Words, cpu_bind};
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::discover::{Root, Scope};
 use nic_placement_core::libraries::wanted::Template;
 use nic_placement_core::maps::{self, FORMATS, Subject};
-use nic_placement_core::node::{cache, read_root};
 use nic_placement_core::plan::Plan;
-use nic_placement_core::platform;
 use nic_placement_core::step::Step;
 use nic_placement_core::topology::{CpuSet, GpuIndex, Provenance, Topology, file};
 use nic_placement_fleet::audit::Audit;
@@ -23,6 +20,9 @@ use nic_placement_fleet::fabric::sources;
 use nic_placement_formats::{archive, import, manifest};
 use nic_placement_launch::gpu_list::gpus_named;
 use nic_placement_launch::step;
+use nic_placement_node::discover::{Root, Scope};
+use nic_placement_node::platform;
+use nic_placement_node::{cache, read_root};
 use std::hint::black_box;
 
 /// Work on one input that may be done again: what it needs is made before.

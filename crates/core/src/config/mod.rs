@@ -11,8 +11,9 @@ pub mod releases;
 pub mod rollout;
 pub mod words;
 
+pub use crate::topology::NodeSource;
 pub use conf::Conf;
-pub use plugstack::{Admin, NodeFileUse, NodeSource, PluginLine};
+pub use plugstack::{Admin, NodeFileUse, PluginLine};
 pub use words::{BadWord, Words};
 
 use crate::libraries::wanted::{Libraries, Wanted};

@@ -12,7 +12,7 @@ use super::words::{Words, named};
 use crate::diagnostic::{Diagnostic, Shown};
 use crate::libraries::wanted::{Fabric, MapFile, Template, is_variable_name};
 use crate::policy::{Pattern, Selection, Through};
-use crate::topology::PathType;
+use crate::topology::{NodeSource, PathType};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -40,17 +40,6 @@ impl PluginLine {
             .file_name()
             .is_some_and(|name| name.to_string_lossy().contains(plugin))
     }
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum NodeSource {
-    /// this node's `/sys` and `/proc`
-    #[default]
-    Live,
-    /// `/sys` and `/proc` below this directory
-    Sysfs(String),
-    Machine(String),
-    Topology(String),
 }
 
 /// The node file that a step may use instead of reading the live node.

@@ -80,8 +80,8 @@ pub fn uncountable(topology: &Topology, gpus: &[GpuIndex], grant: &GpuGrant) -> 
 mod tests {
     use super::*;
     use crate::gpus::identify;
-    use crate::platform;
     use crate::step::{Access, GpuGrant};
+    use nic_placement_node::platform;
 
     /// What local id `local_id` of so many tasks gets on a machine where it sees `visible` of the step's GPUs.
     fn claimed(

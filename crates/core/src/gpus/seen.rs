@@ -33,8 +33,8 @@ pub fn seen(topology: &Topology, step: &Step, grant: &GpuGrant) -> Claim {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform;
     use crate::step::Access;
+    use nic_placement_node::platform;
 
     fn dgx() -> Topology {
         platform::model("dgx-h100").unwrap()

@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::*;
-use crate::platform;
 use crate::policy::{self, Request};
+use nic_placement_node::platform;
 use serde_json::Value;
 use std::collections::BTreeMap;
 

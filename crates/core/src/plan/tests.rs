@@ -3,14 +3,14 @@
 
 use super::*;
 use crate::config::Words;
-use crate::discover::manifest::{Entry, Manifest};
-use crate::discover::synthesise::synthesise;
-use crate::discover::{Root, Scope, discover};
 use crate::libraries::{FileText, Present};
 use crate::placement::{Change, CpuDecision};
-use crate::platform;
 use crate::step::Claim;
 use crate::topology::{LinkLayer, PciAddress, Provenance};
+use nic_placement_formats::synthesise::synthesise;
+use nic_placement_node::discover::manifest::{Entry, Manifest};
+use nic_placement_node::discover::{Root, Scope, discover};
+use nic_placement_node::platform;
 
 mod seen;
 

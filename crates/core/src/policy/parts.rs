@@ -96,10 +96,10 @@ pub(super) fn solved(
 #[cfg(test)]
 mod tests {
     use crate::placement::{NicsEach, NodePlacement, Pair, Policy};
-    use crate::platform;
     use crate::policy::tests::{Parts, names, parts};
     use crate::policy::{Request, explain, map};
     use crate::topology::{GpuIndex, PciAddress, PciFunction, PortState, Topology};
+    use nic_placement_node::platform;
     use proptest::prelude::*;
     use std::cmp::Reverse;
 

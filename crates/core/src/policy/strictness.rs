@@ -80,9 +80,9 @@ pub(crate) fn shortfalls(
 mod tests {
     use super::*;
     use crate::placement::{Policy, RailIndex};
-    use crate::platform;
     use crate::policy::{self, Pattern, Request, Selection};
     use crate::topology::{CpuSet, GpuIndex, PathType};
+    use nic_placement_node::platform;
 
     fn lacks(strictness: Strictness, gpus: &[usize], rails: &[usize], cpus: &str) -> Vec<String> {
         let cpus = CpuDecision::Keep {

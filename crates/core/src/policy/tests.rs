@@ -4,11 +4,11 @@
 
 use super::*;
 use crate::placement::{GpuPlacement, RailIndex};
-use crate::platform;
 use crate::topology::{
     Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PciAddress, PciFunction,
     PciParent, PcieLink, Port, PortState, Provenance,
 };
+use nic_placement_node::platform;
 use proptest::prelude::*;
 
 mod agreement;

@@ -1,11 +1,11 @@
 //! What a known machine has and this node lacks.
 #![forbid(unsafe_code)]
 
-use nic_placement_core::platform::recognise::{
+use nic_placement_core::topology::{PciAddress, Topology};
+use nic_placement_node::platform::recognise::{
     Dmi, carries_the_fabric, contradicts, gpu_addresses, has_product, is_stated,
 };
-use nic_placement_core::platform::{MODELS, Model};
-use nic_placement_core::topology::{PciAddress, Topology};
+use nic_placement_node::platform::{MODELS, Model};
 use std::collections::BTreeSet;
 
 /// A device of the machine that the node does not show.

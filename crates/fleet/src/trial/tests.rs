@@ -3,8 +3,8 @@
 
 use super::report::{Effect, FORMAT, Near, TrialReport, TriedWay, VERSION, faults, middle, read};
 use super::witness::{Disagreement, GpusBy, Witness, compare, nvidia_smi_q, rdma_link};
-use nic_placement_core::platform::model;
 use nic_placement_core::topology::{PathType, PortState, Topology};
+use nic_placement_node::platform::model;
 use std::collections::BTreeMap;
 
 fn dgx() -> Topology {

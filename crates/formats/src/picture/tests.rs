@@ -9,11 +9,11 @@ use super::width::{Font, width};
 use super::{DrawnPair, Scene, svg};
 use made::NodeShape;
 use nic_placement_core::placement::{NodePlacement, RailUse};
-use nic_placement_core::platform;
 use nic_placement_core::policy::{self, Request};
 use nic_placement_core::topology::{
     GpuIndex, NicIndex, PathType, PciAddress, PciFunction, PciParent, Topology,
 };
+use nic_placement_node::platform;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 

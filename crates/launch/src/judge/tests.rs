@@ -4,9 +4,9 @@
 mod rebinding;
 
 use super::*;
-use nic_placement_core::platform;
 use nic_placement_core::policy;
 use nic_placement_core::topology::{LinkLayer, Port, PortState, Provenance};
+use nic_placement_node::platform;
 
 /// Two equal GPUs, `mlx5_1`, `mlx5_10` and `mlx5_2`, the last one without a link.
 fn topology() -> Topology {

@@ -77,9 +77,9 @@ pub(super) fn gpu_by_rank(
 mod tests {
     use super::*;
     use nic_placement_core::gpus::seen;
-    use nic_placement_core::platform;
     use nic_placement_core::step::{Access, Step};
     use nic_placement_core::topology::{GpuIndex, GpuVendor};
+    use nic_placement_node::platform;
 
     const CUDA_ORDER: &str = "CUDA_DEVICE_ORDER";
 

@@ -4,8 +4,8 @@
 //! the same, and each knows it without asking the others, which may be binding themselves just now.
 #![forbid(unsafe_code)]
 
-use nic_placement_core::discover::root::{self, Author};
 use nic_placement_core::topology::CpuSet;
+use nic_placement_node::discover::root::{self, Author};
 use nic_placement_sys as sys;
 use std::path::Path;
 

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::mounts::{Kind, Mounts};
-use nic_placement_core::discover::root::Standing;
+use nic_placement_node::discover::root::Standing;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum End {

@@ -4,9 +4,9 @@
 use super::refresh::textfile;
 use super::{audit, request::whole_node, verify};
 use nic_placement_core::config::Admin;
-use nic_placement_core::platform::model;
 use nic_placement_core::topology::PortState;
 use nic_placement_fleet::audit::Audit;
+use nic_placement_node::platform::model;
 use nic_placement_traffic::counters::Sample;
 use nic_placement_traffic::exposition::write;
 use nic_placement_traffic::verify::NodeVerdicts;

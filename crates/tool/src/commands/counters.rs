@@ -3,8 +3,8 @@
 
 use super::threads;
 use nic_placement_core::config::NodeSource;
-use nic_placement_core::discover::Root;
 use nic_placement_formats::describe;
+use nic_placement_node::discover::Root;
 use nic_placement_traffic::counters::{self, CountedPort, OF_SOFT_ROCE, PortCounts, Sample};
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};

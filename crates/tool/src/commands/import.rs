@@ -6,7 +6,7 @@ use super::{Failure, output, tell};
 use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
 use nic_placement_core::config::NodeSource;
-use nic_placement_core::discover::Scope;
+use nic_placement_core::topology::Scope;
 use nic_placement_core::topology::{Topology, file};
 use nic_placement_formats::describe::{self, FileFormat};
 use nic_placement_formats::import::nccl;

@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::Failure;
-use nic_placement_core::discover::root;
 use nic_placement_fleet::audit::stream::{self, StreamPiece};
+use nic_placement_node::discover::root;
 use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
 

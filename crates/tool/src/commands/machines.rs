@@ -3,7 +3,7 @@
 
 use super::Failure;
 use super::page::{Page, Table};
-use nic_placement_core::platform::MODELS;
+use nic_placement_node::platform::MODELS;
 
 /// list the built-in machines
 ///

@@ -3,7 +3,7 @@
 
 use super::Failure;
 use super::page::Page;
-use nic_placement_core::discover::root;
+use nic_placement_node::discover::root;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};

@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use super::watch::Seen;
-use nic_placement_core::discover::Root;
+use nic_placement_node::discover::Root;
 use nic_placement_traffic::tasks::{Numbers, PlacedTask, marked, numbers};
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;

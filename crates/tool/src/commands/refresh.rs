@@ -10,12 +10,12 @@ use super::request::{number, whole_node};
 use super::{Failure, output};
 use clap::ValueHint;
 use nic_placement_core::config::NodeFileUse;
-use nic_placement_core::discover::Root;
-use nic_placement_core::discover::root::{self, Author, Obstacle, Unreadable};
-use nic_placement_core::node::{cache, kept};
 use nic_placement_core::topology::Topology;
 use nic_placement_formats::import::nccl;
 use nic_placement_launch::plugstack;
+use nic_placement_node::discover::Root;
+use nic_placement_node::discover::root::{self, Author, Obstacle, Unreadable};
+use nic_placement_node::{cache, kept};
 use nic_placement_sys as sys;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
@@ -262,7 +262,7 @@ mod tests {
         let _ = fs::remove_dir_all(&folder);
         make_folder(&folder).unwrap();
         let (node, beside) = (folder.join("node.json"), folder.join("node.nccl.xml"));
-        let azure = nic_placement_core::platform::model("azure-nd96isr-h100-v5").unwrap();
+        let azure = nic_placement_node::platform::model("azure-nd96isr-h100-v5").unwrap();
         for_nccl(&azure, &node).unwrap();
         let metadata = || fs::metadata(&beside).unwrap();
         let first = metadata();
@@ -280,13 +280,13 @@ mod tests {
             "the same is not written again"
         );
         for_nccl(
-            &nic_placement_core::platform::model("dgx-h100").unwrap(),
+            &nic_placement_node::platform::model("dgx-h100").unwrap(),
             &node,
         )
         .unwrap();
         assert!(!beside.exists(), "this bus hides nothing");
         for_nccl(
-            &nic_placement_core::platform::model("dgx-h100").unwrap(),
+            &nic_placement_node::platform::model("dgx-h100").unwrap(),
             &node,
         )
         .unwrap();
@@ -301,7 +301,7 @@ mod tests {
         make_folder(&folder).unwrap();
         let (node, beside) = (folder.join("node.json"), folder.join("node.nccl.xml"));
         let models = ["azure-nd96isr-h100-v5", "dgx-h100"]
-            .map(|name| nic_placement_core::platform::model(name).unwrap());
+            .map(|name| nic_placement_node::platform::model(name).unwrap());
         for theirs in ["<system version=\"1\"/>\n", ""] {
             fs::write(&beside, theirs).unwrap();
             for model in &models {

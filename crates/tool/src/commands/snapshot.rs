@@ -7,14 +7,14 @@ use super::{Failure, tell};
 use clap::ValueHint;
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::discover::manifest::Entry;
-use nic_placement_core::discover::root::{self, Author};
-use nic_placement_core::discover::{Manifest, Root, Scope, described, discover};
-use nic_placement_core::node::{dmi, read_root};
 use nic_placement_core::topology::{Nic, NicKind, PortState, Provenance, Topology};
 use nic_placement_fleet::gather;
 use nic_placement_formats::manifest;
 use nic_placement_formats::synthesise::synthesise;
+use nic_placement_node::discover::manifest::Entry;
+use nic_placement_node::discover::root::{self, Author};
+use nic_placement_node::discover::{Manifest, Root, Scope, described, discover};
+use nic_placement_node::{dmi, read_root};
 use std::fs;
 use std::path::{Path, PathBuf};
 

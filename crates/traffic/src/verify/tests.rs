@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::*;
-use nic_placement_core::platform::model;
 use nic_placement_core::policy::{self, Request};
+use nic_placement_node::platform::model;
 
 fn held(connected: u32, unconnected: u32, regions: u32) -> Held {
     let of = |count: u32| {

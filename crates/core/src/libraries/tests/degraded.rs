@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::*;
-use crate::platform;
 use crate::policy::{self, Request};
+use nic_placement_node::platform;
 
 /// NCCL's list for a node of this model with these NICs at half their rate; UCX's for its first task is asserted to keep its NIC.
 fn list(model: &str, slow: &[&str], variables: &[(&str, &str)], files: Files) -> Option<String> {

@@ -3,8 +3,8 @@
 #![forbid(unsafe_code)]
 
 use super::*;
-use crate::platform;
 use crate::policy::{self, Pattern, Request, Selection};
+use nic_placement_node::platform;
 
 const WORDS: [&str; 13] = [
     "default",

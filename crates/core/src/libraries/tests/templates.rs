@@ -76,7 +76,7 @@ fn every_placeholder_is_filled_with_its_fact() {
 
 #[test]
 fn a_map_for_an_engine_names_the_nics_of_all_gpus_that_the_task_sees() {
-    let topology = crate::platform::model("dgx-h100").unwrap();
+    let topology = nic_placement_node::platform::model("dgx-h100").unwrap();
     let node = crate::policy::map(&topology, &Default::default());
     let fill = |text: &str| {
         let (template, _) = Template::parse(text).unwrap();
@@ -108,7 +108,7 @@ fn a_map_for_an_engine_names_the_nics_of_all_gpus_that_the_task_sees() {
 
 #[test]
 fn a_file_with_the_map_is_named_where_it_is_the_map_and_the_task_counts_the_same_gpus() {
-    let topology = crate::platform::model("dgx-h100").unwrap();
+    let topology = nic_placement_node::platform::model("dgx-h100").unwrap();
     let node = crate::policy::map(&topology, &Default::default());
     let all: Vec<usize> = (0..8).collect();
     let gpus: Vec<GpuIndex> = topology.gpu_indices().collect();

@@ -522,7 +522,7 @@ fn a_list_is_set_where_it_keeps_the_task_from_a_nic_and_nowhere_else() {
 #[test]
 fn a_gpu_with_more_nics_than_two_gets_as_many_rails_on_request() {
     const RAILS: &str = "UCX_MAX_RNDV_RAILS";
-    let topology = crate::platform::model("dgx-h100").unwrap();
+    let topology = nic_placement_node::platform::model("dgx-h100").unwrap();
     let with = |each: u8, gpus: &[usize]| {
         let nics_each = crate::placement::NicsEach::Number(each);
         let node = crate::policy::map(

@@ -39,7 +39,7 @@ fn placed_through(
     policy: Policy,
     through: Through,
 ) -> (Vec<String>, Vec<String>) {
-    let topology = crate::platform::model("dgx-h100").unwrap();
+    let topology = nic_placement_node::platform::model("dgx-h100").unwrap();
     let node = policy::map(
         &topology,
         &Request {
@@ -144,7 +144,7 @@ fn seeing(
     gpu_use: GpuUse,
     claim: Option<Claim>,
 ) -> TaskPlacement {
-    let topology = crate::platform::model("dgx-h100").unwrap();
+    let topology = nic_placement_node::platform::model("dgx-h100").unwrap();
     let node = policy::map(&topology, &Request::default());
     let step = Step {
         tasks,
@@ -341,7 +341,7 @@ fn a_nic_of_several_gpus_is_named_once_at_its_nearest() {
 
 /// The rails of a task without GPUs on these CPUs, and what is said of them.
 fn without_gpus(cpus: &str, denied: &[&str]) -> (Vec<String>, String) {
-    let topology = crate::platform::model("dgx-h100").unwrap();
+    let topology = nic_placement_node::platform::model("dgx-h100").unwrap();
     let node = policy::map(&topology, &Request::default());
     let denied_nics = denied
         .iter()
@@ -398,7 +398,7 @@ fn a_task_without_gpus_has_the_nics_of_the_node_on_which_it_runs_else_all_that_i
 
 #[test]
 fn the_admin_is_warned_of_denied_nics_that_jobs_use_and_of_no_others() {
-    let topology = crate::platform::model("dgx-h100").unwrap();
+    let topology = nic_placement_node::platform::model("dgx-h100").unwrap();
     let node = policy::map(&topology, &Request::default());
     let warning = |denied: &[&str]| {
         let denied_nics = denied

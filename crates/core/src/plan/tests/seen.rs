@@ -96,7 +96,7 @@ fn containers_that_name_the_hosts_description_divide_the_nics_below_a_switch() {
         } else {
             live.clone()
         };
-        crate::node::confirm(&mut topology, &live);
+        nic_placement_node::confirm(&mut topology, &live);
         let access = topology
             .gpus
             .iter()

@@ -6,13 +6,13 @@ use crate::audit::report::Finding;
 use crate::doctor::facts::{Caller, HostFacts, Installation};
 use crate::doctor::table::codes;
 use crate::doctor::{Examined, examine};
-use nic_placement_core::discover::manifest::Entry;
-use nic_placement_core::discover::{Manifest, Root, Scope};
-use nic_placement_core::node::read_root;
 use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::step::Step;
 use nic_placement_core::topology::{Nic, PciAddress, PciFunction, Provenance, Topology};
 use nic_placement_formats::synthesise::synthesise;
+use nic_placement_node::discover::manifest::Entry;
+use nic_placement_node::discover::{Manifest, Root, Scope};
+use nic_placement_node::read_root;
 use std::collections::BTreeSet;
 
 /// What a test says of facts that no file tells.
@@ -27,7 +27,7 @@ pub(super) struct World {
 }
 
 pub(super) fn model(name: &str) -> Topology {
-    nic_placement_core::platform::model(name).unwrap()
+    nic_placement_node::platform::model(name).unwrap()
 }
 
 /// Changes a NIC.

@@ -6,10 +6,10 @@ use nic_placement_core::config::{Words, merge_settings};
 use nic_placement_core::libraries::{Evidence, FileText, Present};
 use nic_placement_core::placement::Excluded;
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
-use nic_placement_core::platform;
 use nic_placement_core::policy;
 use nic_placement_core::step::{Step, Task};
 use nic_placement_core::topology::{CpuSet, LinkLayer, Nic, NicKind, Port, PortState};
+use nic_placement_node::platform;
 
 /// What comes of these variables for a task with these GPUs of a DGX H100, and what a strict word says.
 fn told(gpus: &str, words: &str, values: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {

@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::discover::Root;
 use nic_placement_core::gpus;
 use nic_placement_core::libraries::{self, Evidence, FileText, Present, ReadFile, caveats};
 use nic_placement_core::placement::Bind;
@@ -10,6 +9,7 @@ use nic_placement_core::plan::Plan;
 use nic_placement_core::step::{GpuGrant, Task};
 use nic_placement_fleet::doctor::facts::Caller;
 use nic_placement_launch::judge::{self, Checked};
+use nic_placement_node::discover::Root;
 use nic_placement_process::files::UsersFiles;
 use nic_placement_sys as sys;
 use std::path::Path;

@@ -1,7 +1,6 @@
 //! The facts of a node that `check --json` tells, so that the nodes of a cluster can be compared.
 #![forbid(unsafe_code)]
 
-use nic_placement_core::discover::Root;
 use nic_placement_core::placement::agreement::Agreement;
 use nic_placement_core::plan::Plan;
 use nic_placement_core::topology::{
@@ -11,6 +10,7 @@ use nic_placement_fleet::audit::report::{
     FORMAT, Finding, GpuReport, Level, LinkReport, NicReport, NumaReport, PortReport, Report,
     SaidAgreement, VERSION,
 };
+use nic_placement_node::discover::Root;
 use std::collections::BTreeMap;
 
 /// Modules of GPUs and NICs that may state a version; the kernel's own state none.

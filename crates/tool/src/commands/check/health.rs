@@ -6,9 +6,9 @@
 
 use super::super::{Ending, Failure, Page, refresh};
 use super::FAIL;
-use nic_placement_core::discover::root;
 use nic_placement_fleet::audit::report::Report;
 use nic_placement_fleet::doctor::{plain, reason};
+use nic_placement_node::discover::root;
 use nic_placement_sys as sys;
 use std::ffi::OsString;
 use std::fs::File;

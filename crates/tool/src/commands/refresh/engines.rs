@@ -4,10 +4,10 @@
 use super::super::request::whole_node;
 use super::super::{output, tell};
 use nic_placement_core::config::Admin;
-use nic_placement_core::discover::root::{Author, read_unlinked};
 use nic_placement_core::maps::{Format, Subject, write};
 use nic_placement_core::plan::Plan;
 use nic_placement_core::topology::{GpuIndex, Topology};
+use nic_placement_node::discover::root::{Author, read_unlinked};
 use nic_placement_process::maps;
 use std::fs;
 use std::io;
@@ -83,7 +83,7 @@ mod tests {
             std::env::temp_dir().join(format!("nic-placement-for-engines-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
-        let dgx = || nic_placement_core::platform::model("dgx-h100").unwrap();
+        let dgx = || nic_placement_node::platform::model("dgx-h100").unwrap();
         let kept = |arguments: &[&str]| {
             let (admin, doubts) = Admin::parse(arguments.iter().copied());
             assert!(doubts.is_empty(), "{doubts:?}");

@@ -214,7 +214,7 @@ mod tests {
     use crate::commands::alerts::promtool;
     use crate::commands::request::whole_node;
     use nic_placement_core::config::Admin;
-    use nic_placement_core::platform::model;
+    use nic_placement_node::platform::model;
     use nic_placement_traffic::counters::{CountedPort, PortCounts, rdma};
 
     fn sample() -> counters::Sample {
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn promtool_has_nothing_to_say_of_any_machine() {
-        for machine in nic_placement_core::platform::names() {
+        for machine in nic_placement_node::platform::names() {
             let Some(said) = promtool(&["check", "metrics"], &text(machine)) else {
                 return;
             };

@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use nic_placement_core::config::NodeSource;
-use nic_placement_core::discover::Scope;
+use nic_placement_core::topology::Scope;
 use nic_placement_core::topology::{NicKind, PciAddress, Topology};
 use nic_placement_fleet::trial::probe::{Identity, Probe, judge};
 use nic_placement_fleet::trial::report::{Effect, FORMAT, Near, TrialReport, TriedWay, VERSION};

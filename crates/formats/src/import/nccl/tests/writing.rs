@@ -48,7 +48,7 @@ fn bus(topology: &Topology) -> Topology {
 
 #[test]
 fn nccl_reads_the_file_of_every_model_on_the_machine_and_off_it() {
-    for model in nic_placement_core::platform::MODELS {
+    for model in nic_placement_node::platform::MODELS {
         let (name, topology) = (model.name, model.topology().unwrap());
         let Written { text, lost } = write(&topology).unwrap();
         assert!(
@@ -97,7 +97,7 @@ fn nccl_reads_the_file_of_every_model_on_the_machine_and_off_it() {
 
 #[test]
 fn nics_in_the_file_are_what_nccl_stumbles_over() {
-    let topology = nic_placement_core::platform::model("dgx-h100").unwrap();
+    let topology = nic_placement_node::platform::model("dgx-h100").unwrap();
     let text = write(&topology).unwrap().text;
     let rank = |text: &str, bus: &Topology| {
         joined(text, &topology, Some(bus)).and_then(|all| all.kinds(&topology))
@@ -140,7 +140,7 @@ fn nics_in_the_file_are_what_nccl_stumbles_over() {
 
 #[test]
 fn a_nic_without_a_function_comes_to_a_cpu_that_has_an_identity() {
-    let mut topology = nic_placement_core::platform::model("azure-nd96isr-h100-v5").unwrap();
+    let mut topology = nic_placement_node::platform::model("azure-nd96isr-h100-v5").unwrap();
     let mut soft = Nic::new("rxe0".parse().unwrap(), NicKind::Verbs);
     soft.ports.push(Port::new(
         1,
@@ -166,7 +166,7 @@ fn a_nic_without_a_function_comes_to_a_cpu_that_has_an_identity() {
 
 #[test]
 fn stated_pairs_of_a_virtual_machine_stand_below_a_switch_each() {
-    let topology = nic_placement_core::platform::model("azure-nd96isr-h100-v5").unwrap();
+    let topology = nic_placement_node::platform::model("azure-nd96isr-h100-v5").unwrap();
     let text = write(&topology).unwrap().text;
     assert_eq!(text.matches("<pci busid=\"ffff:ff:").count(), 8);
     let group = text
@@ -242,14 +242,14 @@ fn what_a_matrix_states_is_written_below_addresses_that_no_machine_has() {
 
 #[test]
 fn what_is_amds_is_written_for_rccl_and_what_nccl_cannot_hold_is_refused() {
-    let amd = nic_placement_core::platform::model("mi300x-8").unwrap();
+    let amd = nic_placement_node::platform::model("mi300x-8").unwrap();
     assert!(
         write(&amd)
             .unwrap()
             .text
             .starts_with("<system version=\"2\"")
     );
-    let mut many = nic_placement_core::platform::model("dgx-h100").unwrap();
+    let mut many = nic_placement_node::platform::model("dgx-h100").unwrap();
     let nics = many.nics.clone();
     for copy in 0..10 {
         many.nics.extend(nics.iter().map(|nic| {

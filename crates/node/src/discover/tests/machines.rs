@@ -1,0 +1,256 @@
+//! Generated machines, as discovery would find them on the live bus.
+#![forbid(unsafe_code)]
+
+use nic_placement_topology::{
+    CpuSet, Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PciAddress, PciFunction,
+    PciParent, PciTree, PcieLink, Port, PortState, Provenance, Pu, SubnetPrefix, Topology,
+};
+use proptest::prelude::*;
+
+/// What is below one host bridge: a switch, a GPU or none, and up to three NICs.
+struct Slot {
+    index: usize,
+    nics: usize,
+    gpu: Option<GpuVendor>,
+    state: PortState,
+    numa_node: Option<u32>,
+    width: u32,
+}
+
+/// A bus: host bridges, each with a switch of a GPU and up to three NICs.
+pub(super) fn machines() -> impl Strategy<Value = Topology> {
+    let slot = (
+        0usize..4,
+        any::<bool>(),
+        0usize..3,
+        0usize..4,
+        prop::option::of(0u32..3),
+        prop::sample::select(vec![1u32, 4, 8, 16]),
+    );
+    (prop::collection::vec(slot, 0..9), any::<bool>()).prop_map(|(slots, backwards)| {
+        let slots = slots.into_iter().enumerate();
+        let slots = slots.map(
+            |(index, (nics, has_gpu, vendor, state, numa_node, width))| Slot {
+                index,
+                nics,
+                gpu: has_gpu.then(|| [GpuVendor::Nvidia, GpuVendor::Amd, GpuVendor::Intel][vendor]),
+                state: [
+                    PortState::Active,
+                    PortState::Down,
+                    PortState::Init,
+                    PortState::Unknown,
+                ][state],
+                numa_node,
+                width,
+            },
+        );
+        machine(slots, backwards)
+    })
+}
+
+fn machine(slots: impl Iterator<Item = Slot>, backwards: bool) -> Topology {
+    let mut topology = Topology::empty("generated", Provenance::ThisSystem);
+    for os_index in 0..3u32 {
+        let cpus: CpuSet = (os_index * 8..os_index * 8 + 8).collect();
+        let pu = |cpu| Pu {
+            os_index: cpu,
+            package: os_index,
+            core: cpu % 8,
+        };
+        topology.pus.extend(cpus.iter().map(pu));
+        let distances = (0..3)
+            .map(|other| if other == os_index { 10 } else { 21 })
+            .collect();
+        topology.numa_nodes.push(NumaNode {
+            os_index,
+            cpus,
+            distances,
+            package: Some(os_index),
+        });
+    }
+    slots.for_each(|slot| slot.fill(&mut topology));
+    // SR-IOV is looked at where it says something: on verbs devices
+    for nic in topology.nics.iter().filter(|nic| nic.ports.len() == 2) {
+        let function = topology.pci.get(nic.address.unwrap()).unwrap().clone();
+        topology.pci.insert(PciFunction {
+            vfs: Some(8),
+            ..function
+        });
+    }
+    topology.sort();
+    // the compute driver may count its GPUs in another order
+    let amd = topology
+        .gpus
+        .iter()
+        .filter(|gpu| gpu.vendor == GpuVendor::Amd)
+        .count() as u32;
+    let its = topology
+        .gpus
+        .iter_mut()
+        .filter(|gpu| gpu.vendor == GpuVendor::Amd);
+    for (gpu, index) in its.zip((0..amd).rev()).filter(|_| backwards && amd > 1) {
+        gpu.runtime_index = Some(index);
+    }
+    drop_bridges_above_nothing(&mut topology);
+    topology
+}
+
+/// They are not read.
+fn drop_bridges_above_nothing(topology: &mut Topology) {
+    let gpus = topology.gpus.iter().map(|gpu| gpu.address);
+    let mut kept = PciTree::default();
+    for address in gpus.chain(topology.nics.iter().filter_map(|nic| nic.address)) {
+        for address in topology
+            .pci
+            .ancestors(address)
+            .0
+            .into_iter()
+            .chain([address])
+        {
+            kept.insert(topology.pci.get(address).unwrap().clone());
+        }
+    }
+    topology.pci = kept;
+}
+
+impl Slot {
+    fn fill(&self, topology: &mut Topology) {
+        let bus = self.bus();
+        let host = PciParent::Host(format!("pci0000:{bus:02x}").parse().unwrap());
+        let root = self.add(topology, format!("{bus:02x}:01.0"), host, 0x060400, 0x8086);
+        let up = format!("{:02x}:00.0", bus + 1);
+        let up = self.add(topology, up, PciParent::Bridge(root), 0x060400, 0x1000);
+        if let Some(vendor) = self.gpu {
+            self.add_gpu(topology, up, vendor);
+        }
+        (0..self.nics).for_each(|nic| self.add_nic(topology, up, nic));
+    }
+
+    fn bus(&self) -> u32 {
+        self.index as u32 * 0x10
+    }
+
+    fn add(
+        &self,
+        topology: &mut Topology,
+        address: String,
+        parent: PciParent,
+        class: u32,
+        vendor: u16,
+    ) -> PciAddress {
+        let address: PciAddress = address.parse().unwrap();
+        let link = LinkRate {
+            tenths_gt: 160,
+            width: self.width,
+        };
+        topology.pci.insert(PciFunction {
+            class: Some(class),
+            vendor: Some(vendor),
+            device: Some(1),
+            numa_node: self.numa_node,
+            subsystem: (self.width > 4).then_some((0x1000, 0xa096)),
+            iommu: (self.width == 8).then(|| "DMA-FQ".to_string()),
+            local_cpus: self
+                .numa_node
+                .map(|node| (node * 8..node * 8 + 8).collect()),
+            link: PcieLink {
+                current: Some(link),
+                max: Some(link),
+            },
+            ..PciFunction::new(address, parent)
+        });
+        address
+    }
+
+    fn add_gpu(&self, topology: &mut Topology, up: PciAddress, vendor: GpuVendor) {
+        let id = match vendor {
+            GpuVendor::Nvidia => 0x10de,
+            GpuVendor::Amd => 0x1002,
+            GpuVendor::Intel => 0x8086,
+        };
+        let (down, gpu) = (
+            format!("{:02x}:00.0", self.bus() + 2),
+            format!("{:02x}:00.0", self.bus() + 3),
+        );
+        let down = self.add(topology, down, PciParent::Bridge(up), 0x060400, 0x1000);
+        let address = self.add(topology, gpu, PciParent::Bridge(down), 0x038000, id);
+        // an AMD GPU may be two partitions of one function
+        let partitions = if vendor == GpuVendor::Amd {
+            1 + self.nics as u32 % 2
+        } else {
+            1
+        };
+        for partition in 0..partitions {
+            let number = 2 * self.index as u32 + partition;
+            let uuid = match vendor {
+                GpuVendor::Amd => Some(format!("GPU-{:016x}", number + 1)),
+                GpuVendor::Nvidia => Some(format!("GPU-{}", self.index)),
+                GpuVendor::Intel => None,
+            };
+            let is_nvidia = vendor == GpuVendor::Nvidia;
+            topology.gpus.push(Gpu {
+                partition: (partitions > 1).then_some(partition),
+                minor: Some(128 + number),
+                uuid,
+                model: is_nvidia.then(|| "Model".to_string()),
+                mig_instances: (is_nvidia && self.nics == 3).then_some(2),
+                ..Gpu::new(address, vendor)
+            });
+        }
+    }
+
+    fn add_nic(&self, topology: &mut Topology, up: PciAddress, nic: usize) {
+        let (down, card) = (
+            format!("{:02x}:{:02x}.0", self.bus() + 2, nic + 1),
+            self.bus() + 4 + nic as u32,
+        );
+        let down = self.add(topology, down, PciParent::Bridge(up), 0x060400, 0x1000);
+        let card = self.add(
+            topology,
+            format!("{card:02x}:00.0"),
+            PciParent::Bridge(down),
+            0x020700,
+            0x15b3,
+        );
+        let kinds = [
+            NicKind::Verbs,
+            NicKind::Efa,
+            NicKind::Slingshot,
+            NicKind::Ethernet,
+        ];
+        let kind = kinds[(self.index + nic) % 4];
+        let is_verbs = matches!(kind, NicKind::Verbs | NicKind::Efa);
+        let number = format!("{}{nic}", self.index);
+        let (name, netdev) = match kind {
+            NicKind::Slingshot => (format!("cxi{number}"), format!("eth{number}")),
+            NicKind::Ethernet => (format!("nic{number}"), format!("nic{number}")),
+            _ => (format!("nic{number}"), format!("eth{number}")),
+        };
+        let state = match self.state {
+            PortState::Init if !is_verbs => PortState::Down,
+            state => state,
+        };
+        let port = |number| Port {
+            phys_state: is_verbs.then(|| "LinkUp".to_string()),
+            netdev: is_verbs.then(|| "eth".to_string()),
+            subnet: is_verbs.then_some(SubnetPrefix(0xfe80_0000_0000_0000)),
+            gid_type: is_verbs.then(|| "RoCE v2".to_string()),
+            routes_elsewhere: kind == NicKind::Verbs
+                && state == PortState::Active
+                && self.width == 8,
+            default_route: (is_verbs && self.width == 4 && nic == 0).then(|| "bond0".to_string()),
+            ..Port::new(number, state, LinkLayer::Ethernet, Some(2500))
+        };
+        topology.nics.push(Nic {
+            address: Some(card),
+            ports: (1..=if is_verbs { nic as u8 % 2 + 1 } else { 1 })
+                .map(port)
+                .collect(),
+            uverbs: is_verbs.then(|| format!("uverbs{number}")),
+            guid: is_verbs.then(|| format!("guid{number}")),
+            card: is_verbs.then(|| format!("card{}", self.index)),
+            netdevs: vec![netdev],
+            ..Nic::new(name.parse().unwrap(), kind)
+        });
+    }
+}

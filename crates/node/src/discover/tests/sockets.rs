@@ -1,0 +1,177 @@
+//! Which NUMA nodes are of one socket, in every reading of a node.
+#![forbid(unsafe_code)]
+
+use super::*;
+use nic_placement_topology::file::{from_json, to_json};
+
+/// Distances of a Granite Rapids with three sub-NUMA clusters to a socket, as its firmware says them (the kernel's commit
+/// 4d6dd05d07d0).
+const CLUSTERS: [[u32; 6]; 6] = [
+    [10, 15, 17, 21, 28, 26],
+    [15, 10, 15, 23, 26, 23],
+    [17, 15, 10, 26, 23, 21],
+    [21, 28, 26, 10, 15, 17],
+    [23, 26, 23, 15, 10, 15],
+    [26, 23, 21, 17, 15, 10],
+];
+
+/// Two such sockets: two GPUs on the third cluster of each, and two NICs on the first.
+fn clusters(packages: [Option<u32>; 6]) -> Topology {
+    let mut topology = Topology::empty("clusters", Provenance::ThisSystem);
+    for ((os_index, distances), package) in (0..).zip(CLUSTERS).zip(packages) {
+        let cpus = (os_index * 8..os_index * 8 + 8).collect();
+        topology.numa_nodes.push(NumaNode {
+            os_index,
+            cpus,
+            distances: distances.into(),
+            package,
+        });
+    }
+    let mut insert = |node: u32, bus: u32, class: u32| {
+        let at = |bus: u32, device: u32| format!("0000:{bus:02x}:{device:02x}.0").parse().unwrap();
+        let host = PciParent::Host(format!("pci0000:{:02x}", bus & 0xf0).parse().unwrap());
+        let port: PciAddress = at(bus & 0xf0, bus & 0xf);
+        let link = LinkRate {
+            tenths_gt: 320,
+            width: 16,
+        };
+        for (address, parent, class) in [
+            (port, host, 0x06_0400),
+            (at(bus, 0), PciParent::Bridge(port), class),
+        ] {
+            topology.pci.insert(PciFunction {
+                class: Some(class),
+                numa_node: Some(node),
+                link: PcieLink {
+                    current: Some(link),
+                    max: Some(link),
+                },
+                ..PciFunction::new(address, parent)
+            });
+        }
+        at(bus, 0)
+    };
+    let gpus = [(2, 0x51), (2, 0x52), (5, 0xb1), (5, 0xb2)]
+        .map(|(node, bus)| insert(node, bus, 0x03_0200));
+    let nics = [(0, 0x11), (0, 0x12), (3, 0x71), (3, 0x72)]
+        .map(|(node, bus)| insert(node, bus, 0x02_0700));
+    topology.gpus = gpus
+        .map(|address| Gpu::new(address, GpuVendor::Nvidia))
+        .into();
+    for (number, address) in nics.into_iter().enumerate() {
+        let port = Port::new(1, PortState::Active, LinkLayer::InfiniBand, Some(400_000));
+        let nic = Nic::new(format!("mlx5_{number}").parse().unwrap(), NicKind::Verbs);
+        topology.nics.push(Nic {
+            address: Some(address),
+            ports: vec![port],
+            ..nic
+        });
+    }
+    topology.sort();
+    topology
+}
+
+const TWO: [Option<u32>; 6] = [Some(0), Some(0), Some(0), Some(1), Some(1), Some(1)];
+
+/// The NIC of each GPU.
+fn nics(topology: &Topology) -> Vec<String> {
+    let node =
+        nic_placement_core::policy::map(topology, &nic_placement_core::policy::Request::default());
+    let first = |gpu| {
+        node.gpu(gpu)
+            .choices
+            .first()
+            .map(|choice| node.rail(choice.rail).nic)
+    };
+    let nics = topology.gpu_indices().filter_map(first);
+    nics.map(|nic| topology.nic(nic).name.to_string()).collect()
+}
+
+#[test]
+fn clusters_of_one_socket_are_of_one_socket_however_far_apart_they_are() {
+    let own = ["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"];
+    let made = clusters(TWO);
+    assert_eq!(nics(&made), own);
+    for scope in [
+        Scope::Placement,
+        Scope::Selection,
+        Scope::Cores,
+        Scope::Full,
+    ] {
+        let (found, _) = read(synthesise(&made), scope);
+        assert_eq!(nics(&found), own, "{scope:?}");
+        let again = from_json(&to_json(&found), Provenance::ThisSystem).unwrap();
+        assert_eq!(again.numa_nodes, made.numa_nodes, "{scope:?}");
+    }
+}
+
+#[test]
+fn sockets_that_are_near_each_other_are_two() {
+    let mut eight = Topology::empty("eight sockets", Provenance::ThisSystem);
+    for os_index in 0..8 {
+        let far = |other: u32| {
+            if other == os_index {
+                10
+            } else {
+                12 + (other ^ os_index)
+            }
+        };
+        let (cpus, distances) = ([os_index].into_iter().collect(), (0..8).map(far).collect());
+        eight.numa_nodes.push(NumaNode {
+            os_index,
+            cpus,
+            distances,
+            package: Some(os_index / 2),
+        });
+    }
+    let sockets =
+        |topology: &Topology| -> Vec<u32> { (0..8).map(|node| topology.socket_of(node)).collect() };
+    assert_eq!(sockets(&eight), [0, 0, 2, 2, 4, 4, 6, 6]);
+    // without packages the distances tell as well as they can
+    eight
+        .numa_nodes
+        .iter_mut()
+        .for_each(|node| node.package = None);
+    assert_eq!(sockets(&eight), [0, 0, 0, 0, 4, 4, 4, 4]);
+    eight
+        .numa_nodes
+        .iter_mut()
+        .for_each(|node| node.distances.clear());
+    assert_eq!(sockets(&eight), [0, 1, 2, 3, 4, 5, 6, 7]);
+}
+
+#[test]
+fn memory_without_cpus_is_of_the_socket_that_is_nearest_and_of_none_if_two_are() {
+    let mut topology = clusters([Some(0), Some(0), None, Some(1), Some(1), None]);
+    for memory in [2, 5] {
+        topology.numa_nodes[memory].cpus = Default::default();
+    }
+    let sockets =
+        |topology: &Topology| -> Vec<u32> { (0..6).map(|node| topology.socket_of(node)).collect() };
+    assert_eq!(sockets(&topology), [0, 0, 0, 3, 3, 3]);
+    topology.numa_nodes[5].distances = vec![21, 21, 17, 21, 21, 10];
+    assert_eq!(sockets(&topology), [0, 0, 0, 3, 3, 5]);
+}
+
+#[test]
+fn a_kernel_that_knows_no_packages_has_not_said_that_there_is_one_socket() {
+    let mut made = clusters([None; 6]);
+    made.pus = (0..48)
+        .map(|os_index| Pu {
+            os_index,
+            package: 0,
+            core: os_index,
+        })
+        .collect();
+    let tree = synthesise(&made);
+    for scope in [Scope::Placement, Scope::Cores, Scope::Full] {
+        let (found, _) = read(tree.clone(), scope);
+        assert_eq!(found.numa_nodes, made.numa_nodes, "{scope:?}");
+        let again = from_json(&to_json(&found), Provenance::ThisSystem).unwrap();
+        assert_eq!(
+            (again.numa_nodes, again.pus),
+            (found.numa_nodes, found.pus),
+            "{scope:?}"
+        );
+    }
+}

@@ -1,0 +1,371 @@
+//! Sets of small numbers (CPUs, NUMA nodes) in the kernel's two spellings, list and mask.
+#![forbid(unsafe_code)]
+
+use super::text::serde_as_text;
+use crate::diagnostic::Shown;
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+/// Sets of logical CPUs by os index (hwloc's `cpuset`).
+pub type CpuSet = Bitmap;
+/// Sets of NUMA nodes by os index (hwloc's `nodeset`).
+pub type NodeSet = Bitmap;
+
+/// A set of numbers below [`Bitmap::LIMIT`].
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bitmap {
+    // Invariant: the last word is not zero, so that equal sets compare equal.
+    words: Vec<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadBitmap {
+    /// the text, cut to 80 characters
+    pub text: String,
+    pub expected: &'static str,
+}
+
+impl fmt::Display for BadBitmap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "`{}` is not a set: expected {}",
+            Shown::word(&self.text, 80),
+            self.expected
+        )
+    }
+}
+
+impl std::error::Error for BadBitmap {}
+
+impl Bitmap {
+    /// Members are below this: the largest `CONFIG_NR_CPUS` of Linux is 8192.
+    pub const LIMIT: u32 = 8192;
+
+    pub fn new() -> Bitmap {
+        Bitmap::default()
+    }
+
+    /// Adds `member`; members at or above [`Bitmap::LIMIT`] are ignored.
+    pub fn insert(&mut self, member: u32) {
+        self.insert_range(member..=member);
+    }
+
+    /// As [`Bitmap::insert`].
+    pub fn insert_range(&mut self, members: RangeInclusive<u32>) {
+        let (low, high) = (*members.start(), (*members.end()).min(Bitmap::LIMIT - 1));
+        if low > high {
+            return;
+        }
+        let (first, last) = ((low / 64) as usize, (high / 64) as usize);
+        if self.words.len() <= last {
+            self.words.resize(last + 1, 0);
+        }
+        for (word, bits) in self.words.iter_mut().enumerate().take(last + 1).skip(first) {
+            let from = if word == first { low % 64 } else { 0 };
+            let to = if word == last { high % 64 } else { 63 };
+            *bits |= (u64::MAX >> (63 - to)) & (u64::MAX << from);
+        }
+    }
+
+    pub fn contains(&self, member: u32) -> bool {
+        self.words
+            .get((member / 64) as usize)
+            .is_some_and(|word| word >> (member % 64) & 1 == 1)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.words
+            .iter()
+            .map(|word| word.count_ones() as usize)
+            .sum()
+    }
+
+    /// Members in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.words.iter().enumerate().flat_map(|(index, &word)| {
+            let mut rest = word;
+            std::iter::from_fn(move || {
+                if rest == 0 {
+                    return None;
+                }
+                let bit = rest.trailing_zeros();
+                rest &= rest - 1;
+                Some(index as u32 * 64 + bit)
+            })
+        })
+    }
+
+    pub fn first(&self) -> Option<u32> {
+        self.iter().next()
+    }
+
+    pub fn intersection(&self, other: &Bitmap) -> Bitmap {
+        Bitmap::from_words(
+            self.words
+                .iter()
+                .zip(&other.words)
+                .map(|(a, b)| a & b)
+                .collect(),
+        )
+    }
+
+    pub fn union(&self, other: &Bitmap) -> Bitmap {
+        let mut both = self.clone();
+        both.add(other);
+        both
+    }
+
+    pub fn add(&mut self, other: &Bitmap) {
+        if self.words.len() < other.words.len() {
+            self.words.resize(other.words.len(), 0);
+        }
+        self.words
+            .iter_mut()
+            .zip(&other.words)
+            .for_each(|(word, more)| *word |= more);
+    }
+
+    pub fn is_subset(&self, other: &Bitmap) -> bool {
+        self.words.len() <= other.words.len()
+            && self
+                .words
+                .iter()
+                .zip(&other.words)
+                .all(|(mine, theirs)| mine & !theirs == 0)
+    }
+
+    pub fn intersects(&self, other: &Bitmap) -> bool {
+        self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
+    }
+
+    /// The set as words of 64 members, lowest first, for the system calls that take a mask.
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    /// The set from words of 64 members, lowest first; members at or above [`Bitmap::LIMIT`] are dropped.
+    pub fn from_words(mut words: Vec<u64>) -> Bitmap {
+        words.truncate((Bitmap::LIMIT / 64) as usize);
+        while words.last() == Some(&0) {
+            words.pop();
+        }
+        Bitmap { words }
+    }
+
+    /// Reads the kernel's list format, as in `cpulist` files: `0-3,8,10-12`; empty text is the empty set.
+    pub fn from_list(text: &str) -> Result<Bitmap, BadBitmap> {
+        let mut set = Bitmap::new();
+        for part in text.split(',').filter(|_| !text.trim().is_empty()) {
+            let members = Bitmap::range(part).map_err(|bad| BadBitmap {
+                text: cut(text),
+                ..bad
+            })?;
+            set.insert_range(members);
+        }
+        Ok(set)
+    }
+
+    /// Reads one part of a list: `8` or `0-3`.
+    pub fn range(part: &str) -> Result<RangeInclusive<u32>, BadBitmap> {
+        let bad = |expected| BadBitmap {
+            text: cut(part),
+            expected,
+        };
+        let (low, high) = part.split_once('-').unwrap_or((part, part));
+        let number = |digits: &str| {
+            digits
+                .trim()
+                .parse::<u32>()
+                .map_err(|_| bad("a list such as `0-3,8`"))
+        };
+        let (low, high) = (number(low)?, number(high)?);
+        if high >= Bitmap::LIMIT {
+            return Err(bad("numbers below 8192"));
+        }
+        if low > high {
+            return Err(bad("ranges from low to high"));
+        }
+        Ok(low..=high)
+    }
+
+    /// Reads a hexadecimal mask, with or without `0x` and the kernel's commas: `ff`, `0xff`, `00000001,ffffffff`.
+    pub fn from_mask(text: &str) -> Result<Bitmap, BadBitmap> {
+        let bad = |expected| BadBitmap {
+            text: cut(text),
+            expected,
+        };
+        let trimmed = text.trim();
+        let digits = trimmed
+            .strip_prefix("0x")
+            .or(trimmed.strip_prefix("0X"))
+            .unwrap_or(trimmed);
+        let mut words = Vec::new();
+        let mut position = 0;
+        for digit in digits.chars().rev().filter(|&digit| digit != ',') {
+            let value = digit
+                .to_digit(16)
+                .ok_or_else(|| bad("a hexadecimal mask such as `0xff`"))?;
+            if position / 16 == words.len() {
+                if words.len() == (Bitmap::LIMIT / 64) as usize {
+                    return Err(bad("at most 8192 bits"));
+                }
+                words.push(0u64);
+            }
+            words[position / 16] |= u64::from(value) << (position % 16 * 4);
+            position += 1;
+        }
+        if position == 0 {
+            return Err(bad("a hexadecimal mask such as `0xff`"));
+        }
+        Ok(Bitmap::from_words(words))
+    }
+}
+
+impl FromStr for Bitmap {
+    type Err = BadBitmap;
+
+    fn from_str(text: &str) -> Result<Bitmap, BadBitmap> {
+        Bitmap::from_list(text)
+    }
+}
+
+serde_as_text!(
+    Bitmap,
+    "a list such as `0-3,8` of numbers below 8192",
+    Vec<u64>,
+    |set| set.words.clone(),
+    |words| Some(Bitmap::from_words(words.clone())).filter(|set| set.words == words)
+);
+
+/// The beginning of a text, for a message.
+fn cut(text: &str) -> String {
+    text.chars().take(80).collect()
+}
+
+impl FromIterator<u32> for Bitmap {
+    fn from_iter<T: IntoIterator<Item = u32>>(members: T) -> Bitmap {
+        let mut set = Bitmap::new();
+        members.into_iter().for_each(|member| set.insert(member));
+        set
+    }
+}
+
+impl fmt::Display for Bitmap {
+    /// The kernel's list format, `0-3,8`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut members = self.iter().peekable();
+        let mut first = true;
+        while let Some(low) = members.next() {
+            let mut high = low;
+            while members.peek() == Some(&(high + 1)) {
+                high += 1;
+                members.next();
+            }
+            let comma = if first { "" } else { "," };
+            first = false;
+            if low == high {
+                write!(f, "{comma}{low}")?;
+            } else {
+                write!(f, "{comma}{low}-{high}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Bitmap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{{self}}}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_read_and_written_back_in_its_shortest_form() {
+        for (text, shortest) in [
+            ("", ""),
+            ("0", "0"),
+            ("0-3,8", "0-3,8"),
+            ("3,1,2", "1-3"),
+            ("0-55,112-167\n", "0-55,112-167"),
+        ] {
+            assert_eq!(Bitmap::from_list(text).unwrap().to_string(), shortest);
+        }
+    }
+
+    #[test]
+    fn a_mask_is_read_in_slurms_and_the_kernels_spelling() {
+        assert_eq!(Bitmap::from_mask("0xF0").unwrap().to_string(), "4-7");
+        assert_eq!(
+            Bitmap::from_mask("00000001,ffffffff\n")
+                .unwrap()
+                .to_string(),
+            "0-32"
+        );
+        assert_eq!(
+            Bitmap::from_mask("0x10000000000000000")
+                .unwrap()
+                .to_string(),
+            "64"
+        );
+    }
+
+    #[test]
+    fn text_that_is_no_set_is_refused_and_never_fills_the_memory() {
+        for text in ["x", "1-", "3-1", "0-4294967295", "99999999999", "-"] {
+            assert!(Bitmap::from_list(text).is_err(), "`{text}`");
+        }
+        for text in ["", "0x", "0xg", &"f".repeat(5000)] {
+            assert!(Bitmap::from_mask(text).is_err(), "`{text}`");
+        }
+    }
+
+    #[test]
+    fn a_range_is_the_same_as_its_members() {
+        let edges = [0, 1, 62, 63, 64, 65, 127, 128, 200, 8190, 8191, 8192, 9000];
+        for low in edges {
+            for high in edges {
+                let mut set = Bitmap::from_list("3,64").unwrap();
+                let mut one_by_one = set.clone();
+                set.insert_range(low..=high);
+                (low..=high).for_each(|member| one_by_one.insert(member));
+                assert_eq!(set, one_by_one, "{low}-{high}");
+            }
+        }
+    }
+
+    #[test]
+    fn text_that_is_no_set_is_shown_on_one_line() {
+        for text in ["1,\0,2", "0-\n\u{1b}[2J", "\u{202e}"] {
+            let told = [Bitmap::from_list(text), Bitmap::from_mask(text)]
+                .map(|set| set.unwrap_err().to_string());
+            assert!(
+                told.iter()
+                    .all(|told| !told.chars().any(crate::diagnostic::line::disturbs)),
+                "{told:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn equal_sets_are_equal_however_they_were_made() {
+        let far = Bitmap::from_list("3,200").unwrap();
+        assert_eq!(
+            far.intersection(&Bitmap::from_list("0-7").unwrap()),
+            Bitmap::from_list("3").unwrap()
+        );
+        assert!(Bitmap::from_list("3").unwrap().is_subset(&far));
+        assert!(!far.is_subset(&Bitmap::from_list("3").unwrap()));
+        assert_eq!(far.union(&Bitmap::from_list("4").unwrap()).len(), 3);
+        assert!(!far.intersects(&Bitmap::from_list("4").unwrap()));
+    }
+}

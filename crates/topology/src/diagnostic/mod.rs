@@ -1,0 +1,178 @@
+//! What went wrong but did not stop us, and how such messages show text from outside.
+#![forbid(unsafe_code)]
+
+pub mod line;
+
+use std::fmt::{self, Write};
+
+/// A place, what was found there, and what to do about it, in one line.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Diagnostic {
+    /// a file, device or word
+    pub place: String,
+    pub finding: String,
+    /// true for an admin's argument that is not understood: no step that its line is for is placed
+    pub refuses: bool,
+}
+
+impl Diagnostic {
+    pub fn new(place: impl Into<String>, finding: impl Into<String>) -> Diagnostic {
+        Diagnostic {
+            place: place.into(),
+            finding: finding.into(),
+            refuses: false,
+        }
+    }
+
+    pub fn refusal(place: impl Into<String>, finding: impl Into<String>) -> Diagnostic {
+        Diagnostic {
+            refuses: true,
+            ..Diagnostic::new(place, finding)
+        }
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`: {}", self.place, self.finding)
+    }
+}
+
+/// `1 GPU`, `8 GPUs`
+pub fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// The end of a list of entries that is cut: `1 more such entry`
+pub fn more_entries(count: usize) -> String {
+    format!(
+        "{count} more such entr{}",
+        if count == 1 { "y" } else { "ies" }
+    )
+}
+
+/// Lines for a log that must not be flooded: what is found at many places stands once, with the first of them.
+///
+/// A /sys that is broken is broken for each device, and a step would write hundreds of lines.
+pub fn summary(diagnostics: &[Diagnostic]) -> Vec<String> {
+    let mut found: Vec<(&Diagnostic, usize)> = Vec::new();
+    for diagnostic in diagnostics {
+        match found
+            .iter()
+            .position(|(first, _)| first.finding == diagnostic.finding)
+        {
+            Some(at) => found[at].1 += 1,
+            // those that are counted need no place
+            None if found.len() > MOST_LINES => found[MOST_LINES].1 += 1,
+            None => found.push((diagnostic, 0)),
+        }
+    }
+    let line = |(place, (first, more)): (usize, &(&Diagnostic, usize))| match more {
+        _ if place == MOST_LINES => {
+            format!(
+                "findings that are not shown: {}; SlurmdDebug=debug shows them",
+                more + 1
+            )
+        }
+        0 => first.to_string(),
+        1 => format!("{first} (and at 1 other place)"),
+        more => format!("{first} (and at {more} other places)"),
+    };
+    found.iter().enumerate().map(line).collect()
+}
+
+/// Findings that [`summary`] names; it counts the others.
+const MOST_LINES: usize = 8;
+
+/// Text from a file, a variable or a user, cut, and without characters that move a cursor or end a line.
+#[derive(Debug, Clone, Copy)]
+pub struct Shown<'a> {
+    text: &'a str,
+    most: usize,
+    is_message: bool,
+}
+
+impl<'a> Shown<'a> {
+    /// A word: at most `most` characters, each as in a Rust literal (`char::escape_debug`).
+    pub fn word(text: &'a str, most: usize) -> Shown<'a> {
+        Shown {
+            text,
+            most,
+            is_message: false,
+        }
+    }
+
+    /// A message that quotes such words: at most `most` characters, with only those escaped that end a line, move a
+    /// cursor or turn the writing direction.
+    pub fn message(text: &'a str, most: usize) -> Shown<'a> {
+        Shown {
+            text,
+            most,
+            is_message: true,
+        }
+    }
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.text
+            .chars()
+            .take(self.most)
+            .try_for_each(|c| match self.is_message {
+                false => write!(f, "{}", c.escape_debug()),
+                true if line::disturbs(c) => write!(f, "{}", c.escape_default()),
+                true => f.write_char(c),
+            })
+    }
+}
+
+impl From<Shown<'_>> for String {
+    fn from(shown: Shown<'_>) -> String {
+        shown.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_found_at_many_places_is_one_line_and_the_ninth_finding_is_counted() {
+        let found = |place: usize, finding: &str| Diagnostic::new(format!("p{place}"), finding);
+        let alike: Vec<_> = (0..3).map(|place| found(place, "gone")).collect();
+        assert_eq!(summary(&alike), ["`p0`: gone (and at 2 other places)"]);
+        assert_eq!(
+            summary(&[found(1, "a"), found(2, "b"), found(3, "a")]).join("; "),
+            "`p1`: a (and at 1 other place); `p2`: b"
+        );
+        let many: Vec<_> = (0..20)
+            .map(|place| found(place, &format!("finding {place}")))
+            .collect();
+        let lines = summary(&many);
+        assert_eq!((lines.len(), lines[7].as_str()), (9, "`p7`: finding 7"));
+        assert_eq!(
+            lines[8],
+            "findings that are not shown: 12; SlurmdDebug=debug shows them"
+        );
+        assert_eq!(summary(&[]), [""; 0]);
+    }
+
+    #[test]
+    fn text_from_outside_is_cut_and_moves_no_cursor() {
+        assert_eq!(
+            Shown::word("a\u{1b}[2J\n\"é\"", 40).to_string(),
+            "a\\u{1b}[2J\\n\\\"é\\\""
+        );
+        assert_eq!(
+            Shown::message("a\u{1b}[2J\n\"é\"", 40).to_string(),
+            "a\\u{1b}[2J\\n\"é\""
+        );
+        for cut in [Shown::word("é\nb", 2), Shown::message("é\nb", 2)] {
+            assert_eq!(
+                cut.to_string(),
+                "é\\n",
+                "characters are counted before they are escaped"
+            );
+        }
+    }
+}

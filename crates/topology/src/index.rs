@@ -1,0 +1,78 @@
+//! Positions of GPUs, NICs and ports in a topology, as types that cannot be confused.
+#![forbid(unsafe_code)]
+
+use super::{Gpu, Nic, Port, Topology};
+
+/// A type for positions in one list: printed as the plain number.
+macro_rules! index {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub struct $name(pub usize);
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+index! {
+    /// Position in [`Topology::gpus`], from 0: the number that `CUDA_DEVICE_ORDER=PCI_BUS_ID` counts by.
+    GpuIndex
+}
+
+index! {
+    /// Position in [`Topology::nics`], from 0.
+    NicIndex
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PortRef {
+    pub nic: NicIndex,
+    /// from 1
+    pub port: u8,
+}
+
+impl Topology {
+    pub fn gpu(&self, gpu: GpuIndex) -> &Gpu {
+        &self.gpus[gpu.0]
+    }
+
+    pub fn nic(&self, nic: NicIndex) -> &Nic {
+        &self.nics[nic.0]
+    }
+
+    /// `None` if the NIC has no such port.
+    pub fn port(&self, at: PortRef) -> Option<&Port> {
+        self.nic(at.nic)
+            .ports
+            .iter()
+            .find(|port| port.number == at.port)
+    }
+
+    /// `mlx5_0:1`, as UCX and NCCL spell a port.
+    pub fn port_name(&self, at: PortRef) -> String {
+        format!("{}:{}", self.nic(at.nic).name, at.port)
+    }
+
+    pub fn gpu_indices(&self) -> impl DoubleEndedIterator<Item = GpuIndex> + use<> {
+        (0..self.gpus.len()).map(GpuIndex)
+    }
+
+    pub fn numbered_gpus(&self) -> impl Iterator<Item = (GpuIndex, &Gpu)> {
+        self.gpu_indices().zip(&self.gpus)
+    }
+
+    pub fn numbered_nics(&self) -> impl Iterator<Item = (NicIndex, &Nic)> {
+        (0..).map(NicIndex).zip(&self.nics)
+    }
+
+    pub fn nic_index(&self, name: &str) -> Option<NicIndex> {
+        self.nics
+            .iter()
+            .position(|nic| nic.name == name)
+            .map(NicIndex)
+    }
+}
