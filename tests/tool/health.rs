@@ -4,6 +4,7 @@ use super::{Place, run};
 use nic_placement_fleet::audit::report::{Level, Report};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::thread;
@@ -123,11 +124,15 @@ fn a_check_goes_on_without_a_program_of_slurms_that_does_not_answer() {
         symlink(format!("/bin/{name}"), place.0.join("bin").join(name)).unwrap();
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_nic-placement"));
-    let output = command
-        .args(["check", "--only", "slurm"])
-        .env("PATH", path)
-        .output()
-        .unwrap();
+    command.args(["check", "--only", "slurm"]).env("PATH", path);
+    if nic_placement_sys::is_root() {
+        let output = command.output().unwrap();
+        assert_eq!(said(&output).2, "", "another user could replace it");
+        assert!(!told.exists(), "root starts what others can replace");
+        fs::set_permissions(&place.0, fs::Permissions::from_mode(0o777)).unwrap();
+        command.uid(65534);
+    }
+    let output = command.output().unwrap();
     let (status, stdout, stderr) = said(&output);
     assert_eq!(status, Some(0), "{stdout}{stderr}");
     assert!(

@@ -199,8 +199,10 @@ fn found_here(request: &Request) -> (Found, bool) {
     let value = |name: &str| request.environment.get(name);
     let partition = value(PARTITION).cloned();
     if request.arguments.is_empty() {
+        // the environment may be another user's: by its SLURM_CONF that user would choose root's files
+        let counts = |name: &str| name != "SLURM_CONF" || !sys::is_root();
         return plugstack::admin(None, partition.as_deref(), |name| {
-            value(name).map(OsString::from)
+            value(name).filter(|_| counts(name)).map(OsString::from)
         });
     }
     let arguments = request.arguments.iter().map(String::as_str);
@@ -387,5 +389,25 @@ mod tests {
         for task in all(&request, &open, &mut tasks).0 {
             assert_eq!(kept(&task), [0, 0]);
         }
+    }
+
+    #[test]
+    fn a_request_chooses_no_slurm_conf_for_root() {
+        let folder =
+            std::env::temp_dir().join(format!("nic-placement-capi-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let line = "optional libnic_placement.so disable\n";
+        std::fs::write(folder.join("plugstack.conf"), line).unwrap();
+        let named = folder.join("slurm.conf");
+        std::fs::write(&named, "").unwrap();
+        // a job: the slurmd that may run here is not looked for
+        let request = format!(
+            r#"{{"format": "nic-placement request", "version": 1, "words": "closest",
+            "environment": {{"SLURM_CONF": "{}", "SLURM_JOB_ID": "1"}}}}"#,
+            named.display()
+        );
+        let answer = process(&request).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(answer.contains("disabled by"), !sys::is_root(), "{answer}");
     }
 }
