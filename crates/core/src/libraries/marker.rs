@@ -37,8 +37,11 @@ pub(super) fn line(
 
 /// Adds one of our variables.
 pub(super) fn add(line: &mut String, name: &str, value: &str) {
-    let value = value.replace('%', "%25").replace(' ', "%20");
-    *line += &format!(" set:{name}={value}");
+    *line += &format!(" set:{name}=");
+    match memchr::memchr2(b' ', b'%', value.as_bytes()) {
+        None => *line += value,
+        Some(_) => *line += &value.replace('%', "%25").replace(' ', "%20"),
+    }
 }
 
 /// True if a line has our form.

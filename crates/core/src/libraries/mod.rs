@@ -246,7 +246,10 @@ impl Query<'_> {
             let sites = files.sites(self.node, self.evidence.read, name);
             let Claimed { why, value, .. } = files::strongest([users, sites])?;
             let why = format!("{STAYS}, but {why}, which {} prefers", library.name);
-            Some(Answer::no(why).of_file(Some(value?)))
+            Some(Answer {
+                of_file: Some(value?),
+                ..Answer::no(why)
+            })
         };
         let overruled = LIBRARIES.iter().find_map(preferred);
         overruled.unwrap_or_else(|| Answer::no(STAYS))
@@ -319,12 +322,11 @@ impl Answer {
         reason.map_or(self, |(_, why)| Answer::no(*why))
     }
 
-    fn of_file(self, of_file: Option<String>) -> Answer {
-        Answer { of_file, ..self }
-    }
-
     fn left_to(Claimed { why, value, .. }: Claimed) -> Answer {
-        Answer::no(why).of_file(value)
+        Answer {
+            of_file: value,
+            ..Answer::no(why)
+        }
     }
 }
 
@@ -379,7 +381,7 @@ pub(crate) fn environment<'p>(
         };
         variables.push(Variable {
             of_file: answer.of_file,
-            ..variable(&*row.name, change, answer.why)
+            ..variable(&row.name, change, answer.why)
         });
     }
     variables.push(publication(line, evidence.present));

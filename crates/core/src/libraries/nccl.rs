@@ -115,13 +115,12 @@ fn ib_hca(query: &Query) -> Option<Answer> {
     }
     let answer = without_files(query, &degraded, &rails);
     let answer = query.unless_in_files(&FILES, IB_HCA, answer);
-    if answer.value.is_some()
-        && let Some(name) = merged_though_left_out(query, &rails)
-    {
-        let why = format!("`{FORCE_MERGE}` names {name}, without which NCCL would fail");
-        return Some(Answer::no(why));
-    }
-    Some(answer)
+    let missed = match answer.value {
+        Some(_) => merged_though_left_out(query, &rails),
+        None => None,
+    };
+    let why = |name| format!("`{FORCE_MERGE}` names {name}, without which NCCL would fail");
+    Some(missed.map_or(answer, |name| Answer::no(why(name))))
 }
 
 fn without_files(query: &Query, degraded: &[Rail], rails: &[Rail]) -> Answer {

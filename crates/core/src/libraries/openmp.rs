@@ -17,13 +17,10 @@ pub const LIBRARY: Library = Library {
         ("OMP_PLACES", places),
         ("OMP_PROC_BIND", proc_bind),
     ],
-    evidence: &[GOMP_CPU_AFFINITY, KMP_AFFINITY],
+    // places of GCC's runtime, and of Intel's and LLVM's
+    evidence: &["GOMP_CPU_AFFINITY", "KMP_AFFINITY"],
     ..Library::NONE
 };
-
-/// Places of GCC's runtime, and of Intel's and LLVM's.
-const GOMP_CPU_AFFINITY: &str = "GOMP_CPU_AFFINITY";
-const KMP_AFFINITY: &str = "KMP_AFFINITY";
 
 fn num_threads(query: &Query) -> Option<Answer> {
     let why = "the cores that are the task's part";
@@ -32,23 +29,20 @@ fn num_threads(query: &Query) -> Option<Answer> {
 
 fn places(query: &Query) -> Option<Answer> {
     let answer = Answer::yes("cores", "places for programs that bind their own threads");
-    unless_user_says(query, &[GOMP_CPU_AFFINITY, KMP_AFFINITY], answer)
+    unless_user_says(query, None, answer)
 }
 
 /// No value beside the user's own places, which a runtime ignores with `false`.
 fn proc_bind(query: &Query) -> Option<Answer> {
     let answer = Answer::yes("false", "a program that loads OpenMP keeps all its CPUs");
-    unless_user_says(
-        query,
-        &[GOMP_CPU_AFFINITY, KMP_AFFINITY, "OMP_PLACES"],
-        answer,
-    )
+    unless_user_says(query, Some("OMP_PLACES"), answer)
 }
 
-/// No value if the user sets one of these; no answer without `omp=on`.
-fn unless_user_says(query: &Query, names: &[&str], answer: Answer) -> Option<Answer> {
+/// No value if the user sets `more` or a variable of `evidence`; no answer without `omp=on`.
+fn unless_user_says(query: &Query, more: Option<&str>, answer: Answer) -> Option<Answer> {
     query.task.threads?;
-    let name = names.iter().find(|name| query.users(name).is_some());
+    let mut names = LIBRARY.evidence.iter().copied().chain(more);
+    let name = names.find(|name| query.users(name).is_some());
     let no = |name| Answer::no(format!("the user's `{name}` says where threads run"));
     Some(name.map_or(answer, no))
 }

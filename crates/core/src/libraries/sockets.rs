@@ -1,16 +1,14 @@
-//! `env=sockets`: the IP interface for the bootstrap of NCCL, "NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME",
-//! Gloo and TensorPipe.
+//! `env=sockets`: the IP interface for the bootstrap of NCCL, NVSHMEM, Gloo and TensorPipe.
 //!
-//! By default NCCL and "NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME" take an interface `ib*`, then the first
-//! that is neither `docker*` nor `lo` (NCCL 2.30: src/misc/socket.cc `ncclFindInterfaces`); Gloo
-//! and TensorPipe take the hostname's address, which can be 127.0.1.1 (PyTorch's
-//! ProcessGroupGloo.cpp `createDefaultDevice`, tensorpipe_agent.cpp `guessAddress`).  Their parsers
-//! differ:
+//! By default NCCL and NVSHMEM take an interface `ib*`, then the first that is neither `docker*`
+//! nor `lo` (NCCL 2.30: src/misc/socket.cc `ncclFindInterfaces`); Gloo and TensorPipe take the
+//! hostname's address, which can be 127.0.1.1 (PyTorch's ProcessGroupGloo.cpp
+//! `createDefaultDevice`, tensorpipe_agent.cpp `guessAddress`).  Their parsers differ:
 //!
 //! - NCCL 2.8 to 2.30: `=eth0` is a whole name, `eth0` a prefix (src/misc/socket.cc, since 2.30
 //!   src/os/linux.cc `ncclOsFindInterfaces`).  The interface also carries the data if NCCL uses no
 //!   RDMA.
-//! - "NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME": NCCL's parser, IPv4 by default
+//! - NVSHMEM: NCCL's parser, IPv4 by default
 //!   (src/modules/bootstrap/uid/ncclSocket/ncclsocket_socket.cpp).  PyTorch copies NCCL's value if
 //!   it is not set (c10d's `maybe_initialize_env_vars`).
 //! - Gloo: whole names; PyTorch spreads traffic over all (c10d/init.cpp;
@@ -72,9 +70,8 @@ pub(super) type Interface = Result<(String, &'static str), &'static str>;
 
 /// True if a variable or template needs the interface.
 pub fn is_wanted(wanted: &Wanted) -> bool {
-    let has = |name: &&str| wanted.has(name, LIBRARY.word, None);
-    let mut names = LIBRARY.variables.iter().map(|(name, _)| name);
-    names.any(has) || wanted.templates.iter().any(|of| of.has_interface())
+    let has = |(name, _): &(&str, _)| wanted.has(name, LIBRARY.word, None);
+    LIBRARY.variables.iter().any(has) || wanted.templates.iter().any(|of| of.has_interface())
 }
 
 /// The interface of the kernel's route to srun; of the default route if srun's address is unknown
