@@ -160,8 +160,8 @@ fn json(subject: Subject) -> String {
 fn sglang(subject: Subject) -> Result<String, NoMap> {
     let mut entries = Vec::with_capacity(subject.gpus.len());
     for index in 0..subject.gpus.len() {
-        let names = names(subject.rails_of(index)?).join(",");
-        entries.push(format!("\"{index}\":{}", quoted(&names)));
+        let names = names(subject.rails_of(index)?);
+        entries.push(format!("\"{index}\":{}", quoted(&names.join(","))));
     }
     Ok(format!("{{{}}}\n", entries.join(",")))
 }

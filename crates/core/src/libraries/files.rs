@@ -52,13 +52,16 @@ pub fn strongest(claims: impl IntoIterator<Item = Option<Claimed>>) -> Option<Cl
 
 impl Files {
     pub fn sites(&self, node: &Topology, read: ReadFile, name: &str) -> Option<Claimed> {
-        let files = (self.of_site)(node).iter();
-        strongest(files.map(|file| self.claimed(read, file, name)))
+        strongest(
+            (self.of_site)(node)
+                .iter()
+                .map(|file| self.claimed(read, file, name)),
+        )
     }
 
     pub fn users(&self, node: &Topology, task: &Evidence, name: &str) -> Option<Claimed> {
-        let files = (self.of_user)(node, task.present).into_iter();
-        strongest(files.map(|file| self.claimed(task.read, &file, name)))
+        let files = (self.of_user)(node, task.present);
+        strongest(files.iter().map(|file| self.claimed(task.read, file, name)))
     }
 
     fn claimed(&self, read: ReadFile, file: &str, name: &str) -> Option<Claimed> {
@@ -86,8 +89,11 @@ impl Files {
             // a later line may be unread
             let is_last = !(found.is_cut && self.last_counts);
             value = line.value.filter(|_| line.holds.is_some() && is_last);
-            let section = "may set it, in a section for some machines";
-            line.holds.map_or(section, |_| "sets it").into()
+            match line.holds {
+                Some(_) => "sets it",
+                None => "may set it, in a section for some machines",
+            }
+            .into()
         } else if found.is_cut {
             "is longer than what is read of it here, and may set it".into()
         } else {

@@ -14,7 +14,7 @@
 
 use super::{Answer, Library, Present, Query, marked, works};
 use super::{files::non_empty, uniform::names_of};
-use crate::topology::{Gpu, Nic, NicIndex, NicKind, Topology};
+use crate::topology::{Gpu, GpuIndex, Nic, NicIndex, NicKind, Topology};
 
 pub const LIBRARY: Library = Library {
     name: "libfabric",
@@ -118,8 +118,8 @@ pub fn is_the_steps(present: &Present) -> impl Fn(&str) -> bool {
 fn cxi_device(query: &Query) -> Option<Answer> {
     let slingshot = || query.nics_of(NicKind::Slingshot);
     slingshot().next()?;
-    let gpus = query.task.gpus.iter();
-    let nearest = gpus.filter_map(|&gpu| query.prepared.slingshot.get(gpu.0)?.as_ref());
+    let nearest = |gpu: &GpuIndex| query.prepared.slingshot.get(gpu.0)?.as_ref();
+    let nearest = query.task.gpus.iter().filter_map(nearest);
     let names = names_of(nearest.map(|nearest| &query.node.nic(nearest.nic).name));
     let is_named = |name: &str| names.split(',').any(|named| named == name);
     Some(Answer::yes(&*names, ON_REQUEST).unless(&[
@@ -147,8 +147,7 @@ const ON_REQUEST: &str = "its GPU's NIC, as `env=libfabric` asks";
 fn verbs_device(query: &Query) -> Option<Answer> {
     let verbs = || query.nics_of(NicKind::Verbs);
     verbs().next()?;
-    let rails = query.task.rails.iter();
-    let name = names_of(rails.map(|(rail, _)| &query.map.rail(*rail).name));
+    let name = names_of(query.task.rails.iter().map(|of| &query.map.rail(of.0).name));
     let begins = |nic: &Nic| {
         let prefix = nic.name.get(..name.len());
         prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(&name))

@@ -15,10 +15,11 @@
 use super::uniform::joined;
 use crate::placement::{CpuDecision, NodePlacement, TaskPlacement};
 use crate::topology::Topology;
+use std::fmt::Write;
 
 pub const NAME: &str = "NIC_PLACEMENT";
 
-/// The line without our variables.
+/// The line without our variables.  Writing to a string cannot fail.
 pub(super) fn line(
     node: &Topology,
     map: &NodePlacement,
@@ -27,17 +28,18 @@ pub(super) fn line(
 ) -> String {
     let gpus = joined(task.gpus.iter().map(|gpu| node.gpu(*gpu).address));
     let nics = joined(task.rails.iter().map(|(rail, _)| map.rail(*rail)));
-    let policy = map.policy;
-    let mut line = format!("v1 policy={policy} gpus={gpus} nics={nics} node={digest}");
+    let mut line = String::new();
+    let _ = write!(line, "v1 policy={}", map.policy);
+    let _ = write!(line, " gpus={gpus} nics={nics} node={digest}");
     if let CpuDecision::Set { cpus, .. } = &task.cpus {
-        line += &format!(" cpus={cpus}");
+        let _ = write!(line, " cpus={cpus}");
     }
     line
 }
 
 /// Adds one of our variables.
 pub(super) fn add(line: &mut String, name: &str, value: &str) {
-    *line += &format!(" set:{name}=");
+    let _ = write!(line, " set:{name}=");
     match memchr::memchr2(b' ', b'%', value.as_bytes()) {
         None => *line += value,
         Some(_) => *line += &value.replace('%', "%25").replace(' ', "%20"),

@@ -105,14 +105,19 @@ type Answering = fn(&Query) -> Option<Answer>;
 
 /// The variables that can be set without the admin's `set=`, except the marker.
 pub fn variables() -> impl Iterator<Item = &'static str> {
-    let variables = LIBRARIES.iter().flat_map(|of| of.variables);
-    variables.map(|(name, _)| *name)
+    LIBRARIES
+        .iter()
+        .flat_map(|of| of.variables)
+        .map(|(name, _)| *name)
 }
 
 /// The variables that values depend on.
 pub fn evidence() -> impl Iterator<Item = &'static str> {
-    let evidence = LIBRARIES.iter().flat_map(|of| of.evidence);
-    evidence.copied().chain([marker::NAME])
+    LIBRARIES
+        .iter()
+        .flat_map(|of| of.evidence)
+        .copied()
+        .chain([marker::NAME])
 }
 
 /// The variables that list NICs.
@@ -144,8 +149,8 @@ pub(crate) fn has_list_of_others(
 }
 
 pub fn caveats(node: &Topology, variables: &[Variable]) -> Vec<Diagnostic> {
-    let caveats = LIBRARIES.iter();
-    caveats
+    LIBRARIES
+        .iter()
         .filter_map(|of| (of.caveat)(node, variables))
         .collect()
 }
@@ -201,12 +206,16 @@ impl Query<'_> {
     }
 
     fn facts(&self) -> Facts<'_> {
-        let interface = self.prepared.interface.as_ref().ok();
         Facts {
             node: self.node,
             map: self.map,
             task: Some(self.task),
-            interface: interface.map(|(name, _)| name.as_str()),
+            interface: self
+                .prepared
+                .interface
+                .as_ref()
+                .ok()
+                .map(|(name, _)| name.as_str()),
             files: &self.prepared.wanted.map_files,
         }
     }
@@ -251,8 +260,10 @@ impl Query<'_> {
                 ..Answer::no(why)
             })
         };
-        let overruled = LIBRARIES.iter().find_map(preferred);
-        overruled.unwrap_or_else(|| Answer::no(STAYS))
+        LIBRARIES
+            .iter()
+            .find_map(preferred)
+            .unwrap_or_else(|| Answer::no(STAYS))
     }
 
     /// This answer, unless a file sets the variable.  Without a value, only a report or a strict
@@ -265,8 +276,7 @@ impl Query<'_> {
         if !has_value && !is_judged {
             return answer;
         }
-        let claim = self.claimed(files, name);
-        claim
+        self.claimed(files, name)
             .filter(|claim| has_value || claim.value.is_some())
             .map_or(answer, Answer::left_to)
     }
@@ -417,8 +427,10 @@ fn variable<'n>(name: &'n str, change: Change, why: impl Into<Cow<'n, str>>) -> 
 
 /// Removes an outer step's values, for a step without placement.
 pub fn withdrawal<'n>(names: &[&'n str], present: &Present) -> Vec<Variable<'n>> {
-    let published = present.get(marker::NAME);
-    let Some(text) = published.filter(|text| marker::is_published(text)) else {
+    let Some(text) = present
+        .get(marker::NAME)
+        .filter(|text| marker::is_published(text))
+    else {
         return Vec::new();
     };
     let earlier = Marker::parse(text, |name| name != marker::NAME && names.contains(&name));
@@ -428,8 +440,11 @@ pub fn withdrawal<'n>(names: &[&'n str], present: &Present) -> Vec<Variable<'n>>
             .is_some_and(|value| earlier.is_ours(name, value))
     };
     let why = "an outer step's value, which is wrong for the tasks of an inner one";
-    let removed = names.iter().copied().filter(is_ours).chain([marker::NAME]);
-    removed
+    names
+        .iter()
+        .copied()
+        .filter(is_ours)
+        .chain([marker::NAME])
         .map(|name| variable(name, Change::Remove, why))
         .collect()
 }

@@ -101,8 +101,9 @@ pub(super) const FILES: Files = Files {
 /// first, to which Slurm sets `HOME`.
 fn users_files(node: &Topology, present: &Present) -> Vec<String> {
     let at_home = |file: &str| non_empty(present, HOME).map(|home| format!("{home}/{file}"));
-    let conf_file = non_empty(present, CONF_FILE).cloned();
-    let nccls = conf_file.or_else(|| at_home(".nccl.conf"));
+    let nccls = non_empty(present, CONF_FILE)
+        .cloned()
+        .or_else(|| at_home(".nccl.conf"));
     let rccls = at_home(".rccl.conf").filter(|_| has_gpu_of(node, GpuVendor::Amd));
     nccls.into_iter().chain(rccls).collect()
 }
@@ -166,8 +167,10 @@ fn with_rails(query: &Query, rails: &[Rail]) -> Option<String> {
         return None;
     }
     let entry = |rail: &Rail| {
-        let nics = query.node.numbered_nics();
-        let mut ports = nics.flat_map(|(nic, of)| of.ports.iter().map(move |of| (nic, of.number)));
+        let mut ports = query
+            .node
+            .numbered_nics()
+            .flat_map(|(nic, of)| of.ports.iter().map(move |of| (nic, of.number)));
         let number = ports.position(|port| port == (rail.nic, rail.port))?;
         Some(format!("{rail}:{number}"))
     };
@@ -241,6 +244,5 @@ pub fn files(node: &Topology, present: &Present) -> Vec<String> {
 pub fn set_in(text: &str) -> Vec<&'static str> {
     let lines = (FILES.lines)(text, &|_| None);
     let is_set = |ours: &&str| lines.iter().any(|line| line.name == *ours);
-    let set = order::set(super::variables().filter(is_set));
-    set.into_iter().collect()
+    Vec::from_iter(order::set(super::variables().filter(is_set)))
 }

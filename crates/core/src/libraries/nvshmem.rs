@@ -153,8 +153,10 @@ fn is_on(value: &str) -> bool {
 /// `1` beside our list of one NIC.
 fn enable_mapping(query: &Query) -> Option<Answer> {
     own_nic(query)?;
-    let is_ours = query.users(HCA_LIST).is_none() && query.prepared.is_wanted(HCA_LIST);
-    hca_list(query).filter(|_| is_ours)?.value?;
+    if query.users(HCA_LIST).is_some() || !query.prepared.is_wanted(HCA_LIST) {
+        return None;
+    }
+    hca_list(query)?.value?;
     let why = "NVSHMEM 3.8 reads `NVSHMEM_HCA_LIST` only beside it";
     Some(Answer::yes("1", why))
 }

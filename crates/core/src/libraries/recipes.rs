@@ -69,8 +69,8 @@ pub static MORI: Library = Library {
 };
 
 /// UCCL's point-to-point engine uses these NICs, without ports, for every GPU of the process
-/// (uccl-project/uccl's p2p/rdma/rdma_device.cc `get_best_dev_idx`); by default the nearest on the
-/// PCI bus, which a VM hides, storage NICs too.
+/// (uccl-project/uccl's p2p/rdma/rdma_device.cc `get_best_dev_idx`).  By default it takes the
+/// nearest on the PCI bus, which a VM hides, storage NICs included.
 pub static UCCL: Library = Library {
     name: "UCCL",
     word: "uccl",

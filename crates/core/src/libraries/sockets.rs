@@ -15,7 +15,7 @@
 //!   gloo/transport/tcp/device.cc).
 //! - TensorPipe: one whole name (tensorpipe/transport/uv/context_impl.cc `lookupAddrForIface`).
 //!
-//! No release of Slurm tells a step its node's address, only srun's (`SLURM_SRUN_COMM_HOST`, 22.05
+//! Slurm tells a step srun's address, in no release its own node's (`SLURM_SRUN_COMM_HOST`, 22.05
 //! to 26.11: src/slurmd/slurmd/req.c `_rpc_launch_tasks`); in a batch job srun runs on the first
 //! node.  The route to srun leaves by the interface of Slurm's traffic.  Routing rules for other
 //! tables than the main one are not read.  If srun's address is IPv6, IPv4's default route counts.
@@ -128,8 +128,11 @@ fn carries_storage(node: &Topology, interface: &str) -> bool {
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
     let is_storage = |nic: &&Nic| nic.role == Some(NicRole::Storage);
-    let storage = node.nics.iter().filter(is_storage);
-    storage.flat_map(|nic| &nic.netdevs).any(is_on)
+    node.nics
+        .iter()
+        .filter(is_storage)
+        .flat_map(|nic| &nic.netdevs)
+        .any(is_on)
 }
 
 fn named(query: &Query, mark: &str) -> Answer {
@@ -166,7 +169,7 @@ fn nccl(query: &Query) -> Option<Answer> {
 }
 
 fn nvshmem(query: &Query) -> Option<Answer> {
-    let is_ipv6 = query.users("NVSHMEM_BOOTSTRAP_UID_SOCK_FAMILY") == Some(IPV6);
-    let answer = || named(query, "=").unless(&[(is_ipv6, OTHER_FAMILY)]);
-    query.has_gpu_of(GpuVendor::Nvidia).then(answer)
+    let family = query.users("NVSHMEM_BOOTSTRAP_UID_SOCK_FAMILY");
+    let answer = named(query, "=").unless(&[(family == Some(IPV6), OTHER_FAMILY)]);
+    query.has_gpu_of(GpuVendor::Nvidia).then_some(answer)
 }

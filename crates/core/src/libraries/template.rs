@@ -161,8 +161,7 @@ impl<'f> Facts<'f> {
             File(format) => *format,
         };
         // the file's reader numbers all GPUs of the node
-        let gpus = self.node.gpu_indices();
-        let sees_all = |task: &TaskPlacement| task.seen.iter().copied().eq(gpus);
+        let sees_all = |of: &TaskPlacement| of.seen.iter().copied().eq(self.node.gpu_indices());
         if !self.task.is_some_and(sees_all) {
             return Err(
                 "the file counts all GPUs of the node, and the task does not see all in PCI order"
@@ -172,8 +171,8 @@ impl<'f> Facts<'f> {
         let file = self.files.iter().find(|file| file.format == format);
         let file =
             file.ok_or("there is no such file of root's: `nic-placement refresh` writes it")?;
-        let subject = self.seen().ok_or_else(none)?;
-        let ours = maps::write(format, subject).map_err(|why| why.to_string())?;
+        let ours = maps::write(format, self.seen().ok_or_else(none)?);
+        let ours = ours.map_err(|why| why.to_string())?;
         // the file may be stale, or of another choice of NICs
         if file.text.as_ref().is_none_or(|text| *text == ours) {
             Ok(file.path.clone())
@@ -222,9 +221,9 @@ impl Template {
             text: text.to_string(),
         };
         if template.is_per_task() && names::is_uniform(name) {
-            let facts = listed(false);
             return Err(format!(
-                "`{name}` must be the same in every task of a node: only {facts} may stand in it"
+                "`{name}` must be the same in every task of a node: only {} may stand in it",
+                listed(false)
             ));
         }
         if template.is_per_task() && template.is_file() && template.map_files().next().is_none() {
@@ -247,11 +246,13 @@ impl Template {
     }
 
     fn facts(&self) -> impl Iterator<Item = &'static (&'static str, Fact)> {
-        let pieces = pieces(&self.text).unwrap_or_default();
-        pieces.into_iter().filter_map(|piece| match piece {
-            Piece::Fact(fact) => Some(fact),
-            Piece::Text(_) => None,
-        })
+        pieces(&self.text)
+            .unwrap_or_default()
+            .into_iter()
+            .filter_map(|piece| match piece {
+                Piece::Fact(fact) => Some(fact),
+                Piece::Text(_) => None,
+            })
     }
 
     /// True if the value is a path, set only if the file exists.

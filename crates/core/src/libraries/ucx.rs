@@ -292,12 +292,10 @@ fn without_files(
         Some(names) => names,
         None => return Err("the list would hide the node's IP interfaces, which are not known"),
     };
-    let with_gpus = match transports.gpu_initiated {
-        _ if query.has_word(WITH_GPUS) => true,
-        Gda::Named => true,
-        Gda::LeftIn => shared.gpus_may_send,
-        Gda::RuledOut => false,
-    };
+    let gda = transports.gpu_initiated;
+    let with_gpus = query.has_word(WITH_GPUS)
+        || gda == Gda::Named
+        || gda == Gda::LeftIn && shared.gpus_may_send;
     let list = items(query, &rails, with_gpus, interfaces)?;
     addresses::check(query, &list)?;
     let mut why = match isolated {

@@ -29,15 +29,17 @@ pub fn read(read: ReadFile) -> Option<Vec<String>> {
     let routes = read(ROUTES)?;
     // a kernel without IPv6 has no such table
     let addresses = read(ADDRESSES).unwrap_or_default();
-    let by_route = routes.text.lines().filter_map(Ipv4Route::of_line);
-    let by_route = by_route.filter(stands_for_an_address);
+    let by_route = routes
+        .text
+        .lines()
+        .filter_map(Ipv4Route::of_line)
+        .filter(stands_for_an_address);
     let by_address = addresses.text.lines().filter_map(with_global_address);
-    let by_address = by_address.map(|name| (name, false));
     // true if a route through a gateway leaves by the interface
     let mut found: BTreeMap<&str, bool> = BTreeMap::new();
     for (name, has_gateway) in by_route
         .map(|route| (route.interface, route.has_gateway()))
-        .chain(by_address)
+        .chain(by_address.map(|name| (name, false)))
     {
         // a list cannot hold `,` or `^` in a name
         if name != LOOPBACK && !name.contains([',', '^']) {
