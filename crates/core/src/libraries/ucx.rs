@@ -1,14 +1,14 @@
 //! UCX: `UCX_NET_DEVICES`, the network devices that a process may use.
 //!
-//! Items are `name:port`; a bare name needs UCX 1.21.  UCX warns of an unknown item.  If none is
-//! known, it fails at the first remote peer, or at start if `UCX_TLS` allows nothing else.  Peers
-//! may use different devices if the fabric connects them (src/ucs/config/parser.c,
+//! Items are `name:port`; a bare name needs UCX 1.21.  UCX warns of an unknown item.  If all are
+//! unknown, the program fails at its first remote peer, or at start if `UCX_TLS` allows nothing
+//! else.  Peers may use different devices if the fabric connects them (src/ucs/config/parser.c,
 //! src/ucp/core/ucp_context.c `ucp_is_resource_in_device_list`).
 //!
 //! **IP interfaces**, `lo` too, must be in the list, or connections by IP address fail: "device
 //! eth0 is not enabled, enable it in UCX_NET_DEVICES" (src/ucp/wireup/wireup_cm.c
 //! `ucp_cm_client_resolve_cb`).  In a container without the NIC, or a UCX without verbs, they are
-//! all that is left.  Those of storage NICs do no harm, since RDMA carries the data: a small
+//! all that is left.  Interfaces of storage NICs do no harm, since RDMA carries the data: a small
 //! message has one lane, and lanes of large ones must read remote memory, which tcp cannot
 //! (src/ucp/wireup/select.c `ucp_wireup_add_rma_bw_lanes`).  Only with `UCX_RNDV_SCHEME=put_zcopy`
 //! a quarter of the bytes went by TCP beside a NIC of 2.5 Gb/s, none beside one of 200 Gb/s
@@ -19,11 +19,12 @@
 //!
 //! **GPU-initiated RDMA** uses devices like `cuda0-mlx5_0:1` (since 1.20:
 //! src/uct/ib/mlx5/gdaki/gdaki.c `uct_gdaki_query_tl_devices`), which a list must name.  NIXL-EP
-//! selects that transport only after start (`UCX_TLS=^cuda_ipc`).  So they are named if `UCX_TLS`
-//! leaves `rc_gda` in and NVIDIA's driver lets GPUs ring a NIC's doorbell (`PeerMappingOverride=1`,
-//! `uct_gdaki_md_check_uar`).  A context without them would print a line on stdout
-//! (`ucp_report_unavailable`); `UCX_WARN_INVALID_CONFIG=n` prevents that.  From 1.21 on UCX pairs
-//! GPUs and NICs itself (`uct_gdaki_dev_matrix_init`), so all equally near NICs are named.
+//! selects that transport only after start (`UCX_TLS=^cuda_ipc`).  So our list names them if
+//! `UCX_TLS` leaves `rc_gda` in and NVIDIA's driver lets GPUs ring a NIC's doorbell
+//! (`PeerMappingOverride=1`, `uct_gdaki_md_check_uar`).  A context without them would print a line
+//! on stdout (`ucp_report_unavailable`); `UCX_WARN_INVALID_CONFIG=n` prevents that.  From 1.21 on
+//! UCX pairs GPUs and NICs itself (`uct_gdaki_dev_matrix_init`), so all equally near NICs are
+//! named.
 #![forbid(unsafe_code)]
 
 mod addresses;
@@ -155,7 +156,7 @@ fn lines<'t>(text: &'t str, read: ReadFile) -> Vec<Line<'t>> {
     lines
 }
 
-/// `vendor_id`, or Arm's `CPU part`, of /proc/cpuinfo with UCX's names for it (UCX 1.23:
+/// A `vendor_id` or Arm's `CPU part` of /proc/cpuinfo, and UCX's names for it (UCX 1.23:
 /// src/ucs/arch/cpu.c, src/ucs/arch/*/cpu.*).
 const PROCESSORS: [&str; 4] = [
     "GenuineIntel,intel,ivybridge,sandybridge,nehalem,westmere,haswell,broadwell,skylake,icelake,emerald rapids",
