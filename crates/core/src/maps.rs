@@ -1,7 +1,7 @@
 //! The map from GPUs to NICs, in the formats of engines that drive all GPUs of a node.
 //!
-//! Each format names the program that reads it, the file of that program's source in which it is read, and the release
-//! that was read.  A format that could not say the truth about this node is refused: half a map is wrong.
+//! Each format names the program's source file that reads it, and the release.  There is no map if
+//! it would lack a GPU or tell the wrong NIC.
 #![forbid(unsafe_code)]
 
 use crate::placement::{NodePlacement, Rail, RailUse};
@@ -9,27 +9,28 @@ use crate::topology::{GpuIndex, GpuVendor, PciAddress, Topology};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Deref;
 
-/// Grows by one when a field of the project's own format changes its meaning or is removed, not with new fields.
+/// The version of our JSON; grows if a field goes or changes its meaning, not with a new one.
 pub const VERSION: u32 = 1;
 
-/// A format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// the project's own JSON
     Json,
-    /// SGLang's `--disaggregation-ib-device` and `--mooncake-ib-device`: a JSON text or the path of a file with it
-    /// (python/sglang/srt/distributed/device_communicators/mooncake_transfer_engine.py, `get_ib_devices_for_gpu`; 0.5.11)
+    /// SGLang's `--disaggregation-ib-device` and `--mooncake-ib-device`: a JSON text, or the path
+    /// of a file with it
+    /// (python/sglang/srt/distributed/device_communicators/mooncake_transfer_engine.py,
+    /// `get_ib_devices_for_gpu`; 0.5.11)
     Sglang,
-    /// Mooncake's `MC_CUSTOM_TOPO_JSON`, the path of a file (mooncake-transfer-engine/src/topology.cpp, `Topology::parse`;
-    /// 0.3.12)
+    /// Mooncake's `MC_CUSTOM_TOPO_JSON`, the path of a file
+    /// (mooncake-transfer-engine/src/topology.cpp, `Topology::parse`; 0.3.12)
     Mooncake,
-    /// vLLM's `VLLM_GPU_NIC_PCIE_MAPPING` and `VLLM_NIC_SELECTION_VARS` (vllm/v1/executor/vllm_net_devices.py; the pull
-    /// request 42083 of 2026)
+    /// vLLM's `VLLM_GPU_NIC_PCIE_MAPPING` and `VLLM_NIC_SELECTION_VARS`
+    /// (vllm/v1/executor/vllm_net_devices.py; pull request 42083 of 2026)
     Vllm,
 }
 
-/// `(word, format, what it is)`, in the order of help texts.
+/// `(word, format, description)`, in the order of help texts.
 pub const FORMATS: [(&str, Format, &str); 4] = [
     (
         "json",
@@ -50,24 +51,20 @@ pub const FORMATS: [(&str, Format, &str); 4] = [
 ];
 
 impl Format {
-    /// The format that a word names.
     pub fn named(word: &str) -> Option<Format> {
-        FORMATS
-            .iter()
-            .find(|known| known.0 == word)
-            .map(|known| known.1)
+        let known = FORMATS.iter().find(|(name, ..)| *name == word)?;
+        Some(known.1)
     }
 }
 
-/// The formats that a program reads from a file, `(format, extension)`: `nic-placement refresh` keeps them beside the node
-/// file, as `node.map-sglang.json`.
+/// `(format, extension)` of the files that `nic-placement refresh` writes beside the node file:
+/// `node.map-sglang.json`.
 pub const KEPT: [(Format, &str); 3] = [
     (Format::Json, "map-json.json"),
     (Format::Sglang, "map-sglang.json"),
     (Format::Mooncake, "map-mooncake.json"),
 ];
 
-/// Why there is no map in this format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoMap(String);
 
@@ -79,14 +76,11 @@ impl fmt::Display for NoMap {
 
 impl std::error::Error for NoMap {}
 
-/// What a map is made from.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
-    /// the node
     pub topology: &'a Topology,
-    /// its map
     pub node: &'a NodePlacement,
-    /// the GPUs that the program sees, in its own order: its first one has the number 0
+    /// the GPUs that the program sees, in its order
     pub gpus: &'a [GpuIndex],
 }
 
@@ -115,7 +109,6 @@ struct Map<'a> {
 
 #[derive(Serialize)]
 struct Gpu<'a> {
-    /// as the program counts it
     index: usize,
     uuid: Option<&'a str>,
     address: Option<String>,
@@ -131,123 +124,94 @@ struct Nic<'a> {
     path: String,
 }
 
-fn json(
-    Subject {
-        topology,
-        node,
-        gpus,
-    }: Subject,
-) -> String {
+fn json(subject: Subject) -> String {
+    let Subject { topology, node, .. } = subject;
     let nic = |choice: &RailUse| {
         let rail = node.rail(choice.rail);
-        let address = topology
-            .nic(rail.nic)
-            .address
-            .and_then(PciAddress::described);
-        let (port, path) = (rail.port, choice.path.to_string());
+        let address = topology.nic(rail.nic).address;
         Nic {
-            name: node.rail(choice.rail).name.as_str(),
-            port,
-            address,
-            path,
+            name: &rail.name,
+            port: rail.port,
+            address: address.and_then(PciAddress::described),
+            path: choice.path.to_string(),
         }
     };
-    let gpu = |(index, &gpu): (usize, &GpuIndex)| Gpu {
-        index,
-        uuid: topology.gpu(gpu).uuid.as_deref(),
-        address: topology.gpu(gpu).address.described(),
-        numa_node: node.gpu(gpu).numa_node,
-        nics: node.gpu(gpu).choices.iter().map(nic).collect(),
+    let gpu = |(index, &of): (usize, &GpuIndex)| {
+        let (gpu, map) = (topology.gpu(of), node.gpu(of));
+        Gpu {
+            index,
+            uuid: gpu.uuid.as_deref(),
+            address: gpu.address.described(),
+            numa_node: map.numa_node,
+            nics: map.choices.iter().map(nic).collect(),
+        }
     };
     let map = Map {
         format: "nic-placement map",
         version: VERSION,
         machine: &topology.name,
-        gpus: gpus.iter().enumerate().map(gpu).collect(),
+        gpus: subject.gpus.iter().enumerate().map(gpu).collect(),
     };
     // JSON can hold all of these structures
     serde_json::to_string_pretty(&map).unwrap_or_default() + "\n"
 }
 
-/// `{"0":"mlx5_0,mlx5_1","1":"mlx5_2"}`: names without ports, each once, and every GPU has some.
+/// `{"0":"mlx5_0,mlx5_1","1":"mlx5_2"}`: for each GPU names without ports.
 fn sglang(subject: Subject) -> Result<String, NoMap> {
     let mut entries = Vec::with_capacity(subject.gpus.len());
-    for (index, _) in subject.gpus.iter().enumerate() {
+    for index in 0..subject.gpus.len() {
         let names = names(subject.rails_of(index)?);
-        entries.push(format!(
-            "{}:{}",
-            quoted(&index.to_string()),
-            quoted(&names.join(","))
-        ));
+        entries.push(format!("\"{index}\":{}", quoted(&names.join(","))));
     }
     Ok(format!("{{{}}}\n", entries.join(",")))
 }
 
-/// `{"cpu:0":[[near],[others]],"cuda:0":[[near],[others]]}`: exactly two lists for each.
+/// `{"cpu:0":[[near],[others]],"cuda:0":[[near],[others]]}`: always two lists.
 ///
-/// What it calls a GPU's memory is the build's own word (mooncake-transfer-engine/include/gpu_vendor/hip.h `GPU_PREFIX`;
-/// tent/src/platform/rocm/rocm_probe.cpp), and for a word that is not there it takes any NIC.
+/// A build of Mooncake has its own name for GPU memory
+/// (mooncake-transfer-engine/include/gpu_vendor/hip.h `GPU_PREFIX`;
+/// tent/src/platform/rocm/rocm_probe.cpp); if the map lacks it, Mooncake takes any NIC.
 fn mooncake(subject: Subject) -> Result<String, NoMap> {
-    let Subject {
-        topology,
-        node,
-        gpus,
-    } = subject;
-    let entry = |name: String, near: Vec<&str>| {
-        let others = names(node.rails.iter())
-            .into_iter()
-            .filter(|name| !near.contains(name));
+    let Subject { topology, node, .. } = subject;
+    let mut lines = Vec::new();
+    let mut add = |name: String, near: Vec<&str>| {
+        let mut others = names(node.rails.iter());
+        others.retain(|name| !near.contains(name));
         let list = |names: Vec<&str>| names.into_iter().map(quoted).collect::<Vec<_>>().join(",");
-        format!(
-            "  {}: [[{}], [{}]]",
-            quoted(&name),
-            list(near.clone()),
-            list(others.collect())
-        )
+        lines.push(format!(
+            "  \"{name}\": [[{}], [{}]]",
+            list(near),
+            list(others)
+        ));
     };
-    let numa_node_of = |rail: &&Rail| {
-        topology
-            .nic(rail.nic)
-            .address
-            .and_then(|at| topology.numa_node_of(at))
-    };
-    let mut lines: Vec<String> = Vec::new();
-    for os_index in topology
-        .numa_nodes
-        .iter()
-        .filter(|of| !of.cpus.is_empty())
-        .map(|of| of.os_index)
-    {
-        let near = node
-            .rails
-            .iter()
-            .filter(|rail| numa_node_of(rail) == Some(os_index));
-        lines.push(entry(format!("cpu:{os_index}"), names(near)));
+    for numa_node in topology.numa_nodes.iter().filter(|of| !of.cpus.is_empty()) {
+        let os_index = numa_node.os_index;
+        let is_near = |rail: &&Rail| {
+            let address = topology.nic(rail.nic).address;
+            address.and_then(|at| topology.numa_node_of(at)) == Some(os_index)
+        };
+        let near = node.rails.iter().filter(is_near);
+        add(format!("cpu:{os_index}"), names(near));
     }
-    for (index, &gpu) in gpus.iter().enumerate() {
+    for (index, &gpu) in subject.gpus.iter().enumerate() {
         let words = match topology.gpu(gpu).vendor {
             GpuVendor::Amd => &["hip", "rocm"][..],
             _ => &["cuda"],
         };
         for word in words {
-            lines.push(entry(
-                format!("{word}:{index}"),
-                names(subject.rails_of(index)?),
-            ));
+            add(format!("{word}:{index}"), names(subject.rails_of(index)?));
         }
     }
     Ok(format!("{{\n{}\n}}\n", lines.join(",\n")))
 }
 
-/// `GPU_BDF=NIC_BDF,...`: one NIC for each GPU, and no GPU may be missing.
+/// `GPU_BDF=NIC_BDF,...`: one NIC for each GPU.
 pub fn pairs(subject: Subject) -> Result<String, NoMap> {
-    let Subject { topology, gpus, .. } = subject;
-    let mut pairs = Vec::with_capacity(gpus.len());
-    for (index, &gpu) in gpus.iter().enumerate() {
+    let topology = subject.topology;
+    let mut pairs = Vec::with_capacity(subject.gpus.len());
+    for (index, &gpu) in subject.gpus.iter().enumerate() {
         let first = subject.rails_of(index)?.next();
-        let nic = first
-            .and_then(|rail| topology.nic(rail.nic).address)
-            .and_then(PciAddress::described);
+        let nic = first.and_then(|rail| topology.nic(rail.nic).address?.described());
         let (Some(gpu), Some(nic)) = (topology.gpu(gpu).address.described(), nic) else {
             return Err(NoMap(format!(
                 "the PCI addresses of GPU {index} and its NIC are not both known"
@@ -258,55 +222,51 @@ pub fn pairs(subject: Subject) -> Result<String, NoMap> {
     Ok(pairs.join(","))
 }
 
-/// vLLM finds a NIC by its function and adds one port's number to all names.
+/// The port number that vLLM appends to every NIC's name.
 fn suffix(subject: Subject) -> Result<u8, NoMap> {
-    let mut ports: BTreeSet<u8> = BTreeSet::new();
+    let mut ports = BTreeSet::new();
     for index in 0..subject.gpus.len() {
         ports.extend(subject.rails_of(index)?.next().map(|rail| rail.port));
     }
-    match ports.into_iter().collect::<Vec<u8>>().as_slice() {
-        [port] => Ok(*port),
-        _ => Err(NoMap(
-            "the GPUs' NICs do not all have the same port number, and vLLM knows one for all"
-                .to_string(),
-        )),
-    }
+    let port = ports.pop_first().filter(|_| ports.is_empty());
+    port.ok_or_else(|| {
+        let why = "the GPUs' NICs do not all have the same port number, and vLLM knows one for all";
+        NoMap(why.into())
+    })
 }
 
 impl<'a> Subject<'a> {
-    /// The rails of the GPU that the program counts by this number, best first.
+    /// The rails of the program's GPU `index`, best first.
     fn rails_of(self, index: usize) -> Result<impl Iterator<Item = &'a Rail>, NoMap> {
-        let Subject {
-            topology,
-            node,
-            gpus,
-        } = self;
-        let placement = gpus.get(index).and_then(|gpu| node.gpus.get(gpu.0));
-        let choices = placement
-            .map(|of| &of.choices)
-            .filter(|choices| !choices.is_empty());
-        let lacks = || match topology.is_left_to_libfabric() {
-            true => NoMap(
-                "libfabric chooses among the NICs of this node: a map would name none".to_string(),
-            ),
-            false => NoMap(format!(
-                "GPU {index} has no NIC, and a map without one of the GPUs is refused"
-            )),
-        };
-        let choices = choices.ok_or_else(lacks)?;
+        let node = self.node;
+        let gpu = self.gpus.get(index).and_then(|gpu| node.gpus.get(gpu.0));
+        let choices = gpu.map_or(&[][..], |gpu| &gpu.choices);
+        if choices.is_empty() {
+            return Err(NoMap(if self.topology.is_left_to_libfabric() {
+                "libfabric chooses among the NICs of this node: a map would name none".into()
+            } else {
+                format!("GPU {index} has no NIC, and a map without one of the GPUs is refused")
+            }));
+        }
         Ok(choices.iter().map(|choice| node.rail(choice.rail)))
     }
 }
 
-/// Each name once, in order: ports of one NIC share it.
 fn names<'a>(rails: impl Iterator<Item = &'a Rail>) -> Vec<&'a str> {
-    let mut names: Vec<&str> = Vec::new();
-    for rail in rails {
-        if !names.contains(&rail.name.as_str()) {
-            names.push(&rail.name);
+    distinct(rails.map(|rail| &rail.name))
+}
+
+/// Each name once, in order: ports of one NIC share it.
+pub(crate) fn distinct<'a, N: Deref<Target = str> + 'a>(
+    names: impl Iterator<Item = &'a N>,
+) -> Vec<&'a str> {
+    let mut list: Vec<&str> = Vec::new();
+    for name in names.map(Deref::deref) {
+        if !list.contains(&name) {
+            list.push(name);
         }
     }
-    names
+    list
 }
 
 fn quoted(text: &str) -> String {

@@ -1,4 +1,4 @@
-//! Configuration files of libraries: a variable that one sets is left to it.
+//! Configuration files of libraries: a variable that a file sets is left to the file.
 #![forbid(unsafe_code)]
 
 use super::wanted::Wanted;
@@ -7,110 +7,65 @@ use crate::topology::Topology;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// A library's configuration files: their paths and their grammar.
 pub(super) struct Files {
-    /// the site's, strongest first
-    pub(super) of_site: fn(&Topology) -> &'static [&'static str],
-    /// the user's, strongest first
-    pub(super) of_user: fn(&Topology, &Present) -> Vec<String>,
-    /// the lines that give a name a value
-    pub(super) lines: for<'t> fn(&'t str, ReadFile) -> Vec<Line<'t>>,
-    /// does the last of several lines for one name count, and not the first?
-    pub(super) last_counts: bool,
-    /// do its files overrule the environment?
-    pub(super) beat_environment: bool,
-    /// the variables that are looked for
-    pub(super) variables: &'static [&'static str],
-    /// variables that, set in a file, keep us from setting any of those
-    pub(super) rivals: &'static [&'static str],
-    /// can they matter on a node with GPUs and rails?  The last argument: may the node have a list?
-    pub(super) matter: fn(&Topology, &Wanted, bool) -> bool,
+    /// the site's paths, strongest first
+    pub of_site: fn(&Topology) -> &'static [&'static str],
+    pub of_user: fn(&Topology, &Present) -> Vec<String>,
+    pub lines: for<'t> fn(&'t str, ReadFile) -> Vec<Line<'t>>,
+    /// true if a name's last line counts, false if its first does
+    pub last_counts: bool,
+    /// true if the files overrule the environment
+    pub beat_environment: bool,
+    pub variables: &'static [&'static str],
+    /// if a file sets one of these, none of `variables` is set
+    pub rivals: &'static [&'static str],
+    /// false if the files cannot change a value; the last argument is true if the node may get a
+    /// list of NICs
+    pub matter: fn(&Topology, &Wanted, bool) -> bool,
 }
 
-/// A line that gives a name a value.
 pub(super) struct Line<'t> {
-    pub(super) name: &'t str,
-    /// `None` if the library reads the line in pieces
-    pub(super) value: Option<&'t str>,
-    /// does its section hold on this machine?  `None` if unknown
-    pub(super) holds: Option<bool>,
+    pub name: &'t str,
+    /// `None` if it exceeds the library's buffer
+    pub value: Option<&'t str>,
+    /// true if its section is for this machine; `None` if unknown
+    pub holds: Option<bool>,
 }
 
-impl<'t> Line<'t> {
-    pub(super) fn new(
-        name: &'t str,
-        value: &'t str,
-        is_short: bool,
-        holds: Option<bool>,
-    ) -> Line<'t> {
-        Line {
-            name,
-            value: Some(value).filter(|_| is_short),
-            holds,
-        }
-    }
-}
-
-/// A file's claim to a variable.
+/// A file that sets a variable, or may set it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Claimed {
-    /// the reason for leaving the variable to it
-    pub(super) why: String,
-    /// its value, if known to hold on this machine
-    pub(super) value: Option<String>,
-    /// does it overrule files that count less?
+    /// the reason not to set the variable
+    pub why: String,
+    /// the value, if this machine is known to use it
+    pub value: Option<String>,
+    /// true if weaker files no longer count
     decides: bool,
 }
 
-/// The claim that counts, of several in order of strength.
-pub(super) fn strongest(claims: impl IntoIterator<Item = Option<Claimed>>) -> Option<Claimed> {
+/// The first claim that decides, else the first; claims come strongest first.
+pub fn strongest(claims: impl IntoIterator<Item = Option<Claimed>>) -> Option<Claimed> {
     let claims: Vec<Claimed> = claims.into_iter().flatten().collect();
     let decider = claims.iter().position(|claim| claim.decides);
     claims.into_iter().nth(decider.unwrap_or(0))
 }
 
 impl Files {
-    /// The claim of the site's files.
-    pub(super) fn sites(&self, topology: &Topology, read: ReadFile, name: &str) -> Option<Claimed> {
+    pub fn sites(&self, node: &Topology, read: ReadFile, name: &str) -> Option<Claimed> {
         strongest(
-            (self.of_site)(topology)
+            (self.of_site)(node)
                 .iter()
                 .map(|file| self.claimed(read, file, name)),
         )
     }
 
-    /// The claim of the user's files, read with the user's rights.
-    pub(super) fn users(
-        &self,
-        topology: &Topology,
-        evidence: &Evidence,
-        name: &str,
-    ) -> Option<Claimed> {
-        let files = (self.of_user)(topology, evidence.present);
-        strongest(
-            files
-                .iter()
-                .map(|file| self.claimed(evidence.read, file, name)),
-        )
+    pub fn users(&self, node: &Topology, task: &Evidence, name: &str) -> Option<Claimed> {
+        let files = (self.of_user)(node, task.present);
+        strongest(files.iter().map(|file| self.claimed(task.read, file, name)))
     }
 
-    /// The claim of all of them, as the task sees them.
-    pub(super) fn all(
-        &self,
-        topology: &Topology,
-        evidence: &Evidence,
-        name: &str,
-    ) -> Option<Claimed> {
-        strongest([
-            self.users(topology, evidence, name),
-            self.sites(topology, evidence.read, name),
-        ])
-    }
-
-    /// A file's claim: it sets the variable or a rival, may set it, or seems to be meant to.
     fn claimed(&self, read: ReadFile, file: &str, name: &str) -> Option<Claimed> {
         let found = read(file)?;
-        let file = file.escape_debug();
         let lines = (self.lines)(&found.text, read);
         let names = |name: &str| lines.iter().any(|line| line.name == name);
         let mut own = lines
@@ -121,57 +76,67 @@ impl Files {
         } else {
             own.next()
         };
-        let rival = self.rivals.iter().find(|rival| names(rival));
-        // as a person reads it
+        // a person reads ` NAME=value` as this name
         let seems_to_set = |line: &str| {
             line.split_once('=')
                 .is_some_and(|(seen, _)| seen.trim() == name)
         };
-        let (why, value, decides) = if let Some(why) = found.unanswered {
-            // a weaker file's value would count less
-            (format!("`{file}` may set it: {why}"), None, true)
-        } else if let Some(Line { value, holds, .. }) = line {
-            // a later line, which was not read, may count more
-            let value = value.filter(|_| holds.is_some() && !(found.is_cut && self.last_counts));
-            let sets = holds.map_or("may set it, in a section for some machines", |_| "sets it");
-            (format!("`{file}` {sets}"), value.map(str::to_string), true)
+        let mut text = found.text.trim_start_matches(MARK).lines();
+        let (mut value, mut decides) = (None, true);
+        let why = if let Some(why) = found.unanswered {
+            format!("may set it: {why}")
+        } else if let Some(line) = line {
+            // a later line may be unread
+            let is_last = !(found.is_cut && self.last_counts);
+            value = line.value.filter(|_| line.holds.is_some() && is_last);
+            match line.holds {
+                Some(_) => "sets it",
+                None => "may set it, in a section for some machines",
+            }
+            .into()
         } else if found.is_cut {
-            // the library reads the whole file
-            (
-                format!("`{file}` is longer than what is read of it here, and may set it"),
-                None,
-                true,
-            )
-        } else if let Some(rival) = rival {
-            (format!("`{file}` sets `{rival}`"), None, false)
-        } else if !names(name)
-            && found
-                .text
-                .trim_start_matches(MARK)
-                .lines()
-                .any(seems_to_set)
-        {
-            (
-                format!("`{file}` seems to set it, in a line that its library reads otherwise"),
-                None,
-                false,
-            )
+            "is longer than what is read of it here, and may set it".into()
         } else {
-            return None;
+            decides = false;
+            if let Some(rival) = self.rivals.iter().find(|rival| names(rival)) {
+                format!("sets `{rival}`")
+            } else if !names(name) && text.any(seems_to_set) {
+                "seems to set it, in a line that its library reads otherwise".into()
+            } else {
+                return None;
+            }
         };
         Some(Claimed {
-            why,
-            value,
+            why: format!("`{}` {why}", file.escape_debug()),
+            value: value.map(str::to_string),
             decides,
         })
     }
 }
 
-/// The mark with which some editors begin a file (U+FEFF).  Libraries that do not skip it read it as a part of the first name.
-pub(super) const MARK: char = '\u{feff}';
+/// The lines with a name and a value; a line of `buffer` bytes or more is read in pieces.
+pub fn pairs<'t>(
+    text: &'t str,
+    buffer: usize,
+    pair: fn(&'t str) -> Option<(&'t str, &'t str)>,
+) -> Vec<Line<'t>> {
+    let line = |line: &'t str| {
+        let (name, value) = pair(line)?;
+        Some(Line {
+            name,
+            value: (line.len() < buffer).then_some(value),
+            holds: Some(true),
+        })
+    };
+    text.lines().filter_map(line).collect()
+}
 
-/// The text before a comment: this character behind white space.
-pub(super) fn before_comment(text: &str, comment: char) -> &str {
+/// The byte order mark, which some editors write; libraries that do not skip it add it to the first
+/// name.
+pub const MARK: char = '\u{feff}';
+
+/// The text before white space and the comment's character.
+pub fn before_comment(text: &str, comment: char) -> &str {
     let mut parts = text.match_indices(comment).map(|(at, _)| &text[..at]);
     parts
         .find(|part| part.ends_with(char::is_whitespace))
@@ -179,23 +144,22 @@ pub(super) fn before_comment(text: &str, comment: char) -> &str {
 }
 
 /// A reader that opens each configuration file once.
-pub(super) fn remembered<'r>(read: ReadFile<'r>) -> impl Fn(&str) -> Option<FileText> + 'r {
+pub fn remembered<'r>(read: ReadFile<'r>) -> impl Fn(&str) -> Option<FileText> + 'r {
     let known: RefCell<BTreeMap<String, Option<FileText>>> = RefCell::default();
     move |path| {
-        // the kernel's tables are asked for once anyway, and can be long
+        // the kernel's tables are long, and needed once
         if path.starts_with("/proc/") || path.starts_with("/sys/") {
             return read(path);
         }
         known
             .borrow_mut()
-            .entry(path.to_string())
+            .entry(path.into())
             .or_insert_with(|| read(path))
             .clone()
     }
 }
 
-/// A variable's value, if it is not empty.
-pub(super) fn non_empty<'p>(present: &'p Present, name: &str) -> Option<&'p String> {
+pub fn non_empty<'p>(present: &'p Present, name: &str) -> Option<&'p String> {
     present.get(name).filter(|value| !value.is_empty())
 }
 

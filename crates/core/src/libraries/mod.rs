@@ -1,8 +1,9 @@
-//! The libraries: each has a row of [`LIBRARIES`], in a file of its own or in [`recipes`].
+//! Variables of communication libraries: each library is a row of [`LIBRARIES`], in a file of its
+//! own or in [`recipes`].
 //!
-//! One NIC in each task's `NCCL_IB_HCA` would cost NCCL seven eighths of its bandwidth, by its own search.  A library answers with
-//! a value or none; [`environment`] decides whose value stands.  MVAPICH gets nothing, and Intel MPI no more than UCX's list
-//! (libfabric's `mlx` provider).
+//! A different `NCCL_IB_HCA` for each task would cost NCCL seven eighths of its bandwidth, by its
+//! own graph search.  MVAPICH gets no variable, Intel MPI only UCX's list (libfabric's `mlx`
+//! provider).
 #![forbid(unsafe_code)]
 
 mod cray_mpich;
@@ -30,13 +31,14 @@ pub use prepare::Prepared;
 use crate::diagnostic::Diagnostic;
 use crate::placement::{Change, NodePlacement, TaskPlacement, Variable};
 use crate::topology::{GpuVendor, Nic, NicKind, Port, PortState, Topology};
-use files::{Claimed, Files};
+use files::{Claimed, Files, non_empty};
 use marker::Marker;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use template::Facts;
+use wanted::Fabric;
 
-/// The libraries, in the order in which their variables are set and reported.
+/// In the order of reports.
 const LIBRARIES: [&Library; 18] = [
     &ucx::LIBRARY,
     &nccl::LIBRARY,
@@ -58,36 +60,30 @@ const LIBRARIES: [&Library; 18] = [
     &recipes::EFA,
 ];
 
-/// All that is known of one library.
 struct Library {
-    /// its name in messages
     name: &'static str,
-    /// its word in `env=`; empty if users ask for it otherwise
+    /// its word in `env=`; empty without one
     word: &'static str,
-    /// the word that asks for more than `word` does; empty without one
+    /// a second word in `env=`, which implies `word`; empty without one
     word_for_more: &'static str,
-    /// are its variables set without `env=`?
+    /// true if set without `env=`
     by_default: bool,
-    /// its variables, each with its answer
     variables: &'static [(&'static str, Answering)],
-    /// the variable that `env=` allows too if it names the first one
+    /// a variable that `env=` allows too if it names the first one
     companion: Option<&'static str>,
-    /// a variable that is never set, and the reason
+    /// a variable that is never set, only reported with a reason
     never: Option<(&'static str, Answering)>,
-    /// other variables that change what is set
+    /// other variables on which the values depend
     evidence: &'static [&'static str],
-    /// its configuration files
     files: Option<&'static Files>,
-    /// a warning about the values that a task gets
     caveat: fn(&Topology, &[Variable]) -> Option<Diagnostic>,
-    /// variables that follow from no topology: names and `BEGINNING*`s
+    /// names and `PREFIX*`: `set=` warns, since no topology decides them
     doubtful: &'static str,
-    /// variables that must be equal in every task: names and `BEGINNING*`s
+    /// names and `PREFIX*`: must be equal in all tasks of a node
     uniform: &'static str,
 }
 
 impl Library {
-    /// The defaults of a row.
     const NONE: Library = Library {
         name: "",
         word: "",
@@ -104,22 +100,22 @@ impl Library {
     };
 }
 
-/// A library's answer for one variable; `None` if this node has nothing for the library.
+/// Returns a value or the reason for none; `None` if the variable makes no sense on the node.
 type Answering = fn(&Query) -> Option<Answer>;
 
-/// The variables that we may set without an admin's `set=`, the marker not counted.
+/// The variables that can be set without the admin's `set=`, except the marker.
 pub fn variables() -> impl Iterator<Item = &'static str> {
     LIBRARIES
         .iter()
-        .flat_map(|library| library.variables)
+        .flat_map(|of| of.variables)
         .map(|(name, _)| *name)
 }
 
-/// The variables that we only read, because they affect what we set.
+/// The variables that values depend on.
 pub fn evidence() -> impl Iterator<Item = &'static str> {
     LIBRARIES
         .iter()
-        .flat_map(|library| library.evidence)
+        .flat_map(|of| of.evidence)
         .copied()
         .chain([marker::NAME])
 }
@@ -135,95 +131,84 @@ pub const LISTS: [&str; 7] = [
     "UCCL_P2P_RDMA_DEV",
 ];
 
-/// True if a list of NICs is the user's, a configuration file's, or of the admin's `set=`.
+/// True if the user, a configuration file or the admin's `set=` lists NICs.
 pub(crate) fn has_list_of_others(
     variables: &[Variable],
     present: &Present,
     is_admins: impl Fn(&str) -> bool,
 ) -> bool {
-    LISTS
-        .iter()
-        .any(|name| match variables.iter().find(|of| of.name == *name) {
-            Some(
-                Variable {
-                    of_file: Some(list),
-                    ..
-                }
-                | Variable {
-                    change: Change::KeepUsers(list),
-                    ..
-                },
-            ) => !list.is_empty(),
-            Some(of) => matches!(of.change, Change::Set(_)) && is_admins(name),
-            None => present.get(*name).is_some_and(|list| !list.is_empty()),
-        })
+    LISTS.iter().any(|name| {
+        let Some(of) = variables.iter().find(|of| of.name == *name) else {
+            return non_empty(present, name).is_some();
+        };
+        match (&of.of_file, &of.change) {
+            (Some(list), _) | (_, Change::KeepUsers(list)) => !list.is_empty(),
+            (_, change) => matches!(change, Change::Set(_)) && is_admins(name),
+        }
+    })
 }
 
-/// Warnings about the variables of a task.
-pub fn caveats(topology: &Topology, variables: &[Variable]) -> Vec<Diagnostic> {
+pub fn caveats(node: &Topology, variables: &[Variable]) -> Vec<Diagnostic> {
     LIBRARIES
         .iter()
-        .filter_map(|library| (library.caveat)(topology, variables))
+        .filter_map(|of| (of.caveat)(node, variables))
         .collect()
 }
 
-/// A task's variables before we change any: at least those of `Prepared::names`.
+/// A task's variables before our changes: at least `Prepared::names`.
 pub type Present = BTreeMap<String, String>;
 
-/// A task's environment, and its access to files.
 #[derive(Clone, Copy)]
 pub struct Evidence<'e> {
-    /// its environment
     pub present: &'e Present,
-    /// reads a file with the user's rights; called only if the file can change a value
+    /// reads with the user's rights; called only if the file can change a value
     pub read: ReadFile<'e>,
 }
 
-/// Reads a text file by its path; `None` if there is no such file or it is no text.
+/// Reads a file by its path; `None` if it does not exist or is not text.
 pub type ReadFile<'r> = &'r dyn Fn(&str) -> Option<FileText>;
 
-/// What was read of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FileText {
-    /// its text, or the beginning of it
     pub text: String,
-    /// is there more than was read?
+    /// true if the file is longer
     pub is_cut: bool,
-    /// why it is not known whether there is such a file
+    /// the reason, if it is unknown whether the file exists
     pub unanswered: Option<&'static str>,
 }
 
-/// One task, for a library's answer.
 #[derive(Clone, Copy)]
 struct Query<'a> {
     prepared: &'a Prepared,
-    topology: &'a Topology,
-    node: &'a NodePlacement,
+    node: &'a Topology,
+    map: &'a NodePlacement,
     task: &'a TaskPlacement,
     evidence: Evidence<'a>,
     earlier: &'a Marker,
-    /// the answers for the variables before this one
+    /// the variables of earlier rows
     answered: &'a [Variable<'a>],
 }
 
 impl Query<'_> {
-    /// The user's own value of a variable.
-    fn users(&self, name: &str) -> Option<&String> {
-        self.evidence
-            .present
-            .get(name)
+    fn value(&self, name: &str) -> Option<&str> {
+        self.evidence.present.get(name).map(String::as_str)
+    }
+
+    /// The value, unless an outer step set it.
+    fn users(&self, name: &str) -> Option<&str> {
+        self.value(name)
             .filter(|value| !self.earlier.is_ours(name, value))
     }
 
-    /// Our value of an earlier variable.
+    /// The value that an earlier row set.
     fn ours(&self, name: &str) -> Option<&str> {
         ours(self.answered, name)
     }
 
     fn facts(&self) -> Facts<'_> {
         Facts {
-            topology: self.topology,
             node: self.node,
+            map: self.map,
             task: Some(self.task),
             interface: self
                 .prepared
@@ -235,95 +220,93 @@ impl Query<'_> {
         }
     }
 
-    /// Does `env=` have this word?
+    fn is_isolated(&self) -> bool {
+        self.prepared.wanted.fabric == Fabric::IsolatedRails
+    }
+
     fn has_word(&self, word: &str) -> bool {
         self.prepared.wanted.has_word(word)
     }
 
     fn has_gpu_of(&self, vendor: GpuVendor) -> bool {
-        has_gpu_of(self.topology, vendor)
+        has_gpu_of(self.node, vendor)
     }
 
-    /// The node's NICs of this kind.
     fn nics_of(&self, kind: NicKind) -> impl Iterator<Item = &Nic> {
-        self.topology
-            .nics
-            .iter()
-            .filter(move |nic| nic.kind == kind)
+        self.node.nics.iter().filter(move |nic| nic.kind == kind)
     }
 
-    /// The value of a variable in the user's configuration files, or in the site's, which count less.
+    /// The claim of the user's files, else of the site's.
     fn claimed(&self, files: &Files, name: &str) -> Option<Claimed> {
-        let users = files.users(self.topology, &self.evidence, name);
+        let users = files.users(self.node, &self.evidence, name);
         files::strongest([users, self.prepared.claimed_by_site(name)])
     }
 
-    /// The answer for a variable that the user has set, with the value of a file if the library prefers that.
+    /// The user's value stays; `of_file` has the value of a configuration file that overrules the
+    /// environment.
     fn left_to_user(&self, name: &str) -> Answer {
-        let overruled = LIBRARIES.iter().find_map(|library| {
-            let is_stronger =
-                |files: &&Files| files.beat_environment && files.variables.contains(&name);
-            let files = library.files.filter(is_stronger)?;
-            let Claimed { why, value, .. } = files.all(self.topology, &self.evidence, name)?;
-            let why = format!(
-                "the user's own value stays, but {why}, which {} prefers",
-                library.name
-            );
+        const STAYS: &str = "the user's own value stays";
+        let preferred = |library: &&Library| {
+            let files = library.files?;
+            if !files.beat_environment || !files.variables.contains(&name) {
+                return None;
+            }
+            let users = files.users(self.node, &self.evidence, name);
+            let sites = files.sites(self.node, self.evidence.read, name);
+            let Claimed { why, value, .. } = files::strongest([users, sites])?;
+            let why = format!("{STAYS}, but {why}, which {} prefers", library.name);
             Some(Answer {
                 of_file: Some(value?),
                 ..Answer::no(why)
             })
-        });
-        overruled.unwrap_or_else(|| Answer::no("the user's own value stays"))
+        };
+        LIBRARIES
+            .iter()
+            .find_map(preferred)
+            .unwrap_or_else(|| Answer::no(STAYS))
     }
 
-    /// The answer, or that of a file which sets the variable.  Without a value of ours only a report or a strict word asks files.
+    /// This answer, unless a file sets the variable.  Without a value, only a report or a strict
+    /// word needs the files.
     fn unless_in_files(&self, files: &Files, name: &str, answer: Answer) -> Answer {
-        let reports = self.prepared.wanted.judges_files;
-        let is_judged = reports && !self.node.rails.is_empty() && !self.task.gpus.is_empty();
-        let claim = match answer.value {
-            Some(_) => self.claimed(files, name),
-            None if is_judged => self
-                .claimed(files, name)
-                .filter(|claim| claim.value.is_some()),
-            None => None,
-        };
-        claim.map_or(answer, Answer::left_to)
+        let has_value = answer.value.is_some();
+        let is_judged = self.prepared.wanted.judges_files
+            && !self.map.rails.is_empty()
+            && !self.task.gpus.is_empty();
+        if !has_value && !is_judged {
+            return answer;
+        }
+        self.claimed(files, name)
+            .filter(|claim| has_value || claim.value.is_some())
+            .map_or(answer, Answer::left_to)
     }
 }
 
-/// True unless the port is known to carry nothing.
 fn works(port: &Port) -> bool {
     matches!(port.state, PortState::Active | PortState::Unknown)
 }
 
-/// True if the value begins with the mark; and what follows it.
+/// True if the value begins with the mark, and the text behind it.
 fn marked(value: &str, mark: char) -> (bool, &str) {
-    value
-        .strip_prefix(mark)
-        .map_or((false, value), |rest| (true, rest))
+    let rest = value.strip_prefix(mark);
+    (rest.is_some(), rest.unwrap_or(value))
 }
 
-/// True if the node has a GPU of this vendor.
-fn has_gpu_of(topology: &Topology, vendor: GpuVendor) -> bool {
-    topology.gpus.iter().any(|gpu| gpu.vendor == vendor)
+fn has_gpu_of(node: &Topology, vendor: GpuVendor) -> bool {
+    node.gpus.iter().any(|gpu| gpu.vendor == vendor)
 }
 
-/// Our value of a variable.
 fn ours<'v>(variables: &'v [Variable], name: &str) -> Option<&'v str> {
-    variables
-        .iter()
-        .find_map(|variable| match &variable.change {
-            Change::Set(value) if variable.name == name => Some(value.as_str()),
-            _ => None,
-        })
+    variables.iter().find_map(|of| match &of.change {
+        Change::Set(value) if of.name == name => Some(value.as_str()),
+        _ => None,
+    })
 }
 
-/// A library's answer for one variable.
 struct Answer {
     value: Option<String>,
     why: Cow<'static, str>,
-    /// the value of the configuration file that the variable is left to
+    /// the value in a configuration file
     of_file: Option<String>,
 }
 
@@ -343,7 +326,7 @@ impl Answer {
         }
     }
 
-    /// No value, with the reason beside the first condition that holds; else this answer.
+    /// No value if a condition holds, with the first such reason.
     fn unless(self, conditions: &[(bool, &'static str)]) -> Answer {
         let reason = conditions.iter().find(|(holds, _)| *holds);
         reason.map_or(self, |(_, why)| Answer::no(*why))
@@ -360,8 +343,8 @@ impl Answer {
 /// The changes to one task's environment, the marker last.
 pub(crate) fn environment<'p>(
     prepared: &'p Prepared,
-    topology: &Topology,
-    node: &NodePlacement,
+    node: &Topology,
+    map: &NodePlacement,
     task: &TaskPlacement,
     evidence: Evidence,
 ) -> Vec<Variable<'p>> {
@@ -370,89 +353,79 @@ pub(crate) fn environment<'p>(
         ..evidence
     };
     let earlier = prepared.earlier(evidence.present);
-    let mut line = marker::line(topology, node, task, &prepared.digest);
+    let mut line = marker::line(node, map, task, &prepared.digest);
     let mut variables = Vec::with_capacity(prepared.rows.len() + 1);
     for row in &prepared.rows {
-        let answered = &variables;
         let query = Query {
             prepared,
-            topology,
             node,
+            map,
             task,
             evidence,
             earlier: &earlier,
-            answered,
+            answered: &variables,
         };
-        let users = query.users(&row.name);
-        let is_outer_steps = users.is_none() && evidence.present.contains_key(&*row.name);
-        let (change, answer) = match users {
+        let (change, answer) = match query.users(&row.name) {
             Some(_) if !row.wanted => continue,
             Some(users) => (
-                Change::KeepUsers(users.clone()),
+                Change::KeepUsers(users.into()),
                 query.left_to_user(&row.name),
             ),
-            None => match row.answer(&query) {
-                Some(Answer {
-                    value: Some(value),
-                    why,
-                    of_file,
-                }) => {
-                    marker::add(&mut line, &row.name, &value);
-                    (
-                        Change::Set(value),
-                        Answer {
-                            value: None,
-                            why,
-                            of_file,
-                        },
-                    )
-                }
-                Some(answer) if is_outer_steps => (Change::Remove, answer),
-                Some(answer) => (Change::Leave, answer),
-                None if is_outer_steps => (
-                    Change::Remove,
-                    Answer::no("an outer step's value, which is not wanted here"),
-                ),
-                None => continue,
-            },
+            None => {
+                let is_outer_steps = evidence.present.contains_key(&*row.name);
+                let unwanted = || Answer::no("an outer step's value, which is not wanted here");
+                let answer = row.answer(&query);
+                let Some(mut answer) = answer.or_else(|| is_outer_steps.then(unwanted)) else {
+                    continue;
+                };
+                let change = match answer.value.take() {
+                    Some(value) => {
+                        marker::add(&mut line, &row.name, &value);
+                        Change::Set(value)
+                    }
+                    None if is_outer_steps => Change::Remove,
+                    None => Change::Leave,
+                };
+                (change, answer)
+            }
         };
-        let Answer { why, of_file, .. } = answer;
         variables.push(Variable {
-            name: Cow::from(&*row.name),
-            change,
-            of_file,
-            why,
+            of_file: answer.of_file,
+            ..variable(&row.name, change, answer.why)
         });
     }
     variables.push(publication(line, evidence.present));
     variables
 }
 
-/// The marker, unless a variable of the user's has its name.
+/// The marker; a user's variable of its name stays.
 fn publication<'p>(line: String, present: &Present) -> Variable<'p> {
-    let (change, why) = match present
-        .get(marker::NAME)
-        .filter(|text| !marker::is_published(text))
-    {
-        Some(users) => (
+    let is_users = |text: &&String| !marker::is_published(text);
+    match present.get(marker::NAME).filter(is_users) {
+        None => variable(
+            marker::NAME,
+            Change::Set(line),
+            "tells programs and nested steps what was decided",
+        ),
+        Some(users) => variable(
+            marker::NAME,
             Change::KeepUsers(users.clone()),
             "the user's own variable of that name stays, so nothing is published, and a step inside this one will take our \
              values for the user's: unset it",
         ),
-        None => (
-            Change::Set(line),
-            "tells programs and nested steps what was decided",
-        ),
-    };
+    }
+}
+
+fn variable<'n>(name: &'n str, change: Change, why: impl Into<Cow<'n, str>>) -> Variable<'n> {
     Variable {
-        name: marker::NAME.into(),
+        name: name.into(),
         change,
         of_file: None,
         why: why.into(),
     }
 }
 
-/// The removal of an outer step's values, for a step without placement.
+/// Removes an outer step's values, for a step without placement.
 pub fn withdrawal<'n>(names: &[&'n str], present: &Present) -> Vec<Variable<'n>> {
     let Some(text) = present
         .get(marker::NAME)
@@ -466,21 +439,13 @@ pub fn withdrawal<'n>(names: &[&'n str], present: &Present) -> Vec<Variable<'n>>
             .get(*name)
             .is_some_and(|value| earlier.is_ours(name, value))
     };
-    let removed = |name: &'n str| {
-        let why = "an outer step's value, which is wrong for the tasks of an inner one".into();
-        Variable {
-            name: name.into(),
-            change: Change::Remove,
-            of_file: None,
-            why,
-        }
-    };
+    let why = "an outer step's value, which is wrong for the tasks of an inner one";
     names
         .iter()
         .copied()
         .filter(is_ours)
         .chain([marker::NAME])
-        .map(removed)
+        .map(|name| variable(name, Change::Remove, why))
         .collect()
 }
 

@@ -1,48 +1,46 @@
-//! Names of variables: refused in `set=`, doubtful there, or uniform over the tasks of a node.
+//! Names of variables: refused in `set=`, doubtful there, or equal in all tasks of a node.
 #![forbid(unsafe_code)]
 
 use super::LIBRARIES;
 
-/// Names of the loader, the shell, Slurm, and lists of GPUs: a change could break or take over a task.
+/// Names of the loader, the shell, Slurm, and lists of GPUs: a value could break a task or run
+/// other code in it.
 const REFUSED: &str = "LD_* PATH HOME USER LOGNAME SHELL PWD IFS ENV BASH_* PYTHON* PERL5* GLIBC_TUNABLES GCONV_PATH \
     SLURM* SPANK* SLINGSHOT_* PMI* CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES GPU_DEVICE_ORDINAL \
     ZE_AFFINITY_MASK NIC_PLACEMENT*";
 
-/// Does an entry, which is a name or a `BEGINNING*`, match this name?
+/// True if the entry, a name or `PREFIX*`, matches the name.
 pub(super) fn means(entry: &str, name: &str) -> bool {
-    entry
-        .strip_suffix('*')
-        .map_or(entry == name, |beginning| name.starts_with(beginning))
+    match entry.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => entry == name,
+    }
 }
 
-/// The same for any of several entries.
 fn is_in(list: &str, name: &str) -> bool {
     list.split_whitespace().any(|entry| means(entry, name))
 }
 
-/// Can this be a variable's name (`[A-Z_][A-Za-z0-9_]*`, 255 bytes at most)?  Open MPI's have small letters too.
+/// True for `[A-Z_][A-Za-z0-9_]*` of at most 255 bytes; Open MPI's variables have small letters.
 pub fn is_name(text: &str) -> bool {
-    let mut bytes = text.bytes();
-    let first = bytes
-        .next()
-        .is_some_and(|byte| byte.is_ascii_uppercase() || byte == b'_');
-    let rest = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    first && text.len() <= 255 && bytes.all(rest)
+    let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    text.starts_with(|first: char| first.is_ascii_uppercase() || first == '_')
+        && text.len() <= 255
+        && text.bytes().all(is_valid)
 }
 
-/// Is the name refused in the admin's `set=`?
+/// True if the admin's `set=` may not have the name.
 pub fn is_refused(name: &str) -> bool {
     is_in(REFUSED, name)
 }
 
-/// True for quality of service, algorithms, debugging and addresses, which follow from no topology: `set=` warns of them.
+/// True for quality of service, algorithms, debugging and addresses, which no topology decides:
+/// `set=` warns.
 pub(crate) fn is_doubtful(name: &str) -> bool {
-    LIBRARIES
-        .iter()
-        .any(|library| is_in(library.doubtful, name))
+    LIBRARIES.iter().any(|of| is_in(of.doubtful, name))
 }
 
-/// Must all tasks of a node have the same value?
+/// True if all tasks of a node must have the same value.
 pub fn is_uniform(name: &str) -> bool {
-    LIBRARIES.iter().any(|library| is_in(library.uniform, name))
+    LIBRARIES.iter().any(|of| is_in(of.uniform, name))
 }

@@ -1,31 +1,34 @@
-//! NVSHMEM: `NVSHMEM_HCA_LIST`, one list for every task of the node, set only to exclude something.
+//! NVSHMEM: `NVSHMEM_HCA_LIST`, one list for all tasks of the node, set only to leave NICs out.
 //!
-//! Items are exact names with a port; `^` inverts the list.  Elements work out together which NIC serves which (3.5:
-//! src/modules/transport/ibrc, `parse_hca_list`; src/host/transport/transport.cpp; src/host/topo/topo.cpp), so lists must be
-//! equal.
+//! Items are exact names with a port; `^` inverts the list.  Processing elements (PEs) choose NICs
+//! together, so lists must be equal (3.5: src/modules/transport/ibrc, `parse_hca_list`;
+//! src/host/transport/transport.cpp; src/host/topo/topo.cpp).
 //!
-//! 3.8 reads the list only beside `NVSHMEM_ENABLE_NIC_PE_MAPPING`, 3.4 to 3.7 always (`nvshmemt_ib_common_parse_hca_filter`, in
-//! the wheels).  With that switch an element's number chooses: of N NICs and M elements of a node the k-th gets N / M from k * N
-//! / M on, before 3.8 number k modulo N (`nvshmemi_setup_connections`), which is wrong where a step has a part of the GPUs or
-//! another order. Without it all elements wait for each other (`nvshmemi_get_devices_by_distance`), so no task may choose the
-//! switch alone. Therefore it goes only with lists of one NIC (`env=nvshmem-pe`), of which every element must have one.
+//! NVSHMEM 3.4 to 3.7 reads the list always, 3.8 only with `NVSHMEM_ENABLE_NIC_PE_MAPPING`
+//! (`nvshmemt_ib_common_parse_hca_filter`, in the wheels).  That switch makes PEs choose by number:
+//! of N NICs and M PEs on a node, PE k gets N / M from k * N / M on, before 3.8 NIC k modulo N
+//! (`nvshmemi_setup_connections`), which is wrong for a step with some of the GPUs or another
+//! order.  Without it PEs wait for each other (`nvshmemi_get_devices_by_distance`), so tasks must
+//! not differ in it.  It is set only on request (`env=nvshmem-pe`), with a list of one NIC in every
+//! task.
 //!
-//! A port of RoCE without an IPv4 address of version 2 is passed over, but fails if the list names it (transport_ib_common.cpp
-//! `nvshmemt_ib_common_enumerate_devices`, `ib_get_gid_index`).
+//! NVSHMEM skips a RoCE port without a RoCE v2 IPv4 address, but fails if the list names it
+//! (transport_ib_common.cpp `nvshmemt_ib_common_enumerate_devices`, `ib_get_gid_index`).
 //!
-//! `NVSHMEM_HCA_PREFIX` is a text that names must contain, or may not with `^` before it; before 3.5.21 `^` admits none
-//! (`nvshmemt_check_hca_prefix`).  So no value of it leaves out several NICs in all releases.
+//! `NVSHMEM_HCA_PREFIX` is a part of the names to use, or after `^` of those to leave out; before
+//! 3.5.21 `^` leaves out all (`nvshmemt_check_hca_prefix`).  So it cannot leave out several NICs in
+//! every release.
 #![forbid(unsafe_code)]
 
-use super::files::{Files, Line, before_comment, non_empty};
+use super::files::{Files, before_comment, non_empty, pairs};
 use super::nccl::HOME;
-use super::uniform::names_of;
-use super::{Answer, Library, Query, ReadFile, has_gpu_of, marked, ours};
+use super::uniform::{joined, names_of};
+use super::{Answer, Library, Query, has_gpu_of, marked, ours};
 use crate::diagnostic::Diagnostic;
 use crate::placement::{Change, Rail, Variable};
 use crate::topology::{GpuVendor, LinkLayer, Topology};
 
-pub(super) const LIBRARY: Library = Library {
+pub const LIBRARY: Library = Library {
     name: "NVSHMEM",
     word: "nvshmem",
     word_for_more: ONE_EACH,
@@ -37,58 +40,47 @@ pub(super) const LIBRARY: Library = Library {
     ..Library::NONE
 };
 
-/// The word for one NIC in each task.
+/// Asks for one NIC in each task.
 const ONE_EACH: &str = "nvshmem-pe";
 
 const HCA_LIST: &str = "NVSHMEM_HCA_LIST";
 const PE_MAPPING: &str = "NVSHMEM_HCA_PE_MAPPING";
 const ENABLE_MAPPING: &str = "NVSHMEM_ENABLE_NIC_PE_MAPPING";
 const PREFIX: &str = "NVSHMEM_HCA_PREFIX";
-/// A configuration file of the user's.
+/// The user's file.
 const CONF_FILE: &str = "NVSHMEM_CONF_FILE";
 
-/// Bytes of a line in one piece, and a NUL (the buffers of `nvshmemi_conf_parse_file`).
+/// NVSHMEM's buffer for a line and its NUL (`nvshmemi_conf_parse_file`).
 const MAX_LINE: usize = 4096;
 
-/// `NAME=VALUE` with white space around both; a comment begins with `#`, behind a value with white space before it.  The last line
-/// and the last file count, and a file wins over the environment (src/include/bootstrap_host_transport/env_defs_internal.h
-/// `nvshmemi_conf_parse_file`, `nvshmemi_getenv_helper`).  A list would switch off a mapping of the file's.
-pub(super) const FILES: Files = Files {
+/// `NAME=VALUE`, trimmed; `#` begins a comment line, or a comment behind white space.  The last
+/// line and the last file count most, more than the environment
+/// (src/include/bootstrap_host_transport/env_defs_internal.h `nvshmemi_conf_parse_file`,
+/// `nvshmemi_getenv_helper`).  A list would disable a file's `NVSHMEM_HCA_PE_MAPPING`.
+pub const FILES: Files = Files {
     of_site: |_| &["/etc/nvshmem.conf"],
     of_user: |_, present| {
         let at_home = non_empty(present, HOME).map(|home| format!("{home}/.nvshmem.conf"));
-        non_empty(present, CONF_FILE)
-            .cloned()
-            .into_iter()
-            .chain(at_home)
-            .collect()
+        let mut files = Vec::from_iter(non_empty(present, CONF_FILE).cloned());
+        files.extend(at_home);
+        files
     },
-    lines,
+    lines: |text, _| {
+        pairs(text, MAX_LINE, |line| {
+            let (name, value) = line.trim().split_once('=')?;
+            Some((name.trim(), before_comment(value.trim(), '#').trim()))
+        })
+    },
     last_counts: true,
     beat_environment: true,
     variables: &[HCA_LIST],
     rivals: &[PE_MAPPING],
-    matter: |topology, wanted, has_list| {
-        has_gpu_of(topology, GpuVendor::Nvidia)
+    matter: |node, wanted, has_list| {
+        has_gpu_of(node, GpuVendor::Nvidia)
             && (has_list || wanted.has_word(ONE_EACH) || wanted.judges_files)
     },
 };
 
-fn lines<'t>(text: &'t str, _: ReadFile) -> Vec<Line<'t>> {
-    let lines = text.lines().filter_map(|line| {
-        let (name, value) = line.trim().split_once('=')?;
-        let value = before_comment(value.trim(), '#').trim();
-        Some(Line::new(
-            name.trim(),
-            value,
-            line.len() < MAX_LINE,
-            Some(true),
-        ))
-    });
-    lines.collect()
-}
-
-/// Warns that NVSHMEM 3.8 does not read the node's list.
 fn caveat(_: &Topology, variables: &[Variable]) -> Option<Diagnostic> {
     let is_on = |of: &Variable| match &of.change {
         Change::Set(value) | Change::KeepUsers(value) => of.name == ENABLE_MAPPING && is_on(value),
@@ -102,21 +94,18 @@ fn caveat(_: &Topology, variables: &[Variable]) -> Option<Diagnostic> {
 /// The node's list, or on request the task's one NIC.
 fn hca_list(query: &Query) -> Option<Answer> {
     query.has_gpu_of(GpuVendor::Nvidia).then_some(())?;
+    let no = |why: &'static str| Some(Answer::no(why));
     if query.users(PE_MAPPING).is_some() {
-        return Some(Answer::no(
-            "the user's `NVSHMEM_HCA_PE_MAPPING` would be ignored beside it",
-        ));
+        return no("the user's `NVSHMEM_HCA_PE_MAPPING` would be ignored beside it");
     }
     let own = own_nic(query);
-    let admits = |prefix: &String| {
+    let admits = |prefix| {
         let (excludes, text) = marked(prefix, '^');
         let is_admitted = |rail: &Rail| excludes != rail.name.contains(text);
-        own.map_or_else(|| query.node.rails.iter().any(is_admitted), is_admitted)
+        own.map_or_else(|| query.map.rails.iter().any(is_admitted), is_admitted)
     };
     if !query.users(PREFIX).is_none_or(admits) {
-        return Some(Answer::no(
-            "the user's `NVSHMEM_HCA_PREFIX` admits none of these NICs",
-        ));
+        return no("the user's `NVSHMEM_HCA_PREFIX` admits none of these NICs");
     }
     let answer = match (own, &query.prepared.list) {
         (Some(rail), _) => Answer::yes(
@@ -129,46 +118,45 @@ fn hca_list(query: &Query) -> Option<Answer> {
     Some(query.unless_in_files(&FILES, HCA_LIST, answer))
 }
 
-/// The node's list without rails of RoCE whose interface has no address, if others have one.
+/// The node's list without RoCE rails that have no address, if others have one.
 fn node_list(query: &Query, list: &str, why: &str) -> Answer {
     let has_none = |rail: &&Rail| {
-        query.topology.port(rail.at()).is_some_and(|port| {
+        query.node.port(rail.at()).is_some_and(|port| {
             port.link_layer == LinkLayer::Ethernet
                 && port.networks.is_empty()
                 && !port.routes_elsewhere
         })
     };
-    let (without, with): (Vec<&Rail>, Vec<&Rail>) = query.node.rails.iter().partition(has_none);
+    let (without, with): (Vec<&Rail>, Vec<&Rail>) = query.map.rails.iter().partition(has_none);
     if with.is_empty() || without.is_empty() {
         return Answer::yes(list, why.to_string());
     }
-    let list: Vec<String> = with.iter().map(ToString::to_string).collect();
     let names = names_of(without.iter().map(|rail| &rail.name)).replace(',', " ");
-    Answer::yes(list.join(","), format!("{why} and {names} (no address)"))
+    Answer::yes(joined(with), format!("{why} and {names} (no address)"))
 }
 
-/// The task's one NIC, with `env=nvshmem-pe` or the user's own switch.
+/// The task's one NIC, on request by `env=nvshmem-pe` or the user's
+/// `NVSHMEM_ENABLE_NIC_PE_MAPPING`.
 fn own_nic<'a>(query: &Query<'a>) -> Option<&'a Rail> {
-    let is_asked = query.has_word(ONE_EACH)
-        || query
-            .users(ENABLE_MAPPING)
-            .is_some_and(|value| is_on(value));
-    let [(rail, _)] = query.task.rails.as_slice() else {
-        return None;
-    };
-    (is_asked && !query.task.gpus.is_empty()).then(|| query.node.rail(*rail))
+    let is_asked = query.has_word(ONE_EACH) || query.users(ENABLE_MAPPING).is_some_and(is_on);
+    match query.task.rails[..] {
+        [(rail, _)] if is_asked && !query.task.gpus.is_empty() => Some(query.map.rail(rail)),
+        _ => None,
+    }
 }
 
-/// A switch is on unless its value begins like `0`, `no` or `false` (src/util/env_vars.cpp `nvshmemi_getenv_bool`).
+/// NVSHMEM's rule for switches (src/util/env_vars.cpp `nvshmemi_getenv_bool`).
 fn is_on(value: &str) -> bool {
     !value.starts_with(['0', 'N', 'n', 'F', 'f'])
 }
 
-/// `NVSHMEM_ENABLE_NIC_PE_MAPPING`, with a list of the task's one NIC.
+/// `1` beside our list of one NIC.
 fn enable_mapping(query: &Query) -> Option<Answer> {
     own_nic(query)?;
-    let has_one = query.users(HCA_LIST).is_none() && query.prepared.is_wanted(HCA_LIST);
-    let list = hca_list(query).filter(|_| has_one)?;
-    list.value
-        .map(|_| Answer::yes("1", "NVSHMEM 3.8 reads `NVSHMEM_HCA_LIST` only beside it"))
+    if query.users(HCA_LIST).is_some() || !query.prepared.is_wanted(HCA_LIST) {
+        return None;
+    }
+    hca_list(query)?.value?;
+    let why = "NVSHMEM 3.8 reads `NVSHMEM_HCA_LIST` only beside it";
+    Some(Answer::yes("1", why))
 }

@@ -1,67 +1,66 @@
-//! oneCCL, on demand (`env=default+oneccl`): the NICs of the task's own NUMA node, and a CPU of the task's own for its worker
-//! thread.
+//! `env=default+oneccl`, oneCCL: the NICs of the task's NUMA node, and one of the task's CPUs for
+//! the worker thread.
 //!
-//! `CCL_MNIC=local`: NICs whose CPUs contain the process's, or the other way round, of those that `CCL_MNIC_NAME` leaves; oneCCL
-//! fails where there is none (src/atl/ofi/atl_ofi_helper.cpp `atl_ofi_open_nw_provs`; src/hwloc/hwloc_wrapper.cpp
-//! `is_dev_close_by_pci`). A provider that does not say where on the bus its device is, as tcp, has none that is local
-//! (`atl_ofi_is_nic_local`).
+//! `CCL_MNIC=local`: of the NICs that `CCL_MNIC_NAME` admits, those whose CPUs contain the
+//! process's or lie within them; oneCCL fails if there are none (src/atl/ofi/atl_ofi_helper.cpp
+//! `atl_ofi_open_nw_provs`; src/hwloc/hwloc_wrapper.cpp `is_dev_close_by_pci`). A provider that
+//! reports no PCI address, such as tcp, has no local NIC (`atl_ofi_is_nic_local`).
 //!
-//! `CCL_WORKER_AFFINITY`: without it workers run on the machine's last CPUs, whatever the masks.  A process takes the entry of
-//! its number on the node, and fails where there are fewer entries than processes, so ours repeats one CPU (2022.2:
-//! src/common/env/env.cpp `env_2_worker_affinity`; src/common/global/global.cpp `set_local_coord`).
+//! `CCL_WORKER_AFFINITY`: by default workers run on the machine's last CPUs, whatever the mask.  A
+//! process takes the entry of its number on the node, and fails if there are fewer entries than
+//! processes; so ours repeats one CPU (2022.2: src/common/env/env.cpp `env_2_worker_affinity`;
+//! src/common/global/global.cpp `set_local_coord`).
 #![forbid(unsafe_code)]
 
 use super::libfabric::{PROVIDER, admits_provider};
 use super::{Answer, Library, Query, uniform};
-use crate::topology::{NicIndex, NicKind};
+use crate::topology::{NicKind, PciAddress};
 
-pub(super) const LIBRARY: Library = Library {
+pub const LIBRARY: Library = Library {
     name: "oneCCL",
     word: "oneccl",
-    variables: &[(MNIC, mnic), (WORKERS, workers)],
-    evidence: &[NAME, PROVIDER, OFFLOAD, RANKS, LAUNCHER, COUNT],
+    variables: &[("CCL_MNIC", mnic), ("CCL_WORKER_AFFINITY", workers)],
+    evidence: &[
+        NAME,
+        PROVIDER,
+        "CCL_WORKER_OFFLOAD",
+        RANKS,
+        "CCL_PROCESS_LAUNCHER",
+        COUNT,
+    ],
     ..Library::NONE
 };
 
-const MNIC: &str = "CCL_MNIC";
-/// The beginnings of the names of NICs to use, or to leave out.
+/// Prefixes of names to use or to leave out.
 const NAME: &str = "CCL_MNIC_NAME";
-const WORKERS: &str = "CCL_WORKER_AFFINITY";
-const OFFLOAD: &str = "CCL_WORKER_OFFLOAD";
-/// Processes of the node, by Hydra, unless a launcher is named.
+/// Hydra's count of the node's processes, which oneCCL reads unless `CCL_PROCESS_LAUNCHER` is set.
 const RANKS: &str = "MPI_LOCALNRANKS";
-const LAUNCHER: &str = "CCL_PROCESS_LAUNCHER";
-/// Workers of a process, by default one.
+/// Workers per process, 1 by default.
 const COUNT: &str = "CCL_WORKER_COUNT";
 
-/// Providers of libfabric's whose devices are on the PCI bus (`FI_BUS_PCI` in prov/).
+/// Providers that report a PCI address (`FI_BUS_PCI` in libfabric's prov/).
 const ON_THE_BUS: [&str; 6] = ["cxi", "verbs", "psm3", "psm2", "opx", "efa"];
 
-/// No answer on nodes without NICs that libfabric reaches.
+/// No answer without rails and usable Slingshot NICs.
 fn mnic(query: &Query) -> Option<Answer> {
-    let (topology, node) = (query.topology, query.node);
-    let slingshot = || {
-        topology
-            .numbered_nics()
-            .filter(|(_, nic)| nic.kind == NicKind::Slingshot)
-    };
-    let is_usable = |nic: &NicIndex| node.left_to_libfabric.contains(nic);
-    let usable = slingshot().map(|(index, _)| index).filter(is_usable);
-    let nics = node.rails.iter().map(|rail| rail.nic).chain(usable);
-    let addresses: Vec<_> = nics.filter_map(|nic| topology.nic(nic).address).collect();
+    let (node, map) = (query.node, query.map);
+    let nics = node.numbered_nics();
+    let slingshot = nics.filter(|(_, nic)| nic.kind == NicKind::Slingshot);
+    let (usable, unusable): (Vec<_>, Vec<_>) =
+        slingshot.partition(|(nic, _)| map.left_to_libfabric.contains(nic));
+    let rails = map.rails.iter().map(|rail| node.nic(rail.nic));
+    let nics = rails.chain(usable.into_iter().map(|(_, nic)| nic));
+    let addresses: Vec<_> = nics.filter_map(|nic| nic.address).collect();
     if addresses.is_empty() {
         return None;
     }
-    let verbs = uniform::left_out(topology, &node.rails);
-    let left_out = verbs.chain(slingshot().filter(|(index, _)| !is_usable(index)));
-    let is_on_the_bus =
-        |filter: &String| ON_THE_BUS.iter().any(|name| admits_provider(filter, name));
+    let left_out = uniform::left_out(node, &map.rails).chain(unusable);
+    let is_on_the_bus = |filter| ON_THE_BUS.iter().any(|name| admits_provider(filter, name));
     let cpus = query.task.cpus.cpus();
-    let holds = |address| {
-        let on = topology
-            .numa_node_of(address)
-            .and_then(|os_index| topology.numa_node(os_index));
-        on.is_some_and(|on| !cpus.is_empty() && cpus.is_subset(&on.cpus))
+    let is_local = |address: PciAddress| {
+        let numa_node = node.numa_node_of(address);
+        let numa_node = numa_node.and_then(|os_index| node.numa_node(os_index));
+        numa_node.is_some_and(|of| !cpus.is_empty() && cpus.is_subset(&of.cpus))
     };
     let answer = Answer::yes("local", "the NICs of its NUMA node, as `env=oneccl` asks");
     Some(answer.unless(&[
@@ -74,41 +73,35 @@ fn mnic(query: &Query) -> Option<Answer> {
             "the user's `FI_PROVIDER` does not tell where its NICs are, and oneCCL would fail",
         ),
         (
-            left_out.filter_map(|(_, nic)| nic.address).any(holds),
+            left_out.filter_map(|(_, nic)| nic.address).any(is_local),
             "oneCCL would also take a NIC of its NUMA node that is left out",
         ),
         (
-            !addresses.into_iter().any(holds),
+            !addresses.into_iter().any(is_local),
             "its CPUs are not all on a NUMA node with a NIC, and oneCCL would fail without one",
         ),
     ]))
 }
 
-/// No answer if the user says whether there are workers.
+/// No answer beside the user's `CCL_WORKER_OFFLOAD`.
 fn workers(query: &Query) -> Option<Answer> {
-    let present = query.evidence.present;
-    if present.contains_key(OFFLOAD) {
+    let has = |name| query.value(name).is_some();
+    if has("CCL_WORKER_OFFLOAD") {
         return None;
     }
-    let is_counted = ![LAUNCHER, COUNT]
-        .iter()
-        .any(|name| present.contains_key(*name));
-    let entries = present
-        .get(RANKS)
-        .filter(|_| is_counted)
-        .and_then(|ranks| ranks.parse::<u8>().ok());
+    let ranks = query
+        .value(RANKS)
+        .filter(|_| !has("CCL_PROCESS_LAUNCHER") && !has(COUNT));
+    let entries = ranks.and_then(|ranks| ranks.parse::<u8>().ok());
     let cpus: Vec<u32> = query.task.cpus.cpus().iter().collect();
-    // tasks may share their CPUs
+    // tasks that share their CPUs take different ones
     let place = query.task.local_id as usize % cpus.len().max(1);
     let spare = cpus.iter().rev().nth(place).filter(|_| cpus.len() > 1);
     Some(match (entries, spare) {
-        (Some(entries @ 1..), Some(cpu)) => {
-            let list = vec![cpu.to_string(); entries.into()].join(",");
-            Answer::yes(
-                list,
-                "its worker would leave the task's CPUs for the machine's last",
-            )
-        }
+        (Some(entries @ 1..), Some(cpu)) => Answer::yes(
+            uniform::joined(vec![cpu; entries.into()]),
+            "its worker would leave the task's CPUs for the machine's last",
+        ),
         _ => Answer::no(
             "its entries cannot be counted, or the task has one CPU: no worker leaves it with `CCL_WORKER_OFFLOAD=0`",
         ),

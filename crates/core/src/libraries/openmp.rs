@@ -1,58 +1,50 @@
-//! OpenMP, with `omp=on`: `OMP_NUM_THREADS`, `OMP_PLACES` and `OMP_PROC_BIND`.
+//! `omp=on`: `OMP_NUM_THREADS`, `OMP_PLACES` and `OMP_PROC_BIND` for OpenMP.
 //!
-//! Without `OMP_NUM_THREADS` a runtime starts one thread for each CPU of the mask, the NUMA node's for each of its tasks.  With
-//! `OMP_PLACES` set, or `OMP_PROC_BIND` true, it pins the thread that loads it to one core, and threads that this one starts
-//! later inherit that (GCC 12's libgomp, as in a Python program that imports PyTorch; mpibind issue 41).  So we name the places
-//! and switch binding off, which makes libgomp ignore the places.  A user that wants pinned threads exports
-//! `OMP_PROC_BIND=spread` and gets a core for each (OpenMP 5.2, sections 21.1.2, 21.1.6 and 21.1.7; GCC's libgomp/env.c).
+//! Without `OMP_NUM_THREADS` a runtime starts a thread for each CPU of the mask, and so does every
+//! task that shares the mask.  With `OMP_PLACES`, or a true `OMP_PROC_BIND`, it pins its initial
+//! thread to one core, which threads created later inherit (GCC 12's libgomp, as in a Python
+//! program that imports PyTorch; mpibind issue 41).  So `OMP_PROC_BIND=false` goes with the places:
+//! libgomp then ignores them.  A user's `OMP_PROC_BIND=spread` then gives each thread a core
+//! (OpenMP 5.2, sections 21.1.2, 21.1.6 and 21.1.7; GCC's libgomp/env.c).
 #![forbid(unsafe_code)]
 
 use super::{Answer, Library, Query};
 
-pub(super) const LIBRARY: Library = Library {
+pub const LIBRARY: Library = Library {
     name: "OpenMP",
     variables: &[
-        (NUM_THREADS, num_threads),
-        (PLACES, places),
-        (PROC_BIND, proc_bind),
+        ("OMP_NUM_THREADS", num_threads),
+        ("OMP_PLACES", places),
+        ("OMP_PROC_BIND", proc_bind),
     ],
-    evidence: &[GOMP_CPU_AFFINITY, KMP_AFFINITY],
+    // places of GCC's runtime, and of Intel's and LLVM's
+    evidence: &["GOMP_CPU_AFFINITY", "KMP_AFFINITY"],
     ..Library::NONE
 };
 
-const NUM_THREADS: &str = "OMP_NUM_THREADS";
-const PLACES: &str = "OMP_PLACES";
-const PROC_BIND: &str = "OMP_PROC_BIND";
-/// One runtime's own variables for places.
-const GOMP_CPU_AFFINITY: &str = "GOMP_CPU_AFFINITY";
-const KMP_AFFINITY: &str = "KMP_AFFINITY";
-
 fn num_threads(query: &Query) -> Option<Answer> {
-    let threads = query.task.threads?;
-    Some(Answer::yes(
-        threads.to_string(),
-        "the cores that are the task's part",
-    ))
+    let why = "the cores that are the task's part";
+    Some(Answer::yes(query.task.threads?.to_string(), why))
 }
 
 fn places(query: &Query) -> Option<Answer> {
     let answer = Answer::yes("cores", "places for programs that bind their own threads");
-    unless_user_says(query, &[GOMP_CPU_AFFINITY, KMP_AFFINITY], answer)
+    unless_user_says(query, None, answer)
 }
 
-/// The user's own places too stand against it: `false` would make the runtime ignore them.
+/// No value beside the user's own places, which a runtime ignores with `false`.
 fn proc_bind(query: &Query) -> Option<Answer> {
     let answer = Answer::yes("false", "a program that loads OpenMP keeps all its CPUs");
-    unless_user_says(query, &[GOMP_CPU_AFFINITY, KMP_AFFINITY, PLACES], answer)
+    unless_user_says(query, Some("OMP_PLACES"), answer)
 }
 
-/// The answer, unless a variable of the user's says where threads run; none where `omp=on` does not hold.
-fn unless_user_says(query: &Query, names: &[&str], answer: Answer) -> Option<Answer> {
+/// No value if the user sets `more` or a variable of `evidence`; no answer without `omp=on`.
+fn unless_user_says(query: &Query, more: Option<&str>, answer: Answer) -> Option<Answer> {
     query.task.threads?;
-    let name = names.iter().find(|name| query.users(name).is_some());
-    Some(name.map_or(answer, |name| {
-        Answer::no(format!("the user's `{name}` says where threads run"))
-    }))
+    let mut names = LIBRARY.evidence.iter().copied().chain(more);
+    let name = names.find(|name| query.users(name).is_some());
+    let no = |name| Answer::no(format!("the user's `{name}` says where threads run"));
+    Some(name.map_or(answer, no))
 }
 
 #[cfg(test)]

@@ -90,8 +90,8 @@ impl Prepared {
         let value_of_all = |template: &Template| {
             let interface = interface.as_ref().ok().map(|(name, _)| name.as_str());
             let value = template.fill(&Facts {
-                topology,
-                node,
+                node: topology,
+                map: node,
                 task: None,
                 interface,
                 files: &[],

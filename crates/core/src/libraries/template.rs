@@ -1,147 +1,132 @@
-//! The admin's own variables: `set=NAME=TEMPLATE`, filled from the same map as ours.
+//! The admin's `set=NAME=TEMPLATE`: variables with facts of the node or the task.
 //!
-//! `{word}` stands for a fact of the node or of the task, `{{` and `}}` for braces.  Without the fact the variable stays unset.
+//! `{word}` stands for a fact, `{{` and `}}` for braces.  Without the fact the variable is not set.
 #![forbid(unsafe_code)]
 
 use super::names;
-use super::uniform::{left_out, names_of};
+use super::uniform::{joined, left_out, names_of};
 use crate::diagnostic::Shown;
 use crate::maps::{self, Format, Subject};
 use crate::placement::{NodePlacement, Rail, TaskPlacement};
 use crate::topology::{GpuIndex, Topology};
 
-/// Bytes of a value, at most.
 const MAX_VALUE: usize = 4096;
 
 const INTERFACE: &str = "interface";
 
-/// The sources of a template's facts.
 pub(super) struct Facts<'f> {
-    pub(super) topology: &'f Topology,
-    pub(super) node: &'f NodePlacement,
-    /// `None` for the values that all tasks share
-    pub(super) task: Option<&'f TaskPlacement>,
-    /// the interface by which the node meets others
-    pub(super) interface: Option<&'f str>,
-    /// the maps of the node in files
-    pub(super) files: &'f [MapFile],
+    pub node: &'f Topology,
+    pub map: &'f NodePlacement,
+    /// `None` for a value that all tasks share
+    pub task: Option<&'f TaskPlacement>,
+    /// the IP interface that leads to other nodes
+    pub interface: Option<&'f str>,
+    pub files: &'f [MapFile],
 }
 
-/// A fact that a template can name.
-#[derive(Debug)]
-pub(super) struct Fact {
-    /// its word between braces
-    pub(super) word: &'static str,
-    is_per_task: bool,
-    /// `None` or nothing if there is no such fact here
-    value: fn(&Facts) -> Option<String>,
-    /// in place of a value: the path of the map that is kept in this format
-    map_file: Option<Format>,
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Fact {
+    /// `None` or empty if it is missing
+    Node(fn(&Facts) -> Option<String>),
+    Task(fn(&Facts) -> Option<String>),
+    /// the path of the map in this format
+    File(Format),
 }
 
-const fn of_task(word: &'static str, value: fn(&Facts) -> Option<String>) -> Fact {
-    Fact {
-        word,
-        is_per_task: true,
-        value,
-        map_file: None,
-    }
-}
+use Fact::{File, Node, Task};
 
-const fn of_node(word: &'static str, value: fn(&Facts) -> Option<String>) -> Fact {
-    Fact {
-        is_per_task: false,
-        ..of_task(word, value)
-    }
-}
-
-const fn map_file(word: &'static str, format: Format) -> Fact {
-    Fact {
-        map_file: Some(format),
-        ..of_task(word, |_| None)
-    }
-}
-
-pub(super) static FACTS: [Fact; 22] = [
-    of_task("nic", |facts| Some(facts.one_rail()?.name.to_string())),
-    of_task("port", |facts| Some(facts.one_rail()?.port.to_string())),
-    of_task("nic_address", |facts| {
-        facts
-            .topology
-            .nic(facts.one_rail()?.nic)
-            .address?
-            .described()
-    }),
-    of_task("nics", |facts| Some(joined(facts.rails()))),
-    of_task("nic_names", |facts| {
-        Some(names_of(facts.rails().map(|rail| &rail.name)))
-    }),
-    of_task("gpu", |facts| Some(facts.one_gpu()?.to_string())),
-    of_task("gpu_address", |facts| {
-        facts.topology.gpu(facts.one_gpu()?).address.described()
-    }),
-    of_task("gpus", |facts| Some(joined(facts.gpus().iter()))),
-    of_task("numa", |facts| {
-        let topology = facts.topology;
-        let mut nodes = facts
-            .gpus()
-            .iter()
-            .map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address));
-        let first = nodes.next()??;
-        nodes
-            .all(|node| node == Some(first))
-            .then(|| first.to_string())
-    }),
-    of_task("local_id", |facts| Some(facts.task?.local_id.to_string())),
-    of_task("task_id", |facts| Some(facts.task?.global_id.to_string())),
-    of_node("rails", |facts| Some(joined(facts.node.rails.iter()))),
-    of_node("rail_names", |facts| {
-        Some(names_of(facts.node.rails.iter().map(|rail| &rail.name)))
-    }),
-    of_node("rail_count", |facts| {
-        Some(facts.node.rails.len().to_string())
-    }),
-    of_node("left_out", |facts| {
-        let rails = &facts.node.rails;
-        let nics = left_out(facts.topology, rails)
-            .filter(|(nic, _)| rails.iter().all(|rail| rail.nic != *nic));
-        Some(names_of(nics.map(|(_, nic)| &nic.name)))
-    }),
-    // a slash in the name would change the path
-    of_node("machine", |facts| {
-        Some(facts.topology.name.clone()).filter(|name| !name.contains('/'))
-    }),
-    of_node(INTERFACE, |facts| facts.interface.map(str::to_string)),
-    of_task("map:sglang", |facts| {
-        Some(
-            maps::write(Format::Sglang, facts.seen()?)
-                .ok()?
-                .trim_end()
-                .into(),
-        )
-    }),
-    of_task("map:vllm", |facts| {
-        Some(maps::pairs(facts.seen()?).ok()?.trim_end().into())
-    }),
-    map_file("map_file:json", Format::Json),
-    map_file("map_file:sglang", Format::Sglang),
-    map_file("map_file:mooncake", Format::Mooncake),
+/// The words between braces, and their facts.
+pub static FACTS: [(&str, Fact); 22] = [
+    (
+        "nic",
+        Task(|facts| Some(facts.one_rail()?.name.to_string())),
+    ),
+    (
+        "port",
+        Task(|facts| Some(facts.one_rail()?.port.to_string())),
+    ),
+    (
+        "nic_address",
+        Task(|facts| facts.node.nic(facts.one_rail()?.nic).address?.described()),
+    ),
+    ("nics", Task(|facts| Some(joined(facts.rails())))),
+    (
+        "nic_names",
+        Task(|facts| Some(names_of(facts.rails().map(|rail| &rail.name)))),
+    ),
+    ("gpu", Task(|facts| Some(facts.one_gpu()?.to_string()))),
+    (
+        "gpu_address",
+        Task(|facts| facts.node.gpu(facts.one_gpu()?).address.described()),
+    ),
+    ("gpus", Task(|facts| Some(joined(facts.gpus())))),
+    (
+        "numa",
+        Task(|facts| {
+            let numa_node = |gpu: &GpuIndex| facts.node.numa_node_of(facts.node.gpu(*gpu).address);
+            let mut nodes = facts.gpus().iter().map(numa_node);
+            let first = nodes.next()??;
+            let is_first = |node| node == Some(first);
+            nodes.all(is_first).then(|| first.to_string())
+        }),
+    ),
+    (
+        "local_id",
+        Task(|facts| Some(facts.task?.local_id.to_string())),
+    ),
+    (
+        "task_id",
+        Task(|facts| Some(facts.task?.global_id.to_string())),
+    ),
+    ("rails", Node(|facts| Some(joined(&facts.map.rails)))),
+    (
+        "rail_names",
+        Node(|facts| Some(names_of(facts.map.rails.iter().map(|rail| &rail.name)))),
+    ),
+    (
+        "rail_count",
+        Node(|facts| Some(facts.map.rails.len().to_string())),
+    ),
+    (
+        "left_out",
+        Node(|facts| {
+            let rails = &facts.map.rails;
+            let nics = left_out(facts.node, rails);
+            let nics = nics.filter(|(nic, _)| rails.iter().all(|rail| rail.nic != *nic));
+            Some(names_of(nics.map(|(_, nic)| &nic.name)))
+        }),
+    ),
+    // with a slash a path would lead elsewhere
+    (
+        "machine",
+        Node(|facts| Some(facts.node.name.clone()).filter(|name| !name.contains('/'))),
+    ),
+    (INTERFACE, Node(|facts| facts.interface.map(str::to_string))),
+    (
+        "map:sglang",
+        Task(|facts| {
+            let map = maps::write(Format::Sglang, facts.seen()?).ok()?;
+            Some(map.trim_end().into())
+        }),
+    ),
+    (
+        "map:vllm",
+        Task(|facts| Some(maps::pairs(facts.seen()?).ok()?.trim_end().into())),
+    ),
+    ("map_file:json", File(Format::Json)),
+    ("map_file:sglang", File(Format::Sglang)),
+    ("map_file:mooncake", File(Format::Mooncake)),
 ];
 
 impl<'f> Facts<'f> {
     fn gpus(&self) -> &'f [GpuIndex] {
-        self.task
-            .map(|task| task.gpus.as_slice())
-            .unwrap_or_default()
+        self.task.map_or(&[], |task| &task.gpus)
     }
 
     fn rails(&self) -> impl ExactSizeIterator<Item = &'f Rail> {
-        let node = self.node;
-        let rails = self
-            .task
-            .map(|task| task.rails.as_slice())
-            .unwrap_or_default();
-        rails.iter().map(move |(rail, _)| node.rail(*rail))
+        let map = self.map;
+        let rails = self.task.map_or(&[][..], |task| &task.rails);
+        rails.iter().map(move |(rail, _)| map.rail(*rail))
     }
 
     fn one_rail(&self) -> Option<&'f Rail> {
@@ -150,39 +135,34 @@ impl<'f> Facts<'f> {
     }
 
     fn one_gpu(&self) -> Option<GpuIndex> {
-        if let [gpu] = self.gpus() {
-            Some(*gpu)
-        } else {
-            None
+        match self.gpus() {
+            [gpu] => Some(*gpu),
+            _ => None,
         }
     }
 
-    /// The GPUs that the task sees, in its order.
+    /// The GPUs that the task's program counts, in its order.
     fn seen(&self) -> Option<Subject<'f>> {
-        let gpus = self
-            .task
-            .map(|task| task.seen.as_slice())
-            .filter(|gpus| !gpus.is_empty())?;
-        Some(Subject {
-            topology: self.topology,
-            node: self.node,
+        let gpus = self.task?.seen.as_slice();
+        (!gpus.is_empty()).then_some(Subject {
+            topology: self.node,
+            node: self.map,
             gpus,
         })
     }
 
-    /// A fact of this task or node, or why there is none.
-    fn of(&self, fact: &Fact) -> Result<String, String> {
-        let none = || format!("there is no `{{{}}}` here", fact.word);
-        let Some(format) = fact.map_file else {
-            return (fact.value)(self)
-                .filter(|text| !text.is_empty())
-                .ok_or_else(none);
+    fn of(&self, (word, fact): &(&str, Fact)) -> Result<String, String> {
+        let none = || format!("there is no `{{{word}}}` here");
+        let format = match fact {
+            Node(value) | Task(value) => {
+                let value = value(self).filter(|text| !text.is_empty());
+                return value.ok_or_else(none);
+            }
+            File(format) => *format,
         };
-        // the engine that reads the file counts all GPUs of the node
-        if !self
-            .task
-            .is_some_and(|task| task.seen.iter().copied().eq(self.topology.gpu_indices()))
-        {
+        // the file's reader numbers all GPUs of the node
+        let sees_all = |of: &TaskPlacement| of.seen.iter().copied().eq(self.node.gpu_indices());
+        if !self.task.is_some_and(sees_all) {
             return Err(
                 "the file counts all GPUs of the node, and the task does not see all in PCI order"
                     .into(),
@@ -191,37 +171,34 @@ impl<'f> Facts<'f> {
         let file = self.files.iter().find(|file| file.format == format);
         let file =
             file.ok_or("there is no such file of root's: `nic-placement refresh` writes it")?;
-        let ours =
-            maps::write(format, self.seen().ok_or_else(none)?).map_err(|why| why.to_string())?;
-        // a file of another node, time or choice of NICs says something else
-        match file.text.as_ref().is_none_or(|text| *text == ours) {
-            true => Ok(file.path.clone()),
-            false => Err(format!("`{}` is not the map of this step", file.path)),
+        let ours = maps::write(format, self.seen().ok_or_else(none)?);
+        let ours = ours.map_err(|why| why.to_string())?;
+        // the file may be stale, or of another choice of NICs
+        if file.text.as_ref().is_none_or(|text| *text == ours) {
+            Ok(file.path.clone())
+        } else {
+            Err(format!("`{}` is not the map of this step", file.path))
         }
     }
 }
 
-/// A file with the map of the whole node, for an engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MapFile {
-    /// its format
     pub format: Format,
-    /// its path
     pub path: String,
-    /// its text; `None` if that is not compared
+    /// `None` if it is not compared with the step's map
     pub text: Option<String>,
 }
 
-/// One of the admin's variables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     name: String,
-    /// valid for [`pieces`]
+    /// checked by [`pieces`]
     text: String,
 }
 
 impl Template {
-    /// Reads `NAME=TEMPLATE`; the second part of the answer warns of a variable that is rarely set well.
+    /// Parses `NAME=TEMPLATE`; the second part warns of a doubtful name.
     pub fn parse(text: &str) -> Result<(Template, Option<String>), String> {
         let (name, text) = text.split_once('=').ok_or("expected `set=NAME=TEMPLATE`")?;
         if !names::is_name(name) {
@@ -244,9 +221,9 @@ impl Template {
             text: text.to_string(),
         };
         if template.is_per_task() && names::is_uniform(name) {
-            let facts = listed(false);
             return Err(format!(
-                "`{name}` must be the same in every task of a node: only {facts} may stand in it"
+                "`{name}` must be the same in every task of a node: only {} may stand in it",
+                listed(false)
             ));
         }
         if template.is_per_task() && template.is_file() && template.map_files().next().is_none() {
@@ -260,37 +237,39 @@ impl Template {
         Ok((template, doubt))
     }
 
-    /// The variable's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Does the value depend on the task?
     pub fn is_per_task(&self) -> bool {
-        self.facts().any(|fact| fact.is_per_task)
+        self.facts().any(|(_, fact)| !matches!(fact, Node(_)))
     }
 
-    fn facts(&self) -> impl Iterator<Item = &'static Fact> {
-        let pieces = pieces(&self.text).unwrap_or_default();
-        pieces.into_iter().filter_map(|piece| match piece {
-            Piece::Fact(fact) => Some(fact),
-            Piece::Text(_) => None,
-        })
+    fn facts(&self) -> impl Iterator<Item = &'static (&'static str, Fact)> {
+        pieces(&self.text)
+            .unwrap_or_default()
+            .into_iter()
+            .filter_map(|piece| match piece {
+                Piece::Fact(fact) => Some(fact),
+                Piece::Text(_) => None,
+            })
     }
 
-    /// Does it name a file, which must exist to be named?
+    /// True if the value is a path, set only if the file exists.
     pub fn is_file(&self) -> bool {
         self.name.ends_with("_FILE")
     }
 
-    /// Does it name the interface by which the node meets others?
     pub(super) fn has_interface(&self) -> bool {
-        self.facts().any(|fact| fact.word == INTERFACE)
+        self.facts().any(|(word, _)| *word == INTERFACE)
     }
 
-    /// The formats of the kept maps that it names.
+    /// The formats of the files that it names.
     pub fn map_files(&self) -> impl Iterator<Item = Format> {
-        self.facts().filter_map(|fact| fact.map_file)
+        self.facts().filter_map(|(_, fact)| match fact {
+            File(format) => Some(*format),
+            _ => None,
+        })
     }
 
     pub(super) fn fill(&self, facts: &Facts) -> Result<String, String> {
@@ -298,8 +277,8 @@ impl Template {
     }
 }
 
-/// The value of a template, or the word that has no fact here.
-pub(super) fn fill(template: &str, facts: &Facts) -> Result<String, String> {
+/// The value, or the reason for none.
+pub fn fill(template: &str, facts: &Facts) -> Result<String, String> {
     let mut value = String::new();
     for piece in pieces(template)? {
         match piece {
@@ -317,18 +296,15 @@ pub(super) fn fill(template: &str, facts: &Facts) -> Result<String, String> {
 
 /// `{nic} {port} …`
 fn listed(per_task_too: bool) -> String {
-    let facts = FACTS
-        .iter()
-        .filter(|fact| per_task_too || !fact.is_per_task);
-    facts
-        .map(|fact| format!("{{{}}}", fact.word))
-        .collect::<Vec<_>>()
-        .join(" ")
+    let facts = FACTS.iter();
+    let facts = facts.filter(|(_, fact)| per_task_too || matches!(fact, Node(_)));
+    let words: Vec<String> = facts.map(|(word, _)| format!("{{{word}}}")).collect();
+    words.join(" ")
 }
 
 enum Piece<'t> {
     Text(&'t str),
-    Fact(&'static Fact),
+    Fact(&'static (&'static str, Fact)),
 }
 
 fn pieces(text: &str) -> Result<Vec<Piece<'_>>, String> {
@@ -341,12 +317,9 @@ fn pieces(text: &str) -> Result<Vec<Piece<'_>>, String> {
             pieces.push(Piece::Text(brace));
             after
         } else if let ("{", Some((word, after))) = (brace, after.split_once('}')) {
-            let Some(fact) = FACTS.iter().find(|fact| fact.word == word) else {
-                let word = Shown::word(word, 40);
-                return Err(format!(
-                    "`{{{word}}}` is not known; known: {}",
-                    listed(true)
-                ));
+            let Some(fact) = FACTS.iter().find(|(known, _)| *known == word) else {
+                let (word, known) = (Shown::word(word, 40), listed(true));
+                return Err(format!("`{{{word}}}` is not known; known: {known}"));
             };
             pieces.push(Piece::Fact(fact));
             after
@@ -358,11 +331,4 @@ fn pieces(text: &str) -> Result<Vec<Piece<'_>>, String> {
     }
     pieces.push(Piece::Text(rest));
     Ok(pieces)
-}
-
-fn joined(entries: impl Iterator<Item: ToString>) -> String {
-    entries
-        .map(|entry| entry.to_string())
-        .collect::<Vec<_>>()
-        .join(",")
 }

@@ -11,8 +11,8 @@ fn fill(
     task: &TaskPlacement,
 ) -> Result<String, String> {
     template.fill(&Facts {
-        topology: &situation.topology,
-        node: &situation.node,
+        node: &situation.topology,
+        map: &situation.node,
         task: Some(task),
         interface: Some("eth0"),
         files: &[],
@@ -35,7 +35,7 @@ fn every_placeholder_is_filled_with_its_fact() {
         fill(&template, &situation, &one)
     };
     let mut filled: Vec<(&str, Result<String, String>)> = Vec::new();
-    for word in template::FACTS.iter().map(|fact| fact.word) {
+    for word in template::FACTS.iter().map(|fact| fact.0) {
         filled.push((word, value(word)));
     }
     let filled: Vec<String> = filled
@@ -82,8 +82,8 @@ fn a_map_for_an_engine_names_the_nics_of_all_gpus_that_the_task_sees() {
         let (template, _) = Template::parse(text).unwrap();
         assert!(template.is_per_task());
         template.fill(&Facts {
-            topology: &topology,
-            node: &node,
+            node: &topology,
+            map: &node,
             task: Some(&task(&[5, 4], &[])),
             interface: None,
             files: &[],

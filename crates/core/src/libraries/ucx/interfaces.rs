@@ -1,11 +1,12 @@
-//! The node's IP interfaces, as UCX's tcp transport counts them.
+//! The IP interfaces that UCX's tcp transport uses.
 //!
-//! UCX takes each interface that is up and running and has an address, `lo` too (UCX 1.11 to 1.22: src/uct/tcp/tcp_iface.c
-//! `uct_tcp_query_devices`, src/ucs/sys/sock.c `ucs_netif_get_addr`).  Since 1.16 it leaves bridges out (`uct_tcp_is_bridge`),
-//! since 1.22 IPv4's link-local addresses.  Of a name that it does not take it warns in every process.
+//! These are up and running and have an address, `lo` too (UCX 1.11 to 1.22:
+//! src/uct/tcp/tcp_iface.c `uct_tcp_query_devices`, src/ucs/sys/sock.c `ucs_netif_get_addr`); since
+//! 1.16 no bridges (`uct_tcp_is_bridge`), since 1.22 no IPv4 link-local addresses. About other
+//! names in a list UCX warns in every process.
 //!
-//! The kernel prints these tables without a lock; getifaddrs(3) waits for the lock of all interfaces, which a driver may hold
-//! while it waits for its firmware.
+//! The kernel prints these tables without a lock; getifaddrs(3) waits for the lock of all
+//! interfaces, which a driver may hold while its firmware works.
 #![forbid(unsafe_code)]
 
 use super::super::ReadFile;
@@ -13,19 +14,18 @@ use crate::order::Order;
 use crate::topology::network::Ipv4Route;
 use std::collections::BTreeMap;
 
-/// IPv4 routes of the main table (the kernel's net/ipv4/fib_trie.c, `fib_route_seq_show`).
-pub(in super::super) const ROUTES: &str = "/proc/net/route";
+/// The main table of IPv4 (the kernel's net/ipv4/fib_trie.c, `fib_route_seq_show`).
+pub const ROUTES: &str = "/proc/net/route";
 /// IPv6 addresses (the kernel's net/ipv6/addrconf.c, `if6_seq_show`).
 const ADDRESSES: &str = "/proc/net/if_inet6";
-/// A folder for each interface.
 const CLASS: &str = "/sys/class/net";
-pub(in super::super) const LOOPBACK: &str = "lo";
+pub const LOOPBACK: &str = "lo";
 
-/// Interfaces, at most: the list has to fit into a variable, with which execve(2) fails above 128 KiB, and each costs two files.
+/// Each interface costs two files to read, and execve(2) fails if a variable exceeds 128 KiB.
 const MOST: usize = 1024;
 
-/// The interfaces of this network namespace, sorted; `None` if they may have names that are not known here.
-pub(super) fn read(read: ReadFile) -> Option<Vec<String>> {
+/// The interfaces of this network namespace, sorted; `None` if some may be unknown.
+pub fn read(read: ReadFile) -> Option<Vec<String>> {
     let routes = read(ROUTES)?;
     // a kernel without IPv6 has no such table
     let addresses = read(ADDRESSES).unwrap_or_default();
@@ -34,16 +34,14 @@ pub(super) fn read(read: ReadFile) -> Option<Vec<String>> {
         .lines()
         .filter_map(Ipv4Route::of_line)
         .filter(stands_for_an_address);
-    let by_route = by_route.map(|route| (route.interface, route.has_gateway()));
-    let by_address = addresses
-        .text
-        .lines()
-        .filter_map(with_global_address)
-        .map(|name| (name, false));
-    // by name, and of each whether a route through a gateway begins there
+    let by_address = addresses.text.lines().filter_map(with_global_address);
+    // true if a route through a gateway leaves by the interface
     let mut found: BTreeMap<&str, bool> = BTreeMap::new();
-    for (name, has_gateway) in by_route.chain(by_address) {
-        // what UCX's list cannot hold
+    for (name, has_gateway) in by_route
+        .map(|route| (route.interface, route.has_gateway()))
+        .chain(by_address.map(|name| (name, false)))
+    {
+        // a list cannot hold `,` or `^` in a name
         if name != LOOPBACK && !name.contains([',', '^']) {
             *found.entry(name).or_default() |= has_gateway;
         }
@@ -51,49 +49,52 @@ pub(super) fn read(read: ReadFile) -> Option<Vec<String>> {
     if routes.is_cut || addresses.is_cut || found.len() > MOST {
         return None;
     }
-    // an interface of which nothing is known may be running, and a bridge with a gateway behind it is the node's own network
+    // a bridge to a gateway is the node's own network
     found.retain(|name, has_gateway| {
         is_running(read, name) != Some(false) && (*has_gateway || !is_bridge(read, name))
     });
     let mut names: Vec<String> = found.into_keys().map(str::to_string).collect();
-    names.extend((is_running(read, LOOPBACK) == Some(true)).then(|| LOOPBACK.to_string()));
+    if is_running(read, LOOPBACK) == Some(true) {
+        names.push(LOOPBACK.to_string());
+    }
     names.order();
     Some(names)
 }
 
-/// Does a route tell that its interface has an address?
+/// True if the route proves that its interface has an address.
 ///
-/// Routes to single hosts do not: a container network has one for each container's interface, which has no address.  Nor do
-/// those by an IPv6 next hop, whose gateway stands there as 0: where BGP numbers no links, the node's address is that of `lo`.
-/// Nor those to link-local networks (169.254.0.0/16), as a board's management has.
-pub(in super::super) fn stands_for_an_address(route: &Ipv4Route) -> bool {
-    let is_by_ipv6 = route.has_gateway() && route.gateway.is_unspecified();
-    let is_to_host = !route.has_gateway() && route.mask.is_broadcast();
-    route.is_usable() && !route.destination.is_link_local() && !is_by_ipv6 && !is_to_host
+/// A host route does not: container networks have one for each container's interface, which has no
+/// address.  Nor does an IPv6 next hop, printed as gateway 0: with BGP unnumbered the node's
+/// address is on `lo`.  Link-local networks (169.254.0.0/16), such as a BMC's, do not count.
+pub fn stands_for_an_address(route: &Ipv4Route) -> bool {
+    let is_to_host_or_by_ipv6 = if route.has_gateway() {
+        route.gateway.is_unspecified()
+    } else {
+        route.mask.is_broadcast()
+    };
+    route.is_usable() && !route.destination.is_link_local() && !is_to_host_or_by_ipv6
 }
 
-/// The interface of a line `address index prefix scope flags name`, if its IPv6 address is one of more than the link.
+/// The name in `address index prefix scope flags name`, if the scope is global, 00
+/// (net/ipv6/addrconf_core.c, `ipv6_addr_type`).
 fn with_global_address(line: &str) -> Option<&str> {
-    /// net/ipv6/addrconf_core.c, `ipv6_addr_type`: what is left of the type where the scope is global
-    const GLOBAL: &str = "00";
     let mut columns = line.split_whitespace();
-    columns
-        .nth(3)
-        .filter(|scope| *scope == GLOBAL)
-        .and(columns.nth(1))
+    columns.nth(3).filter(|scope| *scope == "00")?;
+    columns.nth(1)
 }
 
-/// Does the kernel call the interface running?  It does in two states alone (net/core/dev.c `dev_get_flags`,
-/// `netif_oper_up`).  `None` if nothing is known of it.
-pub(in super::super) fn is_running(read: ReadFile, name: &str) -> Option<bool> {
+/// True if the kernel sets IFF_RUNNING, as it does in two states (net/core/dev.c `dev_get_flags`,
+/// `netif_oper_up`); `None` if the state is unknown.
+pub fn is_running(read: ReadFile, name: &str) -> Option<bool> {
     let state = read(&format!("{CLASS}/{name}/operstate"))?.text;
-    Some(state.trim())
-        .filter(|state| !state.is_empty())
-        .map(|state| ["up", "unknown"].contains(&state))
+    match state.trim() {
+        "" => None,
+        state => Some(["up", "unknown"].contains(&state)),
+    }
 }
 
-/// Is it a bridge (net/bridge/br_device.c, `br_type`)?
-pub(in super::super) fn is_bridge(read: ReadFile, name: &str) -> bool {
+/// True for a bridge (net/bridge/br_device.c, `br_type`).
+pub fn is_bridge(read: ReadFile, name: &str) -> bool {
     let facts = read(&format!("{CLASS}/{name}/uevent"));
     facts.is_some_and(|facts| facts.text.lines().any(|line| line == "DEVTYPE=bridge"))
 }

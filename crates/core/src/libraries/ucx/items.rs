@@ -1,11 +1,11 @@
-//! UCX's list of transports, `UCX_TLS`: `all` means all, a list means these alone, `^` before the list means all but these
-//! (src/ucs/config/parser.c `ucs_config_sscanf_allow_list`).  A space is a part of an item.
+//! `UCX_TLS`, UCX's transports: `all`, a list, or after `^` a list of exclusions
+//! (src/ucs/config/parser.c `ucs_config_sscanf_allow_list`).  A space is part of an item.
 #![forbid(unsafe_code)]
 
 use super::super::marked;
 
-/// Transports over RDMA devices that a program's messages can use, and behind each the words that stand for it among others
-/// (src/ucp/core/ucp_context.c `ucp_tl_aliases`).
+/// Transports for messages over RDMA devices, each with its aliases (src/ucp/core/ucp_context.c
+/// `ucp_tl_aliases`).
 const RDMA: [&[&str]; 5] = [
     &["rc_verbs", "ib", "rc", "rc_v"],
     &["rc_mlx5", "ib", "rc", "rc_x"],
@@ -13,41 +13,34 @@ const RDMA: [&[&str]; 5] = [
     &["ud_mlx5", "ib", "ud", "ud_x"],
     &["dc_mlx5", "ib", "dc", "dc_x"],
 ];
-/// Transports over RDMA devices for special uses: on DPUs, on EFA, for GPUs that send by themselves.
-const SPECIAL: [&[&str]; 3] = [&["gga_mlx5", "gga"], &["srd"], &[GPU_INITIATED]];
-const GPU_INITIATED: &str = "rc_gda";
+/// RDMA transports for DPUs, EFA, and GPU-initiated RDMA.
+const SPECIAL: [&[&str]; 3] = [&["gga_mlx5", "gga"], &["srd"], &["rc_gda"]];
 
-/// Which of the transports that use network devices a program leaves to UCX.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Transports {
-    /// transports over RDMA devices
-    pub(super) rdma: bool,
-    pub(super) tcp: bool,
-    pub(super) gpu_initiated: Gda,
+    pub rdma: bool,
+    pub tcp: bool,
+    pub gpu_initiated: Gda,
 }
 
-/// What becomes of `rc_gda`, by which GPUs send by themselves.
+/// The transport for GPU-initiated RDMA, `rc_gda`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gda {
-    /// the value names it
     Named,
-    /// the value does not rule it out; `ib` stands for it too, from 1.21 on
+    /// not excluded, or listed as `ib`, its alias from 1.21 on
     LeftIn,
     RuledOut,
 }
 
-/// All of them, as UCX has it without a word of the user's.
 const ALL: Transports = Transports {
     rdma: true,
     tcp: true,
     gpu_initiated: Gda::LeftIn,
 };
 
-/// What `UCX_TLS` leaves.
-///
-/// An item is a transport, a word that stands for several, or a transport's own name after `\`; `:aux` behind it means only
-/// what it needs to make connections (src/ucp/core/ucp_context.c `ucp_is_resource_in_transports_list`).
-pub(super) fn transports(tls: Option<&str>) -> Transports {
+/// An item is a transport, an alias, or after `\` a transport's own name; `:aux` behind it allows
+/// connections alone (src/ucp/core/ucp_context.c `ucp_is_resource_in_transports_list`).
+pub fn transports(tls: Option<&str>) -> Transports {
     let Some(value) = tls.filter(|value| !value.is_empty() && *value != "all") else {
         return ALL;
     };
@@ -58,17 +51,16 @@ pub(super) fn transports(tls: Option<&str>) -> Transports {
             None => transport.contains(&item),
         })
     };
-    let has_rdma = match excludes {
-        true => !RDMA.into_iter().all(names),
-        false => RDMA.into_iter().chain(SPECIAL).any(names),
-    };
     Transports {
-        rdma: has_rdma,
+        rdma: if excludes {
+            !RDMA.into_iter().all(names)
+        } else {
+            RDMA.into_iter().chain(SPECIAL).any(names)
+        },
         tcp: excludes != names(&["tcp"]),
         gpu_initiated: match (excludes, names(SPECIAL[2])) {
             (false, true) => Gda::Named,
-            (true, false) => Gda::LeftIn,
-            (false, false) if names(&["", "ib"]) => Gda::LeftIn,
+            (excludes, false) if excludes || names(&["", "ib"]) => Gda::LeftIn,
             _ => Gda::RuledOut,
         },
     }
