@@ -1,5 +1,4 @@
-//! The system calls that bind a process and tell what it may open, what it has loaded and how late it is: thin, safe to
-//! call, each block with its reason.
+//! System calls that std lacks, safe to call; each `unsafe` block has its reason.
 #![allow(unsafe_code)]
 
 mod access;
@@ -32,23 +31,20 @@ pub use terminal::{terminal_columns, terminal_lines};
 
 /// The result of a call that returns 0 on success, and else sets errno(3).
 fn checked(answer: impl Into<libc::c_long>) -> io::Result<()> {
-    if answer.into() == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
+    match answer.into() {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// True if the process is root's, or may become so again.
+/// True if the real or the effective user is root: a process may return to its real user.
 pub fn is_root() -> bool {
     // SAFETY: neither has a precondition, and neither can fail.
     unsafe { libc::getuid() == 0 || libc::geteuid() == 0 }
 }
 
-/// Ends the process at once, without the exit handlers of the program around us.
-///
-/// For a child of slurmstepd that is about to become a task: its parent's handlers must not run in it, so
-/// _exit(2), not exit(3).
+/// Ends the process by _exit(2).  exit(3) would run slurmstepd's exit handlers in its child that is to
+/// become a task.
 pub fn exit_now(status: i32) -> ! {
     // SAFETY: _exit has no precondition and does not return; libc has no safe form of it.
     unsafe { libc::_exit(status) }
