@@ -56,7 +56,7 @@ pub(super) fn cuda(node: &Topology, text: &str, visible: &[GpuIndex]) -> Listed 
 pub(super) fn by_uuid(node: &Topology, entry: &str, visible: &[GpuIndex]) -> Option<GpuIndex> {
     let uuid = gpu_uuid(entry)?;
     let known = |gpu: GpuIndex| node.gpu(gpu).uuid.as_deref();
-    let mut gpus = visible.iter().copied();
+    let gpus = visible.iter().copied();
     let mut found = gpus.filter(|&gpu| known(gpu).is_some_and(|known| starts_with(known, uuid)));
     found.next().filter(|_| found.next().is_none())
 }
