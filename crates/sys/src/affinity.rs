@@ -1,24 +1,24 @@
-//! sched_getaffinity(2) and sched_setaffinity(2), by libc's functions, which sites and tests trace and
-//! replace.
+//! sched_getaffinity(2) and sched_setaffinity(2) by libc's functions, which sites and tests trace
+//! and replace.
 #![allow(unsafe_code)]
 
 use nic_placement_core::topology::{Bitmap, CpuSet};
 use std::io;
 
-/// Words of a mask of all CPUs that Linux can have: the kernel refuses a mask shorter than its own.
+/// Words for all CPUs that Linux can have: the kernel refuses a shorter mask than its own.
 const WORDS: usize = (Bitmap::LIMIT / 64) as usize;
 
 pub fn affinity() -> io::Result<CpuSet> {
     affinity_of(0)
 }
 
-/// The affinity of a process's first thread; of the calling thread if `process` is 0.
+/// The affinity of a process's first thread; 0 is the calling thread.
 pub fn affinity_of(process: i32) -> io::Result<CpuSet> {
-    // on the stack: for 1 KiB malloc(3) walks its free lists, and each page that it writes in a newly
-    // forked task is a page fault
+    // on the stack: for 1 KiB malloc(3) walks its free lists, and in a newly forked task each page
+    // that it writes is a page fault
     let mut words = [0u64; WORDS];
-    // SAFETY: the buffer has WORDS * 8 bytes, is aligned for cpu_set_t's unsigned longs, and any bytes
-    // are valid for it.  glibc writes all of it.
+    // SAFETY: the buffer has WORDS * 8 bytes, aligned for cpu_set_t's unsigned longs; glibc writes
+    // all of them, and any bytes are valid.
     let result = unsafe { libc::sched_getaffinity(process, WORDS * 8, words.as_mut_ptr().cast()) };
     super::checked(result)?;
     let used = words.iter().rposition(|word| *word != 0);
@@ -26,7 +26,7 @@ pub fn affinity_of(process: i32) -> io::Result<CpuSet> {
     Ok(CpuSet::from_words(words[..used].to_vec()))
 }
 
-/// Limits the calling thread to these CPUs.  `EINVAL`: none of them is online and in its cpuset.
+/// Limits the calling thread to these CPUs.  `EINVAL`: none is online and in its cpuset.
 pub fn set_affinity(cpus: &CpuSet) -> io::Result<()> {
     let mut words = [0u64; WORDS];
     for (word, new) in words.iter_mut().zip(cpus.words()) {

@@ -1,4 +1,4 @@
-//! openat2(2) with `RESOLVE_CACHED`: looks a path up in the kernel's memory, without asking a file
+//! openat2(2) with `RESOLVE_CACHED`: the kernel's knowledge of a path, without asking a file
 //! system.
 #![allow(unsafe_code)]
 
@@ -10,7 +10,7 @@ pub enum Known {
     /// no such file, or no right to search for it
     Absent,
     There,
-    /// the file system would have to be asked, or the kernel is older than 5.12
+    /// a file system must be asked, or the kernel is older than 5.12
     Nothing,
 }
 
@@ -22,11 +22,11 @@ struct OpenHow {
     resolve: u64,
 }
 
-/// linux/openat2.h, since 5.12: `EAGAIN` if a name is not cached, or must be validated again.
+/// linux/openat2.h, since 5.12: `EAGAIN` if a name is not in memory, or must be asked for again.
 const RESOLVE_CACHED: u64 = 0x20;
 
-/// Never waits: `LOOKUP_CACHED` only follows names that `d_revalidate` accepts under `LOOKUP_RCU`, in
-/// which no file system may sleep (fs/namei.c `path_init`, `lookup_fast`;
+/// Never waits: `LOOKUP_CACHED` follows only names that `d_revalidate` accepts under `LOOKUP_RCU`,
+/// where no file system may sleep (fs/namei.c `path_init`, `lookup_fast`;
 /// Documentation/filesystems/locking.rst).  `O_PATH` opens nothing (fs/open.c `do_dentry_open`).
 pub fn known(path: &str) -> Known {
     let Ok(path) = CString::new(path) else {
@@ -37,8 +37,8 @@ pub fn known(path: &str) -> Known {
         mode: 0,
         resolve: RESOLVE_CACHED,
     };
-    // SAFETY: libc has no such function.  The path ends with NUL, `how` has the layout and the size
-    // that are passed, and the kernel writes to neither.
+    // SAFETY: libc lacks it.  The path ends with NUL, `how` has the layout and size that are
+    // passed, and the kernel writes to neither.
     let descriptor = unsafe {
         libc::syscall(
             libc::SYS_openat2,
@@ -49,7 +49,7 @@ pub fn known(path: &str) -> Known {
         )
     };
     if descriptor >= 0 {
-        // SAFETY: the descriptor is new, and only this function knows it.
+        // SAFETY: only this function knows the new descriptor.
         unsafe { libc::close(descriptor as i32) };
         return Known::There;
     }
@@ -57,7 +57,7 @@ pub fn known(path: &str) -> Known {
         Some(libc::ENOENT | libc::ENOTDIR | libc::EACCES | libc::ELOOP | libc::ENAMETOOLONG) => {
             Known::Absent
         }
-        // EAGAIN; EINVAL and ENOSYS of older kernels; EPERM of a seccomp filter without this call
+        // EAGAIN; EINVAL and ENOSYS of older kernels; EPERM of seccomp filters
         _ => Known::Nothing,
     }
 }

@@ -1,4 +1,4 @@
-//! System calls that std lacks, safe to call; each `unsafe` block has its reason.
+//! System calls that std lacks, behind safe functions.
 #![allow(unsafe_code)]
 
 mod access;
@@ -29,7 +29,7 @@ pub use scout::{Question, Reply, Scout};
 pub use stack::stack_limit;
 pub use terminal::{terminal_columns, terminal_lines};
 
-/// The result of a call that returns 0 on success, and else sets errno(3).
+/// For calls that return 0, or set errno(3).
 fn checked(answer: impl Into<libc::c_long>) -> io::Result<()> {
     match answer.into() {
         0 => Ok(()),
@@ -37,15 +37,15 @@ fn checked(answer: impl Into<libc::c_long>) -> io::Result<()> {
     }
 }
 
-/// True if the real or the effective user is root: a process may return to its real user.
+/// True if the process is root's or may become root's again.
 pub fn is_root() -> bool {
-    // SAFETY: neither has a precondition, and neither can fail.
+    // SAFETY: neither has a precondition or can fail.
     unsafe { libc::getuid() == 0 || libc::geteuid() == 0 }
 }
 
-/// Ends the process by _exit(2).  exit(3) would run slurmstepd's exit handlers in its child that is to
-/// become a task.
+/// _exit(2): in slurmstepd's child, before it becomes a task, exit(3) would run the parent's exit
+/// handlers.
 pub fn exit_now(status: i32) -> ! {
-    // SAFETY: _exit has no precondition and does not return; libc has no safe form of it.
+    // SAFETY: _exit has no precondition, and libc no safe form of it.
     unsafe { libc::_exit(status) }
 }

@@ -8,19 +8,19 @@ use nic_placement_core::topology::NodeSet;
 use std::fmt;
 use std::io;
 
-// constants of include/uapi/linux/mempolicy.h that libc lacks
+// of include/uapi/linux/mempolicy.h, which libc lacks
 
 /// since Linux 5.15
 const MPOL_PREFERRED_MANY: c_int = 5;
 const MODE_FLAGS: c_int =
     libc::MPOL_F_STATIC_NODES | libc::MPOL_F_RELATIVE_NODES | MPOL_F_NUMA_BALANCING;
-/// get_mempolicy(2) returns the cpuset's nodes instead of the policy's
+/// get_mempolicy(2) returns the cpuset's nodes, not the policy
 const MPOL_F_MEMS_ALLOWED: c_ulong = 1 << 2;
 
-/// Words of a node mask: CONFIG_NODES_SHIFT is at most 10, so 1024 nodes.
+/// CONFIG_NODES_SHIFT is at most 10: 1024 nodes.
 const WORDS: usize = 16;
-/// get_mempolicy(2) refuses a mask shorter than the kernel's; both calls take the number of bits plus
-/// one.
+/// get_mempolicy(2) refuses shorter masks than the kernel's own; both calls take the number of bits
+/// plus one.
 const MAX_NODE: c_ulong = WORDS as c_ulong * 64 + 1;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub fn memory_policy() -> io::Result<MemoryPolicy> {
     })
 }
 
-/// NUMA nodes of the calling thread's cpuset that have memory.  No policy allows others.
+/// The cpuset's NUMA nodes with memory, to which policies are limited.
 pub fn allowed_memory() -> io::Result<NodeSet> {
     Ok(get(MPOL_F_MEMS_ALLOWED)?.1)
 }
@@ -64,8 +64,8 @@ pub fn allowed_memory() -> io::Result<NodeSet> {
 fn get(flags: c_ulong) -> io::Result<(c_int, NodeSet)> {
     let mut mode: c_int = 0;
     let mut nodes = [0u64; WORDS + 1];
-    // SAFETY: libc has no such function.  get_mempolicy(2) with address 0 and these flags writes one
-    // int and at most MAX_NODE - 1 bits, for which `nodes` has room; both outlive the call.
+    // SAFETY: libc lacks it.  get_mempolicy(2) with address 0 and these flags writes one int and at
+    // most MAX_NODE - 1 bits, for which `nodes` has room; both outlive the call.
     let result = unsafe {
         libc::syscall(
             libc::SYS_get_mempolicy,
@@ -80,10 +80,8 @@ fn get(flags: c_ulong) -> io::Result<(c_int, NodeSet)> {
     Ok((mode, NodeSet::from_words(nodes.to_vec())))
 }
 
-/// The kernel's moving of pages between NUMA nodes while a policy of ours is set.
-///
-/// The kernel skips memory with a policy (kernel/sched/fair.c `task_numa_work`) unless the policy asks
-/// for it.  Pages that it had moved to slow memory would stay there.
+/// NUMA balancing under a policy of ours.  The kernel does not move memory that has a policy
+/// (kernel/sched/fair.c `task_numa_work`): pages that it had moved to slow memory would stay there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Balancing {
     /// as without a policy, if this kernel can: for several nodes since Linux 6.9
@@ -91,11 +89,11 @@ pub enum Balancing {
     Not,
 }
 
-/// Prefers memory of these NUMA nodes, for the calling thread and the program that it becomes.
+/// Prefers these NUMA nodes, for the calling thread and the program that it becomes.
 ///
-/// Kernels before 5.15 prefer one node only; for several the error is [`io::ErrorKind::Unsupported`],
-/// since a single node would be far from threads on another.  `EINVAL`: no node exists or is in the
-/// cpuset.
+/// Kernels before 5.15 prefer one node only.  For several the error is
+/// [`io::ErrorKind::Unsupported`]: the first would be far from threads on another.  `EINVAL`: none
+/// exists or is in the cpuset.
 pub fn prefer_memory(nodes: &NodeSet, balancing: Balancing) -> io::Result<()> {
     match set_with(MPOL_PREFERRED_MANY, nodes, balancing) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => match nodes.len() {
@@ -109,13 +107,13 @@ pub fn prefer_memory(nodes: &NodeSet, balancing: Balancing) -> io::Result<()> {
     }
 }
 
-/// As [`prefer_memory`], but no other memory: when it is used up, the kernel kills the program.
+/// As [`prefer_memory`], but the kernel kills the program when these nodes have no memory left.
 pub fn fence_memory(nodes: &NodeSet, balancing: Balancing) -> io::Result<()> {
     set_with(MPOL_BIND, nodes, balancing)
 }
 
-/// Sets the policy without `MPOL_F_NUMA_BALANCING` if the kernel refuses it, as kernels do that lack
-/// the flag, or lack it for this mode (EINVAL: mm/mempolicy.c `sanitize_mpol_flags`).
+/// Kernels without the flag, or without it for this mode, return EINVAL (mm/mempolicy.c
+/// `sanitize_mpol_flags`): the policy is then set without it.
 fn set_with(mode: c_int, nodes: &NodeSet, balancing: Balancing) -> io::Result<()> {
     if balancing == Balancing::AsWithoutPolicy && set(mode | MPOL_F_NUMA_BALANCING, nodes).is_ok() {
         return Ok(());
@@ -126,8 +124,8 @@ fn set_with(mode: c_int, nodes: &NodeSet, balancing: Balancing) -> io::Result<()
 fn set(mode: c_int, nodes: &NodeSet) -> io::Result<()> {
     let mut words = nodes.words().to_vec();
     words.resize(WORDS + 1, 0);
-    // SAFETY: libc has no such function.  set_mempolicy(2) reads at most MAX_NODE - 1 bits of `words`,
-    // which has them.
+    // SAFETY: libc lacks it.  set_mempolicy(2) reads at most MAX_NODE - 1 bits of `words`, which
+    // has them.
     let result = unsafe {
         libc::syscall(
             libc::SYS_set_mempolicy,

@@ -1,9 +1,9 @@
-//! A child process that asks a file system in its parent's place, so that the parent can stop waiting.
+//! A child process that asks a file system for its parent, which can stop waiting.
 //!
-//! A thread would not do: execve(2) waits until the other threads of its process have ended.  The
-//! program that the parent becomes does not see the child: it is cloned without a signal for its end,
-//! so wait(2) and SIGCHLD do not report it.  It keeps none of the parent's files open, since the reader
-//! of a task's output waits until all writers have closed it.
+//! execve(2) waits until a process's other threads end, so it is no thread.  Wait(2) and SIGCHLD of
+//! the program that the parent becomes do not report the child: it is cloned without a signal for
+//! its end.  It holds none of the parent's files, since the reader of a task's output waits until
+//! all writers have closed it.
 #![allow(unsafe_code)]
 
 use crate::clock::milliseconds;
@@ -12,14 +12,14 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 
-/// A question about a path.  A symbolic link as its last name is not followed.
+/// A path's last name is not followed if it is a symbolic link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Question {
-    /// the file's mode; the bytes are a symbolic link's target
+    /// the mode; the bytes are a symbolic link's target
     Kind,
-    /// open the directory, by which automount(8) mounts a file system there
+    /// opens the directory, by which automount(8) may mount there
     Enter,
-    /// the first bytes of a regular file
+    /// a regular file's first bytes
     Beginning,
 }
 
@@ -48,8 +48,7 @@ const PACKET: usize = 4608;
 /// First bytes of packets.
 const DATA: u8 = 0;
 const END: u8 = 1;
-/// Milliseconds that `drop` waits for the killed child.  Unless a file system holds it, it ends in less
-/// than one.
+/// Milliseconds for the killed child to end: less than one, unless a file system holds it.
 const GRACE: u32 = 50;
 
 pub struct Scout {
@@ -60,19 +59,19 @@ pub struct Scout {
 }
 
 impl Scout {
-    /// Starts the child.  It reads at most `limit` bytes of a file; all questions together wait at most
-    /// `patience` milliseconds.
+    /// The child reads at most `limit` bytes of a file; all questions wait at most `patience`
+    /// milliseconds together.
     pub fn send(limit: usize, patience: u16) -> io::Result<Scout> {
         let mut ends = [-1; 2];
         let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
-        // SAFETY: `ends` has room for the two descriptors.
+        // SAFETY: `ends` has room for two descriptors.
         super::checked(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })?;
-        // SAFETY: both are new, and nothing else owns them.
+        // SAFETY: both are new, and only this function knows them.
         let [ours, its] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
         let none: libc::c_long = 0;
-        // SAFETY: fork(2) without a signal for the child's end, for which libc has no function that
-        // returns in both.  The child has a copy of all memory.  `serve` takes no lock and allocates
-        // nothing, so locks that other threads hold do not matter to it, and it never returns.
+        // SAFETY: libc has no fork(2) without a signal for the child's end that returns in both.
+        // The child has a copy of all memory; `serve` takes no lock and allocates nothing, so locks
+        // of other threads do not matter, and it never returns.
         let process = unsafe { libc::syscall(libc::SYS_clone, none, none, none, none, none) };
         match process {
             0 => serve(its.as_raw_fd(), limit),
@@ -121,7 +120,7 @@ impl Scout {
         };
         loop {
             let begun = milliseconds(libc::CLOCK_MONOTONIC);
-            // SAFETY: `waited` is one entry, and writable.
+            // SAFETY: `waited` is one writable entry.
             let ready = unsafe { libc::poll(&raw mut waited, 1, self.left) };
             let took = milliseconds(libc::CLOCK_MONOTONIC).saturating_sub(begun);
             let took = i32::try_from(took).unwrap_or(i32::MAX);
@@ -137,29 +136,29 @@ impl Scout {
 }
 
 impl Drop for Scout {
-    /// Kills the child.  If a file system holds it, it ends once that answers; `drop` does not wait for
-    /// that.
+    /// Kills the child.  If a file system holds it, it ends once that answers; nothing waits for
+    /// this.
     fn drop(&mut self) {
-        // SAFETY: the child was not yet waited for, so no other process has its number.
+        // SAFETY: the child was not waited for yet, so its number is no other process's.
         unsafe { libc::kill(self.process, libc::SIGKILL) };
         for _ in 0..=GRACE {
-            // SAFETY: as above; no status is asked for.  `__WALL`: the child's end has no signal.
+            // SAFETY: as above; no status is asked for.  `__WALL`: its end has no signal.
             let gone = unsafe {
                 libc::waitpid(self.process, ptr::null_mut(), libc::WNOHANG | libc::__WALL)
             };
             if gone != 0 {
                 return;
             }
-            // SAFETY: without entries poll(2) touches no memory, and sleeps for a millisecond.
+            // SAFETY: without entries poll(2) touches no memory; it sleeps a millisecond.
             unsafe { libc::poll(ptr::null_mut(), 0, 1) };
         }
     }
 }
 
-/// The child: answers until the parent is gone, by system calls and its own stack alone.
+/// Answers until the parent is gone, by system calls and its own stack alone.
 fn serve(socket: i32, limit: usize) -> ! {
-    // SAFETY: the set is filled before it is read.  With all signals blocked but SIGKILL and SIGSTOP,
-    // the parent program's handlers do not run in the child.
+    // SAFETY: the set is filled before it is read.  All signals but SIGKILL and SIGSTOP are
+    // blocked, so no handler of the parent's program runs in the child.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
@@ -188,7 +187,7 @@ fn is_sent(socket: i32, packet: &[u8]) -> bool {
     unsafe { libc::send(socket, bytes, count, libc::MSG_NOSIGNAL) >= 0 }
 }
 
-/// The length of the packet that was received; 0 on failure.
+/// The packet's length; 0 on failure.
 fn receive(socket: i32, packet: &mut [u8; PACKET], flags: i32) -> usize {
     // SAFETY: the packet is writable for its length.
     let count = unsafe { libc::recv(socket, packet.as_mut_ptr().cast(), PACKET, flags) };
@@ -203,8 +202,8 @@ fn tell(socket: i32, packet: &[u8]) {
 
 fn close_all_but(socket: i32) {
     let close_range = |first: i32, last: i32| {
-        // SAFETY: glibc has a function for it since 2.34 only.  It touches no memory, and nothing in the
-        // child uses the descriptors.
+        // SAFETY: glibc has it since 2.34 only.  It touches no memory, and nothing in the child
+        // uses the descriptors.
         first > last || unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0
     };
     if close_range(0, socket - 1) && close_range(socket + 1, i32::MAX) {
@@ -217,14 +216,14 @@ fn close_all_but(socket: i32) {
     }
 }
 
-/// The file system's error, and the file's mode.
+/// errno(3), 0 on success, and the file's mode.
 fn answer(socket: i32, question: u8, path: &CStr, limit: usize) -> (i32, u32) {
     if question == Question::Kind as u8 {
         return kind(socket, path);
     }
     let enters = question == Question::Enter as u8;
-    // O_DIRECTORY makes automount(8) mount, and O_PATH asks nothing of the new mount; O_NONBLOCK does
-    // not wait for a FIFO's writer or a device
+    // O_DIRECTORY makes automount(8) mount, and O_PATH asks nothing of the new mount; O_NONBLOCK
+    // does not wait for FIFOs and devices
     let how = match enters {
         true => libc::O_PATH | libc::O_DIRECTORY,
         false => libc::O_NONBLOCK | libc::O_NOCTTY,
@@ -238,14 +237,14 @@ fn answer(socket: i32, question: u8, path: &CStr, limit: usize) -> (i32, u32) {
         true => 0,
         false => send_beginning(socket, file, limit),
     };
-    // SAFETY: only this function knows the descriptor, and uses it no more.
+    // SAFETY: only this function knows the descriptor, and it ends here.
     unsafe { libc::close(file) };
     (error, 0)
 }
 
-/// As [`answer`]; sends a link's target.
+/// As [`answer`]; sends a symbolic link's target.
 fn kind(socket: i32, path: &CStr) -> (i32, u32) {
-    // SAFETY: a structure of numbers, which the call fills.
+    // SAFETY: `stat` is numbers, which the call fills.
     let mut facts: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: the path ends with NUL, and `facts` is writable.
     if unsafe { libc::lstat(path.as_ptr(), &raw mut facts) } != 0 {
@@ -253,7 +252,7 @@ fn kind(socket: i32, path: &CStr) -> (i32, u32) {
     }
     if facts.st_mode & libc::S_IFMT == libc::S_IFLNK {
         let mut packet = [DATA; PACKET];
-        // SAFETY: the path ends with NUL, and the packet has PACKET - 1 bytes after its first.
+        // SAFETY: the path ends with NUL, and the packet has PACKET - 1 more bytes.
         let count =
             unsafe { libc::readlink(path.as_ptr(), packet.as_mut_ptr().add(1).cast(), PACKET - 1) };
         let Ok(count) = usize::try_from(count) else {
@@ -264,18 +263,18 @@ fn kind(socket: i32, path: &CStr) -> (i32, u32) {
     (0, facts.st_mode)
 }
 
-/// errno(3).  An [`io::Error`] of the system's is a number, and allocates nothing.
+/// An [`io::Error`] of the system's allocates nothing.
 fn error() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-/// Returns the error of read(2), or 0.
+/// errno(3), 0 on success.
 fn send_beginning(socket: i32, file: i32, limit: usize) -> i32 {
     let mut packet = [DATA; PACKET];
     let mut left = limit;
     while left > 0 {
         let most = left.min(4096);
-        // SAFETY: `most` is less than PACKET - 1, the packet's bytes after its first.
+        // SAFETY: the packet has `most` more bytes.
         match unsafe { libc::read(file, packet.as_mut_ptr().add(1).cast(), most) } {
             count @ 1.. => {
                 tell(socket, &packet[..=count as usize]);

@@ -1,4 +1,4 @@
-//! getrlimit(2) of the stack, by which the kernel bounds what execve(2) takes.
+//! getrlimit(2) of the stack, which bounds the arguments of execve(2).
 #![allow(unsafe_code)]
 
 /// `RLIMIT_STACK` in bytes; `u64::MAX` if unlimited.

@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// The terminal's columns; `None` if the descriptor is no terminal, or the terminal reports 0.
+/// `None` if the descriptor is no terminal, or the terminal reports 0.
 pub fn terminal_columns(of: BorrowedFd) -> Option<u16> {
     Some(size(of)?.ws_col).filter(|columns| *columns > 0)
 }
@@ -20,7 +20,7 @@ fn size(of: BorrowedFd) -> Option<libc::winsize> {
         ws_xpixel: 0,
         ws_ypixel: 0,
     };
-    // SAFETY: TIOCGWINSZ writes one `winsize`; the descriptor is open while it is borrowed.
+    // SAFETY: TIOCGWINSZ writes one `winsize`; the borrow keeps the descriptor open.
     let done = unsafe { libc::ioctl(of.as_raw_fd(), libc::TIOCGWINSZ, &mut size) };
     (done == 0).then_some(size)
 }

@@ -1,9 +1,8 @@
 //! `bind=core`: whole cores for each task of a step, disjoint although each task decides alone.
 //!
-//! A task does not know the others' GPUs, and waits for no task.  So the cores that it may take follow
-//! from facts that all tasks of the step on the node share: the topology, slurmd's masks, and Slurm's
-//! rule for GPUs.  Its own GPUs only choose among its own parts of the NUMA nodes, and no two tasks share
-//! a part.
+//! No task knows another's GPUs or waits for it.  So a task's cores follow from facts that all
+//! tasks of the step share: the topology, slurmd's masks and Slurm's rule for GPUs.  Its own GPUs
+//! only choose among its own parts of the NUMA nodes; no two tasks share a part.
 #![forbid(unsafe_code)]
 
 use super::near::{LeastShares, even_part, near_mask, near_masks};
@@ -12,8 +11,8 @@ use crate::step::{Step, Task};
 use crate::topology::{CpuSet, NodeSet, Topology};
 use std::borrow::Borrow;
 
-/// CPUs that no other task of the step gets, and their origin.  They are near `near` if the task has a
-/// part there and every task keeps its share.  An error is the same for every task of the step.
+/// CPUs that no other task of the step gets, and their origin: near `near` if the task has a part
+/// there and all tasks keep their shares.  The error is the same for all tasks.
 pub(super) fn own_cores(
     node: &Topology,
     step: &Step,
@@ -38,8 +37,8 @@ pub(super) fn own_cores(
     }
 }
 
-/// The cores that a task on `cpus` can use alone: its own, else an even share; `None` if the number of
-/// tasks is unknown.
+/// The cores on `cpus` that a task can use alone: its own, else an even share; `None` if the number
+/// of tasks is unknown.
 pub(crate) fn threads(node: &Topology, step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
     let mut cores = node.cores();
     if cores.is_empty() {
@@ -58,10 +57,10 @@ pub(crate) fn threads(node: &Topology, step: &Step, task: &Task, cpus: &CpuSet) 
     Some(own.min(count(cpus)).max(1))
 }
 
-/// The cores of the step on this node, the same for all of its tasks.
+/// The step's cores on this node, the same for all tasks.
 struct StepCores<'a> {
     tasks: StepTasks<'a>,
-    /// the step's threads of each core that it has
+    /// each core's threads in the step
     cores: Vec<CpuSet>,
 }
 
@@ -76,7 +75,7 @@ impl<'a> StepCores<'a> {
         StepCores { tasks, cores }
     }
 
-    /// True if each task has cores of which no other task has a thread.
+    /// True if each task has a core of which no other has a thread.
     fn masks_are_private(&self) -> bool {
         let masks = self.tasks.all_masks();
         let has_one = |mask: &&CpuSet| self.cores.iter().any(|core| core.intersects(mask));
@@ -100,8 +99,8 @@ impl<'a> StepCores<'a> {
         cores
     }
 
-    /// The mask of a task that has cores of its own; if the tasks' GPUs are known, a nearer mask that it
-    /// gets in exchange.
+    /// The mask of a task with private cores, or a nearer one in exchange if the tasks' GPUs are
+    /// known.
     fn by_masks(&self, near: &NodeSet, id: usize) -> (CpuSet, &'static str) {
         let tasks = &self.tasks;
         let own = tasks.mask(id);
@@ -119,12 +118,12 @@ impl<'a> StepCores<'a> {
         (cpus, "the cores that Slurm gave to it alone")
     }
 
-    /// A part of each NUMA node's cores, divided evenly among the tasks whose GPUs are there.  If the
-    /// tasks' GPUs are unknown, all tasks divide each NUMA node, and the task keeps its parts near `near`.
+    /// Each NUMA node's cores, divided evenly among the tasks with GPUs there.  If GPUs are
+    /// unknown, all tasks divide each NUMA node, and this one keeps its parts near `near`.
     fn divided(&self, near: &NodeSet, id: usize) -> Result<(CpuSet, &'static str), &'static str> {
         let (node, tasks) = (self.tasks.node, &self.tasks);
         let nodes = node.nodes_of(&union(&self.cores));
-        // the NUMA nodes of its GPUs that the step reaches, else those of its mask
+        // the NUMA nodes of its GPUs in the step, else those of its mask
         let reached = |near: &NodeSet, id: usize| {
             let reached = near.intersection(&nodes);
             match reached.is_empty() {
@@ -154,7 +153,7 @@ impl<'a> StepCores<'a> {
             let here: Vec<CpuSet> = (0..count)
                 .map(|part| even_part(&cores, part, count))
                 .collect();
-            // a task with unknown GPUs may have its part of one NUMA node only, so each must be enough
+            // a task with unknown GPUs may have its part of one NUMA node only: each must be enough
             if !is_known && !shares.are_kept(&here) {
                 return Err(LESS);
             }
@@ -190,7 +189,7 @@ const FEW: &str = "the step has fewer cores than tasks on a NUMA node, which `-c
 
 const LESS: &str = "cores of its own would be less than a task's share of the step's CPUs";
 
-/// Why a task has no share if the number of processes on its CPUs is unknown.
+/// The reason if the number of processes on the CPUs is unknown.
 pub(crate) const UNCOUNTED: &str =
     "nobody says how many processes share these CPUs, which `--local-size` would";
 

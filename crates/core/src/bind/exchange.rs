@@ -1,14 +1,13 @@
-//! Tasks far from their GPUs exchange masks, so that each comes nearer.
+//! Tasks far from their GPUs exchange masks, so that some come nearer and none gets farther away.
 //!
-//! Only whole masks of tasks with equal shares change hands: every task keeps its share, however Slurm
-//! counts, and cores stay as Slurm cut them.  No task gets farther away.
+//! Only whole masks of tasks with equal shares change hands: shares stay, however Slurm counts, and
+//! cores stay as Slurm cut them.
 #![forbid(unsafe_code)]
 
 use super::tasks::StepTasks;
 use crate::topology::NodeSet;
 
-/// `[task]`: the task whose mask it takes, its own if none is nearer.  Only tasks with equal `shares`
-/// exchange.
+/// `[task]`: the task whose mask it takes, its own without an exchange.
 pub(super) fn exchanged<S: PartialEq>(tasks: &StepTasks, shares: &[S]) -> Vec<usize> {
     let mut takes: Vec<usize> = (0..tasks.len()).collect();
     if tasks.share_one_mask() {
@@ -29,7 +28,7 @@ pub(super) fn exchanged<S: PartialEq>(tasks: &StepTasks, shares: &[S]) -> Vec<us
             let there = away(task, place);
             let may =
                 task == place || (there <= own[task] && tasks.may_run(mask(task), mask(place)));
-            // of equally near assignments, the one with the fewest changes
+            // of equally near assignments the one with the fewest changes
             may.then(|| 2 * alike.len() as u64 * there + u64::from(task != place))
         };
         for (task, place) in assigned(alike.len(), cost).into_iter().enumerate() {
@@ -39,11 +38,11 @@ pub(super) fn exchanged<S: PartialEq>(tasks: &StepTasks, shares: &[S]) -> Vec<us
     takes
 }
 
-/// `[taker]`: its place in the cheapest assignment of `count` places to as many takers.  A taker may
-/// not have a place that costs `None`, and may always have the place of its own number.
+/// `[taker]`: its place in the cheapest assignment of `count` places to as many takers.  `None`
+/// forbids a place, never that of the taker's own number.
 ///
-/// The Hungarian method, by shortest paths from one taker after another (Kuhn 1955; Jonker and Volgenant
-/// 1987).
+/// The Hungarian method, by shortest paths from one taker after another (Kuhn 1955; Jonker and
+/// Volgenant 1987).
 fn assigned(count: usize, cost: impl Fn(usize, usize) -> Option<u64>) -> Vec<usize> {
     const NEVER: i64 = i64::MAX / 4;
     let price = |taker, place| cost(taker, place).map_or(NEVER / 1024, |cost| cost as i64);

@@ -1,19 +1,19 @@
-//! Unbound tasks without GPUs: each gets a part of the step's NUMA nodes, and uses the NICs there.
+//! Unbound tasks without GPUs: each gets a part of the step's NUMA nodes and the NICs there.
 //!
-//! For programs with a process per NUMA node or core (MPI); a task alone on its node keeps all of them.
+//! This suits MPI with a process per NUMA node or core; a task alone on its node keeps all.
 #![forbid(unsafe_code)]
 
 use crate::step::{Step, Task};
 use crate::topology::{GpuVendor, NodeSet, Topology};
 
-/// The NUMA nodes of one task; the error says why it has no part of its own.
+/// A task's NUMA nodes; the error says why it has no part of its own.
 pub(super) fn nodes(
     node: &Topology,
     step: &Step,
     task: &Task,
     asked: bool,
 ) -> Result<NodeSet, String> {
-    // a list means GPUs that were not identified, such as a MIG device: the task belongs near these
+    // a list names GPUs that were not identified, such as MIG devices: the task belongs near these
     let is_listed = |vendor: &GpuVendor| {
         let list = task.gpus.variables.get(vendor.list_variable());
         list.is_some_and(|list| names_gpus(list))
@@ -34,8 +34,8 @@ pub(super) fn nodes(
     Err(format!("no GPU to be near to{why}"))
 }
 
-/// `[task]`: its NUMA nodes, by facts that all tasks share.  `None` if the step has GPUs, one task or
-/// one NUMA node here, if the tasks' masks differ, or if their number is unknown.
+/// `[task]`: its NUMA nodes, by facts that all tasks share.  `None` if the step has GPUs, one task
+/// or one NUMA node here, if the masks differ, or if the number of tasks is unknown.
 pub(super) fn node_parts(node: &Topology, step: &Step, task: &Task) -> Option<Vec<NodeSet>> {
     let is_shared = task.masks.iter().all(|mask| *mask == task.step_cpus);
     let reached = node.nodes_of(&task.step_cpus);

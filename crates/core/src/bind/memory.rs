@@ -1,9 +1,9 @@
-//! A task's memory policy: the NUMA nodes of its CPUs and of its GPUs, if these are near each other.
+//! A task's memory policy: the NUMA nodes of its CPUs and GPUs, if these are near each other.
 //!
 //! MPOL_PREFERRED_MANY tries the node nearest to the allocating CPU first
-//! (Documentation/admin-guide/mm/numa_memory_policy.rst).  A task that also runs on other sockets keeps
-//! the kernel's default, by which each thread gets memory where it runs: with a preference, some
-//! threads' memory would be remote.
+//! (Documentation/admin-guide/mm/numa_memory_policy.rst).  A task that also runs on other sockets
+//! keeps the kernel's default, memory where the thread runs: a preference would make some threads'
+//! memory remote.
 #![forbid(unsafe_code)]
 
 use super::{NearNodes, Situation, asked_for, bound_by_program, joined, numa_nodes};
@@ -50,7 +50,7 @@ pub fn limit_memory(placement: &mut TaskPlacement, memory: &Memory) {
     }
 }
 
-/// The memory policy for the decided CPUs.
+/// The policy for the decided CPUs.
 pub(super) fn decided(
     situation: &Situation,
     near: &Result<NearNodes, String>,
@@ -85,7 +85,8 @@ pub(super) fn decided(
     let runs_on = node.nodes_of(cpus.cpus());
     let own = near.nodes.intersection(&runs_on);
     let nodes = if (1..rungs.len() - 1).contains(&reached) {
-        // on the GPU's socket, but not on its NUMA node.  NUMA nodes without CPUs hold GPU memory on Grace
+        // on the GPU's socket, but not its NUMA node; without NUMA nodes that have no CPUs, which
+        // hold GPU memory on Grace
         let with_cpus = near.nodes.intersection(&node.nodes_of(&node.cpus()));
         rungs[reached]
             .nodes
@@ -93,7 +94,7 @@ pub(super) fn decided(
             .union(&with_cpus)
     } else if reached > 0
         && !own.is_empty()
-        // these two ask for it, though threads on other sockets then have remote memory
+        // both ask for it, though threads on other sockets then have remote memory
         && binding.mem != Mem::Strict
         && binding.bind != Bind::None
     {

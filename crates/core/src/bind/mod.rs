@@ -1,7 +1,7 @@
-//! A task's CPUs and memory, never beyond what Slurm gave the step.
+//! A task's CPUs and memory, never beyond Slurm's grant to the step.
 //!
-//! By default ([`Bind::Auto`]) a task moves as near to its GPUs as every task of the step can keep its
-//! share of the step's CPUs (`near`).  Memory follows the CPUs (`memory`).
+//! By default ([`Bind::Auto`]) tasks move near their GPUs as far as every task of the step keeps
+//! its share of the step's CPUs (`near`).  Memory follows the CPUs (`memory`).
 #![forbid(unsafe_code)]
 
 pub mod cores;
@@ -53,7 +53,7 @@ fn out_of_reach(cpus: CpuSet, why: String) -> Decided {
     (CpuDecision::OutOfReach { cpus, why }, missed)
 }
 
-/// Decides the CPUs, then the memory by them.
+/// Decides the memory by the CPUs.
 pub(crate) fn bind(situation: &Situation) -> Bound {
     let near = situation.near_nodes();
     let (cpus, missed) = match situation.movable(&near) {
@@ -74,10 +74,10 @@ pub(crate) fn joined(first: Option<String>, second: Option<String>) -> Option<St
     both.reduce(|first, second| format!("{first}; {second}"))
 }
 
-/// The NUMA nodes to be near to.
+/// The NUMA nodes that are near.
 struct NearNodes {
     nodes: NodeSet,
-    /// true for the GPUs' NUMA nodes, false for a part of the step's
+    /// true for those of its GPUs, false for a part of the step's
     of_gpus: bool,
 }
 
@@ -97,7 +97,7 @@ impl NearNodes {
         format!("{}, {why}", numa_nodes(&self.nodes))
     }
 
-    /// A sentence if the GPUs are on several NUMA nodes.
+    /// The reason if the GPUs are on several NUMA nodes.
     fn span(&self) -> Option<String> {
         (self.of_gpus && self.nodes.len() > 1)
             .then(|| format!("its GPUs span NUMA nodes {}", self.nodes))
@@ -122,15 +122,15 @@ fn stays_by_memory(how: &str) -> String {
     format!("{}, and it stays by its memory", asked_for("mem-bind", how))
 }
 
-/// The reason if the program binds its own CPUs.
+/// The reason if the program binds itself.
 fn bound_by_program(step: &Step) -> Option<String> {
     let binder = step.binder?;
     Some(format!("`{binder}` binds the program"))
 }
 
 impl Situation<'_> {
-    /// The NUMA nodes of the task's GPUs, without GPUs its part of the step's; the error says why there
-    /// are none.
+    /// The NUMA nodes of the task's GPUs, without GPUs its part of the step's; the error says why
+    /// none.
     fn near_nodes(&self) -> Result<NearNodes, String> {
         let (node, binding) = (self.topology, &self.binding);
         if !node.provenance.is_this_system() && !binding.trust {
@@ -141,7 +141,7 @@ impl Situation<'_> {
         let nodes = if of_gpus {
             nodes_of(node, self.gpus).ok_or("the kernel names no NUMA node for its GPU")?
         } else {
-            // `--cpu-bind` or a launcher's binding chose NUMA nodes together with the CPUs
+            // `--cpu-bind` or a launcher chose NUMA nodes together with the CPUs
             let asked =
                 binding.asked && binding.bind != Bind::None && self.users_binding().is_none();
             gpuless::nodes(node, self.step, self.task, asked)?
@@ -149,7 +149,7 @@ impl Situation<'_> {
         Ok(NearNodes { nodes, of_gpus })
     }
 
-    /// The NUMA nodes to which the task may move; the error says why its CPUs stay.
+    /// The near NUMA nodes, if the task may move; the error says why its CPUs stay.
     fn movable<'n>(&self, near: &'n Result<NearNodes, String>) -> Result<&'n NearNodes, String> {
         let (step, bind) = (self.step, self.binding.bind);
         if let Some(how) = self.users_binding() {
@@ -176,7 +176,7 @@ impl Situation<'_> {
         if bind == Bind::Auto {
             return Ok(near);
         }
-        // `bind=core` divides the cores among a launcher's ranks, though each rank's GPU is unknown
+        // `bind=core` divides cores among a launcher's ranks, whose GPUs are unknown
         if bind == Bind::Numa || step.tasks_here() == 1 {
             near.span().map_or(Ok(()), Err)?;
         }
@@ -186,8 +186,8 @@ impl Situation<'_> {
         Ok(near)
     }
 
-    /// The binding of the user's or a launcher's.  Beside the user's `bind=`, `--cpu-bind=none` is none:
-    /// engines switch Slurm's binding off for all tasks (`SLURM_CPU_BIND=none`: TensorRT-LLM's
+    /// The user's or a launcher's binding.  Beside the user's `bind=`, `--cpu-bind=none` does not
+    /// count: engines use it for all tasks (`SLURM_CPU_BIND=none`: TensorRT-LLM's
     /// examples/wide_ep/slurm_scripts).
     fn users_binding(&self) -> Option<&String> {
         let gives_way = self.binding.over_none && self.step.starter == Starter::Slurm;
@@ -195,9 +195,9 @@ impl Situation<'_> {
         how.filter(|how| !(gives_way && *how == "none"))
     }
 
-    /// True if the task has more CPUs than Slurm counts for its job here.  Without task/affinity and
-    /// task/cgroup (slurm.conf's TaskPlugin) a step runs on all CPUs, and other jobs may own the near
-    /// ones.
+    /// True if the task has more CPUs than Slurm counts for its job here.  Without task/affinity
+    /// and task/cgroup (slurm.conf's TaskPlugin) steps run on all CPUs, and near ones may be other
+    /// jobs'.
     fn has_cpus_of_other_jobs(&self) -> bool {
         let task = self.task;
         let jobs = self.step.job_cores.zip(task.threads_per_core);
@@ -214,7 +214,7 @@ impl Situation<'_> {
         (CpuDecision::Set { cpus, why }, None)
     }
 
-    /// `bind=auto`: as near as every task of the step can keep its share.
+    /// `bind=auto`: as near as all tasks of the step keep their shares.
     fn by_shares(&self, near: &NearNodes) -> Decided {
         let (node, own) = (self.topology, &self.task.cpus);
         let ladder = Ladder::around(node, &near.nodes);
@@ -252,7 +252,7 @@ impl Situation<'_> {
         self.moved(cpus, &place)
     }
 
-    /// The task's mask, if all tasks of the step decide by the same facts; the error says why they do not.
+    /// The task's mask, by facts that all tasks of the step have; the error says why they do not.
     fn mask_by_shares(
         &self,
         near: &NearNodes,
@@ -267,7 +267,7 @@ impl Situation<'_> {
                 "slurmd lists other CPUs for it than it has, and the other tasks go by that list",
             );
         }
-        // without a count of tasks, each may be the only one
+        // if tasks are not counted, it may be alone
         if self.step.uncounted {
             return Ok(own.clone());
         }
@@ -286,7 +286,7 @@ impl Situation<'_> {
         let by_rule = tasks.gpu_nodes[id]
             .as_ref()
             .ok_or("which GPU Slurm's number means is not certain")?;
-        // the other tasks follow Slurm's rule: this one gets the mask that they leave, whatever its GPUs
+        // the other tasks follow Slurm's rule and leave this one a mask, whatever its GPUs are
         let mask = near_masks(tasks).swap_remove(id);
         match *by_rule != near.nodes && mask.is_subset(own) {
             true => Err("Slurm's rule expects it near other NUMA nodes"),
@@ -294,7 +294,7 @@ impl Situation<'_> {
         }
     }
 
-    /// The most tasks that can have their GPUs on these NUMA nodes, if each task has its own GPUs.
+    /// The most tasks whose GPUs can be on these NUMA nodes, if no two tasks share a GPU.
     fn most_with_gpus_on(&self, nodes: &NodeSet) -> Option<usize> {
         let (node, gpus) = (self.topology, self.gpus);
         if gpus.is_empty() || !have_own_gpus(self.task) {
@@ -309,8 +309,8 @@ impl Situation<'_> {
         Some(counts.into_iter().max()? / gpus.len())
     }
 
-    /// Keeps the mask of a task that is not near its GPU, with a remedy.  `unlike` is the reason if the
-    /// task cannot decide as the others do.
+    /// Keeps a mask that is not near the GPU, and names a remedy.  `unlike`: why the task cannot
+    /// decide as the others do.
     fn far(
         &self,
         near: &NearNodes,
@@ -363,7 +363,7 @@ impl Situation<'_> {
         (CpuDecision::OutOfReach { cpus, why }, None)
     }
 
-    /// `bind=core`: cores of its own if the step's can be divided, else as `bind=auto`.
+    /// `bind=core`: private cores if the step's can be divided, else as `bind=auto`.
     fn by_cores(&self, near: &NearNodes) -> Decided {
         let (node, task) = (self.topology, self.task);
         let (cpus, how) = match cores::own_cores(node, self.step, task, &near.nodes) {
@@ -398,7 +398,7 @@ impl Situation<'_> {
         (decision, missed)
     }
 
-    /// `bind=numa`: the task's CPUs on the near NUMA nodes; if it has none there, the step's.
+    /// `bind=numa`: the task's CPUs on the near NUMA nodes, without any the step's.
     fn on_nodes(&self, near: &NearNodes) -> Decided {
         let (node, own) = (self.topology, self.task.cpus.clone());
         let near_cpus = node.cpus_of(&near.nodes);

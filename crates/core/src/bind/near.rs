@@ -1,16 +1,14 @@
-//! `bind=auto`: the CPUs of a step's tasks are near their GPUs if every task keeps its share, else
-//! Slurm's.
+//! `bind=auto`: near CPUs for a step's tasks if every task keeps its share, else Slurm's masks.
 //!
-//! A task takes near CPUs only if every task keeps the share of CPUs and of cores that Slurm's masks
-//! give it, or that it asked for: four tasks of four CPUs each on the one free core near their GPUs
-//! would lose nearly all.
+//! The share is of CPUs and of cores: what Slurm's masks give a task, or what it asked for if that
+//! is less.  Without it, four tasks of four CPUs each would move to the one free core near their
+//! GPUs, and lose nearly all.
 //!
-//! Tasks that compute all the time lose nothing in a mask of a NUMA node that they share; a task that
-//! wants all cores while the others wait loses up to half of its speed (docs/figures.md;
-//! meta-pytorch/torchcomms#2906).  A task can count on its share only, the rest is its neighbours'.  So
-//! this is the default, and no task with private CPUs is narrowed below what it asked for, though a
-//! private slice costs its helper threads some per cent.  `bind=none` and `rollout=` are for sites whose
-//! programs burst.
+//! A shared mask of a NUMA node costs nothing while all its tasks compute, and up to half of the
+//! speed if one wants all cores while others wait (docs/figures.md; meta-pytorch/torchcomms#2906);
+//! a private slice costs a task's helper threads some per cent.  A task can count on its share
+//! only, so sharing is the default, and private CPUs are never narrowed below what the task asked
+//! for.  `bind=none` and `rollout=` are for sites whose programs burst.
 #![forbid(unsafe_code)]
 
 use super::exchange::exchanged;
@@ -24,12 +22,12 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// The least shares of CPUs and of cores, which no task of a step may lose.
+/// The shares of CPUs and of cores that each task keeps.
 pub(super) struct LeastShares {
     cores: Vec<CpuSet>,
     /// `[task]`: its share by Slurm's masks
     by_slurm: Vec<[u64; 2]>,
-    /// `[task]`: the lesser of `by_slurm` and what it asked for
+    /// `[task]`: the lesser of that and what it asked for
     least: Vec<[u64; 2]>,
 }
 
@@ -53,7 +51,7 @@ impl LeastShares {
         shares
     }
 
-    /// `[task]`: its shares of CPUs and of cores by these masks.
+    /// `[task]`: its shares by these masks.
     fn of<M: Borrow<CpuSet>>(&self, masks: &[M]) -> Vec<[u64; 2]> {
         let masks: Vec<&CpuSet> = masks.iter().map(Borrow::borrow).collect();
         let in_cores: Vec<CpuSet> = masks.iter().map(|mask| self.in_cores(mask)).collect();
@@ -62,14 +60,14 @@ impl LeastShares {
         shares.map(|(cpus, cores)| [cpus, cores]).collect()
     }
 
-    /// True if every task has its least shares by these masks.
+    /// True if these masks keep every task's least shares.
     pub(super) fn are_kept<M: Borrow<CpuSet>>(&self, masks: &[M]) -> bool {
         let shares = self.of(masks);
         let mut both = shares.iter().zip(&self.least);
         both.all(|(has, least)| has[0] >= least[0] && has[1] >= least[1])
     }
 
-    /// True if these CPUs, and their cores, hold the least shares of these tasks together.
+    /// True if these CPUs, and their cores, hold these tasks' least shares together.
     fn fit(&self, cpus: &CpuSet, ids: impl IntoIterator<Item = usize>) -> bool {
         let least = ids.into_iter().map(|id| self.least[id]);
         let [all, cores] = least.fold([0, 0], |[a, b], [c, d]| [a + c, b + d]);
@@ -82,7 +80,7 @@ impl LeastShares {
         least.map_or(0, |least| least[0].div_ceil(ONE) as usize)
     }
 
-    /// The mask's cores, each as its first thread; the mask itself if no cores were read.
+    /// The first thread of each core in the mask; the mask itself if no cores were read.
     fn in_cores(&self, mask: &CpuSet) -> CpuSet {
         if self.cores.is_empty() {
             return mask.clone();
@@ -96,11 +94,11 @@ impl LeastShares {
 struct Mover<'t> {
     id: usize,
     gpu_nodes: &'t NodeSet,
-    /// the step's CPUs around these NUMA nodes, nearest first, each set with the ones before
+    /// the step's CPUs around these NUMA nodes, nearest first; each set holds the ones before
     regions: Rc<[CpuSet]>,
     /// the region of its mask
     here: usize,
-    /// the region to reach; `here` if the task stays
+    /// the region to reach; `here` to stay
     target: usize,
 }
 
@@ -110,7 +108,7 @@ impl Mover<'_> {
     }
 }
 
-/// `[task]`: its mask.  Every task of the step computes the same.
+/// `[task]`: its mask.  Every task computes the same.
 pub(super) fn near_masks<'t>(tasks: &StepTasks<'t>) -> Vec<Cow<'t, CpuSet>> {
     let shares = LeastShares::new(tasks);
     let exchanged = exchanged(tasks, &shares.by_slurm).into_iter();
@@ -120,7 +118,7 @@ pub(super) fn near_masks<'t>(tasks: &StepTasks<'t>) -> Vec<Cow<'t, CpuSet>> {
         shares,
         movers: movers(tasks, &masks),
     };
-    // the loop ends: each turn sends a task one region farther out
+    // ends, since each turn sends a task one region farther out
     loop {
         let mut near: Vec<Cow<CpuSet>> = masks.iter().map(|mask| Cow::Borrowed(*mask)).collect();
         let mut give_way = moves.narrow(&mut near);
@@ -129,7 +127,7 @@ pub(super) fn near_masks<'t>(tasks: &StepTasks<'t>) -> Vec<Cow<'t, CpuSet>> {
                 let away = |mask: &CpuSet| tasks.distance(mask, mover.gpu_nodes);
                 away(&near[mover.id]) > away(masks[mover.id])
             };
-            // nothing is nearer than target 0, the GPUs' own NUMA nodes, which most tasks reach
+            // target 0 is the GPUs' own NUMA nodes: nothing is nearer, and most tasks reach it
             let not_there = moves.moving().filter(|mover| mover.target > 0);
             give_way = not_there.filter(is_farther).map(|mover| mover.id).collect();
         }
@@ -151,9 +149,9 @@ pub(super) fn near_masks<'t>(tasks: &StepTasks<'t>) -> Vec<Cow<'t, CpuSet>> {
     }
 }
 
-/// The tasks with known GPUs; each targets the nearest region if its memory's binding lets it.
+/// The tasks with known GPUs.  Each targets the nearest region, if its memory's binding lets it.
 fn movers<'a>(tasks: &'a StepTasks, masks: &[&CpuSet]) -> Vec<Mover<'a>> {
-    // many tasks have their GPUs on the same NUMA nodes
+    // many tasks' GPUs are on the same NUMA nodes
     let mut known: BTreeMap<&NodeSet, Rc<[CpuSet]>> = BTreeMap::new();
     let mover = |(id, gpu_nodes): (usize, &'a NodeSet)| {
         let regions = known.entry(gpu_nodes).or_insert_with(|| {
@@ -190,7 +188,7 @@ impl<'a> Moves<'a, '_> {
         self.movers.iter().filter(|mover| mover.target < mover.here)
     }
 
-    /// The moving tasks by region, farthest first: tasks that gain least give way first.
+    /// The moving tasks by region, farthest first: those gain least, and give way first.
     fn by_region(&self) -> Vec<Vec<&Mover<'a>>> {
         let mut groups: Vec<Vec<&Mover>> = Vec::new();
         for mover in self.moving() {
@@ -205,11 +203,11 @@ impl<'a> Moves<'a, '_> {
         groups
     }
 
-    /// Narrows the masks of the moving tasks to their regions.  Returns the tasks that must give way in
-    /// a region that does not hold their shares.
+    /// Narrows the moving tasks' masks to their regions; returns the tasks that must give way in a
+    /// region too small for their shares.
     fn narrow(&self, masks: &mut [Cow<CpuSet>]) -> Vec<usize> {
         let groups = self.by_region();
-        // moving tasks may take the CPUs that other moving tasks leave
+        // moving tasks may take CPUs that others of them leave
         let pool = union(
             groups
                 .iter()
@@ -230,7 +228,7 @@ impl<'a> Moves<'a, '_> {
             } else if self.shares.fit(&left, ids()) {
                 self.core_parts(left, &group)
             } else if self.shares.fit(region, ids()) {
-                // other tasks have some of these CPUs too: `are_kept` tells whether there is room
+                // some of these CPUs are other tasks' too: `are_kept` decides
                 vec![region.clone(); group.len()]
             } else {
                 return self.last_ones(&group, ids().collect(), region);
@@ -242,8 +240,8 @@ impl<'a> Moves<'a, '_> {
         Vec::new()
     }
 
-    /// Whole cores for each task of a group, if Slurm's masks are private and the cores suffice; else
-    /// all of the CPUs for each.
+    /// Whole cores for each task, if Slurm's masks are private and the cores suffice; else all of
+    /// `cpus` for each.
     fn core_parts(&self, cpus: CpuSet, group: &[&Mover]) -> Vec<CpuSet> {
         let cores = self.shares.cores.iter();
         let mut cores: Vec<CpuSet> = cores.map(|core| core.intersection(&cpus)).collect();
@@ -258,7 +256,7 @@ impl<'a> Moves<'a, '_> {
         }
         for (at, mover) in group.iter().enumerate() {
             let near = |part: usize| parts[part].intersection(&mover.regions[0]).len();
-            // the first of equally near parts, so that a task without a gain keeps the order
+            // the first of equally near parts: without a gain the order stays
             let best = (at..count)
                 .max_by_key(|&part| (near(part), Reverse(part)))
                 .unwrap_or(at);
@@ -267,8 +265,8 @@ impl<'a> Moves<'a, '_> {
         parts
     }
 
-    /// The tasks that must move less when these masks do not keep all shares: the last ones in the
-    /// smallest region that is too small, else the group without which all others keep theirs.
+    /// The tasks that must move less, since these masks do not keep all shares: the last ones in
+    /// the smallest region that is too small, else the group without which all others keep theirs.
     fn in_the_way(&self, before: &[&CpuSet], masks: &[Cow<CpuSet>]) -> Vec<usize> {
         let groups = self.by_region();
         let mut regions: Vec<&CpuSet> = groups.iter().map(|group| group[0].region()).collect();
@@ -292,7 +290,8 @@ impl<'a> Moves<'a, '_> {
         group.into_iter().flatten().map(|mover| mover.id).collect()
     }
 
-    /// The last tasks of those with the farthest target, until the region holds the shares of the rest.
+    /// The last of the tasks with the farthest target, until the region holds the shares of the
+    /// rest.
     fn last_ones(&self, movers: &[&Mover], mut inside: Vec<usize>, region: &CpuSet) -> Vec<usize> {
         let farthest = movers.iter().map(|mover| mover.target).max();
         let mut leave = Vec::new();
@@ -315,10 +314,9 @@ pub(super) fn even_part(cores: &[CpuSet], part: usize, parts: usize) -> CpuSet {
     union(&cores[from..to])
 }
 
-/// A task's mask if the others' GPUs are unknown: near CPUs that hold the shares of all tasks that may
-/// take them.
-///
-/// `most_near` gives the most tasks, this one included, that can have their GPUs on some NUMA nodes.
+/// A task's mask if the others' GPUs are unknown: near CPUs that hold the shares of all tasks that
+/// may take them.  `most_near`: the most tasks, this one included, whose GPUs can be on some NUMA
+/// nodes.
 pub(super) fn near_mask(
     tasks: &StepTasks,
     id: usize,
@@ -339,7 +337,7 @@ pub(super) fn near_mask(
         if tasks.are_private() && shares.fit(&part, [id]) {
             return part;
         }
-        // a task that overlaps may stay, and one that does not may come
+        // tasks that overlap may stay, and others may come
         let mut there: Vec<usize> = (0..tasks.len()).collect();
         there.retain(|&other| {
             !tasks.share_one_mask() && other != id && tasks.mask(other).intersects(&near)

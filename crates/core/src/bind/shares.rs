@@ -1,18 +1,18 @@
-//! The share of the CPUs that each task of a step has when all run: the max-min fair one.
+//! The max-min fair share of the CPUs that each task of a step has when all run.
 //!
-//! A task is worse off with a smaller share, whatever the size of its mask: eight tasks on one mask of
-//! eight CPUs have one CPU each.
+//! A task with a smaller share is worse off, whatever its mask: eight tasks on one mask of eight
+//! CPUs have one CPU each.
 #![forbid(unsafe_code)]
 
 use super::tasks::union;
 use crate::topology::CpuSet;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A share of one CPU.  Shares are quotients of some hundred CPUs and tasks: different ones differ by
-/// more than 1.
+/// One CPU.  Shares are quotients of some hundred CPUs and tasks: different ones differ by more
+/// than 1.
 pub(super) const ONE: u64 = 1 << 20;
 
-/// `[task]`: its share, in parts of [`ONE`].
+/// `[task]`: its share in parts of [`ONE`].
 pub(super) fn fair(masks: &[&CpuSet]) -> Vec<u64> {
     // tasks with equal masks have equal shares
     let mut tasks_with: BTreeMap<&CpuSet, usize> = BTreeMap::new();
@@ -25,7 +25,7 @@ pub(super) fn fair(masks: &[&CpuSet]) -> Vec<u64> {
     masks.iter().map(share).collect()
 }
 
-/// `[group]`: the share of each of its tasks; a group is a mask and its number of tasks.
+/// `[group]`: the share of each task; a group is a mask and its number of tasks.
 fn of_groups(groups: &[(&CpuSet, usize)]) -> Vec<u64> {
     let share = |cpus: usize, tasks: usize| cpus as u64 * ONE / tasks as u64;
     let all = union(groups.iter().map(|(mask, _)| *mask));
@@ -41,8 +41,7 @@ fn of_groups(groups: &[(&CpuSet, usize)]) -> Vec<u64> {
         if open.is_empty() {
             return shares.into_iter().flatten().collect();
         }
-        // the groups with the least share: those that starve if each gets this share (Dinkelbach's
-        // iteration)
+        // the groups that starve if each gets the share found (Dinkelbach's iteration)
         let mut poorest = open.clone();
         let (cpus, tasks) = loop {
             let theirs = classes.iter().filter(|class| class.is_of(&poorest));
@@ -65,7 +64,7 @@ fn of_groups(groups: &[(&CpuSet, usize)]) -> Vec<u64> {
     }
 }
 
-/// CPUs that the same groups have; a node has few classes, however many CPUs.
+/// CPUs of the same groups.  A node has few classes, however many CPUs.
 struct Class {
     groups: Vec<usize>,
     /// CPUs that no group has yet
@@ -91,8 +90,8 @@ fn classes(groups: &[(&CpuSet, usize)], all: &CpuSet) -> Vec<Class> {
         .collect()
 }
 
-/// The open groups that cannot all have `cpus / tasks` CPUs for each task: a maximal flow leaves them
-/// without a path to a free CPU.
+/// The open groups that cannot all have `cpus / tasks` CPUs for each task: those that a maximal
+/// flow leaves without a path to a free CPU.
 fn starved(
     classes: &[Class],
     open: &[usize],
@@ -102,7 +101,7 @@ fn starved(
 ) -> Vec<usize> {
     let mut flow = Flow {
         classes,
-        // a CPU is `tasks` parts, so that each group wants a whole number of parts
+        // a CPU is `tasks` parts: groups then want whole numbers of parts
         free: classes.iter().map(|class| class.cpus * tasks).collect(),
         used: vec![BTreeMap::new(); classes.len()],
     };
@@ -122,7 +121,7 @@ fn starved(
     starved.into_iter().collect()
 }
 
-/// A flow of parts of CPUs to groups.
+/// Parts of CPUs that flow to groups.
 struct Flow<'c> {
     classes: &'c [Class],
     /// `[class]`: parts that no group has
@@ -131,13 +130,12 @@ struct Flow<'c> {
     used: Vec<BTreeMap<usize, usize>>,
 }
 
-/// A group on a path; the class whose parts it would give up, and the position of the group that gets
-/// them.
+/// A group on a path; the class of the parts that it would give up, and its taker's position.
 type Asked = (usize, Option<(usize, usize)>);
 
 impl Flow<'_> {
-    /// Gives a group up to `wanted` more parts along a shortest path to free ones (Edmonds and Karp), and
-    /// returns their number.  The error is the groups that hold all parts that it could have.
+    /// Gives a group up to `wanted` more parts, on a shortest path to free ones (Edmonds and Karp),
+    /// and returns their number.  The error is the groups that have all parts it could get.
     fn give(&mut self, group: usize, wanted: usize) -> Result<usize, Vec<usize>> {
         // in the order of the search
         let mut asked: Vec<Asked> = vec![(group, None)];
@@ -161,8 +159,8 @@ impl Flow<'_> {
         Err(asked.into_iter().map(|(group, _)| group).collect())
     }
 
-    /// Moves parts along the path that ends at `place`: its group takes free parts of `class`, and each
-    /// group gives as many to the one before.
+    /// Moves parts along the path that ends at `place`: its group takes free parts of `class`, and
+    /// each group gives as many to its taker.
     fn pass_on(&mut self, asked: &[Asked], place: usize, class: usize, wanted: usize) -> usize {
         let mut parts = wanted.min(self.free[class]);
         let mut at = place;

@@ -1,8 +1,8 @@
-//! Facts that all tasks of a step on this node share: their number and masks, the CPUs that they asked
-//! for, and the NUMA nodes of their GPUs, if Slurm's rule tells them.
+//! Facts that all tasks of a step on this node share: their number, their masks, the CPUs that they
+//! asked for, and their GPUs' NUMA nodes, if Slurm's rule tells them.
 //!
-//! Each task decides alone, and none waits for another.  So a task's CPUs follow from these facts, from
-//! which every other task computes the same.
+//! Each task decides alone and waits for none.  So its CPUs follow from these facts, by which every
+//! other task computes the same.
 #![forbid(unsafe_code)]
 
 use super::gpuless;
@@ -12,18 +12,18 @@ use crate::step::{Access, Counted, Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NodeSet, NumaNode, Topology};
 use std::borrow::Borrow;
 
-/// The most tasks with different masks that are placed together; more keep Slurm's masks.  Tasks with
-/// GPUs of their own are fewer.
+/// The most tasks that are placed together if their masks differ; more keep Slurm's.  Tasks with
+/// private GPUs are fewer.
 const MOST_DIFFERENT_MASKS: usize = 64;
 
 pub(super) struct StepTasks<'t> {
     pub(super) node: &'t Topology,
     step: &'t Step,
-    /// Slurm's masks: a single one if all are equal; if Slurm bound no task, the step's CPUs
+    /// Slurm's masks: one if all are equal, the step's CPUs if Slurm bound no task
     masks: &'t [CpuSet],
-    /// the hardware threads that each task asked for (`-c`)
+    /// hardware threads that each task asked for (`-c`)
     pub(super) asked: Option<usize>,
-    /// `[task]`: the NUMA nodes of its GPUs, `None` if unknown; empty if no task's are known
+    /// `[task]`: its GPUs' NUMA nodes, `None` if unknown; empty if all are
     pub(super) gpu_nodes: Vec<Option<NodeSet>>,
     pub(super) cpus: CpuSet,
     threads_per_core: Option<usize>,
@@ -66,7 +66,7 @@ impl<'t> StepTasks<'t> {
         self.step.tasks_here()
     }
 
-    /// Slurm's mask of a task.  With fewer masks than tasks, Slurm starts again at the first
+    /// Slurm's mask of a task; with fewer masks than tasks Slurm starts again at the first
     /// (src/plugins/task/affinity/affinity.c, `get_cpuset`).
     pub(super) fn mask(&self, id: usize) -> &'t CpuSet {
         &self.masks[id % self.masks.len()]
@@ -76,14 +76,14 @@ impl<'t> StepTasks<'t> {
         (0..self.len()).map(|id| self.mask(id)).collect()
     }
 
-    /// The tasks whose GPUs' NUMA nodes are known.
+    /// The tasks with known NUMA nodes of their GPUs.
     pub(super) fn with_known_gpus(&self) -> impl Iterator<Item = (usize, &NodeSet)> {
         let tasks = self.gpu_nodes.iter().enumerate();
         tasks.filter_map(|(id, nodes)| Some((id, nodes.as_ref()?)))
     }
 
-    /// True if too many tasks have different masks.  Users can forge the list of masks, and each task
-    /// that moves reads all of them.
+    /// True if too many tasks have different masks: users can forge the list, and each task that
+    /// moves reads all of it.
     pub(super) fn have_too_many_masks(&self) -> bool {
         self.len() > MOST_DIFFERENT_MASKS && !self.share_one_mask()
     }
@@ -92,8 +92,8 @@ impl<'t> StepTasks<'t> {
         self.masks.len() == 1
     }
 
-    /// True if the node's cores were not read, and masks may split cores of which the step lacks a
-    /// thread: a task alone on such a core could exchange masks with one that shares a core.
+    /// True if masks may split cores that were not read, and the step lacks a thread of some core:
+    /// a task alone on such a core would exchange masks with one that shares a core.
     pub(super) fn may_differ_in_cores(&self) -> bool {
         let Some(threads) = self.threads_per_core else {
             return false;
@@ -105,7 +105,7 @@ impl<'t> StepTasks<'t> {
             && !self.step.counted.is_some_and(have_all)
     }
 
-    /// True if each task has CPUs, and none of another's.
+    /// True if each task has CPUs, none of them another's.
     pub(super) fn are_private(&self) -> bool {
         let sum: usize = self.masks.iter().map(CpuSet::len).sum();
         self.masks.len() == self.len()
@@ -113,17 +113,18 @@ impl<'t> StepTasks<'t> {
             && !self.masks.iter().any(CpuSet::is_empty)
     }
 
-    /// True if the binding of its memory lets a task with this mask run on these CPUs.
+    /// True if the memory binding lets a task with this mask run on these CPUs.
     ///
-    /// The NUMA nodes of other tasks' memory are unknown: even `local` can be one of a mask's two
-    /// (Slurm's src/plugins/task/affinity/numa.c, `get_memset`).  So the NUMA nodes must be the mask's.
+    /// It must keep its mask's NUMA nodes, since those of the other tasks' memory are unknown: even
+    /// `local` can mean one of a mask's two (Slurm's src/plugins/task/affinity/numa.c,
+    /// `get_memset`).
     pub(super) fn may_run(&self, mask: &CpuSet, cpus: &CpuSet) -> bool {
         memory_bound(self.step).is_none() || self.node.nodes_of(mask) == self.node.nodes_of(cpus)
     }
 
-    /// The mean distance from CPUs to the nearest of some NUMA nodes, in hundredths (ACPI SLIT: 10 is
-    /// local).  Without the firmware's distances another node counts 20, the kernel's default
-    /// (include/linux/topology.h, `REMOTE_DISTANCE`).
+    /// The CPUs' mean distance from the nearest of some NUMA nodes, in hundredths (ACPI SLIT: 10 is
+    /// local).  Unknown distances count 20, the kernel's default (include/linux/topology.h,
+    /// `REMOTE_DISTANCE`).
     pub(super) fn distance(&self, cpus: &CpuSet, near: &NodeSet) -> u64 {
         let weighted = |numa: &NumaNode| {
             let own = numa.os_index;
@@ -139,17 +140,17 @@ impl<'t> StepTasks<'t> {
     }
 }
 
-/// The user's `--mem-bind`; `None` for `none`, which binds nothing.
+/// The user's `--mem-bind`, unless it is `none`.
 pub(super) fn memory_bound(step: &Step) -> Option<&str> {
     step.mem_bind.as_deref().filter(|how| !how.contains("none"))
 }
 
-/// The hardware threads that each task asked for.
+/// Hardware threads that each task asked for.
 ///
-/// Slurm's `-c` counts threads, but cores if the node's `CPUs=` is its cores, with
-/// `--ntasks-per-core=1`, and with 22.05's `--hint=compute_bound`; a task then has all threads of each.
-/// Slurm's count of the step's cores decides.  Cores are assumed unless that proves threads: a task then
-/// keeps too much rather than too little.
+/// Slurm's `-c` counts cores instead if the node's `CPUs=` does, with `--ntasks-per-core=1`, and
+/// with 22.05's `--hint=compute_bound`; a task then has all threads of each.  Cores are assumed
+/// unless Slurm's count of the step's cores proves threads: a task rather keeps too much than too
+/// little.
 fn asked(step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
     let asked = step.cpus_per_task?.max(1) as usize;
     let Some(counted) = step.counted else {
@@ -158,7 +159,7 @@ fn asked(step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
     let cores = counted.cores.max(1) as usize;
     let threads = match task.masks.is_empty() {
         true => task.threads_per_core.unwrap_or(1),
-        // slurmd's masks cover the step's cores, by one thread of each if a hint asks for that
+        // slurmd's masks cover the step's cores, with one thread of each if a hint says so
         false if cpus.len() % cores == 0 => (cpus.len() / cores).max(1),
         false => 1,
     };
@@ -177,10 +178,10 @@ pub(super) fn have_own_gpus(task: &Task) -> bool {
 
 /// The NUMA nodes of each task's GPUs, if the user's promise or Slurm's rule tells any.
 ///
-/// `per_task:N` before 23.11 gives task 0 the first N of the step's GPUs, task 1 the next N (gres.c,
-/// `_get_usable_gres`); later releases choose by the tasks' masks.  `map_gpu:` (later `map:`) lists GPUs
-/// by local id; a list that is too short starts again at its first.  Its numbers are the node's if the
-/// job has all of the node's GPUs; else they are ambiguous.
+/// `per_task:N` before 23.11 gives each task the next N of the step's GPUs (gres.c,
+/// `_get_usable_gres`); later releases choose by the tasks' masks.  `map_gpu:` (later `map:`) lists
+/// GPUs by local id, and starts again at the first if too short.  Its numbers are the node's if the
+/// job has all of the node's GPUs, else ambiguous.
 fn nodes_by_rule(node: &Topology, step: &Step, task: &Task) -> Option<Vec<Option<NodeSet>>> {
     if let Some(gpus) = &task.promised {
         let nodes = gpus.iter().map(|&gpu| nodes_of(node, &[gpu]));
@@ -189,7 +190,7 @@ fn nodes_by_rule(node: &Topology, step: &Step, task: &Task) -> Option<Vec<Option
     let Rule { text, is_later, .. } = rule::of_gpus(task.gpu_bind.as_deref()?)?;
     let list: Vec<&str> = gpus::entries(step.gpus.as_deref()?).collect();
     let tasks = step.tasks_here();
-    // `[task]`: its first GPU's position in the list, and its number of GPUs
+    // `[task]`: its first GPU's position in the list, and their number
     let places: Vec<(usize, usize)> = if let Some(each) = text.strip_prefix("per_task:") {
         let each: usize = each.parse().ok()?;
         if is_later || each == 0 || list.len() < tasks.checked_mul(each)? {
@@ -211,7 +212,7 @@ fn nodes_by_rule(node: &Topology, step: &Step, task: &Task) -> Option<Vec<Option
     };
     let &(own, each) = places.get(task.local_id as usize)?;
     let orders = gpu_orders(node, step, task, &list, &list[own..own + each])?;
-    // if the orders differ, the task's GPUs are unknown, and it keeps Slurm's mask
+    // if the orders differ, the GPUs are unknown, and the task keeps Slurm's mask
     let nodes = |(from, each): (usize, usize)| {
         let mut nodes = orders
             .iter()
@@ -225,11 +226,11 @@ fn nodes_by_rule(node: &Topology, step: &Step, task: &Task) -> Option<Vec<Option
     all.iter().any(Option::is_some).then_some(all)
 }
 
-/// The GPUs of `SLURM_STEP_GPUS`, in each order that its numbers may have.
+/// The GPUs of `SLURM_STEP_GPUS`, in each order that it may have.
 ///
-/// If every task may open all GPUs, the numbers are the runtime's, as in this task's variables.  If a
-/// device cgroup leaves each task its own, they have the order of gres.conf, which is not read: of the
-/// device files or, with AutoDetect=nvml, of the PCI addresses.
+/// If tasks may open all GPUs, that is the runtime's, as in this task's variables.  With a device
+/// cgroup it is that of gres.conf, which is not read: of the device files or, with AutoDetect=nvml,
+/// of the PCI addresses.
 fn gpu_orders(
     node: &Topology,
     step: &Step,
@@ -254,7 +255,7 @@ fn gpu_orders(
     (gpus.len() == list.len()).then(|| vec![gpus])
 }
 
-/// The NUMA nodes of these GPUs; `None` if the kernel names none for one of them.
+/// `None` if the kernel names no NUMA node for one of the GPUs.
 pub(crate) fn nodes_of(node: &Topology, gpus: &[GpuIndex]) -> Option<NodeSet> {
     let nodes = gpus
         .iter()

@@ -1,22 +1,21 @@
-//! Heterogeneous jobs: all components share one wish and the job number of the first.
+//! Heterogeneous jobs: all components share one wish and the first one's job number.
 //!
-//! Each component is a job; their numbers follow one another (Slurm's src/slurmctld/proc_req.c,
+//! Each component is a job; their numbers are consecutive (Slurm's src/slurmctld/proc_req.c,
 //! `_slurm_rpc_allocate_het_job`).  srun sends the option's last value to every node
 //! (src/common/spank.c, `spank_set_remote_options`), so it holds for all components.
 #![forbid(unsafe_code)]
 
-/// Set to 1 by the plugin in srun if any component's option says `off`; the hook of each task removes
-/// it.
+/// Set to 1 by the plugin in srun if the option of any component says `off`; removed in each task.
 pub const OFF: &str = "SLURM_NIC_PLACEMENT_OFF";
 /// The number of components; unset in ordinary jobs.
 const SIZE: &str = "SLURM_HET_SIZE";
-/// The job number; in a step, the first component's.
+/// The job number, in a step the first component's.
 pub const JOB: &str = "SLURM_JOB_ID";
 
 /// `MAX_HET_JOB_COMPONENTS` in Slurm's src/common/slurm_opt.h.
 const MAX: u32 = 128;
 
-/// The component's position in its job, by the step's environment; `None` if unknown.
+/// The component's position in the job, by the step's environment.
 fn of_job(number: u32, read: impl Fn(&str) -> Option<String>) -> Option<u32> {
     let as_number = |name: &str| read(name)?.parse::<u32>().ok();
     let size = as_number(SIZE)?.min(MAX);
@@ -28,7 +27,7 @@ fn of_job(number: u32, read: impl Fn(&str) -> Option<String>) -> Option<u32> {
     })
 }
 
-/// The job number of the first component; `number` itself in an ordinary job.
+/// The first component's job number; `number` itself in ordinary jobs.
 pub fn leader(number: u32, read: impl Fn(&str) -> Option<String>) -> u32 {
     of_job(number, &read)
         .and_then(|_| read(JOB)?.parse().ok())

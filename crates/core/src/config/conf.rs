@@ -1,7 +1,8 @@
-//! The configuration file: arguments of plugstack.conf for the cluster, some nodes or some partitions.
+//! The configuration file: arguments of plugstack.conf for the cluster, some nodes or some
+//! partitions.
 //!
-//! A line may begin with `NodeName=` and `PartitionName=`, as in slurm.conf and gres.conf; its
-//! arguments then hold for these alone.  `#` begins a comment, and `\` at a line's end joins the next.
+//! A line for these begins with `NodeName=` or `PartitionName=` as in slurm.conf, or both.  `#`
+//! begins a comment; `\` at its end continues a line.
 #![forbid(unsafe_code)]
 
 use super::hostlist::HostList;
@@ -10,9 +11,9 @@ use crate::diagnostic::{Diagnostic, Shown};
 
 /// The default of `conf=`.
 pub const PATH: &str = "/etc/nic-placement.conf";
-/// Bytes, at most: a line of 100 bytes for each of 600 kinds of nodes and partitions.
+/// Bytes, at most: 100 for each of 600 kinds of nodes and partitions.
 pub const MAX_BYTES: usize = 64 * 1024;
-/// Arguments of one file, at most: each costs every step a little.
+/// Each argument costs every step a little.
 const MAX_ARGUMENTS: usize = 2048;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,7 +31,7 @@ pub struct ConfLine {
     arguments: Vec<String>,
 }
 
-/// The steps that a line is for, widest first: a narrower line's argument wins.
+/// The steps of a line, widest first: the narrower line wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Audience {
     Cluster,
@@ -47,7 +48,7 @@ impl Audience {
         Audience::Both,
     ];
 
-    /// The highest level of an argument on such a line.
+    /// The highest level of its arguments.
     pub(super) fn level(self) -> AdminLevel {
         match self {
             Audience::Partitions | Audience::Both => AdminLevel::Partition,
@@ -82,8 +83,8 @@ impl ConfLine {
 }
 
 impl Conf {
-    /// Reads the file's bytes.  A line that is not understood gives a refusal for all nodes at
-    /// `path:number`; the error refuses the whole file.
+    /// Refuses each line that is not understood, for all nodes and at `path:number`.  The error
+    /// refuses the file.
     pub fn parse(bytes: &[u8], path: &str) -> Result<(Conf, Vec<Diagnostic>), String> {
         let no_text = |at: usize| {
             let line = bytes[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -116,7 +117,7 @@ impl Conf {
         self.lines.iter().any(|line| line.partitions.is_some())
     }
 
-    /// The lines of one audience that hold for a step in this partition on this node.
+    /// The lines of one audience for a step in this partition on this node.
     pub fn lines_for<'c>(
         &'c self,
         audience: Audience,
@@ -133,7 +134,7 @@ impl Conf {
     }
 }
 
-/// Each line's number and words; lines without words are left out.
+/// Numbers and words of the lines that have words.
 fn lines(text: &str) -> Vec<(usize, Vec<&str>)> {
     let mut lines: Vec<(usize, Vec<&str>)> = Vec::new();
     let mut goes_on = false;
@@ -159,7 +160,7 @@ fn line(number: usize, words: &[&str]) -> Result<ConfLine, String> {
     for word in words {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         let wrong = |why: &str| format!("`{}`{why}", Shown::word(word, 80));
-        // slurm.conf's keys are not case-sensitive
+        // slurm.conf's keys ignore case
         match name.to_ascii_lowercase().as_str() {
             "nodename" | "partitionname" if !line.arguments.is_empty() => {
                 return Err(wrong(" stands at the beginning of a line"));

@@ -28,18 +28,18 @@
 
 use crate::topology::CpuSet;
 
-/// Set by the plugin in srun to one of the next three; the hook of each task removes it.
+/// Set by the plugin in srun to one of the next three; removed in each task.
 pub const VARIABLE: &str = "SLURM_NIC_PLACEMENT_CPU_BIND";
 /// The user named a binding.
 pub const CHOSEN: &str = "chosen";
 /// The user named none, and srun derived one.
 const IMPLIED: &str = "implied";
 /// The user named none, and the variables are another step's: an outer step's, or an earlier
-/// component's of a heterogeneous job, which srun puts into its own environment (src/srun/srun_job.c,
+/// component's of a heterogeneous job, which srun leaves in its environment (src/srun/srun_job.c,
 /// `setup_one_job_env`).
 pub const UNNAMED: &str = "unnamed";
 
-/// The type of binding, from srun in slurmstepd, from slurmd in a task.
+/// The type of binding: srun's in slurmstepd, slurmd's in a task.
 pub const TYPE: &str = "SLURM_CPU_BIND_TYPE";
 /// The masks or CPUs of [`TYPE`].
 pub const LIST: &str = "SLURM_CPU_BIND_LIST";
@@ -47,7 +47,7 @@ pub const LIST: &str = "SLURM_CPU_BIND_LIST";
 /// srun's input variable for `--cpu-bind`.
 pub const READ_BY_SRUN: &str = "SLURM_CPU_BIND";
 
-/// The variables of [`chosen`], read in slurmstepd before slurmd replaces their values for a task.
+/// The variables of [`chosen`], from srun; in a task slurmd has replaced them.
 pub const READ: [&str; 6] = [
     TYPE,
     LIST,
@@ -76,7 +76,7 @@ pub fn chosen(read: impl Fn(&str) -> Option<String>) -> Option<String> {
     (!is_hint).then_some(how)
 }
 
-/// The masks of the step's tasks on this node, which slurmd lists in each task that it bound.
+/// The masks of the step's tasks on this node, listed by slurmd in each task that it bound.
 pub fn masks<'v>(read: impl Fn(&str) -> Option<&'v str>) -> Vec<CpuSet> {
     let how = read(TYPE).unwrap_or_default();
     let mask = |text: &str| match how {
@@ -85,24 +85,23 @@ pub fn masks<'v>(read: impl Fn(&str) -> Option<&'v str>) -> Vec<CpuSet> {
         _ => None,
     };
     let masks = read(LIST).unwrap_or_default().split(',').map(mask);
-    // one entry that is not understood voids the list: it may be this task's
+    // a bad entry may be this task's
     masks.collect::<Option<_>>().unwrap_or_default()
 }
 
-/// True if slurmd bound each task to NUMA domains of its own, by `rank_ldom`, `map_ldom:` or
-/// `mask_ldom:`.  It lists no CPUs for these (src/plugins/task/affinity/affinity.c, `get_cpuset`), but
-/// masks for `ldoms`.
+/// True if slurmd bound each task to NUMA domains of its own.  It then lists no CPUs
+/// (src/plugins/task/affinity/affinity.c, `get_cpuset`); for `ldoms` it lists masks.
 pub fn by_domain<'v>(read: impl Fn(&str) -> Option<&'v str>) -> bool {
     let types = ["rank_ldom", "map_ldom", "mask_ldom"];
     let mut words = read(TYPE).unwrap_or_default().split(',');
     words.any(|word| types.contains(&word.trim_end_matches(':')))
 }
 
-/// The value of [`VARIABLE`] by srun's arguments and its `SLURM_CPU_BIND`; `None` if the node's
-/// variables suffice.
+/// [`VARIABLE`]'s value by srun's arguments and `SLURM_CPU_BIND`; `None` if the node's variables
+/// suffice.
 ///
-/// The program's own arguments are read as srun's: a task may stay where it could move, but a choice of
-/// the user's is never missed.
+/// The program's arguments are taken for srun's: that may cost a move, but hides no choice of the
+/// user's.
 pub fn word_of_srun(arguments: &[String], variable: Option<&str>) -> Option<&'static str> {
     let mut named = variable.is_some_and(names_a_way);
     let mut counts_nodes = false;
@@ -119,7 +118,7 @@ pub fn word_of_srun(arguments: &[String], variable: Option<&str>) -> Option<&'st
     }
 }
 
-/// True for srun's variable of one component's `--cpu-bind` that names a binding (src/srun/opt.c,
+/// True for srun's variable of a component's `--cpu-bind` that names a binding (src/srun/opt.c,
 /// `_opt_env`).
 pub fn is_of_component(name: &str, value: &str) -> bool {
     let groups = ["SLURM_CPU_BIND_HET_GROUP_", "SLURM_CPU_BIND_PACK_GROUP_"];
@@ -128,15 +127,14 @@ pub fn is_of_component(name: &str, value: &str) -> bool {
 
 /// True if the binding in srun's environment is an outer step's.
 ///
-/// slurmd writes a task's binding into several variables; an inner srun reads `SLURM_CPU_BIND` alone.
-/// If it is unset, srun passes the others on unchanged (src/common/env.c, `setup_env`), and they are no
-/// choice of the user's.
+/// slurmd sets several variables in a task; an inner srun reads `SLURM_CPU_BIND` alone, and without
+/// it passes the others on (src/common/env.c, `setup_env`).  They are then no choice of the user's.
 pub fn is_of_an_outer_step(read: impl Fn(&str) -> Option<String>) -> bool {
     let is_set = |name: &str| read(name).is_some_and(|value| !value.is_empty());
     is_set(TYPE) && !is_set(READ_BY_SRUN)
 }
 
-/// Each argument with the text after its `=`, else with the next argument.
+/// Each argument with the text after its `=`, else the next argument.
 fn options(arguments: &[String]) -> impl Iterator<Item = (&str, &str)> {
     (1..).zip(arguments).map(|(next, argument)| {
         let next = arguments.get(next).map_or("", String::as_str);
@@ -144,13 +142,13 @@ fn options(arguments: &[String]) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// True for `full` and its prefixes down to `least`, the shortest that no other option has:
-/// getopt_long(3) takes any such prefix.
+/// True for `full` and its prefixes down to `least`, the shortest that getopt_long(3) takes for no
+/// other option.
 fn is_option(name: &str, full: &str, least: &str) -> bool {
     full.starts_with(name) && name.len() >= least.len()
 }
 
-/// True if `--cpu-bind`'s list holds more than `verbose`, `quiet` and `help`.
+/// True if `--cpu-bind`'s list has more than `verbose`, `quiet` and `help`.
 fn names_a_way(list: &str) -> bool {
     list.split(',')
         .any(|word| !matches!(word, "" | "q" | "quiet" | "v" | "verbose" | "help"))

@@ -1,13 +1,12 @@
 //! Slurm's hostlist expressions, such as `gpu[001-128],login1`.
 //!
-//! A node's name is compared with the ranges, so `n[0-4000000000]` costs as little as `n1`.  The digits
-//! of a range's first number are the least width of all its numbers, as in Slurm
-//! (src/common/hostlist.c).
+//! Names are compared with ranges, so `n[0-4000000000]` costs as little as `n1`.  As in Slurm
+//! (src/common/hostlist.c), a range's numbers have at least the digits of its first.
 #![forbid(unsafe_code)]
 
 use crate::diagnostic::Shown;
 
-/// Digits of a number, at most: Slurm's numbers have 64 bits.
+/// Digits of a number, at most: Slurm's have 64 bits.
 const MAX_DIGITS: usize = 18;
 /// Brackets in one name, at most; Slurm takes two.
 const MAX_BRACKETS: usize = 4;
@@ -17,7 +16,7 @@ const MAX_LETTERS: usize = 255;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostList(Vec<Vec<Piece>>);
 
-/// Letters, then a number in one of the ranges; only the end of a name may lack ranges.
+/// Letters, then a number of the ranges; only a name's end may lack ranges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Piece {
     letters: String,
@@ -28,7 +27,7 @@ struct Piece {
 struct Range {
     first: u64,
     last: u64,
-    /// the least number of digits
+    /// digits, at least
     width: usize,
 }
 
@@ -43,7 +42,7 @@ impl HostList {
         names.map(pieces).collect::<Result<_, _>>().map(HostList)
     }
 
-    /// The number of names, repeated ones included; [`u64::MAX`] if it is larger.
+    /// The number of names, or [`u64::MAX`] if larger.
     pub fn count(&self) -> u64 {
         let of_range = |range: &Range| (range.last - range.first).saturating_add(1);
         let of_piece = |piece: &Piece| {
@@ -56,7 +55,7 @@ impl HostList {
             .fold(0, u64::saturating_add)
     }
 
-    /// All names.  [`HostList::count`] bounds their memory.
+    /// Repeated names stay; [`HostList::count`] bounds the memory.
     pub fn names(&self) -> Vec<String> {
         self.0.iter().flat_map(|pieces| names_of(pieces)).collect()
     }
@@ -158,7 +157,7 @@ fn matches(pieces: &[Piece], name: &str) -> bool {
 }
 
 impl Range {
-    /// True for a number of this range with zeros to the range's width, and no more.
+    /// True for a number of this range, zeros up to the width included.
     fn has(self, digits: &str) -> bool {
         let length = digits.len();
         (length == self.width || length > self.width && !digits.starts_with('0'))

@@ -3,8 +3,8 @@
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Release {
-    /// `slurm_api_version() >> 16`: `API_CURRENT` in the META file of Slurm's source.  Slurm does not
-    /// export its own version number.
+    /// `slurm_api_version() >> 16`: `API_CURRENT` in META of Slurm's source.  Programs do not
+    /// export the version number.
     pub api: i64,
     /// the year
     pub major: u32,
@@ -13,13 +13,13 @@ pub struct Release {
 }
 
 impl Release {
-    /// The `plugin_version` that this release accepts: `SLURM_VERSION_NUM` of slurm/slurm.h without the
-    /// last part, which the loader masks out (src/common/plugin.c, `_verify_syms`).
+    /// The `plugin_version` that it accepts: `SLURM_VERSION_NUM` of slurm/slurm.h without the last
+    /// part, which the loader masks out (src/common/plugin.c, `_verify_syms`).
     pub fn stamp(&self) -> u32 {
         self.major << 16 | self.minor << 8
     }
 
-    /// In Slurm's spelling, like `22.05`.
+    /// `22.05`
     pub fn name(&self) -> String {
         format!("{}.{:02}", self.major, self.minor)
     }
@@ -29,7 +29,7 @@ const fn release(api: i64, major: u32, minor: u32) -> Release {
     Release { api, major, minor }
 }
 
-/// The releases that the plugin runs in, oldest first.
+/// Oldest first.
 pub const RELEASES: [Release; 9] = [
     release(38, 22, 5),
     release(39, 23, 2),
@@ -47,7 +47,7 @@ pub fn of_api_version(version: i64) -> Option<&'static Release> {
     RELEASES.iter().find(|release| release.api == version >> 16)
 }
 
-/// The release in a version text such as `slurm-wlm 24.11.5`.
+/// The release in a text such as `slurm-wlm 24.11.5`.
 pub fn of_version(text: &str) -> Option<&'static Release> {
     let number = text
         .split([' ', '-'])

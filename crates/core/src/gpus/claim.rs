@@ -1,8 +1,9 @@
-//! `gpu=local-id`: the user's promise that each task uses the GPU of its local id, though it sees more.
+//! `gpu=local-id`: the user's promise that each task uses the GPU of its local id, though it sees
+//! more.
 //!
-//! Programs that take the GPU of `SLURM_LOCALID` do so, such as those of PyTorch's and DeepSpeed's
-//! launchers: the k-th GPU, also if tasks are fewer than GPUs.  A promise that the evidence contradicts
-//! is not used.
+//! Programs that choose by `SLURM_LOCALID` do, such as those of PyTorch's and DeepSpeed's
+//! launchers: the k-th GPU, also if tasks are fewer than GPUs.  A promise that the evidence
+//! contradicts is not used.
 #![forbid(unsafe_code)]
 
 use super::list::CUDA_ORDER;
@@ -11,8 +12,8 @@ use crate::order;
 use crate::step::{Claim, GpuGrant, Step, Task, rule};
 use crate::topology::{GpuIndex, GpuVendor, Topology};
 
-/// The GPUs of the step's tasks on this node, by local id; the error is the evidence against the
-/// promise.  `seen` is the claim of this task.
+/// The GPUs of the step's tasks on this node, by local id; the error contradicts the promise.
+/// `seen` is this task's claim.
 pub fn by_local_id(
     node: &Topology,
     step: &Step,
@@ -27,9 +28,9 @@ pub fn by_local_id(
     if let Some(bind) = bind.filter(|bind| !rule::shows_all(bind)) {
         return Err(format!("Slurm deals the GPUs, by `{}`", super::shown(bind)));
     }
-    // a task sees a part of the step's GPUs: equal numbers are equal sets.  The sets themselves cannot be
-    // compared: with `AutoDetect=nvml` the positions of `SLURM_STEP_GPUS` are in PCI order, which may not
-    // be that of the device files
+    // a task sees a part of the step's GPUs: as many are the same.  The indices cannot be compared:
+    // with `AutoDetect=nvml` positions in `SLURM_STEP_GPUS` are in PCI order, not that of the
+    // device files
     let sees = order::set(gpus.iter().copied()).len();
     let has = of_the_step(node, step).len();
     if has > 0 && sees != has {
@@ -49,7 +50,7 @@ pub fn by_local_id(
     }
 }
 
-/// The reason if a number does not tell one of these GPUs; `None` if it does.
+/// The reason if numbers do not tell these GPUs apart.
 pub fn uncountable(node: &Topology, gpus: &[GpuIndex], grant: &GpuGrant) -> Option<String> {
     let all = || gpus.iter().map(|&gpu| node.gpu(gpu));
     let vendors = order::set(all().map(|gpu| gpu.vendor));

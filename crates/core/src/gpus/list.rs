@@ -5,16 +5,16 @@ use super::add;
 use crate::order;
 use crate::topology::{GpuIndex, Topology};
 
-/// NVIDIA's list; HIP reads it if it has none of its own.
+/// NVIDIA's list, and HIP's second.
 pub(super) const CUDA: &str = "CUDA_VISIBLE_DEVICES";
 /// `PCI_BUS_ID`, or fastest first.
 pub(super) const CUDA_ORDER: &str = "CUDA_DEVICE_ORDER";
 /// AMD's list for all programs.
 pub(super) const ROCR: &str = "ROCR_VISIBLE_DEVICES";
-/// AMD's list for HIP programs: it counts the GPUs that [`ROCR`] leaves.
+/// AMD's list for HIP programs, which counts the GPUs that [`ROCR`] leaves.
 pub(super) const HIP: &str = "HIP_VISIBLE_DEVICES";
 pub(super) const ZE: &str = "ZE_AFFINITY_MASK";
-/// The unit of Intel's numbers: cards for `COMPOSITE`, stacks (tiles) for `FLAT` and `COMBINED`.
+/// Intel's numbers count cards for `COMPOSITE`, stacks (tiles) for `FLAT` and `COMBINED`.
 pub(super) const HIERARCHY: &str = "ZE_FLAT_DEVICE_HIERARCHY";
 
 #[derive(Default)]
@@ -23,9 +23,9 @@ pub(super) struct Listed {
     pub gpus: Vec<GpuIndex>,
     /// true if a UUID named one of them
     pub by_uuid: bool,
-    /// UUIDs that the node does not list, but that may be a GPU's
+    /// UUIDs that the node does not list but that may be a GPU's
     pub unknown: Vec<String>,
-    /// true if the list ended at a number that is too high
+    /// true if it ended at a number that is too high
     pub out_of_range: bool,
 }
 
@@ -34,7 +34,8 @@ pub(crate) fn entries(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').take(256)
 }
 
-/// CUDA's list, up to the first invalid entry (CUDA Programming Guide, "CUDA Environment Variables").
+/// CUDA's list up to the first invalid entry (CUDA Programming Guide, "CUDA Environment
+/// Variables").
 pub(super) fn cuda(node: &Topology, text: &str, visible: &[GpuIndex]) -> Listed {
     let mut listed = Listed::default();
     for entry in entries(text).map(str::trim) {
@@ -52,7 +53,7 @@ pub(super) fn cuda(node: &Topology, text: &str, visible: &[GpuIndex]) -> Listed 
 }
 
 /// The GPU of `GPU-<uuid>`, or of `MIG-GPU-<uuid>/<gi>/<ci>`, the form before driver 470.42.  CUDA
-/// accepts the first digits if only one GPU has them.
+/// takes the first digits if they are one GPU's alone.
 pub(super) fn by_uuid(node: &Topology, entry: &str, visible: &[GpuIndex]) -> Option<GpuIndex> {
     let uuid = gpu_uuid(entry)?;
     let known = |gpu: GpuIndex| node.gpu(gpu).uuid.as_deref();
@@ -68,8 +69,8 @@ fn gpu_uuid(entry: &str) -> Option<&str> {
         .filter(|uuid| uuid.starts_with("GPU-"))
 }
 
-/// True for the form of a UUID, or its first digits, that the node does not list though it may be a
-/// GPU's.  The driver prints a GPU's UUID only once it has started the GPU, and no MIG instance's.
+/// True for a UUID, or first digits of one, that the node does not list but that may be a GPU's.
+/// The driver prints a GPU's UUID once it has started the GPU, and a MIG instance's never.
 fn is_unknown(node: &Topology, entry: &str, visible: &[GpuIndex]) -> bool {
     if let Some(uuid) = gpu_uuid(entry) {
         let known = || visible.iter().map(|&gpu| node.gpu(gpu).uuid.as_deref());
@@ -89,9 +90,9 @@ fn starts_with(text: &str, prefix: &str) -> bool {
         .is_some_and(|start| start.eq_ignore_ascii_case(prefix.as_bytes()))
 }
 
-/// ROCm's list for all programs (ROCR-Runtime, src/core/runtime/amd_filter_device.cpp), up to the first
-/// entry that is invalid or a repetition: UUIDs in either case with at least one digit, and numbers as
-/// strtol(3) reads them.
+/// ROCm's list for all programs, up to the first invalid or repeated entry (ROCR-Runtime,
+/// src/core/runtime/amd_filter_device.cpp): UUIDs in either case with at least one digit, and
+/// strtol(3)'s numbers.
 pub(super) fn rocr(node: &Topology, text: &str, visible: &[GpuIndex]) -> Listed {
     let mut listed = Listed::default();
     for entry in entries(text).map(|entry| entry.trim().to_ascii_uppercase()) {
@@ -110,7 +111,7 @@ pub(super) fn rocr(node: &Topology, text: &str, visible: &[GpuIndex]) -> Listed 
     listed
 }
 
-/// The number of a whole text such as `7`, `0x7` or `07`, as strtol(3) reads it with base 0.
+/// The number in the whole text, as strtol(3) reads it with base 0: `7`, `0x7`, `07`.
 fn strtol(text: &str) -> Option<usize> {
     let digits = text.strip_prefix('+').unwrap_or(text);
     match digits.strip_prefix("0X") {
@@ -120,8 +121,8 @@ fn strtol(text: &str) -> Option<usize> {
     }
 }
 
-/// ROCm's list for HIP programs (ROCm/clr, rocclr/device/rocm/rocdevice.cpp): plain decimal numbers up
-/// to the first other entry; newer releases take UUIDs too.
+/// ROCm's list for HIP programs: decimal numbers up to the first other entry; newer releases take
+/// UUIDs (ROCm/clr, rocclr/device/rocm/rocdevice.cpp).
 pub(super) fn hip(node: &Topology, text: &str, visible: &[GpuIndex]) -> Listed {
     let mut listed = Listed::default();
     for entry in entries(text) {
@@ -141,8 +142,8 @@ pub(super) fn hip(node: &Topology, text: &str, visible: &[GpuIndex]) -> Listed {
     listed
 }
 
-/// True if a mask's numbers count stacks: Level Zero's `FLAT` and `COMBINED`, the default if GPUs have
-/// several.  A dot in the mask shows that it was written for cards.
+/// True if a mask counts stacks: Level Zero's `FLAT` and `COMBINED`, the default if GPUs have
+/// several.  A dot shows that it was written for cards.
 pub(super) fn is_flat(
     node: &Topology,
     mask: &str,
@@ -156,9 +157,8 @@ pub(super) fn is_flat(
     }
 }
 
-/// Level Zero's mask (intel/compute-runtime,
-/// shared/source/execution_environment/execution_environment.cpp): a set of devices, in their own order
-/// and without invalid entries.
+/// Level Zero's mask: a set of devices, in their own order, without invalid entries
+/// (intel/compute-runtime, shared/source/execution_environment/execution_environment.cpp).
 pub(super) fn level_zero(node: &Topology, mask: &str, flat: bool, visible: &[GpuIndex]) -> Listed {
     let mut devices = Vec::new();
     for &gpu in visible {
@@ -192,7 +192,7 @@ pub(super) fn level_zero(node: &Topology, mask: &str, flat: bool, visible: &[Gpu
     }
 }
 
-/// The stacks of an Intel GPU that has several: two of the Data Center GPU Max 1550 and 1350
+/// An Intel GPU's stacks, if several: two of the Data Center GPU Max 1550 and 1350
 /// (intel/compute-runtime, shared/source/dll/devices/devices_base.inl).
 fn stacks(node: &Topology, gpu: GpuIndex) -> Option<u32> {
     match node.pci.get(node.gpu(gpu).address)?.device? {

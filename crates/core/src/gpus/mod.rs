@@ -1,24 +1,23 @@
-//! The GPUs of a task, by the rules of the vendors' runtimes: the program sees what its runtime counts,
-//! not what Slurm intended.
+//! The GPUs of a task, as its runtimes count them.
 //!
-//! The evidence for each vendor's GPUs, in order:
+//! Evidence for each vendor's GPUs, in order:
 //!
-//! 1. If the task may not open one GPU's device node (a device cgroup, `ConstrainDevices`), the runtimes
-//!    count only GPUs that it may open.
-//! 2. The vendor's variables name GPUs among these (`list`): by UUID, or by position in the runtime's
-//!    order, which is PCI order, for AMD the compute driver's.
-//! 3. An entry may name a GPU without a number (`MIG-<uuid>`, a UUID unknown on the node).  It gives the
-//!    one GPU that it can mean; else, under 1, all that the task may open; else none, since a wrong
-//!    guess would move the traffic to a far NIC.
+//! 1. If a device cgroup (`ConstrainDevices`) denies the task one GPU, runtimes count only those
+//!    that it may open.
+//! 2. The vendor's variables name GPUs among these (`list`): by UUID, or by position in the
+//!    runtime's order (PCI; AMD: the compute driver's).
+//! 3. A name that is not known (`MIG-<uuid>`, another UUID) is the one GPU that it can mean; else,
+//!    under 1, all that the task may open; else none: a wrong guess would move traffic to a far
+//!    NIC.
 //! 4. Without a variable, under 1: all that the task may open.
-//! 5. Else `SLURM_STEP_GPUS`, the list of the whole step.  `--gpu-bind=none` of 22.05 unsets the
-//!    variables, this one too.
-//! 6. Else the task has no GPU.
+//! 5. Else the step's `SLURM_STEP_GPUS`; `--gpu-bind=none` of 22.05 unsets the variables, this one
+//!    too.
+//! 6. Else none.
 //!
-//! Slurm's per-task numbers are not used: under `ConstrainDevices` every task reports the first GPUs of
-//! the step (`common_gres_set_env` in Slurm's src/interfaces/gres.c).  Nor is `SLURM_JOB_GPUS`, which
-//! sruns on every node inherit from the batch script.  Shards and MPS set the same variables as whole
-//! GPUs; several tasks then share one GPU.
+//! Slurm's per-task numbers do not count: under `ConstrainDevices` every task reports the step's
+//! first GPUs (`common_gres_set_env`, Slurm's src/interfaces/gres.c).  Nor does `SLURM_JOB_GPUS`,
+//! which sruns on all nodes inherit from the batch script.  Shards and MPS set the variables of
+//! whole GPUs, which several tasks then share.
 #![forbid(unsafe_code)]
 
 mod claim;
@@ -37,10 +36,8 @@ use crate::step::{Access, Claim, GpuGrant, Step};
 use crate::topology::{GpuIndex, GpuVendor, Topology};
 use list::{CUDA, CUDA_ORDER, HIERARCHY, HIP, Listed, ROCR, ZE};
 
-/// The variables that are read of a task's environment.
-///
-/// `GPU_DEVICE_ORDINAL`, which Slurm sets too, is OpenCL's alone (ROCm/clr,
-/// rocclr/device/rocm/rocdevice.cpp).
+/// Variables of a task that are read.  `GPU_DEVICE_ORDINAL`, which Slurm sets too, is OpenCL's
+/// alone (ROCm/clr, rocclr/device/rocm/rocdevice.cpp).
 pub const VARIABLES: [&str; 6] = [CUDA, CUDA_ORDER, ROCR, HIP, ZE, HIERARCHY];
 
 /// The GPUs that the program will see.
@@ -49,7 +46,7 @@ pub fn identify(node: &Topology, step: &Step, grant: &GpuGrant) -> Claim {
     sight.claim().unwrap_or_else(|| by_step(&sight, step))
 }
 
-/// A warning if the node's NVIDIA GPUs differ: CUDA's number of a GPU may then not be Slurm's.
+/// A warning if the NVIDIA GPUs differ: CUDA's numbers may not be Slurm's.
 pub fn lint(node: &Topology) -> Option<Diagnostic> {
     let kinds = unequal(node, &positions(node, GpuVendor::Nvidia))?;
     Some(Diagnostic::new(
@@ -85,13 +82,13 @@ struct Sight<'a> {
 }
 
 impl Sight<'_> {
-    /// The GPUs by the vendors' variables, else by denied devices; `None` without either.
+    /// By the vendors' variables, else by denied devices; `None` without either.
     fn claim(&self) -> Option<Claim> {
         let vendors = self.vendors().into_iter();
         let listed = vendors.clone().filter_map(|vendor| self.listed(vendor));
         let listed: Vec<Claim> = listed.collect();
         if let Some(first) = listed.first() {
-            // with several vendors' lists, the reason of the first that names a GPU
+            // the reason of the first vendor's list that names a GPU
             let with_gpus = listed.iter().find(|claim| !claim.gpus.is_empty());
             let reason = with_gpus.unwrap_or(first).reason.clone();
             let gpus = listed.into_iter().flat_map(|claim| claim.gpus).collect();
@@ -107,8 +104,7 @@ impl Sight<'_> {
         GpuVendor::ALL.into_iter().filter(has).collect()
     }
 
-    /// True if one of this vendor's GPUs is denied.  Another vendor's display adapter may be denied to
-    /// all tasks.
+    /// Another vendor's display adapter may be denied to all tasks.
     fn denies(&self, vendor: GpuVendor) -> bool {
         let mut access = self.node.gpus.iter().zip(&self.grant.access);
         access.any(|(gpu, access)| gpu.vendor == vendor && *access == Access::Denied)
@@ -118,7 +114,7 @@ impl Sight<'_> {
     fn visible(&self, vendor: GpuVendor) -> Vec<GpuIndex> {
         let denied = self.denies(vendor);
         let mut gpus = positions(self.node, vendor);
-        // without a denial the task may open also a GPU whose device node was not found
+        // without a denial also those without a known device node
         gpus.retain(|&gpu| !denied || self.grant.access.get(gpu.0) == Some(&Access::Allowed));
         in_runtime_order(self.node, &mut gpus);
         gpus
@@ -128,12 +124,12 @@ impl Sight<'_> {
         self.grant.variables.get(name).map(String::as_str)
     }
 
-    /// The GPUs by the vendor's variables; `None` if none of them is set.
+    /// By the vendor's variables; `None` if none is set.
     fn listed(&self, vendor: GpuVendor) -> Option<Claim> {
         match vendor {
             GpuVendor::Nvidia => self.variable(CUDA).map(|list| self.cuda(list)),
             GpuVendor::Amd => self.rocm(),
-            // to Level Zero these two are no mask
+            // no mask to Level Zero
             GpuVendor::Intel => self
                 .variable(ZE)
                 .filter(|mask| !matches!(*mask, "" | "default"))
@@ -159,8 +155,8 @@ impl Sight<'_> {
         claim
     }
 
-    /// The GPUs of a list with unknown UUIDs, such as a MIG instance's, which only the driver's library
-    /// knows.
+    /// With entries that the node does not list: only the driver's library knows a MIG instance's
+    /// UUID.
     fn with_unknown(&self, listed: Listed, visible: &[GpuIndex]) -> Claim {
         let is_cut = |gpu: &GpuIndex| self.node.gpu(*gpu).mig_instances.is_some();
         let some_cut = visible.iter().any(is_cut);
@@ -200,10 +196,10 @@ impl Sight<'_> {
         claimed(gpus, &reasons.join("; "))
     }
 
-    /// ROCR_VISIBLE_DEVICES is every program's; HIP programs count the GPUs that it leaves.
+    /// Every program reads ROCR_VISIBLE_DEVICES; HIP programs count the GPUs that it leaves.
     fn rocm(&self) -> Option<Claim> {
         let visible = self.visible(GpuVendor::Amd);
-        // HIP reads the first one that is not empty.  On a node with NVIDIA's GPUs the second is theirs
+        // HIP reads the first that is not empty; beside NVIDIA's GPUs the second is theirs
         let has_nvidia = self.vendors().contains(&GpuVendor::Nvidia);
         let names = [HIP, CUDA].into_iter().take(if has_nvidia { 1 } else { 2 });
         let mut lists = names.filter_map(|name| Some((name, self.variable(name)?)));
@@ -284,7 +280,7 @@ pub fn slurms_numbers(node: &Topology, gpus: &[GpuIndex]) -> String {
     gpus.iter().map(number).collect::<Vec<_>>().join(",")
 }
 
-/// The GPUs of `SLURM_STEP_GPUS` that the task may open.
+/// By `SLURM_STEP_GPUS`, without denied GPUs.
 fn by_step(sight: &Sight, step: &Step) -> Claim {
     let node = sight.node;
     let none = |reason| claimed(Vec::new(), reason);
@@ -299,7 +295,7 @@ fn by_step(sight: &Sight, step: &Step) -> Claim {
             "`SLURM_STEP_GPUS` counts MIG instances here, and nothing else names the task's GPUs",
         );
     }
-    // without a variable the runtime counts in its own order, not in Slurm's
+    // without a variable the runtime counts in its own order
     let mut gpus = of_the_step(node, step);
     gpus.retain(|&gpu| !sight.denies(node.gpu(gpu).vendor));
     in_runtime_order(node, &mut gpus);
@@ -312,18 +308,18 @@ fn by_step(sight: &Sight, step: &Step) -> Claim {
     }
 }
 
-/// True if the numbers in `SLURM_STEP_GPUS` count MIG instances.
+/// True if `SLURM_STEP_GPUS` counts MIG instances.
 fn counts_mig(node: &Topology) -> bool {
     node.gpus.iter().any(|gpu| gpu.mig_instances.is_some())
 }
 
-/// The GPUs of `SLURM_STEP_GPUS`: all tasks' of the step on this node.  Entries are positions in
-/// Slurm's list of the node's GPUs, or UUIDs if the site chose these.
+/// The GPUs of all tasks of the step on this node, by `SLURM_STEP_GPUS`: positions in Slurm's list
+/// of the node's GPUs, or UUIDs if the site chose so.
 ///
-/// That list has the order of `File=` in gres.conf, or of the files' numbers with `AutoDetect=nvidia`
-/// (Slurm's src/plugins/gres/gpu/gres_gpu.c, gpu_nvidia.c); the latter is assumed.  With
-/// `AutoDetect=nvml` it is PCI order, which differs if the driver numbered otherwise.  A position is not
-/// a file's number: AMD's files begin at `renderD128`, and a failed GPU leaves a gap.
+/// That list is in the order of `File=` in gres.conf or, with `AutoDetect=nvidia`, of the files'
+/// numbers, which we assume (Slurm's src/plugins/gres/gpu/gres_gpu.c, gpu_nvidia.c); with
+/// `AutoDetect=nvml` in PCI order, which the driver's numbers need not follow.  Positions are not
+/// files' numbers: AMD's files begin at `renderD128`, and a failed GPU leaves a gap.
 pub(crate) fn of_the_step(node: &Topology, step: &Step) -> Vec<GpuIndex> {
     let by_file = by_file(node);
     let mut gpus = Vec::new();
@@ -335,8 +331,8 @@ pub(crate) fn of_the_step(node: &Topology, step: &Step) -> Vec<GpuIndex> {
     gpus
 }
 
-/// As [`of_the_step`], in both possible orders of Slurm's list: of the device files, and of the PCI
-/// addresses.  `None` if an entry names no GPU, or the positions count MIG instances.
+/// As [`of_the_step`], in both orders that Slurm's list may have: of the device files and of the
+/// PCI addresses.  `None` if an entry names no GPU or counts MIG instances.
 pub(crate) fn step_orders(node: &Topology, step: &Step) -> Option<[Vec<GpuIndex>; 2]> {
     let list = step.gpus.as_deref().filter(|_| !counts_mig(node))?;
     let by = |order: Vec<GpuIndex>| -> Option<Vec<GpuIndex>> {
@@ -346,7 +342,7 @@ pub(crate) fn step_orders(node: &Topology, step: &Step) -> Option<[Vec<GpuIndex>
     Some([by(by_file(node))?, by(node.gpu_indices().collect())?])
 }
 
-/// The GPU of an entry of `SLURM_STEP_GPUS`, if Slurm's list has this order.
+/// The GPU of an entry of `SLURM_STEP_GPUS`, if Slurm's list is in this order.
 fn of_entry(node: &Topology, order: &[GpuIndex], entry: &str) -> Option<GpuIndex> {
     match entry.trim().parse::<usize>() {
         Ok(place) => order.get(place).copied(),
@@ -354,12 +350,12 @@ fn of_entry(node: &Topology, order: &[GpuIndex], entry: &str) -> Option<GpuIndex
     }
 }
 
-/// True for a variable that Slurm sets in each task.
+/// True for variables that Slurm sets in each task.
 pub(crate) fn is_slurms(variable: &str) -> bool {
     [CUDA, ROCR, HIP, ZE].contains(&variable)
 }
 
-/// GPUs in the order of their device files' numbers; in PCI order if one is unknown.
+/// By the device files' numbers, or in PCI order if one is unknown.
 fn by_file(node: &Topology) -> Vec<GpuIndex> {
     let mut by_file: Vec<GpuIndex> = node.gpu_indices().collect();
     if node.gpus.iter().all(|gpu| gpu.minor.is_some()) {
@@ -368,7 +364,7 @@ fn by_file(node: &Topology) -> Vec<GpuIndex> {
     by_file
 }
 
-/// The kinds of GPUs, if they differ: CUDA by default counts the fastest first.
+/// The kinds of GPUs if they differ: CUDA's default is fastest first.
 fn unequal(node: &Topology, gpus: &[GpuIndex]) -> Option<String> {
     let gpus = || gpus.iter().map(|&gpu| node.gpu(gpu));
     let models = order::set(gpus().filter_map(|gpu| gpu.model.as_deref()));

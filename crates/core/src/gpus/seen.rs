@@ -1,11 +1,11 @@
-//! The GPUs that a process sees, with or without Slurm.
+//! A process's GPUs, with or without Slurm.
 #![forbid(unsafe_code)]
 
 use super::{Sight, by_step, claimed};
 use crate::step::{Claim, GpuGrant, Step};
 use crate::topology::{GpuIndex, Topology};
 
-/// As [`super::identify`], but all GPUs without a variable, a denied device or a step's list.
+/// As [`super::identify`], but all without a variable, a denied device or a step's list.
 pub fn seen(node: &Topology, step: &Step, grant: &GpuGrant) -> Claim {
     let sight = Sight { node, grant };
     if let Some(claim) = sight.claim() {
