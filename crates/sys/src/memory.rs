@@ -36,10 +36,10 @@ pub enum MemoryPolicy {
 impl fmt::Display for MemoryPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            MemoryPolicy::Default => f.write_str("the default policy"),
-            MemoryPolicy::Prefer(nodes) => write!(f, "NUMA node {nodes} first"),
-            MemoryPolicy::Fence(nodes) => write!(f, "NUMA node {nodes} alone"),
-            MemoryPolicy::Other => f.write_str("another policy"),
+            Self::Default => f.write_str("the default policy"),
+            Self::Prefer(nodes) => write!(f, "NUMA node {nodes} first"),
+            Self::Fence(nodes) => write!(f, "NUMA node {nodes} alone"),
+            Self::Other => f.write_str("another policy"),
         }
     }
 }

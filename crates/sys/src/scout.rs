@@ -61,7 +61,7 @@ pub struct Scout {
 impl Scout {
     /// The child reads at most `limit` bytes of a file; all questions wait at most `patience`
     /// milliseconds together.
-    pub fn send(limit: usize, patience: u16) -> io::Result<Scout> {
+    pub fn send(limit: usize, patience: u16) -> io::Result<Self> {
         let mut ends = [-1; 2];
         let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
         // SAFETY: `ends` has room for two descriptors.
@@ -75,7 +75,7 @@ impl Scout {
         let process = unsafe { libc::syscall(libc::SYS_clone, none, none, none, none, none) };
         match process {
             0 => serve(its.as_raw_fd(), limit),
-            1.. => Ok(Scout {
+            1.. => Ok(Self {
                 process: process as libc::pid_t,
                 socket: ours,
                 left: i32::from(patience),
@@ -127,7 +127,7 @@ impl Scout {
             self.left = self.left.saturating_sub(took).max(0);
             match ready {
                 1.. => return Some(()),
-                ..0 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+                -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
                     && self.left > 0 => {}
                 _ => return None,
             }

@@ -9,7 +9,6 @@ use super::near::{LeastShares, even_part, near_mask, near_masks};
 use super::tasks::{StepTasks, memory_bound, union};
 use crate::step::{Step, Task};
 use crate::topology::{CpuSet, NodeSet, Topology};
-use std::borrow::Borrow;
 
 /// CPUs that no other task of the step gets, and their origin: near `near` if the task has a part
 /// there and all tasks keep their shares.  The error is the same for all tasks.
@@ -65,29 +64,27 @@ struct StepCores<'a> {
 }
 
 impl<'a> StepCores<'a> {
-    fn new(node: &'a Topology, step: &'a Step, task: &'a Task) -> StepCores<'a> {
+    fn new(node: &'a Topology, step: &'a Step, task: &'a Task) -> Self {
         let tasks = StepTasks::new(node, step, task);
         let mut cores = node.cores();
         for core in &mut cores {
             *core = core.intersection(&tasks.cpus);
         }
         cores.retain(|core| !core.is_empty());
-        StepCores { tasks, cores }
+        Self { tasks, cores }
     }
 
     /// True if each task has a core of which no other has a thread.
     fn masks_are_private(&self) -> bool {
         let masks = self.tasks.all_masks();
-        let has_one = |mask: &&CpuSet| self.cores.iter().any(|core| core.intersects(mask));
+        let has_one = |mask: &CpuSet| self.cores.iter().any(|core| core.intersects(mask));
         self.are_ones(&masks) && masks.iter().all(has_one)
     }
 
     /// True if no core is in two of these masks.
-    fn are_ones<M: Borrow<CpuSet>>(&self, masks: &[M]) -> bool {
+    fn are_ones(&self, masks: &[CpuSet]) -> bool {
         self.cores.iter().all(|core| {
-            let masks = masks
-                .iter()
-                .filter(|mask| core.intersects((*mask).borrow()));
+            let masks = masks.iter().filter(|mask| core.intersects(mask));
             masks.count() <= 1
         })
     }
@@ -106,8 +103,8 @@ impl<'a> StepCores<'a> {
         let own = tasks.mask(id);
         if !tasks.gpu_nodes.is_empty() && !tasks.have_too_many_masks() {
             let mut masks = near_masks(tasks);
-            if *masks[id] != *own && self.are_ones(&masks) {
-                let mask = masks.swap_remove(id).into_owned();
+            if masks[id] != *own && self.are_ones(&masks) {
+                let mask = masks.swap_remove(id);
                 return (mask, "cores of its own, for which tasks change places");
             }
         }

@@ -290,7 +290,7 @@ impl Situation<'_> {
         let mask = near_masks(tasks).swap_remove(id);
         match *by_rule != near.nodes && mask.is_subset(own) {
             true => Err("Slurm's rule expects it near other NUMA nodes"),
-            false => Ok(mask.into_owned()),
+            false => Ok(mask),
         }
     }
 

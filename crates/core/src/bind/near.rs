@@ -17,7 +17,6 @@ use super::tasks::{StepTasks, union};
 use crate::order::Order;
 use crate::policy::ladder::Ladder;
 use crate::topology::{CpuSet, NodeSet};
-use std::borrow::{Borrow, Cow};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -32,36 +31,35 @@ pub(super) struct LeastShares {
 }
 
 impl LeastShares {
-    pub(super) fn new(tasks: &StepTasks) -> LeastShares {
-        let mut shares = LeastShares {
-            cores: tasks.node.cores(),
+    pub(super) fn new(tasks: &StepTasks) -> Self {
+        let cores = tasks.node.cores();
+        let threads = cores
+            .iter()
+            .map(|core| core.intersection(&tasks.cpus).len());
+        let asked = tasks.asked.map_or(u64::MAX, |asked| asked as u64 * ONE);
+        let asked_cores = asked / threads.max().unwrap_or(1).max(1) as u64;
+        let mut shares = Self {
+            cores,
             by_slurm: Vec::new(),
             least: Vec::new(),
         };
         shares.by_slurm = shares.of(&tasks.all_masks());
-        let cores = shares.cores.iter();
-        let threads = cores.map(|core| core.intersection(&tasks.cpus).len()).max();
-        let asked = tasks.asked.map_or(u64::MAX, |asked| asked as u64 * ONE);
-        let asked_cores = asked / threads.unwrap_or(1).max(1) as u64;
-        shares.least = shares.by_slurm.clone();
-        for [cpus, cores] in &mut shares.least {
-            *cpus = asked.min(*cpus);
-            *cores = asked_cores.min(*cores);
-        }
+        let by_slurm = shares.by_slurm.iter();
+        shares.least = by_slurm
+            .map(|&[cpus, cores]| [cpus.min(asked), cores.min(asked_cores)])
+            .collect();
         shares
     }
 
     /// `[task]`: its shares by these masks.
-    fn of<M: Borrow<CpuSet>>(&self, masks: &[M]) -> Vec<[u64; 2]> {
-        let masks: Vec<&CpuSet> = masks.iter().map(Borrow::borrow).collect();
+    fn of(&self, masks: &[CpuSet]) -> Vec<[u64; 2]> {
         let in_cores: Vec<CpuSet> = masks.iter().map(|mask| self.in_cores(mask)).collect();
-        let of_cores = fair(&in_cores.iter().collect::<Vec<_>>());
-        let shares = fair(&masks).into_iter().zip(of_cores);
-        shares.map(|(cpus, cores)| [cpus, cores]).collect()
+        let shares = fair(masks).into_iter().zip(fair(&in_cores));
+        shares.map(Into::into).collect()
     }
 
     /// True if these masks keep every task's least shares.
-    pub(super) fn are_kept<M: Borrow<CpuSet>>(&self, masks: &[M]) -> bool {
+    pub(super) fn are_kept(&self, masks: &[CpuSet]) -> bool {
         let shares = self.of(masks);
         let mut both = shares.iter().zip(&self.least);
         both.all(|(has, least)| has[0] >= least[0] && has[1] >= least[1])
@@ -109,10 +107,10 @@ impl Mover<'_> {
 }
 
 /// `[task]`: its mask.  Every task computes the same.
-pub(super) fn near_masks<'t>(tasks: &StepTasks<'t>) -> Vec<Cow<'t, CpuSet>> {
+pub(super) fn near_masks(tasks: &StepTasks) -> Vec<CpuSet> {
     let shares = LeastShares::new(tasks);
     let exchanged = exchanged(tasks, &shares.by_slurm).into_iter();
-    let masks: Vec<&CpuSet> = exchanged.map(|id| tasks.mask(id)).collect();
+    let masks: Vec<CpuSet> = exchanged.map(|id| tasks.mask(id).clone()).collect();
     let mut moves = Moves {
         tasks,
         shares,
@@ -120,12 +118,12 @@ pub(super) fn near_masks<'t>(tasks: &StepTasks<'t>) -> Vec<Cow<'t, CpuSet>> {
     };
     // ends, since each turn sends a task one region farther out
     loop {
-        let mut near: Vec<Cow<CpuSet>> = masks.iter().map(|mask| Cow::Borrowed(*mask)).collect();
+        let mut near = masks.clone();
         let mut give_way = moves.narrow(&mut near);
         if give_way.is_empty() {
             let is_farther = |mover: &&Mover| {
                 let away = |mask: &CpuSet| tasks.distance(mask, mover.gpu_nodes);
-                away(&near[mover.id]) > away(masks[mover.id])
+                away(&near[mover.id]) > away(&masks[mover.id])
             };
             // target 0 is the GPUs' own NUMA nodes: nothing is nearer, and most tasks reach it
             let not_there = moves.moving().filter(|mover| mover.target > 0);
@@ -150,7 +148,7 @@ pub(super) fn near_masks<'t>(tasks: &StepTasks<'t>) -> Vec<Cow<'t, CpuSet>> {
 }
 
 /// The tasks with known GPUs.  Each targets the nearest region, if its memory's binding lets it.
-fn movers<'a>(tasks: &'a StepTasks, masks: &[&CpuSet]) -> Vec<Mover<'a>> {
+fn movers<'a>(tasks: &'a StepTasks, masks: &[CpuSet]) -> Vec<Mover<'a>> {
     // many tasks' GPUs are on the same NUMA nodes
     let mut known: BTreeMap<&NodeSet, Rc<[CpuSet]>> = BTreeMap::new();
     let mover = |(id, gpu_nodes): (usize, &'a NodeSet)| {
@@ -205,15 +203,10 @@ impl<'a> Moves<'a, '_> {
 
     /// Narrows the moving tasks' masks to their regions; returns the tasks that must give way in a
     /// region too small for their shares.
-    fn narrow(&self, masks: &mut [Cow<CpuSet>]) -> Vec<usize> {
+    fn narrow(&self, masks: &mut [CpuSet]) -> Vec<usize> {
         let groups = self.by_region();
         // moving tasks may take CPUs that others of them leave
-        let pool = union(
-            groups
-                .iter()
-                .flatten()
-                .map(|mover| masks[mover.id].as_ref()),
-        );
+        let pool = union(groups.iter().flatten().map(|mover| &masks[mover.id]));
         for group in groups {
             let region = group[0].region();
             let ids = || group.iter().map(|mover| mover.id);
@@ -234,7 +227,7 @@ impl<'a> Moves<'a, '_> {
                 return self.last_ones(&group, ids().collect(), region);
             };
             for (id, near) in ids().zip(near) {
-                masks[id] = Cow::Owned(near);
+                masks[id] = near;
             }
         }
         Vec::new()
@@ -267,7 +260,7 @@ impl<'a> Moves<'a, '_> {
 
     /// The tasks that must move less, since these masks do not keep all shares: the last ones in
     /// the smallest region that is too small, else the group without which all others keep theirs.
-    fn in_the_way(&self, before: &[&CpuSet], masks: &[Cow<CpuSet>]) -> Vec<usize> {
+    fn in_the_way(&self, before: &[CpuSet], masks: &[CpuSet]) -> Vec<usize> {
         let groups = self.by_region();
         let mut regions: Vec<&CpuSet> = groups.iter().map(|group| group[0].region()).collect();
         regions.order_by_key(|region| region.len());
@@ -280,9 +273,9 @@ impl<'a> Moves<'a, '_> {
             }
         }
         let is_enough = |group: &&Vec<&Mover>| {
-            let mut without: Vec<&CpuSet> = masks.iter().map(Borrow::borrow).collect();
+            let mut without = masks.to_vec();
             for mover in *group {
-                without[mover.id] = before[mover.id];
+                without[mover.id] = before[mover.id].clone();
             }
             self.shares.are_kept(&without)
         };

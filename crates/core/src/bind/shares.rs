@@ -6,6 +6,7 @@
 
 use super::tasks::union;
 use crate::topology::CpuSet;
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One CPU.  Shares are quotients of some hundred CPUs and tasks: different ones differ by more
@@ -13,15 +14,15 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) const ONE: u64 = 1 << 20;
 
 /// `[task]`: its share in parts of [`ONE`].
-pub(super) fn fair(masks: &[&CpuSet]) -> Vec<u64> {
+pub(super) fn fair<M: Borrow<CpuSet>>(masks: &[M]) -> Vec<u64> {
     // tasks with equal masks have equal shares
     let mut tasks_with: BTreeMap<&CpuSet, usize> = BTreeMap::new();
     for mask in masks {
-        *tasks_with.entry(mask).or_default() += 1;
+        *tasks_with.entry(mask.borrow()).or_default() += 1;
     }
     let groups: Vec<(&CpuSet, usize)> = tasks_with.into_iter().collect();
     let shares = of_groups(&groups);
-    let share = |mask: &&CpuSet| shares[groups.partition_point(|(other, _)| other < mask)];
+    let share = |mask: &M| shares[groups.partition_point(|(other, _)| *other < mask.borrow())];
     masks.iter().map(share).collect()
 }
 

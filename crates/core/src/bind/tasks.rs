@@ -36,7 +36,7 @@ pub(super) fn union<M: Borrow<CpuSet>>(masks: impl IntoIterator<Item = M>) -> Cp
 }
 
 impl<'t> StepTasks<'t> {
-    pub(super) fn new(node: &'t Topology, step: &'t Step, task: &'t Task) -> StepTasks<'t> {
+    pub(super) fn new(node: &'t Topology, step: &'t Step, task: &'t Task) -> Self {
         let count = step.tasks_here();
         let masks = match task.masks.as_slice() {
             [] => std::slice::from_ref(&task.cpus),
@@ -49,7 +49,7 @@ impl<'t> StepTasks<'t> {
             let parts = gpuless::node_parts(node, step, task)?;
             Some(parts.into_iter().map(Some).collect())
         });
-        StepTasks {
+        Self {
             node,
             step,
             masks,
@@ -68,12 +68,12 @@ impl<'t> StepTasks<'t> {
 
     /// Slurm's mask of a task; with fewer masks than tasks Slurm starts again at the first
     /// (src/plugins/task/affinity/affinity.c, `get_cpuset`).
-    pub(super) fn mask(&self, id: usize) -> &'t CpuSet {
+    pub(super) fn mask(&self, id: usize) -> &CpuSet {
         &self.masks[id % self.masks.len()]
     }
 
-    pub(super) fn all_masks(&self) -> Vec<&'t CpuSet> {
-        (0..self.len()).map(|id| self.mask(id)).collect()
+    pub(super) fn all_masks(&self) -> Vec<CpuSet> {
+        (0..self.len()).map(|id| self.mask(id).clone()).collect()
     }
 
     /// The tasks with known NUMA nodes of their GPUs.

@@ -41,18 +41,13 @@ pub enum Audience {
 }
 
 impl Audience {
-    pub(super) const ALL: [Audience; 4] = [
-        Audience::Cluster,
-        Audience::Nodes,
-        Audience::Partitions,
-        Audience::Both,
-    ];
+    pub(super) const ALL: [Self; 4] = [Self::Cluster, Self::Nodes, Self::Partitions, Self::Both];
 
     /// The highest level of its arguments.
     pub(super) fn level(self) -> AdminLevel {
         match self {
-            Audience::Partitions | Audience::Both => AdminLevel::Partition,
-            Audience::Cluster | Audience::Nodes => AdminLevel::Node,
+            Self::Partitions | Self::Both => AdminLevel::Partition,
+            Self::Cluster | Self::Nodes => AdminLevel::Node,
         }
     }
 }
@@ -85,14 +80,14 @@ impl ConfLine {
 impl Conf {
     /// Refuses each line that is not understood, for all nodes and at `path:number`.  The error
     /// refuses the file.
-    pub fn parse(bytes: &[u8], path: &str) -> Result<(Conf, Vec<Diagnostic>), String> {
+    pub fn parse(bytes: &[u8], path: &str) -> Result<(Self, Vec<Diagnostic>), String> {
         let no_text = |at: usize| {
             let line = bytes[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
             format!("is no text: line {line} has bytes that are not UTF-8, or NUL")
         };
         let text = std::str::from_utf8(bytes).map_err(|bad| no_text(bad.valid_up_to()))?;
         text.find('\0').map_or(Ok(()), |at| Err(no_text(at)))?;
-        let (mut conf, mut findings) = (Conf::default(), Vec::new());
+        let (mut conf, mut findings) = (Self::default(), Vec::new());
         // Windows editors begin a file with a byte-order mark
         for (number, words) in lines(text.trim_start_matches('\u{feff}')) {
             match line(number, &words) {

@@ -33,13 +33,13 @@ struct Range {
 
 impl HostList {
     /// The error quotes the part that is wrong.
-    pub fn parse(text: &str) -> Result<HostList, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         let mut is_open = false;
         let names = text.split(|letter| {
             is_open = letter == '[' || is_open && letter != ']';
             letter == ',' && !is_open
         });
-        names.map(pieces).collect::<Result<_, _>>().map(HostList)
+        names.map(pieces).collect::<Result<_, _>>().map(Self)
     }
 
     /// The number of names, or [`u64::MAX`] if larger.

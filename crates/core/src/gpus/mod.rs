@@ -33,7 +33,8 @@ pub use seen::seen;
 use crate::diagnostic::{Diagnostic, Shown, more_entries};
 use crate::order::{self, Order};
 use crate::step::{Access, Claim, GpuGrant, Step};
-use crate::topology::{GpuIndex, GpuVendor, Topology};
+use crate::topology::GpuVendor::{self, Amd, Intel, Nvidia};
+use crate::topology::{GpuIndex, Topology};
 use list::{CUDA, CUDA_ORDER, HIERARCHY, HIP, Listed, ROCR, ZE};
 
 /// Variables of a task that are read.  `GPU_DEVICE_ORDINAL`, which Slurm sets too, is OpenCL's
@@ -48,7 +49,7 @@ pub fn identify(node: &Topology, step: &Step, grant: &GpuGrant) -> Claim {
 
 /// A warning if the NVIDIA GPUs differ: CUDA's numbers may not be Slurm's.
 pub fn lint(node: &Topology) -> Option<Diagnostic> {
-    let kinds = unequal(node, &positions(node, GpuVendor::Nvidia))?;
+    let kinds = unequal(node, &positions(node, Nvidia))?;
     Some(Diagnostic::new(
         CUDA_ORDER,
         format!(
@@ -127,10 +128,10 @@ impl Sight<'_> {
     /// By the vendor's variables; `None` if none is set.
     fn listed(&self, vendor: GpuVendor) -> Option<Claim> {
         match vendor {
-            GpuVendor::Nvidia => self.variable(CUDA).map(|list| self.cuda(list)),
-            GpuVendor::Amd => self.rocm(),
+            Nvidia => self.variable(CUDA).map(|list| self.cuda(list)),
+            Amd => self.rocm(),
             // no mask to Level Zero
-            GpuVendor::Intel => self
+            Intel => self
                 .variable(ZE)
                 .filter(|mask| !matches!(*mask, "" | "default"))
                 .map(|mask| self.ze(mask)),
@@ -138,7 +139,7 @@ impl Sight<'_> {
     }
 
     fn cuda(&self, text: &str) -> Claim {
-        let visible = self.visible(GpuVendor::Nvidia);
+        let visible = self.visible(Nvidia);
         let listed = list::cuda(self.node, text, &visible);
         if !listed.unknown.is_empty() {
             return self.with_unknown(listed, &visible);
@@ -146,7 +147,7 @@ impl Sight<'_> {
         let is_guess = !listed.by_uuid
             && (1..visible.len()).contains(&listed.gpus.len())
             && self.variable(CUDA_ORDER) != Some("PCI_BUS_ID");
-        let mut claim = self.by_list(GpuVendor::Nvidia, CUDA, text, listed);
+        let mut claim = self.by_list(Nvidia, CUDA, text, listed);
         if is_guess && unequal(self.node, &visible).is_some() {
             claim.reason.push_str(&format!(
                 ", which is a guess: the GPUs differ, and `{CUDA_ORDER}` is not `PCI_BUS_ID`"
@@ -160,7 +161,7 @@ impl Sight<'_> {
     fn with_unknown(&self, listed: Listed, visible: &[GpuIndex]) -> Claim {
         let is_cut = |gpu: &GpuIndex| self.node.gpu(*gpu).mig_instances.is_some();
         let some_cut = visible.iter().any(is_cut);
-        let some_denied = self.denies(GpuVendor::Nvidia);
+        let some_denied = self.denies(Nvidia);
         let mut gpus = listed.gpus;
         let mut reasons = Vec::new();
         if !gpus.is_empty() {
@@ -198,22 +199,22 @@ impl Sight<'_> {
 
     /// Every program reads ROCR_VISIBLE_DEVICES; HIP programs count the GPUs that it leaves.
     fn rocm(&self) -> Option<Claim> {
-        let visible = self.visible(GpuVendor::Amd);
+        let visible = self.visible(Amd);
         // HIP reads the first that is not empty; beside NVIDIA's GPUs the second is theirs
-        let has_nvidia = self.vendors().contains(&GpuVendor::Nvidia);
+        let has_nvidia = self.vendors().contains(&Nvidia);
         let names = [HIP, CUDA].into_iter().take(if has_nvidia { 1 } else { 2 });
         let mut lists = names.filter_map(|name| Some((name, self.variable(name)?)));
         let hip = lists.find(|(_, list)| !list.is_empty());
         let rocr = self.variable(ROCR).map(|text| {
             let listed = list::rocr(self.node, text, &visible);
-            self.by_list(GpuVendor::Amd, ROCR, text, listed)
+            self.by_list(Amd, ROCR, text, listed)
         });
         let Some((name, text)) = hip else {
             return rocr;
         };
         let Some(Claim { gpus, mut reason }) = rocr else {
             let listed = list::hip(self.node, text, &visible);
-            return Some(self.by_list(GpuVendor::Amd, name, text, listed));
+            return Some(self.by_list(Amd, name, text, listed));
         };
         let listed = list::hip(self.node, text, &gpus);
         if listed.gpus.is_empty() && listed.out_of_range && !gpus.is_empty() {
@@ -231,10 +232,10 @@ impl Sight<'_> {
     }
 
     fn ze(&self, mask: &str) -> Claim {
-        let visible = self.visible(GpuVendor::Intel);
+        let visible = self.visible(Intel);
         let flat = list::is_flat(self.node, mask, self.variable(HIERARCHY), &visible);
         let listed = list::level_zero(self.node, mask, flat, &visible);
-        let mut claim = self.by_list(GpuVendor::Intel, ZE, mask, listed);
+        let mut claim = self.by_list(Intel, ZE, mask, listed);
         if flat && !claim.gpus.is_empty() {
             claim.reason.push_str(", each stack a device");
         }
