@@ -29,7 +29,7 @@ pub use scout::{Question, Reply, Scout};
 pub use stack::stack_limit;
 pub use terminal::{terminal_columns, terminal_lines};
 
-/// For calls that return 0, or set errno(3).
+/// The result of a call that returns 0 or sets errno(3).
 fn checked(answer: impl Into<libc::c_long>) -> io::Result<()> {
     match answer.into() {
         0 => Ok(()),

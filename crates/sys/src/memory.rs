@@ -26,9 +26,7 @@ const MAX_NODE: c_ulong = WORDS as c_ulong * 64 + 1;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemoryPolicy {
     Default,
-    /// these NUMA nodes first
     Prefer(NodeSet),
-    /// these NUMA nodes alone
     Fence(NodeSet),
     Other,
 }

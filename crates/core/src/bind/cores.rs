@@ -5,13 +5,13 @@
 //! only choose among its own parts of the NUMA nodes; no two tasks share a part.
 #![forbid(unsafe_code)]
 
-use super::near::{LeastShares, even_part, near_mask, near_masks};
+use super::near::{LeastShares, even_parts, near_mask, near_masks};
 use super::tasks::{StepTasks, memory_bound, union};
 use crate::step::{Step, Task};
 use crate::topology::{CpuSet, NodeSet, Topology};
 
-/// CPUs that no other task of the step gets, and their origin: near `near` if the task has a part
-/// there and all tasks keep their shares.  The error is the same for all tasks.
+/// CPUs that no other task of the step gets, and their origin.  They are near `near` if the task
+/// has a part there and all tasks keep their shares.  The error is the same for all tasks.
 pub(super) fn own_cores(
     node: &Topology,
     step: &Step,
@@ -128,13 +128,11 @@ impl<'a> StepCores<'a> {
                 false => reached,
             }
         };
-        let mut nodes_of_task = Vec::with_capacity(tasks.len());
-        for (id, gpu_nodes) in tasks.gpu_nodes.iter().enumerate() {
-            let gpu_nodes = gpu_nodes
-                .as_ref()
-                .ok_or("which GPU each task has is not certain")?;
-            nodes_of_task.push(reached(gpu_nodes, id));
-        }
+        let nodes_of_task = tasks.gpu_nodes.iter().enumerate();
+        let nodes_of_task = nodes_of_task
+            .map(|(id, gpu_nodes)| Some(reached(gpu_nodes.as_ref()?, id)))
+            .collect::<Option<Vec<NodeSet>>>()
+            .ok_or("which GPU each task has is not certain")?;
         let is_known = !nodes_of_task.is_empty();
         let own = reached(near, id);
         let shares = LeastShares::new(tasks);
@@ -143,13 +141,10 @@ impl<'a> StepCores<'a> {
             let mut sharers: Vec<usize> = (0..tasks.len()).collect();
             sharers.retain(|&id| !is_known || nodes_of_task[id].contains(numa));
             let cores = self.cores_of(numa);
-            let count = sharers.len();
-            if cores.len() < count {
+            if cores.len() < sharers.len() {
                 return Err(FEW);
             }
-            let here: Vec<CpuSet> = (0..count)
-                .map(|part| even_part(&cores, part, count))
-                .collect();
+            let here = even_parts(&cores, sharers.len());
             // a task with unknown GPUs may have its part of one NUMA node only: each must be enough
             if !is_known && !shares.are_kept(&here) {
                 return Err(LESS);

@@ -17,10 +17,10 @@ pub(super) fn exchanged(tasks: &StepTasks, shares: &[[u64; 2]]) -> Vec<usize> {
         |(id, nodes): &(usize, &NodeSet)| !tasks.mask(*id).is_subset(&tasks.node.cpus_of(nodes));
     let mut left: Vec<(usize, &NodeSet)> = tasks.with_known_gpus().filter(is_far).collect();
     while let Some(&(first, _)) = left.first() {
-        let (alike, rest): (Vec<_>, Vec<_>) = left
-            .iter()
+        let alike: Vec<(usize, &NodeSet)>;
+        (alike, left) = left
+            .into_iter()
             .partition(|(id, _)| shares[*id] == shares[first]);
-        left = rest;
         let mask = |place: usize| tasks.mask(alike[place].0);
         let away = |task: usize, place: usize| tasks.distance(mask(place), alike[task].1);
         let own: Vec<u64> = (0..alike.len()).map(|task| away(task, task)).collect();

@@ -50,7 +50,6 @@ pub fn limit_memory(placement: &mut TaskPlacement, memory: &Memory) {
     }
 }
 
-/// The policy for the decided CPUs.
 pub(super) fn decided(
     situation: &Situation,
     near: &Result<NearNodes, String>,

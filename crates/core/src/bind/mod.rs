@@ -24,7 +24,6 @@ use near::{LeastShares, near_mask, near_masks};
 pub(crate) use tasks::nodes_of;
 use tasks::{StepTasks, have_own_gpus, memory_bound};
 
-/// The facts for binding a task.
 pub(crate) struct Situation<'a> {
     pub topology: &'a Topology,
     pub step: &'a Step,
@@ -53,7 +52,6 @@ fn out_of_reach(cpus: CpuSet, why: String) -> Decided {
     (CpuDecision::OutOfReach { cpus, why }, missed)
 }
 
-/// Decides the memory by the CPUs.
 pub(crate) fn bind(situation: &Situation) -> Bound {
     let near = situation.near_nodes();
     let (cpus, missed) = match situation.movable(&near) {
@@ -68,7 +66,6 @@ pub(crate) fn bind(situation: &Situation) -> Bound {
     Bound { cpus, mems, missed }
 }
 
-/// Joins two sentences by `; `.
 pub(crate) fn joined(first: Option<String>, second: Option<String>) -> Option<String> {
     let both = first.into_iter().chain(second);
     both.reduce(|first, second| format!("{first}; {second}"))
@@ -81,14 +78,12 @@ struct NearNodes {
     of_gpus: bool,
 }
 
-/// `NUMA node 3`, `NUMA nodes 0,3`
 pub(crate) fn numa_nodes(nodes: &NodeSet) -> String {
     let plural = if nodes.len() == 1 { "" } else { "s" };
     format!("NUMA node{plural} {nodes}")
 }
 
 impl NearNodes {
-    /// `NUMA node 0, with its GPU`
     fn described(&self) -> String {
         let why = match self.of_gpus {
             true => "with its GPU",
@@ -267,7 +262,7 @@ impl Situation<'_> {
                 "slurmd lists other CPUs for it than it has, and the other tasks go by that list",
             );
         }
-        // if tasks are not counted, it may be alone
+        // the number of tasks is unknown: all of its CPUs may be this one's
         if self.step.uncounted {
             return Ok(own.clone());
         }
@@ -286,7 +281,7 @@ impl Situation<'_> {
         let by_rule = tasks.gpu_nodes[id]
             .as_ref()
             .ok_or("which GPU Slurm's number means is not certain")?;
-        // the other tasks follow Slurm's rule and leave this one a mask, whatever its GPUs are
+        // the other tasks follow Slurm's rule: this one gets the mask that they leave it
         let mask = near_masks(tasks).swap_remove(id);
         match *by_rule != near.nodes && mask.is_subset(own) {
             true => Err("Slurm's rule expects it near other NUMA nodes"),

@@ -1,14 +1,14 @@
 //! `bind=auto`: near CPUs for a step's tasks if every task keeps its share, else Slurm's masks.
 //!
-//! The share is of CPUs and of cores: what Slurm's masks give a task, or what it asked for if that
-//! is less.  Without it, four tasks of four CPUs each would move to the one free core near their
+//! A task's share, of CPUs and of cores, is what Slurm's masks give it, or what it asked for if
+//! that is less.  Otherwise four tasks of four CPUs each would move to the one free core near their
 //! GPUs, and lose nearly all.
 //!
-//! A shared mask of a NUMA node costs nothing while all its tasks compute, and up to half of the
+//! Tasks on a shared mask of a NUMA node lose nothing while all compute, and up to half of their
 //! speed if one wants all cores while others wait (docs/figures.md; meta-pytorch/torchcomms#2906);
-//! a private slice costs a task's helper threads some per cent.  A task can count on its share
-//! only, so sharing is the default, and private CPUs are never narrowed below what the task asked
-//! for.  `bind=none` and `rollout=` are for sites whose programs burst.
+//! helper threads on a private slice lose some per cent.  A task can count on its share only, so
+//! masks are shared by default, and private CPUs never shrink below what the task asked for.
+//! `bind=none` and `rollout=` are for sites whose programs burst.
 #![forbid(unsafe_code)]
 
 use super::exchange::exchanged;
@@ -26,12 +26,12 @@ pub(super) struct LeastShares {
     cores: Vec<CpuSet>,
     /// `[task]`: its share by Slurm's masks
     by_slurm: Vec<[u64; 2]>,
-    /// `[task]`: the lesser of that and what it asked for
+    /// `[task]`: the lesser of `by_slurm` and what it asked for
     least: Vec<[u64; 2]>,
 }
 
 impl LeastShares {
-    pub(super) fn new(tasks: &StepTasks) -> Self {
+    pub fn new(tasks: &StepTasks) -> Self {
         let cores = tasks.node.cores();
         let threads = cores
             .iter()
@@ -59,7 +59,7 @@ impl LeastShares {
     }
 
     /// True if these masks keep every task's least shares.
-    pub(super) fn are_kept(&self, masks: &[CpuSet]) -> bool {
+    pub fn are_kept(&self, masks: &[CpuSet]) -> bool {
         let shares = self.of(masks);
         let mut both = shares.iter().zip(&self.least);
         both.all(|(has, least)| has[0] >= least[0] && has[1] >= least[1])
@@ -73,7 +73,7 @@ impl LeastShares {
     }
 
     /// A task's least share in CPUs, rounded up.
-    pub(super) fn cpus_of(&self, id: usize) -> usize {
+    pub fn cpus_of(&self, id: usize) -> usize {
         let least = self.least.get(id);
         least.map_or(0, |least| least[0].div_ceil(ONE) as usize)
     }
@@ -116,7 +116,7 @@ pub(super) fn near_masks(tasks: &StepTasks) -> Vec<CpuSet> {
         shares,
         movers: movers(tasks, &masks),
     };
-    // ends, since each turn sends a task one region farther out
+    // the loop ends: each turn sends a task one region farther out
     loop {
         let mut near = masks.clone();
         let mut give_way = moves.narrow(&mut near);
@@ -221,7 +221,7 @@ impl<'a> Moves<'a, '_> {
             } else if self.shares.fit(&left, ids()) {
                 self.core_parts(left, &group)
             } else if self.shares.fit(region, ids()) {
-                // some of these CPUs are other tasks' too: `are_kept` decides
+                // other tasks have some of these CPUs too: `are_kept` decides
                 vec![region.clone(); group.len()]
             } else {
                 return self.last_ones(&group, ids().collect(), region);
@@ -240,9 +240,7 @@ impl<'a> Moves<'a, '_> {
         let mut cores: Vec<CpuSet> = cores.map(|core| core.intersection(&cpus)).collect();
         cores.retain(|core| !core.is_empty());
         let count = group.len();
-        let mut parts: Vec<CpuSet> = (0..count)
-            .map(|part| even_part(&cores, part, count))
-            .collect();
+        let mut parts = even_parts(&cores, count);
         let is_enough = |(part, mover): (&CpuSet, &&Mover)| self.shares.fit(part, [mover.id]);
         if !self.tasks.are_private() || !parts.iter().zip(group).all(is_enough) {
             return vec![cpus; count];
@@ -302,9 +300,11 @@ impl<'a> Moves<'a, '_> {
     }
 }
 
-pub(super) fn even_part(cores: &[CpuSet], part: usize, parts: usize) -> CpuSet {
-    let (from, to) = (part * cores.len() / parts, (part + 1) * cores.len() / parts);
-    union(&cores[from..to])
+pub(super) fn even_parts(cores: &[CpuSet], count: usize) -> Vec<CpuSet> {
+    let start = |part: usize| part * cores.len() / count;
+    (0..count)
+        .map(|part| union(&cores[start(part)..start(part + 1)]))
+        .collect()
 }
 
 /// A task's mask if the others' GPUs are unknown: near CPUs that hold the shares of all tasks that
@@ -330,7 +330,7 @@ pub(super) fn near_mask(
         if tasks.are_private() && shares.fit(&part, [id]) {
             return part;
         }
-        // tasks that overlap may stay, and others may come
+        // a task whose mask overlaps may stay, and any other may come
         let mut there: Vec<usize> = (0..tasks.len()).collect();
         there.retain(|&other| {
             !tasks.share_one_mask() && other != id && tasks.mask(other).intersects(&near)

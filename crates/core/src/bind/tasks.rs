@@ -17,15 +17,15 @@ use std::borrow::Borrow;
 const MOST_DIFFERENT_MASKS: usize = 64;
 
 pub(super) struct StepTasks<'t> {
-    pub(super) node: &'t Topology,
+    pub node: &'t Topology,
     step: &'t Step,
     /// Slurm's masks: one if all are equal, the step's CPUs if Slurm bound no task
     masks: &'t [CpuSet],
     /// hardware threads that each task asked for (`-c`)
-    pub(super) asked: Option<usize>,
+    pub asked: Option<usize>,
     /// `[task]`: its GPUs' NUMA nodes, `None` if unknown; empty if all are
-    pub(super) gpu_nodes: Vec<Option<NodeSet>>,
-    pub(super) cpus: CpuSet,
+    pub gpu_nodes: Vec<Option<NodeSet>>,
+    pub cpus: CpuSet,
     threads_per_core: Option<usize>,
 }
 
@@ -36,7 +36,7 @@ pub(super) fn union<M: Borrow<CpuSet>>(masks: impl IntoIterator<Item = M>) -> Cp
 }
 
 impl<'t> StepTasks<'t> {
-    pub(super) fn new(node: &'t Topology, step: &'t Step, task: &'t Task) -> Self {
+    pub fn new(node: &'t Topology, step: &'t Step, task: &'t Task) -> Self {
         let count = step.tasks_here();
         let masks = match task.masks.as_slice() {
             [] => std::slice::from_ref(&task.cpus),
@@ -62,39 +62,39 @@ impl<'t> StepTasks<'t> {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.step.tasks_here()
     }
 
     /// Slurm's mask of a task; with fewer masks than tasks Slurm starts again at the first
     /// (src/plugins/task/affinity/affinity.c, `get_cpuset`).
-    pub(super) fn mask(&self, id: usize) -> &CpuSet {
+    pub fn mask(&self, id: usize) -> &CpuSet {
         &self.masks[id % self.masks.len()]
     }
 
-    pub(super) fn all_masks(&self) -> Vec<CpuSet> {
+    pub fn all_masks(&self) -> Vec<CpuSet> {
         (0..self.len()).map(|id| self.mask(id).clone()).collect()
     }
 
     /// The tasks with known NUMA nodes of their GPUs.
-    pub(super) fn with_known_gpus(&self) -> impl Iterator<Item = (usize, &NodeSet)> {
+    pub fn with_known_gpus(&self) -> impl Iterator<Item = (usize, &NodeSet)> {
         let tasks = self.gpu_nodes.iter().enumerate();
         tasks.filter_map(|(id, nodes)| Some((id, nodes.as_ref()?)))
     }
 
     /// True if too many tasks have different masks: users can forge the list, and each task that
     /// moves reads all of it.
-    pub(super) fn have_too_many_masks(&self) -> bool {
+    pub fn have_too_many_masks(&self) -> bool {
         self.len() > MOST_DIFFERENT_MASKS && !self.share_one_mask()
     }
 
-    pub(super) fn share_one_mask(&self) -> bool {
+    pub fn share_one_mask(&self) -> bool {
         self.masks.len() == 1
     }
 
     /// True if masks may split cores that were not read, and the step lacks a thread of some core:
     /// a task alone on such a core would exchange masks with one that shares a core.
-    pub(super) fn may_differ_in_cores(&self) -> bool {
+    pub fn may_differ_in_cores(&self) -> bool {
         let Some(threads) = self.threads_per_core else {
             return false;
         };
@@ -106,7 +106,7 @@ impl<'t> StepTasks<'t> {
     }
 
     /// True if each task has CPUs, none of them another's.
-    pub(super) fn are_private(&self) -> bool {
+    pub fn are_private(&self) -> bool {
         let sum: usize = self.masks.iter().map(CpuSet::len).sum();
         self.masks.len() == self.len()
             && sum == self.cpus.len()
@@ -118,14 +118,14 @@ impl<'t> StepTasks<'t> {
     /// It must keep its mask's NUMA nodes, since those of the other tasks' memory are unknown: even
     /// `local` can mean one of a mask's two (Slurm's src/plugins/task/affinity/numa.c,
     /// `get_memset`).
-    pub(super) fn may_run(&self, mask: &CpuSet, cpus: &CpuSet) -> bool {
+    pub fn may_run(&self, mask: &CpuSet, cpus: &CpuSet) -> bool {
         memory_bound(self.step).is_none() || self.node.nodes_of(mask) == self.node.nodes_of(cpus)
     }
 
     /// The CPUs' mean distance from the nearest of some NUMA nodes, in hundredths (ACPI SLIT: 10 is
     /// local).  Unknown distances count 20, the kernel's default (include/linux/topology.h,
     /// `REMOTE_DISTANCE`).
-    pub(super) fn distance(&self, cpus: &CpuSet, near: &NodeSet) -> u64 {
+    pub fn distance(&self, cpus: &CpuSet, near: &NodeSet) -> u64 {
         let weighted = |numa: &NumaNode| {
             let own = numa.os_index;
             let between = |to: u32| {

@@ -18,7 +18,6 @@ const MAX_ARGUMENTS: usize = 2048;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Conf {
-    /// in the file's order
     pub lines: Vec<ConfLine>,
 }
 
@@ -43,7 +42,7 @@ pub enum Audience {
 impl Audience {
     pub(super) const ALL: [Self; 4] = [Self::Cluster, Self::Nodes, Self::Partitions, Self::Both];
 
-    /// The highest level of its arguments.
+    /// The highest level of an argument on such a line.
     pub(super) fn level(self) -> AdminLevel {
         match self {
             Self::Partitions | Self::Both => AdminLevel::Partition,
@@ -78,8 +77,8 @@ impl ConfLine {
 }
 
 impl Conf {
-    /// Refuses each line that is not understood, for all nodes and at `path:number`.  The error
-    /// refuses the file.
+    /// A line that is not understood becomes a refusal at `path:number`, for all nodes.  The error
+    /// refuses the whole file.
     pub fn parse(bytes: &[u8], path: &str) -> Result<(Self, Vec<Diagnostic>), String> {
         let no_text = |at: usize| {
             let line = bytes[..at].iter().filter(|byte| **byte == b'\n').count() + 1;

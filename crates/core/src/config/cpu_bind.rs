@@ -6,20 +6,21 @@
 //! survives a move: a task moves only within its step's masks, which have one thread of each core.
 //!
 //! Variables on the node, with Slurm 22.05.8, 24.11.5 and 26.05.2
-//! (`tests/end_to_end/cases_hint.rs`):
+//! (`tests/end_to_end/cases_hint.rs`).  On 22.05 `SLURM_CPU_BIND_LIST` is the text of `--cpu-bind`,
+//! and empty without one.
 //!
 //! ```text
-//! srun                                  TYPE             LIST on 22.05   other variables
-//! --cpu-bind=cores|threads|sockets      cores|…          the user's text
-//! --cpu-bind=none, map_cpu:…            none, map_cpu:
-//! --cpu-bind=verbose                    (empty)
-//! --hint=nomultithread                  threads          (empty)         SLURM_THREADS_PER_CORE=1
-//! --hint=compute_bound, memory_bound    cores            (empty)         SLURM_THREADS_PER_CORE=1
-//! --hint=multithread                    threads          (empty)         SLURM_NTASKS_PER_CORE=65535
-//! --threads-per-core=1, -B S:C:T        threads          (empty)         SLURM_THREADS_PER_CORE
-//! --ntasks-per-core=1                   cores            (empty)         SLURM_NTASKS_PER_CORE
-//! --ntasks-per-socket=2                 sockets          (empty)         SLURM_NTASKS_PER_SOCKET
-//! -B 2                                  sockets          (empty)         none
+//! srun                                TYPE            other variables
+//! --cpu-bind=cores|threads|sockets    cores|…
+//! --cpu-bind=none, map_cpu:…          none, map_cpu:
+//! --cpu-bind=verbose                  (empty)
+//! --hint=nomultithread                threads         SLURM_THREADS_PER_CORE=1
+//! --hint=compute_bound, memory_bound  cores           SLURM_THREADS_PER_CORE=1
+//! --hint=multithread                  threads         SLURM_NTASKS_PER_CORE=65535
+//! --threads-per-core=1, -B S:C:T      threads         SLURM_THREADS_PER_CORE
+//! --ntasks-per-core=1                 cores           SLURM_NTASKS_PER_CORE
+//! --ntasks-per-socket=2               sockets         SLURM_NTASKS_PER_SOCKET
+//! -B 2                                sockets         none
 //! ```
 //!
 //! After 22.05 these variables do not tell `--cpu-bind=threads --threads-per-core=1` from a hint, and
@@ -85,7 +86,7 @@ pub fn masks<'v>(read: impl Fn(&str) -> Option<&'v str>) -> Vec<CpuSet> {
         _ => None,
     };
     let masks = read(LIST).unwrap_or_default().split(',').map(mask);
-    // a bad entry may be this task's
+    // one bad entry voids the list: it may be this task's
     masks.collect::<Option<_>>().unwrap_or_default()
 }
 

@@ -55,7 +55,7 @@ impl HostList {
             .fold(0, u64::saturating_add)
     }
 
-    /// Repeated names stay; [`HostList::count`] bounds the memory.
+    /// All names, repeated ones too.  [`HostList::count`] tells their number at no cost.
     pub fn names(&self) -> Vec<String> {
         self.0.iter().flat_map(|pieces| names_of(pieces)).collect()
     }

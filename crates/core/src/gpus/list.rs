@@ -5,7 +5,7 @@ use super::add;
 use crate::order;
 use crate::topology::{GpuIndex, Topology};
 
-/// NVIDIA's list, and HIP's second.
+/// NVIDIA's list; HIP reads it after its own.
 pub(super) const CUDA: &str = "CUDA_VISIBLE_DEVICES";
 /// `PCI_BUS_ID`, or fastest first.
 pub(super) const CUDA_ORDER: &str = "CUDA_DEVICE_ORDER";
@@ -25,7 +25,7 @@ pub(super) struct Listed {
     pub by_uuid: bool,
     /// UUIDs that the node does not list but that may be a GPU's
     pub unknown: Vec<String>,
-    /// true if it ended at a number that is too high
+    /// true if the list ended at a number that is too high
     pub out_of_range: bool,
 }
 

@@ -64,7 +64,6 @@ fn positions(node: &Topology, vendor: GpuVendor) -> Vec<GpuIndex> {
     gpus.filter(|&gpu| node.gpu(gpu).vendor == vendor).collect()
 }
 
-/// Orders GPUs as their vendor's runtime counts them.
 fn in_runtime_order(node: &Topology, gpus: &mut [GpuIndex]) {
     gpus.order_by_key(|&gpu| {
         let index = node.gpu(gpu).runtime_index;
@@ -83,13 +82,13 @@ struct Sight<'a> {
 }
 
 impl Sight<'_> {
-    /// By the vendors' variables, else by denied devices; `None` without either.
+    /// The GPUs by the vendors' variables, else by denied devices; `None` without either.
     fn claim(&self) -> Option<Claim> {
         let vendors = self.vendors().into_iter();
         let listed = vendors.clone().filter_map(|vendor| self.listed(vendor));
         let listed: Vec<Claim> = listed.collect();
         if let Some(first) = listed.first() {
-            // the reason of the first vendor's list that names a GPU
+            // the reason is that of the first list that names a GPU
             let with_gpus = listed.iter().find(|claim| !claim.gpus.is_empty());
             let reason = with_gpus.unwrap_or(first).reason.clone();
             let gpus = listed.into_iter().flat_map(|claim| claim.gpus).collect();
@@ -115,7 +114,7 @@ impl Sight<'_> {
     fn visible(&self, vendor: GpuVendor) -> Vec<GpuIndex> {
         let denied = self.denies(vendor);
         let mut gpus = positions(self.node, vendor);
-        // without a denial also those without a known device node
+        // without a denial, a GPU whose device node was not found counts too
         gpus.retain(|&gpu| !denied || self.grant.access.get(gpu.0) == Some(&Access::Allowed));
         in_runtime_order(self.node, &mut gpus);
         gpus
@@ -125,12 +124,12 @@ impl Sight<'_> {
         self.grant.variables.get(name).map(String::as_str)
     }
 
-    /// By the vendor's variables; `None` if none is set.
+    /// The GPUs by the vendor's variables; `None` if none is set.
     fn listed(&self, vendor: GpuVendor) -> Option<Claim> {
         match vendor {
             Nvidia => self.variable(CUDA).map(|list| self.cuda(list)),
             Amd => self.rocm(),
-            // no mask to Level Zero
+            // Level Zero takes these for no mask
             Intel => self
                 .variable(ZE)
                 .filter(|mask| !matches!(*mask, "" | "default"))
@@ -156,8 +155,8 @@ impl Sight<'_> {
         claim
     }
 
-    /// With entries that the node does not list: only the driver's library knows a MIG instance's
-    /// UUID.
+    /// The GPUs of a list with UUIDs unknown on the node; a MIG instance's is known to the driver's
+    /// library only.
     fn with_unknown(&self, listed: Listed, visible: &[GpuIndex]) -> Claim {
         let is_cut = |gpu: &GpuIndex| self.node.gpu(*gpu).mig_instances.is_some();
         let some_cut = visible.iter().any(is_cut);
@@ -281,7 +280,7 @@ pub fn slurms_numbers(node: &Topology, gpus: &[GpuIndex]) -> String {
     gpus.iter().map(number).collect::<Vec<_>>().join(",")
 }
 
-/// By `SLURM_STEP_GPUS`, without denied GPUs.
+/// The GPUs of `SLURM_STEP_GPUS`, without denied ones.
 fn by_step(sight: &Sight, step: &Step) -> Claim {
     let node = sight.node;
     let none = |reason| claimed(Vec::new(), reason);
@@ -356,7 +355,7 @@ pub(crate) fn is_slurms(variable: &str) -> bool {
     [CUDA, ROCR, HIP, ZE].contains(&variable)
 }
 
-/// By the device files' numbers, or in PCI order if one is unknown.
+/// GPUs in the order of their device files' numbers; in PCI order if one is unknown.
 fn by_file(node: &Topology) -> Vec<GpuIndex> {
     let mut by_file: Vec<GpuIndex> = node.gpu_indices().collect();
     if node.gpus.iter().all(|gpu| gpu.minor.is_some()) {
