@@ -8,7 +8,7 @@ use nic_placement_core::topology::NodeSet;
 use std::fmt;
 use std::io;
 
-// of include/uapi/linux/mempolicy.h, which libc lacks
+// constants of include/uapi/linux/mempolicy.h that libc lacks
 
 /// since Linux 5.15
 const MPOL_PREFERRED_MANY: c_int = 5;

@@ -1,9 +1,9 @@
 //! A child process that asks a file system for its parent, which can stop waiting.
 //!
-//! execve(2) waits until a process's other threads end, so it is no thread.  Wait(2) and SIGCHLD of
-//! the program that the parent becomes do not report the child: it is cloned without a signal for
-//! its end.  It holds none of the parent's files, since the reader of a task's output waits until
-//! all writers have closed it.
+//! It is no thread, since execve(2) waits until a process's other threads end.  It is cloned
+//! without a signal for its end, so wait(2) and SIGCHLD do not report it in the program that the
+//! parent becomes.  It holds none of the parent's files, since the reader of a task's output waits
+//! until all writers have closed it.
 #![allow(unsafe_code)]
 
 use crate::clock::milliseconds;

@@ -11,9 +11,9 @@ use crate::placement::{Bind, CpuDecision, Mem, MemDecision, TaskPlacement};
 use crate::policy::ladder::Ladder;
 use crate::step::Memory;
 
-/// Limits the decision to the task's memory.  Another program's policy stays: a site's wrapper around
-/// slurmd or a plugin before this one set it on purpose.  Our own policy may only lose nodes.  Nodes
-/// outside the cpuset give no memory.
+/// Limits the decision to the task's memory.  Another program's policy stays: a site's wrapper
+/// around slurmd or a plugin before this one set it on purpose.  Our own policy may only lose
+/// nodes.  Nodes outside the cpuset give no memory.
 pub fn limit_memory(placement: &mut TaskPlacement, memory: &Memory) {
     let Some(nodes) = placement.mems.nodes().cloned() else {
         return;

@@ -71,7 +71,7 @@ pub(crate) fn joined(first: Option<String>, second: Option<String>) -> Option<St
     both.reduce(|first, second| format!("{first}; {second}"))
 }
 
-/// The NUMA nodes that are near.
+/// The NUMA nodes near the task.
 struct NearNodes {
     nodes: NodeSet,
     /// true for those of its GPUs, false for a part of the step's
@@ -209,7 +209,7 @@ impl Situation<'_> {
         (CpuDecision::Set { cpus, why }, None)
     }
 
-    /// `bind=auto`: as near as all tasks of the step keep their shares.
+    /// `bind=auto`: as near as possible while all tasks of the step keep their shares.
     fn by_shares(&self, near: &NearNodes) -> Decided {
         let (node, own) = (self.topology, &self.task.cpus);
         let ladder = Ladder::around(node, &near.nodes);

@@ -157,7 +157,7 @@ fn matches(pieces: &[Piece], name: &str) -> bool {
 }
 
 impl Range {
-    /// True for a number of this range, zeros up to the width included.
+    /// True for a number of this range, padded with zeros to the width.
     fn has(self, digits: &str) -> bool {
         let length = digits.len();
         (length == self.width || length > self.width && !digits.starts_with('0'))

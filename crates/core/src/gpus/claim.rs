@@ -28,9 +28,9 @@ pub fn by_local_id(
     if let Some(bind) = bind.filter(|bind| !rule::shows_all(bind)) {
         return Err(format!("Slurm deals the GPUs, by `{}`", super::shown(bind)));
     }
-    // a task sees a part of the step's GPUs: as many are the same.  The indices cannot be compared:
-    // with `AutoDetect=nvml` positions in `SLURM_STEP_GPUS` are in PCI order, not that of the
-    // device files
+    // a task that sees as many GPUs as the step has sees all of them.  Indices cannot be compared:
+    // with `AutoDetect=nvml` positions in `SLURM_STEP_GPUS` are in PCI order, which may differ from
+    // that of the device files
     let sees = order::set(gpus.iter().copied()).len();
     let has = of_the_step(node, step).len();
     if has > 0 && sees != has {
