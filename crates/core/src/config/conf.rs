@@ -1,8 +1,8 @@
 //! The configuration file: arguments of plugstack.conf for the cluster, some nodes or some
 //! partitions.
 //!
-//! A line for these begins with `NodeName=` or `PartitionName=` as in slurm.conf, or both.  `#`
-//! begins a comment; `\` at its end continues a line.
+//! A line for some nodes or partitions begins with `NodeName=`, `PartitionName=` or both, as in
+//! slurm.conf and gres.conf.  `#` begins a comment; `\` at its end continues a line.
 #![forbid(unsafe_code)]
 
 use super::hostlist::HostList;
