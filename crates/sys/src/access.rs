@@ -1,28 +1,29 @@
-//! faccessat(2): may this task open a device?  It answers as open(2) would, device cgroup included, without
-//! opening: opening a GPU can take seconds.
+//! faccessat(2), which answers as open(2) does, device cgroup included, but opens nothing: opening
+//! a GPU can take seconds.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
-/// Reason why a device may not be opened.  The kernel checks the file's mode and owner first (EACCES), then the device
-/// cgroup (EPERM), then the security modules (EACCES): `inode_permission`, fs/namei.c.
+/// The kernel checks mode and owner first (EACCES), then the device cgroup (EPERM), then security
+/// modules (EACCES): `inode_permission`, fs/namei.c.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// EACCES: the mode, an access list or a security module, which check the user, not the task
+    /// EACCES: the mode, an access list or a security module; they judge the user, not the task
     User,
-    /// EPERM: the device cgroup, which can differ from task to task
+    /// EPERM: the device cgroup, which can differ between tasks
     Cgroup,
     /// ENOENT
     Absent,
-    /// another error, which does not concern rights
+    /// an error not about rights
     Other,
 }
 
-/// Tells whether the effective user may read and write `name` below the directory.
+/// Succeeds if the effective user may read and write `name` in `directory`.
 pub fn may_open(directory: &File, name: &CStr) -> Result<(), Refusal> {
-    // SAFETY: std has no call for it.  The descriptor is open while `directory` lives, the name ends with NUL, and nothing is written.
+    // SAFETY: std lacks it.  `directory` keeps the descriptor open, the name ends with NUL, and
+    // nothing is written.
     let result = unsafe {
         libc::faccessat(
             directory.as_raw_fd(),

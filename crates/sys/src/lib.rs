@@ -1,5 +1,4 @@
-//! The system calls that bind a process and tell what it may open, what it has loaded and how late it is: thin, safe to
-//! call, each block with its reason.
+//! System calls that std lacks, behind safe functions.
 #![allow(unsafe_code)]
 
 mod access;
@@ -30,26 +29,23 @@ pub use scout::{Question, Reply, Scout};
 pub use stack::stack_limit;
 pub use terminal::{terminal_columns, terminal_lines};
 
-/// The result of a call that returns 0 on success, and else sets errno(3).
+/// The result of a call that returns 0 or sets errno(3).
 fn checked(answer: impl Into<libc::c_long>) -> io::Result<()> {
-    if answer.into() == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
+    match answer.into() {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// True if the process is root's, or may become so again.
+/// True if the process is root's or may become root's again.
 pub fn is_root() -> bool {
-    // SAFETY: neither has a precondition, and neither can fail.
+    // SAFETY: neither has a precondition or can fail.
     unsafe { libc::getuid() == 0 || libc::geteuid() == 0 }
 }
 
-/// Ends the process at once, without the exit handlers of the program around us.
-///
-/// For a child of slurmstepd that is about to become a task: its parent's handlers must not run in it, so
-/// _exit(2), not exit(3).
+/// _exit(2): in slurmstepd's child, before it becomes a task, exit(3) would run the parent's exit
+/// handlers.
 pub fn exit_now(status: i32) -> ! {
-    // SAFETY: _exit has no precondition and does not return; libc has no safe form of it.
+    // SAFETY: _exit has no precondition, and libc no safe form of it.
     unsafe { libc::_exit(status) }
 }

@@ -1,25 +1,25 @@
-//! dl_iterate_phdr(3): the load order of this process's shared objects.  Slurm loads the plugins of
-//! plugstack.conf in the order of its lines and calls them in that order.
+//! dl_iterate_phdr(3): the load order of shared objects.  Slurm loads and calls plugins in the
+//! order of plugstack.conf's lines.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_int, c_void};
 
 struct Search<'a> {
     file_name: &'a [u8],
-    /// true after the object with this function
+    /// true after our own object
     past_us: bool,
     found: bool,
 }
 
-/// True if a shared object with this file name was loaded after the object that this function is in.
+/// True if a shared object with this file name was loaded after the one with this function.
 pub fn is_loaded_after_us(file_name: &str) -> bool {
     let mut search = Search {
         file_name: file_name.as_bytes(),
         past_us: false,
         found: false,
     };
-    // SAFETY: `look` has the signature that is asked for, and `search` lives until the call returns; it is the only use of
-    // it meanwhile.
+    // SAFETY: `look` has the callback's signature, and only the call uses `search` until it
+    // returns.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
     search.found
 }
@@ -29,10 +29,11 @@ unsafe extern "C" fn look(
     _size: usize,
     search: *mut c_void,
 ) -> c_int {
-    // SAFETY: both pointers are valid for the call: the first by dl_iterate_phdr(3), the second is that of its only caller.
+    // SAFETY: both are valid during the call: `object` by dl_iterate_phdr(3), `search` by the only
+    // caller.
     let (object, search) = unsafe { (&*object, &mut *search.cast::<Search>()) };
     if search.past_us && !object.dlpi_name.is_null() {
-        // SAFETY: the loader's name of the object ends with NUL.
+        // SAFETY: the loader's names end with NUL.
         let name = unsafe { CStr::from_ptr(object.dlpi_name) }.to_bytes();
         search.found |= name.rsplit(|byte| *byte == b'/').next() == Some(search.file_name);
     }

@@ -1,8 +1,9 @@
-//! A process of our own that asks a file system in this process's place: a caller waits for it no longer than it wants to.
+//! A child process that asks a file system for its parent, which can stop waiting.
 //!
-//! It is a process and not a thread, since execve(2) waits for the other threads of its process to end.  The program that
-//! the caller becomes does not see it: it is cloned without a signal for its end, and so neither wait(2) nor SIGCHLD tells
-//! of it.  It holds no file of the caller's, since the reader of a task's output waits until all writers have closed it.
+//! It is no thread, since execve(2) waits until a process's other threads end.  It is cloned
+//! without a signal for its end, so wait(2) and SIGCHLD do not report it in the program that the
+//! parent becomes.  It holds none of the parent's files, since the reader of a task's output waits
+//! until all writers have closed it.
 #![allow(unsafe_code)]
 
 use crate::clock::milliseconds;
@@ -11,14 +12,14 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 
-/// A question about a path that leads over no symbolic link.
+/// A path's last name is not followed if it is a symbolic link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Question {
-    /// its kind, see [`Reply::mode`]; the bytes are a symbolic link's target
+    /// the mode; the bytes are a symbolic link's target
     Kind,
-    /// go into this directory, which may let a file system be mounted there
+    /// opens the directory, by which automount(8) may mount there
     Enter,
-    /// its first bytes, if it is a regular file
+    /// a regular file's first bytes
     Beginning,
 }
 
@@ -44,36 +45,37 @@ impl Reply {
 
 /// Bytes of a packet, at most: a path, or a part of a file.
 const PACKET: usize = 4608;
-/// The first byte of a packet.
+/// First bytes of packets.
 const DATA: u8 = 0;
 const END: u8 = 1;
-/// Milliseconds for which a killed scout is waited for.  One that waits for nothing is gone in less than one.
+/// Milliseconds for the killed child to end: less than one, unless a file system holds it.
 const GRACE: u32 = 50;
 
 pub struct Scout {
     process: libc::pid_t,
     socket: OwnedFd,
-    /// milliseconds that are left for all questions
+    /// milliseconds left for all questions together
     left: i32,
 }
 
 impl Scout {
-    /// Sends a scout that reads no more than `limit` bytes of a file, and is waited for `patience` milliseconds in all.
-    pub fn send(limit: usize, patience: u16) -> io::Result<Scout> {
+    /// The child reads at most `limit` bytes of a file; all questions wait at most `patience`
+    /// milliseconds together.
+    pub fn send(limit: usize, patience: u16) -> io::Result<Self> {
         let mut ends = [-1; 2];
         let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
-        // SAFETY: `ends` has room for the two descriptors.
+        // SAFETY: `ends` has room for two descriptors.
         super::checked(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })?;
-        // SAFETY: both are new, and nothing else owns them.
+        // SAFETY: both are new, and only this function knows them.
         let [ours, its] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
         let none: libc::c_long = 0;
-        // SAFETY: fork(2) in effect, but no signal tells of the child's end, for which libc has no function that returns in
-        // both.  The child has a copy of all memory.  It calls `serve`, which takes no lock and allocates nothing, so locks
-        // that other threads hold here are nothing to it, and never comes back.
+        // SAFETY: libc has no fork(2) without a signal for the child's end that returns in both.
+        // The child has a copy of all memory; `serve` takes no lock and allocates nothing, so locks
+        // of other threads do not matter, and it never returns.
         let process = unsafe { libc::syscall(libc::SYS_clone, none, none, none, none, none) };
         match process {
             0 => serve(its.as_raw_fd(), limit),
-            1.. => Ok(Scout {
+            1.. => Ok(Self {
                 process: process as libc::pid_t,
                 socket: ours,
                 left: i32::from(patience),
@@ -82,49 +84,27 @@ impl Scout {
         }
     }
 
-    /// `None` if no answer came in time, or the scout is gone.
+    /// `None` if the time is up or the child has ended.
     pub fn ask(&mut self, question: Question, path: &str) -> Option<Reply> {
         let mut packet = vec![question as u8];
         packet.extend(CString::new(path).ok()?.into_bytes_with_nul());
+        let mut answer = Reply::default();
         if packet.len() > PACKET {
-            return Some(Reply {
-                error: libc::ENAMETOOLONG,
-                ..Reply::default()
-            });
+            answer.error = libc::ENAMETOOLONG;
+            return Some(answer);
         }
         let socket = self.socket.as_raw_fd();
-        // SAFETY: the packet is readable for its length, and the descriptor is open as long as `self` lives.
-        let sent = unsafe {
-            libc::send(
-                socket,
-                packet.as_ptr().cast(),
-                packet.len(),
-                libc::MSG_NOSIGNAL,
-            )
-        };
-        if sent < 0 {
+        if !is_sent(socket, &packet) {
             return None;
         }
-        let mut answer = Reply::default();
         loop {
             self.wait()?;
             let mut packet = [0u8; PACKET];
-            // SAFETY: the packet is writable for its length.
-            let count = unsafe {
-                libc::recv(
-                    socket,
-                    packet.as_mut_ptr().cast(),
-                    PACKET,
-                    libc::MSG_DONTWAIT,
-                )
-            };
-            match (packet[0], usize::try_from(count).unwrap_or(0)) {
-                (DATA, count @ 1..) => answer.bytes.extend(&packet[1..count]),
-                (END, 9) => {
-                    let number =
-                        |at: usize| [packet[at], packet[at + 1], packet[at + 2], packet[at + 3]];
-                    answer.error = i32::from_ne_bytes(number(1));
-                    answer.mode = u32::from_ne_bytes(number(5));
+            match (receive(socket, &mut packet, libc::MSG_DONTWAIT), packet[0]) {
+                (count @ 1.., DATA) => answer.bytes.extend(&packet[1..count]),
+                (9, END) => {
+                    answer.error = i32::from_ne_bytes(*packet[1..].first_chunk()?);
+                    answer.mode = u32::from_ne_bytes(*packet[5..].first_chunk()?);
                     return Some(answer);
                 }
                 _ => return None,
@@ -140,17 +120,14 @@ impl Scout {
         };
         loop {
             let begun = milliseconds(libc::CLOCK_MONOTONIC);
-            // SAFETY: `waited` is one entry, and writable.
+            // SAFETY: `waited` is one writable entry.
             let ready = unsafe { libc::poll(&raw mut waited, 1, self.left) };
             let took = milliseconds(libc::CLOCK_MONOTONIC).saturating_sub(begun);
-            self.left = self
-                .left
-                .saturating_sub(i32::try_from(took).unwrap_or(i32::MAX))
-                .max(0);
+            let took = i32::try_from(took).unwrap_or(i32::MAX);
+            self.left = self.left.saturating_sub(took).max(0);
             match ready {
                 1.. => return Some(()),
-                0 => return None,
-                _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+                -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
                     && self.left > 0 => {}
                 _ => return None,
             }
@@ -159,29 +136,29 @@ impl Scout {
 }
 
 impl Drop for Scout {
-    /// Ends the scout.  One that a file system does not let go is left to itself: it ends as soon as that lets go of
-    /// it.
+    /// Kills the child.  If a file system holds it, it ends once that answers; nothing waits for
+    /// this.
     fn drop(&mut self) {
-        // SAFETY: the process is a child that was not yet waited for, so its number is no other's.
+        // SAFETY: the child was not waited for yet, so its number is no other process's.
         unsafe { libc::kill(self.process, libc::SIGKILL) };
         for _ in 0..=GRACE {
-            // SAFETY: as above; no status is asked for.  `__WALL` since no signal tells of its end.
+            // SAFETY: as above; no status is asked for.  `__WALL`: its end has no signal.
             let gone = unsafe {
                 libc::waitpid(self.process, ptr::null_mut(), libc::WNOHANG | libc::__WALL)
             };
             if gone != 0 {
                 return;
             }
-            // SAFETY: no entry, so nothing is read or written; it is a sleep of a millisecond.
+            // SAFETY: without entries poll(2) touches no memory; it sleeps a millisecond.
             unsafe { libc::poll(ptr::null_mut(), 0, 1) };
         }
     }
 }
 
-/// The scout's life: answers until its caller is gone.  System calls and its own stack, nothing else.
+/// Answers until the parent is gone, by system calls and its own stack alone.
 fn serve(socket: i32, limit: usize) -> ! {
-    // SAFETY: the set is filled before it is read.  Handlers of the caller's program, which would run in this copy of it, do
-    // not: no signal but SIGKILL and SIGSTOP reaches this process.
+    // SAFETY: the set is filled before it is read.  All signals but SIGKILL and SIGSTOP are
+    // blocked, so no handler of the parent's program runs in the child.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
@@ -191,13 +168,11 @@ fn serve(socket: i32, limit: usize) -> ! {
     close_all_but(socket);
     let mut packet = [0u8; PACKET];
     loop {
-        // SAFETY: the packet is writable for its length.
-        let count = unsafe { libc::recv(socket, packet.as_mut_ptr().cast(), PACKET, 0) };
-        let count = usize::try_from(count).unwrap_or(0);
-        let path = packet
-            .get(1..count)
-            .and_then(|path| CStr::from_bytes_until_nul(path).ok());
-        let Some(path) = path else { exit() };
+        let count = receive(socket, &mut packet, 0);
+        let path = packet.get(1..count).unwrap_or_default();
+        let Ok(path) = CStr::from_bytes_until_nul(path) else {
+            super::exit_now(0)
+        };
         let (error, mode) = answer(socket, packet[0], path, limit);
         let mut end = [END; 9];
         end[1..5].copy_from_slice(&error.to_ne_bytes());
@@ -206,30 +181,29 @@ fn serve(socket: i32, limit: usize) -> ! {
     }
 }
 
-fn exit() -> ! {
-    // SAFETY: _exit has no precondition, and runs none of the caller's exit handlers.
-    unsafe { libc::_exit(0) }
+fn is_sent(socket: i32, packet: &[u8]) -> bool {
+    let (bytes, count) = (packet.as_ptr().cast(), packet.len());
+    // SAFETY: the packet is readable for its length.
+    unsafe { libc::send(socket, bytes, count, libc::MSG_NOSIGNAL) >= 0 }
+}
+
+/// The packet's length; 0 on failure.
+fn receive(socket: i32, packet: &mut [u8; PACKET], flags: i32) -> usize {
+    // SAFETY: the packet is writable for its length.
+    let count = unsafe { libc::recv(socket, packet.as_mut_ptr().cast(), PACKET, flags) };
+    usize::try_from(count).unwrap_or(0)
 }
 
 fn tell(socket: i32, packet: &[u8]) {
-    // SAFETY: the packet is readable for its length.
-    if unsafe {
-        libc::send(
-            socket,
-            packet.as_ptr().cast(),
-            packet.len(),
-            libc::MSG_NOSIGNAL,
-        )
-    } < 0
-    {
-        exit();
+    if !is_sent(socket, packet) {
+        super::exit_now(0);
     }
 }
 
 fn close_all_but(socket: i32) {
     let close_range = |first: i32, last: i32| {
-        // SAFETY: glibc has a function for it since 2.34 alone.  It touches no memory, and in this process nothing uses the
-        // descriptors.
+        // SAFETY: glibc has it since 2.34 only.  It touches no memory, and nothing in the child
+        // uses the descriptors.
         first > last || unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0
     };
     if close_range(0, socket - 1) && close_range(socket + 1, i32::MAX) {
@@ -242,36 +216,35 @@ fn close_all_but(socket: i32) {
     }
 }
 
-/// The file system's error, and the file's mode.
+/// errno(3), 0 on success, and the file's mode.
 fn answer(socket: i32, question: u8, path: &CStr, limit: usize) -> (i32, u32) {
     if question == Question::Kind as u8 {
         return kind(socket, path);
     }
     let enters = question == Question::Enter as u8;
-    // O_DIRECTORY lets automount(8) mount, and O_PATH asks nothing of what it mounts; what is no regular file is not waited for
-    let how = if enters {
-        libc::O_PATH | libc::O_DIRECTORY
-    } else {
-        libc::O_NONBLOCK | libc::O_NOCTTY
+    // O_DIRECTORY makes automount(8) mount, and O_PATH asks nothing of the new mount; O_NONBLOCK
+    // does not wait for FIFOs and devices
+    let how = match enters {
+        true => libc::O_PATH | libc::O_DIRECTORY,
+        false => libc::O_NONBLOCK | libc::O_NOCTTY,
     };
     // SAFETY: std's functions allocate.  The path ends with NUL.
     let file = unsafe { libc::open(path.as_ptr(), how | libc::O_CLOEXEC | libc::O_NOFOLLOW) };
     if file < 0 {
         return (error(), 0);
     }
-    let error = if enters {
-        0
-    } else {
-        send_beginning(socket, file, limit)
+    let error = match enters {
+        true => 0,
+        false => send_beginning(socket, file, limit),
     };
-    // SAFETY: the descriptor is this function's own, and used no more.
+    // SAFETY: only this function knows the descriptor, and it ends here.
     unsafe { libc::close(file) };
     (error, 0)
 }
 
-/// The file's mode; sends the target of a link.
+/// As [`answer`]; sends a symbolic link's target.
 fn kind(socket: i32, path: &CStr) -> (i32, u32) {
-    // SAFETY: a structure of numbers, which the call fills.
+    // SAFETY: `stat` is numbers, which the call fills.
     let mut facts: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: the path ends with NUL, and `facts` is writable.
     if unsafe { libc::lstat(path.as_ptr(), &raw mut facts) } != 0 {
@@ -279,7 +252,7 @@ fn kind(socket: i32, path: &CStr) -> (i32, u32) {
     }
     if facts.st_mode & libc::S_IFMT == libc::S_IFLNK {
         let mut packet = [DATA; PACKET];
-        // SAFETY: the path ends with NUL, and the packet is writable for so many bytes behind its first.
+        // SAFETY: the path ends with NUL, and the packet has PACKET - 1 more bytes.
         let count =
             unsafe { libc::readlink(path.as_ptr(), packet.as_mut_ptr().add(1).cast(), PACKET - 1) };
         let Ok(count) = usize::try_from(count) else {
@@ -290,17 +263,18 @@ fn kind(socket: i32, path: &CStr) -> (i32, u32) {
     (0, facts.st_mode)
 }
 
+/// An [`io::Error`] of the system's allocates nothing.
 fn error() -> i32 {
-    // SAFETY: glibc's pointer to this thread's number, which is always valid.
-    unsafe { *libc::__errno_location() }
+    io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
+/// errno(3), 0 on success.
 fn send_beginning(socket: i32, file: i32, limit: usize) -> i32 {
     let mut packet = [DATA; PACKET];
     let mut left = limit;
     while left > 0 {
         let most = left.min(4096);
-        // SAFETY: the packet is writable for so many bytes behind its first.
+        // SAFETY: the packet has `most` more bytes.
         match unsafe { libc::read(file, packet.as_mut_ptr().add(1).cast(), most) } {
             count @ 1.. => {
                 tell(socket, &packet[..=count as usize]);

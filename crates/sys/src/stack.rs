@@ -1,13 +1,13 @@
-//! getrlimit(2): how large a stack may grow, by which the kernel bounds what execve(2) takes.
+//! getrlimit(2) of the stack, which bounds the arguments of execve(2).
 #![allow(unsafe_code)]
 
-/// Bytes that the stack may have (`RLIMIT_STACK`); `u64::MAX` where nothing bounds it.
+/// `RLIMIT_STACK` in bytes; `u64::MAX` if unlimited.
 pub fn stack_limit() -> u64 {
     let mut limit = libc::rlimit {
         rlim_cur: libc::RLIM_INFINITY,
         rlim_max: libc::RLIM_INFINITY,
     };
-    // SAFETY: `limit` is writable, and the call writes nothing else.
+    // SAFETY: the call writes `limit` alone.
     unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) };
     limit.rlim_cur
 }

@@ -1,9 +1,9 @@
-//! How wide and how high a terminal is.
+//! The size of a terminal.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Columns of the terminal behind a descriptor; `None` if it is no terminal, or one that does not know.
+/// `None` if the descriptor is no terminal, or the terminal reports 0.
 pub fn terminal_columns(of: BorrowedFd) -> Option<u16> {
     Some(size(of)?.ws_col).filter(|columns| *columns > 0)
 }
@@ -20,7 +20,7 @@ fn size(of: BorrowedFd) -> Option<libc::winsize> {
         ws_xpixel: 0,
         ws_ypixel: 0,
     };
-    // SAFETY: TIOCGWINSZ writes one `winsize`, and the descriptor is open as long as it is borrowed.
+    // SAFETY: TIOCGWINSZ writes one `winsize`; the borrow keeps the descriptor open.
     let done = unsafe { libc::ioctl(of.as_raw_fd(), libc::TIOCGWINSZ, &mut size) };
     (done == 0).then_some(size)
 }

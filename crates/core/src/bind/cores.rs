@@ -1,21 +1,19 @@
 //! `bind=core`: whole cores for each task of a step, disjoint although each task decides alone.
 //!
-//! A task knows its own GPUs but not the others', and no task waits for another.  So the cores a task may
-//! take follow from facts that all tasks of the step on the node share: the topology, slurmd's masks, and
-//! Slurm's rule for GPUs.  Only the choice among its own parts of the nodes may depend on a task's own GPUs.  No two tasks
-//! share a part, whatever their GPUs are.
+//! No task knows another's GPUs or waits for it.  So a task's cores follow from facts that all
+//! tasks of the step share: the topology, slurmd's masks and Slurm's rule for GPUs.  Its own GPUs
+//! only choose among its own parts of the NUMA nodes; no two tasks share a part.
 #![forbid(unsafe_code)]
 
-use super::near::{LeastShares, even_part, near_mask, near_masks};
-use super::tasks::{StepTasks, memory_bound};
+use super::near::{LeastShares, even_parts, near_mask, near_masks};
+use super::tasks::{StepTasks, memory_bound, union};
 use crate::step::{Step, Task};
 use crate::topology::{CpuSet, NodeSet, Topology};
-use std::borrow::Borrow;
 
-/// The CPUs of `task` that no other task of the step gets, near `near` if it has a part there and every task keeps its
-/// share; and how they were found.  The error is the same for every task of the step.
+/// CPUs that no other task of the step gets, and their origin.  They are near `near` if the task
+/// has a part there and all tasks keep their shares.  The error is the same for all tasks.
 pub(super) fn own_cores(
-    topology: &Topology,
+    node: &Topology,
     step: &Step,
     task: &Task,
     near: &NodeSet,
@@ -23,43 +21,33 @@ pub(super) fn own_cores(
     if step.uncounted {
         return Err(UNCOUNTED);
     }
-    let step_cores = StepCores::new(topology, step, task);
-    if step_cores.cores.is_empty() {
-        return Err("the node's cores are not known");
-    }
+    let step_cores = StepCores::new(node, step, task);
     let id = task.local_id as usize;
-    if id >= step_cores.tasks.len() {
-        return Err("Slurm counts fewer tasks here than there are");
+    if step_cores.cores.is_empty() {
+        Err("the node's cores are not known")
+    } else if id >= step_cores.tasks.len() {
+        Err("Slurm counts fewer tasks here than there are")
+    } else if step_cores.masks_are_private() {
+        Ok(step_cores.by_masks(near, id))
+    } else if memory_bound(step).is_some() {
+        Err("the tasks' memory is bound by `--mem-bind`, and tasks stay by it")
+    } else {
+        step_cores.divided(near, id)
     }
-    if step_cores.masks_are_private() {
-        return Ok(step_cores.by_masks(near, id));
-    }
-    if memory_bound(step).is_some() {
-        return Err(MEMORY);
-    }
-    step_cores.divided(near, id)
 }
 
-/// The number of cores that a task on `cpus` can use alone: its own, else an even share; `None` if the number of tasks
-/// is unknown.
-pub(crate) fn threads(
-    topology: &Topology,
-    step: &Step,
-    task: &Task,
-    cpus: &CpuSet,
-) -> Option<usize> {
-    let mut cores = topology.cores();
+/// The cores on `cpus` that a task can use alone: its own, else an even share; `None` if the number
+/// of tasks is unknown.
+pub(crate) fn threads(node: &Topology, step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
+    let mut cores = node.cores();
     if cores.is_empty() {
-        cores = task
-            .step_cpus
-            .iter()
-            .map(|cpu| [cpu].into_iter().collect())
-            .collect();
+        let each = task.step_cpus.iter();
+        cores = each.map(|cpu| [cpu].into_iter().collect()).collect();
     }
     let count = |cpus: &CpuSet| cores.iter().filter(|core| core.intersects(cpus)).count();
     let bound_by_user =
         step.cpu_bind.as_deref().is_some_and(|how| how != "none") && task.masks.is_empty();
-    let is_private = || !step.uncounted && StepCores::new(topology, step, task).masks_are_private();
+    let is_private = || !step.uncounted && StepCores::new(node, step, task).masks_are_private();
     let own = match bound_by_user || is_private() {
         true => count(&task.cpus),
         false if step.uncounted => return None,
@@ -68,133 +56,116 @@ pub(crate) fn threads(
     Some(own.min(count(cpus)).max(1))
 }
 
-/// The cores of the step on this node, which all of its tasks see alike.
+/// The step's cores on this node, the same for all tasks.
 struct StepCores<'a> {
     tasks: StepTasks<'a>,
-    /// the step's threads of each core that it has
+    /// each core's threads in the step
     cores: Vec<CpuSet>,
 }
 
 impl<'a> StepCores<'a> {
-    fn new(topology: &'a Topology, step: &'a Step, task: &'a Task) -> StepCores<'a> {
-        let tasks = StepTasks::new(topology, step, task);
-        let cores = topology
-            .cores()
-            .into_iter()
-            .map(|core| core.intersection(&tasks.cpus));
-        let cores = cores.filter(|core| !core.is_empty()).collect();
-        StepCores { tasks, cores }
+    fn new(node: &'a Topology, step: &'a Step, task: &'a Task) -> Self {
+        let tasks = StepTasks::new(node, step, task);
+        let mut cores = node.cores();
+        for core in &mut cores {
+            *core = core.intersection(&tasks.cpus);
+        }
+        cores.retain(|core| !core.is_empty());
+        Self { tasks, cores }
     }
 
-    /// True if each task has cores of which no other task has a thread.
+    /// True if each task has a core of which no other has a thread.
     fn masks_are_private(&self) -> bool {
         let masks = self.tasks.all_masks();
-        let has_one = |mask: &&CpuSet| self.cores.iter().any(|core| core.intersects(mask));
+        let has_one = |mask: &CpuSet| self.cores.iter().any(|core| core.intersects(mask));
         self.are_ones(&masks) && masks.iter().all(has_one)
     }
 
     /// True if no core is in two of these masks.
-    fn are_ones<M: Borrow<CpuSet>>(&self, masks: &[M]) -> bool {
-        let is_ones = |core: &CpuSet| {
-            masks
-                .iter()
-                .filter(|mask| core.intersects((*mask).borrow()))
-                .count()
-                <= 1
-        };
-        self.cores.iter().all(is_ones)
+    fn are_ones(&self, masks: &[CpuSet]) -> bool {
+        self.cores.iter().all(|core| {
+            let masks = masks.iter().filter(|mask| core.intersects(mask));
+            masks.count() <= 1
+        })
     }
 
-    fn cores_of(&self, node: u32) -> Vec<CpuSet> {
-        let cpus = self.tasks.topology.numa_node(node).map(|node| &node.cpus);
-        self.cores
-            .iter()
-            .filter(|core| cpus.is_some_and(|cpus| core.intersects(cpus)))
-            .cloned()
-            .collect()
+    fn cores_of(&self, numa: u32) -> Vec<CpuSet> {
+        let cpus = self.tasks.node.cpus_of(&[numa].into_iter().collect());
+        let mut cores = self.cores.clone();
+        cores.retain(|core| core.intersects(&cpus));
+        cores
     }
 
-    /// The mask of a task that has cores of its own; if its GPUs are known, a nearer mask that it gets in exchange.
+    /// The mask of a task with private cores, or a nearer one in exchange if the tasks' GPUs are
+    /// known.
     fn by_masks(&self, near: &NodeSet, id: usize) -> (CpuSet, &'static str) {
         let tasks = &self.tasks;
         let own = tasks.mask(id);
         if !tasks.gpu_nodes.is_empty() && !tasks.have_too_many_masks() {
-            let masks = near_masks(tasks);
-            if *masks[id] != *own && self.are_ones(&masks) {
-                return (
-                    masks[id].clone().into_owned(),
-                    "cores of its own, for which tasks change places",
-                );
+            let mut masks = near_masks(tasks);
+            if masks[id] != *own && self.are_ones(&masks) {
+                let mask = masks.swap_remove(id);
+                return (mask, "cores of its own, for which tasks change places");
             }
         }
-        let narrowed = near_mask(tasks, id, near, |_| tasks.len());
-        let cpus = if narrowed.is_subset(own) {
-            narrowed
-        } else {
-            own.clone()
-        };
+        let mut cpus = near_mask(tasks, id, near, |_| tasks.len());
+        if !cpus.is_subset(own) {
+            cpus = own.clone();
+        }
         (cpus, "the cores that Slurm gave to it alone")
     }
 
-    /// Divides the cores of each NUMA node evenly among the tasks whose GPUs are there.  If the tasks' GPUs are
-    /// unknown, all tasks divide each node, and the task keeps its parts near `near`.
+    /// Each NUMA node's cores, divided evenly among the tasks with GPUs there.  If GPUs are
+    /// unknown, all tasks divide each NUMA node, and this one keeps its parts near `near`.
     fn divided(&self, near: &NodeSet, id: usize) -> Result<(CpuSet, &'static str), &'static str> {
-        let (topology, tasks) = (self.tasks.topology, &self.tasks);
-        let numbers = topology.numa_nodes.iter().map(|node| node.os_index);
-        let nodes: NodeSet = numbers
-            .filter(|&node| !self.cores_of(node).is_empty())
-            .collect();
-        // the nodes of its GPUs that the step reaches, else those on which Slurm put it
+        let (node, tasks) = (self.tasks.node, &self.tasks);
+        let nodes = node.nodes_of(&union(&self.cores));
+        // the NUMA nodes of its GPUs in the step, else those of its mask
         let reached = |near: &NodeSet, id: usize| {
             let reached = near.intersection(&nodes);
-            if reached.is_empty() {
-                topology.nodes_of(tasks.mask(id)).intersection(&nodes)
-            } else {
-                reached
+            match reached.is_empty() {
+                true => node.nodes_of(tasks.mask(id)).intersection(&nodes),
+                false => reached,
             }
         };
-        let mut nodes_of_task = Vec::with_capacity(tasks.len());
-        for (id, gpu_nodes) in tasks.gpu_nodes.iter().enumerate() {
-            let gpu_nodes = gpu_nodes
-                .as_ref()
-                .ok_or("which GPU each task has is not certain")?;
-            nodes_of_task.push(reached(gpu_nodes, id));
-        }
+        let nodes_of_task = tasks.gpu_nodes.iter().enumerate();
+        let nodes_of_task = nodes_of_task
+            .map(|(id, gpu_nodes)| Some(reached(gpu_nodes.as_ref()?, id)))
+            .collect::<Option<Vec<NodeSet>>>()
+            .ok_or("which GPU each task has is not certain")?;
         let is_known = !nodes_of_task.is_empty();
         let own = reached(near, id);
         let shares = LeastShares::new(tasks);
         let mut parts = vec![CpuSet::new(); tasks.len()];
-        for node in nodes.iter() {
-            let sharers: Vec<usize> = (0..tasks.len())
-                .filter(|&id| !is_known || nodes_of_task[id].contains(node))
-                .collect();
-            let cores = self.cores_of(node);
+        for numa in nodes.iter() {
+            let mut sharers: Vec<usize> = (0..tasks.len()).collect();
+            sharers.retain(|&id| !is_known || nodes_of_task[id].contains(numa));
+            let cores = self.cores_of(numa);
             if cores.len() < sharers.len() {
                 return Err(FEW);
             }
-            let here: Vec<CpuSet> = (0..sharers.len())
-                .map(|part| even_part(&cores, part, sharers.len()))
-                .collect();
-            // a task with unknown GPUs may take its part of any node alone, so each must be enough
+            let here = even_parts(&cores, sharers.len());
+            // a task with unknown GPUs may have its part of one NUMA node only: each must be enough
             if !is_known && !shares.are_kept(&here) {
                 return Err(LESS);
             }
-            if is_known || own.contains(node) {
-                sharers
-                    .into_iter()
-                    .zip(&here)
-                    .for_each(|(id, part)| parts[id].add(part));
+            if is_known || own.contains(numa) {
+                for (id, part) in sharers.into_iter().zip(&here) {
+                    parts[id].add(part);
+                }
             }
         }
         if is_known && !shares.are_kept(&parts) {
             return Err(LESS);
         }
-        let is_farther = |(id, gpu_nodes): (usize, &Option<NodeSet>)| {
-            let away = |cpus: &CpuSet| gpu_nodes.as_ref().map(|nodes| tasks.distance(cpus, nodes));
+        let is_farther = |(id, gpu_nodes): (usize, &NodeSet)| {
+            let away = |cpus: &CpuSet| tasks.distance(cpus, gpu_nodes);
             away(&parts[id]) > away(tasks.mask(id))
         };
-        if tasks.gpu_nodes.iter().enumerate().any(is_farther) {
-            return Err(FARTHER);
+        if tasks.with_known_gpus().any(is_farther) {
+            return Err(
+                "cores of its own would be farther from a task's GPUs than the CPUs that Slurm gave it",
+            );
         }
         let how = match is_known {
             true => "cores of its own, divided among the tasks that belong there",
@@ -210,12 +181,7 @@ const FEW: &str = "the step has fewer cores than tasks on a NUMA node, which `-c
 
 const LESS: &str = "cores of its own would be less than a task's share of the step's CPUs";
 
-const FARTHER: &str =
-    "cores of its own would be farther from a task's GPUs than the CPUs that Slurm gave it";
-
-const MEMORY: &str = "the tasks' memory is bound by `--mem-bind`, and tasks stay by it";
-
-/// The reason where it is unknown how many processes share the CPUs.
+/// The reason if the number of processes on the CPUs is unknown.
 pub(crate) const UNCOUNTED: &str =
     "nobody says how many processes share these CPUs, which `--local-size` would";
 

@@ -1,32 +1,26 @@
-//! Tasks that Slurm put far from their GPUs change places: each takes the mask of another that is nearer.
+//! Tasks far from their GPUs exchange masks, so that some come nearer and none gets farther away.
 //!
-//! Only tasks with equal shares change, and whole masks, so every task keeps its share, however Slurm counts, and cores stay
-//! as Slurm cut them.  A task never gets farther away.
+//! Only whole masks of tasks with equal shares change hands: shares stay, however Slurm counts, and
+//! cores stay as Slurm cut them.
 #![forbid(unsafe_code)]
 
 use super::tasks::StepTasks;
 use crate::topology::NodeSet;
 
-/// `[task]`: the task whose mask it takes, its own if no other is nearer.  Only tasks with equal `shares` exchange.
-pub(super) fn exchanged<S: PartialEq>(tasks: &StepTasks, shares: &[S]) -> Vec<usize> {
+/// `[task]`: the task whose mask it takes, its own without an exchange.
+pub(super) fn exchanged(tasks: &StepTasks, shares: &[[u64; 2]]) -> Vec<usize> {
     let mut takes: Vec<usize> = (0..tasks.len()).collect();
     if tasks.share_one_mask() {
         return takes;
     }
-    let known = tasks
-        .gpu_nodes
-        .iter()
-        .enumerate()
-        .filter_map(|(id, nodes)| Some((id, nodes.as_ref()?)));
-    let is_far = |(id, nodes): &(usize, &NodeSet)| {
-        !tasks.mask(*id).is_subset(&tasks.topology.cpus_of(nodes))
-    };
-    let mut left: Vec<(usize, &NodeSet)> = known.filter(is_far).collect();
+    let is_far =
+        |(id, nodes): &(usize, &NodeSet)| !tasks.mask(*id).is_subset(&tasks.node.cpus_of(nodes));
+    let mut left: Vec<(usize, &NodeSet)> = tasks.with_known_gpus().filter(is_far).collect();
     while let Some(&(first, _)) = left.first() {
-        let (alike, rest): (Vec<_>, Vec<_>) = left
-            .iter()
+        let alike: Vec<(usize, &NodeSet)>;
+        (alike, left) = left
+            .into_iter()
             .partition(|(id, _)| shares[*id] == shares[first]);
-        left = rest;
         let mask = |place: usize| tasks.mask(alike[place].0);
         let away = |task: usize, place: usize| tasks.distance(mask(place), alike[task].1);
         let own: Vec<u64> = (0..alike.len()).map(|task| away(task, task)).collect();
@@ -34,7 +28,7 @@ pub(super) fn exchanged<S: PartialEq>(tasks: &StepTasks, shares: &[S]) -> Vec<us
             let there = away(task, place);
             let may =
                 task == place || (there <= own[task] && tasks.may_run(mask(task), mask(place)));
-            // of ways that are as near, the one in which fewest change
+            // of equally near assignments the one with the fewest changes
             may.then(|| 2 * alike.len() as u64 * there + u64::from(task != place))
         };
         for (task, place) in assigned(alike.len(), cost).into_iter().enumerate() {
@@ -44,36 +38,32 @@ pub(super) fn exchanged<S: PartialEq>(tasks: &StepTasks, shares: &[S]) -> Vec<us
     takes
 }
 
-/// The cheapest assignment of `count` places to as many takers; `None` is a place that a taker may not have.  Each may
-/// have the place of its own number.
+/// `[taker]`: its place in the cheapest assignment of `count` places to as many takers.  `None`
+/// forbids a place, never that of the taker's own number.
 ///
-/// The Hungarian method, by shortest paths from one taker after another (Kuhn 1955; Jonker and Volgenant 1987).
+/// The Hungarian method, by shortest paths from one taker after another (Kuhn 1955; Jonker and
+/// Volgenant 1987).
 fn assigned(count: usize, cost: impl Fn(usize, usize) -> Option<u64>) -> Vec<usize> {
     const NEVER: i64 = i64::MAX / 4;
-    let cost: Vec<Vec<i64>> = (0..count)
-        .map(|taker| {
-            (0..count)
-                .map(|place| cost(taker, place).map_or(NEVER / 1024, |cost| cost as i64))
-                .collect()
-        })
+    let price = |taker, place| cost(taker, place).map_or(NEVER / 1024, |cost| cost as i64);
+    let costs: Vec<Vec<i64>> = (0..count)
+        .map(|taker| (0..count).map(|place| price(taker, place)).collect())
         .collect();
     // places and takers count from 1; 0 is none
     let mut of_taker = vec![0i64; count + 1];
     let mut of_place = vec![0i64; count + 1];
     let mut taken_by = vec![0usize; count + 1];
     for taker in 1..=count {
-        let (mut least, mut from, mut done) = (
-            vec![NEVER; count + 1],
-            vec![0usize; count + 1],
-            vec![false; count + 1],
-        );
+        let mut least = vec![NEVER; count + 1];
+        let mut from = vec![0usize; count + 1];
+        let mut done = vec![false; count + 1];
         taken_by[0] = taker;
         let mut at = 0;
         while taken_by[at] != 0 {
             done[at] = true;
             let (now, mut delta, mut next) = (taken_by[at], NEVER, 0);
             for place in (1..=count).filter(|place| !done[*place]) {
-                let reduced = cost[now - 1][place - 1] - of_taker[now] - of_place[place];
+                let reduced = costs[now - 1][place - 1] - of_taker[now] - of_place[place];
                 if reduced < least[place] {
                     (least[place], from[place]) = (reduced, at);
                 }
@@ -92,9 +82,8 @@ fn assigned(count: usize, cost: impl Fn(usize, usize) -> Option<u64>) -> Vec<usi
             at = next;
         }
         while at != 0 {
-            let before = from[at];
-            taken_by[at] = taken_by[before];
-            at = before;
+            taken_by[at] = taken_by[from[at]];
+            at = from[at];
         }
     }
     let mut place_of = vec![0; count];

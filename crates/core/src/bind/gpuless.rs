@@ -1,47 +1,47 @@
-//! Unbound tasks without GPUs: each gets a part of the step's NUMA nodes, and uses the NICs there.
+//! Unbound tasks without GPUs: each gets a part of the step's NUMA nodes and the NICs there.
 //!
-//! This serves programs with one process per NUMA node or core (MPI); a task alone on its node keeps all
-//! nodes.
+//! This suits MPI with a process per NUMA node or core; a task alone on its node keeps all.
 #![forbid(unsafe_code)]
 
 use crate::step::{Step, Task};
 use crate::topology::{GpuVendor, NodeSet, Topology};
 
-/// The NUMA nodes of one task, or why it has no part of its own.
+/// A task's NUMA nodes; the error says why it has no part of its own.
 pub(super) fn nodes(
-    topology: &Topology,
+    node: &Topology,
     step: &Step,
     task: &Task,
     asked: bool,
 ) -> Result<NodeSet, String> {
-    let none = |why: &str| Err(format!("no GPU to be near to{why}"));
-    // Does it have GPUs that we cannot identify, such as a MIG device?  Then its part is where those are.
-    let lists = GpuVendor::ALL
-        .iter()
-        .filter_map(|vendor| task.gpus.variables.get(vendor.list_variable()));
-    if !asked || lists.into_iter().any(|list| names_gpus(list)) {
-        return none("");
-    }
-    if task.cpus != task.step_cpus {
-        return none(", and Slurm gave each task its own CPUs");
-    }
-    if step.uncounted {
-        return none(", and nobody says how many processes share its CPUs");
-    }
-    let parts = node_parts(topology, step, task);
-    parts
-        .and_then(|parts| parts.into_iter().nth(task.local_id as usize))
-        .map_or_else(|| none(""), Ok)
+    // a list names GPUs that were not identified, such as MIG devices: the task belongs near these
+    let is_listed = |vendor: &GpuVendor| {
+        let list = task.gpus.variables.get(vendor.list_variable());
+        list.is_some_and(|list| names_gpus(list))
+    };
+    let why = if !asked || GpuVendor::ALL.iter().any(is_listed) {
+        ""
+    } else if task.cpus != task.step_cpus {
+        ", and Slurm gave each task its own CPUs"
+    } else if step.uncounted {
+        ", and nobody says how many processes share its CPUs"
+    } else {
+        let mut parts = node_parts(node, step, task).into_iter().flatten();
+        if let Some(nodes) = parts.nth(task.local_id as usize) {
+            return Ok(nodes);
+        }
+        ""
+    };
+    Err(format!("no GPU to be near to{why}"))
 }
 
-/// The NUMA nodes of all tasks in the order of local ids, by facts that all tasks share; `None` if the step has GPUs,
-/// one task or one node here, if Slurm gave the tasks different CPUs, or if their number is unknown.
-pub(super) fn node_parts(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<NodeSet>> {
-    let shared = task.masks.iter().all(|mask| *mask == task.step_cpus);
-    let reached = topology.nodes_of(&task.step_cpus);
+/// `[task]`: its NUMA nodes, by facts that all tasks share.  `None` if the step has GPUs, one task
+/// or one NUMA node here, if the masks differ, or if the number of tasks is unknown.
+pub(super) fn node_parts(node: &Topology, step: &Step, task: &Task) -> Option<Vec<NodeSet>> {
+    let is_shared = task.masks.iter().all(|mask| *mask == task.step_cpus);
+    let reached = node.nodes_of(&task.step_cpus);
     let (count, tasks) = (reached.len(), step.tasks_here());
     if step.gpus.as_deref().is_some_and(names_gpus)
-        || !shared
+        || !is_shared
         || step.uncounted
         || tasks < 2
         || count < 2

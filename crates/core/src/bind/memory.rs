@@ -1,20 +1,19 @@
-//! Where a task's memory comes from: the NUMA nodes of its CPUs and of its GPUs, if these are near each other.
+//! A task's memory policy: the NUMA nodes of its CPUs and GPUs, if these are near each other.
 //!
 //! MPOL_PREFERRED_MANY tries the node nearest to the allocating CPU first
-//! (Documentation/admin-guide/mm/numa_memory_policy.rst).  A task that also runs on other sockets keeps the kernel's default:
-//! each thread gets memory where it runs.  A preference would make memory remote for some threads.
+//! (Documentation/admin-guide/mm/numa_memory_policy.rst).  A task that also runs on other sockets
+//! keeps the kernel's default, memory where the thread runs: a preference would make some threads'
+//! memory remote.
 #![forbid(unsafe_code)]
 
-use super::{MAX_SHOWN, NearNodes, Situation, bound_by_program, joined, numa_nodes};
-use crate::diagnostic::Shown;
+use super::{NearNodes, Situation, asked_for, bound_by_program, joined, numa_nodes};
 use crate::placement::{Bind, CpuDecision, Mem, MemDecision, TaskPlacement};
 use crate::policy::ladder::Ladder;
 use crate::step::Memory;
-use crate::topology::NodeSet;
 
-/// Limits the decision to the task's memory.  A memory policy that another program set stays: a site's wrapper around
-/// slurmd, or a plugin before us, set it on purpose.  A policy of ours may only lose nodes.  Nodes outside the cpuset
-/// give no memory.
+/// Limits the decision to the task's memory.  Another program's policy stays: a site's wrapper
+/// around slurmd or a plugin before this one set it on purpose.  Our own policy may only lose
+/// nodes.  Nodes outside the cpuset give no memory.
 pub fn limit_memory(placement: &mut TaskPlacement, memory: &Memory) {
     let Some(nodes) = placement.mems.nodes().cloned() else {
         return;
@@ -51,86 +50,73 @@ pub fn limit_memory(placement: &mut TaskPlacement, memory: &Memory) {
     }
 }
 
-/// The memory policy by the CPUs that were decided.
 pub(super) fn decided(
     situation: &Situation,
     near: &Result<NearNodes, String>,
     cpus: &CpuDecision,
 ) -> MemDecision {
     let Situation {
-        topology,
+        topology: node,
         step,
         binding,
         ..
     } = situation;
-    let keep = |why: String| MemDecision::Keep { why };
+    let keep = |why: &str| MemDecision::Keep { why: why.into() };
     if let Some(how) = &step.mem_bind {
-        return keep(format!(
-            "`--mem-bind={}` was asked for",
-            Shown::word(how, MAX_SHOWN)
-        ));
+        return keep(&asked_for("mem-bind", how));
     }
     if let Some(why) = bound_by_program(step) {
-        return keep(why);
+        return keep(&why);
     }
     if binding.mem == Mem::None {
-        return keep(
-            if binding.bind == Bind::None {
-                "`bind=none`"
-            } else {
-                "`mem=none`"
-            }
-            .to_string(),
-        );
+        return keep(match binding.bind {
+            Bind::None => "`bind=none`",
+            _ => "`mem=none`",
+        });
     }
     let near = match near {
         Ok(near) => near,
-        Err(why) => return keep(why.clone()),
+        Err(why) => return keep(why),
     };
-    let ladder = Ladder::around(topology, &near.nodes);
+    let ladder = Ladder::around(node, &near.nodes);
     let rungs = ladder.rungs();
     let reached = ladder.rung_of(cpus.cpus());
-    let runs_on = |node: &u32| {
-        topology
-            .numa_node(*node)
-            .is_some_and(|node| node.cpus.intersects(cpus.cpus()))
-    };
-    let has_cpus = |node: &u32| {
-        topology
-            .numa_node(*node)
-            .is_some_and(|node| !node.cpus.is_empty())
-    };
-    // leave out nodes without CPUs: they hold GPU memory on Grace
-    let gpus_own: NodeSet = near.nodes.iter().filter(runs_on).collect();
-    let nodes: NodeSet = match reached {
-        0 => gpus_own,
-        // on the GPU's socket, but not on its NUMA node
-        near_by if near_by + 1 < rungs.len() => {
-            let where_it_runs = rungs[near_by].nodes.iter().filter(runs_on);
-            where_it_runs
-                .chain(near.nodes.iter().filter(has_cpus))
-                .collect()
-        }
-        // `mem=strict`, or `mem` beside `bind=none`, asks for it although threads on other sockets get remote memory then
-        _ if binding.mem == Mem::Strict || binding.bind == Bind::None => gpus_own,
-        _ if gpus_own.is_empty() => NodeSet::new(),
-        _ => return keep("it runs on other sockets than its GPU's too".to_string()),
+    let runs_on = node.nodes_of(cpus.cpus());
+    let own = near.nodes.intersection(&runs_on);
+    let nodes = if (1..rungs.len() - 1).contains(&reached) {
+        // on the GPU's socket, but not its NUMA node; without NUMA nodes that have no CPUs, which
+        // hold GPU memory on Grace
+        let with_cpus = near.nodes.intersection(&node.nodes_of(&node.cpus()));
+        rungs[reached]
+            .nodes
+            .intersection(&runs_on)
+            .union(&with_cpus)
+    } else if reached > 0
+        && !own.is_empty()
+        // both ask for it, though threads on other sockets then have remote memory
+        && binding.mem != Mem::Strict
+        && binding.bind != Bind::None
+    {
+        return keep("it runs on other sockets than its GPU's too");
+    } else {
+        own
     };
     if nodes.is_empty() {
-        return keep("it does not run near its GPU".to_string());
+        return keep("it does not run near its GPU");
     }
     let whose = match near.of_gpus {
         true if reached == 0 => "of its GPU",
         true => "of its GPU and of its CPUs",
         false => "on which it runs",
     };
+    let text = format!("{} {whose}", numa_nodes(&nodes));
     match binding.mem {
         Mem::Strict => MemDecision::Fence {
-            why: format!("{} {whose} alone, as `mem=strict` asks", numa_nodes(&nodes)),
+            why: format!("{text} alone, as `mem=strict` asks"),
             nodes,
         },
         _ => MemDecision::Prefer {
-            why: format!("{} {whose} first", numa_nodes(&nodes)),
+            why: format!("{text} first"),
             nodes,
         },
     }

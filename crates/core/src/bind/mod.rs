@@ -1,7 +1,7 @@
-//! Where a task may run and where its memory comes from, never beyond what Slurm gave the step.
+//! A task's CPUs and memory, never beyond Slurm's grant to the step.
 //!
-//! By default ([`Bind::Auto`]) a task moves as near to its GPUs as it can while every task of the step keeps its share of the
-//! step's CPUs (`near`).  Memory follows (`memory`).
+//! By default ([`Bind::Auto`]) tasks move near their GPUs as far as every task of the step keeps
+//! its share of the step's CPUs (`near`).  Memory follows the CPUs (`memory`).
 #![forbid(unsafe_code)]
 
 pub mod cores;
@@ -24,10 +24,6 @@ use near::{LeastShares, near_mask, near_masks};
 pub(crate) use tasks::nodes_of;
 use tasks::{StepTasks, have_own_gpus, memory_bound};
 
-/// Characters of the user's own binding in a reason, at most.
-const MAX_SHOWN: usize = 64;
-
-/// The facts for binding a task.
 pub(crate) struct Situation<'a> {
     pub topology: &'a Topology,
     pub step: &'a Step,
@@ -44,57 +40,62 @@ pub(crate) struct Bound {
     pub missed: Option<String>,
 }
 
-/// Decides the CPUs, then the memory by them.
+/// [`Bound::cpus`] and [`Bound::missed`].
+type Decided = (CpuDecision, Option<String>);
+
+fn keep(cpus: CpuSet, why: String) -> Decided {
+    (CpuDecision::Keep { cpus, why }, None)
+}
+
+fn out_of_reach(cpus: CpuSet, why: String) -> Decided {
+    let missed = Some(why.clone());
+    (CpuDecision::OutOfReach { cpus, why }, missed)
+}
+
 pub(crate) fn bind(situation: &Situation) -> Bound {
-    let near = near_nodes(situation);
-    let (cpus, missed) = match movable(situation, &near) {
+    let near = situation.near_nodes();
+    let (cpus, missed) = match situation.movable(&near) {
         Ok(near) => match situation.binding.bind {
-            Bind::Auto => by_shares(situation, near),
-            Bind::Core => by_cores(situation, near),
-            _ => on_nodes(situation, near),
+            Bind::Auto => situation.by_shares(near),
+            Bind::Core => situation.by_cores(near),
+            _ => situation.on_nodes(near),
         },
-        Err(why) => (
-            CpuDecision::Keep {
-                cpus: situation.task.cpus.clone(),
-                why,
-            },
-            None,
-        ),
+        Err(why) => keep(situation.task.cpus.clone(), why),
     };
     let mems = memory::decided(situation, &near, &cpus);
     Bound { cpus, mems, missed }
 }
 
-/// Joins two sentences by `; `.
 pub(crate) fn joined(first: Option<String>, second: Option<String>) -> Option<String> {
-    match (first, second) {
-        (Some(first), Some(second)) => Some(format!("{first}; {second}")),
-        (first, second) => first.or(second),
-    }
+    let both = first.into_iter().chain(second);
+    both.reduce(|first, second| format!("{first}; {second}"))
 }
 
-/// The NUMA nodes to be near to.
+/// The NUMA nodes near the task.
 struct NearNodes {
     nodes: NodeSet,
-    /// true for the nodes of the task's GPUs, false for a part of the step's
+    /// true for those of its GPUs, false for a part of the step's
     of_gpus: bool,
 }
 
-/// `NUMA node 3`, `NUMA nodes 0,3`
 pub(crate) fn numa_nodes(nodes: &NodeSet) -> String {
-    format!(
-        "NUMA node{} {nodes}",
-        if nodes.len() == 1 { "" } else { "s" }
-    )
+    let plural = if nodes.len() == 1 { "" } else { "s" };
+    format!("NUMA node{plural} {nodes}")
 }
 
 impl NearNodes {
-    /// `NUMA node 0, with its GPU`
     fn described(&self) -> String {
-        match self.of_gpus {
-            true => format!("{}, with its GPU", numa_nodes(&self.nodes)),
-            false => format!("{}, its part of the step's", numa_nodes(&self.nodes)),
-        }
+        let why = match self.of_gpus {
+            true => "with its GPU",
+            false => "its part of the step's",
+        };
+        format!("{}, {why}", numa_nodes(&self.nodes))
+    }
+
+    /// The reason if the GPUs are on several NUMA nodes.
+    fn span(&self) -> Option<String> {
+        (self.of_gpus && self.nodes.len() > 1)
+            .then(|| format!("its GPUs span NUMA nodes {}", self.nodes))
     }
 
     fn out_of_reach(&self, starter: Starter) -> String {
@@ -108,410 +109,310 @@ impl NearNodes {
     }
 }
 
-/// The NUMA nodes of the task's GPUs; without GPUs its part of the step's nodes; or why there are none.
-fn near_nodes(situation: &Situation) -> Result<NearNodes, String> {
-    let Situation {
-        topology,
-        step,
-        task,
-        gpus,
-        binding,
-    } = situation;
-    if !topology.provenance.is_this_system() && !binding.trust {
-        return Err(format!(
-            "the topology is not this system's: {}",
-            topology.provenance
-        ));
-    }
-    if gpus.is_empty() {
-        // `--cpu-bind`, or a launcher's own binding, has chosen the nodes together with the CPUs
-        let asked =
-            binding.asked && binding.bind != Bind::None && users_way(step, binding).is_none();
-        return Ok(NearNodes {
-            nodes: gpuless::nodes(topology, step, task, asked)?,
-            of_gpus: false,
-        });
-    }
-    let nodes = nodes_of(topology, gpus).ok_or("the kernel names no NUMA node for its GPU")?;
-    Ok(NearNodes {
-        nodes,
-        of_gpus: true,
-    })
-}
-
-/// The NUMA nodes to which the task may move, or why its CPUs stay as they are.
-fn movable<'n>(
-    situation: &Situation,
-    near: &'n Result<NearNodes, String>,
-) -> Result<&'n NearNodes, String> {
-    let Situation {
-        topology,
-        step,
-        task,
-        binding,
-        ..
-    } = situation;
-    match (users_way(step, binding), step.starter) {
-        (Some(how), Starter::Slurm) => {
-            return Err(format!(
-                "`--cpu-bind={}` was asked for",
-                Shown::word(how, MAX_SHOWN)
-            ));
-        }
-        (Some(how), Starter::Launcher) => {
-            return Err(Shown::message(how, 4 * MAX_SHOWN).to_string());
-        }
-        (None, _) => {}
-    }
-    if let Some(why) = bound_by_program(step) {
-        return Err(why);
-    }
-    if binding.bind == Bind::None {
-        return Err("`bind=none`".to_string());
-    }
-    let near = near.as_ref().map_err(String::clone)?;
-    if task.cpus.is_empty() {
-        return Err("its affinity could not be read".to_string());
-    }
-    if has_cpus_of_other_jobs(situation) {
-        return Err(
-            "Slurm binds no task here (TaskPlugin), so it has CPUs of other jobs too".to_string(),
-        );
-    }
-    if binding.bind == Bind::Auto {
-        return Ok(near);
-    }
-    // we do not know which of a launcher's ranks will use which GPU
-    if near.of_gpus
-        && near.nodes.len() > 1
-        && (binding.bind == Bind::Numa || step.tasks_here() == 1)
-    {
-        return Err(format!("its GPUs span NUMA nodes {}", near.nodes));
-    }
-    if topology.cpus_of(&near.nodes).is_empty() {
-        return Err(format!("NUMA node {} of its GPU has no CPU", near.nodes));
-    }
-    Ok(near)
-}
-
-/// The user's own binding.  `none` does not count beside the user's `bind=`: it switches off Slurm's binding, as
-/// engines do for all their tasks (`SLURM_CPU_BIND=none`: TensorRT-LLM's examples/wide_ep/slurm_scripts).
-fn users_way<'s>(step: &'s Step, binding: &Binding) -> Option<&'s String> {
-    let gives_way = binding.over_none && step.starter == Starter::Slurm;
-    step.cpu_bind
-        .as_ref()
-        .filter(|how| !(gives_way && *how == "none"))
-}
-
-/// The reason if the user's program binds its own CPUs.
-fn bound_by_program(step: &Step) -> Option<String> {
-    step.binder
-        .map(|binder| format!("`{binder}` binds the program"))
-}
-
-/// True if the task has more CPUs than Slurm counts for its job here.  Without task/affinity and task/cgroup
-/// (slurm.conf's TaskPlugin) a step runs on all CPUs, and the near ones may be another job's.
-fn has_cpus_of_other_jobs(situation: &Situation) -> bool {
-    let Situation { step, task, .. } = situation;
-    let jobs = step
-        .job_cores
-        .zip(task.threads_per_core)
-        .map(|(cores, threads)| cores * threads);
-    task.masks.is_empty() && jobs.is_some_and(|cpus| task.cpus.len() > cpus)
-}
-
-/// `bind=auto`: as near as possible while every task of the step keeps its share.
-fn by_shares(situation: &Situation, near: &NearNodes) -> (CpuDecision, Option<String>) {
-    let Situation {
-        topology,
-        step,
-        task,
-        ..
-    } = situation;
-    let ladder = Ladder::around(topology, &near.nodes);
-    let tasks = StepTasks::new(topology, step, task);
-    let own = &task.cpus;
-    let here = ladder.rung_of(own);
-    let by_rule = tasks
-        .gpu_nodes
-        .get(task.local_id as usize)
-        .and_then(Option::as_ref);
-    if here == 0 && by_rule.is_none_or(|nodes| *nodes == near.nodes) {
-        let why = match near.of_gpus && near.nodes.len() > 1 {
-            true => format!("its GPUs span NUMA nodes {}", near.nodes),
-            false => format!("already on {}", near.described()),
-        };
-        return (
-            CpuDecision::Keep {
-                cpus: own.clone(),
-                why,
-            },
-            None,
-        );
-    }
-    let cpus = match mask_by_shares(situation, near, &tasks) {
-        Ok(cpus) if cpus != *own => cpus,
-        place => return far(situation, near, &tasks, &ladder, place.err()),
-    };
-    let verb = if cpus.is_subset(own) {
-        "narrowed to"
-    } else {
-        "moved to the step's CPUs on"
-    };
-    let why = match ladder.rung_of(&cpus) {
-        0 => format!("{verb} {}", near.described()),
-        reached if reached < here => {
-            let rung = &ladder.rungs()[reached];
-            let distance = rung
-                .distance
-                .map(|distance| format!(", distance {distance}"))
-                .unwrap_or_default();
-            format!(
-                "{verb} {}, the nearest to {} of its GPU on which the step has room{distance}",
-                numa_nodes(&rung.nodes),
-                numa_nodes(&near.nodes)
-            )
-        }
-        _ => format!(
-            "{verb} {}, which Slurm's rule for GPUs leaves it beside the other tasks",
-            numa_nodes(&topology.nodes_of(&cpus))
-        ),
-    };
-    (CpuDecision::Set { cpus, why }, None)
-}
-
-/// The task's mask, if all tasks of the step decide by the same facts; else why it must keep its own.
-fn mask_by_shares(
-    situation: &Situation,
-    near: &NearNodes,
-    tasks: &StepTasks<'_>,
-) -> Result<CpuSet, &'static str> {
-    let Situation { step, task, .. } = situation;
-    let id = task.local_id as usize;
-    if id >= tasks.len() {
-        return Err("Slurm counts fewer tasks here than there are");
-    }
-    if *tasks.mask(id) != task.cpus {
-        return Err(
-            "slurmd lists other CPUs for it than it has, and the other tasks go by that list",
-        );
-    }
-    // all CPUs may be what this one has to itself
-    if step.uncounted {
-        return Ok(task.cpus.clone());
-    }
-    if tasks.have_too_many_masks() {
-        return Err("the step's tasks have more different masks than are compared");
-    }
-    if tasks.may_differ_in_cores() {
-        return Err("some tasks may have cores to themselves, and the node's cores were not read");
-    }
-    if tasks.gpu_nodes.is_empty() {
-        let most_near =
-            |nodes: &NodeSet| most_with_gpus_on(situation, nodes).unwrap_or(tasks.len());
-        return Ok(near_mask(tasks, id, &near.nodes, most_near));
-    }
-    let by_rule = tasks.gpu_nodes[id]
-        .as_ref()
-        .ok_or("which GPU Slurm's number means is not certain")?;
-    // the other tasks follow Slurm's rule, whatever GPUs this one has: it takes the mask that they leave it
-    let mask = near_masks(tasks).swap_remove(id);
-    match *by_rule != near.nodes && mask.is_subset(&task.cpus) {
-        true => Err("Slurm's rule expects it near other NUMA nodes"),
-        false => Ok(mask.into_owned()),
-    }
-}
-
-/// The most tasks that can have their GPUs on these NUMA nodes, where each has GPUs of its own.
-fn most_with_gpus_on(situation: &Situation, nodes: &NodeSet) -> Option<usize> {
-    let Situation {
-        topology,
-        step,
-        task,
-        gpus,
-        ..
-    } = situation;
-    if gpus.is_empty() || !have_own_gpus(task) {
-        return None;
-    }
-    let is_there = |gpu: &&GpuIndex| {
-        topology
-            .numa_node_of(topology.gpu(**gpu).address)
-            .is_some_and(|node| nodes.contains(node))
-    };
-    let orders = step_orders(topology, step)?;
-    let there = orders
-        .iter()
-        .map(|order| order.iter().filter(is_there).count())
-        .max()?;
-    Some(there / gpus.len())
-}
-
-/// The decision to keep the mask of a task that is not near its GPU, and the reason with a remedy.  `unlike` says why
-/// the task cannot decide as the others do.
-fn far(
-    situation: &Situation,
-    near: &NearNodes,
-    tasks: &StepTasks<'_>,
-    ladder: &Ladder,
-    unlike: Option<&str>,
-) -> (CpuDecision, Option<String>) {
-    let Situation { step, task, .. } = situation;
-    let cpus = task.cpus.clone();
-    let here = ladder.rung_of(&cpus);
-    let nearer = tasks
-        .cpus
-        .intersection(&ladder.rungs()[here.saturating_sub(1)].cpus);
-    if nearer.is_empty() || !tasks.cpus.intersects(&ladder.rungs()[0].cpus) {
-        let why = near.out_of_reach(step.starter);
-        return (
-            CpuDecision::OutOfReach {
-                cpus,
-                why: why.clone(),
-            },
-            Some(why),
-        );
-    }
-    let part = || match step.uncounted {
-        true => cpus.len(),
-        false => LeastShares::new(tasks).cpus_of(task.local_id as usize),
-    };
-    let (nodes, room) = (&near.nodes, counted(nearer.len(), "CPU"));
-    let why = match (unlike, memory_bound(step), tasks.len(), step.starter) {
-        (Some(why), ..) => {
-            format!("{why}: it stays where it is; `bind=numa` would bring it near its GPU")
-        }
-        (_, Some(how), ..) => stays_by_memory(how),
-        (.., Starter::Launcher) => format!(
-            "near NUMA node {nodes} of its GPU it has {room}, too few for the processes that belong there \
-             with {} each: it keeps all that it has; `bind=numa` would bring it near",
-            part()
-        ),
-        (.., 1, _) => format!(
-            "near NUMA node {nodes} of its GPU the step has {room}, too few for this task's {}: it \
-             keeps them all; a smaller `-c` or `bind=numa` would bring it near",
-            part()
-        ),
-        _ => format!(
-            "near NUMA node {nodes} of its GPU the step has {room}, too few for the tasks that belong \
-             there with {} each: it stays where Slurm put it; `--exclusive` or `-m block:block` may help, \
-             `bind=numa` takes what is there",
-            part()
-        ),
-    };
-    (CpuDecision::OutOfReach { cpus, why }, None)
+fn asked_for(option: &str, how: &str) -> String {
+    format!("`--{option}={}` was asked for", Shown::word(how, 64))
 }
 
 fn stays_by_memory(how: &str) -> String {
-    format!(
-        "`--mem-bind={}` was asked for, and it stays by its memory",
-        Shown::word(how, MAX_SHOWN)
-    )
+    format!("{}, and it stays by its memory", asked_for("mem-bind", how))
 }
 
-/// `bind=core`: cores of its own if the step's can be divided, else as `bind=auto`.
-fn by_cores(situation: &Situation, near: &NearNodes) -> (CpuDecision, Option<String>) {
-    let Situation {
-        topology,
-        step,
-        task,
-        ..
-    } = situation;
-    let (cpus, how) = match cores::own_cores(topology, step, task, &near.nodes) {
-        Ok(own) => own,
-        Err(why) => {
-            let (decision, missed) = by_shares(situation, near);
-            return (
-                decision,
-                joined(Some(format!("`bind=core` cannot be had: {why}")), missed),
+/// The reason if the program binds itself.
+fn bound_by_program(step: &Step) -> Option<String> {
+    let binder = step.binder?;
+    Some(format!("`{binder}` binds the program"))
+}
+
+impl Situation<'_> {
+    /// The NUMA nodes of the task's GPUs, without GPUs its part of the step's; the error says why
+    /// none.
+    fn near_nodes(&self) -> Result<NearNodes, String> {
+        let (node, binding) = (self.topology, &self.binding);
+        if !node.provenance.is_this_system() && !binding.trust {
+            let provenance = &node.provenance;
+            return Err(format!("the topology is not this system's: {provenance}"));
+        }
+        let of_gpus = !self.gpus.is_empty();
+        let nodes = if of_gpus {
+            nodes_of(node, self.gpus).ok_or("the kernel names no NUMA node for its GPU")?
+        } else {
+            // `--cpu-bind` or a launcher chose NUMA nodes together with the CPUs
+            let asked =
+                binding.asked && binding.bind != Bind::None && self.users_binding().is_none();
+            gpuless::nodes(node, self.step, self.task, asked)?
+        };
+        Ok(NearNodes { nodes, of_gpus })
+    }
+
+    /// The near NUMA nodes, if the task may move; the error says why its CPUs stay.
+    fn movable<'n>(&self, near: &'n Result<NearNodes, String>) -> Result<&'n NearNodes, String> {
+        let (step, bind) = (self.step, self.binding.bind);
+        if let Some(how) = self.users_binding() {
+            return Err(match step.starter {
+                Starter::Slurm => asked_for("cpu-bind", how),
+                Starter::Launcher => Shown::message(how, 256).to_string(),
+            });
+        }
+        if let Some(why) = bound_by_program(step) {
+            return Err(why);
+        }
+        if bind == Bind::None {
+            return Err("`bind=none`".into());
+        }
+        let near = near.as_ref().map_err(String::clone)?;
+        if self.task.cpus.is_empty() {
+            return Err("its affinity could not be read".into());
+        }
+        if self.has_cpus_of_other_jobs() {
+            return Err(
+                "Slurm binds no task here (TaskPlugin), so it has CPUs of other jobs too".into(),
             );
         }
-    };
-    let near_cpus = topology.cpus_of(&near.nodes);
-    let is_own = cpus == task.cpus;
-    if cpus.intersects(&near_cpus) {
-        let why = format!("{how}, on {}", near.described());
-        let decision = if is_own {
-            CpuDecision::Keep { cpus, why }
-        } else {
-            CpuDecision::Set { cpus, why }
-        };
-        return (decision, None);
-    }
-    let missed = match task.step_cpus.intersects(&near_cpus) {
-        true => {
-            format!(
-                "the step's cores on NUMA node {} are other tasks'; `bind=numa` shares them",
-                near.nodes
-            )
+        if bind == Bind::Auto {
+            return Ok(near);
         }
-        false => near.out_of_reach(step.starter),
-    };
-    let decision = match is_own {
-        true => CpuDecision::OutOfReach {
-            cpus,
-            why: missed.clone(),
-        },
-        false => CpuDecision::Set {
-            cpus,
-            why: format!("{how}; {missed}"),
-        },
-    };
-    (decision, Some(missed))
-}
+        // `bind=core` divides cores among a launcher's ranks, whose GPUs are unknown
+        if bind == Bind::Numa || step.tasks_here() == 1 {
+            near.span().map_or(Ok(()), Err)?;
+        }
+        if self.topology.cpus_of(&near.nodes).is_empty() {
+            return Err(format!("NUMA node {} of its GPU has no CPU", near.nodes));
+        }
+        Ok(near)
+    }
 
-/// `bind=numa`: the task's CPUs on the near nodes; if it has none there, the step's.
-fn on_nodes(situation: &Situation, near: &NearNodes) -> (CpuDecision, Option<String>) {
-    let Situation {
-        topology,
-        step,
-        task,
-        ..
-    } = situation;
-    let near_cpus = topology.cpus_of(&near.nodes);
-    let own = task.cpus.clone();
-    if own.is_subset(&near_cpus) {
-        return (
-            CpuDecision::Keep {
-                cpus: own,
-                why: format!("already on {}", near.described()),
-            },
-            None,
-        );
+    /// The user's or a launcher's binding.  Beside the user's `bind=`, `--cpu-bind=none` does not
+    /// count: engines use it for all tasks (`SLURM_CPU_BIND=none`: TensorRT-LLM's
+    /// examples/wide_ep/slurm_scripts).
+    fn users_binding(&self) -> Option<&String> {
+        let gives_way = self.binding.over_none && self.step.starter == Starter::Slurm;
+        let how = self.step.cpu_bind.as_ref();
+        how.filter(|how| !(gives_way && *how == "none"))
     }
-    let part = own.intersection(&near_cpus);
-    let (cpus, verb) = match part.is_empty() {
-        false => (part, "narrowed to"),
-        true => (
-            task.step_cpus.intersection(&near_cpus),
-            "moved to the step's CPUs on",
-        ),
-    };
-    if cpus.is_empty() {
-        let why = near.out_of_reach(step.starter);
-        return (
-            CpuDecision::OutOfReach {
-                cpus: own,
-                why: why.clone(),
-            },
-            Some(why),
-        );
+
+    /// True if the task has more CPUs than Slurm counts for its job here.  Without task/affinity
+    /// and task/cgroup (slurm.conf's TaskPlugin) steps run on all CPUs, and near ones may be other
+    /// jobs'.
+    fn has_cpus_of_other_jobs(&self) -> bool {
+        let task = self.task;
+        let jobs = self.step.job_cores.zip(task.threads_per_core);
+        task.masks.is_empty()
+            && jobs.is_some_and(|(cores, threads)| task.cpus.len() > cores * threads)
     }
-    match memory_bound(step) {
-        Some(how) if topology.nodes_of(&own) != topology.nodes_of(&cpus) => (
-            CpuDecision::Keep {
-                cpus: own,
-                why: stays_by_memory(how),
-            },
-            None,
-        ),
-        _ => (
-            CpuDecision::Set {
-                cpus,
-                why: format!("{verb} {}", near.described()),
-            },
-            None,
-        ),
+
+    fn moved(&self, cpus: CpuSet, place: &str) -> Decided {
+        let verb = match cpus.is_subset(&self.task.cpus) {
+            true => "narrowed to",
+            false => "moved to the step's CPUs on",
+        };
+        let why = format!("{verb} {place}");
+        (CpuDecision::Set { cpus, why }, None)
+    }
+
+    /// `bind=auto`: as near as possible while all tasks of the step keep their shares.
+    fn by_shares(&self, near: &NearNodes) -> Decided {
+        let (node, own) = (self.topology, &self.task.cpus);
+        let ladder = Ladder::around(node, &near.nodes);
+        let tasks = StepTasks::new(node, self.step, self.task);
+        let here = ladder.rung_of(own);
+        let by_rule = tasks.gpu_nodes.get(self.task.local_id as usize);
+        let by_rule = by_rule.and_then(Option::as_ref);
+        if here == 0 && by_rule.is_none_or(|nodes| *nodes == near.nodes) {
+            let already = || format!("already on {}", near.described());
+            return keep(own.clone(), near.span().unwrap_or_else(already));
+        }
+        let cpus = match self.mask_by_shares(near, &tasks) {
+            Ok(cpus) if cpus != *own => cpus,
+            place => return self.far(near, &tasks, &ladder, place.err()),
+        };
+        let place = match ladder.rung_of(&cpus) {
+            0 => near.described(),
+            reached if reached < here => {
+                let rung = &ladder.rungs()[reached];
+                let place = format!(
+                    "{}, the nearest to {} of its GPU on which the step has room",
+                    numa_nodes(&rung.nodes),
+                    numa_nodes(&near.nodes)
+                );
+                match rung.distance {
+                    Some(distance) => format!("{place}, distance {distance}"),
+                    None => place,
+                }
+            }
+            _ => format!(
+                "{}, which Slurm's rule for GPUs leaves it beside the other tasks",
+                numa_nodes(&node.nodes_of(&cpus))
+            ),
+        };
+        self.moved(cpus, &place)
+    }
+
+    /// The task's mask, by facts that all tasks of the step have; the error says why they do not.
+    fn mask_by_shares(
+        &self,
+        near: &NearNodes,
+        tasks: &StepTasks<'_>,
+    ) -> Result<CpuSet, &'static str> {
+        let (own, id) = (&self.task.cpus, self.task.local_id as usize);
+        if id >= tasks.len() {
+            return Err("Slurm counts fewer tasks here than there are");
+        }
+        if tasks.mask(id) != own {
+            return Err(
+                "slurmd lists other CPUs for it than it has, and the other tasks go by that list",
+            );
+        }
+        // the number of tasks is unknown: all of its CPUs may be this one's
+        if self.step.uncounted {
+            return Ok(own.clone());
+        }
+        if tasks.have_too_many_masks() {
+            return Err("the step's tasks have more different masks than are compared");
+        }
+        if tasks.may_differ_in_cores() {
+            return Err(
+                "some tasks may have cores to themselves, and the node's cores were not read",
+            );
+        }
+        if tasks.gpu_nodes.is_empty() {
+            let most_near = |nodes: &NodeSet| self.most_with_gpus_on(nodes).unwrap_or(tasks.len());
+            return Ok(near_mask(tasks, id, &near.nodes, most_near));
+        }
+        let by_rule = tasks.gpu_nodes[id]
+            .as_ref()
+            .ok_or("which GPU Slurm's number means is not certain")?;
+        // the other tasks follow Slurm's rule: this one gets the mask that they leave it
+        let mask = near_masks(tasks).swap_remove(id);
+        match *by_rule != near.nodes && mask.is_subset(own) {
+            true => Err("Slurm's rule expects it near other NUMA nodes"),
+            false => Ok(mask),
+        }
+    }
+
+    /// The most tasks whose GPUs can be on these NUMA nodes, if no two tasks share a GPU.
+    fn most_with_gpus_on(&self, nodes: &NodeSet) -> Option<usize> {
+        let (node, gpus) = (self.topology, self.gpus);
+        if gpus.is_empty() || !have_own_gpus(self.task) {
+            return None;
+        }
+        let is_there = |gpu: &&GpuIndex| {
+            let numa = node.numa_node_of(node.gpu(**gpu).address);
+            numa.is_some_and(|numa| nodes.contains(numa))
+        };
+        let orders = step_orders(node, self.step)?;
+        let counts = orders.map(|order| order.iter().filter(is_there).count());
+        Some(counts.into_iter().max()? / gpus.len())
+    }
+
+    /// Keeps a mask that is not near the GPU, and names a remedy.  `unlike`: why the task cannot
+    /// decide as the others do.
+    fn far(
+        &self,
+        near: &NearNodes,
+        tasks: &StepTasks<'_>,
+        ladder: &Ladder,
+        unlike: Option<&str>,
+    ) -> Decided {
+        let (step, cpus) = (self.step, self.task.cpus.clone());
+        let rungs = ladder.rungs();
+        let nearer = &rungs[ladder.rung_of(&cpus).saturating_sub(1)].cpus;
+        let nearer = tasks.cpus.intersection(nearer);
+        if nearer.is_empty() || !tasks.cpus.intersects(&rungs[0].cpus) {
+            return out_of_reach(cpus, near.out_of_reach(step.starter));
+        }
+        let why = if let Some(why) = unlike {
+            format!("{why}: it stays where it is; `bind=numa` would bring it near its GPU")
+        } else if let Some(how) = memory_bound(step) {
+            stays_by_memory(how)
+        } else {
+            let part = match step.uncounted {
+                true => cpus.len(),
+                false => LeastShares::new(tasks).cpus_of(self.task.local_id as usize),
+            };
+            let (has, few) = match (step.starter, tasks.len()) {
+                (Starter::Launcher, _) => (
+                    "it",
+                    format!(
+                        "the processes that belong there with {part} each: it keeps all that it has; \
+                         `bind=numa` would bring it near"
+                    ),
+                ),
+                (_, 1) => (
+                    "the step",
+                    format!(
+                        "this task's {part}: it keeps them all; a smaller `-c` or `bind=numa` would \
+                         bring it near"
+                    ),
+                ),
+                _ => (
+                    "the step",
+                    format!(
+                        "the tasks that belong there with {part} each: it stays where Slurm put it; \
+                         `--exclusive` or `-m block:block` may help, `bind=numa` takes what is there"
+                    ),
+                ),
+            };
+            let (nodes, room) = (&near.nodes, counted(nearer.len(), "CPU"));
+            format!("near NUMA node {nodes} of its GPU {has} has {room}, too few for {few}")
+        };
+        (CpuDecision::OutOfReach { cpus, why }, None)
+    }
+
+    /// `bind=core`: private cores if the step's can be divided, else as `bind=auto`.
+    fn by_cores(&self, near: &NearNodes) -> Decided {
+        let (node, task) = (self.topology, self.task);
+        let (cpus, how) = match cores::own_cores(node, self.step, task, &near.nodes) {
+            Ok(own) => own,
+            Err(why) => {
+                let (decision, missed) = self.by_shares(near);
+                let why = format!("`bind=core` cannot be had: {why}");
+                return (decision, joined(Some(why), missed));
+            }
+        };
+        let near_cpus = node.cpus_of(&near.nodes);
+        let is_own = cpus == task.cpus;
+        let (why, missed) = if cpus.intersects(&near_cpus) {
+            (format!("{how}, on {}", near.described()), None)
+        } else {
+            let missed = match task.step_cpus.intersects(&near_cpus) {
+                true => format!(
+                    "the step's cores on NUMA node {} are other tasks'; `bind=numa` shares them",
+                    near.nodes
+                ),
+                false => near.out_of_reach(self.step.starter),
+            };
+            if is_own {
+                return out_of_reach(cpus, missed);
+            }
+            (format!("{how}; {missed}"), Some(missed))
+        };
+        let decision = match is_own {
+            true => CpuDecision::Keep { cpus, why },
+            false => CpuDecision::Set { cpus, why },
+        };
+        (decision, missed)
+    }
+
+    /// `bind=numa`: the task's CPUs on the near NUMA nodes, without any the step's.
+    fn on_nodes(&self, near: &NearNodes) -> Decided {
+        let (node, own) = (self.topology, self.task.cpus.clone());
+        let near_cpus = node.cpus_of(&near.nodes);
+        if own.is_subset(&near_cpus) {
+            return keep(own, format!("already on {}", near.described()));
+        }
+        let mut cpus = own.intersection(&near_cpus);
+        if cpus.is_empty() {
+            cpus = self.task.step_cpus.intersection(&near_cpus);
+        }
+        if cpus.is_empty() {
+            return out_of_reach(own, near.out_of_reach(self.step.starter));
+        }
+        match memory_bound(self.step) {
+            Some(how) if node.nodes_of(&own) != node.nodes_of(&cpus) => {
+                keep(own, stays_by_memory(how))
+            }
+            _ => self.moved(cpus, &near.described()),
+        }
     }
 }
 

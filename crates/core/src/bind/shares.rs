@@ -1,61 +1,52 @@
-//! The part of the CPUs that each task of a step has when all of them run: the max-min fair one.
+//! The max-min fair share of the CPUs that each task of a step has when all run.
 //!
-//! A task is worse off if this becomes less, however many CPUs its mask has: eight tasks on one mask of eight CPUs have one each.
+//! A task with a smaller share is worse off, whatever its mask: eight tasks on one mask of eight
+//! CPUs have one CPU each.
 #![forbid(unsafe_code)]
 
+use super::tasks::union;
 use crate::topology::CpuSet;
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A share of one CPU.  Shares are quotients of at most some hundred CPUs and tasks: two different ones differ by more
+/// One CPU.  Shares are quotients of some hundred CPUs and tasks: different ones differ by more
 /// than 1.
 pub(super) const ONE: u64 = 1 << 20;
 
-/// `[task]`: its share, in parts of [`ONE`].
-pub(super) fn fair(masks: &[&CpuSet]) -> Vec<u64> {
-    // tasks with the same mask have the same share
+/// `[task]`: its share in parts of [`ONE`].
+pub(super) fn fair<M: Borrow<CpuSet>>(masks: &[M]) -> Vec<u64> {
+    // tasks with equal masks have equal shares
     let mut tasks_with: BTreeMap<&CpuSet, usize> = BTreeMap::new();
-    masks
-        .iter()
-        .for_each(|mask| *tasks_with.entry(mask).or_default() += 1);
+    for mask in masks {
+        *tasks_with.entry(mask.borrow()).or_default() += 1;
+    }
     let groups: Vec<(&CpuSet, usize)> = tasks_with.into_iter().collect();
     let shares = of_groups(&groups);
-    masks
-        .iter()
-        .map(|mask| shares[groups.partition_point(|(other, _)| other < mask)])
-        .collect()
+    let share = |mask: &M| shares[groups.partition_point(|(other, _)| *other < mask.borrow())];
+    masks.iter().map(share).collect()
 }
 
-/// `[group]`: the share of each of its tasks; a group is a mask and the number of tasks that have it.
+/// `[group]`: the share of each task; a group is a mask and its number of tasks.
 fn of_groups(groups: &[(&CpuSet, usize)]) -> Vec<u64> {
     let share = |cpus: usize, tasks: usize| cpus as u64 * ONE / tasks as u64;
-    let all = groups
-        .iter()
-        .fold(CpuSet::new(), |all, (mask, _)| all.union(mask));
+    let all = union(groups.iter().map(|(mask, _)| *mask));
     if groups.iter().map(|(mask, _)| mask.len()).sum::<usize>() == all.len() {
-        return groups
-            .iter()
-            .map(|&(mask, tasks)| share(mask.len(), tasks))
-            .collect();
+        let shares = groups.iter().map(|(mask, tasks)| share(mask.len(), *tasks));
+        return shares.collect();
     }
     let mut classes = classes(groups, &all);
     let mut shares: Vec<Option<u64>> = vec![None; groups.len()];
     loop {
-        let open: Vec<usize> = (0..groups.len())
-            .filter(|&group| shares[group].is_none())
-            .collect();
+        let mut open = (0..groups.len()).collect::<Vec<_>>();
+        open.retain(|&group| shares[group].is_none());
         if open.is_empty() {
-            return shares.into_iter().map(Option::unwrap_or_default).collect();
+            return shares.into_iter().flatten().collect();
         }
-        // the groups that have least together: those that starve if all have as much as these (Dinkelbach's iteration)
+        // the groups that starve if each gets the share found (Dinkelbach's iteration)
         let mut poorest = open.clone();
         let (cpus, tasks) = loop {
-            let is_theirs =
-                |class: &&Class| class.groups.iter().any(|group| poorest.contains(group));
-            let cpus = classes
-                .iter()
-                .filter(is_theirs)
-                .map(|class| class.cpus)
-                .sum();
+            let theirs = classes.iter().filter(|class| class.is_of(&poorest));
+            let cpus = theirs.map(|class| class.cpus).sum();
             let tasks = poorest.iter().map(|&group| groups[group].1).sum();
             let starved = starved(&classes, &open, groups, cpus, tasks);
             if starved.is_empty() {
@@ -63,41 +54,45 @@ fn of_groups(groups: &[(&CpuSet, usize)]) -> Vec<u64> {
             }
             poorest = starved;
         };
-        for class in classes
-            .iter_mut()
-            .filter(|class| class.groups.iter().any(|group| poorest.contains(group)))
-        {
-            class.cpus = 0;
+        for class in &mut classes {
+            if class.is_of(&poorest) {
+                class.cpus = 0;
+            }
         }
-        poorest
-            .iter()
-            .for_each(|&group| shares[group] = Some(share(cpus, tasks)));
+        for group in poorest {
+            shares[group] = Some(share(cpus, tasks));
+        }
     }
 }
 
-/// CPUs that the same groups have; a node has few such classes, however many CPUs it has.
+/// CPUs of the same groups.  A node has few classes, however many CPUs.
 struct Class {
     groups: Vec<usize>,
     /// CPUs that no group has yet
     cpus: usize,
 }
 
+impl Class {
+    fn is_of(&self, groups: &[usize]) -> bool {
+        self.groups.iter().any(|group| groups.contains(group))
+    }
+}
+
 fn classes(groups: &[(&CpuSet, usize)], all: &CpuSet) -> Vec<Class> {
     let mut cpus_of: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
     for cpu in all.iter() {
-        let users = (0..groups.len())
-            .filter(|&group| groups[group].0.contains(cpu))
-            .collect();
+        let mut users: Vec<usize> = (0..groups.len()).collect();
+        users.retain(|&group| groups[group].0.contains(cpu));
         *cpus_of.entry(users).or_default() += 1;
     }
-    cpus_of
-        .into_iter()
+    let classes = cpus_of.into_iter();
+    classes
         .map(|(groups, cpus)| Class { groups, cpus })
         .collect()
 }
 
-/// The open groups that cannot all have `cpus / tasks` CPUs for each task: those from which a maximal flow finds no way
-/// to a free CPU.
+/// The open groups that cannot all have `cpus / tasks` CPUs for each task: those that a maximal
+/// flow leaves without a path to a free CPU.
 fn starved(
     classes: &[Class],
     open: &[usize],
@@ -107,7 +102,7 @@ fn starved(
 ) -> Vec<usize> {
     let mut flow = Flow {
         classes,
-        // a CPU counts as `tasks` parts, so that what a group wants is a whole number of them
+        // a CPU is `tasks` parts: groups then want whole numbers of parts
         free: classes.iter().map(|class| class.cpus * tasks).collect(),
         used: vec![BTreeMap::new(); classes.len()],
     };
@@ -127,22 +122,24 @@ fn starved(
     starved.into_iter().collect()
 }
 
-/// Parts of CPUs on their way to groups.
+/// Parts of CPUs that flow to groups.
 struct Flow<'c> {
     classes: &'c [Class],
     /// `[class]`: parts that no group has
     free: Vec<usize>,
-    /// `[class]`: the parts that each group has
+    /// `[class]`: the parts of each group
     used: Vec<BTreeMap<usize, usize>>,
 }
 
+/// A group on a path; the class of the parts that it would give up, and its taker's position.
+type Asked = (usize, Option<(usize, usize)>);
+
 impl Flow<'_> {
-    /// Gives a group up to `wanted` more parts by a shortest path to free ones (Edmonds and Karp), and returns how
-    /// many; the error is the groups that hold every part it could have.
+    /// Gives a group up to `wanted` more parts, on a shortest path to free ones (Edmonds and Karp),
+    /// and returns their number.  The error is the groups that have all parts it could get.
     fn give(&mut self, group: usize, wanted: usize) -> Result<usize, Vec<usize>> {
-        // the groups in the order in which they are asked: each with the class of which it would give up parts, and the place
-        // of the group that asks for these
-        let mut asked: Vec<(usize, Option<(usize, usize)>)> = vec![(group, None)];
+        // in the order of the search
+        let mut asked: Vec<Asked> = vec![(group, None)];
         let mut place = 0;
         while let Some(&(group, _)) = asked.get(place) {
             for (class, Class { groups, .. }) in self.classes.iter().enumerate() {
@@ -152,8 +149,8 @@ impl Flow<'_> {
                 if self.free[class] > 0 {
                     return Ok(self.pass_on(&asked, place, class, wanted));
                 }
-                for (&user, _) in self.used[class].iter().filter(|(_, parts)| **parts > 0) {
-                    if asked.iter().all(|(known, _)| *known != user) {
+                for (&user, &parts) in &self.used[class] {
+                    if parts > 0 && asked.iter().all(|(known, _)| *known != user) {
                         asked.push((user, Some((class, place))));
                     }
                 }
@@ -163,14 +160,9 @@ impl Flow<'_> {
         Err(asked.into_iter().map(|(group, _)| group).collect())
     }
 
-    /// Along the path that ends at `place`: that group takes free parts of `class`, and each gives as many to the one that asks.
-    fn pass_on(
-        &mut self,
-        asked: &[(usize, Option<(usize, usize)>)],
-        place: usize,
-        class: usize,
-        wanted: usize,
-    ) -> usize {
+    /// Moves parts along the path that ends at `place`: its group takes free parts of `class`, and
+    /// each group gives as many to its taker.
+    fn pass_on(&mut self, asked: &[Asked], place: usize, class: usize, wanted: usize) -> usize {
         let mut parts = wanted.min(self.free[class]);
         let mut at = place;
         while let (group, Some((given, asker))) = asked[at] {

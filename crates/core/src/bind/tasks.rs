@@ -1,8 +1,8 @@
-//! The tasks of a step on this node, by facts that all of them share: their number, masks and what they asked for, and, if
-//! Slurm's rule tells them, the NUMA nodes of the tasks' GPUs.
+//! Facts that all tasks of a step on this node share: their number, their masks, the CPUs that they
+//! asked for, and their GPUs' NUMA nodes, if Slurm's rule tells them.
 //!
-//! Each task decides alone, and none waits for another.  So what a task takes must follow from these facts,
-//! from which every other task computes the same.
+//! Each task decides alone and waits for none.  So its CPUs follow from these facts, by which every
+//! other task computes the same.
 #![forbid(unsafe_code)]
 
 use super::gpuless;
@@ -10,26 +10,33 @@ use crate::gpus;
 use crate::step::rule::{self, Rule};
 use crate::step::{Access, Counted, Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NodeSet, NumaNode, Topology};
+use std::borrow::Borrow;
 
-/// The most tasks with different masks that are placed together; if there are more, all keep Slurm's masks.  Tasks with
-/// GPUs of their own are fewer.
+/// The most tasks that are placed together if their masks differ; more keep Slurm's.  Tasks with
+/// private GPUs are fewer.
 const MOST_DIFFERENT_MASKS: usize = 64;
 
 pub(super) struct StepTasks<'t> {
-    pub(super) topology: &'t Topology,
+    pub node: &'t Topology,
     step: &'t Step,
-    /// Slurm's masks: one where all tasks have the same, which is the step's CPUs if Slurm bound no task
+    /// Slurm's masks: one if all are equal, the step's CPUs if Slurm bound no task
     masks: &'t [CpuSet],
-    /// the CPUs that each task asked for (`-c`), as hardware threads
-    pub(super) asked: Option<usize>,
-    /// `[task]`: the NUMA nodes of its GPUs, `None` where no rule tells them; empty if no rule tells any task's
-    pub(super) gpu_nodes: Vec<Option<NodeSet>>,
-    pub(super) cpus: CpuSet,
+    /// hardware threads that each task asked for (`-c`)
+    pub asked: Option<usize>,
+    /// `[task]`: its GPUs' NUMA nodes, `None` if unknown; empty if all are
+    pub gpu_nodes: Vec<Option<NodeSet>>,
+    pub cpus: CpuSet,
     threads_per_core: Option<usize>,
 }
 
+pub(super) fn union<M: Borrow<CpuSet>>(masks: impl IntoIterator<Item = M>) -> CpuSet {
+    let mut all = CpuSet::new();
+    masks.into_iter().for_each(|mask| all.add(mask.borrow()));
+    all
+}
+
 impl<'t> StepTasks<'t> {
-    pub(super) fn new(topology: &'t Topology, step: &'t Step, task: &'t Task) -> StepTasks<'t> {
+    pub fn new(node: &'t Topology, step: &'t Step, task: &'t Task) -> Self {
         let count = step.tasks_here();
         let masks = match task.masks.as_slice() {
             [] => std::slice::from_ref(&task.cpus),
@@ -37,118 +44,113 @@ impl<'t> StepTasks<'t> {
         };
         let is_one = masks.iter().all(|mask| *mask == masks[0]);
         let masks = if is_one { &masks[..1] } else { masks };
-        let cpus = masks
-            .iter()
-            .fold(CpuSet::new(), |all, mask| all.union(mask));
-        let gpu_nodes = nodes_by_rule(topology, step, task)
-            .or_else(|| {
-                Some(
-                    gpuless::node_parts(topology, step, task)?
-                        .into_iter()
-                        .map(Some)
-                        .collect(),
-                )
-            })
-            .filter(|nodes: &Vec<_>| nodes.len() == count);
-        let (asked, gpu_nodes) = (asked(step, task, &cpus), gpu_nodes.unwrap_or_default());
-        let threads_per_core = task.threads_per_core.filter(|threads| *threads > 0);
-        StepTasks {
-            topology,
+        let cpus = union(masks);
+        let gpu_nodes = nodes_by_rule(node, step, task).or_else(|| {
+            let parts = gpuless::node_parts(node, step, task)?;
+            Some(parts.into_iter().map(Some).collect())
+        });
+        Self {
+            node,
             step,
             masks,
-            asked,
-            gpu_nodes,
+            asked: asked(step, task, &cpus),
+            gpu_nodes: gpu_nodes
+                .filter(|nodes| nodes.len() == count)
+                .unwrap_or_default(),
             cpus,
-            threads_per_core,
+            threads_per_core: task.threads_per_core.filter(|threads| *threads > 0),
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.step.tasks_here()
     }
 
-    /// Slurm's mask of a task.  With fewer masks than tasks Slurm starts again at the first (src/plugins/task/affinity/
-    /// affinity.c, `get_cpuset`).
-    pub(super) fn mask(&self, id: usize) -> &'t CpuSet {
+    /// Slurm's mask of a task; with fewer masks than tasks Slurm starts again at the first
+    /// (src/plugins/task/affinity/affinity.c, `get_cpuset`).
+    pub fn mask(&self, id: usize) -> &CpuSet {
         &self.masks[id % self.masks.len()]
     }
 
-    pub(super) fn all_masks(&self) -> Vec<&'t CpuSet> {
-        (0..self.len()).map(|id| self.mask(id)).collect()
+    pub fn all_masks(&self) -> Vec<CpuSet> {
+        (0..self.len()).map(|id| self.mask(id).clone()).collect()
     }
 
-    /// True if more tasks have masks of their own than are placed together.  A user can forge the list of masks, and
-    /// each task that moves goes through all.
-    pub(super) fn have_too_many_masks(&self) -> bool {
+    /// The tasks with known NUMA nodes of their GPUs.
+    pub fn with_known_gpus(&self) -> impl Iterator<Item = (usize, &NodeSet)> {
+        let tasks = self.gpu_nodes.iter().enumerate();
+        tasks.filter_map(|(id, nodes)| Some((id, nodes.as_ref()?)))
+    }
+
+    /// True if too many tasks have different masks: users can forge the list, and each task that
+    /// moves reads all of it.
+    pub fn have_too_many_masks(&self) -> bool {
         self.len() > MOST_DIFFERENT_MASKS && !self.share_one_mask()
     }
 
-    pub(super) fn share_one_mask(&self) -> bool {
+    pub fn share_one_mask(&self) -> bool {
         self.masks.len() == 1
     }
 
-    /// True if masks may split cores that were not read, and the step lacks a thread of some core: a task with such a
-    /// core to itself would exchange masks with one that shares a core.
-    pub(super) fn may_differ_in_cores(&self) -> bool {
-        let Some(threads) = self
-            .threads_per_core
-            .filter(|_| self.topology.pus.is_empty())
-        else {
+    /// True if masks may split cores that were not read, and the step lacks a thread of some core:
+    /// a task alone on such a core would exchange masks with one that shares a core.
+    pub fn may_differ_in_cores(&self) -> bool {
+        let Some(threads) = self.threads_per_core else {
             return false;
         };
         let have_all = |counted: Counted| self.cpus.len() == counted.cores as usize * threads;
-        let are_threads = self.masks.iter().any(|mask| mask.len() % threads != 0);
-        !self.share_one_mask() && are_threads && !self.step.counted.is_some_and(have_all)
+        self.node.pus.is_empty()
+            && !self.share_one_mask()
+            && self.masks.iter().any(|mask| mask.len() % threads != 0)
+            && !self.step.counted.is_some_and(have_all)
     }
 
-    /// True if each task has CPUs that no other task has.
-    pub(super) fn are_private(&self) -> bool {
+    /// True if each task has CPUs, none of them another's.
+    pub fn are_private(&self) -> bool {
         let sum: usize = self.masks.iter().map(CpuSet::len).sum();
         self.masks.len() == self.len()
             && sum == self.cpus.len()
-            && self.masks.iter().all(|mask| !mask.is_empty())
+            && !self.masks.iter().any(CpuSet::is_empty)
     }
 
-    /// True if a task with this mask of Slurm's may run on these CPUs, by the binding of its memory.
+    /// True if the memory binding lets a task with this mask run on these CPUs.
     ///
-    /// The NUMA nodes that other tasks' memory is bound to are unknown: even `local` can mean one NUMA node of a mask
-    /// that has two (Slurm's src/plugins/task/affinity/numa.c, `get_memset`).  So new CPUs are on the NUMA nodes of the
-    /// mask.
-    pub(super) fn may_run(&self, mask: &CpuSet, cpus: &CpuSet) -> bool {
-        memory_bound(self.step).is_none()
-            || self.topology.nodes_of(mask) == self.topology.nodes_of(cpus)
+    /// It must keep its mask's NUMA nodes, since those of the other tasks' memory are unknown: even
+    /// `local` can mean one of a mask's two (Slurm's src/plugins/task/affinity/numa.c,
+    /// `get_memset`).
+    pub fn may_run(&self, mask: &CpuSet, cpus: &CpuSet) -> bool {
+        memory_bound(self.step).is_none() || self.node.nodes_of(mask) == self.node.nodes_of(cpus)
     }
 
-    /// The mean distance of CPUs from the nearest of some NUMA nodes, in hundredths (ACPI SLIT: 10 is local).
-    ///
-    /// Where the kernel knows no distances, another node counts as 20, its own default (include/linux/topology.h,
+    /// The CPUs' mean distance from the nearest of some NUMA nodes, in hundredths (ACPI SLIT: 10 is
+    /// local).  Unknown distances count 20, the kernel's default (include/linux/topology.h,
     /// `REMOTE_DISTANCE`).
-    pub(super) fn distance(&self, cpus: &CpuSet, near: &NodeSet) -> u64 {
-        let between = |own: u32, node: u32| {
-            self.topology
-                .distance(own, node)
-                .unwrap_or(if own == node { 10 } else { 20 })
+    pub fn distance(&self, cpus: &CpuSet, near: &NodeSet) -> u64 {
+        let weighted = |numa: &NumaNode| {
+            let own = numa.os_index;
+            let between = |to: u32| {
+                let unknown = if own == to { 10 } else { 20 };
+                self.node.distance(to, own).unwrap_or(unknown)
+            };
+            let count = numa.cpus.intersection(cpus).len() as u64;
+            count * u64::from(near.iter().map(between).min().unwrap_or(0))
         };
-        let of_node = |node: u32| near.iter().map(|own| between(own, node)).min().unwrap_or(0);
-        let nodes = self.topology.numa_nodes.iter();
-        let here = |node: &NumaNode| node.cpus.intersection(cpus).len() as u64;
-        let sum: u64 = nodes
-            .map(|node| here(node) * u64::from(of_node(node.os_index)))
-            .sum();
+        let sum: u64 = self.node.numa_nodes.iter().map(weighted).sum();
         100 * sum / cpus.len().max(1) as u64
     }
 }
 
-/// The user's way of binding memory, if it binds any: `--mem-bind=none` does not.
+/// The user's `--mem-bind`, unless it is `none`.
 pub(super) fn memory_bound(step: &Step) -> Option<&str> {
     step.mem_bind.as_deref().filter(|how| !how.contains("none"))
 }
 
 /// Hardware threads that each task asked for.
 ///
-/// Slurm's `-c` counts threads; it counts cores on a node whose `CPUs=` is its cores, with `--ntasks-per-core=1`, and
-/// with 22.05's `--hint=compute_bound`; a task then has all threads of each.  Slurm's own count of the step's cores
-/// decides; without proof of threads, cores are assumed: a task then keeps too much rather than too little.
+/// Slurm's `-c` counts cores instead if the node's `CPUs=` does, with `--ntasks-per-core=1`, and
+/// with 22.05's `--hint=compute_bound`; a task then has all threads of each.  Cores are assumed
+/// unless Slurm's count of the step's cores proves threads: a task rather keeps too much than too
+/// little.
 fn asked(step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
     let asked = step.cpus_per_task?.max(1) as usize;
     let Some(counted) = step.counted else {
@@ -157,118 +159,108 @@ fn asked(step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
     let cores = counted.cores.max(1) as usize;
     let threads = match task.masks.is_empty() {
         true => task.threads_per_core.unwrap_or(1),
-        // slurmd's masks are of the step's cores: one thread of each, where a hint says so
+        // slurmd's masks cover the step's cores, with one thread of each if a hint says so
         false if cpus.len() % cores == 0 => (cpus.len() / cores).max(1),
         false => 1,
     };
     let are_threads = asked.saturating_mul(step.tasks_here()).div_ceil(threads) == cores;
-    Some(if are_threads && counted.cpus != counted.cores {
-        asked
-    } else {
-        asked.saturating_mul(threads)
+    Some(match are_threads && counted.cpus != counted.cores {
+        true => asked,
+        false => asked.saturating_mul(threads),
     })
 }
 
-/// True if each task has GPUs that no other task has (`--gpus-per-task`).
+/// True if no two tasks share a GPU (`--gpus-per-task`).
 pub(super) fn have_own_gpus(task: &Task) -> bool {
     let rule = task.gpu_bind.as_deref().and_then(rule::of_gpus);
     task.promised.is_some() || rule.is_some_and(|rule| rule.text.starts_with("per_task:"))
 }
 
-/// The NUMA nodes of each task's GPUs, if the user's promise or Slurm's rule tells any of them.
+/// The NUMA nodes of each task's GPUs, if the user's promise or Slurm's rule tells any.
 ///
-/// `per_task:N` before 23.11 gives task 0 the first N of the step's GPUs, task 1 the next N (gres.c,
-/// `_get_usable_gres`); later releases look at the tasks' masks first.  `map_gpu:` (later `map:`) lists GPUs by the tasks' local
-/// ids, and starts again at the first if the list is too short.  Its numbers are the node's if the job has
-/// all of the node's GPUs; otherwise it is unclear what they count.
-fn nodes_by_rule(topology: &Topology, step: &Step, task: &Task) -> Option<Vec<Option<NodeSet>>> {
+/// `per_task:N` before 23.11 gives each task the next N of the step's GPUs (gres.c,
+/// `_get_usable_gres`); later releases choose by the tasks' masks.  `map_gpu:` (later `map:`) lists
+/// GPUs by local id, and starts again at the first if too short.  Its numbers are the node's if the
+/// job has all of the node's GPUs, else ambiguous.
+fn nodes_by_rule(node: &Topology, step: &Step, task: &Task) -> Option<Vec<Option<NodeSet>>> {
     if let Some(gpus) = &task.promised {
-        return Some(
-            gpus.iter()
-                .map(|gpu| nodes_of(topology, std::slice::from_ref(gpu)))
-                .collect(),
-        );
+        let nodes = gpus.iter().map(|&gpu| nodes_of(node, &[gpu]));
+        return Some(nodes.collect());
     }
-    let Rule {
-        text: rule,
-        is_later,
-        ..
-    } = rule::of_gpus(task.gpu_bind.as_deref()?)?;
+    let Rule { text, is_later, .. } = rule::of_gpus(task.gpu_bind.as_deref()?)?;
     let list: Vec<&str> = gpus::entries(step.gpus.as_deref()?).collect();
     let tasks = step.tasks_here();
-    // `[task]`: where its GPUs stand in the list
-    let places: Vec<(usize, usize)> = if let Some(each) = rule.strip_prefix("per_task:") {
+    // `[task]`: its first GPU's position in the list, and their number
+    let places: Vec<(usize, usize)> = if let Some(each) = text.strip_prefix("per_task:") {
         let each: usize = each.parse().ok()?;
         if is_later || each == 0 || list.len() < tasks.checked_mul(each)? {
             return None;
         }
         (0..tasks).map(|id| (id * each, each)).collect()
     } else {
-        let map = rule
-            .strip_prefix("map_gpu:")
-            .or_else(|| rule.strip_prefix("map:"))?;
-        let counts_from_0 = list
-            .iter()
-            .enumerate()
-            .all(|(place, number)| number.parse() == Ok(place));
-        let map = map
-            .split(',')
-            .map(|gpu| list.iter().position(|number| *number == gpu));
-        let map = map
-            .collect::<Option<Vec<usize>>>()
-            .filter(|_| counts_from_0)?;
+        let map = text.strip_prefix("map_gpu:");
+        let map = map.or_else(|| text.strip_prefix("map:"))?.split(',');
+        let map = map.map(|gpu| list.iter().position(|number| *number == gpu));
+        let map: Vec<usize> = map.collect::<Option<_>>()?;
+        if (0usize..)
+            .zip(&list)
+            .any(|(place, number)| number.parse() != Ok(place))
+        {
+            return None;
+        }
         (0..tasks).map(|id| (map[id % map.len()], 1)).collect()
     };
     let &(own, each) = places.get(task.local_id as usize)?;
-    let orders = gpu_orders(topology, step, task, &list, &list[own..own + each])?;
-    // the orders may differ: then the task's GPUs are not known, and it stays where Slurm put it
+    let orders = gpu_orders(node, step, task, &list, &list[own..own + each])?;
+    // if the orders differ, the GPUs are unknown, and the task keeps Slurm's mask
     let nodes = |(from, each): (usize, usize)| {
-        let by_order = |gpus: &Vec<GpuIndex>| nodes_of(topology, &gpus[from..from + each]);
-        let nodes = by_order(orders.first()?)?;
-        orders
+        let mut nodes = orders
             .iter()
-            .all(|gpus| by_order(gpus).as_ref() == Some(&nodes))
-            .then_some(nodes)
+            .map(|gpus| nodes_of(node, &gpus[from..from + each]));
+        let first = nodes.next()??;
+        nodes
+            .all(|other| other.as_ref() == Some(&first))
+            .then_some(first)
     };
     let all: Vec<Option<NodeSet>> = places.into_iter().map(nodes).collect();
     all.iter().any(Option::is_some).then_some(all)
 }
 
-/// The GPUs that Slurm's numbers mean, in each possible order.
+/// The GPUs of `SLURM_STEP_GPUS`, in each order that it may have.
 ///
-/// If every task may open all GPUs, its runtime counts them in its own order, as this task's does.  If a device cgroup
-/// leaves each task its own, the order of gres.conf decides, which we do not read: that of the device files or, by
-/// AutoDetect=nvml, of the PCI addresses.
+/// If tasks may open all GPUs, that is the runtime's, as in this task's variables.  With a device
+/// cgroup it is that of gres.conf, which is not read: of the device files or, with AutoDetect=nvml,
+/// of the PCI addresses.
 fn gpu_orders(
-    topology: &Topology,
+    node: &Topology,
     step: &Step,
     task: &Task,
     list: &[&str],
     own: &[&str],
 ) -> Option<Vec<Vec<GpuIndex>>> {
     let mut grant = task.gpus.clone();
-    let mut lists: Vec<&mut String> = grant
-        .variables
-        .iter_mut()
+    let lists = grant.variables.iter_mut();
+    let mut lists: Vec<&mut String> = lists
         .filter(|(name, _)| gpus::is_slurms(name))
         .map(|(_, list)| list)
         .collect();
     if task.gpus.access.contains(&Access::Denied) || lists.is_empty() {
-        return Some(gpus::step_orders(topology, step)?.to_vec());
+        return Some(gpus::step_orders(node, step)?.into());
     }
     if lists.iter().any(|list| **list != own.join(",")) {
         return None;
     }
     lists.iter_mut().for_each(|value| **value = list.join(","));
-    let gpus = gpus::identify(topology, &Step::default(), &grant).gpus;
+    let gpus = gpus::identify(node, &Step::default(), &grant).gpus;
     (gpus.len() == list.len()).then(|| vec![gpus])
 }
 
-/// The NUMA nodes of these GPUs; `None` if the kernel names none for one of them.
-pub(crate) fn nodes_of(topology: &Topology, gpus: &[GpuIndex]) -> Option<NodeSet> {
-    gpus.iter()
-        .map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address))
-        .collect()
+/// `None` if the kernel names no NUMA node for one of the GPUs.
+pub(crate) fn nodes_of(node: &Topology, gpus: &[GpuIndex]) -> Option<NodeSet> {
+    let nodes = gpus
+        .iter()
+        .map(|&gpu| node.numa_node_of(node.gpu(gpu).address));
+    nodes.collect()
 }
 
 #[cfg(test)]

@@ -1,38 +1,37 @@
-//! The components of a heterogeneous job share one wish, and the number of the first one's job.
+//! Heterogeneous jobs: all components share one wish and the first one's job number.
 //!
-//! Each component is a job, and they are numbered one after the other (Slurm's src/slurmctld/proc_req.c,
-//! `_slurm_rpc_allocate_het_job`).  srun sends every node the option's last value (src/common/spank.c,
-//! `spank_set_remote_options`), so the last words hold for all.
+//! Each component is a job; their numbers are consecutive (Slurm's src/slurmctld/proc_req.c,
+//! `_slurm_rpc_allocate_het_job`).  srun sends the option's last value to every node
+//! (src/common/spank.c, `spank_set_remote_options`), so it holds for all components.
 #![forbid(unsafe_code)]
 
-/// Set to 1 by srun's process for the nodes if the option of any component says `off`; each task's hook removes it.
+/// Set to 1 by the plugin in srun if the option of any component says `off`; removed in each task.
 pub const OFF: &str = "SLURM_NIC_PLACEMENT_OFF";
-/// The number of the job's components; set inside a heterogeneous job alone.
+/// The number of components; unset in ordinary jobs.
 const SIZE: &str = "SLURM_HET_SIZE";
-/// For a step: the number of the job's first component.
+/// The job number, in a step the first component's.
 pub const JOB: &str = "SLURM_JOB_ID";
 
-/// Components of a job, at most (Slurm's src/common/slurm_opt.h, `MAX_HET_JOB_COMPONENTS`).
+/// `MAX_HET_JOB_COMPONENTS` in Slurm's src/common/slurm_opt.h.
 const MAX: u32 = 128;
 
-/// The position of the job with this number among its components, by the step's environment; `None` if unknown.
+/// The component's position in the job, by the step's environment.
 fn of_job(number: u32, read: impl Fn(&str) -> Option<String>) -> Option<u32> {
     let as_number = |name: &str| read(name)?.parse::<u32>().ok();
     let size = as_number(SIZE)?.min(MAX);
-    // sbatch and salloc name the jobs
-    let named =
-        (0..size).find(|place| as_number(&format!("{JOB}_HET_GROUP_{place}")) == Some(number));
-    named.or_else(|| {
-        number
-            .checked_sub(as_number(JOB)?)
-            .filter(|place| *place < size)
+    // sbatch and salloc list the job numbers
+    let is_listed = |place: &u32| as_number(&format!("{JOB}_HET_GROUP_{place}")) == Some(number);
+    (0..size).find(is_listed).or_else(|| {
+        let place = number.checked_sub(as_number(JOB)?)?;
+        (place < size).then_some(place)
     })
 }
 
-/// The first component's job number, which all components of a job share; `number` itself outside such a job.
+/// The first component's job number; `number` itself in ordinary jobs.
 pub fn leader(number: u32, read: impl Fn(&str) -> Option<String>) -> u32 {
-    let first = of_job(number, &read).and_then(|_| read(JOB)?.parse().ok());
-    first.unwrap_or(number)
+    of_job(number, &read)
+        .and_then(|_| read(JOB)?.parse().ok())
+        .unwrap_or(number)
 }
 
 #[cfg(test)]

@@ -1,37 +1,36 @@
-//! The configuration file: the arguments of plugstack.conf for the cluster, for some of its nodes, for some partitions.
+//! The configuration file: arguments of plugstack.conf for the cluster, some nodes or some
+//! partitions.
 //!
-//! Each line holds arguments as plugstack.conf does, and may begin with `NodeName=` and `PartitionName=`, as lines of
-//! slurm.conf and gres.conf do.  Then it holds for these alone.  `#` begins a remark, and a line goes on behind a `\` at its
-//! end.
+//! A line for some nodes or partitions begins with `NodeName=`, `PartitionName=` or both, as in
+//! slurm.conf and gres.conf.  `#` begins a comment; `\` at its end continues a line.
 #![forbid(unsafe_code)]
 
 use super::hostlist::HostList;
 use super::options::AdminLevel;
 use crate::diagnostic::{Diagnostic, Shown};
 
-/// The file's path, unless plugstack.conf says `conf=`.
+/// The default of `conf=`.
 pub const PATH: &str = "/etc/nic-placement.conf";
-/// Bytes, at most: a line of 100 bytes for each of 600 kinds of nodes and partitions.
+/// Bytes, at most: 100 for each of 600 kinds of nodes and partitions.
 pub const MAX_BYTES: usize = 64 * 1024;
-/// Arguments of one file, at most: each costs every step a little.
+/// Each argument costs every step a little.
 const MAX_ARGUMENTS: usize = 2048;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Conf {
-    /// in the file's order
     pub lines: Vec<ConfLine>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConfLine {
-    /// counted from 1
+    /// from 1
     number: usize,
     nodes: Option<HostList>,
     partitions: Option<Vec<String>>,
     arguments: Vec<String>,
 }
 
-/// The steps for which a line is, from the widest to the narrowest: a nearer line counts.
+/// The steps of a line, widest first: the narrower line wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Audience {
     Cluster,
@@ -41,18 +40,13 @@ pub enum Audience {
 }
 
 impl Audience {
-    pub(super) const ALL: [Audience; 4] = [
-        Audience::Cluster,
-        Audience::Nodes,
-        Audience::Partitions,
-        Audience::Both,
-    ];
+    pub(super) const ALL: [Self; 4] = [Self::Cluster, Self::Nodes, Self::Partitions, Self::Both];
 
     /// The highest level of an argument on such a line.
     pub(super) fn level(self) -> AdminLevel {
         match self {
-            Audience::Partitions | Audience::Both => AdminLevel::Partition,
-            Audience::Cluster | Audience::Nodes => AdminLevel::Node,
+            Self::Partitions | Self::Both => AdminLevel::Partition,
+            Self::Cluster | Self::Nodes => AdminLevel::Node,
         }
     }
 }
@@ -68,47 +62,40 @@ impl ConfLine {
     }
 
     pub fn is_for_node(&self, node: &str) -> bool {
-        // of `gpu1.example.org` Slurm knows `gpu1`
+        // Slurm's name of `gpu1.example.org` is `gpu1`
         let short = node.split('.').next().unwrap_or_default();
         self.nodes
             .as_ref()
             .is_none_or(|nodes| nodes.has(node) || nodes.has(short))
     }
 
-    /// The arguments, as `default=off`, each with its place in the file at `path`, as `/etc/nic-placement.conf:7`.
+    /// Pairs such as `/etc/nic-placement.conf:7` and `default=off`.
     pub fn arguments<'c>(&'c self, path: &'c str) -> impl Iterator<Item = (String, &'c str)> {
-        self.arguments
-            .iter()
-            .map(move |text| (format!("{path}:{}", self.number), text.as_str()))
+        let texts = self.arguments.iter();
+        texts.map(move |text| (format!("{path}:{}", self.number), text.as_str()))
     }
 }
 
 impl Conf {
-    /// Reads a file's bytes.  A line that cannot be read is refused for all nodes, by a diagnostic with `path` and
-    /// number.  The error says why no line counts.
-    pub fn parse(bytes: &[u8], path: &str) -> Result<(Conf, Vec<Diagnostic>), String> {
+    /// A line that is not understood becomes a refusal at `path:number`, for all nodes.  The error
+    /// refuses the whole file.
+    pub fn parse(bytes: &[u8], path: &str) -> Result<(Self, Vec<Diagnostic>), String> {
         let no_text = |at: usize| {
             let line = bytes[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
             format!("is no text: line {line} has bytes that are not UTF-8, or NUL")
         };
         let text = std::str::from_utf8(bytes).map_err(|bad| no_text(bad.valid_up_to()))?;
         text.find('\0').map_or(Ok(()), |at| Err(no_text(at)))?;
-        let (mut conf, mut findings) = (Conf::default(), Vec::new());
-        // a byte-order mark, as editors of Windows write it
+        let (mut conf, mut findings) = (Self::default(), Vec::new());
+        // Windows editors begin a file with a byte-order mark
         for (number, words) in lines(text.trim_start_matches('\u{feff}')) {
-            let place = format!("{path}:{number}");
             match line(number, &words) {
                 Ok(line) => conf.lines.push(line),
-                Err(finding) => findings.push(Diagnostic::refusal(place, finding)),
+                Err(why) => findings.push(Diagnostic::refusal(format!("{path}:{number}"), why)),
             }
         }
-        if conf
-            .lines
-            .iter()
-            .map(|line| line.arguments.len())
-            .sum::<usize>()
-            > MAX_ARGUMENTS
-        {
+        let counts = conf.lines.iter().map(|line| line.arguments.len());
+        if counts.sum::<usize>() > MAX_ARGUMENTS {
             return Err(format!("has more than {MAX_ARGUMENTS} arguments"));
         }
         Ok((conf, findings))
@@ -124,35 +111,34 @@ impl Conf {
         self.lines.iter().any(|line| line.partitions.is_some())
     }
 
-    /// Lines of one kind for a step of this partition on this node.
+    /// The lines of one audience for a step in this partition on this node.
     pub fn lines_for<'c>(
         &'c self,
         audience: Audience,
         node: &'c str,
         partition: Option<&'c str>,
     ) -> impl Iterator<Item = &'c ConfLine> {
-        let is_partition = move |names: &Vec<String>| {
-            partition.is_some_and(|own| names.iter().any(|name| name == own))
-        };
+        let has_step =
+            move |names: &Vec<String>| names.iter().any(|name| Some(&**name) == partition);
         self.lines.iter().filter(move |line| {
             line.audience() == audience
                 && line.is_for_node(node)
-                && line.partitions.as_ref().is_none_or(is_partition)
+                && line.partitions.as_ref().is_none_or(has_step)
         })
     }
 }
 
-/// The words of each line that has any, with its number.
+/// Numbers and words of the lines that have words.
 fn lines(text: &str) -> Vec<(usize, Vec<&str>)> {
     let mut lines: Vec<(usize, Vec<&str>)> = Vec::new();
     let mut goes_on = false;
-    for (number, line) in text.lines().enumerate() {
+    for (number, line) in (1..).zip(text.lines()) {
         let line = line.split('#').next().unwrap_or_default().trim_end();
         let continued = line.strip_suffix('\\');
         let words = continued.unwrap_or(line).split_whitespace();
         match lines.last_mut().filter(|_| goes_on) {
             Some((_, begun)) => begun.extend(words),
-            None => lines.push((number + 1, words.collect())),
+            None => lines.push((number, words.collect())),
         }
         goes_on = continued.is_some();
     }
@@ -168,18 +154,18 @@ fn line(number: usize, words: &[&str]) -> Result<ConfLine, String> {
     for word in words {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         let wrong = |why: &str| format!("`{}`{why}", Shown::word(word, 80));
-        // slurm.conf's own words, whose letters may be large or small there too
+        // slurm.conf's keys ignore case
         match name.to_ascii_lowercase().as_str() {
             "nodename" | "partitionname" if !line.arguments.is_empty() => {
                 return Err(wrong(" stands at the beginning of a line"));
             }
-            // as scontrol(1) and slurm.conf(5) have these
+            // scontrol(1)'s `ALL` and slurm.conf(5)'s `DEFAULT`
             "nodename" if ["all", "default"].contains(&value.to_ascii_lowercase().as_str()) => {
                 return Err(wrong(" is no node's name: for all nodes leave it out"));
             }
             "nodename" if line.nodes.is_none() => {
-                line.nodes =
-                    Some(HostList::parse(value).map_err(|why| wrong(&format!(": {why}")))?);
+                let nodes = HostList::parse(value).map_err(|why| wrong(&format!(": {why}")))?;
+                line.nodes = Some(nodes);
             }
             "partitionname" if line.partitions.is_none() => {
                 if value.split(',').any(str::is_empty) {

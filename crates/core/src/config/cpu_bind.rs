@@ -1,51 +1,55 @@
-//! Did the user of srun name a way of binding CPUs, or only say how many threads of a core to use?
+//! srun's CPU binding: tells a `--cpu-bind` of the user's from a binding that srun derives itself.
 //!
-//! srun turns `--hint`, `--threads-per-core`, `--ntasks-per-core`, `--ntasks-per-socket` and `-B` into a
-//! `SLURM_CPU_BIND_TYPE` of its own (src/common/slurm_opt.c, `verify_hint`; src/srun/libsrun/opt.c): half of the sites
-//! have `--hint=nomultithread` in their templates, and none of them chose CPUs by it.  Such a hint still holds after a
-//! task is moved, since it moves only to CPUs that are in its step's masks, and these have one thread of a core each.
+//! srun derives a `SLURM_CPU_BIND_TYPE` from `--hint`, `--threads-per-core`, `--ntasks-per-core`,
+//! `--ntasks-per-socket` and `-B` (src/common/slurm_opt.c, `verify_hint`; src/srun/libsrun/opt.c).
+//! Half of the sites have `--hint=nomultithread` in their templates, which chooses no CPUs.  A hint
+//! survives a move: a task moves only within its step's masks, which have one thread of each core.
 //!
-//! What the node sees, on Slurm 22.05.8, 24.11.5 and 26.05.2 (`tests/end_to_end/cases_hint.rs`):
+//! Variables on the node, with Slurm 22.05.8, 24.11.5 and 26.05.2
+//! (`tests/end_to_end/cases_hint.rs`).  On 22.05 `SLURM_CPU_BIND_LIST` is the text of `--cpu-bind`,
+//! and empty without one.
 //!
 //! ```text
-//! srun                                  TYPE             LIST on 22.05   beside it
-//! --cpu-bind=cores|threads|sockets      cores|…          the user's text
-//! --cpu-bind=none, map_cpu:…            none, map_cpu:
-//! --cpu-bind=verbose                    (empty)
-//! --hint=nomultithread                  threads          (empty)         SLURM_THREADS_PER_CORE=1
-//! --hint=compute_bound, memory_bound    cores            (empty)         SLURM_THREADS_PER_CORE=1
-//! --hint=multithread                    threads          (empty)         SLURM_NTASKS_PER_CORE=65535
-//! --threads-per-core=1, -B S:C:T        threads          (empty)         SLURM_THREADS_PER_CORE
-//! --ntasks-per-core=1                   cores            (empty)         SLURM_NTASKS_PER_CORE
-//! --ntasks-per-socket=2                 sockets          (empty)         SLURM_NTASKS_PER_SOCKET
-//! -B 2                                  sockets          (empty)         nothing
+//! srun                                TYPE            other variables
+//! --cpu-bind=cores|threads|sockets    cores|…
+//! --cpu-bind=none, map_cpu:…          none, map_cpu:
+//! --cpu-bind=verbose                  (empty)
+//! --hint=nomultithread                threads         SLURM_THREADS_PER_CORE=1
+//! --hint=compute_bound, memory_bound  cores           SLURM_THREADS_PER_CORE=1
+//! --hint=multithread                  threads         SLURM_NTASKS_PER_CORE=65535
+//! --threads-per-core=1, -B S:C:T      threads         SLURM_THREADS_PER_CORE
+//! --ntasks-per-core=1                 cores           SLURM_NTASKS_PER_CORE
+//! --ntasks-per-socket=2               sockets         SLURM_NTASKS_PER_SOCKET
+//! -B 2                                sockets         none
 //! ```
 //!
-//! `--cpu-bind=threads --threads-per-core=1` looks like a hint after 22.05, and `-B 2` like a choice: only srun's own
-//! process can tell, which sees the command line, and hands the node one word ([`VARIABLE`]).
+//! After 22.05 these variables do not tell `--cpu-bind=threads --threads-per-core=1` from a hint,
+//! and `-B 2` looks like a choice.  Only srun has the command line: the plugin there sends
+//! [`VARIABLE`].
 #![forbid(unsafe_code)]
 
 use crate::topology::CpuSet;
 
-/// The variable by which srun's process hands the node its word; each task's hook removes it.
+/// Set by the plugin in srun to one of the next three; removed in each task.
 pub const VARIABLE: &str = "SLURM_NIC_PLACEMENT_CPU_BIND";
-/// the user named a way of binding
+/// The user named a binding.
 pub const CHOSEN: &str = "chosen";
-/// the user named none
+/// The user named none, and srun derived one.
 const IMPLIED: &str = "implied";
-/// the user chose no binding, and the step's variables come from another step: an earlier component of a heterogeneous
-/// job, for which srun sets them in its own environment (src/srun/srun_job.c, `setup_one_job_env`), or an outer step
+/// The user named none, and the variables are another step's: an outer step's, or an earlier
+/// component's of a heterogeneous job, which srun leaves in its environment (src/srun/srun_job.c,
+/// `setup_one_job_env`).
 pub const UNNAMED: &str = "unnamed";
 
-/// slurmd's way of binding, and what srun asked for
+/// The type of binding: srun's in slurmstepd, slurmd's in a task.
 pub const TYPE: &str = "SLURM_CPU_BIND_TYPE";
-/// the masks or CPUs that go with it
+/// The masks or CPUs of [`TYPE`].
 pub const LIST: &str = "SLURM_CPU_BIND_LIST";
 
-/// what srun takes for the user's own way
+/// srun's input variable for `--cpu-bind`.
 pub const READ_BY_SRUN: &str = "SLURM_CPU_BIND";
 
-/// Variables of the step that [`chosen`] reads, in slurmstepd's parent, before slurmd's own values take their place.
+/// The variables of [`chosen`], from srun; in a task slurmd has replaced them.
 pub const READ: [&str; 6] = [
     TYPE,
     LIST,
@@ -55,7 +59,7 @@ pub const READ: [&str; 6] = [
     VARIABLE,
 ];
 
-/// The user's own way of binding, as messages name it; `None` where the user chose none.
+/// The user's own [`TYPE`]; `None` without one.
 pub fn chosen(read: impl Fn(&str) -> Option<String>) -> Option<String> {
     let set = |name: &str| read(name).filter(|value| !value.is_empty());
     let word = set(VARIABLE);
@@ -63,47 +67,43 @@ pub fn chosen(read: impl Fn(&str) -> Option<String>) -> Option<String> {
     let of_hints: &[&str] = match how.as_str() {
         "threads" | "cores" => &["SLURM_THREADS_PER_CORE", "SLURM_NTASKS_PER_CORE"],
         "sockets" => &["SLURM_NTASKS_PER_SOCKET"],
-        // a list, a mask, `none`, `ldoms`: no hint is turned into these
+        // srun derives no list, mask, `none` or `ldoms`
         _ => return Some(how),
     };
     let is_hint = match word.as_deref() {
         Some(CHOSEN) => false,
         Some(IMPLIED) => true,
-        _ if set(LIST).is_some() => false,
-        _ => of_hints.iter().any(|name| set(name).is_some()),
+        _ => set(LIST).is_none() && of_hints.iter().any(|name| set(name).is_some()),
     };
     (!is_hint).then_some(how)
 }
 
-/// The masks of the step's tasks on this node, as slurmd lists them in a task's environment where it bound them.
+/// The masks of the step's tasks on this node, listed by slurmd in each task that it bound.
 pub fn masks<'v>(read: impl Fn(&str) -> Option<&'v str>) -> Vec<CpuSet> {
-    let list = read(LIST).unwrap_or_default().split(',');
-    let masks: Option<Vec<CpuSet>> = match read(TYPE).unwrap_or_default() {
-        how if how.starts_with("mask_cpu") => {
-            list.map(|mask| CpuSet::from_mask(mask).ok()).collect()
-        }
-        how if how.starts_with("map_cpu") => list.map(|cpu| CpuSet::from_list(cpu).ok()).collect(),
+    let how = read(TYPE).unwrap_or_default();
+    let mask = |text: &str| match how {
+        how if how.starts_with("mask_cpu") => CpuSet::from_mask(text).ok(),
+        how if how.starts_with("map_cpu") => CpuSet::from_list(text).ok(),
         _ => None,
     };
-    // a list that is understood in part gives no mask: a task's own may be missing
-    masks.unwrap_or_default()
+    let masks = read(LIST).unwrap_or_default().split(',').map(mask);
+    // one bad entry voids the list: it may be this task's
+    masks.collect::<Option<_>>().unwrap_or_default()
 }
 
-/// True if slurmd bound each task to NUMA domains of its own, by `rank_ldom`, `map_ldom:` or `mask_ldom:`.  It lists no
-/// CPUs for these (src/plugins/task/affinity/affinity.c, `get_cpuset`); of `ldoms` it makes masks.
+/// True if slurmd bound each task to NUMA domains of its own.  It then lists no CPUs
+/// (src/plugins/task/affinity/affinity.c, `get_cpuset`); for `ldoms` it lists masks.
 pub fn by_domain<'v>(read: impl Fn(&str) -> Option<&'v str>) -> bool {
-    let how = read(TYPE).unwrap_or_default();
-    how.split(',').any(|word| {
-        matches!(
-            word.trim_end_matches(':'),
-            "rank_ldom" | "map_ldom" | "mask_ldom"
-        )
-    })
+    let types = ["rank_ldom", "map_ldom", "mask_ldom"];
+    let mut words = read(TYPE).unwrap_or_default().split(',');
+    words.any(|word| types.contains(&word.trim_end_matches(':')))
 }
 
-/// The word that srun's process hands the node, by its command line and environment; `None` where the node sees as much.
+/// [`VARIABLE`]'s value by srun's arguments and `SLURM_CPU_BIND`; `None` if the node's variables
+/// suffice.
 ///
-/// A program's own arguments are taken for srun's: that can cost a task its move, and never the user's choice.
+/// The program's arguments are taken for srun's: that may cost a move, but hides no choice of the
+/// user's.
 pub fn word_of_srun(arguments: &[String], variable: Option<&str>) -> Option<&'static str> {
     let mut named = variable.is_some_and(names_a_way);
     let mut counts_nodes = false;
@@ -120,40 +120,37 @@ pub fn word_of_srun(arguments: &[String], variable: Option<&str>) -> Option<&'st
     }
 }
 
-/// True for a variable by which srun reads a way of binding for one component, and that names one (src/srun/opt.c, `_opt_env`).
+/// True for srun's variable of a component's `--cpu-bind` that names a binding (src/srun/opt.c,
+/// `_opt_env`).
 pub fn is_of_component(name: &str, value: &str) -> bool {
     let groups = ["SLURM_CPU_BIND_HET_GROUP_", "SLURM_CPU_BIND_PACK_GROUP_"];
     groups.iter().any(|group| name.starts_with(group)) && names_a_way(value)
 }
 
-/// True if the binding in srun's environment is an outer step's, not the user's choice for this one.
+/// True if the binding in srun's environment is an outer step's.
 ///
-/// slurmd writes a task's binding into variables, of which an inner srun reads `SLURM_CPU_BIND` alone.  srun rewrites
-/// the others if it is given a binding, and else passes them on (src/common/env.c, `setup_env`).  So without
-/// `SLURM_CPU_BIND` they are not the user's choice.
+/// slurmd sets several variables in a task; an inner srun reads `SLURM_CPU_BIND` alone, and without
+/// it passes the others on (src/common/env.c, `setup_env`).  They are then no choice of the user's.
 pub fn is_of_an_outer_step(read: impl Fn(&str) -> Option<String>) -> bool {
     let is_set = |name: &str| read(name).is_some_and(|value| !value.is_empty());
     is_set(TYPE) && !is_set(READ_BY_SRUN)
 }
 
-/// The arguments as options, each with what follows `=`, or with the next argument.
+/// Each argument with the text after its `=`, else the next argument.
 fn options(arguments: &[String]) -> impl Iterator<Item = (&str, &str)> {
-    arguments.iter().enumerate().map(|(place, argument)| {
-        let next = || arguments.get(place + 1).map_or("", String::as_str);
-        argument
-            .split_once('=')
-            .unwrap_or_else(|| (argument, next()))
+    (1..).zip(arguments).map(|(next, argument)| {
+        let next = arguments.get(next).map_or("", String::as_str);
+        argument.split_once('=').unwrap_or((argument, next))
     })
 }
 
-/// True for `full` and its prefixes from `least` on, the shortest prefix that no other option has.
-///
-/// getopt_long(3) knows an option by any beginning that no other has.
+/// True for `full` and its prefixes down to `least`, the shortest that getopt_long(3) takes for no
+/// other option.
 fn is_option(name: &str, full: &str, least: &str) -> bool {
     full.starts_with(name) && name.len() >= least.len()
 }
 
-/// True if `--cpu-bind`'s list names a way of binding, not messages alone.
+/// True if `--cpu-bind`'s list has more than `verbose`, `quiet` and `help`.
 fn names_a_way(list: &str) -> bool {
     list.split(',')
         .any(|word| !matches!(word, "" | "q" | "quiet" | "v" | "verbose" | "help"))

@@ -1,22 +1,22 @@
-//! Slurm's hostlist expressions, as `gpu[001-128],login1`: is a node's name one of them?
+//! Slurm's hostlist expressions, such as `gpu[001-128],login1`.
 //!
-//! A name is compared with the expression, which is not written out for it: `n[0-4000000000]` costs no more than `n1`.  As in
-//! Slurm (src/common/hostlist.c) the zeros before the first number of a range say how many digits all of it have.
+//! Names are compared with ranges, so `n[0-4000000000]` costs as little as `n1`.  As in Slurm
+//! (src/common/hostlist.c), a range's numbers have at least the digits of its first.
 #![forbid(unsafe_code)]
 
 use crate::diagnostic::Shown;
 
-/// Digits of a number, at most: Slurm's numbers have 64 bits.
+/// Digits of a number, at most: Slurm's have 64 bits.
 const MAX_DIGITS: usize = 18;
-/// Brackets in one name, at most; Slurm itself takes two.
+/// Brackets in one name, at most; Slurm takes two.
 const MAX_BRACKETS: usize = 4;
-/// Letters of a name outside of brackets, at most; Linux has names of 64.
+/// Letters of a name outside of brackets, at most; Linux allows 64.
 const MAX_LETTERS: usize = 255;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostList(Vec<Vec<Piece>>);
 
-/// Letters, and behind them a number of one of these ranges; only the end of a name has no ranges.
+/// Letters, then a number of the ranges; only a name's end may lack ranges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Piece {
     letters: String,
@@ -32,40 +32,32 @@ struct Range {
 }
 
 impl HostList {
-    /// The error says what is wrong with which part.
-    pub fn parse(text: &str) -> Result<HostList, String> {
+    /// The error quotes the part that is wrong.
+    pub fn parse(text: &str) -> Result<Self, String> {
         let mut is_open = false;
         let names = text.split(|letter| {
             is_open = letter == '[' || is_open && letter != ']';
             letter == ',' && !is_open
         });
-        names.map(pieces).collect::<Result<_, _>>().map(HostList)
+        names.map(pieces).collect::<Result<_, _>>().map(Self)
     }
 
+    /// The number of names, or [`u64::MAX`] if larger.
     pub fn count(&self) -> u64 {
+        let of_range = |range: &Range| (range.last - range.first).saturating_add(1);
         let of_piece = |piece: &Piece| {
-            let sizes = piece
-                .ranges
-                .iter()
-                .map(|range| (range.last - range.first).saturating_add(1));
-            if piece.ranges.is_empty() {
-                1
-            } else {
-                sizes.fold(0, u64::saturating_add)
-            }
+            let sizes = piece.ranges.iter().map(of_range);
+            sizes.fold(0, u64::saturating_add).max(1)
         };
-        let of_name =
-            |pieces: &Vec<Piece>| pieces.iter().map(of_piece).fold(1, u64::saturating_mul);
-        self.0.iter().map(of_name).fold(0, u64::saturating_add)
+        let names = self.0.iter();
+        names
+            .map(|pieces| pieces.iter().map(of_piece).fold(1, u64::saturating_mul))
+            .fold(0, u64::saturating_add)
     }
 
-    /// The names, each as often as the expression says it; [`HostList::count`] says before how many they are.
+    /// All names, repeated ones too.  [`HostList::count`] tells their number at no cost.
     pub fn names(&self) -> Vec<String> {
-        let mut names = Vec::new();
-        self.0
-            .iter()
-            .for_each(|pieces| write_names(pieces, &mut String::new(), &mut names));
-        names
+        self.0.iter().flat_map(|pieces| names_of(pieces)).collect()
     }
 
     pub fn has(&self, node: &str) -> bool {
@@ -73,25 +65,23 @@ impl HostList {
     }
 }
 
-/// Adds the names that begin with `start` and go on with the pieces; the last bracket's numbers change first.
-fn write_names(pieces: &[Piece], start: &mut String, names: &mut Vec<String>) {
-    let Some((piece, rest)) = pieces.split_first() else {
-        return names.push(start.clone());
-    };
-    let length = start.len();
-    start.push_str(&piece.letters);
-    if piece.ranges.is_empty() {
-        write_names(rest, start, names);
-    }
-    let with_letters = start.len();
-    for range in &piece.ranges {
-        for number in range.first..=range.last {
-            start.push_str(&format!("{number:0width$}", width = range.width));
-            write_names(rest, start, names);
-            start.truncate(with_letters);
+/// The last bracket's numbers change first.
+fn names_of(pieces: &[Piece]) -> Vec<String> {
+    let mut names = vec![String::new()];
+    for Piece { letters, ranges } in pieces {
+        names.iter_mut().for_each(|name| name.push_str(letters));
+        if ranges.is_empty() {
+            continue;
         }
+        let mut longer = Vec::new();
+        for name in &names {
+            for Range { first, last, width } in ranges {
+                longer.extend((*first..=*last).map(|number| format!("{name}{number:0width$}")));
+            }
+        }
+        names = longer;
     }
-    start.truncate(length);
+    names
 }
 
 fn pieces(name: &str) -> Result<Vec<Piece>, String> {
@@ -103,46 +93,33 @@ fn pieces(name: &str) -> Result<Vec<Piece>, String> {
         return wrong(" has no `]`");
     }
     let mut pieces = Vec::new();
-    let mut rest = name;
+    let (mut rest, mut length) = (name, 0);
     while !rest.is_empty() {
         let (letters, bracket) = rest.split_once('[').unwrap_or((rest, ""));
-        if !letters
-            .chars()
-            .all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))
-        {
+        let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+        if !letters.chars().all(is_letter) {
             return wrong(" is no name of a node");
         }
         let (numbers, after) = bracket.split_once(']').unwrap_or_default();
-        let ranges = if bracket.is_empty() {
-            Some(Vec::new())
-        } else {
-            numbers.split(',').map(range).collect()
+        let ranges = match bracket {
+            "" => Some(Vec::new()),
+            _ => numbers.split(',').map(range).collect(),
         };
         let Some(ranges) = ranges else {
             return wrong(": expected numbers in the brackets, as `[001-128,130]`");
         };
-        pieces.push(Piece {
-            letters: letters.to_string(),
-            ranges,
-        });
+        length += letters.len();
+        let letters = letters.to_string();
+        pieces.push(Piece { letters, ranges });
         rest = after;
     }
-    if pieces
-        .iter()
-        .map(|piece| piece.letters.len())
-        .sum::<usize>()
-        > MAX_LETTERS
-    {
+    if length > MAX_LETTERS {
         return wrong(&format!(": more than {MAX_LETTERS} letters in a name"));
     }
-    match pieces
-        .iter()
-        .filter(|piece| !piece.ranges.is_empty())
-        .count()
-    {
-        0..=MAX_BRACKETS => Ok(pieces),
-        _ => wrong(&format!(": more than {MAX_BRACKETS} brackets in a name")),
+    if name.matches('[').count() > MAX_BRACKETS {
+        return wrong(&format!(": more than {MAX_BRACKETS} brackets in a name"));
     }
+    Ok(pieces)
 }
 
 fn range(text: &str) -> Option<Range> {
@@ -170,12 +147,9 @@ fn matches(pieces: &[Piece], name: &str) -> bool {
     if ranges.is_empty() {
         return matches(rest, name);
     }
-    let digits = name
-        .bytes()
-        .take(MAX_DIGITS)
-        .take_while(u8::is_ascii_digit)
-        .count();
-    // what follows may begin with digits too
+    let digits = name.bytes().take(MAX_DIGITS);
+    let digits = digits.take_while(u8::is_ascii_digit).count();
+    // the rest may begin with digits too
     (1..=digits).any(|length| {
         let (number, after) = name.split_at(length);
         ranges.iter().any(|range| range.has(number)) && matches(rest, after)
@@ -183,14 +157,13 @@ fn matches(pieces: &[Piece], name: &str) -> bool {
 }
 
 impl Range {
-    /// True for a number of this range, padded with zeros to its width.
+    /// True for a number of this range, padded with zeros to the width.
     fn has(self, digits: &str) -> bool {
-        let Ok(number) = digits.parse::<u64>() else {
-            return false;
-        };
-        let has_its_width =
-            digits.len() == self.width || digits.len() > self.width && !digits.starts_with('0');
-        has_its_width && (self.first..=self.last).contains(&number)
+        let length = digits.len();
+        (length == self.width || length > self.width && !digits.starts_with('0'))
+            && digits
+                .parse()
+                .is_ok_and(|number| (self.first..=self.last).contains(&number))
     }
 }
 

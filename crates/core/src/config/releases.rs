@@ -1,96 +1,62 @@
-//! The releases of Slurm: the numbers by which each is known.
+//! Slurm's releases, by the numbers that its programs export.
 #![forbid(unsafe_code)]
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Release {
-    /// the result of its programs' `slurm_api_version()`, without the lower 16 bits: `API_CURRENT` in its source's
-    /// META.  Slurm's own version number is not exported.
+    /// `slurm_api_version() >> 16`: `API_CURRENT` in META of Slurm's source.  Programs do not
+    /// export the version number.
     pub api: i64,
-    /// the year, as in 24.11
+    /// the year
     pub major: u32,
     /// the month
     pub minor: u32,
 }
 
 impl Release {
-    /// The number that this release expects in a plugin: `SLURM_VERSION_NUM` of slurm/slurm.h, without the last
+    /// The `plugin_version` that it accepts: `SLURM_VERSION_NUM` of slurm/slurm.h without the last
     /// part, which the loader masks out (src/common/plugin.c, `_verify_syms`).
     pub fn stamp(&self) -> u32 {
         self.major << 16 | self.minor << 8
     }
 
-    /// As Slurm's authors write it, like `22.05`.
+    /// `22.05`
     pub fn name(&self) -> String {
         format!("{}.{:02}", self.major, self.minor)
     }
 }
 
-/// All releases that the plugin answers to, oldest first.
+const fn release(api: i64, major: u32, minor: u32) -> Release {
+    Release { api, major, minor }
+}
+
+/// Oldest first.
 pub const RELEASES: [Release; 9] = [
-    Release {
-        api: 38,
-        major: 22,
-        minor: 5,
-    },
-    Release {
-        api: 39,
-        major: 23,
-        minor: 2,
-    },
-    Release {
-        api: 40,
-        major: 23,
-        minor: 11,
-    },
-    Release {
-        api: 41,
-        major: 24,
-        minor: 5,
-    },
-    Release {
-        api: 42,
-        major: 24,
-        minor: 11,
-    },
-    Release {
-        api: 43,
-        major: 25,
-        minor: 5,
-    },
-    Release {
-        api: 44,
-        major: 25,
-        minor: 11,
-    },
-    Release {
-        api: 45,
-        major: 26,
-        minor: 5,
-    },
-    Release {
-        api: 46,
-        major: 26,
-        minor: 11,
-    },
+    release(38, 22, 5),
+    release(39, 23, 2),
+    release(40, 23, 11),
+    release(41, 24, 5),
+    release(42, 24, 11),
+    release(43, 25, 5),
+    release(44, 25, 11),
+    release(45, 26, 5),
+    release(46, 26, 11),
 ];
 
-/// The release whose programs return this from `slurm_api_version()`.
+/// The release whose `slurm_api_version()` is `version`.
 pub fn of_api_version(version: i64) -> Option<&'static Release> {
     RELEASES.iter().find(|release| release.api == version >> 16)
 }
 
-/// The release that `srun --version` names, as in `slurm-wlm 24.11.5`.
+/// The release in a text such as `slurm-wlm 24.11.5`.
 pub fn of_version(text: &str) -> Option<&'static Release> {
     let number = text
         .split([' ', '-'])
         .find(|word| word.starts_with(|letter: char| letter.is_ascii_digit()))?;
-    let mut parts = number.split('.').map(|part| part.parse::<u32>());
-    let (Some(Ok(major)), Some(Ok(minor))) = (parts.next(), parts.next()) else {
-        return None;
-    };
+    let mut parts = number.split('.').map(|part| part.parse::<u32>().ok());
+    let version = (parts.next()??, parts.next()??);
     RELEASES
         .iter()
-        .find(|release| (release.major, release.minor) == (major, minor))
+        .find(|release| (release.major, release.minor) == version)
 }
 
 #[cfg(test)]

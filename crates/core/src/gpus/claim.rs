@@ -1,9 +1,9 @@
-//! `gpu=local-id`: every task sees the same GPUs, and the user promises that each uses the one that its local id
-//! names.
+//! `gpu=local-id`: the user's promise that each task uses the GPU of its local id, though it sees
+//! more.
 //!
-//! That is what programs do that take the GPU of `SLURM_LOCALID`, such as those that PyTorch's and DeepSpeed's
-//! launchers start: the k-th GPU, also if tasks are fewer than GPUs.  A promise that the evidence contradicts is
-//! not used.
+//! Programs that choose by `SLURM_LOCALID` do, such as those of PyTorch's and DeepSpeed's
+//! launchers: the k-th GPU, also if tasks are fewer than GPUs.  A promise that the evidence
+//! contradicts is not used.
 #![forbid(unsafe_code)]
 
 use super::list::CUDA_ORDER;
@@ -12,10 +12,10 @@ use crate::order;
 use crate::step::{Claim, GpuGrant, Step, Task, rule};
 use crate::topology::{GpuIndex, GpuVendor, Topology};
 
-/// The GPU of each task of the step on this node, in the order of local ids; or the reason against it. `seen` is what
-/// this task sees.
+/// The GPUs of the step's tasks on this node, by local id; the error contradicts the promise.
+/// `seen` is this task's claim.
 pub fn by_local_id(
-    topology: &Topology,
+    node: &Topology,
     step: &Step,
     task: &Task,
     seen: &Claim,
@@ -24,19 +24,15 @@ pub fn by_local_id(
     if gpus.is_empty() {
         return Err("it sees no GPU".to_string());
     }
-    if let Some(bind) = task
-        .gpu_bind
-        .as_deref()
-        .filter(|bind| !rule::shows_all(bind))
-    {
+    let bind = task.gpu_bind.as_deref();
+    if let Some(bind) = bind.filter(|bind| !rule::shows_all(bind)) {
         return Err(format!("Slurm deals the GPUs, by `{}`", super::shown(bind)));
     }
-    // a task sees a part of the step's GPUs, so as many are the same.  Which they are `SLURM_STEP_GPUS` does not always say:
-    // with `AutoDetect=nvml` its places are in PCI order, also where the device files are numbered in another
-    let (sees, has) = (
-        order::set(gpus.iter().copied()).len(),
-        of_the_step(topology, step).len(),
-    );
+    // a task that sees as many GPUs as the step has sees all of them.  Indices cannot be compared:
+    // with `AutoDetect=nvml` positions in `SLURM_STEP_GPUS` are in PCI order, which may differ from
+    // that of the device files
+    let sees = order::set(gpus.iter().copied()).len();
+    let has = of_the_step(node, step).len();
     if has > 0 && sees != has {
         return Err(format!(
             "it sees {sees} GPUs and the step has {has} here, so its tasks may see different ones"
@@ -48,32 +44,34 @@ pub fn by_local_id(
             gpus.len()
         ));
     }
-    match uncountable(topology, gpus, &task.gpus) {
+    match uncountable(node, gpus, &task.gpus) {
         Some(why) => Err(why),
         None => Ok(gpus[..tasks].to_vec()),
     }
 }
 
-/// The reason why a number among these GPUs means nothing, if so: it is unknown how the program counts them.
-pub fn uncountable(topology: &Topology, gpus: &[GpuIndex], grant: &GpuGrant) -> Option<String> {
-    let all = || gpus.iter().map(|&gpu| topology.gpu(gpu));
+/// The reason if numbers do not tell these GPUs apart.
+pub fn uncountable(node: &Topology, gpus: &[GpuIndex], grant: &GpuGrant) -> Option<String> {
+    let all = || gpus.iter().map(|&gpu| node.gpu(gpu));
     let vendors = order::set(all().map(|gpu| gpu.vendor));
-    let in_pci_order = grant
-        .variables
-        .get(CUDA_ORDER)
-        .is_some_and(|order| order == "PCI_BUS_ID");
-    if vendors.len() > 1 {
-        return Some("its GPUs are of several vendors, and each counts its own".to_string());
-    }
-    if vendors.contains(&GpuVendor::Intel) {
-        return Some("a number may mean a stack of its GPUs".to_string());
-    }
-    if all().any(|gpu| gpu.mig_instances.is_some()) {
-        return Some("a number may mean a MIG instance".to_string());
-    }
-    let differ =
-        vendors.contains(&GpuVendor::Nvidia) && !in_pci_order && unequal(topology, gpus).is_some();
-    differ.then(|| format!("its GPUs differ, and `{CUDA_ORDER}` is not `PCI_BUS_ID`"))
+    let order = grant.variables.get(CUDA_ORDER);
+    let why = if vendors.len() > 1 {
+        "its GPUs are of several vendors, and each counts its own"
+    } else if vendors.contains(&GpuVendor::Intel) {
+        "a number may mean a stack of its GPUs"
+    } else if all().any(|gpu| gpu.mig_instances.is_some()) {
+        "a number may mean a MIG instance"
+    } else if vendors.contains(&GpuVendor::Nvidia)
+        && order.is_none_or(|order| order != "PCI_BUS_ID")
+        && unequal(node, gpus).is_some()
+    {
+        return Some(format!(
+            "its GPUs differ, and `{CUDA_ORDER}` is not `PCI_BUS_ID`"
+        ));
+    } else {
+        return None;
+    };
+    Some(why.to_string())
 }
 
 #[cfg(test)]

@@ -1,20 +1,20 @@
-//! The vendors' lists of GPUs, each read as its runtime reads it.
+//! The vendors' lists of GPUs, by the rules of their runtimes.
 #![forbid(unsafe_code)]
 
 use super::add;
+use crate::order;
 use crate::topology::{GpuIndex, Topology};
-use std::collections::BTreeSet;
 
-/// NVIDIA's list; HIP reads it too, in place of its own.
+/// NVIDIA's list; HIP reads it after its own.
 pub(super) const CUDA: &str = "CUDA_VISIBLE_DEVICES";
 /// `PCI_BUS_ID`, or fastest first.
 pub(super) const CUDA_ORDER: &str = "CUDA_DEVICE_ORDER";
 /// AMD's list for all programs.
 pub(super) const ROCR: &str = "ROCR_VISIBLE_DEVICES";
-/// AMD's list for HIP programs, applied to what [`ROCR`] leaves.
+/// AMD's list for HIP programs, which counts the GPUs that [`ROCR`] leaves.
 pub(super) const HIP: &str = "HIP_VISIBLE_DEVICES";
 pub(super) const ZE: &str = "ZE_AFFINITY_MASK";
-/// The unit of numbers in Intel's list: cards for `COMPOSITE`, stacks (tiles) for `FLAT` and `COMBINED`.
+/// Intel's numbers count cards for `COMPOSITE`, stacks (tiles) for `FLAT` and `COMBINED`.
 pub(super) const HIERARCHY: &str = "ZE_FLAT_DEVICE_HIERARCHY";
 
 #[derive(Default)]
@@ -23,65 +23,59 @@ pub(super) struct Listed {
     pub gpus: Vec<GpuIndex>,
     /// true if a UUID named one of them
     pub by_uuid: bool,
-    /// entries in the form of a UUID that the node does not list; they may still be a GPU's
+    /// UUIDs that the node does not list but that may be a GPU's
     pub unknown: Vec<String>,
     /// true if the list ended at a number that is too high
     pub out_of_range: bool,
 }
 
-/// The entries of a list, as many as are read: the runtimes stop at the number of devices.
+/// A list's entries, at most 256: runtimes stop at the number of devices.
 pub(crate) fn entries(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').take(256)
 }
 
-/// CUDA's: up to the first invalid entry (CUDA Programming Guide, "CUDA Environment Variables").
-pub(super) fn cuda(topology: &Topology, text: &str, visible: &[GpuIndex]) -> Listed {
+/// CUDA's list up to the first invalid entry (CUDA Programming Guide, "CUDA Environment
+/// Variables").
+pub(super) fn cuda(node: &Topology, text: &str, visible: &[GpuIndex]) -> Listed {
     let mut listed = Listed::default();
     for entry in entries(text).map(str::trim) {
-        if let Ok(index) = entry.parse::<usize>() {
-            let Some(&gpu) = visible.get(index) else {
-                break;
-            };
-            add(&mut listed.gpus, gpu);
-        } else if let Some(gpu) = by_uuid(topology, entry, visible) {
-            listed.by_uuid = true;
-            add(&mut listed.gpus, gpu);
-        } else if is_unknown(topology, entry, visible) {
-            listed.unknown.push(entry.to_string());
-        } else {
-            break;
+        let gpu = match entry.parse::<usize>() {
+            Ok(index) => visible.get(index).copied(),
+            Err(_) => by_uuid(node, entry, visible).inspect(|_| listed.by_uuid = true),
+        };
+        match gpu {
+            Some(gpu) => add(&mut listed.gpus, gpu),
+            None if is_unknown(node, entry, visible) => listed.unknown.push(entry.to_string()),
+            None => break,
         }
     }
     listed
 }
 
-/// The GPU in `GPU-<uuid>` and in `MIG-GPU-<uuid>/<gi>/<ci>`, the form before driver 470.42; for CUDA the
-/// first digits are enough if only one GPU has them.
-pub(super) fn by_uuid(topology: &Topology, entry: &str, visible: &[GpuIndex]) -> Option<GpuIndex> {
+/// The GPU of `GPU-<uuid>`, or of `MIG-GPU-<uuid>/<gi>/<ci>`, the form before driver 470.42.  CUDA
+/// takes the first digits if they are one GPU's alone.
+pub(super) fn by_uuid(node: &Topology, entry: &str, visible: &[GpuIndex]) -> Option<GpuIndex> {
     let uuid = gpu_uuid(entry)?;
-    let mut found = visible.iter().copied().filter(|&gpu| {
-        let known = topology.gpu(gpu).uuid.as_deref();
-        known.is_some_and(|known| starts_with(known, uuid))
-    });
+    let known = |gpu: GpuIndex| node.gpu(gpu).uuid.as_deref();
+    let gpus = visible.iter().copied();
+    let mut found = gpus.filter(|&gpu| known(gpu).is_some_and(|known| starts_with(known, uuid)));
     found.next().filter(|_| found.next().is_none())
 }
 
 fn gpu_uuid(entry: &str) -> Option<&str> {
     let uuid = entry.strip_prefix("MIG-").unwrap_or(entry);
-    uuid.starts_with("GPU-")
-        .then(|| uuid.split('/').next().unwrap_or(uuid))
+    uuid.split('/')
+        .next()
+        .filter(|uuid| uuid.starts_with("GPU-"))
 }
 
-/// True for text that may be the UUID of a GPU, or a part of one, that the node does not list.  The driver prints no
-/// GPU's UUID before it has started the GPU, and no MIG instance's at all.
-fn is_unknown(topology: &Topology, entry: &str, visible: &[GpuIndex]) -> bool {
+/// True for a UUID, or first digits of one, that the node does not list but that may be a GPU's.
+/// The driver prints a GPU's UUID once it has started the GPU, and a MIG instance's never.
+fn is_unknown(node: &Topology, entry: &str, visible: &[GpuIndex]) -> bool {
     if let Some(uuid) = gpu_uuid(entry) {
-        let known = |gpu: &GpuIndex| topology.gpu(*gpu).uuid.as_deref();
-        let is_one = visible
-            .iter()
-            .filter_map(known)
-            .any(|known| starts_with(known, uuid));
-        return !is_one && visible.iter().any(|gpu| known(gpu).is_none());
+        let known = || visible.iter().map(|&gpu| node.gpu(gpu).uuid.as_deref());
+        let is_one = known().flatten().any(|known| starts_with(known, uuid));
+        return !is_one && known().any(|known| known.is_none());
     }
     let uuid = entry.strip_prefix("MIG-").unwrap_or_default();
     uuid.bytes().any(|byte| byte.is_ascii_hexdigit())
@@ -91,19 +85,20 @@ fn is_unknown(topology: &Topology, entry: &str, visible: &[GpuIndex]) -> bool {
 }
 
 fn starts_with(text: &str, prefix: &str) -> bool {
-    text.len() >= prefix.len()
-        && text.as_bytes()[..prefix.len()].eq_ignore_ascii_case(prefix.as_bytes())
+    text.as_bytes()
+        .get(..prefix.len())
+        .is_some_and(|start| start.eq_ignore_ascii_case(prefix.as_bytes()))
 }
 
-/// ROCm's, for all programs (ROCR-Runtime, src/core/runtime/amd_filter_device.cpp): up to the first entry
-/// that is invalid or repeats one; UUIDs in upper or lower case, at least one digit of them; numbers as
-/// strtol(3) reads them.
-pub(super) fn rocr(topology: &Topology, text: &str, visible: &[GpuIndex]) -> Listed {
+/// ROCm's list for all programs, up to the first invalid or repeated entry (ROCR-Runtime,
+/// src/core/runtime/amd_filter_device.cpp): UUIDs in either case with at least one digit, and
+/// strtol(3)'s numbers.
+pub(super) fn rocr(node: &Topology, text: &str, visible: &[GpuIndex]) -> Listed {
     let mut listed = Listed::default();
     for entry in entries(text).map(|entry| entry.trim().to_ascii_uppercase()) {
         let is_uuid = entry.starts_with('G');
         let gpu = match is_uuid {
-            true if (5..=20).contains(&entry.len()) => by_uuid(topology, &entry, visible),
+            true if (5..=20).contains(&entry.len()) => by_uuid(node, &entry, visible),
             true => None,
             false => strtol(&entry).and_then(|index| visible.get(index).copied()),
         };
@@ -111,12 +106,12 @@ pub(super) fn rocr(topology: &Topology, text: &str, visible: &[GpuIndex]) -> Lis
             break;
         };
         listed.by_uuid |= is_uuid;
-        add(&mut listed.gpus, gpu);
+        listed.gpus.push(gpu);
     }
     listed
 }
 
-/// `7`, `0x7`, `07`: the whole text, read as by strtol(3) with base 0.
+/// The number in the whole text, as strtol(3) reads it with base 0: `7`, `0x7`, `07`.
 fn strtol(text: &str) -> Option<usize> {
     let digits = text.strip_prefix('+').unwrap_or(text);
     match digits.strip_prefix("0X") {
@@ -126,18 +121,16 @@ fn strtol(text: &str) -> Option<usize> {
     }
 }
 
-/// ROCm's, for HIP programs (ROCm/clr, rocclr/device/rocm/rocdevice.cpp): numbers in plain decimal form, up
-/// to the first other entry; newer releases take UUIDs too.
-pub(super) fn hip(topology: &Topology, text: &str, visible: &[GpuIndex]) -> Listed {
+/// ROCm's list for HIP programs: decimal numbers up to the first other entry; newer releases take
+/// UUIDs (ROCm/clr, rocclr/device/rocm/rocdevice.cpp).
+pub(super) fn hip(node: &Topology, text: &str, visible: &[GpuIndex]) -> Listed {
     let mut listed = Listed::default();
     for entry in entries(text) {
-        let index = entry
-            .parse::<usize>()
-            .ok()
-            .filter(|index| index.to_string() == entry);
+        let index = entry.parse::<usize>().ok();
+        let index = index.filter(|index| index.to_string() == entry);
         let gpu = match index {
             Some(index) => visible.get(index).copied(),
-            None => by_uuid(topology, entry, visible),
+            None => by_uuid(node, entry, visible),
         };
         let Some(gpu) = gpu else {
             listed.out_of_range = index.is_some();
@@ -149,10 +142,10 @@ pub(super) fn hip(topology: &Topology, text: &str, visible: &[GpuIndex]) -> List
     listed
 }
 
-/// True if a number counts stacks (Level Zero's `FLAT` and `COMBINED`, the default if GPUs have several), false for
-/// cards.  An entry with a dot means that the mask was written for cards.
+/// True if a mask counts stacks: Level Zero's `FLAT` and `COMBINED`, the default if GPUs have
+/// several.  A dot shows that it was written for cards.
 pub(super) fn is_flat(
-    topology: &Topology,
+    node: &Topology,
     mask: &str,
     hierarchy: Option<&str>,
     visible: &[GpuIndex],
@@ -160,67 +153,50 @@ pub(super) fn is_flat(
     match hierarchy {
         Some("COMPOSITE") => false,
         Some("FLAT" | "COMBINED") => true,
-        _ => !mask.contains('.') && visible.iter().any(|&gpu| stacks(topology, gpu).is_some()),
+        _ => !mask.contains('.') && visible.iter().any(|&gpu| stacks(node, gpu).is_some()),
     }
 }
 
-/// Level Zero's (intel/compute-runtime, shared/source/execution_environment/execution_environment.cpp): a set
-/// of devices in their own order, without invalid entries.
-pub(super) fn level_zero(
-    topology: &Topology,
-    mask: &str,
-    flat: bool,
-    visible: &[GpuIndex],
-) -> Vec<GpuIndex> {
-    let devices: Vec<GpuIndex> = match flat {
-        true => visible
-            .iter()
-            .flat_map(|&gpu| (0..stacks(topology, gpu).unwrap_or(1)).map(move |_| gpu))
-            .collect(),
-        false => visible.to_vec(),
-    };
-    let mut chosen: BTreeSet<GpuIndex> = BTreeSet::new();
-    for entry in entries(mask).map(str::trim) {
-        let (device, stack) = entry
-            .split_once('.')
-            .map_or((entry, None), |(device, stack)| (device, Some(stack)));
-        let Some(&gpu) = device
-            .parse::<usize>()
-            .ok()
-            .and_then(|index| devices.get(index))
-        else {
-            continue;
+/// Level Zero's mask: a set of devices, in their own order, without invalid entries
+/// (intel/compute-runtime, shared/source/execution_environment/execution_environment.cpp).
+pub(super) fn level_zero(node: &Topology, mask: &str, flat: bool, visible: &[GpuIndex]) -> Listed {
+    let mut devices = Vec::new();
+    for &gpu in visible {
+        let count = if flat {
+            stacks(node, gpu).unwrap_or(1)
+        } else {
+            1
         };
-        let is_one = match stack {
-            None => true,
-            Some(_) if flat => false,
-            // a part of a stack, `0.1.2`, still belongs to the card
-            Some(stack) => stack
-                .split('.')
-                .next()
-                .and_then(|stack| stack.parse::<u32>().ok())
-                .is_some_and(|stack| stacks(topology, gpu).is_none_or(|stacks| stack < stacks)),
-        };
-        if is_one {
-            chosen.insert(gpu);
-        }
+        devices.extend(std::iter::repeat_n(gpu, count as usize));
     }
-    visible
-        .iter()
-        .copied()
-        .filter(|gpu| chosen.contains(gpu))
-        .collect()
+    let chosen = entries(mask).map(str::trim).filter_map(|entry| {
+        let (device, stack) = match entry.split_once('.') {
+            Some((device, stack)) => (device, Some(stack)),
+            None => (entry, None),
+        };
+        let gpu = *devices.get(device.parse::<usize>().ok()?)?;
+        let Some(stack) = stack else {
+            return Some(gpu);
+        };
+        // `0.1.2`, a part of a stack, is the card's too
+        let stack: u32 = stack.split('.').next()?.parse().ok()?;
+        let is_there = !flat && stacks(node, gpu).is_none_or(|stacks| stack < stacks);
+        is_there.then_some(gpu)
+    });
+    let chosen = order::set(chosen);
+    let mut gpus = visible.to_vec();
+    gpus.retain(|gpu| chosen.contains(gpu));
+    Listed {
+        gpus,
+        ..Listed::default()
+    }
 }
 
-/// The number of stacks of an Intel GPU, if several: two of the Data Center GPU Max 1550 and 1350
+/// An Intel GPU's stacks, if several: two of the Data Center GPU Max 1550 and 1350
 /// (intel/compute-runtime, shared/source/dll/devices/devices_base.inl).
-fn stacks(topology: &Topology, gpu: GpuIndex) -> Option<u32> {
-    let device = topology
-        .pci
-        .get(topology.gpu(gpu).address)
-        .and_then(|function| function.device);
-    match device {
-        Some(0x0bd4..=0x0bd8) => Some(2),
+fn stacks(node: &Topology, gpu: GpuIndex) -> Option<u32> {
+    match node.pci.get(node.gpu(gpu).address)?.device? {
+        0x0bd4..=0x0bd8 => Some(2),
         _ => None,
     }
 }

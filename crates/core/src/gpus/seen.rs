@@ -1,33 +1,27 @@
-//! The GPUs that a process sees, with or without Slurm.
+//! A process's GPUs, with or without Slurm.
 #![forbid(unsafe_code)]
 
-use super::{Sight, by_step};
+use super::{Sight, by_step, claimed};
 use crate::step::{Claim, GpuGrant, Step};
 use crate::topology::{GpuIndex, Topology};
 
-/// As [`super::identify`], but a process without a variable, a denied device or a step's list sees all.
-pub fn seen(topology: &Topology, step: &Step, grant: &GpuGrant) -> Claim {
-    let sight = Sight { topology, grant };
+/// As [`super::identify`], but all without a variable, a denied device or a step's list.
+pub fn seen(node: &Topology, step: &Step, grant: &GpuGrant) -> Claim {
+    let sight = Sight { node, grant };
     if let Some(claim) = sight.claim() {
         return claim;
     }
     if step.gpus.is_some() {
         return by_step(&sight, step);
     }
-    let gpus: Vec<GpuIndex> = sight
-        .vendors()
-        .into_iter()
-        .flat_map(|vendor| sight.visible(vendor))
-        .collect();
-    let reason = match (gpus.is_empty(), topology.gpus.is_empty()) {
+    let vendors = sight.vendors().into_iter();
+    let gpus: Vec<GpuIndex> = vendors.flat_map(|vendor| sight.visible(vendor)).collect();
+    let reason = match (gpus.is_empty(), node.gpus.is_empty()) {
         (false, _) => "nothing keeps it from any GPU of the node",
         (true, true) => "the node has no GPU",
         (true, false) => "it may open no GPU",
     };
-    Claim {
-        gpus,
-        reason: reason.to_string(),
-    }
+    claimed(gpus, reason)
 }
 
 #[cfg(test)]
