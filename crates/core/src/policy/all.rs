@@ -7,13 +7,13 @@ use crate::placement::{GpuPlacement, NodePlacement};
 use crate::topology::Topology;
 
 pub(super) fn map_gpus(
-    topology: &Topology,
-    node: &NodePlacement,
+    node: &Topology,
+    map: &NodePlacement,
     request: &Request,
 ) -> Vec<GpuPlacement> {
-    let rails_of = vec![RailSet::first(node.rails.len()); topology.gpus.len()];
-    let ways = Ways::for_answer(topology, &node.rails, &request.through, &rails_of);
-    placements(topology, &ways, &rails_of, request, |_, _, choices| {
+    let rails_of = vec![RailSet::first(map.rails.len()); node.gpus.len()];
+    let ways = Ways::for_answer(node, &map.rails, &request.through, &rails_of);
+    placements(node, &ways, &rails_of, request, |_, _, choices| {
         format!("all {} good NICs of the node", choices.len())
     })
 }

@@ -9,38 +9,38 @@ use crate::placement::{GpuPlacement, NicsEach, NodePlacement, Rail};
 use crate::topology::Topology;
 
 pub(super) fn map_gpus(
-    topology: &Topology,
-    node: &NodePlacement,
+    node: &Topology,
+    map: &NodePlacement,
     request: &Request,
 ) -> Vec<GpuPlacement> {
-    let (ways, rails_of) = steady(topology, node, request);
-    explained(topology, node, &ways, &rails_of, request)
+    let (ways, rails_of) = steady(node, map, request);
+    explained(node, map, &ways, &rails_of, request)
 }
 
 /// The best answer.  If NICs are broken, GPUs whose NICs work keep those that they have when all work, unless the
 /// worst-off GPU gets more by a move: a node that lost a NIC still pairs like the others.
 pub(super) fn steady(
-    topology: &Topology,
-    node: &NodePlacement,
+    node: &Topology,
+    map: &NodePlacement,
     request: &Request,
 ) -> (Ways, Vec<RailSet>) {
-    let healthy = in_order(node);
-    if node.broken.is_empty() || node.rails.is_empty() || healthy.len() > MOST_RAILS {
-        return best(topology, &node.rails, request);
+    let healthy = in_order(map);
+    if map.broken.is_empty() || map.rails.is_empty() || healthy.len() > MOST_RAILS {
+        return best(node, &map.rails, request);
     }
     let usable: Vec<Option<usize>> = healthy
         .iter()
-        .map(|rail| Some(node.rail_at(rail.at())?.0))
+        .map(|rail| Some(map.rail_at(rail.at())?.0))
         .collect();
     let working = |rails: RailSet| rails.iter().filter_map(|rail| usable[rail]).collect();
-    let (_, when_healthy) = best(topology, &healthy, request);
+    let (_, when_healthy) = best(node, &healthy, request);
     let left: Vec<RailSet> = when_healthy.into_iter().map(working).collect();
     let want = |left: &RailSet| match request.nics_each {
         NicsEach::Auto => left.len().max(1),
-        NicsEach::Number(number) => usize::from(number).clamp(1, node.rails.len()),
+        NicsEach::Number(number) => usize::from(number).clamp(1, map.rails.len()),
     };
     let wants: Vec<usize> = left.iter().map(want).collect();
-    let mut ways = Ways::new(topology, &node.rails, &request.through, &wants);
+    let mut ways = Ways::new(node, &map.rails, &request.through, &wants);
     let anew = solve(&ways.problem);
     let (worst, anew) = (anew.worst_mbps(), anew.rails_of);
     let keeps = |(left, want): (RailSet, &usize)| (left.len() == *want).then_some(left);
@@ -55,31 +55,31 @@ pub(super) fn steady(
     (ways, rails_of)
 }
 
-fn best(topology: &Topology, rails: &[Rail], request: &Request) -> (Ways, Vec<RailSet>) {
+fn best(node: &Topology, rails: &[Rail], request: &Request) -> (Ways, Vec<RailSet>) {
     let NicsEach::Number(number) = request.nics_each else {
-        return parts::solved(topology, rails, &request.through);
+        return parts::solved(node, rails, &request.through);
     };
     let ways = Ways::new(
-        topology,
+        node,
         rails,
         &request.through,
-        &vec![number.into(); topology.gpus.len()],
+        &vec![number.into(); node.gpus.len()],
     );
     let rails_of = solve(&ways.problem).rails_of;
     (ways, rails_of)
 }
 
 /// Usable and broken rails together, in rail order.
-pub(super) fn in_order(node: &NodePlacement) -> Vec<Rail> {
-    let mut rails: Vec<Rail> = node.rails.iter().chain(&node.broken).cloned().collect();
+pub(super) fn in_order(map: &NodePlacement) -> Vec<Rail> {
+    let mut rails: Vec<Rail> = map.rails.iter().chain(&map.broken).cloned().collect();
     rails.order_by_key(Rail::at);
     rails
 }
 
 /// An answer with the reasons why each GPU has these rails and no nearer ones.
 pub(super) fn explained(
-    topology: &Topology,
-    node: &NodePlacement,
+    node: &Topology,
+    map: &NodePlacement,
     ways: &Ways,
     rails_of: &[RailSet],
     request: &Request,
@@ -88,8 +88,8 @@ pub(super) fn explained(
         NicsEach::Auto if !request.wordless => parts::of_nearest(&ways.problem),
         _ => Vec::new(),
     };
-    placements(topology, ways, rails_of, request, |answer, gpu, choices| {
-        why_this(node, ways, answer, gpu, choices, parts.get(gpu.0))
+    placements(node, ways, rails_of, request, |answer, gpu, choices| {
+        why_this(map, ways, answer, gpu, choices, parts.get(gpu.0))
     })
 }
 

@@ -12,40 +12,40 @@ use crate::topology::{GpuIndex, PathType, Topology};
 
 /// All pairs of one GPU: its own NICs, then the others in rail order, then those that may not be chosen.
 pub(crate) fn pairs(
-    topology: &Topology,
-    node: &NodePlacement,
+    node: &Topology,
+    map: &NodePlacement,
     request: &Request,
     gpu: GpuIndex,
 ) -> Vec<Pair> {
-    let ways = Ways::for_answer(topology, &node.rails, &request.through, &rails_of(node));
-    let mut answer = Answer::new(&ways.problem, rails_of(node));
-    let own = &node.gpu(gpu).choices;
+    let ways = Ways::for_answer(node, &map.rails, &request.through, &rails_of(map));
+    let mut answer = Answer::new(&ways.problem, rails_of(map));
+    let own = &map.gpu(gpu).choices;
     let mut pairs: Vec<Pair> = own
         .iter()
         .map(|choice| Pair {
             share_mbps: choice.share_mbps,
             chosen: true,
-            why: node.gpu(gpu).reason.clone(),
-            ..pair(node, &ways, &answer, gpu, choice.rail)
+            why: map.gpu(gpu).reason.clone(),
+            ..pair(map, &ways, &answer, gpu, choice.rail)
         })
         .collect();
     let is_own = |rail: RailIndex| own.iter().any(|choice| choice.rail == rail);
     pairs.extend(
-        node.rail_indices()
+        map.rail_indices()
             .filter(|&rail| !is_own(rail))
             .map(|rail| Pair {
-                why: why_not(node, &ways, &mut answer, gpu, rail),
-                ..pair(node, &ways, &answer, gpu, rail)
+                why: why_not(map, &ways, &mut answer, gpu, rail),
+                ..pair(map, &ways, &answer, gpu, rail)
             }),
     );
-    pairs.extend(node.excluded.iter().map(|excluded| {
-        let nic = topology.nics.iter().find(|nic| nic.name == excluded.name);
+    pairs.extend(map.excluded.iter().map(|excluded| {
+        let nic = node.nics.iter().find(|nic| nic.name == excluded.name);
         let address = nic.and_then(|nic| nic.address);
         Pair {
             gpu,
             nic: excluded.name.to_string(),
             port: excluded.port,
-            path: address.map(|address| topology.path_type(topology.gpu(gpu).address, address)),
+            path: address.map(|address| node.path_type(node.gpu(gpu).address, address)),
             alone_mbps: None,
             share_mbps: None,
             users: 0,
@@ -56,17 +56,11 @@ pub(crate) fn pairs(
     pairs
 }
 
-fn pair(
-    node: &NodePlacement,
-    ways: &Ways,
-    answer: &Answer,
-    gpu: GpuIndex,
-    rail: RailIndex,
-) -> Pair {
+fn pair(map: &NodePlacement, ways: &Ways, answer: &Answer, gpu: GpuIndex, rail: RailIndex) -> Pair {
     Pair {
         gpu,
-        nic: node.rail(rail).name.to_string(),
-        port: Some(node.rail(rail).port),
+        nic: map.rail(rail).name.to_string(),
+        port: Some(map.rail(rail).port),
         path: Some(ways.kind(gpu, rail)),
         alone_mbps: ways.alone_mbps(gpu, rail),
         share_mbps: None,
@@ -76,8 +70,8 @@ fn pair(
     }
 }
 
-fn rails_of(node: &NodePlacement) -> Vec<RailSet> {
-    node.gpus
+fn rails_of(map: &NodePlacement) -> Vec<RailSet> {
+    map.gpus
         .iter()
         .map(|gpu| gpu.choices.iter().map(|choice| choice.rail.0).collect())
         .collect()
@@ -85,7 +79,7 @@ fn rails_of(node: &NodePlacement) -> Vec<RailSet> {
 
 /// The reason for these rails, in one sentence.  `part` is the GPU's part of its nearest rails by `NicsEach::Auto`.
 pub(super) fn why_this(
-    node: &NodePlacement,
+    map: &NodePlacement,
     ways: &Ways,
     answer: &mut Answer,
     gpu: GpuIndex,
@@ -94,7 +88,7 @@ pub(super) fn why_this(
 ) -> String {
     let names: Vec<String> = choices
         .iter()
-        .map(|choice| node.rail(choice.rail).to_string())
+        .map(|choice| map.rail(choice.rail).to_string())
         .collect();
     let farthest = choices
         .iter()
@@ -102,12 +96,12 @@ pub(super) fn why_this(
         .max()
         .unwrap_or(PathType::Sys);
     let kind = |rail: RailIndex| ways.kind(gpu, rail);
-    let as_near = node
+    let as_near = map
         .rail_indices()
         .filter(|&rail| kind(rail) <= farthest)
         .count();
     let is_own = |rail: &RailIndex| choices.iter().any(|choice| choice.rail == *rail);
-    let nearer = node
+    let nearer = map
         .rail_indices()
         .filter(|rail| !is_own(rail) && kind(*rail) < farthest);
     let is_of = |part: &&Part| {
@@ -117,10 +111,10 @@ pub(super) fn why_this(
     };
     let distance = match (nearer.min_by_key(|&rail| (kind(rail), rail)), choices.len()) {
         (Some(nearer), _) => {
-            let why = loss(node, ways, answer, gpu, nearer);
+            let why = loss(map, ways, answer, gpu, nearer);
             format!(
                 "at {farthest}, for {} is {} but {why}",
-                node.rail(nearer),
+                map.rail(nearer),
                 kind(nearer)
             )
         }
@@ -146,7 +140,7 @@ pub(super) fn why_this(
         (several, share) => {
             let shared = several.iter().filter(|choice| choice.users > 1);
             let shared = shared
-                .map(|choice| format!("{} serves {} GPUs", node.rail(choice.rail), choice.users));
+                .map(|choice| format!("{} serves {} GPUs", map.rail(choice.rail), choice.users));
             let together = share.map(|share| format!("{share} together"));
             let facts: Vec<String> = together.into_iter().chain(shared).collect();
             if facts.is_empty() {
@@ -173,15 +167,15 @@ fn part_of_nearest(part: &Part, rails: usize, path: PathType) -> String {
 
 /// The reason against this rail.
 fn why_not(
-    node: &NodePlacement,
+    map: &NodePlacement,
     ways: &Ways,
     answer: &mut Answer,
     gpu: GpuIndex,
     rail: RailIndex,
 ) -> String {
-    match node.policy {
+    match map.policy {
         Policy::Closest | Policy::Spread if !answer.rails_of[gpu.0].is_empty() => {
-            loss(node, ways, answer, gpu, rail)
+            loss(map, ways, answer, gpu, rail)
         }
         Policy::Closest | Policy::Spread => "the job does not have this GPU".to_string(),
         Policy::Rail if answer.users(rail.0) == 0 => "it is no GPU's rail".to_string(),
@@ -193,7 +187,7 @@ fn why_not(
 
 /// What the node would lose if this GPU took that rail instead of the one of its own that it would miss least.
 fn loss(
-    node: &NodePlacement,
+    map: &NodePlacement,
     ways: &Ways,
     answer: &mut Answer,
     gpu: GpuIndex,
@@ -230,7 +224,7 @@ fn loss(
         Some(Loss::Path) => format!("it is farther: {kind} instead of {farthest}"),
         Some(Loss::Users) => "more GPUs would share a NIC there".to_string(),
         Some(Loss::Order) => "it is as good, and comes later in rail order".to_string(),
-        Some(Loss::Gain) if node.broken.is_empty() => {
+        Some(Loss::Gain) if map.broken.is_empty() => {
             "the search for the best ended before it was looked at".to_string()
         }
         Some(Loss::Gain) => {

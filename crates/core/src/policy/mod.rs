@@ -4,16 +4,14 @@
 #![forbid(unsafe_code)]
 
 mod all;
-mod broken;
-pub(crate) mod candidates;
 mod closest;
-mod evidence;
 pub(crate) mod explain;
 pub(crate) mod ladder;
 mod links;
 mod numa;
 mod parts;
 pub mod pattern;
+pub(crate) mod ports;
 mod rail;
 mod solve;
 mod spread;
@@ -24,7 +22,6 @@ pub use pattern::Pattern;
 
 use crate::placement::{GpuPlacement, NicsEach, NodePlacement, Policy, Rail, RailUse};
 use crate::topology::{Gpu, GpuIndex, NicIndex, PathType, Topology};
-use candidates::Candidates;
 use solve::{Answer, RailSet};
 pub use ways::Ways;
 
@@ -90,46 +87,31 @@ pub struct Request<'a> {
     pub known: Option<&'a NodePlacement>,
 }
 
-pub fn map(topology: &Topology, request: &Request) -> NodePlacement {
+pub fn map(node: &Topology, request: &Request) -> NodePlacement {
     let everything = Selection::default();
     let selection = request.selection.unwrap_or(&everything);
     let were: &[Rail] = request.known.map_or(&[], |map| &map.rails);
-    let Candidates {
-        rails,
-        broken,
-        degraded,
-        excluded,
-        left_to_libfabric,
-        diagnostics,
-    } = candidates::rails(topology, selection, were);
-    let mut node = NodePlacement {
+    let mut map = NodePlacement {
         policy: request.policy,
-        rails,
-        numbered_by_admin: Vec::new(),
-        broken,
-        degraded,
-        excluded,
-        left_to_libfabric,
-        gpus: Vec::new(),
-        diagnostics,
+        ..ports::judge(node, selection, were)
     };
-    node.numbered_by_admin = rail::numbered_by_admin(topology, &node, request);
-    node.gpus = match request.policy {
-        Policy::Closest => closest::map_gpus(topology, &node, request),
-        Policy::Rail => rail::map_gpus(topology, &mut node, request),
-        Policy::Spread => spread::map_gpus(topology, &node, request),
-        Policy::Numa => numa::map_gpus(topology, &node, request),
-        Policy::All => all::map_gpus(topology, &node, request),
+    map.numbered_by_admin = rail::numbered_by_admin(node, &map, request);
+    map.gpus = match request.policy {
+        Policy::Closest => closest::map_gpus(node, &map, request),
+        Policy::Rail => rail::map_gpus(node, &mut map, request),
+        Policy::Spread => spread::map_gpus(node, &map, request),
+        Policy::Numa => numa::map_gpus(node, &map, request),
+        Policy::All => all::map_gpus(node, &map, request),
     };
     if request.wordless {
-        node.gpus.iter_mut().for_each(|gpu| gpu.reason.clear());
+        map.gpus.iter_mut().for_each(|gpu| gpu.reason.clear());
     }
-    node
+    map
 }
 
 /// What each GPU has by an answer; `reason` says in words why it has these rails.
 fn placements(
-    topology: &Topology,
+    node: &Topology,
     ways: &Ways,
     rails_of: &[RailSet],
     request: &Request,
@@ -144,14 +126,10 @@ fn placements(
             false => reason(&mut answer, gpu, &choices),
         },
         choices,
-        numa_node: topology.numa_node_of(device.address),
+        numa_node: node.numa_node_of(device.address),
         shortfall: None,
     };
-    topology
-        .numbered_gpus()
-        .zip(choices)
-        .map(placement)
-        .collect()
+    node.numbered_gpus().zip(choices).map(placement).collect()
 }
 
 /// `400 Gb/s`, `2.5 Gb/s`

@@ -7,11 +7,11 @@ use crate::placement::{GpuPlacement, NodePlacement};
 use crate::topology::{PathType, Topology};
 
 pub(super) fn map_gpus(
-    topology: &Topology,
-    node: &NodePlacement,
+    node: &Topology,
+    map: &NodePlacement,
     request: &Request,
 ) -> Vec<GpuPlacement> {
-    let ways = Ways::one_each(topology, &node.rails, &request.through);
+    let ways = Ways::one_each(node, &map.rails, &request.through);
     let near = |kinds: &Vec<PathType>| {
         let local: RailSet = (0..kinds.len())
             .filter(|&rail| kinds[rail] < PathType::Sys)
@@ -24,9 +24,9 @@ pub(super) fn map_gpus(
         }
     };
     let rails_of: Vec<RailSet> = ways.kinds.iter().map(near).collect();
-    let ways = Ways::for_answer(topology, &node.rails, &request.through, &rails_of);
+    let ways = Ways::for_answer(node, &map.rails, &request.through, &rails_of);
     placements(
-        topology,
+        node,
         &ways,
         &rails_of,
         request,

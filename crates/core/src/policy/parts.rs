@@ -50,12 +50,8 @@ fn nearest(problem: &Problem, gpu: usize) -> RailSet {
 /// The answer under `NicsEach::Auto`.  Every GPU gets one rail; then the nearest GPUs get idle rails, up to their
 /// parts, as long as no GPU with less bandwidth loses.  With these numbers all is solved anew, so that a GPU's rails
 /// are beside each other.
-pub(super) fn solved(
-    topology: &Topology,
-    rails: &[Rail],
-    through: &Through,
-) -> (Ways, Vec<RailSet>) {
-    let ways = Ways::one_each(topology, rails, through);
+pub(super) fn solved(node: &Topology, rails: &[Rail], through: &Through) -> (Ways, Vec<RailSet>) {
+    let ways = Ways::one_each(node, rails, through);
     let one_each = solve(&ways.problem).rails_of;
     let parts = of_nearest(&ways.problem);
     let used = RailSet::union(&one_each);
@@ -66,8 +62,8 @@ pub(super) fn solved(
         return (ways, one_each);
     }
     let wants: Vec<usize> = parts.iter().map(|part| part.rails).collect();
-    let several = Ways::new(topology, rails, through, &wants);
-    let card = |rail: usize| topology.nic(rails[rail].nic).address.map(PciAddress::card);
+    let several = Ways::new(node, rails, through, &wants);
+    let card = |rail: usize| node.nic(rails[rail].nic).address.map(PciAddress::card);
     let is_card = |one, other| card(one).is_some() && card(one) == card(other);
     let with_idle = add_idle(&several.problem, one_each.clone(), &parts, is_card);
     if with_idle == one_each {
@@ -80,7 +76,7 @@ pub(super) fn solved(
     let ways = if all_have_theirs {
         several
     } else {
-        Ways::for_answer(topology, rails, through, &with_idle)
+        Ways::for_answer(node, rails, through, &with_idle)
     };
     let anew = solve(&ways.problem);
     let with_idle = Answer::new(&ways.problem, with_idle);

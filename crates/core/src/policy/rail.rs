@@ -19,20 +19,20 @@ struct Numbered {
 }
 
 pub(super) fn map_gpus(
-    topology: &Topology,
-    node: &mut NodePlacement,
+    node: &Topology,
+    map: &mut NodePlacement,
     request: &Request,
 ) -> Vec<GpuPlacement> {
-    let rails = numbered(topology, node, request);
+    let rails = numbered(node, map, request);
     for (number, rail) in rails
         .iter()
         .enumerate()
         .filter(|(_, rail)| rail.usable.is_none())
     {
-        let finding = format!("rail {number} is broken: {}", why_broken(node, &rail.name));
-        node.diagnostics.push(Diagnostic::new(&rail.name, finding));
+        let finding = format!("rail {number} is broken: {}", why_broken(map, &rail.name));
+        map.diagnostics.push(Diagnostic::new(&rail.name, finding));
     }
-    let asked = numbers(topology, rails.len(), request.nics_each);
+    let asked = numbers(node, rails.len(), request.nics_each);
     let is_auto = request.nics_each == NicsEach::Auto;
     let kept: Vec<Option<RailSet>> = asked
         .iter()
@@ -44,10 +44,10 @@ pub(super) fn map_gpus(
         None => asked.len(),
     });
     let wants: Vec<usize> = wants.collect();
-    let mut ways = Ways::new(topology, &node.rails, &request.through, &wants);
+    let mut ways = Ways::new(node, &map.rails, &request.through, &wants);
     ways.problem.keep(&kept);
     let rails_of = solve(&ways.problem).rails_of;
-    let mut gpus = explained(topology, node, &ways, &rails_of, request);
+    let mut gpus = explained(node, map, &ways, &rails_of, request);
     if rails.is_empty() {
         return gpus;
     }
@@ -72,9 +72,9 @@ pub(super) fn map_gpus(
 
 /// Each GPU's rail numbers: `rails` make one group per GPU, and the k-th GPU gets `each` of the k-th group, by `auto`
 /// all, at most [`NicsEach::MOST`].  If a group has too few rails, neighbours share.
-fn numbers(topology: &Topology, rails: usize, each: NicsEach) -> Vec<Vec<usize>> {
+fn numbers(node: &Topology, rails: usize, each: NicsEach) -> Vec<Vec<usize>> {
     // partitions of one GPU count as one
-    let mut addresses: Vec<PciAddress> = topology.gpus.iter().map(|gpu| gpu.address).collect();
+    let mut addresses: Vec<PciAddress> = node.gpus.iter().map(|gpu| gpu.address).collect();
     addresses.dedup();
     let group = rails / addresses.len().max(1);
     let wanted = match each {
@@ -96,7 +96,7 @@ fn numbers(topology: &Topology, rails: usize, each: NicsEach) -> Vec<Vec<usize>>
             .map(|number| number % rails.max(1))
             .collect()
     };
-    topology.gpus.iter().map(of_gpu).collect()
+    node.gpus.iter().map(of_gpu).collect()
 }
 
 /// The places of a GPU's rails among the usable ones.  `None` where one is broken, or where `some` are enough, if
@@ -111,19 +111,19 @@ fn working(rails: &[Numbered], numbers: &[usize], some: bool) -> Option<RailSet>
     is_enough.then_some(usable)
 }
 
-fn numbered(topology: &Topology, node: &NodePlacement, request: &Request) -> Vec<Numbered> {
+fn numbered(node: &Topology, map: &NodePlacement, request: &Request) -> Vec<Numbered> {
     if request.rails.is_empty() {
         let numbered = |rail: Rail| Numbered {
             name: format!("{rail}"),
-            usable: node.rail_at(rail.at()),
+            usable: map.rail_at(rail.at()),
         };
-        return in_order(node).into_iter().map(numbered).collect();
+        return in_order(map).into_iter().map(numbered).collect();
     }
     let mut rails = Vec::new();
     for pattern in request.rails {
-        let found = node
+        let found = map
             .numbered_rails()
-            .filter(|(_, rail)| pattern.matches(topology.nic(rail.nic)));
+            .filter(|(_, rail)| pattern.matches(node.nic(rail.nic)));
         let found: Vec<Numbered> = found
             .map(|(usable, rail)| Numbered {
                 name: rail.to_string(),
@@ -143,18 +143,18 @@ fn numbered(topology: &Topology, node: &NodePlacement, request: &Request) -> Vec
 
 /// The usable rails as `rails=` numbers them, the others behind.
 pub(super) fn numbered_by_admin(
-    topology: &Topology,
-    node: &NodePlacement,
+    node: &Topology,
+    map: &NodePlacement,
     request: &Request,
 ) -> Vec<RailIndex> {
     if request.rails.is_empty() {
         return Vec::new();
     }
-    let named = numbered(topology, node, request)
+    let named = numbered(node, map, request)
         .into_iter()
         .filter_map(|rail| rail.usable);
     let mut order = Vec::new();
-    for rail in named.chain(node.rail_indices()) {
+    for rail in named.chain(map.rail_indices()) {
         if !order.contains(&rail) {
             order.push(rail);
         }
@@ -162,14 +162,14 @@ pub(super) fn numbered_by_admin(
     order
 }
 
-fn why_broken(node: &NodePlacement, name: &str) -> String {
+fn why_broken(map: &NodePlacement, name: &str) -> String {
     let is_it = |excluded: &&Excluded| {
         excluded.name == name
             || excluded
                 .port
                 .is_some_and(|port| format!("{}:{port}", excluded.name) == name)
     };
-    match node.excluded.iter().find(is_it) {
+    match map.excluded.iter().find(is_it) {
         Some(excluded) => excluded.why.clone(),
         None => "this node has no such NIC".to_string(),
     }

@@ -8,16 +8,16 @@ use crate::placement::{GpuPlacement, NodePlacement};
 use crate::topology::{GpuIndex, Topology};
 
 pub(super) fn map_gpus(
-    topology: &Topology,
-    node: &NodePlacement,
+    node: &Topology,
+    map: &NodePlacement,
     request: &Request,
 ) -> Vec<GpuPlacement> {
-    let (ways, mut rails_of) = steady(topology, node, request);
+    let (ways, mut rails_of) = steady(node, map, request);
     let Some(alone) = request
         .alone
-        .filter(|gpus| !gpus.is_empty() && !node.rails.is_empty())
+        .filter(|gpus| !gpus.is_empty() && !map.rails.is_empty())
     else {
-        let mut gpus = explained(topology, node, &ways, &rails_of, request);
+        let mut gpus = explained(node, map, &ways, &rails_of, request);
         for gpu in gpus.iter_mut().filter(|gpu| !gpu.choices.is_empty()) {
             gpu.reason
                 .push_str("; no idle NIC is added, since the job may not be alone on the node");
@@ -31,7 +31,7 @@ pub(super) fn map_gpus(
             *rails = RailSet::default();
         }
     }
-    for rail in RailSet::first(node.rails.len())
+    for rail in RailSet::first(map.rails.len())
         .minus(RailSet::union(&rails_of))
         .iter()
     {
@@ -48,8 +48,8 @@ pub(super) fn map_gpus(
             rails_of[gpu] = rails_of[gpu].with(rail);
         }
     }
-    let mut gpus = explained(topology, node, &ways, &own, request);
-    let ways = Ways::for_answer(topology, &node.rails, &request.through, &rails_of);
+    let mut gpus = explained(node, map, &ways, &own, request);
+    let ways = Ways::for_answer(node, &map.rails, &request.through, &rails_of);
     for (gpu, choices) in ways
         .choices(&Answer::new(&ways.problem, rails_of))
         .into_iter()

@@ -11,20 +11,20 @@ use crate::topology::{NicIndex, NodeSet, Topology};
 /// Sentences on what the task lacks; a `best-effort` task runs, and we report them.  NICs are not judged where
 /// a list of them is not ours.
 pub(crate) fn shortfalls(
-    topology: &Topology,
-    node: &NodePlacement,
+    node: &Topology,
+    map: &NodePlacement,
     task: &TaskPlacement,
     judges_nics: bool,
     strictness: Strictness,
 ) -> Vec<String> {
     let mut missing = Vec::new();
-    if !task.gpus.is_empty() && task.rails.is_empty() && !topology.is_left_to_libfabric() {
+    if !task.gpus.is_empty() && task.rails.is_empty() && !node.is_left_to_libfabric() {
         missing.push("no NIC of this node may be chosen".to_string());
     }
     missing.extend(
         task.gpus
             .iter()
-            .filter_map(|&gpu| node.gpu(gpu).shortfall.clone()),
+            .filter_map(|&gpu| map.gpu(gpu).shortfall.clone()),
     );
     missing.extend(task.missed.iter().cloned());
     if strictness < Strictness::Restricted || task.gpus.is_empty() {
@@ -33,17 +33,16 @@ pub(crate) fn shortfalls(
     let gpu_nodes: Vec<Option<u32>> = task
         .gpus
         .iter()
-        .map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address))
+        .map(|&gpu| node.numa_node_of(node.gpu(gpu).address))
         .collect();
     let Some(near) = gpu_nodes.iter().copied().collect::<Option<NodeSet>>() else {
         missing.push("the kernel names no NUMA node for its GPU".to_string());
         return missing;
     };
     let numa_node_of = |nic: NicIndex| {
-        topology
-            .nic(nic)
+        node.nic(nic)
             .address
-            .and_then(|address| topology.numa_node_of(address))
+            .and_then(|address| node.numa_node_of(address))
     };
     let single = strictness == Strictness::SingleNumaNode;
     if single && near.len() > 1 {
@@ -53,16 +52,16 @@ pub(crate) fn shortfalls(
     for rail in task
         .rails
         .iter()
-        .map(|(rail, _)| node.rail(*rail))
+        .map(|(rail, _)| map.rail(*rail))
         .filter(|_| judges_nics)
     {
         // if the GPUs' NUMA nodes have no good NIC, the node has nothing better
-        if !is_near(rail) && (single || node.rails.iter().any(is_near)) {
+        if !is_near(rail) && (single || map.rails.iter().any(is_near)) {
             missing.push(format!("{rail} is not on NUMA node {near} of its GPU"));
         }
     }
     let cpus = task.cpus.cpus();
-    let near_cpus = topology.cpus_of(&near);
+    let near_cpus = node.cpus_of(&near);
     if !cpus.is_empty() && !cpus.is_subset(&near_cpus) && (single || !near_cpus.is_empty()) {
         match &task.cpus {
             // `missed` is reported above

@@ -24,35 +24,30 @@ pub struct Ways {
 impl Ways {
     /// The ways for a finished answer: each GPU wants as many as it has there.
     pub(super) fn for_answer(
-        topology: &Topology,
+        node: &Topology,
         rails: &[Rail],
         through: &Through,
         rails_of: &[RailSet],
     ) -> Ways {
         let wants: Vec<usize> = rails_of.iter().map(|rails| rails.len()).collect();
-        Ways::new(topology, rails, through, &wants)
+        Ways::new(node, rails, through, &wants)
     }
 
     /// Paths from every GPU to each port, for an assignment of one port per GPU.
-    pub fn one_each(topology: &Topology, rails: &[Rail], through: &Through) -> Ways {
-        Ways::new(topology, rails, through, &vec![1; topology.gpus.len()])
+    pub fn one_each(node: &Topology, rails: &[Rail], through: &Through) -> Ways {
+        Ways::new(node, rails, through, &vec![1; node.gpus.len()])
     }
 
     /// The ways to these rails; `[gpu]` is to get `wants` of them, but at least one.
-    pub(super) fn new(
-        topology: &Topology,
-        rails: &[Rail],
-        through: &Through,
-        wants: &[usize],
-    ) -> Ways {
+    pub(super) fn new(node: &Topology, rails: &[Rail], through: &Through, wants: &[usize]) -> Ways {
         let nics: Vec<Option<Ascent>> = rails
             .iter()
-            .map(|rail| topology.nic(rail.nic).address.map(|at| topology.ascent(at)))
+            .map(|rail| node.nic(rail.nic).address.map(|at| node.ascent(at)))
             .collect();
-        let gpus: Vec<Ascent> = topology
+        let gpus: Vec<Ascent> = node
             .gpus
             .iter()
-            .map(|gpu| topology.ascent(gpu.address))
+            .map(|gpu| node.ascent(gpu.address))
             .collect();
         // where a port does not tell its rate, its NIC's own link stands for it
         let own_link = |nic: &Option<Ascent>| Some(nic.as_ref()?.links().first()?.as_ref()?.1);
@@ -74,7 +69,7 @@ impl Ways {
 
         let mut problem = Problem::new(&rates, wants);
         // a GPU on NVLink-C2C does not reach its CPU through its PCIe link
-        let has_c2c: Vec<bool> = topology.gpus.iter().map(|gpu| gpu.has_c2c()).collect();
+        let has_c2c: Vec<bool> = node.gpus.iter().map(|gpu| gpu.has_c2c()).collect();
         let climbing = gpus
             .iter()
             .zip(&has_c2c)
@@ -91,7 +86,7 @@ impl Ways {
             .map(|nic| links.climb(nic.as_ref(), &mut problem))
             .collect();
 
-        let mut connections = Connections::new(topology, through, &rates);
+        let mut connections = Connections::new(node, through, &rates);
         let mut kinds = vec![Vec::with_capacity(rails.len()); gpus.len()];
         for (((gpu, above_gpu), has_c2c), kinds) in
             gpus.iter().zip(&of_gpus).zip(has_c2c).zip(&mut kinds)
@@ -103,7 +98,7 @@ impl Ways {
                     kinds.push(PathType::Sys);
                     continue;
                 };
-                let meeting = topology.meeting(gpu, nic);
+                let meeting = node.meeting(gpu, nic);
                 let connection = meeting
                     .crossing
                     .map(|nodes| connections.between(nodes, &mut problem));
@@ -187,7 +182,7 @@ type Connection = (Option<u16>, u8);
 
 /// The connections of sockets, each a place that is made when the first way comes to it.
 struct Connections<'a> {
-    topology: &'a Topology,
+    node: &'a Topology,
     /// by pairs of NUMA nodes
     known: BTreeMap<(u32, u32), Connection>,
     /// the last question and its answer: rails of one NUMA node mostly follow each other
@@ -201,14 +196,14 @@ struct Connections<'a> {
 }
 
 impl<'a> Connections<'a> {
-    fn new(topology: &'a Topology, through: &Through, rates: &[u64]) -> Connections<'a> {
+    fn new(node: &'a Topology, through: &Through, rates: &[u64]) -> Connections<'a> {
         let widest = rates.iter().copied().max().unwrap_or(UNKNOWN_RATE);
         Connections {
-            topology,
+            node,
             known: BTreeMap::new(),
             last: None,
             places: BTreeMap::new(),
-            distances: far_distances(topology),
+            distances: far_distances(node),
             // Where nothing is known of it, all flows together get what one gets.  So it was measured on Azure's ND MI300X
             // v5, where four flows between sockets had a seventh of what they have on theirs.  It follows from the rails'
             // rate, so that a description without rates is answered as one with them.
@@ -219,7 +214,7 @@ impl<'a> Connections<'a> {
     /// The connection of the sockets of two NUMA nodes, and how much farther apart these are than the nearest two.
     fn between(&mut self, nodes: (u32, u32), problem: &mut Problem) -> Connection {
         let Connections {
-            topology,
+            node,
             known,
             last,
             places,
@@ -230,11 +225,11 @@ impl<'a> Connections<'a> {
             return connection;
         }
         let connection = *known.entry(nodes).or_insert_with(|| {
-            let (one, other) = (topology.socket_of(nodes.0), topology.socket_of(nodes.1));
+            let (one, other) = (node.socket_of(nodes.0), node.socket_of(nodes.1));
             let sockets = (one.min(other), one.max(other));
             let new_place = || problem.add_place(*carries);
             let place = (one != other).then(|| *places.entry(sockets).or_insert_with(new_place));
-            let distance = topology.distance(nodes.0, nodes.1);
+            let distance = node.distance(nodes.0, nodes.1);
             let farther = distance.and_then(|distance| distances.binary_search(&distance).ok());
             (
                 place,
@@ -248,8 +243,8 @@ impl<'a> Connections<'a> {
     }
 }
 
-fn far_distances(topology: &Topology) -> Vec<u32> {
-    let numa_nodes = &topology.numa_nodes;
+fn far_distances(node: &Topology) -> Vec<u32> {
+    let numa_nodes = &node.numa_nodes;
     let pairs = numa_nodes.iter().flat_map(|from| {
         numa_nodes
             .iter()
@@ -257,7 +252,7 @@ fn far_distances(topology: &Topology) -> Vec<u32> {
     });
     let mut distances: Vec<u32> = pairs
         .filter(|(from, to)| from != to)
-        .filter_map(|(from, to)| topology.distance(from, to))
+        .filter_map(|(from, to)| node.distance(from, to))
         .collect();
     distances.order();
     distances.dedup();

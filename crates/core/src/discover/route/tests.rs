@@ -8,7 +8,7 @@ use crate::discover::manifest::Entry;
 use crate::discover::synthesise::synthesise;
 use crate::discover::{Root, Scope, discover};
 use crate::platform::recognise::{Dmi, recognise, supply};
-use crate::policy::{Selection, candidates};
+use crate::policy::{Selection, ports};
 use crate::topology::file::{self, MAX_NETWORKS};
 use crate::topology::{NicRole, Port, Provenance, SubnetPrefix, Topology};
 
@@ -389,7 +389,7 @@ fn the_decoys_of_a_recognised_machine_are_left_out_of_what_a_step_reads() {
         };
         assert_eq!(known.name, model.name);
         supply(&mut live, known);
-        let rails = candidates::rails(&live, &Selection::default(), &[]).rails;
+        let rails = ports::judge(&live, &Selection::default(), &[]).rails;
         for nic in &described.nics {
             let is_rail = rails.iter().any(|rail| rail.name == nic.name);
             if matches!(nic.role, Some(NicRole::Storage | NicRole::Management)) {

@@ -10,7 +10,7 @@ use crate::policy::{Request, map};
 type Against = fn(&mut Topology, usize);
 
 /// Two GPUs with a NIC each, and three NICs beside them with this evidence against each, changed alike.
-fn beside_three(evidence: Against, change: fn(&mut Port)) -> Candidates {
+fn beside_three(evidence: Against, change: fn(&mut Port)) -> NodePlacement {
     let mut topology = machine(&[true, true, false, false, false]);
     for nic in 2..5 {
         change(port(&mut topology, nic));
@@ -67,7 +67,7 @@ fn ports_that_the_admin_includes_have_their_say_in_the_fabrics_rate_whatever_spe
     port(&mut topology, 3).state = PortState::Down;
     port(&mut topology, 3).rate_mbps = Some(10_000);
     port(&mut topology, 4).rate_mbps = Some(200_000);
-    let found = rails(
+    let found = judge(
         &topology,
         &Selection {
             include: patterns("mlx5_*"),
@@ -121,7 +121,7 @@ fn a_port_of_virtual_machines_that_goes_down_is_no_broken_rail_and_moves_no_gpu(
         include: patterns("mlx5_*"),
         ..Selection::default()
     };
-    assert_eq!(names(&rails(&topology, &included, &[]).broken), ["mlx5_1"]);
+    assert_eq!(names(&judge(&topology, &included, &[]).broken), ["mlx5_1"]);
     function(&mut topology, 1, |function| function.vfs = None);
     assert_eq!(names(&judged(&topology).broken), ["mlx5_1"]);
     let mut needed = machine(&[true, true, true]);

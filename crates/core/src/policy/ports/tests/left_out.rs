@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 use super::*;
-use crate::placement::{NodePlacement, Policy};
 use crate::policy::{self, Request};
 use proptest::prelude::*;
 
