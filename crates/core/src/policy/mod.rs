@@ -1,6 +1,6 @@
-//! Decides which NICs are candidates, and which GPU uses which NIC.
+//! The map from GPUs to NICs, and the ports that it may use.
 //!
-//! Pure: the same topology and the same evidence give the same answer, on every node and in every task.
+//! Pure: the same node and the same request give the same map, in every task.
 #![forbid(unsafe_code)]
 
 mod all;
@@ -8,20 +8,18 @@ mod closest;
 pub(crate) mod explain;
 pub(crate) mod ladder;
 mod links;
-mod numa;
 mod parts;
 pub mod pattern;
 pub(crate) mod ports;
 mod rail;
 mod solve;
-mod spread;
 pub(crate) mod strictness;
 mod ways;
 
 pub use pattern::Pattern;
 
 use crate::placement::{GpuPlacement, NicsEach, NodePlacement, Policy, Rail, RailUse};
-use crate::topology::{Gpu, GpuIndex, NicIndex, PathType, Topology};
+use crate::topology::{GpuIndex, NicIndex, PathType, Topology};
 use solve::{Answer, RailSet};
 pub use ways::Ways;
 
@@ -38,9 +36,10 @@ pub struct Selection {
 
 /// The share of the narrowest rate that each kind of path lets through, in thousandths.
 ///
-/// The order is certain, the figures are estimates (docs/figures.md has the measurements): they weigh a far idle NIC
-/// against a near shared one.  PHB and NODE are the median of the kinds of CPUs, and no measurement has NODE below PHB.
-/// The default for SYS is the least of one flow: several flows at once had less.
+/// The order is certain, the figures are estimates (docs/figures.md has the measurements): they
+/// weigh a far idle NIC against a near shared one.  PHB and NODE are the median of the kinds of
+/// CPUs, and no measurement has NODE below PHB.  SYS is the least of one flow: several flows at
+/// once had less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Through([u64; PathType::ALL.len()]);
 
@@ -80,10 +79,11 @@ pub struct Request<'a> {
     pub through: Through,
     /// for `spread`, the GPUs of a job that is alone on the node
     pub alone: Option<&'a [GpuIndex]>,
-    /// leaves the reasons empty where they are not shown: a step with hundreds of GPUs and NICs saves a third of its
-    /// time
+    /// leaves the reasons empty where they are not shown: a step with hundreds of GPUs and NICs
+    /// saves a third of its time
     pub wordless: bool,
-    /// the step's map, for a task that may not open some NICs: those that were rails count as broken ones
+    /// the step's map, for a task that may not open some NICs: those that were rails count as
+    /// broken ones
     pub known: Option<&'a NodePlacement>,
 }
 
@@ -97,11 +97,9 @@ pub fn map(node: &Topology, request: &Request) -> NodePlacement {
     };
     map.numbered_by_admin = rail::numbered_by_admin(node, &map, request);
     map.gpus = match request.policy {
-        Policy::Closest => closest::map_gpus(node, &map, request),
+        Policy::Closest | Policy::Spread => closest::map_gpus(node, &map, request),
         Policy::Rail => rail::map_gpus(node, &mut map, request),
-        Policy::Spread => spread::map_gpus(node, &map, request),
-        Policy::Numa => numa::map_gpus(node, &map, request),
-        Policy::All => all::map_gpus(node, &map, request),
+        Policy::Numa | Policy::All => all::map_gpus(node, &map, request),
     };
     if request.wordless {
         map.gpus.iter_mut().for_each(|gpu| gpu.reason.clear());
@@ -109,7 +107,7 @@ pub fn map(node: &Topology, request: &Request) -> NodePlacement {
     map
 }
 
-/// What each GPU has by an answer; `reason` says in words why it has these rails.
+/// An answer's placement of each GPU; `reason` says in words why it has these rails.
 fn placements(
     node: &Topology,
     ways: &Ways,
@@ -119,7 +117,8 @@ fn placements(
 ) -> Vec<GpuPlacement> {
     let mut answer = Answer::new(&ways.problem, rails_of.to_vec());
     let choices = ways.choices(&answer);
-    let placement = |((gpu, device), choices): ((GpuIndex, &Gpu), Vec<RailUse>)| GpuPlacement {
+    let gpus = node.numbered_gpus().zip(choices);
+    gpus.map(|((gpu, device), choices)| GpuPlacement {
         reason: match choices.is_empty() {
             _ if request.wordless => String::new(),
             true => "no NIC of this node may be chosen".to_string(),
@@ -128,8 +127,8 @@ fn placements(
         choices,
         numa_node: node.numa_node_of(device.address),
         shortfall: None,
-    };
-    node.numbered_gpus().zip(choices).map(placement).collect()
+    })
+    .collect()
 }
 
 /// `400 Gb/s`, `2.5 Gb/s`

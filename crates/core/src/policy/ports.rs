@@ -1,4 +1,5 @@
-//! The ports of the fabric between GPUs: a row of facts for each port, then the rules that leave ports out, in their order.
+//! The ports of the fabric between GPUs: a row of facts for each port, then the rules that leave
+//! ports out, in their order.
 #![forbid(unsafe_code)]
 
 mod facts;
@@ -7,26 +8,17 @@ use super::Selection;
 use super::solve::MOST_RAILS;
 use crate::diagnostic::Diagnostic;
 use crate::order::Order;
-use crate::placement::{Excluded, NodePlacement, Policy, Rail};
+use crate::placement::{Excluded, NodePlacement, Rail};
 use crate::topology::{LinkLayer, NicRole, Topology};
 use facts::{Row, Table};
 use std::cell::LazyCell;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// The map without its GPUs.  Failed ports in `were` count as broken: they were rails when more worked.
+/// The map without its GPUs.  Failed ports in `were` count as broken: they were rails when more
+/// worked.
 pub(crate) fn judge(node: &Topology, selection: &Selection, were: &[Rail]) -> NodePlacement {
-    let mut map = NodePlacement {
-        policy: Policy::default(),
-        rails: Vec::new(),
-        numbered_by_admin: Vec::new(),
-        broken: Vec::new(),
-        degraded: Vec::new(),
-        excluded: Vec::new(),
-        left_to_libfabric: Vec::new(),
-        gpus: Vec::new(),
-        diagnostics: Vec::new(),
-    };
+    let mut map = NodePlacement::default();
     for pattern in selection.include.iter().chain(&selection.exclude) {
         if !node.nics.iter().any(|nic| pattern.matches(nic)) {
             let finding = "means no NIC of this node";
@@ -34,12 +26,13 @@ pub(crate) fn judge(node: &Topology, selection: &Selection, were: &[Rail]) -> No
                 .push(Diagnostic::new(pattern.to_string(), finding));
         }
     }
-    let table = Table::new(node, selection, &mut map);
+    let table = Table::new(node, selection, were, &mut map);
     let mut good: Vec<&Row> = table.rows.iter().collect();
 
     let failed = leave_out(&mut good, &mut map, &mut |row| row.failure.clone());
 
-    // if all interfaces are in another network namespace, this process is in a container, and they are the host's
+    // if all interfaces are in another network namespace, this process is in a container, and they
+    // are the host's
     if !good.iter().all(|row| row.port.other_namespace) {
         leave_out(&mut good, &mut map, &mut |row| {
             let is_away = row.port.other_namespace && !row.wanted;
@@ -49,8 +42,8 @@ pub(crate) fn judge(node: &Topology, selection: &Selection, were: &[Rail]) -> No
         });
     }
 
-    // the fabric is what most ports have in common; ports with evidence of their own against them do not count
-    if let Some(fabric) = most_bandwidth(&suspects_last(&good), |row| row.port.link_layer) {
+    // the fabric is the link layer of most bandwidth
+    if let Some(fabric) = most_bandwidth(&voters(&good), |row| row.port.link_layer) {
         leave_out(&mut good, &mut map, &mut |row| {
             let own = row.port.link_layer;
             (own != fabric && !row.wanted)
@@ -58,8 +51,8 @@ pub(crate) fn judge(node: &Topology, selection: &Selection, were: &[Rail]) -> No
         });
     }
 
-    // less than half of the fabric's rate: a far NIC gives a GPU as much
-    let rate = most_bandwidth(&suspects_last(&good), |row| row.port.rate_mbps).flatten();
+    // a port of less than half of the fabric's rate: a far NIC gives a GPU as much
+    let rate = most_bandwidth(&voters(&good), |row| row.port.rate_mbps).flatten();
     let slower = leave_out(&mut good, &mut map, &mut |row| {
         let is_far_slower = row.port.rate_mbps.map(|own| 2 * own) < rate;
         row.slower(rate).filter(|_| is_far_slower)
@@ -69,7 +62,7 @@ pub(crate) fn judge(node: &Topology, selection: &Selection, were: &[Rail]) -> No
     leave_out(&mut good, &mut map, &mut |_| against.next().flatten());
 
     let rails = &good[..good.len().min(MOST_RAILS)];
-    map.broken = broken(&table, rails, &good, rate, [&failed, &slower], were);
+    map.broken = broken(&table, rails, &good, rate, [&failed, &slower]);
     map.degraded = degraded(rails, rate);
     map.rails = rails
         .iter()
@@ -115,29 +108,28 @@ fn leave_out<'r, 'a>(
     left_out
 }
 
-/// The ports without evidence of their own against them; all ports if each has some.
-fn suspects_last<'r, 'a>(good: &[&'r Row<'a>]) -> Vec<&'r Row<'a>> {
-    let free = unsuspected(good);
-    match free.is_empty() {
-        true => good.to_vec(),
-        false => free,
-    }
+/// The ports that decide what the fabric is: those without evidence of their own against them, or
+/// all if each has some.
+fn voters<'r, 'a>(good: &[&'r Row<'a>]) -> Vec<&'r Row<'a>> {
+    Some(unsuspected(good))
+        .filter(|free| !free.is_empty())
+        .unwrap_or_else(|| good.to_vec())
 }
 
 fn unsuspected<'r, 'a>(good: &[&'r Row<'a>]) -> Vec<&'r Row<'a>> {
-    let ports = good.iter().copied();
-    ports
-        .filter(|row| row.own_evidence(good).is_empty())
-        .collect()
+    let mut free = good.to_vec();
+    free.retain(|row| row.own_evidence(good).is_empty());
+    free
 }
 
-/// The kind of port that carries most, by total bandwidth, then by number of ports, then the lesser kind: InfiniBand
-/// before Ethernet.
+/// The kind of port that carries most, by total bandwidth, then by number of ports, then the lesser
+/// kind: InfiniBand before Ethernet.
 fn most_bandwidth<K: Ord>(ports: &[&Row], kind: impl Fn(&Row) -> K) -> Option<K> {
     let mut carried: BTreeMap<K, (u64, usize)> = BTreeMap::new();
     for row in ports {
         let (mbps, ports) = carried.entry(kind(row)).or_default();
-        (*mbps, *ports) = (*mbps + row.port.rate_mbps.unwrap_or(0), *ports + 1);
+        *mbps += row.port.rate_mbps.unwrap_or(0);
+        *ports += 1;
     }
     let (kind, _) = carried
         .into_iter()
@@ -150,9 +142,10 @@ const _: () = assert!((LinkLayer::InfiniBand as u8) < (LinkLayer::Ethernet as u8
 
 /// For each port of `good` the reason to leave it out, if any.
 ///
-/// Evidence says that a port of the fabric's kind serves something else.  None is certain, for sites run IP over their
-/// fabric too: a port stays if there is one piece alone against it and the node needs it, and a diagnostic says so.  Ports
-/// are compared only with ports without evidence, so one that is left out changes nothing for the others.
+/// Evidence says that a port of the fabric's kind serves something else.  None is certain, for
+/// sites run IP over their fabric too: a port stays if there is one piece alone against it and the
+/// node needs it, and a diagnostic says so.  Ports are compared only with ports without evidence,
+/// so one that is left out changes nothing for the others.
 fn by_evidence(
     table: &Table,
     good: &[&Row],
@@ -164,7 +157,13 @@ fn by_evidence(
         slower.chain(row.own_evidence(good)).collect()
     };
     let mut against: Vec<Vec<String>> = good.iter().map(evidence).collect();
-    if let Some(common) = common_subnet(&without(&against, good)) {
+    let without_evidence = |against: &[Vec<String>]| {
+        let mut against = against.iter();
+        let mut free = good.to_vec();
+        free.retain(|_| against.next().is_some_and(Vec::is_empty));
+        free
+    };
+    if let Some(common) = common_subnet(&without_evidence(&against)) {
         for (row, pieces) in good.iter().zip(&mut against).filter(|(row, _)| !row.wanted) {
             let own = row.subnet().filter(|own| *own != common);
             pieces.extend(
@@ -172,20 +171,18 @@ fn by_evidence(
             );
         }
     }
-    let others = without(&against, good);
+    let others = without_evidence(&against);
     let fabric_device = LazyCell::new(|| most_bandwidth(&others, |row| row.device).flatten());
     let mut left_out = Vec::with_capacity(good.len());
     for (row, mut pieces) in good.iter().zip(against) {
         // another kind of NIC has another rate: rate and device are one piece
         let is_slower = row.is_slower(rate);
         if pieces.len() > usize::from(is_slower) {
-            if let (Some(own), Some(fabric)) = (row.device, *fabric_device) {
-                if own != fabric {
-                    pieces.push(format!(
-                        "it is another device ({own:04x}) than the fabric's ({fabric:04x})"
-                    ));
-                }
-            }
+            let devices = row.device.zip(*fabric_device);
+            let devices = devices.filter(|(own, fabric)| own != fabric);
+            pieces.extend(devices.map(|(own, fabric)| {
+                format!("it is another device ({own:04x}) than the fabric's ({fabric:04x})")
+            }));
         }
         let need = match pieces.as_slice() {
             [_] => need(table, row, &others).or_else(|| card(row, &others).filter(|_| is_slower)),
@@ -195,26 +192,17 @@ fn by_evidence(
             let (name, piece) = (&row.nic.name, &pieces[0]);
             let finding =
                 format!("{piece}; but {need}: it is used, and `exclude={name}` would leave it out");
-            diagnostics.push(Diagnostic::new(table.node.port_name(row.at()), finding));
+            diagnostics.push(Diagnostic::new(row.name(), finding));
         }
         let is_left_out = !pieces.is_empty() && need.is_none();
         left_out.push(is_left_out.then(|| pieces.join(", and ")));
     }
-    diagnostics.extend(undecided(table.node, &others));
+    diagnostics.extend(undecided(&others));
     left_out
 }
 
-/// The ports of `good` without evidence against them.
-fn without<'r, 'a>(against: &[Vec<String>], good: &[&'r Row<'a>]) -> Vec<&'r Row<'a>> {
-    let ports = good.iter().zip(against);
-    ports
-        .filter(|(_, pieces)| pieces.is_empty())
-        .map(|(row, _)| *row)
-        .collect()
-}
-
-/// The subnet of more than half of these ports.  Sites give each rail its own subnet, or all rails one: only a few
-/// ports outside the subnet of many are evidence.
+/// The subnet of more than half of these ports.  Sites give each rail its own subnet, or all rails
+/// one: only a few ports outside the subnet of many are evidence.
 fn common_subnet(ports: &[&Row]) -> Option<String> {
     let mut subnets: BTreeMap<String, usize> = BTreeMap::new();
     for subnet in ports.iter().filter_map(|row| row.subnet()) {
@@ -237,22 +225,23 @@ fn need(table: &Table, row: &Row, others: &[&Row]) -> Option<String> {
     Some(format!("no other NIC is as near to GPU {gpu}"))
 }
 
-/// NCCL merges the ports of a card (src/graph/topo.cc, `ncclTopoAutoMerge`), and loses more than a port's rate if one
-/// is left out.  Sites often connect the second port of each card to something slower: then no other card has both.
+/// NCCL merges the ports of a card (src/graph/topo.cc, `ncclTopoAutoMerge`), and loses more than a
+/// port's rate if one is left out.  Sites often connect the second port of each card to something
+/// slower: then no other card has both.
 fn card(row: &Row, others: &[&Row]) -> Option<String> {
-    let mut mates = others
-        .iter()
-        .filter(|other| other.address.card() == row.address.card());
-    let mate = mates.next()?;
-    let has_peer = others.iter().any(|other| other.place() == row.place());
+    let mate = others.iter().find(|other| other.card() == row.card())?;
+    let mut peers = others.iter().map(|other| other.place_on_card());
+    let has_peer = peers.any(|place| place == row.place_on_card());
     has_peer.then(|| {
-        let (name, port) = (&mate.nic.name, mate.port.number);
-        format!("it is on the card of {name}:{port}, and other cards have both")
+        format!(
+            "it is on the card of {}, and other cards have both",
+            mate.name()
+        )
     })
 }
 
 /// Two InfiniBand ports on two subnets: one could be for storage, but nothing tells which.
-fn undecided(node: &Topology, others: &[&Row]) -> Option<Diagnostic> {
+fn undecided(others: &[&Row]) -> Option<Diagnostic> {
     let &[one, other] = others else { return None };
     let is_asked = |row: &Row| !row.wanted && row.port.link_layer == LinkLayer::InfiniBand;
     if !is_asked(one) || !is_asked(other) || one.subnet()? == other.subnet()? {
@@ -260,39 +249,35 @@ fn undecided(node: &Topology, others: &[&Row]) -> Option<Diagnostic> {
     }
     let finding = format!(
         "on another subnet than {}, and nothing says which of the two is the fabric: both are used",
-        node.port_name(one.at())
+        one.name()
     );
-    Some(Diagnostic::new(node.port_name(other.at()), finding))
+    Some(Diagnostic::new(other.name(), finding))
 }
 
-/// Ports that would be rails if they worked, or ran at the fabric's rate.  A rail's number is its place among all rails
-/// of the node, and must not change when another rail fails.
+/// Ports that would be rails if they worked, or ran at the fabric's rate.  A rail's number is its
+/// place among all rails of the node, and must not change when another rail fails.
 fn broken(
     table: &Table,
     rails: &[&Row],
     good: &[&Row],
     rate: Option<u64>,
     [failed, slower]: [&[&Row]; 2],
-    were: &[Rail],
 ) -> Vec<Rail> {
-    // a port that no GPU misses is no rail at a lower rate: a NIC for storage has compute NICs beside it
+    // a port that no GPU misses is no rail at a lower rate: a NIC for storage has compute NICs
+    // beside it
     let is_missed = |row: &&&Row| {
-        rails
-            .iter()
-            .any(|rail| rail.address.card() == row.address.card())
+        rails.iter().any(|rail| rail.card() == row.card())
             || !rails.is_empty() && table.needed_by(row, rails).is_some()
     };
     let farthest = LazyCell::new(|| rails.iter().filter_map(|rail| table.to_gpu(rail)).max());
     let others = LazyCell::new(|| unsuspected(good));
     let would_be_a_rail = |row: &&&Row| {
-        if !rails.is_empty() && were.iter().any(|rail| rail.at() == row.at()) {
-            return true;
-        }
         // the subnet is not compared: it may be another while the port is down
-        let pieces = row.own_evidence(good).len();
-        is_like(row, rails)
-            && table.to_gpu(row) <= *farthest
-            && (pieces == 0 || pieces == 1 && need(table, row, &others).is_some())
+        let evidence = row.own_evidence(good);
+        row.was_rail && !rails.is_empty()
+            || is_like(row, rails)
+                && table.to_gpu(row) <= *farthest
+                && evidence.len() <= usize::from(need(table, row, &others).is_some())
     };
     let lost = failed.iter().chain(slower.iter().filter(is_missed));
     // a port without a link may tell a lower rate than it had
@@ -302,8 +287,8 @@ fn broken(
     broken
 }
 
-/// True if the port has link layer, device and place on its card in common with rails.  Unknown facts do not count
-/// against it.
+/// True if the port has link layer, device and place on its card in common with rails.  Unknown
+/// facts do not count against it.
 fn is_like(row: &Row, rails: &[&Row]) -> bool {
     let any = |is_like: &dyn Fn(&Row) -> bool| rails.iter().any(|rail| is_like(rail));
     let layer = row.port.link_layer;
@@ -311,11 +296,11 @@ fn is_like(row: &Row, rails: &[&Row]) -> bool {
         && (row.device.is_none()
             || any(&|rail| rail.device == row.device)
             || !any(&|rail| rail.device.is_some()))
-        && any(&|rail| rail.place() == row.place())
+        && any(&|rail| rail.place_on_card() == row.place_on_card())
 }
 
-/// Rails slower than the fabric whose device does more elsewhere on the node.  Other nodes hardly share such a fault,
-/// but they have a slower kind of NIC too.
+/// Rails slower than the fabric whose device does more elsewhere on the node.  Other nodes hardly
+/// share such a fault, but they have a slower kind of NIC too.
 fn degraded(rails: &[&Row], rate: Option<u64>) -> Vec<Rail> {
     let does_more = |row: &Row| {
         let mut others = rails.iter().filter(|other| other.port.rate_mbps == rate);

@@ -5,10 +5,9 @@ use super::super::{Selection, gbps};
 use crate::placement::{Excluded, NodePlacement, Rail};
 use crate::topology::{
     Ascent, LinkLayer, Network, Nic, NicIndex, NicKind, NicRole, PathType, PciAddress, Port,
-    PortRef, PortState, Topology,
+    PortState, Topology,
 };
 use std::cell::OnceCell;
-use std::collections::BTreeSet;
 
 pub(super) struct Row<'a> {
     pub(super) index: NicIndex,
@@ -21,6 +20,8 @@ pub(super) struct Row<'a> {
     pub(super) device: Option<u16>,
     /// the reason why the port does not work
     pub(super) failure: Option<String>,
+    /// true if it was a rail when more ports worked
+    pub(super) was_rail: bool,
     /// the physical function, if the NIC is a virtual one
     physfn: Option<PciAddress>,
     /// number of the NIC's virtual functions
@@ -31,11 +32,10 @@ pub(super) struct Row<'a> {
 }
 
 pub(super) struct Table<'a> {
-    pub(super) node: &'a Topology,
+    node: &'a Topology,
     /// in PCI order
     pub(super) rows: Vec<Row<'a>>,
-    /// the first of the GPUs below each bridge: the others reach every NIC alike
-    gpus: OnceCell<Vec<(usize, Ascent)>>,
+    gpus: OnceCell<Vec<Ascent>>,
 }
 
 impl<'a> Table<'a> {
@@ -43,6 +43,7 @@ impl<'a> Table<'a> {
     pub(super) fn new(
         node: &'a Topology,
         selection: &Selection,
+        were: &[Rail],
         map: &mut NodePlacement,
     ) -> Table<'a> {
         let functions = node
@@ -66,22 +67,27 @@ impl<'a> Table<'a> {
             };
             let function = node.pci.get(address);
             let unopenable = selection.unopenable.iter().find(|(nic, _)| *nic == index);
-            rows.extend(nic.ports.iter().map(|port| Row {
-                index,
-                nic,
-                address,
-                port,
-                wanted,
-                device: function.and_then(|function| function.device),
-                failure: match (port.state, port.rate_mbps) {
-                    (PortState::Active, Some(0)) => Some("its port says rate 0".to_string()),
-                    (PortState::Active, _) => unopenable.map(|(_, why)| why.clone()),
-                    (state, _) => Some(format!("its port is {state}")),
-                },
-                physfn: function.and_then(|function| function.physfn),
-                vfs: function.and_then(|function| function.vfs),
-                shows_vf: function.is_some() && physfns.contains(&address),
-                ascent: OnceCell::new(),
+            rows.extend(nic.ports.iter().map(|port| {
+                Row {
+                    index,
+                    nic,
+                    address,
+                    port,
+                    wanted,
+                    device: function.and_then(|function| function.device),
+                    failure: match (port.state, port.rate_mbps) {
+                        (PortState::Active, Some(0)) => Some("its port says rate 0".to_string()),
+                        (PortState::Active, _) => unopenable.map(|(_, why)| why.clone()),
+                        (state, _) => Some(format!("its port is {state}")),
+                    },
+                    was_rail: were
+                        .iter()
+                        .any(|rail| (rail.nic, rail.port) == (index, port.number)),
+                    physfn: function.and_then(|function| function.physfn),
+                    vfs: function.and_then(|function| function.vfs),
+                    shows_vf: function.is_some() && physfns.contains(&address),
+                    ascent: OnceCell::new(),
+                }
             }));
         }
         Table {
@@ -97,14 +103,12 @@ impl<'a> Table<'a> {
             let own = self.path(gpu, row);
             others.iter().all(|other| self.path(gpu, other) > own)
         };
-        let (gpu, _) = self.gpus().iter().find(|(_, gpu)| needs(gpu))?;
-        Some(*gpu)
+        self.gpus().iter().position(needs)
     }
 
     /// The path to the nearest GPU.
     pub(super) fn to_gpu(&self, row: &Row) -> Option<PathType> {
-        let gpus = self.gpus().iter();
-        gpus.map(|(_, gpu)| self.path(gpu, row)).min()
+        self.gpus().iter().map(|gpu| self.path(gpu, row)).min()
     }
 
     fn path(&self, gpu: &Ascent, row: &Row) -> PathType {
@@ -112,24 +116,10 @@ impl<'a> Table<'a> {
         self.node.meeting(gpu, row.ascent.get_or_init(ascent)).kind
     }
 
-    fn gpus(&self) -> &[(usize, Ascent)] {
-        self.gpus.get_or_init(|| {
-            let node = self.node;
-            let mut above = BTreeSet::new();
-            let mut is_first = |address: PciAddress| {
-                let function = node
-                    .pci
-                    .get(address)
-                    .filter(|_| node.stated_paths.is_empty());
-                let bridge = function.and_then(|own| Some((own.parent.bridge()?, own.numa_node)));
-                bridge.is_none_or(|bridge| above.insert(bridge))
-            };
-            let addresses = node.gpus.iter().map(|gpu| gpu.address).enumerate();
-            addresses
-                .filter(|&(_, address)| is_first(address))
-                .map(|(gpu, address)| (gpu, node.ascent(address)))
-                .collect()
-        })
+    fn gpus(&self) -> &[Ascent] {
+        let gpus = self.node.gpus.iter();
+        self.gpus
+            .get_or_init(|| gpus.map(|gpu| self.node.ascent(gpu.address)).collect())
     }
 }
 
@@ -174,15 +164,17 @@ fn function_of(
 }
 
 impl Row<'_> {
-    pub(super) fn at(&self) -> PortRef {
-        PortRef {
-            nic: self.index,
-            port: self.port.number,
-        }
+    /// `mlx5_0:1`
+    pub(super) fn name(&self) -> String {
+        format!("{}:{}", self.nic.name, self.port.number)
     }
 
-    /// The numbers of the PCI function and of the port: the port's place on its card.
-    pub(super) fn place(&self) -> (u8, u8) {
+    pub(super) fn card(&self) -> PciAddress {
+        self.address.card()
+    }
+
+    /// The numbers of PCI function and port.
+    pub(super) fn place_on_card(&self) -> (u8, u8) {
         (self.address.function, self.port.number)
     }
 
@@ -230,9 +222,9 @@ impl Row<'_> {
         route.into_iter().chain(self.shared_port(good)).collect()
     }
 
-    /// A physical function and its virtual ones share one port.  If a virtual one may be chosen, the physical one stays
-    /// the host's.  If the node shows none of them, virtual machines or containers have them, and the port carries their
-    /// traffic too.
+    /// A physical function and its virtual ones share one port.  If a virtual one may be chosen,
+    /// the physical one stays the host's.  If the node shows none of them, virtual machines or
+    /// containers have them, and the port carries their traffic too.
     fn shared_port(&self, good: &[&Row]) -> Option<String> {
         if self.shows_vf {
             let is_free = |other: &&&Row| {

@@ -1,4 +1,5 @@
-//! Each piece of evidence alone, each that is too weak alone; a port that is left out changes nothing else.
+//! Each piece of evidence alone, each that is too weak alone; a port that is left out changes
+//! nothing else.
 #![forbid(unsafe_code)]
 
 use super::*;
@@ -14,7 +15,8 @@ mod suspicion;
 
 const FABRIC: SubnetPrefix = SubnetPrefix(0xfe80_0000_0000_0001);
 
-/// One NUMA node: slot k is a root port with a NIC `mlx5_k` of the fabric's kind, and a GPU if `gpus[k]`.
+/// One NUMA node: slot k is a root port with a NIC `mlx5_k` of the fabric's kind, and a GPU if
+/// `gpus[k]`.
 fn machine(gpus: &[bool]) -> Topology {
     let mut topology = Topology::empty("test", Provenance::ThisSystem);
     let cpus = (0..8).collect();

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::*;
+use crate::placement::Policy;
 use crate::policy::{self, Request};
 use proptest::prelude::*;
 

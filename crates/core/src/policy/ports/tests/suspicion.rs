@@ -9,7 +9,8 @@ use crate::policy::{Request, map};
 /// What speaks against one NIC.
 type Against = fn(&mut Topology, usize);
 
-/// Two GPUs with a NIC each, and three NICs beside them with this evidence against each, changed alike.
+/// Two GPUs with a NIC each, and three NICs beside them with this evidence against each, changed
+/// alike.
 fn beside_three(evidence: Against, change: fn(&mut Port)) -> NodePlacement {
     let mut topology = machine(&[true, true, false, false, false]);
     for nic in 2..5 {
@@ -115,8 +116,8 @@ fn a_port_of_virtual_machines_that_goes_down_is_no_broken_rail_and_moves_no_gpu(
     port(&mut topology, 1).state = PortState::Down;
     assert_eq!(by_rail(&topology), own);
     assert_eq!(judged(&topology).broken, []);
-    // it is missed where it would be a rail if it worked: the admin includes it, it has no virtual functions, or no other is
-    // as near and nothing else speaks against it
+    // it is missed where it would be a rail if it worked: the admin includes it, it has no virtual
+    // functions, or no other is as near and nothing else speaks against it
     let included = Selection {
         include: patterns("mlx5_*"),
         ..Selection::default()
