@@ -101,7 +101,7 @@ pub struct Pair {
 }
 
 /// The node-wide map: the same for every task, step and job, whatever they were granted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodePlacement {
     pub policy: Policy,
     /// in rail order

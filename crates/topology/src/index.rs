@@ -52,11 +52,6 @@ impl Topology {
             .find(|port| port.number == at.port)
     }
 
-    /// `mlx5_0:1`, as UCX and NCCL spell a port.
-    pub fn port_name(&self, at: PortRef) -> String {
-        format!("{}:{}", self.nic(at.nic).name, at.port)
-    }
-
     pub fn gpu_indices(&self) -> impl DoubleEndedIterator<Item = GpuIndex> + use<> {
         (0..self.gpus.len()).map(GpuIndex)
     }

@@ -1,19 +1,39 @@
-//! `all`: each GPU gets all rails of the node, nearest first.
+//! `all`: each GPU gets all rails of the node, nearest first.  `numa`: those of its NUMA node, or
+//! all if that has none.
 #![forbid(unsafe_code)]
 
 use super::solve::RailSet;
 use super::{Request, Ways, placements};
-use crate::placement::{GpuPlacement, NodePlacement};
-use crate::topology::Topology;
+use crate::placement::{GpuPlacement, NodePlacement, Policy, RailUse};
+use crate::topology::{PathType, Topology};
 
 pub(super) fn map_gpus(
-    topology: &Topology,
-    node: &NodePlacement,
+    node: &Topology,
+    map: &NodePlacement,
     request: &Request,
 ) -> Vec<GpuPlacement> {
-    let rails_of = vec![RailSet::first(node.rails.len()); topology.gpus.len()];
-    let ways = Ways::for_answer(topology, &node.rails, &request.through, &rails_of);
-    placements(topology, &ways, &rails_of, request, |_, _, choices| {
-        format!("all {} good NICs of the node", choices.len())
+    let all = RailSet::first(map.rails.len());
+    let mut rails_of = vec![all; node.gpus.len()];
+    if request.policy == Policy::Numa {
+        let ways = Ways::one_each(node, &map.rails, &request.through);
+        for (rails, kinds) in rails_of.iter_mut().zip(&ways.kinds) {
+            let near = all.iter().filter(|&rail| kinds[rail] < PathType::Sys);
+            let near: RailSet = near.collect();
+            if !near.is_empty() {
+                *rails = near;
+            }
+        }
+    }
+    let ways = Ways::for_answer(node, &map.rails, &request.through, &rails_of);
+    let is_near = |choice: &RailUse| choice.path < PathType::Sys;
+    placements(node, &ways, &rails_of, request, |_, _, choices| {
+        let count = choices.len();
+        match request.policy {
+            Policy::Numa if choices.iter().any(is_near) => {
+                format!("all {count} good NICs of its NUMA node")
+            }
+            Policy::Numa => "its NUMA node has no good NIC: all that are nearest".to_string(),
+            _ => format!("all {count} good NICs of the node"),
+        }
     })
 }

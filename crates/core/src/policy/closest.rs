@@ -1,85 +1,128 @@
 //! `closest`: each GPU the rails that give it the most bandwidth, then the nearest, evenly used.
+//! `spread`: the same, and a job that is alone on the node also uses the idle rails.
 #![forbid(unsafe_code)]
 
 use super::explain::why_this;
-use super::solve::{MOST_RAILS, RailSet, solve};
+use super::solve::{Answer, MOST_RAILS, RailSet, solve};
 use super::{Request, Ways, parts, placements};
 use crate::order::Order;
-use crate::placement::{GpuPlacement, NicsEach, NodePlacement, Rail};
-use crate::topology::Topology;
+use crate::placement::{GpuPlacement, NicsEach, NodePlacement, Policy, Rail};
+use crate::topology::{GpuIndex, Topology};
+use std::cmp::Reverse;
 
 pub(super) fn map_gpus(
-    topology: &Topology,
-    node: &NodePlacement,
+    node: &Topology,
+    map: &NodePlacement,
     request: &Request,
 ) -> Vec<GpuPlacement> {
-    let (ways, rails_of) = steady(topology, node, request);
-    explained(topology, node, &ways, &rails_of, request)
+    let (ways, own) = steady(node, map, request);
+    let mut gpus = explained(node, map, &ways, &own, request);
+    if request.policy == Policy::Closest {
+        return gpus;
+    }
+    let alone = request.alone.unwrap_or_default();
+    if alone.is_empty() || map.rails.is_empty() {
+        for gpu in gpus.iter_mut().filter(|gpu| !gpu.choices.is_empty()) {
+            gpu.reason
+                .push_str("; no idle NIC is added, since the job may not be alone on the node");
+        }
+        return gpus;
+    }
+    let is_of_job = |gpu: usize| alone.contains(&GpuIndex(gpu));
+    // rails of GPUs that the job does not have are idle too
+    let mut rails_of = own.clone();
+    for (gpu, rails) in rails_of.iter_mut().enumerate() {
+        if !is_of_job(gpu) {
+            *rails = RailSet::default();
+        }
+    }
+    let all = RailSet::first(map.rails.len());
+    for rail in all.minus(RailSet::union(&rails_of)).iter() {
+        let best = alone.iter().map(|gpu| gpu.0).min_by_key(|&gpu| {
+            let mbps = ways.problem.alone_mbps(gpu, rail);
+            let path = ways.problem.kind(gpu, rail);
+            (Reverse(mbps), path, rails_of[gpu].len(), gpu)
+        });
+        if let Some(gpu) = best {
+            rails_of[gpu] = rails_of[gpu].with(rail);
+        }
+    }
+    let ways = Ways::for_answer(node, &map.rails, &request.through, &rails_of);
+    let choices = ways.choices(&Answer::new(&ways.problem, rails_of));
+    for (index, (gpu, choices)) in gpus.iter_mut().zip(choices).enumerate() {
+        let added = match choices.len().saturating_sub(own[index].len()) {
+            0 => String::new(),
+            1 => "; with it a NIC that would be idle".to_string(),
+            more => format!("; with it {more} NICs that would be idle"),
+        };
+        match is_of_job(index) {
+            true => gpu.reason.push_str(&added),
+            false => gpu.reason = "the job does not have this GPU".to_string(),
+        }
+        gpu.choices = choices;
+    }
+    gpus
 }
 
-/// The best answer.  If NICs are broken, GPUs whose NICs work keep those that they have when all work, unless the
-/// worst-off GPU gets more by a move: a node that lost a NIC still pairs like the others.
-pub(super) fn steady(
-    topology: &Topology,
-    node: &NodePlacement,
-    request: &Request,
-) -> (Ways, Vec<RailSet>) {
-    let healthy = in_order(node);
-    if node.broken.is_empty() || node.rails.is_empty() || healthy.len() > MOST_RAILS {
-        return best(topology, &node.rails, request);
+/// The best answer.  If NICs are broken, GPUs whose NICs work keep those that they have when all
+/// work, unless the worst-off GPU gets more by a move: a node that lost a NIC still pairs like the
+/// others.
+fn steady(node: &Topology, map: &NodePlacement, request: &Request) -> (Ways, Vec<RailSet>) {
+    let healthy = in_order(map);
+    if map.broken.is_empty() || map.rails.is_empty() || healthy.len() > MOST_RAILS {
+        return best(node, &map.rails, request);
     }
     let usable: Vec<Option<usize>> = healthy
         .iter()
-        .map(|rail| Some(node.rail_at(rail.at())?.0))
+        .map(|rail| Some(map.rail_at(rail.at())?.0))
         .collect();
-    let working = |rails: RailSet| rails.iter().filter_map(|rail| usable[rail]).collect();
-    let (_, when_healthy) = best(topology, &healthy, request);
-    let left: Vec<RailSet> = when_healthy.into_iter().map(working).collect();
+    let (_, when_healthy) = best(node, &healthy, request);
+    let left: Vec<RailSet> = when_healthy
+        .iter()
+        .map(|rails| rails.iter().filter_map(|rail| usable[rail]).collect())
+        .collect();
     let want = |left: &RailSet| match request.nics_each {
         NicsEach::Auto => left.len().max(1),
-        NicsEach::Number(number) => usize::from(number).clamp(1, node.rails.len()),
+        NicsEach::Number(number) => usize::from(number).clamp(1, map.rails.len()),
     };
     let wants: Vec<usize> = left.iter().map(want).collect();
-    let mut ways = Ways::new(topology, &node.rails, &request.through, &wants);
+    let mut ways = Ways::new(node, &map.rails, &request.through, &wants);
     let anew = solve(&ways.problem);
     let (worst, anew) = (anew.worst_mbps(), anew.rails_of);
-    let keeps = |(left, want): (RailSet, &usize)| (left.len() == *want).then_some(left);
-    ways.problem
-        .keep(&left.into_iter().zip(&wants).map(keeps).collect::<Vec<_>>());
-    let stay = solve(&ways.problem);
-    let rails_of = if worst > stay.worst_mbps() {
-        anew
-    } else {
-        stay.rails_of
+    let kept: Vec<Option<RailSet>> = left
+        .iter()
+        .map(|left| (left.len() == want(left)).then_some(*left))
+        .collect();
+    ways.problem.keep(&kept);
+    let steady = solve(&ways.problem);
+    let rails_of = match worst > steady.worst_mbps() {
+        true => anew,
+        false => steady.rails_of,
     };
     (ways, rails_of)
 }
 
-fn best(topology: &Topology, rails: &[Rail], request: &Request) -> (Ways, Vec<RailSet>) {
+fn best(node: &Topology, rails: &[Rail], request: &Request) -> (Ways, Vec<RailSet>) {
     let NicsEach::Number(number) = request.nics_each else {
-        return parts::solved(topology, rails, &request.through);
+        return parts::solved(node, rails, &request.through);
     };
-    let ways = Ways::new(
-        topology,
-        rails,
-        &request.through,
-        &vec![number.into(); topology.gpus.len()],
-    );
+    let wants = vec![number.into(); node.gpus.len()];
+    let ways = Ways::new(node, rails, &request.through, &wants);
     let rails_of = solve(&ways.problem).rails_of;
     (ways, rails_of)
 }
 
 /// Usable and broken rails together, in rail order.
-pub(super) fn in_order(node: &NodePlacement) -> Vec<Rail> {
-    let mut rails: Vec<Rail> = node.rails.iter().chain(&node.broken).cloned().collect();
+pub(super) fn in_order(map: &NodePlacement) -> Vec<Rail> {
+    let mut rails: Vec<Rail> = map.rails.iter().chain(&map.broken).cloned().collect();
     rails.order_by_key(Rail::at);
     rails
 }
 
-/// An answer with the reasons why each GPU has these rails and no nearer ones.
+/// An answer's placements; their reasons say why each GPU has these rails and no nearer ones.
 pub(super) fn explained(
-    topology: &Topology,
-    node: &NodePlacement,
+    node: &Topology,
+    map: &NodePlacement,
     ways: &Ways,
     rails_of: &[RailSet],
     request: &Request,
@@ -88,8 +131,8 @@ pub(super) fn explained(
         NicsEach::Auto if !request.wordless => parts::of_nearest(&ways.problem),
         _ => Vec::new(),
     };
-    placements(topology, ways, rails_of, request, |answer, gpu, choices| {
-        why_this(node, ways, answer, gpu, choices, parts.get(gpu.0))
+    placements(node, ways, rails_of, request, |answer, gpu, choices| {
+        why_this(map, ways, answer, gpu, choices, parts.get(gpu.0))
     })
 }
 

@@ -1,51 +1,64 @@
-//! Why each GPU got its NICs, and why none of the others: one true sentence for each pair.
+//! The reason why each GPU has its NICs, and none of the others: one sentence for each pair.
 //!
-//! Under `closest` and `spread` a sentence about a NIC that was not chosen says what the node would lose if this GPU alone
-//! moved there, in the first respect that the solver compares.  Under the other policies it names the rule that leaves the
-//! NIC out.
+//! Under `closest` and `spread` a sentence about a NIC that was not chosen says what the node would
+//! lose if this GPU alone moved there, in the first respect that the solver compares.  Under the
+//! other policies it names the rule that leaves the NIC out.
 #![forbid(unsafe_code)]
 
-use super::solve::{Answer, Loss, Part, RailSet};
+use super::parts::Part;
+use super::solve::{Answer, Loss, RailSet};
 use super::{Request, Ways};
-use crate::placement::{NodePlacement, Pair, Policy, RailIndex, RailUse};
+use crate::placement::{GpuPlacement, NodePlacement, Pair, Policy, RailIndex, RailUse};
 use crate::topology::{GpuIndex, PathType, Topology};
 
-/// All pairs of one GPU: its own NICs, then the others in rail order, then those that may not be chosen.
+/// All pairs of one GPU: its own NICs, then the others in rail order, then those that may not be
+/// chosen.
 pub(crate) fn pairs(
-    topology: &Topology,
-    node: &NodePlacement,
+    node: &Topology,
+    map: &NodePlacement,
     request: &Request,
     gpu: GpuIndex,
 ) -> Vec<Pair> {
-    let ways = Ways::for_answer(topology, &node.rails, &request.through, &rails_of(node));
-    let mut answer = Answer::new(&ways.problem, rails_of(node));
-    let own = &node.gpu(gpu).choices;
+    let rails_of = |gpu: &GpuPlacement| gpu.choices.iter().map(|choice| choice.rail.0).collect();
+    let rails_of: Vec<RailSet> = map.gpus.iter().map(rails_of).collect();
+    let ways = Ways::for_answer(node, &map.rails, &request.through, &rails_of);
+    let own = &map.gpu(gpu).choices;
+    let others = RailSet::first(map.rails.len()).minus(rails_of[gpu.0]);
+    let mut answer = Answer::new(&ways.problem, rails_of);
+    let mut pair = |rail: RailIndex, choice: Option<&RailUse>| Pair {
+        gpu,
+        nic: map.rail(rail).name.to_string(),
+        port: Some(map.rail(rail).port),
+        path: Some(ways.kind(gpu, rail)),
+        alone_mbps: ways.alone_mbps(gpu, rail),
+        share_mbps: choice.and_then(|choice| choice.share_mbps),
+        users: answer.users(rail.0),
+        chosen: choice.is_some(),
+        why: match map.policy {
+            _ if choice.is_some() => map.gpu(gpu).reason.clone(),
+            Policy::Closest | Policy::Spread if own.is_empty() => {
+                "the job does not have this GPU".to_string()
+            }
+            Policy::Closest | Policy::Spread => loss(map, &ways, &mut answer, gpu, rail),
+            Policy::Rail if answer.users(rail.0) == 0 => "it is no GPU's rail".to_string(),
+            Policy::Rail => "it is another GPU's rail".to_string(),
+            Policy::Numa => "it is on another NUMA node".to_string(),
+            Policy::All => "it is not on this node".to_string(),
+        },
+    };
     let mut pairs: Vec<Pair> = own
         .iter()
-        .map(|choice| Pair {
-            share_mbps: choice.share_mbps,
-            chosen: true,
-            why: node.gpu(gpu).reason.clone(),
-            ..pair(node, &ways, &answer, gpu, choice.rail)
-        })
+        .map(|choice| pair(choice.rail, Some(choice)))
         .collect();
-    let is_own = |rail: RailIndex| own.iter().any(|choice| choice.rail == rail);
-    pairs.extend(
-        node.rail_indices()
-            .filter(|&rail| !is_own(rail))
-            .map(|rail| Pair {
-                why: why_not(node, &ways, &mut answer, gpu, rail),
-                ..pair(node, &ways, &answer, gpu, rail)
-            }),
-    );
-    pairs.extend(node.excluded.iter().map(|excluded| {
-        let nic = topology.nics.iter().find(|nic| nic.name == excluded.name);
-        let address = nic.and_then(|nic| nic.address);
+    pairs.extend(others.iter().map(|rail| pair(RailIndex(rail), None)));
+    pairs.extend(map.excluded.iter().map(|excluded| {
+        let nic = node.nic_index(&excluded.name);
+        let address = nic.and_then(|nic| node.nic(nic).address);
         Pair {
             gpu,
             nic: excluded.name.to_string(),
             port: excluded.port,
-            path: address.map(|address| topology.path_type(topology.gpu(gpu).address, address)),
+            path: address.map(|address| node.path_type(node.gpu(gpu).address, address)),
             alone_mbps: None,
             share_mbps: None,
             users: 0,
@@ -56,77 +69,36 @@ pub(crate) fn pairs(
     pairs
 }
 
-fn pair(
-    node: &NodePlacement,
-    ways: &Ways,
-    answer: &Answer,
-    gpu: GpuIndex,
-    rail: RailIndex,
-) -> Pair {
-    Pair {
-        gpu,
-        nic: node.rail(rail).name.to_string(),
-        port: Some(node.rail(rail).port),
-        path: Some(ways.kind(gpu, rail)),
-        alone_mbps: ways.alone_mbps(gpu, rail),
-        share_mbps: None,
-        users: answer.users(rail.0),
-        chosen: false,
-        why: String::new(),
-    }
-}
-
-fn rails_of(node: &NodePlacement) -> Vec<RailSet> {
-    node.gpus
-        .iter()
-        .map(|gpu| gpu.choices.iter().map(|choice| choice.rail.0).collect())
-        .collect()
-}
-
-/// The reason for these rails, in one sentence.  `part` is the GPU's part of its nearest rails by `NicsEach::Auto`.
+/// The reason for these rails, in one sentence.  `part` is the GPU's part of its nearest rails by
+/// `NicsEach::Auto`.
 pub(super) fn why_this(
-    node: &NodePlacement,
+    map: &NodePlacement,
     ways: &Ways,
     answer: &mut Answer,
     gpu: GpuIndex,
     choices: &[RailUse],
     part: Option<&Part>,
 ) -> String {
-    let names: Vec<String> = choices
-        .iter()
-        .map(|choice| node.rail(choice.rail).to_string())
-        .collect();
-    let farthest = choices
-        .iter()
-        .map(|choice| choice.path)
-        .max()
-        .unwrap_or(PathType::Sys);
+    let farthest = choices.iter().map(|choice| choice.path).max();
+    let farthest = farthest.unwrap_or(PathType::Sys);
     let kind = |rail: RailIndex| ways.kind(gpu, rail);
-    let as_near = node
+    let as_near = map
         .rail_indices()
         .filter(|&rail| kind(rail) <= farthest)
         .count();
-    let is_own = |rail: &RailIndex| choices.iter().any(|choice| choice.rail == *rail);
-    let nearer = node
+    let own = answer.rails_of[gpu.0];
+    let nearer = map
         .rail_indices()
-        .filter(|rail| !is_own(rail) && kind(*rail) < farthest);
-    let is_of = |part: &&Part| {
-        choices
-            .iter()
-            .all(|choice| part.nearest.contains(choice.rail.0))
-    };
+        .filter(|&rail| !own.contains(rail.0) && kind(rail) < farthest);
     let distance = match (nearer.min_by_key(|&rail| (kind(rail), rail)), choices.len()) {
         (Some(nearer), _) => {
-            let why = loss(node, ways, answer, gpu, nearer);
-            format!(
-                "at {farthest}, for {} is {} but {why}",
-                node.rail(nearer),
-                kind(nearer)
-            )
+            let why = loss(map, ways, answer, gpu, nearer);
+            let (name, path) = (map.rail(nearer), kind(nearer));
+            format!("at {farthest}, for {name} is {path} but {why}")
         }
         (None, 1) if as_near == 1 => format!("the only NIC at {farthest}"),
         (None, 1) => format!("one of {as_near} NICs at {farthest}, the nearest there are"),
-        (None, count) => match part.filter(is_of) {
+        (None, count) => match part.filter(|part| own.minus(part.nearest).is_empty()) {
             Some(part) => part_of_nearest(part, count, farthest),
             None if as_near == count => format!("the only {as_near} NICs up to {farthest}"),
             None => format!("{count} of {as_near} NICs up to {farthest}, the nearest there are"),
@@ -138,26 +110,27 @@ pub(super) fn why_this(
         .and_then(|share| ways.rate(share));
     let use_of_it = match (choices, share) {
         ([RailUse { users: 0 | 1, .. }], Some(share)) => format!("{share} to itself"),
-        ([RailUse { users: 0 | 1, .. }], None) => "no other GPU uses it".to_string(),
-        ([RailUse { users, .. }], Some(share)) => {
-            format!("{share} as one of {users} GPUs that share it")
-        }
-        ([RailUse { users, .. }], None) => format!("{users} GPUs share it"),
+        ([RailUse { users: 0 | 1, .. }], _) => "no other GPU uses it".to_string(),
+        ([own], Some(share)) => format!("{share} as one of {} GPUs that share it", own.users),
+        ([own], None) => format!("{} GPUs share it", own.users),
         (several, share) => {
             let shared = several.iter().filter(|choice| choice.users > 1);
             let shared = shared
-                .map(|choice| format!("{} serves {} GPUs", node.rail(choice.rail), choice.users));
+                .map(|choice| format!("{} serves {} GPUs", map.rail(choice.rail), choice.users));
             let together = share.map(|share| format!("{share} together"));
             let facts: Vec<String> = together.into_iter().chain(shared).collect();
-            if facts.is_empty() {
-                "no other GPU uses them".to_string()
-            } else {
-                facts.join(", ")
+            match facts.is_empty() {
+                true => "no other GPU uses them".to_string(),
+                false => facts.join(", "),
             }
         }
     };
+    let names = choices
+        .iter()
+        .map(|choice| map.rail(choice.rail).to_string());
+    let names = names.collect::<Vec<_>>().join(" and ");
     let verb = if choices.len() == 1 { "is" } else { "are" };
-    format!("{} {verb} {distance}; {use_of_it}", names.join(" and "))
+    format!("{names} {verb} {distance}; {use_of_it}")
 }
 
 /// The number of its nearest rails that a GPU has under `NicsEach::Auto`, and the reason.
@@ -171,29 +144,10 @@ fn part_of_nearest(part: &Part, rails: usize, path: PathType) -> String {
     format!("{rails} of its {of_all} nearest NICs ({path}), {why}")
 }
 
-/// The reason against this rail.
-fn why_not(
-    node: &NodePlacement,
-    ways: &Ways,
-    answer: &mut Answer,
-    gpu: GpuIndex,
-    rail: RailIndex,
-) -> String {
-    match node.policy {
-        Policy::Closest | Policy::Spread if !answer.rails_of[gpu.0].is_empty() => {
-            loss(node, ways, answer, gpu, rail)
-        }
-        Policy::Closest | Policy::Spread => "the job does not have this GPU".to_string(),
-        Policy::Rail if answer.users(rail.0) == 0 => "it is no GPU's rail".to_string(),
-        Policy::Rail => "it is another GPU's rail".to_string(),
-        Policy::Numa => "it is on another NUMA node".to_string(),
-        Policy::All => "it is not on this node".to_string(),
-    }
-}
-
-/// What the node would lose if this GPU took that rail instead of the one of its own that it would miss least.
+/// The node's loss if this GPU took that rail instead of the one of its own that it would miss
+/// least.
 fn loss(
-    node: &NodePlacement,
+    map: &NodePlacement,
     ways: &Ways,
     answer: &mut Answer,
     gpu: GpuIndex,
@@ -201,40 +155,38 @@ fn loss(
 ) -> String {
     let kind = ways.kind(gpu, rail);
     let own = answer.rails_of[gpu.0].iter();
-    let farthest = own
-        .map(|rail| ways.kind(gpu, RailIndex(rail)))
-        .max()
-        .unwrap_or(kind);
-    match answer.loss(gpu.0, rail.0) {
-        None => "it has no NIC to give up".to_string(),
+    let farthest = own.map(|rail| ways.kind(gpu, RailIndex(rail))).max();
+    let farthest = farthest.unwrap_or(kind);
+    let why = match answer.loss(gpu.0, rail.0) {
+        None => "it has no NIC to give up",
         Some(Loss::Less {
             gpu: other,
             there,
             here,
         }) => {
-            let who = if other == gpu.0 {
-                "it".to_string()
-            } else {
-                format!("GPU {other}")
+            let who = match other == gpu.0 {
+                true => "it".to_string(),
+                false => format!("GPU {other}"),
             };
-            match (ways.rate(there), ways.rate(here)) {
+            return match (ways.rate(there), ways.rate(here)) {
                 (Some(there), Some(here)) => {
                     format!("there {who} would get {there} instead of {here}")
                 }
                 _ => format!("there {who} would get less"),
-            }
+            };
         }
         Some(Loss::Path) if kind == farthest => {
-            format!("it is as near ({kind}) by name, but between NUMA nodes farther apart")
+            return format!("it is as near ({kind}) by name, but between NUMA nodes farther apart");
         }
-        Some(Loss::Path) => format!("it is farther: {kind} instead of {farthest}"),
-        Some(Loss::Users) => "more GPUs would share a NIC there".to_string(),
-        Some(Loss::Order) => "it is as good, and comes later in rail order".to_string(),
-        Some(Loss::Gain) if node.broken.is_empty() => {
-            "the search for the best ended before it was looked at".to_string()
+        Some(Loss::Path) => return format!("it is farther: {kind} instead of {farthest}"),
+        Some(Loss::Users) => "more GPUs would share a NIC there",
+        Some(Loss::Order) => "it is as good, and comes later in rail order",
+        Some(Loss::Gain) if map.broken.is_empty() => {
+            "the search for the best ended before it was looked at"
         }
         Some(Loss::Gain) => {
-            "this GPU stays where it is when all NICs work, so that nodes pair alike".to_string()
+            "this GPU stays where it is when all NICs work, so that nodes pair alike"
         }
-    }
+    };
+    why.to_string()
 }

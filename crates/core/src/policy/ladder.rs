@@ -1,64 +1,59 @@
-//! Nearness as a ladder: the NUMA nodes of a task's GPUs, then those at the next distance, up to the whole
-//! machine.
+//! Nearness as a ladder: the NUMA nodes of a task's GPUs, then those at the next distance, up to
+//! the whole machine.
 //!
-//! The distances are the firmware's (ACPI SLIT, /sys/devices/system/node/nodeN/distance).  On an EPYC with
-//! four NUMA nodes per socket (NPS4) or a Xeon with sub-NUMA clusters, the second rung is the socket.
+//! The distances are the firmware's (ACPI SLIT, /sys/devices/system/node/nodeN/distance).  On an
+//! EPYC with four NUMA nodes per socket (NPS4) or a Xeon with sub-NUMA clusters, the second rung is
+//! the socket.
 #![forbid(unsafe_code)]
 
-use crate::order::Order;
+use crate::order;
 use crate::topology::{CpuSet, NodeSet, Topology};
 
 /// NUMA nodes up to some distance, and their CPUs.
-#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rung {
     /// the nodes at this distance, and all nearer ones
     pub(crate) nodes: NodeSet,
     pub(crate) cpus: CpuSet,
-    /// the distance of the farthest of them; `None` on the first rung, and on the last one if no distance is
-    /// known
+    /// the distance of the farthest of them; `None` on the first rung, and on the last one if no
+    /// distance is known
     pub(crate) distance: Option<u32>,
 }
 
-/// The rungs around some NUMA nodes, each wider than the one before; the last one is the whole machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The rungs around some NUMA nodes, each wider than the one before; the last one is the whole
+/// machine.
 pub(crate) struct Ladder(Vec<Rung>);
 
 impl Ladder {
     /// The ladder around `nodes`, without rungs that add no CPU, except the first.
-    pub(crate) fn around(topology: &Topology, nodes: &NodeSet) -> Ladder {
-        let rung = |nodes: NodeSet, distance| Rung {
-            cpus: topology.cpus_of(&nodes),
-            nodes,
-            distance,
-        };
-        let mut rungs = vec![rung(nodes.clone(), None)];
-        let others = || {
-            topology
-                .numa_nodes
-                .iter()
-                .map(|node| node.os_index)
-                .filter(|node| !nodes.contains(*node))
-        };
-        let nearest = |node: u32| {
+    pub(crate) fn around(node: &Topology, nodes: &NodeSet) -> Ladder {
+        let distance = |to: u32| {
             nodes
                 .iter()
-                .filter_map(|own| topology.distance(own, node))
+                .filter_map(|from| node.distance(from, to))
                 .min()
         };
-        let mut distances: Vec<u32> = others().filter_map(nearest).collect();
-        distances.order();
-        distances.dedup();
-        // a node at an unknown distance belongs to the last rung
-        for distance in distances {
-            let reached =
-                others().filter(|&node| nearest(node).is_some_and(|known| known <= distance));
-            rungs.push(rung(nodes.union(&reached.collect()), Some(distance)));
-        }
-        rungs.push(rung(nodes.union(&others().collect()), None));
-        let mut ladder = vec![rungs.remove(0)];
-        for rung in rungs {
-            if ladder.last().is_none_or(|below| below.cpus != rung.cpus) {
-                ladder.push(rung);
+        let others = node.numa_nodes.iter().map(|numa_node| numa_node.os_index);
+        let others = others.filter(|other| !nodes.contains(*other));
+        let others: Vec<_> = others.map(|other| (other, distance(other))).collect();
+        let distances = order::set(others.iter().filter_map(|(_, distance)| *distance));
+        let mut ladder = vec![Rung {
+            nodes: nodes.clone(),
+            cpus: node.cpus_of(nodes),
+            distance: None,
+        }];
+        // the last rung has the nodes at unknown distances too
+        for distance in distances.into_iter().map(Some).chain([None]) {
+            let is_reached =
+                |own: Option<u32>| distance.is_none() || own.is_some() && own <= distance;
+            let reached = others.iter().filter(|(_, own)| is_reached(*own));
+            let nodes = nodes.union(&reached.map(|(other, _)| *other).collect());
+            let cpus = node.cpus_of(&nodes);
+            if ladder.last().is_none_or(|below| below.cpus != cpus) {
+                ladder.push(Rung {
+                    nodes,
+                    cpus,
+                    distance,
+                });
             }
         }
         Ladder(ladder)
@@ -70,10 +65,9 @@ impl Ladder {
 
     /// The lowest rung that holds all of `cpus`; the last one if none does.
     pub(crate) fn rung_of(&self, cpus: &CpuSet) -> usize {
-        self.0
-            .iter()
-            .position(|rung| cpus.is_subset(&rung.cpus))
-            .unwrap_or(self.0.len() - 1)
+        let mut rungs = self.0.iter();
+        let lowest = rungs.position(|rung| cpus.is_subset(&rung.cpus));
+        lowest.unwrap_or(self.0.len() - 1)
     }
 }
 

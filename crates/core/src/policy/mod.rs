@@ -1,30 +1,25 @@
-//! Decides which NICs are candidates, and which GPU uses which NIC.
+//! The map from GPUs to NICs, and the ports that it may use.
 //!
-//! Pure: the same topology and the same evidence give the same answer, on every node and in every task.
+//! Pure: the same node and the same request give the same map, in every task.
 #![forbid(unsafe_code)]
 
 mod all;
-mod broken;
-pub(crate) mod candidates;
 mod closest;
-mod evidence;
 pub(crate) mod explain;
 pub(crate) mod ladder;
 mod links;
-mod numa;
 mod parts;
 pub mod pattern;
+pub(crate) mod ports;
 mod rail;
 mod solve;
-mod spread;
 pub(crate) mod strictness;
 mod ways;
 
 pub use pattern::Pattern;
 
 use crate::placement::{GpuPlacement, NicsEach, NodePlacement, Policy, Rail, RailUse};
-use crate::topology::{Gpu, GpuIndex, NicIndex, PathType, Topology};
-use candidates::Candidates;
+use crate::topology::{GpuIndex, NicIndex, PathType, Topology};
 use solve::{Answer, RailSet};
 pub use ways::Ways;
 
@@ -41,9 +36,10 @@ pub struct Selection {
 
 /// The share of the narrowest rate that each kind of path lets through, in thousandths.
 ///
-/// The order is certain, the figures are estimates (docs/figures.md has the measurements): they weigh a far idle NIC
-/// against a near shared one.  PHB and NODE are the median of the kinds of CPUs, and no measurement has NODE below PHB.
-/// The default for SYS is the least of one flow: several flows at once had less.
+/// The order is certain, the figures are estimates (docs/figures.md has the measurements): they
+/// weigh a far idle NIC against a near shared one.  PHB and NODE are the median of the kinds of
+/// CPUs, and no measurement has NODE below PHB.  SYS is the least of one flow: several flows at
+/// once had less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Through([u64; PathType::ALL.len()]);
 
@@ -83,53 +79,37 @@ pub struct Request<'a> {
     pub through: Through,
     /// for `spread`, the GPUs of a job that is alone on the node
     pub alone: Option<&'a [GpuIndex]>,
-    /// leaves the reasons empty where they are not shown: a step with hundreds of GPUs and NICs saves a third of its
-    /// time
+    /// leaves the reasons empty where they are not shown: a step with hundreds of GPUs and NICs
+    /// saves a third of its time
     pub wordless: bool,
-    /// the step's map, for a task that may not open some NICs: those that were rails count as broken ones
+    /// the step's map, for a task that may not open some NICs: those that were rails count as
+    /// broken ones
     pub known: Option<&'a NodePlacement>,
 }
 
-pub fn map(topology: &Topology, request: &Request) -> NodePlacement {
+pub fn map(node: &Topology, request: &Request) -> NodePlacement {
     let everything = Selection::default();
     let selection = request.selection.unwrap_or(&everything);
     let were: &[Rail] = request.known.map_or(&[], |map| &map.rails);
-    let Candidates {
-        rails,
-        broken,
-        degraded,
-        excluded,
-        left_to_libfabric,
-        diagnostics,
-    } = candidates::rails(topology, selection, were);
-    let mut node = NodePlacement {
+    let mut map = NodePlacement {
         policy: request.policy,
-        rails,
-        numbered_by_admin: Vec::new(),
-        broken,
-        degraded,
-        excluded,
-        left_to_libfabric,
-        gpus: Vec::new(),
-        diagnostics,
+        ..ports::judge(node, selection, were)
     };
-    node.numbered_by_admin = rail::numbered_by_admin(topology, &node, request);
-    node.gpus = match request.policy {
-        Policy::Closest => closest::map_gpus(topology, &node, request),
-        Policy::Rail => rail::map_gpus(topology, &mut node, request),
-        Policy::Spread => spread::map_gpus(topology, &node, request),
-        Policy::Numa => numa::map_gpus(topology, &node, request),
-        Policy::All => all::map_gpus(topology, &node, request),
+    map.numbered_by_admin = rail::numbered_by_admin(node, &map, request);
+    map.gpus = match request.policy {
+        Policy::Closest | Policy::Spread => closest::map_gpus(node, &map, request),
+        Policy::Rail => rail::map_gpus(node, &mut map, request),
+        Policy::Numa | Policy::All => all::map_gpus(node, &map, request),
     };
     if request.wordless {
-        node.gpus.iter_mut().for_each(|gpu| gpu.reason.clear());
+        map.gpus.iter_mut().for_each(|gpu| gpu.reason.clear());
     }
-    node
+    map
 }
 
-/// What each GPU has by an answer; `reason` says in words why it has these rails.
+/// An answer's placement of each GPU; `reason` says in words why it has these rails.
 fn placements(
-    topology: &Topology,
+    node: &Topology,
     ways: &Ways,
     rails_of: &[RailSet],
     request: &Request,
@@ -137,21 +117,18 @@ fn placements(
 ) -> Vec<GpuPlacement> {
     let mut answer = Answer::new(&ways.problem, rails_of.to_vec());
     let choices = ways.choices(&answer);
-    let placement = |((gpu, device), choices): ((GpuIndex, &Gpu), Vec<RailUse>)| GpuPlacement {
+    let gpus = node.numbered_gpus().zip(choices);
+    gpus.map(|((gpu, device), choices)| GpuPlacement {
         reason: match choices.is_empty() {
             _ if request.wordless => String::new(),
             true => "no NIC of this node may be chosen".to_string(),
             false => reason(&mut answer, gpu, &choices),
         },
         choices,
-        numa_node: topology.numa_node_of(device.address),
+        numa_node: node.numa_node_of(device.address),
         shortfall: None,
-    };
-    topology
-        .numbered_gpus()
-        .zip(choices)
-        .map(placement)
-        .collect()
+    })
+    .collect()
 }
 
 /// `400 Gb/s`, `2.5 Gb/s`

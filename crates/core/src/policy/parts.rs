@@ -1,28 +1,35 @@
-//! How many rails each GPU gets under `NicsEach::Auto`: its even part of its nearest ones.
+//! The number of rails of each GPU under `NicsEach::Auto`: its even part of its nearest ones.
 //!
-//! NCCL deals NICs like this (NVIDIA/nccl, src/graph/topo.cc, `ncclTopoGetLocalNetType`): a GPU uses its local NICs, those to
-//! which its path has most bandwidth and of these the nearest, divided by the GPUs local to them.  NCCL rounds up, and GPUs
-//! then share a NIC.  A part here is rounded down: of nine NICs for eight GPUs each gets one.
+//! NCCL deals NICs like this (NVIDIA/nccl, src/graph/topo.cc, `ncclTopoGetLocalNetType`): a GPU's
+//! local NICs are those of most bandwidth, and of these the nearest; it uses their number divided
+//! by the number of GPUs local to them.  NCCL rounds up, and GPUs then share a NIC.  A part here is
+//! rounded down: of nine NICs for eight GPUs each gets one.
 #![forbid(unsafe_code)]
 
 use super::Through;
-use super::solve::{Answer, Part, Problem, RailSet, add_idle, solve};
+use super::solve::{Answer, Load, Problem, RailSet, solve};
 use super::ways::Ways;
 use crate::placement::{NicsEach, Rail};
 use crate::topology::{PciAddress, Topology};
+use std::cmp::Reverse;
+
+pub(super) struct Part {
+    pub(super) nearest: RailSet,
+    /// GPUs with a rail of `nearest` among their own nearest, itself included
+    pub(super) sharers: usize,
+    /// its even part of `nearest`, at least one
+    pub(super) rails: usize,
+}
 
 pub(super) fn of_nearest(problem: &Problem) -> Vec<Part> {
-    let nearest: Vec<RailSet> = (0..problem.gpus())
-        .map(|gpu| nearest(problem, gpu))
-        .collect();
+    let gpus = 0..problem.gpus();
+    let nearest: Vec<RailSet> = gpus.map(|gpu| nearest(problem, gpu)).collect();
     let part = |&own: &RailSet| {
+        let shares_them = |others: &&RailSet| !others.and(own).is_empty();
         // a single rail has no parts
         let sharers = match own.len() {
             0 | 1 => 1,
-            _ => nearest
-                .iter()
-                .filter(|others| !others.and(own).is_empty())
-                .count(),
+            _ => nearest.iter().filter(shares_them).count(),
         };
         Part {
             nearest: own,
@@ -36,65 +43,92 @@ pub(super) fn of_nearest(problem: &Problem) -> Vec<Part> {
 /// The rails that give a GPU most, and of these the nearest.
 fn nearest(problem: &Problem, gpu: usize) -> RailSet {
     let key = |rail: usize| {
-        (
-            u64::MAX - problem.alone_mbps(gpu, rail),
-            problem.kind(gpu, rail),
-        )
+        let mbps = problem.alone_mbps(gpu, rail);
+        (Reverse(mbps), problem.kind(gpu, rail))
     };
-    let best = (0..problem.rails()).map(key).min();
-    (0..problem.rails())
-        .filter(|&rail| Some(key(rail)) == best)
-        .collect()
+    let rails = 0..problem.rails();
+    let best = rails.clone().map(key).min();
+    rails.filter(|&rail| Some(key(rail)) == best).collect()
 }
 
-/// The answer under `NicsEach::Auto`.  Every GPU gets one rail; then the nearest GPUs get idle rails, up to their
-/// parts, as long as no GPU with less bandwidth loses.  With these numbers all is solved anew, so that a GPU's rails
-/// are beside each other.
-pub(super) fn solved(
-    topology: &Topology,
-    rails: &[Rail],
-    through: &Through,
-) -> (Ways, Vec<RailSet>) {
-    let ways = Ways::one_each(topology, rails, through);
+/// The answer under `NicsEach::Auto`.  Every GPU gets one rail; then the nearest GPUs get idle
+/// rails, up to their parts, as long as no GPU with less bandwidth loses.  With these numbers all
+/// is solved anew, so that a GPU's rails are beside each other.
+pub(super) fn solved(node: &Topology, rails: &[Rail], through: &Through) -> (Ways, Vec<RailSet>) {
+    let ways = Ways::one_each(node, rails, through);
     let one_each = solve(&ways.problem).rails_of;
     let parts = of_nearest(&ways.problem);
     let used = RailSet::union(&one_each);
-    if !parts
-        .iter()
-        .any(|part| part.rails > 1 && !part.nearest.minus(used).is_empty())
-    {
+    let may_get_more = |part: &Part| part.rails > 1 && !part.nearest.minus(used).is_empty();
+    if !parts.iter().any(may_get_more) {
         return (ways, one_each);
     }
     let wants: Vec<usize> = parts.iter().map(|part| part.rails).collect();
-    let several = Ways::new(topology, rails, through, &wants);
-    let card = |rail: usize| topology.nic(rails[rail].nic).address.map(PciAddress::card);
+    let several = Ways::new(node, rails, through, &wants);
+    let card = |rail: usize| node.nic(rails[rail].nic).address.map(PciAddress::card);
     let is_card = |one, other| card(one).is_some() && card(one) == card(other);
     let with_idle = add_idle(&several.problem, one_each.clone(), &parts, is_card);
     if with_idle == one_each {
         return (ways, one_each);
     }
-    let all_have_theirs = with_idle
-        .iter()
-        .zip(&wants)
-        .all(|(rails, &wants)| rails.len() == wants);
-    let ways = if all_have_theirs {
-        several
-    } else {
-        Ways::for_answer(topology, rails, through, &with_idle)
+    let ways = match with_idle.iter().map(|rails| rails.len()).eq(wants) {
+        true => several,
+        false => Ways::for_answer(node, rails, through, &with_idle),
     };
     let anew = solve(&ways.problem);
     let with_idle = Answer::new(&ways.problem, with_idle);
-    let rails_of = if anew.score() <= with_idle.score() {
-        anew
-    } else {
-        with_idle
-    }
-    .rails_of;
+    let rails_of = match anew.score() <= with_idle.score() {
+        true => anew.rails_of,
+        false => with_idle.rails_of,
+    };
     (ways, rails_of)
+}
+
+/// Gives GPUs idle rails of their parts in turn, one at a time, if the answer gets better by it:
+/// more for the worst-off, then for the next.  A rail behind a full link makes none better, or
+/// costs others more.  A GPU with several rails of a card gets the rest of it if that costs
+/// nothing: the planes of a card belong together.
+fn add_idle(
+    problem: &Problem,
+    mut rails_of: Vec<RailSet>,
+    parts: &[Part],
+    is_card: impl Fn(usize, usize) -> bool,
+) -> Vec<RailSet> {
+    let ascending = |load: &Load, rails_of: &[RailSet]| {
+        let mut shares = load.totals(rails_of);
+        shares.sort_unstable();
+        shares
+    };
+    let mut load = Load::of(problem, &rails_of);
+    let mut best = ascending(&load, &rails_of);
+    let mut idle = RailSet::first(problem.rails()).minus(RailSet::union(&rails_of));
+    let rounds = parts.iter().map(|part| part.rails).max().unwrap_or(0);
+    for round in 1..rounds {
+        for (gpu, part) in parts.iter().enumerate() {
+            let own = rails_of[gpu];
+            if part.rails <= round || own.len() != round {
+                continue;
+            }
+            for rail in idle.and(part.nearest).iter() {
+                load.put(gpu, rail);
+                rails_of[gpu] = own.with(rail);
+                let with_it = ascending(&load, &rails_of);
+                let completes = round > 1 && own.iter().any(|other| is_card(other, rail));
+                if with_it > best || with_it == best && completes {
+                    (best, idle) = (with_it, idle.without(rail));
+                    break;
+                }
+                load.lift(gpu, rail);
+                rails_of[gpu] = own;
+            }
+        }
+    }
+    rails_of
 }
 
 #[cfg(test)]
 mod tests {
+    use super::{Part, Problem, RailSet, add_idle};
     use crate::placement::{NicsEach, NodePlacement, Pair, Policy};
     use crate::policy::tests::{Parts, names, parts};
     use crate::policy::{Request, explain, map};
@@ -138,7 +172,8 @@ mod tests {
         (0..node.gpus.len()).map(of_gpu).collect()
     }
 
-    /// How many NICs each GPU of a machine of two sockets with two switches each gets, by the switches of GPUs and NICs.
+    /// How many NICs each GPU of a machine of two sockets with two switches each gets, by the
+    /// switches of GPUs and NICs.
     fn counts(gpus: &[u8], nics: &[u8]) -> Vec<usize> {
         let nics = nics.iter().map(|&switch| (switch, 400)).collect();
         let topology = Parts {
@@ -150,6 +185,23 @@ mod tests {
             .iter()
             .map(Vec::len)
             .collect()
+    }
+
+    #[test]
+    fn idle_rails_are_given_in_rail_order() {
+        let mut problem = Problem::new(&[100; 3], &[1]);
+        let link = problem.add_link(1000);
+        for kind in [1, 0, 0] {
+            problem.add_path(100, kind, [&[link], &[]], None);
+        }
+        let part = Part {
+            nearest: RailSet::first(3),
+            sharers: 1,
+            rails: 3,
+        };
+        let one = vec![[1].into_iter().collect()];
+        let with_idle = add_idle(&problem, one, &[part], |_, _| false);
+        assert_eq!(with_idle, [RailSet::first(3)]);
     }
 
     fn pairs() -> Vec<Vec<usize>> {
@@ -199,7 +251,8 @@ mod tests {
 
     #[test]
     fn a_gpu_gets_all_planes_of_its_card_though_the_cards_link_carries_fewer() {
-        // four planes of 200 Gb/s are one card: behind a Gen5 link of 504 Gb/s, and behind a Gen6 link of twice that
+        // four planes of 200 Gb/s are one card: behind a Gen5 link of 504 Gb/s, and behind a Gen6
+        // link of twice that
         for tenths_gt in [320, 640] {
             let mut topology = Parts {
                 gpus: vec![0],
@@ -262,7 +315,8 @@ mod tests {
 
     #[test]
     fn nics_of_which_one_is_not_among_the_nearest_are_no_part_of_these() {
-        // the GPU's own link carries no more than the first two, and the third is the other of the two that give most
+        // the GPU's own link carries no more than the first two, and the third is the other of the
+        // two that give most
         let nics = vec![(3, 400), (3, 200), (3, 400), (0, 200), (0, 200), (0, 200)];
         let node = dealt(
             &Parts {
@@ -374,8 +428,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(300))]
 
-        // the GPUs' shares, the worst-off first, are never less than with one NIC each: a second NIC takes nothing from a
-        // GPU with less
+        // the GPUs' shares, the worst-off first, are never less than with one NIC each: a second
+        // NIC takes nothing from a GPU with less
         #[test]
         fn nobody_loses_by_the_parts_of_others(parts in parts()) {
             let topology = parts.topology();

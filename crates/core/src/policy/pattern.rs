@@ -1,5 +1,5 @@
-//! An admin's patterns for NICs: a name, a PCI address or a network interface, each with `*` and `?`; or the
-//! subnet of their ports.
+//! An admin's patterns for NICs: a name, a PCI address or a network interface, each with `*` and
+//! `?`; or a subnet.
 #![forbid(unsafe_code)]
 
 use crate::diagnostic::Shown;
@@ -17,9 +17,9 @@ pub struct Pattern {
 enum Meaning {
     /// a NIC's name, address or interface
     Names,
-    /// the InfiniBand subnet's prefix of ports
+    /// an InfiniBand subnet
     Prefix(SubnetPrefix),
-    /// an IPv4 network that contains the ports'
+    /// an IPv4 network that contains those of a port
     Network(Network),
 }
 
@@ -39,8 +39,8 @@ impl fmt::Display for BadPattern {
 }
 
 impl Pattern {
-    /// Reads one word.  No NIC's name or address looks like a subnet: names have neither `:` nor `/`,
-    /// addresses have a `.`.
+    /// Reads one word.  No NIC looks like a subnet: names have neither `:` nor `/`, addresses have
+    /// a `.`.
     pub fn parse(word: &str) -> Result<Pattern, BadPattern> {
         let bad = || BadPattern(Shown::message(word, 80).to_string());
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:*?/".contains(&byte);
@@ -62,21 +62,17 @@ impl Pattern {
         match self.meaning {
             Meaning::Names => {
                 let is_it = |name: &str| glob(self.word.as_bytes(), name.as_bytes());
-                // an address has a `:`; writing it down costs more than all the rest
-                let may_be_address = self.word.contains([':', '*', '?']);
+                // an address has a `:`; formatting it costs more than all the rest
+                let address = nic.address.filter(|_| self.word.contains([':', '*', '?']));
                 is_it(&nic.name)
                     || nic.netdevs.iter().any(|name| is_it(name))
-                    || may_be_address
-                        && nic
-                            .address
-                            .is_some_and(|address| is_it(&address.to_string()))
+                    || address.is_some_and(|address| is_it(&address.to_string()))
             }
             Meaning::Prefix(wanted) => nic.ports.iter().any(|port| port.subnet == Some(wanted)),
-            Meaning::Network(wanted) => nic
-                .ports
-                .iter()
-                .flat_map(|port| &port.networks)
-                .any(|&own| wanted.contains(own)),
+            Meaning::Network(wanted) => {
+                let mut networks = nic.ports.iter().flat_map(|port| &port.networks);
+                networks.any(|&own| wanted.contains(own))
+            }
         }
     }
 }
@@ -87,8 +83,8 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// `*` for any text, `?` for any character; the time is linear in the product of the lengths for every
-/// pattern.
+/// `*` for any text, `?` for any character; the time is at most proportional to the product of the
+/// lengths.
 pub fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut retry = None;

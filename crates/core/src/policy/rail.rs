@@ -1,8 +1,9 @@
-//! `rail`: GPU k gets rail k, on every node, whatever this node's paths say.
+//! `rail`: GPU k gets rail k, on every node, whatever this node's paths are.
 //!
-//! Rails are the good NICs in PCI order, with the broken ones counted, or those that the admin lists.  With fewer rails than GPUs
-//! neighbours share one; with several times as many, GPU k's rails are the k-th group of them.  A GPU whose rail is broken gets
-//! what `closest` leaves it, unless others of its group work.
+//! Rails are the good NICs in PCI order, with the broken ones counted, or those that the admin
+//! lists.  With fewer rails than GPUs neighbours share one; with several times as many, GPU k's
+//! rails are the k-th group of them.  A GPU whose rail is broken gets the rail that `closest` has
+//! left for it, unless others of its group work.
 #![forbid(unsafe_code)]
 
 use super::closest::{explained, in_order};
@@ -12,57 +13,61 @@ use crate::diagnostic::Diagnostic;
 use crate::placement::{Excluded, GpuPlacement, NicsEach, NodePlacement, Rail, RailIndex};
 use crate::topology::{Gpu, PciAddress, Topology};
 
-/// A rail in its order, and its index if it is usable.
+/// An entry of the list of numbered rails, with its index if it is usable.
 struct Numbered {
     name: String,
     usable: Option<RailIndex>,
 }
 
 pub(super) fn map_gpus(
-    topology: &Topology,
-    node: &mut NodePlacement,
+    node: &Topology,
+    map: &mut NodePlacement,
     request: &Request,
 ) -> Vec<GpuPlacement> {
-    let rails = numbered(topology, node, request);
-    for (number, rail) in rails
-        .iter()
-        .enumerate()
-        .filter(|(_, rail)| rail.usable.is_none())
-    {
-        let finding = format!("rail {number} is broken: {}", why_broken(node, &rail.name));
-        node.diagnostics.push(Diagnostic::new(&rail.name, finding));
+    let rails = numbered(node, map, request);
+    for (number, Numbered { name, usable }) in rails.iter().enumerate() {
+        if usable.is_none() {
+            let finding = format!("rail {number} is broken: {}", why_broken(map, name));
+            map.diagnostics.push(Diagnostic::new(name, finding));
+        }
     }
-    let asked = numbers(topology, rails.len(), request.nics_each);
+    let asked = numbers(node, rails.len(), request.nics_each);
     let is_auto = request.nics_each == NicsEach::Auto;
-    let kept: Vec<Option<RailSet>> = asked
-        .iter()
-        .map(|numbers| working(&rails, numbers, is_auto))
-        .collect();
-    let wants = kept.iter().zip(&asked).map(|(kept, asked)| match kept {
+    let keep = |numbers: &Vec<usize>| {
+        let usable = numbers.iter().filter_map(|&number| rails[number].usable);
+        let usable: Vec<usize> = usable.map(|rail| rail.0).collect();
+        let is_enough = !usable.is_empty() && (is_auto || usable.len() == numbers.len());
+        is_enough.then(|| usable.into_iter().collect())
+    };
+    let kept: Vec<Option<RailSet>> = asked.iter().map(keep).collect();
+    let want = |(kept, asked): (&Option<RailSet>, &Vec<usize>)| match kept {
         Some(kept) => kept.len(),
         None if is_auto => 1,
         None => asked.len(),
-    });
-    let wants: Vec<usize> = wants.collect();
-    let mut ways = Ways::new(topology, &node.rails, &request.through, &wants);
+    };
+    let wants: Vec<usize> = kept.iter().zip(&asked).map(want).collect();
+    let mut ways = Ways::new(node, &map.rails, &request.through, &wants);
     ways.problem.keep(&kept);
     let rails_of = solve(&ways.problem).rails_of;
-    let mut gpus = explained(topology, node, &ways, &rails_of, request);
+    let mut gpus = explained(node, map, &ways, &rails_of, request);
     if rails.is_empty() {
         return gpus;
     }
     for (index, gpu) in gpus.iter_mut().enumerate() {
-        let list = |numbers: &mut dyn Iterator<Item = &usize>| {
-            let named = |number: &usize| format!("rail {number} ({})", rails[*number].name);
-            numbers.map(named).collect::<Vec<_>>().join(" and ")
+        let list = |is_usable: bool| {
+            let mut numbers = asked[index].clone();
+            numbers.retain(|&number| rails[number].usable.is_some() == is_usable);
+            let named = |number: usize| format!("rail {number} ({})", rails[number].name);
+            numbers
+                .into_iter()
+                .map(named)
+                .collect::<Vec<_>>()
+                .join(" and ")
         };
-        let is_broken = |number: &&usize| rails[**number].usable.is_none();
-        let working = list(&mut asked[index].iter().filter(|number| !is_broken(number)));
-        let broken = list(&mut asked[index].iter().filter(is_broken));
-        let is_own = || format!("{working} is GPU {index}'s");
-        gpu.reason = match (&kept[index], broken.is_empty()) {
-            (Some(_), true) => is_own(),
-            (Some(_), false) => format!("{}; {broken} is broken", is_own()),
+        let (working, broken) = (list(true), list(false));
+        gpu.reason = match (kept[index], broken.is_empty()) {
+            (Some(_), true) => format!("{working} is GPU {index}'s"),
+            (Some(_), false) => format!("{working} is GPU {index}'s; {broken} is broken"),
             (None, _) => format!("{broken} is broken; in its place {}", gpu.reason),
         };
         gpu.shortfall = (!broken.is_empty()).then(|| format!("GPU {index}: {broken} is broken"));
@@ -70,11 +75,12 @@ pub(super) fn map_gpus(
     gpus
 }
 
-/// Each GPU's rail numbers: `rails` make one group per GPU, and the k-th GPU gets `each` of the k-th group, by `auto`
-/// all, at most [`NicsEach::MOST`].  If a group has too few rails, neighbours share.
-fn numbers(topology: &Topology, rails: usize, each: NicsEach) -> Vec<Vec<usize>> {
+/// Each GPU's rail numbers.  The rails make one group per GPU, and the k-th GPU gets `each` rails
+/// of the k-th group; under `auto` all, at most [`NicsEach::MOST`].  If a group has too few rails,
+/// neighbours share.
+fn numbers(node: &Topology, rails: usize, each: NicsEach) -> Vec<Vec<usize>> {
     // partitions of one GPU count as one
-    let mut addresses: Vec<PciAddress> = topology.gpus.iter().map(|gpu| gpu.address).collect();
+    let mut addresses: Vec<PciAddress> = node.gpus.iter().map(|gpu| gpu.address).collect();
     addresses.dedup();
     let group = rails / addresses.len().max(1);
     let wanted = match each {
@@ -96,46 +102,27 @@ fn numbers(topology: &Topology, rails: usize, each: NicsEach) -> Vec<Vec<usize>>
             .map(|number| number % rails.max(1))
             .collect()
     };
-    topology.gpus.iter().map(of_gpu).collect()
+    node.gpus.iter().map(of_gpu).collect()
 }
 
-/// The places of a GPU's rails among the usable ones.  `None` where one is broken, or where `some` are enough, if
-/// all are.
-fn working(rails: &[Numbered], numbers: &[usize], some: bool) -> Option<RailSet> {
-    let usable: RailSet = numbers
-        .iter()
-        .filter_map(|&number| Some(rails[number].usable?.0))
-        .collect();
-    let is_usable = |number: &usize| rails[*number].usable.is_some();
-    let is_enough = !usable.is_empty() && (some || numbers.iter().all(is_usable));
-    is_enough.then_some(usable)
-}
-
-fn numbered(topology: &Topology, node: &NodePlacement, request: &Request) -> Vec<Numbered> {
+fn numbered(node: &Topology, map: &NodePlacement, request: &Request) -> Vec<Numbered> {
+    let rail = |rail: &Rail| Numbered {
+        name: rail.to_string(),
+        usable: map.rail_at(rail.at()),
+    };
     if request.rails.is_empty() {
-        let numbered = |rail: Rail| Numbered {
-            name: format!("{rail}"),
-            usable: node.rail_at(rail.at()),
-        };
-        return in_order(node).into_iter().map(numbered).collect();
+        return in_order(map).iter().map(rail).collect();
     }
     let mut rails = Vec::new();
     for pattern in request.rails {
-        let found = node
-            .numbered_rails()
-            .filter(|(_, rail)| pattern.matches(topology.nic(rail.nic)));
-        let found: Vec<Numbered> = found
-            .map(|(usable, rail)| Numbered {
-                name: rail.to_string(),
-                usable: Some(usable),
-            })
-            .collect();
-        match found.is_empty() {
-            true => rails.push(Numbered {
+        let before = rails.len();
+        let matches = |rail: &&Rail| pattern.matches(node.nic(rail.nic));
+        rails.extend(map.rails.iter().filter(matches).map(rail));
+        if rails.len() == before {
+            rails.push(Numbered {
                 name: pattern.to_string(),
                 usable: None,
-            }),
-            false => rails.extend(found),
+            });
         }
     }
     rails
@@ -143,18 +130,17 @@ fn numbered(topology: &Topology, node: &NodePlacement, request: &Request) -> Vec
 
 /// The usable rails as `rails=` numbers them, the others behind.
 pub(super) fn numbered_by_admin(
-    topology: &Topology,
-    node: &NodePlacement,
+    node: &Topology,
+    map: &NodePlacement,
     request: &Request,
 ) -> Vec<RailIndex> {
     if request.rails.is_empty() {
         return Vec::new();
     }
-    let named = numbered(topology, node, request)
-        .into_iter()
-        .filter_map(|rail| rail.usable);
+    let numbered = numbered(node, map, request);
+    let named = numbered.into_iter().filter_map(|rail| rail.usable);
     let mut order = Vec::new();
-    for rail in named.chain(node.rail_indices()) {
+    for rail in named.chain(map.rail_indices()) {
         if !order.contains(&rail) {
             order.push(rail);
         }
@@ -162,14 +148,13 @@ pub(super) fn numbered_by_admin(
     order
 }
 
-fn why_broken(node: &NodePlacement, name: &str) -> String {
-    let is_it = |excluded: &&Excluded| {
-        excluded.name == name
-            || excluded
-                .port
-                .is_some_and(|port| format!("{}:{port}", excluded.name) == name)
+fn why_broken(map: &NodePlacement, name: &str) -> String {
+    let is_it = |excluded: &&Excluded| match excluded.port {
+        _ if excluded.name == name => true,
+        Some(port) => format!("{}:{port}", excluded.name) == name,
+        None => false,
     };
-    match node.excluded.iter().find(is_it) {
+    match map.excluded.iter().find(is_it) {
         Some(excluded) => excluded.why.clone(),
         None => "this node has no such NIC".to_string(),
     }

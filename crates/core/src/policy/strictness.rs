@@ -1,71 +1,62 @@
-//! What a task must have, or fail if the user said so, in the words of Kubernetes' Topology Manager.
+//! Demands on a task's placement, in the words of Kubernetes' Topology Manager.
 //!
-//! `best-effort` asks for nothing.  `strict` asks that the decision can be carried out.  `restricted` also
-//! asks for NICs and CPUs on the NUMA nodes of the task's GPUs, if this node has any there.
-//! `single-numa-node` asks that GPUs, NICs and CPUs are all on one.
+//! `best-effort` asks for nothing.  `strict` asks that the decision can be carried out.
+//! `restricted` also asks for NICs and CPUs on the NUMA nodes of the task's GPUs, if this node has
+//! any there.  `single-numa-node` asks that GPUs, NICs and CPUs are all on one.
 #![forbid(unsafe_code)]
 
 use crate::placement::{CpuDecision, NodePlacement, Rail, Strictness, TaskPlacement};
-use crate::topology::{NicIndex, NodeSet, Topology};
+use crate::topology::{NodeSet, Topology};
 
-/// Sentences on what the task lacks; a `best-effort` task runs, and we report them.  NICs are not judged where
-/// a list of them is not ours.
+/// Sentences on what the task lacks; they are reported though a `best-effort` task runs all the
+/// same.  `judges_nics` is false if a list of NICs is not ours.
 pub(crate) fn shortfalls(
-    topology: &Topology,
-    node: &NodePlacement,
+    node: &Topology,
+    map: &NodePlacement,
     task: &TaskPlacement,
     judges_nics: bool,
     strictness: Strictness,
 ) -> Vec<String> {
     let mut missing = Vec::new();
-    if !task.gpus.is_empty() && task.rails.is_empty() && !topology.is_left_to_libfabric() {
+    if !task.gpus.is_empty() && task.rails.is_empty() && !node.is_left_to_libfabric() {
         missing.push("no NIC of this node may be chosen".to_string());
     }
-    missing.extend(
-        task.gpus
-            .iter()
-            .filter_map(|&gpu| node.gpu(gpu).shortfall.clone()),
-    );
-    missing.extend(task.missed.iter().cloned());
+    let of_gpus = task
+        .gpus
+        .iter()
+        .filter_map(|&gpu| map.gpu(gpu).shortfall.as_ref());
+    missing.extend(of_gpus.chain(&task.missed).cloned());
     if strictness < Strictness::Restricted || task.gpus.is_empty() {
         return missing;
     }
-    let gpu_nodes: Vec<Option<u32>> = task
-        .gpus
-        .iter()
-        .map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address))
-        .collect();
-    let Some(near) = gpu_nodes.iter().copied().collect::<Option<NodeSet>>() else {
+    let gpus = task.gpus.iter().map(|&gpu| node.gpu(gpu).address);
+    let near: Option<NodeSet> = gpus.map(|address| node.numa_node_of(address)).collect();
+    let Some(near) = near else {
         missing.push("the kernel names no NUMA node for its GPU".to_string());
         return missing;
-    };
-    let numa_node_of = |nic: NicIndex| {
-        topology
-            .nic(nic)
-            .address
-            .and_then(|address| topology.numa_node_of(address))
     };
     let single = strictness == Strictness::SingleNumaNode;
     if single && near.len() > 1 {
         missing.push(format!("its GPUs are on NUMA nodes {near}"));
     }
-    let is_near = |rail: &Rail| numa_node_of(rail.nic).is_some_and(|its| near.contains(its));
-    for rail in task
-        .rails
-        .iter()
-        .map(|(rail, _)| node.rail(*rail))
-        .filter(|_| judges_nics)
-    {
+    if judges_nics {
+        let is_near = |rail: &Rail| {
+            let address = node.nic(rail.nic).address;
+            let its = address.and_then(|address| node.numa_node_of(address));
+            its.is_some_and(|its| near.contains(its))
+        };
         // if the GPUs' NUMA nodes have no good NIC, the node has nothing better
-        if !is_near(rail) && (single || node.rails.iter().any(is_near)) {
+        let asks = single || map.rails.iter().any(is_near);
+        let rails = task.rails.iter().map(|(rail, _)| map.rail(*rail));
+        for rail in rails.filter(|rail| asks && !is_near(rail)) {
             missing.push(format!("{rail} is not on NUMA node {near} of its GPU"));
         }
     }
     let cpus = task.cpus.cpus();
-    let near_cpus = topology.cpus_of(&near);
+    let near_cpus = node.cpus_of(&near);
     if !cpus.is_empty() && !cpus.is_subset(&near_cpus) && (single || !near_cpus.is_empty()) {
         match &task.cpus {
-            // `missed` is reported above
+            // `missed` has the reason
             CpuDecision::OutOfReach { .. } if task.missed.is_some() => {}
             CpuDecision::OutOfReach { why, .. } => missing.push(why.clone()),
             _ => missing.push(format!(

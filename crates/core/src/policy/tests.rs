@@ -1,5 +1,6 @@
-//! What holds for every machine: order and names mean nothing, a NIC that fails moves GPUs that did not use it only where
-//! the worst-off GPU gains by that, and a NIC that is new and farther than every GPU's own one moves none.
+//! What holds for every machine: order and names mean nothing, a NIC that fails moves GPUs that did
+//! not use it only where the worst-off GPU gains by that, and a NIC that is new and farther than
+//! every GPU's own one moves none.
 #![forbid(unsafe_code)]
 
 use super::*;
@@ -173,7 +174,8 @@ proptest! {
         degraded.nics[failing].ports[0].state = PortState::Down;
         let after = map(&degraded, &request);
         let gone = format!("{}:1", topology.nics[failing].name);
-        // what a port had is not known when it is down, and fewer ports may make another rate the fabric's
+        // what a port had is not known when it is down, and fewer ports may make another rate the
+        // fabric's
         let whole = closest::in_order(&after);
         prop_assume!(!after.rails.is_empty() && whole == before.rails);
         let sorted = |mut names: Vec<Vec<String>>| {
@@ -186,7 +188,8 @@ proptest! {
             was.iter().map(|names| names.iter().filter(|name| **name != gone).cloned().collect()).collect();
         let moved = |gpu: &usize| !left[*gpu].is_empty() && left[*gpu] != is[*gpu];
         if (0..was.len()).any(|gpu| moved(&gpu)) {
-            // where every GPU keeps the NICs it has left, no choice for the other GPUs gives the worst-off one as much
+            // where every GPU keeps the NICs it has left, no choice for the other GPUs gives the
+            // worst-off one as much
             let ways = Ways::new(&degraded, &after.rails, &Through::default(), &is.iter().map(Vec::len).collect::<Vec<usize>>());
             let rail = |name: &String| after.rails.iter().position(|rail| rail.to_string() == *name);
             let rails_of = |names: &[Vec<String>]| -> Vec<solve::RailSet> {
@@ -209,7 +212,8 @@ proptest! {
 
     #[test]
     fn a_nic_beyond_every_gpus_own_one_changes_nothing(gpus in prop::collection::vec(0u8..2, 1..=5)) {
-        // all GPUs on the first NUMA node with a NIC each below their switch, the new one on the second
+        // all GPUs on the first NUMA node with a NIC each below their switch, the new one on the
+        // second
         let parts = Parts { nics: gpus.iter().map(|&switch| (switch, 400)).collect(), gpus };
         let before = closest(&parts.topology());
         let mut more = parts.clone();

@@ -1,14 +1,15 @@
-//! How every GPU reaches every rail, and what the ways have in common: the solver's question, made from the node.
+//! The path from every GPU to every rail, and the links that paths share: the solver's question,
+//! made from the node.
 #![forbid(unsafe_code)]
 
 use super::links::{Climb, Links};
 use super::solve::{Answer, KINDS, Problem, RailSet};
 use super::{Through, gbps};
-use crate::order::Order;
+use crate::order::{self, Order};
 use crate::placement::{Rail, RailIndex, RailUse};
 use crate::topology::{Ascent, GpuIndex, PathType, Topology};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Mbit/s for an unknown rate, so that machines without rates are compared by their paths.
 const UNKNOWN_RATE: u64 = 100_000;
@@ -22,104 +23,89 @@ pub struct Ways {
 }
 
 impl Ways {
-    /// The ways for a finished answer: each GPU wants as many as it has there.
+    /// Paths for a finished answer: each GPU wants as many rails as it has there.
     pub(super) fn for_answer(
-        topology: &Topology,
+        node: &Topology,
         rails: &[Rail],
         through: &Through,
         rails_of: &[RailSet],
     ) -> Ways {
         let wants: Vec<usize> = rails_of.iter().map(|rails| rails.len()).collect();
-        Ways::new(topology, rails, through, &wants)
+        Ways::new(node, rails, through, &wants)
     }
 
     /// Paths from every GPU to each port, for an assignment of one port per GPU.
-    pub fn one_each(topology: &Topology, rails: &[Rail], through: &Through) -> Ways {
-        Ways::new(topology, rails, through, &vec![1; topology.gpus.len()])
+    pub fn one_each(node: &Topology, rails: &[Rail], through: &Through) -> Ways {
+        Ways::new(node, rails, through, &vec![1; node.gpus.len()])
     }
 
-    /// The ways to these rails; `[gpu]` is to get `wants` of them, but at least one.
-    pub(super) fn new(
-        topology: &Topology,
-        rails: &[Rail],
-        through: &Through,
-        wants: &[usize],
-    ) -> Ways {
-        let nics: Vec<Option<Ascent>> = rails
-            .iter()
-            .map(|rail| topology.nic(rail.nic).address.map(|at| topology.ascent(at)))
-            .collect();
-        let gpus: Vec<Ascent> = topology
-            .gpus
-            .iter()
-            .map(|gpu| topology.ascent(gpu.address))
-            .collect();
-        // where a port does not tell its rate, its NIC's own link stands for it
+    /// Paths to these rails; `wants` has the number of rails that each GPU is to get, at least one.
+    pub(super) fn new(node: &Topology, rails: &[Rail], through: &Through, wants: &[usize]) -> Ways {
+        let ascents = node.gpus.iter().map(|gpu| node.ascent(gpu.address));
+        let gpus: Vec<Ascent> = ascents.collect();
+        let addresses = rails.iter().map(|rail| node.nic(rail.nic).address);
+        let nics: Vec<Option<Ascent>> = addresses.map(|at| Some(node.ascent(at?))).collect();
+        // a port that does not tell its rate has that of its NIC's own link
         let own_link = |nic: &Option<Ascent>| Some(nic.as_ref()?.links().first()?.as_ref()?.1);
-        let told = rails
-            .iter()
-            .zip(&nics)
-            .map(|(rail, nic)| rail.rate_mbps.or_else(|| own_link(nic)));
-        let told: Vec<Option<u64>> = told.collect();
-        let rates: Vec<u64> = told
-            .iter()
-            .map(|rate| rate.unwrap_or(UNKNOWN_RATE))
-            .collect();
+        let rates = rails.iter().zip(&nics);
+        let rates = rates.map(|(rail, nic)| rail.rate_mbps.or_else(|| own_link(nic)));
+        let rates: Vec<Option<u64>> = rates.collect();
         let mut links = gpus
             .iter()
             .chain(nics.iter().flatten())
             .flat_map(Ascent::links);
         let rates_known =
-            !rails.is_empty() && (told.iter().any(Option::is_some) || links.any(Option::is_some));
+            !rails.is_empty() && (rates.iter().any(Option::is_some) || links.any(Option::is_some));
+        let rates: Vec<u64> = rates
+            .iter()
+            .map(|rate| rate.unwrap_or(UNKNOWN_RATE))
+            .collect();
 
         let mut problem = Problem::new(&rates, wants);
         // a GPU on NVLink-C2C does not reach its CPU through its PCIe link
-        let has_c2c: Vec<bool> = topology.gpus.iter().map(|gpu| gpu.has_c2c()).collect();
-        let climbing = gpus
+        let climbing = gpus.iter().zip(&node.gpus);
+        let climbing = climbing.map(|(ascent, gpu)| (!gpu.has_c2c()).then_some(ascent));
+        let most = wants.iter().copied().max().unwrap_or(1);
+        let mut links = Links::new(climbing.clone().flatten(), &nics, &rates, most);
+        let above_gpus: Vec<Climb> = climbing.map(|gpu| links.climb(gpu, &mut problem)).collect();
+        let above_nics = nics
             .iter()
-            .zip(&has_c2c)
-            .map(|(gpu, has_c2c)| (!has_c2c).then_some(gpu));
-        let mut links = Links::new(
-            climbing.clone(),
-            &nics,
-            &rates,
-            wants.iter().copied().max().unwrap_or(1),
-        );
-        let of_gpus: Vec<Climb> = climbing.map(|gpu| links.climb(gpu, &mut problem)).collect();
-        let of_nics: Vec<Climb> = nics
-            .iter()
-            .map(|nic| links.climb(nic.as_ref(), &mut problem))
-            .collect();
+            .map(|nic| links.climb(nic.as_ref(), &mut problem));
+        let above_nics: Vec<Climb> = above_nics.collect();
 
-        let mut connections = Connections::new(topology, through, &rates);
-        let mut kinds = vec![Vec::with_capacity(rails.len()); gpus.len()];
-        for (((gpu, above_gpu), has_c2c), kinds) in
-            gpus.iter().zip(&of_gpus).zip(has_c2c).zip(&mut kinds)
-        {
-            for ((nic, above_nic), rate) in nics.iter().zip(&of_nics).zip(&rates) {
+        let mut connections = Connections::new(node, through, &rates);
+        let mut kinds = Vec::with_capacity(gpus.len());
+        for ((gpu, above_gpu), device) in gpus.iter().zip(&above_gpus).zip(&node.gpus) {
+            let mut of_gpu = Vec::with_capacity(rails.len());
+            for ((nic, above_nic), rate) in nics.iter().zip(&above_nics).zip(&rates) {
                 let Some(nic) = nic else {
                     let limit = rate * through.of(PathType::Sys) / 1000;
-                    problem.add_way(limit, PathType::Sys as u8, [&[], &[]], None);
-                    kinds.push(PathType::Sys);
+                    problem.add_path(limit, PathType::Sys as u8, [&[], &[]], None);
+                    of_gpu.push(PathType::Sys);
                     continue;
                 };
-                let meeting = topology.meeting(gpu, nic);
-                let connection = meeting
-                    .crossing
-                    .map(|nodes| connections.between(nodes, &mut problem));
-                let (connection, farther) = connection.unwrap_or_default();
+                let meeting = node.meeting(gpu, nic);
                 let lets_through = match meeting.kind {
-                    PathType::Phb | PathType::Node if has_c2c => 1000,
+                    PathType::Phb | PathType::Node if device.has_c2c() => 1000,
                     kind => through.of(kind),
                 };
+                let crossing = meeting.crossing;
+                let connection = crossing.map(|nodes| connections.between(nodes, &mut problem));
+                let (connection, farther) = connection.unwrap_or_default();
                 let (gpu_links, nic_links) = meeting.links();
-                let (gpu_places, of_gpu) = above_gpu.up_to(gpu_links);
-                let (nic_places, of_nic) = above_nic.up_to(nic_links);
-                let limit = (rate * lets_through / 1000).min(of_gpu).min(of_nic);
-                let kind = meeting.kind as u8 + farther;
-                problem.add_way(limit, kind, [gpu_places, nic_places], connection);
-                kinds.push(meeting.kind);
+                let (of_gpus_side, narrowest_of_gpu) = above_gpu.up_to(gpu_links);
+                let (of_nics_side, narrowest_of_nic) = above_nic.up_to(nic_links);
+                problem.add_path(
+                    (rate * lets_through / 1000)
+                        .min(narrowest_of_gpu)
+                        .min(narrowest_of_nic),
+                    meeting.kind as u8 + farther,
+                    [of_gpus_side, of_nics_side],
+                    connection,
+                );
+                of_gpu.push(meeting.kind);
             }
+            kinds.push(of_gpu);
         }
         Ways {
             kinds,
@@ -132,10 +118,10 @@ impl Ways {
         self.kinds[gpu.0][rail.0]
     }
 
-    /// The way's bandwidth when no other way shares it, in Mbit/s; `None` if no rate is known.
+    /// The path's bandwidth when no other path shares it, in Mbit/s; `None` if no rate is known.
     pub fn alone_mbps(&self, gpu: GpuIndex, rail: RailIndex) -> Option<u64> {
-        self.rates_known
-            .then(|| self.problem.alone_mbps(gpu.0, rail.0))
+        let mbps = self.problem.alone_mbps(gpu.0, rail.0);
+        self.rates_known.then_some(mbps)
     }
 
     /// Of these rails the one that gives the GPU most; of equals the nearest, of these the first.
@@ -145,31 +131,22 @@ impl Ways {
         rails: impl Iterator<Item = RailIndex>,
     ) -> Option<RailIndex> {
         rails.min_by_key(|&rail| {
-            (
-                Reverse(self.problem.alone_mbps(gpu.0, rail.0)),
-                self.kind(gpu, rail),
-                rail,
-            )
+            let mbps = self.problem.alone_mbps(gpu.0, rail.0);
+            (Reverse(mbps), self.kind(gpu, rail), rail)
         })
     }
 
-    /// For each GPU its rails, with what each gives it.
+    /// For each GPU its rails with their shares, best first.
     pub(super) fn choices(&self, answer: &Answer) -> Vec<Vec<RailUse>> {
-        let choice = |gpu: usize, rail: usize| RailUse {
-            rail: RailIndex(rail),
-            path: self.kinds[gpu][rail],
-            share_mbps: self.rates_known.then(|| answer.share_mbps(gpu, rail)),
-            users: answer.users(rail),
-        };
         let of_gpu = |(gpu, rails): (usize, &RailSet)| {
-            let mut choices: Vec<RailUse> = rails.iter().map(|rail| choice(gpu, rail)).collect();
-            choices.order_by_key(|choice| {
-                (
-                    u64::MAX - choice.share_mbps.unwrap_or(0),
-                    choice.path,
-                    choice.rail,
-                )
-            });
+            let choice = |rail: usize| RailUse {
+                rail: RailIndex(rail),
+                path: self.kinds[gpu][rail],
+                share_mbps: self.rates_known.then(|| answer.share_mbps(gpu, rail)),
+                users: answer.users(rail),
+            };
+            let mut choices: Vec<RailUse> = rails.iter().map(choice).collect();
+            choices.order_by_key(|own| (Reverse(own.share_mbps), own.path, own.rail));
             choices
         };
         answer.rails_of.iter().enumerate().map(of_gpu).collect()
@@ -181,87 +158,53 @@ impl Ways {
     }
 }
 
-/// The connection of two NUMA nodes: the place, if their sockets differ, and the steps by which they are farther apart
-/// than the nearest two.
+/// The connection of two NUMA nodes: the solver's link, if their sockets differ, and the number of
+/// shorter distances between NUMA nodes of this node.
 type Connection = (Option<u16>, u8);
 
-/// The connections of sockets, each a place that is made when the first way comes to it.
+/// The connections of sockets, each a link that is added for the first path across.
 struct Connections<'a> {
-    topology: &'a Topology,
+    node: &'a Topology,
     /// by pairs of NUMA nodes
     known: BTreeMap<(u32, u32), Connection>,
-    /// the last question and its answer: rails of one NUMA node mostly follow each other
-    last: Option<((u32, u32), Connection)>,
     /// by pairs of sockets
-    places: BTreeMap<(u32, u32), u16>,
-    /// between different NUMA nodes, nearest first
-    distances: Vec<u32>,
-    /// the bandwidth of one, in Mbit/s
-    carries: u64,
+    links: BTreeMap<(u32, u32), u16>,
+    /// between different NUMA nodes
+    distances: BTreeSet<u32>,
+    /// the bandwidth of a link, in Mbit/s
+    mbps: u64,
 }
 
 impl<'a> Connections<'a> {
-    fn new(topology: &'a Topology, through: &Through, rates: &[u64]) -> Connections<'a> {
+    fn new(node: &'a Topology, through: &Through, rates: &[u64]) -> Connections<'a> {
+        let numa_nodes = || node.numa_nodes.iter().map(|numa_node| numa_node.os_index);
+        let pairs = numa_nodes().flat_map(|from| numa_nodes().map(move |to| (from, to)));
+        let pairs = pairs.filter(|(from, to)| from != to);
         let widest = rates.iter().copied().max().unwrap_or(UNKNOWN_RATE);
         Connections {
-            topology,
+            node,
             known: BTreeMap::new(),
-            last: None,
-            places: BTreeMap::new(),
-            distances: far_distances(topology),
-            // Where nothing is known of it, all flows together get what one gets.  So it was measured on Azure's ND MI300X
-            // v5, where four flows between sockets had a seventh of what they have on theirs.  It follows from the rails'
-            // rate, so that a description without rates is answered as one with them.
-            carries: widest * through.of(PathType::Sys) / 1000,
+            links: BTreeMap::new(),
+            distances: order::set(pairs.filter_map(|(from, to)| node.distance(from, to))),
+            // All flows together get the bandwidth of one: on Azure's ND MI300X v5 four flows
+            // between sockets had a seventh of what they had within one.  It follows from the
+            // rails' rate, so that a description without rates is answered as one with them.
+            mbps: widest * through.of(PathType::Sys) / 1000,
         }
     }
 
-    /// The connection of the sockets of two NUMA nodes, and how much farther apart these are than the nearest two.
     fn between(&mut self, nodes: (u32, u32), problem: &mut Problem) -> Connection {
-        let Connections {
-            topology,
-            known,
-            last,
-            places,
-            distances,
-            carries,
-        } = self;
-        if let Some((_, connection)) = last.filter(|(last, _)| *last == nodes) {
-            return connection;
-        }
-        let connection = *known.entry(nodes).or_insert_with(|| {
-            let (one, other) = (topology.socket_of(nodes.0), topology.socket_of(nodes.1));
+        let node = self.node;
+        *self.known.entry(nodes).or_insert_with(|| {
+            let (one, other) = (node.socket_of(nodes.0), node.socket_of(nodes.1));
             let sockets = (one.min(other), one.max(other));
-            let new_place = || problem.add_place(*carries);
-            let place = (one != other).then(|| *places.entry(sockets).or_insert_with(new_place));
-            let distance = topology.distance(nodes.0, nodes.1);
-            let farther = distance.and_then(|distance| distances.binary_search(&distance).ok());
-            (
-                place,
-                u8::try_from(farther.unwrap_or(0))
-                    .unwrap_or(u8::MAX)
-                    .min(KINDS),
-            )
-        });
-        *last = Some((nodes, connection));
-        connection
+            let new_link = || problem.add_link(self.mbps);
+            let link = (one != other).then(|| *self.links.entry(sockets).or_insert_with(new_link));
+            let distance = node.distance(nodes.0, nodes.1);
+            let shorter = distance.map_or(0, |own| self.distances.range(..own).count());
+            (link, shorter.min(KINDS.into()) as u8)
+        })
     }
-}
-
-fn far_distances(topology: &Topology) -> Vec<u32> {
-    let numa_nodes = &topology.numa_nodes;
-    let pairs = numa_nodes.iter().flat_map(|from| {
-        numa_nodes
-            .iter()
-            .map(move |to| (from.os_index, to.os_index))
-    });
-    let mut distances: Vec<u32> = pairs
-        .filter(|(from, to)| from != to)
-        .filter_map(|(from, to)| topology.distance(from, to))
-        .collect();
-    distances.order();
-    distances.dedup();
-    distances
 }
 
 #[cfg(test)]
@@ -271,7 +214,8 @@ mod tests {
     use crate::policy::{Request, map};
     use crate::topology::{PciAddress, PcieLink};
 
-    /// What a GPU gets of the NIC beside it where that tells its rate or not, and only these functions their links.
+    /// What a GPU gets of the NIC beside it where that tells its rate or not, and only these
+    /// functions their links.
     fn share_where_known(
         nic_tells: bool,
         tells: impl Fn(&Topology, PciAddress) -> bool,

@@ -1,28 +1,38 @@
-//! An answer with what each GPU gets, and what it would lose by a move.
+//! An answer with the GPUs' shares, and the loss by a move.
 #![forbid(unsafe_code)]
 
 use super::RailSet;
 use super::load::Load;
-use super::problem::{PARTS, Problem};
-use super::score::{Score, path_digit, shares};
+use super::problem::{PARTS, Problem, path_digit};
 use std::cmp::Reverse;
 
-/// What an answer loses against the one before a GPU moved, in the first respect in which they differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The loss of an answer after a GPU moved, in the first respect in which it differs from the one
+/// before.
+#[derive(Debug, PartialEq)]
 pub(crate) enum Loss {
-    /// this GPU gets so much there instead of so much here, in Mbit/s, and nothing that others gain weighs it up
+    /// this GPU gets `there` instead of `here`, in Mbit/s, and no gain of others weighs that up
     Less { gpu: usize, there: u64, here: u64 },
-    /// its paths are farther
+    /// farther paths
     Path,
-    /// it uses the rails less evenly
+    /// less even use of the rails
     Users,
-    /// none but a later place in rail order
+    /// a later rail in rail order, or none
     Order,
     /// none: the answer is better
     Gain,
 }
 
-/// An answer, open to changes.
+/// The quality of an answer; the lesser one is better.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Score {
+    /// in whole Mbit/s, ascending: no gain of one GPU weighs up a loss of one that has less
+    pub(super) shares: Reverse<Vec<u64>>,
+    /// number of paths of each kind, the farthest in the highest digit
+    pub(super) path: u128,
+    /// sum of the squares of the rails' users
+    pub(super) users: u64,
+}
+
 pub(crate) struct Answer<'p> {
     pub(super) problem: &'p Problem,
     /// `[gpu]`
@@ -43,7 +53,7 @@ impl<'p> Answer<'p> {
         rails_of: Vec<RailSet>,
         load: Load<'p>,
     ) -> Answer<'p> {
-        let shares = shares(&load, &rails_of);
+        let shares = load.totals(&rails_of);
         Answer {
             problem,
             rails_of,
@@ -57,7 +67,7 @@ impl<'p> Answer<'p> {
     }
 
     pub(crate) fn users(&self, rail: usize) -> usize {
-        self.load.ways(rail)
+        self.load.paths(rail)
     }
 
     /// The least share of any GPU.
@@ -66,52 +76,37 @@ impl<'p> Answer<'p> {
     }
 
     pub(crate) fn score(&self) -> Score {
-        let Answer {
-            problem, rails_of, ..
-        } = self;
+        let problem = self.problem;
         let mut shares = self.shares.clone();
         shares.sort_unstable();
-        let path = |gpu: usize, rail: usize| path_digit(problem.kind(gpu, rail));
-        let paths = |gpu: usize| {
-            rails_of[gpu]
-                .iter()
-                .map(move |rail| path(gpu, rail))
-                .sum::<u128>()
-        };
-        let users = (0..problem.rails())
-            .map(|rail| self.users(rail).pow(2) as u64)
-            .sum();
+        let mut path = 0;
+        for (gpu, rails) in self.rails_of.iter().enumerate() {
+            let paths = rails.iter().map(|rail| path_digit(problem.kind(gpu, rail)));
+            path += paths.sum::<u128>();
+        }
+        let users = (0..problem.rails()).map(|rail| self.users(rail).pow(2) as u64);
         Score {
             shares: Reverse(shares),
-            path: (0..rails_of.len()).map(paths).sum(),
-            users,
+            path,
+            users: users.sum(),
         }
     }
 
-    /// True if each GPU has the rails that give it most and are nearest, as if it were alone on the node, and no other
-    /// rail equals them: then no other answer is as good.
+    /// True if each GPU has the rails that give it most and are nearest, as if it were alone on the
+    /// node, and no other rail equals them: then no other answer is as good.
     pub(super) fn is_ideal(&self) -> bool {
-        let Answer {
-            problem,
-            rails_of,
-            load,
-            ..
-        } = self;
-        rails_of.iter().enumerate().all(|(gpu, rails)| {
+        let problem = self.problem;
+        self.rails_of.iter().enumerate().all(|(gpu, rails)| {
             let key = |rail: usize| (Reverse(problem.own(gpu, rail)), problem.kind(gpu, rail));
             let farthest = rails.iter().map(key).max();
-            rails
-                .iter()
-                .all(|rail| load.share(gpu, rail) == problem.own(gpu, rail))
-                && problem
-                    .open(gpu)
-                    .iter()
-                    .all(|rail| rails.contains(rail) || Some(key(rail)) > farthest)
+            let is_alone = |rail: usize| self.load.share(gpu, rail) == problem.own(gpu, rail);
+            let others = problem.open[gpu].minus(*rails);
+            rails.iter().all(is_alone) && others.iter().all(|rail| Some(key(rail)) > farthest)
         })
     }
 
-    /// The loss if a GPU gave up the rail that it misses least for `to`, and no other GPU moved; `None` if it has no
-    /// rail to give up.
+    /// The loss if a GPU gave up the rail that it misses least for `to`, and no other GPU moved;
+    /// `None` if it has no rail to give up.
     pub(crate) fn loss(&mut self, gpu: usize, to: usize) -> Option<Loss> {
         let own = self.rails_of[gpu];
         let (score, before) = (self.score(), self.shares.clone());
@@ -119,7 +114,7 @@ impl<'p> Answer<'p> {
             self.load.lift(gpu, from);
             self.load.put(gpu, to);
             self.rails_of[gpu] = own.without(from).with(to);
-            self.shares = shares(&self.load, &self.rails_of);
+            self.shares = self.load.totals(&self.rails_of);
             let there = (
                 self.score(),
                 std::mem::replace(&mut self.shares, before.clone()),
@@ -136,27 +131,25 @@ impl<'p> Answer<'p> {
         if there < score {
             return Some(Loss::Gain);
         }
-        let level = there
-            .shares
-            .0
-            .iter()
-            .zip(&score.shares.0)
-            .find(|(after, before)| after != before);
-        Some(match level {
-            Some((&level, _)) => {
-                // more GPUs than before have no more than this; the one that moves is named before others that lose as much
-                let fallen =
-                    (0..before.len()).filter(|&gpu| after[gpu] <= level && level < before[gpu]);
-                let most = fallen.max_by_key(|&other| (after[other], other == gpu, Reverse(other)));
-                most.map_or(Loss::Order, |gpu| Loss::Less {
-                    gpu,
-                    there: after[gpu],
-                    here: before[gpu],
-                })
-            }
-            None if there.path > score.path => Loss::Path,
-            None if there.users > score.users => Loss::Users,
-            None => Loss::Order,
+        let mut levels = there.shares.0.iter().zip(&score.shares.0);
+        if let Some((&level, _)) = levels.find(|(after, before)| after != before) {
+            // more GPUs than before have no more than this; the one that moves is named before
+            // others that lose as much
+            let fallen =
+                (0..before.len()).filter(|&gpu| after[gpu] <= level && level < before[gpu]);
+            let most = fallen.max_by_key(|&other| (after[other], other == gpu, Reverse(other)));
+            return Some(most.map_or(Loss::Order, |gpu| Loss::Less {
+                gpu,
+                there: after[gpu],
+                here: before[gpu],
+            }));
+        }
+        Some(if there.path > score.path {
+            Loss::Path
+        } else if there.users > score.users {
+            Loss::Users
+        } else {
+            Loss::Order
         })
     }
 }

@@ -1,30 +1,37 @@
-//! Improves an answer by moves of one GPU and exchanges between several, in a fixed number of rounds.
+//! Improves an answer by moves of one GPU and exchanges between several, in a fixed number of
+//! rounds.
 #![forbid(unsafe_code)]
 
 use super::answer::Answer;
 use super::load::Move;
-use super::problem::PARTS;
-use super::score::{path_digit, total};
+use super::problem::{PARTS, path_digit};
 use std::cmp::{Ordering, Reverse};
 
 /// Rounds in which each rail of each GPU is compared with each other rail.  Real nodes need three.
 const ROUNDS: usize = 8;
-/// Comparisons in all rounds together, which bound the time of a step: 256 GPUs with 8 of 64 NICs each have too many for one
-/// round, and 16 GPUs with 2 of 32 few enough for all eight.
+/// Comparisons in all rounds together, which bound the time of a step: 256 GPUs with 8 of 64 NICs
+/// each have too many for one round, and 16 GPUs with 2 of 32 few enough for all eight.
 const COMPARISONS: usize = 8192;
 
-/// The answer after GPUs moved to other rails, and exchanged a rail of one for a rail of another, while that was a gain.
+/// The answer after all moves and exchanges that gain.
 pub(super) fn improved(answer: Answer) -> Answer {
     let problem = answer.problem;
-    let in_one_round = (0..problem.gpus())
-        .map(|gpu| problem.wants(gpu))
-        .sum::<usize>()
-        * problem.rails();
+    let in_one_round = problem.wants.iter().sum::<usize>() * problem.rails();
     let rounds = ROUNDS.min(COMPARISONS / in_one_round.max(1));
     if rounds == 0 {
         return answer;
     }
-    let mut improving = Improving::new(answer);
+    let mut users = vec![Vec::new(); problem.capacities.len()];
+    for (gpu, rails) in answer.rails_of.iter().enumerate() {
+        for link in rails.iter().flat_map(|rail| problem.crossed(gpu, rail)) {
+            users[link].push(gpu);
+        }
+    }
+    let mut improving = Improving {
+        worst: answer.worst_mbps(),
+        answer,
+        users,
+    };
     for _ in 0..rounds {
         if !improving.round() {
             break;
@@ -37,38 +44,23 @@ struct Improving<'p> {
     answer: Answer<'p>,
     /// the least share of any GPU
     worst: u64,
-    /// `[place]`: the GPUs that cross it, ascending, each as often as it has ways across
+    /// `[link]`: the GPUs that cross it, ascending, each as often as it has paths across
     users: Vec<Vec<usize>>,
 }
 
-impl<'p> Improving<'p> {
-    fn new(answer: Answer<'p>) -> Improving<'p> {
-        let mut users = vec![Vec::new(); answer.problem.places()];
-        for (gpu, rails) in answer.rails_of.iter().enumerate() {
-            let places = rails
-                .iter()
-                .flat_map(|rail| answer.problem.crossed(gpu, rail));
-            places.for_each(|place| users[place].push(gpu));
-        }
-        Improving {
-            worst: answer.worst_mbps(),
-            answer,
-            users,
-        }
-    }
-
-    /// Tries to move each GPU to each other rail, and to exchange each two rails; true if one was a gain.
+impl Improving<'_> {
+    /// Tries to move each GPU to each other rail, and to exchange each two rails; true if one was a
+    /// gain.
     fn round(&mut self) -> bool {
         let problem = self.answer.problem;
+        let mut gpus: Vec<usize> = (0..problem.gpus()).collect();
+        gpus.retain(|&gpu| !problem.is_decided(gpu));
         // the worst-off first: a gain of theirs is the greatest
-        let mut gpus: Vec<usize> = (0..problem.gpus())
-            .filter(|&gpu| !problem.is_decided(gpu))
-            .collect();
         gpus.sort_by_key(|&gpu| (self.answer.shares[gpu], gpu));
         let mut gained = false;
         for gpu in gpus {
             for slot in 0..self.answer.rails_of[gpu].len() {
-                for to in problem.open(gpu).iter() {
+                for to in problem.open[gpu].iter() {
                     gained |= self.try_rail(gpu, slot, to);
                 }
             }
@@ -81,7 +73,8 @@ impl<'p> Improving<'p> {
         gained
     }
 
-    /// Moves a GPU from the rail in this slot to another one, or exchanges the two with a GPU that has that one.
+    /// Moves a GPU from the rail in this slot to another one, or exchanges the two with a GPU that
+    /// has that one.
     fn try_rail(&mut self, gpu: usize, slot: usize, to: usize) -> bool {
         let rails = self.answer.rails_of[gpu];
         let Some(from) = rails.iter().nth(slot).filter(|_| !rails.contains(to)) else {
@@ -92,28 +85,28 @@ impl<'p> Improving<'p> {
             return true;
         }
         (0..self.users[to].len()).any(|at| {
-            let moves = [
-                one,
-                Move {
-                    gpu: self.users[to][at],
-                    from: to,
-                    to: from,
-                },
-            ];
-            self.may_take(&moves[1]) && self.may_exchange(&moves) && self.make_if_gain(&moves)
+            let other = Move {
+                gpu: self.users[to][at],
+                from: to,
+                to: from,
+            };
+            let moves = [one, other];
+            self.may_take(&other) && self.may_exchange(&moves) && self.make_if_gain(&moves)
         })
     }
 
-    /// Exchanges two rails among all GPUs that have one of them, where one is better for one of these GPUs, or earlier in
-    /// order.
+    /// Exchanges two rails among all GPUs that have one of them, where that brings a better rail to
+    /// one of these GPUs, or an earlier one to the first.
     fn try_swap(&mut self, from: usize, to: usize) -> bool {
-        let problem = self.answer.problem;
+        let Answer {
+            problem, rails_of, ..
+        } = &self.answer;
         let mut moves: Vec<Move> = Vec::new();
         for (from, to) in [(from, to), (to, from)] {
             // a GPU that has both stays
             let gpus = self.users[from]
                 .iter()
-                .filter(|gpu| !self.answer.rails_of[**gpu].contains(to));
+                .filter(|gpu| !rails_of[**gpu].contains(to));
             moves.extend(gpus.map(|&gpu| Move { gpu, from, to }));
         }
         moves.sort_unstable_by_key(|one| one.gpu);
@@ -132,40 +125,34 @@ impl<'p> Improving<'p> {
             && self.make_if_gain(&moves)
     }
 
-    /// True if the GPU has a choice, may choose the rail to which it would move, and does not have it yet.
+    /// True if the GPU has a choice, may choose the rail to which it would move, and does not have
+    /// it yet.
     fn may_take(&self, &Move { gpu, to, .. }: &Move) -> bool {
-        let Answer {
-            problem, rails_of, ..
-        } = &self.answer;
-        !rails_of[gpu].contains(to) && !problem.is_decided(gpu) && problem.open(gpu).contains(to)
+        let problem = self.answer.problem;
+        let open = problem.open[gpu].minus(self.answer.rails_of[gpu]);
+        open.contains(to) && !problem.is_decided(gpu)
     }
 
-    /// A quick test: true if the answer may become better when a GPU moves to another rail.  It may overlook a gain of
-    /// other GPUs: one with several rails can make up for a loss on one of them.
+    /// A quick test: false if the answer hardly becomes better when a GPU moves to another rail.
+    /// It may overlook a gain of other GPUs: one with several rails can make up for a loss on one
+    /// of them.
     fn may_move(&self, Move { gpu, from, to }: Move) -> bool {
         let Answer { problem, load, .. } = &self.answer;
-        if problem.wants(gpu) > 1 {
+        if problem.wants[gpu] > 1 {
             return true;
         }
-        let stays = |place: &usize| problem.crossed(gpu, from).any(|own| own == *place);
-        let level = |place| {
-            if stays(&place) {
-                load.levels[place]
-            } else {
-                load.joining[place]
-            }
+        let level = |link| match problem.crossed(gpu, from).any(|own| own == link) {
+            true => load.levels[link],
+            false => load.joining[link],
         };
-        let there = problem
-            .crossed(gpu, to)
-            .map(level)
-            .fold(problem.own(gpu, to), u64::min);
+        let levels = problem.crossed(gpu, to).map(level);
+        let there = levels.fold(problem.own(gpu, to), u64::min);
         let key = |rail: usize, users: usize| (problem.kind(gpu, rail), users, rail);
         match there.cmp(&load.share(gpu, from)) {
             Ordering::Equal => {
+                let mut left = problem.crossed(gpu, from);
                 key(to, self.users[to].len() + 1) < key(from, self.users[from].len())
-                    || problem
-                        .crossed(gpu, from)
-                        .any(|place| load.levels[place] < u64::MAX)
+                    || left.any(|link| load.levels[link] < u64::MAX)
             }
             unequal => unequal == Ordering::Greater,
         }
@@ -180,53 +167,49 @@ impl<'p> Improving<'p> {
             ..
         } = &self.answer;
         let most = |&Move { gpu, from, to }: &Move| {
-            let there = problem.crossed(gpu, to).map(|place| load.levels[place]);
-            let there = there.fold(problem.own(gpu, to), u64::min) / PARTS;
+            let levels = problem.crossed(gpu, to).map(|link| load.levels[link]);
+            let there = levels.fold(problem.own(gpu, to), u64::min) / PARTS;
             (shares[gpu] + there).saturating_sub(load.share(gpu, from) / PARTS)
         };
-        let before = moves.each_ref().map(|one| shares[one.gpu]);
-        let after = moves.each_ref().map(most);
-        let sorted = |[one, other]: [u64; 2]| [one.min(other), one.max(other)];
-        match sorted(after).cmp(&sorted(before)) {
-            Ordering::Equal => self.is_nearer(moves),
-            unequal => unequal == Ordering::Greater,
-        }
+        let mut before = moves.each_ref().map(|one| shares[one.gpu]);
+        let mut after = moves.each_ref().map(most);
+        before.sort_unstable();
+        after.sort_unstable();
+        self.is_gain(after.cmp(&before), moves)
     }
 
-    /// Makes moves between two rails, all together, if the answer becomes better, or as good and earlier in order.
+    /// Makes moves between two rails, all together, if that is a gain.
     fn make_if_gain(&mut self, moves: &[Move]) -> bool {
-        let places = self.answer.load.attempt(moves);
-        moves
-            .iter()
-            .for_each(|one| self.exchange(one.gpu, one.from, one.to));
-        let changed = self.changed_shares(moves, &places);
-        let is_gain = changed
-            .as_ref()
-            .is_some_and(|changed| match self.compare(changed) {
-                Ordering::Equal => self.is_nearer(moves),
-                unequal => unequal == Ordering::Greater,
-            });
-        let Some(changed) = changed.filter(|_| is_gain) else {
-            self.answer.load.undo(moves, &places);
-            moves
-                .iter()
-                .for_each(|one| self.exchange(one.gpu, one.to, one.from));
+        let before = self.answer.load.attempt(moves);
+        for one in moves {
+            self.exchange(one.gpu, one.from, one.to);
+        }
+        let changed = self.changed_shares(moves, &before);
+        let Some(changed) = changed.filter(|new| self.is_gain(self.compare(new), moves)) else {
+            self.answer.load.undo(moves, &before);
+            for one in moves {
+                self.exchange(one.gpu, one.to, one.from);
+            }
             return false;
         };
-        self.answer.load.complete(&places);
+        for (link, _) in before {
+            self.answer.load.reckon(link);
+        }
         for &Move { gpu, from, to } in moves {
-            for place in self.answer.problem.crossed(gpu, from) {
-                let at = self.users[place].partition_point(|&other| other < gpu);
-                self.users[place].remove(at);
-            }
-            for place in self.answer.problem.crossed(gpu, to) {
-                let at = self.users[place].partition_point(|&other| other < gpu);
-                self.users[place].insert(at, gpu);
+            for (rail, comes) in [(from, false), (to, true)] {
+                for link in self.answer.problem.crossed(gpu, rail) {
+                    let users = &mut self.users[link];
+                    let at = users.partition_point(|&other| other < gpu);
+                    match comes {
+                        true => users.insert(at, gpu),
+                        false => _ = users.remove(at),
+                    }
+                }
             }
         }
-        changed
-            .into_iter()
-            .for_each(|(gpu, after)| self.answer.shares[gpu] = after);
+        for (gpu, after) in changed {
+            self.answer.shares[gpu] = after;
+        }
         self.worst = self.answer.worst_mbps();
         true
     }
@@ -236,22 +219,22 @@ impl<'p> Improving<'p> {
         *rails = rails.without(from).with(to);
     }
 
-    /// The GPUs whose shares attempted moves change, with the new shares; `None` if one is below the worst-off GPU's
-    /// now.  `places` are those on the moves' ways, with their levels before.
-    fn changed_shares(&self, moves: &[Move], places: &[(usize, u64)]) -> Option<Vec<(usize, u64)>> {
+    /// The GPUs whose shares attempted moves change, with the new shares; `None` if one is below
+    /// the worst-off GPU's now.  `before` has the levels of the links on the moves' paths.
+    fn changed_shares(&self, moves: &[Move], before: &[(usize, u64)]) -> Option<Vec<(usize, u64)>> {
         let Answer {
             load,
             rails_of,
             shares,
             ..
         } = &self.answer;
-        let other_levels = places
+        let other_levels = before
             .iter()
-            .filter(|&&(place, before)| load.levels[place] != before);
-        let users = other_levels.flat_map(|&(place, _)| &self.users[place]);
+            .filter(|&&(link, before)| load.levels[link] != before);
+        let users = other_levels.flat_map(|&(link, _)| &self.users[link]);
         let mut changed: Vec<(usize, u64)> = Vec::new();
         for gpu in moves.iter().map(|one| one.gpu).chain(users.copied()) {
-            let after = total(load, gpu, rails_of[gpu]);
+            let after = load.total(gpu, rails_of[gpu]);
             if after < self.worst {
                 return None;
             }
@@ -264,29 +247,31 @@ impl<'p> Improving<'p> {
         Some(changed)
     }
 
-    /// Compares what these GPUs would get, from the worst-off one on, with what they get now.
+    /// Compares these GPUs' new shares, from the worst-off one on, with the present ones.
     fn compare(&self, changed: &[(usize, u64)]) -> Ordering {
-        let mut before: Vec<u64> = changed
+        let (mut before, mut after): (Vec<u64>, Vec<u64>) = changed
             .iter()
-            .map(|&(gpu, _)| self.answer.shares[gpu])
-            .collect();
-        let mut after: Vec<u64> = changed.iter().map(|&(_, after)| after).collect();
+            .map(|&(gpu, after)| (self.answer.shares[gpu], after))
+            .unzip();
         before.sort_unstable();
         after.sort_unstable();
         after.cmp(&before)
     }
 
-    /// True if moves between two rails, which change no share, lead to nearer paths, else to more even use, else to
-    /// rails that are earlier in order for the first GPU that moves.
-    fn is_nearer(&self, moves: &[Move]) -> bool {
-        let Some(&Move { from, to, .. }) = moves.first() else {
+    /// True if moves between two rails bring more, or as much by nearer paths, else by more even
+    /// use, else by a rail that is earlier in order for the first GPU that moves.
+    fn is_gain(&self, shares: Ordering, moves: &[Move]) -> bool {
+        if shares != Ordering::Equal {
+            return shares == Ordering::Greater;
+        }
+        let Some(&Move { from, to, .. }) = moves.iter().min_by_key(|one| one.gpu) else {
             return false;
         };
         let path = |rail: fn(&Move) -> usize| {
-            moves
+            let kinds = moves
                 .iter()
-                .map(|one| path_digit(self.answer.problem.kind(one.gpu, rail(one))))
-                .sum::<u128>()
+                .map(|one| self.answer.problem.kind(one.gpu, rail(one)));
+            kinds.map(path_digit).sum::<u128>()
         };
         let came = moves
             .iter()
@@ -294,8 +279,6 @@ impl<'p> Improving<'p> {
             .sum::<i64>();
         let users = |rail: usize| self.users[rail].len() as i64;
         let squares = |came: i64| (users(from) - came).pow(2) + (users(to) + came).pow(2);
-        let first = moves.iter().min_by_key(|one| one.gpu).unwrap_or(&moves[0]);
-        (path(|one| one.to), squares(came), first.to)
-            < (path(|one| one.from), squares(0), first.from)
+        (path(|one| one.to), squares(came), to) < (path(|one| one.from), squares(0), from)
     }
 }

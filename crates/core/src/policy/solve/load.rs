@@ -1,168 +1,167 @@
-//! The ways that cross each place in an answer, and what it leaves to each of them.
+//! The paths that cross each link in an answer, and the part of it that each path gets.
 #![forbid(unsafe_code)]
 
 use super::RailSet;
-use super::problem::Problem;
+use super::problem::{PARTS, Problem};
 
 /// One GPU gives up a rail and takes another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(super) struct Move {
     pub(super) gpu: usize,
     pub(super) from: usize,
     pub(super) to: usize,
 }
 
-/// The ways that cross each place in an answer, or in the beginning of one, and the place's even part for each.
-pub(super) struct Load<'p> {
+/// The load of an answer, or of the beginning of one.
+pub(crate) struct Load<'p> {
     problem: &'p Problem,
-    /// `[place]`: what the ways across it let through when alone, ascending, and how many let through as much
+    /// `[link]`: the bandwidths that paths across it have when alone, ascending, each with its
+    /// number of paths
     owns: Vec<Vec<(u64, u64)>>,
-    /// `[place]`: what each way gets of it at most
+    /// `[link]`: the most that each path gets of it
     pub(super) levels: Vec<u64>,
-    /// `[place]`: the level if one more way came that can use all of it
+    /// `[link]`: its level with one more path, which uses all it gets
     pub(super) joining: Vec<u64>,
 }
 
 impl<'p> Load<'p> {
     pub(super) fn new(problem: &'p Problem) -> Load<'p> {
-        let places = problem.places();
+        let links = problem.capacities.len();
         Load {
             problem,
-            owns: vec![Vec::new(); places],
-            levels: vec![u64::MAX; places],
-            joining: (0..places).map(|place| problem.capacity(place)).collect(),
+            owns: vec![Vec::new(); links],
+            levels: vec![u64::MAX; links],
+            joining: problem.capacities.clone(),
         }
     }
 
-    pub(super) fn of(problem: &'p Problem, rails_of: &[RailSet]) -> Load<'p> {
+    pub(crate) fn of(problem: &'p Problem, rails_of: &[RailSet]) -> Load<'p> {
         let mut load = Load::new(problem);
         for (gpu, rails) in rails_of.iter().enumerate() {
-            rails.iter().for_each(|rail| load.add(gpu, rail));
+            rails.iter().for_each(|rail| load.change(gpu, rail, true));
         }
-        (0..problem.places()).for_each(|place| load.reckon(place));
+        (0..load.owns.len()).for_each(|link| load.reckon(link));
         load
     }
 
-    pub(super) fn put(&mut self, gpu: usize, rail: usize) {
-        self.add(gpu, rail);
+    pub(crate) fn put(&mut self, gpu: usize, rail: usize) {
+        self.change(gpu, rail, true);
         self.problem
             .crossed(gpu, rail)
-            .for_each(|place| self.reckon(place));
+            .for_each(|link| self.reckon(link));
     }
 
-    pub(super) fn lift(&mut self, gpu: usize, rail: usize) {
-        self.remove(gpu, rail);
+    pub(crate) fn lift(&mut self, gpu: usize, rail: usize) {
+        self.change(gpu, rail, false);
         self.problem
             .crossed(gpu, rail)
-            .for_each(|place| self.reckon(place));
+            .for_each(|link| self.reckon(link));
     }
 
-    /// Changes the levels as these moves would, but not `joining`; returns the places on the moves' ways, as often as
-    /// they are on one, with their levels before.  [`Load::complete`] or [`Load::undo`] has to follow.
+    /// Changes the levels as these moves would, but not `joining`.  Returns the links on the moves'
+    /// paths, as often as they are on one, with their levels before.  [`Load::undo`], or
+    /// [`Load::reckon`] for each of these links, has to follow.
     pub(super) fn attempt(&mut self, moves: &[Move]) -> Vec<(usize, u64)> {
         let problem = self.problem;
         let mut before = Vec::with_capacity(16 * moves.len());
         for &Move { gpu, from, to } in moves {
-            self.remove(gpu, from);
-            self.add(gpu, to);
-            let places = problem.crossed(gpu, from).chain(problem.crossed(gpu, to));
-            before.extend(places.map(|place| (place, self.levels[place])));
+            self.change(gpu, from, false);
+            self.change(gpu, to, true);
+            let links = problem.crossed(gpu, from).chain(problem.crossed(gpu, to));
+            before.extend(links.map(|link| (link, self.levels[link])));
         }
-        for &(place, _) in &before {
-            self.levels[place] = level(problem.capacity(place), &self.owns[place], 0);
+        for &(link, _) in &before {
+            self.levels[link] = level(problem.capacities[link], &self.owns[link], 0);
         }
         before
-    }
-
-    /// Makes the moves of an attempt that returned `before`.
-    pub(super) fn complete(&mut self, before: &[(usize, u64)]) {
-        before.iter().for_each(|&(place, _)| self.reckon(place));
     }
 
     pub(super) fn undo(&mut self, moves: &[Move], before: &[(usize, u64)]) {
         for &Move { gpu, from, to } in moves {
-            self.remove(gpu, to);
-            self.add(gpu, from);
+            self.change(gpu, to, false);
+            self.change(gpu, from, true);
         }
-        before
-            .iter()
-            .for_each(|&(place, level)| self.levels[place] = level);
+        for &(link, level) in before {
+            self.levels[link] = level;
+        }
     }
 
-    fn add(&mut self, gpu: usize, rail: usize) {
+    /// A bandwidth that no path has any more stays with 0 paths: it may come again.
+    fn change(&mut self, gpu: usize, rail: usize, adds: bool) {
         let own = self.problem.own(gpu, rail);
-        for place in self.problem.crossed(gpu, rail) {
-            let owns = &mut self.owns[place];
-            let at = owns
-                .iter()
-                .position(|(other, _)| *other >= own)
-                .unwrap_or(owns.len());
+        for link in self.problem.crossed(gpu, rail) {
+            let owns = &mut self.owns[link];
+            let at = owns.iter().position(|(other, _)| *other >= own);
+            let at = at.unwrap_or(owns.len());
             match owns.get_mut(at) {
-                Some((other, ways)) if *other == own => *ways += 1,
+                Some((other, paths)) if *other == own => match adds {
+                    true => *paths += 1,
+                    false => *paths -= 1,
+                },
                 _ => owns.insert(at, (own, 1)),
             }
         }
     }
 
-    /// What no way lets through any more stays with 0 ways: it may come again.
-    fn remove(&mut self, gpu: usize, rail: usize) {
-        let own = self.problem.own(gpu, rail);
-        for place in self.problem.crossed(gpu, rail) {
-            if let Some((_, ways)) = self.owns[place].iter_mut().find(|(other, _)| *other == own) {
-                *ways -= 1;
-            }
-        }
+    pub(super) fn reckon(&mut self, link: usize) {
+        let (capacity, owns) = (self.problem.capacities[link], &self.owns[link]);
+        self.levels[link] = level(capacity, owns, 0);
+        self.joining[link] = level(capacity, owns, 1);
     }
 
-    fn reckon(&mut self, place: usize) {
-        let (capacity, owns) = (self.problem.capacity(place), &self.owns[place]);
-        self.levels[place] = level(capacity, owns, 0);
-        self.joining[place] = level(capacity, owns, 1);
+    /// `[gpu]`: the share of all its rails, in whole Mbit/s
+    pub(crate) fn totals(&self, rails_of: &[RailSet]) -> Vec<u64> {
+        let rails_of = rails_of.iter().enumerate();
+        rails_of
+            .map(|(gpu, rails)| self.total(gpu, *rails))
+            .collect()
     }
 
-    /// The part that a GPU has of its rail, in parts of a Mbit/s.
+    /// A GPU's share of these rails together, in whole Mbit/s.
+    pub(super) fn total(&self, gpu: usize, rails: RailSet) -> u64 {
+        rails.iter().map(|rail| self.share(gpu, rail)).sum::<u64>() / PARTS
+    }
+
+    /// A GPU's share of a rail, in parts of a Mbit/s.
     pub(super) fn share(&self, gpu: usize, rail: usize) -> u64 {
-        let places = self
+        let levels = self
             .problem
             .crossed(gpu, rail)
-            .map(|place| self.levels[place]);
-        places.fold(self.problem.own(gpu, rail), u64::min)
+            .map(|link| self.levels[link]);
+        levels.fold(self.problem.own(gpu, rail), u64::min)
     }
 
-    /// The part that a GPU would have of another rail; `None` if that is less than `least`.
+    /// A GPU's share of another rail, if it took that too; `None` if that is less than `least`.
     pub(super) fn joining(&self, gpu: usize, rail: usize, least: u64) -> Option<u64> {
         let enough = |share: u64| Some(share).filter(|&share| share >= least);
-        let mut places = self
+        let mut levels = self
             .problem
             .crossed(gpu, rail)
-            .map(|place| self.joining[place]);
-        places.try_fold(enough(self.problem.own(gpu, rail))?, |share, place| {
-            enough(share.min(place))
-        })
+            .map(|link| self.joining[link]);
+        let own = enough(self.problem.own(gpu, rail))?;
+        levels.try_fold(own, |share, level| enough(share.min(level)))
     }
 
-    pub(super) fn ways(&self, place: usize) -> usize {
-        self.owns[place]
+    /// The number of paths that cross a link.
+    pub(super) fn paths(&self, link: usize) -> usize {
+        self.owns[link]
             .iter()
-            .map(|&(_, ways)| ways as usize)
+            .map(|&(_, paths)| paths as usize)
             .sum()
     }
 }
 
-/// The most that each way gets of a place: an even part, where ways leave what they cannot use to the others;
-/// `u64::MAX` if there is enough for all.  `owns` has, ascending, the bandwidths of ways and the number of ways of
-/// each; `greedy` more ways use all they get.
+/// The most that each path gets of a link; `u64::MAX` if there is enough for all.  `owns` is as in
+/// [`Load`]; `greedy` more paths use all they get.
 fn level(capacity: u64, owns: &[(u64, u64)], greedy: u64) -> u64 {
-    let (mut left, mut sharers) = (
-        capacity,
-        greedy + owns.iter().map(|(_, ways)| ways).sum::<u64>(),
-    );
-    for &(own, ways) in owns.iter().filter(|(_, ways)| *ways > 0) {
+    let mut left = capacity;
+    let mut sharers = greedy + owns.iter().map(|(_, paths)| paths).sum::<u64>();
+    for &(own, paths) in owns.iter().filter(|(_, paths)| *paths > 0) {
         let even = left / sharers;
         if own > even {
             return even;
         }
-        (left, sharers) = (left - own * ways, sharers - ways);
+        (left, sharers) = (left - own * paths, sharers - paths);
     }
     left.checked_div(sharers).unwrap_or(u64::MAX)
 }

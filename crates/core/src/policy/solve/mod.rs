@@ -1,33 +1,31 @@
 //! The assignment solver: every GPU its rails, as even and as near as the machine allows.
 //!
-//! In this order: what the worst-off GPU gets, then the next, up to the best-off (leximin); paths as near as possible;
-//! users spread as evenly as possible; rails in order.  A GPU's share of a rail is the least of what its own way lets
-//! through and of what every place on it leaves to it: the rail's port, PCIe links, the connection of two sockets.  A place
-//! divides what it carries evenly among the ways that cross it, and what one way cannot use, since it lets less through,
-//! the others get.  Shares of several rails add up.
+//! Answers are compared by the share of the worst-off GPU, then of the next, up to the best-off
+//! (leximin); by nearer paths; by an even number of GPUs on the rails; by rail order.
 //!
-//! The solver starts with two simple answers (`start`), improves each by moves and exchanges of rails (`improve`), in a fixed
-//! number of rounds, and takes the better one.  The tests compare it with exhaustive search.
+//! A path from a GPU to a rail crosses links: the rail's port, PCIe links, the connection of two
+//! sockets.  Each link divides its bandwidth evenly among the paths that cross it, and what one
+//! path cannot use, since it is narrower elsewhere, goes to the others.  A GPU's share of a rail is
+//! the least that its path and these links allow; shares of several rails add up.
+//!
+//! The solver starts with two simple answers (`start`), improves each by moves and exchanges of
+//! rails (`improve`), in a fixed number of rounds, and takes the better one.  The tests compare it
+//! with exhaustive search.
 #![forbid(unsafe_code)]
 
 mod answer;
-mod idle;
 mod improve;
 mod load;
 mod problem;
 mod rails;
-mod score;
 mod start;
 #[cfg(test)]
 pub(super) mod tests;
 
 pub(crate) use answer::{Answer, Loss};
-pub(crate) use idle::{Part, add_idle};
+pub(crate) use load::Load;
 pub(crate) use problem::{KINDS, Problem};
 pub(crate) use rails::{MOST_RAILS, RailSet};
-
-/// GPUs whose rails are given, and `None` for the others.
-pub(crate) type Kept = [Option<RailSet>];
 
 /// A good answer: each GPU has as many rails as it wants and the node has.
 pub(crate) fn solve(problem: &Problem) -> Answer<'_> {
@@ -36,9 +34,8 @@ pub(crate) fn solve(problem: &Problem) -> Answer<'_> {
         return near;
     }
     let [near, rich] = [near, start::richest(problem)].map(improve::improved);
-    if rich.score() < near.score() {
-        rich
-    } else {
-        near
+    match rich.score() < near.score() {
+        true => rich,
+        false => near,
     }
 }

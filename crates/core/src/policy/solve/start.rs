@@ -7,28 +7,26 @@ use super::load::Load;
 use super::problem::{KINDS, Problem};
 use std::cmp::Reverse;
 
-/// GPU after GPU the nearest rail, of these that with the fewest users so far: what other programs do.
+/// GPU after GPU the nearest rail, of these that with the fewest users so far: the rule of other
+/// programs.
 pub(super) fn nearest(problem: &Problem) -> Answer<'_> {
+    let given = given(problem);
     let mut users = vec![0; problem.rails()];
-    let decided = (0..problem.gpus()).filter(|&gpu| problem.is_decided(gpu));
-    decided
-        .flat_map(|gpu| problem.open(gpu).iter())
+    given
+        .iter()
+        .flat_map(|rails| rails.iter())
         .for_each(|rail| users[rail] += 1);
-    // the rails of each kind that are open to a GPU: looked up once, they serve in every round
-    let of_kinds = |gpu: usize| {
-        let mut of_kinds = [RailSet::default(); KINDS as usize];
-        for rail in problem.open(gpu).iter() {
+    // for each GPU its open rails of each kind of path: looked up once, they serve in every round
+    let mut of_kinds = vec![[RailSet::default(); KINDS as usize]; problem.gpus()];
+    for (gpu, of_kinds) in of_kinds.iter_mut().enumerate() {
+        for rail in problem.open[gpu].iter() {
             let of_kind = &mut of_kinds[usize::from(problem.kind(gpu, rail))];
             *of_kind = of_kind.with(rail);
         }
-        of_kinds
-    };
-    let of_kinds: Vec<[RailSet; KINDS as usize]> = (0..problem.gpus()).map(of_kinds).collect();
-    let rails_of = in_turn(problem, |gpu, open| {
-        let nearest = of_kinds[gpu]
-            .iter()
-            .map(|of_kind| of_kind.and(open))
-            .find(|rails| !rails.is_empty())?;
+    }
+    let rails_of = in_turn(problem, given, |gpu, open| {
+        let mut near = of_kinds[gpu].iter().map(|of_kind| of_kind.and(open));
+        let nearest = near.find(|rails| !rails.is_empty())?;
         let rail = nearest.iter().min_by_key(|&rail| (users[rail], rail))?;
         users[rail] += 1;
         Some(rail)
@@ -36,19 +34,16 @@ pub(super) fn nearest(problem: &Problem) -> Answer<'_> {
     Answer::new(problem, rails_of)
 }
 
-/// GPU after GPU the rail that gives it most at that moment; of equals the nearest, of these the first.
+/// GPU after GPU the rail that gives it most at that moment; of equals the nearest, of these the
+/// first.
 pub(super) fn richest(problem: &Problem) -> Answer<'_> {
-    let mut load = Load::new(problem);
-    for gpu in (0..problem.gpus()).filter(|&gpu| problem.is_decided(gpu)) {
-        problem
-            .open(gpu)
-            .iter()
-            .for_each(|rail| load.put(gpu, rail));
-    }
-    let rails_of = in_turn(problem, |gpu, open| {
+    let given = given(problem);
+    let mut load = Load::of(problem, &given);
+    let rails_of = in_turn(problem, given, |gpu, open| {
         let mut best: Option<(u64, Reverse<u8>, usize)> = None;
         for rail in open.iter() {
-            let Some(share) = load.joining(gpu, rail, best.map_or(0, |best| best.0)) else {
+            let least = best.map_or(0, |(share, ..)| share);
+            let Some(share) = load.joining(gpu, rail, least) else {
                 continue;
             };
             let near = Reverse(problem.kind(gpu, rail));
@@ -63,29 +58,27 @@ pub(super) fn richest(problem: &Problem) -> Answer<'_> {
     Answer::with_load(problem, rails_of, load)
 }
 
-/// Gives every GPU a first rail, then a second one to GPUs that want several, and so on; `next` chooses from the rails
-/// open to the GPU.  GPUs without a choice have theirs from the start.
+/// The rails of GPUs without a choice.
+fn given(problem: &Problem) -> Vec<RailSet> {
+    let given = |gpu: usize| match problem.is_decided(gpu) {
+        true => problem.open[gpu],
+        false => RailSet::default(),
+    };
+    (0..problem.gpus()).map(given).collect()
+}
+
+/// Gives every GPU with a choice a first rail, then a second one to GPUs that want several, and so
+/// on; `next` chooses from the rails open to the GPU.
 fn in_turn(
     problem: &Problem,
+    mut rails_of: Vec<RailSet>,
     mut next: impl FnMut(usize, RailSet) -> Option<usize>,
 ) -> Vec<RailSet> {
-    let decided = |gpu: usize| {
-        if problem.is_decided(gpu) {
-            problem.open(gpu)
-        } else {
-            RailSet::default()
-        }
-    };
-    let mut rails_of: Vec<RailSet> = (0..problem.gpus()).map(decided).collect();
-    let rounds = (0..problem.gpus())
-        .map(|gpu| problem.wants(gpu))
-        .max()
-        .unwrap_or(0);
+    let gpus = || (0..problem.gpus()).filter(|&gpu| !problem.is_decided(gpu));
+    let rounds = problem.wants.iter().copied().max().unwrap_or(0);
     for round in 0..rounds {
-        for gpu in (0..problem.gpus())
-            .filter(|&gpu| !problem.is_decided(gpu) && round < problem.wants(gpu))
-        {
-            if let Some(rail) = next(gpu, problem.open(gpu).minus(rails_of[gpu])) {
+        for gpu in gpus().filter(|&gpu| round < problem.wants[gpu]) {
+            if let Some(rail) = next(gpu, problem.open[gpu].minus(rails_of[gpu])) {
                 rails_of[gpu] = rails_of[gpu].with(rail);
             }
         }

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::*;
-use score::Score;
+use answer::Score;
 
 mod beginnings;
 mod properties;
@@ -55,31 +55,17 @@ impl Machine {
         let places: Vec<u16> = self
             .places
             .iter()
-            .map(|&mbps| problem.add_place(mbps))
+            .map(|&mbps| problem.add_link(mbps))
             .collect();
         for row in &self.ways {
             for ((kind, crossed), rate) in row.iter().zip(&self.rates) {
                 let through = rate * THROUGH[usize::from(*kind)] / 1000;
                 let crossed: Vec<u16> = crossed.iter().map(|&place| places[place]).collect();
-                problem.add_way(through, *kind, [&crossed, &[]], None);
+                problem.add_path(through, *kind, [&crossed, &[]], None);
             }
         }
         problem
     }
-}
-
-#[test]
-fn idle_rails_are_given_in_rail_order() {
-    let problem = Machine::new(&[100; 3], &[vec![1, 0, 0]], &[1000]).problem();
-    let part = Part {
-        nearest: RailSet::first(3),
-        sharers: 1,
-        rails: 3,
-    };
-    assert_eq!(
-        lists(&add_idle(&problem, sets(&[vec![1]]), &[part], |_, _| false)),
-        [[0, 1, 2]]
-    );
 }
 
 fn alike(gpus: usize, rails: usize) -> Machine {
@@ -124,8 +110,9 @@ fn shares(machine: &Machine, rails_of: &[Vec<usize>]) -> Vec<u64> {
         .collect()
 }
 
-/// An answer whose GPUs get more than by that score, from the worst-off one on.  Every answer is looked at, but for those
-/// whose beginning is no better already: further GPUs can only lessen what the first ones have.
+/// An answer whose GPUs get more than by that score, from the worst-off one on.  Every answer is
+/// looked at, but for those whose beginning is no better already: further GPUs can only lessen what
+/// the first ones have.
 pub(crate) fn better(problem: &Problem, than: &Score) -> Option<Vec<RailSet>> {
     let mut search = Search {
         problem,
@@ -155,21 +142,21 @@ impl Search<'_> {
         let begun = rails_of
             .iter()
             .enumerate()
-            .map(|(gpu, rails)| score::total(load, gpu, *rails));
+            .map(|(gpu, rails)| load.total(gpu, *rails));
         let open = (gpu..problem.gpus()).map(|gpu| {
-            let open = problem.open(gpu).iter();
+            let open = problem.open[gpu].iter();
             let mut joining: Vec<u64> =
                 open.filter_map(|rail| load.joining(gpu, rail, 0)).collect();
             joining.sort_unstable();
-            joining.iter().rev().take(problem.wants(gpu)).sum::<u64>() / problem::PARTS
+            joining.iter().rev().take(problem.wants[gpu]).sum::<u64>() / problem::PARTS
         });
         let mut shares: Vec<u64> = begun.chain(open).collect();
         shares.sort_unstable();
         if shares <= self.than.shares.0 || gpu == problem.gpus() {
             return shares > self.than.shares.0;
         }
-        let is_open = |set: &RailSet| set.minus(problem.open(gpu)).is_empty();
-        for set in choices(problem.rails(), problem.wants(gpu))
+        let is_open = |set: &RailSet| set.minus(problem.open[gpu]).is_empty();
+        for set in choices(problem.rails(), problem.wants[gpu])
             .into_iter()
             .filter(is_open)
         {
@@ -262,7 +249,8 @@ fn a_loss_of_the_next_worst_off_is_not_weighed_up_by_any_gain_of_the_best_off() 
 
 #[test]
 fn far_gpus_are_spread_and_not_put_together_where_they_disturb_but_one() {
-    // four GPUs of the other socket, whose connection leaves each 45, and four that have a rail each
+    // four GPUs of the other socket, whose connection leaves each 45, and four that have a rail
+    // each
     let far = [4, 4, 4, 4];
     let near = |own: usize| {
         (0..4)
@@ -285,7 +273,8 @@ fn far_gpus_are_spread_and_not_put_together_where_they_disturb_but_one() {
 
 #[test]
 fn a_third_gpu_gets_what_those_on_a_rail_cannot_use() {
-    // GPUs 0 and 1 share an uplink of 252 to both rails, so a third on their rail gets more than a third of it
+    // GPUs 0 and 1 share an uplink of 252 to both rails, so a third on their rail gets more than a
+    // third of it
     let machine = Machine::new(
         &[400_000; 2],
         &[vec![3, 0], vec![3, 0], vec![2, 0], vec![0, 0]],
@@ -303,7 +292,8 @@ fn a_narrow_link_makes_sharing_free_and_a_near_rail_is_shared_then() {
 
 #[test]
 fn gpus_behind_one_uplink_do_not_both_cross_it_where_another_way_is_free() {
-    // GPU 0 and 1 reach rail 0 without and rail 1, 2 through an uplink that both share; GPU 2 is free of it
+    // GPU 0 and 1 reach rail 0 without and rail 1, 2 through an uplink that both share; GPU 2 is
+    // free of it
     let machine = Machine::new(&[400_000; 3], &vec![vec![3, 3, 3]; 3], &[504_000; 3]);
     let machine = machine.shared(252_000, &[(0, 1), (0, 2), (1, 1), (1, 2)]);
     assert_eq!(solved(&machine), [[0], [1], [2]]);
@@ -361,8 +351,8 @@ fn as_many_gpus_and_rails_as_a_node_can_have_are_dealt() {
 
 #[test]
 fn as_many_paths_of_a_kind_as_there_can_be_are_still_nearer_than_one_farther() {
-    let near: u128 = (0..256 * 8).map(|_| score::path_digit(3)).sum();
-    assert!(near < score::path_digit(4));
+    let near: u128 = (0..256 * 8).map(|_| problem::path_digit(3)).sum();
+    assert!(near < problem::path_digit(4));
 }
 
 #[test]

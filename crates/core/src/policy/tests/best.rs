@@ -1,4 +1,5 @@
-//! The solver beside a search of all answers, on every small machine of two sockets with two switches each.
+//! The solver beside a search of all answers, on every small machine of two sockets with two
+//! switches each.
 #![forbid(unsafe_code)]
 
 use super::*;
@@ -17,7 +18,8 @@ fn patterns(most: u8) -> Vec<[u8; 4]> {
         .collect()
 }
 
-/// Machines with up to `most` GPUs and NICs, once for those that differ only in the order of sockets or switches.
+/// Machines with up to `most` GPUs and NICs, once for those that differ only in the order of
+/// sockets or switches.
 fn machines(most: u8) -> Vec<Parts> {
     let patterns = patterns(most);
     let all = patterns
@@ -42,8 +44,8 @@ fn machines(most: u8) -> Vec<Parts> {
     all.filter(is_first).map(parts).collect()
 }
 
-/// Of these machines those on which an answer is better than the solver's, and the least that the worst-off GPU of the
-/// solver's gets, as a part of what it could have.
+/// Of these machines those on which an answer is better than the solver's, and the least that the
+/// worst-off GPU of the solver's gets, as a part of what it could have.
 fn losses(machines: &[Parts], each: usize) -> (usize, f64) {
     let (mut worse, mut least) = (0, 1.0f64);
     for parts in machines {
@@ -68,7 +70,8 @@ fn losses(machines: &[Parts], each: usize) -> (usize, f64) {
 #[test]
 fn no_answer_is_better_than_the_solvers_on_a_small_machine_of_two_sockets_and_with_two_nics_each_few_are()
  {
-    // `MOST=5 cargo test -p nic-placement-core --lib -- --nocapture of_two_sockets_and` takes all up to five GPUs and NICs
+    // `MOST=5 cargo test -p nic-placement-core --lib -- --nocapture of_two_sockets_and` takes all
+    // up to five GPUs and NICs
     let most = std::env::var("MOST")
         .ok()
         .and_then(|most| most.parse().ok())

@@ -354,7 +354,8 @@ fn what_an_admin_names_in_vain_and_ports_beyond_the_limit_are_told() {
     );
 }
 
-/// The maps of a step, and of a task of it that may not open some NICs, with their reasons in words or without them.
+/// The maps of a step, and of a task of it that may not open some NICs, with their reasons in words
+/// or without them.
 fn maps(
     topology: &Topology,
     request: &Request,

@@ -3,7 +3,8 @@
 
 use super::*;
 
-// what fails in a task of a step counts as it did in the step, so that the numbers of rails do not shift between tasks
+// what fails in a task of a step counts as it did in the step, so that the numbers of rails do not
+// shift between tasks
 #[test]
 fn a_port_that_was_a_rail_breaks_one_however_far_it_is() {
     let topology = Parts {

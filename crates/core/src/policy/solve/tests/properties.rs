@@ -4,7 +4,8 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Machines from few different figures, so that ties are common; `shared` adds uplinks that several ways cross.
+/// Machines from few different figures, so that ties are common; `shared` adds uplinks that several
+/// ways cross.
 fn machines(
     gpus: std::ops::RangeInclusive<usize>,
     rails: std::ops::RangeInclusive<usize>,
@@ -45,7 +46,7 @@ proptest! {
     #[test]
     fn the_shares_of_an_answer_overload_no_place(machine in machines(1..=6, 1..=6, 3, 2), seed in any::<u64>()) {
         let problem = machine.problem();
-        let choices = choices(problem.rails(), problem.wants(0));
+        let choices = choices(problem.rails(), problem.wants[0]);
         let rails_of: Vec<RailSet> = (0..problem.gpus())
             .map(|gpu| choices[(seed.rotate_right(8 * gpu as u32) % 251) as usize % choices.len()])
             .collect();

@@ -42,7 +42,8 @@ fn any_machine(dice: &mut Dice) -> Machine {
     machine
 }
 
-/// Two sockets with two switches each: much is like something else, and the connection of the sockets is narrow.
+/// Two sockets with two switches each: much is like something else, and the connection of the
+/// sockets is narrow.
 fn server(dice: &mut Dice) -> Machine {
     let (gpus, rails) = (3 + dice.below(5), 3 + dice.below(4));
     let gpu_at: Vec<usize> = (0..gpus).map(|_| dice.below(4)).collect();
@@ -73,8 +74,8 @@ fn server(dice: &mut Dice) -> Machine {
     )
 }
 
-/// Of 50 machines of a kind: those on which another answer is better, those on which the worst-off GPU could have more, and
-/// the least that it has as a part of that.
+/// Of 50 machines of a kind: those on which another answer is better, those on which the worst-off
+/// GPU could have more, and the least that it has as a part of that.
 fn losses(kind: fn(&mut Dice) -> Machine, each: usize) -> (usize, usize, f64) {
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
     let (mut worse, mut worst_off, mut least) = (0, 0, 1.0f64);
@@ -102,7 +103,8 @@ fn best_of_the_worst(problem: &Problem, mut known: Score) -> u64 {
 
 #[test]
 fn few_random_machines_have_an_answer_that_is_better_than_the_solvers() {
-    // of servers with ports of different rates, and of machines whose paths have nothing to do with each other
+    // of servers with ports of different rates, and of machines whose paths have nothing to do with
+    // each other
     let [server, any, any_two] = [
         losses(server, 1),
         losses(any_machine, 1),

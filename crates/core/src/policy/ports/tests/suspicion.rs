@@ -9,8 +9,9 @@ use crate::policy::{Request, map};
 /// What speaks against one NIC.
 type Against = fn(&mut Topology, usize);
 
-/// Two GPUs with a NIC each, and three NICs beside them with this evidence against each, changed alike.
-fn beside_three(evidence: Against, change: fn(&mut Port)) -> Candidates {
+/// Two GPUs with a NIC each, and three NICs beside them with this evidence against each, changed
+/// alike.
+fn beside_three(evidence: Against, change: fn(&mut Port)) -> NodePlacement {
     let mut topology = machine(&[true, true, false, false, false]);
     for nic in 2..5 {
         change(port(&mut topology, nic));
@@ -67,7 +68,7 @@ fn ports_that_the_admin_includes_have_their_say_in_the_fabrics_rate_whatever_spe
     port(&mut topology, 3).state = PortState::Down;
     port(&mut topology, 3).rate_mbps = Some(10_000);
     port(&mut topology, 4).rate_mbps = Some(200_000);
-    let found = rails(
+    let found = judge(
         &topology,
         &Selection {
             include: patterns("mlx5_*"),
@@ -115,13 +116,13 @@ fn a_port_of_virtual_machines_that_goes_down_is_no_broken_rail_and_moves_no_gpu(
     port(&mut topology, 1).state = PortState::Down;
     assert_eq!(by_rail(&topology), own);
     assert_eq!(judged(&topology).broken, []);
-    // it is missed where it would be a rail if it worked: the admin includes it, it has no virtual functions, or no other is
-    // as near and nothing else speaks against it
+    // it is missed where it would be a rail if it worked: the admin includes it, it has no virtual
+    // functions, or no other is as near and nothing else speaks against it
     let included = Selection {
         include: patterns("mlx5_*"),
         ..Selection::default()
     };
-    assert_eq!(names(&rails(&topology, &included, &[]).broken), ["mlx5_1"]);
+    assert_eq!(names(&judge(&topology, &included, &[]).broken), ["mlx5_1"]);
     function(&mut topology, 1, |function| function.vfs = None);
     assert_eq!(names(&judged(&topology).broken), ["mlx5_1"]);
     let mut needed = machine(&[true, true, true]);

@@ -1,19 +1,22 @@
-//! Each piece of evidence alone, each that is too weak alone; a port that is left out changes nothing else.
+//! Each piece of evidence alone, each that is too weak alone; a port that is left out changes
+//! nothing else.
 #![forbid(unsafe_code)]
 
 use super::*;
 use crate::policy::Pattern;
 use crate::topology::{
-    Gpu, GpuVendor, HostBridge, LinkLayer, NicIndex, NumaNode, PciAddress, PciFunction, PciParent,
-    Port, Provenance, SubnetPrefix,
+    Gpu, GpuVendor, HostBridge, Nic, NicIndex, NicKind, NumaNode, PciAddress, PciFunction,
+    PciParent, Port, PortState, Provenance, SubnetPrefix,
 };
 
+mod broken;
 mod left_out;
 mod suspicion;
 
 const FABRIC: SubnetPrefix = SubnetPrefix(0xfe80_0000_0000_0001);
 
-/// One NUMA node: slot k is a root port with a NIC `mlx5_k` of the fabric's kind, and a GPU if `gpus[k]`.
+/// One NUMA node: slot k is a root port with a NIC `mlx5_k` of the fabric's kind, and a GPU if
+/// `gpus[k]`.
 fn machine(gpus: &[bool]) -> Topology {
     let mut topology = Topology::empty("test", Provenance::ThisSystem);
     let cpus = (0..8).collect();
@@ -109,8 +112,8 @@ fn names(rails: &[Rail]) -> Vec<&str> {
     rails.iter().map(|rail| rail.name.as_str()).collect()
 }
 
-fn judged(topology: &Topology) -> Candidates {
-    rails(topology, &Selection::default(), &[])
+fn judged(topology: &Topology) -> NodePlacement {
+    judge(topology, &Selection::default(), &[])
 }
 
 fn patterns(words: &str) -> Vec<Pattern> {
@@ -235,7 +238,7 @@ fn each_piece_of_evidence_alone_leaves_a_nic_out_and_says_why() {
     for (said, evidence) in EVIDENCE {
         let (mut topology, mut selection) = (with_a_fifth_nic(), Selection::default());
         evidence(&mut topology, &mut selection, 4);
-        let judged = rails(&topology, &selection, &[]);
+        let judged = judge(&topology, &selection, &[]);
         assert_eq!(names(&judged.rails), FOUR, "{said}");
         let [left_out] = judged.excluded.as_slice() else {
             panic!("{said}: {:?}", judged.excluded)
@@ -266,7 +269,7 @@ fn a_physical_function_stays_the_hosts_where_its_virtual_one_is_handed_out() {
     );
     // a virtual function that cannot be chosen does not cost the port
     port(&mut topology, 5).state = PortState::Down;
-    assert!(names(&super::rails(&topology, &Selection::default(), &[]).rails).contains(&"mlx5_4"));
+    assert!(names(&judge(&topology, &Selection::default(), &[]).rails).contains(&"mlx5_4"));
 }
 
 #[test]
@@ -284,7 +287,7 @@ fn a_virtual_function_whose_interface_a_container_has_does_not_cost_the_host_its
     for nic in 0..6 {
         port(&mut topology, nic).other_namespace = true;
     }
-    assert!(names(&super::rails(&topology, &Selection::default(), &[]).rails).contains(&"mlx5_5"));
+    assert!(names(&judge(&topology, &Selection::default(), &[]).rails).contains(&"mlx5_5"));
 }
 
 #[test]
@@ -430,7 +433,7 @@ fn what_the_admin_includes_is_used_whatever_speaks_against_it() {
             5
         };
         assert_eq!(
-            rails(&topology, &selection, &[]).rails.len(),
+            judge(&topology, &selection, &[]).rails.len(),
             expected,
             "{said}"
         );
@@ -447,7 +450,7 @@ fn a_nic_that_fails_is_a_broken_rail_and_keeps_its_reason() {
         unopenable: vec![(NicIndex(3), "closed".to_string())],
         ..Selection::default()
     };
-    let found = rails(&topology, &selection, &[]);
+    let found = judge(&topology, &selection, &[]);
     assert_eq!(names(&found.rails), ["mlx5_0", "mlx5_4"]);
     assert_eq!(names(&found.broken), ["mlx5_1", "mlx5_2", "mlx5_3"]);
     assert!(

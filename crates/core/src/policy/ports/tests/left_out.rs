@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::*;
-use crate::placement::{NodePlacement, Policy};
+use crate::placement::Policy;
 use crate::policy::{self, Request};
 use proptest::prelude::*;
 

@@ -1,0 +1,316 @@
+//! The ports of the fabric between GPUs: a row of facts for each port, then the rules that leave
+//! ports out, in their order.
+#![forbid(unsafe_code)]
+
+mod facts;
+
+use super::Selection;
+use super::solve::MOST_RAILS;
+use crate::diagnostic::Diagnostic;
+use crate::order::Order;
+use crate::placement::{Excluded, NodePlacement, Rail};
+use crate::topology::{LinkLayer, NicRole, Topology};
+use facts::{Row, Table};
+use std::cell::LazyCell;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// The map without its GPUs.  Failed ports in `were` count as broken: they were rails when more
+/// worked.
+pub(crate) fn judge(node: &Topology, selection: &Selection, were: &[Rail]) -> NodePlacement {
+    let mut map = NodePlacement::default();
+    for pattern in selection.include.iter().chain(&selection.exclude) {
+        if !node.nics.iter().any(|nic| pattern.matches(nic)) {
+            let finding = "means no NIC of this node";
+            map.diagnostics
+                .push(Diagnostic::new(pattern.to_string(), finding));
+        }
+    }
+    let table = Table::new(node, selection, were, &mut map);
+    let mut good: Vec<&Row> = table.rows.iter().collect();
+
+    let failed = leave_out(&mut good, &mut map, &mut |row| row.failure.clone());
+
+    // if all interfaces are in another network namespace, this process is in a container, and they
+    // are the host's
+    if !good.iter().all(|row| row.port.other_namespace) {
+        leave_out(&mut good, &mut map, &mut |row| {
+            let is_away = row.port.other_namespace && !row.wanted;
+            is_away.then(|| {
+                "its interface is in another network namespace: a container has it".to_string()
+            })
+        });
+    }
+
+    // the fabric is the link layer of most bandwidth
+    if let Some(fabric) = most_bandwidth(&voters(&good), |row| row.port.link_layer) {
+        leave_out(&mut good, &mut map, &mut |row| {
+            let own = row.port.link_layer;
+            (own != fabric && !row.wanted)
+                .then(|| format!("it speaks {own}, the node's fabric {fabric}"))
+        });
+    }
+
+    // a port of less than half of the fabric's rate: a far NIC gives a GPU as much
+    let rate = most_bandwidth(&voters(&good), |row| row.port.rate_mbps).flatten();
+    let slower = leave_out(&mut good, &mut map, &mut |row| {
+        let is_far_slower = row.port.rate_mbps.map(|own| 2 * own) < rate;
+        row.slower(rate).filter(|_| is_far_slower)
+    });
+
+    let mut against = by_evidence(&table, &good, rate, &mut map.diagnostics).into_iter();
+    leave_out(&mut good, &mut map, &mut |_| against.next().flatten());
+
+    let rails = &good[..good.len().min(MOST_RAILS)];
+    map.broken = broken(&table, rails, &good, rate, [&failed, &slower]);
+    map.degraded = degraded(rails, rate);
+    map.rails = rails
+        .iter()
+        .map(|row| row.rail(row.port.rate_mbps))
+        .collect();
+
+    // UCX marks the entries of its device list in a mask of 64 bits (src/ucp/core/ucp_context.c)
+    if good.len() > MOST_RAILS {
+        let finding = format!(
+            "{} usable ports: only the first {MOST_RAILS} are used",
+            good.len()
+        );
+        map.diagnostics
+            .push(Diagnostic::new("/sys/class/infiniband", finding));
+        let mut positions = 0..;
+        leave_out(&mut good, &mut map, &mut |_| {
+            (positions.next() >= Some(MOST_RAILS))
+                .then(|| format!("it is beyond the {MOST_RAILS} ports that UCX can use"))
+        });
+    }
+    map.excluded
+        .order_by_key(|excluded| (node.nic_index(&excluded.name), excluded.port));
+    map
+}
+
+/// Moves ports with a reason against them from `good` to `map`; returns them.
+fn leave_out<'r, 'a>(
+    good: &mut Vec<&'r Row<'a>>,
+    map: &mut NodePlacement,
+    why: &mut dyn FnMut(&Row) -> Option<String>,
+) -> Vec<&'r Row<'a>> {
+    let mut left_out = Vec::new();
+    good.retain(|row| {
+        let Some(why) = why(row) else { return true };
+        left_out.push(*row);
+        map.excluded.push(Excluded {
+            name: row.nic.name.clone(),
+            port: Some(row.port.number),
+            why,
+        });
+        false
+    });
+    left_out
+}
+
+/// The ports that decide what the fabric is: those without evidence of their own against them, or
+/// all if each has some.
+fn voters<'r, 'a>(good: &[&'r Row<'a>]) -> Vec<&'r Row<'a>> {
+    Some(unsuspected(good))
+        .filter(|free| !free.is_empty())
+        .unwrap_or_else(|| good.to_vec())
+}
+
+fn unsuspected<'r, 'a>(good: &[&'r Row<'a>]) -> Vec<&'r Row<'a>> {
+    let mut free = good.to_vec();
+    free.retain(|row| row.own_evidence(good).is_empty());
+    free
+}
+
+/// The kind of port that carries most, by total bandwidth, then by number of ports, then the lesser
+/// kind: InfiniBand before Ethernet.
+fn most_bandwidth<K: Ord>(ports: &[&Row], kind: impl Fn(&Row) -> K) -> Option<K> {
+    let mut carried: BTreeMap<K, (u64, usize)> = BTreeMap::new();
+    for row in ports {
+        let (mbps, ports) = carried.entry(kind(row)).or_default();
+        *mbps += row.port.rate_mbps.unwrap_or(0);
+        *ports += 1;
+    }
+    let (kind, _) = carried
+        .into_iter()
+        .min_by_key(|(_, carried)| Reverse(*carried))?;
+    Some(kind)
+}
+
+// `most_bandwidth` needs this order
+const _: () = assert!((LinkLayer::InfiniBand as u8) < (LinkLayer::Ethernet as u8));
+
+/// For each port of `good` the reason to leave it out, if any.
+///
+/// Evidence says that a port of the fabric's kind serves something else.  None is certain, for
+/// sites run IP over their fabric too: a port stays if there is one piece alone against it and the
+/// node needs it, and a diagnostic says so.  Ports are compared only with ports without evidence,
+/// so one that is left out changes nothing for the others.
+fn by_evidence(
+    table: &Table,
+    good: &[&Row],
+    rate: Option<u64>,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Vec<Option<String>> {
+    let evidence = |row: &&Row| -> Vec<String> {
+        let slower = row.slower(rate).into_iter();
+        slower.chain(row.own_evidence(good)).collect()
+    };
+    let mut against: Vec<Vec<String>> = good.iter().map(evidence).collect();
+    let without_evidence = |against: &[Vec<String>]| {
+        let mut against = against.iter();
+        let mut free = good.to_vec();
+        free.retain(|_| against.next().is_some_and(Vec::is_empty));
+        free
+    };
+    if let Some(common) = common_subnet(&without_evidence(&against)) {
+        for (row, pieces) in good.iter().zip(&mut against).filter(|(row, _)| !row.wanted) {
+            let own = row.subnet().filter(|own| *own != common);
+            pieces.extend(
+                own.map(|own| format!("it is on the subnet {own}, the node's fabric on {common}")),
+            );
+        }
+    }
+    let others = without_evidence(&against);
+    let fabric_device = LazyCell::new(|| most_bandwidth(&others, |row| row.device).flatten());
+    let mut left_out = Vec::with_capacity(good.len());
+    for (row, mut pieces) in good.iter().zip(against) {
+        // another kind of NIC has another rate: rate and device are one piece
+        let is_slower = row.is_slower(rate);
+        if pieces.len() > usize::from(is_slower) {
+            let devices = row.device.zip(*fabric_device);
+            let devices = devices.filter(|(own, fabric)| own != fabric);
+            pieces.extend(devices.map(|(own, fabric)| {
+                format!("it is another device ({own:04x}) than the fabric's ({fabric:04x})")
+            }));
+        }
+        let need = match pieces.as_slice() {
+            [_] => need(table, row, &others).or_else(|| card(row, &others).filter(|_| is_slower)),
+            _ => None,
+        };
+        if let Some(need) = &need {
+            let (name, piece) = (&row.nic.name, &pieces[0]);
+            let finding =
+                format!("{piece}; but {need}: it is used, and `exclude={name}` would leave it out");
+            diagnostics.push(Diagnostic::new(row.name(), finding));
+        }
+        let is_left_out = !pieces.is_empty() && need.is_none();
+        left_out.push(is_left_out.then(|| pieces.join(", and ")));
+    }
+    diagnostics.extend(undecided(&others));
+    left_out
+}
+
+/// The subnet of more than half of these ports.  Sites give each rail its own subnet, or all rails
+/// one: only a few ports outside the subnet of many are evidence.
+fn common_subnet(ports: &[&Row]) -> Option<String> {
+    let mut subnets: BTreeMap<String, usize> = BTreeMap::new();
+    for subnet in ports.iter().filter_map(|row| row.subnet()) {
+        *subnets.entry(subnet).or_default() += 1;
+    }
+    let known: usize = subnets.values().sum();
+    let is_common = |&(_, ports): &(String, usize)| ports > 1 && 2 * ports > known;
+    Some(subnets.into_iter().find(is_common)?.0)
+}
+
+/// The reason why the node needs this port beside `others`.
+fn need(table: &Table, row: &Row, others: &[&Row]) -> Option<String> {
+    if row.nic.role == Some(NicRole::Compute) {
+        return Some("this machine's description says that it is a compute NIC".to_string());
+    }
+    if others.is_empty() {
+        return Some("there is no better NIC".to_string());
+    }
+    let gpu = table.needed_by(row, others)?;
+    Some(format!("no other NIC is as near to GPU {gpu}"))
+}
+
+/// NCCL merges the ports of a card (src/graph/topo.cc, `ncclTopoAutoMerge`), and loses more than a
+/// port's rate if one is left out.  Sites often connect the second port of each card to something
+/// slower: then no other card has both.
+fn card(row: &Row, others: &[&Row]) -> Option<String> {
+    let mate = others.iter().find(|other| other.card() == row.card())?;
+    let mut peers = others.iter().map(|other| other.place_on_card());
+    let has_peer = peers.any(|place| place == row.place_on_card());
+    has_peer.then(|| {
+        format!(
+            "it is on the card of {}, and other cards have both",
+            mate.name()
+        )
+    })
+}
+
+/// Two InfiniBand ports on two subnets: one could be for storage, but nothing tells which.
+fn undecided(others: &[&Row]) -> Option<Diagnostic> {
+    let &[one, other] = others else { return None };
+    let is_asked = |row: &Row| !row.wanted && row.port.link_layer == LinkLayer::InfiniBand;
+    if !is_asked(one) || !is_asked(other) || one.subnet()? == other.subnet()? {
+        return None;
+    }
+    let finding = format!(
+        "on another subnet than {}, and nothing says which of the two is the fabric: both are used",
+        one.name()
+    );
+    Some(Diagnostic::new(other.name(), finding))
+}
+
+/// Ports that would be rails if they worked, or ran at the fabric's rate.  A rail's number is its
+/// place among all rails of the node, and must not change when another rail fails.
+fn broken(
+    table: &Table,
+    rails: &[&Row],
+    good: &[&Row],
+    rate: Option<u64>,
+    [failed, slower]: [&[&Row]; 2],
+) -> Vec<Rail> {
+    // a port that no GPU misses is no rail at a lower rate: a NIC for storage has compute NICs
+    // beside it
+    let is_missed = |row: &&&Row| {
+        rails.iter().any(|rail| rail.card() == row.card())
+            || !rails.is_empty() && table.needed_by(row, rails).is_some()
+    };
+    let farthest = LazyCell::new(|| rails.iter().filter_map(|rail| table.to_gpu(rail)).max());
+    let others = LazyCell::new(|| unsuspected(good));
+    let would_be_a_rail = |row: &&&Row| {
+        // the subnet is not compared: it may be another while the port is down
+        let evidence = row.own_evidence(good);
+        row.was_rail && !rails.is_empty()
+            || is_like(row, rails)
+                && table.to_gpu(row) <= *farthest
+                && evidence.len() <= usize::from(need(table, row, &others).is_some())
+    };
+    let lost = failed.iter().chain(slower.iter().filter(is_missed));
+    // a port without a link may tell a lower rate than it had
+    let rail = |row: &&Row| row.rail(rate.max(row.port.rate_mbps));
+    let mut broken: Vec<Rail> = lost.filter(would_be_a_rail).map(rail).collect();
+    broken.order_by_key(Rail::at);
+    broken
+}
+
+/// True if the port has link layer, device and place on its card in common with rails.  Unknown
+/// facts do not count against it.
+fn is_like(row: &Row, rails: &[&Row]) -> bool {
+    let any = |is_like: &dyn Fn(&Row) -> bool| rails.iter().any(|rail| is_like(rail));
+    let layer = row.port.link_layer;
+    (layer == LinkLayer::Unknown || any(&|rail| rail.port.link_layer == layer))
+        && (row.device.is_none()
+            || any(&|rail| rail.device == row.device)
+            || !any(&|rail| rail.device.is_some()))
+        && any(&|rail| rail.place_on_card() == row.place_on_card())
+}
+
+/// Rails slower than the fabric whose device does more elsewhere on the node.  Other nodes hardly
+/// share such a fault, but they have a slower kind of NIC too.
+fn degraded(rails: &[&Row], rate: Option<u64>) -> Vec<Rail> {
+    let does_more = |row: &Row| {
+        let mut others = rails.iter().filter(|other| other.port.rate_mbps == rate);
+        others.any(|other| other.device == row.device)
+    };
+    let slower = rails
+        .iter()
+        .filter(|row| row.is_slower(rate) && does_more(row));
+    slower.map(|row| row.rail(row.port.rate_mbps)).collect()
+}
+
+#[cfg(test)]
+mod tests;
