@@ -1,9 +1,8 @@
-//! Positions of GPUs, NICs and ports in a topology, as types that cannot be confused.
+//! Indices of GPUs, NICs and ports in a topology, each a type of its own.
 #![forbid(unsafe_code)]
 
 use super::{Gpu, Nic, Port, Topology};
 
-/// A type for positions in one list: printed as the plain number.
 macro_rules! index {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -19,12 +18,12 @@ macro_rules! index {
 }
 
 index! {
-    /// Position in [`Topology::gpus`], from 0: the number that `CUDA_DEVICE_ORDER=PCI_BUS_ID` counts by.
+    /// Index in [`Topology::gpus`], from 0: the CUDA index under `CUDA_DEVICE_ORDER=PCI_BUS_ID`.
     GpuIndex
 }
 
 index! {
-    /// Position in [`Topology::nics`], from 0.
+    /// Index in [`Topology::nics`], from 0.
     NicIndex
 }
 
@@ -46,13 +45,11 @@ impl Topology {
 
     /// `None` if the NIC has no such port.
     pub fn port(&self, at: PortRef) -> Option<&Port> {
-        self.nic(at.nic)
-            .ports
-            .iter()
-            .find(|port| port.number == at.port)
+        let mut ports = self.nic(at.nic).ports.iter();
+        ports.find(|port| port.number == at.port)
     }
 
-    /// `mlx5_0:1`, as UCX and NCCL spell a port.
+    /// `mlx5_0:1`, UCX's and NCCL's name of a port.
     pub fn port_name(&self, at: PortRef) -> String {
         format!("{}:{}", self.nic(at.nic).name, at.port)
     }
@@ -70,9 +67,7 @@ impl Topology {
     }
 
     pub fn nic_index(&self, name: &str) -> Option<NicIndex> {
-        self.nics
-            .iter()
-            .position(|nic| nic.name == name)
-            .map(NicIndex)
+        let mut nics = self.nics.iter();
+        nics.position(|nic| nic.name == name).map(NicIndex)
     }
 }
