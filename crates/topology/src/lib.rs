@@ -117,7 +117,7 @@ const NVSWITCH_MANAGER: (u16, u16) = (MELLANOX, 0x0087);
 const MOST_WITHIN_A_SOCKET: u32 = 15;
 
 /// The package of the first of `cpus`.
-fn package_of(pus: &[Pu], cpus: &CpuSet) -> Option<u32> {
+pub fn package_of(pus: &[Pu], cpus: &CpuSet) -> Option<u32> {
     let first = cpus.first()?;
     let pu = pus.iter().find(|pu| pu.os_index == first)?;
     Some(pu.package)

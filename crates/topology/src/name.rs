@@ -17,7 +17,7 @@ pub struct DeviceName(String);
 impl DeviceName {
     /// Most characters: `IB_DEVICE_NAME_MAX` of the kernel's include/uapi/rdma/ib_user_verbs.h is 64 with the final NUL,
     /// as is `prefix[64]` of NCCL's `struct netIf` (src/include/socket.h).
-    pub(crate) const MAX: usize = 63;
+    pub const MAX: usize = 63;
 
     /// True for 1 to 63 of the characters `A-Za-z0-9_.-`, the first a letter, a digit or `_`.
     pub fn is_one(text: &str) -> bool {

@@ -302,7 +302,7 @@ impl PciTree {
 
     /// The function at `address` and the bridges above it that the tree has, nearest first, and the host bridge;
     /// `None` as from [`PciTree::ancestors`].
-    pub(crate) fn climb(&self, address: PciAddress) -> (Vec<&PciFunction>, Option<HostBridge>) {
+    pub fn climb(&self, address: PciAddress) -> (Vec<&PciFunction>, Option<HostBridge>) {
         let mut functions = Vec::with_capacity(8);
         let mut here = address;
         while let Some(function) = self.get(here) {
