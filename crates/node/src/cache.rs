@@ -97,7 +97,7 @@ pub fn to_bytes(node: &NodeFile) -> Vec<u8> {
     sealed(&postcard::to_allocvec(node).expect("a node can always be written"))
 }
 
-pub(crate) fn sealed(content: &[u8]) -> Vec<u8> {
+pub fn sealed(content: &[u8]) -> Vec<u8> {
     let checksum = crc32fast::hash(content).to_le_bytes();
     [MAGIC, VERSION.as_bytes(), b"\n", &checksum, content].concat()
 }

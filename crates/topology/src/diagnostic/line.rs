@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 /// Most bytes of a line: Linux writes as many to a pipe at once (`PIPE_BUF`), and a task with eight GPUs reports half.
-const MAX_BYTES: usize = 4096;
+pub const MAX_BYTES: usize = 4096;
 
 /// Room for ` [cut: 18446744073709551615 bytes in all]`.
 const MARK: usize = 48;
