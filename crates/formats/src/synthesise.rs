@@ -87,10 +87,10 @@ pub fn modalias(processor: &Processor) -> String {
              family,
              model,
          }| {
-            let vendor = CpuVendor::ALL.iter().find(|(known, ..)| *known == vendor);
+            let vendor = CpuVendor::ALL.iter().find(|(known, _)| *known == vendor);
             format!(
                 ",ven{:04X}fam{family:04X}mod{model:04X}",
-                vendor.map_or(0, |(_, number, _)| *number)
+                vendor.map_or(0, |(_, number)| *number)
             )
         },
     );

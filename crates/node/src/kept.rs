@@ -75,7 +75,7 @@ const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
 /// Reads the node file at `path` if it is of this boot and these devices, and at most `max_age` seconds old by
 /// `boottime`.
 ///
-/// It never waits for a device: apart from the file it reads only what the kernel has in memory, nothing below
+/// No read waits for a device: of `/sys` and `/proc` only files in the kernel's memory are read, none below
 /// `/sys/class/infiniband/*/ports`.
 pub fn read(path: &Path, max_age: u64, author: Author, boottime: u64) -> Result<Kept, NotUsed> {
     let bytes =

@@ -40,8 +40,6 @@ impl fmt::Display for BadBitmap {
     }
 }
 
-impl std::error::Error for BadBitmap {}
-
 impl Bitmap {
     /// Linux's largest `CONFIG_NR_CPUS`.
     pub const LIMIT: u32 = 8192;

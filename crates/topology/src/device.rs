@@ -64,8 +64,8 @@ pub struct Gpu {
     /// `GPU-…`, as in `CUDA_VISIBLE_DEVICES`
     pub uuid: Option<String>,
     pub model: Option<String>,
-    /// the runtime's index of an AMD GPU on a node where ROCm counts the compute driver's nodes in another order than
-    /// PCI's (ROCR-Runtime, src/core/runtime/amd_topology.cpp)
+    /// an AMD GPU's index in ROCm, if not in PCI order: ROCm counts the compute driver's nodes (ROCR-Runtime,
+    /// src/core/runtime/amd_topology.cpp)
     pub runtime_index: Option<u32>,
     /// MIG instances (`gi*` below `/proc/driver/nvidia/capabilities/gpuN/mig`); `None` for none
     pub mig_instances: Option<u32>,
@@ -191,8 +191,7 @@ pub struct Port {
     pub subnet: Option<SubnetPrefix>,
     /// newest RoCE type of its GIDs, such as `RoCE v2`
     pub gid_type: Option<String>,
-    /// the interface of the node's default route, if that uses this port: the port's own, or a bond, bridge or VLAN
-    /// above it
+    /// interface of the default route through this port: its own, or a bond, bridge or VLAN above
     pub default_route: Option<String>,
     /// IPv4 networks of the interface, such as `10.1.0.0/16`, by address
     #[serde(default)]

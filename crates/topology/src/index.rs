@@ -1,4 +1,4 @@
-//! Indices of GPUs, NICs and ports in a topology, each a type of its own.
+//! Indices of GPUs, NICs and ports.
 #![forbid(unsafe_code)]
 
 use super::{Gpu, Nic, Port, Topology};
@@ -43,7 +43,6 @@ impl Topology {
         &self.nics[nic.0]
     }
 
-    /// `None` if the NIC has no such port.
     pub fn port(&self, at: PortRef) -> Option<&Port> {
         let mut ports = self.nic(at.nic).ports.iter();
         ports.find(|port| port.number == at.port)

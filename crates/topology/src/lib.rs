@@ -201,7 +201,7 @@ impl Topology {
         }
     }
 
-    /// The first NUMA node of a node's socket.
+    /// The first NUMA node of the socket of `node`.
     ///
     /// Nodes of one package share a socket, as in the kernel (`slit_cluster_package`, arch/x86/kernel/smpboot.c).
     /// Distances cannot decide: clusters of a Granite Rapids are 15 and 17 apart, packages of some 8-socket machines 16.
@@ -242,14 +242,14 @@ impl Topology {
         self.nics.iter().any(own) && !self.nics.iter().any(verbs)
     }
 
-    /// True for a ConnectX-7 function by which the host manages the NVSwitches of an HGX B200 or B300 board.  The
-    /// function looks like an InfiniBand port and reaches no other node.
+    /// True for a ConnectX-7 function that manages the NVSwitches of an HGX B200 or B300 board: it looks like an
+    /// InfiniBand port and reaches no other node.
     ///
     /// NVIDIA's Fabric Manager finds it by `SMDL=SW_MNG` in its VPD (Fabric Manager User Guide, "Systems Using Fourth
-    /// Generation NVSwitches").  Reading VPD asks the device, so two other facts decide:
+    /// Generation NVSwitches").  Reading VPD asks the device, so either of these facts decides:
     ///
-    /// * the subsystem `15b3:0087`, as on the two functions in a guest of AWS's p6-b200;
-    /// * more than two InfiniBand functions on one ConnectX-7, which has one or two ports for other nodes.  A bare board
+    /// * the subsystem `15b3:0087`, as in guests of AWS's p6-b200;
+    /// * more than two InfiniBand functions on one ConnectX-7, which has at most two ports for other nodes.  A bare board
     ///   has four (siderolabs/extensions pull request 895, DGX B200; Mellanox/nic-configuration-operator issue 496, HGX
     ///   B300).  Virtual functions have another device id.
     pub fn manages_nvswitches(&self, nic: &Nic) -> bool {

@@ -57,8 +57,6 @@ impl fmt::Display for BadDeviceName {
     }
 }
 
-impl std::error::Error for BadDeviceName {}
-
 impl FromStr for DeviceName {
     type Err = BadDeviceName;
 
@@ -98,12 +96,6 @@ impl PartialEq<str> for DeviceName {
 impl PartialEq<&str> for DeviceName {
     fn eq(&self, other: &&str) -> bool {
         self.0 == *other
-    }
-}
-
-impl From<DeviceName> for String {
-    fn from(name: DeviceName) -> String {
-        name.0
     }
 }
 

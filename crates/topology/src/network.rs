@@ -33,8 +33,6 @@ impl fmt::Display for BadNetwork {
     }
 }
 
-impl std::error::Error for BadNetwork {}
-
 impl Network {
     /// The network of an address with a prefix of 0 to 32 bits.
     pub fn new(address: Ipv4Addr, bits: u8) -> Option<Network> {
@@ -88,15 +86,15 @@ pub struct Ipv4Route<'t> {
 }
 
 impl<'t> Ipv4Route<'t> {
-    /// Parses interface, destination, gateway, flags, references, use, metric and mask, as in `eth0 00000000 0101000A
-    /// 0003 0 0 100 00000000 0 0 0`; `None` for the heading.
+    /// Parses `eth0 00000000 0101000A 0003 0 0 100 00000000 0 0 0`: interface, destination, gateway, flags, references,
+    /// use, metric, mask; `None` for the heading.
     pub fn of_line(line: &'t str) -> Option<Ipv4Route<'t>> {
         let mut words = line.split_whitespace();
         let mut next = || words.next();
         let [interface, destination, gateway, flags] = [next()?, next()?, next()?, next()?];
         let (metric, mask) = (words.nth(2)?, words.next()?);
         let hex = |text: &str| u32::from_str_radix(text, 16).ok();
-        // the kernel prints the address, in network order in memory, as a number of this processor's
+        // printed in the processor's byte order, kept in the network's
         let address = |text: &str| Some(Ipv4Addr::from(hex(text)?.to_ne_bytes()));
         Some(Ipv4Route {
             interface,

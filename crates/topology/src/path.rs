@@ -22,7 +22,6 @@ pub enum PathType {
 }
 
 impl PathType {
-    /// Nearest first.
     pub const ALL: [PathType; 5] = [
         PathType::Pix,
         PathType::Pxb,
@@ -46,11 +45,7 @@ pub struct Way {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
-    /// function 0 of the device at the lower end: all functions of a device share one link
-    pub below: PciAddress,
-    /// true on the first function's side of the path
-    pub of_a: bool,
-    /// rate under load in Mbit/s
+    /// under load
     pub mbps: u64,
 }
 
@@ -62,13 +57,13 @@ pub struct Ascent {
     /// nearest first
     bridges: Vec<PciAddress>,
     host: Option<HostBridge>,
-    /// the links above the function and each bridge: function 0 of the device below, and Mbit/s
+    /// as [`Ascent::links`]
     links: Vec<Option<(PciAddress, u64)>>,
     /// indices in `bridges` of switches that [`parts`] merges into the switch above
     parts: Vec<usize>,
 }
 
-/// The kind of path between two [`Ascent`]s, and their lengths up to the bridge where they meet.
+/// The path between two [`Ascent`]s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meeting {
     pub kind: PathType,
@@ -106,7 +101,7 @@ impl Ascent {
 }
 
 impl Meeting {
-    /// Numbers of links of the two functions on the path.
+    /// Numbers of links from each function to their lowest common bridge.
     pub fn links(&self) -> (usize, usize) {
         self.links
     }
@@ -116,30 +111,22 @@ impl Topology {
     /// The kind of path between two PCI functions, by nvidia-smi's legend; a stated path
     /// ([`Topology::stated_paths`]) overrides it.
     ///
-    /// In sysfs a switch is an upstream port with downstream ports below it, so two functions share one switch if each
-    /// has at most one bridge below the lowest common bridge.  If a NUMA node is unknown, the path is
-    /// [`PathType::Sys`]: nothing shows that it is shorter.
+    /// In sysfs a switch is an upstream port above downstream ports, so two functions share one switch if each has at
+    /// most one bridge below the lowest common bridge.  An unknown NUMA node makes the path [`PathType::Sys`].
     pub fn path_type(&self, a: PciAddress, b: PciAddress) -> PathType {
         self.meeting(&self.ascent(a), &self.ascent(b)).kind
     }
 
     pub fn way(&self, a: PciAddress, b: PciAddress) -> Way {
         let (a, b) = (self.ascent(a), self.ascent(b));
-        let Meeting {
-            kind,
-            crossing,
-            links: (links_a, links_b),
-        } = self.meeting(&a, &b);
-        let of = |ascent: &Ascent, count, of_a| -> Vec<Link> {
-            let links = ascent.links.iter().take(count).flatten();
-            links
-                .map(|&(below, mbps)| Link { below, of_a, mbps })
-                .collect()
-        };
+        let meeting = self.meeting(&a, &b);
+        let (links_a, links_b) = meeting.links;
+        let links = a.links.iter().take(links_a);
+        let links = links.chain(b.links.iter().take(links_b)).flatten();
         Way {
-            kind,
-            links: [of(&a, links_a, true), of(&b, links_b, false)].concat(),
-            crossing,
+            kind: meeting.kind,
+            links: links.map(|&(_, mbps)| Link { mbps }).collect(),
+            crossing: meeting.crossing,
         }
     }
 

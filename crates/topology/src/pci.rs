@@ -43,8 +43,6 @@ impl fmt::Display for BadPciAddress {
     }
 }
 
-impl std::error::Error for BadPciAddress {}
-
 impl PciAddress {
     /// The device's function 0.
     pub fn card(self) -> PciAddress {
@@ -65,7 +63,7 @@ impl PciAddress {
         self.device < 32 && self.function < 8
     }
 
-    /// First of the domains that importers invent for files without PCI addresses; reports leave such addresses out.
+    /// First domain of invented addresses: importers make them for files without any, and reports leave them out.
     pub const INVENTED: u32 = 0xfffd_0000;
 
     pub fn is_invented(self) -> bool {
@@ -264,7 +262,7 @@ impl PciFunction {
 /// GPUs and NICs as PCI functions, with every bridge above them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PciTree {
-    /// in address order, for binary search: a step makes a thousand look-ups
+    /// in address order: a step makes a thousand binary searches
     functions: Vec<PciFunction>,
 }
 
@@ -300,8 +298,7 @@ impl PciTree {
         self.functions.iter()
     }
 
-    /// The function at `address` and the bridges above it that the tree has, nearest first, and the host bridge;
-    /// `None` as from [`PciTree::ancestors`].
+    /// As [`PciTree::ancestors`], but with the function at `address` first, and only bridges that the tree has.
     pub fn climb(&self, address: PciAddress) -> (Vec<&PciFunction>, Option<HostBridge>) {
         let mut functions = Vec::with_capacity(8);
         let mut here = address;

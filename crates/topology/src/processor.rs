@@ -1,7 +1,7 @@
 //! A node's processors, from which NCCL derives the bandwidth between sockets.
 #![forbid(unsafe_code)]
 
-use crate::text::hex;
+use crate::text::{display_as_serialized, hex};
 use serde::{Deserialize, Serialize};
 
 /// The processor model, the same on all sockets.
@@ -51,25 +51,23 @@ pub enum CpuVendor {
 }
 
 impl CpuVendor {
-    /// Vendors, the kernel's numbers, and CPUID's vendor strings.
-    pub const ALL: [(CpuVendor, u32, &'static str); 5] = [
-        (CpuVendor::Intel, 0, "GenuineIntel"),
-        (CpuVendor::Amd, 2, "AuthenticAMD"),
-        (CpuVendor::Centaur, 5, "CentaurHauls"),
-        (CpuVendor::Hygon, 9, "HygonGenuine"),
-        (CpuVendor::Zhaoxin, 10, "  Shanghai  "),
+    /// Vendors with the kernel's numbers.
+    pub const ALL: [(CpuVendor, u32); 5] = [
+        (CpuVendor::Intel, 0),
+        (CpuVendor::Amd, 2),
+        (CpuVendor::Centaur, 5),
+        (CpuVendor::Hygon, 9),
+        (CpuVendor::Zhaoxin, 10),
     ];
 
-    pub fn word(self) -> &'static str {
-        let known = CpuVendor::ALL.iter().find(|known| known.0 == self);
-        known.map_or("", |known| known.2)
-    }
-
+    /// The vendor of CPUID's vendor string, which is also its `Display`.
     pub fn from_word(word: &str) -> Option<CpuVendor> {
-        let known = CpuVendor::ALL.iter().find(|known| known.2 == word)?;
-        Some(known.0)
+        let mut vendors = CpuVendor::ALL.iter().map(|(vendor, _)| *vendor);
+        vendors.find(|vendor| vendor.to_string() == word)
     }
 }
+
+display_as_serialized!(CpuVendor);
 
 /// A processor in JSON: `vendor`, `family` and `model` together, or none of them.
 #[derive(Serialize, Deserialize)]

@@ -50,8 +50,7 @@ impl Discovery<'_> {
         let path = root
             .follow(&format!("{BUS}/{name}"))
             .ok_or("no such PCI function: this GPU is left out")?;
-        // Intel's integrated graphics have a driver, and no task computes on them: they are right below the host bridge,
-        // a card of the same class (Arc) below a port
+        // no task computes on Intel's integrated graphics, right below the host bridge; an Arc card is below a port
         let above = path.rsplit('/').nth(1).unwrap_or_default();
         let class = || hex::<u32>(root.read(&format!("{path}/class"))).map(|class| class >> 8);
         if vendor == GpuVendor::Intel && above.starts_with("pci") && class() == Some(0x0300) {

@@ -63,13 +63,6 @@ impl Manifest {
         names.dedup();
         names
     }
-
-    /// The first path below a directory, at any depth.
-    pub fn first_below(&self, path: &str) -> Option<&str> {
-        let prefix = format!("{path}/");
-        let (first, _) = self.entries.range(prefix.clone()..).next()?;
-        first.starts_with(&prefix).then_some(first.as_str())
-    }
 }
 
 /// The path below the root to which the link `path` with this target leads; `None` if it leaves the root.

@@ -12,7 +12,7 @@ const MAX_PORTS: u8 = 16;
 
 /// An RDMA device on a PCI function.
 pub(super) struct RdmaDevice {
-    /// index in [`Topology::nics`](nic_placement_topology::Topology::nics) before that is sorted
+    /// index in `Topology::nics` before that is sorted
     pub(super) index: usize,
     /// directory of the device and of its interfaces
     pub(super) parent: String,

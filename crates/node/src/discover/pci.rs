@@ -51,7 +51,7 @@ impl Discovery<'_> {
             let need = Need {
                 // a bridge's node counts only if none below has one
                 numa_node: !numa_node_known,
-                // both ends of a link report it: the upper end is every second bridge
+                // both ends of a link report its rate; every second bridge is an upper end
                 link: distance % 2 == 0,
                 // a switch behind a switch may be a part of it
                 ids: chain.len() >= 6 && distance % 2 == 0 && distance > 0,
@@ -106,10 +106,8 @@ impl Discovery<'_> {
         function
     }
 
-    /// Reads the speed limits of a GPU's own links, which an idle GPU runs slower ([`Topology::ascent`]): the link above
+    /// Reads the speed limits of a GPU's own links, which run slower while it idles (`Topology::ascent`): the link above
     /// it and, on a card with its own switch (AMD, Intel), the link above the switch.
-    ///
-    /// [`Topology::ascent`]: nic_placement_topology::Topology::ascent
     pub(super) fn complete_gpu(&mut self, address: PciAddress, directory: &str, vendor: GpuVendor) {
         if self.is_full() {
             return;

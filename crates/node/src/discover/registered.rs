@@ -23,7 +23,7 @@ const NICS: [&str; 3] = [
     "sys/class/infiniband_verbs",
     "sys/class/cxi",
 ];
-/// GPUs without a driver too.
+/// All PCI functions: GPUs without a driver have no other entry.
 const BUS: &str = "sys/bus/pci/devices";
 /// The compute driver's counter of changes, and lists of CPUs and memory.
 const TEXTS: [&str; 3] = [

@@ -203,7 +203,7 @@ impl Root {
         }
     }
 
-    /// A symbolic link's target as a path below the root, followed once; `None` if that leads over another link.
+    /// A symbolic link's target as a path below the root; `None` if that leads over another link.
     pub fn follow(&self, path: &str) -> Option<String> {
         let on_disk = |link: PathBuf| {
             fs::read_link(link)
@@ -237,8 +237,8 @@ impl Root {
         Some(resolved)
     }
 
-    /// The names in a directory that `keep` takes, with their inodes, by inode; a sysfs name that goes and comes back
-    /// has a new inode.  In a manifest all inodes are 0.
+    /// The names in a directory that `keep` takes, and their inodes, sorted by inode.  A sysfs name that goes and comes
+    /// back has a new inode; in a manifest all are 0.
     pub fn numbered(&self, path: &str, keep: impl Fn(&str) -> bool) -> Vec<(String, u64)> {
         if let Backing::Manifest(_) = &self.source {
             let names = self.list(path, keep).into_iter();

@@ -110,8 +110,8 @@ pub fn has_product(dmi: &Dmi, model: &Model) -> bool {
     })
 }
 
-/// The facts that agree; `None` if GPUs are missing, unless the addresses of the others agree: a job or a virtual
-/// machine may have a part of the GPUs.
+/// The facts that agree; `None` if GPUs are missing and the others' addresses differ.  Jobs and virtual machines may
+/// have a part of the GPUs.
 fn facts(dmi: &Dmi, live: &Topology, model: &Model, known: &Topology) -> Option<Vec<&'static str>> {
     let gpus = gpu_addresses(live);
     let in_place = model.addresses && gpus.is_subset(&gpu_addresses(known));
@@ -205,10 +205,8 @@ pub(crate) fn supply(live: &mut Topology, model: &Model) -> Vec<Diagnostic> {
     vec![Diagnostic::new(model.name, finding)]
 }
 
-/// The model's paths that are nearer than the live bus shows.
-///
-/// The live bus must show [`PathType::Node`] or farther for the pair, and for both functions no switch in common with
-/// any GPU or NIC: a bus that shows one switch is believed for all.
+/// The model's paths between GPUs and NICs that are nearer than the live bus shows, for functions that share no switch
+/// on the live bus: a bus that shows a function's switch hides none of its paths.
 fn hidden_paths(
     live: &Topology,
     model: &Model,

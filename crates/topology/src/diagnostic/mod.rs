@@ -49,8 +49,8 @@ pub fn more_entries(count: usize) -> String {
     format!("{count} more such entr{end}")
 }
 
-/// Log lines: each finding once, with its first place and the number of others.  A broken `/sys` gives one finding for
-/// each device, and would flood the log.
+/// Log lines: each finding once, with its first place and the number of others, since a broken `/sys` gives one for each
+/// device.
 pub fn summary(diagnostics: &[Diagnostic]) -> Vec<String> {
     let mut found: Vec<(&Diagnostic, usize)> = Vec::new();
     for diagnostic in diagnostics {

@@ -30,18 +30,18 @@ pub(super) fn at_most(place: impl Display, count: usize, most: usize) -> Result<
     Ok(())
 }
 
-/// Refuses a value that occurs twice; each comes with its row, and the answer is each value's row.
+/// The row in `list` of each value; a value in two rows is refused.
 pub(super) fn once<T: Ord + Display>(
+    list: &str,
+    field: &str,
     values: impl Iterator<Item = (usize, T)>,
-    place: impl Fn(usize) -> String,
 ) -> Result<BTreeMap<T, usize>> {
     let mut rows = BTreeMap::new();
     for (row, value) in values {
-        if let Some(&first) = rows.get(&value) {
-            let (value, first) = (printable(&value.to_string(), 80), place(first));
+        if let Some(first) = rows.get(&value) {
+            let value = printable(&value.to_string(), 80);
             return bad(format!(
-                "`{}`: found `{value}`, which `{first}` has already, expected it once",
-                place(row)
+                "`{list}[{row}]{field}`: found `{value}`, which `{list}[{first}]{field}` has already, expected it once"
             ));
         }
         rows.insert(value, row);
@@ -61,7 +61,7 @@ fn free_text(place: impl Display, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// A word that is absent, or fit for lists and paths as a device's name is.
+/// Refuses a word that no [`DeviceName`] may be.
 fn name<'a>(place: impl Display, text: impl Into<Option<&'a String>>) -> Result<()> {
     match text.into().map(|text| (text, text.parse::<DeviceName>())) {
         Some((text, Err(expected))) => wrong(place, text, expected),
@@ -125,11 +125,9 @@ pub(super) fn topology(file: Document, provenance: Provenance) -> Result<Topolog
         check_nic(i, nic)?;
     }
     let nics = || file.nics.iter().enumerate();
-    once(nics().map(|(i, nic)| (i, &*nic.name)), |i| {
-        format!("nics[{i}].name")
-    })?;
+    once("nics", ".name", nics().map(|(i, nic)| (i, &*nic.name)))?;
     let uverbs = nics().filter_map(|(i, nic)| Some((i, nic.uverbs.as_deref()?)));
-    once(uverbs, |i| format!("nics[{i}].uverbs"))?;
+    once("nics", ".uverbs", uverbs)?;
     node.stated_paths = paths(&file.paths, &file.gpus, &file.nics)?;
     (node.gpus, node.nics) = (file.gpus, file.nics);
     node.sort();
@@ -139,9 +137,8 @@ pub(super) fn topology(file: Document, provenance: Provenance) -> Result<Topolog
 fn numa_nodes(rows: Vec<NodeRow>, pus: &[Pu]) -> Result<Vec<NumaNode>> {
     let count = rows.len();
     at_most("numa_nodes", count, MAX_NUMA_NODES)?;
-    once(rows.iter().map(|row| row.os_index).enumerate(), |i| {
-        format!("numa_nodes[{i}].os_index")
-    })?;
+    let numbers = rows.iter().map(|row| row.os_index).enumerate();
+    once("numa_nodes", ".os_index", numbers)?;
     let (mut all, mut cpus_seen) = (Vec::<NumaNode>::with_capacity(count), Bitmap::new());
     for (i, row) in rows.into_iter().enumerate() {
         let at = |field: &str| format!("numa_nodes[{i}].{field}");
@@ -158,7 +155,7 @@ fn numa_nodes(rows: Vec<NodeRow>, pus: &[Pu]) -> Result<Vec<NumaNode>> {
         if let Some(cpu) = cpus_seen.intersection(&cpus).first() {
             let first = all.iter().position(|other| other.cpus.contains(cpu));
             let of_both = [first.unwrap_or(i), i].map(|row| (row, cpu));
-            once(of_both.into_iter(), |i| format!("numa_nodes[{i}].cpus"))?;
+            once("numa_nodes", ".cpus", of_both.into_iter())?;
         }
         cpus_seen.add(&cpus);
         if !distances.is_empty() && distances.len() != count {
@@ -190,7 +187,7 @@ fn numa_nodes(rows: Vec<NodeRow>, pus: &[Pu]) -> Result<Vec<NumaNode>> {
 fn tree(functions: Vec<PciFunction>, node: &Topology) -> Result<PciTree> {
     at_most("pci", functions.len(), MAX_PCI)?;
     let addresses = functions.iter().map(|function| function.address);
-    let rows = once(addresses.enumerate(), |i| format!("pci[{i}].address"))?;
+    let rows = once("pci", ".address", addresses.enumerate())?;
     for (i, function) in functions.iter().enumerate() {
         // a file without `numa_nodes` may still number them
         let is_listed = |numa: u32| node.numa_nodes.is_empty() || node.numa_node(numa).is_some();
@@ -209,7 +206,7 @@ fn tree(functions: Vec<PciFunction>, node: &Topology) -> Result<PciTree> {
     Ok(tree)
 }
 
-/// The error above a function without a host bridge.
+/// Refuses a function without a host bridge, unless the fault is a bridge's own.
 fn check_parents(tree: &PciTree, function: &PciFunction, place: &str) -> Result<()> {
     let address = function.address;
     if let PciParent::Bridge(bridge) = function.parent {
@@ -224,7 +221,7 @@ fn check_parents(tree: &PciTree, function: &PciFunction, place: &str) -> Result<
         ));
     }
     if bridges.len() < PciTree::MAX_DEPTH {
-        // the parent of a bridge is missing: that bridge gets the error
+        // a bridge above has a missing parent, and gets its own error
         return Ok(());
     }
     let found = format!("{} bridges or more", bridges.len() + 1);
@@ -234,8 +231,8 @@ fn check_parents(tree: &PciTree, function: &PciFunction, place: &str) -> Result<
 
 fn check_gpu(i: usize, gpu: &Gpu, function: &PciFunction) -> Result<()> {
     let at = |field: &str| format!("gpus[{i}].{field}");
-    let is_other = |id: &u16| GpuVendor::from_pci(*id) != Some(gpu.vendor);
-    if let Some(id) = function.vendor.filter(is_other) {
+    let known = function.vendor;
+    if let Some(id) = known.filter(|&id| GpuVendor::from_pci(id) != Some(gpu.vendor)) {
         let expected = format!("the vendor of `{}` in `pci`, `0x{id:04x}`", gpu.address);
         return wrong(at("vendor"), gpu.vendor, expected);
     }
@@ -255,36 +252,32 @@ fn gpus_differ(gpus: &[Gpu]) -> Result<()> {
     let each = |of: fn(&Gpu) -> Option<String>, field: &str| {
         let values = gpus.iter().map(of).enumerate();
         let values = values.filter_map(|(i, value)| Some((i, value?)));
-        once(values, |i| format!("gpus[{i}].{field}")).map(drop)
+        once("gpus", field, values).map(drop)
     };
     let part = |gpu: &Gpu| match gpu.partition {
         Some(partition) => Some(format!("{} partition {partition}", gpu.address)),
         None => Some(gpu.address.to_string()),
     };
-    each(part, "address")?;
-    each(|gpu| gpu.uuid.clone(), "uuid")?;
-    each(Gpu::device_node, "minor")?;
-    each(
-        |gpu| Some(format!("{} {}", gpu.vendor, gpu.runtime_index?)),
-        "runtime_index",
-    )
+    let runtime_index = |gpu: &Gpu| Some(format!("{} {}", gpu.vendor, gpu.runtime_index?));
+    each(part, ".address")?;
+    each(|gpu| gpu.uuid.clone(), ".uuid")?;
+    each(Gpu::device_node, ".minor")?;
+    each(runtime_index, ".runtime_index")
 }
 
 fn check_nic(i: usize, nic: &Nic) -> Result<()> {
     let at = |field: &str| format!("nics[{i}].{field}");
     name(at("uverbs"), &nic.uverbs)?;
     at_most(at("netdevs"), nic.netdevs.len(), MAX_NETDEVS)?;
-    let netdev = |k: usize| format!("nics[{i}].netdevs[{k}]");
     for (k, text) in nic.netdevs.iter().enumerate() {
-        name(netdev(k), text)?;
+        name(format_args!("{}[{k}]", at("netdevs")), text)?;
     }
-    once(nic.netdevs.iter().enumerate(), netdev)?;
-    for (field, text) in [("guid", &nic.guid), ("card", &nic.card)] {
-        free_text(at(field), text.as_deref().unwrap_or_default())?;
-    }
+    once(&at("netdevs"), "", nic.netdevs.iter().enumerate())?;
+    free_text(at("guid"), nic.guid.as_deref().unwrap_or_default())?;
+    free_text(at("card"), nic.card.as_deref().unwrap_or_default())?;
     at_most(at("ports"), nic.ports.len(), MAX_PORTS)?;
     let numbers = nic.ports.iter().map(|port| port.number).enumerate();
-    once(numbers, |k| format!("nics[{i}].ports[{k}].number"))?;
+    once(&at("ports"), ".number", numbers)?;
     let mut ports = nic.ports.iter().enumerate();
     ports.try_for_each(|(k, port)| check_port(i, k, port))
 }

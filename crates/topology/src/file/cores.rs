@@ -46,8 +46,8 @@ pub(super) fn pus(rows: &[Core]) -> Result<Vec<Pu>> {
             at_most("pus", pus.len(), Bitmap::LIMIT as usize)?;
         }
     }
-    once(cores.into_iter(), |i| format!("pus[{i}]"))?;
-    once(rows_of_pus.into_iter(), |i| format!("pus[{i}].pus"))?;
+    once("pus", "", cores.into_iter())?;
+    once("pus", ".pus", rows_of_pus.into_iter())?;
     Ok(pus)
 }
 

@@ -136,8 +136,8 @@ fn is_by(author: Author, facts: &Metadata) -> Result<(), Obstacle> {
 
 /// Reads a regular file of at most `limit` bytes; links are followed.
 ///
-/// The open file's owner is checked, so no other file can replace it.  Owners of directories are not: by them another
-/// file of root's could be put there, no more.
+/// The owner of the open file is checked, so no other file can replace it.  Owners of directories are not: they could
+/// only put another file of root's in its place.
 pub fn read_file(path: &Path, limit: usize, author: Author) -> Result<Vec<u8>, Unreadable> {
     let read = open_followed(path).and_then(|file| bounded(file, limit, author));
     read.map_err(|problem| problem.of(path))
