@@ -156,3 +156,6 @@ pub fn make(
     };
     Ok((file, diagnostics))
 }
+
+#[cfg(test)]
+mod tests;
