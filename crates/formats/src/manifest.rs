@@ -63,7 +63,7 @@ pub fn text(manifest: &Manifest) -> String {
         // writing to a string cannot fail
         let _ = match entry {
             // a directory of which something below is known needs no line of its own
-            Entry::Directory if manifest.first_below(path).is_some() => Ok(()),
+            Entry::Directory if first_below(manifest, path).is_some() => Ok(()),
             Entry::Directory => writeln!(text, "{shown}/"),
             Entry::Link(target) => writeln!(text, "{shown} -> {}", Escaped(target)),
             Entry::File(content) if content.is_empty() => writeln!(text, "{shown} ="),
@@ -163,6 +163,13 @@ pub fn parse(text: &str) -> Result<Manifest, BadText> {
     Ok(manifest)
 }
 
+/// The first path below a directory, at any depth.
+fn first_below<'m>(manifest: &'m Manifest, path: &str) -> Option<&'m str> {
+    let prefix = format!("{path}/");
+    let (first, _) = manifest.entries.range(prefix.clone()..).next()?;
+    first.starts_with(&prefix).then_some(first.as_str())
+}
+
 /// Nothing may lie below a file or a link: unpacking would write through it.
 fn check_nesting(manifest: &Manifest) -> Result<(), BadText> {
     // one look for each file: one for each folder of each path takes seconds where the paths are deep
@@ -171,7 +178,7 @@ fn check_nesting(manifest: &Manifest) -> Result<(), BadText> {
         .iter()
         .filter(|(_, entry)| !matches!(entry, Entry::Directory))
     {
-        if let Some(below) = manifest.first_below(path) {
+        if let Some(below) = first_below(manifest, path) {
             let problem = format!(
                 "`{}` lies below `{}`, which is no directory",
                 cut(below),

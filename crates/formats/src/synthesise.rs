@@ -75,7 +75,7 @@ pub fn synthesise(topology: &Topology) -> Manifest {
         self::nic(&mut tree, topology, nic);
     }
     routes(&mut tree, topology);
-    described::write(topology, &mut tree.manifest);
+    describe(topology, &mut tree.manifest);
     tree.manifest
 }
 
@@ -87,10 +87,10 @@ pub fn modalias(processor: &Processor) -> String {
              family,
              model,
          }| {
-            let vendor = CpuVendor::ALL.iter().find(|(known, ..)| *known == vendor);
+            let vendor = CpuVendor::ALL.iter().find(|(known, _)| *known == vendor);
             format!(
                 ",ven{:04X}fam{family:04X}mod{model:04X}",
-                vendor.map_or(0, |(_, number, _)| *number)
+                vendor.map_or(0, |(_, number)| *number)
             )
         },
     );
@@ -461,5 +461,58 @@ fn verbs(tree: &mut Tree, parent: &str, nic: &Nic) {
             port.routes_elsewhere
                 .then_some("fd00:0000:0000:0000:0000:0000:0000:0001"),
         );
+    }
+}
+
+/// Adds the facts of `topology` that sysfs cannot show, as files below [`described::PLACE`].
+fn describe(topology: &Topology, manifest: &mut Manifest) {
+    let mut file = |name: &str, text: String| {
+        manifest.insert(&format!("{}/{name}", described::PLACE), Entry::File(text))
+    };
+    // always there: discovery looks for no known machine in a described node
+    file(
+        "supplied_by",
+        topology.supplied_by.clone().unwrap_or_default(),
+    );
+    let roles: Vec<String> = topology
+        .nics
+        .iter()
+        .filter_map(|nic| Some(format!("{} {}", nic.name, nic.role?)))
+        .collect();
+    if !roles.is_empty() {
+        file("roles", roles.join("\n"));
+    }
+    let by_interface = |nic: &&Nic| nic.kind == NicKind::Slingshot && !nic.name.starts_with("cxi");
+    let slingshot: Vec<&str> = topology
+        .nics
+        .iter()
+        .filter(by_interface)
+        .map(|nic| nic.name.as_str())
+        .collect();
+    if !slingshot.is_empty() {
+        file("slingshot", slingshot.join("\n"));
+    }
+    // NVIDIA's driver tells its own
+    let others = topology
+        .gpus
+        .iter()
+        .filter(|gpu| gpu.vendor != GpuVendor::Nvidia);
+    let models: Vec<String> = others
+        .filter_map(|gpu| Some(format!("{} {}", gpu.address, gpu.model.as_ref()?)))
+        .collect();
+    if !models.is_empty() {
+        file("models", models.join("\n"));
+    }
+    let mut gpus: Vec<PciAddress> = topology.stated_paths.keys().map(|(gpu, _)| *gpu).collect();
+    gpus.dedup();
+    for gpu in gpus {
+        let of_gpu = topology
+            .stated_paths
+            .iter()
+            .filter(|((of, _), _)| *of == gpu);
+        let lines: Vec<String> = of_gpu
+            .map(|((_, nic), kind)| format!("{nic} {kind}"))
+            .collect();
+        file(&format!("paths/{gpu}"), lines.join("\n"));
     }
 }

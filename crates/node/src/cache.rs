@@ -1,7 +1,7 @@
-//! The node file: the node as it was read a while ago, with what tells whether it is still so.
+//! The node file: a node in binary form, with the marks that show whether it is still current.
 //!
-//! A cache between the tool and the plugin of one version, not a format for people: a line that names the version, a checksum,
-//! and what is known in a binary form.  `nic-placement show --topology FILE` shows what is in it.
+//! One version of the tool writes it for the same version of the plugin: a line with the version, a checksum, the content.
+//! `nic-placement show --topology FILE` prints it.
 #![forbid(unsafe_code)]
 
 use crate::discover::registered::Registered;
@@ -11,28 +11,26 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 const MAGIC: &[u8] = b"nic-placement node file ";
-/// The release, after [`MAGIC`], and a number that grows with each change of the format.  Only a file of the same
-/// version is read.
+/// The release, and a number that grows with each change of the format.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-4");
-/// Bytes, at most: a topology file, and a line for each device.
+/// Most bytes: a topology file's, and a line for each device.
 pub const MAX_BYTES: usize = file::MAX_BYTES + 1024 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
-    /// `/proc/sys/kernel/random/boot_id`: the kernel draws it anew at each boot
+    /// `/proc/sys/kernel/random/boot_id`, new at each boot
     pub boot_id: String,
-    /// `CLOCK_BOOTTIME` in seconds, which no one can set back
+    /// seconds of `CLOCK_BOOTTIME`, which cannot be set back
     pub boottime: u64,
-    /// for people
+    /// date and time for people
     pub time: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeFile {
     pub stamp: Stamp,
-    /// devices that the kernel had registered
     pub registered: Registered,
-    /// interfaces of ports, with their `operstate`
+    /// `operstate` of ports' interfaces
     pub links: BTreeMap<String, String>,
     pub topology: Topology,
 }
@@ -49,20 +47,18 @@ pub enum BadNodeFile {
 
 impl fmt::Display for BadNodeFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
+        f.write_str(match self {
             BadNodeFile::Foreign => {
-                f.write_str("it is no node file: expected one that `nic-placement refresh` wrote")
+                "it is no node file: expected one that `nic-placement refresh` wrote"
             }
             BadNodeFile::Version(found) => {
-                write!(
+                return write!(
                     f,
                     "it is a node file of version `{found}`, expected `{VERSION}`"
-                )
+                );
             }
-            BadNodeFile::Damaged => {
-                f.write_str("it is damaged: its checksum is that of other bytes")
-            }
-        }
+            BadNodeFile::Damaged => "it is damaged: its checksum is that of other bytes",
+        })
     }
 }
 
@@ -72,23 +68,15 @@ pub fn is_node_file(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
 
-/// Reads a node file; `provenance` says where the bytes are from.
-///
-/// A step reads root's files alone, and `refresh` writes consistent topologies only ([`super::kept::make`]): a step
-/// does not check that again, which took half of the time.
+/// Reads a node file.  The topology is not checked, which would double the time: `refresh` writes consistent ones only
+/// ([`super::kept::make`]), and a step reads only root's files.
 pub fn from_bytes(bytes: &[u8], provenance: Provenance) -> Result<NodeFile, BadNodeFile> {
     let rest = bytes.strip_prefix(MAGIC).ok_or(BadNodeFile::Foreign)?;
-    let Some(rest) = rest
-        .strip_prefix(VERSION.as_bytes())
-        .and_then(|rest| rest.strip_prefix(b"\n"))
-    else {
-        let version = rest
-            .iter()
-            .take(32)
-            .take_while(|byte| byte.is_ascii_graphic());
-        return Err(BadNodeFile::Version(
-            version.map(|&byte| char::from(byte)).collect(),
-        ));
+    let own = rest.strip_prefix(VERSION.as_bytes());
+    let Some(rest) = own.and_then(|rest| rest.strip_prefix(b"\n")) else {
+        let version = rest.iter().take(32).map(|&byte| char::from(byte));
+        let version = version.take_while(char::is_ascii_graphic);
+        return Err(BadNodeFile::Version(version.collect()));
     };
     let (checksum, content) = rest.split_first_chunk().ok_or(BadNodeFile::Damaged)?;
     if crc32fast::hash(content) != u32::from_le_bytes(*checksum) {
@@ -103,9 +91,9 @@ pub fn from_bytes(bytes: &[u8], provenance: Provenance) -> Result<NodeFile, BadN
     }
 }
 
-/// Writes a node file, the same bytes for the same node.
+/// The same bytes for the same node.
 pub fn to_bytes(node: &NodeFile) -> Vec<u8> {
-    // this cannot fail: the length of every list is known, and a Vec takes all bytes
+    // this cannot fail: each list's length is known, and a Vec takes all bytes
     sealed(&postcard::to_allocvec(node).expect("a node can always be written"))
 }
 

@@ -1,4 +1,4 @@
-//! Decides whether the node file tells this node as it is now, and makes one.
+//! Reads the node file if it is current, and makes it.
 #![forbid(unsafe_code)]
 
 use super::cache::{self, NodeFile, Stamp};
@@ -13,32 +13,32 @@ use std::path::Path;
 
 #[derive(Debug)]
 pub struct Kept {
-    /// with changes since then that are known without asking hardware
+    /// the file's, with later changes that the kernel knows from memory
     pub topology: Topology,
-    /// seconds since it was read
+    /// seconds since the file was written
     pub age: u64,
-    /// links that were lost since
+    /// links lost since then
     pub diagnostics: Vec<Diagnostic>,
 }
 
 #[derive(Debug)]
 pub enum NotUsed {
+    /// path of the missing file
     Absent(String),
-    /// the file is not trusted, or cannot be read
     Unreadable(Unreadable),
     Bad(cache::BadNodeFile),
-    /// written before this system was started
+    /// another `boot_id`
     OtherBoot,
-    /// age in seconds, and the most that is allowed
+    /// age in seconds, and the allowed age
     TooOld(u64, u64),
-    /// seconds by which its time of writing is in the future
+    /// seconds until its time of writing
     Early(u64),
-    /// a device came or went
+    /// the device that came or went
     Changed(String),
 }
 
 impl NotUsed {
-    /// True without a file: an admin that never had one written needs no message.
+    /// True if there is no file: an admin without `refresh` needs no message.
     pub fn is_absent(&self) -> bool {
         matches!(self, NotUsed::Absent(_))
     }
@@ -50,22 +50,19 @@ impl fmt::Display for NotUsed {
             NotUsed::Absent(path) => write!(f, "there is no node file `{path}`"),
             NotUsed::Unreadable(unreadable) => write!(f, "the node file: {unreadable}"),
             NotUsed::Bad(bad) => write!(f, "the node file cannot be read: {bad}"),
-            NotUsed::OtherBoot => {
-                write!(
-                    f,
-                    "the node file was written before this system was started, or by another"
-                )
-            }
-            NotUsed::TooOld(age, most) => {
-                write!(
-                    f,
-                    "the node file is {age} s old, and {most} s may be: a refresh that hangs?"
-                )
-            }
-            NotUsed::Early(ahead) => write!(
-                f,
-                "the node file says that it was written {ahead} s from now"
+            NotUsed::OtherBoot => f.write_str(
+                "the node file was written before this system was started, or by another",
             ),
+            NotUsed::TooOld(age, most) => write!(
+                f,
+                "the node file is {age} s old, and {most} s may be: a refresh that hangs?"
+            ),
+            NotUsed::Early(ahead) => {
+                write!(
+                    f,
+                    "the node file says that it was written {ahead} s from now"
+                )
+            }
             NotUsed::Changed(what) => write!(f, "the node is not as the node file says: {what}"),
         }
     }
@@ -75,29 +72,24 @@ impl std::error::Error for NotUsed {}
 
 const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
 
-/// Reads the node file at `path`, and uses it if it is of this boot, of these devices and no older than `max_age`
-/// seconds by the clock `boottime`.
+/// Reads the node file at `path` if it is of this boot and these devices, and at most `max_age` seconds old by
+/// `boottime`.
 ///
-/// Of the node it reads only facts that the kernel has in memory, so it never waits for a device: no file below
+/// No read waits for a device: of `/sys` and `/proc` only files in the kernel's memory are read, none below
 /// `/sys/class/infiniband/*/ports`.
 pub fn read(path: &Path, max_age: u64, author: Author, boottime: u64) -> Result<Kept, NotUsed> {
     let bytes =
-        read_unlinked(path, cache::MAX_BYTES, author).map_err(|unreadable| {
-            match unreadable.problem {
-                Obstacle::System(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                    NotUsed::Absent(unreadable.path)
-                }
-                problem => NotUsed::Unreadable(Unreadable {
-                    problem,
-                    ..unreadable
-                }),
+        read_unlinked(path, cache::MAX_BYTES, author).map_err(|bad| match &bad.problem {
+            Obstacle::System(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                NotUsed::Absent(bad.path)
             }
+            _ => NotUsed::Unreadable(bad),
         })?;
     let node = cache::from_bytes(&bytes, Provenance::ThisSystem).map_err(NotUsed::Bad)?;
     settle(&Root::live(), node, max_age, boottime)
 }
 
-/// The node of a file, brought up to date.
+/// Checks that a node file is current, and brings its node up to date.
 pub fn settle(root: &Root, node: NodeFile, max_age: u64, boottime: u64) -> Result<Kept, NotUsed> {
     let NodeFile {
         stamp,
@@ -120,7 +112,7 @@ pub fn settle(root: &Root, node: NodeFile, max_age: u64, boottime: u64) -> Resul
     let links_now = links(root, &topology);
     let lost = follow_links(&mut topology, &links_then, &links_now).map_err(NotUsed::Changed)?;
     complete(root, &mut topology);
-    let since = |what| Diagnostic::new(stamp.time.clone(), format!("since then: {what}"));
+    let since = |what| Diagnostic::new(&*stamp.time, format!("since then: {what}"));
     Ok(Kept {
         topology,
         age,
@@ -128,8 +120,8 @@ pub fn settle(root: &Root, node: NodeFile, max_age: u64, boottime: u64) -> Resul
     })
 }
 
-/// Reads all of the node for a node file, with findings.  It is an error if devices came or went meanwhile, or if the
-/// file would be read as another topology.
+/// Reads the whole node for a node file, with findings.  An error if devices come or go meanwhile, or if the topology is
+/// inconsistent.
 pub fn make(
     root: &Root,
     boottime: u64,
@@ -138,37 +130,31 @@ pub fn make(
     let boot_id = root
         .read(BOOT_ID)
         .ok_or_else(|| format!("cannot read `/{BOOT_ID}`"))?;
-    let before = registered(root);
+    let registered_before = registered(root);
     let (topology, diagnostics) = read_root(root, Scope::Full, Provenance::ThisSystem);
     let links = links(root, &topology);
-    if let Some(what) = difference(&before, &registered(root)) {
+    if let Some(what) = difference(&registered_before, &registered(root)) {
         return Err(format!("the node changed while it was read: {what}"));
     }
-    let stamp = Stamp {
-        boot_id,
-        boottime,
-        time,
-    };
-    let again = file::from_json(&file::to_json(&topology), Provenance::ThisSystem);
-    // a topology file does not say which model supplied what
-    match again.map(|again| Topology {
-        supplied_by: topology.supplied_by.clone(),
-        ..again
-    }) {
-        Ok(again) if again == topology => Ok((
-            NodeFile {
-                stamp,
-                registered: before,
-                links,
-                topology,
-            },
-            diagnostics,
-        )),
-        Ok(_) => {
-            Err("the node's topology is not consistent: a file would not give it back".to_string())
-        }
-        Err(bad) => Err(format!("the node's topology is not consistent: {bad}")),
+    let bad = |why: &str| format!("the node's topology is not consistent: {why}");
+    let mut again = file::from_json(&file::to_json(&topology), Provenance::ThisSystem)
+        .map_err(|error| bad(&error.to_string()))?;
+    // a topology file has no such field
+    again.supplied_by.clone_from(&topology.supplied_by);
+    if again != topology {
+        return Err(bad("a file would not give it back"));
     }
+    let file = NodeFile {
+        stamp: Stamp {
+            boot_id,
+            boottime,
+            time,
+        },
+        registered: registered_before,
+        links,
+        topology,
+    };
+    Ok((file, diagnostics))
 }
 
 #[cfg(test)]

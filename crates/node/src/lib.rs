@@ -1,7 +1,7 @@
-//! The node, from wherever the admin wants it read: this system, a directory, a built-in machine, a topology file.
+//! Reads the node: this system, a captured tree, a built-in machine, or a topology file.
 #![forbid(unsafe_code)]
 
-// the unit tests share `synthesise` with crates/formats, which names this crate as others do
+// `synthesise`, which the unit tests share with crates/formats, names this crate
 #[cfg(test)]
 extern crate self as nic_placement_node;
 
@@ -21,9 +21,8 @@ use std::path::Path;
 
 #[derive(Debug)]
 pub enum NoTopology {
-    /// the file or directory cannot be read, or is not trusted
     Unreadable(Unreadable),
-    /// the file (path) is no topology (why)
+    /// path and error of a file that is no topology
     Bad(String, String),
     NoModel(String),
 }
@@ -35,11 +34,8 @@ impl fmt::Display for NoTopology {
             NoTopology::Bad(path, problem) => write!(f, "`{path}` is no topology: {problem}"),
             NoTopology::NoModel(name) => {
                 let known: Vec<&str> = platform::names().collect();
-                write!(
-                    f,
-                    "no built-in machine is called `{name}`; known: {}",
-                    known.join(", ")
-                )
+                let known = known.join(", ");
+                write!(f, "no built-in machine is called `{name}`; known: {known}")
             }
         }
     }
@@ -47,73 +43,69 @@ impl fmt::Display for NoTopology {
 
 impl std::error::Error for NoTopology {}
 
-/// Bytes of a topology file, at most: slurmstepd holds it in memory, as root.  The largest built-in machine has 9 kB.
+/// Most bytes of a topology file, which slurmstepd reads into memory as root; built-in machines have up to 19 kB.
 const MAX_FILE: usize = 16 * 1024 * 1024;
 
-/// Reads the node, with findings.  `author` limits whose files may describe it: in a process of root's only root's.
+/// Reads a node, with findings, from files that `author` may have written.
 pub fn read(
     source: &NodeSource,
     scope: Scope,
     author: Author,
 ) -> Result<(Topology, Vec<Diagnostic>), NoTopology> {
-    match source {
-        NodeSource::Live => Ok(read_root(&Root::live(), scope, Provenance::ThisSystem)),
+    let node = match source {
+        NodeSource::Live => return Ok(read_root(&Root::live(), scope, Provenance::ThisSystem)),
         NodeSource::Sysfs(path) => {
             let root = Root::directory(Path::new(path), author).map_err(NoTopology::Unreadable)?;
-            Ok(read_root(&root, scope, Provenance::Captured(path.clone())))
+            return Ok(read_root(&root, scope, Provenance::Captured(path.clone())));
         }
-        NodeSource::Machine(name) => platform::model(name)
-            .map(|topology| (topology, Vec::new()))
-            .ok_or(NoTopology::NoModel(name.clone())),
+        NodeSource::Machine(name) => {
+            platform::model(name).ok_or_else(|| NoTopology::NoModel(name.clone()))?
+        }
         NodeSource::Topology(path) => {
             let bytes = root::read_file(Path::new(path), MAX_FILE, author)
                 .map_err(NoTopology::Unreadable)?;
-            let topology = from_json(path, &bytes)
-                .map_err(|problem| NoTopology::Bad(path.clone(), problem))?;
-            Ok((topology, Vec::new()))
+            from_json(path, &bytes).map_err(|problem| NoTopology::Bad(path.clone(), problem))?
         }
-    }
+    };
+    Ok((node, Vec::new()))
 }
 
-/// The project's own format, and nothing else: this runs as root, which parses no other program's files.
+/// Parses the project's own format alone, since root parses no other program's files.
 fn from_json(path: &str, bytes: &[u8]) -> Result<Topology, String> {
-    let text =
-        std::str::from_utf8(bytes).map(|text| text.trim_start_matches('\u{feff}').trim_start());
-    match text {
-        Ok(text) if text.starts_with('{') => {
-            file::from_json(text, Provenance::File(path.to_string())).map_err(|bad| bad.to_string())
-        }
-        _ => Err(format!(
+    let text = std::str::from_utf8(bytes).unwrap_or_default();
+    let text = text.trim_start_matches('\u{feff}').trim_start();
+    if !text.starts_with('{') {
+        return Err(format!(
             "line 1 does not begin the project's own JSON, which is expected: `nic-placement import {path} -o FILE` makes it \
              of a snapshot, a tar, XML of hwloc or NCCL, and the text of `nvidia-smi topo -m`"
-        )),
+        ));
     }
+    file::from_json(text, Provenance::File(path.to_string())).map_err(|bad| bad.to_string())
 }
 
 /// Reads the node from `/sys`.  If DMI and PCI addresses match a built-in model, adds the paths that the hypervisor
 /// hides.
 pub fn read_root(root: &Root, scope: Scope, provenance: Provenance) -> (Topology, Vec<Diagnostic>) {
     let is_live = provenance.is_this_system();
-    let (mut topology, mut diagnostics) = discover(root, scope, provenance);
-    // a described machine has all that its description says: a known machine adds nothing to it
-    if !is_live && described::read(root, &mut topology, &mut diagnostics) {
-        diagnostics.extend(root.notes());
-        return (topology, diagnostics);
-    }
-    if let Some(model) = recognise(&dmi(root), &topology) {
-        let supplied = supply(&mut topology, model);
-        topology.supplied_by = (!supplied.is_empty()).then(|| model.name.to_string());
-        diagnostics.extend(supplied);
+    let (mut node, mut diagnostics) = discover(root, scope, provenance);
+    // a description is complete: no model adds to it
+    let is_described = !is_live && described::read(root, &mut node, &mut diagnostics);
+    if !is_described {
+        if let Some(model) = recognise(&dmi(root), &node) {
+            let supplied = supply(&mut node, model);
+            node.supplied_by = (!supplied.is_empty()).then(|| model.name.to_string());
+            diagnostics.extend(supplied);
+        }
     }
     diagnostics.extend(root.notes());
-    (topology, diagnostics)
+    (node, diagnostics)
 }
 
-/// The node's identity by its firmware (the kernel's drivers/firmware/dmi-id.c; AWS names its instance types there).
+/// DMI's strings (the kernel's drivers/firmware/dmi-id.c).
 pub fn dmi(root: &Root) -> Dmi {
     let read = |name: &str| {
-        root.read(&format!("sys/devices/virtual/dmi/id/{name}"))
-            .filter(|text| !text.is_empty())
+        let text = root.read(&format!("sys/devices/virtual/dmi/id/{name}"));
+        text.filter(|text| !text.is_empty())
     };
     Dmi {
         product: read("product_name"),
@@ -123,30 +115,26 @@ pub fn dmi(root: &Root) -> Dmi {
     }
 }
 
-/// Removes from a described node the devices that this one lacks: a library that is told of a missing NIC has none.
-/// The live node gives ports their state and rate, NICs and GPUs their device nodes, and GPUs the UUIDs, order and MIG
-/// instances, of which a task's evidence speaks.
-pub fn confirm(topology: &mut Topology, live: &Topology) -> Vec<Diagnostic> {
+/// Fits a described node to the live one: removes NICs that this system lacks, since a library fails on them, and takes
+/// ports, device files, UUIDs, order and MIG instances from the live node.
+pub fn confirm(node: &mut Topology, live: &Topology) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
-    topology.nics.retain_mut(|nic| {
+    node.nics.retain_mut(|nic| {
         let Some(here) = live.nics.iter().find(|here| here.name == nic.name) else {
-            diagnostics.push(Diagnostic::new(
-                &nic.name,
-                "described, but not on this node: left out",
-            ));
+            let finding = "described, but not on this node: left out";
+            diagnostics.push(Diagnostic::new(&nic.name, finding));
             return false;
         };
         nic.ports = here.ports.clone();
         nic.uverbs = here.uverbs.clone();
         true
     });
-    for gpu in &mut topology.gpus {
-        let is_it = |here: &&Gpu| {
-            (here.address, here.partition, here.vendor) == (gpu.address, gpu.partition, gpu.vendor)
-        };
-        if let Some(here) = live.gpus.iter().find(is_it) {
+    for gpu in &mut node.gpus {
+        let key = |gpu: &Gpu| (gpu.address, gpu.partition, gpu.vendor);
+        if let Some(here) = live.gpus.iter().find(|here| key(here) == key(gpu)) {
+            let model = gpu.model.take().or_else(|| here.model.clone());
             *gpu = Gpu {
-                model: gpu.model.take().or_else(|| here.model.clone()),
+                model,
                 ..here.clone()
             };
         }

@@ -1,4 +1,4 @@
-//! Sets of small numbers (CPUs, NUMA nodes) in the kernel's two spellings, list and mask.
+//! Sets of CPUs and NUMA nodes, in the kernel's list and mask formats.
 #![forbid(unsafe_code)]
 
 use super::text::serde_as_text;
@@ -7,53 +7,54 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// Sets of logical CPUs by os index (hwloc's `cpuset`).
+/// Logical CPUs by os index (hwloc's `cpuset`).
 pub type CpuSet = Bitmap;
-/// Sets of NUMA nodes by os index (hwloc's `nodeset`).
+/// NUMA nodes by os index (hwloc's `nodeset`).
 pub type NodeSet = Bitmap;
 
 /// A set of numbers below [`Bitmap::LIMIT`].
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bitmap {
-    // Invariant: the last word is not zero, so that equal sets compare equal.
+    // the last word is not zero: so equal sets have equal words
     words: Vec<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadBitmap {
-    /// the text, cut to 80 characters
-    pub text: String,
-    pub expected: &'static str,
+    /// at most 80 characters
+    text: String,
+    expected: &'static str,
+}
+
+impl BadBitmap {
+    fn new(text: &str, expected: &'static str) -> BadBitmap {
+        let text = text.chars().take(80).collect();
+        BadBitmap { text, expected }
+    }
 }
 
 impl fmt::Display for BadBitmap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "`{}` is not a set: expected {}",
-            Shown::word(&self.text, 80),
-            self.expected
-        )
+        let (text, expected) = (Shown::word(&self.text, 80), self.expected);
+        write!(f, "`{text}` is not a set: expected {expected}")
     }
 }
 
-impl std::error::Error for BadBitmap {}
-
 impl Bitmap {
-    /// Members are below this: the largest `CONFIG_NR_CPUS` of Linux is 8192.
+    /// Linux's largest `CONFIG_NR_CPUS`.
     pub const LIMIT: u32 = 8192;
+    const MAX_WORDS: usize = (Bitmap::LIMIT / 64) as usize;
 
     pub fn new() -> Bitmap {
         Bitmap::default()
     }
 
-    /// Adds `member`; members at or above [`Bitmap::LIMIT`] are ignored.
+    /// Adds `member`, if it is below [`Bitmap::LIMIT`].
     pub fn insert(&mut self, member: u32) {
         self.insert_range(member..=member);
     }
 
-    /// As [`Bitmap::insert`].
-    pub fn insert_range(&mut self, members: RangeInclusive<u32>) {
+    fn insert_range(&mut self, members: RangeInclusive<u32>) {
         let (low, high) = (*members.start(), (*members.end()).min(Bitmap::LIMIT - 1));
         if low > high {
             return;
@@ -70,9 +71,8 @@ impl Bitmap {
     }
 
     pub fn contains(&self, member: u32) -> bool {
-        self.words
-            .get((member / 64) as usize)
-            .is_some_and(|word| word >> (member % 64) & 1 == 1)
+        let word = self.words.get((member / 64) as usize);
+        word.is_some_and(|word| word >> (member % 64) & 1 == 1)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -80,10 +80,8 @@ impl Bitmap {
     }
 
     pub fn len(&self) -> usize {
-        self.words
-            .iter()
-            .map(|word| word.count_ones() as usize)
-            .sum()
+        let counts = self.words.iter().map(|word| word.count_ones() as usize);
+        counts.sum()
     }
 
     /// Members in ascending order.
@@ -106,13 +104,8 @@ impl Bitmap {
     }
 
     pub fn intersection(&self, other: &Bitmap) -> Bitmap {
-        Bitmap::from_words(
-            self.words
-                .iter()
-                .zip(&other.words)
-                .map(|(a, b)| a & b)
-                .collect(),
-        )
+        let pairs = self.words.iter().zip(&other.words);
+        Bitmap::from_words(pairs.map(|(a, b)| a & b).collect())
     }
 
     pub fn union(&self, other: &Bitmap) -> Bitmap {
@@ -125,103 +118,76 @@ impl Bitmap {
         if self.words.len() < other.words.len() {
             self.words.resize(other.words.len(), 0);
         }
-        self.words
-            .iter_mut()
-            .zip(&other.words)
-            .for_each(|(word, more)| *word |= more);
+        for (word, more) in self.words.iter_mut().zip(&other.words) {
+            *word |= more;
+        }
     }
 
     pub fn is_subset(&self, other: &Bitmap) -> bool {
-        self.words.len() <= other.words.len()
-            && self
-                .words
-                .iter()
-                .zip(&other.words)
-                .all(|(mine, theirs)| mine & !theirs == 0)
+        let mut pairs = self.words.iter().zip(&other.words);
+        self.words.len() <= other.words.len() && pairs.all(|(mine, theirs)| mine & !theirs == 0)
     }
 
     pub fn intersects(&self, other: &Bitmap) -> bool {
         self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
     }
 
-    /// The set as words of 64 members, lowest first, for the system calls that take a mask.
+    /// Words of 64 members, lowest first, as in masks of system calls.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// The set from words of 64 members, lowest first; members at or above [`Bitmap::LIMIT`] are dropped.
+    /// The set of [`Bitmap::words`], without members from [`Bitmap::LIMIT`] on.
     pub fn from_words(mut words: Vec<u64>) -> Bitmap {
-        words.truncate((Bitmap::LIMIT / 64) as usize);
+        words.truncate(Bitmap::MAX_WORDS);
         while words.last() == Some(&0) {
             words.pop();
         }
         Bitmap { words }
     }
 
-    /// Reads the kernel's list format, as in `cpulist` files: `0-3,8,10-12`; empty text is the empty set.
+    /// Parses the kernel's list format of `cpulist` files: `0-3,8,10-12`; empty text is the empty set.
     pub fn from_list(text: &str) -> Result<Bitmap, BadBitmap> {
         let mut set = Bitmap::new();
         for part in text.split(',').filter(|_| !text.trim().is_empty()) {
-            let members = Bitmap::range(part).map_err(|bad| BadBitmap {
-                text: cut(text),
-                ..bad
-            })?;
-            set.insert_range(members);
+            let (low, high) = part.split_once('-').unwrap_or((part, part));
+            let (Ok(low), Ok(high)) = (low.trim().parse(), high.trim().parse()) else {
+                return Err(BadBitmap::new(text, "a list such as `0-3,8`"));
+            };
+            if high >= Bitmap::LIMIT {
+                return Err(BadBitmap::new(text, "numbers below 8192"));
+            }
+            if low > high {
+                return Err(BadBitmap::new(text, "ranges from low to high"));
+            }
+            set.insert_range(low..=high);
         }
         Ok(set)
     }
 
-    /// Reads one part of a list: `8` or `0-3`.
-    pub fn range(part: &str) -> Result<RangeInclusive<u32>, BadBitmap> {
-        let bad = |expected| BadBitmap {
-            text: cut(part),
-            expected,
-        };
-        let (low, high) = part.split_once('-').unwrap_or((part, part));
-        let number = |digits: &str| {
-            digits
-                .trim()
-                .parse::<u32>()
-                .map_err(|_| bad("a list such as `0-3,8`"))
-        };
-        let (low, high) = (number(low)?, number(high)?);
-        if high >= Bitmap::LIMIT {
-            return Err(bad("numbers below 8192"));
-        }
-        if low > high {
-            return Err(bad("ranges from low to high"));
-        }
-        Ok(low..=high)
-    }
-
-    /// Reads a hexadecimal mask, with or without `0x` and the kernel's commas: `ff`, `0xff`, `00000001,ffffffff`.
+    /// Parses a hexadecimal mask, with or without `0x` and the kernel's commas: `ff`, `0xff`, `00000001,ffffffff`.
     pub fn from_mask(text: &str) -> Result<Bitmap, BadBitmap> {
-        let bad = |expected| BadBitmap {
-            text: cut(text),
-            expected,
-        };
+        let bad = |expected| BadBitmap::new(text, expected);
+        let no_mask = || bad("a hexadecimal mask such as `0xff`");
         let trimmed = text.trim();
         let digits = trimmed
             .strip_prefix("0x")
             .or(trimmed.strip_prefix("0X"))
             .unwrap_or(trimmed);
         let mut words = Vec::new();
-        let mut position = 0;
-        for digit in digits.chars().rev().filter(|&digit| digit != ',') {
-            let value = digit
-                .to_digit(16)
-                .ok_or_else(|| bad("a hexadecimal mask such as `0xff`"))?;
+        let digits = digits.chars().rev().filter(|&digit| digit != ',');
+        for (position, digit) in digits.enumerate() {
+            let value = digit.to_digit(16).ok_or_else(no_mask)?;
             if position / 16 == words.len() {
-                if words.len() == (Bitmap::LIMIT / 64) as usize {
+                if words.len() == Bitmap::MAX_WORDS {
                     return Err(bad("at most 8192 bits"));
                 }
                 words.push(0u64);
             }
             words[position / 16] |= u64::from(value) << (position % 16 * 4);
-            position += 1;
         }
-        if position == 0 {
-            return Err(bad("a hexadecimal mask such as `0xff`"));
+        if words.is_empty() {
+            return Err(no_mask());
         }
         Ok(Bitmap::from_words(words))
     }
@@ -243,11 +209,6 @@ serde_as_text!(
     |words| Some(Bitmap::from_words(words.clone())).filter(|set| set.words == words)
 );
 
-/// The beginning of a text, for a message.
-fn cut(text: &str) -> String {
-    text.chars().take(80).collect()
-}
-
 impl FromIterator<u32> for Bitmap {
     fn from_iter<T: IntoIterator<Item = u32>>(members: T) -> Bitmap {
         let mut set = Bitmap::new();
@@ -260,20 +221,17 @@ impl fmt::Display for Bitmap {
     /// The kernel's list format, `0-3,8`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut members = self.iter().peekable();
-        let mut first = true;
+        let mut comma = "";
         while let Some(low) = members.next() {
             let mut high = low;
-            while members.peek() == Some(&(high + 1)) {
+            while members.next_if_eq(&(high + 1)).is_some() {
                 high += 1;
-                members.next();
             }
-            let comma = if first { "" } else { "," };
-            first = false;
-            if low == high {
-                write!(f, "{comma}{low}")?;
-            } else {
-                write!(f, "{comma}{low}-{high}")?;
+            write!(f, "{comma}{low}")?;
+            if low < high {
+                write!(f, "-{high}")?;
             }
+            comma = ",";
         }
         Ok(())
     }

@@ -1,9 +1,8 @@
-//! Positions of GPUs, NICs and ports in a topology, as types that cannot be confused.
+//! Indices of GPUs, NICs and ports.
 #![forbid(unsafe_code)]
 
 use super::{Gpu, Nic, Port, Topology};
 
-/// A type for positions in one list: printed as the plain number.
 macro_rules! index {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -19,12 +18,12 @@ macro_rules! index {
 }
 
 index! {
-    /// Position in [`Topology::gpus`], from 0: the number that `CUDA_DEVICE_ORDER=PCI_BUS_ID` counts by.
+    /// Index in [`Topology::gpus`], from 0: the CUDA index under `CUDA_DEVICE_ORDER=PCI_BUS_ID`.
     GpuIndex
 }
 
 index! {
-    /// Position in [`Topology::nics`], from 0.
+    /// Index in [`Topology::nics`], from 0.
     NicIndex
 }
 
@@ -44,12 +43,9 @@ impl Topology {
         &self.nics[nic.0]
     }
 
-    /// `None` if the NIC has no such port.
     pub fn port(&self, at: PortRef) -> Option<&Port> {
-        self.nic(at.nic)
-            .ports
-            .iter()
-            .find(|port| port.number == at.port)
+        let mut ports = self.nic(at.nic).ports.iter();
+        ports.find(|port| port.number == at.port)
     }
 
     pub fn gpu_indices(&self) -> impl DoubleEndedIterator<Item = GpuIndex> + use<> {
@@ -65,9 +61,7 @@ impl Topology {
     }
 
     pub fn nic_index(&self, name: &str) -> Option<NicIndex> {
-        self.nics
-            .iter()
-            .position(|nic| nic.name == name)
-            .map(NicIndex)
+        let mut nics = self.nics.iter();
+        nics.position(|nic| nic.name == name).map(NicIndex)
     }
 }

@@ -1,4 +1,4 @@
-//! PCIe links: speed, width, and the bandwidth that they give.
+//! PCIe links: speed, width and bandwidth.
 #![forbid(unsafe_code)]
 
 use super::text::serde_as_text;
@@ -6,12 +6,11 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Lanes of a PCIe link: the register has six bits (Link Status, "Negotiated Link Width").
+/// Most lanes of a PCIe link: Link Status has six bits for "Negotiated Link Width".
 pub const MAX_WIDTH: u32 = 63;
-/// Tenths of GT/s of a PCIe lane: eight times PCIe 7.0, and far from overflow when multiplied by lanes.
+/// Most tenths of GT/s per lane: eight times PCIe 7.0; times [`MAX_WIDTH`] it does not overflow.
 pub const MAX_TENTHS_GT: u32 = 10_000;
 
-/// Speed and width of a PCIe link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkRate {
     /// transfer rate of a lane: 2.5 GT/s is 25
@@ -20,14 +19,14 @@ pub struct LinkRate {
 }
 
 impl LinkRate {
-    /// `None` for a rate that no link can have.
+    /// `None` if a number is 0 or above its limit.
     fn new(tenths_gt: u32, width: u32) -> Option<LinkRate> {
         let is_one = (1..=MAX_TENTHS_GT).contains(&tenths_gt) && (1..=MAX_WIDTH).contains(&width);
         is_one.then_some(LinkRate { tenths_gt, width })
     }
 
-    /// The link's bandwidth in one direction, in Mbit/s, after the line code: 8b/10b up to 5 GT/s and
-    /// 128b/130b from 8 GT/s on (PCI Express Base Specification, "Encoding").
+    /// Bandwidth in one direction in Mbit/s after the line code: 8b/10b up to 5 GT/s, 128b/130b from 8 GT/s (PCI
+    /// Express Base Specification, "Encoding").
     pub fn mbps(self) -> u64 {
         let raw = u64::from(self.tenths_gt) * 100 * u64::from(self.width);
         if self.tenths_gt <= 50 {
@@ -40,30 +39,27 @@ impl LinkRate {
 
 impl fmt::Display for LinkRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}.{} GT/s x{}",
-            self.tenths_gt / 10,
-            self.tenths_gt % 10,
-            self.width
-        )
+        let (whole, tenth) = (self.tenths_gt / 10, self.tenths_gt % 10);
+        write!(f, "{whole}.{tenth} GT/s x{}", self.width)
     }
 }
 
 impl FromStr for LinkRate {
     type Err = ();
 
-    /// Reads `32.0 GT/s x16` or `8 GT/s x4`.
+    /// Parses `32.0 GT/s x16` or `8 GT/s x4`.
     fn from_str(text: &str) -> Result<LinkRate, ()> {
-        let digits = |text: &str, most| {
-            (1..=most).contains(&text.len()) && text.bytes().all(|c| c.is_ascii_digit())
+        let number = |text: &str, most| {
+            let is_one = text.len() <= most && text.bytes().all(|c| c.is_ascii_digit());
+            text.parse::<u32>().ok().filter(|_| is_one)
         };
         let read = || {
             let (speed, width) = text.split_once(" GT/s x")?;
             let (whole, tenth) = speed.split_once('.').unwrap_or((speed, "0"));
-            let is_rate = digits(whole, 4) && digits(tenth, 1) && digits(width, 4);
-            let number = |text: &str| text.parse::<u32>().ok().filter(|_| is_rate);
-            LinkRate::new(number(whole)? * 10 + number(tenth)?, number(width)?)
+            LinkRate::new(
+                number(whole, 4)? * 10 + number(tenth, 1)?,
+                number(width, 4)?,
+            )
         };
         read().ok_or(())
     }
@@ -83,7 +79,7 @@ serde_as_text!(
 pub struct PcieLink {
     /// `current_link_speed`, `current_link_width`
     pub current: Option<LinkRate>,
-    /// the function's own limit (`max_link_speed`, `max_link_width`)
+    /// `max_link_speed`, `max_link_width`: the function's own limit
     pub max: Option<LinkRate>,
 }
 

@@ -1,4 +1,4 @@
-//! Device names, which programs find in lists and paths.
+//! Device names.
 #![forbid(unsafe_code)]
 
 use super::text::serde_as_text;
@@ -7,24 +7,24 @@ use std::fmt;
 use std::ops::Deref;
 use std::str::FromStr;
 
-/// A device's name, safe wherever it is written: in variables, where `,` `:` `=` `^` and a space have a meaning for the
-/// libraries (NCCL's src/misc/utils.cc, `parseStringList`; UCX's src/ucs/config/parser.c), and in paths below `/sys`
-/// and `/dev`, where `/` and `..` have one.
+/// A device's name without characters that are special to libraries or in paths.
+///
+/// `,` `:` `=` `^` and spaces separate words in variables (NCCL's src/misc/utils.cc, `parseStringList`; UCX's
+/// src/ucs/config/parser.c); `/` and `..` would leave `/sys` and `/dev`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeviceName(String);
 
 impl DeviceName {
-    /// Characters, at most: `IB_DEVICE_NAME_MAX` of the kernel's include/uapi/rdma/ib_user_verbs.h is 64 with the final
-    /// NUL, and NCCL keeps as many (`struct netIf` in its src/include/socket.h: `prefix[64]`).
+    /// Most characters: `IB_DEVICE_NAME_MAX` of the kernel's include/uapi/rdma/ib_user_verbs.h is 64 with the final NUL,
+    /// as is `prefix[64]` of NCCL's `struct netIf` (src/include/socket.h).
     pub const MAX: usize = 63;
 
     /// True for 1 to 63 of the characters `A-Za-z0-9_.-`, the first a letter, a digit or `_`.
     pub fn is_one(text: &str) -> bool {
-        let starts_well =
-            text.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_');
-        // a byte of a longer character is not ASCII
-        let may_hold = |byte| DeviceName::may_hold(char::from(byte));
-        starts_well && text.len() <= DeviceName::MAX && text.bytes().all(may_hold)
+        !text.is_empty()
+            && !text.starts_with(['.', '-'])
+            && text.len() <= DeviceName::MAX
+            && text.chars().all(DeviceName::may_hold)
     }
 
     pub fn may_hold(c: char) -> bool {
@@ -44,7 +44,6 @@ serde_as_text!(
     |text| text.parse().ok()
 );
 
-/// The text cannot be a device's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadDeviceName;
 
@@ -57,8 +56,6 @@ impl fmt::Display for BadDeviceName {
         )
     }
 }
-
-impl std::error::Error for BadDeviceName {}
 
 impl FromStr for DeviceName {
     type Err = BadDeviceName;
@@ -99,12 +96,6 @@ impl PartialEq<str> for DeviceName {
 impl PartialEq<&str> for DeviceName {
     fn eq(&self, other: &&str) -> bool {
         self.0 == *other
-    }
-}
-
-impl From<DeviceName> for String {
-    fn from(name: DeviceName) -> String {
-        name.0
     }
 }
 

@@ -1,7 +1,7 @@
 //! A port's networks: InfiniBand's by subnet prefix, IPv4's by address and mask.
 #![forbid(unsafe_code)]
 
-use super::text::serde_as_text;
+use super::text::{hex, serde_as_text};
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::str::FromStr;
@@ -20,7 +20,7 @@ serde_as_text!(
     NETWORK,
     (u32, u8),
     |network| (network.address.to_bits(), network.bits),
-    |(address, bits)| { Network::new(Ipv4Addr::from_bits(address), bits) }
+    |(address, bits)| Network::new(Ipv4Addr::from_bits(address), bits)
 );
 
 /// The expected form of a network or subnet prefix.
@@ -33,10 +33,8 @@ impl fmt::Display for BadNetwork {
     }
 }
 
-impl std::error::Error for BadNetwork {}
-
 impl Network {
-    /// The network of an address whose hosts have the first `bits` bits in common, 0 to 32.
+    /// The network of an address with a prefix of 0 to 32 bits.
     pub fn new(address: Ipv4Addr, bits: u8) -> Option<Network> {
         (bits <= 32).then_some(Network { address, bits })
     }
@@ -45,7 +43,7 @@ impl Network {
         self.address
     }
 
-    /// The netmask: `255.255.0.0` for a network of 16 bits.
+    /// `255.255.0.0` for 16 bits.
     pub fn mask(self) -> Ipv4Addr {
         Ipv4Addr::from(u32::MAX.checked_shl(32 - u32::from(self.bits)).unwrap_or(0))
     }
@@ -77,26 +75,26 @@ impl FromStr for Network {
 /// A route of `/proc/net/route` (the kernel's net/ipv4/fib_trie.c, `fib_route_seq_show`).
 #[derive(Debug, Clone, Copy)]
 pub struct Ipv4Route<'t> {
-    /// the interface's name; `*` where there is none
+    /// `*` for a route without an interface
     pub interface: &'t str,
     pub destination: Ipv4Addr,
     pub mask: Ipv4Addr,
-    /// 0.0.0.0 where there is none, or an IPv6 one
+    /// 0.0.0.0 without a gateway, or for one of IPv6
     pub gateway: Ipv4Addr,
     flags: u32,
     pub metric: u32,
 }
 
 impl<'t> Ipv4Route<'t> {
-    /// `eth0 00000000 0101000A 0003 0 0 100 00000000 0 0 0`: interface, destination, gateway, flags, references, use,
-    /// metric, mask; `None` of any other line, the heading too.
+    /// Parses `eth0 00000000 0101000A 0003 0 0 100 00000000 0 0 0`: interface, destination, gateway, flags, references,
+    /// use, metric, mask; `None` for the heading.
     pub fn of_line(line: &'t str) -> Option<Ipv4Route<'t>> {
         let mut words = line.split_whitespace();
         let mut next = || words.next();
         let [interface, destination, gateway, flags] = [next()?, next()?, next()?, next()?];
         let (metric, mask) = (words.nth(2)?, words.next()?);
         let hex = |text: &str| u32::from_str_radix(text, 16).ok();
-        // printed as a number of this processor's, though it stands in memory in the network's order
+        // printed in the processor's byte order, kept in the network's
         let address = |text: &str| Some(Ipv4Addr::from(hex(text)?.to_ne_bytes()));
         Some(Ipv4Route {
             interface,
@@ -104,7 +102,7 @@ impl<'t> Ipv4Route<'t> {
             mask: address(mask)?,
             gateway: address(gateway)?,
             flags: hex(flags)?,
-            // printed as a signed number, by newer kernels as what it is
+            // older kernels print a signed number
             metric: metric.parse::<i64>().ok()? as u32,
         })
     }
@@ -120,12 +118,12 @@ impl<'t> Ipv4Route<'t> {
     }
 }
 
-/// True for a route with these flags that is up and no refusal (`RTF_UP`, `RTF_REJECT` of include/uapi/linux/route.h).
+/// True if a route's flags have `RTF_UP` and not `RTF_REJECT` (include/uapi/linux/route.h).
 pub fn is_usable(flags: u32) -> bool {
     flags & 0x201 == 0x1
 }
 
-/// The prefix of an InfiniBand subnet: the first half of every GID in it (InfiniBand Architecture Specification 1, 4.1.1).
+/// The prefix of an InfiniBand subnet: the first half of each GID in it (InfiniBand Architecture Specification 1, 4.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SubnetPrefix(pub u64);
 
@@ -134,19 +132,17 @@ serde_as_text!(SubnetPrefix, PREFIX, u64, |prefix| prefix.0, |prefix| Some(
 ));
 
 impl SubnetPrefix {
-    /// The prefix of a GID as the kernel writes it, `fe80:0000:0000:0000:b859:9f03:00d4:1a2e`.
+    /// The prefix of a GID in the kernel's form, `fe80:0000:0000:0000:b859:9f03:00d4:1a2e`.
     pub fn of_gid(gid: &str) -> Option<SubnetPrefix> {
         /// Eight groups of four digits (`%pI6`, the kernel's Documentation/core-api/printk-formats.rst).
         const GID: usize = 39;
-        let prefix = gid
-            .get(..19)
-            .filter(|_| gid.len() == GID && gid.is_ascii())?;
-        prefix.parse().ok()
+        let is_gid = gid.len() == GID && gid.is_ascii();
+        gid.get(..19).filter(|_| is_gid)?.parse().ok()
     }
 }
 
 impl fmt::Display for SubnetPrefix {
-    /// `fe80:0000:0000:0001`, as the kernel writes the first half of a GID.
+    /// The first half of a GID in the kernel's form, `fe80:0000:0000:0001`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, d] = [48, 32, 16, 0].map(|shift| self.0 >> shift & 0xffff);
         write!(f, "{a:04x}:{b:04x}:{c:04x}:{d:04x}")
@@ -156,23 +152,18 @@ impl fmt::Display for SubnetPrefix {
 impl FromStr for SubnetPrefix {
     type Err = BadNetwork;
 
-    /// `fe80:0000:0000:0001`, as GIDs have it, or `0xfe80000000000001`, as opensm.conf's `subnet_prefix` has it.
+    /// Parses the first half of a GID, `fe80:0000:0000:0001`, or opensm.conf's `subnet_prefix`, `0xfe80000000000001`.
     fn from_str(text: &str) -> Result<SubnetPrefix, BadNetwork> {
-        let hex = |digits: &str| {
-            // from_str_radix accepts a sign, which no number here has
-            let plain = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-            u64::from_str_radix(digits, 16).ok().filter(|_| plain)
-        };
-        let prefix = match text.strip_prefix("0x") {
-            Some(digits) => hex(digits).filter(|_| digits.len() == 16),
-            None => {
-                let groups: Vec<&str> = text.split(':').collect();
-                let whole = groups.len() == 4 && groups.iter().all(|group| group.len() <= 4);
-                let join = |prefix, group: &&str| Some(prefix << 16 | hex(group)?);
-                groups.iter().try_fold(0, join).filter(|_| whole)
+        let read = || {
+            if let Some(digits) = text.strip_prefix("0x").filter(|_| text.len() == 18) {
+                return hex(digits, 16);
             }
+            let mut groups = text.split(':');
+            let join = |prefix, _| Some(prefix << 16 | hex::<u64>(groups.next()?, 4)?);
+            let prefix = (0..4).try_fold(0, join)?;
+            groups.next().is_none().then_some(prefix)
         };
-        prefix.map(SubnetPrefix).ok_or(BadNetwork(PREFIX))
+        read().map(SubnetPrefix).ok_or(BadNetwork(PREFIX))
     }
 }
 

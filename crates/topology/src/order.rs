@@ -1,14 +1,14 @@
-//! Sorting and collecting by one piece of code for all types.
+//! One sort for all types.
 //!
-//! The standard library makes its sort anew for each type and each key: 7 KiB of machine code each, and the plugin has fifty.
-//! Every slurmd maps the plugin, so here the numbers of the places are sorted, whatever stands in them, and the elements are
-//! then put where they belong.  The solver keeps the standard sort: there a list of numbers is sorted again and again.
+//! The standard library compiles its sort again for each type and key: 7 KiB of machine code each, fifty times in the
+//! plugin, which every slurmd maps.  Here one function sorts positions, and the elements are swapped into place.  The
+//! solver keeps the standard sort, since it sorts a list of numbers in a loop.
 #![forbid(unsafe_code)]
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Sorts slices of anything; equal elements keep their order.
+/// Stable sorts of slices.
 pub trait Order<T> {
     fn order(&mut self)
     where
@@ -33,14 +33,14 @@ impl<T> Order<T> for [T] {
     }
 
     fn order_by(&mut self, mut compare: impl FnMut(&T, &T) -> Ordering) {
-        // what the kernel and our own files list is in order already, mostly
+        // lists of the kernel and of our files are mostly sorted
         if self.is_sorted_by(|a, b| compare(a, b).is_le()) {
             return;
         }
         let mut from = sorted_places(self.len(), &mut |a, b| compare(&self[a], &self[b]));
+        // along each cycle of the permutation, every place gets its element by a swap with the next
         for start in 0..from.len() {
             let mut place = start;
-            // along a circle of places, each of which gets what stands in the next one
             loop {
                 let next = std::mem::replace(&mut from[place], place);
                 if next == start {
@@ -53,7 +53,7 @@ impl<T> Order<T> for [T] {
     }
 }
 
-/// The places `0..count` in the order of their elements.
+/// The positions `0..count` in the order of their elements.
 #[inline(never)]
 fn sorted_places(count: usize, compare: &mut dyn FnMut(usize, usize) -> Ordering) -> Vec<usize> {
     let mut places: Vec<usize> = (0..count).collect();
@@ -61,14 +61,14 @@ fn sorted_places(count: usize, compare: &mut dyn FnMut(usize, usize) -> Ordering
     places
 }
 
-/// A set; `collect` would sort first.
+/// A set; `collect` would use the standard sort.
 pub fn set<T: Ord>(items: impl IntoIterator<Item = T>) -> BTreeSet<T> {
     let mut set = BTreeSet::new();
     set.extend(items);
     set
 }
 
-/// A map, of equal keys with the last value; `collect` would sort first.
+/// A map, with the last value of equal keys; `collect` would use the standard sort.
 pub fn map<K: Ord, V>(items: impl IntoIterator<Item = (K, V)>) -> BTreeMap<K, V> {
     let mut map = BTreeMap::new();
     map.extend(items);

@@ -1,19 +1,19 @@
-//! How two PCI functions reach each other: nvidia-smi's and NCCL's path types, and the narrowest link on the way.
+//! Paths between PCI functions: nvidia-smi's and NCCL's kinds, and the links on the path.
 #![forbid(unsafe_code)]
 
+use super::text::display_as_serialized;
 use super::{GpuVendor, HostBridge, PciAddress, PciFunction, Topology};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
-/// Kind of path, nearest first, in the words of `nvidia-smi topo -m`.
+/// Kind of path in the words of `nvidia-smi topo -m`, nearest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum PathType {
     /// at most a single PCIe switch
     Pix,
-    /// several PCIe switches, but no host bridge
+    /// several PCIe switches, no host bridge
     Pxb,
-    /// through a host bridge
+    /// through one host bridge
     Phb,
     /// between host bridges of one NUMA node
     Node,
@@ -22,7 +22,6 @@ pub enum PathType {
 }
 
 impl PathType {
-    /// All kinds, nearest first.
     pub const ALL: [PathType; 5] = [
         PathType::Pix,
         PathType::Pxb,
@@ -32,40 +31,25 @@ impl PathType {
     ];
 }
 
-impl fmt::Display for PathType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // `pad`, so that tables can give a width
-        f.pad(match self {
-            PathType::Pix => "PIX",
-            PathType::Pxb => "PXB",
-            PathType::Phb => "PHB",
-            PathType::Node => "NODE",
-            PathType::Sys => "SYS",
-        })
-    }
-}
+display_as_serialized!(PathType);
 
-/// The path between two PCI functions, with all that other paths may share.
+/// The path between two PCI functions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Way {
     pub kind: PathType,
-    /// PCIe links with a known rate
+    /// PCIe links of known rate
     pub links: Vec<Link>,
-    /// the NUMA nodes at its ends, the smaller first; `None` if they are the same, or one is not known
+    /// the NUMA nodes of the two functions, the smaller first; `None` if equal or unknown
     pub crossing: Option<(u32, u32)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
-    /// the device below it, by its function 0: all functions of a device share one link
-    pub below: PciAddress,
-    /// true if it is on the first function's side
-    pub of_a: bool,
-    /// rate under load in Mbit/s
+    /// under load
     pub mbps: u64,
 }
 
-/// The bridges and links above a PCI function, up to its host bridge, for every path that ends there.
+/// The bridges and links from a PCI function up to its host bridge.
 #[derive(Debug, Clone)]
 pub struct Ascent {
     pub address: PciAddress,
@@ -73,35 +57,34 @@ pub struct Ascent {
     /// nearest first
     bridges: Vec<PciAddress>,
     host: Option<HostBridge>,
-    /// the link above the function and above each bridge: the device below it, and its rate in Mbit/s
+    /// as [`Ascent::links`]
     links: Vec<Option<(PciAddress, u64)>>,
-    /// positions among the bridges of switches that are parts of the switch above them
+    /// indices in `bridges` of switches that [`parts`] merges into the switch above
     parts: Vec<usize>,
 }
 
+/// The path between two [`Ascent`]s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meeting {
     pub kind: PathType,
     /// as [`Way::crossing`]
     pub crossing: Option<(u32, u32)>,
-    /// number of the first function's links on the path
-    links_a: usize,
-    /// of the second function
-    links_b: usize,
+    links: (usize, usize),
 }
 
 impl Ascent {
-    /// Links above the function, nearest first: the device below each, and its rate in Mbit/s where that is known.
+    /// Links above the function, nearest first: function 0 of the device below, and Mbit/s; `None` if the rate is
+    /// unknown.
     pub fn links(&self) -> &[Option<(PciAddress, u64)>] {
         &self.links
     }
 
-    /// `None` if the tree does not reach the top.
+    /// `None` if a bridge is missing.
     pub fn host(&self) -> Option<HostBridge> {
         self.host
     }
 
-    /// Bridges above the function, nearest first, without those by which a switch shows itself as two.
+    /// Bridges above the function, nearest first, without the two ports inside a doubled switch.
     pub fn bridges(&self) -> impl Iterator<Item = PciAddress> {
         let is_inside = |at: usize| self.parts.iter().any(|&part| part == at || part + 1 == at);
         let bridges = self.bridges.iter().enumerate();
@@ -110,107 +93,79 @@ impl Ascent {
             .map(|(_, &bridge)| bridge)
     }
 
-    /// The number of switches that the `below` nearest bridges are.
-    fn switches(&self, below: usize) -> usize {
-        below - 2 * self.parts.iter().filter(|&&place| place < below).count()
+    /// True if the nearest `count` bridges are at most one switch's ports.
+    fn is_one_switch(&self, count: usize) -> bool {
+        let parts = self.parts.iter().filter(|&&at| at < count).count();
+        count - 2 * parts <= 1
     }
 }
 
 impl Meeting {
-    /// Numbers of each side's links on the path.
+    /// Numbers of links from each function to their lowest common bridge.
     pub fn links(&self) -> (usize, usize) {
-        (self.links_a, self.links_b)
+        self.links
     }
 }
 
 impl Topology {
-    /// The kind of path between two PCI functions, by nvidia-smi's legend.
+    /// The kind of path between two PCI functions, by nvidia-smi's legend; a stated path
+    /// ([`Topology::stated_paths`]) overrides it.
     ///
-    /// A switch is an upstream port with downstream ports below it in sysfs, so two functions share one switch when at
-    /// most one bridge is between each of them and the lowest bridge above both.  If the kernel names no NUMA node for
-    /// one of them, the path is [`PathType::Sys`]: nothing shows that it is shorter.  A stated path
-    /// ([`Topology::stated_paths`]) has its stated kind.
+    /// In sysfs a switch is an upstream port above downstream ports, so two functions share one switch if each has at
+    /// most one bridge below the lowest common bridge.  An unknown NUMA node makes the path [`PathType::Sys`].
     pub fn path_type(&self, a: PciAddress, b: PciAddress) -> PathType {
         self.meeting(&self.ascent(a), &self.ascent(b)).kind
     }
 
     pub fn way(&self, a: PciAddress, b: PciAddress) -> Way {
         let (a, b) = (self.ascent(a), self.ascent(b));
-        let Meeting {
-            kind,
-            crossing,
-            links_a,
-            links_b,
-        } = self.meeting(&a, &b);
-        let link = |known: &Option<(PciAddress, u64)>, of_a| {
-            known.map(|(below, mbps)| Link { below, of_a, mbps })
-        };
-        let of_a = a
-            .links
-            .iter()
-            .take(links_a)
-            .filter_map(|known| link(known, true));
-        let of_b = b
-            .links
-            .iter()
-            .take(links_b)
-            .filter_map(|known| link(known, false));
+        let meeting = self.meeting(&a, &b);
+        let (links_a, links_b) = meeting.links;
+        let links = a.links.iter().take(links_a);
+        let links = links.chain(b.links.iter().take(links_b)).flatten();
         Way {
-            kind,
-            links: of_a.chain(of_b).collect(),
-            crossing,
+            kind: meeting.kind,
+            links: links.map(|&(_, mbps)| Link { mbps }).collect(),
+            crossing: meeting.crossing,
         }
     }
 
     pub fn ascent(&self, address: PciAddress) -> Ascent {
         let (functions, host) = self.pci.climb(address);
-        let gpu = self
-            .gpus
-            .iter()
-            .find(|gpu| gpu.address == address)
-            .map(|gpu| gpu.vendor);
-        let able = able(gpu, &functions);
-        let link = |(place, function): (usize, &&PciFunction)| {
+        let gpu = self.gpus.iter().find(|gpu| gpu.address == address);
+        let limits = gpu.map_or_else(Vec::new, |gpu| limits(gpu.vendor, &functions));
+        let link = |(at, function): (usize, &&PciFunction)| {
             let mut rate = function.link.current?;
-            rate.tenths_gt = able
-                .get(place / 2)
-                .map_or(rate.tenths_gt, |&able| able.max(rate.tenths_gt));
-            // functions of one device stand behind one link
+            let limit = limits.get(at / 2).copied().unwrap_or(0);
+            rate.tenths_gt = rate.tenths_gt.max(limit);
             Some((function.address.card(), rate.mbps()))
         };
-        let links = functions.iter().enumerate().map(link).collect();
-        let above = functions.get(1..).unwrap_or_default();
-        let told = functions.iter().find_map(|function| function.numa_node);
-        let numa_node = told.or_else(|| self.numa_node_of(address));
-        // the last bridge may be missing from the tree, and still be what two functions have in common
+        let numa_node = functions.iter().find_map(|function| function.numa_node);
+        // two functions can share a topmost bridge that the tree lacks
         let bridges = functions
             .iter()
-            .filter_map(|function| function.parent.bridge())
-            .collect();
+            .filter_map(|function| function.parent.bridge());
         Ascent {
             address,
-            numa_node,
-            bridges,
+            numa_node: numa_node.or_else(|| self.numa_node_of(address)),
+            bridges: bridges.collect(),
             host,
-            links,
-            parts: parts(above),
+            links: functions.iter().enumerate().map(link).collect(),
+            parts: parts(functions.get(1..).unwrap_or_default()),
         }
     }
 
     pub fn meeting(&self, a: &Ascent, b: &Ascent) -> Meeting {
         let same_host = a.host.is_some() && a.host == b.host;
-        let common = match same_host || a.host.is_none() || b.host.is_none() {
-            true => a.bridges.iter().enumerate().find_map(|(below_a, bridge)| {
-                b.bridges
-                    .iter()
-                    .position(|other| other == bridge)
-                    .map(|below_b| (below_a, below_b))
-            }),
-            // below two host bridges there is no bridge above both
-            false => None,
-        };
+        let mut common = None;
+        // functions of two host bridges share no bridge
+        if same_host || a.host.is_none() || b.host.is_none() {
+            let above_b = |bridge| b.bridges.iter().position(|other| other == bridge);
+            let mut bridges = a.bridges.iter().enumerate();
+            common = bridges.find_map(|(below_a, bridge)| Some((below_a, above_b(bridge)?)));
+        }
         let kind = match common {
-            Some((below_a, below_b)) if a.switches(below_a) <= 1 && b.switches(below_b) <= 1 => {
+            Some((below_a, below_b)) if a.is_one_switch(below_a) && b.is_one_switch(below_b) => {
                 PathType::Pix
             }
             Some(_) => PathType::Pxb,
@@ -231,73 +186,64 @@ impl Topology {
         Meeting {
             kind,
             crossing,
-            links_a: below_a + 1,
-            links_b: below_b + 1,
+            links: (below_a + 1, below_b + 1),
         }
     }
 
-    /// Distance of two NUMA nodes (ACPI SLIT, 10 = local); `None` where the kernel does not tell.
+    /// ACPI SLIT distance of two NUMA nodes, 10 = local; `None` if unknown.
     pub fn distance(&self, from: u32, to: u32) -> Option<u32> {
-        let column = self
-            .numa_nodes
-            .iter()
-            .position(|node| node.os_index == to)?;
+        let mut nodes = self.numa_nodes.iter();
+        let column = nodes.position(|node| node.os_index == to)?;
         self.numa_node(from)?.distances.get(column).copied()
     }
 }
 
-/// Limits of a GPU's own links, nearest first, in tenths of GT/s a lane.
+/// Speed limits of a GPU's own links, nearest first, in tenths of GT/s: the lower of both ends'.
 ///
-/// An idle GPU slows its link down (nvidia-smi's manual, "PCI": "may be reduced when the GPU is not in use"), and it is
-/// idle when a step begins.  So its lanes count, and the limits of both ends.  On a card with its own switch, the link
-/// above the switch counts too.
-fn able(gpu: Option<GpuVendor>, functions: &[&PciFunction]) -> Vec<u32> {
-    let Some(vendor) = gpu else { return Vec::new() };
-    let is_own = |(place, pair): &(usize, &[&PciFunction])| {
-        *place == 0 || pair[0].vendor.and_then(GpuVendor::from_pci) == Some(vendor)
+/// An idle GPU slows its link down (nvidia-smi's manual, "PCI": "may be reduced when the GPU is not in use"), and GPUs
+/// idle when a step begins.  On a card with its own switch, the link above the switch is the GPU's too.
+fn limits(vendor: GpuVendor, functions: &[&PciFunction]) -> Vec<u32> {
+    let is_own = |(at, pair): &(usize, &[&PciFunction])| {
+        *at == 0 || pair[0].vendor.and_then(GpuVendor::from_pci) == Some(vendor)
     };
-    let both =
-        |pair: &[&PciFunction]| Some(pair[0].link.max?.tenths_gt.min(pair[1].link.max?.tenths_gt));
-    let pairs = functions.chunks_exact(2).enumerate().take_while(is_own);
-    pairs.map(|(_, pair)| both(pair).unwrap_or(0)).collect()
+    let limit = |(_, pair): (usize, &[&PciFunction])| {
+        let [lower, upper] = [pair[0], pair[1]].map(|end| end.link.max);
+        lower
+            .zip(upper)
+            .map_or(0, |(lower, upper)| lower.tenths_gt.min(upper.tenths_gt))
+    };
+    let pairs = functions.chunks_exact(2).enumerate();
+    pairs.take_while(is_own).map(limit).collect()
 }
 
-/// The switches among these bridges that are parts of the switch above them, by their positions.
+/// Indices of switches among `bridges` that are parts of the switch above.
 ///
-/// Broadcom's large switches show themselves as a switch behind a switch, though every port has full bandwidth to every
-/// other; NCCL takes the two for one (src/graph/topo.cc, `ncclTopoFlattenBcmSwitches`), and so do we, or the wrong NIC
-/// looks nearer (NVIDIA/nccl issue 820).  Bridges above a function are downstream and upstream ports in turn.
-fn parts(above: &[&PciFunction]) -> Vec<usize> {
+/// A large Broadcom switch appears as one switch behind another, though all its ports have full bandwidth to each other.
+/// NCCL merges the two (src/graph/topo.cc, `ncclTopoFlattenBcmSwitches`); else the wrong NIC looks nearer (NVIDIA/nccl
+/// issue 820).  Bridges above a function are downstream and upstream ports in turn.
+fn parts(bridges: &[&PciFunction]) -> Vec<usize> {
     let mut parts = Vec::new();
-    let mut parent_is_merged = false;
-    // from the host bridge down: a switch that took its parts is not itself a part
-    let switches = above.len() / 2;
-    for place in (0..switches.saturating_sub(1))
-        .rev()
-        .map(|switch| 2 * switch + 1)
-    {
-        let (switch, parent) = (above[place], above[place + 2]);
-        let is_part = !parent_is_merged
-            && matches!((part_of(parent, 0), part_of(switch, 1)), (Some(a), Some(b)) if a == b);
-        parent_is_merged = is_part;
-        if is_part {
-            parts.push(place);
+    let mut parent_is_part = false;
+    // from the host bridge down: a switch that has parts is no part itself
+    for switch in (1..bridges.len() / 2).rev() {
+        let at = 2 * switch - 1;
+        let whole = broadcom_generation(bridges[at + 2], 0);
+        let part = broadcom_generation(bridges[at], 1);
+        parent_is_part = !parent_is_part && whole.is_some() && whole == part;
+        if parent_is_part {
+            parts.push(at);
         }
     }
     parts
 }
 
-/// The generation of a Broadcom switch that is the whole (level 0) or a part (level 1), by its ids.
-fn part_of(switch: &PciFunction, level: u16) -> Option<u8> {
+/// The PCIe generation of a Broadcom switch whose ids say that it is a whole (level 0) or a part (level 1).
+fn broadcom_generation(switch: &PciFunction, level: u16) -> Option<u8> {
     let (subsystem_vendor, subsystem) = switch.subsystem?;
-    match (
-        switch.vendor?,
-        switch.device?,
-        subsystem_vendor,
-        subsystem >> 12,
-    ) {
-        (0x1000, 0xc010, 0x1000, 0xa) => Some(4),
-        (0x1000, 0xc030, 0x1000, part) if part == level => Some(5),
+    let ids = (switch.vendor?, switch.device?, subsystem_vendor);
+    match (ids, subsystem >> 12) {
+        ((0x1000, 0xc010, 0x1000), 0xa) => Some(4),
+        ((0x1000, 0xc030, 0x1000), part) if part == level => Some(5),
         _ => None,
     }
 }

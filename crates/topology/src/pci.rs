@@ -1,4 +1,4 @@
-//! PCI functions, the bridges above them, and the links between.
+//! PCI functions, and the bridges and links above them.
 #![forbid(unsafe_code)]
 
 use super::bitmap::CpuSet;
@@ -7,14 +7,13 @@ use super::text::{self, hex, serde_as_text};
 use crate::diagnostic::Shown;
 use crate::order::Order;
 use serde::{Deserialize, Serialize};
-use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-/// A PCI function's address, `domain:bus:device.function`, in the order of enumeration.
+/// `domain:bus:device.function`, ordered by number.
 ///
 /// The domain has 32 bits: Intel VMD and virtual machines use domains above `ffff` (`10000:00:02.0`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PciAddress {
     /// PCI segment
     pub domain: u32,
@@ -28,6 +27,12 @@ pub struct PciAddress {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadPciAddress(pub String);
 
+impl BadPciAddress {
+    fn of(text: &str) -> BadPciAddress {
+        BadPciAddress(Shown::message(text, 80).into())
+    }
+}
+
 impl fmt::Display for BadPciAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -38,21 +43,8 @@ impl fmt::Display for BadPciAddress {
     }
 }
 
-impl std::error::Error for BadPciAddress {}
-
-impl Ord for PciAddress {
-    fn cmp(&self, other: &PciAddress) -> Ordering {
-        self.number().cmp(&other.number())
-    }
-}
-
-impl PartialOrd for PciAddress {
-    fn partial_cmp(&self, other: &PciAddress) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
 impl PciAddress {
+    /// The device's function 0.
     pub fn card(self) -> PciAddress {
         PciAddress {
             function: 0,
@@ -60,7 +52,6 @@ impl PciAddress {
         }
     }
 
-    /// The order of addresses as numbers.
     fn number(self) -> u64 {
         u64::from(self.domain) << 32
             | u64::from(self.bus) << 16
@@ -72,13 +63,14 @@ impl PciAddress {
         self.device < 32 && self.function < 8
     }
 
-    /// Readers of files without addresses invent domains from here on; no report shows those as facts.
+    /// First domain of invented addresses: importers make them for files without any, and reports leave them out.
     pub const INVENTED: u32 = 0xfffd_0000;
 
     pub fn is_invented(self) -> bool {
         self.domain >= PciAddress::INVENTED
     }
-    /// The address as text; `None` if it is invented, since the machine's description has none.
+
+    /// The address as text; `None` if it is invented.
     pub fn described(self) -> Option<String> {
         (!self.is_invented()).then(|| self.to_string())
     }
@@ -87,23 +79,22 @@ impl PciAddress {
 impl FromStr for PciAddress {
     type Err = BadPciAddress;
 
-    /// Accepts `0000:1b:00.0`, `1b:00.0` (domain 0) and nvidia-smi's `00000000:1B:00.0`.
+    /// Parses `0000:1b:00.0`, `1b:00.0` (domain 0) and nvidia-smi's `00000000:1B:00.0`.
     fn from_str(text: &str) -> Result<PciAddress, BadPciAddress> {
         let read = || {
             let (rest, function) = text.rsplit_once('.')?;
             let (rest, device) = rest.rsplit_once(':')?;
             let (domain, bus) = rest.rsplit_once(':').unwrap_or(("0", rest));
-            let [bus, device] = [hex(bus, 2)? as u8, hex(device, 2)? as u8];
             Some(PciAddress {
                 domain: hex(domain, 8)?,
-                bus,
-                device,
-                function: hex(function, 1)? as u8,
+                bus: hex(bus, 2)?,
+                device: hex(device, 2)?,
+                function: hex(function, 1)?,
             })
         };
         read()
             .filter(|at| at.is_valid())
-            .ok_or_else(|| BadPciAddress(Shown::message(text, 80).to_string()))
+            .ok_or_else(|| BadPciAddress::of(text))
     }
 }
 
@@ -135,7 +126,7 @@ impl fmt::Display for PciAddress {
     }
 }
 
-/// A host bridge: where a PCI hierarchy meets the CPU; sysfs calls it `pciDDDD:BB`.
+/// A host bridge, between a PCI hierarchy and the CPU; in sysfs `pciDDDD:BB`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostBridge {
     /// PCI segment
@@ -147,17 +138,17 @@ pub struct HostBridge {
 impl FromStr for HostBridge {
     type Err = BadPciAddress;
 
-    /// Accepts sysfs's directory name, `pci0000:15`.
+    /// Parses sysfs's directory name, `pci0000:15`.
     fn from_str(text: &str) -> Result<HostBridge, BadPciAddress> {
         let read = || {
             let place = text.strip_prefix("pci")?;
             let (domain, bus) = place.rsplit_once(':').unwrap_or(("0", place));
             Some(HostBridge {
                 domain: hex(domain, 8)?,
-                bus: hex(bus, 2)? as u8,
+                bus: hex(bus, 2)?,
             })
         };
-        read().ok_or_else(|| BadPciAddress(Shown::message(text, 80).to_string()))
+        read().ok_or_else(|| BadPciAddress::of(text))
     }
 }
 
@@ -170,9 +161,8 @@ impl fmt::Display for HostBridge {
 /// The next device above a PCI function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PciParent {
-    /// a PCI-to-PCI bridge: a root port or a port of a switch
+    /// a PCI-to-PCI bridge: a root port or a switch's port
     Bridge(PciAddress),
-    /// nothing but the host bridge
     Host(HostBridge),
 }
 
@@ -219,14 +209,14 @@ serde_as_text!(
     })
 );
 
-/// One PCI function: a GPU, a NIC, or a bridge above one.
-// `remote` makes what is derived functions beside the traits, by which a topology file also reads a line: see file/function.rs
+/// A PCI function: a GPU, a NIC, or a bridge above one.
+// `remote` derives functions, not the traits: file/function.rs implements those, and reads lines of text too
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct PciFunction {
     pub address: PciAddress,
     pub parent: PciParent,
-    /// class code, 24 bits (`0x030200`: 3D controller)
+    /// 24-bit class code (`0x030200`: 3D controller)
     #[serde(default, with = "text::class")]
     pub class: Option<u32>,
     #[serde(default, with = "text::id")]
@@ -236,22 +226,21 @@ pub struct PciFunction {
     /// subsystem vendor and device id
     #[serde(default, with = "text::ids")]
     pub subsystem: Option<(u16, u16)>,
-    /// `numa_node`; `None` where the kernel says -1 or nothing
+    /// `numa_node`; `None` for the kernel's -1
     pub numa_node: Option<u32>,
     /// `local_cpulist`
     pub local_cpus: Option<CpuSet>,
     #[serde(default)]
     pub link: PcieLink,
-    /// the physical function, if this is a virtual one
+    /// a virtual function's physical function
     pub physfn: Option<PciAddress>,
-    /// virtual functions of a NIC's physical function (`sriov_numvfs`); `None` for none
+    /// `sriov_numvfs` of a NIC's physical function; `None` for none
     pub vfs: Option<u32>,
-    /// `iommu_group/type`: `identity` leaves DMA alone, `DMA` and `DMA-FQ` translate it
+    /// `iommu_group/type`: `identity` leaves DMA untranslated, `DMA` and `DMA-FQ` translate it
     pub iommu: Option<String>,
 }
 
 impl PciFunction {
-    /// A function of which only its place is known.
     pub fn new(address: PciAddress, parent: PciParent) -> PciFunction {
         PciFunction {
             address,
@@ -270,16 +259,15 @@ impl PciFunction {
     }
 }
 
-/// The PCI functions that matter to placement, with every bridge above them.
+/// GPUs and NICs as PCI functions, with every bridge above them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PciTree {
-    /// in address order, in which a node is mostly read; a step looks them up a thousand times
+    /// in address order: a step makes a thousand binary searches
     functions: Vec<PciFunction>,
 }
 
 impl PciTree {
-    /// The most bridges above one function.  The deepest machine known (MI300X behind doubled switches) has
-    /// 7.
+    /// Most bridges above one function; MI300X behind doubled switches, the deepest known, has 7.
     pub const MAX_DEPTH: usize = 32;
 
     pub(crate) fn of(mut functions: Vec<PciFunction>) -> PciTree {
@@ -287,30 +275,22 @@ impl PciTree {
         PciTree { functions }
     }
 
-    /// Replaces a function at the same address.
+    /// Adds a function, or replaces the one at its address.
     pub fn insert(&mut self, function: PciFunction) {
-        let number = function.address.number();
-        if self
-            .functions
-            .last()
-            .is_none_or(|last| last.address.number() < number)
-        {
-            return self.functions.push(function);
-        }
-        match self.place(function.address) {
-            Ok(place) => self.functions[place] = function,
-            Err(place) => self.functions.insert(place, function),
+        match self.position(function.address) {
+            Ok(at) => self.functions[at] = function,
+            Err(at) => self.functions.insert(at, function),
         }
     }
 
-    /// The index of a function, or the one to insert it at.
-    fn place(&self, address: PciAddress) -> Result<usize, usize> {
+    /// A function's index, or the index to insert it at.
+    fn position(&self, address: PciAddress) -> Result<usize, usize> {
         self.functions
             .binary_search_by_key(&address.number(), |function| function.address.number())
     }
 
     pub fn get(&self, address: PciAddress) -> Option<&PciFunction> {
-        self.place(address).ok().map(|place| &self.functions[place])
+        self.position(address).ok().map(|at| &self.functions[at])
     }
 
     /// In address order.
@@ -318,7 +298,7 @@ impl PciTree {
         self.functions.iter()
     }
 
-    /// As [`PciTree::ancestors`], with the function at `address` first, as far as the tree holds them.
+    /// As [`PciTree::ancestors`], but with the function at `address` first, and only bridges that the tree has.
     pub fn climb(&self, address: PciAddress) -> (Vec<&PciFunction>, Option<HostBridge>) {
         let mut functions = Vec::with_capacity(8);
         let mut here = address;
@@ -333,24 +313,18 @@ impl PciTree {
         (functions, None)
     }
 
-    /// The bridges above `address`, nearest first, and the host bridge at the top; `None` if a bridge is missing, the
-    /// parents form a circle, or there are more than [`PciTree::MAX_DEPTH`] of them.
+    /// The bridges above `address`, nearest first, and the host bridge; `None` if a bridge is missing, parents form a
+    /// circle, or bridges exceed [`PciTree::MAX_DEPTH`].
     pub fn ancestors(&self, address: PciAddress) -> (Vec<PciAddress>, Option<HostBridge>) {
         let (functions, host) = self.climb(address);
-        let mut bridges: Vec<PciAddress> = functions
-            .iter()
-            .filter_map(|function| function.parent.bridge())
-            .collect();
-        bridges.truncate(PciTree::MAX_DEPTH);
-        (bridges, host)
+        let bridges = functions.iter().filter_map(|above| above.parent.bridge());
+        (bridges.take(PciTree::MAX_DEPTH).collect(), host)
     }
 
-    /// The NUMA node of `address`: its own, else that of the nearest bridge above it that knows one.
-    pub fn numa_node(&self, address: PciAddress) -> Option<u32> {
-        self.climb(address)
-            .0
-            .iter()
-            .find_map(|function| function.numa_node)
+    /// `numa_node` of `address`, or of the nearest bridge above that has one.
+    pub(crate) fn numa_node(&self, address: PciAddress) -> Option<u32> {
+        let (functions, _) = self.climb(address);
+        functions.iter().find_map(|function| function.numa_node)
     }
 }
 

@@ -1,14 +1,15 @@
-//! What the node's processors are, by which NCCL tells how fast their sockets are connected.
+//! A node's processors, from which NCCL derives the bandwidth between sockets.
 #![forbid(unsafe_code)]
 
+use crate::text::{display_as_serialized, hex};
 use serde::{Deserialize, Serialize};
 
-/// The node's processors; all sockets of a node have the same.
+/// The processor model, the same on all sockets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Row", into = "Row")]
 pub struct Processor {
     pub arch: Arch,
-    /// known on x86 only, where NCCL wants it
+    /// `None` on other architectures, for which NCCL needs no model
     pub x86: Option<X86>,
 }
 
@@ -24,17 +25,17 @@ pub enum Arch {
     Power,
 }
 
-/// What an x86 processor says of itself (CPUID leaves 0 and 1).
+/// An x86 processor's identity (CPUID leaves 0 and 1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct X86 {
     pub vendor: CpuVendor,
-    /// `cpu family` of /proc/cpuinfo, with the extended family added
+    /// `cpu family` of /proc/cpuinfo: base plus extended family
     pub family: u32,
-    /// `model` of /proc/cpuinfo, with the extended model before it
+    /// `model` of /proc/cpuinfo: extended model, then model
     pub model: u32,
 }
 
-/// A maker of x86 processors (the kernel's arch/x86/include/asm/processor.h, `X86_VENDOR_*`).
+/// A vendor of x86 processors (the kernel's arch/x86/include/asm/processor.h, `X86_VENDOR_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CpuVendor {
     #[serde(rename = "GenuineIntel")]
@@ -50,31 +51,25 @@ pub enum CpuVendor {
 }
 
 impl CpuVendor {
-    /// With the kernel's number and CPUID's word.
-    pub const ALL: [(CpuVendor, u32, &'static str); 5] = [
-        (CpuVendor::Intel, 0, "GenuineIntel"),
-        (CpuVendor::Amd, 2, "AuthenticAMD"),
-        (CpuVendor::Centaur, 5, "CentaurHauls"),
-        (CpuVendor::Hygon, 9, "HygonGenuine"),
-        (CpuVendor::Zhaoxin, 10, "  Shanghai  "),
+    /// Vendors with the kernel's numbers.
+    pub const ALL: [(CpuVendor, u32); 5] = [
+        (CpuVendor::Intel, 0),
+        (CpuVendor::Amd, 2),
+        (CpuVendor::Centaur, 5),
+        (CpuVendor::Hygon, 9),
+        (CpuVendor::Zhaoxin, 10),
     ];
 
-    pub fn word(self) -> &'static str {
-        CpuVendor::ALL
-            .iter()
-            .find(|(vendor, ..)| *vendor == self)
-            .map_or("", |(.., word)| word)
-    }
-
+    /// The vendor of CPUID's vendor string, which is also its `Display`.
     pub fn from_word(word: &str) -> Option<CpuVendor> {
-        CpuVendor::ALL
-            .iter()
-            .find(|(.., known)| *known == word)
-            .map(|(vendor, ..)| *vendor)
+        let mut vendors = CpuVendor::ALL.iter().map(|(vendor, _)| *vendor);
+        vendors.find(|vendor| vendor.to_string() == word)
     }
 }
 
-/// A processor as a file has it: `vendor`, `family` and `model` together, or none of them.
+display_as_serialized!(CpuVendor);
+
+/// A processor in JSON: `vendor`, `family` and `model` together, or none of them.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Row {
@@ -86,12 +81,11 @@ struct Row {
 
 impl From<Processor> for Row {
     fn from(Processor { arch, x86 }: Processor) -> Row {
-        let (family, model) = (x86.map(|x86| x86.family), x86.map(|x86| x86.model));
         Row {
             arch,
             vendor: x86.map(|x86| x86.vendor),
-            family,
-            model,
+            family: x86.map(|x86| x86.family),
+            model: x86.map(|x86| x86.model),
         }
     }
 }
@@ -100,9 +94,10 @@ impl TryFrom<Row> for Processor {
     type Error = &'static str;
 
     fn try_from(row: Row) -> Result<Processor, &'static str> {
+        let arch = row.arch;
         let x86 = match (row.vendor, row.family, row.model) {
-            (Some(vendor), Some(family), Some(model)) if row.arch == Arch::X86 => {
-                // the kernel's words for a processor have four digits for each number
+            (Some(vendor), Some(family), Some(model)) if arch == Arch::X86 => {
+                // `modalias` has four digits for each
                 if family.max(model) > 0xffff {
                     return Err("expected `family` and `model` below `65536`");
                 }
@@ -115,15 +110,12 @@ impl TryFrom<Row> for Processor {
             (None, None, None) => None,
             _ => return Err("expected `vendor`, `family` and `model` together, on `x86_64`"),
         };
-        Ok(Processor {
-            arch: row.arch,
-            x86,
-        })
+        Ok(Processor { arch, x86 })
     }
 }
 
 impl Processor {
-    /// Reads `/sys/devices/system/cpu/modalias` (drivers/base/cpu.c, `print_cpu_modalias`), such as
+    /// Parses `/sys/devices/system/cpu/modalias` (drivers/base/cpu.c, `print_cpu_modalias`), such as
     /// `cpu:type:x86,ven0000fam0006mod008F:feature:,0000,0001`.
     pub fn from_modalias(text: &str) -> Option<Processor> {
         let kind = text.strip_prefix("cpu:type:")?.split(":feature:").next()?;
@@ -134,29 +126,22 @@ impl Processor {
             "ppc64le" | "ppc64" => Arch::Power,
             _ => return None,
         };
-        Some(Processor {
-            arch,
-            x86: x86(numbers).filter(|_| arch == Arch::X86),
-        })
+        let x86 = x86(numbers).filter(|_| arch == Arch::X86);
+        Some(Processor { arch, x86 })
     }
 }
 
-/// `ven0000fam0006mod008F`
+/// Parses `ven0000fam0006mod008F`.
 fn x86(numbers: &str) -> Option<X86> {
     let (vendor, rest) = numbers.strip_prefix("ven")?.split_once("fam")?;
     let (family, model) = rest.split_once("mod")?;
-    let hex = |text: &str| {
-        u32::from_str_radix(text, 16)
-            .ok()
-            .filter(|_| text.len() == 4)
-    };
-    let vendor = hex(vendor)?;
-    let (vendor, ..) = *CpuVendor::ALL
-        .iter()
-        .find(|(_, number, _)| *number == vendor)?;
+    if [vendor, family, model].iter().any(|text| text.len() != 4) {
+        return None;
+    }
+    let vendor: u32 = hex(vendor, 4)?;
     Some(X86 {
-        vendor,
-        family: hex(family)?,
-        model: hex(model)?,
+        vendor: CpuVendor::ALL.iter().find(|known| known.1 == vendor)?.0,
+        family: hex(family, 4)?,
+        model: hex(model, 4)?,
     })
 }

@@ -3,24 +3,24 @@
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum NodeSource {
-    /// this node's `/sys` and `/proc`
+    /// this system's `/sys` and `/proc`
     #[default]
     Live,
-    /// `/sys` and `/proc` below this directory
+    /// `/sys` and `/proc` below a directory
     Sysfs(String),
     Machine(String),
     Topology(String),
 }
 
-/// Parts of a node that are read, each more than the one before.
+/// The facts that discovery reads; each scope adds to the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
-    /// what a decision needs: every step reads these, so each file is one that changes an answer
+    /// facts that change a decision; every step reads them
     Placement,
-    /// and the names by which an admin may mean a NIC
+    /// the network interfaces by which an admin may name a NIC
     Selection,
-    /// and the CPUs that are threads of one core
+    /// the threads of each core
     Cores,
-    /// all that [`Topology`](crate::Topology) can hold, for people, snapshots and files
+    /// every field of [`Topology`](crate::Topology)
     Full,
 }

@@ -1,11 +1,11 @@
-//! How a node's values stand in files: as text in JSON, which people read and write, and as numbers in the node file.
+//! Values as text in JSON, for people, and as numbers in the node file.
 #![forbid(unsafe_code)]
 
 use crate::diagnostic::Shown;
 use serde::de::{Deserialize, Deserializer, Error};
 use serde::ser::{Serialize, Serializer};
 
-/// Makes a type its text in JSON, by `Display` and `FromStr`, and another type in the node file.
+/// Serializes a type as its `Display` in JSON, and as another type in the node file.
 macro_rules! serde_as_text {
     ($type:ty, $expected:expr, $raw:ty, $to_raw:expr, $from_raw:expr) => {
         impl serde::Serialize for $type {
@@ -35,24 +35,31 @@ macro_rules! serde_as_text {
 }
 pub(super) use serde_as_text;
 
+/// `Display` by the variant's name in serde.
+macro_rules! display_as_serialized {
+    ($($type:ty)+) => {$(
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                serde::Serialize::serialize(self, f)
+            }
+        }
+    )+};
+}
+pub(super) use display_as_serialized;
+
 pub(super) fn refused<E: Error>(text: &str, expected: &str) -> E {
-    E::custom(format_args!(
-        "found `{}`, expected {expected}",
-        printable(text, 80)
-    ))
+    let found = printable(text, 80);
+    E::custom(format_args!("found `{found}`, expected {expected}"))
 }
 
-/// `text` as one line of at most `most` characters, and whether that is all.
+/// `text` on one line, with `…` after `most` characters.
 pub(super) fn printable(text: &str, most: usize) -> String {
-    let more = if text.chars().nth(most).is_some() {
-        "…"
-    } else {
-        ""
-    };
-    format!("{}{more}", Shown::message(text, most))
+    let is_cut = text.chars().nth(most).is_some();
+    let end = if is_cut { "…" } else { "" };
+    format!("{}{end}", Shown::message(text, most))
 }
 
-/// A module for `serde(with)`: an optional number of a PCI function as the text by which people know it.
+/// A `serde(with)` module for an optional number of a PCI function, as hexadecimal text in JSON.
 macro_rules! option_as_text {
     ($module:ident, $type:ty, $show:expr, $parse:expr, $expected:expr) => {
         pub(super) mod $module {
@@ -96,7 +103,7 @@ option_as_text!(
     id,
     u16,
     |id| format!("0x{id:04x}"),
-    |text| hex(text.strip_prefix("0x")?, 4).map(|id| id as u16),
+    |text| hex(text.strip_prefix("0x")?, 4),
     "an id such as `0x10de`"
 );
 option_as_text!(
@@ -105,12 +112,12 @@ option_as_text!(
     |(vendor, device)| format!("{vendor:04x}:{device:04x}"),
     |text| {
         let (vendor, device) = text.split_once(':').filter(|_| text.len() == 9)?;
-        Some((hex(vendor, 4)? as u16, hex(device, 4)? as u16))
+        Some((hex(vendor, 4)?, hex(device, 4)?))
     },
     "two ids such as `1000:a096`"
 );
 
-/// For `serde(with)`: a word that is left out where it says no more than that.
+/// For `serde(with)`: `null` for the type's default.
 pub(super) mod unless_default {
     use super::*;
 
@@ -128,8 +135,9 @@ pub(super) mod unless_default {
     }
 }
 
-/// A number of one to `most` (8 or fewer) hexadecimal digits, without the sign that the standard library would take.
-pub(super) fn hex(digits: &str, most: usize) -> Option<u32> {
+/// A number of at most `most` hexadecimal digits; `from_str_radix` alone would take a sign.
+pub(super) fn hex<T: TryFrom<u64>>(digits: &str, most: usize) -> Option<T> {
     let is_number = digits.len() <= most && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-    u32::from_str_radix(digits, 16).ok().filter(|_| is_number)
+    let number = u64::from_str_radix(digits, 16).ok().filter(|_| is_number)?;
+    T::try_from(number).ok()
 }

@@ -1,9 +1,8 @@
-//! NUMA nodes and logical CPUs from `/sys/devices/system` (Documentation/ABI/stable/sysfs-devices-node and
-//! Documentation/ABI/stable/sysfs-devices-system-cpu in the kernel's tree).
+//! NUMA nodes and CPUs from `/sys/devices/system` (the kernel's Documentation/ABI/stable/sysfs-devices-node and
+//! sysfs-devices-system-cpu).
 #![forbid(unsafe_code)]
 
 use super::{Discovery, Root, Scope, number};
-use nic_placement_topology::diagnostic::Diagnostic;
 use nic_placement_topology::file::MAX_NUMA_NODES;
 use nic_placement_topology::order::Order;
 use nic_placement_topology::{CpuSet, NumaNode, Processor, Pu};
@@ -12,10 +11,12 @@ use std::collections::{BTreeMap, BTreeSet};
 const NODES: &str = "sys/devices/system/node";
 const CPUS: &str = "sys/devices/system/cpu";
 
-/// `nodeN`, `cpuN` -> N
+/// The N of `nodeN` or `cpuN`.
 fn index(name: &str, prefix: &str) -> Option<u32> {
     let digits = name.strip_prefix(prefix)?;
-    (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
+    // `parse` alone takes a sign
+    digits
+        .starts_with(|first: char| first.is_ascii_digit())
         .then(|| digits.parse().ok())?
 }
 
@@ -27,146 +28,131 @@ impl Discovery<'_> {
             let Some(os_index) = index(&name, "node") else {
                 continue;
             };
-            let file = |name_of_file: &str| {
-                self.root
-                    .read(&format!("{NODES}/{name}/{name_of_file}"))
-                    .unwrap_or_default()
-            };
-            let distances = file("distance");
+            let file = |file: &str| self.root.read(&format!("{NODES}/{name}/{file}"));
+            let distances = file("distance").unwrap_or_default();
             let distances = distances.split_whitespace().take(MAX_NUMA_NODES + 1);
-            let distances = distances
-                .filter_map(|distance| distance.parse().ok())
-                .collect();
-            let cpus = CpuSet::from_list(&file("cpulist")).unwrap_or_else(|bad| {
+            let cpus = CpuSet::from_list(&file("cpulist").unwrap_or_default());
+            let cpus = cpus.unwrap_or_else(|bad| {
                 self.report(&format!("{NODES}/{name}/cpulist"), bad.to_string());
                 CpuSet::new()
             });
-            self.topology.numa_nodes.push(NumaNode {
+            self.node.numa_nodes.push(NumaNode {
                 os_index,
                 cpus,
-                distances,
+                distances: distances.filter_map(|text| text.parse().ok()).collect(),
                 package: None,
             });
         }
-        self.topology.numa_nodes.order_by_key(|node| node.os_index);
-        let count = self.topology.numa_nodes.len();
-        let has_other_rows = |node: &&mut NumaNode| ![0, count].contains(&node.distances.len());
-        // an offline node leaves a gap in the numbers but none in the rows
-        for node in self.topology.numa_nodes.iter_mut().filter(has_other_rows) {
-            let finding = format!(
-                "{} distances for {count} nodes: not used",
-                node.distances.len()
-            );
-            let place = format!("/{NODES}/node{}/distance", node.os_index);
-            self.diagnostics.push(Diagnostic::new(place, finding));
-            node.distances.clear();
+        self.node.numa_nodes.order_by_key(|node| node.os_index);
+        let count = self.node.numa_nodes.len();
+        // an offline node has no number here, and no column in `distance`
+        for at in 0..count {
+            let node = &mut self.node.numa_nodes[at];
+            let (os_index, distances) = (node.os_index, node.distances.len());
+            if ![0, count].contains(&distances) {
+                node.distances.clear();
+                self.report(
+                    &format!("{NODES}/node{os_index}/distance"),
+                    format!("{distances} distances for {count} nodes: not used"),
+                );
+            }
         }
     }
 
-    /// Reads `modalias`: kernels of x86 always have it, others since they load modules by it.
+    /// `modalias`: always there on x86, elsewhere since the kernel loads modules by it.
     pub(super) fn processor(&mut self) {
         let modalias = self.root.read(&format!("{CPUS}/modalias"));
-        self.topology.processor = modalias.and_then(|text| Processor::from_modalias(&text));
+        self.node.processor = modalias.and_then(|text| Processor::from_modalias(&text));
     }
 
     pub(super) fn packages(&mut self) {
-        for node in &mut self.topology.numa_nodes {
+        for node in &mut self.node.numa_nodes {
             let package = node.cpus.first().and_then(|cpu| package(self.root, cpu));
             node.package = package.and_then(|package| u32::try_from(package).ok());
         }
     }
 
-    /// CPUs with their cores, and the NUMA nodes' packages.  In a step, where each file costs time, threads of one core
-    /// share one read: two files and the list of its threads.
+    /// CPUs with their cores, and the packages of NUMA nodes.  Below [`Scope::Full`], where each file costs a step time,
+    /// one thread's files serve all threads of its core.
     pub(super) fn pus(&mut self) {
         let mut known = CpuSet::new();
         let mut found: Vec<(Pu, Option<CpuSet>)> = Vec::new();
         for name in self.root.list(CPUS, |name| index(name, "cpu").is_some()) {
-            let Some(os_index) = index(&name, "cpu").filter(|&cpu| !known.contains(cpu)) else {
+            let Some(cpu) = index(&name, "cpu").filter(|&cpu| !known.contains(cpu)) else {
                 continue;
             };
-            let file = |name_of_file: &str| {
-                self.root
-                    .read(&format!("{CPUS}/{name}/topology/{name_of_file}"))
-            };
-            let Some(package) = package(self.root, os_index) else {
+            let Some(package) = package(self.root, cpu) else {
                 continue;
             };
-            // `core_cpus_list` since Linux 5.3, by its older name on every kernel
-            let listed =
-                file("thread_siblings_list").and_then(|list| CpuSet::from_list(&list).ok());
-            let mut threads: CpuSet = [os_index].into_iter().collect();
+            let file = |file: &str| self.root.read(&format!("{CPUS}/{name}/topology/{file}"));
+            // the older name of `core_cpus_list` (Linux 5.3), which every kernel has
+            let listed = file("thread_siblings_list");
+            let listed = listed.and_then(|list| CpuSet::from_list(&list).ok());
+            let mut threads: CpuSet = [cpu].into_iter().collect();
             if let Some(listed) = listed.as_ref().filter(|_| self.scope < Scope::Full) {
-                threads = threads.union(listed);
+                threads.add(listed);
             }
-            for node in &mut self.topology.numa_nodes {
-                if node
-                    .cpus
-                    .first()
-                    .is_some_and(|first| threads.contains(first))
-                {
+            for node in &mut self.node.numa_nodes {
+                let first = node.cpus.first();
+                if first.is_some_and(|first| threads.contains(first)) {
                     node.package = u32::try_from(package).ok();
                 }
             }
-            // a kernel that does not know the packages numbers the cores as if there were one
+            // a kernel without packages numbers cores as in one package
             let (Ok(package), Some(core)) =
                 (u32::try_from(package.max(0)), number(file("core_id")))
             else {
                 continue;
             };
-            let new = threads.iter().filter(|&thread| !known.contains(thread));
-            found.extend(new.map(|os_index| {
-                (
-                    Pu {
-                        os_index,
-                        package,
-                        core,
-                    },
-                    listed.clone(),
-                )
-            }));
-            known = known.union(&threads);
+            for os_index in threads.iter().filter(|&thread| !known.contains(thread)) {
+                let pu = Pu {
+                    os_index,
+                    package,
+                    core,
+                };
+                found.push((pu, listed.clone()));
+            }
+            known.add(&threads);
         }
         found.order_by_key(|(pu, _)| pu.os_index);
-        tell_cores_apart(&mut found);
-        self.topology.pus = found.into_iter().map(|(pu, _)| pu).collect();
+        separate_cores(&mut found);
+        self.node.pus = found.into_iter().map(|(pu, _)| pu).collect();
     }
 }
 
-/// The kernel's number of a CPU's package; an offline CPU has no topology directory, and -1 means that the kernel knows
-/// no packages (a guest's on POWER, by the default in include/linux/topology.h).
+/// `physical_package_id`: absent for an offline CPU, -1 if the kernel knows no packages (the default of
+/// include/linux/topology.h, as in a guest on POWER).
 fn package(root: &Root, cpu: u32) -> Option<i64> {
     number(root.read(&format!("{CPUS}/cpu{cpu}/topology/physical_package_id")))
 }
 
-/// Gives a core its own number if another core of its package has the same; each CPU's list names the CPUs of its core.
+/// Numbers cores anew that share package and `core_id`; each CPU comes with the threads of its core.
 ///
-/// Numbers repeat where a device tree describes the processor, in each of its clusters (`parse_cluster`,
-/// drivers/base/arch_topology.c, since Linux 6.0), and before 6.1 on an x86 of several dies.
-fn tell_cores_apart(pus: &mut [(Pu, Option<CpuSet>)]) {
+/// `core_id` repeats in each cluster of a device tree (`parse_cluster`, drivers/base/arch_topology.c, since Linux 6.0),
+/// and before 6.1 in each die of an x86 package.
+fn separate_cores(pus: &mut [(Pu, Option<CpuSet>)]) {
     let mut taken: BTreeSet<(u32, u32)> = pus.iter().map(|(pu, _)| (pu.package, pu.core)).collect();
     let mut free: BTreeMap<u32, u32> = BTreeMap::new();
-    // by the number that the kernel gives: the cores that have it, with the numbers that they have here
+    // by package and `core_id`: the cores, each with its new number and CPUs
     let mut cores: BTreeMap<(u32, u32), Vec<(u32, CpuSet)>> = BTreeMap::new();
     for (pu, listed) in pus {
         let same = cores.entry((pu.package, pu.core)).or_default();
-        let is_mine = |cpus: &CpuSet| listed.as_ref().is_none_or(|listed| listed.intersects(cpus));
-        let mine = same
-            .iter()
-            .position(|(_, cpus)| is_mine(cpus))
-            .unwrap_or_else(|| {
-                let mut core = pu.core;
-                if !same.is_empty() {
-                    let next = free.entry(pu.package).or_default();
-                    while !taken.insert((pu.package, *next)) {
-                        *next += 1;
-                    }
-                    core = *next;
+        let is_own = |(_, cpus): &(u32, CpuSet)| {
+            listed.as_ref().is_none_or(|listed| listed.intersects(cpus))
+        };
+        let own = same.iter().position(is_own).unwrap_or_else(|| {
+            let mut core = pu.core;
+            if !same.is_empty() {
+                let next = free.entry(pu.package).or_default();
+                while !taken.insert((pu.package, *next)) {
+                    *next += 1;
                 }
-                same.push((core, CpuSet::new()));
-                same.len() - 1
-            });
-        let (core, cpus) = &mut same[mine];
+                core = *next;
+            }
+            same.push((core, CpuSet::new()));
+            same.len() - 1
+        });
+        let (core, cpus) = &mut same[own];
         cpus.insert(pu.os_index);
         pu.core = *core;
     }

@@ -1,5 +1,4 @@
-//! What a description of a node states and `/sys` cannot show, kept in the same tree below `sys/nic-placement`, which no
-//! kernel has.
+//! A description's facts that `/sys` cannot show, as files below `sys/nic-placement` of a captured tree.
 //!
 //! ```text
 //! sys/nic-placement/paths/0001:00:00.0 = 0101:00:00.0 PIX
@@ -9,82 +8,28 @@
 //! sys/nic-placement/supplied_by =
 //! ```
 //!
-//! `synthesise` writes it, so that the snapshot of a model, of a matrix or of a file says what these say.  It is not
-//! read on a live system.
+//! `synthesise` (crates/formats) writes them for the snapshot of a model, a matrix or a topology file.  They are not read
+//! on a live system.
 #![forbid(unsafe_code)]
 
-use super::Root;
-use super::manifest::{Entry, Manifest};
+use super::{Root, is_address};
 use nic_placement_topology::diagnostic::{Diagnostic, Shown};
-use nic_placement_topology::{
-    Gpu, GpuVendor, Nic, NicKind, NicRole, PathType, PciAddress, Topology,
-};
+use nic_placement_topology::{Gpu, NicKind, NicRole, PathType, PciAddress, Topology};
 
-const PLACE: &str = "sys/nic-placement";
+/// The directory, which no kernel has.
+pub const PLACE: &str = "sys/nic-placement";
 const ROLES: [NicRole; 3] = [NicRole::Compute, NicRole::Storage, NicRole::Management];
 
-/// Adds files for the facts of `topology` that the tree lacks.
-pub fn write(topology: &Topology, manifest: &mut Manifest) {
-    let mut file =
-        |name: &str, text: String| manifest.insert(&format!("{PLACE}/{name}"), Entry::File(text));
-    // always there, so that no known machine is looked for in what is described
-    file(
-        "supplied_by",
-        topology.supplied_by.clone().unwrap_or_default(),
-    );
-    let roles: Vec<String> = topology
-        .nics
-        .iter()
-        .filter_map(|nic| Some(format!("{} {}", nic.name, nic.role?)))
-        .collect();
-    if !roles.is_empty() {
-        file("roles", roles.join("\n"));
-    }
-    let by_interface = |nic: &&Nic| nic.kind == NicKind::Slingshot && !nic.name.starts_with("cxi");
-    let slingshot: Vec<&str> = topology
-        .nics
-        .iter()
-        .filter(by_interface)
-        .map(|nic| nic.name.as_str())
-        .collect();
-    if !slingshot.is_empty() {
-        file("slingshot", slingshot.join("\n"));
-    }
-    // NVIDIA's driver tells its own
-    let others = topology
-        .gpus
-        .iter()
-        .filter(|gpu| gpu.vendor != GpuVendor::Nvidia);
-    let models: Vec<String> = others
-        .filter_map(|gpu| Some(format!("{} {}", gpu.address, gpu.model.as_ref()?)))
-        .collect();
-    if !models.is_empty() {
-        file("models", models.join("\n"));
-    }
-    let mut gpus: Vec<PciAddress> = topology.stated_paths.keys().map(|(gpu, _)| *gpu).collect();
-    gpus.dedup();
-    for gpu in gpus {
-        let of_gpu = topology
-            .stated_paths
-            .iter()
-            .filter(|((of, _), _)| *of == gpu);
-        let lines: Vec<String> = of_gpu
-            .map(|((_, nic), kind)| format!("{nic} {kind}"))
-            .collect();
-        file(&format!("paths/{gpu}"), lines.join("\n"));
-    }
-}
-
-/// Adds a description's facts to the topology; `false` without one.  A line that does not fit the node is reported.
-pub fn read(root: &Root, topology: &mut Topology, diagnostics: &mut Vec<Diagnostic>) -> bool {
+/// Adds a description's facts to the node; false without a description.  Lines that do not fit the node are reported.
+pub fn read(root: &Root, node: &mut Topology, diagnostics: &mut Vec<Diagnostic>) -> bool {
     let Some(supplied_by) = root.read(&format!("{PLACE}/supplied_by")) else {
         return false;
     };
-    topology.supplied_by = Some(supplied_by).filter(|name| !name.is_empty());
+    node.supplied_by = Some(supplied_by).filter(|name| !name.is_empty());
     let mut take_lines = |name: &str, take: &dyn Fn(&mut Topology, &str) -> Option<()>| {
         let place = format!("{PLACE}/{name}");
         for line in root.read(&place).unwrap_or_default().lines() {
-            if take(topology, line).is_none() {
+            if take(node, line).is_none() {
                 let finding = format!("`{}` means nothing on this node", Shown::word(line, 80));
                 diagnostics.push(Diagnostic::new(format!("/{place}"), finding));
             }
@@ -93,60 +38,52 @@ pub fn read(root: &Root, topology: &mut Topology, diagnostics: &mut Vec<Diagnost
     take_lines("roles", &role);
     take_lines("slingshot", &slingshot);
     take_lines("models", &model);
-    for name in root.list(&format!("{PLACE}/paths"), |name| {
-        name.parse::<PciAddress>().is_ok()
-    }) {
+    for name in root.list(&format!("{PLACE}/paths"), is_address) {
         let gpu = name.parse().ok();
-        take_lines(&format!("paths/{name}"), &|topology, line| {
-            path(topology, gpu?, line)
+        take_lines(&format!("paths/{name}"), &|node, line| {
+            path(node, gpu?, line)
         });
     }
     true
 }
 
 /// `mlx5_8 storage`
-fn role(topology: &mut Topology, line: &str) -> Option<()> {
+fn role(node: &mut Topology, line: &str) -> Option<()> {
     let (name, word) = line.split_once(' ')?;
     let role = ROLES.into_iter().find(|role| role.to_string() == word)?;
-    topology.nics.iter_mut().find(|nic| nic.name == *name)?.role = Some(role);
+    node.nics.iter_mut().find(|nic| nic.name == *name)?.role = Some(role);
     Some(())
 }
 
 /// `hsi0`
-fn slingshot(topology: &mut Topology, line: &str) -> Option<()> {
-    let mut interfaces = topology
-        .nics
-        .iter_mut()
-        .filter(|nic| nic.kind == NicKind::Ethernet);
-    interfaces.find(|nic| nic.name == *line)?.kind = NicKind::Slingshot;
+fn slingshot(node: &mut Topology, line: &str) -> Option<()> {
+    let mut nics = node.nics.iter_mut();
+    let nic = nics.find(|nic| nic.kind == NicKind::Ethernet && nic.name == *line)?;
+    nic.kind = NicKind::Slingshot;
     Some(())
 }
 
 /// `0000:63:00.0 Vega 20`
-fn model(topology: &mut Topology, line: &str) -> Option<()> {
+fn model(node: &mut Topology, line: &str) -> Option<()> {
     let (address, model) = line.split_once(' ')?;
     let address: PciAddress = address.parse().ok()?;
     if model.chars().any(char::is_control) {
         return None;
     }
     let is_its = |gpu: &&mut Gpu| gpu.address == address && gpu.model.is_none();
-    topology.gpus.iter_mut().find(is_its)?.model = Some(model.to_string());
+    node.gpus.iter_mut().find(is_its)?.model = Some(model.to_string());
     Some(())
 }
 
 /// `0101:00:00.0 PIX`
-fn path(topology: &mut Topology, gpu: PciAddress, line: &str) -> Option<()> {
+fn path(node: &mut Topology, gpu: PciAddress, line: &str) -> Option<()> {
     let (nic, word) = line.split_once(' ')?;
-    let kind = PathType::ALL
-        .into_iter()
-        .find(|kind| kind.to_string() == word)?;
+    let mut kinds = PathType::ALL.into_iter();
+    let kind = kinds.find(|kind| kind.to_string() == word)?;
     let nic: PciAddress = nic.parse().ok()?;
-    topology.gpu_index(gpu)?;
-    topology
-        .nics
-        .iter()
-        .find(|known| known.address == Some(nic))?;
-    topology.stated_paths.insert((gpu, nic), kind);
+    node.gpu_index(gpu)?;
+    node.nics.iter().find(|known| known.address == Some(nic))?;
+    node.stated_paths.insert((gpu, nic), kind);
     Some(())
 }
 
@@ -155,6 +92,7 @@ mod tests {
     use super::super::synthesise::synthesise;
     use super::*;
     use crate::discover::Scope;
+    use crate::discover::manifest::{Entry, Manifest};
     use crate::read_root;
     use nic_placement_topology::Provenance;
 

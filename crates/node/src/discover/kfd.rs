@@ -1,49 +1,47 @@
-//! AMD GPUs as the compute driver counts them: `/sys/class/kfd/kfd/topology/nodes` (the kernel's
-//! drivers/gpu/drm/amd/amdkfd/kfd_topology.c), one node for each GPU or partition of one.
+//! AMD GPUs in the compute driver's order: `/sys/class/kfd/kfd/topology/nodes` (the kernel's
+//! drivers/gpu/drm/amd/amdkfd/kfd_topology.c), one node for each CPU, GPU or partition.
 #![forbid(unsafe_code)]
 
-use super::{MAX_DEVICES, Root};
+use super::{MAX_DEVICES, Root, is_number};
 use nic_placement_topology::PciAddress;
 use nic_placement_topology::order::Order;
 use std::str::FromStr;
 
-/// The class directory is a link to the first; captures of the topology alone have the second.
+/// The class directory links to the first; captures of the topology alone have the third.
 const PLACES: [&str; 3] = [
     "sys/devices/virtual/kfd/kfd/topology/nodes",
     "sys/class/kfd/kfd/topology/nodes",
     "sys/devices/virtual/kfd/kfd/nodes",
 ];
 
-/// A GPU, or one partition of it.
+/// A GPU or partition.
 pub(super) struct KfdNode {
-    /// as far as the driver says: older drivers put the partition into the function number
+    /// with the partition as function number in older drivers
     pub address: PciAddress,
     /// 0 if the driver does not report it
     pub partition: u32,
     pub minor: Option<u32>,
-    /// as `ROCR_VISIBLE_DEVICES` spells it, `GPU-` and 16 hexadecimal digits
+    /// as in `ROCR_VISIBLE_DEVICES`: `GPU-` and 16 hexadecimal digits
     pub uuid: Option<String>,
-    /// `numa_node` of the CPU that its PCIe link leads to
+    /// NUMA node of the CPU at the other end of its PCIe link
     pub cpu_node: Option<u32>,
 }
 
 pub(super) fn nodes(root: &Root) -> Vec<KfdNode> {
-    let is_number = |name: &str| name.parse::<u32>().is_ok();
-    let found = PLACES
+    let mut places = PLACES
         .into_iter()
         .map(|place| (place, root.list(place, is_number)));
-    let Some((place, mut names)) = found.into_iter().find(|(_, names)| !names.is_empty()) else {
+    let Some((place, mut names)) = places.find(|(_, names)| !names.is_empty()) else {
         return Vec::new();
     };
     names.order_by_key(|name| name.parse::<u32>().unwrap_or(0));
     names.truncate(4 * MAX_DEVICES);
-    // CPUs come first, one node for each NUMA node
+    // CPUs come first, one node per NUMA node
     let mut cpu_nodes: Vec<String> = Vec::new();
     let mut gpus = Vec::new();
     for name in names {
-        let text = root
-            .read(&format!("{place}/{name}/properties"))
-            .unwrap_or_default();
+        let node = format!("{place}/{name}");
+        let text = root.read(&format!("{node}/properties")).unwrap_or_default();
         if value::<u64>(&text, "simd_count").unwrap_or(0) == 0 {
             cpu_nodes.push(name);
             continue;
@@ -51,6 +49,7 @@ pub(super) fn nodes(root: &Root) -> Vec<KfdNode> {
         let Some(location) = value::<u64>(&text, "location_id") else {
             continue;
         };
+        let id = value::<u64>(&text, "unique_id").filter(|&id| id != 0);
         gpus.push(KfdNode {
             address: PciAddress {
                 domain: value(&text, "domain").unwrap_or(0),
@@ -58,41 +57,32 @@ pub(super) fn nodes(root: &Root) -> Vec<KfdNode> {
                 device: (location >> 3 & 0x1f) as u8,
                 function: (location & 7) as u8,
             },
-            // since Linux 6.5 above the bus
+            // since Linux 6.5
             partition: (location >> 28 & 0xf) as u32,
             minor: value(&text, "drm_render_minor").filter(|&minor| minor > 0),
-            uuid: value::<u64>(&text, "unique_id")
-                .filter(|&id| id != 0)
-                .map(|id| format!("GPU-{id:016x}")),
-            cpu_node: cpu_node(root, &format!("{place}/{name}"), &cpu_nodes),
+            uuid: id.map(|id| format!("GPU-{id:016x}")),
+            cpu_node: cpu_node(root, &node, &cpu_nodes),
         });
     }
     gpus
 }
 
-/// The nearest CPU node at the other end of one of the GPU's links (`io_links/N/properties`: type 2 is PCIe).
+/// The position of the nearest CPU among the nodes that a GPU's `io_links/N/properties` name.
 fn cpu_node(root: &Root, node: &str, cpu_nodes: &[String]) -> Option<u32> {
-    let links = root.list(&format!("{node}/io_links"), |name| {
-        name.parse::<u32>().is_ok()
-    });
+    let links = root.list(&format!("{node}/io_links"), is_number);
     let links = links.iter().take(MAX_DEVICES).filter_map(|link| {
         let text = root.read(&format!("{node}/io_links/{link}/properties"))?;
         let to = value::<u64>(&text, "node_to")?.to_string();
         let position = cpu_nodes.iter().position(|cpu| *cpu == to)?;
         Some((value::<u64>(&text, "weight").unwrap_or(u64::MAX), position))
     });
-    links
-        .min()
-        .and_then(|(_, position)| u32::try_from(position).ok())
+    u32::try_from(links.min()?.1).ok()
 }
 
-/// `key value` in lines
+/// The value of a line `key value`.
 fn value<T: FromStr>(text: &str, key: &str) -> Option<T> {
     text.lines().find_map(|line| {
-        line.strip_prefix(key)?
-            .strip_prefix(' ')?
-            .trim()
-            .parse()
-            .ok()
+        let value = line.strip_prefix(key)?.strip_prefix(' ')?;
+        value.trim().parse().ok()
     })
 }

@@ -1,4 +1,4 @@
-//! A captured machine in memory: what was read below `/sys` and `/proc`.
+//! A captured machine in memory.
 #![forbid(unsafe_code)]
 
 use nic_placement_topology::order::Order;
@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
-    /// without the white space at its end
+    /// text without white space at its end
     File(String),
-    /// the target
+    /// target
     Link(String),
-    /// a directory of which only the name is known
+    /// a directory's name alone
     Directory,
 }
 
-/// A captured machine.
+/// Files, links and directories below `/sys` and `/proc`, by path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Manifest {
     pub entries: BTreeMap<String, Entry>,
@@ -27,68 +27,51 @@ impl Manifest {
 
     /// True for a link, and for a path below one.
     pub(crate) fn is_over_link(&self, path: &str) -> bool {
-        let above = path.match_indices('/').map(|(at, _)| &path[..at]);
-        above
-            .chain([path])
-            .any(|path| matches!(self.get(path), Some(Entry::Link(_))))
+        let mut above = path
+            .match_indices('/')
+            .map(|(at, _)| &path[..at])
+            .chain([path]);
+        above.any(|path| matches!(self.get(path), Some(Entry::Link(_))))
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Entry)> {
-        self.entries
-            .iter()
-            .map(|(path, entry)| (path.as_str(), entry))
+        let entries = self.entries.iter();
+        entries.map(|(path, entry)| (path.as_str(), entry))
     }
 
-    /// Adds an entry; a directory's bare name never replaces what is known better.
+    /// Adds an entry; a directory's name replaces no other entry.
     pub fn insert(&mut self, path: &str, entry: Entry) {
-        match entry {
-            Entry::Directory => {
-                self.entries
-                    .entry(path.to_string())
-                    .or_insert(Entry::Directory);
-            }
-            known => {
-                self.entries.insert(path.to_string(), known);
-            }
+        if entry != Entry::Directory || !self.entries.contains_key(path) {
+            self.entries.insert(path.to_string(), entry);
         }
     }
 
     pub fn list(&self, path: &str) -> Vec<String> {
         let prefix = format!("{path}/");
         let mut names: Vec<String> = Vec::new();
-        let below = self
-            .entries
-            .range(prefix.clone()..)
-            .take_while(|(path, _)| path.starts_with(&prefix));
-        for (path, _) in below {
-            let name = path[prefix.len()..].split('/').next().unwrap_or_default();
+        for (path, _) in self.entries.range(prefix.clone()..) {
+            let Some(rest) = path.strip_prefix(&prefix) else {
+                break;
+            };
+            let name = rest.split('/').next().unwrap_or_default();
             if names.last().map(String::as_str) != Some(name) {
                 names.push(name.to_string());
             }
         }
-        // `a`, `a-b`, `a/c` is path order, so one name can come twice
+        // in path order `a-b` comes between `a` and `a/c`
         names.order();
         names.dedup();
         names
     }
-
-    /// The first path below a folder, however far.
-    pub fn first_below(&self, path: &str) -> Option<&str> {
-        let prefix = format!("{path}/");
-        let (first, _) = self.entries.range(prefix.clone()..).next()?;
-        first.starts_with(&prefix).then_some(first.as_str())
-    }
 }
 
-/// The path below the root to which a link at `path` with this target leads; `None` if it leaves the root.
+/// The path below the root to which the link `path` with this target leads; `None` if it leaves the root.
 pub fn normalise(path: &str, target: &str) -> Option<String> {
-    let mut parts: Vec<&str> = match target.strip_prefix('/') {
-        Some(_) => Vec::new(),
-        None => path.split('/').collect::<Vec<_>>()[..]
-            .split_last()?
-            .1
-            .to_vec(),
-    };
+    let mut parts: Vec<&str> = Vec::new();
+    if !target.starts_with('/') {
+        parts = path.split('/').collect();
+        parts.pop();
+    }
     for part in target.split('/') {
         match part {
             "" | "." => {}

@@ -1,6 +1,6 @@
 //! Reads a node from `/sys` and `/proc`: GPUs, RDMA devices, the PCI tree above them, NUMA nodes and CPUs.
 //!
-//! Discovery never fails: what is not there is a fact, and what is odd becomes a [`Diagnostic`].
+//! Discovery never fails: a missing file is a fact, an odd one a [`Diagnostic`].
 #![forbid(unsafe_code)]
 
 mod cpu;
@@ -26,24 +26,26 @@ pub use root::Root;
 
 use nic_placement_topology::diagnostic::{Diagnostic, line};
 use nic_placement_topology::file::MAX_TEXT;
-use nic_placement_topology::order;
-use nic_placement_topology::{PciFunction, Provenance, Topology};
+use nic_placement_topology::{PciAddress, PciFunction, Provenance, Topology};
+use std::str::FromStr;
 
-/// GPUs and NICs of one node, at most.  The largest known has 64 GPUs (8 x MI300X in CPX mode); a virtual machine
-/// monitor can show thousands of functions.
+/// Most GPUs, and most NICs.  The largest known node has 64 GPUs (8 MI300X in CPX mode); a hypervisor can show thousands
+/// of functions.
 pub(crate) const MAX_DEVICES: usize = 256;
 
 pub fn discover(root: &Root, scope: Scope, provenance: Provenance) -> (Topology, Vec<Diagnostic>) {
-    // the link in /sys/class/dmi/id leads here (the kernel's drivers/firmware/dmi-id.c)
-    let name = root
-        .read("sys/devices/virtual/dmi/id/product_name")
-        .map(|name| plain(&name));
-    let name = name.filter(|name| !name.is_empty());
-    let topology = Topology::empty(name.as_deref().unwrap_or("this node"), provenance);
+    // the target of the link /sys/class/dmi/id (the kernel's drivers/firmware/dmi-id.c)
+    let name = root.read("sys/devices/virtual/dmi/id/product_name");
+    let name = name.unwrap_or_default();
+    let name = name.chars().filter(|letter| !line::disturbs(*letter));
+    let mut name: String = name.take(MAX_TEXT).collect();
+    if name.is_empty() {
+        name.push_str("this node");
+    }
     let mut discovery = Discovery {
         root,
         scope,
-        topology,
+        node: Topology::empty(&name, provenance),
         diagnostics: Vec::new(),
     };
     discovery.numa_nodes();
@@ -62,87 +64,84 @@ pub fn discover(root: &Root, scope: Scope, provenance: Provenance) -> (Topology,
     }
     discovery.diagnostics.extend(root.notes());
     discovery.forget_unlisted_numa_nodes();
-    let Discovery {
-        mut topology,
-        diagnostics,
-        ..
-    } = discovery;
-    topology.sort();
-    (topology, diagnostics)
+    discovery.node.sort();
+    (discovery.node, discovery.diagnostics)
 }
 
-/// A node that is being read.
+/// A node while it is read.
 struct Discovery<'r> {
     root: &'r Root,
     scope: Scope,
-    topology: Topology,
+    node: Topology,
     diagnostics: Vec<Diagnostic>,
 }
 
 impl Discovery<'_> {
-    fn report(&mut self, path: &str, finding: impl Into<String>) {
-        self.diagnostics
-            .push(Diagnostic::new(format!("/{path}"), finding));
+    fn is_full(&self) -> bool {
+        self.scope == Scope::Full
     }
 
-    /// Leaves out devices beyond the first `most`.
+    fn report(&mut self, path: &str, finding: impl Into<String>) {
+        let diagnostic = Diagnostic::new(format!("/{path}"), finding);
+        self.diagnostics.push(diagnostic);
+    }
+
+    /// Drops entries beyond the first `most`, with a report.
     fn cut<T>(&mut self, found: &mut Vec<T>, most: usize, what: &str, path: &str) {
-        if found.len() > most {
+        let count = found.len();
+        if count > most {
             self.report(
                 path,
-                format!("{} {what}: only the first {most} are used", found.len()),
+                format!("{count} {what}: only the first {most} are used"),
             );
             found.truncate(most);
         }
     }
 
-    /// Drops the NUMA nodes that functions name and the system does not have: a file could not hold them.
+    /// Clears each function's NUMA node that the system lacks, since a topology file refuses it.  A capture may lack all
+    /// NUMA nodes: then the numbers stay.
     fn forget_unlisted_numa_nodes(&mut self) {
-        let mut unlisted = order::set(
-            self.topology
-                .pci
-                .iter()
-                .filter_map(|function| function.numa_node),
-        );
-        unlisted.retain(|&node| self.topology.numa_node(node).is_none());
-        // a capture may lack the nodes altogether
-        if unlisted.is_empty() || self.topology.numa_nodes.is_empty() {
+        let is_unlisted = |function: &&PciFunction| {
+            let node = function.numa_node;
+            node.is_some_and(|node| self.node.numa_node(node).is_none())
+        };
+        let odd: Vec<PciFunction> = self.node.pci.iter().filter(is_unlisted).cloned().collect();
+        if odd.is_empty() || self.node.numa_nodes.is_empty() {
             return;
         }
-        let odd = |function: &&PciFunction| {
-            function
-                .numa_node
-                .is_some_and(|node| unlisted.contains(&node))
-        };
-        let functions: Vec<PciFunction> = self.topology.pci.iter().filter(odd).cloned().collect();
-        let place = format!("sys/bus/pci/devices/{}/numa_node", functions[0].address);
-        let others = functions.len() - 1;
+        let place = format!("sys/bus/pci/devices/{}/numa_node", odd[0].address);
+        let others = odd.len() - 1;
         self.report(
             &place,
             format!("no such NUMA node: not used, here and at {others} other functions"),
         );
-        for function in functions {
-            self.topology.pci.insert(PciFunction {
-                numa_node: None,
-                ..function
-            });
+        for function in odd {
+            self.change(function.address, |function| function.numa_node = None);
+        }
+    }
+
+    /// Changes the function at `address`, if the tree has it.
+    fn change(&mut self, address: PciAddress, change: impl FnOnce(&mut PciFunction)) {
+        if let Some(mut function) = self.node.pci.get(address).cloned() {
+            change(&mut function);
+            self.node.pci.insert(function);
         }
     }
 }
 
-/// The name that a firmware gives its machine, as a line and the node file can hold it.
-fn plain(name: &str) -> String {
-    name.chars()
-        .filter(|letter| !line::disturbs(*letter))
-        .take(MAX_TEXT)
-        .collect()
-}
-
-fn number<T: std::str::FromStr>(text: Option<String>) -> Option<T> {
+fn number<T: FromStr>(text: Option<String>) -> Option<T> {
     text?.trim().parse().ok()
 }
 
-/// `0x030200`, where it fits into the type.
+fn is_number(name: &str) -> bool {
+    name.parse::<u32>().is_ok()
+}
+
+fn is_address(name: &str) -> bool {
+    name.parse::<PciAddress>().is_ok()
+}
+
+/// Parses `0x030200`.
 fn hex<T: TryFrom<u32>>(text: Option<String>) -> Option<T> {
     T::try_from(u32::from_str_radix(text?.trim().strip_prefix("0x")?, 16).ok()?).ok()
 }
@@ -155,7 +154,7 @@ fn tenths(text: &str) -> Option<u64> {
     Some(ones * 10 + u64::from(fraction.chars().next()?.to_digit(10)?))
 }
 
-/// The last part of the path to which a link leads: a driver's name, a function's address.
+/// The last part of a link's target: a driver's name, a function's address.
 fn target_name(root: &Root, link: &str) -> Option<String> {
     root.follow(link)?.rsplit('/').next().map(str::to_string)
 }

@@ -1,5 +1,5 @@
-//! PCI functions and the bridges above them, from their place below `/sys/devices`
-//! (Documentation/ABI/testing/sysfs-bus-pci in the kernel's tree).
+//! PCI functions and the bridges above them, from paths below `/sys/devices` (the kernel's
+//! Documentation/ABI/testing/sysfs-bus-pci).
 #![forbid(unsafe_code)]
 
 use super::{Discovery, Root, Scope, hex, number, target_name, tenths};
@@ -8,7 +8,7 @@ use nic_placement_topology::{
     PciTree, PcieLink,
 };
 
-/// A function's facts that [`Scope::Placement`] needs.
+/// The facts of a function that a step reads.
 struct Need {
     numa_node: bool,
     link: bool,
@@ -16,20 +16,19 @@ struct Need {
 }
 
 impl Discovery<'_> {
-    /// Adds the function whose directory is, or is above, `path`, with all bridges above it; returns its address and
-    /// its own directory.
+    /// Adds the function at or above `path`, and all bridges above it; returns its address and directory.
     ///
-    /// The directory's name tells all: `sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/…`.  Parts that are neither a
-    /// host bridge nor an address (an auxiliary device, a VMD controller's inner bus) do not count.
+    /// `sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/…` names them all.  Parts that are neither host bridge nor address
+    /// (an auxiliary device, a VMD controller's inner bus) are skipped.
     pub(super) fn function(&mut self, path: &str) -> Option<(PciAddress, String)> {
-        // (address, what stands above it, its directory), from the host bridge down
+        // address, parent and directory, from the host bridge down
         let mut chain: Vec<(PciAddress, PciParent, &str)> = Vec::new();
         let mut parent = None;
         let mut end = 0;
         for part in path.split('/') {
             end += part.len();
             if part.starts_with("pci") {
-                // the inner host bridge of an Intel VMD controller stands below a function of the outer one
+                // an Intel VMD controller's inner host bridge is below a function of the outer one
                 parent = parent.or(part.parse::<HostBridge>().ok().map(PciParent::Host));
             } else if let (true, Some(above)) = (part.contains(':'), parent) {
                 if let Ok(address) = part.parse::<PciAddress>() {
@@ -45,22 +44,21 @@ impl Discovery<'_> {
         let (address, _, directory) = *chain.last()?;
         let mut numa_node_known = false;
         for (distance, &(address, parent, directory)) in chain.iter().rev().enumerate() {
-            if let Some(known) = self.topology.pci.get(address) {
+            if let Some(known) = self.node.pci.get(address) {
                 numa_node_known |= known.numa_node.is_some();
                 continue;
             }
             let need = Need {
-                // what the function itself says is enough, and the bridges above it are asked only where it says nothing
+                // a bridge's node counts only if none below has one
                 numa_node: !numa_node_known,
-                // The port above a function reports the same link from its other end, and so on for every second bridge:
-                // downstream and upstream ports alternate.
+                // both ends of a link report its rate; every second bridge is an upper end
                 link: distance % 2 == 0,
                 // a switch behind a switch may be a part of it
                 ids: chain.len() >= 6 && distance % 2 == 0 && distance > 0,
             };
             let function = self.read_function(need, directory, address, parent);
             numa_node_known |= function.numa_node.is_some();
-            self.topology.pci.insert(function);
+            self.node.pci.insert(function);
         }
         Some((address, directory.to_string()))
     }
@@ -72,64 +70,52 @@ impl Discovery<'_> {
         address: PciAddress,
         parent: PciParent,
     ) -> PciFunction {
-        let full = self.scope == Scope::Full;
+        let full = self.is_full();
         let file = |wanted: bool, name: &str| {
-            wanted
-                .then(|| self.root.read(&format!("{directory}/{name}")))
-                .flatten()
+            let read = || self.root.read(&format!("{directory}/{name}"));
+            if wanted { read() } else { None }
         };
         let id = |name: &str| hex(file(full || need.ids, name));
-        let numa_node = number::<i64>(file(full || need.numa_node, "numa_node"))
-            .and_then(|node| u32::try_from(node).ok());
-        let local_cpus = file(
-            full || (need.numa_node && numa_node.is_none()),
-            "local_cpulist",
-        );
-        let link = full || need.link;
-        let iommu = || {
-            let group = self.root.follow(&format!("{directory}/iommu_group"))?;
-            self.root.read(&format!("{group}/type"))
+        let numa_node = number::<i64>(file(full || need.numa_node, "numa_node"));
+        let numa_node = numa_node.and_then(|node| u32::try_from(node).ok());
+        let wants_cpus = full || need.numa_node && numa_node.is_none();
+        let local_cpus = file(wants_cpus, "local_cpulist");
+        let local_cpus = local_cpus.and_then(|cpus| CpuSet::from_list(&cpus).ok());
+        let rate = |wanted, which: &str| {
+            let file = |what: &str| file(wanted, &format!("{which}_link_{what}"));
+            rate(file("speed"), file("width"))
         };
-        PciFunction {
+        let mut function = PciFunction {
             class: hex(file(full, "class")),
             vendor: id("vendor"),
             device: id("device"),
             subsystem: id("subsystem_vendor").zip(id("subsystem_device")),
             numa_node,
-            local_cpus: local_cpus
-                .and_then(|cpus| CpuSet::from_list(&cpus).ok())
-                .filter(|cpus| !cpus.is_empty()),
+            local_cpus: local_cpus.filter(|cpus| !cpus.is_empty()),
             link: PcieLink {
-                current: rate(
-                    file(link, "current_link_speed"),
-                    file(link, "current_link_width"),
-                ),
-                max: rate(file(full, "max_link_speed"), file(full, "max_link_width")),
+                current: rate(full || need.link, "current"),
+                max: rate(full, "max"),
             },
-            physfn: if full {
-                physfn(self.root, directory)
-            } else {
-                None
-            },
-            iommu: if full { iommu() } else { None },
             ..PciFunction::new(address, parent)
+        };
+        if full {
+            function.physfn = physfn(self.root, directory);
+            let group = self.root.follow(&format!("{directory}/iommu_group"));
+            function.iommu = group.and_then(|group| self.root.read(&format!("{group}/type")));
         }
+        function
     }
 
-    /// Limits of a GPU's own links at both ends: an idle GPU has them run slower ([`Topology::ascent`]).
-    ///
-    /// A GPU's own links are the one above it and, on a card with its own switch (AMD, Intel), the one above the
-    /// switch.
-    ///
-    /// [`Topology::ascent`]: nic_placement_topology::Topology::ascent
+    /// Reads the speed limits of a GPU's own links, which run slower while it idles (`Topology::ascent`): the link above
+    /// it and, on a card with its own switch (AMD, Intel), the link above the switch.
     pub(super) fn complete_gpu(&mut self, address: PciAddress, directory: &str, vendor: GpuVendor) {
-        if self.scope == Scope::Full {
+        if self.is_full() {
             return;
         }
         let (mut address, mut directory) = (address, directory);
-        let ends = if vendor == GpuVendor::Nvidia { 2 } else { 4 };
-        for end in 0..ends {
-            let Some(mut function) = self.topology.pci.get(address).cloned() else {
+        let is_nvidia = vendor == GpuVendor::Nvidia;
+        for end in 0..if is_nvidia { 2 } else { 4 } {
+            let Some(mut function) = self.node.pci.get(address).cloned() else {
                 return;
             };
             let file = |name: &str| self.root.read(&format!("{directory}/{name}"));
@@ -140,22 +126,19 @@ impl Discovery<'_> {
                 }
             }
             let speed = file("max_link_speed");
-            // most GPUs do not idle, or keep their speed: the other ends need not be asked
+            // most NVIDIA GPUs run at full speed: then the link's other end is not read
             let has_its_speed =
                 |now: LinkRate| speed_of(speed.as_deref()).is_none_or(|able| able <= now.tenths_gt);
-            if end == 0
-                && vendor == GpuVendor::Nvidia
-                && function.link.current.is_none_or(has_its_speed)
-            {
+            if end == 0 && is_nvidia && function.link.current.is_none_or(has_its_speed) {
                 return;
             }
             function.link.max = rate(speed, file("max_link_width"));
             let above = function.parent.bridge();
-            self.topology.pci.insert(function);
+            self.node.pci.insert(function);
             let Some((bridge, (parent, _))) = above.zip(directory.rsplit_once('/')) else {
                 return;
             };
-            // a part of the path that is no function stands between them
+            // a part of the path that is no function ends the search
             if parent.rsplit('/').next().and_then(|name| name.parse().ok()) != Some(bridge) {
                 return;
             }
@@ -163,57 +146,44 @@ impl Discovery<'_> {
         }
     }
 
-    /// What tells one NIC's function from another's: the device's id, and how many virtual ones it has.
+    /// Reads a NIC's device id and number of virtual functions, and a ConnectX-7's subsystem, by which
+    /// `Topology::manages_nvswitches` decides.
     pub(super) fn complete_nic(&mut self, address: PciAddress, directory: &str) {
-        let Some(mut function) = self.topology.pci.get(address).cloned() else {
-            return;
-        };
-        if self.scope < Scope::Full {
-            let id = |name: &str| hex(self.root.read(&format!("{directory}/{name}")));
-            function.device = id("device");
-            // some of these are no NICs of the fabric (`Topology::manages_nvswitches`)
-            if function.device == Some(CONNECTX7) {
-                function.subsystem = id("subsystem_vendor").zip(id("subsystem_device"));
+        let (root, scope) = (self.root, self.scope);
+        self.change(address, |function| {
+            if scope < Scope::Full {
+                let id = |name: &str| hex(root.read(&format!("{directory}/{name}")));
+                function.device = id("device");
+                if function.device == Some(CONNECTX7) {
+                    function.subsystem = id("subsystem_vendor").zip(id("subsystem_device"));
+                }
             }
-        }
-        function.vfs = vfs(self.root, self.scope, directory).filter(|&vfs| vfs > 0);
-        self.topology.pci.insert(function);
+            function.vfs = vfs(root, scope, directory).filter(|&vfs| vfs > 0);
+        });
     }
 
-    /// The physical function that each NIC's virtual one is of; asked only where one of them has any.
+    /// Reads the physical function of each NIC, if any NIC has virtual functions.
     pub(super) fn virtual_nics(&mut self, nics: &[(PciAddress, String)]) {
-        if !self
-            .topology
-            .pci
-            .iter()
-            .any(|function| function.vfs.is_some())
-        {
+        if self.node.pci.iter().all(|function| function.vfs.is_none()) {
             return;
         }
         for (address, directory) in nics {
-            let Some(mut function) = self.topology.pci.get(*address).cloned() else {
-                continue;
-            };
-            function.physfn = physfn(self.root, directory);
-            self.topology.pci.insert(function);
+            let physfn = physfn(self.root, directory);
+            self.change(*address, |function| function.physfn = physfn);
         }
     }
 }
 
-/// The number of virtual functions that exist now (Documentation/ABI/testing/sysfs-bus-pci).
+/// The number of virtual functions (Documentation/ABI/testing/sysfs-bus-pci).
 ///
-/// A step counts the links to them.  The file with their number waits, from Linux 5.5 to 6.8 and in older ones with its
-/// fixes, for the device's lock, which the kernel holds while it probes, resets or removes the device, and vfio while a
-/// virtual machine uses it (drivers/pci/iov.c, `sriov_numvfs_show`, since commit 35ff867b7657).  A capture may lack the
-/// links.
+/// A step counts the links to them.  `sriov_numvfs` may wait: in Linux 5.5 to 6.8, and in older kernels with its fixes, it
+/// takes the device's lock (drivers/pci/iov.c, `sriov_numvfs_show`, since commit 35ff867b7657), which the kernel holds
+/// during probe, reset and removal, and vfio while a virtual machine uses the device.  A capture may lack the links.
 fn vfs(root: &Root, scope: Scope, directory: &str) -> Option<u32> {
     let linked = || {
         root.follow(&format!("{directory}/virtfn0"))?;
-        u32::try_from(
-            root.list(directory, |name| name.starts_with("virtfn"))
-                .len(),
-        )
-        .ok()
+        let links = root.list(directory, |name| name.starts_with("virtfn"));
+        u32::try_from(links.len()).ok()
     };
     let stated = || number(root.read(&format!("{directory}/sriov_numvfs")));
     match scope < Scope::Full {
@@ -224,22 +194,20 @@ fn vfs(root: &Root, scope: Scope, directory: &str) -> Option<u32> {
 }
 
 fn physfn(root: &Root, directory: &str) -> Option<PciAddress> {
-    target_name(root, &format!("{directory}/physfn"))?
-        .parse()
-        .ok()
+    let name = target_name(root, &format!("{directory}/physfn"))?;
+    name.parse().ok()
 }
 
-/// `32.0 GT/s PCIe` in tenths of GT/s
+/// Tenths of GT/s of `32.0 GT/s PCIe`.
 fn speed_of(text: Option<&str>) -> Option<u32> {
-    tenths(text?)
-        .filter(|&tenths| tenths < 10_000)
-        .and_then(|tenths| u32::try_from(tenths).ok())
+    let tenths = tenths(text?).filter(|&tenths| tenths < 10_000)?;
+    u32::try_from(tenths).ok()
 }
 
-/// `32.0 GT/s PCIe` (since Linux 5.5; `32 GT/s` before), `16`.  `Unknown` and width 0 are a link that is down, or none,
-/// as for functions of the CPU.
+/// The rate of `32.0 GT/s PCIe` (`32 GT/s` before Linux 5.5) and `16`; `None` for `Unknown` or width 0, if the link is
+/// down or the function is a part of the CPU.
 fn rate(speed: Option<String>, width: Option<String>) -> Option<LinkRate> {
     let tenths_gt = speed_of(speed.as_deref())?;
-    let width = number::<u32>(width).filter(|&width| width > 0 && width <= 32)?;
+    let width = number::<u32>(width).filter(|width| (1..=32).contains(width))?;
     Some(LinkRate { tenths_gt, width })
 }

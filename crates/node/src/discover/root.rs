@@ -1,4 +1,4 @@
-//! The one place that reads the node: bounded reads below a root, which is `/`, a captured tree, or a manifest.
+//! Bounded reads below a root: `/`, a captured tree, or a manifest.
 #![forbid(unsafe_code)]
 
 mod contained;
@@ -21,10 +21,9 @@ use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// A node's `/sys` and `/proc`.
+/// A node's `/sys` and `/proc`, with relative paths such as `sys/class/infiniband`.
 ///
-/// Every answer is bounded, so that no file system can hold up or fill the process, and what a bound cuts off leaves a
-/// note.  Paths are relative, such as `sys/class/infiniband`.
+/// Every read is bounded, so that no file system blocks or fills the process; a cut leaves a note.
 pub struct Root {
     source: Backing,
     recording: Option<RefCell<Manifest>>,
@@ -33,26 +32,24 @@ pub struct Root {
 
 enum Backing {
     Live,
-    /// captured
     Directory(Contained),
     Manifest(Manifest),
 }
 
 impl Root {
-    /// Bytes of one file, at most.  The longest file read is a `cpulist`: 8192 CPUs, every other one, make 40 KiB.
+    /// Most bytes of a file.  The longest is a `cpulist`: every other one of 8192 CPUs makes 40 KiB.
     pub const MAX_FILE: usize = 64 * 1024;
-    /// Bytes of a table that is read line by line, at most: 32,768 routes of `/proc/net/route` with 128 bytes each,
-    /// 27,962 of `/proc/net/ipv6_route` with 150.  A node with a route for each node and pod of a large cluster has
-    /// some 10,000.
+    /// Most bytes of a table read by lines: 32,768 routes of `/proc/net/route` (128 bytes each), or 27,962 of
+    /// `/proc/net/ipv6_route` (150).  A node with a route for each node and pod of a large cluster has some 10,000.
     pub const MAX_TABLE: usize = 4 * 1024 * 1024;
-    /// Names of one directory, at most.  The largest read is `/sys/devices/system/cpu`.
+    /// Most names of a directory; the largest is `/sys/devices/system/cpu`.
     pub const MAX_ENTRIES: usize = 16 * 1024;
 
     pub fn live() -> Root {
         Root::of(Backing::Live)
     }
 
-    /// A tree captured from another machine; links in it that leave it are not followed.
+    /// A captured tree; links that leave it are not followed.
     pub fn directory(path: &Path, author: Author) -> Result<Root, Unreadable> {
         let check =
             |path: &Path| open::check_directory(path, author).map_err(|problem| problem.of(path));
@@ -74,12 +71,11 @@ impl Root {
         }
     }
 
-    /// Keeps what is read from now on, for [`Root::recorded`].
+    /// Keeps all further reads for [`Root::recorded`].
     pub fn record(&mut self) {
-        self.recording = Some(RefCell::new(Manifest::default()));
+        self.recording = Some(RefCell::default());
     }
 
-    /// The files read since [`Root::record`].
     pub fn recorded(self) -> Manifest {
         self.recording.map(RefCell::into_inner).unwrap_or_default()
     }
@@ -88,13 +84,13 @@ impl Root {
         matches!(self.source, Backing::Live)
     }
 
-    /// Notes, since the last call, on files that were not read, or not to their end.
+    /// Takes the notes on files not read, or cut.
     pub fn notes(&self) -> Vec<Diagnostic> {
         self.notes.take()
     }
 
     fn note(&self, path: &str, finding: String) {
-        /// Notes, at most: a broken tree can make one for each of its files.
+        /// Most notes: a broken tree has one for each file.
         const MAX_NOTES: usize = 32;
         let mut notes = self.notes.borrow_mut();
         if notes.len() < MAX_NOTES {
@@ -108,7 +104,7 @@ impl Root {
         }
     }
 
-    /// The place of a directory on disk; `None` in a manifest, and for one outside of a captured tree.
+    /// A directory's path on disk; `None` in a manifest, and outside a captured tree.
     fn place(&self, path: &str) -> Option<PathBuf> {
         match &self.source {
             Backing::Live => Some(Path::new("/").join(path)),
@@ -117,37 +113,34 @@ impl Root {
         }
     }
 
-    /// `None` if there is no file to read.
+    /// `None` if there is no readable file.
     fn open(&self, path: &str) -> Option<Box<dyn Read + '_>> {
         let opened = match &self.source {
             Backing::Live => open::open_kernel_file(Path::new(&format!("/{path}"))),
             Backing::Directory(tree) => open::open_resolved(&tree.resolve(path)?),
             Backing::Manifest(manifest) => return Some(Box::new(text(manifest, path)?.as_bytes())),
         };
-        opened
-            .map_err(|problem| self.pass_over(path, &problem))
-            .ok()
-            .map(|file| Box::new(file) as _)
+        Some(Box::new(self.noted(path, opened)?))
     }
 
-    fn pass_over(&self, path: &str, problem: &Obstacle) {
-        // that a file is not there, or that its driver has nothing to say, is a fact
-        if !matches!(problem, Obstacle::System(_)) {
-            self.note(path, format!("it {problem}: not read"));
+    /// Notes why a file is not read; a missing file, or a driver's error, is a fact without a note.
+    fn noted<T>(&self, path: &str, read: Result<T, Obstacle>) -> Option<T> {
+        match read {
+            Ok(read) => return Some(read),
+            Err(Obstacle::System(_)) => {}
+            Err(problem) => self.note(path, format!("it {problem}: not read")),
         }
+        None
     }
 
-    /// A file's text without the white space at its end; `None` if it cannot be read, is longer than [`Root::MAX_FILE`]
-    /// or not UTF-8.
+    /// A file's text without white space at its end; `None` if it cannot be read, exceeds [`Root::MAX_FILE`], or is not
+    /// UTF-8.
     pub fn read(&self, path: &str) -> Option<String> {
         let text = match &self.source {
             Backing::Manifest(manifest) => text(manifest, path)?.to_string(),
             Backing::Live | Backing::Directory(_) => {
                 let is_attribute = self.is_live() && path.starts_with("sys/");
-                let bytes = read_all(self.open(path)?, is_attribute);
-                let bytes = bytes
-                    .map_err(|problem| self.pass_over(path, &problem))
-                    .ok()?;
+                let bytes = self.noted(path, read_all(self.open(path)?, is_attribute))?;
                 std::str::from_utf8(&bytes).ok()?.trim_end().to_string()
             }
         };
@@ -155,24 +148,21 @@ impl Root {
         Some(text)
     }
 
-    /// A file's first bytes, at most `most`; `None` if there is no file.  They are not recorded: a snapshot is for
-    /// people to read.
+    /// A file's first `most` bytes, not recorded, since people read a snapshot.
     pub fn beginning(&self, path: &str, most: usize) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
-        self.open(path)?
-            .take(most as u64)
-            .read_to_end(&mut bytes)
-            .ok()?;
+        let mut file = self.open(path)?.take(most as u64);
+        file.read_to_end(&mut bytes).ok()?;
         Some(bytes)
     }
 
-    /// The number of the user to whom a directory belongs; `None` where that cannot be read.
+    /// The user id of a directory's owner.
     pub fn owner(&self, path: &str) -> Option<u32> {
         Some(fs::symlink_metadata(self.place(path)?).ok()?.uid())
     }
 
-    /// Gives `take` each line of a file, without the white space at its end, so that memory does not grow with the
-    /// file.  No line is cut; those behind the first [`Root::MAX_TABLE`] bytes are not read.
+    /// Gives `take` each line of a file, without white space at its end.  Memory does not grow with the file; lines
+    /// beyond [`Root::MAX_TABLE`] bytes are not read.
     pub fn lines(&self, path: &str, mut take: impl FnMut(&str)) {
         let Some(opened) = self.open(path) else {
             return;
@@ -183,17 +173,15 @@ impl Root {
         let mut line = Vec::new();
         loop {
             line.clear();
-            // one byte more tells a line that fits from one that does not
-            match reader
-                .by_ref()
-                .take(left as u64 + 1)
-                .read_until(b'\n', &mut line)
-            {
+            // one byte more shows that a line does not fit
+            let mut rest = reader.by_ref().take(left as u64 + 1);
+            match rest.read_until(b'\n', &mut line) {
                 Ok(0) => break,
                 Ok(count) if count > left => {
+                    let most = Root::MAX_TABLE;
                     self.note(
                         path,
-                        format!("longer than {} bytes: not read to its end", Root::MAX_TABLE),
+                        format!("longer than {most} bytes: not read to its end"),
                     );
                     break;
                 }
@@ -215,21 +203,20 @@ impl Root {
         }
     }
 
-    /// Where a symbolic link leads: a path relative to the root.  In a captured tree it is followed only once.
+    /// A symbolic link's target as a path below the root; `None` if that leads over another link.
     pub fn follow(&self, path: &str) -> Option<String> {
-        let target = match &self.source {
-            Backing::Live => fs::read_link(format!("/{path}"))
+        let on_disk = |link: PathBuf| {
+            fs::read_link(link)
                 .ok()?
-                .to_str()?
-                .to_string(),
+                .into_os_string()
+                .into_string()
+                .ok()
+        };
+        let target = match &self.source {
+            Backing::Live => on_disk(Path::new("/").join(path))?,
             Backing::Directory(tree) => {
-                // the link itself is wanted, so only its directory is resolved
                 let (directory, name) = path.rsplit_once('/')?;
-                let directory = tree.directory(directory)?;
-                fs::read_link(directory.join(name))
-                    .ok()?
-                    .to_str()?
-                    .to_string()
+                on_disk(tree.directory(directory)?.join(name))?
             }
             Backing::Manifest(manifest) => match manifest.get(path)? {
                 Entry::Link(target) => target.clone(),
@@ -237,7 +224,7 @@ impl Root {
             },
         };
         let resolved = normalise(path, &target)?;
-        // no link of the kernel's leads over another; what is read below one cannot stand in a manifest, which has no such paths
+        // no link of sysfs leads over another, and a manifest cannot hold paths below a link
         let is_over_another = match &self.source {
             Backing::Live => false,
             Backing::Directory(tree) => tree.is_over_link(&resolved),
@@ -250,35 +237,30 @@ impl Root {
         Some(resolved)
     }
 
-    /// The names in a directory that `keep` wants, with their inodes and sorted by them: a name below `/sys` that goes
-    /// and comes again has another inode.  In a manifest the inodes are 0, and the names are sorted.
+    /// The names in a directory that `keep` takes, and their inodes, sorted by inode.  A sysfs name that goes and comes
+    /// back has a new inode; in a manifest all are 0.
     pub fn numbered(&self, path: &str, keep: impl Fn(&str) -> bool) -> Vec<(String, u64)> {
         if let Backing::Manifest(_) = &self.source {
-            return self
-                .list(path, keep)
-                .into_iter()
-                .map(|name| (name, 0))
-                .collect();
+            let names = self.list(path, keep).into_iter();
+            return names.map(|name| (name, 0)).collect();
         }
-        let (mut numbered, _) =
-            self.entries(path, |name, entry| keep(&name).then(|| (name, entry.ino())));
+        let numbered = |name: String, entry: &DirEntry| keep(&name).then(|| (name, entry.ino()));
+        let (mut numbered, _) = self.entries(path, numbered);
         numbered.order_by_key(|(_, inode)| *inode);
         numbered
     }
 
-    /// The names in a directory that `keep` wants, sorted; empty where there is no such directory.
+    /// The names in a directory that `keep` takes, sorted.
     pub fn list(&self, path: &str, keep: impl Fn(&str) -> bool) -> Vec<String> {
         let (mut names, is_cut) = match &self.source {
             Backing::Manifest(manifest) => (manifest.list(path), false),
             Backing::Live | Backing::Directory(_) => self.entries(path, |name, _| Some(name)),
         };
         if is_cut {
+            let most = Root::MAX_ENTRIES;
             self.note(
                 path,
-                format!(
-                    "more than {} entries: the others are not seen",
-                    Root::MAX_ENTRIES
-                ),
+                format!("more than {most} entries: the others are not seen"),
             );
         }
         names.retain(|name| keep(name));
@@ -289,7 +271,7 @@ impl Root {
         names
     }
 
-    /// `take` of the entries of a directory on disk, and whether there are more than are read.
+    /// `take` of a directory's entries, and whether there are more than [`Root::MAX_ENTRIES`].
     fn entries<T>(
         &self,
         path: &str,
@@ -325,15 +307,11 @@ fn read_all(mut file: impl Read, is_attribute: bool) -> Result<Vec<u8>, Obstacle
         }
     };
     let mut bytes = page[..count].to_vec();
-    // One read gives all of a sysfs attribute (a page at most), and a short read is its end.  procfs gives at one read as
-    // many lines as fit into a page, and the next read gives more.
+    // One read returns a whole sysfs attribute, which is a page at most.  In procfs it returns as many lines as fit into
+    // a page.
     if !is_attribute || count == page.len() {
         file.take((Root::MAX_FILE + 1 - count) as u64)
             .read_to_end(&mut bytes)?;
     }
-    if bytes.len() > Root::MAX_FILE {
-        Err(Obstacle::TooLong(Root::MAX_FILE))
-    } else {
-        Ok(bytes)
-    }
+    open::within(Root::MAX_FILE, bytes)
 }

@@ -1,6 +1,6 @@
-//! Which NICs carry the node's default route and its IPv4 networks, from `/proc/net/route`, `/proc/net/ipv6_route`
-//! (Documentation/filesystems/proc.rst in the kernel's tree) and what stands below bonds and VLANs in `/sys/class/net`; and
-//! which ports have addresses beside these, from their GIDs, or no interface here.
+//! The ports of the default route and of IPv4 networks, from `/proc/net/route` and `/proc/net/ipv6_route` (the kernel's
+//! Documentation/filesystems/proc.rst) and the interfaces below bonds and VLANs in `/sys/class/net`; and ports with other
+//! addresses, or with an interface in another network namespace.
 #![forbid(unsafe_code)]
 
 use super::nic::{RdmaDevice, is_active_ethernet};
@@ -14,7 +14,7 @@ use std::net::Ipv6Addr;
 const IPV4: &str = "proc/net/route";
 const IPV6: &str = "proc/net/ipv6_route";
 const NET: &str = "sys/class/net";
-/// Interfaces looked at for one route, at most: a bridge can have hundreds of a container runtime's below it.
+/// Most interfaces for one route: a container runtime's bridge can have hundreds below it.
 const MAX_BELOW: usize = 256;
 
 impl Discovery<'_> {
@@ -30,10 +30,8 @@ impl Discovery<'_> {
             ..
         } = tables(self.root);
         if dropped > 0 {
-            self.report(
-                IPV4,
-                format!("{dropped} networks more than the {MAX_NETWORKS} that are kept"),
-            );
+            let finding = format!("{dropped} networks more than the {MAX_NETWORKS} that are kept");
+            self.report(IPV4, finding);
         }
         for interface in default.interfaces {
             self.mark_ports(devices, &interface, |port| {
@@ -48,55 +46,49 @@ impl Discovery<'_> {
         }
     }
 
-    /// Marks the RoCE ports whose interface has an address but no network in the main IPv4 table: its addresses are
-    /// IPv6's, or its routes are in a table of their own, as a VRF's.  UCX goes by these routes too.
+    /// Marks RoCE ports with an address but no network in the main IPv4 table: addresses of IPv6, or routes in a table of
+    /// their own, as a VRF's.  UCX uses those routes too.
     ///
-    /// The kernel makes a port's GIDs of its interfaces' addresses (drivers/infiniband/core/roce_gid_mgmt.c).
+    /// The kernel makes a port's GIDs from its interfaces' addresses (drivers/infiniband/core/roce_gid_mgmt.c).
     fn routes_elsewhere(&mut self, devices: &[RdmaDevice]) {
-        /// Two for each address, as of RoCE v1 and v2: the two of the link alone come first, and are no reason.
+        /// Two for each address, for RoCE v1 and v2; the link-local address is the first.
         const GIDS: u32 = 8;
         let root = self.root;
         for RdmaDevice { index, parent } in devices {
-            let nic = self
-                .topology
-                .nics
-                .get_mut(*index)
-                .filter(|nic| nic.kind == NicKind::Verbs);
-            let Some(Nic { name, ports, .. }) = nic else {
+            let nic = self.node.nics.get_mut(*index);
+            let Some(Nic { name, ports, .. }) = nic.filter(|nic| nic.kind == NicKind::Verbs) else {
                 continue;
             };
-            for port in ports
-                .iter_mut()
-                .filter(|port| is_active_ethernet(port) && port.networks.is_empty())
-            {
+            for port in ports {
+                if !is_active_ethernet(port) || !port.networks.is_empty() {
+                    continue;
+                }
                 let place = format!("{parent}/infiniband/{name}/ports/{}", port.number);
                 port.other_namespace = is_of_another_namespace(root, parent, &place);
-                // those of another namespace are no addresses of this one
-                let mut gids =
-                    (0..GIDS).filter_map(|index| root.read(&format!("{place}/gids/{index}")));
+                let gids = (0..GIDS).map(|index| format!("{place}/gids/{index}"));
+                let mut gids = gids.filter_map(|gid| root.read(&gid));
                 port.routes_elsewhere =
                     !port.other_namespace && gids.any(|gid| leads_beyond_the_link(&gid));
             }
         }
     }
 
-    /// Changes each port whose interface this is, or stands below it.
+    /// Changes each port of the interface, or of an interface below it.
     fn mark_ports(&mut self, devices: &[RdmaDevice], interface: &str, mark: impl Fn(&mut Port)) {
         let mut names = vec![interface.to_string()];
         let mut next = 0;
         while let Some(name) = names.get(next).cloned() {
             next += 1;
-            // …/0000:18:00.0/net/ibp24s0; bonds, VLANs and bridges stand below devices/virtual
+            // …/0000:18:00.0/net/ibp24s0; bonds, VLANs and bridges are below devices/virtual
             let Some(path) = self.root.follow(&format!("{NET}/{name}")) else {
                 continue;
             };
             let parent = path.rsplit_once("/net/").map(|(parent, _)| parent);
-            let mut own = devices
-                .iter()
-                .filter(|device| Some(device.parent.as_str()) == parent)
-                .peekable();
-            // a virtual machine's interface can be one above a NIC of its own too: Hyper-V's, Azure's, over the virtual function
-            // that carries its traffic (drivers/net/hyperv/netvsc_drv.c, `netvsc_vf_join`), and virtio's over its standby's primary
+            let own = devices.iter();
+            let own = own.filter(|device| Some(&*device.parent) == parent);
+            let mut own = own.peekable();
+            // a virtual NIC's interface can be above a virtual function's too: Hyper-V's (drivers/net/hyperv/netvsc_drv.c,
+            // `netvsc_vf_join`) on Azure, virtio's with a standby
             if path.contains("/virtual/") || own.peek().is_none() {
                 let below = self.root.list(&path, |name| name.starts_with("lower_"));
                 for name in below.iter().filter_map(|name| name.strip_prefix("lower_")) {
@@ -107,7 +99,7 @@ impl Discovery<'_> {
                 continue;
             }
             for device in own {
-                let nic = self.topology.nics.get_mut(device.index);
+                let nic = self.node.nics.get_mut(device.index);
                 if let Some(port) = nic.and_then(|nic| port(self.root, nic, &path)) {
                     mark(port);
                 }
@@ -116,46 +108,43 @@ impl Discovery<'_> {
     }
 }
 
-/// True if the interface that a port's first GID names is in another network namespace.
+/// True if the interface of a port's first GID is in another network namespace.
 ///
-/// By default all namespaces see an RDMA device (rdma-system(8), "netns shared"), but one sees its interface: an
-/// interface given to a container leaves the device here, active and with the container's addresses as its GIDs.
+/// An interface given to a container leaves its RDMA device here, active, with the container's addresses as GIDs: by
+/// default all namespaces share RDMA devices (rdma-system(8), "netns shared").
 fn is_of_another_namespace(root: &Root, parent: &str, port: &str) -> bool {
     let interface = root.read(&format!("{port}/gid_attrs/ndevs/0"));
     interface.is_some_and(|interface| {
-        // a bond's is none of the device's own; and a capture may lack the class
+        // the device's own interface is listed below it even if that is a bond's, or if a capture lacks the class
         DeviceName::is_one(&interface)
             && root.follow(&format!("{NET}/{interface}")).is_none()
             && root.list(&format!("{parent}/net"), |_| true).is_empty()
     })
 }
 
-/// True if a GID of RoCE is an address that is valid beyond the link.  `0000:0000:0000:0000:0000:ffff:0a00:0101` is
-/// 10.0.1.1.
+/// True if a RoCE GID is an address valid beyond the link; `0000:0000:0000:0000:0000:ffff:0a00:0101` is 10.0.1.1.
 fn leads_beyond_the_link(gid: &str) -> bool {
-    let Ok(address) = gid.parse::<Ipv6Addr>() else {
-        return false;
-    };
-    match address.to_ipv4_mapped() {
-        Some(address) => !address.is_link_local(),
-        None => !address.is_unspecified() && !address.is_unicast_link_local(),
-    }
+    gid.parse()
+        .is_ok_and(|address: Ipv6Addr| match address.to_ipv4_mapped() {
+            Some(address) => !address.is_link_local(),
+            None => !address.is_unspecified() && !address.is_unicast_link_local(),
+        })
 }
 
-/// The routing tables.  Routes through gateways and to single hosts are not kept: a node can have one for each pod.
+/// The routing tables, without routes through gateways or to single hosts: a node can have one for each pod.
 #[derive(Debug, Default)]
 struct Tables {
-    /// false if there is no table of IPv4, which a capture may lack
+    /// false if there is no IPv4 table, which a capture may lack
     is_there: bool,
     default: DefaultRoute,
     networks: BTreeMap<String, BTreeSet<Network>>,
     /// number of networks in `networks`
     kept: usize,
-    /// number of routes to other networks, for which there was no room
+    /// number of routes beyond [`MAX_NETWORKS`]
     dropped: usize,
 }
 
-/// The default route with the least metric counts, as for the kernel.
+/// The default route with the least metric, which the kernel takes.
 #[derive(Debug, Default)]
 struct DefaultRoute {
     metric: u32,
@@ -163,12 +152,10 @@ struct DefaultRoute {
 }
 
 impl DefaultRoute {
-    fn add(&mut self, (metric, interface): (u32, String)) {
+    fn add(&mut self, metric: u32, interface: String) {
         if self.interfaces.is_empty() || metric < self.metric {
-            *self = DefaultRoute {
-                metric,
-                interfaces: BTreeSet::new(),
-            };
+            self.interfaces.clear();
+            self.metric = metric;
         }
         if metric == self.metric {
             self.interfaces.insert(interface);
@@ -176,7 +163,7 @@ impl DefaultRoute {
     }
 }
 
-/// Reads the tables.  The IPv6 default route counts only without an IPv4 one: routers announce themselves on every
+/// Reads the tables.  IPv6's default route counts only without one of IPv4: routers announce themselves on every
 /// interface.
 fn tables(root: &Root) -> Tables {
     let mut tables = Tables::default();
@@ -188,45 +175,37 @@ fn tables(root: &Root) -> Tables {
         let Some(interface) = plain(route.interface) else {
             return;
         };
+        let to_all = route.mask.is_unspecified() && route.destination.is_unspecified();
         if let Some(network) = network_of(&route) {
             if tables.kept >= MAX_NETWORKS {
                 tables.dropped += 1;
-            } else if tables
-                .networks
-                .entry(interface)
-                .or_default()
-                .insert(network)
-            {
-                tables.kept += 1;
+            } else {
+                let networks = tables.networks.entry(interface).or_default();
+                tables.kept += usize::from(networks.insert(network));
             }
-        } else if route.is_usable()
-            && route.mask.is_unspecified()
-            && route.destination.is_unspecified()
-        {
-            tables.default.add((route.metric, interface));
+        } else if route.is_usable() && to_all {
+            tables.default.add(route.metric, interface);
         }
     });
     if tables.default.interfaces.is_empty() {
         root.lines(IPV6, |line| {
-            ipv6_default(line)
-                .into_iter()
-                .for_each(|route| tables.default.add(route))
+            if let Some((metric, interface)) = ipv6_default(line) {
+                tables.default.add(metric, interface);
+            }
         });
     }
     tables
 }
 
 fn network_of(route: &Ipv4Route) -> Option<Network> {
-    let (address, bits) = (
-        route.destination,
-        u32::from(route.mask).leading_ones() as u8,
-    );
+    let bits = u32::from(route.mask).leading_ones() as u8;
     let attached = route.is_usable() && !route.has_gateway() && (1..=31).contains(&bits);
-    Network::new(address, bits).filter(|_| attached && !address.is_link_local())
+    let attached = attached && !route.destination.is_link_local();
+    Network::new(route.destination, bits).filter(|_| attached)
 }
 
-/// Metric and interface of a default route: destination and its bits, source and its bits, gateway, metric, references, use,
-/// flags, interface.
+/// Metric and interface of a default route; the words are destination and bits, source and bits, gateway, metric,
+/// references, use, flags and interface.
 fn ipv6_default(line: &str) -> Option<(u32, String)> {
     let words: Vec<&str> = line.split_whitespace().take(10).collect();
     let &[destination, "00", _, _, _, metric, _, _, flags, interface] = words.as_slice() else {
@@ -234,25 +213,24 @@ fn ipv6_default(line: &str) -> Option<(u32, String)> {
     };
     let hex = |text: &str| u32::from_str_radix(text, 16).ok();
     let (metric, flags) = (hex(metric)?, hex(flags)?);
-    // every table ends with the kernel's own "no route"
+    // the kernel ends each table with "no route" on `lo`
     let usable = is_usable(flags) && interface != "lo" && destination.bytes().all(|b| b == b'0');
     Some((metric, plain(interface)?)).filter(|_| usable)
 }
 
-/// A name that can stand in a path and in a topology file; `*` is a route without an interface.
+/// A name fit for paths and topology files; `*`, for a route without an interface, is not.
 fn plain(interface: &str) -> Option<String> {
     DeviceName::is_one(interface).then(|| interface.to_string())
 }
 
-/// The port behind an interface: a NIC with several tells by `dev_port`, which counts from 0.
+/// The port of an interface: a NIC's only one, else by `dev_port`, which counts from 0.
 fn port<'a>(root: &Root, nic: &'a mut Nic, interface: &str) -> Option<&'a mut Port> {
     if nic.ports.len() <= 1 {
         return nic.ports.first_mut();
     }
     let number: u8 = number(root.read(&format!("{interface}/dev_port")))?;
-    nic.ports
-        .iter_mut()
-        .find(|port| Some(port.number) == number.checked_add(1))
+    let mut ports = nic.ports.iter_mut();
+    ports.find(|port| Some(port.number) == number.checked_add(1))
 }
 
 #[cfg(test)]

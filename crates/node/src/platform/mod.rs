@@ -1,7 +1,6 @@
-//! Built-in models of known machines: topologies inside the program, in the node file's binary form.
+//! Built-in models of known machines, in the node file's binary form.
 //!
-//! A model is a machine of its kind with nothing broken.  It can be shown, planned for and compared with a
-//! live node.  Nothing is ever bound by it, since its [`Provenance`] is not this system.
+//! A model has nothing broken.  It is shown, planned for, and compared with a live node; no process is bound by it.
 #![forbid(unsafe_code)]
 
 mod known;
@@ -13,31 +12,29 @@ pub use known::MODELS;
 use known::{Cloud, GpuKind};
 use nic_placement_topology::Topology;
 
-/// A known machine.
 #[derive(Debug)]
 pub struct Model {
-    /// in commands
+    /// the name of its file below `models`
     pub name: &'static str,
-    /// for people
+    /// one line for people
     pub title: &'static str,
-    /// written by build.rs, from the JSON file below `models`
+    /// the topology, as build.rs writes it
     packed: &'static [u8],
-    /// beginnings of such machines' DMI product or board names
+    /// beginnings of DMI product or board names; on EC2 the product name is the instance type
     products: &'static [&'static str],
-    /// for a guest of a cloud
+    /// for a cloud's virtual machine
     cloud: Option<Cloud>,
-    /// kinds of GPU that it may have
     kinds: &'static [GpuKind],
-    /// GPUs, as PCI functions
+    /// PCI functions of GPUs
     pub gpus: usize,
-    /// true if its sources state the PCI addresses; assumed ones identify no live machine
+    /// true if the model's sources state the PCI addresses; assumed ones identify no live machine
     pub addresses: bool,
-    /// NICs whose addresses are assumed although the others are stated
+    /// NICs with an assumed address although others are stated
     assumed: &'static [&'static str],
 }
 
 impl Model {
-    /// Always there: a test below reads every model.
+    /// Always `Some`: a test reads every model.
     pub fn topology(&self) -> Option<Topology> {
         postcard::from_bytes(self.packed).ok()
     }
@@ -47,12 +44,10 @@ impl Model {
     }
 }
 
-/// `None` if no model has this name.
 pub fn model(name: &str) -> Option<Topology> {
     MODELS.iter().find(|model| model.name == name)?.topology()
 }
 
-/// The names that [`model`] knows, in order.
 pub fn names() -> impl Iterator<Item = &'static str> {
     MODELS.iter().map(|model| model.name)
 }

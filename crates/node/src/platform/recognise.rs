@@ -1,11 +1,10 @@
-//! Finds which known machine a live node is, and takes from the model what the live bus hides.
+//! Finds the known machine that a live node is, and adds from its model what the live bus hides.
 //!
-//! A node is a known machine if nothing contradicts that and at least two facts of different kinds support
-//! it: the DMI product name or the PCI addresses, and a second one of the hardware.  GPUs and NICs alone are
-//! not enough, since many vendors use the same eight of each.
+//! A node is a known machine if nothing contradicts it and two kinds of facts agree: the DMI product or the PCI addresses,
+//! and one more.  GPUs and NICs alone prove nothing: many vendors build the same eight of each.
 //!
-//! Live facts win wherever there are any.  Only two things come from a model: the path between functions whose switches a
-//! virtual machine hides, and a NIC's role.
+//! Live facts win.  A model adds two things: paths between functions whose switches a virtual machine hides, and roles of
+//! NICs.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
@@ -19,7 +18,7 @@ use nic_placement_topology::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A node's identity in `/sys/class/dmi/id`.
+/// The identity in `/sys/class/dmi/id`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Dmi {
     /// `product_name`
@@ -28,77 +27,71 @@ pub struct Dmi {
     pub vendor: Option<String>,
     /// `board_name`
     pub board: Option<String>,
-    /// marks the machines of some clouds
+    /// some clouds mark their machines by it
     pub chassis_asset_tag: Option<String>,
 }
 
-// the kinds of fact by which a node is recognised
-/// its DMI product or board has the model's name
+// kinds of facts that agree with a model
+/// the DMI product or board
 const PRODUCT: &str = "its product name";
-/// as many GPUs, of the same kind
+/// as many GPUs, of its kinds
 const GPUS: &str = "its GPUs";
-/// as many NICs of the kinds that carry the fabric
+/// as many of each kind of NIC in the fabric
 const NICS: &str = "its NICs";
-/// its GPUs, and at least half of the fabric's NICs, have the model's addresses
+/// the PCI addresses of all GPUs, and of half of the fabric's NICs
 const ADDRESSES: &str = "its PCI addresses";
 
-/// The known machine that this node is; `None` where none is certain or two are equally likely.
+/// The known machine; `None` if no model is certain, or two are equally likely.
 pub fn recognise(dmi: &Dmi, live: &Topology) -> Option<&'static Model> {
-    let mut candidates: Vec<(usize, &'static Model)> = MODELS
-        .iter()
+    let models = MODELS.iter();
+    let mut candidates: Vec<(usize, &'static Model)> = models
         .filter_map(|model| Some((evidence(dmi, live, model)?.len(), model)))
         .collect();
     candidates.order_by_key(|&(facts, _)| std::cmp::Reverse(facts));
     match candidates.as_slice() {
         [(most, _), (second, _), ..] if most == second => None,
-        [(_, model), ..] => Some(model),
-        [] => None,
+        candidates => Some(candidates.first()?.1),
     }
 }
 
-/// The facts that make this node `model`; `None` if they are too few or something contradicts it.
+/// The facts that agree with a model; `None` if they are too few, or one contradicts it.
 fn evidence(dmi: &Dmi, live: &Topology, model: &Model) -> Option<Vec<&'static str>> {
-    // first the checks without the model's topology: the plugin tries every model in every step
+    // every step tries every model: so checks that need no topology come first
     let is_recognisable = model.addresses || has_product(dmi, model);
     if !is_recognisable || contradicts(dmi, live, model) {
         return None;
     }
     let facts = facts(dmi, live, model, &model.topology()?)?;
-    let is_named = facts
-        .iter()
-        .any(|&fact| fact == PRODUCT || fact == ADDRESSES);
+    let is_named = facts.contains(&PRODUCT) || facts.contains(&ADDRESSES);
     (facts.len() >= 2 && is_named).then_some(facts)
 }
 
-/// True if the node's DMI names or its GPUs exclude this machine.
+/// True if DMI or GPUs exclude this machine.
 pub fn contradicts(dmi: &Dmi, live: &Topology, model: &Model) -> bool {
-    let differs = |said: &Option<String>, known: Option<&str>| match (said, known) {
-        (Some(said), Some(known)) => said.trim() != known,
-        _ => false,
+    let differs = |found: &Option<String>, known: Option<&str>| {
+        let both = found.as_deref().zip(known);
+        both.is_some_and(|(found, known)| found.trim() != known)
     };
-    let elsewhere = model.cloud.as_ref().is_some_and(|cloud| {
-        differs(&dmi.vendor, cloud.vendor) || differs(&dmi.chassis_asset_tag, cloud.asset_tag)
-    });
-    // an unknown product with no vendor is not a virtual machine of a cloud
-    let names_its_vendor = dmi.vendor.is_some() || dmi.chassis_asset_tag.is_some();
     let names_another = dmi.product.is_some() && !has_product(dmi, model);
-    let elsewhere = elsewhere || (model.is_a_clouds() && names_another && !names_its_vendor);
-    let other_product = names_another && !model.products.is_empty();
-    let gpus = gpu_addresses(live);
-    let other_gpus = live
-        .gpus
-        .iter()
-        .any(|gpu| is_of_kind(live, gpu, model) == Some(false));
-    elsewhere || other_product || other_gpus || gpus.is_empty() || gpus.len() > model.gpus
+    let elsewhere = model.cloud.as_ref().is_some_and(|cloud| {
+        differs(&dmi.vendor, cloud.vendor)
+            || differs(&dmi.chassis_asset_tag, cloud.asset_tag)
+            // a cloud's virtual machine names its vendor
+            || names_another && dmi.vendor.is_none() && dmi.chassis_asset_tag.is_none()
+    });
+    let is_other = |gpu| is_of_kind(live, gpu, model) == Some(false);
+    let gpus = gpu_addresses(live).len();
+    elsewhere
+        || names_another && !model.products.is_empty()
+        || live.gpus.iter().any(is_other)
+        || gpus == 0
+        || gpus > model.gpus
 }
 
-/// True for a GPU of the machine's kind, by its vendor and device id, else by its driver's name.
+/// True for a GPU of the model's kinds, by PCI device id, else by its driver's name; `None` if both are unknown.
 fn is_of_kind(live: &Topology, gpu: &Gpu, model: &Model) -> Option<bool> {
-    let mut kinds = model
-        .kinds
-        .iter()
-        .filter(|kind| kind.vendor == gpu.vendor)
-        .peekable();
+    let kinds = model.kinds.iter();
+    let mut kinds = kinds.filter(|kind| kind.vendor == gpu.vendor).peekable();
     if kinds.peek().is_none() {
         return Some(false);
     }
@@ -110,78 +103,63 @@ fn is_of_kind(live: &Topology, gpu: &Gpu, model: &Model) -> Option<bool> {
 }
 
 pub fn has_product(dmi: &Dmi, model: &Model) -> bool {
-    let said = [&dmi.product, &dmi.board];
-    let mut said = said.into_iter().flatten().map(|name| name.trim());
-    said.any(|name| {
-        model
-            .products
-            .iter()
-            .any(|product| name.starts_with(product))
+    let mut names = [&dmi.product, &dmi.board].into_iter().flatten();
+    names.any(|name| {
+        let mut products = model.products.iter();
+        products.any(|product| name.trim().starts_with(product))
     })
 }
 
-/// The facts that agree; `None` if GPUs are missing without a reason.
+/// The facts that agree; `None` if GPUs are missing and the others' addresses differ.  Jobs and virtual machines may
+/// have a part of the GPUs.
 fn facts(dmi: &Dmi, live: &Topology, model: &Model, known: &Topology) -> Option<Vec<&'static str>> {
     let gpus = gpu_addresses(live);
     let in_place = model.addresses && gpus.is_subset(&gpu_addresses(known));
-    // only addresses can identify a job's or a virtual machine's part of the GPUs
     if gpus.len() < model.gpus && !in_place {
         return None;
     }
-    let same_gpus = gpus.len() == model.gpus
-        && live
-            .gpus
-            .iter()
-            .all(|gpu| is_of_kind(live, gpu, model) == Some(true));
+    let is_same = |gpu| is_of_kind(live, gpu, model) == Some(true);
     let agreeing = [
         (PRODUCT, has_product(dmi, model)),
-        (GPUS, same_gpus),
+        (
+            GPUS,
+            gpus.len() == model.gpus && live.gpus.iter().all(is_same),
+        ),
         (NICS, same_nics(live, known)),
         (ADDRESSES, in_place && fabric_in_place(live, model, known)),
     ];
-    Some(
-        agreeing
-            .into_iter()
-            .filter(|(_, agrees)| *agrees)
-            .map(|(fact, _)| fact)
-            .collect(),
-    )
+    let agreeing = agreeing.into_iter().filter(|(_, agrees)| *agrees);
+    Some(agreeing.map(|(fact, _)| fact).collect())
 }
 
-/// True if the node has as many NICs of each kind that carries the model's fabric.
+/// True if the node has as many NICs as the model of each kind in the model's fabric.
 fn same_nics(live: &Topology, known: &Topology) -> bool {
-    let kind = |topology: &Topology, nic: &Nic| (nic.kind, nic_device(topology, nic));
-    let count = |topology: &Topology, wanted: (NicKind, Option<u16>)| {
-        topology
-            .nics
-            .iter()
-            .filter(|nic| kind(topology, nic) == wanted)
-            .count()
+    let kind = |node: &Topology, nic: &Nic| (nic.kind, nic_device(node, nic));
+    let count = |node: &Topology, wanted: (NicKind, Option<u16>)| {
+        let nics = node.nics.iter();
+        nics.filter(|nic| kind(node, nic) == wanted).count()
     };
-    let mut kinds = known
+    let mut fabric = known
         .nics
         .iter()
         .filter(|nic| carries_the_fabric(nic))
-        .map(|nic| kind(known, nic))
         .peekable();
-    let same =
-        |kind: (NicKind, Option<u16>)| kind.1.is_some() && count(live, kind) == count(known, kind);
-    kinds.peek().is_some() && kinds.all(same)
+    fabric.peek().is_some()
+        && fabric
+            .map(|nic| kind(known, nic))
+            .all(|kind| kind.1.is_some() && count(live, kind) == count(known, kind))
 }
 
-/// True if at least half of the fabric's NICs have the model's addresses.  One may be broken.
+/// True if half of the fabric's NICs or more, since some may be broken, have the model's addresses.
 fn fabric_in_place(live: &Topology, model: &Model, known: &Topology) -> bool {
-    let found = |nic: &&Nic| {
-        live.nics
-            .iter()
-            .any(|other| other.kind == nic.kind && other.address == nic.address)
+    let found = |nic: &&&Nic| {
+        let mut others = live.nics.iter();
+        others.any(|other| other.kind == nic.kind && other.address == nic.address)
     };
-    let fabric = known
-        .nics
-        .iter()
-        .filter(|nic| carries_the_fabric(nic) && is_stated(nic, model));
+    let fabric = known.nics.iter();
+    let fabric = fabric.filter(|nic| carries_the_fabric(nic) && is_stated(nic, model));
     let fabric: Vec<&Nic> = fabric.collect();
-    let in_place = fabric.iter().filter(|nic| found(nic)).count();
+    let in_place = fabric.iter().filter(found).count();
     in_place > 0 && in_place * 2 >= fabric.len()
 }
 
@@ -189,96 +167,86 @@ pub fn carries_the_fabric(nic: &Nic) -> bool {
     nic.address.is_some() && nic.role == Some(NicRole::Compute)
 }
 
-/// Each GPU's PCI function once: the partitions of a GPU share one.
-pub fn gpu_addresses(topology: &Topology) -> BTreeSet<PciAddress> {
-    order::set(topology.gpus.iter().map(|gpu| gpu.address))
+/// PCI addresses of GPUs; partitions share their GPU's.
+pub fn gpu_addresses(node: &Topology) -> BTreeSet<PciAddress> {
+    order::set(node.gpus.iter().map(|gpu| gpu.address))
 }
 
-fn device(topology: &Topology, address: PciAddress) -> Option<u16> {
-    topology.pci.get(address)?.device
+fn device(node: &Topology, address: PciAddress) -> Option<u16> {
+    node.pci.get(address)?.device
 }
 
-fn nic_device(topology: &Topology, nic: &Nic) -> Option<u16> {
-    device(topology, nic.address?)
+fn nic_device(node: &Topology, nic: &Nic) -> Option<u16> {
+    device(node, nic.address?)
 }
 
-/// Adds what the live bus hides, and reports it: roles, and paths between GPUs and NICs that the bus shows no nearer
-/// than [`PathType::Node`].  It changes no known fact.
-///
-/// A GPU or a NIC that the bus shows near another one keeps what the bus shows.
+/// Adds a model's roles, and its [`hidden_paths`], to a node that is this machine; returns what was added.
 pub(crate) fn supply(live: &mut Topology, model: &Model) -> Vec<Diagnostic> {
     let Some(known) = model.topology() else {
         return Vec::new();
     };
     let how = facts(&Dmi::default(), live, model, &known).unwrap_or_default();
     let paths = hidden_paths(live, model, &known);
-    let roles: Vec<(NicIndex, NicRole)> = live
-        .numbered_nics()
-        .filter(|(_, nic)| nic.role.is_none())
+    let nics = live.numbered_nics().filter(|(_, nic)| nic.role.is_none());
+    let roles: Vec<(NicIndex, NicRole)> = nics
         .filter_map(|(index, nic)| Some((index, counterpart(live, nic, model, &known)?.role?)))
         .collect();
-    if paths.is_empty() && roles.is_empty() {
-        return Vec::new();
-    }
-    let finding = format!(
-        "recognised by {}; from its model: {}",
-        listed(&how),
-        match (paths.len(), roles.len()) {
-            (paths, 0) => counted(paths, "path"),
-            (0, roles) => counted(roles, "role"),
-            (paths, roles) => format!("{} and {}", counted(paths, "path"), counted(roles, "role")),
-        }
-    );
+    let what = match (paths.len(), roles.len()) {
+        (0, 0) => return Vec::new(),
+        (paths, 0) => counted(paths, "path"),
+        (0, roles) => counted(roles, "role"),
+        (paths, roles) => format!("{} and {}", counted(paths, "path"), counted(roles, "role")),
+    };
     live.stated_paths.extend(paths);
-    roles
-        .into_iter()
-        .for_each(|(nic, role)| live.nics[nic.0].role = Some(role));
+    for (nic, role) in roles {
+        live.nics[nic.0].role = Some(role);
+    }
+    let finding = format!("recognised by {}; from its model: {what}", listed(&how));
     vec![Diagnostic::new(model.name, finding)]
 }
 
-/// The model's paths between functions of both, where they are nearer than the live bus shows.
+/// The model's paths between GPUs and NICs that are nearer than the live bus shows, for functions that share no switch
+/// on the live bus: a bus that shows a function's switch hides none of its paths.
 fn hidden_paths(
     live: &Topology,
     model: &Model,
     modelled: &Topology,
 ) -> BTreeMap<(PciAddress, PciAddress), PathType> {
-    let (gpus, known_gpus) = (gpu_addresses(live), gpu_addresses(modelled));
+    let known_gpus = gpu_addresses(modelled);
     let nics = order::set(live.nics.iter().filter_map(|nic| nic.address));
-    let pairs = || {
-        gpus.iter()
-            .flat_map(|&gpu| nics.iter().map(move |&nic| (gpu, nic)))
-    };
-    let shown = order::map(pairs().map(|(gpu, nic)| ((gpu, nic), live.path_type(gpu, nic))));
+    let pairs = gpu_addresses(live).into_iter();
+    let pairs = pairs.flat_map(|gpu| nics.iter().map(move |&nic| (gpu, nic)));
+    let shown = order::map(pairs.map(|(gpu, nic)| ((gpu, nic), live.path_type(gpu, nic))));
     let near = shown.iter().filter(|(_, kind)| **kind <= PathType::Pxb);
     let shown_near = order::set(near.flat_map(|(&(gpu, nic), _)| [gpu, nic]));
-    let known = |gpu: PciAddress, nic: PciAddress| {
+    let is_known = |gpu: PciAddress, nic: PciAddress| {
         let stated = |known: &Nic| known.address == Some(nic) && is_stated(known, model);
         known_gpus.contains(&gpu) && modelled.nics.iter().any(stated)
     };
+    let is_stated = |pair| live.stated_paths.contains_key(&pair);
     let mut hidden = BTreeMap::new();
     for (&(gpu, nic), &shown) in &shown {
-        let is_shown = [gpu, nic]
-            .iter()
-            .any(|address| shown_near.contains(address));
-        let is_stated = [(gpu, nic), (nic, gpu)]
-            .iter()
-            .any(|pair| live.stated_paths.contains_key(pair));
-        if is_shown || is_stated || !known(gpu, nic) || shown < PathType::Node {
+        let is_shown = shown_near.contains(&gpu) || shown_near.contains(&nic);
+        if is_shown
+            || is_stated((gpu, nic))
+            || is_stated((nic, gpu))
+            || !is_known(gpu, nic)
+            || shown < PathType::Node
+        {
             continue;
         }
         let path = modelled.path_type(gpu, nic);
-        // whether two functions share a NUMA node is for the live system to say, if it knows their nodes
-        let unplaced = [gpu, nic]
-            .into_iter()
-            .any(|address| live.numa_node_of(address).is_none());
-        if path < shown && (path < PathType::Node || unplaced) {
+        // a live bus that knows both NUMA nodes decides between `Node` and `Sys`
+        let is_placed = |address| live.numa_node_of(address).is_some();
+        let is_open = !is_placed(gpu) || !is_placed(nic);
+        if path < shown && (path < PathType::Node || is_open) {
             hidden.insert((gpu, nic), path);
         }
     }
     hidden
 }
 
-/// The model's NIC for a live one: at the same address, else of the same name and kind of device.
+/// The model's NIC at the same address, else the one with the same name and PCI device id.
 fn counterpart<'a>(
     live: &Topology,
     nic: &Nic,
@@ -286,17 +254,18 @@ fn counterpart<'a>(
     modelled: &'a Topology,
 ) -> Option<&'a Nic> {
     let same_kind = || modelled.nics.iter().filter(|known| known.kind == nic.kind);
-    let at_its_address = same_kind().find(|known| {
+    let is_there = |known: &&Nic| {
         nic.address.is_some() && known.address == nic.address && is_stated(known, model)
-    });
-    at_its_address.or_else(|| {
+    };
+    same_kind().find(is_there).or_else(|| {
         let device = nic_device(live, nic)?;
-        same_kind()
-            .find(|known| known.name == nic.name && nic_device(modelled, known) == Some(device))
+        let is_it =
+            |known: &&Nic| known.name == nic.name && nic_device(modelled, known) == Some(device);
+        same_kind().find(is_it)
     })
 }
 
-/// True if a source of the model states this NIC's address.
+/// True if the model's sources state this NIC's address.
 pub fn is_stated(nic: &Nic, model: &Model) -> bool {
     model.addresses && !model.assumed.contains(&nic.name.as_str())
 }

@@ -1,20 +1,19 @@
-//! One line of a log or a terminal, whatever stands in the text that it is made of.
+//! Any text as one line of a log or a terminal.
 #![forbid(unsafe_code)]
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Bytes of a line, at most, with the mark of a cut: as many as Linux writes to a pipe in one piece (`PIPE_BUF`), and
-/// twice what a task with eight GPUs says.
+/// Most bytes of a line: Linux writes as many to a pipe at once (`PIPE_BUF`), and a task with eight GPUs reports half.
 pub const MAX_BYTES: usize = 4096;
 
-/// Room for the mark: ` [cut: 18446744073709551615 bytes in all]`
+/// Room for ` [cut: 18446744073709551615 bytes in all]`.
 const MARK: usize = 48;
 
-/// `text` with characters that end a line, move a cursor, or turn the writing direction as in a literal of Rust (`\n`,
-/// `\u{1b}`).  Text longer than [`MAX_BYTES`] is cut, and marked.
+/// `text` with each character that [`disturbs`] as in a Rust literal (`\n`, `\u{1b}`); text longer than 4096 bytes is
+/// cut, and marked.
 ///
-/// Quoted text should have been escaped and cut where it was quoted; this holds where the code there does not.
+/// Quotes are escaped and cut where they are made; this is the second line of defence.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     if text.len() <= MAX_BYTES && !text.chars().any(disturbs) {
         return Cow::Borrowed(text);
@@ -39,8 +38,8 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
     Cow::Owned(line)
 }
 
-/// Control characters (C0, DEL, C1), the separators of lines and paragraphs, and those that turn the writing direction
-/// (Unicode Standard Annex #9, section 2).
+/// True for control characters (C0, DEL, C1), line and paragraph separators, and characters that turn the writing
+/// direction (Unicode Standard Annex #9, section 2).
 pub fn disturbs(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{2028}' | '\u{2029}')

@@ -1,17 +1,17 @@
-//! What went wrong but did not stop us, and how such messages show text from outside.
+//! Findings, each one line, and foreign text made safe for a log.
 #![forbid(unsafe_code)]
 
 pub mod line;
 
 use std::fmt::{self, Write};
 
-/// A place, what was found there, and what to do about it, in one line.
+/// A place, what was found there, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Diagnostic {
     /// a file, device or word
     pub place: String,
     pub finding: String,
-    /// true for an admin's argument that is not understood: no step that its line is for is placed
+    /// true for an admin's argument that is not understood: steps under its plugstack line are not placed
     pub refuses: bool,
 }
 
@@ -43,48 +43,42 @@ pub fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// The end of a list of entries that is cut: `1 more such entry`
+/// `1 more such entry`, for the end of a cut list
 pub fn more_entries(count: usize) -> String {
-    format!(
-        "{count} more such entr{}",
-        if count == 1 { "y" } else { "ies" }
-    )
+    let end = if count == 1 { "y" } else { "ies" };
+    format!("{count} more such entr{end}")
 }
 
-/// Lines for a log that must not be flooded: what is found at many places stands once, with the first of them.
-///
-/// A /sys that is broken is broken for each device, and a step would write hundreds of lines.
+/// Log lines: each finding once, with its first place and the number of others, since a broken `/sys` gives one for each
+/// device.
 pub fn summary(diagnostics: &[Diagnostic]) -> Vec<String> {
     let mut found: Vec<(&Diagnostic, usize)> = Vec::new();
     for diagnostic in diagnostics {
-        match found
-            .iter()
-            .position(|(first, _)| first.finding == diagnostic.finding)
-        {
+        let same = |(first, _): &(&Diagnostic, _)| first.finding == diagnostic.finding;
+        match found.iter().position(same) {
             Some(at) => found[at].1 += 1,
-            // those that are counted need no place
+            // counted without a place
             None if found.len() > MOST_LINES => found[MOST_LINES].1 += 1,
             None => found.push((diagnostic, 0)),
         }
     }
-    let line = |(place, (first, more)): (usize, &(&Diagnostic, usize))| match more {
-        _ if place == MOST_LINES => {
+    let line = |(at, (first, more)): (usize, &(&Diagnostic, usize))| match more {
+        _ if at == MOST_LINES => {
             format!(
                 "findings that are not shown: {}; SlurmdDebug=debug shows them",
                 more + 1
             )
         }
         0 => first.to_string(),
-        1 => format!("{first} (and at 1 other place)"),
-        more => format!("{first} (and at {more} other places)"),
+        _ => format!("{first} (and at {})", counted(*more, "other place")),
     };
     found.iter().enumerate().map(line).collect()
 }
 
-/// Findings that [`summary`] names; it counts the others.
+/// Most findings in a [`summary`]; it counts the others.
 const MOST_LINES: usize = 8;
 
-/// Text from a file, a variable or a user, cut, and without characters that move a cursor or end a line.
+/// Text from a file, a variable or a user, cut, without characters that move a cursor or end a line.
 #[derive(Debug, Clone, Copy)]
 pub struct Shown<'a> {
     text: &'a str,
@@ -93,36 +87,33 @@ pub struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    /// A word: at most `most` characters, each as in a Rust literal (`char::escape_debug`).
+    /// At most `most` characters of a word, each as in a Rust literal (`char::escape_debug`).
     pub fn word(text: &'a str, most: usize) -> Shown<'a> {
+        let is_message = false;
         Shown {
             text,
             most,
-            is_message: false,
+            is_message,
         }
     }
 
-    /// A message that quotes such words: at most `most` characters, with only those escaped that end a line, move a
-    /// cursor or turn the writing direction.
+    /// At most `most` characters of a message that quotes such words; [`line::disturbs`] says which are escaped.
     pub fn message(text: &'a str, most: usize) -> Shown<'a> {
         Shown {
-            text,
-            most,
             is_message: true,
+            ..Shown::word(text, most)
         }
     }
 }
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.text
-            .chars()
-            .take(self.most)
-            .try_for_each(|c| match self.is_message {
-                false => write!(f, "{}", c.escape_debug()),
-                true if line::disturbs(c) => write!(f, "{}", c.escape_default()),
-                true => f.write_char(c),
-            })
+        let mut characters = self.text.chars().take(self.most);
+        characters.try_for_each(|c| match self.is_message {
+            false => write!(f, "{}", c.escape_debug()),
+            true if line::disturbs(c) => write!(f, "{}", c.escape_default()),
+            true => f.write_char(c),
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! From a file to the node, with every check that makes a topology consistent.
+//! The checks that make a file's topology consistent.
 #![forbid(unsafe_code)]
 
 use super::*;
@@ -8,153 +8,137 @@ use std::fmt::Display;
 
 pub(super) type Result<T> = std::result::Result<T, BadTopology>;
 
-pub(super) fn wrong(place: String, value: impl Display, expected: impl Display) -> BadTopology {
+pub(super) fn wrong<T>(
+    place: impl Display,
+    value: impl Display,
+    expected: impl Display,
+) -> Result<T> {
     let value = printable(&value.to_string(), 80);
-    BadTopology(format!("`{place}`: found `{value}`, expected {expected}"))
+    bad(format!("`{place}`: found `{value}`, expected {expected}"))
 }
 
-pub(super) fn at_most(place: impl Fn() -> String, count: usize, most: usize) -> Result<()> {
-    match count > most {
-        true => Err(BadTopology(format!(
-            "`{}`: found `{count}` entries, expected at most `{most}`",
-            place()
-        ))),
-        false => Ok(()),
+fn bad<T>(line: String) -> Result<T> {
+    Err(BadTopology(line))
+}
+
+pub(super) fn at_most(place: impl Display, count: usize, most: usize) -> Result<()> {
+    if count > most {
+        return bad(format!(
+            "`{place}`: found `{count}` entries, expected at most `{most}`"
+        ));
     }
+    Ok(())
 }
 
-/// Values that may occur once, each with the number of its row.
+/// The row in `list` of each value; a value in two rows is refused.
 pub(super) fn once<T: Ord + Display>(
+    list: &str,
+    field: &str,
     values: impl Iterator<Item = (usize, T)>,
-    place: impl Fn(usize) -> String,
 ) -> Result<BTreeMap<T, usize>> {
     let mut rows = BTreeMap::new();
     for (row, value) in values {
         if let Some(first) = rows.get(&value) {
-            let (value, first) = (printable(&value.to_string(), 80), place(*first));
-            return Err(BadTopology(format!(
-                "`{}`: found `{value}`, which `{first}` has already, expected it once",
-                place(row)
-            )));
+            let value = printable(&value.to_string(), 80);
+            return bad(format!(
+                "`{list}[{row}]{field}`: found `{value}`, which `{list}[{first}]{field}` has already, expected it once"
+            ));
         }
         rows.insert(value, row);
     }
     Ok(rows)
 }
 
-fn dangling(place: String, value: impl Display, list: &str) -> BadTopology {
+fn dangling<T>(place: impl Display, value: impl Display, list: &str) -> Result<T> {
     wrong(place, value, format_args!("one that is listed in `{list}`"))
 }
 
-fn free_text(place: impl Fn() -> String, text: &str) -> Result<()> {
+fn free_text(place: impl Display, text: &str) -> Result<()> {
     if text.chars().any(char::is_control) || text.chars().count() > MAX_TEXT {
         let expected = format!("at most {MAX_TEXT} characters, none of them a control character");
-        return Err(wrong(place(), text, expected));
+        return wrong(place, text, expected);
     }
     Ok(())
 }
 
-/// A name that programs also find where device names are.
-fn name(place: impl Fn() -> String, text: &str) -> Result<()> {
-    text.parse::<DeviceName>()
-        .map(drop)
-        .map_err(|expected| wrong(place(), text, expected))
+/// Refuses a word that no [`DeviceName`] may be.
+fn name<'a>(place: impl Display, text: impl Into<Option<&'a String>>) -> Result<()> {
+    match text.into().map(|text| (text, text.parse::<DeviceName>())) {
+        Some((text, Err(expected))) => wrong(place, text, expected),
+        _ => Ok(()),
+    }
 }
 
 pub(super) fn header(format: Option<&str>, version: Option<u64>) -> Result<()> {
     match (format, version) {
         (Some(FORMAT), Some(VERSION)) => Ok(()),
-        (Some(FORMAT), Some(found)) => Err(wrong(
-            "version".to_string(),
-            found,
-            format_args!("`{VERSION}`"),
-        )),
-        (Some(FORMAT), None) => Err(BadTopology(format!(
-            "`version`: missing, expected `{VERSION}`"
-        ))),
-        (Some(found), _) => Err(wrong(
-            "format".to_string(),
-            found,
-            format_args!("`{FORMAT}`"),
-        )),
-        (None, _) => Err(BadTopology(format!(
-            "`format`: missing, expected `{FORMAT}`"
-        ))),
+        (Some(FORMAT), Some(found)) => wrong("version", found, format_args!("`{VERSION}`")),
+        (Some(FORMAT), None) => bad(format!("`version`: missing, expected `{VERSION}`")),
+        (Some(found), _) => wrong("format", found, format_args!("`{FORMAT}`")),
+        (None, _) => bad(format!("`format`: missing, expected `{FORMAT}`")),
     }
 }
 
 pub(super) fn sources(sources: &[String]) -> Result<()> {
-    sources
-        .iter()
-        .enumerate()
-        .try_for_each(|(i, source)| free_text(|| format!("sources[{i}]"), source))
+    let mut sources = sources.iter().enumerate();
+    sources.try_for_each(|(i, source)| free_text(format_args!("sources[{i}]"), source))
 }
 
 pub(super) fn topology(file: Document, provenance: Provenance) -> Result<Topology> {
     header(Some(&file.format), Some(file.version))?;
-    // the vendors' own products have spaces (`PowerEdge XE9680`)
-    free_text(|| "name".to_string(), &file.name)?;
+    // product names of vendors have spaces (`PowerEdge XE9680`)
+    free_text("name", &file.name)?;
     if file.name.is_empty() {
-        return Err(wrong("name".to_string(), "", "the machine's name"));
+        return wrong("name", "", "the machine's name");
     }
     sources(&file.sources)?;
-    let mut topology = Topology::empty(&file.name, provenance);
-    topology.processor = file.processor;
-    topology.pus = cores::pus(&file.pus)?;
-    topology.numa_nodes = numa_nodes(file.numa_nodes, &topology.pus)?;
-    topology.pci = tree(file.pci, &topology)?;
-    // every function with another below it is a bridge
-    let bridges: BTreeSet<PciAddress> = topology
-        .pci
-        .iter()
-        .filter_map(|function| function.parent.bridge())
-        .collect();
-    let endpoint = |place: &dyn Fn() -> String, address: PciAddress| match topology.pci.get(address)
-    {
-        None => Err(dangling(place(), address, "pci")),
-        Some(_) if bridges.contains(&address) => Err(wrong(
-            place(),
-            address,
-            "a function that has no other below it",
-        )),
+    let mut node = Topology::empty(&file.name, provenance);
+    node.processor = file.processor;
+    node.pus = cores::pus(&file.pus)?;
+    node.numa_nodes = numa_nodes(file.numa_nodes, &node.pus)?;
+    node.pci = tree(file.pci, &node)?;
+    let above = node.pci.iter().filter_map(|below| below.parent.bridge());
+    let bridges: BTreeSet<PciAddress> = above.collect();
+    let endpoint = |place: &str, address: PciAddress| match node.pci.get(address) {
+        None => dangling(place, address, "pci"),
+        Some(_) if bridges.contains(&address) => {
+            wrong(place, address, "a function that has no other below it")
+        }
         Some(function) => Ok(function),
     };
-    at_most(|| "gpus".to_string(), file.gpus.len(), MAX_GPUS)?;
+    at_most("gpus", file.gpus.len(), MAX_GPUS)?;
     for (i, gpu) in file.gpus.iter().enumerate() {
-        let function = endpoint(&|| format!("gpus[{i}].address"), gpu.address)?;
+        let function = endpoint(&format!("gpus[{i}].address"), gpu.address)?;
         check_gpu(i, gpu, function)?;
     }
     gpus_differ(&file.gpus)?;
-    at_most(|| "nics".to_string(), file.nics.len(), MAX_NICS)?;
+    at_most("nics", file.nics.len(), MAX_NICS)?;
     for (i, nic) in file.nics.iter().enumerate() {
-        // several NICs may share a function: the subfunctions of a ConnectX do
+        // subfunctions of a ConnectX are several NICs on one PCI function
         if let Some(address) = nic.address {
-            let place = || format!("nics[{i}].address");
+            let place = format!("nics[{i}].address");
             endpoint(&place, address)?;
             if file.gpus.iter().any(|gpu| gpu.address == address) {
-                return Err(wrong(place(), address, "a function that is not a GPU"));
+                return wrong(place, address, "a function that is not a GPU");
             }
         }
         check_nic(i, nic)?;
     }
     let nics = || file.nics.iter().enumerate();
-    once(nics().map(|(i, nic)| (i, &*nic.name)), |i| {
-        format!("nics[{i}].name")
-    })?;
+    once("nics", ".name", nics().map(|(i, nic)| (i, &*nic.name)))?;
     let uverbs = nics().filter_map(|(i, nic)| Some((i, nic.uverbs.as_deref()?)));
-    once(uverbs, |i| format!("nics[{i}].uverbs"))?;
-    topology.stated_paths = paths(&file.paths, &file.gpus, &file.nics)?;
-    (topology.gpus, topology.nics) = (file.gpus, file.nics);
-    topology.sort();
-    Ok(topology)
+    once("nics", ".uverbs", uverbs)?;
+    node.stated_paths = paths(&file.paths, &file.gpus, &file.nics)?;
+    (node.gpus, node.nics) = (file.gpus, file.nics);
+    node.sort();
+    Ok(node)
 }
 
 fn numa_nodes(rows: Vec<NodeRow>, pus: &[Pu]) -> Result<Vec<NumaNode>> {
     let count = rows.len();
-    at_most(|| "numa_nodes".to_string(), count, MAX_NUMA_NODES)?;
-    once(rows.iter().map(|row| row.os_index).enumerate(), |i| {
-        format!("numa_nodes[{i}].os_index")
-    })?;
+    at_most("numa_nodes", count, MAX_NUMA_NODES)?;
+    let numbers = rows.iter().map(|row| row.os_index).enumerate();
+    once("numa_nodes", ".os_index", numbers)?;
     let (mut all, mut cpus_seen) = (Vec::<NumaNode>::with_capacity(count), Bitmap::new());
     for (i, row) in rows.into_iter().enumerate() {
         let at = |field: &str| format!("numa_nodes[{i}].{field}");
@@ -165,36 +149,30 @@ fn numa_nodes(rows: Vec<NodeRow>, pus: &[Pu]) -> Result<Vec<NumaNode>> {
             package,
         } = row;
         if os_index as usize >= MAX_NUMA_NODES {
-            return Err(wrong(
-                at("os_index"),
-                os_index,
-                format_args!("a number below `{MAX_NUMA_NODES}`"),
-            ));
+            let expected = format!("a number below `{MAX_NUMA_NODES}`");
+            return wrong(at("os_index"), os_index, expected);
         }
         if let Some(cpu) = cpus_seen.intersection(&cpus).first() {
             let first = all.iter().position(|other| other.cpus.contains(cpu));
             let of_both = [first.unwrap_or(i), i].map(|row| (row, cpu));
-            once(of_both.into_iter(), |i| format!("numa_nodes[{i}].cpus"))?;
+            once("numa_nodes", ".cpus", of_both.into_iter())?;
         }
         cpus_seen.add(&cpus);
         if !distances.is_empty() && distances.len() != count {
             let found = format!("{} distances", distances.len());
-            return Err(wrong(
-                at("distances"),
-                found,
-                format_args!("`{count}`, one for each NUMA node"),
-            ));
+            let expected = format!("`{count}`, one for each NUMA node");
+            return wrong(at("distances"), found, expected);
         }
         let package = match package {
             None => package_of(pus, &cpus),
             Some(-1) => None,
-            Some(number) => Some(u32::try_from(number).map_err(|_| {
-                wrong(
-                    at("package"),
-                    number,
-                    "the number of a package, or `-1` where it is unknown",
-                )
-            })?),
+            Some(number) => match u32::try_from(number) {
+                Ok(package) => Some(package),
+                Err(_) => {
+                    let expected = "the number of a package, or `-1` where it is unknown";
+                    return wrong(at("package"), number, expected);
+                }
+            },
         };
         all.push(NumaNode {
             os_index,
@@ -206,161 +184,119 @@ fn numa_nodes(rows: Vec<NodeRow>, pus: &[Pu]) -> Result<Vec<NumaNode>> {
     Ok(all)
 }
 
-fn tree(functions: Vec<PciFunction>, topology: &Topology) -> Result<PciTree> {
-    at_most(|| "pci".to_string(), functions.len(), MAX_PCI)?;
+fn tree(functions: Vec<PciFunction>, node: &Topology) -> Result<PciTree> {
+    at_most("pci", functions.len(), MAX_PCI)?;
     let addresses = functions.iter().map(|function| function.address);
-    let rows = once(addresses.enumerate(), |i| format!("pci[{i}].address"))?;
+    let rows = once("pci", ".address", addresses.enumerate())?;
     for (i, function) in functions.iter().enumerate() {
-        // without a list nothing is known of the nodes but their numbers
-        let is_listed =
-            |node: u32| topology.numa_nodes.is_empty() || topology.numa_node(node).is_some();
-        if let Some(node) = function.numa_node.filter(|&node| !is_listed(node)) {
-            return Err(dangling(format!("pci[{i}].numa_node"), node, "numa_nodes"));
+        // a file without `numa_nodes` may still number them
+        let is_listed = |numa: u32| node.numa_nodes.is_empty() || node.numa_node(numa).is_some();
+        if let Some(numa) = function.numa_node.filter(|&numa| !is_listed(numa)) {
+            return dangling(format_args!("pci[{i}].numa_node"), numa, "numa_nodes");
         }
-        if let Some(iommu) = &function.iommu {
-            name(|| format!("pci[{i}].iommu"), iommu)?;
-        }
+        name(format_args!("pci[{i}].iommu"), &function.iommu)?;
     }
     let tree = PciTree::of(functions);
-    for function in tree
-        .iter()
-        .filter(|function| tree.climb(function.address).1.is_none())
-    {
-        check_parents(
-            &tree,
-            function,
-            format!("pci[{}].parent", rows[&function.address]),
-        )?;
+    for function in tree.iter() {
+        if tree.climb(function.address).1.is_none() {
+            let place = format!("pci[{}].parent", rows[&function.address]);
+            check_parents(&tree, function, &place)?;
+        }
     }
     Ok(tree)
 }
 
-/// What is wrong above a function that leads to no host bridge; [`PciTree::ancestors`] stops where one does not.
-fn check_parents(tree: &PciTree, function: &PciFunction, place: String) -> Result<()> {
+/// Refuses a function without a host bridge, unless the fault is a bridge's own.
+fn check_parents(tree: &PciTree, function: &PciFunction, place: &str) -> Result<()> {
     let address = function.address;
     if let PciParent::Bridge(bridge) = function.parent {
-        tree.get(bridge)
-            .ok_or_else(|| dangling(place.clone(), bridge, "pci"))?;
+        if tree.get(bridge).is_none() {
+            return dangling(place, bridge, "pci");
+        }
     }
     let (bridges, _) = tree.ancestors(address);
     if bridges.iter().collect::<BTreeSet<_>>().len() < bridges.len() {
-        return Err(BadTopology(format!(
+        return bad(format!(
             "`{place}`: the bridges above `{address}` form a circle, expected a host bridge above"
-        )));
+        ));
     }
     if bridges.len() < PciTree::MAX_DEPTH {
-        // a parent further up is missing: the function that names it gets the error
+        // a bridge above has a missing parent, and gets its own error
         return Ok(());
     }
+    let found = format!("{} bridges or more", bridges.len() + 1);
     let expected = format!("at most `{}` above `{address}`", PciTree::MAX_DEPTH);
-    Err(wrong(
-        place,
-        format_args!("{} bridges or more", bridges.len() + 1),
-        expected,
-    ))
+    wrong(place, found, expected)
 }
 
 fn check_gpu(i: usize, gpu: &Gpu, function: &PciFunction) -> Result<()> {
     let at = |field: &str| format!("gpus[{i}].{field}");
-    if let Some(id) = function
-        .vendor
-        .filter(|&id| GpuVendor::from_pci(id) != Some(gpu.vendor))
-    {
+    let known = function.vendor;
+    if let Some(id) = known.filter(|&id| GpuVendor::from_pci(id) != Some(gpu.vendor)) {
         let expected = format!("the vendor of `{}` in `pci`, `0x{id:04x}`", gpu.address);
-        return Err(wrong(at("vendor"), gpu.vendor, expected));
+        return wrong(at("vendor"), gpu.vendor, expected);
     }
-    gpu.uuid
-        .iter()
-        .try_for_each(|uuid| name(|| at("uuid"), uuid))?;
-    gpu.model
-        .iter()
-        .try_for_each(|model| free_text(|| at("model"), model))?;
-    match gpu
-        .mig_instances
-        .filter(|count| !(1..=MAX_MIG_INSTANCES).contains(count))
-    {
-        Some(count) => Err(wrong(
-            at("mig_instances"),
-            count,
-            format_args!("a number from `1` to `{MAX_MIG_INSTANCES}`"),
-        )),
-        None => Ok(()),
+    name(at("uuid"), &gpu.uuid)?;
+    free_text(at("model"), gpu.model.as_deref().unwrap_or_default())?;
+    match gpu.mig_instances {
+        Some(count) if !(1..=MAX_MIG_INSTANCES).contains(&count) => {
+            let expected = format!("a number from `1` to `{MAX_MIG_INSTANCES}`");
+            wrong(at("mig_instances"), count, expected)
+        }
+        _ => Ok(()),
     }
 }
 
-/// No two GPUs are one, by whatever tells GPUs apart.
+/// Refuses two GPUs with the same address and partition, UUID, device file, or runtime index.
 fn gpus_differ(gpus: &[Gpu]) -> Result<()> {
     let each = |of: fn(&Gpu) -> Option<String>, field: &str| {
-        let told = gpus
-            .iter()
-            .enumerate()
-            .filter_map(|(i, gpu)| Some((i, of(gpu)?)));
-        once(told, |i| format!("gpus[{i}].{field}")).map(drop)
+        let values = gpus.iter().map(of).enumerate();
+        let values = values.filter_map(|(i, value)| Some((i, value?)));
+        once("gpus", field, values).map(drop)
     };
     let part = |gpu: &Gpu| match gpu.partition {
         Some(partition) => Some(format!("{} partition {partition}", gpu.address)),
         None => Some(gpu.address.to_string()),
     };
-    each(part, "address")?;
-    each(|gpu| gpu.uuid.clone(), "uuid")?;
-    each(Gpu::device_node, "minor")?;
-    each(
-        |gpu| Some(format!("{} {}", gpu.vendor, gpu.runtime_index?)),
-        "runtime_index",
-    )
+    let runtime_index = |gpu: &Gpu| Some(format!("{} {}", gpu.vendor, gpu.runtime_index?));
+    each(part, ".address")?;
+    each(|gpu| gpu.uuid.clone(), ".uuid")?;
+    each(Gpu::device_node, ".minor")?;
+    each(runtime_index, ".runtime_index")
 }
 
 fn check_nic(i: usize, nic: &Nic) -> Result<()> {
     let at = |field: &str| format!("nics[{i}].{field}");
-    nic.uverbs
-        .iter()
-        .try_for_each(|uverbs| name(|| at("uverbs"), uverbs))?;
-    at_most(|| at("netdevs"), nic.netdevs.len(), MAX_NETDEVS)?;
-    let netdev = |k: usize| format!("nics[{i}].netdevs[{k}]");
-    nic.netdevs
-        .iter()
-        .enumerate()
-        .try_for_each(|(k, text)| name(|| netdev(k), text))?;
-    once(nic.netdevs.iter().enumerate(), netdev)?;
-    nic.guid
-        .iter()
-        .try_for_each(|guid| free_text(|| at("guid"), guid))?;
-    nic.card
-        .iter()
-        .try_for_each(|card| free_text(|| at("card"), card))?;
-    at_most(|| at("ports"), nic.ports.len(), MAX_PORTS)?;
+    name(at("uverbs"), &nic.uverbs)?;
+    at_most(at("netdevs"), nic.netdevs.len(), MAX_NETDEVS)?;
+    for (k, text) in nic.netdevs.iter().enumerate() {
+        name(format_args!("{}[{k}]", at("netdevs")), text)?;
+    }
+    once(&at("netdevs"), "", nic.netdevs.iter().enumerate())?;
+    free_text(at("guid"), nic.guid.as_deref().unwrap_or_default())?;
+    free_text(at("card"), nic.card.as_deref().unwrap_or_default())?;
+    at_most(at("ports"), nic.ports.len(), MAX_PORTS)?;
     let numbers = nic.ports.iter().map(|port| port.number).enumerate();
-    once(numbers, |k| format!("nics[{i}].ports[{k}].number"))?;
-    nic.ports
-        .iter()
-        .enumerate()
-        .try_for_each(|(k, port)| check_port(i, k, port))
+    once(&at("ports"), ".number", numbers)?;
+    let mut ports = nic.ports.iter().enumerate();
+    ports.try_for_each(|(k, port)| check_port(i, k, port))
 }
 
 fn check_port(i: usize, k: usize, port: &Port) -> Result<()> {
     let at = |field: &str| format!("nics[{i}].ports[{k}].{field}");
     if port.number == 0 {
-        return Err(wrong(at("number"), 0, "a number from `1`"));
+        return wrong(at("number"), 0, "a number from `1`");
     }
     if let Some(rate) = port.rate_mbps.filter(|&rate| rate > MAX_RATE_MBPS) {
-        return Err(wrong(
-            at("rate_mbps"),
-            rate,
-            format_args!("at most `{MAX_RATE_MBPS}`"),
-        ));
+        let expected = format!("at most `{MAX_RATE_MBPS}`");
+        return wrong(at("rate_mbps"), rate, expected);
     }
-    let words = [
-        ("phys_state", &port.phys_state),
-        ("netdev", &port.netdev),
-        ("default_route", &port.default_route),
-    ];
-    for (field, word) in words {
-        word.iter().try_for_each(|word| name(|| at(field), word))?;
-    }
-    port.gid_type
-        .iter()
-        .try_for_each(|gid_type| free_text(|| at("gid_type"), gid_type))?;
-    at_most(|| at("networks"), port.networks.len(), MAX_NETWORKS)
+    name(at("phys_state"), &port.phys_state)?;
+    name(at("netdev"), &port.netdev)?;
+    name(at("default_route"), &port.default_route)?;
+    let gid_type = port.gid_type.as_deref().unwrap_or_default();
+    free_text(at("gid_type"), gid_type)?;
+    at_most(at("networks"), port.networks.len(), MAX_NETWORKS)
 }
 
 fn paths(
@@ -368,22 +304,19 @@ fn paths(
     gpus: &[Gpu],
     nics: &[Nic],
 ) -> Result<BTreeMap<(PciAddress, PciAddress), PathType>> {
-    at_most(|| "paths".to_string(), paths.len(), MAX_GPUS * MAX_NICS)?;
+    at_most("paths", paths.len(), MAX_GPUS * MAX_NICS)?;
     let mut all = BTreeMap::new();
     for (i, &StatedPath { gpu, nic, path }) in paths.iter().enumerate() {
         let at = |field: &str| format!("paths[{i}].{field}");
         if !gpus.iter().any(|known| known.address == gpu) {
-            return Err(dangling(at("gpu"), gpu, "gpus"));
+            return dangling(at("gpu"), gpu, "gpus");
         }
         if !nics.iter().any(|known| known.address == Some(nic)) {
-            return Err(dangling(at("nic"), nic, "nics"));
+            return dangling(at("nic"), nic, "nics");
         }
         if all.insert((gpu, nic), path).is_some() {
-            return Err(wrong(
-                at("gpu"),
-                gpu,
-                format_args!("one path only between it and `{nic}`"),
-            ));
+            let expected = format!("one path only between it and `{nic}`");
+            return wrong(at("gpu"), gpu, expected);
         }
     }
     Ok(all)

@@ -1,7 +1,6 @@
-//! One PCI function of a topology file: a line of text, as this project writes it, or an object with the same fields.
+//! A PCI function in a topology file: a line of text, as this project writes it, or an object with the same fields.
 //!
-//! A line such as `0000:18:00.0 below 0000:17:00.0; class 0x020700; numa_node 0; link 32.0 GT/s x16` has a third of an
-//! object's size, and the built-in machines are in a library that every slurmd maps.
+//! `0000:18:00.0 below 0000:17:00.0; class 0x020700; numa_node 0; link 32.0 GT/s x16` is a third of an object's size.
 #![forbid(unsafe_code)]
 
 use crate::PciFunction;
@@ -11,7 +10,7 @@ use serde::ser::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// The fields that follow the function and what it is below, in the order in which they are written.
+/// The fields after address and parent, in written order.
 const FIELDS: [&str; 12] = [
     "class",
     "vendor",
@@ -29,7 +28,7 @@ const FIELDS: [&str; 12] = [
 
 impl Serialize for PciFunction {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        // the derived function, not this one
+        // the inherent function that serde's `remote` derives
         PciFunction::serialize(self, to)
     }
 }
@@ -100,22 +99,20 @@ fn fields(line: &str) -> Result<Map<String, Value>, String> {
 }
 
 pub(super) fn line(function: &Value) -> String {
-    let text = |field: &str| {
-        let link = &function["link"];
-        match field {
-            "link" if link["current"] == link["max"] => &link["current"],
-            "link.current" | "link.max" if link["current"] != link["max"] => &link[&field[5..]],
-            "link" | "link.current" | "link.max" => &Value::Null,
+    let (link, shown) = (&function["link"], |value: &Value| match value.as_str() {
+        Some(text) => text.to_string(),
+        None => value.to_string(),
+    });
+    let same = link["current"] == link["max"];
+    let [address, parent] = ["address", "parent"].map(|field| shown(&function[field]));
+    let mut line = format!("{address} below {parent}");
+    for field in FIELDS {
+        let value = match field {
+            "link" if same => &link["current"],
+            "link.current" | "link.max" if !same => &link[&field[5..]],
+            "link" | "link.current" | "link.max" => continue,
             _ => &function[field],
-        }
-    };
-    let shown = |value: &Value| {
-        value
-            .as_str()
-            .map_or_else(|| value.to_string(), str::to_string)
-    };
-    let mut line = format!("{} below {}", shown(text("address")), shown(text("parent")));
-    for (field, value) in FIELDS.map(|field| (field, text(field))) {
+        };
         if !value.is_null() {
             line.push_str(&format!("; {field} {}", shown(value)));
         }

@@ -294,7 +294,7 @@ impl<'a> Reader<'a> {
                 }
                 if self.topology.nics.len() == MAX_NICS {
                     let finding = format!("more than {MAX_NICS} NICs: this one is left out");
-                    self.note(name, finding);
+                    self.note(&name, finding);
                     continue;
                 }
                 self.names

@@ -244,7 +244,7 @@ fn identity(processor: Option<&Processor>) -> [Option<String>; 4] {
         None => [arch, None, None, None],
         Some(x86) => [
             arch,
-            Some(x86.vendor.word().to_string()),
+            Some(x86.vendor.to_string()),
             Some(values::family_of_nccl(x86.family).to_string()),
             Some(x86.model.to_string()),
         ],

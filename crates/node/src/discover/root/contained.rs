@@ -1,4 +1,4 @@
-//! A captured tree on disk: a directory that no path below it leaves.
+//! A captured tree on disk; no path leaves it.
 #![forbid(unsafe_code)]
 
 use std::cell::RefCell;
@@ -8,23 +8,22 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub(super) struct Contained {
-    /// with all symbolic links in its own path resolved
+    /// without symbolic links
     pub(super) base: PathBuf,
-    /// directories below it by their paths, resolved: most files that are read have their directory in common
+    /// resolved directories by path: most files share their directory with others
     directories: RefCell<BTreeMap<String, Option<PathBuf>>>,
 }
 
 impl Contained {
-    /// The tree at `path`, or the first right below it: an archive often has one directory above the machine.
+    /// The tree at `path`, or the first one right below: an archive often has one directory above `sys`.
     pub(super) fn new(path: &Path) -> io::Result<Contained> {
         let named = fs::canonicalize(path)?;
         let is_tree = |path: &PathBuf| path.join("sys").is_dir();
         let mut base = None;
         if !is_tree(&named) {
             let entries = fs::read_dir(&named)?.take(super::Root::MAX_ENTRIES);
-            let trees = entries
-                .filter_map(|entry| Some(entry.ok()?.path()))
-                .filter(is_tree);
+            let trees = entries.filter_map(|entry| Some(entry.ok()?.path()));
+            let trees = trees.filter(is_tree);
             let inside = trees.filter_map(|path| fs::canonicalize(path).ok());
             base = inside.filter(|path| path.starts_with(&named)).min();
         }
@@ -34,38 +33,41 @@ impl Contained {
         })
     }
 
-    /// The real place of a directory, if it is below the base.
+    /// A directory's path without links, if that is below the base.
     ///
-    /// It is resolved from the parent's, which is mostly known: a whole path costs the kernel a look at each part.
+    /// It is resolved from its parent's, which is mostly known: the kernel would look at each part of the whole path.
     pub(super) fn directory(&self, path: &str) -> Option<PathBuf> {
-        /// Parts of a path, at most; the deepest that is read has 25.
+        /// Most parts of a path; the deepest read has 25.
         const MAX_PARTS: usize = 64;
         if let Some(known) = self.directories.borrow().get(path) {
             return known.clone();
         }
-        let resolve = |place: PathBuf| {
-            fs::canonicalize(place)
-                .ok()
-                .filter(|place| place.starts_with(&self.base))
-        };
         let resolved = match path.rsplit_once('/') {
             Some((above, name))
                 if !matches!(name, "" | "." | "..") && path.split('/').count() <= MAX_PARTS =>
             {
-                self.directory(above).and_then(|above| {
-                    let place = above.join(name);
-                    match fs::symlink_metadata(&place).ok()?.is_symlink() {
-                        true => resolve(place),
-                        false => Some(place),
-                    }
-                })
+                self.directory(above)
+                    .and_then(|above| self.inside(above.join(name)))
             }
-            _ => resolve(self.base.join(path)),
+            _ => self.real(self.base.join(path)),
         };
-        self.directories
-            .borrow_mut()
-            .insert(path.to_string(), resolved.clone());
+        let mut directories = self.directories.borrow_mut();
+        directories.insert(path.to_string(), resolved.clone());
         resolved
+    }
+
+    /// A path without links, if it is below the base.
+    fn real(&self, place: PathBuf) -> Option<PathBuf> {
+        let place = fs::canonicalize(place).ok()?;
+        place.starts_with(&self.base).then_some(place)
+    }
+
+    /// As [`Contained::real`], for a path with no link but its last part.
+    fn inside(&self, place: PathBuf) -> Option<PathBuf> {
+        match fs::symlink_metadata(&place).ok()?.is_symlink() {
+            true => self.real(place),
+            false => Some(place),
+        }
     }
 
     pub(super) fn is_over_link(&self, path: &str) -> bool {
@@ -74,7 +76,7 @@ impl Contained {
         };
         match self.directory(path) {
             Some(real) => real != self.base.join(path),
-            // it is not there, or outside
+            // missing, or outside
             None => {
                 let above = path.match_indices('/').map(|(at, _)| &path[..at]);
                 above.chain([path]).any(is_link)
@@ -82,15 +84,9 @@ impl Contained {
         }
     }
 
-    /// The real place of a file, if it is below the base.
+    /// A file's path without links, if that is below the base.
     pub(super) fn resolve(&self, path: &str) -> Option<PathBuf> {
         let (directory, name) = path.rsplit_once('/')?;
-        let place = self.directory(directory)?.join(name);
-        match fs::symlink_metadata(&place).ok()?.is_symlink() {
-            true => fs::canonicalize(place)
-                .ok()
-                .filter(|place| place.starts_with(&self.base)),
-            false => Some(place),
-        }
+        self.inside(self.directory(directory)?.join(name))
     }
 }

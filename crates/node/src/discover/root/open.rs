@@ -1,4 +1,4 @@
-//! Opens paths at which anything may stand: never waits, and takes only a regular file of the user that is asked for.
+//! Opens untrusted paths: never blocks, and takes only regular files of the required owner.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -7,16 +7,16 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// The user that must own a file.
+/// The required owner of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Author {
-    /// any user's: the reader's own user named the file, and the reader has no other user's rights
+    /// any user: the process has no more rights than the user that named the file
     Anyone,
-    /// root's alone: a process of root's goes by what it says
+    /// root alone, for a process of root's that obeys the file
     Root,
 }
 
-/// A file or directory that is not read, and why.
+/// A file or directory that is not read.
 #[derive(Debug)]
 pub struct Unreadable {
     pub path: String,
@@ -25,15 +25,14 @@ pub struct Unreadable {
 
 #[derive(Debug)]
 pub enum Obstacle {
-    /// the system's error
     System(io::Error),
-    /// the kind of file that was found, unopened, and the one that was expected
+    /// the kind of file, which was not opened, and the expected kind
     Kind(&'static str, &'static str),
-    /// it has more bytes than this
+    /// longer than this number of bytes
     TooLong(usize),
-    /// it belongs to this user, and should be root's
+    /// the owner's user id, not root's
     Owner(u32),
-    /// this mode lets others than its owner write to it
+    /// a mode that lets group or others write
     Writable(u32),
 }
 
@@ -76,15 +75,15 @@ impl fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
-/// Waits for no pipe's writer and no lease's holder, takes no controlling terminal, and is closed by execve(2).
+/// No wait for a pipe's writer or a lease, no controlling terminal, closed by execve(2).
 const FLAGS: i32 = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
 
-/// Opens a file below `/sys` or `/proc` unchecked: only the kernel makes files there.
+/// Opens a file below `/sys` or `/proc`, where only the kernel makes files.
 pub(super) fn open_kernel_file(path: &Path) -> Result<File, Obstacle> {
     open(path, FLAGS)
 }
 
-/// Opens a file whose path has been followed to its end: a link that has taken its place since is not followed.
+/// Opens a regular file; a link is refused.
 pub(super) fn open_resolved(path: &Path) -> Result<File, Obstacle> {
     is_regular(&fs::symlink_metadata(path)?)?;
     open(path, FLAGS | libc::O_NOFOLLOW)
@@ -92,17 +91,15 @@ pub(super) fn open_resolved(path: &Path) -> Result<File, Obstacle> {
 
 /// Opens a regular file; links are followed.
 fn open_followed(path: &Path) -> Result<File, Obstacle> {
-    // opening a device can already have an effect, so the type is asked first
+    // the type first: opening a device can have an effect
     is_regular(&fs::metadata(path)?)?;
     open(path, FLAGS)
 }
 
 fn open(path: &Path, flags: i32) -> Result<File, Obstacle> {
-    let file = fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)?;
-    // another file may have taken its place since
+    let mut options = fs::OpenOptions::new();
+    let file = options.read(true).custom_flags(flags).open(path)?;
+    // again: another file may have replaced it
     is_regular(&file.metadata()?)?;
     Ok(file)
 }
@@ -114,7 +111,7 @@ fn is_regular(facts: &Metadata) -> Result<(), Obstacle> {
     }
 }
 
-/// The words for a type of file in messages.
+/// A file type in messages.
 pub fn kind(file_type: FileType) -> &'static str {
     match file_type {
         of if of.is_file() => "a regular file",
@@ -131,28 +128,25 @@ pub fn kind(file_type: FileType) -> &'static str {
 fn is_by(author: Author, facts: &Metadata) -> Result<(), Obstacle> {
     let others = libc::S_IWGRP | libc::S_IWOTH;
     match author {
-        Author::Anyone => Ok(()),
         Author::Root if facts.uid() != 0 => Err(Obstacle::Owner(facts.uid())),
         Author::Root if facts.mode() & others != 0 => Err(Obstacle::Writable(facts.mode())),
-        Author::Root => Ok(()),
+        Author::Anyone | Author::Root => Ok(()),
     }
 }
 
-/// Reads at most `limit` bytes of a regular file that an admin or a user wrote: a node's description, a list.
+/// Reads a regular file of at most `limit` bytes; links are followed.
 ///
-/// The owner of the open file is checked, so no other can take its place.  The owners of the directories above are not
-/// checked: they can only be used to put another file of root's in its place.
+/// The owner of the open file is checked, so no other file can replace it.  Owners of directories are not: they could
+/// only put another file of root's in its place.
 pub fn read_file(path: &Path, limit: usize, author: Author) -> Result<Vec<u8>, Unreadable> {
-    open_followed(path)
-        .and_then(|file| bounded(file, limit, author))
-        .map_err(|problem| problem.of(path))
+    let read = open_followed(path).and_then(|file| bounded(file, limit, author));
+    read.map_err(|problem| problem.of(path))
 }
 
-/// As [`read_file`], for a file at `path` itself: one that a link leads to is refused.
+/// As [`read_file`], but a link is refused.
 pub fn read_unlinked(path: &Path, limit: usize, author: Author) -> Result<Vec<u8>, Unreadable> {
-    open_resolved(path)
-        .and_then(|file| bounded(file, limit, author))
-        .map_err(|problem| problem.of(path))
+    let read = open_resolved(path).and_then(|file| bounded(file, limit, author));
+    read.map_err(|problem| problem.of(path))
 }
 
 fn bounded(file: File, limit: usize, author: Author) -> Result<Vec<u8>, Obstacle> {
@@ -161,32 +155,32 @@ fn bounded(file: File, limit: usize, author: Author) -> Result<Vec<u8>, Obstacle
     let most = limit as u64 + 1;
     let mut bytes = Vec::with_capacity(facts.len().min(most) as usize + 1);
     file.take(most).read_to_end(&mut bytes)?;
-    if bytes.len() > limit {
-        Err(Obstacle::TooLong(limit))
-    } else {
-        Ok(bytes)
+    within(limit, bytes)
+}
+
+pub(super) fn within(limit: usize, bytes: Vec<u8>) -> Result<Vec<u8>, Obstacle> {
+    match bytes.len() > limit {
+        true => Err(Obstacle::TooLong(limit)),
+        false => Ok(bytes),
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Beginning {
-    /// with bytes that are not UTF-8 replaced: a line may still mean something
+    /// with bytes that are not UTF-8 replaced
     pub text: String,
-    /// true if the file has more
+    /// true if the file is longer
     pub is_cut: bool,
 }
 
-/// Reads a configuration file of a user's or a site's, `limit` bytes at most; `None` where there is no such regular file.
+/// Reads the first `limit` bytes of a user's or site's configuration file; `None` if it is no regular file.
 ///
 /// For processes with the user's own rights, and for paths that no user chose.
 pub fn read_configuration(path: &Path, limit: usize) -> Option<Beginning> {
-    // an empty one would ask the kernel for 32 bytes, then for 64 and so on, and procfs makes its table for each
+    // std would read 32 bytes, then 64 and so on, and procfs makes its table for each
     let mut bytes = Vec::with_capacity(4096);
-    open_followed(path)
-        .ok()?
-        .take(limit as u64 + 1)
-        .read_to_end(&mut bytes)
-        .ok()?;
+    let mut file = open_followed(path).ok()?.take(limit as u64 + 1);
+    file.read_to_end(&mut bytes).ok()?;
     let is_cut = bytes.len() > limit;
     bytes.truncate(limit);
     let text = String::from_utf8(bytes)
@@ -194,37 +188,32 @@ pub fn read_configuration(path: &Path, limit: usize) -> Option<Beginning> {
     Some(Beginning { text, is_cut })
 }
 
-/// True if anything is at `path`, even a link that leads nowhere.  Nothing is opened.
+/// True for a file of any kind, and for a dangling link.
 pub fn is_there(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }
 
-/// Opens a regular file of any user's that is too long to be held, for a caller that reads it piece by piece.
+/// Opens a regular file of any user's, to be read in pieces.
 pub fn open_long(path: &Path) -> Result<File, Unreadable> {
     open_followed(path).map_err(|problem| problem.of(path))
 }
 
-/// Opens a file that is only locked, and makes it if there is none.  A folder that others may write to can hold
-/// anything: no link is followed, no pipe's reader waited for, and only a regular file taken.
+/// Opens a lock file, or makes it.  A directory that others may write to can hold anything: so links, pipes and devices
+/// are refused.
 pub fn open_to_lock(path: &Path) -> io::Result<File> {
     let refuse = || {
+        let path = path.display();
         Err(io::Error::other(format!(
-            "`{}` is no regular file: remove it",
-            path.display()
+            "`{path}` is no regular file: remove it"
         )))
     };
-    // opening a device can already have an effect
+    // opening a device can have an effect
     if fs::symlink_metadata(path).is_ok_and(|facts| !facts.is_file()) {
         return refuse();
     }
     let mut options = fs::OpenOptions::new();
-    options
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(FLAGS | libc::O_NOFOLLOW);
+    options.read(true).write(true).create(true).truncate(false);
+    options.mode(0o600).custom_flags(FLAGS | libc::O_NOFOLLOW);
     let file = options.open(path)?;
     if file.metadata()?.is_file() {
         Ok(file)
@@ -233,10 +222,10 @@ pub fn open_to_lock(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The kind of file at a path; a link is not followed.
+/// The kind of file at a path; links are not followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
-    /// no file, as far as this process may look
+    /// no file, or no permission
     Nothing,
     Directory,
     /// the link's target
@@ -249,33 +238,28 @@ pub fn standing(path: &Path) -> Standing {
         Err(_) => Standing::Nothing,
         Ok(found) if found.is_dir() => Standing::Directory,
         Ok(found) if found.is_symlink() => {
-            match fs::read_link(path).map(|target| target.to_str().map(String::from)) {
-                Ok(Some(target)) => Standing::Link(target),
-                _ => Standing::Nothing,
-            }
+            let target = fs::read_link(path).ok();
+            let target = target.and_then(|target| target.into_os_string().into_string().ok());
+            target.map_or(Standing::Nothing, Standing::Link)
         }
         Ok(_) => Standing::File,
     }
 }
 
-/// The device and inode to which a path leads: the same for the same file or directory, also in another mount namespace.
+/// Device and inode of a path's target, the same in all mount namespaces.
 pub fn identity(path: &str) -> Option<(u64, u64)> {
-    fs::metadata(path)
-        .ok()
-        .map(|found| (found.dev(), found.ino()))
+    let found = fs::metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
 }
 
-/// A descriptor of a directory, no link to one, that serves only to look names up below it (`O_PATH`), kept while the
-/// mount namespace of the process may change.
+/// A descriptor of a directory, not of a link, for look-ups alone (`O_PATH`); it outlives changes of the mount namespace.
 pub fn directory_descriptor(path: &Path) -> io::Result<File> {
     let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-    fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)
+    let mut options = fs::OpenOptions::new();
+    options.read(true).custom_flags(flags).open(path)
 }
 
-/// Refuses what is no directory, or can be written by others than its author.
+/// Refuses a path that is no directory, or not its author's.
 pub(super) fn check_directory(path: &Path, author: Author) -> Result<(), Obstacle> {
     let facts = fs::metadata(path)?;
     if !facts.is_dir() {

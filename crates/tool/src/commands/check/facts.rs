@@ -111,7 +111,7 @@ fn processor(processor: &Processor) -> String {
                 model,
             }),
         ) => {
-            format!("x86 {} family {family} model {model}", vendor.word())
+            format!("x86 {vendor} family {family} model {model}")
         }
         (Arch::X86, None) => "x86".to_string(),
         (Arch::Arm, None) => "Arm".to_string(),
