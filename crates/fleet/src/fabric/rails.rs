@@ -1,21 +1,18 @@
-//! What cables make of the rails: which switch is which rail's, which cables are wrong, and what the admin should write.
+//! The rails of a fabric: the rail of each switch, cables that are wrong, and lines for the admin.
 //!
-//! The k-th NIC of each node is on one switch, the leaf of rail k, or on one such switch for each group of nodes (a pod).  Most
-//! nodes decide, so no list of switches is needed; where there is no majority, the answer is "not known".
+//! The k-th NIC of each node is on one switch, the leaf of rail k, or on one such switch for each group of nodes (a pod). Most
+//! nodes decide, so no list of switches is needed; without a majority the answer is "not known".
 #![forbid(unsafe_code)]
 
-use super::advice::{Advice, AdvisedLine};
 use super::cabling::Cabling;
-use super::faults::{CableFault, Doubt, Faults};
-use super::layout::{CableLayout, RailNumbers, numbered};
-use super::names::{self, CableEnd, NodeCables, NodeNames, PortKey, natural};
-use super::reach::{RailReach, reach};
-use super::votes::{CableKind, CablePlace, kinds};
+use super::faults::{CableFault, Faults};
+use super::kinds::{CableKind, CablePlace, SlotCable, kinds};
+use super::layout::{CableLayout, RailNumbers, number};
+use super::names::{NameBook, NodeCables, NodeNames, are_names, natural, nodes};
 use crate::audit::hostlist::compressed;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the cables of a fabric make of its rails.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FabricRails {
     /// of the nodes with rails, else of the weightiest kind
@@ -23,16 +20,15 @@ pub struct FabricRails {
     pub rails: Vec<CabledRail>,
     pub reach: RailReach,
     pub faults: Vec<CableFault>,
-    /// what to write into the configuration file
     pub lines: Vec<AdvisedLine>,
-    /// what is not known, or need not be wrong
+    /// unknowns, and oddities that need not be wrong
     pub notes: Vec<String>,
     pub switches: Vec<CabledSwitch>,
     pub nodes: Vec<CabledNode>,
 }
 
 /// A rail, over all groups of nodes.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CabledRail {
     pub rail: usize,
     /// its NICs on most nodes
@@ -43,6 +39,30 @@ pub struct CabledRail {
     pub right: usize,
     /// ports that belong to it
     pub ports: usize,
+}
+
+/// Links between the switches of different rails.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RailReach {
+    /// there are no two rails
+    NoRails,
+    /// switches connect all rails
+    Together,
+    /// no switch connects two rails
+    Isolated,
+    /// groups of rails that switches connect
+    Partly(Vec<Vec<usize>>),
+    /// no source lists the links between switches
+    NotKnown,
+}
+
+/// A line for the configuration file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct AdvisedLine {
+    pub line: String,
+    /// when it is right
+    pub why: String,
 }
 
 /// A switch with cables of nodes.
@@ -60,7 +80,6 @@ pub struct CabledNode {
     pub nics: Vec<CabledPort>,
 }
 
-/// Where a NIC's port is cabled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CabledPort {
     pub nic: String,
@@ -74,65 +93,97 @@ pub struct CabledPort {
     pub belongs: Option<String>,
 }
 
+/// The compared nodes.
+pub(super) struct Found<'a> {
+    pub(super) kinds: Vec<CableKind<'a>>,
+    pub(super) numbers: RailNumbers<'a>,
+    names: BTreeMap<String, String>,
+}
+
+impl Found<'_> {
+    /// A switch's name for people.
+    pub(super) fn name(&self, key: &str) -> String {
+        self.names.get(key).map_or(key, String::as_str).to_string()
+    }
+
+    fn cables(&self) -> impl Iterator<Item = &SlotCable<'_>> {
+        self.kinds.iter().flat_map(|kind| &kind.cables)
+    }
+
+    fn rail(&self, cable: &SlotCable) -> Option<usize> {
+        self.numbers.of_switch.get(cable.at()?).copied()
+    }
+}
+
 impl FabricRails {
-    /// The rails of a fabric.  Reports of `check --json` add the nodes' own names of NICs, and which of these the GPUs use.
+    /// Compares all nodes. Reports of `check --json` add the nodes' own names of NICs, and which of these the GPUs use.
     pub fn of(cabling: &Cabling, reports: &BTreeMap<String, NodeNames>) -> FabricRails {
         let mut notes = cabling.notes.clone();
-        let nodes = names::nodes(cabling, reports, &mut notes);
-        let (kinds, switches) = kinds(&nodes);
-        let numbers = numbered(&kinds, &nodes);
-        let all = all_names(cabling, reports);
-        let name = |key: &str| all.get(key).cloned().unwrap_or_else(|| key.to_string());
-        let names: Vec<String> = switches.keys.iter().map(|key| name(key)).collect();
-        let faults = Faults {
-            nodes: &nodes,
-            kinds: &kinds,
-            numbers: &numbers,
-            switches: &names,
+        let nodes = nodes(cabling, reports, &mut notes);
+        let mut kinds = kinds(&nodes);
+        let numbers = number(&mut kinds, &nodes);
+        let names = names(cabling, reports);
+        let found = Found {
+            kinds,
+            numbers,
+            names,
         };
-        let (found, doubts, orders) = faults.find();
-        let mut leaves: Vec<BTreeSet<&str>> = vec![BTreeSet::new(); numbers.names.len()];
-        for (switch, rail) in &numbers.of_switch {
-            leaves[*rail].insert(switches.keys[*switch as usize]);
-        }
-        let reach = reach(cabling, &leaves, &subnets(&kinds, &nodes, &numbers));
+        let Faults {
+            faults,
+            doubts,
+            orders,
+        } = Faults::of(&found);
+        let list = |nodes: &BTreeSet<&str>| compressed(nodes.iter().copied());
         notes.extend(
             doubts
                 .iter()
-                .map(|(doubt, nodes)| text(doubt, &compressed(nodes.iter().copied()))),
+                .map(|(text, nodes)| format!("{}: {text}", list(nodes))),
         );
-        notes.extend(of_slurm(cabling));
-        let told: BTreeSet<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+        let listed: BTreeSet<&str> = nodes.iter().map(|node| node.name).collect();
         // a login node has no NIC of the fabric
         let silent = reports
-            .values()
-            .filter(|of| !of.rails.is_empty() && !told.contains(of.node.as_str()));
-        let silent = compressed(silent.map(|of| of.node.as_str()));
+            .iter()
+            .filter(|(node, of)| !of.rails.is_empty() && !listed.contains(&***node));
+        let silent = compressed(silent.map(|(node, _)| node.as_str()));
         if !silent.is_empty() && !nodes.is_empty() {
             notes.push(format!("no source tells a cable of {silent}"));
         }
+        let reach = reach(cabling, &found.numbers);
+        let mut lines = Vec::new();
+        for (order, nodes) in &orders {
+            lines.push(line(
+                format!("NodeName={} rails={order}", list(nodes)),
+                "only if its cables are meant to be so: then its NICs are numbered otherwise than on most nodes",
+            ));
+        }
+        lines.extend(by_switches(&found));
+        lines.extend(by_kinds(&found));
+        match reach {
+            RailReach::Isolated => lines.push(line(
+                "fabric=isolated-rails".to_string(),
+                "no switch connects two rails, and nodes see that only where each rail has a subnet of its own",
+            )),
+            RailReach::Together if nodes.iter().any(|node| node.is_ethernet) => lines.push(line(
+                "fabric=routed".to_string(),
+                "only if each rail has an IPv4 network of its own and the hosts route between these: the switches connect them",
+            )),
+            _ => {}
+        }
+        let has_rails = |kind: &&CableKind| kind.layout.rail_of.iter().any(Option::is_some);
+        let first = found.kinds.iter().find(has_rails).or(found.kinds.first());
         FabricRails {
-            layout: numbers.layout(),
-            rails: rails(&kinds, &numbers, &leaves, &name),
-            lines: Advice {
-                kinds: &kinds,
-                nodes: &nodes,
-                numbers: &numbers,
-                names: &names,
-            }
-            .lines(orders, &reach),
+            layout: first.map_or(CableLayout::NotTold, |kind| kind.layout.layout),
+            rails: rails(&found),
+            lines,
             reach,
-            faults: found,
+            faults,
             notes,
-            switches: match kinds.is_empty() {
-                true => slurms_leaves(cabling, &name),
-                false => cabled_switches(&kinds, &nodes, &numbers, &names),
-            },
-            nodes: cabled_nodes(&kinds, &nodes, &numbers, &names),
+            switches: switches(&found),
+            nodes: cabled_nodes(&found),
         }
     }
 
-    /// Versioned JSON for programs.  `unread` says of each input that could not be read why.
+    /// Versioned JSON for programs. `unread` has the reason for each input that could not be read.
     pub fn to_json(&self, unread: &[String]) -> String {
         /// Grows by one when a field changes its meaning or is removed, not with new fields.
         const VERSION: u32 = 1;
@@ -155,146 +206,67 @@ impl FabricRails {
     }
 }
 
-/// Each switch by its name; where two have the same, with what identifies it.
-fn all_names(cabling: &Cabling, reports: &BTreeMap<String, NodeNames>) -> BTreeMap<String, String> {
-    let told = reports
-        .values()
-        .flat_map(NodeNames::switches)
-        .map(|(key, name)| (key.to_string(), name.to_string()));
-    let mut all: BTreeMap<String, String> = told.collect();
-    all.extend(
-        cabling
-            .switches
-            .iter()
-            .map(|(key, name)| (key.clone(), name.clone())),
-    );
+/// The name of each switch; where two have the same, with its key.
+fn names(cabling: &Cabling, reports: &BTreeMap<String, NodeNames>) -> BTreeMap<String, String> {
+    let ports = reports.values().flat_map(|report| &report.ports);
+    let heard = ports.filter_map(|port| port.neighbour.as_ref());
+    let mut all: BTreeMap<String, String> =
+        heard.map(|of| (of.id.clone(), of.switch.clone())).collect();
+    all.extend(cabling.switches.clone());
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    all.values()
-        .for_each(|name| *counts.entry(name.clone()).or_default() += 1);
+    for name in all.values() {
+        *counts.entry(name.clone()).or_default() += 1;
+    }
     for (key, name) in &mut all {
-        match counts.get(name) {
-            _ if name.trim().is_empty() => name.clone_from(key),
-            Some(2..) if name != key => *name = format!("{name} ({key})"),
-            _ => {}
+        if name.trim().is_empty() {
+            name.clone_from(key);
+        } else if counts[name] > 1 && name != key {
+            *name = format!("{name} ({key})");
         }
     }
     all
 }
 
-fn text(doubt: &Doubt, nodes: &str) -> String {
-    match doubt {
-        Doubt::OtherLeaf(nic, on, belongs) => {
-            format!(
-                "{nodes}: {nic} is on {on}, and its neighbours' on {belongs}: another leaf of the same rail"
-            )
-        }
-        Doubt::Unclear(nics) => format!(
-            "{nodes}: {}: the nodes on the same switches do not agree, so it is not known which cables are right",
-            nics.join(" ")
-        ),
-    }
-}
-
-/// What files of Slurm's topology tell, which know no NICs.
-fn of_slurm(cabling: &Cabling) -> Option<String> {
-    let leaves: BTreeSet<&String> = cabling.leaves.values().flatten().collect();
-    let nodes = cabling.leaves.len();
-    (nodes > 0).then(|| {
-        format!(
-            "a topology of Slurm's tells that {nodes} nodes are on {} leaves; which NIC is on which, and so the rails, it does not tell",
-            leaves.len()
-        )
-    })
-}
-
-fn slurms_leaves(cabling: &Cabling, name: &impl Fn(&str) -> String) -> Vec<CabledSwitch> {
-    let mut on: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for (node, leaves) in &cabling.leaves {
-        leaves
+fn rails(found: &Found) -> Vec<CabledRail> {
+    let rail = |(rail, nics): (usize, &Vec<String>)| {
+        let leaves = found
+            .numbers
+            .of_switch
             .iter()
-            .for_each(|leaf| _ = on.entry(leaf).or_default().insert(node));
-    }
-    let switch = |(leaf, nodes): (&str, BTreeSet<&str>)| CabledSwitch {
-        switch: name(leaf),
-        rail: None,
-        nodes: compressed(nodes),
-    };
-    on.into_iter().map(switch).collect()
-}
-
-/// The InfiniBand subnets of each rail's ports.
-fn subnets<'a>(
-    kinds: &[CableKind],
-    nodes: &'a [NodeCables],
-    numbers: &RailNumbers,
-) -> Vec<BTreeSet<&'a str>> {
-    let mut found = vec![BTreeSet::new(); numbers.names.len()];
-    for (kind, of_kind) in kinds.iter().zip(&numbers.kinds) {
-        for (key, rail) in kind.slots.iter().zip(&of_kind.rail_of) {
-            let Some(rail) = rail else { continue };
-            let of_nodes = kind
-                .nodes
-                .iter()
-                .filter_map(|node| nodes[*node].subnets.get(key));
-            found[*rail].extend(of_nodes.map(String::as_str));
-        }
-    }
-    found
-}
-
-fn rails(
-    kinds: &[CableKind],
-    numbers: &RailNumbers,
-    leaves: &[BTreeSet<&str>],
-    name: &impl Fn(&str) -> String,
-) -> Vec<CabledRail> {
-    let rail = |(rail, leaves): (usize, &BTreeSet<&str>)| {
-        let mut leaves: Vec<String> = leaves.iter().map(|leaf| name(leaf)).collect();
+            .filter(|(_, of)| **of == rail);
+        let mut leaves: Vec<String> = leaves.map(|(leaf, _)| found.name(leaf)).collect();
         leaves.sort_by_cached_key(|leaf| natural(leaf));
-        let nics = numbers.names[rail].clone();
         CabledRail {
             rail,
-            nics,
+            nics: nics.clone(),
             leaves,
             right: 0,
             ports: 0,
         }
     };
-    let mut rails: Vec<CabledRail> = leaves.iter().enumerate().map(rail).collect();
-    for (kind, of_kind) in kinds.iter().zip(&numbers.kinds) {
-        for (slot, rail) in of_kind.rail_of.iter().enumerate() {
-            let Some(rail) = rail else { continue };
-            let places = kind.places.iter().map(|places| places[slot]);
-            let on = |at: u32| numbers.of_switch.get(&at) == Some(rail);
-            rails[*rail].right += places
-                .filter(|place| match place {
-                    CablePlace::Right { at } | CablePlace::Elsewhere { at, .. } => on(*at),
-                    _ => false,
-                })
-                .count();
-            rails[*rail].ports += kind.places.len();
+    let mut rails: Vec<CabledRail> = found.numbers.nics.iter().enumerate().map(rail).collect();
+    for kind in &found.kinds {
+        for cable in &kind.cables {
+            if let Some(rail) = kind.layout.rail_of[cable.slot] {
+                let is_clear = !matches!(cable.place, CablePlace::Unclear { .. });
+                rails[rail].right += usize::from(is_clear && found.rail(cable) == Some(rail));
+                rails[rail].ports += 1;
+            }
         }
     }
     rails
 }
 
-fn cabled_switches(
-    kinds: &[CableKind],
-    nodes: &[NodeCables],
-    numbers: &RailNumbers,
-    names: &[String],
-) -> Vec<CabledSwitch> {
-    let mut on: BTreeMap<u32, BTreeSet<&str>> = BTreeMap::new();
-    for kind in kinds {
-        for (node, places) in kind.nodes.iter().zip(&kind.places) {
-            for at in places.iter().filter_map(|place| place.at()) {
-                on.entry(at).or_default().insert(&nodes[*node].name);
-            }
+fn switches(found: &Found) -> Vec<CabledSwitch> {
+    let mut on: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for cable in found.cables() {
+        if let Some(at) = cable.at() {
+            on.entry(at).or_default().insert(cable.node.name);
         }
     }
-    let switch = |(at, nodes): (u32, BTreeSet<&str>)| CabledSwitch {
-        switch: names[at as usize].clone(),
-        rail: numbers.of_switch.get(&at).copied(),
+    let switch = |(at, nodes): (&str, BTreeSet<&str>)| CabledSwitch {
+        switch: found.name(at),
+        rail: found.numbers.of_switch.get(at).copied(),
         nodes: compressed(nodes),
     };
     let mut all: Vec<CabledSwitch> = on.into_iter().map(switch).collect();
@@ -302,52 +274,204 @@ fn cabled_switches(
     all
 }
 
-fn cabled_nodes(
-    kinds: &[CableKind],
-    nodes: &[NodeCables],
-    numbers: &RailNumbers,
-    names: &[String],
-) -> Vec<CabledNode> {
-    let mut all = Vec::new();
-    for kind in kinds {
-        for (node, places) in kind.nodes.iter().zip(&kind.places) {
-            let node = &nodes[*node];
-            let ports: BTreeMap<&PortKey, &CableEnd> =
-                node.ports.iter().map(|(key, end)| (key, end)).collect();
-            let port = |(key, place): (&PortKey, &CablePlace)| {
-                let at = place.at();
-                let belongs = match place {
-                    CablePlace::Elsewhere { belongs, .. } => Some(*belongs),
-                    CablePlace::NoLink { belongs } => *belongs,
-                    _ => None,
-                };
-                let switch_port = match ports.get(key) {
-                    Some(CableEnd::At(at)) => Some(at.port.clone()).filter(|port| !port.is_empty()),
-                    _ => None,
-                };
-                CabledPort {
-                    nic: key.0.clone(),
-                    port: key.1,
-                    switch: at.map(|at| names[at as usize].clone()),
-                    switch_port,
-                    rail: at.and_then(|at| numbers.of_switch.get(&at).copied()),
-                    belongs: belongs.map(|at| names[at as usize].clone()),
-                }
+fn cabled_nodes(found: &Found) -> Vec<CabledNode> {
+    let mut nodes: BTreeMap<&str, Vec<CabledPort>> = BTreeMap::new();
+    for kind in &found.kinds {
+        for cable in &kind.cables {
+            let nics = nodes.entry(cable.node.name).or_default();
+            let belongs = match cable.place {
+                CablePlace::Elsewhere { belongs, .. } => Some(belongs),
+                CablePlace::NoLink { belongs } => belongs,
+                CablePlace::Unused => continue,
+                _ => None,
             };
-            let is_there = |(_, place): &(&PortKey, &CablePlace)| **place != CablePlace::Unused;
-            let nics = kind
-                .slots
-                .iter()
-                .zip(places)
-                .filter(is_there)
-                .map(port)
-                .collect();
-            all.push(CabledNode {
-                node: node.name.clone(),
-                nics,
+            let (nic, port) = &kind.slots[cable.slot];
+            let ends = cable.node.ends(&kind.slots[cable.slot]);
+            let switch_port = cable.at().and_then(|at| ends?.get(at).copied());
+            nics.push(CabledPort {
+                nic: nic.clone(),
+                port: *port,
+                switch: cable.at().map(|at| found.name(at)),
+                switch_port: switch_port
+                    .filter(|port| !port.is_empty())
+                    .map(String::from),
+                rail: found.rail(cable),
+                belongs: belongs.map(|at| found.name(at)),
             });
         }
     }
+    let node = |(node, nics): (&str, _)| CabledNode {
+        node: node.to_string(),
+        nics,
+    };
+    let mut all: Vec<CabledNode> = nodes.into_iter().map(node).collect();
     all.sort_by_cached_key(|of| natural(&of.node));
+    all
+}
+
+/// The groups of rails that links between switches connect.
+fn reach(cabling: &Cabling, numbers: &RailNumbers) -> RailReach {
+    if numbers.nics.len() < 2 {
+        return RailReach::NoRails;
+    }
+    let mut beside: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (a, b) in &cabling.trunks {
+        beside.entry(&a.switch).or_default().push(&b.switch);
+        beside.entry(&b.switch).or_default().push(&a.switch);
+    }
+    // a source that gives a NIC's GUID lists all links of its switch
+    let whole = cabling
+        .cables
+        .iter()
+        .filter(|cable| cabling.tells_trunks && cable.nic.guid.is_some());
+    let whole: BTreeSet<&str> = whole
+        .filter_map(|cable| Some(&*cable.to.as_ref()?.switch))
+        .collect();
+    let mut leaves = numbers.of_switch.keys();
+    if !leaves.all(|leaf| whole.contains(leaf) || beside.contains_key(leaf)) {
+        return RailReach::NotKnown;
+    }
+    let (mut seen, mut groups) = (BTreeSet::new(), BTreeSet::new());
+    for leaf in numbers.of_switch.keys() {
+        let (mut group, mut open) = (BTreeSet::new(), vec![*leaf]);
+        while let Some(switch) = open.pop() {
+            if seen.insert(switch) {
+                group.extend(numbers.of_switch.get(switch).copied());
+                open.extend(beside.get(switch).into_iter().flatten());
+            }
+        }
+        if !group.is_empty() {
+            groups.insert(Vec::from_iter(group));
+        }
+    }
+    if groups.iter().all(|group| group.len() == 1) {
+        RailReach::Isolated
+    } else if groups.iter().all(|group| group.len() == numbers.nics.len()) {
+        RailReach::Together
+    } else {
+        RailReach::Partly(groups.into_iter().collect())
+    }
+}
+
+fn line(line: String, why: &str) -> AdvisedLine {
+    AdvisedLine {
+        line,
+        why: why.to_string(),
+    }
+}
+
+/// The kinds whose NICs have a rail each.
+fn rail_optimised<'a>(found: &'a Found<'a>) -> impl Iterator<Item = &'a CableKind<'a>> {
+    found
+        .kinds
+        .iter()
+        .filter(|kind| kind.layout.layout == CableLayout::RailOptimised)
+}
+
+/// For nodes of another kind, if their NICs are on the rails' switches in another order.
+fn by_kinds(found: &Found) -> Vec<AdvisedLine> {
+    let most = found.kinds.first().map_or(0, |kind| kind.nodes.len());
+    let others = rail_optimised(found).filter(|kind| kind.nodes.len() < most);
+    let line = |kind: &CableKind| {
+        let rails = &kind.layout.rail_of;
+        let slots = (0..rails.len()).filter_map(|slot| Some((rails[slot]?, slot)));
+        let order = order(kind, slots.collect(), &kind.nodes).filter(|_| !rails.is_sorted())?;
+        let nodes = compressed(kind.nodes.iter().map(|node| node.name));
+        let why = "their NICs are on the rails' switches in another order than those of most nodes";
+        Some(line(format!("NodeName={nodes} rails={order}"), why))
+    };
+    others.filter_map(line).collect()
+}
+
+/// For all nodes, if the names of the rails' switches count otherwise than their NICs, and alike in each pod.
+fn by_switches(found: &Found) -> Option<AdvisedLine> {
+    let kind = rail_optimised(found).next()?;
+    let rails = kind.layout.rail_of.iter().flatten().count();
+    // for each node its slots in the order of the switches' names; all nodes must agree
+    let mut orders: BTreeSet<Vec<usize>> = BTreeSet::new();
+    for row in kind.cables.chunks(kind.slots.len()) {
+        let mut on: Vec<(Vec<(String, u64)>, usize)> = Vec::new();
+        for cable in row
+            .iter()
+            .filter(|cable| kind.layout.rail_of[cable.slot].is_some())
+        {
+            let CablePlace::Right { at } = cable.place else {
+                continue;
+            };
+            let name = found.name(at);
+            // a GUID or a MAC numbers no rails
+            let is_digit = |byte: u8| byte.is_ascii_hexdigit() || b"x:".contains(&byte);
+            if name.len() >= 12 && name.bytes().all(is_digit) {
+                return None;
+            }
+            on.push((natural(&name), cable.slot));
+        }
+        if on.len() == rails {
+            on.sort_unstable();
+            orders.insert(on.into_iter().map(|(_, slot)| slot).collect());
+        }
+    }
+    let slots = orders
+        .pop_first()
+        .filter(|slots| orders.is_empty() && !slots.is_sorted())?;
+    let order = order(kind, slots.into_iter().enumerate().collect(), &kind.nodes)?;
+    Some(line(
+        format!("rails={order}"),
+        "only if rails are to be numbered as their switches are named, for the policy `rail`; most nodes have their NICs \
+        in another order",
+    ))
+}
+
+/// The NICs of slots by their rails. `None` if the configuration file cannot name them.
+pub(super) fn order(
+    kind: &CableKind,
+    mut slots: Vec<(usize, usize)>,
+    nodes: &[&NodeCables],
+) -> Option<String> {
+    slots.sort_unstable();
+    let nics: Vec<&str> = slots
+        .iter()
+        .map(|(_, slot)| &*kind.slots[*slot].0)
+        .collect();
+    let is_named = kind.layout.layout == CableLayout::RailOptimised
+        && nodes.iter().all(|node| node.has_own_names)
+        && are_names(&nics);
+    is_named.then(|| nics.join(","))
+}
+
+/// The facts of one node's NICs: the subject in its report, what about it, its value.
+pub type CableFacts = Vec<(String, String, String)>;
+
+/// The place of each NIC, as facts that `audit` compares: by rails, which are the same in each pod.
+pub fn positions<'a>(rails: &'a FabricRails, names: &NameBook) -> Vec<(&'a str, CableFacts)> {
+    let mut all = Vec::new();
+    for CabledNode { node, nics } in &rails.nodes {
+        let Some(report) = names.nodes.get(node) else {
+            continue;
+        };
+        let fact = |nic: &CabledPort| {
+            // the state of a port without a link is in the report
+            nic.switch.as_ref()?;
+            let mut ports = report.ports.iter();
+            let port = ports.find(|port| port.key.0 == nic.nic && port.key.1 == nic.port)?;
+            let (what, value) = match (rails.layout, nic.rail) {
+                (CableLayout::RailOptimised | CableLayout::Grouped(_), rail) => (
+                    "rail by cable",
+                    rail.map_or("none".to_string(), |rail| rail.to_string()),
+                ),
+                (CableLayout::OneLeaf, _) => {
+                    let not = if nic.belongs.is_some() { "not " } else { "" };
+                    ("switch", format!("{not}its neighbours'"))
+                }
+                _ => return None,
+            };
+            Some((
+                port.subject.clone(),
+                format!("port {} {what}", nic.port),
+                value,
+            ))
+        };
+        all.push((node.as_str(), nics.iter().filter_map(fact).collect()));
+    }
     all
 }
