@@ -2,9 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::kinds::{CableKind, CablePlace, SlotCable};
-use super::layout::CableLayout;
+use super::layout::{CableLayout, Rails};
 use super::names::{PortKey, natural};
-use super::rails::Found;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,7 +34,7 @@ pub struct FaultyCable {
     pub nic: String,
     /// the switch that it is on; `null` without a link
     pub on: Option<String>,
-    /// that switch's rail
+    /// the rail of `on`
     pub on_rail: Option<usize>,
     /// the switch that most nodes beside it have there
     pub belongs: Option<String>,
@@ -46,14 +45,13 @@ pub struct FaultyCable {
 const FEW_NODES: usize = 4;
 
 /// A cable that is elsewhere.
+#[derive(Clone, Copy)]
 struct Stray<'a> {
     kind: &'a CableKind<'a>,
     cable: &'a SlotCable<'a>,
-    at: &'a str,
-    belongs: &'a str,
 }
 
-/// Faults, and what need not be wrong.
+/// Faults, and oddities that need not be wrong.
 #[derive(Default)]
 pub(super) struct Faults<'a> {
     pub(super) faults: Vec<CableFault>,
@@ -64,36 +62,31 @@ pub(super) struct Faults<'a> {
 }
 
 impl<'a> Faults<'a> {
-    pub(super) fn of(found: &'a Found<'a>) -> Faults<'a> {
+    pub(super) fn of(rails: &'a Rails<'a>) -> Faults<'a> {
         let mut faults = Faults::default();
         let mut left: Vec<Stray> = Vec::new();
         let is_recognised = |kind: &&CableKind| kind.layout.layout != CableLayout::NotRecognised;
-        for kind in found.kinds.iter().filter(is_recognised) {
-            let rails: BTreeSet<&PortKey> =
+        for kind in rails.kinds.iter().filter(is_recognised) {
+            let of_gpus: BTreeSet<&PortKey> =
                 kind.nodes.iter().flat_map(|node| &node.rails).collect();
             // a few nodes may have as many for one order as for another; of many, NICs without an order are for storage
-            let may_tie = |slot: usize| match rails.is_empty() {
+            let may_tie = |slot: usize| match of_gpus.is_empty() {
                 true => kind.nodes.len() <= FEW_NODES,
-                false => rails.contains(&kind.slots[slot]),
+                false => of_gpus.contains(&kind.slots[slot]),
             };
             for row in kind.cables.chunks(kind.slots.len().max(1)) {
                 let (mut strays, mut unclear) = (Vec::new(), Vec::new());
                 for cable in row {
                     let is_fabrics = kind.layout.is_fabrics[cable.slot];
+                    let stray = Stray { kind, cable };
                     match cable.place {
-                        CablePlace::Elsewhere { at, belongs }
+                        CablePlace::Elsewhere { at, .. }
                             if is_fabrics || kind.layout.switches.contains(at) =>
                         {
-                            strays.push(Stray {
-                                kind,
-                                cable,
-                                at,
-                                belongs,
-                            });
+                            strays.push(stray);
                         }
-                        CablePlace::NoLink { belongs } if is_fabrics => {
-                            let cable = faulty(found, kind, cable, belongs);
-                            faults.add(FaultKind::NoLink, vec![cable]);
+                        CablePlace::NoLink { .. } if is_fabrics => {
+                            faults.add(rails, FaultKind::NoLink, &[stray]);
                         }
                         CablePlace::Unclear { .. } if is_fabrics || may_tie(cable.slot) => {
                             unclear.push(kind.nic(cable.slot));
@@ -101,39 +94,37 @@ impl<'a> Faults<'a> {
                         _ => {}
                     }
                 }
-                let node = row[0].node.name;
                 if !unclear.is_empty() {
                     let nics = unclear.join(" ");
-                    faults.doubts.entry(format!(
+                    faults.doubt(row[0].node.name, format!(
                         "{nics}: the nodes on the same switches do not agree, so it is not known which cables are right"
-                    )).or_default().insert(node);
+                    ));
                 }
-                let switches = |of: fn(&Stray<'a>) -> &'a str| {
-                    let mut switches: Vec<&str> = strays.iter().map(of).collect();
-                    switches.sort_unstable();
-                    switches
+                let sorted = |switch: fn(&SlotCable<'a>) -> Option<&'a str>| {
+                    let mut all: Vec<_> = strays.iter().map(|stray| switch(stray.cable)).collect();
+                    all.sort_unstable();
+                    all
                 };
-                if strays.len() < 2 || switches(|stray| stray.at) != switches(|stray| stray.belongs)
-                {
-                    left.extend(strays);
-                    continue;
-                }
-                if let Some(order) = order(found, &strays) {
-                    faults.orders.entry(order).or_default().insert(node);
-                }
-                let is_pair = strays.len() == 2;
-                let fault = if is_pair {
+                let kind = if strays.len() == 2 {
                     FaultKind::Exchanged
                 } else {
                     FaultKind::Reordered
                 };
-                faults.add(
-                    fault,
-                    strays.iter().map(|stray| stray.faulty(found)).collect(),
-                );
+                if strays.len() > 1 && sorted(SlotCable::at) == sorted(SlotCable::belongs) {
+                    if let Some(order) = order(rails, &strays) {
+                        faults
+                            .orders
+                            .entry(order)
+                            .or_default()
+                            .insert(row[0].node.name);
+                    }
+                    faults.add(rails, kind, &strays);
+                } else {
+                    left.extend(strays);
+                }
             }
         }
-        faults.between_nodes(found, left);
+        faults.between_nodes(rails, left);
         faults.faults.sort_by_cached_key(|fault| {
             let first = fault.cables.first();
             (
@@ -144,80 +135,71 @@ impl<'a> Faults<'a> {
         faults
     }
 
-    fn add(&mut self, kind: FaultKind, cables: Vec<FaultyCable>) {
+    fn add(&mut self, rails: &Rails, kind: FaultKind, strays: &[Stray]) {
+        let rail = |switch: Option<&str>| rails.of_switch.get(switch?).copied();
+        let cable = |Stray { kind, cable }: &Stray| FaultyCable {
+            node: cable.node.name.to_string(),
+            nic: kind.nic(cable.slot),
+            on: cable.at().map(String::from),
+            on_rail: rail(cable.at()),
+            belongs: cable.belongs().map(String::from),
+            rail: rail(cable.belongs()),
+        };
+        let mut cables: Vec<FaultyCable> = strays.iter().map(cable).collect();
+        if kind == FaultKind::Exchanged {
+            cables.sort();
+        }
         self.faults.push(CableFault { kind, cables });
+    }
+
+    fn doubt(&mut self, node: &'a str, text: String) {
+        self.doubts.entry(text).or_default().insert(node);
     }
 
     /// Two strays are exchanged if each is where the other belongs, those of one node before those of two; any such pair
     /// puts both right, since the ports of a switch are alike.
-    fn between_nodes(&mut self, found: &Found, mut left: Vec<Stray<'a>>) {
+    fn between_nodes(&mut self, rails: &Rails, mut left: Vec<Stray<'a>>) {
         for is_in_node in [true, false] {
-            // those without their other half so far
+            // strays without their other half so far
             let mut open: BTreeMap<_, Vec<Stray>> = BTreeMap::new();
             for stray in left {
                 let node = is_in_node.then_some(stray.cable.node.name);
-                let other = open
-                    .get_mut(&(node, stray.belongs, stray.at))
-                    .and_then(Vec::pop);
-                if let Some(other) = other {
-                    let mut cables = vec![other.faulty(found), stray.faulty(found)];
-                    cables.sort();
-                    self.add(FaultKind::Exchanged, cables);
-                } else {
-                    open.entry((node, stray.at, stray.belongs))
-                        .or_default()
-                        .push(stray);
+                let (at, belongs) = (stray.cable.at(), stray.cable.belongs());
+                match open.get_mut(&(node, belongs, at)).and_then(Vec::pop) {
+                    Some(other) => self.add(rails, FaultKind::Exchanged, &[other, stray]),
+                    None => open.entry((node, at, belongs)).or_default().push(stray),
                 }
             }
             left = open.into_values().flatten().collect();
         }
-        for stray in left {
-            let cable = stray.faulty(found);
-            let is_other_leaf = cable.rail.is_some() && cable.rail == cable.on_rail;
-            if is_other_leaf && stray.kind.layout.layout != CableLayout::OneLeaf {
-                let (nic, on, belongs) =
-                    (cable.nic, found.name(stray.at), found.name(stray.belongs));
-                self.doubts.entry(format!(
-                    "{nic} is on {on}, and its neighbours' on {belongs}: another leaf of the same rail"
-                )).or_default().insert(stray.cable.node.name);
+        for stray @ Stray { kind, cable } in left {
+            let (at, belongs) = (
+                cable.at().unwrap_or_default(),
+                cable.belongs().unwrap_or_default(),
+            );
+            let rail = rails.of_switch.get(at);
+            let is_same_rail = rail.is_some() && rail == rails.of_switch.get(belongs);
+            if is_same_rail && kind.layout.layout != CableLayout::OneLeaf {
+                let nic = kind.nic(cable.slot);
+                self.doubt(cable.node.name, format!(
+                    "{nic} is on {at}, and its neighbours' on {belongs}: another leaf of the same rail"
+                ));
             } else {
-                self.add(FaultKind::WrongSwitch, vec![cable]);
+                self.add(rails, FaultKind::WrongSwitch, &[stray]);
             }
         }
     }
 }
 
-impl Stray<'_> {
-    fn faulty(&self, found: &Found) -> FaultyCable {
-        faulty(found, self.kind, self.cable, Some(self.belongs))
-    }
-}
-
-fn faulty(
-    found: &Found,
-    kind: &CableKind,
-    cable: &SlotCable,
-    belongs: Option<&str>,
-) -> FaultyCable {
-    let rail = |switch: Option<&str>| found.numbers.of_switch.get(switch?).copied();
-    FaultyCable {
-        node: cable.node.name.to_string(),
-        nic: kind.nic(cable.slot),
-        on: cable.at().map(|at| found.name(at)),
-        on_rail: rail(cable.at()),
-        belongs: belongs.map(|at| found.name(at)),
-        rail: rail(belongs),
-    }
-}
-
 /// A node's NICs in the order of the rails that they are on, for `rails=`.
-fn order(found: &Found, strays: &[Stray]) -> Option<String> {
-    let kind = strays.first()?.kind;
-    let on = |slot| match strays.iter().find(|stray| stray.cable.slot == slot) {
-        Some(stray) => found.numbers.of_switch.get(stray.at).copied(),
-        None => kind.layout.rail_of[slot],
+fn order(rails: &Rails, strays: &[Stray]) -> Option<String> {
+    let Stray { kind, cable } = strays.first()?;
+    let usual = &kind.layout.rail_of;
+    let on = |slot: &usize| match strays.iter().find(|stray| stray.cable.slot == *slot) {
+        Some(stray) => rails.rail(stray.cable),
+        None => usual[*slot],
     };
-    let slots = (0..kind.slots.len()).filter(|slot| kind.layout.rail_of[*slot].is_some());
-    let rails: Option<Vec<_>> = slots.map(|slot| Some((on(slot)?, slot))).collect();
-    super::rails::order(kind, rails?, &[strays[0].cable.node])
+    let slots = (0..usual.len()).filter(|slot| usual[*slot].is_some());
+    let rails: Option<Vec<_>> = slots.map(|slot| Some((on(&slot)?, slot))).collect();
+    super::rails::order(kind, rails?, &[cable.node])
 }

@@ -1,4 +1,4 @@
-//! Where a node's cables belong: by most nodes on the same switches.
+//! The switch that each cable of a node belongs on: by most nodes on the same switches.
 //!
 //! Nodes are compared with those that have the same NICs. On a switch with cables of several nodes, most of these have their
 //! port `s` on one switch: the partner of that switch for `s`. Each cable of a node votes for the partner of its switch, so
@@ -59,6 +59,15 @@ impl<'a> SlotCable<'a> {
             CablePlace::Right { at } | CablePlace::Elsewhere { at, .. } => Some(at),
             CablePlace::Unclear { at } => at,
             CablePlace::NoLink { .. } | CablePlace::Unused => None,
+        }
+    }
+
+    /// The switch that it belongs on, if that is another.
+    pub(super) fn belongs(&self) -> Option<&'a str> {
+        match self.place {
+            CablePlace::Elsewhere { belongs, .. } => Some(belongs),
+            CablePlace::NoLink { belongs } => belongs,
+            _ => None,
         }
     }
 }

@@ -1,12 +1,12 @@
 //! The rail of each switch: by the ports that most nodes have on it.
 #![forbid(unsafe_code)]
 
-use super::kinds::{CableKind, CablePlace};
+use super::kinds::{CableKind, CablePlace, SlotCable, kinds};
 use super::names::{NodeCables, PortKey};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How the NICs of a node are spread over switches.
+/// The spread of a node's NICs over switches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CableLayout {
@@ -25,13 +25,21 @@ pub enum CableLayout {
     NotTold,
 }
 
-/// The rails of all kinds.
+/// The kinds of nodes, and their rails.
 #[derive(Default)]
-pub(super) struct RailNumbers<'a> {
+pub(super) struct Rails<'a> {
+    pub(super) kinds: Vec<CableKind<'a>>,
     /// of each switch that has a rail
     pub(super) of_switch: BTreeMap<&'a str, usize>,
     /// the NICs of each rail, as the weightiest kind names them
     pub(super) nics: Vec<Vec<String>>,
+}
+
+impl Rails<'_> {
+    /// The rail of a cable's switch.
+    pub(super) fn rail(&self, cable: &SlotCable) -> Option<usize> {
+        self.of_switch.get(cable.at()?).copied()
+    }
 }
 
 /// The switches of one kind.
@@ -50,11 +58,11 @@ pub(super) struct KindLayout<'a> {
 type Classes<'a> = BTreeMap<Vec<usize>, BTreeSet<&'a str>>;
 
 /// Numbers the rails in the NICs' order of the weightiest kind; switches keep their number for the others.
-pub(super) fn number<'a>(kinds: &mut [CableKind<'a>], nodes: &[NodeCables]) -> RailNumbers<'a> {
+pub(super) fn rails<'a>(nodes: &'a [NodeCables<'a>]) -> Rails<'a> {
     let are_gpus_known = nodes.iter().any(|node| !node.rails.is_empty());
-    let mut found = RailNumbers::default();
-    for kind in kinds {
-        let (layout, classes) = classes(kind);
+    let mut found = Rails::default();
+    for mut kind in kinds(nodes) {
+        let (layout, classes) = classes(&kind);
         let slots = kind.slots.len();
         let mut of_kind = KindLayout {
             layout,
@@ -102,6 +110,7 @@ pub(super) fn number<'a>(kinds: &mut [CableKind<'a>], nodes: &[NodeCables]) -> R
             }
         }
         kind.layout = of_kind;
+        found.kinds.push(kind);
     }
     found
 }
@@ -130,7 +139,7 @@ fn classes<'a>(kind: &CableKind<'a>) -> (CableLayout, Classes<'a>) {
     if right == 0 || right < elsewhere + unclear || elsewhere * 2 > right {
         return NONE;
     }
-    // where the sources have other names than the reports, no slot is known as a GPU's
+    // if the sources have other names than the reports, no slot is known as a GPU's
     let rails = kind.nodes.iter().flat_map(|node| &node.rails);
     let rails: BTreeSet<&PortKey> = rails.filter(|rail| kind.slots.contains(rail)).collect();
     let is_gpus = |slot: &usize| rails.is_empty() || rails.contains(&kind.slots[*slot]);

@@ -133,22 +133,24 @@ impl<'a> NodeCables<'a> {
 /// Ports of a node, at most: more than any node has, so that the time stays linear.
 const MAX_PORTS: usize = 64;
 
-/// The cables of each node by its own names; oddities go to `notes`.
+/// The cables of each node by its own names, and by the names of `switches`; oddities go to `notes`.
 pub(super) fn nodes<'a>(
     cabling: &'a Cabling,
     reports: &'a BTreeMap<String, NodeNames>,
+    switches: &'a BTreeMap<String, String>,
     notes: &mut Vec<String>,
 ) -> Vec<NodeCables<'a>> {
     let mut nodes: BTreeMap<&str, BTreeMap<PortKey, CableEnds>> = BTreeMap::new();
     let mut by_guid: BTreeMap<&str, (&str, &PortKey)> = BTreeMap::new();
     let mut by_name: BTreeMap<(&str, &str, u8), &PortKey> = BTreeMap::new();
-    let mut add = |node, key: &PortKey, end| {
+    let mut add = |node, key: &PortKey, end: Option<(&'a str, &'a str)>| {
         let ends = nodes
             .entry(node)
             .or_default()
             .entry(key.clone())
             .or_default();
         if let Some((switch, port)) = end {
+            let switch = switches.get(switch).map_or(switch, String::as_str);
             let known: &mut &str = ends.entry(switch).or_insert(port);
             *known = (*known).min(port);
         }

@@ -4,10 +4,10 @@
 //! nodes decide, so no list of switches is needed; without a majority the answer is "not known".
 #![forbid(unsafe_code)]
 
-use super::cabling::Cabling;
+use super::cabling::{Cabling, SwitchPort};
 use super::faults::{CableFault, Faults};
-use super::kinds::{CableKind, CablePlace, SlotCable, kinds};
-use super::layout::{CableLayout, RailNumbers, number};
+use super::kinds::{CableKind, CablePlace};
+use super::layout::{CableLayout, Rails, rails};
 use super::names::{NameBook, NodeCables, NodeNames, are_names, natural, nodes};
 use crate::audit::hostlist::compressed;
 use serde::Serialize;
@@ -89,50 +89,22 @@ pub struct CabledPort {
     pub switch_port: Option<String>,
     /// the rail of that switch
     pub rail: Option<usize>,
-    /// where most nodes beside it have that NIC, if that is another switch
+    /// the switch that most nodes beside it have there, if it is another
     pub belongs: Option<String>,
 }
 
-/// The compared nodes.
-pub(super) struct Found<'a> {
-    pub(super) kinds: Vec<CableKind<'a>>,
-    pub(super) numbers: RailNumbers<'a>,
-    names: BTreeMap<String, String>,
-}
-
-impl Found<'_> {
-    /// A switch's name for people.
-    pub(super) fn name(&self, key: &str) -> String {
-        self.names.get(key).map_or(key, String::as_str).to_string()
-    }
-
-    fn cables(&self) -> impl Iterator<Item = &SlotCable<'_>> {
-        self.kinds.iter().flat_map(|kind| &kind.cables)
-    }
-
-    fn rail(&self, cable: &SlotCable) -> Option<usize> {
-        self.numbers.of_switch.get(cable.at()?).copied()
-    }
-}
-
 impl FabricRails {
-    /// Compares all nodes. Reports of `check --json` add the nodes' own names of NICs, and which of these the GPUs use.
+    /// Compares all nodes. Reports of `check --json` add the nodes' own names of NICs, and the NICs that GPUs use.
     pub fn of(cabling: &Cabling, reports: &BTreeMap<String, NodeNames>) -> FabricRails {
         let mut notes = cabling.notes.clone();
-        let nodes = nodes(cabling, reports, &mut notes);
-        let mut kinds = kinds(&nodes);
-        let numbers = number(&mut kinds, &nodes);
         let names = names(cabling, reports);
-        let found = Found {
-            kinds,
-            numbers,
-            names,
-        };
+        let nodes = nodes(cabling, reports, &names, &mut notes);
+        let rails = rails(&nodes);
         let Faults {
             faults,
             doubts,
             orders,
-        } = Faults::of(&found);
+        } = Faults::of(&rails);
         let list = |nodes: &BTreeSet<&str>| compressed(nodes.iter().copied());
         notes.extend(
             doubts
@@ -148,7 +120,7 @@ impl FabricRails {
         if !silent.is_empty() && !nodes.is_empty() {
             notes.push(format!("no source tells a cable of {silent}"));
         }
-        let reach = reach(cabling, &found.numbers);
+        let reach = reach(cabling, &names, &rails);
         let mut lines = Vec::new();
         for (order, nodes) in &orders {
             lines.push(line(
@@ -156,8 +128,8 @@ impl FabricRails {
                 "only if its cables are meant to be so: then its NICs are numbered otherwise than on most nodes",
             ));
         }
-        lines.extend(by_switches(&found));
-        lines.extend(by_kinds(&found));
+        lines.extend(by_switches(&rails));
+        lines.extend(by_kinds(&rails));
         match reach {
             RailReach::Isolated => lines.push(line(
                 "fabric=isolated-rails".to_string(),
@@ -170,16 +142,16 @@ impl FabricRails {
             _ => {}
         }
         let has_rails = |kind: &&CableKind| kind.layout.rail_of.iter().any(Option::is_some);
-        let first = found.kinds.iter().find(has_rails).or(found.kinds.first());
+        let first = rails.kinds.iter().find(has_rails).or(rails.kinds.first());
         FabricRails {
             layout: first.map_or(CableLayout::NotTold, |kind| kind.layout.layout),
-            rails: rails(&found),
+            rails: cabled_rails(&rails),
             lines,
             reach,
             faults,
             notes,
-            switches: switches(&found),
-            nodes: cabled_nodes(&found),
+            switches: cabled_switches(&rails),
+            nodes: cabled_nodes(&rails),
         }
     }
 
@@ -227,14 +199,10 @@ fn names(cabling: &Cabling, reports: &BTreeMap<String, NodeNames>) -> BTreeMap<S
     all
 }
 
-fn rails(found: &Found) -> Vec<CabledRail> {
+fn cabled_rails(of: &Rails) -> Vec<CabledRail> {
     let rail = |(rail, nics): (usize, &Vec<String>)| {
-        let leaves = found
-            .numbers
-            .of_switch
-            .iter()
-            .filter(|(_, of)| **of == rail);
-        let mut leaves: Vec<String> = leaves.map(|(leaf, _)| found.name(leaf)).collect();
+        let leaves = of.of_switch.iter().filter(|(_, of)| **of == rail);
+        let mut leaves: Vec<String> = leaves.map(|(leaf, _)| leaf.to_string()).collect();
         leaves.sort_by_cached_key(|leaf| natural(leaf));
         CabledRail {
             rail,
@@ -244,12 +212,12 @@ fn rails(found: &Found) -> Vec<CabledRail> {
             ports: 0,
         }
     };
-    let mut rails: Vec<CabledRail> = found.numbers.nics.iter().enumerate().map(rail).collect();
-    for kind in &found.kinds {
+    let mut rails: Vec<CabledRail> = of.nics.iter().enumerate().map(rail).collect();
+    for kind in &of.kinds {
         for cable in &kind.cables {
             if let Some(rail) = kind.layout.rail_of[cable.slot] {
                 let is_clear = !matches!(cable.place, CablePlace::Unclear { .. });
-                rails[rail].right += usize::from(is_clear && found.rail(cable) == Some(rail));
+                rails[rail].right += usize::from(is_clear && of.rail(cable) == Some(rail));
                 rails[rail].ports += 1;
             }
         }
@@ -257,16 +225,16 @@ fn rails(found: &Found) -> Vec<CabledRail> {
     rails
 }
 
-fn switches(found: &Found) -> Vec<CabledSwitch> {
+fn cabled_switches(rails: &Rails) -> Vec<CabledSwitch> {
     let mut on: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for cable in found.cables() {
+    for cable in rails.kinds.iter().flat_map(|kind| &kind.cables) {
         if let Some(at) = cable.at() {
             on.entry(at).or_default().insert(cable.node.name);
         }
     }
     let switch = |(at, nodes): (&str, BTreeSet<&str>)| CabledSwitch {
-        switch: found.name(at),
-        rail: found.numbers.of_switch.get(at).copied(),
+        switch: at.to_string(),
+        rail: rails.of_switch.get(at).copied(),
         nodes: compressed(nodes),
     };
     let mut all: Vec<CabledSwitch> = on.into_iter().map(switch).collect();
@@ -274,29 +242,25 @@ fn switches(found: &Found) -> Vec<CabledSwitch> {
     all
 }
 
-fn cabled_nodes(found: &Found) -> Vec<CabledNode> {
+fn cabled_nodes(rails: &Rails) -> Vec<CabledNode> {
     let mut nodes: BTreeMap<&str, Vec<CabledPort>> = BTreeMap::new();
-    for kind in &found.kinds {
+    for kind in &rails.kinds {
         for cable in &kind.cables {
             let nics = nodes.entry(cable.node.name).or_default();
-            let belongs = match cable.place {
-                CablePlace::Elsewhere { belongs, .. } => Some(belongs),
-                CablePlace::NoLink { belongs } => belongs,
-                CablePlace::Unused => continue,
-                _ => None,
-            };
-            let (nic, port) = &kind.slots[cable.slot];
-            let ends = cable.node.ends(&kind.slots[cable.slot]);
-            let switch_port = cable.at().and_then(|at| ends?.get(at).copied());
+            if cable.place == CablePlace::Unused {
+                continue;
+            }
+            let key = &kind.slots[cable.slot];
+            let port = cable
+                .at()
+                .and_then(|at| cable.node.ends(key)?.get(at).copied());
             nics.push(CabledPort {
-                nic: nic.clone(),
-                port: *port,
-                switch: cable.at().map(|at| found.name(at)),
-                switch_port: switch_port
-                    .filter(|port| !port.is_empty())
-                    .map(String::from),
-                rail: found.rail(cable),
-                belongs: belongs.map(|at| found.name(at)),
+                nic: key.0.clone(),
+                port: key.1,
+                switch: cable.at().map(String::from),
+                switch_port: port.filter(|port| !port.is_empty()).map(String::from),
+                rail: rails.rail(cable),
+                belongs: cable.belongs().map(String::from),
             });
         }
     }
@@ -310,34 +274,35 @@ fn cabled_nodes(found: &Found) -> Vec<CabledNode> {
 }
 
 /// The groups of rails that links between switches connect.
-fn reach(cabling: &Cabling, numbers: &RailNumbers) -> RailReach {
-    if numbers.nics.len() < 2 {
+fn reach(cabling: &Cabling, names: &BTreeMap<String, String>, rails: &Rails) -> RailReach {
+    if rails.nics.len() < 2 {
         return RailReach::NoRails;
     }
-    let mut beside: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let name = |end: &'_ SwitchPort| names.get(&end.switch).unwrap_or(&end.switch).clone();
+    let mut beside: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (a, b) in &cabling.trunks {
-        beside.entry(&a.switch).or_default().push(&b.switch);
-        beside.entry(&b.switch).or_default().push(&a.switch);
+        beside.entry(name(a)).or_default().push(name(b));
+        beside.entry(name(b)).or_default().push(name(a));
     }
     // a source that gives a NIC's GUID lists all links of its switch
     let whole = cabling
         .cables
         .iter()
         .filter(|cable| cabling.tells_trunks && cable.nic.guid.is_some());
-    let whole: BTreeSet<&str> = whole
-        .filter_map(|cable| Some(&*cable.to.as_ref()?.switch))
+    let whole: BTreeSet<String> = whole
+        .filter_map(|cable| cable.to.as_ref().map(name))
         .collect();
-    let mut leaves = numbers.of_switch.keys();
-    if !leaves.all(|leaf| whole.contains(leaf) || beside.contains_key(leaf)) {
+    let mut leaves = rails.of_switch.keys();
+    if !leaves.all(|leaf| whole.contains(*leaf) || beside.contains_key(*leaf)) {
         return RailReach::NotKnown;
     }
     let (mut seen, mut groups) = (BTreeSet::new(), BTreeSet::new());
-    for leaf in numbers.of_switch.keys() {
+    for leaf in rails.of_switch.keys() {
         let (mut group, mut open) = (BTreeSet::new(), vec![*leaf]);
         while let Some(switch) = open.pop() {
             if seen.insert(switch) {
-                group.extend(numbers.of_switch.get(switch).copied());
-                open.extend(beside.get(switch).into_iter().flatten());
+                group.extend(rails.of_switch.get(switch).copied());
+                open.extend(beside.get(switch).into_iter().flatten().map(String::as_str));
             }
         }
         if !group.is_empty() {
@@ -346,7 +311,7 @@ fn reach(cabling: &Cabling, numbers: &RailNumbers) -> RailReach {
     }
     if groups.iter().all(|group| group.len() == 1) {
         RailReach::Isolated
-    } else if groups.iter().all(|group| group.len() == numbers.nics.len()) {
+    } else if groups.iter().all(|group| group.len() == rails.nics.len()) {
         RailReach::Together
     } else {
         RailReach::Partly(groups.into_iter().collect())
@@ -361,17 +326,17 @@ fn line(line: String, why: &str) -> AdvisedLine {
 }
 
 /// The kinds whose NICs have a rail each.
-fn rail_optimised<'a>(found: &'a Found<'a>) -> impl Iterator<Item = &'a CableKind<'a>> {
-    found
+fn rail_optimised<'a>(rails: &'a Rails<'a>) -> impl Iterator<Item = &'a CableKind<'a>> {
+    rails
         .kinds
         .iter()
         .filter(|kind| kind.layout.layout == CableLayout::RailOptimised)
 }
 
 /// For nodes of another kind, if their NICs are on the rails' switches in another order.
-fn by_kinds(found: &Found) -> Vec<AdvisedLine> {
-    let most = found.kinds.first().map_or(0, |kind| kind.nodes.len());
-    let others = rail_optimised(found).filter(|kind| kind.nodes.len() < most);
+fn by_kinds(rails: &Rails) -> Vec<AdvisedLine> {
+    let most = rails.kinds.first().map_or(0, |kind| kind.nodes.len());
+    let others = rail_optimised(rails).filter(|kind| kind.nodes.len() < most);
     let line = |kind: &CableKind| {
         let rails = &kind.layout.rail_of;
         let slots = (0..rails.len()).filter_map(|slot| Some((rails[slot]?, slot)));
@@ -384,9 +349,9 @@ fn by_kinds(found: &Found) -> Vec<AdvisedLine> {
 }
 
 /// For all nodes, if the names of the rails' switches count otherwise than their NICs, and alike in each pod.
-fn by_switches(found: &Found) -> Option<AdvisedLine> {
-    let kind = rail_optimised(found).next()?;
-    let rails = kind.layout.rail_of.iter().flatten().count();
+fn by_switches(rails: &Rails) -> Option<AdvisedLine> {
+    let kind = rail_optimised(rails).next()?;
+    let slots = kind.layout.rail_of.iter().flatten().count();
     // for each node its slots in the order of the switches' names; all nodes must agree
     let mut orders: BTreeSet<Vec<usize>> = BTreeSet::new();
     for row in kind.cables.chunks(kind.slots.len()) {
@@ -398,15 +363,14 @@ fn by_switches(found: &Found) -> Option<AdvisedLine> {
             let CablePlace::Right { at } = cable.place else {
                 continue;
             };
-            let name = found.name(at);
             // a GUID or a MAC numbers no rails
             let is_digit = |byte: u8| byte.is_ascii_hexdigit() || b"x:".contains(&byte);
-            if name.len() >= 12 && name.bytes().all(is_digit) {
+            if at.len() >= 12 && at.bytes().all(is_digit) {
                 return None;
             }
-            on.push((natural(&name), cable.slot));
+            on.push((natural(at), cable.slot));
         }
-        if on.len() == rails {
+        if on.len() == slots {
             on.sort_unstable();
             orders.insert(on.into_iter().map(|(_, slot)| slot).collect());
         }

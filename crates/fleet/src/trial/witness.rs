@@ -48,7 +48,7 @@ impl Witness {
     }
 }
 
-/// How the GPUs of two pictures are matched.
+/// The key by which the GPUs of two pictures are matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GpusBy {
     /// PCI addresses

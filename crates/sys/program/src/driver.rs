@@ -11,8 +11,6 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt;
 use std::mem::{size_of, transmute_copy};
 
-pub use cuda::Copies;
-
 /// Devices of one driver, at most.
 const MAX_DEVICES: c_int = 256;
 /// Bytes of a text that a library writes, at most.
@@ -63,8 +61,9 @@ pub fn ask_drivers() -> [(&'static str, Result<DriverAnswer, DriverError>); 2] {
     without_stdout(|| [("cuda", cuda::ask()), ("hip", hip::ask())])
 }
 
-/// The speed of copies of so many bytes, `rounds` each way, to and from the first CUDA device. `clock` counts seconds.
-pub fn copies(bytes: usize, rounds: u32, clock: &dyn Fn() -> f64) -> Result<Copies, DriverError> {
+/// Megabytes (10^6 bytes) in a second, to the first CUDA device and back, in `rounds` copies of so many bytes between it and
+/// page-locked memory of the host. `clock` counts seconds.
+pub fn copies(bytes: usize, rounds: u32, clock: &dyn Fn() -> f64) -> Result<[f64; 2], DriverError> {
     without_stdout(|| cuda::copies(bytes, rounds, clock))
 }
 
@@ -100,10 +99,11 @@ impl Library {
 
 /// A table of a library's functions, with its header's types. Each returns 0 on success.
 macro_rules! functions {
-    ($table:ident { $($name:ident($($kind:ty),*);)* }) => {
+    ($table:ident { $($name:ident($($argument:ident: $kind:ty),*);)* }) => {
         #[allow(non_snake_case, reason = "the library's own names")]
         struct $table { $($name: unsafe extern "C" fn($($kind),*) -> std::ffi::c_int,)* }
 
+        #[allow(non_snake_case, reason = "the library's own names")]
         impl $table {
             fn of(library: &crate::driver::Library) -> Result<$table, crate::driver::DriverError> {
                 Ok($table {
@@ -113,21 +113,21 @@ macro_rules! functions {
                     )*
                 })
             }
+
+            $(
+                unsafe fn $name(&self, $($argument: $kind),*) -> Result<(), crate::driver::DriverError> {
+                    // SAFETY: the caller's.
+                    match unsafe { (self.$name)($($argument),*) } {
+                        0 => Ok(()),
+                        number => Err(crate::driver::DriverError::Call(stringify!($name), number)),
+                    }
+                }
+            )*
         }
     };
 }
 
-/// Calls a function of a table; the caller writes `unsafe`.
-macro_rules! call {
-    ($table:ident.$name:ident($($argument:expr),*)) => {
-        match ($table.$name)($($argument),*) {
-            0 => Ok(()),
-            number => Err(crate::driver::DriverError::Call(stringify!($name), number)),
-        }
-    };
-}
-
-use {call, functions};
+use functions;
 
 fn number(write: impl FnOnce(*mut c_int) -> Result<(), DriverError>) -> Result<c_int, DriverError> {
     let mut number = 0;

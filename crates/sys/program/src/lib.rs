@@ -17,7 +17,7 @@ mod beside;
 mod driver;
 
 pub use beside::{Running, Signals};
-pub use driver::{Copies, DriverAnswer, DriverDevice, DriverError, ask_drivers, copies};
+pub use driver::{DriverAnswer, DriverDevice, DriverError, ask_drivers, copies};
 
 use std::ffi::{CString, OsStr, OsString, c_char, c_int};
 use std::io;

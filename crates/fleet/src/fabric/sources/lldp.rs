@@ -119,7 +119,7 @@ fn document(piece: &str, label: &str, notes: &mut Notes) -> Value {
     }
 }
 
-/// This node, or a neighbour that an interface hears.
+/// The node itself, or a neighbour that an interface hears.
 #[derive(Default)]
 struct Chassis {
     id: String,

@@ -58,7 +58,7 @@ pub fn read(name: &str, text: &str, into: &mut Cabling) -> Result<SourceKind, St
 #[derive(Default)]
 struct Notes {
     told: Vec<String>,
-    /// those beyond [`MAX_NOTES`]
+    /// notes beyond [`MAX_NOTES`]
     more: usize,
 }
 

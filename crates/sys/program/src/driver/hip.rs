@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::{DriverAnswer, DriverDevice, DriverError, Library, MAX_DEVICES, NO_DEVICE};
-use super::{call, functions, number, text};
+use super::{functions, number, text};
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
 /// The first is a developer's link; the number is ROCm's.
@@ -14,10 +14,10 @@ const NAMES: [&CStr; 4] = [
 ];
 
 functions! { Hip {
-    hipInit(c_uint);
-    hipDriverGetVersion(*mut c_int);
-    hipGetDeviceCount(*mut c_int);
-    hipDeviceGetPCIBusId(*mut c_char, c_int, c_int);
+    hipInit(flags: c_uint);
+    hipDriverGetVersion(version: *mut c_int);
+    hipGetDeviceCount(count: *mut c_int);
+    hipDeviceGetPCIBusId(text: *mut c_char, room: c_int, device: c_int);
 } }
 
 pub(super) fn ask() -> Result<DriverAnswer, DriverError> {
@@ -25,17 +25,17 @@ pub(super) fn ask() -> Result<DriverAnswer, DriverError> {
     let mut answer = DriverAnswer::default();
     // SAFETY: the pointers are valid for the header's types, and the buffer as long as is said.
     unsafe {
-        match call!(hip.hipInit(0)) {
+        match hip.hipInit(0) {
             Err(DriverError::Call(_, NO_DEVICE)) => return Ok(answer),
             begun => begun?,
         }
-        answer.version = Some(number(|at| call!(hip.hipDriverGetVersion(at)))?);
-        let count = match number(|at| call!(hip.hipGetDeviceCount(at))) {
+        answer.version = Some(number(|at| hip.hipDriverGetVersion(at))?);
+        let count = match number(|at| hip.hipGetDeviceCount(at)) {
             Err(DriverError::Call(_, NO_DEVICE)) => 0,
             count => count?,
         };
         for ordinal in 0..count.min(MAX_DEVICES) {
-            let address = text(|at, room| call!(hip.hipDeviceGetPCIBusId(at, room, ordinal)))?;
+            let address = text(|at, room| hip.hipDeviceGetPCIBusId(at, room, ordinal))?;
             answer.devices.push(DriverDevice {
                 address,
                 ..DriverDevice::default()

@@ -30,16 +30,13 @@ pub(super) fn probe(mib: Option<u32>) -> Probe {
     let (copies, notes) = match rates {
         None => (None, Vec::new()),
         Some(Err(error)) => (None, vec![format!("copies: {error}")]),
-        Some(Ok(rates)) => {
-            let (to_device_mb_s, to_host_mb_s) = (rates.to_device_mb_s, rates.to_host_mb_s);
-            (
-                Some(CopyRates {
-                    to_device_mb_s,
-                    to_host_mb_s,
-                }),
-                Vec::new(),
-            )
-        }
+        Some(Ok([to_device_mb_s, to_host_mb_s])) => (
+            Some(CopyRates {
+                to_device_mb_s,
+                to_host_mb_s,
+            }),
+            Vec::new(),
+        ),
     };
     let memory = memory.map(|policy| match policy {
         MemoryPolicy::Default => "default".to_string(),
