@@ -195,8 +195,8 @@ fn rails_in_reports_of_check_are_compared_by_audit() {
     let both = super::run(&["audit", alike, odd]);
     assert_eq!(both.status.code(), Some(1));
     let page = String::from_utf8(both.stdout).unwrap();
-    assert!(page.contains("\n  n3\n    rails: "), "{page}");
-    assert!(page.contains("    left out: "), "{page}");
+    assert!(page.contains("\n  n3\n    left out: "), "{page}");
+    assert!(page.contains("\n    rails: "), "{page}");
     let gone = super::run(&["agree", alike]);
     assert_eq!(gone.status.code(), Some(1));
     let said = String::from_utf8(gone.stderr).unwrap();

@@ -68,14 +68,10 @@ fn drivers() -> Vec<ProbedDriver> {
     let installed = all
         .into_iter()
         .filter(|(_, answer)| are_all_absent || !is_absent(answer));
-    let device = |DriverDevice {
-                      address,
-                      uuid,
-                      name,
-                  }| ProbedDevice {
-        address,
-        uuid,
-        name,
+    let device = |of: DriverDevice| ProbedDevice {
+        address: of.address.to_ascii_lowercase(),
+        uuid: of.uuid,
+        name: of.name,
     };
     let driver = |(name, answer): (&str, Result<_, DriverError>)| {
         let error = answer.as_ref().err().map(DriverError::to_string);
