@@ -1,8 +1,8 @@
 //! Cables that are not where those of most nodes are: exchanged, in another order, on another rail's switch, without a link.
 #![forbid(unsafe_code)]
 
-use super::kinds::{CableKind, CablePlace, SlotCable};
-use super::layout::{CableLayout, Rails};
+use super::kinds::{CableKind, CableLayout, CablePlace, SlotCable};
+use super::layout::Rails;
 use super::names::{PortKey, natural};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,7 +65,7 @@ impl<'a> Faults<'a> {
     pub(super) fn of(rails: &'a Rails<'a>) -> Faults<'a> {
         let mut faults = Faults::default();
         let mut left: Vec<Stray> = Vec::new();
-        let is_recognised = |kind: &&CableKind| kind.layout.layout != CableLayout::NotRecognised;
+        let is_recognised = |kind: &&CableKind| kind.layout != CableLayout::NotRecognised;
         for kind in rails.kinds.iter().filter(is_recognised) {
             let of_gpus: BTreeSet<&PortKey> =
                 kind.nodes.iter().flat_map(|node| &node.rails).collect();
@@ -77,11 +77,11 @@ impl<'a> Faults<'a> {
             for row in kind.cables.chunks(kind.slots.len().max(1)) {
                 let (mut strays, mut unclear) = (Vec::new(), Vec::new());
                 for cable in row {
-                    let is_fabrics = kind.layout.is_fabrics[cable.slot];
+                    let is_fabrics = kind.is_fabrics[cable.slot];
                     let stray = Stray { kind, cable };
                     match cable.place {
                         CablePlace::Elsewhere { at, .. }
-                            if is_fabrics || kind.layout.switches.contains(at) =>
+                            if is_fabrics || kind.switches.contains(at) =>
                         {
                             strays.push(stray);
                         }
@@ -179,7 +179,7 @@ impl<'a> Faults<'a> {
             );
             let rail = rails.of_switch.get(at);
             let is_same_rail = rail.is_some() && rail == rails.of_switch.get(belongs);
-            if is_same_rail && kind.layout.layout != CableLayout::OneLeaf {
+            if is_same_rail && kind.layout != CableLayout::OneLeaf {
                 let nic = kind.nic(cable.slot);
                 self.doubt(cable.node.name, format!(
                     "{nic} is on {at}, and its neighbours' on {belongs}: another leaf of the same rail"
@@ -194,12 +194,12 @@ impl<'a> Faults<'a> {
 /// A node's NICs in the order of the rails that they are on, for `rails=`.
 fn order(rails: &Rails, strays: &[Stray]) -> Option<String> {
     let Stray { kind, cable } = strays.first()?;
-    let usual = &kind.layout.rail_of;
+    let usual = &kind.rail_of;
     let on = |slot: &usize| match strays.iter().find(|stray| stray.cable.slot == *slot) {
         Some(stray) => rails.rail(stray.cable),
         None => usual[*slot],
     };
     let slots = (0..usual.len()).filter(|slot| usual[*slot].is_some());
     let rails: Option<Vec<_>> = slots.map(|slot| Some((on(&slot)?, slot))).collect();
-    super::rails::order(kind, rails?, &[cable.node])
+    kind.order(rails?, &[cable.node])
 }

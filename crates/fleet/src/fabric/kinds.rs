@@ -5,8 +5,8 @@
 //! one wrong cable is outvoted by the others of the node, and no order of switches need be known.
 #![forbid(unsafe_code)]
 
-use super::layout::KindLayout;
-use super::names::{NodeCables, PortKey};
+use super::names::{NodeCables, PortKey, are_names};
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A node with fewer ports is of a kind if at most one in so many is missing, as `audit` has it.
@@ -14,13 +14,37 @@ const PART: usize = 4;
 /// The most common kinds, to which nodes with fewer ports are added: the time must not grow with the square of the input.
 const MOST_CENTRES: usize = 64;
 
+/// The spread of a node's NICs over switches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CableLayout {
+    /// each NIC of a node on a switch of its own, NICs of one number together
+    RailOptimised,
+    /// so many NICs of a node on each of several switches
+    Grouped(usize),
+    /// all NICs of a node on one switch
+    OneLeaf,
+    /// one NIC for each node
+    OneNic,
+    /// no order that most nodes share
+    NotRecognised,
+    /// the sources list no NICs
+    NotTold,
+}
+
 /// Nodes with the same ports, or all but a few.
 pub(super) struct CableKind<'a> {
     pub(super) slots: Vec<PortKey>,
     pub(super) nodes: Vec<&'a NodeCables<'a>>,
     /// for each node its slots
     pub(super) cables: Vec<SlotCable<'a>>,
-    pub(super) layout: KindLayout<'a>,
+    pub(super) layout: CableLayout,
+    /// of each slot; storage and management NICs have none
+    pub(super) rail_of: Vec<Option<usize>>,
+    /// true for each slot of the fabric: not of a storage or management NIC
+    pub(super) is_fabrics: Vec<bool>,
+    /// switches of the fabric
+    pub(super) switches: BTreeSet<&'a str>,
 }
 
 #[derive(Clone, Copy)]
@@ -82,6 +106,23 @@ impl CableKind<'_> {
         } else {
             nic.clone()
         }
+    }
+
+    /// The NICs of slots by their rails. `None` if the configuration file cannot name them.
+    pub(super) fn order(
+        &self,
+        mut slots: Vec<(usize, usize)>,
+        nodes: &[&NodeCables],
+    ) -> Option<String> {
+        slots.sort_unstable();
+        let nics: Vec<&str> = slots
+            .iter()
+            .map(|(_, slot)| &*self.slots[*slot].0)
+            .collect();
+        let is_named = self.layout == CableLayout::RailOptimised
+            && nodes.iter().all(|node| node.has_own_names)
+            && are_names(&nics);
+        is_named.then(|| nics.join(","))
     }
 }
 
@@ -156,10 +197,13 @@ fn kind<'a>(ports: usize, mut nodes: Vec<&'a NodeCables<'a>>) -> CableKind<'a> {
         }
     }
     CableKind {
+        layout: CableLayout::NotRecognised,
+        rail_of: vec![None; slots.len()],
+        is_fabrics: vec![false; slots.len()],
+        switches: BTreeSet::new(),
         slots,
         nodes,
         cables,
-        layout: KindLayout::default(),
     }
 }
 

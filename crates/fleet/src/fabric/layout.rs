@@ -1,29 +1,9 @@
 //! The rail of each switch: by the ports that most nodes have on it.
 #![forbid(unsafe_code)]
 
-use super::kinds::{CableKind, CablePlace, SlotCable, kinds};
+use super::kinds::{CableKind, CableLayout, CablePlace, SlotCable, kinds};
 use super::names::{NodeCables, PortKey};
-use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The spread of a node's NICs over switches.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CableLayout {
-    /// each NIC of a node on a switch of its own, NICs of one number together
-    RailOptimised,
-    /// so many NICs of a node on each of several switches
-    Grouped(usize),
-    /// all NICs of a node on one switch
-    OneLeaf,
-    /// one NIC for each node
-    OneNic,
-    /// no order that most nodes share
-    #[default]
-    NotRecognised,
-    /// the sources list no NICs
-    NotTold,
-}
 
 /// The kinds of nodes, and their rails.
 #[derive(Default)]
@@ -42,18 +22,6 @@ impl Rails<'_> {
     }
 }
 
-/// The switches of one kind.
-#[derive(Default)]
-pub(super) struct KindLayout<'a> {
-    pub(super) layout: CableLayout,
-    /// of each slot; storage and management NICs have none
-    pub(super) rail_of: Vec<Option<usize>>,
-    /// true for each slot of the fabric: not of a storage or management NIC
-    pub(super) is_fabrics: Vec<bool>,
-    /// switches of the fabric
-    pub(super) switches: BTreeSet<&'a str>,
-}
-
 /// Slots that share switches, with these switches.
 type Classes<'a> = BTreeMap<Vec<usize>, BTreeSet<&'a str>>;
 
@@ -63,13 +31,8 @@ pub(super) fn rails<'a>(nodes: &'a [NodeCables<'a>]) -> Rails<'a> {
     let mut found = Rails::default();
     for mut kind in kinds(nodes) {
         let (layout, classes) = classes(&kind);
-        let slots = kind.slots.len();
-        let mut of_kind = KindLayout {
-            layout,
-            rail_of: vec![None; slots],
-            is_fabrics: vec![false; slots],
-            switches: classes.values().flatten().copied().collect(),
-        };
+        kind.layout = layout;
+        kind.switches = classes.values().flatten().copied().collect();
         // nodes without GPUs beside nodes with GPUs make no rails
         let has_gpus = kind.nodes.iter().any(|node| !node.rails.is_empty());
         let has_rails = matches!(layout, CableLayout::RailOptimised | CableLayout::Grouped(_));
@@ -78,9 +41,7 @@ pub(super) fn rails<'a>(nodes: &'a [NodeCables<'a>]) -> Rails<'a> {
         let may_be_new = has_all && (has_gpus || !are_gpus_known);
         let mut taken: BTreeSet<usize> = BTreeSet::new();
         for (slots, switches) in &classes {
-            slots
-                .iter()
-                .for_each(|slot| of_kind.is_fabrics[*slot] = true);
+            slots.iter().for_each(|slot| kind.is_fabrics[*slot] = true);
             if !has_rails || !has_all && !has_gpus {
                 continue;
             }
@@ -98,7 +59,7 @@ pub(super) fn rails<'a>(nodes: &'a [NodeCables<'a>]) -> Rails<'a> {
             taken.insert(number);
             slots
                 .iter()
-                .for_each(|slot| of_kind.rail_of[*slot] = Some(number));
+                .for_each(|slot| kind.rail_of[*slot] = Some(number));
             for switch in switches {
                 found.of_switch.entry(switch).or_insert(number);
             }
@@ -109,7 +70,6 @@ pub(super) fn rails<'a>(nodes: &'a [NodeCables<'a>]) -> Rails<'a> {
                 found.nics[number] = slots.iter().map(|slot| kind.nic(*slot)).collect();
             }
         }
-        kind.layout = of_kind;
         found.kinds.push(kind);
     }
     found

@@ -13,5 +13,5 @@ pub mod sources;
 #[cfg(test)]
 mod tests;
 
-pub use layout::CableLayout;
+pub use kinds::CableLayout;
 pub use rails::RailReach;

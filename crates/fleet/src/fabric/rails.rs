@@ -6,9 +6,9 @@
 
 use super::cabling::{Cabling, SwitchPort};
 use super::faults::{CableFault, Faults};
-use super::kinds::{CableKind, CablePlace};
-use super::layout::{CableLayout, Rails, rails};
-use super::names::{NameBook, NodeCables, NodeNames, are_names, natural, nodes};
+use super::kinds::{CableKind, CableLayout, CablePlace};
+use super::layout::{Rails, rails};
+use super::names::{NameBook, NodeNames, natural, nodes};
 use crate::audit::hostlist::compressed;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -141,10 +141,10 @@ impl FabricRails {
             )),
             _ => {}
         }
-        let has_rails = |kind: &&CableKind| kind.layout.rail_of.iter().any(Option::is_some);
+        let has_rails = |kind: &&CableKind| kind.rail_of.iter().any(Option::is_some);
         let first = rails.kinds.iter().find(has_rails).or(rails.kinds.first());
         FabricRails {
-            layout: first.map_or(CableLayout::NotTold, |kind| kind.layout.layout),
+            layout: first.map_or(CableLayout::NotTold, |kind| kind.layout),
             rails: cabled_rails(&rails),
             lines,
             reach,
@@ -215,7 +215,7 @@ fn cabled_rails(of: &Rails) -> Vec<CabledRail> {
     let mut rails: Vec<CabledRail> = of.nics.iter().enumerate().map(rail).collect();
     for kind in &of.kinds {
         for cable in &kind.cables {
-            if let Some(rail) = kind.layout.rail_of[cable.slot] {
+            if let Some(rail) = kind.rail_of[cable.slot] {
                 let is_clear = !matches!(cable.place, CablePlace::Unclear { .. });
                 rails[rail].right += usize::from(is_clear && of.rail(cable) == Some(rail));
                 rails[rail].ports += 1;
@@ -330,7 +330,7 @@ fn rail_optimised<'a>(rails: &'a Rails<'a>) -> impl Iterator<Item = &'a CableKin
     rails
         .kinds
         .iter()
-        .filter(|kind| kind.layout.layout == CableLayout::RailOptimised)
+        .filter(|kind| kind.layout == CableLayout::RailOptimised)
 }
 
 /// For nodes of another kind, if their NICs are on the rails' switches in another order.
@@ -338,9 +338,11 @@ fn by_kinds(rails: &Rails) -> Vec<AdvisedLine> {
     let most = rails.kinds.first().map_or(0, |kind| kind.nodes.len());
     let others = rail_optimised(rails).filter(|kind| kind.nodes.len() < most);
     let line = |kind: &CableKind| {
-        let rails = &kind.layout.rail_of;
+        let rails = &kind.rail_of;
         let slots = (0..rails.len()).filter_map(|slot| Some((rails[slot]?, slot)));
-        let order = order(kind, slots.collect(), &kind.nodes).filter(|_| !rails.is_sorted())?;
+        let order = kind
+            .order(slots.collect(), &kind.nodes)
+            .filter(|_| !rails.is_sorted())?;
         let nodes = compressed(kind.nodes.iter().map(|node| node.name));
         let why = "their NICs are on the rails' switches in another order than those of most nodes";
         Some(line(format!("NodeName={nodes} rails={order}"), why))
@@ -351,14 +353,14 @@ fn by_kinds(rails: &Rails) -> Vec<AdvisedLine> {
 /// For all nodes, if the names of the rails' switches count otherwise than their NICs, and alike in each pod.
 fn by_switches(rails: &Rails) -> Option<AdvisedLine> {
     let kind = rail_optimised(rails).next()?;
-    let slots = kind.layout.rail_of.iter().flatten().count();
+    let slots = kind.rail_of.iter().flatten().count();
     // for each node its slots in the order of the switches' names; all nodes must agree
     let mut orders: BTreeSet<Vec<usize>> = BTreeSet::new();
     for row in kind.cables.chunks(kind.slots.len()) {
         let mut on: Vec<(Vec<(String, u64)>, usize)> = Vec::new();
         for cable in row
             .iter()
-            .filter(|cable| kind.layout.rail_of[cable.slot].is_some())
+            .filter(|cable| kind.rail_of[cable.slot].is_some())
         {
             let CablePlace::Right { at } = cable.place else {
                 continue;
@@ -378,29 +380,12 @@ fn by_switches(rails: &Rails) -> Option<AdvisedLine> {
     let slots = orders
         .pop_first()
         .filter(|slots| orders.is_empty() && !slots.is_sorted())?;
-    let order = order(kind, slots.into_iter().enumerate().collect(), &kind.nodes)?;
+    let order = kind.order(slots.into_iter().enumerate().collect(), &kind.nodes)?;
     Some(line(
         format!("rails={order}"),
         "only if rails are to be numbered as their switches are named, for the policy `rail`; most nodes have their NICs \
         in another order",
     ))
-}
-
-/// The NICs of slots by their rails. `None` if the configuration file cannot name them.
-pub(super) fn order(
-    kind: &CableKind,
-    mut slots: Vec<(usize, usize)>,
-    nodes: &[&NodeCables],
-) -> Option<String> {
-    slots.sort_unstable();
-    let nics: Vec<&str> = slots
-        .iter()
-        .map(|(_, slot)| &*kind.slots[*slot].0)
-        .collect();
-    let is_named = kind.layout.layout == CableLayout::RailOptimised
-        && nodes.iter().all(|node| node.has_own_names)
-        && are_names(&nics);
-    is_named.then(|| nics.join(","))
 }
 
 /// The facts of one node's NICs: the subject in its report, what about it, its value.
