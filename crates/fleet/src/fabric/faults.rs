@@ -105,10 +105,9 @@ impl<'a> Faults<'a> {
                     all.sort_unstable();
                     all
                 };
-                let kind = if strays.len() == 2 {
-                    FaultKind::Exchanged
-                } else {
-                    FaultKind::Reordered
+                let fault = match strays.len() {
+                    2 => FaultKind::Exchanged,
+                    _ => FaultKind::Reordered,
                 };
                 if strays.len() > 1 && sorted(SlotCable::at) == sorted(SlotCable::belongs) {
                     if let Some(order) = order(rails, &strays) {
@@ -118,7 +117,7 @@ impl<'a> Faults<'a> {
                             .or_default()
                             .insert(row[0].node.name);
                     }
-                    faults.add(rails, kind, &strays);
+                    faults.add(rails, fault, &strays);
                 } else {
                     left.extend(strays);
                 }
@@ -145,10 +144,7 @@ impl<'a> Faults<'a> {
             belongs: cable.belongs().map(String::from),
             rail: rail(cable.belongs()),
         };
-        let mut cables: Vec<FaultyCable> = strays.iter().map(cable).collect();
-        if kind == FaultKind::Exchanged {
-            cables.sort();
-        }
+        let cables = strays.iter().map(cable).collect();
         self.faults.push(CableFault { kind, cables });
     }
 

@@ -33,30 +33,30 @@ pub enum CableLayout {
 }
 
 /// Nodes with the same ports, or all but a few.
-pub(super) struct CableKind<'a> {
-    pub(super) slots: Vec<PortKey>,
-    pub(super) nodes: Vec<&'a NodeCables<'a>>,
+pub struct CableKind<'a> {
+    pub slots: Vec<PortKey>,
+    pub nodes: Vec<&'a NodeCables<'a>>,
     /// for each node its slots
-    pub(super) cables: Vec<SlotCable<'a>>,
-    pub(super) layout: CableLayout,
+    pub cables: Vec<SlotCable<'a>>,
+    pub layout: CableLayout,
     /// of each slot; storage and management NICs have none
-    pub(super) rail_of: Vec<Option<usize>>,
+    pub rail_of: Vec<Option<usize>>,
     /// true for each slot of the fabric: not of a storage or management NIC
-    pub(super) is_fabrics: Vec<bool>,
+    pub is_fabrics: Vec<bool>,
     /// switches of the fabric
-    pub(super) switches: BTreeSet<&'a str>,
+    pub switches: BTreeSet<&'a str>,
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct SlotCable<'a> {
-    pub(super) node: &'a NodeCables<'a>,
-    pub(super) slot: usize,
-    pub(super) place: CablePlace<'a>,
+pub struct SlotCable<'a> {
+    pub node: &'a NodeCables<'a>,
+    pub slot: usize,
+    pub place: CablePlace<'a>,
 }
 
 /// The switch of a cable, beside the switch where it belongs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum CablePlace<'a> {
+pub enum CablePlace<'a> {
     Right {
         at: &'a str,
     },
@@ -78,7 +78,7 @@ pub(super) enum CablePlace<'a> {
 
 impl<'a> SlotCable<'a> {
     /// The switch that it is on.
-    pub(super) fn at(&self) -> Option<&'a str> {
+    pub fn at(&self) -> Option<&'a str> {
         match self.place {
             CablePlace::Right { at } | CablePlace::Elsewhere { at, .. } => Some(at),
             CablePlace::Unclear { at } => at,
@@ -87,7 +87,7 @@ impl<'a> SlotCable<'a> {
     }
 
     /// The switch that it belongs on, if that is another.
-    pub(super) fn belongs(&self) -> Option<&'a str> {
+    pub fn belongs(&self) -> Option<&'a str> {
         match self.place {
             CablePlace::Elsewhere { belongs, .. } => Some(belongs),
             CablePlace::NoLink { belongs } => belongs,
@@ -98,7 +98,7 @@ impl<'a> SlotCable<'a> {
 
 impl CableKind<'_> {
     /// The NIC's name, with the port where the NIC has several.
-    pub(super) fn nic(&self, slot: usize) -> String {
+    pub fn nic(&self, slot: usize) -> String {
         let (nic, port) = &self.slots[slot];
         let ports = self.slots.iter().filter(|(other, _)| other == nic).count();
         if ports > 1 || *port != 1 {
@@ -109,11 +109,7 @@ impl CableKind<'_> {
     }
 
     /// The NICs of slots by their rails. `None` if the configuration file cannot name them.
-    pub(super) fn order(
-        &self,
-        mut slots: Vec<(usize, usize)>,
-        nodes: &[&NodeCables],
-    ) -> Option<String> {
+    pub fn order(&self, mut slots: Vec<(usize, usize)>, nodes: &[&NodeCables]) -> Option<String> {
         slots.sort_unstable();
         let nics: Vec<&str> = slots
             .iter()
@@ -127,7 +123,7 @@ impl CableKind<'_> {
 }
 
 /// The kinds of nodes, the weightiest first: many nodes with many NICs.
-pub(super) fn kinds<'a>(nodes: &'a [NodeCables<'a>]) -> Vec<CableKind<'a>> {
+pub fn kinds<'a>(nodes: &'a [NodeCables<'a>]) -> Vec<CableKind<'a>> {
     let mut sets: BTreeMap<BTreeSet<&PortKey>, Vec<&NodeCables>> = BTreeMap::new();
     for node in nodes {
         let set = node.ports.iter().map(|(key, _)| key).collect();

@@ -7,17 +7,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The kinds of nodes, and their rails.
 #[derive(Default)]
-pub(super) struct Rails<'a> {
-    pub(super) kinds: Vec<CableKind<'a>>,
+pub struct Rails<'a> {
+    pub kinds: Vec<CableKind<'a>>,
     /// of each switch that has a rail
-    pub(super) of_switch: BTreeMap<&'a str, usize>,
+    pub of_switch: BTreeMap<&'a str, usize>,
     /// the NICs of each rail, as the weightiest kind names them
-    pub(super) nics: Vec<Vec<String>>,
+    pub nics: Vec<Vec<String>>,
 }
 
 impl Rails<'_> {
     /// The rail of a cable's switch.
-    pub(super) fn rail(&self, cable: &SlotCable) -> Option<usize> {
+    pub fn rail(&self, cable: &SlotCable) -> Option<usize> {
         self.of_switch.get(cable.at()?).copied()
     }
 }
@@ -26,7 +26,7 @@ impl Rails<'_> {
 type Classes<'a> = BTreeMap<Vec<usize>, BTreeSet<&'a str>>;
 
 /// Numbers the rails in the NICs' order of the weightiest kind; switches keep their number for the others.
-pub(super) fn rails<'a>(nodes: &'a [NodeCables<'a>]) -> Rails<'a> {
+pub fn rails<'a>(nodes: &'a [NodeCables<'a>]) -> Rails<'a> {
     let are_gpus_known = nodes.iter().any(|node| !node.rails.is_empty());
     let mut found = Rails::default();
     for mut kind in kinds(nodes) {

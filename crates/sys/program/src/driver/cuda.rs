@@ -26,7 +26,7 @@ functions! { Cuda {
 
 type GetUuid = unsafe extern "C" fn(*mut [u8; 16], c_int) -> c_int;
 
-pub(super) fn ask() -> Result<DriverAnswer, DriverError> {
+pub fn ask() -> Result<DriverAnswer, DriverError> {
     let library = Library::open(&[c"libcuda.so.1"])?;
     let cuda = Cuda::of(&library)?;
     // SAFETY: both have this type in cuda.h; the second is there since CUDA 11.4.
@@ -89,11 +89,7 @@ impl Drop for Lent<'_> {
     }
 }
 
-pub(super) fn copies(
-    bytes: usize,
-    rounds: u32,
-    clock: &dyn Fn() -> f64,
-) -> Result<[f64; 2], DriverError> {
+pub fn copies(bytes: usize, rounds: u32, clock: &dyn Fn() -> f64) -> Result<[f64; 2], DriverError> {
     let cuda = &Cuda::of(&Library::open(&[c"libcuda.so.1"])?)?;
     let rate = |copy: &dyn Fn() -> Result<(), DriverError>| {
         // one round that is not counted

@@ -20,7 +20,7 @@ functions! { Hip {
     hipDeviceGetPCIBusId(text: *mut c_char, room: c_int, device: c_int);
 } }
 
-pub(super) fn ask() -> Result<DriverAnswer, DriverError> {
+pub fn ask() -> Result<DriverAnswer, DriverError> {
     let hip = Hip::of(&Library::open(&NAMES)?)?;
     let mut answer = DriverAnswer::default();
     // SAFETY: the pointers are valid for the header's types, and the buffer as long as is said.

@@ -21,7 +21,7 @@ const MOST_ROUNDS: usize = 1000;
 /// Tasks of a way whose difference is in the report.
 const MOST_TOLD: usize = 8;
 
-pub(super) struct Folder(pub(super) PathBuf);
+pub struct Folder(pub(super) PathBuf);
 
 impl Folder {
     fn path(&self, name: &str) -> PathBuf {
@@ -55,7 +55,7 @@ impl Folder {
 }
 
 /// The error says why there is no report.
-pub(super) fn report(folder: &Folder) -> Result<TrialReport, String> {
+pub fn report(folder: &Folder) -> Result<TrialReport, String> {
     let nodes = (0..MOST_NODES)
         .take_while(|node| folder.is_there(&node.to_string()))
         .count();

@@ -15,7 +15,7 @@ use std::time::Instant;
 /// Copies each way that are timed.
 const ROUNDS: u32 = 16;
 
-pub(super) fn probe(mib: Option<u32>) -> Probe {
+pub fn probe(mib: Option<u32>) -> Probe {
     // before a library of a driver is loaded, which may change them
     let (cpus, memory) = (affinity().ok(), memory_policy().ok());
     let environment = environment_of_this_process();

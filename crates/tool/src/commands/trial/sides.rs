@@ -5,7 +5,7 @@ use nic_placement_core::plan::Plan;
 use nic_placement_core::topology::{GpuIndex, PathType};
 
 /// Names and lists of numbers alone, without a shell's letters.
-pub(super) fn sides(plan: &Plan) -> String {
+pub fn sides(plan: &Plan) -> String {
     let (node, map) = (&plan.node, &plan.map);
     let mut text = format!("gpus={}\n", node.gpus.len());
     let first = node.gpu_indices().next();
