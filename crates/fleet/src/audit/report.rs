@@ -35,12 +35,12 @@ pub struct Report {
     pub versions: BTreeMap<String, String>,
     /// `default=` and `rollout=` as they hold here for steps that do not ask, the nearest last; absent where no line loads the
     /// plugin
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
     /// the processors' instruction set, maker, family and model
     pub processor: Option<String>,
     /// facts that the nodes of a job must have alike, which `nic-placement agree` compares
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub agreement: Option<SaidAgreement>,
     /// NUMA nodes in order of the kernel's number
     pub numa_nodes: Vec<NumaReport>,
@@ -64,7 +64,7 @@ pub struct Finding {
     /// a code of the doctor's table
     pub code: String,
     /// its subject, if its text also has a figure that changes from hour to hour, such as an age
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
     pub text: String,
     /// why it matters; of what is good nothing is said
@@ -119,9 +119,9 @@ pub struct GpuReport {
     /// the driver's name for it, else PCI vendor and device
     pub model: Option<String>,
     /// its number among the partitions of its function
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub mig_instances: Option<u32>,
     pub numa_node: Option<u32>,
     pub link: Option<LinkReport>,
@@ -142,16 +142,16 @@ pub struct NicReport {
     pub address: Option<String>,
     pub model: Option<String>,
     /// the maker's name for the card (`board_id`), such as `MT_0000000838`
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub board: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub firmware: Option<String>,
     pub numa_node: Option<u32>,
     pub link: Option<LinkReport>,
     /// the shortest path to a GPU, in the words of `nvidia-smi topo -m`
     pub nearest: Option<String>,
     /// the device's GUID (`node_guid`), as the kernel writes it: `b859:9f03:00d4:1a2e`
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub guid: Option<String>,
     pub ports: Vec<PortReport>,
 }
@@ -174,16 +174,16 @@ pub struct PortReport {
     /// Mbit/s
     pub rate_mbps: Option<u64>,
     pub link_layer: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub subnet: Option<String>,
     /// the port's GUID in InfiniBand: the second half of its first GID
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub guid: Option<String>,
     /// its network interface
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
     /// the other end of its cable, by the node's agent of LLDP
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub neighbour: Option<NeighbourReport>,
 }
 
