@@ -1,6 +1,6 @@
-//! Seconds and memory of `nic-placement audit` on the reports of ten thousand nodes.
+//! Seconds and memory of `nic-placement audit` on the reports of five thousand nodes.
 //!
-//! `cargo bench -p nic-placement-cli --bench audit` prints a table and fails above 5 s or 100 MB; a number behind `--` is that
+//! `cargo bench -p nic-placement-cli --bench audit` prints a table and fails above 2 s or 100 MB; a number behind `--` is that
 //! of nodes, `write FILE` keeps the reports.
 
 use nic_placement_fleet::audit::report::{Finding, Level, LinkReport, Report};
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-const MOST_SECONDS: f64 = 5.0;
+const MOST_SECONDS: f64 = 2.0;
 const MOST_MB: f64 = 100.0;
 /// The kinds of machines in the cluster, by the models that the tool has.
 const MODELS: [&str; 4] = ["dgx-h100", "azure-nd96isr-h100-v5", "mi300x-8", "gh200"];
@@ -162,12 +162,12 @@ fn main() {
         .collect();
     if let [verb, file] = words.as_slice() {
         assert_eq!(verb, "write", "expected `write FILE` or a number of nodes");
-        write(Path::new(file), 10_000);
+        write(Path::new(file), 5_000);
         return;
     }
     let nodes = words
         .first()
-        .map_or(10_000, |word| word.parse().expect("a number of nodes"));
+        .map_or(5_000, |word| word.parse().expect("a number of nodes"));
     let path =
         std::env::temp_dir().join(format!("nic-placement-audit-{}.json", std::process::id()));
     let bytes = write(&path, nodes);
@@ -182,7 +182,7 @@ fn main() {
         .iter()
         .all(|(seconds, mb)| *seconds < MOST_SECONDS && *mb < MOST_MB);
     assert!(
-        within || nodes > 10_000,
+        within || nodes > 5_000,
         "above {MOST_SECONDS} s or {MOST_MB} MB"
     );
 }

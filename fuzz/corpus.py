@@ -161,10 +161,8 @@ captured = ROOT / "crates/fleet/src/fabric/sources/tests"
 for path in sorted(captured.iterdir()):
     if path.suffix in [".txt", ".json"]:
         seed("fabric", path.stem, path.read_bytes())
-seed("fabric", "topology-conf", "SwitchName=spine Switches=leaf[0-1]\nSwitchName=leaf0 Nodes=n[01-02,7] LinkSpeed=1\nBlockName=b1 \\\n Nodes=n3\n")
-seed("fabric", "topology-yaml", "- topology: a\n  tree:\n    switches:\n    - switch: s1\n      children: s[2-3]\n    - {switch: s2, nodes: [n1, n2]}\n- topology: b\n  block:\n    blocks:\n    - block: b1\n      nodes: n[1-2]\n")
 seed("fabric", "labelled", "n1: " + (captured / "lldpctl-json-one.json").read_text().replace("\n", "\nn1: ") + "\n---\nn2\n---\n{\"lldp\": {}}\n")
-dictionary("fabric", ["Switch\t", "Ca\t", "Rt\t", "\"S-", "\"H-", "\"R-", "[1]", "[ext 5]", "(a00000001)", "\t\t# \"", " lid 1 ", "4xHDR", "switchguid=0x", "SW ", "CA ", " - ", "( '", "' - '", "' )", "==(", ")==>", "[  ] ", "\" ( )", "Switch: 0x", "CA: ", "Down/ Polling", "MF0;", ":MQM9700/U1", "SwitchName=", "BlockName=", " Switches=", " Nodes=", "[0-9]", "- topology:", "switches:", "- switch: ", "children: ", "nodes: ", "blocks:", "*a", "&a", "\n{", "\n---\n", "n1: ", "\"lldp\":", "\"local-chassis\":", "\"interface\":", "\"chassis\":", "\"port\":", "\"id\":", "\"name\":", "\"descr\":", "\"value\":", "\"type\":", "\"mac\"", "\"local\"", "\"Bridge\"", "bluefield"])
+dictionary("fabric", ["Switch\t", "Ca\t", "Rt\t", "\"S-", "\"H-", "\"R-", "[1]", "[ext 5]", "(a00000001)", "\t\t# \"", " lid 1 ", "4xHDR", "switchguid=0x", "MF0;", ":MQM9700/U1", "\n{", "\n---\n", "n1: ", "\"lldp\":", "\"local-chassis\":", "\"interface\":", "\"chassis\":", "\"port\":", "\"id\":", "\"name\":", "\"descr\":", "\"value\":", "\"type\":", "\"mac\"", "\"local\"", "\"Bridge\"", "bluefield"])
 
 # a launcher's requests
 def request(name, node="dgx-h100", **fields):

@@ -1,4 +1,4 @@
-//! Fabrics that real programs tell: ibsim plays InfiniBand to `ibnetdiscover` and `iblinkinfo`, and lldpd runs in network
+//! Fabrics that real programs tell: ibsim plays InfiniBand to `ibnetdiscover`, and lldpd runs in network
 //! namespaces.  The readers must find the cables that were made.
 //!
 //! Debian has the programs in `ibsim-utils`, `infiniband-diags` and `lldpd` (tests/slurm/install.sh).  What is missing is said,
@@ -59,12 +59,7 @@ fn played(name: &str, fabric: &Made) {
             text.len() >> 10,
             cabling.cables.len()
         );
-        let expected = match program.split(' ').collect::<Vec<_>>().as_slice() {
-            ["ibnetdiscover"] => SourceKind::Ibnetdiscover,
-            ["ibnetdiscover", ..] => SourceKind::IbnetdiscoverPorts,
-            _ => SourceKind::Iblinkinfo,
-        };
-        assert_eq!(kind, expected, "{program}");
+        assert_eq!(kind, SourceKind::Ibnetdiscover, "{program}");
         assert_eq!(cabling.notes, [""; 0], "{program}");
         assert!(
             took < Duration::from_secs(5),
@@ -88,7 +83,7 @@ fn played(name: &str, fabric: &Made) {
 }
 
 #[test]
-fn a_rail_optimised_fabric_is_told_alike_by_all_programs() {
+fn a_rail_optimised_fabric_is_told_as_it_was_made() {
     played("rail-optimised", &Made::rail_optimised(6, 4, 3, 2));
 }
 

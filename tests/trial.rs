@@ -120,10 +120,7 @@ fn a_task_tells_what_the_driver_the_kernel_and_the_marker_say() {
     );
     assert_eq!(probe.cpus, nic_placement_sys::affinity().ok());
     assert_eq!(probe.memory.as_deref(), Some("default"));
-    assert_eq!(
-        (probe.copies, probe.nccl, &probe.notes),
-        (None, None, &Vec::new())
-    );
+    assert_eq!((probe.copies, &probe.notes), (None, &Vec::new()));
     let cuda = driver(&probe, "cuda");
     assert_eq!((cuda.version, &cuda.error), (Some(12040), &None));
     assert_eq!(addresses(cuda), ["00000000:1b:00.0", "00000000:2b:00.0"]);
@@ -183,7 +180,7 @@ fn without_a_driver_each_that_was_looked_for_is_named() {
     let Some(played) = Played::new("absent", &[], &[]) else {
         return;
     };
-    let probe = played.probe(&[FIRST], &["--copies", "1", "--nccl"], &[]);
+    let probe = played.probe(&[FIRST], &["--copies", "1"], &[]);
     let absent = "its library is not installed, or cannot be loaded";
     if probe
         .drivers
@@ -193,12 +190,9 @@ fn without_a_driver_each_that_was_looked_for_is_named() {
         return println!("skipped: this machine has a driver");
     }
     let names: Vec<&str> = probe.drivers.iter().map(|driver| &*driver.name).collect();
-    assert_eq!(names, ["cuda", "hip", "level-zero"]);
-    assert_eq!(
-        probe.notes,
-        [format!("copies: {absent}"), format!("nccl: {absent}")]
-    );
-    let why = format!("cuda: {absent}; hip: {absent}; level-zero: {absent}");
+    assert_eq!(names, ["cuda", "hip"]);
+    assert_eq!(probe.notes, [format!("copies: {absent}")]);
+    let why = format!("cuda: {absent}; hip: {absent}");
     assert_eq!(judge(&probe), Identity::NotTried(why));
 }
 
@@ -282,7 +276,7 @@ fn an_older_cuda_has_the_older_function() {
 
 #[test]
 fn a_library_without_a_function_is_told() {
-    let Some(played) = Played::new("foreign", &[("libnccl.c", "libcuda.so.1")], &[]) else {
+    let Some(played) = Played::new("foreign", &[("libamdhip64.c", "libcuda.so.1")], &[]) else {
         return;
     };
     let probe = played.probe(&[FIRST], &[], &[]);
@@ -333,66 +327,23 @@ fn copies_are_timed_and_what_they_took_is_given_back_also_where_one_fails() {
 }
 
 #[test]
-fn rocm_and_level_zero_are_asked_too() {
-    let libraries = [
-        ("libamdhip64.c", "libamdhip64.so.6"),
-        ("libze_loader.c", "libze_loader.so.1"),
-    ];
+fn rocm_is_asked_too() {
+    let libraries = [("libamdhip64.c", "libamdhip64.so.6")];
     let Some(played) = Played::new("others", &libraries, &[]) else {
         return;
     };
     let probe = played.probe(&[FIRST, SECOND], &[], &[]);
     assert_eq!(driver(&probe, "hip").version, Some(60342134));
     assert_eq!(judge(&probe), Identity::Agrees);
-    for name in ["hip", "level-zero"] {
-        assert_eq!(addresses(driver(&probe, name)), [FIRST, SECOND]);
-    }
-    let of_hip = [
+    assert_eq!(addresses(driver(&probe, "hip")), [FIRST, SECOND]);
+    for function in [
         "hipInit",
         "hipDriverGetVersion",
         "hipGetDeviceCount",
         "hipDeviceGetPCIBusId",
-    ];
-    let of_zero = [
-        "zeInit",
-        "zeDriverGet",
-        "zeDeviceGet",
-        "zeDevicePciGetPropertiesExt",
-    ];
-    for (name, functions) in [("hip", of_hip), ("level-zero", of_zero)] {
-        for function in functions {
-            let probe = played.probe(&[FIRST], &[], &[("PLAYED_FAIL", function)]);
-            let error = format!("`{function}` answered 999");
-            assert_eq!(driver(&probe, name).error.as_deref(), Some(&*error));
-        }
-    }
-}
-
-#[test]
-fn nccl_writes_its_topology_and_tells_its_version() {
-    let Some(played) = Played::new("nccl", &[("libnccl.c", "libnccl.so.2")], &[]) else {
-        return;
-    };
-    let file = played.0.join("topology.xml");
-    let dump = ("NCCL_TOPO_DUMP_FILE", file.to_str().unwrap());
-    assert_eq!(
-        played.probe(&[FIRST], &["--nccl"], &[dump]).nccl,
-        Some(22107)
-    );
-    assert_eq!(
-        fs::read_to_string(&file).unwrap(),
-        "<system version=\"1\"/>\n"
-    );
-    for function in [
-        "ncclGetVersion",
-        "ncclGetUniqueId",
-        "ncclCommInitRank",
-        "ncclCommDestroy",
     ] {
-        let probe = played.probe(&[FIRST], &["--nccl"], &[dump, ("PLAYED_FAIL", function)]);
-        assert_eq!(
-            (probe.nccl, probe.notes),
-            (None, vec![format!("nccl: `{function}` answered 999")])
-        );
+        let probe = played.probe(&[FIRST], &[], &[("PLAYED_FAIL", function)]);
+        let error = format!("`{function}` answered 999");
+        assert_eq!(driver(&probe, "hip").error.as_deref(), Some(&*error));
     }
 }

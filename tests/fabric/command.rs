@@ -30,7 +30,7 @@ fn judged(name: &str, fabric: &Made, wrong: &[&str]) {
     if ibsim::play(&folder, fabric).is_none() {
         return;
     }
-    for text in ["ibnetdiscover.txt", "ibnetdiscover-p.txt", "iblinkinfo.txt"] {
+    for text in ["ibnetdiscover.txt", "ibnetdiscover-f.txt"] {
         let (printed, status) = self::fabric(&[&folder.join(text)]);
         let found = lines(&printed, "wrong");
         assert_eq!(found.len(), wrong.len(), "{name}: {text}: {printed}");

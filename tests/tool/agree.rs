@@ -173,7 +173,7 @@ fn a_task_that_told_nothing_or_nonsense_is_named() {
 }
 
 #[test]
-fn reports_of_check_are_compared_as_nodes_of_a_step_are() {
+fn rails_in_reports_of_check_are_compared_by_audit() {
     let report: Value =
         serde_json::from_str(&printed(&["check", "--machine", "dgx-h100", "--json"])).unwrap();
     let with = |host: &str| {
@@ -185,18 +185,20 @@ fn reports_of_check_are_compared_as_nodes_of_a_step_are() {
     let (alike, odd) = (place.0.join("alike.json"), place.0.join("odd.json"));
     std::fs::write(&alike, format!("{:#}\n{:#}\n", with("n1"), with("n2"))).unwrap();
     let mut other = with("n3");
-    other["agreement"]["version"] = json!("0.1.0");
+    let word = &mut other["agreement"];
+    let lost = word["rails"].as_array_mut().unwrap().remove(0);
+    let left_out = json!({"nic": lost["nic"], "why": "its port is down"});
+    word["left_out"].as_array_mut().unwrap().push(left_out);
     std::fs::write(&odd, format!("{other:#}\n")).unwrap();
-    let alike = alike.to_str().unwrap();
-    assert!(printed(&["agree", alike]).starts_with("2 nodes agree: "));
-    let both = super::run(&["agree", alike, odd.to_str().unwrap()]);
-    assert_eq!(both.status.code(), Some(4));
+    let (alike, odd) = (alike.to_str().unwrap(), odd.to_str().unwrap());
+    assert_eq!(super::run(&["audit", alike]).status.code(), Some(0));
+    let both = super::run(&["audit", alike, odd]);
+    assert_eq!(both.status.code(), Some(1));
     let page = String::from_utf8(both.stdout).unwrap();
-    assert!(
-        page.contains("n3\n    nic-placement is 0.1.0, theirs "),
-        "{page}"
-    );
-    std::fs::write(&odd, "{\n\"format\": \"nic-placement audit\"\n}\n").unwrap();
-    let bad = super::run(&["agree", odd.to_str().unwrap()]);
-    assert_eq!(bad.status.code(), Some(1));
+    assert!(page.contains("\n  n3\n    left out: "), "{page}");
+    assert!(page.contains("\n    rails: "), "{page}");
+    let gone = super::run(&["agree", alike]);
+    assert_eq!(gone.status.code(), Some(1));
+    let said = String::from_utf8(gone.stderr).unwrap();
+    assert!(said.contains("`nic-placement audit FILE…`"), "{said}");
 }

@@ -1,4 +1,4 @@
-//! Reads the facts of a node that the doctor judges.  Nothing here asks a card's firmware or waits for a driver's lock.
+//! Reads the facts of a node that the doctor judges. Nothing here asks a card's firmware or waits for a driver's lock.
 #![forbid(unsafe_code)]
 
 use crate::doctor::config_space::{self, ConfigSpace};
@@ -57,7 +57,7 @@ pub fn facts(root: &Root, topology: &Topology) -> HostFacts {
     }
 }
 
-/// Is the system a guest?  By the clocks that hypervisors give to Linux guests, else by what the firmware says.
+/// True in a guest: by the clocks that hypervisors give to Linux guests, else by the firmware's strings.
 fn is_virtual(root: &Root, dmi: &Dmi) -> bool {
     const CLOCKS: &str = "sys/devices/system/clocksource/clocksource0/available_clocksource";
     let clocks = root.read(CLOCKS).unwrap_or_default();
@@ -95,7 +95,7 @@ fn machine(root: &Root, dmi: &Dmi, topology: &Topology) -> Option<Machine> {
     })
 }
 
-/// The first bytes of a configuration space.  In a manifest, and in a tree that was unpacked from one, they stand as
+/// The first bytes of a configuration space. In a manifest, and in a tree that was unpacked from one, they stand as
 /// hexadecimal digits.
 fn config_bytes(root: &Root, path: &str) -> Option<Vec<u8>> {
     // digits and spaces: three letters a byte
@@ -109,7 +109,7 @@ fn config_bytes(root: &Root, path: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// What hexadecimal digits say, two for each byte, if they are all that there is.
+/// Bytes from hexadecimal digits, two for each; `None` with other letters.
 fn of_digits(text: &[u8]) -> Option<Vec<u8>> {
     let digits: Vec<u32> = text
         .iter()

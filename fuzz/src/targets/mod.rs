@@ -95,11 +95,7 @@ pub const TARGETS: [(&str, &str, Target); 24] = [
         directory::run,
     ),
     ("ranks", "the file of --multi-prog", ranks::run),
-    (
-        "fabric",
-        "a text of ibnetdiscover, iblinkinfo or lldpctl, Slurm's topology files",
-        fabric::run,
-    ),
+    ("fabric", "a text of ibnetdiscover or lldpctl", fabric::run),
 ];
 
 /// Runs a target by its name; `None` where there is none of that name.

@@ -1,4 +1,4 @@
-//! Do the nodes of a job agree?  Their words compared: which nodes differ from most, in what, and what to write about it.
+//! The words of a job's nodes, compared: nodes that differ from most, their differences, and lines to write.
 #![forbid(unsafe_code)]
 
 use crate::audit::hostlist::compressed;
@@ -8,17 +8,15 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What one node says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeWord {
-    /// the node
     pub host: String,
-    /// its word
     pub agreement: Agreement,
 }
 
 impl NodeWord {
-    /// Are its names such as nodes, NICs and versions have?  They stand in lines that an admin copies, and a file may hold anything.
+    /// True if its names have the letters of nodes, NICs and versions. They are in lines that an admin copies, and a task may send
+    /// anything.
     pub fn is_plain(&self) -> bool {
         let Agreement {
             version,
@@ -48,7 +46,7 @@ pub struct Dissent {
     pub count: usize,
     /// one sentence for each difference
     pub differences: Vec<String>,
-    /// what to write about it; empty where the difference does no harm
+    /// lines to write; empty if the difference does no harm
     pub write: Vec<String>,
 }
 
@@ -56,7 +54,7 @@ pub struct Dissent {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compared {
     pub nodes: usize,
-    /// the word of most nodes, and how many say it; of two as common that with fewer NICs left out
+    /// the word of most nodes; of two as common that with fewer NICs left out
     pub usual: Agreement,
     pub alike: usize,
     /// in order of the nodes' names
@@ -64,7 +62,7 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// How many nodes differ in a way that harms a job.
+    /// The number of nodes that differ in a way that harms a job.
     pub fn harmful(&self) -> usize {
         self.dissents
             .iter()
@@ -74,7 +72,7 @@ impl Compared {
     }
 }
 
-/// Compares what nodes say; `None` without a word.  A node that says two things is in two groups.
+/// Compares words; `None` without any. A node with two words is in two groups.
 pub fn compare(words: Vec<NodeWord>) -> Option<Compared> {
     let mut groups: BTreeMap<String, (Agreement, BTreeSet<String>)> = BTreeMap::new();
     let mut all = BTreeSet::new();
@@ -110,7 +108,7 @@ pub fn compare(words: Vec<NodeWord>) -> Option<Compared> {
 
 fn dissent(here: &Agreement, usual: &Agreement, hosts: &BTreeSet<String>) -> Dissent {
     let nodes = compressed(hosts.iter().map(String::as_str));
-    let (mut differences, mut write) = (Vec::new(), Vec::new());
+    let (mut differences, mut write, mut faults) = (Vec::new(), Vec::new(), Vec::new());
     if here.version != usual.version {
         differences.push(format!(
             "nic-placement is {}, theirs {}",
@@ -118,25 +116,51 @@ fn dissent(here: &Agreement, usual: &Agreement, hosts: &BTreeSet<String>) -> Dis
         ));
         write.push("an admin installs the same version on all nodes".to_string());
     }
-    let mut faults = gpus(here, usual);
+    if here.gpus != usual.gpus {
+        let said = |gpus: &str| if gpus.is_empty() { "none" } else { gpus }.to_string();
+        faults.push(format!(
+            "GPUs: {}, theirs {}",
+            said(&here.gpus),
+            said(&usual.gpus)
+        ));
+    }
     let left_out = left_out(here, usual);
-    match rails(here, usual) {
-        Rails::Alike => {}
-        Rails::OtherNames => differences.push(format!(
-            "its NICs have other names, {}: each node gets lists of its own, so a list of yours for all nodes is wrong there",
-            names(&here.rails)
-        )),
-        Rails::OtherOrder(order) => {
-            differences.push(format!("its rails are in another order: {}", names(&here.rails)));
-            write.push(format!("in /etc/nic-placement.conf: NodeName={nodes} rails={order}"));
+    let (rails, theirs) = (&here.rails, &usual.rails);
+    let sorted = |rails: &[RailWord]| BTreeSet::from_iter(rails.to_vec());
+    let mut pairs = rails.iter().zip(theirs).enumerate();
+    let elsewhere = pairs.find(|(_, (here, there))| here.subnet != there.subnet);
+    let order = match elsewhere {
+        _ if rails.len() != theirs.len() || rails == theirs => None,
+        _ if sorted(rails) == sorted(theirs) => Some(theirs.iter().collect()),
+        Some(_) => by_subnets(rails, theirs),
+        None => None,
+    };
+    if let Some(order) = order {
+        let order = devices(order);
+        differences.push(format!("its rails are in another order: {}", names(rails)));
+        write.push(format!(
+            "in /etc/nic-placement.conf: NodeName={nodes} rails={order}"
+        ));
+    } else if rails.len() != theirs.len() {
+        if left_out.is_empty() {
+            let count = counted(rails.len(), "rail");
+            faults.push(format!("it has {count}, theirs are {}", theirs.len()));
         }
-        Rails::OtherSubnets(sentence) => faults.push(sentence),
-        Rails::OtherNumber if left_out.is_empty() => faults.push(format!(
-            "it has {}, theirs are {}",
-            counted(here.rails.len(), "rail"),
-            usual.rails.len()
-        )),
-        Rails::OtherNumber => {}
+    } else if let Some((number, (here, there))) = elsewhere {
+        let said = |rail: &RailWord| {
+            rail.subnet
+                .clone()
+                .unwrap_or("no InfiniBand subnet".to_string())
+        };
+        let (nic, here, there) = (&here.nic, said(here), said(there));
+        faults.push(format!(
+            "rail {number} ({nic}) is in {here}, theirs in {there}"
+        ));
+    } else if rails != theirs {
+        differences.push(format!(
+            "its NICs have other names, {}: each node gets lists of its own, so a list of yours for all nodes is wrong there",
+            names(rails)
+        ));
     }
     faults.extend(left_out);
     if !faults.is_empty() {
@@ -151,22 +175,7 @@ fn dissent(here: &Agreement, usual: &Agreement, hosts: &BTreeSet<String>) -> Dis
     }
 }
 
-fn gpus(here: &Agreement, usual: &Agreement) -> Vec<String> {
-    let said = |gpus: &str| {
-        if gpus.is_empty() {
-            "none".to_string()
-        } else {
-            gpus.to_string()
-        }
-    };
-    let differs = here.gpus != usual.gpus;
-    differs
-        .then(|| format!("GPUs: {}, theirs {}", said(&here.gpus), said(&usual.gpus)))
-        .into_iter()
-        .collect()
-}
-
-/// What is left out here alone, and what is left out of the others alone.
+/// NICs that are left out here alone, and NICs that are left out of the others alone.
 fn left_out(here: &Agreement, usual: &Agreement) -> Vec<String> {
     let has = |list: &[LeftOut], nic: &str| list.iter().any(|of| of.nic == nic);
     let only_here = here
@@ -181,53 +190,6 @@ fn left_out(here: &Agreement, usual: &Agreement) -> Vec<String> {
     let only_there = only_there
         .map(|LeftOut { nic, why }| format!("it uses {nic}, which theirs leave out: {why}"));
     only_here.chain(only_there).collect()
-}
-
-/// How the rails of a node stand to those of the others.
-enum Rails {
-    Alike,
-    /// the same number in the same subnets
-    OtherNames,
-    /// the order that they should have, as `rails=` takes it
-    OtherOrder(String),
-    OtherSubnets(String),
-    OtherNumber,
-}
-
-fn rails(here: &Agreement, usual: &Agreement) -> Rails {
-    let (here, usual) = (&here.rails, &usual.rails);
-    if here == usual {
-        return Rails::Alike;
-    }
-    if here.len() != usual.len() {
-        return Rails::OtherNumber;
-    }
-    let differing = here
-        .iter()
-        .zip(usual)
-        .position(|(here, usual)| here.subnet != usual.subnet);
-    let sorted = |rails: &[RailWord]| BTreeSet::from_iter(rails.to_vec());
-    match differing {
-        _ if sorted(here) == sorted(usual) => Rails::OtherOrder(devices(usual.iter())),
-        None => Rails::OtherNames,
-        Some(number) => match by_subnets(here, usual) {
-            Some(order) => Rails::OtherOrder(devices(order.into_iter())),
-            None => {
-                let said = |rail: &RailWord| {
-                    rail.subnet
-                        .clone()
-                        .unwrap_or_else(|| "no InfiniBand subnet".to_string())
-                };
-                let (here, usual) = (&here[number], &usual[number]);
-                Rails::OtherSubnets(format!(
-                    "rail {number} ({}) is in {}, theirs in {}",
-                    here.nic,
-                    said(here),
-                    said(usual)
-                ))
-            }
-        },
-    }
 }
 
 /// The rails here in the order of the others' subnets, where each subnet is that of one rail.
@@ -253,8 +215,9 @@ fn names(rails: &[RailWord]) -> String {
 }
 
 /// `mlx5_0,mlx5_1`, each device once
-fn devices<'a>(rails: impl Iterator<Item = &'a RailWord>) -> String {
+fn devices(rails: Vec<&RailWord>) -> String {
     let mut names: Vec<&str> = rails
+        .iter()
         .map(|rail| rail.nic.split(':').next().unwrap_or_default())
         .collect();
     names.dedup();

@@ -1,7 +1,7 @@
 //! A report as facts that can be compared, and as the inventory by which nodes are of one kind.
 #![forbid(unsafe_code)]
 
-use super::report::{GpuReport, Level, LinkReport, NicReport, Report};
+use super::report::{GpuReport, Level, LinkReport, NicReport, Report, SaidAgreement};
 use nic_placement_core::diagnostic::Shown;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -30,19 +30,19 @@ pub enum Class {
 pub(super) struct Key {
     pub(super) class: Class,
     pub(super) subject: String,
-    /// what about it; empty for that it is there
+    /// the attribute; empty for its presence
     pub(super) what: String,
 }
 
 impl Key {
-    /// True for a fact that a device or a finding is there: a node without it differs.  A value that a node does not report is no
+    /// True for the presence of a device or a finding: a node without it differs. A value that a node does not report is no
     /// difference.
     pub(super) fn counts_where_absent(&self) -> bool {
         self.what.is_empty()
     }
 }
 
-/// What nodes of one kind have in common, without addresses and names, which shift where a device is missing.
+/// Machine and devices, which nodes of one kind have in common: without addresses and names, which shift if a device is missing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Inventory {
     pub machine: String,
@@ -100,12 +100,11 @@ fn differing<T: Ord>(a: &BTreeMap<T, usize>, b: &BTreeMap<T, usize>) -> usize {
 
 pub(super) struct NodeFacts {
     pub(super) host: String,
-    /// by which its kind is told
     pub(super) inventory: Inventory,
     pub(super) facts: BTreeMap<Key, String>,
 }
 
-/// Reads a report; why it cannot be compared, if it cannot.
+/// Takes a report apart; the error says why it cannot be compared.
 pub(super) fn of(report: &Report) -> Result<NodeFacts, String> {
     let Some(host) = report.host.clone() else {
         return Err("it has no `host`: a report of a described machine, not of a node".to_string());
@@ -128,6 +127,16 @@ pub(super) fn of(report: &Report) -> Result<NodeFacts, String> {
     );
     for (name, version) in &report.versions {
         facts.add(Class::Node, "", name, Some(version));
+    }
+    if let Some(SaidAgreement { word, .. }) = &report.agreement {
+        let rails = word.rails.iter().map(|rail| rail.nic.as_str());
+        let left_out = word.left_out.iter().map(|of| of.nic.as_str());
+        for (what, nics) in [
+            ("rails", Vec::from_iter(rails)),
+            ("left out", left_out.collect()),
+        ] {
+            facts.add(Class::Node, "", what, Some(or_none(&nics.join(" "))));
+        }
     }
     for node in &report.numa_nodes {
         facts.add(

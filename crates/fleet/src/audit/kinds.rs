@@ -1,4 +1,4 @@
-//! Groups nodes by kind, and finds what each has otherwise than its kind.
+//! Kinds of nodes, and the differences of each node from its kind.
 #![forbid(unsafe_code)]
 
 use super::facts::{Class, Inventory, Key};
@@ -13,11 +13,11 @@ const PART: usize = 4;
 /// square of the input.
 const MOST_CENTRES: usize = 64;
 
-/// What most nodes of a kind have.
+/// The facts of most nodes of a kind.
 struct Usual {
-    /// for each fact that any of them has: its value, `None` for nothing, and how many nodes have that
+    /// for each fact that any of them has: its value, `None` for nothing, and the number of nodes with it
     values: BTreeMap<u32, (Option<u32>, usize)>,
-    /// those that a node must not lack
+    /// facts that a node must not lack
     expected: Vec<u32>,
 }
 
@@ -39,7 +39,7 @@ pub struct NodeKind {
     pub inventory: Inventory,
     pub nodes: String,
     pub count: usize,
-    /// those with a difference, by their differences
+    /// nodes with a difference, by their differences
     pub differing: Vec<Differing>,
 }
 
@@ -47,7 +47,6 @@ pub struct NodeKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Differing {
     pub nodes: String,
-    /// each of these by its name
     #[serde(skip)]
     pub hosts: Vec<String>,
     pub count: usize,
@@ -56,18 +55,17 @@ pub struct Differing {
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Difference {
-    /// a node, a NUMA node, a GPU, a NIC or a finding
     #[serde(rename = "of")]
     pub class: Class,
-    /// which, such as `mlx5_3 (0000:5e:00.0)`
+    /// such as `mlx5_3 (0000:5e:00.0)`
     pub subject: String,
-    /// what about it; empty for that it is there
+    /// the attribute; empty for its presence
     pub what: String,
-    /// what the node has; `None` for nothing
+    /// the node's value; `None` for nothing
     pub here: Option<String>,
-    /// what most of the kind have
+    /// the value of most nodes of the kind
     pub kind: Option<String>,
-    /// how many have that
+    /// the number of nodes with that value
     pub shared_by: usize,
 }
 
@@ -75,7 +73,7 @@ pub struct Difference {
 pub struct Duplicate {
     pub host: String,
     pub(crate) reports: usize,
-    /// did it say the same each time?  Else the first report counts, in the order of what they say.
+    /// true if all reports are the same; else the least of them counts
     pub alike: bool,
 }
 
@@ -90,7 +88,7 @@ pub struct Bad {
 }
 
 impl Audited {
-    /// Versioned JSON for programs.  `bad` are the first of `bad_count` pieces of the input that are no reports.
+    /// Versioned JSON for programs. `bad` are the first of `bad_count` pieces of the input that are no reports.
     pub fn to_json(&self, bad_count: usize, bad: &[Bad]) -> String {
         /// Grows by one when a field changes its meaning or is removed, not with new fields.
         const VERSION: u32 = 1;
@@ -114,12 +112,11 @@ impl Audited {
         serde_json::to_string_pretty(&answer).unwrap_or_default() + "\n"
     }
 
-    /// Is there nothing to be told?
     pub fn is_clean(&self) -> bool {
         self.duplicates.is_empty() && self.are_alike()
     }
 
-    /// Are all nodes like their kind?  A node alone has none that it could differ from.
+    /// True if all nodes are like their kind. A single node has none that it could differ from.
     pub fn are_alike(&self) -> bool {
         let lone = |kind: &NodeKind| kind.count == 1 && self.nodes > 1;
         !self
@@ -251,7 +248,7 @@ impl Audit {
         }
     }
 
-    /// What most nodes of a kind have, for each fact that any of them has; of two as common the one that sorts first.
+    /// The most common value of each fact that any node of a kind has; of two as common the one that sorts first.
     fn usual(&self, shapes: &[u32], of_shape: &BTreeMap<u32, Vec<&str>>, count: usize) -> Usual {
         let mut values: BTreeMap<u32, BTreeMap<u32, usize>> = BTreeMap::new();
         for shape in shapes {
@@ -276,7 +273,7 @@ impl Audit {
         let values: BTreeMap<u32, (Option<u32>, usize)> = values.into_iter().map(most).collect();
         let must_be = |key: &u32| {
             let key = &self.keys[*key as usize];
-            // that others have a finding and a node has not is no fault of that node
+            // a node without a finding of its kind is no fault
             key.counts_where_absent() && key.class != Class::Finding
         };
         let expected = values
@@ -296,7 +293,7 @@ impl Audit {
         for key in keys {
             let (name, here) = (&self.keys[key as usize], here.get(&key).copied());
             let (kind, shared_by) = usual.values.get(&key).copied().unwrap_or((None, 0));
-            // two texts of one finding differ in what changes from hour to hour
+            // two texts of one finding differ in ages and other figures that change from hour to hour
             let is_same_finding = name.class == Class::Finding && here.is_some() && kind.is_some();
             if here == kind || is_same_finding {
                 continue;
@@ -318,7 +315,7 @@ impl Audit {
             .collect()
     }
 
-    /// What a fact is about, with the name that the kind has for a NIC, else the node.
+    /// The subject of a fact, with the NIC's name on most nodes of the kind, else on the node.
     fn subject(&self, key: &Key, shape: &Shape, usual: &Usual) -> String {
         let name = || {
             let key = Key {

@@ -1,9 +1,9 @@
-//! Which nodes of a cluster are not like the others of their kind: the reports of many nodes, compared.
+//! Reports of many nodes, compared: nodes that are not like the others of their kind.
 //!
-//! * [`stream`] takes the input apart, [`report`] is what one node says of itself, [`facts`] is that as facts with names.
+//! * [`stream`] takes the input apart, [`report`] is one node's report, [`facts`] are its facts with names.
 //! * [`Audit`] keeps each different fact and each different set of them once: memory grows with the differences, and by a
 //!   name for each node.
-//! * [`kinds`] groups the nodes: those of a kind have the same machine, GPUs and NICs, or all but a few.  For each fact the
+//! * [`kinds`] groups the nodes: those of a kind have the same machine, GPUs and NICs, or all but a few. For each fact the
 //!   kind has what most of its nodes have, and a node differs where it has something else.
 //! * [`hostlist`] writes many names as few.
 //!
@@ -24,17 +24,17 @@ use report::Report;
 use std::collections::BTreeMap;
 use std::hash::Hash;
 
-/// Bytes of names and values that differ, at most.  Ten thousand nodes whose every device has an address of its own need
+/// Bytes of names and values that differ, at most. Ten thousand nodes whose every device has an address of its own need
 /// less; a stream made to fill the memory is refused.
 const MAX_TEXTS: usize = 64 << 20;
 /// Facts of all different sets, at most: 8 bytes each.
 const MAX_KEPT: usize = 4 << 20;
 const MAX_NODES: usize = 1 << 20;
 
-/// What occurs again and again, each once.
+/// Values that occur again and again, each once.
 type Pool<T> = IndexSet<T>;
 
-/// The number of this one in its pool, which is counted in `used` if it is new.
+/// The value's number in its pool; `used` counts its bytes if it is new.
 fn number<T: Hash + Eq>(pool: &mut Pool<T>, one: T, size: usize, used: &mut usize) -> u32 {
     let (number, is_new) = pool.insert_full(one);
     *used += if is_new {
@@ -45,7 +45,7 @@ fn number<T: Hash + Eq>(pool: &mut Pool<T>, one: T, size: usize, used: &mut usiz
     number as u32
 }
 
-/// What a set of nodes has in common: an inventory, and facts as numbers of keys and values.
+/// The inventory and facts of a set of nodes, by numbers of keys and values.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Shape {
     inventory: u32,
@@ -67,7 +67,7 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// Takes one report; what is wrong with it, if it is none.
+    /// Takes one report; the error says why it is none.
     pub fn add(&mut self, document: &[u8]) -> Result<(), String> {
         self.add_report(&Report::from_json(document)?)
     }

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 pub const FORMAT: &str = "nic-placement check";
-/// Grows by one when a field changes its meaning or is removed, not with new fields.  Version 1 had the level `wrong` and the
+/// Grows by one when a field changes its meaning or is removed, not with new fields. Version 1 had the level `wrong` and the
 /// count of those; it is read as `fail`.
 pub const VERSION: u64 = 2;
 const READ: [u64; 2] = [1, VERSION];
 
-/// What one node says of itself.
+/// One node's report of itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     pub format: String,
@@ -23,24 +23,24 @@ pub struct Report {
     /// the machine's model (`product_name` of its firmware), or the description's name
     pub machine: String,
     pub source: String,
-    /// how many findings make this node worse than its kind
+    /// findings that make this node worse than its kind
     #[serde(alias = "wrong")]
     pub fail: usize,
-    /// how many are to be put right
+    /// findings that should be put right
     #[serde(default)]
     pub warn: usize,
     pub findings: Vec<Finding>,
-    /// what runs on the node: `kernel`, `BIOS`, the modules that have a version, and `nic-placement` itself
+    /// versions of `kernel`, `BIOS`, modules, and `nic-placement` itself
     #[serde(default)]
     pub versions: BTreeMap<String, String>,
     /// `default=` and `rollout=` as they hold here for steps that do not ask, the nearest last; absent where no line loads the
     /// plugin
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
     /// the processors' instruction set, maker, family and model
     pub processor: Option<String>,
-    /// what the nodes of a job must have alike, which `nic-placement agree` compares
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// facts that the nodes of a job must have alike, which `nic-placement agree` compares
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub agreement: Option<SaidAgreement>,
     /// NUMA nodes in order of the kernel's number
     pub numa_nodes: Vec<NumaReport>,
@@ -61,10 +61,10 @@ pub struct SaidAgreement {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     pub level: Level,
-    /// what was looked at: a code of the doctor's table
+    /// a code of the doctor's table
     pub code: String,
-    /// what it names, where its text also has what changes from hour to hour, such as an age
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// its subject, if its text also has a figure that changes from hour to hour, such as an age
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
     pub text: String,
     /// why it matters; of what is good nothing is said
@@ -119,9 +119,9 @@ pub struct GpuReport {
     /// the driver's name for it, else PCI vendor and device
     pub model: Option<String>,
     /// its number among the partitions of its function
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub mig_instances: Option<u32>,
     pub numa_node: Option<u32>,
     pub link: Option<LinkReport>,
@@ -142,16 +142,16 @@ pub struct NicReport {
     pub address: Option<String>,
     pub model: Option<String>,
     /// the maker's name for the card (`board_id`), such as `MT_0000000838`
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub board: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub firmware: Option<String>,
     pub numa_node: Option<u32>,
     pub link: Option<LinkReport>,
     /// the shortest path to a GPU, in the words of `nvidia-smi topo -m`
     pub nearest: Option<String>,
     /// the device's GUID (`node_guid`), as the kernel writes it: `b859:9f03:00d4:1a2e`
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub guid: Option<String>,
     pub ports: Vec<PortReport>,
 }
@@ -160,7 +160,7 @@ pub struct NicReport {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(expecting = "struct Link")]
 pub struct LinkReport {
-    /// what it runs at now, such as `32.0 GT/s`; a GPU that idles slows it down
+    /// the present speed, such as `32.0 GT/s`; a GPU that idles slows it down
     pub speed: String,
     pub width: u32,
 }
@@ -174,16 +174,16 @@ pub struct PortReport {
     /// Mbit/s
     pub rate_mbps: Option<u64>,
     pub link_layer: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub subnet: Option<String>,
     /// the port's GUID in InfiniBand: the second half of its first GID
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub guid: Option<String>,
     /// its network interface
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// what is at the other end of its cable, by the node's agent of LLDP
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// the other end of its cable, by the node's agent of LLDP
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub neighbour: Option<NeighbourReport>,
 }
 
@@ -191,15 +191,15 @@ pub struct PortReport {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(expecting = "struct Neighbour")]
 pub struct NeighbourReport {
-    /// the switch's name, else what identifies it
+    /// the switch's name, else its id
     pub switch: String,
-    /// what identifies it: its chassis id
+    /// its chassis id
     pub id: String,
     /// the port, as the switch calls it
     pub port: String,
 }
 
-/// What makes a report known; all else may be of another version.
+/// Format and version; all else may be of another version.
 #[derive(Deserialize)]
 struct Head {
     format: Option<String>,
@@ -207,7 +207,7 @@ struct Head {
 }
 
 impl Report {
-    /// Adds what the node's interfaces hear, by their names.
+    /// Adds the neighbours that the node's interfaces hear, by their names.
     pub fn hear(&mut self, heard: &BTreeMap<String, NeighbourReport>) {
         for port in self.nics.iter_mut().flat_map(|nic| &mut nic.ports) {
             port.neighbour = port
@@ -224,7 +224,7 @@ impl Report {
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 
-    /// Reads a report; what is wrong with it, if it is none.
+    /// Reads a report; the error says why it is none.
     pub fn from_json(text: &[u8]) -> Result<Report, String> {
         match serde_json::from_slice::<Report>(text) {
             Ok(report) if report.format == FORMAT && READ.contains(&report.version) => Ok(report),

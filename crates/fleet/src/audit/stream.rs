@@ -1,6 +1,6 @@
 //! Takes a stream of JSON documents apart, line by line, in bounded memory.
 //!
-//! A line that begins with `{` begins a document, so one that was cut short costs no other.  `srun -l` puts a task's number
+//! A line that begins with `{` begins a document, so one that was cut short costs no other. `srun -l` puts a task's number
 //! before each line (`12: {`); lines of different tasks may then stand between each other.
 #![forbid(unsafe_code)]
 
@@ -16,7 +16,7 @@ const MAX_LABELS: usize = 1 << 16;
 /// Braces and brackets within each other; a report has five.
 pub(crate) const MAX_DEPTH: usize = 32;
 
-/// Why a piece of the stream is no document: the stream, or another document, begins before its end.
+/// The end of the stream, or another document, is before a document's end.
 const CUT_SHORT: &str = "it is cut short";
 const TOO_LONG: &str = "it has more than 1048576 bytes";
 const TOO_DEEP: &str = "it is nested more than 32 deep";
@@ -32,14 +32,14 @@ struct OpenDocument {
     depth: usize,
     in_string: bool,
     escaped: bool,
-    /// what follows belongs to a piece that was told already, up to the next line that begins a document
+    /// true in the rest of a bad piece, up to the next line that begins a document
     passing: bool,
 }
 
-/// What a piece of the stream is, with the line where it begins, from 1.
+/// A piece of the stream, or the reason why it is no document, with its first line, from 1.
 pub type StreamPiece<'a> = (u64, Result<&'a [u8], &'static str>);
 
-/// Takes all of an input apart.  The answer: did a line have a label?
+/// Takes all of an input apart; true if a line had a label.
 pub fn read(mut input: impl BufRead, take: &mut dyn FnMut(StreamPiece<'_>)) -> io::Result<bool> {
     /// A label and the line's end come on top.
     const MAX_LINE: usize = MAX_DOCUMENT + 64;
@@ -207,7 +207,7 @@ impl OpenDocument {
     }
 }
 
-/// The task's number that `srun -l` put before a line, and the line.  No line of JSON begins with a number and `: `.
+/// The task's number that `srun -l` put before a line, and the line. No line of JSON begins with a number and `: `.
 fn label(line: &[u8]) -> (Option<u64>, &[u8]) {
     let spaces = line.iter().take_while(|byte| **byte == b' ').count();
     let digits = line[spaces..]

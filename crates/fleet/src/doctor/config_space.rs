@@ -10,7 +10,7 @@ pub(crate) const SIZE: usize = 4096;
 /// Bytes that the kernel gives to a process without CAP_SYS_ADMIN (drivers/pci/pci-sysfs.c, `pci_read_config`).
 const FOR_USERS: usize = 64;
 
-/// What was found in it.
+/// Registers of one function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ConfigSpace {
     /// the PCIe capability's device control register
@@ -23,7 +23,7 @@ pub(crate) struct ConfigSpace {
 pub(super) const REQUEST_REDIRECT: u16 = 1 << 2;
 /// So are the answers (`PCI_ACS_CR`).
 pub(super) const COMPLETION_REDIRECT: u16 = 1 << 3;
-/// What comes from below and could turn here goes up (`PCI_ACS_UF`).
+/// Packets from below that could turn here go up (`PCI_ACS_UF`).
 pub(super) const UPSTREAM_FORWARDING: u16 = 1 << 4;
 /// Translated requests go straight to the function beside (`PCI_ACS_DT`).
 pub(super) const DIRECT_TRANSLATED: u16 = 1 << 6;
@@ -48,12 +48,12 @@ impl ConfigSpace {
         Some(128 << (self.device_control? >> 12 & 7))
     }
 
-    /// May its packets be reordered (`PCI_EXP_DEVCTL_RELAX_EN`)?
+    /// True if its packets may be reordered (`PCI_EXP_DEVCTL_RELAX_EN`).
     pub(super) fn is_relaxed(&self) -> Option<bool> {
         Some(self.device_control? & 1 << 4 != 0)
     }
 
-    /// Does it keep translations of its own (`PCI_ATS_CTRL_ENABLE`)?
+    /// True if it keeps translations of its own (`PCI_ATS_CTRL_ENABLE`).
     pub(super) fn has_ats(&self) -> bool {
         self.ats.is_some_and(|control| control & 1 << 15 != 0)
     }
@@ -63,7 +63,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_le_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]))
 }
 
-/// Where a capability stands in the first 256 bytes, whose list begins at 0x34.
+/// The offset of a capability in the first 256 bytes; their list begins at 0x34.
 fn capability(bytes: &[u8], id: u8) -> Option<usize> {
     /// Capabilities, at most: a broken list may be a circle.
     const MOST: usize = 48;
@@ -73,7 +73,7 @@ fn capability(bytes: &[u8], id: u8) -> Option<usize> {
         .find(|at| bytes.get(*at) == Some(&id))
 }
 
-/// Where an extended capability stands; their list begins at 0x100.
+/// The offset of an extended capability; their list begins at 0x100.
 fn extended(bytes: &[u8], id: u16) -> Option<usize> {
     const MOST: usize = (SIZE - 0x100) / 8;
     let next =

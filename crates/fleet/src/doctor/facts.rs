@@ -1,6 +1,6 @@
-//! What a check judges: facts of the node, of its installation and of the calling user, as data.
+//! Facts of the node, of its installation and of the calling user, which checks judge.
 //!
-//! Where a fact is `None` it is not known, and no check takes that for a fault.
+//! `None` is not known, and no check takes it for a fault.
 #![forbid(unsafe_code)]
 
 use super::config_space::ConfigSpace;
@@ -10,7 +10,7 @@ use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::PciAddress;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What stands below `/sys` and `/proc` beside the node's topology.
+/// Facts of `/sys` and `/proc` beside the node's topology.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostFacts {
     pub(crate) is_live: bool,
@@ -18,7 +18,7 @@ pub struct HostFacts {
     pub(crate) kernel: Option<String>,
     pub(crate) numa_balancing: Option<String>,
     pub(crate) port_range: Option<String>,
-    /// which of `MODULES` are loaded; `None` where the tree does not say
+    /// the loaded ones of `MODULES`; `None` if the tree has no list
     pub modules: Option<BTreeSet<String>>,
     pub(crate) memory_peers: BTreeSet<String>,
     pub(crate) nvidia: Option<String>,
@@ -43,7 +43,7 @@ pub(crate) struct Machine {
     pub(crate) is_a_clouds: bool,
     /// devices of the model that the node does not show; true: the bus has a function at that address
     pub(crate) missing: Vec<(Missing, bool)>,
-    /// how many GPUs machines of this product have
+    /// the number of GPUs in machines of this product
     pub(crate) gpus: Option<usize>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Function {
 pub(crate) struct NicFacts {
     pub(crate) interfaces: Vec<Interface>,
     pub(crate) mads: usize,
-    /// may the calling user open its device node?  `None` where it was not asked
+    /// the calling user's access to its device node; `None` if it was not tried
     pub(crate) access: Option<DeviceAccess>,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct Interface {
     pub(crate) mtu: Option<u32>,
 }
 
-/// May a user open a device node?
+/// A user's access to a device node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DeviceAccess {
     Open,
@@ -96,41 +96,41 @@ pub struct Caller {
     pub nccl: Vec<(String, Vec<String>)>,
 }
 
-/// What is installed, and what the admin says.
+/// The installation, and the admin's words.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Installation {
-    /// what Slurm's programs say of their release; the inner `None` where none says it
+    /// the release that Slurm's programs print; the inner `None` if none prints one
     pub slurm: Option<Option<String>>,
     /// `None` where it was not looked for
     pub plugstack: Option<Plugstack>,
-    /// what is wrong with the plugin's arguments and the configuration file
+    /// faults of the plugin's arguments and of the configuration file
     pub words: Vec<Diagnostic>,
     /// why no step is placed here, in words; `true` where the configuration file is refused, `false` where the admin
     /// disabled it
     pub off: Option<(String, bool)>,
-    /// what steps get here that do not ask; `None` where no line loads the plugin
+    /// the placement of steps that do not ask; `None` if no line loads the plugin
     pub unasked: Option<Unasked>,
     /// why the admin's description of the node cannot be used
     pub no_node: Option<String>,
-    /// what a step would make of the node file; `None` where it was not looked for
+    /// the node file's use in a step; `None` if it was not looked for
     pub node_file: Option<(String, NodeFileState)>,
     /// files that decide what root loads and does
     pub owners: Vec<Owned>,
 }
 
-/// What the admin says for steps that do not ask.
+/// The admin's words for steps that do not ask.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unasked {
     /// `default=` and `rollout=` as they hold on this node, the nearest last: where, and the argument
     pub said: Vec<(String, String)>,
-    /// are there lines for partitions, in which other steps may get something else?
+    /// true with lines for partitions, in which steps may be placed otherwise
     pub has_partitions: bool,
     /// the configuration file and this node's name, if lines of it name nodes, and none of them this one
     pub unnamed: Option<(String, String)>,
 }
 
 impl Unasked {
-    /// What is said, without where: it is compared with other nodes.
+    /// The words without their place, to be compared with other nodes.
     pub fn text(&self) -> String {
         let said: Vec<&str> = self
             .said
@@ -154,22 +154,22 @@ pub struct Plugstack {
     pub lines: Vec<PluginLine>,
     /// patterns of `include` that mean no file: where, and the pattern
     pub unmatched: Vec<(String, String)>,
-    /// is it the copy that a configless slurmd was sent?
+    /// true for the copy that a configless slurmd was sent
     pub is_sent: bool,
-    /// is there such a copy that is not read, since /etc/slurm/slurm.conf is there?
+    /// true if such a copy is not read, since /etc/slurm/slurm.conf is there
     pub is_shadowed: bool,
 }
 
-/// What a step would make of the node file.
+/// The node file's use in a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeFileState {
-    /// it uses it: seconds of its age
+    /// seconds of its age
     Used(u64),
     Unwanted,
     Absent,
-    /// the node is another than when it was written: how
+    /// the change of the node since it was written
     Outdated(String),
-    /// it is too old, or none, or not to be trusted: why
+    /// the reason: it is too old, or none, or not to be trusted
     Unusable(String),
 }
 

@@ -1,14 +1,14 @@
-//! Will GPUDirect RDMA work between a GPU and the NIC that it is given?  Yes, no, or not known, and why.
+//! GPUDirect RDMA between a GPU and the NIC that it is given: yes, no, or not known, with the reason.
 //!
-//! Two things must be so.  The NIC's driver must get at the GPU's memory: by a client of the kernel's peer memory, or by a
-//! dma-buf.  And the packets must arrive: no translation that the GPU's addresses do not survive, and a path that libraries
-//! take.  Where a fact that decides is missing, the answer is that it is not known.
+//! Two things must be so. The NIC's driver must get at the GPU's memory: by a client of the kernel's peer memory, or by a
+//! dma-buf. And the packets must arrive: no translation that the GPU's addresses do not survive, and a path that libraries
+//! take. Where a fact that decides is missing, the answer is that it is not known.
 //!
 //! * NVIDIA, peer memory: `nvidia_peermem` or `nv_peer_mem` is loaded (NCCL's src/transport/net_ib/gdr.cc, the same files); for
 //!   EFA `efa_nv_peermem` (amzn-drivers).
 //! * NVIDIA, dma-buf: the open kernel modules, and Linux 5.12, in which mlx5 learnt to register one (NCCL's gdr.cc asks the
-//!   driver instead, which opens the device).  Other drivers learnt it later, so theirs is not known.
-//! * AMD: `amdkfd` is a client of peer memory (RCCL's net_ib.cc).  Else a dma-buf may do: not known.
+//!   driver instead, which opens the device). Other drivers learnt it later, so theirs is not known.
+//! * AMD: `amdkfd` is a client of peer memory (RCCL's net_ib.cc). Else a dma-buf may do: not known.
 //! * Translation: "incompatible with IOMMUs performing any form of translation other than 1:1" (NVIDIA's GPUDirect RDMA guide,
 //!   "Supported Systems"); ROCm's guide asks for `iommu=pt`.
 //! * Path: NCCL uses it up to PXB, and with NVLink-C2C to each NIC of the CPU (src/graph/paths.cc, `ncclTopoCheckGdr`).
@@ -42,7 +42,7 @@ fn unknown(why: &str) -> Result<&'static str, Answer> {
     Err(Answer::Unknown(why.to_string()))
 }
 
-/// How the NIC's driver gets at the GPU's memory, or the answer that says why it does not.
+/// The NIC driver's access to the GPU's memory, or the reason why it has none.
 fn memory(
     subject: &Examined,
     facts: &HostFacts,
@@ -171,7 +171,7 @@ fn answer(subject: &Examined, facts: &HostFacts, pair: &GpuWithNic) -> Answer {
         .functions
         .get(&pair.gpu.address)
         .and_then(|function| function.bar1);
-    /// What GPUs without a large BAR show (NVIDIA's guide, "PCI BAR sizes").
+    /// The BAR of GPUs without a large one (NVIDIA's guide, "PCI BAR sizes").
     const SMALL: u64 = 256 << 20;
     match bar {
         Some(bytes) if bytes <= SMALL => Answer::Poorly(format!(

@@ -143,7 +143,7 @@ pub(super) fn numa_balancing(subject: &Examined) -> Vec<Verdict> {
 pub(super) fn port_range(subject: &Examined) -> Vec<Verdict> {
     /// A task of a large job connects to a few ports of each node, and several tasks of a node do.
     const FEW: u32 = 4096;
-    /// Where Slurm's daemons listen (slurm.conf(5), `SlurmctldPort`, `SlurmdPort`, slurmdbd.conf's `DbdPort`).
+    /// Ports of Slurm's daemons (slurm.conf(5), `SlurmctldPort`, `SlurmdPort`, slurmdbd.conf's `DbdPort`).
     const SLURMS: [u32; 3] = [6817, 6818, 6819];
     let Some(text) = subject.facts.and_then(|facts| facts.port_range.as_deref()) else {
         return Vec::new();
@@ -167,7 +167,7 @@ pub(super) fn port_range(subject: &Examined) -> Vec<Verdict> {
     }]
 }
 
-/// Is there a NIC of the kind that libraries register memory with?
+/// True with a NIC of the kind that libraries register memory with.
 fn has_verbs(subject: &Examined) -> bool {
     subject.plan.map.rails.iter().any(|rail| {
         matches!(

@@ -1,4 +1,4 @@
-//! What is installed: Slurm's release, plugstack.conf, the plugin's file, what the admin says, the node file.
+//! The installation: Slurm's release, plugstack.conf, the plugin's file, the admin's words, the node file.
 #![forbid(unsafe_code)]
 
 use super::facts::{Installation, NodeFileState, Owned, Plugstack, Unasked};
@@ -233,7 +233,7 @@ pub(super) fn configuration(subject: &Examined) -> Vec<Verdict> {
     verdicts
 }
 
-/// What steps get that do not ask; `None` where neither the plugin's line nor the configuration file says it.
+/// The placement of steps that do not ask; `None` if neither the plugin's line nor the configuration file has it.
 fn by_default(unasked: &Unasked) -> Option<Verdict> {
     let said = unasked
         .said

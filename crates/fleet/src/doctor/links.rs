@@ -1,8 +1,8 @@
 //! PCIe links that run slower than the path that they are part of allows.
 //!
-//! A path can carry what the weakest pair of ends on it can (the least, over its segments, of what both ends can do).  A segment
-//! that runs below that slows the path down.  One that runs below its own maximum and not below that costs nothing: a card of
-//! the fifth generation behind a switch of the fourth.  An idle GPU slows its own link by itself.
+//! A path can carry what the weakest pair of ends on it can (the least, over its segments, of what both ends can do). A segment
+//! that runs below that slows the path down. One that runs below its own maximum and not below that costs nothing: a card of
+//! the fifth generation behind a switch of the fourth. An idle GPU slows its own link by itself.
 #![forbid(unsafe_code)]
 
 use super::{Examined, Verdict, listed, or_ok};
@@ -81,7 +81,7 @@ fn slow_ones(topology: &Topology) -> BTreeMap<PciAddress, Slow> {
     found
 }
 
-/// How many lanes the links of GPUs like this one have, at most.
+/// The most lanes that a link of a GPU like this one has.
 fn lanes_of_siblings(topology: &Topology, child: PciAddress) -> Option<u32> {
     let device = |address: PciAddress| topology.pci.get(address).map(|of| (of.vendor, of.device));
     let alike = topology

@@ -1,7 +1,7 @@
 //! The doctor: one table of checks, each of which judges facts; reading them, and printing what was found, is the caller's.
 //!
-//! `fail` is for what makes this node worse than its kind, so that a site can drain a node by it.  What is wrong in files that
-//! all nodes share is a `warn`: a typo must not drain a cluster.  What may be meant so, or is not known, is a `note`.
+//! `fail` is for what makes this node worse than its kind, so that a site can drain a node by it. What is wrong in files that
+//! all nodes share is a `warn`: a typo must not drain a cluster. What may be meant so, or is not known, is a `note`.
 #![forbid(unsafe_code)]
 
 pub mod config_space;
@@ -39,7 +39,7 @@ struct Verdict {
     /// the device, file or line that it is about, for a reason that has little room
     about: Option<String>,
     text: String,
-    /// is it put right by what the check's page says to do?
+    /// true if the remedy of the check's page puts it right
     has_remedy: bool,
 }
 
@@ -90,7 +90,7 @@ impl Verdict {
     }
 }
 
-/// What all checks but those that are switched off find, in the table's order.
+/// The findings of all checks that are not switched off, in the table's order.
 pub fn examine(subject: &Examined, off: &BTreeSet<String>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for check in CHECKS.iter().filter(|check| !off.contains(check.code)) {
@@ -120,7 +120,7 @@ pub fn examine(subject: &Examined, off: &BTreeSet<String>) -> Vec<Finding> {
     findings
 }
 
-/// These, or where there are none, what is good.
+/// The verdicts, or without any the good one.
 fn or_ok(verdicts: Vec<Verdict>, good: Option<impl ToString>) -> Vec<Verdict> {
     match good {
         Some(text) if verdicts.is_empty() => vec![Verdict::ok(text)],

@@ -1,4 +1,4 @@
-//! Ports of NICs: which work, what their interfaces say, and how they differ from their siblings.  A fault shows where one device
+//! Ports of NICs: which work, what their interfaces say, and how they differ from their siblings. A fault shows where one device
 //! differs from the others of its kind, not where all are alike.
 #![forbid(unsafe_code)]
 
@@ -74,7 +74,7 @@ pub(super) fn nic_slower(subject: &Examined) -> Vec<Verdict> {
         .collect()
 }
 
-/// What makes two cards siblings: the PCI device, how many ports they have, what they are for.
+/// PCI device, number of ports and purpose, alike on sibling cards.
 type Kind = (Option<u16>, usize, Option<String>);
 
 /// A card: all functions of one device.
@@ -175,7 +175,7 @@ fn interface<'a>(facts: &'a HostFacts, nic: &Nic, port: &Port) -> Option<&'a Int
     }
 }
 
-/// True: the interface reports no link.  Drivers that do not report it say `unknown`.
+/// True: the interface reports no link. Drivers that do not report it say `unknown`.
 fn is_down(interface: &Interface) -> Option<bool> {
     match (interface.state.as_deref(), interface.carrier) {
         (Some("down" | "lowerlayerdown" | "notpresent"), _) | (_, Some(false)) => Some(true),

@@ -1,8 +1,8 @@
-//! What turns a GPU's and a NIC's traffic away from the direct way: Access Control Services, the IOMMU, translations of devices.
+//! Detours of the traffic between a GPU and a NIC: Access Control Services, the IOMMU, translations of devices.
 //!
-//! What is right depends on the kind of path.  Behind one switch of a bare machine, packets should turn round in the switch, so
-//! no port on the way may redirect them.  A host of virtual machines wants redirection, and lets translated requests pass
-//! directly.  A guest sees none of that.  (rdma-core's kernel-boot/rdma_topo has the masks.)
+//! The right setting depends on the path. Behind one switch of a bare machine, packets should turn round in the switch, so
+//! no port on the way may redirect them. A host of virtual machines wants redirection, and lets translated requests pass
+//! directly. A guest sees none of that.  (rdma-core's kernel-boot/rdma_topo has the masks.)
 #![forbid(unsafe_code)]
 
 use super::config_space::{
@@ -195,7 +195,7 @@ pub(super) fn ats(subject: &Examined) -> Vec<Verdict> {
     }
 }
 
-/// Does the IOMMU translate what this function reads and writes (`iommu_group/type`)?
+/// True if the IOMMU translates the function's accesses (`iommu_group/type`).
 pub(super) fn is_translated(topology: &Topology, address: PciAddress) -> Option<bool> {
     match topology.pci.get(address)?.iommu.as_deref()? {
         "identity" => Some(false),
@@ -204,7 +204,7 @@ pub(super) fn is_translated(topology: &Topology, address: PciAddress) -> Option<
     }
 }
 
-/// Is translation in the way here?  Not on Arm, whose SMMU is made for that, nor in a guest.
+/// True if translation is a detour: not on Arm, since its SMMU is made for that, nor in a guest.
 pub(super) fn translation_hurts(subject: &Examined) -> bool {
     let arch = subject
         .plan
@@ -292,7 +292,7 @@ pub(super) fn iommu_group(subject: &Examined) -> Vec<Verdict> {
     }
 }
 
-/// What the NICs' device control registers say, where they were read.
+/// The NICs' device control registers, as far as they were read.
 fn controls<'a>(subject: &'a Examined) -> Vec<(&'a Nic, ConfigSpace)> {
     let Some(facts) = subject.facts else {
         return Vec::new();
@@ -308,7 +308,7 @@ fn controls<'a>(subject: &'a Examined) -> Vec<(&'a Nic, ConfigSpace)> {
 }
 
 pub(super) fn read_request(subject: &Examined) -> Vec<Verdict> {
-    /// What sichek expects (components/infiniband/checker/pcie_mrr.go).
+    /// The value that sichek expects (components/infiniband/checker/pcie_mrr.go).
     const WANTED: u32 = 4096;
     let nics = controls(subject);
     let smaller: Vec<String> = nics

@@ -1,4 +1,4 @@
-//! What a known machine has and this node lacks.
+//! Devices of a known machine that this node lacks.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::topology::{PciAddress, Topology};

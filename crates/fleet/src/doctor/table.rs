@@ -1,4 +1,4 @@
-//! The table of checks.  What a check reads, when it is what, why it matters and what to do stands once, in docs/checks.md,
+//! The table of checks. What a check reads, when it is what, why it matters and what to do stands once, in docs/checks.md,
 //! which the program holds; here stands which function judges it.
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,7 @@ pub(super) const PAGE: &str = include_str!("../../../../docs/checks.md");
 
 type Judge = fn(&Examined) -> Vec<Verdict>;
 
-/// What judges the check of each code, in the order in which checks are printed.
+/// The function of each check, in the order in which checks are printed.
 const JUDGES: [(&str, Judge); 34] = [
     (Check::RELEASE, installation::slurm),
     ("plugstack", installation::plugstack),
@@ -64,7 +64,7 @@ pub static CHECKS: LazyLock<Vec<Check>> = LazyLock::new(|| {
 pub struct Check {
     /// its name in commands, scripts and reports: it does not change
     pub code: &'static str,
-    /// what is asked, in a few words
+    /// the question, in a few words
     pub title: String,
     /// words and what they say: `reads`, each level and when it is that, `why`, `do`, and the `source` of it all
     pub rows: Vec<(&'static str, &'static str)>,

@@ -1,13 +1,12 @@
 //! Cables that are not where those of most nodes are: exchanged, in another order, on another rail's switch, without a link.
 #![forbid(unsafe_code)]
 
-use super::layout::{CableLayout, RailNumbers};
-use super::names::{NodeCables, PortKey, are_names, natural, nic_name};
-use super::votes::{CableKind, CablePlace};
+use super::kinds::{CableKind, CableLayout, CablePlace, SlotCable};
+use super::layout::Rails;
+use super::names::{PortKey, natural};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is wrong with some cables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultKind {
@@ -28,7 +27,6 @@ pub struct CableFault {
     pub cables: Vec<FaultyCable>,
 }
 
-/// A cable that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct FaultyCable {
     pub node: String,
@@ -36,261 +34,168 @@ pub struct FaultyCable {
     pub nic: String,
     /// the switch that it is on; `null` without a link
     pub on: Option<String>,
-    /// that switch's rail
+    /// the rail of `on`
     pub on_rail: Option<usize>,
     /// the switch that most nodes beside it have there
     pub belongs: Option<String>,
     pub rail: Option<usize>,
 }
 
-/// What is not as on most nodes, and need not be wrong.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Doubt {
-    /// it is on another switch of its rail than the cables of its neighbours: the switches' names
-    OtherLeaf(String, String, String),
-    /// neighbours do not agree
-    Unclear(Vec<String>),
-}
-
-/// Nodes among which a tie is told of any NIC.
+/// Nodes among which a tie is noted for any NIC.
 const FEW_NODES: usize = 4;
 
-/// A cable that is elsewhere, by numbers.
-#[derive(Debug, Clone, Copy)]
-struct Stray {
-    kind: usize,
-    row: usize,
-    slot: usize,
-    at: u32,
-    belongs: u32,
+/// A cable that is elsewhere.
+#[derive(Clone, Copy)]
+struct Stray<'a> {
+    kind: &'a CableKind<'a>,
+    cable: &'a SlotCable<'a>,
 }
 
-/// All there is to say about cables by number.
+/// Faults, and oddities that need not be wrong.
+#[derive(Default)]
 pub(super) struct Faults<'a> {
-    pub(super) nodes: &'a [NodeCables],
-    pub(super) kinds: &'a [CableKind],
-    pub(super) numbers: &'a RailNumbers,
-    /// the name of each switch
-    pub(super) switches: &'a [String],
+    pub(super) faults: Vec<CableFault>,
+    /// sentences about nodes
+    pub(super) doubts: BTreeMap<String, BTreeSet<&'a str>>,
+    /// nodes whose NICs are in this order of rails: a permutation of the usual one
+    pub(super) orders: BTreeMap<String, BTreeSet<&'a str>>,
 }
 
-/// The nodes' NICs in the order of their rails: a permutation of the usual one.
-pub(super) type NodeOrders = BTreeMap<Vec<String>, BTreeSet<String>>;
-
-impl Faults<'_> {
-    /// What is wrong, what is doubtful, and which nodes have their NICs in another order.
-    pub(super) fn find(&self) -> (Vec<CableFault>, BTreeMap<Doubt, BTreeSet<&str>>, NodeOrders) {
-        let (mut faults, mut doubts, mut orders) = (Vec::new(), BTreeMap::new(), NodeOrders::new());
+impl<'a> Faults<'a> {
+    pub(super) fn of(rails: &'a Rails<'a>) -> Faults<'a> {
+        let mut faults = Faults::default();
         let mut left: Vec<Stray> = Vec::new();
-        for (number, kind) in self
-            .kinds
-            .iter()
-            .enumerate()
-            .filter(|of| self.numbers.kinds[of.0].is_recognised())
-        {
-            let rails: BTreeSet<&PortKey> = kind
-                .nodes
-                .iter()
-                .flat_map(|node| &self.nodes[*node].rails)
-                .collect();
+        let is_recognised = |kind: &&CableKind| kind.layout != CableLayout::NotRecognised;
+        for kind in rails.kinds.iter().filter(is_recognised) {
+            let of_gpus: BTreeSet<&PortKey> =
+                kind.nodes.iter().flat_map(|node| &node.rails).collect();
             // a few nodes may have as many for one order as for another; of many, NICs without an order are for storage
-            let may_tie = |slot: usize| match rails.is_empty() {
+            let may_tie = |slot: usize| match of_gpus.is_empty() {
                 true => kind.nodes.len() <= FEW_NODES,
-                false => rails.contains(&kind.slots[slot]),
+                false => of_gpus.contains(&kind.slots[slot]),
             };
-            for (row, places) in kind.places.iter().enumerate() {
-                let mut strays = Vec::new();
-                let mut unclear = Vec::new();
-                let is_fabrics = &self.numbers.kinds[number].is_fabrics;
-                for (slot, place) in places.iter().enumerate() {
-                    let stray = |at, belongs| Stray {
-                        kind: number,
-                        row,
-                        slot,
-                        at,
-                        belongs,
-                    };
-                    match *place {
-                        CablePlace::Elsewhere { at, belongs }
-                            if is_fabrics[slot]
-                                || self.numbers.kinds[number].switches.contains(&at) =>
+            for row in kind.cables.chunks(kind.slots.len().max(1)) {
+                let (mut strays, mut unclear) = (Vec::new(), Vec::new());
+                for cable in row {
+                    let is_fabrics = kind.is_fabrics[cable.slot];
+                    let stray = Stray { kind, cable };
+                    match cable.place {
+                        CablePlace::Elsewhere { at, .. }
+                            if is_fabrics || kind.switches.contains(at) =>
                         {
-                            strays.push(stray(at, belongs));
+                            strays.push(stray);
                         }
-                        CablePlace::NoLink { belongs } if is_fabrics[slot] => {
-                            let cables = vec![self.cable((number, row, slot), None, belongs)];
-                            faults.push(CableFault {
-                                kind: FaultKind::NoLink,
-                                cables,
-                            });
+                        CablePlace::NoLink { .. } if is_fabrics => {
+                            faults.add(rails, FaultKind::NoLink, &[stray]);
                         }
-                        CablePlace::Unclear { .. } if is_fabrics[slot] || may_tie(slot) => {
-                            unclear.push(self.nic(kind, slot));
+                        CablePlace::Unclear { .. } if is_fabrics || may_tie(cable.slot) => {
+                            unclear.push(kind.nic(cable.slot));
                         }
                         _ => {}
                     }
                 }
-                let node = self.nodes[kind.nodes[row]].name.as_str();
                 if !unclear.is_empty() {
-                    doubts
-                        .entry(Doubt::Unclear(unclear))
-                        .or_insert_with(BTreeSet::new)
-                        .insert(node);
+                    let nics = unclear.join(" ");
+                    faults.doubt(row[0].node.name, format!(
+                        "{nics}: the nodes on the same switches do not agree, so it is not known which cables are right"
+                    ));
                 }
-                match self.of_node(&strays) {
-                    Some(fault) => {
-                        faults.push(fault);
-                        if let Some(order) = self.order(&strays) {
-                            orders.entry(order).or_default().insert(node.to_string());
-                        }
+                let sorted = |switch: fn(&SlotCable<'a>) -> Option<&'a str>| {
+                    let mut all: Vec<_> = strays.iter().map(|stray| switch(stray.cable)).collect();
+                    all.sort_unstable();
+                    all
+                };
+                let fault = match strays.len() {
+                    2 => FaultKind::Exchanged,
+                    _ => FaultKind::Reordered,
+                };
+                if strays.len() > 1 && sorted(SlotCable::at) == sorted(SlotCable::belongs) {
+                    if let Some(order) = order(rails, &strays) {
+                        faults
+                            .orders
+                            .entry(order)
+                            .or_default()
+                            .insert(row[0].node.name);
                     }
-                    None => left.extend(strays),
+                    faults.add(rails, fault, &strays);
+                } else {
+                    left.extend(strays);
                 }
             }
         }
-        self.between_nodes(left, &mut faults, &mut doubts);
-        faults.sort_by_cached_key(|fault| {
+        faults.between_nodes(rails, left);
+        faults.faults.sort_by_cached_key(|fault| {
             let first = fault.cables.first();
             (
                 fault.kind,
                 first.map(|cable| (natural(&cable.node), natural(&cable.nic))),
             )
         });
-        (faults, doubts, orders)
+        faults
     }
 
-    /// The strays of one node as one fault, if they are on each other's switches.
-    fn of_node(&self, strays: &[Stray]) -> Option<CableFault> {
-        let sorted = |of: fn(&Stray) -> u32| {
-            let mut switches: Vec<u32> = strays.iter().map(of).collect();
-            switches.sort_unstable();
-            switches
+    fn add(&mut self, rails: &Rails, kind: FaultKind, strays: &[Stray]) {
+        let rail = |switch: Option<&str>| rails.of_switch.get(switch?).copied();
+        let cable = |Stray { kind, cable }: &Stray| FaultyCable {
+            node: cable.node.name.to_string(),
+            nic: kind.nic(cable.slot),
+            on: cable.at().map(String::from),
+            on_rail: rail(cable.at()),
+            belongs: cable.belongs().map(String::from),
+            rail: rail(cable.belongs()),
         };
-        let is_permutation =
-            strays.len() > 1 && sorted(|stray| stray.at) == sorted(|stray| stray.belongs);
-        let kind = if strays.len() == 2 {
-            FaultKind::Exchanged
-        } else {
-            FaultKind::Reordered
-        };
-        let cables = || strays.iter().map(|stray| self.stray(*stray)).collect();
-        is_permutation.then(|| CableFault {
-            kind,
-            cables: cables(),
-        })
+        let cables = strays.iter().map(cable).collect();
+        self.faults.push(CableFault { kind, cables });
     }
 
-    /// Two strays are exchanged if each is where the other belongs, those of one node before those of two; any such pair puts
-    /// both right, since the ports of a switch are alike.
-    fn between_nodes<'a>(
-        &'a self,
-        mut left: Vec<Stray>,
-        faults: &mut Vec<CableFault>,
-        doubts: &mut BTreeMap<Doubt, BTreeSet<&'a str>>,
-    ) {
+    fn doubt(&mut self, node: &'a str, text: String) {
+        self.doubts.entry(text).or_default().insert(node);
+    }
+
+    /// Two strays are exchanged if each is where the other belongs, those of one node before those of two; any such pair
+    /// puts both right, since the ports of a switch are alike.
+    fn between_nodes(&mut self, rails: &Rails, mut left: Vec<Stray<'a>>) {
         for is_in_node in [true, false] {
-            let node = |stray: &Stray| is_in_node.then_some((stray.kind, stray.row));
-            // those that wait for their other half, by where that would be
-            let mut open: BTreeMap<_, Vec<usize>> = BTreeMap::new();
-            let mut paired = vec![false; left.len()];
-            for (number, stray) in left.iter().enumerate() {
-                if let Some(other) = open
-                    .get_mut(&(node(stray), stray.belongs, stray.at))
-                    .and_then(Vec::pop)
-                {
-                    (paired[number], paired[other]) = (true, true);
-                    let mut cables = vec![self.stray(left[other]), self.stray(*stray)];
-                    cables.sort();
-                    faults.push(CableFault {
-                        kind: FaultKind::Exchanged,
-                        cables,
-                    });
-                } else {
-                    open.entry((node(stray), stray.at, stray.belongs))
-                        .or_default()
-                        .push(number);
+            // strays without their other half so far
+            let mut open: BTreeMap<_, Vec<Stray>> = BTreeMap::new();
+            for stray in left {
+                let node = is_in_node.then_some(stray.cable.node.name);
+                let (at, belongs) = (stray.cable.at(), stray.cable.belongs());
+                match open.get_mut(&(node, belongs, at)).and_then(Vec::pop) {
+                    Some(other) => self.add(rails, FaultKind::Exchanged, &[other, stray]),
+                    None => open.entry((node, at, belongs)).or_default().push(stray),
                 }
             }
-            let mut paired = paired.into_iter();
-            left.retain(|_| !paired.next().unwrap_or(false));
+            left = open.into_values().flatten().collect();
         }
-        for stray in left {
-            let cable = self.stray(stray);
-            let is_one_leaf = self.numbers.kinds[stray.kind].layout == CableLayout::OneLeaf;
-            match (&cable.on, &cable.belongs) {
-                (Some(on), Some(belongs))
-                    if cable.rail.is_some() && cable.rail == cable.on_rail && !is_one_leaf =>
-                {
-                    let doubt = Doubt::OtherLeaf(cable.nic, on.clone(), belongs.clone());
-                    let node = &self.nodes[self.kinds[stray.kind].nodes[stray.row]].name;
-                    doubts.entry(doubt).or_default().insert(node);
-                }
-                _ => faults.push(CableFault {
-                    kind: FaultKind::WrongSwitch,
-                    cables: vec![cable],
-                }),
+        for stray @ Stray { kind, cable } in left {
+            let (at, belongs) = (
+                cable.at().unwrap_or_default(),
+                cable.belongs().unwrap_or_default(),
+            );
+            let rail = rails.of_switch.get(at);
+            let is_same_rail = rail.is_some() && rail == rails.of_switch.get(belongs);
+            if is_same_rail && kind.layout != CableLayout::OneLeaf {
+                let nic = kind.nic(cable.slot);
+                self.doubt(cable.node.name, format!(
+                    "{nic} is on {at}, and its neighbours' on {belongs}: another leaf of the same rail"
+                ));
+            } else {
+                self.add(rails, FaultKind::WrongSwitch, &[stray]);
             }
         }
     }
+}
 
-    /// A node's NICs in the order of the rails that they are on, in a layout where each NIC has a rail.
-    fn order(&self, strays: &[Stray]) -> Option<Vec<String>> {
-        let first = strays.first()?;
-        let (kind, of_kind) = (&self.kinds[first.kind], &self.numbers.kinds[first.kind]);
-        let on = |(slot, usual): (usize, &Option<usize>)| {
-            let stray = strays.iter().find(|stray| stray.slot == slot);
-            let rail = stray.map_or(*usual, |stray| {
-                self.numbers.of_switch.get(&stray.at).copied()
-            });
-            Some((rail?, slot, &kind.slots[slot].0))
-        };
-        let mut rails: Vec<(usize, usize, &String)> = of_kind
-            .rail_of
-            .iter()
-            .enumerate()
-            .filter(|(_, rail)| rail.is_some())
-            .map(on)
-            .collect::<Option<_>>()?;
-        rails.sort_unstable();
-        let is_named = self.nodes[kind.nodes[first.row]].has_own_names
-            && are_names(rails.iter().map(|(_, _, name)| name.as_str()));
-        (is_named && of_kind.layout == CableLayout::RailOptimised)
-            .then(|| rails.into_iter().map(|(_, _, name)| name.clone()).collect())
-    }
-
-    fn stray(
-        &self,
-        Stray {
-            kind,
-            row,
-            slot,
-            at,
-            belongs,
-        }: Stray,
-    ) -> FaultyCable {
-        self.cable((kind, row, slot), Some(at), Some(belongs))
-    }
-
-    fn cable(
-        &self,
-        (kind, row, slot): (usize, usize, usize),
-        at: Option<u32>,
-        belongs: Option<u32>,
-    ) -> FaultyCable {
-        let rail = |switch: Option<u32>| self.numbers.of_switch.get(&switch?).copied();
-        let name = |switch: Option<u32>| self.switches.get(switch? as usize).cloned();
-        let of = &self.kinds[kind];
-        FaultyCable {
-            node: self.nodes[of.nodes[row]].name.clone(),
-            nic: self.nic(of, slot),
-            on: name(at),
-            on_rail: rail(at),
-            belongs: name(belongs),
-            rail: rail(belongs),
-        }
-    }
-
-    fn nic(&self, kind: &CableKind, slot: usize) -> String {
-        nic_name(&kind.slots, slot)
-    }
+/// A node's NICs in the order of the rails that they are on, for `rails=`.
+fn order(rails: &Rails, strays: &[Stray]) -> Option<String> {
+    let Stray { kind, cable } = strays.first()?;
+    let usual = &kind.rail_of;
+    let on = |slot: &usize| match strays.iter().find(|stray| stray.cable.slot == *slot) {
+        Some(stray) => rails.rail(stray.cable),
+        None => usual[*slot],
+    };
+    let slots = (0..usual.len()).filter(|slot| usual[*slot].is_some());
+    let rails: Option<Vec<_>> = slots.map(|slot| Some((on(&slot)?, slot))).collect();
+    kind.order(rails?, &[cable.node])
 }

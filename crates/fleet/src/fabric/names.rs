@@ -1,7 +1,7 @@
-//! A node's own names for its NICs, by which a cable is recognised whatever its source calls it, and its NICs' order.
+//! The nodes' own names of NICs, from their reports: cables of all sources are found by them, and sorted in their order.
 #![forbid(unsafe_code)]
 
-use super::cabling::{Cable, Cabling, NicPort, SwitchPort};
+use super::cabling::{Cable, Cabling};
 use crate::audit::report::{NeighbourReport, Report};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ pub struct NameBook {
 }
 
 impl NameBook {
-    /// Takes a node's names.  Of two reports of one node the first counts, in the order of what they say.
+    /// Adds a node. Of two reports of one node the lesser counts, so that their order does not matter.
     ///
     /// # Errors
     ///
@@ -31,140 +31,158 @@ impl NameBook {
                 "the reports before it have more than {MAX_KEPT} ports of NICs: compare fewer nodes at once"
             ));
         }
-        match self.nodes.get_mut(&names.node) {
-            Some(known) if names < *known => *known = names,
-            Some(_) => {}
-            None => _ = self.nodes.insert(names.node.clone(), names),
+        let known = self.nodes.entry(names.node.clone());
+        let known = known.or_insert_with(|| names.clone());
+        if names < *known {
+            *known = names;
         }
         Ok(())
     }
 }
 
-/// What a report of `check --json` tells of a node's NICs.
+/// The NICs in a report of `check --json`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeNames {
-    pub node: String,
+    node: String,
     /// in PCI order, which is the order of rails without `rails=`
-    pub ports: Vec<PortNames>,
+    pub(super) ports: Vec<PortNames>,
     /// the ports that its GPUs are given
     pub(super) rails: BTreeSet<PortKey>,
 }
 
-/// The names of a NIC's port.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PortNames {
-    pub nic: String,
-    pub port: u8,
-    /// its PCI function, else its name: the subject of the audit's facts
-    pub subject: String,
+pub(super) struct PortNames {
+    pub(super) key: PortKey,
+    /// the NIC's PCI function, else its name: the subject of the audit's facts
+    pub(super) subject: String,
     interface: Option<String>,
     guid: Option<String>,
-    subnet: Option<String>,
     is_ethernet: bool,
-    neighbour: Option<NeighbourReport>,
+    pub(super) neighbour: Option<NeighbourReport>,
 }
 
 impl NodeNames {
-    /// `None` for a node that is only described.
+    /// `None` for a report of a described machine.
     pub fn of(report: &Report) -> Option<NodeNames> {
         let mut ports = Vec::new();
         for nic in &report.nics {
             for port in &nic.ports {
-                // the GUID of a device is that of its only port, where the port does not tell its own
+                // a device's GUID is that of its only port, if the port has none in the report
                 let of_device = nic.guid.as_ref().filter(|_| nic.ports.len() == 1);
                 ports.push(PortNames {
-                    nic: nic.name.clone(),
-                    port: port.number,
+                    key: (nic.name.clone(), port.number),
                     subject: nic.address.clone().unwrap_or_else(|| nic.name.clone()),
                     interface: port.interface.clone(),
                     guid: port
                         .guid
                         .as_ref()
                         .or(of_device)
-                        .map(|guid| plain_guid(guid)),
-                    subnet: port.subnet.clone(),
+                        .and_then(|guid| plain_guid(guid)),
                     is_ethernet: port.link_layer == "Ethernet",
                     neighbour: port.neighbour.clone(),
                 });
             }
         }
-        let rails = report
-            .gpus
-            .iter()
-            .flat_map(|gpu| &gpu.nics)
-            .filter_map(|name| {
-                let (nic, port) = name.rsplit_once(':')?;
-                Some((nic.to_string(), port.parse().ok()?))
-            });
+        let rails = report.gpus.iter().flat_map(|gpu| &gpu.nics);
+        let key = |name: &String| {
+            let (nic, port) = name.rsplit_once(':')?;
+            Some((nic.to_string(), port.parse().ok()?))
+        };
         Some(NodeNames {
             node: report.host.clone()?,
             ports,
-            rails: rails.collect(),
+            rails: rails.filter_map(key).collect(),
         })
     }
 
-    /// The switches that its agent of LLDP hears: what identifies each, and its name.
-    pub(super) fn switches(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.ports.iter().filter_map(|port| {
-            let neighbour = port.neighbour.as_ref()?;
-            Some((neighbour.id.as_str(), neighbour.switch.as_str()))
-        })
-    }
-
-    /// Does its agent of LLDP hear a switch?
+    /// True if its LLDP agent hears a switch.
     pub fn has_neighbours(&self) -> bool {
         self.ports.iter().any(|port| port.neighbour.is_some())
     }
 }
 
-/// A GUID as 16 digits.
-fn plain_guid(guid: &str) -> String {
-    let digits = guid
-        .strip_prefix("0x")
-        .unwrap_or(guid)
-        .chars()
-        .filter(char::is_ascii_hexdigit);
-    digits.map(|digit| digit.to_ascii_lowercase()).collect()
+/// A GUID as 16 digits; `None` for zeros.
+fn plain_guid(guid: &str) -> Option<String> {
+    let digits = guid.strip_prefix("0x").unwrap_or(guid).chars();
+    let digits: String = digits.filter(char::is_ascii_hexdigit).collect();
+    let is_given = digits.contains(|digit| digit != '0');
+    is_given.then(|| digits.to_ascii_lowercase())
 }
 
-/// Where a port's cable ends.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum CableEnd {
-    At(SwitchPort),
-    NoLink,
-    /// the sources name several switches
-    Several,
-}
-
-/// The ports of a node that the sources tell, in the node's order.
-#[derive(Debug, Clone)]
-pub(super) struct NodeCables {
-    pub(super) name: String,
-    pub(super) ports: Vec<(PortKey, CableEnd)>,
-    /// by its report; empty where there is none
+/// The ports of a node that the sources list, in the node's order.
+pub(super) struct NodeCables<'a> {
+    pub(super) name: &'a str,
+    pub(super) ports: Vec<(PortKey, CableEnds<'a>)>,
+    /// by its report; empty without one
     pub(super) rails: BTreeSet<PortKey>,
-    /// the InfiniBand subnets of its ports, by its report
-    pub(super) subnets: BTreeMap<PortKey, String>,
     pub(super) is_ethernet: bool,
-    /// True: its NICs are RDMA devices by their names on the node.  An agent of LLDP hears on all interfaces.
+    /// true if its NICs are named as on the node. An LLDP agent hears on all interfaces, not only on RDMA devices.
     pub(super) has_own_names: bool,
+}
+
+/// Each switch that a source names for a port, with the switch's port: none without a link, several in contradictions.
+pub(super) type CableEnds<'a> = BTreeMap<&'a str, &'a str>;
+
+impl<'a> NodeCables<'a> {
+    pub(super) fn ends(&self, key: &PortKey) -> Option<&CableEnds<'a>> {
+        let port = self.ports.iter().find(|(port, _)| port == key);
+        port.map(|(_, ends)| ends)
+    }
 }
 
 /// Ports of a node, at most: more than any node has, so that the time stays linear.
 const MAX_PORTS: usize = 64;
 
-/// The cables of each node by its own names; what was odd goes to `notes`.
-pub(super) fn nodes(
-    cabling: &Cabling,
-    reports: &BTreeMap<String, NodeNames>,
+/// The cables of each node by its own names, and by the names of `switches`; oddities go to `notes`.
+pub(super) fn nodes<'a>(
+    cabling: &'a Cabling,
+    reports: &'a BTreeMap<String, NodeNames>,
+    switches: &'a BTreeMap<String, String>,
     notes: &mut Vec<String>,
-) -> Vec<NodeCables> {
-    let names = Known::new(reports);
-    let mut nodes: BTreeMap<&str, BTreeMap<PortKey, CableEnd>> = BTreeMap::new();
+) -> Vec<NodeCables<'a>> {
+    let mut nodes: BTreeMap<&str, BTreeMap<PortKey, CableEnds>> = BTreeMap::new();
+    let mut by_guid: BTreeMap<&str, (&str, &PortKey)> = BTreeMap::new();
+    let mut by_name: BTreeMap<(&str, &str, u8), &PortKey> = BTreeMap::new();
+    let mut add = |node, key: &PortKey, end: Option<(&'a str, &'a str)>| {
+        let ends = nodes
+            .entry(node)
+            .or_default()
+            .entry(key.clone())
+            .or_default();
+        if let Some((switch, port)) = end {
+            let switch = switches.get(switch).map_or(switch, String::as_str);
+            let known: &mut &str = ends.entry(switch).or_insert(port);
+            *known = (*known).min(port);
+        }
+    };
+    for (node, report) in reports {
+        for port in &report.ports {
+            let key = &port.key;
+            if let Some(guid) = &port.guid {
+                by_guid.insert(guid, (node, key));
+            }
+            if let Some(interface) = &port.interface {
+                by_name.insert((node, interface, 1), key);
+            }
+            by_name.insert((node, &key.0, key.1), key);
+            if let Some(NeighbourReport { id, port, .. }) = &port.neighbour {
+                add(node, key, Some((id, port)));
+            }
+        }
+    }
     let mut renamed: BTreeSet<(&str, &str)> = BTreeSet::new();
     let mut without_guids: BTreeSet<&str> = BTreeSet::new();
-    for Cable { nic, to, .. } in cabling.cables.iter().chain(&cabling.unnamed) {
-        let (node, key) = names.of(nic);
+    for Cable { nic, to } in cabling.cables.iter().chain(&cabling.unnamed) {
+        let said = (nic.nic.clone(), nic.port);
+        // a GUID is surer than a description, which may be another node's
+        let known = nic
+            .guid
+            .as_deref()
+            .and_then(|guid| by_guid.get(guid).copied());
+        let (node, key) = known.unwrap_or_else(|| {
+            let key = by_name.get(&(&nic.node, &nic.nic, nic.port));
+            (&nic.node, key.copied().unwrap_or(&said))
+        });
         if node.is_empty() {
             continue;
         }
@@ -174,24 +192,7 @@ pub(super) fn nodes(
         if node != nic.node && !nic.node.is_empty() {
             renamed.insert((&nic.node, node));
         }
-        let end = to.clone().map_or(CableEnd::NoLink, CableEnd::At);
-        add(nodes.entry(node).or_default(), key, end);
-    }
-    for report in reports.values() {
-        for port in &report.ports {
-            let Some(NeighbourReport { id, port: at, .. }) = &port.neighbour else {
-                continue;
-            };
-            let end = CableEnd::At(SwitchPort {
-                switch: id.clone(),
-                port: at.clone(),
-            });
-            add(
-                nodes.entry(&report.node).or_default(),
-                (port.nic.clone(), port.port),
-                end,
-            );
-        }
+        add(node, key, to.as_ref().map(|to| (&*to.switch, &*to.port)));
     }
     for (said, node) in renamed.iter().take(20) {
         notes.push(format!(
@@ -201,39 +202,27 @@ pub(super) fn nodes(
     let mut cut = 0;
     let found = nodes.into_iter().map(|(name, ends)| {
         let report = reports.get(name);
-        let of_report = report
-            .map(|report| report.ports.as_slice())
-            .unwrap_or_default();
-        let known = of_report
+        let known = report.map_or(&[][..], |report| &report.ports);
+        let known: BTreeMap<&PortKey, (usize, bool)> = known
             .iter()
             .enumerate()
-            .map(|(at, port)| ((port.nic.as_str(), port.port), (at, port)));
-        let known: BTreeMap<(&str, u8), (usize, &PortNames)> = known.collect();
-        let place = |(nic, port): &PortKey| {
-            let at = known
-                .get(&(nic.as_str(), *port))
-                .map_or(usize::MAX, |(at, _)| *at);
-            (at, natural(nic), *port)
-        };
-        let mut ports: Vec<(PortKey, CableEnd)> = ends.into_iter().collect();
-        ports.sort_by_cached_key(|(key, _)| place(key));
+            .map(|(at, port)| (&port.key, (at, port.is_ethernet)))
+            .collect();
+        let mut ports = Vec::from_iter(ends);
+        ports.sort_by_cached_key(|(key, _)| {
+            let place = known.get(key).map_or(usize::MAX, |(at, _)| *at);
+            (place, natural(&key.0), key.1)
+        });
         cut += usize::from(ports.len() > MAX_PORTS);
         ports.truncate(MAX_PORTS);
-        let subnet = |port: &PortNames| Some(((port.nic.clone(), port.port), port.subnet.clone()?));
-        let is_ethernet = |((nic, port), _): &(PortKey, CableEnd)| {
-            known
-                .get(&(nic.as_str(), *port))
-                .is_some_and(|(_, port)| port.is_ethernet)
-        };
         NodeCables {
-            name: name.to_string(),
+            name,
             has_own_names: report.is_some() || !without_guids.contains(name),
-            is_ethernet: ports.iter().any(is_ethernet),
+            is_ethernet: ports
+                .iter()
+                .any(|(key, _)| known.get(key).is_some_and(|port| port.1)),
             ports,
-            rails: report
-                .map(|report| report.rails.clone())
-                .unwrap_or_default(),
-            subnets: of_report.iter().filter_map(subnet).collect(),
+            rails: report.map_or_else(BTreeSet::new, |report| report.rails.clone()),
         }
     });
     let found = found.collect();
@@ -245,80 +234,14 @@ pub(super) fn nodes(
     found
 }
 
-/// Two sources, or two neighbours on one port, may say different things of it.
-fn add(ends: &mut BTreeMap<PortKey, CableEnd>, key: PortKey, end: CableEnd) {
-    let said = ends.entry(key).or_insert(CableEnd::NoLink);
-    *said = match (&*said, end) {
-        (CableEnd::NoLink, end) => end,
-        (said, CableEnd::NoLink) => said.clone(),
-        (CableEnd::At(a), CableEnd::At(b)) if a.switch == b.switch => {
-            CableEnd::At(a.clone().min(b))
-        }
-        _ => CableEnd::Several,
-    };
-}
-
-/// The names of all reports.
-struct Known<'a> {
-    by_guid: BTreeMap<&'a str, (&'a str, &'a PortNames)>,
-    /// by node and device, port and all, or interface
-    by_name: BTreeMap<(&'a str, &'a str, u8), &'a PortNames>,
-}
-
-impl<'a> Known<'a> {
-    fn new(reports: &'a BTreeMap<String, NodeNames>) -> Known<'a> {
-        let mut known = Known {
-            by_guid: BTreeMap::new(),
-            by_name: BTreeMap::new(),
-        };
-        for report in reports.values() {
-            for port in &report.ports {
-                let guid = port
-                    .guid
-                    .as_deref()
-                    .filter(|guid| guid.bytes().any(|digit| digit != b'0'));
-                guid.map(|guid| known.by_guid.insert(guid, (&report.node, port)));
-                if let Some(interface) = &port.interface {
-                    known.by_name.insert((&report.node, interface, 1), port);
-                }
-                known
-                    .by_name
-                    .insert((&report.node, &port.nic, port.port), port);
-            }
-        }
-        known
-    }
-
-    /// The node and port that a source's names mean; a GUID tells more than a description, which may be another node's.
-    fn of<'b>(&self, nic: &'b NicPort) -> (&'b str, PortKey)
-    where
-        'a: 'b,
-    {
-        let key = |port: &PortNames| (port.nic.clone(), port.port);
-        if let Some((node, port)) = nic.guid.as_deref().and_then(|guid| self.by_guid.get(guid)) {
-            return (node, key(port));
-        }
-        match self
-            .by_name
-            .get(&(nic.node.as_str(), nic.nic.as_str(), nic.port))
-        {
-            Some(port) => (&nic.node, key(port)),
-            None => (&nic.node, (nic.nic.clone(), nic.port)),
-        }
-    }
-}
-
-/// A name in parts, so that `mlx5_10` stands behind `mlx5_9`.
+/// A name in parts, so that `mlx5_10` is behind `mlx5_9`.
 pub(super) fn natural(name: &str) -> Vec<(String, u64)> {
-    let mut parts = Vec::new();
-    let mut rest = name;
+    let is_digit = |letter: char| letter.is_ascii_digit();
+    let (mut parts, mut rest) = (Vec::new(), name);
     while !rest.is_empty() {
-        let digits = rest
-            .find(|letter: char| letter.is_ascii_digit())
-            .unwrap_or(rest.len());
-        let (text, after) = rest.split_at(digits);
+        let (text, after) = rest.split_at(rest.find(is_digit).unwrap_or(rest.len()));
         let end = after
-            .find(|letter: char| !letter.is_ascii_digit())
+            .find(|letter| !is_digit(letter))
             .unwrap_or(after.len());
         parts.push((text.to_string(), after[..end].parse().unwrap_or(u64::MAX)));
         rest = &after[end..];
@@ -326,22 +249,8 @@ pub(super) fn natural(name: &str) -> Vec<(String, u64)> {
     parts
 }
 
-/// The NIC's name, with the port where the NIC has several.
-pub(super) fn nic_name(slots: &[PortKey], slot: usize) -> String {
-    let (nic, port) = &slots[slot];
-    let has_several = slots
-        .iter()
-        .any(|(other, number)| other == nic && number != port);
-    if has_several || *port != 1 {
-        format!("{nic}:{port}")
-    } else {
-        nic.clone()
-    }
-}
-
-/// Can `rails=` name them?  Two ports of one NIC have one name, and `HCA-1` is the subnet manager's name alone.
-pub(super) fn are_names<'a>(nics: impl Iterator<Item = &'a str>) -> bool {
-    let mut distinct = BTreeSet::new();
-    nics.into_iter()
-        .all(|nic| !nic.starts_with("HCA-") && distinct.insert(nic))
+/// True if `rails=` can name them: two ports of one NIC have one name, and `HCA-1` is the subnet manager's name alone.
+pub(super) fn are_names(nics: &[&str]) -> bool {
+    let distinct = BTreeSet::from_iter(nics);
+    distinct.len() == nics.len() && !nics.iter().any(|nic| nic.starts_with("HCA-"))
 }

@@ -1,21 +1,18 @@
-//! What cables make of the rails: which switch is which rail's, which cables are wrong, and what the admin should write.
+//! The rails of a fabric: the rail of each switch, cables that are wrong, and lines for the admin.
 //!
-//! The k-th NIC of each node is on one switch, the leaf of rail k, or on one such switch for each group of nodes (a pod).  Most
-//! nodes decide, so no list of switches is needed; where there is no majority, the answer is "not known".
+//! The k-th NIC of each node is on one switch, the leaf of rail k, or on one such switch for each group of nodes (a pod). Most
+//! nodes decide, so no list of switches is needed; without a majority the answer is "not known".
 #![forbid(unsafe_code)]
 
-use super::advice::{Advice, AdvisedLine};
-use super::cabling::Cabling;
-use super::faults::{CableFault, Doubt, Faults};
-use super::layout::{CableLayout, RailNumbers, numbered};
-use super::names::{self, CableEnd, NodeCables, NodeNames, PortKey, natural};
-use super::reach::{RailReach, reach};
-use super::votes::{CableKind, CablePlace, kinds};
+use super::cabling::{Cabling, SwitchPort};
+use super::faults::{CableFault, Faults};
+use super::kinds::{CableKind, CableLayout, CablePlace};
+use super::layout::{Rails, rails};
+use super::names::{NameBook, NodeNames, natural, nodes};
 use crate::audit::hostlist::compressed;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the cables of a fabric make of its rails.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FabricRails {
     /// of the nodes with rails, else of the weightiest kind
@@ -23,16 +20,15 @@ pub struct FabricRails {
     pub rails: Vec<CabledRail>,
     pub reach: RailReach,
     pub faults: Vec<CableFault>,
-    /// what to write into the configuration file
     pub lines: Vec<AdvisedLine>,
-    /// what is not known, or need not be wrong
+    /// unknowns, and oddities that need not be wrong
     pub notes: Vec<String>,
     pub switches: Vec<CabledSwitch>,
     pub nodes: Vec<CabledNode>,
 }
 
 /// A rail, over all groups of nodes.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CabledRail {
     pub rail: usize,
     /// its NICs on most nodes
@@ -43,6 +39,30 @@ pub struct CabledRail {
     pub right: usize,
     /// ports that belong to it
     pub ports: usize,
+}
+
+/// Links between the switches of different rails.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RailReach {
+    /// there are no two rails
+    NoRails,
+    /// switches connect all rails
+    Together,
+    /// no switch connects two rails
+    Isolated,
+    /// groups of rails that switches connect
+    Partly(Vec<Vec<usize>>),
+    /// no source lists the links between switches
+    NotKnown,
+}
+
+/// A line for the configuration file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct AdvisedLine {
+    pub line: String,
+    /// when it is right
+    pub why: String,
 }
 
 /// A switch with cables of nodes.
@@ -60,7 +80,6 @@ pub struct CabledNode {
     pub nics: Vec<CabledPort>,
 }
 
-/// Where a NIC's port is cabled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CabledPort {
     pub nic: String,
@@ -70,69 +89,73 @@ pub struct CabledPort {
     pub switch_port: Option<String>,
     /// the rail of that switch
     pub rail: Option<usize>,
-    /// where most nodes beside it have that NIC, if that is another switch
+    /// the switch that most nodes beside it have there, if it is another
     pub belongs: Option<String>,
 }
 
 impl FabricRails {
-    /// The rails of a fabric.  Reports of `check --json` add the nodes' own names of NICs, and which of these the GPUs use.
+    /// Compares all nodes. Reports of `check --json` add the nodes' own names of NICs, and the NICs that GPUs use.
     pub fn of(cabling: &Cabling, reports: &BTreeMap<String, NodeNames>) -> FabricRails {
         let mut notes = cabling.notes.clone();
-        let nodes = names::nodes(cabling, reports, &mut notes);
-        let (kinds, switches) = kinds(&nodes);
-        let numbers = numbered(&kinds, &nodes);
-        let all = all_names(cabling, reports);
-        let name = |key: &str| all.get(key).cloned().unwrap_or_else(|| key.to_string());
-        let names: Vec<String> = switches.keys.iter().map(|key| name(key)).collect();
-        let faults = Faults {
-            nodes: &nodes,
-            kinds: &kinds,
-            numbers: &numbers,
-            switches: &names,
-        };
-        let (found, doubts, orders) = faults.find();
-        let mut leaves: Vec<BTreeSet<&str>> = vec![BTreeSet::new(); numbers.names.len()];
-        for (switch, rail) in &numbers.of_switch {
-            leaves[*rail].insert(switches.keys[*switch as usize]);
-        }
-        let reach = reach(cabling, &leaves, &subnets(&kinds, &nodes, &numbers));
+        let names = names(cabling, reports);
+        let nodes = nodes(cabling, reports, &names, &mut notes);
+        let rails = rails(&nodes);
+        let Faults {
+            faults,
+            doubts,
+            orders,
+        } = Faults::of(&rails);
+        let list = |nodes: &BTreeSet<&str>| compressed(nodes.iter().copied());
         notes.extend(
             doubts
                 .iter()
-                .map(|(doubt, nodes)| text(doubt, &compressed(nodes.iter().copied()))),
+                .map(|(text, nodes)| format!("{}: {text}", list(nodes))),
         );
-        notes.extend(of_slurm(cabling));
-        let told: BTreeSet<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+        let listed: BTreeSet<&str> = nodes.iter().map(|node| node.name).collect();
         // a login node has no NIC of the fabric
         let silent = reports
-            .values()
-            .filter(|of| !of.rails.is_empty() && !told.contains(of.node.as_str()));
-        let silent = compressed(silent.map(|of| of.node.as_str()));
+            .iter()
+            .filter(|(node, of)| !of.rails.is_empty() && !listed.contains(&***node));
+        let silent = compressed(silent.map(|(node, _)| node.as_str()));
         if !silent.is_empty() && !nodes.is_empty() {
             notes.push(format!("no source tells a cable of {silent}"));
         }
+        let reach = reach(cabling, &names, &rails);
+        let mut lines = Vec::new();
+        for (order, nodes) in &orders {
+            lines.push(line(
+                format!("NodeName={} rails={order}", list(nodes)),
+                "only if its cables are meant to be so: then its NICs are numbered otherwise than on most nodes",
+            ));
+        }
+        lines.extend(by_switches(&rails));
+        lines.extend(by_kinds(&rails));
+        match reach {
+            RailReach::Isolated => lines.push(line(
+                "fabric=isolated-rails".to_string(),
+                "no switch connects two rails, and nodes see that only where each rail has a subnet of its own",
+            )),
+            RailReach::Together if nodes.iter().any(|node| node.is_ethernet) => lines.push(line(
+                "fabric=routed".to_string(),
+                "only if each rail has an IPv4 network of its own and the hosts route between these: the switches connect them",
+            )),
+            _ => {}
+        }
+        let has_rails = |kind: &&CableKind| kind.rail_of.iter().any(Option::is_some);
+        let first = rails.kinds.iter().find(has_rails).or(rails.kinds.first());
         FabricRails {
-            layout: numbers.layout(),
-            rails: rails(&kinds, &numbers, &leaves, &name),
-            lines: Advice {
-                kinds: &kinds,
-                nodes: &nodes,
-                numbers: &numbers,
-                names: &names,
-            }
-            .lines(orders, &reach),
+            layout: first.map_or(CableLayout::NotTold, |kind| kind.layout),
+            rails: cabled_rails(&rails),
+            lines,
             reach,
-            faults: found,
+            faults,
             notes,
-            switches: match kinds.is_empty() {
-                true => slurms_leaves(cabling, &name),
-                false => cabled_switches(&kinds, &nodes, &numbers, &names),
-            },
-            nodes: cabled_nodes(&kinds, &nodes, &numbers, &names),
+            switches: cabled_switches(&rails),
+            nodes: cabled_nodes(&rails),
         }
     }
 
-    /// Versioned JSON for programs.  `unread` says of each input that could not be read why.
+    /// Versioned JSON for programs. `unread` has the reason for each input that could not be read.
     pub fn to_json(&self, unread: &[String]) -> String {
         /// Grows by one when a field changes its meaning or is removed, not with new fields.
         const VERSION: u32 = 1;
@@ -155,146 +178,63 @@ impl FabricRails {
     }
 }
 
-/// Each switch by its name; where two have the same, with what identifies it.
-fn all_names(cabling: &Cabling, reports: &BTreeMap<String, NodeNames>) -> BTreeMap<String, String> {
-    let told = reports
-        .values()
-        .flat_map(NodeNames::switches)
-        .map(|(key, name)| (key.to_string(), name.to_string()));
-    let mut all: BTreeMap<String, String> = told.collect();
-    all.extend(
-        cabling
-            .switches
-            .iter()
-            .map(|(key, name)| (key.clone(), name.clone())),
-    );
+/// The name of each switch; where two have the same, with its key.
+fn names(cabling: &Cabling, reports: &BTreeMap<String, NodeNames>) -> BTreeMap<String, String> {
+    let ports = reports.values().flat_map(|report| &report.ports);
+    let heard = ports.filter_map(|port| port.neighbour.as_ref());
+    let mut all: BTreeMap<String, String> =
+        heard.map(|of| (of.id.clone(), of.switch.clone())).collect();
+    all.extend(cabling.switches.clone());
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    all.values()
-        .for_each(|name| *counts.entry(name.clone()).or_default() += 1);
+    for name in all.values() {
+        *counts.entry(name.clone()).or_default() += 1;
+    }
     for (key, name) in &mut all {
-        match counts.get(name) {
-            _ if name.trim().is_empty() => name.clone_from(key),
-            Some(2..) if name != key => *name = format!("{name} ({key})"),
-            _ => {}
+        if name.trim().is_empty() {
+            name.clone_from(key);
+        } else if counts[name] > 1 && name != key {
+            *name = format!("{name} ({key})");
         }
     }
     all
 }
 
-fn text(doubt: &Doubt, nodes: &str) -> String {
-    match doubt {
-        Doubt::OtherLeaf(nic, on, belongs) => {
-            format!(
-                "{nodes}: {nic} is on {on}, and its neighbours' on {belongs}: another leaf of the same rail"
-            )
-        }
-        Doubt::Unclear(nics) => format!(
-            "{nodes}: {}: the nodes on the same switches do not agree, so it is not known which cables are right",
-            nics.join(" ")
-        ),
-    }
-}
-
-/// What files of Slurm's topology tell, which know no NICs.
-fn of_slurm(cabling: &Cabling) -> Option<String> {
-    let leaves: BTreeSet<&String> = cabling.leaves.values().flatten().collect();
-    let nodes = cabling.leaves.len();
-    (nodes > 0).then(|| {
-        format!(
-            "a topology of Slurm's tells that {nodes} nodes are on {} leaves; which NIC is on which, and so the rails, it does not tell",
-            leaves.len()
-        )
-    })
-}
-
-fn slurms_leaves(cabling: &Cabling, name: &impl Fn(&str) -> String) -> Vec<CabledSwitch> {
-    let mut on: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for (node, leaves) in &cabling.leaves {
-        leaves
-            .iter()
-            .for_each(|leaf| _ = on.entry(leaf).or_default().insert(node));
-    }
-    let switch = |(leaf, nodes): (&str, BTreeSet<&str>)| CabledSwitch {
-        switch: name(leaf),
-        rail: None,
-        nodes: compressed(nodes),
-    };
-    on.into_iter().map(switch).collect()
-}
-
-/// The InfiniBand subnets of each rail's ports.
-fn subnets<'a>(
-    kinds: &[CableKind],
-    nodes: &'a [NodeCables],
-    numbers: &RailNumbers,
-) -> Vec<BTreeSet<&'a str>> {
-    let mut found = vec![BTreeSet::new(); numbers.names.len()];
-    for (kind, of_kind) in kinds.iter().zip(&numbers.kinds) {
-        for (key, rail) in kind.slots.iter().zip(&of_kind.rail_of) {
-            let Some(rail) = rail else { continue };
-            let of_nodes = kind
-                .nodes
-                .iter()
-                .filter_map(|node| nodes[*node].subnets.get(key));
-            found[*rail].extend(of_nodes.map(String::as_str));
-        }
-    }
-    found
-}
-
-fn rails(
-    kinds: &[CableKind],
-    numbers: &RailNumbers,
-    leaves: &[BTreeSet<&str>],
-    name: &impl Fn(&str) -> String,
-) -> Vec<CabledRail> {
-    let rail = |(rail, leaves): (usize, &BTreeSet<&str>)| {
-        let mut leaves: Vec<String> = leaves.iter().map(|leaf| name(leaf)).collect();
+fn cabled_rails(of: &Rails) -> Vec<CabledRail> {
+    let rail = |(rail, nics): (usize, &Vec<String>)| {
+        let leaves = of.of_switch.iter().filter(|(_, of)| **of == rail);
+        let mut leaves: Vec<String> = leaves.map(|(leaf, _)| leaf.to_string()).collect();
         leaves.sort_by_cached_key(|leaf| natural(leaf));
-        let nics = numbers.names[rail].clone();
         CabledRail {
             rail,
-            nics,
+            nics: nics.clone(),
             leaves,
             right: 0,
             ports: 0,
         }
     };
-    let mut rails: Vec<CabledRail> = leaves.iter().enumerate().map(rail).collect();
-    for (kind, of_kind) in kinds.iter().zip(&numbers.kinds) {
-        for (slot, rail) in of_kind.rail_of.iter().enumerate() {
-            let Some(rail) = rail else { continue };
-            let places = kind.places.iter().map(|places| places[slot]);
-            let on = |at: u32| numbers.of_switch.get(&at) == Some(rail);
-            rails[*rail].right += places
-                .filter(|place| match place {
-                    CablePlace::Right { at } | CablePlace::Elsewhere { at, .. } => on(*at),
-                    _ => false,
-                })
-                .count();
-            rails[*rail].ports += kind.places.len();
+    let mut rails: Vec<CabledRail> = of.nics.iter().enumerate().map(rail).collect();
+    for kind in &of.kinds {
+        for cable in &kind.cables {
+            if let Some(rail) = kind.rail_of[cable.slot] {
+                let is_clear = !matches!(cable.place, CablePlace::Unclear { .. });
+                rails[rail].right += usize::from(is_clear && of.rail(cable) == Some(rail));
+                rails[rail].ports += 1;
+            }
         }
     }
     rails
 }
 
-fn cabled_switches(
-    kinds: &[CableKind],
-    nodes: &[NodeCables],
-    numbers: &RailNumbers,
-    names: &[String],
-) -> Vec<CabledSwitch> {
-    let mut on: BTreeMap<u32, BTreeSet<&str>> = BTreeMap::new();
-    for kind in kinds {
-        for (node, places) in kind.nodes.iter().zip(&kind.places) {
-            for at in places.iter().filter_map(|place| place.at()) {
-                on.entry(at).or_default().insert(&nodes[*node].name);
-            }
+fn cabled_switches(rails: &Rails) -> Vec<CabledSwitch> {
+    let mut on: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for cable in rails.kinds.iter().flat_map(|kind| &kind.cables) {
+        if let Some(at) = cable.at() {
+            on.entry(at).or_default().insert(cable.node.name);
         }
     }
-    let switch = |(at, nodes): (u32, BTreeSet<&str>)| CabledSwitch {
-        switch: names[at as usize].clone(),
-        rail: numbers.of_switch.get(&at).copied(),
+    let switch = |(at, nodes): (&str, BTreeSet<&str>)| CabledSwitch {
+        switch: at.to_string(),
+        rail: rails.of_switch.get(at).copied(),
         nodes: compressed(nodes),
     };
     let mut all: Vec<CabledSwitch> = on.into_iter().map(switch).collect();
@@ -302,52 +242,185 @@ fn cabled_switches(
     all
 }
 
-fn cabled_nodes(
-    kinds: &[CableKind],
-    nodes: &[NodeCables],
-    numbers: &RailNumbers,
-    names: &[String],
-) -> Vec<CabledNode> {
-    let mut all = Vec::new();
-    for kind in kinds {
-        for (node, places) in kind.nodes.iter().zip(&kind.places) {
-            let node = &nodes[*node];
-            let ports: BTreeMap<&PortKey, &CableEnd> =
-                node.ports.iter().map(|(key, end)| (key, end)).collect();
-            let port = |(key, place): (&PortKey, &CablePlace)| {
-                let at = place.at();
-                let belongs = match place {
-                    CablePlace::Elsewhere { belongs, .. } => Some(*belongs),
-                    CablePlace::NoLink { belongs } => *belongs,
-                    _ => None,
-                };
-                let switch_port = match ports.get(key) {
-                    Some(CableEnd::At(at)) => Some(at.port.clone()).filter(|port| !port.is_empty()),
-                    _ => None,
-                };
-                CabledPort {
-                    nic: key.0.clone(),
-                    port: key.1,
-                    switch: at.map(|at| names[at as usize].clone()),
-                    switch_port,
-                    rail: at.and_then(|at| numbers.of_switch.get(&at).copied()),
-                    belongs: belongs.map(|at| names[at as usize].clone()),
-                }
-            };
-            let is_there = |(_, place): &(&PortKey, &CablePlace)| **place != CablePlace::Unused;
-            let nics = kind
-                .slots
-                .iter()
-                .zip(places)
-                .filter(is_there)
-                .map(port)
-                .collect();
-            all.push(CabledNode {
-                node: node.name.clone(),
-                nics,
+fn cabled_nodes(rails: &Rails) -> Vec<CabledNode> {
+    let mut nodes: BTreeMap<&str, Vec<CabledPort>> = BTreeMap::new();
+    for kind in &rails.kinds {
+        for cable in &kind.cables {
+            let nics = nodes.entry(cable.node.name).or_default();
+            if cable.place == CablePlace::Unused {
+                continue;
+            }
+            let key = &kind.slots[cable.slot];
+            let port = cable
+                .at()
+                .and_then(|at| cable.node.ends(key)?.get(at).copied());
+            nics.push(CabledPort {
+                nic: key.0.clone(),
+                port: key.1,
+                switch: cable.at().map(String::from),
+                switch_port: port.filter(|port| !port.is_empty()).map(String::from),
+                rail: rails.rail(cable),
+                belongs: cable.belongs().map(String::from),
             });
         }
     }
+    let node = |(node, nics): (&str, _)| CabledNode {
+        node: node.to_string(),
+        nics,
+    };
+    let mut all: Vec<CabledNode> = nodes.into_iter().map(node).collect();
     all.sort_by_cached_key(|of| natural(&of.node));
+    all
+}
+
+/// The groups of rails that links between switches connect.
+fn reach(cabling: &Cabling, names: &BTreeMap<String, String>, rails: &Rails) -> RailReach {
+    if rails.nics.len() < 2 {
+        return RailReach::NoRails;
+    }
+    let name = |end: &'_ SwitchPort| names.get(&end.switch).unwrap_or(&end.switch).clone();
+    let mut beside: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (a, b) in &cabling.trunks {
+        beside.entry(name(a)).or_default().push(name(b));
+        beside.entry(name(b)).or_default().push(name(a));
+    }
+    // a source that gives a NIC's GUID lists all links of its switch
+    let whole = cabling
+        .cables
+        .iter()
+        .filter(|cable| cabling.tells_trunks && cable.nic.guid.is_some());
+    let whole: BTreeSet<String> = whole
+        .filter_map(|cable| cable.to.as_ref().map(name))
+        .collect();
+    let mut leaves = rails.of_switch.keys();
+    if !leaves.all(|leaf| whole.contains(*leaf) || beside.contains_key(*leaf)) {
+        return RailReach::NotKnown;
+    }
+    let (mut seen, mut groups) = (BTreeSet::new(), BTreeSet::new());
+    for leaf in rails.of_switch.keys() {
+        let (mut group, mut open) = (BTreeSet::new(), vec![*leaf]);
+        while let Some(switch) = open.pop() {
+            if seen.insert(switch) {
+                group.extend(rails.of_switch.get(switch).copied());
+                open.extend(beside.get(switch).into_iter().flatten().map(String::as_str));
+            }
+        }
+        if !group.is_empty() {
+            groups.insert(Vec::from_iter(group));
+        }
+    }
+    if groups.iter().all(|group| group.len() == 1) {
+        RailReach::Isolated
+    } else if groups.iter().all(|group| group.len() == rails.nics.len()) {
+        RailReach::Together
+    } else {
+        RailReach::Partly(groups.into_iter().collect())
+    }
+}
+
+fn line(line: String, why: &str) -> AdvisedLine {
+    AdvisedLine {
+        line,
+        why: why.to_string(),
+    }
+}
+
+/// The kinds whose NICs have a rail each.
+fn rail_optimised<'a>(rails: &'a Rails<'a>) -> impl Iterator<Item = &'a CableKind<'a>> {
+    rails
+        .kinds
+        .iter()
+        .filter(|kind| kind.layout == CableLayout::RailOptimised)
+}
+
+/// For nodes of another kind, if their NICs are on the rails' switches in another order.
+fn by_kinds(rails: &Rails) -> Vec<AdvisedLine> {
+    let most = rails.kinds.first().map_or(0, |kind| kind.nodes.len());
+    let others = rail_optimised(rails).filter(|kind| kind.nodes.len() < most);
+    let line = |kind: &CableKind| {
+        let rails = &kind.rail_of;
+        let slots = (0..rails.len()).filter_map(|slot| Some((rails[slot]?, slot)));
+        let order = kind
+            .order(slots.collect(), &kind.nodes)
+            .filter(|_| !rails.is_sorted())?;
+        let nodes = compressed(kind.nodes.iter().map(|node| node.name));
+        let why = "their NICs are on the rails' switches in another order than those of most nodes";
+        Some(line(format!("NodeName={nodes} rails={order}"), why))
+    };
+    others.filter_map(line).collect()
+}
+
+/// For all nodes, if the names of the rails' switches count otherwise than their NICs, and alike in each pod.
+fn by_switches(rails: &Rails) -> Option<AdvisedLine> {
+    let kind = rail_optimised(rails).next()?;
+    let slots = kind.rail_of.iter().flatten().count();
+    // for each node its slots in the order of the switches' names; all nodes must agree
+    let mut orders: BTreeSet<Vec<usize>> = BTreeSet::new();
+    for row in kind.cables.chunks(kind.slots.len()) {
+        let mut on: Vec<(Vec<(String, u64)>, usize)> = Vec::new();
+        for cable in row
+            .iter()
+            .filter(|cable| kind.rail_of[cable.slot].is_some())
+        {
+            let CablePlace::Right { at } = cable.place else {
+                continue;
+            };
+            // a GUID or a MAC numbers no rails
+            let is_digit = |byte: u8| byte.is_ascii_hexdigit() || b"x:".contains(&byte);
+            if at.len() >= 12 && at.bytes().all(is_digit) {
+                return None;
+            }
+            on.push((natural(at), cable.slot));
+        }
+        if on.len() == slots {
+            on.sort_unstable();
+            orders.insert(on.into_iter().map(|(_, slot)| slot).collect());
+        }
+    }
+    let slots = orders
+        .pop_first()
+        .filter(|slots| orders.is_empty() && !slots.is_sorted())?;
+    let order = kind.order(slots.into_iter().enumerate().collect(), &kind.nodes)?;
+    Some(line(
+        format!("rails={order}"),
+        "only if rails are to be numbered as their switches are named, for the policy `rail`; most nodes have their NICs \
+        in another order",
+    ))
+}
+
+/// The facts of one node's NICs: the subject in its report, what about it, its value.
+pub type CableFacts = Vec<(String, String, String)>;
+
+/// The place of each NIC, as facts that `audit` compares: by rails, which are the same in each pod.
+pub fn positions<'a>(rails: &'a FabricRails, names: &NameBook) -> Vec<(&'a str, CableFacts)> {
+    let mut all = Vec::new();
+    for CabledNode { node, nics } in &rails.nodes {
+        let Some(report) = names.nodes.get(node) else {
+            continue;
+        };
+        let fact = |nic: &CabledPort| {
+            // the state of a port without a link is in the report
+            nic.switch.as_ref()?;
+            let mut ports = report.ports.iter();
+            let port = ports.find(|port| port.key.0 == nic.nic && port.key.1 == nic.port)?;
+            let (what, value) = match (rails.layout, nic.rail) {
+                (CableLayout::RailOptimised | CableLayout::Grouped(_), rail) => (
+                    "rail by cable",
+                    rail.map_or("none".to_string(), |rail| rail.to_string()),
+                ),
+                (CableLayout::OneLeaf, _) => {
+                    let not = if nic.belongs.is_some() { "not " } else { "" };
+                    ("switch", format!("{not}its neighbours'"))
+                }
+                _ => return None,
+            };
+            Some((
+                port.subject.clone(),
+                format!("port {} {what}", nic.port),
+                value,
+            ))
+        };
+        all.push((node.as_str(), nics.iter().filter_map(fact).collect()));
+    }
     all
 }

@@ -513,41 +513,6 @@ fn rails_without_a_switch_above_them_are_isolated() {
 }
 
 #[test]
-fn a_tree_of_slurms_says_whether_leaves_that_lldp_names_are_connected() {
-    let plugs = plugs(Plan {
-        pods: 1,
-        nodes: 4,
-        nics: 2,
-    });
-    let mut cabling = cabling(&plugs, false);
-    let cables = std::mem::take(&mut cabling.cables).into_iter();
-    cabling.cables = cables
-        .map(|of| Cable {
-            nic: NicPort {
-                guid: None,
-                ..of.nic
-            },
-            ..of
-        })
-        .collect();
-    for rail in 0..2 {
-        cabling
-            .switches
-            .insert(format!("leaf0-{rail}"), format!("sw{rail}"));
-    }
-    let reach = |cabling: &Cabling| FabricRails::of(cabling, &BTreeMap::new()).reach;
-    assert_eq!(
-        reach(&cabling),
-        RailReach::NotKnown,
-        "LLDP tells no trunks, whatever another source does"
-    );
-    cabling.parents.insert(("sw0".into(), "top".into()));
-    assert_eq!(reach(&cabling), RailReach::NotKnown);
-    cabling.parents.insert(("sw1".into(), "top".into()));
-    assert_eq!(reach(&cabling), RailReach::Together);
-}
-
-#[test]
 fn what_only_some_switches_connect_is_told_by_groups() {
     let plugs = plugs(Plan {
         pods: 1,
@@ -567,26 +532,6 @@ fn what_only_some_switches_connect_is_told_by_groups() {
     }
     let found = FabricRails::of(&cabling, &BTreeMap::new());
     assert_eq!(found.reach, RailReach::Partly(vec![vec![0, 1], vec![2, 3]]));
-}
-
-#[test]
-fn a_topology_of_slurm_tells_no_rails_and_says_so() {
-    let mut cabling = Cabling::default();
-    for node in ["n1", "n2"] {
-        cabling
-            .leaves
-            .insert(node.into(), BTreeSet::from(["s1".to_string()]));
-    }
-    let found = FabricRails::of(&cabling, &BTreeMap::new());
-    assert_eq!(
-        (found.layout, found.rails.len(), found.faults.len()),
-        (CableLayout::NotTold, 0, 0)
-    );
-    assert!(
-        found.notes[0].contains("does not tell"),
-        "{:?}",
-        found.notes
-    );
 }
 
 #[test]

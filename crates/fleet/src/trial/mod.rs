@@ -1,4 +1,5 @@
-//! A trial on real nodes: other programs' pictures of a node, which GPUs the driver gave each task, and what placement was worth.
+//! A trial on real nodes: other programs' pictures of a node, the GPUs that the driver gives each task, and the effect of
+//! placement.
 #![forbid(unsafe_code)]
 
 pub mod probe;

@@ -1,8 +1,9 @@
-//! What one task found of itself, as a line of JSON, and whether its GPUs are those that the plugin took for its own.
+//! One task's findings about itself, as a line of JSON, and whether its GPUs are those that the plugin took for its own.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::topology::{CpuSet, PciAddress};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 pub const FORMAT: &str = "nic-placement probe";
 pub const VERSION: u32 = 1;
@@ -27,15 +28,13 @@ pub struct Probe {
     pub memory: Option<String>,
     /// of its first CUDA device
     pub copies: Option<CopyRates>,
-    /// NCCL's version, if a communicator was made
-    pub nccl: Option<i32>,
-    /// why there are no copies, or no communicator
+    /// reasons for absent copies
     pub notes: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbedDriver {
-    /// `cuda`, `hip` or `level-zero`
+    /// `cuda` or `hip`
     pub name: String,
     pub version: Option<i32>,
     /// in the driver's order
@@ -57,7 +56,7 @@ pub struct CopyRates {
     pub to_host_mb_s: f64,
 }
 
-/// Are a task's GPUs those that the plugin took for its own?
+/// A task's GPUs of the driver, compared with those that the plugin took for its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Identity {
     Agrees,
@@ -67,7 +66,7 @@ pub enum Identity {
         driver: Vec<PciAddress>,
         taken: Vec<PciAddress>,
     },
-    /// no driver is there, or none answers: why
+    /// no driver is there, or none answers: the reason
     NotTried(String),
     /// the task has no marker
     NotPlaced,
@@ -79,85 +78,68 @@ impl Probe {
         serde_json::to_string(self).unwrap_or_default() + "\n"
     }
 
-    /// Reads one line; `None` for what is no probe of this version.
+    /// Reads one line; `None` for another text or version.
     pub fn from_json(line: &str) -> Option<Probe> {
         let probe: Probe = serde_json::from_str(line).ok()?;
         (probe.format == FORMAT && probe.version == VERSION).then_some(probe)
     }
 }
 
-/// Of several drivers with devices the one that agrees most counts: an Intel processor's own GPU stands beside others.
+/// Of several drivers with devices the one that agrees most counts: an Intel processor's own GPU is beside others.
 pub fn judge(probe: &Probe) -> Identity {
     let Some(taken) = &probe.taken else {
         return Identity::NotPlaced;
     };
-    let mut answers = Vec::new();
-    let mut errors = Vec::new();
-    for driver in &probe.drivers {
-        match addresses(driver) {
-            Ok(devices) => answers.push(identity(devices, taken, driver.name == "hip")),
-            Err(why) => errors.push(format!("{}: {why}", driver.name)),
+    let (mut answers, mut errors) = (Vec::new(), Vec::new());
+    for ProbedDriver {
+        name,
+        devices,
+        error,
+        ..
+    } in &probe.drivers
+    {
+        let devices = devices.iter().map(|device| device.address.parse());
+        let devices: Result<Vec<PciAddress>, _> = devices.collect();
+        match (error, devices) {
+            (Some(why), _) => errors.push(format!("{name}: {why}")),
+            (None, Err(why)) => errors.push(format!("{name}: {why}")),
+            (None, Ok(devices)) => answers.push(identity(devices, taken, name == "hip")),
         }
     }
     let rank = |answer: &Identity| match answer {
         Identity::Agrees => 0,
         Identity::Order => 1,
         Identity::Differs { driver, .. } if driver.iter().any(|device| taken.contains(device)) => 2,
-        // a driver that answers not may be the one with the GPUs that were taken
+        // a driver that does not answer may be the one with the GPUs that were taken
         _ if !errors.is_empty() => 4,
         Identity::Differs { driver, .. } if !driver.is_empty() => 3,
         _ => 5,
     };
-    let best = answers.into_iter().min_by_key(rank);
-    match best {
+    match answers.into_iter().min_by_key(rank) {
         Some(best) if rank(&best) != 4 => best,
         _ if errors.is_empty() => Identity::NotTried("no driver was asked".to_string()),
         _ => Identity::NotTried(errors.join("; ")),
     }
 }
 
-/// A driver's devices; why they are not known, else.
-fn addresses(driver: &ProbedDriver) -> Result<Vec<PciAddress>, String> {
-    if let Some(error) = &driver.error {
-        return Err(error.clone());
-    }
-    driver
-        .devices
-        .iter()
-        .map(|device| device.address.parse())
-        .collect::<Result<_, _>>()
-        .map_err(|error| format!("{error}"))
-}
-
-/// Of GPUs that are divided each part has the address of all; HIP may count them by the function's number.
+/// Each part of a divided GPU has the address of all; HIP may count them by the function's number.
 fn identity(driver: Vec<PciAddress>, taken: &[PciAddress], by_card: bool) -> Identity {
     let once = |addresses: &[PciAddress]| {
-        let mut once = Vec::new();
-        for address in addresses
+        let mut seen = BTreeSet::new();
+        let named = addresses
             .iter()
-            .map(|address| if by_card { address.card() } else { *address })
-        {
-            if !once.contains(&address) {
-                once.push(address);
-            }
-        }
-        once
+            .map(|of| if by_card { of.card() } else { *of });
+        let once: Vec<PciAddress> = named.filter(|address| seen.insert(*address)).collect();
+        (once, seen)
     };
     let (devices, expected) = (once(&driver), once(taken));
-    let sorted = |addresses: &[PciAddress]| {
-        let mut sorted = addresses.to_vec();
-        sorted.sort();
-        sorted
-    };
     if devices == expected {
         Identity::Agrees
-    } else if sorted(&devices) == sorted(&expected) {
+    } else if devices.1 == expected.1 {
         Identity::Order
     } else {
-        Identity::Differs {
-            driver,
-            taken: taken.to_vec(),
-        }
+        let taken = taken.to_vec();
+        Identity::Differs { driver, taken }
     }
 }
 
@@ -206,7 +188,6 @@ mod tests {
             set_cpus: None,
             memory: Some("prefer:0".into()),
             copies: None,
-            nccl: None,
             notes: Vec::new(),
         }
     }
@@ -269,22 +250,22 @@ mod tests {
     #[test]
     fn the_driver_that_agrees_most_counts_and_one_that_failed_may_be_the_task_s() {
         judged(
-            &[driver("hip", &[]), driver("level-zero", &[B, A])],
+            &[driver("hip", &[]), driver("other", &[B, A])],
             Some(&[A, B]),
             Identity::Order,
         );
         judged(
-            &[driver("hip", &[]), driver("level-zero", &[B])],
+            &[driver("hip", &[]), driver("other", &[B])],
             Some(&[A]),
             differs(&[B], &[A]),
         );
         judged(
-            &[failed("cuda"), driver("level-zero", &[B])],
+            &[failed("cuda"), driver("other", &[B])],
             Some(&[A]),
             not_tried("cuda: `init` answered 3"),
         );
         judged(
-            &[failed("cuda"), driver("level-zero", &[A])],
+            &[failed("cuda"), driver("other", &[A])],
             Some(&[A]),
             Identity::Agrees,
         );

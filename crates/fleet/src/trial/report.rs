@@ -1,19 +1,16 @@
-//! The report of a trial: what agreed, what did not, and what placement was worth, without names of hosts or users.
+//! The report of a trial: agreements, differences, and the effect of placement, without names of hosts or users.
 #![forbid(unsafe_code)]
 
 use super::witness::Witness;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 pub const FORMAT: &str = "nic-placement trial";
 pub const VERSION: u32 = 1;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrialReport {
-    /// [`FORMAT`]
     pub format: String,
-    /// [`VERSION`]
     pub version: u32,
     /// GPUs and NICs by model and count
     pub machine: String,
@@ -24,11 +21,11 @@ pub struct TrialReport {
     pub witnesses: Vec<Witness>,
     pub ways: Vec<TriedWay>,
     pub effects: Vec<Effect>,
-    /// is a program played by a test?  Such a report is no result.
+    /// true if a test played a program: such a report is no result
     pub played: bool,
 }
 
-/// A way to start tasks, and which GPUs the driver gave them.
+/// A way to start tasks, and the GPUs that the driver gave them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TriedWay {
     /// the command, without the program
@@ -39,9 +36,9 @@ pub struct TriedWay {
     pub agree: usize,
     /// ... with another order
     pub other_order: usize,
-    /// of these the first few are told
+    /// the first few of the others
     pub differ: Vec<String>,
-    /// tasks that no driver could be asked for, by the reason
+    /// tasks without a driver's answer, by the reason
     pub unasked: BTreeMap<String, usize>,
     /// tasks that were bound, and have these CPUs
     pub bound: usize,
@@ -81,7 +78,7 @@ pub struct Effect {
     pub bytes: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
-/// The median, and what holds it with 98 % confidence where there are ten figures (docs/measure.md).
+/// The median, and from ten figures on its interval of 98 % confidence (docs/measure.md).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Middle {
     pub median: f64,
@@ -108,14 +105,35 @@ impl Effect {
     /// The figure of a side in percent of the near side's, pair by pair.
     pub fn against_near(&self, side: &str) -> Option<Middle> {
         let (near, other) = (self.figures.get("near")?, self.figures.get(side)?);
-        let pairs = near
-            .iter()
-            .filter_map(|(round, near)| Some((near, other.get(round)?)));
-        middle(pairs.map(|(near, other)| other / near * 100.0))
+        let share = |(round, near): (_, &f64)| Some(other.get(round)? / near * 100.0);
+        middle(near.iter().filter_map(share))
+    }
+
+    fn row(&self) -> String {
+        if let Some(why) = &self.not_tried {
+            return untried(&cell(&self.program), why, 5);
+        }
+        let side = |name: &str| -> String {
+            let figures = self
+                .figures
+                .get(name)
+                .and_then(|of| middle(of.values().copied()));
+            let Some(of) = figures else {
+                return "-".to_string();
+            };
+            let share = self.against_near(name).filter(|_| name != "near");
+            let share = share.map(|share| match share.interval {
+                Some((low, high)) => format!(" ({:.0} %, {low:.0} to {high:.0})", share.median),
+                None => format!(" ({:.0} %)", share.median),
+            });
+            format!("{:.1}{}", of.median, share.unwrap_or_default())
+        };
+        let [near, default, far] = ["near", "default", "far"].map(side);
+        row([cell(&self.program), near, default, far, cell(&self.unit)])
     }
 }
 
-/// Why a text is no report.
+/// Reads a report; the error says why a text is none.
 pub fn read(text: &[u8]) -> Result<TrialReport, String> {
     let report: TrialReport =
         serde_json::from_slice(text).map_err(|error| format!("no report of a trial: {error}"))?;
@@ -126,32 +144,29 @@ pub fn read(text: &[u8]) -> Result<TrialReport, String> {
     }
 }
 
-/// What stands in a report that was sent in and must not.
+/// The reasons why a report that was sent in cannot be taken.
 pub fn faults(report: &TrialReport) -> Vec<String> {
-    let mut faults = Vec::new();
-    if report.played {
-        faults.push("a program in it was played by a test".to_string());
-    }
-    if report
+    let is_nothing = report
         .witnesses
         .iter()
         .all(|witness| witness.not_tried.is_some())
-        && report.ways.iter().all(|way| way.judged() == 0)
-    {
-        faults.push("nothing was compared: no other program, and no driver".to_string());
-    }
+        && report.ways.iter().all(|way| way.judged() == 0);
+    let is_uuid = |word: &str| word.starts_with("GPU-") && word.len() >= 40;
     let text = serde_json::to_string(report).unwrap_or_default();
-    if text
-        .split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-')
-        .any(is_uuid)
-    {
-        faults.push("a GPU's UUID stands in it".to_string());
-    }
+    let mut words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-');
+    let faults = [
+        (report.played, "a program in it was played by a test"),
+        (
+            is_nothing,
+            "nothing was compared: no other program, and no driver",
+        ),
+        (words.any(is_uuid), "a GPU's UUID stands in it"),
+    ];
     faults
-}
-
-fn is_uuid(word: &str) -> bool {
-    word.starts_with("GPU-") && word.len() >= 40
+        .into_iter()
+        .filter(|fault| fault.0)
+        .map(|fault| fault.1.to_string())
+        .collect()
 }
 
 /// Above the rows of several reports.
@@ -161,30 +176,23 @@ pub const HEADING: &str = "| machine | releases | other programs that agree | ta
 impl TrialReport {
     /// Its row below [`HEADING`].
     pub fn row(&self) -> String {
-        let tried: Vec<&Witness> = self
+        let tried = self
             .witnesses
             .iter()
-            .filter(|witness| witness.not_tried.is_none())
-            .collect();
-        let agree = tried.iter().filter(|witness| witness.agrees()).count();
+            .filter(|witness| witness.not_tried.is_none());
+        let agree = tried.clone().filter(|witness| witness.agrees()).count();
         let sum = |of: fn(&TriedWay) -> usize| self.ways.iter().map(of).sum::<usize>();
-        let far = self.effects.iter().filter_map(|effect| {
+        let far = |effect: &Effect| {
             let far = effect.against_near("far")?;
             Some(format!("{} {:.0} %", cell(&effect.program), far.median))
-        });
-        format!(
-            "| {} | {} | {agree} of {} | {} of {} | {} |\n",
+        };
+        row([
             cell(&self.machine),
-            self.releases
-                .values()
-                .map(|release| cell(release))
-                .collect::<Vec<_>>()
-                .join(", "),
-            tried.len(),
-            sum(|way| way.agree),
-            sum(TriedWay::judged),
-            far.collect::<Vec<_>>().join(", "),
-        )
+            joined(self.releases.values().map(|release| cell(release)), ", "),
+            format!("{agree} of {}", tried.count()),
+            format!("{} of {}", sum(|way| way.agree), sum(TriedWay::judged)),
+            joined(self.effects.iter().filter_map(far), ", "),
+        ])
     }
 
     pub fn to_json(&self) -> String {
@@ -198,80 +206,52 @@ impl TrialReport {
         if self.played {
             page += "**A program was played by a test: this is no result.**\n\n";
         }
-        let releases: Vec<String> = self
-            .releases
-            .iter()
-            .map(|(name, release)| format!("{} {}", cell(name), cell(release)))
-            .collect();
-        let nodes = if self.nodes == 1 {
-            "1 node".to_string()
-        } else {
-            format!("{} nodes", self.nodes)
-        };
-        // writing to a string cannot fail
-        let _ = writeln!(page, "{nodes}; {}.\n", releases.join(", "));
+        let releases = self.releases.iter();
+        let releases = releases.map(|(name, release)| format!("{} {}", cell(name), cell(release)));
+        let nodes = if self.nodes == 1 { "node" } else { "nodes" };
+        page += &format!("{} {nodes}; {}.\n\n", self.nodes, joined(releases, ", "));
         page +=
             "| other program's picture of the node | facts compared | otherwise |\n|---|---|---|\n";
-        for Witness {
-            program,
-            not_tried,
-            compared,
-            differences,
-        } in &self.witnesses
-        {
-            let differences: Vec<String> = differences
-                .iter()
-                .map(|of| {
+        page.extend(self.witnesses.iter().map(
+            |Witness {
+                 program,
+                 not_tried,
+                 compared,
+                 differences,
+             }| {
+                if let Some(why) = not_tried {
+                    return untried(&cell(program), why, 3);
+                }
+                let differences = differences.iter().map(|of| {
                     format!(
                         "{}: {} here, {} there",
                         cell(&of.what),
                         cell(&of.ours),
                         cell(&of.theirs)
                     )
-                })
-                .collect();
-            let _ = match not_tried {
-                Some(why) => writeln!(page, "| {} | not tried: {} | |", cell(program), cell(why)),
-                None if differences.is_empty() => {
-                    writeln!(page, "| {} | {compared} | none |", cell(program))
-                }
-                None => writeln!(
-                    page,
-                    "| {} | {compared} | {} |",
-                    cell(program),
-                    differences.join("; ")
-                ),
-            };
-        }
+                });
+                let differences = match joined(differences, "; ") {
+                    none if none.is_empty() => "none".to_string(),
+                    some => some,
+                };
+                row([cell(program), compared.to_string(), differences])
+            },
+        ));
         page += "\n| way to start tasks | tasks | driver agrees | other order | otherwise | not asked | bound as set | on the GPU's \
                  NUMA node | without placement |\n|---|---|---|---|---|---|---|---|---|\n";
-        for way in &self.ways {
-            way.write(&mut page);
-        }
+        page.extend(self.ways.iter().map(TriedWay::row));
         page += "\n| program | near | as Slurm starts it | far | unit |\n|---|---|---|---|---|\n";
-        for effect in &self.effects {
-            effect.write(&mut page);
-        }
-        let with_bytes = self
-            .effects
-            .iter()
-            .flat_map(|effect| effect.bytes.iter().map(move |of| (effect, of)));
-        let mut with_bytes = with_bytes.peekable();
-        if with_bytes.peek().is_some() {
+        page.extend(self.effects.iter().map(Effect::row));
+        if self.effects.iter().any(|effect| !effect.bytes.is_empty()) {
             page += "\n| program | side | MB that left by each NIC |\n|---|---|---|\n";
         }
-        for (effect, (side, nics)) in with_bytes {
-            let nics: Vec<String> = nics
-                .iter()
-                .map(|(nic, sent)| format!("{} {:.1}", cell(nic), *sent as f64 / 1e6))
-                .collect();
-            let _ = writeln!(
-                page,
-                "| {} | {} | {} |",
-                cell(&effect.program),
-                cell(side),
-                nics.join(", ")
-            );
+        for Effect { program, bytes, .. } in &self.effects {
+            for (side, nics) in bytes {
+                let nics = nics
+                    .iter()
+                    .map(|(nic, sent)| format!("{} {:.1}", cell(nic), *sent as f64 / 1e6));
+                page += &row([cell(program), cell(side), joined(nics, ", ")]);
+            }
         }
         page
     }
@@ -283,72 +263,44 @@ impl TriedWay {
         self.tasks.saturating_sub(self.unasked.values().sum())
     }
 
-    fn write(&self, page: &mut String) {
-        let command = cell(&self.command);
+    fn row(&self) -> String {
+        let command = format!("`{}`", cell(&self.command));
         if let Some(why) = &self.not_tried {
-            let _ = writeln!(
-                page,
-                "| `{command}` | not tried: {} | | | | | | | |",
-                cell(why)
-            );
-            return;
+            return untried(&command, why, 9);
         }
-        let unasked: Vec<String> = self
+        let unasked = self
             .unasked
             .iter()
-            .map(|(why, count)| format!("{count}: {}", cell(why)))
-            .collect();
-        let differ: Vec<String> = self.differ.iter().map(|differ| cell(differ)).collect();
-        let _ = writeln!(
-            page,
-            "| `{command}` | {} | {} | {} | {} | {} | {} of {} | {} | {} |",
-            self.tasks,
-            self.agree,
-            self.other_order,
-            differ.join("; "),
-            unasked.join("; "),
-            self.bound,
-            self.bound + self.bound_elsewhere,
-            self.near,
-            self.near_without,
-        );
+            .map(|(why, count)| format!("{count}: {}", cell(why)));
+        row([
+            command,
+            self.tasks.to_string(),
+            self.agree.to_string(),
+            self.other_order.to_string(),
+            joined(self.differ.iter().map(|differ| cell(differ)), "; "),
+            joined(unasked, "; "),
+            format!("{} of {}", self.bound, self.bound + self.bound_elsewhere),
+            self.near.to_string(),
+            self.near_without.to_string(),
+        ])
     }
 }
 
-impl Effect {
-    fn write(&self, page: &mut String) {
-        if let Some(why) = &self.not_tried {
-            let _ = writeln!(
-                page,
-                "| {} | not tried: {} | | | |",
-                cell(&self.program),
-                cell(why)
-            );
-            return;
-        }
-        let side = |name: &str| -> String {
-            let Some(of) = self
-                .figures
-                .get(name)
-                .and_then(|figures| middle(figures.values().copied()))
-            else {
-                return "-".to_string();
-            };
-            let share = (name != "near").then(|| self.against_near(name)).flatten();
-            let share = share.map(|share| match share.interval {
-                Some((low, high)) => format!(" ({:.0} %, {low:.0} to {high:.0})", share.median),
-                None => format!(" ({:.0} %)", share.median),
-            });
-            format!("{:.1}{}", of.median, share.unwrap_or_default())
-        };
-        let sides = ["near", "default", "far"].map(side).join(" | ");
-        let _ = writeln!(
-            page,
-            "| {} | {sides} | {} |",
-            cell(&self.program),
-            cell(&self.unit)
-        );
-    }
+fn joined(texts: impl Iterator<Item = String>, between: &str) -> String {
+    texts.collect::<Vec<_>>().join(between)
+}
+
+fn row<const CELLS: usize>(cells: [String; CELLS]) -> String {
+    format!("| {} |\n", cells.join(" | "))
+}
+
+/// The row of a program that was not tried.
+fn untried(name: &str, why: &str, cells: usize) -> String {
+    format!(
+        "| {name} | not tried: {} |{}\n",
+        cell(why),
+        " |".repeat(cells - 2)
+    )
 }
 
 /// Foreign text in a cell of a table.

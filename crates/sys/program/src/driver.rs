@@ -1,73 +1,45 @@
-//! The GPUs as the vendors' own libraries tell them: loaded when asked, never linked. A call may hang for ever: the caller is
+//! The GPUs of the vendors' own libraries, which are loaded when asked, never linked. A call may hang for ever: the caller is
 //! a process of its own, under timeout(1).
 //!
-//! A library may write to stdout (NCCL with `NCCL_DEBUG`); what it writes there goes to stderr.
+//! Output of a library on stdout goes to stderr.
 #![allow(unsafe_code)]
 
 mod cuda;
 mod hip;
-mod level_zero;
-mod nccl;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt;
 use std::mem::{size_of, transmute_copy};
 
 /// Devices of one driver, at most.
-const MAX_DEVICES: usize = 256;
+const MAX_DEVICES: c_int = 256;
 /// Bytes of a text that a library writes, at most.
 const TEXT: usize = 256;
 /// CUDA_ERROR_NO_DEVICE (cuda.h) and hipErrorNoDevice (hip_runtime_api.h), which is an answer.
 const NO_DEVICE: c_int = 100;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DriverKind {
-    Cuda,
-    Hip,
-    LevelZero,
-}
-
-impl DriverKind {
-    pub const ALL: [DriverKind; 3] = [DriverKind::Cuda, DriverKind::Hip, DriverKind::LevelZero];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            DriverKind::Cuda => "cuda",
-            DriverKind::Hip => "hip",
-            DriverKind::LevelZero => "level-zero",
-        }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Version and devices of a driver.
+#[derive(Default)]
 pub struct DriverAnswer {
-    pub name: &'static str,
     /// as the library numbers itself: 12040 is CUDA 12.4
     pub version: Option<i32>,
     /// in the driver's order; the first 256
     pub devices: Vec<DriverDevice>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Default)]
 pub struct DriverDevice {
-    /// PCI address, as the driver writes it but in lower case
+    /// PCI address, as the driver writes it
     pub address: String,
     /// `GPU-` and 32 digits; of a MIG instance its own number (cuda.h, `cuDeviceGetUuid_v2`)
     pub uuid: Option<String>,
     pub name: Option<String>,
 }
 
-/// Megabytes (10^6 bytes) in a second, between a GPU and page-locked memory of the host.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Copies {
-    pub to_device_mb_s: f64,
-    pub to_host_mb_s: f64,
-}
-
 /// Reason why a driver does not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriverError {
-    /// the loader finds no such library, or cannot load it
+    /// dlopen(3) finds no such library, or cannot load it
     Absent,
     Symbol(&'static str),
     /// the function's result
@@ -84,25 +56,15 @@ impl fmt::Display for DriverError {
     }
 }
 
-impl std::error::Error for DriverError {}
-
-/// The devices that a driver shows to this process.
-pub fn ask(kind: DriverKind) -> Result<DriverAnswer, DriverError> {
-    without_stdout(|| match kind {
-        DriverKind::Cuda => cuda::ask(),
-        DriverKind::Hip => hip::ask(),
-        DriverKind::LevelZero => level_zero::ask(),
-    })
+/// The devices that each driver shows to this process.
+pub fn ask_drivers() -> [(&'static str, Result<DriverAnswer, DriverError>); 2] {
+    without_stdout(|| [("cuda", cuda::ask()), ("hip", hip::ask())])
 }
 
-/// The speed of copies of so many bytes, `rounds` each way, to and from the CUDA device of this number.
-pub fn copies(ordinal: i32, bytes: usize, rounds: u32) -> Result<Copies, DriverError> {
-    without_stdout(|| cuda::copies(ordinal, bytes, rounds))
-}
-
-/// NCCL's version, after a communicator of one rank, for which NCCL writes the file that `NCCL_TOPO_DUMP_FILE` names.
-pub fn nccl_topology() -> Result<i32, DriverError> {
-    without_stdout(nccl::topology)
+/// Megabytes (10^6 bytes) in a second, to the first CUDA device and back, in `rounds` copies of so many bytes between it and
+/// page-locked memory of the host. `clock` counts seconds.
+pub fn copies(bytes: usize, rounds: u32, clock: &dyn Fn() -> f64) -> Result<[f64; 2], DriverError> {
+    without_stdout(|| cuda::copies(bytes, rounds, clock))
 }
 
 /// A library that stays loaded: drivers' threads run its code until the process ends.
@@ -135,12 +97,13 @@ impl Library {
     }
 }
 
-/// A table of a library's functions, with its header's types.  Each returns 0 on success.
+/// A table of a library's functions, with its header's types. Each returns 0 on success.
 macro_rules! functions {
-    ($table:ident { $($name:ident($($kind:ty),*);)* }) => {
+    ($table:ident { $($name:ident($($argument:ident: $kind:ty),*);)* }) => {
         #[allow(non_snake_case, reason = "the library's own names")]
         struct $table { $($name: unsafe extern "C" fn($($kind),*) -> std::ffi::c_int,)* }
 
+        #[allow(non_snake_case, reason = "the library's own names")]
         impl $table {
             fn of(library: &crate::driver::Library) -> Result<$table, crate::driver::DriverError> {
                 Ok($table {
@@ -150,21 +113,21 @@ macro_rules! functions {
                     )*
                 })
             }
+
+            $(
+                unsafe fn $name(&self, $($argument: $kind),*) -> Result<(), crate::driver::DriverError> {
+                    // SAFETY: the caller's.
+                    match unsafe { (self.$name)($($argument),*) } {
+                        0 => Ok(()),
+                        number => Err(crate::driver::DriverError::Call(stringify!($name), number)),
+                    }
+                }
+            )*
         }
     };
 }
 
-/// Calls a function of a table; the caller writes `unsafe`.
-macro_rules! call {
-    ($table:ident.$name:ident($($argument:expr),*)) => {
-        match ($table.$name)($($argument),*) {
-            0 => Ok(()),
-            number => Err(crate::driver::DriverError::Call(stringify!($name), number)),
-        }
-    };
-}
-
-use {call, functions};
+use functions;
 
 fn number(write: impl FnOnce(*mut c_int) -> Result<(), DriverError>) -> Result<c_int, DriverError> {
     let mut number = 0;
@@ -182,11 +145,6 @@ fn text(
     Ok(String::from_utf8_lossy(text).into_owned())
 }
 
-/// `count`, at most [`MAX_DEVICES`].
-fn bounded(count: c_int) -> c_int {
-    count.clamp(0, MAX_DEVICES as c_int)
-}
-
 /// Runs this with stderr in stdout's place.
 fn without_stdout<T>(run: impl FnOnce() -> T) -> T {
     // SAFETY: these calls touch no memory of ours but C's own buffers, which fflush writes out. Where a descriptor cannot be
@@ -201,7 +159,7 @@ fn without_stdout<T>(run: impl FnOnce() -> T) -> T {
     };
     let result = run();
     if kept != -1 {
-        // SAFETY: as above; what C's printf(3) holds back is written before stdout is there again.
+        // SAFETY: as above; bytes that C's printf(3) holds back are written before stdout is there again.
         unsafe {
             libc::fflush(std::ptr::null_mut());
             libc::dup2(kept, 1);

@@ -8,7 +8,7 @@
 //!
 //! [`given_socket`] is how a task talks to slurmstepd.
 //!
-//! [`ask`] loads the vendors' libraries, which no other process of ours does.
+//! [`ask_drivers`] loads the vendors' libraries, which no other process of ours does.
 //!
 //! A package of its own, since a constructor is in every program that links its package: the plugin's are Slurm's.
 #![allow(unsafe_code)]
@@ -17,9 +17,7 @@ mod beside;
 mod driver;
 
 pub use beside::{Running, Signals};
-pub use driver::{
-    Copies, DriverAnswer, DriverDevice, DriverError, DriverKind, ask, copies, nccl_topology,
-};
+pub use driver::{DriverAnswer, DriverDevice, DriverError, ask_drivers, copies};
 
 use std::ffi::{CString, OsStr, OsString, c_char, c_int};
 use std::io;

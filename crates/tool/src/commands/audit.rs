@@ -1,4 +1,4 @@
-//! `nic-placement audit`: which nodes of a cluster are not like the others of their kind.
+//! `nic-placement audit`: names nodes of a cluster that are not like the others of their kind.
 #![forbid(unsafe_code)]
 
 use super::devices::device_name;
@@ -8,15 +8,14 @@ use super::{Failure, fabric, output, refresh::textfile};
 use clap::ValueHint;
 use nic_placement_core::diagnostic::counted;
 use nic_placement_fleet::audit::facts::{Class, Inventory};
-use nic_placement_fleet::audit::kinds::{Audited, Bad, Difference, Differing, Duplicate, NodeKind};
+use nic_placement_fleet::audit::kinds::{Audited, Bad, Difference, Differing, NodeKind};
 use nic_placement_fleet::audit::report::Report;
 use nic_placement_fleet::audit::stream::StreamPiece;
 use nic_placement_fleet::audit::{Audit, hostlist};
 use nic_placement_fleet::fabric::cabling::Cabling;
 use nic_placement_fleet::fabric::faults::CableFault;
 use nic_placement_fleet::fabric::names::{NameBook, NodeNames};
-use nic_placement_fleet::fabric::positions::positions;
-use nic_placement_fleet::fabric::rails::FabricRails;
+use nic_placement_fleet::fabric::rails::{FabricRails, positions};
 use nic_placement_traffic::exposition::{self, Metric};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -111,8 +110,9 @@ pub(super) fn run(options: &AuditOptions, page: &mut Page) -> Result<(), Failure
         .textfile
         .as_deref()
         .map_or(Ok(()), textfile::check)?;
+    let with_cables = !options.fabric.is_empty();
     let mut input = Input {
-        with_cables: !options.fabric.is_empty(),
+        with_cables,
         ..Input::default()
     };
     for file in or_stdin(&options.files) {
@@ -129,34 +129,29 @@ pub(super) fn run(options: &AuditOptions, page: &mut Page) -> Result<(), Failure
     let mut audited = audit.finish();
     let faults = rails.as_ref().map(|rails| rails.faults.as_slice());
     audited.cables = faults.and_then(|faults| serde_json::to_value(faults).ok());
+    let faults = faults.unwrap_or_default();
     match options.json {
         true => page.exact(&audited.to_json(rejected.count, &rejected.first)),
-        false => print(&audited, faults.unwrap_or_default(), &rejected, page),
+        false => print(&audited, faults, &rejected, page),
     }
     // an input without a report says nothing of any node: the old file stays, and its age tells
     if let Some(file) = options.textfile.as_ref().filter(|_| audited.nodes > 0) {
         output::write(file, exposition::write(&metrics(&audited)).as_bytes())?;
     }
-    match (rejected.count, audited.nodes) {
-        (0, 0) => Err("audit: no report: `nic-placement check --json` prints one".into()),
-        (0, _) if audited.are_alike() && faults.is_some_and(|faults| !faults.is_empty()) => {
-            Err("audit: not all cables are where they belong".into())
-        }
-        (0, _) if audited.is_clean() => Ok(()),
-        (0, _) if audited.are_alike() => Err("audit: nodes were reported more than once".into()),
-        (0, _) => Err("audit: not all nodes are like their kind".into()),
-        (count, _) => {
-            let what = match count {
-                1 => "one piece of the input is no report".to_string(),
-                more => format!("{more} pieces of the input are no reports"),
-            };
-            let cure = match rejected.mixed {
-                true => "; srun mixes the lines of its tasks, and `srun -l` tells whose each is",
-                false => "",
-            };
-            Err(format!("audit: {what}{cure}").into())
-        }
-    }
+    let said = match rejected.count {
+        0 if audited.nodes == 0 => "no report: `nic-placement check --json` prints one",
+        0 if !audited.are_alike() => "not all nodes are like their kind",
+        0 if !faults.is_empty() => "not all cables are where they belong",
+        0 if !audited.duplicates.is_empty() => "nodes were reported more than once",
+        0 => return Ok(()),
+        1 => "one piece of the input is no report",
+        more => &format!("{more} pieces of the input are no reports"),
+    };
+    let cure = match rejected.mixed && rejected.count > 0 {
+        true => "; srun mixes the lines of its tasks, and `srun -l` tells whose each is",
+        false => "",
+    };
+    Err(format!("audit: {said}{cure}").into())
 }
 
 /// The nodes that differ, with the numbers of differences; a node alone of its kind has one.
@@ -226,21 +221,16 @@ fn rails(files: &[PathBuf], input: &mut Input) -> Option<FabricRails> {
 }
 
 fn print(audited: &Audited, faults: &[CableFault], rejected: &Rejected, page: &mut Page) {
-    let nodes = counted(audited.nodes, "node");
-    let kinds = counted(audited.kinds.len(), "kind");
-    let differing: usize = audited
-        .kinds
-        .iter()
-        .flat_map(|kind| &kind.differing)
-        .map(|of| of.count)
-        .sum();
-    let verb = if differing == 1 {
-        "differs from its kind"
-    } else {
-        "differ from their kind"
-    };
     if audited.nodes > 0 {
-        page.line(format_args!("{nodes} of {kinds}, {differing} {verb}"));
+        let (nodes, kinds) = (
+            counted(audited.nodes, "node"),
+            counted(audited.kinds.len(), "kind"),
+        );
+        let differing = audited.kinds.iter().flat_map(|kind| &kind.differing);
+        page.line(match differing.map(|of| of.count).sum() {
+            1 => format!("{nodes} of {kinds}, 1 differs from its kind"),
+            more => format!("{nodes} of {kinds}, {more} differ from their kind"),
+        });
     }
     for kind in &audited.kinds {
         page.blank();
@@ -249,7 +239,19 @@ fn print(audited: &Audited, faults: &[CableFault], rejected: &Rejected, page: &m
     if !audited.duplicates.is_empty() {
         page.blank();
     }
-    duplicates(&audited.duplicates, page);
+    for (alike, says) in [
+        (true, "the same each time"),
+        (false, "not the same each time; one of them counts"),
+    ] {
+        let hosts = audited.duplicates.iter().filter(|of| of.alike == alike);
+        let hosts = hostlist::compressed(hosts.map(|of| of.host.as_str()));
+        if !hosts.is_empty() {
+            page.item(
+                "twice  ",
+                format_args!("{hosts} reported more than once, {says}"),
+            );
+        }
+    }
     if !faults.is_empty() {
         page.blank();
     }
@@ -286,12 +288,10 @@ fn kind(kind: &NodeKind, nodes: usize, page: &mut Page) {
         ..
     } in &kind.differing
     {
-        let count = if *count == 1 {
-            String::new()
-        } else {
-            format!(" ({count} nodes)")
-        };
-        page.indented(format_args!("{nodes}{count}"));
+        page.indented(match count {
+            1 => nodes.clone(),
+            more => format!("{nodes} ({more} nodes)"),
+        });
         let lines = together(differences);
         for of in lines.iter().take(SHOWN) {
             page.item("    ", line(of, kind.count));
@@ -316,9 +316,8 @@ fn together(differences: &[Difference]) -> Vec<Vec<&Difference>> {
         } else {
             ""
         };
-        let at = *known
-            .entry((of.class, alone, &of.what, &of.here, &of.kind, of.shared_by))
-            .or_insert(lines.len());
+        let key = (of.class, alone, &of.what, &of.here, &of.kind, of.shared_by);
+        let at = *known.entry(key).or_insert(lines.len());
         match lines.get_mut(at) {
             Some(line) => line.push(of),
             None => lines.push(vec![of]),
@@ -327,45 +326,29 @@ fn together(differences: &[Difference]) -> Vec<Vec<&Difference>> {
     lines
 }
 
-/// The name of a kind of device by its PCI ids, if known: `ConnectX-7` for `verbs 15b3:1021`.  The report keeps the
+/// The name of a kind of device by its PCI ids, if known: `ConnectX-7` for `verbs 15b3:1021`. The report keeps the
 /// ids.
-fn named(model: &str) -> String {
-    let name = |ids: &str| {
-        let (vendor, device) = ids.split_once(':')?;
-        device_name(
-            u16::from_str_radix(vendor, 16).ok()?,
-            u16::from_str_radix(device, 16).ok()?,
-        )
-    };
-    let ids = model.rsplit_once(' ').map_or(model, |(_, ids)| ids);
-    name(ids).unwrap_or(model).to_string()
+fn named(model: &str) -> &str {
+    let (_, ids) = model.rsplit_once(' ').unwrap_or(("", model));
+    let number = |digits| u16::from_str_radix(digits, 16).ok();
+    let ids = ids
+        .split_once(':')
+        .and_then(|(vendor, device)| Some((number(vendor)?, number(device)?)));
+    ids.and_then(|(vendor, device)| device_name(vendor, device))
+        .unwrap_or(model)
 }
 
 fn inventory(of: &Inventory) -> String {
-    let gpus = of
-        .gpus
-        .iter()
-        .map(|(model, count)| format!("{} {}", counted(*count, "GPU"), named(model)));
+    let gpus = of.gpus.iter();
+    let gpus = gpus.map(|(model, count)| format!(", {} {}", counted(*count, "GPU"), named(model)));
     let nics = of.nics.iter().map(|((model, path), count)| {
-        let path = if path.is_empty() {
-            String::new()
-        } else {
-            format!(" at {path}")
-        };
-        format!("{} {}{path}", counted(*count, "NIC"), named(model))
+        let at = if path.is_empty() { "" } else { " at " };
+        format!(", {} {}{at}{path}", counted(*count, "NIC"), named(model))
     });
-    let parts: Vec<String> = [of.machine.clone()]
-        .into_iter()
-        .chain(gpus)
-        .chain(nics)
-        .collect();
-    parts.join(", ")
+    of.machine.clone() + &gpus.chain(nics).collect::<String>()
 }
 
-fn line(differences: &[&Difference], nodes: usize) -> Text {
-    let [first, others @ ..] = differences else {
-        return Text::default();
-    };
+fn line(differences: &[&Difference], nodes: usize) -> String {
     let Difference {
         class,
         subject,
@@ -373,74 +356,45 @@ fn line(differences: &[&Difference], nodes: usize) -> Text {
         here,
         kind,
         shared_by,
-    } = first;
-    let (subjects, plural) = match others {
-        [] => (subject.clone(), ""),
-        // the addresses are in the JSON; names are enough where there are many
-        _ => (
-            differences
-                .iter()
-                .map(|of| short(&of.subject))
-                .collect::<Vec<_>>()
-                .join(" "),
-            "s",
-        ),
-    };
+    } = differences[0];
     let of = match class {
-        Class::Node => String::new(),
-        Class::Numa => format!("NUMA node{plural} {subjects} "),
-        Class::Gpu => format!("GPU{plural} {subjects} "),
-        Class::Nic => format!("NIC{plural} {subjects} "),
-        Class::Finding => return finding(subject, here.as_deref()).into(),
+        Class::Node => "",
+        Class::Numa => "NUMA node",
+        Class::Gpu => "GPU",
+        Class::Nic => "NIC",
+        Class::Finding => {
+            // the full text, if it says more
+            return match (subject.split_once(": "), here) {
+                (Some((code, about)), Some(text)) if about != text => {
+                    format!("check: {code}: {text}")
+                }
+                _ => format!("check: {subject}"),
+            };
+        }
+    };
+    let of = match differences {
+        _ if of.is_empty() => String::new(),
+        [_] => format!("{of} {subject} "),
+        // the addresses are in the JSON; names are enough where there are many
+        _ => {
+            let names = differences
+                .iter()
+                .filter_map(|of| of.subject.split(" (").next());
+            format!("{of}s {} ", names.collect::<Vec<_>>().join(" "))
+        }
     };
     let share = format!("({shared_by} of {nodes})");
+    let said = |value: &Option<String>| named(value.as_deref().unwrap_or("nothing")).to_string();
     match (what.as_str(), here, kind) {
-        ("", None, Some(kind)) => format!("{of}is missing: {} {share}", named(kind)).into(),
-        ("", Some(here), None) => {
-            format!("{of}is one more than its kind has: {} {share}", named(here)).into()
-        }
+        ("", None, _) => format!("{of}is missing: {} {share}", said(kind)),
+        ("", _, None) => format!("{of}is one more than its kind has: {} {share}", said(here)),
         (what, here, kind) => {
-            let said =
-                |value: &Option<String>| value.as_deref().map_or("nothing".to_string(), named);
             let what = if what.is_empty() {
-                "is".to_string()
+                "is"
             } else {
-                format!("{what}:")
+                &format!("{what}:")
             };
-            format!("{of}{what} {}, its kind {} {share}", said(here), said(kind)).into()
-        }
-    }
-}
-
-/// A device's name without its address.
-fn short(subject: &str) -> &str {
-    subject.split_once(" (").map_or(subject, |(name, _)| name)
-}
-
-/// A finding's line, with its full text if that says more.
-fn finding(subject: &str, text: Option<&str>) -> String {
-    match (subject.split_once(": "), text) {
-        (Some((code, about)), Some(text)) if about != text => format!("check: {code}: {text}"),
-        _ => format!("check: {subject}"),
-    }
-}
-
-fn duplicates(duplicates: &[Duplicate], page: &mut Page) {
-    for (alike, says) in [
-        (true, "the same each time"),
-        (false, "not the same each time; one of them counts"),
-    ] {
-        let hosts: Vec<&str> = duplicates
-            .iter()
-            .filter(|of| of.alike == alike)
-            .map(|of| of.host.as_str())
-            .collect();
-        if !hosts.is_empty() {
-            let hosts = hostlist::compressed(hosts);
-            page.item(
-                "twice  ",
-                format_args!("{hosts} reported more than once, {says}"),
-            );
+            format!("{of}{what} {}, its kind {} {share}", said(here), said(kind))
         }
     }
 }

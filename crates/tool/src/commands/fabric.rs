@@ -1,4 +1,4 @@
-//! `nic-placement fabric`: which switch each NIC is cabled to, and what that makes of the rails.
+//! `nic-placement fabric`: the switch that each NIC is cabled to, and the rails that the cables make.
 #![forbid(unsafe_code)]
 
 use super::Failure;
@@ -12,7 +12,7 @@ use nic_placement_fleet::audit::stream::StreamPiece;
 use nic_placement_fleet::fabric::cabling::Cabling;
 use nic_placement_fleet::fabric::faults::{CableFault, FaultKind, FaultyCable};
 use nic_placement_fleet::fabric::names::{NameBook, NodeNames};
-use nic_placement_fleet::fabric::rails::{CabledRail, CabledSwitch, FabricRails};
+use nic_placement_fleet::fabric::rails::{CabledRail, FabricRails};
 use nic_placement_fleet::fabric::{CableLayout, RailReach, sources};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -27,11 +27,11 @@ const LEAVES: usize = 4;
 /// which switch each NIC is cabled to: rails that are whole, cables that are wrong
 ///
 /// A rail is a leaf switch: the k-th NIC of every node is on it, or on one such leaf for each group of nodes. Reads what
-/// ibnetdiscover (also with -p), iblinkinfo and `lldpctl -f json0` print, and Slurm's topology.conf and topology.yaml, as
-/// NVIDIA's topograph writes them; the content tells which it is. Each line of lldpctl has its node's name before it, as clush
-/// and pdsh print it, or a file is named as its node: node7.json. Most nodes decide which leaf is which rail's, and where there is no majority the answer is "not known". Names cables that are
-/// exchanged, on another switch or without a link, says whether the rails reach each other, and what to write into the
-/// configuration file. Ends with 0 where no cable is wrong; with 1 where one is, or where an input cannot be read.
+/// ibnetdiscover and `lldpctl -f json0` print. Each line of lldpctl has its node's name before it, as clush and pdsh print it, or
+/// a file is named as its node: node7.json. Most nodes decide which leaf is which rail's, and where there is no majority the
+/// answer is "not known". Names cables that are exchanged, on another switch or without a link, says whether the rails reach
+/// each other, and what to write into the configuration file. Ends with 0 where no cable is wrong; with 1 where one is, or where
+/// an input cannot be read.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -55,24 +55,35 @@ pub(super) struct FabricOptions {
 
 pub(super) fn run(options: &FabricOptions, page: &mut Page) -> Result<(), Failure> {
     let (mut cabling, mut unread) = (Cabling::default(), Vec::new());
-    let files = if options.reports.is_empty() {
-        or_stdin(&options.files)
-    } else {
-        paths(&options.files)
+    let files = match options.reports.is_empty() {
+        true => or_stdin(&options.files),
+        false => options.files.iter().map(PathBuf::as_path).collect(),
     };
     read(&files, &mut cabling, &mut unread);
     let mut reports = NameBook::default();
     for file in &options.reports {
-        read_reports(file, &mut reports, &mut unread);
+        let name = file.to_string_lossy();
+        let mut take = |(line, piece): StreamPiece<'_>| {
+            let report = piece.map_err(str::to_string).and_then(Report::from_json);
+            let names = report.and_then(|report| {
+                NodeNames::of(&report)
+                    .ok_or("it has no `host`: a report of a described machine".to_string())
+            });
+            if let Err(why) = names.and_then(|names| reports.add(names)) {
+                unread.push(format!("`{name}:{line}`: {why}"));
+            }
+        };
+        if let Err(error) = documents(file, &mut take) {
+            unread.push(error.to_string());
+        }
     }
     let rails = FabricRails::of(&cabling, &reports.nodes);
-    match options.json {
-        true => page.exact(&rails.to_json(&unread)),
-        false => {
-            print(&rails, options.cables, page);
-            unread
-                .iter()
-                .for_each(|why| page.item(Text::styled("unread ", Style::Wrong), why.as_str()));
+    if options.json {
+        page.exact(&rails.to_json(&unread));
+    } else {
+        print(&rails, options.cables, page);
+        for why in &unread {
+            page.item(Text::styled("unread ", Style::Wrong), why.as_str());
         }
     }
     match (unread.len(), rails.faults.len()) {
@@ -84,11 +95,7 @@ pub(super) fn run(options: &FabricOptions, page: &mut Page) -> Result<(), Failur
     }
 }
 
-fn paths(files: &[PathBuf]) -> Vec<&Path> {
-    files.iter().map(PathBuf::as_path).collect()
-}
-
-/// Reads the sources of a fabric; why one could not be read goes to `unread`.
+/// Reads the sources of a fabric; reasons why one could not be read go to `unread`.
 pub(super) fn read(files: &[&Path], into: &mut Cabling, unread: &mut Vec<String>) {
     for file in files {
         let name = file.to_string_lossy();
@@ -101,8 +108,9 @@ pub(super) fn read(files: &[&Path], into: &mut Cabling, unread: &mut Vec<String>
             Ok(String::from_utf8_lossy(&bytes).into_owned())
         });
         let read = text.map_err(|error| error.to_string());
-        if let Err(why) = read.and_then(|text| sources::read(&name, &text, into).map(|_| ())) {
-            unread.push(if why.contains(&*name) {
+        if let Err(why) = read.and_then(|text| sources::read(&name, &text, into)) {
+            let names_it = why.contains(&*name);
+            unread.push(if names_it {
                 why
             } else {
                 format!("`{name}`: {why}")
@@ -111,48 +119,32 @@ pub(super) fn read(files: &[&Path], into: &mut Cabling, unread: &mut Vec<String>
     }
 }
 
-fn read_reports(file: &Path, into: &mut NameBook, unread: &mut Vec<String>) {
-    let name = file.to_string_lossy();
-    let mut take = |(line, piece): StreamPiece<'_>| {
-        let report = piece.map_err(str::to_string).and_then(Report::from_json);
-        let names = report.and_then(|report| {
-            NodeNames::of(&report)
-                .ok_or("it has no `host`: a report of a described machine".to_string())
-        });
-        if let Err(why) = names.and_then(|names| into.add(names)) {
-            unread.push(format!("`{name}:{line}`: {why}"));
-        }
-    };
-    if let Err(error) = documents(file, &mut take) {
-        unread.push(error.to_string());
-    }
-}
-
 fn print(rails: &FabricRails, with_cables: bool, page: &mut Page) {
-    let cables = rails
-        .nodes
-        .iter()
-        .flat_map(|node| &node.nics)
-        .filter(|nic| nic.switch.is_some())
-        .count();
+    let nics = rails.nodes.iter().flat_map(|node| &node.nics);
     if !rails.nodes.is_empty() {
         let nodes = counted(rails.nodes.len(), "node");
-        let switches = if rails.switches.len() == 1 {
-            "1 switch".to_string()
+        let cables = nics.filter(|nic| nic.switch.is_some()).count();
+        let (cables, switches) = (counted(cables, "cable"), rails.switches.len());
+        let switches = if switches == 1 {
+            "1 switch".into()
         } else {
-            format!("{} switches", rails.switches.len())
+            format!("{switches} switches")
         };
         page.line(format_args!(
-            "{nodes}, {} to {switches}: {}",
-            counted(cables, "cable"),
+            "{nodes}, {cables} to {switches}: {}",
             layout(rails.layout)
         ));
         page.blank();
     }
-    match rails.rails.is_empty() {
-        true if rails.switches.is_empty() => {}
-        true => page.table(&switches(&rails.switches)),
-        false => page.table(&table(&rails.rails)),
+    if !rails.rails.is_empty() {
+        page.table(&rail_table(&rails.rails));
+    } else if !rails.switches.is_empty() {
+        let mut table = Table::headed(["switch", "nodes"]);
+        rails
+            .switches
+            .iter()
+            .for_each(|of| table.row([(&of.switch).into(), (&of.nodes).into()]));
+        page.table(&table);
     }
     if let Some(text) = reach(&rails.reach) {
         page.blank();
@@ -166,11 +158,14 @@ fn print(rails: &FabricRails, with_cables: bool, page: &mut Page) {
         page.blank();
     }
     faults(&rails.faults, page);
-    let shown = rails.notes.iter().take(SHOWN);
-    shown.for_each(|note| page.item("note   ", note.as_str()));
+    rails
+        .notes
+        .iter()
+        .take(SHOWN)
+        .for_each(|note| page.item("note   ", note.as_str()));
     more(rails.notes.len(), page);
-    for line in rails.lines.iter().take(SHOWN) {
-        page.item("write  ", format_args!("`{}`: {}", line.line, line.why));
+    for of in rails.lines.iter().take(SHOWN) {
+        page.item("write  ", format_args!("`{}`: {}", of.line, of.why));
     }
     more(rails.lines.len(), page);
 }
@@ -186,20 +181,17 @@ fn more(count: usize, page: &mut Page) {
 
 fn layout(layout: CableLayout) -> String {
     match layout {
-        CableLayout::RailOptimised => "each NIC of a node on a switch of its own".to_string(),
-        CableLayout::Grouped(nics) => format!("{nics} NICs of a node on each"),
-        CableLayout::OneLeaf => "all NICs of a node on one, so there are no rails".to_string(),
-        CableLayout::OneNic => {
-            "one NIC for each node; each isolated rail has a file of its own".to_string()
-        }
-        CableLayout::NotRecognised => {
-            "in no order that most nodes share, so rails are not known".to_string()
-        }
-        CableLayout::NotTold => "no NIC is told".to_string(),
+        CableLayout::RailOptimised => "each NIC of a node on a switch of its own",
+        CableLayout::Grouped(nics) => return format!("{nics} NICs of a node on each"),
+        CableLayout::OneLeaf => "all NICs of a node on one, so there are no rails",
+        CableLayout::OneNic => "one NIC for each node; each isolated rail has a file of its own",
+        CableLayout::NotRecognised => "in no order that most nodes share, so rails are not known",
+        CableLayout::NotTold => "no NIC is told",
     }
+    .to_string()
 }
 
-fn table(rails: &[CabledRail]) -> Table {
+fn rail_table(rails: &[CabledRail]) -> Table {
     let mut table = Table::headed(["rail", "NICs", "right", "leaves"]);
     for CabledRail {
         rail,
@@ -215,25 +207,21 @@ fn table(rails: &[CabledRail]) -> Table {
         } else {
             Text::styled(whole, Style::Wrong)
         };
-        let more = match leaves.len().saturating_sub(LEAVES) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let leaves = leaves[..leaves.len().min(LEAVES)].join(" ") + &more;
+        let mut shown = leaves
+            .iter()
+            .take(LEAVES)
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(" ");
+        if leaves.len() > LEAVES {
+            shown += &format!(" and {} more", leaves.len() - LEAVES);
+        }
         table.row([
             rail.to_string().into(),
             nics.join(" ").into(),
             whole.unbroken(),
-            leaves.into(),
+            shown.into(),
         ]);
-    }
-    table
-}
-
-fn switches(switches: &[CabledSwitch]) -> Table {
-    let mut table = Table::headed(["switch", "nodes"]);
-    for CabledSwitch { switch, nodes, .. } in switches {
-        table.row([switch.into(), nodes.into()]);
     }
     table
 }
@@ -242,22 +230,18 @@ fn cable_table(rails: &FabricRails) -> Table {
     let mut table = Table::headed(["node", "NIC", "switch", "port", "rail"]);
     for node in &rails.nodes {
         for nic in &node.nics {
-            let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_string());
-            let rail = nic.rail.map(|rail| rail.to_string());
-            let switch = or_dash(&nic.switch);
-            let switch = if nic.belongs.is_some() {
-                Text::styled(switch, Style::Wrong)
+            let or_dash = |text: &Option<String>| text.clone().unwrap_or("-".to_string());
+            let style = if nic.belongs.is_some() {
+                Style::Wrong
             } else {
-                switch.into()
+                Style::Plain
             };
-            let name = format!("{}:{}", nic.nic, nic.port);
-            let (port, rail) = (or_dash(&nic.switch_port), or_dash(&rail));
             table.row([
                 (&node.node).into(),
-                name.into(),
-                switch,
-                port.into(),
-                rail.into(),
+                format!("{}:{}", nic.nic, nic.port).into(),
+                Text::styled(or_dash(&nic.switch), style),
+                or_dash(&nic.switch_port).into(),
+                or_dash(&nic.rail.map(|rail| rail.to_string())).into(),
             ]);
         }
     }
@@ -265,30 +249,23 @@ fn cable_table(rails: &FabricRails) -> Table {
 }
 
 fn reach(reach: &RailReach) -> Option<String> {
-    let group = |rails: &Vec<usize>| {
-        rails
-            .iter()
-            .map(usize::to_string)
-            .collect::<Vec<_>>()
-            .join(" ")
-    };
-    Some(match reach {
+    let said = match reach {
         RailReach::NoRails => return None,
-        RailReach::Together => "rails reach each other: switches connect them".to_string(),
-        RailReach::Isolated => "rails are isolated: no switch connects two of them".to_string(),
-        RailReach::IsolatedBySubnets => {
-            "rails are isolated: each has InfiniBand subnets of its own, by which nodes know it"
-                .to_string()
-        }
+        RailReach::Together => "rails reach each other: switches connect them",
+        RailReach::Isolated => "rails are isolated: no switch connects two of them",
         RailReach::Partly(groups) => {
-            let groups: Vec<String> = groups.iter().map(group).collect();
-            format!("only some rails reach each other: {}", groups.join(" | "))
+            let rails = |group: &Vec<usize>| group.iter().map(usize::to_string).collect::<Vec<_>>();
+            let groups: Vec<String> = groups.iter().map(|group| rails(group).join(" ")).collect();
+            return Some(format!(
+                "only some rails reach each other: {}",
+                groups.join(" | ")
+            ));
         }
         RailReach::NotKnown => {
             "whether rails reach each other is not known: no source tells links between switches"
-                .to_string()
         }
-    })
+    };
+    Some(said.to_string())
 }
 
 /// A line for each fault; nodes with the same one share it.
@@ -296,7 +273,7 @@ pub(super) fn faults(faults: &[CableFault], page: &mut Page) {
     let mut lines: Vec<(String, BTreeSet<&str>)> = Vec::new();
     let mut known: BTreeMap<String, usize> = BTreeMap::new();
     for fault in faults {
-        let (node, text) = self::text(fault);
+        let (node, text) = text(fault);
         let at = *known.entry(text.clone()).or_insert(lines.len());
         if at == lines.len() {
             lines.push((text, BTreeSet::new()));
@@ -321,57 +298,38 @@ fn text(fault: &CableFault) -> (Option<&str>, String) {
         Some(on) => format!("on {on}{}", rail(cable.on_rail)),
         None => "without a link".to_string(),
     };
-    let belongs = |cable: &FaultyCable| match &cable.belongs {
-        Some(switch) => format!("{switch}{}", rail(cable.rail)),
-        None => "a switch".to_string(),
-    };
-    let nodes: BTreeSet<&str> = fault
-        .cables
-        .iter()
-        .map(|cable| cable.node.as_str())
-        .collect();
+    let nodes: BTreeSet<&str> = fault.cables.iter().map(|cable| &*cable.node).collect();
     let node = nodes.first().copied().filter(|_| nodes.len() == 1);
     let name = |cable: &FaultyCable| match node {
         Some(_) => cable.nic.clone(),
         None => format!("{} {}", cable.node, cable.nic),
     };
-    let text = match (fault.kind, fault.cables.as_slice()) {
-        (FaultKind::Exchanged, [a, b]) => format!(
-            "{} and {} are exchanged: {} is {}, {} {}",
-            name(a),
-            name(b),
-            name(a),
-            on(a),
-            name(b),
-            on(b)
-        ),
-        (FaultKind::NoLink, [cable]) if cable.belongs.is_none() => {
-            format!("{} has no link, and most nodes have one there", name(cable))
-        }
-        (FaultKind::NoLink, [cable]) => {
+    let text = match (fault.kind, &fault.cables[..]) {
+        (FaultKind::Exchanged, [a, b]) => {
+            let (of_a, of_b) = (name(a), name(b));
             format!(
-                "{} has no link; it belongs on {}",
-                name(cable),
-                belongs(cable)
+                "{of_a} and {of_b} are exchanged: {of_a} is {}, {of_b} {}",
+                on(a),
+                on(b)
             )
         }
-        (FaultKind::WrongSwitch, [cable]) => {
-            format!(
-                "{} is {}; it belongs on {}",
-                name(cable),
-                on(cable),
-                belongs(cable)
-            )
+        (FaultKind::NoLink | FaultKind::WrongSwitch, [cable]) => {
+            let is = match fault.kind {
+                FaultKind::NoLink => "has no link".to_string(),
+                _ => format!("is {}", on(cable)),
+            };
+            let belongs = match &cable.belongs {
+                Some(switch) => format!("; it belongs on {switch}{}", rail(cable.rail)),
+                None => ", and most nodes have one there".to_string(),
+            };
+            format!("{} {is}{belongs}", name(cable))
         }
         (_, cables) => {
-            let each: Vec<String> = cables
+            let each = cables
                 .iter()
-                .map(|cable| format!("{} {}", name(cable), on(cable)))
-                .collect();
-            format!(
-                "has its NICs in another order, by cables or by names: {}",
-                each.join(", ")
-            )
+                .map(|cable| format!("{} {}", name(cable), on(cable)));
+            let each = each.collect::<Vec<_>>().join(", ");
+            format!("has its NICs in another order, by cables or by names: {each}")
         }
     };
     (node, text)

@@ -1,7 +1,7 @@
-//! What `lldpctl -f json0` of nodes prints: for each network interface the switch and the port that it hears.
+//! `lldpctl -f json0` of nodes: for each network interface the switch and the port that it hears.
 //!
 //! With `-f json` a list of one is its item, `{"value": x}` is `x`, and `{"name": n, …}` is `{n: {…}}` (`json_element_cleanup` in
-//! lldpd's src/client/json_writer.c).  Neither form says which node it is from.  In this order, the node is:
+//! lldpd's src/client/json_writer.c). Neither form names the node. In this order, the node is:
 //!
 //! 1. the name that `lldpcli -f json0 show chassis` of the same node prints, before or behind it;
 //! 2. the label of the lines, as of pdsh and clush (`node7: {`), or the heading of `clush -b`;
@@ -14,76 +14,83 @@ use nic_placement_core::diagnostic::Shown;
 use serde_json::{Deserializer, Value};
 use std::collections::BTreeMap;
 
-/// Bytes of what one call of `lldpctl` prints, at most: of a node with 20 interfaces it has 40 KiB.
+/// Bytes that one call of `lldpctl` prints, at most: a node with 20 interfaces has 40 KiB.
 const MAX_DOCUMENT: usize = 1 << 20;
-
-/// Answers without labels in a text, at most.
+/// Documents with one label, at most.
 const MAX_DOCUMENTS: usize = 1 << 20;
 
-/// Is a line of this format?
+/// True for a line that this format alone has.
 pub fn is_own(line: &str) -> bool {
-    ["\"lldp\":", "\"local-chassis\":"]
-        .iter()
-        .any(|key| line.contains(key))
+    line.contains("\"lldp\":") || is_chassis(line)
+}
+
+fn is_chassis(text: &str) -> bool {
+    text.contains("\"local-chassis\":") && !text.contains("\"lldp\":")
 }
 
 pub fn read(name: &str, text: &str, notes: &mut Notes, into: &mut Cabling) {
-    let file = name
-        .rsplit('/')
-        .next()
-        .and_then(|file| file.split('.').next())
-        .unwrap_or_default();
+    let file = name.rsplit('/').next().unwrap_or_default();
+    let file = file.split('.').next().unwrap_or_default();
     for (label, body) in labelled(text) {
         let label = if label.is_empty() && file != "-" {
             file
         } else {
             label
         };
-        let pieces = pieces(&body, label, notes);
-        // the chassis may be printed before the neighbours, or behind them
-        let is_chassis =
-            |piece: &str| !piece.contains("\"lldp\":") && piece.contains("\"local-chassis\":");
-        let is_chassis_first = pieces.first().is_some_and(|piece| is_chassis(piece));
-        let mut own = Chassis::default();
-        let mut waiting: Vec<&str> = Vec::new();
-        for piece in pieces {
-            if is_chassis(piece) {
-                let told = document(piece, label, notes);
-                own = Chassis::read(first(field(
-                    first(field(&told, "local-chassis")),
-                    "chassis",
-                )));
-                for piece in waiting.drain(..) {
-                    node(&document(piece, label, notes), label, &own, notes, into);
-                }
-                if !is_chassis_first {
-                    own = Chassis::default();
-                }
-            } else if is_chassis_first {
-                node(&document(piece, label, notes), label, &own, notes, into);
-            } else {
-                waiting.push(piece);
-            }
+        // each document begins with a line that begins with a brace
+        let starts = body.match_indices('{').map(|(at, _)| at);
+        let starts = starts.filter(|at| *at == 0 || body.as_bytes()[at - 1] == b'\n');
+        let starts: Vec<usize> = starts.take(MAX_DOCUMENTS).collect();
+        if starts.len() == MAX_DOCUMENTS {
+            notes.add(format!(
+                "no more than {MAX_DOCUMENTS} answers of lldpctl are read"
+            ));
         }
-        for piece in waiting {
-            node(&document(piece, label, notes), label, &own, notes, into);
+        if starts.is_empty() && !body.trim().is_empty() {
+            let first = body.trim().lines().next().unwrap_or_default();
+            let (label, line) = (Shown::word(label, 80), Shown::word(first.trim(), 80));
+            notes.add(format!("`{label}`: no JSON of lldpctl: `{line}`"));
+        }
+        let ends = starts.iter().skip(1).copied().chain([body.len()]);
+        let pieces = starts
+            .iter()
+            .zip(ends)
+            .map(|(start, end)| &body[*start..end]);
+        let mut pieces: Vec<&str> = pieces.collect();
+        // a chassis behind its neighbours is before them in the other order
+        if !pieces.first().is_some_and(|piece| is_chassis(piece)) {
+            pieces.reverse();
+        }
+        let mut own = Chassis::default();
+        for piece in pieces {
+            let document = document(piece, label, notes);
+            if is_chassis(piece) {
+                own = Chassis::read(first(&first(&document["local-chassis"])["chassis"]));
+            } else if !document.is_null() {
+                node(&document, label, &own, notes, into);
+            }
         }
     }
 }
 
-/// The lines by their label, which is taken off.
+/// The lines by their label, without it.
 fn labelled(text: &str) -> BTreeMap<&str, String> {
     let mut bodies: BTreeMap<&str, String> = BTreeMap::new();
+    let is_rule = |line: &str| line.len() > 2 && line.bytes().all(|byte| byte == b'-');
     let mut heading = "";
     let mut lines = text.lines().peekable();
     while let Some(line) = lines.next() {
-        let is_rule = |line: &str| line.len() > 2 && line.bytes().all(|byte| byte == b'-');
         if is_rule(line) {
             heading = lines.next().map_or(heading, str::trim);
             lines.next_if(|line| is_rule(line));
             continue;
         }
-        let (label, line) = label(line).unwrap_or((heading, line));
+        // no line of JSON begins with a letter or digit and has a colon
+        let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+        let label = line.trim_start().split_once(':');
+        let label = label.filter(|(label, _)| !label.is_empty() && label.chars().all(is_letter));
+        let label = label.map(|(label, rest)| (label, rest.strip_prefix(' ').unwrap_or(rest)));
+        let (label, line) = label.unwrap_or((heading, line));
         let body = bodies.entry(label).or_default();
         body.push_str(line);
         body.push('\n');
@@ -91,52 +98,17 @@ fn labelled(text: &str) -> BTreeMap<&str, String> {
     bodies
 }
 
-/// `node7: {`; no line of JSON begins with a letter or digit and has a colon.
-fn label(line: &str) -> Option<(&str, &str)> {
-    let (label, rest) = line.trim_start().split_once(':')?;
-    let is_name = !label.is_empty()
-        && label
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
-    is_name.then(|| (label, rest.strip_prefix(' ').unwrap_or(rest)))
-}
-
-/// The JSON documents of one label's lines: each begins with a line that begins with a brace.
-fn pieces<'a>(body: &'a str, label: &str, notes: &mut Notes) -> Vec<&'a str> {
-    let starts = body.match_indices('{').map(|(at, _)| at);
-    let starts = starts.filter(|at| *at == 0 || body.as_bytes()[at - 1] == b'\n');
-    let starts: Vec<usize> = starts.take(MAX_DOCUMENTS).collect();
-    if starts.len() == MAX_DOCUMENTS {
-        notes.add(format!(
-            "no more than {MAX_DOCUMENTS} answers of lldpctl are read"
-        ));
-    }
-    if let (true, Some(line)) = (
-        starts.is_empty(),
-        body.lines().find(|line| !line.trim().is_empty()),
-    ) {
-        let (label, line) = (Shown::word(label, 80), Shown::word(line.trim(), 80));
-        notes.add(format!("`{label}`: no JSON of lldpctl: `{line}`"));
-    }
-    let ends = starts.iter().skip(1).copied().chain([body.len()]);
-    starts
-        .iter()
-        .zip(ends)
-        .map(|(start, end)| &body[*start..end])
-        .collect()
-}
-
-/// A document, or nothing where it is none.
+/// A document, or null with a note.
 fn document(piece: &str, label: &str, notes: &mut Notes) -> Value {
     let label = Shown::word(label, 80);
     if piece.len() > MAX_DOCUMENT {
+        let most = MAX_DOCUMENT >> 20;
         notes.add(format!(
-            "`{label}`: what one lldpctl printed has more than {} MiB",
-            MAX_DOCUMENT >> 20
+            "`{label}`: one lldpctl printed more than {most} MiB"
         ));
         return Value::Null;
     }
-    // what another program wrote behind it does not matter
+    // another program's words behind the document do not matter
     match Deserializer::from_str(piece).into_iter().next() {
         Some(Ok(document)) => document,
         Some(Err(error)) => {
@@ -147,40 +119,36 @@ fn document(piece: &str, label: &str, notes: &mut Notes) -> Value {
     }
 }
 
-/// A chassis: this node, or what an interface hears.
-#[derive(Debug, Default)]
+/// The node itself, or a neighbour that an interface hears.
+#[derive(Default)]
 struct Chassis {
     id: String,
     name: String,
-    description: String,
+    is_dpu: bool,
     is_switch: bool,
 }
 
 impl Chassis {
     fn read(told: &Value) -> Chassis {
         // with `-f json` the name is the key of all others, unless there is none
-        let (name, told) = match told.as_object().and_then(|fields| fields.iter().next()) {
-            Some((name, inner)) if field(told, "id").is_null() && inner.is_object() => {
+        let only = told.as_object().and_then(|fields| fields.iter().next());
+        let (name, told) = match only {
+            Some((name, inner)) if told["id"].is_null() && inner.is_object() => {
                 (name.as_str(), inner)
             }
-            _ => (text(field(told, "name")), told),
+            _ => (text(&told["name"]), told),
         };
-        let capabilities = items(field(told, "capability"));
-        let is_switch = capabilities.iter().any(|capability| {
-            ["Bridge", "Router"].contains(&text(field(capability, "type")))
-                && *field(capability, "enabled") == true
-        });
+        let is_switch =
+            |of: &Value| ["Bridge", "Router"].contains(&text(&of["type"])) && of["enabled"] == true;
         Chassis {
-            id: clean(text(field(told, "id"))).to_ascii_lowercase(),
+            id: clean(text(&told["id"])).to_ascii_lowercase(),
             name: clean(name),
-            description: text(field(told, "descr")).to_string(),
-            is_switch,
+            // BlueField in DPU mode stands between the host and the switch; its own Linux says `…-bluefield … aarch64`
+            is_dpu: text(&told["descr"])
+                .to_ascii_lowercase()
+                .contains("bluefield"),
+            is_switch: items(&told["capability"]).iter().any(is_switch),
         }
-    }
-
-    /// BlueField in DPU mode stands between the host and the switch; its own Linux says `…-bluefield … aarch64`.
-    fn is_dpu(&self) -> bool {
-        self.description.to_ascii_lowercase().contains("bluefield")
     }
 
     fn shown(&self) -> Shown<'_> {
@@ -198,42 +166,50 @@ impl Chassis {
 struct Neighbour {
     chassis: Chassis,
     port: String,
-    /// not CDP or another maker's protocol, by which the same neighbour may be heard once more
+    /// false for CDP and other makers' protocols, by which the same neighbour may be heard once more
     is_lldp: bool,
 }
 
-/// Adds what one node hears.
+/// Adds the switches that one node hears.
 fn node(document: &Value, label: &str, own: &Chassis, notes: &mut Notes, into: &mut Cabling) {
-    if document.is_null() {
-        return;
-    }
     // `srun -l` labels lines with a task's number
-    let label = if label.bytes().all(|byte| byte.is_ascii_digit()) {
-        ""
-    } else {
-        label
-    };
+    let is_task = label.bytes().all(|byte| byte.is_ascii_digit());
+    let label = if is_task { "" } else { label };
     let node = node_name(if own.name.is_empty() {
         label
     } else {
         &own.name
     });
-    let heard = items(field(document, "lldp"))
-        .into_iter()
-        .flat_map(|told| items(field(told, "interface")));
     if node.is_empty() {
-        notes.add("no word says which node this is from: name the file as the node".to_string());
-        return;
+        return notes
+            .add("no word says which node this is from: name the file as the node".to_string());
     }
     let mut interfaces: BTreeMap<&str, Vec<Neighbour>> = BTreeMap::new();
-    for told in heard {
-        for (interface, told) in named(told) {
+    for told in items(&document["lldp"])
+        .iter()
+        .flat_map(|told| items(&told["interface"]))
+    {
+        let named: Vec<(&str, &Value)> = match (told["name"].as_str(), told.as_object()) {
+            (Some(name), _) => vec![(name, told)],
+            (None, fields) => fields
+                .into_iter()
+                .flatten()
+                .map(|(name, inner)| (name.as_str(), inner))
+                .collect(),
+        };
+        for (interface, told) in named {
             let neighbour = Neighbour {
-                chassis: Chassis::read(first(field(told, "chassis"))),
-                port: port(first(field(told, "port"))),
-                is_lldp: field(told, "via").as_str().is_none_or(|via| via == "LLDP"),
+                chassis: Chassis::read(first(&told["chassis"])),
+                port: port(first(&told["port"])),
+                is_lldp: told["via"].as_str().is_none_or(|via| via == "LLDP"),
             };
-            interfaces.entry(interface).or_default().push(neighbour);
+            let is_own = node_name(&neighbour.chassis.name) == node
+                || !own.id.is_empty() && neighbour.chassis.id == own.id;
+            let heard = interfaces.entry(interface).or_default();
+            // a VF hears its PF
+            if !is_own {
+                heard.push(neighbour);
+            }
         }
     }
     let shown = Shown::word(&node, 80);
@@ -241,32 +217,28 @@ fn node(document: &Value, label: &str, own: &Chassis, notes: &mut Notes, into: &
         notes.add(format!("`{shown}` hears no neighbour"));
     }
     for (interface, neighbours) in interfaces {
-        let is_own = |other: &Chassis| {
-            node_name(&other.name) == node || !own.id.is_empty() && other.id == own.id
-        };
-        match switch(neighbours, &is_own) {
-            Ok(Some(Neighbour { chassis, port, .. })) => {
-                let key = if chassis.id.is_empty() {
-                    chassis.name.clone()
+        match switch(neighbours) {
+            Ok(Some(Neighbour {
+                chassis: Chassis { id, name, .. },
+                port,
+                ..
+            })) => {
+                let switch = if id.is_empty() { name.clone() } else { id };
+                let name = if name.is_empty() {
+                    switch.clone()
                 } else {
-                    chassis.id
+                    name
                 };
-                let name = if chassis.name.is_empty() {
-                    key.clone()
-                } else {
-                    chassis.name
-                };
-                into.switches.entry(key.clone()).or_insert(name);
+                into.switches.entry(switch.clone()).or_insert(name);
+                let (node, nic) = (node.clone(), clean(interface));
                 let nic = NicPort {
-                    node: node.clone(),
-                    nic: clean(interface),
+                    node,
+                    nic,
                     port: 1,
                     guid: None,
                 };
-                into.cables.insert(Cable {
-                    nic,
-                    to: Some(SwitchPort { switch: key, port }),
-                });
+                let to = Some(SwitchPort { switch, port });
+                into.cables.insert(Cable { nic, to });
             }
             Ok(None) => {}
             Err(why) => notes.add(format!(
@@ -277,29 +249,22 @@ fn node(document: &Value, label: &str, own: &Chassis, notes: &mut Notes, into: &
     }
 }
 
-/// The switch among what an interface hears.  `None` where it hears its own node alone, as a VF hears its PF.
-fn switch(
-    mut heard: Vec<Neighbour>,
-    is_own: &dyn Fn(&Chassis) -> bool,
-) -> Result<Option<Neighbour>, String> {
-    heard.retain(|neighbour| !is_own(&neighbour.chassis));
-    if heard.iter().any(|neighbour| neighbour.is_lldp) {
-        heard.retain(|neighbour| neighbour.is_lldp);
-    }
-    if let Some(dpu) = heard.iter().find(|neighbour| neighbour.chassis.is_dpu()) {
-        let why = format!(
-            "hears the DPU `{}`: ask lldpd there for its switch",
-            dpu.chassis.shown()
-        );
-        heard.retain(|neighbour| !neighbour.chassis.is_dpu());
-        if heard.is_empty() {
-            return Err(why);
+/// The switch among the neighbours that an interface hears.
+fn switch(mut heard: Vec<Neighbour>) -> Result<Option<Neighbour>, String> {
+    // keeps the better ones, where there are any
+    let mut prefer = |is_better: fn(&Neighbour) -> bool| {
+        if heard.iter().any(is_better) {
+            heard.retain(is_better);
         }
-    }
-    if heard.len() > 1 && heard.iter().any(|neighbour| neighbour.chassis.is_switch) {
-        heard.retain(|neighbour| neighbour.chassis.is_switch);
-    }
-    match heard.as_slice() {
+    };
+    prefer(|of| of.is_lldp);
+    prefer(|of| !of.chassis.is_dpu);
+    prefer(|of| of.chassis.is_switch);
+    match &heard[..] {
+        [of, ..] if of.chassis.is_dpu => Err(format!(
+            "hears the DPU `{}`: ask lldpd there for its switch",
+            of.chassis.shown()
+        )),
         [] | [_] => Ok(heard.pop()),
         [one, other, ..] => Err(format!(
             "hears {} neighbours, such as `{}` and `{}`: something between does not filter LLDP",
@@ -310,24 +275,11 @@ fn switch(
     }
 }
 
-/// An interface's name and what it hears.
-fn named(told: &Value) -> Vec<(&str, &Value)> {
-    match (told.get("name").and_then(Value::as_str), told.as_object()) {
-        (Some(name), _) => vec![(name, told)],
-        (None, Some(fields)) => fields
-            .iter()
-            .map(|(name, inner)| (name.as_str(), inner))
-            .collect(),
-        (None, None) => Vec::new(),
-    }
-}
-
-/// The port as the switch calls it.  Its id may be a MAC or a number of SNMP, and then its description is the name.
+/// The port as the switch calls it. Its id may be a MAC or a number of SNMP: then its description is the name.
 fn port(told: &Value) -> String {
-    let id = first(field(told, "id"));
-    let description = text(field(told, "descr"));
-    let value = text(id);
-    let is_name = match text(field(id, "type")) {
+    let id = first(&told["id"]);
+    let (value, description) = (text(id), text(&told["descr"]));
+    let is_name = match text(&id["type"]) {
         "mac" => false,
         "local" => !value.bytes().all(|byte| byte.is_ascii_digit()),
         _ => true,
@@ -339,21 +291,15 @@ fn port(told: &Value) -> String {
     })
 }
 
-fn field<'a>(value: &'a Value, name: &str) -> &'a Value {
-    value.get(name).unwrap_or(&Value::Null)
-}
-
-/// A list's items; what is no list is one item.
-fn items(value: &Value) -> Vec<&Value> {
+/// A list's items; another value is one item.
+fn items(value: &Value) -> &[Value] {
     value
         .as_array()
-        .map_or_else(|| vec![value], |list| list.iter().collect())
+        .map_or(std::slice::from_ref(value), Vec::as_slice)
 }
 
 fn first(value: &Value) -> &Value {
-    value
-        .as_array()
-        .map_or(value, |list| list.first().unwrap_or(&Value::Null))
+    items(value).first().unwrap_or(&Value::Null)
 }
 
 /// `x`, `{"value": x}` or a list of it.
@@ -361,6 +307,6 @@ fn text(value: &Value) -> &str {
     let value = first(value);
     value
         .as_str()
-        .or_else(|| field(value, "value").as_str())
+        .or(value["value"].as_str())
         .unwrap_or_default()
 }

@@ -2,17 +2,12 @@
 #![forbid(unsafe_code)]
 
 mod lldp;
-mod slurm;
 
 use super::super::cabling::{Cable, Cabling, SwitchPort};
 use super::{SourceKind, read};
 
 const IBNETDISCOVER: &str = include_str!("tests/ibnetdiscover.txt");
 const GROUPED: &str = include_str!("tests/ibnetdiscover-g-f.txt");
-const PORTS: &str = include_str!("tests/ibnetdiscover-p.txt");
-const IBLINKINFO: &str = include_str!("tests/iblinkinfo.txt");
-const LINES: &str = include_str!("tests/iblinkinfo-l.txt");
-const SWITCHES_ONLY: &str = include_str!("tests/iblinkinfo-switches-only.txt");
 
 fn cabling(text: &str) -> (SourceKind, Cabling) {
     let mut cabling = Cabling::default();
@@ -96,18 +91,12 @@ fn ibnetdiscover_tells_cables_switches_and_trunks() {
 }
 
 #[test]
-fn all_programs_and_options_tell_the_same_fabric() {
+fn groups_and_full_information_tell_the_same_fabric() {
     let (_, expected) = cabling(IBNETDISCOVER);
-    for (text, kind) in [
-        (GROUPED, SourceKind::Ibnetdiscover),
-        (PORTS, SourceKind::IbnetdiscoverPorts),
-        (IBLINKINFO, SourceKind::Iblinkinfo),
-        (LINES, SourceKind::Iblinkinfo),
-    ] {
-        assert_eq!(cabling(text), (kind, expected.clone()), "{kind:?}");
-    }
+    let kind = SourceKind::Ibnetdiscover;
+    assert_eq!(cabling(GROUPED), (kind, expected.clone()));
     let mut both = expected.clone();
-    read("fabric.txt", PORTS, &mut both).unwrap();
+    read("fabric.txt", GROUPED, &mut both).unwrap();
     assert_eq!(
         (&both.cables, &both.trunks),
         (&expected.cables, &expected.trunks)
@@ -115,55 +104,13 @@ fn all_programs_and_options_tell_the_same_fabric() {
 }
 
 #[test]
-fn iblinkinfo_of_switches_alone_tells_cables_without_guids() {
-    let (_, cabling) = cabling(SWITCHES_ONLY);
-    assert_eq!(
-        cables(&cabling),
-        [
-            "node1 mlx5_0:1 ? -> leaf0:1",
-            "node1 mlx5_0:2 ? -> leaf 1:1",
-            "node2 HCA-2:1 ? -> leaf 1:2",
-            "node2 mlx5_0:1 ? -> leaf0:2",
-            "node3 mlx5_0:1 ? -> leaf0:3",
-        ]
-    );
-    assert_eq!(cabling.trunks.len(), 3);
-}
-
-#[test]
-fn a_port_that_is_known_without_a_link_is_told() {
-    // the programs print these for ports whose far end did not answer; they ask no port of a NIC that nothing leads to
-    let ports =
-        "CA     0  2 0x0000000a00000002 4x SDR                                    'node1 mlx5_0'\n";
-    let down = "CA: node1 mlx5_0:\n      0x0000000a00000002      0    2[  ] ==(                Down/ Polling)==>             [  ] \"\" ( )\n";
-    let silent = down.replace("           [  ] \"\" ( )", "    \"Port not available\"");
-    for text in [ports, down, &silent] {
-        let (_, cabling) = cabling(text);
-        assert_eq!(
-            cables(&cabling),
-            ["node1 mlx5_0:2 0000000a00000002 -> ?"],
-            "{text}"
-        );
-        assert_eq!(cabling.notes, [""; 0]);
-    }
-}
-
-#[test]
 fn links_of_routers_and_between_nics_are_left_out() {
     let stanza = "rtguid=0xc00000000\nRt\t2 \"R-0000000c00000000\"\t\t# \"router\"\n[1](c00000001) \t\"S-0000000000b00000\"[5]\t\t\
         # lid 0 lmc 0 \"MF0;spine:CS9500/S01/U1\" lid 3 4xSDR\n";
-    let line = "RT     0  1 0x0000000c00000001 4x SDR - SW     3  5 0x0000000000b00000 ( 'router' - 'spine' )\n";
-    let below = "Router: router:\n  0x0000000c00000001  0  1[  ] ==( 4X 2.5 Gbps Active/  LinkUp)==>  3  5[  ] \"spine\" ( )\n\
-        Switch: 0x0000000000b00000 spine:\n  3  5[  ] ==( 4X 2.5 Gbps Active/  LinkUp)==>  0  1[  ] \"router\" ( )\n";
-    for text in [stanza, line, below] {
-        let (_, cabling) = cabling(text);
-        assert!(
-            cabling.cables.is_empty() && cabling.trunks.is_empty(),
-            "{text}"
-        );
-        assert_eq!(cabling.notes, ["fabric.txt: links of routers are left out"]);
-    }
-    let direct = "CA 1 1 0x1 4x EDR - CA 2 1 0x2 ( 'n1 mlx5_0' - 'n2 mlx5_0' )\n";
+    let (_, routed) = cabling(stanza);
+    assert!(routed.cables.is_empty() && routed.trunks.is_empty());
+    assert_eq!(routed.notes, ["fabric.txt: links of routers are left out"]);
+    let direct = "caguid=0x1\nCa\t1 \"H-1\"\t\t# \"n1 mlx5_0\"\n[1](1) \t\"H-2\"[1](2)\t\t# lid 1 lmc 0 \"n2 mlx5_0\" lid 2 4xEDR\n";
     let (_, cabling) = cabling(direct);
     assert!(cabling.cables.is_empty());
     assert_eq!(
@@ -173,31 +120,8 @@ fn links_of_routers_and_between_nics_are_left_out() {
 }
 
 #[test]
-fn before_a_subnet_manager_runs_far_ends_may_be_ambiguous() {
-    // no port has a LID yet, and two NICs have one description
-    let text = "Switch: 0x0000000000900000 leaf:\n  0  1[  ] ==( 4X 2.5 Gbps Init/  LinkUp)==>  0  1[  ] \"localhost mlx5_0\" ( )\n  \
-        0  2[  ] ==( 4X 2.5 Gbps Init/  LinkUp)==>  0  1[  ] \"localhost mlx5_0\" ( )\nCA: localhost mlx5_0:\n  0x1  0  1[  ] \
-        ==( 4X 2.5 Gbps Init/  LinkUp)==>  0  1[  ] \"leaf\" ( )\nCA: localhost mlx5_0:\n  0x2  0  1[  ] \
-        ==( 4X 2.5 Gbps Init/  LinkUp)==>  0  2[  ] \"leaf\" ( )\n";
-    let (_, cabling) = cabling(text);
-    let told: Vec<String> = cabling
-        .unnamed
-        .iter()
-        .map(|cable| shown(&cabling, cable))
-        .collect();
-    let guid = |end: u8| format!("000000000000000{end}");
-    let expected = [1, 2].map(|port| format!(" {0}:1 {0} -> leaf:{port}", guid(port)));
-    assert_eq!(told, expected);
-    let notes = cabling.notes.join("\n");
-    assert!(
-        notes.contains("far ends of 2 links are not known"),
-        "{notes}"
-    );
-}
-
-#[test]
 fn what_is_odd_in_a_text_is_noted_and_costs_nothing_else() {
-    let twin = PORTS.replace("'node3 mlx5_0'", "'node1 mlx5_0'") + "SW 1\nmore\n";
+    let twin = IBNETDISCOVER.replace("\"node3 mlx5_0\"", "\"node1 mlx5_0\"") + "SW 1\nmore\n";
     let (_, cabling) = cabling(&twin);
     assert_eq!(cabling.cables.len(), 5);
     let notes = cabling.notes.join("\n");
@@ -206,7 +130,7 @@ fn what_is_odd_in_a_text_is_noted_and_costs_nothing_else() {
         "{notes}"
     );
     assert!(
-        notes.contains("line 29 is not understood: `SW 1`, and 1 more lines"),
+        notes.contains("line 79 is not understood: `SW 1`, and 1 more lines"),
         "{notes}"
     );
 }
@@ -225,7 +149,7 @@ fn switches_of_one_description_are_told_apart() {
         text.replace("MF0;leaf0:MQM9700/U1", same)
             .replace("leaf 1", same)
     };
-    for text in [IBNETDISCOVER, PORTS, IBLINKINFO, LINES] {
+    for text in [IBNETDISCOVER, GROUPED] {
         let (_, told) = cabling(&renamed(text));
         let names: Vec<&str> = told.switches.values().map(String::as_str).collect();
         assert_eq!(
@@ -237,15 +161,6 @@ fn switches_of_one_description_are_told_apart() {
         );
         assert_eq!(told.cables, cabling(text).1.cables);
     }
-    // with --cas-only no line says a switch's GUID
-    let cas: Vec<&str> = IBLINKINFO
-        .lines()
-        .filter(|line| line.starts_with("CA") || line.starts_with("      0x"))
-        .collect();
-    let (_, told) = cabling(&renamed(&cas.join("\n")));
-    let keys: Vec<&str> = told.switches.keys().map(String::as_str).collect();
-    assert_eq!(keys, [format!("{same}, LID 1"), format!("{same}, LID 2")]);
-    assert_eq!((told.cables.len(), told.notes.len()), (5, 1));
 }
 
 #[test]
@@ -254,6 +169,11 @@ fn a_text_of_no_known_format_is_named() {
         "",
         "hello\n",
         "Ca\t: 0x0000000a00003000 ports 1 devid 0x0 vendid 0x0 \"node1 mlx5_0\"\n",
+        "CA     5  1 0x0000000a00000001 4x NDR - SW     1  1 0x0000000000900000 ( 'node1 mlx5_0' - 'leaf0' )\n",
+        "Switch: 0x0000000000900000 leaf0:\n",
+        "CA: node1 mlx5_0:\n",
+        "SwitchName=leaf0 Nodes=n[01-02]\n",
+        "- topology: a\n  tree:\n",
     ] {
         let mut cabling = Cabling::default();
         let why = read("a\u{1b}b", text, &mut cabling).unwrap_err();
@@ -261,6 +181,7 @@ fn a_text_of_no_known_format_is_named() {
             why.starts_with("`a\\u{1b}b` is no text of `ibnetdiscover`"),
             "{why}"
         );
+        assert!(why.ends_with("run plain `ibnetdiscover`"), "{why}");
         assert_eq!(cabling, Cabling::default());
     }
 }

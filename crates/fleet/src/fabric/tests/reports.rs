@@ -8,8 +8,8 @@ use crate::fabric::RailReach;
 use crate::fabric::cabling::{Cable, Cabling, NicPort, SwitchPort};
 use crate::fabric::faults::FaultKind;
 use crate::fabric::names::{NameBook, NodeNames};
-use crate::fabric::positions::positions;
-use crate::fabric::rails::FabricRails;
+
+use crate::fabric::rails::{FabricRails, positions};
 use std::collections::BTreeMap;
 
 /// A report of a node whose GPUs use four of its five NICs.

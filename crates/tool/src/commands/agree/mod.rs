@@ -1,18 +1,15 @@
-//! `nic-placement agree`: do the nodes of a job fit together, before it runs for a week?
+//! `nic-placement agree`: compares the nodes of a job, before it runs for a week.
 #![forbid(unsafe_code)]
 
 mod pmi;
 
 use super::page::{Page, Style, Text};
-use super::{Ending, Failure, input, request};
-use clap::ValueHint;
+use super::{Ending, Failure, request};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::placement::agreement::Agreement;
 use nic_placement_core::plan::Wish;
 use nic_placement_core::step::{NODE_NAME, Step};
 use nic_placement_fleet::agree::{Compared, Dissent, NodeWord, compare};
-use nic_placement_fleet::audit::report::Report;
-use nic_placement_fleet::audit::stream::StreamPiece;
 use nic_placement_launch::plugstack;
 use nic_placement_process::session::Survey;
 use nic_placement_process::{admin, node};
@@ -20,7 +17,7 @@ use nic_placement_program as program;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The status where nodes disagree, as of `check` on a node worse than its kind.
+/// The status if nodes disagree, as of `check` on a node worse than its kind.
 const DISAGREE: u8 = 4;
 
 /// do the nodes of a job have the same GPUs and rails, in one order?
@@ -31,18 +28,16 @@ const DISAGREE: u8 = 4;
 /// nodes that differ from most, in what, and what to write. It looks as the step's user: a NIC that this user may not open is left
 /// out. IPv4 networks are not compared, since racks may have their own.
 ///
-/// With files, it compares the reports of `check --json` instead. Without Slurm and files it prints this node's word.
+/// Without Slurm it prints this node's word. `nic-placement audit` compares the reports of `check --json`.
 ///
 /// Ends with 0 where the nodes agree, or only NICs have other names; with 4 where one differs, and with 1 where they could not be
 /// compared.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  srun --mpi=pmi2 --ntasks-per-node=1 nic-placement agree || exit
-  nic-placement agree reports/*.json")]
+  srun --mpi=pmi2 --ntasks-per-node=1 nic-placement agree || exit")]
 pub(super) struct AgreeOptions {
-    /// reports of check --json, any number in a file; - for standard input
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(hide = true)]
     files: Vec<PathBuf>,
     /// seconds that each node is waited for (default 60)
     #[arg(
@@ -56,16 +51,12 @@ pub(super) struct AgreeOptions {
 }
 
 pub(super) fn run(options: &AgreeOptions, page: &mut Page) -> Result<(), Failure> {
-    let words = match options.files.is_empty() {
-        false => reported(&options.files)?,
-        true => match of_the_step(options.within)? {
-            Some(words) => words,
-            None => return Ok(()),
-        },
+    if !options.files.is_empty() {
+        return Err("agree: reports are compared by `nic-placement audit FILE…`".into());
+    }
+    let Some(compared) = of_the_step(options.within)?.and_then(compare) else {
+        return Ok(());
     };
-    let compared = compare(words).ok_or(
-        "agree: no report with a word of agreement: `nic-placement check --json` prints one",
-    )?;
     print(&compared, page);
     match compared.harmful() {
         0 => Ok(()),
@@ -138,44 +129,6 @@ fn print(compared: &Compared, page: &mut Page) {
             .iter()
             .for_each(|write| page.exact(&format!("    do   {write}\n")));
     }
-}
-
-/// The agreements in these reports; a report of a version without one is an error.
-fn reported(files: &[PathBuf]) -> Result<Vec<NodeWord>, Failure> {
-    let mut words = Vec::new();
-    for file in files {
-        let mut bad = None;
-        let name = file.display();
-        let mut take = |(line, piece): StreamPiece<'_>| {
-            let word = match piece.map_err(str::to_string).and_then(Report::from_json) {
-                Ok(Report {
-                    host: Some(host),
-                    agreement: Some(said),
-                    ..
-                }) => Ok(NodeWord {
-                    host,
-                    agreement: said.word,
-                }),
-                Ok(_) => Err("a report without a word of agreement, or of no node".to_string()),
-                Err(why) => Err(why),
-            };
-            match word {
-                Ok(word) if word.is_plain() => words.push(word),
-                Ok(_) => {
-                    bad = bad.take().or(Some((
-                        line,
-                        "it has a name that no node or NIC has".to_string(),
-                    )))
-                }
-                Err(why) => bad = bad.take().or(Some((line, why))),
-            }
-        };
-        input::documents(file, &mut take)?;
-        if let Some((line, why)) = bad {
-            return Err(format!("agree: `{name}:{line}`: {why}").into());
-        }
-    }
-    Ok(words)
 }
 
 /// The words of the step's tasks, in its first task alone.

@@ -1,4 +1,4 @@
-//! `nic-placement trial`: what trial.sbatch runs in tasks, and the report of what it left.
+//! `nic-placement trial`: the probes of trial.sbatch, and the report of their outputs.
 #![forbid(unsafe_code)]
 
 mod assemble;
@@ -45,9 +45,6 @@ pub(super) struct TrialOptions {
     )]
     #[arg(allow_negative_numbers = true, value_parser = number(1, 4096))]
     copies: Option<u32>,
-    /// make a communicator of NCCL, which writes the file that NCCL_TOPO_DUMP_FILE names
-    #[arg(long, requires = "probe", help_heading = "Asked by trial.sbatch")]
-    nccl: bool,
     /// the nearest NIC of GPU 0, and the other socket's NIC, CPUs and memory, as lines NAME=VALUE
     #[arg(long, conflicts_with = "probe", help_heading = "Asked by trial.sbatch")]
     sides: bool,
@@ -58,48 +55,38 @@ pub(super) struct TrialOptions {
 pub(super) fn run(options: &TrialOptions, page: &mut Page) -> Result<(), Failure> {
     match &options.folder {
         Some(folder) if options.check => check(folder, page),
-        Some(folder) => make(folder),
+        Some(folder) => {
+            let report = assemble::report(&Folder(folder.to_path_buf()))?;
+            output::write_own(&folder.join(REPORT), report.to_json().as_bytes())?;
+            output::write_own(&folder.join("report.md"), report.to_markdown().as_bytes())?;
+            Ok(())
+        }
         None if options.sides => {
             let topology = options.node.read()?.0;
-            page.exact(&sides::sides(&whole_node(
-                topology,
-                plugstack::admin(None, None, |name| std::env::var_os(name))
-                    .0
-                    .admin,
-            )?));
+            let admin = plugstack::admin(None, None, |name| std::env::var_os(name))
+                .0
+                .admin;
+            page.exact(&sides::sides(&whole_node(topology, admin)?));
             Ok(())
         }
         None => {
-            page.exact(&probe::probe(options.copies, options.nccl).to_json());
+            page.exact(&probe::probe(options.copies).to_json());
             Ok(())
         }
     }
-}
-
-fn make(folder: &Path) -> Result<(), Failure> {
-    let report = assemble::report(&Folder(folder.to_path_buf()))?;
-    output::write_own(&folder.join(REPORT), report.to_json().as_bytes())?;
-    Ok(output::write_own(
-        &folder.join("report.md"),
-        report.to_markdown().as_bytes(),
-    )?)
 }
 
 const REPORT: &str = "report.json";
 
 fn check(folder: &Path, page: &mut Page) -> Result<(), Failure> {
     let file = folder.join(REPORT).display().to_string();
-    let report =
-        report::read(&describe::contents(&file)?).map_err(|why| format!("`{file}`: {why}"))?;
-    let faults = report::faults(&report);
+    let report = report::read(&describe::contents(&file)?);
+    let faults = report::faults(&report.map_err(|why| format!("`{file}`: {why}"))?);
     if faults.is_empty() {
         page.line(format!("`{file}` can be taken"));
         return Ok(());
     }
     faults.iter().for_each(|fault| page.line(fault.as_str()));
-    Err(Ending {
-        status: 1,
-        said: String::new(),
-    }
-    .into())
+    let (status, said) = (1, String::new());
+    Err(Ending { status, said }.into())
 }

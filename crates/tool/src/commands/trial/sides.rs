@@ -3,61 +3,39 @@
 
 use nic_placement_core::plan::Plan;
 use nic_placement_core::topology::{GpuIndex, PathType};
-use std::fmt::Write;
 
 /// Names and lists of numbers alone, without a shell's letters.
-pub(super) fn sides(plan: &Plan) -> String {
-    let mut text = format!("gpus={}\n", plan.node.gpus.len());
-    let first = plan.node.gpu_indices().next();
-    let own = first.map(|gpu| plan.node.gpu(gpu).address);
-    let path = |nic| Some(plan.node.path_type(own?, plan.node.nic(nic).address?));
+pub fn sides(plan: &Plan) -> String {
+    let (node, map) = (&plan.node, &plan.map);
+    let mut text = format!("gpus={}\n", node.gpus.len());
+    let first = node.gpu_indices().next();
     let near = match first {
-        Some(GpuIndex(gpu)) => plan.map.gpus[gpu]
+        Some(GpuIndex(gpu)) => map.gpus[gpu]
             .choices
             .first()
-            .map(|choice| plan.map.rail(choice.rail)),
-        None => plan.map.rails.first(),
+            .map(|choice| map.rail(choice.rail)),
+        None => map.rails.first(),
     };
     if let Some(near) = near {
-        let _ = writeln!(text, "near_nic={}", near.name);
+        text += &format!("near_nic={}\n", near.name);
     }
-    // across sockets: a NIC that is merely farther may be as good
-    let far = plan
-        .map
-        .rails
-        .iter()
-        .find(|rail| path(rail.nic) == Some(PathType::Sys));
-    if let Some(far) = far {
-        let _ = writeln!(text, "far_nic={}", far.name);
-    }
-    let home = own.and_then(|own| plan.node.numa_node_of(own));
-    let has_all = |node: &u32| {
-        plan.node
-            .numa_node(*node)
-            .is_some_and(|node| !node.cpus.is_empty())
+    let Some(own) = first.map(|gpu| node.gpu(gpu).address) else {
+        return text;
     };
-    let others = plan
-        .node
-        .numa_nodes
-        .iter()
-        .map(|node| node.os_index)
-        .filter(has_all);
-    let socket = |node: u32| plan.node.socket_of(node);
-    if let (Some(home), Some(far)) = (
-        home,
-        others
-            .into_iter()
-            .find(|node| home.is_some_and(|home| socket(home) != socket(*node))),
-    ) {
-        let cpus = plan
-            .node
-            .numa_node(far)
-            .map(|node| node.cpus.to_string())
-            .unwrap_or_default();
-        let _ = writeln!(
-            text,
-            "far_memory={far}\nfar_cpus={cpus}\n# GPU 0 is on NUMA node {home}"
-        );
+    // across sockets: a NIC that is merely farther may be as good
+    let is_far =
+        |nic| node.nic(nic).address.map(|nic| node.path_type(own, nic)) == Some(PathType::Sys);
+    if let Some(far) = map.rails.iter().find(|rail| is_far(rail.nic)) {
+        text += &format!("far_nic={}\n", far.name);
+    }
+    let Some(home) = node.numa_node_of(own) else {
+        return text;
+    };
+    let is_far = |far: u32| node.socket_of(far) != node.socket_of(home);
+    let mut others = node.numa_nodes.iter().filter(|of| !of.cpus.is_empty());
+    if let Some(far) = others.find(|of| is_far(of.os_index)) {
+        let (memory, cpus) = (far.os_index, &far.cpus);
+        text += &format!("far_memory={memory}\nfar_cpus={cpus}\n# GPU 0 is on NUMA node {home}\n");
     }
     text
 }

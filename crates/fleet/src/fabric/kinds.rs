@@ -1,0 +1,229 @@
+//! The switch that each cable of a node belongs on: by most nodes on the same switches.
+//!
+//! Nodes are compared with those that have the same NICs. On a switch with cables of several nodes, most of these have their
+//! port `s` on one switch: the partner of that switch for `s`. Each cable of a node votes for the partner of its switch, so
+//! one wrong cable is outvoted by the others of the node, and no order of switches need be known.
+#![forbid(unsafe_code)]
+
+use super::names::{NodeCables, PortKey, are_names};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A node with fewer ports is of a kind if at most one in so many is missing, as `audit` has it.
+const PART: usize = 4;
+/// The most common kinds, to which nodes with fewer ports are added: the time must not grow with the square of the input.
+const MOST_CENTRES: usize = 64;
+
+/// The spread of a node's NICs over switches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CableLayout {
+    /// each NIC of a node on a switch of its own, NICs of one number together
+    RailOptimised,
+    /// so many NICs of a node on each of several switches
+    Grouped(usize),
+    /// all NICs of a node on one switch
+    OneLeaf,
+    /// one NIC for each node
+    OneNic,
+    /// no order that most nodes share
+    NotRecognised,
+    /// the sources list no NICs
+    NotTold,
+}
+
+/// Nodes with the same ports, or all but a few.
+pub struct CableKind<'a> {
+    pub slots: Vec<PortKey>,
+    pub nodes: Vec<&'a NodeCables<'a>>,
+    /// for each node its slots
+    pub cables: Vec<SlotCable<'a>>,
+    pub layout: CableLayout,
+    /// of each slot; storage and management NICs have none
+    pub rail_of: Vec<Option<usize>>,
+    /// true for each slot of the fabric: not of a storage or management NIC
+    pub is_fabrics: Vec<bool>,
+    /// switches of the fabric
+    pub switches: BTreeSet<&'a str>,
+}
+
+#[derive(Clone, Copy)]
+pub struct SlotCable<'a> {
+    pub node: &'a NodeCables<'a>,
+    pub slot: usize,
+    pub place: CablePlace<'a>,
+}
+
+/// The switch of a cable, beside the switch where it belongs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum CablePlace<'a> {
+    Right {
+        at: &'a str,
+    },
+    Elsewhere {
+        at: &'a str,
+        belongs: &'a str,
+    },
+    /// not known; without a switch where the sources name several
+    Unclear {
+        at: Option<&'a str>,
+    },
+    /// most nodes of the kind have a link there, and this one has none
+    NoLink {
+        belongs: Option<&'a str>,
+    },
+    /// no link, as on most nodes
+    Unused,
+}
+
+impl<'a> SlotCable<'a> {
+    /// The switch that it is on.
+    pub fn at(&self) -> Option<&'a str> {
+        match self.place {
+            CablePlace::Right { at } | CablePlace::Elsewhere { at, .. } => Some(at),
+            CablePlace::Unclear { at } => at,
+            CablePlace::NoLink { .. } | CablePlace::Unused => None,
+        }
+    }
+
+    /// The switch that it belongs on, if that is another.
+    pub fn belongs(&self) -> Option<&'a str> {
+        match self.place {
+            CablePlace::Elsewhere { belongs, .. } => Some(belongs),
+            CablePlace::NoLink { belongs } => belongs,
+            _ => None,
+        }
+    }
+}
+
+impl CableKind<'_> {
+    /// The NIC's name, with the port where the NIC has several.
+    pub fn nic(&self, slot: usize) -> String {
+        let (nic, port) = &self.slots[slot];
+        let ports = self.slots.iter().filter(|(other, _)| other == nic).count();
+        if ports > 1 || *port != 1 {
+            format!("{nic}:{port}")
+        } else {
+            nic.clone()
+        }
+    }
+
+    /// The NICs of slots by their rails. `None` if the configuration file cannot name them.
+    pub fn order(&self, mut slots: Vec<(usize, usize)>, nodes: &[&NodeCables]) -> Option<String> {
+        slots.sort_unstable();
+        let nics: Vec<&str> = slots
+            .iter()
+            .map(|(_, slot)| &*self.slots[*slot].0)
+            .collect();
+        let is_named = self.layout == CableLayout::RailOptimised
+            && nodes.iter().all(|node| node.has_own_names)
+            && are_names(&nics);
+        is_named.then(|| nics.join(","))
+    }
+}
+
+/// The kinds of nodes, the weightiest first: many nodes with many NICs.
+pub fn kinds<'a>(nodes: &'a [NodeCables<'a>]) -> Vec<CableKind<'a>> {
+    let mut sets: BTreeMap<BTreeSet<&PortKey>, Vec<&NodeCables>> = BTreeMap::new();
+    for node in nodes {
+        let set = node.ports.iter().map(|(key, _)| key).collect();
+        sets.entry(set).or_default().push(node);
+    }
+    let mut common = Vec::from_iter(sets);
+    common.sort_by_key(|(set, nodes)| (usize::MAX - nodes.len(), usize::MAX - set.len()));
+    // with the number of nodes that have all ports
+    let mut kinds: Vec<(BTreeSet<&PortKey>, Vec<&NodeCables>, usize)> = Vec::new();
+    for (set, members) in common {
+        let lacks_few = |(of, _, whole): &&mut (BTreeSet<&PortKey>, _, usize)| {
+            let missing = of.len().saturating_sub(set.len());
+            let is_few = missing * PART <= of.len() || missing == 1 && of.len() > 2;
+            is_few && members.len() * 2 <= *whole && set.is_subset(of)
+        };
+        match kinds.iter_mut().take(MOST_CENTRES).find(lacks_few) {
+            Some((_, nodes, _)) => nodes.extend(members),
+            None => kinds.push((set, members.clone(), members.len())),
+        }
+    }
+    // rails are made for nodes with many NICs: sixteen of these number them, and not a thousand nodes with two
+    kinds.sort_by_key(|(set, nodes, _)| usize::MAX - set.len().pow(3) * nodes.len());
+    kinds
+        .into_iter()
+        .map(|(set, nodes, _)| kind(set.len(), nodes))
+        .collect()
+}
+
+fn kind<'a>(ports: usize, mut nodes: Vec<&'a NodeCables<'a>>) -> CableKind<'a> {
+    nodes.sort_by_key(|node| node.name);
+    // the order of a node that has all ports, if possible of one with a report
+    let whole = nodes.iter().filter(|node| node.ports.len() == ports);
+    let order = whole.max_by_key(|node| !node.rails.is_empty());
+    let order = order.map_or(&[][..], |node| &node.ports);
+    let slots: Vec<PortKey> = order.iter().map(|(key, _)| key.clone()).collect();
+    let at = |node: &NodeCables<'a>, slot| match node.ends(slot) {
+        Some(ends) if ends.len() == 1 => ends.keys().next().copied(),
+        _ => None,
+    };
+    let rows: Vec<Vec<Option<&str>>> = nodes
+        .iter()
+        .map(|node| slots.iter().map(|slot| at(node, slot)).collect())
+        .collect();
+    let partners: Vec<_> = (0..slots.len()).map(|slot| partners(&rows, slot)).collect();
+    let linked = |slot: usize| rows.iter().filter(|row| row[slot].is_some()).count();
+    let is_used: Vec<bool> = (0..slots.len())
+        .map(|slot| linked(slot) * 2 > nodes.len())
+        .collect();
+    let mut cables = Vec::with_capacity(nodes.len() * slots.len());
+    for (node, row) in nodes.iter().zip(&rows) {
+        for (slot, key) in slots.iter().enumerate() {
+            let votes = row
+                .iter()
+                .flatten()
+                .filter_map(|at| partners[slot].get(at).copied());
+            let place = match (row[slot], majority(votes)) {
+                (Some(at), Some(belongs)) if at == belongs => CablePlace::Right { at },
+                (Some(at), Some(belongs)) => CablePlace::Elsewhere { at, belongs },
+                (Some(at), None) => CablePlace::Unclear { at: Some(at) },
+                (None, _) if node.ends(key).is_some_and(|ends| ends.len() > 1) => {
+                    CablePlace::Unclear { at: None }
+                }
+                (None, belongs) if is_used[slot] => CablePlace::NoLink { belongs },
+                (None, _) => CablePlace::Unused,
+            };
+            cables.push(SlotCable { node, slot, place });
+        }
+    }
+    CableKind {
+        layout: CableLayout::NotRecognised,
+        rail_of: vec![None; slots.len()],
+        is_fabrics: vec![false; slots.len()],
+        switches: BTreeSet::new(),
+        slots,
+        nodes,
+        cables,
+    }
+}
+
+/// For each switch, the switch on which most nodes that are on it have this slot.
+fn partners<'a>(rows: &[Vec<Option<&'a str>>], slot: usize) -> BTreeMap<&'a str, &'a str> {
+    let mut pairs: Vec<(&str, &str)> = Vec::new();
+    for row in rows {
+        let Some(to) = row[slot] else { continue };
+        let from: BTreeSet<&str> = row.iter().flatten().copied().collect();
+        pairs.extend(from.into_iter().map(|from| (from, to)));
+    }
+    pairs.sort_unstable();
+    let of_switch = pairs.chunk_by(|a, b| a.0 == b.0);
+    of_switch
+        .filter_map(|of| Some((of[0].0, majority(of.iter().map(|pair| pair.1))?)))
+        .collect()
+}
+
+/// The switch that has more than half of the votes.
+fn majority<'a>(votes: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let mut votes = Vec::from_iter(votes);
+    votes.sort_unstable();
+    // more than half of a sorted list hold its middle
+    let middle = *votes.get(votes.len() / 2)?;
+    let count = votes.iter().filter(|vote| **vote == middle).count();
+    (count * 2 > votes.len()).then_some(middle)
+}
