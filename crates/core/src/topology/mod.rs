@@ -181,7 +181,8 @@ impl Topology {
     }
 
     /// The NUMA node of a PCI function: the kernel's for it or a bridge above it, else the one that holds its local
-    /// CPUs, else the only one.
+    /// CPUs, else the only one.  A text without addresses names no more nodes than its devices have, so its only one is not
+    /// every device's.
     pub fn numa_node_of(&self, address: PciAddress) -> Option<u32> {
         if let Some(node) = self.pci.numa_node(address) {
             return Some(node);
@@ -201,7 +202,7 @@ impl Topology {
             }
         }
         match self.numa_nodes.as_slice() {
-            [only] => Some(only.os_index),
+            [only] if !address.is_invented() => Some(only.os_index),
             _ => None,
         }
     }

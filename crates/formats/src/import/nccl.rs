@@ -24,7 +24,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use write::{Written, write};
+pub use write::write;
 
 use super::{BadText, shown, xml};
 use nic_placement_core::diagnostic::{Diagnostic, counted};

@@ -1,4 +1,4 @@
-//! `--svg` and `-o`: the node as a picture, to a file or to standard output.
+//! `--svg` and `-o`: draws the node to a file or to standard output.
 #![forbid(unsafe_code)]
 
 use super::page::Page;
@@ -9,9 +9,6 @@ use nic_placement_core::placement::NodePlacement;
 use nic_placement_core::plan::{Plan, TaskPlan};
 use nic_placement_core::topology::{Bitmap, GpuIndex, Topology};
 use nic_placement_formats::picture::{self, DrawnPair, Scene};
-use resvg::tiny_skia::{Pixmap, Transform};
-use resvg::usvg::fontdb::Database;
-use resvg::usvg::{Options, Tree};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -21,7 +18,7 @@ pub(super) struct Drawing {
     /// a picture: where GPUs and NICs stand, and a coloured line from each GPU to its NICs
     #[arg(long, conflicts_with = "json")]
     svg: bool,
-    /// where to write the picture: FILE.svg or FILE.png
+    /// where to write the picture: FILE.svg
     ///
     /// A regular file there is replaced when the new one is whole. Anything else, also a symbolic link, is refused.
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "json")]
@@ -39,64 +36,14 @@ impl Drawing {
             return output::deliver(&svg, None, page);
         };
         let ending = file.extension().unwrap_or_default().to_ascii_lowercase();
-        if ending == "png" {
-            // before the fonts are read
-            output::check(file)?;
-            let mut fonts = Database::new();
-            fonts.load_system_fonts();
-            output::write_own(file, &png(&svg, fonts)?)?;
-        } else if self.svg || ending == "svg" {
-            output::deliver(&svg, Some(file), page)?;
-        } else {
+        if ending == "png" || !self.svg && ending != "svg" {
+            let file = file.display();
             return Err(Failure::from(format!(
-                "`{}`: the name of a picture ends with .svg or .png (`rsvg-convert -f pdf` makes a PDF of an SVG)",
-                file.display()
+                "`{file}`: the name of a picture ends with .svg (`rsvg-convert -o FILE.png FILE.svg` makes a PNG of it)"
             )));
         }
-        Ok(())
+        output::deliver(&svg, Some(file), page)
     }
-}
-
-/// Dots for a pixel: so many have the screens of today.
-const ZOOM: f32 = 2.0;
-
-/// Dots of a side, at most: a thousand devices would else take 1 GB of memory.
-const MOST: f32 = 16384.0;
-
-/// The picture in dots, in the first of the SVG's fonts that this machine has, else any.
-fn png(svg: &str, mut fonts: Database) -> Result<Vec<u8>, String> {
-    let is_there = |name: &str| {
-        fonts
-            .faces()
-            .any(|face| face.families.iter().any(|(family, _)| family == name))
-    };
-    if !["DejaVu Sans", "Verdana", "Helvetica", "Arial"]
-        .into_iter()
-        .any(is_there)
-    {
-        let Some(any) = fonts.faces().next().map(|face| face.families[0].0.clone()) else {
-            return Err("a PNG needs a font, and this machine has none: install one (Debian: fonts-dejavu-core), or write \
-                        FILE.svg"
-                .to_string());
-        };
-        fonts.set_sans_serif_family(any);
-    }
-    let options = Options {
-        fontdb: fonts.into(),
-        ..Options::default()
-    };
-    let tree = Tree::from_str(svg, &options).map_err(|error| format!("no picture: {error}"))?;
-    let sides = [tree.size().width(), tree.size().height()];
-    let zoom = sides
-        .into_iter()
-        .map(|side| MOST / side)
-        .fold(ZOOM, f32::min);
-    let [width, height] = sides.map(|side| (side * zoom) as u32);
-    let mut dots = Pixmap::new(width, height)
-        .ok_or_else(|| format!("no picture of {width} x {height} dots"))?;
-    resvg::render(&tree, Transform::from_scale(zoom, zoom), &mut dots.as_mut());
-    dots.encode_png()
-        .map_err(|error| format!("no PNG: {error}"))
 }
 
 /// A node, and the NICs that each GPU would use.
@@ -201,30 +148,4 @@ fn subtitle(topology: &Topology, placement: &NodePlacement) -> String {
         "{gpus}{model}, {nics} · {} · policy {}",
         topology.provenance, placement.policy
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SVG: &str = r#"<svg xmlns="http://www.w3.org/2000/svg" width="30" height="20"><text y="15">i</text></svg>"#;
-
-    #[test]
-    fn a_png_without_any_font_says_what_to_install() {
-        let said = png(SVG, Database::new()).unwrap_err();
-        assert!(
-            said.contains("fonts-dejavu-core") && said.contains("FILE.svg"),
-            "{said}"
-        );
-    }
-
-    #[test]
-    fn a_long_picture_has_fewer_dots_for_a_pixel() {
-        let mut fonts = Database::new();
-        fonts.load_system_fonts();
-        let Ok(file) = png(&SVG.replace("\"20\"", "\"32768\""), fonts) else {
-            return println!("skipped: there is no font");
-        };
-        assert_eq!(file[16..24], [0, 0, 0, 15, 0, 0, 64, 0], "15 by 16384");
-    }
 }

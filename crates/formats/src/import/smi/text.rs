@@ -13,6 +13,8 @@ const MAX_LINES: usize = 100_000;
 pub(super) struct TextLine {
     pub(super) number: u32,
     pub(super) text: String,
+    /// true for the last line of a text that ends without a line's end: its last word may be cut
+    pub(super) is_open: bool,
 }
 
 impl TextLine {
@@ -26,20 +28,24 @@ pub(super) fn lines(text: &str) -> Result<Vec<TextLine>> {
         return Err(BadText::new(0, format!("longer than {MAX_BYTES} bytes")));
     }
     let mut lines = Vec::new();
-    for (index, line) in text.lines().enumerate() {
+    for (index, line) in text.split_inclusive('\n').enumerate() {
         let number = index as u32 + 1;
         if index >= MAX_LINES {
             return Err(BadText::new(number, format!("more than {MAX_LINES} lines")));
         }
         if line.len() > MAX_LINE {
-            return Err(BadText::new(
-                number,
-                format!("a line longer than {MAX_LINE} bytes"),
-            ));
+            let problem = format!("a line longer than {MAX_LINE} bytes");
+            return Err(BadText::new(number, problem));
         }
         let text = clean(line);
         if !text.is_empty() {
-            lines.push(TextLine { number, text });
+            // a quote or a blank behind the last word shows that it is whole
+            let is_open = line.ends_with(&text);
+            lines.push(TextLine {
+                number,
+                text,
+                is_open,
+            });
         }
     }
     Ok(lines)

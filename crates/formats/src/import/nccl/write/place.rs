@@ -79,11 +79,6 @@ impl Places {
             .unwrap_or(0)
     }
 
-    /// Devices below a switch that we invented.
-    pub(super) fn joined(&self) -> &BTreeSet<PciAddress> {
-        &self.joined
-    }
-
     /// `busid`: the address, or where that is no machine's one in a domain that Azure's files use for such switches.
     pub(super) fn bus_id(&self, address: PciAddress) -> String {
         self.names
