@@ -86,10 +86,8 @@ pub(super) fn of_gpu(scene: &Scene, index: GpuIndex) -> Card {
         GpuVendor::Amd => "AMD",
         GpuVendor::Intel => "Intel",
     };
-    let model = gpu
-        .model
-        .clone()
-        .unwrap_or_else(|| format!("{vendor}, model unknown"));
+    let model = scene.models.get(index.0).copied().flatten();
+    let model = model.map_or(format!("{vendor}, model unknown"), str::to_string);
     let uuid = gpu
         .uuid
         .iter()
@@ -105,7 +103,7 @@ pub(super) fn of_gpu(scene: &Scene, index: GpuIndex) -> Card {
         right: fact(gpu.address.described().unwrap_or_default(), soft),
     };
     let mut lines = vec![first];
-    if Scene::common_model(scene.topology).is_none() {
+    if Scene::common_model(&scene.models).is_none() {
         lines.push(Line {
             left: fact(model, soft),
             right: fact(String::new(), soft),

@@ -218,7 +218,7 @@ impl Canvas<'_> {
         let looks = match place.kind {
             PlaceKind::Socket(_) => Looks::Socket,
             PlaceKind::HostBridge(_) => Looks::HostBridge,
-            PlaceKind::Switch(_) | PlaceKind::Stated(..) => Looks::Switch,
+            PlaceKind::Package(_) | PlaceKind::Switch(_) | PlaceKind::Stated(..) => Looks::Switch,
             PlaceKind::Node | PlaceKind::NumaNode(_) | PlaceKind::Software | PlaceKind::Card(_) => {
                 Looks::NumaNode
             }
@@ -310,7 +310,21 @@ impl Canvas<'_> {
             Some(model) => format!("* stated by the model `{model}`; the bus does not show it"),
             None => format!("* stated by {}; no bus shows it", topology.provenance),
         });
-        for text in memory.into_iter().chain(stated) {
+        let pairs = &self.scene.pairs;
+        let unpaired = match pairs.first() {
+            Some(pair) if self.is_left(pair.nic) => Some(
+                "libfabric chooses the NIC of each process: a line leads to the nearest"
+                    .to_string(),
+            ),
+            None if !topology.gpus.is_empty() => {
+                Some(match self.scene.placement.excluded.first() {
+                    Some(out) => format!("no GPU gets a NIC: {}: {}", out.name, out.why),
+                    None => "no GPU gets a NIC: none is known".to_string(),
+                })
+            }
+            _ => None,
+        };
+        for text in memory.into_iter().chain(unpaired).chain(stated) {
             let room = self.width - 2.0 * MARGIN;
             self.text(
                 (MARGIN, y + 12.0),
@@ -321,6 +335,11 @@ impl Canvas<'_> {
             y += 20.0;
         }
         y
+    }
+
+    /// True for a NIC that libfabric chooses by itself: a line leads to it and means no choice of ours.
+    fn is_left(&self, nic: NicIndex) -> bool {
+        self.scene.placement.left_to_libfabric.contains(&nic)
     }
 
     fn is_stated(&self, pair: &DrawnPair) -> bool {
@@ -359,10 +378,13 @@ impl Canvas<'_> {
                 from: (self.left + COLUMN, start),
                 to: (self.right(), stop),
                 path: Some(pair.path),
-                tip: Some(format!(
-                    "GPU {} uses {name}:{} at {}",
-                    pair.gpu, pair.port, pair.path
-                )),
+                tip: Some(match self.is_left(pair.nic) {
+                    true => format!("{name} is nearest to GPU {}, at {}", pair.gpu, pair.path),
+                    false => format!(
+                        "GPU {} uses {name}:{} at {}",
+                        pair.gpu, pair.port, pair.path
+                    ),
+                }),
             })
         };
         shapes.extend(drawn.iter().zip(starts.into_iter().zip(stops)).map(curve));

@@ -24,6 +24,8 @@ pub struct Scene<'a> {
     /// below the node's name: where the facts come from, what decided
     pub subtitle: String,
     pub pairs: Vec<DrawnPair>,
+    /// each GPU's model, where it is known
+    pub models: Vec<Option<&'a str>>,
     /// what may be chosen, what does not work, and what each GPU gets of a NIC
     pub placement: &'a NodePlacement,
     /// for each GPU a line of its own, such as its task; with any of them a GPU without one is grey
@@ -40,13 +42,9 @@ pub struct DrawnPair {
 
 impl Scene<'_> {
     /// The model that all GPUs have: the headline says it once, and no box again.
-    pub fn common_model(topology: &Topology) -> Option<&str> {
-        let model = topology.gpus.first()?.model.as_deref()?;
-        topology
-            .gpus
-            .iter()
-            .all(|gpu| gpu.model.as_deref() == Some(model))
-            .then_some(model)
+    pub fn common_model<'a>(models: &[Option<&'a str>]) -> Option<&'a str> {
+        let model = *models.first()?;
+        model.filter(|_| models.iter().all(|other| *other == model))
     }
 }
 

@@ -2,12 +2,12 @@
 #![forbid(unsafe_code)]
 
 use super::page::Page;
-use super::{Failure, output};
+use super::{Failure, devices, output};
 use clap::ValueHint;
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::placement::NodePlacement;
 use nic_placement_core::plan::{Plan, TaskPlan};
-use nic_placement_core::topology::{Bitmap, GpuIndex, Topology};
+use nic_placement_core::topology::{Bitmap, GpuIndex, NicIndex, Topology};
 use nic_placement_formats::picture::{self, DrawnPair, Scene};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -48,7 +48,7 @@ impl Drawing {
 
 /// A node, and the NICs that each GPU would use.
 pub(super) fn of_node<'a>(topology: &'a Topology, placement: &'a NodePlacement) -> Scene<'a> {
-    let pairs = placement.numbered_gpus().flat_map(|(gpu, of)| {
+    let chosen = placement.numbered_gpus().flat_map(|(gpu, of)| {
         of.choices.iter().map(move |choice| {
             let rail = placement.rail(choice.rail);
             DrawnPair {
@@ -59,13 +59,33 @@ pub(super) fn of_node<'a>(topology: &'a Topology, placement: &'a NodePlacement) 
             }
         })
     });
-    Scene {
-        topology,
-        subtitle: subtitle(topology, placement),
-        pairs: pairs.collect(),
-        placement,
-        notes: BTreeMap::new(),
+    let mut pairs: Vec<DrawnPair> = chosen.collect();
+    if pairs.is_empty() {
+        let gpus = topology.gpu_indices();
+        pairs.extend(gpus.flat_map(|gpu| left_to_libfabric(topology, placement, gpu)));
     }
+    scene(topology, placement, pairs)
+}
+
+/// The NICs nearest to a GPU among those that libfabric chooses by itself.
+fn left_to_libfabric(
+    topology: &Topology,
+    placement: &NodePlacement,
+    gpu: GpuIndex,
+) -> Vec<DrawnPair> {
+    let from = topology.gpu(gpu).address;
+    let pair = |&nic: &NicIndex| {
+        let path = topology.path_type(from, topology.nic(nic).address?);
+        Some(DrawnPair {
+            gpu,
+            nic,
+            port: 1,
+            path,
+        })
+    };
+    let pairs = placement.left_to_libfabric.iter().filter_map(pair);
+    let nearest = pairs.clone().map(|pair| pair.path).min();
+    pairs.filter(|pair| Some(pair.path) == nearest).collect()
 }
 
 /// The tasks of a step: each GPU with the NICs that its tasks got for it.
@@ -78,43 +98,39 @@ pub(super) fn of_plan<'a>(plan: &'a Plan, placed: &[TaskPlan]) -> Scene<'a> {
         gpus.iter()
             .for_each(|gpu| tasks.entry(*gpu).or_default().push(task));
         for &(rail, _) in &task.placement.rails {
-            let of_map = |gpu: &GpuIndex| {
-                map.gpu(*gpu)
-                    .choices
-                    .iter()
-                    .any(|choice| choice.rail == rail)
+            let is_choice = |gpu: &GpuIndex| {
+                let choices = &map.gpu(*gpu).choices;
+                choices.iter().any(|choice| choice.rail == rail)
             };
             let rail = map.rail(rail);
             let Some(address) = node.nic(rail.nic).address else {
                 continue;
             };
             let path = |gpu: GpuIndex| node.path_type(node.gpu(gpu).address, address);
-            let mut users: Vec<GpuIndex> = gpus.iter().copied().filter(of_map).collect();
+            let mut users: Vec<GpuIndex> = gpus.iter().copied().filter(is_choice).collect();
             if users.is_empty() {
                 // no GPU's own choice: its nearest one speaks for the task
                 users.extend(gpus.iter().copied().min_by_key(|&gpu| (path(gpu), gpu)));
             }
-            let pair = |gpu| DrawnPair {
+            pairs.extend(users.into_iter().map(|gpu| DrawnPair {
                 gpu,
                 nic: rail.nic,
                 port: rail.port,
                 path: path(gpu),
-            };
-            pairs.extend(users.into_iter().map(pair));
+            }));
         }
     }
-    let notes = tasks
-        .into_iter()
-        .map(|(gpu, tasks)| (gpu, note(&tasks)))
-        .collect();
+    if pairs.is_empty() {
+        let gpus = tasks.keys().copied();
+        pairs.extend(gpus.flat_map(|gpu| left_to_libfabric(node, map, gpu)));
+    }
+    let of_node = scene(node, map, pairs);
+    let notes = tasks.into_iter().map(|(gpu, tasks)| (gpu, note(&tasks)));
     let count = counted(placed.len(), "task");
-    let subtitle = format!("{} · {count}", subtitle(node, map));
     Scene {
-        topology: node,
-        subtitle,
-        pairs,
-        placement: map,
-        notes,
+        subtitle: format!("{} · {count}", of_node.subtitle),
+        notes: notes.collect(),
+        ..of_node
     }
 }
 
@@ -138,14 +154,30 @@ fn note(tasks: &[&TaskPlan]) -> String {
     format!("{word} {numbers}{cpus}{memory}")
 }
 
-fn subtitle(topology: &Topology, placement: &NodePlacement) -> String {
-    let gpus = counted(topology.gpus.len(), "GPU");
-    let nics = counted(topology.nics.len(), "NIC");
-    let model = Scene::common_model(topology)
-        .map(|model| format!(" {model}"))
-        .unwrap_or_default();
-    format!(
-        "{gpus}{model}, {nics} · {} · policy {}",
-        topology.provenance, placement.policy
-    )
+fn scene<'a>(
+    topology: &'a Topology,
+    placement: &'a NodePlacement,
+    pairs: Vec<DrawnPair>,
+) -> Scene<'a> {
+    let models = topology.gpus.iter();
+    let models: Vec<Option<&str>> = models
+        .map(|gpu| devices::gpu_model(topology, gpu))
+        .collect();
+    let model = Scene::common_model(&models).map(|model| format!(" {model}"));
+    let subtitle = format!(
+        "{}{}, {} · {} · policy {}",
+        counted(topology.gpus.len(), "GPU"),
+        model.unwrap_or_default(),
+        counted(topology.nics.len(), "NIC"),
+        topology.provenance,
+        placement.policy
+    );
+    Scene {
+        topology,
+        subtitle,
+        pairs,
+        models,
+        placement,
+        notes: BTreeMap::new(),
+    }
 }

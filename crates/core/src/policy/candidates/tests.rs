@@ -206,7 +206,7 @@ const EVIDENCE: [(&str, Evidence); 17] = [
         },
     ),
     (
-        "it has no PCI function: a software device",
+        "it has no known PCI function: a software device, or the file names none",
         |topology, _, nic| topology.nics[nic].address = None,
     ),
     (

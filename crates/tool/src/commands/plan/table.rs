@@ -78,7 +78,6 @@ fn cells(plan: &Plan, task: &TaskPlan, nic_width: usize) -> Vec<Text> {
         .iter()
         .filter_map(|gpu| u32::try_from(gpu.0).ok());
     let addresses = placement.gpus.iter().map(|&gpu| node.gpu(gpu).address);
-    let addresses = addresses.filter_map(PciAddress::described).map(Text::from);
     let nic = |&(rail, path): &(RailIndex, PathType), width: usize| {
         let name = map.rail(rail).to_string();
         Text::from(format_args!("{name:<width$} "))
@@ -93,16 +92,17 @@ fn cells(plan: &Plan, task: &TaskPlan, nic_width: usize) -> Vec<Text> {
     };
     // what a list of the user's own makes of it
     let nics = nics.then(task.others.as_str());
-    let cpus = placement.cpus.cpus();
+    // a text without addresses names the CPUs of some GPUs, not those of the node, where another GPU's task stays
+    let is_homeless =
+        |address: PciAddress| address.is_invented() && node.numa_node_of(address).is_none();
+    let cpus = Some(placement.cpus.cpus())
+        .filter(|cpus| !cpus.is_empty() && !addresses.clone().any(is_homeless));
+    let addresses = addresses.filter_map(PciAddress::described).map(Text::from);
     vec![
         Text::from(ranges(gpus)).or("none"),
         Text::joined(addresses, ", ").or("-"),
         nics,
-        if cpus.is_empty() {
-            "unknown".into()
-        } else {
-            cpus.into()
-        },
+        cpus.map_or("unknown".into(), Text::from),
         placement.mems.nodes().map_or("any".into(), Text::from),
     ]
 }
