@@ -6,7 +6,7 @@
 
 use super::listed;
 use super::matrix::{Matrix, MatrixRow, Title};
-use crate::import::{Imported, shown};
+use crate::import::{Imported, numa_node, shown};
 use nic_placement_core::topology::{Bitmap, CpuSet, NumaNode};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -185,11 +185,9 @@ pub(super) fn numa_nodes(affinities: &[Affinity], to: &mut Imported) -> Vec<Numa
         );
         to.note("NUMA Affinity", finding);
     }
-    let node = |(os_index, cpus): (u32, CpuSet)| NumaNode {
-        os_index,
-        cpus: cpus.iter().filter(|&cpu| !twice.contains(cpu)).collect(),
-        distances: Vec::new(),
-        package: None,
-    };
-    nodes.into_iter().map(node).collect()
+    let only = |cpus: CpuSet| cpus.iter().filter(|&cpu| !twice.contains(cpu)).collect();
+    let nodes = nodes.into_iter();
+    nodes
+        .map(|(node, cpus)| numa_node(node, only(cpus)))
+        .collect()
 }

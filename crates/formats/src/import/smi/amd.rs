@@ -7,9 +7,9 @@
 
 use super::affinity::MAX_NODE;
 use super::{BadText, MAX_DEVICES, alone, gpu_number, invented, links, listed, text};
-use crate::import::{Imported, Result, shown};
+use crate::import::{Imported, Result, numa_node, shown};
 use nic_placement_core::topology::{
-    CpuSet, Gpu, GpuVendor, NumaNode, PciAddress, PciFunction, Provenance, Topology,
+    CpuSet, Gpu, GpuVendor, PciAddress, PciFunction, Provenance, Topology,
 };
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -125,13 +125,8 @@ fn fill(gpus: &AmdGpus, tool: &str, to: &mut Imported) -> Result<()> {
             ..Gpu::new(address, GpuVendor::Amd)
         });
     }
-    let empty = |os_index| NumaNode {
-        os_index,
-        cpus: CpuSet::new(),
-        distances: Vec::new(),
-        package: None,
-    };
-    to.topology.numa_nodes = nodes.into_iter().map(empty).collect();
+    let nodes = nodes.into_iter().map(|node| numa_node(node, CpuSet::new()));
+    to.topology.numa_nodes = nodes.collect();
     to.topology.sort();
     let lacks = match to.topology.nics.is_empty() {
         true => "no NICs and no CPUs",

@@ -49,6 +49,19 @@ enum Cell {
     Foreign(String),
 }
 
+/// `SOC` is between sockets, in versions before `NODE`.
+const CELLS: [(&str, Cell); 9] = [
+    ("X", Cell::Own),
+    ("NVB", Cell::Link),
+    ("LOC", Cell::Link),
+    ("PIX", Cell::Path(PathType::Pix)),
+    ("PXB", Cell::Path(PathType::Pxb)),
+    ("PHB", Cell::Path(PathType::Phb)),
+    ("NODE", Cell::Path(PathType::Node)),
+    ("SYS", Cell::Path(PathType::Sys)),
+    ("SOC", Cell::Path(PathType::Sys)),
+];
+
 pub(super) struct MatrixRow {
     label: String,
     line: u32,
@@ -69,53 +82,56 @@ pub(super) struct Matrix {
 }
 
 pub(super) fn find(lines: &[TextLine]) -> Result<Matrix> {
-    let mut header: Option<(u32, Vec<String>, Vec<&str>)> = None;
+    let mut header: Option<(u32, Vec<String>, String)> = None;
     let mut stray = None;
     for (index, line) in lines.iter().enumerate() {
         let words = line.words();
         let columns = header.as_ref().map_or(&[][..], |(_, columns, _)| columns);
         match (row_label(&words, columns), header.take()) {
-            (Some(_), Some((line, columns, titles))) => {
-                return table(line, columns, titles, &lines[index..]);
-            }
+            (Some(_), Some(header)) => return table(header, &lines[index..]),
             (Some(at), None) => stray = stray.or(Some((line.number, words[at]))),
             (None, before) => {
                 let (labels, titles) = header_words(&words);
-                header = match labels.is_empty() {
-                    true => before,
-                    false => Some((line.number, labels, titles)),
-                };
+                let found = (!labels.is_empty()).then_some((line.number, labels, titles));
+                header = found.or(before);
             }
         }
     }
-    let failure = lines.iter().find_map(|line| {
-        let (words, why) = FAILURES
-            .iter()
-            .find(|(words, _)| line.text.contains(words))?;
-        let problem = format!("nvidia-smi says `{words}`: {why}");
-        Some(BadText::new(line.number, problem))
-    });
-    Err(failure.unwrap_or_else(|| match (header, stray) {
+    for line in lines {
+        if let Some((words, why)) = FAILURES.iter().find(|(words, _)| line.text.contains(words)) {
+            let problem = format!("nvidia-smi says `{words}`: {why}");
+            return Err(BadText::new(line.number, problem));
+        }
+    }
+    const WANTED: &str = "a header such as `GPU0 GPU1 NIC0 CPU Affinity` on one line";
+    let (line, problem) = match (header, stray) {
         (_, Some((line, label))) => {
             let label = shown(label);
-            let problem = format!(
-                "a row of `{label}` without a header such as `GPU0 GPU1 NIC0 CPU Affinity` on one line above it"
-            );
-            BadText::new(line, problem)
+            (
+                line,
+                format!("a row of `{label}` without {WANTED} above it"),
+            )
         }
-        (Some((line, ..)), None) => {
-            BadText::new(line, "the text ends after the header of a matrix")
-        }
-        (None, None) => BadText::new(
-            0,
-            "no matrix of `nvidia-smi topo -m`: expected a header such as `GPU0 GPU1 NIC0 CPU Affinity` and a row for \
-             each GPU below it",
+        (Some((line, ..)), None) => (
+            line,
+            "the text ends after the header of a matrix".to_string(),
         ),
-    }))
+        (None, None) => {
+            let rows = "and a row for each GPU below it";
+            (
+                0,
+                format!("no matrix of `nvidia-smi topo -m`: expected {WANTED} {rows}"),
+            )
+        }
+    };
+    Err(BadText::new(line, problem))
 }
 
 /// The matrix whose rows begin with the first of `lines`.
-fn table(line: u32, columns: Vec<String>, titles: Vec<&str>, lines: &[TextLine]) -> Result<Matrix> {
+fn table(
+    (line, columns, titles): (u32, Vec<String>, String),
+    lines: &[TextLine],
+) -> Result<Matrix> {
     if columns.len() > MAX_COLUMNS {
         let problem = format!("more than {MAX_COLUMNS} devices");
         return Err(BadText::new(line, problem));
@@ -123,33 +139,30 @@ fn table(line: u32, columns: Vec<String>, titles: Vec<&str>, lines: &[TextLine])
     let mut matrix = Matrix {
         line,
         last_line: line,
-        titles: titles_of(&titles.join(" "), line)?,
         columns,
+        titles: titles_of(&titles, line)?,
         rows: Vec::new(),
     };
     for line in lines {
-        let (words, number) = (line.words(), line.number);
+        let words = line.words();
         let Some(at) = row_label(&words, &matrix.columns) else {
             break;
         };
-        let label = words[at];
-        if let Some(first) = matrix.row(label) {
-            let problem = format!(
-                "a second row of `{label}`: the first is in line {}",
-                first.line
-            );
-            return Err(BadText::new(number, problem));
+        let label = words[at].to_string();
+        matrix.last_line = line.number;
+        if let Some(MatrixRow { line: first, .. }) = matrix.row(&label) {
+            let problem = format!("a second row of `{label}`: the first is in line {first}");
+            return Err(BadText::new(line.number, problem));
         }
-        let (cells, rest) = split_row(&words[at..], number)?;
-        let (label, is_open) = (label.to_string(), line.is_open);
-        matrix.rows.push(MatrixRow {
+        let mut row = MatrixRow {
             label,
-            line: number,
-            cells,
-            rest,
-            is_open,
-        });
-        matrix.last_line = number;
+            line: line.number,
+            cells: Vec::new(),
+            rest: Vec::new(),
+            is_open: line.is_open,
+        };
+        row.read(&words[at + 1..])?;
+        matrix.rows.push(row);
     }
     Ok(matrix)
 }
@@ -172,99 +185,97 @@ fn titles_of(words: &str, line: u32) -> Result<Vec<Title>> {
     Err(BadText::new(line, problem))
 }
 
-/// The cells of a row, and the words after them; the first of `words` is its label.
-fn split_row(words: &[&str], line: u32) -> Result<(Vec<Cell>, Vec<String>)> {
-    let (mut cells, mut rest) = (Vec::new(), Vec::<String>::new());
-    for word in &words[1..] {
-        match (cells_of(word), rest.first()) {
-            (Some((mut found, after)), None) => {
-                cells.append(&mut found);
-                rest.extend((!after.is_empty()).then(|| after.to_string()));
+impl MatrixRow {
+    fn read(&mut self, words: &[&str]) -> Result<()> {
+        for word in words {
+            match (cells_of(word), self.rest.first()) {
+                (Some((mut cells, after)), None) => {
+                    self.cells.append(&mut cells);
+                    self.rest
+                        .extend((!after.is_empty()).then(|| after.to_string()));
+                }
+                (None, None) if is_foreign(word) => {
+                    self.cells.push(Cell::Foreign((*word).to_string()));
+                }
+                (Some(_), Some(other)) => {
+                    let (other, label) = (shown(other), shown(&self.label));
+                    let problem = format!(
+                        "`{other}` in the row of `{label}` is no kind of path: expected `X`, `PIX`, `PXB`, `PHB`, `NODE`, \
+                         `SYS` or `NV#`"
+                    );
+                    return Err(BadText::new(self.line, problem));
+                }
+                (None, _) => self.rest.push((*word).to_string()),
             }
-            (None, None) if is_foreign(word) => cells.push(Cell::Foreign((*word).to_string())),
-            (Some(_), Some(other)) => {
-                let (other, label) = (shown(other), shown(words[0]));
-                let problem = format!(
-                    "`{other}` in the row of `{label}` is no kind of path: expected `X`, `PIX`, `PXB`, `PHB`, `NODE`, \
-                     `SYS` or `NV#`"
-                );
-                return Err(BadText::new(line, problem));
-            }
-            (None, _) => rest.push((*word).to_string()),
         }
+        Ok(())
     }
-    Ok((cells, rest))
 }
 
 /// The position of a row's label among the words of a line: before the first cell.
 fn row_label(words: &[&str], columns: &[String]) -> Option<usize> {
     let is_column = |word: &str| columns.iter().any(|label| label == word);
-    (0..words.len().min(MAX_PREFIX)).find(|&at| {
-        words.get(at + 1).is_some_and(|next| {
-            let is_label = split_label(words[at]).is_some_and(|(_, after)| after.is_empty())
-                || is_device_name(words[at]);
-            // a row of `PPU1` may begin with `ICN2`, which looks like a label itself
-            is_label && cells_of(next).is_some()
-                || is_column(words[at]) && is_foreign(next) && !is_column(next)
-        })
+    (0..words.len().saturating_sub(1).min(MAX_PREFIX)).find(|&at| {
+        let (word, next) = (words[at], words[at + 1]);
+        let is_label = split_label(word).is_some_and(|(_, after)| after.is_empty());
+        // a row of `PPU1` may begin with `ICN2`, which looks like a label itself
+        (is_label || is_device_name(word)) && cells_of(next).is_some()
+            || is_column(word) && is_foreign(next) && !is_column(next)
     })
 }
 
-/// The labels and the words of titles at the end of a line.
-fn header_words<'a>(words: &[&'a str]) -> (Vec<String>, Vec<&'a str>) {
+/// The labels and the titles at the end of a line.
+fn header_words(words: &[&str]) -> (Vec<String>, String) {
     let (mut labels, mut titles) = (Vec::new(), Vec::new());
     for word in words.iter().rev() {
-        let Some((of_word, mut titles_of_word)) = header_word(word) else {
-            break;
-        };
-        let out_of_order = !labels.is_empty() && !titles_of_word.is_empty();
-        if out_of_order || labels.len() > MAX_COLUMNS {
+        match header_word(word) {
+            Some((of_word, title)) if title.is_empty() || labels.is_empty() => {
+                labels.extend(of_word.into_iter().rev());
+                titles.extend((!title.is_empty()).then_some(title));
+            }
+            _ => break,
+        }
+        if labels.len() > MAX_COLUMNS {
             break;
         }
-        labels.extend(of_word.into_iter().rev());
-        titles_of_word.reverse();
-        titles.append(&mut titles_of_word);
     }
     labels.reverse();
     titles.reverse();
-    (labels, titles)
+    (labels, titles.join(" "))
 }
 
-/// The labels and titles in one word of a header: nvidia-smi prints `NIC8NIC9`, `NIC11CPU` and `AffinityNUMA` where a column is
-/// too narrow, and such a word has one reading.
-fn header_word(word: &str) -> Option<(Vec<String>, Vec<&str>)> {
-    let (mut labels, mut titles) = (Vec::new(), Vec::new());
-    let mut rest = word;
+/// The labels and the words of titles in one word of a header.  nvidia-smi prints `NIC8NIC9`, `NIC11CPU` and `AffinityNUMA` where a
+/// column is too narrow; such a word has one reading.
+fn header_word(word: &str) -> Option<(Vec<String>, String)> {
+    let (mut labels, mut titles, mut rest) = (Vec::new(), Vec::new(), word);
     while !rest.is_empty() {
         if let Some((label, after)) = split_label(rest).filter(|_| titles.is_empty()) {
             labels.push(label.to_string());
             rest = after;
             continue;
         }
-        let title = ["Affinity", "NUMA", "CPU", "GPU", "ID"]
-            .into_iter()
-            .find(|title| rest.starts_with(title));
-        let Some(title) = title else {
-            return is_device_name(word).then(|| (vec![word.to_string()], Vec::new()));
+        let mut known = ["Affinity", "NUMA", "CPU", "GPU", "ID"].into_iter();
+        let Some(title) = known.find(|title| rest.starts_with(title)) else {
+            return is_device_name(word).then(|| (vec![word.to_string()], String::new()));
         };
         titles.push(title);
         rest = &rest[title.len()..];
     }
-    Some((labels, titles))
+    Some((labels, titles.join(" ")))
 }
 
 /// `GPU3` or `NIC12` at the start of `text`, and the text after it.
 fn split_label(text: &str) -> Option<(&str, &str)> {
-    let digits = text
-        .strip_prefix("GPU")
-        .or_else(|| text.strip_prefix("NIC"))?;
+    let digits = ["GPU", "NIC"]
+        .iter()
+        .find_map(|word| text.strip_prefix(word))?;
     let count = digits.bytes().take_while(u8::is_ascii_digit).count();
     // no tool writes `GPU007`, and two forms of one number would be two devices
-    let plain = (1..=4).contains(&count) && (count == 1 || !digits.starts_with('0'));
-    plain.then(|| text.split_at(3 + count))
+    let is_plain = (1..=4).contains(&count) && (count == 1 || !digits.starts_with('0'));
+    is_plain.then(|| text.split_at(3 + count))
 }
 
-fn is_label_of_nvidia(word: &str) -> bool {
+fn begins_as_label(word: &str) -> bool {
     word.starts_with("GPU") || word.starts_with("NIC")
 }
 
@@ -273,54 +284,40 @@ fn is_device_name(word: &str) -> bool {
     DeviceName::is_one(word)
         && word.starts_with(|first: char| first.is_ascii_alphabetic())
         && word.contains(|c: char| c.is_ascii_digit() || c == '_')
-        && !is_label_of_nvidia(word)
+        && !begins_as_label(word)
         && cells_of(word).is_none()
 }
 
 /// True for an accelerator that CUDA does not know, such as `PPU0`.  The kernel's and udev's names of RDMA devices begin with a
 /// small letter.
 fn is_other(label: &str) -> bool {
-    let is_known = gpu_number(label).is_some() || is_nic_number(label);
-    !is_known && label.starts_with(|first: char| first.is_ascii_uppercase())
+    !is_nic_number(label) && label.starts_with(|first: char| first.is_ascii_uppercase())
 }
 
-/// True for a word that can be a kind of path of another vendor's tool.
+/// True for a word that can be another vendor's kind of path.
 fn is_foreign(word: &str) -> bool {
-    let plain = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit();
     word.starts_with(|first: char| first.is_ascii_uppercase())
-        && word.chars().all(plain)
-        && !is_label_of_nvidia(word)
+        && word
+            .chars()
+            .all(|c| c.is_ascii_uppercase() || c.is_ascii_digit())
+        && !begins_as_label(word)
 }
 
-/// The cells in a word, and the value of a later column that touches the last; `None` if it has neither.
+/// The cells in a word, and the value of a later column that touches the last; `None` if it has no cells.
 fn cells_of(word: &str) -> Option<(Vec<Cell>, &str)> {
-    const WORDS: [(&str, Cell); 9] = [
-        ("X", Cell::Own),
-        ("NVB", Cell::Link),
-        ("LOC", Cell::Link),
-        ("PIX", Cell::Path(PathType::Pix)),
-        ("PXB", Cell::Path(PathType::Pxb)),
-        ("PHB", Cell::Path(PathType::Phb)),
-        ("NODE", Cell::Path(PathType::Node)),
-        ("SYS", Cell::Path(PathType::Sys)),
-        // between sockets, in versions before `NODE`
-        ("SOC", Cell::Path(PathType::Sys)),
-    ];
     let (mut cells, mut rest) = (Vec::new(), word);
     loop {
-        let digits = rest.strip_prefix("NV").map_or(0, |rest| {
-            rest.bytes().take_while(u8::is_ascii_digit).count()
-        });
-        if let Some((text, cell)) = WORDS.iter().find(|(text, _)| rest.starts_with(text)) {
+        let digits = rest.strip_prefix("NV").unwrap_or_default();
+        let digits = digits.bytes().take_while(u8::is_ascii_digit).count();
+        if let Some((text, cell)) = CELLS.iter().find(|(text, _)| rest.starts_with(text)) {
             cells.push(cell.clone());
             rest = &rest[text.len()..];
         } else if digits > 0 {
             cells.push(Cell::Link);
             rest = &rest[2 + digits..];
         } else {
-            let ends_well = rest.is_empty()
-                || rest.starts_with("N/A")
-                || rest.starts_with(|first: char| first.is_ascii_digit());
+            let is_value = rest.starts_with(|first: char| first.is_ascii_digit());
+            let ends_well = rest.is_empty() || is_value || rest.starts_with("N/A");
             return (!cells.is_empty() && ends_well).then_some((cells, rest));
         }
     }
@@ -328,10 +325,8 @@ fn cells_of(word: &str) -> Option<(Vec<Cell>, &str)> {
 
 /// True for the header of another matrix with the same first column.
 pub(super) fn is_header(words: &[&str], first: Option<&String>) -> bool {
-    header_words(words)
-        .0
-        .first()
-        .is_some_and(|label| Some(label) == first)
+    let (labels, _) = header_words(words);
+    !labels.is_empty() && labels.first() == first
 }
 
 impl Matrix {
@@ -343,7 +338,7 @@ impl Matrix {
         self.columns.iter().position(|column| column == label)
     }
 
-    /// Kinds of path that nvidia-smi does not have, in rows of its devices.
+    /// Kinds of path that nvidia-smi does not have.
     pub(super) fn foreign_words(&self) -> Vec<&str> {
         let cells = self.rows.iter().flat_map(|row| &row.cells);
         let words: BTreeSet<&str> = cells
@@ -360,23 +355,20 @@ impl Matrix {
         let bad = |problem: String| Err(BadText::new(self.line, problem));
         let (mut gpus, mut nics, mut others) = (Vec::new(), Vec::new(), Vec::new());
         for (at, label) in self.columns.iter().enumerate() {
-            if self.column(label) != Some(at) {
-                return bad(format!("two columns are called `{label}`"));
-            }
             match gpu_number(label) {
+                _ if self.column(label) != Some(at) => {
+                    return bad(format!("two columns are called `{label}`"));
+                }
                 Some(number) if (number as usize) < MAX_DEVICES => gpus.push(number as u8),
                 Some(_) => return bad(format!("`{label}`: expected a number below {MAX_DEVICES}")),
                 None if is_other(label) => others.push(label),
                 None => nics.push(label.as_str()),
             }
         }
-        let stray = self
-            .rows
-            .iter()
-            .find(|row| self.column(&row.label).is_none());
-        if let Some(MatrixRow { label, line, .. }) = stray {
-            let problem = format!("no column is called `{}`", shown(label));
-            return Err(BadText::new(*line, problem));
+        let mut rows = self.rows.iter();
+        if let Some(row) = rows.find(|row| self.column(&row.label).is_none()) {
+            let problem = format!("no column is called `{}`", shown(&row.label));
+            return Err(BadText::new(row.line, problem));
         }
         if nics.len() > MAX_DEVICES {
             let count = nics.len();
@@ -389,9 +381,8 @@ impl Matrix {
         }
         gpus.sort_unstable();
         if gpus
-            .iter()
-            .enumerate()
-            .any(|(at, &gpu)| at != usize::from(gpu))
+            .last()
+            .is_some_and(|&last| usize::from(last) >= gpus.len())
         {
             let labels: Vec<String> = gpus.iter().map(|gpu| format!("GPU{gpu}")).collect();
             let labels = listed(&labels);
@@ -409,32 +400,32 @@ impl Matrix {
         lines: &[TextLine],
     ) -> Result<Vec<Vec<PathType>>> {
         let legend = legend(lines, self.last_line);
-        let path = |gpu: &u8| {
+        let of_gpu = |gpu: &u8| {
             let gpu = format!("GPU{gpu}");
-            let Some(row) = self.row(&gpu) else {
+            let row = self.row(&gpu).ok_or_else(|| {
                 let problem = format!("the matrix ends before the row of `{gpu}`");
-                return Err(BadText::new(self.last_line, problem));
-            };
+                BadText::new(self.last_line, problem)
+            })?;
             self.check(row)?;
             nics.iter()
                 .map(|nic| self.path(row, nic, &legend))
                 .collect()
         };
-        gpus.iter().map(path).collect()
+        gpus.iter().map(of_gpu).collect()
     }
 
     /// Refuses a row that has not one cell for each column, and its `X` in its own.
     fn check(&self, row: &MatrixRow) -> Result<()> {
         let (label, count, columns) = (&row.label, row.cells.len(), self.columns.len());
         let own = self.column(label);
-        let is_own = |(at, cell): (usize, &Cell)| (*cell == Cell::Own) == (Some(at) == own);
+        let mut cells = row.cells.iter().enumerate();
         let problem = if count > columns {
             format!("{count} cells for {columns} columns in the row of `{label}`")
         } else if count < columns && row.rest.is_empty() {
             format!("the row of `{label}` ends after {count} of {columns} cells")
         } else if count < columns {
             format!("{count} cells for {columns} columns: cannot tell which is missing")
-        } else if row.cells.iter().enumerate().all(is_own) {
+        } else if cells.all(|(at, cell)| (*cell == Cell::Own) == (Some(at) == own)) {
             return Ok(());
         } else if let Some(at) = row.cells.iter().position(|cell| *cell == Cell::Own) {
             let other = &self.columns[at];
@@ -452,24 +443,23 @@ impl Matrix {
         legend: &BTreeMap<&str, PathType>,
     ) -> Result<PathType> {
         let gpu = &row.label;
-        let cell = |row: &MatrixRow, label: &str| {
-            self.column(label).and_then(|at| row.cells.get(at).cloned())
-        };
+        let cell = |row: &MatrixRow, label: &str| row.cells.get(self.column(label)?).cloned();
         let own = cell(row, nic);
-        let word = match &own {
+        let known = match &own {
             Some(Cell::Path(kind)) => Ok(*kind),
-            Some(Cell::Foreign(word)) => legend
-                .get(word.as_str())
-                .copied()
-                .ok_or_else(|| format!("`{}`, which no legend below explains,", shown(word))),
+            Some(Cell::Foreign(word)) => {
+                let unknown = || format!("`{}`, which no legend below explains,", shown(word));
+                legend.get(word.as_str()).copied().ok_or_else(unknown)
+            }
             Some(Cell::Link) => Err("an NVLink".to_string()),
             Some(Cell::Own) | None => Err("`X`".to_string()),
         };
-        let kind = word.map_err(|word| {
-            let problem = format!(
-                "{word} between `{gpu}` and `{nic}`: expected `PIX`, `PXB`, `PHB`, `NODE` or `SYS`"
-            );
-            BadText::new(row.line, problem)
+        let kind = known.map_err(|word| {
+            let expected = "expected `PIX`, `PXB`, `PHB`, `NODE` or `SYS`";
+            BadText::new(
+                row.line,
+                format!("{word} between `{gpu}` and `{nic}`: {expected}"),
+            )
         })?;
         let mirror = self.row(nic).filter(|row| self.check(row).is_ok());
         match mirror.filter(|mirror| cell(mirror, gpu) != own) {
@@ -484,8 +474,8 @@ impl Matrix {
     }
 }
 
-/// The kinds of path that a legend below the matrix explains: `SPB  = Connection traversing a single PCIe bridge`.  The phrases are
-/// those of NVIDIA's legend, which other vendors' tools keep.
+/// The kinds of path that a legend below the matrix explains, as `SPB  = Connection traversing a single PCIe bridge`: by the phrases
+/// of NVIDIA's legend, which other vendors' tools keep.
 fn legend(lines: &[TextLine], below: u32) -> BTreeMap<&str, PathType> {
     const PHRASES: [(&str, PathType); 5] = [
         ("between NUMA nodes", PathType::Sys),
@@ -494,14 +484,14 @@ fn legend(lines: &[TextLine], below: u32) -> BTreeMap<&str, PathType> {
         ("single PCIe", PathType::Pix),
         ("PCIe Host Bridge", PathType::Phb),
     ];
-    lines
+    let lines = lines
         .iter()
-        .filter(|line| line.number > below && !line.is_open)
+        .filter(|line| line.number > below && !line.is_open);
+    lines
         .filter_map(|line| {
             let (word, meaning) = line.text.split_once('=')?;
-            let (_, kind) = PHRASES
-                .iter()
-                .find(|(phrase, _)| meaning.contains(phrase))?;
+            let mut known = PHRASES.iter();
+            let (_, kind) = known.find(|(phrase, _)| meaning.contains(phrase))?;
             Some((word.split_whitespace().last()?, *kind))
         })
         .collect()
