@@ -1,6 +1,4 @@
-//! A node from a file of any format: the project's own JSON, a snapshot, a tar, XML of hwloc or NCCL, a matrix.
-//!
-//! The content decides the format, not the name.
+//! Reads a node from a file of any format.  The content decides the format, not the name.
 #![forbid(unsafe_code)]
 
 use crate::{archive, import, manifest};
@@ -115,7 +113,6 @@ pub fn root_of(source: &NodeSource) -> Option<Root> {
 /// The most bytes of a file that describes a node: a tar of all of `/sys` has some 100 MB.
 pub const MAX_FILE: usize = 256 * 1024 * 1024;
 
-/// The formats of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileFormat {
     /// the project's own topology JSON
@@ -132,7 +129,6 @@ pub enum FileFormat {
     Smi,
 }
 
-/// Reads a node from a file of any format.
 fn describe(name: &str, bytes: &[u8], scope: Scope) -> Result<(Topology, Vec<Diagnostic>), String> {
     describe_as(name, bytes, scope, format_of(bytes)?)
 }
@@ -174,7 +170,7 @@ pub fn format_of(bytes: &[u8]) -> Result<FileFormat, String> {
     })
 }
 
-/// Does a number follow this word anywhere, as in a matrix' `GPU0`?  Prose has the word alone.
+/// True if a number follows this word anywhere, as in a matrix' `GPU0`.  Prose has the word alone.
 fn has_number(bytes: &[u8], word: &[u8]) -> bool {
     bytes
         .windows(word.len() + 1)

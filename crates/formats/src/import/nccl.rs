@@ -3,17 +3,15 @@
 //!
 //! The elements mean the same as in NCCL's src/graph/xml.cc and topo.cc:
 //!
-//! * `<cpu>` is a NUMA node, which joins everything below it (PHB).  So each gets one host bridge, invented
-//!   like every function that the file does not name: in PCI domains from `fffd0000` on, which no machine
-//!   has.
-//! * A `<pci>` with others below it is a whole switch: NCCL climbs two bridges at a time, from a device past
-//!   the downstream port to the upstream port, and from that past the root port.  Two devices right below the
-//!   same one are PIX, and one more on the way is PXB.  We invent a downstream port above each of its
-//!   children.  So [`Topology::path`], which counts bridges as sysfs shows them, gives the same kind.
+//! * `<cpu>` is a NUMA node, which joins everything below it (PHB).  Each gets one host bridge, invented like every function that the
+//!   file does not name, in PCI domains from `fffd0000` on, which no machine has.
+//! * A `<pci>` with others below it is a whole switch: NCCL climbs two bridges at a time, a downstream and an upstream port, then past
+//!   the root port.  Two devices right below one are PIX, and one more on the way is PXB.  A downstream port is invented above each
+//!   child, so that [`Topology::path`], which counts bridges as sysfs shows them, gives the same kind.
 //! * `<net>` is a port that NCCL can use, hence an active one.
 //!
-//! NCCL then merges the two levels of Broadcom's newer switches, which it knows by their subsystem's ids.  The reader keeps
-//! these, and [`Topology::path_type`] merges them too.
+//! NCCL then merges the two levels of Broadcom's newer switches by their subsystem's ids.  The reader keeps these, and
+//! [`Topology::path_type`] merges them too.
 #![forbid(unsafe_code)]
 
 mod cpu;

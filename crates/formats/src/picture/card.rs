@@ -1,4 +1,4 @@
-//! What the box of a GPU or a NIC says.
+//! The texts in the box of a GPU or a NIC.
 #![forbid(unsafe_code)]
 
 use super::Scene;
@@ -282,7 +282,7 @@ fn use_of(nic: &Nic) -> String {
     }
 }
 
-/// What a NIC's users have of it, where several GPUs use it: `2 GPUs, 100 Gb/s each`, `2 GPUs, 90 Gb/s to 110 Gb/s`.
+/// The shares of several GPUs that use a NIC: `2 GPUs, 100 Gb/s each`, `2 GPUs, 90 Gb/s to 110 Gb/s`.
 fn shared(scene: &Scene, nic: NicIndex) -> Option<String> {
     let users: BTreeSet<GpuIndex> = scene
         .pairs

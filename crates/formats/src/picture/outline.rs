@@ -1,4 +1,4 @@
-//! The node as places inside places: sockets, NUMA nodes, host bridges and PCIe switches, and in each its GPUs and NICs.
+//! Orders the node into places inside places: sockets, NUMA nodes, host bridges, PCIe switches, with their GPUs and NICs.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::topology::{
@@ -20,11 +20,10 @@ pub enum PlaceKind {
     Package(PciAddress),
     /// a bridge that several cards stand below
     Switch(PciAddress),
-    /// cards whose paths to each other are stated, at most this far, and the first of them: the bus does not show what is
-    /// between them
+    /// cards that stated paths join, at most this far, and the first of them: the bus hides the switch between them
     Stated(PathType, PciAddress),
     Software,
-    /// a PCI device, by its function 0: in no finished outline, its functions stand in the place around it
+    /// a PCI device, by its function 0; a finished outline has none
     Card(PciAddress),
 }
 
@@ -79,7 +78,7 @@ pub fn outline(topology: &Topology) -> NodePlace {
     {
         node.at(&[PlaceKind::Software]).hold(Device::Nic(index));
     }
-    // what is not known comes last
+    // unknown places come last
     node.places.sort_by_key(|place| match place.kind {
         PlaceKind::NumaNode(None) => 1,
         PlaceKind::Software => 2,
@@ -263,7 +262,7 @@ impl NodePlace {
             .min()
     }
 
-    /// What is known of it: a NUMA node's CPUs (`cpus 0-55,112-167`), unless no node's are known; the link of a bridge.
+    /// A NUMA node's CPUs (`cpus 0-55,112-167`), unless no node's are known; the link of a bridge.
     pub fn facts(&self, topology: &Topology) -> Option<String> {
         match self.kind {
             PlaceKind::NumaNode(number) => match &topology.numa_node(number?)?.cpus {
@@ -327,7 +326,7 @@ impl NodePlace {
 }
 
 impl fmt::Display for PlaceKind {
-    /// What the place is called; empty for the node, which has a name of its own.
+    /// The name of the place; empty for the node, which has a name of its own.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PlaceKind::Node => Ok(()),

@@ -77,8 +77,7 @@ pub(super) fn numa_nodes(file: &Objects, to: &mut Imported) -> Result<()> {
         );
         nodes.push((false, usable_cpus(machine)?, 0));
     }
-    // For the kernel, a CPU belongs to one node only.  hwloc 2 gives a node without CPUs (memory of a GPU,
-    // MCDRAM, CXL) the CPUs of neighbouring nodes, so the innermost node around a CPU keeps it.
+    // the kernel has a CPU in one node; hwloc 2 gives a node of memory alone its neighbours' CPUs, so the innermost node keeps a CPU
     nodes.sort_by_key(|(memory_only, cpus, number)| (*memory_only, cpus.len(), *number));
     let mut taken = CpuSet::new();
     for (memory_only, cpus, os_index) in nodes {
@@ -96,7 +95,7 @@ pub(super) fn numa_nodes(file: &Objects, to: &mut Imported) -> Result<()> {
     Ok(())
 }
 
-/// Numbers for objects of one kind: the kernel's, or if one is missing or repeated, their order.
+/// The kernel's numbers of objects of one kind; their order if a number is missing or repeated.
 fn numbers(
     file: &Objects,
     objects: &BTreeSet<usize>,

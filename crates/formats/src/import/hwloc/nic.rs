@@ -19,7 +19,7 @@ struct Card<'o> {
     interfaces: Vec<&'o Object<'o>>,
 }
 
-/// A NIC as the file lists it, whose name may be invalid.
+/// A NIC as the file lists it; its name may be invalid.
 struct ListedNic {
     name: String,
     kind: NicKind,

@@ -63,7 +63,7 @@ pub fn write(topology: &Topology) -> Result<String, String> {
     Ok(writer.text)
 }
 
-/// Are its GPUs AMD's?  Then RCCL reads the file.
+/// True if all GPUs are AMD's: RCCL reads the file.
 fn is_amd(topology: &Topology) -> bool {
     !topology.gpus.is_empty() && topology.gpus.iter().all(|gpu| gpu.vendor == GpuVendor::Amd)
 }
