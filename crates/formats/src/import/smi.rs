@@ -156,14 +156,18 @@ fn alone(address: PciAddress) -> PciFunction {
 
 /// The number of a label such as `GPU3`.
 fn gpu_number(label: &str) -> Option<u32> {
-    label.strip_prefix("GPU")?.parse().ok()
+    number(label.strip_prefix("GPU")?)
 }
 
 /// True for the matrix's own word for a NIC, such as `NIC3`, which the legend explains.
 fn is_nic_number(label: &str) -> bool {
-    label
-        .strip_prefix("NIC")
-        .is_some_and(|digits| digits.parse::<u32>().is_ok())
+    label.strip_prefix("NIC").and_then(number).is_some()
+}
+
+/// No tool writes `GPU007`, and two forms of one number would be two devices.
+fn number(digits: &str) -> Option<u32> {
+    let number = digits.parse::<u32>().ok();
+    number.filter(|number| number.to_string() == digits)
 }
 
 /// Labels for a message: all if there are few, else the first ones.

@@ -148,6 +148,10 @@ fn table(
         let Some(at) = row_label(&words, &matrix.columns) else {
             break;
         };
+        if matrix.rows.len() == MAX_COLUMNS {
+            let problem = format!("more than {MAX_COLUMNS} rows");
+            return Err(BadText::new(line.number, problem));
+        }
         let label = words[at].to_string();
         matrix.last_line = line.number;
         if let Some(MatrixRow { line: first, .. }) = matrix.row(&label) {
@@ -188,12 +192,8 @@ fn titles_of(words: &str, line: u32) -> Result<Vec<Title>> {
 impl MatrixRow {
     fn read(&mut self, words: &[&str]) -> Result<()> {
         for word in words {
-            match (cells_of(word), self.rest.first()) {
-                (Some((mut cells, after)), None) => {
-                    self.cells.append(&mut cells);
-                    self.rest
-                        .extend((!after.is_empty()).then(|| after.to_string()));
-                }
+            match (cell(word), self.rest.first()) {
+                (Some(cell), None) => self.cells.push(cell),
                 (None, None) if is_foreign(word) => {
                     self.cells.push(Cell::Foreign((*word).to_string()));
                 }
@@ -217,75 +217,42 @@ fn row_label(words: &[&str], columns: &[String]) -> Option<usize> {
     let is_column = |word: &str| columns.iter().any(|label| label == word);
     (0..words.len().saturating_sub(1).min(MAX_PREFIX)).find(|&at| {
         let (word, next) = (words[at], words[at + 1]);
-        let is_label = split_label(word).is_some_and(|(_, after)| after.is_empty());
         // a row of `PPU1` may begin with `ICN2`, which looks like a label itself
-        (is_label || is_device_name(word)) && cells_of(next).is_some()
+        is_label(word) && cell(next).is_some()
             || is_column(word) && is_foreign(next) && !is_column(next)
     })
 }
 
 /// The labels and the titles at the end of a line.
 fn header_words(words: &[&str]) -> (Vec<String>, String) {
-    let (mut labels, mut titles) = (Vec::new(), Vec::new());
-    for word in words.iter().rev() {
-        match header_word(word) {
-            Some((of_word, title)) if title.is_empty() || labels.is_empty() => {
-                labels.extend(of_word.into_iter().rev());
-                titles.extend((!title.is_empty()).then_some(title));
-            }
-            _ => break,
-        }
-        if labels.len() > MAX_COLUMNS {
-            break;
-        }
-    }
-    labels.reverse();
-    titles.reverse();
-    (labels, titles.join(" "))
-}
-
-/// The labels and the words of titles in one word of a header.  nvidia-smi prints `NIC8NIC9`, `NIC11CPU` and `AffinityNUMA` where a
-/// column is too narrow; such a word has one reading.
-fn header_word(word: &str) -> Option<(Vec<String>, String)> {
-    let (mut labels, mut titles, mut rest) = (Vec::new(), Vec::new(), word);
-    while !rest.is_empty() {
-        if let Some((label, after)) = split_label(rest).filter(|_| titles.is_empty()) {
-            labels.push(label.to_string());
-            rest = after;
-            continue;
-        }
-        let mut known = ["Affinity", "NUMA", "CPU", "GPU", "ID"].into_iter();
-        let Some(title) = known.find(|title| rest.starts_with(title)) else {
-            return is_device_name(word).then(|| (vec![word.to_string()], String::new()));
-        };
-        titles.push(title);
-        rest = &rest[title.len()..];
-    }
-    Some((labels, titles.join(" ")))
-}
-
-/// `GPU3` or `NIC12` at the start of `text`, and the text after it.
-fn split_label(text: &str) -> Option<(&str, &str)> {
-    let digits = ["GPU", "NIC"]
+    let is_title = |word: &str| ["Affinity", "NUMA", "CPU", "GPU", "ID"].contains(&word);
+    let titles = words.iter().rev().take_while(|word| is_title(word)).count();
+    let (before, titles) = words.split_at(words.len() - titles);
+    let labels = before
         .iter()
-        .find_map(|word| text.strip_prefix(word))?;
-    let count = digits.bytes().take_while(u8::is_ascii_digit).count();
-    // no tool writes `GPU007`, and two forms of one number would be two devices
-    let is_plain = (1..=4).contains(&count) && (count == 1 || !digits.starts_with('0'));
-    is_plain.then(|| text.split_at(3 + count))
+        .rev()
+        .take_while(|word| is_label(word))
+        .count();
+    let labels = &before[before.len() - labels.min(MAX_COLUMNS + 1)..];
+    (
+        labels.iter().map(|label| label.to_string()).collect(),
+        titles.join(" "),
+    )
 }
 
 fn begins_as_label(word: &str) -> bool {
     word.starts_with("GPU") || word.starts_with("NIC")
 }
 
-/// True for a name that an RDMA device can have, such as `mlx5_0`, `ibp3s0`, `roceP6p3s0`.
-fn is_device_name(word: &str) -> bool {
-    DeviceName::is_one(word)
+/// True for `GPU3`, `NIC12`, and for names that an RDMA device can have, such as `mlx5_0`, `ibp3s0`, `roceP6p3s0`.
+fn is_label(word: &str) -> bool {
+    let is_name = DeviceName::is_one(word)
         && word.starts_with(|first: char| first.is_ascii_alphabetic())
-        && word.contains(|c: char| c.is_ascii_digit() || c == '_')
-        && !begins_as_label(word)
-        && cells_of(word).is_none()
+        && word.contains(|c: char| c.is_ascii_digit() || c == '_');
+    match begins_as_label(word) {
+        true => gpu_number(word).is_some() || is_nic_number(word),
+        false => is_name && cell(word).is_none(),
+    }
 }
 
 /// True for an accelerator that CUDA does not know, such as `PPU0`.  The kernel's and udev's names of RDMA devices begin with a
@@ -303,24 +270,14 @@ fn is_foreign(word: &str) -> bool {
         && !begins_as_label(word)
 }
 
-/// The cells in a word, and the value of a later column that touches the last; `None` if it has no cells.
-fn cells_of(word: &str) -> Option<(Vec<Cell>, &str)> {
-    let (mut cells, mut rest) = (Vec::new(), word);
-    loop {
-        let digits = rest.strip_prefix("NV").unwrap_or_default();
-        let digits = digits.bytes().take_while(u8::is_ascii_digit).count();
-        if let Some((text, cell)) = CELLS.iter().find(|(text, _)| rest.starts_with(text)) {
-            cells.push(cell.clone());
-            rest = &rest[text.len()..];
-        } else if digits > 0 {
-            cells.push(Cell::Link);
-            rest = &rest[2 + digits..];
-        } else {
-            let is_value = rest.starts_with(|first: char| first.is_ascii_digit());
-            let ends_well = rest.is_empty() || is_value || rest.starts_with("N/A");
-            return (!cells.is_empty() && ends_well).then_some((cells, rest));
-        }
-    }
+fn cell(word: &str) -> Option<Cell> {
+    let links = word.strip_prefix("NV").unwrap_or_default();
+    let is_links = !links.is_empty() && links.bytes().all(|digit| digit.is_ascii_digit());
+    let mut known = CELLS.iter();
+    let known = known
+        .find(|(text, _)| *text == word)
+        .map(|(_, cell)| cell.clone());
+    known.or(is_links.then_some(Cell::Link))
 }
 
 /// True for the header of another matrix with the same first column.

@@ -35,16 +35,22 @@ pub(super) fn read(
     };
     let mut names: Vec<DeviceName> = Vec::new();
     let mut lines_of: BTreeMap<DeviceName, u32> = BTreeMap::new();
-    let (mut unnamed, mut unclear, mut cut) = (Vec::new(), Vec::new(), Vec::new());
+    let mut nameless: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for &label in nics {
         let entry = entries.get(label);
-        let mut name = label;
-        match entry {
-            Some(entry) if is_part(entry) => unclear.push(label),
-            Some(entry) if entry.is_open => cut.push(label),
-            Some(entry) => name = entry.name,
-            None => unnamed.extend(is_nic_number(label).then_some(label)),
-        }
+        let why = match entry {
+            Some(entry) if is_part(entry) => Some("the name is overwritten"),
+            Some(entry) if entry.is_open => {
+                Some("the text ends without a line's end, and the last name may be cut")
+            }
+            None if is_nic_number(label) => Some("no name"),
+            _ => None,
+        };
+        why.into_iter()
+            .for_each(|why| nameless.entry(why).or_default().push(label));
+        let name = entry
+            .filter(|_| why.is_none())
+            .map_or(label, |entry| entry.name);
         let line = entry.map_or(matrix.line, |entry| entry.line);
         let name = device_name(label, name, line)?;
         if let Some(first) = lines_of.insert(name.clone(), line) {
@@ -53,24 +59,20 @@ pub(super) fn read(
         }
         names.push(name);
     }
-    let known = |label: &&str| nics.contains(label);
-    let strays = entries.keys().copied().filter(|label| !known(label));
-    let instead = "so the matrix's own word is used, which no library knows, for";
-    for (labels, finding) in [
-        (unnamed, format!("no name, {instead}")),
-        (unclear, format!("the name is overwritten, {instead}")),
-        (
-            cut,
-            format!("the text ends without a line's end, and the last name may be cut, {instead}"),
-        ),
-        (
-            strays.collect(),
-            "names what the matrix does not show:".to_string(),
-        ),
-    ] {
-        if !labels.is_empty() {
-            to.note("NIC Legend", format!("{finding} {}", listed(&labels)));
-        }
+    for (why, labels) in nameless {
+        let finding = format!(
+            "{why}, so the matrix's own word is used, which no library knows, for {}",
+            listed(&labels)
+        );
+        to.note("NIC Legend", finding);
+    }
+    let strays: Vec<&&str> = entries
+        .keys()
+        .filter(|label| !nics.contains(label))
+        .collect();
+    if !strays.is_empty() {
+        let finding = format!("names what the matrix does not show: {}", listed(&strays));
+        to.note("NIC Legend", finding);
     }
     Ok(names)
 }

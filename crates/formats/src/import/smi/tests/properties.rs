@@ -259,6 +259,12 @@ fn the_largest_texts_are_answered_at_once() {
         format!("{}\n", "[".repeat(60_000)).repeat(bytes / 60_000),
         format!("{}\n", "\u{1b}]".repeat(30_000)).repeat(bytes / 60_000),
         format!("{}\n", "GPU1GPU2".repeat(8_000)).repeat(bytes / 64_000),
+        format!(
+            "GPU0\n{}",
+            (0..90_000)
+                .map(|row| format!("mlx5_{row} X\n"))
+                .collect::<String>()
+        ),
         format!("GPU0 CPU Affinity\nGPU0 X {}", "0-8191,".repeat(9_000)),
         format!(
             "GPU0 CPU Affinity NUMA Affinity GPU NUMA ID\nGPU0 X {}",
