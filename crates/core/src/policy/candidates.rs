@@ -329,7 +329,7 @@ fn refusal(topology: &Topology, nic: &Nic, wanted: bool, selection: &Selection) 
     let is_verbs = nic.kind == NicKind::Verbs;
     if is_verbs && nic.address.is_none() {
         return Some(
-            "it has no known PCI function: a software device, or the file names none".to_string(),
+            "no PCI function of it is known: a software device, or the file names none".to_string(),
         );
     }
     if is_verbs && nic.ports.is_empty() {

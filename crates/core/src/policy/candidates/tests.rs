@@ -206,7 +206,7 @@ const EVIDENCE: [(&str, Evidence); 17] = [
         },
     ),
     (
-        "it has no known PCI function: a software device, or the file names none",
+        "no PCI function of it is known: a software device, or the file names none",
         |topology, _, nic| topology.nics[nic].address = None,
     ),
     (
