@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::page::Page;
+use super::plan::table::known_cpus;
 use super::{Failure, devices, output};
 use clap::ValueHint;
 use nic_placement_core::diagnostic::counted;
@@ -125,7 +126,9 @@ pub(super) fn of_plan<'a>(plan: &'a Plan, placed: &[TaskPlan]) -> Scene<'a> {
         pairs.extend(gpus.flat_map(|gpu| left_to_libfabric(node, map, gpu)));
     }
     let of_node = scene(node, map, pairs);
-    let notes = tasks.into_iter().map(|(gpu, tasks)| (gpu, note(&tasks)));
+    let notes = tasks
+        .into_iter()
+        .map(|(gpu, tasks)| (gpu, note(node, &tasks)));
     let count = counted(placed.len(), "task");
     Scene {
         subtitle: format!("{} · {count}", of_node.subtitle),
@@ -135,22 +138,16 @@ pub(super) fn of_plan<'a>(plan: &'a Plan, placed: &[TaskPlan]) -> Scene<'a> {
 }
 
 /// `task 3 · cpus 0-55,112-167 · memory 0`
-fn note(tasks: &[&TaskPlan]) -> String {
+fn note(node: &Topology, tasks: &[&TaskPlan]) -> String {
     let numbers: Bitmap = tasks.iter().map(|task| task.placement.global_id).collect();
     let word = if tasks.len() == 1 { "task" } else { "tasks" };
     let [task] = tasks else {
         return format!("{word} {numbers}");
     };
-    let cpus = match task.placement.cpus.cpus() {
-        none if none.is_empty() => String::new(),
-        cpus => format!(" · cpus {cpus}"),
-    };
-    let memory = task
-        .placement
-        .mems
-        .nodes()
-        .map(|nodes| format!(" · memory {nodes}"))
-        .unwrap_or_default();
+    let cpus = known_cpus(node, &task.placement).map(|cpus| format!(" · cpus {cpus}"));
+    let memory = task.placement.mems.nodes();
+    let memory = memory.map(|nodes| format!(" · memory {nodes}"));
+    let (cpus, memory) = (cpus.unwrap_or_default(), memory.unwrap_or_default());
     format!("{word} {numbers}{cpus}{memory}")
 }
 
