@@ -2,13 +2,12 @@
 #![forbid(unsafe_code)]
 
 use super::page::Page;
-use super::plan::table::known_cpus;
 use super::{Failure, devices, output};
 use clap::ValueHint;
 use nic_placement_core::diagnostic::counted;
-use nic_placement_core::placement::NodePlacement;
+use nic_placement_core::placement::{NodePlacement, TaskPlacement};
 use nic_placement_core::plan::{Plan, TaskPlan};
-use nic_placement_core::topology::{Bitmap, GpuIndex, NicIndex, Topology};
+use nic_placement_core::topology::{Bitmap, CpuSet, GpuIndex, NicIndex, Topology};
 use nic_placement_formats::picture::{self, DrawnPair, Scene};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -135,6 +134,16 @@ pub(super) fn of_plan<'a>(plan: &'a Plan, placed: &[TaskPlan]) -> Scene<'a> {
         notes: notes.collect(),
         ..of_node
     }
+}
+
+/// The CPUs of a task.  A text without addresses names the CPUs of some GPUs, not those of the node, where another GPU's task stays.
+pub(super) fn known_cpus<'a>(node: &Topology, placement: &'a TaskPlacement) -> Option<&'a CpuSet> {
+    let is_known = |&gpu: &GpuIndex| {
+        let address = node.gpu(gpu).address;
+        !address.is_invented() || node.numa_node_of(address).is_some()
+    };
+    let cpus = placement.cpus.cpus();
+    (!cpus.is_empty() && placement.gpus.iter().all(is_known)).then_some(cpus)
 }
 
 /// `task 3 · cpus 0-55,112-167 · memory 0`

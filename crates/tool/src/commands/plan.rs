@@ -1,7 +1,7 @@
 //! `nic-placement plan`: what the tasks of a step would get, by the same plan as the plugin's.
 #![forbid(unsafe_code)]
 
-pub(super) mod table;
+mod table;
 
 use super::drawing::{self, Drawing};
 use super::misunderstood::misunderstood;

@@ -1,12 +1,13 @@
 //! A plan for people: a row for each task, what all share, and on request why.
 #![forbid(unsafe_code)]
 
+use crate::commands::drawing::known_cpus;
 use crate::commands::page::{Page, Style, Table, Text};
 use crate::commands::shortfalls;
 use nic_placement_core::libraries::caveats;
-use nic_placement_core::placement::{Change, RailIndex, TaskPlacement, Variable};
+use nic_placement_core::placement::{Change, RailIndex, Variable};
 use nic_placement_core::plan::{Plan, TaskPlan};
-use nic_placement_core::topology::{Bitmap, CpuSet, GpuIndex, PathType, PciAddress, Topology};
+use nic_placement_core::topology::{Bitmap, PathType, PciAddress};
 
 pub(super) fn print(plan: &Plan, placed: &[TaskPlan], page: &mut Page) {
     let Plan { node, map, .. } = plan;
@@ -100,19 +101,6 @@ fn cells(plan: &Plan, task: &TaskPlan, nic_width: usize) -> Vec<Text> {
         known_cpus(node, placement).map_or("unknown".into(), Text::from),
         placement.mems.nodes().map_or("any".into(), Text::from),
     ]
-}
-
-/// The CPUs of a task.  A text without addresses names the CPUs of some GPUs, not those of the node, where another GPU's task stays.
-pub(in crate::commands) fn known_cpus<'a>(
-    node: &Topology,
-    placement: &'a TaskPlacement,
-) -> Option<&'a CpuSet> {
-    let is_known = |&gpu: &GpuIndex| {
-        let address = node.gpu(gpu).address;
-        !address.is_invented() || node.numa_node_of(address).is_some()
-    };
-    let cpus = placement.cpus.cpus();
-    (!cpus.is_empty() && placement.gpus.iter().all(is_known)).then_some(cpus)
 }
 
 fn ranges(numbers: impl IntoIterator<Item = u32>) -> String {
