@@ -144,11 +144,9 @@ soak:           ## 10,000 steps (N=) with faults on a real Slurm, then slurmstep
 	$(libraries) tests/slurm/soak.sh $(N)
 	$(libraries) tests/slurm/valgrind.sh
 
-pictures:       ## README's picture, from the tool's own output (pngquant, DejaVu Sans)
-	$(call need,pngquant,pngquant)
-	for kind in svg png; do $(CARGO) run --locked -p nic-placement-cli -- \
-		plan --machine dgx-h100 --gpus-per-task 1 -o docs/plan-dgx-h100.$$kind || exit; done
-	pngquant --speed 1 --force --ext .png 64 docs/plan-dgx-h100.png
+pictures:       ## README's picture, from the tool's own output
+	$(CARGO) run --locked -p nic-placement-cli -- \
+		plan --machine dgx-h100 --gpus-per-task 1 -o docs/plan-dgx-h100.svg
 
 PYTHON ?= python3
 arch ?= $(shell uname -m)
@@ -195,7 +193,7 @@ install:        ## copy what `make build` made
 	$(call put,644,SECURITY.md,$(docdir)/SECURITY.md) && $(call linked,$(docdir)/SECURITY.md)
 	$(foreach page,$(wildcard docs/*.md),$(call filled,$(page),$(docdir)/$(page)) && $(call linked,$(docdir)/$(page)) &&) true
 	$(foreach example,$(wildcard examples/*/*),$(call put,644,$(example),$(docdir)/$(example)) &&) true
-	install -D -m 644 -t $(DESTDIR)$(docdir)/docs docs/*.png
+	install -D -m 644 -t $(DESTDIR)$(docdir)/docs docs/*.svg
 	$(call put,644,packaging/copyright,$(docdir)/copyright)
 	$(call put,644,packaging/licenses.txt,$(docdir)/licenses.txt)
 	$(call put,644,packaging/sbom/libnic_placement.cdx.json,$(docdir)/libnic_placement.cdx.json)

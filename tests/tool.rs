@@ -11,6 +11,8 @@ mod completions;
 mod health;
 #[path = "tool/mistakes.rs"]
 mod mistakes;
+#[path = "tool/pasted.rs"]
+mod pasted;
 #[path = "tool/pictures.rs"]
 mod pictures;
 #[path = "tool/told.rs"]

@@ -313,13 +313,6 @@ fn nothing_in_a_node_s_names_ends_its_picture() {
                     .filter_map(|node| node.text())
                     .any(|text| text.contains(r"\u{1b}[2J"))
             );
-            let dots = place.0.join("hostile.png").display().to_string();
-            let output = run(&[command, "--topology", &node, "-o", &dots]);
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(
-                output.status.success() || said.contains("this machine has none"),
-                "{said}"
-            );
         }
     }
 }
@@ -384,26 +377,73 @@ fn the_name_of_a_picture_tells_its_kind() {
     };
     let svg = printed(&["show", "--machine", "gh200", "--svg"]);
     assert_eq!(to("node.svg").2.unwrap(), svg.as_bytes());
-    let (status, said, file) = to("node.pdf");
-    assert!(
-        status == Some(1) && said.contains("ends with .svg or .png") && file.is_err(),
-        "{said}"
-    );
-    let (status, said, file) = to("node.PNG");
-    if said.contains("this machine has none") {
-        return println!("skipped: there is no font");
+    for name in ["node.pdf", "node.PNG"] {
+        let (status, said, file) = to(name);
+        assert!(
+            status == Some(1) && said.contains("ends with .svg") && file.is_err(),
+            "{said}"
+        );
     }
-    let file = file.unwrap();
-    assert_eq!(
-        (status, &file[..8]),
-        (Some(0), &b"\x89PNG\r\n\x1a\n"[..]),
-        "{said}"
-    );
-    // twice as many dots as the drawing has pixels
-    let width = u32::from_be_bytes(file[16..20].try_into().unwrap());
+    let file = place.0.join("node.png");
+    let words = ["show", "--machine", "gh200", "--svg", "-o"];
+    let output = run(&[&words[..], &[file.to_str().unwrap()]].concat());
+    assert_eq!((output.status.code(), file.exists()), (Some(1), false));
+}
+
+/// The tips of a picture's lines.
+fn tips(text: &str) -> Vec<String> {
+    let document = roxmltree::Document::parse(text).unwrap();
+    let paths = document
+        .descendants()
+        .filter(|node| node.has_tag_name("path"));
+    let tips = paths.filter_map(|path| path.first_element_child()?.text().map(String::from));
+    tips.collect()
+}
+
+#[test]
+fn every_machine_s_picture_has_a_line_for_each_gpu_or_says_why_not() {
+    for machine in machines() {
+        for command in ["show", "plan"] {
+            let text = printed(&[command, "--machine", &machine, "--svg"]);
+            let gpus = text.matches("<title>GPU ").count();
+            if tips(&text).is_empty() {
+                assert!(text.contains(">no GPU gets a NIC: "), "{machine}: {text}");
+            }
+            assert!(gpus > 0 && !text.contains("model unknown"), "{machine}");
+        }
+    }
+    let aws = printed(&["show", "--machine", "aws-p4d", "--svg"]);
     assert!(
-        svg.contains(&format!("viewBox=\"0 0 {} ", width / 2)),
-        "{width}"
+        aws.contains(">libfabric chooses the NIC of each process: a line leads to the nearest<")
     );
-    assert_eq!(to("again.png").2.unwrap(), file, "the same bytes again");
+    let expected = (0..8).map(|gpu: usize| {
+        let nic = ["rdmap16s27", "rdmap32s27", "rdmap144s27", "rdmap160s27"][gpu / 2];
+        format!("{nic} is nearest to GPU {gpu}, at PIX")
+    });
+    assert_eq!(tips(&aws), expected.collect::<Vec<_>>());
+}
+
+#[test]
+fn the_two_halves_of_an_mi250x_stand_in_one_box() {
+    let tree = tree(&printed(&["show", "--machine", "frontier"]));
+    let package = |name: &str| {
+        let at = tree
+            .iter()
+            .position(|(_, text)| text.starts_with(&format!("{name} ")));
+        let numa = above(&tree, at.unwrap(), "NUMA node");
+        above(&tree, at.unwrap(), "one MI250X").and(numa)
+    };
+    for (first, second, nic) in [
+        ("GPU 0", "GPU 1", "cxi0"),
+        ("GPU 2", "GPU 3", "cxi1"),
+        ("GPU 4", "GPU 5", "cxi2"),
+        ("GPU 6", "GPU 7", "cxi3"),
+    ] {
+        let of_first = package(first);
+        assert!(of_first.is_some());
+        assert_eq!((package(second), package(nic)), (of_first, of_first));
+    }
+    let svg = printed(&["show", "--machine", "frontier", "--svg"]);
+    assert_eq!(svg.matches(">one MI250X</text>").count(), 4);
+    assert!(!printed(&["show", "--machine", "mi300x-8"]).contains("MI250X"));
 }

@@ -8,21 +8,20 @@ use nic_placement_node::discover::manifest::{Entry, Manifest, normalise};
 use std::io::Read;
 use tar::{Archive, EntryType};
 
-/// The most entries to read: a full `/sys` of a large node has some 300,000.
+/// The most entries: a full `/sys` of a large node has some 300,000.
 const MAX_ENTRIES: usize = 1_000_000;
 
 /// The path of AMD's compute topology, for archives that hold nothing else.
 const KFD: &str = "sys/devices/virtual/kfd/kfd/topology/nodes/";
 
-/// Does it look like a tar?  POSIX and GNU archives are marked at byte 257.
+/// True for POSIX and GNU archives, which are marked at byte 257.
 pub(crate) fn is_tar(bytes: &[u8]) -> bool {
     bytes.get(257..262) == Some(b"ustar")
 }
 
-/// Reads an archive.  It skips what no manifest can hold: devices, binary files, long files, links that leave
-/// the tree, names that are not UTF-8.
+/// Reads an archive, without devices, binary and long files, links that leave the tree, and names that are not UTF-8.
 pub fn read(bytes: &[u8]) -> Result<Manifest, BadText> {
-    // what is wrong may be quoted from the archive
+    // the problem may quote the archive
     let bad = |problem: String| BadText::new(0, Shown::message(&problem, 400).to_string());
     let mut manifest = Manifest::default();
     let mut archive = Archive::new(bytes);

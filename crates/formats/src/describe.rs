@@ -1,16 +1,16 @@
-//! A node from a file of any format: the project's own JSON, a snapshot, a tar, XML of hwloc or NCCL, a matrix.
-//!
-//! The content decides the format, not the name.
+//! Reads a node from a file of any format.  The content decides the format, not the name.
 #![forbid(unsafe_code)]
 
-use crate::{archive, import, manifest, packed};
+use crate::{archive, import, manifest};
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::diagnostic::{Diagnostic, Shown};
 use nic_placement_core::topology::{Provenance, Topology, file};
 use nic_placement_node::discover::root::{self, Author};
 use nic_placement_node::discover::{Manifest, Root, Scope};
 use nic_placement_node::{self as node, NoTopology, cache, read_root};
+use std::io::{self, Read};
 use std::path::Path;
+use std::sync::OnceLock;
 
 /// The node that `--machine` or `--topology` means, or this one.
 pub fn read_node(
@@ -27,11 +27,67 @@ pub fn read_node(
     describe(path, &bytes, scope).map_err(|problem| NoTopology::Bad(path.clone(), problem))
 }
 
-/// What is in a file, unpacked where gzip, bzip2 or xz packed it.
+/// The GPUs of a file of `rocm-smi` or `amd-smi`, and the NICs of one of `rdma link` or `ibdev2netdev`.
+pub fn read_with_links(gpus: &str, links: &str) -> Result<(Topology, Vec<Diagnostic>), NoTopology> {
+    let bad = |problem| NoTopology::Bad(format!("{gpus}` and `{links}"), problem);
+    let (text, beside) = (contents(gpus)?, contents(links)?);
+    let texts = text_of(&text).and_then(|text| Ok((text, text_of(&beside)?)));
+    let (text, beside) = texts.map_err(bad)?;
+    let provenance = Provenance::File(gpus.to_string());
+    import::smi::read_with_links(text, beside, provenance).map_err(|error| bad(error.to_string()))
+}
+
+/// The bytes of a file, or of standard input for `-`; of UTF-16 text those of the same text in UTF-8.
 pub fn contents(path: &str) -> Result<Vec<u8>, NoTopology> {
-    let bytes = root::read_file(Path::new(path), MAX_FILE, Author::Anyone)
-        .map_err(NoTopology::Unreadable)?;
-    packed::unpacked(bytes, MAX_FILE).map_err(|problem| NoTopology::Bad(path.to_string(), problem))
+    let bytes = match path {
+        "-" => standard_input(),
+        _ => {
+            let read = root::read_file(Path::new(path), MAX_FILE, Author::Anyone);
+            Ok(read.map_err(NoTopology::Unreadable)?)
+        }
+    };
+    bytes
+        .and_then(plain)
+        .map_err(|problem| NoTopology::Bad(path.to_string(), problem))
+}
+
+/// Standard input, which a command may ask for twice and which can be read once.
+fn standard_input() -> Result<Vec<u8>, String> {
+    static READ: OnceLock<Result<Vec<u8>, String>> = OnceLock::new();
+    let read = || {
+        let mut bytes = Vec::new();
+        let mut input = io::stdin().lock().take(MAX_FILE as u64 + 1);
+        match input.read_to_end(&mut bytes) {
+            Ok(_) if bytes.len() > MAX_FILE => Err(format!("longer than {MAX_FILE} bytes")),
+            Ok(_) => Ok(bytes),
+            Err(error) => Err(error.to_string()),
+        }
+    };
+    READ.get_or_init(read).clone()
+}
+
+/// Refuses packed bytes, and turns UTF-16 with its mark, as PowerShell redirects a program's output, into UTF-8.
+fn plain(bytes: Vec<u8>) -> Result<Vec<u8>, String> {
+    let unit: fn([u8; 2]) -> u16 = match bytes.as_slice() {
+        [0x1f, 0x8b, ..] => return Err(unpack("gzip", "zcat")),
+        [b'B', b'Z', b'h', ..] => return Err(unpack("bzip2", "bzcat")),
+        [0xfd, b'7', b'z', b'X', b'Z', ..] => return Err(unpack("xz", "xzcat")),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => return Err(unpack("zstd", "zstdcat")),
+        [0xff, 0xfe, ..] => u16::from_le_bytes,
+        [0xfe, 0xff, ..] => u16::from_be_bytes,
+        _ => return Ok(bytes),
+    };
+    let units = bytes.chunks_exact(2);
+    let is_whole = units.remainder().is_empty();
+    let units: Vec<u16> = units.map(|pair| unit([pair[0], pair[1]])).collect();
+    match String::from_utf16(&units) {
+        Ok(text) if is_whole => Ok(text.into_bytes()),
+        _ => Err("it begins as UTF-16 and is none".to_string()),
+    }
+}
+
+fn unpack(packer: &str, program: &str) -> String {
+    format!("{packer} packed it: `{program} FILE | nic-placement show --topology -` reads it")
 }
 
 /// The files of that node; `None` where it was described otherwise, or cannot be read.
@@ -57,7 +113,6 @@ pub fn root_of(source: &NodeSource) -> Option<Root> {
 /// The most bytes of a file that describes a node: a tar of all of `/sys` has some 100 MB.
 pub const MAX_FILE: usize = 256 * 1024 * 1024;
 
-/// The formats of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileFormat {
     /// the project's own topology JSON
@@ -74,7 +129,6 @@ pub enum FileFormat {
     Smi,
 }
 
-/// Reads a node from a file of any format.
 fn describe(name: &str, bytes: &[u8], scope: Scope) -> Result<(Topology, Vec<Diagnostic>), String> {
     describe_as(name, bytes, scope, format_of(bytes)?)
 }
@@ -116,7 +170,7 @@ pub fn format_of(bytes: &[u8]) -> Result<FileFormat, String> {
     })
 }
 
-/// Does a number follow this word anywhere, as in a matrix' `GPU0`?  Prose has the word alone.
+/// True if a number follows this word anywhere, as in a matrix' `GPU0`.  Prose has the word alone.
 fn has_number(bytes: &[u8], word: &[u8]) -> bool {
     bytes
         .windows(word.len() + 1)

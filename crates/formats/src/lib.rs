@@ -2,7 +2,6 @@
 //!
 //! * [`describe`] reads a node from a file of any format: [`import`] holds the readers of other programs' files,
 //!   [`archive`] that of tars.
-//! * [`packed`] unpacks what gzip, bzip2 or xz packed.
 //! * [`manifest`] is the text of a snapshot.
 //! * [`synthesise`] writes the `/sys` and `/proc` that would show a topology.
 //! * [`picture`] orders a node's devices and draws them.
@@ -12,6 +11,5 @@ pub mod archive;
 pub mod describe;
 pub mod import;
 pub mod manifest;
-mod packed;
 pub mod picture;
 pub mod synthesise;

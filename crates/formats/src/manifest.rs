@@ -10,7 +10,7 @@
 //! sys/devices/pci0000:15/0000:15:01.0/0000:1b:00.0/net/
 //! ```
 //!
-//! What would end a path or a link's target in its line is written as in a literal of Rust: `\u{20}`.
+//! A letter that would end a path or a link's target in its line is written as in a literal of Rust: `\u{20}`.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::diagnostic::Shown;
@@ -26,7 +26,7 @@ const MAX_ENTRIES: usize = 100_000;
 /// Bytes of a manifest's text, at most.
 pub const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// Why we cannot read a text.
+/// Why a text cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadText {
     /// line, from 1; 0 for the text as a whole
@@ -190,8 +190,7 @@ fn check_nesting(manifest: &Manifest) -> Result<(), BadText> {
     Ok(())
 }
 
-/// A path as it stands in a line: what would end it there is written as in a literal of Rust (`\u{20}`).  No kernel makes such
-/// names, but root may rename a device, and a captured tree has any.
+/// A path in its line.  No kernel makes names that need escapes, but root may rename a device, and a captured tree has any.
 struct Escaped<'a>(&'a str);
 
 impl fmt::Display for Escaped<'_> {
@@ -206,7 +205,7 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// What [`Escaped`] wrote.
+/// Reads the text of [`Escaped`].
 fn unescaped(text: &str) -> Cow<'_, str> {
     let mut pieces = text.split("\\u{");
     let first = pieces.next().unwrap_or_default();

@@ -2,9 +2,8 @@
 //!
 //! [`discover`]: nic_placement_node::discover::discover
 //!
-//! With it every model and every topology file is also a machine that real programs can be shown, and discovery is
-//! tested against every topology that a generator can think of.  What sysfs does not say, roles of NICs and stated paths, is
-//! kept beside it (`described`).
+//! So real programs can be shown every model and topology file, and discovery is tested with generated topologies.  Facts that sysfs
+//! lacks (roles of NICs, stated paths) are kept beside it (`described`).
 #![forbid(unsafe_code)]
 
 use nic_placement_core::topology::{
@@ -381,7 +380,7 @@ fn nic(tree: &mut Tree, topology: &Topology, nic: &Nic) {
     }
 }
 
-/// What an Ethernet interface says of its port.
+/// State and speed of an Ethernet interface's port.
 fn interface(tree: &mut Tree, parent: &str, nic: &Nic) {
     let (Some(netdev), Some(port)) = (nic.netdevs.first(), nic.ports.first()) else {
         return;

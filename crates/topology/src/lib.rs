@@ -185,7 +185,8 @@ impl Topology {
     }
 
     /// The NUMA node of a PCI function: `numa_node` of it or of a bridge above, else the one node that has its local
-    /// CPUs, else the only node.
+    /// CPUs, else the only node.  A text without addresses names no more nodes than its devices have:
+    /// its only one is not every device's.
     pub fn numa_node_of(&self, address: PciAddress) -> Option<u32> {
         if let Some(node) = self.pci.numa_node(address) {
             return Some(node);
@@ -196,7 +197,7 @@ impl Topology {
         let nodes = local.map(|cpus| self.nodes_of(cpus));
         match (nodes.filter(|nodes| nodes.len() == 1), &*self.numa_nodes) {
             (Some(node), _) => node.first(),
-            (None, [only]) => Some(only.os_index),
+            (None, [only]) if !address.is_invented() => Some(only.os_index),
             _ => None,
         }
     }

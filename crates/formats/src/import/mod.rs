@@ -1,8 +1,7 @@
-//! Reads other programs' descriptions of a node: hwloc's XML, NCCL's XML, the matrix of `nvidia-smi topo -m`, and what
-//! AMD's tools print instead.
+//! Reads other programs' descriptions of a node: hwloc's XML, NCCL's XML, the output of `nvidia-smi topo -m` and of AMD's tools.
 //!
 //! Pure: text in, topology out.  Every reader is bounded, returns one located error for a text it cannot
-//! read, and reports in a diagnostic what it left out or repaired.
+//! read, and a diagnostic for each thing that it left out or repaired.
 #![forbid(unsafe_code)]
 
 pub mod hwloc;
@@ -13,14 +12,18 @@ mod xml;
 pub use crate::manifest::BadText;
 
 use nic_placement_core::diagnostic::{Diagnostic, Shown};
-use nic_placement_core::topology::Topology;
+use nic_placement_core::topology::{Arch, CpuSet, CpuVendor, NumaNode, Processor, Topology, X86};
 
 /// The most bytes of one file: the largest hwloc XML known, of a 1,792-CPU machine, has 2.5 MB.
 pub const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 type Result<T, E = BadText> = std::result::Result<T, E>;
 
-/// A node as it is read, and what was left out or repaired.
+/// PCI vendor ids of Amazon (EFA) and Cray (Slingshot), whose RDMA devices libibverbs is not for.
+const AMAZON: u16 = 0x1d0f;
+const CRAY: u16 = 0x17db;
+
+/// A node as it is read, and findings about its text.
 struct Imported {
     topology: Topology,
     diagnostics: Vec<Diagnostic>,
@@ -30,6 +33,28 @@ impl Imported {
     fn note(&mut self, place: impl Into<String>, finding: impl Into<String>) {
         self.diagnostics.push(Diagnostic::new(place, finding));
     }
+}
+
+fn numa_node(os_index: u32, cpus: CpuSet) -> NumaNode {
+    NumaNode {
+        os_index,
+        cpus,
+        distances: Vec::new(),
+        package: None,
+    }
+}
+
+/// `None` for an x86 without its maker, family and model.
+fn processor(arch: Arch, x86: impl FnOnce() -> Option<(CpuVendor, u32, u32)>) -> Option<Processor> {
+    let x86 = match arch {
+        Arch::X86 => Some(x86().map(|(vendor, family, model)| X86 {
+            vendor,
+            family,
+            model,
+        })?),
+        Arch::Arm | Arch::Power => None,
+    };
+    Some(Processor { arch, x86 })
 }
 
 /// Text from a file as a message may show it: short, and without characters that move a terminal's cursor.

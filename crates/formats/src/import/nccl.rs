@@ -3,17 +3,15 @@
 //!
 //! The elements mean the same as in NCCL's src/graph/xml.cc and topo.cc:
 //!
-//! * `<cpu>` is a NUMA node, which joins everything below it (PHB).  So each gets one host bridge, invented
-//!   like every function that the file does not name: in PCI domains from `fffd0000` on, which no machine
-//!   has.
-//! * A `<pci>` with others below it is a whole switch: NCCL climbs two bridges at a time, from a device past
-//!   the downstream port to the upstream port, and from that past the root port.  Two devices right below the
-//!   same one are PIX, and one more on the way is PXB.  We invent a downstream port above each of its
-//!   children.  So [`Topology::path`], which counts bridges as sysfs shows them, gives the same kind.
+//! * `<cpu>` is a NUMA node, which joins everything below it (PHB).  Each gets one host bridge, invented like every function that the
+//!   file does not name, in PCI domains from `fffd0000` on, which no machine has.
+//! * A `<pci>` with others below it is a whole switch: NCCL climbs two bridges at a time, a downstream and an upstream port, then past
+//!   the root port.  Two devices right below one are PIX, and one more on the way is PXB.  A downstream port is invented above each
+//!   child, so that [`Topology::path`], which counts bridges as sysfs shows them, gives the same kind.
 //! * `<net>` is a port that NCCL can use, hence an active one.
 //!
-//! NCCL then merges the two levels of Broadcom's newer switches, which it knows by their subsystem's ids.  The reader keeps
-//! these, and [`Topology::path_type`] merges them too.
+//! NCCL then merges the two levels of Broadcom's newer switches by their subsystem's ids.  The reader keeps these, and
+//! [`Topology::path_type`] merges them too.
 #![forbid(unsafe_code)]
 
 mod cpu;
@@ -24,7 +22,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use write::{Written, write};
+pub use write::write;
 
 use super::{BadText, shown, xml};
 use nic_placement_core::diagnostic::{Diagnostic, counted};
@@ -95,7 +93,7 @@ fn elements<'a>(parent: Element<'a>) -> impl Iterator<Item = Element<'a>> {
     parent.children().filter(|child| child.is_element())
 }
 
-/// Does `parent` have a child of this name?
+/// True if `parent` has a child of this name.
 fn has(parent: Element<'_>, name: &str) -> bool {
     elements(parent).any(|child| child.has_tag_name(name))
 }
@@ -106,7 +104,7 @@ struct Reader<'a> {
     diagnostics: Vec<Diagnostic>,
     /// findings beyond the bound
     unsaid: usize,
-    /// does the file have something that only AMD has?
+    /// true if the file has something that only AMD has
     is_amd: bool,
     host: Option<&'a str>,
     /// where each `numaid` was seen, -1 for the unknown one
@@ -143,6 +141,13 @@ impl<'a> Reader<'a> {
         BadText::new(self.line(element.range().start), problem)
     }
 
+    /// The error of a name or a number that must be there once.
+    fn second(&self, element: Element<'_>, what: String, first: usize) -> BadText {
+        let first = self.line(first);
+        let problem = format!("{what} a second time, the first is in line {first}");
+        self.bad(element, problem)
+    }
+
     fn note(&mut self, place: impl Into<String>, finding: impl Into<String>) {
         if self.diagnostics.len() < MAX_FINDINGS {
             self.diagnostics.push(Diagnostic::new(place, finding));
@@ -161,38 +166,27 @@ impl<'a> Reader<'a> {
     }
 
     fn system(&mut self, root: Element<'a>) -> Result<(), BadText> {
-        match root.tag_name().name() {
-            "system" => {}
-            "graphs" => {
-                return Err(self.bad(
-                    root,
-                    "`<graphs>` are the rings and trees that NCCL chose (`NCCL_GRAPH_DUMP_FILE`), not the machine that \
-                     it chose them for: expected the file that `NCCL_TOPO_DUMP_FILE` writes",
-                ));
+        let problem = match (root.tag_name().name(), root.attribute("version")) {
+            ("system", Some("1" | "2")) => None,
+            ("system", Some(other)) => Some(format!(
+                "version `{}`: expected `1` (NCCL) or `2` (RCCL)",
+                shown(other)
+            )),
+            ("system", None) => {
+                Some("`<system>` has no `version`: expected `version=\"1\"`".to_string())
             }
-            other => {
-                let problem = format!(
-                    "the outermost element is `<{}>`: expected `<system>`",
-                    shown(other)
-                );
-                return Err(self.bad(root, problem));
-            }
-        }
-        match root.attribute("version") {
-            Some("1" | "2") => {}
-            Some(other) => {
-                let problem = format!(
-                    "version `{}`: expected `1` (NCCL) or `2` (RCCL)",
-                    shown(other)
-                );
-                return Err(self.bad(root, problem));
-            }
-            None => {
-                return Err(self.bad(
-                    root,
-                    "`<system>` has no `version`: expected `version=\"1\"`",
-                ));
-            }
+            ("graphs", _) => Some(
+                "`<graphs>` are the rings and trees that NCCL chose (`NCCL_GRAPH_DUMP_FILE`), not the machine that it \
+                 chose them for: expected the file that `NCCL_TOPO_DUMP_FILE` writes"
+                    .to_string(),
+            ),
+            (other, _) => Some(format!(
+                "the outermost element is `<{}>`: expected `<system>`",
+                shown(other)
+            )),
+        };
+        if let Some(problem) = problem {
+            return Err(self.bad(root, problem));
         }
         for child in elements(root) {
             match child.tag_name().name() {
@@ -253,14 +247,13 @@ impl<'a> Reader<'a> {
                 };
                 let parent = PciParent::Bridge(port.address);
                 self.insert(pci, port)?;
-                self.pci(
-                    child,
-                    Place {
-                        parent,
-                        level: place.level + 1,
-                        ..place
-                    },
-                )?;
+                let level = place.level + 1;
+                let place = Place {
+                    parent,
+                    level,
+                    ..place
+                };
+                self.pci(child, place)?;
             }
         } else if is_nic {
             for child in elements(pci) {
@@ -269,12 +262,8 @@ impl<'a> Reader<'a> {
                     _ => self.unknown(child),
                 }
             }
-            if !self
-                .topology
-                .nics
-                .iter()
-                .any(|nic| nic.address == Some(address))
-            {
+            let mut nics = self.topology.nics.iter();
+            if !nics.any(|nic| nic.address == Some(address)) {
                 self.nameless_nic(pci, address, vendor)?;
             }
         } else if !gpus.is_empty() || values::is_gpu(class) {
@@ -294,20 +283,15 @@ impl<'a> Reader<'a> {
         let text = pci
             .attribute("busid")
             .ok_or_else(|| self.bad(pci, "`<pci>` has no `busid`"))?;
+        let expected = |text: &str, what: &str| {
+            self.bad(pci, format!("`busid` `{text}`: expected a PCI {what}"))
+        };
         let address: PciAddress = text.trim().parse().map_err(|_| {
-            self.bad(
-                pci,
-                format!(
-                    "`busid` `{}`: expected a PCI address such as `0000:1b:00.0`",
-                    shown(text)
-                ),
-            )
+            let text = shown(text).to_string();
+            expected(&text, "address such as `0000:1b:00.0`")
         })?;
         if address.domain >= INVENTED_HOSTS {
-            return Err(self.bad(
-                pci,
-                format!("`busid` `{address}`: expected a PCI domain below `fffe0000`"),
-            ));
+            return Err(expected(&address.to_string(), "domain below `fffe0000`"));
         }
         let is_devices = is_switch && self.devices.contains(&address);
         match self.addresses.get(&address) {
@@ -316,11 +300,7 @@ impl<'a> Reader<'a> {
                 return Ok(address);
             }
             Some(&first) if !is_switch => {
-                let problem = format!(
-                    "`busid` `{address}` a second time, the first is in line {}",
-                    self.line(first)
-                );
-                return Err(self.bad(pci, problem));
+                return Err(self.second(pci, format!("`busid` `{address}`"), first));
             }
             _ => {}
         }
@@ -378,17 +358,14 @@ impl<'a> Reader<'a> {
             self.note(format!("<{name}>"), "not an element of NCCL's: left out");
         }
         if let Some(first) = self.nameless.first().copied() {
-            let finding = match self.nameless.len() {
-                1 => "the file names no device of this NIC".to_string(),
-                count => format!(
-                    "the file names no device of this NIC, nor of {} others",
-                    count - 1
-                ),
+            let others = match self.nameless.len() {
+                1 => String::new(),
+                count => format!(", nor of {} others", count - 1),
             };
-            self.note(
-                first.to_string(),
-                format!("{finding}: known by address only, and never chosen"),
+            let finding = format!(
+                "the file names no device of this NIC{others}: known by address only, and never chosen"
             );
+            self.note(first.to_string(), finding);
         }
         if self.topology.gpus.is_empty() && self.topology.nics.is_empty() {
             self.note(

@@ -1,107 +1,142 @@
-//! Reads the matrix that `nvidia-smi topo -m` prints: kinds of paths between GPUs and NICs, and the GPUs' CPUs.  What AMD's tools
-//! print instead is read by [`amd`].
+//! Reads the matrix of `nvidia-smi topo -m` and of tools that print the same, as Moore Threads' `mthreads-gmi topo -m`: kinds of
+//! paths between GPUs and NICs, and the GPUs' CPUs.  [`amd`] reads the output of AMD's tools.
 //!
-//! The matrix names no PCI address.  Every device gets an invented one, alone under its own host bridge, so no devices look
-//! related by accident.  The matrix's path of a GPU and a NIC is in [`Topology::stated_paths`].
+//! The matrix names no PCI address.  Every device gets an invented one below its own host bridge, so that no two devices look
+//! related by accident.  [`Topology::stated_paths`] holds the matrix's path of a GPU and a NIC.
+//!
+//! Nothing is guessed: line ends, blanks, colours and quotes are normalised, and a matrix is refused unless each row of a GPU has
+//! one known word below each NIC.
 #![forbid(unsafe_code)]
 
 mod affinity;
 pub(crate) mod amd;
-mod header;
-mod legend;
+mod links;
 mod matrix;
-mod paths;
+mod names;
 #[cfg(test)]
 mod tests;
 mod text;
-mod word;
 
 use super::{BadText, Imported, Result};
 use affinity::Affinity;
+use matrix::Matrix;
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::{
-    DeviceName, Gpu, GpuVendor, HostBridge, Nic, NicKind, PciAddress, PciFunction, PciParent, Port,
+    Gpu, GpuVendor, HostBridge, Nic, NicKind, PathType, PciAddress, PciFunction, PciParent, Port,
     PortState, Provenance, Topology,
 };
-use paths::MatrixPaths;
+use std::collections::BTreeSet;
 
 /// The PCI domain of invented addresses: the largest, which no kernel uses.
 const INVENTED_DOMAIN: u32 = u32::MAX;
 /// The bus of the first invented NIC; GPUs have the buses below.
 const FIRST_NIC_BUS: u8 = 0x80;
-/// The most GPUs, and the most NICs, of one matrix: one bus each.
+/// The most GPUs, and the most NICs, of one text: one bus each.
 const MAX_DEVICES: usize = 128;
 
 /// Reads the output of `nvidia-smi topo -m`, `rocm-smi --showtopo` or `amd-smi topology`, with or without text around it: a
 /// prompt, quotes, fences, timestamps.
-///
-/// It repairs unambiguous faults, and a diagnostic reports each.  A GPU's own row counts: a NIC's row may
-/// differ or be missing without loss.
 pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>)> {
-    if amd::is_one(text) {
-        let read = amd::read(text, provenance)?;
-        return Ok((read.topology, read.diagnostics));
-    }
-    let lines = text::lines(text)?;
-    let matrix = matrix::find(&lines)?;
-    let topology = Topology::empty("nvidia-smi-topo", provenance);
-    let mut to = Imported {
-        topology,
-        diagnostics: matrix.notes(),
-    };
-    let ends_here = lines
-        .last()
-        .is_some_and(|line| line.number == matrix.last_line);
-    let links = paths::read(&matrix, ends_here, &mut to)?;
-    let names = legend::read(&lines, &matrix, &links.nics, &mut to)?;
-    let affinities = affinity::read(&matrix, &links, &mut to);
-    fill(&links, names, &affinities, &mut to);
-    Ok((to.topology, to.diagnostics))
+    read_with_links(text, "", provenance)
 }
 
-fn fill(links: &MatrixPaths, names: Vec<DeviceName>, affinities: &[Affinity], to: &mut Imported) {
-    to.topology.numa_nodes = affinity::numa_nodes(affinities, to);
-    let gpu_nodes: Vec<Option<u32>> = affinities.iter().map(Affinity::node).collect();
-    for (&number, affinity) in links.gpus.iter().zip(affinities) {
-        let address = invented(number);
-        let (vendor, local_cpus) = (Some(0x10de), affinity.cpus.clone());
-        let numa_node = affinity.node();
+/// As [`read`], with the output of `rdma link` or `ibdev2netdev` beside that of AMD's tools.
+pub fn read_with_links(
+    text: &str,
+    links: &str,
+    provenance: Provenance,
+) -> Result<(Topology, Vec<Diagnostic>)> {
+    let read = if amd::is_one(text) {
+        amd::read(text, links, provenance)?
+    } else if links.is_empty() {
+        let lines = text::lines(text)?;
+        let mut to = Imported {
+            topology: Topology::empty("nvidia-smi-topo", provenance),
+            diagnostics: Vec::new(),
+        };
+        fill(&matrix::find(&lines)?, &lines, &mut to)?;
+        to
+    } else {
+        let problem = "a second file is read beside the output of `rocm-smi` or `amd-smi`, which the first is not";
+        return Err(BadText::new(0, problem));
+    };
+    Ok((read.topology, read.diagnostics))
+}
+
+fn fill(matrix: &Matrix, lines: &[text::TextLine], to: &mut Imported) -> Result<()> {
+    let (gpus, nics) = matrix.devices(to)?;
+    let kinds = matrix.paths(&gpus, &nics, lines)?;
+    let names = names::read(matrix, &nics, lines, to)?;
+    let affinities = affinity::read(matrix, &gpus, to);
+    to.topology.numa_nodes = affinity::numa_nodes(&affinities, to);
+    let foreign = matrix.foreign_words();
+    if !foreign.is_empty() {
+        let finding = format!(
+            "kinds of path that nvidia-smi does not have: {}: another vendor's GPUs, taken for used like NVIDIA's",
+            listed(&foreign)
+        );
+        to.note("rows", finding);
+    }
+    let vendor = foreign.is_empty().then_some(0x10de);
+    for (&number, affinity) in gpus.iter().zip(&affinities) {
         to.topology.pci.insert(PciFunction {
             vendor,
-            numa_node,
-            local_cpus,
-            ..alone(address)
+            numa_node: affinity.node(),
+            local_cpus: affinity.cpus.clone(),
+            ..alone(invented(number))
         });
-        to.topology.gpus.push(Gpu::new(address, GpuVendor::Nvidia));
+        let gpu = Gpu::new(invented(number), GpuVendor::Nvidia);
+        to.topology.gpus.push(gpu);
     }
-    let layers = legend::link_layers(&names);
-    for (position, (name, layer)) in names.into_iter().zip(layers).enumerate() {
-        let address = invented(FIRST_NIC_BUS + position as u8);
-        let numa_node = paths::nic_node(links, position, &gpu_nodes, &name, to);
-        let topology = &mut to.topology;
-        topology.pci.insert(PciFunction {
+    let layers = names::link_layers(&names);
+    for (at, (name, layer)) in names.into_iter().zip(layers).enumerate() {
+        let address = invented(FIRST_NIC_BUS + at as u8);
+        let column: Vec<PathType> = kinds.iter().map(|row| row[at]).collect();
+        let numa_node = nic_node(&column, &affinities, &name, to);
+        to.topology.pci.insert(PciFunction {
             numa_node,
             ..alone(address)
         });
-        for (gpu, row) in topology.gpus.iter().zip(&links.kinds) {
-            topology
-                .stated_paths
-                .extend(row[position].map(|kind| ((gpu.address, address), kind)));
-        }
+        let gpus = gpus.iter().map(|&gpu| (invented(gpu), address));
+        to.topology.stated_paths.extend(gpus.zip(column));
         // placement chooses active ports only, so any other state would make the matrix useless
         let ports = vec![Port::new(1, PortState::Active, layer, None)];
-        topology.nics.push(Nic {
+        to.topology.nics.push(Nic {
             address: Some(address),
             ports,
             ..Nic::new(name, NicKind::Verbs)
         });
     }
-    if !to.topology.nics.is_empty() {
+    if !nics.is_empty() {
         let finding = "the matrix lists NICs, not the states, rates and numbers of their ports: each counts as one \
                        active port of unknown rate";
         to.note("nvidia-smi topo -m", finding);
     }
     to.topology.sort();
+    Ok(())
+}
+
+/// The NUMA node of a NIC: that of the nearest GPUs whose node is known, unless they are at SYS.
+fn nic_node(column: &[PathType], gpus: &[Affinity], name: &str, to: &mut Imported) -> Option<u32> {
+    let known = column
+        .iter()
+        .zip(gpus)
+        .filter_map(|(&kind, gpu)| Some((kind, gpu.node()?)));
+    let nearest = known.clone().map(|(kind, _)| kind).min()?;
+    let nodes: BTreeSet<u32> = known
+        .filter(|(kind, _)| *kind == nearest && nearest != PathType::Sys)
+        .map(|(_, node)| node)
+        .collect();
+    if nodes.len() > 1 {
+        let nodes: Vec<String> = nodes.iter().map(u32::to_string).collect();
+        let finding = format!(
+            "is at {nearest} of GPUs of NUMA nodes {}: its own is not known",
+            nodes.join(", ")
+        );
+        to.note(name, finding);
+        return None;
+    }
+    nodes.first().copied()
 }
 
 fn invented(bus: u8) -> PciAddress {
@@ -113,38 +148,35 @@ fn invented(bus: u8) -> PciAddress {
     }
 }
 
+/// A function below a host bridge of its own.
 fn alone(address: PciAddress) -> PciFunction {
-    PciFunction::new(
-        address,
-        PciParent::Host(HostBridge {
-            domain: address.domain,
-            bus: address.bus,
-        }),
-    )
+    let PciAddress { domain, bus, .. } = address;
+    PciFunction::new(address, PciParent::Host(HostBridge { domain, bus }))
 }
 
 /// The number of a label such as `GPU3`.
 fn gpu_number(label: &str) -> Option<u32> {
-    label.strip_prefix("GPU")?.parse().ok()
+    number(label.strip_prefix("GPU")?)
 }
 
-/// Is this the matrix's own word for a NIC, such as `NIC3`, which the legend explains?
+/// True for the matrix's own word for a NIC, such as `NIC3`, which the legend explains.
 fn is_nic_number(label: &str) -> bool {
-    label
-        .strip_prefix("NIC")
-        .is_some_and(|digits| digits.parse::<u32>().is_ok())
+    label.strip_prefix("NIC").and_then(number).is_some()
+}
+
+/// No tool writes `GPU007`, and two forms of one number would be two devices.
+fn number(digits: &str) -> Option<u32> {
+    let number = digits.parse::<u32>().ok();
+    number.filter(|number| number.to_string() == digits)
 }
 
 /// Labels for a message: all if there are few, else the first ones.
 fn listed(labels: &[impl AsRef<str>]) -> String {
     const SHOWN: usize = 8;
-    let shown: Vec<String> = labels
-        .iter()
-        .take(SHOWN)
-        .map(|label| format!("`{}`", label.as_ref()))
-        .collect();
+    let quoted = labels.iter().map(|label| format!("`{}`", label.as_ref()));
+    let shown = quoted.take(SHOWN).collect::<Vec<_>>().join(", ");
     match labels.len().saturating_sub(SHOWN) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
 }

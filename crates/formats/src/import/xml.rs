@@ -1,7 +1,7 @@
-//! XML for the importers: roxmltree within bounds, without the file's own entities.
+//! Reads XML by roxmltree, within bounds and without the file's own entities.
 //!
-//! A parser with namespaces compares an element's attributes with each other, and its inherited declarations
-//! with its own: time grows with the square of both.  So we count them first, in one pass over the text.
+//! The parser compares an element's attributes with each other, and inherited namespaces with its own: time grows with the square of
+//! both.  So one pass over the text counts them first.
 #![forbid(unsafe_code)]
 
 use super::{BadText, MAX_BYTES, Result};
@@ -17,7 +17,7 @@ const MAX_ATTRIBUTES: usize = 64;
 /// The most namespace declarations in one file; no known file has one.
 const MAX_NAMESPACES: usize = 16;
 
-/// Reads a document.  hwloc writes a document type without content, so we accept that much.
+/// Reads a document.  hwloc writes a document type without content, which is accepted.
 pub(super) fn parse(text: &str) -> Result<Document<'_>> {
     if text.len() > MAX_BYTES {
         return Err(BadText::new(0, format!("longer than {MAX_BYTES} bytes")));
@@ -46,9 +46,7 @@ pub(super) fn parse(text: &str) -> Result<Document<'_>> {
     Ok(document)
 }
 
-/// Refuses texts that would be slow to parse.
-///
-/// Up to the text's first error it sees the same tags as the parser, which does not parse the rest.
+/// Refuses texts that would be slow to parse.  Up to the first error it sees the same tags as the parser.
 fn count(text: &str) -> Result<()> {
     let (mut depth, mut namespaces, mut at) = (0usize, 0, 0);
     while let Some(found) = text[at..].find('<') {
@@ -109,9 +107,9 @@ struct Tag {
     values: usize,
     /// the number of `xmlns` outside the values
     namespaces: usize,
-    /// is there a `[` outside the values?
+    /// true if a `[` stands outside the values
     brackets: bool,
-    /// does it end with `/>`?
+    /// true if it ends with `/>`
     is_closed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What the box of a GPU or a NIC says.
+//! The texts in the box of a GPU or a NIC.
 #![forbid(unsafe_code)]
 
 use super::Scene;
@@ -86,10 +86,8 @@ pub(super) fn of_gpu(scene: &Scene, index: GpuIndex) -> Card {
         GpuVendor::Amd => "AMD",
         GpuVendor::Intel => "Intel",
     };
-    let model = gpu
-        .model
-        .clone()
-        .unwrap_or_else(|| format!("{vendor}, model unknown"));
+    let model = scene.models.get(index.0).copied().flatten();
+    let model = model.map_or(format!("{vendor}, model unknown"), str::to_string);
     let uuid = gpu
         .uuid
         .iter()
@@ -105,7 +103,7 @@ pub(super) fn of_gpu(scene: &Scene, index: GpuIndex) -> Card {
         right: fact(gpu.address.described().unwrap_or_default(), soft),
     };
     let mut lines = vec![first];
-    if Scene::common_model(scene.topology).is_none() {
+    if Scene::common_model(&scene.models).is_none() {
         lines.push(Line {
             left: fact(model, soft),
             right: fact(String::new(), soft),
@@ -284,7 +282,7 @@ fn use_of(nic: &Nic) -> String {
     }
 }
 
-/// What a NIC's users have of it, where several GPUs use it: `2 GPUs, 100 Gb/s each`, `2 GPUs, 90 Gb/s to 110 Gb/s`.
+/// The shares of several GPUs that use a NIC: `2 GPUs, 100 Gb/s each`, `2 GPUs, 90 Gb/s to 110 Gb/s`.
 fn shared(scene: &Scene, nic: NicIndex) -> Option<String> {
     let users: BTreeSet<GpuIndex> = scene
         .pairs

@@ -1,8 +1,7 @@
-//! What stands where: GPUs in a column at the left, NICs in one at the right, and between them a channel that holds nothing
-//! but the curves of the pairs.
+//! Puts GPUs in a column at the left and NICs in one at the right; the channel between them holds only the curves of the pairs.
 //!
-//! Each place is a strip over both columns, below its title.  So a curve can lead from any GPU to any NIC without crossing a
-//! box or a text, and a large node makes the picture longer and not denser.
+//! Each place is a strip over both columns, below its title.  So no curve crosses a box or a text, and a large node makes the picture
+//! longer, not denser.
 #![forbid(unsafe_code)]
 
 use super::card::{Card, Line, Piece};
@@ -89,7 +88,7 @@ fn in_order_of_gpus(place: &mut NodePlace) {
     place.places.iter_mut().for_each(in_order_of_gpus);
 }
 
-/// From where to where a device's box stands.
+/// The vertical span of a device's box.
 #[derive(Clone, Copy)]
 struct Span {
     top: f64,
@@ -117,7 +116,7 @@ impl Canvas<'_> {
         self.left + COLUMN + CHANNEL
     }
 
-    /// Name and subtitle; where what follows begins.
+    /// Draws name and subtitle; returns their lower end.
     fn headline(&mut self) -> f64 {
         let room = self.width - 2.0 * MARGIN;
         self.text(
@@ -145,7 +144,7 @@ impl Canvas<'_> {
         }
     }
 
-    /// What stands in a place from `y` on: its places and its own devices, in the order of their GPUs.  Says where that ends.
+    /// Draws the places and devices in a place from `y` on, in the order of their GPUs; returns their lower end.
     fn contents(&mut self, place: &NodePlace, level: usize, y: f64) -> f64 {
         let own = place.gpus.iter().min();
         let comes_after = |inner: &NodePlace| own.is_some() && inner.first_gpu().as_ref() > own;
@@ -218,7 +217,7 @@ impl Canvas<'_> {
         let looks = match place.kind {
             PlaceKind::Socket(_) => Looks::Socket,
             PlaceKind::HostBridge(_) => Looks::HostBridge,
-            PlaceKind::Switch(_) | PlaceKind::Stated(..) => Looks::Switch,
+            PlaceKind::Package(_) | PlaceKind::Switch(_) | PlaceKind::Stated(..) => Looks::Switch,
             PlaceKind::Node | PlaceKind::NumaNode(_) | PlaceKind::Software | PlaceKind::Card(_) => {
                 Looks::NumaNode
             }
@@ -241,7 +240,7 @@ impl Canvas<'_> {
         end + GAP
     }
 
-    /// Boxes below each other, evenly over a height that may be more than theirs.  Where each stands.
+    /// Draws boxes below each other, evenly over a height that may be more than theirs; returns their spans.
     fn stack<Index>(
         &mut self,
         cards: Vec<(Index, Card)>,
@@ -300,7 +299,7 @@ impl Canvas<'_> {
         }
     }
 
-    /// NUMA nodes of which there is nothing to draw, and whose word the stars are.
+    /// Notes on NUMA nodes of memory alone, on GPUs without a line, and on the source of starred paths.
     fn notes(&mut self, mut y: f64) -> f64 {
         let topology = self.scene.topology;
         let nodes = memory_only(topology);
@@ -310,7 +309,21 @@ impl Canvas<'_> {
             Some(model) => format!("* stated by the model `{model}`; the bus does not show it"),
             None => format!("* stated by {}; no bus shows it", topology.provenance),
         });
-        for text in memory.into_iter().chain(stated) {
+        let pairs = &self.scene.pairs;
+        let unpaired = match pairs.first() {
+            Some(pair) if self.is_left(pair.nic) => Some(
+                "libfabric chooses the NIC of each process: a line leads to the nearest"
+                    .to_string(),
+            ),
+            None if !topology.gpus.is_empty() => {
+                Some(match self.scene.placement.excluded.first() {
+                    Some(out) => format!("no GPU gets a NIC: {}: {}", out.name, out.why),
+                    None => "no GPU gets a NIC: none is known".to_string(),
+                })
+            }
+            _ => None,
+        };
+        for text in memory.into_iter().chain(unpaired).chain(stated) {
             let room = self.width - 2.0 * MARGIN;
             self.text(
                 (MARGIN, y + 12.0),
@@ -321,6 +334,11 @@ impl Canvas<'_> {
             y += 20.0;
         }
         y
+    }
+
+    /// True for a NIC that libfabric chooses by itself: a line leads to it and means no choice of ours.
+    fn is_left(&self, nic: NicIndex) -> bool {
+        self.scene.placement.left_to_libfabric.contains(&nic)
     }
 
     fn is_stated(&self, pair: &DrawnPair) -> bool {
@@ -359,18 +377,20 @@ impl Canvas<'_> {
                 from: (self.left + COLUMN, start),
                 to: (self.right(), stop),
                 path: Some(pair.path),
-                tip: Some(format!(
-                    "GPU {} uses {name}:{} at {}",
-                    pair.gpu, pair.port, pair.path
-                )),
+                tip: Some(match self.is_left(pair.nic) {
+                    true => format!("{name} is nearest to GPU {}, at {}", pair.gpu, pair.path),
+                    false => format!(
+                        "GPU {} uses {name}:{} at {}",
+                        pair.gpu, pair.port, pair.path
+                    ),
+                }),
             })
         };
         shapes.extend(drawn.iter().zip(starts.into_iter().zip(stops)).map(curve));
         shapes
     }
 
-    /// GPUs that all use the same NICs, more than curves could show: one line for each group, with a branch to each device.  And
-    /// the pairs that are left.
+    /// One line with a branch to each device for GPUs that use the same NICs, where curves would be too many; and the other pairs.
     fn crowds(
         &self,
         drawn: Vec<(DrawnPair, Span, Span)>,
@@ -421,8 +441,8 @@ impl Canvas<'_> {
     }
 }
 
-/// Where each curve meets its box.  A curve is given by its box's number, the box's span, and the height of its other end; the ends
-/// are spread over the box in the order of those heights, so that no two curves cross there.
+/// The heights at which curves meet their boxes.  A curve is its box's number, the box's span, and the height of its other end; the
+/// ends are spread over the box in the order of those heights, so that no two curves cross there.
 fn ends(curves: impl Iterator<Item = (usize, Span, f64)>) -> Vec<f64> {
     let curves: Vec<(usize, Span, f64)> = curves.collect();
     let mut order: Vec<usize> = (0..curves.len()).collect();
@@ -463,7 +483,7 @@ const BETWEEN: f64 = 20.0;
 const ROW: f64 = 20.0;
 
 impl Canvas<'_> {
-    /// What the colours mean: the entries for what is drawn, in rows from `y` on; and where they end below.
+    /// The legend of the colours that are drawn, in rows from `y` on, and its lower end.
     fn legend(&self, y: f64) -> (Vec<Shape>, f64) {
         let (shapes, x, right) = (&self.shapes, MARGIN, self.width - MARGIN);
         let (mut drawn, mut at, mut top) = (Vec::new(), x, y);

@@ -1,4 +1,4 @@
-//! A node as a picture: where its GPUs and NICs stand, and which NICs each GPU uses.
+//! Draws a node: its GPUs and NICs in their places, and a line from each GPU to its NICs.
 //!
 //! * [`outline`] orders the devices into places; a terminal's tree is made from it too.
 //! * [`layout`] says what stands where, in pixels, as [`shape`]s.
@@ -21,10 +21,11 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone)]
 pub struct Scene<'a> {
     pub topology: &'a Topology,
-    /// below the node's name: where the facts come from, what decided
+    /// the line below the node's name
     pub subtitle: String,
     pub pairs: Vec<DrawnPair>,
-    /// what may be chosen, what does not work, and what each GPU gets of a NIC
+    /// each GPU's model, where it is known
+    pub models: Vec<Option<&'a str>>,
     pub placement: &'a NodePlacement,
     /// for each GPU a line of its own, such as its task; with any of them a GPU without one is grey
     pub notes: BTreeMap<GpuIndex, String>,
@@ -40,13 +41,9 @@ pub struct DrawnPair {
 
 impl Scene<'_> {
     /// The model that all GPUs have: the headline says it once, and no box again.
-    pub fn common_model(topology: &Topology) -> Option<&str> {
-        let model = topology.gpus.first()?.model.as_deref()?;
-        topology
-            .gpus
-            .iter()
-            .all(|gpu| gpu.model.as_deref() == Some(model))
-            .then_some(model)
+    pub fn common_model<'a>(models: &[Option<&'a str>]) -> Option<&'a str> {
+        let model = *models.first()?;
+        model.filter(|_| models.iter().all(|other| *other == model))
     }
 }
 

@@ -1,8 +1,8 @@
-//! The node as places inside places: sockets, NUMA nodes, host bridges and PCIe switches, and in each its GPUs and NICs.
+//! Orders the node into places inside places: sockets, NUMA nodes, host bridges, PCIe switches, with their GPUs and NICs.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::topology::{
-    GpuIndex, HostBridge, NicIndex, NodeSet, PathType, PciAddress, Topology,
+    Gpu, GpuIndex, GpuVendor, HostBridge, NicIndex, NodeSet, PathType, PciAddress, Topology,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,13 +16,14 @@ pub enum PlaceKind {
     NumaNode(Option<u32>),
     /// a host bridge that several cards stand below
     HostBridge(HostBridge),
+    /// the package of two GPUs, by the first, with all below their host bridges
+    Package(PciAddress),
     /// a bridge that several cards stand below
     Switch(PciAddress),
-    /// cards whose paths to each other are stated, at most this far, and the first of them: the bus does not show what is
-    /// between them
+    /// cards that stated paths join, at most this far, and the first of them: the bus hides the switch between them
     Stated(PathType, PciAddress),
     Software,
-    /// a PCI device, by its function 0: in no finished outline, its functions stand in the place around it
+    /// a PCI device, by its function 0; a finished outline has none
     Card(PciAddress),
 }
 
@@ -50,6 +51,7 @@ pub fn outline(topology: &Topology) -> NodePlace {
         node.at(&numa_chain(topology, &sockets, Some(numa.os_index)));
     }
     let groups = groups(topology);
+    let packages = packages(topology);
     let gpus = topology
         .numbered_gpus()
         .map(|(index, gpu)| (gpu.address, Device::Gpu(index)));
@@ -63,6 +65,9 @@ pub fn outline(topology: &Topology) -> NodePlace {
             .numa_node_of(address)
             .filter(|numa| topology.numa_node(*numa).is_some());
         let mut chain = numa_chain(topology, &sockets, numa);
+        let host = topology.ascent(address).host();
+        let package = packages.iter().find(|(of_one, _)| Some(*of_one) == host);
+        chain.extend(package.map(|&(_, first)| PlaceKind::Package(first)));
         chain.extend(device_chain(topology, &groups, address));
         chain.push(PlaceKind::Card(address.card()));
         node.at(&chain).hold(device);
@@ -73,7 +78,7 @@ pub fn outline(topology: &Topology) -> NodePlace {
     {
         node.at(&[PlaceKind::Software]).hold(Device::Nic(index));
     }
-    // what is not known comes last
+    // unknown places come last
     node.places.sort_by_key(|place| match place.kind {
         PlaceKind::NumaNode(None) => 1,
         PlaceKind::Software => 2,
@@ -142,6 +147,32 @@ fn numa_chain(
         .into_iter()
         .chain(is_shown.then_some(PlaceKind::NumaNode(numa)))
         .collect()
+}
+
+/// Each host bridge of the GPUs of one MI250X, with the first of these.  The kernel shows the two halves (GCDs) of that package as
+/// GPUs that follow each other, each below a host bridge of its own, which also holds its NIC (OLCF, Frontier User Guide).
+fn packages(topology: &Topology) -> Vec<(HostBridge, PciAddress)> {
+    let hosts: Vec<Option<HostBridge>> = topology
+        .gpus
+        .iter()
+        .map(|gpu| topology.ascent(gpu.address).host())
+        .collect();
+    let is_half = |gpu: &Gpu| {
+        let device = topology.pci.get(gpu.address).and_then(|pci| pci.device);
+        gpu.vendor == GpuVendor::Amd && matches!(device, Some(0x7408 | 0x740c))
+    };
+    let mut packages = Vec::new();
+    for (pair, of_pair) in topology.gpus.chunks(2).zip(hosts.chunks(2)) {
+        let alone = |host| hosts.iter().filter(|other| **other == Some(host)).count() == 1;
+        let numa = |gpu: &Gpu| topology.numa_node_of(gpu.address);
+        if let ([a, b], &[Some(first), Some(second)]) = (pair, of_pair) {
+            let are_halves = is_half(a) && is_half(b) && numa(a) == numa(b);
+            if are_halves && alone(first) && alone(second) {
+                packages.extend([(first, a.address), (second, a.address)]);
+            }
+        }
+    }
+    packages
 }
 
 /// For each kind of path the cards that stated paths join, each with the first of its group; none where no path is stated.
@@ -231,7 +262,7 @@ impl NodePlace {
             .min()
     }
 
-    /// What is known of it: a NUMA node's CPUs (`cpus 0-55,112-167`), unless no node's are known; the link of a bridge.
+    /// A NUMA node's CPUs (`cpus 0-55,112-167`), unless no node's are known; the link of a bridge.
     pub fn facts(&self, topology: &Topology) -> Option<String> {
         match self.kind {
             PlaceKind::NumaNode(number) => match &topology.numa_node(number?)?.cpus {
@@ -276,6 +307,7 @@ impl NodePlace {
                     branches > 1
                 }
                 PlaceKind::Node
+                | PlaceKind::Package(_)
                 | PlaceKind::Socket(_)
                 | PlaceKind::NumaNode(_)
                 | PlaceKind::Software => true,
@@ -294,7 +326,7 @@ impl NodePlace {
 }
 
 impl fmt::Display for PlaceKind {
-    /// What the place is called; empty for the node, which has a name of its own.
+    /// The name of the place; empty for the node, which has a name of its own.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PlaceKind::Node => Ok(()),
@@ -313,7 +345,8 @@ impl fmt::Display for PlaceKind {
             }
             PlaceKind::Stated(PathType::Pix, _) => f.write_str("one PCIe switch"),
             PlaceKind::Stated(..) => f.write_str("several PCIe switches"),
-            PlaceKind::Software => f.write_str("without a PCI function"),
+            PlaceKind::Package(_) => f.write_str("one MI250X"),
+            PlaceKind::Software => f.write_str("without a known PCI function"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a picture is made of: boxes, texts and curves, each of a kind that decides its looks.
+//! The shapes of a picture: boxes, texts and curves.
 #![forbid(unsafe_code)]
 
 use super::width::Font;
@@ -69,7 +69,7 @@ pub(super) struct DrawnText {
     /// where it begins, or ends
     pub(super) x: f64,
     pub(super) y: f64,
-    /// does it end at `x`?
+    /// true if it ends at `x`
     pub(super) ends: bool,
     pub(super) font: Font,
     pub(super) tone: Tone,
@@ -90,15 +90,15 @@ impl DrawnText {
     }
 }
 
-/// How strong a text is.
+/// The strength of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tone {
     Dark,
-    /// what is said of them
+    /// facts
     Soft,
-    /// of what is not used
+    /// not used
     Faint,
-    /// of what does not work
+    /// broken
     Alarm,
 }
 
@@ -139,7 +139,7 @@ pub(super) fn stroke(path: Option<PathType>) -> (&'static str, &'static str) {
     }
 }
 
-/// What a kind of path crosses, for readers that do not know the words of `nvidia-smi topo -m`.
+/// The legend of a kind of path, for readers that do not know the words of `nvidia-smi topo -m`.
 pub(super) fn meaning(path: Option<PathType>) -> &'static str {
     match path {
         Some(PathType::Pix) => "PIX: at most one PCIe switch",

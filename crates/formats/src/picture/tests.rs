@@ -152,6 +152,11 @@ fn check(seen: &Seen) {
     }
 }
 
+fn models(topology: &Topology) -> Vec<Option<&str>> {
+    let gpus = topology.gpus.iter();
+    gpus.map(|gpu| gpu.model.as_deref()).collect()
+}
+
 /// The picture of a node where each GPU has the NICs that it would get.
 fn drawn(topology: &Topology, notes: BTreeMap<GpuIndex, String>) -> String {
     placed(topology, &policy::map(topology, &Request::default()), notes)
@@ -178,6 +183,7 @@ fn placed(
     let subtitle = format!("{} · policy closest", topology.provenance);
     svg(&Scene {
         topology,
+        models: models(topology),
         subtitle,
         pairs,
         placement,
@@ -297,6 +303,7 @@ fn a_picture_of_all_with_all_crosses_no_box() {
     });
     let scene = Scene {
         topology: &topology,
+        models: models(&topology),
         subtitle: String::new(),
         pairs: pairs.collect(),
         placement: &policy::map(&topology, &Request::default()),

@@ -1,4 +1,4 @@
-//! How wide a text is in a picture, and what of it fits.
+//! Measures texts in a picture, and cuts them to fit.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::diagnostic::Shown;
@@ -10,11 +10,10 @@ pub(super) struct Font {
     pub(super) bold: bool,
 }
 
-/// What the bold letters of a sans-serif font are wider than the others, at most: `,` in DejaVu Sans aside, which
-/// [`of_letter`] counts for.
+/// The most that bold letters of a sans-serif font are wider, but for `,` of DejaVu Sans, which [`of_letter`] counts for.
 const BOLD: f64 = 1.13;
 
-/// Of what no table tells: as wide as an emoji.
+/// As wide as an emoji.
 const UNKNOWN: f64 = 1.4;
 
 /// Pixels that a text takes in any common sans-serif font, at most.  DejaVu Sans and Verdana are the widest of those; the

@@ -3,7 +3,7 @@
 //! Source: pci.ids of 2026-08-22 (github.com/pciutils/pciids).
 #![forbid(unsafe_code)]
 
-use nic_placement_core::topology::{PciAddress, Topology};
+use nic_placement_core::topology::{Gpu, PciAddress, Topology};
 
 const AMAZON: u16 = 0x1d0f;
 const AMD: u16 = 0x1002;
@@ -58,4 +58,10 @@ pub(super) fn device_name(vendor: u16, device: u16) -> Option<&'static str> {
 pub(super) fn name_at(topology: &Topology, address: PciAddress) -> Option<&'static str> {
     let function = topology.pci.get(address)?;
     device_name(function.vendor?, function.device?)
+}
+
+/// A GPU's model as the driver tells it, else by its PCI id.
+pub(super) fn gpu_model<'a>(topology: &'a Topology, gpu: &'a Gpu) -> Option<&'a str> {
+    let by_id = || name_at(topology, gpu.address);
+    gpu.model.as_deref().or_else(by_id)
 }

@@ -20,11 +20,15 @@ use std::path::{Path, PathBuf};
 Examples:
   nic-placement import lstopo.xml -o node.json
   nvidia-smi topo -m > matrix.txt; nic-placement import matrix.txt -o node.json
+  nic-placement import amd-smi.txt rdma-link.txt -o node.json
   nic-placement import --live --to nccl -o /etc/nccl/topology.xml")]
 pub(super) struct ImportOptions {
-    /// the file, which gzip, bzip2 or xz may have packed; for a tar or a snapshot also a directory with sys/ and proc/
+    /// the file, or - for standard input; for a tar or a snapshot also a directory with sys/ and proc/
     #[arg(value_hint = ValueHint::AnyPath, required_unless_present = "live")]
     file: Option<String>,
+    /// the output of rdma link or ibdev2netdev, which names the NICs that rocm-smi and amd-smi leave out
+    #[arg(value_hint = ValueHint::FilePath, conflicts_with = "live")]
+    links: Option<String>,
     /// this node instead of a file
     #[arg(long, conflicts_with_all = ["file", "from"])]
     live: bool,
@@ -68,6 +72,9 @@ pub(super) fn run(options: &ImportOptions, page: &mut Page) -> Result<(), Failur
         .and_then(|from| WORDS.iter().find(|(word, _)| *word == from));
     let (topology, diagnostics) = match (&options.file, from) {
         (None, _) => describe::read_node(&NodeSource::Live, Scope::Full)?,
+        (Some(file), _) if options.links.is_some() => {
+            describe::read_with_links(file, options.links.as_deref().unwrap_or_default())?
+        }
         (Some(file), Some((_, format))) if !Path::new(file).is_dir() => {
             let bytes = describe::contents(file)?;
             describe::describe_as(file, &bytes, Scope::Full, *format)
@@ -86,13 +93,12 @@ pub(super) fn run(options: &ImportOptions, page: &mut Page) -> Result<(), Failur
     }
     let text = match options.to {
         To::Nccl => {
-            let written =
-                nccl::write(&topology).map_err(|unwritable| format!("`{file}`: {unwritable}"))?;
-            written
-                .lost
-                .iter()
-                .for_each(|lost| tell(&format!("note: {lost}")));
-            written.text
+            if topology.gpus.iter().any(|gpu| gpu.address.is_invented()) {
+                tell(
+                    "note: the GPUs' addresses are not known, so NCCL takes nothing from this file on that machine",
+                );
+            }
+            nccl::write(&topology).map_err(|unwritable| format!("`{file}`: {unwritable}"))?
         }
         To::Json => file::to_json(&topology),
     };

@@ -31,7 +31,7 @@ use std::fmt::Write;
 Examples:
   nic-placement plan --machine dgx-h100 --gpus-per-task 1
   nic-placement plan --topology node.json --gpus 0-3 --ntasks 4 --gpus-per-task 1 --why
-  nic-placement plan --machine dgx-h100 --gpus-per-task 1 -o plan.png")]
+  nic-placement plan --machine dgx-h100 --gpus-per-task 1 -o plan.svg")]
 pub(super) struct PlanCommandOptions {
     #[command(flatten)]
     node: NodeOptions,

@@ -179,12 +179,10 @@ fn for_nccl(topology: &Topology, place: &Path) -> Result<(), String> {
                 "no file for NCCL: {what}, and stays as it is; remove it to get one"
             ));
         }
-        (Ok(nccl::Written { text, lost }), old) => {
+        (Ok(text), old) => {
             let text = format!("{HEADING}\n{text}");
             // a job that starts now may be reading it
             if !matches!(old, There::Ours(old) if old == text.as_bytes()) {
-                lost.iter()
-                    .for_each(|lost| super::tell(&format!("note: {shown}: {lost}")));
                 output::write(&beside, text.as_bytes())?;
             }
         }
@@ -268,10 +266,7 @@ mod tests {
         let first = metadata();
         assert_eq!(first.permissions().mode() & 0o7777, 0o644);
         let text = fs::read_to_string(&beside).unwrap();
-        assert_eq!(
-            text,
-            format!("{HEADING}\n{}", nccl::write(&azure).unwrap().text)
-        );
+        assert_eq!(text, format!("{HEADING}\n{}", nccl::write(&azure).unwrap()));
         nccl::read(&text, Provenance::ThisSystem).expect("a comment is no element");
         for_nccl(&azure, &node).unwrap();
         assert_eq!(

@@ -22,7 +22,7 @@ use nic_placement_core::topology::{Nic, PciAddress, Topology, file};
 Examples:
   nic-placement show
   nic-placement show --machine dgx-h100 --json > node.json
-  nic-placement show -o node.png")]
+  nic-placement show -o node.svg")]
 pub(super) struct ShowOptions {
     #[command(flatten)]
     node: NodeOptions,

@@ -137,7 +137,9 @@ fn function_of(
         return Err(format!("the admin's `exclude={pattern}`"));
     }
     let why = match (nic.kind, nic.address) {
-        (NicKind::Verbs, None) => "it has no PCI function: a software device",
+        (NicKind::Verbs, None) => {
+            "no PCI function of it is known: a software device, or the file names none"
+        }
         (NicKind::Verbs, _) if nic.ports.is_empty() => "it has no port",
         _ if !wanted && node.manages_nvswitches(nic) => {
             "it manages the NVSwitches and leads to no other node"

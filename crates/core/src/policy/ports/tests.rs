@@ -209,7 +209,7 @@ const EVIDENCE: [(&str, Evidence); 17] = [
         },
     ),
     (
-        "it has no PCI function: a software device",
+        "no PCI function of it is known: a software device, or the file names none",
         |topology, _, nic| topology.nics[nic].address = None,
     ),
     (

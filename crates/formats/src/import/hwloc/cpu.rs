@@ -2,15 +2,15 @@
 #![forbid(unsafe_code)]
 
 use super::object::{Object, Objects};
-use crate::import::{Imported, Result};
+use crate::import::{Imported, Result, numa_node};
 use nic_placement_core::topology::file::MAX_NUMA_NODES;
-use nic_placement_core::topology::{Arch, Bitmap, CpuSet, CpuVendor, NumaNode, Processor, Pu, X86};
+use nic_placement_core::topology::{Arch, Bitmap, CpuSet, CpuVendor, Processor, Pu};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Subtypes of nodes that hold memory only, in the words of hwloc 2 and later.
 const MEMORY_ONLY: [&str; 6] = ["GPUMemory", "MCDRAM", "HBM", "NVM", "SPM", "CXL"];
 
-/// What the processors are: infos on the packages, and on the machine where all are alike.
+/// The kind of the processors: infos on the packages, or on the machine where all are alike.
 pub(super) fn processor(file: &Objects) -> Option<Processor> {
     let package = file.of("Package").next();
     let info = |name: &str| {
@@ -19,29 +19,20 @@ pub(super) fn processor(file: &Objects) -> Option<Processor> {
             .or_else(|| file.machine_info(name))
     };
     let number = |name: &str| info(name)?.parse::<u16>().ok().map(u32::from);
-    let x86 = || {
-        let vendor = CpuVendor::from_word(info("CPUVendor")?)?;
-        Some(X86 {
-            vendor,
-            family: number("CPUFamilyNumber")?,
-            model: number("CPUModelNumber")?,
-        })
-    };
-    match file.machine_info("Architecture") {
-        Some("aarch64") => Some(Processor {
-            arch: Arch::Arm,
-            x86: None,
-        }),
-        Some("ppc64le" | "ppc64") => Some(Processor {
-            arch: Arch::Power,
-            x86: None,
-        }),
+    let arch = match file.machine_info("Architecture") {
+        Some("aarch64") => Arch::Arm,
+        Some("ppc64le" | "ppc64") => Arch::Power,
         // the makers of x86 make no others
-        _ => Some(Processor {
-            arch: Arch::X86,
-            x86: Some(x86()?),
-        }),
-    }
+        _ => Arch::X86,
+    };
+    crate::import::processor(arch, || {
+        let vendor = CpuVendor::from_word(info("CPUVendor")?)?;
+        Some((
+            vendor,
+            number("CPUFamilyNumber")?,
+            number("CPUModelNumber")?,
+        ))
+    })
 }
 
 /// An object's usable CPUs.  Version 1 lists offline CPUs too, and lists the online ones separately.
@@ -55,20 +46,15 @@ fn usable_cpus(object: &Object) -> Result<CpuSet> {
 
 /// The number of a NUMA node; without `os_index` its own set tells.
 pub(super) fn numa_index(object: &Object) -> Result<u32> {
-    let number = match object.os_index()? {
-        Some(number) => Some(number),
-        None => object
-            .set("nodeset")?
-            .filter(|set| set.len() == 1)
-            .and_then(|set| set.first()),
-    };
-    let number = number.ok_or_else(|| object.bad("a NUMA node without os_index"))?;
-    if number as usize >= MAX_NUMA_NODES {
-        return Err(object.bad(format!(
+    let set = object.set("nodeset")?.filter(|set| set.len() == 1);
+    let number = object.os_index()?.or(set.and_then(|set| set.first()));
+    match number {
+        Some(number) if (number as usize) < MAX_NUMA_NODES => Ok(number),
+        Some(number) => Err(object.bad(format!(
             "NUMA node `{number}`: expected a number below {MAX_NUMA_NODES}"
-        )));
+        ))),
+        None => Err(object.bad("a NUMA node without os_index")),
     }
-    Ok(number)
 }
 
 pub(super) fn numa_nodes(file: &Objects, to: &mut Imported) -> Result<()> {
@@ -91,34 +77,25 @@ pub(super) fn numa_nodes(file: &Objects, to: &mut Imported) -> Result<()> {
         );
         nodes.push((false, usable_cpus(machine)?, 0));
     }
-    // For the kernel, a CPU belongs to one node only.  hwloc 2 gives a node without CPUs (memory of a GPU,
-    // MCDRAM, CXL) the CPUs of neighbouring nodes, so the innermost node around a CPU keeps it.
+    // the kernel has a CPU in one node; hwloc 2 gives a node of memory alone its neighbours' CPUs, so the innermost node keeps a CPU
     nodes.sort_by_key(|(memory_only, cpus, number)| (*memory_only, cpus.len(), *number));
     let mut taken = CpuSet::new();
     for (memory_only, cpus, os_index) in nodes {
         let own: CpuSet = cpus.iter().filter(|&cpu| !taken.contains(cpu)).collect();
         if own != cpus && !memory_only {
-            let own = if own.is_empty() {
-                "none".to_string()
-            } else {
-                own.to_string()
-            };
-            let finding = format!("CPUs of another node too: its own are taken to be {own}");
+            let shown = own.to_string();
+            let shown = if shown.is_empty() { "none" } else { &shown };
+            let finding = format!("CPUs of another node too: its own are taken to be {shown}");
             to.note(format!("NUMANode {os_index}"), finding);
         }
         taken = taken.union(&own);
-        to.topology.numa_nodes.push(NumaNode {
-            os_index,
-            cpus: own,
-            distances: Vec::new(),
-            package: None,
-        });
+        to.topology.numa_nodes.push(numa_node(os_index, own));
     }
     to.topology.numa_nodes.sort_by_key(|node| node.os_index);
     Ok(())
 }
 
-/// Numbers for objects of one kind: the kernel's, or if one is missing or repeated, their order.
+/// The kernel's numbers of objects of one kind; their order if a number is missing or repeated.
 fn numbers(
     file: &Objects,
     objects: &BTreeSet<usize>,
@@ -128,12 +105,12 @@ fn numbers(
     let mut all = BTreeMap::new();
     let mut seen = BTreeSet::new();
     for &index in objects {
-        if let Some(number) = file.objects[index]
-            .os_index()?
-            .filter(|&number| seen.insert(number))
-        {
-            all.insert(index, number);
-        }
+        let number = file.objects[index].os_index()?;
+        all.extend(
+            number
+                .filter(|&number| seen.insert(number))
+                .map(|number| (index, number)),
+        );
     }
     if all.len() < objects.len() {
         let finding = "numbers are missing or there twice: they are counted in the file's order";
@@ -152,61 +129,41 @@ pub(super) fn pus(file: &Objects, to: &mut Imported) -> Result<()> {
             .os_index()?
             .ok_or_else(|| object.bad("a PU without os_index"))?;
         if number >= Bitmap::LIMIT {
-            return Err(object.bad(format!(
-                "PU `{number}`: expected a number below {}",
-                Bitmap::LIMIT
-            )));
+            let limit = Bitmap::LIMIT;
+            return Err(object.bad(format!("PU `{number}`: expected a number below {limit}")));
         }
         if seen.contains(number) {
             return Err(object.bad(format!("PU `{number}` is there twice")));
         }
         seen.insert(number);
-        if object
-            .set("online_cpuset")?
-            .is_some_and(|online| !online.contains(number))
-        {
-            continue;
+        let online = object.set("online_cpuset")?;
+        if online.is_none_or(|online| online.contains(number)) {
+            let [package, core] = ["Package", "Core"].map(|kind| file.above(object.index, kind));
+            found.push((number, package, core.unwrap_or(object.index)));
         }
-        let index = object.index;
-        found.push((
-            number,
-            file.above(index, "Package"),
-            file.above(index, "Core").unwrap_or(index),
-        ));
     }
-    let packages: BTreeSet<usize> = found
-        .iter()
-        .filter_map(|&(_, package, _)| package)
-        .collect();
-    let packages = numbers(file, &packages, "Package", to)?;
+    let packages = found.iter().filter_map(|&(_, package, _)| package);
+    let packages = numbers(file, &packages.collect(), "Package", to)?;
     let package_of =
         |package: Option<usize>| package.and_then(|index| packages.get(&index)).copied();
     let mut cores: BTreeMap<u32, BTreeSet<usize>> = BTreeMap::new();
     for &(_, package, core) in &found {
-        cores
-            .entry(package_of(package).unwrap_or(0))
-            .or_default()
-            .insert(core);
+        let package = package_of(package).unwrap_or(0);
+        cores.entry(package).or_default().insert(core);
     }
     let mut core_numbers = BTreeMap::new();
     for (package, cores) in &cores {
         // core numbers repeat on packages of several dies
-        core_numbers.extend(numbers(
-            file,
-            cores,
-            &format!("Core of package {package}"),
-            to,
-        )?);
+        let what = format!("Core of package {package}");
+        core_numbers.extend(numbers(file, cores, &what, to)?);
     }
     for (os_index, package, core) in found {
         let package = package_of(package);
         // one without a Package, as hwloc writes it where the kernel knows none, counts as of package 0
-        let node = to
-            .topology
-            .numa_nodes
-            .iter_mut()
-            .find(|node| node.cpus.first() == Some(os_index));
-        node.into_iter().for_each(|node| node.package = package);
+        let mut nodes = to.topology.numa_nodes.iter_mut();
+        if let Some(node) = nodes.find(|node| node.cpus.first() == Some(os_index)) {
+            node.package = package;
+        }
         let package = package.unwrap_or(0);
         let core = core_numbers.get(&core).copied().unwrap_or(os_index);
         to.topology.pus.push(Pu {

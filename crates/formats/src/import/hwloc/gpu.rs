@@ -24,7 +24,7 @@ fn number(object: &Object, library: &str) -> Option<u32> {
         .ok()
 }
 
-/// The library that found this device; `None` for the display driver's devices (`card0`) and for devices other than GPUs.
+/// The library that found this GPU; `None` for the display driver's devices (`card0`) and for other devices.
 fn library(object: &Object, version: u32) -> Option<usize> {
     let name = object.attribute("name")?;
     let found = LIBRARIES.iter().position(|prefix| {

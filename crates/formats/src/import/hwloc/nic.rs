@@ -3,17 +3,12 @@
 
 use super::object::Object;
 use super::pci::Bus;
-use crate::import::{Imported, Result, shown};
+use crate::import::{AMAZON, CRAY, Imported, Result, shown};
 use nic_placement_core::topology::file::{MAX_NETDEVS, MAX_NICS, MAX_PORTS};
 use nic_placement_core::topology::{
     DeviceName, LinkLayer, Nic, NicKind, PciFunction, Port, PortState, SubnetPrefix,
 };
 use std::collections::{BTreeMap, BTreeSet};
-
-/// PCI vendor of Cray, whose network adapters are Slingshot's.
-const CRAY: u16 = 0x17db;
-/// PCI vendor of Amazon; its devices `efa0` to `efa3` are Elastic Fabric Adapters.
-const AMAZON: u16 = 0x1d0f;
 
 #[derive(Default)]
 struct Card<'o> {
@@ -24,7 +19,7 @@ struct Card<'o> {
     interfaces: Vec<&'o Object<'o>>,
 }
 
-/// A NIC as the file lists it, whose name may be invalid.
+/// A NIC as the file lists it; its name may be invalid.
 struct ListedNic {
     name: String,
     kind: NicKind,
@@ -83,28 +78,19 @@ impl<'o> Card<'o> {
     fn nics(&self, function: Option<&PciFunction>) -> Vec<ListedNic> {
         let netdevs: Vec<String> = self.netdevs();
         if !self.verbs.is_empty() {
-            let efa = |function: &PciFunction| {
-                function.vendor == Some(AMAZON)
-                    && function
-                        .device
-                        .is_some_and(|id| (0xefa0..=0xefa3).contains(&id))
-            };
-            let kind = if function.is_some_and(efa) {
-                NicKind::Efa
-            } else {
-                NicKind::Verbs
+            let ids = function.and_then(|function| function.vendor.zip(function.device));
+            let kind = match ids {
+                Some((AMAZON, 0xefa0..=0xefa3)) => NicKind::Efa,
+                _ => NicKind::Verbs,
             };
             // the file does not tell which of several devices an interface belongs to
             let alone = self.verbs.len() == 1;
             let interfaces: &[&Object] = if alone { &self.interfaces } else { &[] };
+            let own = if alone { netdevs } else { Vec::new() };
             let nic = |object: &&Object| ListedNic {
                 card: guid(object.info("SysImageGUID")),
                 ports: ports(object, interfaces),
-                ..ListedNic::new(
-                    name_of(object),
-                    kind,
-                    if alone { netdevs.clone() } else { Vec::new() },
-                )
+                ..ListedNic::new(name_of(object), kind, own.clone())
             };
             return self.verbs.iter().map(nic).collect();
         }
@@ -119,29 +105,19 @@ impl<'o> Card<'o> {
             return self.slingshot.iter().map(nic).collect();
         }
         // the file lacks the `cxi` device's name, so we use the interface's
-        let kind = if self.is_slingshot(function) {
-            NicKind::Slingshot
-        } else {
-            NicKind::Ethernet
+        let kind = match self.is_slingshot(function) {
+            true => NicKind::Slingshot,
+            false => NicKind::Ethernet,
         };
-        netdevs
-            .iter()
-            .map(|name| ListedNic::new(name, kind, vec![name.clone()]))
-            .collect()
+        let nic = |name: &String| ListedNic::new(name, kind, vec![name.clone()]);
+        netdevs.iter().map(nic).collect()
     }
 
     fn netdevs(&self) -> Vec<String> {
-        let names = self
-            .interfaces
-            .iter()
-            .map(|object| name_of(object))
-            .filter(|name| DeviceName::is_one(name));
-        let distinct: BTreeSet<&str> = names.collect();
-        distinct
-            .into_iter()
-            .take(MAX_NETDEVS)
-            .map(str::to_string)
-            .collect()
+        let names = self.interfaces.iter().map(|object| name_of(object));
+        let distinct: BTreeSet<&str> = names.filter(|name| DeviceName::is_one(name)).collect();
+        let distinct = distinct.into_iter().take(MAX_NETDEVS);
+        distinct.map(str::to_string).collect()
     }
 }
 
@@ -170,17 +146,14 @@ pub(super) fn nics(bus: &Bus, to: &mut Imported) -> Result<()> {
     found.sort_by_key(|(_, listed)| listed.kind);
     let mut names = BTreeSet::new();
     let mut unknown = Vec::new();
-    for (
-        device,
-        ListedNic {
+    for (device, listed) in found {
+        let ListedNic {
             name,
             kind,
             card,
             ports,
             netdevs,
-        },
-    ) in found
-    {
+        } = listed;
         let function = device.and_then(|device| bus.function(device));
         let device_name = name.parse::<DeviceName>();
         let problem = if device_name.is_err() {
@@ -189,8 +162,7 @@ pub(super) fn nics(bus: &Bus, to: &mut Imported) -> Result<()> {
             Some("a second NIC of this name: left out".to_string())
         } else if to.topology.nics.len() >= MAX_NICS {
             Some(format!("more than {MAX_NICS} NICs: this one is left out"))
-        } else if function.is_some_and(|function| to.topology.gpu_index(function.address).is_some())
-        {
+        } else if function.is_some_and(|pci| to.topology.gpu_index(pci.address).is_some()) {
             Some("a NIC inside a GPU's PCI device: left out".to_string())
         } else {
             None
@@ -279,21 +251,15 @@ fn ports(device: &Object, interfaces: &[&Object]) -> Vec<Port> {
         };
         let mine: Vec<&Object> = interfaces.iter().filter(of_port).copied().collect();
         let netdev = match mine.as_slice() {
-            [only] => Some(name_of(only))
-                .filter(|name| DeviceName::is_one(name))
-                .map(str::to_string),
+            [only] => Some(name_of(only).to_string()).filter(|name| DeviceName::is_one(name)),
             _ => None,
         };
         let gid = said.get("GID0").copied().filter(|gid| is_gid(gid));
+        let layer = link_layer(said.get("LID").copied(), gid, &mine);
         Port {
             netdev,
             subnet: gid.and_then(SubnetPrefix::of_gid),
-            ..Port::new(
-                number,
-                state,
-                link_layer(said.get("LID").copied(), gid, &mine),
-                None,
-            )
+            ..Port::new(number, state, layer, None)
         }
     };
     said.into_iter().map(port).collect()
@@ -319,14 +285,11 @@ fn link_layer(lid: Option<&str>, gid: Option<&str>, interfaces: &[&Object]) -> L
         [6] => return LinkLayer::Ethernet,
         _ => {}
     }
-    let lid = lid
-        .and_then(|lid| u32::from_str_radix(lid.strip_prefix("0x")?, 16).ok())
-        .unwrap_or(0);
-    let port_number =
+    let lid = lid.and_then(|lid| u32::from_str_radix(lid.strip_prefix("0x")?, 16).ok());
+    let has_port_number =
         gid.is_some_and(|gid| gid[20..].bytes().any(|byte| !matches!(byte, b'0' | b':')));
-    if lid != 0 && port_number {
-        LinkLayer::InfiniBand
-    } else {
-        LinkLayer::Unknown
+    match lid {
+        Some(1..) if has_port_number => LinkLayer::InfiniBand,
+        _ => LinkLayer::Unknown,
     }
 }

@@ -171,8 +171,8 @@ impl<'f> Bus<'f> {
     }
 }
 
-/// Can this be a GPU, a NIC or a bridge?  hwloc loads a file in which another device, such as a disk controller, has their
-/// address too.
+/// True for a class of GPUs, NICs or bridges.  hwloc loads a file in which another device, such as a disk controller, has the same
+/// address.
 fn may_matter(function: &PciFunction) -> bool {
     // network, display, bridge, accelerator; and InfiniBand, as old adapters have it
     function.class.is_none_or(|class| {

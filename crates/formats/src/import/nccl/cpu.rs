@@ -2,11 +2,9 @@
 #![forbid(unsafe_code)]
 
 use super::{Element, INVENTED_HOSTS, Place, Reader, elements, values};
-use crate::import::{BadText, shown};
+use crate::import::{BadText, numa_node, shown};
 use nic_placement_core::topology::file::MAX_NUMA_NODES;
-use nic_placement_core::topology::{
-    Arch, CpuSet, CpuVendor, HostBridge, NumaNode, PciParent, Processor, X86,
-};
+use nic_placement_core::topology::{Arch, CpuSet, CpuVendor, HostBridge, PciParent, Processor};
 
 impl<'a> Reader<'a> {
     pub(super) fn cpu(&mut self, cpu: Element<'a>) -> Result<(), BadText> {
@@ -49,74 +47,50 @@ impl<'a> Reader<'a> {
 
     /// The NUMA node of a `<cpu>`; `None` if the kernel did not tell it (-1).
     fn numa_node(&mut self, cpu: Element<'a>) -> Result<Option<u32>, BadText> {
-        let number = match cpu.attribute("numaid") {
-            None => {
-                self.note("<cpu>", "no `numaid`: what is below it has no NUMA node");
-                -1
-            }
-            Some(text) => match text.trim().parse::<i64>() {
-                Ok(number) if (-1..MAX_NUMA_NODES as i64).contains(&number) => number,
-                _ => {
-                    let text = shown(text);
-                    let problem = format!(
-                        "`numaid` `{text}`: expected -1 or a number below {MAX_NUMA_NODES}"
-                    );
-                    return Err(self.bad(cpu, problem));
-                }
-            },
-        };
-        if let Some(&first) = self.cpus.get(&number) {
-            let problem = format!(
-                "`numaid` `{number}` a second time, the first is in line {}",
-                self.line(first)
-            );
-            return Err(self.bad(cpu, problem));
+        let text = cpu.attribute("numaid");
+        if text.is_none() {
+            self.note("<cpu>", "no `numaid`: what is below it has no NUMA node");
         }
-        self.cpus.insert(number, cpu.range().start);
+        let text = text.unwrap_or("-1");
+        let number = text.trim().parse::<i64>().ok();
+        let number = number.filter(|number| (-1..MAX_NUMA_NODES as i64).contains(number));
+        let number = number.ok_or_else(|| {
+            let text = shown(text);
+            let expected = format!("expected -1 or a number below {MAX_NUMA_NODES}");
+            self.bad(cpu, format!("`numaid` `{text}`: {expected}"))
+        })?;
+        if let Some(first) = self.cpus.insert(number, cpu.range().start) {
+            return Err(self.second(cpu, format!("`numaid` `{number}`"), first));
+        }
         let Ok(os_index) = u32::try_from(number) else {
             return Ok(None);
         };
         let mut cpus = CpuSet::new();
         if let Some(text) = cpu.attribute("affinity") {
             cpus = values::affinity(text).ok_or_else(|| {
-                self.bad(
-                    cpu,
-                    format!(
-                        "`affinity` `{}`: expected a mask such as `ffffffff,00000000`",
-                        shown(text)
-                    ),
-                )
+                let text = shown(text);
+                let expected = "expected a mask such as `ffffffff,00000000`";
+                self.bad(cpu, format!("`affinity` `{text}`: {expected}"))
             })?;
         }
         // an offset marks a part of a mask, from a system that Slurm does not run on
-        if cpu
+        let mut others = self.topology.numa_nodes.iter();
+        let finding = if cpu
             .attribute("affinity_offset")
             .is_some_and(|offset| offset != "0")
         {
-            self.note(
-                format!("numaid {number}"),
-                "`affinity` has an offset: its CPUs are not used",
-            );
-            cpus = CpuSet::new();
-        }
-        // seen in a cloud provider's file: the same mask for all nodes
-        let other = self
-            .topology
-            .numa_nodes
-            .iter()
-            .find(|other| other.cpus.intersects(&cpus));
-        if let Some(other) = other.map(|other| other.os_index) {
-            let finding =
-                format!("`affinity` names CPUs of NUMA node {other} too: its CPUs are not used");
+            Some("has an offset".to_string())
+        } else {
+            // seen in a cloud provider's file: the same mask for all nodes
+            let other = others.find(|other| other.cpus.intersects(&cpus));
+            other.map(|other| format!("names CPUs of NUMA node {} too", other.os_index))
+        };
+        if let Some(finding) = finding {
+            let finding = format!("`affinity` {finding}: its CPUs are not used");
             self.note(format!("numaid {number}"), finding);
             cpus = CpuSet::new();
         }
-        self.topology.numa_nodes.push(NumaNode {
-            os_index,
-            cpus,
-            distances: Vec::new(),
-            package: None,
-        });
+        self.topology.numa_nodes.push(numa_node(os_index, cpus));
         Ok(Some(os_index))
     }
 }
@@ -130,19 +104,9 @@ fn processor(cpu: Element<'_>) -> Option<Processor> {
         _ => return None,
     };
     let number = |name: &str| cpu.attribute(name)?.parse::<u16>().ok().map(u32::from);
-    let x86 = || {
+    crate::import::processor(arch, || {
         let vendor = CpuVendor::from_word(cpu.attribute("vendor")?)?;
-        Some(X86 {
-            vendor,
-            family: values::family(number("familyid")?)?,
-            model: number("modelid")?,
-        })
-    };
-    match arch {
-        Arch::X86 => Some(Processor {
-            arch,
-            x86: Some(x86()?),
-        }),
-        Arch::Arm | Arch::Power => Some(Processor { arch, x86: None }),
-    }
+        let family = values::family(number("familyid")?)?;
+        Some((vendor, family, number("modelid")?))
+    })
 }

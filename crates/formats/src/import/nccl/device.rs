@@ -2,15 +2,11 @@
 #![forbid(unsafe_code)]
 
 use super::{Element, Reader, elements, has, values};
-use crate::import::{BadText, shown};
+use crate::import::{AMAZON, BadText, CRAY, shown};
 use nic_placement_core::topology::file::{MAX_GPUS, MAX_NICS, MAX_PORTS};
 use nic_placement_core::topology::{
     DeviceName, Gpu, GpuVendor, LinkLayer, Nic, NicIndex, NicKind, PciAddress, Port, PortState,
 };
-
-/// PCI vendor ids of Amazon and Cray; libibverbs is not for their RDMA devices.
-const AMAZON: u16 = 0x1d0f;
-const CRAY: u16 = 0x17db;
 
 /// A NIC that NCCL merged from several, named `mlx5_0+mlx5_1`.
 pub(super) struct Fused {
@@ -140,16 +136,13 @@ impl<'a> Reader<'a> {
                 return Ok(());
             }
             (Err(_), Err(_)) => {
-                self.note(
-                    shown(&name),
-                    "a name that no library's variable could hold: this NIC is left out",
-                );
+                let finding = "a name that no library's variable could hold: this NIC is left out";
+                self.note(shown(&name), finding);
                 return Ok(());
             }
         };
-        let port = net
-            .attribute("port")
-            .and_then(|port| port.trim().parse::<u32>().ok());
+        let port = net.attribute("port");
+        let port = port.and_then(|port| port.trim().parse::<u32>().ok());
         // NCCL's sockets have port 0: they are network interfaces, not RDMA devices
         let kind = if port == Some(0) {
             NicKind::Ethernet
@@ -159,11 +152,7 @@ impl<'a> Reader<'a> {
         let card = net.attribute("guid").and_then(values::card);
         let nic = match self.names.get(&name).copied() {
             Some((nic, first)) if self.topology.nic(nic).address != address => {
-                let problem = format!(
-                    "the name `{name}` a second time, the first is in line {}",
-                    self.line(first)
-                );
-                return Err(self.bad(net, problem));
+                return Err(self.second(net, format!("the name `{name}`"), first));
             }
             Some((nic, _)) => nic,
             None => self.add_nic(
@@ -205,20 +194,15 @@ impl<'a> Reader<'a> {
 
     /// A name for a `<net>` that has none.
     fn invented_name(&mut self, net: Element<'a>) -> String {
-        let dev = net
-            .attribute("dev")
-            .and_then(|dev| dev.trim().parse().ok())
-            .unwrap_or(0u16);
-        let free = |name: &String| !self.names.contains_key(name.as_str());
-        let name = (dev..=u16::MAX)
+        let dev = net.attribute("dev").and_then(|dev| dev.trim().parse().ok());
+        let dev = dev.unwrap_or(0u16);
+        let mut names = (dev..=u16::MAX)
             .chain(0..dev)
-            .map(|dev| format!("net{dev}"))
-            .find(free)
-            .unwrap_or_default();
-        self.note(
-            name.clone(),
-            "a `<net>` without a name: this one is invented, and no library knows it",
-        );
+            .map(|dev| format!("net{dev}"));
+        let name = names.find(|name| !self.names.contains_key(name.as_str()));
+        let name = name.unwrap_or_default();
+        let finding = "a `<net>` without a name: this one is invented, and no library knows it";
+        self.note(name.clone(), finding);
         name
     }
 
@@ -277,17 +261,11 @@ impl<'a> Reader<'a> {
             rate_mbps,
         } in std::mem::take(&mut self.fused)
         {
-            self.note(
-                members
-                    .iter()
-                    .map(DeviceName::as_str)
-                    .collect::<Vec<_>>()
-                    .join("+"),
-                "a NIC that NCCL made of several: its members are used",
-            );
-            let share = rate_mbps
-                .map(|mbps| mbps / members.len() as u64)
-                .filter(|&mbps| mbps > 0);
+            let all: Vec<&str> = members.iter().map(DeviceName::as_str).collect();
+            let finding = "a NIC that NCCL made of several: its members are used";
+            self.note(all.join("+"), finding);
+            let share = rate_mbps.map(|mbps| mbps / members.len() as u64);
+            let share = share.filter(|&mbps| mbps > 0);
             for name in members {
                 if self.names.contains_key(&name) {
                     continue;

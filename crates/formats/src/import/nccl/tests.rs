@@ -198,7 +198,7 @@ fn a_file_of_addresses_only_still_pairs_them() {
             "`0101:00:00.0`: the file names no device of this NIC, nor of 1 others: known by address only, and never chosen"
         ]
     );
-    let again = parse(&write(&topology).unwrap().text).unwrap().0;
+    let again = parse(&write(&topology).unwrap()).unwrap().0;
     assert_eq!(facts(&again), facts(&topology));
 }
 
@@ -393,7 +393,7 @@ fn a_switch_with_the_address_of_a_nic_below_it_gives_the_address_to_the_nic() {
         PathType::Pix
     );
     assert_eq!(
-        parse(&write(&topology).unwrap().text).map(|read| read.0.gpus),
+        parse(&write(&topology).unwrap()).map(|read| read.0.gpus),
         Ok(topology.gpus)
     );
 }

@@ -1,7 +1,4 @@
-//! The attribute values of NCCL's XML, one function for each kind.
-//!
-//! NCCL reads numbers with `strtol` and falls back to a default for words it does not know; we treat those as
-//! unknown.
+//! Reads the attribute values of NCCL's XML.  NCCL has a default for words that it does not know; here they are unknown.
 #![forbid(unsafe_code)]
 
 use crate::import::hex;
@@ -49,7 +46,7 @@ pub(super) fn class(text: &str) -> Option<u32> {
     prefixed(text, 6).filter(|_| text.trim().len() == 8)
 }
 
-/// Is this the class of a GPU: VGA controller, 3D controller, other display controller (AMD's), accelerator?
+/// True for VGA and 3D controllers, other display controllers (AMD's) and accelerators.
 pub(super) fn is_gpu(class: &str) -> bool {
     class == "0x03"
         || ["0x0300", "0x0302", "0x0380", "0x1200"]

@@ -15,14 +15,13 @@
 //!
 //! It climbs bridges as NCCL does, two at a time: a switch's ports become one `<pci>` and root ports none.
 //!
-//! What the format cannot hold is said: [`Written::lost`].
+//! The file has no names, ports, rates or roles of NICs, and of GPUs the addresses alone: NCCL finds these on the machine.  NCCL
+//! knows no NODE: such a path is PHB to it.
 #![forbid(unsafe_code)]
 
-mod lost;
 mod place;
 
 use super::{BRIDGE, values};
-use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::{
     Arch, DeviceName, Gpu, GpuVendor, LinkRate, PciAddress, Processor, Topology,
 };
@@ -36,15 +35,8 @@ const MAX_ELEMENTS: usize = 256;
 /// The most elements inside another one, in NCCL 2.21 to 2.28 (`MAX_SUBS` of src/graph/xml.h).
 const MAX_INSIDE: usize = 128;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Written {
-    pub text: String,
-    /// what it says otherwise than the topology, or not at all
-    pub lost: Vec<Diagnostic>,
-}
-
 /// The topology in NCCL's words.  It cannot be written if it needs more elements than NCCL reads, with those that NCCL adds itself.
-pub fn write(topology: &Topology) -> Result<Written, String> {
+pub fn write(topology: &Topology) -> Result<String, String> {
     let places = Places::new(topology);
     check_size(topology, &places)?;
     let mut writer = Writer {
@@ -68,12 +60,10 @@ pub fn write(topology: &Topology) -> Result<Written, String> {
         writer.cpu(numa_node);
     }
     writer.close(0, "system");
-    let text = writer.text;
-    let lost = lost::lost(topology, &places, &text);
-    Ok(Written { text, lost })
+    Ok(writer.text)
 }
 
-/// Are its GPUs AMD's?  Then RCCL reads the file.
+/// True if all GPUs are AMD's: RCCL reads the file.
 fn is_amd(topology: &Topology) -> bool {
     !topology.gpus.is_empty() && topology.gpus.iter().all(|gpu| gpu.vendor == GpuVendor::Amd)
 }

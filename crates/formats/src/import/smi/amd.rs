@@ -1,15 +1,15 @@
-//! What AMD's tools print in place of the matrix: `rocm-smi --showtopo` and `amd-smi topology`, as text or as JSON.
+//! Reads the output of `rocm-smi --showtopo` and `amd-smi topology`, as text or as JSON.
 //!
 //! They name GPUs and the links between them, no NICs, and no CPUs.  rocm-smi counts GPUs and tells their NUMA nodes; amd-smi
 //! tells their addresses.  Both count GPUs alike (amdsmi, src/amd_smi/amd_smi_system.cc, goes through rocm-smi's indices), so one
-//! text may hold both outputs.
+//! text may hold both outputs.  [`links`] has the NICs of a text of `rdma link` or `ibdev2netdev` below them, or beside them.
 #![forbid(unsafe_code)]
 
 use super::affinity::MAX_NODE;
-use super::{BadText, MAX_DEVICES, alone, gpu_number, invented, listed, text};
-use crate::import::{Imported, Result, shown};
+use super::{BadText, MAX_DEVICES, alone, gpu_number, invented, links, listed, text};
+use crate::import::{Imported, Result, numa_node, shown};
 use nic_placement_core::topology::{
-    CpuSet, Gpu, GpuVendor, NumaNode, PciAddress, PciFunction, Provenance, Topology,
+    CpuSet, Gpu, GpuVendor, PciAddress, PciFunction, Provenance, Topology,
 };
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +32,7 @@ struct AmdGpus {
     node: BTreeMap<u32, u32>,
 }
 
-/// Is this the output of one of AMD's tools?  The first 4 KiB are enough.
+/// True for the output of one of AMD's tools.  The first 4 KiB are enough.
 pub(crate) fn is_one(text: &str) -> bool {
     let words: &[&str] = match text.trim_start().chars().next() {
         Some('{') => &["\"(Topology) "],
@@ -49,19 +49,28 @@ pub(crate) fn is_one(text: &str) -> bool {
     words.iter().any(|word| text.contains(word))
 }
 
-pub(super) fn read(text: &str, provenance: Provenance) -> Result<Imported> {
-    let is_json = text.trim_start().starts_with(['{', '[']);
-    let gpus = if is_json {
+pub(super) fn read(text: &str, beside: &str, provenance: Provenance) -> Result<Imported> {
+    let mut nics = links::read(&text::lines(beside)?)?;
+    if nics.is_empty() && !beside.is_empty() {
+        let problem =
+            "no NIC in the second file: expected the output of `rdma link` or `ibdev2netdev`";
+        return Err(BadText::new(0, problem));
+    }
+    let gpus = if text.trim_start().starts_with(['{', '[']) {
         of_json(text)?
     } else {
-        of_text(text)?
+        let lines = text::lines(text)?;
+        if nics.is_empty() {
+            nics = links::read(&lines)?;
+        }
+        of_text(&lines)
     };
-    let tool = if gpus.is_amd_smi {
-        "amd-smi topology"
-    } else {
-        "rocm-smi --showtopo"
+    let tool = match gpus.is_amd_smi {
+        true => "amd-smi topology",
+        false => "rocm-smi --showtopo",
     };
-    let topology = Topology::empty(tool.split(' ').next().unwrap_or_default(), provenance);
+    let mut topology = Topology::empty(tool.split(' ').next().unwrap_or_default(), provenance);
+    topology.nics = nics;
     let mut to = Imported {
         topology,
         diagnostics: Vec::new(),
@@ -77,8 +86,8 @@ fn fill(gpus: &AmdGpus, tool: &str, to: &mut Imported) -> Result<()> {
         return bad(format!("more than {MAX_DEVICES} GPUs"));
     }
     let all: Vec<(u32, PciAddress)> = if gpus.addresses.is_empty() {
-        gpus.indices
-            .iter()
+        let indices = gpus.indices.iter();
+        indices
             .map(|&index| (index, invented(index as u8)))
             .collect()
     } else {
@@ -96,63 +105,55 @@ fn fill(gpus: &AmdGpus, tool: &str, to: &mut Imported) -> Result<()> {
     for &(index, address) in &all {
         // partitions of a GPU share its address but for the last digit, which may be the partition's (rocm_smi_lib,
         // src/rocm_smi.cc, `rsmi_dev_pci_id_get`)
-        let is_part = |(_, other): &&(u32, PciAddress)| other.card() == address.card();
-        let before = all
-            .iter()
-            .take_while(|(other, _)| *other != index)
-            .filter(is_part)
-            .count() as u32;
-        let partition = (all.iter().filter(is_part).count() > 1).then_some(before);
-        let node = gpus
-            .affinity
-            .get(&index)
-            .or(gpus.node.get(&index))
-            .copied()
-            .filter(|_| alike);
-        match node {
+        let address = address.card();
+        let parts = all.iter().filter(|(_, other)| other.card() == address);
+        let before = parts.clone().take_while(|(other, _)| *other != index);
+        let partition = (parts.count() > 1).then_some(before.count() as u32);
+        let node = gpus.affinity.get(&index).or(gpus.node.get(&index));
+        let numa_node = node.copied().filter(|_| alike);
+        match numa_node {
             Some(node) => drop(nodes.insert(node)),
             None => homeless.push(format!("GPU{index}")),
         }
-        let function = PciFunction {
+        to.topology.pci.insert(PciFunction {
             vendor: Some(0x1002),
-            numa_node: node,
-            ..alone(address.card())
-        };
-        let gpu = Gpu {
+            numa_node,
+            ..alone(address)
+        });
+        to.topology.gpus.push(Gpu {
             partition,
-            ..Gpu::new(address.card(), GpuVendor::Amd)
-        };
-        to.topology.pci.insert(function);
-        to.topology.gpus.push(gpu);
+            ..Gpu::new(address, GpuVendor::Amd)
+        });
     }
-    let empty = |os_index| NumaNode {
-        os_index,
-        cpus: CpuSet::new(),
-        distances: Vec::new(),
-        package: None,
-    };
-    to.topology.numa_nodes = nodes.into_iter().map(empty).collect();
+    let nodes = nodes.into_iter().map(|node| numa_node(node, CpuSet::new()));
+    to.topology.numa_nodes = nodes.collect();
     to.topology.sort();
-    let finding = "names no NICs and no CPUs: `nic-placement snapshot`, a tar of /sys or `lstopo node.xml` from that node has them";
+    let lacks = match to.topology.nics.is_empty() {
+        true => "no NICs and no CPUs",
+        false => "no CPUs, and not where the NICs stand, so no GPU gets one",
+    };
+    let finding = format!(
+        "names {lacks}: `nic-placement snapshot`, a tar of /sys or `lstopo node.xml` from that node has them"
+    );
     to.note(tool, finding);
     if !homeless.is_empty() {
         let command = match gpus.is_amd_smi {
             true => "(amd-smi topology; rocm-smi --showtoponuma) > FILE",
             false => "rocm-smi --showtoponuma",
         };
-        let finding = format!(
-            "no NUMA node of {}: `{command}` tells it",
-            listed(&homeless)
+        let homeless = listed(&homeless);
+        to.note(
+            tool,
+            format!("no NUMA node of {homeless}: `{command}` tells it"),
         );
-        to.note(tool, finding);
     }
     Ok(())
 }
 
-fn of_text(text: &str) -> Result<AmdGpus> {
+fn of_text(lines: &[text::TextLine]) -> AmdGpus {
     let mut gpus = AmdGpus::default();
     let mut in_header = false;
-    for line in text::lines(text)? {
+    for line in lines {
         if line.text.ends_with("TABLE:") {
             in_header = gpus.addresses.is_empty();
             gpus.is_amd_smi = true;
@@ -161,6 +162,7 @@ fn of_text(text: &str) -> Result<AmdGpus> {
         let words = line.words();
         let addresses: Option<Vec<PciAddress>> =
             words.iter().map(|word| word.parse().ok()).collect();
+        let labels: Option<Vec<u32>> = words.iter().map(|word| gpu_number(word)).collect();
         in_header &= addresses.is_some();
         if let (true, Some(mut addresses)) = (in_header, addresses) {
             gpus.addresses.append(&mut addresses);
@@ -170,66 +172,54 @@ fn of_text(text: &str) -> Result<AmdGpus> {
                 .split_once("GPU")
                 .and_then(|(_, rest)| first_number(rest));
             if let (Some(index), Some((title, value))) = (index, rest.split_once(':')) {
-                gpus.add_node(index, title, value);
+                // the last number of a text without a line's end may be cut
+                gpus.add_node(index, title, if line.is_open { "" } else { value });
             }
-        } else if let Some(labels) = words
-            .iter()
-            .map(|word| gpu_number(word))
-            .collect::<Option<Vec<u32>>>()
-        {
+        } else if let Some(labels) = labels {
             gpus.indices.extend(labels);
         }
     }
-    Ok(gpus)
+    gpus
 }
 
 fn of_json(text: &str) -> Result<AmdGpus> {
     if text.len() > MAX_JSON {
-        return Err(BadText::new(
-            0,
-            format!("JSON of more than {MAX_JSON} bytes"),
-        ));
+        let problem = format!("JSON of more than {MAX_JSON} bytes");
+        return Err(BadText::new(0, problem));
     }
     let value: Value = serde_json::from_str(text).map_err(|error| {
-        BadText::new(
-            error.line() as u32,
-            format!("not well-formed JSON: {}", shown(&error.to_string())),
-        )
+        let problem = format!("not well-formed JSON: {}", shown(&error.to_string()));
+        BadText::new(error.line() as u32, problem)
     })?;
     let mut gpus = AmdGpus {
         is_amd_smi: value.is_array(),
         ..AmdGpus::default()
     };
     for gpu in value.as_array().into_iter().flatten() {
-        let index = gpu["gpu"]
-            .as_u64()
-            .and_then(|index| u32::try_from(index).ok());
+        let index = gpu["gpu"].as_u64();
+        gpus.indices
+            .extend(index.and_then(|index| u32::try_from(index).ok()));
         // releases before ROCm 6.1.1 write no address
-        gpus.addresses.extend(
-            gpu["bdf"]
-                .as_str()
-                .and_then(|bdf| bdf.parse::<PciAddress>().ok()),
-        );
-        gpus.indices.extend(index);
+        let address = gpu["bdf"]
+            .as_str()
+            .and_then(|bdf| bdf.parse::<PciAddress>().ok());
+        gpus.addresses.extend(address);
     }
     for (name, facts) in value.as_object().into_iter().flatten() {
         let index = name.strip_prefix("card").and_then(first_number);
         gpus.indices.extend(index);
         for (key, fact) in facts.as_object().into_iter().flatten() {
             // `(Topology) Link type between DRM devices 0 and 1`, under `system`
-            if let Some((a, b)) = key
-                .split_once("DRM devices ")
-                .and_then(|(_, pair)| pair.split_once(" and "))
-            {
+            let pair = key.split_once("DRM devices ").map_or("", |(_, pair)| pair);
+            if let Some((a, b)) = pair.split_once(" and ") {
                 gpus.indices.extend(
-                    [a.parse::<u32>().ok(), b.parse().ok()]
-                        .into_iter()
-                        .flatten(),
+                    [a, b]
+                        .iter()
+                        .filter_map(|number| number.parse::<u32>().ok()),
                 );
             }
-            if let (Some(index), Some(title), Some(value)) =
-                (index, key.strip_prefix(NUMA), fact.as_str())
-            {
+            let title = key.strip_prefix(NUMA);
+            if let (Some(index), Some(title), Some(value)) = (index, title, fact.as_str()) {
                 gpus.add_node(index, title, value);
             }
         }
@@ -240,17 +230,15 @@ fn of_json(text: &str) -> Result<AmdGpus> {
 impl AmdGpus {
     fn add_node(&mut self, index: u32, title: &str, value: &str) {
         self.indices.insert(index);
-        let node = value
-            .trim()
-            .parse::<u32>()
-            .ok()
-            .filter(|&node| node < MAX_NODE);
-        let kept = if title == "Affinity" {
-            &mut self.affinity
-        } else {
-            &mut self.node
+        let node = value.trim().parse::<u32>().ok();
+        let kept = match title {
+            "Affinity" => &mut self.affinity,
+            _ => &mut self.node,
         };
-        kept.extend(node.map(|node| (index, node)));
+        kept.extend(
+            node.filter(|&node| node < MAX_NODE)
+                .map(|node| (index, node)),
+        );
     }
 }
 

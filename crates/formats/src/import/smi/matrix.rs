@@ -1,17 +1,17 @@
-//! Finds the matrix in the text: its header, perhaps on several lines, and its rows.
+//! Finds the matrix in the text: its header and its rows, each on one line.
 #![forbid(unsafe_code)]
 
-use super::header::{MAX_COLUMNS, MatrixHeader, Title};
 use super::text::TextLine;
-use super::word::{Cell, cells_of, is_affinity, is_label, is_unknown_path};
-use super::{BadText, gpu_number, listed};
-use crate::import::{Result, shown};
-use nic_placement_core::diagnostic::Diagnostic;
-use std::collections::BTreeSet;
+use super::{BadText, MAX_DEVICES, gpu_number, is_nic_number, listed};
+use crate::import::{Imported, Result, shown};
+use nic_placement_core::topology::{DeviceName, PathType};
+use std::collections::{BTreeMap, BTreeSet};
 
+/// The most columns for devices.
+const MAX_COLUMNS: usize = 2 * MAX_DEVICES;
 /// The most words before a row's label, which a log or `srun --label` may add.
 const MAX_PREFIX: usize = 8;
-/// What nvidia-smi prints instead of a matrix.
+/// The lines that nvidia-smi prints if it has no matrix.
 const FAILURES: [(&str, &str); 3] = [
     (
         "Failed to run topology matrix",
@@ -24,159 +24,186 @@ const FAILURES: [(&str, &str); 3] = [
     ("No devices were found", "it needs a GPU that it may see"),
 ];
 
-#[derive(Default)]
-pub(super) struct MatrixRow {
-    pub(super) label: String,
-    pub(super) line: u32,
-    pub(super) cells: Vec<Cell>,
-    /// what follows the cells
-    pub(super) rest: Vec<String>,
-    /// kinds of path that nvidia-smi does not have
-    unknown: Vec<String>,
-    /// do cells touch each other (`SYSSYS`)?
-    touching: bool,
-    /// does the row continue on a second line?
-    broken: bool,
+/// A column after the devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Title {
+    Cpu,
+    Numa,
+    GpuNuma,
 }
 
-/// The matrix as it is printed.
+const TITLES: [(Title, &str); 3] = [
+    (Title::Cpu, "CPU Affinity"),
+    (Title::Numa, "NUMA Affinity"),
+    (Title::GpuNuma, "GPU NUMA ID"),
+];
+
+#[derive(Clone, PartialEq, Eq)]
+enum Cell {
+    /// `X`: the device itself
+    Own,
+    /// `NV4`, `NVB`, `LOC`: between GPUs, by NVLink or on one board
+    Link,
+    Path(PathType),
+    /// a kind of path that nvidia-smi does not have, such as `SPB` of Moore Threads' `mthreads-gmi topo -m`
+    Foreign(String),
+}
+
+/// `SOC` is between sockets, in versions before `NODE`.
+const CELLS: [(&str, Cell); 9] = [
+    ("X", Cell::Own),
+    ("NVB", Cell::Link),
+    ("LOC", Cell::Link),
+    ("PIX", Cell::Path(PathType::Pix)),
+    ("PXB", Cell::Path(PathType::Pxb)),
+    ("PHB", Cell::Path(PathType::Phb)),
+    ("NODE", Cell::Path(PathType::Node)),
+    ("SYS", Cell::Path(PathType::Sys)),
+    ("SOC", Cell::Path(PathType::Sys)),
+];
+
+pub(super) struct MatrixRow {
+    label: String,
+    line: u32,
+    cells: Vec<Cell>,
+    /// the words after the cells
+    pub(super) rest: Vec<String>,
+    /// true if the text ends in this row, without a line's end
+    pub(super) is_open: bool,
+}
+
 pub(super) struct Matrix {
     pub(super) line: u32,
+    /// the line of the last row
     pub(super) last_line: u32,
     pub(super) columns: Vec<String>,
-    /// the columns after the devices
     pub(super) titles: Vec<Title>,
-    pub(super) rows: Vec<MatrixRow>,
-    /// do labels of the header touch each other (`NIC8NIC9`)?
-    touching: bool,
-}
-
-impl Matrix {
-    pub(super) fn row(&self, label: &str) -> Option<&MatrixRow> {
-        self.rows.iter().find(|row| row.label == label)
-    }
-
-    /// The misprints that we could read.
-    pub(super) fn notes(&self) -> Vec<Diagnostic> {
-        let mut notes = Vec::new();
-        if self.touching {
-            notes.push(Diagnostic::new(
-                "header",
-                "labels touch each other: read as one each",
-            ));
-        }
-        let mut note = |which: fn(&MatrixRow) -> bool, finding: &str| {
-            let labels: Vec<&String> = self
-                .rows
-                .iter()
-                .filter(|row| which(row))
-                .map(|row| &row.label)
-                .collect();
-            if !labels.is_empty() {
-                let finding = format!("{finding} of {}: read as one each", listed(&labels));
-                notes.push(Diagnostic::new("rows", finding));
-            }
-        };
-        note(|row| row.touching, "cells touch each other in the rows");
-        note(|row| row.broken, "two lines make up each of the rows");
-        let unknown: BTreeSet<&String> = self.rows.iter().flat_map(|row| &row.unknown).collect();
-        if !unknown.is_empty() {
-            let words = listed(&Vec::from_iter(unknown));
-            notes.push(Diagnostic::new(
-                "rows",
-                format!("kinds of path that nvidia-smi does not have: {words}"),
-            ));
-        }
-        notes
-    }
+    rows: Vec<MatrixRow>,
 }
 
 pub(super) fn find(lines: &[TextLine]) -> Result<Matrix> {
-    let mut header: Option<MatrixHeader> = None;
+    let mut header: Option<(u32, Vec<String>, String)> = None;
     let mut stray = None;
     for (index, line) in lines.iter().enumerate() {
         let words = line.words();
-        if let Some(at) = row_label(&words, header.as_ref().map_or(&[], |header| &header.labels)) {
-            match header {
-                Some(header) => return table(header, &lines[index..]),
-                None => stray = stray.or(Some((line.number, words[at]))),
+        let columns = header.as_ref().map_or(&[][..], |(_, columns, _)| columns);
+        match (row_label(&words, columns), header.take()) {
+            (Some(_), Some(header)) => return table(header, &lines[index..]),
+            (Some(at), None) => stray = stray.or(Some((line.number, words[at]))),
+            (None, before) => {
+                let (labels, titles) = header_words(&words);
+                let found = (!labels.is_empty()).then_some((line.number, labels, titles));
+                header = found.or(before);
             }
         }
-        header = match (header.take(), MatrixHeader::of(&words, line.number)) {
-            (Some(begun), Some(more)) => begun.and(more),
-            (None, more) => more.filter(|more| !more.labels.is_empty()),
-            // in a log a blank line is not blank; after two other lines the header no longer counts
-            (Some(begun), None) => begun.end(),
-        };
     }
     for line in lines {
         if let Some((words, why)) = FAILURES.iter().find(|(words, _)| line.text.contains(words)) {
-            return Err(BadText::new(
-                line.number,
-                format!("nvidia-smi says `{words}`: {why}"),
-            ));
+            let problem = format!("nvidia-smi says `{words}`: {why}");
+            return Err(BadText::new(line.number, problem));
         }
     }
-    Err(match (header, stray) {
-        (_, Some((line, label))) => BadText::new(
-            line,
-            format!(
-                "a row of `{}` without a header such as `GPU0 GPU1 NIC0 CPU Affinity` above it",
-                shown(label)
-            ),
-        ),
-        (Some(header), None) => {
-            BadText::new(header.line, "the text ends after the header of a matrix")
+    const WANTED: &str = "a header such as `GPU0 GPU1 NIC0 CPU Affinity` on one line";
+    let (line, problem) = match (header, stray) {
+        (_, Some((line, label))) => {
+            let label = shown(label);
+            (
+                line,
+                format!("a row of `{label}` without {WANTED} above it"),
+            )
         }
-        (None, None) => BadText::new(
-            0,
-            "no matrix of `nvidia-smi topo -m`: expected a header such as `GPU0 GPU1 NIC0 CPU Affinity` and a row for \
-             each GPU below it",
+        (Some((line, ..)), None) => (
+            line,
+            "the text ends after the header of a matrix".to_string(),
         ),
-    })
+        (None, None) => {
+            let rows = "and a row for each GPU below it";
+            (
+                0,
+                format!("no matrix of `nvidia-smi topo -m`: expected {WANTED} {rows}"),
+            )
+        }
+    };
+    Err(BadText::new(line, problem))
 }
 
-/// The position of a row's label among the words of a line: before the first cell.
-fn row_label(words: &[&str], columns: &[String]) -> Option<usize> {
-    let is_column = |word: &str| columns.iter().any(|label| label == word);
-    // a row of `PPU1` may begin with `ICN2`, which looks like a label itself
-    let of_column = |at: usize, next: &str| {
-        is_column(words[at])
-            && is_unknown_path(next)
-            && !is_column(next)
-            && words[at + 1..].contains(&"X")
+/// The matrix whose rows begin with the first of `lines`.
+fn table(
+    (line, columns, titles): (u32, Vec<String>, String),
+    lines: &[TextLine],
+) -> Result<Matrix> {
+    if columns.len() > MAX_COLUMNS {
+        let problem = format!("more than {MAX_COLUMNS} devices");
+        return Err(BadText::new(line, problem));
+    }
+    let mut matrix = Matrix {
+        line,
+        last_line: line,
+        columns,
+        titles: titles_of(&titles, line)?,
+        rows: Vec::new(),
     };
-    (0..words.len().min(MAX_PREFIX)).find(|&at| {
-        let next = words.get(at + 1);
-        next.is_some_and(|next| {
-            is_label(words[at]) && cells_of(next).is_some() || of_column(at, next)
-        })
-    })
+    for line in lines {
+        let words = line.words();
+        let Some(at) = row_label(&words, &matrix.columns) else {
+            break;
+        };
+        if matrix.rows.len() == MAX_COLUMNS {
+            let problem = format!("more than {MAX_COLUMNS} rows");
+            return Err(BadText::new(line.number, problem));
+        }
+        let label = words[at].to_string();
+        matrix.last_line = line.number;
+        if let Some(MatrixRow { line: first, .. }) = matrix.row(&label) {
+            let problem = format!("a second row of `{label}`: the first is in line {first}");
+            return Err(BadText::new(line.number, problem));
+        }
+        let mut row = MatrixRow {
+            label,
+            line: line.number,
+            cells: Vec::new(),
+            rest: Vec::new(),
+            is_open: line.is_open,
+        };
+        row.read(&words[at + 1..])?;
+        matrix.rows.push(row);
+    }
+    Ok(matrix)
+}
+
+fn titles_of(words: &str, line: u32) -> Result<Vec<Title>> {
+    let (mut titles, mut rest) = (Vec::new(), words);
+    for (title, text) in TITLES {
+        if let Some(after) = rest.strip_prefix(text) {
+            titles.push(title);
+            rest = after.trim_start();
+        }
+    }
+    if rest.is_empty() {
+        return Ok(titles);
+    }
+    let words = shown(words);
+    let problem = format!(
+        "`{words}` after the devices: expected `CPU Affinity`, `NUMA Affinity` and `GPU NUMA ID`"
+    );
+    Err(BadText::new(line, problem))
 }
 
 impl MatrixRow {
-    fn add(&mut self, words: &[&str], line: u32) -> Result<()> {
+    fn read(&mut self, words: &[&str]) -> Result<()> {
         for word in words {
-            match (cells_of(word), self.rest.first()) {
+            match (cell(word), self.rest.first()) {
+                (Some(cell), None) => self.cells.push(cell),
+                (None, None) if is_foreign(word) => {
+                    self.cells.push(Cell::Foreign((*word).to_string()));
+                }
                 (Some(_), Some(other)) => {
+                    let (other, label) = (shown(other), shown(&self.label));
                     let problem = format!(
-                        "`{}` in the row of `{}` is no kind of path: expected `X`, `PIX`, `PXB`, `PHB`, `NODE`, `SYS` or \
-                         `NV#`",
-                        shown(other),
-                        shown(&self.label)
+                        "`{other}` in the row of `{label}` is no kind of path: expected `X`, `PIX`, `PXB`, `PHB`, `NODE`, \
+                         `SYS` or `NV#`"
                     );
-                    return Err(BadText::new(line, problem));
-                }
-                (Some((mut cells, rest)), None) => {
-                    self.touching |= cells.len() > 1 || !rest.is_empty();
-                    self.cells.append(&mut cells);
-                    if !rest.is_empty() {
-                        self.rest.push(rest.to_string());
-                    }
-                }
-                (None, None) if is_unknown_path(word) => {
-                    self.cells.push(Cell::Unknown);
-                    self.unknown.push((*word).to_string());
+                    return Err(BadText::new(self.line, problem));
                 }
                 (None, _) => self.rest.push((*word).to_string()),
             }
@@ -185,95 +212,244 @@ impl MatrixRow {
     }
 }
 
-/// The matrix whose rows begin with the first of `lines`.
-fn table(mut header: MatrixHeader, lines: &[TextLine]) -> Result<Matrix> {
-    let titles = header.titles()?;
-    let MatrixHeader {
-        line,
-        labels: columns,
-        touching,
-        ..
-    } = header;
-    if columns.len() > MAX_COLUMNS {
-        return Err(BadText::new(
-            line,
-            format!("more than {MAX_COLUMNS} devices"),
-        ));
-    }
-    let mut matrix = Matrix {
-        line,
-        last_line: line,
-        columns,
-        titles,
-        rows: Vec::new(),
-        touching,
-    };
-    for line in lines {
-        let words = line.words();
-        let alone = matches!(words.as_slice(), [only] if matrix.columns.iter().any(|label| label == only)
-            && matrix.row(only).is_none());
-        if let Some(at) = row_label(&words, &matrix.columns).or(alone.then_some(0)) {
-            if let Some(first) = matrix.row(words[at]) {
-                let problem = format!(
-                    "a second row of `{}`: the first is in line {}",
-                    words[at], first.line
-                );
-                return Err(BadText::new(line.number, problem));
-            }
-            let (label, line_number) = (words[at].to_string(), line.number);
-            let mut row = MatrixRow {
-                label,
-                line: line_number,
-                ..MatrixRow::default()
-            };
-            row.add(&words[at + 1..], line.number)?;
-            matrix.rows.push(row);
-            if matrix.rows.len() > MAX_COLUMNS {
-                return Err(BadText::new(
-                    line.number,
-                    format!("more than {MAX_COLUMNS} rows"),
-                ));
-            }
-        } else if let Some(row) = matrix
-            .rows
-            .last_mut()
-            .filter(|row| goes_on(row, &words, matrix.columns.len()))
-        {
-            row.add(&words, line.number)?;
-            row.broken = true;
-        } else {
-            break;
-        }
-        matrix.last_line = line.number;
-    }
-    Ok(matrix)
+/// The position of a row's label among the words of a line: before the first cell.
+fn row_label(words: &[&str], columns: &[String]) -> Option<usize> {
+    let is_column = |word: &str| columns.iter().any(|label| label == word);
+    (0..words.len().saturating_sub(1).min(MAX_PREFIX)).find(|&at| {
+        let (word, next) = (words[at], words[at + 1]);
+        // a row of `PPU1` may begin with `ICN2`, which looks like a label itself
+        is_label(word) && cell(next).is_some()
+            || is_column(word) && is_foreign(next) && !is_column(next)
+    })
 }
 
-/// Does a line without a label continue the row above, which lacks these cells?
-fn goes_on(row: &MatrixRow, words: &[&str], columns: usize) -> bool {
-    let cells: usize = words
+/// The labels and the titles at the end of a line.
+fn header_words(words: &[&str]) -> (Vec<String>, String) {
+    let is_title = |word: &str| ["Affinity", "NUMA", "CPU", "GPU", "ID"].contains(&word);
+    let titles = words.iter().rev().take_while(|word| is_title(word)).count();
+    let (before, titles) = words.split_at(words.len() - titles);
+    let labels = before
         .iter()
-        .filter_map(|word| cells_of(word))
-        .map(|(cells, _)| cells.len())
-        .sum();
-    let known = words
-        .iter()
-        .all(|word| cells_of(word).is_some() || is_affinity(word));
-    let all = row.cells.len() + cells;
-    known
-        && row.rest.is_empty()
-        && if cells > 0 {
-            all <= columns
-        } else {
-            all == columns && !is_nic(&row.label)
-        }
+        .rev()
+        .take_while(|word| is_label(word))
+        .count();
+    let labels = &before[before.len() - labels.min(MAX_COLUMNS + 1)..];
+    (
+        labels.iter().map(|label| label.to_string()).collect(),
+        titles.join(" "),
+    )
 }
 
-/// Is this line the header of another matrix with the same first column?
+fn begins_as_label(word: &str) -> bool {
+    word.starts_with("GPU") || word.starts_with("NIC")
+}
+
+/// True for `GPU3`, `NIC12`, and for names that an RDMA device can have, such as `mlx5_0`, `ibp3s0`, `roceP6p3s0`.
+fn is_label(word: &str) -> bool {
+    let is_name = DeviceName::is_one(word)
+        && word.starts_with(|first: char| first.is_ascii_alphabetic())
+        && word.contains(|c: char| c.is_ascii_digit() || c == '_');
+    match begins_as_label(word) {
+        true => gpu_number(word).is_some() || is_nic_number(word),
+        false => is_name && cell(word).is_none(),
+    }
+}
+
+/// True for an accelerator that CUDA does not know, such as `PPU0`.  The kernel's and udev's names of RDMA devices begin with a
+/// small letter.
+fn is_other(label: &str) -> bool {
+    !is_nic_number(label) && label.starts_with(|first: char| first.is_ascii_uppercase())
+}
+
+/// True for a word that can be another vendor's kind of path.
+fn is_foreign(word: &str) -> bool {
+    word.starts_with(|first: char| first.is_ascii_uppercase())
+        && word
+            .chars()
+            .all(|c| c.is_ascii_uppercase() || c.is_ascii_digit())
+        && !begins_as_label(word)
+}
+
+fn cell(word: &str) -> Option<Cell> {
+    let links = word.strip_prefix("NV").unwrap_or_default();
+    let is_links = !links.is_empty() && links.bytes().all(|digit| digit.is_ascii_digit());
+    let mut known = CELLS.iter();
+    let known = known
+        .find(|(text, _)| *text == word)
+        .map(|(_, cell)| cell.clone());
+    known.or(is_links.then_some(Cell::Link))
+}
+
+/// True for the header of another matrix with the same first column.
 pub(super) fn is_header(words: &[&str], first: Option<&String>) -> bool {
-    MatrixHeader::of(words, 0).is_some_and(|header| header.labels.first() == first)
+    let (labels, _) = header_words(words);
+    !labels.is_empty() && labels.first() == first
 }
 
-pub(super) fn is_nic(label: &str) -> bool {
-    gpu_number(label).is_none()
+impl Matrix {
+    pub(super) fn row(&self, label: &str) -> Option<&MatrixRow> {
+        self.rows.iter().find(|row| row.label == label)
+    }
+
+    fn column(&self, label: &str) -> Option<usize> {
+        self.columns.iter().position(|column| column == label)
+    }
+
+    /// Kinds of path that nvidia-smi does not have.
+    pub(super) fn foreign_words(&self) -> Vec<&str> {
+        let cells = self.rows.iter().flat_map(|row| &row.cells);
+        let words: BTreeSet<&str> = cells
+            .filter_map(|cell| match cell {
+                Cell::Foreign(word) => Some(word.as_str()),
+                _ => None,
+            })
+            .collect();
+        words.into_iter().collect()
+    }
+
+    /// The numbers of the GPUs, ascending, and the labels of the NICs in the order of the columns.
+    pub(super) fn devices(&self, to: &mut Imported) -> Result<(Vec<u8>, Vec<&str>)> {
+        let bad = |problem: String| Err(BadText::new(self.line, problem));
+        let (mut gpus, mut nics, mut others) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, label) in self.columns.iter().enumerate() {
+            match gpu_number(label) {
+                _ if self.column(label) != Some(at) => {
+                    return bad(format!("two columns are called `{label}`"));
+                }
+                Some(number) if (number as usize) < MAX_DEVICES => gpus.push(number as u8),
+                Some(_) => return bad(format!("`{label}`: expected a number below {MAX_DEVICES}")),
+                None if is_other(label) => others.push(label),
+                None => nics.push(label.as_str()),
+            }
+        }
+        let mut rows = self.rows.iter();
+        if let Some(row) = rows.find(|row| self.column(&row.label).is_none()) {
+            let problem = format!("no column is called `{}`", shown(&row.label));
+            return Err(BadText::new(row.line, problem));
+        }
+        if nics.len() > MAX_DEVICES {
+            let count = nics.len();
+            return bad(format!("{count} NICs: expected at most {MAX_DEVICES}"));
+        }
+        if !others.is_empty() {
+            let others = listed(&others);
+            let finding = format!("neither GPUs of NVIDIA nor NICs, so left out: {others}");
+            to.note("header", finding);
+        }
+        gpus.sort_unstable();
+        if gpus
+            .last()
+            .is_some_and(|&last| usize::from(last) >= gpus.len())
+        {
+            let labels: Vec<String> = gpus.iter().map(|gpu| format!("GPU{gpu}")).collect();
+            let labels = listed(&labels);
+            let finding = format!("shows only {labels}: a GPU's position among them is its index");
+            to.note("header", finding);
+        }
+        Ok((gpus, nics))
+    }
+
+    /// `[gpu][nic]`: the cells of the GPUs' rows.  A whole row of a NIC must say the same.
+    pub(super) fn paths(
+        &self,
+        gpus: &[u8],
+        nics: &[&str],
+        lines: &[TextLine],
+    ) -> Result<Vec<Vec<PathType>>> {
+        let legend = legend(lines, self.last_line);
+        let of_gpu = |gpu: &u8| {
+            let gpu = format!("GPU{gpu}");
+            let row = self.row(&gpu).ok_or_else(|| {
+                let problem = format!("the matrix ends before the row of `{gpu}`");
+                BadText::new(self.last_line, problem)
+            })?;
+            self.check(row)?;
+            nics.iter()
+                .map(|nic| self.path(row, nic, &legend))
+                .collect()
+        };
+        gpus.iter().map(of_gpu).collect()
+    }
+
+    /// Refuses a row that has not one cell for each column, and its `X` in its own.
+    fn check(&self, row: &MatrixRow) -> Result<()> {
+        let (label, count, columns) = (&row.label, row.cells.len(), self.columns.len());
+        let own = self.column(label);
+        let mut cells = row.cells.iter().enumerate();
+        let problem = if count > columns {
+            format!("{count} cells for {columns} columns in the row of `{label}`")
+        } else if count < columns && row.rest.is_empty() {
+            format!("the row of `{label}` ends after {count} of {columns} cells")
+        } else if count < columns {
+            format!("{count} cells for {columns} columns: cannot tell which is missing")
+        } else if cells.all(|(at, cell)| (*cell == Cell::Own) == (Some(at) == own)) {
+            return Ok(());
+        } else if let Some(at) = row.cells.iter().position(|cell| *cell == Cell::Own) {
+            let other = &self.columns[at];
+            format!("the `X` of `{label}` stands in the column of `{other}`")
+        } else {
+            format!("no `X` in the row of `{label}`")
+        };
+        Err(BadText::new(row.line, problem))
+    }
+
+    fn path(
+        &self,
+        row: &MatrixRow,
+        nic: &str,
+        legend: &BTreeMap<&str, PathType>,
+    ) -> Result<PathType> {
+        let gpu = &row.label;
+        let cell = |row: &MatrixRow, label: &str| row.cells.get(self.column(label)?).cloned();
+        let own = cell(row, nic);
+        let known = match &own {
+            Some(Cell::Path(kind)) => Ok(*kind),
+            Some(Cell::Foreign(word)) => {
+                let unknown = || format!("`{}`, which no legend below explains,", shown(word));
+                legend.get(word.as_str()).copied().ok_or_else(unknown)
+            }
+            Some(Cell::Link) => Err("an NVLink".to_string()),
+            Some(Cell::Own) | None => Err("`X`".to_string()),
+        };
+        let kind = known.map_err(|word| {
+            let expected = "expected `PIX`, `PXB`, `PHB`, `NODE` or `SYS`";
+            BadText::new(
+                row.line,
+                format!("{word} between `{gpu}` and `{nic}`: {expected}"),
+            )
+        })?;
+        let mirror = self.row(nic).filter(|row| self.check(row).is_ok());
+        match mirror.filter(|mirror| cell(mirror, gpu) != own) {
+            None => Ok(kind),
+            Some(mirror) => {
+                let line = row.line;
+                let problem =
+                    format!("the row of `{nic}` says otherwise of `{gpu}` than line {line}");
+                Err(BadText::new(mirror.line, problem))
+            }
+        }
+    }
+}
+
+/// The kinds of path that a legend below the matrix explains, as `SPB  = Connection traversing a single PCIe bridge`: by the phrases
+/// of NVIDIA's legend, which other vendors' tools keep.
+fn legend(lines: &[TextLine], below: u32) -> BTreeMap<&str, PathType> {
+    const PHRASES: [(&str, PathType); 5] = [
+        ("between NUMA nodes", PathType::Sys),
+        ("within a NUMA node", PathType::Node),
+        ("multiple PCIe", PathType::Pxb),
+        ("single PCIe", PathType::Pix),
+        ("PCIe Host Bridge", PathType::Phb),
+    ];
+    let lines = lines
+        .iter()
+        .filter(|line| line.number > below && !line.is_open);
+    lines
+        .filter_map(|line| {
+            let (word, meaning) = line.text.split_once('=')?;
+            let mut known = PHRASES.iter();
+            let (_, kind) = known.find(|(phrase, _)| meaning.contains(phrase))?;
+            Some((word.split_whitespace().last()?, *kind))
+        })
+        .collect()
 }

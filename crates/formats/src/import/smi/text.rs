@@ -13,12 +13,48 @@ const MAX_LINES: usize = 100_000;
 pub(super) struct TextLine {
     pub(super) number: u32,
     pub(super) text: String,
+    /// true for the last line of a text that ends without a line's end: its last word may be cut
+    pub(super) is_open: bool,
 }
 
 impl TextLine {
+    /// Its words.  Where a column is too narrow, nvidia-smi prints `NIC8NIC9`, `AffinityNUMA`, `SYSSYS` or `SYS0-35`: a word that is
+    /// made of known words has one reading.
     pub(super) fn words(&self) -> Vec<&str> {
-        self.text.split_whitespace().collect()
+        self.text.split_whitespace().flat_map(split).collect()
     }
+}
+
+fn split(word: &str) -> Vec<&str> {
+    const KNOWN: [&str; 15] = [
+        "Affinity", "NUMA", "CPU", "GPU", "NIC", "ID", "NVB", "LOC", "PIX", "PXB", "PHB", "NODE",
+        "SYS", "SOC", "X",
+    ];
+    let (mut parts, mut rest) = (Vec::new(), word);
+    while !rest.is_empty() {
+        let known = KNOWN
+            .iter()
+            .chain(&["NV"])
+            .find(|known| rest.starts_with(**known));
+        let length = known.map_or(0, |known| known.len());
+        // the numbers of `GPU3`, `NIC12` and `NV18`
+        let digits = match known {
+            Some(&("GPU" | "NIC" | "NV")) => rest[length..]
+                .bytes()
+                .take_while(u8::is_ascii_digit)
+                .count(),
+            _ => 0,
+        };
+        let is_value = rest.starts_with(|first: char| first.is_ascii_digit()) || rest == "N/A";
+        match known {
+            Some(&"NV") if digits == 0 => return vec![word],
+            Some(_) => parts.push(&rest[..length + digits]),
+            None if is_value && !parts.is_empty() => parts.push(std::mem::take(&mut rest)),
+            None => return vec![word],
+        }
+        rest = rest.get(length + digits..).unwrap_or_default();
+    }
+    parts
 }
 
 pub(super) fn lines(text: &str) -> Result<Vec<TextLine>> {
@@ -26,20 +62,24 @@ pub(super) fn lines(text: &str) -> Result<Vec<TextLine>> {
         return Err(BadText::new(0, format!("longer than {MAX_BYTES} bytes")));
     }
     let mut lines = Vec::new();
-    for (index, line) in text.lines().enumerate() {
+    for (index, line) in text.split_inclusive('\n').enumerate() {
         let number = index as u32 + 1;
         if index >= MAX_LINES {
             return Err(BadText::new(number, format!("more than {MAX_LINES} lines")));
         }
         if line.len() > MAX_LINE {
-            return Err(BadText::new(
-                number,
-                format!("a line longer than {MAX_LINE} bytes"),
-            ));
+            let problem = format!("a line longer than {MAX_LINE} bytes");
+            return Err(BadText::new(number, problem));
         }
         let text = clean(line);
         if !text.is_empty() {
-            lines.push(TextLine { number, text });
+            // a quote or a blank behind the last word shows that it is whole
+            let is_open = line.ends_with(&text);
+            lines.push(TextLine {
+                number,
+                text,
+                is_open,
+            });
         }
     }
     Ok(lines)

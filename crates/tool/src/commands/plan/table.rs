@@ -1,6 +1,7 @@
 //! A plan for people: a row for each task, what all share, and on request why.
 #![forbid(unsafe_code)]
 
+use crate::commands::drawing::known_cpus;
 use crate::commands::page::{Page, Style, Table, Text};
 use crate::commands::shortfalls;
 use nic_placement_core::libraries::caveats;
@@ -78,7 +79,6 @@ fn cells(plan: &Plan, task: &TaskPlan, nic_width: usize) -> Vec<Text> {
         .iter()
         .filter_map(|gpu| u32::try_from(gpu.0).ok());
     let addresses = placement.gpus.iter().map(|&gpu| node.gpu(gpu).address);
-    let addresses = addresses.filter_map(PciAddress::described).map(Text::from);
     let nic = |&(rail, path): &(RailIndex, PathType), width: usize| {
         let name = map.rail(rail).to_string();
         Text::from(format_args!("{name:<width$} "))
@@ -93,16 +93,12 @@ fn cells(plan: &Plan, task: &TaskPlan, nic_width: usize) -> Vec<Text> {
     };
     // what a list of the user's own makes of it
     let nics = nics.then(task.others.as_str());
-    let cpus = placement.cpus.cpus();
+    let addresses = addresses.filter_map(PciAddress::described).map(Text::from);
     vec![
         Text::from(ranges(gpus)).or("none"),
         Text::joined(addresses, ", ").or("-"),
         nics,
-        if cpus.is_empty() {
-            "unknown".into()
-        } else {
-            cpus.into()
-        },
+        known_cpus(node, placement).map_or("unknown".into(), Text::from),
         placement.mems.nodes().map_or("any".into(), Text::from),
     ]
 }

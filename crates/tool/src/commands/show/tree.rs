@@ -240,12 +240,7 @@ impl Node<'_> {
             name.then(Text::of_path(choice.path)).unbroken()
         });
         let choices = Text::joined(choices, ", ").or(no_nic(self.topology));
-        let by_id = || devices::name_at(self.topology, gpu.address);
-        let model = gpu
-            .model
-            .as_deref()
-            .or_else(by_id)
-            .unwrap_or("model unknown");
+        let model = devices::gpu_model(self.topology, gpu).unwrap_or("model unknown");
         let facts = vec![
             gpu.address.described().unwrap_or_default().into(),
             Text::from(format_args!("{model}{partition}")).unbroken(),

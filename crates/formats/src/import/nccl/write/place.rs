@@ -1,4 +1,4 @@
-//! Where each device stands in the file: below its own switches, or below one that we invent for a stated path.
+//! Puts each device of the file below its own switches, or below an invented one for a stated path.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::topology::{LinkRate, PathType, PciAddress, PciFunction, Topology};
@@ -15,12 +15,12 @@ pub(super) enum Above {
     Switch(PciAddress),
 }
 
-/// What stands below what.
+/// The tree of the file.
 #[derive(Default)]
 pub(super) struct Places {
     below: BTreeMap<Above, BTreeSet<PciAddress>>,
     cpus: Vec<Option<u32>>,
-    /// the names of functions whose address is no machine's
+    /// names of functions with an invented address
     names: BTreeMap<PciAddress, String>,
     /// rates that the topology does not tell: of the links above invented switches, and above devices below them
     rates: BTreeMap<PciAddress, LinkRate>,
@@ -31,8 +31,8 @@ pub(super) struct Places {
 impl Places {
     pub(super) fn new(topology: &Topology) -> Places {
         let mut places = Places::default();
-        // NCCL finds a NIC that has no PCI function without us, and puts it at the first CPU.  One whose link is down is
-        // kept: when it comes up, it must not stand elsewhere than its neighbours
+        // NCCL puts a NIC without a PCI function at the first CPU.  A NIC with a link that is down is kept: when it comes up, it must
+        // stand beside its neighbours
         let devices: BTreeSet<PciAddress> = topology
             .gpus
             .iter()
@@ -50,7 +50,7 @@ impl Places {
         places
     }
 
-    /// What stands below a CPU or a switch, in PCI order, as NCCL keeps it (NVIDIA/nccl issue 820).
+    /// The functions below a CPU or a switch, in PCI order, as NCCL keeps it (NVIDIA/nccl issue 820).
     pub(super) fn below(&self, above: Above) -> Vec<PciAddress> {
         self.below
             .get(&above)
@@ -77,11 +77,6 @@ impl Places {
             .chain([self.cpus.len()])
             .max()
             .unwrap_or(0)
-    }
-
-    /// Devices below a switch that we invented.
-    pub(super) fn joined(&self) -> &BTreeSet<PciAddress> {
-        &self.joined
     }
 
     /// `busid`: the address, or where that is no machine's one in a domain that Azure's files use for such switches.

@@ -1,7 +1,7 @@
 //! The names of NICs: the columns' own labels, or the names for `NIC0` and so on in the `NIC Legend:`.
 #![forbid(unsafe_code)]
 
-use super::matrix::{self, Matrix};
+use super::matrix::{Matrix, is_header};
 use super::text::TextLine;
 use super::{BadText, is_nic_number, listed};
 use crate::import::{Imported, Result, shown};
@@ -12,42 +12,45 @@ use std::collections::BTreeMap;
 struct Entry<'a> {
     name: &'a str,
     line: u32,
-    /// does the line continue with neither a remark nor another entry?
-    overwritten: bool,
+    /// true if neither a remark nor another entry follows the name on its line
+    is_overwritten: bool,
+    /// true if the text ends in the name, without a line's end
+    is_open: bool,
 }
 
-/// The name of each of `nics`, which are the labels of the matrix.
+/// The name of each of `nics`, which are labels of the matrix.
 pub(super) fn read(
-    lines: &[TextLine],
     matrix: &Matrix,
-    nics: &[String],
+    nics: &[&str],
+    lines: &[TextLine],
     to: &mut Imported,
 ) -> Result<Vec<DeviceName>> {
     let entries = entries(lines, matrix, to)?;
     // with dozens of NICs nvidia-smi overruns its own buffers and prints parts of its header instead of some
     // names (seen with 42 and 62 NICs): a word without any digit is such a part
-    let overwritten = entries.values().any(|entry| entry.overwritten);
-    let doubtful = |entry: &Entry| {
-        entry.overwritten
-            || is_nic_number(entry.name)
-            || overwritten && !entry.name.contains(|c: char| c.is_ascii_digit())
+    let any_overwritten = entries.values().any(|entry| entry.is_overwritten);
+    let is_part = |entry: &Entry| {
+        let digits = entry.name.contains(|c: char| c.is_ascii_digit());
+        entry.is_overwritten || is_nic_number(entry.name) || any_overwritten && !digits
     };
     let mut names: Vec<DeviceName> = Vec::new();
     let mut lines_of: BTreeMap<DeviceName, u32> = BTreeMap::new();
-    let (mut unnamed, mut unclear) = (Vec::new(), Vec::new());
-    for label in nics {
-        let entry = entries.get(label.as_str());
-        let name = match entry {
-            Some(entry) if doubtful(entry) => {
-                unclear.push(label.as_str());
-                label.as_str()
+    let mut nameless: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for &label in nics {
+        let entry = entries.get(label);
+        let why = match entry {
+            Some(entry) if is_part(entry) => Some("the name is overwritten"),
+            Some(entry) if entry.is_open => {
+                Some("the text ends without a line's end, and the last name may be cut")
             }
-            Some(entry) => entry.name,
-            None => {
-                unnamed.extend(is_nic_number(label).then_some(label.as_str()));
-                label.as_str()
-            }
+            None if is_nic_number(label) => Some("no name"),
+            _ => None,
         };
+        why.into_iter()
+            .for_each(|why| nameless.entry(why).or_default().push(label));
+        let name = entry
+            .filter(|_| why.is_none())
+            .map_or(label, |entry| entry.name);
         let line = entry.map_or(matrix.line, |entry| entry.line);
         let name = device_name(label, name, line)?;
         if let Some(first) = lines_of.insert(name.clone(), line) {
@@ -56,25 +59,21 @@ pub(super) fn read(
         }
         names.push(name);
     }
-    let mut note = |labels: Vec<&str>, finding: &str| {
-        if !labels.is_empty() {
-            to.note("NIC Legend", format!("{finding} {}", listed(&labels)));
-        }
-    };
-    note(
-        unnamed,
-        "no name, so the matrix's own word is used, which no library knows, for",
-    );
-    note(
-        unclear,
-        "the name is overwritten, so the matrix's own word is used, which no library knows, for",
-    );
-    let of_none = entries
+    for (why, labels) in nameless {
+        let finding = format!(
+            "{why}, so the matrix's own word is used, which no library knows, for {}",
+            listed(&labels)
+        );
+        to.note("NIC Legend", finding);
+    }
+    let strays: Vec<&&str> = entries
         .keys()
-        .copied()
-        .filter(|&label| !nics.iter().any(|nic| nic == label))
+        .filter(|label| !nics.contains(label))
         .collect();
-    note(of_none, "names what the matrix does not show:");
+    if !strays.is_empty() {
+        let finding = format!("names what the matrix does not show: {}", listed(&strays));
+        to.note("NIC Legend", finding);
+    }
     Ok(names)
 }
 
@@ -99,7 +98,7 @@ pub(super) fn link_layers(names: &[DeviceName]) -> Vec<LinkLayer> {
     known.unwrap_or_else(|| vec![LinkLayer::Unknown; names.len()])
 }
 
-/// Every `NIC0: name` below the header.
+/// Every `NIC0: name` below the matrix, up to another matrix.
 fn entries<'a>(
     lines: &'a [TextLine],
     matrix: &Matrix,
@@ -107,12 +106,10 @@ fn entries<'a>(
 ) -> Result<BTreeMap<&'a str, Entry<'a>>> {
     let mut entries: BTreeMap<&str, Entry> = BTreeMap::new();
     for line in lines.iter().filter(|line| line.number > matrix.last_line) {
-        let words = line.words();
-        if matrix::is_header(&words, matrix.columns.first()) {
-            let finding = format!(
-                "one more matrix begins in line {}: only the first is read",
-                line.number
-            );
+        let (words, number) = (line.words(), line.number);
+        if is_header(&words, matrix.columns.first()) {
+            let finding =
+                format!("one more matrix begins in line {number}: only the first is read");
             to.note("header", finding);
             break;
         }
@@ -129,21 +126,22 @@ fn entries<'a>(
                 }
                 (name, _) => name,
             };
-            let overwritten = rest.first().is_some_and(|next| {
-                // `NIC0: mlx5_0 -> eth0 (rail 0)`
+            device_name(label, name, number)?;
+            // `NIC0: mlx5_0 -> eth0 (rail 0)` is a remark
+            let is_overwritten = rest.first().is_some_and(|next| {
                 entry(next).is_none() && next.starts_with(|first: char| first.is_alphanumeric())
             });
-            let entry = Entry {
-                name,
-                line: line.number,
-                overwritten,
-            };
-            device_name(label, name, line.number)?;
             if let Some(first) = entries.get(label).filter(|first| first.name != name) {
                 let (name, first) = (shown(name), shown(first.name));
                 let problem = format!("`{label}` is called `{name}`, and before `{first}`");
-                return Err(BadText::new(line.number, problem));
+                return Err(BadText::new(number, problem));
             }
+            let entry = Entry {
+                name,
+                line: number,
+                is_overwritten,
+                is_open: line.is_open && rest.is_empty(),
+            };
             entries.insert(label, entry);
         }
     }
@@ -160,10 +158,9 @@ fn entry(word: &str) -> Option<(&str, &str)> {
 fn device_name(label: &str, name: &str, line: u32) -> Result<DeviceName> {
     name.parse().map_err(|_| {
         let (name, most) = (shown(name), DeviceName::MAX);
-        let expected = format!("expected 1 to {most} of the characters `A-Za-z0-9_.-`");
-        BadText::new(
-            line,
-            format!("`{name}` as the name of `{label}`: {expected}"),
-        )
+        let problem = format!(
+            "`{name}` as the name of `{label}`: expected 1 to {most} of the characters `A-Za-z0-9_.-`"
+        );
+        BadText::new(line, problem)
     })
 }
