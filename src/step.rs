@@ -7,7 +7,7 @@ use crate::active::{Active, CONTAINER_LATER, OfTasks, STEP, STRICT, is_normal, i
 use crate::environment::{self, variable};
 use crate::log::{in_observer, tell_admin};
 use crate::{option, program, task};
-use nic_placement_core::config::{ENVIRONMENT, Settings, components, cpu_bind};
+use nic_placement_core::config::{ENVIRONMENT, components, cpu_bind};
 use nic_placement_core::diagnostic::{self, Diagnostic, summary};
 use nic_placement_core::node::NoTopology;
 use nic_placement_core::order::Order;
@@ -49,16 +49,7 @@ fn step(spank: &SpankHandle) -> OfTasks {
         return OfTasks::Foreign;
     }
     let (wish, off) = wish(spank);
-    let Settings {
-        enabled,
-        by_user,
-        observe,
-        strictness,
-        dry_run,
-        verbose,
-        ..
-    } = wish.settings;
-    let is_meant = is_normal && enabled && !observe && off.is_none();
+    let is_meant = is_normal && wish.places() && off.is_none();
     let of_ranks = if is_meant {
         program::why_not_placed(spank)
     } else {
@@ -66,21 +57,23 @@ fn step(spank: &SpankHandle) -> OfTasks {
     };
     let is_placed = is_meant && of_ranks.is_none();
     // no strict word fails a daemon: its launcher would wait for it
-    if is_placed && strictness > Strictness::BestEffort && !dry_run && !program::starts_ranks() {
-        let _ = STRICT.set(strictness);
+    let is_strict = wish.strictness > Strictness::BestEffort && !wish.dry_run;
+    if is_placed && is_strict && !program::starts_ranks() {
+        let _ = STRICT.set(wish.strictness);
     }
     if !is_placed {
-        if is_normal && observe && off.is_none() {
+        if is_normal && wish.observe && off.is_none() {
             in_observer();
             tell_admin(&observed(spank, wish.clone()));
         }
         let why = off
             .map(|off| off.to_string())
             .or(of_ranks.map(str::to_string));
-        let refusal = why.filter(|_| is_normal && enabled && by_user && !observe);
+        let refusal = why.filter(|_| is_normal && wish.places() && wish.by_user);
         let refusal = refusal.map(|why| format!("this step runs without placement: {why}"));
         return OfTasks::NotPlaced(wish, refusal);
     }
+    let reports = wish.reports();
     let container_later = sys::is_loaded_after_us(CONTAINER_PLUGIN);
     if container_later {
         log::warn!("{CONTAINER_LATER}");
@@ -97,7 +90,6 @@ fn step(spank: &SpankHandle) -> OfTasks {
         Err(_) => (task::READ.to_vec(), None),
     };
     let names = names.into_iter().map(str::to_string).collect();
-    let reports = verbose || dry_run;
     OfTasks::Placed(Active {
         session,
         reports,
@@ -161,16 +153,9 @@ fn wish(spank: &SpankHandle) -> (Wish, Option<Off>) {
     };
     let environment = admin::words_of_variable(variable(spank, ENVIRONMENT).as_deref());
     let option = option::of_job(spank);
-    let settings = admin::settings(&admin, job, environment.as_ref(), option.as_ref());
-    let are_read = settings.verbose || settings.dry_run || log::log_enabled!(log::Level::Debug);
-    (
-        Wish {
-            admin,
-            settings,
-            wordless: !are_read,
-        },
-        off,
-    )
+    let mut wish = admin::wish(admin, job, environment.as_ref(), option.as_ref());
+    wish.wordless = !(wish.reports() || log::log_enabled!(log::Level::Debug));
+    (wish, off)
 }
 
 const CPUS_PER_TASK: &str = "SLURM_CPUS_PER_TASK";
@@ -206,8 +191,7 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
         srun: read(SRUN),
         job_cores,
         // a job with every core of the node shares it with no other
-        alone_on_node: wish.settings.policy == Policy::Spread
-            && job_cores == Some(node.cores().len()),
+        alone_on_node: wish.policy == Policy::Spread && job_cores == Some(node.cores().len()),
     }
 }
 

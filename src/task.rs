@@ -26,7 +26,7 @@ pub(crate) fn forget_an_outer_rule(spank: &SpankHandle) {
         return;
     };
     // a dry run changes nothing, and reads what is there
-    if !session.plan.wish.settings.dry_run && variable(spank, GPU_BIND).is_some() {
+    if !session.plan.wish.dry_run && variable(spank, GPU_BIND).is_some() {
         remove(spank, GPU_BIND);
     }
 }
@@ -200,7 +200,7 @@ fn withdraw(spank: &SpankHandle, present: &Present) {
         None
     };
     // `dry-run` changes nothing, and so takes nothing away
-    if wish.is_some_and(|wish| wish.settings.dry_run) {
+    if wish.is_some_and(|wish| wish.dry_run) {
         return;
     }
     let mut names: Vec<&str> = libraries::variables().chain([marker::NAME]).collect();

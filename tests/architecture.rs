@@ -29,33 +29,31 @@ use tree::{CRATES, Source, test_files};
 /// of them.  Each other crate counts as one module, but the pure `judge` of `launch`, `manifest`, `import` and `picture` of `formats`, and `agree`, `audit`,
 /// `doctor`, `fabric` and `trial` of `fleet`, count separately.  `core`'s lib.rs
 /// is only the map of the crate, and no arrow applies to it.
-const ARROWS: [(&str, &str); 34] = [
+const ARROWS: [(&str, &str); 35] = [
     ("diagnostic", ""),
     ("order", ""),
     ("topology", "order diagnostic"),
     ("step", "topology diagnostic"),
-    ("placement", "step topology diagnostic"),
+    ("wish", "topology diagnostic"),
+    ("placement", "wish step topology diagnostic"),
     ("discover", "order topology diagnostic"),
     ("platform", "order topology diagnostic"),
     ("gpus", "order step topology diagnostic"),
-    ("policy", "order placement topology diagnostic"),
+    ("policy", "order placement wish topology diagnostic"),
     (
         "bind",
-        "order gpus policy placement step topology diagnostic",
+        "order gpus policy placement wish step topology diagnostic",
     ),
-    ("maps", "placement topology"),
+    ("maps", "placement wish topology"),
     (
         "libraries",
-        "order policy maps placement step topology diagnostic",
+        "order policy maps placement wish step topology diagnostic",
     ),
-    (
-        "config",
-        "order policy placement libraries topology diagnostic",
-    ),
+    ("config", "libraries wish topology diagnostic"),
     ("node", "config discover platform topology diagnostic"),
     (
         "plan",
-        "order bind gpus config discover policy libraries placement step topology diagnostic",
+        "order bind gpus discover policy libraries placement wish step topology diagnostic",
     ),
     ("sys", "topology"),
     ("process", "sys core"),
@@ -63,7 +61,7 @@ const ARROWS: [(&str, &str); 34] = [
     ("plugin", "process sys core"),
     (
         "launch",
-        "launch::judge process sys config discover gpus diagnostic libraries placement plan policy step topology",
+        "launch::judge process sys config discover gpus diagnostic libraries placement plan policy step topology wish",
     ),
     (
         "launch::judge",
@@ -94,19 +92,13 @@ const ARROWS: [(&str, &str); 34] = [
 ];
 
 /// `(user, used, words)`: arrows that reach only a part of a module: the items with one of these words in their path.
-const NARROW_ARROWS: [(&str, &str, &[&str]); 6] = [
+const NARROW_ARROWS: [(&str, &str, &[&str]); 5] = [
     // Slurm's topology files name nodes as its configuration does
     ("fleet::fabric", "config", &["hostlist"]),
     // the system calls take sets of CPUs and nodes; they know nothing of the machine
     ("sys", "topology", &["bitmap", "cpuset", "nodeset"]),
     // the grammar must know a renderer's options, but not how it renders
     ("config", "libraries", &["wanted"]),
-    // a user's word names a policy or a strictness; the grammar does not need what the policy decides
-    (
-        "config",
-        "placement",
-        &["policy", "strictness", "bind", "mem", "gpuuse", "nicseach"],
-    ),
     // a node is the same, whatever the user asks for
     ("node", "config", &["nodesource"]),
     // a plan says how much must be read, and reads nothing

@@ -132,7 +132,7 @@ pub fn process(request: &str) -> Result<String, Failure> {
         (found, knows_admin) = found_here(&request);
         (admin, doubts, off) = (found.admin, found.findings, found.off);
     }
-    let settings = launched::settings(&admin, present, words.as_ref());
+    let wish = launched::wish(admin, present, words.as_ref());
     let numbering = rank::find(present, request.local_rank, request.local_size);
     let placed = present
         .get(marker::NAME)
@@ -141,9 +141,9 @@ pub fn process(request: &str) -> Result<String, Failure> {
     let is_task = numbering.rank.is_none() || numbering.is_slurms() || numbering.repeats_slurm;
     let why = match (off, &placed) {
         (Some(off), _) => Some(off.to_string()),
-        _ if !settings.enabled => Some("`off`".to_string()),
-        _ if settings.observe => Some("`observe`".to_string()),
-        _ if settings.dry_run => Some("`dry-run`".to_string()),
+        _ if !wish.enabled => Some("`off`".to_string()),
+        _ if wish.observe => Some("`observe`".to_string()),
+        _ if wish.dry_run => Some("`dry-run`".to_string()),
         (None, Some(_)) if is_task => Some(PLACED.to_string()),
         _ => None,
     };
@@ -160,9 +160,8 @@ pub fn process(request: &str) -> Result<String, Failure> {
     }
     let mut survey = survey_of(
         Wish {
-            settings,
-            admin,
             wordless: true,
+            ..wish
         },
         described,
     )?;

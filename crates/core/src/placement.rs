@@ -2,9 +2,8 @@
 #![forbid(unsafe_code)]
 
 pub mod agreement;
-mod asked;
 
-pub use asked::{Bind, Binding, GpuUse, Mem, NicsEach, Policy, Strictness};
+pub use crate::wish::{Bind, GpuUse, Mem, NicsEach, Policy, Strictness};
 
 use crate::diagnostic::Diagnostic;
 use crate::topology::{

@@ -187,7 +187,7 @@ impl OpenPlan<'_> {
         set: impl FnOnce(&[Variable]) -> Vec<String>,
     ) -> Vec<String> {
         let mut failures = placed.shortfalls.clone();
-        if !self.plan().wish.settings.dry_run {
+        if !self.plan().wish.dry_run {
             failures.extend(bind::apply(&mut placed.placement, &self.plan().node));
             failures.extend(set(&placed.variables));
         }
@@ -208,7 +208,7 @@ impl OpenPlan<'_> {
             .get(NODE_NAME)
             .cloned()
             .unwrap_or_else(admin::hostname);
-        let would = if self.plan().wish.settings.dry_run {
+        let would = if self.plan().wish.dry_run {
             "dry run: "
         } else {
             ""

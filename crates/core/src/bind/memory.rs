@@ -60,7 +60,7 @@ pub(super) fn decided(
     let Situation {
         topology,
         step,
-        binding,
+        wish,
         ..
     } = situation;
     let keep = |why: String| MemDecision::Keep { why };
@@ -73,9 +73,9 @@ pub(super) fn decided(
     if let Some(why) = bound_by_program(step) {
         return keep(why);
     }
-    if binding.mem == Mem::None {
+    if wish.mem == Mem::None {
         return keep(
-            if binding.bind == Bind::None {
+            if wish.bind == Bind::None {
                 "`bind=none`"
             } else {
                 "`mem=none`"
@@ -112,7 +112,7 @@ pub(super) fn decided(
                 .collect()
         }
         // `mem=strict`, or `mem` beside `bind=none`, asks for it although threads on other sockets get remote memory then
-        _ if binding.mem == Mem::Strict || binding.bind == Bind::None => gpus_own,
+        _ if wish.mem == Mem::Strict || wish.bind == Bind::None => gpus_own,
         _ if gpus_own.is_empty() => NodeSet::new(),
         _ => return keep("it runs on other sockets than its GPU's too".to_string()),
     };
@@ -124,7 +124,7 @@ pub(super) fn decided(
         true => "of its GPU and of its CPUs",
         false => "on which it runs",
     };
-    match binding.mem {
+    match wish.mem {
         Mem::Strict => MemDecision::Fence {
             why: format!("{} {whose} alone, as `mem=strict` asks", numa_nodes(&nodes)),
             nodes,

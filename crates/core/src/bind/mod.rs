@@ -16,10 +16,11 @@ pub use memory::limit_memory;
 
 use crate::diagnostic::{Shown, counted};
 use crate::gpus::step_orders;
-use crate::placement::{Bind, Binding, CpuDecision, MemDecision};
+use crate::placement::{Bind, CpuDecision, MemDecision};
 use crate::policy::ladder::Ladder;
 use crate::step::{Starter, Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NodeSet, Topology};
+use crate::wish::Wish;
 use near::{LeastShares, near_mask, near_masks};
 pub(crate) use tasks::nodes_of;
 use tasks::{StepTasks, have_own_gpus, memory_bound};
@@ -33,7 +34,7 @@ pub(crate) struct Situation<'a> {
     pub step: &'a Step,
     pub task: &'a Task,
     pub gpus: &'a [GpuIndex],
-    pub binding: Binding,
+    pub wish: &'a Wish,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +49,7 @@ pub(crate) struct Bound {
 pub(crate) fn bind(situation: &Situation) -> Bound {
     let near = near_nodes(situation);
     let (cpus, missed) = match movable(situation, &near) {
-        Ok(near) => match situation.binding.bind {
+        Ok(near) => match situation.wish.bind {
             Bind::Auto => by_shares(situation, near),
             Bind::Core => by_cores(situation, near),
             _ => on_nodes(situation, near),
@@ -115,9 +116,9 @@ fn near_nodes(situation: &Situation) -> Result<NearNodes, String> {
         step,
         task,
         gpus,
-        binding,
+        wish,
     } = situation;
-    if !topology.provenance.is_this_system() && !binding.trust {
+    if !topology.provenance.is_this_system() && !wish.admin.trust_topology {
         return Err(format!(
             "the topology is not this system's: {}",
             topology.provenance
@@ -125,8 +126,7 @@ fn near_nodes(situation: &Situation) -> Result<NearNodes, String> {
     }
     if gpus.is_empty() {
         // `--cpu-bind`, or a launcher's own binding, has chosen the nodes together with the CPUs
-        let asked =
-            binding.asked && binding.bind != Bind::None && users_way(step, binding).is_none();
+        let asked = wish.by_user && wish.bind != Bind::None && users_way(step, wish).is_none();
         return Ok(NearNodes {
             nodes: gpuless::nodes(topology, step, task, asked)?,
             of_gpus: false,
@@ -148,10 +148,10 @@ fn movable<'n>(
         topology,
         step,
         task,
-        binding,
+        wish,
         ..
     } = situation;
-    match (users_way(step, binding), step.starter) {
+    match (users_way(step, wish), step.starter) {
         (Some(how), Starter::Slurm) => {
             return Err(format!(
                 "`--cpu-bind={}` was asked for",
@@ -166,7 +166,7 @@ fn movable<'n>(
     if let Some(why) = bound_by_program(step) {
         return Err(why);
     }
-    if binding.bind == Bind::None {
+    if wish.bind == Bind::None {
         return Err("`bind=none`".to_string());
     }
     let near = near.as_ref().map_err(String::clone)?;
@@ -178,14 +178,11 @@ fn movable<'n>(
             "Slurm binds no task here (TaskPlugin), so it has CPUs of other jobs too".to_string(),
         );
     }
-    if binding.bind == Bind::Auto {
+    if wish.bind == Bind::Auto {
         return Ok(near);
     }
     // we do not know which of a launcher's ranks will use which GPU
-    if near.of_gpus
-        && near.nodes.len() > 1
-        && (binding.bind == Bind::Numa || step.tasks_here() == 1)
-    {
+    if near.of_gpus && near.nodes.len() > 1 && (wish.bind == Bind::Numa || step.tasks_here() == 1) {
         return Err(format!("its GPUs span NUMA nodes {}", near.nodes));
     }
     if topology.cpus_of(&near.nodes).is_empty() {
@@ -196,8 +193,9 @@ fn movable<'n>(
 
 /// The user's own binding.  `none` does not count beside the user's `bind=`: it switches off Slurm's binding, as
 /// engines do for all their tasks (`SLURM_CPU_BIND=none`: TensorRT-LLM's examples/wide_ep/slurm_scripts).
-fn users_way<'s>(step: &'s Step, binding: &Binding) -> Option<&'s String> {
-    let gives_way = binding.over_none && step.starter == Starter::Slurm;
+fn users_way<'s>(step: &'s Step, wish: &Wish) -> Option<&'s String> {
+    let gives_way =
+        (wish.bind_by_user || wish.admin.none_is_unbound) && step.starter == Starter::Slurm;
     step.cpu_bind
         .as_ref()
         .filter(|how| !(gives_way && *how == "none"))

@@ -15,6 +15,7 @@ use crate::topology::{
     Gpu, GpuVendor, HostBridge, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PathType, PciAddress,
     PciFunction, PciParent, PcieLink, Port, PortState, Pu,
 };
+use crate::wish::Admin;
 use machines::machines;
 use proptest::prelude::*;
 
@@ -387,7 +388,7 @@ fn with_a_manager(fabric: NicKind, functions: u8, subsystem: Option<(u16, u16)>)
 #[test]
 fn the_functions_that_manage_nvswitches_are_known_in_every_scope_and_are_no_nics_of_the_fabric() {
     let manager = Some((0x15b3, 0x0087));
-    let request = crate::policy::Request::default();
+    let request = crate::wish::Wish::default();
     for scope in [Scope::Placement, Scope::Full] {
         let found = |made: Topology| {
             let (found, _) = read(synthesise(&made), scope);
@@ -433,8 +434,11 @@ fn the_functions_that_manage_nvswitches_are_known_in_every_scope_and_are_no_nics
         include,
         ..crate::policy::Selection::default()
     };
-    let wanted = crate::policy::Request {
-        selection: Some(&selection),
+    let wanted = crate::wish::Wish {
+        admin: Admin {
+            selection: selection.clone(),
+            ..Admin::default()
+        },
         ..request
     };
     let node = crate::policy::map(&with_a_manager(NicKind::Verbs, 4, manager), &wanted);

@@ -1,9 +1,9 @@
 //! Configuration files of libraries: a variable that one sets is left to it.
 #![forbid(unsafe_code)]
 
-use super::wanted::Wanted;
 use super::{Evidence, FileText, Present, ReadFile};
 use crate::topology::Topology;
+use crate::wish::Wish;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub(super) struct Files {
     /// variables that, set in a file, keep us from setting any of those
     pub(super) rivals: &'static [&'static str],
     /// can they matter on a node with GPUs and rails?  The last argument: may the node have a list?
-    pub(super) matter: fn(&Topology, &Wanted, bool) -> bool,
+    pub(super) matter: fn(&Topology, &Wish, bool) -> bool,
 }
 
 /// A line that gives a name a value.

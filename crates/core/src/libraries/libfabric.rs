@@ -150,7 +150,7 @@ fn cxi_device(query: &Query) -> Option<Answer> {
             "the user's `MPICH_OFI_NIC_POLICY` chooses the device",
         ),
         (
-            query.prepared.wanted.fabric == Fabric::IsolatedRails,
+            query.prepared.wish.admin.fabric == Fabric::IsolatedRails,
             ISOLATED,
         ),
         (names.is_empty(), "the task has no GPU with a Slingshot NIC"),
@@ -182,7 +182,7 @@ fn verbs_device(query: &Query) -> Option<Answer> {
     let has_address = |nic: &Nic| nic.ports.iter().any(|port| !port.networks.is_empty());
     Some(Answer::yes(&*name, ON_REQUEST).unless(&[
         (
-            query.prepared.wanted.fabric == Fabric::IsolatedRails,
+            query.prepared.wish.admin.fabric == Fabric::IsolatedRails,
             ISOLATED,
         ),
         (

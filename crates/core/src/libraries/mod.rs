@@ -231,13 +231,13 @@ impl Query<'_> {
                 .as_ref()
                 .ok()
                 .map(|(name, _)| name.as_str()),
-            files: &self.prepared.wanted.map_files,
+            files: &self.prepared.wish.admin.map_files,
         }
     }
 
     /// Does `env=` have this word?
     fn has_word(&self, word: &str) -> bool {
-        self.prepared.wanted.has_word(word)
+        self.prepared.wish.has_word(word)
     }
 
     fn has_gpu_of(&self, vendor: GpuVendor) -> bool {
@@ -279,7 +279,7 @@ impl Query<'_> {
 
     /// The answer, or that of a file which sets the variable.  Without a value of ours only a report or a strict word asks files.
     fn unless_in_files(&self, files: &Files, name: &str, answer: Answer) -> Answer {
-        let reports = self.prepared.wanted.judges_files;
+        let reports = self.prepared.wish.judges_files();
         let is_judged = reports && !self.node.rails.is_empty() && !self.task.gpus.is_empty();
         let claim = match answer.value {
             Some(_) => self.claimed(files, name),

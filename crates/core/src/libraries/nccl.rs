@@ -89,8 +89,8 @@ pub(super) const FILES: Files = Files {
     beat_environment: false,
     variables: &[IB_HCA, CROSS_NIC, FORCE_MERGE, TOPO_FILE],
     rivals: &[],
-    matter: |_, wanted, has_list| {
-        has_list || wanted.fabric == Fabric::IsolatedRails || wanted.judges_files
+    matter: |_, wish, has_list| {
+        has_list || wish.admin.fabric == Fabric::IsolatedRails || wish.judges_files()
     },
 };
 
@@ -194,7 +194,7 @@ fn with_rails(query: &Query, rails: &[Rail]) -> Option<String> {
 }
 
 fn is_isolated(query: &Query) -> bool {
-    query.prepared.wanted.fabric == Fabric::IsolatedRails
+    query.prepared.wish.admin.fabric == Fabric::IsolatedRails
 }
 
 /// The rails on cards with a degraded one, if the others carry three quarters of what all do together.

@@ -68,9 +68,9 @@ pub(super) const FILES: Files = Files {
     beat_environment: true,
     variables: &[HCA_LIST],
     rivals: &[PE_MAPPING],
-    matter: |topology, wanted, has_list| {
+    matter: |topology, wish, has_list| {
         has_gpu_of(topology, GpuVendor::Nvidia)
-            && (has_list || wanted.has_word(ONE_EACH) || wanted.judges_files)
+            && (has_list || wish.has_word(ONE_EACH) || wish.judges_files())
     },
 };
 

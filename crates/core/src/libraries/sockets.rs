@@ -22,10 +22,10 @@
 use super::files::Files;
 use super::nccl;
 use super::ucx::interfaces::{LOOPBACK, ROUTES, is_bridge, is_running, stands_for_an_address};
-use super::wanted::Wanted;
 use super::{Answer, Library, Query, ReadFile};
 use crate::topology::network::Ipv4Route;
 use crate::topology::{DeviceName, GpuVendor, NicRole, Topology};
+use crate::wish::Wish;
 use std::net::{IpAddr, Ipv4Addr};
 
 pub(super) const LIBRARY: Library = Library {
@@ -63,7 +63,7 @@ const OTHER_FAMILY: &str =
 /// NCCL's, where sites often name the interface.
 const FILES: Files = Files {
     variables: &[NCCL],
-    matter: |_, wanted, _| is_wanted(wanted),
+    matter: |_, wish, _| is_wanted(wish),
     ..nccl::FILES
 };
 
@@ -71,10 +71,11 @@ const FILES: Files = Files {
 pub(super) type Interface = Result<(String, &'static str), &'static str>;
 
 /// Is it wanted, by one of the variables or by a template?
-pub(super) fn is_wanted(wanted: &Wanted) -> bool {
-    let has = |(name, _): &(&str, _)| wanted.has(name, LIBRARY.word, None);
+pub(super) fn is_wanted(wish: &Wish) -> bool {
+    let has = |(name, _): &(&str, _)| wish.wants(name, LIBRARY.word, None);
     LIBRARY.variables.iter().any(has)
-        || wanted
+        || wish
+            .admin
             .templates
             .iter()
             .any(|template| template.has_interface())

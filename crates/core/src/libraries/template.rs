@@ -9,6 +9,7 @@ use crate::diagnostic::Shown;
 use crate::maps::{self, Format, Subject};
 use crate::placement::{NodePlacement, Rail, TaskPlacement};
 use crate::topology::{GpuIndex, Topology};
+use crate::wish::{MapFile, Template};
 
 /// Bytes of a value, at most.
 const MAX_VALUE: usize = 4096;
@@ -199,25 +200,6 @@ impl<'f> Facts<'f> {
             false => Err(format!("`{}` is not the map of this step", file.path)),
         }
     }
-}
-
-/// A file with the map of the whole node, for an engine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MapFile {
-    /// its format
-    pub format: Format,
-    /// its path
-    pub path: String,
-    /// its text; `None` if that is not compared
-    pub text: Option<String>,
-}
-
-/// One of the admin's variables.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Template {
-    name: String,
-    /// valid for [`pieces`]
-    text: String,
 }
 
 impl Template {

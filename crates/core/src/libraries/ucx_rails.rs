@@ -35,10 +35,10 @@ const MOST: usize = 4;
 
 const FILES: Files = Files {
     variables: &[RNDV[0], RMA[0]],
-    matter: |_, wanted, _| {
+    matter: |_, wish, _| {
         [RNDV, RMA]
             .iter()
-            .any(|[name, _]| wanted.has(name, LIBRARY.word, None))
+            .any(|[name, _]| wish.wants(name, LIBRARY.word, None))
     },
     ..ucx::FILES
 };

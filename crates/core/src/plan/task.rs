@@ -4,19 +4,36 @@
 use crate::bind::{Bound, Situation, bind, cores, joined};
 use crate::gpus;
 use crate::order;
-use crate::placement::{Binding, CpuDecision, GpuUse, NodePlacement, RailIndex, TaskPlacement};
-use crate::policy::{Through, Ways};
+use crate::placement::{CpuDecision, NodePlacement, RailIndex, TaskPlacement};
+use crate::policy::Ways;
 use crate::step::{Claim, Step, Task};
 use crate::topology::{GpuIndex, NicIndex, PathType, Topology};
+use crate::wish::{GpuUse, Wish};
 
-pub(super) struct TaskRequest<'a> {
-    pub(super) topology: &'a Topology,
-    pub(super) map: &'a NodePlacement,
-    pub(super) step: &'a Step,
-    pub(super) task: &'a Task,
-    pub(super) binding: Binding,
-    pub(super) through: &'a Through,
-    pub(super) gpu_use: GpuUse,
+struct TaskRequest<'a> {
+    topology: &'a Topology,
+    map: &'a NodePlacement,
+    wish: &'a Wish,
+    step: &'a Step,
+    task: &'a Task,
+}
+
+/// Looks the task's GPUs up in the map; a task without GPUs gets the rails of its NUMA nodes.
+pub(super) fn placement(
+    topology: &Topology,
+    map: &NodePlacement,
+    wish: &Wish,
+    step: &Step,
+    task: &Task,
+) -> TaskPlacement {
+    TaskRequest {
+        topology,
+        map,
+        wish,
+        step,
+        task,
+    }
+    .placement()
 }
 
 struct TaskGpus {
@@ -29,13 +46,12 @@ struct TaskGpus {
 }
 
 impl TaskRequest<'_> {
-    /// Looks the task's GPUs up in the map; a task without GPUs gets the rails of its NUMA nodes.
-    pub(super) fn placement(&self) -> TaskPlacement {
+    fn placement(&self) -> TaskPlacement {
         let &TaskRequest {
             topology,
             step,
             task,
-            binding,
+            wish,
             ..
         } = self;
         let claim = task
@@ -65,11 +81,11 @@ impl TaskRequest<'_> {
             step,
             task,
             gpus: &gpus,
-            binding,
+            wish,
         });
         let missed = joined(refused, missed);
-        let threads = binding
-            .count_threads
+        let threads = wish
+            .omp
             .then(|| cores::threads(topology, step, task, cpus.cpus()));
         let (uncounted, threads) = (threads == Some(None), threads.flatten());
         let mut reasons = vec![match gpus.as_slice() {
@@ -115,7 +131,7 @@ impl TaskRequest<'_> {
             ..
         } = self;
         let by_local_id = || gpus::by_local_id(topology, step, task, &claim);
-        match self.gpu_use {
+        match self.wish.gpu {
             // a task that sees one GPU at most needs no promise: `gpu=local-id` may be set for tasks that see more
             GpuUse::LocalId if claim.gpus.len() < 2 => TaskGpus {
                 used: claim,
@@ -212,7 +228,7 @@ impl TaskRequest<'_> {
             .collect();
         let mut reason = format!("its device cgroup denies it {}", names.join(" "));
         if rails.is_empty() {
-            let ways = Ways::one_each(self.topology, &map.rails, self.through);
+            let ways = Ways::one_each(self.topology, &map.rails, &self.wish.admin.through);
             match ways.best(
                 gpu,
                 map.rail_indices().filter(|&rail| !self.is_denied(rail)),

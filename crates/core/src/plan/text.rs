@@ -155,7 +155,7 @@ impl Plan {
         let gpus = gpus::of_the_step(node, step);
         let near = bind::nodes_of(node, &gpus).filter(|nodes| {
             let is_free = step.cpu_bind.is_none() && step.binder.is_none();
-            is_free && wish.settings.bind != Bind::None && !nodes.is_empty()
+            is_free && wish.bind != Bind::None && !nodes.is_empty()
         });
         let near = near
             .map(|nodes| bind::numa_nodes(&nodes))

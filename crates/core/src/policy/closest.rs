@@ -3,18 +3,19 @@
 
 use super::explain::why_this;
 use super::solve::{MOST_RAILS, RailSet, solve};
-use super::{Request, Ways, parts, placements};
+use super::{Ways, parts, placements};
 use crate::order::Order;
 use crate::placement::{GpuPlacement, NicsEach, NodePlacement, Rail};
 use crate::topology::Topology;
+use crate::wish::Wish;
 
 pub(super) fn map_gpus(
     topology: &Topology,
     node: &NodePlacement,
-    request: &Request,
+    wish: &Wish,
 ) -> Vec<GpuPlacement> {
-    let (ways, rails_of) = steady(topology, node, request);
-    explained(topology, node, &ways, &rails_of, request)
+    let (ways, rails_of) = steady(topology, node, wish);
+    explained(topology, node, &ways, &rails_of, wish)
 }
 
 /// The best answer.  If NICs are broken, GPUs whose NICs work keep those that they have when all work, unless the
@@ -22,25 +23,25 @@ pub(super) fn map_gpus(
 pub(super) fn steady(
     topology: &Topology,
     node: &NodePlacement,
-    request: &Request,
+    wish: &Wish,
 ) -> (Ways, Vec<RailSet>) {
     let healthy = in_order(node);
     if node.broken.is_empty() || node.rails.is_empty() || healthy.len() > MOST_RAILS {
-        return best(topology, &node.rails, request);
+        return best(topology, &node.rails, wish);
     }
     let usable: Vec<Option<usize>> = healthy
         .iter()
         .map(|rail| Some(node.rail_at(rail.at())?.0))
         .collect();
     let working = |rails: RailSet| rails.iter().filter_map(|rail| usable[rail]).collect();
-    let (_, when_healthy) = best(topology, &healthy, request);
+    let (_, when_healthy) = best(topology, &healthy, wish);
     let left: Vec<RailSet> = when_healthy.into_iter().map(working).collect();
-    let want = |left: &RailSet| match request.nics_each {
+    let want = |left: &RailSet| match wish.nics_per_task {
         NicsEach::Auto => left.len().max(1),
         NicsEach::Number(number) => usize::from(number).clamp(1, node.rails.len()),
     };
     let wants: Vec<usize> = left.iter().map(want).collect();
-    let mut ways = Ways::new(topology, &node.rails, &request.through, &wants);
+    let mut ways = Ways::new(topology, &node.rails, &wish.admin.through, &wants);
     let anew = solve(&ways.problem);
     let (worst, anew) = (anew.worst_mbps(), anew.rails_of);
     let keeps = |(left, want): (RailSet, &usize)| (left.len() == *want).then_some(left);
@@ -55,14 +56,14 @@ pub(super) fn steady(
     (ways, rails_of)
 }
 
-fn best(topology: &Topology, rails: &[Rail], request: &Request) -> (Ways, Vec<RailSet>) {
-    let NicsEach::Number(number) = request.nics_each else {
-        return parts::solved(topology, rails, &request.through);
+fn best(topology: &Topology, rails: &[Rail], wish: &Wish) -> (Ways, Vec<RailSet>) {
+    let NicsEach::Number(number) = wish.nics_per_task else {
+        return parts::solved(topology, rails, &wish.admin.through);
     };
     let ways = Ways::new(
         topology,
         rails,
-        &request.through,
+        &wish.admin.through,
         &vec![number.into(); topology.gpus.len()],
     );
     let rails_of = solve(&ways.problem).rails_of;
@@ -82,13 +83,13 @@ pub(super) fn explained(
     node: &NodePlacement,
     ways: &Ways,
     rails_of: &[RailSet],
-    request: &Request,
+    wish: &Wish,
 ) -> Vec<GpuPlacement> {
-    let parts = match request.nics_each {
-        NicsEach::Auto if !request.wordless => parts::of_nearest(&ways.problem),
+    let parts = match wish.nics_per_task {
+        NicsEach::Auto if !wish.wordless => parts::of_nearest(&ways.problem),
         _ => Vec::new(),
     };
-    placements(topology, ways, rails_of, request, |answer, gpu, choices| {
+    placements(topology, ways, rails_of, wish, |answer, gpu, choices| {
         why_this(node, ways, answer, gpu, choices, parts.get(gpu.0))
     })
 }
@@ -96,9 +97,10 @@ pub(super) fn explained(
 #[cfg(test)]
 mod tests {
     use crate::placement::NicsEach;
+    use crate::policy::map;
     use crate::policy::tests::{Parts, names};
-    use crate::policy::{Request, map};
     use crate::topology::PortState;
+    use crate::wish::Wish;
 
     #[test]
     fn a_gpu_whose_nic_works_moves_where_another_one_broke_if_the_worst_off_gains_by_it() {
@@ -108,9 +110,9 @@ mod tests {
         };
         let (whole, mut broken) = (parts.topology(), parts.topology());
         broken.nics[1].ports[0].state = PortState::Down;
-        let request = Request {
-            nics_each: NicsEach::Number(1),
-            ..Request::default()
+        let request = Wish {
+            nics_per_task: NicsEach::Number(1),
+            ..Wish::default()
         };
         let first = |topology| names(&map(topology, &request)).concat();
         assert_eq!(

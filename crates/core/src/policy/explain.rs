@@ -5,19 +5,20 @@
 //! NIC out.
 #![forbid(unsafe_code)]
 
+use super::Ways;
 use super::solve::{Answer, Loss, Part, RailSet};
-use super::{Request, Ways};
 use crate::placement::{NodePlacement, Pair, Policy, RailIndex, RailUse};
 use crate::topology::{GpuIndex, PathType, Topology};
+use crate::wish::Wish;
 
 /// All pairs of one GPU: its own NICs, then the others in rail order, then those that may not be chosen.
 pub(crate) fn pairs(
     topology: &Topology,
     node: &NodePlacement,
-    request: &Request,
+    wish: &Wish,
     gpu: GpuIndex,
 ) -> Vec<Pair> {
-    let ways = Ways::for_answer(topology, &node.rails, &request.through, &rails_of(node));
+    let ways = Ways::for_answer(topology, &node.rails, &wish.admin.through, &rails_of(node));
     let mut answer = Answer::new(&ways.problem, rails_of(node));
     let own = &node.gpu(gpu).choices;
     let mut pairs: Vec<Pair> = own

@@ -2,16 +2,17 @@
 #![forbid(unsafe_code)]
 
 use super::solve::RailSet;
-use super::{Request, Ways, placements};
+use super::{Ways, placements};
 use crate::placement::{GpuPlacement, NodePlacement};
 use crate::topology::{PathType, Topology};
+use crate::wish::Wish;
 
 pub(super) fn map_gpus(
     topology: &Topology,
     node: &NodePlacement,
-    request: &Request,
+    wish: &Wish,
 ) -> Vec<GpuPlacement> {
-    let ways = Ways::one_each(topology, &node.rails, &request.through);
+    let ways = Ways::one_each(topology, &node.rails, &wish.admin.through);
     let near = |kinds: &Vec<PathType>| {
         let local: RailSet = (0..kinds.len())
             .filter(|&rail| kinds[rail] < PathType::Sys)
@@ -24,12 +25,12 @@ pub(super) fn map_gpus(
         }
     };
     let rails_of: Vec<RailSet> = ways.kinds.iter().map(near).collect();
-    let ways = Ways::for_answer(topology, &node.rails, &request.through, &rails_of);
+    let ways = Ways::for_answer(topology, &node.rails, &wish.admin.through, &rails_of);
     placements(
         topology,
         &ways,
         &rails_of,
-        request,
+        wish,
         |_, _, choices| match choices.iter().any(|choice| choice.path < PathType::Sys) {
             true => format!("all {} good NICs of its NUMA node", choices.len()),
             false => "its NUMA node has no good NIC: all that are nearest".to_string(),

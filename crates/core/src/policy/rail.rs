@@ -5,12 +5,13 @@
 //! what `closest` leaves it, unless others of its group work.
 #![forbid(unsafe_code)]
 
+use super::Ways;
 use super::closest::{explained, in_order};
 use super::solve::{RailSet, solve};
-use super::{Request, Ways};
 use crate::diagnostic::Diagnostic;
 use crate::placement::{Excluded, GpuPlacement, NicsEach, NodePlacement, Rail, RailIndex};
 use crate::topology::{Gpu, PciAddress, Topology};
+use crate::wish::Wish;
 
 /// A rail in its order, and its index if it is usable.
 struct Numbered {
@@ -21,9 +22,9 @@ struct Numbered {
 pub(super) fn map_gpus(
     topology: &Topology,
     node: &mut NodePlacement,
-    request: &Request,
+    wish: &Wish,
 ) -> Vec<GpuPlacement> {
-    let rails = numbered(topology, node, request);
+    let rails = numbered(topology, node, wish);
     for (number, rail) in rails
         .iter()
         .enumerate()
@@ -32,8 +33,8 @@ pub(super) fn map_gpus(
         let finding = format!("rail {number} is broken: {}", why_broken(node, &rail.name));
         node.diagnostics.push(Diagnostic::new(&rail.name, finding));
     }
-    let asked = numbers(topology, rails.len(), request.nics_each);
-    let is_auto = request.nics_each == NicsEach::Auto;
+    let asked = numbers(topology, rails.len(), wish.nics_per_task);
+    let is_auto = wish.nics_per_task == NicsEach::Auto;
     let kept: Vec<Option<RailSet>> = asked
         .iter()
         .map(|numbers| working(&rails, numbers, is_auto))
@@ -44,10 +45,10 @@ pub(super) fn map_gpus(
         None => asked.len(),
     });
     let wants: Vec<usize> = wants.collect();
-    let mut ways = Ways::new(topology, &node.rails, &request.through, &wants);
+    let mut ways = Ways::new(topology, &node.rails, &wish.admin.through, &wants);
     ways.problem.keep(&kept);
     let rails_of = solve(&ways.problem).rails_of;
-    let mut gpus = explained(topology, node, &ways, &rails_of, request);
+    let mut gpus = explained(topology, node, &ways, &rails_of, wish);
     if rails.is_empty() {
         return gpus;
     }
@@ -111,8 +112,8 @@ fn working(rails: &[Numbered], numbers: &[usize], some: bool) -> Option<RailSet>
     is_enough.then_some(usable)
 }
 
-fn numbered(topology: &Topology, node: &NodePlacement, request: &Request) -> Vec<Numbered> {
-    if request.rails.is_empty() {
+fn numbered(topology: &Topology, node: &NodePlacement, wish: &Wish) -> Vec<Numbered> {
+    if wish.admin.rails.is_empty() {
         let numbered = |rail: Rail| Numbered {
             name: format!("{rail}"),
             usable: node.rail_at(rail.at()),
@@ -120,7 +121,7 @@ fn numbered(topology: &Topology, node: &NodePlacement, request: &Request) -> Vec
         return in_order(node).into_iter().map(numbered).collect();
     }
     let mut rails = Vec::new();
-    for pattern in request.rails {
+    for pattern in &wish.admin.rails {
         let found = node
             .numbered_rails()
             .filter(|(_, rail)| pattern.matches(topology.nic(rail.nic)));
@@ -145,12 +146,12 @@ fn numbered(topology: &Topology, node: &NodePlacement, request: &Request) -> Vec
 pub(super) fn numbered_by_admin(
     topology: &Topology,
     node: &NodePlacement,
-    request: &Request,
+    wish: &Wish,
 ) -> Vec<RailIndex> {
-    if request.rails.is_empty() {
+    if wish.admin.rails.is_empty() {
         return Vec::new();
     }
-    let named = numbered(topology, node, request)
+    let named = numbered(topology, node, wish)
         .into_iter()
         .filter_map(|rail| rail.usable);
     let mut order = Vec::new();

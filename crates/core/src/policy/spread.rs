@@ -1,23 +1,22 @@
 //! `spread`: as `closest`, and a job that has the node to itself also uses the rails that would be idle.
 #![forbid(unsafe_code)]
 
+use super::Ways;
 use super::closest::{explained, steady};
 use super::solve::{Answer, RailSet};
-use super::{Request, Ways};
 use crate::placement::{GpuPlacement, NodePlacement};
 use crate::topology::{GpuIndex, Topology};
+use crate::wish::Wish;
 
 pub(super) fn map_gpus(
     topology: &Topology,
     node: &NodePlacement,
-    request: &Request,
+    wish: &Wish,
+    alone: Option<&[GpuIndex]>,
 ) -> Vec<GpuPlacement> {
-    let (ways, mut rails_of) = steady(topology, node, request);
-    let Some(alone) = request
-        .alone
-        .filter(|gpus| !gpus.is_empty() && !node.rails.is_empty())
-    else {
-        let mut gpus = explained(topology, node, &ways, &rails_of, request);
+    let (ways, mut rails_of) = steady(topology, node, wish);
+    let Some(alone) = alone.filter(|gpus| !gpus.is_empty() && !node.rails.is_empty()) else {
+        let mut gpus = explained(topology, node, &ways, &rails_of, wish);
         for gpu in gpus.iter_mut().filter(|gpu| !gpu.choices.is_empty()) {
             gpu.reason
                 .push_str("; no idle NIC is added, since the job may not be alone on the node");
@@ -48,8 +47,8 @@ pub(super) fn map_gpus(
             rails_of[gpu] = rails_of[gpu].with(rail);
         }
     }
-    let mut gpus = explained(topology, node, &ways, &own, request);
-    let ways = Ways::for_answer(topology, &node.rails, &request.through, &rails_of);
+    let mut gpus = explained(topology, node, &ways, &own, wish);
+    let ways = Ways::for_answer(topology, &node.rails, &wish.admin.through, &rails_of);
     for (gpu, choices) in ways
         .choices(&Answer::new(&ways.problem, rails_of))
         .into_iter()

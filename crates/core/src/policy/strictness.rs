@@ -81,8 +81,9 @@ mod tests {
     use super::*;
     use crate::placement::{Policy, RailIndex};
     use crate::platform;
-    use crate::policy::{self, Pattern, Request, Selection};
+    use crate::policy::{self, Pattern, Selection};
     use crate::topology::{CpuSet, GpuIndex, PathType};
+    use crate::wish::{Admin, Wish};
 
     fn lacks(strictness: Strictness, gpus: &[usize], rails: &[usize], cpus: &str) -> Vec<String> {
         let cpus = CpuDecision::Keep {
@@ -102,9 +103,12 @@ mod tests {
         let topology = platform::model("dgx-h100").unwrap();
         let node = policy::map(
             &topology,
-            &Request {
-                selection: Some(selection),
-                ..Request::default()
+            &Wish {
+                admin: Admin {
+                    selection: selection.clone(),
+                    ..Admin::default()
+                },
+                ..Wish::default()
             },
         );
         let task = TaskPlacement {
@@ -233,10 +237,13 @@ mod tests {
             .collect();
         let node = policy::map(
             &topology,
-            &Request {
+            &Wish {
                 policy: Policy::Rail,
-                rails: &rails,
-                ..Request::default()
+                admin: Admin {
+                    rails,
+                    ..Admin::default()
+                },
+                ..Wish::default()
             },
         );
         let shortfalls: Vec<Option<&str>> = node

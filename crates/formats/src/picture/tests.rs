@@ -10,10 +10,11 @@ use super::{DrawnPair, Scene, svg};
 use made::NodeShape;
 use nic_placement_core::placement::{NodePlacement, RailUse};
 use nic_placement_core::platform;
-use nic_placement_core::policy::{self, Request};
+use nic_placement_core::policy;
 use nic_placement_core::topology::{
     GpuIndex, NicIndex, PathType, PciAddress, PciFunction, PciParent, Topology,
 };
+use nic_placement_core::wish::Wish;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -154,7 +155,7 @@ fn check(seen: &Seen) {
 
 /// The picture of a node where each GPU has the NICs that it would get.
 fn drawn(topology: &Topology, notes: BTreeMap<GpuIndex, String>) -> String {
-    placed(topology, &policy::map(topology, &Request::default()), notes)
+    placed(topology, &policy::map(topology, &Wish::default()), notes)
 }
 
 fn placed(
@@ -201,7 +202,7 @@ fn check_node(topology: &Topology) {
             format!("task {gpu} · cpus 0-7,128-135 · memory {gpu}"),
         )
     };
-    let placement = policy::map(topology, &Request::default());
+    let placement = policy::map(topology, &Wish::default());
     for notes in [
         BTreeMap::new(),
         (0..topology.gpus.len()).step_by(2).map(note).collect(),
@@ -299,7 +300,7 @@ fn a_picture_of_all_with_all_crosses_no_box() {
         topology: &topology,
         subtitle: String::new(),
         pairs: pairs.collect(),
-        placement: &policy::map(&topology, &Request::default()),
+        placement: &policy::map(&topology, &Wish::default()),
         notes: BTreeMap::new(),
     };
     let seen = seen(&svg(&scene));

@@ -7,7 +7,7 @@ pub mod rank;
 
 use gpu_by_rank::gpu_by_rank;
 use launcher::Launcher;
-use nic_placement_core::config::{Admin, ENVIRONMENT, Settings, Words, components, cpu_bind};
+use nic_placement_core::config::{Admin, ENVIRONMENT, Words, components, cpu_bind};
 use nic_placement_core::diagnostic::Shown;
 use nic_placement_core::gpus::{self, seen};
 use nic_placement_core::libraries::Present;
@@ -17,6 +17,7 @@ use nic_placement_core::policy::Pattern;
 use nic_placement_core::step::program;
 use nic_placement_core::step::{Claim, GPU_BIND, GpuGrant, SRUN, STEP_GPUS, Starter, Step, Task};
 use nic_placement_core::topology::{CpuSet, GpuIndex, Topology};
+use nic_placement_core::wish::Wish;
 use nic_placement_process::session::Survey;
 use nic_placement_process::{admin, memory};
 use nic_placement_sys as sys;
@@ -29,7 +30,7 @@ pub const PARTITION: &str = "SLURM_JOB_PARTITION";
 const LISTS_OF_THE_NODE: [&str; 2] = ["NCCL_IB_HCA", "NVSHMEM_HCA_LIST"];
 
 /// What holds for a process with these variables: words of its own beat the variable, as srun's option does.
-pub fn settings(admin: &Admin, present: &Present, words: Option<&Words>) -> Settings {
+pub fn wish(admin: Admin, present: &Present, words: Option<&Words>) -> Wish {
     let value = |name: &str| present.get(name).cloned();
     let variable = admin::words_of_variable(value(ENVIRONMENT).as_deref());
     // to start it asks for placement, but its user may have switched that off in a module
@@ -45,7 +46,7 @@ pub fn settings(admin: &Admin, present: &Present, words: Option<&Words>) -> Sett
             value,
         ))
     };
-    admin::settings(admin, job, variable.as_ref(), words)
+    admin::wish(admin, job, variable.as_ref(), words)
 }
 
 /// The process as a task of a step that its launcher started.
@@ -85,8 +86,7 @@ impl LaunchedProcess {
         let cpus = sys::affinity().unwrap_or_default();
         let (step_gpus, gpu_bind) = surroundings.split_of_gpus(&seen, &claim, &gpus);
         let cpu_bind = surroundings.earlier_binding(&cpus);
-        let is_told =
-            survey.wish.settings.bind != Bind::None && is_first_far(node, &seen, &claim, &cpus);
+        let is_told = survey.wish.bind != Bind::None && is_first_far(node, &seen, &claim, &cpus);
         let stays_far = cpu_bind
             .clone()
             .filter(|_| is_told && surroundings.launcher.is_some());

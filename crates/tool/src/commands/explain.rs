@@ -12,6 +12,7 @@ use nic_placement_core::plan::Plan;
 use nic_placement_core::policy::{Through, gbps};
 use nic_placement_core::step::Step;
 use nic_placement_core::topology::{GpuIndex, PathType, Topology};
+use nic_placement_core::wish::Wish;
 use nic_placement_launch::answers;
 
 /// why each GPU got its NICs and none of the others
@@ -132,7 +133,7 @@ fn under_other_estimates(plan: &Plan) -> Vec<(String, NodePlacement)> {
             .into_iter()
             .filter(|bound| is_estimate && *bound != mine)
         {
-            let mut wish = plan.wish.clone();
+            let mut wish = Wish::clone(&plan.wish);
             wish.admin.through.set(path, bound);
             let node = plan.node.as_ref().clone();
             let other = Plan::new(

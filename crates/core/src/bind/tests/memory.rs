@@ -45,11 +45,11 @@ fn of_user_bound(cpus: &str, bind: Bind, mem: Mem) -> (String, String) {
         step_cpus: cpus,
         ..Task::default()
     };
-    let binding = Binding {
+    let wish = Wish {
         bind,
         mem,
-        asked: true,
-        ..Binding::default()
+        by_user: true,
+        ..Wish::default()
     };
     let (topology, gpus) = (sockets(), [GpuIndex(1)]);
     let mems = super::bind(&Situation {
@@ -57,7 +57,7 @@ fn of_user_bound(cpus: &str, bind: Bind, mem: Mem) -> (String, String) {
         step: &step,
         task: &task,
         gpus: &gpus,
-        binding,
+        wish: &wish,
     })
     .mems;
     (

@@ -75,7 +75,7 @@ const TWO: [Option<u32>; 6] = [Some(0), Some(0), Some(0), Some(1), Some(1), Some
 
 /// The NIC of each GPU.
 fn nics(topology: &Topology) -> Vec<String> {
-    let node = crate::policy::map(topology, &crate::policy::Request::default());
+    let node = crate::policy::map(topology, &crate::wish::Wish::default());
     let first = |gpu| {
         node.gpu(gpu)
             .choices

@@ -7,8 +7,9 @@ use crate::discover::manifest::Entry;
 use crate::discover::synthesise::synthesise;
 use crate::placement::agreement::Agreement;
 use crate::platform;
-use crate::policy::{self, Request};
+use crate::policy;
 use crate::topology::PortState;
+use crate::wish::Wish;
 use proptest::prelude::*;
 
 const BOOT: &str = "5f2a5e2e-64a4-4a3e-9a71-0a4c3a1d7a10";
@@ -78,7 +79,7 @@ fn every_known_machine_comes_back_from_its_file_and_is_mapped_as_if_it_were_read
         let root = Root::manifest(manifest);
         let (live, _) = read_root(&root, Scope::Placement, Provenance::ThisSystem);
         let [kept, live] = [kept.topology, live].map(|topology| {
-            let map = policy::map(&topology, &Request::default());
+            let map = policy::map(&topology, &Wish::default());
             let rails: Vec<String> = map.rails.iter().map(ToString::to_string).collect();
             let choices = map.numbered_gpus().map(|(index, _)| map.gpu(index));
             let of_gpus: Vec<Vec<String>> = choices

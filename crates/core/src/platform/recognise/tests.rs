@@ -3,8 +3,9 @@
 
 use super::super::model;
 use super::*;
-use crate::policy::{self, Request};
+use crate::policy;
 use crate::topology::{PciFunction, PciParent, PortState, Provenance};
+use crate::wish::Wish;
 
 /// A machine of the model's kind as its own bus shows it, without stated paths or roles.
 fn as_seen(name: &str) -> Topology {
@@ -144,7 +145,7 @@ fn an_nd_h100_v5_that_shows_node_and_sys_only_gets_its_pairs() {
     );
     assert_eq!(live.stated_paths, known.stated_paths);
     let pairs = |topology: &Topology| {
-        let placement = policy::map(topology, &Request::default());
+        let placement = policy::map(topology, &Wish::default());
         placement
             .gpus
             .iter()
@@ -449,12 +450,12 @@ fn a_machine_with_what_its_model_supplies_is_planned_as_the_model_is() {
     for model in MODELS {
         let known = model.topology().unwrap();
         let mut live = as_seen(model.name);
-        let before = policy::map(&live, &Request::default());
+        let before = policy::map(&live, &Wish::default());
         supply(&mut live, model);
-        let after = policy::map(&live, &Request::default());
+        let after = policy::map(&live, &Wish::default());
         assert_eq!(
             after,
-            policy::map(&known, &Request::default()),
+            policy::map(&known, &Wish::default()),
             "{}",
             known.name
         );

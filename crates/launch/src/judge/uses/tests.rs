@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::{Use, tell};
-use nic_placement_core::config::{Words, merge_settings};
+use nic_placement_core::config::{Admin, Words};
 use nic_placement_core::libraries::{Evidence, FileText, Present};
 use nic_placement_core::placement::Excluded;
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
@@ -32,11 +32,7 @@ fn with<T>(
     ask: impl Fn(&TaskPlan, &[Use]) -> T,
 ) -> T {
     let words = Words::parse(words).unwrap();
-    let settings = merge_settings(&Words::default(), None, Some(&words));
-    let mut wish = Wish {
-        settings,
-        ..Wish::default()
-    };
+    let mut wish = Wish::new(Admin::default(), None, Some(&words));
     if !argument.is_empty() {
         wish.admin.add(argument).unwrap();
     }
@@ -250,11 +246,7 @@ fn the_admins_own_list_is_told_too() {
 #[test]
 fn a_list_in_a_configuration_file_is_told_as_what_the_library_will_use() {
     let words = Words::parse("restricted").unwrap();
-    let settings = merge_settings(&Words::default(), None, Some(&words));
-    let wish = Wish {
-        settings,
-        ..Wish::default()
-    };
+    let wish = Wish::new(Admin::default(), None, Some(&words));
     let site = |path: &str| {
         let text = match path {
             "/etc/nccl.conf" => "NCCL_IB_HCA==mlx5_0,mlx5_1",
@@ -320,11 +312,7 @@ fn with_files_on(
     values: &[(&str, &str)],
 ) -> (Vec<String>, Vec<String>) {
     let words = Words::parse(words).unwrap();
-    let settings = merge_settings(&Words::default(), None, Some(&words));
-    let wish = Wish {
-        settings,
-        ..Wish::default()
-    };
+    let wish = Wish::new(Admin::default(), None, Some(&words));
     let routes = [(
         "/proc/net/route",
         "Iface\tDestination\tGateway\tFlags\neth0 0 0100A8C0 0003 0 0 0 0\n",

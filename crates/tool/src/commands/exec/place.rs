@@ -27,7 +27,7 @@ pub(super) fn place(
 ) -> Result<Vec<String>, Failure> {
     let present = environment.values();
     let numbering = rank::find(&present, options.local_rank, options.local_size);
-    let reports = intent.wish.settings.verbose || intent.wish.settings.dry_run;
+    let reports = intent.wish.reports();
     listen(reports || numbering.is_first());
 
     let mut survey = survey(options, intent.wish)?;

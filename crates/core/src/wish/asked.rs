@@ -104,17 +104,3 @@ pub enum Mem {
     /// near nodes alone
     Strict,
 }
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Binding {
-    pub bind: Bind,
-    pub mem: Mem,
-    /// true if threads are counted for OpenMP
-    pub count_threads: bool,
-    /// true if the user asked for placement, false for the admin's default
-    pub asked: bool,
-    /// true if `bind` holds beside `--cpu-bind=none`
-    pub over_none: bool,
-    /// true if facts from another source than this system may bind (the admin's `trust-topology`)
-    pub trust: bool,
-}
