@@ -17,7 +17,7 @@ use nic_placement_core::step::program::{READ, binder};
 use nic_placement_core::step::{Counted, SRUN, STEP_GPUS, Starter, Step};
 use nic_placement_core::topology::{CpuSet, Pu, Topology};
 use nic_placement_process::admin::{self, Found, Off};
-use nic_placement_process::session::{Session, Survey};
+use nic_placement_process::session::Session;
 use nic_placement_process::{files, node};
 use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
@@ -81,7 +81,7 @@ fn step(spank: &SpankHandle) -> OfTasks {
     let session = session(spank, wish).map_err(|error| error.to_string());
     let (names, threads_per_core) = match &session {
         Ok(session) => {
-            warn(&session.findings());
+            warn(&session.findings(&session.plan));
             (
                 session.plan.evidence_variables(&task::READ),
                 threads_per_core(&session.plan.node),
@@ -102,9 +102,9 @@ fn step(spank: &SpankHandle) -> OfTasks {
 /// The step's plan on this node.
 fn session(spank: &SpankHandle, wish: Wish) -> Result<Session, NoTopology> {
     let scope = wish.scope();
-    let survey = Survey::of_this_node(wish, scope, node::author())?;
-    let step = granted(spank, &survey.wish, &survey.node);
-    Ok(survey.plan(step))
+    let step =
+        |wish: &mut Wish, node: &Topology, _: Option<&_>| Ok((granted(spank, wish, node), ()));
+    Session::of_this_node(wish, scope, node::author(), step).map(|(session, ())| session)
 }
 
 /// One line on what would be done for the step on this node.
@@ -112,7 +112,7 @@ fn observed(spank: &SpankHandle, wish: Wish) -> String {
     let (job, step) = (spank.job_id().unwrap_or(0), spank.job_stepid().unwrap_or(0));
     let found = match session(spank, wish) {
         Ok(session) => {
-            let findings = summary(&session.findings());
+            let findings = summary(&session.findings(&session.plan));
             let present = environment::read(spank, &session.plan.evidence_variables(&[])).present;
             [vec![session.plan.observed(&present)], findings]
                 .concat()

@@ -11,7 +11,7 @@ use nic_placement_core::order::Order;
 use nic_placement_core::step::{GPU_BIND, NODE_NAME, Task};
 use nic_placement_process::files::UsersFiles;
 use nic_placement_process::memory;
-use nic_placement_process::session::Session;
+use nic_placement_process::session::{Session, carry_out, report};
 use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
 
@@ -121,12 +121,13 @@ fn place(
         .ok()
         .and_then(|id| u32::try_from(id).ok())
         .unwrap_or(0);
-    let mut task = Task {
+    let (plan, denied_nics) = session.plan_here(local_id == 0);
+    let task = Task {
         local_id,
         global_id,
+        denied_nics,
         ..task(active, session, &environment.present)
     };
-    let open = session.opened(local_id == 0);
     // this process is the user's by now, and what the user may not read the program could not read either
     let files = UsersFiles::default();
     let read = |path: &str| files.read(path);
@@ -134,12 +135,12 @@ fn place(
         present: &environment.present,
         read: &read,
     };
-    let mut placed = open.place(&mut task, evidence);
+    let mut placed = plan.task(&task, evidence);
     if let Some(warning) = &placed.warning {
         log::warn!("task {global_id}: {warning}");
     }
     let no_room = environment.keep_room(&mut placed.variables, program::size_of_words());
-    let mut failures = open.carry_out(&mut placed, |variables| {
+    let mut failures = carry_out(&mut placed, |variables| {
         environment::change(spank, variables)
     });
     failures.extend(no_room.map(|why| format!("no variable is set: {why}")));
@@ -153,7 +154,7 @@ fn place(
         .iter()
         .for_each(|failure| log::log!(level, "task {global_id}: {failure}"));
     if active.reports {
-        open.report(&task, &placed, &failures, evidence)
+        report(&placed, &failures, &environment.present)
             .iter()
             .for_each(|line| say(line));
         if local_id == 0 {

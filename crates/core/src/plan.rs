@@ -37,12 +37,13 @@ impl Wish {
 }
 
 /// One step's plan for one node: everything that its tasks share.
+#[derive(Clone)]
 pub struct Plan {
     pub node: Arc<Topology>,
     pub wish: Arc<Wish>,
     pub step: Step,
     pub map: NodePlacement,
-    prepared: Prepared,
+    prepared: Arc<Prepared>,
 }
 
 impl Plan {
@@ -56,7 +57,7 @@ impl Plan {
     fn of(node: Arc<Topology>, wish: Arc<Wish>, step: Step, read: ReadFile, were: &[Rail]) -> Plan {
         let alone = step.alone_on_node.then(|| gpus::of_the_step(&node, &step));
         let map = policy::map_of(&node, &wish, alone.as_deref(), were);
-        let prepared = Prepared::new(&node, &map, Arc::clone(&wish), &step, read);
+        let prepared = Arc::new(Prepared::new(&node, &map, Arc::clone(&wish), &step, read));
         Plan {
             node,
             wish,
@@ -158,7 +159,7 @@ impl Plan {
 }
 
 pub struct TaskPlan<'p> {
-    plan: &'p Plan,
+    pub plan: &'p Plan,
     pub placement: TaskPlacement,
     pub variables: Vec<Variable<'p>>,
     /// what a report adds to the NICs: those of lists that are not ours

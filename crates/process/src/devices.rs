@@ -10,7 +10,7 @@ use std::fs::File;
 use std::path::Path;
 
 /// `/dev`, open, and its state at that time.
-pub(crate) struct Devices {
+pub struct Devices {
     /// `None` if it cannot be opened
     pub(crate) directory: Option<File>,
     /// file of each GPU, as each task asks for it

@@ -9,7 +9,7 @@ use nic_placement_core::topology::Topology;
 use nic_placement_sys::{self as sys, Refusal};
 
 /// Without `devices` the GPUs' access is unknown.
-pub(crate) fn grant(present: &Present, topology: &Topology, devices: Option<&Devices>) -> GpuGrant {
+pub fn grant(present: &Present, topology: &Topology, devices: Option<&Devices>) -> GpuGrant {
     let variables = gpus::VARIABLES
         .into_iter()
         .filter_map(|name| Some((name, present.get(name)?.clone())))
@@ -39,7 +39,7 @@ pub(crate) fn grant(present: &Present, topology: &Topology, devices: Option<&Dev
 /// As [`grant`], for a process that may be in a container: if some of a vendor's GPUs have device nodes that it may
 /// open, those without one are not there for it.  Containers get the nodes of their own GPUs, and see all GPUs in
 /// `/sys`.
-pub(crate) fn without_absent(mut grant: GpuGrant, topology: &Topology) -> GpuGrant {
+pub fn without_absent(mut grant: GpuGrant, topology: &Topology) -> GpuGrant {
     let before = grant.access.clone();
     for (gpu, access) in topology.gpus.iter().zip(&mut grant.access) {
         let of_vendor = topology

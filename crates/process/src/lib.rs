@@ -7,9 +7,9 @@
 
 pub mod admin;
 mod bind;
-mod devices;
+pub mod devices;
 pub mod files;
-mod gpus;
+pub mod gpus;
 pub mod maps;
 pub mod node;
 pub mod room;

@@ -18,7 +18,8 @@ use nic_placement_core::step::program;
 use nic_placement_core::step::{Claim, GPU_BIND, GpuGrant, SRUN, STEP_GPUS, Starter, Step, Task};
 use nic_placement_core::topology::{CpuSet, GpuIndex, Topology};
 use nic_placement_core::wish::Wish;
-use nic_placement_process::session::Survey;
+use nic_placement_process::devices::Devices;
+use nic_placement_process::gpus::{grant, without_absent};
 use nic_placement_process::{admin, memory};
 use nic_placement_sys as sys;
 use rank::Numbering;
@@ -51,8 +52,6 @@ pub fn wish(admin: Admin, present: &Present, words: Option<&Words>) -> Wish {
 
 /// The process as a task of a step that its launcher started.
 pub struct LaunchedProcess {
-    /// the step of all processes that the launcher started on the node
-    pub step: Step,
     /// this process
     pub task: Task,
     /// why it is not known which GPU it will use
@@ -62,21 +61,23 @@ pub struct LaunchedProcess {
 }
 
 impl LaunchedProcess {
-    /// This process, which becomes the program of these words.
+    /// The step of all processes that the launcher started on the node, and this one, which becomes the program of these words.
     pub fn new(
-        survey: &Survey,
+        wish: &Wish,
+        node: &Topology,
+        devices: Option<&Devices>,
         present: &Present,
         numbering: &Numbering,
         words: &[&str],
-    ) -> LaunchedProcess {
-        let (node, rank) = (&survey.node, numbering.rank.as_ref());
+    ) -> (Step, LaunchedProcess) {
+        let rank = numbering.rank.as_ref();
         let surroundings = Surroundings {
             node,
             present,
             numbering,
             launcher: launcher(present, numbering),
         };
-        let gpus = survey.gpus(present);
+        let gpus = without_absent(grant(present, node, devices), node);
         let of_slurm = Step {
             gpus: present.get(STEP_GPUS).cloned(),
             ..Step::default()
@@ -86,7 +87,7 @@ impl LaunchedProcess {
         let cpus = sys::affinity().unwrap_or_default();
         let (step_gpus, gpu_bind) = surroundings.split_of_gpus(&seen, &claim, &gpus);
         let cpu_bind = surroundings.earlier_binding(&cpus);
-        let is_told = survey.wish.bind != Bind::None && is_first_far(node, &seen, &claim, &cpus);
+        let is_told = wish.bind != Bind::None && is_first_far(node, &seen, &claim, &cpus);
         let stays_far = cpu_bind
             .clone()
             .filter(|_| is_told && surroundings.launcher.is_some());
@@ -115,12 +116,12 @@ impl LaunchedProcess {
             memory: memory(is_in_a_placed_step(present)),
             ..Task::default()
         };
-        LaunchedProcess {
-            step,
+        let process = LaunchedProcess {
             task,
             note,
             stays_far,
-        }
+        };
+        (step, process)
     }
 }
 

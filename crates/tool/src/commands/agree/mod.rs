@@ -14,7 +14,7 @@ use nic_placement_fleet::agree::{Compared, Dissent, NodeWord, compare};
 use nic_placement_fleet::audit::report::Report;
 use nic_placement_fleet::audit::stream::StreamPiece;
 use nic_placement_launch::plugstack;
-use nic_placement_process::session::Survey;
+use nic_placement_process::session::Session;
 use nic_placement_process::{admin, node};
 use nic_placement_program as program;
 use std::path::PathBuf;
@@ -232,9 +232,10 @@ fn own_word() -> Result<NodeWord, Failure> {
         ..Wish::default()
     };
     let scope = wish.scope();
-    let session = Survey::of_this_node(wish, scope, node::callers_author())?.plan(Step::default());
-    let open = session.opened(false);
-    let plan = open.plan();
+    let author = node::callers_author();
+    let step = |_: &mut _, _: &_, _: Option<&_>| Ok::<_, Failure>((Step::default(), ()));
+    let (session, ()) = Session::of_this_node(wish, scope, author, step)?;
+    let (plan, _) = session.plan_here(false);
     let host = value(NODE_NAME).unwrap_or_else(admin::hostname);
     Ok(NodeWord {
         host,
