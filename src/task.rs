@@ -126,6 +126,7 @@ fn place(
         local_id,
         global_id,
         denied_nics,
+        room: Some(environment.room(program::size_of_words())),
         ..task(active, session, &environment.present)
     };
     // this process is the user's by now, and what the user may not read the program could not read either
@@ -135,26 +136,23 @@ fn place(
         present: &environment.present,
         read: &read,
     };
-    let mut placed = plan.task(&task, evidence);
+    let placed = plan.task(&task, evidence);
     if let Some(warning) = &placed.warning {
         log::warn!("task {global_id}: {warning}");
     }
-    let no_room = environment.keep_room(&mut placed.variables, program::size_of_words());
-    let mut failures = carry_out(&mut placed, |variables| {
-        environment::change(spank, variables)
-    });
-    failures.extend(no_room.map(|why| format!("no variable is set: {why}")));
+    let outcome = carry_out(&placed, |variables| environment::change(spank, variables));
     // without `strict` a node without NICs is a fact, told once for the step
     let level = if placed.misses_nothing_of_its_own() {
         log::Level::Debug
     } else {
         log::Level::Warn
     };
-    failures
+    outcome
+        .failures
         .iter()
         .for_each(|failure| log::log!(level, "task {global_id}: {failure}"));
     if active.reports {
-        report(&placed, &failures, &environment.present)
+        report(&placed, &outcome, &environment.present, "")
             .iter()
             .for_each(|line| say(line));
         if local_id == 0 {
@@ -164,7 +162,7 @@ fn place(
             }
         }
     }
-    failures
+    outcome.failures
 }
 
 fn task(active: &Active, session: &Session, present: &Present) -> Task {

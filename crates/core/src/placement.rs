@@ -176,14 +176,6 @@ pub struct TaskPlacement {
     pub reasons: Vec<String>,
 }
 
-impl TaskPlacement {
-    /// Makes the memory policy stay as it is after all.
-    pub fn keep_memory(&mut self, why: String) {
-        self.reasons.push(format!("memory: left alone, {why}"));
-        self.mems = MemDecision::Keep { why };
-    }
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CpuDecision {
     Keep {

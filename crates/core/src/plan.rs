@@ -4,10 +4,10 @@
 //! or changes the system: the caller passes the facts of the task's process, and carries out the decision.
 #![forbid(unsafe_code)]
 
+mod room;
 mod task;
 mod text;
 
-use crate::bind;
 use crate::diagnostic::Diagnostic;
 use crate::discover::Scope;
 use crate::gpus;
@@ -85,7 +85,6 @@ impl Plan {
             prepared,
         } = self;
         let mut placement = task::placement(node, map, wish, step, task);
-        bind::limit_memory(&mut placement, &task.memory);
         let warning = task::warn_of_denied(map, node, task);
         placement.reasons.extend(warning.clone());
         let variables = libraries::environment(prepared, node, map, &placement, evidence);
@@ -93,13 +92,20 @@ impl Plan {
         let judges_nics = !libraries::has_list_of_others(&variables, evidence.present, is_admins);
         let strictness = wish.strictness;
         let shortfalls = strictness::shortfalls(node, map, &placement, judges_nics, strictness);
+        let lacks_room = task
+            .room
+            .is_some_and(|room| room::is_lacking(&variables, evidence.present, room));
+        let without_room = |variable| room::without(variable, evidence.present);
         TaskPlan {
             plan: self,
             placement,
-            variables,
-            others: String::new(),
+            variables: match lacks_room {
+                true => variables.into_iter().map(without_room).collect(),
+                false => variables,
+            },
             shortfalls,
             warning,
+            no_room: lacks_room.then_some(room::WHY),
         }
     }
 
@@ -162,12 +168,12 @@ pub struct TaskPlan<'p> {
     pub plan: &'p Plan,
     pub placement: TaskPlacement,
     pub variables: Vec<Variable<'p>>,
-    /// what a report adds to the NICs: those of lists that are not ours
-    pub others: String,
     /// what the policy promised, or a strict word asked for, and the task lacks
     pub shortfalls: Vec<String>,
     /// for the admin
     pub warning: Option<String>,
+    /// the reason if no variable is set
+    pub no_room: Option<&'static str>,
 }
 
 impl TaskPlan<'_> {

@@ -96,6 +96,24 @@ pub struct Task {
     pub promised: Option<Vec<GpuIndex>>,
     /// as the kernel reports it
     pub memory: Memory,
+    /// the room for variables; `None` if it is not to be looked at
+    pub room: Option<Room>,
+}
+
+/// What execve(2) of a task's program can take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// bytes of its arguments and of the variables that it has
+    pub taken: usize,
+    /// bytes of its stack, at most
+    pub stack: u64,
+}
+
+impl Room {
+    /// Bytes of one variable with its NUL, at most (`MAX_ARG_STRLEN`, linux/binfmts.h: 32 pages of 4 KiB).
+    pub const LONGEST: usize = 128 * 1024;
+    /// A string costs its NUL and a pointer besides.
+    pub const EACH: usize = 9;
 }
 
 /// A task's memory before we change it.

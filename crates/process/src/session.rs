@@ -114,22 +114,39 @@ fn reader(devices: Option<&Devices>, node: &Topology) -> ReadFile<'static> {
     }
 }
 
-/// Binds this process and sets its variables by `set`, which returns failures; a dry run does neither.  Returns what the
-/// task could not have.
-pub fn carry_out(
-    placed: &mut TaskPlan,
-    set: impl FnOnce(&[Variable]) -> Vec<String>,
-) -> Vec<String> {
-    let mut failures = placed.shortfalls.clone();
-    if !placed.plan.wish.dry_run {
-        failures.extend(bind::apply(&mut placed.placement, &placed.plan.node));
-        failures.extend(set(&placed.variables));
-    }
-    failures
+/// What came of a decision.
+pub struct Outcome {
+    /// what the task could not have
+    pub failures: Vec<String>,
+    /// the reason if the memory policy stays as it was after all
+    memory_stays: Option<String>,
 }
 
-/// The lines of `verbose` and `dry-run` for the user.
-pub fn report(placed: &TaskPlan, failures: &[String], present: &Present) -> Vec<String> {
+/// Binds this process and sets its variables by `set`, which returns failures; a dry run does neither.
+pub fn carry_out(placed: &TaskPlan, set: impl FnOnce(&[Variable]) -> Vec<String>) -> Outcome {
+    let (mut failures, mut memory_stays) = (placed.shortfalls.clone(), None);
+    if !placed.plan.wish.dry_run {
+        memory_stays = bind::apply(&placed.placement, &placed.plan.node, &mut failures);
+        failures.extend(set(&placed.variables));
+    }
+    failures.extend(
+        placed
+            .no_room
+            .map(|why| format!("no variable is set: {why}")),
+    );
+    Outcome {
+        failures,
+        memory_stays,
+    }
+}
+
+/// The lines of `verbose` and `dry-run` for the user; `others` are the NICs of lists that are not ours.
+pub fn report(
+    placed: &TaskPlan,
+    outcome: &Outcome,
+    present: &Present,
+    others: &str,
+) -> Vec<String> {
     let TaskPlan {
         plan, placement, ..
     } = placed;
@@ -139,9 +156,10 @@ pub fn report(placed: &TaskPlan, failures: &[String], present: &Present) -> Vec<
         .cloned()
         .unwrap_or_else(admin::hostname);
     let would = if plan.wish.dry_run { "dry run: " } else { "" };
-    let lines = placed.lines(&name);
+    let lines = placed.lines(&name, others, outcome.memory_stays.as_deref());
     let lines = lines.iter().map(|line| format!("{would}{line}"));
-    let failures = failures
+    let failures = outcome
+        .failures
         .iter()
         .map(|failure| format!("task {}: {failure}", placement.global_id));
     // the same in all tasks: told once for each node

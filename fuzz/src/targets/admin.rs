@@ -173,7 +173,7 @@ pub fn template(data: &[u8]) {
                 assert!(!is_other, "`{}` is set too", variable.name);
             }
         }
-        task.lines(&plan.node.name)
+        task.lines(&plan.node.name, "", None)
             .iter()
             .for_each(|line| held::tidy(line));
     });

@@ -5,50 +5,53 @@
 //! each thread gets memory where it runs.  A preference would make memory remote for some threads.
 #![forbid(unsafe_code)]
 
-use super::{MAX_SHOWN, NearNodes, Situation, bound_by_program, joined, numa_nodes};
+use super::{MAX_SHOWN, NearNodes, Situation, bound_by_program, numa_nodes};
 use crate::diagnostic::Shown;
-use crate::placement::{Bind, CpuDecision, Mem, MemDecision, TaskPlacement};
+use crate::placement::{Bind, CpuDecision, Mem, MemDecision};
 use crate::policy::ladder::Ladder;
 use crate::step::Memory;
 use crate::topology::NodeSet;
 
-/// Limits the decision to the task's memory.  A memory policy that another program set stays: a site's wrapper around
-/// slurmd, or a plugin before us, set it on purpose.  A policy of ours may only lose nodes.  Nodes outside the cpuset
-/// give no memory.
-pub fn limit_memory(placement: &mut TaskPlacement, memory: &Memory) {
-    let Some(nodes) = placement.mems.nodes().cloned() else {
-        return;
+/// The sentence on a memory policy that stays as it is after all.
+pub(crate) fn left_alone(why: &str) -> String {
+    format!("memory: left alone, {why}")
+}
+
+/// Limits the decision to the task's memory; returns a note on that, and what the task cannot have.
+///
+/// A memory policy that another program set stays: a site's wrapper around slurmd, or a plugin before us, set it on
+/// purpose.  A policy of ours may only lose nodes.  Nodes outside the cpuset give no memory.
+pub(crate) fn limited(
+    mut mems: MemDecision,
+    memory: &Memory,
+) -> (MemDecision, Option<String>, Option<String>) {
+    let (MemDecision::Prefer { nodes, .. } | MemDecision::Fence { nodes, .. }) = &mut mems else {
+        return (mems, None, None);
     };
-    if let Some(why) = &memory.taken {
-        return placement.keep_memory(why.clone());
-    }
-    if memory
-        .ours
-        .as_ref()
-        .is_some_and(|ours| !nodes.is_subset(ours))
-    {
-        return placement
-            .keep_memory("the placed step around it prefers other NUMA nodes".to_string());
-    }
     // if the cpuset is unknown, the kernel accepts or refuses the nodes
-    let Some(allowed) = &memory.allowed else {
-        return;
-    };
+    let allowed = memory.allowed.as_ref().unwrap_or(nodes);
     let left = nodes.intersection(allowed);
-    if left.is_empty() {
-        let why = format!("NUMA node {nodes} is outside the cpuset, whose memory is on {allowed}");
-        let missed = format!("memory: {why}");
-        placement.missed = joined(placement.missed.take(), Some(missed));
-        return placement.keep_memory(why);
-    }
-    if left != nodes {
-        let note = format!("memory: of NUMA nodes {nodes} only {left} are in the cpuset");
-        placement.reasons.push(note);
-        match &mut placement.mems {
-            MemDecision::Prefer { nodes, .. } | MemDecision::Fence { nodes, .. } => *nodes = left,
-            MemDecision::Keep { .. } => {}
+    let (why, missed) = match (&memory.taken, &memory.ours) {
+        (Some(why), _) => (why.clone(), None),
+        (_, Some(ours)) if !nodes.is_subset(ours) => {
+            let why = "the placed step around it prefers other NUMA nodes";
+            (why.to_string(), None)
         }
-    }
+        _ if left.is_empty() => {
+            let why =
+                format!("NUMA node {nodes} is outside the cpuset, whose memory is on {allowed}");
+            let missed = format!("memory: {why}");
+            (why, Some(missed))
+        }
+        _ if left == *nodes => return (mems, None, None),
+        _ => {
+            let note = format!("memory: of NUMA nodes {nodes} only {left} are in the cpuset");
+            *nodes = left;
+            return (mems, Some(note), None);
+        }
+    };
+    let note = left_alone(&why);
+    (MemDecision::Keep { why }, Some(note), missed)
 }
 
 /// The memory policy by the CPUs that were decided.

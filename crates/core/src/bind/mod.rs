@@ -12,7 +12,7 @@ mod near;
 mod shares;
 mod tasks;
 
-pub use memory::limit_memory;
+pub(crate) use memory::{left_alone, limited};
 
 use crate::diagnostic::{Shown, counted};
 use crate::gpus::step_orders;

@@ -1,7 +1,7 @@
 //! One task's part of the node-wide map: its GPUs, their rails, its CPUs and memory.
 #![forbid(unsafe_code)]
 
-use crate::bind::{Bound, Situation, bind, cores, joined};
+use crate::bind::{Bound, Situation, bind, cores, joined, limited};
 use crate::gpus;
 use crate::order;
 use crate::placement::{CpuDecision, NodePlacement, RailIndex, TaskPlacement};
@@ -108,6 +108,9 @@ impl TaskRequest<'_> {
         if uncounted {
             reasons.push(format!("`omp=on` sets nothing: {}", cores::UNCOUNTED));
         }
+        let (mems, note, lacks) = limited(mems, &task.memory);
+        reasons.extend(note);
+        let missed = joined(missed, lacks);
         let (local_id, global_id) = (task.local_id, task.global_id);
         TaskPlacement {
             local_id,

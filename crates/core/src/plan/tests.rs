@@ -313,7 +313,7 @@ fn the_line_of_a_task_names_its_gpus_nics_and_cpus_in_columns() {
                 read: &|_| None,
             },
         )
-        .lines("n1")
+        .lines("n1", "", None)
         .remove(0)
     };
     let near = "task 0 n1  gpu 0 0000:1b:00.0  nic mlx5_0:1 PIX   cpus 0-3             mem any";

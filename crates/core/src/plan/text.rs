@@ -10,10 +10,11 @@ use crate::topology::{Bitmap, GpuIndex, Topology};
 use crate::{bind, gpus};
 
 impl TaskPlan<'_> {
-    /// The task's lines under `verbose`: its placement, the variables that are set, and the reasons.
+    /// The task's lines under `verbose`: its placement, the variables that are set, and the reasons.  `others` are the NICs of
+    /// lists that are not ours, `stays` is the reason if the memory policy could not be set.
     ///
     /// Each begins with the task and its node, since srun mixes the lines of tasks.
-    pub fn lines(&self, node_name: &str) -> Vec<String> {
+    pub fn lines(&self, node_name: &str, others: &str, stays: Option<&str>) -> Vec<String> {
         let digits = self
             .plan
             .step
@@ -30,16 +31,16 @@ impl TaskPlan<'_> {
         let set = format!("set {}", or(set.join(" "), "nothing"));
         let below = [set]
             .into_iter()
-            .chain(self.reasons())
+            .chain(self.all_reasons(stays))
             .map(|line| format!("{head}    {line}"));
-        [format!("{head}  {}", self.row())]
+        [format!("{head}  {}", self.row(others, stays))]
             .into_iter()
             .chain(below)
             .collect()
     }
 
     /// Columns are as wide as the map's widest entry for a task with one GPU, so rows of separate tasks align.
-    fn row(&self) -> String {
+    fn row(&self, others: &str, stays: Option<&str>) -> String {
         let Plan {
             node: topology,
             map,
@@ -65,7 +66,7 @@ impl TaskPlan<'_> {
                 many.iter().map(rail).collect::<Vec<_>>().join(" ")
             ),
         };
-        rails += &self.others;
+        rails += others;
         let gpu_width = topology
             .gpu_indices()
             .map(|gpu| gpu_cell(topology, gpu).len());
@@ -75,10 +76,8 @@ impl TaskPlan<'_> {
             .numa_nodes
             .iter()
             .map(|node| node.cpus.to_string().len());
-        let mems = task
-            .mems
-            .nodes()
-            .map_or("any".to_string(), ToString::to_string);
+        let mems = task.mems.nodes().filter(|_| stays.is_none());
+        let mems = mems.map_or("any".to_string(), ToString::to_string);
         let cpus = Some(task.cpus.cpus()).filter(|cpus| !cpus.is_empty());
         let cpus = cpus.map_or("unknown".to_string(), ToString::to_string);
         format!(
@@ -91,6 +90,10 @@ impl TaskPlan<'_> {
 
     /// The reasons for the placement, one sentence for each answer, and for each variable that is not set.
     pub fn reasons(&self) -> Vec<String> {
+        self.all_reasons(None)
+    }
+
+    fn all_reasons(&self, stays: Option<&str>) -> Vec<String> {
         let not_set = self
             .variables
             .iter()
@@ -103,6 +106,7 @@ impl TaskPlan<'_> {
             .reasons
             .iter()
             .cloned()
+            .chain(stays.map(bind::left_alone))
             .chain(not_set)
             .collect()
     }

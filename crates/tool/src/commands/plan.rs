@@ -157,7 +157,7 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
             page.exact(&exports);
         }
         Output { why, .. } => {
-            table::print(plan, &placed, page);
+            table::print(plan, &placed, &uses, page);
             shortfalls::lines("task", &lacking, page);
             page.notes(diagnostics.iter().chain(&gpus::lint(&plan.node)));
             if *why {

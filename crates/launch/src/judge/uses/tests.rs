@@ -1,7 +1,7 @@
 //! What a user's own list comes to on machines of the table of known models.
 #![forbid(unsafe_code)]
 
-use super::{Use, tell};
+use super::{Use, others, tell};
 use nic_placement_core::config::{Admin, Words};
 use nic_placement_core::libraries::{Evidence, FileText, Present};
 use nic_placement_core::placement::Excluded;
@@ -288,7 +288,7 @@ fn a_list_in_a_configuration_file_is_told_as_what_the_library_will_use() {
         "{uses:?}"
     );
     assert_eq!(task.shortfalls, [""; 0]);
-    let said = task.lines("n").join("\n");
+    let said = task.lines("n", "", None).join("\n");
     assert!(
         said.contains("NCCL_IB_HCA not set: `/etc/nccl.conf` sets it: mlx5_0:1 PIX"),
         "{said}"
@@ -476,7 +476,7 @@ fn the_line_names_what_will_be_used_beside_what_was_planned() {
             "closest",
             "",
             &[("UCX_NET_DEVICES", list)],
-            |task, _| task.lines("node1").join("\n"),
+            |task, uses| task.lines("node1", &others(uses), None).join("\n"),
         )
     };
     let far = line("mlx5_6:1");

@@ -68,16 +68,16 @@ pub(super) fn place(
         read: &read,
     };
     let mut placed = plan.task(&task, evidence);
-    uses::tell(&plan, &mut placed, &present);
+    let others = uses::others(&uses::tell(&plan, &mut placed, &present));
     if let Some(warning) = &placed.warning {
         say(&format!("task {}: {warning}", task.global_id));
     }
-    let failures = carry_out(&mut placed, |variables| {
+    let outcome = carry_out(&placed, |variables| {
         environment.change(variables);
         Vec::new()
     });
     if reports {
-        report(&placed, &failures, &present)
+        report(&placed, &outcome, &present, &others)
             .iter()
             .for_each(|line| say(line));
         // the user's variables are the same in all tasks
@@ -106,7 +106,7 @@ pub(super) fn place(
                 .iter()
                 .for_each(|doubt| say(&format!("{name}: {doubt}")));
         }
-        return Ok(failures);
+        return Ok(outcome.failures);
     }
     if let Some(why) = stays_far {
         say(&format!(
@@ -115,11 +115,12 @@ pub(super) fn place(
         ));
     }
     if !placed.misses_nothing_of_its_own() {
-        failures
+        outcome
+            .failures
             .iter()
             .for_each(|failure| say(&format!("task {}: {failure}", task.global_id)));
     }
-    Ok(failures)
+    Ok(outcome.failures)
 }
 
 /// The network interfaces that this process sees (the kernel's net/core/net-procfs.c: two lines of headings, then `name:`).
