@@ -15,13 +15,14 @@ use nic_placement_core::plan::{Plan, TaskPlan, Wish};
 use nic_placement_core::platform;
 use nic_placement_core::step::{Step, Task};
 use nic_placement_core::topology::{Provenance, Topology};
+use nic_placement_launch::caller::callers_author;
 use nic_placement_launch::judge::uses::{self, Use};
 use nic_placement_launch::launched::{self, LaunchedProcess, PARTITION, rank};
 use nic_placement_launch::{answers, plugstack, step};
 use nic_placement_process::admin::{self, Found};
+use nic_placement_process::devices;
 use nic_placement_process::files::{self, UsersFiles};
 use nic_placement_process::session::Session;
-use nic_placement_process::{devices, node};
 use nic_placement_sys as sys;
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -196,10 +197,7 @@ fn found_here(request: &Request) -> (Found, bool) {
         });
     }
     let arguments = request.arguments.iter().map(String::as_str);
-    (
-        admin::find(arguments, || partition, node::callers_author()),
-        true,
-    )
+    (admin::find(arguments, || partition, callers_author()), true)
 }
 
 const PLACED: &str = "it is placed already";
@@ -330,7 +328,7 @@ fn session_of<T>(
     step: impl FnOnce(&mut Wish, &Topology, Option<&devices::Devices>) -> Result<(Step, T), Failure>,
 ) -> Result<(Session, T), Failure> {
     match described {
-        None => Session::of_this_node(wish, Scope::Full, node::callers_author(), step),
+        None => Session::of_this_node(wish, Scope::Full, callers_author(), step),
         Some(described) => Session::new(wish, (topology(described)?, Vec::new()), None, step),
     }
 }

@@ -13,12 +13,10 @@ use crate::discover::Scope;
 use crate::gpus;
 use crate::libraries::{self, Evidence, Prepared, ReadFile};
 use crate::order::Order;
-use crate::placement::{
-    CpuDecision, MemDecision, NodePlacement, Pair, Rail, TaskPlacement, Variable,
-};
+use crate::placement::{NodePlacement, Pair, Rail, TaskPlacement, Variable};
 use crate::policy::{self, explain, strictness};
 use crate::step::{Step, Task};
-use crate::topology::{CpuSet, GpuIndex, NicIndex, Topology};
+use crate::topology::{GpuIndex, NicIndex, Topology};
 pub use crate::wish::Wish;
 use crate::wish::{Bind, Policy, Selection, Strictness};
 use std::sync::Arc;
@@ -112,34 +110,6 @@ impl Plan {
     /// Every NIC for one GPU, chosen or not, with the reason.
     pub fn explain(&self, gpu: GpuIndex) -> Vec<Pair> {
         explain::pairs(&self.node, &self.map, &self.wish, gpu)
-    }
-
-    /// The shortfalls of a task with this GPU alone, its CPUs aside.
-    pub fn shortfalls_of(&self, gpu: GpuIndex) -> Vec<String> {
-        let Plan {
-            node, wish, map, ..
-        } = self;
-        let task = TaskPlacement {
-            local_id: 0,
-            global_id: 0,
-            gpus: vec![gpu],
-            seen: vec![gpu],
-            rails: map
-                .gpu(gpu)
-                .choices
-                .iter()
-                .map(|choice| (choice.rail, choice.path))
-                .collect(),
-            cpus: CpuDecision::Keep {
-                cpus: CpuSet::new(),
-                why: String::new(),
-            },
-            mems: MemDecision::Keep { why: String::new() },
-            threads: None,
-            missed: None,
-            reasons: Vec::new(),
-        };
-        strictness::shortfalls(node, map, &task, true, wish.strictness)
     }
 
     pub fn is_strict(&self) -> bool {

@@ -16,7 +16,7 @@ mod parts;
 mod rail;
 mod solve;
 mod spread;
-pub(crate) mod strictness;
+pub mod strictness;
 mod ways;
 
 use crate::placement::{GpuPlacement, NodePlacement, Rail, RailUse};

@@ -10,7 +10,7 @@ use crate::topology::{NicIndex, NodeSet, Topology};
 
 /// Sentences on what the task lacks; a `best-effort` task runs, and we report them.  NICs are not judged where
 /// a list of them is not ours.
-pub(crate) fn shortfalls(
+pub fn shortfalls(
     topology: &Topology,
     node: &NodePlacement,
     task: &TaskPlacement,

@@ -5,6 +5,7 @@ mod gpu_by_rank;
 mod launcher;
 pub mod rank;
 
+use crate::caller::without_absent;
 use gpu_by_rank::gpu_by_rank;
 use launcher::Launcher;
 use nic_placement_core::config::{Admin, ENVIRONMENT, Words, components, cpu_bind};
@@ -19,7 +20,7 @@ use nic_placement_core::step::{Claim, GPU_BIND, GpuGrant, SRUN, STEP_GPUS, Start
 use nic_placement_core::topology::{CpuSet, GpuIndex, Topology};
 use nic_placement_core::wish::Wish;
 use nic_placement_process::devices::Devices;
-use nic_placement_process::gpus::{grant, without_absent};
+use nic_placement_process::gpus::grant;
 use nic_placement_process::{admin, memory};
 use nic_placement_sys as sys;
 use rank::Numbering;

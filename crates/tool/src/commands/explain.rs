@@ -51,7 +51,7 @@ pub(super) fn run(options: &ExplainOptions, page: &mut Page) -> Result<(), Failu
     });
     let explained: Vec<(GpuIndex, Vec<Pair>)> =
         gpus.iter().map(|&gpu| (gpu, plan.explain(gpu))).collect();
-    let lack = |(gpu, _): &(GpuIndex, _)| (gpu.0 as u32, plan.shortfalls_of(*gpu));
+    let lack = |(gpu, _): &(GpuIndex, _)| (gpu.0 as u32, answers::shortfalls_of(&plan, *gpu));
     let lacking: shortfalls::Shortfalls = explained.iter().map(lack).collect();
     if options.json {
         page.exact(&answers::explanation(&plan, &explained));

@@ -13,9 +13,10 @@ use nic_placement_core::step::{NODE_NAME, Step};
 use nic_placement_fleet::agree::{Compared, Dissent, NodeWord, compare};
 use nic_placement_fleet::audit::report::Report;
 use nic_placement_fleet::audit::stream::StreamPiece;
+use nic_placement_launch::caller::callers_author;
 use nic_placement_launch::plugstack;
+use nic_placement_process::admin;
 use nic_placement_process::session::Session;
-use nic_placement_process::{admin, node};
 use nic_placement_program as program;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -232,7 +233,7 @@ fn own_word() -> Result<NodeWord, Failure> {
         ..Wish::default()
     };
     let scope = wish.scope();
-    let author = node::callers_author();
+    let author = callers_author();
     let step = |_: &mut _, _: &_, _: Option<&_>| Ok::<_, Failure>((Step::default(), ()));
     let (session, ()) = Session::of_this_node(wish, scope, author, step)?;
     let (plan, _) = session.plan_here(false);

@@ -12,6 +12,7 @@ use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::step::{NODE_NAME, Step, program};
 use nic_placement_core::topology::{Provenance, Topology};
 use nic_placement_formats::describe;
+use nic_placement_launch::caller::callers_author;
 use nic_placement_launch::judge::{self, Checked, uses};
 use nic_placement_launch::launched::{LaunchedProcess, rank, select_as_the_step_did};
 use nic_placement_process::admin::hostname;
@@ -142,7 +143,7 @@ fn session(
         Option<&Devices>,
     ) -> Result<(Step, LaunchedProcess), Failure>,
 ) -> Result<(Session, LaunchedProcess), Failure> {
-    let (author, source) = (node::callers_author(), options.node.source());
+    let (author, source) = (callers_author(), options.node.source());
     if source == NodeSource::Live {
         let scope = wish.scope();
         return Session::of_this_node(wish, scope, author, step);
