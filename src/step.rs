@@ -16,7 +16,7 @@ use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::step::program::{READ, binder};
 use nic_placement_core::step::{Counted, SRUN, STEP_GPUS, Starter, Step};
 use nic_placement_core::topology::{CpuSet, Pu, Topology};
-use nic_placement_process::admin::{self, Found, Off};
+use nic_placement_process::admin::{self, Off};
 use nic_placement_process::session::Session;
 use nic_placement_process::{files, node};
 use nic_placement_sys as sys;
@@ -79,23 +79,18 @@ fn step(spank: &SpankHandle) -> OfTasks {
         log::warn!("{CONTAINER_LATER}");
     }
     let session = session(spank, wish).map_err(|error| error.to_string());
-    let (names, threads_per_core) = match &session {
-        Ok(session) => {
-            warn(&session.findings(&session.plan));
-            (
-                session.plan.evidence_variables(&task::READ),
-                threads_per_core(&session.plan.node),
-            )
-        }
-        Err(_) => (task::READ.to_vec(), None),
-    };
-    let names = names.into_iter().map(str::to_string).collect();
+    let (mut names, mut threads_per_core) = (task::READ.to_vec(), None);
+    if let Ok(session) = &session {
+        warn(&session.findings(&session.plan));
+        names = session.plan.evidence_variables(&task::READ);
+        threads_per_core = self::threads_per_core(&session.plan.node);
+    }
     OfTasks::Placed(Active {
-        session,
         reports,
-        names,
+        names: names.into_iter().map(str::to_string).collect(),
         threads_per_core,
         container_later,
+        session,
     })
 }
 
@@ -132,12 +127,8 @@ fn wish(spank: &SpankHandle) -> (Wish, Option<Off>) {
     let partition = || variable(spank, "SLURM_JOB_PARTITION");
     let arguments = option::arguments();
     let arguments = arguments.iter().map(String::as_str);
-    let Found {
-        admin,
-        findings,
-        off,
-        ..
-    } = admin::find(arguments, partition, node::author());
+    let found = admin::find(arguments, partition, node::author());
+    let (admin, findings, off) = (found.admin, found.findings, found.off);
     match &off {
         Some(why @ Off::Refused(_)) => log::error!("{why}"),
         Some(why) => log::debug!("{why}"),
@@ -146,12 +137,9 @@ fn wish(spank: &SpankHandle) -> (Wish, Option<Off>) {
             .take(DOUBTS)
             .for_each(|doubt| log::error!("{doubt}")),
     }
-    let job = || {
-        Some(components::leader(spank.job_id().unwrap_or(0), |name| {
-            variable(spank, name)
-        }))
-    };
-    let environment = admin::words_of_variable(variable(spank, ENVIRONMENT).as_deref());
+    let read = |name: &str| variable(spank, name);
+    let job = || Some(components::leader(spank.job_id().unwrap_or(0), read));
+    let environment = admin::words_of_variable(read(ENVIRONMENT).as_deref());
     let option = option::of_job(spank);
     let mut wish = admin::wish(admin, job, environment.as_ref(), option.as_ref());
     wish.wordless = !(wish.reports() || log::log_enabled!(log::Level::Debug));
@@ -175,7 +163,7 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
     let read = |name: &str| values.get(name).cloned();
     let tasks = spank.job_local_task_count().unwrap_or(0);
     let cpus_per_task = requested_cpus(spank, read(CPUS_PER_TASK), tasks);
-    let job_cores = spank.job_alloc_cores().ok().and_then(count);
+    let job_cores = spank.job_alloc_cores().ok().and_then(cores);
     Step {
         starter: Starter::Slurm,
         tasks,
@@ -217,7 +205,7 @@ fn requested_cpus(spank: &SpankHandle, variable: Option<String>, tasks: u32) -> 
 
 /// The step's CPUs and cores on this node in numbers of Slurm's own.
 fn counted(spank: &SpankHandle) -> Option<Counted> {
-    let cores = u32::try_from(count(spank.step_alloc_cores().ok()?)?).ok()?;
+    let cores = u32::try_from(cores(spank.step_alloc_cores().ok()?)?).ok()?;
     Some(Counted {
         cpus: spank.job_ncpus().ok()?.into(),
         cores,
@@ -235,18 +223,17 @@ fn threads_per_core(node: &Topology) -> Option<usize> {
         return None;
     }
     let siblings = files::read("/sys/devices/system/cpu/cpu0/topology/thread_siblings")?;
-    CpuSet::from_mask(&siblings.text)
-        .ok()
-        .map(|threads| threads.len())
-        .filter(|threads| *threads > 0)
+    count(CpuSet::from_mask(&siblings.text).ok())
 }
 
-/// How many cores a list of Slurm's has: its numbers are not the kernel's.
-fn count(list: &str) -> Option<usize> {
-    CpuSet::from_list(list)
-        .ok()
-        .map(|cores| cores.len())
-        .filter(|count| *count > 0)
+/// The CPUs or cores of a set; `None` without any.
+fn count(set: Option<CpuSet>) -> Option<usize> {
+    set.map(|set| set.len()).filter(|count| *count > 0)
+}
+
+/// The number of cores in a list of Slurm's: its numbers are not the kernel's.
+fn cores(list: &str) -> Option<usize> {
+    count(CpuSet::from_list(list).ok())
 }
 
 fn warn(diagnostics: &[Diagnostic]) {
@@ -279,15 +266,12 @@ fn report(active: &Active) {
     if node.gpus.is_empty() {
         return log::debug!("no NIC is set: {source} shows no GPU");
     }
-    let (gpus, rails, nics, policy) = (
-        node.gpus.len(),
+    log::info!(
+        "{}, {} of {} NICs, policy `{}`, from {source}",
+        diagnostic::counted(node.gpus.len(), "GPU"),
         map.rails.len(),
         node.nics.len(),
-        map.policy,
-    );
-    log::info!(
-        "{}, {rails} of {nics} NICs, policy `{policy}`, from {source}",
-        diagnostic::counted(gpus, "GPU")
+        map.policy
     );
     exclusions(map);
     for (index, gpu) in map.numbered_gpus() {

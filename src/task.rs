@@ -78,11 +78,11 @@ pub(crate) fn init(spank: &SpankHandle) {
 /// component of a heterogeneous step from 0 (src/slurmd/slurmstepd/task.c, `exec_task`).
 fn global_id(spank: &SpankHandle, present: &Present) -> u32 {
     let is_number = |text: &&String| text.bytes().all(|byte| byte.is_ascii_digit());
-    let procid = present
-        .get(PROCID)
-        .filter(is_number)
-        .and_then(|text| text.parse().ok());
-    procid.or_else(|| spank.task_global_id().ok()).unwrap_or(0)
+    let procid = present.get(PROCID).filter(is_number);
+    procid
+        .and_then(|text| text.parse().ok())
+        .or_else(|| spank.task_global_id().ok())
+        .unwrap_or(0)
 }
 
 /// Tells the user, in the step's first task, why the placement that was asked for is refused, unless srun has said it.
@@ -193,10 +193,9 @@ fn withdraw(spank: &SpankHandle, present: &Present) {
     if !present.contains_key(marker::NAME) || !(is_normal(spank) || is_program_of_job(spank)) {
         return;
     }
-    let wish = if let Some(OfTasks::NotPlaced(wish, _)) = STEP.get() {
-        Some(wish)
-    } else {
-        None
+    let wish = match STEP.get() {
+        Some(OfTasks::NotPlaced(wish, _)) => Some(wish),
+        _ => None,
     };
     // `dry-run` changes nothing, and so takes nothing away
     if wish.is_some_and(|wish| wish.dry_run) {

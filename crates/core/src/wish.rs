@@ -19,7 +19,7 @@ pub enum Switch {
     Off,
 }
 
-/// The words of one text; a field without a comment has the name of its word.
+/// The words of one text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Words {
     /// a policy, or `off`; `None` where the text names neither
@@ -32,12 +32,10 @@ pub struct Words {
     pub help: bool,
     pub verbose: bool,
     pub dry_run: bool,
-    /// `best-effort`, `strict`, `restricted` or `single-numa-node`
     pub strictness: Option<Strictness>,
     pub nics_per_task: Option<NicsEach>,
     /// the last `env=` of the text
     pub env: Option<Libraries>,
-    /// the variables that `env=` names
     pub env_names: Vec<String>,
     /// all `no-env=` of the text, names and beginnings with a star
     pub no_env: Vec<String>,
@@ -74,7 +72,7 @@ impl Default for NodeFileUse {
     }
 }
 
-/// The admin's settings; a field without a comment has the name of its argument.
+/// The admin's arguments.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Admin {
     pub default: Words,
@@ -162,19 +160,16 @@ pub struct Libraries(pub(crate) u32);
 /// A file with the map of the whole node, for an engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MapFile {
-    /// its format
     pub format: Format,
-    /// its path
     pub path: String,
     /// its text; `None` if that is not compared
     pub text: Option<String>,
 }
 
-/// One of the admin's variables.
+/// A `set=`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     pub(crate) name: String,
-    /// its braces are known words
     pub(crate) text: String,
 }
 
@@ -200,11 +195,9 @@ pub struct Wish {
     pub admin: Admin,
     pub enabled: bool,
     pub policy: Policy,
-    /// decide and log, change nothing: the admin sees what steps would get before their users ask
+    /// decides and logs, changes nothing: the admin sees what steps would get before their users ask
     pub observe: bool,
-    /// one line for each task on the user's terminal
     pub verbose: bool,
-    /// decide and report, change nothing
     pub dry_run: bool,
     pub strictness: Strictness,
     pub nics_per_task: NicsEach,
@@ -212,18 +205,16 @@ pub struct Wish {
     pub bind: Bind,
     pub mem: Mem,
     pub omp: bool,
-    /// true if the user wrote `bind=`, which then holds beside a `--cpu-bind=none` that switches off Slurm's own
-    /// binding
+    /// the user's `bind=` holds beside a `--cpu-bind=none`, which switches off Slurm's own binding
     pub bind_by_user: bool,
-    /// true if the user asked for placement, false for the admin's default
+    /// false for the admin's default
     pub by_user: bool,
-    /// libraries whose variables may be set
     pub libraries: Libraries,
-    /// variables that may be set in addition
+    /// variables that `env=` names
     pub env_names: Vec<String>,
-    /// variables that are not to be set (`no-env=`), names and beginnings with a star
+    /// names and beginnings with a star
     pub no_env: Vec<String>,
-    /// true if the reasons for each GPU's NICs are left empty, since they are not shown: a step with hundreds of GPUs and
+    /// leaves the reasons for each GPU's NICs empty, since they are not shown: a step with hundreds of GPUs and
     /// NICs saves a third of its time
     pub wordless: bool,
 }

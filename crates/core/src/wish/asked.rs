@@ -1,4 +1,4 @@
-//! What a placement is asked for, as data: the meaning of the option's words.
+//! The meaning of the option's words.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -56,7 +56,7 @@ impl fmt::Display for Strictness {
     }
 }
 
-/// Which of the GPUs that a task sees it will use.
+/// The GPUs that a task uses of those that it sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GpuUse {
     #[default]
@@ -71,7 +71,7 @@ pub enum NicsEach {
     /// an even part of the GPU's nearest NICs, where these are more than the GPUs that share them; else one
     #[default]
     Auto,
-    /// this number; 0 is 1
+    /// 0 is 1
     Number(u8),
 }
 
