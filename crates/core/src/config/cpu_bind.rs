@@ -89,18 +89,6 @@ pub fn masks<'v>(read: impl Fn(&str) -> Option<&'v str>) -> Vec<CpuSet> {
     masks.unwrap_or_default()
 }
 
-/// True if slurmd bound each task to NUMA domains of its own, by `rank_ldom`, `map_ldom:` or `mask_ldom:`.  It lists no
-/// CPUs for these (src/plugins/task/affinity/affinity.c, `get_cpuset`); of `ldoms` it makes masks.
-pub fn by_domain<'v>(read: impl Fn(&str) -> Option<&'v str>) -> bool {
-    let how = read(TYPE).unwrap_or_default();
-    how.split(',').any(|word| {
-        matches!(
-            word.trim_end_matches(':'),
-            "rank_ldom" | "map_ldom" | "mask_ldom"
-        )
-    })
-}
-
 /// The word that srun's process hands the node, by its command line and environment; `None` where the node sees as much.
 ///
 /// A program's own arguments are taken for srun's: that can cost a task its move, and never the user's choice.
@@ -281,18 +269,6 @@ mod tests {
             assert_eq!(masks(how, list), [""; 0], "`{how}{list}`");
         }
         assert_eq!(super::masks(|_| None), []);
-        let by_domain =
-            |how: &'static str| super::by_domain(|name| (name == super::TYPE).then_some(how));
-        assert!(
-            ["rank_ldom", "map_ldom:", "mask_ldom:", "cores,map_ldom:"]
-                .into_iter()
-                .all(by_domain)
-        );
-        assert!(
-            !["", "none", "ldoms", "cores", "mask_cpu:"]
-                .into_iter()
-                .any(by_domain)
-        );
     }
 
     #[test]

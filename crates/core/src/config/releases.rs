@@ -25,53 +25,21 @@ impl Release {
     }
 }
 
+const fn release(api: i64, major: u32, minor: u32) -> Release {
+    Release { api, major, minor }
+}
+
 /// All releases that the plugin answers to, oldest first.
 pub const RELEASES: [Release; 9] = [
-    Release {
-        api: 38,
-        major: 22,
-        minor: 5,
-    },
-    Release {
-        api: 39,
-        major: 23,
-        minor: 2,
-    },
-    Release {
-        api: 40,
-        major: 23,
-        minor: 11,
-    },
-    Release {
-        api: 41,
-        major: 24,
-        minor: 5,
-    },
-    Release {
-        api: 42,
-        major: 24,
-        minor: 11,
-    },
-    Release {
-        api: 43,
-        major: 25,
-        minor: 5,
-    },
-    Release {
-        api: 44,
-        major: 25,
-        minor: 11,
-    },
-    Release {
-        api: 45,
-        major: 26,
-        minor: 5,
-    },
-    Release {
-        api: 46,
-        major: 26,
-        minor: 11,
-    },
+    release(38, 22, 5),
+    release(39, 23, 2),
+    release(40, 23, 11),
+    release(41, 24, 5),
+    release(42, 24, 11),
+    release(43, 25, 5),
+    release(44, 25, 11),
+    release(45, 26, 5),
+    release(46, 26, 11),
 ];
 
 /// The release whose programs return this from `slurm_api_version()`.

@@ -183,6 +183,18 @@ fn the_option_beats_the_environment_and_that_the_admins_default() {
 }
 
 #[test]
+fn a_policy_and_a_strictness_are_written_by_their_own_words() {
+    for (word, policy) in Policy::ALL {
+        assert_eq!(policy.to_string(), word);
+        assert_eq!(words(word).policy, Some(Switch::On(policy)));
+    }
+    for (word, strictness) in Strictness::ALL {
+        assert_eq!(strictness.to_string(), word);
+        assert_eq!(words(word).strictness, Some(strictness));
+    }
+}
+
+#[test]
 fn memory_follows_the_cpus_unless_a_word_says_otherwise() {
     for (option, bind, mem) in [
         ("", Bind::Auto, Mem::Prefer),

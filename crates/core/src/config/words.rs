@@ -154,8 +154,13 @@ impl Words {
                 self.extend_list(spec.name, value)?;
             }
             name => {
-                say_once(&mut self.policy, &POLICIES, name)?;
-                say_once(&mut self.strictness, &DEMANDS, name)?;
+                let [a, b, c, d, e] = Policy::ALL.map(|(name, on)| (name, Switch::On(on)));
+                say_once(
+                    &mut self.policy,
+                    &[a, b, c, d, e, ("off", Switch::Off)],
+                    name,
+                )?;
+                say_once(&mut self.strictness, &Strictness::ALL, name)?;
             }
         }
         Ok(())
@@ -200,20 +205,6 @@ impl Words {
 /// The entry of `no-env=` that takes back the others.
 const NO_VARIABLE: &str = "none";
 
-const POLICIES: [(&str, Switch); 6] = [
-    ("closest", Switch::On(Policy::Closest)),
-    ("rail", Switch::On(Policy::Rail)),
-    ("spread", Switch::On(Policy::Spread)),
-    ("numa", Switch::On(Policy::Numa)),
-    ("all", Switch::On(Policy::All)),
-    ("off", Switch::Off),
-];
-const DEMANDS: [(&str, Strictness); 4] = [
-    ("best-effort", Strictness::BestEffort),
-    ("strict", Strictness::Strict),
-    ("restricted", Strictness::Restricted),
-    ("single-numa-node", Strictness::SingleNumaNode),
-];
 const GPU_USES: [(&str, GpuUse); 2] = [("visible", GpuUse::Visible), ("local-id", GpuUse::LocalId)];
 const BINDS: [(&str, Bind); 4] = [
     ("auto", Bind::Auto),

@@ -10,6 +10,7 @@ use crate::libraries::{FileText, Present};
 use crate::placement::{Change, CpuDecision};
 use crate::platform;
 use crate::step::Claim;
+use crate::topology::CpuSet;
 use crate::topology::{LinkLayer, PciAddress, Provenance};
 use crate::wish::Admin;
 

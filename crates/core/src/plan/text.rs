@@ -23,12 +23,7 @@ impl TaskPlan<'_> {
             .to_string()
             .len();
         let head = format!("task {:>digits$} {node_name}", self.placement.global_id);
-        let set = self
-            .variables
-            .iter()
-            .filter(|variable| matches!(variable.change, Change::Set(_)));
-        let set: Vec<&str> = set.map(|variable| variable.name.as_ref()).collect();
-        let set = format!("set {}", or(set.join(" "), "nothing"));
+        let set = format!("set {}", or(self.names_set().join(" "), "nothing"));
         let below = [set]
             .into_iter()
             .chain(self.all_reasons(stays))
@@ -37,6 +32,15 @@ impl TaskPlan<'_> {
             .into_iter()
             .chain(below)
             .collect()
+    }
+
+    /// The variables that are set.
+    fn names_set(&self) -> Vec<String> {
+        let set = self
+            .variables
+            .iter()
+            .filter(|variable| matches!(variable.change, Change::Set(_)));
+        set.map(|variable| variable.name.to_string()).collect()
     }
 
     /// Columns are as wide as the map's widest entry for a task with one GPU, so rows of separate tasks align.
@@ -110,9 +114,7 @@ impl TaskPlan<'_> {
             .chain(not_set)
             .collect()
     }
-}
 
-impl TaskPlan<'_> {
     /// The command that judges the user's values which stand in place of ours; `None` without such a value.
     pub fn judge(&self) -> Option<String> {
         let is_users =
@@ -141,29 +143,19 @@ impl Plan {
             wish,
             ..
         } = self;
+        let gpus = gpus::of_the_step(node, step);
         let pair = |gpu: &GpuIndex| {
             let choices = map.gpu(*gpu).choices.iter();
             let nics = choices.map(|choice| format!("{} {}", map.rail(choice.rail), choice.path));
-            format!(
-                "gpu {gpu} {}",
-                or(nics.collect::<Vec<_>>().join(" "), no_nic(node))
-            )
+            let nics = nics.collect::<Vec<_>>().join(" ");
+            format!("gpu {gpu} {}", or(nics, no_nic(node)))
         };
-        let pairs: Vec<String> = gpus::of_the_step(node, step).iter().map(pair).collect();
-        let mut left_out: Vec<&str> = map
-            .excluded
-            .iter()
-            .map(|excluded| excluded.name.as_ref())
-            .collect();
+        let pairs: Vec<String> = gpus.iter().map(pair).collect();
+        let mut left_out: Vec<&str> = map.excluded.iter().map(|of| of.name.as_ref()).collect();
         left_out.dedup();
-        let gpus = gpus::of_the_step(node, step);
-        let near = bind::nodes_of(node, &gpus).filter(|nodes| {
-            let is_free = step.cpu_bind.is_none() && step.binder.is_none();
-            is_free && wish.bind != Bind::None && !nodes.is_empty()
-        });
-        let near = near
-            .map(|nodes| bind::numa_nodes(&nodes))
-            .unwrap_or_default();
+        let binds = step.cpu_bind.is_none() && step.binder.is_none() && wish.bind != Bind::None;
+        let near = bind::nodes_of(node, &gpus).filter(|nodes| binds && !nodes.is_empty());
+        let near = near.map_or(String::new(), |nodes| bind::numa_nodes(&nodes));
         let claim = Claim {
             gpus: gpus.into_iter().take(1).collect(),
             reason: String::new(),
@@ -172,22 +164,9 @@ impl Plan {
             claim: Some(claim),
             ..Task::default()
         };
-        let variables = self
-            .task(
-                &task,
-                Evidence {
-                    present,
-                    read: &|_| None,
-                },
-            )
-            .variables;
-        let set = variables
-            .iter()
-            .filter(|variable| matches!(variable.change, Change::Set(_)));
-        let names = set
-            .map(|variable| variable.name.as_ref())
-            .filter(|name| *name != marker::NAME);
-        let names: Vec<&str> = names.collect();
+        let read = &|_: &str| None;
+        let mut names = self.task(&task, Evidence { present, read }).names_set();
+        names.retain(|name| name != marker::NAME);
         format!(
             "{}: {}; of the node {}, {}, policy `{}`, left out: {}; bind: {}; env: {}",
             counted(step.tasks as usize, "task"),

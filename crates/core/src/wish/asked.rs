@@ -19,15 +19,19 @@ pub enum Policy {
     All,
 }
 
+impl Policy {
+    pub const ALL: [(&str, Policy); 5] = [
+        ("closest", Policy::Closest),
+        ("rail", Policy::Rail),
+        ("spread", Policy::Spread),
+        ("numa", Policy::Numa),
+        ("all", Policy::All),
+    ];
+}
+
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Policy::Closest => "closest",
-            Policy::Rail => "rail",
-            Policy::Spread => "spread",
-            Policy::Numa => "numa",
-            Policy::All => "all",
-        })
+        f.write_str(Policy::ALL[*self as usize].0)
     }
 }
 
@@ -45,14 +49,18 @@ pub enum Strictness {
     SingleNumaNode,
 }
 
+impl Strictness {
+    pub const ALL: [(&str, Strictness); 4] = [
+        ("best-effort", Strictness::BestEffort),
+        ("strict", Strictness::Strict),
+        ("restricted", Strictness::Restricted),
+        ("single-numa-node", Strictness::SingleNumaNode),
+    ];
+}
+
 impl fmt::Display for Strictness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Strictness::BestEffort => "best-effort",
-            Strictness::Strict => "strict",
-            Strictness::Restricted => "restricted",
-            Strictness::SingleNumaNode => "single-numa-node",
-        })
+        f.write_str(Strictness::ALL[*self as usize].0)
     }
 }
 

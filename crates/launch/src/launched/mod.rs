@@ -203,7 +203,7 @@ impl Surroundings<'_> {
         numbering.rank.as_ref()?;
         if numbering.is_slurms() || numbering.repeats_slurm {
             let read = |name: &str| self.present.get(name).map(String::as_str);
-            if cpu_bind::by_domain(read) || cpu_bind::masks(read).iter().any(|mask| mask != cpus) {
+            if by_domain(read) || cpu_bind::masks(read).iter().any(|mask| mask != cpus) {
                 return Some(
                     "Slurm bound it (`srun --cpu-bind=none` leaves that to nic-placement)"
                         .to_string(),
@@ -287,5 +287,37 @@ impl Surroundings<'_> {
             }
             _ => (known, None),
         }
+    }
+}
+
+/// True if slurmd bound each task to NUMA domains of its own, by `rank_ldom`, `map_ldom:` or `mask_ldom:`.  It lists no
+/// CPUs for these (src/plugins/task/affinity/affinity.c, `get_cpuset`); of `ldoms` it makes masks.
+fn by_domain<'v>(read: impl Fn(&str) -> Option<&'v str>) -> bool {
+    let how = read(cpu_bind::TYPE).unwrap_or_default();
+    how.split(',').any(|word| {
+        matches!(
+            word.trim_end_matches(':'),
+            "rank_ldom" | "map_ldom" | "mask_ldom"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use nic_placement_core::config::cpu_bind::TYPE;
+
+    #[test]
+    fn slurmds_binding_to_domains_of_each_tasks_own_is_known_by_its_name() {
+        let by_domain = |how: &'static str| super::by_domain(|name| (name == TYPE).then_some(how));
+        assert!(
+            ["rank_ldom", "map_ldom:", "mask_ldom:", "cores,map_ldom:"]
+                .into_iter()
+                .all(by_domain)
+        );
+        assert!(
+            !["", "none", "ldoms", "cores", "mask_cpu:"]
+                .into_iter()
+                .any(by_domain)
+        );
     }
 }

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::*;
+use crate::topology::CpuSet;
 use crate::wish::Admin;
 
 #[test]
