@@ -1,4 +1,4 @@
-//! Which devices a process may open: asked of their files without opening them.
+//! The devices that a process may open: asked of their files without opening them.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::discover::root;

@@ -1,4 +1,4 @@
-//! Did the user of srun name a way of binding CPUs, or only say how many threads of a core to use?
+//! The user's own way of binding CPUs, apart from a number of threads that each core shall have.
 //!
 //! srun turns `--hint`, `--threads-per-core`, `--ntasks-per-core`, `--ntasks-per-socket` and `-B` into a
 //! `SLURM_CPU_BIND_TYPE` of its own (src/common/slurm_opt.c, `verify_hint`; src/srun/libsrun/opt.c): half of the sites

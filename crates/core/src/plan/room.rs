@@ -1,4 +1,4 @@
-//! Does what we set have room beside a program's own environment and arguments?
+//! The room that a program has for our variables, beside its own environment and arguments.
 #![forbid(unsafe_code)]
 
 use crate::libraries::Present;
