@@ -325,7 +325,7 @@ fn wish(request: &Request) -> Result<(Wish, Vec<Diagnostic>), Failure> {
 fn session_of<T>(
     wish: Wish,
     described: Option<Described>,
-    step: impl FnOnce(&mut Wish, &Topology, Option<&devices::Devices>) -> Result<(Step, T), Failure>,
+    step: impl FnOnce(&mut Wish, &Topology, Option<&devices::DeviceFiles>) -> Result<(Step, T), Failure>,
 ) -> Result<(Session, T), Failure> {
     match described {
         None => Session::of_this_node(wish, Scope::Full, callers_author(), step),

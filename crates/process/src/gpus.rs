@@ -1,7 +1,7 @@
 //! The evidence about the GPUs of a process: its variables, and which device nodes it may open.
 #![forbid(unsafe_code)]
 
-use crate::devices::{Devices, is_answer_to_all};
+use crate::devices::{DeviceFiles, is_answer_to_all};
 use nic_placement_core::gpus;
 use nic_placement_core::libraries::Present;
 use nic_placement_core::step::{Access, GpuGrant};
@@ -9,7 +9,7 @@ use nic_placement_core::topology::Topology;
 use nic_placement_sys::{self as sys, Refusal};
 
 /// Without `devices` the GPUs' access is unknown.
-pub fn grant(present: &Present, topology: &Topology, devices: Option<&Devices>) -> GpuGrant {
+pub fn grant(present: &Present, topology: &Topology, devices: Option<&DeviceFiles>) -> GpuGrant {
     let variables = gpus::VARIABLES
         .into_iter()
         .filter_map(|name| Some((name, present.get(name)?.clone())))
@@ -65,7 +65,7 @@ mod tests {
         }
         let access = || {
             let directory = Some(File::open(&folder).unwrap());
-            let mut devices = Devices::open(&topology);
+            let mut devices = DeviceFiles::open(&topology);
             devices.directory = directory;
             let grant = grant(&Present::new(), &topology, Some(&devices));
             grant.access[..2].to_vec()

@@ -5,7 +5,7 @@
 //! which files are to be trusted, and how a variable is set.
 #![forbid(unsafe_code)]
 
-use crate::devices::{self, Devices};
+use crate::devices::{self, DeviceFiles};
 use crate::{admin, bind, files, gpus, maps, node};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::discover::Scope;
@@ -24,7 +24,7 @@ pub struct Session {
     pub plan: Plan,
     findings: Vec<Diagnostic>,
     /// `None` if this process only plans: no device is asked
-    devices: Option<Devices>,
+    devices: Option<DeviceFiles>,
 }
 
 impl Session {
@@ -33,7 +33,7 @@ impl Session {
         wish: Wish,
         scope: Scope,
         author: Author,
-        step: impl FnOnce(&mut Wish, &Topology, Option<&Devices>) -> Result<(Step, T), E>,
+        step: impl FnOnce(&mut Wish, &Topology, Option<&DeviceFiles>) -> Result<(Step, T), E>,
     ) -> Result<(Session, T), E> {
         let read = node::read(&wish.admin, scope, author)?;
         Session::new(wish, read, Some(author), step)
@@ -45,10 +45,10 @@ impl Session {
         mut wish: Wish,
         (node, findings): (Topology, Vec<Diagnostic>),
         author: Option<Author>,
-        step: impl FnOnce(&mut Wish, &Topology, Option<&Devices>) -> Result<(Step, T), E>,
+        step: impl FnOnce(&mut Wish, &Topology, Option<&DeviceFiles>) -> Result<(Step, T), E>,
     ) -> Result<(Session, T), E> {
         maps::find(&mut wish.admin, author);
-        let devices = author.map(|_| Devices::open(&node));
+        let devices = author.map(|_| DeviceFiles::open(&node));
         let (step, with) = step(&mut wish, &node, devices.as_ref())?;
         let read = reader(devices.as_ref(), &node);
         let mut plan = Plan::new(node, wish, step, read);
@@ -103,7 +103,7 @@ impl Session {
 
 /// Reads a site's files, which no user names.  If this process only plans, every configuration counts as empty: its
 /// user's say nothing about another user's, and this node's nothing about another node.
-fn reader(devices: Option<&Devices>, node: &Topology) -> ReadFile<'static> {
+fn reader(devices: Option<&DeviceFiles>, node: &Topology) -> ReadFile<'static> {
     match devices {
         Some(_) => &files::read,
         None if node.provenance.is_this_system() => &|path| match files::is_kernels(path) {

@@ -19,7 +19,7 @@ use nic_placement_core::step::program;
 use nic_placement_core::step::{Claim, GPU_BIND, GpuGrant, SRUN, STEP_GPUS, Starter, Step, Task};
 use nic_placement_core::topology::{CpuSet, GpuIndex, Topology};
 use nic_placement_core::wish::Wish;
-use nic_placement_process::devices::Devices;
+use nic_placement_process::devices::DeviceFiles;
 use nic_placement_process::gpus::grant;
 use nic_placement_process::{admin, memory};
 use nic_placement_sys as sys;
@@ -66,7 +66,7 @@ impl LaunchedProcess {
     pub fn new(
         wish: &Wish,
         node: &Topology,
-        devices: Option<&Devices>,
+        devices: Option<&DeviceFiles>,
         present: &Present,
         numbering: &Numbering,
         words: &[&str],

@@ -16,7 +16,7 @@ use nic_placement_launch::caller::callers_author;
 use nic_placement_launch::judge::{self, Checked, uses};
 use nic_placement_launch::launched::{LaunchedProcess, rank, select_as_the_step_did};
 use nic_placement_process::admin::hostname;
-use nic_placement_process::devices::Devices;
+use nic_placement_process::devices::DeviceFiles;
 use nic_placement_process::files::UsersFiles;
 use nic_placement_process::node;
 use nic_placement_process::session::{Session, carry_out, report};
@@ -140,7 +140,7 @@ fn session(
     step: impl FnOnce(
         &mut Wish,
         &Topology,
-        Option<&Devices>,
+        Option<&DeviceFiles>,
     ) -> Result<(Step, LaunchedProcess), Failure>,
 ) -> Result<(Session, LaunchedProcess), Failure> {
     let (author, source) = (callers_author(), options.node.source());
