@@ -11,7 +11,6 @@
 
 mod slow;
 
-use nic_placement_core::config::Settings;
 use nic_placement_core::libraries::{Evidence, Present};
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
 use nic_placement_core::step::{Access, GpuGrant, Step, Task};
@@ -105,9 +104,9 @@ fn machine(gpus: usize, nics: usize) -> Topology {
 
 /// The decision for a step: the map, then each of `tasks` tasks with its variables; bytes of what they would set.
 fn launch(topology: &Topology, tasks: u32) -> usize {
-    let settings = Settings {
+    let wish = Wish {
         enabled: true,
-        ..Settings::default()
+        ..Wish::default()
     };
     let step = Step {
         tasks,
@@ -115,15 +114,7 @@ fn launch(topology: &Topology, tasks: u32) -> usize {
         ..Step::default()
     };
     let nothing = |_: &str| None;
-    let plan = Plan::new(
-        topology.clone(),
-        Wish {
-            settings,
-            ..Wish::default()
-        },
-        step,
-        &nothing,
-    );
+    let plan = Plan::new(topology.clone(), wish, step, &nothing);
     let evidence = Evidence {
         present: &Present::new(),
         read: &nothing,

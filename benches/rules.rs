@@ -17,8 +17,9 @@ mod optimum;
 mod plans;
 
 use nic_placement_core::placement::{NicsEach, NodePlacement, Rail};
-use nic_placement_core::policy::{self, Request, Through};
+use nic_placement_core::policy::{self, Through};
 use nic_placement_core::topology::{Gpu, PathType, Topology};
+use nic_placement_core::wish::Wish;
 use nic_placement_node::platform;
 use std::path::Path;
 use std::process::ExitCode;
@@ -150,9 +151,9 @@ fn greedy(machine: &Machine) -> Vec<usize> {
 fn machine(name: &str, topology: &Topology) -> Option<Machine> {
     let node: NodePlacement = policy::map(
         topology,
-        &Request {
-            nics_each: NicsEach::Number(1),
-            ..Request::default()
+        &Wish {
+            nics_per_task: NicsEach::Number(1),
+            ..Wish::default()
         },
     );
     if topology.gpus.is_empty() || node.rails.is_empty() {

@@ -7,11 +7,11 @@
 
 use crate::log::say;
 use crate::option;
-use nic_placement_core::config::words::Switch;
 use nic_placement_core::config::{
-    ALREADY_REPORTED, BadWord, ENVIRONMENT, OPTION, Words, components, cpu_bind, merge_settings,
+    ALREADY_REPORTED, Admin, BadWord, ENVIRONMENT, OPTION, Words, components, cpu_bind,
     replaces_the_allocations,
 };
+use nic_placement_core::wish::{Switch, Wish};
 use nic_placement_node::discover::root::Author;
 use nic_placement_process::admin::{self, Off};
 use nic_placement_sys::set_variable_before_threads;
@@ -52,8 +52,8 @@ pub(crate) fn tell_the_user() {
     /// Slurm calls again for each component.
     static IS_TOLD: AtomicBool = AtomicBool::new(false);
     let environment = words_of_variable().and_then(Result::ok);
-    let settings = merge_settings(
-        &Words::default(),
+    let wish = Wish::new(
+        Admin::default(),
         environment.as_ref(),
         option::value().as_ref(),
     );
@@ -61,7 +61,7 @@ pub(crate) fn tell_the_user() {
         // that of an outer srun
         unset(ALREADY_REPORTED);
     }
-    if !settings.enabled || settings.observe || IS_TOLD.load(Ordering::Relaxed) {
+    if !wish.places() || IS_TOLD.load(Ordering::Relaxed) {
         return;
     }
     let arguments = option::arguments();
@@ -132,10 +132,10 @@ pub(crate) fn tell_of_components() {
 }
 
 fn differ(settled: &[Option<Words>]) -> bool {
-    let settings = |words: &Option<Words>| merge_settings(&Words::default(), None, words.as_ref());
+    let wish = |words: &Option<Words>| Wish::new(Admin::default(), None, words.as_ref());
     settled
         .windows(2)
-        .any(|pair| settings(&pair[0]) != settings(&pair[1]))
+        .any(|pair| wish(&pair[0]) != wish(&pair[1]))
 }
 
 fn arguments() -> Vec<String> {

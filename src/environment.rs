@@ -5,7 +5,7 @@
 use nic_placement_core::libraries::Present;
 use nic_placement_core::order::Order;
 use nic_placement_core::placement::{Change, Variable};
-use nic_placement_process::room;
+use nic_placement_core::step::Room;
 use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
 
@@ -31,7 +31,7 @@ pub(crate) fn read(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Environmen
     };
     for entry in spank.job_env_os().unwrap_or_default() {
         let entry = entry.as_encoded_bytes();
-        environment.size += entry.len() + room::EACH;
+        environment.size += entry.len() + Room::EACH;
         let Some(end) = entry.iter().position(|byte| *byte == b'=') else {
             continue;
         };
@@ -55,14 +55,12 @@ pub(crate) fn read(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Environmen
 }
 
 impl Environment {
-    /// As [`room::keep`], beside so many bytes of the program's words.
-    pub(crate) fn keep_room(
-        &self,
-        variables: &mut [Variable],
-        words: usize,
-    ) -> Option<&'static str> {
-        let stack = sys::stack_limit().min(self.stack.unwrap_or(u64::MAX));
-        room::keep(variables, &self.present, words + self.size, stack)
+    /// What execve(2) can take beside so many bytes of the program's words.
+    pub(crate) fn room(&self, words: usize) -> Room {
+        Room {
+            taken: words + self.size,
+            stack: sys::stack_limit().min(self.stack.unwrap_or(u64::MAX)),
+        }
     }
 }
 

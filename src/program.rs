@@ -4,8 +4,8 @@
 use crate::environment::variable;
 use nic_placement_core::config::hostlist::HostList;
 use nic_placement_core::libraries::marker;
+use nic_placement_core::step::Room;
 use nic_placement_core::step::program::{self, binder_of_ranks, program_name};
-use nic_placement_process::room;
 use slurm_spank::SpankHandle;
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -70,7 +70,7 @@ pub(crate) fn note(words: [Option<&CStr>; 2], all: &mut dyn Iterator<Item = &CSt
     STARTED.get_or_init(|| {
         // a longer one is the text of `--multi-prog`, of which a task has a line: execve(2) would take no such word
         let all: Vec<&CStr> = all
-            .filter(|word| word.count_bytes() < room::LONGEST)
+            .filter(|word| word.count_bytes() < Room::LONGEST)
             .collect();
         let [name, second] = words;
         let name = name.and_then(|path| path.to_str().ok()).map(program_name);
@@ -79,7 +79,7 @@ pub(crate) fn note(words: [Option<&CStr>; 2], all: &mut dyn Iterator<Item = &CSt
         Started {
             daemon: name.and_then(|name| Daemon::find(name, second)),
             words,
-            size_of_words: all.iter().map(|word| word.count_bytes() + room::EACH).sum(),
+            size_of_words: all.iter().map(|word| word.count_bytes() + Room::EACH).sum(),
         }
     });
 }

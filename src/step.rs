@@ -7,7 +7,7 @@ use crate::active::{Active, CONTAINER_LATER, OfTasks, STEP, STRICT, is_normal, i
 use crate::environment::{self, variable};
 use crate::log::{in_observer, tell_admin};
 use crate::{option, program, task};
-use nic_placement_core::config::{ENVIRONMENT, Settings, components, cpu_bind};
+use nic_placement_core::config::{ENVIRONMENT, components, cpu_bind};
 use nic_placement_core::diagnostic::{self, Diagnostic, summary};
 use nic_placement_core::order::Order;
 use nic_placement_core::placement::{NodePlacement, Policy, Strictness};
@@ -16,8 +16,8 @@ use nic_placement_core::step::program::{READ, binder};
 use nic_placement_core::step::{Counted, SRUN, STEP_GPUS, Starter, Step};
 use nic_placement_core::topology::{CpuSet, Pu, Topology};
 use nic_placement_node::NoTopology;
-use nic_placement_process::admin::{self, Found, Off};
-use nic_placement_process::session::{Session, Survey};
+use nic_placement_process::admin::{self, Off};
+use nic_placement_process::session::Session;
 use nic_placement_process::{files, node};
 use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
@@ -49,16 +49,7 @@ fn step(spank: &SpankHandle) -> OfTasks {
         return OfTasks::Foreign;
     }
     let (wish, off) = wish(spank);
-    let Settings {
-        enabled,
-        by_user,
-        observe,
-        strictness,
-        dry_run,
-        verbose,
-        ..
-    } = wish.settings;
-    let is_meant = is_normal && enabled && !observe && off.is_none();
+    let is_meant = is_normal && wish.places() && off.is_none();
     let of_ranks = if is_meant {
         program::why_not_placed(spank)
     } else {
@@ -66,53 +57,49 @@ fn step(spank: &SpankHandle) -> OfTasks {
     };
     let is_placed = is_meant && of_ranks.is_none();
     // no strict word fails a daemon: its launcher would wait for it
-    if is_placed && strictness > Strictness::BestEffort && !dry_run && !program::starts_ranks() {
-        let _ = STRICT.set(strictness);
+    let is_strict = wish.strictness > Strictness::BestEffort && !wish.dry_run;
+    if is_placed && is_strict && !program::starts_ranks() {
+        let _ = STRICT.set(wish.strictness);
     }
     if !is_placed {
-        if is_normal && observe && off.is_none() {
+        if is_normal && wish.observe && off.is_none() {
             in_observer();
             tell_admin(&observed(spank, wish.clone()));
         }
         let why = off
             .map(|off| off.to_string())
             .or(of_ranks.map(str::to_string));
-        let refusal = why.filter(|_| is_normal && enabled && by_user && !observe);
+        let refusal = why.filter(|_| is_normal && wish.places() && wish.by_user);
         let refusal = refusal.map(|why| format!("this step runs without placement: {why}"));
         return OfTasks::NotPlaced(wish, refusal);
     }
+    let reports = wish.reports();
     let container_later = sys::is_loaded_after_us(CONTAINER_PLUGIN);
     if container_later {
         log::warn!("{CONTAINER_LATER}");
     }
     let session = session(spank, wish).map_err(|error| error.to_string());
-    let (names, threads_per_core) = match &session {
-        Ok(session) => {
-            warn(&session.findings());
-            (
-                session.plan.evidence_variables(&task::READ),
-                threads_per_core(&session.plan.node),
-            )
-        }
-        Err(_) => (task::READ.to_vec(), None),
-    };
-    let names = names.into_iter().map(str::to_string).collect();
-    let reports = verbose || dry_run;
+    let (mut names, mut threads_per_core) = (task::READ.to_vec(), None);
+    if let Ok(session) = &session {
+        warn(&session.findings(&session.plan));
+        names = session.plan.evidence_variables(&task::READ);
+        threads_per_core = self::threads_per_core(&session.plan.node);
+    }
     OfTasks::Placed(Active {
-        session,
         reports,
-        names,
+        names: names.into_iter().map(str::to_string).collect(),
         threads_per_core,
         container_later,
+        session,
     })
 }
 
 /// The step's plan on this node.
 fn session(spank: &SpankHandle, wish: Wish) -> Result<Session, NoTopology> {
     let scope = wish.scope();
-    let survey = Survey::of_this_node(wish, scope, node::author())?;
-    let step = granted(spank, &survey.wish, &survey.node);
-    Ok(survey.plan(step))
+    let step =
+        |wish: &mut Wish, node: &Topology, _: Option<&_>| Ok((granted(spank, wish, node), ()));
+    Session::of_this_node(wish, scope, node::author(), step).map(|(session, ())| session)
 }
 
 /// One line on what would be done for the step on this node.
@@ -120,7 +107,7 @@ fn observed(spank: &SpankHandle, wish: Wish) -> String {
     let (job, step) = (spank.job_id().unwrap_or(0), spank.job_stepid().unwrap_or(0));
     let found = match session(spank, wish) {
         Ok(session) => {
-            let findings = summary(&session.findings());
+            let findings = summary(&session.findings(&session.plan));
             let present = environment::read(spank, &session.plan.evidence_variables(&[])).present;
             [vec![session.plan.observed(&present)], findings]
                 .concat()
@@ -140,12 +127,8 @@ fn wish(spank: &SpankHandle) -> (Wish, Option<Off>) {
     let partition = || variable(spank, "SLURM_JOB_PARTITION");
     let arguments = option::arguments();
     let arguments = arguments.iter().map(String::as_str);
-    let Found {
-        admin,
-        findings,
-        off,
-        ..
-    } = admin::find(arguments, partition, node::author());
+    let found = admin::find(arguments, partition, node::author());
+    let (admin, findings, off) = (found.admin, found.findings, found.off);
     match &off {
         Some(why @ Off::Refused(_)) => log::error!("{why}"),
         Some(why) => log::debug!("{why}"),
@@ -154,23 +137,13 @@ fn wish(spank: &SpankHandle) -> (Wish, Option<Off>) {
             .take(DOUBTS)
             .for_each(|doubt| log::error!("{doubt}")),
     }
-    let job = || {
-        Some(components::leader(spank.job_id().unwrap_or(0), |name| {
-            variable(spank, name)
-        }))
-    };
-    let environment = admin::words_of_variable(variable(spank, ENVIRONMENT).as_deref());
+    let read = |name: &str| variable(spank, name);
+    let job = || Some(components::leader(spank.job_id().unwrap_or(0), read));
+    let environment = admin::words_of_variable(read(ENVIRONMENT).as_deref());
     let option = option::of_job(spank);
-    let settings = admin::settings(&admin, job, environment.as_ref(), option.as_ref());
-    let are_read = settings.verbose || settings.dry_run || log::log_enabled!(log::Level::Debug);
-    (
-        Wish {
-            admin,
-            settings,
-            wordless: !are_read,
-        },
-        off,
-    )
+    let mut wish = admin::wish(admin, job, environment.as_ref(), option.as_ref());
+    wish.wordless = !(wish.reports() || log::log_enabled!(log::Level::Debug));
+    (wish, off)
 }
 
 const CPUS_PER_TASK: &str = "SLURM_CPUS_PER_TASK";
@@ -190,7 +163,7 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
     let read = |name: &str| values.get(name).cloned();
     let tasks = spank.job_local_task_count().unwrap_or(0);
     let cpus_per_task = requested_cpus(spank, read(CPUS_PER_TASK), tasks);
-    let job_cores = spank.job_alloc_cores().ok().and_then(count);
+    let job_cores = spank.job_alloc_cores().ok().and_then(cores);
     Step {
         starter: Starter::Slurm,
         tasks,
@@ -206,8 +179,7 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
         srun: read(SRUN),
         job_cores,
         // a job with every core of the node shares it with no other
-        alone_on_node: wish.settings.policy == Policy::Spread
-            && job_cores == Some(node.cores().len()),
+        alone_on_node: wish.policy == Policy::Spread && job_cores == Some(node.cores().len()),
     }
 }
 
@@ -233,7 +205,7 @@ fn requested_cpus(spank: &SpankHandle, variable: Option<String>, tasks: u32) -> 
 
 /// The step's CPUs and cores on this node in numbers of Slurm's own.
 fn counted(spank: &SpankHandle) -> Option<Counted> {
-    let cores = u32::try_from(count(spank.step_alloc_cores().ok()?)?).ok()?;
+    let cores = u32::try_from(cores(spank.step_alloc_cores().ok()?)?).ok()?;
     Some(Counted {
         cpus: spank.job_ncpus().ok()?.into(),
         cores,
@@ -251,18 +223,17 @@ fn threads_per_core(node: &Topology) -> Option<usize> {
         return None;
     }
     let siblings = files::read("/sys/devices/system/cpu/cpu0/topology/thread_siblings")?;
-    CpuSet::from_mask(&siblings.text)
-        .ok()
-        .map(|threads| threads.len())
-        .filter(|threads| *threads > 0)
+    count(CpuSet::from_mask(&siblings.text).ok())
 }
 
-/// How many cores a list of Slurm's has: its numbers are not the kernel's.
-fn count(list: &str) -> Option<usize> {
-    CpuSet::from_list(list)
-        .ok()
-        .map(|cores| cores.len())
-        .filter(|count| *count > 0)
+/// The CPUs or cores of a set; `None` without any.
+fn count(set: Option<CpuSet>) -> Option<usize> {
+    set.map(|set| set.len()).filter(|count| *count > 0)
+}
+
+/// The number of cores in a list of Slurm's: its numbers are not the kernel's.
+fn cores(list: &str) -> Option<usize> {
+    count(CpuSet::from_list(list).ok())
 }
 
 fn warn(diagnostics: &[Diagnostic]) {
@@ -295,15 +266,12 @@ fn report(active: &Active) {
     if node.gpus.is_empty() {
         return log::debug!("no NIC is set: {source} shows no GPU");
     }
-    let (gpus, rails, nics, policy) = (
-        node.gpus.len(),
+    log::info!(
+        "{}, {} of {} NICs, policy `{}`, from {source}",
+        diagnostic::counted(node.gpus.len(), "GPU"),
         map.rails.len(),
         node.nics.len(),
-        map.policy,
-    );
-    log::info!(
-        "{}, {rails} of {nics} NICs, policy `{policy}`, from {source}",
-        diagnostic::counted(gpus, "GPU")
+        map.policy
     );
     exclusions(map);
     for (index, gpu) in map.numbered_gpus() {

@@ -11,7 +11,7 @@ use nic_placement_core::order::Order;
 use nic_placement_core::step::{GPU_BIND, NODE_NAME, Task};
 use nic_placement_process::files::UsersFiles;
 use nic_placement_process::memory;
-use nic_placement_process::session::Session;
+use nic_placement_process::session::{Session, carry_out, report};
 use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
 
@@ -26,7 +26,7 @@ pub(crate) fn forget_an_outer_rule(spank: &SpankHandle) {
         return;
     };
     // a dry run changes nothing, and reads what is there
-    if !session.plan.wish.settings.dry_run && variable(spank, GPU_BIND).is_some() {
+    if !session.plan.wish.dry_run && variable(spank, GPU_BIND).is_some() {
         remove(spank, GPU_BIND);
     }
 }
@@ -78,11 +78,11 @@ pub(crate) fn init(spank: &SpankHandle) {
 /// component of a heterogeneous step from 0 (src/slurmd/slurmstepd/task.c, `exec_task`).
 fn global_id(spank: &SpankHandle, present: &Present) -> u32 {
     let is_number = |text: &&String| text.bytes().all(|byte| byte.is_ascii_digit());
-    let procid = present
-        .get(PROCID)
-        .filter(is_number)
-        .and_then(|text| text.parse().ok());
-    procid.or_else(|| spank.task_global_id().ok()).unwrap_or(0)
+    let procid = present.get(PROCID).filter(is_number);
+    procid
+        .and_then(|text| text.parse().ok())
+        .or_else(|| spank.task_global_id().ok())
+        .unwrap_or(0)
 }
 
 /// Tells the user, in the step's first task, why the placement that was asked for is refused, unless srun has said it.
@@ -121,12 +121,14 @@ fn place(
         .ok()
         .and_then(|id| u32::try_from(id).ok())
         .unwrap_or(0);
-    let mut task = Task {
+    let (plan, denied_nics) = session.plan_here(local_id == 0);
+    let task = Task {
         local_id,
         global_id,
+        denied_nics,
+        room: Some(environment.room(program::size_of_words())),
         ..task(active, session, &environment.present)
     };
-    let open = session.opened(local_id == 0);
     // this process is the user's by now, and what the user may not read the program could not read either
     let files = UsersFiles::default();
     let read = |path: &str| files.read(path);
@@ -134,26 +136,23 @@ fn place(
         present: &environment.present,
         read: &read,
     };
-    let mut placed = open.place(&mut task, evidence);
+    let placed = plan.task(&task, evidence);
     if let Some(warning) = &placed.warning {
         log::warn!("task {global_id}: {warning}");
     }
-    let no_room = environment.keep_room(&mut placed.variables, program::size_of_words());
-    let mut failures = open.carry_out(&mut placed, |variables| {
-        environment::change(spank, variables)
-    });
-    failures.extend(no_room.map(|why| format!("no variable is set: {why}")));
+    let outcome = carry_out(&placed, |variables| environment::change(spank, variables));
     // without `strict` a node without NICs is a fact, told once for the step
     let level = if placed.misses_nothing_of_its_own() {
         log::Level::Debug
     } else {
         log::Level::Warn
     };
-    failures
+    outcome
+        .failures
         .iter()
         .for_each(|failure| log::log!(level, "task {global_id}: {failure}"));
     if active.reports {
-        open.report(&task, &placed, &failures, evidence)
+        report(&placed, &outcome, &environment.present, "")
             .iter()
             .for_each(|line| say(line));
         if local_id == 0 {
@@ -163,7 +162,7 @@ fn place(
             }
         }
     }
-    failures
+    outcome.failures
 }
 
 fn task(active: &Active, session: &Session, present: &Present) -> Task {
@@ -194,13 +193,12 @@ fn withdraw(spank: &SpankHandle, present: &Present) {
     if !present.contains_key(marker::NAME) || !(is_normal(spank) || is_program_of_job(spank)) {
         return;
     }
-    let wish = if let Some(OfTasks::NotPlaced(wish, _)) = STEP.get() {
-        Some(wish)
-    } else {
-        None
+    let wish = match STEP.get() {
+        Some(OfTasks::NotPlaced(wish, _)) => Some(wish),
+        _ => None,
     };
     // `dry-run` changes nothing, and so takes nothing away
-    if wish.is_some_and(|wish| wish.settings.dry_run) {
+    if wish.is_some_and(|wish| wish.dry_run) {
         return;
     }
     let mut names: Vec<&str> = libraries::variables().chain([marker::NAME]).collect();

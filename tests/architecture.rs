@@ -29,20 +29,21 @@ use tree::{CRATES, Source, test_files};
 /// of them, but `topology` and `node` are crates.  Each other crate counts as one module, but the pure `judge` of `launch`, `manifest`, `import` and `picture` of `formats`, and `agree`, `audit`,
 /// `doctor`, `fabric` and `trial` of `fleet`, count separately.  `core`'s lib.rs
 /// is only the map of the crate, and no arrow applies to it.
-const ARROWS: [(&str, &str); 31] = [
+const ARROWS: [(&str, &str); 32] = [
     ("topology", ""),
     ("node", "topology"),
     ("step", "topology"),
-    ("placement", "step topology"),
+    ("wish", "topology"),
+    ("placement", "wish step topology"),
     ("gpus", "step topology"),
-    ("policy", "placement topology"),
-    ("bind", "gpus policy placement step topology"),
-    ("maps", "placement topology"),
-    ("libraries", "policy maps placement step topology"),
-    ("config", "policy placement libraries topology"),
+    ("policy", "placement wish topology"),
+    ("bind", "gpus policy placement wish step topology"),
+    ("maps", "placement wish topology"),
+    ("libraries", "policy maps placement wish step topology"),
+    ("config", "libraries wish topology"),
     (
         "plan",
-        "bind gpus config policy libraries placement step topology",
+        "bind gpus policy libraries placement wish step topology",
     ),
     ("sys", "topology"),
     ("process", "sys core node topology"),
@@ -50,7 +51,7 @@ const ARROWS: [(&str, &str); 31] = [
     ("plugin", "process sys core node topology"),
     (
         "launch",
-        "launch::judge process sys config node gpus libraries placement plan policy step topology",
+        "launch::judge process sys config node gpus libraries placement plan policy step topology wish",
     ),
     (
         "launch::judge",
@@ -85,19 +86,13 @@ const ARROWS: [(&str, &str); 31] = [
 ];
 
 /// `(user, used, words)`: arrows that reach only a part of a module: the items with one of these words in their path.
-const NARROW_ARROWS: [(&str, &str, &[&str]); 4] = [
+const NARROW_ARROWS: [(&str, &str, &[&str]); 3] = [
     // Slurm's topology files name nodes as its configuration does
     ("fleet::fabric", "config", &["hostlist"]),
     // the system calls take sets of CPUs and nodes; they know nothing of the machine
     ("sys", "topology", &["bitmap", "cpuset", "nodeset"]),
     // the grammar must know a renderer's options, but not how it renders
     ("config", "libraries", &["wanted"]),
-    // a user's word names a policy or a strictness; the grammar does not need what the policy decides
-    (
-        "config",
-        "placement",
-        &["policy", "strictness", "bind", "mem", "gpuuse", "nicseach"],
-    ),
 ];
 
 /// A path that only some files may name.

@@ -28,8 +28,8 @@ mod variables;
 
 use nic_placement_core::config::options::{ARGUMENTS, Spec, WORDS};
 use nic_placement_core::config::releases::{RELEASES, of_version};
-use nic_placement_core::config::words::Switch;
 use nic_placement_core::config::{Admin, Conf, Words};
+use nic_placement_core::wish::Switch;
 use shown::{shown_commands, shows};
 use std::collections::BTreeSet;
 use std::fs;

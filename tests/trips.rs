@@ -10,9 +10,10 @@ mod made;
 mod rules;
 
 use nic_placement_core::placement::Rail;
-use nic_placement_core::policy::{self, Request};
+use nic_placement_core::policy;
 use nic_placement_core::topology::Scope;
 use nic_placement_core::topology::{NicIndex, NicKind, PathType, PortState, Topology, file};
+use nic_placement_core::wish::Wish;
 use nic_placement_formats::describe::{self, FileFormat, describe_as, format_of};
 use nic_placement_formats::import::nccl;
 use nic_placement_formats::manifest;
@@ -62,7 +63,7 @@ fn facts(topology: &Topology) -> Vec<String> {
         );
     }
     facts.extend(topology.stated_paths.iter().map(|path| format!("{path:?}")));
-    let mut node = policy::map(topology, &Request::default());
+    let mut node = policy::map(topology, &Wish::default());
     node.excluded
         .retain(|excluded| fabric().any(|nic| nic.name == excluded.name));
     let place = |rail: &mut Rail| {

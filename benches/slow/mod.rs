@@ -2,11 +2,13 @@
 
 use crate::cpu_time;
 use nic_placement_core::placement::NicsEach;
-use nic_placement_core::policy::{self, Request, Selection};
+use nic_placement_core::placement::Rail;
+use nic_placement_core::policy::{self, Selection};
 use nic_placement_core::topology::{
     Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicIndex, NicKind, NumaNode, PciAddress, PciFunction,
     PciParent, PcieLink, Port, PortState, Provenance, Topology,
 };
+use nic_placement_core::wish::{Admin, Wish};
 use std::hint::black_box;
 use std::time::Duration;
 
@@ -240,10 +242,10 @@ pub fn cost(genes: &Genes, turns: usize) -> Cost {
     let topology = genes.topology();
     let nics_each = genes.nics_each();
     // a step words its reasons only for `verbose`, `dry-run` or slurmd's debug log
-    let of_step = Request {
-        nics_each,
+    let of_step = Wish {
+        nics_per_task: nics_each,
         wordless: true,
-        ..Request::default()
+        ..Wish::default()
     };
     let node = policy::map(&topology, &of_step);
     let unopenable = (0..topology.nics.len().min(2))
@@ -253,22 +255,24 @@ pub fn cost(genes: &Genes, turns: usize) -> Cost {
         unopenable,
         ..Selection::default()
     };
-    let of_task = Request {
-        selection: Some(&selection),
-        known: Some(&node),
+    let of_task = Wish {
+        admin: Admin {
+            selection,
+            ..Admin::default()
+        },
         ..of_step.clone()
     };
-    let least = |request: &Request| {
+    let least = |wish: &Wish, were: &[Rail]| {
         let one = |_| {
             let begin = cpu_time();
-            black_box(policy::map(&topology, request));
+            black_box(policy::map_of(&topology, wish, None, were));
             cpu_time().saturating_sub(begin)
         };
         (0..turns).map(one).min().unwrap_or_default()
     };
     Cost {
-        step: least(&of_step),
-        task: least(&of_task),
+        step: least(&of_step, &[]),
+        task: least(&of_task, &node.rails),
     }
 }
 

@@ -149,10 +149,7 @@ fn some_arrows_reach_a_part_of_a_module_only() {
         1
     );
     assert_eq!(
-        core(
-            "config/mod",
-            "use crate::placement::{Policy, NodePlacement};"
-        ),
+        core("config/mod", "use crate::placement::NodePlacement;"),
         1
     );
     assert_eq!(core("plan", "use nic_placement_node::discover::Root;"), 1);

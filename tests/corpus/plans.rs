@@ -2,8 +2,9 @@
 
 use crate::optimum::Ways;
 use nic_placement_core::placement::{NicsEach, NodePlacement};
-use nic_placement_core::policy::{self, Request, Through};
+use nic_placement_core::policy::{self, Through};
 use nic_placement_core::topology::{PathType, Provenance, Topology};
+use nic_placement_core::wish::Wish;
 use nic_placement_formats::import::smi;
 use std::path::Path;
 
@@ -87,9 +88,9 @@ pub fn run(corpus: &Path) -> Result<String, String> {
     for (name, topology) in matrices(corpus)? {
         let node = policy::map(
             &topology,
-            &Request {
-                nics_each: NicsEach::Number(1),
-                ..Request::default()
+            &Wish {
+                nics_per_task: NicsEach::Number(1),
+                ..Wish::default()
             },
         );
         if node.rails.is_empty() {

@@ -2,8 +2,9 @@
 #![forbid(unsafe_code)]
 
 use nic_placement_core::placement::RailIndex;
-use nic_placement_core::policy::{self, Request};
+use nic_placement_core::policy;
 use nic_placement_core::topology::{PathType, Provenance, Topology};
+use nic_placement_core::wish::Wish;
 use nic_placement_formats::import::{BadText, smi};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -175,7 +176,7 @@ pub fn run(corpus: &Path) -> Result<String, String> {
         let Some(topology) = topologies.get(file) else {
             continue;
         };
-        let node = policy::map(topology, &Request::default());
+        let node = policy::map(topology, &Wish::default());
         let name = |rail| node.rail(rail).name.as_str();
         let chosen: Vec<&str> = node
             .gpus
@@ -273,7 +274,7 @@ fn hidden_switches(topologies: &BTreeMap<&str, Topology>, wrong: &mut String) {
             );
         }
     }
-    let node = policy::map(topology, &Request::default());
+    let node = policy::map(topology, &Wish::default());
     let mut rails: Vec<RailIndex> = node.gpus.iter().map(|gpu| gpu.choices[0].rail).collect();
     rails.sort_unstable();
     rails.dedup();

@@ -3,7 +3,7 @@
 //! Each check runs in a process of its own, since it changes what that process is bound to.
 
 use crate::report::Task as Said;
-use nic_placement_core::config::{NodeSource, Words, merge_settings};
+use nic_placement_core::config::{Admin, NodeSource, Words};
 use nic_placement_core::libraries::{Evidence, Present};
 use nic_placement_core::placement::MemDecision;
 use nic_placement_core::plan::{Plan, Wish};
@@ -82,21 +82,13 @@ fn topology() -> Topology {
 /// Decides for a task with this GPU alone, binds this process as the plugin does, and becomes the task.
 pub fn place(gpu: usize) {
     let words = Words::parse("bind=numa").unwrap();
-    let settings = merge_settings(&Words::default(), None, Some(&words));
+    let wish = Wish::new(Admin::default(), None, Some(&words));
     let step = Step {
         tasks: 1,
         total_tasks: 1,
         ..Step::default()
     };
-    let plan = Plan::new(
-        topology(),
-        Wish {
-            settings,
-            ..Wish::default()
-        },
-        step,
-        &|_| None,
-    );
+    let plan = Plan::new(topology(), wish, step, &|_| None);
     let vendor = plan.node.gpus[gpu].vendor;
     let access = plan.node.gpus.iter().map(|_| Access::Unknown).collect();
     let variables = [(vendor.list_variable(), gpu.to_string())].into();

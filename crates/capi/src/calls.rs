@@ -11,28 +11,30 @@ use nic_placement_core::libraries::{Evidence, FileText, Present};
 use nic_placement_core::maps::{self, FORMATS, Format, Subject};
 use nic_placement_core::placement::{Change, CpuDecision, Variable};
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
-use nic_placement_core::step::Task;
+use nic_placement_core::step::{Step, Task};
 use nic_placement_core::topology::Scope;
 use nic_placement_core::topology::{Provenance, Topology};
+use nic_placement_launch::caller::callers_author;
 use nic_placement_launch::judge::uses::{self, Use};
 use nic_placement_launch::launched::{self, LaunchedProcess, PARTITION, rank};
 use nic_placement_launch::{answers, plugstack, step};
 use nic_placement_node::platform;
 use nic_placement_process::admin::{self, Found};
+use nic_placement_process::devices;
 use nic_placement_process::files::{self, UsersFiles};
-use nic_placement_process::node;
-use nic_placement_process::session::{OpenPlan, Session, Survey};
+use nic_placement_process::session::Session;
 use nic_placement_sys as sys;
+use std::borrow::Cow;
 use std::ffi::OsString;
 
 /// The plan of a step on a node: `nic-placement plan --json`.
 pub fn plan(request: &str) -> Result<String, Failure> {
     let (request, described) = Request::parse(request)?;
     let (session, mut tasks, doubts) = session(&request, described)?;
-    let open = session.opened(false);
-    let findings = [doubts, open.findings()].concat();
-    let (placed, uses) = all(&request, &open, &mut tasks);
-    Ok(answers::plan(open.plan(), &placed, &uses, &findings))
+    let plan = &plan_here(&session, &mut tasks);
+    let findings = [doubts, session.findings(plan)].concat();
+    let (placed, uses) = all(&request, plan, &tasks);
+    Ok(answers::plan(plan, &placed, &uses, &findings))
 }
 
 /// Which NICs each GPU has: `nic-placement map`.
@@ -53,22 +55,23 @@ pub fn map(request: &str) -> Result<String, Failure> {
             ))
         })?,
     };
-    let (survey, _) = survey(&request, described)?;
-    let gpus = request.gpus(&survey.node)?;
-    if gpus.is_empty() {
-        return Err(Failure::new(
-            Kind::NoAnswer,
-            format!("`{}` has no GPU", survey.node.name),
-        ));
-    }
-    let step = step::for_engines(&survey.node, &gpus);
-    let session = survey.plan(step);
-    let open = session.opened(false);
+    let (wish, _) = wish(&request)?;
+    let (session, gpus) = session_of(wish, described, |_, node, _| {
+        let gpus = request.gpus(node)?;
+        if gpus.is_empty() {
+            return Err(Failure::new(
+                Kind::NoAnswer,
+                format!("`{}` has no GPU", node.name),
+            ));
+        }
+        Ok((step::for_engines(node, &gpus), gpus))
+    })?;
+    let (plan, _) = session.plan_here(false);
     let Plan {
         node: topology,
         map: node,
         ..
-    } = open.plan();
+    } = &*plan;
     let subject = Subject {
         topology,
         node,
@@ -81,21 +84,17 @@ pub fn map(request: &str) -> Result<String, Failure> {
 pub fn task(request: &str) -> Result<String, Failure> {
     let (request, described) = Request::parse(request)?;
     let (session, mut tasks, doubts) = session(&request, described)?;
-    let open = session.opened(false);
-    let (placed, uses) = placed(
-        &request,
-        &open,
-        one(&request, &mut tasks)?,
-        &UsersFiles::default(),
-    );
+    let plan = &plan_here(&session, &mut tasks);
+    let task = one(&request, &tasks)?;
+    let (placed, uses) = placed(&request, plan, task, &UsersFiles::default());
     Ok(match request.form {
         Form::Json => answers::task(
-            open.plan(),
+            plan,
             &placed,
             &uses,
-            &[doubts, open.findings()].concat(),
+            &[doubts, session.findings(plan)].concat(),
         ),
-        Form::Lines => lines::task(open.plan(), &placed),
+        Form::Lines => lines::task(plan, &placed),
     })
 }
 
@@ -103,13 +102,9 @@ pub fn task(request: &str) -> Result<String, Failure> {
 pub fn render(request: &str) -> Result<String, Failure> {
     let (request, described) = Request::parse(request)?;
     let (session, mut tasks, _) = session(&request, described)?;
-    let open = session.opened(false);
-    let (placed, _) = placed(
-        &request,
-        &open,
-        one(&request, &mut tasks)?,
-        &UsersFiles::default(),
-    );
+    let plan = &plan_here(&session, &mut tasks);
+    let task = one(&request, &tasks)?;
+    let (placed, _) = placed(&request, plan, task, &UsersFiles::default());
     Ok(match request.form {
         Form::Json => answers::environment(&placed),
         Form::Lines => lines::environment(&placed),
@@ -132,7 +127,7 @@ pub fn process(request: &str) -> Result<String, Failure> {
         (found, knows_admin) = found_here(&request);
         (admin, doubts, off) = (found.admin, found.findings, found.off);
     }
-    let settings = launched::settings(&admin, present, words.as_ref());
+    let mut wish = launched::wish(admin, present, words.as_ref());
     let numbering = rank::find(present, request.local_rank, request.local_size);
     let placed = present
         .get(marker::NAME)
@@ -141,9 +136,9 @@ pub fn process(request: &str) -> Result<String, Failure> {
     let is_task = numbering.rank.is_none() || numbering.is_slurms() || numbering.repeats_slurm;
     let why = match (off, &placed) {
         (Some(off), _) => Some(off.to_string()),
-        _ if !settings.enabled => Some("`off`".to_string()),
-        _ if settings.observe => Some("`observe`".to_string()),
-        _ if settings.dry_run => Some("`dry-run`".to_string()),
+        _ if !wish.enabled => Some("`off`".to_string()),
+        _ if wish.observe => Some("`observe`".to_string()),
+        _ if wish.dry_run => Some("`dry-run`".to_string()),
         (None, Some(_)) if is_task => Some(PLACED.to_string()),
         _ => None,
     };
@@ -158,40 +153,38 @@ pub fn process(request: &str) -> Result<String, Failure> {
     if let Some(why) = why {
         return Ok(unchanged(&why));
     }
-    let mut survey = survey_of(
-        Wish {
-            settings,
-            admin,
-            wordless: true,
-        },
-        described,
-    )?;
-    if !knows_admin {
-        launched::select_as_the_step_did(&mut survey.wish.admin, present, &survey.node);
-    }
-    let LaunchedProcess {
-        step,
-        mut task,
-        note,
-        ..
-    } = LaunchedProcess::new(&survey, present, &numbering, &[]);
-    let session = survey.plan(step);
-    let open = session.opened(false);
-    let (plan, _) = self::placed(&request, &open, &mut task, &UsersFiles::default());
+    wish.wordless = true;
+    let (session, launched) = session_of(wish, described, |wish, node, devices| {
+        if !knows_admin {
+            launched::select_as_the_step_did(&mut wish.admin, present, node);
+        }
+        Ok(LaunchedProcess::new(
+            wish,
+            node,
+            devices,
+            present,
+            &numbering,
+            &[],
+        ))
+    })?;
+    let LaunchedProcess { mut task, note, .. } = launched;
+    let (plan, denied_nics) = session.plan_here(false);
+    task.denied_nics = denied_nics;
+    let (task, _) = self::placed(&request, &plan, &task, &UsersFiles::default());
     if placed
         .as_ref()
-        .is_some_and(|before| is_carried_out(&plan, before, present))
+        .is_some_and(|before| is_carried_out(&task, before, present))
     {
         return Ok(unchanged(PLACED));
     }
-    let found = [doubts, open.findings()].concat();
+    let found = [doubts, session.findings(&plan)].concat();
     let notes = found
         .iter()
         .map(ToString::to_string)
         .chain(numbering.doubt)
         .chain(note)
         .collect();
-    Ok(answers::process(open.plan(), &plan, notes))
+    Ok(answers::process(&plan, &task, notes))
 }
 
 /// What the request says as an admin, else plugstack.conf, and the configuration file; and whether one of the first two speaks.
@@ -206,10 +199,7 @@ fn found_here(request: &Request) -> (Found, bool) {
         });
     }
     let arguments = request.arguments.iter().map(String::as_str);
-    (
-        admin::find(arguments, || partition, node::callers_author()),
-        true,
-    )
+    (admin::find(arguments, || partition, callers_author()), true)
 }
 
 const PLACED: &str = "it is placed already";
@@ -232,22 +222,33 @@ fn session(
     request: &Request,
     described: Option<Described>,
 ) -> Result<(Session, Vec<Task>, Vec<Diagnostic>), Failure> {
-    let (survey, doubts) = survey(request, described)?;
-    // a launcher hands on no more than it has itself
-    let cpus = match request.is_here {
-        true => sys::affinity().unwrap_or_default(),
-        false => survey.node.cpus(),
-    };
-    let (step, tasks) = request
-        .step(&survey.node, cpus)?
-        .step(&survey.node)
-        .map_err(Failure::request)?;
-    Ok((survey.plan(step), tasks, doubts))
+    let (wish, doubts) = wish(request)?;
+    let (session, tasks) = session_of(wish, described, |_, node, _| {
+        // a launcher hands on no more than it has itself
+        let cpus = match request.is_here {
+            true => sys::affinity().unwrap_or_default(),
+            false => node.cpus(),
+        };
+        request
+            .step(node, cpus)?
+            .step(node)
+            .map_err(Failure::request)
+    })?;
+    Ok((session, tasks, doubts))
 }
 
-fn one<'t>(request: &Request, tasks: &'t mut [Task]) -> Result<&'t mut Task, Failure> {
+/// The plan as this process can carry it out; the tasks then know what they may not open.
+fn plan_here<'s>(session: &'s Session, tasks: &mut [Task]) -> Cow<'s, Plan> {
+    let (plan, denied_nics) = session.plan_here(false);
+    for task in tasks {
+        task.denied_nics.clone_from(&denied_nics);
+    }
+    plan
+}
+
+fn one<'t>(request: &Request, tasks: &'t [Task]) -> Result<&'t Task, Failure> {
     let (id, count) = (request.task.unwrap_or(0), tasks.len());
-    let task = tasks.get_mut(id as usize);
+    let task = tasks.get(id as usize);
     task.ok_or_else(|| {
         Failure::request(format!(
             "`task`: there is no task {id}, the step has {count} here"
@@ -257,28 +258,28 @@ fn one<'t>(request: &Request, tasks: &'t mut [Task]) -> Result<&'t mut Task, Fai
 
 fn placed<'p>(
     request: &'p Request,
-    open: &'p OpenPlan,
-    task: &mut Task,
+    plan: &'p Plan,
+    task: &Task,
     files: &UsersFiles,
 ) -> (TaskPlan<'p>, Vec<Use>) {
     let read = |path: &str| of_user(request, files, path);
     let present = &request.environment;
-    let mut placed = open.place(
+    let mut placed = plan.task(
         task,
         Evidence {
             present,
             read: &read,
         },
     );
-    let uses = uses::tell(open.plan(), &mut placed, present);
+    let uses = uses::tell(plan, &mut placed, present);
     (placed, uses)
 }
 
 /// Every task, without the values that it keeps: a plan does not tell them, and thousands of tasks may have a megabyte each.
 fn all<'p>(
     request: &'p Request,
-    open: &'p OpenPlan,
-    tasks: &mut [Task],
+    plan: &'p Plan,
+    tasks: &[Task],
 ) -> (Vec<TaskPlan<'p>>, Vec<Vec<Use>>) {
     let without_kept = |(mut task, uses): (TaskPlan<'p>, Vec<Use>)| {
         for variable in &mut task.variables {
@@ -291,8 +292,8 @@ fn all<'p>(
     // a file system that does not answer is waited for once
     let files = UsersFiles::default();
     tasks
-        .iter_mut()
-        .map(|task| without_kept(placed(request, open, task, &files)))
+        .iter()
+        .map(|task| without_kept(placed(request, plan, task, &files)))
         .unzip()
 }
 
@@ -322,20 +323,15 @@ fn wish(request: &Request) -> Result<(Wish, Vec<Diagnostic>), Failure> {
     ))
 }
 
-/// The node and the wish, and what is odd about the request.
-fn survey(
-    request: &Request,
+/// The plan of the wish on this node or a described one, and what else `step` makes of it.
+fn session_of<T>(
+    wish: Wish,
     described: Option<Described>,
-) -> Result<(Survey, Vec<Diagnostic>), Failure> {
-    let (wish, doubts) = wish(request)?;
-    Ok((survey_of(wish, described)?, doubts))
-}
-
-fn survey_of(wish: Wish, described: Option<Described>) -> Result<Survey, Failure> {
+    step: impl FnOnce(&mut Wish, &Topology, Option<&devices::DeviceFiles>) -> Result<(Step, T), Failure>,
+) -> Result<(Session, T), Failure> {
     match described {
-        None => Survey::of_this_node(wish, Scope::Full, node::callers_author())
-            .map_err(|why| Failure::new(Kind::Node, why)),
-        Some(described) => Ok(Survey::unvisited(wish, topology(described)?)),
+        None => Session::of_this_node(wish, Scope::Full, callers_author(), step),
+        Some(described) => Session::new(wish, (topology(described)?, Vec::new()), None, step),
     }
 }
 
@@ -374,8 +370,7 @@ mod tests {
             "environment": {{"NCCL_IB_HCA": "{list}", "UCX_NET_DEVICES": "{list}"}}}}"#
         );
         let (request, described) = Request::parse(&request).unwrap();
-        let (session, mut tasks, _) = session(&request, described).unwrap();
-        let open = session.opened(false);
+        let (session, tasks, _) = session(&request, described).unwrap();
         let kept = |task: &TaskPlan| -> Vec<usize> {
             let kept = task
                 .variables
@@ -386,7 +381,7 @@ mod tests {
                 });
             kept.collect()
         };
-        for task in all(&request, &open, &mut tasks).0 {
+        for task in all(&request, &session.plan, &tasks).0 {
             assert_eq!(kept(&task), [0, 0]);
         }
     }

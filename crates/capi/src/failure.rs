@@ -1,6 +1,7 @@
 //! Why a call has no answer: a number for programs, a line for people.
 #![forbid(unsafe_code)]
 
+use nic_placement_node::NoTopology;
 use std::ffi::c_int;
 use std::fmt;
 
@@ -43,6 +44,12 @@ impl Failure {
     /// The number that a caller sees.
     pub fn status(&self) -> c_int {
         self.kind as c_int
+    }
+}
+
+impl From<NoTopology> for Failure {
+    fn from(why: NoTopology) -> Failure {
+        Failure::new(Kind::Node, why)
     }
 }
 

@@ -4,7 +4,7 @@
 //!
 //! * [`discover`] reads `/sys` and `/proc`, [`platform`] holds built-in machines, [`topology`] is what either yields;
 //!   [`node`] picks one of them.
-//! * [`config`] says what the admin and the user want, [`step`] what Slurm granted.
+//! * [`config`] reads what the admin and the user want, a [`wish`]; [`step`] is what Slurm granted.
 //! * [`policy`] decides which GPU uses which NIC, [`gpus`] which task has which GPUs, [`bind`] where a task runs: a [`placement`].
 //! * [`maps`] writes the map for programs that drive all GPUs of a node.
 //! * [`libraries`] turns all of it into what the communication libraries and people read.
@@ -21,6 +21,7 @@ pub mod placement;
 pub mod plan;
 pub mod policy;
 pub mod step;
+pub mod wish;
 
 pub use nic_placement_topology as topology;
 pub use nic_placement_topology::{diagnostic, order};

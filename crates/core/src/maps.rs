@@ -6,6 +6,7 @@
 
 use crate::placement::{NodePlacement, Rail, RailUse};
 use crate::topology::{GpuIndex, GpuVendor, PciAddress, Topology};
+pub use crate::wish::Format;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,22 +14,6 @@ use std::ops::Deref;
 
 /// The version of our JSON; grows if a field goes or changes its meaning, not with a new one.
 pub const VERSION: u32 = 1;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    Json,
-    /// SGLang's `--disaggregation-ib-device` and `--mooncake-ib-device`: a JSON text, or the path
-    /// of a file with it
-    /// (python/sglang/srt/distributed/device_communicators/mooncake_transfer_engine.py,
-    /// `get_ib_devices_for_gpu`; 0.5.11)
-    Sglang,
-    /// Mooncake's `MC_CUSTOM_TOPO_JSON`, the path of a file
-    /// (mooncake-transfer-engine/src/topology.cpp, `Topology::parse`; 0.3.12)
-    Mooncake,
-    /// vLLM's `VLLM_GPU_NIC_PCIE_MAPPING` and `VLLM_NIC_SELECTION_VARS`
-    /// (vllm/v1/executor/vllm_net_devices.py; pull request 42083 of 2026)
-    Vllm,
-}
 
 /// `(word, format, description)`, in the order of help texts.
 pub const FORMATS: [(&str, Format, &str); 4] = [

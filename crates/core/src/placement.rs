@@ -2,9 +2,8 @@
 #![forbid(unsafe_code)]
 
 pub mod agreement;
-mod asked;
 
-pub use asked::{Bind, Binding, GpuUse, Mem, NicsEach, Policy, Strictness};
+pub use crate::wish::{Bind, GpuUse, Mem, NicsEach, Policy, Strictness};
 
 use crate::diagnostic::Diagnostic;
 use crate::topology::{
@@ -62,11 +61,9 @@ pub struct Excluded {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RailUse {
     pub rail: RailIndex,
-    /// the path from the GPU
     pub path: PathType,
     /// the GPU's bandwidth with the rail's other users, in Mbit/s; `None` if no rate is known
     pub share_mbps: Option<u64>,
-    /// GPUs that use the rail
     pub users: usize,
 }
 
@@ -75,7 +72,6 @@ pub struct GpuPlacement {
     /// best first; empty if there is no rail to choose
     pub choices: Vec<RailUse>,
     pub numa_node: Option<u32>,
-    /// the reason for these rails
     pub reason: String,
     /// what the policy promises but this node lacks
     pub shortfall: Option<String>,
@@ -94,7 +90,6 @@ pub struct Pair {
     pub alone_mbps: Option<u64>,
     /// Mbit/s; `None` if the GPU did not get the NIC
     pub share_mbps: Option<u64>,
-    /// GPUs that get it
     pub users: usize,
     pub chosen: bool,
     pub why: String,
@@ -113,13 +108,10 @@ pub struct NodePlacement {
     pub broken: Vec<Rail>,
     /// rails that came up at less than others of their device: a list for all of NCCL's ranks may leave them out
     pub degraded: Vec<Rail>,
-    /// NICs and ports that may not be chosen
     pub excluded: Vec<Excluded>,
     /// NICs of EFA and Slingshot among `excluded` that may be used: libfabric chooses among them
     pub left_to_libfabric: Vec<NicIndex>,
-    /// in the topology's order
     pub gpus: Vec<GpuPlacement>,
-    /// what was odd
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -162,9 +154,7 @@ impl NodePlacement {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskPlacement {
-    /// number on this node
     pub local_id: u32,
-    /// number in the step
     pub global_id: u32,
     pub gpus: Vec<GpuIndex>,
     /// the GPUs that its program counts, from 0 in this order: `gpus`, or more where a promise or a rank tells which of
@@ -178,16 +168,8 @@ pub struct TaskPlacement {
     pub threads: Option<usize>,
     /// what the task wanted and cannot have
     pub missed: Option<String>,
-    /// sentences for the user, one for each answer
+    /// for the user, one for each answer
     pub reasons: Vec<String>,
-}
-
-impl TaskPlacement {
-    /// Makes the memory policy stay as it is after all.
-    pub fn keep_memory(&mut self, why: String) {
-        self.reasons.push(format!("memory: left alone, {why}"));
-        self.mems = MemDecision::Keep { why };
-    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,120 +4,57 @@
 //! or changes the system: the caller passes the facts of the task's process, and carries out the decision.
 #![forbid(unsafe_code)]
 
+mod room;
 mod task;
 mod text;
 
-use crate::bind;
-use crate::config::{Admin, Settings};
 use crate::diagnostic::Diagnostic;
 use crate::gpus;
-use crate::libraries::wanted::Wanted;
 use crate::libraries::{self, Evidence, Prepared, ReadFile};
 use crate::order::Order;
-use crate::placement::{
-    Bind, Binding, CpuDecision, MemDecision, NodePlacement, Pair, Policy, Strictness,
-    TaskPlacement, Variable,
-};
-use crate::policy::{self, Request, Selection, explain, strictness};
+use crate::placement::{NodePlacement, Pair, Rail, TaskPlacement, Variable};
+use crate::policy::{self, explain, strictness};
 use crate::step::{Step, Task};
-use crate::topology::Scope;
-use crate::topology::{CpuSet, GpuIndex, NicIndex, Topology};
+use crate::topology::{GpuIndex, NicIndex, Scope, Topology};
+pub use crate::wish::Wish;
+use crate::wish::{Bind, Policy, Selection, Strictness};
 use std::sync::Arc;
-use task::TaskRequest;
-
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wish {
-    pub admin: Admin,
-    pub settings: Settings,
-    /// true if the reasons for each GPU's NICs are left empty, since they are not shown
-    pub wordless: bool,
-}
 
 impl Wish {
     /// The parts of the node that a decision needs.
     pub fn scope(&self) -> Scope {
-        let Settings {
-            bind, omp, policy, ..
-        } = self.settings;
         match self.admin.selection == Selection::default() {
-            _ if bind == Bind::Core || omp || policy == Policy::Spread => Scope::Cores,
+            _ if self.bind == Bind::Core || self.omp || self.policy == Policy::Spread => {
+                Scope::Cores
+            }
             false => Scope::Selection,
             true => Scope::Placement,
-        }
-    }
-
-    fn request<'a>(&'a self, alone: Option<&'a [GpuIndex]>) -> Request<'a> {
-        Request {
-            policy: self.settings.policy,
-            nics_each: self.settings.nics_per_task,
-            selection: Some(&self.admin.selection),
-            rails: &self.admin.rails,
-            through: self.admin.through,
-            alone,
-            wordless: self.wordless,
-            known: None,
-        }
-    }
-
-    fn binding(&self) -> Binding {
-        let &Settings {
-            bind,
-            mem,
-            by_user,
-            bind_by_user,
-            omp,
-            ..
-        } = &self.settings;
-        let over_none = bind_by_user || self.admin.none_is_unbound;
-        let trust = self.admin.trust_topology;
-        Binding {
-            bind,
-            mem,
-            asked: by_user,
-            over_none,
-            count_threads: omp,
-            trust,
         }
     }
 }
 
 /// One step's plan for one node: everything that its tasks share.
+#[derive(Clone)]
 pub struct Plan {
     pub node: Arc<Topology>,
-    pub wish: Wish,
+    pub wish: Arc<Wish>,
     pub step: Step,
     pub map: NodePlacement,
-    prepared: Prepared,
+    prepared: Arc<Prepared>,
 }
 
 impl Plan {
     /// Decides for the node.  `read` reads a site's configuration file, and is called only if the answer can change a
     /// variable.
     pub fn new(node: Topology, wish: Wish, step: Step, read: ReadFile) -> Plan {
-        Plan::of(Arc::new(node), wish, step, read, None)
+        Plan::of(Arc::new(node), Arc::new(wish), step, read, &[])
     }
 
-    /// Decides in the step's process, or after it in a task, which has that plan.
-    fn of(
-        node: Arc<Topology>,
-        wish: Wish,
-        step: Step,
-        read: ReadFile,
-        before: Option<&Plan>,
-    ) -> Plan {
+    /// Decides in the step's process, or after it in a task, whose plan there had these rails.
+    fn of(node: Arc<Topology>, wish: Arc<Wish>, step: Step, read: ReadFile, were: &[Rail]) -> Plan {
         let alone = step.alone_on_node.then(|| gpus::of_the_step(&node, &step));
-        let known = before.map(|plan| &plan.map);
-        let request = Request {
-            known,
-            ..wish.request(alone.as_deref())
-        };
-        let map = policy::map(&node, &request);
-        let wanted = Wanted {
-            srun: step.srun.clone(),
-            words: step.words.clone(),
-            ..wish.settings.wanted(&wish.admin)
-        };
-        let prepared = Prepared::new(&node, &map, wanted, read);
+        let map = policy::map_of(&node, &wish, alone.as_deref(), were);
+        let prepared = Arc::new(Prepared::new(&node, &map, Arc::clone(&wish), &step, read));
         Plan {
             node,
             wish,
@@ -129,15 +66,10 @@ impl Plan {
 
     /// The plan of a job that may not open these NICs, each with its reason.
     pub fn without(&self, nics: Vec<(NicIndex, String)>, read: ReadFile) -> Plan {
-        let mut wish = self.wish.clone();
+        let mut wish = Wish::clone(&self.wish);
         wish.admin.selection.unopenable.extend(nics);
-        Plan::of(
-            Arc::clone(&self.node),
-            wish,
-            self.step.clone(),
-            read,
-            Some(self),
-        )
+        let (node, step) = (Arc::clone(&self.node), self.step.clone());
+        Plan::of(node, Arc::new(wish), step, read, &self.map.rails)
     }
 
     /// One task's placement, and the changes to its variables.
@@ -149,76 +81,38 @@ impl Plan {
             map,
             prepared,
         } = self;
-        let through = &wish.admin.through;
-        let (topology, binding, gpu_use) = (&**node, wish.binding(), wish.settings.gpu);
-        let request = TaskRequest {
-            topology,
-            map,
-            step,
-            task,
-            binding,
-            through,
-            gpu_use,
-        };
-        let mut placement = request.placement();
-        bind::limit_memory(&mut placement, &task.memory);
+        let mut placement = task::placement(node, map, wish, step, task);
         let warning = task::warn_of_denied(map, node, task);
         placement.reasons.extend(warning.clone());
         let variables = libraries::environment(prepared, node, map, &placement, evidence);
-        let is_admins = |name: &str| {
-            wish.admin
-                .templates
-                .iter()
-                .any(|template| template.name() == name)
-        };
+        let is_admins = |name: &str| wish.has_template(name);
         let judges_nics = !libraries::has_list_of_others(&variables, evidence.present, is_admins);
-        let strictness = wish.settings.strictness;
+        let strictness = wish.strictness;
         let shortfalls = strictness::shortfalls(node, map, &placement, judges_nics, strictness);
+        let lacks_room = task
+            .room
+            .is_some_and(|room| room::is_lacking(&variables, evidence.present, room));
+        let without_room = |variable| room::without(variable, evidence.present);
         TaskPlan {
             plan: self,
             placement,
-            variables,
-            others: String::new(),
+            variables: match lacks_room {
+                true => variables.into_iter().map(without_room).collect(),
+                false => variables,
+            },
             shortfalls,
             warning,
+            no_room: lacks_room.then_some(room::WHY),
         }
     }
 
     /// Every NIC for one GPU, chosen or not, with the reason.
     pub fn explain(&self, gpu: GpuIndex) -> Vec<Pair> {
-        explain::pairs(&self.node, &self.map, &self.wish.request(None), gpu)
-    }
-
-    /// The shortfalls of a task with this GPU alone, its CPUs aside.
-    pub fn shortfalls_of(&self, gpu: GpuIndex) -> Vec<String> {
-        let Plan {
-            node, wish, map, ..
-        } = self;
-        let task = TaskPlacement {
-            local_id: 0,
-            global_id: 0,
-            gpus: vec![gpu],
-            seen: vec![gpu],
-            rails: map
-                .gpu(gpu)
-                .choices
-                .iter()
-                .map(|choice| (choice.rail, choice.path))
-                .collect(),
-            cpus: CpuDecision::Keep {
-                cpus: CpuSet::new(),
-                why: String::new(),
-            },
-            mems: MemDecision::Keep { why: String::new() },
-            threads: None,
-            missed: None,
-            reasons: Vec::new(),
-        };
-        strictness::shortfalls(node, map, &task, true, wish.settings.strictness)
+        explain::pairs(&self.node, &self.map, &self.wish, gpu)
     }
 
     pub fn is_strict(&self) -> bool {
-        self.wish.settings.strictness > Strictness::BestEffort
+        self.wish.strictness > Strictness::BestEffort
     }
 
     pub fn diagnostics(&self) -> Vec<Diagnostic> {
@@ -240,15 +134,15 @@ impl Plan {
 }
 
 pub struct TaskPlan<'p> {
-    plan: &'p Plan,
+    pub plan: &'p Plan,
     pub placement: TaskPlacement,
     pub variables: Vec<Variable<'p>>,
-    /// what a report adds to the NICs: those of lists that are not ours
-    pub others: String,
     /// what the policy promised, or a strict word asked for, and the task lacks
     pub shortfalls: Vec<String>,
     /// for the admin
     pub warning: Option<String>,
+    /// the reason if no variable is set
+    pub no_room: Option<&'static str>,
 }
 
 impl TaskPlan<'_> {
@@ -258,8 +152,7 @@ impl TaskPlan<'_> {
 
     /// True without a NIC and without a strict word: the task then lacks only what its node lacks.
     pub fn misses_nothing_of_its_own(&self) -> bool {
-        self.placement.rails.is_empty()
-            && self.plan.wish.settings.strictness == Strictness::BestEffort
+        self.placement.rails.is_empty() && self.plan.wish.strictness == Strictness::BestEffort
     }
 }
 

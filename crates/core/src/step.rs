@@ -30,8 +30,8 @@ pub struct Step {
     pub starter: Starter,
     /// on this node
     pub tasks: u32,
-    /// true if `tasks` is only the least that there can be, since neither Slurm nor the launcher says how many: nothing
-    /// may be divided by it, because each task may know another number
+    /// `tasks` is only the least that there can be, since neither Slurm nor the launcher says how many: nothing is divided by
+    /// it, because each task may know another number
     pub uncounted: bool,
     /// on all nodes
     pub total_tasks: u32,
@@ -54,7 +54,7 @@ pub struct Step {
     pub srun: Option<String>,
     /// the job's cores on this node by Slurm's own count
     pub job_cores: Option<usize>,
-    /// true if this node is free of other jobs' tasks, now and later
+    /// free of other jobs' tasks, now and later
     pub alone_on_node: bool,
 }
 
@@ -70,17 +70,16 @@ pub struct Counted {
 /// A task, as known just before its program starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Task {
-    /// number on this node, from 0
+    /// on this node, from 0
     pub local_id: u32,
-    /// number in the step, from 0
+    /// in the step, from 0
     pub global_id: u32,
     pub gpus: GpuGrant,
     /// the task's GPUs, if the caller worked them out from more than the evidence in `gpus`
     pub claim: Option<Claim>,
     /// the GPUs that its program counts, in its order, if the claim is a choice among these
     pub sees: Option<Vec<GpuIndex>>,
-    /// NICs that the task may not open though others of its job may; the node's map has no NICs that no task of the job
-    /// may open
+    /// not to be opened by this task, though by others of its job; the map has no NICs that the whole job may not open
     pub denied_nics: Vec<NicIndex>,
     pub cpus: CpuSet,
     /// CPUs of all tasks of the step on this node together: the most that we may give the task
@@ -94,8 +93,25 @@ pub struct Task {
     pub gpu_bind: Option<String>,
     /// the GPU of each task of the step here, by local ids, where the user promised it (`gpu=local-id`)
     pub promised: Option<Vec<GpuIndex>>,
-    /// as the kernel reports it
     pub memory: Memory,
+    /// `None` if it is not to be looked at
+    pub room: Option<Room>,
+}
+
+/// What execve(2) of a task's program can take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// bytes of its arguments and of the variables that it has
+    pub taken: usize,
+    /// bytes of its stack, at most
+    pub stack: u64,
+}
+
+impl Room {
+    /// Bytes of one variable with its NUL, at most (`MAX_ARG_STRLEN`, linux/binfmts.h: 32 pages of 4 KiB).
+    pub const LONGEST: usize = 128 * 1024;
+    /// A string costs its NUL and a pointer besides.
+    pub const EACH: usize = 9;
 }
 
 /// A task's memory before we change it.

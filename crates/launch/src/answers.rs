@@ -5,8 +5,11 @@
 use crate::judge::uses::{Use, Whose};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::libraries::marker::Devices;
-use nic_placement_core::placement::{Change, MemDecision, Pair, RailIndex, Variable};
+use nic_placement_core::placement::{
+    Change, CpuDecision, MemDecision, Pair, RailIndex, TaskPlacement, Variable,
+};
 use nic_placement_core::plan::{Plan, TaskPlan};
+use nic_placement_core::policy::strictness::shortfalls;
 use nic_placement_core::topology::{CpuSet, GpuIndex, PathType, PciAddress};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -107,6 +110,34 @@ fn pair_of(pair: &Pair) -> PairOf<'_> {
     }
 }
 
+/// The shortfalls of a task with this GPU alone, its CPUs aside.
+pub fn shortfalls_of(plan: &Plan, gpu: GpuIndex) -> Vec<String> {
+    let Plan {
+        node, wish, map, ..
+    } = plan;
+    let task = TaskPlacement {
+        local_id: 0,
+        global_id: 0,
+        gpus: vec![gpu],
+        seen: vec![gpu],
+        rails: map
+            .gpu(gpu)
+            .choices
+            .iter()
+            .map(|choice| (choice.rail, choice.path))
+            .collect(),
+        cpus: CpuDecision::Keep {
+            cpus: CpuSet::new(),
+            why: String::new(),
+        },
+        mems: MemDecision::Keep { why: String::new() },
+        threads: None,
+        missed: None,
+        reasons: Vec::new(),
+    };
+    shortfalls(node, map, &task, true, wish.strictness)
+}
+
 /// The reasons why these GPUs got their NICs and no others.
 pub fn explanation(plan: &Plan, gpus: &[(GpuIndex, Vec<Pair>)]) -> String {
     text(&Explanation {
@@ -114,7 +145,7 @@ pub fn explanation(plan: &Plan, gpus: &[(GpuIndex, Vec<Pair>)]) -> String {
         gpus: gpus
             .iter()
             .map(|(gpu, pairs)| {
-                let shortfalls = plan.shortfalls_of(*gpu);
+                let shortfalls = shortfalls_of(plan, *gpu);
                 ExplainedGpu {
                     index: gpu.0,
                     address: plan.node.gpu(*gpu).address.described(),

@@ -1,13 +1,13 @@
 //! plugstack.conf as Slurm reads it (spank(8), src/common/spank.c): its lines in order, included files among them.
 #![forbid(unsafe_code)]
 
+use crate::caller::callers_author;
 use nic_placement_core::config::PluginLine;
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::policy::pattern::glob;
 use nic_placement_node::discover::Root;
 use nic_placement_node::discover::root::{self, Author, Obstacle};
 use nic_placement_process::admin::{self, Found};
-use nic_placement_process::node;
 use nic_placement_sys as sys;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub fn admin(
         admin::find(
             arguments,
             || partition.map(str::to_string),
-            node::callers_author(),
+            callers_author(),
         ),
         !lines.is_empty(),
     )

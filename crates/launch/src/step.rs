@@ -1,7 +1,7 @@
 //! A step and its tasks as the tool's command line or a launcher describes them, without Slurm.
 #![forbid(unsafe_code)]
 
-use nic_placement_core::config::{Admin, BadWord, Words, merge_settings};
+use nic_placement_core::config::{Admin, BadWord, Words};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::gpus;
 use nic_placement_core::plan::Wish;
@@ -256,13 +256,9 @@ impl std::error::Error for BadWish {}
 
 pub fn wish(words: Option<&str>, admin: Admin) -> Result<Wish, BadWish> {
     let words = Words::parse(words.unwrap_or_default()).map_err(BadWish::Word)?;
-    let settings = merge_settings(&admin.default, None, Some(&words));
-    match settings.enabled && !(words.observe || words.help || words.verbose || words.dry_run) {
-        true => Ok(Wish {
-            settings,
-            admin,
-            ..Wish::default()
-        }),
+    let wish = Wish::new(admin, None, Some(&words));
+    match wish.enabled && !(words.observe || words.help || words.verbose || words.dry_run) {
+        true => Ok(wish),
         false => Err(BadWish::Nothing),
     }
 }

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::{answers, step};
-use nic_placement_core::config::{Admin, Words, merge_settings};
+use nic_placement_core::config::{Admin, Words};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::gpus;
 use nic_placement_core::libraries::{Evidence, FileText, Present};
@@ -45,22 +45,15 @@ fn words_that_ask_for_no_placement_plan_nothing() {
     }
     let wish = step::wish(Some("rail,strict"), Admin::default()).unwrap();
     assert_eq!(
-        (wish.settings.policy, wish.settings.strictness),
+        (wish.policy, wish.strictness),
         (Policy::Rail, Strictness::Strict)
     );
 }
 
 #[test]
 fn what_a_launcher_is_told_of_a_task_is_what_the_plan_holds() {
-    let settings = merge_settings(
-        &Words::default(),
-        None,
-        Some(&Words::parse("env=ucx").unwrap()),
-    );
-    let wish = Wish {
-        settings,
-        ..Wish::default()
-    };
+    let words = Words::parse("env=ucx").unwrap();
+    let wish = Wish::new(Admin::default(), None, Some(&words));
     let mut task = Task {
         global_id: 5,
         cpus: CpuSet::from_list("0-3").unwrap(),

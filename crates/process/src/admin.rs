@@ -3,8 +3,9 @@
 #![forbid(unsafe_code)]
 
 use nic_placement_core::config::rollout::Rollout;
-use nic_placement_core::config::{Admin, Conf, ENVIRONMENT, Settings, Words, conf, merge_settings};
+use nic_placement_core::config::{Admin, Conf, ENVIRONMENT, Words, conf};
 use nic_placement_core::diagnostic::Diagnostic;
+use nic_placement_core::wish::Wish;
 use nic_placement_node::discover::root::{self, Author, Beginning, Obstacle};
 use std::fmt;
 use std::io::ErrorKind;
@@ -141,20 +142,19 @@ pub fn words_of_variable(text: Option<&str>) -> Option<Words> {
         .ok()
 }
 
-/// Settings of a step: the admin's default for its job, then the words of the user's variable and option.
-pub fn settings(
-    admin: &Admin,
+/// What holds for a step: the admin's default for its job, then the words of the user's variable and option.
+pub fn wish(
+    mut admin: Admin,
     job: impl FnOnce() -> Option<u32>,
     variable: Option<&Words>,
     option: Option<&Words>,
-) -> Settings {
-    let job = if admin.rollout == Rollout::default() {
-        None
-    } else {
-        job()
-    };
-    let default = job.map(|job| admin.rollout.default_of(job, &admin.default));
-    merge_settings(default.as_ref().unwrap_or(&admin.default), variable, option)
+) -> Wish {
+    if admin.rollout != Rollout::default()
+        && let Some(job) = job()
+    {
+        admin.default = admin.rollout.default_of(job, &admin.default);
+    }
+    Wish::new(admin, variable, option)
 }
 
 /// The name by which lines with `NodeName=` know this node.

@@ -45,9 +45,13 @@ fn balancing(node: &Topology) -> Balancing {
     }
 }
 
-/// Sets CPUs, then memory, since the kernel takes memory where the task runs; returns failures.
-pub(crate) fn apply(placement: &mut TaskPlacement, node: &Topology) -> Vec<String> {
-    let mut failures = Vec::new();
+/// Sets CPUs, then memory, since the kernel takes memory where the task runs.  Returns why the memory policy stays, if this
+/// kernel has none such.
+pub(crate) fn apply(
+    placement: &TaskPlacement,
+    node: &Topology,
+    failures: &mut Vec<String>,
+) -> Option<String> {
     if let CpuDecision::Set { cpus, .. } = &placement.cpus {
         match sys::set_affinity(cpus).and_then(|()| sys::affinity()) {
             Ok(got) if got == *cpus => {}
@@ -56,7 +60,7 @@ pub(crate) fn apply(placement: &mut TaskPlacement, node: &Topology) -> Vec<Strin
         }
     }
     let (wanted, set) = match &placement.mems {
-        MemDecision::Keep { .. } => return failures,
+        MemDecision::Keep { .. } => return None,
         MemDecision::Prefer { nodes, .. } => (
             MemoryPolicy::Prefer(nodes.clone()),
             sys::prefer_memory(nodes, balancing(node)),
@@ -70,10 +74,8 @@ pub(crate) fn apply(placement: &mut TaskPlacement, node: &Topology) -> Vec<Strin
         // the kernel silently drops nodes that have no memory or are not in the cpuset
         Ok(got) if got == wanted => {}
         Ok(got) => failures.push(format!("memory: {wanted} wanted, {got} got")),
-        Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-            placement.keep_memory(error.to_string())
-        }
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => return Some(error.to_string()),
         Err(error) => failures.push(format!("memory: {wanted} wanted: {error}")),
     }
-    failures
+    None
 }

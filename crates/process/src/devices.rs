@@ -1,4 +1,4 @@
-//! Which devices a process may open: asked of their files without opening them.
+//! The devices that a process may open: asked of their files without opening them.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::plan::Plan;
@@ -10,7 +10,7 @@ use std::fs::File;
 use std::path::Path;
 
 /// `/dev`, open, and its state at that time.
-pub(crate) struct Devices {
+pub struct DeviceFiles {
     /// `None` if it cannot be opened
     pub(crate) directory: Option<File>,
     /// file of each GPU, as each task asks for it
@@ -29,8 +29,8 @@ const MOUNTS: &str = "/proc/self/ns/mnt";
 /// and /dev/shm) does not.
 const TOPS: [&str; 4] = ["/", "/etc", "/dev", "/dev/infiniband"];
 
-impl Devices {
-    pub(crate) fn open(node: &Topology) -> Devices {
+impl DeviceFiles {
+    pub(crate) fn open(node: &Topology) -> DeviceFiles {
         let directory = root::directory_descriptor(Path::new("/dev"));
         if let Err(error) = &directory {
             log::warn!(
@@ -41,7 +41,7 @@ impl Devices {
         let is_there =
             |directory: &File| sys::may_open(directory, c"infiniband") != Err(Refusal::Absent);
         let path = |name: Option<String>| CString::new(name?).ok();
-        Devices {
+        DeviceFiles {
             has_rdma: directory.as_ref().is_some_and(is_there),
             directory,
             gpus: node.gpus.iter().map(Gpu::device_node).map(path).collect(),
@@ -52,9 +52,9 @@ impl Devices {
     }
 
     /// The container's, if this process has come into one since these were opened.
-    fn of_the_container(&self, node: &Topology) -> Option<Devices> {
+    fn of_the_container(&self, node: &Topology) -> Option<DeviceFiles> {
         let has_other_mounts = root::identity(MOUNTS) != self.mounts;
-        (has_other_mounts && TOPS.map(root::identity) != self.tops).then(|| Devices::open(node))
+        (has_other_mounts && TOPS.map(root::identity) != self.tops).then(|| DeviceFiles::open(node))
     }
 
     fn lack_rdma(&self) -> bool {
@@ -80,7 +80,7 @@ pub(crate) fn is_answer_to_all(directory: &File) -> bool {
 pub(crate) type Unusable = Vec<(NicIndex, String)>;
 
 /// The verbs devices of a node on which none can be opened.
-pub(crate) fn missing(devices: &Devices, plan: &Plan) -> Unusable {
+pub(crate) fn missing(devices: &DeviceFiles, plan: &Plan) -> Unusable {
     if !devices.lack_rdma() || plan.map.rails.is_empty() {
         return Unusable::new();
     }
@@ -119,13 +119,15 @@ pub(crate) struct Closed {
 /// Checks each rail, and every other NIC too if a rail is closed to the job, since another may take its place.
 ///
 /// Device cgroups are checked by the node's device files; no program opens a file that its container does not show.
-pub(crate) fn closed(devices: &Devices, plan: &Plan) -> Closed {
+pub(crate) fn closed(devices: &DeviceFiles, plan: &Plan) -> Closed {
     let container = devices.of_the_container(&plan.node);
     let mut closed = Closed {
         is_in_container: container.is_some(),
         ..Closed::default()
     };
-    if container.as_ref().is_some_and(Devices::lack_rdma) && plan.node.provenance.is_this_system() {
+    if container.as_ref().is_some_and(DeviceFiles::lack_rdma)
+        && plan.node.provenance.is_this_system()
+    {
         closed.to_the_job = all_verbs(&plan.node, "in the task's container");
         return closed;
     }

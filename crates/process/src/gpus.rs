@@ -1,7 +1,7 @@
 //! The evidence about the GPUs of a process: its variables, and which device nodes it may open.
 #![forbid(unsafe_code)]
 
-use crate::devices::{Devices, is_answer_to_all};
+use crate::devices::{DeviceFiles, is_answer_to_all};
 use nic_placement_core::gpus;
 use nic_placement_core::libraries::Present;
 use nic_placement_core::step::{Access, GpuGrant};
@@ -9,7 +9,7 @@ use nic_placement_core::topology::Topology;
 use nic_placement_sys::{self as sys, Refusal};
 
 /// Without `devices` the GPUs' access is unknown.
-pub(crate) fn grant(present: &Present, topology: &Topology, devices: Option<&Devices>) -> GpuGrant {
+pub fn grant(present: &Present, topology: &Topology, devices: Option<&DeviceFiles>) -> GpuGrant {
     let variables = gpus::VARIABLES
         .into_iter()
         .filter_map(|name| Some((name, present.get(name)?.clone())))
@@ -36,27 +36,6 @@ pub(crate) fn grant(present: &Present, topology: &Topology, devices: Option<&Dev
     GpuGrant { variables, access }
 }
 
-/// As [`grant`], for a process that may be in a container: if some of a vendor's GPUs have device nodes that it may
-/// open, those without one are not there for it.  Containers get the nodes of their own GPUs, and see all GPUs in
-/// `/sys`.
-pub(crate) fn without_absent(mut grant: GpuGrant, topology: &Topology) -> GpuGrant {
-    let before = grant.access.clone();
-    for (gpu, access) in topology.gpus.iter().zip(&mut grant.access) {
-        let of_vendor = topology
-            .gpus
-            .iter()
-            .zip(&before)
-            .filter(|(other, _)| other.vendor == gpu.vendor);
-        let some_open = of_vendor
-            .into_iter()
-            .any(|(_, access)| *access == Access::Allowed);
-        if some_open && *access == Access::Unknown && gpu.device_node().is_some() {
-            *access = Access::Denied;
-        }
-    }
-    grant
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,26 +43,6 @@ mod tests {
     use std::fs::{self, File};
     use std::path::Path;
     use std::process::Command;
-
-    fn access(given: [Access; 8]) -> Vec<Access> {
-        let topology = platform::model("dgx-h100").unwrap();
-        assert!(topology.gpus.iter().all(|gpu| gpu.device_node().is_some()));
-        let grant = GpuGrant {
-            access: given.to_vec(),
-            ..GpuGrant::default()
-        };
-        without_absent(grant, &topology).access
-    }
-
-    #[test]
-    fn in_a_container_with_some_device_nodes_the_other_gpus_are_not_there() {
-        let mut given = [Access::Unknown; 8];
-        assert_eq!(access(given), given, "no device node at all tells nothing");
-        given[5] = Access::Allowed;
-        let mut expected = vec![Access::Denied; 8];
-        expected[5] = Access::Allowed;
-        assert_eq!(access(given), expected);
-    }
 
     /// Makes a file immutable: then even root's write fails with EPERM, as the device cgroup has it.
     fn forbid(file: &Path, forbids: bool) -> bool {
@@ -106,7 +65,7 @@ mod tests {
         }
         let access = || {
             let directory = Some(File::open(&folder).unwrap());
-            let mut devices = Devices::open(&topology);
+            let mut devices = DeviceFiles::open(&topology);
             devices.directory = directory;
             let grant = grant(&Present::new(), &topology, Some(&devices));
             grant.access[..2].to_vec()

@@ -1,18 +1,16 @@
 //! What a process was given of its node, and how a decision about it is carried out: for the plugin's tasks, and for
 //! `nic-placement exec` where there is no plugin.
 //!
-//! [`session`] is the story; start reading there.  [`admin`] says what the admin and the user want here, [`room`] whether what
-//! is set has room in the program's environment.
+//! [`session`] is the story; start reading there.  [`admin`] says what the admin and the user want here.
 #![forbid(unsafe_code)]
 
 pub mod admin;
 mod bind;
-mod devices;
+pub mod devices;
 pub mod files;
-mod gpus;
+pub mod gpus;
 pub mod maps;
 pub mod node;
-pub mod room;
 pub mod session;
 
 pub use bind::memory;

@@ -26,31 +26,23 @@ pub fn places(admin: &Admin) -> Vec<(Format, PathBuf)> {
 }
 
 /// Reads them, where they stand at their place themselves and are their author's: a user with the right to change one could
-/// give every task of the node other NICs.
-pub fn find(admin: &mut Admin, author: Author) {
+/// give every task of the node other NICs.  Without an author, as for a node that is not this one, they are taken to be there.
+pub fn find(admin: &mut Admin, author: Option<Author>) {
     for (format, place) in places(admin) {
-        match read_unlinked(&place, MAX_BYTES, author) {
-            Ok(bytes) => admin.map_files.push(MapFile {
-                format,
-                path: place.display().to_string(),
-                text: Some(String::from_utf8_lossy(&bytes).into_owned()),
-            }),
-            Err(unreadable) => match &unreadable.problem {
-                Obstacle::System(error) if error.kind() == ErrorKind::NotFound => {
-                    log::debug!("there is no `{}`", place.display());
+        let path = place.display().to_string();
+        let text = match author.map(|author| read_unlinked(&place, MAX_BYTES, author)) {
+            None => None,
+            Some(Ok(bytes)) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+            Some(Err(unreadable)) => {
+                match &unreadable.problem {
+                    Obstacle::System(error) if error.kind() == ErrorKind::NotFound => {
+                        log::debug!("there is no `{path}`");
+                    }
+                    _ => log::warn!("{unreadable}: no task is told of it"),
                 }
-                _ => log::warn!("{unreadable}: no task is told of it"),
-            },
-        }
+                continue;
+            }
+        };
+        admin.map_files.push(MapFile { format, path, text });
     }
-}
-
-/// Takes them to be there, as for a plan of a node that is not this one.
-pub(crate) fn take_to_exist(admin: &mut Admin) {
-    let file = |(format, place): (Format, PathBuf)| MapFile {
-        format,
-        path: place.display().to_string(),
-        text: None,
-    };
-    admin.map_files = places(admin).into_iter().map(file).collect();
 }

@@ -36,27 +36,6 @@ pub fn author() -> Author {
     }
 }
 
-/// As [`author`], for a program that a user starts.  Root of the user's own user namespace, as in a container, has that
-/// user's rights alone, and the host's root has no ID there (user_namespaces(7); /proc/self/uid_map of the first one
-/// has all IDs).
-pub fn callers_author() -> Author {
-    if has_the_hosts_users() {
-        author()
-    } else {
-        Author::Anyone
-    }
-}
-
-/// True if the users of this process's user namespace are the host's.
-pub fn has_the_hosts_users() -> bool {
-    is_of_the_host(&Root::live().read("proc/self/uid_map").unwrap_or_default())
-}
-
-/// True if users have the same numbers as on the host; also where the kernel has no user namespaces.
-fn is_of_the_host(map: &str) -> bool {
-    map.is_empty() || map.split_whitespace().eq(["0", "0", "4294967295"])
-}
-
 /// A described node, less the devices that this one lacks.
 pub fn confirmed(
     mut described: Topology,
@@ -110,23 +89,4 @@ pub fn without_file<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Option<
     Some(format!(
         "no node file `{path}` yet: until `nic-placement refresh` has written it, each step asks the NICs' firmware, which may wait"
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn root_of_a_user_namespace_is_not_the_hosts() {
-        assert!(is_of_the_host("         0          0 4294967295\n") && is_of_the_host(""));
-        // unshare -r; rootless podman; Docker's userns-remap; unshare --map-user=1000
-        for map in [
-            "0 65534 1\n",
-            "0 1000 1\n1 100000 65536\n",
-            "0 100000 65536\n",
-            "1000 1000 1\n",
-        ] {
-            assert!(!is_of_the_host(map), "{map}");
-        }
-    }
 }

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::{held, machines};
-use nic_placement_core::config::{Admin, Conf, merge_settings};
+use nic_placement_core::config::{Admin, Conf};
 use nic_placement_core::libraries::names;
 use nic_placement_core::libraries::wanted::{Libraries, Template, is_variable_name};
 use nic_placement_core::placement::Change;
@@ -28,12 +28,7 @@ pub fn plugstack(data: &[u8]) {
     if held::has_turn(data, 1, 4) {
         one_by_one(arguments());
     }
-    let settings = merge_settings(&admin.default, None, None);
-    let wish = Wish {
-        settings,
-        admin,
-        ..Wish::default()
-    };
+    let wish = Wish::new(admin, None, None);
     assert_eq!(wish.scope(), wish.scope());
 }
 
@@ -166,7 +161,7 @@ pub fn template(data: &[u8]) {
     };
     admin.default = nic_placement_core::config::Words::parse("env=none+site").expect("words");
     assert!(
-        merge_settings(&admin.default, None, None)
+        Wish::new(admin.clone(), None, None)
             .libraries
             .has(Libraries::named("site").expect("a word"))
     );
@@ -178,7 +173,7 @@ pub fn template(data: &[u8]) {
                 assert!(!is_other, "`{}` is set too", variable.name);
             }
         }
-        task.lines(&plan.node.name)
+        task.lines(&plan.node.name, "", None)
             .iter()
             .for_each(|line| held::tidy(line));
     });

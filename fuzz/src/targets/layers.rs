@@ -149,7 +149,7 @@ pub fn run(data: &[u8]) {
         let mut admin = found.admin;
         // a line of the file may have moved it, to files of the user that runs this
         admin.node_file.path = place.join("node.json").display().to_string();
-        kept::find(&mut admin, Author::Anyone);
+        kept::find(&mut admin, Some(Author::Anyone));
         are_maps(given, &admin, place);
         if held::has_turn(data, 1, 4) && !admin.templates.is_empty() {
             let files = admin.map_files.clone();
@@ -256,7 +256,7 @@ pub fn work(data: &[u8]) -> Work<'_> {
     Box::new(move || {
         with(data, |given, _| {
             let mut found = given.found();
-            kept::find(&mut found.admin, Author::Anyone);
+            kept::find(&mut found.admin, Some(Author::Anyone));
             black_box(found.admin);
         });
     })

@@ -3,7 +3,7 @@
 
 use super::built::{self, Bytes};
 use super::held;
-use nic_placement_core::config::{Admin, Words, merge_settings};
+use nic_placement_core::config::{Admin, Words};
 use nic_placement_core::libraries::{Evidence, FileText, Present};
 use nic_placement_core::maps::{self, FORMATS, Format, Subject};
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
@@ -37,24 +37,15 @@ pub fn no_file(_: &str) -> Option<FileText> {
 
 pub fn wish(words: &str, admin: Admin) -> Wish {
     let words = Words::parse(words).expect("words");
-    Wish {
-        settings: merge_settings(&admin.default, None, Some(&words)),
-        admin,
-        ..Wish::default()
-    }
+    Wish::new(admin, None, Some(&words))
 }
 
 /// The tasks of a step on one of the known machines.
 pub fn for_tasks(admin: Admin, choice: usize, mut look: impl FnMut(&Plan, &TaskPlan)) {
     let model = KNOWN.with(|known| known[choice % known.len()].clone());
-    let settings = merge_settings(&admin.default, None, Some(&Words::default()));
     each_task(
         model,
-        Wish {
-            settings,
-            admin,
-            ..Wish::default()
-        },
+        Wish::new(admin, None, Some(&Words::default())),
         choice / MODELS.len(),
         &mut look,
     );
@@ -133,7 +124,7 @@ pub fn holds(plan: &Plan) {
     for choice in map.gpus.iter().flat_map(|gpu| &gpu.choices) {
         assert_eq!(choice.users, users[choice.rail.0], "how many share a rail");
     }
-    if !map.rails.is_empty() && plan.wish.settings.policy.to_string() == "closest" {
+    if !map.rails.is_empty() && plan.wish.policy.to_string() == "closest" {
         let is_served = |gpu: &nic_placement_core::placement::GpuPlacement| !gpu.choices.is_empty();
         assert!(
             map.gpus.iter().all(is_served),

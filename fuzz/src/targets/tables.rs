@@ -74,7 +74,10 @@ pub fn run(data: &[u8]) {
                 );
             }
         }
-        placed.lines("n1").iter().for_each(|line| held::tidy(line));
+        placed
+            .lines("n1", "", None)
+            .iter()
+            .for_each(|line| held::tidy(line));
     });
 }
 

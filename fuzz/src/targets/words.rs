@@ -2,10 +2,10 @@
 #![forbid(unsafe_code)]
 
 use super::held;
-use nic_placement_core::config::words::Switch;
-use nic_placement_core::config::{Words, merge_settings, replaces_the_allocations};
+use nic_placement_core::config::{Admin, Words, replaces_the_allocations};
 use nic_placement_core::libraries::wanted::Libraries;
 use nic_placement_core::placement::{Bind, GpuUse, Mem, NicsEach};
+use nic_placement_core::wish::{Switch, Wish};
 
 /// Bytes of one text of words, at most: longer ones are refused, as `words.rs` says.
 const MAX_BYTES: usize = 1024;
@@ -38,7 +38,11 @@ pub fn run(data: &[u8]) {
         (None, at(1), at(0)),
         (at(0), None, None),
     ] {
-        let settings = merge_settings(default.unwrap_or(&none), variable, option);
+        let admin = Admin {
+            default: default.unwrap_or(&none).clone(),
+            ..Admin::default()
+        };
+        let settings = Wish::new(admin, variable, option);
         assert!(
             settings.enabled || !settings.observe,
             "what is off is not observed"

@@ -6,48 +6,51 @@
 //! memory remote.
 #![forbid(unsafe_code)]
 
-use super::{NearNodes, Situation, asked_for, bound_by_program, joined, numa_nodes};
-use crate::placement::{Bind, CpuDecision, Mem, MemDecision, TaskPlacement};
+use super::{NearNodes, Situation, asked_for, bound_by_program, numa_nodes};
+use crate::placement::{Bind, CpuDecision, Mem, MemDecision};
 use crate::policy::ladder::Ladder;
 use crate::step::Memory;
 
-/// Limits the decision to the task's memory.  Another program's policy stays: a site's wrapper
-/// around slurmd or a plugin before this one set it on purpose.  Our own policy may only lose
-/// nodes.  Nodes outside the cpuset give no memory.
-pub fn limit_memory(placement: &mut TaskPlacement, memory: &Memory) {
-    let Some(nodes) = placement.mems.nodes().cloned() else {
-        return;
+/// The sentence on a memory policy that stays after all.
+pub(crate) fn left_alone(why: &str) -> String {
+    format!("memory: left alone, {why}")
+}
+
+/// The decision within the task's memory, a note on what it loses, and what the task cannot have.
+///
+/// Another program's policy stays: a site's wrapper around slurmd or a plugin before this one set
+/// it on purpose.  Our own policy may only lose nodes.  Nodes outside the cpuset give no memory; if
+/// the cpuset is unknown, the kernel accepts or refuses the nodes.
+pub(crate) fn limited(
+    mut mems: MemDecision,
+    memory: &Memory,
+) -> (MemDecision, Option<String>, Option<String>) {
+    let (MemDecision::Prefer { nodes, .. } | MemDecision::Fence { nodes, .. }) = &mut mems else {
+        return (mems, None, None);
     };
-    if let Some(why) = &memory.taken {
-        return placement.keep_memory(why.clone());
-    }
-    if memory
-        .ours
-        .as_ref()
-        .is_some_and(|ours| !nodes.is_subset(ours))
-    {
-        return placement
-            .keep_memory("the placed step around it prefers other NUMA nodes".to_string());
-    }
-    // if the cpuset is unknown, the kernel accepts or refuses the nodes
-    let Some(allowed) = &memory.allowed else {
-        return;
-    };
+    let allowed = memory.allowed.as_ref().unwrap_or(nodes);
     let left = nodes.intersection(allowed);
-    if left.is_empty() {
-        let why = format!("NUMA node {nodes} is outside the cpuset, whose memory is on {allowed}");
-        let missed = format!("memory: {why}");
-        placement.missed = joined(placement.missed.take(), Some(missed));
-        return placement.keep_memory(why);
-    }
-    if left != nodes {
-        let note = format!("memory: of NUMA nodes {nodes} only {left} are in the cpuset");
-        placement.reasons.push(note);
-        match &mut placement.mems {
-            MemDecision::Prefer { nodes, .. } | MemDecision::Fence { nodes, .. } => *nodes = left,
-            MemDecision::Keep { .. } => {}
+    let (why, missed) = match (&memory.taken, &memory.ours) {
+        (Some(why), _) => (why.clone(), None),
+        (_, Some(ours)) if !nodes.is_subset(ours) => {
+            let why = "the placed step around it prefers other NUMA nodes";
+            (why.to_string(), None)
         }
-    }
+        _ if left.is_empty() => {
+            let why =
+                format!("NUMA node {nodes} is outside the cpuset, whose memory is on {allowed}");
+            let missed = format!("memory: {why}");
+            (why, Some(missed))
+        }
+        _ if left == *nodes => return (mems, None, None),
+        _ => {
+            let note = format!("memory: of NUMA nodes {nodes} only {left} are in the cpuset");
+            *nodes = left;
+            return (mems, Some(note), None);
+        }
+    };
+    let note = left_alone(&why);
+    (MemDecision::Keep { why }, Some(note), missed)
 }
 
 pub(super) fn decided(
@@ -58,7 +61,7 @@ pub(super) fn decided(
     let Situation {
         topology: node,
         step,
-        binding,
+        wish,
         ..
     } = situation;
     let keep = |why: &str| MemDecision::Keep { why: why.into() };
@@ -68,8 +71,8 @@ pub(super) fn decided(
     if let Some(why) = bound_by_program(step) {
         return keep(&why);
     }
-    if binding.mem == Mem::None {
-        return keep(match binding.bind {
+    if wish.mem == Mem::None {
+        return keep(match wish.bind {
             Bind::None => "`bind=none`",
             _ => "`mem=none`",
         });
@@ -94,8 +97,8 @@ pub(super) fn decided(
     } else if reached > 0
         && !own.is_empty()
         // both ask for it, though threads on other sockets then have remote memory
-        && binding.mem != Mem::Strict
-        && binding.bind != Bind::None
+        && wish.mem != Mem::Strict
+        && wish.bind != Bind::None
     {
         return keep("it runs on other sockets than its GPU's too");
     } else {
@@ -110,7 +113,7 @@ pub(super) fn decided(
         false => "on which it runs",
     };
     let text = format!("{} {whose}", numa_nodes(&nodes));
-    match binding.mem {
+    match wish.mem {
         Mem::Strict => MemDecision::Fence {
             why: format!("{text} alone, as `mem=strict` asks"),
             nodes,

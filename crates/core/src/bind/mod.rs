@@ -12,14 +12,15 @@ mod near;
 mod shares;
 mod tasks;
 
-pub use memory::limit_memory;
+pub(crate) use memory::{left_alone, limited};
 
 use crate::diagnostic::{Shown, counted};
 use crate::gpus::step_orders;
-use crate::placement::{Bind, Binding, CpuDecision, MemDecision};
+use crate::placement::{Bind, CpuDecision, MemDecision};
 use crate::policy::ladder::Ladder;
 use crate::step::{Starter, Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NodeSet, Topology};
+use crate::wish::Wish;
 use near::{LeastShares, near_mask, near_masks};
 pub(crate) use tasks::nodes_of;
 use tasks::{StepTasks, have_own_gpus, memory_bound};
@@ -29,7 +30,7 @@ pub(crate) struct Situation<'a> {
     pub step: &'a Step,
     pub task: &'a Task,
     pub gpus: &'a [GpuIndex],
-    pub binding: Binding,
+    pub wish: &'a Wish,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +56,7 @@ fn out_of_reach(cpus: CpuSet, why: String) -> Decided {
 pub(crate) fn bind(situation: &Situation) -> Bound {
     let near = situation.near_nodes();
     let (cpus, missed) = match situation.movable(&near) {
-        Ok(near) => match situation.binding.bind {
+        Ok(near) => match situation.wish.bind {
             Bind::Auto => situation.by_shares(near),
             Bind::Core => situation.by_cores(near),
             _ => situation.on_nodes(near),
@@ -127,8 +128,8 @@ impl Situation<'_> {
     /// The NUMA nodes of the task's GPUs, without GPUs its part of the step's; the error says why
     /// none.
     fn near_nodes(&self) -> Result<NearNodes, String> {
-        let (node, binding) = (self.topology, &self.binding);
-        if !node.provenance.is_this_system() && !binding.trust {
+        let (node, wish) = (self.topology, self.wish);
+        if !node.provenance.is_this_system() && !wish.admin.trust_topology {
             let provenance = &node.provenance;
             return Err(format!("the topology is not this system's: {provenance}"));
         }
@@ -137,8 +138,7 @@ impl Situation<'_> {
             nodes_of(node, self.gpus).ok_or("the kernel names no NUMA node for its GPU")?
         } else {
             // `--cpu-bind` or a launcher chose NUMA nodes together with the CPUs
-            let asked =
-                binding.asked && binding.bind != Bind::None && self.users_binding().is_none();
+            let asked = wish.by_user && wish.bind != Bind::None && self.users_binding().is_none();
             gpuless::nodes(node, self.step, self.task, asked)?
         };
         Ok(NearNodes { nodes, of_gpus })
@@ -146,7 +146,7 @@ impl Situation<'_> {
 
     /// The near NUMA nodes, if the task may move; the error says why its CPUs stay.
     fn movable<'n>(&self, near: &'n Result<NearNodes, String>) -> Result<&'n NearNodes, String> {
-        let (step, bind) = (self.step, self.binding.bind);
+        let (step, bind) = (self.step, self.wish.bind);
         if let Some(how) = self.users_binding() {
             return Err(match step.starter {
                 Starter::Slurm => asked_for("cpu-bind", how),
@@ -185,7 +185,8 @@ impl Situation<'_> {
     /// count: engines use it for all tasks (`SLURM_CPU_BIND=none`: TensorRT-LLM's
     /// examples/wide_ep/slurm_scripts).
     fn users_binding(&self) -> Option<&String> {
-        let gives_way = self.binding.over_none && self.step.starter == Starter::Slurm;
+        let over_none = self.wish.bind_by_user || self.wish.admin.none_is_unbound;
+        let gives_way = over_none && self.step.starter == Starter::Slurm;
         let how = self.step.cpu_bind.as_ref();
         how.filter(|how| !(gives_way && *how == "none"))
     }

@@ -9,6 +9,7 @@ use crate::placement::Mem;
 use crate::topology::{
     CpuSet, Gpu, GpuIndex, GpuVendor, NumaNode, PciFunction, PciParent, Provenance,
 };
+use crate::wish::Admin;
 
 /// Two NUMA nodes of eight CPUs, a GPU on each, and GPU memory as a node without CPUs.
 fn node() -> Topology {
@@ -75,19 +76,22 @@ fn outcome(case: Case) -> String {
         step_cpus: CpuSet::from_list(case.step_cpus).unwrap(),
         ..Task::default()
     };
-    let binding = Binding {
+    let wish = Wish {
         bind: case.bind,
         mem: case.mem,
-        asked: case.asked,
-        trust: case.trust,
-        ..Binding::default()
+        by_user: case.asked,
+        admin: Admin {
+            trust_topology: case.trust,
+            ..Admin::default()
+        },
+        ..Wish::default()
     };
     let situation = Situation {
         topology: &topology,
         step: &case.step,
         task: &task,
         gpus: &case.gpus,
-        binding,
+        wish: &wish,
     };
     let Bound { cpus, mems, missed } = bind(&situation);
     assert_eq!(
@@ -139,7 +143,7 @@ fn a_step_without_a_cpu_near_the_gpu_is_left_alone_and_told_what_would_help() {
         step: &step,
         task: &task,
         gpus: &[GpuIndex(1)],
-        binding: Binding::default(),
+        wish: &Wish::default(),
     };
     let bound = bind(&situation);
     assert!(bound.cpus.why().contains("-m block:block"));
@@ -226,9 +230,12 @@ fn a_users_way_of_binding_is_quoted_in_one_short_line() {
         step: &step,
         task: &Task::default(),
         gpus: &[GpuIndex(1)],
-        binding: Binding {
-            trust: true,
-            ..Binding::default()
+        wish: &Wish {
+            admin: Admin {
+                trust_topology: true,
+                ..Admin::default()
+            },
+            ..Wish::default()
         },
     };
     let bound = bind(&situation);
@@ -354,17 +361,17 @@ fn a_bind_of_the_users_holds_beside_none_and_beside_no_other_way_of_slurms() {
             cpus,
             ..Task::default()
         };
-        let binding = Binding {
-            over_none,
+        let wish = Wish {
+            bind_by_user: over_none,
             bind: Bind::Numa,
-            ..Binding::default()
+            ..Wish::default()
         };
         let situation = Situation {
             topology: &topology,
             step: &step,
             task: &task,
             gpus: &gpus,
-            binding,
+            wish: &wish,
         };
         matches!(bind(&situation).cpus, CpuDecision::Set { .. })
     };
@@ -391,11 +398,11 @@ fn what_a_launcher_bound_stays_and_its_words_are_the_reason() {
             cpus: CpuSet::from_list("4-11").unwrap(),
             ..Task::default()
         };
-        let binding = Binding {
+        let wish = Wish {
             bind: Bind::Numa,
             mem: Mem::Prefer,
-            asked: true,
-            ..Binding::default()
+            by_user: true,
+            ..Wish::default()
         };
         let topology = node();
         let gpus = [GpuIndex(1)];
@@ -404,7 +411,7 @@ fn what_a_launcher_bound_stays_and_its_words_are_the_reason() {
             step: &step,
             task: &task,
             gpus: &gpus,
-            binding,
+            wish: &wish,
         })
         .cpus
     };

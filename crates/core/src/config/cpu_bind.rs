@@ -91,14 +91,6 @@ pub fn masks<'v>(read: impl Fn(&str) -> Option<&'v str>) -> Vec<CpuSet> {
     masks.collect::<Option<_>>().unwrap_or_default()
 }
 
-/// True if slurmd bound each task to NUMA domains of its own.  It then lists no CPUs
-/// (src/plugins/task/affinity/affinity.c, `get_cpuset`); for `ldoms` it lists masks.
-pub fn by_domain<'v>(read: impl Fn(&str) -> Option<&'v str>) -> bool {
-    let types = ["rank_ldom", "map_ldom", "mask_ldom"];
-    let mut words = read(TYPE).unwrap_or_default().split(',');
-    words.any(|word| types.contains(&word.trim_end_matches(':')))
-}
-
 /// [`VARIABLE`]'s value by srun's arguments and `SLURM_CPU_BIND`; `None` if the node's variables
 /// suffice.
 ///
@@ -278,18 +270,6 @@ mod tests {
             assert_eq!(masks(how, list), [""; 0], "`{how}{list}`");
         }
         assert_eq!(super::masks(|_| None), []);
-        let by_domain =
-            |how: &'static str| super::by_domain(|name| (name == super::TYPE).then_some(how));
-        assert!(
-            ["rank_ldom", "map_ldom:", "mask_ldom:", "cores,map_ldom:"]
-                .into_iter()
-                .all(by_domain)
-        );
-        assert!(
-            !["", "none", "ldoms", "cores", "mask_cpu:"]
-                .into_iter()
-                .any(by_domain)
-        );
     }
 
     #[test]

@@ -30,34 +30,23 @@ pub enum AdminLevel {
     Plugstack,
 }
 
-const fn option(name: &'static str, value: &'static str) -> Spec {
+const fn option(name: &'static str, value: &'static str, help: &'static str) -> Spec {
     Spec {
         name,
         value,
-        help: "",
+        help,
         level: AdminLevel::Partition,
     }
 }
 
-const fn of_nodes(name: &'static str, value: &'static str) -> Spec {
+const fn of_nodes(name: &'static str, value: &'static str, help: &'static str) -> Spec {
     Spec {
         level: AdminLevel::Node,
-        ..option(name, value)
-    }
-}
-
-const fn of_plugstack(name: &'static str, value: &'static str) -> Spec {
-    Spec {
-        level: AdminLevel::Plugstack,
-        ..option(name, value)
+        ..option(name, value, help)
     }
 }
 
 impl Spec {
-    const fn help(self, help: &'static str) -> Spec {
-        Spec { help, ..self }
-    }
-
     /// `verbose`, `omp=on|off`
     pub fn spelling(&self) -> String {
         match self.value {
@@ -78,101 +67,193 @@ impl Spec {
 
 /// The words of `--nic-placement=`, `SLURM_NIC_PLACEMENT` and `default=`, in the order of the help text.
 pub const WORDS: &[Spec] = &[
-    option("closest", "")
-        .help("each GPU the NIC that gives it the most bandwidth, evenly used (the default)"),
-    option("rail", "").help(
+    option(
+        "closest",
+        "",
+        "each GPU the NIC that gives it the most bandwidth, evenly used (the default)",
+    ),
+    option(
+        "rail",
+        "",
         "GPU k the k-th NIC, or the k-th group of them where there are several for each, the same on every \
          node",
     ),
-    option("spread", "")
-        .help("as closest, and a job alone on the node also uses the NICs of GPUs that it does not have"),
-    option("numa", "").help("each GPU all good NICs of its NUMA node"),
-    option("all", "").help("each GPU all good NICs of the node"),
-    option("off", "").help("no placement"),
-    option("observe", "")
-        .help("work everything out, log it in one line for each step and node, and change nothing"),
-    option("help", "").help("print this and exit"),
-    option("verbose", "").help("a row for each task: GPUs, NICs, CPUs, memory; below it the variables that are set, and why"),
-    option("dry-run", "").help("print those lines and change nothing"),
-    option("nics-per-task", "auto|N").help(
+    option(
+        "spread",
+        "",
+        "as closest, and a job alone on the node also uses the NICs of GPUs that it does not have",
+    ),
+    option("numa", "", "each GPU all good NICs of its NUMA node"),
+    option("all", "", "each GPU all good NICs of the node"),
+    option("off", "", "no placement"),
+    option(
+        "observe",
+        "",
+        "work everything out, log it in one line for each step and node, and change nothing",
+    ),
+    option("help", "", "print this and exit"),
+    option(
+        "verbose",
+        "",
+        "a row for each task: GPUs, NICs, CPUs, memory; below it the variables that are set, and why",
+    ),
+    option("dry-run", "", "print those lines and change nothing"),
+    option(
+        "nics-per-task",
+        "auto|N",
         "NICs for each GPU under closest, rail and spread: auto (default) is one, or more where its nearest \
          NICs outnumber the GPUs that share them; or 1 to 8",
     ),
-    option("best-effort", "").help("run every task, whatever it got (the default)"),
-    option("strict", "").help(
+    option(
+        "best-effort",
+        "",
+        "run every task, whatever it got (the default)",
+    ),
+    option(
+        "strict",
+        "",
         "fail a task whose placement cannot be had, instead of running it without; the other tasks may wait \
          for it unless srun has -K",
     ),
-    option("restricted", "")
-        .help("as strict, and fail a task whose NICs or CPUs are far from its GPUs though near ones exist"),
-    option("single-numa-node", "")
-        .help("as strict, and fail a task whose GPUs, NICs and CPUs are not all on one NUMA node"),
-    option("gpu", "visible|local-id").help(
+    option(
+        "restricted",
+        "",
+        "as strict, and fail a task whose NICs or CPUs are far from its GPUs though near ones exist",
+    ),
+    option(
+        "single-numa-node",
+        "",
+        "as strict, and fail a task whose GPUs, NICs and CPUs are not all on one NUMA node",
+    ),
+    option(
+        "gpu",
+        "visible|local-id",
         "the GPUs that a task uses: all that it sees (default), or the one of its local id: your promise, \
          where all tasks see the same GPUs",
     ),
-    option("bind", "auto|numa|core|none").help(
+    option(
+        "bind",
+        "auto|numa|core|none",
         "a task's CPUs, where srun has no --cpu-bind: auto (default), near its GPUs if every task keeps its \
          share; numa, the NUMA node of its GPUs; core, whole cores of its own there; none, those that Slurm \
          gave it",
     ),
-    option("mem", "prefer|strict|none").help(
+    option(
+        "mem",
+        "prefer|strict|none",
         "a task's memory, where srun has no --mem-bind: near NUMA nodes first (default), near NUMA nodes \
          alone, or as Slurm left it (default with bind=none)",
     ),
-    option("omp", "on|off")
-        .help("set OMP_NUM_THREADS to the task's cores, and let no runtime pin (default off)"),
-    option("env", "LIBRARY,…").help(
+    option(
+        "omp",
+        "on|off",
+        "set OMP_NUM_THREADS to the task's cores, and let no runtime pin (default off)",
+    ),
+    option(
+        "env",
+        "LIBRARY,…",
         "only these libraries' variables; by default ucx, nccl, nvshmem, cray-mpich, site, rocshmem, deepep \
          and openmpi; also nvshmem-pe, libfabric, mooncake, mori, mpich, mscclpp, oneccl, sockets, uccl, ucx-rails, ucx-gda, none, or a variable's name",
     ),
-    option("no-env", "NAME,…").help(
+    option(
+        "no-env",
+        "NAME,…",
         "never these variables; NCCL_* means all whose names begin so; none means that all may be set again",
     ),
 ];
 
 /// The arguments behind the plugin's path in plugstack.conf and in the configuration file, in the order of the help text.
 pub const ARGUMENTS: &[Spec] = &[
-    option("default", "WORDS").help(
+    option(
+        "default",
+        "WORDS",
         "words of the option for steps that do not say, off or observe among them; without it placement is \
          off",
     ),
-    option("rollout", "PERCENT%[,observe]").help(
+    option(
+        "rollout",
+        "PERCENT%[,observe]",
         "default= holds for so many of a hundred jobs, by their ids; the others are off, or observed \
          (default 100%)",
     ),
-    of_nodes("disable", "").help("no step is placed, whatever a user or an admin says elsewhere"),
-    of_plugstack("conf", "FILE").help("where the configuration file is (default /etc/nic-placement.conf)"),
-    option("include", "NIC,…").help(
+    of_nodes(
+        "disable",
+        "",
+        "no step is placed, whatever a user or an admin says elsewhere",
+    ),
+    Spec {
+        level: AdminLevel::Plugstack,
+        ..option(
+            "conf",
+            "FILE",
+            "where the configuration file is (default /etc/nic-placement.conf)",
+        )
+    },
+    option(
+        "include",
+        "NIC,…",
         "use only these NICs, even where nic-placement would leave one out: names, PCI addresses, \
          interfaces, * and ?, or subnets",
     ),
-    option("exclude", "NIC,…").help("never use these NICs"),
-    option("rails", "NIC,…")
-        .help("the rails in their order, for the policy rail (default: the good NICs in PCI order)"),
-    option("lets-through", "PATH:PERCENT,…")
-        .help("what kinds of paths let through on this site's machines (default PHB:90,NODE:90,SYS:45)"),
-    option("fabric", "routed|isolated-rails").help(
+    option("exclude", "NIC,…", "never use these NICs"),
+    option(
+        "rails",
+        "NIC,…",
+        "the rails in their order, for the policy rail (default: the good NICs in PCI order)",
+    ),
+    option(
+        "lets-through",
+        "PATH:PERCENT,…",
+        "what kinds of paths let through on this site's machines (default PHB:90,NODE:90,SYS:45)",
+    ),
+    option(
+        "fabric",
+        "routed|isolated-rails",
         "do the NICs of different rails reach each other? if not, no task is held to one (default: by the \
          rails' subnets)",
     ),
-    option("none-is", "kept|unbound").help(
+    option(
+        "none-is",
+        "kept|unbound",
         "what a step's --cpu-bind=none or SLURM_CPU_BIND=none means without a bind= of the user's: the tasks \
          keep all CPUs, or Slurm shall not bind them and nic-placement may (default kept)",
     ),
-    option("set", "NAME=TEMPLATE").help(
+    option(
+        "set",
+        "NAME=TEMPLATE",
         "a variable of your own, repeatable, or several with ; between them: {nic} {nics} {gpu} {numa} \
          {local_id} and others of the task, {rails} {machine} and others of the node",
     ),
-    of_nodes("cache", "SECONDS").help(
+    of_nodes(
+        "cache",
+        "SECONDS",
         "how old the node file may be for a step to use it instead of reading /sys (default 900; 0: never)",
     ),
-    of_nodes("node-file", "PATH").help("where the node file is (default /run/nic-placement/node.cache)"),
-    of_nodes("topology", "FILE").help("the node as this file describes it, instead of reading /sys"),
-    of_nodes("machine", "NAME").help("the node as this built-in model describes it, instead of reading /sys"),
-    of_nodes("sysfs", "DIR").help("read sys/ and proc/ below this directory instead of /"),
-    of_nodes("trust-topology", "")
-        .help("bind by topology=, machine= or sysfs= as if it were read from this node"),
+    of_nodes(
+        "node-file",
+        "PATH",
+        "where the node file is (default /run/nic-placement/node.cache)",
+    ),
+    of_nodes(
+        "topology",
+        "FILE",
+        "the node as this file describes it, instead of reading /sys",
+    ),
+    of_nodes(
+        "machine",
+        "NAME",
+        "the node as this built-in model describes it, instead of reading /sys",
+    ),
+    of_nodes(
+        "sysfs",
+        "DIR",
+        "read sys/ and proc/ below this directory instead of /",
+    ),
+    of_nodes(
+        "trust-topology",
+        "",
+        "bind by topology=, machine= or sysfs= as if it were read from this node",
+    ),
 ];
 
 /// The end of a message about an unknown name: the known name that was probably meant, or where all are listed.

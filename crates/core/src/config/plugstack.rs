@@ -7,12 +7,12 @@
 
 use super::conf::{Audience, Conf, ConfLine};
 use super::options::{self, ARGUMENTS, AdminLevel};
-use super::rollout::Rollout;
-use super::words::{Words, named};
+use super::words::named;
 use crate::diagnostic::{Diagnostic, Shown};
-use crate::libraries::wanted::{Fabric, MapFile, Template, is_variable_name};
-use crate::policy::{Pattern, Selection, Through};
-use crate::topology::{NodeSource, PathType};
+use crate::libraries::wanted::is_variable_name;
+use crate::topology::PathType;
+use crate::wish::rollout::Rollout;
+use crate::wish::{Admin, Fabric, NodeSource, Pattern, Template, Through, Words};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -40,49 +40,6 @@ impl PluginLine {
             .file_name()
             .is_some_and(|name| name.to_string_lossy().contains(plugin))
     }
-}
-
-/// The node file that a step may use instead of reading the live node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodeFileUse {
-    /// `node-file=`
-    pub path: String,
-    /// `cache=`, in seconds; 0 for none
-    pub max_age: u64,
-}
-
-impl Default for NodeFileUse {
-    fn default() -> NodeFileUse {
-        NodeFileUse {
-            path: "/run/nic-placement/node.cache".to_string(),
-            max_age: 900,
-        }
-    }
-}
-
-/// The admin's settings; a field without a comment has the name of its argument.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Admin {
-    pub default: Words,
-    pub rollout: Rollout,
-    pub disabled: bool,
-    pub conf: Option<String>,
-    /// `topology=`, `machine=` or `sysfs=`
-    pub source: NodeSource,
-    /// `cache=` and `node-file=`
-    pub node_file: NodeFileUse,
-    pub trust_topology: bool,
-    pub none_is_unbound: bool,
-    /// `include=` and `exclude=`
-    pub selection: Selection,
-    pub rails: Vec<Pattern>,
-    /// `lets-through=`
-    pub through: Through,
-    pub fabric: Fabric,
-    /// `set=`, one for each name
-    pub templates: Vec<Template>,
-    /// the maps that these templates name, as they are found on the node; not an argument
-    pub map_files: Vec<MapFile>,
 }
 
 const PLUGSTACK: &str = "plugstack.conf";

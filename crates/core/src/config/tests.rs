@@ -4,12 +4,12 @@
 mod layers;
 
 use super::options::{ARGUMENTS, WORDS, help};
-use super::words::Switch;
 use super::*;
 use crate::libraries::wanted::Fabric;
 use crate::placement::{NicsEach, Policy, Strictness};
 use crate::policy::Through;
 use crate::topology::PathType;
+use crate::wish::{Libraries, Switch};
 
 fn words(text: &str) -> Words {
     Words::parse(text).unwrap()
@@ -114,12 +114,20 @@ fn a_typo_is_named_with_the_word_that_was_meant_and_where_all_are_listed() {
     );
 }
 
+/// The wish of an admin with this `default=`.
+fn merge(default: &Words, environment: Option<&Words>, option: Option<&Words>) -> Wish {
+    let admin = Admin {
+        default: default.clone(),
+        ..Admin::default()
+    };
+    Wish::new(admin, environment, option)
+}
+
 #[test]
 fn the_option_beats_the_environment_and_that_the_admins_default() {
-    let merge_settings = |default: &str, environment: Option<&str>, option: Option<&str>| {
+    let merged = |default: &str, environment: Option<&str>, option: Option<&str>| {
         let (environment, option) = (environment.map(words), option.map(words));
-        let settings =
-            super::merge_settings(&words(default), environment.as_ref(), option.as_ref());
+        let settings = merge(&words(default), environment.as_ref(), option.as_ref());
         if settings.enabled {
             settings.policy.to_string()
         } else {
@@ -141,23 +149,23 @@ fn the_option_beats_the_environment_and_that_the_admins_default() {
         ("closest", Some("numa"), Some("all"), "all"),
     ] {
         assert_eq!(
-            merge_settings(default, environment, option),
+            merged(default, environment, option),
             expected,
             "default=`{default}` environment {environment:?} option {option:?}"
         );
     }
-    let both = super::merge_settings(&words("bind=none,verbose"), None, Some(&words("strict")));
+    let both = merge(&words("bind=none,verbose"), None, Some(&words("strict")));
     assert_eq!(
         (both.bind, both.verbose, both.dry_run),
         (Bind::None, true, false)
     );
     assert_eq!(both.strictness, Strictness::Strict);
-    let softened = super::merge_settings(
+    let softened = merge(
         &words("restricted,nics-per-task=2"),
         Some(&words("best-effort")),
         None,
     );
-    let again = super::merge_settings(
+    let again = merge(
         &words("nics-per-task=2"),
         Some(&words("nics-per-task=auto")),
         None,
@@ -175,6 +183,18 @@ fn the_option_beats_the_environment_and_that_the_admins_default() {
 }
 
 #[test]
+fn a_policy_and_a_strictness_are_written_by_their_own_words() {
+    for (word, policy) in Policy::ALL {
+        assert_eq!(policy.to_string(), word);
+        assert_eq!(words(word).policy, Some(Switch::On(policy)));
+    }
+    for (word, strictness) in Strictness::ALL {
+        assert_eq!(strictness.to_string(), word);
+        assert_eq!(words(word).strictness, Some(strictness));
+    }
+}
+
+#[test]
 fn memory_follows_the_cpus_unless_a_word_says_otherwise() {
     for (option, bind, mem) in [
         ("", Bind::Auto, Mem::Prefer),
@@ -185,15 +205,15 @@ fn memory_follows_the_cpus_unless_a_word_says_otherwise() {
         ("mem=strict", Bind::Auto, Mem::Strict),
         ("mem=none", Bind::Auto, Mem::None),
     ] {
-        let settings = super::merge_settings(&words(""), None, Some(&words(option)));
+        let settings = merge(&words(""), None, Some(&words(option)));
         assert_eq!((settings.bind, settings.mem), (bind, mem), "`{option}`");
     }
-    let admins = super::merge_settings(&words("numa,bind=none,mem=strict,omp=on"), None, None);
+    let admins = merge(&words("numa,bind=none,mem=strict,omp=on"), None, None);
     assert_eq!(
         (admins.mem, admins.omp, admins.by_user),
         (Mem::Strict, true, false)
     );
-    let users = super::merge_settings(
+    let users = merge(
         &words("numa,mem=strict,omp=on"),
         Some(&words("omp=off")),
         Some(&words("mem=none")),
@@ -378,8 +398,8 @@ fn a_list_goes_on_over_commas_as_long_as_its_words_belong_to_it() {
 
 #[test]
 fn the_last_list_of_libraries_holds_and_what_anybody_does_not_want_is_not_set() {
-    let merge_settings = |default: &str, environment: &str, option: &str| {
-        let settings = super::merge_settings(
+    let merged = |default: &str, environment: &str, option: &str| {
+        let settings = merge(
             &words(default),
             Some(&words(environment)),
             Some(&words(option)),
@@ -390,21 +410,15 @@ fn the_last_list_of_libraries_holds_and_what_anybody_does_not_want_is_not_set() 
         Libraries::named("ucx").unwrap(),
         Libraries::named("nccl").unwrap(),
     );
+    assert_eq!(merged("", "", ""), (Libraries::default(), String::new()));
+    assert_eq!(merged("env=ucx", "", ""), (ucx, String::new()));
+    assert_eq!(merged("env=ucx", "env=nccl", ""), (nccl, String::new()));
     assert_eq!(
-        merge_settings("", "", ""),
-        (Libraries::default(), String::new())
-    );
-    assert_eq!(merge_settings("env=ucx", "", ""), (ucx, String::new()));
-    assert_eq!(
-        merge_settings("env=ucx", "env=nccl", ""),
+        merged("env=ucx", "env=none", "env=nccl"),
         (nccl, String::new())
     );
     assert_eq!(
-        merge_settings("env=ucx", "env=none", "env=nccl"),
-        (nccl, String::new())
-    );
-    assert_eq!(
-        merge_settings("no-env=A", "no-env=B", "no-env=C,env=ucx"),
+        merged("no-env=A", "no-env=B", "no-env=C,env=ucx"),
         (ucx, "A,B,C".to_string())
     );
 }

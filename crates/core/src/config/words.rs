@@ -3,8 +3,8 @@
 
 use super::options::{self, WORDS};
 use crate::diagnostic::Shown;
-use crate::libraries::wanted::{Libraries, is_variable_name};
-use crate::placement::{Bind, GpuUse, Mem, NicsEach, Policy, Strictness};
+use crate::libraries::wanted::is_variable_name;
+use crate::wish::{Bind, GpuUse, Libraries, Mem, NicsEach, Policy, Strictness, Switch, Words};
 use std::fmt;
 
 /// The lists of all words, with Slurm and without.
@@ -12,38 +12,6 @@ const LISTS: &str = "`srun --nic-placement=help` and `nic-placement plan --help`
 
 /// Bytes of one text of words, at most: every word once is a tenth of it.
 const MAX_BYTES: usize = 1024;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Switch {
-    On(Policy),
-    Off,
-}
-
-/// The words of one text; a field without a comment has the name of its word.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Words {
-    /// a policy, or `off`; `None` where the text names neither
-    pub policy: Option<Switch>,
-    pub gpu: Option<GpuUse>,
-    pub bind: Option<Bind>,
-    pub mem: Option<Mem>,
-    pub omp: Option<bool>,
-    pub observe: bool,
-    pub help: bool,
-    pub verbose: bool,
-    pub dry_run: bool,
-    /// `best-effort`, `strict`, `restricted` or `single-numa-node`
-    pub strictness: Option<Strictness>,
-    pub nics_per_task: Option<NicsEach>,
-    /// the last `env=` of the text
-    pub env: Option<Libraries>,
-    /// the variables that `env=` names
-    pub env_names: Vec<String>,
-    /// all `no-env=` of the text, names and beginnings with a star
-    pub no_env: Vec<String>,
-    /// `no-env=none`: what stands before the text does not count
-    pub forgets_no_env: bool,
-}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadWord {
@@ -186,8 +154,13 @@ impl Words {
                 self.extend_list(spec.name, value)?;
             }
             name => {
-                say_once(&mut self.policy, &POLICIES, name)?;
-                say_once(&mut self.strictness, &DEMANDS, name)?;
+                let [a, b, c, d, e] = Policy::ALL.map(|(name, on)| (name, Switch::On(on)));
+                say_once(
+                    &mut self.policy,
+                    &[a, b, c, d, e, ("off", Switch::Off)],
+                    name,
+                )?;
+                say_once(&mut self.strictness, &Strictness::ALL, name)?;
             }
         }
         Ok(())
@@ -232,20 +205,6 @@ impl Words {
 /// The entry of `no-env=` that takes back the others.
 const NO_VARIABLE: &str = "none";
 
-const POLICIES: [(&str, Switch); 6] = [
-    ("closest", Switch::On(Policy::Closest)),
-    ("rail", Switch::On(Policy::Rail)),
-    ("spread", Switch::On(Policy::Spread)),
-    ("numa", Switch::On(Policy::Numa)),
-    ("all", Switch::On(Policy::All)),
-    ("off", Switch::Off),
-];
-const DEMANDS: [(&str, Strictness); 4] = [
-    ("best-effort", Strictness::BestEffort),
-    ("strict", Strictness::Strict),
-    ("restricted", Strictness::Restricted),
-    ("single-numa-node", Strictness::SingleNumaNode),
-];
 const GPU_USES: [(&str, GpuUse); 2] = [("visible", GpuUse::Visible), ("local-id", GpuUse::LocalId)];
 const BINDS: [(&str, Bind); 4] = [
     ("auto", Bind::Auto),

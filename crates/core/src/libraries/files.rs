@@ -1,9 +1,9 @@
 //! Configuration files of libraries: a variable that a file sets is left to the file.
 #![forbid(unsafe_code)]
 
-use super::wanted::Wanted;
 use super::{Evidence, FileText, Present, ReadFile};
 use crate::topology::Topology;
+use crate::wish::Wish;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(super) struct Files {
     pub rivals: &'static [&'static str],
     /// false if the files cannot change a value; the last argument is true if the node may get a
     /// list of NICs
-    pub matter: fn(&Topology, &Wanted, bool) -> bool,
+    pub matter: fn(&Topology, &Wish, bool) -> bool,
 }
 
 pub(super) struct Line<'t> {

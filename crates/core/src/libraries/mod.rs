@@ -216,16 +216,16 @@ impl Query<'_> {
                 .as_ref()
                 .ok()
                 .map(|(name, _)| name.as_str()),
-            files: &self.prepared.wanted.map_files,
+            files: &self.prepared.wish.admin.map_files,
         }
     }
 
     fn is_isolated(&self) -> bool {
-        self.prepared.wanted.fabric == Fabric::IsolatedRails
+        self.prepared.wish.admin.fabric == Fabric::IsolatedRails
     }
 
     fn has_word(&self, word: &str) -> bool {
-        self.prepared.wanted.has_word(word)
+        self.prepared.wish.has_word(word)
     }
 
     fn has_gpu_of(&self, vendor: GpuVendor) -> bool {
@@ -270,7 +270,7 @@ impl Query<'_> {
     /// word needs the files.
     fn unless_in_files(&self, files: &Files, name: &str, answer: Answer) -> Answer {
         let has_value = answer.value.is_some();
-        let is_judged = self.prepared.wanted.judges_files
+        let is_judged = self.prepared.wish.judges_files()
             && !self.map.rails.is_empty()
             && !self.task.gpus.is_empty();
         if !has_value && !is_judged {

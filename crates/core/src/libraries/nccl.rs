@@ -92,8 +92,8 @@ pub(super) const FILES: Files = Files {
     beat_environment: false,
     variables: &[IB_HCA, CROSS_NIC, FORCE_MERGE, TOPO_FILE],
     rivals: &[],
-    matter: |_, wanted, has_list| {
-        has_list || wanted.fabric == Fabric::IsolatedRails || wanted.judges_files
+    matter: |_, wish, has_list| {
+        has_list || wish.admin.fabric == Fabric::IsolatedRails || wish.judges_files()
     },
 };
 

@@ -75,9 +75,9 @@ pub const FILES: Files = Files {
     beat_environment: true,
     variables: &[HCA_LIST],
     rivals: &[PE_MAPPING],
-    matter: |node, wanted, has_list| {
+    matter: |node, wish, has_list| {
         has_gpu_of(node, GpuVendor::Nvidia)
-            && (has_list || wanted.has_word(ONE_EACH) || wanted.judges_files)
+            && (has_list || wish.has_word(ONE_EACH) || wish.judges_files())
     },
 };
 

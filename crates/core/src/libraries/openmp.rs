@@ -93,7 +93,13 @@ mod tests {
             .chain(&outer)
             .map(|(name, value)| (name.to_string(), value.to_string()))
             .collect();
-        let prepared = Prepared::new(&topology, &node, Default::default(), &|_| None);
+        let prepared = Prepared::new(
+            &topology,
+            &node,
+            Default::default(),
+            &Default::default(),
+            &|_| None,
+        );
         let evidence = Evidence {
             present: &present,
             read: &|_| None,

@@ -5,9 +5,8 @@ use super::files::{Claimed, remembered};
 use super::libfabric::{self, Nearest};
 use super::marker::{self, Marker};
 use super::names::means;
-use super::template::{Facts, Template};
+use super::template::Facts;
 use super::uniform::{self, NodeList};
-use super::wanted::Wanted;
 use super::{
     Answer, Answering, LIBRARIES, Library, Present, Query, ReadFile, evidence, sockets, ucx,
 };
@@ -15,8 +14,11 @@ use crate::diagnostic::Diagnostic;
 use crate::order;
 use crate::placement::NodePlacement;
 use crate::placement::agreement::Agreement;
+use crate::step::Step;
 use crate::topology::{NicKind, Topology};
+use crate::wish::{Template, Wish};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// A variable, and the source of its value.
 pub(super) struct Row {
@@ -56,7 +58,9 @@ impl Row {
 
 /// One step's part of the answers.
 pub struct Prepared {
-    pub(super) wanted: Wanted,
+    pub(super) wish: Arc<Wish>,
+    /// words of the program's command that matter
+    pub(super) words: Vec<&'static str>,
     pub(super) rows: Vec<Row>,
     /// the marker's `node=`
     pub(super) digest: String,
@@ -79,12 +83,13 @@ impl Prepared {
     pub(crate) fn new(
         topology: &Topology,
         node: &NodePlacement,
-        wanted: Wanted,
+        wish: Arc<Wish>,
+        step: &Step,
         read: ReadFile,
     ) -> Prepared {
         let read: ReadFile = &remembered(read);
-        let interface = match sockets::is_wanted(&wanted) {
-            true => sockets::interface(topology, wanted.srun.as_deref(), read),
+        let interface = match sockets::is_wanted(&wish) {
+            true => sockets::interface(topology, step.srun.as_deref(), read),
             false => Err("no variable needs it"),
         };
         let value_of_all = |template: &Template| {
@@ -101,7 +106,7 @@ impl Prepared {
                 false => Ok(value),
             }
         };
-        let rows = rows(&wanted, value_of_all);
+        let rows = rows(&wish, value_of_all);
         let is_wanted = |name| is_wanted(&rows, name);
         let list = uniform::list(topology, &node.rails);
         let has_list = list.is_ok() || !node.degraded.is_empty();
@@ -113,7 +118,7 @@ impl Prepared {
             .filter(has_wanted)
             .filter_map(|library| library.files);
         let claims = files
-            .filter(|files| has_both && (files.matter)(topology, &wanted, has_list))
+            .filter(|files| has_both && (files.matter)(topology, &wish, has_list))
             .flat_map(|files| {
                 files
                     .variables
@@ -139,7 +144,8 @@ impl Prepared {
             interface,
             claimed_by_site,
             rows,
-            wanted,
+            words: step.words.clone(),
+            wish,
         }
     }
 
@@ -150,7 +156,7 @@ impl Prepared {
 
     /// True if it is wanted and the admin's `set=` does not set it.
     pub(super) fn is_librarys(&self, name: &str) -> bool {
-        self.is_wanted(name) && !self.wanted.has_template(name)
+        self.is_wanted(name) && !self.wish.has_template(name)
     }
 
     /// The claim of the site's configuration files.
@@ -171,9 +177,7 @@ impl Prepared {
 
     /// Names in the user's or the admin's `env=` and `no-env=` of variables that no row sets.
     pub(crate) fn diagnostics(&self) -> Vec<Diagnostic> {
-        let Wanted {
-            unwanted, named, ..
-        } = &self.wanted;
+        let (unwanted, named) = (&self.wish.no_env, &self.wish.env_names);
         let is_set = |entry: &str| self.rows.iter().any(|row| means(entry, &row.name));
         let mut found = Vec::new();
         for (word, entries) in [("no-env", unwanted), ("env", named)] {
@@ -225,20 +229,20 @@ fn is_wanted(rows: &[Row], name: &str) -> bool {
 }
 
 /// The variables in the order of reports.  The admin's template for one replaces the library's.
-fn rows(wanted: &Wanted, value_of_all: impl Fn(&Template) -> Result<String, String>) -> Vec<Row> {
+fn rows(wish: &Wish, value_of_all: impl Fn(&Template) -> Result<String, String>) -> Vec<Row> {
     let mut rows = Vec::new();
     for library in LIBRARIES {
         for &(name, answering) in library
             .variables
             .iter()
-            .filter(|(name, _)| !wanted.has_template(name))
+            .filter(|(name, _)| !wish.has_template(name))
         {
             let first = library.variables[0].0;
             let companion_of = library
                 .companion
                 .filter(|companion| *companion == name)
                 .map(|_| first);
-            let wanted = wanted.has(name, library.word, companion_of);
+            let wanted = wish.wants(name, library.word, companion_of);
             rows.push(Row {
                 name: name.into(),
                 wanted,
@@ -246,9 +250,9 @@ fn rows(wanted: &Wanted, value_of_all: impl Fn(&Template) -> Result<String, Stri
             });
         }
     }
-    for template in &wanted.templates {
+    for template in &wish.admin.templates {
         let name = template.name().to_string();
-        let wanted = wanted.has(&name, "site", None);
+        let wanted = wish.wants(&name, "site", None);
         let of_all = (wanted && !template.is_per_task()).then(|| value_of_all(template));
         rows.push(Row {
             name: name.into(),
@@ -257,7 +261,7 @@ fn rows(wanted: &Wanted, value_of_all: impl Fn(&Template) -> Result<String, Stri
         });
     }
     for (name, answering) in LIBRARIES.iter().filter_map(|library| library.never) {
-        if !wanted.has_template(name) {
+        if !wish.has_template(name) {
             rows.push(Row {
                 name: name.into(),
                 wanted: true,

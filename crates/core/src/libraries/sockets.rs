@@ -22,9 +22,10 @@
 #![forbid(unsafe_code)]
 
 use super::ucx::interfaces::{LOOPBACK, ROUTES, is_bridge, is_running, stands_for_an_address};
-use super::{Answer, Library, Query, ReadFile, files::Files, nccl, wanted::Wanted};
+use super::{Answer, Library, Query, ReadFile, files::Files, nccl};
 use crate::topology::network::Ipv4Route;
 use crate::topology::{DeviceName, GpuVendor, Nic, NicRole, Topology};
+use crate::wish::Wish;
 use std::net::{IpAddr, Ipv4Addr};
 
 pub const LIBRARY: Library = Library {
@@ -61,7 +62,7 @@ const OTHER_FAMILY: &str =
 /// Sites often set it in NCCL's files.
 const FILES: Files = Files {
     variables: &[NCCL],
-    matter: |_, wanted, _| is_wanted(wanted),
+    matter: |_, wish, _| is_wanted(wish),
     ..nccl::FILES
 };
 
@@ -69,9 +70,10 @@ const FILES: Files = Files {
 pub(super) type Interface = Result<(String, &'static str), &'static str>;
 
 /// True if a variable or template needs the interface.
-pub fn is_wanted(wanted: &Wanted) -> bool {
-    let has = |(name, _): &(&str, _)| wanted.has(name, LIBRARY.word, None);
-    LIBRARY.variables.iter().any(has) || wanted.templates.iter().any(|of| of.has_interface())
+pub fn is_wanted(wish: &Wish) -> bool {
+    let has = |(name, _): &(&str, _)| wish.wants(name, LIBRARY.word, None);
+    let templates = &wish.admin.templates;
+    LIBRARY.variables.iter().any(has) || templates.iter().any(|of| of.has_interface())
 }
 
 /// The interface of the kernel's route to srun; of the default route if srun's address is unknown

@@ -9,6 +9,7 @@ use crate::diagnostic::Shown;
 use crate::maps::{self, Format, Subject};
 use crate::placement::{NodePlacement, Rail, TaskPlacement};
 use crate::topology::{GpuIndex, Topology};
+use crate::wish::{MapFile, Template};
 
 const MAX_VALUE: usize = 4096;
 
@@ -180,21 +181,6 @@ impl<'f> Facts<'f> {
             Err(format!("`{}` is not the map of this step", file.path))
         }
     }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MapFile {
-    pub format: Format,
-    pub path: String,
-    /// `None` if it is not compared with the step's map
-    pub text: Option<String>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Template {
-    name: String,
-    /// checked by [`pieces`]
-    text: String,
 }
 
 impl Template {

@@ -12,13 +12,15 @@ mod sockets;
 mod templates;
 mod ucx;
 
-use super::wanted::{Fabric, Template, Wanted};
+use super::wanted::{Fabric, Template};
 use super::*;
 use crate::placement::{CpuDecision, Excluded, MemDecision, Policy, Rail, RailIndex};
+use crate::step::Step;
 use crate::topology::{
     CpuSet, DeviceName, Gpu, GpuIndex, GpuVendor, LinkLayer, Nic, NicIndex, NicKind, PathType,
     Port, PortState, Provenance, Topology,
 };
+use crate::wish::Wish;
 use std::cell::RefCell;
 
 fn node(storage: PortState) -> (Topology, NodePlacement) {
@@ -115,7 +117,8 @@ fn reader(files: Files) -> impl Fn(&str) -> Option<FileText> {
 struct Situation {
     topology: Topology,
     node: NodePlacement,
-    wanted: Wanted,
+    wish: Wish,
+    step: Step,
     present: Present,
     files: Files,
 }
@@ -127,7 +130,8 @@ impl Situation {
         Situation {
             topology,
             node,
-            wanted: Wanted::default(),
+            wish: Wish::default(),
+            step: Step::default(),
             present: Present::new(),
             files: &[],
         }
@@ -137,7 +141,8 @@ impl Situation {
         Prepared::new(
             &self.topology,
             &self.node,
-            self.wanted.clone(),
+            self.wish.clone().into(),
+            &self.step,
             &reader(self.files),
         )
     }
@@ -204,12 +209,13 @@ impl Situation {
         let named = words
             .iter()
             .map(|word| wanted::Libraries::named(word).expect("a library"));
-        self.wanted.libraries = named.fold(wanted::Libraries::NONE, wanted::Libraries::with);
+        self.wish.libraries = named.fold(wanted::Libraries::NONE, wanted::Libraries::with);
         self
     }
 
     fn set(mut self, text: &str) -> Situation {
-        self.wanted
+        self.wish
+            .admin
             .templates
             .push(Template::parse(text).expect("a template").0);
         self
@@ -219,9 +225,9 @@ impl Situation {
 #[test]
 fn no_configuration_file_is_opened_twice_for_a_step_nor_for_a_task() {
     let mut situation = Situation::new(PortState::Active).with(&[("HOME", "/home/me")]);
-    situation.wanted.fabric = Fabric::IsolatedRails;
+    situation.wish.admin.fabric = Fabric::IsolatedRails;
     for judges_files in [false, true] {
-        situation.wanted.judges_files = judges_files;
+        situation.wish.verbose = judges_files;
         let opened = RefCell::new(Vec::new());
         let read = |path: &str| {
             opened.borrow_mut().push(path.to_string());
@@ -230,7 +236,8 @@ fn no_configuration_file_is_opened_twice_for_a_step_nor_for_a_task() {
         let prepared = Prepared::new(
             &situation.topology,
             &situation.node,
-            situation.wanted.clone(),
+            situation.wish.clone().into(),
+            &situation.step,
             &read,
         );
         let for_the_step = opened.take();

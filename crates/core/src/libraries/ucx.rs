@@ -250,7 +250,7 @@ fn net_devices(query: &Query) -> Option<Answer> {
         return no("the user's `MX_RDMA_NIC_PIN` chooses the device");
     }
     // SGLang 0.5.23 with NIXL (srt/disaggregation/nixl/conn.py)
-    if query.prepared.wanted.words.contains(&NICS_OF_SGLANG) {
+    if query.prepared.words.contains(&NICS_OF_SGLANG) {
         return no(
             "the program's `--disaggregation-ib-device` chooses the device, and SGLang ignores it beside a list",
         );
@@ -329,7 +329,7 @@ fn also_nics(query: &Query, rails: &[&Rail], interfaces: &[String]) -> String {
 
 /// The reason why a task needs all rails: NICs of different rails cannot connect.
 fn isolated(query: &Query, shared: &Shared) -> Option<&'static str> {
-    match query.prepared.wanted.fabric {
+    match query.prepared.wish.admin.fabric {
         Fabric::IsolatedRails => Some("the fabric's rails are isolated"),
         Fabric::Unsaid => shared.separated.as_ref()?.why(query.value(REACHABILITY)),
         Fabric::Routed => None,

@@ -37,10 +37,10 @@ const MOST: usize = 4;
 
 const FILES: Files = Files {
     variables: &[RNDV[0], RMA[0]],
-    matter: |_, wanted, _| {
+    matter: |_, wish, _| {
         [RNDV[0], RMA[0]]
             .iter()
-            .any(|name| wanted.has(name, LIBRARY.word, None))
+            .any(|name| wish.wants(name, LIBRARY.word, None))
     },
     ..ucx::FILES
 };

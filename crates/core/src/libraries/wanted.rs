@@ -4,11 +4,8 @@
 use super::LIBRARIES;
 pub use super::names::is_name as is_variable_name;
 use super::names::means;
-pub use super::template::{MapFile, Template};
-
-/// A set of words of `env=`: a bit for each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Libraries(u32);
+pub use crate::wish::{Fabric, Libraries, MapFile, Template};
+use crate::wish::{Strictness, Wish};
 
 /// The words that ask for variables: a library's own, the admin's `set=`, and those for more of a library.
 fn words() -> impl Iterator<Item = &'static str> {
@@ -89,53 +86,19 @@ impl Default for Libraries {
     }
 }
 
-/// Which NICs can reach which (the admin's `fabric=`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Fabric {
-    /// the admin does not say: the subnets tell what libraries take for reachable
-    #[default]
-    Unsaid,
-    /// every NIC reaches every NIC
-    Routed,
-    /// a NIC reaches the NICs of its own rail alone
-    IsolatedRails,
-}
-
-/// Everything wanted in one step.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Wanted {
-    /// what `env=` asks for
-    pub libraries: Libraries,
-    /// other variables that may be set (`env=NAME`)
-    pub named: Vec<String>,
-    /// variables that are not to be set (`no-env=`), names and beginnings with a star
-    pub unwanted: Vec<String>,
-    /// what the fabric connects
-    pub fabric: Fabric,
-    /// the admin's own variables
-    pub templates: Vec<Template>,
-    /// does a report or a strict word judge what libraries will use, so that files are always read?
-    pub judges_files: bool,
-    /// the files that the templates may name
-    pub map_files: Vec<MapFile>,
-    /// the address of the step's srun, to which the routes lead
-    pub srun: Option<String>,
-    /// words of the program's command that matter
-    pub words: Vec<&'static str>,
-}
-
-impl Wanted {
+impl Wish {
     /// True if the variable is asked for by `word`, by name or as a companion, and neither unwanted nor held back.
-    pub(crate) fn has(&self, name: &str, word: &str, companion_of: Option<&str>) -> bool {
+    pub(crate) fn wants(&self, name: &str, word: &str, companion_of: Option<&str>) -> bool {
         let is_named = |named: &String| named == name || Some(named.as_str()) == companion_of;
         let is_asked_for =
-            word.is_empty() || self.has_word(word) || self.named.iter().any(is_named);
-        is_asked_for && !self.unwanted.iter().any(|unwanted| means(unwanted, name))
+            word.is_empty() || self.has_word(word) || self.env_names.iter().any(is_named);
+        is_asked_for && !self.no_env.iter().any(|unwanted| means(unwanted, name))
     }
 
     /// Has the admin a `set=` for this variable?
-    pub(super) fn has_template(&self, name: &str) -> bool {
-        self.templates
+    pub(crate) fn has_template(&self, name: &str) -> bool {
+        self.admin
+            .templates
             .iter()
             .any(|template| template.name() == name)
     }
@@ -143,5 +106,10 @@ impl Wanted {
     /// Does `env=` have this word?
     pub(super) fn has_word(&self, word: &str) -> bool {
         bit(word).is_some_and(|word| self.libraries.has(word))
+    }
+
+    /// Does a report or a strict word judge what libraries will use, so that files are always read?
+    pub(super) fn judges_files(&self) -> bool {
+        self.reports() || self.strictness >= Strictness::Restricted
     }
 }

@@ -2,14 +2,15 @@
 #![forbid(unsafe_code)]
 
 use super::*;
-use crate::policy::{self, Request};
+use crate::policy;
+use crate::wish::Wish;
 use nic_placement_node::platform;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 fn map_of(machine: &str, format: Format) -> Result<String, NoMap> {
     let topology = platform::model(machine).unwrap();
-    let node = policy::map(&topology, &Request::default());
+    let node = policy::map(&topology, &Wish::default());
     let gpus: Vec<GpuIndex> = topology.gpu_indices().collect();
     write(
         format,
@@ -24,7 +25,7 @@ fn map_of(machine: &str, format: Format) -> Result<String, NoMap> {
 /// The NICs of each GPU of a machine, by our own map.
 fn expected(machine: &str) -> Vec<Vec<String>> {
     let topology = platform::model(machine).unwrap();
-    let node = policy::map(&topology, &Request::default());
+    let node = policy::map(&topology, &Wish::default());
     node.gpus
         .iter()
         .map(|gpu| {
@@ -93,7 +94,7 @@ fn sglang_finds_each_gpus_nics() {
 #[test]
 fn mooncake_finds_two_lists_for_each_gpu_and_numa_node_with_every_good_nic_in_one_of_them() {
     let topology = platform::model("dgx-h100").unwrap();
-    let node = policy::map(&topology, &Request::default());
+    let node = policy::map(&topology, &Wish::default());
     let parsed: Value =
         serde_json::from_str(&map_of("dgx-h100", Format::Mooncake).unwrap()).unwrap();
     let parsed = parsed.as_object().unwrap();
@@ -184,7 +185,7 @@ fn vllm_finds_a_nic_for_each_gpus_address_and_sets_ucx_alone() {
 #[test]
 fn vllm_is_told_the_port_that_all_its_nics_have_and_nothing_where_they_differ() {
     let topology = platform::model("dgx-h100").unwrap();
-    let mut node = policy::map(&topology, &Request::default());
+    let mut node = policy::map(&topology, &Wish::default());
     let gpus: Vec<GpuIndex> = topology.gpu_indices().collect();
     let written = |node: &_| {
         write(
@@ -210,7 +211,7 @@ fn vllm_is_told_the_port_that_all_its_nics_have_and_nothing_where_they_differ() 
 #[test]
 fn a_map_that_would_lack_a_gpu_is_refused() {
     let topology = platform::model("dgx-h100").unwrap();
-    let mut node = policy::map(&topology, &Request::default());
+    let mut node = policy::map(&topology, &Wish::default());
     node.gpus[3].choices.clear();
     let gpus: Vec<GpuIndex> = topology.gpu_indices().collect();
     let subject = Subject {
@@ -231,7 +232,7 @@ fn a_map_that_would_lack_a_gpu_is_refused() {
 #[test]
 fn a_program_that_sees_some_gpus_counts_them_from_0() {
     let topology = platform::model("dgx-h100").unwrap();
-    let node = policy::map(&topology, &Request::default());
+    let node = policy::map(&topology, &Wish::default());
     let subject = Subject {
         topology: &topology,
         node: &node,

@@ -1,157 +1,119 @@
 //! One task's part of the node-wide map: its GPUs, their rails, its CPUs and memory.
 #![forbid(unsafe_code)]
 
-use crate::bind::{Bound, Situation, bind, cores, joined};
+use crate::bind::{Bound, Situation, bind, cores, joined, limited};
 use crate::gpus;
 use crate::order;
-use crate::placement::{Binding, CpuDecision, GpuUse, NodePlacement, RailIndex, TaskPlacement};
-use crate::policy::{Through, Ways};
+use crate::placement::{CpuDecision, NodePlacement, RailIndex, TaskPlacement};
+use crate::policy::Ways;
 use crate::step::{Claim, Step, Task};
 use crate::topology::{GpuIndex, NicIndex, PathType, Topology};
+use crate::wish::{GpuUse, Wish};
 
-pub(super) struct TaskRequest<'a> {
-    pub(super) topology: &'a Topology,
-    pub(super) map: &'a NodePlacement,
-    pub(super) step: &'a Step,
-    pub(super) task: &'a Task,
-    pub(super) binding: Binding,
-    pub(super) through: &'a Through,
-    pub(super) gpu_use: GpuUse,
+struct TaskRequest<'a> {
+    topology: &'a Topology,
+    map: &'a NodePlacement,
+    wish: &'a Wish,
+    task: &'a Task,
 }
 
-struct TaskGpus {
-    /// GPUs that it will use, as far as that is known
-    used: Claim,
-    /// if the user promised which one it uses: the GPUs of all tasks of the step, or why that is not believed
-    promise: Option<Result<Vec<GpuIndex>, String>>,
-    /// true if `gpu=local-id`, which the user did not say, would hold
-    may_promise: bool,
+/// Looks the task's GPUs up in the map; a task without GPUs gets the rails of its NUMA nodes.
+pub(super) fn placement(
+    topology: &Topology,
+    map: &NodePlacement,
+    wish: &Wish,
+    step: &Step,
+    task: &Task,
+) -> TaskPlacement {
+    let request = TaskRequest {
+        topology,
+        map,
+        wish,
+        task,
+    };
+    let claim = task
+        .claim
+        .clone()
+        .unwrap_or_else(|| gpus::identify(topology, step, &task.gpus));
+    let seen = task.sees.clone().unwrap_or_else(|| claim.gpus.clone());
+    let by_local_id = || gpus::by_local_id(topology, step, task, &claim);
+    let (mut promised, mut refused, mut may_promise) = (None, None, false);
+    match wish.gpu {
+        // a task that sees one GPU at most needs no promise: `gpu=local-id` may be set for tasks that see more
+        GpuUse::LocalId if claim.gpus.len() < 2 => {}
+        GpuUse::LocalId => match by_local_id() {
+            Ok(all) => promised = Some(all),
+            Err(why) => refused = Some(format!("`gpu=local-id` does not hold: {why}")),
+        },
+        GpuUse::Visible => {
+            may_promise = task.claim.is_none() && step.tasks_here() > 1 && by_local_id().is_ok();
+        }
+    }
+    let Claim { gpus, reason } = match &promised {
+        None => claim,
+        Some(all) => Claim {
+            gpus: vec![all[task.local_id as usize]],
+            reason: format!(
+                "local id {} of the {} that every task sees, as `gpu=local-id` promises ({})",
+                task.local_id,
+                claim.gpus.len(),
+                claim.reason
+            ),
+        },
+    };
+    let promised = promised.map(|all| Task {
+        promised: Some(all),
+        ..task.clone()
+    });
+    let task = promised.as_ref().unwrap_or(task);
+    let Bound { cpus, mems, missed } = bind(&Situation {
+        topology,
+        step,
+        task,
+        gpus: &gpus,
+        wish,
+    });
+    let missed = joined(refused, missed);
+    let threads = wish
+        .omp
+        .then(|| cores::threads(topology, step, task, cpus.cpus()));
+    let mut reasons = vec![match gpus.as_slice() {
+        [] => reason,
+        [gpu] => format!("GPU {gpu}: {reason}"),
+        many => format!("GPUs {}: {reason}", list(many)),
+    }];
+    let rails = match gpus.is_empty() {
+        true => request.rails_near_cpus(&cpus, &mut reasons),
+        false => request.rails_of_gpus(&gpus, may_promise, &mut reasons),
+    };
+    reasons.push(format!("CPUs: {}", cpus.why()));
+    reasons.extend(
+        missed
+            .iter()
+            .filter(|missed| *missed != cpus.why())
+            .cloned(),
+    );
+    reasons.push(format!("memory: {}", mems.why()));
+    if threads == Some(None) {
+        reasons.push(format!("`omp=on` sets nothing: {}", cores::UNCOUNTED));
+    }
+    let (mems, note, lacks) = limited(mems, &task.memory);
+    reasons.extend(note);
+    TaskPlacement {
+        local_id: task.local_id,
+        global_id: task.global_id,
+        gpus,
+        seen,
+        rails,
+        cpus,
+        mems,
+        threads: threads.flatten(),
+        missed: joined(missed, lacks),
+        reasons,
+    }
 }
 
 impl TaskRequest<'_> {
-    /// Looks the task's GPUs up in the map; a task without GPUs gets the rails of its NUMA nodes.
-    pub(super) fn placement(&self) -> TaskPlacement {
-        let &TaskRequest {
-            topology,
-            step,
-            task,
-            binding,
-            ..
-        } = self;
-        let claim = task
-            .claim
-            .clone()
-            .unwrap_or_else(|| gpus::identify(topology, step, &task.gpus));
-        let seen = task.sees.clone().unwrap_or_else(|| claim.gpus.clone());
-        let TaskGpus {
-            used: Claim { gpus, reason },
-            promise,
-            may_promise,
-        } = self.gpus(claim);
-        let (promised, refused) = match promise {
-            Some(Ok(all)) => (
-                Some(Task {
-                    promised: Some(all),
-                    ..task.clone()
-                }),
-                None,
-            ),
-            Some(Err(why)) => (None, Some(why)),
-            None => (None, None),
-        };
-        let task = promised.as_ref().unwrap_or(task);
-        let Bound { cpus, mems, missed } = bind(&Situation {
-            topology,
-            step,
-            task,
-            gpus: &gpus,
-            binding,
-        });
-        let missed = joined(refused, missed);
-        let threads = binding
-            .count_threads
-            .then(|| cores::threads(topology, step, task, cpus.cpus()));
-        let (uncounted, threads) = (threads == Some(None), threads.flatten());
-        let mut reasons = vec![match gpus.as_slice() {
-            [] => reason,
-            [gpu] => format!("GPU {gpu}: {reason}"),
-            many => format!("GPUs {}: {reason}", list(many)),
-        }];
-        let rails = match gpus.is_empty() {
-            true => self.rails_near_cpus(&cpus, &mut reasons),
-            false => self.rails_of_gpus(&gpus, may_promise, &mut reasons),
-        };
-        reasons.push(format!("CPUs: {}", cpus.why()));
-        reasons.extend(
-            missed
-                .iter()
-                .filter(|missed| *missed != cpus.why())
-                .cloned(),
-        );
-        reasons.push(format!("memory: {}", mems.why()));
-        if uncounted {
-            reasons.push(format!("`omp=on` sets nothing: {}", cores::UNCOUNTED));
-        }
-        let (local_id, global_id) = (task.local_id, task.global_id);
-        TaskPlacement {
-            local_id,
-            global_id,
-            gpus,
-            seen,
-            rails,
-            cpus,
-            mems,
-            threads,
-            missed,
-            reasons,
-        }
-    }
-
-    fn gpus(&self, claim: Claim) -> TaskGpus {
-        let &TaskRequest {
-            topology,
-            step,
-            task,
-            ..
-        } = self;
-        let by_local_id = || gpus::by_local_id(topology, step, task, &claim);
-        match self.gpu_use {
-            // a task that sees one GPU at most needs no promise: `gpu=local-id` may be set for tasks that see more
-            GpuUse::LocalId if claim.gpus.len() < 2 => TaskGpus {
-                used: claim,
-                promise: None,
-                may_promise: false,
-            },
-            GpuUse::LocalId => {
-                let promise =
-                    by_local_id().map_err(|why| format!("`gpu=local-id` does not hold: {why}"));
-                let own = promise.as_ref().map(|all| Claim {
-                    gpus: vec![all[task.local_id as usize]],
-                    reason: format!(
-                        "local id {} of the {} that every task sees, as `gpu=local-id` promises ({})",
-                        task.local_id,
-                        claim.gpus.len(),
-                        claim.reason
-                    ),
-                });
-                TaskGpus {
-                    used: own.unwrap_or(claim),
-                    promise: Some(promise),
-                    may_promise: false,
-                }
-            }
-            GpuUse::Visible => {
-                let may_promise =
-                    task.claim.is_none() && step.tasks_here() > 1 && by_local_id().is_ok();
-                TaskGpus {
-                    used: claim,
-                    promise: None,
-                    may_promise,
-                }
-            }
-        }
-    }
-
     fn is_denied(&self, rail: RailIndex) -> bool {
         self.task.denied_nics.contains(&self.map.rail(rail).nic)
     }
@@ -212,7 +174,7 @@ impl TaskRequest<'_> {
             .collect();
         let mut reason = format!("its device cgroup denies it {}", names.join(" "));
         if rails.is_empty() {
-            let ways = Ways::one_each(self.topology, &map.rails, self.through);
+            let ways = Ways::one_each(self.topology, &map.rails, &self.wish.admin.through);
             match ways.best(
                 gpu,
                 map.rail_indices().filter(|&rail| !self.is_denied(rail)),

@@ -6,7 +6,9 @@ use crate::config::Words;
 use crate::libraries::{FileText, Present};
 use crate::placement::{Change, CpuDecision};
 use crate::step::Claim;
+use crate::topology::CpuSet;
 use crate::topology::{LinkLayer, PciAddress, Provenance};
+use crate::wish::Admin;
 use nic_placement_formats::synthesise::synthesise;
 use nic_placement_node::discover::manifest::{Entry, Manifest};
 use nic_placement_node::discover::{Root, Scope, discover};
@@ -19,11 +21,7 @@ const ALL: &str = "0,1,2,3,4,5,6,7";
 #[test]
 fn ucx_gets_no_list_at_which_it_aborts() {
     let words = Words::parse("all").unwrap();
-    let settings = crate::config::merge_settings(&Words::default(), None, Some(&words));
-    let wish = Wish {
-        settings,
-        ..Wish::default()
-    };
+    let wish = Wish::new(Admin::default(), None, Some(&words));
     let plan = Plan::new(
         platform::model("dgx-h100").unwrap(),
         wish,
@@ -68,11 +66,7 @@ fn ucx_gets_no_list_at_which_it_aborts() {
 #[test]
 fn the_address_of_the_steps_srun_tells_the_interface_of_sockets() {
     let words = Words::parse("env=sockets").unwrap();
-    let settings = crate::config::merge_settings(&Words::default(), None, Some(&words));
-    let wish = Wish {
-        settings,
-        ..Wish::default()
-    };
+    let wish = Wish::new(Admin::default(), None, Some(&words));
     let [network, mask] = [[10, 1, 0, 0], [255, 255, 0, 0]].map(u32::from_ne_bytes);
     let routes = format!("eth1 {network:08X} 0 1 0 0 0 {mask:08X}\n");
     let text = FileText {
@@ -100,11 +94,7 @@ fn the_address_of_the_steps_srun_tells_the_interface_of_sockets() {
 /// A variable of local id 3 of eight tasks that all see a DGX H100's eight GPUs.
 fn of_local_id_3(words: &str, argument: &str, name: &str, as_exec_does: bool) -> Option<String> {
     let words = Words::parse(words).unwrap();
-    let settings = crate::config::merge_settings(&Words::default(), None, Some(&words));
-    let mut wish = Wish {
-        settings,
-        ..Wish::default()
-    };
+    let mut wish = Wish::new(Admin::default(), None, Some(&words));
     if !argument.is_empty() {
         wish.admin.add(argument).unwrap();
     }
@@ -179,12 +169,8 @@ fn a_map_for_an_engine_counts_the_gpus_as_the_engine_does() {
 /// A plan for a DGX H100, and what its step's task of one GPU would be.
 fn plan_of(words: &str, without_nics: bool) -> Plan {
     let words = Words::parse(words).unwrap();
-    let settings = crate::config::merge_settings(&Words::default(), None, Some(&words));
     let topology = platform::model("dgx-h100").unwrap();
-    let mut wish = Wish {
-        settings,
-        ..Wish::default()
-    };
+    let mut wish = Wish::new(Admin::default(), None, Some(&words));
     if without_nics {
         wish.admin.add("exclude=mlx5_*").unwrap();
     }
@@ -328,7 +314,7 @@ fn the_line_of_a_task_names_its_gpus_nics_and_cpus_in_columns() {
                 read: &|_| None,
             },
         )
-        .lines("n1")
+        .lines("n1", "", None)
         .remove(0)
     };
     let near = "task 0 n1  gpu 0 0000:1b:00.0  nic mlx5_0:1 PIX   cpus 0-3             mem any";

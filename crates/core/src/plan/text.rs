@@ -10,10 +10,11 @@ use crate::topology::{Bitmap, GpuIndex, Topology};
 use crate::{bind, gpus};
 
 impl TaskPlan<'_> {
-    /// The task's lines under `verbose`: its placement, the variables that are set, and the reasons.
+    /// The task's lines under `verbose`: its placement, the variables that are set, and the reasons.  `others` are the NICs of
+    /// lists that are not ours, `stays` is the reason if the memory policy could not be set.
     ///
     /// Each begins with the task and its node, since srun mixes the lines of tasks.
-    pub fn lines(&self, node_name: &str) -> Vec<String> {
+    pub fn lines(&self, node_name: &str, others: &str, stays: Option<&str>) -> Vec<String> {
         let digits = self
             .plan
             .step
@@ -22,24 +23,28 @@ impl TaskPlan<'_> {
             .to_string()
             .len();
         let head = format!("task {:>digits$} {node_name}", self.placement.global_id);
-        let set = self
-            .variables
-            .iter()
-            .filter(|variable| matches!(variable.change, Change::Set(_)));
-        let set: Vec<&str> = set.map(|variable| variable.name.as_ref()).collect();
-        let set = format!("set {}", or(set.join(" "), "nothing"));
+        let set = format!("set {}", or(self.names_set().join(" "), "nothing"));
         let below = [set]
             .into_iter()
-            .chain(self.reasons())
+            .chain(self.all_reasons(stays))
             .map(|line| format!("{head}    {line}"));
-        [format!("{head}  {}", self.row())]
+        [format!("{head}  {}", self.row(others, stays))]
             .into_iter()
             .chain(below)
             .collect()
     }
 
+    /// The variables that are set.
+    fn names_set(&self) -> Vec<String> {
+        let set = self
+            .variables
+            .iter()
+            .filter(|variable| matches!(variable.change, Change::Set(_)));
+        set.map(|variable| variable.name.to_string()).collect()
+    }
+
     /// Columns are as wide as the map's widest entry for a task with one GPU, so rows of separate tasks align.
-    fn row(&self) -> String {
+    fn row(&self, others: &str, stays: Option<&str>) -> String {
         let Plan {
             node: topology,
             map,
@@ -65,7 +70,7 @@ impl TaskPlan<'_> {
                 many.iter().map(rail).collect::<Vec<_>>().join(" ")
             ),
         };
-        rails += &self.others;
+        rails += others;
         let gpu_width = topology
             .gpu_indices()
             .map(|gpu| gpu_cell(topology, gpu).len());
@@ -75,10 +80,8 @@ impl TaskPlan<'_> {
             .numa_nodes
             .iter()
             .map(|node| node.cpus.to_string().len());
-        let mems = task
-            .mems
-            .nodes()
-            .map_or("any".to_string(), ToString::to_string);
+        let mems = task.mems.nodes().filter(|_| stays.is_none());
+        let mems = mems.map_or("any".to_string(), ToString::to_string);
         let cpus = Some(task.cpus.cpus()).filter(|cpus| !cpus.is_empty());
         let cpus = cpus.map_or("unknown".to_string(), ToString::to_string);
         format!(
@@ -91,6 +94,10 @@ impl TaskPlan<'_> {
 
     /// The reasons for the placement, one sentence for each answer, and for each variable that is not set.
     pub fn reasons(&self) -> Vec<String> {
+        self.all_reasons(None)
+    }
+
+    fn all_reasons(&self, stays: Option<&str>) -> Vec<String> {
         let not_set = self
             .variables
             .iter()
@@ -103,12 +110,11 @@ impl TaskPlan<'_> {
             .reasons
             .iter()
             .cloned()
+            .chain(stays.map(bind::left_alone))
             .chain(not_set)
             .collect()
     }
-}
 
-impl TaskPlan<'_> {
     /// The command that judges the user's values which stand in place of ours; `None` without such a value.
     pub fn judge(&self) -> Option<String> {
         let is_users =
@@ -137,29 +143,19 @@ impl Plan {
             wish,
             ..
         } = self;
+        let gpus = gpus::of_the_step(node, step);
         let pair = |gpu: &GpuIndex| {
             let choices = map.gpu(*gpu).choices.iter();
             let nics = choices.map(|choice| format!("{} {}", map.rail(choice.rail), choice.path));
-            format!(
-                "gpu {gpu} {}",
-                or(nics.collect::<Vec<_>>().join(" "), no_nic(node))
-            )
+            let nics = nics.collect::<Vec<_>>().join(" ");
+            format!("gpu {gpu} {}", or(nics, no_nic(node)))
         };
-        let pairs: Vec<String> = gpus::of_the_step(node, step).iter().map(pair).collect();
-        let mut left_out: Vec<&str> = map
-            .excluded
-            .iter()
-            .map(|excluded| excluded.name.as_ref())
-            .collect();
+        let pairs: Vec<String> = gpus.iter().map(pair).collect();
+        let mut left_out: Vec<&str> = map.excluded.iter().map(|of| of.name.as_ref()).collect();
         left_out.dedup();
-        let gpus = gpus::of_the_step(node, step);
-        let near = bind::nodes_of(node, &gpus).filter(|nodes| {
-            let is_free = step.cpu_bind.is_none() && step.binder.is_none();
-            is_free && wish.settings.bind != Bind::None && !nodes.is_empty()
-        });
-        let near = near
-            .map(|nodes| bind::numa_nodes(&nodes))
-            .unwrap_or_default();
+        let binds = step.cpu_bind.is_none() && step.binder.is_none() && wish.bind != Bind::None;
+        let near = bind::nodes_of(node, &gpus).filter(|nodes| binds && !nodes.is_empty());
+        let near = near.map_or(String::new(), |nodes| bind::numa_nodes(&nodes));
         let claim = Claim {
             gpus: gpus.into_iter().take(1).collect(),
             reason: String::new(),
@@ -168,22 +164,9 @@ impl Plan {
             claim: Some(claim),
             ..Task::default()
         };
-        let variables = self
-            .task(
-                &task,
-                Evidence {
-                    present,
-                    read: &|_| None,
-                },
-            )
-            .variables;
-        let set = variables
-            .iter()
-            .filter(|variable| matches!(variable.change, Change::Set(_)));
-        let names = set
-            .map(|variable| variable.name.as_ref())
-            .filter(|name| *name != marker::NAME);
-        let names: Vec<&str> = names.collect();
+        let read = &|_: &str| None;
+        let mut names = self.task(&task, Evidence { present, read }).names_set();
+        names.retain(|name| name != marker::NAME);
         format!(
             "{}: {}; of the node {}, {}, policy `{}`, left out: {}; bind: {}; env: {}",
             counted(step.tasks as usize, "task"),

@@ -3,19 +3,16 @@
 #![forbid(unsafe_code)]
 
 use super::solve::RailSet;
-use super::{Request, Ways, placements};
-use crate::placement::{GpuPlacement, NodePlacement, Policy, RailUse};
+use super::{Ways, placements};
+use crate::placement::{GpuPlacement, NodePlacement, RailUse};
 use crate::topology::{PathType, Topology};
+use crate::wish::{Policy, Wish};
 
-pub(super) fn map_gpus(
-    node: &Topology,
-    map: &NodePlacement,
-    request: &Request,
-) -> Vec<GpuPlacement> {
+pub(super) fn map_gpus(node: &Topology, map: &NodePlacement, wish: &Wish) -> Vec<GpuPlacement> {
     let all = RailSet::first(map.rails.len());
     let mut rails_of = vec![all; node.gpus.len()];
-    if request.policy == Policy::Numa {
-        let ways = Ways::one_each(node, &map.rails, &request.through);
+    if wish.policy == Policy::Numa {
+        let ways = Ways::one_each(node, &map.rails, &wish.admin.through);
         for (rails, kinds) in rails_of.iter_mut().zip(&ways.kinds) {
             let near = all.iter().filter(|&rail| kinds[rail] < PathType::Sys);
             let near: RailSet = near.collect();
@@ -24,11 +21,11 @@ pub(super) fn map_gpus(
             }
         }
     }
-    let ways = Ways::for_answer(node, &map.rails, &request.through, &rails_of);
+    let ways = Ways::for_answer(node, &map.rails, &wish.admin.through, &rails_of);
     let is_near = |choice: &RailUse| choice.path < PathType::Sys;
-    placements(node, &ways, &rails_of, request, |_, _, choices| {
+    placements(node, &ways, &rails_of, wish, |_, _, choices| {
         let count = choices.len();
-        match request.policy {
+        match wish.policy {
             Policy::Numa if choices.iter().any(is_near) => {
                 format!("all {count} good NICs of its NUMA node")
             }

@@ -4,23 +4,25 @@
 
 use super::explain::why_this;
 use super::solve::{Answer, MOST_RAILS, RailSet, solve};
-use super::{Request, Ways, parts, placements};
+use super::{Ways, parts, placements};
 use crate::order::Order;
-use crate::placement::{GpuPlacement, NicsEach, NodePlacement, Policy, Rail};
+use crate::placement::{GpuPlacement, NodePlacement, Rail};
 use crate::topology::{GpuIndex, Topology};
+use crate::wish::{NicsEach, Policy, Wish};
 use std::cmp::Reverse;
 
 pub(super) fn map_gpus(
     node: &Topology,
     map: &NodePlacement,
-    request: &Request,
+    wish: &Wish,
+    alone: Option<&[GpuIndex]>,
 ) -> Vec<GpuPlacement> {
-    let (ways, own) = steady(node, map, request);
-    let mut gpus = explained(node, map, &ways, &own, request);
-    if request.policy == Policy::Closest {
+    let (ways, own) = steady(node, map, wish);
+    let mut gpus = explained(node, map, &ways, &own, wish);
+    if wish.policy == Policy::Closest {
         return gpus;
     }
-    let alone = request.alone.unwrap_or_default();
+    let alone = alone.unwrap_or_default();
     if alone.is_empty() || map.rails.is_empty() {
         for gpu in gpus.iter_mut().filter(|gpu| !gpu.choices.is_empty()) {
             gpu.reason
@@ -47,7 +49,7 @@ pub(super) fn map_gpus(
             rails_of[gpu] = rails_of[gpu].with(rail);
         }
     }
-    let ways = Ways::for_answer(node, &map.rails, &request.through, &rails_of);
+    let ways = Ways::for_answer(node, &map.rails, &wish.admin.through, &rails_of);
     let choices = ways.choices(&Answer::new(&ways.problem, rails_of));
     for (index, (gpu, choices)) in gpus.iter_mut().zip(choices).enumerate() {
         let added = match choices.len().saturating_sub(own[index].len()) {
@@ -67,26 +69,26 @@ pub(super) fn map_gpus(
 /// The best answer.  If NICs are broken, GPUs whose NICs work keep those that they have when all
 /// work, unless the worst-off GPU gets more by a move: a node that lost a NIC still pairs like the
 /// others.
-fn steady(node: &Topology, map: &NodePlacement, request: &Request) -> (Ways, Vec<RailSet>) {
+fn steady(node: &Topology, map: &NodePlacement, wish: &Wish) -> (Ways, Vec<RailSet>) {
     let healthy = in_order(map);
     if map.broken.is_empty() || map.rails.is_empty() || healthy.len() > MOST_RAILS {
-        return best(node, &map.rails, request);
+        return best(node, &map.rails, wish);
     }
     let usable: Vec<Option<usize>> = healthy
         .iter()
         .map(|rail| Some(map.rail_at(rail.at())?.0))
         .collect();
-    let (_, when_healthy) = best(node, &healthy, request);
+    let (_, when_healthy) = best(node, &healthy, wish);
     let left: Vec<RailSet> = when_healthy
         .iter()
         .map(|rails| rails.iter().filter_map(|rail| usable[rail]).collect())
         .collect();
-    let want = |left: &RailSet| match request.nics_each {
+    let want = |left: &RailSet| match wish.nics_per_task {
         NicsEach::Auto => left.len().max(1),
         NicsEach::Number(number) => usize::from(number).clamp(1, map.rails.len()),
     };
     let wants: Vec<usize> = left.iter().map(want).collect();
-    let mut ways = Ways::new(node, &map.rails, &request.through, &wants);
+    let mut ways = Ways::new(node, &map.rails, &wish.admin.through, &wants);
     let anew = solve(&ways.problem);
     let (worst, anew) = (anew.worst_mbps(), anew.rails_of);
     let kept: Vec<Option<RailSet>> = left
@@ -102,12 +104,12 @@ fn steady(node: &Topology, map: &NodePlacement, request: &Request) -> (Ways, Vec
     (ways, rails_of)
 }
 
-fn best(node: &Topology, rails: &[Rail], request: &Request) -> (Ways, Vec<RailSet>) {
-    let NicsEach::Number(number) = request.nics_each else {
-        return parts::solved(node, rails, &request.through);
+fn best(node: &Topology, rails: &[Rail], wish: &Wish) -> (Ways, Vec<RailSet>) {
+    let NicsEach::Number(number) = wish.nics_per_task else {
+        return parts::solved(node, rails, &wish.admin.through);
     };
     let wants = vec![number.into(); node.gpus.len()];
-    let ways = Ways::new(node, rails, &request.through, &wants);
+    let ways = Ways::new(node, rails, &wish.admin.through, &wants);
     let rails_of = solve(&ways.problem).rails_of;
     (ways, rails_of)
 }
@@ -125,13 +127,13 @@ pub(super) fn explained(
     map: &NodePlacement,
     ways: &Ways,
     rails_of: &[RailSet],
-    request: &Request,
+    wish: &Wish,
 ) -> Vec<GpuPlacement> {
-    let parts = match request.nics_each {
-        NicsEach::Auto if !request.wordless => parts::of_nearest(&ways.problem),
+    let parts = match wish.nics_per_task {
+        NicsEach::Auto if !wish.wordless => parts::of_nearest(&ways.problem),
         _ => Vec::new(),
     };
-    placements(node, ways, rails_of, request, |answer, gpu, choices| {
+    placements(node, ways, rails_of, wish, |answer, gpu, choices| {
         why_this(map, ways, answer, gpu, choices, parts.get(gpu.0))
     })
 }
@@ -139,9 +141,10 @@ pub(super) fn explained(
 #[cfg(test)]
 mod tests {
     use crate::placement::NicsEach;
+    use crate::policy::map;
     use crate::policy::tests::{Parts, names};
-    use crate::policy::{Request, map};
     use crate::topology::PortState;
+    use crate::wish::Wish;
 
     #[test]
     fn a_gpu_whose_nic_works_moves_where_another_one_broke_if_the_worst_off_gains_by_it() {
@@ -151,9 +154,9 @@ mod tests {
         };
         let (whole, mut broken) = (parts.topology(), parts.topology());
         broken.nics[1].ports[0].state = PortState::Down;
-        let request = Request {
-            nics_each: NicsEach::Number(1),
-            ..Request::default()
+        let request = Wish {
+            nics_per_task: NicsEach::Number(1),
+            ..Wish::default()
         };
         let first = |topology| names(&map(topology, &request)).concat();
         assert_eq!(

@@ -5,23 +5,19 @@
 //! other policies it names the rule that leaves the NIC out.
 #![forbid(unsafe_code)]
 
+use super::Ways;
 use super::parts::Part;
 use super::solve::{Answer, Loss, RailSet};
-use super::{Request, Ways};
-use crate::placement::{GpuPlacement, NodePlacement, Pair, Policy, RailIndex, RailUse};
+use crate::placement::{GpuPlacement, NodePlacement, Pair, RailIndex, RailUse};
 use crate::topology::{GpuIndex, PathType, Topology};
+use crate::wish::{Policy, Wish};
 
 /// All pairs of one GPU: its own NICs, then the others in rail order, then those that may not be
 /// chosen.
-pub(crate) fn pairs(
-    node: &Topology,
-    map: &NodePlacement,
-    request: &Request,
-    gpu: GpuIndex,
-) -> Vec<Pair> {
+pub(crate) fn pairs(node: &Topology, map: &NodePlacement, wish: &Wish, gpu: GpuIndex) -> Vec<Pair> {
     let rails_of = |gpu: &GpuPlacement| gpu.choices.iter().map(|choice| choice.rail.0).collect();
     let rails_of: Vec<RailSet> = map.gpus.iter().map(rails_of).collect();
-    let ways = Ways::for_answer(node, &map.rails, &request.through, &rails_of);
+    let ways = Ways::for_answer(node, &map.rails, &wish.admin.through, &rails_of);
     let own = &map.gpu(gpu).choices;
     let others = RailSet::first(map.rails.len()).minus(rails_of[gpu.0]);
     let mut answer = Answer::new(&ways.problem, rails_of);

@@ -131,8 +131,9 @@ mod tests {
     use super::{Part, Problem, RailSet, add_idle};
     use crate::placement::{NicsEach, NodePlacement, Pair, Policy};
     use crate::policy::tests::{Parts, names, parts};
-    use crate::policy::{Request, explain, map};
+    use crate::policy::{explain, map, map_of};
     use crate::topology::{GpuIndex, PciAddress, PciFunction, PortState, Topology};
+    use crate::wish::Wish;
     use nic_placement_node::platform;
     use proptest::prelude::*;
     use std::cmp::Reverse;
@@ -152,10 +153,10 @@ mod tests {
     fn dealt(topology: &Topology, policy: Policy, nics_each: NicsEach) -> NodePlacement {
         map(
             topology,
-            &Request {
+            &Wish {
                 policy,
-                nics_each,
-                ..Request::default()
+                nics_per_task: nics_each,
+                ..Wish::default()
             },
         )
     }
@@ -415,12 +416,11 @@ mod tests {
     fn a_job_alone_on_the_node_gets_idle_nics_beside_its_parts() {
         let topology = oci(&[]);
         let alone = [GpuIndex(0), GpuIndex(4)];
-        let request = Request {
+        let request = Wish {
             policy: Policy::Spread,
-            alone: Some(&alone),
-            ..Request::default()
+            ..Wish::default()
         };
-        let node = map(&topology, &request);
+        let node = map_of(&topology, &request, Some(&alone), &[]);
         assert_eq!((rails(&node)[0].len(), rails(&node)[4].len()), (8, 8));
         assert_eq!(rails(&node)[0][..2], [0, 1]);
     }
@@ -453,7 +453,7 @@ mod tests {
             let node = dealt(&topology, Policy::Closest, NicsEach::Auto);
             let is_part = |gpu: &GpuIndex| node.gpu(*gpu).reason.contains("nearest NICs (");
             for gpu in topology.gpu_indices().filter(is_part) {
-                let pairs = explain::pairs(&topology, &node, &Request::default(), gpu);
+                let pairs = explain::pairs(&topology, &node, &Wish::default(), gpu);
                 let key = |pair: &Pair| (Reverse(pair.alone_mbps), pair.path);
                 let best = pairs.iter().map(key).min();
                 for pair in pairs.iter().filter(|pair| pair.chosen) {

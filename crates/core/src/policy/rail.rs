@@ -6,12 +6,13 @@
 //! left for it, unless others of its group work.
 #![forbid(unsafe_code)]
 
+use super::Ways;
 use super::closest::{explained, in_order};
 use super::solve::{RailSet, solve};
-use super::{Request, Ways};
 use crate::diagnostic::Diagnostic;
 use crate::placement::{Excluded, GpuPlacement, NicsEach, NodePlacement, Rail, RailIndex};
 use crate::topology::{Gpu, PciAddress, Topology};
+use crate::wish::Wish;
 
 /// An entry of the list of numbered rails, with its index if it is usable.
 struct Numbered {
@@ -19,20 +20,16 @@ struct Numbered {
     usable: Option<RailIndex>,
 }
 
-pub(super) fn map_gpus(
-    node: &Topology,
-    map: &mut NodePlacement,
-    request: &Request,
-) -> Vec<GpuPlacement> {
-    let rails = numbered(node, map, request);
+pub(super) fn map_gpus(node: &Topology, map: &mut NodePlacement, wish: &Wish) -> Vec<GpuPlacement> {
+    let rails = numbered(node, map, wish);
     for (number, Numbered { name, usable }) in rails.iter().enumerate() {
         if usable.is_none() {
             let finding = format!("rail {number} is broken: {}", why_broken(map, name));
             map.diagnostics.push(Diagnostic::new(name, finding));
         }
     }
-    let asked = numbers(node, rails.len(), request.nics_each);
-    let is_auto = request.nics_each == NicsEach::Auto;
+    let asked = numbers(node, rails.len(), wish.nics_per_task);
+    let is_auto = wish.nics_per_task == NicsEach::Auto;
     let keep = |numbers: &Vec<usize>| {
         let usable = numbers.iter().filter_map(|&number| rails[number].usable);
         let usable: Vec<usize> = usable.map(|rail| rail.0).collect();
@@ -46,10 +43,10 @@ pub(super) fn map_gpus(
         None => asked.len(),
     };
     let wants: Vec<usize> = kept.iter().zip(&asked).map(want).collect();
-    let mut ways = Ways::new(node, &map.rails, &request.through, &wants);
+    let mut ways = Ways::new(node, &map.rails, &wish.admin.through, &wants);
     ways.problem.keep(&kept);
     let rails_of = solve(&ways.problem).rails_of;
-    let mut gpus = explained(node, map, &ways, &rails_of, request);
+    let mut gpus = explained(node, map, &ways, &rails_of, wish);
     if rails.is_empty() {
         return gpus;
     }
@@ -105,16 +102,16 @@ fn numbers(node: &Topology, rails: usize, each: NicsEach) -> Vec<Vec<usize>> {
     node.gpus.iter().map(of_gpu).collect()
 }
 
-fn numbered(node: &Topology, map: &NodePlacement, request: &Request) -> Vec<Numbered> {
+fn numbered(node: &Topology, map: &NodePlacement, wish: &Wish) -> Vec<Numbered> {
     let rail = |rail: &Rail| Numbered {
         name: rail.to_string(),
         usable: map.rail_at(rail.at()),
     };
-    if request.rails.is_empty() {
+    if wish.admin.rails.is_empty() {
         return in_order(map).iter().map(rail).collect();
     }
     let mut rails = Vec::new();
-    for pattern in request.rails {
+    for pattern in &wish.admin.rails {
         let before = rails.len();
         let matches = |rail: &&Rail| pattern.matches(node.nic(rail.nic));
         rails.extend(map.rails.iter().filter(matches).map(rail));
@@ -132,12 +129,12 @@ fn numbered(node: &Topology, map: &NodePlacement, request: &Request) -> Vec<Numb
 pub(super) fn numbered_by_admin(
     node: &Topology,
     map: &NodePlacement,
-    request: &Request,
+    wish: &Wish,
 ) -> Vec<RailIndex> {
-    if request.rails.is_empty() {
+    if wish.admin.rails.is_empty() {
         return Vec::new();
     }
-    let numbered = numbered(node, map, request);
+    let numbered = numbered(node, map, wish);
     let named = numbered.into_iter().filter_map(|rail| rail.usable);
     let mut order = Vec::new();
     for rail in named.chain(map.rail_indices()) {

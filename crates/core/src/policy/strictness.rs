@@ -10,7 +10,7 @@ use crate::topology::{NodeSet, Topology};
 
 /// Sentences on what the task lacks; they are reported though a `best-effort` task runs all the
 /// same.  `judges_nics` is false if a list of NICs is not ours.
-pub(crate) fn shortfalls(
+pub fn shortfalls(
     node: &Topology,
     map: &NodePlacement,
     task: &TaskPlacement,
@@ -71,8 +71,9 @@ pub(crate) fn shortfalls(
 mod tests {
     use super::*;
     use crate::placement::{Policy, RailIndex};
-    use crate::policy::{self, Pattern, Request, Selection};
+    use crate::policy::{self, Pattern, Selection};
     use crate::topology::{CpuSet, GpuIndex, PathType};
+    use crate::wish::{Admin, Wish};
     use nic_placement_node::platform;
 
     fn lacks(strictness: Strictness, gpus: &[usize], rails: &[usize], cpus: &str) -> Vec<String> {
@@ -93,9 +94,12 @@ mod tests {
         let topology = platform::model("dgx-h100").unwrap();
         let node = policy::map(
             &topology,
-            &Request {
-                selection: Some(selection),
-                ..Request::default()
+            &Wish {
+                admin: Admin {
+                    selection: selection.clone(),
+                    ..Admin::default()
+                },
+                ..Wish::default()
             },
         );
         let task = TaskPlacement {
@@ -224,10 +228,13 @@ mod tests {
             .collect();
         let node = policy::map(
             &topology,
-            &Request {
+            &Wish {
                 policy: Policy::Rail,
-                rails: &rails,
-                ..Request::default()
+                admin: Admin {
+                    rails,
+                    ..Admin::default()
+                },
+                ..Wish::default()
             },
         );
         let shortfalls: Vec<Option<&str>> = node

@@ -9,6 +9,7 @@ use crate::topology::{
     Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PciAddress, PciFunction,
     PciParent, PcieLink, Port, PortState, Provenance,
 };
+use crate::wish::{Admin, NicsEach};
 use nic_placement_node::platform;
 use proptest::prelude::*;
 
@@ -131,7 +132,7 @@ pub(super) fn names(node: &NodePlacement) -> Vec<Vec<String>> {
 }
 
 fn closest(topology: &Topology) -> NodePlacement {
-    map(topology, &Request::default())
+    map(topology, &Wish::default())
 }
 
 proptest! {
@@ -167,7 +168,7 @@ proptest! {
     ) {
         let topology = parts.topology();
         let nics_each = if is_auto { NicsEach::Auto } else { NicsEach::Number(1) };
-        let request = Request { nics_each, ..Request::default() };
+        let request = Wish { nics_per_task: nics_each, ..Wish::default() };
         let before = map(&topology, &request);
         let mut degraded = topology.clone();
         let failing = failing.index(degraded.nics.len());
@@ -227,8 +228,8 @@ proptest! {
         let everybody: Vec<GpuIndex> = topology.gpu_indices().collect();
         for policy in [Policy::Closest, Policy::Rail, Policy::Spread, Policy::Numa, Policy::All] {
             let nics_each = if each == 0 { NicsEach::Auto } else { NicsEach::Number(each) };
-            let request = Request { policy, nics_each, alone: Some(&everybody), ..Request::default() };
-            let node = map(&topology, &request);
+            let request = Wish { policy, nics_per_task: nics_each, ..Wish::default() };
+            let node = map_of(&topology, &request, Some(&everybody), &[]);
             for gpu in &node.gpus {
                 prop_assert!(!gpu.choices.is_empty() && !gpu.reason.is_empty());
                 let mut rails: Vec<RailIndex> = gpu.choices.iter().map(|choice| choice.rail).collect();
@@ -261,10 +262,13 @@ fn by_rail(topology: &Topology, rails: &[&str]) -> NodePlacement {
         .collect();
     map(
         topology,
-        &Request {
+        &Wish {
             policy: Policy::Rail,
-            rails: &rails,
-            ..Request::default()
+            admin: Admin {
+                rails,
+                ..Admin::default()
+            },
+            ..Wish::default()
         },
     )
 }
@@ -395,10 +399,10 @@ fn several_rails_for_each_gpu_follow_each_other() {
     .topology();
     let node = map(
         &topology,
-        &Request {
+        &Wish {
             policy: Policy::Rail,
-            nics_each: NicsEach::Number(2),
-            ..Request::default()
+            nics_per_task: NicsEach::Number(2),
+            ..Wish::default()
         },
     );
     assert_eq!(
@@ -411,16 +415,11 @@ fn several_rails_for_each_gpu_follow_each_other() {
 #[test]
 fn a_job_alone_on_the_node_also_gets_the_nics_of_gpus_that_it_does_not_have() {
     let topology = dgx(&[]);
-    let spread = |alone| {
-        map(
-            &topology,
-            &Request {
-                policy: Policy::Spread,
-                alone,
-                ..Request::default()
-            },
-        )
+    let wish = Wish {
+        policy: Policy::Spread,
+        ..Wish::default()
     };
+    let spread = |alone| map_of(&topology, &wish, alone, &[]);
     let two = spread(Some(&[GpuIndex(0), GpuIndex(4)]));
     assert_eq!(
         names(&two)[0],
@@ -496,7 +495,7 @@ fn of_two_far_nics_the_one_on_the_nearer_numa_node_wins() {
     topology.numa_nodes[1].distances = vec![32, 10, 32];
     let node = closest(&topology);
     assert_eq!(first_names(&node), ["mlx5_1:1"]);
-    let pairs = explain::pairs(&topology, &node, &Request::default(), GpuIndex(0));
+    let pairs = explain::pairs(&topology, &node, &Wish::default(), GpuIndex(0));
     assert_eq!(
         pairs[1].why,
         "it is as near (SYS) by name, but between NUMA nodes farther apart"
@@ -587,7 +586,7 @@ fn every_pair_of_every_built_in_machine_is_explained_once() {
         let topology = platform::model(model.name).unwrap();
         let node = closest(&topology);
         for gpu in topology.gpu_indices() {
-            let pairs = explain::pairs(&topology, &node, &Request::default(), gpu);
+            let pairs = explain::pairs(&topology, &node, &Wish::default(), gpu);
             assert_eq!(
                 pairs.len(),
                 node.rails.len() + node.excluded.len(),

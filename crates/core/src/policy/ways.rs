@@ -210,9 +210,10 @@ impl<'a> Connections<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::map;
     use crate::policy::tests::Parts;
-    use crate::policy::{Request, map};
     use crate::topology::{PciAddress, PcieLink};
+    use crate::wish::Wish;
 
     /// What a GPU gets of the NIC beside it where that tells its rate or not, and only these
     /// functions their links.
@@ -234,7 +235,7 @@ mod tests {
         if !nic_tells {
             topology.nics[0].ports[0].rate_mbps = None;
         }
-        map(&topology, &Request::default()).gpus[0].choices[0].share_mbps
+        map(&topology, &Wish::default()).gpus[0].choices[0].share_mbps
     }
 
     #[test]

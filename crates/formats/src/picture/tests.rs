@@ -9,10 +9,11 @@ use super::width::{Font, width};
 use super::{DrawnPair, Scene, svg};
 use made::NodeShape;
 use nic_placement_core::placement::{NodePlacement, RailUse};
-use nic_placement_core::policy::{self, Request};
+use nic_placement_core::policy;
 use nic_placement_core::topology::{
     GpuIndex, NicIndex, PathType, PciAddress, PciFunction, PciParent, Topology,
 };
+use nic_placement_core::wish::Wish;
 use nic_placement_node::platform;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -159,7 +160,7 @@ fn models(topology: &Topology) -> Vec<Option<&str>> {
 
 /// The picture of a node where each GPU has the NICs that it would get.
 fn drawn(topology: &Topology, notes: BTreeMap<GpuIndex, String>) -> String {
-    placed(topology, &policy::map(topology, &Request::default()), notes)
+    placed(topology, &policy::map(topology, &Wish::default()), notes)
 }
 
 fn placed(
@@ -207,7 +208,7 @@ fn check_node(topology: &Topology) {
             format!("task {gpu} · cpus 0-7,128-135 · memory {gpu}"),
         )
     };
-    let placement = policy::map(topology, &Request::default());
+    let placement = policy::map(topology, &Wish::default());
     for notes in [
         BTreeMap::new(),
         (0..topology.gpus.len()).step_by(2).map(note).collect(),
@@ -306,7 +307,7 @@ fn a_picture_of_all_with_all_crosses_no_box() {
         models: models(&topology),
         subtitle: String::new(),
         pairs: pairs.collect(),
-        placement: &policy::map(&topology, &Request::default()),
+        placement: &policy::map(&topology, &Wish::default()),
         notes: BTreeMap::new(),
     };
     let seen = seen(&svg(&scene));

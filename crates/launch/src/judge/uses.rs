@@ -119,11 +119,15 @@ pub fn tell(plan: &Plan, task: &mut TaskPlan, present: &Present) -> Vec<Use> {
         });
         not_ours.for_each(|variable| variable.why = format!("{}: {of}", variable.why).into());
     }
-    let others = uses.iter().filter(|of| !of.is_as_planned());
-    task.others = others
-        .map(|of| format!(", but {}: {of}", of.reader))
-        .collect();
     uses
+}
+
+/// What a report adds to a task's NICs: those that are not the plan's.
+pub fn others(uses: &[Use]) -> String {
+    let others = uses.iter().filter(|of| !of.is_as_planned());
+    others
+        .map(|of| format!(", but {}: {of}", of.reader))
+        .collect()
 }
 
 fn uses(

@@ -5,9 +5,10 @@ mod gpu_by_rank;
 mod launcher;
 pub mod rank;
 
+use crate::caller::without_absent;
 use gpu_by_rank::gpu_by_rank;
 use launcher::Launcher;
-use nic_placement_core::config::{Admin, ENVIRONMENT, Settings, Words, components, cpu_bind};
+use nic_placement_core::config::{Admin, ENVIRONMENT, Words, components, cpu_bind};
 use nic_placement_core::diagnostic::Shown;
 use nic_placement_core::gpus::{self, seen};
 use nic_placement_core::libraries::Present;
@@ -17,7 +18,9 @@ use nic_placement_core::policy::Pattern;
 use nic_placement_core::step::program;
 use nic_placement_core::step::{Claim, GPU_BIND, GpuGrant, SRUN, STEP_GPUS, Starter, Step, Task};
 use nic_placement_core::topology::{CpuSet, GpuIndex, Topology};
-use nic_placement_process::session::Survey;
+use nic_placement_core::wish::Wish;
+use nic_placement_process::devices::DeviceFiles;
+use nic_placement_process::gpus::grant;
 use nic_placement_process::{admin, memory};
 use nic_placement_sys as sys;
 use rank::Numbering;
@@ -29,7 +32,7 @@ pub const PARTITION: &str = "SLURM_JOB_PARTITION";
 const LISTS_OF_THE_NODE: [&str; 2] = ["NCCL_IB_HCA", "NVSHMEM_HCA_LIST"];
 
 /// What holds for a process with these variables: words of its own beat the variable, as srun's option does.
-pub fn settings(admin: &Admin, present: &Present, words: Option<&Words>) -> Settings {
+pub fn wish(admin: Admin, present: &Present, words: Option<&Words>) -> Wish {
     let value = |name: &str| present.get(name).cloned();
     let variable = admin::words_of_variable(value(ENVIRONMENT).as_deref());
     // to start it asks for placement, but its user may have switched that off in a module
@@ -45,13 +48,11 @@ pub fn settings(admin: &Admin, present: &Present, words: Option<&Words>) -> Sett
             value,
         ))
     };
-    admin::settings(admin, job, variable.as_ref(), words)
+    admin::wish(admin, job, variable.as_ref(), words)
 }
 
 /// The process as a task of a step that its launcher started.
 pub struct LaunchedProcess {
-    /// the step of all processes that the launcher started on the node
-    pub step: Step,
     /// this process
     pub task: Task,
     /// why it is not known which GPU it will use
@@ -61,21 +62,23 @@ pub struct LaunchedProcess {
 }
 
 impl LaunchedProcess {
-    /// This process, which becomes the program of these words.
+    /// The step of all processes that the launcher started on the node, and this one, which becomes the program of these words.
     pub fn new(
-        survey: &Survey,
+        wish: &Wish,
+        node: &Topology,
+        devices: Option<&DeviceFiles>,
         present: &Present,
         numbering: &Numbering,
         words: &[&str],
-    ) -> LaunchedProcess {
-        let (node, rank) = (&survey.node, numbering.rank.as_ref());
+    ) -> (Step, LaunchedProcess) {
+        let rank = numbering.rank.as_ref();
         let surroundings = Surroundings {
             node,
             present,
             numbering,
             launcher: launcher(present, numbering),
         };
-        let gpus = survey.gpus(present);
+        let gpus = without_absent(grant(present, node, devices), node);
         let of_slurm = Step {
             gpus: present.get(STEP_GPUS).cloned(),
             ..Step::default()
@@ -85,8 +88,7 @@ impl LaunchedProcess {
         let cpus = sys::affinity().unwrap_or_default();
         let (step_gpus, gpu_bind) = surroundings.split_of_gpus(&seen, &claim, &gpus);
         let cpu_bind = surroundings.earlier_binding(&cpus);
-        let is_told =
-            survey.wish.settings.bind != Bind::None && is_first_far(node, &seen, &claim, &cpus);
+        let is_told = wish.bind != Bind::None && is_first_far(node, &seen, &claim, &cpus);
         let stays_far = cpu_bind
             .clone()
             .filter(|_| is_told && surroundings.launcher.is_some());
@@ -115,12 +117,12 @@ impl LaunchedProcess {
             memory: memory(is_in_a_placed_step(present)),
             ..Task::default()
         };
-        LaunchedProcess {
-            step,
+        let process = LaunchedProcess {
             task,
             note,
             stays_far,
-        }
+        };
+        (step, process)
     }
 }
 
@@ -201,7 +203,7 @@ impl Surroundings<'_> {
         numbering.rank.as_ref()?;
         if numbering.is_slurms() || numbering.repeats_slurm {
             let read = |name: &str| self.present.get(name).map(String::as_str);
-            if cpu_bind::by_domain(read) || cpu_bind::masks(read).iter().any(|mask| mask != cpus) {
+            if by_domain(read) || cpu_bind::masks(read).iter().any(|mask| mask != cpus) {
                 return Some(
                     "Slurm bound it (`srun --cpu-bind=none` leaves that to nic-placement)"
                         .to_string(),
@@ -285,5 +287,37 @@ impl Surroundings<'_> {
             }
             _ => (known, None),
         }
+    }
+}
+
+/// True if slurmd bound each task to NUMA domains of its own, by `rank_ldom`, `map_ldom:` or `mask_ldom:`.  It lists no
+/// CPUs for these (src/plugins/task/affinity/affinity.c, `get_cpuset`); of `ldoms` it makes masks.
+fn by_domain<'v>(read: impl Fn(&str) -> Option<&'v str>) -> bool {
+    let how = read(cpu_bind::TYPE).unwrap_or_default();
+    how.split(',').any(|word| {
+        matches!(
+            word.trim_end_matches(':'),
+            "rank_ldom" | "map_ldom" | "mask_ldom"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use nic_placement_core::config::cpu_bind::TYPE;
+
+    #[test]
+    fn slurmds_binding_to_domains_of_each_tasks_own_is_known_by_its_name() {
+        let by_domain = |how: &'static str| super::by_domain(|name| (name == TYPE).then_some(how));
+        assert!(
+            ["rank_ldom", "map_ldom:", "mask_ldom:", "cores,map_ldom:"]
+                .into_iter()
+                .all(by_domain)
+        );
+        assert!(
+            !["", "none", "ldoms", "cores", "mask_cpu:"]
+                .into_iter()
+                .any(by_domain)
+        );
     }
 }

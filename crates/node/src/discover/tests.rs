@@ -11,6 +11,7 @@ use super::manifest::Entry;
 use super::synthesise::synthesise;
 use super::*;
 use machines::machines;
+use nic_placement_core::wish::Admin;
 use nic_placement_topology::file::MAX_NUMA_NODES;
 use nic_placement_topology::{
     Arch, CpuVendor, Gpu, GpuVendor, HostBridge, LinkLayer, LinkRate, Nic, NicKind, NumaNode,
@@ -387,7 +388,7 @@ fn with_a_manager(fabric: NicKind, functions: u8, subsystem: Option<(u16, u16)>)
 #[test]
 fn the_functions_that_manage_nvswitches_are_known_in_every_scope_and_are_no_nics_of_the_fabric() {
     let manager = Some((0x15b3, 0x0087));
-    let request = nic_placement_core::policy::Request::default();
+    let request = nic_placement_core::wish::Wish::default();
     for scope in [Scope::Placement, Scope::Full] {
         let found = |made: Topology| {
             let (found, _) = read(synthesise(&made), scope);
@@ -433,8 +434,11 @@ fn the_functions_that_manage_nvswitches_are_known_in_every_scope_and_are_no_nics
         include,
         ..nic_placement_core::policy::Selection::default()
     };
-    let wanted = nic_placement_core::policy::Request {
-        selection: Some(&selection),
+    let wanted = nic_placement_core::wish::Wish {
+        admin: Admin {
+            selection: selection.clone(),
+            ..Admin::default()
+        },
         ..request
     };
     let node =

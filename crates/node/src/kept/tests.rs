@@ -7,7 +7,8 @@ use crate::discover::manifest::Entry;
 use crate::discover::synthesise::synthesise;
 use crate::platform;
 use nic_placement_core::placement::agreement::Agreement;
-use nic_placement_core::policy::{self, Request};
+use nic_placement_core::policy;
+use nic_placement_core::wish::Wish;
 use nic_placement_topology::PortState;
 use proptest::prelude::*;
 
@@ -78,7 +79,7 @@ fn every_known_machine_comes_back_from_its_file_and_is_mapped_as_if_it_were_read
         let root = Root::manifest(manifest);
         let (live, _) = read_root(&root, Scope::Placement, Provenance::ThisSystem);
         let [kept, live] = [kept.topology, live].map(|topology| {
-            let map = policy::map(&topology, &Request::default());
+            let map = policy::map(&topology, &Wish::default());
             let rails: Vec<String> = map.rails.iter().map(ToString::to_string).collect();
             let choices = map.numbered_gpus().map(|(index, _)| map.gpu(index));
             let of_gpus: Vec<Vec<String>> = choices

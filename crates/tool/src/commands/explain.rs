@@ -12,6 +12,7 @@ use nic_placement_core::plan::Plan;
 use nic_placement_core::policy::{Through, gbps};
 use nic_placement_core::step::Step;
 use nic_placement_core::topology::{GpuIndex, PathType, Topology};
+use nic_placement_core::wish::Wish;
 use nic_placement_launch::answers;
 
 /// why each GPU got its NICs and none of the others
@@ -50,7 +51,7 @@ pub(super) fn run(options: &ExplainOptions, page: &mut Page) -> Result<(), Failu
     });
     let explained: Vec<(GpuIndex, Vec<Pair>)> =
         gpus.iter().map(|&gpu| (gpu, plan.explain(gpu))).collect();
-    let lack = |(gpu, _): &(GpuIndex, _)| (gpu.0 as u32, plan.shortfalls_of(*gpu));
+    let lack = |(gpu, _): &(GpuIndex, _)| (gpu.0 as u32, answers::shortfalls_of(&plan, *gpu));
     let lacking: shortfalls::Shortfalls = explained.iter().map(lack).collect();
     if options.json {
         page.exact(&answers::explanation(&plan, &explained));
@@ -132,7 +133,7 @@ fn under_other_estimates(plan: &Plan) -> Vec<(String, NodePlacement)> {
             .into_iter()
             .filter(|bound| is_estimate && *bound != mine)
         {
-            let mut wish = plan.wish.clone();
+            let mut wish = Wish::clone(&plan.wish);
             wish.admin.through.set(path, bound);
             let node = plan.node.as_ref().clone();
             let other = Plan::new(

@@ -19,7 +19,7 @@ use nic_placement_core::topology::Topology;
 use nic_placement_launch::answers;
 use nic_placement_launch::judge::uses::{self, Use};
 use nic_placement_launch::step::{BadStep, GpuSplit, MAX_TASKS, StepRequest};
-use nic_placement_process::session::Survey;
+use nic_placement_process::session::Session;
 use std::fmt::Write;
 
 /// what the tasks of a step would get
@@ -123,17 +123,17 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
     let evidence = GpuEvidence::new(&of_step.visible, of_step.may_open.as_deref())?;
     let (wish, doubts) = request.wish(&[("fabric", site.fabric.as_slice()), ("set", &site.set)])?;
     let (topology, mut diagnostics) = node.read()?;
-    let (step, mut tasks) = step_of(of_step, &evidence, &topology)?;
-    let session = Survey::unvisited(wish, topology).plan(step);
-    let open = session.opened(false);
-    let plan = open.plan();
+    let (session, tasks) = Session::new(wish, (topology, Vec::new()), None, |_, node, _| {
+        step_of(of_step, &evidence, node)
+    })?;
+    let plan = &session.plan;
     let had = libraries::Evidence {
         present: &present,
         read: session.reader(),
     };
     diagnostics.extend(doubts.into_iter().chain(plan.diagnostics()));
-    let placed = tasks.iter_mut().map(|task| {
-        let mut placed = open.place(task, had);
+    let placed = tasks.iter().map(|task| {
+        let mut placed = plan.task(task, had);
         let uses = uses::tell(plan, &mut placed, &present);
         (placed, uses)
     });
@@ -157,7 +157,7 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
             page.exact(&exports);
         }
         Output { why, .. } => {
-            table::print(plan, &placed, page);
+            table::print(plan, &placed, &uses, page);
             shortfalls::lines("task", &lacking, page);
             page.notes(diagnostics.iter().chain(&gpus::lint(&plan.node)));
             if *why {

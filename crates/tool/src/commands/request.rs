@@ -8,7 +8,7 @@ use super::threads;
 use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
 use nic_placement_core::config::options::WORDS;
-use nic_placement_core::config::{Admin, NodeSource, merge_settings};
+use nic_placement_core::config::{Admin, NodeSource};
 use nic_placement_core::diagnostic::{Diagnostic, counted};
 use nic_placement_core::gpus::VARIABLES;
 use nic_placement_core::libraries::Present;
@@ -85,17 +85,8 @@ pub(super) fn whole_node(topology: Topology, admin: Admin) -> Result<Plan, Strin
                 .0
         }
     };
-    let settings = merge_settings(&admin.default, None, None);
-    Ok(Plan::new(
-        topology,
-        Wish {
-            admin,
-            settings,
-            ..Wish::default()
-        },
-        Step::default(),
-        &|_| None,
-    ))
+    let wish = Wish::new(admin, None, None);
+    Ok(Plan::new(topology, wish, Step::default(), &|_| None))
 }
 
 /// Words that a plan refuses: they switch off, observe or report.

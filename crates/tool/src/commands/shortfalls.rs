@@ -40,7 +40,7 @@ pub(super) fn verdict(
     if failing.is_empty() || !plan.is_strict() {
         return Ok(());
     }
-    let word = plan.wish.settings.strictness;
+    let word = plan.wish.strictness;
     Err(format!(
         "{command}: {} would fail, as `{word}` asks",
         named(kind, failing)

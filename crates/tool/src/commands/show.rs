@@ -10,8 +10,9 @@ use super::{Failure, shortfalls};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::gpus;
 use nic_placement_core::placement::NodePlacement;
-use nic_placement_core::policy::{self, Request};
+use nic_placement_core::policy;
 use nic_placement_core::topology::{Nic, PciAddress, Topology, file};
+use nic_placement_core::wish::Wish;
 
 /// the node: NUMA nodes, GPUs, NICs, and how far each is from each
 ///
@@ -39,7 +40,7 @@ pub(super) fn run(options: &ShowOptions, page: &mut Page) -> Result<(), Failure>
         page.exact(&file::to_json(&topology));
         return Ok(());
     }
-    let placement = policy::map(&topology, &Request::default());
+    let placement = policy::map(&topology, &Wish::default());
     if options.drawing.is_wanted() {
         return options
             .drawing

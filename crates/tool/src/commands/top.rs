@@ -9,8 +9,9 @@ use super::page::Page;
 use super::processes::Processes;
 use super::request::{NodeOptions, node_in_time, number};
 use nic_placement_core::config::NodeSource;
-use nic_placement_core::policy::{self, Request};
+use nic_placement_core::policy;
 use nic_placement_core::topology::Topology;
+use nic_placement_core::wish::Wish;
 use nic_placement_sys as sys;
 use nic_placement_traffic::counters::Sample;
 use nic_placement_traffic::growth::growth;
@@ -159,6 +160,6 @@ fn read(open: &Open, silent: &BTreeSet<String>) -> (Sample, BTreeSet<String>) {
 /// Where a card does not answer in time, no plan is shown.
 fn known(source: NodeSource) -> Option<Known> {
     let topology = node_in_time(source).recv_timeout(PATIENCE).ok().flatten()?;
-    let plan = planned::of_node(&topology, &policy::map(&topology, &Request::default()));
+    let plan = planned::of_node(&topology, &policy::map(&topology, &Wish::default()));
     Some(Known { topology, plan })
 }

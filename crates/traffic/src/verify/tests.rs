@@ -2,7 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::*;
-use nic_placement_core::policy::{self, Request};
+use nic_placement_core::policy;
+use nic_placement_core::wish::Wish;
 use nic_placement_node::platform::model;
 
 fn held(connected: u32, unconnected: u32, regions: u32) -> Held {
@@ -42,7 +43,7 @@ fn task(gpus: &[usize], holds: &[(&str, Held)]) -> SeenTask {
 
 fn verdict(task: &SeenTask, unowned: u32) -> TaskVerdict {
     let topology = model("dgx-h100").unwrap();
-    let map = policy::map(&topology, &Request::default());
+    let map = policy::map(&topology, &Wish::default());
     judge(
         Node {
             topology: &topology,
@@ -178,7 +179,7 @@ fn a_task_that_uses_no_nic_is_told_from_one_of_which_that_is_not_known() {
 #[test]
 fn of_slingshot_the_kernel_tells_nothing() {
     let topology = model("frontier").unwrap();
-    let map = policy::map(&topology, &Request::default());
+    let map = policy::map(&topology, &Wish::default());
     let said = judge(
         Node {
             topology: &topology,

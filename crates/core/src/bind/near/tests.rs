@@ -5,11 +5,12 @@ mod worse;
 
 use super::*;
 use crate::bind::{Situation, bind};
-use crate::placement::{Bind, Binding, CpuDecision, Mem};
+use crate::placement::{Bind, CpuDecision, Mem};
 use crate::step::{Access, Counted, GpuGrant, Step, Task};
 use crate::topology::{
     Gpu, GpuIndex, GpuVendor, NumaNode, PciFunction, PciParent, Provenance, Pu, Topology,
 };
+use crate::wish::Wish;
 
 /// Sockets of NUMA nodes of cores of two threads, the second threads numbered after all first ones, and
 /// `gpus` GPUs dealt to the nodes in order.
@@ -160,10 +161,10 @@ impl Played {
 
     /// The same in a step of which more is known.
     fn decided(&self, step: &Step) -> Vec<CpuDecision> {
-        let binding = Binding {
+        let wish = Wish {
             bind: self.bind,
             mem: Mem::Prefer,
-            ..Binding::default()
+            ..Wish::default()
         };
         let one = |id: usize| {
             let (task, gpus) = (self.task(id), [GpuIndex(self.gpu(id))]);
@@ -172,7 +173,7 @@ impl Played {
                 step,
                 task: &task,
                 gpus: &gpus,
-                binding,
+                wish: &wish,
             };
             bind(&situation).cpus
         };

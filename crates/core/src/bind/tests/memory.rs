@@ -45,11 +45,11 @@ fn of_user_bound(cpus: &str, bind: Bind, mem: Mem) -> (String, String) {
         step_cpus: cpus,
         ..Task::default()
     };
-    let binding = Binding {
+    let wish = Wish {
         bind,
         mem,
-        asked: true,
-        ..Binding::default()
+        by_user: true,
+        ..Wish::default()
     };
     let (topology, gpus) = (sockets(), [GpuIndex(1)]);
     let mems = super::bind(&Situation {
@@ -57,7 +57,7 @@ fn of_user_bound(cpus: &str, bind: Bind, mem: Mem) -> (String, String) {
         step: &step,
         task: &task,
         gpus: &gpus,
-        binding,
+        wish: &wish,
     })
     .mems;
     (
@@ -114,7 +114,8 @@ fn the_word_that_leaves_memory_alone_is_the_one_that_is_named() {
 
 /// A decision for these nodes after it met what the task may have.
 fn settled(mems: MemDecision, missed: Option<&str>, memory: Memory) -> TaskPlacement {
-    let mut placement = TaskPlacement {
+    let (mems, note, lacks) = limited(mems, &memory);
+    TaskPlacement {
         local_id: 0,
         global_id: 0,
         gpus: Vec::new(),
@@ -126,11 +127,9 @@ fn settled(mems: MemDecision, missed: Option<&str>, memory: Memory) -> TaskPlace
         },
         mems,
         threads: None,
-        missed: missed.map(str::to_string),
-        reasons: Vec::new(),
-    };
-    limit_memory(&mut placement, &memory);
-    placement
+        missed: joined(missed.map(str::to_string), lacks),
+        reasons: note.into_iter().collect(),
+    }
 }
 
 fn nodes(list: &str) -> NodeSet {

@@ -89,17 +89,17 @@ impl Shared {
             ..
         } = self;
         let gpus: Vec<GpuIndex> = self.gpus.iter().copied().map(GpuIndex).collect();
-        let binding = Binding {
+        let wish = Wish {
             bind: *bind,
             mem: Mem::None,
-            ..Binding::default()
+            ..Wish::default()
         };
         super::bind(&Situation {
             topology,
             step,
             task,
             gpus: &gpus,
-            binding,
+            wish: &wish,
         })
     }
 

@@ -4,6 +4,7 @@
 use super::super::options::AdminLevel;
 use super::super::rollout::Rollout;
 use super::*;
+use crate::wish::Libraries;
 
 /// What holds on this node for a step of this partition, and what was found wrong.
 fn admin(
@@ -337,7 +338,7 @@ fn a_share_of_the_jobs_is_the_admins_and_no_users_word() {
     );
     let settings = |option: Option<&str>| {
         let option = option.map(words);
-        super::super::merge_settings(
+        super::merge(
             &admin.rollout.default_of(7, &admin.default),
             None,
             option.as_ref(),
@@ -365,7 +366,7 @@ fn binding_is_staged_by_lines_for_nodes() {
     let file = "default=closest,bind=none,mem=none\nNodeName=gpu1 default=bind=auto,mem=prefer\n";
     let of = |node: &str| {
         let (admin, _) = admin(&[], file, node, None);
-        let settings = super::super::merge_settings(&admin.default, None, None);
+        let settings = super::merge(&admin.default, None, None);
         (settings.enabled, settings.bind, settings.mem)
     };
     assert_eq!(
@@ -379,10 +380,9 @@ fn binding_is_staged_by_lines_for_nodes() {
 
 #[test]
 fn to_observe_is_not_to_place_and_a_user_who_asks_is_placed() {
-    let merge_settings = |default: &str, environment: Option<&str>, option: Option<&str>| {
+    let merged = |default: &str, environment: Option<&str>, option: Option<&str>| {
         let (environment, option) = (environment.map(words), option.map(words));
-        let found =
-            super::super::merge_settings(&words(default), environment.as_ref(), option.as_ref());
+        let found = super::merge(&words(default), environment.as_ref(), option.as_ref());
         (found.enabled, found.observe)
     };
     let (off, observed, placed) = ((false, false), (true, true), (true, false));
@@ -399,7 +399,7 @@ fn to_observe_is_not_to_place_and_a_user_who_asks_is_placed() {
         ("off", None, Some("observe"), observed),
     ] {
         assert_eq!(
-            merge_settings(default, environment, option),
+            merged(default, environment, option),
             expected,
             "default=`{default}` environment {environment:?} option {option:?}"
         );
@@ -418,8 +418,8 @@ fn to_observe_is_not_to_place_and_a_user_who_asks_is_placed() {
 #[test]
 fn each_variable_can_be_switched_on_and_off_and_back() {
     let may = |default: &str, option: &str, name: &str, library: &str| {
-        let settings = super::super::merge_settings(&words(default), None, Some(&words(option)));
-        settings.wanted(&Admin::default()).has(name, library, None)
+        let settings = super::merge(&words(default), None, Some(&words(option)));
+        settings.wants(name, library, None)
     };
     let (ucx, nccl) = ("ucx", "nccl");
     for (default, option, name, library, expected) in [

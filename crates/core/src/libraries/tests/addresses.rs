@@ -115,7 +115,7 @@ fn where_the_list_is_not_ours_nothing_is_said_of_connections() {
         Vec::<String>::new()
     );
     let mut unwanted = situation(&[]);
-    unwanted.wanted.unwanted.push(LIST.to_string());
+    unwanted.wish.no_env.push(LIST.to_string());
     assert_eq!(unwanted.changes(&own()), Vec::<String>::new());
     let admins = situation(&[])
         .libraries(&["ucx", "site"])
@@ -126,9 +126,9 @@ fn where_the_list_is_not_ours_nothing_is_said_of_connections() {
 #[test]
 fn it_can_be_kept_away_alone_and_comes_with_a_list_that_is_asked_for_by_name() {
     let mut situation = situation(&[]).libraries(&["none"]);
-    situation.wanted.named.push(LIST.to_string());
+    situation.wish.env_names.push(LIST.to_string());
     assert_eq!(situation.changes(&own()), [WITH_INTERFACES, WITHOUT_RDMACM]);
-    situation.wanted.unwanted.push(PRIORITY.to_string());
+    situation.wish.no_env.push(PRIORITY.to_string());
     assert_eq!(situation.changes(&own()), [WITH_INTERFACES]);
 }
 

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::*;
-use crate::policy::{self, Request};
+use crate::policy;
 use nic_placement_node::platform;
 
 /// NCCL's list for a node of this model with these NICs at half their rate; UCX's for its first task is asserted to keep its NIC.
@@ -15,14 +15,15 @@ fn list(model: &str, slow: &[&str], variables: &[(&str, &str)], files: Files) ->
     {
         nic.ports[0].rate_mbps = nic.ports[0].rate_mbps.map(|mbps| mbps / 2);
     }
-    let node = policy::map(&topology, &Request::default());
+    let node = policy::map(&topology, &Wish::default());
     let first = node.gpus[0].choices[0].rail;
     let own = node.rail(first).to_string();
     let situation = Situation {
         present: present(variables),
         node,
         topology,
-        wanted: Wanted::default(),
+        wish: Wish::default(),
+        step: Step::default(),
         files,
     };
     let task = task(&[0], &[first.0]);
@@ -121,12 +122,13 @@ fn nccls_list_has_a_slower_kind_of_nic_which_other_nodes_have_too() {
         device: Some(0x101b),
         ..function
     });
-    let node = policy::map(&topology, &Request::default());
+    let node = policy::map(&topology, &Wish::default());
     let situation = Situation {
         present: present(&[]),
         node,
         topology,
-        wanted: Wanted::default(),
+        wish: Wish::default(),
+        step: Step::default(),
         files: &[],
     };
     assert!(

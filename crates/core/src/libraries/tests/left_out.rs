@@ -3,7 +3,8 @@
 #![forbid(unsafe_code)]
 
 use super::*;
-use crate::policy::{self, Pattern, Request, Selection};
+use crate::policy::{self, Pattern, Selection};
+use crate::wish::{Admin, Wish};
 use nic_placement_node::platform;
 
 const WORDS: [&str; 13] = [
@@ -102,21 +103,25 @@ fn no_value_leads_to_a_nic_that_the_admin_leaves_out_or_that_is_no_rail() {
                 exclude,
                 ..Selection::default()
             };
-            let request = Request {
-                selection: Some(&selection),
-                ..Request::default()
+            let request = Wish {
+                admin: Admin {
+                    selection: selection.clone(),
+                    ..Admin::default()
+                },
+                ..Wish::default()
             };
             let node = policy::map(&model, &request);
             let situation = Situation {
                 topology: model.clone(),
                 node,
-                wanted: Wanted::default(),
+                wish: Wish::default(),
+                step: Step::default(),
                 present: present(&[("MPICH_GPU_SUPPORT_ENABLED", "1")]),
                 files: &[],
             };
             for word in WORDS {
                 let situation = Situation {
-                    wanted: Wanted::default(),
+                    wish: Wish::default(),
                     ..situation.clone()
                 }
                 .libraries(&[word]);
@@ -140,12 +145,13 @@ fn the_ports_of_a_list_stand_in_the_order_of_the_gpus_that_they_serve() {
     let mut with_list = 0;
     for name in platform::names() {
         let topology = platform::model(name).unwrap();
-        let node = policy::map(&topology, &Request::default());
-        let (wanted, present) = (Wanted::default(), Present::new());
+        let node = policy::map(&topology, &Wish::default());
+        let (wish, present) = (Wish::default(), Present::new());
         let situation = Situation {
             topology,
             node,
-            wanted,
+            wish,
+            step: Step::default(),
             present,
             files: &[],
         };
@@ -188,16 +194,20 @@ fn mpich_goes_by_the_gpu_unless_a_nic_as_near_is_left_out() {
         };
         let node = policy::map(
             &topology,
-            &Request {
-                selection: Some(&selection),
-                ..Request::default()
+            &Wish {
+                admin: Admin {
+                    selection: selection.clone(),
+                    ..Admin::default()
+                },
+                ..Wish::default()
             },
         );
-        let (wanted, present) = (Wanted::default(), Present::new());
+        let (wish, present) = (Wish::default(), Present::new());
         let situation = Situation {
             topology,
             node,
-            wanted,
+            wish,
+            step: Step::default(),
             present,
             files: &[],
         }
@@ -229,13 +239,16 @@ fn a_slingshot_nic_that_is_left_out_or_down_gives_its_gpus_to_the_next_one() {
         });
         let node = policy::map(
             &topology,
-            &Request {
-                selection: Some(&selection),
-                ..Request::default()
+            &Wish {
+                admin: Admin {
+                    selection: selection.clone(),
+                    ..Admin::default()
+                },
+                ..Wish::default()
             },
         );
-        let (wanted, present) = (
-            Wanted::default(),
+        let (wish, present) = (
+            Wish::default(),
             present(&[("MPICH_GPU_SUPPORT_ENABLED", "1")]),
         );
         let words: &[&str] = if variable == "FI_CXI_DEVICE_NAME" {
@@ -246,7 +259,8 @@ fn a_slingshot_nic_that_is_left_out_or_down_gives_its_gpus_to_the_next_one() {
         let situation = Situation {
             topology,
             node,
-            wanted,
+            wish,
+            step: Step::default(),
             present,
             files: &[],
         }
@@ -324,16 +338,20 @@ fn mscclpp_gets_a_list_where_the_entry_of_a_tasks_number_is_the_nic_of_its_gpu()
         };
         let node = policy::map(
             &topology,
-            &Request {
-                selection: Some(&selection),
-                ..Request::default()
+            &Wish {
+                admin: Admin {
+                    selection: selection.clone(),
+                    ..Admin::default()
+                },
+                ..Wish::default()
             },
         );
-        let (wanted, present) = (Wanted::default(), Present::new());
+        let (wish, present) = (Wish::default(), Present::new());
         let situation = Situation {
             topology,
             node,
-            wanted,
+            wish,
+            step: Step::default(),
             present,
             files: &[],
         }

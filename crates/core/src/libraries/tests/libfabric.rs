@@ -35,7 +35,8 @@ fn slingshot(nics: usize) -> Situation {
     Situation {
         topology,
         node: placement,
-        wanted: Wanted::default(),
+        wish: Wish::default(),
+        step: Step::default(),
         present: Present::new(),
         files: &[],
     }
@@ -367,7 +368,7 @@ fn efa_gets_nothing_whatever_is_asked_and_the_report_says_why() {
         &["default", "libfabric", "mooncake", "nvshmem-pe"],
     ] {
         let situation = Situation {
-            wanted: Wanted::default(),
+            wish: Wish::default(),
             ..situation_of(&situation)
         }
         .libraries(words);
@@ -405,7 +406,8 @@ fn situation_of(other: &Situation) -> Situation {
     Situation {
         topology: other.topology.clone(),
         node: other.node.clone(),
-        wanted: other.wanted.clone(),
+        wish: other.wish.clone(),
+        step: other.step.clone(),
         present: other.present.clone(),
         files: other.files,
     }

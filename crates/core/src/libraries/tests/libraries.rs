@@ -133,13 +133,13 @@ fn the_file_at_home_is_not_read_where_the_user_names_another() {
 #[test]
 fn no_file_is_read_where_no_list_would_be_set() {
     let (topology, node) = node(PortState::Down);
-    let wanted = Wanted::default();
+    let wish = Wish::default();
     let asked = std::cell::RefCell::new(Vec::new());
     let read = |path: &str| {
         asked.borrow_mut().push(path.to_string());
         None
     };
-    let prepared = Prepared::new(&topology, &node, wanted, &read);
+    let prepared = Prepared::new(&topology, &node, wish.into(), &Step::default(), &read);
     let present = present(&[("HOME", "/home/me"), ("NCCL_CONF_FILE", "/home/me/x")]);
     environment(
         &prepared,
@@ -163,7 +163,13 @@ fn no_file_is_read_where_no_list_would_be_set() {
         asked.borrow_mut().push(path.to_string());
         (path == "/proc/net/route").then(FileText::default)
     };
-    let prepared = Prepared::new(&topology, &node, Wanted::default(), &read);
+    let prepared = Prepared::new(
+        &topology,
+        &node,
+        Wish::default().into(),
+        &Step::default(),
+        &read,
+    );
     environment(
         &prepared,
         &topology,
@@ -289,7 +295,7 @@ fn isolated_rails_keep_nccls_connections_on_one_rail_in_every_task() {
             "",
             "nobody knows the fabric"
         );
-        situation.wanted.fabric = Fabric::IsolatedRails;
+        situation.wish.admin.fabric = Fabric::IsolatedRails;
         assert_eq!(
             situation.value(&task(gpus, rails), CROSS_NIC).as_deref(),
             Some("0")
@@ -313,7 +319,7 @@ fn isolated_rails_keep_nccls_connections_on_one_rail_in_every_task() {
 fn a_list_states_isolated_rails_to_nccl_by_numbers_that_no_nic_shifts_which_is_left_out() {
     let list = |storage: PortState, change: fn(&mut Situation)| {
         let mut situation = Situation::new(storage);
-        situation.wanted.fabric = Fabric::IsolatedRails;
+        situation.wish.admin.fabric = Fabric::IsolatedRails;
         change(&mut situation);
         situation.value(&task(&[0], &[]), "NCCL_IB_HCA")
     };
@@ -338,7 +344,7 @@ fn a_list_states_isolated_rails_to_nccl_by_numbers_that_no_nic_shifts_which_is_l
         "NCCL_CTRAN_IB_DEVICES_PER_RANK",
     ] {
         let mut situation = Situation::new(PortState::Active).with(&[(name, "1")]);
-        situation.wanted.fabric = Fabric::IsolatedRails;
+        situation.wish.admin.fabric = Fabric::IsolatedRails;
         let plain = situation.value(&task(&[0], &[]), "NCCL_IB_HCA");
         assert_eq!(
             plain.as_deref(),
@@ -347,7 +353,7 @@ fn a_list_states_isolated_rails_to_nccl_by_numbers_that_no_nic_shifts_which_is_l
         );
     }
     let routed = list(PortState::Active, |situation| {
-        situation.wanted.fabric = Fabric::Routed
+        situation.wish.admin.fabric = Fabric::Routed
     });
     assert_eq!(routed.as_deref(), Some("=mlx5_0:1,mlx5_1:1,mlx5_2:1"));
 }
@@ -472,7 +478,7 @@ fn only_the_libraries_that_are_wanted_are_served() {
         );
     }
     let mut situation = Situation::new(PortState::Active);
-    situation.wanted.unwanted = vec!["NCCL_IB_HCA".to_string(), "UCX_NET_DEVICE".to_string()];
+    situation.wish.no_env = vec!["NCCL_IB_HCA".to_string(), "UCX_NET_DEVICE".to_string()];
     assert_eq!(situation.changes(&task), [UCX, NVSHMEM]);
     let diagnostics: Vec<String> = situation
         .prepared()
@@ -485,7 +491,7 @@ fn only_the_libraries_that_are_wanted_are_served() {
         ["`no-env=UCX_NET_DEVICE`: nothing sets this variable: no effect"]
     );
     let mut many = Situation::new(PortState::Active);
-    many.wanted.unwanted = ["A", "B", "A", "C", "D", "A"]
+    many.wish.no_env = ["A", "B", "A", "C", "D", "A"]
         .iter()
         .cycle()
         .take(600)

@@ -108,7 +108,7 @@ fn one_nic_for_each_element_is_asked_for_by_name() {
         "two NICs: the node's list"
     );
     let mut without = Situation::new(PortState::Active).libraries(&["nvshmem-pe"]);
-    without.wanted.unwanted = vec!["NVSHMEM_HCA_LIST".to_string()];
+    without.wish.no_env = vec!["NVSHMEM_HCA_LIST".to_string()];
     assert_eq!(
         without.changes(&task(&[1], &[1])),
         [""; 0],
@@ -177,7 +177,7 @@ fn a_list_of_the_node_that_nvshmem_38_does_not_read_is_told_of() {
 #[test]
 fn deepep_ends_in_an_assertion_where_rails_are_isolated_and_that_is_told() {
     let mut situation = Situation::new(PortState::Down);
-    situation.wanted.fabric = Fabric::IsolatedRails;
+    situation.wish.admin.fabric = Fabric::IsolatedRails;
     let told = |situation: &Situation| {
         let prepared = situation.prepared();
         let evidence = Evidence {

@@ -45,7 +45,7 @@ fn situation(routes: &[&str], srun: Option<&str>) -> Situation {
         files: files(routes, &[]),
         ..Situation::new(PortState::Down)
     };
-    situation.wanted.srun = srun.map(str::to_string);
+    situation.step.srun = srun.map(str::to_string);
     situation.libraries(&["sockets"])
 }
 
@@ -75,7 +75,7 @@ fn each_library_gets_slurms_interface_as_it_writes_a_whole_name() {
         "{by_default:?}"
     );
     let mut named = here().libraries(&["none"]);
-    named.wanted.named = vec!["GLOO_SOCKET_IFNAME".to_string()];
+    named.wish.env_names = vec!["GLOO_SOCKET_IFNAME".to_string()];
     assert_eq!(named.changes(&task), ETH1[2..3]);
     let users = here().with(&[("GLOO_SOCKET_IFNAME", "ib0"), ("NCCL_SOCKET_IFNAME", "ib")]);
     assert_eq!(
@@ -289,12 +289,12 @@ fn a_template_takes_the_interface_also_where_all_tasks_must_have_the_same() {
 fn the_kernels_table_is_not_read_where_no_interface_is_wanted() {
     let (topology, node) = node(PortState::Active);
     let read = |path: &str| -> Option<FileText> { panic!("{path}") };
-    let wanted = Wanted {
+    let wish = Wish {
         libraries: wanted::Libraries::NONE,
-        ..Wanted::default()
+        ..Wish::default()
     };
     assert!(
-        Prepared::new(&topology, &node, wanted, &read)
+        Prepared::new(&topology, &node, wish.into(), &Step::default(), &read)
             .interface
             .is_err()
     );

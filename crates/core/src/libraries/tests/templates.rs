@@ -4,6 +4,7 @@
 use super::*;
 use crate::libraries::template::Facts;
 use crate::libraries::wanted::MapFile;
+use crate::wish::Admin;
 
 fn fill(
     template: &Template,
@@ -127,15 +128,19 @@ fn a_file_with_the_map_is_named_where_it_is_the_map_and_the_task_counts_the_same
             text,
         };
         let (template, _) = Template::parse("MC_CUSTOM_TOPO_FILE={map_file:mooncake}").unwrap();
-        let wanted = Wanted {
-            templates: vec![template],
-            map_files: vec![file],
-            ..Wanted::default()
+        let wish = Wish {
+            admin: Admin {
+                templates: vec![template],
+                map_files: vec![file],
+                ..Admin::default()
+            },
+            ..Wish::default()
         };
         let situation = Situation {
             topology: topology.clone(),
             node: node.clone(),
-            wanted,
+            wish,
+            step: Step::default(),
             present: Present::new(),
             files: &[],
         };
@@ -324,7 +329,7 @@ fn an_admins_template_stands_in_the_librarys_place_and_can_be_switched_off() {
     );
     assert_eq!(situation().libraries(&["nccl"]).changes(&task), [NCCL]);
     let mut unwanted = situation();
-    unwanted.wanted.unwanted = vec!["UCX_NET_DEVICES".to_string()];
+    unwanted.wish.no_env = vec!["UCX_NET_DEVICES".to_string()];
     assert_eq!(unwanted.changes(&task), [NCCL, NVSHMEM]);
 }
 
@@ -354,7 +359,7 @@ proptest::proptest! {
 fn one_of_vllms_two_variables_alone_is_warned_of() {
     let told = |templates: &[&str]| -> Vec<String> {
         let mut situation = Situation::new(PortState::Active);
-        situation.wanted.templates = templates
+        situation.wish.admin.templates = templates
             .iter()
             .map(|text| Template::parse(text).unwrap().0)
             .collect();

@@ -298,7 +298,7 @@ fn the_users_own_files_of_ucx_are_asked_wherever_ucx_reads_them() {
 fn where_rails_are_isolated_no_task_is_held_to_one() {
     for storage in [PortState::Active, PortState::Down] {
         let mut situation = Situation::new(storage);
-        situation.wanted.fabric = Fabric::IsolatedRails;
+        situation.wish.admin.fabric = Fabric::IsolatedRails;
         for gpu in 0..3 {
             let value = situation.value(&task(&[gpu], &[gpu]), "UCX_NET_DEVICES");
             let all = (storage == PortState::Active).then_some("mlx5_0:1,mlx5_1:1,mlx5_2:1");
@@ -306,7 +306,7 @@ fn where_rails_are_isolated_no_task_is_held_to_one() {
         }
     }
     let mut situation = Situation::new(PortState::Down);
-    situation.wanted.fabric = Fabric::IsolatedRails;
+    situation.wish.admin.fabric = Fabric::IsolatedRails;
     assert_eq!(
         situation.value(&task(&[1], &[1]), "UCX_NET_DEVICES"),
         None,
@@ -323,7 +323,7 @@ fn ucx_on_networks(
     variables: &[(&str, &str)],
 ) -> (Option<String>, String) {
     let mut situation = Situation::new(PortState::Active).with(variables);
-    situation.wanted.fabric = fabric;
+    situation.wish.admin.fabric = fabric;
     for (nic, networks) in situation.topology.nics.iter_mut().zip(networks) {
         let port = &mut nic.ports[0];
         port.link_layer = layer;
@@ -527,8 +527,8 @@ fn a_gpu_with_more_nics_than_two_gets_as_many_rails_on_request() {
         let nics_each = crate::placement::NicsEach::Number(each);
         let node = crate::policy::map(
             &topology,
-            &crate::policy::Request {
-                nics_each,
+            &crate::wish::Wish {
+                nics_per_task: nics_each,
                 ..Default::default()
             },
         );
@@ -537,12 +537,13 @@ fn a_gpu_with_more_nics_than_two_gets_as_many_rails_on_request() {
             .flat_map(|&gpu| &node.gpus[gpu].choices)
             .map(|choice| choice.rail.0);
         let task = task(gpus, &choices.collect::<Vec<_>>());
-        let (wanted, present) = (Wanted::default(), Present::new());
+        let (wish, present) = (Wish::default(), Present::new());
         (
             Situation {
                 topology: topology.clone(),
                 node,
-                wanted,
+                wish,
+                step: Step::default(),
                 present,
                 files: ROUTES,
             },
@@ -621,7 +622,7 @@ fn no_list_stands_beside_a_choice_of_nics_that_the_program_makes() {
         files: ROUTES,
         ..Situation::new(PortState::Active)
     };
-    situation.wanted.words = vec!["sglang", "--disaggregation-ib-device"];
+    situation.step.words = vec!["sglang", "--disaggregation-ib-device"];
     assert_eq!(situation.value(&task(&[1], &[1]), "UCX_NET_DEVICES"), None);
     let why = situation.why(&task(&[1], &[1]), "UCX_NET_DEVICES");
     assert!(why.contains("SGLang ignores"), "{why}");

@@ -3,29 +3,9 @@
 
 use super::*;
 use crate::placement::Policy;
-use crate::policy::{self, Request};
+use crate::policy;
 use crate::topology::CpuSet;
-
-fn decide(
-    topology: &Topology,
-    map: &NodePlacement,
-    step: &Step,
-    task: &Task,
-    binding: Binding,
-    through: &Through,
-    gpu_use: GpuUse,
-) -> TaskPlacement {
-    TaskRequest {
-        topology,
-        map,
-        step,
-        task,
-        binding,
-        through,
-        gpu_use,
-    }
-    .placement()
-}
+use crate::wish::{Admin, Through};
 
 /// The rails of a task with these GPUs of a DGX H100, and the reasons that name a refusal.
 fn placed(gpus: &str, denied: &[&str], policy: Policy) -> (Vec<String>, Vec<String>) {
@@ -40,14 +20,15 @@ fn placed_through(
     through: Through,
 ) -> (Vec<String>, Vec<String>) {
     let topology = nic_placement_node::platform::model("dgx-h100").unwrap();
-    let node = policy::map(
-        &topology,
-        &Request {
-            policy,
+    let wish = Wish {
+        policy,
+        admin: Admin {
             through,
-            ..Request::default()
+            ..Admin::default()
         },
-    );
+        ..Wish::default()
+    };
+    let node = policy::map(&topology, &wish);
     let denied_nics = denied
         .iter()
         .filter_map(|name| topology.nic_index(name))
@@ -59,15 +40,7 @@ fn placed_through(
     task.gpus
         .variables
         .insert("CUDA_VISIBLE_DEVICES", gpus.to_string());
-    let task = decide(
-        &topology,
-        &node,
-        &Step::default(),
-        &task,
-        Binding::default(),
-        &through,
-        GpuUse::Visible,
-    );
+    let task = placement(&topology, &node, &wish, &Step::default(), &task);
     let rails = task
         .rails
         .iter()
@@ -145,7 +118,7 @@ fn seeing(
     claim: Option<Claim>,
 ) -> TaskPlacement {
     let topology = nic_placement_node::platform::model("dgx-h100").unwrap();
-    let node = policy::map(&topology, &Request::default());
+    let node = policy::map(&topology, &Wish::default());
     let step = Step {
         tasks,
         gpus: Some(gpus.to_string()),
@@ -171,19 +144,15 @@ fn seeing(
     task.gpus
         .variables
         .insert("CUDA_VISIBLE_DEVICES", gpus.to_string());
-    let binding = Binding {
-        trust: true,
-        ..Binding::default()
+    let wish = Wish {
+        gpu: gpu_use,
+        admin: Admin {
+            trust_topology: true,
+            ..Admin::default()
+        },
+        ..Wish::default()
     };
-    decide(
-        &topology,
-        &node,
-        &step,
-        &task,
-        binding,
-        &Through::default(),
-        gpu_use,
-    )
+    placement(&topology, &node, &wish, &step, &task)
 }
 
 #[test]
@@ -342,7 +311,7 @@ fn a_nic_of_several_gpus_is_named_once_at_its_nearest() {
 /// The rails of a task without GPUs on these CPUs, and what is said of them.
 fn without_gpus(cpus: &str, denied: &[&str]) -> (Vec<String>, String) {
     let topology = nic_placement_node::platform::model("dgx-h100").unwrap();
-    let node = policy::map(&topology, &Request::default());
+    let node = policy::map(&topology, &Wish::default());
     let denied_nics = denied
         .iter()
         .filter_map(|name| topology.nic_index(name))
@@ -352,16 +321,7 @@ fn without_gpus(cpus: &str, denied: &[&str]) -> (Vec<String>, String) {
         cpus: CpuSet::from_list(cpus).unwrap(),
         ..Task::default()
     };
-    let (step, through) = (Step::default(), Through::default());
-    let task = decide(
-        &topology,
-        &node,
-        &step,
-        &task,
-        Binding::default(),
-        &through,
-        GpuUse::Visible,
-    );
+    let task = placement(&topology, &node, &Wish::default(), &Step::default(), &task);
     let rails = task
         .rails
         .iter()
@@ -399,7 +359,7 @@ fn a_task_without_gpus_has_the_nics_of_the_node_on_which_it_runs_else_all_that_i
 #[test]
 fn the_admin_is_warned_of_denied_nics_that_jobs_use_and_of_no_others() {
     let topology = nic_placement_node::platform::model("dgx-h100").unwrap();
-    let node = policy::map(&topology, &Request::default());
+    let node = policy::map(&topology, &Wish::default());
     let warning = |denied: &[&str]| {
         let denied_nics = denied
             .iter()

@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::*;
+use crate::topology::CpuSet;
+use crate::wish::Admin;
 
 #[test]
 fn each_core_is_one_where_their_numbers_begin_anew_within_a_package() {
@@ -22,21 +24,13 @@ fn each_core_is_one_where_their_numbers_begin_anew_within_a_package() {
     for scope in [Scope::Cores, Scope::Full] {
         let (topology, _) = discover(&Root::manifest(tree.clone()), scope, Provenance::ThisSystem);
         let words = Words::parse("bind=core").unwrap();
-        let settings = crate::config::merge_settings(&Words::default(), None, Some(&words));
+        let wish = Wish::new(Admin::default(), None, Some(&words));
         let step = Step {
             tasks: 8,
             gpus: Some(ALL.into()),
             ..Step::default()
         };
-        let plan = Plan::new(
-            topology,
-            Wish {
-                settings,
-                ..Wish::default()
-            },
-            step,
-            &|_| None,
-        );
+        let plan = Plan::new(topology, wish, step, &|_| None);
         let all = CpuSet::from_list("0-7").unwrap();
         let own = (0..8).map(|local_id| {
             let (cpus, step_cpus, masks) = (all.clone(), all.clone(), vec![all.clone()]);

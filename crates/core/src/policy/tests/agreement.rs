@@ -8,7 +8,7 @@ use crate::topology::SubnetPrefix;
 fn word(change: impl FnOnce(&mut Topology)) -> Agreement {
     let mut topology = platform::model("dgx-h100").unwrap();
     change(&mut topology);
-    Agreement::of(&topology, &map(&topology, &Request::default()))
+    Agreement::of(&topology, &map(&topology, &Wish::default()))
 }
 
 #[test]

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::*;
+use crate::wish::NicsEach;
 use std::collections::BTreeSet;
 
 /// The first generation, with as many lanes as before.
@@ -42,7 +43,7 @@ proptest! {
     fn gpus_that_idle_have_the_map_that_they_have_at_work(parts in parts(), idle in any::<u8>(), numbered in any::<bool>()) {
         let topology = parts.topology();
         let nics_each = if numbered { NicsEach::Number(1) } else { NicsEach::Auto };
-        let request = Request { nics_each, ..Request::default() };
+        let request = Wish { nics_per_task: nics_each, ..Wish::default() };
         let changed = with_idle(&topology, |number| idle >> number & 1 == 1);
         prop_assert_eq!(map(&topology, &request), map(&changed, &request));
     }

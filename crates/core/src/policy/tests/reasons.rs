@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::*;
+use crate::topology::{NicIndex, PathType};
+use crate::wish::{Admin, NicsEach};
 
 fn machine(gpus: &[u8], nics: &[(u8, u64)]) -> Topology {
     Parts {
@@ -33,9 +35,9 @@ fn without_rates(topology: &Topology) -> Topology {
 fn reason(topology: &Topology, nics_each: NicsEach) -> String {
     map(
         topology,
-        &Request {
-            nics_each,
-            ..Request::default()
+        &Wish {
+            nics_per_task: nics_each,
+            ..Wish::default()
         },
     )
     .gpus
@@ -138,10 +140,10 @@ fn a_part_is_called_what_it_is() {
 fn a_pair_says_why_the_gpu_has_the_nic_or_not() {
     let topology = machine(&[0, 0, 2], &[(0, 400), (0, 400), (1, 400)]);
     let pairs = |topology: &Topology, policy, gpu| {
-        let request = Request {
+        let request = Wish {
             policy,
-            nics_each: NicsEach::Number(1),
-            ..Request::default()
+            nics_per_task: NicsEach::Number(1),
+            ..Wish::default()
         };
         explain::pairs(topology, &map(topology, &request), &request, GpuIndex(gpu))
     };
@@ -166,12 +168,12 @@ fn a_pair_says_why_the_gpu_has_the_nic_or_not() {
     assert_eq!(whys(Policy::Rail, 0)[1..], of_rails);
     let idle = machine(&[0], &[(0, 400), (0, 400)]);
     assert_eq!(pairs(&idle, Policy::Rail, 0)[1].why, "it is no GPU's rail");
-    let alone = Request {
+    let spread = Wish {
         policy: Policy::Spread,
-        alone: Some(&[GpuIndex(0)]),
-        ..Request::default()
+        ..Wish::default()
     };
-    let of_nobody = explain::pairs(&topology, &map(&topology, &alone), &alone, GpuIndex(2));
+    let node = map_of(&topology, &spread, Some(&[GpuIndex(0)]), &[]);
+    let of_nobody = explain::pairs(&topology, &node, &spread, GpuIndex(2));
     assert!(
         of_nobody
             .iter()
@@ -201,9 +203,9 @@ fn under_numa_the_nics_of_the_numa_node_are_told_from_the_nearest_elsewhere() {
     let topology = machine(&[0, 2], &[(0, 400), (1, 400)]);
     let node = map(
         &topology,
-        &Request {
+        &Wish {
             policy: Policy::Numa,
-            ..Request::default()
+            ..Wish::default()
         },
     );
     assert_eq!(node.gpus[0].reason, "all 2 good NICs of its NUMA node");
@@ -221,7 +223,7 @@ fn the_fabric_is_what_carries_most_and_of_equal_ones_what_has_more_ports() {
         topology.nics[..rates[0].len()]
             .iter_mut()
             .for_each(|nic| nic.ports[0].link_layer = LinkLayer::Ethernet);
-        let node = map(&topology, &Request::default());
+        let node = map(&topology, &Wish::default());
         topology.nic(node.rails[0].nic).ports[0].link_layer
     };
     assert_eq!(
@@ -241,10 +243,13 @@ fn the_fabric_is_what_carries_most_and_of_equal_ones_what_has_more_ports() {
 fn a_nic_that_is_only_farther_and_one_that_is_left_for_steadiness_are_called_so() {
     let mut through = Through::default();
     through.set(PathType::Node, 1000);
-    let request = Request {
-        nics_each: NicsEach::Number(1),
-        through,
-        ..Request::default()
+    let request = Wish {
+        nics_per_task: NicsEach::Number(1),
+        admin: Admin {
+            through,
+            ..Admin::default()
+        },
+        ..Wish::default()
     };
     let why = |topology: &Topology, gpu: usize, nic: &str| {
         let pairs = explain::pairs(topology, &map(topology, &request), &request, GpuIndex(gpu));
@@ -270,10 +275,10 @@ fn a_gpu_whose_rails_are_all_broken_gets_as_many_others_as_were_asked_for() {
     let counts = |nics_each| -> Vec<usize> {
         let node = map(
             &topology,
-            &Request {
+            &Wish {
                 policy: Policy::Rail,
-                nics_each,
-                ..Request::default()
+                nics_per_task: nics_each,
+                ..Wish::default()
             },
         );
         node.gpus.iter().map(|gpu| gpu.choices.len()).collect()
@@ -285,25 +290,13 @@ fn a_gpu_whose_rails_are_all_broken_gets_as_many_others_as_were_asked_for() {
 #[test]
 fn a_job_of_no_gpu_of_the_node_gets_no_idle_nic() {
     let topology = machine(&[0], &[(0, 400), (1, 400)]);
-    let spread = |alone| {
-        map(
-            &topology,
-            &Request {
-                policy: Policy::Spread,
-                alone,
-                ..Request::default()
-            },
-        )
+    let wish = Wish {
+        policy: Policy::Spread,
+        ..Wish::default()
     };
+    let spread = |alone| map_of(&topology, &wish, alone, &[]);
     assert_eq!(spread(Some(&[])), spread(None));
-    let bare = map(
-        &machine(&[0], &[]),
-        &Request {
-            policy: Policy::Spread,
-            alone: Some(&[GpuIndex(0)]),
-            ..Request::default()
-        },
-    );
+    let bare = map_of(&machine(&[0], &[]), &wish, Some(&[GpuIndex(0)]), &[]);
     assert!(bare.gpus[0].choices.is_empty());
 }
 
@@ -321,9 +314,12 @@ fn what_an_admin_names_in_vain_and_ports_beyond_the_limit_are_told() {
     };
     let node = map(
         &one,
-        &Request {
-            selection: Some(&selection),
-            ..Request::default()
+        &Wish {
+            admin: Admin {
+                selection: selection.clone(),
+                ..Admin::default()
+            },
+            ..Wish::default()
         },
     );
     assert_eq!(said(&node), ["`mlx9_*`: means no NIC of this node"]);
@@ -358,46 +354,38 @@ fn what_an_admin_names_in_vain_and_ports_beyond_the_limit_are_told() {
 /// or without them.
 fn maps(
     topology: &Topology,
-    request: &Request,
+    wish: &Wish,
+    alone: Option<&[GpuIndex]>,
     closed: &[usize],
     wordless: bool,
 ) -> [NodePlacement; 2] {
-    let step = map(
-        topology,
-        &Request {
-            wordless,
-            ..request.clone()
-        },
-    );
+    let mut wish = Wish {
+        wordless,
+        ..wish.clone()
+    };
+    let step = map_of(topology, &wish, alone, &[]);
     let unopenable = closed
         .iter()
         .map(|&nic| (NicIndex(nic), "closed".to_string()))
         .collect();
-    let selection = Selection {
-        unopenable,
-        ..Selection::default()
-    };
-    let (selection, known) = (Some(&selection), Some(&step));
-    let task = map(
-        topology,
-        &Request {
-            wordless,
-            selection,
-            known,
-            ..request.clone()
-        },
-    );
+    wish.admin.selection.unopenable = unopenable;
+    let task = map_of(topology, &wish, alone, &step.rails);
     [step, task]
 }
 
 /// Checks that a map without words differs from one with them in its reasons alone.
-fn differ_in_words_alone(topology: &Topology, request: &Request, closed: &[usize]) {
+fn differ_in_words_alone(
+    topology: &Topology,
+    wish: &Wish,
+    alone: Option<&[GpuIndex]>,
+    closed: &[usize],
+) {
     let [worded, wordless] =
-        [false, true].map(|wordless| maps(topology, request, closed, wordless));
+        [false, true].map(|wordless| maps(topology, wish, alone, closed, wordless));
     for (mut worded, wordless) in worded.into_iter().zip(wordless) {
         assert!(worded.gpus.iter().all(|gpu| !gpu.reason.is_empty()));
         worded.gpus.iter_mut().for_each(|gpu| gpu.reason.clear());
-        assert_eq!(worded, wordless, "{:?}", request.policy);
+        assert_eq!(worded, wordless, "{:?}", wish.policy);
     }
 }
 
@@ -418,8 +406,8 @@ proptest! {
         let nics_each = if each == 0 { NicsEach::Auto } else { NicsEach::Number(each) };
         let alone: Vec<GpuIndex> = topology.gpu_indices().collect();
         for policy in POLICIES {
-            let request = Request { policy, nics_each, alone: Some(&alone), ..Request::default() };
-            differ_in_words_alone(&topology, &request, &[closed % topology.nics.len()]);
+            let request = Wish { policy, nics_per_task: nics_each, ..Wish::default() };
+            differ_in_words_alone(&topology, &request, Some(&alone), &[closed % topology.nics.len()]);
         }
     }
 }
@@ -440,17 +428,16 @@ fn a_large_map_without_words_is_the_same_map() {
         .chain([(Policy::Closest, 1)])
     {
         let nics_each = NicsEach::Number(each);
-        let request = Request {
+        let request = Wish {
             policy,
-            nics_each,
-            alone: Some(&alone),
-            ..Request::default()
+            nics_per_task: nics_each,
+            ..Wish::default()
         };
-        differ_in_words_alone(&topology, &request, &[0, 1, 17]);
+        differ_in_words_alone(&topology, &request, Some(&alone), &[0, 1, 17]);
     }
-    let request = Request {
-        nics_each: NicsEach::Auto,
-        ..Request::default()
+    let request = Wish {
+        nics_per_task: NicsEach::Auto,
+        ..Wish::default()
     };
-    differ_in_words_alone(&topology, &request, &[5, 6]);
+    differ_in_words_alone(&topology, &request, None, &[5, 6]);
 }

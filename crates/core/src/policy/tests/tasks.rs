@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::*;
+use crate::topology::NicIndex;
+use crate::wish::{Admin, NicsEach};
 
 // what fails in a task of a step counts as it did in the step, so that the numbers of rails do not
 // shift between tasks
@@ -19,16 +21,18 @@ fn a_port_that_was_a_rail_breaks_one_however_far_it_is() {
         unopenable,
         ..Selection::default()
     };
-    let broken = |known| {
-        let request = Request {
-            selection: Some(&selection),
-            known,
-            ..Request::default()
+    let broken = |were| {
+        let request = Wish {
+            admin: Admin {
+                selection: selection.clone(),
+                ..Admin::default()
+            },
+            ..Wish::default()
         };
-        map(&topology, &request).broken.len()
+        map_of(&topology, &request, None, were).broken.len()
     };
-    assert_eq!(broken(None), 0, "farther from every GPU than the rails are");
-    assert_eq!(broken(Some(&step)), 1);
+    assert_eq!(broken(&[]), 0, "farther from every GPU than the rails are");
+    assert_eq!(broken(&step.rails), 1);
     // nor does one that was none become one because another fails
     let mut down = topology.clone();
     down.nics[3].ports[0].state = PortState::Down;
@@ -37,13 +41,15 @@ fn a_port_that_was_a_rail_breaks_one_however_far_it_is() {
         unopenable,
         ..Selection::default()
     };
-    let request = Request {
-        selection: Some(&selection),
-        known: Some(&step),
-        ..Request::default()
+    let request = Wish {
+        admin: Admin {
+            selection: selection.clone(),
+            ..Admin::default()
+        },
+        ..Wish::default()
     };
     assert_eq!(
-        map(&down, &request)
+        map_of(&down, &request, None, &step.rails)
             .broken
             .iter()
             .map(Rail::to_string)
@@ -60,10 +66,10 @@ fn the_rails_after_one_that_a_task_may_not_open_keep_their_numbers() {
         nics: (0..4).map(|switch| (switch, 400)).collect(),
     }
     .topology();
-    let by_rail = Request {
+    let by_rail = Wish {
         policy: Policy::Rail,
-        nics_each: NicsEach::Number(1),
-        ..Request::default()
+        nics_per_task: NicsEach::Number(1),
+        ..Wish::default()
     };
     let step = map(&topology, &by_rail);
     assert_eq!(names(&step).concat(), ["mlx5_0:1", "mlx5_1:1", "mlx5_2:1"]);
@@ -72,21 +78,25 @@ fn the_rails_after_one_that_a_task_may_not_open_keep_their_numbers() {
         unopenable,
         ..Selection::default()
     };
-    let others = |known| {
-        let task = map(
+    let others = |were| {
+        let task = map_of(
             &topology,
-            &Request {
-                selection: Some(&selection),
-                known,
+            &Wish {
+                admin: Admin {
+                    selection: selection.clone(),
+                    ..Admin::default()
+                },
                 ..by_rail.clone()
             },
+            None,
+            were,
         );
         names(&task)[1..].concat()
     };
     assert_eq!(
-        others(None),
+        others(&[]),
         ["mlx5_2:1", "mlx5_3:1"],
         "where nobody knows that it was a rail"
     );
-    assert_eq!(others(Some(&step)), ["mlx5_1:1", "mlx5_2:1"]);
+    assert_eq!(others(&step.rails), ["mlx5_1:1", "mlx5_2:1"]);
 }

@@ -1,8 +1,8 @@
 //! What a user's own list comes to on machines of the table of known models.
 #![forbid(unsafe_code)]
 
-use super::{Use, tell};
-use nic_placement_core::config::{Words, merge_settings};
+use super::{Use, others, tell};
+use nic_placement_core::config::{Admin, Words};
 use nic_placement_core::libraries::{Evidence, FileText, Present};
 use nic_placement_core::placement::Excluded;
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
@@ -32,11 +32,7 @@ fn with<T>(
     ask: impl Fn(&TaskPlan, &[Use]) -> T,
 ) -> T {
     let words = Words::parse(words).unwrap();
-    let settings = merge_settings(&Words::default(), None, Some(&words));
-    let mut wish = Wish {
-        settings,
-        ..Wish::default()
-    };
+    let mut wish = Wish::new(Admin::default(), None, Some(&words));
     if !argument.is_empty() {
         wish.admin.add(argument).unwrap();
     }
@@ -250,11 +246,7 @@ fn the_admins_own_list_is_told_too() {
 #[test]
 fn a_list_in_a_configuration_file_is_told_as_what_the_library_will_use() {
     let words = Words::parse("restricted").unwrap();
-    let settings = merge_settings(&Words::default(), None, Some(&words));
-    let wish = Wish {
-        settings,
-        ..Wish::default()
-    };
+    let wish = Wish::new(Admin::default(), None, Some(&words));
     let site = |path: &str| {
         let text = match path {
             "/etc/nccl.conf" => "NCCL_IB_HCA==mlx5_0,mlx5_1",
@@ -296,7 +288,7 @@ fn a_list_in_a_configuration_file_is_told_as_what_the_library_will_use() {
         "{uses:?}"
     );
     assert_eq!(task.shortfalls, [""; 0]);
-    let said = task.lines("n").join("\n");
+    let said = task.lines("n", "", None).join("\n");
     assert!(
         said.contains("NCCL_IB_HCA not set: `/etc/nccl.conf` sets it: mlx5_0:1 PIX"),
         "{said}"
@@ -320,11 +312,7 @@ fn with_files_on(
     values: &[(&str, &str)],
 ) -> (Vec<String>, Vec<String>) {
     let words = Words::parse(words).unwrap();
-    let settings = merge_settings(&Words::default(), None, Some(&words));
-    let wish = Wish {
-        settings,
-        ..Wish::default()
-    };
+    let wish = Wish::new(Admin::default(), None, Some(&words));
     let routes = [(
         "/proc/net/route",
         "Iface\tDestination\tGateway\tFlags\neth0 0 0100A8C0 0003 0 0 0 0\n",
@@ -488,7 +476,7 @@ fn the_line_names_what_will_be_used_beside_what_was_planned() {
             "closest",
             "",
             &[("UCX_NET_DEVICES", list)],
-            |task, _| task.lines("node1").join("\n"),
+            |task, uses| task.lines("node1", &others(uses), None).join("\n"),
         )
     };
     let far = line("mlx5_6:1");

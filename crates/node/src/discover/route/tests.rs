@@ -7,7 +7,8 @@ use crate::discover::manifest::Entry;
 use crate::discover::synthesise::synthesise;
 use crate::discover::{Root, Scope, discover};
 use crate::platform::recognise::{Dmi, recognise, supply};
-use nic_placement_core::policy::{self, Request};
+use nic_placement_core::policy;
+use nic_placement_core::wish::Wish;
 use nic_placement_topology::diagnostic::Diagnostic;
 use nic_placement_topology::file::{self, MAX_NETWORKS};
 use nic_placement_topology::{NicRole, Port, Provenance, SubnetPrefix, Topology};
@@ -389,7 +390,7 @@ fn the_decoys_of_a_recognised_machine_are_left_out_of_what_a_step_reads() {
         };
         assert_eq!(known.name, model.name);
         supply(&mut live, known);
-        let rails = policy::map(&live, &Request::default()).rails;
+        let rails = policy::map(&live, &Wish::default()).rails;
         for nic in &described.nics {
             let is_rail = rails.iter().any(|rail| rail.name == nic.name);
             if matches!(nic.role, Some(NicRole::Storage | NicRole::Management)) {

@@ -153,7 +153,7 @@ fn a_port_whose_state_cannot_be_read_is_a_port_that_does_not_work_and_keeps_its_
     assert_eq!(said, Vec::<String>::new());
     assert_eq!(node.nics[0].ports.len(), whole.nics[0].ports.len());
     assert_eq!(node.nics[0].ports[0].state, PortState::Unknown);
-    let request = nic_placement_core::policy::Request::default();
+    let request = nic_placement_core::wish::Wish::default();
     let broken: Vec<String> = nic_placement_core::policy::map(&node, &request)
         .broken
         .iter()

@@ -76,7 +76,7 @@ const TWO: [Option<u32>; 6] = [Some(0), Some(0), Some(0), Some(1), Some(1), Some
 /// The NIC of each GPU.
 fn nics(topology: &Topology) -> Vec<String> {
     let node =
-        nic_placement_core::policy::map(topology, &nic_placement_core::policy::Request::default());
+        nic_placement_core::policy::map(topology, &nic_placement_core::wish::Wish::default());
     let first = |gpu| {
         node.gpu(gpu)
             .choices

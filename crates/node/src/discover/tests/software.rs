@@ -50,8 +50,7 @@ const OF_IWARP: &str = "b883:0312:3456:0000:0000:0000:0000:0000";
 fn nics(tree: &Manifest, scope: Scope) -> Vec<String> {
     let (found, said) = read(tree.clone(), scope);
     assert_eq!(said, [], "{scope:?}");
-    let node =
-        nic_placement_core::policy::map(&found, &nic_placement_core::policy::Request::default());
+    let node = nic_placement_core::policy::map(&found, &nic_placement_core::wish::Wish::default());
     let choices = node.gpus[0].choices.iter();
     choices
         .map(|choice| found.nic(node.rail(choice.rail).nic).name.to_string())

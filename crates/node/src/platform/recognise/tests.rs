@@ -3,7 +3,8 @@
 
 use super::super::model;
 use super::*;
-use nic_placement_core::policy::{self, Request};
+use nic_placement_core::policy;
+use nic_placement_core::wish::Wish;
 use nic_placement_topology::{PciFunction, PciParent, PortState, Provenance};
 
 /// A machine of the model's kind as its own bus shows it, without stated paths or roles.
@@ -144,7 +145,7 @@ fn an_nd_h100_v5_that_shows_node_and_sys_only_gets_its_pairs() {
     );
     assert_eq!(live.stated_paths, known.stated_paths);
     let pairs = |topology: &Topology| {
-        let placement = policy::map(topology, &Request::default());
+        let placement = policy::map(topology, &Wish::default());
         placement
             .gpus
             .iter()
@@ -449,12 +450,12 @@ fn a_machine_with_what_its_model_supplies_is_planned_as_the_model_is() {
     for model in MODELS {
         let known = model.topology().unwrap();
         let mut live = as_seen(model.name);
-        let before = policy::map(&live, &Request::default());
+        let before = policy::map(&live, &Wish::default());
         supply(&mut live, model);
-        let after = policy::map(&live, &Request::default());
+        let after = policy::map(&live, &Wish::default());
         assert_eq!(
             after,
-            policy::map(&known, &Request::default()),
+            policy::map(&known, &Wish::default()),
             "{}",
             known.name
         );

@@ -5,7 +5,8 @@ mod sites;
 
 use crate::platform::{MODELS, model};
 use nic_placement_core::placement::NodePlacement;
-use nic_placement_core::policy::{self, Request};
+use nic_placement_core::policy;
+use nic_placement_core::wish::Wish;
 use nic_placement_topology::order::Order;
 use nic_placement_topology::{NicKind, NicRole, PathType, Topology};
 
@@ -379,7 +380,7 @@ fn each_gpu_has_the_nics_nearest_that_somebody_states() {
 fn closest_gives_each_gpu_its_part_of_its_stated_nics_and_uses_them_evenly() {
     for stated in STATED.iter().chain(sites::STATED) {
         let topology = model(stated.machine).unwrap();
-        let placement = policy::map(&topology, &Request::default());
+        let placement = policy::map(&topology, &Wish::default());
         assert_eq!(placement.diagnostics, [], "{}", stated.machine);
         if topology.nics.iter().any(|nic| nic.kind != NicKind::Verbs) {
             // libfabric's own providers choose these
@@ -415,7 +416,7 @@ fn closest_gives_each_gpu_its_part_of_its_stated_nics_and_uses_them_evenly() {
 
 #[test]
 fn nvidias_own_order_on_a_gb200_tray_is_what_closest_chooses() {
-    let placement = policy::map(&model("gb200-nvl72").unwrap(), &Request::default());
+    let placement = policy::map(&model("gb200-nvl72").unwrap(), &Wish::default());
     let order: Vec<&str> = (0..4).map(|gpu| chosen(&placement, gpu)).collect();
     assert_eq!(order, ["mlx5_0", "mlx5_1", "mlx5_3", "mlx5_4"]);
 }
@@ -423,7 +424,7 @@ fn nvidias_own_order_on_a_gb200_tray_is_what_closest_chooses() {
 #[test]
 fn four_gpus_of_an_nd_h100_v5_get_the_four_nics_of_their_numa_node() {
     let topology = model("azure-nd96isr-h100-v5").unwrap();
-    let placement = policy::map(&topology, &Request::default());
+    let placement = policy::map(&topology, &Wish::default());
     for (gpu, (address, nic)) in [
         ("0001:00:00.0", "mlx5_0"),
         ("0002:00:00.0", "mlx5_1"),
@@ -453,7 +454,7 @@ fn four_gpus_of_an_nd_h100_v5_get_the_four_nics_of_their_numa_node() {
 #[test]
 fn a_levante_node_gives_each_nic_two_gpus_of_its_socket() {
     let topology = model("levante").unwrap();
-    let placement = policy::map(&topology, &Request::default());
+    let placement = policy::map(&topology, &Wish::default());
     assert_eq!(
         nearest(&topology, 0),
         (PathType::Sys, vec!["mlx5_0", "mlx5_1"])
@@ -466,7 +467,7 @@ fn a_levante_node_gives_each_nic_two_gpus_of_its_socket() {
 #[test]
 fn a_storage_nic_beside_a_gpu_is_not_chosen() {
     let topology = model("hgx-h100-bf3").unwrap();
-    let placement = policy::map(&topology, &Request::default());
+    let placement = policy::map(&topology, &Wish::default());
     for (gpu, near, decoy) in [(0, "mlx5_0", "mlx5_1"), (4, "mlx5_5", "mlx5_6")] {
         let decoy = topology.nics.iter().find(|nic| nic.name == decoy).unwrap();
         assert_eq!(
@@ -479,7 +480,7 @@ fn a_storage_nic_beside_a_gpu_is_not_chosen() {
     let without_roles = {
         let mut topology = topology.clone();
         topology.nics.iter_mut().for_each(|nic| nic.role = None);
-        policy::map(&topology, &Request::default())
+        policy::map(&topology, &Wish::default())
     };
     assert!(
         without_roles.excluded.is_empty(),

@@ -10,9 +10,10 @@ use nic_placement_core::placement::agreement::Agreement;
 use nic_placement_core::plan::Wish;
 use nic_placement_core::step::{NODE_NAME, Step};
 use nic_placement_fleet::agree::{Compared, Dissent, NodeWord, compare};
+use nic_placement_launch::caller::callers_author;
 use nic_placement_launch::plugstack;
-use nic_placement_process::session::Survey;
-use nic_placement_process::{admin, node};
+use nic_placement_process::admin;
+use nic_placement_process::session::Session;
 use nic_placement_program as program;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -185,9 +186,10 @@ fn own_word() -> Result<NodeWord, Failure> {
         ..Wish::default()
     };
     let scope = wish.scope();
-    let session = Survey::of_this_node(wish, scope, node::callers_author())?.plan(Step::default());
-    let open = session.opened(false);
-    let plan = open.plan();
+    let author = callers_author();
+    let step = |_: &mut _, _: &_, _: Option<&_>| Ok::<_, Failure>((Step::default(), ()));
+    let (session, ()) = Session::of_this_node(wish, scope, author, step)?;
+    let (plan, _) = session.plan_here(false);
     let host = value(NODE_NAME).unwrap_or_else(admin::hostname);
     Ok(NodeWord {
         host,

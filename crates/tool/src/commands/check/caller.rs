@@ -106,7 +106,7 @@ pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagn
         task: &task,
         tasks: 1,
         words: &[],
-        is_bound: plan.wish.settings.bind != Bind::None,
+        is_bound: plan.wish.bind != Bind::None,
         fabric: plan.wish.admin.fabric,
         interfaces: &interfaces,
         read,

@@ -6,11 +6,11 @@ use nic_placement_core::config::conf::{Audience, ConfLine};
 use nic_placement_core::config::{Admin, Conf, NodeFileUse, PluginLine};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_fleet::doctor::facts::{Installation, NodeFileState, Owned, Plugstack, Unasked};
+use nic_placement_launch::caller::has_the_hosts_users;
 use nic_placement_launch::plugstack::{self, PluginLines};
 use nic_placement_node::discover::root::Author;
 use nic_placement_node::kept::{self, Kept, NotUsed};
 use nic_placement_process::admin::{self, Found, Off};
-use nic_placement_process::node;
 use nic_placement_sys as sys;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -185,7 +185,7 @@ fn unasked(lines: &[PluginLine], file: Option<&(Conf, String)>, node: &str) -> U
 /// The owner of files that count, as for the plugin, whatever user checks: root.  In a user namespace without the
 /// host's users the host's root looks like others, and all files are read.
 fn roots() -> Author {
-    if node::has_the_hosts_users() {
+    if has_the_hosts_users() {
         Author::Root
     } else {
         Author::Anyone

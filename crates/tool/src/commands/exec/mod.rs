@@ -10,7 +10,7 @@ use super::request::{Nics, NodeOptions, number, words_help};
 use super::{Ending, Failure};
 use clap::{ArgAction, ValueHint};
 use log::{Level, LevelFilter, Log, Metadata, Record};
-use nic_placement_core::config::{Admin, Settings, Words};
+use nic_placement_core::config::{Admin, Words};
 use nic_placement_core::diagnostic::line::one_line;
 use nic_placement_core::placement::Strictness;
 use nic_placement_core::plan::Wish;
@@ -128,20 +128,14 @@ pub(super) fn run(options: &ExecOptions) -> Result<(), Failure> {
     listen(true);
     let failures = catch_unwind(AssertUnwindSafe(|| {
         let intent = intent(options, words.as_ref(), &environment)?;
-        let Settings {
-            enabled,
-            observe,
-            strictness,
-            dry_run,
-            ..
-        } = intent.wish.settings;
-        let is_placed = enabled && !observe && intent.off.is_none();
-        strict.set(if is_placed && !dry_run {
-            strictness
+        let wish = &intent.wish;
+        let is_placed = wish.places() && intent.off.is_none();
+        strict.set(if is_placed && !wish.dry_run {
+            wish.strictness
         } else {
             Strictness::BestEffort
         });
-        if let Some(why) = intent.off.as_ref().filter(|_| enabled && !observe) {
+        if let Some(why) = intent.off.as_ref().filter(|_| wish.places()) {
             say(&format!(
                 "`{}` runs without placement: {why}",
                 name_of(&options.command)
@@ -228,20 +222,16 @@ fn intent(
     let (found, knows_admin) = plugstack::admin(options.plugstack.as_deref(), partition, |name| {
         std::env::var_os(name)
     });
-    let Found { mut admin, off, .. } = found;
-    let mut settings = launched::settings(&admin, &values, words);
-    settings.verbose |= options.verbose;
-    admin.trust_topology |= options.trust_topology;
-    for doubt in options.nics.add_to(&mut admin)? {
+    let Found { admin, off, .. } = found;
+    let mut wish = launched::wish(admin, &values, words);
+    wish.verbose |= options.verbose;
+    wish.wordless = !wish.reports();
+    wish.admin.trust_topology |= options.trust_topology;
+    for doubt in options.nics.add_to(&mut wish.admin)? {
         say(&doubt.to_string());
     }
-    let wordless = !(settings.verbose || settings.dry_run);
     Ok(Intent {
-        wish: Wish {
-            settings,
-            admin,
-            wordless,
-        },
+        wish,
         off,
         knows_admin,
     })

@@ -8,16 +8,17 @@ use nic_placement_core::config::NodeSource;
 use nic_placement_core::libraries::{Evidence, ReadFile};
 use nic_placement_core::placement::CpuDecision;
 use nic_placement_core::plan::{Plan, Wish};
-use nic_placement_core::step::{NODE_NAME, program};
-use nic_placement_core::topology::Provenance;
-use nic_placement_core::topology::Scope;
+use nic_placement_core::step::{NODE_NAME, Step, program};
+use nic_placement_core::topology::{Provenance, Scope, Topology};
 use nic_placement_formats::describe;
+use nic_placement_launch::caller::callers_author;
 use nic_placement_launch::judge::{self, Checked, uses};
 use nic_placement_launch::launched::{LaunchedProcess, rank, select_as_the_step_did};
 use nic_placement_process::admin::hostname;
+use nic_placement_process::devices::DeviceFiles;
 use nic_placement_process::files::UsersFiles;
 use nic_placement_process::node;
-use nic_placement_process::session::Survey;
+use nic_placement_process::session::{Session, carry_out, report};
 
 /// Places this process; returns what could not be had.
 pub(super) fn place(
@@ -27,27 +28,31 @@ pub(super) fn place(
 ) -> Result<Vec<String>, Failure> {
     let present = environment.values();
     let numbering = rank::find(&present, options.local_rank, options.local_size);
-    let reports = intent.wish.settings.verbose || intent.wish.settings.dry_run;
+    let reports = intent.wish.reports();
     listen(reports || numbering.is_first());
 
-    let mut survey = survey(options, intent.wish)?;
-    if !intent.knows_admin {
-        select_as_the_step_did(&mut survey.wish.admin, &present, &survey.node);
-    }
     let words: Vec<&str> = options
         .command
         .iter()
         .map(|word| word.to_str().unwrap_or_default())
         .collect();
+    let (session, launched) = session(options, intent.wish, |wish, node, devices| {
+        if !intent.knows_admin {
+            select_as_the_step_did(&mut wish.admin, &present, node);
+        }
+        Ok(LaunchedProcess::new(
+            wish, node, devices, &present, &numbering, &words,
+        ))
+    })?;
     let LaunchedProcess {
-        step,
         mut task,
         note,
         stays_far,
-    } = LaunchedProcess::new(&survey, &present, &numbering, &words);
-    let session = survey.plan(step);
-    let open = session.opened(true);
-    open.findings()
+    } = launched;
+    let (plan, denied_nics) = session.plan_here(true);
+    task.denied_nics = denied_nics;
+    session
+        .findings(&plan)
         .iter()
         .for_each(|finding| log::warn!("{finding}"));
     numbering
@@ -62,17 +67,17 @@ pub(super) fn place(
         present: &present,
         read: &read,
     };
-    let mut placed = open.place(&mut task, evidence);
-    uses::tell(open.plan(), &mut placed, &present);
+    let mut placed = plan.task(&task, evidence);
+    let others = uses::others(&uses::tell(&plan, &mut placed, &present));
     if let Some(warning) = &placed.warning {
         say(&format!("task {}: {warning}", task.global_id));
     }
-    let failures = open.carry_out(&mut placed, |variables| {
+    let outcome = carry_out(&placed, |variables| {
         environment.change(variables);
         Vec::new()
     });
     if reports {
-        open.report(&task, &placed, &failures, evidence)
+        report(&placed, &outcome, &present, &others)
             .iter()
             .for_each(|line| say(line));
         // the user's variables are the same in all tasks
@@ -84,7 +89,7 @@ pub(super) fn place(
                 step,
                 map,
                 ..
-            } = open.plan();
+            } = &*plan;
             let found = judge::lint(&Checked {
                 present: &present,
                 topology: node,
@@ -101,7 +106,7 @@ pub(super) fn place(
                 .iter()
                 .for_each(|doubt| say(&format!("{name}: {doubt}")));
         }
-        return Ok(failures);
+        return Ok(outcome.failures);
     }
     if let Some(why) = stays_far {
         say(&format!(
@@ -110,11 +115,12 @@ pub(super) fn place(
         ));
     }
     if !placed.misses_nothing_of_its_own() {
-        failures
+        outcome
+            .failures
             .iter()
             .for_each(|failure| say(&format!("task {}: {failure}", task.global_id)));
     }
-    Ok(failures)
+    Ok(outcome.failures)
 }
 
 /// The network interfaces that this process sees (the kernel's net/core/net-procfs.c: two lines of headings, then `name:`).
@@ -127,18 +133,26 @@ fn interfaces(read: ReadFile) -> Vec<String> {
     names.collect()
 }
 
-fn survey(options: &ExecOptions, wish: Wish) -> Result<Survey, Failure> {
-    let (author, source) = (node::callers_author(), options.node.source());
+fn session(
+    options: &ExecOptions,
+    wish: Wish,
+    step: impl FnOnce(
+        &mut Wish,
+        &Topology,
+        Option<&DeviceFiles>,
+    ) -> Result<(Step, LaunchedProcess), Failure>,
+) -> Result<(Session, LaunchedProcess), Failure> {
+    let (author, source) = (callers_author(), options.node.source());
     if source == NodeSource::Live {
         let scope = wish.scope();
-        return Ok(Survey::of_this_node(wish, scope, author)?);
+        return Session::of_this_node(wish, scope, author, step);
     }
     let (node, findings) = describe::read_node(&source, Scope::Full)?;
-    let (node, findings) = match node.provenance {
+    let read = match node.provenance {
         Provenance::Model(_) | Provenance::File(_) => {
             node::confirmed(node, findings, &wish.admin.node_file, author)
         }
         Provenance::ThisSystem | Provenance::Captured(_) => (node, findings),
     };
-    Ok(Survey::here(wish, node, findings, author))
+    Session::new(wish, read, Some(author), step)
 }

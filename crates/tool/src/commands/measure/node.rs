@@ -9,8 +9,9 @@ use crate::commands::watch::Watch;
 use crate::commands::{tell, verify};
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::diagnostic::counted;
-use nic_placement_core::policy::{self, Request};
+use nic_placement_core::policy;
 use nic_placement_core::topology::Topology;
+use nic_placement_core::wish::Wish;
 use nic_placement_traffic::counters::Sample;
 use nic_placement_traffic::growth::growth;
 use nic_placement_traffic::planned::{self, Origin, PlannedNics};
@@ -142,7 +143,7 @@ fn plan(seen: &Processes, node: Option<&Topology>) -> (PlannedNics, Origin, Vec<
     let own = numbers_of_this_process();
     let (ours, others): (Vec<&PlacedTask>, Vec<&PlacedTask>) =
         tasks.iter().partition(|task| is_ours(&own, task));
-    let map = node.map(|node| planned::of_node(node, &policy::map(node, &Request::default())));
+    let map = node.map(|node| planned::of_node(node, &policy::map(node, &Wish::default())));
     let known = node.zip(map.as_ref());
     let published = planned::of_tasks(&ours, known);
     let mut notes = Vec::new();

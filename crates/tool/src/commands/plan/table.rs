@@ -8,8 +8,9 @@ use nic_placement_core::libraries::caveats;
 use nic_placement_core::placement::{Change, RailIndex, Variable};
 use nic_placement_core::plan::{Plan, TaskPlan};
 use nic_placement_core::topology::{Bitmap, PathType, PciAddress};
+use nic_placement_launch::judge::uses::{Use, others};
 
-pub(super) fn print(plan: &Plan, placed: &[TaskPlan], page: &mut Page) {
+pub(super) fn print(plan: &Plan, placed: &[TaskPlan], uses: &[Vec<Use>], page: &mut Page) {
     let Plan { node, map, .. } = plan;
     page.line(format_args!(
         "{} ({}), policy {}",
@@ -23,6 +24,7 @@ pub(super) fn print(plan: &Plan, placed: &[TaskPlan], page: &mut Page) {
     page.table(&table(
         plan,
         placed,
+        uses,
         if sets_alike { None } else { Some(&sets) },
     ));
     page.legend(
@@ -48,7 +50,7 @@ pub(super) fn print(plan: &Plan, placed: &[TaskPlan], page: &mut Page) {
 }
 
 /// Consecutive tasks with the same placement share one row.
-fn table(plan: &Plan, placed: &[TaskPlan], sets: Option<&[String]>) -> Table {
+fn table(plan: &Plan, placed: &[TaskPlan], uses: &[Vec<Use>], sets: Option<&[String]>) -> Table {
     let mut headings = vec!["task", "GPU", "address", "NIC and path", "CPUs", "memory"];
     headings.extend(sets.map(|_| "sets"));
     let nic_width = placed
@@ -59,7 +61,7 @@ fn table(plan: &Plan, placed: &[TaskPlan], sets: Option<&[String]>) -> Table {
         });
     let nic_width = nic_width.max().unwrap_or(0);
     let rows = placed.iter().enumerate().map(|(index, task)| {
-        let mut cells = cells(plan, task, nic_width);
+        let mut cells = cells(plan, task, &uses[index], nic_width);
         cells.extend(sets.map(|sets| Text::from(&sets[index])));
         (task, cells)
     });
@@ -71,7 +73,7 @@ fn table(plan: &Plan, placed: &[TaskPlan], sets: Option<&[String]>) -> Table {
 }
 
 /// All but the task's number and its variables.
-fn cells(plan: &Plan, task: &TaskPlan, nic_width: usize) -> Vec<Text> {
+fn cells(plan: &Plan, task: &TaskPlan, uses: &[Use], nic_width: usize) -> Vec<Text> {
     let Plan { node, map, .. } = plan;
     let placement = &task.placement;
     let gpus = placement
@@ -92,7 +94,7 @@ fn cells(plan: &Plan, task: &TaskPlan, nic_width: usize) -> Vec<Text> {
         several => Text::joined(several.iter().map(|rail| nic(rail, 0)), ", "),
     };
     // what a list of the user's own makes of it
-    let nics = nics.then(task.others.as_str());
+    let nics = nics.then(others(uses));
     let addresses = addresses.filter_map(PciAddress::described).map(Text::from);
     vec![
         Text::from(ranges(gpus)).or("none"),

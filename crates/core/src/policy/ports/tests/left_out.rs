@@ -2,8 +2,9 @@
 #![forbid(unsafe_code)]
 
 use super::*;
-use crate::placement::Policy;
-use crate::policy::{self, Request};
+use crate::placement::{NodePlacement, Policy};
+use crate::policy;
+use crate::wish::{Admin, Wish};
 use proptest::prelude::*;
 
 /// The parts of a map that another NIC must not change, without positions.
@@ -51,8 +52,8 @@ proptest! {
         without.nics.pop();
         EVIDENCE[extra].1(&mut with, &mut selection, slots.len());
         for policy in [Policy::Closest, Policy::Numa, Policy::All] {
-            let request = Request { policy, ..Request::default() };
-            let with_it = policy::map(&with, &Request { selection: Some(&selection), ..request.clone() });
+            let request = Wish { policy, ..Wish::default() };
+            let with_it = policy::map(&with, &Wish { admin: Admin { selection: selection.clone(), ..Admin::default() }, ..request.clone() });
             let name = format!("mlx5_{}", slots.len());
             if with_it.excluded.iter().any(|excluded| excluded.name == *name) {
                 let expected = essence(&without, &policy::map(&without, &request));

@@ -3,8 +3,9 @@
 
 use super::*;
 use crate::placement::Policy;
+use crate::policy::map;
 use crate::policy::tests::{Parts, names as names_of_gpus};
-use crate::policy::{Request, map};
+use crate::wish::Wish;
 
 /// What speaks against one NIC.
 type Against = fn(&mut Topology, usize);
@@ -105,9 +106,9 @@ fn a_port_of_virtual_machines_that_goes_down_is_no_broken_rail_and_moves_no_gpu(
     let by_rail = |topology: &Topology| {
         names_of_gpus(&map(
             topology,
-            &Request {
+            &Wish {
                 policy: Policy::Rail,
-                ..Request::default()
+                ..Wish::default()
             },
         ))
     };

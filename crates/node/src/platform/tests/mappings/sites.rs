@@ -4,7 +4,8 @@
 use super::{Stated, chosen, nearest};
 use crate::platform::model;
 use nic_placement_core::placement::NodePlacement;
-use nic_placement_core::policy::{self, Request};
+use nic_placement_core::policy;
+use nic_placement_core::wish::Wish;
 use nic_placement_topology::PathType;
 use nic_placement_topology::order;
 
@@ -155,7 +156,7 @@ fn the_hbm_of_an_aurora_node_is_of_its_cpus_socket() {
 /// rccl-tests on two nodes with MI355X: rank i is on GPU i of the runtime, and uses the i-th NIC of NCCL_IB_HCA.
 #[test]
 fn the_mi355x_that_the_runtime_counts_first_is_beside_the_nic_that_the_job_names_first() {
-    let placement = policy::map(&model("mi355x-8").unwrap(), &Request::default());
+    let placement = policy::map(&model("mi355x-8").unwrap(), &Wish::default());
     let list =
         ["121", "9", "105", "25", "249", "137", "233", "153"].map(|bus| format!("rocep{bus}s0"));
     assert_eq!(in_the_runtimes_order("mi355x-8", &placement), list);
@@ -164,7 +165,7 @@ fn the_mi355x_that_the_runtime_counts_first_is_beside_the_nic_that_the_job_names
 /// AMD's list for the MI325X leaves out a ninth NIC of the same kind, which is near no GPU.
 #[test]
 fn the_ninth_bcm57608_of_an_mi325x_node_is_not_chosen() {
-    let placement = policy::map(&model("mi325x-8").unwrap(), &Request::default());
+    let placement = policy::map(&model("mi325x-8").unwrap(), &Wish::default());
     let used = order::set((0..8).map(|gpu| chosen(&placement, gpu)));
     assert!(used.len() == 8 && !used.contains("bnxt_re6"), "{used:?}");
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What a placement is asked for, as data: the meaning of the option's words.
+//! The meaning of the option's words.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -19,15 +19,19 @@ pub enum Policy {
     All,
 }
 
+impl Policy {
+    pub const ALL: [(&str, Policy); 5] = [
+        ("closest", Policy::Closest),
+        ("rail", Policy::Rail),
+        ("spread", Policy::Spread),
+        ("numa", Policy::Numa),
+        ("all", Policy::All),
+    ];
+}
+
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Policy::Closest => "closest",
-            Policy::Rail => "rail",
-            Policy::Spread => "spread",
-            Policy::Numa => "numa",
-            Policy::All => "all",
-        })
+        f.write_str(Policy::ALL[*self as usize].0)
     }
 }
 
@@ -45,18 +49,22 @@ pub enum Strictness {
     SingleNumaNode,
 }
 
+impl Strictness {
+    pub const ALL: [(&str, Strictness); 4] = [
+        ("best-effort", Strictness::BestEffort),
+        ("strict", Strictness::Strict),
+        ("restricted", Strictness::Restricted),
+        ("single-numa-node", Strictness::SingleNumaNode),
+    ];
+}
+
 impl fmt::Display for Strictness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Strictness::BestEffort => "best-effort",
-            Strictness::Strict => "strict",
-            Strictness::Restricted => "restricted",
-            Strictness::SingleNumaNode => "single-numa-node",
-        })
+        f.write_str(Strictness::ALL[*self as usize].0)
     }
 }
 
-/// Which of the GPUs that a task sees it will use.
+/// The GPUs that a task uses of those that it sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GpuUse {
     #[default]
@@ -71,7 +79,7 @@ pub enum NicsEach {
     /// an even part of the GPU's nearest NICs, where these are more than the GPUs that share them; else one
     #[default]
     Auto,
-    /// this number; 0 is 1
+    /// 0 is 1
     Number(u8),
 }
 
@@ -103,18 +111,4 @@ pub enum Mem {
     Prefer,
     /// near nodes alone
     Strict,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Binding {
-    pub bind: Bind,
-    pub mem: Mem,
-    /// true if threads are counted for OpenMP
-    pub count_threads: bool,
-    /// true if the user asked for placement, false for the admin's default
-    pub asked: bool,
-    /// true if `bind` holds beside `--cpu-bind=none`
-    pub over_none: bool,
-    /// true if facts from another source than this system may bind (the admin's `trust-topology`)
-    pub trust: bool,
 }

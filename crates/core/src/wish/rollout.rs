@@ -1,8 +1,7 @@
 //! `rollout=`: for which jobs the admin's `default=` holds, by their ids, so that all nodes and steps of a job agree.
 #![forbid(unsafe_code)]
 
-use super::Words;
-use super::words::Switch;
+use super::{Switch, Words};
 
 /// The admin's `rollout=`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

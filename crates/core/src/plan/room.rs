@@ -1,0 +1,101 @@
+//! The room that a program has for our variables, beside its own environment and arguments.
+#![forbid(unsafe_code)]
+
+use crate::libraries::Present;
+use crate::placement::{Change, Variable};
+use crate::step::Room;
+
+/// Bytes left free for others: the program's resolved name and its interpreter (PATH_MAX and a line of a script each),
+/// and variables of a TaskProlog, which runs after us.
+const SPARE: usize = 32 * 1024;
+
+/// Bytes that execve(2) takes of strings and the pointers to them, where the stack may have `stack` bytes: a quarter of that, 6 MiB
+/// at most and 128 KiB at least (fs/exec.c `bprm_stack_limits`; the same since 4.13, and less exact before).
+fn limit(stack: u64) -> usize {
+    (stack / 4).clamp(128 * 1024, 6 * 1024 * 1024) as usize
+}
+
+/// True if the changes would leave execve(2) too little room for the program.
+pub(super) fn is_lacking(variables: &[Variable], present: &Present, room: Room) -> bool {
+    let (mut taken, mut longest) = (room.taken, 0);
+    for Variable { name, change, .. } in variables {
+        let length = |value: &str| name.len() + 1 + value.len() + Room::EACH;
+        if let Change::Set(value) = change {
+            taken += length(value);
+            longest = longest.max(length(value));
+        }
+        if matches!(change, Change::Set(_) | Change::Remove) {
+            taken =
+                taken.saturating_sub(present.get(name.as_ref()).map_or(0, |value| length(value)));
+        }
+    }
+    longest > Room::LONGEST || longest > 0 && taken + SPARE > limit(room.stack)
+}
+
+pub(super) const WHY: &str = "no room for it: the program's arguments and variables are nearly all that execve(2) takes; see `ulimit -s`";
+
+/// The changes without room: nothing is set, and the values of an outer step, which would have been replaced, are removed.
+pub(super) fn without<'p>(mut variable: Variable<'p>, present: &Present) -> Variable<'p> {
+    if let Change::Set(_) = variable.change {
+        variable.change = match present.contains_key(variable.name.as_ref()) {
+            true => Change::Remove,
+            false => Change::Leave,
+        };
+        variable.why = WHY.into();
+    }
+    variable
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(name: &'static str, value: &str) -> Variable<'static> {
+        Variable {
+            name: name.into(),
+            change: Change::Set(value.to_string()),
+            of_file: None,
+            why: "".into(),
+        }
+    }
+
+    fn room(taken: usize, stack: u64) -> Room {
+        Room { taken, stack }
+    }
+
+    #[test]
+    fn the_kernels_limit_is_a_quarter_of_the_stack_within_bounds() {
+        const MIB: u64 = 1024 * 1024;
+        let limits = [8 * MIB, u64::MAX, 0, MIB].map(limit);
+        assert_eq!(limits, [2 << 20, 6 << 20, 128 << 10, 256 << 10]);
+    }
+
+    #[test]
+    fn variables_have_room_until_what_is_left_free_for_others_begins() {
+        let (variables, nothing) = ([set("A", "1")], Present::new());
+        let most = limit(8 << 20) - SPARE - ("A=1".len() + Room::EACH);
+        assert!(!is_lacking(&variables, &nothing, room(most, 8 << 20)));
+        assert!(is_lacking(&variables, &nothing, room(most + 1, 8 << 20)));
+        let present = Present::from([("A".to_string(), "0".to_string())]);
+        assert!(
+            !is_lacking(&variables, &present, room(most + 1, 8 << 20)),
+            "it takes the other's place"
+        );
+        assert!(is_lacking(
+            &[set("A", &"x".repeat(Room::LONGEST))],
+            &nothing,
+            room(0, u64::MAX)
+        ));
+    }
+
+    #[test]
+    fn without_room_nothing_is_set_and_no_outer_value_stays() {
+        let present = Present::from([("A".to_string(), "0".to_string())]);
+        let variables = [set("A", "1"), set("B", "1")];
+        let changes = variables.map(|variable| without(variable, &present).change);
+        assert!(
+            matches!(changes, [Change::Remove, Change::Leave]),
+            "{changes:?}"
+        );
+    }
+}

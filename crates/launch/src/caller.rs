@@ -1,0 +1,90 @@
+//! A process that no Slurm started: whose files it trusts, and what its container shows.
+#![forbid(unsafe_code)]
+
+use nic_placement_core::step::{Access, GpuGrant};
+use nic_placement_core::topology::Topology;
+use nic_placement_node::discover::Root;
+use nic_placement_node::discover::root::Author;
+use nic_placement_process::node::author;
+
+/// The owner of the files that a program trusts which a user starts: for root, root alone.  Root of the user's own user namespace, as in a container, has that
+/// user's rights alone, and the host's root has no ID there (user_namespaces(7); /proc/self/uid_map of the first one
+/// has all IDs).
+pub fn callers_author() -> Author {
+    if has_the_hosts_users() {
+        author()
+    } else {
+        Author::Anyone
+    }
+}
+
+/// True if the users of this process's user namespace are the host's.
+pub fn has_the_hosts_users() -> bool {
+    is_of_the_host(&Root::live().read("proc/self/uid_map").unwrap_or_default())
+}
+
+/// True if users have the same numbers as on the host; also where the kernel has no user namespaces.
+fn is_of_the_host(map: &str) -> bool {
+    map.is_empty() || map.split_whitespace().eq(["0", "0", "4294967295"])
+}
+
+/// What a process that may be in a container can open: if some of a vendor's GPUs have device nodes that it may
+/// open, those without one are not there for it.  Containers get the nodes of their own GPUs, and see all GPUs in
+/// `/sys`.
+pub(crate) fn without_absent(mut grant: GpuGrant, topology: &Topology) -> GpuGrant {
+    let before = grant.access.clone();
+    for (gpu, access) in topology.gpus.iter().zip(&mut grant.access) {
+        let of_vendor = topology
+            .gpus
+            .iter()
+            .zip(&before)
+            .filter(|(other, _)| other.vendor == gpu.vendor);
+        let some_open = of_vendor
+            .into_iter()
+            .any(|(_, access)| *access == Access::Allowed);
+        if some_open && *access == Access::Unknown && gpu.device_node().is_some() {
+            *access = Access::Denied;
+        }
+    }
+    grant
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nic_placement_node::platform;
+
+    #[test]
+    fn root_of_a_user_namespace_is_not_the_hosts() {
+        assert!(is_of_the_host("         0          0 4294967295\n") && is_of_the_host(""));
+        // unshare -r; rootless podman; Docker's userns-remap; unshare --map-user=1000
+        for map in [
+            "0 65534 1\n",
+            "0 1000 1\n1 100000 65536\n",
+            "0 100000 65536\n",
+            "1000 1000 1\n",
+        ] {
+            assert!(!is_of_the_host(map), "{map}");
+        }
+    }
+
+    fn access(given: [Access; 8]) -> Vec<Access> {
+        let topology = platform::model("dgx-h100").unwrap();
+        assert!(topology.gpus.iter().all(|gpu| gpu.device_node().is_some()));
+        let grant = GpuGrant {
+            access: given.to_vec(),
+            ..GpuGrant::default()
+        };
+        without_absent(grant, &topology).access
+    }
+
+    #[test]
+    fn in_a_container_with_some_device_nodes_the_other_gpus_are_not_there() {
+        let mut given = [Access::Unknown; 8];
+        assert_eq!(access(given), given, "no device node at all tells nothing");
+        given[5] = Access::Allowed;
+        let mut expected = vec![Access::Denied; 8];
+        expected[5] = Access::Allowed;
+        assert_eq!(access(given), expected);
+    }
+}
