@@ -88,9 +88,15 @@ fn unaccounted(line: &str, fragments: &[String]) -> Vec<String> {
 
 fn all_fragments() -> Vec<String> {
     let mut text = String::new();
-    ["src", "crates/core/src", "crates/process/src"]
-        .iter()
-        .for_each(|folder| source(&path(folder), &mut text));
+    [
+        "src",
+        "crates/topology/src",
+        "crates/node/src",
+        "crates/core/src",
+        "crates/process/src",
+    ]
+    .iter()
+    .for_each(|folder| source(&path(folder), &mut text));
     fragments(&text)
 }
 

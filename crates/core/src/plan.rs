@@ -11,7 +11,7 @@ mod text;
 use crate::diagnostic::Diagnostic;
 use crate::gpus;
 use crate::libraries::{self, Evidence, Prepared, ReadFile};
-use crate::order::Order;
+use crate::order;
 use crate::placement::{NodePlacement, Pair, Rail, TaskPlacement, Variable};
 use crate::policy::{self, explain, strictness};
 use crate::step::{Step, Task};
@@ -125,11 +125,8 @@ impl Plan {
 
     /// The variables that a task's evidence must hold if the task has them, and `more`: sorted, each once.
     pub fn evidence_variables(&self, more: &[&'static str]) -> Vec<&str> {
-        let mut names: Vec<&str> = self.prepared.names().chain(gpus::VARIABLES).collect();
-        names.extend(more);
-        names.order();
-        names.dedup();
-        names
+        let names = self.prepared.names().chain(gpus::VARIABLES);
+        Vec::from_iter(order::set(names.chain(more.iter().copied())))
     }
 }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 pub(super) struct Files {
     /// the site's paths, strongest first
     pub of_site: fn(&Topology) -> &'static [&'static str],
-    pub of_user: fn(&Topology, &Present) -> Vec<String>,
+    pub of_user: fn(&Topology, &Evidence) -> Vec<String>,
     pub lines: for<'t> fn(&'t str, ReadFile) -> Vec<Line<'t>>,
     /// true if a name's last line counts, false if its first does
     pub last_counts: bool,
@@ -60,12 +60,19 @@ impl Files {
     }
 
     pub fn users(&self, node: &Topology, task: &Evidence, name: &str) -> Option<Claimed> {
-        let files = (self.of_user)(node, task.present);
+        let files = (self.of_user)(node, task);
         strongest(files.iter().map(|file| self.claimed(task.read, file, name)))
     }
 
     fn claimed(&self, read: ReadFile, file: &str, name: &str) -> Option<Claimed> {
-        let found = read(file)?;
+        let found = if file.starts_with(UNKNOWN_HOME) {
+            FileText {
+                unanswered: Some("the task has no `HOME`, and `/etc/passwd` no such user"),
+                ..FileText::default()
+            }
+        } else {
+            read(file)?
+        };
         let lines = (self.lines)(&found.text, read);
         let names = |name: &str| lines.iter().any(|line| line.name == name);
         let mut own = lines
@@ -130,6 +137,9 @@ pub fn pairs<'t>(
     };
     text.lines().filter_map(line).collect()
 }
+
+/// The home, if it is not known.
+pub const UNKNOWN_HOME: &str = "~";
 
 /// The byte order mark, which some editors write; libraries that do not skip it add it to the first
 /// name.

@@ -19,9 +19,9 @@
 //! machines by their NICs (src/graph/rome_models.cc), which a list may prevent.
 #![forbid(unsafe_code)]
 
-use super::files::{Files, non_empty, pairs};
+use super::files::{Files, UNKNOWN_HOME, non_empty, pairs};
 use super::wanted::Fabric;
-use super::{Answer, Library, Present, Query, has_gpu_of, uniform};
+use super::{Answer, Evidence, Library, Query, has_gpu_of, uniform};
 use crate::order;
 use crate::placement::Rail;
 use crate::topology::{GpuVendor, PciAddress, Topology};
@@ -35,6 +35,7 @@ pub(super) const LIBRARY: Library = Library {
     evidence: &[
         CONF_FILE,
         HOME,
+        USER_ID,
         FORCE_MERGE,
         TOPO_FILE,
         CTRAN[0],
@@ -61,6 +62,8 @@ const FORCE_MERGE: &str = "NCCL_NET_FORCE_MERGE";
 /// NCCL prefers this file to the PCI bus.
 const TOPO_FILE: &str = "NCCL_TOPO_FILE";
 pub(super) const HOME: &str = "HOME";
+/// Slurm's name for the number by which /etc/passwd has the user.
+const USER_ID: &str = "SLURM_JOB_UID";
 /// CTRAN's switches (comms/utils/cvars/nccl_cvars.yaml).
 const CTRAN: [&str; 3] = [
     "NCCL_CTRAN_ENABLE",
@@ -97,15 +100,30 @@ pub(super) const FILES: Files = Files {
     },
 };
 
-/// RCCL before NCCL 2.23 ignores `NCCL_CONF_FILE`.  NCCL up to 2.29 asks for the home in passwd
-/// first, to which Slurm sets `HOME`.
-fn users_files(node: &Topology, present: &Present) -> Vec<String> {
-    let at_home = |file: &str| non_empty(present, HOME).map(|home| format!("{home}/{file}"));
-    let nccls = non_empty(present, CONF_FILE)
+/// RCCL before NCCL 2.23 ignores `NCCL_CONF_FILE`.
+fn users_files(node: &Topology, task: &Evidence) -> Vec<String> {
+    let at_home = |file: &str| Some(format!("{}/{file}", home(task)?));
+    let nccls = non_empty(task.present, CONF_FILE)
         .cloned()
         .or_else(|| at_home(".nccl.conf"));
-    let rccls = at_home(".rccl.conf").filter(|_| has_gpu_of(node, GpuVendor::Amd));
-    nccls.into_iter().chain(rccls).collect()
+    let rccls = has_gpu_of(node, GpuVendor::Amd).then(|| at_home(".rccl.conf"));
+    nccls.into_iter().chain(rccls.flatten()).collect()
+}
+
+/// `HOME`, else the home in /etc/passwd: NCCL up to 2.29 asks getpwuid(3), and a task of
+/// `srun --export=NONE` has no `HOME`.  [`UNKNOWN_HOME`] for a user that another service names.
+fn home(task: &Evidence) -> Option<String> {
+    if let Some(home) = non_empty(task.present, HOME) {
+        return Some(home.clone());
+    }
+    let id = non_empty(task.present, USER_ID)?;
+    let passwd = (task.read)("/etc/passwd")?;
+    let home = |line: &str| {
+        let mut fields = line.split(':').skip(2);
+        (fields.next() == Some(id)).then(|| fields.nth(2).unwrap_or_default().to_string())
+    };
+    let home = passwd.text.lines().find_map(home);
+    Some(home.unwrap_or_else(|| UNKNOWN_HOME.to_string()))
 }
 
 fn ib_hca(query: &Query) -> Option<Answer> {
@@ -235,9 +253,9 @@ fn cross_nic(query: &Query) -> Option<Answer> {
 }
 
 /// NCCL's and RCCL's configuration files, the site's first.
-pub fn files(node: &Topology, present: &Present) -> Vec<String> {
+pub fn files(node: &Topology, task: &Evidence) -> Vec<String> {
     let sites = (FILES.of_site)(node).iter().map(ToString::to_string);
-    sites.chain(users_files(node, present)).collect()
+    sites.chain(users_files(node, task)).collect()
 }
 
 /// The names in [`super::variables`] that the text of such a file sets, sorted.

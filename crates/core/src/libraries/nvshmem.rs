@@ -59,7 +59,7 @@ const MAX_LINE: usize = 4096;
 /// `nvshmemi_getenv_helper`).  A list would disable a file's `NVSHMEM_HCA_PE_MAPPING`.
 pub const FILES: Files = Files {
     of_site: |_| &["/etc/nvshmem.conf"],
-    of_user: |_, present| {
+    of_user: |_, &super::Evidence { present, .. }| {
         let at_home = non_empty(present, HOME).map(|home| format!("{home}/.nvshmem.conf"));
         let mut files = Vec::from_iter(non_empty(present, CONF_FILE).cloned());
         files.extend(at_home);

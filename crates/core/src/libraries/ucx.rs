@@ -99,7 +99,7 @@ const MAX_ITEMS: usize = 64;
 /// `ucs_config_apply_config_vars`).
 pub const FILES: Files = Files {
     of_site: |_| &["/etc/ucx/ucx.conf"],
-    of_user: |_, present| {
+    of_user: |_, &super::Evidence { present, .. }| {
         let mut files = vec!["ucx.conf".to_string()];
         for folder in [CONFIG_DIR, HOME] {
             files.extend(non_empty(present, folder).map(|folder| format!("{folder}/ucx.conf")));

@@ -130,6 +130,34 @@ fn the_file_at_home_is_not_read_where_the_user_names_another() {
     );
 }
 
+// `srun --export=NONE` (22.05.8) leaves a task `SLURM_JOB_UID` and no `HOME`
+#[test]
+fn without_a_home_the_one_in_passwd_counts_as_for_getpwuid() {
+    let passwd = "root:x:0:0::/root:/bin/sh\nme:x:1000:1000:I, me:/home/me:/bin/sh\n";
+    let files: Files = Box::leak(Box::new([
+        ("/etc/passwd", passwd),
+        ("/home/me/.nccl.conf", "NCCL_IB_HCA=mlx5\n"),
+    ]));
+    let task = task(&[1], &[1]);
+    let of = |variables: &[(&str, &str)]| {
+        Situation {
+            files,
+            ..Situation::new(PortState::Active)
+        }
+        .with(variables)
+    };
+    let why = |id: &str| of(&[("SLURM_JOB_UID", id)]).why(&task, "NCCL_IB_HCA");
+    assert_eq!(why("1000"), "`/home/me/.nccl.conf` sets it");
+    assert_eq!(
+        why("7"),
+        "`~/.nccl.conf` may set it: the task has no `HOME`, and `/etc/passwd` no such user"
+    );
+    let is_set = |variables: &[_]| of(variables).value(&task, "NCCL_IB_HCA").is_some();
+    assert!(is_set(&[("SLURM_JOB_UID", "0")]), "root has no such file");
+    assert!(is_set(&[("SLURM_JOB_UID", "7"), ("NCCL_CONF_FILE", "/x")]));
+    assert!(is_set(&[]), "no Slurm, no user");
+}
+
 #[test]
 fn no_file_is_read_where_no_list_would_be_set() {
     let (topology, node) = node(PortState::Down);

@@ -43,8 +43,12 @@ fn memlock(limits: &str) -> Option<u64> {
 fn nccl(plan: &Plan, is_root: bool) -> Vec<(String, Vec<String>)> {
     let of_user = libraries::evidence().filter(|_| !is_root);
     let of_user = of_user.filter_map(|name| Some((name.to_string(), std::env::var(name).ok()?)));
-    let paths = libraries::nccl::files(&plan.node, &of_user.collect());
-    let files = UsersFiles::default();
+    let (files, present) = (UsersFiles::default(), of_user.collect());
+    let task = Evidence {
+        present: &present,
+        read: &|path| files.read(path),
+    };
+    let paths = libraries::nccl::files(&plan.node, &task);
     let text = |path: &str| files.read(path).filter(|file| file.unanswered.is_none());
     let ours = |text: &str| {
         libraries::nccl::set_in(text)
