@@ -9,7 +9,7 @@ use nic_placement_fleet::audit::Audit;
 use nic_placement_node::platform::model;
 use nic_placement_traffic::counters::Sample;
 use nic_placement_traffic::exposition::write;
-use nic_placement_traffic::verify::NodeVerdicts;
+use nic_placement_traffic::report::Report;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -37,10 +37,8 @@ fn of_tasks(verdicts: [&str; 2]) -> String {
             "cpus": {"threads": 1, "as_set": 1, "far": 0, "others": [], "first_left": false},
         })
     };
-    let report =
-        json!({"format": "", "version": 1, "node": "n1", "tasks": verdicts.map(task), "notes": []});
-    let report: NodeVerdicts = serde_json::from_value(report).unwrap();
-    write(&[verify::metric(&report)])
+    let tasks = serde_json::from_value(json!(verdicts.map(task))).unwrap();
+    write(&[verify::metric(&Report::new("n1".to_string(), tasks))])
 }
 
 /// What `audit --textfile` writes of a recorded cluster.

@@ -9,6 +9,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitStatus;
+use std::thread;
 
 /// Runs the program: `before` first, `started` with its result while the program runs, and `ended` with the program's
 /// status.  The tool ends as the program, whatever of its own work fails; `command` is the tool's command.
@@ -19,9 +20,11 @@ pub(super) fn run<B, W>(
     started: impl FnOnce(B, u32) -> W,
     ended: impl FnOnce(W, u8),
 ) -> Result<(), Failure> {
-    let Ok(signals) = Signals::hold() else {
+    // on a small stack (`ulimit -s`) another thread runs the tool, and the first one's signals are not held back
+    let is_first_thread = thread::current().name() == Some("main");
+    let Some(signals) = Signals::hold().ok().filter(|_| is_first_thread) else {
         tell(&format!(
-            "{command}: signals cannot be held back: CMD runs without"
+            "{command}: signals cannot be held back, or the stack is too small: CMD runs alone"
         ));
         return Err(become_as_it_is(program));
     };

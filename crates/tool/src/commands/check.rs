@@ -54,7 +54,8 @@ const FAIL: u8 = 4;
 /// be made, and 2 where the command line was not understood.
 ///
 /// For slurm.conf's HealthCheckProgram, --health prints nothing, or one line of less than 100 plain characters that a script can
-/// pass to scontrol as the reason. It ends within a bound, also where hardware does not answer.
+/// pass to scontrol as the reason. It ends within a bound, also where hardware does not answer. As root it leaves an empty lock
+/// file, /run/nic-placement/.check.lock, so that no second check waits beside one that waits for hardware.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -7,6 +7,22 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use nic_placement_launch::step;
 use std::{env, fmt};
 
+/// Commands of version 1.0.
+const GONE: [(&str, &str); 3] = [
+    (
+        "explain",
+        "`nic-placement show --gpu 3` says why GPU 3 got its NICs",
+    ),
+    (
+        "measure",
+        "`nic-placement verify --bytes -- CMD` counts bytes, `nic-placement verify --merge` adds up reports",
+    ),
+    (
+        "top",
+        "`nic-placement verify --watch` looks again and again",
+    ),
+];
+
 pub(super) fn misunderstood(problem: impl fmt::Display) -> Failure {
     Ending {
         status: 2,
@@ -49,6 +65,9 @@ fn problem(error: &clap::Error) -> String {
     match (error.kind(), argument(error)) {
         (ErrorKind::InvalidSubcommand, _) => {
             let word = text(error, ContextKind::InvalidSubcommand);
+            if let Some((_, instead)) = GONE.iter().find(|(gone, _)| *gone == word) {
+                return format!("`{word}` is gone: {instead}");
+            }
             format!(
                 "unknown command `{word}`{} `nic-placement help` lists all",
                 meant(error, ":")

@@ -1,7 +1,7 @@
 //! The admin's tool: shows, plans and records without Slurm what the plugin does with it.
 //!
-//! The command line is one table, the types that derive `clap`'s traits here and in each command's file: parser, help,
-//! completions and the man page are made from it.
+//! The types that derive `clap`'s traits here and in each command's file are one table, from which parser, help, completions and
+//! the man page are made.
 #![forbid(unsafe_code)]
 
 mod agree;
@@ -15,28 +15,23 @@ mod counters;
 mod devices;
 mod drawing;
 mod exec;
-mod explain;
 mod fabric;
 mod import;
 mod input;
 mod machines;
 mod map;
-mod measure;
 mod misunderstood;
 mod output;
 mod page;
 mod plan;
-mod processes;
 mod refresh;
 mod request;
 mod shortfalls;
 mod show;
 pub mod snapshot;
 mod threads;
-mod top;
 mod trial;
 mod verify;
-mod watch;
 
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use nic_placement_sys as sys;
@@ -46,28 +41,43 @@ use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
+use std::thread;
 
 /// The heading of the options that every command has.
 const EVERYWHERE: &str = "Options of every command";
+
+/// Commands by their readers.
+const READERS: [(&str, &[&str]); 3] = [
+    ("A job", &["show", "plan", "exec", "map", "verify"]),
+    (
+        "A node",
+        &[
+            "check",
+            "refresh",
+            "import",
+            "snapshot",
+            "machines",
+            "completions",
+        ],
+    ),
+    ("A cluster", &["audit", "agree", "fabric", "trial"]),
+];
 
 /// which NIC, CPUs and memory each GPU task gets, and why
 ///
 /// Shows, plans and records, without Slurm, what the plugin nic-placement does. `exec` does the same for a launcher's
 /// processes. The same code decides. The tool needs no privileges. It changes nothing on the node, except that `refresh`
-/// writes the node file.
+/// writes the node file and what stands beside it, and `check --health` as root leaves a lock file there.
 #[derive(Parser)]
 #[command(
     name = "nic-placement",
     version,
     args_override_self = true,
-    disable_help_flag = true
-)]
-#[command(
+    disable_help_flag = true,
     disable_version_flag = true,
     disable_help_subcommand = true,
     hide_possible_values = true
 )]
-#[command(after_help = "The plugin's own words: srun --nic-placement=help")]
 struct CommandLine {
     #[command(subcommand)]
     command: Option<Command>,
@@ -93,29 +103,27 @@ struct CommandLine {
 enum Command {
     Show(show::ShowOptions),
     Plan(plan::PlanCommandOptions),
-    Explain(explain::ExplainOptions),
     Exec(exec::ExecOptions),
+    Map(map::MapOptions),
+    Verify(verify::VerifyOptions),
     Check(check::CheckOptions),
+    Refresh(refresh::RefreshOptions),
+    Import(import::ImportOptions),
+    Snapshot(snapshot::SnapshotOptions),
+    Machines(machines::MachinesOptions),
+    Completions(completions::CompletionsOptions),
     Audit(audit::AuditOptions),
     Agree(agree::AgreeOptions),
     Fabric(fabric::FabricOptions),
-    Snapshot(snapshot::SnapshotOptions),
-    Refresh(refresh::RefreshOptions),
-    Verify(verify::VerifyOptions),
-    Measure(measure::MeasureOptions),
-    Top(top::TopOptions),
     Trial(trial::TrialOptions),
-    Map(map::MapOptions),
-    Import(import::ImportOptions),
-    Machines(machines::MachinesOptions),
-    Completions(completions::CompletionsOptions),
+    #[command(hide = true)]
     Help(Help),
 }
 
 /// the help of a command
 #[derive(clap::Args)]
 struct Help {
-    /// a command; without it this list of commands
+    /// a command; without it the list of commands
     command: Option<OsString>,
 }
 
@@ -139,21 +147,65 @@ impl fmt::Display for Ending {
 impl std::error::Error for Ending {}
 
 pub fn command_line() -> clap::Command {
-    CommandLine::command()
+    let table = CommandLine::command();
+    let help = overview(&table);
+    table.override_help(help)
 }
 
-/// Runs the tool: 0 done, 1 could not, 2 not understood.  `check`, `verify`, `exec` and `measure` have more, or end as
-/// their program does.
+/// The help of the tool itself: 24 rows at most, as a terminal has.
+fn overview(table: &clap::Command) -> String {
+    let about = |command: &clap::Command| {
+        command
+            .get_about()
+            .map_or(String::new(), ToString::to_string)
+    };
+    let mut help = format!(
+        "{}\nUsage: nic-placement [--color auto|always|never] COMMAND …, or -h, --help, -V, --version",
+        about(table)
+    );
+    for (reader, names) in READERS {
+        help += &format!("\n{reader}:");
+        for command in names.iter().filter_map(|name| table.find_subcommand(name)) {
+            help += &format!("\n  {:<11}  {}", command.get_name(), about(command));
+        }
+    }
+    help + "\n\n\
+        nic-placement COMMAND --help says more of one. The plugin's own words: srun --nic-placement=help\n\
+        The node stays as it is, but for refresh, and the lock file that check --health leaves as root"
+}
+
+/// Runs the tool: 0 done, 1 could not, 2 not understood. `check`, `verify` and `exec` have more, or end as their program does.
 pub fn main() -> ExitCode {
-    let is_terminal = io::stdout().is_terminal();
-    let columns = sys::terminal_columns(io::stdout().as_fd());
+    /// More than any command needs: 60 KiB, and 300 KiB without optimisation.
+    const STACK: usize = 2 << 20;
+    let limit = sys::stack_limit();
+    if limit >= STACK as u64 {
+        return answer();
+    }
+    // `RLIMIT_STACK` bounds the first thread's stack alone
+    match thread::Builder::new().stack_size(STACK).spawn(answer) {
+        Ok(thread) => thread.join().unwrap_or(ExitCode::FAILURE),
+        Err(error) => {
+            let kib = limit / 1024;
+            tell(&format!(
+                "the stack may have {kib} KiB (`ulimit -s`), and no thread with more can be started: {error}"
+            ));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn answer() -> ExitCode {
+    let stdout = io::stdout();
+    let is_terminal = stdout.is_terminal();
     let (page, result) = match parse(std::env::args_os()) {
         Ok(line) => {
             let variable = |name| std::env::var_os(name);
-            let (no_color, terminal_type) = (variable("NO_COLOR"), variable("TERM"));
-            let colour =
-                line.color
-                    .is_on(is_terminal, no_color.as_deref(), terminal_type.as_deref());
+            let (no_color, terminal) = (variable("NO_COLOR"), variable("TERM"));
+            let colour = line
+                .color
+                .is_on(is_terminal, no_color.as_deref(), terminal.as_deref());
+            let columns = sys::terminal_columns(stdout.as_fd());
             let mut page = Page::new(colour, is_terminal).with_columns(columns);
             let result = run(line.command, &mut page);
             (page, result)
@@ -164,34 +216,31 @@ pub fn main() -> ExitCode {
             (page, result)
         }
     };
-    let mut stdout = io::stdout();
-    let written = stdout
-        .write_all(page.as_bytes())
-        .and_then(|()| stdout.flush());
-    match (result, written) {
-        (Ok(()), Ok(())) => ExitCode::SUCCESS,
+    let mut stdout = stdout.lock();
+    let written = stdout.write_all(page.as_bytes());
+    let (said, status) = match (result, written.and_then(|()| stdout.flush())) {
+        (Ok(()), Ok(())) => return ExitCode::SUCCESS,
         // a reader that has seen enough (`| head`) is no failure
-        (Ok(()), Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        (Ok(()), Err(error)) => {
-            tell(&format!("cannot write: {error}"));
-            ExitCode::FAILURE
+        (Ok(()), Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            return ExitCode::SUCCESS;
         }
+        (Ok(()), Err(error)) => (format!("cannot write: {error}"), 1),
         (Err(failure), _) => {
-            let said = failure.to_string();
-            if !said.is_empty() {
-                tell(&said);
-            }
-            ExitCode::from(
-                failure
-                    .downcast_ref()
-                    .map_or(1, |Ending { status, .. }| *status),
+            let ending: Option<&Ending> = failure.downcast_ref();
+            (
+                failure.to_string(),
+                ending.map_or(1, |ending| ending.status),
             )
         }
+    };
+    if !said.is_empty() {
+        tell(&said);
     }
+    ExitCode::from(status)
 }
 
 fn tell(text: &str) {
-    // where stderr is closed the line is lost: there is no other place for it
+    // where stderr is closed the line is lost
     let _ = writeln!(io::stderr(), "nic-placement: {}", page::shown(text));
 }
 
@@ -203,37 +252,29 @@ fn run(command: Option<Command>, page: &mut Page) -> Result<(), Failure> {
     match command {
         Some(Command::Show(options)) => show::run(&options, page),
         Some(Command::Plan(options)) => plan::run(&options, page),
-        Some(Command::Explain(options)) => explain::run(&options, page),
         Some(Command::Exec(options)) => exec::run(&options),
+        Some(Command::Map(options)) => map::run(&options, page),
+        Some(Command::Verify(options)) => verify::run(&options, page),
         Some(Command::Check(options)) => check::run(&options, page),
+        Some(Command::Refresh(options)) => refresh::run(&options, page),
+        Some(Command::Import(options)) => import::run(&options, page),
+        Some(Command::Snapshot(options)) => snapshot::run(&options, page),
+        Some(Command::Machines(options)) => machines::run(&options, page),
+        Some(Command::Completions(options)) => completions::run(&options, page),
         Some(Command::Audit(options)) => audit::run(&options, page),
         Some(Command::Agree(options)) => agree::run(&options, page),
         Some(Command::Fabric(options)) => fabric::run(&options, page),
-        Some(Command::Snapshot(options)) => snapshot::run(&options, page),
-        Some(Command::Refresh(options)) => refresh::run(&options, page),
-        Some(Command::Verify(options)) => verify::run(&options, page),
-        Some(Command::Measure(options)) => measure::run(&options, page),
-        Some(Command::Top(options)) => top::run(&options, page),
         Some(Command::Trial(options)) => trial::run(&options, page),
-        Some(Command::Map(options)) => map::run(&options, page),
-        Some(Command::Import(options)) => import::run(&options, page),
-        Some(Command::Machines(options)) => machines::run(&options, page),
-        Some(Command::Completions(options)) => completions::run(&options, page),
         Some(Command::Help(Help { command })) => help(command, page),
         None => help(None, page),
     }
 }
 
-/// The help of a command is the answer to its `--help`.
+/// As the command's `--help`.
 fn help(command: Option<OsString>, page: &mut Page) -> Result<(), Failure> {
-    let asked = ["nic-placement".into()]
-        .into_iter()
-        .chain(command)
-        .chain(["--help".into()]);
-    match parse(asked) {
-        Ok(_) => Ok(()),
-        Err(answer) => misunderstood::answer(&answer, page),
-    }
+    let program = ["nic-placement".into()].into_iter();
+    let asked = program.chain(command).chain(["--help".into()]);
+    parse(asked).map_or_else(|answer| misunderstood::answer(&answer, page), |_| Ok(()))
 }
 
 #[cfg(test)]
@@ -243,5 +284,27 @@ mod tests {
     #[test]
     fn the_table_of_commands_is_consistent() {
         command_line().debug_assert();
+    }
+
+    #[test]
+    fn the_help_names_each_command_once_and_fits_a_terminal_of_24_rows() {
+        let table = command_line();
+        let listed: Vec<&str> = READERS
+            .iter()
+            .flat_map(|(_, names)| names.iter().copied())
+            .collect();
+        let shown = table
+            .get_subcommands()
+            .filter(|command| !command.is_hide_set());
+        assert_eq!(
+            listed,
+            shown.map(clap::Command::get_name).collect::<Vec<_>>()
+        );
+        let help = overview(&table);
+        assert!(help.lines().count() <= 24, "{help}");
+        assert!(
+            help.lines().all(|line| line.chars().count() <= 100),
+            "{help}"
+        );
     }
 }

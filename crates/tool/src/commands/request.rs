@@ -9,13 +9,13 @@ use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
 use nic_placement_core::config::options::WORDS;
 use nic_placement_core::config::{Admin, NodeSource, merge_settings};
-use nic_placement_core::diagnostic::{Diagnostic, counted};
+use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::gpus::VARIABLES;
 use nic_placement_core::libraries::Present;
 use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::step::{Access, GpuGrant, STEP_GPUS, Step};
 use nic_placement_core::topology::Scope;
-use nic_placement_core::topology::{GpuIndex, PciAddress, Topology};
+use nic_placement_core::topology::{GpuIndex, Topology};
 use nic_placement_formats::describe;
 use nic_placement_launch::gpu_list::{BadGpuList, gpus_named};
 use nic_placement_launch::step::{self, BadWish};
@@ -228,26 +228,6 @@ pub(super) fn gpus(
         } else {
             said.into()
         }
-    })
-}
-
-pub(super) fn gpu(option: &str, word: &str, topology: &Topology) -> Result<GpuIndex, Failure> {
-    let found = match (word.parse::<usize>(), word.parse::<PciAddress>()) {
-        (Ok(index), _) => (index < topology.gpus.len()).then_some(GpuIndex(index)),
-        (_, Ok(address)) => topology.gpu_index(address),
-        _ => {
-            return Err(misunderstood(format!(
-                "`{option} {word}`: expected an index or a PCI address"
-            )));
-        }
-    };
-    let count = counted(topology.gpus.len(), "GPU");
-    found.ok_or_else(|| {
-        format!(
-            "`{option} {word}`: no such GPU, `{}` has {count}",
-            topology.name
-        )
-        .into()
     })
 }
 

@@ -14,9 +14,6 @@ use nic_placement_core::topology::{CpuSet, GpuIndex, Nic, NicIndex, NicKind, Pat
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-pub const FORMAT: &str = "nic-placement verify";
-pub const VERSION: u32 = 1;
-
 /// A task, as it was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenTask {
@@ -145,15 +142,6 @@ impl TaskVerdict {
     /// Is the task where it was put, with its NICs and the CPUs of its first thread?
     pub fn is_bad(&self) -> bool {
         self.verdict.is_bad() || self.cpus.is_moved()
-    }
-}
-
-/// 0: all as planned; 1: not all; 2: that cannot be told.
-pub fn status(tasks: &[TaskVerdict]) -> u8 {
-    let cannot_tell = tasks.is_empty() || tasks.iter().any(|task| task.verdict == Verdict::Unknown);
-    match tasks.iter().any(TaskVerdict::is_bad) {
-        true => 1,
-        false => 2 * u8::from(cannot_tell),
     }
 }
 
@@ -337,24 +325,5 @@ pub fn judge(node: Node<'_>, task: &SeenTask, unowned: u32) -> TaskVerdict {
         cpus: binding::cpus(node.topology, task.bound.as_ref(), &near, &task.threads),
         memory: binding::memory(&near, &task.memory),
         changed: task.changed.clone(),
-    }
-}
-
-/// What `verify` says of a node.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct NodeVerdicts {
-    /// [`FORMAT`]
-    pub format: String,
-    /// [`VERSION`]
-    pub version: u32,
-    pub node: String,
-    pub tasks: Vec<TaskVerdict>,
-    pub notes: Vec<String>,
-}
-
-impl NodeVerdicts {
-    pub fn to_json(&self) -> String {
-        // no map, no odd number: it cannot fail
-        serde_json::to_string(self).unwrap_or_default() + "\n"
     }
 }

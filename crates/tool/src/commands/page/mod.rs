@@ -8,8 +8,11 @@ pub(super) use table::Table;
 pub(super) use text::{Style, Text, list, shown};
 
 use nic_placement_core::topology::PathType;
+use nic_placement_sys as sys;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::io::IsTerminal;
+use std::os::fd::AsFd;
 
 /// Columns of a line, at most: for a place beside an editor, a ticket and a manual.
 const WIDTH: usize = 100;
@@ -64,6 +67,12 @@ impl Page {
             is_terminal,
             width: WIDTH,
         }
+    }
+
+    /// A page without colours for this stream.
+    pub(super) fn of<T: IsTerminal + AsFd>(stream: &T) -> Page {
+        let columns = sys::terminal_columns(stream.as_fd());
+        Page::new(false, stream.is_terminal()).with_columns(columns)
     }
 
     pub(super) fn with_columns(self, columns: Option<u16>) -> Page {

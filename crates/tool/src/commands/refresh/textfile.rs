@@ -188,7 +188,7 @@ fn of_pairs(plan: &Plan) -> Vec<Metric> {
 fn bytes(counted: &counters::Sample) -> Vec<Metric> {
     let (mut sent, mut received) = (Vec::new(), Vec::new());
     for (place, counted) in counted {
-        if let Some((_, count)) = counted.rdma.filter(|(counter, _)| !counter.is_exported) {
+        if let Some((_, count)) = counted.rdma.filter(|(counter, _)| !counter.is_exported()) {
             let labels = port_labels(&place.device, place.port);
             sent.push((labels.clone(), count.sent));
             received.push((labels, count.received));

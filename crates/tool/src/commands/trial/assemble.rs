@@ -10,7 +10,7 @@ use nic_placement_fleet::trial::probe::{Identity, Probe, judge};
 use nic_placement_fleet::trial::report::{Effect, FORMAT, Near, TrialReport, TriedWay, VERSION};
 use nic_placement_fleet::trial::witness::{GpusBy, Witness, compare, nvidia_smi_q, rdma_link};
 use nic_placement_formats::describe;
-use nic_placement_traffic::merge;
+use nic_placement_traffic::report::Report;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -327,19 +327,20 @@ fn effect(
     effect
 }
 
-/// Sums of `measure`'s reports of each node; NICs that sent nothing are left out.
+/// Sums of `verify`'s reports of each node; NICs that sent nothing are left out.
 fn bytes(text: &str) -> BTreeMap<String, u64> {
     let mut sent: BTreeMap<String, u64> = BTreeMap::new();
-    for report in text
+    let reports = text
         .lines()
-        .filter_map(|line| merge::read(line.as_bytes()).ok())
+        .filter_map(|line| Report::read(line.as_bytes()).ok());
+    for nic in reports
+        .filter_map(|report| report.traffic)
+        .flat_map(|traffic| traffic.nics)
     {
-        for nic in report.nics {
-            let bytes = nic.rdma.or(nic.tcp).map_or(0, |bytes| bytes.sent);
-            if bytes > 0 {
-                let sum = sent.entry(nic.name).or_default();
-                *sum = sum.saturating_add(bytes);
-            }
+        if nic.sent() > 0 {
+            let bytes = nic.sent();
+            let sum = sent.entry(nic.name).or_default();
+            *sum = sum.saturating_add(bytes);
         }
     }
     sent
