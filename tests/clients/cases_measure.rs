@@ -46,7 +46,9 @@ pub const CASES: &[Case] = cases![
 
 /// The lines that are reports, in the order of the nodes.
 fn reports(text: &str) -> Vec<(Report, Traffic)> {
-    let lines = text.lines().filter(|line| line.starts_with("{\"format\":\"nic-placement verify\""));
+    let lines = text
+        .lines()
+        .filter(|line| line.starts_with("{\"format\":\"nic-placement verify\""));
     let read = |line: &str| Report::read(line.as_bytes()).unwrap();
     let mut reports: Vec<_> = lines
         .map(read)

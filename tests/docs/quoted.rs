@@ -88,9 +88,14 @@ fn unaccounted(line: &str, fragments: &[String]) -> Vec<String> {
 
 fn all_fragments() -> Vec<String> {
     let mut text = String::new();
-    ["src", "crates/core/src", "crates/process/src"]
-        .iter()
-        .for_each(|folder| source(&path(folder), &mut text));
+    for folder in [
+        "src",
+        "crates/core/src",
+        "crates/node/src",
+        "crates/process/src",
+    ] {
+        source(&path(folder), &mut text);
+    }
     fragments(&text)
 }
 

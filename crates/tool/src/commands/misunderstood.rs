@@ -196,7 +196,7 @@ fn argument(error: &clap::Error) -> Option<&str> {
 }
 
 fn name(argument: &str) -> &str {
-    argument.split(" <").next().unwrap_or(argument)
+    argument.split(' ').next().unwrap_or(argument)
 }
 
 fn value(error: &clap::Error) -> &str {

@@ -5,8 +5,6 @@
 #![forbid(unsafe_code)]
 
 mod agree;
-#[cfg(test)]
-mod alerts;
 mod audit;
 mod beside;
 mod check;
@@ -278,33 +276,4 @@ fn help(command: Option<OsString>, page: &mut Page) -> Result<(), Failure> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_table_of_commands_is_consistent() {
-        command_line().debug_assert();
-    }
-
-    #[test]
-    fn the_help_names_each_command_once_and_fits_a_terminal_of_24_rows() {
-        let table = command_line();
-        let listed: Vec<&str> = READERS
-            .iter()
-            .flat_map(|(_, names)| names.iter().copied())
-            .collect();
-        let shown = table
-            .get_subcommands()
-            .filter(|command| !command.is_hide_set());
-        assert_eq!(
-            listed,
-            shown.map(clap::Command::get_name).collect::<Vec<_>>()
-        );
-        let help = overview(&table);
-        assert!(help.lines().count() <= 24, "{help}");
-        assert!(
-            help.lines().all(|line| line.chars().count() <= 100),
-            "{help}"
-        );
-    }
-}
+mod tests;

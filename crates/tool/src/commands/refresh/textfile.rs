@@ -211,7 +211,7 @@ fn bytes(counted: &counters::Sample) -> Vec<Metric> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::alerts::promtool;
+    use crate::commands::tests::alerts::promtool;
     use crate::commands::request::whole_node;
     use nic_placement_core::config::Admin;
     use nic_placement_node::platform::model;

@@ -1,8 +1,8 @@
 //! The alert rules of packaging/prometheus, on the metrics that the commands write: a metric with another name fails here.
 #![forbid(unsafe_code)]
 
-use super::refresh::textfile;
-use super::{audit, request::whole_node, verify};
+use super::super::refresh::textfile;
+use super::super::{audit, request::whole_node, verify};
 use nic_placement_core::config::Admin;
 use nic_placement_core::topology::PortState;
 use nic_placement_fleet::audit::Audit;
@@ -72,7 +72,7 @@ fn series(texts: &[String]) -> Vec<Value> {
 }
 
 /// promtool's answer; `None` without a promtool.
-pub(super) fn promtool(arguments: &[&str], input: &str) -> Option<(bool, String)> {
+pub(in crate::commands) fn promtool(arguments: &[&str], input: &str) -> Option<(bool, String)> {
     let mut promtool = Command::new("promtool");
     promtool
         .args(arguments)
