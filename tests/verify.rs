@@ -7,7 +7,7 @@ mod output;
 mod tasks;
 
 use nic_placement_traffic::bytes::{Bytes, Figure, NicTraffic, NoFigure, Origin, Traffic};
-use nic_placement_traffic::report::Report;
+use nic_placement_traffic::report::NodeReport;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -104,11 +104,11 @@ impl Tree {
     }
 }
 
-fn report(output: &Output) -> Report {
+fn report(output: &Output) -> NodeReport {
     let text = String::from_utf8_lossy(&output.stderr);
     let line = text.lines().find(|line| line.starts_with('{'));
     let line = line.unwrap_or_else(|| panic!("no report: {text}"));
-    Report::read(line.as_bytes()).unwrap()
+    NodeReport::read(line.as_bytes()).unwrap()
 }
 
 fn traffic(output: &Output) -> Traffic {
@@ -540,7 +540,7 @@ fn a_watch_shows_the_tasks_among_thousands_of_processes_and_obeys_none_of_their_
     let nic = text.lines().find(|line| line.starts_with("mlx5_0:1"));
     assert!(nic.unwrap().ends_with("17.0 task 3"), "{text}");
     let json = tree.tool("verify", &["--json", "--watch", "1"]).output();
-    let report = Report::read(&json.unwrap().stdout).unwrap();
+    let report = NodeReport::read(&json.unwrap().stdout).unwrap();
     let processes = |task: usize| report.tasks[task].processes.len();
     assert_eq!((&*report.node, report.tasks.len()), ("node-17", 2));
     assert_eq!(

@@ -4,7 +4,7 @@ use crate::cases_ucx::{are, by};
 use crate::nodes::{NODES, Nodes};
 use crate::{Case, Command, cases};
 use nic_placement_traffic::bytes::{Figure, NicTraffic, Origin, Traffic};
-use nic_placement_traffic::report::Report;
+use nic_placement_traffic::report::NodeReport;
 
 // stderr holds the reports of both nodes, among other lines: they are added up from there
 pub const COMMANDS: &[Command] = &[
@@ -45,11 +45,11 @@ pub const CASES: &[Case] = cases![
 ];
 
 /// The lines that are reports, in the order of the nodes.
-fn reports(text: &str) -> Vec<(Report, Traffic)> {
+fn reports(text: &str) -> Vec<(NodeReport, Traffic)> {
     let lines = text
         .lines()
         .filter(|line| line.starts_with("{\"format\":\"nic-placement verify\""));
-    let read = |line: &str| Report::read(line.as_bytes()).unwrap();
+    let read = |line: &str| NodeReport::read(line.as_bytes()).unwrap();
     let mut reports: Vec<_> = lines
         .map(read)
         .map(|report| (report.clone(), report.traffic.unwrap()))

@@ -2,7 +2,7 @@
 //! tests/clients/cases_verify.rs.
 
 use super::{MARK, Tree};
-use nic_placement_traffic::report::Report;
+use nic_placement_traffic::report::NodeReport;
 use nic_placement_traffic::verify::{TaskVerdict, Verdict};
 use std::os::unix::fs::symlink;
 use std::process::Output;
@@ -35,7 +35,7 @@ impl Tree {
             Some(2),
             "of another node nothing of NICs is known: {output:?}"
         );
-        Report::read(&output.stdout).unwrap().tasks
+        NodeReport::read(&output.stdout).unwrap().tasks
     }
 }
 

@@ -11,7 +11,7 @@ const VERSION: u32 = 2;
 const MAX_NODES: usize = 1 << 16;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Report {
+pub struct NodeReport {
     /// [`FORMAT`], by which a report is known among other JSON
     format: String,
     /// [`VERSION`]
@@ -26,9 +26,9 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
-impl Report {
-    pub fn new(node: String, tasks: Vec<TaskVerdict>) -> Report {
-        Report {
+impl NodeReport {
+    pub fn new(node: String, tasks: Vec<TaskVerdict>) -> NodeReport {
+        NodeReport {
             format: FORMAT.to_string(),
             version: VERSION,
             node,
@@ -40,8 +40,8 @@ impl Report {
         }
     }
 
-    pub fn read(text: &[u8]) -> Result<Report, String> {
-        let report: Report = serde_json::from_slice(text)
+    pub fn read(text: &[u8]) -> Result<NodeReport, String> {
+        let report: NodeReport = serde_json::from_slice(text)
             .map_err(|error| format!("no report of verify: {error}"))?;
         match (report.format.as_str(), report.version) {
             (FORMAT, VERSION) => Ok(report),
@@ -104,7 +104,7 @@ fn add(to: &mut u64, more: u64) {
 }
 
 impl Merged {
-    pub fn add(&mut self, report: Report) -> Result<(), String> {
+    pub fn add(&mut self, report: NodeReport) -> Result<(), String> {
         if self.nodes.len() >= MAX_NODES {
             return Err(format!("more than {MAX_NODES} nodes"));
         }

@@ -7,7 +7,7 @@ use super::bytes::{
 };
 use super::counters::{Count, CountedPort, PortCounts, Sample, interface, rdma};
 use super::exposition::{Metric, write};
-use super::report::{Merged, Report};
+use super::report::{Merged, NodeReport};
 use super::tasks::{marked, numbers};
 use super::verify::{Node, SeenTask, judge};
 use proptest::prelude::*;
@@ -241,8 +241,8 @@ fn traffic_of(before: &Sample, after: &Sample, plan: &PlannedNics) -> Traffic {
     Traffic::new(&readings(before, after), plan, Origin::Tasks)
 }
 
-fn report_of(node: &str, before: &Sample, after: &Sample, plan: &PlannedNics) -> Report {
-    let mut report = Report::new(node.to_string(), Vec::new());
+fn report_of(node: &str, before: &Sample, after: &Sample, plan: &PlannedNics) -> NodeReport {
+    let mut report = NodeReport::new(node.to_string(), Vec::new());
     report.status = Some(0);
     report.traffic = Some(traffic_of(before, after, plan));
     report
@@ -359,7 +359,9 @@ fn nodes_are_added_up_by_the_names_of_nics() {
     for (node, sent) in [("n1", 800), ("n0", 400), ("n1", 999_996)] {
         let text = report_of(node, &before, &after(sent), &plan).to_json();
         assert_eq!(text.matches('\n').count(), 1, "one line: {text}");
-        merged.add(Report::read(text.as_bytes()).unwrap()).unwrap();
+        merged
+            .add(NodeReport::read(text.as_bytes()).unwrap())
+            .unwrap();
     }
     assert_eq!(
         (
@@ -385,7 +387,7 @@ fn nodes_are_added_up_by_the_names_of_nics() {
     assert_eq!((sum.planned_on, merged.nics["mlx5_1:1"].planned_on), (2, 0));
     let other = report_of("n2", &before, &after(8), &plan).to_json();
     let other = other.replace("\"version\":2", "\"version\":3");
-    assert!(Report::read(b"{}").is_err() && Report::read(other.as_bytes()).is_err());
+    assert!(NodeReport::read(b"{}").is_err() && NodeReport::read(other.as_bytes()).is_err());
 }
 
 #[test]
@@ -432,7 +434,7 @@ proptest! {
         prop_assert!(at_end || shares.unknown.len() == back);
         let mut other = report.clone();
         other.node = "n1".to_string();
-        let merged = |reports: [&Report; 2]| {
+        let merged = |reports: [&NodeReport; 2]| {
             let mut merged = Merged::default();
             reports.into_iter().for_each(|report| merged.add(report.clone()).unwrap());
             merged
@@ -440,7 +442,7 @@ proptest! {
         let both = merged([&report, &other]);
         prop_assert_eq!(&both, &merged([&other, &report]));
         prop_assert_eq!(both.shares.planned, 2 * shares.planned);
-        prop_assert_eq!(&Report::read(report.to_json().as_bytes()).unwrap(), &report);
+        prop_assert_eq!(&NodeReport::read(report.to_json().as_bytes()).unwrap(), &report);
     }
 
     /// A user can put any bytes into a process's environment: the names of NICs that are kept of it are printable ASCII.

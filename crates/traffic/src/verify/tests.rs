@@ -1,7 +1,7 @@
 //! Tests of the verdicts, on the model of a DGX H100: GPU 0 has mlx5_0 on its switch; mlx5_1 and mlx5_2 are for storage.
 #![forbid(unsafe_code)]
 
-use super::super::report::Report;
+use super::super::report::NodeReport;
 use super::*;
 use nic_placement_core::policy::{self, Request};
 use nic_placement_node::platform::model;
@@ -297,7 +297,7 @@ fn memory_is_near_on_the_numa_nodes_of_the_gpus() {
 }
 
 fn status(tasks: &[TaskVerdict]) -> u8 {
-    Report::new(String::new(), tasks.to_vec()).verdict()
+    NodeReport::new(String::new(), tasks.to_vec()).verdict()
 }
 
 #[test]
@@ -319,7 +319,7 @@ fn the_status_is_that_of_all_tasks() {
         "what is known to be wrong counts"
     );
     assert_eq!(status(&[]), 2);
-    let mut not_all = Report::new(String::new(), vec![good]);
+    let mut not_all = NodeReport::new(String::new(), vec![good]);
     assert_eq!(not_all.verdict(), 0);
     not_all.not_looked_at = 1;
     assert_eq!(not_all.verdict(), 2, "it may be a task's");

@@ -46,16 +46,14 @@ fn nccl(plan: &Plan, is_root: bool) -> Vec<(String, Vec<String>)> {
     let paths = libraries::nccl::files(&plan.node, &of_user.collect());
     let files = UsersFiles::default();
     let text = |path: &str| files.read(path).filter(|file| file.unanswered.is_none());
-    let ours = |text: &str| {
-        libraries::nccl::set_in(text)
+    let of_file = |path: String| {
+        let text = text(&path)?.text;
+        let ours = libraries::nccl::set_in(&text)
             .into_iter()
-            .map(str::to_string)
-            .collect()
+            .map(str::to_string);
+        Some((path, ours.collect()))
     };
-    paths
-        .into_iter()
-        .filter_map(|path| Some((path.clone(), ours(&text(&path)?.text))))
-        .collect()
+    paths.into_iter().filter_map(of_file).collect()
 }
 
 pub(super) fn environment() -> Present {
@@ -72,7 +70,7 @@ pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagn
         false => topology
             .nics
             .iter()
-            .flat_map(|nic| nic.netdevs.iter().cloned())
+            .flat_map(|nic| nic.netdevs.clone())
             .collect(),
     };
     let given = gpus::VARIABLES
@@ -90,15 +88,11 @@ pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagn
     let there = |_: &str| Some(FileText::default());
     let here = |path: &str| Path::new(path).is_file().then(FileText::default);
     let read: ReadFile = if is_live { &here } else { &there };
-    let given = plan
-        .task(
-            &task,
-            Evidence {
-                present,
-                read: &|_| None,
-            },
-        )
-        .variables;
+    let evidence = Evidence {
+        present,
+        read: &|_| None,
+    };
+    let given = plan.task(&task, evidence).variables;
     let found = judge::lint(&Checked {
         present,
         topology,

@@ -211,8 +211,8 @@ fn bytes(counted: &counters::Sample) -> Vec<Metric> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::tests::alerts::promtool;
     use crate::commands::request::whole_node;
+    use crate::commands::tests::alerts::promtool;
     use nic_placement_core::config::Admin;
     use nic_placement_node::platform::model;
     use nic_placement_traffic::counters::{CountedPort, PortCounts, rdma};

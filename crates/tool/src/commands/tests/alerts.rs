@@ -9,7 +9,7 @@ use nic_placement_fleet::audit::Audit;
 use nic_placement_node::platform::model;
 use nic_placement_traffic::counters::Sample;
 use nic_placement_traffic::exposition::write;
-use nic_placement_traffic::report::Report;
+use nic_placement_traffic::report::NodeReport;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ fn of_tasks(verdicts: [&str; 2]) -> String {
         })
     };
     let tasks = serde_json::from_value(json!(verdicts.map(task))).unwrap();
-    write(&[verify::metric(&Report::new("n1".to_string(), tasks))])
+    write(&[verify::metric(&NodeReport::new("n1".to_string(), tasks))])
 }
 
 /// What `audit --textfile` writes of a recorded cluster.

@@ -10,7 +10,7 @@ use nic_placement_fleet::trial::probe::{Identity, Probe, judge};
 use nic_placement_fleet::trial::report::{Effect, FORMAT, Near, TrialReport, TriedWay, VERSION};
 use nic_placement_fleet::trial::witness::{GpusBy, Witness, compare, nvidia_smi_q, rdma_link};
 use nic_placement_formats::describe;
-use nic_placement_traffic::report::Report;
+use nic_placement_traffic::report::NodeReport;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -332,7 +332,7 @@ fn bytes(text: &str) -> BTreeMap<String, u64> {
     let mut sent: BTreeMap<String, u64> = BTreeMap::new();
     let reports = text
         .lines()
-        .filter_map(|line| Report::read(line.as_bytes()).ok());
+        .filter_map(|line| NodeReport::read(line.as_bytes()).ok());
     for nic in reports
         .filter_map(|report| report.traffic)
         .flat_map(|traffic| traffic.nics)

@@ -6,7 +6,7 @@ use crate::commands::input::{open, or_stdin};
 use crate::commands::page::Page;
 use crate::commands::{Failure, output, tell};
 use nic_placement_fleet::audit::stream::{self, StreamPiece};
-use nic_placement_traffic::report::{Merged, Report};
+use nic_placement_traffic::report::{Merged, NodeReport};
 use std::path::{Path, PathBuf};
 
 pub(super) fn run(
@@ -20,7 +20,7 @@ pub(super) fn run(
         let mut too_many = None;
         let mut take = |(_, piece): StreamPiece<'_>| match piece
             .map_err(str::to_string)
-            .and_then(Report::read)
+            .and_then(NodeReport::read)
         {
             Ok(report) => too_many = merged.add(report).err().or(too_many.take()),
             Err(_) => passed_over += 1,

@@ -23,7 +23,7 @@ use look::{Wanted, numbers_of_this_process};
 use nic_placement_core::topology::Topology;
 use nic_placement_sys as sys;
 use nic_placement_traffic::exposition;
-use nic_placement_traffic::report::Report;
+use nic_placement_traffic::report::NodeReport;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -160,7 +160,7 @@ pub(super) fn run(options: &VerifyOptions, page: &mut Page) -> Result<(), Failur
 }
 
 /// Looks once, or for as long as the options say.
-fn watch(options: &VerifyOptions) -> Result<Report, Failure> {
+fn watch(options: &VerifyOptions) -> Result<NodeReport, Failure> {
     let source = options.node.source();
     let open = opener(&source);
     let wanted = match (&options.job, &options.pid[..]) {
@@ -304,7 +304,7 @@ fn warn_of_place(options: &VerifyOptions) {
 }
 
 /// Writes the files that were asked for, and without `--output` the report to the page.
-fn deliver(options: &VerifyOptions, report: &Report, page: &mut Page) -> Result<(), Failure> {
+fn deliver(options: &VerifyOptions, report: &NodeReport, page: &mut Page) -> Result<(), Failure> {
     let print = |page: &mut Page| match (options.json, options.brief) {
         (true, _) => page.exact(&report.to_json()),
         (false, true) => print::brief(report, page),

@@ -7,7 +7,7 @@ use nic_placement_core::policy::gbps;
 use nic_placement_traffic::bytes::{Bytes, Figure, NicTraffic, Origin, Shares, Traffic};
 use nic_placement_traffic::counters::CountedPort;
 use nic_placement_traffic::exposition::Metric;
-use nic_placement_traffic::report::{Merged, Report};
+use nic_placement_traffic::report::{Merged, NodeReport};
 use nic_placement_traffic::units::{bytes, per_cent};
 use nic_placement_traffic::verify::{By, TaskVerdict, UsedNic, Verdict};
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ const LISTED: usize = 6;
 /// Names of NICs and nodes, and notes.
 const NAMED: usize = 32;
 
-pub(super) fn report(report: &Report, page: &mut Page) {
+pub(super) fn report(report: &NodeReport, page: &mut Page) {
     if let Some(traffic) = &report.traffic {
         let seconds = traffic.seconds;
         let status = report.status;
@@ -288,7 +288,7 @@ fn jobs(tasks: &[TaskVerdict]) -> BTreeMap<Option<u64>, BTreeMap<Verdict, usize>
 }
 
 /// A line for each job, such as `job 1234: 8 tasks: 7 as planned, 1 far (1234.0 task 3: mlx5_5:1)`.
-pub(super) fn brief(report: &Report, page: &mut Page) {
+pub(super) fn brief(report: &NodeReport, page: &mut Page) {
     for job in jobs(&report.tasks).into_keys() {
         let of_job = report.tasks.iter().filter(|task| task.job == job);
         let name = job.map_or("no job".to_string(), |job| format!("job {job}"));
@@ -327,7 +327,7 @@ fn summary(tasks: &[&TaskVerdict]) -> String {
     )
 }
 
-pub(in crate::commands) fn metric(report: &Report) -> Metric {
+pub(in crate::commands) fn metric(report: &NodeReport) -> Metric {
     let mut samples = Vec::new();
     for (job, verdicts) in jobs(&report.tasks) {
         let job = job.map(|job| job.to_string()).unwrap_or_default();

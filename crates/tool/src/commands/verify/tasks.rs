@@ -11,7 +11,7 @@ use nic_placement_core::step::{Access, GpuGrant, Step};
 use nic_placement_core::topology::{GpuIndex, PciAddress, Provenance, Topology};
 use nic_placement_launch::plugstack;
 use nic_placement_traffic::bytes::{self, NicTraffic, Readings, Traffic};
-use nic_placement_traffic::report::Report;
+use nic_placement_traffic::report::NodeReport;
 use nic_placement_traffic::resources::Held;
 use nic_placement_traffic::tasks::Numbers;
 use nic_placement_traffic::verify::{Node, SeenTask, TaskVerdict, judge};
@@ -132,7 +132,7 @@ pub(super) fn report(
     node: Option<&Topology>,
     looks: &Looks,
     readings: Option<Readings>,
-) -> Report {
+) -> NodeReport {
     let name = open().and_then(|root| root.read("proc/sys/kernel/hostname"));
     let topology = node.cloned();
     let topology = topology.unwrap_or_else(|| Topology::empty("this node", Provenance::ThisSystem));
@@ -144,13 +144,13 @@ pub(super) fn report(
     let plan =
         whole_node(topology.clone(), admin).or_else(|_| whole_node(topology, Default::default()));
     let Ok(plan) = plan else {
-        return Report::new(name, Vec::new());
+        return NodeReport::new(name, Vec::new());
     };
     let of = Node {
         topology: &plan.node,
         map: &plan.map,
     };
-    let mut report = Report::new(name, verdicts(of, looks));
+    let mut report = NodeReport::new(name, verdicts(of, looks));
     report.not_looked_at = looks.silent.len() + looks.left;
     if node.is_none() {
         report
