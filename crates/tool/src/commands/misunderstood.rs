@@ -1,4 +1,4 @@
-//! What the parser of the command line answers, in the project's words: one line, with what was probably meant.
+//! clap's errors in one line each, with what was probably meant.
 #![forbid(unsafe_code)]
 
 use super::page::Page;
@@ -31,7 +31,7 @@ pub(super) fn misunderstood(problem: impl fmt::Display) -> Failure {
     .into()
 }
 
-/// The help or version that was asked for, or what was not understood.
+/// Prints help or version; other answers are errors.
 pub(super) fn answer(answer: &clap::Error, page: &mut Page) -> Result<(), Failure> {
     match answer.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -44,7 +44,7 @@ pub(super) fn answer(answer: &clap::Error, page: &mut Page) -> Result<(), Failur
     }
 }
 
-/// A line of help, which the parser does not fold: `  --option <VALUE>  what it means`, or a paragraph's.
+/// Folds a line of help, which clap does not: `  --option <VALUE>  its meaning`, or a paragraph's.
 fn help_line(line: &str, page: &mut Page) {
     let text = line.trim_start();
     let margin = line.len() - text.len();
@@ -148,7 +148,7 @@ fn problem(error: &clap::Error) -> String {
     }
 }
 
-/// True if `--svg` is before this word, which was meant as its file.
+/// True if `--svg` is before this word.
 fn is_after_svg(word: &str) -> bool {
     let words: Vec<_> = env::args_os().collect();
     words
@@ -156,7 +156,7 @@ fn is_after_svg(word: &str) -> bool {
         .any(|two| two[0] == "--svg" && two[1] == word)
 }
 
-/// `, did you mean …?`, or what stands there without a suggestion.
+/// `, did you mean …?`, or `otherwise`.
 fn meant(error: &clap::Error, otherwise: &str) -> String {
     let kinds = [
         ContextKind::SuggestedSubcommand,

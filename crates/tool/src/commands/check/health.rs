@@ -52,8 +52,7 @@ enum Lock {
     Theirs { settled: bool },
 }
 
-/// Judges this node by `nic-placement check --json` with these arguments, and prints what fails.  `folder` is the
-/// lock's.
+/// Judges this node by `nic-placement check --json` with these arguments. `folder` is the lock's.
 pub(super) fn run(
     arguments: Vec<OsString>,
     patience: Duration,
@@ -132,8 +131,8 @@ fn lock(folder: &Path, begun: Instant, patience: Duration) -> Lock {
     }
 }
 
-/// Runs a command for so long at most, and reads its standard output.  It is then killed and not waited for: a process
-/// that waits for hardware ends when that answers, and init takes it.
+/// Runs a command for so long at most. It is then killed and not waited for: a process that waits for hardware ends when that
+/// answers, and init takes it.
 pub(super) fn bounded(mut command: Command, patience: Duration) -> io::Result<Outcome> {
     let end = Instant::now() + patience;
     let mut child = command.stdout(Stdio::piped()).spawn()?;
@@ -149,7 +148,7 @@ pub(super) fn bounded(mut command: Command, patience: Duration) -> io::Result<Ou
     loop {
         match receiver.recv_timeout(end.saturating_duration_since(Instant::now())) {
             Ok(part) => said.extend(part?),
-            // the process has closed its output, as it does at its end: it waits for nothing any more
+            // a process closes its output at its end
             Err(RecvTimeoutError::Disconnected) => return Ok(Outcome::Ended(child.wait()?, said)),
             Err(RecvTimeoutError::Timeout) => {
                 child.kill()?;

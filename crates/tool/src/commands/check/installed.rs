@@ -18,8 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The plugin's arguments by the plugstack.conf that is `named` on the command line, or by this system's if it is live;
-/// findings go to `into`.
+/// The plugin's arguments by the plugstack.conf that is `named`, or by this system's; findings go to `into`.
 pub(super) fn lines(named: Option<&Path>, is_live: bool, into: &mut Installation) -> Admin {
     let slurms_own = || is_live.then(|| plugstack::place(|name| std::env::var_os(name)));
     let Some(file) = named.map(Path::to_path_buf).or_else(slurms_own) else {
@@ -81,7 +80,7 @@ pub(super) fn lines(named: Option<&Path>, is_live: bool, into: &mut Installation
 }
 
 fn is_there(line: &PluginLine, is_live: bool) -> Option<bool> {
-    // of one that is named without a folder another machine's Slurm knows where it is
+    // another machine's Slurm may have it in a folder of its own
     (line.path.is_absolute() || is_live)
         .then(|| found(line).map(|path| path.is_some()))
         .flatten()
@@ -124,8 +123,7 @@ fn owned(path: &Path) -> Option<Owned> {
     })
 }
 
-/// The settings of steps on that node that do not ask, of no partition, by the plugin's lines and the configuration
-/// file.
+/// Settings of steps on that node, in no partition, that do not ask.
 fn unasked(lines: &[PluginLine], file: Option<&(Conf, String)>, node: &str) -> Unasked {
     let decides = |text: &str| {
         ["default=", "rollout="]
@@ -165,8 +163,8 @@ fn unasked(lines: &[PluginLine], file: Option<&(Conf, String)>, node: &str) -> U
     unasked
 }
 
-/// The owner of files that count, as for the plugin, whatever user checks: root.  In a user namespace without the
-/// host's users the host's root looks like others, and all files are read.
+/// Root's files count, as for the plugin, whatever user checks. In a user namespace without the host's users the host's root
+/// looks like others, and all files are read.
 fn roots() -> Author {
     if node::has_the_hosts_users() {
         Author::Root

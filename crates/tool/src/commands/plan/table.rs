@@ -1,4 +1,4 @@
-//! A plan for people: a row for each task, what all share, and on request why.
+//! A plan as a table of tasks, and its reasons.
 #![forbid(unsafe_code)]
 
 use crate::commands::page::{Page, Style, Table, Text};
@@ -91,7 +91,7 @@ fn cells(plan: &Plan, task: &TaskPlan, nic_width: usize) -> Vec<Text> {
         [one] => nic(one, nic_width),
         several => Text::joined(several.iter().map(|rail| nic(rail, 0)), ", "),
     };
-    // what a list of the user's own makes of it
+    // by a list of the user's
     let nics = nics.then(task.others.as_str());
     let cpus = placement.cpus.cpus();
     vec![
@@ -111,7 +111,7 @@ fn ranges(numbers: impl IntoIterator<Item = u32>) -> String {
     numbers.into_iter().collect::<Bitmap>().to_string()
 }
 
-/// First the reasons that all tasks have, then each one's own; consecutive tasks with the same ones are one entry.
+/// First the reasons of all tasks, then each one's own.
 pub(super) fn reasons(placed: &[TaskPlan], page: &mut Page) {
     let all: Vec<Vec<String>> = placed.iter().map(TaskPlan::reasons).collect();
     let is_common =

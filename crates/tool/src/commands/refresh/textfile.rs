@@ -1,6 +1,6 @@
-//! What a refresh found as metrics for the textfile collector of Prometheus' node exporter.
+//! Metrics of the node for the textfile collector of Prometheus' node exporter.
 //!
-//! What the node exporter's own collectors have is not written again: the bytes of `counters/`, the state of interfaces.
+//! The node exporter has the bytes of `counters/` and the state of interfaces itself.
 #![forbid(unsafe_code)]
 
 use crate::commands::counters::{Reading, opener};
@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Time that cards are waited for: they have just answered.
+/// Cards have just answered.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Refuses names without `.prom`: the collector reads no others.
@@ -184,7 +184,7 @@ fn of_pairs(plan: &Plan) -> Vec<Metric> {
     ]
 }
 
-/// The counters that no collector of the node exporter has.
+/// Counters that no collector of the node exporter has.
 fn bytes(counted: &counters::Sample) -> Vec<Metric> {
     let (mut sent, mut received) = (Vec::new(), Vec::new());
     for (place, counted) in counted {
