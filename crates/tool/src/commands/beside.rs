@@ -59,11 +59,7 @@ pub(super) fn run<B, W>(
     watched.and_then(|watched| guarded(|| ended(watched, status)));
     match status {
         0 => Ok(()),
-        status => Err(Ending {
-            status,
-            said: String::new(),
-        }
-        .into()),
+        status => Err(Ending::quiet(status)),
     }
 }
 

@@ -8,7 +8,7 @@ use nic_placement_node::discover::Root;
 use nic_placement_traffic::bytes::Readings;
 use nic_placement_traffic::counters::{self, CountedPort, OF_SOFT_ROCE, PortCounts, Sample};
 use std::collections::BTreeSet;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -43,19 +43,22 @@ pub(super) struct Counted {
 
 impl Counted {
     pub(super) fn begin(open: &Open, patience: Duration) -> Counted {
-        let mut reading = Reading::begin(open, &BTreeSet::new());
-        if !reading.wait(patience) && !reading.is_unasked {
-            let names: Vec<&str> = reading.waiting.iter().map(String::as_str).collect();
+        let Reading {
+            sample,
+            silent,
+            is_unasked,
+        } = read(open, &BTreeSet::new(), patience);
+        if !silent.is_empty() && !is_unasked {
+            let names: Vec<&str> = silent.iter().map(String::as_str).collect();
             let (names, seconds) = (names.join(", "), patience.as_secs());
             super::tell(&format!(
                 "verify: {names} did not answer in {seconds} s and is left out"
             ));
         }
-        let (after, silent) = reading.end();
         Counted {
             open: Arc::clone(open),
             readings: Readings {
-                after,
+                after: sample,
                 silent,
                 ..Readings::default()
             },
@@ -65,78 +68,67 @@ impl Counted {
 
     /// From the begin, or the last readings, until now.
     pub(super) fn readings(&mut self, patience: Duration) -> Readings {
-        let seconds = self.begun.elapsed().as_secs_f64();
-        let mut reading = Reading::begin(&self.open, &self.readings.silent);
-        reading.wait(patience);
-        let (after, silent) = reading.end();
+        let readings = &mut self.readings;
+        readings.seconds = self.begun.elapsed().as_secs_f64();
+        let now = read(&self.open, &readings.silent, patience);
         self.begun = Instant::now();
-        self.readings.silent.extend(silent);
-        self.readings.seconds = seconds;
-        self.readings.before = std::mem::replace(&mut self.readings.after, after);
-        self.readings.clone()
+        readings.silent.extend(now.silent);
+        readings.before = std::mem::replace(&mut readings.after, now.sample);
+        readings.clone()
     }
 }
 
 pub(super) struct Reading {
-    answers: Receiver<(String, Sample)>,
-    waiting: BTreeSet<String>,
-    /// true if no thread could be started: then no card is asked, and none answers
+    pub(super) sample: Sample,
+    /// devices that have not answered
+    silent: BTreeSet<String>,
+    /// true if no thread could be started: then no card was asked
     is_unasked: bool,
-    sample: Sample,
 }
 
 type Left = Mutex<std::vec::IntoIter<String>>;
 
-impl Reading {
-    /// Asks all RDMA devices but the silent ones, and all interfaces of cards.
-    pub(super) fn begin(open: &Open, silent: &BTreeSet<String>) -> Reading {
-        let (sender, answers) = channel();
-        let root = open();
-        let mut devices = root.as_ref().map_or(Vec::new(), |root| {
-            root.list(CLASS, |name| !silent.contains(name))
-        });
-        devices.truncate(MAX_DEVICES);
-        let left: Arc<Left> = Arc::new(Mutex::new(devices.clone().into_iter()));
-        let ask = || {
-            let (left, open, sender) = (Arc::clone(&left), Arc::clone(open), sender.clone());
-            move || ask_all(&left, &open, &sender)
+/// Asks all RDMA devices but the silent ones, and all interfaces of cards. An interface of an RDMA device is in that device's
+/// counts alone.
+pub(super) fn read(open: &Open, silent: &BTreeSet<String>, patience: Duration) -> Reading {
+    let (sender, answers) = channel();
+    let root = open();
+    let devices = root
+        .as_ref()
+        .map(|root| root.list(CLASS, |name| !silent.contains(name)));
+    let mut devices = devices.unwrap_or_default();
+    devices.truncate(MAX_DEVICES);
+    let left: Arc<Left> = Arc::new(Mutex::new(devices.clone().into_iter()));
+    let ask = || {
+        let (left, open, sender) = (Arc::clone(&left), Arc::clone(open), sender.clone());
+        move || ask_all(&left, &open, &sender)
+    };
+    let is_unasked = !devices.is_empty() && !threads::started(ask());
+    // fewer threads than cards ask all the same, as long as cards answer
+    if !is_unasked {
+        let mut others = devices.iter().skip(1);
+        let _ = others.try_for_each(|_| threads::start(ask()));
+    }
+    drop(sender);
+    let end = Instant::now() + patience;
+    let mut sample = root.as_ref().map_or(Sample::new(), interfaces);
+    let mut silent: BTreeSet<String> = devices.into_iter().collect();
+    while !silent.is_empty() {
+        let left = end.saturating_duration_since(Instant::now());
+        let Ok((device, answer)) = answers.recv_timeout(left) else {
+            break;
         };
-        let is_unasked = !devices.is_empty() && !threads::started(ask());
-        // fewer threads than cards ask all the same, as long as cards answer
-        if !is_unasked {
-            let mut others = devices.iter().skip(1);
-            let _ = others.try_for_each(|_| threads::start(ask()));
-        }
-        Reading {
-            answers,
-            waiting: devices.into_iter().collect(),
-            is_unasked,
-            sample: root.as_ref().map_or(Sample::new(), interfaces),
-        }
+        silent.remove(&device);
+        sample.extend(answer);
     }
-
-    /// Takes the answers that come in that time; `true` where all have come.
-    pub(super) fn wait(&mut self, patience: Duration) -> bool {
-        let end = Instant::now() + patience;
-        while !self.waiting.is_empty() {
-            let left = end.saturating_duration_since(Instant::now());
-            let Ok((device, sample)) = self.answers.recv_timeout(left) else {
-                return false;
-            };
-            self.waiting.remove(&device);
-            self.sample.extend(sample);
-        }
-        true
-    }
-
-    /// The sample, and the devices that have not answered. An interface of an RDMA device is in that device's counts alone.
-    pub(super) fn end(self) -> (Sample, BTreeSet<String>) {
-        let mut sample = self.sample;
-        let cards = sample.iter().filter(|(place, _)| place.port > 0);
-        let of_cards = cards.filter_map(|(_, counted)| Some(counted.interface.as_ref()?.0.clone()));
-        let of_cards: BTreeSet<String> = of_cards.collect();
-        sample.retain(|place, _| place.port > 0 || !of_cards.contains(&place.device));
-        (sample, self.waiting)
+    let cards = sample.iter().filter(|(place, _)| place.port > 0);
+    let of_cards = cards.filter_map(|(_, counted)| Some(counted.interface.as_ref()?.0.clone()));
+    let of_cards: BTreeSet<String> = of_cards.collect();
+    sample.retain(|place, _| place.port > 0 || !of_cards.contains(&place.device));
+    Reading {
+        sample,
+        silent,
+        is_unasked,
     }
 }
 
@@ -240,19 +232,12 @@ mod tests {
             }
             Some(tree())
         });
-        let mut reading = Reading::begin(&open, &BTreeSet::new());
-        assert!(!reading.wait(Duration::from_millis(300)));
-        let (sample, silent) = reading.end();
-        assert_eq!((silent.len(), sample.len()), (1, 1));
-        let mut again = Reading::begin(&open, &silent);
-        assert!(again.wait(Duration::from_secs(60)), "the others answer");
-        assert!(
-            again
-                .end()
-                .0
-                .keys()
-                .all(|place| !silent.contains(&place.device))
-        );
+        let first = read(&open, &BTreeSet::new(), Duration::from_millis(300));
+        assert_eq!((first.silent.len(), first.sample.len()), (1, 1));
+        let again = read(&open, &first.silent, Duration::from_secs(60));
+        assert!(again.silent.is_empty(), "the others answer");
+        let mut places = again.sample.keys();
+        assert!(places.all(|place| !first.silent.contains(&place.device)));
         drop(release);
     }
 }

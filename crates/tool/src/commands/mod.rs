@@ -144,6 +144,14 @@ impl fmt::Display for Ending {
 
 impl std::error::Error for Ending {}
 
+impl Ending {
+    /// An end of which nothing is left to say.
+    fn quiet(status: u8) -> Failure {
+        let said = String::new();
+        Ending { status, said }.into()
+    }
+}
+
 pub fn command_line() -> clap::Command {
     let table = CommandLine::command();
     let help = overview(&table);

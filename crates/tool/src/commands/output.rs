@@ -15,19 +15,21 @@ use std::process;
 /// The folder and the name of a file that others find by its name.
 pub(super) fn split(place: &Path) -> Result<(&Path, &str), String> {
     let (folder, name) = parts(place)?;
-    let name = name
-        .to_str()
-        .ok_or_else(|| format!("`{}` is not UTF-8", place.display()))?;
-    Ok((folder, name))
+    let name = name.to_str();
+    Ok((
+        folder,
+        name.ok_or_else(|| format!("`{}` is not UTF-8", place.display()))?,
+    ))
 }
 
 fn parts(place: &Path) -> Result<(&Path, &OsStr), String> {
     // `file_name` does not see the slash by which a folder is meant
     let is_folder = place.as_os_str().as_bytes().ends_with(b"/");
     match (place.parent(), place.file_name()) {
-        _ if is_folder => Err(format!("`{}` is no file's path", place.display())),
-        (Some(folder), Some(name)) if folder.as_os_str().is_empty() => Ok((Path::new("."), name)),
-        (Some(folder), Some(name)) => Ok((folder, name)),
+        (Some(folder), Some(name)) if !is_folder => Ok(match folder.as_os_str().is_empty() {
+            true => (Path::new("."), name),
+            false => (folder, name),
+        }),
         _ => Err(format!("`{}` is no file's path", place.display())),
     }
 }

@@ -99,11 +99,7 @@ pub(super) fn run(
 fn end(line: &str, page: &mut Page) -> Result<(), Failure> {
     page.exact(&format!("{line}\n"));
     // what is wrong stands on stdout; slurmd logs both streams as one
-    Err(Ending {
-        status: FAIL,
-        said: String::new(),
-    }
-    .into())
+    Err(Ending::quiet(FAIL))
 }
 
 /// Takes the lock; where another check has it, waits until `patience` is over, counted from `begun`.

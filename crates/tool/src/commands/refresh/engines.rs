@@ -41,24 +41,16 @@ fn is_there(file: &Path, text: &str) -> bool {
 }
 
 fn written(plan: &Plan, format: Format) -> Result<String, String> {
-    let Plan {
-        node: topology,
-        map: node,
-        ..
-    } = plan;
-    let gpus: Vec<GpuIndex> = topology.gpu_indices().collect();
+    let gpus: Vec<GpuIndex> = plan.node.gpu_indices().collect();
     if gpus.is_empty() {
         return Err("the node has no GPU".to_string());
     }
-    write(
-        format,
-        Subject {
-            topology,
-            node,
-            gpus: &gpus,
-        },
-    )
-    .map_err(|why| why.to_string())
+    let subject = Subject {
+        topology: &plan.node,
+        node: &plan.map,
+        gpus: &gpus,
+    };
+    write(format, subject).map_err(|why| why.to_string())
 }
 
 fn remove(file: &Path) -> Result<(), String> {

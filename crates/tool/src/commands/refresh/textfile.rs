@@ -3,7 +3,7 @@
 //! The node exporter has the bytes of `counters/` and the state of interfaces itself.
 #![forbid(unsafe_code)]
 
-use crate::commands::counters::{Reading, opener};
+use crate::commands::counters::{opener, read};
 use crate::commands::misunderstood::misunderstood;
 use crate::commands::{Failure, output};
 use nic_placement_core::config::NodeSource;
@@ -32,15 +32,11 @@ pub(in crate::commands) fn check(place: &Path) -> Result<(), Failure> {
 }
 
 pub(super) fn keep(plan: &Plan, place: &Path) -> Result<(), String> {
-    let mut reading = Reading::begin(&opener(&NodeSource::Live), &BTreeSet::new());
-    reading.wait(PATIENCE);
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or(Duration::ZERO);
-    output::write(
-        place,
-        write(&metrics(plan, &reading.end().0, now.as_secs())).as_bytes(),
-    )
+    let counted = read(&opener(&NodeSource::Live), &BTreeSet::new(), PATIENCE);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.unwrap_or(Duration::ZERO).as_secs();
+    let text = write(&metrics(plan, &counted.sample, now));
+    output::write(place, text.as_bytes())
 }
 
 type Labels = Vec<(&'static str, String)>;

@@ -151,11 +151,7 @@ pub(super) fn run(options: &VerifyOptions, page: &mut Page) -> Result<(), Failur
     deliver(options, &report, page)?;
     match report.verdict() {
         0 => Ok(()),
-        status => Err(Ending {
-            status,
-            said: String::new(),
-        }
-        .into()),
+        status => Err(Ending::quiet(status)),
     }
 }
 
