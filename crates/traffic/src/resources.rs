@@ -179,19 +179,15 @@ pub fn read(objects: Objects, mut datagram: &[u8], found: &mut Vec<Object>) -> A
     Answer::More
 }
 
-/// Objects of one device that one process holds.
+/// Objects of one device that one process has open.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Held {
     /// queue pairs that are connected to a peer and ready to send, by port
     pub connected: BTreeMap<u32, u32>,
     /// queue pairs without a peer of their own that are ready to send: datagrams, and a driver's own kinds, as EFA's
     pub unconnected: BTreeMap<u32, u32>,
-    /// queue pairs that cannot send yet, or no more
-    pub idle: u32,
     /// pieces of memory that the device may reach
     pub regions: u32,
-    /// how often the device is open
-    pub contexts: u32,
 }
 
 impl Held {
@@ -215,9 +211,7 @@ impl Held {
                 *of_port = join(*of_port, *count);
             }
         }
-        self.idle = join(self.idle, other.idle);
         self.regions = join(self.regions, other.regions);
-        self.contexts = join(self.contexts, other.contexts);
     }
 }
 
@@ -252,7 +246,7 @@ pub fn holdings(answers: &BTreeMap<Objects, Vec<Object>>) -> Holdings {
             match objects {
                 Objects::QueuePairs => count(held, object),
                 Objects::Regions => held.regions += 1,
-                _ => held.contexts += 1,
+                _ => {}
             }
         }
     }
@@ -264,8 +258,8 @@ fn count(held: &mut Held, queue_pair: &Object) {
     const CONNECTED: [u32; 4] = [2, 3, 9, 10];
     /// `IB_QPS_RTS`, ready to send, of include/rdma/ib_verbs.h.
     const READY: u32 = 3;
+    // others cannot send yet, or no more
     if queue_pair.number(STATE) != Some(READY) {
-        held.idle += 1;
         return;
     }
     let kind = queue_pair.number(TYPE);
@@ -348,11 +342,7 @@ mod tests {
         let held = holdings(&[answered(Objects::QueuePairs, &pairs)].into());
         let held = &held.threads[&42]["mlx5_3"];
         assert_eq!(held.connected, BTreeMap::from([(1, 1), (2, 1)]));
-        assert_eq!(
-            (held.unconnected[&1], held.idle),
-            (2, 1),
-            "datagrams and EFA's own kind"
-        );
+        assert_eq!(held.unconnected[&1], 2, "datagrams and EFA's own kind");
     }
 
     #[test]
@@ -378,7 +368,7 @@ mod tests {
         assert_eq!(all.unowned, 1, "the context's own thread has ended too");
         assert_eq!(all.threads.keys().collect::<Vec<_>>(), [&42]);
         let held = &all.threads[&42]["mlx5_3"];
-        assert_eq!((held.connected[&1], held.contexts), (1, 1));
+        assert_eq!(held.connected[&1], 1);
     }
 
     #[test]

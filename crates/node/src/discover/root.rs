@@ -266,22 +266,19 @@ impl Root {
         numbered
     }
 
-    /// The least numbers that name entries of a directory, sorted, and how many more there are.
-    pub fn numbers(&self, path: &str, most: usize) -> (Vec<u32>, usize) {
-        let mut numbers: Vec<u32> = match (&self.source, self.place(path).map(fs::read_dir)) {
+    /// The numbers that name entries of a directory, in any order.
+    pub fn numbers(&self, path: &str) -> Vec<u32> {
+        let number = |name: &str| name.parse().ok();
+        match (&self.source, self.place(path).map(fs::read_dir)) {
             (Backing::Manifest(manifest), _) => {
                 let names = manifest.list(path);
-                names.iter().filter_map(|name| name.parse().ok()).collect()
+                names.iter().filter_map(|name| number(name)).collect()
             }
             (_, Some(Ok(entries))) => entries
-                .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+                .filter_map(|entry| number(entry.ok()?.file_name().to_str()?))
                 .collect(),
             _ => Vec::new(),
-        };
-        numbers.order();
-        let more = numbers.len().saturating_sub(most);
-        numbers.truncate(most);
-        (numbers, more)
+        }
     }
 
     /// The names in a directory that `keep` wants, sorted; empty where there is no such directory.

@@ -18,8 +18,6 @@ fn held(connected: u32, unconnected: u32, regions: u32) -> Held {
         connected: of(connected),
         unconnected: of(unconnected),
         regions,
-        contexts: 1,
-        idle: 0,
     }
 }
 

@@ -240,7 +240,7 @@ fn walk(open: &Open, wanted: &Wanted, from: u32) -> Receiver<Step> {
     let (open, wanted) = (Arc::clone(open), wanted.clone());
     threads::started(move || {
         let Some(root) = open() else { return };
-        let (all, more) = root.numbers("proc", MAX_PROCESSES);
+        let (all, more) = numbers_in(&root, "proc", MAX_PROCESSES);
         let mut pids = wanted.among(&root, all);
         pids.retain(|pid| *pid >= from && !(root.is_live() && *pid == std::process::id()));
         for (behind, pid) in (0..pids.len()).rev().zip(pids) {
@@ -251,6 +251,15 @@ fn walk(open: &Open, wanted: &Wanted, from: u32) -> Receiver<Step> {
         }
     });
     steps
+}
+
+/// The least numbers that name entries of a directory, and how many more there are.
+fn numbers_in(root: &Root, path: &str, most: usize) -> (Vec<u32>, usize) {
+    let mut numbers = root.numbers(path);
+    numbers.sort_unstable();
+    let more = numbers.len().saturating_sub(most);
+    numbers.truncate(most);
+    (numbers, more)
 }
 
 /// `None` where nothing waits for the answers any more.
@@ -277,13 +286,13 @@ fn one(root: &Root, wanted: &Wanted, pid: u32, behind: usize, steps: &Sender<Ste
 
 /// `None` for one that has ended and that its parent has not waited for.
 fn process(root: &Root, pid: u32, user: Option<u32>, told: Told) -> Option<Process> {
-    let (thread_ids, _) = root.numbers(&format!("proc/{pid}/task"), MAX_OF_ONE);
+    let (thread_ids, _) = numbers_in(root, &format!("proc/{pid}/task"), MAX_OF_ONE);
     let threads = thread_ids.iter().filter_map(|id| thread(root, pid, *id));
     let threads: Vec<Thread> = threads.collect();
     if threads.is_empty() {
         return None;
     }
-    let (descriptors, _) = root.numbers(&format!("proc/{pid}/fd"), MAX_OF_ONE);
+    let (descriptors, _) = numbers_in(root, &format!("proc/{pid}/fd"), MAX_OF_ONE);
     let device_files = descriptors.iter().filter_map(|descriptor| {
         let path = root.follow(&format!("proc/{pid}/fd/{descriptor}"))?;
         Some(path.strip_prefix("dev/")?.to_string())
@@ -377,6 +386,13 @@ mod tests {
         });
         assert_eq!(look.processes.keys().collect::<Vec<_>>(), [&3, &9]);
         assert_eq!(look.silent, BTreeSet::from([5]));
+    }
+
+    #[test]
+    fn of_too_many_entries_the_least_are_read_and_the_others_are_counted() {
+        let text = "# nic-placement machine 1\nproc/9/x = 1\nproc/10/x = 1\nproc/2/x = 1\nproc/self/x = 1\n";
+        let root = Root::manifest(nic_placement_formats::manifest::parse(text).unwrap());
+        assert_eq!(numbers_in(&root, "proc", 2), (vec![2, 9], 1));
     }
 
     #[test]
