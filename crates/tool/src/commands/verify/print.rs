@@ -10,6 +10,7 @@ use nic_placement_traffic::exposition::Metric;
 use nic_placement_traffic::report::{Merged, NodeReport};
 use nic_placement_traffic::units::{bytes, per_cent};
 use nic_placement_traffic::verify::{By, TaskVerdict, UsedNic, Verdict};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Of one task: kinds of threads, processes, NICs.
@@ -47,7 +48,7 @@ fn bytes_table(traffic: &Traffic) -> Table {
     let total = traffic.shares.planned.saturating_add(traffic.shares.others);
     let headings = "NIC/GPUs/rate/sent/sent per s/share/received/interface/TCP sent/tasks";
     let mut table = Table::headed(headings.split('/'));
-    for nic in &traffic.nics {
+    for nic in by_use(&traffic.nics) {
         // bytes below 2^53 are exact
         let per_second = |bytes: u64| (bytes as f64 / traffic.seconds.max(0.001)) as u64;
         let style = if nic.is_planned {
@@ -70,6 +71,20 @@ fn bytes_table(traffic: &Traffic) -> Table {
         ]);
     }
     table
+}
+
+/// The busiest first.
+fn by_use(nics: &[NicTraffic]) -> Vec<&NicTraffic> {
+    let moved = |nic: &&NicTraffic| {
+        let figures = [nic.rdma, nic.tcp].into_iter().flatten();
+        let bytes = figures.filter_map(Figure::bytes);
+        Reverse(bytes.fold(0, |sum: u64, of| {
+            sum.saturating_add(of.sent).saturating_add(of.received)
+        }))
+    };
+    let mut nics: Vec<&NicTraffic> = nics.iter().collect();
+    nics.sort_by_key(moved);
+    nics
 }
 
 fn tasks(nic: &NicTraffic) -> Text {
@@ -345,4 +360,30 @@ pub(in crate::commands) fn metric(report: &NodeReport) -> Metric {
         "Tasks on this node by job, and by what they use against their plan.",
         samples,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_busiest_nic_comes_first_and_those_as_busy_stay_in_their_order() {
+        let nic = |name: &str, sent: u64, tcp: u64| -> NicTraffic {
+            let bytes = |sent| json!({ "sent": sent, "received": 0 });
+            let nic = json!({
+                "name": name, "is_planned": true, "gpus": [], "tasks": [], "rate_mbps": null, "counter": null,
+                "rdma": bytes(sent), "interface": null, "tcp": bytes(tcp),
+            });
+            serde_json::from_value(nic).unwrap()
+        };
+        let nics = [
+            nic("mlx5_0:1", 0, 0),
+            nic("mlx5_1:1", 5, 0),
+            nic("mlx5_2:1", 0, 9),
+            nic("mlx5_3:1", 0, 0),
+        ];
+        let names: Vec<&str> = by_use(&nics).iter().map(|nic| nic.name.as_str()).collect();
+        assert_eq!(names, ["mlx5_2:1", "mlx5_1:1", "mlx5_0:1", "mlx5_3:1"]);
+    }
 }
