@@ -52,7 +52,6 @@ impl Numbers {
 /// The environment of a placed process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Marked {
-    pub numbers: Numbers,
     pub gpus: Vec<PciAddress>,
     pub nics: Vec<String>,
     /// the CPUs to which it was bound, if it was
@@ -83,7 +82,6 @@ pub fn marked(environment: &[u8]) -> Option<Marked> {
     let nics = devices.nics.iter().take(MAX_DEVICES);
     let nics = nics.filter(|nic| is_port(nic));
     Some(Marked {
-        numbers: numbers(environment),
         gpus: gpus.filter_map(|gpu| gpu.parse().ok()).collect(),
         nics: nics.map(ToString::to_string).collect(),
         cpus: devices.cpus.and_then(|cpus| CpuSet::from_list(cpus).ok()),

@@ -322,8 +322,9 @@ fn a_task_is_known_by_its_marker_and_slurm_s_numbers() {
         "NIC_PLACEMENT=v1 policy=closest gpus=0000:1b:00.0 nics=mlx5_0:1,mlx5_1:1 set:X=1",
     ]);
     let task = marked(&text).unwrap();
-    assert_eq!(task.numbers.step.unwrap().to_string(), "17.0");
-    assert_eq!((task.numbers.local, task.numbers.rank), (Some(3), Some(11)));
+    let numbers = numbers(&text);
+    assert_eq!(numbers.step.unwrap().to_string(), "17.0");
+    assert_eq!((numbers.local, numbers.rank), (Some(3), Some(11)));
     assert_eq!(
         task.gpus
             .iter()
@@ -342,7 +343,7 @@ fn of_an_environment_that_lies_only_numbers_and_names_are_kept() {
     ]);
     let task = marked(&text).unwrap();
     assert_eq!(
-        (task.numbers.step, task.gpus.len(), &*task.nics),
+        (numbers(&text).step, task.gpus.len(), &*task.nics),
         (None, 1, &["mlx5_0:1".to_string()][..])
     );
     assert_eq!(marked(&environment(&["NIC_PLACEMENT=mine"])), None);
@@ -496,7 +497,7 @@ fn tasks_plan_the_nics_that_they_name() {
     assert_eq!((of_node.len(), origin), (8, Origin::Node), "{of_node:?}");
     let marked = marked(&text).unwrap();
     let task = SeenTask {
-        numbers: marked.numbers,
+        numbers: numbers(&text),
         user: None,
         processes: vec![1],
         gpus: Ok(topology.gpu_indices().collect()),

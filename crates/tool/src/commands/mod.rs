@@ -44,22 +44,47 @@ use std::thread;
 /// The heading of the options that every command has.
 const EVERYWHERE: &str = "Options of every command";
 
-/// Commands by their readers.
-const READERS: [(&str, &[&str]); 3] = [
-    ("A job", &["show", "plan", "exec", "map", "verify"]),
-    (
-        "A node",
-        &[
-            "check",
-            "refresh",
-            "import",
-            "snapshot",
-            "machines",
-            "completions",
-        ],
-    ),
-    ("A cluster", &["audit", "agree", "fabric", "trial"]),
-];
+/// Makes the table of commands, each of which is called as its module, by their readers.
+macro_rules! commands {
+    ($($reader:literal: $($command:ident($module:ident::$options:ident))*;)*) => {
+        const READERS: &[(&str, &[&str])] = &[$(($reader, &[$(stringify!($module)),*])),*];
+
+        #[derive(Subcommand)]
+        enum Command {
+            $($($command($module::$options),)*)*
+            #[command(hide = true)]
+            Help(Help),
+        }
+
+        fn run(command: Command, page: &mut Page) -> Result<(), Failure> {
+            match command {
+                $($(Command::$command(options) => $module::run(&options, page),)*)*
+                Command::Help(Help { command }) => help(command, page),
+            }
+        }
+    };
+}
+
+commands! {
+    "A job":
+        Show(show::ShowOptions)
+        Plan(plan::PlanCommandOptions)
+        Exec(exec::ExecOptions)
+        Map(map::MapOptions)
+        Verify(verify::VerifyOptions);
+    "A node":
+        Check(check::CheckOptions)
+        Refresh(refresh::RefreshOptions)
+        Import(import::ImportOptions)
+        Snapshot(snapshot::SnapshotOptions)
+        Machines(machines::MachinesOptions)
+        Completions(completions::CompletionsOptions);
+    "A cluster":
+        Audit(audit::AuditOptions)
+        Agree(agree::AgreeOptions)
+        Fabric(fabric::FabricOptions)
+        Trial(trial::TrialOptions);
+}
 
 /// which NIC, CPUs and memory each GPU task gets, and why
 ///
@@ -95,27 +120,6 @@ struct CommandLine {
     /// the version
     #[arg(short = 'V', long, action = ArgAction::Version)]
     version: Option<bool>,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    Show(show::ShowOptions),
-    Plan(plan::PlanCommandOptions),
-    Exec(exec::ExecOptions),
-    Map(map::MapOptions),
-    Verify(verify::VerifyOptions),
-    Check(check::CheckOptions),
-    Refresh(refresh::RefreshOptions),
-    Import(import::ImportOptions),
-    Snapshot(snapshot::SnapshotOptions),
-    Machines(machines::MachinesOptions),
-    Completions(completions::CompletionsOptions),
-    Audit(audit::AuditOptions),
-    Agree(agree::AgreeOptions),
-    Fabric(fabric::FabricOptions),
-    Trial(trial::TrialOptions),
-    #[command(hide = true)]
-    Help(Help),
 }
 
 /// the help of a command
@@ -183,12 +187,12 @@ fn overview(table: &clap::Command) -> String {
 /// Runs the tool: 0 done, 1 could not, 2 not understood. `check`, `verify` and `exec` have more, or end as their program does.
 pub fn main() -> ExitCode {
     /// More than any command needs: 60 KiB, and 300 KiB without optimisation.
-    const STACK: usize = 2 << 20;
+    const STACK: usize = 512 << 10;
     let limit = sys::stack_limit();
     if limit >= STACK as u64 {
         return answer();
     }
-    // `RLIMIT_STACK` bounds the first thread's stack alone
+    // `RLIMIT_STACK` bounds the first thread's stack alone; execve(2) keeps this one's mask and memory policy
     match thread::Builder::new().stack_size(STACK).spawn(answer) {
         Ok(thread) => thread.join().unwrap_or(ExitCode::FAILURE),
         Err(error) => {
@@ -213,7 +217,10 @@ fn answer() -> ExitCode {
                 .is_on(is_terminal, no_color.as_deref(), terminal.as_deref());
             let columns = sys::terminal_columns(stdout.as_fd());
             let mut page = Page::new(colour, is_terminal).with_columns(columns);
-            let result = run(line.command, &mut page);
+            let result = match line.command {
+                Some(command) => run(command, &mut page),
+                None => help(None, &mut page),
+            };
             (page, result)
         }
         Err(error) => {
@@ -252,28 +259,6 @@ fn tell(text: &str) {
 
 fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<CommandLine, clap::Error> {
     CommandLine::from_arg_matches(&command_line().try_get_matches_from(arguments)?)
-}
-
-fn run(command: Option<Command>, page: &mut Page) -> Result<(), Failure> {
-    match command {
-        Some(Command::Show(options)) => show::run(&options, page),
-        Some(Command::Plan(options)) => plan::run(&options, page),
-        Some(Command::Exec(options)) => exec::run(&options),
-        Some(Command::Map(options)) => map::run(&options, page),
-        Some(Command::Verify(options)) => verify::run(&options, page),
-        Some(Command::Check(options)) => check::run(&options, page),
-        Some(Command::Refresh(options)) => refresh::run(&options, page),
-        Some(Command::Import(options)) => import::run(&options, page),
-        Some(Command::Snapshot(options)) => snapshot::run(&options, page),
-        Some(Command::Machines(options)) => machines::run(&options, page),
-        Some(Command::Completions(options)) => completions::run(&options, page),
-        Some(Command::Audit(options)) => audit::run(&options, page),
-        Some(Command::Agree(options)) => agree::run(&options, page),
-        Some(Command::Fabric(options)) => fabric::run(&options, page),
-        Some(Command::Trial(options)) => trial::run(&options, page),
-        Some(Command::Help(Help { command })) => help(command, page),
-        None => help(None, page),
-    }
 }
 
 /// As the command's `--help`.

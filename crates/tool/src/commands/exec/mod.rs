@@ -5,6 +5,7 @@ mod place;
 mod variables;
 
 use super::misunderstood::misunderstood;
+use super::page::Page;
 use super::request::{Nics, NodeOptions, number, words_help};
 use super::{Ending, Failure};
 use clap::{ArgAction, ValueHint};
@@ -95,7 +96,7 @@ struct Intent {
 }
 
 /// Returns only if the program was not started.
-pub(super) fn run(options: &ExecOptions) -> Result<(), Failure> {
+pub(super) fn run(options: &ExecOptions, _: &mut Page) -> Result<(), Failure> {
     let words = options
         .words
         .as_deref()

@@ -276,8 +276,8 @@ fn one(root: &Root, wanted: &Wanted, pid: u32, behind: usize, steps: &Sender<Ste
     let told = Told::by(&environment);
     let step = match wanted.has(&told) {
         true => process(root, pid, user, told).map(|process| Step::Is(pid, Box::new(process))),
-        false => told.marked.map(|marked| {
-            let step = marked.numbers.step.map(|step| format!("step {step}"));
+        false => told.marked.map(|_| {
+            let step = told.numbers.step.map(|step| format!("step {step}"));
             Step::Other(step.unwrap_or_else(|| format!("process {pid}")))
         }),
     };

@@ -53,7 +53,7 @@ use watch::{PAUSES, Watch};
 Ends with, and after CMD as CMD ends:
   0  all tasks are as planned
   1  one uses another NIC or none, or its first thread has left its CPUs
-  2  that cannot be told, or the command line was not understood
+  2  that cannot be told, a process was not looked at, or the command line was not understood
 126 and 127 as env(1): CMD could not be started, was not found
 
 Examples:
