@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const MAX_SILENT: usize = 8;
 /// Processes of a node, which has tens of thousands at most; and those of tasks.
 const MAX_PROCESSES: usize = 1 << 17;
-pub(super) const MAX_KEPT: usize = 1 << 14;
+const MAX_KEPT: usize = 1 << 14;
 /// Threads, and descriptors, of one process.
 const MAX_OF_ONE: usize = 4096;
 /// Bytes of one environment. By default a program's environment and arguments have 2 MiB together; the marker is among a
@@ -68,15 +68,15 @@ impl Wanted {
         Wanted::Job(step.job, step.step.filter(|step| *step <= LAST))
     }
 
-    fn has(&self, told: &Told) -> bool {
-        let step = told.numbers.step;
+    fn has(&self, process: &Process) -> bool {
+        let step = process.numbers.step;
         let is_of = |job, wanted: Option<u64>| {
             step.is_some_and(|own| {
                 own.job == job && own.step.is_some() && (wanted.is_none() || own.step == wanted)
             })
         };
         match self {
-            Wanted::All => told.marked.is_some() || step.is_some_and(|step| step.step.is_some()),
+            Wanted::All => process.marked.is_some() || step.is_some_and(|step| step.step.is_some()),
             Wanted::Job(job, step) => is_of(*job, *step),
             Wanted::Processes(_) => true,
         }
@@ -106,36 +106,15 @@ fn value<'s>(status: &'s str, name: &str) -> Option<&'s str> {
     lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"))
 }
 
-/// Facts of an environment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Told {
+#[derive(Debug, Clone, Default)]
+pub(super) struct Process {
     pub(super) numbers: Numbers,
     pub(super) marked: Option<Marked>,
+    /// variables of ours that have another value
     pub(super) changed: Vec<String>,
     /// those of GPUs
     pub(super) variables: BTreeMap<&'static str, String>,
     pub(super) step_gpus: Option<String>,
-}
-
-impl Told {
-    fn by(environment: &[u8]) -> Told {
-        let value = |name: &'static str| variable(environment, name).map(str::to_string);
-        let of_gpus = gpus::VARIABLES
-            .into_iter()
-            .filter_map(|name| Some((name, value(name)?)));
-        Told {
-            numbers: numbers(environment),
-            marked: marked(environment),
-            changed: changed(environment),
-            variables: of_gpus.collect(),
-            step_gpus: value(STEP_GPUS),
-        }
-    }
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct Process {
-    pub(super) told: Told,
     pub(super) user: Option<u32>,
     thread_ids: Vec<u32>,
     pub(super) threads: Vec<Thread>,
@@ -146,18 +125,116 @@ pub(super) struct Process {
     pub(super) held: BTreeMap<String, Held>,
 }
 
-#[derive(Debug)]
-pub(super) struct Look {
+impl Process {
+    /// Without what /proc has besides.
+    fn by(environment: &[u8]) -> Process {
+        let value = |name: &'static str| variable(environment, name).map(str::to_string);
+        let of_gpus = gpus::VARIABLES.into_iter();
+        let of_gpus = of_gpus.filter_map(|name| Some((name, value(name)?)));
+        Process {
+            numbers: numbers(environment),
+            marked: marked(environment),
+            changed: changed(environment),
+            variables: of_gpus.collect(),
+            step_gpus: value(STEP_GPUS),
+            ..Process::default()
+        }
+    }
+}
+
+/// One look, or the sum of several.
+#[derive(Debug, Default)]
+pub(super) struct Looks {
     pub(super) processes: BTreeMap<u32, Process>,
     /// placed processes that were not wanted: `step 17.3`, or `process 102`
     pub(super) others: BTreeSet<String>,
-    /// queue pairs of unknown processes; else the reason why nothing is known of any
-    pub(super) unowned: Result<u32, String>,
+    /// queue pairs of unknown processes, the most of any look
+    pub(super) unowned: Option<u32>,
+    /// the reason why nothing is known of any
+    pub(super) why: Option<String>,
     pub(super) silent: BTreeSet<u32>,
-    /// processes behind the last one of a look that ended early
+    /// processes behind the last one of a look that ended early, or that are not kept
     pub(super) left: usize,
     /// users whose processes this one may not look at
     pub(super) hidden: BTreeSet<u32>,
+}
+
+impl Looks {
+    pub(super) fn one(open: &Open, wanted: &Wanted) -> Looks {
+        let mut look = Looks::default();
+        // first the devices: a process that has begun since holds nothing yet, and one that has ended is not found
+        let holdings = match holdings(open) {
+            Ok(holdings) => {
+                look.unowned = Some(holdings.unowned);
+                holdings
+            }
+            Err(why) => {
+                look.why = Some(why);
+                Holdings::default()
+            }
+        };
+        look.gather(PATIENCE, |from| walk(open, wanted, from));
+        for process in look.processes.values_mut() {
+            let held = process.thread_ids.iter();
+            let held = held.filter_map(|thread| holdings.threads.get(thread));
+            for (device, held) in held.flatten() {
+                process.held.entry(device.clone()).or_default().add(held);
+            }
+        }
+        look
+    }
+
+    /// Of a process held at any time counts, and of the rest what was seen last.
+    pub(super) fn add(&mut self, later: Looks) {
+        let mut left = later.left;
+        for (pid, mut process) in later.processes {
+            if let Some(known) = self.processes.remove(&pid) {
+                for (device, held) in known.held {
+                    process.held.entry(device).or_default().most(&held);
+                }
+                process.device_files.extend(known.device_files);
+            }
+            left += self.keep(pid, process);
+        }
+        self.others.extend(later.others);
+        self.unowned = self.unowned.max(later.unowned);
+        self.why = later.why.or(self.why.take());
+        self.silent.extend(later.silent);
+        self.left = self.left.max(left);
+        self.hidden.extend(later.hidden);
+    }
+
+    /// 1 if there is no room for the process.
+    fn keep(&mut self, pid: u32, process: Process) -> usize {
+        if self.processes.len() >= MAX_KEPT {
+            return 1;
+        }
+        self.processes.insert(pid, process);
+        0
+    }
+
+    /// Collects the steps of walks over the processes: if a process does not answer, a new walk begins behind it.
+    fn gather(&mut self, patience: Duration, walk: impl Fn(u32) -> Receiver<Step>) {
+        let (mut at, mut behind) = (0, 0);
+        while self.silent.len() < MAX_SILENT {
+            let steps = walk(at + u32::from(at > 0));
+            loop {
+                match steps.recv_timeout(patience) {
+                    Ok(Step::Begins(pid, left)) => (at, behind) = (pid, left),
+                    Ok(Step::Hidden(user)) => drop(self.hidden.insert(user)),
+                    Ok(Step::Other(name)) => drop(self.others.insert(name)),
+                    Ok(Step::Is(pid, process)) => self.left += self.keep(pid, *process),
+                    Err(RecvTimeoutError::Disconnected) => {
+                        self.left += behind;
+                        return;
+                    }
+                    Err(RecvTimeoutError::Timeout) => break,
+                }
+            }
+            self.silent.insert(at);
+        }
+        self.left += behind;
+    }
 }
 
 enum Step {
@@ -166,60 +243,6 @@ enum Step {
     Hidden(u32),
     Other(String),
     Is(u32, Box<Process>),
-}
-
-pub(super) fn look(open: &Open, wanted: &Wanted) -> Look {
-    // first the devices: a process that has begun since holds nothing yet, and one that has ended is not found
-    let (holdings, why) = match holdings(open) {
-        Ok(holdings) => (holdings, None),
-        Err(why) => (Holdings::default(), Some(why)),
-    };
-    let mut look = Look {
-        processes: BTreeMap::new(),
-        others: BTreeSet::new(),
-        unowned: why.map_or(Ok(holdings.unowned), Err),
-        silent: BTreeSet::new(),
-        left: 0,
-        hidden: BTreeSet::new(),
-    };
-    gather(&mut look, PATIENCE, |from| walk(open, wanted, from));
-    for process in look.processes.values_mut() {
-        let held = process.thread_ids.iter();
-        let held = held.filter_map(|thread| holdings.threads.get(thread));
-        for (device, held) in held.flatten() {
-            process.held.entry(device.clone()).or_default().add(held);
-        }
-    }
-    look
-}
-
-/// Collects the steps of walks over the processes: if a process does not answer, a new walk begins behind it.
-fn gather(look: &mut Look, patience: Duration, walk: impl Fn(u32) -> Receiver<Step>) {
-    let (mut at, mut left) = (0, 0);
-    loop {
-        let steps = walk(at + u32::from(at > 0));
-        loop {
-            match steps.recv_timeout(patience) {
-                Ok(Step::Begins(pid, behind)) => (at, left) = (pid, behind),
-                Ok(Step::Hidden(user)) => drop(look.hidden.insert(user)),
-                Ok(Step::Other(name)) => drop(look.others.insert(name)),
-                Ok(Step::Is(pid, process)) if look.processes.len() < MAX_KEPT => {
-                    look.processes.insert(pid, *process);
-                }
-                Ok(Step::Is(..)) => look.left += 1,
-                Err(RecvTimeoutError::Disconnected) => {
-                    look.left += left;
-                    return;
-                }
-                Err(RecvTimeoutError::Timeout) => break,
-            }
-        }
-        look.silent.insert(at);
-        if look.silent.len() == MAX_SILENT {
-            look.left += left;
-            return;
-        }
-    }
 }
 
 fn holdings(open: &Open) -> Result<Holdings, String> {
@@ -273,23 +296,24 @@ fn one(root: &Root, wanted: &Wanted, pid: u32, behind: usize, steps: &Sender<Ste
             None => Some(()),
         };
     };
-    let told = Told::by(&environment);
-    let step = match wanted.has(&told) {
-        true => process(root, pid, user, told).map(|process| Step::Is(pid, Box::new(process))),
-        false => told.marked.map(|_| {
-            let step = told.numbers.step.map(|step| format!("step {step}"));
+    let mut process = Process::by(&environment);
+    process.user = user;
+    let step = match wanted.has(&process) {
+        true => filled(root, pid, process).map(|process| Step::Is(pid, Box::new(process))),
+        false => process.marked.map(|_| {
+            let step = process.numbers.step.map(|step| format!("step {step}"));
             Step::Other(step.unwrap_or_else(|| format!("process {pid}")))
         }),
     };
     step.map_or(Some(()), send)
 }
 
-/// `None` for one that has ended and that its parent has not waited for.
-fn process(root: &Root, pid: u32, user: Option<u32>, told: Told) -> Option<Process> {
-    let (thread_ids, _) = numbers_in(root, &format!("proc/{pid}/task"), MAX_OF_ONE);
-    let threads = thread_ids.iter().filter_map(|id| thread(root, pid, *id));
-    let threads: Vec<Thread> = threads.collect();
-    if threads.is_empty() {
+/// The process with its threads, files and pages; `None` for one that has ended and that its parent has not waited for.
+fn filled(root: &Root, pid: u32, mut process: Process) -> Option<Process> {
+    (process.thread_ids, _) = numbers_in(root, &format!("proc/{pid}/task"), MAX_OF_ONE);
+    let threads = process.thread_ids.iter();
+    process.threads = threads.filter_map(|id| thread(root, pid, *id)).collect();
+    if process.threads.is_empty() {
         return None;
     }
     let (descriptors, _) = numbers_in(root, &format!("proc/{pid}/fd"), MAX_OF_ONE);
@@ -297,15 +321,9 @@ fn process(root: &Root, pid: u32, user: Option<u32>, told: Told) -> Option<Proce
         let path = root.follow(&format!("proc/{pid}/fd/{descriptor}"))?;
         Some(path.strip_prefix("dev/")?.to_string())
     });
-    Some(Process {
-        told,
-        user,
-        threads,
-        memory: memory(root, pid),
-        device_files: device_files.collect(),
-        held: BTreeMap::new(),
-        thread_ids,
-    })
+    process.device_files = device_files.collect();
+    process.memory = memory(root, pid);
+    Some(process)
 }
 
 /// `None` for one that has ended; a process's first thread stays until the others have.
@@ -347,31 +365,11 @@ fn memory(root: &Root, pid: u32) -> BTreeMap<u32, u64> {
 mod tests {
     use super::*;
 
-    fn nothing() -> Look {
-        Look {
-            processes: BTreeMap::new(),
-            others: BTreeSet::new(),
-            unowned: Ok(0),
-            silent: BTreeSet::new(),
-            left: 0,
-            hidden: BTreeSet::new(),
-        }
-    }
-
     #[test]
     fn a_process_that_does_not_answer_is_left_out_and_those_behind_it_are_seen() {
-        let process = || Process {
-            told: Told::by(b""),
-            user: None,
-            thread_ids: Vec::new(),
-            threads: Vec::new(),
-            memory: BTreeMap::new(),
-            device_files: BTreeSet::new(),
-            held: BTreeMap::new(),
-        };
         let kept = std::cell::RefCell::new(Vec::new());
-        let mut look = nothing();
-        gather(&mut look, Duration::from_millis(20), |from| {
+        let mut look = Looks::default();
+        look.gather(Duration::from_millis(20), |from| {
             let (sender, steps) = channel();
             for pid in [3, 5, 9].into_iter().filter(|pid| *pid >= from) {
                 sender.send(Step::Begins(pid, 0)).unwrap();
@@ -380,7 +378,7 @@ mod tests {
                     kept.borrow_mut().push(sender);
                     return steps;
                 }
-                sender.send(Step::Is(pid, Box::new(process()))).unwrap();
+                sender.send(Step::Is(pid, Box::default())).unwrap();
             }
             steps
         });
@@ -398,8 +396,8 @@ mod tests {
     #[test]
     fn where_no_process_answers_the_look_ends_and_those_left_are_counted() {
         let kept = std::cell::RefCell::new(Vec::new());
-        let mut look = nothing();
-        gather(&mut look, Duration::from_millis(1), |from| {
+        let mut look = Looks::default();
+        look.gather(Duration::from_millis(1), |from| {
             let (sender, steps) = channel();
             let pid = from.max(1);
             let step = Step::Begins(pid, 100 - pid as usize);

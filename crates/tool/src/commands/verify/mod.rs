@@ -19,7 +19,7 @@ use super::page::Page;
 use super::request::{NodeOptions, node_in_time, number};
 use super::{Ending, Failure, beside, output, tell, threads};
 use clap::ValueHint;
-use look::{Wanted, numbers_of_this_process};
+use look::{Looks, Wanted, numbers_of_this_process};
 use nic_placement_core::topology::Topology;
 use nic_placement_sys as sys;
 use nic_placement_traffic::exposition;
@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
-use tasks::{Looks, report};
+use tasks::report;
 use watch::{PAUSES, Watch};
 
 /// which NICs, CPUs and memory tasks really use, and the bytes of each NIC
@@ -188,7 +188,8 @@ fn watch(options: &VerifyOptions) -> Result<NodeReport, Failure> {
         }
         thread::sleep(left().min(*pause));
         let now = Looks::one(&open, &wanted);
-        let have_ended = seconds != u64::MAX && now.is_empty() && !looks.is_empty();
+        let have_ended =
+            seconds != u64::MAX && now.processes.is_empty() && !looks.processes.is_empty();
         if is_shown {
             let readings = lately.as_mut().map(|lately| lately.readings(BEFORE));
             let mut page = Page::of(&io::stdout());

@@ -1,7 +1,7 @@
 //! The tasks of the processes that were seen, with their GPUs and verdicts.
 #![forbid(unsafe_code)]
 
-use super::look::{self, Look, MAX_KEPT, Process, Wanted};
+use super::look::{Looks, Process};
 use super::print::first_of;
 use crate::commands::counters::Open;
 use crate::commands::request::whole_node;
@@ -20,65 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Other steps that are named.
 const NAMED: usize = 8;
 
-/// What several looks saw.
-#[derive(Default)]
-pub(super) struct Looks {
-    processes: BTreeMap<u32, Process>,
-    others: BTreeSet<String>,
-    /// the most of any look that could tell
-    unowned: Option<u32>,
-    why: Option<String>,
-    silent: BTreeSet<u32>,
-    left: usize,
-    hidden: BTreeSet<u32>,
-}
-
 impl Looks {
-    pub(super) fn one(open: &Open, wanted: &Wanted) -> Looks {
-        let Look {
-            processes,
-            others,
-            unowned,
-            silent,
-            left,
-            hidden,
-        } = look::look(open, wanted);
-        Looks {
-            processes,
-            others,
-            why: unowned.clone().err(),
-            unowned: unowned.ok(),
-            silent,
-            left,
-            hidden,
-        }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.processes.is_empty()
-    }
-
-    /// Of a process held at any time counts, and of the rest what was seen last.
-    pub(super) fn add(&mut self, later: Looks) {
-        for (pid, mut process) in later.processes {
-            if let Some(known) = self.processes.remove(&pid) {
-                for (device, held) in known.held {
-                    process.held.entry(device).or_default().most(&held);
-                }
-                process.device_files.extend(known.device_files);
-            }
-            if self.processes.len() < MAX_KEPT {
-                self.processes.insert(pid, process);
-            }
-        }
-        self.others.extend(later.others);
-        self.unowned = self.unowned.max(later.unowned);
-        self.why = later.why.or(self.why.take());
-        self.silent.extend(later.silent);
-        self.left = self.left.max(later.left);
-        self.hidden.extend(later.hidden);
-    }
-
     fn notes(&self, counts: bool) -> Vec<String> {
         let mut notes = Vec::new();
         if !self.silent.is_empty() {
@@ -89,8 +31,7 @@ impl Looks {
             ));
         }
         if self.left > 0 {
-            let left = counted(self.left, "process");
-            notes.push(format!("not looked at, since there are too many: {left}"));
+            notes.push(format!("not looked at: {} other processes", self.left));
         }
         if !self.hidden.is_empty() {
             let users = counted(self.hidden.len(), "other user");
@@ -186,11 +127,19 @@ type Key = (
 );
 
 fn key(pid: u32, process: &Process) -> Key {
-    let told = &process.told;
-    let marked = told.marked.clone().map(|marked| (marked.gpus, marked.nics));
-    let alone = told.numbers.step.is_none() && marked.is_none();
+    let marked = process
+        .marked
+        .clone()
+        .map(|marked| (marked.gpus, marked.nics));
+    let alone = process.numbers.step.is_none() && marked.is_none();
     let (gpus, nics) = marked.unwrap_or_default();
-    (told.numbers, gpus, nics, process.user, alone.then_some(pid))
+    (
+        process.numbers,
+        gpus,
+        nics,
+        process.user,
+        alone.then_some(pid),
+    )
 }
 
 /// The verdicts, in the order of jobs, steps and local ids.
@@ -207,18 +156,18 @@ fn verdicts(node: Node<'_>, looks: &Looks) -> Vec<TaskVerdict> {
 fn seen(node: Node<'_>, looks: &Looks, task: Vec<(u32, &Process)>) -> SeenTask {
     let (pids, processes): (Vec<u32>, Vec<&Process>) = task.into_iter().unzip();
     let first = processes[0];
-    let marked = first.told.marked.as_ref();
+    let marked = first.marked.as_ref();
     let mut memory = BTreeMap::new();
     for (numa_node, kib) in processes.iter().flat_map(|process| &process.memory) {
         let sum: &mut u64 = memory.entry(*numa_node).or_default();
         *sum = sum.saturating_add(*kib);
     }
-    let changed = processes.iter().flat_map(|process| &process.told.changed);
+    let changed = processes.iter().flat_map(|process| &process.changed);
     let changed: BTreeSet<&String> = changed.collect();
     let index = |gpu: &PciAddress| node.topology.gpu_index(*gpu);
     let threads = processes.iter().flat_map(|process| &process.threads);
     SeenTask {
-        numbers: first.told.numbers,
+        numbers: first.numbers,
         user: first.user,
         gpus: match marked {
             Some(marked) => Ok(marked.gpus.iter().filter_map(index).collect()),
@@ -236,7 +185,7 @@ fn seen(node: Node<'_>, looks: &Looks, task: Vec<(u32, &Process)>) -> SeenTask {
 
 /// The GPUs of a task that was not placed, by its open device files: those that it may open are not seen from outside.
 fn gpus_of(topology: &Topology, processes: &[&Process]) -> Result<Vec<GpuIndex>, String> {
-    let told = &processes[0].told;
+    let told = processes[0];
     let is_open = |gpu: GpuIndex| {
         let file = topology.gpu(gpu).device_node();
         let mut files = processes.iter().map(|process| &process.device_files);

@@ -1,7 +1,7 @@
 //! Looks at the node again and again while a program runs: launchers start tasks late, and they end with it.
 #![forbid(unsafe_code)]
 
-use super::tasks::Looks;
+use super::look::Looks;
 use crate::commands::threads;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
