@@ -108,7 +108,7 @@ fn reports(source: [&str; 2]) -> Vec<Vec<&str>> {
             "SITE_NICS={rails}",
         ],
         &["plan", "--may-open", "none", "--why"],
-        &["explain"],
+        &["show", "--gpu", "all"],
         &[
             "check",
             "--slurm",
@@ -164,18 +164,11 @@ fn no_line_of_help_is_wider_than_a_page() {
 /// The commands that the help lists.
 fn commands() -> Vec<&'static str> {
     let help: &'static str = Box::leak(printed(&["-h"]).into_boxed_str());
-    let list = help
-        .split("Commands:\n")
-        .nth(1)
-        .unwrap()
-        .split("\n\n")
-        .next()
-        .unwrap();
+    let list = help.lines().filter_map(|line| line.strip_prefix("  "));
     let commands: Vec<&str> = list
-        .lines()
         .map(|line| line.split_whitespace().next().unwrap())
         .collect();
-    assert!(commands.len() >= 9, "{commands:?}");
+    assert_eq!(commands.len(), 15, "{commands:?}");
     commands
 }
 
@@ -395,7 +388,7 @@ fn what_programs_read_is_exact_in_a_pipe_and_harmless_on_a_terminal() {
         "plan --svg",
         "show --json",
         "show --svg",
-        "explain --json",
+        "show --gpu all --json",
         "check --json",
         "snapshot",
         "import --to nccl",
@@ -529,6 +522,20 @@ fn nobody_to_tell_is_no_reason_to_panic() {
     let mut child = tool().arg("plam").stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stderr.take());
     assert_eq!(child.wait().unwrap().code(), Some(2));
+}
+
+#[test]
+fn a_small_stack_ends_no_command_and_no_program() {
+    for (command, status) in [
+        ("exec verbose --machine dgx-h100 -- sh -c 'exit 7'", 7),
+        ("verify -- sh -c 'exit 7'", 7),
+        ("show --machine dgx-h100", 0),
+    ] {
+        let tool = env!("CARGO_BIN_EXE_nic-placement");
+        let line = format!("ulimit -s 64; exec {tool} {command}");
+        let output = Command::new("bash").args(["-c", &line]).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{command}: {output:?}");
+    }
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use crate::nodes::Nodes;
 use crate::{Case, Command, cases};
-use nic_placement_traffic::verify::{By, NodeVerdicts, TaskVerdict, Verdict};
+use nic_placement_traffic::report::NodeReport;
+use nic_placement_traffic::verify::{By, TaskVerdict, Verdict};
 
 // GPU 0 is beside mlx5_1; mlx5_2 is the other socket's, and mlx5_4 is left out
 pub const COMMANDS: &[Command] = &[
@@ -92,13 +93,13 @@ pub const CASES: &[Case] = cases![
     a_command_that_is_looked_at_ends_as_it_does_alone,
 ];
 
-fn reports(nodes: &Nodes, name: &str) -> Vec<NodeVerdicts> {
+fn reports(nodes: &Nodes, name: &str) -> Vec<NodeReport> {
     let text = nodes.answer(name) + &nodes.said(name);
     let lines = text
         .lines()
         .filter(|line| line.starts_with("{\"format\":\"nic-placement verify\""));
     lines
-        .map(|line| serde_json::from_str(line).unwrap())
+        .map(|line| NodeReport::read(line.as_bytes()).unwrap())
         .collect()
 }
 

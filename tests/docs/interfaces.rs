@@ -6,16 +6,14 @@ use super::{path, quoted, read};
 const INTERFACES: &str = r##"
 topology file: `topology=`, `show --json`, `import` | topology | 1 | crates/topology/src/file.rs | VERSION: u64 =
 snapshot, by its first line | | 1 | crates/formats/src/manifest.rs | HEADER: &str = "# nic-placement machine
-`plan --json`, `explain --json`, answers of the C interface | plan, explanation, task, environment, process | | crates/launch/src/answers.rs | VERSION: u32 =
+`plan --json`, `show --gpu --json`, answers of the C interface | plan, explanation, task, environment, process | | crates/launch/src/answers.rs | VERSION: u32 =
 map: `map`, `{map_file:json}` | map | | crates/core/src/maps.rs | VERSION: u32 =
 request to the C interface | request | 1 | crates/capi/src/request.rs | VERSION: u32 =
 C interface, `include/nic_placement.h` | | | crates/capi/build.rs | SONAME: &str = "
 `check --json` | check | 1, 2 | crates/fleet/src/audit/report.rs | VERSION: u64 =
 `audit --json` | audit | | crates/fleet/src/audit/kinds.rs | VERSION: u32 =
 `fabric --json` | fabric | | crates/fleet/src/fabric/rails.rs | VERSION: u32 =
-`measure --json`; also with `--merge` | measure, measure merge | 1 | crates/traffic/src/report.rs | VERSION: u32 =
-`verify --json` | verify | | crates/traffic/src/verify/mod.rs | VERSION: u32 =
-`top --json` | top | | crates/tool/src/commands/top/print.rs | "version":
+`verify --json` | verify | 2 | crates/traffic/src/report.rs | VERSION: u32 =
 `trial`'s report | trial | 1 | crates/fleet/src/trial/report.rs | VERSION: u32 =
 `trial --probe` | probe | 1 | crates/fleet/src/trial/probe.rs | VERSION: u32 =
 marker: the variable `NIC_PLACEMENT` | | v1 | crates/core/src/libraries/marker.rs | write!(line, "

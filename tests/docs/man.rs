@@ -14,7 +14,7 @@ const TAIL: &str = "\
 0 done; 1 it could not be done, or was judged bad:
 .B plan
 or
-.B explain
+.B show \\-\\-gpu
 found that a strict word would fail a task, or
 .B audit
 that a node differs or a part of its input is no report, or
@@ -24,7 +24,7 @@ that a cable is wrong or a source cannot be read; 2 the command line was not und
 ends with 3 where the worst that it finds is a warn, and with 4 where it is a fail.
 .B exec
 and
-.B measure
+.B verify
 have more.
 .SH ENVIRONMENT
 .TP

@@ -120,7 +120,7 @@ pub fn the_tool_for_arm_prints_the_same_bytes() {
             "-v",
         ],
         &["show", "--machine", "dgx-h100"],
-        &["explain", "--machine", "dgx-h100", "--gpu", "3"],
+        &["show", "--machine", "dgx-h100", "--gpu", "3"],
         &["map", "--machine", "dgx-h100"],
         &["snapshot", "--machine", "frontier"],
     ] {

@@ -4,20 +4,11 @@ use super::*;
 
 #[test]
 fn every_shell_s_completions_know_every_command_option_and_machine() {
-    let lists = [
-        ("zsh", "CODE,…:_sequence compadd - slurm plugstack "),
-        ("fish", "-a \"(__fish_append , slurm plugstack "),
-    ];
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = printed(&["completions", shell]);
         assert!(
             !script.contains("settled"),
             "{shell}: hidden options are for the tool itself"
-        );
-        let list = lists.iter().find(|(of, _)| *of == shell);
-        assert_eq!(
-            script.matches(list.map_or("\0", |(_, list)| list)).count(),
-            if list.is_some() { 2 } else { 0 }
         );
         for command in commands() {
             assert!(script.contains(command), "{shell}: {command}");
@@ -72,26 +63,17 @@ fn bash_completes_with_the_script() {
         "dgx-h100 dgx-h200"
     );
     assert_eq!(
-        complete(&["nic-placement", "plan", "--words", "rail,single"]),
-        "rail,single-numa-node"
-    );
-    assert_eq!(
         complete(&["nic-placement", "plan", "--words", "bind="]),
         "bind=auto bind=numa bind=core bind=none"
     );
     assert_eq!(
-        complete(&["nic-placement", "map", "--words", "strict,bind=c"]),
-        "strict,bind=core"
-    );
-    assert_eq!(
-        complete(&["nic-placement", "check", "--off", "acs,ats,nic-b"]),
-        "acs,ats,nic-broken"
+        complete(&["nic-placement", "check", "--off", "nic-b"]),
+        "nic-broken"
     );
     assert_eq!(
         complete(&["nic-placement", "check", "--only", "roce-"]),
         "roce-gid roce-mtu"
     );
-    assert_eq!(complete(&["nic-placement", "help", "che"]), "check");
     assert_eq!(complete(&["nic-placement", "exec", "obs"]), "observe");
     for refused in ["off", "observe", "help", "verbose", "dry-run"] {
         assert_eq!(

@@ -106,7 +106,7 @@ fn a_number_that_does_not_fit_is_told_with_its_option_and_what_is_allowed() {
         ("plan", "--ntasks", "1 to 4096"),
         ("plan", "--gpus-per-task", "1 to 4096"),
         ("plan", "--cpus-per-task", "1 to 8192"),
-        ("top", "--delay", "1 to 3600"),
+        ("verify", "--watch", "1 to 86400"),
         ("check", "--within", "1 to 600"),
         ("refresh", "--every", "1 to 86400"),
         ("exec", "--local-rank", "0 to 4095"),
@@ -117,17 +117,32 @@ fn a_number_that_does_not_fit_is_told_with_its_option_and_what_is_allowed() {
             answered(&[command, option, value], 2, &problem);
         }
     }
-    answered(
-        &["top", "-d", "0"],
-        2,
-        "`--delay 0`: expected a whole number from 1 to 3600",
-    );
+    let problem = "`--watch 0`: expected a whole number from 1 to 86400";
+    answered(&["verify", "--watch", "0"], 2, problem);
+}
+
+#[test]
+fn a_command_that_is_gone_says_what_does_it_now() {
+    for (gone, instead) in [
+        (&["explain", "--gpu", "3"][..], "show --gpu 3"),
+        (&["measure", "--", "true"], "verify --bytes -- CMD"),
+        (&["top"], "verify --watch"),
+        (&["help", "top"], "verify --watch"),
+    ] {
+        let output = run(gone);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1));
+        assert!(
+            said.contains(&format!("is gone: `nic-placement {instead}`")),
+            "{said}"
+        );
+    }
 }
 
 #[test]
 fn what_was_probably_meant_is_told() {
-    let measure = "measure: `--` stands before the program, as `measure -- sleep`; `--merge sleep` adds up reports";
-    answered(&["measure", "sleep", "1"], 2, measure);
+    let program = "verify: `--` stands before the program, as `verify -- sleep`; `--merge sleep` adds up reports";
+    answered(&["verify", "sleep", "1"], 2, program);
     answered(
         &["exec", "true"],
         2,

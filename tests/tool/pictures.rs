@@ -130,7 +130,7 @@ fn a_narrow_terminal_gets_narrow_lines_and_a_wide_one_those_of_a_pipe() {
     for command in [
         "show",
         "plan --gpus-per-task 1 --why",
-        "explain --gpu 1",
+        "show --gpu 1",
         "show --help",
     ] {
         let machine = if command.ends_with("help") {

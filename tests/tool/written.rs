@@ -221,7 +221,7 @@ fn a_file_may_have_a_name_that_is_not_utf_8() {
         "nothing is left beside it"
     );
     let measured = tool()
-        .args(["measure", "-o"])
+        .args(["verify", "--bytes", "-o"])
         .arg(&file)
         .args(["--", "true"])
         .output()
@@ -234,13 +234,13 @@ fn a_file_may_have_a_name_that_is_not_utf_8() {
     let check = place.file("check.json", &text(tool().args(["check", "--json"])));
     fs::rename(&check, &file).unwrap();
     assert!(text(tool().arg("audit").arg(&file)).starts_with("1 node "));
-    let mut measure = tool();
-    let measured = measure
-        .args(["measure", "--json", "--", "true"])
+    let mut verify = tool();
+    let measured = verify
+        .args(["verify", "--json", "--", "true"])
         .output()
         .unwrap();
     fs::write(&file, measured.stderr).unwrap();
-    assert!(text(tool().args(["measure", "--merge"]).arg(&file)).starts_with("1 node"));
+    assert!(text(tool().args(["verify", "--merge"]).arg(&file)).starts_with("1 node"));
 }
 
 #[test]

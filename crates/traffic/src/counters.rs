@@ -1,49 +1,35 @@
-//! Which counter tells a port's bytes, by driver, and what a file of one holds.
+//! Drivers' counters of a port's bytes, and the number in a counter's file.
 //!
-//! `counters/port_xmit_data` counts words of four bytes (Documentation/ABI/stable/sysfs-class-infiniband of the kernel), and is
-//! there where the driver answers performance queries: mlx4, mlx5, hfi1, ocrdma.  hfi1 passes the flits of Omni-Path on, which
-//! have eight bytes (drivers/infiniband/hw/hfi1/mad.c, `pma_get_opa_port_dctrs`).  Others have names of their own below
-//! `hw_counters`.  Soft RoCE counts packets alone (drivers/infiniband/sw/rxe/rxe_hw_counters.c), and soft iWARP nothing: their
-//! bytes pass through the interface, which counts them.
+//! `counters/port_xmit_data` counts words of four bytes (Documentation/ABI/stable/sysfs-class-infiniband of the kernel). Drivers
+//! that answer performance queries have it: mlx4, mlx5, hfi1, ocrdma. hfi1 passes on the flits of Omni-Path, which have eight
+//! bytes (drivers/infiniband/hw/hfi1/mad.c, `pma_get_opa_port_dctrs`). Other drivers have counters of their own below
+//! `hw_counters`. Soft RoCE counts packets (drivers/infiniband/sw/rxe/rxe_hw_counters.c) and soft iWARP nothing: their bytes pass
+//! through the interface, which counts them.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
 
 type Names = &'static [&'static str];
 
-/// A counter of RDMA, with the files of what was sent and what was received, below `ports/N`.
+/// Files below `ports/N` that count what a port sent and received.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Counter {
-    /// the drivers of the PCI functions that have it; none: any
+    /// drivers of the PCI functions that have it; empty: any
     drivers: Names,
     folder: &'static str,
-    /// of several the sum counts
+    /// their sum counts
     sent: Names,
     received: Names,
+    /// bytes
     unit: u64,
-    /// does node_exporter's own collector have it?
-    pub is_exported: bool,
 }
 
-/// Of bytes: the driver's own.
-const fn own(drivers: Names, sent: Names, received: Names) -> Counter {
-    Counter {
-        drivers,
-        folder: "hw_counters",
-        sent,
-        received,
-        unit: 1,
-        is_exported: false,
-    }
-}
-
-/// As the specification of InfiniBand has it.
-const fn standard(
+const fn counter(
     drivers: Names,
     folder: &'static str,
+    unit: u64,
     sent: Names,
     received: Names,
-    unit: u64,
 ) -> Counter {
     Counter {
         drivers,
@@ -51,51 +37,77 @@ const fn standard(
         sent,
         received,
         unit,
-        is_exported: true,
     }
 }
 
-/// In order: the first that can be read tells.
-///
-/// A driver's own counter comes first: some drivers answer the standard query and count nothing.
+const OWN: &str = "hw_counters";
+const STANDARD: &str = "counters";
+
+/// The first that can be read counts. A driver's own comes first: some drivers answer the standard query and count nothing.
 const COUNTERS: [Counter; 7] = [
     // `EFA_DEFINE_PORT_STATS` of drivers/infiniband/hw/efa; drivers/infiniband/hw/bnxt_re/hw_counters.c
-    own(&["efa", "bnxt_en"], &["tx_bytes"], &["rx_bytes"]),
+    counter(&["efa", "bnxt_en"], OWN, 1, &["tx_bytes"], &["rx_bytes"]),
     // drivers/infiniband/hw/irdma/verbs.c; its PCI functions are those of Ethernet's drivers
-    own(
+    counter(
         &["ice", "i40e", "idpf", "irdma"],
+        OWN,
+        1,
         &["ip4OutOctets", "ip6OutOctets"],
         &["ip4InOctets", "ip6InOctets"],
     ),
     // drivers/infiniband/hw/ionic
-    own(
+    counter(
         &["ionic"],
+        OWN,
+        1,
         &["tx_rdma_ucast_bytes"],
         &["rx_rdma_ucast_bytes"],
     ),
     // drivers/infiniband/hw/erdma/erdma_hw.h
-    own(&["erdma"], &["hw_tx_bytes_cnt"], &["hw_rx_bytes_cnt"]),
-    standard(
+    counter(
+        &["erdma"],
+        OWN,
+        1,
+        &["hw_tx_bytes_cnt"],
+        &["hw_rx_bytes_cnt"],
+    ),
+    counter(
         &["hfi1"],
-        "counters",
+        STANDARD,
+        8,
         &["port_xmit_data"],
         &["port_rcv_data"],
-        8,
     ),
-    // of old kernels and vendors' drivers, whose port_xmit_data has 32 bits
-    standard(
+    // old kernels and vendors' drivers, whose port_xmit_data has 32 bits
+    counter(
         &[],
         "counters_ext",
+        4,
         &["port_xmit_data_64"],
         &["port_rcv_data_64"],
-        4,
     ),
-    standard(&[], "counters", &["port_xmit_data"], &["port_rcv_data"], 4),
+    counter(&[], STANDARD, 4, &["port_xmit_data"], &["port_rcv_data"]),
 ];
 
 impl Counter {
     pub(crate) fn name(&self) -> String {
         self.sent.join(" + ")
+    }
+
+    /// True if node_exporter's own collector reads it.
+    pub fn is_exported(&self) -> bool {
+        self.folder != OWN
+    }
+
+    /// The sum of some of its files, and true if one of them is at the end of 32 bits.
+    fn sum(&self, files: Names, read: &dyn Fn(&str) -> Option<String>) -> Option<(u64, bool)> {
+        let (mut sum, mut is_at_end) = (0u64, false);
+        for name in files {
+            let value = number(&read(&format!("{}/{name}", self.folder))?)?;
+            is_at_end |= self.unit > 1 && value == END_OF_32_BITS;
+            sum = sum.saturating_add(value);
+        }
+        Some((sum.saturating_mul(self.unit), is_at_end))
     }
 }
 
@@ -111,7 +123,7 @@ pub struct CountedPort {
 }
 
 impl CountedPort {
-    /// Its name as libraries write it: `mlx5_0:1`, or `eth0`.
+    /// `mlx5_0:1`, as libraries write it, or `eth0`.
     pub fn name(&self) -> String {
         match self.port {
             0 => self.device.clone(),
@@ -119,7 +131,6 @@ impl CountedPort {
         }
     }
 
-    /// The port of such a name.
     pub fn named(name: &str) -> CountedPort {
         let port = name
             .split_once(':')
@@ -131,7 +142,7 @@ impl CountedPort {
         }
     }
 
-    /// `mlx5_10` comes after `mlx5_9`, and interfaces without a port come last.
+    /// `mlx5_10` comes after `mlx5_9`, interfaces without a port last.
     fn order(&self) -> (bool, &str, u64, &str, u8) {
         let stem = self
             .device
@@ -157,55 +168,47 @@ impl PartialOrd for CountedPort {
 pub struct Count {
     pub sent: u64,
     pub received: u64,
-    /// is one of them at the end of 32 bits, where it stays?
+    /// true if one of them is at the end of 32 bits, where it stays
     pub(crate) is_at_end: bool,
 }
 
-/// What a port and its interface have counted so far.
+/// Counts of a port and its interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PortCounts {
-    /// RDMA, by the driver's counter; `None` where it has none
+    /// `None`: the driver has no counter
     pub rdma: Option<(&'static Counter, Count)>,
-    /// the interface's name, and what the kernel counted for it
+    /// the interface's name and count
     pub interface: Option<(String, Count)>,
-    /// does RDMA pass through the interface, as that of soft RoCE?
+    /// true if RDMA passes through the interface, as soft RoCE's
     pub is_soft: bool,
 }
 
 pub type Sample = BTreeMap<CountedPort, PortCounts>;
 
-/// The counter that a port has, and what it says.  `read` reads a file below `ports/N`.
+/// The port's counter and its value. `read` reads a file below `ports/N`.
 pub fn rdma(
     driver: Option<&str>,
     read: &dyn Fn(&str) -> Option<String>,
 ) -> Option<(&'static Counter, Count)> {
-    let sum = |counter: &Counter, files: Names| {
-        let file = |name: &&str| number(&read(&format!("{}/{name}", counter.folder))?);
-        let values: Vec<u64> = files.iter().map(file).collect::<Option<_>>()?;
-        let is_at_end = counter.unit > 1 && values.contains(&END_OF_32_BITS);
-        let sum = values
-            .iter()
-            .fold(0u64, |sum, value| sum.saturating_add(*value));
-        Some((sum.saturating_mul(counter.unit), is_at_end))
-    };
-    let fits = |counter: &&Counter| {
-        counter.drivers.is_empty() || driver.is_some_and(|driver| counter.drivers.contains(&driver))
-    };
-    COUNTERS.iter().filter(fits).find_map(|counter| {
-        let (sent, sent_at_end) = sum(counter, counter.sent)?;
-        let (received, received_at_end) = sum(counter, counter.received)?;
+    COUNTERS.iter().find_map(|counter| {
+        if !counter.drivers.is_empty() && !counter.drivers.contains(&driver?) {
+            return None;
+        }
+        let (sent, sent_at_end) = counter.sum(counter.sent, read)?;
+        let (received, received_at_end) = counter.sum(counter.received, read)?;
+        let is_at_end = sent_at_end || received_at_end;
         Some((
             counter,
             Count {
                 sent,
                 received,
-                is_at_end: sent_at_end || received_at_end,
+                is_at_end,
             },
         ))
     })
 }
 
-/// What an interface counted.  `read` reads a file of its `statistics`.
+/// An interface's count. `read` reads a file of its `statistics`.
 pub fn interface(read: &dyn Fn(&str) -> Option<String>) -> Option<Count> {
     let value = |file: &str| number(&read(file)?);
     Some(Count {
@@ -215,13 +218,11 @@ pub fn interface(read: &dyn Fn(&str) -> Option<String>) -> Option<Count> {
     })
 }
 
-/// The file below `ports/N` that soft RoCE alone has.
+/// A file below `ports/N` of soft RoCE alone.
 pub const OF_SOFT_ROCE: &str = "hw_counters/sent_pkts";
 
-/// A count, and nothing else: `N/A (no PMA)` is what the kernel writes for a device without a performance management agent.
+/// `None` for other text: the kernel writes `N/A (no PMA)` for a device without a performance management agent.
 fn number(text: &str) -> Option<u64> {
-    let text = text.trim();
-    (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()))
-        .then(|| text.parse().ok())
-        .flatten()
+    // `parse` takes a plus sign too
+    text.trim().parse().ok().filter(|_| !text.contains('+'))
 }

@@ -1,21 +1,16 @@
-//! The bytes of NICs: what the kernel counts, how much it grew, by whose NICs it left, and how that is written.
+//! A node's tasks against their plan, and the bytes of its NICs.
 //!
-//! * [`counters`] knows which counter each driver has, and in which unit.
-//! * [`growth`] is what was counted between two readings; a counter that cannot tell says so, and is never a zero.
-//! * [`tasks`] knows a task by the marker in its environment.
-//! * [`planned`] is by which NICs the bytes should leave.
-//! * [`report`] is what `measure` says of one node, and [`merge`] of several.
-//! * [`resources`] is what processes hold of RDMA devices, and [`verify`] compares it with what their tasks should use.
+//! * [`counters`] has each driver's counter, and [`bytes`] what was counted between two readings.
+//! * [`tasks`] reads a task's environment, and [`resources`] what processes hold of RDMA devices.
+//! * [`verify`] judges tasks, and [`report`] says it for one node and for several.
 //! * [`exposition`] writes the text format of Prometheus.
 //!
-//! Pure: the files are read by the commands.
+//! Pure: the tool reads the files.
 #![forbid(unsafe_code)]
 
+pub mod bytes;
 pub mod counters;
 pub mod exposition;
-pub mod growth;
-pub mod merge;
-pub mod planned;
 pub mod report;
 pub mod resources;
 pub mod tasks;

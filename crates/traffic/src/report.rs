@@ -1,204 +1,166 @@
-//! What `measure` says of one node: bytes by NIC, and which share left by the NICs of the plan.
+//! What `verify` says of one node, and the sums of several nodes by the names of NICs: a rail has one name on all nodes.
 #![forbid(unsafe_code)]
 
-use super::counters::CountedPort;
-use super::growth::{Bytes, Growth, NoFigure};
-use super::planned::{Origin, PlannedNics};
-use super::units::bytes;
-use super::verify::TaskVerdict;
+use super::bytes::{Bytes, Figure, Origin, Shares, Traffic};
+use super::verify::{TaskVerdict, Verdict};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-pub const FORMAT: &str = "nic-placement measure";
-pub const VERSION: u32 = 1;
+const FORMAT: &str = "nic-placement verify";
+const VERSION: u32 = 2;
+const MAX_NODES: usize = 1 << 16;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Measurement {
+pub struct NodeReport {
     /// [`FORMAT`], by which a report is known among other JSON
-    pub format: String,
+    format: String,
     /// [`VERSION`]
-    pub version: u32,
+    version: u32,
     pub node: String,
-    pub seconds: f64,
-    pub status: i32,
-    pub plan: Origin,
-    pub shares: Shares,
-    pub nics: Vec<NicTraffic>,
-    /// the step's tasks, as `verify` judges them
-    #[serde(default)]
+    /// of CMD, if one was run
+    pub status: Option<u8>,
     pub tasks: Vec<TaskVerdict>,
+    /// processes that did not answer, or that were too many
+    pub not_looked_at: usize,
+    pub traffic: Option<Traffic>,
     pub notes: Vec<String>,
 }
 
-/// Where the bytes left, of the NICs that count RDMA.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shares {
-    pub planned: u64,
-    pub others: u64,
-    /// by TCP, where RDMA is counted apart
-    pub tcp: u64,
-    /// NICs of the plan that carried next to nothing while others carried something
-    pub idle: Vec<String>,
-    /// NICs with RDMA whose bytes by RDMA are not known
-    pub unknown: Vec<String>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NicTraffic {
-    /// `mlx5_0:1`, or an interface
-    pub name: String,
-    pub(crate) is_rdma: bool,
-    pub is_planned: bool,
-    pub gpus: Vec<usize>,
-    pub tasks: Vec<u32>,
-    /// which counter tells; of soft RoCE the interface's
-    pub counter: Option<String>,
-    pub rdma: Option<Bytes>,
-    pub rdma_missing: Option<NoFigure>,
-    pub interface: Option<String>,
-    /// by the interface; of soft RoCE, `rdma` says it
-    pub tcp: Option<Bytes>,
-    pub tcp_missing: Option<NoFigure>,
-}
-
-/// The counter of soft RoCE.
-pub(crate) const OF_THE_INTERFACE: &str = "the interface's tx_bytes";
-
-impl NicTraffic {
-    /// Does its RDMA pass through the interface, as that of soft RoCE?
-    pub fn is_soft(&self) -> bool {
-        self.counter.as_deref() == Some(OF_THE_INTERFACE)
-    }
-}
-
-fn nic(place: &CountedPort, growth: &Growth, plan: &PlannedNics) -> NicTraffic {
-    let name = place.name();
-    let planned = plan.get(&name);
-    let is_rdma = place.port > 0;
-    let carried = growth.carried();
-    let of_the_interface = growth.is_soft.then(|| OF_THE_INTERFACE.to_string());
-    let tcp = if growth.is_soft {
-        Err(NoFigure::NoCounter)
-    } else {
-        growth.tcp
-    };
-    NicTraffic {
-        is_rdma,
-        is_planned: planned.is_some(),
-        gpus: planned
-            .map(|planned| planned.gpus.keys().copied().collect())
-            .unwrap_or_default(),
-        tasks: planned
-            .map(|planned| planned.tasks.iter().copied().collect())
-            .unwrap_or_default(),
-        counter: of_the_interface.or_else(|| growth.counter.clone()),
-        rdma: carried.ok().filter(|_| is_rdma),
-        rdma_missing: carried.err().filter(|_| is_rdma),
-        interface: growth.interface.clone(),
-        tcp: tcp.ok(),
-        tcp_missing: tcp
-            .err()
-            .filter(|_| growth.interface.is_some() && !growth.is_soft),
-        name,
-    }
-}
-
-/// Is this next to nothing of what each of so many would carry?  Connecting takes a few packets on every NIC.
-fn is_idle(sent: u64, total: u64, count: usize) -> bool {
-    u128::from(sent) * 100 * (count.max(1) as u128) < u128::from(total)
-}
-
-pub fn of_node(
-    grown: &BTreeMap<CountedPort, Growth>,
-    plan: &PlannedNics,
-) -> (Vec<NicTraffic>, Shares) {
-    let nics: Vec<NicTraffic> = grown
-        .iter()
-        .map(|(place, growth)| nic(place, growth, plan))
-        .collect();
-    let sent = |is_planned: bool| {
-        let of = nics.iter().filter(|nic| nic.is_planned == is_planned);
-        of.filter_map(|nic| nic.rdma)
-            .fold(0u64, |sum, bytes| sum.saturating_add(bytes.sent))
-    };
-    let (planned, others) = (sent(true), sent(false));
-    let total = planned.saturating_add(others);
-    let is_idle = |nic: &&NicTraffic| {
-        nic.is_planned
-            && nic
-                .rdma
-                .is_some_and(|bytes| total > 0 && is_idle(bytes.sent, total, plan.len()))
-    };
-    let names = |nics: Vec<&NicTraffic>| nics.into_iter().map(|nic| nic.name.clone()).collect();
-    let shares = Shares {
-        planned,
-        others,
-        tcp: nics
-            .iter()
-            .filter_map(|nic| nic.tcp)
-            .fold(0u64, |sum, bytes| sum.saturating_add(bytes.sent)),
-        idle: names(nics.iter().filter(is_idle).collect()),
-        unknown: names(
-            nics.iter()
-                .filter(|nic| nic.is_rdma && nic.rdma.is_none())
-                .collect(),
-        ),
-    };
-    (nics, shares)
-}
-
-/// What the figures themselves make one say.
-pub fn notes(nics: &[NicTraffic], shares: &Shares, origin: Origin) -> Vec<String> {
-    let mut notes = Vec::new();
-    let of = |missing: NoFigure| -> Vec<&str> {
-        let of = nics.iter().filter(|nic| nic.rdma_missing == Some(missing));
-        of.map(|nic| nic.name.as_str()).collect()
-    };
-    for (missing, what) in [
-        (NoFigure::NoCounter, "the driver counts no bytes of RDMA"),
-        (
-            NoFigure::WentBackwards,
-            "the counter went back while the command ran: it was reset",
-        ),
-        (
-            NoFigure::AtItsEnd,
-            "the counter has 32 bits and stands at its end: reset it, as perfquery -R does",
-        ),
-        (NoFigure::NoAnswer, "the card did not answer in time"),
-        (
-            NoFigure::CameOrWent,
-            "the NIC or its counter came or went while the command ran",
-        ),
-    ] {
-        let names = of(missing);
-        if !names.is_empty() {
-            notes.push(format!("{}: {what}", names.join(", ")));
+impl NodeReport {
+    pub fn new(node: String, tasks: Vec<TaskVerdict>) -> NodeReport {
+        NodeReport {
+            format: FORMAT.to_string(),
+            version: VERSION,
+            node,
+            status: None,
+            tasks,
+            not_looked_at: 0,
+            traffic: None,
+            notes: Vec::new(),
         }
     }
-    if nics.iter().any(NicTraffic::is_soft) {
-        notes.push("soft RoCE: the interface counts RDMA and TCP together".to_string());
-    }
-    let rdma = shares.planned.saturating_add(shares.others);
-    if nics.iter().any(|nic| nic.is_rdma) && shares.tcp > rdma && shares.tcp > 1_000_000 {
-        notes.push(format!(
-            "more bytes left by TCP ({}) than by RDMA ({}): does the program use RDMA?",
-            bytes(shares.tcp),
-            bytes(rdma)
-        ));
-    }
-    if origin == Origin::Node {
-        notes.push(
-            "no task with NIC_PLACEMENT was seen: compared with the plan for all GPUs of the node"
-                .into(),
-        );
-    }
-    notes
-}
 
-impl Measurement {
-    /// One line of JSON, so that it survives among other programs' lines.
+    pub fn read(text: &[u8]) -> Result<NodeReport, String> {
+        let report: NodeReport = serde_json::from_slice(text)
+            .map_err(|error| format!("no report of verify: {error}"))?;
+        match (report.format.as_str(), report.version) {
+            (FORMAT, VERSION) => Ok(report),
+            (FORMAT, other) => Err(format!("version {other} of the report: expected {VERSION}")),
+            (other, _) => Err(format!("format `{other}`: expected `{FORMAT}`")),
+        }
+    }
+
+    /// One line, which survives among other programs' lines.
     pub fn to_json(&self) -> String {
         // no map, no odd number: it cannot fail
         serde_json::to_string(self).unwrap_or_default() + "\n"
+    }
+
+    /// The exit status: 0 all as planned; 1 not all; 2 that cannot be told.
+    pub fn verdict(&self) -> u8 {
+        let is_unknown = |task: &TaskVerdict| task.verdict == Verdict::Unknown;
+        let cannot_tell = self.tasks.is_empty() || self.tasks.iter().any(is_unknown);
+        match self.tasks.iter().any(TaskVerdict::is_bad) {
+            true => 1,
+            false => 2 * u8::from(cannot_tell || self.not_looked_at > 0),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Merged {
+    pub nodes: BTreeSet<String>,
+    /// nodes whose plan is the tasks' own
+    pub by_tasks: usize,
+    /// `idle` and `unknown` name NICs as `node/nic`
+    pub shares: Shares,
+    pub nics: BTreeMap<String, Sum>,
+    /// of the node that took longest
+    pub seconds: f64,
+    pub failed: BTreeSet<String>,
+    pub tasks: BTreeMap<Verdict, usize>,
+    /// nodes that reported more than once: the first report counts
+    pub twice: BTreeSet<String>,
+    /// each note, with the number of nodes
+    pub notes: BTreeMap<String, usize>,
+}
+
+/// One name on all nodes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sum {
+    pub planned_on: usize,
+    pub counted_on: usize,
+    pub rdma: Bytes,
+    /// on the node where least left
+    pub least_sent: Option<u64>,
+    /// on the node where most left
+    pub most_sent: Option<u64>,
+    pub tcp_sent: u64,
+    pub is_rdma: bool,
+}
+
+fn add(to: &mut u64, more: u64) {
+    *to = to.saturating_add(more);
+}
+
+impl Merged {
+    pub fn add(&mut self, report: NodeReport) -> Result<(), String> {
+        if self.nodes.len() >= MAX_NODES {
+            return Err(format!("more than {MAX_NODES} nodes"));
+        }
+        let node = report.node;
+        if !self.nodes.insert(node.clone()) {
+            self.twice.insert(node);
+            return Ok(());
+        }
+        if report.status.is_some_and(|status| status != 0) {
+            self.failed.insert(node.clone());
+        }
+        for task in report.tasks {
+            *self.tasks.entry(task.verdict).or_default() += 1;
+        }
+        for note in report.notes {
+            *self.notes.entry(note).or_default() += 1;
+        }
+        if let Some(traffic) = report.traffic {
+            self.add_traffic(&node, traffic);
+        }
+        Ok(())
+    }
+
+    fn add_traffic(&mut self, node: &str, traffic: Traffic) {
+        let Shares {
+            planned,
+            others,
+            tcp,
+            idle,
+            unknown,
+        } = traffic.shares;
+        self.by_tasks += usize::from(traffic.plan == Origin::Tasks);
+        self.seconds = self.seconds.max(traffic.seconds);
+        add(&mut self.shares.planned, planned);
+        add(&mut self.shares.others, others);
+        add(&mut self.shares.tcp, tcp);
+        for (to, nics) in [
+            (&mut self.shares.idle, idle),
+            (&mut self.shares.unknown, unknown),
+        ] {
+            to.extend(nics.iter().map(|nic| format!("{node}/{nic}")));
+            to.sort();
+        }
+        for nic in traffic.nics {
+            let sum = self.nics.entry(nic.name).or_default();
+            sum.is_rdma |= nic.rdma.is_some();
+            sum.planned_on += usize::from(nic.is_planned);
+            if let Some(Bytes { sent, received }) = nic.rdma.and_then(Figure::bytes) {
+                sum.counted_on += 1;
+                add(&mut sum.rdma.sent, sent);
+                add(&mut sum.rdma.received, received);
+                sum.least_sent = Some(sum.least_sent.map_or(sent, |least| least.min(sent)));
+                sum.most_sent = sum.most_sent.max(Some(sent));
+            }
+            let tcp = nic.tcp.and_then(Figure::bytes).unwrap_or_default();
+            add(&mut sum.tcp_sent, tcp.sent);
+        }
     }
 }

@@ -1,18 +1,17 @@
-//! What processes hold of RDMA devices, as the kernel tells it by netlink: `rdma resource show` prints the same.
+//! What processes hold of RDMA devices, by the kernel's netlink messages, which `rdma resource show` prints too.
 //!
-//! Commands and attributes are those of include/uapi/rdma/rdma_netlink.h; what each object says of its owner is in
+//! Commands and attributes are those of include/uapi/rdma/rdma_netlink.h; each object's owner is told by
 //! drivers/infiniband/core/nldev.c (`fill_res_name_pid`) and restrack.c:
 //!
-//! * The owner is the thread that made the object, by the number that it has in the reader's PID namespace.  A thread that has
-//!   ended, or that has no number there, leaves an object without owner.
-//! * A queue pair's owner is its protection domain's.  Where that thread has ended, the domain's context may have another.
-//! * Objects that the driver makes by commands of its own (mlx5's DEVX) are not told: UCX's connections on ConnectX cards are
+//! * The owner is the thread that made the object, by its number in the reader's PID namespace. A thread that has ended, or has
+//!   no number there, leaves an object without owner.
+//! * A queue pair's owner is its protection domain's. Where that thread has ended, the domain's context may have another.
+//! * Objects that the driver makes by commands of its own (mlx5's DEVX) are not listed: UCX's connections on ConnectX cards are
 //!   of this kind (`MLX5_DEVX_OBJECTS`, src/uct/ib/base/ib_md.c), its memory is not.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
 
-/// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Objects {
     Devices,
@@ -35,6 +34,9 @@ const KERNEL_NAME: u16 = 29;
 const DOMAIN: u16 = 60;
 const CONTEXT: u16 = 64;
 
+/// Bytes of `struct nlmsghdr`.
+const HEADER: usize = 16;
+
 impl Objects {
     /// The command, the list and an entry of it; a device is its own entry.
     fn numbers(self) -> (u16, Option<(u16, u16)>) {
@@ -53,31 +55,23 @@ impl Objects {
         const FLAGS: u16 = 0x301;
         /// `RDMA_NL_NLDEV << 10`, to which a command is added.
         const NLDEV: u16 = 5 << 10;
-        let attribute: Vec<u8> = device
-            .map(|device| {
-                [
-                    &8u16.to_ne_bytes()[..],
-                    &DEVICE_INDEX.to_ne_bytes(),
-                    &device.to_ne_bytes(),
-                ]
-                .concat()
-            })
-            .unwrap_or_default();
-        let length = (HEADER + attribute.len()) as u32;
-        let mut message = length.to_ne_bytes().to_vec();
+        let mut message = vec![0; 4];
         message.extend((NLDEV + self.numbers().0).to_ne_bytes());
         message.extend(FLAGS.to_ne_bytes());
         // the number of the request, and of its sender, which the kernel fills in
         message.extend([1, 0, 0, 0, 0, 0, 0, 0]);
-        message.extend(attribute);
+        if let Some(device) = device {
+            message.extend(8u16.to_ne_bytes());
+            message.extend(DEVICE_INDEX.to_ne_bytes());
+            message.extend(device.to_ne_bytes());
+        }
+        let length = message.len() as u32;
+        message[..4].copy_from_slice(&length.to_ne_bytes());
         message
     }
 }
 
-/// Bytes of `struct nlmsghdr`.
-const HEADER: usize = 16;
-
-/// An object: its device, and the numbers that the kernel tells of it.
+/// An object: its device, and the kernel's numbers of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Object {
     pub device: String,
@@ -86,8 +80,36 @@ pub struct Object {
 }
 
 impl Object {
+    fn new(bytes: &[u8], device: String) -> Object {
+        let mut object = Object {
+            device,
+            ..Object::default()
+        };
+        for (number, payload) in attributes(bytes) {
+            match (number, payload) {
+                (DEVICE_NAME, text) => {
+                    let text = String::from_utf8_lossy(text);
+                    object.device = text.trim_end_matches('\0').to_string();
+                }
+                (KERNEL_NAME, _) => object.is_kernels = true,
+                (_, [byte]) => drop(object.numbers.insert(number, u32::from(*byte))),
+                (_, payload) if payload.len() == 4 => {
+                    let value = u32_at(payload, 0).map(|value| (number, value));
+                    object.numbers.extend(value);
+                }
+                _ => {}
+            }
+        }
+        object
+    }
+
     fn number(&self, attribute: u16) -> Option<u32> {
         self.numbers.get(&attribute).copied()
+    }
+
+    /// The device and one number, by which other objects name this one.
+    fn named(&self, attribute: u16) -> Option<(&str, u32)> {
+        Some((&self.device, self.number(attribute)?))
     }
 
     /// By which a device's objects are asked for.
@@ -114,7 +136,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// The attributes one after another, each with its number; what is cut off ends them.
+/// The attributes one after another, each with its number; one that is cut off ends them.
 fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     /// Without `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER`.
     const NUMBER: u16 = 0x3fff;
@@ -127,162 +149,104 @@ fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// Takes what one datagram tells.
+/// Adds the objects of one datagram.
 pub fn read(objects: Objects, mut datagram: &[u8], found: &mut Vec<Object>) -> Answer {
-    /// `NLMSG_ERROR` and `NLMSG_DONE`; behind both stands an error number, or 0.
-    const ERROR: u16 = 2;
-    const DONE: u16 = 3;
-    while let Some(length) = u32_at(datagram, 0) {
-        let length = length as usize;
+    /// `NLMSG_ERROR` and `NLMSG_DONE`, with an error number behind, or 0.
+    const ENDS: [u16; 2] = [2, 3];
+    while let Some(length) = u32_at(datagram, 0).map(|length| length as usize) {
         let (Some(body), Some(kind)) = (datagram.get(HEADER..length), u16_at(datagram, 4)) else {
             break;
         };
-        let error = || u32_at(body, 0).map_or(0, |number| number as i32);
-        match kind {
-            ERROR | DONE if error() < 0 => return Answer::Refused(-error()),
-            ERROR | DONE => return Answer::Done,
-            _ => take(objects, body, found),
+        if ENDS.contains(&kind) {
+            return match u32_at(body, 0).unwrap_or(0) as i32 {
+                error if error < 0 => Answer::Refused(-error),
+                _ => Answer::Done,
+            };
         }
-        datagram = datagram
-            .get(length.next_multiple_of(4)..)
-            .unwrap_or_default();
+        let device = Object::new(body, String::new());
+        match objects.numbers().1 {
+            None => found.push(device),
+            Some((list, entry)) => {
+                let lists = attributes(body).filter(|(number, _)| *number == list);
+                let entries = lists.flat_map(|(_, list)| attributes(list));
+                let entries = entries.filter(|(number, _)| *number == entry);
+                found.extend(entries.map(|(_, of)| Object::new(of, device.device.clone())));
+            }
+        }
+        let rest = datagram.get(length.next_multiple_of(4)..);
+        datagram = rest.unwrap_or_default();
     }
     Answer::More
 }
 
-fn take(objects: Objects, body: &[u8], found: &mut Vec<Object>) {
-    let device = object(body, String::new());
-    let Some((list, entry)) = objects.numbers().1 else {
-        found.push(device);
-        return;
-    };
-    let lists = attributes(body).filter(|(number, _)| *number == list);
-    let entries = lists
-        .flat_map(|(_, list)| attributes(list))
-        .filter(|(number, _)| *number == entry);
-    found.extend(entries.map(|(_, entry)| object(entry, device.device.clone())));
-}
-
-fn object(bytes: &[u8], device: String) -> Object {
-    let mut object = Object {
-        device,
-        ..Object::default()
-    };
-    for (number, payload) in attributes(bytes) {
-        match (number, payload) {
-            (DEVICE_NAME, text) => {
-                object.device = String::from_utf8_lossy(text)
-                    .trim_end_matches('\0')
-                    .to_string();
-            }
-            (KERNEL_NAME, _) => object.is_kernels = true,
-            (_, [byte]) => drop(object.numbers.insert(number, u32::from(*byte))),
-            (_, payload) if payload.len() == 4 => {
-                object
-                    .numbers
-                    .extend(u32_at(payload, 0).map(|value| (number, value)));
-            }
-            _ => {}
-        }
-    }
-    object
-}
-
-/// What one process holds of one device.
+/// Objects of one device that one process has open.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Held {
     /// queue pairs that are connected to a peer and ready to send, by port
     pub connected: BTreeMap<u32, u32>,
     /// queue pairs without a peer of their own that are ready to send: datagrams, and a driver's own kinds, as EFA's
     pub unconnected: BTreeMap<u32, u32>,
-    /// queue pairs that cannot send yet, or no more
-    pub idle: u32,
     /// pieces of memory that the device may reach
     pub regions: u32,
-    /// how often the device is open
-    pub contexts: u32,
 }
 
 impl Held {
-    /// Adds what another process of the task holds.
+    /// Adds the objects of another process.
     pub fn add(&mut self, other: &Held) {
-        for (mine, others) in [
-            (&mut self.connected, &other.connected),
-            (&mut self.unconnected, &other.unconnected),
-        ] {
-            for (port, count) in others {
-                *mine.entry(*port).or_default() += count;
-            }
-        }
-        self.idle += other.idle;
-        self.regions += other.regions;
-        self.contexts += other.contexts;
+        self.with(other, |mine, others| mine + others);
     }
 
-    /// Keeps the most of what was held at two times.
+    /// Keeps the larger number of each kind at two times.
     pub fn most(&mut self, other: &Held) {
+        self.with(other, u32::max);
+    }
+
+    fn with(&mut self, other: &Held, join: fn(u32, u32) -> u32) {
         for (mine, others) in [
             (&mut self.connected, &other.connected),
             (&mut self.unconnected, &other.unconnected),
         ] {
             for (port, count) in others {
-                let most = mine.entry(*port).or_default();
-                *most = (*most).max(*count);
+                let of_port = mine.entry(*port).or_default();
+                *of_port = join(*of_port, *count);
             }
         }
-        self.idle = self.idle.max(other.idle);
-        self.regions = self.regions.max(other.regions);
-        self.contexts = self.contexts.max(other.contexts);
+        self.regions = join(self.regions, other.regions);
     }
 }
 
-/// What each thread holds, by the device's name.
+/// Objects by thread, and by the device's name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Holdings {
     pub threads: BTreeMap<u32, BTreeMap<String, Held>>,
-    /// queue pairs of programs, of which the kernel does not say whose they are
+    /// queue pairs of programs whose owner the kernel does not tell
     pub unowned: u32,
 }
 
 /// Joins the answers.
 pub fn holdings(answers: &BTreeMap<Objects, Vec<Object>>) -> Holdings {
-    let of = |objects| answers.get(&objects).map_or(&[][..], Vec::as_slice);
-    let named =
-        |object: &Object, attribute| Some((object.device.clone(), object.number(attribute)?));
-    let contexts: BTreeMap<(String, u32), Option<u32>> = of(Objects::Contexts)
-        .iter()
-        .filter_map(|context| Some((named(context, CONTEXT)?, context.number(THREAD))))
-        .collect();
-    let domains: BTreeMap<(String, u32), (String, u32)> = of(Objects::Domains)
-        .iter()
-        .filter_map(|domain| Some((named(domain, DOMAIN)?, named(domain, CONTEXT)?)))
-        .collect();
-    let owner = |object: &Object| {
-        let of_context = || {
-            contexts
-                .get(domains.get(&named(object, DOMAIN)?)?)
-                .copied()
-                .flatten()
-        };
-        object.number(THREAD).or_else(of_context)
+    let of = |objects| answers.get(&objects).map_or(&[][..], Vec::as_slice).iter();
+    let threads = of(Objects::Contexts).map(|of| (of.named(CONTEXT), of.number(THREAD)));
+    let threads: BTreeMap<_, _> = threads.collect();
+    let contexts = of(Objects::Domains).map(|of| (of.named(DOMAIN), of.named(CONTEXT)));
+    let contexts: BTreeMap<_, _> = contexts.collect();
+    let of_context = |object: &Object| {
+        let context = contexts.get(&Some(object.named(DOMAIN)?))?;
+        *threads.get(&Some((*context)?))?
     };
     let mut all = Holdings::default();
     for objects in [Objects::QueuePairs, Objects::Regions, Objects::Contexts] {
-        for object in of(objects).iter().filter(|object| !object.is_kernels) {
-            let Some(thread) = owner(object) else {
+        for object in of(objects).filter(|object| !object.is_kernels) {
+            let Some(thread) = object.number(THREAD).or_else(|| of_context(object)) else {
                 all.unowned += u32::from(objects == Objects::QueuePairs);
                 continue;
             };
-            let held = all
-                .threads
-                .entry(thread)
-                .or_default()
-                .entry(object.device.clone())
-                .or_default();
+            let of_thread = all.threads.entry(thread).or_default();
+            let held = of_thread.entry(object.device.clone()).or_default();
             match objects {
                 Objects::QueuePairs => count(held, object),
                 Objects::Regions => held.regions += 1,
-                _ => held.contexts += 1,
+                _ => {}
             }
         }
     }
@@ -290,22 +254,21 @@ pub fn holdings(answers: &BTreeMap<Objects, Vec<Object>>) -> Holdings {
 }
 
 fn count(held: &mut Held, queue_pair: &Object) {
-    /// `IB_UVERBS_QPT_RC`, `UC`, `XRC_INI` and `XRC_TGT` of include/uapi/rdma/ib_user_verbs.h, and the state `IB_QPS_RTS`, ready to
-    /// send, of include/rdma/ib_verbs.h.
+    /// `IB_UVERBS_QPT_RC`, `UC`, `XRC_INI` and `XRC_TGT` of include/uapi/rdma/ib_user_verbs.h.
     const CONNECTED: [u32; 4] = [2, 3, 9, 10];
+    /// `IB_QPS_RTS`, ready to send, of include/rdma/ib_verbs.h.
     const READY: u32 = 3;
-    let is_ready = queue_pair.number(STATE) == Some(READY);
-    let is_connected = queue_pair
-        .number(TYPE)
-        .is_some_and(|kind| CONNECTED.contains(&kind));
-    let of_port = match (is_ready, is_connected) {
-        (false, _) => return held.idle += 1,
-        (true, true) => &mut held.connected,
-        (true, false) => &mut held.unconnected,
+    // others cannot send yet, or no more
+    if queue_pair.number(STATE) != Some(READY) {
+        return;
+    }
+    let kind = queue_pair.number(TYPE);
+    let of_kind = match kind.is_some_and(|kind| CONNECTED.contains(&kind)) {
+        true => &mut held.connected,
+        false => &mut held.unconnected,
     };
-    *of_port
-        .entry(queue_pair.number(PORT).unwrap_or(1))
-        .or_default() += 1;
+    let port = queue_pair.number(PORT).unwrap_or(1);
+    *of_kind.entry(port).or_default() += 1;
 }
 
 #[cfg(test)]
@@ -379,11 +342,7 @@ mod tests {
         let held = holdings(&[answered(Objects::QueuePairs, &pairs)].into());
         let held = &held.threads[&42]["mlx5_3"];
         assert_eq!(held.connected, BTreeMap::from([(1, 1), (2, 1)]));
-        assert_eq!(
-            (held.unconnected[&1], held.idle),
-            (2, 1),
-            "datagrams and EFA's own kind"
-        );
+        assert_eq!(held.unconnected[&1], 2, "datagrams and EFA's own kind");
     }
 
     #[test]
@@ -409,7 +368,7 @@ mod tests {
         assert_eq!(all.unowned, 1, "the context's own thread has ended too");
         assert_eq!(all.threads.keys().collect::<Vec<_>>(), [&42]);
         let held = &all.threads[&42]["mlx5_3"];
-        assert_eq!((held.connected[&1], held.contexts), (1, 1));
+        assert_eq!(held.connected[&1], 1);
     }
 
     #[test]

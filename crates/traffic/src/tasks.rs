@@ -1,17 +1,15 @@
-//! A task as its environment tells it: the marker of the plugin, and Slurm's numbers.
+//! The marker of the plugin and Slurm's numbers in a process's environment.
 //!
-//! A user can write anything into a process's environment.  What is kept of it are numbers, PCI addresses and device names.
+//! A user can write anything there. Only numbers, PCI addresses and device names are kept of it.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::libraries::marker::{self, Marker};
 use nic_placement_core::libraries::wanted::is_variable_name;
 use nic_placement_core::topology::{CpuSet, DeviceName, PciAddress};
-use std::collections::BTreeMap;
 
-/// GPUs or NICs of one task, at most: a node has fewer.
+/// GPUs, or NICs, of one task: a node has fewer.
 const MAX_DEVICES: usize = 256;
 
-/// A step: the job's number and the step's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StepId {
     pub job: u64,
@@ -21,7 +19,7 @@ pub struct StepId {
 
 impl std::fmt::Display for StepId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        /// A batch script's (slurm/slurm.h, `SLURM_BATCH_SCRIPT`), and the first of such numbers.
+        /// `SLURM_BATCH_SCRIPT` of slurm/slurm.h, and the least number that is no step's of srun.
         const BATCH: u64 = 0xffff_fffb;
         const FIRST: u64 = 0xffff_fff0;
         match self.step {
@@ -51,17 +49,15 @@ impl Numbers {
     }
 }
 
-/// What the environment of a placed process says.
+/// The environment of a placed process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Marked {
-    pub numbers: Numbers,
     pub gpus: Vec<PciAddress>,
     pub nics: Vec<String>,
     /// the CPUs to which it was bound, if it was
     pub cpus: Option<CpuSet>,
 }
 
-/// Slurm's numbers in an environment; a text that is no number is none.
 pub fn numbers(environment: &[u8]) -> Numbers {
     fn value<T: std::str::FromStr>(environment: &[u8], name: &str) -> Option<T> {
         let text = variable(environment, name)?;
@@ -69,58 +65,38 @@ pub fn numbers(environment: &[u8]) -> Numbers {
             .all(|byte| byte.is_ascii_digit())
             .then(|| text.parse().ok())?
     }
-    let job = value(environment, "SLURM_JOB_ID");
-    let step = job.map(|job| StepId {
-        job,
-        step: value(environment, "SLURM_STEP_ID"),
-    });
     Numbers {
-        step,
+        step: value(environment, "SLURM_JOB_ID").map(|job| StepId {
+            job,
+            step: value(environment, "SLURM_STEP_ID"),
+        }),
         local: value(environment, "SLURM_LOCALID"),
         rank: value(environment, "SLURM_PROCID"),
     }
 }
 
-/// The marker of an environment, `NAME=VALUE` each with a NUL behind it; `None` where the process was not placed.
+/// The marker in `NAME=VALUE` entries with a NUL behind each; `None`: the process was not placed.
 pub fn marked(environment: &[u8]) -> Option<Marked> {
     let devices = marker::devices(variable(environment, marker::NAME)?)?;
-    let gpus = devices
-        .gpus
-        .iter()
-        .take(MAX_DEVICES)
-        .filter_map(|gpu| gpu.parse().ok())
-        .collect();
-    let nics = devices
-        .nics
-        .iter()
-        .take(MAX_DEVICES)
-        .filter(|nic| is_port(nic))
-        .map(|nic| nic.to_string());
-    let cpus = devices.cpus.and_then(|cpus| CpuSet::from_list(cpus).ok());
+    let gpus = devices.gpus.iter().take(MAX_DEVICES);
+    let nics = devices.nics.iter().take(MAX_DEVICES);
+    let nics = nics.filter(|nic| is_port(nic));
     Some(Marked {
-        numbers: numbers(environment),
-        gpus,
-        nics: nics.collect(),
-        cpus,
+        gpus: gpus.filter_map(|gpu| gpu.parse().ok()).collect(),
+        nics: nics.map(ToString::to_string).collect(),
+        cpus: devices.cpus.and_then(|cpus| CpuSet::from_list(cpus).ok()),
     })
 }
 
-/// The variables that the marker says were set, and that have another value or none.
+/// Variables that the marker says were set, and that have another value or none; 32 at most.
 pub fn changed(environment: &[u8]) -> Vec<String> {
-    /// More of them are not told.
-    const MOST: usize = 32;
     let Some(line) = variable(environment, marker::NAME) else {
         return Vec::new();
     };
     let marker = Marker::parse(line, is_variable_name);
-    let is_changed = |(name, value): &&(String, String)| variable(environment, name) != Some(value);
-    marker
-        .set()
-        .iter()
-        .filter(is_changed)
-        .map(|(name, _)| name.clone())
-        .take(MOST)
-        .collect()
+    let set = marker.set().iter();
+    let changed = set.filter(|(name, value)| variable(environment, name) != Some(value));
+    changed.map(|(name, _)| name.clone()).take(32).collect()
 }
 
 /// `mlx5_0:1`
@@ -136,29 +112,4 @@ pub fn variable<'e>(environment: &'e [u8], name: &str) -> Option<&'e str> {
     let value =
         entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
     std::str::from_utf8(value).ok()
-}
-
-/// A task: a placed process, and those that inherited its environment.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PlacedTask {
-    /// its lowest process
-    pub pid: u32,
-    pub user: Option<u32>,
-    pub processes: usize,
-    pub marked: Marked,
-}
-
-/// The tasks of these placed processes, each of which is one for itself so far, in order of job, step and local id.
-pub fn tasks<'p>(processes: impl IntoIterator<Item = &'p PlacedTask>) -> Vec<PlacedTask> {
-    let mut found: BTreeMap<(&Marked, Option<u32>), PlacedTask> = BTreeMap::new();
-    for process in processes {
-        let of_task = found.entry((&process.marked, process.user));
-        of_task
-            .and_modify(|task| {
-                task.processes += process.processes;
-                task.pid = task.pid.min(process.pid);
-            })
-            .or_insert_with(|| process.clone());
-    }
-    found.into_values().collect()
 }

@@ -1,13 +1,15 @@
 //! Tests of the bytes of NICs.
 #![forbid(unsafe_code)]
 
+use super::bytes::{
+    self, Bytes, Figure, NoFigure, OF_THE_INTERFACE, Origin, Planned, PlannedNics, Readings,
+    Traffic,
+};
 use super::counters::{Count, CountedPort, PortCounts, Sample, interface, rdma};
 use super::exposition::{Metric, write};
-use super::growth::{Bytes, NoFigure, growth};
-use super::merge::{self, Merged};
-use super::planned::{Origin, Planned, PlannedNics};
-use super::report::{self, FORMAT, Measurement, OF_THE_INTERFACE, VERSION};
-use super::tasks::{PlacedTask, marked, numbers, tasks};
+use super::report::{Merged, NodeReport};
+use super::tasks::{marked, numbers};
+use super::verify::{Node, SeenTask, judge};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -180,22 +182,22 @@ fn a_counter_that_cannot_tell_is_no_zero() {
         ("c", 1, PortCounts::default()),
         ("e", 1, port(0, 0)),
     ]);
-    let grown = growth(&before, &after, &BTreeSet::from(["sick".to_string()]));
-    let of: Vec<_> = grown
-        .iter()
-        .map(|(place, growth)| (&*place.device, growth.rdma))
-        .collect();
-    assert_eq!(
-        of,
-        [
-            ("a", Err(NoFigure::WentBackwards)),
-            ("b", Err(NoFigure::AtItsEnd)),
-            ("c", Err(NoFigure::NoCounter)),
-            ("d", Err(NoFigure::CameOrWent)),
-            ("e", Err(NoFigure::CameOrWent)),
-            ("sick", Err(NoFigure::NoAnswer)),
-        ]
-    );
+    let readings = Readings {
+        silent: BTreeSet::from(["sick".to_string()]),
+        ..readings(&before, &after)
+    };
+    let traffic = Traffic::new(&readings, &PlannedNics::new(), Origin::Nobody);
+    let of = traffic.nics.iter().map(|nic| (&*nic.name, nic.rdma));
+    let missing = [
+        ("a:1", NoFigure::WentBackwards),
+        ("b:1", NoFigure::AtItsEnd),
+        ("c:1", NoFigure::NoCounter),
+        ("d:1", NoFigure::CameOrWent),
+        ("e:1", NoFigure::CameOrWent),
+        ("sick:1", NoFigure::NoAnswer),
+    ];
+    let missing = missing.map(|(name, why)| (name, Some(Figure::Missing(why))));
+    assert_eq!(of.collect::<Vec<_>>(), missing);
 }
 
 #[test]
@@ -226,21 +228,24 @@ fn plan(nics: &[&str]) -> PlannedNics {
         .collect()
 }
 
-fn report_of(node: &str, before: &Sample, after: &Sample, plan: &PlannedNics) -> Measurement {
-    let (nics, shares) = report::of_node(&growth(before, after, &BTreeSet::new()), plan);
-    let notes = report::notes(&nics, &shares, Origin::Tasks);
-    Measurement {
-        format: FORMAT.to_string(),
-        version: VERSION,
-        node: node.to_string(),
+fn readings(before: &Sample, after: &Sample) -> Readings {
+    Readings {
+        before: before.clone(),
+        after: after.clone(),
+        silent: BTreeSet::new(),
         seconds: 1.5,
-        status: 0,
-        plan: Origin::Tasks,
-        shares,
-        nics,
-        tasks: Vec::new(),
-        notes,
     }
+}
+
+fn traffic_of(before: &Sample, after: &Sample, plan: &PlannedNics) -> Traffic {
+    Traffic::new(&readings(before, after), plan, Origin::Tasks)
+}
+
+fn report_of(node: &str, before: &Sample, after: &Sample, plan: &PlannedNics) -> NodeReport {
+    let mut report = NodeReport::new(node.to_string(), Vec::new());
+    report.status = Some(0);
+    report.traffic = Some(traffic_of(before, after, plan));
+    report
 }
 
 #[test]
@@ -252,7 +257,7 @@ fn bytes_are_told_apart_by_the_plan_and_what_carried_next_to_nothing_is_idle() {
         ("mlx5_1", 1, port(400, 0)),
         ("mlx5_2", 1, port(500_000, 0)),
     ]);
-    let report = report_of("n0", &before, &after, &plan(&["mlx5_0:1", "mlx5_1:1"]));
+    let report = traffic_of(&before, &after, &plan(&["mlx5_0:1", "mlx5_1:1"]));
     assert_eq!(
         (report.shares.planned, report.shares.others),
         (1_000_400, 500_000)
@@ -260,7 +265,7 @@ fn bytes_are_told_apart_by_the_plan_and_what_carried_next_to_nothing_is_idle() {
     assert_eq!(report.shares.idle, ["mlx5_1:1"]);
     // where nothing moves, nothing is idle
     assert_eq!(
-        report_of("n0", &before, &before, &plan(&["mlx5_0:1"]))
+        traffic_of(&before, &before, &plan(&["mlx5_0:1"]))
             .shares
             .idle,
         [""; 0]
@@ -273,11 +278,11 @@ fn soft_roce_is_counted_by_its_interface_and_not_a_second_time_as_tcp() {
         sample(&[("mlx5_0", 1, soft(10))]),
         sample(&[("mlx5_0", 1, soft(2010))]),
     );
-    let report = report_of("n0", &before, &after, &plan(&["mlx5_0:1"]));
+    let report = traffic_of(&before, &after, &plan(&["mlx5_0:1"]));
     assert_eq!((report.shares.planned, report.shares.tcp), (2000, 0));
     assert_eq!(report.nics[0].counter.as_deref(), Some(OF_THE_INTERFACE));
     assert_eq!(
-        report.notes,
+        report.notes(),
         ["soft RoCE: the interface counts RDMA and TCP together"]
     );
 }
@@ -292,9 +297,9 @@ fn a_program_that_sends_by_tcp_instead_is_told_so() {
         sample(&[("mlx5_0", 1, card(0))]),
         sample(&[("mlx5_0", 1, card(5_000_000))]),
     );
-    let report = report_of("n0", &before, &after, &plan(&["mlx5_0:1"]));
+    let report = traffic_of(&before, &after, &plan(&["mlx5_0:1"]));
     assert_eq!(
-        report.notes,
+        report.notes(),
         ["more bytes left by TCP (5.00 MB) than by RDMA (0 B): does the program use RDMA?"]
     );
 }
@@ -317,8 +322,9 @@ fn a_task_is_known_by_its_marker_and_slurm_s_numbers() {
         "NIC_PLACEMENT=v1 policy=closest gpus=0000:1b:00.0 nics=mlx5_0:1,mlx5_1:1 set:X=1",
     ]);
     let task = marked(&text).unwrap();
-    assert_eq!(task.numbers.step.unwrap().to_string(), "17.0");
-    assert_eq!((task.numbers.local, task.numbers.rank), (Some(3), Some(11)));
+    let numbers = numbers(&text);
+    assert_eq!(numbers.step.unwrap().to_string(), "17.0");
+    assert_eq!((numbers.local, numbers.rank), (Some(3), Some(11)));
     assert_eq!(
         task.gpus
             .iter()
@@ -327,19 +333,6 @@ fn a_task_is_known_by_its_marker_and_slurm_s_numbers() {
         ["0000:1b:00.0"]
     );
     assert_eq!(task.nics, ["mlx5_0:1", "mlx5_1:1"]);
-    let process = |pid| PlacedTask {
-        pid,
-        user: Some(1000),
-        processes: 1,
-        marked: task.clone(),
-    };
-    let all = tasks(&[process(9), process(7), process(8)]);
-    assert_eq!(
-        all.iter()
-            .map(|task| (task.pid, task.processes))
-            .collect::<Vec<_>>(),
-        [(7, 3)]
-    );
 }
 
 #[test]
@@ -350,7 +343,7 @@ fn of_an_environment_that_lies_only_numbers_and_names_are_kept() {
     ]);
     let task = marked(&text).unwrap();
     assert_eq!(
-        (task.numbers.step, task.gpus.len(), &*task.nics),
+        (numbers(&text).step, task.gpus.len(), &*task.nics),
         (None, 1, &["mlx5_0:1".to_string()][..])
     );
     assert_eq!(marked(&environment(&["NIC_PLACEMENT=mine"])), None);
@@ -367,10 +360,16 @@ fn nodes_are_added_up_by_the_names_of_nics() {
     for (node, sent) in [("n1", 800), ("n0", 400), ("n1", 999_996)] {
         let text = report_of(node, &before, &after(sent), &plan).to_json();
         assert_eq!(text.matches('\n').count(), 1, "one line: {text}");
-        merged.add(merge::read(text.as_bytes()).unwrap()).unwrap();
+        merged
+            .add(NodeReport::read(text.as_bytes()).unwrap())
+            .unwrap();
     }
     assert_eq!(
-        (merged.nodes, merged.shares.planned, merged.shares.others),
+        (
+            merged.nodes.len(),
+            merged.shares.planned,
+            merged.shares.others
+        ),
         (2, 1200, 0)
     );
     assert_eq!(merged.twice, BTreeSet::from(["n1".to_string()]));
@@ -387,10 +386,9 @@ fn nodes_are_added_up_by_the_names_of_nics() {
         )
     );
     assert_eq!((sum.planned_on, merged.nics["mlx5_1:1"].planned_on), (2, 0));
-    assert!(
-        merge::read(b"{}").is_err()
-            && merge::read(b"{\"format\":\"nic-placement measure\",\"version\":2}").is_err()
-    );
+    let other = report_of("n2", &before, &after(8), &plan).to_json();
+    let other = other.replace("\"version\":2", "\"version\":3");
+    assert!(NodeReport::read(b"{}").is_err() && NodeReport::read(other.as_bytes()).is_err());
 }
 
 #[test]
@@ -429,21 +427,23 @@ proptest! {
         let report = report_of("n0", &before, &after, &plan);
         let grown: u64 =
             figures.iter().filter_map(|(before, after, _)| (after / 4 * 4).checked_sub(before / 4 * 4)).sum();
-        let at_end = report.nics.iter().any(|nic| nic.rdma_missing == Some(NoFigure::AtItsEnd));
-        prop_assert!(at_end || report.shares.planned + report.shares.others == grown);
+        let traffic = report.traffic.as_ref().unwrap();
+        let (shares, end) = (&traffic.shares, Some(Figure::Missing(NoFigure::AtItsEnd)));
+        let at_end = traffic.nics.iter().any(|nic| nic.rdma == end);
+        prop_assert!(at_end || shares.planned + shares.others == grown);
         let back = figures.iter().filter(|(before, after, _)| after / 4 < before / 4).count();
-        prop_assert!(at_end || report.shares.unknown.len() == back);
+        prop_assert!(at_end || shares.unknown.len() == back);
         let mut other = report.clone();
         other.node = "n1".to_string();
-        let merged = |reports: [&Measurement; 2]| {
+        let merged = |reports: [&NodeReport; 2]| {
             let mut merged = Merged::default();
             reports.into_iter().for_each(|report| merged.add(report.clone()).unwrap());
             merged
         };
         let both = merged([&report, &other]);
         prop_assert_eq!(&both, &merged([&other, &report]));
-        prop_assert_eq!(both.shares.planned, 2 * report.shares.planned);
-        prop_assert_eq!(merge::read(report.to_json().as_bytes()).unwrap(), report);
+        prop_assert_eq!(both.shares.planned, 2 * shares.planned);
+        prop_assert_eq!(&NodeReport::read(report.to_json().as_bytes()).unwrap(), &report);
     }
 
     /// A user can put any bytes into a process's environment: the names of NICs that are kept of it are printable ASCII.
@@ -487,23 +487,33 @@ fn tasks_plan_the_nics_that_they_name() {
         "SLURM_LOCALID=5",
         "NIC_PLACEMENT=v1 policy=closest gpus=0000:1b:00.0 nics=mlx5_0:1",
     ]);
-    let all = tasks(&[PlacedTask {
-        pid: 1,
+    let topology = nic_placement_node::platform::model("dgx-h100").unwrap();
+    let map = nic_placement_core::policy::map(&topology, &Default::default());
+    let node = Node {
+        topology: &topology,
+        map: &map,
+    };
+    let (of_node, origin) = bytes::plan(node, &[]);
+    assert_eq!((of_node.len(), origin), (8, Origin::Node), "{of_node:?}");
+    let marked = marked(&text).unwrap();
+    let task = SeenTask {
+        numbers: numbers(&text),
         user: None,
-        processes: 1,
-        marked: marked(&text).unwrap(),
-    }]);
-    let node = nic_placement_node::platform::model("dgx-h100").unwrap();
-    let map = nic_placement_core::policy::map(&node, &Default::default());
-    let of_node = super::planned::of_node(&node, &map);
-    assert_eq!(
-        of_node.len(),
-        8,
-        "each of eight GPUs has a NIC: {of_node:?}"
-    );
-    let plan: BTreeMap<_, _> = super::planned::of_tasks(&[&all[0]], Some((&node, &of_node)));
+        processes: vec![1],
+        gpus: Ok(topology.gpu_indices().collect()),
+        planned: Some(marked.nics),
+        bound: None,
+        held: Ok(BTreeMap::new()),
+        threads: Vec::new(),
+        memory: BTreeMap::new(),
+        changed: Vec::new(),
+    };
+    let (plan, origin) = bytes::plan(node, &[judge(node, &task, 0)]);
+    assert_eq!(origin, Origin::Tasks);
     assert_eq!(plan.keys().collect::<Vec<_>>(), ["mlx5_0:1"]);
-    assert_eq!(plan["mlx5_0:1"].tasks, BTreeSet::from([5]));
+    let of = &plan["mlx5_0:1"];
+    assert_eq!(of.tasks, BTreeSet::from(["1.2 task 5".to_string()]));
+    assert_eq!(of.gpus, BTreeSet::from([0]), "of its GPUs the NIC's own");
 }
 
 #[test]

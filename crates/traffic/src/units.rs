@@ -3,28 +3,18 @@
 
 /// `0 B`, `999 B`, `1.23 kB`, `45.6 MB`, `789 GB`: three digits, powers of ten as rates of links have.
 pub fn bytes(count: u64) -> String {
-    const UNITS: [&str; 6] = ["kB", "MB", "GB", "TB", "PB", "EB"];
     if count < 1000 {
         return format!("{count} B");
     }
-    let (mut unit, mut thousandths) = (0, u128::from(count));
+    let mut value = count as f64;
     // what would be rounded to four digits is written in the next unit
-    while thousandths >= 999_500 && unit + 1 < UNITS.len() {
-        thousandths /= 1000;
-        unit += 1;
-    }
-    let (places, step) = match thousandths {
-        0..9_995 => (2, 10),
-        9_995..99_950 => (1, 100),
-        _ => (0, 1000),
+    let fits = |unit: &&str| {
+        value /= 1000.0;
+        value < 999.5 || *unit == "EB"
     };
-    let rounded = (thousandths + step / 2) / step;
-    format!(
-        "{:.*} {}",
-        places,
-        rounded as f64 / 10f64.powi(places as i32),
-        UNITS[unit]
-    )
+    let unit = ["kB", "MB", "GB", "TB", "PB", "EB"].into_iter().find(fits);
+    let places = usize::from(value < 99.95) + usize::from(value < 9.995);
+    format!("{value:.places$} {}", unit.unwrap_or("EB"))
 }
 
 /// Tenths of a per cent, so that nothing is lost to rounding but what is less: `0.0 %` is only said of none.

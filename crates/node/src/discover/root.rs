@@ -250,6 +250,21 @@ impl Root {
         numbered
     }
 
+    /// The numbers that name entries of a directory, in any order.
+    pub fn numbers(&self, path: &str) -> Vec<u32> {
+        let number = |name: &str| name.parse().ok();
+        match (&self.source, self.place(path).map(fs::read_dir)) {
+            (Backing::Manifest(manifest), _) => {
+                let names = manifest.list(path);
+                names.iter().filter_map(|name| number(name)).collect()
+            }
+            (_, Some(Ok(entries))) => entries
+                .filter_map(|entry| number(entry.ok()?.file_name().to_str()?))
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// The names in a directory that `keep` takes, sorted.
     pub fn list(&self, path: &str, keep: impl Fn(&str) -> bool) -> Vec<String> {
         let (mut names, is_cut) = match &self.source {

@@ -1,4 +1,4 @@
-//! Runs a program and does something beside it, which never changes the program or its end.
+//! Runs a program and does something beside it.
 #![forbid(unsafe_code)]
 
 use super::exec::{become_as_it_is, not_started};
@@ -9,9 +9,10 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitStatus;
+use std::thread;
 
-/// Runs the program: `before` first, `started` with its result while the program runs, and `ended` with the program's
-/// status.  The tool ends as the program, whatever of its own work fails; `command` is the tool's command.
+/// Runs the program: `before` first, `started` with its result while the program runs, and `ended` with the program's status. The
+/// tool ends as the program, whatever of its own work fails.
 pub(super) fn run<B, W>(
     command: &str,
     program: &[OsString],
@@ -19,9 +20,11 @@ pub(super) fn run<B, W>(
     started: impl FnOnce(B, u32) -> W,
     ended: impl FnOnce(W, u8),
 ) -> Result<(), Failure> {
-    let Ok(signals) = Signals::hold() else {
+    // on a small stack (`ulimit -s`) another thread runs the tool, and the first one's signals are not held back
+    let is_first_thread = thread::current().name() == Some("main");
+    let Some(signals) = Signals::hold().ok().filter(|_| is_first_thread) else {
         tell(&format!(
-            "{command}: signals cannot be held back: CMD runs without"
+            "{command}: signals cannot be held back, or the stack is too small: CMD runs alone"
         ));
         return Err(become_as_it_is(program));
     };
@@ -56,21 +59,16 @@ pub(super) fn run<B, W>(
     watched.and_then(|watched| guarded(|| ended(watched, status)));
     match status {
         0 => Ok(()),
-        status => Err(Ending {
-            status,
-            said: String::new(),
-        }
-        .into()),
+        status => Err(Ending::quiet(status)),
     }
 }
 
-/// A bug of the tool's own costs the report alone; the hook has said it.
+/// A bug of the tool's costs the report alone; the panic hook has said it.
 fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
     panic::catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
-/// True if the kernel grants no further process, or no descriptor to learn of its start.  CMD itself may run in this
-/// one's place.
+/// True if the kernel grants no further process, or no descriptor to learn of its start.
 fn is_shortage(error: &io::Error) -> bool {
     /// `EAGAIN`, `ENOMEM`, `ENFILE` and `EMFILE` of include/uapi/asm-generic/errno-base.h.
     const SHORTAGES: [i32; 4] = [11, 12, 23, 24];
@@ -79,7 +77,7 @@ fn is_shortage(error: &io::Error) -> bool {
         .is_some_and(|number| SHORTAGES.contains(&number))
 }
 
-/// The status as in shells: 128 and more for a signal.
+/// As in shells: 128 and more for a signal.
 fn status_of(status: ExitStatus) -> u8 {
     let by_signal = || status.signal().map(|signal| 128 + signal);
     status

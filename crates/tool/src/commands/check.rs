@@ -26,14 +26,13 @@ use nic_placement_fleet::doctor::{Examined, examine};
 use nic_placement_fleet::gather;
 use nic_placement_formats::describe;
 use nic_placement_node as node;
+use nic_placement_node::discover::Scope;
 use nic_placement_node::discover::root::Author;
-use nic_placement_node::discover::{Root, Scope};
-use nic_placement_node::kept::Kept;
 use nic_placement_sys as sys;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 const LOOKED_AT: &str = "What is looked at";
@@ -54,7 +53,8 @@ const FAIL: u8 = 4;
 /// be made, and 2 where the command line was not understood.
 ///
 /// For slurm.conf's HealthCheckProgram, --health prints nothing, or one line of less than 100 plain characters that a script can
-/// pass to scontrol as the reason. It ends within a bound, also where hardware does not answer.
+/// pass to scontrol as the reason. It ends within a bound, also where hardware does not answer. As root it leaves an empty lock
+/// file, /run/nic-placement/.check.lock, so that no second check waits beside one that waits for hardware.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -118,51 +118,39 @@ impl CheckOptions {
     /// The command line of the process that finds what fails.
     fn arguments(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = self.node.arguments();
-        let mut add = |name: &str, value: OsString| {
-            arguments.push(name.into());
-            arguments.push(value);
-        };
-        self.plugstack
-            .iter()
-            .for_each(|file| add("--plugstack", file.into()));
-        self.slurm
-            .iter()
-            .for_each(|text| add("--slurm", text.into()));
-        self.variable
-            .iter()
-            .for_each(|variable| add("--variable", variable.into()));
-        // they fail nowhere, and other programs may wait for much that is no hardware
-        let others = [Check::RELEASE, Check::NEIGHBOURS].map(str::to_string);
-        let others = if self.only.is_empty() {
-            &others[..]
-        } else {
-            &[]
-        };
-        self.off
-            .iter()
-            .chain(others)
-            .for_each(|code| add("--off", code.into()));
-        self.only.iter().for_each(|code| add("--only", code.into()));
+        let mut add = |name: &str, value: OsString| arguments.extend([name.into(), value]);
+        if let Some(file) = &self.plugstack {
+            add("--plugstack", file.into());
+        }
+        for (name, values) in [
+            ("--slurm", self.slurm.as_slice()),
+            ("--variable", &self.variable),
+            ("--off", &self.off),
+            ("--only", &self.only),
+        ] {
+            values.iter().for_each(|value| add(name, value.into()));
+        }
+        // these two fail nowhere, and the programs that they ask may wait for much that is no hardware
+        if self.only.is_empty() {
+            add("--off", Check::RELEASE.into());
+            add("--off", Check::NEIGHBOURS.into());
+        }
         arguments
     }
 
-    /// The folder of --health's lock: beside the node file, for root.  A described node has no hardware to wait for.
+    /// The folder of --health's lock: beside the node file, for root. A described node has no hardware to wait for.
     fn folder_of_the_lock(&self) -> Option<PathBuf> {
-        let beside = || {
-            Path::new(&NodeFileUse::default().path)
-                .parent()
-                .map(Path::to_path_buf)
-        };
+        let beside = PathBuf::from(NodeFileUse::default().path);
         let is_roots = self.node.source() == NodeSource::Live && sys::is_root();
-        self.lock.clone().or_else(|| beside().filter(|_| is_roots))
+        let beside = beside.parent().filter(|_| is_roots);
+        self.lock.clone().or(beside.map(PathBuf::from))
     }
 
     /// Tells the parent that only hardware is left to wait for.
     fn tell_settled(&self) -> io::Result<()> {
-        if self.settled {
-            health::tell_settled()
-        } else {
-            Ok(())
+        match self.settled {
+            true => health::tell_settled(),
+            false => Ok(()),
         }
     }
 
@@ -176,27 +164,22 @@ impl CheckOptions {
 
 pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure> {
     if let Some(check) = options.explain.as_deref().and_then(Check::of) {
-        explain(check, page);
+        page.line(format!("{}: {}", check.code, check.title));
+        page.blank();
+        let rows = check.rows.iter();
+        rows.for_each(|(word, text)| page.item(format!("{word:<8}"), text));
         return Ok(());
     }
     if options.list {
-        for check in CHECKS.iter() {
-            page.item(
-                format!("{:width$}  ", check.code, width = widest_code()),
-                &check.title,
-            );
-        }
+        let checks = CHECKS.iter();
+        checks.for_each(|check| page.item(column(check.code), &check.title));
         return Ok(());
     }
     let present = request::variables(&options.variable)?;
     if options.health {
         let patience = Duration::from_secs(options.within.into());
-        return health::run(
-            options.arguments(),
-            patience,
-            options.folder_of_the_lock().as_deref(),
-            page,
-        );
+        let folder = options.folder_of_the_lock();
+        return health::run(options.arguments(), patience, folder.as_deref(), page);
     }
     let is_live = options.node.source() == NodeSource::Live;
     let mut installation = Installation::default();
@@ -222,77 +205,59 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
         Some(FileText::default())
     });
     let root = describe::root_of(&options.node.source());
-    let mut facts: Option<HostFacts> = root
-        .as_ref()
-        .map(|root: &Root| gather::facts(root, &plan.node));
+    let mut facts: Option<HostFacts> = root.as_ref().map(|root| gather::facts(root, &plan.node));
     let asks_agent = is_live && !off.contains(Check::NEIGHBOURS);
     let neighbours = asks_agent.then(neighbours::neighbours).flatten();
     if let Some(facts) = &mut facts {
-        facts.heard = neighbours
-            .as_ref()
-            .map(|heard| heard.keys().cloned().collect());
+        let heard = neighbours.as_ref();
+        facts.heard = heard.map(|heard| heard.keys().cloned().collect());
     }
-    let present = if is_live && present.is_empty() {
-        caller::environment()
-    } else {
-        present
+    let present = match is_live && present.is_empty() {
+        true => caller::environment(),
+        false => present,
     };
+    let here = is_live.then(|| caller::here(&plan));
     let caller = Caller {
         doubts: caller::doubts(&plan, &present, is_live),
-        ..if is_live {
-            caller::here(&plan)
-        } else {
-            Caller::default()
-        }
+        ..here.unwrap_or_default()
     };
-    let (diagnostics, facts) = (&diagnostics, facts.as_ref());
     let subject = Examined {
         plan: &plan,
-        diagnostics,
-        facts,
+        diagnostics: &diagnostics,
+        facts: facts.as_ref(),
         installation: &installation,
         caller: &caller,
     };
     let findings = examine(&subject, &off);
-    let count = |level: Level| {
-        findings
-            .iter()
-            .filter(|finding| finding.level == level)
-            .count()
-    };
+    let count = |level: Level| findings.iter().filter(|of| of.level == level).count();
     let (failed, warned) = (count(Level::Fail), count(Level::Warn));
-    match options.json {
-        true => {
-            let slurms_name = std::env::var("SLURMD_NODENAME").ok().filter(|_| is_live);
-            let default = match installation.off {
-                Some(_) => Some("nobody is placed".to_string()),
-                None => installation.unasked.as_ref().map(Unasked::text),
-            };
-            let mut report = facts::report(&plan, root.as_ref(), slurms_name, default, findings);
-            report.hear(&neighbours.unwrap_or_default());
-            page.exact(&report.to_json());
-        }
-        false => {
-            for (number, finding) in findings.iter().enumerate() {
-                print(finding, findings.get(number + 1), page);
-            }
+    if options.json {
+        let slurms_name = std::env::var("SLURMD_NODENAME").ok().filter(|_| is_live);
+        let default = match installation.off {
+            Some(_) => Some("nobody is placed".to_string()),
+            None => installation.unasked.as_ref().map(Unasked::text),
+        };
+        let mut report = facts::report(&plan, root.as_ref(), slurms_name, default, findings);
+        report.hear(&neighbours.unwrap_or_default());
+        page.exact(&report.to_json());
+    } else {
+        for (number, finding) in findings.iter().enumerate() {
+            print(finding, findings.get(number + 1), page);
         }
     }
-    let ends = |status, said: String| Err(Ending { status, said }.into());
-    match (failed, warned) {
-        (0, 0) => Ok(()),
-        (0, warned) => ends(WARN, format!("check: {warned} warn")),
-        (failed, 0) => ends(FAIL, format!("check: {failed} fail")),
-        (failed, warned) => ends(FAIL, format!("check: {failed} fail, {warned} warn")),
-    }
+    let (status, said) = match (failed, warned) {
+        (0, 0) => return Ok(()),
+        (0, warned) => (WARN, format!("{warned} warn")),
+        (failed, 0) => (FAIL, format!("{failed} fail")),
+        (failed, warned) => (FAIL, format!("{failed} fail, {warned} warn")),
+    };
+    let said = format!("check: {said}");
+    Err(Ending { status, said }.into())
 }
 
-fn explain(check: &Check, page: &mut Page) {
-    page.line(format!("{}: {}", check.code, check.title));
-    page.blank();
-    for (word, text) in &check.rows {
-        page.item(format!("{word:<8}"), text);
-    }
+/// A check's code and the gap behind it.
+fn column(code: &str) -> String {
+    format!("{code:width$}  ", width = widest_code())
 }
 
 /// Prints a line for a finding, then the reason and remedy of a fault, or the remedy of a note, once for all findings
@@ -307,25 +272,22 @@ fn print(finding: &Finding, next: Option<&Finding>, page: &mut Page) {
         ..
     } = finding;
     let is_wrong = *level >= Level::Warn;
+    let style = if is_wrong { Style::Wrong } else { Style::Plain };
+    let level = Text::styled(format!("{level:<7}"), style);
+    page.item(level.then(column(code)), text.as_str());
     let goes_on = |next: &Finding| {
         next.code == *code && next.remedy.is_some() && (next.level >= Level::Warn || !is_wrong)
     };
-    let is_last = !next.is_some_and(goes_on);
-    let level = format!("{level:<7}");
-    let level = if is_wrong {
-        Text::styled(level, Style::Wrong)
-    } else {
-        Text::from(level)
-    };
-    let code = format!("{code:width$}  ", width = widest_code());
-    page.item(level.then(code), text.as_str());
+    if next.is_some_and(goes_on) {
+        return;
+    }
     let margin = " ".repeat(9 + widest_code());
     for (word, text) in [
-        ("why  ", why.as_ref().filter(|_| is_wrong)),
-        ("do   ", remedy.as_ref()),
+        ("why", why.as_ref().filter(|_| is_wrong)),
+        ("do", remedy.as_ref()),
     ] {
-        if let Some(text) = text.filter(|_| is_last) {
-            page.item(format!("{margin}{word}"), text);
+        if let Some(text) = text {
+            page.item(format!("{margin}{word:<5}"), text);
         }
     }
 }
@@ -341,26 +303,21 @@ fn as_a_step_has_it(
         .then(|| node::read(&admin.source, Scope::Full, Author::Root));
     options.tell_settled()?;
     let kept = installed::node_file(&admin.node_file, installation);
-    let here = |kept: Option<Kept>| match kept {
-        Some(Kept {
-            topology,
-            diagnostics,
-            ..
-        }) => Ok((topology, diagnostics)),
+    let here = match kept {
+        Some(kept) => Ok((kept.topology, kept.diagnostics)),
         None => options.node.read(),
     };
     match described {
-        None => here(kept),
+        None => here,
         Some(Ok((mut described, mut diagnostics))) => {
-            let described_elsewhere = !matches!(admin.source, NodeSource::Sysfs(_));
-            if described_elsewhere {
-                diagnostics.extend(node::confirm(&mut described, &here(kept)?.0));
+            if !matches!(admin.source, NodeSource::Sysfs(_)) {
+                diagnostics.extend(node::confirm(&mut described, &here?.0));
             }
             Ok((described, diagnostics))
         }
         Some(Err(why)) => {
             installation.no_node = Some(why.to_string());
-            here(kept)
+            here
         }
     }
 }

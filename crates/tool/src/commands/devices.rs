@@ -1,4 +1,4 @@
-//! Names of devices by their PCI ids, where no driver tells one: NICs, and GPUs other than NVIDIA's.
+//! Names of NICs, and of GPUs other than NVIDIA's, by their PCI ids.
 //!
 //! Source: pci.ids of 2026-08-22 (github.com/pciutils/pciids).
 #![forbid(unsafe_code)]
@@ -54,7 +54,6 @@ pub(super) fn device_name(vendor: u16, device: u16) -> Option<&'static str> {
     NAMES.iter().find(of_it).map(|(.., name)| *name)
 }
 
-/// `None` if the device is not in the table.
 pub(super) fn name_at(topology: &Topology, address: PciAddress) -> Option<&'static str> {
     let function = topology.pci.get(address)?;
     device_name(function.vendor?, function.device?)

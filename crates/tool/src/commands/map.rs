@@ -1,4 +1,4 @@
-//! `nic-placement map`: which NICs each GPU has, as engines want it that drive all GPUs of a node.
+//! `nic-placement map`: the NICs of each GPU, for engines that drive all GPUs of a node.
 #![forbid(unsafe_code)]
 
 use super::page::Page;
@@ -60,7 +60,7 @@ pub(super) fn run(options: &MapOptions, page: &mut Page) -> Result<(), Failure> 
     if gpus.is_empty() {
         return Err(format!("`{}` has no GPU", topology.name).into());
     }
-    // the parser knows no other words
+    // clap refuses other words
     let format = Format::named(&options.format).unwrap_or(Format::Json);
     let read = |_: &str| Some(FileText::default());
     let step = step::for_engines(&topology, &gpus);

@@ -1,4 +1,4 @@
-//! What the parser of the command line answers, in the project's words: one line, with what was probably meant.
+//! clap's errors in one line each, with what was probably meant.
 #![forbid(unsafe_code)]
 
 use super::page::Page;
@@ -6,6 +6,22 @@ use super::{Ending, Failure};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use nic_placement_launch::step;
 use std::{env, fmt};
+
+/// Commands of version 1.0.
+const GONE: [(&str, &str); 3] = [
+    (
+        "explain",
+        "`nic-placement show --gpu 3` says why GPU 3 got its NICs",
+    ),
+    (
+        "measure",
+        "`nic-placement verify --bytes -- CMD` counts bytes, `nic-placement verify --merge` adds up reports",
+    ),
+    (
+        "top",
+        "`nic-placement verify --watch` looks again and again",
+    ),
+];
 
 pub(super) fn misunderstood(problem: impl fmt::Display) -> Failure {
     Ending {
@@ -15,7 +31,7 @@ pub(super) fn misunderstood(problem: impl fmt::Display) -> Failure {
     .into()
 }
 
-/// The help or version that was asked for, or what was not understood.
+/// Prints help or version; other answers are errors.
 pub(super) fn answer(answer: &clap::Error, page: &mut Page) -> Result<(), Failure> {
     match answer.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -28,7 +44,7 @@ pub(super) fn answer(answer: &clap::Error, page: &mut Page) -> Result<(), Failur
     }
 }
 
-/// A line of help, which the parser does not fold: `  --option <VALUE>  what it means`, or a paragraph's.
+/// Folds a line of help, which clap does not: `  --option <VALUE>  its meaning`, or a paragraph's.
 fn help_line(line: &str, page: &mut Page) {
     let text = line.trim_start();
     let margin = line.len() - text.len();
@@ -43,109 +59,98 @@ fn help_line(line: &str, page: &mut Page) {
 }
 
 fn problem(error: &clap::Error) -> String {
-    let value = value(error);
+    let value = text(error, ContextKind::InvalidValue);
     let command = command(error);
     let see = format!("`{command} --help` lists what is known");
-    match (error.kind(), argument(error)) {
-        (ErrorKind::InvalidSubcommand, _) => {
+    let option = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(argument)) => name(argument),
+        _ => "",
+    };
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => {
             let word = text(error, ContextKind::InvalidSubcommand);
-            format!(
-                "unknown command `{word}`{} `nic-placement help` lists all",
-                meant(error, ":")
-            )
+            if let Some((_, instead)) = GONE.iter().find(|(gone, _)| *gone == word) {
+                return format!("`{word}` is gone: {instead}");
+            }
+            let meant = meant(error);
+            format!("unknown command `{word}`{meant} `nic-placement help` lists all")
         }
-        (ErrorKind::UnknownArgument, Some(word)) if is_after_svg(word) => {
-            format!("`--svg` takes no value: `--svg -o {word}` writes the picture there")
+        ErrorKind::UnknownArgument if is_after_svg(option) => {
+            format!("`--svg` takes no value: `--svg -o {option}` writes the picture there")
         }
-        (ErrorKind::UnknownArgument, Some(word)) => {
-            let kind = if word.starts_with('-') {
-                "unknown option"
-            } else {
-                "unexpected argument"
+        ErrorKind::UnknownArgument => {
+            let kind = match option.starts_with('-') {
+                true => "unknown option",
+                false => "unexpected argument",
             };
-            format!("{kind} `{word}`{} {see}", meant(error, ":"))
+            format!("{kind} `{option}`{} {see}", meant(error))
         }
-        (ErrorKind::InvalidValue, Some(option)) if value.is_empty() => {
-            format!("`{option}` needs a value")
-        }
-        (ErrorKind::InvalidValue, Some(option)) => {
-            let given = if option.starts_with('<') {
-                value.to_string()
+        ErrorKind::InvalidValue if value.is_empty() => format!("`{option}` needs a value"),
+        ErrorKind::InvalidValue => {
+            let positional = option.starts_with('<');
+            let given = if positional {
+                String::new()
             } else {
-                format!("{option} {value}")
-            };
+                format!("{option} ")
+            } + value;
+            let instead = step::instead_of_format(value).filter(|_| option == "--format");
             let known = match option {
                 "--machine" => "`nic-placement machines` lists the built-in ones".to_string(),
                 "--off" | "--only" | "--explain" => {
                     "`nic-placement check --list` lists all".to_string()
                 }
-                _ => {
-                    let known = || {
-                        format!(
-                            "expected one of {}",
-                            list(error, ContextKind::ValidValue).join(", ")
-                        )
-                    };
-                    let instead = (option == "--format")
-                        .then(|| step::instead_of_format(value))
-                        .flatten();
-                    instead.unwrap_or_else(known)
-                }
+                _ => instead.unwrap_or_else(|| {
+                    let known = list(error, ContextKind::ValidValue).join(", ");
+                    format!("expected one of {known}")
+                }),
             };
-            format!("`{given}`{} {known}", meant(error, ":"))
+            format!("`{given}`{} {known}", meant(error))
         }
-        (ErrorKind::ValueValidation, Some(option)) => {
-            let why = std::error::Error::source(error)
-                .map(ToString::to_string)
-                .unwrap_or_default();
-            format!("`{option} {value}`: {why}")
+        ErrorKind::ValueValidation => {
+            let why = std::error::Error::source(error).map(ToString::to_string);
+            format!("`{option} {value}`: {}", why.unwrap_or_default())
         }
-        (ErrorKind::TooManyValues, Some(option)) => format!("`{option}` takes no value"),
-        (ErrorKind::TooFewValues | ErrorKind::WrongNumberOfValues, Some(option)) => {
+        ErrorKind::TooManyValues => format!("`{option}` takes no value"),
+        ErrorKind::TooFewValues | ErrorKind::WrongNumberOfValues => {
             format!("`{option}` needs more values: {see}")
         }
-        (ErrorKind::ArgumentConflict, Some(option)) => {
+        ErrorKind::ArgumentConflict => {
             let other = list(error, ContextKind::PriorArg);
             let other = other.first().map_or("", |other| name(other));
             format!("only one of `{option}` and `{other}` can hold")
         }
-        (ErrorKind::MissingRequiredArgument, _) => {
+        ErrorKind::MissingRequiredArgument => {
             let missing = list(error, ContextKind::InvalidArg).join(" ");
-            let behind = if missing.starts_with("<CMD>") {
-                format!(": `{command} -- CMD`")
-            } else {
-                String::new()
-            };
-            format!("`{command}` needs {missing}{behind}")
+            match missing.starts_with("<CMD>") {
+                true => format!("`{command}` needs {missing}: `{command} -- CMD`"),
+                false => format!("`{command}` needs {missing}"),
+            }
         }
-        (ErrorKind::InvalidUtf8, _) => "an argument is not UTF-8".to_string(),
-        _ => error
-            .to_string()
-            .lines()
-            .next()
-            .unwrap_or_default()
-            .trim_start_matches("error: ")
-            .to_string(),
+        ErrorKind::InvalidUtf8 => "an argument is not UTF-8".to_string(),
+        _ => {
+            let all = error.to_string();
+            let first = all.lines().next().unwrap_or_default();
+            first.trim_start_matches("error: ").to_string()
+        }
     }
 }
 
-/// True if `--svg` is before this word, which was meant as its file.
+/// True if `--svg` is before this word.
 fn is_after_svg(word: &str) -> bool {
     let words: Vec<_> = env::args_os().collect();
-    words
-        .windows(2)
-        .any(|two| two[0] == "--svg" && two[1] == word)
+    let mut pairs = words.windows(2);
+    pairs.any(|pair| pair[0] == "--svg" && pair[1] == word)
 }
 
-/// `, did you mean …?`, or what stands there without a suggestion.
-fn meant(error: &clap::Error, otherwise: &str) -> String {
+/// `, did you mean …?`, or a colon.
+fn meant(error: &clap::Error) -> String {
     let kinds = [
         ContextKind::SuggestedSubcommand,
         ContextKind::SuggestedArg,
         ContextKind::SuggestedValue,
     ];
     let meant = kinds.into_iter().find_map(|kind| list(error, kind).pop());
-    meant.map_or(otherwise.to_string(), |meant| {
+    meant.map_or(":".to_string(), |meant| {
         format!(", did you mean `{meant}`?")
     })
 }
@@ -157,31 +162,16 @@ fn command(error: &clap::Error) -> String {
         _ => String::new(),
     };
     let is_name = |word: &&str| word.starts_with(|first: char| first.is_ascii_lowercase());
-    let words: Vec<&str> = usage
-        .split_whitespace()
-        .skip(1)
-        .take_while(is_name)
-        .collect();
-    if words.is_empty() {
-        "nic-placement".to_string()
-    } else {
-        words.join(" ")
-    }
-}
-
-fn argument(error: &clap::Error) -> Option<&str> {
-    match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(argument)) => Some(name(argument)),
-        _ => None,
+    let words = usage.split_whitespace().skip(1).take_while(is_name);
+    let words: Vec<&str> = words.collect();
+    match words.is_empty() {
+        true => "nic-placement".to_string(),
+        false => words.join(" "),
     }
 }
 
 fn name(argument: &str) -> &str {
-    argument.split(" <").next().unwrap_or(argument)
-}
-
-fn value(error: &clap::Error) -> &str {
-    text(error, ContextKind::InvalidValue)
+    argument.split(' ').next().unwrap_or(argument)
 }
 
 fn text(error: &clap::Error, kind: ContextKind) -> &str {

@@ -1,12 +1,10 @@
 //! The admin's tool: shows, plans and records without Slurm what the plugin does with it.
 //!
-//! The command line is one table, the types that derive `clap`'s traits here and in each command's file: parser, help,
-//! completions and the man page are made from it.
+//! The types that derive `clap`'s traits here and in each command's file are one table, from which parser, help, completions and
+//! the man page are made.
 #![forbid(unsafe_code)]
 
 mod agree;
-#[cfg(test)]
-mod alerts;
 mod audit;
 mod beside;
 mod check;
@@ -15,28 +13,23 @@ mod counters;
 mod devices;
 mod drawing;
 mod exec;
-mod explain;
 mod fabric;
 mod import;
 mod input;
 mod machines;
 mod map;
-mod measure;
 mod misunderstood;
 mod output;
 mod page;
 mod plan;
-mod processes;
 mod refresh;
 mod request;
 mod shortfalls;
 mod show;
 pub mod snapshot;
 mod threads;
-mod top;
 mod trial;
 mod verify;
-mod watch;
 
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use nic_placement_sys as sys;
@@ -46,28 +39,68 @@ use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
+use std::thread;
 
 /// The heading of the options that every command has.
 const EVERYWHERE: &str = "Options of every command";
+
+/// Makes the table of commands, each of which is called as its module, by their readers.
+macro_rules! commands {
+    ($($reader:literal: $($command:ident($module:ident::$options:ident))*;)*) => {
+        const READERS: &[(&str, &[&str])] = &[$(($reader, &[$(stringify!($module)),*])),*];
+
+        #[derive(Subcommand)]
+        enum Command {
+            $($($command($module::$options),)*)*
+            #[command(hide = true)]
+            Help(Help),
+        }
+
+        fn run(command: Command, page: &mut Page) -> Result<(), Failure> {
+            match command {
+                $($(Command::$command(options) => $module::run(&options, page),)*)*
+                Command::Help(Help { command }) => help(command, page),
+            }
+        }
+    };
+}
+
+commands! {
+    "A job":
+        Show(show::ShowOptions)
+        Plan(plan::PlanCommandOptions)
+        Exec(exec::ExecOptions)
+        Map(map::MapOptions)
+        Verify(verify::VerifyOptions);
+    "A node":
+        Check(check::CheckOptions)
+        Refresh(refresh::RefreshOptions)
+        Import(import::ImportOptions)
+        Snapshot(snapshot::SnapshotOptions)
+        Machines(machines::MachinesOptions)
+        Completions(completions::CompletionsOptions);
+    "A cluster":
+        Audit(audit::AuditOptions)
+        Agree(agree::AgreeOptions)
+        Fabric(fabric::FabricOptions)
+        Trial(trial::TrialOptions);
+}
 
 /// which NIC, CPUs and memory each GPU task gets, and why
 ///
 /// Shows, plans and records, without Slurm, what the plugin nic-placement does. `exec` does the same for a launcher's
 /// processes. The same code decides. The tool needs no privileges. It changes nothing on the node, except that `refresh`
-/// writes the node file.
+/// writes the node file and what stands beside it, and `check --health` as root leaves a lock file there.
 #[derive(Parser)]
 #[command(
     name = "nic-placement",
     version,
     args_override_self = true,
-    disable_help_flag = true
-)]
-#[command(
+    disable_help_flag = true,
     disable_version_flag = true,
     disable_help_subcommand = true,
     hide_possible_values = true
 )]
-#[command(after_help = "The plugin's own words: srun --nic-placement=help")]
 struct CommandLine {
     #[command(subcommand)]
     command: Option<Command>,
@@ -89,33 +122,10 @@ struct CommandLine {
     version: Option<bool>,
 }
 
-#[derive(Subcommand)]
-enum Command {
-    Show(show::ShowOptions),
-    Plan(plan::PlanCommandOptions),
-    Explain(explain::ExplainOptions),
-    Exec(exec::ExecOptions),
-    Check(check::CheckOptions),
-    Audit(audit::AuditOptions),
-    Agree(agree::AgreeOptions),
-    Fabric(fabric::FabricOptions),
-    Snapshot(snapshot::SnapshotOptions),
-    Refresh(refresh::RefreshOptions),
-    Verify(verify::VerifyOptions),
-    Measure(measure::MeasureOptions),
-    Top(top::TopOptions),
-    Trial(trial::TrialOptions),
-    Map(map::MapOptions),
-    Import(import::ImportOptions),
-    Machines(machines::MachinesOptions),
-    Completions(completions::CompletionsOptions),
-    Help(Help),
-}
-
 /// the help of a command
 #[derive(clap::Args)]
 struct Help {
-    /// a command; without it this list of commands
+    /// a command; without it the list of commands
     command: Option<OsString>,
 }
 
@@ -138,24 +148,79 @@ impl fmt::Display for Ending {
 
 impl std::error::Error for Ending {}
 
-pub fn command_line() -> clap::Command {
-    CommandLine::command()
+impl Ending {
+    /// An end of which nothing is left to say.
+    fn quiet(status: u8) -> Failure {
+        let said = String::new();
+        Ending { status, said }.into()
+    }
 }
 
-/// Runs the tool: 0 done, 1 could not, 2 not understood.  `check`, `verify`, `exec` and `measure` have more, or end as
-/// their program does.
+pub fn command_line() -> clap::Command {
+    let table = CommandLine::command();
+    let help = overview(&table);
+    table.override_help(help)
+}
+
+/// The help of the tool itself: 24 rows at most, as a terminal has.
+fn overview(table: &clap::Command) -> String {
+    let about = |command: &clap::Command| {
+        command
+            .get_about()
+            .map_or(String::new(), ToString::to_string)
+    };
+    let mut help = format!(
+        "{}\nUsage: nic-placement [--color auto|always|never] COMMAND …, or -h, --help, -V, --version",
+        about(table)
+    );
+    for (reader, names) in READERS {
+        help += &format!("\n{reader}:");
+        for command in names.iter().filter_map(|name| table.find_subcommand(name)) {
+            help += &format!("\n  {:<11}  {}", command.get_name(), about(command));
+        }
+    }
+    help + "\n\n\
+        nic-placement COMMAND --help says more of one. The plugin's own words: srun --nic-placement=help\n\
+        The node stays as it is, but for refresh, and the lock file that check --health leaves as root"
+}
+
+/// Runs the tool: 0 done, 1 could not, 2 not understood. `check`, `verify` and `exec` have more, or end as their program does.
 pub fn main() -> ExitCode {
-    let is_terminal = io::stdout().is_terminal();
-    let columns = sys::terminal_columns(io::stdout().as_fd());
+    /// More than any command needs: 60 KiB, and 300 KiB without optimisation.
+    const STACK: usize = 512 << 10;
+    let limit = sys::stack_limit();
+    if limit >= STACK as u64 {
+        return answer();
+    }
+    // `RLIMIT_STACK` bounds the first thread's stack alone; execve(2) keeps this one's mask and memory policy
+    match thread::Builder::new().stack_size(STACK).spawn(answer) {
+        Ok(thread) => thread.join().unwrap_or(ExitCode::FAILURE),
+        Err(error) => {
+            let kib = limit / 1024;
+            tell(&format!(
+                "the stack may have {kib} KiB (`ulimit -s`), and no thread with more can be started: {error}"
+            ));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn answer() -> ExitCode {
+    let stdout = io::stdout();
+    let is_terminal = stdout.is_terminal();
     let (page, result) = match parse(std::env::args_os()) {
         Ok(line) => {
             let variable = |name| std::env::var_os(name);
-            let (no_color, terminal_type) = (variable("NO_COLOR"), variable("TERM"));
-            let colour =
-                line.color
-                    .is_on(is_terminal, no_color.as_deref(), terminal_type.as_deref());
+            let (no_color, terminal) = (variable("NO_COLOR"), variable("TERM"));
+            let colour = line
+                .color
+                .is_on(is_terminal, no_color.as_deref(), terminal.as_deref());
+            let columns = sys::terminal_columns(stdout.as_fd());
             let mut page = Page::new(colour, is_terminal).with_columns(columns);
-            let result = run(line.command, &mut page);
+            let result = match line.command {
+                Some(command) => run(command, &mut page),
+                None => help(None, &mut page),
+            };
             (page, result)
         }
         Err(error) => {
@@ -164,34 +229,31 @@ pub fn main() -> ExitCode {
             (page, result)
         }
     };
-    let mut stdout = io::stdout();
-    let written = stdout
-        .write_all(page.as_bytes())
-        .and_then(|()| stdout.flush());
-    match (result, written) {
-        (Ok(()), Ok(())) => ExitCode::SUCCESS,
+    let mut stdout = stdout.lock();
+    let written = stdout.write_all(page.as_bytes());
+    let (said, status) = match (result, written.and_then(|()| stdout.flush())) {
+        (Ok(()), Ok(())) => return ExitCode::SUCCESS,
         // a reader that has seen enough (`| head`) is no failure
-        (Ok(()), Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        (Ok(()), Err(error)) => {
-            tell(&format!("cannot write: {error}"));
-            ExitCode::FAILURE
+        (Ok(()), Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            return ExitCode::SUCCESS;
         }
+        (Ok(()), Err(error)) => (format!("cannot write: {error}"), 1),
         (Err(failure), _) => {
-            let said = failure.to_string();
-            if !said.is_empty() {
-                tell(&said);
-            }
-            ExitCode::from(
-                failure
-                    .downcast_ref()
-                    .map_or(1, |Ending { status, .. }| *status),
+            let ending: Option<&Ending> = failure.downcast_ref();
+            (
+                failure.to_string(),
+                ending.map_or(1, |ending| ending.status),
             )
         }
+    };
+    if !said.is_empty() {
+        tell(&said);
     }
+    ExitCode::from(status)
 }
 
 fn tell(text: &str) {
-    // where stderr is closed the line is lost: there is no other place for it
+    // where stderr is closed the line is lost
     let _ = writeln!(io::stderr(), "nic-placement: {}", page::shown(text));
 }
 
@@ -199,49 +261,12 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<CommandLine, c
     CommandLine::from_arg_matches(&command_line().try_get_matches_from(arguments)?)
 }
 
-fn run(command: Option<Command>, page: &mut Page) -> Result<(), Failure> {
-    match command {
-        Some(Command::Show(options)) => show::run(&options, page),
-        Some(Command::Plan(options)) => plan::run(&options, page),
-        Some(Command::Explain(options)) => explain::run(&options, page),
-        Some(Command::Exec(options)) => exec::run(&options),
-        Some(Command::Check(options)) => check::run(&options, page),
-        Some(Command::Audit(options)) => audit::run(&options, page),
-        Some(Command::Agree(options)) => agree::run(&options, page),
-        Some(Command::Fabric(options)) => fabric::run(&options, page),
-        Some(Command::Snapshot(options)) => snapshot::run(&options, page),
-        Some(Command::Refresh(options)) => refresh::run(&options, page),
-        Some(Command::Verify(options)) => verify::run(&options, page),
-        Some(Command::Measure(options)) => measure::run(&options, page),
-        Some(Command::Top(options)) => top::run(&options, page),
-        Some(Command::Trial(options)) => trial::run(&options, page),
-        Some(Command::Map(options)) => map::run(&options, page),
-        Some(Command::Import(options)) => import::run(&options, page),
-        Some(Command::Machines(options)) => machines::run(&options, page),
-        Some(Command::Completions(options)) => completions::run(&options, page),
-        Some(Command::Help(Help { command })) => help(command, page),
-        None => help(None, page),
-    }
-}
-
-/// The help of a command is the answer to its `--help`.
+/// As the command's `--help`.
 fn help(command: Option<OsString>, page: &mut Page) -> Result<(), Failure> {
-    let asked = ["nic-placement".into()]
-        .into_iter()
-        .chain(command)
-        .chain(["--help".into()]);
-    match parse(asked) {
-        Ok(_) => Ok(()),
-        Err(answer) => misunderstood::answer(&answer, page),
-    }
+    let program = ["nic-placement".into()].into_iter();
+    let asked = program.chain(command).chain(["--help".into()]);
+    parse(asked).map_or_else(|answer| misunderstood::answer(&answer, page), |_| Ok(()))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_table_of_commands_is_consistent() {
-        command_line().debug_assert();
-    }
-}
+mod tests;

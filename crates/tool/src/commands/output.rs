@@ -15,27 +15,28 @@ use std::process;
 /// The folder and the name of a file that others find by its name.
 pub(super) fn split(place: &Path) -> Result<(&Path, &str), String> {
     let (folder, name) = parts(place)?;
-    let name = name
-        .to_str()
-        .ok_or_else(|| format!("`{}` is not UTF-8", place.display()))?;
-    Ok((folder, name))
+    let name = name.to_str();
+    Ok((
+        folder,
+        name.ok_or_else(|| format!("`{}` is not UTF-8", place.display()))?,
+    ))
 }
 
 fn parts(place: &Path) -> Result<(&Path, &OsStr), String> {
     // `file_name` does not see the slash by which a folder is meant
     let is_folder = place.as_os_str().as_bytes().ends_with(b"/");
     match (place.parent(), place.file_name()) {
-        _ if is_folder => Err(format!("`{}` is no file's path", place.display())),
-        (Some(folder), Some(name)) if folder.as_os_str().is_empty() => Ok((Path::new("."), name)),
-        (Some(folder), Some(name)) => Ok((folder, name)),
+        (Some(folder), Some(name)) if !is_folder => Ok(match folder.as_os_str().is_empty() {
+            true => (Path::new("."), name),
+            false => (folder, name),
+        }),
         _ => Err(format!("`{}` is no file's path", place.display())),
     }
 }
 
 /// Refuses a place that holds anything but a regular file.
 ///
-/// cp(1) writes through a link and into a device, install(1) replaces both.  As root the first spoils the target of a
-/// link in another's folder, and the second `/dev/null` or `/dev/stdout`.
+/// As root, to write through a link (cp(1)) spoils the target of another's link, and to replace a device (install(1)) `/dev/null`.
 pub(super) fn check(place: &Path) -> Result<(), String> {
     there(place).map(drop)
 }
@@ -56,8 +57,7 @@ fn there(place: &Path) -> Result<Option<Metadata>, String> {
     }
 }
 
-/// Writes a file that all may read, whatever the umask and the old file say, as steps and engines must; until it is
-/// whole, readers have the old one.
+/// Writes a file that all may read, as steps and engines must, whatever the umask and the old file say.
 pub(super) fn write(place: &Path, bytes: &[u8]) -> Result<(), String> {
     check(place)?;
     replace(place, bytes, 0o644, |file| {
@@ -74,7 +74,7 @@ pub(super) fn write_own(place: &Path, bytes: &[u8]) -> Result<(), String> {
     })
 }
 
-/// Writes what a program reads to a file of the user's, or without `output` to standard output.
+/// To a user's file, or without `output` to standard output.
 pub(super) fn deliver(text: &str, output: Option<&Path>, page: &mut Page) -> Result<(), Failure> {
     match output {
         Some(file) => write_own(file, text.as_bytes())?,
@@ -83,7 +83,7 @@ pub(super) fn deliver(text: &str, output: Option<&Path>, page: &mut Page) -> Res
     Ok(())
 }
 
-/// Tells whether `write_own` would succeed, by its first step, which asks the file system, not only its modes.
+/// Tries the first step of `write_own`, which asks the file system, not only its modes.
 pub(super) fn could_write(place: &Path) -> Result<(), String> {
     there(place)?;
     let (folder, name) = parts(place)?;
@@ -92,7 +92,7 @@ pub(super) fn could_write(place: &Path) -> Result<(), String> {
         .map_err(|error| format!("cannot write `{}`: {error}", place.display()))
 }
 
-/// Writes a file of this mode beside `place`, sets its owner and mode, and puts it there.
+/// Writes a file of this mode beside `place`, and renames it: until it is whole, readers have the old one.
 fn replace(
     place: &Path,
     bytes: &[u8],
@@ -124,9 +124,9 @@ fn be_as(file: &File, old: &Metadata, mode: u32) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(mode))
 }
 
-/// A file of this process alone beside the final one: another may be writing the same now.
+/// A file of this process alone: another may be writing the same now.
 fn begin(folder: &Path, name: &OsStr, mode: u32) -> io::Result<(PathBuf, File)> {
-    /// Files of this name in the way, at most: of killed processes, or of one with this number in its own container.
+    /// Files of killed processes, or of one with this number in its own container.
     const MAX_IN_THE_WAY: u32 = 1000;
     for number in 0..MAX_IN_THE_WAY {
         let mut new = OsString::from(".");
@@ -149,7 +149,7 @@ fn begin(folder: &Path, name: &OsStr, mode: u32) -> io::Result<(PathBuf, File)> 
     Err(io::Error::other(left))
 }
 
-/// The file for a report of this node by `-o`: this one, or in a folder a file for each node.
+/// For `-o`: this file, or in a folder one for each node.
 pub(super) fn file_for(output: &Path, node: &str, json: bool) -> Result<PathBuf, String> {
     if output.as_os_str().as_bytes().ends_with(b"/") {
         make_folder(output)?;
@@ -174,7 +174,7 @@ pub(super) fn file_for(output: &Path, node: &str, json: bool) -> Result<PathBuf,
 fn make_folder(folder: &Path) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(|error| {
         let shown = folder.display();
-        // without the slash at its end, by which a link would be followed
+        // with the slash at its end a link would be followed
         let there = fs::symlink_metadata(folder.components().as_path());
         match there {
             Ok(there) if error.kind() == io::ErrorKind::AlreadyExists => {

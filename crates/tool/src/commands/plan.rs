@@ -1,4 +1,4 @@
-//! `nic-placement plan`: what the tasks of a step would get, by the same plan as the plugin's.
+//! `nic-placement plan`: the placement of a step's tasks, by the plugin's plan.
 #![forbid(unsafe_code)]
 
 mod table;
@@ -45,7 +45,7 @@ pub(super) struct PlanCommandOptions {
     output: Output,
 }
 
-/// CPUs of a node, at most: the largest `CONFIG_NR_CPUS` of Linux.
+/// The largest `CONFIG_NR_CPUS` of Linux.
 const MOST_CPUS: u32 = 8192;
 
 #[derive(clap::Args)]
@@ -200,8 +200,8 @@ fn step_of(
     Ok((step, tasks))
 }
 
-/// Of another node the interfaces are not known.  Without them UCX refuses peers' IP addresses, and a container without the NIC
-/// has no device: both are errors (UCX 1.23; NIXL 1.5.1).
+/// Another node's interfaces are not known. Without them UCX refuses peers' IP addresses, and in a container without the NIC it has
+/// no device: both are errors (UCX 1.23; NIXL 1.5.1).
 const WITHOUT_INTERFACES: &str = "note: `UCX_NET_DEVICES` lacks the node's IP interfaces, which are known there alone: run this \
                                   on the node, or add them, as `,eth0,lo`";
 
@@ -211,10 +211,9 @@ fn variable_name(text: &str) -> Result<String, &'static str> {
         .ok_or("expected the name of a variable")
 }
 
-/// Lines that a shell can evaluate: `case $SLURM_LOCALID in 0) export …`.
+/// `case $SLURM_LOCALID in 0) export …`
 fn exports(placed: &[TaskPlan], local_id: &str) -> String {
     let mut text = format!("case ${local_id} in\n");
-    // writing to a string cannot fail
     for task in placed {
         let _ = write!(text, "{})", task.placement.local_id);
         for variable in &task.variables {

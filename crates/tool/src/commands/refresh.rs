@@ -1,4 +1,4 @@
-//! `nic-placement refresh`: reads the node, which may wait for hardware, and writes the node file, so that no step has to.
+//! `nic-placement refresh`: reads the node, which may wait for hardware, and writes the node file.
 #![forbid(unsafe_code)]
 
 mod engines;
@@ -113,7 +113,7 @@ fn refresh(files: &Files) -> Result<(), Failure> {
     let shown = place.display();
     let (folder, name) = output::split(place)?;
     let cannot = |error: io::Error| format!("cannot write `{shown}`: {error}");
-    // a folder by a wrong name would hide the mistake
+    // to make a folder of a wrong name would hide the mistake
     if !folder.is_dir() && Path::new(&NodeFileUse::default().path).parent() != Some(folder) {
         return Err(format!(
             "cannot write `{shown}`: the folder `{}` does not exist",
@@ -144,7 +144,7 @@ fn refresh(files: &Files) -> Result<(), Failure> {
         .0
         .admin;
     engines::keep(node.topology.clone(), place, admin.clone())?;
-    // last: the file may be on a file system that does not answer, and what steps need is written
+    // last: its file system may not answer
     if let Some(textfile) = textfile {
         textfile::keep(&whole_node(node.topology, admin)?, textfile)?;
     }
@@ -155,8 +155,7 @@ fn refresh(files: &Files) -> Result<(), Failure> {
 /// `xmlSkipComment`).
 const HEADING: &str = "<!-- written by nic-placement refresh, which keeps it as the node is -->";
 
-/// Keeps a file for NCCL beside the node file where the bus hides which GPU and NIC share a switch, for the admin's
-/// `set=NCCL_TOPO_FILE=`.
+/// Keeps a file for NCCL beside the node file, for the admin's `set=NCCL_TOPO_FILE=`, if the bus hides pairs of GPU and NIC.
 fn for_nccl(topology: &Topology, place: &Path) -> Result<(), String> {
     let beside = place.with_extension("nccl.xml");
     let shown = beside.display();
@@ -190,17 +189,16 @@ fn for_nccl(topology: &Topology, place: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The file at the place of the one for NCCL.
 enum There {
     Nothing,
-    /// an earlier refresh's text
+    /// an earlier refresh wrote it
     Ours(Vec<u8>),
-    /// the kind of file that it is instead
+    /// the reason why it is not ours
     Anothers(String),
 }
 
 fn there(beside: &Path) -> There {
-    /// Bytes of a file of ours, at most: 256 elements of some ten values of 253 bytes each.
+    /// Of a file of ours: 256 elements of some ten values of 253 bytes.
     const MAX_OURS: usize = 1024 * 1024;
     match root::read_unlinked(beside, MAX_OURS, Author::Anyone) {
         Ok(bytes) if bytes.starts_with(HEADING.as_bytes()) => There::Ours(bytes),
@@ -226,14 +224,13 @@ pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     fs::set_permissions(folder, Permissions::from_mode(0o755))
 }
 
-/// The lock, until it is dropped; `None` if another process holds it.  A process that waits for hardware keeps it, so
-/// that no second one waits beside it.
+/// The lock, until it is dropped; `None` if another process holds it, perhaps one that waits for hardware.
 fn lock(path: &Path) -> io::Result<Option<File>> {
     let file = root::open_to_lock(path)?;
     Ok(sys::try_lock(&file)?.then_some(file))
 }
 
-/// A time in UTC, as `2026-11-22 02:30:01 UTC`.
+/// `2026-11-22 02:30:01 UTC`
 fn utc(time: SystemTime) -> String {
     humantime::format_rfc3339_seconds(time)
         .to_string()

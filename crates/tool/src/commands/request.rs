@@ -1,5 +1,4 @@
-//! What the options of several commands ask for: which node, which GPUs, the words of the plugin's option, and the admin's
-//! arguments that change a map.
+//! Options of several commands: the node, GPUs, words of the plugin's option, the admin's arguments that change a map.
 #![forbid(unsafe_code)]
 
 use super::Failure;
@@ -9,13 +8,13 @@ use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
 use nic_placement_core::config::options::WORDS;
 use nic_placement_core::config::{Admin, NodeSource};
-use nic_placement_core::diagnostic::{Diagnostic, counted};
+use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::gpus::VARIABLES;
 use nic_placement_core::libraries::Present;
 use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::step::{Access, GpuGrant, STEP_GPUS, Step};
 use nic_placement_core::topology::Scope;
-use nic_placement_core::topology::{GpuIndex, PciAddress, Topology};
+use nic_placement_core::topology::{GpuIndex, Topology};
 use nic_placement_formats::describe;
 use nic_placement_launch::gpu_list::{BadGpuList, gpus_named};
 use nic_placement_launch::step::{self, BadWish};
@@ -50,7 +49,7 @@ impl NodeOptions {
         }
     }
 
-    /// The same node on another command line.
+    /// For the command line of another process.
     pub(super) fn arguments(&self) -> Vec<OsString> {
         match (&self.machine, &self.topology) {
             (Some(name), _) => vec!["--machine".into(), name.into()],
@@ -59,13 +58,12 @@ impl NodeOptions {
         }
     }
 
-    /// The node, and findings about it.
     pub(super) fn read(&self) -> Result<(Topology, Vec<Diagnostic>), Failure> {
         Ok(describe::read_node(&self.source(), Scope::Full)?)
     }
 }
 
-/// Reads the node in a thread, since that asks the cards.
+/// Reads the node in a thread: that asks the cards.
 pub(super) fn node_in_time(source: NodeSource) -> Receiver<Option<Topology>> {
     threads::answer_of(move || {
         describe::read_node(&source, Scope::Full)
@@ -78,7 +76,7 @@ pub(super) fn node_in_time(source: NodeSource) -> Receiver<Option<Topology>> {
 pub(super) fn whole_node(topology: Topology, admin: Admin) -> Result<Plan, String> {
     let topology = match admin.source {
         NodeSource::Live => topology,
-        // the plugin is root where it reads this
+        // as the plugin, which is root
         _ => {
             node::read(&admin, Scope::Full, Author::Root)
                 .map_err(|why| why.to_string())?
@@ -103,7 +101,7 @@ pub(super) struct PlanOptions {
     nics: Nics,
 }
 
-/// Which NICs may be used, as plugstack.conf's arguments say.
+/// As arguments of plugstack.conf.
 #[derive(clap::Args)]
 #[command(next_help_heading = "What is asked for")]
 pub(super) struct Nics {
@@ -120,7 +118,7 @@ pub(super) struct Nics {
     rails: Vec<String>,
 }
 
-/// With all words but some; `default` is what holds without any.
+/// Help with all words but some; `default` holds without any.
 pub(super) fn words_help(default: &str, but: &[&str]) -> String {
     let words = WORDS.iter().filter(|spec| !but.contains(&spec.name));
     let words: String = words
@@ -130,7 +128,7 @@ pub(super) fn words_help(default: &str, but: &[&str]) -> String {
 }
 
 impl PlanOptions {
-    /// The wish, and findings about it.  `more` are other arguments of plugstack.conf, as `set=NAME=TEMPLATE`.
+    /// The wish, and findings about it. `more` are other arguments of plugstack.conf.
     pub(super) fn wish(
         &self,
         more: &[(&str, &[String])],
@@ -181,7 +179,7 @@ fn add(admin: &mut Admin, arguments: &[(&str, &[String])]) -> Result<Vec<Diagnos
     Ok(doubts)
 }
 
-/// `--variable NAME=VALUE`, again for more.
+/// Of `--variable NAME=VALUE`.
 pub(super) fn variables(given: &[String]) -> Result<Present, Failure> {
     let expected =
         |text: &String| misunderstood(format!("`--variable {text}`: expected NAME=VALUE"));
@@ -192,7 +190,7 @@ pub(super) fn variables(given: &[String]) -> Result<Present, Failure> {
     given.iter().map(pair).collect()
 }
 
-/// A parser of whole numbers within these bounds, which a misfit names.
+/// A parser of whole numbers; its error names the bounds.
 pub(super) fn number(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, String> + Clone {
     move |text| {
         let number = text
@@ -222,37 +220,17 @@ pub(super) fn gpus(
     })
 }
 
-pub(super) fn gpu(option: &str, word: &str, topology: &Topology) -> Result<GpuIndex, Failure> {
-    let found = match (word.parse::<usize>(), word.parse::<PciAddress>()) {
-        (Ok(index), _) => (index < topology.gpus.len()).then_some(GpuIndex(index)),
-        (_, Ok(address)) => topology.gpu_index(address),
-        _ => {
-            return Err(misunderstood(format!(
-                "`{option} {word}`: expected an index or a PCI address"
-            )));
-        }
-    };
-    let count = counted(topology.gpus.len(), "GPU");
-    found.ok_or_else(|| {
-        format!(
-            "`{option} {word}`: no such GPU, `{}` has {count}",
-            topology.name
-        )
-        .into()
-    })
-}
-
-/// A task's evidence about its GPUs, by the options `--visible` and `--may-open`.
+/// A task's evidence about its GPUs.
 pub(super) struct GpuEvidence {
     variables: BTreeMap<&'static str, String>,
-    /// `SLURM_STEP_GPUS`, the step's own list, which counts where a task has no variable
+    /// `SLURM_STEP_GPUS`, the step's list, which counts for a task without a variable
     pub(super) step_gpus: Option<String>,
     /// GPUs whose device nodes the task may open, as with `--gpus`; `none`
     may_open: Option<String>,
 }
 
 impl GpuEvidence {
-    /// From each `VAR=LIST` of `--visible`, and `--may-open`.
+    /// Of each `--visible VAR=LIST`, and `--may-open`.
     pub(super) fn new(visible: &[String], may_open: Option<&str>) -> Result<GpuEvidence, Failure> {
         let known = VARIABLES.into_iter().chain([STEP_GPUS]);
         let mut variables = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What tasks or GPUs lack, the failure that a strict word makes of it as srun would, and which NICs are left out.
+//! Shortfalls of tasks or GPUs, the failure by a strict word, and NICs that are left out.
 #![forbid(unsafe_code)]
 
 use super::Failure;
@@ -7,7 +7,7 @@ use nic_placement_core::placement::{Excluded, NodePlacement};
 use nic_placement_core::plan::Plan;
 use nic_placement_core::topology::{Bitmap, Topology};
 
-/// The shortfalls of several tasks or GPUs, by their numbers.
+/// By the numbers of tasks or GPUs.
 pub(super) type Shortfalls = Vec<(u32, Vec<String>)>;
 
 pub(super) fn lines(kind: &str, shortfalls: &Shortfalls, page: &mut Page) {
@@ -54,7 +54,7 @@ fn named(kind: &str, numbers: Vec<u32>) -> String {
     format!("{kind}{plural} {}", numbers.into_iter().collect::<Bitmap>())
 }
 
-/// The words in the place of a NIC where no task gets one.
+/// In the place of a NIC.
 pub(super) fn no_nic(topology: &Topology) -> &'static str {
     if topology.is_left_to_libfabric() {
         "libfabric chooses"
@@ -63,7 +63,7 @@ pub(super) fn no_nic(topology: &Topology) -> &'static str {
     }
 }
 
-/// The NICs that may not be chosen, those with one reason together.
+/// A line for each reason.
 pub(super) fn left_out(topology: &Topology, placement: &NodePlacement, page: &mut Page) {
     let excluded = &placement.excluded;
     let mut reasons: Vec<&str> = Vec::new();

@@ -1,33 +1,46 @@
-//! `nic-placement show`: the node as placement sees it.
+//! `nic-placement show`: the node as placement sees it, and why a GPU got its NICs.
 #![forbid(unsafe_code)]
 
+mod pairs;
 mod tree;
 
 use super::drawing::{self, Drawing};
 use super::page::{Page, Table, Text};
-use super::request::NodeOptions;
+use super::request::{self, NodeOptions, PlanOptions};
 use super::{Failure, shortfalls};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::gpus;
-use nic_placement_core::placement::NodePlacement;
-use nic_placement_core::policy;
+use nic_placement_core::libraries::FileText;
+use nic_placement_core::plan::Plan;
+use nic_placement_core::step::Step;
 use nic_placement_core::topology::{Nic, PciAddress, Topology, file};
-use nic_placement_core::wish::Wish;
 
-/// the node: NUMA nodes, GPUs, NICs, and how far each is from each
+/// the node: NUMA nodes, GPUs, NICs, the paths between, and why a GPU got its NICs
 ///
 /// A tree of what stands where, with the NICs that each GPU would get; below it the distances, in the words of nvidia-smi
 /// topo -m: PIX, PXB, PHB, NODE, SYS; and which NICs are left out, and why. Or a picture of it.
+///
+/// With --gpu, for this GPU and each NIC: the path, what the path lets through when no other GPU shares it, the GPUs that use the
+/// NIC, and why the GPU got it or not. For a NIC that was not chosen it says what the node would lose if this GPU alone moved
+/// there. A line below tells where the choice hangs on an estimate of what a kind of path lets through. Ends with 1 where a strict
+/// word would fail a task with that GPU.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   nic-placement show
+  nic-placement show --gpu 3
+  nic-placement show --machine dgx-h100 --gpu 3 --exclude mlx5_5
   nic-placement show --machine dgx-h100 --json > node.json
   nic-placement show -o node.svg")]
 pub(super) struct ShowOptions {
     #[command(flatten)]
     node: NodeOptions,
-    /// the topology as JSON, to edit and give to --topology or to the plugin's topology=
+    /// why these GPUs got their NICs: positions in PCI order (0-3,5), PCI addresses, or all
+    #[arg(long, value_name = "LIST", conflicts_with_all = ["svg", "output"], help_heading = "What is asked for")]
+    gpu: Option<String>,
+    #[command(flatten)]
+    request: PlanOptions,
+    /// the topology as JSON, to edit and give to --topology or to the plugin's topology=; with --gpu the reasons
     #[arg(long, help_heading = "Output")]
     json: bool,
     #[command(flatten)]
@@ -35,36 +48,36 @@ pub(super) struct ShowOptions {
 }
 
 pub(super) fn run(options: &ShowOptions, page: &mut Page) -> Result<(), Failure> {
-    let (topology, diagnostics) = options.node.read()?;
-    if options.json {
-        page.exact(&file::to_json(&topology));
-        return Ok(());
+    let (wish, doubts) = options.request.wish(&[])?;
+    let (topology, mut diagnostics) = options.node.read()?;
+    diagnostics.extend(doubts);
+    let gpus = options.gpu.as_deref().map(|list| {
+        let list = Some(list).filter(|list| *list != "all");
+        request::gpus("--gpu", list, &topology)
+    });
+    let gpus = gpus.transpose()?;
+    let read = |_: &str| Some(FileText::default());
+    let plan = Plan::new(topology, wish, Step::default(), &read);
+    match gpus {
+        Some(gpus) => return pairs::explain(&plan, &gpus, options.json, &diagnostics, page),
+        None if options.json => page.exact(&file::to_json(&plan.node)),
+        None if options.drawing.is_wanted() => {
+            let scene = drawing::of_node(&plan.node, &plan.map);
+            options.drawing.draw(&scene, page)?;
+        }
+        None => show(&plan, &diagnostics, page),
     }
-    let placement = policy::map(&topology, &Wish::default());
-    if options.drawing.is_wanted() {
-        return options
-            .drawing
-            .draw(&drawing::of_node(&topology, &placement), page);
-    }
-    show(&topology, &placement, &diagnostics, page);
     Ok(())
 }
 
-fn show(
-    topology: &Topology,
-    placement: &NodePlacement,
-    diagnostics: &[Diagnostic],
-    page: &mut Page,
-) {
+fn show(plan: &Plan, diagnostics: &[Diagnostic], page: &mut Page) {
+    let (topology, placement) = (&*plan.node, &plan.map);
     page.line(format_args!("{} ({})", topology.name, topology.provenance));
     tree::print(topology, placement, page);
     matrix(topology, page);
     let lints = gpus::lint(topology);
-    let notes: Vec<&Diagnostic> = diagnostics
-        .iter()
-        .chain(&placement.diagnostics)
-        .chain(&lints)
-        .collect();
+    let notes = diagnostics.iter().chain(&placement.diagnostics);
+    let notes: Vec<&Diagnostic> = notes.chain(&lints).collect();
     if !placement.excluded.is_empty() || topology.supplied_by.is_some() || !notes.is_empty() {
         page.blank();
     }
@@ -79,36 +92,31 @@ fn show(
 
 /// `nvidia-smi topo -m` with a row for each NIC and a column for each GPU, in as many blocks as it takes.
 fn matrix(topology: &Topology, page: &mut Page) {
-    /// GPUs beside each other: `GPU 255` and `NODE*` take 7 columns, and a gap
+    /// `GPU 255` and `NODE*` take 7 columns, and a gap.
     const ABREAST: usize = 9;
-    let nics: Vec<(&Nic, PciAddress)> = topology
-        .nics
-        .iter()
-        .filter_map(|nic| Some((nic, nic.address?)))
-        .collect();
+    let nics = topology.nics.iter();
+    let nics = nics.filter_map(|nic| Some((nic, nic.address?)));
+    let nics: Vec<(&Nic, PciAddress)> = nics.collect();
     if nics.is_empty() {
         return;
     }
-    let gpus: Vec<(usize, PciAddress)> = topology
-        .gpus
-        .iter()
-        .map(|gpu| gpu.address)
-        .enumerate()
-        .collect();
-    for gpus in gpus.chunks(ABREAST) {
-        let headings = gpus.iter().map(|(index, _)| format!("GPU {index}"));
+    let gpus: Vec<PciAddress> = topology.gpus.iter().map(|gpu| gpu.address).collect();
+    for (block, gpus) in gpus.chunks(ABREAST).enumerate() {
+        let numbers = (block * ABREAST..).take(gpus.len());
+        let headings = numbers.map(|number| format!("GPU {number}"));
         let mut table = Table::headed([String::new()].into_iter().chain(headings));
         for &(nic, address) in &nics {
-            let paths = gpus.iter().map(|&(_, gpu)| path(topology, gpu, address));
+            let paths = gpus.iter().map(|&gpu| path(topology, gpu, address));
             table.row([Text::from(&nic.name)].into_iter().chain(paths));
         }
         page.blank();
         page.table(&table);
     }
-    let pairs = gpus
-        .iter()
-        .flat_map(|(_, gpu)| nics.iter().map(|(_, nic)| topology.path_type(*gpu, *nic)));
-    page.legend(pairs);
+    let of = |gpu| {
+        nics.iter()
+            .map(move |(_, nic)| topology.path_type(gpu, *nic))
+    };
+    page.legend(gpus.iter().flat_map(|gpu| of(*gpu)));
 }
 
 fn path(topology: &Topology, gpu: PciAddress, nic: PciAddress) -> Text {

@@ -1,4 +1,4 @@
-//! Threads for what may wait for hardware, where the machine or a limit lets this user have them.
+//! Threads that may wait for hardware.
 #![forbid(unsafe_code)]
 
 use super::tell;
@@ -7,15 +7,14 @@ use std::sync::Once;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-/// Starts a thread without joining it.  The kernel may refuse: the user's processes count as threads (`RLIMIT_NPROC`),
-/// and so do a container's.
+/// The kernel may refuse: `RLIMIT_NPROC` bounds a user's processes and threads, and so does a container.
 pub(super) fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new().spawn(work).map(drop)
 }
 
 /// As [`start`]; `false` without a thread, which is said once.
 pub(super) fn started(work: impl FnOnce() + Send + 'static) -> bool {
-    /// said once: one limit refuses all threads
+    /// one limit refuses all threads
     static SAID: Once = Once::new();
     match start(work) {
         Ok(()) => true,
@@ -30,7 +29,6 @@ pub(super) fn started(work: impl FnOnce() + Send + 'static) -> bool {
     }
 }
 
-/// The thread's answer, if one could be started.
 pub(super) fn answer_of<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Receiver<T> {

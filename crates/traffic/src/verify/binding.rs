@@ -5,10 +5,9 @@ use nic_placement_core::topology::{CpuSet, GpuIndex, NodeSet, Topology};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A thread of a task.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Thread {
-    /// is it its process's first?
+    /// true for its process's first
     pub is_first: bool,
     /// as the kernel has it: a program can choose any
     pub name: String,
@@ -19,10 +18,9 @@ pub struct Thread {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct OtherThreads {
     pub name: String,
-    /// whose they are, where the name tells
+    /// the library, if the name tells it
     pub made_by: Option<String>,
     pub cpus: String,
-    /// narrowed, widened or moved
     pub how: Against,
     pub count: usize,
 }
@@ -50,53 +48,42 @@ impl Against {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuVerdict {
-    /// the CPUs that were set; `None` where none were
+    /// the CPUs that were set, if any were
     pub set: Option<String>,
     pub threads: usize,
-    /// that run where they were put; where none were set, on the CPUs near the GPUs alone
+    /// threads on the CPUs that were set, or else on those near the GPUs alone
     pub as_set: usize,
-    /// that may run on no CPU near the task's GPUs
+    /// threads that may run on no CPU near the task's GPUs
     pub far: usize,
     pub others: Vec<OtherThreads>,
-    /// did a process's first thread leave the CPUs that were set?
+    /// true if a process's first thread left the CPUs that were set
     pub first_left: bool,
-}
-
-impl CpuVerdict {
-    pub fn is_moved(&self) -> bool {
-        self.first_left
-    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryVerdict {
-    /// on the NUMA nodes of the task's GPUs; `None` where it has none that are known
+    /// on the NUMA nodes of the task's GPUs, if those are known
     pub near_kib: Option<u64>,
     pub kib: BTreeMap<u32, u64>,
 }
 
 impl MemoryVerdict {
-    /// In percent, rounded down; `None` where it is not known.
+    /// In percent, rounded down.
     pub fn near_share(&self) -> Option<u64> {
-        let all: u64 = self
-            .kib
-            .values()
-            .fold(0, |sum, kib| sum.saturating_add(*kib));
-        (u128::from(self.near_kib?) * 100)
-            .checked_div(u128::from(all))
-            .map(|share| share as u64)
+        let all: u128 = self.kib.values().map(|kib| u128::from(*kib)).sum();
+        let share = (u128::from(self.near_kib?) * 100).checked_div(all)?;
+        Some(share as u64)
     }
 }
 
-/// Whose a thread is, by what its library calls it: NCCL with `NCCL_SET_THREAD_NAME=1` (src/proxy.cc), CUDA's driver, PyTorch
+/// Names of libraries' threads: NCCL's with `NCCL_SET_THREAD_NAME=1` (src/proxy.cc), CUDA's driver, PyTorch
 /// (`c10::setThreadName`).
 const LIBRARIES: [(&str, &str); 3] = [("NCCL ", "NCCL"), ("cuda", "CUDA"), ("pt_", "PyTorch")];
 
 /// The NUMA nodes of these GPUs.
 pub(super) fn near(topology: &Topology, gpus: &[GpuIndex]) -> NodeSet {
-    gpus.iter()
-        .filter_map(|gpu| topology.numa_node_of(topology.gpu(*gpu).address))
-        .collect()
+    let of = |gpu: &GpuIndex| topology.numa_node_of(topology.gpu(*gpu).address);
+    gpus.iter().filter_map(of).collect()
 }
 
 /// `None`: as it was set.
@@ -120,45 +107,41 @@ pub(super) fn cpus(
     let mut said = CpuVerdict {
         set: bound.map(ToString::to_string),
         threads: threads.len(),
-        far: threads
-            .iter()
-            .filter(|of| !near.is_empty() && !of.cpus.intersects(&near))
-            .count(),
         ..CpuVerdict::default()
     };
     for thread in threads {
+        said.far += usize::from(!near.is_empty() && !thread.cpus.intersects(&near));
         let how = match bound {
             Some(bound) => against(bound, &thread.cpus),
             None if near.is_empty() || thread.cpus.is_subset(&near) => None,
             None => against(&near, &thread.cpus),
         };
-        match how {
-            None => said.as_set += 1,
-            Some(how) => {
-                said.first_left |= bound.is_some() && thread.is_first && how != Against::Narrowed;
-                *others.entry((&thread.name, &thread.cpus, how)).or_default() += 1;
-            }
-        }
+        let Some(how) = how else {
+            said.as_set += 1;
+            continue;
+        };
+        said.first_left |= bound.is_some() && thread.is_first && how != Against::Narrowed;
+        *others.entry((&thread.name, &thread.cpus, how)).or_default() += 1;
     }
-    let library = |name: &str| LIBRARIES.iter().find(|(begin, _)| name.starts_with(begin));
-    said.others = others
-        .into_iter()
-        .map(|((name, cpus, how), count)| OtherThreads {
+    let others = others.into_iter().map(|((name, cpus, how), count)| {
+        let library = LIBRARIES.iter().find(|(begin, _)| name.starts_with(begin));
+        OtherThreads {
             name: name.to_string(),
-            made_by: library(name).map(|(_, library)| library.to_string()),
+            made_by: library.map(|(_, library)| library.to_string()),
             cpus: cpus.to_string(),
             how,
             count,
-        })
-        .collect();
+        }
+    });
+    said.others = others.collect();
     said
 }
 
 pub(super) fn memory(near: &NodeSet, kib: &BTreeMap<u32, u64>) -> MemoryVerdict {
     let near_kib = kib.iter().filter(|(node, _)| near.contains(**node));
+    let near_kib = near_kib.fold(0u64, |sum, (_, kib)| sum.saturating_add(*kib));
     MemoryVerdict {
-        near_kib: (!near.is_empty())
-            .then(|| near_kib.fold(0u64, |sum, (_, kib)| sum.saturating_add(*kib))),
+        near_kib: (!near.is_empty()).then_some(near_kib),
         kib: kib.clone(),
     }
 }

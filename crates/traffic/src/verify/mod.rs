@@ -1,4 +1,4 @@
-//! What each task of a node does, against its plan: the NICs that it uses, its threads' CPUs, its pages, its variables.
+//! A task against its plan: NICs, threads' CPUs, pages, variables.
 #![forbid(unsafe_code)]
 
 mod binding;
@@ -10,12 +10,9 @@ pub use binding::{CpuVerdict, MemoryVerdict, OtherThreads, Thread};
 use super::resources::Held;
 use super::tasks::{Numbers, StepId};
 use nic_placement_core::placement::NodePlacement;
-use nic_placement_core::topology::{CpuSet, GpuIndex, Nic, NicIndex, NicKind, PathType, Topology};
+use nic_placement_core::topology::{CpuSet, GpuIndex, NicIndex, NicKind, PathType, Topology};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-pub const FORMAT: &str = "nic-placement verify";
-pub const VERSION: u32 = 1;
 
 /// A task, as it was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,13 +20,13 @@ pub struct SeenTask {
     pub numbers: Numbers,
     pub user: Option<u32>,
     pub processes: Vec<u32>,
-    /// its GPUs, as far as they are known; why not, else
+    /// its GPUs, or why they are not known
     pub gpus: Result<Vec<GpuIndex>, String>,
-    /// the NICs that its marker names; `None` where it was not placed
+    /// the NICs that its marker names; `None`: not placed
     pub planned: Option<Vec<String>>,
     /// the CPUs to which it was bound
     pub bound: Option<CpuSet>,
-    /// what its processes held at any time, by device; else why that is not known
+    /// by device, what its processes held at any time, or why that is not known
     pub held: Result<BTreeMap<String, Held>, String>,
     pub threads: Vec<Thread>,
     /// KiB that its processes wrote, by NUMA node
@@ -38,7 +35,7 @@ pub struct SeenTask {
     pub changed: Vec<String>,
 }
 
-/// From the best to the worst, but for [`Verdict::Unknown`], which says nothing.
+/// From the best to the worst, but for [`Verdict::Unknown`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -56,17 +53,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    pub const ALL: [Verdict; 7] = [
-        Verdict::AsPlanned,
-        Verdict::AsNear,
-        Verdict::Unknown,
-        Verdict::NoNic,
-        Verdict::NearerExists,
-        Verdict::Far,
-        Verdict::LeftOut,
-    ];
-
-    /// As people read it, and as the label of a metric.
+    /// For people, and for the label of a metric.
     pub fn words(self) -> (&'static str, &'static str) {
         match self {
             Verdict::AsPlanned => ("as planned", "as-planned"),
@@ -84,7 +71,7 @@ impl Verdict {
     }
 }
 
-/// How it is known that a NIC is used, from the best evidence to the weakest; only the best that a task has counts.
+/// Evidence that a NIC is used, the best first; only the best that a task has counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum By {
@@ -92,7 +79,7 @@ pub enum By {
     QueuePairs,
     /// queue pairs that need no connection; UCX has some on each NIC of its list
     Datagrams,
-    /// registered memory: the queue pairs may be of the kind that the kernel does not tell
+    /// registered memory: the queue pairs may be of a kind that the kernel does not list
     Memory,
 }
 
@@ -131,33 +118,21 @@ pub struct TaskVerdict {
 
 impl TaskVerdict {
     pub fn numbers(&self) -> Numbers {
-        let step = self.job.map(|job| StepId {
-            job,
-            step: self.step,
-        });
+        let step = self.step;
         Numbers {
-            step,
+            step: self.job.map(|job| StepId { job, step }),
             local: self.local_id,
             rank: self.task,
         }
     }
 
-    /// Is the task where it was put, with its NICs and the CPUs of its first thread?
+    /// True if it uses other NICs than its own, or its first thread other CPUs.
     pub fn is_bad(&self) -> bool {
-        self.verdict.is_bad() || self.cpus.is_moved()
+        self.verdict.is_bad() || self.cpus.first_left
     }
 }
 
-/// 0: all as planned; 1: not all; 2: that cannot be told.
-pub fn status(tasks: &[TaskVerdict]) -> u8 {
-    let cannot_tell = tasks.is_empty() || tasks.iter().any(|task| task.verdict == Verdict::Unknown);
-    match tasks.iter().any(TaskVerdict::is_bad) {
-        true => 1,
-        false => 2 * u8::from(cannot_tell),
-    }
-}
-
-/// The node, and what its plan is without words of a user's.
+/// The node, and its plan without words of a user's.
 #[derive(Clone, Copy)]
 pub struct Node<'a> {
     pub topology: &'a Topology,
@@ -165,21 +140,17 @@ pub struct Node<'a> {
 }
 
 impl Node<'_> {
+    /// From the nearest of the GPUs.
     fn path(&self, gpus: &[GpuIndex], nic: NicIndex) -> Option<PathType> {
         let nic = self.topology.nic(nic).address?;
-        gpus.iter()
-            .map(|gpu| {
-                self.topology
-                    .path_type(self.topology.gpu(*gpu).address, nic)
-            })
-            .min()
+        let addresses = gpus.iter().map(|gpu| self.topology.gpu(*gpu).address);
+        addresses.map(|gpu| self.topology.path_type(gpu, nic)).min()
     }
 
     /// The NICs of these GPUs by the map.
     fn nics_of(&self, gpus: &[GpuIndex]) -> Vec<String> {
-        let choices = gpus.iter().flat_map(|gpu| &self.map.gpu(*gpu).choices);
         let mut nics = Vec::new();
-        for choice in choices {
+        for choice in gpus.iter().flat_map(|gpu| &self.map.gpu(*gpu).choices) {
             let nic = self.map.rail(choice.rail).to_string();
             if !nics.contains(&nic) {
                 nics.push(nic);
@@ -188,136 +159,136 @@ impl Node<'_> {
         nics
     }
 
-    /// What a NIC is to a task whose plan has it not.
+    /// The verdict on a NIC that the task's plan lacks.
     fn other(&self, gpus: &[GpuIndex], nic: NicIndex, port: Option<u32>) -> Verdict {
-        let is_it = |number: u8| port.is_none_or(|port| port == u32::from(number));
-        if !self
-            .map
-            .rails
-            .iter()
-            .any(|rail| rail.nic == nic && is_it(rail.port))
-        {
+        let mut rails = self.map.rails.iter();
+        if !rails.any(|of| of.nic == nic && port.is_none_or(|port| port == u32::from(of.port))) {
             return Verdict::LeftOut;
         }
         let Some(path) = self.path(gpus, nic) else {
             return Verdict::Unknown;
         };
-        let nearest = self
-            .map
-            .rails
-            .iter()
-            .filter_map(|rail| self.path(gpus, rail.nic))
-            .min();
+        let rails = self.map.rails.iter();
+        let nearest = rails.filter_map(|rail| self.path(gpus, rail.nic)).min();
         match nearest.is_some_and(|nearest| nearest < path) {
             true if path == PathType::Sys => Verdict::Far,
             true => Verdict::NearerExists,
             false => Verdict::AsNear,
         }
     }
+
+    fn judged(&self, gpus: &[GpuIndex], planned: &[String], used: Used) -> UsedNic {
+        let Used {
+            device,
+            port,
+            by,
+            count,
+        } = used;
+        let nic = port.map_or(device.clone(), |port| format!("{device}:{port}"));
+        let is_it = |planned: &String| match port {
+            Some(_) => *planned == nic,
+            None => planned.split(':').next() == Some(&device),
+        };
+        let index = self.topology.nic_index(&device);
+        let path = index.and_then(|index| self.path(gpus, index));
+        UsedNic {
+            by,
+            count,
+            path: path.map(|path| path.to_string()),
+            verdict: match index {
+                _ if planned.iter().any(is_it) => Verdict::AsPlanned,
+                Some(index) => self.other(gpus, index, port),
+                None => Verdict::Unknown,
+            },
+            nic,
+        }
+    }
 }
 
-/// By which NICs, ports included where they are known, a task's bytes go: by the best evidence that it has.
-fn used(held: &BTreeMap<String, Held>) -> Vec<(String, Option<u32>, By, u32)> {
-    let ports = |by: By, of: fn(&Held) -> &BTreeMap<u32, u32>| {
-        let each = held
+struct Used {
+    device: String,
+    port: Option<u32>,
+    by: By,
+    count: u32,
+}
+
+/// The NICs that a task uses, by the best evidence that it has.
+fn used(held: &BTreeMap<String, Held>) -> Vec<Used> {
+    let ports = |by: By, of: fn(&Held) -> &BTreeMap<u32, u32>| -> Vec<Used> {
+        let ports = held
             .iter()
-            .flat_map(move |(device, held)| of(held).iter().map(move |of| (device, of)));
-        each.map(move |(device, (port, count))| (device.clone(), Some(*port), by, *count))
+            .flat_map(|(device, held)| of(held).iter().map(move |of| (device, of)));
+        ports
+            .map(|(device, (port, count))| Used {
+                device: device.clone(),
+                port: Some(*port),
+                by,
+                count: *count,
+            })
+            .collect()
     };
-    let connected = Vec::from_iter(ports(By::QueuePairs, |held| &held.connected));
-    if !connected.is_empty() {
-        return connected;
-    }
-    let unconnected = Vec::from_iter(ports(By::Datagrams, |held| &held.unconnected));
-    if !unconnected.is_empty() {
-        return unconnected;
+    let connected = ports(By::QueuePairs, |held| &held.connected);
+    let unconnected = ports(By::Datagrams, |held| &held.unconnected);
+    if let Some(best) = [connected, unconnected]
+        .into_iter()
+        .find(|of| !of.is_empty())
+    {
+        return best;
     }
     let with_memory = held.iter().filter(|(_, held)| held.regions > 0);
     with_memory
-        .map(|(device, held)| (device.clone(), None, By::Memory, held.regions))
+        .map(|(device, held)| Used {
+            device: device.clone(),
+            port: None,
+            by: By::Memory,
+            count: held.regions,
+        })
         .collect()
 }
 
-fn judged_nic(
-    node: Node<'_>,
-    gpus: &[GpuIndex],
-    planned: &[String],
-    (device, port, by, count): (String, Option<u32>, By, u32),
-) -> UsedNic {
-    let nic = port.map_or(device.clone(), |port| format!("{device}:{port}"));
-    let is_planned = planned.iter().any(|planned| match port {
-        Some(_) => *planned == nic,
-        None => planned
-            .split_once(':')
-            .is_some_and(|(name, _)| name == device),
-    });
-    let index = node.topology.nic_index(&device);
-    let verdict = match index {
-        _ if is_planned => Verdict::AsPlanned,
-        Some(index) => node.other(gpus, index, port),
-        None => Verdict::Unknown,
-    };
-    let path = index
-        .and_then(|index| node.path(gpus, index))
-        .map(|path| path.to_string());
-    UsedNic {
-        nic,
-        by,
-        count,
-        path,
-        verdict,
-    }
-}
-
-/// libfabric chooses among these, and they are no RDMA devices of the kernel's.
-fn is_untold(nic: &Nic) -> bool {
-    nic.kind == NicKind::Slingshot
-}
-
-/// Judges a task.  Of `unowned` queue pairs on the node the kernel does not tell whose they are.
+/// Judges a task. Of `unowned` queue pairs on the node the kernel does not tell the owner.
 pub fn judge(node: Node<'_>, task: &SeenTask, unowned: u32) -> TaskVerdict {
     let gpus = task.gpus.clone().unwrap_or_default();
     let planned = task.planned.clone().unwrap_or_else(|| node.nics_of(&gpus));
-    let none = BTreeMap::new();
-    let held = task.held.as_ref().unwrap_or(&none);
-    let used: Vec<UsedNic> = used(held)
-        .into_iter()
-        .map(|used| judged_nic(node, &gpus, &planned, used))
+    let held = task.held.clone().unwrap_or_default();
+    let used = used(&held).into_iter();
+    let used: Vec<UsedNic> = used
+        .map(|used| node.judged(&gpus, &planned, used))
         .collect();
     let worst = used.iter().map(|used| used.verdict).max();
+    // libfabric chooses among Slingshot's NICs, which are no RDMA devices of the kernel's
+    let mut nics = node.topology.nics.iter();
+    let is_untold = planned.is_empty() && nics.any(|nic| nic.kind == NicKind::Slingshot);
     let (verdict, why) = match (worst, &task.held, &task.gpus) {
-        (_, Err(why), _) => (Verdict::Unknown, Some(why.clone())),
-        (Some(Verdict::LeftOut), ..) => (Verdict::LeftOut, None),
+        (_, Err(why), _) => (Verdict::Unknown, why.clone()),
+        (Some(Verdict::LeftOut), ..) => (Verdict::LeftOut, String::new()),
         // a plan of its own needs no GPU
-        (_, _, Err(why)) if task.planned.is_none() => (Verdict::Unknown, Some(why.clone())),
-        (Some(Verdict::Unknown), ..) => (
-            Verdict::Unknown,
-            Some("a NIC that it uses is not known on this node".to_string()),
-        ),
-        (Some(worst), ..) => (worst, None),
-        (None, ..) if planned.is_empty() && node.topology.nics.iter().any(is_untold) => (
-            Verdict::Unknown,
-            Some("the kernel does not tell which processes use Slingshot's NICs".to_string()),
-        ),
-        (None, ..) if planned.is_empty() => (Verdict::AsPlanned, None),
-        (None, ..) if unowned > 0 => {
-            let why = format!(
-                "of {unowned} queue pairs on this node the kernel does not tell whose they are"
-            );
-            (Verdict::Unknown, Some(why))
+        (_, _, Err(why)) if task.planned.is_none() => (Verdict::Unknown, why.clone()),
+        (Some(Verdict::Unknown), ..) => {
+            let why = "a NIC that it uses is not known on this node";
+            (Verdict::Unknown, why.to_string())
         }
-        (None, ..) => (Verdict::NoNic, None),
+        (Some(worst), ..) => (worst, String::new()),
+        (None, ..) if is_untold => {
+            let why = "the kernel does not tell which processes use Slingshot's NICs";
+            (Verdict::Unknown, why.to_string())
+        }
+        (None, ..) if planned.is_empty() => (Verdict::AsPlanned, String::new()),
+        (None, ..) if unowned > 0 => (
+            Verdict::Unknown,
+            format!(
+                "of {unowned} queue pairs on this node the kernel does not tell whose they are"
+            ),
+        ),
+        (None, ..) => (Verdict::NoNic, String::new()),
     };
     let is_used = |device: &str| {
-        used.iter()
-            .any(|used| used.nic.split(':').next() == Some(device) && used.by != By::Memory)
-            || used.iter().any(|used| used.nic == device)
+        used.iter().any(|used| {
+            used.nic == device
+                || used.by != By::Memory && used.nic.split(':').next() == Some(device)
+        })
     };
-    let opened = held
-        .keys()
-        .filter(|device| !is_used(device))
-        .cloned()
-        .collect();
+    let opened = held.keys().filter(|device| !is_used(device));
     let near = binding::near(node.topology, &gpus);
     let Numbers { step, local, rank } = task.numbers;
     TaskVerdict {
@@ -330,31 +301,12 @@ pub fn judge(node: Node<'_>, task: &SeenTask, unowned: u32) -> TaskVerdict {
         gpus: gpus.iter().map(|gpu| gpu.0).collect(),
         is_placed: task.planned.is_some(),
         planned,
+        opened: opened.cloned().collect(),
         used,
-        opened,
         verdict,
-        why,
+        why: Some(why).filter(|why| !why.is_empty()),
         cpus: binding::cpus(node.topology, task.bound.as_ref(), &near, &task.threads),
         memory: binding::memory(&near, &task.memory),
         changed: task.changed.clone(),
-    }
-}
-
-/// What `verify` says of a node.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct NodeVerdicts {
-    /// [`FORMAT`]
-    pub format: String,
-    /// [`VERSION`]
-    pub version: u32,
-    pub node: String,
-    pub tasks: Vec<TaskVerdict>,
-    pub notes: Vec<String>,
-}
-
-impl NodeVerdicts {
-    pub fn to_json(&self) -> String {
-        // no map, no odd number: it cannot fail
-        serde_json::to_string(self).unwrap_or_default() + "\n"
     }
 }

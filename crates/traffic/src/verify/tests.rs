@@ -1,6 +1,7 @@
 //! Tests of the verdicts, on the model of a DGX H100: GPU 0 has mlx5_0 on its switch; mlx5_1 and mlx5_2 are for storage.
 #![forbid(unsafe_code)]
 
+use super::super::report::NodeReport;
 use super::*;
 use nic_placement_core::policy;
 use nic_placement_core::wish::Wish;
@@ -18,8 +19,6 @@ fn held(connected: u32, unconnected: u32, regions: u32) -> Held {
         connected: of(connected),
         unconnected: of(unconnected),
         regions,
-        contexts: 1,
-        idle: 0,
     }
 }
 
@@ -296,6 +295,10 @@ fn memory_is_near_on_the_numa_nodes_of_the_gpus() {
     assert_eq!(verdict(&with(&[]), 0).memory.near_share(), None);
 }
 
+fn status(tasks: &[TaskVerdict]) -> u8 {
+    NodeReport::new(String::new(), tasks.to_vec()).verdict()
+}
+
 #[test]
 fn the_status_is_that_of_all_tasks() {
     let good = verdict(&task(&[0], &[("mlx5_0", held(1, 0, 0))]), 0);
@@ -310,9 +313,13 @@ fn the_status_is_that_of_all_tasks() {
     assert_eq!(status(std::slice::from_ref(&good)), 0);
     assert_eq!(status(&[good.clone(), unknown.clone()]), 2);
     assert_eq!(
-        status(&[good, unknown, bad]),
+        status(&[good.clone(), unknown, bad]),
         1,
         "what is known to be wrong counts"
     );
     assert_eq!(status(&[]), 2);
+    let mut not_all = NodeReport::new(String::new(), vec![good]);
+    assert_eq!(not_all.verdict(), 0);
+    not_all.not_looked_at = 1;
+    assert_eq!(not_all.verdict(), 2, "it may be a task's");
 }

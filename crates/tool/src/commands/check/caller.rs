@@ -14,7 +14,6 @@ use nic_placement_process::files::UsersFiles;
 use nic_placement_sys as sys;
 use std::path::Path;
 
-/// This process, on this system.
 pub(super) fn here(plan: &Plan) -> Caller {
     let is_root = sys::is_root();
     Caller {
@@ -39,7 +38,7 @@ fn memlock(limits: &str) -> Option<u64> {
     }
 }
 
-/// The files of NCCL and RCCL, with our variables that they set.  Root opens none that a user names.
+/// NCCL's and RCCL's files, with our variables that they set. Root opens none that a user names.
 fn nccl(plan: &Plan, is_root: bool) -> Vec<(String, Vec<String>)> {
     let of_user = libraries::evidence().filter(|_| !is_root);
     let of_user = of_user.filter_map(|name| Some((name.to_string(), std::env::var(name).ok()?)));
@@ -50,16 +49,14 @@ fn nccl(plan: &Plan, is_root: bool) -> Vec<(String, Vec<String>)> {
     };
     let paths = libraries::nccl::files(&plan.node, &task);
     let text = |path: &str| files.read(path).filter(|file| file.unanswered.is_none());
-    let ours = |text: &str| {
-        libraries::nccl::set_in(text)
+    let of_file = |path: String| {
+        let text = text(&path)?.text;
+        let ours = libraries::nccl::set_in(&text)
             .into_iter()
-            .map(str::to_string)
-            .collect()
+            .map(str::to_string);
+        Some((path, ours.collect()))
     };
-    paths
-        .into_iter()
-        .filter_map(|path| Some((path.clone(), ours(&text(&path)?.text))))
-        .collect()
+    paths.into_iter().filter_map(of_file).collect()
 }
 
 pub(super) fn environment() -> Present {
@@ -76,7 +73,7 @@ pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagn
         false => topology
             .nics
             .iter()
-            .flat_map(|nic| nic.netdevs.iter().cloned())
+            .flat_map(|nic| nic.netdevs.clone())
             .collect(),
     };
     let given = gpus::VARIABLES
@@ -90,19 +87,15 @@ pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagn
         },
         ..Task::default()
     };
-    // another machine's files are not here to be looked at
+    // another machine's files are not here
     let there = |_: &str| Some(FileText::default());
     let here = |path: &str| Path::new(path).is_file().then(FileText::default);
     let read: ReadFile = if is_live { &here } else { &there };
-    let given = plan
-        .task(
-            &task,
-            Evidence {
-                present,
-                read: &|_| None,
-            },
-        )
-        .variables;
+    let evidence = Evidence {
+        present,
+        read: &|_| None,
+    };
+    let given = plan.task(&task, evidence).variables;
     let found = judge::lint(&Checked {
         present,
         topology,

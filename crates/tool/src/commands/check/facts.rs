@@ -1,4 +1,4 @@
-//! The facts of a node that `check --json` tells, so that the nodes of a cluster can be compared.
+//! A node's facts in `check --json`, which `audit` compares.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::placement::agreement::Agreement;
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 const MODULES: &str =
     "nvidia nvidia_peermem gdrdrv amdgpu mlx5_core ib_core bnxt_re irdma efa cxi_ss1 nvidia_fs";
 
-/// The report of a node with these findings; `root` has the files beside [`Topology`].
+/// `root` has the facts that [`Topology`] lacks.
 pub(super) fn report(
     plan: &Plan,
     root: Option<&Root>,
@@ -77,7 +77,7 @@ pub(super) fn report(
     }
 }
 
-/// Versions of programs on the node; of this one too, if it is the node's.
+/// Of programs on the node, this one among them if it runs there.
 fn versions(is_live: bool, read: &impl Fn(&str) -> Option<String>) -> BTreeMap<String, String> {
     let of_the_node = [
         ("kernel", "proc/sys/kernel/osrelease"),
@@ -204,7 +204,7 @@ fn guid(nic: &Nic, port: &Port, read: &impl Fn(&str) -> Option<String>) -> Optio
     Some(gid.filter(|_| is_infiniband)?.get(20..39)?.to_string())
 }
 
-/// The port's network interface.  Some drivers do not tell it; a NIC with one port and one interface uses that.
+/// Some drivers do not tell it; a NIC with one port and one interface uses that.
 fn interface(nic: &Nic, port: &Port) -> Option<String> {
     let only = || match (nic.netdevs.as_slice(), nic.ports.len()) {
         ([only], 1) => Some(only.clone()),

@@ -1,7 +1,7 @@
 //! `check --health`: a line for a drained node's reason, and an end within a bound whatever the hardware does.
 //!
-//! Another process judges.  What waits for hardware cannot be ended, so it is left behind, and holds a lock until it ends: no
-//! second one comes to wait beside it.
+//! Another process judges. A process that waits for hardware cannot be ended, so it is left behind, and holds a lock until it
+//! ends: no second one waits beside it.
 #![forbid(unsafe_code)]
 
 use super::super::{Ending, Failure, Page, refresh};
@@ -27,17 +27,16 @@ pub(super) enum Outcome {
     Waits(Vec<u8>),
 }
 
-/// Says that the admin's files have been read, and only hardware is left to wait for: in the judging process' output,
-/// where JSON may begin with white space, and by the length of the lock's file, for a check that waits for the lock.
+/// Says that the admin's files have been read, and only hardware is left to wait for: in this process' output, where JSON
+/// may begin with white space, and by the length of the lock's file, for a check that waits for the lock.
 ///
-/// Slurm's configuration and plugins may be on a network's file system, which is not this node's hardware: no node is
-/// to be drained for it.
+/// Slurm's configuration and plugins may be on a network's file system: no node is to be drained for that.
 pub(super) fn tell_settled() -> io::Result<()> {
     let mut stdout = io::stdout();
     stdout.write_all(b"\n").and_then(|()| stdout.flush())?;
     let lock = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     if lock.metadata()?.is_file() {
-        // a check is worth more than what another would say that waits for this one
+        // a check is worth more than the words of another that waits for it
         let _ = lock.set_len(1);
     }
     Ok(())
@@ -53,8 +52,7 @@ enum Lock {
     Theirs { settled: bool },
 }
 
-/// Judges this node by `nic-placement check --json` with these arguments, and prints what fails.  `folder` is the
-/// lock's.
+/// Judges this node by `nic-placement check --json` with these arguments. `folder` is the lock's.
 pub(super) fn run(
     arguments: Vec<OsString>,
     patience: Duration,
@@ -69,6 +67,7 @@ pub(super) fn run(
         .args(arguments)
         .stderr(Stdio::null());
     let begun = Instant::now();
+    let no_check = |why: String| Err(format!("no check could be made: {why}").into());
     let lock = match folder.map_or(Lock::Ours(None), |folder| lock(folder, begun, patience)) {
         Lock::Ours(lock) => lock,
         Lock::Theirs { settled: true } => {
@@ -76,64 +75,51 @@ pub(super) fn run(
             return end(&plain(&[why.to_string()]), page);
         }
         Lock::Theirs { settled: false } => {
-            return Err(
-                format!("no check could be made: an earlier one waits: {UNSETTLED}").into(),
-            );
+            return no_check(format!("an earlier one waits: {UNSETTLED}"));
         }
     };
     // its standard input, which it does not read, holds the lock as long as it lives
     command.stdin(lock.map_or_else(Stdio::null, Stdio::from));
+    let seconds = patience.as_secs();
     match bounded(command, patience.saturating_sub(begun.elapsed()))? {
-        Outcome::Waits(said) if said.is_empty() => Err(format!(
-            "no check could be made: {UNSETTLED} within {} s",
-            patience.as_secs()
-        )
-        .into()),
+        Outcome::Waits(said) if said.is_empty() => {
+            no_check(format!("{UNSETTLED} within {seconds} s"))
+        }
         Outcome::Waits(_) => {
-            let why = format!(
-                "no answer within {} s, hardware that does not answer?",
-                patience.as_secs()
-            );
+            let why = format!("no answer within {seconds} s, hardware that does not answer?");
             end(&plain(&[why]), page)
         }
-        Outcome::Ended(status, text) => {
-            let report = Report::from_json(&text)
-                .map_err(|_| format!("no check could be made: {status}"))?;
-            reason(&report.findings).map_or(Ok(()), |line| end(&line, page))
-        }
+        Outcome::Ended(status, text) => match Report::from_json(&text) {
+            Ok(report) => reason(&report.findings).map_or(Ok(()), |line| end(&line, page)),
+            Err(_) => no_check(status.to_string()),
+        },
     }
 }
 
 fn end(line: &str, page: &mut Page) -> Result<(), Failure> {
     page.exact(&format!("{line}\n"));
     // what is wrong stands on stdout; slurmd logs both streams as one
-    Err(Ending {
-        status: FAIL,
-        said: String::new(),
-    }
-    .into())
+    Err(Ending::quiet(FAIL))
 }
 
 /// Takes the lock; where another check has it, waits until `patience` is over, counted from `begun`.
 fn lock(folder: &Path, begun: Instant, patience: Duration) -> Lock {
-    // a node that no refresh has seen has hardware that does not answer too; where it cannot be made, neither can the file
+    // a node that no refresh has seen has hardware too; without the folder the file cannot be opened
     let _ = refresh::make_folder(folder);
     let Ok(file) = root::open_to_lock(&folder.join(".check.lock")) else {
         return Lock::Ours(None);
     };
     loop {
         match sys::try_lock(&file) {
+            // an earlier check's length would tell a waiting one that only hardware is left to wait for
             Ok(true) => {
-                // this check has settled nothing yet; a length that an earlier check left would tell a waiting one that
-                // only hardware is left to wait for
                 let _ = file.set_len(0);
                 return Lock::Ours(Some(file));
             }
             Ok(false) if begun.elapsed() < patience => thread::sleep(Duration::from_millis(20)),
             Ok(false) => {
-                return Lock::Theirs {
-                    settled: file.metadata().is_ok_and(|facts| facts.len() > 0),
-                };
+                let settled = file.metadata().is_ok_and(|facts| facts.len() > 0);
+                return Lock::Theirs { settled };
             }
             // a file system without locks
             Err(_) => return Lock::Ours(None),
@@ -141,8 +127,8 @@ fn lock(folder: &Path, begun: Instant, patience: Duration) -> Lock {
     }
 }
 
-/// Runs a command for so long at most, and reads its standard output.  It is then killed and not waited for: a process
-/// that waits for hardware ends when that answers, and init takes it.
+/// Runs a command for so long at most. It is then killed and not waited for: a process that waits for hardware ends when that
+/// answers, and init takes it.
 pub(super) fn bounded(mut command: Command, patience: Duration) -> io::Result<Outcome> {
     let end = Instant::now() + patience;
     let mut child = command.stdout(Stdio::piped()).spawn()?;
@@ -158,7 +144,7 @@ pub(super) fn bounded(mut command: Command, patience: Duration) -> io::Result<Ou
     loop {
         match receiver.recv_timeout(end.saturating_duration_since(Instant::now())) {
             Ok(part) => said.extend(part?),
-            // the process has closed its output, as it does at its end: it waits for nothing any more
+            // a process closes its output at its end
             Err(RecvTimeoutError::Disconnected) => return Ok(Outcome::Ended(child.wait()?, said)),
             Err(RecvTimeoutError::Timeout) => {
                 child.kill()?;

@@ -18,8 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The plugin's arguments by the plugstack.conf that is `named` on the command line, or by this system's if it is live;
-/// findings go to `into`.
+/// The plugin's arguments by the plugstack.conf that is `named`, or by this system's; findings go to `into`.
 pub(super) fn lines(named: Option<&Path>, is_live: bool, into: &mut Installation) -> Admin {
     let slurms_own = || is_live.then(|| plugstack::place(|name| std::env::var_os(name)));
     let Some(file) = named.map(Path::to_path_buf).or_else(slurms_own) else {
@@ -32,14 +31,11 @@ pub(super) fn lines(named: Option<&Path>, is_live: bool, into: &mut Installation
         unmatched,
         ..
     } = plugstack::read(&file);
-    lines
-        .iter_mut()
-        .for_each(|line| line.is_there = is_there(line, is_live));
-    let ours: Vec<PluginLine> = lines
-        .iter()
-        .filter(|line| line.is_ours())
-        .cloned()
-        .collect();
+    for line in &mut lines {
+        line.is_there = is_there(line, is_live);
+    }
+    let ours = lines.iter().filter(|line| line.is_ours());
+    let ours: Vec<PluginLine> = ours.cloned().collect();
     let sent = Path::new(plugstack::SENT);
     let is_sent = named.is_none() && sent.parent().is_some_and(|folder| file.starts_with(folder));
     into.plugstack = Some(Plugstack {
@@ -56,23 +52,18 @@ pub(super) fn lines(named: Option<&Path>, is_live: bool, into: &mut Installation
             && sent.is_file()
             && Path::new(plugstack::USUAL).is_file(),
     });
-    let arguments = ours
-        .iter()
-        .flat_map(|line| &line.arguments)
-        .map(String::as_str);
+    let arguments = ours.iter().flat_map(|line| &line.arguments);
     let Found {
         admin,
         findings,
         file,
         off,
-    } = admin::find(arguments, || None, roots());
+    } = admin::find(arguments.map(String::as_str), || None, roots());
     let node = admin::hostname();
-    let everywhere = file
-        .iter()
-        .flat_map(|(conf, path)| Admin::check_conf(conf, path, &node));
-    let elsewhere: Vec<Diagnostic> = everywhere
-        .filter(|finding| !findings.contains(finding))
-        .collect();
+    let everywhere = file.iter();
+    let everywhere = everywhere.flat_map(|(conf, path)| Admin::check_conf(conf, path, &node));
+    let elsewhere = everywhere.filter(|finding| !findings.contains(finding));
+    let elsewhere: Vec<Diagnostic> = elsewhere.collect();
     into.words.extend(findings.into_iter().chain(elsewhere));
     into.off = off.map(|off| (off.to_string(), matches!(off, Off::Refused(_))));
     into.unasked = (!ours.is_empty()).then(|| unasked(&ours, file.as_ref(), &node));
@@ -89,7 +80,7 @@ pub(super) fn lines(named: Option<&Path>, is_live: bool, into: &mut Installation
 }
 
 fn is_there(line: &PluginLine, is_live: bool) -> Option<bool> {
-    // of one that is named without a folder another machine's Slurm knows where it is
+    // another machine's Slurm may have it in a folder of its own
     (line.path.is_absolute() || is_live)
         .then(|| found(line).map(|path| path.is_some()))
         .flatten()
@@ -114,20 +105,11 @@ fn found(line: &PluginLine) -> Option<Option<PathBuf>> {
     ];
     // a folder without Slurm's own is another program's; this plugin needs no library, so every build has it
     let is_slurms = |folder: &PathBuf| folder.join("proctrack_linuxproc.so").exists();
-    let usual = || {
-        USUAL
-            .iter()
-            .map(PathBuf::from)
-            .filter(is_slurms)
-            .collect::<Vec<_>>()
-    };
-    let folders = plugstack::plugin_folders(|name| std::env::var_os(name)).unwrap_or_else(usual);
-    (!folders.is_empty()).then(|| {
-        folders
-            .iter()
-            .map(|folder| folder.join(&line.path))
-            .find(|path| path.exists())
-    })
+    let usual = || USUAL.iter().map(PathBuf::from).filter(is_slurms).collect();
+    let folders: Vec<PathBuf> =
+        plugstack::plugin_folders(|name| std::env::var_os(name)).unwrap_or_else(usual);
+    let mut paths = folders.iter().map(|folder| folder.join(&line.path));
+    (!folders.is_empty()).then(|| paths.find(|path| path.exists()))
 }
 
 fn owned(path: &Path) -> Option<Owned> {
@@ -141,8 +123,7 @@ fn owned(path: &Path) -> Option<Owned> {
     })
 }
 
-/// The settings of steps on that node that do not ask, of no partition, by the plugin's lines and the configuration
-/// file.
+/// Settings of steps on that node, in no partition, that do not ask.
 fn unasked(lines: &[PluginLine], file: Option<&(Conf, String)>, node: &str) -> Unasked {
     let decides = |text: &str| {
         ["default=", "rollout="]
@@ -182,8 +163,8 @@ fn unasked(lines: &[PluginLine], file: Option<&(Conf, String)>, node: &str) -> U
     unasked
 }
 
-/// The owner of files that count, as for the plugin, whatever user checks: root.  In a user namespace without the
-/// host's users the host's root looks like others, and all files are read.
+/// Root's files count, as for the plugin, whatever user checks. In a user namespace without the host's users the host's root
+/// looks like others, and all files are read.
 fn roots() -> Author {
     if has_the_hosts_users() {
         Author::Root
@@ -196,28 +177,25 @@ pub(super) fn node_file(
     NodeFileUse { path, max_age }: &NodeFileUse,
     into: &mut Installation,
 ) -> Option<Kept> {
-    let mut is = |state| into.node_file = Some((path.clone(), state));
-    if *max_age == 0 {
-        is(NodeFileState::Unwanted);
-        return None;
-    }
-    match kept::read(
-        Path::new(path),
-        *max_age,
-        roots(),
-        sys::seconds_since_boot(),
-    ) {
-        Ok(kept) => {
-            is(NodeFileState::Used(kept.age));
-            return Some(kept);
+    let read = (*max_age > 0).then(|| {
+        kept::read(
+            Path::new(path),
+            *max_age,
+            roots(),
+            sys::seconds_since_boot(),
+        )
+    });
+    let state = match &read {
+        None => NodeFileState::Unwanted,
+        Some(Ok(kept)) => NodeFileState::Used(kept.age),
+        Some(Err(NotUsed::Absent(_))) => NodeFileState::Absent,
+        Some(Err(why @ (NotUsed::Changed(_) | NotUsed::OtherBoot))) => {
+            NodeFileState::Outdated(why.to_string())
         }
-        Err(NotUsed::Absent(_)) => is(NodeFileState::Absent),
-        Err(why @ (NotUsed::Changed(_) | NotUsed::OtherBoot)) => {
-            is(NodeFileState::Outdated(why.to_string()))
-        }
-        Err(why) => is(NodeFileState::Unusable(why.to_string())),
-    }
-    None
+        Some(Err(why)) => NodeFileState::Unusable(why.to_string()),
+    };
+    into.node_file = Some((path.clone(), state));
+    read?.ok()
 }
 
 /// The release of Slurm's programs here: srun wants a slurm.conf to say it, slurmd and sinfo do not.

@@ -18,10 +18,9 @@ use std::time::Duration;
 /// lldpd's sockets (its src/lldpd.h, `LLDPD_CTL_SOCKET`), or in a folder of its own.
 const SOCKETS: [&str; 2] = ["/run/lldpd.socket", "/run/lldpd/lldpd.socket"];
 const PROGRAMS: [&str; 2] = ["/usr/sbin/lldpctl", "/usr/bin/lldpctl"];
-/// An agent that has not answered by then is not waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The switch that each interface hears; `None` where no agent runs, or none answers this user.
+/// By interface; `None` if no agent runs, or none answers this user.
 pub(super) fn neighbours() -> Option<BTreeMap<String, NeighbourReport>> {
     SOCKETS.iter().find(|socket| Path::new(socket).exists())?;
     let program = PROGRAMS
@@ -31,7 +30,7 @@ pub(super) fn neighbours() -> Option<BTreeMap<String, NeighbourReport>> {
     ask(program, PATIENCE)
 }
 
-/// The program's output.  Root runs it as the user that may write the file: on Debian the agent's own.
+/// Root runs the program as the user that may write its file: on Debian the agent's own.
 fn ask(program: &Path, patience: Duration) -> Option<BTreeMap<String, NeighbourReport>> {
     /// Group and others may write.
     const OTHERS: u32 = 0o022;
@@ -52,7 +51,7 @@ fn ask(program: &Path, patience: Duration) -> Option<BTreeMap<String, NeighbourR
         super::super::tell(&format!("`{program}` has not answered within {seconds} s"));
         return None;
     };
-    // the node's own name, by which the reader tells what an interface hears of its own node
+    // an interface may hear its own node, which the reader tells by the name
     let name = format!(
         "{}.json",
         admin::hostname().split('.').next().unwrap_or_default()

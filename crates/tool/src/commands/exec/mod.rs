@@ -1,11 +1,11 @@
-//! `nic-placement exec`: becomes a program whose NIC, CPUs and memory are those of its own GPU, in a process that a launcher
-//! started.
+//! `nic-placement exec`: places a process that a launcher started, and becomes its program.
 #![forbid(unsafe_code)]
 
 mod place;
 mod variables;
 
 use super::misunderstood::misunderstood;
+use super::page::Page;
 use super::request::{Nics, NodeOptions, number, words_help};
 use super::{Ending, Failure};
 use clap::{ArgAction, ValueHint};
@@ -82,21 +82,21 @@ pub(super) struct ExecOptions {
 
 const PROCESS: &str = "Which process";
 
-/// A strict word was given, and the placement could not be had.
+/// A strict word asked for a placement that could not be had.
 const NOT_HAD: u8 = 125;
 const NOT_STARTED: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
 struct Intent {
     wish: Wish,
-    /// the reason why no process is placed here: the admin disabled it, or the configuration file is refused
+    /// the reason why no process is placed here
     off: Option<Off>,
     /// true if the admin's line of plugstack.conf is known
     knows_admin: bool,
 }
 
 /// Returns only if the program was not started.
-pub(super) fn run(options: &ExecOptions) -> Result<(), Failure> {
+pub(super) fn run(options: &ExecOptions, _: &mut Page) -> Result<(), Failure> {
     let words = options
         .words
         .as_deref()
@@ -109,7 +109,7 @@ pub(super) fn run(options: &ExecOptions) -> Result<(), Failure> {
         ));
     }
     options.nics.add_to(&mut Admin::default())?;
-    // known before anything can go wrong, so that it holds whatever goes wrong
+    // it holds whatever goes wrong below
     let strict = Cell::new(
         words
             .as_ref()
@@ -168,7 +168,7 @@ pub(super) fn run(options: &ExecOptions) -> Result<(), Failure> {
         .into());
     }
     let mut error = become_program(&options.command, environment.entries());
-    // execve(2) takes so many bytes of arguments and variables
+    // execve(2) bounds the bytes of arguments and variables
     if error.kind() == io::ErrorKind::ArgumentListTooLong && !is_strict {
         say(&format!(
             "`{}` gets no variables of ours: there is no room: {error}",
@@ -179,7 +179,7 @@ pub(super) fn run(options: &ExecOptions) -> Result<(), Failure> {
     Err(not_started(&options.command, &error))
 }
 
-/// The error, with the status of env(1), for a command that was not started.
+/// With the status of env(1).
 pub(super) fn not_started(command: &[OsString], error: &io::Error) -> Failure {
     let status = if error.kind() == io::ErrorKind::NotFound {
         NOT_FOUND
@@ -193,13 +193,13 @@ pub(super) fn not_started(command: &[OsString], error: &io::Error) -> Failure {
     .into()
 }
 
-/// Becomes the program as it is, without placing it; returns only if that fails.
+/// Becomes the program, which is not placed; returns only if that fails.
 pub(super) fn become_as_it_is(command: &[OsString]) -> Failure {
     let error = become_program(command, ProgramEnvironment::of_this_process().entries());
     not_started(command, &error)
 }
 
-/// True if this process is the first of its launcher's on this node, or there is no launcher.
+/// True for the first process of a launcher on this node, and without a launcher.
 pub(super) fn is_first_on_node() -> bool {
     rank::find(&ProgramEnvironment::of_this_process().values(), None, None).is_first()
 }
@@ -211,7 +211,7 @@ fn name_of(command: &[OsString]) -> String {
         .unwrap_or_default()
 }
 
-/// The wish by plugstack.conf, the environment and the words, which beat the environment, as srun's option does.
+/// Words beat the environment, as srun's option does.
 fn intent(
     options: &ExecOptions,
     words: Option<&Words>,
@@ -256,14 +256,13 @@ impl Log for ToStderr {
     fn flush(&self) {}
 }
 
-/// A line on stderr, since stdout is the program's; in one piece, since several processes write to one terminal.
+/// A line on stderr, in one piece: several processes write to one terminal.
 fn say(text: &str) {
     let line = one_line(&format!("nic-placement: {text}")).into_owned() + "\n";
-    // where stderr is closed the line is lost: there is no other place for it
+    // where stderr is closed the line is lost
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
-/// Writes warnings to stderr from now on, if `tells`.
 fn listen(tells: bool) {
     TELLS.store(tells, Ordering::Relaxed);
     if log::set_logger(&ToStderr).is_ok() {

@@ -20,7 +20,7 @@ use nic_placement_process::files::UsersFiles;
 use nic_placement_process::node;
 use nic_placement_process::session::{Session, carry_out, report};
 
-/// Places this process; returns what could not be had.
+/// Returns what could not be had.
 pub(super) fn place(
     options: &ExecOptions,
     intent: Intent,

@@ -1,4 +1,4 @@
-//! The environment of this process, and what the program gets of it.
+//! The environment of this process, and of the program.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::libraries::Present;
@@ -13,8 +13,7 @@ impl ProgramEnvironment {
         ProgramEnvironment(std::env::vars_os().collect())
     }
 
-    /// Variables as text; of one name the first counts, as for getenv(3).  Bytes that are not UTF-8 become U+FFFD, so
-    /// that such a variable still counts as set.
+    /// Of one name the first counts, as for getenv(3). Bytes that are not UTF-8 become U+FFFD: such a variable counts as set.
     pub(super) fn values(&self) -> Present {
         let mut values = Present::new();
         for (name, value) in &self.0 {

@@ -1,4 +1,4 @@
-//! What a command prints on stdout: lines of at most 100 columns for people, and exact bytes for programs.
+//! A command's output: lines of at most 100 columns for people, and exact bytes for programs.
 #![forbid(unsafe_code)]
 
 mod table;
@@ -8,17 +8,19 @@ pub(super) use table::Table;
 pub(super) use text::{Style, Text, list, shown};
 
 use nic_placement_core::topology::PathType;
+use nic_placement_sys as sys;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::io::IsTerminal;
+use std::os::fd::AsFd;
 
-/// Columns of a line, at most: for a place beside an editor, a ticket and a manual.
+/// Columns of a line in an editor, a ticket and a manual.
 const WIDTH: usize = 100;
-/// Columns for the longest names: a narrower terminal breaks lines itself.
+/// Columns for the longest names; a narrower terminal breaks lines itself.
 const LEAST: usize = 40;
 /// Columns by which the rest of a long line is set in.
 const INDENT: usize = 2;
 
-/// When to colour what people read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Colour {
     /// on a terminal, unless NO_COLOR is set
@@ -66,6 +68,12 @@ impl Page {
         }
     }
 
+    /// A page without colours for this stream.
+    pub(super) fn of<T: IsTerminal + AsFd>(stream: &T) -> Page {
+        let columns = sys::terminal_columns(stream.as_fd());
+        Page::new(false, stream.is_terminal()).with_columns(columns)
+    }
+
     pub(super) fn with_columns(self, columns: Option<u16>) -> Page {
         let width = columns.map_or(self.width, |columns| {
             usize::from(columns).clamp(LEAST, WIDTH)
@@ -81,8 +89,7 @@ impl Page {
         self.out.as_bytes()
     }
 
-    /// Text for programs: the same bytes in a pipe and a file.  On a terminal no program parses it, and a control
-    /// character would be obeyed.
+    /// For programs. A terminal would obey control characters.
     pub(super) fn exact(&mut self, text: &str) {
         if self.is_terminal {
             self.out.push_str(&text::defused(text))
@@ -145,7 +152,7 @@ impl Page {
             .for_each(|line| self.write(line));
     }
 
-    /// A line of a tree behind its guide, and what is left of it behind another.
+    /// A line of a tree behind its guide, its rest behind another.
     pub(super) fn guided(&mut self, guide: &str, below: &str, text: Text) {
         let room = |guide: &str| self.width.saturating_sub(guide.chars().count()).max(1);
         // set in under the name, where there is room for it

@@ -1,7 +1,6 @@
 //! Text for people: each character with its style, and none that a terminal would obey.
 //!
-//! Names and models come from files, devices and arguments.  They become text here alone, so nothing of them can move a
-//! cursor, recolour a line or begin another one.
+//! Names from files, devices and arguments become text here alone: none can move a cursor, recolour a line or begin another.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::topology::PathType;
@@ -68,7 +67,7 @@ impl Text {
         Text::styled(path, style)
     }
 
-    /// This text, kept on one line where it fits there.
+    /// Kept on one line where it fits there.
     pub(in crate::commands) fn unbroken(self) -> Text {
         Text(
             self.0
@@ -98,7 +97,6 @@ impl Text {
         all
     }
 
-    /// This text, or if it is empty another.
     pub(in crate::commands) fn or(self, otherwise: &str) -> Text {
         if self.0.is_empty() {
             otherwise.into()
@@ -177,12 +175,12 @@ pub(in crate::commands) fn list<T: ToString>(of: &[T]) -> Text {
     Text::joined(of.iter().map(|one| Text::from(one.to_string())), ",").or("-")
 }
 
-/// `text` on one line, with escapes such as `\u{1b}` for characters that do not print.
+/// One line, with escapes such as `\u{1b}` for characters that do not print.
 pub(in crate::commands) fn shown(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
-            // these print, and only a quoted string would need them escaped
+            // `escape_debug` is for quoted strings
             '\'' | '"' | '\\' => line.push(letter),
             _ => {
                 // writing to a string cannot fail
@@ -193,7 +191,7 @@ pub(in crate::commands) fn shown(text: &str) -> String {
     line
 }
 
-/// `text` with its lines and tabs, and escapes for other control characters: a program's text on a terminal.
+/// As [`shown`], with lines and tabs.
 pub(in crate::commands) fn defused(text: &str) -> String {
     let is_white = |letter| matches!(letter, '\n' | '\t');
     text.split_inclusive(is_white)

@@ -1,4 +1,4 @@
-//! A plan for people: a row for each task, what all share, and on request why.
+//! A plan as a table of tasks, and its reasons.
 #![forbid(unsafe_code)]
 
 use crate::commands::drawing::known_cpus;
@@ -25,14 +25,10 @@ pub(super) fn print(plan: &Plan, placed: &[TaskPlan], uses: &[Vec<Use>], page: &
         plan,
         placed,
         uses,
-        if sets_alike { None } else { Some(&sets) },
+        (!sets_alike).then_some(&sets[..]),
     ));
-    page.legend(
-        placed
-            .iter()
-            .flat_map(|task| &task.placement.rails)
-            .map(|(_, path)| *path),
-    );
+    let rails = placed.iter().flat_map(|task| &task.placement.rails);
+    page.legend(rails.map(|(_, path)| *path));
     page.blank();
     if let Some(sets) = sets.first().filter(|_| sets_alike) {
         page.item("every task sets ", sets);
@@ -109,38 +105,24 @@ fn ranges(numbers: impl IntoIterator<Item = u32>) -> String {
     numbers.into_iter().collect::<Bitmap>().to_string()
 }
 
-/// First the reasons that all tasks have, then each one's own; consecutive tasks with the same ones are one entry.
+/// First the reasons of all tasks, then each one's own.
 pub(super) fn reasons(placed: &[TaskPlan], page: &mut Page) {
     let all: Vec<Vec<String>> = placed.iter().map(TaskPlan::reasons).collect();
     let is_common =
-        |reason: &String| all.len() > 1 && all.iter().all(|reasons| reasons.contains(reason));
-    let own = |reasons: &'_ Vec<String>| {
-        reasons
-            .iter()
-            .filter(|reason| !is_common(reason))
-            .cloned()
-            .collect()
+        |reason: &&String| all.len() > 1 && all.iter().all(|reasons| reasons.contains(reason));
+    let of_all: Vec<&String> = all.iter().take(1).flatten().filter(is_common).collect();
+    let own = |reasons: &'_ Vec<String>| -> Vec<String> {
+        let own = reasons.iter().filter(|reason| !is_common(reason));
+        own.cloned().collect()
     };
     let groups = together(placed.iter().zip(all.iter().map(own)));
-    let common = all
-        .first()
-        .into_iter()
-        .flatten()
-        .filter(|reason| is_common(reason))
-        .cloned()
-        .collect();
-    let each = groups
-        .into_iter()
-        .map(|(numbers, own): (Vec<u32>, Vec<String>)| {
-            let word = if numbers.len() == 1 { "task" } else { "tasks" };
-            (format!("{word} {}", ranges(numbers)), own)
-        });
-    let of_all: (String, Vec<String>) = ("every task".to_string(), common);
-    for (heading, reasons) in [of_all]
-        .into_iter()
-        .chain(each)
-        .filter(|(_, reasons)| !reasons.is_empty())
-    {
+    let each = groups.into_iter().map(|(numbers, own)| {
+        let word = if numbers.len() == 1 { "task" } else { "tasks" };
+        (format!("{word} {}", ranges(numbers)), own)
+    });
+    let common = of_all.into_iter().cloned().collect();
+    let all = [("every task".to_string(), common)].into_iter().chain(each);
+    for (heading, reasons) in all.filter(|(_, reasons)| !reasons.is_empty()) {
         page.blank();
         page.line(Text::styled(heading, Style::Heading));
         reasons.iter().for_each(|reason| page.indented(reason));
@@ -163,14 +145,12 @@ fn together<'t, 'v: 't, T: PartialEq>(
 }
 
 fn names_set(variables: &[Variable]) -> String {
-    let set = variables
-        .iter()
-        .filter(|variable| matches!(variable.change, Change::Set(_)));
+    let is_set = |variable: &&Variable| matches!(variable.change, Change::Set(_));
+    let set = variables.iter().filter(is_set);
     let names: Vec<&str> = set.map(|variable| variable.name.as_ref()).collect();
-    if names.is_empty() {
-        "nothing".to_string()
-    } else {
-        names.join(" ")
+    match names.is_empty() {
+        true => "nothing".to_string(),
+        false => names.join(" "),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The node's map in files beside the node file, for engines that read one.
+//! The node's map beside the node file, for engines.
 #![forbid(unsafe_code)]
 
 use super::super::request::whole_node;
@@ -13,9 +13,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Keeps the maps that the admin's templates name beside the node file, as for a step that says nothing of its own.
-/// One that cannot be made is removed.  Other files are not touched: another program may have written them, and no step
-/// is told of them.
+/// Keeps the maps that the admin's templates name, as for a step without words. One that cannot be made is removed. Other files
+/// stay: another program may have written them.
 pub(super) fn keep(topology: Topology, place: &Path, mut admin: Admin) -> Result<(), String> {
     admin.node_file.path = place.display().to_string();
     let places = maps::places(&admin);
@@ -42,24 +41,16 @@ fn is_there(file: &Path, text: &str) -> bool {
 }
 
 fn written(plan: &Plan, format: Format) -> Result<String, String> {
-    let Plan {
-        node: topology,
-        map: node,
-        ..
-    } = plan;
-    let gpus: Vec<GpuIndex> = topology.gpu_indices().collect();
+    let gpus: Vec<GpuIndex> = plan.node.gpu_indices().collect();
     if gpus.is_empty() {
         return Err("the node has no GPU".to_string());
     }
-    write(
-        format,
-        Subject {
-            topology,
-            node,
-            gpus: &gpus,
-        },
-    )
-    .map_err(|why| why.to_string())
+    let subject = Subject {
+        topology: &plan.node,
+        node: &plan.map,
+        gpus: &gpus,
+    };
+    write(format, subject).map_err(|why| why.to_string())
 }
 
 fn remove(file: &Path) -> Result<(), String> {

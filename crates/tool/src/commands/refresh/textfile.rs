@@ -1,9 +1,9 @@
-//! What a refresh found as metrics for the textfile collector of Prometheus' node exporter.
+//! Metrics of the node for the textfile collector of Prometheus' node exporter.
 //!
-//! What the node exporter's own collectors have is not written again: the bytes of `counters/`, the state of interfaces.
+//! The node exporter has the bytes of `counters/` and the state of interfaces itself.
 #![forbid(unsafe_code)]
 
-use crate::commands::counters::{Reading, opener};
+use crate::commands::counters::{opener, read};
 use crate::commands::misunderstood::misunderstood;
 use crate::commands::{Failure, output};
 use nic_placement_core::config::NodeSource;
@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Time that cards are waited for: they have just answered.
+/// Cards have just answered.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Refuses names without `.prom`: the collector reads no others.
@@ -32,15 +32,11 @@ pub(in crate::commands) fn check(place: &Path) -> Result<(), Failure> {
 }
 
 pub(super) fn keep(plan: &Plan, place: &Path) -> Result<(), String> {
-    let mut reading = Reading::begin(&opener(&NodeSource::Live), &BTreeSet::new());
-    reading.wait(PATIENCE);
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or(Duration::ZERO);
-    output::write(
-        place,
-        write(&metrics(plan, &reading.end().0, now.as_secs())).as_bytes(),
-    )
+    let counted = read(&opener(&NodeSource::Live), &BTreeSet::new(), PATIENCE);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.unwrap_or(Duration::ZERO).as_secs();
+    let text = write(&metrics(plan, &counted.sample, now));
+    output::write(place, text.as_bytes())
 }
 
 type Labels = Vec<(&'static str, String)>;
@@ -184,11 +180,11 @@ fn of_pairs(plan: &Plan) -> Vec<Metric> {
     ]
 }
 
-/// The counters that no collector of the node exporter has.
+/// Counters that no collector of the node exporter has.
 fn bytes(counted: &counters::Sample) -> Vec<Metric> {
     let (mut sent, mut received) = (Vec::new(), Vec::new());
     for (place, counted) in counted {
-        if let Some((_, count)) = counted.rdma.filter(|(counter, _)| !counter.is_exported) {
+        if let Some((_, count)) = counted.rdma.filter(|(counter, _)| !counter.is_exported()) {
             let labels = port_labels(&place.device, place.port);
             sent.push((labels.clone(), count.sent));
             received.push((labels, count.received));
@@ -211,8 +207,8 @@ fn bytes(counted: &counters::Sample) -> Vec<Metric> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::alerts::promtool;
     use crate::commands::request::whole_node;
+    use crate::commands::tests::alerts::promtool;
     use nic_placement_core::config::Admin;
     use nic_placement_node::platform::model;
     use nic_placement_traffic::counters::{CountedPort, PortCounts, rdma};

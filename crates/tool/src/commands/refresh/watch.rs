@@ -1,7 +1,7 @@
 //! `refresh --watch`: writes the node file when the kernel tells of a link or an RDMA device, and regularly besides.
 //!
-//! Each refresh is a process of its own: one that waits for hardware cannot be ended, and this one has to go on telling so.
-//! While one has not ended no other is started, and the file's age tells the steps.
+//! Each refresh is a process of its own, since one that waits for hardware cannot be ended. Until then no other is started, and
+//! steps see the file's age.
 #![forbid(unsafe_code)]
 
 use super::super::{Failure, tell, threads};
@@ -19,25 +19,24 @@ use std::time::{Duration, Instant};
 
 /// `RTNLGRP_LINK` of include/uapi/linux/rtnetlink.h: interfaces that come, go, or change their state.
 const LINKS: u32 = 1;
-/// `RDMA_NL_GROUP_NOTIFY` of include/uapi/rdma/rdma_netlink.h: RDMA devices and their interfaces, since Linux 6.12.  An
-/// older kernel says nothing; the links and the timer do.
+/// `RDMA_NL_GROUP_NOTIFY` of include/uapi/rdma/rdma_netlink.h: RDMA devices and their interfaces, since Linux 6.12.
 const RDMA_DEVICES: u32 = 4;
 
-/// `ENOBUFS` of include/uapi/asm-generic/errno.h: more was told than was read.
+/// `ENOBUFS` of include/uapi/asm-generic/errno.h: messages were lost.
 const OVERRUN: i32 = 105;
 
 /// One change makes several messages, and a link that goes takes others along.
 const DEBOUNCE: Duration = Duration::from_millis(200);
-/// Between two refreshes for interfaces on no device: those of containers come and go by the dozen.
+/// Between two refreshes for interfaces on no device: containers' come and go by the dozen.
 const PAUSE: Duration = Duration::from_secs(10);
 /// After one that failed.
 const RETRY: Duration = Duration::from_secs(5);
-/// A refresh takes milliseconds; this is said once of one that does not end.
+/// A refresh takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Keeps the node file; ends only where nothing can be heard.
 pub(super) fn watch(files: &Files, every: Duration) -> Result<(), Failure> {
-    // one that waits is enough: what changed is looked up, not told
+    // changes are looked up: one message that waits is enough
     let (news, heard) = sync_channel(1);
     listen(NETLINK_ROUTE, LINKS, news.clone())
         .map_err(|error| format!("cannot hear of links: {error}"))?;
@@ -61,7 +60,6 @@ pub(super) fn watch(files: &Files, every: Duration) -> Result<(), Failure> {
     }
 }
 
-/// Reason to write the file.
 #[derive(PartialEq, Eq)]
 enum Reason {
     Time,
@@ -100,11 +98,11 @@ fn wait(
     }
 }
 
-/// Facts that make a written file wrong when they change.
+/// A change of it makes the file wrong.
 struct KernelState {
     /// registered devices, and each interface on a device with its `operstate`
     devices: Registered,
-    /// the other interfaces: bonds and VLANs, and those of containers, which come and go
+    /// other interfaces: bonds, VLANs, containers'
     others: Registered,
 }
 
@@ -126,7 +124,6 @@ fn kernel_state(root: &Root) -> KernelState {
     KernelState { devices, others }
 }
 
-/// Listens to a group's messages.
 fn listen(protocol: isize, group: u32, news: SyncSender<()>) -> io::Result<()> {
     let mut socket = Socket::new(protocol)?;
     socket.bind(&SocketAddr::new(0, 0))?;
@@ -142,7 +139,7 @@ fn listen(protocol: isize, group: u32, news: SyncSender<()>) -> io::Result<()> {
                 Err(error) => return tell(&format!("cannot hear of changes: {error}")),
                 Ok(_) => {}
             }
-            // full: that there is news is known
+            // a full channel has news already
             if let Err(std::sync::mpsc::TrySendError::Disconnected(())) = news.try_send(()) {
                 return;
             }
@@ -150,7 +147,7 @@ fn listen(protocol: isize, group: u32, news: SyncSender<()>) -> io::Result<()> {
     })
 }
 
-/// Writes the file by a process of its own; `false` where that failed.
+/// False if it failed.
 fn refresh(files: &Files) -> Result<bool, Failure> {
     let &Files {
         place,
@@ -182,7 +179,7 @@ fn refresh(files: &Files) -> Result<bool, Failure> {
         begun.elapsed().as_secs(),
         place.display()
     ));
-    // what waits for hardware ends when that answers
+    // it ends when the hardware answers
     let _ = child.kill();
     let status = child
         .wait()
@@ -194,7 +191,7 @@ fn refresh(files: &Files) -> Result<bool, Failure> {
     Ok(false)
 }
 
-/// A process's status; `None` if it has not ended within `patience`.
+/// `None` if it has not ended within `patience`.
 fn end_of(child: &mut Child, patience: Duration) -> Result<Option<ExitStatus>, Failure> {
     let begun = Instant::now();
     loop {

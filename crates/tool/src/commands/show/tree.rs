@@ -24,101 +24,62 @@ pub(super) fn print(topology: &Topology, placement: &NodePlacement, page: &mut P
         let memory = memory_only(topology);
         if !memory.is_empty() {
             let name = Text::styled(format_args!("NUMA nodes {memory}"), Style::Heading);
-            branches.push(Branch::new(
-                Of::Place,
-                name,
-                vec!["no CPUs: memory only".into()],
-            ));
+            let facts = vec!["no CPUs: memory only".into()];
+            branches.push(Branch::new(Of::Place, name, facts));
         }
         let mut rows = Vec::new();
         lay_out(branches, "", &mut rows);
         in_columns(rows)
     };
-    let long = lines(false);
     // a GPU with many NICs has several lines on any page
-    let is_broken = |Line {
-                         of, guide, text, ..
-                     }: &Line| {
-        *of == Of::Port && guide.chars().count() + text.width() > page.width()
+    let is_broken = |(row, text): &(Row, Text)| {
+        row.branch.of == Of::Port && row.margin() + text.width() > page.width()
     };
-    for Line {
-        guide, below, text, ..
-    } in if long.iter().any(is_broken) {
-        lines(true)
-    } else {
-        long
-    } {
+    let long = lines(false);
+    let fitting = match long.iter().any(is_broken) {
+        true => lines(true),
+        false => long,
+    };
+    for (Row { guide, below, .. }, text) in fitting {
         page.guided(&guide, &below, text);
     }
 }
 
-/// A line with what stands before it and before its rest.
-struct Line {
-    of: Of,
-    guide: String,
-    below: String,
-    text: Text,
-}
-
-fn in_columns(rows: Vec<Row>) -> Vec<Line> {
-    let is_device = |row: &&Row| row.branch.of != Of::Place;
-    let names = rows
-        .iter()
-        .filter(is_device)
-        .map(|row| row.guide.chars().count() + row.branch.name.width());
+/// Each row with its text.
+fn in_columns(rows: Vec<Row>) -> Vec<(Row, Text)> {
+    let devices = rows.iter().filter(|row| row.branch.of != Of::Place);
+    let names = devices.map(|row| row.margin() + row.branch.name.width());
     let name_width = names.max().unwrap_or(0);
     let width = |of: Of, at: usize| {
         // GPUs and NICs have their addresses in one column, and else columns of their own
-        let alike = rows
-            .iter()
-            .filter(|row| row.branch.of == of || (at == 0 && row.branch.of != Of::Place));
-        alike
-            .filter_map(|row| row.branch.facts.get(at))
-            .map(Text::width)
-            .max()
-            .unwrap_or(0)
+        let is_alike = |row: &&Row| row.branch.of == of || at == 0 && row.branch.of != Of::Place;
+        let facts = rows.iter().filter(is_alike);
+        let facts = facts.filter_map(|row| row.branch.facts.get(at));
+        facts.map(Text::width).max().unwrap_or(0)
     };
-    let text = |Row { guide, branch, .. }: &Row| {
-        let is_place = branch.of == Of::Place;
-        let name_width = if is_place {
-            0
-        } else {
-            name_width - guide.chars().count()
-        };
-        let mut text = branch
-            .name
-            .clone()
-            .padded(name_width.max(branch.name.width()) + GAP);
-        for (at, fact) in branch.facts.iter().enumerate() {
-            let width = if is_place {
+    let text = |row: &Row| {
+        let Branch {
+            of, name, facts, ..
+        } = &row.branch;
+        let is_place = *of == Of::Place;
+        let left = name_width.saturating_sub(row.margin());
+        let name_width = if is_place { 0 } else { left };
+        let mut text = name.clone().padded(name_width.max(name.width()) + GAP);
+        for (at, fact) in facts.iter().enumerate() {
+            // a column that is empty in every line is left out, with its gap
+            text = match if is_place {
                 fact.width()
             } else {
-                width(branch.of, at)
-            };
-            // a column that is empty in every line is left out, with its gap
-            text = if width == 0 {
-                text
-            } else {
-                text.then(fact.clone().padded(width + GAP))
+                width(*of, at)
+            } {
+                0 => text,
+                width => text.then(fact.clone().padded(width + GAP)),
             };
         }
         text.without_trailing_spaces()
     };
     let texts: Vec<Text> = rows.iter().map(text).collect();
-    let line = |(
-        Row {
-            guide,
-            below,
-            branch,
-        },
-        text,
-    )| Line {
-        of: branch.of,
-        guide,
-        below,
-        text,
-    };
-    rows.into_iter().zip(texts).map(line).collect()
+    rows.into_iter().zip(texts).collect()
 }
 
 /// The kind of a line, which determines its columns.
@@ -147,31 +108,31 @@ impl Branch {
     }
 }
 
-/// A line with what stands before it, and before its rest if it is long.
+/// A line with the guides before it, and before its rest.
 struct Row {
     guide: String,
     below: String,
     branch: Branch,
 }
 
+impl Row {
+    fn margin(&self) -> usize {
+        self.guide.chars().count()
+    }
+}
+
 fn lay_out(branches: Vec<Branch>, guide: &str, rows: &mut Vec<Row>) {
     let last = branches.len().saturating_sub(1);
     for (at, mut branch) in branches.into_iter().enumerate() {
-        let (before, beside) = if at == last {
-            ("└─ ", "   ")
-        } else {
-            ("├─ ", "│  ")
+        let (before, beside) = match at == last {
+            true => ("└─ ", "   "),
+            false => ("├─ ", "│  "),
         };
         let inner = std::mem::take(&mut branch.below);
         let below = format!("{guide}{beside}");
-        let rest = if inner.is_empty() {
-            below.clone()
-        } else {
-            format!("{below}│  ")
-        };
         rows.push(Row {
             guide: format!("{guide}{before}"),
-            below: rest,
+            below: below.clone() + if inner.is_empty() { "" } else { "│  " },
             branch,
         });
         lay_out(inner, &below, rows);
@@ -189,28 +150,21 @@ impl Node<'_> {
     /// Smaller places and the place's devices: with GPUs in the GPUs' order, then NICs alone.
     fn contents(&self, place: &NodePlace) -> Vec<Branch> {
         let order = |place: &NodePlace| match place.kind {
-            // these stay as they are: a NUMA node without a device has its number too
+            // sockets and NUMA nodes stay in the order of their numbers
             PlaceKind::Socket(_) | PlaceKind::NumaNode(_) | PlaceKind::Software => {
                 (None, None, None)
             }
-            _ => (
-                Some(place.first_gpu().is_none()),
-                place.first_gpu(),
-                place.first_nic(),
-            ),
+            _ => {
+                let gpu = place.first_gpu();
+                (Some(gpu.is_none()), gpu, place.first_nic())
+            }
         };
-        let places = place
-            .places
-            .iter()
-            .map(|inner| (order(inner), self.place(inner)));
-        let gpus = place
-            .gpus
-            .iter()
-            .map(|&gpu| ((Some(false), Some(gpu), None), self.gpu(gpu)));
-        let nics = place
-            .nics
-            .iter()
-            .map(|&nic| ((Some(true), None, Some(nic)), self.nic(nic)));
+        let places = place.places.iter();
+        let places = places.map(|inner| (order(inner), self.place(inner)));
+        let gpus = place.gpus.iter();
+        let gpus = gpus.map(|&gpu| ((Some(false), Some(gpu), None), self.gpu(gpu)));
+        let nics = place.nics.iter();
+        let nics = nics.map(|&nic| ((Some(true), None, Some(nic)), self.nic(nic)));
         let mut branches: Vec<_> = places.chain(gpus).chain(nics).collect();
         branches.sort_by_key(|(order, _)| *order);
         branches.into_iter().map(|(_, branch)| branch).collect()
@@ -218,32 +172,26 @@ impl Node<'_> {
 
     fn place(&self, place: &NodePlace) -> Branch {
         let name = Text::styled(place.kind, Style::Heading);
-        let facts = place
-            .facts(self.topology)
-            .into_iter()
-            .map(Text::from)
-            .collect();
+        let facts = place.facts(self.topology).into_iter().map(Text::from);
         Branch {
             below: self.contents(place),
-            ..Branch::new(Of::Place, name, facts)
+            ..Branch::new(Of::Place, name, facts.collect())
         }
     }
 
     fn gpu(&self, index: GpuIndex) -> Branch {
         let gpu = self.topology.gpu(index);
-        let partition = gpu
-            .partition
-            .map(|partition| format!(", part {partition}"))
-            .unwrap_or_default();
+        let part = gpu.partition.map(|part| format!(", part {part}"));
         let choices = self.placement.gpu(index).choices.iter().map(|choice| {
             let name = Text::from(format_args!("{} ", self.placement.rail(choice.rail)));
             name.then(Text::of_path(choice.path)).unbroken()
         });
         let choices = Text::joined(choices, ", ").or(no_nic(self.topology));
         let model = devices::gpu_model(self.topology, gpu).unwrap_or("model unknown");
+        let model = model.to_string();
         let facts = vec![
             gpu.address.described().unwrap_or_default().into(),
-            Text::from(format_args!("{model}{partition}")).unbroken(),
+            Text::from(model + &part.unwrap_or_default()).unbroken(),
             Text::from("-> ").unbroken().then(choices),
         ];
         Branch::new(Of::Gpu, format!("GPU {index}").into(), facts)
@@ -251,67 +199,33 @@ impl Node<'_> {
 
     fn nic(&self, index: NicIndex) -> Branch {
         let nic = self.topology.nic(index);
-        let address = nic
-            .address
-            .and_then(PciAddress::described)
-            .unwrap_or_default();
+        let address = nic.address.and_then(PciAddress::described);
+        let address = address.unwrap_or_default();
         let interfaces = nic.netdevs.join(",");
-        match nic.ports.as_slice() {
-            [] | [_] => {
-                let port = nic.ports.first();
-                let facts = self.port(nic, port, address, interfaces);
-                Branch::new(Of::Port, self.name(nic, port, &nic.name), facts)
-            }
-            several => {
-                let below = several.iter().map(|port| {
-                    let name = self.name(nic, Some(port), &format!("port {}", port.number));
-                    let interface = port.netdev.clone().unwrap_or_default();
-                    Branch::new(
-                        Of::Port,
-                        name,
-                        self.port(nic, Some(port), String::new(), interface),
-                    )
-                });
-                let blank = || Text::default();
-                let facts = vec![address.into(), blank(), blank(), blank(), interfaces.into()];
-                let is_out = several.iter().all(|port| self.is_left_out(nic, Some(port)));
-                let style = if is_out { Style::Faint } else { Style::Plain };
-                let name = Text::styled(&nic.name, style);
-                Branch {
-                    below: below.collect(),
-                    ..Branch::new(Of::Port, name, facts)
-                }
-            }
+        if nic.ports.len() < 2 {
+            return self.port(nic, nic.ports.first(), &nic.name, address, interfaces);
+        }
+        let ports = nic.ports.iter();
+        let below = ports.map(|port| {
+            let interface = port.netdev.clone().unwrap_or_default();
+            let name = format!("port {}", port.number);
+            self.port(nic, Some(port), &name, String::new(), interface)
+        });
+        let mut ports = nic.ports.iter();
+        let is_out = ports.all(|port| self.is_left_out(nic, Some(port)));
+        let blank = Text::default;
+        let facts = vec![address.into(), blank(), blank(), blank(), interfaces.into()];
+        Branch {
+            below: below.collect(),
+            ..Branch::new(Of::Port, Text::styled(&nic.name, faint(is_out)), facts)
         }
     }
 
     fn is_left_out(&self, nic: &Nic, port: Option<&Port>) -> bool {
-        self.against(nic, port).next().is_some()
-    }
-
-    fn against<'n>(
-        &'n self,
-        nic: &'n Nic,
-        port: Option<&Port>,
-    ) -> impl Iterator<Item = &'n Excluded> {
         let number = port.map(|port| port.number);
-        let of_it = self
-            .placement
-            .excluded
-            .iter()
-            .filter(|excluded| excluded.name == nic.name);
-        of_it.filter(move |excluded| excluded.port.is_none() || excluded.port == number)
-    }
-
-    fn name(&self, nic: &Nic, port: Option<&Port>, name: &str) -> Text {
-        Text::styled(
-            name,
-            if self.is_left_out(nic, port) {
-                Style::Faint
-            } else {
-                Style::Plain
-            },
-        )
+        let is_it =
+            |out: &Excluded| out.name == nic.name && (out.port.is_none() || out.port == number);
+        self.placement.excluded.iter().any(is_it)
     }
 
     fn link(&self, port: &Port) -> String {
@@ -323,67 +237,59 @@ impl Node<'_> {
         }
     }
 
-    /// Address, rate, link, state, interface, and what it is used for.
+    /// Address, rate, link, state, interface, and use.
     fn port(
         &self,
         nic: &Nic,
         port: Option<&Port>,
+        name: &str,
         address: String,
         interface: String,
-    ) -> Vec<Text> {
+    ) -> Branch {
         let is_out = self.is_left_out(nic, port);
         let is_libfabrics = self
             .placement
             .is_left_to_libfabric(self.topology, &nic.name);
-        let style = if is_out && !is_libfabrics {
-            Style::Faint
-        } else {
-            Style::Plain
-        };
-        let mark = if self.topology.supplied_by.is_some() {
-            "*"
-        } else {
-            ""
-        };
+        let style = faint(is_out && !is_libfabrics);
+        let is_supplied = self.topology.supplied_by.is_some();
+        let mark = if is_supplied { "*" } else { "" };
         let role = nic.role.map(|role| format!("{role}{mark}"));
-        let left_out = is_out.then(|| {
-            if is_libfabrics {
-                "left alone"
-            } else {
-                "left out"
-            }
-            .to_string()
-        });
-        let left_out = left_out.filter(|_| role.is_none() || !self.is_short);
+        let left_out = match is_libfabrics {
+            true => "left alone",
+            false => "left out",
+        };
+        let is_said = is_out && (role.is_none() || !self.is_short);
+        let left_out = is_said.then(|| left_out.to_string());
         let used: Vec<String> = role.into_iter().chain(left_out).collect();
         let (rate, link, state) = match port {
             Some(port) => (
                 port.rate_mbps.map_or("rate unknown".to_string(), gbps),
                 self.link(port),
-                state(port),
+                self.state(port.state, style),
             ),
             None => ("no port".to_string(), String::new(), Text::default()),
         };
-        let state = match state == Text::from(PortState::Active) {
-            true if self.is_short => Text::default(),
-            true => Text::styled("active", style),
-            false => state,
-        };
         let [address, rate, link, interface, used] =
             [address, rate, link, interface, used.join(", ")].map(|fact| Text::styled(fact, style));
-        vec![address, rate.unbroken(), link, state, interface, used]
+        let facts = vec![address, rate.unbroken(), link, state, interface, used];
+        Branch::new(Of::Port, Text::styled(name, faint(is_out)), facts)
+    }
+
+    fn state(&self, state: PortState, style: Style) -> Text {
+        match state {
+            PortState::Active if self.is_short => Text::default(),
+            PortState::Active => Text::styled("active", style),
+            PortState::Unknown => Text::from("state unknown").unbroken(),
+            PortState::Down | PortState::Init | PortState::Armed => {
+                Text::styled(state, Style::Wrong).unbroken()
+            }
+        }
     }
 }
 
-/// The state, where it does not work in the colour of that.
-fn state(port: &Port) -> Text {
-    let fails = matches!(
-        port.state,
-        PortState::Down | PortState::Init | PortState::Armed
-    );
-    let words = match port.state {
-        PortState::Unknown => "state unknown".to_string(),
-        known => known.to_string(),
-    };
-    Text::styled(words, if fails { Style::Wrong } else { Style::Plain }).unbroken()
+fn faint(is_faint: bool) -> Style {
+    match is_faint {
+        true => Style::Faint,
+        false => Style::Plain,
+    }
 }

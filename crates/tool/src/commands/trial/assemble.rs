@@ -10,7 +10,7 @@ use nic_placement_fleet::trial::probe::{CopyRates, Identity, Probe, judge};
 use nic_placement_fleet::trial::report::{Effect, FORMAT, Near, TrialReport, TriedWay, VERSION};
 use nic_placement_fleet::trial::witness::{GpusBy, Witness, compare, nvidia_smi_q, rdma_link};
 use nic_placement_formats::describe;
-use nic_placement_traffic::merge;
+use nic_placement_traffic::report::NodeReport;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -296,15 +296,18 @@ fn effects(folder: &Folder) -> Vec<Effect> {
     EFFECTS.map(effect).into()
 }
 
-/// Sums of `measure`'s reports of each node, without NICs that sent nothing.
+/// Sums of `verify`'s reports of each node, without NICs that sent nothing.
 fn bytes(text: &str) -> BTreeMap<String, u64> {
     let mut sent: BTreeMap<String, u64> = BTreeMap::new();
     let reports = text
         .lines()
-        .filter_map(|line| merge::read(line.as_bytes()).ok());
-    for nic in reports.flat_map(|report| report.nics) {
-        let bytes = nic.rdma.or(nic.tcp).map_or(0, |bytes| bytes.sent);
-        if bytes > 0 {
+        .filter_map(|line| NodeReport::read(line.as_bytes()).ok());
+    for nic in reports
+        .filter_map(|report| report.traffic)
+        .flat_map(|traffic| traffic.nics)
+    {
+        if nic.sent() > 0 {
+            let bytes = nic.sent();
             let sum = sent.entry(nic.name).or_default();
             *sum = sum.saturating_add(bytes);
         }

@@ -3,7 +3,7 @@
 //! A driver may hang. This process does nothing else, and its caller ends it.
 #![forbid(unsafe_code)]
 
-use super::super::processes::environment_of_this_process;
+use super::super::verify::environment_of_this_process;
 use nic_placement_fleet::trial::probe::{
     CopyRates, FORMAT, Probe, ProbedDevice, ProbedDriver, VERSION,
 };

@@ -1,37 +1,57 @@
 //! One look at the node's processes and what they hold.
 //!
-//! A process may end while it is looked at, and what it says of itself is whatever its user wrote.  What stands in its memory
-//! (environment, pages) is read through a lock of its own, which one of its threads may hold for ever: a thread reads it, and a
-//! process that does not answer is left out.
+//! A process may end meanwhile, and its user wrote its environment. The kernel reads environment and pages under a lock of the
+//! process, which one of its threads may hold for ever: a thread of ours reads them, and a process that does not answer is left
+//! out.
 #![forbid(unsafe_code)]
 
-use super::super::counters::Open;
-use super::super::processes::{FIRST_USER, MAX_ENVIRONMENT, pids};
-use super::super::threads;
 use super::rdma;
+use crate::commands::counters::Open;
+use crate::commands::threads;
 use nic_placement_core::gpus;
 use nic_placement_core::step::STEP_GPUS;
 use nic_placement_core::topology::CpuSet;
 use nic_placement_node::discover::Root;
 use nic_placement_traffic::resources::{Held, Holdings};
-use nic_placement_traffic::tasks::{Marked, Numbers, changed, marked, numbers, variable};
+use nic_placement_traffic::tasks::{Marked, Numbers, StepId, changed, marked, numbers, variable};
 use nic_placement_traffic::verify::Thread;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 /// Time that one process is waited for, and the devices.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Processes that do not answer, at most: then the look ends.
+/// After so many processes that do not answer the look ends.
 const MAX_SILENT: usize = 8;
-/// Threads and descriptors of one process, at most.
-const MAX_THREADS: usize = 4096;
-const MAX_DESCRIPTORS: usize = 4096;
+/// Processes of a node, which has tens of thousands at most; and those of tasks.
+const MAX_PROCESSES: usize = 1 << 17;
+const MAX_KEPT: usize = 1 << 14;
+/// Threads, and descriptors, of one process.
+const MAX_OF_ONE: usize = 4096;
+/// Bytes of one environment. By default a program's environment and arguments have 2 MiB together; the marker is among a
+/// step's variables, in front.
+const MAX_ENVIRONMENT: usize = 1 << 20;
+/// Smaller numbers are users of the system (login.defs(5), `UID_MIN`).
+const FIRST_USER: u32 = 1000;
 
-/// The processes that are looked at.
+pub(super) fn numbers_of_this_process() -> Numbers {
+    numbers(&environment_of_this_process())
+}
+
+/// `NAME=VALUE` with a NUL behind each.
+pub(in crate::commands) fn environment_of_this_process() -> Vec<u8> {
+    let entry = |(name, value): (OsString, OsString)| {
+        [name.as_bytes(), b"=", value.as_bytes(), b"\0"].concat()
+    };
+    std::env::vars_os().flat_map(entry).collect()
+}
+
+/// The processes to look at.
 #[derive(Debug, Clone)]
-pub(in crate::commands) enum Wanted {
+pub(super) enum Wanted {
     /// all tasks of steps, and all that were placed
     All,
     /// a job's, or a step's
@@ -41,75 +61,62 @@ pub(in crate::commands) enum Wanted {
 }
 
 impl Wanted {
-    fn has(&self, told: &Told) -> bool {
-        let step = told.numbers.step;
+    /// The step's; of a batch script, which starts steps, the job's.
+    pub(super) fn step(step: StepId) -> Wanted {
+        /// `SLURM_MAX_NORMAL_STEP_ID` of slurm/slurm.h.
+        const LAST: u64 = 0xffff_fff0;
+        Wanted::Job(step.job, step.step.filter(|step| *step <= LAST))
+    }
+
+    fn has(&self, process: &Process) -> bool {
+        let step = process.numbers.step;
+        let is_of = |job, wanted: Option<u64>| {
+            step.is_some_and(|own| {
+                own.job == job && own.step.is_some() && (wanted.is_none() || own.step == wanted)
+            })
+        };
         match self {
-            Wanted::All => told.marked.is_some() || step.is_some_and(|step| step.step.is_some()),
-            Wanted::Job(job, None) => step.is_some_and(|own| own.job == *job && own.step.is_some()),
-            Wanted::Job(job, wanted) => {
-                step.is_some_and(|own| own.job == *job && own.step == *wanted)
-            }
+            Wanted::All => process.marked.is_some() || step.is_some_and(|step| step.step.is_some()),
+            Wanted::Job(job, step) => is_of(*job, *step),
             Wanted::Processes(_) => true,
         }
     }
 
     /// The numbers in `all` of the processes to look at.
-    fn among(&self, root: &Root, all: Vec<u32>) -> Vec<u32> {
-        let Wanted::Processes(wanted) = self else {
-            return all;
-        };
-        let parent = |pid: &u32| {
-            let status = root.read(&format!("proc/{pid}/status"))?;
-            status
-                .lines()
-                .find_map(|line| line.strip_prefix("PPid:\t")?.parse().ok())
-        };
-        let parents: BTreeMap<u32, u32> = all
-            .iter()
-            .filter_map(|pid| Some((*pid, parent(pid)?)))
-            .collect();
-        let is_below = |pid: &u32| {
-            let above = std::iter::successors(Some(*pid), |pid| parents.get(pid).copied());
-            above
-                .take(parents.len() + 1)
-                .any(|pid| wanted.contains(&pid))
-        };
-        all.into_iter().filter(is_below).collect()
+    fn among(&self, root: &Root, mut all: Vec<u32>) -> Vec<u32> {
+        if let Wanted::Processes(wanted) = self {
+            let parent = |pid: &u32| {
+                let status = root.read(&format!("proc/{pid}/status"))?;
+                Some((*pid, value(&status, "PPid")?.parse().ok()?))
+            };
+            let parents: BTreeMap<u32, u32> = all.iter().filter_map(parent).collect();
+            all.retain(|pid| {
+                let above = std::iter::successors(Some(*pid), |pid| parents.get(pid).copied());
+                let mut above = above.take(parents.len() + 1);
+                above.any(|pid| wanted.contains(&pid))
+            });
+        }
+        all
     }
 }
 
-/// Facts of an environment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Told {
+/// The value in a line `NAME:\tVALUE` of a status file.
+fn value<'s>(status: &'s str, name: &str) -> Option<&'s str> {
+    let mut lines = status.lines();
+    lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"))
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Process {
     pub(super) numbers: Numbers,
     pub(super) marked: Option<Marked>,
+    /// variables of ours that have another value
     pub(super) changed: Vec<String>,
-    /// variables that say which GPUs it has
+    /// those of GPUs
     pub(super) variables: BTreeMap<&'static str, String>,
     pub(super) step_gpus: Option<String>,
-}
-
-impl Told {
-    fn by(environment: &[u8]) -> Told {
-        let value = |name: &'static str| variable(environment, name).map(str::to_string);
-        let of_gpus = gpus::VARIABLES
-            .into_iter()
-            .filter_map(|name| Some((name, value(name)?)));
-        Told {
-            numbers: numbers(environment),
-            marked: marked(environment),
-            changed: changed(environment),
-            variables: of_gpus.collect(),
-            step_gpus: value(STEP_GPUS),
-        }
-    }
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct Process {
-    pub(super) told: Told,
     pub(super) user: Option<u32>,
-    pub(super) thread_ids: Vec<u32>,
+    thread_ids: Vec<u32>,
     pub(super) threads: Vec<Thread>,
     /// KiB that it wrote, by NUMA node
     pub(super) memory: BTreeMap<u32, u64>,
@@ -118,83 +125,137 @@ pub(super) struct Process {
     pub(super) held: BTreeMap<String, Held>,
 }
 
-pub(super) struct Look {
+impl Process {
+    /// Without what /proc has besides.
+    fn by(environment: &[u8]) -> Process {
+        let value = |name: &'static str| variable(environment, name).map(str::to_string);
+        let of_gpus = gpus::VARIABLES.into_iter();
+        let of_gpus = of_gpus.filter_map(|name| Some((name, value(name)?)));
+        Process {
+            numbers: numbers(environment),
+            marked: marked(environment),
+            changed: changed(environment),
+            variables: of_gpus.collect(),
+            step_gpus: value(STEP_GPUS),
+            ..Process::default()
+        }
+    }
+}
+
+/// One look, or the sum of several.
+#[derive(Debug, Default)]
+pub(super) struct Looks {
     pub(super) processes: BTreeMap<u32, Process>,
-    /// queue pairs of unknown processes; else the reason why nothing is known of any
-    pub(super) unowned: Result<u32, String>,
+    /// placed processes that were not wanted: `step 17.3`, or `process 102`
+    pub(super) others: BTreeSet<String>,
+    /// queue pairs of unknown processes, the most of any look
+    pub(super) unowned: Option<u32>,
+    /// the reason why nothing is known of any
+    pub(super) why: Option<String>,
     pub(super) silent: BTreeSet<u32>,
+    /// processes behind the last one of a look that ended early, or that are not kept
+    pub(super) left: usize,
     /// users whose processes this one may not look at
     pub(super) hidden: BTreeSet<u32>,
 }
 
-enum Step {
-    Begins(u32),
-    Hidden(u32),
-    Is(u32, Box<Process>),
-}
-
-pub(super) fn look(open: &Open, wanted: &Wanted) -> Look {
-    // first the devices: a process that has begun since holds nothing yet, and one that has ended is not found
-    let holdings = holdings(open);
-    let mut look = Look {
-        processes: BTreeMap::new(),
-        unowned: holdings
-            .as_ref()
-            .map(|all| all.unowned)
-            .map_err(Clone::clone),
-        silent: BTreeSet::new(),
-        hidden: BTreeSet::new(),
-    };
-    gather(&mut look, PATIENCE, |from| walk(open, wanted, from));
-    if let Ok(Holdings { threads, .. }) = holdings {
+impl Looks {
+    pub(super) fn one(open: &Open, wanted: &Wanted) -> Looks {
+        let mut look = Looks::default();
+        // first the devices: a process that has begun since holds nothing yet, and one that has ended is not found
+        let holdings = match holdings(open) {
+            Ok(holdings) => {
+                look.unowned = Some(holdings.unowned);
+                holdings
+            }
+            Err(why) => {
+                look.why = Some(why);
+                Holdings::default()
+            }
+        };
+        look.gather(PATIENCE, |from| walk(open, wanted, from));
         for process in look.processes.values_mut() {
-            for held in process
-                .thread_ids
-                .iter()
-                .filter_map(|thread| threads.get(thread))
-            {
-                for (device, held) in held {
-                    process.held.entry(device.clone()).or_default().add(held);
+            let held = process.thread_ids.iter();
+            let held = held.filter_map(|thread| holdings.threads.get(thread));
+            for (device, held) in held.flatten() {
+                process.held.entry(device.clone()).or_default().add(held);
+            }
+        }
+        look
+    }
+
+    /// Of a process held at any time counts, and of the rest what was seen last.
+    pub(super) fn add(&mut self, later: Looks) {
+        let mut left = later.left;
+        for (pid, mut process) in later.processes {
+            if let Some(known) = self.processes.remove(&pid) {
+                for (device, held) in known.held {
+                    process.held.entry(device).or_default().most(&held);
+                }
+                process.device_files.extend(known.device_files);
+            }
+            left += self.keep(pid, process);
+        }
+        self.others.extend(later.others);
+        self.unowned = self.unowned.max(later.unowned);
+        self.why = later.why.or(self.why.take());
+        self.silent.extend(later.silent);
+        self.left = self.left.max(left);
+        self.hidden.extend(later.hidden);
+    }
+
+    /// 1 if there is no room for the process.
+    fn keep(&mut self, pid: u32, process: Process) -> usize {
+        if self.processes.len() >= MAX_KEPT {
+            return 1;
+        }
+        self.processes.insert(pid, process);
+        0
+    }
+
+    /// Collects the steps of walks over the processes: if a process does not answer, a new walk begins behind it.
+    fn gather(&mut self, patience: Duration, walk: impl Fn(u32) -> Receiver<Step>) {
+        let (mut at, mut behind) = (0, 0);
+        while self.silent.len() < MAX_SILENT {
+            let steps = walk(at + u32::from(at > 0));
+            loop {
+                match steps.recv_timeout(patience) {
+                    Ok(Step::Begins(pid, left)) => (at, behind) = (pid, left),
+                    Ok(Step::Hidden(user)) => drop(self.hidden.insert(user)),
+                    Ok(Step::Other(name)) => drop(self.others.insert(name)),
+                    Ok(Step::Is(pid, process)) => self.left += self.keep(pid, *process),
+                    Err(RecvTimeoutError::Disconnected) => {
+                        self.left += behind;
+                        return;
+                    }
+                    Err(RecvTimeoutError::Timeout) => break,
                 }
             }
+            self.silent.insert(at);
         }
+        self.left += behind;
     }
-    look
 }
 
-/// Collects the steps of walks over the processes: if a process does not answer, a new walk begins behind it.
-fn gather(look: &mut Look, patience: Duration, walk: impl Fn(u32) -> Receiver<Step>) {
-    let mut from = 0;
-    while look.silent.len() < MAX_SILENT {
-        let steps = walk(from);
-        let mut at = from;
-        loop {
-            match steps.recv_timeout(patience) {
-                Ok(Step::Begins(pid)) => at = pid,
-                Ok(Step::Hidden(user)) => drop(look.hidden.insert(user)),
-                Ok(Step::Is(pid, process)) => drop(look.processes.insert(pid, *process)),
-                Err(RecvTimeoutError::Disconnected) => return,
-                Err(RecvTimeoutError::Timeout) => break,
-            }
-        }
-        look.silent.insert(at);
-        from = at + 1;
-    }
+enum Step {
+    /// a process, and the number of those behind it
+    Begins(u32, usize),
+    Hidden(u32),
+    Other(String),
+    Is(u32, Box<Process>),
 }
 
 fn holdings(open: &Open) -> Result<Holdings, String> {
     if !open().is_some_and(|root| root.is_live()) {
         return Err("these files are of another node, whose kernel cannot be asked".to_string());
     }
-    let silent = |_| {
-        format!(
-            "the NICs' drivers have not answered in {} s",
-            PATIENCE.as_secs()
-        )
-    };
-    threads::answer_of(rdma::held)
-        .recv_timeout(PATIENCE)
-        .map_err(silent)?
+    let answer = threads::answer_of(rdma::held).recv_timeout(PATIENCE);
+    answer.unwrap_or_else(|_| {
+        let seconds = PATIENCE.as_secs();
+        Err(format!(
+            "the NICs' drivers have not answered in {seconds} s"
+        ))
+    })
 }
 
 fn walk(open: &Open, wanted: &Wanted, from: u32) -> Receiver<Step> {
@@ -202,18 +263,12 @@ fn walk(open: &Open, wanted: &Wanted, from: u32) -> Receiver<Step> {
     let (open, wanted) = (Arc::clone(open), wanted.clone());
     threads::started(move || {
         let Some(root) = open() else { return };
-        let own = if root.is_live() {
-            std::process::id()
-        } else {
-            0
-        };
-        for pid in wanted
-            .among(&root, pids(&root))
-            .into_iter()
-            .filter(|pid| *pid >= from && *pid != own)
-        {
+        let (all, more) = numbers_in(&root, "proc", MAX_PROCESSES);
+        let mut pids = wanted.among(&root, all);
+        pids.retain(|pid| *pid >= from && !(root.is_live() && *pid == std::process::id()));
+        for (behind, pid) in (0..pids.len()).rev().zip(pids) {
             // this fails where nothing waits for the answer any more
-            if one(&root, &wanted, pid, &sender).is_none() {
+            if one(&root, &wanted, pid, behind + more, &sender).is_none() {
                 return;
             }
         }
@@ -221,81 +276,70 @@ fn walk(open: &Open, wanted: &Wanted, from: u32) -> Receiver<Step> {
     steps
 }
 
-/// `None` where nothing waits for the answers any more.
-fn one(root: &Root, wanted: &Wanted, pid: u32, steps: &Sender<Step>) -> Option<()> {
-    steps.send(Step::Begins(pid)).ok()?;
-    let user = root.owner(&format!("proc/{pid}"));
-    match root.beginning(&format!("proc/{pid}/environ"), MAX_ENVIRONMENT) {
-        None => match user.filter(|user| *user >= FIRST_USER) {
-            Some(user) => steps.send(Step::Hidden(user)).ok(),
-            None => Some(()),
-        },
-        Some(environment) => {
-            let told = Told::by(&environment);
-            let process = wanted
-                .has(&told)
-                .then(|| process(root, pid, user, told))
-                .flatten();
-            process.map_or(Some(()), |process| {
-                steps.send(Step::Is(pid, Box::new(process))).ok()
-            })
-        }
-    }
+/// The least numbers that name entries of a directory, and how many more there are.
+fn numbers_in(root: &Root, path: &str, most: usize) -> (Vec<u32>, usize) {
+    let mut numbers = root.numbers(path);
+    numbers.sort_unstable();
+    let more = numbers.len().saturating_sub(most);
+    numbers.truncate(most);
+    (numbers, more)
 }
 
-/// `None` for one that has ended and that its parent has not waited for.
-fn process(root: &Root, pid: u32, user: Option<u32>, told: Told) -> Option<Process> {
-    let mut names = root.list(&format!("proc/{pid}/task"), |_| true);
-    names.truncate(MAX_THREADS);
-    let thread_ids: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
-    let threads: Vec<Thread> = thread_ids
-        .iter()
-        .filter_map(|id| thread(root, pid, *id))
-        .collect();
-    if threads.is_empty() {
+/// `None` where nothing waits for the answers any more.
+fn one(root: &Root, wanted: &Wanted, pid: u32, behind: usize, steps: &Sender<Step>) -> Option<()> {
+    let send = |step| steps.send(step).ok();
+    send(Step::Begins(pid, behind))?;
+    let user = root.owner(&format!("proc/{pid}"));
+    let Some(environment) = root.beginning(&format!("proc/{pid}/environ"), MAX_ENVIRONMENT) else {
+        return match user.filter(|user| *user >= FIRST_USER) {
+            Some(user) => send(Step::Hidden(user)),
+            None => Some(()),
+        };
+    };
+    let mut process = Process::by(&environment);
+    process.user = user;
+    let step = match wanted.has(&process) {
+        true => filled(root, pid, process).map(|process| Step::Is(pid, Box::new(process))),
+        false => process.marked.map(|_| {
+            let step = process.numbers.step.map(|step| format!("step {step}"));
+            Step::Other(step.unwrap_or_else(|| format!("process {pid}")))
+        }),
+    };
+    step.map_or(Some(()), send)
+}
+
+/// The process with its threads, files and pages; `None` for one that has ended and that its parent has not waited for.
+fn filled(root: &Root, pid: u32, mut process: Process) -> Option<Process> {
+    (process.thread_ids, _) = numbers_in(root, &format!("proc/{pid}/task"), MAX_OF_ONE);
+    let threads = process.thread_ids.iter();
+    process.threads = threads.filter_map(|id| thread(root, pid, *id)).collect();
+    if process.threads.is_empty() {
         return None;
     }
-    let descriptors = root
-        .list(&format!("proc/{pid}/fd"), |_| true)
-        .into_iter()
-        .take(MAX_DESCRIPTORS);
-    let leads =
-        descriptors.filter_map(|descriptor| root.follow(&format!("proc/{pid}/fd/{descriptor}")));
-    let device_files = leads
-        .filter_map(|path| Some(path.strip_prefix("dev/")?.to_string()))
-        .collect();
-    let memory = memory(root, pid);
-    Some(Process {
-        told,
-        user,
-        thread_ids,
-        threads,
-        memory,
-        device_files,
-        held: BTreeMap::new(),
-    })
+    let (descriptors, _) = numbers_in(root, &format!("proc/{pid}/fd"), MAX_OF_ONE);
+    let device_files = descriptors.iter().filter_map(|descriptor| {
+        let path = root.follow(&format!("proc/{pid}/fd/{descriptor}"))?;
+        Some(path.strip_prefix("dev/")?.to_string())
+    });
+    process.device_files = device_files.collect();
+    process.memory = memory(root, pid);
+    Some(process)
 }
 
 /// `None` for one that has ended; a process's first thread stays until the others have.
 fn thread(root: &Root, pid: u32, thread: u32) -> Option<Thread> {
     let status = root.read(&format!("proc/{pid}/task/{thread}/status"))?;
-    let value = |name: &str| {
-        status
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"))
-    };
-    if value("State")?.starts_with(['Z', 'X']) {
+    if value(&status, "State")?.starts_with(['Z', 'X']) {
         return None;
     }
-    let cpus = CpuSet::from_list(value("Cpus_allowed_list")?).ok()?;
     Some(Thread {
         is_first: thread == pid,
-        name: value("Name")?.to_string(),
-        cpus,
+        name: value(&status, "Name")?.to_string(),
+        cpus: CpuSet::from_list(value(&status, "Cpus_allowed_list")?).ok()?,
     })
 }
 
-/// KiB that the process wrote itself (`anon=`), by NUMA node: a file's pages may have been there before it.  The kernel
+/// KiB that the process wrote itself (`anon=`), by NUMA node: a file's pages may have been there before it. The kernel
 /// escapes a user's text in a file's name (fs/proc/task_mmu.c, `show_numa_map`).
 fn memory(root: &Root, pid: u32) -> BTreeMap<u32, u64> {
     let mut kib = BTreeMap::new();
@@ -306,14 +350,12 @@ fn memory(root: &Root, pid: u32) -> BTreeMap<u32, u64> {
         }
         let size = words().find(|(name, _)| *name == "kernelpagesize_kB");
         let size: u64 = size.and_then(|(_, size)| size.parse().ok()).unwrap_or(4);
-        for (node, count) in words().filter_map(|(name, count)| {
-            Some((
-                name.strip_prefix('N')?.parse::<u32>().ok()?,
-                count.parse::<u64>().ok()?,
-            ))
-        }) {
-            let sum: &mut u64 = kib.entry(node).or_default();
-            *sum = sum.saturating_add(count.saturating_mul(size));
+        for (name, count) in words() {
+            let node = name.strip_prefix('N').map(str::parse::<u32>);
+            if let (Some(Ok(node)), Ok(count)) = (node, count.parse::<u64>()) {
+                let sum: &mut u64 = kib.entry(node).or_default();
+                *sum = sum.saturating_add(count.saturating_mul(size));
+            }
         }
     });
     kib
@@ -323,38 +365,20 @@ fn memory(root: &Root, pid: u32) -> BTreeMap<u32, u64> {
 mod tests {
     use super::*;
 
-    fn nothing() -> Look {
-        Look {
-            processes: BTreeMap::new(),
-            unowned: Ok(0),
-            silent: BTreeSet::new(),
-            hidden: BTreeSet::new(),
-        }
-    }
-
     #[test]
     fn a_process_that_does_not_answer_is_left_out_and_those_behind_it_are_seen() {
-        let process = || Process {
-            told: Told::by(b""),
-            user: None,
-            thread_ids: Vec::new(),
-            threads: Vec::new(),
-            memory: BTreeMap::new(),
-            device_files: BTreeSet::new(),
-            held: BTreeMap::new(),
-        };
         let kept = std::cell::RefCell::new(Vec::new());
-        let mut look = nothing();
-        gather(&mut look, Duration::from_millis(20), |from| {
+        let mut look = Looks::default();
+        look.gather(Duration::from_millis(20), |from| {
             let (sender, steps) = channel();
             for pid in [3, 5, 9].into_iter().filter(|pid| *pid >= from) {
-                sender.send(Step::Begins(pid)).unwrap();
+                sender.send(Step::Begins(pid, 0)).unwrap();
                 if pid == 5 {
                     // as a thread that waits for the lock of the process's memory
                     kept.borrow_mut().push(sender);
                     return steps;
                 }
-                sender.send(Step::Is(pid, Box::new(process()))).unwrap();
+                sender.send(Step::Is(pid, Box::default())).unwrap();
             }
             steps
         });
@@ -363,15 +387,24 @@ mod tests {
     }
 
     #[test]
-    fn where_no_process_answers_the_look_ends() {
+    fn of_too_many_entries_the_least_are_read_and_the_others_are_counted() {
+        let text = "# nic-placement machine 1\nproc/9/x = 1\nproc/10/x = 1\nproc/2/x = 1\nproc/self/x = 1\n";
+        let root = Root::manifest(nic_placement_formats::manifest::parse(text).unwrap());
+        assert_eq!(numbers_in(&root, "proc", 2), (vec![2, 9], 1));
+    }
+
+    #[test]
+    fn where_no_process_answers_the_look_ends_and_those_left_are_counted() {
         let kept = std::cell::RefCell::new(Vec::new());
-        let mut look = nothing();
-        gather(&mut look, Duration::from_millis(1), |from| {
+        let mut look = Looks::default();
+        look.gather(Duration::from_millis(1), |from| {
             let (sender, steps) = channel();
-            sender.send(Step::Begins(from)).unwrap();
+            let pid = from.max(1);
+            let step = Step::Begins(pid, 100 - pid as usize);
+            sender.send(step).unwrap();
             kept.borrow_mut().push(sender);
             steps
         });
-        assert_eq!(look.silent.len(), MAX_SILENT);
+        assert_eq!((look.silent.len(), look.left), (MAX_SILENT, 92));
     }
 }

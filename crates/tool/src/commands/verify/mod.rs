@@ -1,55 +1,67 @@
-//! `nic-placement verify`: what each process of a job does, against the plan of its task.
+//! `nic-placement verify`: the NICs, CPUs and memory that tasks use against their plan, and the bytes of each NIC.
 #![forbid(unsafe_code)]
 
 mod look;
+mod merge;
 mod print;
 mod rdma;
 mod tasks;
+mod watch;
 
-pub(super) use print::{metric, summary};
-pub(super) use tasks::{Looks, own, verdicts};
+pub(super) use look::environment_of_this_process;
+#[cfg(test)]
+pub(super) use print::metric;
 
-use super::counters::{Open, opener};
+use super::counters::{Counted, opener};
 use super::exec::{become_as_it_is, is_first_on_node};
+use super::misunderstood::misunderstood;
 use super::page::Page;
-use super::processes::numbers_of_this_process;
 use super::request::{NodeOptions, node_in_time, number};
-use super::watch::{PAUSES, Seen, Watch};
-use super::{Ending, Failure, beside, output, tell};
+use super::{Ending, Failure, beside, output, tell, threads};
 use clap::ValueHint;
-use look::Wanted;
-use nic_placement_core::config::NodeSource;
+use look::{Looks, Wanted, numbers_of_this_process};
 use nic_placement_core::topology::Topology;
 use nic_placement_sys as sys;
 use nic_placement_traffic::exposition;
-use nic_placement_traffic::verify::{FORMAT, NodeVerdicts, VERSION, status};
+use nic_placement_traffic::report::NodeReport;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
+use tasks::report;
+use watch::{PAUSES, Watch};
 
-/// which NICs, CPUs and memory the tasks of a job really use, against their plan
+/// which NICs, CPUs and memory tasks really use, and the bytes of each NIC
 ///
 /// The NICs are those on which the kernel says that a task's processes have queue pairs (rdma-resource(8)). A NIC is used where
 /// one is connected and ready to send; of a task that has none such, where it has others, or registered memory: the connections
 /// of UCX on ConnectX cards are not told. Of an unplaced task the plan is that for its GPUs. The CPUs are those of each thread,
 /// the memory is what each process wrote itself, and the variables are as they were when the program started.
 ///
-/// Without --job, --pid or CMD all tasks of steps are looked at. Root sees all, a user those of one's own.
+/// Without --job, --pid or CMD all tasks of steps are looked at. Root sees all, a user those of one's own. CMD has its own input,
+/// output and signals; the report goes to stderr. Of several tasks on a node the first, of local id 0, looks at all, as long as
+/// its own CMD runs; the others become CMD.
+///
+/// Bytes are counted for the whole node, other jobs' too. The driver decides what is counted: `no counter` stands where it counts
+/// no bytes. TCP is counted by the interface, beside RDMA. A card that does not answer in 2 seconds is left out.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Ends with, and after CMD as CMD ends:
   0  all tasks are as planned
   1  one uses another NIC or none, or its first thread has left its CPUs
-  2  that cannot be told, or the command line was not understood
+  2  that cannot be told, a process was not looked at, or the command line was not understood
+126 and 127 as env(1): CMD could not be started, was not found
 
 Examples:
   nic-placement verify --job 1234
+  nic-placement verify --watch
   srun --jobid 1234 --overlap --ntasks-per-node=1 nic-placement verify --job 1234 --brief
-  srun -n16 --nic-placement nic-placement verify -- ./train")]
+  srun -n16 --nic-placement nic-placement verify --bytes --json -o reports/ -- ./train
+  nic-placement verify --merge reports/*.json")]
 pub(super) struct VerifyOptions {
     /// a job, as 1234, or a step of it, as 1234.0
     #[arg(long, value_name = "JOB", value_parser = job, conflicts_with_all = ["pid", "command"])]
@@ -58,19 +70,39 @@ pub(super) struct VerifyOptions {
     #[arg(long, value_name = "PID", action = clap::ArgAction::Append, conflicts_with = "command")]
     #[arg(allow_negative_numbers = true, value_parser = number(1, 1 << 22))]
     pid: Vec<u32>,
-    /// a program, which is run and looked at until it ends; of several tasks on a node the first looks at all
+    /// add up the reports of several nodes instead; - for standard input
+    ///
+    /// What --json has written, in any order, also mixed with other lines or labelled by srun -l.
+    #[arg(long, conflicts_with_all = ["command", "json"], help_heading = "Several nodes")]
+    merge: bool,
+    /// what to add up
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    files: Vec<PathBuf>,
+    /// a program, which is run and looked at until it ends
     #[arg(last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
-    /// look again and again for so many seconds, or until the tasks have ended, and tell what was seen at any time
-    #[arg(long, value_name = "SECONDS", conflicts_with = "command")]
+    /// count the bytes of each NIC too: while CMD runs, else for 2 seconds
+    #[arg(long)]
+    bytes: bool,
+    /// look again and again, count bytes, and tell what was seen at any time
+    ///
+    /// For so many seconds, or until the tasks have ended; else on a terminal until Ctrl-C, elsewhere for 2 seconds. A terminal shows
+    /// each look.
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, conflicts_with = "command")]
     #[arg(allow_negative_numbers = true, value_parser = number(1, 86_400))]
-    watch: Option<u32>,
+    watch: Option<Option<u32>>,
     /// a line for each job
     #[arg(long, conflicts_with = "json", help_heading = "Output")]
     brief: bool,
     /// one line of versioned JSON
     #[arg(long, help_heading = "Output")]
     json: bool,
+    /// where to write the report: a file, or a folder, in which it is called after the node
+    ///
+    /// A path that ends with / is a folder, and is made if need be. A regular file is replaced when the new one is whole. Anything
+    /// else, also a symbolic link, is refused. What cannot be written is said before CMD starts, and goes to stderr.
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::AnyPath, help_heading = "Output")]
+    output: Option<PathBuf>,
     /// write the number of tasks by job and verdict for Prometheus' node exporter too: a file that ends with .prom
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     textfile: Option<PathBuf>,
@@ -78,8 +110,15 @@ pub(super) struct VerifyOptions {
     node: NodeOptions,
 }
 
-/// Time that the node is waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
+impl VerifyOptions {
+    fn counts(&self) -> bool {
+        self.bytes || self.watch.is_some()
+    }
+}
+
+/// Cards answer in microseconds; CMD waits for them.
+const BEFORE: Duration = Duration::from_secs(2);
+const AFTER: Duration = Duration::from_secs(5);
 
 fn job(text: &str) -> Result<(u64, Option<u64>), String> {
     let (job, step) = text
@@ -93,107 +132,198 @@ fn job(text: &str) -> Result<(u64, Option<u64>), String> {
 }
 
 pub(super) fn run(options: &VerifyOptions, page: &mut Page) -> Result<(), Failure> {
+    if options.merge {
+        return merge::run(&options.files, options.output.as_deref(), page);
+    }
+    if let [first, ..] = &options.files[..] {
+        let first = first.display();
+        return Err(misunderstood(format!(
+            "verify: `--` stands before the program, as `verify -- {first}`; `--merge {first}` adds up reports"
+        )));
+    }
     if let Some(file) = &options.textfile {
         super::refresh::textfile::check(file)?;
     }
+    if !options.command.is_empty() {
+        return beside_command(options);
+    }
+    let report = watch(options)?;
+    deliver(options, &report, page)?;
+    match report.verdict() {
+        0 => Ok(()),
+        status => Err(Ending::quiet(status)),
+    }
+}
+
+/// Looks once, or for as long as the options say.
+fn watch(options: &VerifyOptions) -> Result<NodeReport, Failure> {
     let source = options.node.source();
     let open = opener(&source);
-    if !options.command.is_empty() {
-        return beside_command(options, open, source);
-    }
     let wanted = match (&options.job, &options.pid[..]) {
         (Some((job, step)), _) => Wanted::Job(*job, *step),
         (None, []) => Wanted::All,
         (None, pids) => Wanted::Processes(pids.to_vec()),
     };
-    let end = Instant::now() + Duration::from_secs(options.watch.unwrap_or(0).into());
+    let node = node_in_time(source);
+    let mut counted = options.counts().then(|| Counted::begin(&open, BEFORE));
+    let mut lately = counted.clone();
     let mut looks = Looks::one(&open, &wanted);
+    let node = node.recv_timeout(AFTER).ok().flatten();
+    let node = node
+        .ok_or("verify: the node was not read: its NICs do not answer, or nothing describes it")?;
+    let is_shown = options.watch.is_some()
+        && io::stdout().is_terminal()
+        && !(options.json || options.output.is_some());
+    let seconds = match options.watch {
+        Some(Some(seconds)) => u64::from(seconds),
+        Some(None) if is_shown => u64::MAX,
+        _ if options.counts() => PAUSES[1].as_secs(),
+        _ => 0,
+    };
+    let begun = Instant::now();
+    let left = || Duration::from_secs(seconds).saturating_sub(begun.elapsed());
     for pause in PAUSES[..2].iter().chain(std::iter::repeat(&PAUSES[1])) {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        if left().is_zero() {
             break;
         }
-        thread::sleep(left.min(*pause));
+        thread::sleep(left().min(*pause));
         let now = Looks::one(&open, &wanted);
-        let have_ended = now.is_empty() && !looks.is_empty();
+        let have_ended =
+            seconds != u64::MAX && now.processes.is_empty() && !looks.processes.is_empty();
+        if is_shown {
+            let readings = lately.as_mut().map(|lately| lately.readings(BEFORE));
+            let mut page = Page::of(&io::stdout());
+            print::report(&report(&open, Some(&node), &now, readings), &mut page);
+            show(&page)?;
+        }
         looks.add(now);
         if have_ended {
             break;
         }
     }
-    let node = node(source)
-        .ok_or("verify: the node was not read: its NICs do not answer, or nothing describes it")?;
-    let report = report(&open, node, &looks);
-    put(options, &report, page)?;
-    match status(&report.tasks) {
-        0 => Ok(()),
-        status => Err(Ending {
-            status,
-            said: String::new(),
-        }
-        .into()),
-    }
+    let readings = counted.as_mut().map(|counted| counted.readings(AFTER));
+    Ok(report(&open, Some(&node), &looks, readings))
 }
 
-fn beside_command(options: &VerifyOptions, open: Open, source: NodeSource) -> Result<(), Failure> {
+/// Clears the terminal and prints the part of a page that fits on it, without a mode of the terminal that would outlive us.
+fn show(page: &Page) -> Result<(), Failure> {
+    let mut stdout = io::stdout();
+    let room = usize::from(sys::terminal_lines(stdout.as_fd()).unwrap_or(24)).max(4) - 2;
+    let text = String::from_utf8_lossy(page.as_bytes());
+    let mut lines = text.split_inclusive('\n');
+    // ECMA-48: to the first place, and clear
+    let mut screen = "\x1b[H\x1b[2J".to_string();
+    screen.extend(lines.by_ref().take(room));
+    match lines.count() {
+        0 => {}
+        more => screen += &format!("… {more} more lines: `verify --bytes` prints all\n"),
+    }
+    let written = stdout.write_all(screen.as_bytes());
+    Ok(written
+        .and_then(|()| stdout.flush())
+        .map_err(|error| format!("verify: cannot write: {error}"))?)
+}
+
+/// What is known before CMD and while it runs.
+struct Begun {
+    node: Receiver<Option<Topology>>,
+    counted: Option<Counted>,
+    watch: Option<Watch>,
+}
+
+fn beside_command(options: &VerifyOptions) -> Result<(), Failure> {
     if !is_first_on_node() {
         return Err(become_as_it_is(&options.command));
     }
-    let started = |(), pid| {
-        let wanted = match own(&numbers_of_this_process()) {
-            Wanted::All => Wanted::Processes(vec![pid]),
-            step => step,
-        };
-        let open = Arc::clone(&open);
-        Watch::begin(Arc::new(move || Looks::one(&open, &wanted)))
+    let source = options.node.source();
+    let open = opener(&source);
+    let before = || {
+        warn_of_place(options);
+        let counted = options.counts().then(|| Counted::begin(&open, BEFORE));
+        Begun {
+            counted,
+            // it asks the cards too, and CMD does not wait for it
+            node: node_in_time(source),
+            watch: None,
+        }
     };
-    let ended = |watch: Watch<Looks>, _| {
-        let looks = watch.end();
-        let Some(node) = node(source) else {
-            return tell("verify: no report: the node was not read");
-        };
+    let started = |begun: Begun, pid| {
+        let wanted = numbers_of_this_process()
+            .step
+            .map_or(Wanted::Processes(vec![pid]), Wanted::step);
+        let open = Arc::clone(&open);
+        let watch = Watch::begin(Arc::new(move || Looks::one(&open, &wanted)));
+        Begun {
+            watch: Some(watch),
+            ..begun
+        }
+    };
+    let ended = |begun: Begun, status| {
+        let mut counted = begun.counted;
+        let readings = counted.as_mut().map(|counted| counted.readings(AFTER));
+        let node = begun.node.recv_timeout(AFTER).ok().flatten();
+        let looks = begun.watch.map(Watch::end).unwrap_or_default();
+        let mut report = report(&open, node.as_ref(), &looks, readings);
+        report.status = Some(status);
         let stderr = io::stderr();
-        let columns = sys::terminal_columns(stderr.as_fd());
-        let mut page = Page::new(false, stderr.is_terminal()).with_columns(columns);
-        let put = put(options, &report(&open, node, &looks), &mut page);
+        let mut page = Page::of(&stderr);
+        let delivered = deliver(options, &report, &mut page);
         // in one piece, which other tasks' lines do not divide
-        let written = put.and_then(|()| Ok(stderr.lock().write_all(page.as_bytes())?));
+        let written = delivered.and_then(|()| Ok(stderr.lock().write_all(page.as_bytes())?));
         if let Err(why) = written {
             tell(&format!("verify: no report: {why}"));
         }
     };
-    beside::run("verify", &options.command, || (), started, ended)
+    beside::run("verify", &options.command, before, started, ended)
 }
 
-fn node(source: NodeSource) -> Option<Topology> {
-    node_in_time(source).recv_timeout(PATIENCE).ok().flatten()
+/// Warns at the start that the report has no place, so that the user can end a job that is run for it. CMD itself may make
+/// the place yet. A file system that does not answer delays no job.
+fn warn_of_place(options: &VerifyOptions) {
+    let Some(output) = options.output.clone() else {
+        return;
+    };
+    let json = options.json;
+    let answer = threads::answer_of(move || {
+        output::file_for(&output, "", json).and_then(|file| output::could_write(&file))
+    });
+    let why = match answer.recv_timeout(BEFORE) {
+        Ok(Ok(())) | Err(RecvTimeoutError::Disconnected) => return,
+        Ok(Err(why)) => why,
+        Err(RecvTimeoutError::Timeout) => format!(
+            "the place of the report has not answered within {} s",
+            BEFORE.as_secs()
+        ),
+    };
+    tell(&format!(
+        "verify: {why}: CMD runs, and if that stays so, the report goes to stderr"
+    ));
 }
 
-fn report(open: &Open, node: Topology, looks: &Looks) -> NodeVerdicts {
-    let name = open().and_then(|root| root.read("proc/sys/kernel/hostname"));
-    let name = name.unwrap_or_else(|| node.name.clone());
-    let notes = looks.notes();
-    let tasks = verdicts(node, looks);
-    NodeVerdicts {
-        format: FORMAT.to_string(),
-        version: VERSION,
-        node: name,
-        tasks,
-        notes,
-    }
-}
-
-fn put(options: &VerifyOptions, report: &NodeVerdicts, page: &mut Page) -> Result<(), Failure> {
-    match (options.json, options.brief) {
+/// Writes the files that were asked for, and without `--output` the report to the page.
+fn deliver(options: &VerifyOptions, report: &NodeReport, page: &mut Page) -> Result<(), Failure> {
+    let print = |page: &mut Page| match (options.json, options.brief) {
         (true, _) => page.exact(&report.to_json()),
         (false, true) => print::brief(report, page),
-        (false, false) => print::tables(report, page),
+        (false, false) => print::report(report, page),
+    };
+    match &options.output {
+        None => print(page),
+        Some(output) => {
+            let mut text = Page::new(false, false);
+            print(&mut text);
+            let written = output::file_for(output, &report.node, options.json)
+                .and_then(|file| output::write_own(&file, text.as_bytes()));
+            // CMD has run, perhaps for days: its report is not lost for want of a place
+            if let Err(why) = written {
+                tell(&format!("verify: {why}: this is the report"));
+                print(page);
+            }
+        }
     }
-    match &options.textfile {
-        Some(file) => Ok(output::write(
-            file,
-            exposition::write(&[metric(report)]).as_bytes(),
-        )?),
-        None => Ok(()),
+    if let Some(file) = &options.textfile {
+        let text = exposition::write(&[print::metric(report)]);
+        output::write(file, text.as_bytes())?;
     }
+    Ok(())
 }

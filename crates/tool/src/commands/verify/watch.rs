@@ -1,7 +1,8 @@
 //! Looks at the node again and again while a program runs: launchers start tasks late, and they end with it.
 #![forbid(unsafe_code)]
 
-use super::threads;
+use super::look::Looks;
+use crate::commands::threads;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,59 +17,46 @@ pub(super) const PAUSES: [Duration; 4] = [
 /// Time that the end waits for the last look.
 const LAST_LOOK: Duration = Duration::from_secs(2);
 
-/// What is seen at one look, and of several.
-pub(super) trait Seen: Default + Send + 'static {
-    fn add(&mut self, later: Self);
-}
+type Look = Arc<dyn Fn() -> Looks + Send + Sync>;
 
-impl<A: Seen, B: Seen> Seen for (A, B) {
-    fn add(&mut self, later: Self) {
-        self.0.add(later.0);
-        self.1.add(later.1);
-    }
-}
-
-pub(super) type Look<S> = Arc<dyn Fn() -> S + Send + Sync>;
-
-pub(super) struct Watch<S> {
-    seen: Arc<Mutex<S>>,
-    look: Look<S>,
+pub(super) struct Watch {
+    seen: Arc<Mutex<Looks>>,
+    look: Look,
     /// the thread ends when this does
     _stop: Sender<()>,
 }
 
-impl<S: Seen> Watch<S> {
-    pub(super) fn begin(look: Look<S>) -> Watch<S> {
+impl Watch {
+    pub(super) fn begin(look: Look) -> Watch {
         let (stop, stopped) = channel();
-        let seen = Arc::new(Mutex::new(S::default()));
         let watch = Watch {
-            seen: Arc::clone(&seen),
-            look: Arc::clone(&look),
+            seen: Arc::default(),
+            look,
             _stop: stop,
         };
+        let (seen, look) = (Arc::clone(&watch.seen), Arc::clone(&watch.look));
         threads::started(move || look_on(&seen, &look, &stopped));
         watch
     }
 
     /// All that was seen, also after the program's end: other tasks of the node may still be there.
-    pub(super) fn end(self) -> S {
-        let mut all =
-            std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
+    pub(super) fn end(self) -> Looks {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = std::mem::take(&mut *seen);
         let look = self.look;
         // by a thread: the memory of one of the processes may be locked
         let answer = threads::answer_of(move || look());
-        answer
-            .recv_timeout(LAST_LOOK)
-            .into_iter()
-            .for_each(|now| all.add(now));
+        if let Ok(now) = answer.recv_timeout(LAST_LOOK) {
+            all.add(now);
+        }
         all
     }
 }
 
-fn look_on<S: Seen>(seen: &Mutex<S>, look: &Look<S>, stopped: &Receiver<()>) {
+fn look_on(seen: &Mutex<Looks>, look: &Look, stopped: &Receiver<()>) {
     let last = PAUSES[PAUSES.len() - 1];
     for pause in PAUSES.into_iter().chain(std::iter::repeat(last)) {
-        // not while others wait for what is known
+        // outside of the lock, for which the end waits
         let now = look();
         seen.lock().unwrap_or_else(PoisonError::into_inner).add(now);
         if stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {

@@ -2,12 +2,13 @@
 //! tests/clients/cases_verify.rs.
 
 use super::{MARK, Tree};
-use nic_placement_traffic::verify::{NodeVerdicts, TaskVerdict, Verdict};
+use nic_placement_traffic::report::NodeReport;
+use nic_placement_traffic::verify::{TaskVerdict, Verdict};
 use std::os::unix::fs::symlink;
 use std::process::Output;
 
 impl Tree {
-    fn thread(&self, pid: u32, thread: u32, name: &str, state: &str, cpus: &str) {
+    pub(super) fn thread(&self, pid: u32, thread: u32, name: &str, state: &str, cpus: &str) {
         let status =
             format!("Name:\t{name}\nState:\t{state}\nPPid:\t1\nCpus_allowed_list:\t{cpus}\n");
         self.write(&format!("proc/{pid}/task/{thread}/status"), &status);
@@ -34,9 +35,7 @@ impl Tree {
             Some(2),
             "of another node nothing of NICs is known: {output:?}"
         );
-        serde_json::from_slice::<NodeVerdicts>(&output.stdout)
-            .unwrap()
-            .tasks
+        NodeReport::read(&output.stdout).unwrap().tasks
     }
 }
 
@@ -197,8 +196,8 @@ fn a_process_and_what_it_started_are_looked_at() {
 }
 
 #[test]
-fn measure_says_of_each_task_of_its_step_what_verify_says_and_a_merge_counts_them() {
-    let tree = Tree::new("verify-measure");
+fn beside_a_program_each_task_of_its_step_is_judged_and_a_merge_counts_them() {
+    let tree = Tree::new("verify-beside");
     tree.task(100, "SLURM_LOCALID=0", &[MARK], "0-3");
     tree.process(
         101,
@@ -224,7 +223,7 @@ fn measure_says_of_each_task_of_its_step_what_verify_says_and_a_merge_counts_the
     tree.write("reports", output.stderr);
     let file = tree.0.join("reports");
     let merged = tree
-        .tool("measure", &["--merge", file.to_str().unwrap()])
+        .tool("verify", &["--merge", file.to_str().unwrap()])
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&merged.stdout).into_owned();

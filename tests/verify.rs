@@ -1,15 +1,13 @@
-//! `measure`, `top` and `refresh --textfile` as programs: on a tree of a real kernel's files, whose counters the measured
-//! command itself changes.  tests/clients/cases_measure.rs does it with NICs that move data.
+//! `verify` and `refresh --textfile` as programs: on a tree of a real kernel's files, whose counters the program itself
+//! changes. tests/clients/cases_measure.rs does it with NICs that move data.
 
-#[path = "measure/output.rs"]
+#[path = "verify/output.rs"]
 mod output;
-#[path = "measure/verify.rs"]
-mod verify;
+#[path = "verify/tasks.rs"]
+mod tasks;
 
-use nic_placement_traffic::growth::{Bytes, NoFigure};
-use nic_placement_traffic::merge;
-use nic_placement_traffic::planned::Origin;
-use nic_placement_traffic::report::{Measurement, NicTraffic};
+use nic_placement_traffic::bytes::{Bytes, Figure, NicTraffic, NoFigure, Origin, Traffic};
+use nic_placement_traffic::report::NodeReport;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -27,7 +25,7 @@ impl Drop for Tree {
 impl Tree {
     fn new(name: &str) -> Tree {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("measure-{name}-{}", std::process::id()));
+            .join(format!("verify-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         let tree = Tree(folder);
         let machine =
@@ -98,7 +96,7 @@ impl Tree {
 
     /// Measures a line of shell; `$N0` … are the folders of the ports.
     fn measure(&self, variables: &[(&str, &str)], line: &str) -> Output {
-        let mut tool = self.tool("measure", &["--json", "--", "sh", "-c", line]);
+        let mut tool = self.tool("verify", &["--bytes", "--json", "--", "sh", "-c", line]);
         for nic in 0..4 {
             tool.env(format!("N{nic}"), self.file(nic, ""));
         }
@@ -106,21 +104,25 @@ impl Tree {
     }
 }
 
-fn report(output: &Output) -> Measurement {
+fn report(output: &Output) -> NodeReport {
     let text = String::from_utf8_lossy(&output.stderr);
-    let line = text
-        .lines()
-        .find(|line| line.starts_with('{'))
-        .unwrap_or_else(|| panic!("no report: {text}"));
-    merge::read(line.as_bytes()).unwrap()
+    let line = text.lines().find(|line| line.starts_with('{'));
+    let line = line.unwrap_or_else(|| panic!("no report: {text}"));
+    NodeReport::read(line.as_bytes()).unwrap()
 }
 
-fn of<'r>(report: &'r Measurement, name: &str) -> &'r NicTraffic {
-    report
-        .nics
-        .iter()
-        .find(|nic| nic.name == name)
-        .unwrap_or_else(|| panic!("{name}: {report:?}"))
+fn traffic(output: &Output) -> Traffic {
+    report(output).traffic.unwrap()
+}
+
+fn of<'r>(traffic: &'r Traffic, name: &str) -> &'r NicTraffic {
+    let mut nics = traffic.nics.iter();
+    nics.find(|nic| nic.name == name)
+        .unwrap_or_else(|| panic!("{name}: {traffic:?}"))
+}
+
+fn rdma(sent: u64, received: u64) -> Option<Figure> {
+    Some(Figure::Bytes(Bytes { sent, received }))
 }
 
 const MARK: &str =
@@ -130,7 +132,7 @@ const MARK: &str =
 fn the_command_keeps_its_streams_and_status_and_its_bytes_are_told_on_stderr() {
     let tree = Tree::new("streams");
     let line = "cat; echo 1500 > $N0/counters/port_xmit_data; echo 2010 > $N0/counters/port_rcv_data; exit 7";
-    let mut tool = tree.tool("measure", &["--json", "--", "sh", "-c", line]);
+    let mut tool = tree.tool("verify", &["--bytes", "--json", "--", "sh", "-c", line]);
     tool.env("N0", tree.file(0, ""))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -142,20 +144,14 @@ fn the_command_keeps_its_streams_and_status_and_its_bytes_are_told_on_stderr() {
         (output.status.code(), &*output.stdout),
         (Some(7), &b"given\n"[..])
     );
-    let report = report(&output);
+    let (report, traffic) = (report(&output), traffic(&output));
     assert_eq!(
-        (report.node.as_str(), report.status, report.plan),
-        ("node-17", 7, Origin::Node)
+        (report.node.as_str(), report.status, traffic.plan),
+        ("node-17", Some(7), Origin::Node)
     );
-    assert_eq!(
-        of(&report, "mlx5_0:1").rdma,
-        Some(Bytes {
-            sent: 2000,
-            received: 40
-        })
-    );
-    assert_eq!(of(&report, "mlx5_1:1").rdma, Some(Bytes::default()));
-    assert_eq!((report.shares.planned, report.shares.others), (2000, 0));
+    assert_eq!(of(&traffic, "mlx5_0:1").rdma, rdma(2000, 40));
+    assert_eq!(of(&traffic, "mlx5_1:1").rdma, rdma(0, 0));
+    assert_eq!((traffic.shares.planned, traffic.shares.others), (2000, 0));
 }
 
 #[test]
@@ -163,6 +159,7 @@ fn the_plan_is_that_of_the_step_s_tasks_and_other_steps_are_named() {
     let tree = Tree::new("tasks");
     let of_step = |step: &'static str, local: &'static str| ["SLURM_JOB_ID=17", step, local, MARK];
     tree.process(100, &of_step("SLURM_STEP_ID=0", "SLURM_LOCALID=5"));
+    tree.thread(100, 100, "train", "R (running)", "0-3");
     tree.process(101, &of_step("SLURM_STEP_ID=3", "SLURM_LOCALID=0"));
     tree.process(
         102,
@@ -177,16 +174,20 @@ fn the_plan_is_that_of_the_step_s_tasks_and_other_steps_are_named() {
         ("SLURM_STEP_ID", "0"),
         ("SLURM_LOCALID", "0"),
     ];
-    let report = report(&tree.measure(&own, line));
-    assert_eq!(report.plan, Origin::Tasks);
+    let output = tree.measure(&own, line);
+    let (report, traffic) = (report(&output), traffic(&output));
+    assert_eq!(traffic.plan, Origin::Tasks);
     assert_eq!(
         (
-            of(&report, "mlx5_0:1").tasks.as_slice(),
-            of(&report, "mlx5_2:1").is_planned
+            &of(&traffic, "mlx5_0:1").tasks[..],
+            of(&traffic, "mlx5_2:1").is_planned
         ),
-        (&[5][..], false)
+        (&["17.0 task 5".to_string()][..], false)
     );
-    assert_eq!((report.shares.planned, report.shares.others), (2000, 4000));
+    assert_eq!(
+        (traffic.shares.planned, traffic.shares.others),
+        (2000, 4000)
+    );
     let others =
         "others ran on this node too, and their bytes are among these: process 102, step 17.3";
     assert!(
@@ -202,17 +203,17 @@ fn what_a_counter_cannot_tell_is_said_and_is_no_zero() {
     let line = "echo 10 > $N0/counters/port_xmit_data; rm -r $N1/counters; \
                 echo 4294967295 > $N2/counters/port_xmit_data";
     fs::remove_dir_all(tree.file(3, "counters")).unwrap();
-    let report = report(&tree.measure(&[], line));
+    let traffic = traffic(&tree.measure(&[], line));
     for (nic, missing) in [
         ("mlx5_0:1", NoFigure::WentBackwards),
         ("mlx5_1:1", NoFigure::CameOrWent),
         ("mlx5_2:1", NoFigure::AtItsEnd),
         ("mlx5_3:1", NoFigure::NoCounter),
     ] {
-        let of = of(&report, nic);
-        assert_eq!((of.rdma, of.rdma_missing), (None, Some(missing)), "{nic}");
+        let missing = Some(Figure::Missing(missing));
+        assert_eq!(of(&traffic, nic).rdma, missing, "{nic}");
     }
-    assert_eq!((report.shares.planned, report.shares.others), (0, 0));
+    assert_eq!((traffic.shares.planned, traffic.shares.others), (0, 0));
 }
 
 #[test]
@@ -232,7 +233,7 @@ fn of_a_node_s_tasks_the_first_measures_and_the_others_become_the_command() {
         (
             parent,
             String::from_utf8_lossy(&output.stderr)
-                .matches("nic-placement measure\",\"version")
+                .matches("nic-placement verify\",\"version")
                 .count(),
         )
     };
@@ -250,7 +251,7 @@ fn a_signal_reaches_the_command_and_the_report_is_printed() {
         ),
         ("echo ready; exec sleep 600", 128 + 15),
     ] {
-        let mut tool = tree.tool("measure", &["--json", "--", "sh", "-c", line]);
+        let mut tool = tree.tool("verify", &["--bytes", "--json", "--", "sh", "-c", line]);
         let mut running = tool
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -285,7 +286,7 @@ fn a_signal_reaches_the_command_and_the_report_is_printed() {
 fn a_command_that_cannot_be_started_ends_as_env_does() {
     let tree = Tree::new("started");
     let code = |command: &str| {
-        tree.tool("measure", &["--", command])
+        tree.tool("verify", &["--bytes", "--", command])
             .output()
             .unwrap()
             .status
@@ -296,8 +297,12 @@ fn a_command_that_cannot_be_started_ends_as_env_does() {
         (Some(127), Some(126))
     );
     assert_eq!(
-        tree.tool("measure", &[]).output().unwrap().status.code(),
-        Some(2)
+        tree.tool("verify", &["--", ""])
+            .output()
+            .unwrap()
+            .status
+            .code(),
+        Some(127)
     );
 }
 
@@ -313,7 +318,7 @@ impl Drop for Open {
 impl Open {
     fn new(name: &str) -> Open {
         let folder = std::env::temp_dir().join(format!(
-            "nic-placement-measure-{name}-{}",
+            "nic-placement-verify-{name}-{}",
             std::process::id()
         ));
         let _ = fs::remove_dir_all(&folder);
@@ -386,7 +391,7 @@ fn a_limit_of_processes_keeps_no_command_from_running_and_loses_no_status() {
         if alone.status.code() != Some(7) {
             continue;
         }
-        let measured = limited(processes, &["measure", "--topology", "tree"]).unwrap();
+        let measured = limited(processes, &["verify", "--bytes", "--topology", "tree"]).unwrap();
         let said = String::from_utf8_lossy(&measured.stderr);
         assert_eq!(
             (measured.status.code(), &measured.stdout),
@@ -410,18 +415,18 @@ fn a_limit_of_processes_keeps_no_command_from_running_and_loses_no_status() {
     let kept = open
         .limited(
             1,
-            &[&["measure", "--topology", "tree"], &signals[..]].concat(),
+            &[&["verify", "--bytes", "--topology", "tree"], &signals[..]].concat(),
         )
         .unwrap();
     let numbers = |output: Output| numbers_of_signals(&String::from_utf8(output.stdout).unwrap());
     let (kept, given) = (numbers(kept), numbers(given));
     assert_eq!(kept, given);
     assert!(given[1] & 1 << 16 != 0, "SIGCHLD is ignored: {given:?}");
-    let top = open
-        .limited(1, &["top", "--topology", "tree", "--once", "-d", "1"])
+    let bytes = open
+        .limited(1, &["verify", "--topology", "tree", "--bytes"])
         .unwrap();
-    let said = String::from_utf8_lossy(&top.stderr);
-    assert!(top.status.success() && said.lines().count() == 1, "{said}");
+    let said = String::from_utf8_lossy(&bytes.stderr);
+    assert!(said.lines().count() == 2, "{said}");
     assert!(
         said.starts_with("nic-placement: note: no thread can be started ("),
         "{said}"
@@ -449,7 +454,7 @@ fn ignored_signals_stay_ignored_and_none_is_held_back_in_the_command() {
     let bare = run(Command::new("sh").args(["-c", &wrapped(&format!("sh -c \"{line}\""))]));
     let tool = env!("CARGO_BIN_EXE_nic-placement");
     let inner = format!(
-        "{tool} measure --topology {} -o /dev/null -- sh -c \"{line}\"",
+        "{tool} verify --bytes --topology {} -o /dev/null -- sh -c \"{line}\"",
         tree.0.display()
     );
     assert_eq!(run(Command::new("sh").args(["-c", &wrapped(&inner)])), bare);
@@ -472,8 +477,8 @@ fn reports_of_many_nodes_are_added_up_from_a_mixed_stream() {
         let output = folder.to_str().unwrap();
         let measured = tree
             .tool(
-                "measure",
-                &["--json", "-o", output, "--", "sh", "-c", &line],
+                "verify",
+                &["--bytes", "--json", "-o", output, "--", "sh", "-c", &line],
             )
             .output()
             .unwrap();
@@ -491,7 +496,7 @@ fn reports_of_many_nodes_are_added_up_from_a_mixed_stream() {
     let merged = |files: &[&str]| {
         let mut tool = Command::new(env!("CARGO_BIN_EXE_nic-placement"));
         let output = tool
-            .args(["measure", "--merge"])
+            .args(["verify", "--merge"])
             .args(files)
             .current_dir(&folder)
             .output()
@@ -512,8 +517,8 @@ fn reports_of_many_nodes_are_added_up_from_a_mixed_stream() {
 }
 
 #[test]
-fn top_shows_the_tasks_among_thousands_of_processes_and_obeys_none_of_their_text() {
-    let tree = Tree::new("top");
+fn a_watch_shows_the_tasks_among_thousands_of_processes_and_obeys_none_of_their_text() {
+    let tree = Tree::new("watch");
     for pid in 1..=2_000 {
         let text: &[&str] = match pid % 200 {
             0 => &["SLURM_JOB_ID=17", "SLURM_STEP_ID=0", "SLURM_PROCID=3", MARK],
@@ -524,21 +529,41 @@ fn top_shows_the_tasks_among_thousands_of_processes_and_obeys_none_of_their_text
             _ => &["PATH=/bin", "HOME=/root"],
         };
         tree.process(pid, text);
+        tree.thread(pid, pid, "train", "R (running)", "0-3");
     }
-    let once = tree.tool("top", &["--once", "-d", "1"]).output().unwrap();
+    let once = tree.tool("verify", &["--watch", "1"]).output().unwrap();
     let text = String::from_utf8(once.stdout).unwrap();
-    assert!(once.status.success() && !text.contains('\x1b'), "{text}");
     assert!(
-        text.contains("17.0 task 3") && text.contains("200 (of 10)"),
+        once.status.code() == Some(2) && !text.contains('\x1b'),
         "{text}"
     );
-    let json = tree.tool("top", &["--json", "-d", "1"]).output().unwrap();
-    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let nic = text.lines().find(|line| line.starts_with("mlx5_0:1"));
+    assert!(nic.unwrap().ends_with("17.0 task 3"), "{text}");
+    let json = tree.tool("verify", &["--json", "--watch", "1"]).output();
+    let report = NodeReport::read(&json.unwrap().stdout).unwrap();
+    let processes = |task: usize| report.tasks[task].processes.len();
+    assert_eq!((&*report.node, report.tasks.len()), ("node-17", 2));
     assert_eq!(
-        (&json["node"], json["tasks"].as_array().unwrap().len()),
-        (&"node-17".into(), 2)
+        (processes(0), processes(1), report.not_looked_at),
+        (10, 10, 0)
     );
-    assert_eq!(json["is_whole"], true);
+}
+
+/// A directory may list its entries in any order: of the last ones some are among a thousand.
+#[test]
+fn tasks_behind_many_processes_are_found() {
+    let tree = Tree::new("many");
+    (1..=16_000).for_each(|pid| tree.process(pid, &["PATH=/bin"]));
+    for pid in 20_000..21_000 {
+        tree.process(pid, &["SLURM_JOB_ID=17", "SLURM_STEP_ID=0", MARK]);
+        tree.thread(pid, pid, "train", "R (running)", "0-3");
+    }
+    let output = tree.tool("verify", &["--json"]).output().unwrap();
+    let report = NodeReport::read(&output.stdout).unwrap();
+    let [task] = &report.tasks[..] else {
+        panic!("{report:?}")
+    };
+    assert_eq!((task.processes.len(), report.not_looked_at), (1000, 0));
 }
 
 #[test]

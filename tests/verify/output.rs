@@ -1,4 +1,4 @@
-//! `measure -o`: the folder of many nodes' reports, and a place that cannot be written.
+//! `verify -o`: the folder of many nodes' reports, and a place that cannot be written.
 
 use super::{Tree, report};
 use std::fs;
@@ -9,7 +9,10 @@ use std::time::{Duration, Instant};
 
 /// Measures a line of shell in the tree's folder, with that `-o`.
 fn measured(tree: &Tree, output: &str, line: &str) -> Command {
-    let mut tool = tree.tool("measure", &["--json", "-o", output, "--", "sh", "-c", line]);
+    let mut tool = tree.tool(
+        "verify",
+        &["--bytes", "--json", "-o", output, "--", "sh", "-c", line],
+    );
     tool.current_dir(&tree.0);
     tool
 }
@@ -97,7 +100,7 @@ fn a_place_that_cannot_be_written_is_said_before_the_command_starts_and_the_repo
         );
         assert_eq!(
             (output.status.code(), report(&output).status),
-            (Some(7), 7),
+            (Some(7), Some(7)),
             "{place}"
         );
     }
@@ -127,11 +130,11 @@ fn a_report_that_cannot_be_written_in_the_end_is_printed_on_stderr() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(
             (output.status.code(), report(&output).status),
-            (Some(7), 7),
+            (Some(7), Some(7)),
             "{said}"
         );
         assert!(
-            said.starts_with("nic-placement: measure: ") && said.lines().count() == 2,
+            said.starts_with("nic-placement: verify: ") && said.lines().count() == 2,
             "{said}"
         );
     }
@@ -161,7 +164,8 @@ fn a_report_for_which_there_is_no_room_is_printed_on_stderr_and_leaves_no_part()
     ]);
     tool.args([
         env!("CARGO_BIN_EXE_nic-placement"),
-        "measure",
+        "verify",
+        "--bytes",
         "--json",
         "-o",
         "full/",
@@ -177,7 +181,7 @@ fn a_report_for_which_there_is_no_room_is_printed_on_stderr_and_leaves_no_part()
     assert_eq!(output.status.code(), Some(7), "{output:?}");
     assert_eq!(
         (report(&output).status, &*output.stdout),
-        (7, &b"rest\n"[..]),
+        (Some(7), &b"rest\n"[..]),
         "{output:?}"
     );
 }
@@ -189,7 +193,7 @@ fn a_merged_report_is_written_to_no_folder() {
     tree.write("one.json", &output.stderr);
     let mut tool = Command::new(env!("CARGO_BIN_EXE_nic-placement"));
     let output = tool
-        .args(["measure", "--merge", "-o", "sum/", "one.json"])
+        .args(["verify", "--merge", "-o", "sum/", "one.json"])
         .current_dir(&tree.0)
         .output()
         .unwrap();

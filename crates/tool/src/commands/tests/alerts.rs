@@ -1,15 +1,15 @@
 //! The alert rules of packaging/prometheus, on the metrics that the commands write: a metric with another name fails here.
 #![forbid(unsafe_code)]
 
-use super::refresh::textfile;
-use super::{audit, request::whole_node, verify};
+use super::super::refresh::textfile;
+use super::super::{audit, request::whole_node, verify};
 use nic_placement_core::config::Admin;
 use nic_placement_core::topology::PortState;
 use nic_placement_fleet::audit::Audit;
 use nic_placement_node::platform::model;
 use nic_placement_traffic::counters::Sample;
 use nic_placement_traffic::exposition::write;
-use nic_placement_traffic::verify::NodeVerdicts;
+use nic_placement_traffic::report::NodeReport;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -37,10 +37,8 @@ fn of_tasks(verdicts: [&str; 2]) -> String {
             "cpus": {"threads": 1, "as_set": 1, "far": 0, "others": [], "first_left": false},
         })
     };
-    let report =
-        json!({"format": "", "version": 1, "node": "n1", "tasks": verdicts.map(task), "notes": []});
-    let report: NodeVerdicts = serde_json::from_value(report).unwrap();
-    write(&[verify::metric(&report)])
+    let tasks = serde_json::from_value(json!(verdicts.map(task))).unwrap();
+    write(&[verify::metric(&NodeReport::new("n1".to_string(), tasks))])
 }
 
 /// What `audit --textfile` writes of a recorded cluster.
@@ -74,7 +72,7 @@ fn series(texts: &[String]) -> Vec<Value> {
 }
 
 /// promtool's answer; `None` without a promtool.
-pub(super) fn promtool(arguments: &[&str], input: &str) -> Option<(bool, String)> {
+pub(in crate::commands) fn promtool(arguments: &[&str], input: &str) -> Option<(bool, String)> {
     let mut promtool = Command::new("promtool");
     promtool
         .args(arguments)

@@ -1,0 +1,129 @@
+//! For GPUs and each NIC the path, what the GPU would get, and why it got or did not get that NIC.
+#![forbid(unsafe_code)]
+
+use crate::commands::page::{Page, Style, Table, Text};
+use crate::commands::{Failure, shortfalls};
+use nic_placement_core::diagnostic::{Diagnostic, counted};
+use nic_placement_core::libraries::FileText;
+use nic_placement_core::placement::{NodePlacement, Pair};
+use nic_placement_core::plan::Plan;
+use nic_placement_core::policy::{Through, gbps};
+use nic_placement_core::topology::{GpuIndex, PathType, Topology};
+use nic_placement_core::wish::Wish;
+use nic_placement_launch::answers;
+
+pub(super) fn explain(
+    plan: &Plan,
+    gpus: &[GpuIndex],
+    json: bool,
+    diagnostics: &[Diagnostic],
+    page: &mut Page,
+) -> Result<(), Failure> {
+    let explained = gpus.iter().map(|&gpu| (gpu, plan.explain(gpu)));
+    let explained: Vec<(GpuIndex, Vec<Pair>)> = explained.collect();
+    let lack = |gpu: &GpuIndex| (gpu.0 as u32, answers::shortfalls_of(plan, *gpu));
+    let lacking: shortfalls::Shortfalls = gpus.iter().map(lack).collect();
+    if json {
+        page.exact(&answers::explanation(plan, &explained));
+        return shortfalls::verdict("show", "a task with GPU", plan, &lacking);
+    }
+    if gpus.is_empty() {
+        let (name, from) = (&plan.node.name, &plan.node.provenance);
+        page.line(format_args!("{name} ({from}) has no GPU"));
+    }
+    let others = under_other_estimates(plan);
+    for (gpu, pairs) in &explained {
+        let own = nics(&plan.node, &plan.map, *gpu);
+        page.line(heading(plan, *gpu, &own));
+        page.table(&table(plan, pairs));
+        let others = others
+            .iter()
+            .map(|(estimate, map)| (estimate, nics(&plan.node, map, *gpu)));
+        if let Some((estimate, other)) = others.into_iter().find(|(_, other)| *other != own) {
+            page.line(format_args!(
+                "  an estimate decides this: with {estimate} it would get {other}"
+            ));
+        }
+    }
+    let pairs = explained.iter().flat_map(|(_, pairs)| pairs);
+    page.legend(pairs.filter_map(|pair| pair.path));
+    shortfalls::lines("GPU", &lacking, page);
+    page.notes(diagnostics.iter().chain(&plan.map.diagnostics));
+    shortfalls::verdict("show", "a task with GPU", plan, &lacking)
+}
+
+fn heading(plan: &Plan, gpu: GpuIndex, nics: &str) -> Text {
+    let address = plan.node.gpu(gpu).address.described();
+    let address = address.map_or(String::new(), |address| format!(" {address}"));
+    let numa_node = plan.map.gpu(gpu).numa_node;
+    let numa_node = numa_node.map_or("an unknown NUMA node".to_string(), |node| {
+        format!("NUMA node {node}")
+    });
+    Text::styled(
+        format_args!("GPU {gpu}{address} on {numa_node}: {nics}"),
+        Style::Heading,
+    )
+}
+
+/// A GPU's NICs, best first.
+fn nics(node: &Topology, map: &NodePlacement, gpu: GpuIndex) -> String {
+    let own = map.gpu(gpu).choices.iter();
+    let own: Vec<String> = own
+        .map(|choice| map.rail(choice.rail).to_string())
+        .collect();
+    match own.is_empty() {
+        true => shortfalls::no_nic(node).to_string(),
+        false => own.join(" "),
+    }
+}
+
+/// The maps at the measured bounds of each kind of path, one at a time, where the admin has not said what it lets through.
+fn under_other_estimates(plan: &Plan) -> Vec<(String, NodePlacement)> {
+    let mut maps = Vec::new();
+    for (path, (least, most)) in PathType::ALL.into_iter().zip(Through::MEASURED) {
+        let mine = plan.wish.admin.through.of(path);
+        if mine != Through::default().of(path) {
+            continue;
+        }
+        for bound in [least, most].into_iter().filter(|bound| *bound != mine) {
+            let mut wish = Wish::clone(&plan.wish);
+            wish.admin.through.set(path, bound);
+            let (node, step) = (plan.node.as_ref().clone(), plan.step.clone());
+            let map = Plan::new(node, wish, step, &|_| Some(FileText::default())).map;
+            let estimate = format!("{path} at {} % and not {} %", bound / 10, mine / 10);
+            maps.push((estimate, map));
+        }
+    }
+    maps
+}
+
+fn table(plan: &Plan, pairs: &[Pair]) -> Table {
+    let mut table = Table::indented(2);
+    for pair in pairs {
+        let port = pair.port.map_or(String::new(), |port| format!(":{port}"));
+        let name = format!("{}{port}", pair.nic);
+        let users = match pair.users {
+            0 => "unused".to_string(),
+            users => counted(users, "GPU"),
+        };
+        let mut rails = plan.map.rails.iter();
+        let verdict = if plan.map.is_left_to_libfabric(&plan.node, &pair.nic) {
+            "left alone"
+        } else if pair.chosen {
+            "chosen"
+        } else if pair.alone_mbps.is_some() || rails.any(|rail| rail.to_string() == name) {
+            "not chosen"
+        } else {
+            "left out"
+        };
+        let alone = pair.alone_mbps.map_or("-".to_string(), gbps);
+        table.row([
+            name.into(),
+            pair.path.map_or("-".into(), Text::of_path),
+            Text::from(alone).unbroken(),
+            Text::from(users).unbroken(),
+            format!("{verdict}: {}", pair.why).into(),
+        ]);
+    }
+    table
+}

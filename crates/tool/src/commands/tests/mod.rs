@@ -1,0 +1,33 @@
+//! Tests of the table of commands, and of the alert rules.
+#![forbid(unsafe_code)]
+
+pub(super) mod alerts;
+
+use super::*;
+
+#[test]
+fn the_table_of_commands_is_consistent() {
+    command_line().debug_assert();
+}
+
+#[test]
+fn the_help_names_each_command_once_and_fits_a_terminal_of_24_rows() {
+    let table = command_line();
+    let listed: Vec<&str> = READERS
+        .iter()
+        .flat_map(|(_, names)| names.iter().copied())
+        .collect();
+    let shown = table
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set());
+    assert_eq!(
+        listed,
+        shown.map(clap::Command::get_name).collect::<Vec<_>>()
+    );
+    let help = overview(&table);
+    assert!(help.lines().count() <= 24, "{help}");
+    assert!(
+        help.lines().all(|line| line.chars().count() <= 100),
+        "{help}"
+    );
+}
