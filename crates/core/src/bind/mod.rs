@@ -334,27 +334,27 @@ impl Situation<'_> {
                 (Starter::Launcher, _) => (
                     "it",
                     format!(
-                        "the processes that belong there with {part} each: it keeps all that it has; \
+                        "too few for the processes that belong there with {part} each: it keeps all that it has; \
                          `bind=numa` would bring it near"
                     ),
                 ),
                 (_, 1) => (
                     "the step",
                     format!(
-                        "this task's {part}: it keeps them all; a smaller `-c` or `bind=numa` would \
+                        "too few for this task's {part}: it keeps them all; a smaller `-c` or `bind=numa` would \
                          bring it near"
                     ),
                 ),
                 _ => (
                     "the step",
                     format!(
-                        "the tasks that belong there with {part} each: it stays where Slurm put it; \
+                        "too few for the tasks that belong there with {part} each: it stays where Slurm put it; \
                          `--exclusive` or `-m block:block` may help, `bind=numa` takes what is there"
                     ),
                 ),
             };
             let (nodes, room) = (&near.nodes, counted(nearer.len(), "CPU"));
-            format!("near NUMA node {nodes} of its GPU {has} has {room}, too few for {few}")
+            format!("near NUMA node {nodes} of its GPU {has} has {room}, {few}")
         };
         (CpuDecision::OutOfReach { cpus, why }, None)
     }
