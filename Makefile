@@ -83,8 +83,8 @@ SHARD ?= 0/40
 mutants:        ## does a test notice each small change to what decides? SHARD=0/40 IN=crates/core/src/maps.rs (cargo-mutants)
 	CARGO_PROFILE_DEV_DEBUG=0 PROPTEST_CASES=8 PROPTEST_RNG_SEED=1 $(CARGO) mutants -p nic-placement-core \
 		--shard $(SHARD) $(addprefix -f ,$(IN)) -o $(target) -- --lib -- \
-		policy:: bind:: gpus:: libraries:: maps:: plan:: placement:: platform:: \
-		--skip eight_gpus_on_eight --skip recognise --skip more_interfaces_than_a_variable
+		policy:: bind:: gpus:: libraries:: maps:: plan:: placement:: wish:: \
+		--skip eight_gpus_on_eight --skip more_interfaces_than_a_variable
 
 test-slurms:    ## the end-to-end tests on other releases of Slurm too, and docs/releases.md's table of them (root, apt, 1.2 GB)
 	$(MAKE) test-libraries
