@@ -237,7 +237,7 @@ fn answer(socket: i32, question: u8, path: &CStr, limit: usize) -> (i32, u32) {
         true => 0,
         false => send_beginning(socket, file, limit),
     };
-    // SAFETY: only this function knows the descriptor, and it ends here.
+    // SAFETY: this function alone has the descriptor, and does not use it afterwards.
     unsafe { libc::close(file) };
     (error, 0)
 }

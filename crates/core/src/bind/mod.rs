@@ -75,7 +75,7 @@ pub(crate) fn joined(first: Option<String>, second: Option<String>) -> Option<St
 /// The NUMA nodes near the task.
 struct NearNodes {
     nodes: NodeSet,
-    /// true for those of its GPUs, false for a part of the step's
+    /// true for nodes of the task's GPUs, false for some of the step's nodes
     of_gpus: bool,
 }
 

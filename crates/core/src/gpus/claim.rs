@@ -12,8 +12,8 @@ use crate::order;
 use crate::step::{Claim, GpuGrant, Step, Task, rule};
 use crate::topology::{GpuIndex, GpuVendor, Topology};
 
-/// The GPUs of the step's tasks on this node, by local id; the error contradicts the promise.
-/// `seen` is this task's claim.
+/// The GPUs of the step's tasks on this node, by local id, as `gpu=local-id` promises; the error
+/// says why that cannot be.  `seen` has the GPUs that this task sees.
 pub fn by_local_id(
     node: &Topology,
     step: &Step,

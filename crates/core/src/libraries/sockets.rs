@@ -94,7 +94,7 @@ pub fn interface(node: &Topology, srun: Option<&str>, read: ReadFile) -> Interfa
             && name != LOOPBACK
             && !carries_storage(node, name)
             && is_running(read, name) != Some(false)
-            // a bridge to a gateway is the node's own network
+            // a bridge without a gateway connects containers of this node alone
             && (has_gateway(name) || !is_bridge(read, name))
     };
     let routes = routes().filter(may_be_used);

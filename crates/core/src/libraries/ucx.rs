@@ -54,7 +54,7 @@ pub const LIBRARY: Library = Library {
         (PRIORITY, addresses::priority),
         (WARN, quiet),
     ],
-    // clients can fail to connect with the list alone
+    // without this variable, clients can fail to connect
     companion: Some(PRIORITY),
     evidence: &[
         TLS,

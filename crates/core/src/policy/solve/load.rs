@@ -58,9 +58,9 @@ impl<'p> Load<'p> {
             .for_each(|link| self.reckon(link));
     }
 
-    /// Changes the levels as these moves would, but not `joining`.  Returns the links on the moves'
-    /// paths, as often as they are on one, with their levels before.  [`Load::undo`], or
-    /// [`Load::reckon`] for each of these links, has to follow.
+    /// Sets the levels as after these moves, and leaves `joining` as it is.  Returns each link of
+    /// the moves' paths with its old level, once for each path.  The caller then calls
+    /// [`Load::undo`], or [`Load::reckon`] for each of these links.
     pub(super) fn attempt(&mut self, moves: &[Move]) -> Vec<(usize, u64)> {
         let problem = self.problem;
         let mut before = Vec::with_capacity(16 * moves.len());

@@ -34,8 +34,7 @@ pub(super) fn nearest(problem: &Problem) -> Answer<'_> {
     Answer::new(problem, rails_of)
 }
 
-/// GPU after GPU the rail that gives it most at that moment; of equals the nearest, of these the
-/// first.
+/// Each GPU in turn takes the rail that gives it most then; of equals the nearest, then the first.
 pub(super) fn richest(problem: &Problem) -> Answer<'_> {
     let given = given(problem);
     let mut load = Load::of(problem, &given);
