@@ -45,21 +45,21 @@ pub(crate) fn init(spank: &SpankHandle) {
     };
     let present = &environment.present;
     let global_id = global_id(spank, present);
-    let failures = match step {
+    let failure = match step {
         Some(OfTasks::Placed(active)) => match &active.session {
             Ok(session) => place(spank, active, session, &environment, global_id),
             Err(problem) => {
                 if active.reports {
                     say(&format!("task {global_id}: nothing is set: {problem}"));
                 }
-                vec![problem.clone()]
+                problem.clone()
             }
         },
-        None if STRICT.get().is_some() => vec!["the step's map was not made".to_string()],
+        None if STRICT.get().is_some() => "the step's map was not made".to_string(),
         _ => {
             tell_the_user(spank, present);
             withdraw(spank, present);
-            Vec::new()
+            String::new()
         }
     };
     // srun's words to slurmstepd are none to the program, nor to the sruns that it starts
@@ -69,8 +69,8 @@ pub(crate) fn init(spank: &SpankHandle) {
     {
         remove(spank, name);
     }
-    if !failures.is_empty() {
-        fail_if_strict(global_id, &failures.join("; "));
+    if !failure.is_empty() {
+        fail_if_strict(global_id, &failure);
     }
 }
 
@@ -115,7 +115,7 @@ fn place(
     session: &Session,
     environment: &Environment,
     global_id: u32,
-) -> Vec<String> {
+) -> String {
     let local_id = spank
         .task_id()
         .ok()
@@ -136,23 +136,25 @@ fn place(
         present: &environment.present,
         read: &read,
     };
-    let placed = plan.task(&task, evidence);
-    if let Some(warning) = &placed.warning {
+    let mut placed = plan.task(&task, evidence);
+    if let Some(warning) = &placed.placement.notes.warning {
         log::warn!("task {global_id}: {warning}");
     }
-    let outcome = carry_out(&placed, |variables| environment::change(spank, variables));
+    carry_out(&mut placed, |variables| {
+        environment::change(spank, variables)
+    });
     // without `strict` a node without NICs is a fact, told once for the step
     let level = if placed.misses_nothing_of_its_own() {
         log::Level::Debug
     } else {
         log::Level::Warn
     };
-    outcome
-        .failures
+    let failures = placed.failures();
+    failures
         .iter()
         .for_each(|failure| log::log!(level, "task {global_id}: {failure}"));
     if active.reports {
-        report(&placed, &outcome, &environment.present, "")
+        report(&placed, &environment.present, "")
             .iter()
             .for_each(|line| say(line));
         if local_id == 0 {
@@ -162,7 +164,7 @@ fn place(
             }
         }
     }
-    outcome.failures
+    failures.join("; ")
 }
 
 fn task(active: &Active, session: &Session, present: &Present) -> Task {

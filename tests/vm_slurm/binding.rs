@@ -5,7 +5,6 @@
 use crate::report::Task as Said;
 use nic_placement_core::config::{Admin, NodeSource, Words};
 use nic_placement_core::libraries::{Evidence, Present};
-use nic_placement_core::placement::MemDecision;
 use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::step::{Access, GpuGrant, Step, Task};
 use nic_placement_core::topology::Scope;
@@ -108,8 +107,9 @@ pub fn place(gpu: usize) {
             },
         )
         .placement;
-    sys::set_affinity(placement.cpus.cpus()).unwrap();
-    if let MemDecision::Prefer { nodes, .. } = &placement.mems {
+    sys::set_affinity(&placement.cpus).unwrap();
+    let nodes = &placement.mems;
+    if !nodes.is_empty() {
         sys::prefer_memory(nodes, Balancing::Not).unwrap();
         assert_eq!(
             sys::memory_policy().unwrap(),

@@ -9,7 +9,7 @@ use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::libraries::marker::{self, Devices};
 use nic_placement_core::libraries::{Evidence, FileText, Present};
 use nic_placement_core::maps::{self, FORMATS, Format, Subject};
-use nic_placement_core::placement::{Change, CpuDecision, Variable};
+use nic_placement_core::placement::{Change, Variable};
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
 use nic_placement_core::step::{Step, Task};
 use nic_placement_core::topology::Scope;
@@ -214,7 +214,7 @@ fn is_carried_out(plan: &TaskPlan, before: &Devices, present: &Present) -> bool 
         Change::Remove => !present.contains_key(name.as_ref()),
         Change::KeepUsers(_) | Change::Leave => true,
     };
-    !matches!(plan.placement.cpus, CpuDecision::Set { .. }) && plan.variables.iter().all(has)
+    !plan.placement.moves && plan.variables.iter().all(has)
 }
 
 /// The plan, the step's tasks, and what is odd about the request.

@@ -14,16 +14,12 @@ pub(crate) fn task(plan: &Plan, task: &TaskPlan) -> String {
         .iter()
         .map(|(rail, _)| plan.map.rail(*rail).to_string())
         .collect();
-    let mems = placement
-        .mems
-        .nodes()
-        .map(ToString::to_string)
-        .unwrap_or_default();
+    let mems = &placement.mems;
     format!(
         "gpus={}\nnics={}\ncpus={}\nmems={mems}\nfails={}\n",
         joined(gpus),
         joined(nics),
-        placement.cpus.cpus(),
+        placement.cpus,
         task.fails()
     )
 }

@@ -152,7 +152,7 @@ impl NodePlacement {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TaskPlacement {
     pub local_id: u32,
     pub global_id: u32,
@@ -162,84 +162,40 @@ pub struct TaskPlacement {
     pub seen: Vec<GpuIndex>,
     /// its rails, each with the nearest path from one of its GPUs (or CPUs)
     pub rails: Vec<(RailIndex, PathType)>,
-    pub cpus: CpuDecision,
-    pub mems: MemDecision,
+    pub cpus: CpuSet,
+    /// true if `cpus` are other than the task has
+    pub moves: bool,
+    /// memory comes from these nodes (os indices) first; empty if the policy stays
+    pub mems: NodeSet,
+    /// true if it comes from these nodes alone
+    pub fences: bool,
     /// cores for the task's own threads, if counted
     pub threads: Option<usize>,
-    /// what the task wanted and cannot have
-    pub missed: Option<String>,
+    pub notes: Notes,
+}
+
+/// Sentences on a task, by kind.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Notes {
     /// for the user, one for each answer
     pub reasons: Vec<String>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CpuDecision {
-    Keep {
-        cpus: CpuSet,
-        why: String,
-    },
+    /// for the admin; among the reasons too
+    pub warning: Option<String>,
     /// the affinity stays, though nearer would be better: the step has no CPUs near the GPU, or too few
-    OutOfReach {
-        cpus: CpuSet,
-        /// with a remedy
-        why: String,
-    },
-    Set {
-        cpus: CpuSet,
-        why: String,
-    },
+    pub far: Option<String>,
+    /// what the task wanted and cannot have
+    pub missed: Vec<String>,
+    /// what the policy promised, or a strict word asked for, and the task lacks
+    pub shortfalls: Vec<String>,
+    /// what was decided and could not be carried out
+    pub failures: Vec<String>,
+    /// true if this kernel has no such memory policy
+    pub memory_stays: bool,
 }
 
-impl CpuDecision {
-    pub fn cpus(&self) -> &CpuSet {
-        match self {
-            CpuDecision::Keep { cpus, .. }
-            | CpuDecision::OutOfReach { cpus, .. }
-            | CpuDecision::Set { cpus, .. } => cpus,
-        }
-    }
-
-    pub fn why(&self) -> &str {
-        match self {
-            CpuDecision::Keep { why, .. }
-            | CpuDecision::OutOfReach { why, .. }
-            | CpuDecision::Set { why, .. } => why,
-        }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum MemDecision {
-    Keep {
-        why: String,
-    },
-    /// memory comes from these nodes (os indices) first
-    Prefer {
-        nodes: NodeSet,
-        why: String,
-    },
-    /// memory comes from these nodes alone
-    Fence {
-        nodes: NodeSet,
-        why: String,
-    },
-}
-
-impl MemDecision {
-    pub fn why(&self) -> &str {
-        match self {
-            MemDecision::Keep { why }
-            | MemDecision::Prefer { why, .. }
-            | MemDecision::Fence { why, .. } => why,
-        }
-    }
-
-    /// `None` if the policy stays.
-    pub fn nodes(&self) -> Option<&NodeSet> {
-        match self {
-            MemDecision::Keep { .. } => None,
-            MemDecision::Prefer { nodes, .. } | MemDecision::Fence { nodes, .. } => Some(nodes),
-        }
+impl Notes {
+    pub fn leave_memory(&mut self, why: impl fmt::Display) {
+        self.reasons.push(format!("memory: left alone, {why}"));
     }
 }
 

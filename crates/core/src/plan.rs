@@ -82,27 +82,24 @@ impl Plan {
             prepared,
         } = self;
         let mut placement = task::placement(node, map, wish, step, task);
-        let warning = task::warn_of_denied(map, node, task);
-        placement.reasons.extend(warning.clone());
-        let variables = libraries::environment(prepared, node, map, &placement, evidence);
+        let mut variables = libraries::environment(prepared, node, map, &placement, evidence);
         let is_admins = |name: &str| wish.has_template(name);
         let judges_nics = !libraries::has_list_of_others(&variables, evidence.present, is_admins);
         let strictness = wish.strictness;
-        let shortfalls = strictness::shortfalls(node, map, &placement, judges_nics, strictness);
-        let lacks_room = task
-            .room
-            .is_some_and(|room| room::is_lacking(&variables, evidence.present, room));
-        let without_room = |variable| room::without(variable, evidence.present);
+        placement.notes.shortfalls =
+            strictness::shortfalls(node, map, &placement, judges_nics, strictness);
+        let lacks = |room| room::is_lacking(&variables, evidence.present, room);
+        if task.room.is_some_and(lacks) {
+            let failure = format!("no variable is set: {}", room::WHY);
+            placement.notes.failures.push(failure);
+            for variable in &mut variables {
+                room::withdraw(variable, evidence.present);
+            }
+        }
         TaskPlan {
             plan: self,
             placement,
-            variables: match lacks_room {
-                true => variables.into_iter().map(without_room).collect(),
-                false => variables,
-            },
-            shortfalls,
-            warning,
-            no_room: lacks_room.then_some(room::WHY),
+            variables,
         }
     }
 
@@ -134,17 +131,17 @@ pub struct TaskPlan<'p> {
     pub plan: &'p Plan,
     pub placement: TaskPlacement,
     pub variables: Vec<Variable<'p>>,
-    /// what the policy promised, or a strict word asked for, and the task lacks
-    pub shortfalls: Vec<String>,
-    /// for the admin
-    pub warning: Option<String>,
-    /// the reason if no variable is set
-    pub no_room: Option<&'static str>,
 }
 
 impl TaskPlan<'_> {
+    /// The shortfalls, and what could not be carried out.
+    pub fn failures(&self) -> Vec<String> {
+        let notes = &self.placement.notes;
+        [&notes.shortfalls[..], &notes.failures].concat()
+    }
+
     pub fn fails(&self) -> bool {
-        !self.shortfalls.is_empty() && self.plan.is_strict()
+        !self.placement.notes.shortfalls.is_empty() && self.plan.is_strict()
     }
 
     /// True without a NIC and without a strict word: the task then lacks only what its node lacks.

@@ -5,9 +5,7 @@
 use crate::judge::uses::{Use, Whose};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::libraries::marker::Devices;
-use nic_placement_core::placement::{
-    Change, CpuDecision, MemDecision, Pair, RailIndex, TaskPlacement, Variable,
-};
+use nic_placement_core::placement::{Change, Pair, RailIndex, TaskPlacement, Variable};
 use nic_placement_core::plan::{Plan, TaskPlan};
 use nic_placement_core::policy::strictness::shortfalls;
 use nic_placement_core::topology::{CpuSet, GpuIndex, PathType, PciAddress};
@@ -116,24 +114,14 @@ pub fn shortfalls_of(plan: &Plan, gpu: GpuIndex) -> Vec<String> {
         node, wish, map, ..
     } = plan;
     let task = TaskPlacement {
-        local_id: 0,
-        global_id: 0,
         gpus: vec![gpu],
-        seen: vec![gpu],
         rails: map
             .gpu(gpu)
             .choices
             .iter()
             .map(|choice| (choice.rail, choice.path))
             .collect(),
-        cpus: CpuDecision::Keep {
-            cpus: CpuSet::new(),
-            why: String::new(),
-        },
-        mems: MemDecision::Keep { why: String::new() },
-        threads: None,
-        missed: None,
-        reasons: Vec::new(),
+        ..TaskPlacement::default()
     };
     shortfalls(node, map, &task, true, wish.strictness)
 }
@@ -335,17 +323,13 @@ fn task_of<'a>(plan: &'a Plan, of: &'a TaskPlan, uses: &'a [Use]) -> Task<'a> {
             .iter()
             .map(|(rail, path)| nic_of(plan, *rail, *path))
             .collect(),
-        cpus: task.cpus.cpus().to_string(),
-        mems: task
-            .mems
-            .nodes()
-            .map(ToString::to_string)
-            .unwrap_or_default(),
+        cpus: task.cpus.to_string(),
+        mems: task.mems.to_string(),
         env: set_by(variables),
         uses: uses.iter().map(use_of).collect(),
-        shortfalls: &of.shortfalls,
+        shortfalls: &task.notes.shortfalls,
         fails: of.fails(),
-        reasons: task.reasons.iter().cloned().chain(because).collect(),
+        reasons: task.notes.reasons.iter().cloned().chain(because).collect(),
     }
 }
 
@@ -456,7 +440,7 @@ pub fn process(plan: &Plan, of: &TaskPlan, notes: Vec<String>) -> String {
             .collect(),
         cpus,
         mems,
-        fence: matches!(of.placement.mems, MemDecision::Fence { .. }),
+        fence: of.placement.fences && !of.placement.mems.is_empty(),
         set: set_by(&of.variables),
         unset: removed(&of.variables),
         shortfalls,

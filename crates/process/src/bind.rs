@@ -1,12 +1,12 @@
 //! Reads a process's memory policy, sets that and its CPU affinity, then reads both back.
 #![forbid(unsafe_code)]
 
-use nic_placement_core::placement::{CpuDecision, MemDecision, TaskPlacement};
+use nic_placement_core::placement::TaskPlacement;
 use nic_placement_core::step::Memory;
 use nic_placement_core::topology::Topology;
 use nic_placement_node::discover::Root;
 use nic_placement_sys::{self as sys, Balancing, MemoryPolicy};
-use std::io;
+use std::{fmt, io};
 
 /// The memory of this process before we change it; with `in_a_placed_step` a preference of NUMA nodes counts as that
 /// step's, and so as ours.
@@ -45,37 +45,52 @@ fn balancing(node: &Topology) -> Balancing {
     }
 }
 
-/// Sets CPUs, then memory, since the kernel takes memory where the task runs.  Returns why the memory policy stays, if this
-/// kernel has none such.
-pub(crate) fn apply(
-    placement: &TaskPlacement,
-    node: &Topology,
-    failures: &mut Vec<String>,
+fn differing<T: PartialEq + fmt::Display>(
+    what: &str,
+    wanted: &T,
+    got: io::Result<T>,
 ) -> Option<String> {
-    if let CpuDecision::Set { cpus, .. } = &placement.cpus {
-        match sys::set_affinity(cpus).and_then(|()| sys::affinity()) {
-            Ok(got) if got == *cpus => {}
-            Ok(got) => failures.push(format!("CPUs {cpus} wanted, {got} got")),
-            Err(error) => failures.push(format!("CPUs {cpus} wanted: {error}")),
-        }
+    match got {
+        Ok(got) if got == *wanted => None,
+        Ok(got) => Some(format!("{what} {wanted} wanted, {got} got")),
+        Err(error) => Some(format!("{what} {wanted} wanted: {error}")),
     }
-    let (wanted, set) = match &placement.mems {
-        MemDecision::Keep { .. } => return None,
-        MemDecision::Prefer { nodes, .. } => (
-            MemoryPolicy::Prefer(nodes.clone()),
-            sys::prefer_memory(nodes, balancing(node)),
+}
+
+/// Sets CPUs, then memory, since the kernel takes memory where the task runs.
+pub(crate) fn apply(placement: &mut TaskPlacement, node: &Topology) {
+    let TaskPlacement {
+        cpus,
+        moves,
+        mems,
+        fences,
+        notes,
+        ..
+    } = placement;
+    if *moves {
+        let got = sys::set_affinity(cpus).and_then(|()| sys::affinity());
+        notes.failures.extend(differing("CPUs", cpus, got));
+    }
+    if mems.is_empty() {
+        return;
+    }
+    let (nodes, balancing) = (mems.clone(), balancing(node));
+    let (wanted, set) = match fences {
+        true => (
+            MemoryPolicy::Fence(nodes),
+            sys::fence_memory(mems, balancing),
         ),
-        MemDecision::Fence { nodes, .. } => (
-            MemoryPolicy::Fence(nodes.clone()),
-            sys::fence_memory(nodes, balancing(node)),
+        false => (
+            MemoryPolicy::Prefer(nodes),
+            sys::prefer_memory(mems, balancing),
         ),
     };
+    // the kernel silently drops nodes that have no memory or are not in the cpuset
     match set.and_then(|()| sys::memory_policy()) {
-        // the kernel silently drops nodes that have no memory or are not in the cpuset
-        Ok(got) if got == wanted => {}
-        Ok(got) => failures.push(format!("memory: {wanted} wanted, {got} got")),
-        Err(error) if error.kind() == io::ErrorKind::Unsupported => return Some(error.to_string()),
-        Err(error) => failures.push(format!("memory: {wanted} wanted: {error}")),
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+            notes.leave_memory(error);
+            notes.memory_stays = true;
+        }
+        got => notes.failures.extend(differing("memory:", &wanted, got)),
     }
-    None
 }

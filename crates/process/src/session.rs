@@ -113,39 +113,21 @@ fn reader(devices: Option<&DeviceFiles>, node: &Topology) -> ReadFile<'static> {
     }
 }
 
-/// What came of a decision.
-pub struct Outcome {
-    /// what the task could not have
-    pub failures: Vec<String>,
-    /// the reason if the memory policy stays as it was after all
-    memory_stays: Option<String>,
-}
-
-/// Binds this process and sets its variables by `set`, which returns failures; a dry run does neither.
-pub fn carry_out(placed: &TaskPlan, set: impl FnOnce(&[Variable]) -> Vec<String>) -> Outcome {
-    let (mut failures, mut memory_stays) = (placed.shortfalls.clone(), None);
-    if !placed.plan.wish.dry_run {
-        memory_stays = bind::apply(&placed.placement, &placed.plan.node, &mut failures);
-        failures.extend(set(&placed.variables));
+/// Binds this process and sets its variables by `set`, which returns failures; a dry run does neither.  Its notes tell what
+/// came of it.
+pub fn carry_out(placed: &mut TaskPlan, set: impl FnOnce(&[Variable]) -> Vec<String>) {
+    if placed.plan.wish.dry_run {
+        return;
     }
-    failures.extend(
-        placed
-            .no_room
-            .map(|why| format!("no variable is set: {why}")),
-    );
-    Outcome {
-        failures,
-        memory_stays,
-    }
+    let placement = &mut placed.placement;
+    let no_room = std::mem::take(&mut placement.notes.failures);
+    bind::apply(placement, &placed.plan.node);
+    placement.notes.failures.extend(set(&placed.variables));
+    placement.notes.failures.extend(no_room);
 }
 
 /// The lines of `verbose` and `dry-run` for the user; `others` are the NICs of lists that are not ours.
-pub fn report(
-    placed: &TaskPlan,
-    outcome: &Outcome,
-    present: &Present,
-    others: &str,
-) -> Vec<String> {
+pub fn report(placed: &TaskPlan, present: &Present, others: &str) -> Vec<String> {
     let TaskPlan {
         plan, placement, ..
     } = placed;
@@ -155,12 +137,10 @@ pub fn report(
         .cloned()
         .unwrap_or_else(admin::hostname);
     let would = if plan.wish.dry_run { "dry run: " } else { "" };
-    let lines = placed.lines(&name, others, outcome.memory_stays.as_deref());
-    let lines = lines.iter().map(|line| format!("{would}{line}"));
-    let failures = outcome
-        .failures
-        .iter()
-        .map(|failure| format!("task {}: {failure}", placement.global_id));
+    let lines = placed.lines(&name, others).into_iter();
+    let lines = lines.map(|line| format!("{would}{line}"));
+    let failures = placed.failures().into_iter();
+    let failures = failures.map(|failure| format!("task {}: {failure}", placement.global_id));
     // the same in all tasks: told once for each node
     let found = match placement.local_id {
         0 => caveats(&plan.node, &placed.variables),

@@ -173,7 +173,7 @@ pub fn template(data: &[u8]) {
                 assert!(!is_other, "`{}` is set too", variable.name);
             }
         }
-        task.lines(&plan.node.name, "", None)
+        task.lines(&plan.node.name, "")
             .iter()
             .for_each(|line| held::tidy(line));
     });

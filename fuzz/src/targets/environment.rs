@@ -218,12 +218,17 @@ fn check(data: &[u8], plan: &Plan, task: &Task, present: &Present, read: librari
     let mut placed = plan.task(task, Evidence { present, read });
     uses::tell(plan, &mut placed, present);
     keeps_to_the_rules(&placed, present);
-    assert!(placed.placement.cpus.cpus().is_subset(&task.step_cpus));
+    assert!(placed.placement.cpus.is_subset(&task.step_cpus));
     placed
-        .lines("n1", "", None)
+        .lines("n1", "")
         .iter()
         .for_each(|line| held::tidy(line));
-    placed.shortfalls.iter().for_each(|text| held::tidy(text));
+    placed
+        .placement
+        .notes
+        .shortfalls
+        .iter()
+        .for_each(|text| held::tidy(text));
     if held::has_turn(data, 0, 2) {
         held::findings(&findings(plan, task, present, read));
     }

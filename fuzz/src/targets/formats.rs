@@ -40,7 +40,7 @@ pub fn plans(data: &[u8], topology: &Topology) {
     let words = ["closest", "spread,bind=core", "rail", "numa", "all"][choice % 5];
     let wish = machines::wish(words, Admin::default());
     machines::each_task(topology.clone(), wish, data.len() / 4, &mut |plan, task| {
-        task.lines(&plan.node.name, "", None)
+        task.lines(&plan.node.name, "")
             .iter()
             .for_each(|line| held::tidy(line));
     });

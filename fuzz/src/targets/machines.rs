@@ -83,7 +83,7 @@ pub fn each_task(node: Topology, wish: Wish, turn: usize, look: &mut dyn FnMut(&
             },
         );
         assert!(
-            placed.placement.cpus.cpus().is_subset(&task.step_cpus),
+            placed.placement.cpus.is_subset(&task.step_cpus),
             "no CPU that Slurm did not give"
         );
         assert!(
@@ -95,6 +95,7 @@ pub fn each_task(node: Topology, wish: Wish, turn: usize, look: &mut dyn FnMut(&
         );
         placed
             .placement
+            .notes
             .reasons
             .iter()
             .for_each(|reason| held::tidy(reason));

@@ -75,7 +75,7 @@ pub fn run(data: &[u8]) {
             }
         }
         placed
-            .lines("n1", "", None)
+            .lines("n1", "")
             .iter()
             .for_each(|line| held::tidy(line));
     });

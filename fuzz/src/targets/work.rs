@@ -131,9 +131,7 @@ fn template(data: &[u8]) -> Work<'_> {
             templates: vec![template],
             ..Admin::default()
         };
-        machines::for_tasks(admin, 1, |_, task| {
-            drop(black_box(task.lines("n1", "", None)))
-        });
+        machines::for_tasks(admin, 1, |_, task| drop(black_box(task.lines("n1", ""))));
     })
 }
 

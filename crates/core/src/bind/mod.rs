@@ -4,7 +4,7 @@
 //! its share of the step's CPUs (`near`).  Memory follows the CPUs (`memory`).
 #![forbid(unsafe_code)]
 
-pub mod cores;
+mod cores;
 mod exchange;
 mod gpuless;
 mod memory;
@@ -12,11 +12,9 @@ mod near;
 mod shares;
 mod tasks;
 
-pub(crate) use memory::{left_alone, limited};
-
 use crate::diagnostic::{Shown, counted};
 use crate::gpus::step_orders;
-use crate::placement::{Bind, CpuDecision, MemDecision};
+use crate::placement::{Bind, Mem, Notes, TaskPlacement};
 use crate::policy::ladder::Ladder;
 use crate::step::{Starter, Step, Task};
 use crate::topology::{CpuSet, GpuIndex, NodeSet, Topology};
@@ -33,43 +31,68 @@ pub(crate) struct Situation<'a> {
     pub wish: &'a Wish,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Bound {
-    pub cpus: CpuDecision,
-    pub mems: MemDecision,
-    /// what the task wanted and cannot have
-    pub missed: Option<String>,
+/// CPUs to move to, if any, and why.
+type Decided = (Option<CpuSet>, String);
+
+fn far(notes: &mut Notes, why: String) -> Decided {
+    notes.far = Some(why.clone());
+    (None, why)
 }
 
-/// [`Bound::cpus`] and [`Bound::missed`].
-type Decided = (CpuDecision, Option<String>);
-
-fn keep(cpus: CpuSet, why: String) -> Decided {
-    (CpuDecision::Keep { cpus, why }, None)
+fn out_of_reach(notes: &mut Notes, why: String) -> Decided {
+    notes.missed.push(why.clone());
+    far(notes, why)
 }
 
-fn out_of_reach(cpus: CpuSet, why: String) -> Decided {
-    let missed = Some(why.clone());
-    (CpuDecision::OutOfReach { cpus, why }, missed)
-}
-
-pub(crate) fn bind(situation: &Situation) -> Bound {
+/// The task's placement but for its NICs.
+pub(crate) fn bind(situation: &Situation, mut notes: Notes) -> TaskPlacement {
+    let &Situation {
+        topology,
+        step,
+        task,
+        gpus,
+        wish,
+    } = situation;
     let near = situation.near_nodes();
-    let (cpus, missed) = match situation.movable(&near) {
-        Ok(near) => match situation.wish.bind {
-            Bind::Auto => situation.by_shares(near),
-            Bind::Core => situation.by_cores(near),
-            _ => situation.on_nodes(near),
+    let (moved, why) = match situation.movable(&near) {
+        Ok(near) => match wish.bind {
+            Bind::Auto => situation.by_shares(near, &mut notes),
+            Bind::Core => situation.by_cores(near, &mut notes),
+            _ => situation.on_nodes(near, &mut notes),
         },
-        Err(why) => keep(situation.task.cpus.clone(), why),
+        Err(why) => (None, why),
     };
-    let mems = memory::decided(situation, &near, &cpus);
-    Bound { cpus, mems, missed }
-}
-
-pub(crate) fn joined(first: Option<String>, second: Option<String>) -> Option<String> {
-    let both = first.into_iter().chain(second);
-    both.reduce(|first, second| format!("{first}; {second}"))
+    let moves = moved.is_some();
+    let cpus = moved.unwrap_or_else(|| task.cpus.clone());
+    notes.reasons.push(format!("CPUs: {why}"));
+    let missed = notes.missed.join("; ");
+    if !missed.is_empty() && missed != why {
+        notes.reasons.push(missed);
+    }
+    let (mems, why) =
+        memory::decided(situation, &near, &cpus).unwrap_or_else(|why| (NodeSet::new(), why));
+    notes.reasons.push(format!("memory: {why}"));
+    let threads = wish
+        .omp
+        .then(|| cores::threads(topology, step, task, &cpus));
+    if threads == Some(None) {
+        let uncounted = cores::UNCOUNTED;
+        notes
+            .reasons
+            .push(format!("`omp=on` sets nothing: {uncounted}"));
+    }
+    TaskPlacement {
+        local_id: task.local_id,
+        global_id: task.global_id,
+        gpus: gpus.to_vec(),
+        mems: memory::limited(mems, &task.memory, &mut notes),
+        fences: wish.mem == Mem::Strict,
+        threads: threads.flatten(),
+        cpus,
+        moves,
+        notes,
+        ..TaskPlacement::default()
+    }
 }
 
 /// The NUMA nodes near the task.
@@ -118,10 +141,10 @@ fn stays_by_memory(how: &str) -> String {
     format!("{}, and it stays by its memory", asked_for("mem-bind", how))
 }
 
-/// The reason if the program binds itself.
-fn bound_by_program(step: &Step) -> Option<String> {
-    let binder = step.binder?;
-    Some(format!("`{binder}` binds the program"))
+/// The error is the reason if the program binds itself.
+fn bound_by_program(step: &Step) -> Result<(), String> {
+    let binds = |binder| Err(format!("`{binder}` binds the program"));
+    step.binder.map_or(Ok(()), binds)
 }
 
 impl Situation<'_> {
@@ -153,9 +176,7 @@ impl Situation<'_> {
                 Starter::Launcher => Shown::message(how, 256).to_string(),
             });
         }
-        if let Some(why) = bound_by_program(step) {
-            return Err(why);
-        }
+        bound_by_program(step)?;
         if bind == Bind::None {
             return Err("`bind=none`".into());
         }
@@ -206,12 +227,11 @@ impl Situation<'_> {
             true => "narrowed to",
             false => "moved to the step's CPUs on",
         };
-        let why = format!("{verb} {place}");
-        (CpuDecision::Set { cpus, why }, None)
+        (Some(cpus), format!("{verb} {place}"))
     }
 
     /// `bind=auto`: as near as possible while all tasks of the step keep their shares.
-    fn by_shares(&self, near: &NearNodes) -> Decided {
+    fn by_shares(&self, near: &NearNodes, notes: &mut Notes) -> Decided {
         let (node, own) = (self.topology, &self.task.cpus);
         let ladder = Ladder::around(node, &near.nodes);
         let tasks = StepTasks::new(node, self.step, self.task);
@@ -220,11 +240,11 @@ impl Situation<'_> {
         let by_rule = by_rule.and_then(Option::as_ref);
         if here == 0 && by_rule.is_none_or(|nodes| *nodes == near.nodes) {
             let already = || format!("already on {}", near.described());
-            return keep(own.clone(), near.span().unwrap_or_else(already));
+            return (None, near.span().unwrap_or_else(already));
         }
         let cpus = match self.mask_by_shares(near, &tasks) {
             Ok(cpus) if cpus != *own => cpus,
-            place => return self.far(near, &tasks, &ladder, place.err()),
+            place => return self.far(near, &tasks, &ladder, place.err(), notes),
         };
         let place = match ladder.rung_of(&cpus) {
             0 => near.described(),
@@ -313,13 +333,13 @@ impl Situation<'_> {
         tasks: &StepTasks<'_>,
         ladder: &Ladder,
         unlike: Option<&str>,
+        notes: &mut Notes,
     ) -> Decided {
-        let (step, cpus) = (self.step, self.task.cpus.clone());
-        let rungs = ladder.rungs();
-        let nearer = &rungs[ladder.rung_of(&cpus).saturating_sub(1)].cpus;
+        let (step, cpus, rungs) = (self.step, &self.task.cpus, ladder.rungs());
+        let nearer = &rungs[ladder.rung_of(cpus).saturating_sub(1)].cpus;
         let nearer = tasks.cpus.intersection(nearer);
         if nearer.is_empty() || !tasks.cpus.intersects(&rungs[0].cpus) {
-            return out_of_reach(cpus, near.out_of_reach(step.starter));
+            return out_of_reach(notes, near.out_of_reach(step.starter));
         }
         let why = if let Some(why) = unlike {
             format!("{why}: it stays where it is; `bind=numa` would bring it near its GPU")
@@ -356,24 +376,25 @@ impl Situation<'_> {
             let (nodes, room) = (&near.nodes, counted(nearer.len(), "CPU"));
             format!("near NUMA node {nodes} of its GPU {has} has {room}, {few}")
         };
-        (CpuDecision::OutOfReach { cpus, why }, None)
+        far(notes, why)
     }
 
     /// `bind=core`: private cores if the step's can be divided, else as `bind=auto`.
-    fn by_cores(&self, near: &NearNodes) -> Decided {
+    fn by_cores(&self, near: &NearNodes, notes: &mut Notes) -> Decided {
         let (node, task) = (self.topology, self.task);
         let (cpus, how) = match cores::own_cores(node, self.step, task, &near.nodes) {
             Ok(own) => own,
             Err(why) => {
-                let (decision, missed) = self.by_shares(near);
-                let why = format!("`bind=core` cannot be had: {why}");
-                return (decision, joined(Some(why), missed));
+                notes
+                    .missed
+                    .push(format!("`bind=core` cannot be had: {why}"));
+                return self.by_shares(near, notes);
             }
         };
         let near_cpus = node.cpus_of(&near.nodes);
         let is_own = cpus == task.cpus;
-        let (why, missed) = if cpus.intersects(&near_cpus) {
-            (format!("{how}, on {}", near.described()), None)
+        let why = if cpus.intersects(&near_cpus) {
+            format!("{how}, on {}", near.described())
         } else {
             let missed = match task.step_cpus.intersects(&near_cpus) {
                 true => format!(
@@ -383,35 +404,30 @@ impl Situation<'_> {
                 false => near.out_of_reach(self.step.starter),
             };
             if is_own {
-                return out_of_reach(cpus, missed);
+                return out_of_reach(notes, missed);
             }
-            (format!("{how}; {missed}"), Some(missed))
+            notes.missed.push(missed.clone());
+            format!("{how}; {missed}")
         };
-        let decision = match is_own {
-            true => CpuDecision::Keep { cpus, why },
-            false => CpuDecision::Set { cpus, why },
-        };
-        (decision, missed)
+        ((!is_own).then_some(cpus), why)
     }
 
     /// `bind=numa`: the task's CPUs on the near NUMA nodes, without any the step's.
-    fn on_nodes(&self, near: &NearNodes) -> Decided {
-        let (node, own) = (self.topology, self.task.cpus.clone());
+    fn on_nodes(&self, near: &NearNodes, notes: &mut Notes) -> Decided {
+        let (node, own) = (self.topology, &self.task.cpus);
         let near_cpus = node.cpus_of(&near.nodes);
         if own.is_subset(&near_cpus) {
-            return keep(own, format!("already on {}", near.described()));
+            return (None, format!("already on {}", near.described()));
         }
         let mut cpus = own.intersection(&near_cpus);
         if cpus.is_empty() {
             cpus = self.task.step_cpus.intersection(&near_cpus);
         }
         if cpus.is_empty() {
-            return out_of_reach(own, near.out_of_reach(self.step.starter));
+            return out_of_reach(notes, near.out_of_reach(self.step.starter));
         }
         match memory_bound(self.step) {
-            Some(how) if node.nodes_of(&own) != node.nodes_of(&cpus) => {
-                keep(own, stays_by_memory(how))
-            }
+            Some(how) if node.nodes_of(own) != node.nodes_of(&cpus) => (None, stays_by_memory(how)),
             _ => self.moved(cpus, &near.described()),
         }
     }

@@ -93,22 +93,34 @@ fn outcome(case: Case) -> String {
         gpus: &case.gpus,
         wish: &wish,
     };
-    let Bound { cpus, mems, missed } = bind(&situation);
-    assert_eq!(
-        missed.is_some(),
-        matches!(cpus, CpuDecision::OutOfReach { .. }),
-        "{missed:?}"
-    );
-    let cpus = match cpus {
-        CpuDecision::Set { cpus, .. } => cpus.to_string(),
-        CpuDecision::Keep { .. } => String::new(),
-        CpuDecision::OutOfReach { .. } => "out of reach".to_string(),
+    let TaskPlacement {
+        cpus,
+        moves,
+        mems,
+        fences,
+        notes,
+        ..
+    } = bind(&situation, Notes::default());
+    let Notes { far, missed, .. } = notes;
+    assert_eq!(far, missed.first().cloned());
+    let cpus = match (moves, far) {
+        (true, None) => cpus.to_string(),
+        (false, None) => String::new(),
+        (false, Some(_)) => "out of reach".to_string(),
+        (true, Some(far)) => panic!("it moves, and {far}"),
     };
-    match mems {
-        MemDecision::Prefer { nodes, .. } => format!("{cpus}/{nodes}"),
-        MemDecision::Fence { nodes, .. } => format!("{cpus}/only {nodes}"),
-        MemDecision::Keep { .. } => format!("{cpus}/"),
+    match fences && !mems.is_empty() {
+        true => format!("{cpus}/only {mems}"),
+        false => format!("{cpus}/{mems}"),
     }
+}
+
+/// The reason for the task's CPUs.
+fn why(placement: &TaskPlacement) -> &str {
+    let mut reasons = placement.notes.reasons.iter();
+    reasons
+        .find_map(|reason| reason.strip_prefix("CPUs: "))
+        .unwrap()
 }
 
 #[test]
@@ -145,11 +157,11 @@ fn a_step_without_a_cpu_near_the_gpu_is_left_alone_and_told_what_would_help() {
         gpus: &[GpuIndex(1)],
         wish: &Wish::default(),
     };
-    let bound = bind(&situation);
-    assert!(bound.cpus.why().contains("-m block:block"));
+    let bound = bind(&situation, Notes::default());
+    assert!(why(&bound).contains("-m block:block"));
     assert_eq!(
-        bound.missed.as_deref(),
-        Some(bound.cpus.why()),
+        bound.notes.missed,
+        [why(&bound)],
         "`strict` fails such a task"
     );
 }
@@ -238,8 +250,9 @@ fn a_users_way_of_binding_is_quoted_in_one_short_line() {
             ..Wish::default()
         },
     };
-    let bound = bind(&situation);
-    for why in [bound.cpus.why(), bound.mems.why()] {
+    let bound = bind(&situation, Notes::default());
+    assert_eq!(bound.notes.reasons.len(), 2, "of its CPUs and its memory");
+    for why in bound.notes.reasons {
         assert!(
             why.contains("none\\n[2026-01-01]") && why.len() < 200,
             "{why}"
@@ -373,7 +386,7 @@ fn a_bind_of_the_users_holds_beside_none_and_beside_no_other_way_of_slurms() {
             gpus: &gpus,
             wish: &wish,
         };
-        matches!(bind(&situation).cpus, CpuDecision::Set { .. })
+        bind(&situation, Notes::default()).moves
     };
     assert!(moves("none", true, Starter::Slurm));
     assert!(
@@ -406,17 +419,16 @@ fn what_a_launcher_bound_stays_and_its_words_are_the_reason() {
         };
         let topology = node();
         let gpus = [GpuIndex(1)];
-        bind(&Situation {
+        let situation = Situation {
             topology: &topology,
             step: &step,
             task: &task,
             gpus: &gpus,
             wish: &wish,
-        })
-        .cpus
+        };
+        bind(&situation, Notes::default())
     };
-    let CpuDecision::Keep { why, .. } = situation(bound) else {
-        panic!("it moved")
-    };
-    assert_eq!(why, "`orted` bound it");
+    let bound = situation(bound);
+    assert_eq!((bound.moves, bound.notes.far.as_deref()), (false, None));
+    assert_eq!(why(&bound), "`orted` bound it");
 }

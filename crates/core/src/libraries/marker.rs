@@ -13,7 +13,7 @@
 #![forbid(unsafe_code)]
 
 use super::uniform::joined;
-use crate::placement::{CpuDecision, NodePlacement, TaskPlacement};
+use crate::placement::{NodePlacement, TaskPlacement};
 use crate::topology::Topology;
 use std::fmt::Write;
 
@@ -31,8 +31,8 @@ pub(super) fn line(
     let mut line = String::new();
     let _ = write!(line, "v1 policy={}", map.policy);
     let _ = write!(line, " gpus={gpus} nics={nics} node={digest}");
-    if let CpuDecision::Set { cpus, .. } = &task.cpus {
-        let _ = write!(line, " cpus={cpus}");
+    if task.moves {
+        let _ = write!(line, " cpus={}", task.cpus);
     }
     line
 }

@@ -56,7 +56,7 @@ fn mnic(query: &Query) -> Option<Answer> {
     }
     let left_out = uniform::left_out(node, &map.rails).chain(unusable);
     let is_on_the_bus = |filter| ON_THE_BUS.iter().any(|name| admits_provider(filter, name));
-    let cpus = query.task.cpus.cpus();
+    let cpus = &query.task.cpus;
     let is_local = |address: PciAddress| {
         let numa_node = node.numa_node_of(address);
         let numa_node = numa_node.and_then(|os_index| node.numa_node(os_index));
@@ -93,7 +93,7 @@ fn workers(query: &Query) -> Option<Answer> {
         .value(RANKS)
         .filter(|_| !has("CCL_PROCESS_LAUNCHER") && !has(COUNT));
     let entries = ranks.and_then(|ranks| ranks.parse::<u8>().ok());
-    let cpus: Vec<u32> = query.task.cpus.cpus().iter().collect();
+    let cpus: Vec<u32> = query.task.cpus.iter().collect();
     // tasks that share their CPUs take different ones
     let place = query.task.local_id as usize % cpus.len().max(1);
     let spare = cpus.iter().rev().nth(place).filter(|_| cpus.len() > 1);

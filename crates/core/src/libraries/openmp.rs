@@ -50,10 +50,8 @@ fn unless_user_says(query: &Query, more: Option<&str>, answer: Answer) -> Option
 #[cfg(test)]
 mod tests {
     use crate::libraries::{Evidence, Prepared, Present, environment};
-    use crate::placement::{
-        Change, CpuDecision, MemDecision, NodePlacement, Policy, TaskPlacement,
-    };
-    use crate::topology::{CpuSet, Provenance, Topology};
+    use crate::placement::{Change, NodePlacement, Policy, TaskPlacement};
+    use crate::topology::{Provenance, Topology};
 
     /// The three variables in a step inside one of ours that set the first two.
     fn values(threads: Option<usize>, present: &[(&str, &str)]) -> Vec<String> {
@@ -70,19 +68,8 @@ mod tests {
             diagnostics: Vec::new(),
         };
         let task = TaskPlacement {
-            local_id: 0,
-            global_id: 0,
-            gpus: Vec::new(),
-            seen: Vec::new(),
-            rails: Vec::new(),
-            cpus: CpuDecision::Keep {
-                cpus: CpuSet::new(),
-                why: String::new(),
-            },
-            mems: MemDecision::Keep { why: String::new() },
             threads,
-            missed: None,
-            reasons: Vec::new(),
+            ..TaskPlacement::default()
         };
         let outer = [(
             "NIC_PLACEMENT",

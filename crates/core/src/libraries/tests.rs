@@ -14,7 +14,7 @@ mod ucx;
 
 use super::wanted::{Fabric, Template};
 use super::*;
-use crate::placement::{CpuDecision, Excluded, MemDecision, Policy, Rail, RailIndex};
+use crate::placement::{Excluded, Policy, Rail, RailIndex};
 use crate::step::Step;
 use crate::topology::{
     CpuSet, DeviceName, Gpu, GpuIndex, GpuVendor, LinkLayer, Nic, NicIndex, NicKind, PathType,
@@ -70,22 +70,13 @@ fn node(storage: PortState) -> (Topology, NodePlacement) {
 
 fn task(gpus: &[usize], rails: &[usize]) -> TaskPlacement {
     TaskPlacement {
-        local_id: 0,
-        global_id: 0,
         gpus: gpus.iter().copied().map(GpuIndex).collect(),
         seen: gpus.iter().copied().map(GpuIndex).collect(),
         rails: rails
             .iter()
             .map(|&rail| (RailIndex(rail), PathType::Pix))
             .collect(),
-        cpus: CpuDecision::Keep {
-            cpus: CpuSet::new(),
-            why: String::new(),
-        },
-        mems: MemDecision::Keep { why: String::new() },
-        threads: None,
-        missed: None,
-        reasons: Vec::new(),
+        ..TaskPlacement::default()
     }
 }
 

@@ -34,8 +34,8 @@ pub(super) fn is_lacking(variables: &[Variable], present: &Present, room: Room) 
 
 pub(super) const WHY: &str = "no room for it: the program's arguments and variables are nearly all that execve(2) takes; see `ulimit -s`";
 
-/// The changes without room: nothing is set, and the values of an outer step, which would have been replaced, are removed.
-pub(super) fn without<'p>(mut variable: Variable<'p>, present: &Present) -> Variable<'p> {
+/// A change without room: nothing is set, and a value of an outer step, which would have been replaced, is removed.
+pub(super) fn withdraw(variable: &mut Variable, present: &Present) {
     if let Change::Set(_) = variable.change {
         variable.change = match present.contains_key(variable.name.as_ref()) {
             true => Change::Remove,
@@ -43,7 +43,6 @@ pub(super) fn without<'p>(mut variable: Variable<'p>, present: &Present) -> Vari
         };
         variable.why = WHY.into();
     }
-    variable
 }
 
 #[cfg(test)]
@@ -92,7 +91,10 @@ mod tests {
     fn without_room_nothing_is_set_and_no_outer_value_stays() {
         let present = Present::from([("A".to_string(), "0".to_string())]);
         let variables = [set("A", "1"), set("B", "1")];
-        let changes = variables.map(|variable| without(variable, &present).change);
+        let changes = variables.map(|mut variable| {
+            withdraw(&mut variable, &present);
+            variable.change
+        });
         assert!(
             matches!(changes, [Change::Remove, Change::Leave]),
             "{changes:?}"

@@ -1,13 +1,13 @@
 //! One task's part of the node-wide map: its GPUs, their rails, its CPUs and memory.
 #![forbid(unsafe_code)]
 
-use crate::bind::{Bound, Situation, bind, cores, joined, limited};
+use crate::bind::{Situation, bind};
 use crate::gpus;
 use crate::order;
-use crate::placement::{CpuDecision, NodePlacement, RailIndex, TaskPlacement};
+use crate::placement::{NodePlacement, Notes, RailIndex, TaskPlacement};
 use crate::policy::Ways;
 use crate::step::{Claim, Step, Task};
-use crate::topology::{GpuIndex, NicIndex, PathType, Topology};
+use crate::topology::{CpuSet, GpuIndex, NicIndex, PathType, Topology};
 use crate::wish::{GpuUse, Wish};
 
 struct TaskRequest<'a> {
@@ -15,6 +15,7 @@ struct TaskRequest<'a> {
     map: &'a NodePlacement,
     wish: &'a Wish,
     task: &'a Task,
+    reasons: Vec<String>,
 }
 
 /// Looks the task's GPUs up in the map; a task without GPUs gets the rails of its NUMA nodes.
@@ -25,25 +26,21 @@ pub(super) fn placement(
     step: &Step,
     task: &Task,
 ) -> TaskPlacement {
-    let request = TaskRequest {
-        topology,
-        map,
-        wish,
-        task,
-    };
     let claim = task
         .claim
         .clone()
         .unwrap_or_else(|| gpus::identify(topology, step, &task.gpus));
     let seen = task.sees.clone().unwrap_or_else(|| claim.gpus.clone());
     let by_local_id = || gpus::by_local_id(topology, step, task, &claim);
-    let (mut promised, mut refused, mut may_promise) = (None, None, false);
+    let (mut promised, mut notes, mut may_promise) = (None, Notes::default(), false);
     match wish.gpu {
         // a task that sees one GPU at most needs no promise: `gpu=local-id` may be set for tasks that see more
         GpuUse::LocalId if claim.gpus.len() < 2 => {}
         GpuUse::LocalId => match by_local_id() {
             Ok(all) => promised = Some(all),
-            Err(why) => refused = Some(format!("`gpu=local-id` does not hold: {why}")),
+            Err(why) => notes
+                .missed
+                .push(format!("`gpu=local-id` does not hold: {why}")),
         },
         GpuUse::Visible => {
             may_promise = task.claim.is_none() && step.tasks_here() > 1 && by_local_id().is_ok();
@@ -66,51 +63,37 @@ pub(super) fn placement(
         ..task.clone()
     });
     let task = promised.as_ref().unwrap_or(task);
-    let Bound { cpus, mems, missed } = bind(&Situation {
-        topology,
-        step,
-        task,
-        gpus: &gpus,
-        wish,
-    });
-    let missed = joined(refused, missed);
-    let threads = wish
-        .omp
-        .then(|| cores::threads(topology, step, task, cpus.cpus()));
-    let mut reasons = vec![match gpus.as_slice() {
-        [] => reason,
-        [gpu] => format!("GPU {gpu}: {reason}"),
-        many => format!("GPUs {}: {reason}", list(many)),
-    }];
-    let rails = match gpus.is_empty() {
-        true => request.rails_near_cpus(&cpus, &mut reasons),
-        false => request.rails_of_gpus(&gpus, may_promise, &mut reasons),
-    };
-    reasons.push(format!("CPUs: {}", cpus.why()));
-    reasons.extend(
-        missed
-            .iter()
-            .filter(|missed| *missed != cpus.why())
-            .cloned(),
+    let mut bound = bind(
+        &Situation {
+            topology,
+            step,
+            task,
+            gpus: &gpus,
+            wish,
+        },
+        notes,
     );
-    reasons.push(format!("memory: {}", mems.why()));
-    if threads == Some(None) {
-        reasons.push(format!("`omp=on` sets nothing: {}", cores::UNCOUNTED));
-    }
-    let (mems, note, lacks) = limited(mems, &task.memory);
-    reasons.extend(note);
-    TaskPlacement {
-        local_id: task.local_id,
-        global_id: task.global_id,
-        gpus,
-        seen,
-        rails,
-        cpus,
-        mems,
-        threads: threads.flatten(),
-        missed: joined(missed, lacks),
-        reasons,
-    }
+    let mut request = TaskRequest {
+        topology,
+        map,
+        wish,
+        task,
+        reasons: vec![match gpus.as_slice() {
+            [] => reason,
+            [gpu] => format!("GPU {gpu}: {reason}"),
+            many => format!("GPUs {}: {reason}", list(many)),
+        }],
+    };
+    bound.seen = seen;
+    bound.rails = match gpus.is_empty() {
+        true => request.rails_near_cpus(&bound.cpus),
+        false => request.rails_of_gpus(&gpus, may_promise),
+    };
+    let notes = &mut bound.notes;
+    notes.warning = request.warn_of_denied();
+    notes.reasons.splice(..0, request.reasons);
+    notes.reasons.extend(notes.warning.clone());
+    bound
 }
 
 impl TaskRequest<'_> {
@@ -120,19 +103,18 @@ impl TaskRequest<'_> {
 
     /// The rails of the task's GPUs in the GPUs' order, each once, at its nearest.
     fn rails_of_gpus(
-        &self,
+        &mut self,
         gpus: &[GpuIndex],
         may_promise: bool,
-        reasons: &mut Vec<String>,
     ) -> Vec<(RailIndex, PathType)> {
         let mut rails: Vec<(RailIndex, PathType)> = Vec::new();
         for &gpu in gpus {
-            let placement = self.map.gpu(gpu);
+            let reason = &self.map.gpu(gpu).reason;
             // it is empty where the wish is wordless
-            if gpus.len() == 1 && !placement.reason.is_empty() {
-                reasons.push(placement.reason.clone());
+            if gpus.len() == 1 && !reason.is_empty() {
+                self.reasons.push(reason.clone());
             }
-            for (rail, path) in self.openable(gpu, reasons) {
+            for (rail, path) in self.openable(gpu) {
                 match rails.iter_mut().find(|(known, _)| *known == rail) {
                     Some((_, nearest)) => *nearest = (*nearest).min(path),
                     None => rails.push((rail, path)),
@@ -145,7 +127,7 @@ impl TaskRequest<'_> {
             } else {
                 ""
             };
-            reasons.push(format!(
+            self.reasons.push(format!(
                 "it sees {} GPUs, and which of them it will use is not known before it starts: the NICs of all{hint}",
                 gpus.len()
             ));
@@ -154,7 +136,7 @@ impl TaskRequest<'_> {
     }
 
     /// The rails of a GPU that the task may open; if there are none, the next best of the node.
-    fn openable(&self, gpu: GpuIndex, reasons: &mut Vec<String>) -> Vec<(RailIndex, PathType)> {
+    fn openable(&mut self, gpu: GpuIndex) -> Vec<(RailIndex, PathType)> {
         let map = self.map;
         let choices = map
             .gpu(gpu)
@@ -189,20 +171,16 @@ impl TaskRequest<'_> {
                 None => reason.push_str(" and every other NIC that may be chosen"),
             }
         }
-        if !reasons.contains(&reason) {
-            reasons.push(reason);
+        if !self.reasons.contains(&reason) {
+            self.reasons.push(reason);
         }
         rails
     }
 
     /// Rails of the NUMA nodes on which the task runs; all rails if those nodes have none.
-    fn rails_near_cpus(
-        &self,
-        cpus: &CpuDecision,
-        reasons: &mut Vec<String>,
-    ) -> Vec<(RailIndex, PathType)> {
-        let &TaskRequest { topology, map, .. } = self;
-        let nodes = topology.nodes_of(cpus.cpus());
+    fn rails_near_cpus(&mut self, cpus: &CpuSet) -> Vec<(RailIndex, PathType)> {
+        let &mut TaskRequest { topology, map, .. } = self;
+        let nodes = topology.nodes_of(cpus);
         let is_near = |rail: &RailIndex| {
             let address = topology.nic(map.rail(*rail).nic).address;
             address
@@ -217,32 +195,30 @@ impl TaskRequest<'_> {
             (near, PathType::Node)
         };
         if !rails.is_empty() {
-            reasons.push(match path {
+            self.reasons.push(match path {
                 PathType::Node => format!("the NICs of NUMA node {nodes}, on which it runs"),
                 _ => "no good NIC on a NUMA node on which it runs: all of the node".to_string(),
             });
         }
         rails.into_iter().map(|rail| (rail, path)).collect()
     }
-}
 
-/// NCCL numbers NICs by their place in one list for all tasks of a node, so the list must not depend on one
-/// task's rights.
-pub(super) fn warn_of_denied(
-    node: &NodePlacement,
-    topology: &Topology,
-    task: &Task,
-) -> Option<String> {
-    let is_rail = |nic: &&NicIndex| node.rails.iter().any(|rail| rail.nic == **nic);
-    let denied = task.denied_nics.iter().filter(is_rail);
-    let denied: Vec<&str> = denied.map(|&nic| topology.nic(nic).name.as_str()).collect();
-    (!denied.is_empty()).then(|| {
-        format!(
-            "it may not open {}: NCCL skips these, and then numbers the NICs differently than in tasks of this node \
-             that may open them",
-            denied.join(" ")
-        )
-    })
+    /// NCCL numbers NICs by their place in one list for all tasks of a node, so the list must not depend on one
+    /// task's rights.
+    fn warn_of_denied(&self) -> Option<String> {
+        let is_rail = |nic: &&NicIndex| self.map.rails.iter().any(|rail| rail.nic == **nic);
+        let denied = self.task.denied_nics.iter().filter(is_rail);
+        let denied: Vec<&str> = denied
+            .map(|&nic| self.topology.nic(nic).name.as_str())
+            .collect();
+        (!denied.is_empty()).then(|| {
+            format!(
+                "it may not open {}: NCCL skips these, and then numbers the NICs differently than in tasks of this node \
+                 that may open them",
+                denied.join(" ")
+            )
+        })
+    }
 }
 
 fn list(gpus: &[GpuIndex]) -> String {

@@ -4,7 +4,7 @@
 use super::*;
 use crate::config::Words;
 use crate::libraries::{FileText, Present};
-use crate::placement::{Change, CpuDecision};
+use crate::placement::Change;
 use crate::step::Claim;
 use crate::topology::CpuSet;
 use crate::topology::{LinkLayer, PciAddress, Provenance};
@@ -222,7 +222,11 @@ fn a_task_fails_for_what_it_lacks_where_a_strict_word_was_said_and_only_there() 
                 read: &|_| None,
             },
         );
-        assert_eq!(task.shortfalls.is_empty(), !without_nics, "{words}");
+        assert_eq!(
+            task.placement.notes.shortfalls.is_empty(),
+            !without_nics,
+            "{words}"
+        );
         assert_eq!(
             (task.fails(), task.misses_nothing_of_its_own()),
             (fails, is_of_node),
@@ -285,6 +289,20 @@ fn a_step_that_is_only_observed_tells_what_it_would_bind_and_set() {
 }
 
 #[test]
+fn a_memory_policy_that_the_kernel_has_not_is_no_part_of_the_line() {
+    let plan = plan_of("closest", false);
+    let evidence = Evidence {
+        present: &Present::new(),
+        read: &|_| None,
+    };
+    let mut task = plan.task(&Task::default(), evidence);
+    task.placement.mems = [1].into_iter().collect();
+    assert!(task.lines("n1", "")[0].ends_with(" mem 1"));
+    task.placement.notes.memory_stays = true;
+    assert!(task.lines("n1", "")[0].ends_with(" mem any"));
+}
+
+#[test]
 fn the_line_of_a_task_names_its_gpus_nics_and_cpus_in_columns() {
     let line = |list: &str, cpus: &str, has_addresses: bool| {
         let mut topology = platform::model("dgx-h100").unwrap();
@@ -314,7 +332,7 @@ fn the_line_of_a_task_names_its_gpus_nics_and_cpus_in_columns() {
                 read: &|_| None,
             },
         )
-        .lines("n1", "", None)
+        .lines("n1", "")
         .remove(0)
     };
     let near = "task 0 n1  gpu 0 0000:1b:00.0  nic mlx5_0:1 PIX   cpus 0-3             mem any";

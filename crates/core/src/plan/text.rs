@@ -11,10 +11,10 @@ use crate::{bind, gpus};
 
 impl TaskPlan<'_> {
     /// The task's lines under `verbose`: its placement, the variables that are set, and the reasons.  `others` are the NICs of
-    /// lists that are not ours, `stays` is the reason if the memory policy could not be set.
+    /// lists that are not ours.
     ///
     /// Each begins with the task and its node, since srun mixes the lines of tasks.
-    pub fn lines(&self, node_name: &str, others: &str, stays: Option<&str>) -> Vec<String> {
+    pub fn lines(&self, node_name: &str, others: &str) -> Vec<String> {
         let digits = self
             .plan
             .step
@@ -26,9 +26,9 @@ impl TaskPlan<'_> {
         let set = format!("set {}", or(self.names_set().join(" "), "nothing"));
         let below = [set]
             .into_iter()
-            .chain(self.all_reasons(stays))
+            .chain(self.reasons())
             .map(|line| format!("{head}    {line}"));
-        [format!("{head}  {}", self.row(others, stays))]
+        [format!("{head}  {}", self.row(others))]
             .into_iter()
             .chain(below)
             .collect()
@@ -44,7 +44,7 @@ impl TaskPlan<'_> {
     }
 
     /// Columns are as wide as the map's widest entry for a task with one GPU, so rows of separate tasks align.
-    fn row(&self, others: &str, stays: Option<&str>) -> String {
+    fn row(&self, others: &str) -> String {
         let Plan {
             node: topology,
             map,
@@ -80,10 +80,11 @@ impl TaskPlan<'_> {
             .numa_nodes
             .iter()
             .map(|node| node.cpus.to_string().len());
-        let mems = task.mems.nodes().filter(|_| stays.is_none());
-        let mems = mems.map_or("any".to_string(), ToString::to_string);
-        let cpus = Some(task.cpus.cpus()).filter(|cpus| !cpus.is_empty());
-        let cpus = cpus.map_or("unknown".to_string(), ToString::to_string);
+        let mems = match task.notes.memory_stays {
+            true => "any".to_string(),
+            false => or(task.mems.to_string(), "any"),
+        };
+        let cpus = or(task.cpus.to_string(), "unknown");
         format!(
             "{gpus:<gpu_width$}  {rails:<rail_width$}  cpus {cpus:<cpu_width$}  mem {mems}",
             gpu_width = gpu_width.max().unwrap_or(0),
@@ -94,10 +95,6 @@ impl TaskPlan<'_> {
 
     /// The reasons for the placement, one sentence for each answer, and for each variable that is not set.
     pub fn reasons(&self) -> Vec<String> {
-        self.all_reasons(None)
-    }
-
-    fn all_reasons(&self, stays: Option<&str>) -> Vec<String> {
         let not_set = self
             .variables
             .iter()
@@ -106,13 +103,8 @@ impl TaskPlan<'_> {
                 Change::KeepUsers(_) => Some(format!("{}: {}", variable.name, variable.why)),
                 _ => Some(format!("{} not set: {}", variable.name, variable.why)),
             });
-        self.placement
-            .reasons
-            .iter()
-            .cloned()
-            .chain(stays.map(bind::left_alone))
-            .chain(not_set)
-            .collect()
+        let reasons = self.placement.notes.reasons.iter();
+        reasons.cloned().chain(not_set).collect()
     }
 
     /// The command that judges the user's values which stand in place of ours; `None` without such a value.

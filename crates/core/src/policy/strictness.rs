@@ -5,7 +5,7 @@
 //! any there.  `single-numa-node` asks that GPUs, NICs and CPUs are all on one.
 #![forbid(unsafe_code)]
 
-use crate::placement::{CpuDecision, NodePlacement, Rail, Strictness, TaskPlacement};
+use crate::placement::{NodePlacement, Rail, Strictness, TaskPlacement};
 use crate::topology::{NodeSet, Topology};
 
 /// Sentences on what the task lacks; they are reported though a `best-effort` task runs all the
@@ -21,11 +21,12 @@ pub fn shortfalls(
     if !task.gpus.is_empty() && task.rails.is_empty() && !node.is_left_to_libfabric() {
         missing.push("no NIC of this node may be chosen".to_string());
     }
-    let of_gpus = task
-        .gpus
-        .iter()
-        .filter_map(|&gpu| map.gpu(gpu).shortfall.as_ref());
-    missing.extend(of_gpus.chain(&task.missed).cloned());
+    let of_gpus = task.gpus.iter().map(|&gpu| map.gpu(gpu).shortfall.clone());
+    missing.extend(of_gpus.flatten());
+    let missed = &task.notes.missed;
+    if !missed.is_empty() {
+        missing.push(missed.join("; "));
+    }
     if strictness < Strictness::Restricted || task.gpus.is_empty() {
         return missing;
     }
@@ -52,14 +53,13 @@ pub fn shortfalls(
             missing.push(format!("{rail} is not on NUMA node {near} of its GPU"));
         }
     }
-    let cpus = task.cpus.cpus();
-    let near_cpus = node.cpus_of(&near);
+    let (cpus, near_cpus) = (&task.cpus, node.cpus_of(&near));
     if !cpus.is_empty() && !cpus.is_subset(&near_cpus) && (single || !near_cpus.is_empty()) {
-        match &task.cpus {
+        match &task.notes.far {
             // `missed` has the reason
-            CpuDecision::OutOfReach { .. } if task.missed.is_some() => {}
-            CpuDecision::OutOfReach { why, .. } => missing.push(why.clone()),
-            _ => missing.push(format!(
+            Some(_) if !missed.is_empty() => {}
+            Some(why) => missing.push(why.clone()),
+            None => missing.push(format!(
                 "its CPUs {cpus} are not all on NUMA node {near} of its GPU"
             )),
         }
@@ -70,26 +70,29 @@ pub fn shortfalls(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::{Policy, RailIndex};
+    use crate::placement::{Notes, Policy, RailIndex};
     use crate::policy::{self, Pattern, Selection};
     use crate::topology::{CpuSet, GpuIndex, PathType};
     use crate::wish::{Admin, Wish};
     use nic_placement_node::platform;
 
     fn lacks(strictness: Strictness, gpus: &[usize], rails: &[usize], cpus: &str) -> Vec<String> {
-        let cpus = CpuDecision::Keep {
-            cpus: CpuSet::from_list(cpus).unwrap(),
-            why: String::new(),
-        };
-        lacks_by(&Selection::default(), strictness, (gpus, rails), cpus, None)
+        let notes = Notes::default();
+        lacks_by(
+            &Selection::default(),
+            strictness,
+            (gpus, rails),
+            cpus,
+            notes,
+        )
     }
 
     fn lacks_by(
         selection: &Selection,
         strictness: Strictness,
         (gpus, rails): (&[usize], &[usize]),
-        cpus: CpuDecision,
-        missed: Option<&str>,
+        cpus: &str,
+        notes: Notes,
     ) -> Vec<String> {
         let topology = platform::model("dgx-h100").unwrap();
         let node = policy::map(
@@ -103,19 +106,15 @@ mod tests {
             },
         );
         let task = TaskPlacement {
-            local_id: 0,
-            global_id: 0,
             gpus: gpus.iter().copied().map(GpuIndex).collect(),
             seen: gpus.iter().copied().map(GpuIndex).collect(),
             rails: rails
                 .iter()
                 .map(|&rail| (RailIndex(rail), PathType::Sys))
                 .collect(),
-            cpus,
-            mems: crate::placement::MemDecision::Keep { why: String::new() },
-            threads: None,
-            missed: missed.map(str::to_string),
-            reasons: Vec::new(),
+            cpus: CpuSet::from_list(cpus).unwrap(),
+            notes,
+            ..TaskPlacement::default()
         };
         shortfalls(&topology, &node, &task, true, strictness)
     }
@@ -183,11 +182,8 @@ mod tests {
             ..Selection::default()
         };
         let lacks = |strictness| {
-            let cpus = CpuDecision::Keep {
-                cpus: CpuSet::from_list("0-3").unwrap(),
-                why: String::new(),
-            };
-            lacks_by(&selection, strictness, (&[0], &[0]), cpus, None)
+            let notes = Notes::default();
+            lacks_by(&selection, strictness, (&[0], &[0]), "0-3", notes)
         };
         assert!(lacks(Strictness::Restricted).is_empty());
         assert_eq!(
@@ -198,18 +194,18 @@ mod tests {
 
     #[test]
     fn cpus_out_of_reach_are_told_once_with_their_reason() {
-        let lacks = |missed| {
-            let cpus = CpuSet::from_list("56-60").unwrap();
-            let cpus = CpuDecision::OutOfReach {
-                cpus,
-                why: "too few CPUs there".to_string(),
+        let lacks = |missed: Option<&str>| {
+            let notes = Notes {
+                far: Some("too few CPUs there".to_string()),
+                missed: missed.into_iter().map(str::to_string).collect(),
+                ..Notes::default()
             };
             lacks_by(
                 &Selection::default(),
                 Strictness::Restricted,
                 (&[0], &[0]),
-                cpus,
-                missed,
+                "56-60",
+                notes,
             )
         };
         assert_eq!(lacks(None), ["too few CPUs there"]);

@@ -142,7 +142,7 @@ pub(super) fn known_cpus<'a>(node: &Topology, placement: &'a TaskPlacement) -> O
         let address = node.gpu(gpu).address;
         !address.is_invented() || node.numa_node_of(address).is_some()
     };
-    let cpus = placement.cpus.cpus();
+    let cpus = &placement.cpus;
     (!cpus.is_empty() && placement.gpus.iter().all(is_known)).then_some(cpus)
 }
 
@@ -154,7 +154,7 @@ fn note(node: &Topology, tasks: &[&TaskPlan]) -> String {
         return format!("{word} {numbers}");
     };
     let cpus = known_cpus(node, &task.placement).map(|cpus| format!(" · cpus {cpus}"));
-    let memory = task.placement.mems.nodes();
+    let memory = Some(&task.placement.mems).filter(|nodes| !nodes.is_empty());
     let memory = memory.map(|nodes| format!(" · memory {nodes}"));
     let (cpus, memory) = (cpus.unwrap_or_default(), memory.unwrap_or_default());
     format!("{word} {numbers}{cpus}{memory}")

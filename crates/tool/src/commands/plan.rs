@@ -140,7 +140,12 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
     let (placed, uses): (Vec<TaskPlan>, Vec<Vec<Use>>) = placed.unzip();
     let lacking: shortfalls::Shortfalls = placed
         .iter()
-        .map(|task| (task.placement.global_id, task.shortfalls.clone()))
+        .map(|task| {
+            (
+                task.placement.global_id,
+                task.placement.notes.shortfalls.clone(),
+            )
+        })
         .collect();
     match output {
         Output { json: true, .. } => page.exact(&answers::plan(plan, &placed, &uses, &diagnostics)),

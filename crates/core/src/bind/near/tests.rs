@@ -5,7 +5,7 @@ mod worse;
 
 use super::*;
 use crate::bind::{Situation, bind};
-use crate::placement::{Bind, CpuDecision, Mem};
+use crate::placement::{Bind, Mem, Notes, TaskPlacement};
 use crate::step::{Access, Counted, GpuGrant, Step, Task};
 use crate::topology::{
     Gpu, GpuIndex, GpuVendor, NumaNode, PciFunction, PciParent, Provenance, Pu, Topology,
@@ -155,12 +155,12 @@ impl Played {
     }
 
     /// Each task's own decision.
-    fn decisions(&self) -> Vec<CpuDecision> {
+    fn decisions(&self) -> Vec<TaskPlacement> {
         self.decided(&self.step())
     }
 
     /// The same in a step of which more is known.
-    fn decided(&self, step: &Step) -> Vec<CpuDecision> {
+    fn decided(&self, step: &Step) -> Vec<TaskPlacement> {
         let wish = Wish {
             bind: self.bind,
             mem: Mem::Prefer,
@@ -175,7 +175,7 @@ impl Played {
                 gpus: &gpus,
                 wish: &wish,
             };
-            bind(&situation).cpus
+            bind(&situation, Notes::default())
         };
         (0..self.masks.len()).map(one).collect()
     }
@@ -183,7 +183,7 @@ impl Played {
     fn lists(&self) -> Vec<String> {
         self.decisions()
             .iter()
-            .map(|decision| decision.cpus().to_string())
+            .map(|decision| decision.cpus.to_string())
             .collect()
     }
 }
@@ -240,9 +240,9 @@ fn on_a_busy_node_tasks_keep_their_part() {
     let before: Vec<String> = busy.masks.iter().map(ToString::to_string).collect();
     assert_eq!(busy.lists(), before, "each keeps its four CPUs");
     let decisions = busy.decisions();
-    let CpuDecision::OutOfReach { why, .. } = &decisions[1] else {
-        panic!("{:?}", decisions[1])
-    };
+    let notes = &decisions[1].notes;
+    assert_eq!(notes.missed, [""; 0], "it has room, though too little");
+    let why = notes.far.as_ref().unwrap();
     assert!(
         why.contains("the step has 2 CPUs") && why.contains("`bind=numa`"),
         "{why}"
@@ -345,7 +345,7 @@ fn a_task_with_no_room_on_its_gpus_node_goes_to_its_gpus_socket() {
         ["0-1,128-129", "64-65,192-193"],
         "they change sockets"
     );
-    let why = played.decisions()[0].why().to_string();
+    let why = &played.decisions()[0].notes.reasons[0];
     assert!(
         why.contains("NUMA nodes 0-3") && why.contains("distance 12"),
         "{why}"
@@ -511,7 +511,7 @@ fn of_seats_on_the_socket_a_task_takes_that_on_its_gpus_node() {
         numbers: Numbers::default(),
     };
     let decisions = played.decisions();
-    let masks: Vec<&CpuSet> = decisions.iter().map(CpuDecision::cpus).collect();
+    let masks: Vec<&CpuSet> = decisions.iter().map(|one| &one.cpus).collect();
     assert_eq!([masks[0], masks[2]], [&on(0), &on(1)], "they stay");
     assert_eq!(
         masks[1],
@@ -519,9 +519,8 @@ fn of_seats_on_the_socket_a_task_takes_that_on_its_gpus_node() {
         "its GPU's, and the one that task 3 would have had by its number"
     );
     assert_eq!(masks[3], &on(2));
-    let CpuDecision::Set { why, .. } = &decisions[1] else {
-        panic!("{:?}", decisions[1])
-    };
+    assert!(decisions[1].moves);
+    let why = &decisions[1].notes.reasons[0];
     assert!(
         why.contains("on NUMA node 3, with its GPU"),
         "the report says where it ended: {why}"

@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 use super::*;
-use crate::placement::{Mem, TaskPlacement};
 use crate::step::Memory;
 
 /// Two sockets of two NUMA nodes of four CPUs, a GPU on each node.
@@ -33,8 +32,8 @@ fn sockets() -> Topology {
     topology
 }
 
-/// Where the memory comes from of a task that the user bound to `cpus` and whose GPU is on NUMA node 1, and why.
-fn of_user_bound(cpus: &str, bind: Bind, mem: Mem) -> (String, String) {
+/// A task that the user bound to `cpus` and whose GPU is on NUMA node 1, with this memory.
+fn user_bound(cpus: &str, bind: Bind, mem: Mem, memory: Memory) -> TaskPlacement {
     let step = Step {
         cpu_bind: Some("map_cpu".to_string()),
         ..Step::default()
@@ -43,6 +42,7 @@ fn of_user_bound(cpus: &str, bind: Bind, mem: Mem) -> (String, String) {
     let task = Task {
         cpus: cpus.clone(),
         step_cpus: cpus,
+        memory,
         ..Task::default()
     };
     let wish = Wish {
@@ -52,18 +52,23 @@ fn of_user_bound(cpus: &str, bind: Bind, mem: Mem) -> (String, String) {
         ..Wish::default()
     };
     let (topology, gpus) = (sockets(), [GpuIndex(1)]);
-    let mems = super::bind(&Situation {
+    let situation = Situation {
         topology: &topology,
         step: &step,
         task: &task,
         gpus: &gpus,
         wish: &wish,
-    })
-    .mems;
-    (
-        mems.nodes().map(ToString::to_string).unwrap_or_default(),
-        mems.why().to_string(),
-    )
+    };
+    super::bind(&situation, Notes::default())
+}
+
+/// Where its memory comes from, and why.
+fn of_user_bound(cpus: &str, bind: Bind, mem: Mem) -> (String, String) {
+    let bound = user_bound(cpus, bind, mem, Memory::default());
+    assert_eq!(bound.fences, mem == Mem::Strict);
+    let mut reasons = bound.notes.reasons.iter();
+    let why = reasons.find_map(|reason| reason.strip_prefix("memory: "));
+    (bound.mems.to_string(), why.unwrap().to_string())
 }
 
 fn told(nodes: &str, why: &str) -> (String, String) {
@@ -112,35 +117,18 @@ fn the_word_that_leaves_memory_alone_is_the_one_that_is_named() {
     );
 }
 
-/// A decision for these nodes after it met what the task may have.
-fn settled(mems: MemDecision, missed: Option<&str>, memory: Memory) -> TaskPlacement {
-    let (mems, note, lacks) = limited(mems, &memory);
-    TaskPlacement {
-        local_id: 0,
-        global_id: 0,
-        gpus: Vec::new(),
-        seen: Vec::new(),
-        rails: Vec::new(),
-        cpus: CpuDecision::Keep {
-            cpus: CpuSet::new(),
-            why: String::new(),
-        },
-        mems,
-        threads: None,
-        missed: joined(missed.map(str::to_string), lacks),
-        reasons: note.into_iter().collect(),
-    }
+/// These nodes after they met what the task may have, and the notes on that.
+fn settled(mems: &str, missed: &[&str], memory: Memory) -> (String, Notes) {
+    let mut notes = Notes {
+        missed: missed.iter().map(ToString::to_string).collect(),
+        ..Notes::default()
+    };
+    let left = crate::bind::memory::limited(nodes(mems), &memory, &mut notes);
+    (left.to_string(), notes)
 }
 
 fn nodes(list: &str) -> NodeSet {
     NodeSet::from_list(list).unwrap()
-}
-
-fn prefer(list: &str) -> MemDecision {
-    MemDecision::Prefer {
-        nodes: nodes(list),
-        why: "near".to_string(),
-    }
 }
 
 fn within(list: &str) -> Memory {
@@ -157,13 +145,10 @@ fn a_placed_steps_preference_becomes_a_part_of_itself_and_nothing_else() {
             ours: Some(nodes(list)),
             ..Memory::default()
         };
-        settled(prefer("1"), None, memory)
-            .mems
-            .nodes()
-            .map(ToString::to_string)
+        settled("1", &[], memory).0
     };
-    assert_eq!(of_ours("0-1").as_deref(), Some("1"));
-    assert_eq!(of_ours("0"), None);
+    assert_eq!(of_ours("0-1"), "1");
+    assert_eq!(of_ours("0"), "");
 }
 
 #[test]
@@ -172,51 +157,46 @@ fn a_memory_policy_that_somebody_set_before_us_stays() {
         taken: Some("numactl set one".to_string()),
         ..within("0-1")
     };
-    let placement = settled(prefer("1"), None, taken);
-    assert_eq!(
-        placement.mems,
-        MemDecision::Keep {
-            why: "numactl set one".to_string()
-        }
-    );
-    assert_eq!(placement.reasons, ["memory: left alone, numactl set one"]);
+    let (mems, notes) = settled("1", &[], taken);
+    assert_eq!(mems, "");
+    assert_eq!(notes.reasons, ["memory: left alone, numactl set one"]);
 }
 
 #[test]
 fn nodes_that_the_cpuset_has_are_set_as_they_are() {
     for memory in [within("0-1"), within("0"), Memory::default()] {
-        let placement = settled(prefer("0"), None, memory);
-        assert_eq!((placement.mems, placement.missed), (prefer("0"), None));
-        assert!(placement.reasons.is_empty(), "{:?}", placement.reasons);
+        assert_eq!(
+            settled("0", &[], memory),
+            ("0".to_string(), Notes::default())
+        );
     }
 }
 
 #[test]
 fn of_nodes_partly_outside_the_cpuset_those_inside_are_left_and_a_fence_stays_a_fence() {
-    let note = ["memory: of NUMA nodes 0-1 only 1 are in the cpuset"];
-    let placement = settled(prefer("0-1"), None, within("1-2"));
-    assert_eq!((placement.mems, placement.missed), (prefer("1"), None));
-    assert_eq!(placement.reasons, note);
-    let fence = |list: &str| MemDecision::Fence {
-        nodes: nodes(list),
-        why: "near".to_string(),
-    };
-    let placement = settled(fence("0-1"), None, within("1-2"));
-    assert_eq!(placement.mems, fence("1"));
-    assert_eq!(placement.reasons, note);
+    let (mems, notes) = settled("0-1", &[], within("1-2"));
+    assert_eq!((mems.as_str(), notes.missed.as_slice()), ("1", &[][..]));
+    assert_eq!(
+        notes.reasons,
+        ["memory: of NUMA nodes 0-1 only 1 are in the cpuset"]
+    );
+    for (mem, fences) in [(Mem::Prefer, false), (Mem::Strict, true)] {
+        let bound = user_bound("0-7", Bind::Auto, mem, within("1-2"));
+        assert_eq!((bound.mems, bound.fences), (nodes("1"), fences));
+        assert_eq!(bound.notes.reasons[2..], notes.reasons);
+    }
 }
 
 #[test]
 fn memory_outside_the_cpuset_is_given_up_and_missed_beside_what_was_missed_before() {
     let why = "NUMA node 1 is outside the cpuset, whose memory is on 0";
-    let placement = settled(prefer("1"), None, within("0"));
+    let (mems, notes) = settled("1", &[], within("0"));
+    assert_eq!(mems, "");
+    assert_eq!(notes.reasons, [format!("memory: left alone, {why}")]);
+    assert_eq!(notes.missed, [format!("memory: {why}")]);
+    let (_, notes) = settled("1", &["no cores"], within("0"));
     assert_eq!(
-        placement.mems,
-        MemDecision::Keep {
-            why: why.to_string()
-        }
+        notes.missed,
+        ["no cores".to_string(), format!("memory: {why}")]
     );
-    assert_eq!(placement.missed, Some(format!("memory: {why}")));
-    let placement = settled(prefer("1"), Some("no cores"), within("0"));
-    assert_eq!(placement.missed, Some(format!("no cores; memory: {why}")));
 }

@@ -80,7 +80,7 @@ fn shared(topology: Topology, gpus: &'static [usize], tasks: u32, part: u32) -> 
 }
 
 impl Shared {
-    fn bound(&self) -> Bound {
+    fn bound(&self) -> TaskPlacement {
         let Shared {
             topology,
             step,
@@ -94,21 +94,22 @@ impl Shared {
             mem: Mem::None,
             ..Wish::default()
         };
-        super::bind(&Situation {
+        let situation = Situation {
             topology,
             step,
             task,
             gpus: &gpus,
             wish: &wish,
-        })
+        };
+        super::bind(&situation, Notes::default())
     }
 
     fn cpus(&self) -> String {
-        self.bound().cpus.cpus().to_string()
+        self.bound().cpus.to_string()
     }
 
     fn why(&self) -> String {
-        self.bound().cpus.why().to_string()
+        why(&self.bound()).to_string()
     }
 }
 
@@ -204,8 +205,8 @@ fn a_task_of_which_the_others_expect_something_else_stays() {
             gpu_bind,
             ..one.task.clone()
         };
-        let cpus = Shared { task, ..one }.bound().cpus;
-        (cpus.cpus().to_string(), cpus.why().to_string())
+        let bound = Shared { task, ..one }.bound();
+        (bound.cpus.to_string(), why(&bound).to_string())
     };
     assert_eq!(decided("0-15", 1, "gres/gpu:per_task:1").0, "0-7");
     let others = [
@@ -329,20 +330,15 @@ fn a_step_without_a_cpu_near_the_gpu_is_told_so_whoever_started_it() {
     };
     for bind in [Bind::Auto, Bind::Numa] {
         let bound = far(Starter::Launcher, bind);
-        let why = "it was given no CPU on NUMA node 0 of its GPU";
+        let missed = "it was given no CPU on NUMA node 0 of its GPU";
         assert_eq!(
-            bound.cpus,
-            CpuDecision::OutOfReach {
-                cpus: set("8-15"),
-                why: why.to_string()
-            }
+            (bound.cpus.to_string().as_str(), bound.moves),
+            ("8-15", false)
         );
-        assert_eq!(
-            bound.missed.as_deref(),
-            Some(why),
-            "`strict` fails such a task"
-        );
-        let why = far(Starter::Slurm, bind).missed.unwrap();
+        assert_eq!(why(&bound), missed);
+        assert_eq!(bound.notes.far.as_deref(), Some(missed));
+        assert_eq!(bound.notes.missed, [missed], "`strict` fails such a task");
+        let why = far(Starter::Slurm, bind).notes.missed.concat();
         assert!(
             why.starts_with("the step has no CPU on NUMA node 0 of its GPU; `-m block:block`"),
             "{why}"
@@ -368,7 +364,7 @@ fn who_is_near_already_is_told_whether_by_one_node_or_by_several() {
 }
 
 /// `bind=core` for a task that has `cpus` in a step with these masks.
-fn cored(local_id: u32, gpu: &'static [usize], tasks: u32, masks: &[&str]) -> Bound {
+fn cored(local_id: u32, gpu: &'static [usize], tasks: u32, masks: &[&str]) -> TaskPlacement {
     let one = shared(machine(8, [1, 1]), gpu, tasks, 2);
     let masks: Vec<CpuSet> = masks.iter().map(|mask| set(mask)).collect();
     let cpus = masks[local_id as usize].clone();
@@ -394,22 +390,16 @@ fn cored(local_id: u32, gpu: &'static [usize], tasks: u32, masks: &[&str]) -> Bo
 #[test]
 fn cores_of_its_own_near_its_gpu_are_kept_or_given() {
     let bound = cored(0, &[0], 2, &["0-3", "8-11"]);
-    let why = "the cores that Slurm gave to it alone, on NUMA node 0, with its GPU".to_string();
     assert_eq!(
-        (bound.cpus, bound.missed),
-        (
-            CpuDecision::Keep {
-                cpus: set("0-3"),
-                why
-            },
-            None
-        )
+        why(&bound),
+        "the cores that Slurm gave to it alone, on NUMA node 0, with its GPU"
     );
+    assert_eq!((bound.cpus, bound.moves), (set("0-3"), false));
+    assert_eq!((bound.notes.far, bound.notes.missed), (None, Vec::new()));
     let bound = cored(1, &[1], 2, &["0-15", "0-15"]);
-    let CpuDecision::Set { cpus, why } = bound.cpus else {
-        panic!("{:?}", bound.cpus)
-    };
-    assert_eq!((cpus.to_string().as_str(), bound.missed), ("12-15", None));
+    let why = why(&bound);
+    assert_eq!((&bound.cpus, bound.moves), (&set("12-15"), true));
+    assert_eq!(bound.notes.missed, [""; 0]);
     assert!(
         why.starts_with("cores of its own, one seat")
             && why.ends_with(", on NUMA node 1, with its GPU"),
@@ -421,32 +411,23 @@ fn cores_of_its_own_near_its_gpu_are_kept_or_given() {
 fn cores_of_its_own_far_from_its_gpu_are_kept_and_told_whose_the_near_ones_are() {
     let others = "the step's cores on NUMA node 1 are other tasks'; `bind=numa` shares them";
     let bound = cored(0, &[1], 2, &["0-3", "8-11"]);
-    assert_eq!(
-        bound.cpus,
-        CpuDecision::OutOfReach {
-            cpus: set("0-3"),
-            why: others.to_string()
-        }
-    );
-    assert_eq!(
-        bound.missed.as_deref(),
-        Some(others),
-        "`strict` fails such a task"
-    );
+    assert_eq!((&bound.cpus, bound.moves), (&set("0-3"), false));
+    assert_eq!(why(&bound), others);
+    assert_eq!(bound.notes.far.as_deref(), Some(others));
+    assert_eq!(bound.notes.missed, [others], "`strict` fails such a task");
     let bound = cored(0, &[1], 2, &["0-3", "4-7"]);
-    let missed = bound.missed.unwrap();
+    let missed = bound.notes.missed.concat();
     assert!(
         missed.starts_with("the step has no CPU on NUMA node 1 of its GPU"),
         "{missed}"
     );
     // a seat of its own is worth having far away too
     let bound = cored(0, &[1], 2, &["0-3", "0-3"]);
-    let CpuDecision::Set { cpus, why } = bound.cpus else {
-        panic!("{:?}", bound.cpus)
-    };
-    assert_eq!(cpus, set("0-1"));
+    assert_eq!((&bound.cpus, bound.moves), (&set("0-1"), true));
+    let why = why(&bound);
     assert!(
-        why.contains("the step has no CPU on NUMA node 1 of its GPU") && bound.missed.is_some(),
+        why.contains("the step has no CPU on NUMA node 1 of its GPU")
+            && !bound.notes.missed.is_empty(),
         "{why}"
     );
 }
@@ -454,10 +435,12 @@ fn cores_of_its_own_far_from_its_gpu_are_kept_and_told_whose_the_near_ones_are()
 #[test]
 fn cores_that_cannot_be_divided_are_shared_near_the_gpu_and_missed() {
     let bound = cored(0, &[0], 3, &["0-1,8-9", "0-1,8-9", "0-1,8-9"]);
-    let CpuDecision::OutOfReach { cpus, why } = bound.cpus else {
-        panic!("{:?}", bound.cpus)
-    };
-    assert_eq!(cpus, set("0-1,8-9"), "as by default");
+    assert_eq!(bound.cpus, set("0-1,8-9"), "as by default");
+    let why = why(&bound);
+    assert_eq!(
+        (bound.moves, bound.notes.far.as_deref()),
+        (false, Some(why))
+    );
     assert!(
         why.contains("too few for the tasks that belong there with 2 each"),
         "{why}"
@@ -466,9 +449,9 @@ fn cores_that_cannot_be_divided_are_shared_near_the_gpu_and_missed() {
         "`bind=core` cannot be had: {}",
         "the step has fewer cores than tasks on a NUMA node, which `-c` may change"
     );
-    assert_eq!(bound.missed, Some(few.clone()));
+    assert_eq!(bound.notes.missed, [few.as_str()]);
     let bound = cored(0, &[1], 3, &["0", "0", "0"]);
-    let missed = bound.missed.unwrap();
+    let missed = bound.notes.missed.join("; ");
     assert!(
         missed.starts_with(&format!("{few}; the step has no CPU on NUMA node 1")),
         "{missed}"
@@ -478,14 +461,11 @@ fn cores_that_cannot_be_divided_are_shared_near_the_gpu_and_missed() {
 #[test]
 fn whole_cores_for_gpus_of_two_nodes_are_found_in_a_crew_and_not_for_one_task_alone() {
     assert_eq!(
-        cored(0, &[0, 1], 1, &["0-3"]).cpus.why(),
+        why(&cored(0, &[0, 1], 1, &["0-3"])),
         "its GPUs span NUMA nodes 0-1"
     );
     assert_eq!(
-        cored(0, &[0, 1], 2, &["0-15", "0-15"])
-            .cpus
-            .cpus()
-            .to_string(),
+        cored(0, &[0, 1], 2, &["0-15", "0-15"]).cpus.to_string(),
         "0-3,8-11"
     );
     let numa = shared(machine(8, [1, 1]), &[0, 1], 2, 2);

@@ -250,10 +250,7 @@ fn oneccl_looks_for_local_nics_only_where_it_will_find_one() {
     }
     let mut word = |list: &str, present: &[(&str, &str)]| {
         let mut task = task(&[0], &[]);
-        task.cpus = CpuDecision::Keep {
-            cpus: cpus(list),
-            why: String::new(),
-        };
+        task.cpus = cpus(list);
         situation.present = super::present(present);
         situation.value(&task, "CCL_MNIC")
     };
@@ -302,10 +299,7 @@ fn oneccls_worker_gets_a_cpu_of_the_task_where_the_number_of_entries_is_known() 
             local_id,
             ..task(&[0], &[])
         };
-        task.cpus = CpuDecision::Keep {
-            cpus: CpuSet::from_list(list).unwrap(),
-            why: String::new(),
-        };
+        task.cpus = CpuSet::from_list(list).unwrap();
         let asked = slingshot(4).libraries(&["oneccl"]).with(present);
         (asked.value(&task, WORKERS), asked.why(&task, WORKERS))
     };

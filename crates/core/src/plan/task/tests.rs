@@ -46,6 +46,7 @@ fn placed_through(
         .iter()
         .map(|&(rail, path)| format!("{} {path}", node.rail(rail)));
     let refusals = task
+        .notes
         .reasons
         .into_iter()
         .filter(|reason| reason.contains("denies"));
@@ -162,19 +163,19 @@ fn who_promises_to_use_the_gpu_of_the_local_id_is_placed_there() {
         assert_eq!(task.gpus, [GpuIndex(local_id as usize)]);
         assert_eq!(task.seen.len(), 8, "its program counts them all");
         assert_eq!(task.rails.len(), 1);
-        assert_eq!(task.missed, None);
+        assert_eq!(task.notes.missed, [""; 0]);
         let socket: CpuSet = if local_id < 4 {
             (0..56).collect()
         } else {
             (56..112).collect()
         };
+        assert!(task.cpus.is_subset(&socket), "{local_id}: {}", task.cpus);
+        assert_eq!(task.cpus.len(), 4, "no poorer");
         assert!(
-            task.cpus.cpus().is_subset(&socket),
-            "{local_id}: {}",
-            task.cpus.cpus()
+            task.notes.reasons[0].contains("local id"),
+            "{:?}",
+            task.notes.reasons
         );
-        assert_eq!(task.cpus.cpus().len(), 4, "no poorer");
-        assert!(task.reasons[0].contains("local id"), "{:?}", task.reasons);
     }
 }
 
@@ -183,11 +184,12 @@ fn without_the_promise_a_task_has_the_nics_of_all_and_is_told_of_the_word() {
     let task = promised(8, 3, GpuUse::Visible);
     assert_eq!((task.gpus.len(), task.rails.len()), (8, 8));
     assert!(
-        task.reasons
+        task.notes
+            .reasons
             .iter()
             .any(|reason| reason.ends_with("say `gpu=local-id`")),
         "{:?}",
-        task.reasons
+        task.notes.reasons
     );
 }
 
@@ -195,7 +197,7 @@ fn without_the_promise_a_task_has_the_nics_of_all_and_is_told_of_the_word() {
 fn a_promise_that_cannot_hold_changes_nothing_and_is_told() {
     let task = promised(9, 3, GpuUse::LocalId);
     assert_eq!((task.gpus.len(), task.rails.len()), (8, 8));
-    let missed = task.missed.unwrap();
+    let missed = task.notes.missed.concat();
     assert!(
         missed.starts_with("`gpu=local-id` does not hold: 9 tasks are more than"),
         "{missed}"
@@ -218,24 +220,25 @@ fn a_task_that_may_open_no_nic_gets_none() {
 #[test]
 fn who_sees_one_gpu_needs_no_promise_and_who_sees_two_uses_his_own() {
     let one = seeing("3", 1, 0, GpuUse::LocalId, None);
-    assert_eq!((one.gpus, one.missed), (vec![GpuIndex(3)], None));
+    assert_eq!((one.gpus, one.notes.missed), (vec![GpuIndex(3)], vec![]));
     let shared = seeing("3", 2, 1, GpuUse::LocalId, None);
     assert_eq!(
-        (shared.gpus, shared.missed),
-        (vec![GpuIndex(3)], None),
+        (shared.gpus, shared.notes.missed),
+        (vec![GpuIndex(3)], vec![]),
         "two tasks on one GPU lack nothing"
     );
     let two = seeing("2,3", 2, 1, GpuUse::LocalId, None);
     assert_eq!(
-        (two.gpus, two.seen.len(), two.missed),
-        (vec![GpuIndex(3)], 2, None)
+        (two.gpus, two.seen.len(), two.notes.missed),
+        (vec![GpuIndex(3)], 2, vec![])
     );
 }
 
 #[test]
 fn the_word_is_told_only_to_whom_it_would_help() {
     let told = |task: TaskPlacement| {
-        task.reasons
+        task.notes
+            .reasons
             .iter()
             .any(|reason| reason.contains("gpu=local-id"))
     };
@@ -262,20 +265,25 @@ fn the_word_is_told_only_to_whom_it_would_help() {
 fn what_is_missed_is_told_once() {
     // GPU 4 is on the second socket, and the step has CPUs of the first alone
     let far = seeing("4", 1, 0, GpuUse::Visible, None);
-    let missed = far.missed.unwrap();
+    let missed = far.notes.missed.concat();
     let times = |reasons: &[String], what: &str| {
         reasons
             .iter()
             .filter(|reason| reason.contains(what))
             .count()
     };
-    assert_eq!(times(&far.reasons, &missed), 1, "{:?}", far.reasons);
-    let refused = promised(9, 3, GpuUse::LocalId);
     assert_eq!(
-        times(&refused.reasons, &refused.missed.unwrap()),
+        times(&far.notes.reasons, &missed),
         1,
         "{:?}",
-        refused.reasons
+        far.notes.reasons
+    );
+    let refused = promised(9, 3, GpuUse::LocalId);
+    assert_eq!(
+        times(&refused.notes.reasons, &refused.notes.missed.concat()),
+        1,
+        "{:?}",
+        refused.notes.reasons
     );
 }
 
@@ -288,7 +296,7 @@ fn a_nic_of_several_gpus_is_named_once_at_its_nearest() {
         "mlx5_5:1 NODE",
     ];
     assert_eq!(placed("0,1", &[], Policy::Numa).0, rails);
-    let reasons = seeing("0,1", 1, 0, GpuUse::Visible, None).reasons;
+    let reasons = seeing("0,1", 1, 0, GpuUse::Visible, None).notes.reasons;
     assert!(reasons[0].starts_with("GPUs 0,1: "), "{reasons:?}");
     assert!(
         reasons
@@ -296,7 +304,7 @@ fn a_nic_of_several_gpus_is_named_once_at_its_nearest() {
             .any(|reason| reason.starts_with("it sees 2 GPUs")),
         "{reasons:?}"
     );
-    let one = seeing("0", 1, 0, GpuUse::Visible, None).reasons;
+    let one = seeing("0", 1, 0, GpuUse::Visible, None).notes.reasons;
     assert!(
         one[0].starts_with("GPU 0: ") && !one.iter().any(|reason| reason.starts_with("it sees")),
         "{one:?}"
@@ -327,7 +335,7 @@ fn without_gpus(cpus: &str, denied: &[&str]) -> (Vec<String>, String) {
         .iter()
         .map(|&(rail, path)| format!("{} {path}", node.rail(rail)))
         .collect();
-    (rails, task.reasons[1].clone())
+    (rails, task.notes.reasons[1].clone())
 }
 
 #[test]
@@ -365,14 +373,16 @@ fn the_admin_is_warned_of_denied_nics_that_jobs_use_and_of_no_others() {
             .iter()
             .filter_map(|name| topology.nic_index(name))
             .collect();
-        warn_of_denied(
-            &node,
-            &topology,
-            &Task {
-                denied_nics,
-                ..Task::default()
-            },
-        )
+        let task = Task {
+            denied_nics,
+            ..Task::default()
+        };
+        let wish = Wish::default();
+        let notes = placement(&topology, &node, &wish, &Step::default(), &task).notes;
+        if let Some(warning) = &notes.warning {
+            assert_eq!(notes.reasons.last(), Some(warning), "the user is told too");
+        }
+        notes.warning
     };
     assert_eq!(warning(&[]), None);
     assert_eq!(warning(&["mlx5_1"]), None, "a NIC for storage is no job's");

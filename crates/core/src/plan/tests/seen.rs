@@ -44,7 +44,7 @@ fn each_core_is_one_where_their_numbers_begin_anew_within_a_package() {
             task.gpus
                 .variables
                 .insert("CUDA_VISIBLE_DEVICES", local_id.to_string());
-            match plan
+            let placement = plan
                 .task(
                     &task,
                     Evidence {
@@ -52,12 +52,9 @@ fn each_core_is_one_where_their_numbers_begin_anew_within_a_package() {
                         read: &|_| None,
                     },
                 )
-                .placement
-                .cpus
-            {
-                CpuDecision::Set { cpus, .. } => cpus.to_string(),
-                other => panic!("{scope:?}: {other:?}"),
-            }
+                .placement;
+            assert!(placement.moves, "{scope:?}: {placement:?}");
+            placement.cpus.to_string()
         });
         assert_eq!(
             own.collect::<Vec<_>>(),

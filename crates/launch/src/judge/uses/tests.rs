@@ -14,7 +14,7 @@ use nic_placement_node::platform;
 /// What comes of these variables for a task with these GPUs of a DGX H100, and what a strict word says.
 fn told(gpus: &str, words: &str, values: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
     with(gpus, words, "", values, |task, uses| {
-        (said(uses), task.shortfalls.clone())
+        (said(uses), task.placement.notes.shortfalls.clone())
     })
 }
 
@@ -163,7 +163,7 @@ fn the_plans_own_nic_is_judged_only_without_a_list_of_others() {
     let lacks = |values: &[(&str, &str)]| {
         let far = "exclude=mlx5_0,mlx5_3,mlx5_4,mlx5_5";
         with("0", "single-numa-node", far, values, |task, _| {
-            task.shortfalls.clone()
+            task.placement.notes.shortfalls.clone()
         })
     };
     let of_plan = ["mlx5_6:1 is not on NUMA node 0 of its GPU"];
@@ -235,7 +235,7 @@ fn the_admins_own_list_is_told_too() {
         |task, uses| {
             (
                 uses.iter().map(ToString::to_string).collect::<Vec<_>>(),
-                task.shortfalls.clone(),
+                task.placement.notes.shortfalls.clone(),
             )
         },
     );
@@ -287,8 +287,8 @@ fn a_list_in_a_configuration_file_is_told_as_what_the_library_will_use() {
         uses.contains(&"UCX: mlx5_11:1 SYS 45 % of mlx5_0:1".to_string()),
         "{uses:?}"
     );
-    assert_eq!(task.shortfalls, [""; 0]);
-    let said = task.lines("n", "", None).join("\n");
+    assert_eq!(task.placement.notes.shortfalls, [""; 0]);
+    let said = task.lines("n", "").join("\n");
     assert!(
         said.contains("NCCL_IB_HCA not set: `/etc/nccl.conf` sets it: mlx5_0:1 PIX"),
         "{said}"
@@ -353,7 +353,7 @@ fn with_files_on(
     );
     (
         said(&tell(&plan, &mut task, &present)),
-        task.shortfalls.clone(),
+        task.placement.notes.shortfalls.clone(),
     )
 }
 
@@ -476,7 +476,7 @@ fn the_line_names_what_will_be_used_beside_what_was_planned() {
             "closest",
             "",
             &[("UCX_NET_DEVICES", list)],
-            |task, uses| task.lines("node1", &others(uses), None).join("\n"),
+            |task, uses| task.lines("node1", &others(uses)).join("\n"),
         )
     };
     let far = line("mlx5_6:1");

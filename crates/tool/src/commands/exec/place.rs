@@ -6,7 +6,6 @@ use super::{ExecOptions, Intent, listen, say};
 use crate::commands::Failure;
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::libraries::{Evidence, ReadFile};
-use nic_placement_core::placement::CpuDecision;
 use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::step::{NODE_NAME, Step, program};
 use nic_placement_core::topology::{Provenance, Scope, Topology};
@@ -69,15 +68,14 @@ pub(super) fn place(
     };
     let mut placed = plan.task(&task, evidence);
     let others = uses::others(&uses::tell(&plan, &mut placed, &present));
-    if let Some(warning) = &placed.warning {
-        say(&format!("task {}: {warning}", task.global_id));
-    }
-    let outcome = carry_out(&placed, |variables| {
+    let tell = |text: &String| say(&format!("task {}: {text}", task.global_id));
+    placed.placement.notes.warning.iter().for_each(tell);
+    carry_out(&mut placed, |variables| {
         environment.change(variables);
         Vec::new()
     });
     if reports {
-        report(&placed, &outcome, &present, &others)
+        report(&placed, &present, &others)
             .iter()
             .for_each(|line| say(line));
         // the user's variables are the same in all tasks
@@ -97,7 +95,7 @@ pub(super) fn place(
                 task: &task,
                 tasks: step.tasks,
                 words: &program::known_of(&judge::WORDS, words.iter().copied()),
-                is_bound: matches!(placed.placement.cpus, CpuDecision::Set { .. }),
+                is_bound: placed.placement.moves,
                 fabric: wish.admin.fabric,
                 interfaces: &interfaces(&read),
                 read: &read,
@@ -106,21 +104,15 @@ pub(super) fn place(
                 .iter()
                 .for_each(|doubt| say(&format!("{name}: {doubt}")));
         }
-        return Ok(outcome.failures);
+        return Ok(placed.failures());
     }
     if let Some(why) = stays_far {
-        say(&format!(
-            "task {}: its CPUs stay far from its GPU: {why}",
-            task.global_id
-        ));
+        tell(&format!("its CPUs stay far from its GPU: {why}"));
     }
     if !placed.misses_nothing_of_its_own() {
-        outcome
-            .failures
-            .iter()
-            .for_each(|failure| say(&format!("task {}: {failure}", task.global_id)));
+        placed.failures().iter().for_each(tell);
     }
-    Ok(outcome.failures)
+    Ok(placed.failures())
 }
 
 /// The network interfaces that this process sees (the kernel's net/core/net-procfs.c: two lines of headings, then `name:`).

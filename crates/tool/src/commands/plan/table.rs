@@ -97,7 +97,7 @@ fn cells(plan: &Plan, task: &TaskPlan, uses: &[Use], nic_width: usize) -> Vec<Te
         Text::joined(addresses, ", ").or("-"),
         nics,
         known_cpus(node, placement).map_or("unknown".into(), Text::from),
-        placement.mems.nodes().map_or("any".into(), Text::from),
+        Text::from(&placement.mems).or("any"),
     ]
 }
 

@@ -38,7 +38,7 @@ impl Played {
             with: self
                 .decisions()
                 .iter()
-                .map(|decision| task(decision.cpus()))
+                .map(|decision| task(&decision.cpus))
                 .collect(),
             homes: if self.numbers.is_odd {
                 Vec::new()
@@ -214,7 +214,7 @@ fn no_task_leaves_the_numa_node_of_the_memory_that_the_user_bound() {
             let lists: Vec<String> = played
                 .decided(&step)
                 .iter()
-                .map(|cpus| cpus.cpus().to_string())
+                .map(|cpus| cpus.cpus.to_string())
                 .collect();
             let before: Vec<String> = played.masks.iter().map(ToString::to_string).collect();
             assert_eq!(lists, before, "{bind:?} --mem-bind={how}");
@@ -225,7 +225,7 @@ fn no_task_leaves_the_numa_node_of_the_memory_that_the_user_bound() {
         ..misdealt().step()
     };
     assert_eq!(
-        misdealt().decided(&none)[1].cpus().to_string(),
+        misdealt().decided(&none)[1].cpus.to_string(),
         "4-5,116-117",
         "nothing is bound"
     );
@@ -243,7 +243,7 @@ fn a_task_that_slurm_does_not_confine_is_not_confined_to_cpus_of_other_jobs() {
             job_cores,
             ..unbound.step()
         };
-        unbound.decided(&step)[0].cpus().to_string()
+        unbound.decided(&step)[0].cpus.to_string()
     };
     assert_eq!(cpus(Some(8)), "0-223", "208 CPUs are other jobs'");
     assert_eq!(cpus(Some(112)), "0-55,112-167");
