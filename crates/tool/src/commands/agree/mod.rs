@@ -36,7 +36,7 @@ const DISAGREE: u8 = 4;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  srun --mpi=pmi2 --ntasks-per-node=1 nic-placement agree || exit")]
+  srun -K --mpi=pmi2 --ntasks-per-node=1 nic-placement agree || exit")]
 pub(super) struct AgreeOptions {
     #[arg(hide = true)]
     files: Vec<PathBuf>,
