@@ -1,6 +1,10 @@
 //! The node as data: NUMA nodes, CPUs, PCI tree, GPUs and NICs, and the distances between them.
 #![forbid(unsafe_code)]
 
+// the topology file's writer, which the unit tests share with crates/formats, names this crate
+#[cfg(test)]
+extern crate self as nic_placement_topology;
+
 mod bitmap;
 mod device;
 pub mod diagnostic;
@@ -124,7 +128,7 @@ pub fn package_of(pus: &[Pu], cpus: &CpuSet) -> Option<u32> {
 }
 
 /// The threads of each core, by package and core number.
-fn threads_by_core(pus: &[Pu]) -> BTreeMap<(u32, u32), CpuSet> {
+pub fn threads_by_core(pus: &[Pu]) -> BTreeMap<(u32, u32), CpuSet> {
     let mut cores: BTreeMap<_, CpuSet> = BTreeMap::new();
     for pu in pus {
         let core = cores.entry((pu.package, pu.core)).or_default();

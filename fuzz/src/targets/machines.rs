@@ -8,7 +8,8 @@ use nic_placement_core::libraries::{Evidence, FileText, Present};
 use nic_placement_core::maps::{self, FORMATS, Format, Subject};
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
 use nic_placement_core::step::{Starter, Step};
-use nic_placement_core::topology::{GpuIndex, Topology, file};
+use nic_placement_core::topology::{GpuIndex, Topology};
+use nic_placement_formats::file;
 use nic_placement_launch::step::{self, GpuSplit, StepRequest};
 use nic_placement_node::platform;
 

@@ -17,7 +17,7 @@ use nic_placement_fleet::audit::kinds::Bad;
 use nic_placement_fleet::audit::stream::{self, StreamPiece};
 use nic_placement_fleet::fabric::cabling::Cabling;
 use nic_placement_fleet::fabric::sources;
-use nic_placement_formats::{archive, import, manifest};
+use nic_placement_formats::{archive, import, manifest, node_file};
 use nic_placement_launch::gpu_list::gpus_named;
 use nic_placement_launch::step;
 use nic_placement_node::discover::{Root, Scope};
@@ -148,7 +148,7 @@ fn sysfs(data: &[u8]) -> Work<'_> {
 }
 
 fn node_file(data: &[u8]) -> Work<'_> {
-    let bytes = cache::sealed(data);
+    let bytes = node_file::sealed(data);
     Box::new(move || {
         if let Ok(read) = cache::from_bytes(&bytes, made()) {
             black_box(mapped(read.topology, Admin::default()));

@@ -4,7 +4,7 @@
 mod mappings;
 
 use super::*;
-use nic_placement_topology::file::{self, BadTopology};
+use crate::file::{self, BadTopology};
 use nic_placement_topology::{Nic, NicKind, NicRole, PathType, Port, PortState, Provenance};
 
 impl Model {

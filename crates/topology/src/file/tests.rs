@@ -3,6 +3,7 @@
 
 mod properties;
 
+use super::write::{to_json, to_json_with_sources};
 use super::*;
 use crate::{Bitmap, DeviceName, LinkLayer, PathType, PciAddress, PciTree, Port, PortState, Pu};
 

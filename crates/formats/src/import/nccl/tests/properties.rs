@@ -4,9 +4,10 @@
 
 use super::super::*;
 use super::{SAMPLE, parse, rules};
+use crate::file;
 use nic_placement_core::topology::{
     Gpu, GpuVendor, HostBridge, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PathType, Port,
-    PortState, file,
+    PortState,
 };
 use proptest::prelude::*;
 
