@@ -16,3 +16,6 @@ pub mod manifest;
 pub mod node_file;
 pub mod picture;
 pub mod synthesise;
+#[cfg(test)]
+#[path = "../../topology/src/path/tests/way.rs"]
+mod way;

@@ -15,6 +15,9 @@ pub mod kept;
 #[path = "../../formats/src/node_file.rs"]
 mod node_file;
 pub mod platform;
+#[cfg(test)]
+#[path = "../../topology/src/path/tests/way.rs"]
+mod way;
 
 use crate::discover::root::{self, Author, Unreadable};
 use crate::discover::{Root, Scope, described, discover};

@@ -167,10 +167,3 @@ impl Document {
 pub fn from_json(text: &str, provenance: Provenance) -> Result<Topology, BadTopology> {
     Document::parse(text)?.topology(provenance)
 }
-
-/// The field `sources` of a topology file.
-pub fn sources(text: &str) -> Result<Vec<String>, BadTopology> {
-    let file = Document::parse(text)?;
-    check::sources(&file.sources)?;
-    Ok(file.sources)
-}

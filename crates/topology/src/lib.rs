@@ -1,7 +1,7 @@
 //! The node as data: NUMA nodes, CPUs, PCI tree, GPUs and NICs, and the distances between them.
 #![forbid(unsafe_code)]
 
-// the topology file's writer, which the unit tests share with crates/formats, names this crate
+// the files that other crates' unit tests share name this crate
 #[cfg(test)]
 extern crate self as nic_placement_topology;
 
@@ -19,6 +19,9 @@ pub mod pci;
 mod processor;
 mod source;
 mod text;
+#[cfg(test)]
+#[path = "path/tests/way.rs"]
+mod way;
 
 pub use bitmap::{Bitmap, CpuSet, NodeSet};
 pub use device::{Gpu, GpuVendor, LinkLayer, Nic, NicKind, NicRole, Port, PortState};
@@ -26,7 +29,7 @@ pub use index::{GpuIndex, NicIndex, PortRef};
 pub use link::{LinkRate, MAX_TENTHS_GT, MAX_WIDTH, PcieLink};
 pub use name::DeviceName;
 pub use network::{Network, SubnetPrefix};
-pub use path::{Ascent, Link, Meeting, PathType, Way};
+pub use path::{Ascent, Meeting, PathType};
 pub use pci::{HostBridge, PciAddress, PciFunction, PciParent, PciTree};
 pub use processor::{Arch, CpuVendor, Processor, X86};
 pub use source::{NodeSource, Scope};

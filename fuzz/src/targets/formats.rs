@@ -55,9 +55,6 @@ pub fn topology(data: &[u8]) {
         Ok(topology) => comes_back(data, &topology),
         Err(bad) => held::message(&bad.to_string()),
     }
-    if let Err(bad) = file::sources(text) {
-        held::message(&bad.to_string());
-    }
 }
 
 /// The bytes as they are, behind a checksum that fits, and as changes to the file of a known machine.

@@ -12,6 +12,7 @@ pub mod installation;
 mod links;
 mod ports;
 mod redirect;
+pub mod releases;
 pub(crate) mod shortfall;
 pub mod table;
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::request::NodeOptions;
 use super::{Failure, beside, output, tell, threads};
 use clap::ValueHint;
 use nic_placement_fleet::audit::stream::{self, StreamPiece};
-use nic_placement_sys as sys;
+use nic_placement_program as sys;
 use nic_placement_traffic::merge::{self, Merged};
 use nic_placement_traffic::report::Measurement;
 use std::ffi::OsString;

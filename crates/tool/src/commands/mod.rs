@@ -39,7 +39,7 @@ mod verify;
 mod watch;
 
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
-use nic_placement_sys as sys;
+use nic_placement_program::terminal_columns;
 use page::{Colour, Page};
 use std::ffi::OsString;
 use std::fmt;
@@ -146,7 +146,7 @@ pub fn command_line() -> clap::Command {
 /// their program does.
 pub fn main() -> ExitCode {
     let is_terminal = io::stdout().is_terminal();
-    let columns = sys::terminal_columns(io::stdout().as_fd());
+    let columns = terminal_columns(io::stdout().as_fd());
     let (page, result) = match parse(std::env::args_os()) {
         Ok(line) => {
             let variable = |name| std::env::var_os(name);

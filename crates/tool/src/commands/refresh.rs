@@ -16,6 +16,7 @@ use nic_placement_formats::node_file;
 use nic_placement_launch::plugstack;
 use nic_placement_node::discover::Root;
 use nic_placement_node::discover::root::{self, Author, Obstacle, Unreadable};
+use nic_placement_program::try_lock;
 use nic_placement_sys as sys;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
@@ -230,7 +231,7 @@ pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
 /// that no second one waits beside it.
 fn lock(path: &Path) -> io::Result<Option<File>> {
     let file = root::open_to_lock(path)?;
-    Ok(sys::try_lock(&file)?.then_some(file))
+    Ok(try_lock(&file)?.then_some(file))
 }
 
 /// A time in UTC, as `2026-11-22 02:30:01 UTC`.

@@ -12,7 +12,7 @@ use nic_placement_core::config::NodeSource;
 use nic_placement_core::policy;
 use nic_placement_core::topology::Topology;
 use nic_placement_core::wish::Wish;
-use nic_placement_sys as sys;
+use nic_placement_program as sys;
 use nic_placement_traffic::counters::Sample;
 use nic_placement_traffic::growth::growth;
 use nic_placement_traffic::planned::{self, PlannedNics};

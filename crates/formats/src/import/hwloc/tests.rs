@@ -6,6 +6,7 @@ mod machines;
 mod properties;
 
 use super::*;
+use crate::way::Between;
 use machines::{VERSION_1, VERSION_2, VERSION_3};
 use nic_placement_core::topology::{
     Gpu, GpuVendor, HostBridge, LinkLayer, Nic, NicKind, PathType, PciAddress, PciParent,

@@ -20,7 +20,7 @@ use clap::ValueHint;
 use look::Wanted;
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::topology::Topology;
-use nic_placement_sys as sys;
+use nic_placement_program as sys;
 use nic_placement_traffic::exposition;
 use nic_placement_traffic::verify::{FORMAT, NodeVerdicts, VERSION, status};
 use std::ffi::OsString;
