@@ -7,6 +7,7 @@
 pub mod config_space;
 pub mod facts;
 mod gpudirect;
+pub mod gpus;
 mod host;
 pub mod installation;
 mod links;

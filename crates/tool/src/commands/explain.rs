@@ -14,6 +14,7 @@ use nic_placement_core::step::Step;
 use nic_placement_core::topology::{GpuIndex, PathType, Topology};
 use nic_placement_core::wish::Wish;
 use nic_placement_launch::answers;
+use nic_placement_launch::explain::Explain;
 
 /// why each GPU got its NICs and none of the others
 ///

@@ -8,11 +8,11 @@ use super::page::{Page, Table, Text};
 use super::request::NodeOptions;
 use super::{Failure, shortfalls};
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::gpus;
 use nic_placement_core::placement::NodePlacement;
 use nic_placement_core::policy;
 use nic_placement_core::topology::{Nic, PciAddress, Topology};
 use nic_placement_core::wish::Wish;
+use nic_placement_fleet::doctor::gpus;
 use nic_placement_formats::file;
 
 /// the node: NUMA nodes, GPUs, NICs, and how far each is from each
