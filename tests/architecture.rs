@@ -51,7 +51,7 @@ const ARROWS: [(&str, &str); 32] = [
     ("plugin", "process sys core node topology"),
     (
         "launch",
-        "launch::judge process sys config node gpus libraries placement plan policy step topology wish",
+        "launch::judge process sys config node gpus libraries maps placement plan policy step topology wish",
     ),
     (
         "launch::judge",

@@ -12,12 +12,12 @@ mod rules;
 use nic_placement_core::placement::Rail;
 use nic_placement_core::policy;
 use nic_placement_core::topology::Scope;
-use nic_placement_core::topology::{NicIndex, NicKind, PathType, PortState, Topology, file};
+use nic_placement_core::topology::{NicIndex, NicKind, PathType, PortState, Topology};
 use nic_placement_core::wish::Wish;
 use nic_placement_formats::describe::{self, FileFormat, describe_as, format_of};
 use nic_placement_formats::import::nccl;
-use nic_placement_formats::manifest;
 use nic_placement_formats::synthesise::synthesise;
+use nic_placement_formats::{file, manifest, node_file};
 use nic_placement_node::cache;
 use nic_placement_node::discover::manifest::{Entry, Manifest};
 use std::collections::BTreeMap;
@@ -110,7 +110,7 @@ fn survives(topology: &Topology) -> Result<(), String> {
         links: BTreeMap::new(),
         topology: topology.clone(),
     };
-    same("node file", topology, &read(&cache::to_bytes(&node))?)?;
+    same("node file", topology, &read(&node_file::to_bytes(&node))?)?;
     let manifest = synthesise(topology);
     same(
         "snapshot",

@@ -7,7 +7,7 @@
 mod tools;
 
 use nic_placement_core::topology::{
-    self, CpuSet, Nic, NicKind, PathType, PciAddress, Provenance, Topology,
+    CpuSet, Nic, NicKind, PathType, PciAddress, Provenance, Topology,
 };
 use nic_placement_formats::import;
 use std::collections::{BTreeMap, BTreeSet};
@@ -178,8 +178,8 @@ pub fn run(corpus: &Path) -> Result<String, String> {
         gpus += topology.gpus.len();
         nics += topology.nics.len();
         findings += diagnostics.len();
-        let kept = topology::file::from_json(
-            &topology::file::to_json(&topology),
+        let kept = nic_placement_formats::file::from_json(
+            &nic_placement_formats::file::to_json(&topology),
             topology.provenance.clone(),
         );
         if kept.as_ref() != Ok(&topology) {

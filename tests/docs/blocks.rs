@@ -175,7 +175,7 @@ fn releases() -> String {
             ));
         }
         if of_it.is_empty() {
-            out.push_str(&format!("| {} | | not run |\n", release.name()));
+            out.push_str(&format!("| {} | | not run |\n", name(release)));
         }
     }
     out + &format!("\nThat library: sha256 `{sha256}`\n")

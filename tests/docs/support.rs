@@ -79,7 +79,7 @@ fn slurm() -> String {
             ["source-shared", "source-static"].map(|kind| ran(&|from| from == kind));
         out.push_str(&format!(
             "| {} | {package} | {shared} | {fixed} | not run |\n",
-            release.name()
+            name(release)
         ));
     }
     out

@@ -7,6 +7,7 @@ use crate::machines::ucx_of;
 use crate::plugins::between;
 use crate::report::Task;
 use nic_placement_core::topology::Provenance;
+use nic_placement_formats::node_file;
 use nic_placement_node::cache::{self, NodeFile};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -163,7 +164,7 @@ fn a_node_file_that_is_broken_replaced_or_of_another_time_harms_no_job(bed: &Bed
     let changed = |change: &dyn Fn(&mut NodeFile)| {
         let mut node = node.clone();
         change(&mut node);
-        cache::to_bytes(&node)
+        node_file::to_bytes(&node)
     };
     let other_boot =
         changed(&|node| node.stamp.boot_id = "00000000-0000-4000-8000-000000000000".to_string());

@@ -3,6 +3,7 @@
 use crate::harness;
 use crate::played::{Node, Report, node};
 use nic_placement_core::topology::{PortState, Provenance};
+use nic_placement_formats::node_file;
 use nic_placement_node::cache::{self, NodeFile};
 use std::fs;
 use std::thread::sleep;
@@ -176,7 +177,7 @@ fn the_node_comes_from_the_node_file_where_that_is_as_the_node_is() {
                 let mut node =
                     cache::from_bytes(&fs::read(&file).unwrap(), Provenance::ThisSystem).unwrap();
                 change(&mut node);
-                fs::write(&file, cache::to_bytes(&node)).unwrap();
+                fs::write(&file, node_file::to_bytes(&node)).unwrap();
                 fs::write(&changed, "").unwrap();
             });
             node.reports(&[], &format!("{refresh} && {wait} && {worker}"))

@@ -163,11 +163,7 @@ fn a_description_that_others_may_change_is_refused_as_root() {
     let folder = private_folder("owners");
     let file = folder.join("topology.json");
     let described = nic_placement_node::platform::model("dgx-h100").expect("it is built in");
-    fs::write(
-        &file,
-        nic_placement_core::topology::file::to_json(&described),
-    )
-    .unwrap();
+    fs::write(&file, nic_placement_formats::file::to_json(&described)).unwrap();
     let argument = format!("topology={}", file.display());
     let step = || {
         Step::in_context("remote")

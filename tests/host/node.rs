@@ -4,10 +4,10 @@
 
 use crate::harness::{self, Step};
 use nic_placement_core::topology::Provenance;
+use nic_placement_formats::node_file;
 use nic_placement_node::cache::{self, NodeFile};
 use nic_placement_node::discover::Root;
 use nic_placement_node::discover::root::Author;
-use nic_placement_node::kept;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -58,8 +58,8 @@ impl Node {
     /// Writes the file as if it were then.
     pub fn refresh(&self, boottime: u64) {
         let root = Root::directory(&self.tree, Author::Anyone).unwrap();
-        let (node, _) = kept::make(&root, boottime, "then".to_string()).unwrap();
-        fs::write(&self.file, cache::to_bytes(&node)).unwrap();
+        let (node, _) = node_file::make(&root, boottime, "then".to_string()).unwrap();
+        fs::write(&self.file, node_file::to_bytes(&node)).unwrap();
         fs::set_permissions(&self.file, fs::Permissions::from_mode(0o644)).unwrap();
     }
 
@@ -85,7 +85,7 @@ impl Node {
         let mut node =
             cache::from_bytes(&fs::read(&self.file).unwrap(), Provenance::ThisSystem).unwrap();
         change(&mut node);
-        fs::write(&self.file, cache::to_bytes(&node)).unwrap();
+        fs::write(&self.file, node_file::to_bytes(&node)).unwrap();
     }
 
     /// Makes it another version's.

@@ -8,13 +8,14 @@ use nic_placement_core::config::{Admin, Words};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::libraries::marker::{self, Devices};
 use nic_placement_core::libraries::{Evidence, FileText, Present};
-use nic_placement_core::maps::{self, FORMATS, Format, Subject};
+use nic_placement_core::maps::{self, Format, Subject};
 use nic_placement_core::placement::{Change, Variable};
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
 use nic_placement_core::step::{Step, Task};
 use nic_placement_core::topology::Scope;
 use nic_placement_core::topology::{Provenance, Topology};
 use nic_placement_launch::caller::callers_author;
+use nic_placement_launch::formats::{self, FORMATS};
 use nic_placement_launch::judge::uses::{self, Use};
 use nic_placement_launch::launched::{self, LaunchedProcess, PARTITION, rank};
 use nic_placement_launch::{answers, plugstack, step};
@@ -42,7 +43,7 @@ pub fn map(request: &str) -> Result<String, Failure> {
     let (request, described) = Request::parse(request)?;
     let format = match &request.map {
         None => Format::Json,
-        Some(word) => Format::named(word).ok_or_else(|| {
+        Some(word) => formats::named(word).ok_or_else(|| {
             let known = || {
                 format!(
                     "no format is called so; known: {}",

@@ -12,6 +12,10 @@
 //! ARCHITECTURE.md tells why it is cut this way.
 #![forbid(unsafe_code)]
 
+// the files that other crates' unit tests share name this crate
+#[cfg(test)]
+extern crate self as nic_placement_core;
+
 pub mod bind;
 pub mod config;
 pub mod gpus;

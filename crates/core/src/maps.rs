@@ -15,33 +15,6 @@ use std::ops::Deref;
 /// The version of our JSON; grows if a field goes or changes its meaning, not with a new one.
 pub const VERSION: u32 = 1;
 
-/// `(word, format, description)`, in the order of help texts.
-pub const FORMATS: [(&str, Format, &str); 4] = [
-    (
-        "json",
-        Format::Json,
-        "the project's own, by index, UUID and PCI address",
-    ),
-    (
-        "sglang",
-        Format::Sglang,
-        "SGLang's --disaggregation-ib-device",
-    ),
-    (
-        "mooncake",
-        Format::Mooncake,
-        "a file for Mooncake's MC_CUSTOM_TOPO_JSON",
-    ),
-    ("vllm", Format::Vllm, "the two variables of vLLM"),
-];
-
-impl Format {
-    pub fn named(word: &str) -> Option<Format> {
-        let known = FORMATS.iter().find(|(name, ..)| *name == word)?;
-        Some(known.1)
-    }
-}
-
 /// `(format, extension)` of the files that `nic-placement refresh` writes beside the node file:
 /// `node.map-sglang.json`.
 pub const KEPT: [(Format, &str); 3] = [

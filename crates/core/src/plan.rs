@@ -12,10 +12,10 @@ use crate::diagnostic::Diagnostic;
 use crate::gpus;
 use crate::libraries::{self, Evidence, Prepared, ReadFile};
 use crate::order;
-use crate::placement::{NodePlacement, Pair, Rail, TaskPlacement, Variable};
-use crate::policy::{self, explain, strictness};
+use crate::placement::{NodePlacement, Rail, TaskPlacement, Variable};
+use crate::policy::{self, strictness};
 use crate::step::{Step, Task};
-use crate::topology::{GpuIndex, NicIndex, Scope, Topology};
+use crate::topology::{NicIndex, Scope, Topology};
 pub use crate::wish::Wish;
 use crate::wish::{Bind, Policy, Selection, Strictness};
 use std::sync::Arc;
@@ -101,11 +101,6 @@ impl Plan {
             placement,
             variables,
         }
-    }
-
-    /// Every NIC for one GPU, chosen or not, with the reason.
-    pub fn explain(&self, gpu: GpuIndex) -> Vec<Pair> {
-        explain::pairs(&self.node, &self.map, &self.wish, gpu)
     }
 
     pub fn is_strict(&self) -> bool {

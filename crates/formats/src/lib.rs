@@ -2,6 +2,7 @@
 //!
 //! * [`describe`] reads a node from a file of any format: [`import`] holds the readers of other programs' files,
 //!   [`archive`] that of tars.
+//! * [`file`] writes the topology file, [`node_file`] makes the node file.
 //! * [`manifest`] is the text of a snapshot.
 //! * [`synthesise`] writes the `/sys` and `/proc` that would show a topology.
 //! * [`picture`] orders a node's devices and draws them.
@@ -9,7 +10,12 @@
 
 pub mod archive;
 pub mod describe;
+pub mod file;
 pub mod import;
 pub mod manifest;
+pub mod node_file;
 pub mod picture;
 pub mod synthesise;
+#[cfg(test)]
+#[path = "../../topology/src/path/tests/way.rs"]
+mod way;

@@ -1,9 +1,9 @@
 //! A step and its tasks as the tool's command line or a launcher describes them, without Slurm.
 #![forbid(unsafe_code)]
 
+use crate::gpus;
 use nic_placement_core::config::{Admin, BadWord, Words};
 use nic_placement_core::diagnostic::counted;
-use nic_placement_core::gpus;
 use nic_placement_core::plan::Wish;
 use nic_placement_core::step::{Access, Claim, GpuGrant, Starter, Step, Task};
 use nic_placement_core::topology::{CpuSet, GpuIndex, GpuVendor, NodeSet, Topology};

@@ -1,6 +1,7 @@
 //! What a launcher says of a step and what it is told.
 #![forbid(unsafe_code)]
 
+use super::explain::Explain;
 use super::{answers, step};
 use nic_placement_core::config::{Admin, Words};
 use nic_placement_core::diagnostic::Diagnostic;

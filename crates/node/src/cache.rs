@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-const MAGIC: &[u8] = b"nic-placement node file ";
+pub const MAGIC: &[u8] = b"nic-placement node file ";
 /// The release, and a number that grows with each change of the format.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-4");
+pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-4");
 /// Most bytes: a topology file's, and a line for each device.
 pub const MAX_BYTES: usize = file::MAX_BYTES + 1024 * 1024;
 
@@ -68,8 +68,8 @@ pub fn is_node_file(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
 
-/// Reads a node file.  The topology is not checked, which would double the time: `refresh` writes consistent ones only
-/// ([`super::kept::make`]), and a step reads only root's files.
+/// Reads a node file.  The topology is not checked, which would double the time: `refresh` writes consistent ones only, and a
+/// step reads only root's files.
 pub fn from_bytes(bytes: &[u8], provenance: Provenance) -> Result<NodeFile, BadNodeFile> {
     let rest = bytes.strip_prefix(MAGIC).ok_or(BadNodeFile::Foreign)?;
     let own = rest.strip_prefix(VERSION.as_bytes());
@@ -89,15 +89,4 @@ pub fn from_bytes(bytes: &[u8], provenance: Provenance) -> Result<NodeFile, BadN
         }
         _ => Err(BadNodeFile::Damaged),
     }
-}
-
-/// The same bytes for the same node.
-pub fn to_bytes(node: &NodeFile) -> Vec<u8> {
-    // this cannot fail: each list's length is known, and a Vec takes all bytes
-    sealed(&postcard::to_allocvec(node).expect("a node can always be written"))
-}
-
-pub fn sealed(content: &[u8]) -> Vec<u8> {
-    let checksum = crc32fast::hash(content).to_le_bytes();
-    [MAGIC, VERSION.as_bytes(), b"\n", &checksum, content].concat()
 }

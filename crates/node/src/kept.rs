@@ -1,13 +1,11 @@
-//! Reads the node file if it is current, and makes it.
+//! Reads the node file if it is current.
 #![forbid(unsafe_code)]
 
-use super::cache::{self, NodeFile, Stamp};
-use super::read_root;
-use crate::discover::Scope;
+use super::cache::{self, NodeFile};
 use crate::discover::registered::{complete, difference, follow_links, links, registered};
 use crate::discover::root::{Author, Obstacle, Root, Unreadable, read_unlinked};
 use nic_placement_topology::diagnostic::Diagnostic;
-use nic_placement_topology::{Provenance, Topology, file};
+use nic_placement_topology::{Provenance, Topology};
 use std::fmt;
 use std::path::Path;
 
@@ -70,7 +68,7 @@ impl fmt::Display for NotUsed {
 
 impl std::error::Error for NotUsed {}
 
-const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
+pub const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
 
 /// Reads the node file at `path` if it is of this boot and these devices, and at most `max_age` seconds old by
 /// `boottime`.
@@ -118,43 +116,6 @@ pub fn settle(root: &Root, node: NodeFile, max_age: u64, boottime: u64) -> Resul
         age,
         diagnostics: lost.into_iter().map(since).collect(),
     })
-}
-
-/// Reads the whole node for a node file, with findings.  An error if devices come or go meanwhile, or if the topology is
-/// inconsistent.
-pub fn make(
-    root: &Root,
-    boottime: u64,
-    time: String,
-) -> Result<(NodeFile, Vec<Diagnostic>), String> {
-    let boot_id = root
-        .read(BOOT_ID)
-        .ok_or_else(|| format!("cannot read `/{BOOT_ID}`"))?;
-    let registered_before = registered(root);
-    let (topology, diagnostics) = read_root(root, Scope::Full, Provenance::ThisSystem);
-    let links = links(root, &topology);
-    if let Some(what) = difference(&registered_before, &registered(root)) {
-        return Err(format!("the node changed while it was read: {what}"));
-    }
-    let bad = |why: &str| format!("the node's topology is not consistent: {why}");
-    let mut again = file::from_json(&file::to_json(&topology), Provenance::ThisSystem)
-        .map_err(|error| bad(&error.to_string()))?;
-    // a topology file has no such field
-    again.supplied_by.clone_from(&topology.supplied_by);
-    if again != topology {
-        return Err(bad("a file would not give it back"));
-    }
-    let file = NodeFile {
-        stamp: Stamp {
-            boot_id,
-            boottime,
-            time,
-        },
-        registered: registered_before,
-        links,
-        topology,
-    };
-    Ok((file, diagnostics))
 }
 
 #[cfg(test)]

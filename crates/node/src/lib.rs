@@ -1,21 +1,30 @@
 //! Reads the node: this system, a captured tree, a built-in machine, or a topology file.
 #![forbid(unsafe_code)]
 
-// `synthesise`, which the unit tests share with crates/formats, names this crate
+// the files of crates/formats that the unit tests share name this crate
 #[cfg(test)]
 extern crate self as nic_placement_node;
 
 pub mod cache;
 pub mod discover;
+#[cfg(test)]
+#[path = "../../formats/src/file.rs"]
+mod file;
 pub mod kept;
+#[cfg(test)]
+#[path = "../../formats/src/node_file.rs"]
+mod node_file;
 pub mod platform;
+#[cfg(test)]
+#[path = "../../topology/src/path/tests/way.rs"]
+mod way;
 
 use crate::discover::root::{self, Author, Unreadable};
 use crate::discover::{Root, Scope, described, discover};
 use crate::platform::recognise::{Dmi, recognise, supply};
 use nic_placement_topology::NodeSource;
 use nic_placement_topology::diagnostic::Diagnostic;
-use nic_placement_topology::{Gpu, Provenance, Topology, file};
+use nic_placement_topology::{Gpu, Provenance, Topology};
 use std::fmt;
 use std::path::Path;
 
@@ -80,7 +89,8 @@ fn from_json(path: &str, bytes: &[u8]) -> Result<Topology, String> {
              of a snapshot, a tar, XML of hwloc or NCCL, and the text of `nvidia-smi topo -m`"
         ));
     }
-    file::from_json(text, Provenance::File(path.to_string())).map_err(|bad| bad.to_string())
+    nic_placement_topology::file::from_json(text, Provenance::File(path.to_string()))
+        .map_err(|bad| bad.to_string())
 }
 
 /// Reads the node from `/sys`.  If DMI and PCI addresses match a built-in model, adds the paths that the hypervisor

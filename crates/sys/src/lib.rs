@@ -7,11 +7,9 @@ mod cached;
 mod clock;
 mod environment;
 mod loaded;
-mod lock;
 mod memory;
 mod scout;
 mod stack;
-mod terminal;
 
 use std::io;
 
@@ -21,13 +19,11 @@ pub use cached::{Known, known};
 pub use clock::seconds_since_boot;
 pub use environment::set_variable_before_threads;
 pub use loaded::is_loaded_after_us;
-pub use lock::try_lock;
 pub use memory::{
     Balancing, MemoryPolicy, allowed_memory, fence_memory, memory_policy, prefer_memory,
 };
 pub use scout::{Question, Reply, Scout};
 pub use stack::stack_limit;
-pub use terminal::{terminal_columns, terminal_lines};
 
 /// The result of a call that returns 0 or sets errno(3).
 fn checked(answer: impl Into<libc::c_long>) -> io::Result<()> {

@@ -10,6 +10,8 @@ mod cores;
 mod function;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+#[path = "../../formats/src/file.rs"]
 mod write;
 
 use super::text::printable;
@@ -17,7 +19,8 @@ use super::{
     Bitmap, Gpu, Nic, NumaNode, PathType, PciAddress, PciFunction, Processor, Provenance, Topology,
     package_of,
 };
-use serde::{Deserialize, Serialize};
+pub use function::FIELDS as FUNCTION_FIELDS;
+use serde::Deserialize;
 use std::fmt;
 
 /// The field `format` of every topology file.
@@ -74,7 +77,7 @@ impl From<serde_json::Error> for BadTopology {
 }
 
 /// A topology file's fields, in the file's order, before the checks of [`Document::topology`].
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Document {
     format: String,
@@ -99,7 +102,7 @@ pub struct Document {
     paths: Vec<StatedPath>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NodeRow {
     os_index: u32,
@@ -113,7 +116,7 @@ struct NodeRow {
 }
 
 /// The CPUs of a core, or of several cores in a row whose numbers differ by `step`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Core {
     package: u32,
@@ -127,7 +130,7 @@ struct Core {
     step: Option<u32>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StatedPath {
     gpu: PciAddress,
@@ -136,33 +139,6 @@ struct StatedPath {
 }
 
 impl Document {
-    /// A node's file; `sources` state the origin of its facts.
-    pub fn of(node: &Topology, sources: &[String]) -> Document {
-        let numa_nodes = node.numa_nodes.iter().map(|numa| NodeRow {
-            os_index: numa.os_index,
-            cpus: numa.cpus.clone(),
-            distances: numa.distances.clone(),
-            package: (numa.package != package_of(&node.pus, &numa.cpus))
-                .then(|| numa.package.map_or(-1, i64::from)),
-        });
-        let paths = node.stated_paths.iter();
-        Document {
-            format: FORMAT.to_string(),
-            version: VERSION,
-            name: one_line(&node.name),
-            sources: sources.to_vec(),
-            processor: node.processor.clone(),
-            numa_nodes: numa_nodes.collect(),
-            pus: cores::rows(&node.pus),
-            pci: node.pci.iter().cloned().collect(),
-            gpus: node.gpus.clone(),
-            nics: node.nics.clone(),
-            paths: paths
-                .map(|(&(gpu, nic), &path)| StatedPath { gpu, nic, path })
-                .collect(),
-        }
-    }
-
     /// Checks the fields against each other.
     pub fn topology(self, provenance: Provenance) -> Result<Topology, BadTopology> {
         check::topology(self, provenance)
@@ -187,36 +163,7 @@ impl Document {
     }
 }
 
-/// A name without control characters, as a file can hold it; firmware may give any.
-fn one_line(name: &str) -> String {
-    let kept = name.chars().filter(|letter| !letter.is_control());
-    let kept: String = kept.take(MAX_TEXT).collect();
-    if kept.is_empty() {
-        "node".to_string()
-    } else {
-        kept
-    }
-}
-
 /// Parses and checks a topology file.
 pub fn from_json(text: &str, provenance: Provenance) -> Result<Topology, BadTopology> {
     Document::parse(text)?.topology(provenance)
-}
-
-/// The field `sources` of a topology file.
-pub fn sources(text: &str) -> Result<Vec<String>, BadTopology> {
-    let file = Document::parse(text)?;
-    check::sources(&file.sources)?;
-    Ok(file.sources)
-}
-
-/// Writes one line for each core, PCI function, GPU and NIC; [`from_json`] reads it back unless the topology is
-/// inconsistent, as from a broken `/sys`.
-pub fn to_json(node: &Topology) -> String {
-    to_json_with_sources(node, &[])
-}
-
-/// As [`to_json`], with the origin of the facts.
-pub fn to_json_with_sources(node: &Topology, sources: &[String]) -> String {
-    write::text(&Document::of(node, sources))
 }

@@ -1,6 +1,10 @@
 //! The node as data: NUMA nodes, CPUs, PCI tree, GPUs and NICs, and the distances between them.
 #![forbid(unsafe_code)]
 
+// the files that other crates' unit tests share name this crate
+#[cfg(test)]
+extern crate self as nic_placement_topology;
+
 mod bitmap;
 mod device;
 pub mod diagnostic;
@@ -15,6 +19,9 @@ pub mod pci;
 mod processor;
 mod source;
 mod text;
+#[cfg(test)]
+#[path = "path/tests/way.rs"]
+mod way;
 
 pub use bitmap::{Bitmap, CpuSet, NodeSet};
 pub use device::{Gpu, GpuVendor, LinkLayer, Nic, NicKind, NicRole, Port, PortState};
@@ -22,7 +29,7 @@ pub use index::{GpuIndex, NicIndex, PortRef};
 pub use link::{LinkRate, MAX_TENTHS_GT, MAX_WIDTH, PcieLink};
 pub use name::DeviceName;
 pub use network::{Network, SubnetPrefix};
-pub use path::{Ascent, Link, Meeting, PathType, Way};
+pub use path::{Ascent, Meeting, PathType};
 pub use pci::{HostBridge, PciAddress, PciFunction, PciParent, PciTree};
 pub use processor::{Arch, CpuVendor, Processor, X86};
 pub use source::{NodeSource, Scope};
@@ -124,7 +131,7 @@ pub fn package_of(pus: &[Pu], cpus: &CpuSet) -> Option<u32> {
 }
 
 /// The threads of each core, by package and core number.
-fn threads_by_core(pus: &[Pu]) -> BTreeMap<(u32, u32), CpuSet> {
+pub fn threads_by_core(pus: &[Pu]) -> BTreeMap<(u32, u32), CpuSet> {
     let mut cores: BTreeMap<_, CpuSet> = BTreeMap::new();
     for pu in pus {
         let core = cores.entry((pu.package, pu.core)).or_default();

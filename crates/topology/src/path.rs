@@ -33,22 +33,6 @@ impl PathType {
 
 display_as_serialized!(PathType);
 
-/// The path between two PCI functions.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Way {
-    pub kind: PathType,
-    /// PCIe links of known rate
-    pub links: Vec<Link>,
-    /// the NUMA nodes of the two functions, the smaller first; `None` if equal or unknown
-    pub crossing: Option<(u32, u32)>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Link {
-    /// under load
-    pub mbps: u64,
-}
-
 /// The bridges and links from a PCI function up to its host bridge.
 #[derive(Debug, Clone)]
 pub struct Ascent {
@@ -67,7 +51,7 @@ pub struct Ascent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meeting {
     pub kind: PathType,
-    /// as [`Way::crossing`]
+    /// the NUMA nodes of the two functions, the smaller first; `None` if equal or unknown
     pub crossing: Option<(u32, u32)>,
     links: (usize, usize),
 }
@@ -115,19 +99,6 @@ impl Topology {
     /// most one bridge below the lowest common bridge.  An unknown NUMA node makes the path [`PathType::Sys`].
     pub fn path_type(&self, a: PciAddress, b: PciAddress) -> PathType {
         self.meeting(&self.ascent(a), &self.ascent(b)).kind
-    }
-
-    pub fn way(&self, a: PciAddress, b: PciAddress) -> Way {
-        let (a, b) = (self.ascent(a), self.ascent(b));
-        let meeting = self.meeting(&a, &b);
-        let (links_a, links_b) = meeting.links;
-        let links = a.links.iter().take(links_a);
-        let links = links.chain(b.links.iter().take(links_b)).flatten();
-        Way {
-            kind: meeting.kind,
-            links: links.map(|&(_, mbps)| Link { mbps }).collect(),
-            crossing: meeting.crossing,
-        }
     }
 
     pub fn ascent(&self, address: PciAddress) -> Ascent {
@@ -252,6 +223,7 @@ fn broadcom_generation(switch: &PciFunction, level: u16) -> Option<u8> {
 mod tests {
     use super::super::*;
     use super::*;
+    use crate::way::Between;
 
     fn function(
         topology: &mut Topology,

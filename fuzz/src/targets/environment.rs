@@ -58,7 +58,7 @@ fn plan(machine: &str, words: &str) -> Plan {
         tasks: 4,
         total_tasks: 8,
         cpus_per_task: Some(4),
-        gpus: Some(gpus::slurms_numbers(
+        gpus: Some(nic_placement_launch::gpus::slurms_numbers(
             &node,
             &node.gpu_indices().collect::<Vec<_>>(),
         )),

@@ -4,9 +4,10 @@
 use super::{held, kept, machines};
 use nic_placement_core::config::Admin;
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::topology::{Provenance, Topology, file};
+use nic_placement_core::topology::{Provenance, Topology};
 use nic_placement_formats::import::{self, BadText};
 use nic_placement_formats::{archive, manifest};
+use nic_placement_formats::{file, node_file};
 use nic_placement_node::discover::{Manifest, Root, Scope};
 use nic_placement_node::{cache, read_root};
 
@@ -54,19 +55,16 @@ pub fn topology(data: &[u8]) {
         Ok(topology) => comes_back(data, &topology),
         Err(bad) => held::message(&bad.to_string()),
     }
-    if let Err(bad) = file::sources(text) {
-        held::message(&bad.to_string());
-    }
 }
 
 /// The bytes as they are, behind a checksum that fits, and as changes to the file of a known machine.
 pub fn node_file(data: &[u8]) {
     kept_bytes(data, data);
-    kept_bytes(data, &cache::sealed(data));
+    kept_bytes(data, &node_file::sealed(data));
     let Some((&machine, changes)) = data.split_first() else {
         return;
     };
-    let whole = cache::to_bytes(&kept::node_file(machine));
+    let whole = node_file::to_bytes(&kept::node_file(machine));
     let head = whole
         .iter()
         .position(|&byte| byte == b'\n')
@@ -77,14 +75,14 @@ pub fn node_file(data: &[u8]) {
         let place = usize::from(u16::from_le_bytes([change[0], change[1]])) % content.len();
         content[place] = change[2];
     }
-    kept_bytes(data, &cache::sealed(&content));
+    kept_bytes(data, &node_file::sealed(&content));
 }
 
 fn kept_bytes(data: &[u8], bytes: &[u8]) {
     match cache::from_bytes(bytes, from()) {
         Ok(read) => {
             assert!(cache::is_node_file(bytes));
-            let again = cache::from_bytes(&cache::to_bytes(&read), from());
+            let again = cache::from_bytes(&node_file::to_bytes(&read), from());
             assert_eq!(again.as_ref(), Ok(&read));
             // `refresh` writes none that is not consistent
             let of_json = file::from_json(&file::to_json(&read.topology), from());

@@ -4,6 +4,7 @@
 use super::work::Work;
 use super::{formats, held, tree};
 use nic_placement_core::topology::{Provenance, Topology};
+use nic_placement_formats::node_file;
 use nic_placement_node::cache::NodeFile;
 use nic_placement_node::discover::manifest::Entry;
 use nic_placement_node::discover::{Manifest, Root, Scope};
@@ -30,7 +31,7 @@ fn booted(mut manifest: Manifest) -> Root {
 
 fn made(model: &str) -> NodeFile {
     let manifest = tree::manifest(tree::entries(model));
-    kept::make(&booted(manifest), THEN, "then".to_string())
+    node_file::make(&booted(manifest), THEN, "then".to_string())
         .expect("a node")
         .0
 }

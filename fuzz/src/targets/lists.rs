@@ -5,11 +5,12 @@ use super::held;
 use nic_placement_core::config::hostlist::HostList;
 use nic_placement_core::config::plugstack::patterns;
 use nic_placement_core::config::rollout::Rollout;
-use nic_placement_core::config::{components, cpu_bind, releases};
+use nic_placement_core::config::{components, cpu_bind};
 use nic_placement_core::topology::{
     CpuSet, DeviceName, HostBridge, Network, PciAddress, Processor, SubnetPrefix, Topology,
 };
 use nic_placement_fleet::audit::hostlist::compressed;
+use nic_placement_fleet::doctor::releases;
 use nic_placement_formats::synthesise::modalias;
 use nic_placement_launch::gpu_list::gpus_named;
 use nic_placement_node::platform;

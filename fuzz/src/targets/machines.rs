@@ -5,10 +5,12 @@ use super::built::{self, Bytes};
 use super::held;
 use nic_placement_core::config::{Admin, Words};
 use nic_placement_core::libraries::{Evidence, FileText, Present};
-use nic_placement_core::maps::{self, FORMATS, Format, Subject};
+use nic_placement_core::maps::{self, Format, Subject};
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
 use nic_placement_core::step::{Starter, Step};
-use nic_placement_core::topology::{GpuIndex, Topology, file};
+use nic_placement_core::topology::{GpuIndex, Topology};
+use nic_placement_formats::file;
+use nic_placement_launch::formats::FORMATS;
 use nic_placement_launch::step::{self, GpuSplit, StepRequest};
 use nic_placement_node::platform;
 

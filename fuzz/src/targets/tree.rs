@@ -3,7 +3,8 @@
 
 use super::built::Bytes;
 use super::{formats, held};
-use nic_placement_core::topology::{Provenance, file};
+use nic_placement_core::topology::Provenance;
+use nic_placement_formats::file;
 use nic_placement_formats::synthesise::synthesise;
 use nic_placement_node::discover::manifest::{Entry, normalise};
 use nic_placement_node::discover::registered::{difference, links, registered};

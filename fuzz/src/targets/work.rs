@@ -8,7 +8,7 @@ use nic_placement_core::config::plugstack::patterns;
 use nic_placement_core::config::{Admin, Conf, Words, cpu_bind};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::libraries::wanted::Template;
-use nic_placement_core::maps::{self, FORMATS, Subject};
+use nic_placement_core::maps::{self, Subject};
 use nic_placement_core::plan::Plan;
 use nic_placement_core::step::Step;
 use nic_placement_core::topology::{CpuSet, GpuIndex, Provenance, Topology, file};
@@ -17,7 +17,8 @@ use nic_placement_fleet::audit::kinds::Bad;
 use nic_placement_fleet::audit::stream::{self, StreamPiece};
 use nic_placement_fleet::fabric::cabling::Cabling;
 use nic_placement_fleet::fabric::sources;
-use nic_placement_formats::{archive, import, manifest};
+use nic_placement_formats::{archive, import, manifest, node_file};
+use nic_placement_launch::formats::FORMATS;
 use nic_placement_launch::gpu_list::gpus_named;
 use nic_placement_launch::step;
 use nic_placement_node::discover::{Root, Scope};
@@ -146,7 +147,7 @@ fn sysfs(data: &[u8]) -> Work<'_> {
 }
 
 fn node_file(data: &[u8]) -> Work<'_> {
-    let bytes = cache::sealed(data);
+    let bytes = node_file::sealed(data);
     Box::new(move || {
         if let Ok(read) = cache::from_bytes(&bytes, made()) {
             black_box(mapped(read.topology, Admin::default()));

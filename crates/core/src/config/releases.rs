@@ -18,11 +18,6 @@ impl Release {
     pub fn stamp(&self) -> u32 {
         self.major << 16 | self.minor << 8
     }
-
-    /// `22.05`
-    pub fn name(&self) -> String {
-        format!("{}.{:02}", self.major, self.minor)
-    }
 }
 
 const fn release(api: i64, major: u32, minor: u32) -> Release {
@@ -47,54 +42,17 @@ pub fn of_api_version(version: i64) -> Option<&'static Release> {
     RELEASES.iter().find(|release| release.api == version >> 16)
 }
 
-/// The release in a text such as `slurm-wlm 24.11.5`.
-pub fn of_version(text: &str) -> Option<&'static Release> {
-    let number = text
-        .split([' ', '-'])
-        .find(|word| word.starts_with(|letter: char| letter.is_ascii_digit()))?;
-    let mut parts = number.split('.').map(|part| part.parse::<u32>().ok());
-    let version = (parts.next()??, parts.next()??);
-    RELEASES
-        .iter()
-        .find(|release| (release.major, release.minor) == version)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_release_is_known_by_its_api_and_by_its_version() {
+    fn a_release_is_known_by_its_api() {
         for release in &RELEASES {
             assert_eq!(of_api_version(release.api << 16 | 7), Some(release));
-            assert_eq!(
-                of_version(&format!("slurm-wlm {}.3", release.name())),
-                Some(release)
-            );
         }
         assert_eq!(RELEASES[0].stamp(), 0x160500);
-        for unknown in [
-            "",
-            "slurm",
-            "slurm-wlm",
-            "slurm 21.08.8",
-            "22",
-            "22.x",
-            "227.05",
-        ] {
-            assert_eq!(of_version(unknown), None, "`{unknown}`");
-        }
-        assert_eq!(
-            (
-                of_api_version(0),
-                of_api_version(47 << 16),
-                of_api_version(-1)
-            ),
-            (None, None, None)
-        );
-        assert_eq!(
-            of_version("slurm 25.11.0-rc1").map(Release::name),
-            Some("25.11".to_string())
-        );
+        let unknown = [0, 47 << 16, -1];
+        assert_eq!(unknown.map(of_api_version), [None; 3]);
     }
 }

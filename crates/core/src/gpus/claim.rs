@@ -145,23 +145,6 @@ mod tests {
     }
 
     #[test]
-    fn slurms_numbers_of_gpus_are_those_by_which_a_step_names_them() {
-        let mut topology = platform::model("dgx-h100").unwrap();
-        // two device files in another order than the PCI addresses
-        (0..)
-            .zip(&mut topology.gpus)
-            .for_each(|(minor, gpu)| gpu.minor = Some(minor));
-        (topology.gpus[2].minor, topology.gpus[3].minor) = (Some(3), Some(2));
-        let gpus = [7, 2, 3, 0].map(GpuIndex);
-        assert_eq!(crate::gpus::slurms_numbers(&topology, &gpus), "7,3,2,0");
-        let step = Step {
-            gpus: Some("7,3,2,0".to_string()),
-            ..Step::default()
-        };
-        assert_eq!(of_the_step(&topology, &step), gpus);
-    }
-
-    #[test]
     fn how_the_device_files_are_numbered_makes_no_promise_a_wrong_one() {
         let minors = [2, 3, 0, 1, 6, 7, 4, 5];
         for shift in 0..minors.len() {

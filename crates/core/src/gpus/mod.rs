@@ -22,15 +22,13 @@
 
 mod claim;
 mod list;
-mod seen;
 #[cfg(test)]
 mod tests;
 
 pub use claim::{by_local_id, uncountable};
 pub(crate) use list::entries;
-pub use seen::seen;
 
-use crate::diagnostic::{Diagnostic, Shown, more_entries};
+use crate::diagnostic::{Shown, more_entries};
 use crate::order::{self, Order};
 use crate::step::{Access, Claim, GpuGrant, Step};
 use crate::topology::GpuVendor::{self, Amd, Intel, Nvidia};
@@ -47,19 +45,7 @@ pub fn identify(node: &Topology, step: &Step, grant: &GpuGrant) -> Claim {
     sight.claim().unwrap_or_else(|| by_step(&sight, step))
 }
 
-/// A warning if the NVIDIA GPUs differ: CUDA's numbers may not be Slurm's.
-pub fn lint(node: &Topology) -> Option<Diagnostic> {
-    let kinds = unequal(node, &positions(node, Nvidia))?;
-    Some(Diagnostic::new(
-        CUDA_ORDER,
-        format!(
-            "the GPUs differ ({kinds}), and unless it is `PCI_BUS_ID` CUDA numbers the fastest first: which GPU a number means \
-             is then a guess; set it for all jobs, or let Slurm list UUIDs"
-        ),
-    ))
-}
-
-fn positions(node: &Topology, vendor: GpuVendor) -> Vec<GpuIndex> {
+pub fn positions(node: &Topology, vendor: GpuVendor) -> Vec<GpuIndex> {
     let gpus = node.gpu_indices();
     gpus.filter(|&gpu| node.gpu(gpu).vendor == vendor).collect()
 }
@@ -76,14 +62,15 @@ fn claimed(gpus: Vec<GpuIndex>, reason: &str) -> Claim {
     Claim { gpus, reason }
 }
 
-struct Sight<'a> {
-    node: &'a Topology,
-    grant: &'a GpuGrant,
+/// What a process may see of the node's GPUs.
+pub struct Sight<'a> {
+    pub node: &'a Topology,
+    pub grant: &'a GpuGrant,
 }
 
 impl Sight<'_> {
     /// The GPUs by the vendors' variables, else by denied devices; `None` without either.
-    fn claim(&self) -> Option<Claim> {
+    pub fn claim(&self) -> Option<Claim> {
         let vendors = self.vendors().into_iter();
         let listed = vendors.clone().filter_map(|vendor| self.listed(vendor));
         let listed: Vec<Claim> = listed.collect();
@@ -99,7 +86,7 @@ impl Sight<'_> {
         (!gpus.is_empty()).then(|| claimed(gpus, "the GPUs that the task may open"))
     }
 
-    fn vendors(&self) -> Vec<GpuVendor> {
+    pub fn vendors(&self) -> Vec<GpuVendor> {
         let has = |vendor: &GpuVendor| self.node.gpus.iter().any(|gpu| gpu.vendor == *vendor);
         GpuVendor::ALL.into_iter().filter(has).collect()
     }
@@ -111,7 +98,7 @@ impl Sight<'_> {
     }
 
     /// The vendor's GPUs that exist for the task, in the runtime's order.
-    fn visible(&self, vendor: GpuVendor) -> Vec<GpuIndex> {
+    pub fn visible(&self, vendor: GpuVendor) -> Vec<GpuIndex> {
         let denied = self.denies(vendor);
         let mut gpus = positions(self.node, vendor);
         // without a denial, a GPU whose device node was not found counts too
@@ -270,18 +257,8 @@ fn add(gpus: &mut Vec<GpuIndex>, gpu: GpuIndex) {
     }
 }
 
-/// The `SLURM_STEP_GPUS` of these GPUs.
-pub fn slurms_numbers(node: &Topology, gpus: &[GpuIndex]) -> String {
-    let by_file = by_file(node);
-    let number = |gpu: &GpuIndex| {
-        let place = by_file.iter().position(|other| other == gpu);
-        place.unwrap_or(gpu.0).to_string()
-    };
-    gpus.iter().map(number).collect::<Vec<_>>().join(",")
-}
-
 /// The GPUs of `SLURM_STEP_GPUS`, without denied ones.
-fn by_step(sight: &Sight, step: &Step) -> Claim {
+pub fn by_step(sight: &Sight, step: &Step) -> Claim {
     let node = sight.node;
     let none = |reason| claimed(Vec::new(), reason);
     if step.gpus.is_none() {
@@ -320,7 +297,7 @@ fn counts_mig(node: &Topology) -> bool {
 /// numbers, which we assume (Slurm's src/plugins/gres/gpu/gres_gpu.c, gpu_nvidia.c); with
 /// `AutoDetect=nvml` in PCI order, which the driver's numbers need not follow.  Positions are not
 /// files' numbers: AMD's files begin at `renderD128`, and a failed GPU leaves a gap.
-pub(crate) fn of_the_step(node: &Topology, step: &Step) -> Vec<GpuIndex> {
+pub fn of_the_step(node: &Topology, step: &Step) -> Vec<GpuIndex> {
     let by_file = by_file(node);
     let mut gpus = Vec::new();
     for entry in entries(step.gpus.as_deref().unwrap_or_default()) {
@@ -356,7 +333,7 @@ pub(crate) fn is_slurms(variable: &str) -> bool {
 }
 
 /// GPUs in the order of their device files' numbers; in PCI order if one is unknown.
-fn by_file(node: &Topology) -> Vec<GpuIndex> {
+pub fn by_file(node: &Topology) -> Vec<GpuIndex> {
     let mut by_file: Vec<GpuIndex> = node.gpu_indices().collect();
     if node.gpus.iter().all(|gpu| gpu.minor.is_some()) {
         by_file.order_by_key(|&gpu| (node.gpu(gpu).vendor, node.gpu(gpu).minor));
@@ -365,7 +342,7 @@ fn by_file(node: &Topology) -> Vec<GpuIndex> {
 }
 
 /// The kinds of GPUs if they differ: CUDA's default is fastest first.
-fn unequal(node: &Topology, gpus: &[GpuIndex]) -> Option<String> {
+pub fn unequal(node: &Topology, gpus: &[GpuIndex]) -> Option<String> {
     let gpus = || gpus.iter().map(|&gpu| node.gpu(gpu));
     let models = order::set(gpus().filter_map(|gpu| gpu.model.as_deref()));
     let devices = order::set(gpus().filter_map(|gpu| node.pci.get(gpu.address)?.device));

@@ -40,9 +40,9 @@ pub(super) fn line(
 /// Adds one of our variables.
 pub(super) fn add(line: &mut String, name: &str, value: &str) {
     let _ = write!(line, " set:{name}=");
-    match memchr::memchr2(b' ', b'%', value.as_bytes()) {
-        None => *line += value,
-        Some(_) => *line += &value.replace('%', "%25").replace(' ', "%20"),
+    match value.contains([' ', '%']) {
+        false => *line += value,
+        true => *line += &value.replace('%', "%25").replace(' ', "%20"),
     }
 }
 

@@ -62,16 +62,6 @@ fn sglangs_reading(text: &str, gpu: usize) -> Result<Vec<String>, String> {
 }
 
 #[test]
-fn a_word_names_a_format_and_no_word_names_one_of_ranks() {
-    for (word, format, _) in FORMATS {
-        assert_eq!(Format::named(word), Some(format), "{word}");
-    }
-    for word in ["openmpi", "mpich", "intel-mpi", "nccl"] {
-        assert_eq!(Format::named(word), None, "{word}");
-    }
-}
-
-#[test]
 fn sglang_finds_each_gpus_nics() {
     for machine in platform::names() {
         let expected = expected(machine);

@@ -7,6 +7,7 @@ use crate::libraries::{FileText, Present};
 use crate::placement::Change;
 use crate::step::Claim;
 use crate::topology::CpuSet;
+use crate::topology::GpuIndex;
 use crate::topology::{LinkLayer, PciAddress, Provenance};
 use crate::wish::Admin;
 use nic_placement_formats::synthesise::synthesise;

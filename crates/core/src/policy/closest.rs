@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::explain::why_this;
-use super::solve::{Answer, MOST_RAILS, RailSet, solve};
+use super::solve::{MOST_RAILS, RailSet, Solved, solve};
 use super::{Ways, parts, placements};
 use crate::order::Order;
 use crate::placement::{GpuPlacement, NodePlacement, Rail};
@@ -50,7 +50,7 @@ pub(super) fn map_gpus(
         }
     }
     let ways = Ways::for_answer(node, &map.rails, &wish.admin.through, &rails_of);
-    let choices = ways.choices(&Answer::new(&ways.problem, rails_of));
+    let choices = ways.choices(&Solved::new(&ways.problem, rails_of));
     for (index, (gpu, choices)) in gpus.iter_mut().zip(choices).enumerate() {
         let added = match choices.len().saturating_sub(own[index].len()) {
             0 => String::new(),

@@ -5,9 +5,13 @@
 
 mod all;
 mod closest;
-pub(crate) mod explain;
+pub mod explain;
 pub(crate) mod ladder;
 mod links;
+#[cfg(test)]
+#[path = "../../../launch/src/explain.rs"]
+#[allow(dead_code, reason = "the trait is of launch")]
+mod pairs;
 mod parts;
 pub(crate) mod ports;
 mod rail;
@@ -19,7 +23,7 @@ use crate::placement::{GpuPlacement, NodePlacement, Rail, RailUse};
 use crate::topology::{GpuIndex, Topology};
 pub use crate::wish::{Pattern, Selection, Through, pattern};
 use crate::wish::{Policy, Wish};
-use solve::{Answer, RailSet};
+pub use solve::{RailSet, Solved};
 pub use ways::Ways;
 
 /// The map of a node for a job that may have company there.
@@ -58,9 +62,9 @@ fn placements(
     ways: &Ways,
     rails_of: &[RailSet],
     wish: &Wish,
-    mut reason: impl FnMut(&mut Answer, GpuIndex, &[RailUse]) -> String,
+    mut reason: impl FnMut(&mut Solved, GpuIndex, &[RailUse]) -> String,
 ) -> Vec<GpuPlacement> {
-    let mut answer = Answer::new(&ways.problem, rails_of.to_vec());
+    let mut answer = ways.answer(rails_of.to_vec());
     let choices = ways.choices(&answer);
     let gpus = node.numbered_gpus().zip(choices);
     gpus.map(|((gpu, device), choices)| GpuPlacement {

@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 use super::Through;
-use super::solve::{Answer, Load, Problem, RailSet, solve};
+use super::solve::{Load, Problem, RailSet, Solved, solve};
 use super::ways::Ways;
 use crate::placement::{NicsEach, Rail};
 use crate::topology::{PciAddress, Topology};
@@ -76,7 +76,7 @@ pub(super) fn solved(node: &Topology, rails: &[Rail], through: &Through) -> (Way
         false => Ways::for_answer(node, rails, through, &with_idle),
     };
     let anew = solve(&ways.problem);
-    let with_idle = Answer::new(&ways.problem, with_idle);
+    let with_idle = Solved::new(&ways.problem, with_idle);
     let rails_of = match anew.score() <= with_idle.score() {
         true => anew.rails_of,
         false => with_idle.rails_of,
@@ -131,7 +131,7 @@ mod tests {
     use super::{Part, Problem, RailSet, add_idle};
     use crate::placement::{NicsEach, NodePlacement, Pair, Policy};
     use crate::policy::tests::{Parts, names, parts};
-    use crate::policy::{explain, map, map_of};
+    use crate::policy::{map, map_of, pairs};
     use crate::topology::{GpuIndex, PciAddress, PciFunction, PortState, Topology};
     use crate::wish::Wish;
     use nic_placement_node::platform;
@@ -453,7 +453,7 @@ mod tests {
             let node = dealt(&topology, Policy::Closest, NicsEach::Auto);
             let is_part = |gpu: &GpuIndex| node.gpu(*gpu).reason.contains("nearest NICs (");
             for gpu in topology.gpu_indices().filter(is_part) {
-                let pairs = explain::pairs(&topology, &node, &Wish::default(), gpu);
+                let pairs = pairs::pairs(&topology, &node, &Wish::default(), gpu);
                 let key = |pair: &Pair| (Reverse(pair.alone_mbps), pair.path);
                 let best = pairs.iter().map(key).min();
                 for pair in pairs.iter().filter(|pair| pair.chosen) {

@@ -205,9 +205,9 @@ proptest! {
                     answer[gpu] = [code % rails].into_iter().collect();
                     code /= rails;
                 }
-                solve::Answer::new(&ways.problem, answer).worst_mbps()
+                solve::Solved::new(&ways.problem, answer).worst_mbps()
             });
-            prop_assert!(solve::Answer::new(&ways.problem, rails_of(&is)).worst_mbps() > staying.max().unwrap());
+            prop_assert!(solve::Solved::new(&ways.problem, rails_of(&is)).worst_mbps() > staying.max().unwrap());
         }
     }
 
@@ -495,7 +495,7 @@ fn of_two_far_nics_the_one_on_the_nearer_numa_node_wins() {
     topology.numa_nodes[1].distances = vec![32, 10, 32];
     let node = closest(&topology);
     assert_eq!(first_names(&node), ["mlx5_1:1"]);
-    let pairs = explain::pairs(&topology, &node, &Wish::default(), GpuIndex(0));
+    let pairs = pairs::pairs(&topology, &node, &Wish::default(), GpuIndex(0));
     assert_eq!(
         pairs[1].why,
         "it is as near (SYS) by name, but between NUMA nodes farther apart"
@@ -586,7 +586,7 @@ fn every_pair_of_every_built_in_machine_is_explained_once() {
         let topology = platform::model(model.name).unwrap();
         let node = closest(&topology);
         for gpu in topology.gpu_indices() {
-            let pairs = explain::pairs(&topology, &node, &Wish::default(), gpu);
+            let pairs = pairs::pairs(&topology, &node, &Wish::default(), gpu);
             assert_eq!(
                 pairs.len(),
                 node.rails.len() + node.excluded.len(),

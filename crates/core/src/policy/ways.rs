@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::links::{Climb, Links};
-use super::solve::{Answer, KINDS, Problem, RailSet};
+use super::solve::{KINDS, Problem, RailSet, Solved};
 use super::{Through, gbps};
 use crate::order::{self, Order};
 use crate::placement::{Rail, RailIndex, RailUse};
@@ -24,7 +24,7 @@ pub struct Ways {
 
 impl Ways {
     /// Paths for a finished answer: each GPU wants as many rails as it has there.
-    pub(super) fn for_answer(
+    pub fn for_answer(
         node: &Topology,
         rails: &[Rail],
         through: &Through,
@@ -114,6 +114,10 @@ impl Ways {
         }
     }
 
+    pub fn answer(&self, rails_of: Vec<RailSet>) -> Solved<'_> {
+        Solved::new(&self.problem, rails_of)
+    }
+
     pub fn kind(&self, gpu: GpuIndex, rail: RailIndex) -> PathType {
         self.kinds[gpu.0][rail.0]
     }
@@ -137,7 +141,7 @@ impl Ways {
     }
 
     /// For each GPU its rails with their shares, best first.
-    pub(super) fn choices(&self, answer: &Answer) -> Vec<Vec<RailUse>> {
+    pub(super) fn choices(&self, answer: &Solved) -> Vec<Vec<RailUse>> {
         let of_gpu = |(gpu, rails): (usize, &RailSet)| {
             let choice = |rail: usize| RailUse {
                 rail: RailIndex(rail),

@@ -3,9 +3,9 @@
 #![forbid(unsafe_code)]
 
 use super::facts::{DeviceAccess, Machine};
+use super::gpus;
 use super::{Examined, Verdict, listed, or_ok};
 use nic_placement_core::diagnostic::counted;
-use nic_placement_core::gpus;
 use nic_placement_core::topology::{GpuVendor, NicKind};
 
 pub(super) fn has_rdma(subject: &Examined) -> bool {

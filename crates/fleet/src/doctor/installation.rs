@@ -3,9 +3,10 @@
 
 use super::facts::{Installation, NodeFileState, Owned, Plugstack, Unasked};
 use super::host::has_rdma;
+use super::releases::{name, of_version};
 use super::{Examined, Verdict, or_ok};
 use nic_placement_core::config::PluginLine;
-use nic_placement_core::config::releases::{self, RELEASES};
+use nic_placement_core::config::releases::RELEASES;
 use nic_placement_core::diagnostic::Diagnostic;
 
 /// The versions of Slurm that the end-to-end cases ran on, as `srun --version` prints them; tests/slurm/releases.tsv has the
@@ -34,9 +35,9 @@ pub(super) fn slurm(subject: &Examined) -> Vec<Verdict> {
     let tested = |of| {
         TESTED
             .into_iter()
-            .find(|tested| releases::of_version(tested) == Some(of))
+            .find(|tested| of_version(tested) == Some(of))
     };
-    let release = releases::of_version(version).map(|release| (release.name(), tested(release)));
+    let release = of_version(version).map(|release| (name(release), tested(release)));
     vec![match release {
         Some((name, Some(tested))) => {
             Verdict::ok(format!("`{shown}`: release {name}, tested with {tested}"))
@@ -45,7 +46,7 @@ pub(super) fn slurm(subject: &Examined) -> Vec<Verdict> {
             "`{shown}`: the plugin answers to release {name}, and was not tested with it"
         )),
         None => {
-            let (first, last) = (RELEASES[0].name(), RELEASES[RELEASES.len() - 1].name());
+            let (first, last) = (name(&RELEASES[0]), name(&RELEASES[RELEASES.len() - 1]));
             let text = format!(
                 "`{shown}`: no release that the plugin knows ({first} to {last}): Slurm will refuse it"
             );

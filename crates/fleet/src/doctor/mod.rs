@@ -7,11 +7,13 @@
 pub mod config_space;
 pub mod facts;
 mod gpudirect;
+pub mod gpus;
 mod host;
 pub mod installation;
 mod links;
 mod ports;
 mod redirect;
+pub mod releases;
 pub(crate) mod shortfall;
 pub mod table;
 #[cfg(test)]

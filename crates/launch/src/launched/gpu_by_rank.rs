@@ -76,7 +76,7 @@ pub(super) fn gpu_by_rank(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nic_placement_core::gpus::seen;
+    use crate::gpus::seen;
     use nic_placement_core::step::{Access, Step};
     use nic_placement_core::topology::{GpuIndex, GpuVendor};
     use nic_placement_node::platform;

@@ -6,11 +6,11 @@ mod launcher;
 pub mod rank;
 
 use crate::caller::without_absent;
+use crate::gpus::{self, seen};
 use gpu_by_rank::gpu_by_rank;
 use launcher::Launcher;
 use nic_placement_core::config::{Admin, ENVIRONMENT, Words, components, cpu_bind};
 use nic_placement_core::diagnostic::Shown;
-use nic_placement_core::gpus::{self, seen};
 use nic_placement_core::libraries::Present;
 use nic_placement_core::libraries::marker::{self, Marker};
 use nic_placement_core::placement::Bind;

@@ -10,6 +10,7 @@ mod software;
 use super::manifest::Entry;
 use super::synthesise::synthesise;
 use super::*;
+use crate::way::Between;
 use machines::machines;
 use nic_placement_core::wish::Admin;
 use nic_placement_topology::file::MAX_NUMA_NODES;

@@ -5,7 +5,9 @@ use super::*;
 use crate::discover::Manifest;
 use crate::discover::manifest::Entry;
 use crate::discover::synthesise::synthesise;
+use crate::node_file::{make, sealed, to_bytes};
 use crate::platform;
+use crate::{Scope, read_root};
 use nic_placement_core::placement::agreement::Agreement;
 use nic_placement_core::policy;
 use nic_placement_core::wish::Wish;
@@ -66,13 +68,9 @@ fn every_known_machine_comes_back_from_its_file_and_is_mapped_as_if_it_were_read
     assert!(recorded.len() > 3);
     for (machine, manifest) in models.chain(recorded) {
         let node = made(&manifest);
-        let bytes = cache::to_bytes(&node);
+        let bytes = to_bytes(&node);
         let again = cache::from_bytes(&bytes, Provenance::ThisSystem).unwrap();
-        assert_eq!(
-            (&again, cache::to_bytes(&again)),
-            (&node, bytes),
-            "{machine}"
-        );
+        assert_eq!((&again, to_bytes(&again)), (&node, bytes), "{machine}");
 
         let kept = settled(&manifest, again, 112).unwrap();
         assert_eq!((kept.age, kept.diagnostics.len()), (12, 0), "{machine}");
@@ -285,7 +283,7 @@ fn mig_instances_and_a_missing_uuid_are_read_at_the_step() {
 
 #[test]
 fn a_damaged_file_is_refused_with_what_is_wrong() {
-    let bytes = cache::to_bytes(&made(&shown("dgx-h100")));
+    let bytes = to_bytes(&made(&shown("dgx-h100")));
     let why = |bytes: &[u8]| {
         cache::from_bytes(bytes, Provenance::ThisSystem)
             .unwrap_err()
@@ -330,14 +328,14 @@ fn a_damaged_file_is_refused_with_what_is_wrong() {
 
 /// What stands behind the checksum.
 fn content(machine: &str) -> Vec<u8> {
-    let whole = cache::to_bytes(&made(&shown(machine)));
+    let whole = to_bytes(&made(&shown(machine)));
     let head = whole.iter().position(|&byte| byte == b'\n').unwrap() + 1;
     whole[head + 4..].to_vec()
 }
 
 #[test]
 fn what_is_written_changes_only_together_with_its_version() {
-    let whole = cache::to_bytes(&made(&shown("gh200")));
+    let whole = to_bytes(&made(&shown("gh200")));
     let line = whole.split(|&byte| byte == b'\n').next().unwrap();
     let known = (
         String::from_utf8_lossy(line).into_owned(),
@@ -364,9 +362,9 @@ proptest! {
             content.truncate(at % content.len());
         }
         // what is accepted is consistent: it is written and read as the same node
-        match cache::from_bytes(&cache::sealed(&content), Provenance::ThisSystem) {
+        match cache::from_bytes(&sealed(&content), Provenance::ThisSystem) {
             Ok(node) => {
-                let again = cache::from_bytes(&cache::to_bytes(&node), Provenance::ThisSystem);
+                let again = cache::from_bytes(&to_bytes(&node), Provenance::ThisSystem);
                 prop_assert_eq!(again, Ok(node));
             }
             Err(bad) => {

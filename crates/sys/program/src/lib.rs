@@ -10,14 +10,20 @@
 //!
 //! [`ask_drivers`] loads the vendors' libraries, which no other process of ours does.
 //!
+//! [`try_lock`] and [`terminal_columns`] are what the tool alone asks of the system.
+//!
 //! A package of its own, since a constructor is in every program that links its package: the plugin's are Slurm's.
 #![allow(unsafe_code)]
 
 mod beside;
 mod driver;
+mod lock;
+mod terminal;
 
 pub use beside::{Running, Signals};
 pub use driver::{DriverAnswer, DriverDevice, DriverError, ask_drivers, copies};
+pub use lock::try_lock;
+pub use terminal::{terminal_columns, terminal_lines};
 
 use std::ffi::{CString, OsStr, OsString, c_char, c_int};
 use std::io;

@@ -7,8 +7,9 @@ use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::topology::Scope;
-use nic_placement_core::topology::{Topology, file};
+use nic_placement_core::topology::Topology;
 use nic_placement_formats::describe::{self, FileFormat};
+use nic_placement_formats::file;
 use nic_placement_formats::import::nccl;
 use std::path::{Path, PathBuf};
 

@@ -7,8 +7,9 @@ use super::{Failure, output, tell};
 use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
 use nic_placement_core::libraries::FileText;
-use nic_placement_core::maps::{self, FORMATS, Format, Subject};
+use nic_placement_core::maps::{self, Format, Subject};
 use nic_placement_core::plan::Plan;
+use nic_placement_launch::formats::{self, FORMATS};
 use nic_placement_launch::step;
 use std::path::PathBuf;
 
@@ -61,7 +62,7 @@ pub(super) fn run(options: &MapOptions, page: &mut Page) -> Result<(), Failure> 
         return Err(format!("`{}` has no GPU", topology.name).into());
     }
     // clap refuses other words
-    let format = Format::named(&options.format).unwrap_or(Format::Json);
+    let format = formats::named(&options.format).unwrap_or(Format::Json);
     let read = |_: &str| Some(FileText::default());
     let step = step::for_engines(&topology, &gpus);
     let plan = Plan::new(topology, wish, step, &read);

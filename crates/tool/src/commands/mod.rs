@@ -32,7 +32,7 @@ mod trial;
 mod verify;
 
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
-use nic_placement_sys as sys;
+use nic_placement_program::terminal_columns;
 use page::{Colour, Page};
 use std::ffi::OsString;
 use std::fmt;
@@ -188,7 +188,7 @@ fn overview(table: &clap::Command) -> String {
 pub fn main() -> ExitCode {
     /// More than any command needs: 60 KiB, and 300 KiB without optimisation.
     const STACK: usize = 512 << 10;
-    let limit = sys::stack_limit();
+    let limit = nic_placement_sys::stack_limit();
     if limit >= STACK as u64 {
         return answer();
     }
@@ -215,7 +215,7 @@ fn answer() -> ExitCode {
             let colour = line
                 .color
                 .is_on(is_terminal, no_color.as_deref(), terminal.as_deref());
-            let columns = sys::terminal_columns(stdout.as_fd());
+            let columns = terminal_columns(stdout.as_fd());
             let mut page = Page::new(colour, is_terminal).with_columns(columns);
             let result = match line.command {
                 Some(command) => run(command, &mut page),

@@ -12,10 +12,11 @@ use clap::ValueHint;
 use nic_placement_core::config::NodeFileUse;
 use nic_placement_core::topology::Topology;
 use nic_placement_formats::import::nccl;
+use nic_placement_formats::node_file;
 use nic_placement_launch::plugstack;
 use nic_placement_node::discover::Root;
 use nic_placement_node::discover::root::{self, Author, Obstacle, Unreadable};
-use nic_placement_node::{cache, kept};
+use nic_placement_program::try_lock;
 use nic_placement_sys as sys;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
@@ -130,7 +131,7 @@ fn refresh(files: &Files) -> Result<(), Failure> {
             )
         })?;
     // the age counts from before the first question: what is read may be as old as that
-    let (node, diagnostics) = kept::make(
+    let (node, diagnostics) = node_file::make(
         &Root::live(),
         sys::seconds_since_boot(),
         utc(SystemTime::now()),
@@ -138,7 +139,7 @@ fn refresh(files: &Files) -> Result<(), Failure> {
     diagnostics
         .iter()
         .for_each(|diagnostic| super::tell(&diagnostic.to_string()));
-    output::write(place, &cache::to_bytes(&node))?;
+    output::write(place, &node_file::to_bytes(&node))?;
     for_nccl(&node.topology, place)?;
     let admin = plugstack::admin(plugstack, None, |name| std::env::var_os(name))
         .0
@@ -227,7 +228,7 @@ pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
 /// The lock, until it is dropped; `None` if another process holds it, perhaps one that waits for hardware.
 fn lock(path: &Path) -> io::Result<Option<File>> {
     let file = root::open_to_lock(path)?;
-    Ok(sys::try_lock(&file)?.then_some(file))
+    Ok(try_lock(&file)?.then_some(file))
 }
 
 /// `2026-11-22 02:30:01 UTC`

@@ -9,11 +9,12 @@ use super::page::{Page, Table, Text};
 use super::request::{self, NodeOptions, PlanOptions};
 use super::{Failure, shortfalls};
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::gpus;
 use nic_placement_core::libraries::FileText;
 use nic_placement_core::plan::Plan;
 use nic_placement_core::step::Step;
-use nic_placement_core::topology::{Nic, PciAddress, Topology, file};
+use nic_placement_core::topology::{Nic, PciAddress, Topology};
+use nic_placement_fleet::doctor::gpus;
+use nic_placement_formats::file;
 
 /// the node: NUMA nodes, GPUs, NICs, the paths between, and why a GPU got its NICs
 ///

@@ -79,7 +79,7 @@ pub(super) fn header(format: Option<&str>, version: Option<u64>) -> Result<()> {
     }
 }
 
-pub(super) fn sources(sources: &[String]) -> Result<()> {
+fn sources(sources: &[String]) -> Result<()> {
     let mut sources = sources.iter().enumerate();
     sources.try_for_each(|(i, source)| free_text(format_args!("sources[{i}]"), source))
 }

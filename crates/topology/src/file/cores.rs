@@ -3,7 +3,7 @@
 
 use super::check::{Result, at_most, once, wrong};
 use super::{Core, MAX_CORES};
-use crate::{Bitmap, Pu, threads_by_core};
+use crate::{Bitmap, Pu};
 
 pub(super) fn pus(rows: &[Core]) -> Result<Vec<Pu>> {
     at_most("pus", rows.len(), MAX_CORES)?;
@@ -49,41 +49,4 @@ pub(super) fn pus(rows: &[Core]) -> Result<Vec<Pu>> {
     once("pus", "", cores.into_iter())?;
     once("pus", ".pus", rows_of_pus.into_iter())?;
     Ok(pus)
-}
-
-/// One row for each run of cores that differ by a number.
-pub(super) fn rows(pus: &[Pu]) -> Vec<Core> {
-    let mut rows: Vec<Core> = Vec::new();
-    let mut last = Bitmap::new();
-    for ((package, core), pus) in threads_by_core(pus) {
-        let above = step_between(&last, &pus);
-        last = pus.clone();
-        match rows.last_mut() {
-            // a row's second core sets its step
-            Some(row)
-                if row.package == package
-                    && row.core.checked_add(row.cores.unwrap_or(1)) == Some(core)
-                    && above.is_some()
-                    && (row.cores.is_none() || row.step.or(Some(1)) == above) =>
-            {
-                row.cores = Some(row.cores.unwrap_or(1) + 1);
-                row.step = above.filter(|&step| step != 1);
-            }
-            _ => rows.push(Core {
-                package,
-                core,
-                pus,
-                cores: None,
-                step: None,
-            }),
-        }
-    }
-    rows
-}
-
-/// The positive number by which each member of `high` exceeds its counterpart in `low`.
-fn step_between(low: &Bitmap, high: &Bitmap) -> Option<u32> {
-    let step = high.first()?.checked_sub(low.first()?)?;
-    let same = low.iter().map(|low| low + step).eq(high.iter());
-    (step > 0 && same).then_some(step)
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use std::fmt;
 
 /// The fields after address and parent, in written order.
-const FIELDS: [&str; 12] = [
+pub const FIELDS: [&str; 12] = [
     "class",
     "vendor",
     "device",
@@ -96,26 +96,4 @@ fn fields(line: &str) -> Result<Map<String, Value>, String> {
     }
     fields.insert("link".to_string(), link.into());
     Ok(fields)
-}
-
-pub(super) fn line(function: &Value) -> String {
-    let (link, shown) = (&function["link"], |value: &Value| match value.as_str() {
-        Some(text) => text.to_string(),
-        None => value.to_string(),
-    });
-    let same = link["current"] == link["max"];
-    let [address, parent] = ["address", "parent"].map(|field| shown(&function[field]));
-    let mut line = format!("{address} below {parent}");
-    for field in FIELDS {
-        let value = match field {
-            "link" if same => &link["current"],
-            "link.current" | "link.max" if !same => &link[&field[5..]],
-            "link" | "link.current" | "link.max" => continue,
-            _ => &function[field],
-        };
-        if !value.is_null() {
-            line.push_str(&format!("; {field} {}", shown(value)));
-        }
-    }
-    line
 }

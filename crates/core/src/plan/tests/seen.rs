@@ -99,7 +99,13 @@ fn containers_that_name_the_hosts_description_divide_the_nics_below_a_switch() {
             access: access.collect(),
             ..Default::default()
         };
-        let claim = Some(crate::gpus::seen(&topology, &Step::default(), &gpus));
+        // the GPUs that it may open
+        let own = topology.gpu_indices();
+        let own = own.filter(|gpu| gpus.access[gpu.0] == crate::step::Access::Allowed);
+        let claim = Some(crate::step::Claim {
+            gpus: own.collect(),
+            reason: String::new(),
+        });
         let plan = Plan::new(topology, Wish::default(), Step::default(), &|_| None);
         let task = Task {
             gpus,

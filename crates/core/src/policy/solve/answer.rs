@@ -33,28 +33,28 @@ pub(crate) struct Score {
     pub(super) users: u64,
 }
 
-pub(crate) struct Answer<'p> {
+pub struct Solved<'p> {
     pub(super) problem: &'p Problem,
     /// `[gpu]`
-    pub(crate) rails_of: Vec<RailSet>,
+    pub rails_of: Vec<RailSet>,
     pub(super) load: Load<'p>,
     /// `[gpu]`: its bandwidth in Mbit/s, rounded down
     pub(super) shares: Vec<u64>,
 }
 
-impl<'p> Answer<'p> {
-    pub(crate) fn new(problem: &'p Problem, rails_of: Vec<RailSet>) -> Answer<'p> {
+impl<'p> Solved<'p> {
+    pub(crate) fn new(problem: &'p Problem, rails_of: Vec<RailSet>) -> Solved<'p> {
         let load = Load::of(problem, &rails_of);
-        Answer::with_load(problem, rails_of, load)
+        Solved::with_load(problem, rails_of, load)
     }
 
     pub(super) fn with_load(
         problem: &'p Problem,
         rails_of: Vec<RailSet>,
         load: Load<'p>,
-    ) -> Answer<'p> {
+    ) -> Solved<'p> {
         let shares = load.totals(&rails_of);
-        Answer {
+        Solved {
             problem,
             rails_of,
             load,
@@ -66,7 +66,7 @@ impl<'p> Answer<'p> {
         self.load.share(gpu, rail) / PARTS
     }
 
-    pub(crate) fn users(&self, rail: usize) -> usize {
+    pub fn users(&self, rail: usize) -> usize {
         self.load.paths(rail)
     }
 

@@ -2,7 +2,7 @@
 //! rounds.
 #![forbid(unsafe_code)]
 
-use super::answer::Answer;
+use super::answer::Solved;
 use super::load::Move;
 use super::problem::{PARTS, path_digit};
 use std::cmp::{Ordering, Reverse};
@@ -14,7 +14,7 @@ const ROUNDS: usize = 8;
 const COMPARISONS: usize = 8192;
 
 /// The answer after all moves and exchanges that gain.
-pub(super) fn improved(answer: Answer) -> Answer {
+pub(super) fn improved(answer: Solved) -> Solved {
     let problem = answer.problem;
     let in_one_round = problem.wants.iter().sum::<usize>() * problem.rails();
     let rounds = ROUNDS.min(COMPARISONS / in_one_round.max(1));
@@ -41,7 +41,7 @@ pub(super) fn improved(answer: Answer) -> Answer {
 }
 
 struct Improving<'p> {
-    answer: Answer<'p>,
+    answer: Solved<'p>,
     /// the least share of any GPU
     worst: u64,
     /// `[link]`: the GPUs that cross it, ascending, each as often as it has paths across
@@ -98,7 +98,7 @@ impl Improving<'_> {
     /// Exchanges two rails among all GPUs that have one of them, where that brings a better rail to
     /// one of these GPUs, or an earlier one to the first.
     fn try_swap(&mut self, from: usize, to: usize) -> bool {
-        let Answer {
+        let Solved {
             problem, rails_of, ..
         } = &self.answer;
         let mut moves: Vec<Move> = Vec::new();
@@ -137,7 +137,7 @@ impl Improving<'_> {
     /// It may overlook a gain of other GPUs: one with several rails can make up for a loss on one
     /// of them.
     fn may_move(&self, Move { gpu, from, to }: Move) -> bool {
-        let Answer { problem, load, .. } = &self.answer;
+        let Solved { problem, load, .. } = &self.answer;
         if problem.wants[gpu] > 1 {
             return true;
         }
@@ -160,7 +160,7 @@ impl Improving<'_> {
 
     /// As `may_move`, of two GPUs that exchange rails.
     fn may_exchange(&self, moves: &[Move; 2]) -> bool {
-        let Answer {
+        let Solved {
             problem,
             load,
             shares,
@@ -222,7 +222,7 @@ impl Improving<'_> {
     /// The GPUs whose shares attempted moves change, with the new shares; `None` if one is below
     /// the worst-off GPU's now.  `before` has the levels of the links on the moves' paths.
     fn changed_shares(&self, moves: &[Move], before: &[(usize, u64)]) -> Option<Vec<(usize, u64)>> {
-        let Answer {
+        let Solved {
             load,
             rails_of,
             shares,

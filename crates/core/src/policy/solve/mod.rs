@@ -22,13 +22,15 @@ mod start;
 #[cfg(test)]
 pub(super) mod tests;
 
-pub(crate) use answer::{Answer, Loss};
+pub(crate) use answer::Loss;
+pub use answer::Solved;
 pub(crate) use load::Load;
 pub(crate) use problem::{KINDS, Problem};
-pub(crate) use rails::{MOST_RAILS, RailSet};
+pub(crate) use rails::MOST_RAILS;
+pub use rails::RailSet;
 
 /// A good answer: each GPU has as many rails as it wants and the node has.
-pub(crate) fn solve(problem: &Problem) -> Answer<'_> {
+pub(crate) fn solve(problem: &Problem) -> Solved<'_> {
     let near = start::nearest(problem);
     if near.is_ideal() {
         return near;

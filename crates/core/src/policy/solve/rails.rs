@@ -6,28 +6,28 @@ pub(crate) const MOST_RAILS: usize = 64;
 
 /// Rails of a node, by their positions below [`MOST_RAILS`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct RailSet(u64);
+pub struct RailSet(u64);
 
 impl RailSet {
     /// The first `count` rails of a node.
-    pub(crate) fn first(count: usize) -> RailSet {
+    pub fn first(count: usize) -> RailSet {
         (0..count.min(MOST_RAILS)).collect()
     }
 
-    pub(crate) fn contains(self, rail: usize) -> bool {
+    pub fn contains(self, rail: usize) -> bool {
         self.0 >> rail & 1 == 1
     }
 
-    pub(crate) fn len(self) -> usize {
+    pub fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    pub(crate) fn is_empty(self) -> bool {
+    pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
     /// Ascending.
-    pub(crate) fn iter(self) -> impl Iterator<Item = usize> + use<> {
+    pub fn iter(self) -> impl Iterator<Item = usize> + use<> {
         let mut left = self.0;
         std::iter::from_fn(move || {
             let first = left.trailing_zeros() as usize;
@@ -38,23 +38,23 @@ impl RailSet {
         })
     }
 
-    pub(crate) fn with(self, rail: usize) -> RailSet {
+    pub fn with(self, rail: usize) -> RailSet {
         RailSet(self.0 | 1 << rail)
     }
 
-    pub(crate) fn without(self, rail: usize) -> RailSet {
+    pub fn without(self, rail: usize) -> RailSet {
         RailSet(self.0 & !(1 << rail))
     }
 
-    pub(crate) fn and(self, other: RailSet) -> RailSet {
+    pub fn and(self, other: RailSet) -> RailSet {
         RailSet(self.0 & other.0)
     }
 
-    pub(crate) fn minus(self, other: RailSet) -> RailSet {
+    pub fn minus(self, other: RailSet) -> RailSet {
         RailSet(self.0 & !other.0)
     }
 
-    pub(crate) fn union(sets: &[RailSet]) -> RailSet {
+    pub fn union(sets: &[RailSet]) -> RailSet {
         RailSet(sets.iter().fold(0, |all, set| all | set.0))
     }
 }

@@ -2,14 +2,14 @@
 #![forbid(unsafe_code)]
 
 use super::RailSet;
-use super::answer::Answer;
+use super::answer::Solved;
 use super::load::Load;
 use super::problem::{KINDS, Problem};
 use std::cmp::Reverse;
 
 /// GPU after GPU the nearest rail, of these that with the fewest users so far: the rule of other
 /// programs.
-pub(super) fn nearest(problem: &Problem) -> Answer<'_> {
+pub(super) fn nearest(problem: &Problem) -> Solved<'_> {
     let given = given(problem);
     let mut users = vec![0; problem.rails()];
     given
@@ -31,11 +31,11 @@ pub(super) fn nearest(problem: &Problem) -> Answer<'_> {
         users[rail] += 1;
         Some(rail)
     });
-    Answer::new(problem, rails_of)
+    Solved::new(problem, rails_of)
 }
 
 /// Each GPU in turn takes the rail that gives it most then; of equals the nearest, then the first.
-pub(super) fn richest(problem: &Problem) -> Answer<'_> {
+pub(super) fn richest(problem: &Problem) -> Solved<'_> {
     let given = given(problem);
     let mut load = Load::of(problem, &given);
     let rails_of = in_turn(problem, given, |gpu, open| {
@@ -54,7 +54,7 @@ pub(super) fn richest(problem: &Problem) -> Answer<'_> {
         load.put(gpu, rail);
         Some(rail)
     });
-    Answer::with_load(problem, rails_of, load)
+    Solved::with_load(problem, rails_of, load)
 }
 
 /// The rails of GPUs without a choice.

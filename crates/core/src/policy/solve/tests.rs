@@ -103,7 +103,7 @@ fn rail_of(machine: &Machine) -> Vec<usize> {
 /// What each GPU gets, in Gbit/s.
 fn shares(machine: &Machine, rails_of: &[Vec<usize>]) -> Vec<u64> {
     let problem = machine.problem();
-    Answer::new(&problem, sets(rails_of))
+    Solved::new(&problem, sets(rails_of))
         .shares
         .iter()
         .map(|mbps| mbps / 1000)
@@ -359,7 +359,7 @@ fn as_many_paths_of_a_kind_as_there_can_be_are_still_nearer_than_one_farther() {
 fn a_move_loses_in_the_first_respect_in_which_the_answers_differ() {
     let loss = |machine: &Machine, rails_of: &[usize], gpu: usize, to: usize| {
         let rails_of: Vec<Vec<usize>> = rails_of.iter().map(|&rail| vec![rail]).collect();
-        Answer::new(&machine.problem(), sets(&rails_of))
+        Solved::new(&machine.problem(), sets(&rails_of))
             .loss(gpu, to)
             .unwrap()
     };

@@ -60,7 +60,7 @@ fn losses(machines: &[Parts], each: usize) -> (usize, f64) {
         let ours = solve::solve(&ways.problem);
         if let Some(better) = solve::tests::better(&ways.problem, &ours.score()) {
             worse += 1;
-            let better = solve::Answer::new(&ways.problem, better);
+            let better = solve::Solved::new(&ways.problem, better);
             least = least.min(ours.worst_mbps() as f64 / better.worst_mbps() as f64);
         }
     }

@@ -145,7 +145,7 @@ fn a_pair_says_why_the_gpu_has_the_nic_or_not() {
             nics_per_task: NicsEach::Number(1),
             ..Wish::default()
         };
-        explain::pairs(topology, &map(topology, &request), &request, GpuIndex(gpu))
+        pairs::pairs(topology, &map(topology, &request), &request, GpuIndex(gpu))
     };
     let whys = |policy, gpu| -> Vec<String> {
         pairs(&topology, policy, gpu)
@@ -173,7 +173,7 @@ fn a_pair_says_why_the_gpu_has_the_nic_or_not() {
         ..Wish::default()
     };
     let node = map_of(&topology, &spread, Some(&[GpuIndex(0)]), &[]);
-    let of_nobody = explain::pairs(&topology, &node, &spread, GpuIndex(2));
+    let of_nobody = pairs::pairs(&topology, &node, &spread, GpuIndex(2));
     assert!(
         of_nobody
             .iter()
@@ -252,7 +252,7 @@ fn a_nic_that_is_only_farther_and_one_that_is_left_for_steadiness_are_called_so(
         ..Wish::default()
     };
     let why = |topology: &Topology, gpu: usize, nic: &str| {
-        let pairs = explain::pairs(topology, &map(topology, &request), &request, GpuIndex(gpu));
+        let pairs = pairs::pairs(topology, &map(topology, &request), &request, GpuIndex(gpu));
         pairs.into_iter().find(|pair| pair.nic == nic).unwrap().why
     };
     let farther = machine(&[0], &[(0, 400), (1, 400)]);

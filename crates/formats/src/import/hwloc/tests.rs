@@ -6,6 +6,7 @@ mod machines;
 mod properties;
 
 use super::*;
+use crate::way::Between;
 use machines::{VERSION_1, VERSION_2, VERSION_3};
 use nic_placement_core::topology::{
     Gpu, GpuVendor, HostBridge, LinkLayer, Nic, NicKind, PathType, PciAddress, PciParent,
@@ -449,10 +450,7 @@ fn a_machine_without_numa_nodes_counts_as_one_node() {
 fn what_is_read_is_consistent_and_can_be_kept_as_a_topology_file() {
     for text in [VERSION_1, VERSION_2, VERSION_3] {
         let (topology, _) = good(text);
-        let kept = nic_placement_core::topology::file::to_json(&topology);
-        assert_eq!(
-            nic_placement_core::topology::file::from_json(&kept, provenance()),
-            Ok(topology)
-        );
+        let kept = crate::file::to_json(&topology);
+        assert_eq!(crate::file::from_json(&kept, provenance()), Ok(topology));
     }
 }

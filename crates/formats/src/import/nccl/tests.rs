@@ -6,6 +6,7 @@ pub(super) mod rules;
 mod writing;
 
 use super::*;
+use crate::way::Between;
 use nic_placement_core::topology::{CpuSet, Gpu, GpuVendor, Nic, NicKind, PathType, PortState};
 use properties::facts;
 

@@ -6,11 +6,11 @@ mod namespace;
 use crate::discover::manifest::Entry;
 use crate::discover::synthesise::synthesise;
 use crate::discover::{Root, Scope, discover};
+use crate::file::{self, MAX_NETWORKS};
 use crate::platform::recognise::{Dmi, recognise, supply};
 use nic_placement_core::policy;
 use nic_placement_core::wish::Wish;
 use nic_placement_topology::diagnostic::Diagnostic;
-use nic_placement_topology::file::{self, MAX_NETWORKS};
 use nic_placement_topology::{NicRole, Port, Provenance, SubnetPrefix, Topology};
 
 const HEADER: &str =

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::*;
-use nic_placement_topology::file::{from_json, to_json};
+use crate::file::{from_json, to_json};
 
 /// Distances of a Granite Rapids with three sub-NUMA clusters to a socket, as its firmware says them (the kernel's commit
 /// 4d6dd05d07d0).

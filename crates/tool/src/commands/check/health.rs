@@ -9,7 +9,7 @@ use super::FAIL;
 use nic_placement_fleet::audit::report::Report;
 use nic_placement_fleet::doctor::{plain, reason};
 use nic_placement_node::discover::root;
-use nic_placement_sys as sys;
+use nic_placement_program::try_lock;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -110,7 +110,7 @@ fn lock(folder: &Path, begun: Instant, patience: Duration) -> Lock {
         return Lock::Ours(None);
     };
     loop {
-        match sys::try_lock(&file) {
+        match try_lock(&file) {
             // an earlier check's length would tell a waiting one that only hardware is left to wait for
             Ok(true) => {
                 let _ = file.set_len(0);

@@ -8,7 +8,6 @@ pub(super) use table::Table;
 pub(super) use text::{Style, Text, list, shown};
 
 use nic_placement_core::topology::PathType;
-use nic_placement_sys as sys;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::IsTerminal;
@@ -70,7 +69,7 @@ impl Page {
 
     /// A page without colours for this stream.
     pub(super) fn of<T: IsTerminal + AsFd>(stream: &T) -> Page {
-        let columns = sys::terminal_columns(stream.as_fd());
+        let columns = nic_placement_program::terminal_columns(stream.as_fd());
         Page::new(false, stream.is_terminal()).with_columns(columns)
     }
 

@@ -11,6 +11,7 @@ use nic_placement_core::policy::{Through, gbps};
 use nic_placement_core::topology::{GpuIndex, PathType, Topology};
 use nic_placement_core::wish::Wish;
 use nic_placement_launch::answers;
+use nic_placement_launch::explain::Explain;
 
 pub(super) fn explain(
     plan: &Plan,

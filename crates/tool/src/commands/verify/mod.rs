@@ -21,7 +21,7 @@ use super::{Ending, Failure, beside, output, tell, threads};
 use clap::ValueHint;
 use look::{Looks, Wanted, numbers_of_this_process};
 use nic_placement_core::topology::Topology;
-use nic_placement_sys as sys;
+use nic_placement_program as sys;
 use nic_placement_traffic::exposition;
 use nic_placement_traffic::report::NodeReport;
 use std::ffi::OsString;

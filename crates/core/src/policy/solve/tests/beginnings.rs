@@ -14,13 +14,13 @@ fn near(kinds: &[Vec<u8>]) -> Problem {
 }
 
 /// The rail of each GPU in a simple answer.
-fn rails(begun: Answer) -> Vec<usize> {
+fn rails(begun: Solved) -> Vec<usize> {
     lists(&begun.rails_of).concat()
 }
 
 fn improved(problem: &Problem, begun: &[usize]) -> Vec<usize> {
     let begun: Vec<Vec<usize>> = begun.iter().map(|&rail| vec![rail]).collect();
-    rails(improve::improved(Answer::new(problem, sets(&begun))))
+    rails(improve::improved(Solved::new(problem, sets(&begun))))
 }
 
 #[test]

@@ -86,7 +86,7 @@ proptest! {
         let others: Vec<usize> = (0..problem.rails()).filter(|rail| !rails_of[gpu].contains(*rail)).collect();
         prop_assume!(!others.is_empty());
         let rail = others[rail.index(others.len())];
-        let score = |rails_of: &[RailSet]| Answer::new(&problem, rails_of.to_vec()).score();
+        let score = |rails_of: &[RailSet]| Solved::new(&problem, rails_of.to_vec()).score();
         let here = score(&rails_of);
         let moved = |own: usize| {
             let mut other = rails_of.clone();
@@ -94,7 +94,7 @@ proptest! {
             score(&other)
         };
         let there = rails_of[gpu].iter().map(moved).min().unwrap();
-        let loss = Answer::new(&problem, rails_of).loss(gpu, rail).unwrap();
+        let loss = Solved::new(&problem, rails_of).loss(gpu, rail).unwrap();
         match loss {
             Loss::Less { there: less, here: more, .. } => {
                 prop_assert!(less < more && there.shares > here.shares);

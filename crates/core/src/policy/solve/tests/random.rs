@@ -85,7 +85,7 @@ fn losses(kind: fn(&mut Dice) -> Machine, each: usize) -> (usize, usize, f64) {
         let Some(better) = better(&problem, &ours) else {
             continue;
         };
-        let most = best_of_the_worst(&problem, Answer::new(&problem, better).score());
+        let most = best_of_the_worst(&problem, Solved::new(&problem, better).score());
         worse += 1;
         worst_off += usize::from(most > ours.shares.0[0]);
         least = least.min(ours.shares.0[0] as f64 / most as f64);
@@ -96,7 +96,7 @@ fn losses(kind: fn(&mut Dice) -> Machine, each: usize) -> (usize, usize, f64) {
 /// What the worst-off GPU gets in the best answer.
 fn best_of_the_worst(problem: &Problem, mut known: Score) -> u64 {
     while let Some(better) = better(problem, &known) {
-        known = Answer::new(problem, better).score();
+        known = Solved::new(problem, better).score();
     }
     known.shares.0[0]
 }

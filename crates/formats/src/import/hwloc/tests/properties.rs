@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::*;
-use nic_placement_core::topology::file::{from_json, to_json};
+use crate::file::{from_json, to_json};
 use proptest::prelude::*;
 
 /// Every refusal is one line of bounded length, findings are few and short, and every accepted text passes

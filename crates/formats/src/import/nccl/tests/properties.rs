@@ -4,9 +4,11 @@
 
 use super::super::*;
 use super::{SAMPLE, parse, rules};
+use crate::file;
+use crate::way::Between;
 use nic_placement_core::topology::{
     Gpu, GpuVendor, HostBridge, LinkLayer, LinkRate, Nic, NicKind, NumaNode, PathType, Port,
-    PortState, file,
+    PortState,
 };
 use proptest::prelude::*;
 

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::*;
-use nic_placement_core::topology::file;
+use crate::file;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use std::fmt::Write;

@@ -1,11 +1,21 @@
 //! A process's GPUs, with or without Slurm.
 #![forbid(unsafe_code)]
 
-use super::{Sight, by_step, claimed};
-use crate::step::{Claim, GpuGrant, Step};
-use crate::topology::{GpuIndex, Topology};
+use nic_placement_core::gpus::{Sight, by_file, by_step};
+use nic_placement_core::step::{Claim, GpuGrant, Step};
+use nic_placement_core::topology::{GpuIndex, Topology};
 
-/// As [`super::identify`], but all without a variable, a denied device or a step's list.
+/// The `SLURM_STEP_GPUS` of these GPUs.
+pub fn slurms_numbers(node: &Topology, gpus: &[GpuIndex]) -> String {
+    let by_file = by_file(node);
+    let number = |gpu: &GpuIndex| {
+        let place = by_file.iter().position(|other| other == gpu);
+        place.unwrap_or(gpu.0).to_string()
+    };
+    gpus.iter().map(number).collect::<Vec<_>>().join(",")
+}
+
+/// As [`nic_placement_core::gpus::identify`], but all without a variable, a denied device or a step's list.
 pub fn seen(node: &Topology, step: &Step, grant: &GpuGrant) -> Claim {
     let sight = Sight { node, grant };
     if let Some(claim) = sight.claim() {
@@ -21,13 +31,15 @@ pub fn seen(node: &Topology, step: &Step, grant: &GpuGrant) -> Claim {
         (true, true) => "the node has no GPU",
         (true, false) => "it may open no GPU",
     };
-    claimed(gpus, reason)
+    let reason = reason.to_string();
+    Claim { gpus, reason }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::step::Access;
+    use nic_placement_core::gpus::of_the_step;
+    use nic_placement_core::step::Access;
     use nic_placement_node::platform;
 
     fn dgx() -> Topology {
@@ -98,5 +110,22 @@ mod tests {
             "{}",
             found.reason
         );
+    }
+
+    #[test]
+    fn slurms_numbers_of_gpus_are_those_by_which_a_step_names_them() {
+        let mut topology = platform::model("dgx-h100").unwrap();
+        // two device files in another order than the PCI addresses
+        (0..)
+            .zip(&mut topology.gpus)
+            .for_each(|(minor, gpu)| gpu.minor = Some(minor));
+        (topology.gpus[2].minor, topology.gpus[3].minor) = (Some(3), Some(2));
+        let gpus = [7, 2, 3, 0].map(GpuIndex);
+        assert_eq!(slurms_numbers(&topology, &gpus), "7,3,2,0");
+        let step = Step {
+            gpus: Some("7,3,2,0".to_string()),
+            ..Step::default()
+        };
+        assert_eq!(of_the_step(&topology, &step), gpus);
     }
 }

@@ -9,8 +9,10 @@ use std::os::fd::AsRawFd;
 pub fn try_lock(file: &File) -> io::Result<bool> {
     // SAFETY: `file` keeps the descriptor open, and no memory is touched.
     let result = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
-    match super::checked(result) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-        result => result.map(|()| true),
+    let error = io::Error::last_os_error();
+    match result {
+        0 => Ok(true),
+        _ if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        _ => Err(error),
     }
 }
