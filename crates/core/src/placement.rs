@@ -128,10 +128,6 @@ impl NodePlacement {
         (0..self.rails.len()).map(RailIndex)
     }
 
-    pub fn numbered_rails(&self) -> impl Iterator<Item = (RailIndex, &Rail)> {
-        self.rail_indices().zip(&self.rails)
-    }
-
     /// The GPUs' placements, with their positions.
     pub fn numbered_gpus(&self) -> impl Iterator<Item = (GpuIndex, &GpuPlacement)> {
         (0..).map(GpuIndex).zip(&self.gpus)
