@@ -1,8 +1,8 @@
-//! In srun, sbatch and salloc: which of several words is the nearest, a typo in the environment, told before anything is
-//! queued, and a word to the node about what it cannot see.
+//! In srun, sbatch and salloc: decides between the option and the variable, reports typos before
+//! the job is queued, and sets variables for the nodes.
 //!
-//! Slurm hands the option of sbatch and salloc to the sruns inside as if these had been given it (src/common/spank.c,
-//! `spank_process_env_options`), so it would beat a variable that was set closer to them.
+//! Slurm gives sruns the option of their sbatch or salloc as their own (src/common/spank.c,
+//! `spank_process_env_options`), so it would beat a variable that was set later.
 #![forbid(unsafe_code)]
 
 use crate::log::say;
@@ -19,17 +19,18 @@ use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Variables that sbatch and salloc leave in the environment of the job: for srun, sbatch and salloc, and for the node
-/// (src/common/spank.c, `_opt_env_name`; `_set_spank_env` of salloc.c and sbatch.c; the same from 22.05 to 26.05).
+/// Variables in which sbatch and salloc hand on the option: to sruns and to the node
+/// (src/common/spank.c, `_opt_env_name`; `_set_spank_env` of salloc.c and sbatch.c; the same from
+/// 22.05 to 26.05).
 const LEFT: [&str; 2] = [
     "SLURM_SPANK__SLURM_SPANK_OPTION_nic_placement_nic_placement",
     "_SLURM_SPANK_OPTION_nic_placement_nic_placement",
 ];
 
-/// The value of [`ENVIRONMENT`] when sbatch or salloc was given the option, which beat it.
+/// The value of [`ENVIRONMENT`] when the option of sbatch or salloc beat it.
 const BEFORE: &str = "SLURM_NIC_PLACEMENT_BEFORE";
 
-/// Before Slurm looks for the option: takes away what sbatch or salloc left, where the variable has been set since.
+/// Before Slurm reads the option: removes sbatch's or salloc's, if the variable was set since.
 pub(crate) fn init() {
     let (before, set) = (variable(BEFORE), variable(ENVIRONMENT));
     if replaces_the_allocations(set.as_deref(), before.as_deref()) {
@@ -37,19 +38,19 @@ pub(crate) fn init() {
     }
 }
 
-/// The option's own typo has ended the command already.  Slurm ignores the answer of an optional plugin here, so a typo in
-/// the variable cannot: the job runs without placement, and the user knows why.
+/// Reports a typo in the variable. Slurm ignores an optional plugin's return value here, so the job
+/// runs, without placement; a typo in the option has ended the command already.
 pub(crate) fn init_post_opt() {
     if let Some(Err(bad)) = words_of_variable() {
         log::error!("{ENVIRONMENT}: {bad}; ignored");
     }
 }
 
-/// In srun: tells a user that asks for placement that the admin has switched it off, and tells the nodes so.
+/// In srun: if the admin has disabled placement, tells a user that asks for it, and the nodes.
 ///
-/// What is wrong with the file here is the admin's matter, and the nodes have files of their own.
+/// A fault in this host's file is not shown: nodes read their own.
 pub(crate) fn tell_the_user() {
-    /// Slurm calls again for each component.
+    /// Slurm calls again for each component of a heterogeneous job.
     static IS_TOLD: AtomicBool = AtomicBool::new(false);
     let environment = words_of_variable().and_then(Result::ok);
     let wish = Wish::new(
@@ -58,7 +59,7 @@ pub(crate) fn tell_the_user() {
         option::value().as_ref(),
     );
     if !IS_TOLD.load(Ordering::Relaxed) {
-        // that of an outer srun
+        // an outer srun's
         unset(ALREADY_REPORTED);
     }
     if !wish.places() || IS_TOLD.load(Ordering::Relaxed) {
@@ -76,10 +77,10 @@ pub(crate) fn tell_the_user() {
     }
 }
 
-/// The option's words when each component of the command line was settled: Slurm then calls this process again.
+/// The option's words of each component: Slurm calls this process again for each.
 static COMPONENTS: Mutex<Vec<Option<Words>>> = Mutex::new(Vec::new());
 
-/// In srun: hands the nodes what holds for all components of a heterogeneous job, an `off` and a way of binding of any.
+/// In srun: sets variables for all nodes if any component has `off`, or names `--cpu-bind`.
 pub(crate) fn tell_the_components() {
     let mut settled = COMPONENTS.lock().unwrap_or_else(PoisonError::into_inner);
     if begin_to_differ(&mut settled) {
@@ -88,7 +89,7 @@ pub(crate) fn tell_the_components() {
         );
     }
     if settled.len() == 1 {
-        // that of an outer srun
+        // an outer srun's
         return unset(components::OFF);
     }
     if settled
@@ -113,15 +114,15 @@ pub(crate) fn tell_the_components() {
     );
 }
 
-/// Notes the words of one more component; true if they are the first that differ from those before.
+/// Adds a component's words; true if they are the first to differ.
 fn begin_to_differ(settled: &mut Vec<Option<Words>>) -> bool {
     let differed = differ(settled);
     settled.push(option::value());
     !differed && differ(settled)
 }
 
-/// In sbatch and salloc: says once that the steps inside get the same words, where the components have different ones.  A
-/// batch script has those of the first component, the shell of salloc those of the last.
+/// In sbatch and salloc: reports once that components have different words. A batch script's sruns
+/// inherit the first component's, those of salloc's shell the last's.
 pub(crate) fn tell_of_components() {
     let mut settled = COMPONENTS.lock().unwrap_or_else(PoisonError::into_inner);
     if begin_to_differ(&mut settled) {
@@ -144,8 +145,8 @@ fn arguments() -> Vec<String> {
         .collect()
 }
 
-/// In srun: tells the nodes whether the user named a way of binding.  The command line says it; what the node sees is
-/// not always clear.
+/// In srun: tells the nodes whether the user named `--cpu-bind`, which a node's environment does
+/// not always show.
 pub(crate) fn tell_the_node() {
     let told = cpu_bind::word_of_srun(&arguments(), variable(cpu_bind::READ_BY_SRUN).as_deref());
     let is_nobodys = told.is_none() && cpu_bind::is_of_an_outer_step(variable);
@@ -154,7 +155,7 @@ pub(crate) fn tell_the_node() {
     }
 }
 
-/// In sbatch and salloc: notes the variable's value for the sruns inside.
+/// In sbatch and salloc: keeps the variable's value for the sruns inside.
 pub(crate) fn note_what_was_before() {
     if option::value().is_none() {
         return;
