@@ -63,8 +63,8 @@ pub(crate) fn size_of_words() -> usize {
 /// Keeps the facts about the step's command.
 ///
 /// With `--multi-prog` the second word is the text of the file that the first names, up to 4 MiB
-/// (Slurm's src/srun/launch.c, `_load_multi`). Slurm tells plugins of no `--multi-prog`, so every
-/// second word is read as such a file.
+/// (Slurm's src/srun/launch.c, `_load_multi`). Slurm does not tell plugins of `--multi-prog`, so
+/// any second word is read as such a file; a program's own argument does not look like one.
 pub(crate) fn note(words: [Option<&CStr>; 2], all: &mut dyn Iterator<Item = &CStr>) {
     STARTED.get_or_init(|| {
         // execve(2) takes no longer word: it is the text of `--multi-prog`, of which a task runs
@@ -108,8 +108,8 @@ pub(crate) fn words() -> &'static [&'static str] {
 ///
 /// Open MPI's mpirun starts the first node's ranks itself, with the batch script's variables and
 /// none of ours. Libraries that number NICs in a list (NCCL with SHARP, NVSHMEM) fail or connect
-/// wrong NICs where nodes differ. So its daemons are placed on all of the job's nodes or none, or
-/// inside a placed step, of which mpirun and daemons share the variables.
+/// wrong NICs where nodes differ. So its daemons are placed only if they run on all of the job's
+/// nodes, or in a placed step, of which mpirun and daemons share the variables.
 pub(crate) fn why_not_placed(spank: &SpankHandle) -> Option<&'static str> {
     if daemon()? == Daemon::Overlaying {
         return Some(

@@ -7,17 +7,16 @@ use crate::libraries::wanted::is_variable_name;
 use crate::wish::{Bind, GpuUse, Libraries, Mem, NicsEach, Policy, Strictness, Switch, Words};
 use std::fmt;
 
-/// The lists of all words, with Slurm and without.
 const LISTS: &str = "`srun --nic-placement=help` and `nic-placement plan --help` list all";
 
-/// Bytes of one text of words, at most: every word once is a tenth of it.
+/// Ten times the bytes of all words.
 const MAX_BYTES: usize = 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadWord {
-    /// a word that is not in the option table; the known ones are looked up only for a message
+    /// not in the option table; suggestions are searched only for a message
     Unknown(String),
-    /// anything else, as the message has it
+    /// the text of any other message
     Misplaced(String),
 }
 
@@ -45,8 +44,8 @@ fn not_both(first: &str, second: &str) -> BadWord {
 }
 
 impl Words {
-    /// Reads words separated by commas.  Slurm spells the option without an argument in three ways: nothing, empty text,
-    /// and the literal `(null)` in steps of a batch job (spank.c, `_option_setenv`).
+    /// Parses words separated by commas. Slurm passes an option without an argument as NULL, as
+    /// empty text, or in steps of a batch job as `(null)` (spank.c, `_option_setenv`).
     pub fn parse(text: &str) -> Result<Words, BadWord> {
         let mut words = Words::default();
         let text = if text == "(null)" { "" } else { text };
@@ -68,12 +67,12 @@ impl Words {
         Ok(words)
     }
 
-    /// These words with nearer ones laid over them, which count where both say something.
+    /// Merges these words with nearer ones, which have precedence.
     #[must_use]
     pub fn overlaid(&self, nearer: &Words) -> Words {
         let (policy, observe) = match (nearer.policy, nearer.observe) {
             (None, false) => (self.policy, self.observe),
-            // a step that was off is observed from here on
+            // `observe` ends `off`
             (None, true) => (self.policy.filter(|policy| *policy != Switch::Off), true),
             said => said,
         };
@@ -105,7 +104,7 @@ impl Words {
         }
     }
 
-    /// Takes one word.  In `env=ucx,nccl` a bare word that can belong to the open `list` does.
+    /// In `env=ucx,nccl` the second word extends the open `list` if it can.
     fn take(&mut self, word: &str, list: &mut Option<&'static str>) -> Result<(), BadWord> {
         if !word.contains('=') && list.is_some_and(|list| self.extend_list(list, word).is_ok()) {
             return Ok(());
@@ -147,7 +146,7 @@ impl Words {
             "env" | "no-env" if value.is_empty() => return Err(misfit()),
             "env" | "no-env" => {
                 *list = Some(spec.name);
-                // an `env=` replaces the one before it
+                // the last `env=` replaces earlier ones
                 if spec.name == "env" {
                     (self.env, self.env_names) = (Some(Libraries::NONE), Vec::new());
                 }
@@ -166,7 +165,7 @@ impl Words {
         Ok(())
     }
 
-    /// Takes one more entry, or several with `+` between them, into a list.
+    /// Adds entries, separated by `+`, to a list.
     fn extend_list(&mut self, list: &str, entries: &str) -> Result<(), BadWord> {
         let fits = |entry: &str| match list {
             "env" => Libraries::named(entry).is_some() || is_variable_name(entry),
@@ -202,7 +201,7 @@ impl Words {
     }
 }
 
-/// The entry of `no-env=` that takes back the others.
+/// Empties `no-env=`.
 const NO_VARIABLE: &str = "none";
 
 const GPU_USES: [(&str, GpuUse); 2] = [("visible", GpuUse::Visible), ("local-id", GpuUse::LocalId)];
@@ -225,7 +224,7 @@ pub(super) fn named<T: Copy>(table: &[(&str, T)], word: &str) -> Option<T> {
         .map(|(_, meaning)| *meaning)
 }
 
-/// Takes the word if it is in `table`.  It is an error if the text has another word of the table.
+/// Accepts a word of `table`, unless another word of it was there before.
 fn say_once<T: Copy + PartialEq>(
     said: &mut Option<T>,
     table: &[(&str, T)],
@@ -252,7 +251,7 @@ fn nics_per_task(value: &str) -> Option<NicsEach> {
         .map(NicsEach::Number)
 }
 
-/// A user's text as a message may show it: short, and without what would move a terminal's cursor.
+/// Short, and without characters that move a terminal's cursor.
 fn shown(text: &str) -> String {
     Shown::word(text, 40).to_string()
 }
