@@ -1,5 +1,5 @@
-//! What the admin of this node says: plugstack.conf's arguments, the configuration file, and the switch that turns all off; and
-//! what the user's words make of it.
+//! The settings of this node's admin: plugstack.conf's arguments, the configuration file, the file
+//! that disables placement; and the wish of admin and user.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::config::rollout::Rollout;
@@ -11,22 +11,22 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// The admin's settings for a step of one partition here.
 pub struct Found {
-    /// all layers together
+    /// merged from all layers
     pub admin: Admin,
     pub findings: Vec<Diagnostic>,
-    /// the file and its path, for a caller that looks at its lines for other nodes and partitions too
+    /// for a check of its lines for other nodes and partitions
     pub file: Option<(Conf, String)>,
-    /// the reason why no step is placed here, even if its user asks
+    /// the reason why no step is placed here
     pub off: Option<Off>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Off {
-    /// the place of the switch that the admin threw
+    /// the place of `disable`, or the file that disables placement
     Disabled(String),
-    /// the configuration file cannot be used, and may hold that switch; or an argument is not understood
+    /// a configuration file that cannot be used, since it may have `disable`; or an argument that
+    /// is not understood
     Refused(String),
 }
 
@@ -39,11 +39,11 @@ impl fmt::Display for Off {
     }
 }
 
-/// The name of this node, as the kernel has it: slurmstepd has none that a user's environment could not change.
+/// The kernel's name of the node: a user can change the others in slurmstepd's reach.
 const HOSTNAME: &str = "/proc/sys/kernel/hostname";
 
-/// Reads the settings.  `partition` reads the step's partition from its environment, which its user could have changed;
-/// only if a line needs it.
+/// Reads the settings. `partition` is called only if a line needs it; its answer comes from the
+/// user's environment.
 pub fn find<'a>(
     arguments: impl IntoIterator<Item = &'a str>,
     partition: impl FnOnce() -> Option<String>,
@@ -92,7 +92,7 @@ pub fn find<'a>(
     }
 }
 
-/// The first argument or line that is not understood.
+/// The first refused argument or line.
 fn refusal(findings: &[Diagnostic]) -> Option<String> {
     let mut refused = findings.iter().filter(|finding| finding.refuses);
     let first = refused.next()?;
@@ -102,7 +102,8 @@ fn refusal(findings: &[Diagnostic]) -> Option<String> {
     })
 }
 
-/// The files whose existence turns all off: beside the configuration file, and in the usual place whatever `conf=` says.
+/// Files that disable placement if they exist: beside the configuration file, and in the usual
+/// folder whatever `conf=` says.
 fn switches(path: &str) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = [path, conf::PATH]
         .map(|path| Path::new(path).with_extension("disabled"))
@@ -111,8 +112,7 @@ fn switches(path: &str) -> Vec<PathBuf> {
     files
 }
 
-/// The file, and faults in its lines; none where it is absent and no `conf=` names it.  The error says why it cannot be
-/// used.
+/// The file, and faults in its lines; `None` if it is absent and not named by `conf=`.
 fn read(
     path: &str,
     is_promised: bool,
@@ -134,7 +134,7 @@ fn read(
         .map_err(|bad| format!("`{path}` {bad}"))
 }
 
-/// The words of the user's variable; a bad one is ignored, and the log says so.
+/// Parses the user's variable; logs and ignores a bad word.
 pub fn words_of_variable(text: Option<&str>) -> Option<Words> {
     let parsed = Words::parse(text.filter(|text| !text.is_empty())?);
     parsed
@@ -142,7 +142,7 @@ pub fn words_of_variable(text: Option<&str>) -> Option<Words> {
         .ok()
 }
 
-/// What holds for a step: the admin's default for its job, then the words of the user's variable and option.
+/// Merges the admin's default for the job with the user's words.
 pub fn wish(
     mut admin: Admin,
     job: impl FnOnce() -> Option<u32>,
@@ -157,9 +157,9 @@ pub fn wish(
     Wish::new(admin, variable, option)
 }
 
-/// The name by which lines with `NodeName=` know this node.
+/// The node's name for lines with `NodeName=`.
 pub fn hostname() -> String {
-    /// Bytes; the kernel's names have 64.
+    /// The kernel's limit is 64 bytes.
     const LIMIT: usize = 256;
     let read = root::read_configuration(Path::new(HOSTNAME), LIMIT);
     read.map(|Beginning { text, .. }| text.trim().to_string())

@@ -1,4 +1,4 @@
-//! The evidence about the GPUs of a process: its variables, and which device nodes it may open.
+//! Evidence about a process's GPUs: its variables, and the device nodes that it may open.
 #![forbid(unsafe_code)]
 
 use crate::devices::{DeviceFiles, is_answer_to_all};

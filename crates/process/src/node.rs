@@ -1,4 +1,4 @@
-//! The node of a process, from where the admin wants it read.
+//! The topology of a process's node, from the admin's source.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::config::{Admin, NodeFileUse, NodeSource};
@@ -11,7 +11,7 @@ use nic_placement_node::{self as node, NoTopology};
 use nic_placement_sys as sys;
 use std::path::Path;
 
-/// The node and what was odd about it.  A description is confirmed by the node itself.
+/// Reads the topology, with findings. Sysfs of this node confirms a description.
 pub fn read(
     admin: &Admin,
     scope: Scope,
@@ -27,7 +27,7 @@ pub fn read(
     }
 }
 
-/// The owner of the files that this process trusts: for root, root alone.
+/// The trusted owner of files: for root, root alone.
 pub fn author() -> Author {
     if sys::is_root() {
         Author::Root
@@ -36,7 +36,7 @@ pub fn author() -> Author {
     }
 }
 
-/// A described node, less the devices that this one lacks.
+/// Removes devices that this node lacks from a description.
 pub fn confirmed(
     mut described: Topology,
     mut diagnostics: Vec<Diagnostic>,
@@ -48,7 +48,7 @@ pub fn confirmed(
     (described, diagnostics)
 }
 
-/// This node, from the node file if that is up to date, which waits for no hardware; else as it is read.
+/// Reads a fresh node file, which waits for no hardware, or else the hardware.
 fn this_node(
     NodeFileUse { path, max_age }: &NodeFileUse,
     scope: Scope,
@@ -71,8 +71,8 @@ fn this_node(
     node::read_root(&Root::live(), scope, Provenance::ThisSystem)
 }
 
-/// The warning for an admin's slurmd on a node whose steps would use a node file that is not there; none for a
-/// configuration file that `conf=` names, which may be on a file system that does not answer: slurmd must start.
+/// slurmd's warning that steps would use a node file that does not exist. `None` with `conf=`: its
+/// file may be on a file system that does not answer, and slurmd must start.
 pub fn without_file<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let (admin, _) = Admin::parse(arguments);
     let NodeFileUse { path, max_age } = &admin.node_file;

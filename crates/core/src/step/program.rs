@@ -35,7 +35,7 @@ pub fn program_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// The [`WORDS`] of a command, each once, also inside a shell's text or a file of `--multi-prog`.
+/// The `WORDS` of a command, each once, also inside a shell's text or a file of `--multi-prog`.
 ///
 /// A program counts as a word of its own (as behind `env`) or in texts after `-c`. Other texts may
 /// be a file of `--multi-prog`, for [`binder_of_ranks`].
@@ -98,7 +98,7 @@ pub(crate) fn is_off(value: &str) -> bool {
         .any(|off| value.trim().eq_ignore_ascii_case(off))
 }
 
-/// The first program of [`PROGRAMS`] in a file of srun's `--multi-prog`, which has lines such as
+/// The first program of `PROGRAMS` in a file of srun's `--multi-prog`, which has lines such as
 /// `0-3 numactl …`.
 ///
 /// As in slurmstepd (src/slurmd/slurmstepd/multi_prog.c, `multi_prog_get_argv`), a backslash joins
