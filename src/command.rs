@@ -32,9 +32,9 @@ const BEFORE: &str = "SLURM_NIC_PLACEMENT_BEFORE";
 
 /// Before Slurm reads the option: removes sbatch's or salloc's, if the variable was set since.
 pub(crate) fn init() {
-    let (before, set) = (variable(BEFORE), variable(ENVIRONMENT));
-    if replaces_the_allocations(set.as_deref(), before.as_deref()) {
-        LEFT.into_iter().for_each(unset);
+    let (before, now) = (variable(BEFORE), variable(ENVIRONMENT));
+    if replaces_the_allocations(now.as_deref(), before.as_deref()) {
+        LEFT.into_iter().for_each(|name| set(name, None));
     }
 }
 
@@ -58,11 +58,12 @@ pub(crate) fn tell_the_user() {
         environment.as_ref(),
         option::value().as_ref(),
     );
-    if !IS_TOLD.load(Ordering::Relaxed) {
+    let is_told = IS_TOLD.load(Ordering::Relaxed);
+    if !is_told {
         // an outer srun's
-        unset(ALREADY_REPORTED);
+        set(ALREADY_REPORTED, None);
     }
-    if !wish.places() || IS_TOLD.load(Ordering::Relaxed) {
+    if is_told || !wish.places() {
         return;
     }
     let arguments = option::arguments();
@@ -70,7 +71,7 @@ pub(crate) fn tell_the_user() {
         Some(why @ Off::Disabled(_)) => {
             IS_TOLD.store(true, Ordering::Relaxed);
             say(&format!("this step runs without placement: {why}"));
-            set(ALREADY_REPORTED, "1");
+            set(ALREADY_REPORTED, Some("1"));
         }
         Some(why) => log::debug!("{why}"),
         None => {}
@@ -90,35 +91,25 @@ pub(crate) fn tell_the_components() {
     }
     if settled.len() == 1 {
         // an outer srun's
-        return unset(components::OFF);
+        return set(components::OFF, None);
     }
     if settled
         .iter()
         .flatten()
         .any(|words| words.policy == Some(Switch::Off))
     {
-        set(components::OFF, "1");
+        set(components::OFF, Some("1"));
     }
     let is_named = |(name, value): (OsString, OsString)| {
         cpu_bind::is_of_component(&name.to_string_lossy(), &value.to_string_lossy())
     };
-    let line = cpu_bind::word_of_srun(&arguments(), variable(cpu_bind::READ_BY_SRUN).as_deref());
-    let is_chosen = line == Some(cpu_bind::CHOSEN) || std::env::vars_os().any(is_named);
-    set(
-        cpu_bind::VARIABLE,
-        if is_chosen {
-            cpu_bind::CHOSEN
-        } else {
-            cpu_bind::UNNAMED
-        },
-    );
-}
-
-/// Adds a component's words; true if they are the first to differ.
-fn begin_to_differ(settled: &mut Vec<Option<Words>>) -> bool {
-    let differed = differ(settled);
-    settled.push(option::value());
-    !differed && differ(settled)
+    let is_chosen = word_of_srun() == Some(cpu_bind::CHOSEN) || std::env::vars_os().any(is_named);
+    let word = if is_chosen {
+        cpu_bind::CHOSEN
+    } else {
+        cpu_bind::UNNAMED
+    };
+    set(cpu_bind::VARIABLE, Some(word));
 }
 
 /// In sbatch and salloc: reports once that components have different words. A batch script's sruns
@@ -132,6 +123,13 @@ pub(crate) fn tell_of_components() {
     }
 }
 
+/// Adds a component's words; true if they are the first to differ.
+fn begin_to_differ(settled: &mut Vec<Option<Words>>) -> bool {
+    let differed = differ(settled);
+    settled.push(option::value());
+    !differed && differ(settled)
+}
+
 fn differ(settled: &[Option<Words>]) -> bool {
     let wish = |words: &Option<Words>| Wish::new(Admin::default(), None, words.as_ref());
     settled
@@ -139,19 +137,20 @@ fn differ(settled: &[Option<Words>]) -> bool {
         .any(|pair| wish(&pair[0]) != wish(&pair[1]))
 }
 
-fn arguments() -> Vec<String> {
-    std::env::args_os()
+fn word_of_srun() -> Option<&'static str> {
+    let arguments: Vec<String> = std::env::args_os()
         .map(|word| word.to_string_lossy().into_owned())
-        .collect()
+        .collect();
+    cpu_bind::word_of_srun(&arguments, variable(cpu_bind::READ_BY_SRUN).as_deref())
 }
 
 /// In srun: tells the nodes whether the user named `--cpu-bind`, which a node's environment does
 /// not always show.
 pub(crate) fn tell_the_node() {
-    let told = cpu_bind::word_of_srun(&arguments(), variable(cpu_bind::READ_BY_SRUN).as_deref());
+    let told = word_of_srun();
     let is_nobodys = told.is_none() && cpu_bind::is_of_an_outer_step(variable);
     if let Some(word) = told.or(is_nobodys.then_some(cpu_bind::UNNAMED)) {
-        set(cpu_bind::VARIABLE, word);
+        set(cpu_bind::VARIABLE, Some(word));
     }
 }
 
@@ -160,10 +159,8 @@ pub(crate) fn note_what_was_before() {
     if option::value().is_none() {
         return;
     }
-    match variable(ENVIRONMENT).filter(|text| replaces_the_allocations(Some(text), None)) {
-        Some(text) => set(BEFORE, &text),
-        None => unset(BEFORE),
-    }
+    let text = variable(ENVIRONMENT).filter(|text| replaces_the_allocations(Some(text), None));
+    set(BEFORE, text.as_deref());
 }
 
 fn words_of_variable() -> Option<Result<Words, BadWord>> {
@@ -176,15 +173,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-fn set(name: &str, value: &str) {
-    change(name, Some(value));
-}
-
-fn unset(name: &str) {
-    change(name, None);
-}
-
-fn change(name: &str, value: Option<&str>) {
+fn set(name: &str, value: Option<&str>) {
     if let Err(error) = set_variable_before_threads(name, value) {
         log::debug!("{name}: {error}");
     }

@@ -21,7 +21,7 @@ mod task;
 use nic_placement_core::config::releases::{self, Release};
 use slurm_spank::spank_sys::{self, spank_option, spank_option_register, spank_t};
 use slurm_spank::{Context, OptionCache, SpankHandle, init_spank_handle};
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Once, OnceLock};
@@ -60,32 +60,30 @@ const STAMP: Option<u32> = match option_env!("NIC_PLACEMENT_SLURM_RELEASE") {
 
 /// The number that Slurm has for `22.05`; other text fails the build.
 const fn stamp(release: &[u8]) -> u32 {
-    const fn digit(byte: u8) -> u32 {
-        assert!(
-            byte.is_ascii_digit(),
-            "NIC_PLACEMENT_SLURM_RELEASE: expected a release such as 22.05"
-        );
-        (byte - b'0') as u32
+    const fn number(tens: u8, ones: u8) -> u32 {
+        ((tens - b'0') * 10 + ones - b'0') as u32
     }
-    let [a, b, b'.', c, d] = release else {
+    let [
+        a @ b'0'..=b'9',
+        b @ b'0'..=b'9',
+        b'.',
+        c @ b'0'..=b'9',
+        d @ b'0'..=b'9',
+    ] = release
+    else {
         panic!("NIC_PLACEMENT_SLURM_RELEASE: expected a release such as 22.05")
     };
-    (digit(*a) * 10 + digit(*b)) << 16 | (digit(*c) * 10 + digit(*d)) << 8
+    number(*a, *b) << 16 | number(*c, *d) << 8
 }
 
 /// The release of the running Slurm program. Slurm exports no version but that of its API:
 /// `slurm_api_version()` returns libslurm's `current << 16 | …`, one number for each release.
 fn loaders_release() -> Option<u32> {
-    if let Some(release) = STAMP {
-        return Some(release);
-    }
     let symbol = programs_symbol(c"slurm_api_version");
-    if symbol.is_null() {
-        return None;
-    }
-    // SAFETY: slurm/slurm.h declares `long slurm_api_version(void)` in all releases of the table.
-    let api_version: extern "C" fn() -> std::ffi::c_long = unsafe { std::mem::transmute(symbol) };
-    releases::of_api_version(api_version()).map(Release::stamp)
+    // SAFETY: slurm/slurm.h declares `long slurm_api_version(void)` in all releases of the table; a
+    // null pointer is `None` of this type.
+    let api_version: Option<extern "C" fn() -> c_long> = unsafe { std::mem::transmute(symbol) };
+    STAMP.or_else(|| releases::of_api_version(api_version?()).map(Release::stamp))
 }
 
 /// The address of a function of the running Slurm program, or NULL.
@@ -205,11 +203,9 @@ fn with_arguments(
     // SAFETY: `spank` is Slurm's handle for this hook; slurm/spank.h gives this item these two
     // arguments.
     let code = unsafe { spank_sys::spank_get_item(spank, item, &raw mut count, &raw mut list) };
-    let is_told = code == spank_sys::ESPANK_SUCCESS && !list.is_null();
-    let count = if is_told {
-        usize::try_from(count).unwrap_or(0)
-    } else {
-        0
+    let count = match usize::try_from(count) {
+        Ok(count) if code == spank_sys::ESPANK_SUCCESS && !list.is_null() => count,
+        _ => 0,
     };
     let word = |place: usize| -> Option<&CStr> {
         if place >= count {

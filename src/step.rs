@@ -16,7 +16,7 @@ use nic_placement_core::step::program::{READ, binder};
 use nic_placement_core::step::{Counted, SRUN, STEP_GPUS, Starter, Step};
 use nic_placement_core::topology::{CpuSet, Pu, Topology};
 use nic_placement_node::NoTopology;
-use nic_placement_process::admin::{self, Off};
+use nic_placement_process::admin::{self, Found, Off};
 use nic_placement_process::session::Session;
 use nic_placement_process::{files, node};
 use nic_placement_sys as sys;
@@ -50,11 +50,7 @@ fn step(spank: &SpankHandle) -> OfTasks {
     }
     let (wish, off) = wish(spank);
     let is_meant = is_normal && wish.places() && off.is_none();
-    let of_ranks = if is_meant {
-        program::why_not_placed(spank)
-    } else {
-        None
-    };
+    let of_ranks = is_meant.then(|| program::why_not_placed(spank)).flatten();
     let is_placed = is_meant && of_ranks.is_none();
     // the launcher would wait for a daemon that a strict word failed
     let is_strict = wish.strictness > Strictness::BestEffort && !wish.dry_run;
@@ -66,11 +62,11 @@ fn step(spank: &SpankHandle) -> OfTasks {
             in_observer();
             tell_admin(&observed(spank, wish.clone()));
         }
-        let why = off
+        let refusal = off
             .map(|off| off.to_string())
-            .or(of_ranks.map(str::to_string));
-        let refusal = why.filter(|_| is_normal && wish.places() && wish.by_user);
-        let refusal = refusal.map(|why| format!("this step runs without placement: {why}"));
+            .or(of_ranks.map(str::to_string))
+            .filter(|_| is_normal && wish.places() && wish.by_user)
+            .map(|why| format!("this step runs without placement: {why}"));
         return OfTasks::NotPlaced(wish, refusal);
     }
     let reports = wish.reports();
@@ -126,8 +122,12 @@ fn wish(spank: &SpankHandle) -> (Wish, Option<Off>) {
     let partition = || variable(spank, "SLURM_JOB_PARTITION");
     let arguments = option::arguments();
     let arguments = arguments.iter().map(String::as_str);
-    let found = admin::find(arguments, partition, node::author());
-    let (admin, findings, off) = (found.admin, found.findings, found.off);
+    let Found {
+        admin,
+        findings,
+        off,
+        ..
+    } = admin::find(arguments, partition, node::author());
     match &off {
         Some(why @ Off::Refused(_)) => log::error!("{why}"),
         Some(why) => log::debug!("{why}"),

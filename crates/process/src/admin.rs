@@ -60,16 +60,8 @@ pub fn find<'a>(
     match read(&path, admin.conf.is_some(), author) {
         Ok(None) => {}
         Ok(Some((conf, more))) => {
-            let node = if conf.names_nodes() {
-                hostname()
-            } else {
-                String::new()
-            };
-            let partition = if conf.names_partitions() {
-                partition()
-            } else {
-                None
-            };
+            let node = conf.names_nodes().then(hostname).unwrap_or_default();
+            let partition = conf.names_partitions().then(partition).flatten();
             findings.extend(more);
             findings.extend(admin.add_conf(&conf, &path, &node, partition.as_deref()));
             file = Some((conf, path.clone()));
@@ -118,20 +110,17 @@ fn read(
     is_promised: bool,
     author: Author,
 ) -> Result<Option<(Conf, Vec<Diagnostic>)>, String> {
-    let bytes = match root::read_file(Path::new(path), conf::MAX_BYTES, author) {
-        Ok(bytes) => bytes,
-        Err(unreadable) => {
-            let is_absent = matches!(&unreadable.problem, Obstacle::System(error) if error.kind() == ErrorKind::NotFound);
-            return if is_absent && !is_promised {
+    match root::read_file(Path::new(path), conf::MAX_BYTES, author) {
+        Ok(bytes) => Conf::parse(&bytes, path)
+            .map(Some)
+            .map_err(|bad| format!("`{path}` {bad}")),
+        Err(unreadable) => match unreadable.problem {
+            Obstacle::System(ref error) if error.kind() == ErrorKind::NotFound && !is_promised => {
                 Ok(None)
-            } else {
-                Err(unreadable.to_string())
-            };
-        }
-    };
-    Conf::parse(&bytes, path)
-        .map(Some)
-        .map_err(|bad| format!("`{path}` {bad}"))
+            }
+            _ => Err(unreadable.to_string()),
+        },
+    }
 }
 
 /// Parses the user's variable; logs and ignores a bad word.

@@ -132,9 +132,8 @@ impl Looks {
         } = self.ask(Question::Beginning, path)?;
         let is_cut = bytes.len() > Root::MAX_FILE;
         bytes.truncate(Root::MAX_FILE);
-        let text = || String::from_utf8_lossy(&bytes).into_owned();
         Ok((error == 0).then(|| FileText {
-            text: text(),
+            text: String::from_utf8_lossy(&bytes).into_owned(),
             is_cut,
             unanswered: None,
         }))

@@ -76,14 +76,11 @@ impl Words {
             (None, true) => (self.policy.filter(|policy| *policy != Switch::Off), true),
             said => said,
         };
-        let (env, env_names) = match nearer.env {
-            Some(_) => (nearer.env, nearer.env_names.clone()),
-            None => (self.env, self.env_names.clone()),
-        };
-        let earlier = if nearer.forgets_no_env {
+        let env = if nearer.env.is_some() { nearer } else { self };
+        let earlier: &[String] = if nearer.forgets_no_env {
             &[]
         } else {
-            self.no_env.as_slice()
+            &self.no_env
         };
         Words {
             policy,
@@ -97,8 +94,8 @@ impl Words {
             dry_run: self.dry_run || nearer.dry_run,
             strictness: nearer.strictness.or(self.strictness),
             nics_per_task: nearer.nics_per_task.or(self.nics_per_task),
-            env,
-            env_names,
+            env: env.env,
+            env_names: env.env_names.clone(),
             no_env: earlier.iter().chain(&nearer.no_env).cloned().collect(),
             forgets_no_env: self.forgets_no_env || nearer.forgets_no_env,
         }
@@ -117,11 +114,8 @@ impl Words {
             return Err(BadWord::Unknown(shown(name)));
         };
         let misfit = || {
-            let expected = spec.spelling();
-            BadWord::Misplaced(format!(
-                "`{}` is not understood: expected `{expected}`",
-                shown(word)
-            ))
+            let (word, expected) = (shown(word), spec.spelling());
+            BadWord::Misplaced(format!("`{word}` is not understood: expected `{expected}`"))
         };
         if value.is_some() == spec.value.is_empty() {
             return Err(misfit());

@@ -60,14 +60,10 @@ pub fn known_of<'w>(
                 true => name.starts_with(known),
                 false => name.bytes().map(letter).eq(known.bytes().map(letter)),
             };
-            let known = list
-                .iter()
-                .copied()
-                .find(is_known)
-                .filter(|known| !found.contains(known));
-            found.extend(
-                known.filter(|known| is_text || piece == word || !PROGRAMS.contains(known)),
-            );
+            let known = list.iter().copied().find(is_known).filter(|known| {
+                !found.contains(known) && (is_text || piece == word || !PROGRAMS.contains(known))
+            });
+            found.extend(known);
         }
         is_text |= word.starts_with('-') && word.ends_with('c');
     }

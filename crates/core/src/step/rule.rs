@@ -20,16 +20,12 @@ pub(crate) struct Rule<'a> {
 
 fn rules(bind: &str) -> impl Iterator<Item = Rule<'_>> {
     bind.split(['+', ';']).filter_map(|element| {
-        let (is_later, element) = match element.strip_prefix("gres/") {
-            Some(rest) => (true, rest),
-            None => (false, element),
-        };
-        let (device, text) = element.split_once(':')?;
-        let text = text.strip_prefix("verbose,").unwrap_or(text);
+        let later = element.strip_prefix("gres/");
+        let (device, text) = later.unwrap_or(element).split_once(':')?;
         Some(Rule {
             device,
-            text,
-            is_later,
+            text: text.strip_prefix("verbose,").unwrap_or(text),
+            is_later: later.is_some(),
         })
     })
 }

@@ -92,15 +92,14 @@ pub fn glob(pattern: &[u8], text: &[u8]) -> bool {
                 p += 1;
                 t += 1;
             }
-            _ => match retry {
+            _ => {
+                let Some((after_star, taken)) = retry else {
+                    return false;
+                };
                 // the last star takes one more byte
-                Some((after_star, taken)) => {
-                    p = after_star;
-                    t = taken + 1;
-                    retry = Some((after_star, t));
-                }
-                None => return false,
-            },
+                (p, t) = (after_star, taken + 1);
+                retry = Some((p, t));
+            }
         }
     }
     pattern[p..].iter().all(|&byte| byte == b'*')
