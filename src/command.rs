@@ -78,7 +78,7 @@ pub(crate) fn tell_the_user() {
     }
 }
 
-/// The option's words of each component: Slurm calls this process again for each.
+/// The option's words by component.
 static COMPONENTS: Mutex<Vec<Option<Words>>> = Mutex::new(Vec::new());
 
 /// In srun: sets variables for all nodes if any component has `off`, or names `--cpu-bind`.
@@ -144,8 +144,7 @@ fn word_of_srun() -> Option<&'static str> {
     cpu_bind::word_of_srun(&arguments, variable(cpu_bind::READ_BY_SRUN).as_deref())
 }
 
-/// In srun: tells the nodes whether the user named `--cpu-bind`, which a node's environment does
-/// not always show.
+/// In srun: tells the nodes whether the user named `--cpu-bind`, which they cannot always see.
 pub(crate) fn tell_the_node() {
     let told = word_of_srun();
     let is_nobodys = told.is_none() && cpu_bind::is_of_an_outer_step(variable);

@@ -36,8 +36,8 @@ pub static plugin_name: [u8; 14] = *b"nic_placement\0";
 pub static plugin_type: [u8; 6] = *b"spank\0";
 
 /// The Slurm release, `major << 16 | minor << 8`. Slurm refuses any but its own (`_verify_syms`),
-/// so `CONSTRUCTOR` stores that of the program that loads us; 0, which Slurm refuses with a clear
-/// line, for a release that we did not test.
+/// so `CONSTRUCTOR` stores that of the running program, or for an untested release 0, which Slurm
+/// refuses with a clear line.
 // SAFETY: as `plugin_name`. Slurm reads it after dlopen(3) has run `CONSTRUCTOR`.
 #[unsafe(no_mangle)]
 pub static plugin_version: AtomicU32 = AtomicU32::new(0);
@@ -88,12 +88,11 @@ fn loaders_release() -> Option<u32> {
 
 /// The address of a function of the running Slurm program, or NULL.
 fn programs_symbol(name: &CStr) -> *mut c_void {
-    // SAFETY: the name ends with NUL; RTLD_DEFAULT means the program's global symbols. std has no
-    // call for it.
+    // SAFETY: the name ends with NUL; RTLD_DEFAULT means the program's global symbols.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
 }
 
-/// Registers the option in every program that will want its value.
+/// Registers the option in every program that uses its value.
 // SAFETY: the name is Slurm's for this hook, the signature slurm/spank.h's `spank_f`.
 #[unsafe(no_mangle)]
 pub extern "C" fn slurm_spank_init(
@@ -177,7 +176,7 @@ fn hook(
     body: impl FnOnce(&SpankHandle, Context),
 ) -> c_int {
     wall(name, || {
-        // stays empty: Slurm passes our option's value to `option_callback`
+        // stays empty: Slurm passes the value to `option_callback`
         let mut cache = OptionCache::default();
         let handle = init_spank_handle(spank, argc, argv, &mut cache);
         if let Ok(context) = handle.context() {
@@ -235,11 +234,11 @@ fn slurms_log_level() -> Option<c_int> {
 
 const TASK_INIT: &str = "task_init";
 
-/// Catches panics: unwinding would abort slurmstepd, and its srun would hang until the time limit.
-/// Returns 0 after a panic; `strict` ends the task itself.
+/// Returns 0 after a panic: unwinding would abort slurmstepd, and its srun would hang until the
+/// time limit. `strict` ends the task itself.
 fn wall(hook: &str, body: impl FnOnce() -> c_int) -> c_int {
-    // std's hook prints a backtrace on the user's terminal. This std is linked into our object, so
-    // no other plugin's panics come here. Set once: a write in each task would copy pages that
+    // std's hook prints a backtrace on the user's terminal; this std is linked into our object, so
+    // other plugins' panics do not come here. Set once: a write in each task would copy pages that
     // fork(2) shares
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
@@ -290,11 +289,9 @@ extern "C" fn option_callback(_value: c_int, argument: *const c_char, remote: c_
     wall("option", || {
         option::provoke_by("option");
         let text = match argument.is_null() {
-            true => String::new(),
+            true => "".into(),
             // SAFETY: Slurm passes NULL or a string that ends with NUL and outlives this call.
-            false => unsafe { CStr::from_ptr(argument) }
-                .to_string_lossy()
-                .into_owned(),
+            false => unsafe { CStr::from_ptr(argument) }.to_string_lossy(),
         };
         if option::take(&text, remote != 0) {
             0

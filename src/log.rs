@@ -54,7 +54,7 @@ pub(super) fn tell_admin(line: &str) {
     spank_log(LogLevel::Info, &one_line(&format!("nic-placement: {line}")));
 }
 
-/// `set_logger` fails from the second call on: the logger is ours already.
+/// Installs our logger; later calls find it there.
 pub(super) fn install(context: Context) {
     let place = if context == Context::Remote {
         NODE
@@ -65,8 +65,8 @@ pub(super) fn install(context: Context) {
     let _ = log::set_logger(&ToSlurm);
 }
 
-/// Sets our level by Slurm's (`log_level_t`, src/common/log.h), or the highest if that is unknown.
-/// Lines that Slurm would drop are not formatted: a tenth of a hook's work.
+/// Sets our level by Slurm's (`log_level_t`, src/common/log.h), or the highest. Lines that Slurm
+/// would drop are not formatted: a tenth of a hook's work.
 pub(super) fn up_to(slurms_level: Option<i32>) {
     log::set_max_level(match slurms_level {
         Some(5) => LevelFilter::Debug,

@@ -46,10 +46,8 @@ const LONGEST_NODELIST: usize = 64 * 1024;
 
 struct Started {
     daemon: Option<Daemon>,
-    /// words of the command that bind processes, and the first such program in a file of
-    /// `--multi-prog`
+    /// words that bind processes, also those in a file of `--multi-prog`
     words: Vec<&'static str>,
-    /// bytes of execve's room
     size_of_words: usize,
 }
 
@@ -67,8 +65,7 @@ pub(crate) fn size_of_words() -> usize {
 /// any second word is read as such a file; a program's own argument does not look like one.
 pub(crate) fn note(words: [Option<&CStr>; 2], all: &mut dyn Iterator<Item = &CStr>) {
     STARTED.get_or_init(|| {
-        // execve(2) takes no longer word: it is the text of `--multi-prog`, of which a task runs
-        // one line
+        // execve(2) takes no longer word: this is the text of `--multi-prog`
         let all: Vec<&CStr> = all
             .filter(|word| word.count_bytes() < Room::LONGEST)
             .collect();
@@ -108,8 +105,8 @@ pub(crate) fn words() -> &'static [&'static str] {
 ///
 /// Open MPI's mpirun starts the first node's ranks itself, with the batch script's variables and
 /// none of ours. Libraries that number NICs in a list (NCCL with SHARP, NVSHMEM) fail or connect
-/// wrong NICs where nodes differ. So its daemons are placed only if they run on all of the job's
-/// nodes, or in a placed step, of which mpirun and daemons share the variables.
+/// wrong NICs where nodes differ. So daemons are placed only on all of the job's nodes, or in a
+/// placed step, whose variables mpirun shares.
 pub(crate) fn why_not_placed(spank: &SpankHandle) -> Option<&'static str> {
     if daemon()? == Daemon::Overlaying {
         return Some(

@@ -35,7 +35,7 @@ pub(crate) fn init_post_opt(spank: &SpankHandle) {
     }
 }
 
-/// In slurmd, as it starts: logs that no node file exists. Slurm calls this hook in slurmd too
+/// In slurmd, as it starts: logs that no node file exists. Slurm calls the hook there too
 /// (src/common/spank.c, `spank_stack_plugin_valid_for_context`).
 pub(crate) fn tell_of_no_node_file() {
     if let Some(line) = node::without_file(option::arguments().iter().map(String::as_str)) {
@@ -118,7 +118,7 @@ const DOUBTS: usize = 8;
 
 /// The settings of admin and user, and the reason if placement is off.
 fn wish(spank: &SpankHandle) -> (Wish, Option<Off>) {
-    // the user can change it: no argument that is for the admin alone depends on it
+    // the user can change it: no argument for the admin alone depends on it
     let partition = || variable(spank, "SLURM_JOB_PARTITION");
     let arguments = option::arguments();
     let arguments = arguments.iter().map(String::as_str);
@@ -148,7 +148,7 @@ fn wish(spank: &SpankHandle) -> (Wish, Option<Off>) {
 const CPUS_PER_TASK: &str = "SLURM_CPUS_PER_TASK";
 const MEM_BIND: &str = "SLURM_MEM_BIND_TYPE";
 
-/// Slurm's grant. Here alone `--cpu-bind` and `--mem-bind` are as given to srun: slurmd replaces
+/// Slurm's grant. `--cpu-bind` and `--mem-bind` are as given to srun only here: slurmd replaces
 /// them for each task.
 fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
     let mut names = [

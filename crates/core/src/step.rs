@@ -29,17 +29,16 @@ pub struct Step {
     pub starter: Starter,
     /// on this node
     pub tasks: u32,
-    /// `tasks` is a lower bound, since neither Slurm nor the launcher gives a number. Nothing is
-    /// divided by it: each task may know another
+    /// a lower bound, since neither Slurm nor the launcher gives a number. Nothing is divided by
+    /// it: each task may know another
     pub uncounted: bool,
     /// on all nodes
     pub total_tasks: u32,
     /// `-c`, `SLURM_CPUS_PER_TASK`
     pub cpus_per_task: Option<u32>,
-    /// `None` without Slurm's count
     pub counted: Option<Counted>,
     /// the user's `--cpu-bind` or `SLURM_CPU_BIND` (see `config::cpu_bind`), or a launcher's
-    /// binding in words; `None` if neither bound the task
+    /// binding in words
     pub cpu_bind: Option<String>,
     /// the user's `--mem-bind` (`SLURM_MEM_BIND_TYPE`)
     pub mem_bind: Option<String>,
@@ -76,8 +75,8 @@ pub struct Task {
     pub claim: Option<Claim>,
     /// the GPUs that the program counts, in its order, if `claim` is a choice among them
     pub sees: Option<Vec<GpuIndex>>,
-    /// NICs that this task may not open, and other tasks of the job may; the map omits NICs that
-    /// the whole job may not open
+    /// NICs that this task may not open, but others of the job may; the map omits NICs closed to
+    /// the whole job
     pub denied_nics: Vec<NicIndex>,
     pub cpus: CpuSet,
     /// CPUs of all tasks of the step here: the most that a task may get
@@ -116,7 +115,7 @@ impl Room {
 pub struct Memory {
     /// the reason to keep the present policy: it was set before, or it cannot be read
     pub taken: Option<String>,
-    /// NUMA nodes in the policy of a placed step around this one, which may be narrowed
+    /// NUMA nodes of our own policy, from a placed step around this one; it may be narrowed
     pub ours: Option<NodeSet>,
     /// NUMA nodes of the cpuset with memory
     pub allowed: Option<NodeSet>,

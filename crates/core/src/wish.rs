@@ -1,5 +1,5 @@
-//! The user's words, the admin's arguments, and the wish that both make, as data; `config` has the
-//! grammar.
+//! The user's words, the admin's arguments, and the wish that both make, as data. `config` parses
+//! them.
 #![forbid(unsafe_code)]
 
 mod asked;
@@ -38,7 +38,7 @@ pub struct Words {
     pub env_names: Vec<String>,
     /// all `no-env=`: names, and prefixes with `*`
     pub no_env: Vec<String>,
-    /// `no-env=none`: farther texts do not count
+    /// `no-env=none`: drops the `no-env=` of lower precedence
     pub forgets_no_env: bool,
 }
 

@@ -1,5 +1,4 @@
-//! The settings of this node's admin: plugstack.conf's arguments, the configuration file, the file
-//! that disables placement; and the wish of admin and user.
+//! The admin's settings on this node, and the wish that they make with the user's words.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::config::rollout::Rollout;
@@ -25,8 +24,7 @@ pub struct Found {
 pub enum Off {
     /// the place of `disable`, or the file that disables placement
     Disabled(String),
-    /// a configuration file that cannot be used, since it may have `disable`; or an argument that
-    /// is not understood
+    /// a configuration file that cannot be used, since it may have `disable`; or a bad argument
     Refused(String),
 }
 

@@ -1,5 +1,4 @@
-//! The one table of the option's words and the admin's arguments. Parsers, help, man page and
-//! suggestions use it.
+//! The option's words and the admin's arguments, for parsers, help, man page and suggestions.
 #![forbid(unsafe_code)]
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,16 +50,16 @@ impl Spec {
 
     /// The help with the argument's limits.
     pub fn sentence(&self) -> String {
-        match self.level {
-            AdminLevel::Partition => self.help.to_string(),
-            AdminLevel::Node => format!("{}; not for a partition", self.help),
-            AdminLevel::Plugstack => format!("{}; in plugstack.conf alone", self.help),
-        }
+        let limit = match self.level {
+            AdminLevel::Partition => "",
+            AdminLevel::Node => "; not for a partition",
+            AdminLevel::Plugstack => "; in plugstack.conf alone",
+        };
+        format!("{}{limit}", self.help)
     }
 }
 
-/// Words of `--nic-placement=`, `SLURM_NIC_PLACEMENT` and `default=`, in the order of the help
-/// text.
+/// In the order of the help text.
 pub const WORDS: &[Spec] = &[
     option(
         "closest",
@@ -157,7 +156,7 @@ pub const WORDS: &[Spec] = &[
     ),
 ];
 
-/// Arguments of plugstack.conf and the configuration file, in the order of the help text.
+/// In the order of the help text.
 pub const ARGUMENTS: &[Spec] = &[
     option(
         "default",
@@ -251,15 +250,13 @@ pub const ARGUMENTS: &[Spec] = &[
     ),
 ];
 
-/// The end of a message about an unknown name: the nearest known name, if any, and the command that
-/// lists all.
+/// The end of a message about an unknown name: the nearest known name, and the command that lists
+/// all.
 pub(super) fn suggestion(table: &[Spec], name: &str, lists: &str) -> String {
     let near = |edits: usize| {
-        let known = table
-            .iter()
-            .map(|spec| spec.name)
-            .filter(|known| edits < known.len());
-        known
+        let names = table.iter().map(|spec| spec.name);
+        names
+            .filter(|known| edits < known.len())
             .filter(|known| is_near(known.as_bytes(), name.as_bytes(), edits))
             .min()
     };
@@ -288,11 +285,8 @@ fn is_near(one: &[u8], other: &[u8], edits: usize) -> bool {
 /// The text of `--nic-placement=help`.
 pub fn help() -> String {
     let lines = |table: &[Spec]| {
-        let width = table
-            .iter()
-            .map(|spec| spec.spelling().chars().count())
-            .max()
-            .unwrap_or(0);
+        let widths = table.iter().map(|spec| spec.spelling().chars().count());
+        let width = widths.max().unwrap_or(0);
         let line = |spec: &Spec| format!("  {:<width$}  {}\n", spec.spelling(), spec.sentence());
         table.iter().map(line).collect::<String>()
     };

@@ -48,15 +48,16 @@ struct Layer {
     level: AdminLevel,
     /// `default=` of the layers before
     default: Words,
-    /// lists, sources and variables named so far: the first naming replaces those of earlier layers
+    /// lists, sources and variables of this layer: the first naming replaces those of earlier
+    /// layers
     named: BTreeSet<String>,
     /// unknown arguments and words
     unknown: usize,
 }
 
 impl Layer {
-    /// Unknown arguments and words that get a suggestion, at most: a file of another program has
-    /// thousands, and each step reads it.
+    /// Suggestions for unknown words, at most: another program's file has thousands, and each step
+    /// reads it.
     const MOST_LOOKED_UP: usize = 16;
 
     fn over(admin: &Admin, level: AdminLevel) -> Layer {
@@ -68,7 +69,7 @@ impl Layer {
         }
     }
 
-    /// Calls `why`, which searches for a suggestion, for the first few; else `short`.
+    /// Calls `why`, which searches for a suggestion, for the first few.
     fn looked_up(&mut self, short: &str, why: impl FnOnce() -> String) -> String {
         self.unknown += 1;
         if self.unknown > Layer::MOST_LOOKED_UP {
@@ -85,8 +86,7 @@ impl Layer {
 }
 
 impl Admin {
-    /// Parses the arguments. A diagnostic refuses one that is not understood: no step is placed
-    /// then.
+    /// Parses the arguments. A diagnostic refuses one that is not understood: no step is placed.
     pub fn parse<'a>(arguments: impl IntoIterator<Item = &'a str>) -> (Admin, Vec<Diagnostic>) {
         let mut admin = Admin::default();
         let arguments = arguments
@@ -104,15 +104,14 @@ impl Admin {
         node: &str,
         partition: Option<&str>,
     ) -> Vec<Diagnostic> {
-        let mut findings = Vec::new();
-        for audience in Audience::ALL {
+        let of_audience = |audience: Audience| {
             let lines = conf.lines_for(audience, node, partition);
-            findings.extend(self.take_layer(
+            self.take_layer(
                 audience.level(),
                 lines.flat_map(|line| line.arguments(path)),
-            ));
-        }
-        findings
+            )
+        };
+        Audience::ALL.into_iter().flat_map(of_audience).collect()
     }
 
     /// Faults in all lines of the file at `path`; only lines for `node` refuse placement.
@@ -165,14 +164,9 @@ impl Admin {
     pub fn add(&mut self, argument: &str) -> Result<Option<Diagnostic>, String> {
         let mut layer = Layer::over(self, AdminLevel::Plugstack);
         // continue the lists of earlier arguments
-        layer
-            .named
-            .extend(["include", "exclude", "rails"].map(str::to_string));
-        layer.named.extend(
-            self.templates
-                .iter()
-                .map(|template| template.name().to_string()),
-        );
+        let variables = self.templates.iter().map(Template::name);
+        let lists = ["include", "exclude", "rails"].into_iter();
+        layer.named = lists.chain(variables).map(str::to_string).collect();
         let doubt = self
             .take(argument, &mut layer)
             .map_err(|finding| format!("`{argument}`: {finding}"))?;
@@ -311,17 +305,13 @@ fn take_patterns(
     layer: &mut Layer,
 ) -> Result<(), String> {
     let more = patterns(value)?;
-    let kept = if layer.named.contains(name) {
-        list.len()
-    } else {
-        0
-    };
+    let is_more = layer.named.contains(name);
+    let kept = if is_more { list.len() } else { 0 };
     if kept + more.len() > MAX_PATTERNS {
         return Err(too_many_patterns());
     }
-    if layer.begins(name) {
-        list.clear();
-    }
+    list.truncate(kept);
+    layer.begins(name);
     list.extend(more);
     Ok(())
 }
@@ -380,11 +370,11 @@ fn lets_through(through: &mut Through, list: &str) -> Result<(), String> {
             .into_iter()
             .find(|path| path.to_string() == name)
             .ok_or_else(misfit)?;
-        let percent = percent
-            .parse::<u64>()
-            .ok()
-            .filter(|percent| (1..=100).contains(percent));
-        changed.set(path, percent.ok_or_else(misfit)? * 10);
+        let percent: u64 = percent.parse().map_err(|_| misfit())?;
+        if !(1..=100).contains(&percent) {
+            return Err(misfit());
+        }
+        changed.set(path, percent * 10);
     }
     *through = changed;
     Ok(())

@@ -24,11 +24,8 @@ impl fmt::Display for BadWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BadWord::Unknown(word) => {
-                write!(
-                    f,
-                    "unknown word `{word}`{}",
-                    options::suggestion(WORDS, word, LISTS)
-                )
+                let meant = options::suggestion(WORDS, word, LISTS);
+                write!(f, "unknown word `{word}`{meant}")
             }
             BadWord::Misplaced(why) => f.write_str(why),
         }
