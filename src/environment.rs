@@ -9,6 +9,7 @@ use nic_placement_core::step::Room;
 use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
 
+#[derive(Default)]
 pub(crate) struct Environment {
     pub(crate) present: Present,
     /// bytes of execve's room
@@ -23,11 +24,7 @@ pub(crate) struct Environment {
 ///
 /// Memory: a pointer for each of the user's variables, which the kernel bounds for execve(2).
 pub(crate) fn read(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Environment {
-    let mut environment = Environment {
-        present: Present::new(),
-        size: 0,
-        stack: None,
-    };
+    let mut environment = Environment::default();
     for entry in spank.job_env_os().unwrap_or_default() {
         let entry = entry.as_encoded_bytes();
         environment.size += entry.len() + Room::EACH;

@@ -26,6 +26,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Once, OnceLock};
 
+type Argv = *const *const c_char;
+
 /// Slurm's loader reads it (src/common/plugin.c, `_verify_syms`).
 // SAFETY: no other object in a Slurm process exports this name into the plugin's scope.
 #[unsafe(no_mangle)]
@@ -95,11 +97,7 @@ fn programs_symbol(name: &CStr) -> *mut c_void {
 /// Registers the option in every program that uses its value.
 // SAFETY: the name is Slurm's for this hook, the signature slurm/spank.h's `spank_f`.
 #[unsafe(no_mangle)]
-pub extern "C" fn slurm_spank_init(
-    spank: spank_t,
-    argc: c_int,
-    argv: *const *const c_char,
-) -> c_int {
+pub extern "C" fn slurm_spank_init(spank: spank_t, argc: c_int, argv: Argv) -> c_int {
     hook("init", spank, argc, argv, |handle, context| {
         log::install(context);
         option::note_arguments(handle);
@@ -120,11 +118,7 @@ pub extern "C" fn slurm_spank_init(
 /// Slurm has parsed all options.
 // SAFETY: as `slurm_spank_init`.
 #[unsafe(no_mangle)]
-pub extern "C" fn slurm_spank_init_post_opt(
-    spank: spank_t,
-    argc: c_int,
-    argv: *const *const c_char,
-) -> c_int {
+pub extern "C" fn slurm_spank_init_post_opt(spank: spank_t, argc: c_int, argv: Argv) -> c_int {
     hook(
         "init_post_opt",
         spank,
@@ -156,11 +150,7 @@ pub extern "C" fn slurm_spank_init_post_opt(
 /// Runs in each task, as its user, just before execve(2).
 // SAFETY: as `slurm_spank_init`.
 #[unsafe(no_mangle)]
-pub extern "C" fn slurm_spank_task_init(
-    spank: spank_t,
-    argc: c_int,
-    argv: *const *const c_char,
-) -> c_int {
+pub extern "C" fn slurm_spank_task_init(spank: spank_t, argc: c_int, argv: Argv) -> c_int {
     hook(TASK_INIT, spank, argc, argv, |handle, _| {
         log::in_task();
         option::provoke(handle, "task_init");
@@ -172,7 +162,7 @@ fn hook(
     name: &str,
     spank: spank_t,
     argc: c_int,
-    argv: *const *const c_char,
+    argv: Argv,
     body: impl FnOnce(&SpankHandle, Context),
 ) -> c_int {
     wall(name, || {

@@ -81,17 +81,14 @@ pub(crate) fn missing(devices: &DeviceFiles, plan: &Plan) -> Unusable {
     if !devices.lack_rdma() || plan.map.rails.is_empty() {
         return Unusable::new();
     }
-    let missing = all_verbs(&plan.node, "on this node");
+    let mut missing = all_verbs(&plan.node, "on this node");
     if !missing.is_empty() {
         log::warn!("`/dev/infiniband` is missing: no RDMA device of this node can be opened");
     }
     // in a list, NICs that no task can open would hide interfaces that work; a described machine's
     // NICs are not here
-    if plan.node.provenance.is_this_system() {
-        missing
-    } else {
-        Unusable::new()
-    }
+    missing.retain(|_| plan.node.provenance.is_this_system());
+    missing
 }
 
 /// All verbs NICs, unusable because `place` has no `/dev/infiniband`.

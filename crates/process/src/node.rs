@@ -6,7 +6,7 @@ use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::{Provenance, Topology};
 use nic_placement_node::discover::root::{Author, is_there};
 use nic_placement_node::discover::{Root, Scope};
-use nic_placement_node::kept::{self, Kept};
+use nic_placement_node::kept;
 use nic_placement_node::{self as node, NoTopology};
 use nic_placement_sys as sys;
 use std::path::Path;
@@ -56,13 +56,9 @@ fn this_node(
 ) -> (Topology, Vec<Diagnostic>) {
     if *max_age > 0 {
         match kept::read(Path::new(path), *max_age, author, sys::seconds_since_boot()) {
-            Ok(Kept {
-                topology,
-                age,
-                diagnostics,
-            }) => {
-                log::debug!("the node from `{path}`, which is {age} s old");
-                return (topology, diagnostics);
+            Ok(kept) => {
+                log::debug!("the node from `{path}`, which is {} s old", kept.age);
+                return (kept.topology, kept.diagnostics);
             }
             Err(why) if why.is_absent() => log::debug!("{why}: the node is read"),
             Err(why) => log::warn!("{why}; the node is read instead"),

@@ -118,7 +118,8 @@ pub fn binder_of_ranks(file: &[u8]) -> Option<&'static str> {
 
 fn binder_of_line(line: &[u8]) -> Option<&'static str> {
     let mut words = line
-        .split(|byte| is_space(*byte))
+        // isspace(3) in the C locale
+        .split(|byte| byte.is_ascii_whitespace() || *byte == 0x0b)
         .filter(|word| !word.is_empty());
     let ranks = words.next()?;
     if !ranks
@@ -138,11 +139,6 @@ fn binder_of_line(line: &[u8]) -> Option<&'static str> {
         .iter()
         .copied()
         .find(|known| *known == program_name(&program))
-}
-
-/// isspace(3) in the C locale.
-fn is_space(byte: u8) -> bool {
-    byte.is_ascii_whitespace() || byte == 0x0b
 }
 
 #[cfg(test)]

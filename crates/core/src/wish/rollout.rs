@@ -46,17 +46,14 @@ impl Rollout {
     /// `default=` for a job. One that places no step is the same for all jobs.
     pub fn default_of(self, job: u32, default: &Words) -> Words {
         let places = matches!(default.policy, Some(Switch::On(_))) && !default.observe;
-        match self.observes_others {
-            _ if !places || self.has(job) => default.clone(),
-            true => Words {
-                observe: true,
-                ..default.clone()
-            },
-            false => Words {
-                policy: Some(Switch::Off),
-                ..default.clone()
-            },
+        let mut words = default.clone();
+        if places && !self.has(job) {
+            match self.observes_others {
+                true => words.observe = true,
+                false => words.policy = Some(Switch::Off),
+            }
         }
+        words
     }
 }
 

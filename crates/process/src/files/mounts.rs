@@ -117,15 +117,13 @@ impl Mounts {
     /// The mount that covers `below` at `path`, the last if several are stacked.
     fn top<'m>(&'m self, below: &'m Mount, path: &str) -> &'m Mount {
         let mut top = below;
-        let on = |below: &Mount| {
-            let is_on = |mount: &&Mount| {
-                mount.parent == below.id && mount.at == path && mount.id != below.id
-            };
-            self.0.iter().find(is_on)
-        };
         // bounds circles: each mount counts once
         for _ in 0..self.0.len() {
-            let Some(next) = on(top) else { break };
+            let is_on =
+                |mount: &&Mount| mount.parent == top.id && mount.at == path && mount.id != top.id;
+            let Some(next) = self.0.iter().find(is_on) else {
+                break;
+            };
             top = next;
         }
         top
