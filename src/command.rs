@@ -1,5 +1,5 @@
-//! In srun, sbatch and salloc: decides between the option and the variable, reports typos before
-//! the job is queued, and sets variables for the nodes.
+//! In srun, sbatch and salloc: chooses between option and variable, reports typos before the job is
+//! queued, and sets variables for the nodes.
 //!
 //! Slurm gives sruns the option of their sbatch or salloc as their own (src/common/spank.c,
 //! `spank_process_env_options`), so it would beat a variable that was set later.
@@ -19,7 +19,7 @@ use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Variables in which sbatch and salloc hand on the option: to sruns and to the node
+/// Variables in which sbatch and salloc hand on the option, to sruns and to the node
 /// (src/common/spank.c, `_opt_env_name`; `_set_spank_env` of salloc.c and sbatch.c; the same from
 /// 22.05 to 26.05).
 const LEFT: [&str; 2] = [
@@ -38,8 +38,8 @@ pub(crate) fn init() {
     }
 }
 
-/// Reports a typo in the variable. Slurm ignores an optional plugin's return value here, so the job
-/// runs, without placement; a typo in the option has ended the command already.
+/// Reports a typo in the variable; one in the option has ended the command already. Slurm ignores
+/// an optional plugin's return value here, so the job runs without placement.
 pub(crate) fn init_post_opt() {
     if let Some(Err(bad)) = words_of_variable() {
         log::error!("{ENVIRONMENT}: {bad}; ignored");
@@ -113,7 +113,7 @@ pub(crate) fn tell_the_components() {
 }
 
 /// In sbatch and salloc: reports once that components have different words. A batch script's sruns
-/// inherit the first component's, those of salloc's shell the last's.
+/// inherit the first component's, salloc's shell the last's.
 pub(crate) fn tell_of_components() {
     let mut settled = COMPONENTS.lock().unwrap_or_else(PoisonError::into_inner);
     if begin_to_differ(&mut settled) {

@@ -90,7 +90,7 @@ pub(crate) fn change(spank: &SpankHandle, variables: &[Variable]) -> Vec<String>
     failures
 }
 
-/// A variable of the step or task; a value that is not UTF-8 counts as set by the user.
+/// As [`read`], for one variable of the step or task.
 pub(crate) fn variable(spank: &SpankHandle, name: &str) -> Option<String> {
     spank.getenv_lossy(name).ok().flatten()
 }

@@ -1,11 +1,10 @@
 //! The symbols that Slurm looks up in the shared object.
 //!
-//! No file outside `crates/sys` but this one may hold `unsafe`. A test program that refers to
-//! Slurm's symbols does not link, so the tests are in `tests/host.rs` and `tests/end_to_end.rs`.
+//! The only file outside `crates/sys` with `unsafe`. Its tests are in `tests/host.rs` and
+//! `tests/end_to_end.rs`, since a test program does not link with Slurm's symbols.
 //!
-//! slurm-spank's `SPANK_PLUGIN!` does not suit: it stamps one Slurm release and exports all twelve
-//! hooks, and for an exported `job_prolog` slurmd starts a process with every job (Slurm's
-//! src/common/spank.c, `has_prolog`).
+//! slurm-spank's `SPANK_PLUGIN!` stamps one Slurm release and exports all twelve hooks; for
+//! `job_prolog` slurmd starts a process with every job (Slurm's src/common/spank.c, `has_prolog`).
 #![allow(unsafe_code)]
 #![allow(non_upper_case_globals)]
 
@@ -78,8 +77,9 @@ const fn stamp(release: &[u8]) -> u32 {
     number(*a, *b) << 16 | number(*c, *d) << 8
 }
 
-/// The release of the running Slurm program. Slurm exports no version but that of its API:
-/// `slurm_api_version()` returns libslurm's `current << 16 | …`, one number for each release.
+/// The release of the running Slurm program, by the version of its API, since Slurm exports no
+/// other: `slurm_api_version()` returns libslurm's `current << 16 | …`, one number for each
+/// release.
 fn loaders_release() -> Option<u32> {
     let symbol = programs_symbol(c"slurm_api_version");
     // SAFETY: slurm/slurm.h declares `long slurm_api_version(void)` in all releases of the table; a
@@ -273,8 +273,8 @@ fn register_option(spank: spank_t) {
     }
 }
 
-/// Slurm calls it for the option of the command line, of `#SBATCH`, of the environment that sbatch
-/// and salloc leave, and on the node; the last call counts.
+/// Slurm calls it for the option of the command line, of `#SBATCH`, of sbatch's or salloc's
+/// environment, and on the node; the last call counts.
 extern "C" fn option_callback(_value: c_int, argument: *const c_char, remote: c_int) -> c_int {
     wall("option", || {
         option::provoke_by("option");

@@ -4,8 +4,10 @@
 use crate::environment::variable;
 use nic_placement_core::config::hostlist::HostList;
 use nic_placement_core::libraries::marker;
-use nic_placement_core::step::Room;
-use nic_placement_core::step::program::{self, binder_of_ranks, program_name};
+use nic_placement_core::step::{
+    Room,
+    program::{self, binder_of_ranks, program_name},
+};
 use slurm_spank::SpankHandle;
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -61,8 +63,8 @@ pub(crate) fn size_of_words() -> usize {
 /// Keeps the facts about the step's command.
 ///
 /// With `--multi-prog` the second word is the text of the file that the first names, up to 4 MiB
-/// (Slurm's src/srun/launch.c, `_load_multi`). Slurm does not tell plugins of `--multi-prog`, so
-/// any second word is read as such a file; a program's own argument does not look like one.
+/// (Slurm's src/srun/launch.c, `_load_multi`). Slurm tells plugins of no `--multi-prog`, so any
+/// second word is read as such text; a program's own argument does not look like it.
 pub(crate) fn note(words: [Option<&CStr>; 2], all: &mut dyn Iterator<Item = &CStr>) {
     STARTED.get_or_init(|| {
         // execve(2) takes no longer word: this is the text of `--multi-prog`
@@ -86,8 +88,8 @@ fn daemon() -> Option<Daemon> {
     STARTED.get()?.daemon
 }
 
-/// True for a launcher's daemon. `-c` and strict words are meant for its ranks, and the step holds
-/// the daemon's share alone.
+/// True for a launcher's daemon. `-c` and strict words are for its ranks; the step holds the
+/// daemon's share alone.
 ///
 /// From 23.11 on srun reads SLURM_CPUS_PER_TASK for daemons too, and binds no task with
 /// `--external-launcher` (Slurm's src/common/env.c, `_set_ext_launcher_hydra`;

@@ -12,13 +12,17 @@ use nic_placement_core::diagnostic::{self, Diagnostic, summary};
 use nic_placement_core::order::Order;
 use nic_placement_core::placement::{NodePlacement, Policy, Strictness};
 use nic_placement_core::plan::{Plan, Wish};
-use nic_placement_core::step::program::{READ, binder};
-use nic_placement_core::step::{Counted, SRUN, STEP_GPUS, Starter, Step};
+use nic_placement_core::step::{
+    Counted, SRUN, STEP_GPUS, Starter, Step,
+    program::{READ, binder},
+};
 use nic_placement_core::topology::{CpuSet, Pu, Topology};
 use nic_placement_node::NoTopology;
-use nic_placement_process::admin::{self, Found, Off};
-use nic_placement_process::session::Session;
-use nic_placement_process::{files, node};
+use nic_placement_process::{
+    admin::{self, Found, Off},
+    files, node,
+    session::Session,
+};
 use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
 

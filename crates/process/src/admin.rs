@@ -1,14 +1,13 @@
 //! The admin's settings on this node, and the wish that they make with the user's words.
 #![forbid(unsafe_code)]
 
-use nic_placement_core::config::rollout::Rollout;
-use nic_placement_core::config::{Admin, Conf, ENVIRONMENT, Words, conf};
+use nic_placement_core::config::{Admin, Conf, ENVIRONMENT, Words, conf, rollout::Rollout};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::wish::Wish;
 use nic_placement_node::discover::root::{self, Author, Beginning, Obstacle};
 use std::fmt;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub struct Found {
     /// merged from all layers
@@ -66,9 +65,9 @@ pub fn find<'a>(
         }
         Err(why) => unusable = Some(why),
     }
-    let switch = switches(&path)
-        .into_iter()
-        .find(|switch| root::is_there(switch));
+    // beside the configuration file, and in the usual folder whatever `conf=` says
+    let switches = [&path, conf::PATH].map(|path| Path::new(path).with_extension("disabled"));
+    let switch = switches.iter().find(|switch| root::is_there(switch));
     let switch = switch.map(|switch| format!("`{}`, which is there", switch.display()));
     let disabled = switch.or_else(|| admin.disabled.then(|| format!("`disable` in {place}")));
     let off = disabled
@@ -90,16 +89,6 @@ fn refusal(findings: &[Diagnostic]) -> Option<String> {
         0 => first.to_string(),
         more => format!("{first} (`nic-placement check` names {more} more)"),
     })
-}
-
-/// Files that disable placement if they exist: beside the configuration file, and in the usual
-/// folder whatever `conf=` says.
-fn switches(path: &str) -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = [path, conf::PATH]
-        .map(|path| Path::new(path).with_extension("disabled"))
-        .into();
-    files.dedup();
-    files
 }
 
 /// The file, and faults in its lines; `None` if it is absent and not named by `conf=`.

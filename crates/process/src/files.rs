@@ -98,32 +98,19 @@ impl UsersFiles {
     }
 }
 
-/// The helper process, started for the first question.
+/// The helper process, started for the first question, or the reason why there is none.
 #[derive(Default)]
-enum Looks {
-    #[default]
-    None,
-    Sent(Scout),
-    GivenUp(&'static str),
-}
+struct Looks(Option<Result<Scout, &'static str>>);
 
 impl Looks {
     fn ask(&mut self, question: Question, path: &str) -> Result<Reply, &'static str> {
-        if let Looks::None = self {
-            *self = match Scout::send(Root::MAX_FILE + 1, PATIENCE) {
-                Ok(scout) => Looks::Sent(scout),
-                Err(_) => Looks::GivenUp(NOT_ASKED),
-            };
+        let send = || Scout::send(Root::MAX_FILE + 1, PATIENCE).map_err(|_| NOT_ASKED);
+        let scout = self.0.get_or_insert_with(send);
+        let answer = scout.as_mut().map_err(|why| *why)?.ask(question, path);
+        if answer.is_none() {
+            *scout = Err(NO_ANSWER);
         }
-        let answer = match self {
-            Looks::Sent(scout) => scout.ask(question, path),
-            Looks::None => None,
-            Looks::GivenUp(why) => return Err(why),
-        };
-        answer.ok_or_else(|| {
-            *self = Looks::GivenUp(NO_ANSWER);
-            NO_ANSWER
-        })
+        answer.ok_or(NO_ANSWER)
     }
 
     fn beginning(&mut self, path: &str) -> Result<Option<FileText>, &'static str> {

@@ -6,8 +6,7 @@ use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::{Provenance, Topology};
 use nic_placement_node::discover::root::{Author, is_there};
 use nic_placement_node::discover::{Root, Scope};
-use nic_placement_node::kept;
-use nic_placement_node::{self as node, NoTopology};
+use nic_placement_node::{self as node, NoTopology, kept};
 use nic_placement_sys as sys;
 use std::path::Path;
 

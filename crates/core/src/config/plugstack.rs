@@ -11,8 +11,7 @@ use super::words::named;
 use crate::diagnostic::{Diagnostic, Shown};
 use crate::libraries::wanted::is_variable_name;
 use crate::topology::PathType;
-use crate::wish::rollout::Rollout;
-use crate::wish::{Admin, Fabric, NodeSource, Pattern, Template, Through, Words};
+use crate::wish::{Admin, Fabric, NodeSource, Pattern, Template, Through, Words, rollout::Rollout};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -211,7 +210,11 @@ impl Admin {
             "rollout" => self.rollout = Rollout::parse(value)?,
             // no later layer enables again
             "disable" => self.disabled |= switch.unwrap_or(true),
-            "conf" if value.starts_with('/') => self.conf = Some(value.to_string()),
+            "conf" | "node-file" if !value.starts_with('/') => {
+                return Err("expected a path that begins with `/`".into());
+            }
+            "conf" => self.conf = Some(value.to_string()),
+            "node-file" => self.node_file.path = value.to_string(),
             "include" => take_patterns(&mut self.selection.include, name, value, layer)?,
             "exclude" => take_patterns(&mut self.selection.exclude, name, value, layer)?,
             "rails" => take_patterns(&mut self.rails, name, value, layer)?,
@@ -229,8 +232,6 @@ impl Admin {
                 self.node_file.max_age =
                     seconds.ok_or_else(|| format!("{}, 0 to {MAX_CACHE}", misfit()))?;
             }
-            "node-file" if value.starts_with('/') => self.node_file.path = value.to_string(),
-            "node-file" | "conf" => return Err("expected a path that begins with `/`".into()),
             "none-is" => {
                 let known = [("kept", false), ("unbound", true)];
                 self.none_is_unbound = named(&known, value).ok_or_else(misfit)?;

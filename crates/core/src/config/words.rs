@@ -74,11 +74,7 @@ impl Words {
             said => said,
         };
         let env = if nearer.env.is_some() { nearer } else { self };
-        let earlier: &[String] = if nearer.forgets_no_env {
-            &[]
-        } else {
-            &self.no_env
-        };
+        let earlier = self.no_env.iter().filter(|_| !nearer.forgets_no_env);
         Words {
             policy,
             observe,
@@ -93,7 +89,7 @@ impl Words {
             nics_per_task: nearer.nics_per_task.or(self.nics_per_task),
             env: env.env,
             env_names: env.env_names.clone(),
-            no_env: earlier.iter().chain(&nearer.no_env).cloned().collect(),
+            no_env: earlier.chain(&nearer.no_env).cloned().collect(),
             forgets_no_env: self.forgets_no_env || nearer.forgets_no_env,
         }
     }
