@@ -56,12 +56,9 @@ pub(super) fn tell_admin(line: &str) {
 
 /// Installs our logger; later calls find it there.
 pub(super) fn install(context: Context) {
-    let place = if context == Context::Remote {
-        NODE
-    } else {
-        COMMAND
-    };
-    WHERE.store(place, Ordering::Relaxed);
+    if context == Context::Remote {
+        WHERE.store(NODE, Ordering::Relaxed);
+    }
     let _ = log::set_logger(&ToSlurm);
 }
 

@@ -101,7 +101,6 @@ fn session(spank: &SpankHandle, wish: Wish) -> Result<Session, NoTopology> {
     Session::of_this_node(wish, scope, node::author(), step).map(|(session, ())| session)
 }
 
-/// The line of `observe`.
 fn observed(spank: &SpankHandle, wish: Wish) -> String {
     let (job, step) = (spank.job_id().unwrap_or(0), spank.job_stepid().unwrap_or(0));
     let found = match session(spank, wish) {
@@ -208,7 +207,6 @@ fn requested_cpus(spank: &SpankHandle, variable: Option<String>, tasks: u32) -> 
     (!is_left_over).then_some(requested)
 }
 
-/// The step's CPUs and cores on this node by Slurm's count.
 fn counted(spank: &SpankHandle) -> Option<Counted> {
     let cores = u32::try_from(cores(spank.step_alloc_cores().ok()?)?).ok()?;
     Some(Counted {

@@ -188,9 +188,7 @@ pub struct Wish {
     pub bind_by_user: bool,
     pub by_user: bool,
     pub libraries: Libraries,
-    /// variables of `env=`
     pub env_names: Vec<String>,
-    /// names, and prefixes with `*`
     pub no_env: Vec<String>,
     /// omit the reasons for GPUs' NICs, where no log shows them: with hundreds of GPUs and NICs that
     /// saves a third of a step's time

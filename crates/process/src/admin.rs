@@ -81,7 +81,6 @@ pub fn find<'a>(
     }
 }
 
-/// The first refused argument or line.
 fn refusal(findings: &[Diagnostic]) -> Option<String> {
     let mut refused = findings.iter().filter(|finding| finding.refuses);
     let first = refused.next()?;

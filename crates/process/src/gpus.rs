@@ -14,24 +14,20 @@ pub fn grant(present: &Present, topology: &Topology, devices: Option<&DeviceFile
         .into_iter()
         .filter_map(|name| Some((name, present.get(name)?.clone())))
         .collect();
-    let Some((devices, directory)) =
-        devices.and_then(|devices| Some((devices, devices.directory.as_ref()?)))
-    else {
-        return GpuGrant {
-            variables,
-            access: vec![Access::Unknown; topology.gpus.len()],
-        };
-    };
-    let access = devices.gpus.iter().map(|path| {
-        match path.as_ref().map(|path| sys::may_open(directory, path)) {
-            Some(Ok(())) => Access::Allowed,
-            Some(Err(Refusal::User | Refusal::Cgroup)) => Access::Denied,
-            Some(Err(Refusal::Absent | Refusal::Other)) | None => Access::Unknown,
+    let mut access = vec![Access::Unknown; topology.gpus.len()];
+    if let Some(devices) = devices
+        && let Some(directory) = &devices.directory
+    {
+        for (access, path) in access.iter_mut().zip(&devices.gpus) {
+            match path.as_ref().map(|path| sys::may_open(directory, path)) {
+                Some(Ok(())) => *access = Access::Allowed,
+                Some(Err(Refusal::User | Refusal::Cgroup)) => *access = Access::Denied,
+                Some(Err(Refusal::Absent | Refusal::Other)) | None => {}
+            }
         }
-    });
-    let mut access: Vec<Access> = access.collect();
-    if access.contains(&Access::Denied) && is_answer_to_all(directory) {
-        access.fill(Access::Unknown);
+        if access.contains(&Access::Denied) && is_answer_to_all(directory) {
+            access.fill(Access::Unknown);
+        }
     }
     GpuGrant { variables, access }
 }

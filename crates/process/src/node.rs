@@ -73,15 +73,12 @@ pub fn without_file<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Option<
     let NodeFileUse { path, max_age } = &admin.node_file;
     let is_this_node = !matches!(admin.source, NodeSource::Sysfs(_));
     let is_wanted = admin.conf.is_none() && !admin.disabled && *max_age > 0 && is_this_node;
-    if !is_wanted
-        || is_there(Path::new(path))
-        || Root::live()
+    let waits = is_wanted
+        && !is_there(Path::new(path))
+        && !Root::live()
             .list("sys/class/infiniband", |_| true)
-            .is_empty()
-    {
-        return None;
-    }
-    Some(format!(
+            .is_empty();
+    waits.then(|| format!(
         "no node file `{path}` yet: until `nic-placement refresh` has written it, each step asks the NICs' firmware, which may wait"
     ))
 }

@@ -282,7 +282,6 @@ fn is_near(one: &[u8], other: &[u8], edits: usize) -> bool {
     }
 }
 
-/// The text of `--nic-placement=help`.
 pub fn help() -> String {
     let lines = |table: &[Spec]| {
         let widths = table.iter().map(|spec| spec.spelling().chars().count());

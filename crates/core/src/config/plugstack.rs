@@ -95,7 +95,6 @@ impl Admin {
         (admin, findings)
     }
 
-    /// Adds the lines at `path` for a step of `partition` on `node`.
     pub fn add_conf(
         &mut self,
         conf: &Conf,
@@ -282,8 +281,13 @@ impl Admin {
                 template.name()
             ));
         }
-        let is_first = layer.begins(template.name());
-        let twice = format!("`{}` is set twice: this one holds", template.name());
+        let doubt = match layer.begins(template.name()) {
+            true => doubt,
+            false => Some(format!(
+                "`{}` is set twice: this one holds",
+                template.name()
+            )),
+        };
         let is_full = self.templates.len() == MAX_TEMPLATES;
         match self
             .templates
@@ -294,7 +298,7 @@ impl Admin {
             None if is_full => return Err(format!("more than {MAX_TEMPLATES} variables")),
             None => self.templates.push(template),
         }
-        Ok(if is_first { doubt } else { Some(twice) })
+        Ok(doubt)
     }
 }
 

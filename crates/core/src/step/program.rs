@@ -24,7 +24,6 @@ const BINDERS: &[&str] = WORDS.split_at(7).0;
 
 const PROGRAMS: &[&str] = WORDS.split_at(4).0;
 
-/// SGLang's map from GPUs to NICs.
 pub(crate) const NICS_OF_SGLANG: &str = "--disaggregation-ib-device";
 
 /// SGLang binds unless the first is off. If the second is on, it ends where its GPU's NUMA node has
@@ -76,15 +75,8 @@ pub fn binder(
     value: impl Fn(&str) -> Option<String>,
 ) -> Option<&'static str> {
     let [binds, ends] = READ.map(|name| value(name).map(|value| !is_off(&value)));
-    let switch = READ[1..]
-        .iter()
-        .filter(|_| binds != Some(false) && ends == Some(true));
-    known
-        .iter()
-        .filter(|word| BINDERS.contains(word))
-        .chain(switch)
-        .next()
-        .copied()
+    let word = known.iter().copied().find(|word| BINDERS.contains(word));
+    word.or((binds != Some(false) && ends == Some(true)).then_some(READ[1]))
 }
 
 /// True for a value that switches a feature of SGLang off (srt/environ.py, `EnvBool`).
