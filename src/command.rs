@@ -46,9 +46,8 @@ pub(crate) fn init_post_opt() {
     }
 }
 
-/// In srun: if the admin has disabled placement, tells a user that asks for it, and the nodes.
-///
-/// A fault in this host's file is not shown: nodes read their own.
+/// In srun: if the admin has disabled placement, tells the nodes, and a user that asks for it.
+/// Faults in this host's file are not shown: nodes read their own.
 pub(crate) fn tell_the_user() {
     /// Slurm calls again for each component of a heterogeneous job.
     static IS_TOLD: AtomicBool = AtomicBool::new(false);

@@ -82,8 +82,8 @@ const fn stamp(release: &[u8]) -> u32 {
 /// release.
 fn loaders_release() -> Option<u32> {
     let symbol = programs_symbol(c"slurm_api_version");
-    // SAFETY: slurm/slurm.h declares `long slurm_api_version(void)` in all releases of the table; a
-    // null pointer is `None` of this type.
+    // SAFETY: slurm/slurm.h declares `long slurm_api_version(void)` in all releases of the table;
+    // NULL is `None`.
     let api_version: Option<extern "C" fn() -> c_long> = unsafe { std::mem::transmute(symbol) };
     STAMP.or_else(|| releases::of_api_version(api_version?()).map(Release::stamp))
 }
@@ -181,8 +181,8 @@ fn hook(
 /// Passes the first two words of the step's command, and an iterator over all.
 ///
 /// For a container Slurm moves the words and leaves NULL (src/slurmd/slurmstepd/container.c,
-/// `_modify_config`): nothing behind a NULL is read, which crashed slurmstepd 22.05. slurm-spank's
-/// own reader takes every entry for a string.
+/// `_modify_config`). Reading stops at NULL: behind it slurmstepd 22.05 crashed. slurm-spank's own
+/// reader takes every entry for a string.
 fn with_arguments(
     spank: spank_t,
     take: impl FnOnce([Option<&CStr>; 2], &mut dyn Iterator<Item = &CStr>),
@@ -216,7 +216,7 @@ fn slurms_log_level() -> Option<c_int> {
     let level = LEVEL.get_or_init(|| {
         let symbol = programs_symbol(c"slurm_get_log_level");
         // SAFETY: src/common/log.h declares `int get_log_level(void)`, also exported under this
-        // name for Slurm's own log macros; a null pointer is `None` of this type.
+        // name for Slurm's own log macros; NULL is `None`.
         unsafe { std::mem::transmute::<*mut c_void, Option<extern "C" fn() -> c_int>>(symbol) }
     });
     level.map(|level| level())
@@ -227,9 +227,9 @@ const TASK_INIT: &str = "task_init";
 /// Returns 0 after a panic: unwinding would abort slurmstepd, and its srun would hang until the
 /// time limit. `strict` ends the task itself.
 fn wall(hook: &str, body: impl FnOnce() -> c_int) -> c_int {
-    // std's hook prints a backtrace on the user's terminal; this std is linked into our object, so
-    // other plugins' panics do not come here. Set once: a write in each task would copy pages that
-    // fork(2) shares
+    // std's hook prints a backtrace on the user's terminal; std is linked into our object, so no
+    // other plugin's panics come here. Set once: a write in each task would copy pages that fork(2)
+    // shares
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
         std::panic::set_hook(Box::new(|panic| {

@@ -235,7 +235,7 @@ fn count(set: Option<CpuSet>) -> Option<usize> {
     set.map(|set| set.len()).filter(|count| *count > 0)
 }
 
-/// The number of cores in a list with Slurm's numbers, which are not the kernel's.
+/// Counts Slurm's numbers of cores, which are not the kernel's.
 fn cores(list: &str) -> Option<usize> {
     count(CpuSet::from_list(list).ok())
 }
@@ -250,7 +250,7 @@ fn warn(diagnostics: &[Diagnostic]) {
     }
 }
 
-/// Logs one line for the step, and at debug level the reason for each GPU's NICs.
+/// At debug level also logs the reason for each GPU's NICs.
 fn report(active: &Active) {
     let Plan { node, map, .. } = match &active.session {
         Err(problem) => return log::error!("{problem}; nothing is set"),

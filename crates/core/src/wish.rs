@@ -21,7 +21,6 @@ pub enum Switch {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Words {
-    /// a policy or `off`
     pub policy: Option<Switch>,
     pub gpu: Option<GpuUse>,
     pub bind: Option<Bind>,
@@ -92,9 +91,9 @@ pub struct Selection {
 /// The part of a path's narrowest rate that arrives, in thousandths, by kind of path: weighs a far
 /// idle NIC against a near shared one.
 ///
-/// The order is certain, the figures are estimates (measured in docs/figures.md). PHB and NODE: the
-/// median over kinds of CPUs, with no measurement of NODE below PHB. SYS: the least of one flow;
-/// several flows at once had less.
+/// The order is certain, the figures are estimates (measurements: docs/figures.md). PHB and NODE:
+/// the median over kinds of CPUs, with no measurement of NODE below PHB. SYS: the least of one
+/// flow; several flows at once had less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Through([u64; PathType::ALL.len()]);
 

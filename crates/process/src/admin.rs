@@ -10,7 +10,6 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 pub struct Found {
-    /// merged from all layers
     pub admin: Admin,
     pub findings: Vec<Diagnostic>,
     /// for a check of its lines for other nodes and partitions
@@ -109,7 +108,7 @@ fn read(
     }
 }
 
-/// Parses the user's variable; logs and ignores a bad word.
+/// Parses the user's variable; one with a bad word is logged and ignored.
 pub fn words_of_variable(text: Option<&str>) -> Option<Words> {
     let parsed = Words::parse(text.filter(|text| !text.is_empty())?);
     parsed

@@ -9,7 +9,7 @@ use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::path::Path;
 
-/// `/dev`, open, with its state then.
+/// `/dev`, opened once, and the mounts at that time.
 pub struct DeviceFiles {
     pub(crate) directory: Option<File>,
     /// by GPU of the topology

@@ -8,7 +8,6 @@ use nic_placement_core::step::{Access, GpuGrant};
 use nic_placement_core::topology::Topology;
 use nic_placement_sys::{self as sys, Refusal};
 
-/// Without `devices` the GPUs' access is unknown.
 pub fn grant(present: &Present, topology: &Topology, devices: Option<&DeviceFiles>) -> GpuGrant {
     let variables = gpus::VARIABLES
         .into_iter()

@@ -16,7 +16,7 @@ const MAX_BYTES: usize = 1024;
 pub enum BadWord {
     /// not in the option table; suggestions are searched only for a message
     Unknown(String),
-    /// the text of any other message
+    /// any other message
     Misplaced(String),
 }
 

@@ -72,7 +72,7 @@ fn percent(text: &str) -> Option<u8> {
 /// The job's place in the hundred: `(id * 2654435761 mod 2^32) * 100 / 2^32`, rounded down.
 ///
 /// The factor is 2^32 over the golden ratio (Knuth, The Art of Computer Programming, volume 3,
-/// section 6.4), which spreads consecutive ids about as evenly as can be.
+/// section 6.4), which spreads consecutive ids about as evenly as possible.
 fn place(job: u32) -> u8 {
     let spread = job.wrapping_mul(2_654_435_761);
     // below 100

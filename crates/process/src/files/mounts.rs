@@ -5,7 +5,7 @@
 /// The risk of a system call on a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// this node's memory or disks, or the root file system, from which the program itself comes
+    /// memory, a disk, or the root file system, from which the program itself comes
     Local,
     /// a server answers, and a waiting process can be killed: NFS (net/sunrpc/sched.c
     /// `rpc_wait_bit_killable`), CIFS (fs/smb/client/transport.c `wait_for_response`), Ceph
@@ -76,8 +76,8 @@ impl Mounts {
         !self.0.is_empty() && self.0.iter().all(|mount| mount.kind == Kind::Local)
     }
 
-    /// The riskiest kind on a path without links and dots: a lookup asks the file systems of all
-    /// its directories.
+    /// The kind of a path without links and dots, by the file systems of all its directories, since
+    /// a lookup asks them all.
     pub(super) fn kind(&self, path: &str) -> Kind {
         let Some(mut mount) = self.at_root() else {
             return Kind::Remote;

@@ -12,7 +12,6 @@ pub(super) enum End {
     Local(String),
     /// without links
     Remote(String),
-    /// the reason
     Unanswered(&'static str),
 }
 
