@@ -1,5 +1,5 @@
-//! A task's environment as Slurm holds it: read in one pass, since each `spank_getenv` of a name costs a buffer of 4 KiB,
-//! and changed by name.
+//! A task's environment in Slurm: read in one pass, since each `spank_getenv` costs a buffer of 4
+//! KiB.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::libraries::Present;
@@ -9,26 +9,22 @@ use nic_placement_core::step::Room;
 use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
 
-/// A task's environment before we change it.
+#[derive(Default)]
 pub(crate) struct Environment {
     pub(crate) present: Present,
-    /// bytes of execve's room that the environment takes
+    /// bytes of execve's room
     size: usize,
-    /// the limit on the stack that srun handed on: slurmstepd sets it after us (src/slurmd/slurmstepd/ulimits.c, `_set_limit`)
+    /// the stack limit of srun's user, which slurmstepd sets after this hook
+    /// (src/slurmd/slurmstepd/ulimits.c, `_set_limit`)
     stack: Option<u64>,
 }
 
-/// The environment with the values of those of `names`, which are sorted, that are set.  One that is not UTF-8 is set too, and
-/// so the user's.
+/// Reads the values of `names`, which are sorted. A value that is not UTF-8 counts as set by the
+/// user.
 ///
-/// Grows with the user's environment by a pointer for each variable, in the task alone, and the kernel bounds that
-/// environment for execve(2).
+/// Memory: a pointer for each of the user's variables, which the kernel bounds for execve(2).
 pub(crate) fn read(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Environment {
-    let mut environment = Environment {
-        present: Present::new(),
-        size: 0,
-        stack: None,
-    };
+    let mut environment = Environment::default();
     for entry in spank.job_env_os().unwrap_or_default() {
         let entry = entry.as_encoded_bytes();
         environment.size += entry.len() + Room::EACH;
@@ -38,13 +34,13 @@ pub(crate) fn read(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Environmen
         let (name, value) = (&entry[..end], &entry[end + 1..]);
         if let Ok(at) = names.binary_search_by(|known| known.as_ref().as_bytes().cmp(name)) {
             let value = || String::from_utf8_lossy(value).into_owned();
-            // the first one counts, as for getenv(3)
+            // the first counts, as for getenv(3)
             environment
                 .present
                 .entry(names[at].as_ref().to_string())
                 .or_insert_with(value);
         } else if name == b"SLURM_RLIMIT_STACK" {
-            // `U` is in front of it with `--propagate`
+            // `--propagate` puts a `U` before it
             let limit = std::str::from_utf8(value)
                 .unwrap_or_default()
                 .trim_start_matches('U');
@@ -55,7 +51,7 @@ pub(crate) fn read(spank: &SpankHandle, names: &[impl AsRef<str>]) -> Environmen
 }
 
 impl Environment {
-    /// What execve(2) can take beside so many bytes of the program's words.
+    /// The room for execve(2) beside the program's words of so many bytes.
     pub(crate) fn room(&self, words: usize) -> Room {
         Room {
             taken: words + self.size,
@@ -64,12 +60,12 @@ impl Environment {
     }
 }
 
-/// Makes the changes, then reads all of them back; returns failures.
+/// Makes the changes, reads them back, and returns failures.
 pub(crate) fn change(spank: &SpankHandle, variables: &[Variable]) -> Vec<String> {
     let mut failures = Vec::new();
     for Variable { name, change, .. } in variables {
         let result = match change {
-            // whether it may be overwritten has been decided with its value in sight
+            // the decision knew the old value
             Change::Set(value) => spank.setenv(name.as_ref(), value, true),
             Change::Remove => spank.unsetenv(name.as_ref()),
             Change::KeepUsers(_) | Change::Leave => Ok(()),
@@ -94,7 +90,7 @@ pub(crate) fn change(spank: &SpankHandle, variables: &[Variable]) -> Vec<String>
     failures
 }
 
-/// A variable of the step or task.  A value that is not UTF-8 is set too, and so the user's.
+/// As [`read`], for one variable of the step or task.
 pub(crate) fn variable(spank: &SpankHandle, name: &str) -> Option<String> {
     spank.getenv_lossy(name).ok().flatten()
 }

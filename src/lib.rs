@@ -1,11 +1,10 @@
-//! The plugin: what Slurm finds in the shared object, the wall around each hook, and nothing else.
+//! The symbols that Slurm looks up in the shared object.
 //!
-//! Outside `crates/sys` this is the only file that may hold `unsafe`.  This package has no `#[cfg(test)]`: a test program that
-//! refers to Slurm's symbols does not link.  `tests/host.rs` and `tests/end_to_end.rs` test it from outside.
+//! The only file outside `crates/sys` with `unsafe`. Its tests are in `tests/host.rs` and
+//! `tests/end_to_end.rs`, since a test program does not link with Slurm's symbols.
 //!
-//! We do not use slurm-spank's `SPANK_PLUGIN!`, because it exports all twelve hooks, and Slurm acts on the mere presence of a
-//! hook.  With `job_prolog` slurmd starts a process for every job (Slurm's src/common/spank.c, `has_prolog`).  The macro also
-//! stamps one release of Slurm.
+//! slurm-spank's `SPANK_PLUGIN!` stamps one Slurm release and exports all twelve hooks; for
+//! `job_prolog` slurmd starts a process with every job (Slurm's src/common/spank.c, `has_prolog`).
 #![allow(unsafe_code)]
 #![allow(non_upper_case_globals)]
 
@@ -21,30 +20,30 @@ mod task;
 use nic_placement_core::config::releases::{self, Release};
 use slurm_spank::spank_sys::{self, spank_option, spank_option_register, spank_t};
 use slurm_spank::{Context, OptionCache, SpankHandle, init_spank_handle};
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Once, OnceLock};
 
-/// Read by Slurm's loader (src/common/plugin.c, `_verify_syms`).
-// SAFETY: no other object in a Slurm process exports this name into the plugin's own scope.
+type Argv = *const *const c_char;
+
+/// Slurm's loader reads it (src/common/plugin.c, `_verify_syms`).
+// SAFETY: no other object in a Slurm process exports this name into the plugin's scope.
 #[unsafe(no_mangle)]
 pub static plugin_name: [u8; 14] = *b"nic_placement\0";
 
-/// Read by Slurm's loader: the kind of plugin.
 // SAFETY: as `plugin_name`.
 #[unsafe(no_mangle)]
 pub static plugin_type: [u8; 6] = *b"spank\0";
 
-/// The Slurm release that the plugin claims to be made for, `major << 16 | minor << 8`.  Slurm refuses any but its own
-/// (`_verify_syms`), so it is that of the program that loads us; 0, which Slurm refuses with a clear line, if the
-/// plugin was not tried on it.
-// SAFETY: as `plugin_name`.  Slurm reads it after dlopen(3) has run `CONSTRUCTOR`.
+/// The Slurm release, `major << 16 | minor << 8`. Slurm refuses any but its own (`_verify_syms`),
+/// so `CONSTRUCTOR` stores that of the running program, or for an untested release 0, which Slurm
+/// refuses with a clear line.
+// SAFETY: as `plugin_name`. Slurm reads it after dlopen(3) has run `CONSTRUCTOR`.
 #[unsafe(no_mangle)]
 pub static plugin_version: AtomicU32 = AtomicU32::new(0);
 
-/// Runs when the object is loaded.
-// SAFETY: the linker collects function pointers in this section, and the loader calls each once with (argc, argv, envp),
+// SAFETY: the loader calls each function pointer of this section once, with (argc, argv, envp),
 // which a C function may ignore.
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -54,64 +53,57 @@ extern "C" fn fill_version() {
     plugin_version.store(loaders_release().unwrap_or(0), Ordering::Relaxed);
 }
 
-/// The one release that a site's own build is for, where it was built with `NIC_PLACEMENT_SLURM_RELEASE=22.05`.
+/// The one release of a site's own build, from `NIC_PLACEMENT_SLURM_RELEASE=22.05`.
 const STAMP: Option<u32> = match option_env!("NIC_PLACEMENT_SLURM_RELEASE") {
     Some(release) => Some(stamp(release.as_bytes())),
     None => None,
 };
 
-/// `22.05` as Slurm stamps it; anything else fails the build.
+/// The number that Slurm has for `22.05`; other text fails the build.
 const fn stamp(release: &[u8]) -> u32 {
-    const fn digit(byte: u8) -> u32 {
-        assert!(
-            byte.is_ascii_digit(),
-            "NIC_PLACEMENT_SLURM_RELEASE: expected a release such as 22.05"
-        );
-        (byte - b'0') as u32
+    const fn number(tens: u8, ones: u8) -> u32 {
+        ((tens - b'0') * 10 + ones - b'0') as u32
     }
-    let [a, b, b'.', c, d] = release else {
+    let [
+        a @ b'0'..=b'9',
+        b @ b'0'..=b'9',
+        b'.',
+        c @ b'0'..=b'9',
+        d @ b'0'..=b'9',
+    ] = release
+    else {
         panic!("NIC_PLACEMENT_SLURM_RELEASE: expected a release such as 22.05")
     };
-    (digit(*a) * 10 + digit(*b)) << 16 | (digit(*c) * 10 + digit(*d)) << 8
+    number(*a, *b) << 16 | number(*c, *d) << 8
 }
 
-/// The release of the Slurm program that we are in.
-///
-/// Slurm's own version number is not exported, the version of its API is: `slurm_api_version()` returns libslurm's
-/// `current << 16 | …`, one number for each release.
+/// The release of the running Slurm program, by the version of its API, since Slurm exports no
+/// other: `slurm_api_version()` returns libslurm's `current << 16 | …`, one number for each
+/// release.
 fn loaders_release() -> Option<u32> {
-    if let Some(release) = STAMP {
-        return Some(release);
-    }
     let symbol = programs_symbol(c"slurm_api_version");
-    if symbol.is_null() {
-        return None;
-    }
-    // SAFETY: slurm/slurm.h declares `long slurm_api_version(void)`, unchanged over all releases of the table.
-    let api_version: extern "C" fn() -> std::ffi::c_long = unsafe { std::mem::transmute(symbol) };
-    releases::of_api_version(api_version()).map(Release::stamp)
+    // SAFETY: slurm/slurm.h declares `long slurm_api_version(void)` in all releases of the table;
+    // NULL is `None`.
+    let api_version: Option<extern "C" fn() -> c_long> = unsafe { std::mem::transmute(symbol) };
+    STAMP.or_else(|| releases::of_api_version(api_version?()).map(Release::stamp))
 }
 
-/// The address of a function of the Slurm program that we are in; NULL if it has none of that name.
+/// The address of a function of the running Slurm program, or NULL.
 fn programs_symbol(name: &CStr) -> *mut c_void {
-    // SAFETY: std has no call for it.  The name ends with NUL; RTLD_DEFAULT asks for the program's own global symbols.
+    // SAFETY: the name ends with NUL; RTLD_DEFAULT means the program's global symbols.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
 }
 
-/// Slurm's `slurm_spank_init`: registers the option, in every program that will want its value.
-// SAFETY: the name is Slurm's for this hook, and the signature that of slurm/spank.h's `spank_f`.
+/// Registers the option in every program that uses its value.
+// SAFETY: the name is Slurm's for this hook, the signature slurm/spank.h's `spank_f`.
 #[unsafe(no_mangle)]
-pub extern "C" fn slurm_spank_init(
-    spank: spank_t,
-    argc: c_int,
-    argv: *const *const c_char,
-) -> c_int {
+pub extern "C" fn slurm_spank_init(spank: spank_t, argc: c_int, argv: Argv) -> c_int {
     hook("init", spank, argc, argv, |handle, context| {
         log::install(context);
         option::note_arguments(handle);
         match context {
             Context::Slurmd => return step::tell_of_no_node_file(),
-            // slurmd starts a process for a job's prolog and epilog where another plugin has these hooks
+            // slurmd starts this process for the prolog and epilog hooks of other plugins
             Context::JobScript => return,
             Context::Local | Context::Allocator | Context::Remote => {}
         }
@@ -123,14 +115,10 @@ pub extern "C" fn slurm_spank_init(
     })
 }
 
-/// Slurm's `slurm_spank_init_post_opt`: all options are known.
+/// Slurm has parsed all options.
 // SAFETY: as `slurm_spank_init`.
 #[unsafe(no_mangle)]
-pub extern "C" fn slurm_spank_init_post_opt(
-    spank: spank_t,
-    argc: c_int,
-    argv: *const *const c_char,
-) -> c_int {
+pub extern "C" fn slurm_spank_init_post_opt(spank: spank_t, argc: c_int, argv: Argv) -> c_int {
     hook(
         "init_post_opt",
         spank,
@@ -159,14 +147,10 @@ pub extern "C" fn slurm_spank_init_post_opt(
     )
 }
 
-/// Slurm's `slurm_spank_task_init`: in each task, as its user, just before its program starts.
+/// Runs in each task, as its user, just before execve(2).
 // SAFETY: as `slurm_spank_init`.
 #[unsafe(no_mangle)]
-pub extern "C" fn slurm_spank_task_init(
-    spank: spank_t,
-    argc: c_int,
-    argv: *const *const c_char,
-) -> c_int {
+pub extern "C" fn slurm_spank_task_init(spank: spank_t, argc: c_int, argv: Argv) -> c_int {
     hook(TASK_INIT, spank, argc, argv, |handle, _| {
         log::in_task();
         option::provoke(handle, "task_init");
@@ -178,15 +162,15 @@ fn hook(
     name: &str,
     spank: spank_t,
     argc: c_int,
-    argv: *const *const c_char,
+    argv: Argv,
     body: impl FnOnce(&SpankHandle, Context),
 ) -> c_int {
     wall(name, || {
-        // the handle's own option cache stays empty: our option's value comes by `option_callback`
+        // stays empty: Slurm passes the value to `option_callback`
         let mut cache = OptionCache::default();
         let handle = init_spank_handle(spank, argc, argv, &mut cache);
         if let Ok(context) = handle.context() {
-            // srun knows how much it is to tell only after our first hook
+            // srun sets its log level after our first hook
             log::up_to(slurms_log_level());
             body(&handle, context);
         }
@@ -194,45 +178,45 @@ fn hook(
     })
 }
 
-/// Hands on the first two words of what the step starts, as Slurm has them here, and the lengths of all; nothing if a
-/// container's runtime starts the program: Slurm moves its words elsewhere and leaves NULL
-/// (src/slurmd/slurmstepd/container.c, `_modify_config`).  Nothing behind a NULL is read: slurmstepd 22.05 crashed by
-/// that.  The bindings' own reader takes each place for a string.
+/// Passes the first two words of the step's command, and an iterator over all.
+///
+/// For a container Slurm moves the words and leaves NULL (src/slurmd/slurmstepd/container.c,
+/// `_modify_config`). Reading stops at NULL: behind it slurmstepd 22.05 crashed. slurm-spank's own
+/// reader takes every entry for a string.
 fn with_arguments(
     spank: spank_t,
     take: impl FnOnce([Option<&CStr>; 2], &mut dyn Iterator<Item = &CStr>),
 ) {
     let (mut count, mut list): (c_int, *const *const c_char) = (0, std::ptr::null());
     let item = spank_sys::spank_item_S_JOB_ARGV;
-    // SAFETY: `spank` is the handle that Slurm gave this hook, and slurm/spank.h names these two arguments for this item.
+    // SAFETY: `spank` is Slurm's handle for this hook; slurm/spank.h gives this item these two
+    // arguments.
     let code = unsafe { spank_sys::spank_get_item(spank, item, &raw mut count, &raw mut list) };
-    let is_told = code == spank_sys::ESPANK_SUCCESS && !list.is_null();
-    let count = if is_told {
-        usize::try_from(count).unwrap_or(0)
-    } else {
-        0
+    let count = match usize::try_from(count) {
+        Ok(count) if code == spank_sys::ESPANK_SUCCESS && !list.is_null() => count,
+        _ => 0,
     };
     let word = |place: usize| -> Option<&CStr> {
         if place >= count {
             return None;
         }
-        // SAFETY: a list of `count` places, which lives as long as the step, and no other thread of slurmstepd changes it
-        // while plugins run.
+        // SAFETY: the list has `count` entries, lives as long as the step, and no other thread of
+        // slurmstepd changes it while plugins run.
         let word = unsafe { *list.add(place) };
-        // SAFETY: what stands in the list is NULL or a string that ends with NUL.
+        // SAFETY: an entry is NULL or a string that ends with NUL.
         (!word.is_null()).then(|| unsafe { CStr::from_ptr(word) })
     };
     take([0, 1].map(word), &mut (0..count).map_while(word));
 }
 
-/// The log level of this process, if Slurm says it.
+/// The log level of this process, if Slurm exports it.
 fn slurms_log_level() -> Option<c_int> {
-    // a task, which is forked, need not look for it again
+    // looked up once: tasks inherit it by fork(2)
     static LEVEL: OnceLock<Option<extern "C" fn() -> c_int>> = OnceLock::new();
     let level = LEVEL.get_or_init(|| {
         let symbol = programs_symbol(c"slurm_get_log_level");
-        // SAFETY: src/common/log.h declares `int get_log_level(void)`, exported under this name too, which Slurm's own macros
-        // ask before each line; a null pointer is `None` of this type.
+        // SAFETY: src/common/log.h declares `int get_log_level(void)`, also exported under this
+        // name for Slurm's own log macros; NULL is `None`.
         unsafe { std::mem::transmute::<*mut c_void, Option<extern "C" fn() -> c_int>>(symbol) }
     });
     level.map(|level| level())
@@ -240,11 +224,12 @@ fn slurms_log_level() -> Option<c_int> {
 
 const TASK_INIT: &str = "task_init";
 
-/// Nothing that goes wrong in here may reach Slurm: an unwinding panic would abort slurmstepd, whose srun then hangs until
-/// the time limit.  The answer is 0 whatever happened; `strict` ends a task by itself.
+/// Returns 0 after a panic: unwinding would abort slurmstepd, and its srun would hang until the
+/// time limit. `strict` ends the task itself.
 fn wall(hook: &str, body: impl FnOnce() -> c_int) -> c_int {
-    // the default hook prints a backtrace to the user's terminal; the standard library in here is our own, so no other
-    // plugin's panics are meant by this one.  Tasks inherit it: setting it anew writes to pages that fork(2) shares
+    // std's hook prints a backtrace on the user's terminal; std is linked into our object, so no
+    // other plugin's panics come here. Set once: a write in each task would copy pages that fork(2)
+    // shares
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
         std::panic::set_hook(Box::new(|panic| {
@@ -273,13 +258,13 @@ fn register_option(spank: spank_t) {
         arginfo: c"[WORD,...]".as_ptr(),
         usage: c"give every GPU task its nearest NIC, CPUs and memory (--nic-placement=help)"
             .as_ptr(),
-        // an optional argument, which slurm/spank.h calls 2
+        // 2 is an optional argument (slurm/spank.h)
         has_arg: 2,
         val: 0,
         cb: Some(option_callback),
     };
-    // SAFETY: `spank` is the handle that Slurm gave this hook; Slurm copies the strings, which are static anyway, and the
-    // structure (src/common/spank.c, `_spank_option_register`).
+    // SAFETY: `spank` is Slurm's handle for this hook; Slurm copies the structure and its static
+    // strings (src/common/spank.c, `_spank_option_register`).
     let code = unsafe { spank_option_register(spank, &mut option) };
     if code != 0 {
         ::log::debug!(
@@ -288,17 +273,15 @@ fn register_option(spank: spank_t) {
     }
 }
 
-/// Slurm calls it for the option on the command line, in `#SBATCH`, in the environment that sbatch and salloc leave,
-/// and on the node; more than once, and the last call counts.
+/// Slurm calls it for the option of the command line, of `#SBATCH`, of sbatch's or salloc's
+/// environment, and on the node; the last call counts.
 extern "C" fn option_callback(_value: c_int, argument: *const c_char, remote: c_int) -> c_int {
     wall("option", || {
         option::provoke_by("option");
         let text = match argument.is_null() {
-            true => String::new(),
-            // SAFETY: Slurm passes NULL or a string that ends with NUL and lives while we run.
-            false => unsafe { CStr::from_ptr(argument) }
-                .to_string_lossy()
-                .into_owned(),
+            true => "".into(),
+            // SAFETY: Slurm passes NULL or a string that ends with NUL and outlives this call.
+            false => unsafe { CStr::from_ptr(argument) }.to_string_lossy(),
         };
         if option::take(&text, remote != 0) {
             0

@@ -1,9 +1,9 @@
-//! Routes `log` records to Slurm's log, so that nothing reaches a user's terminal unasked.
+//! Routes `log` records to Slurm's log, away from users' terminals.
 //!
-//! In srun, sbatch and salloc `slurm_error` and `slurm_info` print on the terminal.  On a node everything goes to slurmd's
-//! log, but in a task `slurm_error` also prints on that task's stderr; `slurm_info` does not.
+//! In srun, sbatch and salloc `slurm_error` and `slurm_info` print on the terminal. On a node both
+//! write slurmd's log; in a task `slurm_error` also prints on the task's stderr.
 //!
-//! The two calls of Slurm's log are here and nowhere else, so that no text can end a line or move a cursor.
+//! Only this file calls Slurm's log, so that no text can end a line or move a cursor.
 #![forbid(unsafe_code)]
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 const COMMAND: u8 = 0;
 const NODE: u8 = 1;
 const TASK: u8 = 2;
-/// slurmstepd's parent in a step that is observed: its one line says what was odd, too.
+/// slurmstepd under `observe`: its one line also holds the warnings.
 const OBSERVER: u8 = 3;
 static WHERE: AtomicU8 = AtomicU8::new(COMMAND);
 
@@ -44,40 +44,36 @@ impl Log for ToSlurm {
     fn flush(&self) {}
 }
 
-/// A line on the user's terminal, in srun or in a task.
+/// Prints on the user's terminal, in srun or in a task.
 pub(super) fn say(line: &str) {
     slurm_spank_log(&one_line(&format!("nic-placement: {line}")));
 }
 
-/// A line that the admin finds in slurmd's log by default, and the user does not see.
+/// Writes slurmd's log at its default level, unseen by the user.
 pub(super) fn tell_admin(line: &str) {
     spank_log(LogLevel::Info, &one_line(&format!("nic-placement: {line}")));
 }
 
-/// Takes the log over in this process; the second call finds it taken, by us.
+/// Installs our logger; later calls find it there.
 pub(super) fn install(context: Context) {
-    let place = if context == Context::Remote {
-        NODE
-    } else {
-        COMMAND
-    };
-    WHERE.store(place, Ordering::Relaxed);
+    if context == Context::Remote {
+        WHERE.store(NODE, Ordering::Relaxed);
+    }
     let _ = log::set_logger(&ToSlurm);
 }
 
-/// Sets our level by Slurm's (`log_level_t`, src/common/log.h): lines that Slurm would drop are not formatted, which
-/// saves a tenth of a hook's work.  Without Slurm's level it gets every line.
+/// Sets our level by Slurm's (`log_level_t`, src/common/log.h), or the highest. Lines that Slurm
+/// would drop are not formatted: a tenth of a hook's work.
 pub(super) fn up_to(slurms_level: Option<i32>) {
     log::set_max_level(match slurms_level {
         Some(5) => LevelFilter::Debug,
         Some(4) => LevelFilter::Info,
-        // on a node our warnings go to Slurm's `info`, our errors to its `error`
+        // on a node warnings become Slurm's `info`, errors its `error`
         Some(..4) => LevelFilter::Warn,
         Some(6..) | None => LevelFilter::Trace,
     });
 }
 
-/// From now on this process only observes its step.
 pub(super) fn in_observer() {
     WHERE.store(OBSERVER, Ordering::Relaxed);
 }

@@ -1,28 +1,30 @@
-//! The step's program, where it decides about the placement.
+//! The step's program: launchers' daemons, and words that bind processes to CPUs.
 #![forbid(unsafe_code)]
 
 use crate::environment::variable;
 use nic_placement_core::config::hostlist::HostList;
 use nic_placement_core::libraries::marker;
-use nic_placement_core::step::Room;
-use nic_placement_core::step::program::{self, binder_of_ranks, program_name};
+use nic_placement_core::step::{
+    Room,
+    program::{self, binder_of_ranks, program_name},
+};
 use slurm_spank::SpankHandle;
 use std::ffi::CStr;
 use std::sync::OnceLock;
 
-/// A launcher's daemon, which srun starts once on each node and which starts the ranks there.
+/// A launcher's daemon, which srun starts once on each node to start the ranks there.
 ///
-/// Its name alone identifies it: Hydra sets `SLURM_EXTERNAL_LAUNCHER` for its srun, and each srun of a rank inherits
-/// it.
+/// Recognised by name alone: Hydra sets `SLURM_EXTERNAL_LAUNCHER` for its srun, but each srun of a
+/// rank inherits it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Daemon {
-    /// `orted`, `prted`: Open MPI's mpirun starts them on other nodes than its own, and ranks keep the step's variables
-    /// (plm_slurm_module.c, `launch_daemons`; 4.1.4 and 5.0.11 run)
+    /// `orted`, `prted`: Open MPI's mpirun starts them on the other nodes, and ranks keep the
+    /// step's variables (plm_slurm_module.c, `launch_daemons`; 4.1.4 and 5.0.11 run)
     OpenMpi,
-    /// MPICH's, Intel MPI's and MVAPICH's proxies (lib/tools/bootstrap/external/slurm_launch.c; `pmi_proxy` before
-    /// MPICH 3.2 and Intel MPI 2019), Flux's broker.  Ranks get the environment of mpiexec or `flux run` over the
-    /// step's: the GPUs of that environment with the NIC of this step's one task (MPICH 4.0.2, 5.0.2, Intel MPI 2021.19
-    /// run)
+    /// proxies of MPICH, Intel MPI and MVAPICH (lib/tools/bootstrap/external/slurm_launch.c;
+    /// `pmi_proxy` before MPICH 3.2 and Intel MPI 2019), Flux's broker: ranks get the environment
+    /// of mpiexec or `flux run` over the step's, so its GPUs with the NIC of this step's one task
+    /// (MPICH 4.0.2, 5.0.2, Intel MPI 2021.19 run)
     Overlaying,
 }
 
@@ -41,34 +43,31 @@ impl Daemon {
     }
 }
 
-/// Bytes of a job's list of nodes, at most: a user can set the variable, and each byte costs root memory.
+/// Bytes of a job's list of nodes, at most: a user can set the variable, and root parses it.
 const LONGEST_NODELIST: usize = 64 * 1024;
 
-/// The step's program.
 struct Started {
-    /// the kind of launcher's daemon, if it is one
     daemon: Option<Daemon>,
-    /// words of its command that matter, and a program that binds some ranks
+    /// words that bind processes, also those in a file of `--multi-prog`
     words: Vec<&'static str>,
-    /// bytes that the program's words take of execve's room
     size_of_words: usize,
 }
 
 static STARTED: OnceLock<Started> = OnceLock::new();
 
-/// Bytes that the program's words take of execve's room.
+/// Bytes of execve's room that the program's words take.
 pub(crate) fn size_of_words() -> usize {
     STARTED.get().map_or(0, |started| started.size_of_words)
 }
 
-/// Takes down what the step starts.
+/// Keeps the facts about the step's command.
 ///
-/// With `--multi-prog` the first word is a file's name, and the second is all that the file says (Slurm's src/srun/launch.c,
-/// `_load_multi`), 4 MiB at most.  Slurm tells no plugin which of both a step has; an ordinary program's word would have to
-/// look like that file.
+/// With `--multi-prog` the second word is the text of the file that the first names, up to 4 MiB
+/// (Slurm's src/srun/launch.c, `_load_multi`). Slurm tells plugins of no `--multi-prog`, so any
+/// second word is read as such text; a program's own argument does not look like it.
 pub(crate) fn note(words: [Option<&CStr>; 2], all: &mut dyn Iterator<Item = &CStr>) {
     STARTED.get_or_init(|| {
-        // a longer one is the text of `--multi-prog`, of which a task has a line: execve(2) would take no such word
+        // execve(2) takes no longer word: this is the text of `--multi-prog`
         let all: Vec<&CStr> = all
             .filter(|word| word.count_bytes() < Room::LONGEST)
             .collect();
@@ -84,29 +83,32 @@ pub(crate) fn note(words: [Option<&CStr>; 2], all: &mut dyn Iterator<Item = &CSt
     });
 }
 
-/// `None` for other programs, and where Slurm does not say the program, as for a container.
+/// `None` for other programs, and for a container, of which Slurm does not tell the program.
 fn daemon() -> Option<Daemon> {
     STARTED.get()?.daemon
 }
 
-/// True for a launcher's daemon: `-c` and strict words are for its ranks, and the step has the daemon's part alone.
+/// True for a launcher's daemon. `-c` and strict words are for its ranks; the step holds the
+/// daemon's share alone.
 ///
-/// From 23.11 on srun reads SLURM_CPUS_PER_TASK for it too, and binds no task with `--external-launcher` (Slurm's
-/// src/common/env.c, `_set_ext_launcher_hydra`; src/slurmd/slurmd/req.c).
+/// From 23.11 on srun reads SLURM_CPUS_PER_TASK for daemons too, and binds no task with
+/// `--external-launcher` (Slurm's src/common/env.c, `_set_ext_launcher_hydra`;
+/// src/slurmd/slurmd/req.c).
 pub(crate) fn starts_ranks() -> bool {
     daemon().is_some()
 }
 
-/// The words of its command that matter.
 pub(crate) fn words() -> &'static [&'static str] {
     STARTED.get().map_or(&[], |started| &started.words)
 }
 
-/// The reason not to place a launcher's daemon: its ranks would have another task's NIC, or variables that differ by node.
+/// The reason not to place a launcher's daemon: ranks would get another task's NIC, or variables
+/// that differ between nodes.
 ///
-/// Open MPI's mpirun starts the ranks of the first node itself, with a batch script's variables, none of them ours.  Libraries
-/// that number NICs in a list (NCCL with SHARP, NVSHMEM) fail or connect wrong NICs where nodes differ.  So its daemons are
-/// placed where they run on all of the job's nodes, and in a placed step, whose variables mpirun and daemons share.
+/// Open MPI's mpirun starts the first node's ranks itself, with the batch script's variables and
+/// none of ours. Libraries that number NICs in a list (NCCL with SHARP, NVSHMEM) fail or connect
+/// wrong NICs where nodes differ. So daemons are placed only on all of the job's nodes, or in a
+/// placed step, whose variables mpirun shares.
 pub(crate) fn why_not_placed(spank: &SpankHandle) -> Option<&'static str> {
     if daemon()? == Daemon::Overlaying {
         return Some(
@@ -114,8 +116,8 @@ pub(crate) fn why_not_placed(spank: &SpankHandle) -> Option<&'static str> {
              ranks' program, or start them by srun",
         );
     }
-    // srun sets SLURM_JOB_NUM_NODES to what it was asked for, and adds this one only where there is none (Slurm's
-    // src/common/env.c, `setup_env`, `env_array_for_step`)
+    // srun adds this variable only where none is set, and writes the requested count to
+    // SLURM_JOB_NUM_NODES (Slurm's src/common/env.c, `setup_env`, `env_array_for_step`)
     let of_job =
         variable(spank, "SLURM_JOB_NODELIST").filter(|text| text.len() <= LONGEST_NODELIST)?;
     let of_job = HostList::parse(&of_job).ok()?.count();

@@ -1,6 +1,6 @@
-//! In slurmstepd, once for each step and node, as root: reads the node and makes the plan that its tasks look up.
+//! In slurmstepd, as root, once for each step and node: reads the node and makes the plan.
 //!
-//! A crash here would hang srun until its time limit, so everything is bounded and every failure is a line in the log.
+//! A crash here would hang srun until its time limit: all work is bounded, and failures are logged.
 #![forbid(unsafe_code)]
 
 use crate::active::{Active, CONTAINER_LATER, OfTasks, STEP, STRICT, is_normal, is_program_of_job};
@@ -12,19 +12,23 @@ use nic_placement_core::diagnostic::{self, Diagnostic, summary};
 use nic_placement_core::order::Order;
 use nic_placement_core::placement::{NodePlacement, Policy, Strictness};
 use nic_placement_core::plan::{Plan, Wish};
-use nic_placement_core::step::program::{READ, binder};
-use nic_placement_core::step::{Counted, SRUN, STEP_GPUS, Starter, Step};
+use nic_placement_core::step::{
+    Counted, SRUN, STEP_GPUS, Starter, Step,
+    program::{READ, binder},
+};
 use nic_placement_core::topology::{CpuSet, Pu, Topology};
 use nic_placement_node::NoTopology;
-use nic_placement_process::admin::{self, Off};
-use nic_placement_process::session::Session;
-use nic_placement_process::{files, node};
+use nic_placement_process::{
+    admin::{self, Found, Off},
+    files, node,
+    session::Session,
+};
 use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
 
-/// The file name of pyxis, the plugin that brings tasks into containers.  It gives every task of the node the environment of
-/// the container, which the first task started, over what earlier plugins set (NVIDIA/pyxis, pyxis_slurmstepd.c,
-/// `spank_import_container_env`).
+/// The file of pyxis, which runs tasks in containers: every task of the node gets the environment
+/// of the container that the first task started, over the variables of earlier plugins
+/// (NVIDIA/pyxis, pyxis_slurmstepd.c, `spank_import_container_env`).
 const CONTAINER_PLUGIN: &str = "spank_pyxis.so";
 
 pub(crate) fn init_post_opt(spank: &SpankHandle) {
@@ -35,7 +39,7 @@ pub(crate) fn init_post_opt(spank: &SpankHandle) {
     }
 }
 
-/// In slurmd, as it starts: one line for the admin if no node file is there.  Slurm calls this hook in slurmd too
+/// In slurmd, as it starts: logs that no node file exists. Slurm calls the hook there too
 /// (src/common/spank.c, `spank_stack_plugin_valid_for_context`).
 pub(crate) fn tell_of_no_node_file() {
     if let Some(line) = node::without_file(option::arguments().iter().map(String::as_str)) {
@@ -50,13 +54,9 @@ fn step(spank: &SpankHandle) -> OfTasks {
     }
     let (wish, off) = wish(spank);
     let is_meant = is_normal && wish.places() && off.is_none();
-    let of_ranks = if is_meant {
-        program::why_not_placed(spank)
-    } else {
-        None
-    };
+    let of_ranks = is_meant.then(|| program::why_not_placed(spank)).flatten();
     let is_placed = is_meant && of_ranks.is_none();
-    // no strict word fails a daemon: its launcher would wait for it
+    // the launcher would wait for a daemon that a strict word failed
     let is_strict = wish.strictness > Strictness::BestEffort && !wish.dry_run;
     if is_placed && is_strict && !program::starts_ranks() {
         let _ = STRICT.set(wish.strictness);
@@ -66,11 +66,11 @@ fn step(spank: &SpankHandle) -> OfTasks {
             in_observer();
             tell_admin(&observed(spank, wish.clone()));
         }
-        let why = off
+        let refusal = off
             .map(|off| off.to_string())
-            .or(of_ranks.map(str::to_string));
-        let refusal = why.filter(|_| is_normal && wish.places() && wish.by_user);
-        let refusal = refusal.map(|why| format!("this step runs without placement: {why}"));
+            .or(of_ranks.map(str::to_string))
+            .filter(|_| is_normal && wish.places() && wish.by_user)
+            .map(|why| format!("this step runs without placement: {why}"));
         return OfTasks::NotPlaced(wish, refusal);
     }
     let reports = wish.reports();
@@ -94,7 +94,6 @@ fn step(spank: &SpankHandle) -> OfTasks {
     })
 }
 
-/// The step's plan on this node.
 fn session(spank: &SpankHandle, wish: Wish) -> Result<Session, NoTopology> {
     let scope = wish.scope();
     let step =
@@ -102,7 +101,6 @@ fn session(spank: &SpankHandle, wish: Wish) -> Result<Session, NoTopology> {
     Session::of_this_node(wish, scope, node::author(), step).map(|(session, ())| session)
 }
 
-/// One line on what would be done for the step on this node.
 fn observed(spank: &SpankHandle, wish: Wish) -> String {
     let (job, step) = (spank.job_id().unwrap_or(0), spank.job_stepid().unwrap_or(0));
     let found = match session(spank, wish) {
@@ -118,17 +116,21 @@ fn observed(spank: &SpankHandle, wish: Wish) -> String {
     format!("observe: step {job}.{step}: {found}")
 }
 
-/// Doubtful arguments that a step names, at most: a file of them would fill the log with each step.
+/// Doubtful arguments in the log of a step, at most: each step logs them again.
 const DOUBTS: usize = 8;
 
-/// What plugstack.conf, the configuration file, the user's environment and the option say, and what turns placement off.
+/// The settings of admin and user, and the reason if placement is off.
 fn wish(spank: &SpankHandle) -> (Wish, Option<Off>) {
-    // the user's word for it: no more than that user may choose hangs on it
+    // the user can change it: no argument for the admin alone depends on it
     let partition = || variable(spank, "SLURM_JOB_PARTITION");
     let arguments = option::arguments();
     let arguments = arguments.iter().map(String::as_str);
-    let found = admin::find(arguments, partition, node::author());
-    let (admin, findings, off) = (found.admin, found.findings, found.off);
+    let Found {
+        admin,
+        findings,
+        off,
+        ..
+    } = admin::find(arguments, partition, node::author());
     match &off {
         Some(why @ Off::Refused(_)) => log::error!("{why}"),
         Some(why) => log::debug!("{why}"),
@@ -149,7 +151,7 @@ fn wish(spank: &SpankHandle) -> (Wish, Option<Off>) {
 const CPUS_PER_TASK: &str = "SLURM_CPUS_PER_TASK";
 const MEM_BIND: &str = "SLURM_MEM_BIND_TYPE";
 
-/// What Slurm granted; here and only here `--cpu-bind` and `--mem-bind` are what the user asked srun for: slurmd replaces
+/// Slurm's grant. `--cpu-bind` and `--mem-bind` are as given to srun only here: slurmd replaces
 /// them for each task.
 fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
     let mut names = [
@@ -178,32 +180,33 @@ fn granted(spank: &SpankHandle, wish: &Wish, node: &Topology) -> Step {
         gpus: read(STEP_GPUS),
         srun: read(SRUN),
         job_cores,
-        // a job with every core of the node shares it with no other
+        // with every core of the node the job shares it with no other
         alone_on_node: wish.policy == Policy::Spread && job_cores == Some(node.cores().len()),
     }
 }
 
-/// The CPUs that the step asked for each task (`-c`), where the variable is this step's own word.
+/// `-c` of this step; `None` if the variable comes from elsewhere.
 fn requested_cpus(spank: &SpankHandle, variable: Option<String>, tasks: u32) -> Option<u32> {
     let requested: u32 = variable?.parse().ok()?;
-    // the part of a rank, which the step's program starts
+    // for ranks, not for their daemon
     if program::starts_ranks() {
         return None;
     }
-    // from 22.05 to 23.02 srun hands on what sbatch was asked for, and does not ask for it; Slurm's own number is then 1
+    // from 22.05 to 23.02 srun passes on sbatch's `-c` without applying it; Slurm's own number is
+    // then 1
     if spank
         .step_cpus_per_task()
         .is_ok_and(|slurms| slurms != u64::from(requested))
     {
         return None;
     }
-    // `sbatch -c1` leaves a 1 there that looks like srun's; a step that asked for one CPU each has no more cores than tasks
+    // `sbatch -c1` leaves a 1 like srun's own; with one CPU for each task a step has no more cores
+    // than tasks
     let is_left_over =
         requested == 1 && counted(spank).is_some_and(|counted| counted.cores > tasks);
     (!is_left_over).then_some(requested)
 }
 
-/// The step's CPUs and cores on this node in numbers of Slurm's own.
 fn counted(spank: &SpankHandle) -> Option<Counted> {
     let cores = u32::try_from(cores(spank.step_alloc_cores().ok()?)?).ok()?;
     Some(Counted {
@@ -212,13 +215,14 @@ fn counted(spank: &SpankHandle) -> Option<Counted> {
     })
 }
 
-/// The threads of a core; all cores of a node have as many, or Slurm counts none of them (slurm.conf(5), `ThreadsPerCore`).
+/// Threads of a core, the same for all cores of a node, or Slurm counts none of them
+/// (slurm.conf(5), `ThreadsPerCore`).
 fn threads_per_core(node: &Topology) -> Option<usize> {
     if let Some(first) = node.pus.first() {
         let is_there = |pu: &&Pu| (pu.package, pu.core) == (first.package, first.core);
         return Some(node.pus.iter().filter(is_there).count());
     }
-    // a node is read without its cores where no word asks for them
+    // no word asked for cores, so discovery read none
     if !node.provenance.is_this_system() {
         return None;
     }
@@ -226,12 +230,12 @@ fn threads_per_core(node: &Topology) -> Option<usize> {
     count(CpuSet::from_mask(&siblings.text).ok())
 }
 
-/// The CPUs or cores of a set; `None` without any.
+/// `None` for an empty set.
 fn count(set: Option<CpuSet>) -> Option<usize> {
     set.map(|set| set.len()).filter(|count| *count > 0)
 }
 
-/// The number of cores in a list of Slurm's: its numbers are not the kernel's.
+/// Counts Slurm's numbers of cores, which are not the kernel's.
 fn cores(list: &str) -> Option<usize> {
     count(CpuSet::from_list(list).ok())
 }
@@ -246,7 +250,7 @@ fn warn(diagnostics: &[Diagnostic]) {
     }
 }
 
-/// One line for the step; why each GPU has its NICs, in slurmd's debug log alone.
+/// At debug level also logs the reason for each GPU's NICs.
 fn report(active: &Active) {
     let Plan { node, map, .. } = match &active.session {
         Err(problem) => return log::error!("{problem}; nothing is set"),

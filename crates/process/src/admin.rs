@@ -1,32 +1,28 @@
-//! What the admin of this node says: plugstack.conf's arguments, the configuration file, and the switch that turns all off; and
-//! what the user's words make of it.
+//! The admin's settings on this node, and the wish that they make with the user's words.
 #![forbid(unsafe_code)]
 
-use nic_placement_core::config::rollout::Rollout;
-use nic_placement_core::config::{Admin, Conf, ENVIRONMENT, Words, conf};
+use nic_placement_core::config::{Admin, Conf, ENVIRONMENT, Words, conf, rollout::Rollout};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::wish::Wish;
 use nic_placement_node::discover::root::{self, Author, Beginning, Obstacle};
 use std::fmt;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// The admin's settings for a step of one partition here.
 pub struct Found {
-    /// all layers together
     pub admin: Admin,
     pub findings: Vec<Diagnostic>,
-    /// the file and its path, for a caller that looks at its lines for other nodes and partitions too
+    /// for a check of its lines for other nodes and partitions
     pub file: Option<(Conf, String)>,
-    /// the reason why no step is placed here, even if its user asks
+    /// the reason why no step is placed here
     pub off: Option<Off>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Off {
-    /// the place of the switch that the admin threw
+    /// the place of `disable`, or the file that disables placement
     Disabled(String),
-    /// the configuration file cannot be used, and may hold that switch; or an argument is not understood
+    /// a configuration file that cannot be used, since it may have `disable`; or a bad argument
     Refused(String),
 }
 
@@ -39,11 +35,11 @@ impl fmt::Display for Off {
     }
 }
 
-/// The name of this node, as the kernel has it: slurmstepd has none that a user's environment could not change.
+/// The kernel's name of the node: a user can change the others in slurmstepd's reach.
 const HOSTNAME: &str = "/proc/sys/kernel/hostname";
 
-/// Reads the settings.  `partition` reads the step's partition from its environment, which its user could have changed;
-/// only if a line needs it.
+/// Reads the settings. `partition` is called only if a line needs it; its answer comes from the
+/// user's environment.
 pub fn find<'a>(
     arguments: impl IntoIterator<Item = &'a str>,
     partition: impl FnOnce() -> Option<String>,
@@ -60,25 +56,17 @@ pub fn find<'a>(
     match read(&path, admin.conf.is_some(), author) {
         Ok(None) => {}
         Ok(Some((conf, more))) => {
-            let node = if conf.names_nodes() {
-                hostname()
-            } else {
-                String::new()
-            };
-            let partition = if conf.names_partitions() {
-                partition()
-            } else {
-                None
-            };
+            let node = conf.names_nodes().then(hostname).unwrap_or_default();
+            let partition = conf.names_partitions().then(partition).flatten();
             findings.extend(more);
             findings.extend(admin.add_conf(&conf, &path, &node, partition.as_deref()));
             file = Some((conf, path.clone()));
         }
         Err(why) => unusable = Some(why),
     }
-    let switch = switches(&path)
-        .into_iter()
-        .find(|switch| root::is_there(switch));
+    // beside the configuration file, and in the usual folder whatever `conf=` says
+    let switches = [&path, conf::PATH].map(|path| Path::new(path).with_extension("disabled"));
+    let switch = switches.iter().find(|switch| root::is_there(switch));
     let switch = switch.map(|switch| format!("`{}`, which is there", switch.display()));
     let disabled = switch.or_else(|| admin.disabled.then(|| format!("`disable` in {place}")));
     let off = disabled
@@ -92,7 +80,6 @@ pub fn find<'a>(
     }
 }
 
-/// The first argument or line that is not understood.
 fn refusal(findings: &[Diagnostic]) -> Option<String> {
     let mut refused = findings.iter().filter(|finding| finding.refuses);
     let first = refused.next()?;
@@ -102,39 +89,26 @@ fn refusal(findings: &[Diagnostic]) -> Option<String> {
     })
 }
 
-/// The files whose existence turns all off: beside the configuration file, and in the usual place whatever `conf=` says.
-fn switches(path: &str) -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = [path, conf::PATH]
-        .map(|path| Path::new(path).with_extension("disabled"))
-        .into();
-    files.dedup();
-    files
-}
-
-/// The file, and faults in its lines; none where it is absent and no `conf=` names it.  The error says why it cannot be
-/// used.
+/// The file, and faults in its lines; `None` if it is absent and not named by `conf=`.
 fn read(
     path: &str,
     is_promised: bool,
     author: Author,
 ) -> Result<Option<(Conf, Vec<Diagnostic>)>, String> {
-    let bytes = match root::read_file(Path::new(path), conf::MAX_BYTES, author) {
-        Ok(bytes) => bytes,
-        Err(unreadable) => {
-            let is_absent = matches!(&unreadable.problem, Obstacle::System(error) if error.kind() == ErrorKind::NotFound);
-            return if is_absent && !is_promised {
+    match root::read_file(Path::new(path), conf::MAX_BYTES, author) {
+        Ok(bytes) => Conf::parse(&bytes, path)
+            .map(Some)
+            .map_err(|bad| format!("`{path}` {bad}")),
+        Err(unreadable) => match unreadable.problem {
+            Obstacle::System(ref error) if error.kind() == ErrorKind::NotFound && !is_promised => {
                 Ok(None)
-            } else {
-                Err(unreadable.to_string())
-            };
-        }
-    };
-    Conf::parse(&bytes, path)
-        .map(Some)
-        .map_err(|bad| format!("`{path}` {bad}"))
+            }
+            _ => Err(unreadable.to_string()),
+        },
+    }
 }
 
-/// The words of the user's variable; a bad one is ignored, and the log says so.
+/// Parses the user's variable; one with a bad word is logged and ignored.
 pub fn words_of_variable(text: Option<&str>) -> Option<Words> {
     let parsed = Words::parse(text.filter(|text| !text.is_empty())?);
     parsed
@@ -142,7 +116,7 @@ pub fn words_of_variable(text: Option<&str>) -> Option<Words> {
         .ok()
 }
 
-/// What holds for a step: the admin's default for its job, then the words of the user's variable and option.
+/// Merges the admin's default for the job with the user's words.
 pub fn wish(
     mut admin: Admin,
     job: impl FnOnce() -> Option<u32>,
@@ -157,9 +131,9 @@ pub fn wish(
     Wish::new(admin, variable, option)
 }
 
-/// The name by which lines with `NodeName=` know this node.
+/// The node's name for lines with `NodeName=`.
 pub fn hostname() -> String {
-    /// Bytes; the kernel's names have 64.
+    /// The kernel's limit is 64 bytes.
     const LIMIT: usize = 256;
     let read = root::read_configuration(Path::new(HOSTNAME), LIMIT);
     read.map(|Beginning { text, .. }| text.trim().to_string())

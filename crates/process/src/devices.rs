@@ -1,4 +1,4 @@
-//! The devices that a process may open: asked of their files without opening them.
+//! Device files that a process may open, checked without opening them.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::plan::Plan;
@@ -9,24 +9,21 @@ use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::path::Path;
 
-/// `/dev`, open, and its state at that time.
+/// `/dev`, opened once, and the mounts at that time.
 pub struct DeviceFiles {
-    /// `None` if it cannot be opened
     pub(crate) directory: Option<File>,
-    /// file of each GPU, as each task asks for it
+    /// by GPU of the topology
     pub(crate) gpus: Vec<Option<CString>>,
     nics: Vec<Option<CString>>,
     has_rdma: bool,
-    /// identity of [`MOUNTS`]
+    /// device and inode of [`MOUNTS`]
     mounts: Option<(u64, u64)>,
-    /// identities of [`TOPS`]
     tops: [Option<(u64, u64)>; TOPS.len()],
 }
 
-/// The mount namespace of this process.
 const MOUNTS: &str = "/proc/self/ns/mnt";
-/// Paths in which a container differs from its node.  A job with mounts of its own (Slurm's job_container/tmpfs: /tmp
-/// and /dev/shm) does not.
+/// Paths that differ in a container. A job's own mounts (Slurm's job_container/tmpfs: /tmp and
+/// /dev/shm) are not among them.
 const TOPS: [&str; 4] = ["/", "/etc", "/dev", "/dev/infiniband"];
 
 impl DeviceFiles {
@@ -51,7 +48,7 @@ impl DeviceFiles {
         }
     }
 
-    /// The container's, if this process has come into one since these were opened.
+    /// A container's device files, if this process has entered one since `open`.
     fn of_the_container(&self, node: &Topology) -> Option<DeviceFiles> {
         let has_other_mounts = root::identity(MOUNTS) != self.mounts;
         (has_other_mounts && TOPS.map(root::identity) != self.tops).then(|| DeviceFiles::open(node))
@@ -62,14 +59,14 @@ impl DeviceFiles {
     }
 }
 
-/// The file that libibverbs opens (rdma-core's libibverbs/device.c), below `/dev`.
+/// The file below `/dev` that libibverbs opens (rdma-core's libibverbs/device.c).
 fn verbs_file(nic: &Nic) -> Option<String> {
     let uverbs = nic.uverbs.as_ref().filter(|_| nic.kind == NicKind::Verbs)?;
     Some(format!("infiniband/{uverbs}"))
 }
 
-/// True if `/dev/null`, which every process may open, is "not permitted" too: by a container's seccomp filter that is
-/// older than the C library's system call, faccessat2(2).
+/// True if `/dev/null`, which any process may open, is refused too: a container's seccomp filter
+/// older than faccessat2(2) refuses the call itself.
 pub(crate) fn is_answer_to_all(directory: &File) -> bool {
     matches!(
         sys::may_open(directory, c"null"),
@@ -79,24 +76,22 @@ pub(crate) fn is_answer_to_all(directory: &File) -> bool {
 
 pub(crate) type Unusable = Vec<(NicIndex, String)>;
 
-/// The verbs devices of a node on which none can be opened.
+/// All verbs NICs of this node, if it has no `/dev/infiniband`.
 pub(crate) fn missing(devices: &DeviceFiles, plan: &Plan) -> Unusable {
     if !devices.lack_rdma() || plan.map.rails.is_empty() {
         return Unusable::new();
     }
-    let missing = all_verbs(&plan.node, "on this node");
+    let mut missing = all_verbs(&plan.node, "on this node");
     if !missing.is_empty() {
         log::warn!("`/dev/infiniband` is missing: no RDMA device of this node can be opened");
     }
-    // a list of NICs that no task can open would hide the interfaces that work; another machine's NICs are not here
-    if plan.node.provenance.is_this_system() {
-        missing
-    } else {
-        Unusable::new()
-    }
+    // in a list, NICs that no task can open would hide interfaces that work; a described machine's
+    // NICs are not here
+    missing.retain(|_| plan.node.provenance.is_this_system());
+    missing
 }
 
-/// All verbs NICs, marked unusable: `place` lacks `/dev/infiniband`.
+/// All verbs NICs, unusable because `place` has no `/dev/infiniband`.
 fn all_verbs(topology: &Topology, place: &str) -> Unusable {
     let verbs = topology
         .numbered_nics()
@@ -108,17 +103,18 @@ fn all_verbs(topology: &Topology, place: &str) -> Unusable {
 
 #[derive(Default)]
 pub(crate) struct Closed {
-    /// to every task of the job
+    /// for all tasks of the job
     pub(crate) to_the_job: Unusable,
-    /// to this task: its device cgroup may differ from those of others
+    /// for this task, by its own device cgroup
     pub(crate) to_this_task: Vec<NicIndex>,
-    /// true if this process has come into a container since `/dev` was opened
+    /// entered since `/dev` was opened
     pub(crate) is_in_container: bool,
 }
 
-/// Checks each rail, and every other NIC too if a rail is closed to the job, since another may take its place.
+/// Checks each rail, and all other NICs if a rail is closed to the job, since one of them may
+/// replace it.
 ///
-/// Device cgroups are checked by the node's device files; no program opens a file that its container does not show.
+/// The node's device files answer for the device cgroup, the container's for what programs can see.
 pub(crate) fn closed(devices: &DeviceFiles, plan: &Plan) -> Closed {
     let container = devices.of_the_container(&plan.node);
     let mut closed = Closed {
@@ -142,7 +138,7 @@ pub(crate) fn closed(devices: &DeviceFiles, plan: &Plan) -> Closed {
     };
     let mut rails = Vec::new();
     for nic in plan.map.rails.iter().map(|rail| rail.nic) {
-        // a NIC may have several ports
+        // one rail for each port
         if !rails.contains(&nic) {
             ask(&mut closed, nic);
             rails.push(nic);
@@ -176,9 +172,9 @@ impl Closed {
         self.to_the_job.push((nic, why));
     }
 
-    /// Names in the log what is closed to the job.
+    /// Logs the NICs that are closed to the job.
     pub(crate) fn tell(&self, node: &Topology) {
-        // which container the user takes is nothing that an admin would mend
+        // an admin need not repair a user's choice of container
         let level = if self.is_in_container {
             log::Level::Info
         } else {

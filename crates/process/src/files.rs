@@ -1,4 +1,4 @@
-//! Reads the files that libraries read, for what decides about their variables: a site's as root, a user's in the task.
+//! Reads configuration files of libraries: a site's as root, a user's in the task.
 #![forbid(unsafe_code)]
 
 mod mounts;
@@ -11,11 +11,11 @@ use std::cell::{Cell, RefCell};
 use std::path::Path;
 use walk::{End, FileSystems, walk};
 
-/// Tables of the kernel's, which grow with the node.
+/// The kernel's tables, which grow with the node.
 const TABLES: &str = "/proc/net/";
 const INTERFACES: &str = "/sys/class/net/";
 
-/// A site's or the kernel's file: its text, or the beginning of it, with the rights that this process has.
+/// The beginning of a site's or the kernel's file, with this process's rights.
 pub fn read(path: &str) -> Option<FileText> {
     let limit = if path.starts_with(TABLES) {
         Root::MAX_TABLE
@@ -30,13 +30,13 @@ pub fn read(path: &str) -> Option<FileText> {
     })
 }
 
-/// True for the kernel's facts about interfaces, which no user and no site writes.
+/// True for the kernel's files about interfaces.
 pub fn is_kernels(path: &str) -> bool {
     [TABLES, INTERFACES].iter().any(|top| path.starts_with(top))
 }
 
-/// True for the kernel's tables and a site's files: without `/etc` no program starts.  `..`, and links of a process below
-/// `/proc`, lead out of them to file systems that may not answer.
+/// True for the kernel's tables and a site's files: no program starts without `/etc`. `..` and the
+/// links in /proc/PID lead to file systems that may not answer.
 fn answers(path: &str) -> bool {
     [TABLES, "/sys/", "/etc/"]
         .iter()
@@ -44,29 +44,29 @@ fn answers(path: &str) -> bool {
         && path.split('/').all(|name| name != "..")
 }
 
-/// Milliseconds that all looks of a task at other machines may take.  A server on the same fabric answers in one, a mount by
-/// automount(8) in some hundred.
+/// Milliseconds in which a task's remote file systems must answer, all together. A server on the
+/// same fabric needs one, a mount by automount(8) some hundred.
 const PATIENCE: u16 = 1000;
 
 const NO_ANSWER: &str = "its file system did not answer within a second";
 const NOT_ASKED: &str = "no process could be started that would look for it";
 
-/// The files that a user names, or has at home, perhaps on a file system that does not answer.  No look waits long, and
-/// a file that is not known by then is [`FileText::unanswered`].
+/// Files that a user names or has at home. A file system that does not answer within a second gives
+/// [`FileText::unanswered`].
 #[derive(Default)]
 pub struct UsersFiles {
     looks: RefCell<Looks>,
-    /// true if the log has its line
+    /// true after the log's one line
     told: Cell<bool>,
 }
 
 impl UsersFiles {
-    /// A user's file as [`read`] would read it, as far as its file system answers.
+    /// [`read`], bounded in time.
     pub fn read(&self, path: &str) -> Option<FileText> {
         if answers(path) {
             return read(path);
         }
-        // in nearly every task there is no such file, and the kernel knows it
+        // nearly every task lacks the file, and the kernel's cache knows that
         if known(path) == Known::Absent {
             return None;
         }
@@ -86,7 +86,7 @@ impl UsersFiles {
         }
     }
 
-    /// The log names the first of a task's files, since the reason is the same for all at its home.
+    /// Logs a task's first such file alone: the others at its home have the same reason.
     fn unanswered(&self, path: &str, why: &'static str) -> FileText {
         if !self.told.replace(true) {
             log::info!("`{path}` is taken for a file that sets what would be set: {why}");
@@ -98,32 +98,19 @@ impl UsersFiles {
     }
 }
 
-/// The process that looks, from the first look that needs one.
+/// The helper process, started for the first question, or the reason why there is none.
 #[derive(Default)]
-enum Looks {
-    #[default]
-    None,
-    Sent(Scout),
-    GivenUp(&'static str),
-}
+struct Looks(Option<Result<Scout, &'static str>>);
 
 impl Looks {
     fn ask(&mut self, question: Question, path: &str) -> Result<Reply, &'static str> {
-        if let Looks::None = self {
-            *self = match Scout::send(Root::MAX_FILE + 1, PATIENCE) {
-                Ok(scout) => Looks::Sent(scout),
-                Err(_) => Looks::GivenUp(NOT_ASKED),
-            };
+        let send = || Scout::send(Root::MAX_FILE + 1, PATIENCE).map_err(|_| NOT_ASKED);
+        let scout = self.0.get_or_insert_with(send);
+        let answer = scout.as_mut().map_err(|why| *why)?.ask(question, path);
+        if answer.is_none() {
+            *scout = Err(NO_ANSWER);
         }
-        let answer = match self {
-            Looks::Sent(scout) => scout.ask(question, path),
-            Looks::None => None,
-            Looks::GivenUp(why) => return Err(why),
-        };
-        answer.ok_or_else(|| {
-            *self = Looks::GivenUp(NO_ANSWER);
-            NO_ANSWER
-        })
+        answer.ok_or(NO_ANSWER)
     }
 
     fn beginning(&mut self, path: &str) -> Result<Option<FileText>, &'static str> {
@@ -132,9 +119,8 @@ impl Looks {
         } = self.ask(Question::Beginning, path)?;
         let is_cut = bytes.len() > Root::MAX_FILE;
         bytes.truncate(Root::MAX_FILE);
-        let text = || String::from_utf8_lossy(&bytes).into_owned();
         Ok((error == 0).then(|| FileText {
-            text: text(),
+            text: String::from_utf8_lossy(&bytes).into_owned(),
             is_cut,
             unanswered: None,
         }))
@@ -144,7 +130,7 @@ impl Looks {
 impl FileSystems for Looks {
     fn mounts(&mut self) -> String {
         let table = read_configuration(Path::new("/proc/self/mountinfo"), Root::MAX_TABLE);
-        // of one that is too long nothing is known
+        // a cut table shows nothing
         table
             .filter(|table| !table.is_cut)
             .map(|table| table.text)
@@ -160,7 +146,7 @@ impl FileSystems for Looks {
         Ok(match answer {
             _ if answer.is_directory() => Standing::Directory,
             _ if answer.is_file() => Standing::File,
-            // a link leads somewhere, and nothing else has bytes
+            // only a link has bytes: its target
             Reply { bytes, .. } if !bytes.is_empty() => {
                 String::from_utf8(bytes).map_or(Standing::Nothing, Standing::Link)
             }

@@ -1,4 +1,4 @@
-//! The evidence about the GPUs of a process: its variables, and which device nodes it may open.
+//! Evidence about a process's GPUs: its variables, and the device nodes that it may open.
 #![forbid(unsafe_code)]
 
 use crate::devices::{DeviceFiles, is_answer_to_all};
@@ -8,30 +8,25 @@ use nic_placement_core::step::{Access, GpuGrant};
 use nic_placement_core::topology::Topology;
 use nic_placement_sys::{self as sys, Refusal};
 
-/// Without `devices` the GPUs' access is unknown.
 pub fn grant(present: &Present, topology: &Topology, devices: Option<&DeviceFiles>) -> GpuGrant {
     let variables = gpus::VARIABLES
         .into_iter()
         .filter_map(|name| Some((name, present.get(name)?.clone())))
         .collect();
-    let Some((devices, directory)) =
-        devices.and_then(|devices| Some((devices, devices.directory.as_ref()?)))
-    else {
-        return GpuGrant {
-            variables,
-            access: vec![Access::Unknown; topology.gpus.len()],
-        };
-    };
-    let access = devices.gpus.iter().map(|path| {
-        match path.as_ref().map(|path| sys::may_open(directory, path)) {
-            Some(Ok(())) => Access::Allowed,
-            Some(Err(Refusal::User | Refusal::Cgroup)) => Access::Denied,
-            Some(Err(Refusal::Absent | Refusal::Other)) | None => Access::Unknown,
+    let mut access = vec![Access::Unknown; topology.gpus.len()];
+    if let Some(devices) = devices
+        && let Some(directory) = &devices.directory
+    {
+        for (access, path) in access.iter_mut().zip(&devices.gpus) {
+            match path.as_ref().map(|path| sys::may_open(directory, path)) {
+                Some(Ok(())) => *access = Access::Allowed,
+                Some(Err(Refusal::User | Refusal::Cgroup)) => *access = Access::Denied,
+                Some(Err(Refusal::Absent | Refusal::Other)) | None => {}
+            }
         }
-    });
-    let mut access: Vec<Access> = access.collect();
-    if access.contains(&Access::Denied) && is_answer_to_all(directory) {
-        access.fill(Access::Unknown);
+        if access.contains(&Access::Denied) && is_answer_to_all(directory) {
+            access.fill(Access::Unknown);
+        }
     }
     GpuGrant { variables, access }
 }

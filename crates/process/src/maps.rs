@@ -1,4 +1,4 @@
-//! The files with the node's map that an admin's templates name: `nic-placement refresh` keeps them beside the node file.
+//! The node's maps that `set=` names, which `nic-placement refresh` keeps beside the node file.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::config::Admin;
@@ -8,10 +8,10 @@ use nic_placement_node::discover::root::{Author, Obstacle, read_unlinked};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Bytes of such a file, at most: a map of the largest node that a topology file can hold is shorter.
+/// Longer than the map of the largest node that a topology file can describe.
 pub const MAX_BYTES: usize = 1024 * 1024;
 
-/// Where the maps are kept that the admin's templates name.
+/// Paths of the maps that the admin's templates name.
 pub fn places(admin: &Admin) -> Vec<(Format, PathBuf)> {
     let is_named = |format| {
         admin
@@ -25,8 +25,8 @@ pub fn places(admin: &Admin) -> Vec<(Format, PathBuf)> {
         .collect()
 }
 
-/// Reads them, where they stand at their place themselves and are their author's: a user with the right to change one could
-/// give every task of the node other NICs.  Without an author, as for a node that is not this one, they are taken to be there.
+/// Reads the maps. None may be a link or another user's: that user could change the NICs of every
+/// task. Without `author`, for a node that is not this one, they count as existing.
 pub fn find(admin: &mut Admin, author: Option<Author>) {
     for (format, place) in places(admin) {
         let path = place.display().to_string();

@@ -1,4 +1,4 @@
-//! The node of a process, from where the admin wants it read.
+//! The topology of a process's node, from the admin's source.
 #![forbid(unsafe_code)]
 
 use nic_placement_core::config::{Admin, NodeFileUse, NodeSource};
@@ -6,12 +6,11 @@ use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::{Provenance, Topology};
 use nic_placement_node::discover::root::{Author, is_there};
 use nic_placement_node::discover::{Root, Scope};
-use nic_placement_node::kept::{self, Kept};
-use nic_placement_node::{self as node, NoTopology};
+use nic_placement_node::{self as node, NoTopology, kept};
 use nic_placement_sys as sys;
 use std::path::Path;
 
-/// The node and what was odd about it.  A description is confirmed by the node itself.
+/// Reads the topology, with findings. Sysfs of this node confirms a description.
 pub fn read(
     admin: &Admin,
     scope: Scope,
@@ -27,7 +26,7 @@ pub fn read(
     }
 }
 
-/// The owner of the files that this process trusts: for root, root alone.
+/// The trusted owner of files: for root, root alone.
 pub fn author() -> Author {
     if sys::is_root() {
         Author::Root
@@ -36,7 +35,7 @@ pub fn author() -> Author {
     }
 }
 
-/// A described node, less the devices that this one lacks.
+/// Removes devices that this node lacks from a description.
 pub fn confirmed(
     mut described: Topology,
     mut diagnostics: Vec<Diagnostic>,
@@ -48,7 +47,7 @@ pub fn confirmed(
     (described, diagnostics)
 }
 
-/// This node, from the node file if that is up to date, which waits for no hardware; else as it is read.
+/// Reads a fresh node file, which waits for no hardware, or else the hardware.
 fn this_node(
     NodeFileUse { path, max_age }: &NodeFileUse,
     scope: Scope,
@@ -56,13 +55,9 @@ fn this_node(
 ) -> (Topology, Vec<Diagnostic>) {
     if *max_age > 0 {
         match kept::read(Path::new(path), *max_age, author, sys::seconds_since_boot()) {
-            Ok(Kept {
-                topology,
-                age,
-                diagnostics,
-            }) => {
-                log::debug!("the node from `{path}`, which is {age} s old");
-                return (topology, diagnostics);
+            Ok(kept) => {
+                log::debug!("the node from `{path}`, which is {} s old", kept.age);
+                return (kept.topology, kept.diagnostics);
             }
             Err(why) if why.is_absent() => log::debug!("{why}: the node is read"),
             Err(why) => log::warn!("{why}; the node is read instead"),
@@ -71,22 +66,19 @@ fn this_node(
     node::read_root(&Root::live(), scope, Provenance::ThisSystem)
 }
 
-/// The warning for an admin's slurmd on a node whose steps would use a node file that is not there; none for a
-/// configuration file that `conf=` names, which may be on a file system that does not answer: slurmd must start.
+/// slurmd's warning that steps would use a node file that does not exist. `None` with `conf=`: its
+/// file may be on a file system that does not answer, and slurmd must start.
 pub fn without_file<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let (admin, _) = Admin::parse(arguments);
     let NodeFileUse { path, max_age } = &admin.node_file;
     let is_this_node = !matches!(admin.source, NodeSource::Sysfs(_));
     let is_wanted = admin.conf.is_none() && !admin.disabled && *max_age > 0 && is_this_node;
-    if !is_wanted
-        || is_there(Path::new(path))
-        || Root::live()
+    let waits = is_wanted
+        && !is_there(Path::new(path))
+        && !Root::live()
             .list("sys/class/infiniband", |_| true)
-            .is_empty()
-    {
-        return None;
-    }
-    Some(format!(
+            .is_empty();
+    waits.then(|| format!(
         "no node file `{path}` yet: until `nic-placement refresh` has written it, each step asks the NICs' firmware, which may wait"
     ))
 }

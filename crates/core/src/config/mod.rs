@@ -1,4 +1,4 @@
-//! What the admin and the user want: one table of options, one grammar, three places to say it.
+//! The settings of admin and user: one table of options, one grammar, three places.
 #![forbid(unsafe_code)]
 
 pub mod components;
@@ -17,19 +17,18 @@ pub use words::BadWord;
 
 use crate::wish::{Bind, Mem, Policy, Switch, Wish};
 
-/// The environment variable with the same words as the option.
+/// The variable with the option's words.
 pub const ENVIRONMENT: &str = "SLURM_NIC_PLACEMENT";
-/// Set by srun's process for the nodes: the user has already read why the step is not placed.
+/// srun sets it for the nodes: it has told the user why the step is not placed.
 pub const ALREADY_REPORTED: &str = "SLURM_NIC_PLACEMENT_TOLD";
-/// The option, without dashes.
 pub const OPTION: &str = "nic-placement";
 
 impl Wish {
-    /// Merges the words of the admin's `default=`, the user's environment and the user's option; the last counts most.
+    /// Merges the admin's `default=`, the user's variable and the user's option; the last has
+    /// precedence.
     ///
-    /// A user that names the option or the variable asks for placement, unless a word says `off` or `observe`.  The nearest
-    /// policy, strictness and value of a word count; all `no-env=` add up, unless a nearer one takes them back. `bind=none`
-    /// without a word for memory leaves memory alone too.
+    /// An option or variable asks for placement, unless a word says `off` or `observe`. `no-env=`
+    /// adds up until `no-env=none`. `bind=none` alone implies `mem=none`.
     pub fn new(admin: Admin, environment: Option<&Words>, option: Option<&Words>) -> Wish {
         let mut all = Words::default();
         let (mut enabled, mut policy) = (false, Policy::default());
@@ -43,7 +42,7 @@ impl Wish {
                 Some(Switch::Off) => enabled = false,
                 Some(Switch::On(named)) => (enabled, policy) = (true, named),
                 None if words.observe => enabled = true,
-                // the user asks for placement, and not to be observed
+                // a request for placement ends `observe`
                 None if by_user => (enabled, all.observe) = (true, false),
                 None => {}
             }
@@ -76,8 +75,8 @@ impl Wish {
     }
 }
 
-/// True if srun uses the variable, not the option of its sbatch or salloc: the variable is valid, and no longer
-/// `before`, its value then.
+/// True if srun uses the variable instead of its sbatch's or salloc's option: it is valid, and
+/// differs from `before`, its value then.
 pub fn replaces_the_allocations(variable: Option<&str>, before: Option<&str>) -> bool {
     let says_something = |text: &str| !text.is_empty() && Words::parse(text).is_ok();
     variable != before && variable.is_some_and(says_something)

@@ -1,32 +1,25 @@
-//! The option table: every word of the option and every argument of plugstack.conf, once.
-//!
-//! The parsers know no other words, and the help text, the man page and the messages about typos are made from it.
+//! The option's words and the admin's arguments, for parsers, help, man page and suggestions.
 #![forbid(unsafe_code)]
 
-/// A word of the option, or an argument of plugstack.conf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spec {
     pub name: &'static str,
-    /// what may follow `=`; empty for words that take no value
+    /// the placeholder behind `=`; empty for switches
     pub value: &'static str,
-    /// one sentence
     pub help: &'static str,
-    /// the narrowest line of the configuration file on which an argument may stand
     pub level: AdminLevel,
 }
 
-/// The narrowest set of steps for which an argument may be given.
+/// The narrowest line of the configuration file that may have an argument.
 ///
-/// A step's partition is read from its environment (`SLURM_JOB_PARTITION`), which its user can change.  So a line for a
-/// partition holds nothing that a user must not choose: no path that root opens, and no switch that a user must not get
-/// around.
+/// A step's partition is read from `SLURM_JOB_PARTITION`, which its user can change. So no line for
+/// a partition may hold a path that root opens, or a switch that a user must not get around.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AdminLevel {
-    /// also on a line for partitions
     Partition,
-    /// also on a line for nodes, and on one for the whole cluster
+    /// lines for nodes and for the cluster
     Node,
-    /// on the plugin's line of plugstack.conf alone
+    /// plugstack.conf alone
     Plugstack,
 }
 
@@ -55,17 +48,18 @@ impl Spec {
         }
     }
 
-    /// The help, and where an argument may not be.
+    /// The help with the argument's limits.
     pub fn sentence(&self) -> String {
-        match self.level {
-            AdminLevel::Partition => self.help.to_string(),
-            AdminLevel::Node => format!("{}; not for a partition", self.help),
-            AdminLevel::Plugstack => format!("{}; in plugstack.conf alone", self.help),
-        }
+        let limit = match self.level {
+            AdminLevel::Partition => "",
+            AdminLevel::Node => "; not for a partition",
+            AdminLevel::Plugstack => "; in plugstack.conf alone",
+        };
+        format!("{}{limit}", self.help)
     }
 }
 
-/// The words of `--nic-placement=`, `SLURM_NIC_PLACEMENT` and `default=`, in the order of the help text.
+/// In the order of the help text.
 pub const WORDS: &[Spec] = &[
     option(
         "closest",
@@ -162,7 +156,7 @@ pub const WORDS: &[Spec] = &[
     ),
 ];
 
-/// The arguments behind the plugin's path in plugstack.conf and in the configuration file, in the order of the help text.
+/// In the order of the help text.
 pub const ARGUMENTS: &[Spec] = &[
     option(
         "default",
@@ -256,14 +250,13 @@ pub const ARGUMENTS: &[Spec] = &[
     ),
 ];
 
-/// The end of a message about an unknown name: the known name that was probably meant, or where all are listed.
+/// The end of a message about an unknown name: the nearest known name, and the command that lists
+/// all.
 pub(super) fn suggestion(table: &[Spec], name: &str, lists: &str) -> String {
     let near = |edits: usize| {
-        let known = table
-            .iter()
-            .map(|spec| spec.name)
-            .filter(|known| edits < known.len());
-        known
+        let names = table.iter().map(|spec| spec.name);
+        names
+            .filter(|known| edits < known.len())
             .filter(|known| is_near(known.as_bytes(), name.as_bytes(), edits))
             .min()
     };
@@ -273,7 +266,7 @@ pub(super) fn suggestion(table: &[Spec], name: &str, lists: &str) -> String {
     format!("{meant} {lists}")
 }
 
-/// True if inserting, deleting or changing at most so many letters makes one word of the other.
+/// True if at most `edits` insertions, deletions or changes of a byte turn one into the other.
 fn is_near(one: &[u8], other: &[u8], edits: usize) -> bool {
     match (one, other) {
         _ if one.len().abs_diff(other.len()) > edits => false,
@@ -289,14 +282,10 @@ fn is_near(one: &[u8], other: &[u8], edits: usize) -> bool {
     }
 }
 
-/// The text of `--nic-placement=help`.
 pub fn help() -> String {
     let lines = |table: &[Spec]| {
-        let width = table
-            .iter()
-            .map(|spec| spec.spelling().chars().count())
-            .max()
-            .unwrap_or(0);
+        let widths = table.iter().map(|spec| spec.spelling().chars().count());
+        let width = widths.max().unwrap_or(0);
         let line = |spec: &Spec| format!("  {:<width$}  {}\n", spec.spelling(), spec.sentence());
         table.iter().map(line).collect::<String>()
     };

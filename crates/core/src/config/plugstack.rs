@@ -1,8 +1,8 @@
-//! The admin's arguments, behind the plugin's path in plugstack.conf and in the configuration file.
+//! The admin's arguments, in plugstack.conf and in the configuration file.
 //!
-//! Each place makes a layer: plugstack.conf, then the file's lines for the cluster, for nodes, for partitions.  A nearer
-//! layer counts.  plugstack.conf is the same on all nodes where Slurm itself hands it out (slurm.conf(5), "Configless"), and
-//! the file is the node's own, so it is the nearer one.
+//! Layers from far to near: plugstack.conf, then the file's lines for the cluster, for nodes, for
+//! partitions; the nearest has precedence. The file is nearer because it is the node's own: Slurm
+//! can hand one plugstack.conf to all nodes (slurm.conf(5), "Configless").
 #![forbid(unsafe_code)]
 
 use super::conf::{Audience, Conf, ConfLine};
@@ -11,21 +11,19 @@ use super::words::named;
 use crate::diagnostic::{Diagnostic, Shown};
 use crate::libraries::wanted::is_variable_name;
 use crate::topology::PathType;
-use crate::wish::rollout::Rollout;
-use crate::wish::{Admin, Fabric, NodeSource, Pattern, Template, Through, Words};
+use crate::wish::{Admin, Fabric, NodeSource, Pattern, Template, Through, Words, rollout::Rollout};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// A line of plugstack.conf that loads a plugin.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PluginLine {
-    /// the file and the line's number
+    /// file and line number
     pub place: String,
-    /// `required`, rather than `optional`
+    /// `required`, not `optional`
     pub is_required: bool,
     pub path: PathBuf,
     pub arguments: Vec<String>,
-    /// `None` where the folder that Slurm would look in is not known
+    /// `None` if Slurm's folder for plugins is unknown
     pub is_there: Option<bool>,
 }
 
@@ -34,7 +32,7 @@ impl PluginLine {
         self.loads("nic_placement")
     }
 
-    /// True if the name of the file that it loads contains `plugin`.
+    /// True if the file's name contains `plugin`.
     pub fn loads(&self, plugin: &str) -> bool {
         self.path
             .file_name()
@@ -44,21 +42,21 @@ impl PluginLine {
 
 const PLUGSTACK: &str = "plugstack.conf";
 
-/// One source of arguments, while it is read.
+/// One source of arguments during parsing.
 struct Layer {
-    /// the highest level of an argument in it
     level: AdminLevel,
-    /// `default=` without this layer
+    /// `default=` of the layers before
     default: Words,
-    /// the lists, sources and variables that it has named: the first naming replaces those of earlier layers
+    /// lists, sources and variables of this layer: the first naming replaces those of earlier
+    /// layers
     named: BTreeSet<String>,
-    /// number of unknown arguments and words
+    /// unknown arguments and words
     unknown: usize,
 }
 
 impl Layer {
-    /// Unknown arguments and words that are compared with the known ones, at most: another program's file has
-    /// thousands, and each step reads it.
+    /// Suggestions for unknown words, at most: another program's file has thousands, and each step
+    /// reads it.
     const MOST_LOOKED_UP: usize = 16;
 
     fn over(admin: &Admin, level: AdminLevel) -> Layer {
@@ -70,7 +68,7 @@ impl Layer {
         }
     }
 
-    /// Why an argument or word is not understood: `why`, which compares the known ones, for the first few.
+    /// Calls `why`, which searches for a suggestion, for the first few.
     fn looked_up(&mut self, short: &str, why: impl FnOnce() -> String) -> String {
         self.unknown += 1;
         if self.unknown > Layer::MOST_LOOKED_UP {
@@ -80,14 +78,14 @@ impl Layer {
         }
     }
 
-    /// True if this layer names `what` for the first time.
+    /// True for the first `what` in this layer.
     fn begins(&mut self, what: &str) -> bool {
         self.named.insert(what.to_string())
     }
 }
 
 impl Admin {
-    /// Reads the arguments.  One that is not understood is refused by a diagnostic: no step is placed then.
+    /// Parses the arguments. A diagnostic refuses one that is not understood: no step is placed.
     pub fn parse<'a>(arguments: impl IntoIterator<Item = &'a str>) -> (Admin, Vec<Diagnostic>) {
         let mut admin = Admin::default();
         let arguments = arguments
@@ -97,7 +95,6 @@ impl Admin {
         (admin, findings)
     }
 
-    /// Adds what the configuration file at `path` says for a step of this partition on this node.
     pub fn add_conf(
         &mut self,
         conf: &Conf,
@@ -105,18 +102,17 @@ impl Admin {
         node: &str,
         partition: Option<&str>,
     ) -> Vec<Diagnostic> {
-        let mut findings = Vec::new();
-        for audience in Audience::ALL {
+        let of_audience = |audience: Audience| {
             let lines = conf.lines_for(audience, node, partition);
-            findings.extend(self.take_layer(
+            self.take_layer(
                 audience.level(),
                 lines.flat_map(|line| line.arguments(path)),
-            ));
-        }
-        findings
+            )
+        };
+        Audience::ALL.into_iter().flat_map(of_audience).collect()
     }
 
-    /// Mistakes in all lines of the file at `path`, for all nodes and partitions; only lines for `node` refuse.
+    /// Faults in all lines of the file at `path`; only lines for `node` refuse placement.
     pub fn check_conf(conf: &Conf, path: &str, node: &str) -> Vec<Diagnostic> {
         let of_line = |line: &ConfLine| {
             let is_here = line.is_for_node(node);
@@ -140,7 +136,6 @@ impl Admin {
         for (place, argument) in arguments {
             let found = match self.take(argument, &mut layer) {
                 Ok(None) => continue,
-                // an argument that holds can be doubtful too
                 Ok(Some(doubt)) => about(&place, argument, doubt),
                 Err(why) => Diagnostic {
                     refuses: true,
@@ -149,12 +144,12 @@ impl Admin {
             };
             findings.push((argument, found));
         }
-        // the fabric may be named after it
+        // `fabric=` may follow the argument that needs it
         findings.retain(|(argument, _)| !self.suits_the_fabric(argument));
         findings.into_iter().map(|(_, found)| found).collect()
     }
 
-    /// True if the fabric, as the admin describes it, needs this argument, which is doubtful elsewhere.
+    /// True if the admin's `fabric=` needs this argument, which is doubtful elsewhere.
     fn suits_the_fabric(&self, argument: &str) -> bool {
         match self.fabric {
             Fabric::IsolatedRails => argument == "set=NCCL_CROSS_NIC=0",
@@ -163,18 +158,13 @@ impl Admin {
         }
     }
 
-    /// Takes one more argument: the tool has options of the same names.
+    /// Parses one more argument, from the tool's option of that name.
     pub fn add(&mut self, argument: &str) -> Result<Option<Diagnostic>, String> {
         let mut layer = Layer::over(self, AdminLevel::Plugstack);
-        // its lists continue those of the other arguments
-        layer
-            .named
-            .extend(["include", "exclude", "rails"].map(str::to_string));
-        layer.named.extend(
-            self.templates
-                .iter()
-                .map(|template| template.name().to_string()),
-        );
+        // continue the lists of earlier arguments
+        let variables = self.templates.iter().map(Template::name);
+        let lists = ["include", "exclude", "rails"].into_iter();
+        layer.named = lists.chain(variables).map(str::to_string).collect();
         let doubt = self
             .take(argument, &mut layer)
             .map_err(|finding| format!("`{argument}`: {finding}"))?;
@@ -183,7 +173,7 @@ impl Admin {
             .map(|doubt| about(PLUGSTACK, argument, doubt)))
     }
 
-    /// Takes one argument; returns a doubt about an argument that holds, or why it does not hold.
+    /// Parses one argument. `Ok` may hold a doubt about it, `Err` the reason to refuse it.
     fn take(&mut self, argument: &str, layer: &mut Layer) -> Result<Option<String>, String> {
         let (name, value) = argument.split_once('=').unwrap_or((argument, ""));
         let Some(spec) = ARGUMENTS.iter().find(|spec| spec.name == name) else {
@@ -203,7 +193,7 @@ impl Admin {
                     .into(),
             });
         }
-        // a switch needs no value, and may have one so that an admin can give every word a value
+        // switches take `=yes` and `=no`, so that every argument can have a value
         let switch =
             named(&[("yes", true), ("no", false)], value).filter(|_| spec.value.is_empty());
         if switch.is_none() && spec.value.is_empty() != value.is_empty() {
@@ -217,9 +207,13 @@ impl Admin {
                 self.default = layer.default.overlaid(&words);
             }
             "rollout" => self.rollout = Rollout::parse(value)?,
-            // once a layer disables, no later one enables again
+            // no later layer enables again
             "disable" => self.disabled |= switch.unwrap_or(true),
-            "conf" if value.starts_with('/') => self.conf = Some(value.to_string()),
+            "conf" | "node-file" if !value.starts_with('/') => {
+                return Err("expected a path that begins with `/`".into());
+            }
+            "conf" => self.conf = Some(value.to_string()),
+            "node-file" => self.node_file.path = value.to_string(),
             "include" => take_patterns(&mut self.selection.include, name, value, layer)?,
             "exclude" => take_patterns(&mut self.selection.exclude, name, value, layer)?,
             "rails" => take_patterns(&mut self.rails, name, value, layer)?,
@@ -237,8 +231,6 @@ impl Admin {
                 self.node_file.max_age =
                     seconds.ok_or_else(|| format!("{}, 0 to {MAX_CACHE}", misfit()))?;
             }
-            "node-file" if value.starts_with('/') => self.node_file.path = value.to_string(),
-            "node-file" | "conf" => return Err("expected a path that begins with `/`".into()),
             "none-is" => {
                 let known = [("kept", false), ("unbound", true)];
                 self.none_is_unbound = named(&known, value).ok_or_else(misfit)?;
@@ -250,7 +242,7 @@ impl Admin {
                     "machine" => NodeSource::Machine,
                     _ => NodeSource::Sysfs,
                 }(value.to_string());
-                // the same line may be there twice
+                // the same line may stand there twice
                 if !layer.begins("source") && self.source != source {
                     return Err("only one of `topology=`, `machine=` and `sysfs=` can hold".into());
                 }
@@ -260,7 +252,7 @@ impl Admin {
         Ok(None)
     }
 
-    /// `set=NAME=TEMPLATE`, or several with `;` between them, so that one `set=` can hold them all.
+    /// `set=A=1;B=2`.
     fn set_all(&mut self, text: &str, layer: &mut Layer) -> Result<Option<String>, String> {
         let (mut refused, mut doubts) = (Vec::new(), Vec::new());
         for one in assignments(text) {
@@ -279,7 +271,7 @@ impl Admin {
         Ok((!doubts.is_empty()).then(|| doubts.join("; ")))
     }
 
-    /// Takes a `set=`; the last one for a variable holds.
+    /// A variable's last template has precedence.
     fn set(&mut self, text: &str, layer: &mut Layer) -> Result<Option<String>, String> {
         let (template, doubt) = Template::parse(text)?;
         let names_a_file = template.is_file() || template.map_files().next().is_some();
@@ -289,8 +281,13 @@ impl Admin {
                 template.name()
             ));
         }
-        let is_first = layer.begins(template.name());
-        let twice = format!("`{}` is set twice: this one holds", template.name());
+        let doubt = match layer.begins(template.name()) {
+            true => doubt,
+            false => Some(format!(
+                "`{}` is set twice: this one holds",
+                template.name()
+            )),
+        };
         let is_full = self.templates.len() == MAX_TEMPLATES;
         match self
             .templates
@@ -301,12 +298,11 @@ impl Admin {
             None if is_full => return Err(format!("more than {MAX_TEMPLATES} variables")),
             None => self.templates.push(template),
         }
-        Ok(if is_first { doubt } else { Some(twice) })
+        Ok(doubt)
     }
 }
 
-/// Takes the NICs of one argument.  A nearer layer's list replaces the others', and grows with each argument of that
-/// layer.
+/// Adds NICs to a list. A layer's first argument replaces the list of earlier layers.
 fn take_patterns(
     list: &mut Vec<Pattern>,
     name: &str,
@@ -314,17 +310,13 @@ fn take_patterns(
     layer: &mut Layer,
 ) -> Result<(), String> {
     let more = patterns(value)?;
-    let kept = if layer.named.contains(name) {
-        list.len()
-    } else {
-        0
-    };
+    let is_more = layer.named.contains(name);
+    let kept = if is_more { list.len() } else { 0 };
     if kept + more.len() > MAX_PATTERNS {
         return Err(too_many_patterns());
     }
-    if layer.begins(name) {
-        list.clear();
-    }
+    list.truncate(kept);
+    layer.begins(name);
     list.extend(more);
     Ok(())
 }
@@ -333,7 +325,7 @@ fn too_many_patterns() -> String {
     format!("more than {MAX_PATTERNS} NICs: name several at once with `*` and `?`, or their subnet")
 }
 
-/// The parts of `A=1;B=2`; a `;` that no `NAME=` follows belongs to a value.
+/// Splits `A=1;B=2`. A `;` without `NAME=` after it is part of the value.
 fn assignments(text: &str) -> Vec<String> {
     let begins_one = |part: &str| {
         part.split_once('=')
@@ -354,16 +346,15 @@ fn about(place: &str, argument: &str, finding: String) -> Diagnostic {
     Diagnostic::new(format!("{place}: {shown}"), finding)
 }
 
-/// Variables of an admin's own, at most: each costs every task a little.
+/// Variables of `set=`, at most: each costs every task time.
 const MAX_TEMPLATES: usize = 32;
 
-/// Seconds of `cache=`, at most: a day.
+/// A day, in seconds.
 const MAX_CACHE: u64 = 24 * 3600;
 
-/// NICs of one list, at most: each is looked for among all NICs of the node, by every step.
+/// NICs of one list, at most: every step compares each with all NICs of the node.
 const MAX_PATTERNS: usize = 256;
 
-/// NICs separated by commas.
 pub fn patterns(list: &str) -> Result<Vec<Pattern>, String> {
     if list.split(',').nth(MAX_PATTERNS).is_some() {
         return Err(too_many_patterns());
@@ -373,7 +364,7 @@ pub fn patterns(list: &str) -> Result<Vec<Pattern>, String> {
         .collect()
 }
 
-/// `PHB:90,SYS:50`; nothing of a list with a mistake is taken.
+/// Parses `PHB:90,SYS:50`; one bad entry refuses all.
 fn lets_through(through: &mut Through, list: &str) -> Result<(), String> {
     let mut changed = *through;
     for word in list.split(',') {
@@ -384,11 +375,11 @@ fn lets_through(through: &mut Through, list: &str) -> Result<(), String> {
             .into_iter()
             .find(|path| path.to_string() == name)
             .ok_or_else(misfit)?;
-        let percent = percent
-            .parse::<u64>()
-            .ok()
-            .filter(|percent| (1..=100).contains(percent));
-        changed.set(path, percent.ok_or_else(misfit)? * 10);
+        let percent: u64 = percent.parse().map_err(|_| misfit())?;
+        if !(1..=100).contains(&percent) {
+            return Err(misfit());
+        }
+        changed.set(path, percent * 10);
     }
     *through = changed;
     Ok(())

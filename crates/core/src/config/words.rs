@@ -7,17 +7,16 @@ use crate::libraries::wanted::is_variable_name;
 use crate::wish::{Bind, GpuUse, Libraries, Mem, NicsEach, Policy, Strictness, Switch, Words};
 use std::fmt;
 
-/// The lists of all words, with Slurm and without.
 const LISTS: &str = "`srun --nic-placement=help` and `nic-placement plan --help` list all";
 
-/// Bytes of one text of words, at most: every word once is a tenth of it.
+/// Ten times the bytes of all words.
 const MAX_BYTES: usize = 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadWord {
-    /// a word that is not in the option table; the known ones are looked up only for a message
+    /// not in the option table; suggestions are searched only for a message
     Unknown(String),
-    /// anything else, as the message has it
+    /// any other message
     Misplaced(String),
 }
 
@@ -25,11 +24,8 @@ impl fmt::Display for BadWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BadWord::Unknown(word) => {
-                write!(
-                    f,
-                    "unknown word `{word}`{}",
-                    options::suggestion(WORDS, word, LISTS)
-                )
+                let meant = options::suggestion(WORDS, word, LISTS);
+                write!(f, "unknown word `{word}`{meant}")
             }
             BadWord::Misplaced(why) => f.write_str(why),
         }
@@ -45,8 +41,8 @@ fn not_both(first: &str, second: &str) -> BadWord {
 }
 
 impl Words {
-    /// Reads words separated by commas.  Slurm spells the option without an argument in three ways: nothing, empty text,
-    /// and the literal `(null)` in steps of a batch job (spank.c, `_option_setenv`).
+    /// Parses words separated by commas. Slurm passes an option without an argument as NULL, as
+    /// empty text, or in steps of a batch job as `(null)` (spank.c, `_option_setenv`).
     pub fn parse(text: &str) -> Result<Words, BadWord> {
         let mut words = Words::default();
         let text = if text == "(null)" { "" } else { text };
@@ -68,24 +64,17 @@ impl Words {
         Ok(words)
     }
 
-    /// These words with nearer ones laid over them, which count where both say something.
+    /// Merges these words with nearer ones, which have precedence.
     #[must_use]
     pub fn overlaid(&self, nearer: &Words) -> Words {
         let (policy, observe) = match (nearer.policy, nearer.observe) {
             (None, false) => (self.policy, self.observe),
-            // a step that was off is observed from here on
+            // `observe` ends `off`
             (None, true) => (self.policy.filter(|policy| *policy != Switch::Off), true),
             said => said,
         };
-        let (env, env_names) = match nearer.env {
-            Some(_) => (nearer.env, nearer.env_names.clone()),
-            None => (self.env, self.env_names.clone()),
-        };
-        let earlier = if nearer.forgets_no_env {
-            &[]
-        } else {
-            self.no_env.as_slice()
-        };
+        let env = if nearer.env.is_some() { nearer } else { self };
+        let earlier = self.no_env.iter().filter(|_| !nearer.forgets_no_env);
         Words {
             policy,
             observe,
@@ -98,14 +87,14 @@ impl Words {
             dry_run: self.dry_run || nearer.dry_run,
             strictness: nearer.strictness.or(self.strictness),
             nics_per_task: nearer.nics_per_task.or(self.nics_per_task),
-            env,
-            env_names,
-            no_env: earlier.iter().chain(&nearer.no_env).cloned().collect(),
+            env: env.env,
+            env_names: env.env_names.clone(),
+            no_env: earlier.chain(&nearer.no_env).cloned().collect(),
             forgets_no_env: self.forgets_no_env || nearer.forgets_no_env,
         }
     }
 
-    /// Takes one word.  In `env=ucx,nccl` a bare word that can belong to the open `list` does.
+    /// In `env=ucx,nccl` the second word extends the open `list` if it can.
     fn take(&mut self, word: &str, list: &mut Option<&'static str>) -> Result<(), BadWord> {
         if !word.contains('=') && list.is_some_and(|list| self.extend_list(list, word).is_ok()) {
             return Ok(());
@@ -118,11 +107,8 @@ impl Words {
             return Err(BadWord::Unknown(shown(name)));
         };
         let misfit = || {
-            let expected = spec.spelling();
-            BadWord::Misplaced(format!(
-                "`{}` is not understood: expected `{expected}`",
-                shown(word)
-            ))
+            let (word, expected) = (shown(word), spec.spelling());
+            BadWord::Misplaced(format!("`{word}` is not understood: expected `{expected}`"))
         };
         if value.is_some() == spec.value.is_empty() {
             return Err(misfit());
@@ -147,7 +133,7 @@ impl Words {
             "env" | "no-env" if value.is_empty() => return Err(misfit()),
             "env" | "no-env" => {
                 *list = Some(spec.name);
-                // an `env=` replaces the one before it
+                // the last `env=` replaces earlier ones
                 if spec.name == "env" {
                     (self.env, self.env_names) = (Some(Libraries::NONE), Vec::new());
                 }
@@ -166,7 +152,7 @@ impl Words {
         Ok(())
     }
 
-    /// Takes one more entry, or several with `+` between them, into a list.
+    /// Adds entries, separated by `+`, to a list.
     fn extend_list(&mut self, list: &str, entries: &str) -> Result<(), BadWord> {
         let fits = |entry: &str| match list {
             "env" => Libraries::named(entry).is_some() || is_variable_name(entry),
@@ -202,7 +188,7 @@ impl Words {
     }
 }
 
-/// The entry of `no-env=` that takes back the others.
+/// Empties `no-env=`.
 const NO_VARIABLE: &str = "none";
 
 const GPU_USES: [(&str, GpuUse); 2] = [("visible", GpuUse::Visible), ("local-id", GpuUse::LocalId)];
@@ -225,7 +211,7 @@ pub(super) fn named<T: Copy>(table: &[(&str, T)], word: &str) -> Option<T> {
         .map(|(_, meaning)| *meaning)
 }
 
-/// Takes the word if it is in `table`.  It is an error if the text has another word of the table.
+/// Accepts a word of `table`, unless another word of it was there before.
 fn say_once<T: Copy + PartialEq>(
     said: &mut Option<T>,
     table: &[(&str, T)],
@@ -252,7 +238,7 @@ fn nics_per_task(value: &str) -> Option<NicsEach> {
         .map(NicsEach::Number)
 }
 
-/// A user's text as a message may show it: short, and without what would move a terminal's cursor.
+/// Short, and without characters that move a terminal's cursor.
 fn shown(text: &str) -> String {
     Shown::word(text, 40).to_string()
 }

@@ -1,7 +1,7 @@
-//! The words of a step's program that decide about its placement.
+//! Words in the command of a step's program that bind its processes or name NICs.
 #![forbid(unsafe_code)]
 
-/// Words of a command that matter, with `-` and `_` alike.
+/// `-` and `_` are alike.
 const WORDS: [&str; 8] = [
     "numactl",
     "taskset",
@@ -15,36 +15,35 @@ const WORDS: [&str; 8] = [
 
 /// Words that bind processes to CPUs, which fails or binds nothing inside a mask.
 ///
-/// numactl fails on CPUs outside the mask (libnuma's `numa_parse_cpustring`).  vLLM 0.33 fails unless the mask has
-/// every CPU (vllm/utils/numa_utils.py, `_is_auto_numa_available`), and binds nothing on CPUs outside it
-/// (`_resolve_numactl_args`).  DeepSpeed 0.19 has numactl take parts of all of the node's cores
-/// (deepspeed/utils/numa.py, `get_numactl_cmd`).  SGLang 0.5.23 skips nodes outside the mask (srt/utils/numa_utils.py).
+/// numactl fails on CPUs outside the mask (libnuma's `numa_parse_cpustring`). vLLM 0.33 fails
+/// unless the mask has every CPU (vllm/utils/numa_utils.py, `_is_auto_numa_available`), and binds
+/// nothing on CPUs outside it (`_resolve_numactl_args`). DeepSpeed 0.19 splits all of the node's
+/// cores by numactl (deepspeed/utils/numa.py, `get_numactl_cmd`). SGLang 0.5.23 skips nodes outside
+/// the mask (srt/utils/numa_utils.py).
 const BINDERS: &[&str] = WORDS.split_at(7).0;
 
-/// The programs among them.
 const PROGRAMS: &[&str] = WORDS.split_at(4).0;
 
-/// SGLang's map from GPUs to NICs.
 pub(crate) const NICS_OF_SGLANG: &str = "--disaggregation-ib-device";
 
-/// The variables that [`binder`] reads: SGLang binds unless the first is off; if the second is on, it ends where its
-/// GPU's NUMA node has no CPU in the mask (srt/utils/numa_utils.py, `_handle_numa_bind_failure`).
+/// SGLang binds unless the first is off. If the second is on, it ends where its GPU's NUMA node has
+/// no CPU in the mask (srt/utils/numa_utils.py, `_handle_numa_bind_failure`).
 pub const READ: [&str; 2] = ["SGLANG_AUTO_NUMA_BIND", "SGLANG_CRASH_ON_NUMA_BIND_FAILURE"];
 
-/// A program's name: its path without the folder.
 pub fn program_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// The words of a command that matter, each once, also in a text that a shell or srun's `--multi-prog` reads.
+/// The `WORDS` of a command, each once, also inside a shell's text or a file of `--multi-prog`.
 ///
-/// A program counts as a whole word, as behind `env`, and in texts behind a `-c`.  Any other text may be that of
-/// `--multi-prog`, which [`binder_of_ranks`] reads.
+/// A program counts as a word of its own (as behind `env`) or in texts after `-c`. Other texts may
+/// be a file of `--multi-prog`, for [`binder_of_ranks`].
 pub fn known<'w>(words: impl Iterator<Item = &'w str>) -> Vec<&'static str> {
     known_of(&WORDS, words)
 }
 
-/// The words of a command that are in a list: one that ends with a sign is the beginning of a name.
+/// The words of a command that are in `list`, where a final `-` or `.` marks the beginning of a
+/// name.
 pub fn known_of<'w>(
     list: &[&'static str],
     words: impl Iterator<Item = &'w str>,
@@ -60,35 +59,24 @@ pub fn known_of<'w>(
                 true => name.starts_with(known),
                 false => name.bytes().map(letter).eq(known.bytes().map(letter)),
             };
-            let known = list
-                .iter()
-                .copied()
-                .find(is_known)
-                .filter(|known| !found.contains(known));
-            found.extend(
-                known.filter(|known| is_text || piece == word || !PROGRAMS.contains(known)),
-            );
+            let known = list.iter().copied().find(is_known).filter(|known| {
+                !found.contains(known) && (is_text || piece == word || !PROGRAMS.contains(known))
+            });
+            found.extend(known);
         }
         is_text |= word.starts_with('-') && word.ends_with('c');
     }
     found
 }
 
-/// The word or the variable by which the program binds its processes itself, and which a mask breaks.
+/// The word or variable by which the program binds its processes, and which a mask breaks.
 pub fn binder(
     known: &[&'static str],
     value: impl Fn(&str) -> Option<String>,
 ) -> Option<&'static str> {
     let [binds, ends] = READ.map(|name| value(name).map(|value| !is_off(&value)));
-    let switch = READ[1..]
-        .iter()
-        .filter(|_| binds != Some(false) && ends == Some(true));
-    known
-        .iter()
-        .filter(|word| BINDERS.contains(word))
-        .chain(switch)
-        .next()
-        .copied()
+    let word = known.iter().copied().find(|word| BINDERS.contains(word));
+    word.or((binds != Some(false) && ends == Some(true)).then_some(READ[1]))
 }
 
 /// True for a value that switches a feature of SGLang off (srt/environ.py, `EnvBool`).
@@ -98,13 +86,14 @@ pub(crate) fn is_off(value: &str) -> bool {
         .any(|off| value.trim().eq_ignore_ascii_case(off))
 }
 
-/// The first program that binds another in a file of srun's `--multi-prog`, which gives each line's ranks a program: `0-3 numactl …`.
+/// The first program of `PROGRAMS` in a file of srun's `--multi-prog`, which has lines such as
+/// `0-3 numactl …`.
 ///
-/// Reads as slurmstepd does (src/slurmd/slurmstepd/multi_prog.c, `multi_prog_get_argv`): a line that ends with a backslash goes
-/// on in the next one, and of a word simple quotes and backslashes are no part.
+/// As in slurmstepd (src/slurmd/slurmstepd/multi_prog.c, `multi_prog_get_argv`), a backslash joins
+/// a line to the next, and simple quotes and backslashes are dropped from words.
 pub fn binder_of_ranks(file: &[u8]) -> Option<&'static str> {
     let mut line = Vec::new();
-    // an empty part ends a last line that goes on
+    // ends a last line that has a backslash
     file.split(|byte| *byte == b'\n')
         .chain([&b""[..]])
         .find_map(|part| {
@@ -121,7 +110,8 @@ pub fn binder_of_ranks(file: &[u8]) -> Option<&'static str> {
 
 fn binder_of_line(line: &[u8]) -> Option<&'static str> {
     let mut words = line
-        .split(|byte| is_space(*byte))
+        // isspace(3) in the C locale
+        .split(|byte| byte.is_ascii_whitespace() || *byte == 0x0b)
         .filter(|word| !word.is_empty());
     let ranks = words.next()?;
     if !ranks
@@ -141,11 +131,6 @@ fn binder_of_line(line: &[u8]) -> Option<&'static str> {
         .iter()
         .copied()
         .find(|known| *known == program_name(&program))
-}
-
-/// isspace(3) in the C locale.
-fn is_space(byte: u8) -> bool {
-    byte.is_ascii_whitespace() || byte == 0x0b
 }
 
 #[cfg(test)]

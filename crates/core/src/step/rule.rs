@@ -1,36 +1,31 @@
-//! How Slurm deals a step's GPUs to its tasks: the text of `SLURMD_TRES_BIND`.
+//! The rules of `SLURMD_TRES_BIND`, by which Slurm deals a step's GPUs to its tasks.
 //!
-//! It is srun's `--tres-bind`, `--gpu-bind`, or what `--gpus-per-task` and `--tres-per-task` stand for, and may be about
-//! other devices too: `gres/tmp:per_task:10+gres/gpu:per_task:1` (src/common/slurm_opt.c, `_implicitly_bind_tres_per_task`;
-//! src/common/tres_bind.c).  Before 23.11 a `;` separated them and no `gres/` stood before the names.  No release takes a
-//! type of GPU there.
+//! Its text is srun's `--tres-bind`, `--gpu-bind`, or what `--gpus-per-task` and `--tres-per-task`
+//! imply, with other devices too: `gres/tmp:per_task:10+gres/gpu:per_task:1`
+//! (src/common/slurm_opt.c, `_implicitly_bind_tres_per_task`; src/common/tres_bind.c). Before 23.11
+//! the separator was `;`, and names had no `gres/`. No release allows a GPU type there.
 #![forbid(unsafe_code)]
 
-/// Slurm's names for what shares GPUs: its rules deal GPUs too.
+/// Slurm's names for shares of GPUs: their rules deal GPUs too.
 const SHARES: [&str; 2] = ["shard", "mps"];
 
-/// A rule for one kind of device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rule<'a> {
     device: &'a str,
-    /// such as `per_task:1`, without the `verbose,` before it
+    /// such as `per_task:1`, without `verbose,`
     pub text: &'a str,
-    /// is it of 23.11 or later, as its `gres/` tells?
+    /// has `gres/`, so 23.11 or later
     pub is_later: bool,
 }
 
 fn rules(bind: &str) -> impl Iterator<Item = Rule<'_>> {
     bind.split(['+', ';']).filter_map(|element| {
-        let (is_later, element) = match element.strip_prefix("gres/") {
-            Some(rest) => (true, rest),
-            None => (false, element),
-        };
-        let (device, text) = element.split_once(':')?;
-        let text = text.strip_prefix("verbose,").unwrap_or(text);
+        let later = element.strip_prefix("gres/");
+        let (device, text) = later.unwrap_or(element).split_once(':')?;
         Some(Rule {
             device,
-            text,
-            is_later,
+            text: text.strip_prefix("verbose,").unwrap_or(text),
+            is_later: later.is_some(),
         })
     })
 }
@@ -40,7 +35,7 @@ pub(crate) fn of_gpus(bind: &str) -> Option<Rule<'_>> {
     rules(bind).find(|rule| rule.device == "gpu")
 }
 
-/// Does this leave all GPUs of the step to every task: no rule for them, or `none`?
+/// True if every task sees all GPUs of the step: no rule for GPUs, or `none`.
 pub(crate) fn shows_all(bind: &str) -> bool {
     let about_gpus = |rule: &Rule| rule.device == "gpu" || SHARES.contains(&rule.device);
     rules(bind)

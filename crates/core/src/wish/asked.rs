@@ -1,21 +1,21 @@
-//! The meaning of the option's words.
+//! The option's words as values.
 #![forbid(unsafe_code)]
 
 use std::fmt;
 
-/// The rule that gives NICs to GPUs; each has its own file under `policy`.
+/// The rule that gives NICs to GPUs; each has a file under `policy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Policy {
-    /// each GPU gets one NIC: the one with the most bandwidth for it, then the nearest, evenly
+    /// the NIC with the most bandwidth for the GPU, then the nearest, evenly used
     #[default]
     Closest,
-    /// GPU k gets the k-th NIC, on every node
+    /// GPU k has the k-th NIC on every node
     Rail,
-    /// as `closest`, plus the idle NICs if the job is alone on the node
+    /// `closest`, and a job alone on the node uses the idle NICs too
     Spread,
-    /// each GPU gets all good NICs of its NUMA node
+    /// all good NICs of the GPU's NUMA node
     Numa,
-    /// each GPU gets all good NICs of the node
+    /// all good NICs of the node
     All,
 }
 
@@ -35,17 +35,16 @@ impl fmt::Display for Policy {
     }
 }
 
-/// The demands without which a task fails, each stronger than the one before.
+/// Conditions on which a task fails, each stronger than the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Strictness {
-    /// no demand: the task runs with whatever it got
     #[default]
     BestEffort,
-    /// the decision must be carried out
+    /// the placement must be applied
     Strict,
-    /// NICs and CPUs on the NUMA nodes of its GPUs, if the node has any there
+    /// and its NICs and CPUs must be on the NUMA nodes of its GPUs, if any there exist
     Restricted,
-    /// GPUs, NICs and CPUs all on one NUMA node
+    /// and its GPUs, NICs and CPUs must be on one NUMA node
     SingleNumaNode,
 }
 
@@ -64,49 +63,49 @@ impl fmt::Display for Strictness {
     }
 }
 
-/// The GPUs that a task uses of those that it sees.
+/// A task's GPUs among the visible ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GpuUse {
     #[default]
     Visible,
-    /// the GPU that the task's local id names, which the user promises
+    /// the one of the task's local id, as the user promises
     LocalId,
 }
 
-/// How many NICs each GPU gets under `closest`, `rail` and `spread`.
+/// NICs for each GPU under `closest`, `rail` and `spread`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NicsEach {
-    /// an even part of the GPU's nearest NICs, where these are more than the GPUs that share them; else one
+    /// one, or an even part of the nearest NICs if these outnumber the GPUs that share them
     #[default]
     Auto,
-    /// 0 is 1
+    /// 0 counts as 1
     Number(u8),
 }
 
 impl NicsEach {
-    /// NICs of a GPU at most: beyond four no library here gains (UCX uses 2 rails, NCCL merges 4).
+    /// More than four help no library (UCX uses 2 rails, NCCL merges 4).
     pub const MOST: u8 = 8;
 }
 
-/// The CPUs to bind a task to.
+/// A task's CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Bind {
-    /// the CPUs that Slurm gave it
+    /// as Slurm gave them
     None,
-    /// the CPUs near its GPUs, if they hold the parts of all tasks that will share them
+    /// near its GPUs, if every task keeps its share
     #[default]
     Auto,
-    /// the CPUs of its GPUs' NUMA node, even if it has few
+    /// of its GPUs' NUMA node, even if few
     Numa,
-    /// whole cores of its GPUs' NUMA node, which no other task of the step gets
+    /// whole cores of its GPUs' NUMA node, for this task alone
     Core,
 }
 
-/// The memory policy for a task, by the NUMA nodes near its GPUs.
+/// A task's memory policy, for the NUMA nodes near its GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mem {
     None,
-    /// near nodes first, then any other
+    /// near nodes first
     #[default]
     Prefer,
     /// near nodes alone

@@ -1,12 +1,10 @@
-//! An admin's patterns for NICs: a name, a PCI address or a network interface, each with `*` and
-//! `?`; or a subnet.
+//! Patterns for NICs: a name, PCI address or network interface with `*` and `?`, or a subnet.
 #![forbid(unsafe_code)]
 
 use crate::diagnostic::Shown;
 use crate::topology::{Network, Nic, SubnetPrefix};
 use std::fmt;
 
-/// One word of `include=` or `exclude=`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
     word: String,
@@ -15,11 +13,9 @@ pub struct Pattern {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meaning {
-    /// a NIC's name, address or interface
     Names,
-    /// an InfiniBand subnet
     Prefix(SubnetPrefix),
-    /// an IPv4 network that contains those of a port
+    /// an IPv4 network that contains a port's
     Network(Network),
 }
 
@@ -39,8 +35,7 @@ impl fmt::Display for BadPattern {
 }
 
 impl Pattern {
-    /// Reads one word.  No NIC looks like a subnet: names have neither `:` nor `/`, addresses have
-    /// a `.`.
+    /// NICs do not look like subnets: names have neither `:` nor `/`, addresses have a `.`.
     pub fn parse(word: &str) -> Result<Pattern, BadPattern> {
         let bad = || BadPattern(Shown::message(word, 80).to_string());
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:*?/".contains(&byte);
@@ -62,7 +57,7 @@ impl Pattern {
         match self.meaning {
             Meaning::Names => {
                 let is_it = |name: &str| glob(self.word.as_bytes(), name.as_bytes());
-                // an address has a `:`; formatting it costs more than all the rest
+                // formatting an address, which has a `:`, costs more than all the rest
                 let address = nic.address.filter(|_| self.word.contains([':', '*', '?']));
                 is_it(&nic.name)
                     || nic.netdevs.iter().any(|name| is_it(name))
@@ -83,8 +78,7 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// `*` for any text, `?` for any character; the time is at most proportional to the product of the
-/// lengths.
+/// Matches `*` with any text, `?` with any byte, in time up to the product of the lengths.
 pub fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut retry = None;
@@ -98,15 +92,14 @@ pub fn glob(pattern: &[u8], text: &[u8]) -> bool {
                 p += 1;
                 t += 1;
             }
-            _ => match retry {
-                // the last star takes one more character
-                Some((after_star, taken)) => {
-                    p = after_star;
-                    t = taken + 1;
-                    retry = Some((after_star, t));
-                }
-                None => return false,
-            },
+            _ => {
+                let Some((after_star, taken)) = retry else {
+                    return false;
+                };
+                // the last star takes one more byte
+                (p, t) = (after_star, taken + 1);
+                retry = Some((p, t));
+            }
         }
     }
     pattern[p..].iter().all(|&byte| byte == b'*')

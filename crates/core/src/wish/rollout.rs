@@ -1,14 +1,14 @@
-//! `rollout=`: for which jobs the admin's `default=` holds, by their ids, so that all nodes and steps of a job agree.
+//! `rollout=`: the share of jobs that get the admin's `default=`. Chosen by job id, so all nodes
+//! and steps agree.
 #![forbid(unsafe_code)]
 
 use super::{Switch, Words};
 
-/// The admin's `rollout=`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rollout {
-    /// of a hundred jobs, 0 to 100
+    /// 0 to 100
     percent: u8,
-    /// true if the other jobs are observed, false if placement is off for them
+    /// observe the other jobs, instead of `off`
     observes_others: bool,
 }
 
@@ -22,13 +22,13 @@ impl Default for Rollout {
 }
 
 impl Rollout {
-    /// Reads `10%` or `10%,observe`.  The error says what was expected.
+    /// Parses `10%` or `10%,observe`.
     pub fn parse(text: &str) -> Result<Rollout, String> {
         let (share, observes_others) = text
             .strip_suffix(",observe")
             .map_or((text, false), |share| (share, true));
         let percent = percent(share).ok_or_else(|| {
-            // the form until 1.0
+            // three parts, until 1.0
             let instead = if text.contains(':') { PARTS } else { "" };
             format!("expected `rollout=PERCENT%[,observe]`, as `rollout=10%`{instead}")
         })?;
@@ -38,32 +38,28 @@ impl Rollout {
         })
     }
 
-    /// True for a job of the share, which is in every larger one too.
+    /// True for a job of the share; a larger share keeps it.
     pub fn has(self, job: u32) -> bool {
         place(job) < self.percent
     }
 
-    /// The words of `default=` for a job.  A default that places no step is the same for all jobs.
+    /// `default=` for a job. One that places no step is the same for all jobs.
     pub fn default_of(self, job: u32, default: &Words) -> Words {
         let places = matches!(default.policy, Some(Switch::On(_))) && !default.observe;
-        match self.observes_others {
-            _ if !places || self.has(job) => default.clone(),
-            true => Words {
-                observe: true,
-                ..default.clone()
-            },
-            false => Words {
-                policy: Some(Switch::Off),
-                ..default.clone()
-            },
+        let mut words = default.clone();
+        if places && !self.has(job) {
+            match self.observes_others {
+                true => words.observe = true,
+                false => words.policy = Some(Switch::Off),
+            }
         }
+        words
     }
 }
 
 const PARTS: &str = "; binding is staged by lines for nodes: `default=closest,bind=none,mem=none` for all, and \
     `NodeName=… default=bind=auto,mem=prefer` for a few";
 
-/// `10%`
 fn percent(text: &str) -> Option<u8> {
     let digits = text.strip_suffix('%')?;
     let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -73,10 +69,10 @@ fn percent(text: &str) -> Option<u8> {
         .filter(|percent| is_number && *percent <= 100)
 }
 
-/// A job's number among a hundred, 0 to 99: `(id * 2654435761 mod 2^32) * 100 / 2^32`, rounded down.
+/// The job's place in the hundred: `(id * 2654435761 mod 2^32) * 100 / 2^32`, rounded down.
 ///
-/// The factor is 2^32 divided by the golden ratio (Knuth, The Art of Computer Programming, volume 3, section 6.4): ids
-/// that follow each other are spread over the hundred about as evenly as can be.
+/// The factor is 2^32 over the golden ratio (Knuth, The Art of Computer Programming, volume 3,
+/// section 6.4), which spreads consecutive ids about as evenly as possible.
 fn place(job: u32) -> u8 {
     let spread = job.wrapping_mul(2_654_435_761);
     // below 100

@@ -1,26 +1,27 @@
-//! On which kind of file system a path is, by the kernel's own table, which asks none of them.
+//! The kind of file system under a path, by the kernel's table of mounts, so that no file system is
+//! asked.
 #![forbid(unsafe_code)]
 
-/// The cost of a look at a file system.
+/// The risk of a system call on a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// memory or a disk of this node, or what the program itself is started from
+    /// memory, a disk, or the root file system, from which the program itself comes
     Local,
-    /// another machine answers, and a process that waits for it can be ended.  NFS waits killably (net/sunrpc/sched.c
-    /// `rpc_wait_bit_killable`), and so do CIFS (fs/smb/client/transport.c `wait_for_response`) and Ceph
-    /// (fs/ceph/mds_client.c `ceph_mdsc_wait_request`).  Lustre does from the moment at which the request is overdue
-    /// (lustre/ptlrpc/client.c `ptlrpc_set_wait`).  Of Storage Scale and others no source is public
+    /// a server answers, and a waiting process can be killed: NFS (net/sunrpc/sched.c
+    /// `rpc_wait_bit_killable`), CIFS (fs/smb/client/transport.c `wait_for_response`), Ceph
+    /// (fs/ceph/mds_client.c `ceph_mdsc_wait_request`), Lustre once the request is overdue
+    /// (lustre/ptlrpc/client.c `ptlrpc_set_wait`). Storage Scale and others have no public source
     Remote,
-    /// automount(8) answers, and mounts another file system; the wait is killable (fs/autofs/waitq.c `autofs_wait`)
+    /// automount(8) mounts another file system on it; a waiting process can be killed
+    /// (fs/autofs/waitq.c `autofs_wait`)
     Automount,
-    /// a process answers, and none that waits for it can be ended once the question was read, not even by SIGKILL
-    /// (fs/fuse/dev.c `request_wait_answer`: "request is already in userspace … Wait it out").  It would be left in the step's
-    /// cgroup, for which Slurm drains the node ("Kill task failed")
+    /// a process answers; once it has read the request, not even SIGKILL ends the waiting one
+    /// (fs/fuse/dev.c `request_wait_answer`: "request is already in userspace … Wait it out"). That
+    /// would stay in the step's cgroup, and Slurm would drain the node ("Kill task failed")
     Fuse,
 }
 
-/// File systems whose answers come from this node's kernel, memory or disks; one that is not among them counts as another
-/// machine's.
+/// File systems of this node's kernel, memory or disks; others count as remote.
 const LOCAL: &str = "bcachefs binfmt_misc bpf btrfs cgroup cgroup2 configfs debugfs devpts devtmpfs ecryptfs efivarfs \
     erofs exfat ext2 ext3 ext4 f2fs fusectl hugetlbfs jfs mqueue nsfs overlay proc pstore ramfs \
     resctrl rootfs securityfs selinuxfs squashfs sysfs tmpfs tracefs xfs zfs";
@@ -28,7 +29,8 @@ const LOCAL: &str = "bcachefs binfmt_misc bpf btrfs cgroup cgroup2 configfs debu
 fn kind(file_system: &str) -> Kind {
     match file_system {
         "autofs" => Kind::Automount,
-        // a type of its own is `fuse.sshfs`; virtiofs speaks FUSE with the host of a virtual machine (fs/fuse/virtio_fs.c)
+        // sshfs is `fuse.sshfs`; virtiofs speaks FUSE to a virtual machine's host
+        // (fs/fuse/virtio_fs.c)
         "fuse" | "fuseblk" | "virtiofs" => Kind::Fuse,
         _ if file_system.starts_with("fuse.") || file_system.starts_with("fuseblk.") => Kind::Fuse,
         _ if LOCAL.split(' ').any(|local| local == file_system) => Kind::Local,
@@ -43,18 +45,18 @@ struct Mount {
     kind: Kind,
 }
 
-/// The mounts that this process sees: /proc/self/mountinfo (proc_pid_mountinfo(5)).
+/// The mounts of this process: /proc/self/mountinfo (proc_pid_mountinfo(5)).
 pub(super) struct Mounts(Vec<Mount>);
 
 impl Mounts {
-    /// A line of another form says nothing.
+    /// Skips lines of another form.
     pub(super) fn new(table: &str) -> Mounts {
         let mount = |line: &str| {
             let (mount, file_system) = line.split_once(" - ")?;
             let mut words = mount.split(' ');
             let (id, parent) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
             let at = unescaped(words.nth(2)?);
-            // without what is at `/` no program starts
+            // no program starts without it
             let kind = if at == "/" {
                 Kind::Local
             } else {
@@ -74,8 +76,8 @@ impl Mounts {
         !self.0.is_empty() && self.0.iter().all(|mount| mount.kind == Kind::Local)
     }
 
-    /// The cost of a path without links and dots: by the file systems of all directories on it, the first of which is
-    /// asked each time.
+    /// The kind of a path without links and dots, by the file systems of all its directories, since
+    /// a lookup asks them all.
     pub(super) fn kind(&self, path: &str) -> Kind {
         let Some(mut mount) = self.at_root() else {
             return Kind::Remote;
@@ -112,25 +114,24 @@ impl Mounts {
         Some(self.top(bottom, "/"))
     }
 
-    /// The mount that covers `below` at this path; there may be several, one on the other.
+    /// The mount that covers `below` at `path`, the last if several are stacked.
     fn top<'m>(&'m self, below: &'m Mount, path: &str) -> &'m Mount {
         let mut top = below;
-        let on = |below: &Mount| {
-            let is_on = |mount: &&Mount| {
-                mount.parent == below.id && mount.at == path && mount.id != below.id
-            };
-            self.0.iter().find(is_on)
-        };
-        // each mount is passed once at most
+        // bounds circles: each mount counts once
         for _ in 0..self.0.len() {
-            let Some(next) = on(top) else { break };
+            let is_on =
+                |mount: &&Mount| mount.parent == top.id && mount.at == path && mount.id != top.id;
+            let Some(next) = self.0.iter().find(is_on) else {
+                break;
+            };
             top = next;
         }
         top
     }
 }
 
-/// Blanks, tabs, line feeds and backslashes are written as `\040` (fs/proc_namespace.c `show_mountinfo`, `mangle`).
+/// Decodes `\040`, as the kernel writes blanks, tabs, line feeds and backslashes
+/// (fs/proc_namespace.c `show_mountinfo`, `mangle`).
 fn unescaped(path: &str) -> String {
     let mut parts = path.split('\\');
     let mut plain = parts.next().unwrap_or_default().to_string();

@@ -1,4 +1,5 @@
-//! Follows a path from directory to directory, so that each file system on the way is asked only in the way that it bears.
+//! Follows a path by directories, so that each file system on it is asked in a way that cannot hang
+//! the task.
 #![forbid(unsafe_code)]
 
 use super::mounts::{Kind, Mounts};
@@ -6,32 +7,28 @@ use nic_placement_node::discover::root::Standing;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum End {
-    /// no file
     Nothing,
-    /// a file of this node; the path to it, without links unless all file systems are this node's
+    /// without links, unless all file systems are local
     Local(String),
-    /// a file of another machine's; the path to it has no links
+    /// without links
     Remote(String),
-    /// the reason why it is not known
     Unanswered(&'static str),
 }
 
-/// The file systems that a walk asks.
 pub(super) trait FileSystems {
-    /// the current table of mounts
+    /// mountinfo's present text
     fn mounts(&mut self) -> String;
-    /// the kind of file at a path of this node
     fn local(&mut self, path: &str) -> Standing;
-    /// the kind of file at a path of another machine's; `Err` says why it is not known
+    /// `Err` has the reason why the file is unknown
     fn remote(&mut self, path: &str) -> Result<Standing, &'static str>;
-    /// goes into a directory that automount(8) may have to mount first
+    /// opens a directory that automount(8) may mount first
     fn enter(&mut self, path: &str) -> Result<Standing, &'static str>;
 }
 
 pub(super) const ON_FUSE: &str =
     "it is on a FUSE file system, for which a process can wait without end";
 
-/// Symbolic links on the way, at most: the kernel's own bound (path_resolution(7)).
+/// Symbolic links on a path: the kernel's limit (path_resolution(7)).
 const MAX_LINKS: usize = 40;
 
 pub(super) fn walk(path: &str, asked: &mut impl FileSystems) -> End {
@@ -54,7 +51,7 @@ pub(super) fn walk(path: &str, asked: &mut impl FileSystems) -> End {
         let is_last = left.iter().all(String::is_empty);
         let stands = match mounts.kind(&here) {
             Kind::Fuse => Err(ON_FUSE),
-            // a place on which a file system lies is not asked: the rest of the path needs a directory there
+            // a mount point is not asked: with more of the path left, it must be a directory
             _ if mounts.begins(&next) => Ok(if is_last {
                 Standing::File
             } else {
