@@ -66,6 +66,8 @@ pub fn find<'a>(
     }
     // beside the configuration file, and in the usual folder whatever `conf=` says
     let switches = [&path, conf::PATH].map(|path| Path::new(path).with_extension("disabled"));
+    let mut switches = Vec::from(switches);
+    switches.dedup();
     let switch = switches.iter().find(|switch| root::is_there(switch));
     let switch = switch.map(|switch| format!("`{}`, which is there", switch.display()));
     let disabled = switch.or_else(|| admin.disabled.then(|| format!("`disable` in {place}")));
