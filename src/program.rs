@@ -14,8 +14,8 @@ use std::sync::OnceLock;
 
 /// A launcher's daemon, which srun starts once on each node to start the ranks there.
 ///
-/// Recognised by name alone: Hydra sets `SLURM_EXTERNAL_LAUNCHER` for its srun, but each srun of a
-/// rank inherits it.
+/// Recognised by name alone: Hydra sets `SLURM_EXTERNAL_LAUNCHER` for its srun, but a srun that a
+/// rank starts inherits it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Daemon {
     /// `orted`, `prted`: Open MPI's mpirun starts them on the other nodes, and ranks keep the

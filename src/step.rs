@@ -215,7 +215,7 @@ fn counted(spank: &SpankHandle) -> Option<Counted> {
     })
 }
 
-/// Threads of a core, the same for all cores of a node, or Slurm counts none of them
+/// Threads of each core.  Slurm counts threads only if all cores of a node have as many
 /// (slurm.conf(5), `ThreadsPerCore`).
 fn threads_per_core(node: &Topology) -> Option<usize> {
     if let Some(first) = node.pus.first() {

@@ -139,7 +139,7 @@ impl TaskPlan<'_> {
         !self.placement.notes.shortfalls.is_empty() && self.plan.is_strict()
     }
 
-    /// True without a NIC and without a strict word: the task then lacks only what its node lacks.
+    /// True if the task got no NIC and the wish is not strict: only the node can lack something.
     pub fn misses_nothing_of_its_own(&self) -> bool {
         self.placement.rails.is_empty() && self.plan.wish.strictness == Strictness::BestEffort
     }

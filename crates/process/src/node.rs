@@ -10,7 +10,7 @@ use nic_placement_node::{self as node, NoTopology, kept};
 use nic_placement_sys as sys;
 use std::path::Path;
 
-/// Reads the topology, with findings. Sysfs of this node confirms a description.
+/// The topology and findings; a described one keeps only devices that this node's sysfs has.
 pub fn read(
     admin: &Admin,
     scope: Scope,
@@ -35,7 +35,7 @@ pub fn author() -> Author {
     }
 }
 
-/// Removes devices that this node lacks from a description.
+/// A described node without the devices that this node lacks.
 pub fn confirmed(
     mut described: Topology,
     mut diagnostics: Vec<Diagnostic>,

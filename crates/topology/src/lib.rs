@@ -1,7 +1,7 @@
 //! The node as data: NUMA nodes, CPUs, PCI tree, GPUs and NICs, and the distances between them.
 #![forbid(unsafe_code)]
 
-// the files that other crates' unit tests share name this crate
+// files that other crates' unit tests include call this crate by its name
 #[cfg(test)]
 extern crate self as nic_placement_topology;
 

@@ -11,7 +11,7 @@ use crate::step::{Step, Task};
 use crate::topology::{CpuSet, NodeSet, Topology};
 
 /// CPUs that no other task of the step gets, and their origin.  They are near `near` if the task
-/// has a part there and all tasks keep their shares.  The error is the same for all tasks.
+/// gets cores there and all tasks keep their shares.  All tasks get the same error.
 pub(super) fn own_cores(
     node: &Topology,
     step: &Step,
@@ -120,7 +120,7 @@ impl<'a> StepCores<'a> {
     fn divided(&self, near: &NodeSet, id: usize) -> Result<(CpuSet, &'static str), &'static str> {
         let (node, tasks) = (self.tasks.node, &self.tasks);
         let nodes = node.nodes_of(&union(&self.cores));
-        // the NUMA nodes of its GPUs in the step, else those of its mask
+        // the step's NUMA nodes near the task's GPUs, else those of the task's mask
         let reached = |near: &NodeSet, id: usize| {
             let reached = near.intersection(&nodes);
             match reached.is_empty() {

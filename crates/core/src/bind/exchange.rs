@@ -1,7 +1,7 @@
 //! Tasks far from their GPUs exchange masks, so that some come nearer and none gets farther away.
 //!
-//! Only whole masks of tasks with equal shares change hands: shares stay, however Slurm counts, and
-//! cores stay as Slurm cut them.
+//! Only tasks with equal shares swap, and only whole masks: so each keeps its share, however Slurm
+//! counts, and no core is divided anew.
 #![forbid(unsafe_code)]
 
 use super::tasks::StepTasks;

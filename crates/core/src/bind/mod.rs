@@ -412,7 +412,7 @@ impl Situation<'_> {
         ((!is_own).then_some(cpus), why)
     }
 
-    /// `bind=numa`: the task's CPUs on the near NUMA nodes, without any the step's.
+    /// `bind=numa`: the task's CPUs on the near NUMA nodes; if it has none there, the step's.
     fn on_nodes(&self, near: &NearNodes, notes: &mut Notes) -> Decided {
         let (node, own) = (self.topology, &self.task.cpus);
         let near_cpus = node.cpus_of(&near.nodes);

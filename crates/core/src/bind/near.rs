@@ -1,13 +1,13 @@
 //! `bind=auto`: near CPUs for a step's tasks if every task keeps its share, else Slurm's masks.
 //!
 //! A task's share, of CPUs and of cores, is what Slurm's masks give it, or what it asked for if
-//! that is less.  Otherwise four tasks of four CPUs each would move to the one free core near their
-//! GPUs, and lose nearly all.
+//! that is less.  If shares could shrink, four tasks of four CPUs each would all move to the one
+//! free core near their GPUs.
 //!
-//! Tasks on a shared mask of a NUMA node lose nothing while all compute, and up to half of their
-//! speed if one wants all cores while others wait (docs/figures.md; meta-pytorch/torchcomms#2906);
-//! helper threads on a private slice lose some per cent.  A task can count on its share only, so
-//! masks are shared by default, and private CPUs never shrink below what the task asked for.
+//! Masks are shared by default, since private slices cost helper threads some per cent.  On a NUMA
+//! node's shared mask tasks lose nothing while all compute, but up to half of their speed if one
+//! wants all cores while others wait (docs/figures.md; meta-pytorch/torchcomms#2906).  No task's
+//! private CPUs shrink below what it asked for.
 //! `bind=none` and `rollout=` are for sites whose programs burst.
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
 //! Facts that all tasks of a step on this node share: their number, their masks, the CPUs that they
 //! asked for, and their GPUs' NUMA nodes, if Slurm's rule tells them.
 //!
-//! Each task decides alone and waits for none.  So its CPUs follow from these facts, by which every
-//! other task computes the same.
+//! Each task decides alone, without waiting for others.  All compute from the same facts, so their
+//! decisions agree.
 #![forbid(unsafe_code)]
 
 use super::gpuless;
@@ -176,12 +176,12 @@ pub(super) fn have_own_gpus(task: &Task) -> bool {
     task.promised.is_some() || rule.is_some_and(|rule| rule.text.starts_with("per_task:"))
 }
 
-/// The NUMA nodes of each task's GPUs, if the user's promise or Slurm's rule tells any.
+/// The NUMA nodes of each task's GPUs, if `gpu=local-id` or Slurm's rule tells the GPUs.
 ///
 /// `per_task:N` before 23.11 gives each task the next N of the step's GPUs (gres.c,
 /// `_get_usable_gres`); later releases choose by the tasks' masks.  `map_gpu:` (later `map:`) lists
-/// GPUs by local id, and starts again at the first if too short.  Its numbers are the node's if the
-/// job has all of the node's GPUs, else ambiguous.
+/// one GPU number for each local task, and repeats if too short.  The numbers are the node's if the
+/// job has all of its GPUs, else ambiguous.
 fn nodes_by_rule(node: &Topology, step: &Step, task: &Task) -> Option<Vec<Option<NodeSet>>> {
     if let Some(gpus) = &task.promised {
         let nodes = gpus.iter().map(|&gpu| nodes_of(node, &[gpu]));

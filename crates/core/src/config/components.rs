@@ -9,7 +9,7 @@
 pub const OFF: &str = "SLURM_NIC_PLACEMENT_OFF";
 /// The number of components; unset in ordinary jobs.
 const SIZE: &str = "SLURM_HET_SIZE";
-/// The job number, in a step the first component's.
+/// The job's number; in a step, the first component's.
 pub const JOB: &str = "SLURM_JOB_ID";
 
 /// `MAX_HET_JOB_COMPONENTS` in Slurm's src/common/slurm_opt.h.

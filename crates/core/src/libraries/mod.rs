@@ -77,7 +77,7 @@ struct Library {
     evidence: &'static [&'static str],
     files: Option<&'static Files>,
     caveat: fn(&Topology, &[Variable]) -> Option<Diagnostic>,
-    /// names and `PREFIX*`: `set=` warns, since no topology decides them
+    /// names or `PREFIX*` of variables that no topology decides: `set=` warns of them
     doubtful: &'static str,
     /// names and `PREFIX*`: must be equal in all tasks of a node
     uniform: &'static str,
@@ -111,7 +111,7 @@ pub fn variables() -> impl Iterator<Item = &'static str> {
         .map(|(name, _)| *name)
 }
 
-/// The variables that values depend on.
+/// The variables of a task that decide about the values of others.
 pub fn evidence() -> impl Iterator<Item = &'static str> {
     LIBRARIES
         .iter()

@@ -204,8 +204,8 @@ fn speed_of(text: Option<&str>) -> Option<u32> {
     u32::try_from(tenths).ok()
 }
 
-/// The rate of `32.0 GT/s PCIe` (`32 GT/s` before Linux 5.5) and `16`; `None` for `Unknown` or width 0, if the link is
-/// down or the function is a part of the CPU.
+/// The rate of `32.0 GT/s PCIe` (`32 GT/s` before Linux 5.5) at width `16`.  `None` for `Unknown`
+/// or width 0: the link is down, or the function is a part of the CPU.
 fn rate(speed: Option<String>, width: Option<String>) -> Option<LinkRate> {
     let tenths_gt = speed_of(speed.as_deref())?;
     let width = number::<u32>(width).filter(|width| (1..=32).contains(width))?;

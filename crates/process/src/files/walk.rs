@@ -8,9 +8,9 @@ use nic_placement_node::discover::root::Standing;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum End {
     Nothing,
-    /// without links, unless all file systems are local
+    /// the path; it has no links, unless all file systems are local
     Local(String),
-    /// without links
+    /// the path, without links
     Remote(String),
     Unanswered(&'static str),
 }

@@ -69,7 +69,7 @@ fn leaves_ports_out<T: AsRef<str>>(node: &Topology, list: &[T]) -> bool {
     })
 }
 
-/// True for rdmacm without tcp; since 1.10 UCX has no sockcm.
+/// True for rdmacm without tcp, its only alternative since UCX 1.10, which has no sockcm.
 fn is_rdmacm_alone(priority: &str) -> bool {
     let has = |name: &str| priority.split(',').any(|item| item.trim() == name);
     has("rdmacm") && !has("tcp") && !has("*")

@@ -2,10 +2,10 @@
 //!
 //! These are up and running and have an address, `lo` too (UCX 1.11 to 1.22:
 //! src/uct/tcp/tcp_iface.c `uct_tcp_query_devices`, src/ucs/sys/sock.c `ucs_netif_get_addr`); since
-//! 1.16 no bridges (`uct_tcp_is_bridge`), since 1.22 no IPv4 link-local addresses. About other
-//! names in a list UCX warns in every process.
+//! 1.16 no bridges (`uct_tcp_is_bridge`), since 1.22 no IPv4 link-local addresses.  UCX warns in
+//! every process if a list has other names.
 //!
-//! The kernel prints these tables without a lock; getifaddrs(3) waits for the lock of all
+//! The kernel prints /proc/net's tables without a lock; getifaddrs(3) waits for the lock of all
 //! interfaces, which a driver may hold while its firmware works.
 #![forbid(unsafe_code)]
 

@@ -41,9 +41,8 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// A problem without paths, which [`Problem::add_path`] adds: the rails' rates in Mbit/s, at
-    /// most [`MOST_RAILS`], and the number of rails that each GPU is to get, at least 1, and all
-    /// where there are fewer.
+    /// A problem without paths; [`Problem::add_path`] adds them.  `rates`: each rail's in Mbit/s,
+    /// for at most [`MOST_RAILS`].  `wants`: how many rails each GPU gets, from 1 to all of them.
     pub(crate) fn new(rates: &[u64], wants: &[usize]) -> Problem {
         let rails = rates.len();
         let most = rails.clamp(1, MOST_RAILS);
