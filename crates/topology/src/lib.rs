@@ -269,12 +269,12 @@ impl Topology {
         };
         let card = function.address.card();
         let shares_card = |other: &&Nic| {
-            let function = other.address.and_then(|address| self.pci.get(address));
-            function.is_some_and(|other| other.address.card() == card && is_connectx7(other))
-                && other
-                    .ports
-                    .iter()
-                    .any(|port| port.link_layer == LinkLayer::InfiniBand)
+            // the card first: every step asks this of each pair of NICs
+            let address = other.address.filter(|address| address.card() == card);
+            let function = address.and_then(|address| self.pci.get(address));
+            let mut ports = other.ports.iter();
+            function.is_some_and(is_connectx7)
+                && ports.any(|port| port.link_layer == LinkLayer::InfiniBand)
         };
         function.subsystem == Some(NVSWITCH_MANAGER)
             || is_connectx7(function) && self.nics.iter().filter(shares_card).count() > 2
