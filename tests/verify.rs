@@ -433,7 +433,7 @@ fn a_limit_of_processes_keeps_no_command_from_running_and_loses_no_status() {
     );
 }
 
-/// What lines of /proc/self/status say, without signals 32 and 33, which the C library keeps for itself.
+/// Values of lines of /proc/self/status, without signals 32 and 33, which the C library keeps for itself.
 fn numbers_of_signals(text: &str) -> Vec<u64> {
     let numbered =
         |line: &str| u64::from_str_radix(line.split_whitespace().nth(1).unwrap(), 16).unwrap();

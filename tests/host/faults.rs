@@ -24,7 +24,7 @@ pub(crate) fn is_asked_by(argument: &str) -> bool {
     parse(argument).is_some()
 }
 
-/// Does the fault that plugstack.conf asks for in this hook, by `panic=` and its like.
+/// Plays the fault that plugstack.conf asks for in this hook, by `panic=` and its like.
 pub(crate) fn provoke(spank: &SpankHandle, hook: &str) {
     let arguments = spank.plugin_argv().unwrap_or_default();
     if let Some(asked) = arguments.iter().find_map(|argument| parse(argument)) {

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
 
-/// What `plan` prints of a file for tasks of one GPU each: its rows, or the error.
+/// Rows that `plan` prints of a file for tasks of one GPU each, or the error.
 fn planned(file: &str) -> Result<Vec<String>, String> {
     let output = run(&["plan", "--topology", file, "--gpus-per-task", "1"]);
     if output.status.code() == Some(1) {

@@ -157,7 +157,7 @@ fn each_way_has_what_the_driver_said_of_each_task() {
     );
 }
 
-/// What `verify --bytes --json` says of one node.
+/// The report of `verify --bytes --json` on one node.
 const MEASURED: &str = "{\"format\":\"nic-placement verify\",\"version\":2,\"node\":\"n0\",\"status\":0,\"tasks\":[],\"not_looked_at\":0,\
     \"traffic\":{\"seconds\":1.0,\"plan\":\"node\",\"shares\":{\"planned\":0,\"others\":0,\"tcp\":0,\"idle\":[],\"unknown\":[]},\
     \"nics\":[{\"name\":\"mlx5_0:1\",\"is_planned\":true,\"gpus\":[],\"tasks\":[],\"rate_mbps\":null,\"counter\":null,\

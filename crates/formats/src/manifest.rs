@@ -26,7 +26,7 @@ const MAX_ENTRIES: usize = 100_000;
 /// Bytes of a manifest's text, at most.
 pub const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// Why a text cannot be read.
+/// The reason why a text cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadText {
     /// line, from 1; 0 for the text as a whole

@@ -28,7 +28,7 @@ fn is_of_the_host(map: &str) -> bool {
     map.is_empty() || map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
-/// What a process that may be in a container can open: if some of a vendor's GPUs have device nodes that it may
+/// The GPUs that a process, perhaps in a container, can open: if some of a vendor's GPUs have device nodes that it may
 /// open, those without one are not there for it.  Containers get the nodes of their own GPUs, and see all GPUs in
 /// `/sys`.
 pub(crate) fn without_absent(mut grant: GpuGrant, topology: &Topology) -> GpuGrant {

@@ -36,17 +36,17 @@ pub fn seen(node: &Topology, step: &Step, grant: &GpuGrant) -> Claim {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use nic_placement_core::gpus::of_the_step;
     use nic_placement_core::step::Access;
     use nic_placement_node::platform;
 
-    fn dgx() -> Topology {
+    pub(crate) fn dgx() -> Topology {
         platform::model("dgx-h100").unwrap()
     }
 
-    fn grant(list: Option<&str>) -> GpuGrant {
+    pub(crate) fn grant(list: Option<&str>) -> GpuGrant {
         let variables = list
             .map(|list| ("CUDA_VISIBLE_DEVICES", list.to_string()))
             .into_iter()
@@ -57,7 +57,7 @@ mod tests {
         }
     }
 
-    fn gpus(claim: &Claim) -> Vec<usize> {
+    pub(crate) fn gpus(claim: &Claim) -> Vec<usize> {
         claim.gpus.iter().map(|gpu| gpu.0).collect()
     }
 

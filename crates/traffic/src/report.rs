@@ -1,4 +1,4 @@
-//! What `verify` says of one node, and the sums of several nodes by the names of NICs: a rail has one name on all nodes.
+//! The report of `verify` on one node, and the sums of several nodes by the names of NICs: a rail has one name on all nodes.
 #![forbid(unsafe_code)]
 
 use super::bytes::{Bytes, Figure, Origin, Shares, Traffic};

@@ -1,4 +1,4 @@
-//! What processes hold of RDMA devices, by the kernel's netlink messages, which `rdma resource show` prints too.
+//! Objects of RDMA devices that processes hold, by the kernel's netlink messages, which `rdma resource show` prints too.
 //!
 //! Commands and attributes are those of include/uapi/rdma/rdma_netlink.h; each object's owner is told by
 //! drivers/infiniband/core/nldev.c (`fill_res_name_pid`) and restrack.c:

@@ -62,7 +62,7 @@ fn claimed(gpus: Vec<GpuIndex>, reason: &str) -> Claim {
     Claim { gpus, reason }
 }
 
-/// What a process may see of the node's GPUs.
+/// The node's GPUs as far as a process may see them.
 pub struct Sight<'a> {
     pub node: &'a Topology,
     pub grant: &'a GpuGrant,

@@ -108,7 +108,7 @@ impl Wish {
         bit(word).is_some_and(|word| self.libraries.has(word))
     }
 
-    /// Does a report or a strict word judge what libraries will use, so that files are always read?
+    /// True if a report or a strict word judges what libraries will use, so that files are always read.
     pub(super) fn judges_files(&self) -> bool {
         self.reports() || self.strictness >= Strictness::Restricted
     }

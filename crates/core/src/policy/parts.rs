@@ -173,7 +173,7 @@ mod tests {
         (0..node.gpus.len()).map(of_gpu).collect()
     }
 
-    /// How many NICs each GPU of a machine of two sockets with two switches each gets, by the
+    /// The number of NICs that each GPU of a machine of two sockets with two switches each gets, by the
     /// switches of GPUs and NICs.
     fn counts(gpus: &[u8], nics: &[u8]) -> Vec<usize> {
         let nics = nics.iter().map(|&switch| (switch, 400)).collect();

@@ -1,4 +1,4 @@
-//! What holds for every machine: order and names mean nothing, a NIC that fails moves GPUs that did
+//! Rules for every machine: order and names mean nothing, a NIC that fails moves GPUs that did
 //! not use it only where the worst-off GPU gains by that, and a NIC that is new and farther than
 //! every GPU's own one moves none.
 #![forbid(unsafe_code)]

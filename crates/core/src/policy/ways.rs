@@ -219,7 +219,7 @@ mod tests {
     use crate::topology::{PciAddress, PcieLink};
     use crate::wish::Wish;
 
-    /// What a GPU gets of the NIC beside it where that tells its rate or not, and only these
+    /// The share that a GPU gets of the NIC beside it where that tells its rate or not, and only these
     /// functions their links.
     fn share_where_known(
         nic_tells: bool,

@@ -122,7 +122,7 @@ pub fn tell(plan: &Plan, task: &mut TaskPlan, present: &Present) -> Vec<Use> {
     uses
 }
 
-/// What a report adds to a task's NICs: those that are not the plan's.
+/// The NICs that a report adds to a task's: those that are not the plan's.
 pub fn others(uses: &[Use]) -> String {
     let others = uses.iter().filter(|of| !of.is_as_planned());
     others

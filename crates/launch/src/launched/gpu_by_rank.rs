@@ -77,30 +77,11 @@ pub(super) fn gpu_by_rank(
 mod tests {
     use super::*;
     use crate::gpus::seen;
-    use nic_placement_core::step::{Access, Step};
+    use crate::gpus::tests::{dgx, gpus, grant};
+    use nic_placement_core::step::Step;
     use nic_placement_core::topology::{GpuIndex, GpuVendor};
-    use nic_placement_node::platform;
 
     const CUDA_ORDER: &str = "CUDA_DEVICE_ORDER";
-
-    fn dgx() -> Topology {
-        platform::model("dgx-h100").unwrap()
-    }
-
-    fn grant(list: Option<&str>) -> GpuGrant {
-        let variables = list
-            .map(|list| ("CUDA_VISIBLE_DEVICES", list.to_string()))
-            .into_iter()
-            .collect();
-        GpuGrant {
-            variables,
-            access: vec![Access::Unknown; 8],
-        }
-    }
-
-    fn gpus(claim: &Claim) -> Vec<usize> {
-        claim.gpus.iter().map(|gpu| gpu.0).collect()
-    }
 
     /// The GPUs of a process of this rank that has this list, and what is said of it.
     fn of_rank(list: Option<&str>, number: u32, of: Option<u32>) -> (Vec<usize>, Option<String>) {

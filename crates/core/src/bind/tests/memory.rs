@@ -62,7 +62,7 @@ fn user_bound(cpus: &str, bind: Bind, mem: Mem, memory: Memory) -> TaskPlacement
     super::bind(&situation, Notes::default())
 }
 
-/// Where its memory comes from, and why.
+/// The source of its memory, and the reason.
 fn of_user_bound(cpus: &str, bind: Bind, mem: Mem) -> (String, String) {
     let bound = user_bound(cpus, bind, mem, Memory::default());
     assert_eq!(bound.fences, mem == Mem::Strict);

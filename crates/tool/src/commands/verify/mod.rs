@@ -72,7 +72,7 @@ pub(super) struct VerifyOptions {
     pid: Vec<u32>,
     /// add up the reports of several nodes instead; - for standard input
     ///
-    /// What --json has written, in any order, also mixed with other lines or labelled by srun -l.
+    /// output of --json, in any order, also mixed with other lines or labelled by srun -l.
     #[arg(long, conflicts_with_all = ["command", "json"], help_heading = "Several nodes")]
     merge: bool,
     /// what to add up
@@ -224,7 +224,7 @@ fn show(page: &Page) -> Result<(), Failure> {
         .map_err(|error| format!("verify: cannot write: {error}"))?)
 }
 
-/// What is known before CMD and while it runs.
+/// The facts that are known before CMD and while it runs.
 struct Begun {
     node: Receiver<Option<Topology>>,
     counted: Option<Counted>,
