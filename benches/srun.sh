@@ -74,7 +74,7 @@ build between.so "$here/tests/slurm/between.c"
 build floor.so "$here/benches/floor.c"
 sed "s|NODE_FILE|$node_file|" "$here/benches/floor.list" > floor.list
 before= after=
-for hook in init init_post_opt task_init; do
+for hook in init init_post_opt user_init task_init; do
     before+=" $hook=begin" after+=" $hook=end:$NICP_DIR/hooks.@"
 done
 
@@ -85,6 +85,9 @@ hooks() {
     step 8 "$3"
 }
 kinds='nothing floor off file live'
+# LLNL/mpibind's plugin reads the node by hwloc in user_init: MPIBIND_SO= names it, built from its sources by
+# cc -O2 -shared -fPIC -o mpibind_slurm.so slurm/plugin.c src/internals.c src/mpibind.c src/utils.c src/hwloc_utils.c -Isrc -lhwloc
+[ -z "${MPIBIND_SO:-}" ] || kinds+=' mpibind'
 # what a step asks that reads the node is a list of the node's own files
 if command -v strace > /dev/null; then
     strace -f -s 4096 -o trace -p "$(cut -d' ' -f1 pid/slurmd.n0)" \
@@ -110,13 +113,15 @@ for _ in $(seq "$rounds"); do
             off) hooks off "$ours" '' ;;
             file) hooks file "$ours" --nic-placement ;;
             live) hooks live "$ours cache=0" --nic-placement ;;
+            mpibind) hooks mpibind "optional $MPIBIND_SO" --mpibind=on ;;
         esac
     done
 done
 echo 'inside slurmstepd, 8 tasks, between the hooks before ours and after it: microseconds of the clock, of the processor, page faults'
 column() { cut -d' ' -f"$2" | sort -n | awk -v format="$1" '{ v[NR] = $1 } END { printf format, v[int((NR + 1) / 2)], v[1], v[NR] }'; }
 for kind in $kinds; do
-    for hook in init init_post_opt task_init; do
+    for hook in init init_post_opt user_init task_init; do
+        [ $hook != user_init ] || [ $kind = mpibind ] || continue
         grep "^$hook " "hooks.$kind" > of-hook
         printf '%-10s %-14s' "$kind" $hook
         column 'median %8.1f  least %8.1f  most %8.1f' 2 < of-hook
