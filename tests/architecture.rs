@@ -1,29 +1,22 @@
 //! The walls of ARCHITECTURE.md as a test.
 //!
-//! It checks which module may use which, which files may hold `unsafe`, which may use files and the environment, that no
-//! files use one another in a circle, and that no function is too long to read.  Cargo keeps the packages apart; this test
-//! keeps the modules of a package apart.  The check reads the source as tokens.  It knows no types, so it sees a path only
-//! where it is written.
+//! Cargo keeps the packages apart, and clippy finds an `unsafe` without its reason, a forgotten `dbg!` and a function that is
+//! too long (clippy.toml).  This test keeps the modules of a package apart: which may use which, which files may hold
+//! `unsafe`, files, the environment and the clock, and that no modules use one another in a circle.  It knows no types, so it
+//! sees a path only where it is written.
 
 #[path = "architecture/circles.rs"]
 mod circles;
-#[path = "architecture/functions.rs"]
-mod functions;
 #[path = "architecture/samples.rs"]
 mod samples;
 #[path = "architecture/source.rs"]
 mod source;
-#[path = "architecture/sums.rs"]
-#[allow(dead_code, reason = "the figures' own part")]
-mod sums;
-#[path = "architecture/tree.rs"]
-mod tree;
 
-use circles::Use;
-use source::{Token, WrittenPath, paths, starts, tokens, without_tests};
-use std::collections::BTreeSet;
+use circles::circles;
+use source::{CRATES, Module, Source};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use tree::{CRATES, Source, test_files};
+use std::sync::LazyLock;
 
 /// `(module, what it may use)`; a module may always use itself.  A bare name is a module of `core`, and `core` stands for all
 /// of them, but `topology` and `node` are crates.  Each other crate counts as one module, but the pure `judge` of `launch`, `manifest`, `import` and `picture` of `formats`, and `agree`, `audit`,
@@ -104,7 +97,7 @@ struct Reserved {
     rule: &'static str,
 }
 
-const RESERVED: [Reserved; 7] = [
+const RESERVED: [Reserved; 6] = [
     Reserved {
         named: |path| path[0] == "slurm_spank",
         allowed: |file| is_plugin(file),
@@ -152,20 +145,9 @@ const RESERVED: [Reserved; 7] = [
         allowed: is_tool,
         rule: "no clock and no thread outside the tool",
     },
-    Reserved {
-        named: |path| {
-            path.iter()
-                .any(|segment| ["HashMap", "HashSet"].contains(segment))
-        },
-        allowed: |_| false,
-        rule: "`BTreeMap` and `BTreeSet`, so that the same input gives the same output",
-    },
 ];
 
 const MAX_LINES: usize = 640;
-
-/// The longest function is a table of a test; the longest of the product has half of it.
-const MAX_FUNCTION_LINES: usize = 180;
 
 fn is_plugin(file: &str) -> bool {
     file.starts_with("src/")
@@ -194,136 +176,82 @@ fn may_hold_unsafe(file: &str) -> bool {
 // ---- the rules ----
 
 /// Every breach of every rule, as `file:line: rule`.
-fn breaches(sources: &[Source]) -> Vec<String> {
-    let tests = test_files(sources);
-    sources
-        .iter()
-        .flat_map(|source| breaches_of(source, tests.contains(&source.file)))
-        .collect()
-}
-
-fn breaches_of(source: &Source, is_test: bool) -> Vec<String> {
-    let all = tokens(&source.text);
-    let (of_production, _) = without_tests(&all);
-    let of_production = if is_test { Vec::new() } else { of_production };
-    let mut found = Vec::new();
-    found.extend(head_breaches(source));
-    found.extend(missing_arrow(source));
-    found.extend(unsafe_breaches(source, &all));
-    found.extend(macro_breaches(&all));
-    for path in paths(&all) {
-        // tests too must not depend on an order that changes from run to run
-        found.extend(reserved_breach(source, &path, &RESERVED[6..]));
-    }
-    for path in paths(&of_production) {
-        found.extend(arrow_breach(source, &path));
-        found.extend(reserved_breach(source, &path, &RESERVED[..6]));
+fn breaches(sources: &[Source], modules: &[Module]) -> Vec<String> {
+    let mut found: Vec<String> = sources.iter().flat_map(head_breaches).collect();
+    for module in modules {
+        let user = in_arrows(module.crate_name, &module.path);
+        if user != "core" && arrows_of(user).is_none() {
+            found.push(format!(
+                "{}:1: `{user}` is in no arrow of tests/architecture.rs",
+                module.file
+            ));
+        }
+        let imported = module.imports.iter().map(|import| &import.path);
+        for written in imported.chain(&module.names) {
+            let rule = arrow_breach(module, &written.segments);
+            let rule = rule.or_else(|| reserved_breach(&module.file, &written.segments));
+            found.extend(rule.map(|rule| format!("{}:{}: {rule}", module.file, written.line)));
+        }
     }
     found.sort();
     found
-        .into_iter()
-        .map(|(line, rule)| format!("{}:{line}: {rule}", source.file))
-        .collect()
 }
 
-type Breach = (usize, String);
-
-fn head_breaches(source: &Source) -> Vec<Breach> {
-    let mut found = Vec::new();
-    if !source.text.starts_with("//! ") {
-        found.push((
-            1,
-            "a file opens with a `//!` sentence that says what it is for".to_string(),
-        ));
-    }
+fn head_breaches(source: &Source) -> Vec<String> {
+    let lines = source.text.lines().count();
     let head = source
         .text
         .lines()
-        .take_while(|line| line.is_empty() || line.starts_with("//") || line.starts_with("#!["));
+        .take_while(|line| line.is_empty() || line.starts_with(['/', '#']));
     let forbids = head
         .into_iter()
         .any(|line| line == "#![forbid(unsafe_code)]");
-    if !forbids && !may_hold_unsafe(&source.file) {
-        found.push((
+    let rules = [
+        (
             1,
-            "`#![forbid(unsafe_code)]` heads every file outside `sys` and the lib.rs of the plugin and of `capi`".to_string(),
-        ));
-    }
-    let lines = source.text.lines().count();
-    if lines > MAX_LINES {
-        found.push((lines, format!("a file has no more than {MAX_LINES} lines")));
-    }
-    found
-}
-
-fn unsafe_breaches(source: &Source, tokens: &[Token]) -> Vec<Breach> {
-    let lines: Vec<_> = source.text.lines().map(str::trim).collect();
-    let is_remark = |line: &str| line.starts_with("//") || line.starts_with("#[");
-    let mut found = Vec::new();
-    for at in 0..tokens.len() {
-        if !starts(&tokens[at..], &["unsafe", "{"]) && !starts(&tokens[at..], &["unsafe", "impl"]) {
-            continue;
-        }
-        let line = tokens[at].line;
-        // a long statement begins on a line above: `let code =`
-        let begins_above = |line: &&&str| {
-            !is_remark(line) && !line.is_empty() && !line.ends_with([';', '{', '}', ','])
-        };
-        let statement = lines[..line - 1]
-            .iter()
-            .rev()
-            .take_while(begins_above)
-            .count();
-        let above = lines[..line - 1 - statement]
-            .iter()
-            .rev()
-            .take_while(|line| is_remark(line));
-        if !above.into_iter().any(|line| line.starts_with("// SAFETY:")) {
-            found.push((
-                line,
-                "a `// SAFETY:` comment stands right above every `unsafe`".to_string(),
-            ));
-        }
-    }
-    found
-}
-
-fn macro_breaches(tokens: &[Token]) -> Vec<Breach> {
-    let unfinished = ["dbg", "todo", "unimplemented"];
-    let calls = tokens
-        .windows(2)
-        .filter(|two| unfinished.contains(&two[0].text) && two[1].text == "!");
-    calls
-        .map(|two| (two[0].line, format!("no `{}!` is left behind", two[0].text)))
+            !source.text.starts_with("//! "),
+            "a file opens with a `//!` sentence that says what it is for",
+        ),
+        (
+            1,
+            !forbids && !may_hold_unsafe(&source.file),
+            "`#![forbid(unsafe_code)]` heads every file outside `sys` and the lib.rs of the plugin and of `capi`",
+        ),
+        (
+            lines,
+            lines > MAX_LINES,
+            "a file has no more than 640 lines",
+        ),
+    ];
+    let broken = rules.into_iter().filter(|rule| rule.1);
+    broken
+        .map(|(line, _, rule)| format!("{}:{line}: {rule}", source.file))
         .collect()
 }
 
-fn reserved_breach(source: &Source, path: &WrittenPath, rules: &[Reserved]) -> Option<Breach> {
-    let broken = rules
+fn reserved_breach(file: &str, path: &[String]) -> Option<String> {
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    let broken = RESERVED
         .iter()
-        .find(|rule| (rule.named)(&path.segments) && !(rule.allowed)(&source.file))?;
-    Some((
-        path.line,
-        format!("`{}`: {}", path.segments.join("::"), broken.rule),
-    ))
+        .find(|rule| (rule.named)(&path) && !(rule.allowed)(file))?;
+    Some(format!("`{}`: {}", path.join("::"), broken.rule))
 }
 
 /// The name of a crate's module in `ARROWS`; there is no arrow for `core` itself.
-fn in_arrows<'a>(crate_name: &'a str, module: &[&'a str]) -> &'a str {
-    match (crate_name, module.first()) {
+fn in_arrows<'a>(crate_name: &'a str, module: &'a [String]) -> &'a str {
+    let first = module.first().map_or("", String::as_str);
+    match (crate_name, first) {
         // core's lib.rs hands these on
-        ("core", Some(&("topology" | "diagnostic" | "order"))) => "topology",
-        ("core", Some(module)) => module,
-        ("launch", Some(&"judge")) => "launch::judge",
-        ("formats", Some(&"manifest")) => "formats::manifest",
-        ("formats", Some(&"import")) => "formats::import",
-        ("formats", Some(&"picture")) => "formats::picture",
-        ("fleet", Some(&"agree")) => "fleet::agree",
-        ("fleet", Some(&"audit")) => "fleet::audit",
-        ("fleet", Some(&"doctor")) => "fleet::doctor",
-        ("fleet", Some(&"fabric")) => "fleet::fabric",
-        ("fleet", Some(&"trial")) => "fleet::trial",
-        _ => crate_name,
+        ("core", "topology" | "diagnostic" | "order") => "topology",
+        ("core", module) if !module.is_empty() => module,
+        _ => {
+            let of_its_own = |name: &&str| name.split_once("::") == Some((crate_name, first));
+            ARROWS
+                .iter()
+                .map(|arrow| arrow.0)
+                .find(of_its_own)
+                .unwrap_or(crate_name)
+        }
     }
 }
 
@@ -334,95 +262,104 @@ fn arrows_of(user: &str) -> Option<Vec<&'static str>> {
 }
 
 fn is_of_core(name: &str) -> bool {
-    name == "core"
-        || !(CRATES.iter().any(|(crate_name, ..)| *crate_name == name) || name.contains("::"))
+    name == "core" || !(CRATES.iter().any(|of_crate| of_crate.0 == name) || name.contains("::"))
 }
 
-fn missing_arrow(source: &Source) -> Option<Breach> {
-    let user = in_arrows(source.crate_name(), &source.module());
-    let is_known = user == "core" || arrows_of(user).is_some();
-    (!is_known).then(|| {
-        (
-            1,
-            format!("`{user}` is in no arrow of tests/architecture.rs"),
-        )
-    })
-}
-
-fn arrow_breach(source: &Source, path: &WrittenPath) -> Option<Breach> {
-    let module = source.module();
-    let user = in_arrows(source.crate_name(), &module);
-    let others = CRATES
-        .iter()
-        .find(|(_, _, written)| *written == path.segments[0]);
-    let (crate_name, within) = match others {
-        Some((crate_name, ..)) => (*crate_name, &path.segments[1..]),
-        None => (
-            source.crate_name(),
-            path_from_root(&module, &path.segments)?,
-        ),
+fn arrow_breach(module: &Module, path: &[String]) -> Option<String> {
+    let user = in_arrows(module.crate_name, &module.path);
+    let (crate_name, within) = match CRATES.iter().find(|(_, _, written)| *written == path[0]) {
+        Some((crate_name, ..)) => (*crate_name, path[1..].to_vec()),
+        None => (module.crate_name, from_root(&module.path, path)?),
     };
-    let mut used = in_arrows(crate_name, within);
+    let mut used = in_arrows(crate_name, &within);
     if arrows_of(used).is_none() {
         used = crate_name;
     }
     // items of core's lib.rs itself belong to no module
     let allowed =
         arrows_of(user).filter(|_| used != user && !(used == "core" && is_of_core(user)))?;
-    let is_allowed = allowed.contains(&used) || allowed.contains(&"core") && is_of_core(used);
-    if !is_allowed {
-        return Some((path.line, format!("`{user}` must not use `{used}`")));
+    if !(allowed.contains(&used) || allowed.contains(&"core") && is_of_core(used)) {
+        return Some(format!("`{user}` must not use `{used}`"));
     }
     let (_, _, part) = NARROW_ARROWS
         .iter()
         .find(|(from, to, _)| *from == user && *to == used)?;
-    let is_of_the_part = |segment: &&str| {
+    let is_of_the_part = |segment: &String| {
         part.iter()
             .any(|word| segment.to_lowercase().contains(word))
     };
+    // the name of core's module itself says nothing
+    let mut named = within.iter().skip(usize::from(is_of_core(used)));
     let rule = format!(
         "`{user}` may use of `{used}` only what is named `{}`",
         part.join("`, `")
     );
-    // the name of core's module itself says nothing
-    let skipped = usize::from(is_of_core(used));
-    (!within.iter().skip(skipped).any(is_of_the_part)).then_some((path.line, rule))
+    (!named.any(is_of_the_part)).then_some(rule)
 }
 
-/// The path without its `crate::` or `super::`s, if it leads to the crate's root.
-fn path_from_root<'a>(module: &[&str], segments: &'a [&'a str]) -> Option<&'a [&'a str]> {
-    let supers = segments
+/// The path from its crate's root, if it leads there.
+fn from_root(module: &[String], path: &[String]) -> Option<Vec<String>> {
+    let supers = path
         .iter()
-        .take_while(|segment| **segment == "super")
+        .take_while(|segment| *segment == "super")
         .count();
-    match segments[0] {
-        "crate" => Some(&segments[1..]),
-        // there are more `super::`s than the file is deep: the path is in a module inside the file
-        "super" if supers >= module.len() => Some(&segments[supers..]),
+    match path[0].as_str() {
+        "crate" => Some(path[1..].to_vec()),
+        "super" if supers >= module.len() => Some(path[supers..].to_vec()),
         _ => None,
     }
 }
 
+/// The comments that speak of an unnamed subject, as `line: word`.
+fn nameless_comments(text: &str) -> Vec<String> {
+    const NAMELESS: [&str; 6] = [
+        "who",
+        "whoever",
+        "nobody",
+        "somebody",
+        "everybody",
+        "anybody",
+    ];
+    let nameless = |line: &str| -> Option<String> {
+        let (_, comment) = line.split_once("//")?;
+        let words = comment
+            .split(|letter: char| !letter.is_alphanumeric())
+            .map(str::to_lowercase);
+        words
+            .into_iter()
+            .find(|word| NAMELESS.contains(&word.as_str()))
+    };
+    let lines = text.lines().enumerate();
+    lines
+        .filter_map(|(at, line)| Some(format!("{}: `{}`", at + 1, nameless(line)?)))
+        .collect()
+}
+
 // ---- the tests ----
+
+fn root() -> &'static Path {
+    Path::new(env!("NIC_PLACEMENT_ROOT"))
+}
+
+/// All modules of all crates, without those of tests.
+static MODULES: LazyLock<Vec<Module>> = LazyLock::new(|| source::modules(&sources()));
 
 /// All files of all crates.
 fn sources() -> Vec<Source> {
-    let root = Path::new(env!("NIC_PLACEMENT_ROOT"));
-    CRATES
+    let mut all: Vec<Source> = CRATES
         .iter()
-        .flat_map(|(_, folder, _)| tree::read(root, folder))
-        .collect()
+        .flat_map(|of_crate| source::files(root(), of_crate.1))
+        .collect();
+    all.sort_by(|one, other| one.file.cmp(&other.file));
+    // a crate may stand inside another's folder
+    all.dedup_by(|one, other| one.file == other.file);
+    assert!(all.len() > 100, "only {} files were found", all.len());
+    all
 }
 
 #[test]
 fn the_source_keeps_to_its_walls() {
-    let sources = sources();
-    assert!(
-        sources.len() > 100,
-        "only {} files were found",
-        sources.len()
-    );
-    let found = breaches(&sources);
+    let found = breaches(&sources(), &MODULES);
     assert!(
         found.is_empty(),
         "{} breaches:\n{}",
@@ -435,16 +372,8 @@ fn the_source_keeps_to_its_walls() {
 fn no_arrow_leads_back() {
     fn reach<'a>(from: &'a str, seen: &mut BTreeSet<&'a str>) {
         for used in arrows_of(from).expect("every module has a line") {
-            let all = ARROWS
-                .iter()
-                .map(|(name, _)| *name)
-                .filter(|name| is_of_core(name));
-            let used = if used == "core" {
-                all.collect()
-            } else {
-                vec![used]
-            };
-            for used in used {
+            let is_meant = |name: &&str| *name == used || used == "core" && is_of_core(name);
+            for used in ARROWS.iter().map(|arrow| arrow.0).filter(is_meant) {
                 if seen.insert(used) {
                     reach(used, seen);
                 }
@@ -461,58 +390,27 @@ fn no_arrow_leads_back() {
     }
 }
 
-/// Looks at siblings; each counts with everything below it.  A parent and its children may use each other: as is usual in
-/// Rust, a parent holds what its children share, and calls them (`cargo bench --bench figures` lists each that does).
 #[test]
 fn no_two_modules_use_one_another_in_a_circle() {
-    let sources = sources();
-    let found = circles::circles(&circles::between_siblings(
-        &sources,
-        circles::uses(&sources),
-    ));
-    let shown = |circle: &Vec<Use>| {
-        circle
-            .iter()
-            .map(|one| format!("  {one}\n"))
-            .collect::<String>()
-    };
-    let shown: Vec<String> = found.iter().map(shown).collect();
+    let found = circles(&MODULES);
     assert!(
         found.is_empty(),
         "{} circles:\n{}",
         found.len(),
-        shown.join("\n")
-    );
-}
-
-#[test]
-fn no_function_is_too_long_to_read() {
-    let functions = sources()
-        .iter()
-        .flat_map(functions::functions)
-        .collect::<Vec<_>>();
-    let long: Vec<String> = functions
-        .iter()
-        .filter(|f| f.lines > MAX_FUNCTION_LINES)
-        .map(|f| f.to_string())
-        .collect();
-    assert!(
-        long.is_empty(),
-        "more than {MAX_FUNCTION_LINES} lines:\n{}",
-        long.join("\n")
+        found.join("\n")
     );
 }
 
 /// The build script of `node` writes the machines by the types and crates that read them in slurmstepd.
 #[test]
 fn the_machines_bring_no_format_and_no_crate_of_their_own() {
-    let folder = Path::new(env!("NIC_PLACEMENT_ROOT")).join("crates/node");
-    let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).expect("node's manifest");
+    let manifest =
+        std::fs::read_to_string(root().join("crates/node/Cargo.toml")).expect("node's manifest");
     let crates_of = |section: &str| -> BTreeSet<&str> {
         let lines = manifest.lines().skip_while(|line| *line != section).skip(1);
         let lines = lines.take_while(|line| !line.starts_with('['));
         lines
-            .filter_map(|line| line.split_once(".workspace").map(|(name, _)| name))
+            .filter_map(|line| Some(line.split_once(".workspace")?.0))
             .collect()
     };
     let (script, library) = (
@@ -528,35 +426,41 @@ fn the_machines_bring_no_format_and_no_crate_of_their_own() {
 /// A type's name means one thing in all crates.
 #[test]
 fn no_two_public_types_share_a_name() {
-    let found = sums::types_of_one_name(&sources());
+    let mut types: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for module in MODULES.iter() {
+        for name in &module.public_types {
+            types
+                .entry(name.clone())
+                .or_default()
+                .push(module.file.clone());
+        }
+    }
+    types.retain(|_, files| files.len() > 1);
     assert!(
-        found.is_empty(),
-        "one of them gets another name: {found:#?}"
+        types.is_empty(),
+        "one of them gets another name: {types:#?}"
     );
 }
 
 /// A comment names the user, the admin, the task, the GPU or the file that it speaks of.
 #[test]
 fn every_comment_names_its_subject() {
-    let root = Path::new(env!("NIC_PLACEMENT_ROOT"));
-    let others = ["tests", "benches", "fuzz/src", "fuzz/fuzz_targets"]
-        .map(|folder| tree::read(root, folder));
     assert_eq!(
-        sums::nameless_comments(&["let x = 1; /", "/ nobody's"].concat()),
+        nameless_comments(&["let x = 1; /", "/ nobody's"].concat()),
         ["1: `nobody`"]
     );
-    let of_file = |source: Source| -> Vec<String> {
-        let found = sums::nameless_comments(&source.text);
-        found
-            .into_iter()
-            .map(|at| format!("{}:{at}", source.file))
-            .collect()
-    };
-    let found: Vec<String> = sources()
+    let others = ["tests", "benches", "fuzz/src", "fuzz/fuzz_targets"];
+    let others = others
         .into_iter()
-        .chain(others.into_iter().flatten())
-        .flat_map(of_file)
-        .collect();
+        .flat_map(|folder| source::files(root(), folder));
+    let mut found = Vec::new();
+    for source in sources().into_iter().chain(others) {
+        found.extend(
+            nameless_comments(&source.text)
+                .into_iter()
+                .map(|at| format!("{}:{at}", source.file)),
+        );
+    }
     assert!(
         found.is_empty(),
         "name the user, admin, task, GPU or file:\n{}",
