@@ -51,12 +51,15 @@ lint:           ## rustfmt and clippy, as .ci/run wants them
 test:           ## every test, the end-to-end ones on a real Slurm included (root, apt)
 	$(MAKE) test-libraries
 	$(libraries) $(CARGO) test --locked --no-run
-	# the guests under qemu beside the other tests: each of the two waits most of its time.  Their processes are a group of their
-	# own, which ends with this one: a shell lets what it starts with `&` ignore Ctrl-C
-	@$(libraries) setsid $(CARGO) test --locked --no-fail-fast --test vm --test vm_slurm --test clients > $(target)/guests.log 2>&1 & \
-	guests=$$!; trap 'kill -- -$$guests; exit 130' INT TERM; \
-	$(libraries) NIC_PLACEMENT_SKIP_VM=1 $(CARGO) test --locked --no-fail-fast; rest=$$?; \
-	wait $$guests; of_guests=$$?; cat $(target)/guests.log; exit $$((rest + of_guests))
+	# the guests under qemu and the private Slurm beside the other tests: each of the three waits most of its time.  Their processes
+	# are groups of their own, which end with this one: a shell lets what it starts with `&` ignore Ctrl-C
+	@export $(libraries); \
+	$(call beside,vm vm_slurm clients,guests) $(call beside,end_to_end attack,slurm) \
+	trap 'kill -- -$$guests -$$slurm; exit 130' INT TERM; \
+	NIC_PLACEMENT_SKIP=vm,slurm $(CARGO) test --locked --no-fail-fast; rest=$$?; \
+	wait $$guests || rest=1; wait $$slurm || rest=1; cat $(target)/guests.log $(target)/slurm.log; exit $$rest
+
+beside = setsid $(CARGO) test --locked --no-fail-fast $(addprefix --test ,$(1)) > $(target)/$(2).log 2>&1 & $(2)=$$!;
 
 # 300 pairs of it are part of `make test`; NICP_ROOT= attacks another release of Slurm
 attack: N = 3000

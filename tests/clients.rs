@@ -10,7 +10,7 @@
 //!
 //! Needs what tests/vm_slurm.rs needs, tests/clients/install.sh, and Debian's source of the guests' kernel: soft RoCE is made
 //! from it, so that four NICs of each guest move data and look like a ConnectX.  Without them, or with
-//! NIC_PLACEMENT_SKIP_VM=1, it says so and passes.  Both guests are booted once, and run all commands; the cases then read the
+//! NIC_PLACEMENT_SKIP=vm, it says so and passes.  Both guests are booted once, and run all commands; the cases then read the
 //! answers.  It prints what each command sent, by NIC.
 //!
 //! The groups are ucx, address, measure, verify, mpi, fabric, faults, lost, launchers, trial, torch (torchrun takes minutes under emulation)

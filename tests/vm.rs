@@ -1,7 +1,7 @@
 //! nic-placement on a real kernel with several NUMA nodes: in a guest under qemu it reads the same facts as hwloc.
 //!
 //! Needs Debian on amd64, gcc and make, and root or a filled cache to fetch qemu and a kernel: see tests/vm/boot.sh.
-//! Without them, or with NIC_PLACEMENT_SKIP_VM=1, it says so and passes.  The boots together take a minute on two idle cores.
+//! Without them, or with NIC_PLACEMENT_SKIP=vm, it says so and passes.  The boots together take a minute on two idle cores.
 //! `BLESS=1 cargo test --test vm` records the guests anew below tests/machines.
 
 #[path = "vm/boot.rs"]

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Needs what tests/vm.rs needs, and Debian's Slurm (`tests/slurm/install.sh`) or in SLURM_ROOT the root folder of a Debian
-//! with another release.  Without them, or with NIC_PLACEMENT_SKIP_VM=1, it says so and passes.  Both guests are booted
+//! with another release.  Without them, or with NIC_PLACEMENT_SKIP=vm, it says so and passes.  Both guests are booted
 //! once, at the same time, and run all commands; the cases then read the answers.  This program is in the guests too, as the
 //! task and as the checks that need no Slurm.  It prints the steps without and with the flag.
 

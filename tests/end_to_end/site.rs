@@ -54,6 +54,10 @@ fn remove_what_was_left() {
 
 impl Site {
     pub fn new() -> Result<Site, Unfit> {
+        // `make test` runs these beside the others
+        if std::env::var("NIC_PLACEMENT_SKIP").is_ok_and(|kinds| kinds.contains("slurm")) {
+            return Err(Unfit::Skip("NIC_PLACEMENT_SKIP=slurm".to_string()));
+        }
         let identity = Command::new("id")
             .arg("-u")
             .output()

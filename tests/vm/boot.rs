@@ -13,8 +13,8 @@ pub const CANNOT: i32 = 77;
 
 /// Why no guest is to be booted, if the user asked for that.
 pub fn unwanted() -> Option<String> {
-    let skip = std::env::var_os("NIC_PLACEMENT_SKIP_VM").is_some_and(|value| value == "1");
-    skip.then(|| "NIC_PLACEMENT_SKIP_VM=1".to_string())
+    let skip = std::env::var("NIC_PLACEMENT_SKIP").is_ok_and(|kinds| kinds.contains("vm"));
+    skip.then(|| "NIC_PLACEMENT_SKIP=vm".to_string())
 }
 
 /// What a release build made: where `make test` says, or beside this test.
