@@ -37,6 +37,10 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Obstacle::System(error) if error.kind() == io::ErrorKind::NotFound)
+    }
+
     pub(super) fn of(self, path: &Path) -> Unreadable {
         Unreadable {
             path: path.display().to_string(),
