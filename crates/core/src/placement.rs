@@ -153,8 +153,7 @@ pub struct TaskPlacement {
     pub local_id: u32,
     pub global_id: u32,
     pub gpus: Vec<GpuIndex>,
-    /// the GPUs that its program counts, from 0 in this order: `gpus`, or more where a promise or a rank tells which of
-    /// these it uses
+    /// the GPUs that its program counts, from 0 in this order
     pub seen: Vec<GpuIndex>,
     /// its rails, each with the nearest path from one of its GPUs (or CPUs)
     pub rails: Vec<(RailIndex, PathType)>,
