@@ -224,7 +224,7 @@ pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
 
 /// The lock, until it is dropped; `None` if another process holds it, perhaps one that waits for hardware.
 fn lock(path: &Path) -> io::Result<Option<File>> {
-    let file = root::open_to_lock(path)?;
+    let file = output::open_to_lock(path)?;
     Ok(try_lock(&file)?.then_some(file))
 }
 
