@@ -31,6 +31,7 @@ use nic_placement_core::config::releases::RELEASES;
 use nic_placement_core::config::{Admin, Conf, Words};
 use nic_placement_core::wish::Switch;
 use nic_placement_fleet::doctor::releases::{name, of_version};
+use nic_placement_launch::plugstack::check_conf;
 use shown::{shown_commands, shows};
 use std::collections::BTreeSet;
 use std::fs;
@@ -251,7 +252,7 @@ fn every_line_of_the_example_configuration_is_understood() {
     assert!(lines.len() >= 6, "{lines:?}");
     let (conf, findings) = Conf::parse(lines.join("\n").as_bytes(), "x").expect("it is text");
     assert_eq!(findings, []);
-    assert_eq!(Admin::check_conf(&conf, "x", "n"), []);
+    assert_eq!(check_conf(&conf, "x", "n"), []);
 }
 
 /// Beside the blocks, which are compared byte for byte: whatever lists options lists the whole table, and in its words.

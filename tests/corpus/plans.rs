@@ -6,6 +6,7 @@ use nic_placement_core::policy::{self, Through};
 use nic_placement_core::topology::{PathType, Provenance, Topology};
 use nic_placement_core::wish::Wish;
 use nic_placement_formats::import::smi;
+use nic_placement_launch::explain::MEASURED;
 use std::path::Path;
 
 /// The ways of a node's GPUs to its rails, where a path lets so many thousandths through.
@@ -109,9 +110,7 @@ pub fn run(corpus: &Path) -> Result<String, String> {
         // the least and the most that was measured of all kinds of paths
         let bounds: [fn((u64, u64)) -> u64; 2] = [|(least, _)| least, |(_, most)| most];
         let is_best = |bound: &fn((u64, u64)) -> u64| {
-            let ways = ways(&topology, &node, |path| {
-                bound(Through::MEASURED[path as usize])
-            });
+            let ways = ways(&topology, &node, |path| bound(MEASURED[path as usize]));
             matches!(ways.better(&ways.shares(&rail_of)), Ok(None))
         };
         hang += usize::from(!bounds.iter().all(is_best));

@@ -8,7 +8,7 @@ use nic_placement_core::config::{Admin, Words};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::libraries::marker::{self, Devices};
 use nic_placement_core::libraries::{Evidence, FileText, Present};
-use nic_placement_core::maps::{self, Format, Subject};
+use nic_placement_core::maps::Subject;
 use nic_placement_core::placement::{Change, Variable};
 use nic_placement_core::plan::{Plan, TaskPlan, Wish};
 use nic_placement_core::step::{Step, Task};
@@ -41,8 +41,8 @@ pub fn plan(request: &str) -> Result<String, Failure> {
 /// Which NICs each GPU has: `nic-placement map`.
 pub fn map(request: &str) -> Result<String, Failure> {
     let (request, described) = Request::parse(request)?;
-    let format = match &request.map {
-        None => Format::Json,
+    let write = match &request.map {
+        None => FORMATS[0].1,
         Some(word) => formats::named(word).ok_or_else(|| {
             let known = || {
                 format!(
@@ -78,7 +78,7 @@ pub fn map(request: &str) -> Result<String, Failure> {
         node,
         gpus: &gpus,
     };
-    maps::write(format, subject).map_err(|why| Failure::new(Kind::NoAnswer, why))
+    write(subject).map_err(|why| Failure::new(Kind::NoAnswer, why))
 }
 
 /// One task's placement, with its variables: an entry of the plan's `tasks`.

@@ -8,7 +8,6 @@ use crate::placement::{NodePlacement, Rail, RailUse};
 use crate::topology::{GpuIndex, GpuVendor, PciAddress, Topology};
 pub use crate::wish::Format;
 use serde::Serialize;
-use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Deref;
 
@@ -24,7 +23,7 @@ pub const KEPT: [(Format, &str); 3] = [
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NoMap(String);
+pub struct NoMap(pub String);
 
 impl fmt::Display for NoMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -48,12 +47,6 @@ pub fn write(format: Format, subject: Subject) -> Result<String, NoMap> {
         Format::Json => Ok(json(subject)),
         Format::Sglang => sglang(subject),
         Format::Mooncake => mooncake(subject),
-        Format::Vllm => {
-            let (pairs, suffix) = (pairs(subject)?, suffix(subject)?);
-            Ok(format!(
-                "VLLM_GPU_NIC_PCIE_MAPPING={pairs}\nVLLM_NIC_SELECTION_VARS=UCX_NET_DEVICES:{suffix}\n"
-            ))
-        }
     }
 }
 
@@ -178,19 +171,6 @@ pub fn pairs(subject: Subject) -> Result<String, NoMap> {
         pairs.push(format!("{gpu}={nic}"));
     }
     Ok(pairs.join(","))
-}
-
-/// The port number that vLLM appends to every NIC's name.
-fn suffix(subject: Subject) -> Result<u8, NoMap> {
-    let mut ports = BTreeSet::new();
-    for index in 0..subject.gpus.len() {
-        ports.extend(subject.rails_of(index)?.next().map(|rail| rail.port));
-    }
-    let port = ports.pop_first().filter(|_| ports.is_empty());
-    port.ok_or_else(|| {
-        let why = "the GPUs' NICs do not all have the same port number, and vLLM knows one for all";
-        NoMap(why.into())
-    })
 }
 
 impl<'a> Subject<'a> {

@@ -77,24 +77,6 @@ pub struct GpuPlacement {
     pub shortfall: Option<String>,
 }
 
-/// A GPU and a NIC's port, or a NIC as a whole that may not be chosen.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pair {
-    pub gpu: GpuIndex,
-    pub nic: String,
-    /// `None` if the NIC as a whole may not be chosen
-    pub port: Option<u8>,
-    /// `None` if the NIC has no PCI function
-    pub path: Option<PathType>,
-    /// the unshared path's bandwidth in Mbit/s; `None` if no rate is known or the NIC may not be chosen
-    pub alone_mbps: Option<u64>,
-    /// Mbit/s; `None` if the GPU did not get the NIC
-    pub share_mbps: Option<u64>,
-    pub users: usize,
-    pub chosen: bool,
-    pub why: String,
-}
-
 /// The node-wide map: the same for every task, step and job, whatever they were granted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodePlacement {
@@ -153,8 +135,7 @@ pub struct TaskPlacement {
     pub local_id: u32,
     pub global_id: u32,
     pub gpus: Vec<GpuIndex>,
-    /// the GPUs that its program counts, from 0 in this order: `gpus`, or more where a promise or a rank tells which of
-    /// these it uses
+    /// the GPUs that its program counts, from 0 in this order
     pub seen: Vec<GpuIndex>,
     /// its rails, each with the nearest path from one of its GPUs (or CPUs)
     pub rails: Vec<(RailIndex, PathType)>,

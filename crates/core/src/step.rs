@@ -71,10 +71,8 @@ pub struct Task {
     /// in the step, from 0
     pub global_id: u32,
     pub gpus: GpuGrant,
-    /// the task's GPUs, if known from more than the evidence in `gpus`
-    pub claim: Option<Claim>,
-    /// the GPUs that the program counts, in its order, if `claim` is a choice among them
-    pub sees: Option<Vec<GpuIndex>>,
+    /// `None` if no more is known than the evidence in `gpus`
+    pub known: Option<TaskGpus>,
     /// NICs that this task may not open, but others of the job may; the map omits NICs closed to
     /// the whole job
     pub denied_nics: Vec<NicIndex>,
@@ -86,8 +84,6 @@ pub struct Task {
     pub threads_per_core: Option<usize>,
     /// such as `gpu:per_task:1`
     pub gpu_bind: Option<String>,
-    /// with `gpu=local-id`: the GPU of each task here, by local id
-    pub promised: Option<Vec<GpuIndex>>,
     pub memory: Memory,
     /// `None` if not checked
     pub room: Option<Room>,
@@ -121,12 +117,19 @@ pub struct Memory {
     pub allowed: Option<NodeSet>,
 }
 
+impl Task {
+    pub(crate) fn gpus_by_local_id(&self) -> Option<&[GpuIndex]> {
+        self.known.as_ref()?.by_local_id.as_deref()
+    }
+}
+
 impl Step {
     pub(crate) fn tasks_here(&self) -> usize {
         self.tasks.max(1) as usize
     }
 }
 
+/// The evidence about a task's GPUs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GpuGrant {
     pub variables: BTreeMap<&'static str, String>,
@@ -134,11 +137,27 @@ pub struct GpuGrant {
     pub access: Vec<Access>,
 }
 
-/// A task's GPUs in the program's order.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claim {
-    pub gpus: Vec<GpuIndex>,
+/// A task's GPUs, and how they are known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TaskGpus {
+    /// in the program's order
+    pub own: Vec<GpuIndex>,
+    /// the GPUs that the program counts: `own`, or all among which a rank or a local id chose it
+    pub seen: Vec<GpuIndex>,
     pub reason: String,
+    /// a GPU of each task here, if no two share one: by `gpu=local-id` or a launcher's lists
+    pub by_local_id: Option<Vec<GpuIndex>>,
+}
+
+impl TaskGpus {
+    pub fn new(gpus: Vec<GpuIndex>, reason: impl Into<String>) -> TaskGpus {
+        TaskGpus {
+            seen: gpus.clone(),
+            own: gpus,
+            reason: reason.into(),
+            by_local_id: None,
+        }
+    }
 }
 
 /// A task's right to open a device node, by faccessat(2) with `R_OK | W_OK` and `AT_EACCESS`: it

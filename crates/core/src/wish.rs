@@ -104,15 +104,6 @@ impl Default for Through {
 }
 
 impl Through {
-    /// The least and the most measured for one flow.
-    pub const MEASURED: [(u64, u64); PathType::ALL.len()] = [
-        (1000, 1000),
-        (1000, 1000),
-        (750, 1000),
-        (750, 1000),
-        (450, 850),
-    ];
-
     pub fn of(&self, path: PathType) -> u64 {
         self.0[path as usize]
     }
@@ -162,9 +153,6 @@ pub enum Format {
     /// a file for Mooncake's `MC_CUSTOM_TOPO_JSON` (mooncake-transfer-engine/src/topology.cpp,
     /// `Topology::parse`; 0.3.12)
     Mooncake,
-    /// for vLLM's `VLLM_GPU_NIC_PCIE_MAPPING` and `VLLM_NIC_SELECTION_VARS`
-    /// (vllm/v1/executor/vllm_net_devices.py; pull request 42083 of 2026)
-    Vllm,
 }
 
 /// The settings of a step.

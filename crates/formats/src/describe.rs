@@ -138,7 +138,7 @@ pub fn format_of(bytes: &[u8]) -> Result<FileFormat, String> {
     if archive::is_tar(bytes) {
         return Ok(FileFormat::Sysfs);
     }
-    if cache::is_node_file(bytes) {
+    if bytes.starts_with(cache::MAGIC) {
         return Ok(FileFormat::NodeFile);
     }
     let head = String::from_utf8_lossy(&bytes[..bytes.len().min(4096)]).into_owned();

@@ -2,11 +2,11 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-use crate::explain::Explain;
+use crate::explain::{Explain, Pair};
 use crate::judge::uses::{Use, Whose};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::libraries::marker::Devices;
-use nic_placement_core::placement::{Change, Pair, RailIndex, TaskPlacement, Variable};
+use nic_placement_core::placement::{Change, RailIndex, TaskPlacement, Variable};
 use nic_placement_core::plan::{Plan, TaskPlan};
 use nic_placement_core::policy::strictness::shortfalls;
 use nic_placement_core::topology::{CpuSet, GpuIndex, PathType, PciAddress};

@@ -5,12 +5,39 @@
 //! NIC out.
 #![forbid(unsafe_code)]
 
-use nic_placement_core::placement::{GpuPlacement, NodePlacement, Pair, RailIndex, RailUse};
+use nic_placement_core::placement::{GpuPlacement, NodePlacement, RailIndex, RailUse};
 use nic_placement_core::plan::Plan;
 use nic_placement_core::policy::explain::loss;
 use nic_placement_core::policy::{RailSet, Ways};
-use nic_placement_core::topology::{GpuIndex, Topology};
+use nic_placement_core::topology::{GpuIndex, PathType, Topology};
 use nic_placement_core::wish::{Policy, Wish};
+
+/// A GPU and a NIC's port, or a NIC as a whole that may not be chosen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pair {
+    pub gpu: GpuIndex,
+    pub nic: String,
+    /// `None` if the NIC as a whole may not be chosen
+    pub port: Option<u8>,
+    /// `None` if the NIC has no PCI function
+    pub path: Option<PathType>,
+    /// the unshared path's bandwidth in Mbit/s; `None` if no rate is known or the NIC may not be chosen
+    pub alone_mbps: Option<u64>,
+    /// Mbit/s; `None` if the GPU did not get the NIC
+    pub share_mbps: Option<u64>,
+    pub users: usize,
+    pub chosen: bool,
+    pub why: String,
+}
+
+/// The least and the most of a path's narrowest rate that was measured for one flow, in thousandths, by kind of path.
+pub const MEASURED: [(u64, u64); PathType::ALL.len()] = [
+    (1000, 1000),
+    (1000, 1000),
+    (750, 1000),
+    (750, 1000),
+    (450, 850),
+];
 
 pub trait Explain {
     /// As [`pairs`].

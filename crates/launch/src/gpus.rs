@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use nic_placement_core::gpus::{Sight, by_file, by_step};
-use nic_placement_core::step::{Claim, GpuGrant, Step};
+use nic_placement_core::step::{GpuGrant, Step, TaskGpus};
 use nic_placement_core::topology::{GpuIndex, Topology};
 
 /// The `SLURM_STEP_GPUS` of these GPUs.
@@ -16,10 +16,10 @@ pub fn slurms_numbers(node: &Topology, gpus: &[GpuIndex]) -> String {
 }
 
 /// As [`nic_placement_core::gpus::identify`], but all without a variable, a denied device or a step's list.
-pub fn seen(node: &Topology, step: &Step, grant: &GpuGrant) -> Claim {
+pub fn seen(node: &Topology, step: &Step, grant: &GpuGrant) -> TaskGpus {
     let sight = Sight { node, grant };
-    if let Some(claim) = sight.claim() {
-        return claim;
+    if let Some(gpus) = sight.gpus() {
+        return gpus;
     }
     if step.gpus.is_some() {
         return by_step(&sight, step);
@@ -31,8 +31,7 @@ pub fn seen(node: &Topology, step: &Step, grant: &GpuGrant) -> Claim {
         (true, true) => "the node has no GPU",
         (true, false) => "it may open no GPU",
     };
-    let reason = reason.to_string();
-    Claim { gpus, reason }
+    TaskGpus::new(gpus, reason)
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 #![forbid(unsafe_code)]
 
 use crate::caller::callers_author;
-use nic_placement_core::config::PluginLine;
+use nic_placement_core::config::conf::ConfLine;
+use nic_placement_core::config::{Admin, Conf, PluginLine};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::policy::pattern::glob;
 use nic_placement_node::discover::Root;
@@ -40,6 +41,19 @@ pub fn admin(
         ),
         !lines.is_empty(),
     )
+}
+
+/// Faults in all lines of the configuration file at `path`; only lines for `node` refuse placement.
+pub fn check_conf(conf: &Conf, path: &str, node: &str) -> Vec<Diagnostic> {
+    let of_line = |line: &ConfLine| {
+        let is_here = line.is_for_node(node);
+        let findings = Admin::default().take_layer(line.audience().level(), line.arguments(path));
+        findings.into_iter().map(move |found| Diagnostic {
+            refuses: found.refuses && is_here,
+            ..found
+        })
+    };
+    conf.lines.iter().flat_map(of_line).collect()
 }
 
 /// slurm.conf: where `SLURM_CONF` says, else in its usual place, else where a configless slurmd keeps the one that it was sent
@@ -253,6 +267,25 @@ fn matches(pattern: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_line_of_the_file_can_be_checked_whomever_it_is_for() {
+        let text = "PartitionName=p topology=/a\nNodeName=x defualt=off\ndefault=closest\n";
+        let (conf, _) = Conf::parse(text.as_bytes(), "/c").unwrap();
+        let found = check_conf(&conf, "/c", "n");
+        assert_eq!(
+            found.iter().map(|found| found.refuses).collect::<Vec<_>>(),
+            [true, false],
+            "`x` is elsewhere"
+        );
+        let told: Vec<String> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(
+            told[0].contains("/c:1: topology=/a") && told[1].contains("/c:2: defualt=off"),
+            "{told:?}"
+        );
+        assert!(told[1].contains("did you mean `default`?"), "{told:?}");
+    }
 
     #[test]
     fn slurm_conf_is_where_the_variable_says_or_usual_or_sent_or_slurmd_s_or_a_build_s() {

@@ -5,7 +5,7 @@ use crate::gpus;
 use nic_placement_core::config::{Admin, BadWord, Words};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::plan::Wish;
-use nic_placement_core::step::{Access, Claim, GpuGrant, Starter, Step, Task};
+use nic_placement_core::step::{Access, GpuGrant, Starter, Step, Task, TaskGpus};
 use nic_placement_core::topology::{CpuSet, GpuIndex, GpuVendor, NodeSet, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -84,19 +84,18 @@ impl StepRequest {
             alone_on_node: self.alone_on_node,
             ..Step::default()
         };
-        let promised = self.promised(topology);
+        let firsts = self.firsts(topology);
         let task = |id: u32| Task {
             local_id: id,
             global_id: id,
             gpus: grant(topology, self.gpus_of(id)),
-            claim: self.claim(id),
+            known: self.known(id, &firsts),
             cpus: self.cpus.clone(),
             step_cpus: self.cpus.clone(),
             gpu_bind: match self.split {
                 GpuSplit::Each(each) => Some(format!("gpu:per_task:{each}")),
                 GpuSplit::All | GpuSplit::Listed(_) => None,
             },
-            promised: promised.clone(),
             ..Task::default()
         };
         Ok((step, (0..count).map(task).collect()))
@@ -139,7 +138,7 @@ impl StepRequest {
     }
 
     /// A list is a fact: variables that would say the same are not read.
-    fn claim(&self, id: u32) -> Option<Claim> {
+    fn known(&self, id: u32, firsts: &Option<Vec<GpuIndex>>) -> Option<TaskGpus> {
         let GpuSplit::Listed(_) = self.split else {
             return None;
         };
@@ -149,14 +148,14 @@ impl StepRequest {
         } else {
             "its launcher names them"
         };
-        Some(Claim {
-            gpus,
-            reason: reason.to_string(),
+        Some(TaskGpus {
+            by_local_id: firsts.clone(),
+            ..TaskGpus::new(gpus, reason)
         })
     }
 
     /// One GPU of each task, on the NUMA node of all of its GPUs; `None` if two tasks share a GPU.
-    fn promised(&self, topology: &Topology) -> Option<Vec<GpuIndex>> {
+    fn firsts(&self, topology: &Topology) -> Option<Vec<GpuIndex>> {
         let GpuSplit::Listed(lists) = &self.split else {
             return None;
         };

@@ -145,8 +145,8 @@ fn a_stated_step_has_the_node_the_gpus_and_the_tasks_that_were_request() {
             (&request(step::GpuSplit::All).cpus, &task.cpus)
         );
         assert_eq!(
-            (task.gpu_bind.as_deref(), &task.claim, &task.promised),
-            (Some("gpu:per_task:2"), &None, &None)
+            (task.gpu_bind.as_deref(), &task.known),
+            (Some("gpu:per_task:2"), &None)
         );
     }
     let listed = |lists: &[&[usize]]| {
@@ -154,25 +154,26 @@ fn a_stated_step_has_the_node_the_gpus_and_the_tasks_that_were_request() {
             .iter()
             .map(|list| list.iter().copied().map(GpuIndex).collect())
             .collect();
-        request(step::GpuSplit::Listed(lists))
+        let (_, tasks) = request(step::GpuSplit::Listed(lists))
             .step(&topology)
-            .unwrap()
-            .1
+            .unwrap();
+        tasks.into_iter().map(|task| task.known.unwrap())
     };
-    let own = listed(&[&[4, 5], &[0]]);
+    let own: Vec<_> = listed(&[&[4, 5], &[0]]).collect();
+    assert_eq!(own[0].own, [GpuIndex(4), GpuIndex(5)]);
+    assert_eq!(own[1].by_local_id, Some(vec![GpuIndex(4), GpuIndex(0)]));
     assert_eq!(
-        own[0].claim.as_ref().unwrap().gpus,
-        [GpuIndex(4), GpuIndex(5)]
-    );
-    assert_eq!(own[1].promised, Some(vec![GpuIndex(4), GpuIndex(0)]));
-    assert_eq!(
-        listed(&[&[4, 5], &[5]])[0].promised,
+        listed(&[&[4, 5], &[5]]).next().unwrap().by_local_id,
         None,
         "two have one GPU"
     );
-    assert_eq!(listed(&[&[3, 4]])[0].promised, None, "on two NUMA nodes");
     assert_eq!(
-        listed(&[&[], &[0]])[0].claim.as_ref().unwrap().reason,
+        listed(&[&[3, 4]]).next().unwrap().by_local_id,
+        None,
+        "on two NUMA nodes"
+    );
+    assert_eq!(
+        listed(&[&[], &[0]]).next().unwrap().reason,
         "its launcher gives it none"
     );
 }
@@ -183,9 +184,9 @@ fn a_grant_of_any_gpu_of_a_built_in_machine_is_of_that_gpu_alone() {
     for model in platform::MODELS {
         let topology = model.topology().unwrap();
         for gpu in topology.gpu_indices() {
-            let claim =
+            let found =
                 gpus::identify(&topology, &Step::default(), &step::grant(&topology, &[gpu]));
-            assert_eq!(claim.gpus, [gpu], "{}: {}", model.name, claim.reason);
+            assert_eq!(found.own, [gpu], "{}: {}", model.name, found.reason);
         }
     }
 }

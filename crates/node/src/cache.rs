@@ -64,10 +64,6 @@ impl fmt::Display for BadNodeFile {
 
 impl std::error::Error for BadNodeFile {}
 
-pub fn is_node_file(bytes: &[u8]) -> bool {
-    bytes.starts_with(MAGIC)
-}
-
 /// Reads a node file.  The topology is not checked, which would double the time: `refresh` writes consistent ones only, and a
 /// step reads only root's files.
 pub fn from_bytes(bytes: &[u8], provenance: Provenance) -> Result<NodeFile, BadNodeFile> {

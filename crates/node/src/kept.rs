@@ -3,7 +3,7 @@
 
 use super::cache::{self, NodeFile};
 use crate::discover::registered::{complete, difference, follow_links, links, registered};
-use crate::discover::root::{Author, Obstacle, Root, Unreadable, read_unlinked};
+use crate::discover::root::{Author, Root, Unreadable, read_unlinked};
 use nic_placement_topology::diagnostic::Diagnostic;
 use nic_placement_topology::{Provenance, Topology};
 use std::fmt;
@@ -76,13 +76,12 @@ pub const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
 /// No read waits for a device: of `/sys` and `/proc` only files in the kernel's memory are read, none below
 /// `/sys/class/infiniband/*/ports`.
 pub fn read(path: &Path, max_age: u64, author: Author, boottime: u64) -> Result<Kept, NotUsed> {
-    let bytes =
-        read_unlinked(path, cache::MAX_BYTES, author).map_err(|bad| match &bad.problem {
-            Obstacle::System(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                NotUsed::Absent(bad.path)
-            }
-            _ => NotUsed::Unreadable(bad),
-        })?;
+    let bytes = read_unlinked(path, cache::MAX_BYTES, author).map_err(|bad| {
+        match bad.problem.is_absent() {
+            true => NotUsed::Absent(bad.path),
+            false => NotUsed::Unreadable(bad),
+        }
+    })?;
     let node = cache::from_bytes(&bytes, Provenance::ThisSystem).map_err(NotUsed::Bad)?;
     settle(&Root::live(), node, max_age, boottime)
 }

@@ -4,9 +4,8 @@
 use nic_placement_core::config::{Admin, Conf, ENVIRONMENT, Words, conf, rollout::Rollout};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::wish::Wish;
-use nic_placement_node::discover::root::{self, Author, Beginning, Obstacle};
+use nic_placement_node::discover::root::{self, Author, Beginning};
 use std::fmt;
-use std::io::ErrorKind;
 use std::path::Path;
 
 pub struct Found {
@@ -101,12 +100,8 @@ fn read(
         Ok(bytes) => Conf::parse(&bytes, path)
             .map(Some)
             .map_err(|bad| format!("`{path}` {bad}")),
-        Err(unreadable) => match unreadable.problem {
-            Obstacle::System(ref error) if error.kind() == ErrorKind::NotFound && !is_promised => {
-                Ok(None)
-            }
-            _ => Err(unreadable.to_string()),
-        },
+        Err(unreadable) if unreadable.problem.is_absent() && !is_promised => Ok(None),
+        Err(unreadable) => Err(unreadable.to_string()),
     }
 }
 

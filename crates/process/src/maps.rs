@@ -4,8 +4,7 @@
 use nic_placement_core::config::Admin;
 use nic_placement_core::libraries::wanted::MapFile;
 use nic_placement_core::maps::{Format, KEPT};
-use nic_placement_node::discover::root::{Author, Obstacle, read_unlinked};
-use std::io::ErrorKind;
+use nic_placement_node::discover::root::{Author, read_unlinked};
 use std::path::{Path, PathBuf};
 
 /// Longer than the map of the largest node that a topology file can describe.
@@ -34,11 +33,9 @@ pub fn find(admin: &mut Admin, author: Option<Author>) {
             None => None,
             Some(Ok(bytes)) => Some(String::from_utf8_lossy(&bytes).into_owned()),
             Some(Err(unreadable)) => {
-                match &unreadable.problem {
-                    Obstacle::System(error) if error.kind() == ErrorKind::NotFound => {
-                        log::debug!("there is no `{path}`");
-                    }
-                    _ => log::warn!("{unreadable}: no task is told of it"),
+                match unreadable.problem.is_absent() {
+                    true => log::debug!("there is no `{path}`"),
+                    false => log::warn!("{unreadable}: no task is told of it"),
                 }
                 continue;
             }

@@ -7,6 +7,7 @@ use nic_placement_core::libraries::names;
 use nic_placement_core::libraries::wanted::{Libraries, Template, is_variable_name};
 use nic_placement_core::placement::Change;
 use nic_placement_core::plan::Wish;
+use nic_placement_launch::plugstack::check_conf;
 
 const NODES: [&str; 3] = ["gpu001", "gpu002.example.org", "login"];
 const PARTITIONS: [Option<&str>; 3] = [None, Some("train"), Some("debug")];
@@ -86,11 +87,7 @@ pub fn conf(data: &[u8]) {
         Err(bad) => return held::message(&bad.to_string()),
     };
     held::findings(&findings);
-    held::findings(&Admin::check_conf(
-        &conf,
-        "/etc/nic-placement.conf",
-        NODES[0],
-    ));
+    held::findings(&check_conf(&conf, "/etc/nic-placement.conf", NODES[0]));
     for (_, node) in NODES
         .into_iter()
         .enumerate()

@@ -8,7 +8,7 @@ use nic_placement_core::config::plugstack::patterns;
 use nic_placement_core::config::{Admin, Conf, Words, cpu_bind};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::libraries::wanted::Template;
-use nic_placement_core::maps::{self, Subject};
+use nic_placement_core::maps::Subject;
 use nic_placement_core::plan::Plan;
 use nic_placement_core::step::Step;
 use nic_placement_core::topology::{CpuSet, GpuIndex, Provenance, Topology, file};
@@ -243,7 +243,7 @@ fn kept_maps(data: &[u8]) -> Work<'_> {
     if gpus.is_empty() {
         return Box::new(|| {});
     }
-    let (_, format, _) = FORMATS[chosen % FORMATS.len()];
+    let (_, write, _) = FORMATS[chosen % FORMATS.len()];
     let step = step::for_engines(&node, &gpus);
     let plan = Plan::new(
         node,
@@ -257,7 +257,7 @@ fn kept_maps(data: &[u8]) -> Work<'_> {
             node: &plan.map,
             gpus: &gpus,
         };
-        drop(black_box(maps::write(format, subject)));
+        drop(black_box(write(subject)));
     })
 }
 

@@ -64,10 +64,11 @@ pub(crate) fn bind(situation: &Situation, mut notes: Notes) -> TaskPlacement {
     };
     let moves = moved.is_some();
     let cpus = moved.unwrap_or_else(|| task.cpus.clone());
+    let mut missed = notes.missed.clone();
+    missed.retain(|missed| !why.contains(missed));
     notes.reasons.push(format!("CPUs: {why}"));
-    let missed = notes.missed.join("; ");
-    if !missed.is_empty() && missed != why {
-        notes.reasons.push(missed);
+    if !missed.is_empty() {
+        notes.reasons.push(missed.join("; "));
     }
     let (mems, why) =
         memory::decided(situation, &near, &cpus).unwrap_or_else(|why| (NodeSet::new(), why));

@@ -173,7 +173,7 @@ fn asked(step: &Step, task: &Task, cpus: &CpuSet) -> Option<usize> {
 /// True if no two tasks share a GPU (`--gpus-per-task`).
 pub(super) fn have_own_gpus(task: &Task) -> bool {
     let rule = task.gpu_bind.as_deref().and_then(rule::of_gpus);
-    task.promised.is_some() || rule.is_some_and(|rule| rule.text.starts_with("per_task:"))
+    task.gpus_by_local_id().is_some() || rule.is_some_and(|rule| rule.text.starts_with("per_task:"))
 }
 
 /// The NUMA nodes of each task's GPUs, if `gpu=local-id` or Slurm's rule tells the GPUs.
@@ -183,7 +183,7 @@ pub(super) fn have_own_gpus(task: &Task) -> bool {
 /// one GPU number for each local task, and repeats if too short.  The numbers are the node's if the
 /// job has all of its GPUs, else ambiguous.
 fn nodes_by_rule(node: &Topology, step: &Step, task: &Task) -> Option<Vec<Option<NodeSet>>> {
-    if let Some(gpus) = &task.promised {
+    if let Some(gpus) = task.gpus_by_local_id() {
         let nodes = gpus.iter().map(|&gpu| nodes_of(node, &[gpu]));
         return Some(nodes.collect());
     }
@@ -240,7 +240,7 @@ fn gpu_orders(
 ) -> Option<Vec<Vec<GpuIndex>>> {
     let mut grant = task.gpus.clone();
     let lists = grant.variables.iter_mut();
-    let mut lists: Vec<&mut String> = lists
+    let lists: Vec<&mut String> = lists
         .filter(|(name, _)| gpus::is_slurms(name))
         .map(|(_, list)| list)
         .collect();
@@ -250,8 +250,10 @@ fn gpu_orders(
     if lists.iter().any(|list| **list != own.join(",")) {
         return None;
     }
-    lists.iter_mut().for_each(|value| **value = list.join(","));
-    let gpus = gpus::identify(node, &Step::default(), &grant).gpus;
+    for value in lists {
+        *value = list.join(",");
+    }
+    let gpus = gpus::identify(node, &Step::default(), &grant).own;
     (gpus.len() == list.len()).then(|| vec![gpus])
 }
 
@@ -266,7 +268,7 @@ pub(crate) fn nodes_of(node: &Topology, gpus: &[GpuIndex]) -> Option<NodeSet> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::step::Counted;
+    use crate::step::TaskGpus;
     use crate::topology::{Gpu, GpuVendor, PciFunction, PciParent, Provenance};
 
     /// Two NUMA nodes of four CPUs; GPUs 0 and 1 on the first, 2 and 3 on the second.
@@ -391,8 +393,12 @@ mod tests {
     #[test]
     fn a_task_has_gpus_of_its_own_by_the_users_promise_or_by_per_task() {
         let own = |promised: Option<Vec<GpuIndex>>, rule: &str| {
+            let known = TaskGpus {
+                by_local_id: promised,
+                ..TaskGpus::default()
+            };
             have_own_gpus(&Task {
-                promised,
+                known: Some(known),
                 gpu_bind: Some(rule.to_string()),
                 ..Task::default()
             })

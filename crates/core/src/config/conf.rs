@@ -43,7 +43,7 @@ impl Audience {
     pub(super) const ALL: [Self; 4] = [Self::Cluster, Self::Nodes, Self::Partitions, Self::Both];
 
     /// The highest level of an argument on such a line.
-    pub(super) fn level(self) -> AdminLevel {
+    pub fn level(self) -> AdminLevel {
         match self {
             Self::Partitions | Self::Both => AdminLevel::Partition,
             Self::Cluster | Self::Nodes => AdminLevel::Node,

@@ -5,7 +5,7 @@
 //! can hand one plugstack.conf to all nodes (slurm.conf(5), "Configless").
 #![forbid(unsafe_code)]
 
-use super::conf::{Audience, Conf, ConfLine};
+use super::conf::{Audience, Conf};
 use super::options::{self, ARGUMENTS, AdminLevel};
 use super::words::named;
 use crate::diagnostic::{Diagnostic, Shown};
@@ -112,21 +112,8 @@ impl Admin {
         Audience::ALL.into_iter().flat_map(of_audience).collect()
     }
 
-    /// Faults in all lines of the file at `path`; only lines for `node` refuse placement.
-    pub fn check_conf(conf: &Conf, path: &str, node: &str) -> Vec<Diagnostic> {
-        let of_line = |line: &ConfLine| {
-            let is_here = line.is_for_node(node);
-            let findings =
-                Admin::default().take_layer(line.audience().level(), line.arguments(path));
-            findings.into_iter().map(move |found| Diagnostic {
-                refuses: found.refuses && is_here,
-                ..found
-            })
-        };
-        conf.lines.iter().flat_map(of_line).collect()
-    }
-
-    fn take_layer<'a>(
+    /// Parses arguments with their places, and returns the faults.
+    pub fn take_layer<'a>(
         &mut self,
         level: AdminLevel,
         arguments: impl IntoIterator<Item = (String, &'a str)>,

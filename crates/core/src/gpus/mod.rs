@@ -20,17 +20,17 @@
 //! whole GPUs, which several tasks then share.
 #![forbid(unsafe_code)]
 
-mod claim;
 mod list;
+mod local_id;
 #[cfg(test)]
 mod tests;
 
-pub use claim::{by_local_id, uncountable};
 pub(crate) use list::entries;
+pub use local_id::{by_local_id, uncountable};
 
 use crate::diagnostic::{Shown, more_entries};
 use crate::order::{self, Order};
-use crate::step::{Access, Claim, GpuGrant, Step};
+use crate::step::{Access, GpuGrant, Step, TaskGpus};
 use crate::topology::GpuVendor::{self, Amd, Intel, Nvidia};
 use crate::topology::{GpuIndex, Topology};
 use list::{CUDA, CUDA_ORDER, HIERARCHY, HIP, Listed, ROCR, ZE};
@@ -40,9 +40,9 @@ use list::{CUDA, CUDA_ORDER, HIERARCHY, HIP, Listed, ROCR, ZE};
 pub const VARIABLES: [&str; 6] = [CUDA, CUDA_ORDER, ROCR, HIP, ZE, HIERARCHY];
 
 /// The GPUs that the program will see.
-pub fn identify(node: &Topology, step: &Step, grant: &GpuGrant) -> Claim {
+pub fn identify(node: &Topology, step: &Step, grant: &GpuGrant) -> TaskGpus {
     let sight = Sight { node, grant };
-    sight.claim().unwrap_or_else(|| by_step(&sight, step))
+    sight.gpus().unwrap_or_else(|| by_step(&sight, step))
 }
 
 pub fn positions(node: &Topology, vendor: GpuVendor) -> Vec<GpuIndex> {
@@ -57,11 +57,6 @@ fn in_runtime_order(node: &Topology, gpus: &mut [GpuIndex]) {
     });
 }
 
-fn claimed(gpus: Vec<GpuIndex>, reason: &str) -> Claim {
-    let reason = reason.to_string();
-    Claim { gpus, reason }
-}
-
 /// The node's GPUs as far as a process may see them.
 pub struct Sight<'a> {
     pub node: &'a Topology,
@@ -70,20 +65,20 @@ pub struct Sight<'a> {
 
 impl Sight<'_> {
     /// The GPUs by the vendors' variables, else by denied devices; `None` without either.
-    pub fn claim(&self) -> Option<Claim> {
+    pub fn gpus(&self) -> Option<TaskGpus> {
         let vendors = self.vendors().into_iter();
         let listed = vendors.clone().filter_map(|vendor| self.listed(vendor));
-        let listed: Vec<Claim> = listed.collect();
+        let listed: Vec<TaskGpus> = listed.collect();
         if let Some(first) = listed.first() {
             // the reason is that of the first list that names a GPU
-            let with_gpus = listed.iter().find(|claim| !claim.gpus.is_empty());
+            let with_gpus = listed.iter().find(|of| !of.own.is_empty());
             let reason = with_gpus.unwrap_or(first).reason.clone();
-            let gpus = listed.into_iter().flat_map(|claim| claim.gpus).collect();
-            return Some(Claim { gpus, reason });
+            let gpus = listed.into_iter().flat_map(|of| of.own).collect();
+            return Some(TaskGpus::new(gpus, reason));
         }
         let denied = vendors.filter(|&vendor| self.denies(vendor));
         let gpus: Vec<GpuIndex> = denied.flat_map(|vendor| self.visible(vendor)).collect();
-        (!gpus.is_empty()).then(|| claimed(gpus, "the GPUs that the task may open"))
+        (!gpus.is_empty()).then(|| TaskGpus::new(gpus, "the GPUs that the task may open"))
     }
 
     pub fn vendors(&self) -> Vec<GpuVendor> {
@@ -112,7 +107,7 @@ impl Sight<'_> {
     }
 
     /// The GPUs by the vendor's variables; `None` if none is set.
-    fn listed(&self, vendor: GpuVendor) -> Option<Claim> {
+    fn listed(&self, vendor: GpuVendor) -> Option<TaskGpus> {
         match vendor {
             Nvidia => self.variable(CUDA).map(|list| self.cuda(list)),
             Amd => self.rocm(),
@@ -124,7 +119,7 @@ impl Sight<'_> {
         }
     }
 
-    fn cuda(&self, text: &str) -> Claim {
+    fn cuda(&self, text: &str) -> TaskGpus {
         let visible = self.visible(Nvidia);
         let listed = list::cuda(self.node, text, &visible);
         if !listed.unknown.is_empty() {
@@ -133,18 +128,18 @@ impl Sight<'_> {
         let is_guess = !listed.by_uuid
             && (1..visible.len()).contains(&listed.gpus.len())
             && self.variable(CUDA_ORDER) != Some("PCI_BUS_ID");
-        let mut claim = self.by_list(Nvidia, CUDA, text, listed);
+        let mut gpus = self.by_list(Nvidia, CUDA, text, listed);
         if is_guess && unequal(self.node, &visible).is_some() {
-            claim.reason.push_str(&format!(
+            gpus.reason.push_str(&format!(
                 ", which is a guess: the GPUs differ, and `{CUDA_ORDER}` is not `PCI_BUS_ID`"
             ));
         }
-        claim
+        gpus
     }
 
     /// The GPUs of a list with UUIDs unknown on the node; a MIG instance's is known to the driver's
     /// library only.
-    fn with_unknown(&self, listed: Listed, visible: &[GpuIndex]) -> Claim {
+    fn with_unknown(&self, listed: Listed, visible: &[GpuIndex]) -> TaskGpus {
         let is_cut = |gpu: &GpuIndex| self.node.gpu(*gpu).mig_instances.is_some();
         let some_cut = visible.iter().any(is_cut);
         let some_denied = self.denies(Nvidia);
@@ -180,11 +175,11 @@ impl Sight<'_> {
         if let more @ 1.. = listed.unknown.len() - 1 {
             reasons.push(more_entries(more));
         }
-        claimed(gpus, &reasons.join("; "))
+        TaskGpus::new(gpus, reasons.join("; "))
     }
 
     /// Every program reads ROCR_VISIBLE_DEVICES; HIP programs count the GPUs that it leaves.
-    fn rocm(&self) -> Option<Claim> {
+    fn rocm(&self) -> Option<TaskGpus> {
         let visible = self.visible(Amd);
         // HIP reads the first that is not empty; beside NVIDIA's GPUs the second is theirs
         let has_nvidia = self.vendors().contains(&Nvidia);
@@ -198,37 +193,38 @@ impl Sight<'_> {
         let Some((name, text)) = hip else {
             return rocr;
         };
-        let Some(Claim { gpus, mut reason }) = rocr else {
+        let Some(mut rocr) = rocr else {
             let listed = list::hip(self.node, text, &visible);
             return Some(self.by_list(Amd, name, text, listed));
         };
-        let listed = list::hip(self.node, text, &gpus);
-        if listed.gpus.is_empty() && listed.out_of_range && !gpus.is_empty() {
+        let listed = list::hip(self.node, text, &rocr.own);
+        if listed.gpus.is_empty() && listed.out_of_range && !rocr.own.is_empty() {
             // Slurm without AutoDetect lists node-wide numbers in both
-            reason.push_str(&format!(
+            rocr.reason.push_str(&format!(
                 "; `{name}={}` counts among these and names none: a HIP program sees no GPU",
                 shown(text)
             ));
-            return Some(Claim { gpus, reason });
+            return Some(rocr);
         }
-        if listed.gpus != gpus {
-            reason.push_str(&format!(", then `{name}={}` among these", shown(text)));
+        if listed.gpus != rocr.own {
+            rocr.reason
+                .push_str(&format!(", then `{name}={}` among these", shown(text)));
         }
-        Some(claimed(listed.gpus, &reason))
+        Some(TaskGpus::new(listed.gpus, rocr.reason))
     }
 
-    fn ze(&self, mask: &str) -> Claim {
+    fn ze(&self, mask: &str) -> TaskGpus {
         let visible = self.visible(Intel);
         let flat = list::is_flat(self.node, mask, self.variable(HIERARCHY), &visible);
         let listed = list::level_zero(self.node, mask, flat, &visible);
-        let mut claim = self.by_list(Intel, ZE, mask, listed);
-        if flat && !claim.gpus.is_empty() {
-            claim.reason.push_str(", each stack a device");
+        let mut gpus = self.by_list(Intel, ZE, mask, listed);
+        if flat && !gpus.own.is_empty() {
+            gpus.reason.push_str(", each stack a device");
         }
-        claim
+        gpus
     }
 
-    fn by_list(&self, vendor: GpuVendor, name: &str, text: &str, listed: Listed) -> Claim {
+    fn by_list(&self, vendor: GpuVendor, name: &str, text: &str, listed: Listed) -> TaskGpus {
         let Listed { gpus, by_uuid, .. } = listed;
         let text = shown(text);
         let reason = if gpus.is_empty() {
@@ -247,7 +243,7 @@ impl Sight<'_> {
             };
             format!("`{name}={text}` over {over}, in {order} order")
         };
-        Claim { gpus, reason }
+        TaskGpus::new(gpus, reason)
     }
 }
 
@@ -258,31 +254,27 @@ fn add(gpus: &mut Vec<GpuIndex>, gpu: GpuIndex) {
 }
 
 /// The GPUs of `SLURM_STEP_GPUS`, without denied ones.
-pub fn by_step(sight: &Sight, step: &Step) -> Claim {
+pub fn by_step(sight: &Sight, step: &Step) -> TaskGpus {
     let node = sight.node;
-    let none = |reason| claimed(Vec::new(), reason);
-    if step.gpus.is_none() {
-        return none(match sight.grant.access.contains(&Access::Denied) {
+    let mut gpus = Vec::new();
+    let reason = if step.gpus.is_none() {
+        match sight.grant.access.contains(&Access::Denied) {
             true => "Slurm gave it no GPU, and it may open none",
             false => "Slurm gave it no GPU",
-        });
-    }
-    if counts_mig(node) {
-        return none(
-            "`SLURM_STEP_GPUS` counts MIG instances here, and nothing else names the task's GPUs",
-        );
-    }
-    // without a variable the runtime counts in its own order
-    let mut gpus = of_the_step(node, step);
-    gpus.retain(|&gpu| !sight.denies(node.gpu(gpu).vendor));
-    in_runtime_order(node, &mut gpus);
-    match gpus.is_empty() {
-        true => none("`SLURM_STEP_GPUS` names no GPU of this node that the task may open"),
-        false => claimed(
-            gpus,
-            "the step's GPUs, as Slurm's `SLURM_STEP_GPUS` lists them",
-        ),
-    }
+        }
+    } else if counts_mig(node) {
+        "`SLURM_STEP_GPUS` counts MIG instances here, and nothing else names the task's GPUs"
+    } else {
+        // without a variable the runtime counts in its own order
+        gpus = of_the_step(node, step);
+        gpus.retain(|&gpu| !sight.denies(node.gpu(gpu).vendor));
+        in_runtime_order(node, &mut gpus);
+        match gpus.is_empty() {
+            true => "`SLURM_STEP_GPUS` names no GPU of this node that the task may open",
+            false => "the step's GPUs, as Slurm's `SLURM_STEP_GPUS` lists them",
+        }
+    };
+    TaskGpus::new(gpus, reason)
 }
 
 /// True if `SLURM_STEP_GPUS` counts MIG instances.

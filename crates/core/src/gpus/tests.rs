@@ -145,7 +145,7 @@ fn check(rows: &[Row]) {
         let (step, grant) = grant(&topology, set, *open);
         let found = identify(&topology, &step, &grant);
         assert_eq!(
-            found.gpus,
+            found.own,
             positions(gpus),
             "{asked}: {set:?}, may open {open:?}: {}",
             found.reason
@@ -287,7 +287,7 @@ fn without_a_variable_the_steps_list_counts_places_among_the_device_files() {
     holed.gpus.remove(1);
     let (step, grant) = grant(&holed, &["SLURM_STEP_GPUS=1"], None);
     assert_eq!(
-        identify(&holed, &step, &grant).gpus,
+        identify(&holed, &step, &grant).own,
         [GpuIndex(2)],
         "/dev/nvidia2, since there is no /dev/nvidia1"
     );
@@ -429,10 +429,10 @@ proptest! {
             .collect();
         let variables = set.into_iter().map(|(name, list)| (VARIABLES[name], list)).collect();
         let found = identify(&topology, &step, &GpuGrant { variables, access: access.clone() });
-        let once = order::set(&found.gpus);
-        prop_assert_eq!(once.len(), found.gpus.len());
-        prop_assert!(found.gpus.iter().all(|&gpu| gpu.0 < topology.gpus.len()));
-        for &gpu in &found.gpus {
+        let once = order::set(&found.own);
+        prop_assert_eq!(once.len(), found.own.len());
+        prop_assert!(found.own.iter().all(|&gpu| gpu.0 < topology.gpus.len()));
+        for &gpu in &found.own {
             let vendor = topology.gpu(gpu).vendor;
             let constrained =
                 topology.gpus.iter().zip(&access).any(|(gpu, access)| gpu.vendor == vendor && *access == Access::Denied);

@@ -7,7 +7,7 @@ use crate::wish::Wish;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-pub(super) struct Files {
+pub struct Files {
     /// the site's paths, strongest first
     pub of_site: fn(&Topology) -> &'static [&'static str],
     pub of_user: fn(&Topology, &Evidence) -> Vec<String>,
@@ -24,7 +24,7 @@ pub(super) struct Files {
     pub matter: fn(&Topology, &Wish, bool) -> bool,
 }
 
-pub(super) struct Line<'t> {
+pub struct Line<'t> {
     pub name: &'t str,
     /// `None` if it exceeds the library's buffer
     pub value: Option<&'t str>,
@@ -51,7 +51,7 @@ pub fn strongest(claims: impl IntoIterator<Item = Option<Claimed>>) -> Option<Cl
 }
 
 impl Files {
-    pub fn sites(&self, node: &Topology, read: ReadFile, name: &str) -> Option<Claimed> {
+    pub(super) fn sites(&self, node: &Topology, read: ReadFile, name: &str) -> Option<Claimed> {
         strongest(
             (self.of_site)(node)
                 .iter()
@@ -59,7 +59,7 @@ impl Files {
         )
     }
 
-    pub fn users(&self, node: &Topology, task: &Evidence, name: &str) -> Option<Claimed> {
+    pub(super) fn users(&self, node: &Topology, task: &Evidence, name: &str) -> Option<Claimed> {
         let files = (self.of_user)(node, task);
         strongest(files.iter().map(|file| self.claimed(task.read, file, name)))
     }

@@ -27,6 +27,7 @@ mod uniform;
 pub mod wanted;
 
 pub use prepare::Prepared;
+pub(crate) use uniform::joined;
 
 use crate::diagnostic::Diagnostic;
 use crate::placement::{Change, NodePlacement, TaskPlacement, Variable};

@@ -22,7 +22,6 @@
 use super::files::{Files, UNKNOWN_HOME, non_empty, pairs};
 use super::wanted::Fabric;
 use super::{Answer, Evidence, Library, Query, has_gpu_of, uniform};
-use crate::order;
 use crate::placement::Rail;
 use crate::topology::{GpuVendor, PciAddress, Topology};
 use std::borrow::Cow;
@@ -79,7 +78,7 @@ const MAX_LINE: usize = 1024;
 
 /// `NAME=VALUE`, untrimmed; a comment line begins with `#` (src/misc/param.cc `setEnvFile`).  The
 /// user's files come first, and none overwrites a variable (`initEnvFunc`, `ncclOsSetEnv`).
-pub(super) const FILES: Files = Files {
+pub const FILES: Files = Files {
     of_site: |node| {
         let files = &["/etc/nccl.conf", "/etc/rccl.conf"];
         if has_gpu_of(node, GpuVendor::Amd) {
@@ -250,17 +249,4 @@ fn cross_nic(query: &Query) -> Option<Answer> {
     }
     let why = "the fabric's rails are isolated, so no connection may change them";
     Some(query.unless_in_files(&FILES, CROSS_NIC, Answer::yes("0", why)))
-}
-
-/// NCCL's and RCCL's configuration files, the site's first.
-pub fn files(node: &Topology, task: &Evidence) -> Vec<String> {
-    let sites = (FILES.of_site)(node).iter().map(ToString::to_string);
-    sites.chain(users_files(node, task)).collect()
-}
-
-/// The names in [`super::variables`] that the text of such a file sets, sorted.
-pub fn set_in(text: &str) -> Vec<&'static str> {
-    let lines = (FILES.lines)(text, &|_| None);
-    let is_set = |ours: &&str| lines.iter().any(|line| line.name == *ours);
-    Vec::from_iter(order::set(super::variables().filter(is_set)))
 }

@@ -6,7 +6,7 @@ use crate::policy;
 use crate::wish::Wish;
 use nic_placement_node::platform;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn map_of(machine: &str, format: Format) -> Result<String, NoMap> {
     let topology = platform::model(machine).unwrap();
@@ -134,70 +134,6 @@ fn mooncake_finds_amds_gpus_by_the_names_that_its_builds_give_them() {
     );
 }
 
-/// vLLM: `domain:bus:device.function` in hexadecimal, as numbers.
-fn vllms_address(text: &str) -> (u32, u32, u32, u32) {
-    let (body, function) = text.trim().rsplit_once('.').unwrap();
-    let parts: Vec<u32> = body
-        .split(':')
-        .map(|part| u32::from_str_radix(part, 16).unwrap())
-        .collect();
-    (
-        parts[0],
-        parts[1],
-        parts[2],
-        u32::from_str_radix(function, 16).unwrap(),
-    )
-}
-
-#[test]
-fn vllm_finds_a_nic_for_each_gpus_address_and_sets_ucx_alone() {
-    let text = map_of("dgx-h100", Format::Vllm).unwrap();
-    let mut lines = text.lines().map(|line| line.split_once('=').unwrap());
-    let (name, pairs) = lines.next().unwrap();
-    assert_eq!(name, "VLLM_GPU_NIC_PCIE_MAPPING");
-    let pairs: Vec<_> = pairs
-        .split(',')
-        .map(|pair| {
-            pair.split_once('=')
-                .map(|(a, b)| (vllms_address(a), vllms_address(b)))
-        })
-        .collect();
-    assert_eq!(pairs.len(), 8);
-    assert_eq!(pairs[0], Some(((0, 0x1b, 0, 0), (0, 0x18, 0, 0))));
-    // one NIC for each process in `NCCL_IB_HCA` would cost NCCL seven eighths of its bandwidth
-    assert_eq!(
-        lines.next(),
-        Some(("VLLM_NIC_SELECTION_VARS", "UCX_NET_DEVICES:1"))
-    );
-    assert_eq!(lines.next(), None);
-}
-
-#[test]
-fn vllm_is_told_the_port_that_all_its_nics_have_and_nothing_where_they_differ() {
-    let topology = platform::model("dgx-h100").unwrap();
-    let mut node = policy::map(&topology, &Wish::default());
-    let gpus: Vec<GpuIndex> = topology.gpu_indices().collect();
-    let written = |node: &_| {
-        write(
-            Format::Vllm,
-            Subject {
-                topology: &topology,
-                node,
-                gpus: &gpus,
-            },
-        )
-    };
-    node.rails.iter_mut().for_each(|rail| rail.port = 2);
-    assert!(written(&node).unwrap().ends_with("=UCX_NET_DEVICES:2\n"));
-    node.rails[0].port = 1;
-    assert!(
-        written(&node)
-            .unwrap_err()
-            .to_string()
-            .contains("do not all have the same port number")
-    );
-}
-
 #[test]
 fn a_map_that_would_lack_a_gpu_is_refused() {
     let topology = platform::model("dgx-h100").unwrap();
@@ -209,7 +145,7 @@ fn a_map_that_would_lack_a_gpu_is_refused() {
         node: &node,
         gpus: &gpus,
     };
-    for format in [Format::Sglang, Format::Mooncake, Format::Vllm] {
+    for format in [Format::Sglang, Format::Mooncake] {
         assert_eq!(
             write(format, subject).unwrap_err().to_string(),
             "GPU 3 has no NIC, and a map without one of the GPUs is refused"

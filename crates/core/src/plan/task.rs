@@ -3,12 +3,14 @@
 
 use crate::bind::{Situation, bind};
 use crate::gpus;
+use crate::libraries::joined;
 use crate::order;
 use crate::placement::{NodePlacement, Notes, RailIndex, TaskPlacement};
 use crate::policy::Ways;
-use crate::step::{Claim, Step, Task};
+use crate::step::{Step, Task, TaskGpus};
 use crate::topology::{CpuSet, GpuIndex, NicIndex, PathType, Topology};
 use crate::wish::{GpuUse, Wish};
+use std::borrow::Cow;
 
 struct TaskRequest<'a> {
     topology: &'a Topology,
@@ -26,49 +28,43 @@ pub(super) fn placement(
     step: &Step,
     task: &Task,
 ) -> TaskPlacement {
-    let claim = task
-        .claim
-        .clone()
-        .unwrap_or_else(|| gpus::identify(topology, step, &task.gpus));
-    let seen = task.sees.clone().unwrap_or_else(|| claim.gpus.clone());
-    let by_local_id = || gpus::by_local_id(topology, step, task, &claim);
-    let (mut promised, mut notes, mut may_promise) = (None, Notes::default(), false);
+    let mut task = Cow::Borrowed(task);
+    let known = task.known.clone();
+    let mut gpus = known.unwrap_or_else(|| gpus::identify(topology, step, &task.gpus));
+    let by_local_id = || gpus::by_local_id(topology, step, &task, &gpus.own);
+    let (mut notes, mut may_promise) = (Notes::default(), false);
     match wish.gpu {
         // a task that sees one GPU at most needs no promise: `gpu=local-id` may be set for tasks that see more
-        GpuUse::LocalId if claim.gpus.len() < 2 => {}
+        GpuUse::LocalId if gpus.own.len() < 2 => {}
         GpuUse::LocalId => match by_local_id() {
-            Ok(all) => promised = Some(all),
+            Ok(all) => {
+                gpus.reason = format!(
+                    "local id {} of the {} that every task sees, as `gpu=local-id` promises ({})",
+                    task.local_id,
+                    gpus.own.len(),
+                    gpus.reason
+                );
+                gpus.own = vec![all[task.local_id as usize]];
+                gpus.by_local_id = Some(all);
+                task.to_mut().known = Some(gpus.clone());
+            }
             Err(why) => notes
                 .missed
                 .push(format!("`gpu=local-id` does not hold: {why}")),
         },
         GpuUse::Visible => {
-            may_promise = task.claim.is_none() && step.tasks_here() > 1 && by_local_id().is_ok();
+            may_promise = task.known.is_none() && step.tasks_here() > 1 && by_local_id().is_ok();
         }
     }
-    let Claim { gpus, reason } = match &promised {
-        None => claim,
-        Some(all) => Claim {
-            gpus: vec![all[task.local_id as usize]],
-            reason: format!(
-                "local id {} of the {} that every task sees, as `gpu=local-id` promises ({})",
-                task.local_id,
-                claim.gpus.len(),
-                claim.reason
-            ),
-        },
-    };
-    let promised = promised.map(|all| Task {
-        promised: Some(all),
-        ..task.clone()
-    });
-    let task = promised.as_ref().unwrap_or(task);
+    let TaskGpus {
+        own, seen, reason, ..
+    } = gpus;
     let mut bound = bind(
         &Situation {
             topology,
             step,
-            task,
-            gpus: &gpus,
+            task: &task,
+            gpus: &own,
             wish,
         },
         notes,
@@ -77,17 +73,17 @@ pub(super) fn placement(
         topology,
         map,
         wish,
-        task,
-        reasons: vec![match gpus.as_slice() {
+        task: &task,
+        reasons: vec![match own.as_slice() {
             [] => reason,
             [gpu] => format!("GPU {gpu}: {reason}"),
-            many => format!("GPUs {}: {reason}", list(many)),
+            many => format!("GPUs {}: {reason}", joined(many)),
         }],
     };
     bound.seen = seen;
-    bound.rails = match gpus.is_empty() {
+    bound.rails = match own.is_empty() {
         true => request.rails_near_cpus(&bound.cpus),
-        false => request.rails_of_gpus(&gpus, may_promise),
+        false => request.rails_of_gpus(&own, may_promise),
     };
     let notes = &mut bound.notes;
     notes.warning = request.warn_of_denied();
@@ -219,13 +215,6 @@ impl TaskRequest<'_> {
             )
         })
     }
-}
-
-fn list(gpus: &[GpuIndex]) -> String {
-    gpus.iter()
-        .map(GpuIndex::to_string)
-        .collect::<Vec<_>>()
-        .join(",")
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::*;
 use crate::config::Words;
 use crate::libraries::{FileText, Present};
 use crate::placement::Change;
-use crate::step::Claim;
+use crate::step::TaskGpus;
 use crate::topology::CpuSet;
 use crate::topology::GpuIndex;
 use crate::topology::{LinkLayer, PciAddress, Provenance};
@@ -115,11 +115,10 @@ fn of_local_id_3(words: &str, argument: &str, name: &str, as_exec_does: bool) ->
         .variables
         .insert("CUDA_VISIBLE_DEVICES", ALL.to_string());
     if as_exec_does {
-        task.claim = Some(Claim {
-            gpus: vec![GpuIndex(3)],
-            reason: "LOCAL_RANK=3".to_string(),
+        task.known = Some(TaskGpus {
+            seen: (0..8).map(GpuIndex).collect(),
+            ..TaskGpus::new(vec![GpuIndex(3)], "LOCAL_RANK=3")
         });
-        task.sees = Some((0..8).map(GpuIndex).collect());
     }
     let present = Present::new();
     let task = plan.task(

@@ -5,7 +5,7 @@ use super::{Plan, TaskPlan};
 use crate::diagnostic::counted;
 use crate::libraries::{Evidence, Present, marker};
 use crate::placement::{Bind, Change, RailIndex, Variable};
-use crate::step::{Claim, Task};
+use crate::step::{Task, TaskGpus};
 use crate::topology::{Bitmap, GpuIndex, Topology};
 use crate::{bind, gpus};
 
@@ -148,12 +148,9 @@ impl Plan {
         let binds = step.cpu_bind.is_none() && step.binder.is_none() && wish.bind != Bind::None;
         let near = bind::nodes_of(node, &gpus).filter(|nodes| binds && !nodes.is_empty());
         let near = near.map_or(String::new(), |nodes| bind::numa_nodes(&nodes));
-        let claim = Claim {
-            gpus: gpus.into_iter().take(1).collect(),
-            reason: String::new(),
-        };
+        let first = gpus.into_iter().take(1).collect();
         let task = Task {
-            claim: Some(claim),
+            known: Some(TaskGpus::new(first, "")),
             ..Task::default()
         };
         let read = &|_: &str| None;

@@ -129,7 +129,7 @@ fn add_idle(
 #[cfg(test)]
 mod tests {
     use super::{Part, Problem, RailSet, add_idle};
-    use crate::placement::{NicsEach, NodePlacement, Pair, Policy};
+    use crate::placement::{NicsEach, NodePlacement, Policy};
     use crate::policy::tests::{Parts, names, parts};
     use crate::policy::{map, map_of, pairs};
     use crate::topology::{GpuIndex, PciAddress, PciFunction, PortState, Topology};
@@ -454,7 +454,7 @@ mod tests {
             let is_part = |gpu: &GpuIndex| node.gpu(*gpu).reason.contains("nearest NICs (");
             for gpu in topology.gpu_indices().filter(is_part) {
                 let pairs = pairs::pairs(&topology, &node, &Wish::default(), gpu);
-                let key = |pair: &Pair| (Reverse(pair.alone_mbps), pair.path);
+                let key = |pair: &pairs::Pair| (Reverse(pair.alone_mbps), pair.path);
                 let best = pairs.iter().map(key).min();
                 for pair in pairs.iter().filter(|pair| pair.chosen) {
                     prop_assert_eq!(Some(key(pair)), best);

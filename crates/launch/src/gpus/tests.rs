@@ -21,8 +21,8 @@ pub(crate) fn grant(list: Option<&str>) -> GpuGrant {
     }
 }
 
-pub(crate) fn gpus(claim: &Claim) -> Vec<usize> {
-    claim.gpus.iter().map(|gpu| gpu.0).collect()
+pub(crate) fn gpus(found: &TaskGpus) -> Vec<usize> {
+    found.own.iter().map(|gpu| gpu.0).collect()
 }
 
 #[test]

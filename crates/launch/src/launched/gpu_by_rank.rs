@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use nic_placement_core::gpus::uncountable;
-use nic_placement_core::step::{Claim, GpuGrant};
+use nic_placement_core::step::{GpuGrant, TaskGpus};
 use nic_placement_core::topology::Topology;
 
 /// A process among those that a launcher started on its node.
@@ -27,10 +27,10 @@ pub struct Rank {
 pub(super) fn gpu_by_rank(
     topology: &Topology,
     grant: &GpuGrant,
-    seen: Claim,
+    seen: TaskGpus,
     rank: Option<&Rank>,
-) -> (Claim, Option<String>) {
-    let count = seen.gpus.len();
+) -> (TaskGpus, Option<String>) {
+    let count = seen.own.len();
     let Some(rank) = rank.filter(|_| count > 1) else {
         return (seen, None);
     };
@@ -52,22 +52,23 @@ pub(super) fn gpu_by_rank(
     } else if *number as usize >= count {
         Some(format!("`{said}` is past the {count} GPUs that it sees"))
     } else {
-        uncountable(topology, &seen.gpus, grant)
+        uncountable(topology, &seen.own, grant).map(String::from)
     };
     if let Some(why) = why {
         let note =
             format!("{why}: which of them it will use is not known, so it gets the NICs of all");
         return (seen, Some(note));
     }
-    let gpu = seen.gpus[*number as usize];
     let reason = format!(
         "`{said}` means by convention number {number} of the {count} that it sees ({})",
         seen.reason
     );
+    let own = vec![seen.own[*number as usize]];
     (
-        Claim {
-            gpus: vec![gpu],
+        TaskGpus {
+            own,
             reason,
+            ..seen
         },
         None,
     )
@@ -92,13 +93,13 @@ mod tests {
             said: format!("LOCAL_RANK={number}"),
             by_user: false,
         };
-        let (claim, note) = gpu_by_rank(
+        let (found, note) = gpu_by_rank(
             &topology,
             &grant(list),
             seen(&topology, &Step::default(), &grant(list)),
             Some(&rank),
         );
-        (gpus(&claim), note)
+        (gpus(&found), note)
     }
 
     #[test]
@@ -153,13 +154,13 @@ mod tests {
             said: "local rank 0".to_string(),
             by_user: true,
         };
-        let (claim, _) = gpu_by_rank(
+        let (found, _) = gpu_by_rank(
             &topology,
             &grant(None),
             seen(&topology, &Step::default(), &grant(None)),
             Some(&rank),
         );
-        assert_eq!(gpus(&claim), [0]);
+        assert_eq!(gpus(&found), [0]);
     }
 
     #[test]
@@ -173,13 +174,13 @@ mod tests {
                 said: "LOCAL_RANK=1".to_string(),
                 by_user: false,
             };
-            let (claim, note) = gpu_by_rank(
+            let (found, note) = gpu_by_rank(
                 &topology,
                 &grant(None),
                 seen(&topology, &Step::default(), &grant(None)),
                 Some(&rank),
             );
-            assert_eq!(claim.gpus.len(), 8);
+            assert_eq!(found.own.len(), 8);
             note.unwrap()
         };
         assert!(

@@ -16,7 +16,9 @@ use nic_placement_core::libraries::marker::{self, Marker};
 use nic_placement_core::placement::Bind;
 use nic_placement_core::policy::Pattern;
 use nic_placement_core::step::program;
-use nic_placement_core::step::{Claim, GPU_BIND, GpuGrant, SRUN, STEP_GPUS, Starter, Step, Task};
+use nic_placement_core::step::{
+    GPU_BIND, GpuGrant, SRUN, STEP_GPUS, Starter, Step, Task, TaskGpus,
+};
 use nic_placement_core::topology::{CpuSet, GpuIndex, Topology};
 use nic_placement_core::wish::Wish;
 use nic_placement_process::devices::DeviceFiles;
@@ -78,17 +80,16 @@ impl LaunchedProcess {
             numbering,
             launcher: launcher(present, numbering),
         };
-        let gpus = without_absent(grant(present, node, devices), node);
+        let grant = without_absent(grant(present, node, devices), node);
         let of_slurm = Step {
             gpus: present.get(STEP_GPUS).cloned(),
             ..Step::default()
         };
-        let seen = seen(node, &of_slurm, &gpus);
-        let (claim, note) = gpu_by_rank(node, &gpus, seen.clone(), rank);
+        let (gpus, note) = gpu_by_rank(node, &grant, seen(node, &of_slurm, &grant), rank);
         let cpus = sys::affinity().unwrap_or_default();
-        let (step_gpus, gpu_bind) = surroundings.split_of_gpus(&seen, &claim, &gpus);
+        let (step_gpus, gpu_bind) = surroundings.split_of_gpus(&gpus, &grant);
         let cpu_bind = surroundings.earlier_binding(&cpus);
-        let is_told = wish.bind != Bind::None && is_first_far(node, &seen, &claim, &cpus);
+        let is_told = wish.bind != Bind::None && is_first_far(node, &gpus, &cpus);
         let stays_far = cpu_bind
             .clone()
             .filter(|_| is_told && surroundings.launcher.is_some());
@@ -108,9 +109,8 @@ impl LaunchedProcess {
         let task = Task {
             local_id: rank.map_or(0, |rank| rank.number),
             global_id: numbering.global,
-            gpus,
-            claim: Some(claim),
-            sees: Some(seen.gpus),
+            gpus: grant,
+            known: Some(gpus),
             step_cpus: cpus.clone(),
             cpus,
             gpu_bind,
@@ -127,13 +127,13 @@ impl LaunchedProcess {
 }
 
 /// True if the CPUs are all away from the NUMA node of the process's one GPU, and no earlier GPU that it sees is on that node.
-fn is_first_far(node: &Topology, seen: &Claim, claim: &Claim, cpus: &CpuSet) -> bool {
-    let [gpu] = claim.gpus.as_slice() else {
+fn is_first_far(node: &Topology, gpus: &TaskGpus, cpus: &CpuSet) -> bool {
+    let [gpu] = gpus.own.as_slice() else {
         return false;
     };
     let numa_node = |gpu: &GpuIndex| node.numa_node_of(node.gpu(*gpu).address);
     let near = numa_node(gpu);
-    let first = seen.gpus.iter().find(|other| numa_node(other) == near);
+    let first = gpus.seen.iter().find(|other| numa_node(other) == near);
     let is_near = |near| {
         node.numa_node(near)
             .is_none_or(|near| near.cpus.intersects(cpus))
@@ -241,12 +241,7 @@ impl Surroundings<'_> {
     }
 
     /// The GPUs of all processes, and the rule by which each has its own, as Slurm would say both.
-    fn split_of_gpus(
-        &self,
-        seen: &Claim,
-        claim: &Claim,
-        grant: &GpuGrant,
-    ) -> (Option<String>, Option<String>) {
+    fn split_of_gpus(&self, of: &TaskGpus, grant: &GpuGrant) -> (Option<String>, Option<String>) {
         let Surroundings {
             node,
             present,
@@ -254,12 +249,12 @@ impl Surroundings<'_> {
             launcher,
         } = self;
         // a process with a GPU must not be taken for one of a step without: those are dealt over the NUMA nodes
-        let numbers = (!seen.gpus.is_empty()).then(|| gpus::slurms_numbers(node, &seen.gpus));
+        let numbers = (!of.seen.is_empty()).then(|| gpus::slurms_numbers(node, &of.seen));
         let known = present.get(STEP_GPUS).cloned().or(numbers.clone());
         let Some(rank) = &numbering.rank else {
             return (known, None);
         };
-        match (seen.gpus.len(), claim.gpus.len()) {
+        match (of.seen.len(), of.own.len()) {
             // the first takes the first of them, the next the next: Slurm 22.05's rule
             (2.., 1) => (numbers, Some("gpu:per_task:1".to_string())),
             (1, 1)

@@ -7,8 +7,8 @@ mod open;
 mod tests;
 
 pub use open::{
-    Author, Beginning, Obstacle, Standing, Unreadable, directory_descriptor, identity, is_there,
-    kind, open_long, open_to_lock, read_configuration, read_file, read_unlinked, standing,
+    Author, Beginning, Obstacle, Standing, UNLINKED, Unreadable, directory_descriptor, identity,
+    is_there, kind, open_long, read_configuration, read_file, read_unlinked, standing,
 };
 
 use super::manifest::{Entry, Manifest, normalise};

@@ -7,7 +7,7 @@ use super::{Failure, output, tell};
 use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
 use nic_placement_core::libraries::FileText;
-use nic_placement_core::maps::{self, Format, Subject};
+use nic_placement_core::maps::Subject;
 use nic_placement_core::plan::Plan;
 use nic_placement_launch::formats::{self, FORMATS};
 use nic_placement_launch::step;
@@ -62,7 +62,7 @@ pub(super) fn run(options: &MapOptions, page: &mut Page) -> Result<(), Failure> 
         return Err(format!("`{}` has no GPU", topology.name).into());
     }
     // clap refuses other words
-    let format = formats::named(&options.format).unwrap_or(Format::Json);
+    let write = formats::named(&options.format).unwrap_or(FORMATS[0].1);
     let read = |_: &str| Some(FileText::default());
     let step = step::for_engines(&topology, &gpus);
     let plan = Plan::new(topology, wish, step, &read);
@@ -76,6 +76,6 @@ pub(super) fn run(options: &MapOptions, page: &mut Page) -> Result<(), Failure> 
         node,
         gpus: &gpus,
     };
-    let text = maps::write(format, subject).map_err(|why| format!("map: {why}"))?;
+    let text = write(subject).map_err(|why| format!("map: {why}"))?;
     output::deliver(&text, options.output.as_deref(), page)
 }

@@ -149,6 +149,30 @@ fn begin(folder: &Path, name: &OsStr, mode: u32) -> io::Result<(PathBuf, File)> 
     Err(io::Error::other(left))
 }
 
+/// Opens a lock file, or makes it.  A directory that others may write to can hold anything: so links, pipes and devices
+/// are refused.
+pub(super) fn open_to_lock(path: &Path) -> io::Result<File> {
+    let refuse = || {
+        let path = path.display();
+        Err(io::Error::other(format!(
+            "`{path}` is no regular file: remove it"
+        )))
+    };
+    // opening a device can have an effect
+    if fs::symlink_metadata(path).is_ok_and(|facts| !facts.is_file()) {
+        return refuse();
+    }
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    options.mode(0o600).custom_flags(root::UNLINKED);
+    let file = options.open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        refuse()
+    }
+}
+
 /// For `-o`: this file, or in a folder one for each node.
 pub(super) fn file_for(output: &Path, node: &str, json: bool) -> Result<PathBuf, String> {
     if output.as_os_str().as_bytes().ends_with(b"/") {
@@ -191,7 +215,12 @@ fn make_folder(folder: &Path) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::symlink;
+    use std::process::Command;
+    use std::sync::mpsc;
     use std::thread;
+    use std::time::Duration;
 
     fn folder(name: &str) -> PathBuf {
         let folder =
@@ -242,6 +271,37 @@ mod tests {
         assert_eq!(fs::read(folder.join("node.json")).unwrap(), b"whole");
         // it may be another's that still writes
         assert_eq!(fs::read(folder.join(&left)).unwrap(), b"half");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn only_a_regular_file_is_opened_to_be_locked_and_nothing_is_waited_for() {
+        let folder = folder("lock");
+        let elsewhere = folder.join("elsewhere");
+        symlink(&elsewhere, folder.join("link")).unwrap();
+        let pipe = Command::new("mkfifo").arg(folder.join("pipe")).status();
+        assert!(pipe.unwrap().success());
+        fs::create_dir(folder.join("folder")).unwrap();
+        for name in ["link", "pipe", "folder"] {
+            let path = folder.join(name);
+            let (answer, answered) = mpsc::channel();
+            thread::spawn(move || answer.send(open_to_lock(&path).unwrap_err().to_string()));
+            let refused = answered.recv_timeout(Duration::from_secs(30)).unwrap();
+            assert!(
+                refused.ends_with(&format!("/{name}` is no regular file: remove it")),
+                "{refused}"
+            );
+        }
+        assert!(!elsewhere.exists(), "nothing was made where the link leads");
+        for _ in 0..2 {
+            let file = open_to_lock(&folder.join("file")).unwrap();
+            let facts = format!("/proc/self/fdinfo/{}", file.as_raw_fd());
+            let facts = fs::read_to_string(facts).unwrap();
+            let flags = facts.lines().find_map(|line| line.strip_prefix("flags:"));
+            let flags = i64::from_str_radix(flags.unwrap().trim(), 8).unwrap();
+            assert_eq!(flags & 0o2000000, 0o2000000, "closed by execve(2)");
+            assert_eq!(file.metadata().unwrap().mode() & 0o777, 0o600);
+        }
         fs::remove_dir_all(&folder).unwrap();
     }
 }

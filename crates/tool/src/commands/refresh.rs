@@ -15,7 +15,7 @@ use nic_placement_formats::import::nccl;
 use nic_placement_formats::node_file;
 use nic_placement_launch::plugstack;
 use nic_placement_node::discover::Root;
-use nic_placement_node::discover::root::{self, Author, Obstacle, Unreadable};
+use nic_placement_node::discover::root::{self, Author};
 use nic_placement_program::try_lock;
 use nic_placement_sys as sys;
 use std::fs::{self, DirBuilder, File, Permissions};
@@ -207,10 +207,7 @@ fn there(beside: &Path) -> There {
             "`{}` was not written by `refresh`",
             beside.display()
         )),
-        Err(Unreadable {
-            problem: Obstacle::System(error),
-            ..
-        }) if error.kind() == io::ErrorKind::NotFound => There::Nothing,
+        Err(unreadable) if unreadable.problem.is_absent() => There::Nothing,
         Err(unreadable) => There::Anothers(unreadable.to_string()),
     }
 }
@@ -227,7 +224,7 @@ pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
 
 /// The lock, until it is dropped; `None` if another process holds it, perhaps one that waits for hardware.
 fn lock(path: &Path) -> io::Result<Option<File>> {
-    let file = root::open_to_lock(path)?;
+    let file = output::open_to_lock(path)?;
     Ok(try_lock(&file)?.then_some(file))
 }
 

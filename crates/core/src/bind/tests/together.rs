@@ -459,6 +459,16 @@ fn cores_that_cannot_be_divided_are_shared_near_the_gpu_and_missed() {
 }
 
 #[test]
+fn a_near_cpu_that_the_step_lacks_is_told_once_beside_bind_core() {
+    for masks in [&["0", "0", "0"][..], &["0-3", "0-3"], &["0-3", "4-7"]] {
+        let tasks = masks.len() as u32;
+        let told = cored(0, &[1], tasks, masks).notes.reasons.join("\n");
+        let lacks = "the step has no CPU on NUMA node 1 of its GPU";
+        assert_eq!(told.matches(lacks).count(), 1, "{told}");
+    }
+}
+
+#[test]
 fn whole_cores_for_gpus_of_two_nodes_are_found_in_a_crew_and_not_for_one_task_alone() {
     assert_eq!(
         why(&cored(0, &[0, 1], 1, &["0-3"])),

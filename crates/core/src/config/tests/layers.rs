@@ -306,25 +306,6 @@ fn one_set_can_hold_what_several_would() {
 }
 
 #[test]
-fn every_line_of_the_file_can_be_checked_whomever_it_is_for() {
-    let text = "PartitionName=p topology=/a\nNodeName=x defualt=off\ndefault=closest\n";
-    let (conf, _) = Conf::parse(text.as_bytes(), "/c").unwrap();
-    let found = Admin::check_conf(&conf, "/c", "n");
-    assert_eq!(
-        found.iter().map(|found| found.refuses).collect::<Vec<_>>(),
-        [true, false],
-        "`x` is elsewhere"
-    );
-    let told: Vec<String> = found.iter().map(ToString::to_string).collect();
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert!(
-        told[0].contains("/c:1: topology=/a") && told[1].contains("/c:2: defualt=off"),
-        "{told:?}"
-    );
-    assert!(told[1].contains("did you mean `default`?"), "{told:?}");
-}
-
-#[test]
 fn a_share_of_the_jobs_is_the_admins_and_no_users_word() {
     let (admin, findings) = admin(
         &["default=rail", "rollout=10%"],

@@ -565,9 +565,3 @@ fn mori_does_not_lose_a_nic_whose_other_port_is_a_rail() {
         "it has no port that is a rail"
     );
 }
-
-#[test]
-fn a_file_of_nccls_names_the_variables_that_are_left_to_it() {
-    let text = "# NCCL_CROSS_NIC=1\nNCCL_DEBUG=WARN\nNCCL_IB_HCA==mlx5_0,mlx5_1\n";
-    assert_eq!(nccl::set_in(text), ["NCCL_IB_HCA"]);
-}

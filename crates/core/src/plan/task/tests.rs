@@ -110,13 +110,13 @@ fn promised(tasks: u32, local_id: u32, gpu_use: GpuUse) -> TaskPlacement {
     seeing("0,1,2,3,4,5,6,7", tasks, local_id, gpu_use, None)
 }
 
-/// The same for tasks that see these GPUs; `claim` holds the task's GPUs where the caller worked them out before.
+/// The same for tasks that see these GPUs; `known` holds the task's GPUs where the caller worked them out before.
 fn seeing(
     gpus: &str,
     tasks: u32,
     local_id: u32,
     gpu_use: GpuUse,
-    claim: Option<Claim>,
+    known: Option<TaskGpus>,
 ) -> TaskPlacement {
     let topology = nic_placement_node::platform::model("dgx-h100").unwrap();
     let node = policy::map(&topology, &Wish::default());
@@ -139,7 +139,7 @@ fn seeing(
         cpus: mask(local_id),
         step_cpus,
         masks,
-        claim,
+        known,
         ..Task::default()
     };
     task.gpus
@@ -251,12 +251,9 @@ fn the_word_is_told_only_to_whom_it_would_help() {
         !told(seeing("0,1", 3, 0, GpuUse::Visible, None)),
         "three tasks cannot have two GPUs"
     );
-    let claim = Claim {
-        gpus: vec![GpuIndex(0), GpuIndex(1)],
-        reason: "LOCAL_RANK=0".to_string(),
-    };
+    let known = TaskGpus::new(vec![GpuIndex(0), GpuIndex(1)], "LOCAL_RANK=0");
     assert!(
-        !told(seeing("0,1", 2, 0, GpuUse::Visible, Some(claim))),
+        !told(seeing("0,1", 2, 0, GpuUse::Visible, Some(known))),
         "its rank said it already"
     );
 }

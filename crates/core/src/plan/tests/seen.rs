@@ -102,14 +102,11 @@ fn containers_that_name_the_hosts_description_divide_the_nics_below_a_switch() {
         // the GPUs that it may open
         let own = topology.gpu_indices();
         let own = own.filter(|gpu| gpus.access[gpu.0] == crate::step::Access::Allowed);
-        let claim = Some(crate::step::Claim {
-            gpus: own.collect(),
-            reason: String::new(),
-        });
+        let known = Some(crate::step::TaskGpus::new(own.collect(), ""));
         let plan = Plan::new(topology, Wish::default(), Step::default(), &|_| None);
         let task = Task {
             gpus,
-            claim,
+            known,
             ..Task::default()
         };
         let present = Present::new();

@@ -37,6 +37,10 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Obstacle::System(error) if error.kind() == io::ErrorKind::NotFound)
+    }
+
     pub(super) fn of(self, path: &Path) -> Unreadable {
         Unreadable {
             path: path.display().to_string(),
@@ -77,6 +81,8 @@ impl std::error::Error for Unreadable {}
 
 /// No wait for a pipe's writer or a lease, no controlling terminal, closed by execve(2).
 const FLAGS: i32 = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
+/// [`FLAGS`], and a link is refused.
+pub const UNLINKED: i32 = FLAGS | libc::O_NOFOLLOW;
 
 /// Opens a file below `/sys` or `/proc`, where only the kernel makes files.
 pub(super) fn open_kernel_file(path: &Path) -> Result<File, Obstacle> {
@@ -86,7 +92,7 @@ pub(super) fn open_kernel_file(path: &Path) -> Result<File, Obstacle> {
 /// Opens a regular file; a link is refused.
 pub(super) fn open_resolved(path: &Path) -> Result<File, Obstacle> {
     is_regular(&fs::symlink_metadata(path)?)?;
-    open(path, FLAGS | libc::O_NOFOLLOW)
+    open(path, UNLINKED)
 }
 
 /// Opens a regular file; links are followed.
@@ -196,30 +202,6 @@ pub fn is_there(path: &Path) -> bool {
 /// Opens a regular file of any user's, to be read in pieces.
 pub fn open_long(path: &Path) -> Result<File, Unreadable> {
     open_followed(path).map_err(|problem| problem.of(path))
-}
-
-/// Opens a lock file, or makes it.  A directory that others may write to can hold anything: so links, pipes and devices
-/// are refused.
-pub fn open_to_lock(path: &Path) -> io::Result<File> {
-    let refuse = || {
-        let path = path.display();
-        Err(io::Error::other(format!(
-            "`{path}` is no regular file: remove it"
-        )))
-    };
-    // opening a device can have an effect
-    if fs::symlink_metadata(path).is_ok_and(|facts| !facts.is_file()) {
-        return refuse();
-    }
-    let mut options = fs::OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    options.mode(0o600).custom_flags(FLAGS | libc::O_NOFOLLOW);
-    let file = options.open(path)?;
-    if file.metadata()?.is_file() {
-        Ok(file)
-    } else {
-        refuse()
-    }
 }
 
 /// The kind of file at a path; links are not followed.

@@ -188,29 +188,6 @@ fn what_is_opened_waits_for_nobody_and_stays_in_this_process() {
 }
 
 #[test]
-fn only_a_regular_file_is_opened_to_be_locked_and_nothing_is_waited_for() {
-    let place = Place::new("lock");
-    let elsewhere = place.0.join("elsewhere");
-    symlink(&elsewhere, place.0.join("link")).unwrap();
-    place.pipe("pipe");
-    fs::create_dir(place.0.join("folder")).unwrap();
-    for name in ["link", "pipe", "folder"] {
-        let path = place.0.join(name);
-        let refused = at_once(move || open_to_lock(&path).unwrap_err().to_string());
-        assert!(
-            refused.ends_with(&format!("/{name}` is no regular file: remove it")),
-            "{refused}"
-        );
-    }
-    assert!(!elsewhere.exists(), "nothing was made where the link leads");
-    for _ in 0..2 {
-        let file = open_to_lock(&place.0.join("file")).unwrap();
-        assert_eq!(flags(&file) & libc::O_CLOEXEC, libc::O_CLOEXEC);
-        assert_eq!(file.metadata().unwrap().mode() & 0o777, 0o600);
-    }
-}
-
-#[test]
 fn links_in_a_circle_and_out_of_the_tree_lead_nowhere() {
     let place = Place::new("links");
     let outside = Place::new("links-outside");

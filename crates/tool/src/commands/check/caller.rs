@@ -3,6 +3,7 @@
 
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::gpus;
+use nic_placement_core::libraries::nccl::FILES;
 use nic_placement_core::libraries::{self, Evidence, FileText, Present, ReadFile, caveats};
 use nic_placement_core::placement::Bind;
 use nic_placement_core::plan::Plan;
@@ -12,6 +13,7 @@ use nic_placement_launch::judge::{self, Checked};
 use nic_placement_node::discover::Root;
 use nic_placement_process::files::UsersFiles;
 use nic_placement_sys as sys;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 pub(super) fn here(plan: &Plan) -> Caller {
@@ -47,16 +49,22 @@ fn nccl(plan: &Plan, is_root: bool) -> Vec<(String, Vec<String>)> {
         present: &present,
         read: &|path| files.read(path),
     };
-    let paths = libraries::nccl::files(&plan.node, &task);
+    let sites = (FILES.of_site)(&plan.node).iter().map(ToString::to_string);
+    let paths = sites.chain((FILES.of_user)(&plan.node, &task));
     let text = |path: &str| files.read(path).filter(|file| file.unanswered.is_none());
     let of_file = |path: String| {
         let text = text(&path)?.text;
-        let ours = libraries::nccl::set_in(&text)
-            .into_iter()
-            .map(str::to_string);
-        Some((path, ours.collect()))
+        Some((path, set_in(&text)))
     };
-    paths.into_iter().filter_map(of_file).collect()
+    paths.filter_map(of_file).collect()
+}
+
+/// The names of our variables that the text of such a file sets, sorted.
+fn set_in(text: &str) -> Vec<String> {
+    let lines = (FILES.lines)(text, &|_| None);
+    let is_set = |ours: &&str| lines.iter().any(|line| line.name == *ours);
+    let names: BTreeSet<_> = libraries::variables().filter(is_set).collect();
+    names.into_iter().map(str::to_string).collect()
 }
 
 pub(super) fn environment() -> Present {
@@ -114,6 +122,12 @@ pub(super) fn doubts(plan: &Plan, present: &Present, is_live: bool) -> Vec<Diagn
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_of_nccls_names_the_variables_that_are_left_to_it() {
+        let text = "# NCCL_CROSS_NIC=1\nNCCL_DEBUG=WARN\nNCCL_IB_HCA==mlx5_0,mlx5_1\n";
+        assert_eq!(set_in(text), ["NCCL_IB_HCA"]);
+    }
 
     #[test]
     fn the_limit_that_holds_is_the_first() {

@@ -4,11 +4,10 @@
 //! ends: no second one waits beside it.
 #![forbid(unsafe_code)]
 
-use super::super::{Ending, Failure, Page, refresh};
+use super::super::{Ending, Failure, Page, output, refresh};
 use super::FAIL;
 use nic_placement_fleet::audit::report::Report;
 use nic_placement_fleet::doctor::{plain, reason};
-use nic_placement_node::discover::root;
 use nic_placement_program::try_lock;
 use std::ffi::OsString;
 use std::fs::File;
@@ -106,7 +105,7 @@ fn end(line: &str, page: &mut Page) -> Result<(), Failure> {
 fn lock(folder: &Path, begun: Instant, patience: Duration) -> Lock {
     // a node that no refresh has seen has hardware too; without the folder the file cannot be opened
     let _ = refresh::make_folder(folder);
-    let Ok(file) = root::open_to_lock(&folder.join(".check.lock")) else {
+    let Ok(file) = output::open_to_lock(&folder.join(".check.lock")) else {
         return Lock::Ours(None);
     };
     loop {

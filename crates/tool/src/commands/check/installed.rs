@@ -61,7 +61,7 @@ pub(super) fn lines(named: Option<&Path>, is_live: bool, into: &mut Installation
     } = admin::find(arguments.map(String::as_str), || None, roots());
     let node = admin::hostname();
     let everywhere = file.iter();
-    let everywhere = everywhere.flat_map(|(conf, path)| Admin::check_conf(conf, path, &node));
+    let everywhere = everywhere.flat_map(|(conf, path)| plugstack::check_conf(conf, path, &node));
     let elsewhere = everywhere.filter(|finding| !findings.contains(finding));
     let elsewhere: Vec<Diagnostic> = elsewhere.collect();
     into.words.extend(findings.into_iter().chain(elsewhere));

@@ -5,13 +5,13 @@ use crate::commands::page::{Page, Style, Table, Text};
 use crate::commands::{Failure, shortfalls};
 use nic_placement_core::diagnostic::{Diagnostic, counted};
 use nic_placement_core::libraries::FileText;
-use nic_placement_core::placement::{NodePlacement, Pair};
+use nic_placement_core::placement::NodePlacement;
 use nic_placement_core::plan::Plan;
 use nic_placement_core::policy::{Through, gbps};
 use nic_placement_core::topology::{GpuIndex, PathType, Topology};
 use nic_placement_core::wish::Wish;
 use nic_placement_launch::answers;
-use nic_placement_launch::explain::Explain;
+use nic_placement_launch::explain::{Explain, MEASURED, Pair};
 
 pub(super) fn explain(
     plan: &Plan,
@@ -81,7 +81,7 @@ fn nics(node: &Topology, map: &NodePlacement, gpu: GpuIndex) -> String {
 /// The maps at the measured bounds of each kind of path, one at a time, where the admin has not said what it lets through.
 fn under_other_estimates(plan: &Plan) -> Vec<(String, NodePlacement)> {
     let mut maps = Vec::new();
-    for (path, (least, most)) in PathType::ALL.into_iter().zip(Through::MEASURED) {
+    for (path, (least, most)) in PathType::ALL.into_iter().zip(MEASURED) {
         let mine = plan.wish.admin.through.of(path);
         if mine != Through::default().of(path) {
             continue;

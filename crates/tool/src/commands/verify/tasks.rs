@@ -196,7 +196,7 @@ fn gpus_of(topology: &Topology, processes: &[&Process]) -> Result<Vec<GpuIndex>,
             gpus: step_gpus.cloned(),
             ..Step::default()
         };
-        gpus::identify(topology, &step, &GpuGrant { variables, access }).gpus
+        gpus::identify(topology, &step, &GpuGrant { variables, access }).own
     };
     let unknown = || vec![Access::Unknown; topology.gpus.len()];
     let of_step = claimed(told.step_gpus.as_ref(), BTreeMap::new(), unknown());

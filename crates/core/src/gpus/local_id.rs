@@ -9,18 +9,18 @@
 use super::list::CUDA_ORDER;
 use super::{of_the_step, unequal};
 use crate::order;
-use crate::step::{Claim, GpuGrant, Step, Task, rule};
+use crate::step::{GpuGrant, Step, Task, rule};
 use crate::topology::{GpuIndex, GpuVendor, Topology};
 
 /// The GPUs of the step's tasks on this node, by local id, as `gpu=local-id` promises; the error
-/// says why that cannot be.  `seen` has the GPUs that this task sees.
+/// says why that cannot be.  `gpus` are those that this task sees.
 pub fn by_local_id(
     node: &Topology,
     step: &Step,
     task: &Task,
-    seen: &Claim,
+    gpus: &[GpuIndex],
 ) -> Result<Vec<GpuIndex>, String> {
-    let (tasks, gpus) = (step.tasks_here(), seen.gpus.as_slice());
+    let tasks = step.tasks_here();
     if gpus.is_empty() {
         return Err("it sees no GPU".to_string());
     }
@@ -45,17 +45,17 @@ pub fn by_local_id(
         ));
     }
     match uncountable(node, gpus, &task.gpus) {
-        Some(why) => Err(why),
+        Some(why) => Err(why.into()),
         None => Ok(gpus[..tasks].to_vec()),
     }
 }
 
 /// The reason if numbers do not tell these GPUs apart.
-pub fn uncountable(node: &Topology, gpus: &[GpuIndex], grant: &GpuGrant) -> Option<String> {
+pub fn uncountable(node: &Topology, gpus: &[GpuIndex], grant: &GpuGrant) -> Option<&'static str> {
     let all = || gpus.iter().map(|&gpu| node.gpu(gpu));
     let vendors = order::set(all().map(|gpu| gpu.vendor));
     let order = grant.variables.get(CUDA_ORDER);
-    let why = if vendors.len() > 1 {
+    Some(if vendors.len() > 1 {
         "its GPUs are of several vendors, and each counts its own"
     } else if vendors.contains(&GpuVendor::Intel) {
         "a number may mean a stack of its GPUs"
@@ -65,13 +65,10 @@ pub fn uncountable(node: &Topology, gpus: &[GpuIndex], grant: &GpuGrant) -> Opti
         && order.is_none_or(|order| order != "PCI_BUS_ID")
         && unequal(node, gpus).is_some()
     {
-        return Some(format!(
-            "its GPUs differ, and `{CUDA_ORDER}` is not `PCI_BUS_ID`"
-        ));
+        "its GPUs differ, and `CUDA_DEVICE_ORDER` is not `PCI_BUS_ID`"
     } else {
         return None;
-    };
-    Some(why.to_string())
+    })
 }
 
 #[cfg(test)]
@@ -107,7 +104,7 @@ mod tests {
             ..Task::default()
         };
         let seen = identify(&topology, &step, &task.gpus);
-        match by_local_id(&topology, &step, &task, &seen) {
+        match by_local_id(&topology, &step, &task, &seen.own) {
             Ok(all) => format!("{}", all[local_id as usize]),
             Err(why) => why,
         }
@@ -191,10 +188,10 @@ mod tests {
                     ..Task::default()
                 };
                 let seen = identify(&topology, &step, &task.gpus);
-                let promised = by_local_id(&topology, &step, &task, &seen);
+                let promised = by_local_id(&topology, &step, &task, &seen.own);
                 assert_eq!(
                     promised,
-                    Ok(seen.gpus[..tasks as usize].to_vec()),
+                    Ok(seen.own[..tasks as usize].to_vec()),
                     "{visible}, shifted by {shift}"
                 );
             }
