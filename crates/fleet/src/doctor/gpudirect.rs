@@ -189,7 +189,7 @@ fn answer(subject: &Examined, facts: &HostFacts, pair: &GpuWithNic) -> Answer {
     }
 }
 
-pub(super) fn gpudirect(subject: &Examined) -> Vec<Verdict> {
+pub fn gpudirect(subject: &Examined) -> Vec<Verdict> {
     let Some(facts) = subject.facts else {
         return Vec::new();
     };

@@ -8,7 +8,7 @@ use super::{Examined, Verdict, listed, or_ok};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::topology::{GpuVendor, NicKind};
 
-pub(super) fn has_rdma(subject: &Examined) -> bool {
+pub fn has_rdma(subject: &Examined) -> bool {
     subject
         .plan
         .node
@@ -17,7 +17,7 @@ pub(super) fn has_rdma(subject: &Examined) -> bool {
         .any(|nic| nic.kind != NicKind::Ethernet)
 }
 
-pub(super) fn node(subject: &Examined) -> Vec<Verdict> {
+pub fn node(subject: &Examined) -> Vec<Verdict> {
     let (topology, map) = (&*subject.plan.node, &subject.plan.map);
     let (gpus, nics) = (topology.gpus.len(), topology.nics.len());
     let of_gpus = counted(gpus, "GPU");
@@ -43,7 +43,7 @@ pub(super) fn node(subject: &Examined) -> Vec<Verdict> {
     }]
 }
 
-pub(super) fn odd(subject: &Examined) -> Vec<Verdict> {
+pub fn odd(subject: &Examined) -> Vec<Verdict> {
     let topology = &*subject.plan.node;
     let all = subject
         .diagnostics
@@ -54,7 +54,7 @@ pub(super) fn odd(subject: &Examined) -> Vec<Verdict> {
     verdicts
 }
 
-pub(super) fn machine(subject: &Examined) -> Vec<Verdict> {
+pub fn machine(subject: &Examined) -> Vec<Verdict> {
     let Some(Machine {
         name,
         is_a_clouds,
@@ -114,7 +114,7 @@ pub(super) fn machine(subject: &Examined) -> Vec<Verdict> {
     )
 }
 
-pub(super) fn numa_balancing(subject: &Examined) -> Vec<Verdict> {
+pub fn numa_balancing(subject: &Examined) -> Vec<Verdict> {
     let Some(value) = subject
         .facts
         .and_then(|facts| facts.numa_balancing.as_deref())
@@ -140,7 +140,7 @@ pub(super) fn numa_balancing(subject: &Examined) -> Vec<Verdict> {
     }]
 }
 
-pub(super) fn port_range(subject: &Examined) -> Vec<Verdict> {
+pub fn port_range(subject: &Examined) -> Vec<Verdict> {
     /// A task of a large job connects to a few ports of each node, and several tasks of a node do.
     const FEW: u32 = 4096;
     /// Ports of Slurm's daemons (slurm.conf(5), `SlurmctldPort`, `SlurmdPort`, slurmdbd.conf's `DbdPort`).
@@ -177,7 +177,7 @@ fn has_verbs(subject: &Examined) -> bool {
     })
 }
 
-pub(super) fn memlock(subject: &Examined) -> Vec<Verdict> {
+pub fn memlock(subject: &Examined) -> Vec<Verdict> {
     let caller = subject.caller;
     if !has_verbs(subject) {
         return Vec::new();
@@ -202,7 +202,7 @@ pub(super) fn memlock(subject: &Examined) -> Vec<Verdict> {
     }
 }
 
-pub(super) fn uverbs_access(subject: &Examined) -> Vec<Verdict> {
+pub fn uverbs_access(subject: &Examined) -> Vec<Verdict> {
     let Some(facts) = subject.facts else {
         return Vec::new();
     };
@@ -264,7 +264,7 @@ pub(super) fn uverbs_access(subject: &Examined) -> Vec<Verdict> {
     or_ok(verdicts, (!open.is_empty()).then(good))
 }
 
-pub(super) fn nccl_conf(subject: &Examined) -> Vec<Verdict> {
+pub fn nccl_conf(subject: &Examined) -> Vec<Verdict> {
     let verdict = |(file, variables): &(String, Vec<String>)| {
         let text = match variables.as_slice() {
             [] => format!("`{file}` sets nothing that we would set"),
@@ -282,6 +282,6 @@ pub(super) fn nccl_conf(subject: &Examined) -> Vec<Verdict> {
     subject.caller.nccl.iter().map(verdict).collect()
 }
 
-pub(super) fn variable(subject: &Examined) -> Vec<Verdict> {
+pub fn variable(subject: &Examined) -> Vec<Verdict> {
     subject.caller.doubts.iter().map(Verdict::note).collect()
 }

@@ -94,7 +94,7 @@ fn lanes_of_siblings(topology: &Topology, child: PciAddress) -> Option<u32> {
         .max()
 }
 
-pub(super) fn pcie_link(subject: &Examined) -> Vec<Verdict> {
+pub fn pcie_link(subject: &Examined) -> Vec<Verdict> {
     let topology = &*subject.plan.node;
     let devices: BTreeSet<PciAddress> = (topology.gpus.iter().map(|gpu| gpu.address))
         .chain(topology.nics.iter().filter_map(|nic| nic.address))

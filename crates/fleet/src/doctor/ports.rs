@@ -12,7 +12,7 @@ use nic_placement_core::topology::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) fn nic_broken(subject: &Examined) -> Vec<Verdict> {
+pub fn nic_broken(subject: &Examined) -> Vec<Verdict> {
     let (topology, map) = (&*subject.plan.node, &subject.plan.map);
     let missing_as_many = map.broken.len() >= map.rails.len();
     let verdict = |rail: &Rail| {
@@ -57,7 +57,7 @@ pub(super) fn nic_broken(subject: &Examined) -> Vec<Verdict> {
 }
 
 /// Ports that came up at less than others of their device.
-pub(super) fn nic_slower(subject: &Examined) -> Vec<Verdict> {
+pub fn nic_slower(subject: &Examined) -> Vec<Verdict> {
     let verdict = |rail: &Rail| {
         let mine = gbps(rail.rate_mbps?);
         let text = format!(
@@ -119,7 +119,7 @@ fn cards(topology: &Topology) -> BTreeMap<PciAddress, Card<'_>> {
     cards
 }
 
-pub(super) fn ports_per_card(subject: &Examined) -> Vec<Verdict> {
+pub fn ports_per_card(subject: &Examined) -> Vec<Verdict> {
     let cards = cards(&subject.plan.node);
     let kinds: BTreeSet<Kind> = cards.values().map(|card| card.kind.clone()).collect();
     let (mut verdicts, mut compared) = (Vec::new(), 0);
@@ -246,21 +246,21 @@ fn active_and_down(subject: &Examined, all: &[(&Nic, &Port, &Interface)]) -> Vec
 }
 
 /// An InfiniBand port needs no interface: IPoIB may be switched off.
-pub(super) fn port_interface(subject: &Examined) -> Vec<Verdict> {
+pub fn port_interface(subject: &Examined) -> Vec<Verdict> {
     let is_roce = |nic: &Nic, port: &Port| {
         nic.kind == NicKind::Verbs && port.link_layer == LinkLayer::Ethernet
     };
     active_and_down(subject, &with_interfaces(subject, is_roce))
 }
 
-pub(super) fn efa_carrier(subject: &Examined) -> Vec<Verdict> {
+pub fn efa_carrier(subject: &Examined) -> Vec<Verdict> {
     active_and_down(
         subject,
         &with_interfaces(subject, |nic, _| nic.kind == NicKind::Efa),
     )
 }
 
-pub(super) fn device_node(subject: &Examined) -> Vec<Verdict> {
+pub fn device_node(subject: &Examined) -> Vec<Verdict> {
     let Some(facts) = subject.facts else {
         return Vec::new();
     };
@@ -326,7 +326,7 @@ fn roce<'a>(subject: &'a Examined) -> Vec<(&'a Rail, &'a Nic, &'a Port)> {
     rails.collect()
 }
 
-pub(super) fn roce_gid(subject: &Examined) -> Vec<Verdict> {
+pub fn roce_gid(subject: &Examined) -> Vec<Verdict> {
     let rails = roce(subject);
     let v2 = |port: &Port| port.gid_type.as_deref().map(|of| of == "RoCE v2");
     let good = rails
@@ -374,7 +374,7 @@ pub(super) fn roce_gid(subject: &Examined) -> Vec<Verdict> {
     )
 }
 
-pub(super) fn roce_mtu(subject: &Examined) -> Vec<Verdict> {
+pub fn roce_mtu(subject: &Examined) -> Vec<Verdict> {
     /// The largest packet of RDMA, and its headers: Ethernet's frame must hold 4096 bytes and some 60 (rdma-core's
     /// libibverbs/verbs.h, `enum ibv_mtu`; the kernel's include/rdma/ib_addr.h, `iboe_get_mtu`).
     const LARGE: u32 = 4200;
@@ -410,7 +410,7 @@ pub(super) fn roce_mtu(subject: &Examined) -> Vec<Verdict> {
 }
 
 /// A port hears its switch where the node runs an agent of LLDP.  None hears where the switches do not speak it.
-pub(super) fn lldp(subject: &Examined) -> Vec<Verdict> {
+pub fn lldp(subject: &Examined) -> Vec<Verdict> {
     let Some((facts, heard)) = subject
         .facts
         .and_then(|facts| Some((facts, facts.heard.as_ref()?)))

@@ -15,16 +15,16 @@ use nic_placement_core::topology::{Arch, Gpu, Nic, PathType, PciAddress, Topolog
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A GPU and a NIC that it is given.
-pub(super) struct GpuWithNic<'a> {
-    pub(super) index: usize,
-    pub(super) gpu: &'a Gpu,
-    pub(super) nic: &'a Nic,
-    pub(super) port: u8,
-    pub(super) path: PathType,
+pub struct GpuWithNic<'a> {
+    pub index: usize,
+    pub gpu: &'a Gpu,
+    pub nic: &'a Nic,
+    pub port: u8,
+    pub path: PathType,
 }
 
 /// Every GPU with each NIC that it is given and that stands on the PCI bus.
-pub(super) fn pairs<'a>(subject: &'a Examined) -> Vec<GpuWithNic<'a>> {
+pub fn pairs<'a>(subject: &'a Examined) -> Vec<GpuWithNic<'a>> {
     let (topology, map) = (&*subject.plan.node, &subject.plan.map);
     let mut pairs = Vec::new();
     for (index, placement) in map.numbered_gpus() {
@@ -47,7 +47,7 @@ pub(super) fn pairs<'a>(subject: &'a Examined) -> Vec<GpuWithNic<'a>> {
 }
 
 /// The bridges between two functions, below the lowest one above both; `None` where there is none above both.
-pub(super) fn bridges_between(
+pub fn bridges_between(
     topology: &Topology,
     a: PciAddress,
     b: PciAddress,
@@ -68,7 +68,7 @@ fn config(facts: &HostFacts, address: PciAddress) -> Option<ConfigSpace> {
 }
 
 /// True: the port sends packets up to the root complex that its switch could route back.
-pub(super) fn redirects(config: ConfigSpace) -> bool {
+pub fn redirects(config: ConfigSpace) -> bool {
     config.acs.is_some_and(|acs| {
         acs & (REQUEST_REDIRECT | COMPLETION_REDIRECT | UPSTREAM_FORWARDING) != 0
     })
@@ -102,7 +102,7 @@ fn behind_a_switch<'a>(subject: &'a Examined) -> Vec<GpuWithNic<'a>> {
         .collect()
 }
 
-pub(super) fn acs(subject: &Examined) -> Vec<Verdict> {
+pub fn acs(subject: &Examined) -> Vec<Verdict> {
     let Some(facts) = subject.facts else {
         return Vec::new();
     };
@@ -169,7 +169,7 @@ pub(super) fn acs(subject: &Examined) -> Vec<Verdict> {
     vec![Verdict::warn(text).about(&names[0])]
 }
 
-pub(super) fn ats(subject: &Examined) -> Vec<Verdict> {
+pub fn ats(subject: &Examined) -> Vec<Verdict> {
     let Some(facts) = subject.facts.filter(|facts| !facts.is_virtual) else {
         return Vec::new();
     };
@@ -196,7 +196,7 @@ pub(super) fn ats(subject: &Examined) -> Vec<Verdict> {
 }
 
 /// True if the IOMMU translates the function's accesses (`iommu_group/type`).
-pub(super) fn is_translated(topology: &Topology, address: PciAddress) -> Option<bool> {
+pub fn is_translated(topology: &Topology, address: PciAddress) -> Option<bool> {
     match topology.pci.get(address)?.iommu.as_deref()? {
         "identity" => Some(false),
         "DMA" | "DMA-FQ" => Some(true),
@@ -205,7 +205,7 @@ pub(super) fn is_translated(topology: &Topology, address: PciAddress) -> Option<
 }
 
 /// True if translation is a detour: not on Arm, since its SMMU is made for that, nor in a guest.
-pub(super) fn translation_hurts(subject: &Examined) -> bool {
+pub fn translation_hurts(subject: &Examined) -> bool {
     let arch = subject
         .plan
         .node
@@ -216,7 +216,7 @@ pub(super) fn translation_hurts(subject: &Examined) -> bool {
     arch == Some(Arch::X86) && !is_virtual
 }
 
-pub(super) fn iommu(subject: &Examined) -> Vec<Verdict> {
+pub fn iommu(subject: &Examined) -> Vec<Verdict> {
     let topology = &*subject.plan.node;
     let of_pairs = pairs(subject)
         .into_iter()
@@ -254,7 +254,7 @@ pub(super) fn iommu(subject: &Examined) -> Vec<Verdict> {
     }]
 }
 
-pub(super) fn iommu_group(subject: &Examined) -> Vec<Verdict> {
+pub fn iommu_group(subject: &Examined) -> Vec<Verdict> {
     let Some(facts) = subject.facts.filter(|facts| !facts.is_virtual) else {
         return Vec::new();
     };
@@ -307,7 +307,7 @@ fn controls<'a>(subject: &'a Examined) -> Vec<(&'a Nic, ConfigSpace)> {
     nics.into_values().collect()
 }
 
-pub(super) fn read_request(subject: &Examined) -> Vec<Verdict> {
+pub fn read_request(subject: &Examined) -> Vec<Verdict> {
     /// The value that sichek expects (components/infiniband/checker/pcie_mrr.go).
     const WANTED: u32 = 4096;
     let nics = controls(subject);
@@ -330,7 +330,7 @@ pub(super) fn read_request(subject: &Examined) -> Vec<Verdict> {
     }
 }
 
-pub(super) fn relaxed_ordering(subject: &Examined) -> Vec<Verdict> {
+pub fn relaxed_ordering(subject: &Examined) -> Vec<Verdict> {
     let nics = controls(subject);
     let strict: Vec<String> = nics
         .iter()

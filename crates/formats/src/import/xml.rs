@@ -18,7 +18,7 @@ const MAX_ATTRIBUTES: usize = 64;
 const MAX_NAMESPACES: usize = 16;
 
 /// Reads a document.  hwloc writes a document type without content, which is accepted.
-pub(super) fn parse(text: &str) -> Result<Document<'_>> {
+pub fn parse(text: &str) -> Result<Document<'_>> {
     if text.len() > MAX_BYTES {
         return Err(BadText::new(0, format!("longer than {MAX_BYTES} bytes")));
     }

@@ -1,14 +1,12 @@
 //! Draws a node: its GPUs and NICs in their places, and a line from each GPU to its NICs.
 //!
 //! * [`outline`] orders the devices into places; a terminal's tree is made from it too.
-//! * [`layout`] says what stands where, in pixels, as [`shape`]s.
-//! * [`svg`] writes the shapes as SVG.
+//! * [`layout`] says what stands where, in pixels, and [`svg`] writes it.
 #![forbid(unsafe_code)]
 
 mod card;
 mod layout;
 pub mod outline;
-mod shape;
 mod svg;
 #[cfg(test)]
 mod tests;
@@ -49,5 +47,5 @@ impl Scene<'_> {
 
 /// The picture as SVG 1.1: the same bytes for the same scene.
 pub fn svg(scene: &Scene) -> String {
-    svg::document(&layout::picture(scene))
+    layout::picture(scene)
 }

@@ -33,7 +33,7 @@ fn whole_names<'l>(checked: &Checked, list: &'l str) -> impl Iterator<Item = &'l
 }
 
 /// UCX's.
-pub(super) fn ucx(checked: &Checked, list: &str) -> Vec<String> {
+pub fn ucx(checked: &Checked, list: &str) -> Vec<String> {
     if list == "all" {
         return Vec::new();
     }
@@ -87,7 +87,7 @@ fn not_ucx(checked: &Checked, entry: &str) -> Option<String> {
 }
 
 /// NVSHMEM's.
-pub(super) fn nvshmem(checked: &Checked, list: &str) -> Vec<String> {
+pub fn nvshmem(checked: &Checked, list: &str) -> Vec<String> {
     let mut found = entries_in_doubt(whole_names(checked, list), |entry| {
         // the number of a port may have a space
         let device = entry.split(':').next().unwrap_or_default();
@@ -105,7 +105,7 @@ pub(super) fn nvshmem(checked: &Checked, list: &str) -> Vec<String> {
 }
 
 /// Mooncake's.
-pub(super) fn mooncake(checked: &Checked, list: &str) -> Vec<String> {
+pub fn mooncake(checked: &Checked, list: &str) -> Vec<String> {
     // whether spaces are taken away is not known
     let names = whole_names(checked, list)
         .map(str::trim)

@@ -24,7 +24,7 @@ pub struct Rank {
 
 /// The GPUs that a process will use among those that it sees, as far as its rank tells; and why that tells nothing, if
 /// it should.
-pub(super) fn gpu_by_rank(
+pub fn gpu_by_rank(
     topology: &Topology,
     grant: &GpuGrant,
     seen: Claim,

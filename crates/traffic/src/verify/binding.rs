@@ -81,7 +81,7 @@ impl MemoryVerdict {
 const LIBRARIES: [(&str, &str); 3] = [("NCCL ", "NCCL"), ("cuda", "CUDA"), ("pt_", "PyTorch")];
 
 /// The NUMA nodes of these GPUs.
-pub(super) fn near(topology: &Topology, gpus: &[GpuIndex]) -> NodeSet {
+pub fn near(topology: &Topology, gpus: &[GpuIndex]) -> NodeSet {
     let of = |gpu: &GpuIndex| topology.numa_node_of(topology.gpu(*gpu).address);
     gpus.iter().filter_map(of).collect()
 }
@@ -96,7 +96,7 @@ fn against(set: &CpuSet, cpus: &CpuSet) -> Option<Against> {
     }
 }
 
-pub(super) fn cpus(
+pub fn cpus(
     topology: &Topology,
     bound: Option<&CpuSet>,
     near: &NodeSet,
@@ -137,7 +137,7 @@ pub(super) fn cpus(
     said
 }
 
-pub(super) fn memory(near: &NodeSet, kib: &BTreeMap<u32, u64>) -> MemoryVerdict {
+pub fn memory(near: &NodeSet, kib: &BTreeMap<u32, u64>) -> MemoryVerdict {
     let near_kib = kib.iter().filter(|(node, _)| near.contains(**node));
     let near_kib = near_kib.fold(0u64, |sum, (_, kib)| sum.saturating_add(*kib));
     MemoryVerdict {

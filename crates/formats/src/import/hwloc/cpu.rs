@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const MEMORY_ONLY: [&str; 6] = ["GPUMemory", "MCDRAM", "HBM", "NVM", "SPM", "CXL"];
 
 /// The kind of the processors: infos on the packages, or on the machine where all are alike.
-pub(super) fn processor(file: &Objects) -> Option<Processor> {
+pub fn processor(file: &Objects) -> Option<Processor> {
     let package = file.of("Package").next();
     let info = |name: &str| {
         package
@@ -45,7 +45,7 @@ fn usable_cpus(object: &Object) -> Result<CpuSet> {
 }
 
 /// The number of a NUMA node; without `os_index` its own set tells.
-pub(super) fn numa_index(object: &Object) -> Result<u32> {
+pub fn numa_index(object: &Object) -> Result<u32> {
     let set = object.set("nodeset")?.filter(|set| set.len() == 1);
     let number = object.os_index()?.or(set.and_then(|set| set.first()));
     match number {
@@ -57,7 +57,7 @@ pub(super) fn numa_index(object: &Object) -> Result<u32> {
     }
 }
 
-pub(super) fn numa_nodes(file: &Objects, to: &mut Imported) -> Result<()> {
+pub fn numa_nodes(file: &Objects, to: &mut Imported) -> Result<()> {
     let mut nodes: Vec<(bool, CpuSet, u32)> = Vec::new();
     let mut seen = BTreeSet::new();
     for object in file.of("NUMANode") {
@@ -120,7 +120,7 @@ fn numbers(
     Ok(all)
 }
 
-pub(super) fn pus(file: &Objects, to: &mut Imported) -> Result<()> {
+pub fn pus(file: &Objects, to: &mut Imported) -> Result<()> {
     // (CPU, the package around it, the core around it); a CPU without a core is its own
     let mut found: Vec<(u32, Option<usize>, usize)> = Vec::new();
     let mut seen = CpuSet::new();

@@ -19,7 +19,7 @@ struct Matrix {
     values: Vec<u32>,
 }
 
-pub(super) fn distances(file: &Objects, to: &mut Imported) {
+pub fn distances(file: &Objects, to: &mut Imported) {
     let found = if file.version == 1 {
         inside_objects(file)
     } else {

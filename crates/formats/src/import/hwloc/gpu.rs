@@ -51,7 +51,7 @@ fn vendor(function: &PciFunction, found_by_library: bool) -> Option<GpuVendor> {
     (!console && !built_in && (looks_like_one || found_by_library)).then_some(vendor)
 }
 
-pub(super) fn gpus(bus: &Bus, to: &mut Imported) -> Result<()> {
+pub fn gpus(bus: &Bus, to: &mut Imported) -> Result<()> {
     let file = bus.file;
     // the OS devices of each PCI device
     let mut inside: BTreeMap<usize, Vec<&Object>> = BTreeMap::new();

@@ -121,7 +121,7 @@ impl<'o> Card<'o> {
     }
 }
 
-pub(super) fn nics(bus: &Bus, to: &mut Imported) -> Result<()> {
+pub fn nics(bus: &Bus, to: &mut Imported) -> Result<()> {
     let file = bus.file;
     // by the PCI device, or by the OS device itself if there is none
     let mut cards: BTreeMap<(Option<usize>, usize), Card> = BTreeMap::new();

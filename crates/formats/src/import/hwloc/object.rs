@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 
 /// The type of an OS device (`hwloc_obj_osdev_type_t`), as far as it matters here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct OsTypes {
-    pub(super) gpu: bool,
-    pub(super) network: bool,
-    pub(super) openfabrics: bool,
+pub struct OsTypes {
+    pub gpu: bool,
+    pub network: bool,
+    pub openfabrics: bool,
 }
 
 impl OsTypes {
@@ -45,41 +45,41 @@ impl OsTypes {
     }
 }
 
-pub(super) struct Object<'d> {
+pub struct Object<'d> {
     /// its place among the objects
-    pub(super) index: usize,
+    pub index: usize,
     /// its `type` (`hwloc_obj_type_t`)
-    pub(super) kind: &'d str,
-    pub(super) element: Node<'d, 'd>,
-    pub(super) parent: Option<usize>,
+    pub kind: &'d str,
+    pub element: Node<'d, 'd>,
+    pub parent: Option<usize>,
 }
 
 impl<'d> Object<'d> {
     /// An attribute that is not empty.
-    pub(super) fn attribute(&self, name: &str) -> Option<&'d str> {
+    pub fn attribute(&self, name: &str) -> Option<&'d str> {
         self.element
             .attribute(name)
             .filter(|value| !value.is_empty())
     }
 
     /// hwloc's key-value pairs, in order.
-    pub(super) fn infos(&self) -> impl Iterator<Item = (&'d str, &'d str)> + use<'d> {
+    pub fn infos(&self) -> impl Iterator<Item = (&'d str, &'d str)> + use<'d> {
         infos(self.element)
     }
 
-    pub(super) fn info(&self, name: &str) -> Option<&'d str> {
+    pub fn info(&self, name: &str) -> Option<&'d str> {
         self.infos()
             .find(|(key, _)| *key == name)
             .map(|(_, value)| value)
     }
 
     /// An error about this object, with its line.
-    pub(super) fn bad(&self, problem: impl Into<String>) -> BadText {
+    pub fn bad(&self, problem: impl Into<String>) -> BadText {
         BadText::new(self.line(), problem)
     }
 
     /// Slow, since it scans all the text before the object: for errors only.
-    pub(super) fn line(&self) -> u32 {
+    pub fn line(&self) -> u32 {
         self.element
             .document()
             .text_pos_at(self.element.range().start)
@@ -87,7 +87,7 @@ impl<'d> Object<'d> {
     }
 
     /// The kernel's number of this object.
-    pub(super) fn os_index(&self) -> Result<Option<u32>> {
+    pub fn os_index(&self) -> Result<Option<u32>> {
         let Some(text) = self.attribute("os_index") else {
             return Ok(None);
         };
@@ -99,7 +99,7 @@ impl<'d> Object<'d> {
     }
 
     /// A set in hwloc's form: words of 32 bits, highest first, `0x0000ffff,,0x00000001`.
-    pub(super) fn set(&self, name: &str) -> Result<Option<CpuSet>> {
+    pub fn set(&self, name: &str) -> Result<Option<CpuSet>> {
         let Some(text) = self.attribute(name) else {
             return Ok(None);
         };
@@ -112,7 +112,7 @@ impl<'d> Object<'d> {
         })
     }
 
-    pub(super) fn os_types(&self, version: u32) -> OsTypes {
+    pub fn os_types(&self, version: u32) -> OsTypes {
         self.attribute("osdev_type")
             .map(|text| OsTypes::of(text, version))
             .unwrap_or_default()
@@ -148,15 +148,15 @@ fn set(text: &str) -> Option<Bitmap> {
     Some(Bitmap::from_words(set))
 }
 
-pub(super) struct Objects<'d> {
-    pub(super) version: u32,
-    pub(super) root: Node<'d, 'd>,
+pub struct Objects<'d> {
+    pub version: u32,
+    pub root: Node<'d, 'd>,
     /// each object after the one around it
-    pub(super) objects: Vec<Object<'d>>,
+    pub objects: Vec<Object<'d>>,
 }
 
 impl<'d> Objects<'d> {
-    pub(super) fn new(document: &'d Document<'d>) -> Result<Objects<'d>> {
+    pub fn new(document: &'d Document<'d>) -> Result<Objects<'d>> {
         let root = document.root_element();
         let line = |element: Node| document.text_pos_at(element.range().start).row;
         let name = root.tag_name().name();
@@ -218,27 +218,27 @@ impl<'d> Objects<'d> {
         }
     }
 
-    pub(super) fn of(&self, kind: &'static str) -> impl Iterator<Item = &Object<'d>> {
+    pub fn of(&self, kind: &'static str) -> impl Iterator<Item = &Object<'d>> {
         self.objects
             .iter()
             .filter(move |object| object.kind == kind)
     }
 
     /// The objects around `index`, nearest first.
-    pub(super) fn ancestors(&self, index: usize) -> impl Iterator<Item = usize> + '_ {
+    pub fn ancestors(&self, index: usize) -> impl Iterator<Item = usize> + '_ {
         std::iter::successors(self.objects[index].parent, |&above| {
             self.objects[above].parent
         })
     }
 
     /// The nearest object of `kind` around `index`.
-    pub(super) fn above(&self, index: usize, kind: &'static str) -> Option<usize> {
+    pub fn above(&self, index: usize, kind: &'static str) -> Option<usize> {
         self.ancestors(index)
             .find(|&above| self.objects[above].kind == kind)
     }
 
     /// The file's infos on the whole machine; version 3 has them outside all objects.
-    pub(super) fn machine_info(&self, name: &str) -> Option<&'d str> {
+    pub fn machine_info(&self, name: &str) -> Option<&'d str> {
         let machine = self.of("Machine").next().map(|machine| machine.element);
         let all = infos(self.root).chain(machine.into_iter().flat_map(infos));
         all.filter(|(_, value)| !value.trim().is_empty())

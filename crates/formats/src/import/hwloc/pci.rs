@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 /// All PCI functions of the file by their place in it.
-pub(super) struct Bus<'f> {
-    pub(super) file: &'f Objects<'f>,
+pub struct Bus<'f> {
+    pub file: &'f Objects<'f>,
     functions: BTreeMap<usize, PciFunction>,
 }
 
 impl<'f> Bus<'f> {
-    pub(super) fn new(file: &'f Objects<'f>, to: &mut Imported) -> Result<Bus<'f>> {
+    pub fn new(file: &'f Objects<'f>, to: &mut Imported) -> Result<Bus<'f>> {
         let mut functions: BTreeMap<usize, PciFunction> = BTreeMap::new();
         let mut seen: BTreeMap<PciAddress, usize> = BTreeMap::new();
         for (index, object) in file.objects.iter().enumerate() {
@@ -52,17 +52,17 @@ impl<'f> Bus<'f> {
         Ok(Bus { file, functions })
     }
 
-    pub(super) fn function(&self, index: usize) -> Option<&PciFunction> {
+    pub fn function(&self, index: usize) -> Option<&PciFunction> {
         self.functions.get(&index)
     }
 
     /// The PCI device that an OS device belongs to.
-    pub(super) fn device_of(&self, os_device: usize) -> Option<usize> {
+    pub fn device_of(&self, os_device: usize) -> Option<usize> {
         self.file.above(os_device, "PCIDev")
     }
 
     /// Adds a device with all bridges above it; `false` if it is deeper than we follow any path.
-    pub(super) fn add(&self, index: usize, to: &mut Imported) -> Result<bool> {
+    pub fn add(&self, index: usize, to: &mut Imported) -> Result<bool> {
         let Some(device) = self.function(index) else {
             return Ok(false);
         };

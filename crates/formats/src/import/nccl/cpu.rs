@@ -7,7 +7,7 @@ use nic_placement_core::topology::file::MAX_NUMA_NODES;
 use nic_placement_core::topology::{Arch, CpuSet, CpuVendor, HostBridge, PciParent, Processor};
 
 impl<'a> Reader<'a> {
-    pub(super) fn cpu(&mut self, cpu: Element<'a>) -> Result<(), BadText> {
+    pub fn cpu(&mut self, cpu: Element<'a>) -> Result<(), BadText> {
         // a file of a multi-node NVLink domain has all its hosts, with the same addresses in each
         if let Some(host) = cpu.attribute("host_hash") {
             let first = *self.host.get_or_insert(host);

@@ -9,7 +9,7 @@ use nic_placement_core::topology::{
 };
 
 /// A NIC that NCCL merged from several, named `mlx5_0+mlx5_1`.
-pub(super) struct Fused {
+pub struct Fused {
     members: Vec<DeviceName>,
     address: Option<PciAddress>,
     vendor: Option<u16>,
@@ -17,7 +17,7 @@ pub(super) struct Fused {
 }
 
 /// The name of a NIC with only its address known.
-pub(super) fn nameless(address: PciAddress) -> String {
+pub fn nameless(address: PciAddress) -> String {
     format!("pci-{}", address.to_string().replace(':', "-"))
 }
 
@@ -34,7 +34,7 @@ fn kind(vendor: Option<u16>, name: &str) -> NicKind {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn gpu(
+    pub fn gpu(
         &mut self,
         pci: Element<'a>,
         address: PciAddress,
@@ -93,7 +93,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn nic(
+    pub fn nic(
         &mut self,
         nic: Element<'a>,
         address: Option<PciAddress>,
@@ -219,7 +219,7 @@ impl<'a> Reader<'a> {
 
     /// A NIC of which the file has only the address: the file states a pairing, and NCCL takes the rest from
     /// the machine.
-    pub(super) fn nameless_nic(
+    pub fn nameless_nic(
         &mut self,
         pci: Element<'a>,
         address: PciAddress,
@@ -253,7 +253,7 @@ impl<'a> Reader<'a> {
 
     /// Only NCCL knows fused NICs (`NCCL_NET_MERGE_LEVEL`).  Programs know their members: each gets its share
     /// of the rate unless the file lists it too.
-    pub(super) fn part_fused(&mut self) {
+    pub fn part_fused(&mut self) {
         for Fused {
             members,
             address,

@@ -11,12 +11,12 @@ use nic_placement_core::topology::{Bitmap, CpuSet, NumaNode};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// NUMA nodes have numbers below this (the kernel's largest `CONFIG_NODES_SHIFT` is 10).
-pub(super) const MAX_NODE: u32 = 1024;
+pub const MAX_NODE: u32 = 1024;
 
 /// A GPU's surroundings in the matrix.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Affinity {
-    pub(super) cpus: Option<CpuSet>,
+pub struct Affinity {
+    pub cpus: Option<CpuSet>,
     /// the NUMA node of its CPUs, then memory-only nodes
     nodes: Vec<u32>,
     /// nodes that are its own memory
@@ -25,7 +25,7 @@ pub(super) struct Affinity {
 
 impl Affinity {
     /// The NUMA node of its CPUs.
-    pub(super) fn node(&self) -> Option<u32> {
+    pub fn node(&self) -> Option<u32> {
         self.nodes.first().copied()
     }
 
@@ -50,7 +50,7 @@ impl Affinity {
     }
 }
 
-pub(super) fn read(matrix: &Matrix, gpus: &[u8], to: &mut Imported) -> Vec<Affinity> {
+pub fn read(matrix: &Matrix, gpus: &[u8], to: &mut Imported) -> Vec<Affinity> {
     // GPUs of one socket have the same values: each finding is reported once
     let mut findings: Vec<(String, Vec<String>)> = Vec::new();
     let mut note = |finding: String, gpu: &u8| {
@@ -163,7 +163,7 @@ fn ranges(text: &str, limit: u32) -> Option<Vec<(u32, u32)>> {
 }
 
 /// The NUMA nodes that the GPUs name.  A node's CPUs are those of the GPUs that name it; without a GPU they are unknown.
-pub(super) fn numa_nodes(affinities: &[Affinity], to: &mut Imported) -> Vec<NumaNode> {
+pub fn numa_nodes(affinities: &[Affinity], to: &mut Imported) -> Vec<NumaNode> {
     let mut nodes: BTreeMap<u32, CpuSet> = BTreeMap::new();
     for affinity in affinities {
         if let (Some(node), Some(of_gpu)) = (affinity.node(), &affinity.cpus) {

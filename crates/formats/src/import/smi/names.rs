@@ -19,7 +19,7 @@ struct Entry<'a> {
 }
 
 /// The name of each of `nics`, which are labels of the matrix.
-pub(super) fn read(
+pub fn read(
     matrix: &Matrix,
     nics: &[&str],
     lines: &[TextLine],
@@ -81,7 +81,7 @@ pub(super) fn read(
 /// place on the bus or a GUID (rdma-core, kernel-boot/rdma_rename.c; the kernel's drivers/infiniband/core/nldev.c).
 ///
 /// With other names among them all are unknown: placement would take an unknown link layer for one more.
-pub(super) fn link_layers(names: &[DeviceName]) -> Vec<LinkLayer> {
+pub fn link_layers(names: &[DeviceName]) -> Vec<LinkLayer> {
     let of_name = |name: &DeviceName| {
         let protocols = [
             ("ib", LinkLayer::InfiniBand),

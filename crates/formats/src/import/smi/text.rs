@@ -10,17 +10,17 @@ const MAX_LINE: usize = 64 * 1024;
 const MAX_LINES: usize = 100_000;
 
 /// A line that is not blank.
-pub(super) struct TextLine {
-    pub(super) number: u32,
-    pub(super) text: String,
+pub struct TextLine {
+    pub number: u32,
+    pub text: String,
     /// true for the last line of a text that ends without a line's end: its last word may be cut
-    pub(super) is_open: bool,
+    pub is_open: bool,
 }
 
 impl TextLine {
     /// Its words.  Where a column is too narrow, nvidia-smi prints `NIC8NIC9`, `AffinityNUMA`, `SYSSYS` or `SYS0-35`: a word that is
     /// made of known words has one reading.
-    pub(super) fn words(&self) -> Vec<&str> {
+    pub fn words(&self) -> Vec<&str> {
         self.text.split_whitespace().flat_map(split).collect()
     }
 }
@@ -57,7 +57,7 @@ fn split(word: &str) -> Vec<&str> {
     parts
 }
 
-pub(super) fn lines(text: &str) -> Result<Vec<TextLine>> {
+pub fn lines(text: &str) -> Result<Vec<TextLine>> {
     if text.len() > MAX_BYTES {
         return Err(BadText::new(0, format!("longer than {MAX_BYTES} bytes")));
     }

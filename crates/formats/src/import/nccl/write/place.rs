@@ -10,14 +10,14 @@ const SWITCHES: u32 = 0xfffc_0000;
 const GENERATIONS: [u32; 5] = [50, 80, 160, 320, 640];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Above {
+pub enum Above {
     Cpu(Option<u32>),
     Switch(PciAddress),
 }
 
 /// The tree of the file.
 #[derive(Default)]
-pub(super) struct Places {
+pub struct Places {
     below: BTreeMap<Above, BTreeSet<PciAddress>>,
     cpus: Vec<Option<u32>>,
     /// names of functions with an invented address
@@ -29,7 +29,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    pub(super) fn new(topology: &Topology) -> Places {
+    pub fn new(topology: &Topology) -> Places {
         let mut places = Places::default();
         // NCCL puts a NIC without a PCI function at the first CPU.  A NIC with a link that is down is kept: when it comes up, it must
         // stand beside its neighbours
@@ -51,7 +51,7 @@ impl Places {
     }
 
     /// The functions below a CPU or a switch, in PCI order, as NCCL keeps it (NVIDIA/nccl issue 820).
-    pub(super) fn below(&self, above: Above) -> Vec<PciAddress> {
+    pub fn below(&self, above: Above) -> Vec<PciAddress> {
         self.below
             .get(&above)
             .into_iter()
@@ -61,16 +61,16 @@ impl Places {
     }
 
     /// The NUMA nodes, known ones first.
-    pub(super) fn cpus(&self) -> impl Iterator<Item = Option<u32>> {
+    pub fn cpus(&self) -> impl Iterator<Item = Option<u32>> {
         self.cpus.iter().copied()
     }
 
     /// Elements for NUMA nodes and functions.
-    pub(super) fn elements(&self) -> usize {
+    pub fn elements(&self) -> usize {
         self.cpus.len() + self.below.values().map(BTreeSet::len).sum::<usize>()
     }
 
-    pub(super) fn most_inside(&self) -> usize {
+    pub fn most_inside(&self) -> usize {
         self.below
             .values()
             .map(BTreeSet::len)
@@ -80,7 +80,7 @@ impl Places {
     }
 
     /// `busid`: the address, or where that is no machine's one in a domain that Azure's files use for such switches.
-    pub(super) fn bus_id(&self, address: PciAddress) -> String {
+    pub fn bus_id(&self, address: PciAddress) -> String {
         self.names
             .get(&address)
             .cloned()
@@ -88,7 +88,7 @@ impl Places {
     }
 
     /// The rate that both ends of the link above a function support.
-    pub(super) fn rate(&self, topology: &Topology, address: PciAddress) -> Option<LinkRate> {
+    pub fn rate(&self, topology: &Topology, address: PciAddress) -> Option<LinkRate> {
         self.rates
             .get(&address)
             .copied()
