@@ -26,7 +26,6 @@ const MADS: &str = "sys/class/infiniband_mad";
 /// Devices of one kind, at most, whose files are read.
 const MOST: usize = 512;
 
-/// The facts of the node below `root`, whose topology this is.
 pub fn facts(root: &Root, topology: &Topology) -> HostFacts {
     let read = |path: &str| root.read(path).filter(|text| !text.is_empty());
     let dmi = dmi(root);
@@ -109,7 +108,7 @@ fn config_bytes(root: &Root, path: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Bytes from hexadecimal digits, two for each; `None` with other letters.
+/// `None` with other letters than hexadecimal digits.
 fn of_digits(text: &[u8]) -> Option<Vec<u8>> {
     let digits: Vec<u32> = text
         .iter()

@@ -119,11 +119,8 @@ pub enum FileFormat {
     Json,
     /// what `refresh` writes
     NodeFile,
-    /// a snapshot, or a tar of a machine's `/sys`
     Sysfs,
-    /// hwloc's XML
     Hwloc,
-    /// NCCL's XML
     Nccl,
     /// the text of `nvidia-smi topo -m`, or what AMD's tools print
     Smi,
@@ -133,7 +130,6 @@ fn describe(name: &str, bytes: &[u8], scope: Scope) -> Result<(Topology, Vec<Dia
     describe_as(name, bytes, scope, format_of(bytes)?)
 }
 
-/// The format that the content looks like.
 pub fn format_of(bytes: &[u8]) -> Result<FileFormat, String> {
     if archive::is_tar(bytes) {
         return Ok(FileFormat::Sysfs);
@@ -177,7 +173,6 @@ fn has_number(bytes: &[u8], word: &[u8]) -> bool {
         .any(|at| at.starts_with(word) && at[word.len()].is_ascii_digit())
 }
 
-/// Reads a node from a file of this format.
 pub fn describe_as(
     name: &str,
     bytes: &[u8],
@@ -217,7 +212,6 @@ fn text_of(bytes: &[u8]) -> Result<&str, String> {
     Ok(text.trim_start_matches('\u{feff}'))
 }
 
-/// A captured tree: a tar, or a snapshot.
 fn captured(bytes: &[u8]) -> Result<Manifest, String> {
     let read = if archive::is_tar(bytes) {
         archive::read(bytes)

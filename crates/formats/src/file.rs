@@ -111,7 +111,6 @@ fn step_between(low: &Bitmap, high: &Bitmap) -> Option<u32> {
     (step > 0 && same).then_some(step)
 }
 
-/// A PCI function's line.
 fn line(function: &Value) -> String {
     let (link, shown) = (&function["link"], |value: &Value| match value.as_str() {
         Some(text) => text.to_string(),

@@ -36,7 +36,6 @@ pub struct BadText {
 }
 
 impl BadText {
-    /// An error at a line; 0 for the text as a whole.
     pub(crate) fn new(line: u32, problem: impl Into<String>) -> BadText {
         BadText {
             line,
@@ -205,7 +204,6 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Reads the text of [`Escaped`].
 fn unescaped(text: &str) -> Cow<'_, str> {
     let mut pieces = text.split("\\u{");
     let first = pieces.next().unwrap_or_default();

@@ -166,7 +166,6 @@ struct Task<'a> {
     /// NICs that libraries will use by lists that are not ours
     uses: Vec<UseOf<'a>>,
     shortfalls: &'a [String],
-    /// true if a strict word fails the task
     fails: bool,
     reasons: Vec<String>,
 }
@@ -411,7 +410,6 @@ struct Process<'a> {
     shortfalls: &'a [String],
     /// true if a process that cannot have all of this fails
     strict: bool,
-    /// true if a strict word fails it
     fails: bool,
     reasons: Vec<String>,
 }

@@ -5,7 +5,6 @@ use nic_placement_core::diagnostic::Shown;
 use nic_placement_core::topology::{Bitmap, GpuIndex, PciAddress, Topology};
 use std::fmt;
 
-/// Reason why a list names no GPUs of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadGpuList {
     /// not a list of GPUs on any node

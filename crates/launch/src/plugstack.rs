@@ -142,7 +142,6 @@ fn value_of(text: &str, parameter: &str) -> Option<String> {
     values.next()
 }
 
-/// The lines of a file and of those that it includes.
 #[derive(Default)]
 pub struct PluginLines {
     /// lines that load plugins, in the order in which Slurm loads them

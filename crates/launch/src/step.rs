@@ -23,10 +23,8 @@ pub enum GpuSplit {
     Listed(Vec<Vec<GpuIndex>>),
 }
 
-/// A step on one node, as asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepRequest {
-    /// Slurm or a launcher
     pub starter: Starter,
     /// in the step's order
     pub gpus: Vec<GpuIndex>,

@@ -63,7 +63,6 @@ impl Figure {
     }
 }
 
-/// A source of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
@@ -75,7 +74,6 @@ pub enum Origin {
     Nobody,
 }
 
-/// GPUs and tasks of a NIC.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Planned {
     pub gpus: BTreeSet<usize>,
@@ -127,7 +125,6 @@ pub struct NicTraffic {
     pub tasks: Vec<String>,
     /// of its link
     pub rate_mbps: Option<u64>,
-    /// the counter's name
     pub counter: Option<String>,
     /// `None` for an interface without RDMA
     pub rdma: Option<Figure>,

@@ -172,7 +172,6 @@ pub struct Count {
     pub(crate) is_at_end: bool,
 }
 
-/// Counts of a port and its interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PortCounts {
     /// `None`: the driver has no counter

@@ -12,9 +12,7 @@ const MAX_NODES: usize = 1 << 16;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeReport {
-    /// [`FORMAT`], by which a report is known among other JSON
     format: String,
-    /// [`VERSION`]
     version: u32,
     pub node: String,
     /// of CMD, if one was run

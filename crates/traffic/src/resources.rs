@@ -118,10 +118,8 @@ impl Object {
     }
 }
 
-/// How far an answer has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// more messages follow
     More,
     Done,
     /// the kernel refuses, with a number of errno(3)
@@ -149,7 +147,6 @@ fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// Adds the objects of one datagram.
 pub fn read(objects: Objects, mut datagram: &[u8], found: &mut Vec<Object>) -> Answer {
     /// `NLMSG_ERROR` and `NLMSG_DONE`, with an error number behind, or 0.
     const ENDS: [u16; 2] = [2, 3];
@@ -179,7 +176,6 @@ pub fn read(objects: Objects, mut datagram: &[u8], found: &mut Vec<Object>) -> A
     Answer::More
 }
 
-/// Objects of one device that one process has open.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Held {
     /// queue pairs that are connected to a peer and ready to send, by port

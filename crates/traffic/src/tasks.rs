@@ -49,7 +49,6 @@ impl Numbers {
     }
 }
 
-/// The environment of a placed process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Marked {
     pub gpus: Vec<PciAddress>,

@@ -38,19 +38,17 @@ impl NodeWord {
     }
 }
 
-/// Nodes that differ from most in the same way.
+/// Nodes that differ alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dissent {
     /// as Slurm writes many nodes
     pub nodes: String,
     pub count: usize,
-    /// one sentence for each difference
     pub differences: Vec<String>,
     /// lines to write; empty if the difference does no harm
     pub write: Vec<String>,
 }
 
-/// The words of a job's nodes, compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compared {
     pub nodes: usize,
@@ -175,7 +173,7 @@ fn dissent(here: &Agreement, usual: &Agreement, hosts: &BTreeSet<String>) -> Dis
     }
 }
 
-/// NICs that are left out here alone, and NICs that are left out of the others alone.
+/// NICs that are left out either here alone or of the others alone.
 fn left_out(here: &Agreement, usual: &Agreement) -> Vec<String> {
     let has = |list: &[LeftOut], nic: &str| list.iter().any(|of| of.nic == nic);
     let only_here = here

@@ -13,7 +13,6 @@ const PART: usize = 4;
 /// square of the input.
 const MOST_CENTRES: usize = 64;
 
-/// The facts of most nodes of a kind.
 struct Usual {
     /// for each fact that any of them has: its value, `None` for nothing, and the number of nodes with it
     values: BTreeMap<u32, (Option<u32>, usize)>,
@@ -80,7 +79,7 @@ pub struct Duplicate {
 /// A piece of the input that is no report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Bad {
-    /// the file's name, `-` for standard input
+    /// `-` for standard input
     pub input: String,
     /// the line where it begins, from 1; `null` where the file cannot be read
     pub line: Option<u64>,
@@ -116,7 +115,7 @@ impl Audited {
         self.duplicates.is_empty() && self.are_alike()
     }
 
-    /// True if all nodes are like their kind. A single node has none that it could differ from.
+    /// A single node has none that it could differ from.
     pub fn are_alike(&self) -> bool {
         let lone = |kind: &NodeKind| kind.count == 1 && self.nodes > 1;
         !self

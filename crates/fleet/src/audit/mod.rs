@@ -52,7 +52,6 @@ struct Shape {
     facts: Vec<(u32, u32)>,
 }
 
-/// The reports so far.
 #[derive(Default)]
 pub struct Audit {
     keys: Pool<Key>,
@@ -67,12 +66,10 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// Takes one report; the error says why it is none.
     pub fn add(&mut self, document: &[u8]) -> Result<(), String> {
         self.add_report(&Report::from_json(document)?)
     }
 
-    /// Takes one report that was read.
     pub fn add_report(&mut self, report: &Report) -> Result<(), String> {
         let NodeFacts {
             host,
@@ -112,11 +109,8 @@ impl Audit {
         Ok(())
     }
 
-    /// Adds to a node's report what others know of its NICs: the subject, what about it, its value.
-    ///
-    /// # Errors
-    ///
-    /// The reports differ in more than can be kept: nothing was added.
+    /// Adds to a node's report what others know of its NICs: subject, attribute, value.  An
+    /// error adds nothing.
     pub fn extend(&mut self, host: &str, facts: &[(String, String, String)]) -> Result<(), String> {
         let Some(shapes) = self.nodes.get(host).cloned() else {
             return Ok(());

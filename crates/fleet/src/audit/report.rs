@@ -13,7 +13,6 @@ pub const FORMAT: &str = "nic-placement check";
 pub const VERSION: u64 = 2;
 const READ: [u64; 2] = [1, VERSION];
 
-/// One node's report of itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     pub format: String,
@@ -57,7 +56,6 @@ pub struct SaidAgreement {
     pub word: Agreement,
 }
 
-/// One line of `check`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     pub level: Level,
@@ -179,7 +177,6 @@ pub struct PortReport {
     /// the port's GUID in InfiniBand: the second half of its first GID
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guid: Option<String>,
-    /// its network interface
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
     /// the other end of its cable, by the node's agent of LLDP
@@ -187,7 +184,6 @@ pub struct PortReport {
     pub neighbour: Option<NeighbourReport>,
 }
 
-/// A switch's port as LLDP tells it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(expecting = "struct Neighbour")]
 pub struct NeighbourReport {
@@ -218,13 +214,11 @@ impl Report {
         }
     }
 
-    /// The report as `check --json` prints it.
     pub fn to_json(&self) -> String {
         // JSON can hold all of these structures
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 
-    /// Reads a report; the error says why it is none.
     pub fn from_json(text: &[u8]) -> Result<Report, String> {
         match serde_json::from_slice::<Report>(text) {
             Ok(report) if report.format == FORMAT && READ.contains(&report.version) => Ok(report),

@@ -24,7 +24,6 @@ const TOO_MANY_OPEN: &str =
     "too many reports are mixed line by line: give each node a file, or leave `srun -l` out";
 const NO_DOCUMENT: &str = "expected `{`, where a report begins";
 
-/// A document that is begun.
 #[derive(Default)]
 struct OpenDocument {
     line: u64,

@@ -10,7 +10,6 @@ pub(crate) const SIZE: usize = 4096;
 /// Bytes that the kernel gives to a process without CAP_SYS_ADMIN (drivers/pci/pci-sysfs.c, `pci_read_config`).
 const FOR_USERS: usize = 64;
 
-/// Registers of one function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ConfigSpace {
     /// the PCIe capability's device control register

@@ -10,7 +10,6 @@ use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::PciAddress;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Facts of `/sys` and `/proc` beside the node's topology.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostFacts {
     pub(crate) is_live: bool,
@@ -36,7 +35,6 @@ pub struct HostFacts {
 pub(crate) const MODULES: &str =
     "nvidia nvidia_peermem nv_peer_mem efa_nv_peermem amdgpu ib_uverbs ib_umad ib_peer_mem";
 
-/// The known machine that the node is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Machine {
     pub(crate) name: Option<String>,
@@ -73,7 +71,6 @@ pub(crate) struct Interface {
     pub(crate) mtu: Option<u32>,
 }
 
-/// A user's access to a device node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DeviceAccess {
     Open,
@@ -84,7 +81,7 @@ pub(crate) enum DeviceAccess {
     Absent,
 }
 
-/// The process that asks for the check: its user, its limits and its environment.
+/// The process that asks for the check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Caller {
     pub is_root: bool,
@@ -96,7 +93,6 @@ pub struct Caller {
     pub nccl: Vec<(String, Vec<String>)>,
 }
 
-/// The installation, and the admin's words.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Installation {
     /// the release that Slurm's programs print; the inner `None` if none prints one
@@ -160,7 +156,6 @@ pub struct Plugstack {
     pub is_shadowed: bool,
 }
 
-/// The node file's use in a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeFileState {
     /// seconds of its age
@@ -173,7 +168,6 @@ pub enum NodeFileState {
     Unusable(String),
 }
 
-/// A file's owner, group and mode, which say what users may write it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owned {
     pub path: String,

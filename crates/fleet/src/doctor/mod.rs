@@ -92,7 +92,7 @@ impl Verdict {
     }
 }
 
-/// The findings of all checks that are not switched off, in the table's order.
+/// In the table's order, of the checks that are not switched off.
 pub fn examine(subject: &Examined, off: &BTreeSet<String>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for check in CHECKS.iter().filter(|check| !off.contains(check.code)) {
@@ -135,7 +135,6 @@ fn listed(names: &[String]) -> String {
     first_of(names, 4)
 }
 
-/// At most so many of them.
 fn first_of(names: &[String], most: usize) -> String {
     match names.len().saturating_sub(most) {
         0 => names.join(", "),

@@ -14,7 +14,6 @@ use nic_placement_core::diagnostic::counted;
 use nic_placement_core::topology::{Arch, Gpu, Nic, PathType, PciAddress, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A GPU and a NIC that it is given.
 pub struct GpuWithNic<'a> {
     pub index: usize,
     pub gpu: &'a Gpu,

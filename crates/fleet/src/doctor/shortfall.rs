@@ -8,12 +8,10 @@ use nic_placement_node::platform::recognise::{
 use nic_placement_node::platform::{MODELS, Model};
 use std::collections::BTreeSet;
 
-/// A device of the machine that the node does not show.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
     /// `GPU`, or the name that the NIC has in the model
     pub what: String,
-    /// the machine's address
     pub address: PciAddress,
 }
 

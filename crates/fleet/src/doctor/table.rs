@@ -5,10 +5,10 @@
 use super::{Examined, Verdict, gpudirect, host, installation, links, ports, redirect};
 use std::sync::LazyLock;
 
-/// The page, with a section `### CODE` for each check: its title, and items `- **WORD** TEXT`, each in one line.
-/// The check of the admin's arguments, whose `fail` drains no node: all nodes may share that file.
+/// Its `fail` drains no node: all nodes may share the admin's arguments.
 pub const CONFIGURATION: &str = "configuration";
 
+/// A section `### CODE` for each check: its title, and items `- **WORD** TEXT`, each in one line.
 pub(super) const PAGE: &str = include_str!("../../../../docs/checks.md");
 
 type Judge = fn(&Examined) -> Vec<Verdict>;
@@ -51,7 +51,6 @@ const JUDGES: [(&str, Judge); 34] = [
     ("odd", host::odd),
 ];
 
-/// All checks, in the order in which they are printed.
 pub static CHECKS: LazyLock<Vec<Check>> = LazyLock::new(|| {
     JUDGES
         .iter()
@@ -59,7 +58,6 @@ pub static CHECKS: LazyLock<Vec<Check>> = LazyLock::new(|| {
         .collect()
 });
 
-/// One thing that is looked at.
 #[derive(Debug)]
 pub struct Check {
     /// its name in commands, scripts and reports: it does not change

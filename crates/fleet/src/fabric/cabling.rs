@@ -30,7 +30,6 @@ pub struct Cable {
     pub to: Option<SwitchPort>,
 }
 
-/// The cables that all sources together list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cabling {
     pub cables: BTreeSet<Cable>,
@@ -42,6 +41,5 @@ pub struct Cabling {
     pub trunks: BTreeSet<(SwitchPort, SwitchPort)>,
     /// true if a source lists links between switches; LLDP on nodes does not
     pub tells_trunks: bool,
-    /// oddities of the sources, in their order
     pub notes: Vec<String>,
 }

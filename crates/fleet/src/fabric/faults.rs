@@ -44,7 +44,6 @@ pub struct FaultyCable {
 /// Nodes among which a tie is noted for any NIC.
 const FEW_NODES: usize = 4;
 
-/// A cable that is elsewhere.
 #[derive(Clone, Copy)]
 struct Stray<'a> {
     kind: &'a CableKind<'a>,

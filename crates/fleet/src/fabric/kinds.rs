@@ -43,7 +43,6 @@ pub struct CableKind<'a> {
     pub rail_of: Vec<Option<usize>>,
     /// true for each slot of the fabric: not of a storage or management NIC
     pub is_fabrics: Vec<bool>,
-    /// switches of the fabric
     pub switches: BTreeSet<&'a str>,
 }
 
@@ -77,7 +76,6 @@ pub enum CablePlace<'a> {
 }
 
 impl<'a> SlotCable<'a> {
-    /// The switch that it is on.
     pub fn at(&self) -> Option<&'a str> {
         match self.place {
             CablePlace::Right { at } | CablePlace::Elsewhere { at, .. } => Some(at),

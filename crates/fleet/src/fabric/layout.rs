@@ -5,7 +5,6 @@ use super::kinds::{CableKind, CableLayout, CablePlace, SlotCable, kinds};
 use super::names::{NodeCables, PortKey};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The kinds of nodes, and their rails.
 #[derive(Default)]
 pub struct Rails<'a> {
     pub kinds: Vec<CableKind<'a>>,
@@ -16,7 +15,6 @@ pub struct Rails<'a> {
 }
 
 impl Rails<'_> {
-    /// The rail of a cable's switch.
     pub fn rail(&self, cable: &SlotCable) -> Option<usize> {
         self.of_switch.get(cable.at()?).copied()
     }

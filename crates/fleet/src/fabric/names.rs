@@ -11,7 +11,6 @@ pub(super) type PortKey = (String, u8);
 /// Ports of all nodes, at most: 200 bytes each.
 const MAX_KEPT: usize = 1 << 20;
 
-/// The names of many nodes.
 #[derive(Debug, Clone, Default)]
 pub struct NameBook {
     pub nodes: BTreeMap<String, NodeNames>,
@@ -19,11 +18,7 @@ pub struct NameBook {
 }
 
 impl NameBook {
-    /// Adds a node. Of two reports of one node the lesser counts, so that their order does not matter.
-    ///
-    /// # Errors
-    ///
-    /// There are more ports than can be kept.
+    /// Of two reports of one node the lesser counts, so that their order does not matter.
     pub fn add(&mut self, names: NodeNames) -> Result<(), String> {
         self.ports += names.ports.len();
         if self.ports > MAX_KEPT {

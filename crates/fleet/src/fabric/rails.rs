@@ -65,7 +65,6 @@ pub struct AdvisedLine {
     pub why: String,
 }
 
-/// A switch with cables of nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CabledSwitch {
     pub switch: String,

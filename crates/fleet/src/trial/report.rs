@@ -169,12 +169,10 @@ pub fn faults(report: &TrialReport) -> Vec<String> {
         .collect()
 }
 
-/// Above the rows of several reports.
 pub const HEADING: &str = "| machine | releases | other programs that agree | tasks whose GPUs the driver confirms | far against near |\n\
                            |---|---|---|---|---|\n";
 
 impl TrialReport {
-    /// Its row below [`HEADING`].
     pub fn row(&self) -> String {
         let tried = self
             .witnesses
@@ -200,7 +198,6 @@ impl TrialReport {
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 
-    /// One page.
     pub fn to_markdown(&self) -> String {
         let mut page = format!("# Trial: {}\n\n", cell(&self.machine));
         if self.played {

@@ -51,7 +51,6 @@ impl Witness {
 /// The key by which the GPUs of two pictures are matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GpusBy {
-    /// PCI addresses
     Address,
     /// positions: a matrix has no addresses
     Position,

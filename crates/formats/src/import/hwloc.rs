@@ -23,7 +23,6 @@ use object::Objects;
 /// The most findings about one file: a broken file can have one for each of its objects.
 const MAX_DIAGNOSTICS: usize = 100;
 
-/// Reads a machine; `provenance` says where the text is from.
 pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>)> {
     let document = xml::parse(text)?;
     let file = Objects::new(&document)?;

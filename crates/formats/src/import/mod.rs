@@ -23,7 +23,6 @@ type Result<T, E = BadText> = std::result::Result<T, E>;
 const AMAZON: u16 = 0x1d0f;
 const CRAY: u16 = 0x17db;
 
-/// A node as it is read, and findings about its text.
 struct Imported {
     topology: Topology,
     diagnostics: Vec<Diagnostic>,

@@ -88,12 +88,10 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
     Ok(reader.finish())
 }
 
-/// The children that are elements.
 fn elements<'a>(parent: Element<'a>) -> impl Iterator<Item = Element<'a>> {
     parent.children().filter(|child| child.is_element())
 }
 
-/// True if `parent` has a child of this name.
 fn has(parent: Element<'_>, name: &str) -> bool {
     elements(parent).any(|child| child.has_tag_name(name))
 }
@@ -123,7 +121,6 @@ struct Reader<'a> {
     unknown: BTreeSet<String>,
 }
 
-/// The place of a `<pci>`.
 #[derive(Clone, Copy)]
 struct Place {
     parent: PciParent,

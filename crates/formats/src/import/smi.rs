@@ -154,7 +154,6 @@ fn alone(address: PciAddress) -> PciFunction {
     PciFunction::new(address, PciParent::Host(HostBridge { domain, bus }))
 }
 
-/// The number of a label such as `GPU3`.
 fn gpu_number(label: &str) -> Option<u32> {
     number(label.strip_prefix("GPU")?)
 }

@@ -134,7 +134,6 @@ impl Tag {
     }
 }
 
-/// An error at a byte of the text.
 fn bad(text: &str, at: usize, problem: String) -> BadText {
     let line = text[..at].matches('\n').count() + 1;
     BadText::new(u32::try_from(line).unwrap_or(u32::MAX), problem)

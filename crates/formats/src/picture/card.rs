@@ -10,7 +10,6 @@ use nic_placement_core::topology::{
 };
 use std::collections::BTreeSet;
 
-/// A device's box.
 pub struct Card {
     pub class: &'static str,
     pub tip: String,

@@ -94,7 +94,6 @@ fn in_order_of_gpus(place: &mut NodePlace) {
     place.places.iter_mut().for_each(in_order_of_gpus);
 }
 
-/// The vertical span of a device's box.
 #[derive(Clone, Copy)]
 struct Span {
     top: f64,

@@ -45,7 +45,7 @@ impl Scene<'_> {
     }
 }
 
-/// The picture as SVG 1.1: the same bytes for the same scene.
+/// The same bytes for the same scene.
 pub fn svg(scene: &Scene) -> String {
     layout::picture(scene)
 }

@@ -32,7 +32,6 @@ fn whole_names<'l>(checked: &Checked, list: &'l str) -> impl Iterator<Item = &'l
     entries.filter(|entry| !entry.contains(['[', '*']))
 }
 
-/// UCX's.
 pub fn ucx(checked: &Checked, list: &str) -> Vec<String> {
     if list == "all" {
         return Vec::new();
@@ -86,7 +85,6 @@ fn not_ucx(checked: &Checked, entry: &str) -> Option<String> {
     })
 }
 
-/// NVSHMEM's.
 pub fn nvshmem(checked: &Checked, list: &str) -> Vec<String> {
     let mut found = entries_in_doubt(whole_names(checked, list), |entry| {
         // the number of a port may have a space
@@ -104,7 +102,6 @@ pub fn nvshmem(checked: &Checked, list: &str) -> Vec<String> {
     found
 }
 
-/// Mooncake's.
 pub fn mooncake(checked: &Checked, list: &str) -> Vec<String> {
     // whether spaces are taken away is not known
     let names = whole_names(checked, list)

@@ -4,9 +4,7 @@
 use nic_placement_core::placement::Rail;
 use nic_placement_core::topology::{Nic, NicIndex, NicKind, Port, PortState, Topology};
 
-/// A variable that tells a library which NICs it may use.
 pub struct List {
-    /// its name
     pub variable: &'static str,
     /// the NICs that it is about
     pub kind: NicKind,
@@ -14,7 +12,6 @@ pub struct List {
     pub uses_all: bool,
     /// is a list that admits every NIC as good as none?  Not if we would have left NICs out of ours
     pub is_idle_where_it_admits_all: bool,
-    /// does a value admit this port?
     pub admits: fn(&str, &Nic, &Port) -> bool,
 }
 
@@ -145,14 +142,12 @@ impl NameList<'_> {
         }
     }
 
-    /// The names of its entries.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.entries
             .split(',')
             .filter_map(|entry| entry.split(':').next())
     }
 
-    /// Does an entry's name mean that device?
     pub(super) fn means(&self, name: &str, device: &str) -> bool {
         if self.is_exact {
             device == name

@@ -22,7 +22,6 @@ use uses::left_out;
 /// Words of a program's command that [`Checked`] knows.
 pub const WORDS: [&str; 3] = ["sglang", "sglang.", "trtllm-"];
 
-/// The variables that we look at.
 pub fn variables() -> impl Iterator<Item = &'static str> {
     let lists = LISTS.into_iter().map(|(_, list)| list.variable);
     let others = DOUBTS.iter().flat_map(|(_, doubts)| *doubts);
@@ -59,15 +58,12 @@ const DOUBTS: [(&str, &[Doubt]); 4] = [
     ("Mooncake", &[("MC_TE_FILTERS", devices::mooncake)]),
 ];
 
-/// What the findings are about.
 pub struct Checked<'a> {
     /// the task's environment, [`variables`] of it at least
     pub present: &'a Present,
-    /// the node
     pub topology: &'a Topology,
     /// its map
     pub node: &'a NodePlacement,
-    /// the task's grant
     pub task: &'a Task,
     /// tasks of the step on this node
     pub tasks: u32,
@@ -75,7 +71,6 @@ pub struct Checked<'a> {
     pub words: &'a [&'static str],
     /// does the task get CPUs of ours?
     pub is_bound: bool,
-    /// which NICs reach which
     pub fabric: Fabric,
     /// the node's network interfaces; empty where they are not known
     pub interfaces: &'a [String],
@@ -92,7 +87,6 @@ impl<'a> Checked<'a> {
             .filter(|value| !value.is_empty())
     }
 
-    /// The same as a number.
     fn number(&self, name: &str) -> Option<i64> {
         number(self.value(name)?)
     }
@@ -105,13 +99,11 @@ impl<'a> Checked<'a> {
             .filter(|nic| nic.kind == NicKind::Verbs)
     }
 
-    /// Is there one?
     fn has_verbs(&self) -> bool {
         self.verbs().next().is_some()
     }
 }
 
-/// Everything that looks wrong.
 pub fn lint(checked: &Checked) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     // about `NAME=VALUE`, with the value as a terminal may show it
@@ -211,7 +203,6 @@ fn admitted_though_left_out(checked: &Checked, list: &List, text: &str) -> Vec<S
     })
 }
 
-/// The finding of a row of the table, if there is one.
 fn given_up(checked: &Checked, row: &Row) -> Option<Diagnostic> {
     let mut gpus = checked.topology.gpus.iter();
     let matters = match row.when {

@@ -12,10 +12,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Whose list it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
-    /// the user's own
     User,
     /// the admin's, by `set=`
     Admin,
@@ -36,11 +34,8 @@ impl fmt::Display for Whose {
 /// The NICs that one library will use by a list that is not ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Use {
-    /// the library that reads the list
     pub reader: &'static str,
-    /// the variable that holds the list
     pub variable: &'static str,
-    /// whose list it is
     pub whose: Whose,
     /// the ports, best first
     pub ports: Vec<UsedPort>,
@@ -48,16 +43,13 @@ pub struct Use {
     planned: Vec<String>,
 }
 
-/// A port that a library will use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsedPort {
-    /// which
     pub rail: Rail,
     /// the nearest path from one of the task's GPUs
     pub path: PathType,
     /// the bandwidth that it gives a task alone, in percent of the plan's best port; `None` if no rate is known
     pub percent: Option<u64>,
-    /// why the plan leaves it out
     pub left_out: Option<String>,
 }
 

@@ -53,7 +53,6 @@ pub fn wish(admin: Admin, present: &Present, words: Option<&Words>) -> Wish {
 
 /// The process as a task of a step that its launcher started.
 pub struct LaunchedProcess {
-    /// this process
     pub task: Task,
     /// why it is not known which GPU it will use
     pub note: Option<String>,

@@ -99,7 +99,6 @@ const CRAYS: [&str; 2] = ["PALS_LOCAL_RANKID", "PMI_LOCAL_RANK"];
 const SLURM: &str = "SLURM_LOCALID";
 const SLURMS_COUNTS: &str = "SLURM_STEP_TASKS_PER_NODE";
 
-/// The process's place among the others.
 pub struct Numbering {
     /// on its node; `None` where neither the user nor a launcher's variable gives a number that can be one
     pub rank: Option<Rank>,
@@ -172,7 +171,6 @@ pub fn find(values: &Present, local_rank: Option<u32>, local_size: Option<u32>) 
     }
 }
 
-/// The launchers whose variables mean this process.
 fn launchers(values: &Present) -> Vec<&'static LauncherKind> {
     let is_passed_over = |launcher: &&LauncherKind| match is_slurms_task(values) {
         true => ![PROGRAMS, SLURM].contains(&launcher.local),

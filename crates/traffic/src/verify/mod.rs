@@ -14,7 +14,6 @@ use nic_placement_core::topology::{CpuSet, GpuIndex, NicIndex, NicKind, PathType
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A task, as it was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenTask {
     pub numbers: Numbers,
@@ -147,7 +146,6 @@ impl Node<'_> {
         addresses.map(|gpu| self.topology.path_type(gpu, nic)).min()
     }
 
-    /// The NICs of these GPUs by the map.
     fn nics_of(&self, gpus: &[GpuIndex]) -> Vec<String> {
         let mut nics = Vec::new();
         for choice in gpus.iter().flat_map(|gpu| &self.map.gpu(*gpu).choices) {

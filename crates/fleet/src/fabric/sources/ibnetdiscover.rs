@@ -69,7 +69,6 @@ pub fn read(text: &str, notes: &mut Notes, into: &mut Cabling) {
     }
 }
 
-/// One end of a link.
 #[derive(Clone, Copy)]
 struct End<'a> {
     /// `S` for a switch, `H` for a NIC, `R` for a router

@@ -19,7 +19,6 @@ const MAX_DOCUMENT: usize = 1 << 20;
 /// Documents with one label, at most.
 const MAX_DOCUMENTS: usize = 1 << 20;
 
-/// True for a line that this format alone has.
 pub fn is_own(line: &str) -> bool {
     line.contains("\"lldp\":") || is_chassis(line)
 }
@@ -170,7 +169,6 @@ struct Neighbour {
     is_lldp: bool,
 }
 
-/// Adds the switches that one node hears.
 fn node(document: &Value, label: &str, own: &Chassis, notes: &mut Notes, into: &mut Cabling) {
     // `srun -l` labels lines with a task's number
     let is_task = label.bytes().all(|byte| byte.is_ascii_digit());

@@ -15,7 +15,6 @@ pub const MAX_BYTES: usize = 64 << 20;
 /// Notes about one text, at most.
 const MAX_NOTES: usize = 20;
 
-/// The program that a text is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourceKind {
     Ibnetdiscover,
@@ -23,11 +22,8 @@ pub enum SourceKind {
     Lldp,
 }
 
-/// Adds the cables of the file `name`; its content tells the format. Notes go into [`Cabling::notes`], after the name.
-///
-/// # Errors
-///
-/// The text is too long or of another format: nothing was added.
+/// Adds the cables of the file `name`; its content tells the format.  Notes go into
+/// [`Cabling::notes`], after the name.  An error adds nothing.
 pub fn read(name: &str, text: &str, into: &mut Cabling) -> Result<SourceKind, String> {
     let shown = Shown::word(name, 200);
     if text.len() > MAX_BYTES {

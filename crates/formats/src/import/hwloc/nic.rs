@@ -74,7 +74,6 @@ impl<'o> Card<'o> {
             || self.interfaces.iter().any(said)
     }
 
-    /// The NICs of this card.
     fn nics(&self, function: Option<&PciFunction>) -> Vec<ListedNic> {
         let netdevs: Vec<String> = self.netdevs();
         if !self.verbs.is_empty() {

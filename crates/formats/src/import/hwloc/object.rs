@@ -62,7 +62,6 @@ impl<'d> Object<'d> {
             .filter(|value| !value.is_empty())
     }
 
-    /// hwloc's key-value pairs, in order.
     pub fn infos(&self) -> impl Iterator<Item = (&'d str, &'d str)> + use<'d> {
         infos(self.element)
     }
@@ -73,7 +72,6 @@ impl<'d> Object<'d> {
             .map(|(_, value)| value)
     }
 
-    /// An error about this object, with its line.
     pub fn bad(&self, problem: impl Into<String>) -> BadText {
         BadText::new(self.line(), problem)
     }

@@ -13,7 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 /// NUMA nodes have numbers below this (the kernel's largest `CONFIG_NODES_SHIFT` is 10).
 pub const MAX_NODE: u32 = 1024;
 
-/// A GPU's surroundings in the matrix.
 #[derive(Debug, Clone, Default)]
 pub struct Affinity {
     pub cpus: Option<CpuSet>,
@@ -24,7 +23,6 @@ pub struct Affinity {
 }
 
 impl Affinity {
-    /// The NUMA node of its CPUs.
     pub fn node(&self) -> Option<u32> {
         self.nodes.first().copied()
     }

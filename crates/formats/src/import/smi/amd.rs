@@ -19,7 +19,6 @@ const MAX_JSON: usize = 4 * 1024 * 1024;
 /// The subject of a line about a GPU's NUMA node (rocm_smi_lib, python_smi_tools/rocm_smi.py, `showNumaTopology`).
 const NUMA: &str = "(Topology) Numa ";
 
-/// The GPUs of an output.
 #[derive(Default)]
 struct AmdGpus {
     is_amd_smi: bool,

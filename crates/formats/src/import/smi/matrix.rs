@@ -295,7 +295,6 @@ impl Matrix {
         self.columns.iter().position(|column| column == label)
     }
 
-    /// Kinds of path that nvidia-smi does not have.
     pub fn foreign_words(&self) -> Vec<&str> {
         let cells = self.rows.iter().flat_map(|row| &row.cells);
         let words: BTreeSet<&str> = cells

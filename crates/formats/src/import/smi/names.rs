@@ -18,7 +18,6 @@ struct Entry<'a> {
     is_open: bool,
 }
 
-/// The name of each of `nics`, which are labels of the matrix.
 pub fn read(
     matrix: &Matrix,
     nics: &[&str],
@@ -154,7 +153,6 @@ fn entry(word: &str) -> Option<(&str, &str)> {
         .filter(|(label, _)| is_nic_number(label))
 }
 
-/// The name that a line gives to a NIC.
 fn device_name(label: &str, name: &str, line: u32) -> Result<DeviceName> {
     name.parse().map_err(|_| {
         let (name, most) = (shown(name), DeviceName::MAX);

@@ -15,7 +15,6 @@ pub enum Above {
     Switch(PciAddress),
 }
 
-/// The tree of the file.
 #[derive(Default)]
 pub struct Places {
     below: BTreeMap<Above, BTreeSet<PciAddress>>,
@@ -60,12 +59,10 @@ impl Places {
             .collect()
     }
 
-    /// The NUMA nodes, known ones first.
     pub fn cpus(&self) -> impl Iterator<Item = Option<u32>> {
         self.cpus.iter().copied()
     }
 
-    /// Elements for NUMA nodes and functions.
     pub fn elements(&self) -> usize {
         self.cpus.len() + self.below.values().map(BTreeSet::len).sum::<usize>()
     }
