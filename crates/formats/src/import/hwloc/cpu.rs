@@ -4,7 +4,7 @@
 use super::object::{Object, Objects};
 use crate::import::{Imported, Result, numa_node};
 use nic_placement_core::topology::file::MAX_NUMA_NODES;
-use nic_placement_core::topology::{Arch, Bitmap, CpuSet, CpuVendor, Processor, Pu};
+use nic_placement_core::topology::{Arch, Bitmap, CpuSet, Processor, Pu};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Subtypes of nodes that hold memory only, in the words of hwloc 2 and later.
@@ -14,9 +14,8 @@ const MEMORY_ONLY: [&str; 6] = ["GPUMemory", "MCDRAM", "HBM", "NVM", "SPM", "CXL
 pub fn processor(file: &Objects) -> Option<Processor> {
     let package = file.of("Package").next();
     let info = |name: &str| {
-        package
-            .and_then(|package| package.info(name))
-            .or_else(|| file.machine_info(name))
+        let of_package = package.and_then(|package| package.info(name));
+        of_package.or_else(|| file.machine_info(name))
     };
     let number = |name: &str| info(name)?.parse::<u16>().ok().map(u32::from);
     let arch = match file.machine_info("Architecture") {
@@ -25,14 +24,8 @@ pub fn processor(file: &Objects) -> Option<Processor> {
         // the makers of x86 make no others
         _ => Arch::X86,
     };
-    crate::import::processor(arch, || {
-        let vendor = CpuVendor::from_word(info("CPUVendor")?)?;
-        Some((
-            vendor,
-            number("CPUFamilyNumber")?,
-            number("CPUModelNumber")?,
-        ))
-    })
+    let (family, model) = (number("CPUFamilyNumber"), number("CPUModelNumber"));
+    crate::import::processor(arch, info("CPUVendor"), family, model)
 }
 
 /// An object's usable CPUs.  Version 1 lists offline CPUs too, and lists the online ones separately.
@@ -71,10 +64,8 @@ pub fn numa_nodes(file: &Objects, to: &mut Imported) -> Result<()> {
     }
     if let (true, Some(machine)) = (nodes.is_empty(), file.of("Machine").next()) {
         // hwloc 2 reads files of version 1 the same way
-        to.note(
-            "NUMANode",
-            "none in the file: the machine counts as one, number 0",
-        );
+        let finding = "none in the file: the machine counts as one, number 0";
+        to.note("NUMANode", finding);
         nodes.push((false, usable_cpus(machine)?, 0));
     }
     // the kernel has a CPU in one node; hwloc 2 gives a node of memory alone its neighbours' CPUs, so the innermost node keeps a CPU
@@ -83,12 +74,11 @@ pub fn numa_nodes(file: &Objects, to: &mut Imported) -> Result<()> {
     for (memory_only, cpus, os_index) in nodes {
         let own: CpuSet = cpus.iter().filter(|&cpu| !taken.contains(cpu)).collect();
         if own != cpus && !memory_only {
-            let shown = own.to_string();
-            let shown = if shown.is_empty() { "none" } else { &shown };
-            let finding = format!("CPUs of another node too: its own are taken to be {shown}");
+            let none = if own.is_empty() { "none" } else { "" };
+            let finding = format!("CPUs of another node too: its own are taken to be {own}{none}");
             to.note(format!("NUMANode {os_index}"), finding);
         }
-        taken = taken.union(&own);
+        taken.add(&own);
         to.topology.numa_nodes.push(numa_node(os_index, own));
     }
     to.topology.numa_nodes.sort_by_key(|node| node.os_index);
@@ -106,11 +96,8 @@ fn numbers(
     let mut seen = BTreeSet::new();
     for &index in objects {
         let number = file.objects[index].os_index()?;
-        all.extend(
-            number
-                .filter(|&number| seen.insert(number))
-                .map(|number| (index, number)),
-        );
+        let number = number.filter(|&number| seen.insert(number));
+        all.extend(number.map(|number| (index, number)));
     }
     if all.len() < objects.len() {
         let finding = "numbers are missing or there twice: they are counted in the file's order";
@@ -144,8 +131,7 @@ pub fn pus(file: &Objects, to: &mut Imported) -> Result<()> {
     }
     let packages = found.iter().filter_map(|&(_, package, _)| package);
     let packages = numbers(file, &packages.collect(), "Package", to)?;
-    let package_of =
-        |package: Option<usize>| package.and_then(|index| packages.get(&index)).copied();
+    let package_of = |package: Option<usize>| packages.get(&package?).copied();
     let mut cores: BTreeMap<u32, BTreeSet<usize>> = BTreeMap::new();
     for &(_, package, core) in &found {
         let package = package_of(package).unwrap_or(0);
@@ -158,18 +144,16 @@ pub fn pus(file: &Objects, to: &mut Imported) -> Result<()> {
         core_numbers.extend(numbers(file, cores, &what, to)?);
     }
     for (os_index, package, core) in found {
-        let package = package_of(package);
+        let known = package_of(package);
         // one without a Package, as hwloc writes it where the kernel knows none, counts as of package 0
         let mut nodes = to.topology.numa_nodes.iter_mut();
         if let Some(node) = nodes.find(|node| node.cpus.first() == Some(os_index)) {
-            node.package = package;
+            node.package = known;
         }
-        let package = package.unwrap_or(0);
-        let core = core_numbers.get(&core).copied().unwrap_or(os_index);
         to.topology.pus.push(Pu {
             os_index,
-            package,
-            core,
+            package: known.unwrap_or(0),
+            core: core_numbers.get(&core).copied().unwrap_or(os_index),
         });
     }
     Ok(())

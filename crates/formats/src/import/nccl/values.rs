@@ -6,20 +6,14 @@ use nic_placement_core::topology::file::MAX_RATE_MBPS;
 use nic_placement_core::topology::{CpuSet, LinkRate};
 use nic_placement_core::topology::{MAX_TENTHS_GT, MAX_WIDTH};
 
-/// The kernel's `cpumap`: `0000ffff,ffffffff`.  Each group is 32 bits, even without its leading zeros.
+/// The kernel's `cpumap`: `0000ffff,ffffffff`.
 pub fn affinity(text: &str) -> Option<CpuSet> {
-    let groups: Vec<&str> = text.trim().split(',').collect();
-    if groups.len() == 1 {
-        return CpuSet::from_mask(groups[0]).ok();
+    let text = text.trim();
+    match text.split(',').any(str::is_empty) {
+        true => None,
+        false if text.contains(',') => crate::import::mask(text),
+        false => CpuSet::from_mask(text).ok(),
     }
-    if groups
-        .iter()
-        .any(|group| group.is_empty() || group.len() > 8)
-    {
-        return None;
-    }
-    let padded: String = groups.iter().map(|group| format!("{group:0>8}")).collect();
-    CpuSet::from_mask(&padded).ok()
 }
 
 /// The inverse: groups for all CPUs below `count`, at least one.
