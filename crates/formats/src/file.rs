@@ -68,7 +68,6 @@ struct Row {
     step: Option<u32>,
 }
 
-/// One row for each run of cores that differ by a number.
 fn rows(pus: &[Pu]) -> Value {
     let mut rows: Vec<Row> = Vec::new();
     let mut last = Bitmap::new();

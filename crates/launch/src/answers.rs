@@ -62,7 +62,6 @@ struct NodeGpu<'a> {
     pairs: Vec<PairOf<'a>>,
 }
 
-/// A GPU and a NIC, and the reason why the GPU got it or not.
 #[derive(Serialize)]
 struct PairOf<'a> {
     name: &'a str,

@@ -18,7 +18,6 @@ pub fn callers_author() -> Author {
     }
 }
 
-/// True if the users of this process's user namespace are the host's.
 pub fn has_the_hosts_users() -> bool {
     is_of_the_host(&Root::live().read("proc/self/uid_map").unwrap_or_default())
 }

@@ -12,7 +12,6 @@ use nic_placement_sys as sys;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Files within files, at most.
 const MOST_DEPTH: usize = 8;
 /// Files in all, at most: patterns of `include` multiply.
 const MOST_FILES: usize = 256;
@@ -68,7 +67,6 @@ fn slurm_conf(
 /// The file of the slurmd that root started, `-f FILE` (slurmd(8)).  A user's process may have that name too, and a
 /// set-uid program of that name belongs to root: the real user ID decides (proc_pid_status(5), `Uid`).
 fn of_running_slurmd(root: &Root) -> Option<PathBuf> {
-    /// Bytes of a command line, at most.
     const MOST: usize = 64 * 1024;
     root.list("proc", |name| {
         name.bytes().all(|byte| byte.is_ascii_digit())

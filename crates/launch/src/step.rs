@@ -26,7 +26,6 @@ pub enum GpuSplit {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepRequest {
     pub starter: Starter,
-    /// in the step's order
     pub gpus: Vec<GpuIndex>,
     pub split: GpuSplit,
     /// `None`: one task for each GPU, or group of them
@@ -35,7 +34,6 @@ pub struct StepRequest {
     pub cpus_per_task: Option<u32>,
     /// CPUs of all tasks together; each starts on all of them
     pub cpus: CpuSet,
-    /// true if the node is free of other jobs' tasks
     pub alone_on_node: bool,
 }
 

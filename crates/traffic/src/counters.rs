@@ -176,7 +176,6 @@ pub struct Count {
 pub struct PortCounts {
     /// `None`: the driver has no counter
     pub rdma: Option<(&'static Counter, Count)>,
-    /// the interface's name and count
     pub interface: Option<(String, Count)>,
     /// true if RDMA passes through the interface, as soft RoCE's
     pub is_soft: bool,

@@ -83,7 +83,6 @@ pub struct Merged {
     pub notes: BTreeMap<String, usize>,
 }
 
-/// One name on all nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sum {
     pub planned_on: usize,

@@ -41,7 +41,6 @@ impl NodeWord {
 /// Nodes that differ alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dissent {
-    /// as Slurm writes many nodes
     pub nodes: String,
     pub count: usize,
     pub differences: Vec<String>,
@@ -60,7 +59,6 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// The number of nodes that differ in a way that harms a job.
     pub fn harmful(&self) -> usize {
         self.dissents
             .iter()

@@ -33,12 +33,10 @@ pub struct Audited {
 /// Nodes that are alike, or nearly.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NodeKind {
-    /// machine, GPUs and NICs of most of them
     #[serde(flatten)]
     pub inventory: Inventory,
     pub nodes: String,
     pub count: usize,
-    /// nodes with a difference, by their differences
     pub differing: Vec<Differing>,
 }
 
@@ -58,7 +56,6 @@ pub struct Difference {
     pub class: Class,
     /// such as `mlx5_3 (0000:5e:00.0)`
     pub subject: String,
-    /// the attribute; empty for its presence
     pub what: String,
     /// the node's value; `None` for nothing
     pub here: Option<String>,
@@ -81,7 +78,7 @@ pub struct Duplicate {
 pub struct Bad {
     /// `-` for standard input
     pub input: String,
-    /// the line where it begins, from 1; `null` where the file cannot be read
+    /// `null` where the file cannot be read
     pub line: Option<u64>,
     pub why: String,
 }

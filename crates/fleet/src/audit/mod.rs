@@ -58,7 +58,6 @@ pub struct Audit {
     values: Pool<String>,
     inventories: Pool<Inventory>,
     shapes: Pool<Shape>,
-    /// bytes of names and values
     used: usize,
     kept: usize,
     /// the shapes that each node was reported with, and how often

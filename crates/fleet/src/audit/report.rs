@@ -22,10 +22,8 @@ pub struct Report {
     /// the machine's model (`product_name` of its firmware), or the description's name
     pub machine: String,
     pub source: String,
-    /// findings that make this node worse than its kind
     #[serde(alias = "wrong")]
     pub fail: usize,
-    /// findings that should be put right
     #[serde(default)]
     pub warn: usize,
     pub findings: Vec<Finding>,
@@ -38,7 +36,7 @@ pub struct Report {
     pub default: Option<String>,
     /// the processors' instruction set, maker, family and model
     pub processor: Option<String>,
-    /// facts that the nodes of a job must have alike, which `nic-placement agree` compares
+    /// compared by `nic-placement agree`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agreement: Option<SaidAgreement>,
     /// NUMA nodes in order of the kernel's number
@@ -203,7 +201,6 @@ struct Head {
 }
 
 impl Report {
-    /// Adds the neighbours that the node's interfaces hear, by their names.
     pub fn hear(&mut self, heard: &BTreeMap<String, NeighbourReport>) {
         for port in self.nics.iter_mut().flat_map(|nic| &mut nic.ports) {
             port.neighbour = port

@@ -16,7 +16,6 @@ const MAX_LABELS: usize = 1 << 16;
 /// Braces and brackets within each other; a report has five.
 pub(crate) const MAX_DEPTH: usize = 32;
 
-/// The end of the stream, or another document, is before a document's end.
 const CUT_SHORT: &str = "it is cut short";
 const TOO_LONG: &str = "it has more than 1048576 bytes";
 const TOO_DEEP: &str = "it is nested more than 32 deep";

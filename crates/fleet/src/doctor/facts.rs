@@ -110,11 +110,9 @@ pub struct Installation {
     pub no_node: Option<String>,
     /// the node file's use in a step; `None` if it was not looked for
     pub node_file: Option<(String, NodeFileState)>,
-    /// files that decide what root loads and does
     pub owners: Vec<Owned>,
 }
 
-/// The admin's words for steps that do not ask.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unasked {
     /// `default=` and `rollout=` as they hold on this node, the nearest last: where, and the argument
@@ -162,7 +160,6 @@ pub enum NodeFileState {
     Used(u64),
     Unwanted,
     Absent,
-    /// the change of the node since it was written
     Outdated(String),
     /// the reason: it is too old, or none, or not to be trusted
     Unusable(String),

@@ -184,7 +184,6 @@ fn is_down(interface: &Interface) -> Option<bool> {
     }
 }
 
-/// Active ports of this kind with what their interfaces say.
 fn with_interfaces<'a>(
     subject: &'a Examined,
     keep: impl Fn(&Nic, &Port) -> bool,

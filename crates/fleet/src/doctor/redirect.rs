@@ -291,7 +291,6 @@ pub fn iommu_group(subject: &Examined) -> Vec<Verdict> {
     }
 }
 
-/// The NICs' device control registers, as far as they were read.
 fn controls<'a>(subject: &'a Examined) -> Vec<(&'a Nic, ConfigSpace)> {
     let Some(facts) = subject.facts else {
         return Vec::new();

@@ -23,7 +23,6 @@ pub struct SwitchPort {
     pub port: String,
 }
 
-/// A NIC's port and the end of its cable, if it has a link.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cable {
     pub nic: NicPort,

@@ -32,9 +32,7 @@ pub struct FaultyCable {
     pub node: String,
     /// the NIC, with its port where it has several
     pub nic: String,
-    /// the switch that it is on; `null` without a link
     pub on: Option<String>,
-    /// the rail of `on`
     pub on_rail: Option<usize>,
     /// the switch that most nodes beside it have there
     pub belongs: Option<String>,
@@ -50,11 +48,9 @@ struct Stray<'a> {
     cable: &'a SlotCable<'a>,
 }
 
-/// Faults, and oddities that need not be wrong.
 #[derive(Default)]
 pub(super) struct Faults<'a> {
     pub(super) faults: Vec<CableFault>,
-    /// sentences about nodes
     pub(super) doubts: BTreeMap<String, BTreeSet<&'a str>>,
     /// nodes whose NICs are in this order of rails: a permutation of the usual one
     pub(super) orders: BTreeMap<String, BTreeSet<&'a str>>,

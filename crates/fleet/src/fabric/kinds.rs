@@ -11,10 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A node with fewer ports is of a kind if at most one in so many is missing, as `audit` has it.
 const PART: usize = 4;
-/// The most common kinds, to which nodes with fewer ports are added: the time must not grow with the square of the input.
+/// The time must not grow with the square of the input.
 const MOST_CENTRES: usize = 64;
 
-/// The spread of a node's NICs over switches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CableLayout {
@@ -53,7 +52,6 @@ pub struct SlotCable<'a> {
     pub place: CablePlace<'a>,
 }
 
-/// The switch of a cable, beside the switch where it belongs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum CablePlace<'a> {
     Right {

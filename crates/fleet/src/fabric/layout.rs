@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Default)]
 pub struct Rails<'a> {
     pub kinds: Vec<CableKind<'a>>,
-    /// of each switch that has a rail
     pub of_switch: BTreeMap<&'a str, usize>,
     /// the NICs of each rail, as the weightiest kind names them
     pub nics: Vec<Vec<String>>,

@@ -108,7 +108,6 @@ fn plain_guid(guid: &str) -> Option<String> {
 pub(super) struct NodeCables<'a> {
     pub(super) name: &'a str,
     pub(super) ports: Vec<(PortKey, CableEnds<'a>)>,
-    /// by its report; empty without one
     pub(super) rails: BTreeSet<PortKey>,
     pub(super) is_ethernet: bool,
     /// true if its NICs are named as on the node. An LLDP agent hears on all interfaces, not only on RDMA devices.

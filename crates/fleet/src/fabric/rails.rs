@@ -27,7 +27,6 @@ pub struct FabricRails {
     pub nodes: Vec<CabledNode>,
 }
 
-/// A rail, over all groups of nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CabledRail {
     pub rail: usize,
@@ -41,11 +40,9 @@ pub struct CabledRail {
     pub ports: usize,
 }
 
-/// Links between the switches of different rails.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RailReach {
-    /// there are no two rails
     NoRails,
     /// switches connect all rails
     Together,
@@ -57,7 +54,6 @@ pub enum RailReach {
     NotKnown,
 }
 
-/// A line for the configuration file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct AdvisedLine {
     pub line: String,
@@ -272,7 +268,6 @@ fn cabled_nodes(rails: &Rails) -> Vec<CabledNode> {
     all
 }
 
-/// The groups of rails that links between switches connect.
 fn reach(cabling: &Cabling, names: &BTreeMap<String, String>, rails: &Rails) -> RailReach {
     if rails.nics.len() < 2 {
         return RailReach::NoRails;
@@ -324,7 +319,6 @@ fn line(line: String, why: &str) -> AdvisedLine {
     }
 }
 
-/// The kinds whose NICs have a rail each.
 fn rail_optimised<'a>(rails: &'a Rails<'a>) -> impl Iterator<Item = &'a CableKind<'a>> {
     rails
         .kinds

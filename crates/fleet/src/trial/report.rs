@@ -47,7 +47,6 @@ pub struct TriedWay {
     pub near: Near,
     /// the same without placement
     pub near_without: Near,
-    /// memory policies
     pub memory: BTreeMap<String, usize>,
 }
 
@@ -291,7 +290,6 @@ fn row<const CELLS: usize>(cells: [String; CELLS]) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// The row of a program that was not tried.
 fn untried(name: &str, why: &str, cells: usize) -> String {
     format!(
         "| {name} | not tried: {} |{}\n",

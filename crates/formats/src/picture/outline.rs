@@ -33,7 +33,6 @@ pub struct NodePlace {
     pub kind: PlaceKind,
     /// GPUs that stand in no smaller place
     pub gpus: Vec<GpuIndex>,
-    /// NICs that stand in no smaller place
     pub nics: Vec<NicIndex>,
     pub places: Vec<NodePlace>,
 }
@@ -253,7 +252,6 @@ impl NodePlace {
             .min()
     }
 
-    /// The first NIC in it, smaller places included.
     pub fn first_nic(&self) -> Option<NicIndex> {
         self.nics
             .iter()

@@ -40,7 +40,6 @@ impl List {
         self.working(topology).filter(admits).map(rail).collect()
     }
 
-    /// How many ports the library would find without a list.
     pub fn found_without(&self, topology: &Topology) -> usize {
         self.working(topology).count()
     }

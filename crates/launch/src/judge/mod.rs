@@ -44,7 +44,6 @@ const PXN_LEVEL: &str = "NCCL_P2P_PXN_LEVEL";
 /// A variable, behind it those that are read with it, separated by white space; and what looks wrong in its value.
 type Doubt = (&'static str, fn(&Checked, &str) -> Vec<String>);
 
-/// Each library's doubts about its variables, by its name.
 const DOUBTS: [(&str, &[Doubt]); 4] = [
     ("UCX", &[("UCX_NET_DEVICES UCX_TLS", devices::ucx)]),
     ("NCCL", nccl::DOUBTS),
@@ -91,7 +90,6 @@ impl<'a> Checked<'a> {
         number(self.value(name)?)
     }
 
-    /// The node's NICs that verbs libraries use.
     fn verbs(&self) -> impl Iterator<Item = &'a Nic> {
         self.topology
             .nics

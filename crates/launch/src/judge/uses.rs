@@ -226,7 +226,6 @@ fn used(
             };
             let path = path(gpu, port);
             let known = found.entry(port).or_insert_with(|| UsedPort {
-                // the map leaves the NICs of other kinds to their own libraries
                 left_out: (list.kind == NicKind::Verbs)
                     .then(|| left_out(&plan.map, &ports[port]))
                     .flatten(),

@@ -25,7 +25,6 @@ use nic_placement_process::{admin, memory};
 use nic_placement_sys as sys;
 use rank::Numbering;
 
-/// The partition of the job around, if there is one.
 pub const PARTITION: &str = "SLURM_JOB_PARTITION";
 
 /// The node's lists, which a placed step makes from the node alone: they name the NICs that it uses.
@@ -54,7 +53,6 @@ pub fn wish(admin: Admin, present: &Present, words: Option<&Words>) -> Wish {
 /// The process as a task of a step that its launcher started.
 pub struct LaunchedProcess {
     pub task: Task,
-    /// why it is not known which GPU it will use
     pub note: Option<String>,
     /// how the launcher bound it away from its GPU, with a remedy; one process has this for each NUMA node
     pub stays_far: Option<String>,

@@ -291,7 +291,6 @@ fn started_brokers(values: &Present, launcher: &LauncherKind) -> bool {
         && fluxs_count(values) != Some(1)
 }
 
-/// A launcher's number that is none.
 fn misspelt(values: &Present) -> Option<String> {
     LAUNCHERS.iter().find_map(|LauncherKind { local, .. }| {
         // `-1` says that there is no launcher

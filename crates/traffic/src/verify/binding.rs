@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Thread {
-    /// true for its process's first
     pub is_first: bool,
     /// as the kernel has it: a program can choose any
     pub name: String,
@@ -80,7 +79,6 @@ impl MemoryVerdict {
 /// (`c10::setThreadName`).
 const LIBRARIES: [(&str, &str); 3] = [("NCCL ", "NCCL"), ("cuda", "CUDA"), ("pt_", "PyTorch")];
 
-/// The NUMA nodes of these GPUs.
 pub fn near(topology: &Topology, gpus: &[GpuIndex]) -> NodeSet {
     let of = |gpu: &GpuIndex| topology.numa_node_of(topology.gpu(*gpu).address);
     gpus.iter().filter_map(of).collect()

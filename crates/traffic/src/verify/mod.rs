@@ -23,7 +23,6 @@ pub struct SeenTask {
     pub gpus: Result<Vec<GpuIndex>, String>,
     /// the NICs that its marker names; `None`: not placed
     pub planned: Option<Vec<String>>,
-    /// the CPUs to which it was bound
     pub bound: Option<CpuSet>,
     /// by device, what its processes held at any time, or why that is not known
     pub held: Result<BTreeMap<String, Held>, String>,
@@ -139,7 +138,6 @@ pub struct Node<'a> {
 }
 
 impl Node<'_> {
-    /// From the nearest of the GPUs.
     fn path(&self, gpus: &[GpuIndex], nic: NicIndex) -> Option<PathType> {
         let nic = self.topology.nic(nic).address?;
         let addresses = gpus.iter().map(|gpu| self.topology.gpu(*gpu).address);

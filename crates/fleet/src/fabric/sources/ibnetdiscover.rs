@@ -133,7 +133,6 @@ fn port(text: &str) -> Option<(u8, Option<u64>, &str)> {
 /// The links of one subnet. The text has each twice, once from either end.
 #[derive(Default)]
 struct Links<'a> {
-    /// description and far end of each port
     nics: BTreeMap<(u64, u8), (&'a str, SwitchPort)>,
     trunks: BTreeSet<(SwitchPort, SwitchPort)>,
     switches: BTreeMap<String, String>,

@@ -16,7 +16,6 @@ use std::collections::BTreeMap;
 
 /// Bytes that one call of `lldpctl` prints, at most: a node with 20 interfaces has 40 KiB.
 const MAX_DOCUMENT: usize = 1 << 20;
-/// Documents with one label, at most.
 const MAX_DOCUMENTS: usize = 1 << 20;
 
 pub fn is_own(line: &str) -> bool {
@@ -72,7 +71,6 @@ pub fn read(name: &str, text: &str, notes: &mut Notes, into: &mut Cabling) {
     }
 }
 
-/// The lines by their label, without it.
 fn labelled(text: &str) -> BTreeMap<&str, String> {
     let mut bodies: BTreeMap<&str, String> = BTreeMap::new();
     let is_rule = |line: &str| line.len() > 2 && line.bytes().all(|byte| byte == b'-');
@@ -247,9 +245,7 @@ fn node(document: &Value, label: &str, own: &Chassis, notes: &mut Notes, into: &
     }
 }
 
-/// The switch among the neighbours that an interface hears.
 fn switch(mut heard: Vec<Neighbour>) -> Result<Option<Neighbour>, String> {
-    // keeps the better ones, where there are any
     let mut prefer = |is_better: fn(&Neighbour) -> bool| {
         if heard.iter().any(is_better) {
             heard.retain(is_better);

@@ -12,7 +12,6 @@ use nic_placement_core::diagnostic::line::disturbs;
 
 /// Bytes of a text, at most: `ibnetdiscover` of 100,000 NICs has 30 MiB.
 pub const MAX_BYTES: usize = 64 << 20;
-/// Notes about one text, at most.
 const MAX_NOTES: usize = 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +53,6 @@ pub fn read(name: &str, text: &str, into: &mut Cabling) -> Result<SourceKind, St
 #[derive(Default)]
 struct Notes {
     told: Vec<String>,
-    /// notes beyond [`MAX_NOTES`]
     more: usize,
 }
 

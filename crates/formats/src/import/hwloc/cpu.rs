@@ -1,10 +1,11 @@
-//! NUMA nodes and logical CPUs.
+//! NUMA nodes, the distances between them, and logical CPUs.
 #![forbid(unsafe_code)]
 
-use super::object::{Object, Objects};
-use crate::import::{Imported, Result, numa_node};
+use super::object::{Object, Objects, children};
+use crate::import::{Imported, Result, numa_node, shown};
 use nic_placement_core::topology::file::MAX_NUMA_NODES;
-use nic_placement_core::topology::{Arch, Bitmap, CpuSet, Processor, Pu};
+use nic_placement_core::topology::{Arch, Bitmap, CpuSet, Processor, Pu, Topology};
+use roxmltree::Node;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Subtypes of nodes that hold memory only, in the words of hwloc 2 and later.
@@ -38,7 +39,7 @@ fn usable_cpus(object: &Object) -> Result<CpuSet> {
 }
 
 /// The number of a NUMA node; without `os_index` its own set tells.
-pub fn numa_index(object: &Object) -> Result<u32> {
+fn numa_index(object: &Object) -> Result<u32> {
     let set = object.set("nodeset")?.filter(|set| set.len() == 1);
     let number = object.os_index()?.or(set.and_then(|set| set.first()));
     match number {
@@ -157,4 +158,135 @@ pub fn pus(file: &Objects, to: &mut Imported) -> Result<()> {
         });
     }
     Ok(())
+}
+
+/// `HWLOC_DISTANCES_KIND_MEANS_LATENCY` of hwloc/distances.h.
+const MEANS_LATENCY: u32 = 1 << 2;
+/// The largest distance; ACPI's are bytes.
+const MAX_DISTANCE: u32 = 1_000_000;
+
+/// A square matrix: the numbers of nodes, and their distances row after row.
+type Matrix = (Vec<u32>, Vec<u32>);
+
+/// Distances between NUMA nodes: version 1 keeps them inside an object, later versions beside all objects.
+pub fn distances(file: &Objects, to: &mut Imported) {
+    let found = match file.version {
+        1 => inside_objects(file),
+        _ => beside_objects(file),
+    };
+    let mut used = false;
+    for matrix in found {
+        let finding = match matrix.and_then(|matrix| rows(&matrix, &to.topology)) {
+            Ok(_) if used => "a second matrix: not used".to_string(),
+            Ok(rows) => {
+                let nodes = to.topology.numa_nodes.iter_mut().zip(rows);
+                nodes.for_each(|(node, row)| node.distances = row);
+                used = true;
+                continue;
+            }
+            Err(finding) => finding,
+        };
+        to.note("distances", finding);
+    }
+}
+
+/// The rows in the topology's order, if the matrix covers all its nodes.
+fn rows((nodes, values): &Matrix, topology: &Topology) -> Result<Vec<Vec<u32>>, String> {
+    let count = topology.numa_nodes.len();
+    let place: BTreeMap<u32, usize> = nodes.iter().copied().zip(0..).collect();
+    let order = topology.numa_nodes.iter();
+    let order = order.map(|node| place.get(&node.os_index).copied());
+    let is_whole = nodes.len() == count && values.len() == count * count;
+    let order = order.collect::<Option<Vec<usize>>>().filter(|_| is_whole);
+    let order = order.ok_or_else(|| {
+        let (values, nodes) = (values.len(), nodes.len());
+        format!("a matrix of {values} values between {nodes} nodes, where the file has {count}: not used")
+    })?;
+    let row = |&from: &usize| order.iter().map(|&to| values[from * count + to]).collect();
+    Ok(order.iter().map(row).collect())
+}
+
+fn not_a_number(text: &str) -> String {
+    format!("`{}` is not a distance: not used", shown(text))
+}
+
+/// Version 1: `<distances nbobjs= relative_depth= latency_base=>` inside the object above all its objects;
+/// values are multiples of the base, in the order of the objects.
+fn inside_objects(file: &Objects) -> Vec<Result<Matrix, String>> {
+    let mut found = Vec::new();
+    // only an object around the first node can have a matrix of all nodes
+    let first = file.of("NUMANode").next();
+    for index in first
+        .into_iter()
+        .flat_map(|first| file.ancestors(first.index))
+    {
+        let below = |node: &&Object| file.ancestors(node.index).any(|above| above == index);
+        let nodes = file.of("NUMANode").filter(below);
+        let nodes: Vec<u32> = nodes.filter_map(|node| numa_index(node).ok()).collect();
+        for element in children(file.objects[index].element, "distances") {
+            // only between as many objects as there are nodes: we need no matrices between cores or groups
+            let count = element
+                .attribute("nbobjs")
+                .and_then(|count| count.parse().ok());
+            if count != Some(nodes.len()) {
+                continue;
+            }
+            let base = element.attribute("latency_base");
+            let base = base.and_then(|base| base.parse::<f64>().ok());
+            let value = |latency: Node| {
+                let text = latency.attribute("value").unwrap_or_default();
+                let distance = || Some(text.trim().parse::<f64>().ok()? * base?);
+                let known = distance().filter(|of| (0.0..=f64::from(MAX_DISTANCE)).contains(of));
+                // rounded: version 1 writes 21 as 2.100000 times 10
+                known
+                    .map(|of| of.round() as u32)
+                    .ok_or_else(|| not_a_number(text))
+            };
+            let values = children(element, "latency").map(value);
+            let values: Result<Vec<u32>, String> = values.collect();
+            found.push(values.map(|values| (nodes.clone(), values)));
+        }
+    }
+    found
+}
+
+/// Since version 2: `<distances2 type= name= kind= indexing=>` with the numbers of the objects and the values.
+fn beside_objects(file: &Objects) -> Vec<Result<Matrix, String>> {
+    let is_used = |element: &Node| {
+        let kind = element.attribute("kind").and_then(|kind| kind.parse().ok());
+        // matrices had no name before hwloc 2.1
+        let is_latency = match element.attribute("name") {
+            Some(name) => name == "NUMALatency",
+            None => kind.unwrap_or(0) & MEANS_LATENCY != 0,
+        };
+        element.attribute("type") == Some("NUMANode") && is_latency
+    };
+    let used = children(file.root, "distances2").filter(is_used);
+    used.map(|element| matrix(file, element)).collect()
+}
+
+fn matrix(file: &Objects, element: Node) -> Result<Matrix, String> {
+    let numbers = |name: &'static str| -> Result<Vec<u32>, String> {
+        let texts = children(element, name).filter_map(|child| child.text());
+        let words = texts.flat_map(str::split_whitespace);
+        words
+            .map(|word| word.parse().map_err(|_| not_a_number(word)))
+            .collect()
+    };
+    let (mut nodes, values) = (numbers("indexes")?, numbers("u64values")?);
+    if let Some(far) = values.iter().find(|&&value| value > MAX_DISTANCE) {
+        return Err(not_a_number(&far.to_string()));
+    }
+    if element.attribute("indexing") == Some("gp") {
+        // hwloc's own numbers, valid in this file only
+        let all = file.of("NUMANode");
+        let known = all.filter_map(|of| Some((of.attribute("gp_index")?, numa_index(of).ok()?)));
+        let of_gp_index: BTreeMap<&str, u32> = known.collect();
+        for node in &mut nodes {
+            let gp = node.to_string();
+            let known = of_gp_index.get(gp.as_str());
+            *node = *known.ok_or_else(|| format!("no NUMA node `{gp}`: not used"))?;
+        }
+    }
+    Ok((nodes, values))
 }

@@ -112,10 +112,16 @@ impl<'d> Object<'d> {
 }
 
 fn infos<'d>(element: Node<'d, 'd>) -> impl Iterator<Item = (&'d str, &'d str)> + use<'d> {
-    let pairs = element
-        .children()
-        .filter(|child| child.has_tag_name("info"));
+    let pairs = children(element, "info");
     pairs.filter_map(|pair| Some((pair.attribute("name")?, pair.attribute("value")?)))
+}
+
+pub fn children<'d>(
+    element: Node<'d, 'd>,
+    name: &'static str,
+) -> impl Iterator<Item = Node<'d, 'd>> + use<'d> {
+    let all = element.children();
+    all.filter(move |child| child.has_tag_name(name))
 }
 
 pub struct Objects<'d> {

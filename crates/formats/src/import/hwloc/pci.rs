@@ -180,7 +180,6 @@ fn may_matter(function: &PciFunction) -> bool {
     })
 }
 
-/// The one NUMA node that holds all of `cpus`.
 fn only_node(topology: &Topology, cpus: &CpuSet) -> Option<u32> {
     topology
         .numa_nodes

@@ -192,7 +192,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A name for a `<net>` that has none.
     fn invented_name(&mut self, net: Element<'a>) -> String {
         let dev = net.attribute("dev").and_then(|dev| dev.trim().parse().ok());
         let dev = dev.unwrap_or(0u16);

@@ -68,7 +68,6 @@ pub struct MatrixRow {
     cells: Vec<Cell>,
     /// the words after the cells
     pub rest: Vec<String>,
-    /// true if the text ends in this row, without a line's end
     pub is_open: bool,
 }
 
@@ -223,7 +222,6 @@ fn row_label(words: &[&str], columns: &[String]) -> Option<usize> {
     })
 }
 
-/// The labels and the titles at the end of a line.
 fn header_words(words: &[&str]) -> (Vec<String>, String) {
     let is_title = |word: &str| ["Affinity", "NUMA", "CPU", "GPU", "ID"].contains(&word);
     let titles = words.iter().rev().take_while(|word| is_title(word)).count();

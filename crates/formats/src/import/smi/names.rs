@@ -8,13 +8,11 @@ use crate::import::{Imported, Result, shown};
 use nic_placement_core::topology::{DeviceName, LinkLayer};
 use std::collections::BTreeMap;
 
-/// A name that the legend gives.
 struct Entry<'a> {
     name: &'a str,
     line: u32,
     /// true if neither a remark nor another entry follows the name on its line
     is_overwritten: bool,
-    /// true if the text ends in the name, without a line's end
     is_open: bool,
 }
 
