@@ -104,8 +104,7 @@ impl Audited {
             bad_count,
             bad,
         };
-        // JSON can hold all of these structures
-        serde_json::to_string_pretty(&answer).unwrap_or_default() + "\n"
+        crate::to_json(&answer)
     }
 
     pub fn is_clean(&self) -> bool {

@@ -212,8 +212,7 @@ impl Report {
     }
 
     pub fn to_json(&self) -> String {
-        // JSON can hold all of these structures
-        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+        crate::to_json(self)
     }
 
     pub fn from_json(text: &[u8]) -> Result<Report, String> {

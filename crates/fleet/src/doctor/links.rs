@@ -5,7 +5,7 @@
 //! the fifth generation behind a switch of the fourth. An idle GPU slows its own link by itself.
 #![forbid(unsafe_code)]
 
-use super::{Examined, Verdict, listed, or_ok};
+use super::{Examined, Verdicts, fail, listed, note, or_ok, warn};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::topology::{
     GpuVendor, LinkRate, NicKind, PciAddress, PciFunction, Topology,
@@ -94,7 +94,7 @@ fn lanes_of_siblings(topology: &Topology, child: PciAddress) -> Option<u32> {
         .max()
 }
 
-pub fn pcie_link(subject: &Examined) -> Vec<Verdict> {
+pub fn pcie_link(subject: &Examined) -> Verdicts {
     let topology = &*subject.plan.node;
     let devices: BTreeSet<PciAddress> = (topology.gpus.iter().map(|gpu| gpu.address))
         .chain(topology.nics.iter().filter_map(|nic| nic.address))
@@ -111,22 +111,20 @@ pub fn pcie_link(subject: &Examined) -> Vec<Verdict> {
         let lacks_lanes =
             || now.width < cap.width && lanes_of_siblings(topology, child) > Some(now.width);
         if is_virtual {
-            verdicts.push(Verdict::note(format!(
+            verdicts.push(note(format!(
                 "{facts}: a virtual machine's links tell little"
             )));
         } else if !is_gpus {
-            verdicts.push(Verdict::fail(facts).about(child));
+            verdicts.push(fail(facts).about(child));
         } else if lacks_lanes() {
-            verdicts.push(
-                Verdict::warn(format!("{facts}: GPUs like it have more lanes now")).about(child),
-            );
+            verdicts.push(warn(format!("{facts}: GPUs like it have more lanes now")).about(child));
         } else {
             idle.push(child.to_string());
         }
     }
     if !idle.is_empty() {
         let text = "their links are slower than they can be, as a GPU that idles makes them: look again while they work";
-        verdicts.push(Verdict::note(format!("GPUs {}: {text}", listed(&idle))));
+        verdicts.push(note(format!("GPUs {}: {text}", listed(&idle))));
     }
     or_ok(
         verdicts,

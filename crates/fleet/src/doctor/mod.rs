@@ -45,45 +45,39 @@ struct Verdict {
     has_remedy: bool,
 }
 
+type Verdicts = Vec<Verdict>;
+
+fn verdict(level: Level, has_remedy: bool, text: impl ToString) -> Verdict {
+    Verdict {
+        level,
+        about: None,
+        text: text.to_string(),
+        has_remedy,
+    }
+}
+
+fn ok(text: impl ToString) -> Verdict {
+    verdict(Level::Ok, false, text)
+}
+
+fn note(text: impl ToString) -> Verdict {
+    verdict(Level::Note, false, text)
+}
+
+/// A note on what may be meant so, and else has the check's remedy.
+fn advice(text: impl ToString) -> Verdict {
+    verdict(Level::Note, true, text)
+}
+
+fn warn(text: impl ToString) -> Verdict {
+    verdict(Level::Warn, true, text)
+}
+
+fn fail(text: impl ToString) -> Verdict {
+    verdict(Level::Fail, true, text)
+}
+
 impl Verdict {
-    fn ok(text: impl ToString) -> Verdict {
-        Verdict {
-            level: Level::Ok,
-            about: None,
-            text: text.to_string(),
-            has_remedy: false,
-        }
-    }
-
-    fn note(text: impl ToString) -> Verdict {
-        Verdict {
-            level: Level::Note,
-            ..Verdict::ok(text)
-        }
-    }
-
-    /// A note on what may be meant so, and else has the check's remedy.
-    fn advice(text: impl ToString) -> Verdict {
-        Verdict {
-            has_remedy: true,
-            ..Verdict::note(text)
-        }
-    }
-
-    fn warn(text: impl ToString) -> Verdict {
-        Verdict {
-            level: Level::Warn,
-            ..Verdict::advice(text)
-        }
-    }
-
-    fn fail(text: impl ToString) -> Verdict {
-        Verdict {
-            level: Level::Fail,
-            ..Verdict::advice(text)
-        }
-    }
-
     fn about(self, what: impl ToString) -> Verdict {
         Verdict {
             about: Some(what.to_string()),
@@ -123,9 +117,9 @@ pub fn examine(subject: &Examined, off: &BTreeSet<String>) -> Vec<Finding> {
 }
 
 /// The verdicts, or without any the good one.
-fn or_ok(verdicts: Vec<Verdict>, good: Option<impl ToString>) -> Vec<Verdict> {
+fn or_ok(verdicts: Verdicts, good: Option<impl ToString>) -> Verdicts {
     match good {
-        Some(text) if verdicts.is_empty() => vec![Verdict::ok(text)],
+        Some(text) if verdicts.is_empty() => vec![ok(text)],
         _ => verdicts,
     }
 }

@@ -9,7 +9,7 @@ use super::config_space::{
     COMPLETION_REDIRECT, ConfigSpace, DIRECT_TRANSLATED, REQUEST_REDIRECT, UPSTREAM_FORWARDING,
 };
 use super::facts::{Function, HostFacts};
-use super::{Examined, Verdict, listed, or_ok};
+use super::{Examined, Verdicts, advice, listed, note, ok, or_ok, warn};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::topology::{Arch, Gpu, Nic, PathType, PciAddress, Topology};
 use std::collections::{BTreeMap, BTreeSet};
@@ -101,7 +101,7 @@ fn behind_a_switch<'a>(subject: &'a Examined) -> Vec<GpuWithNic<'a>> {
         .collect()
 }
 
-pub fn acs(subject: &Examined) -> Vec<Verdict> {
+pub fn acs(subject: &Examined) -> Verdicts {
     let Some(facts) = subject.facts else {
         return Vec::new();
     };
@@ -115,7 +115,7 @@ pub fn acs(subject: &Examined) -> Vec<Verdict> {
             true => "a guest's bridges tell nothing of the host's: not judged",
             false => "no GPU and its NIC share a switch: redirection costs nothing",
         };
-        return vec![Verdict::ok(text)];
+        return vec![ok(text)];
     }
     let (mut asked, mut read) = (BTreeSet::new(), BTreeSet::new());
     let mut redirecting: BTreeMap<PciAddress, u16> = BTreeMap::new();
@@ -139,21 +139,21 @@ pub fn acs(subject: &Examined) -> Vec<Verdict> {
         }
     }
     if asked.is_empty() {
-        return vec![Verdict::ok(
+        return vec![ok(
             "the bus shows no switch between GPUs and NICs: not judged",
         )];
     }
     if read.is_empty() {
         let text = "only root may read the ports' configuration: not judged";
         return if facts.is_live {
-            vec![Verdict::note(text)]
+            vec![note(text)]
         } else {
             Vec::new()
         };
     }
     if redirecting.is_empty() {
         let count = read.len();
-        return vec![Verdict::ok(format!(
+        return vec![ok(format!(
             "{} between GPUs and NICs: none redirects",
             counted(count, "port")
         ))];
@@ -165,10 +165,10 @@ pub fn acs(subject: &Examined) -> Vec<Verdict> {
         listed(&names),
         shown(acs)
     );
-    vec![Verdict::warn(text).about(&names[0])]
+    vec![warn(text).about(&names[0])]
 }
 
-pub fn ats(subject: &Examined) -> Vec<Verdict> {
+pub fn ats(subject: &Examined) -> Verdicts {
     let Some(facts) = subject.facts.filter(|facts| !facts.is_virtual) else {
         return Vec::new();
     };
@@ -183,13 +183,13 @@ pub fn ats(subject: &Examined) -> Vec<Verdict> {
         .collect();
     match (read.is_empty(), with.is_empty()) {
         (true, _) => Vec::new(),
-        (false, true) => vec![Verdict::ok(format!(
+        (false, true) => vec![ok(format!(
             "{} behind switches: off",
             counted(read.len(), "NIC")
         ))],
         (false, false) => {
             let text = "on, though the machine is no guest: right on a host of virtual machines";
-            vec![Verdict::advice(format!("NICs {}: {text}", listed(&with)))]
+            vec![advice(format!("NICs {}: {text}", listed(&with)))]
         }
     }
 }
@@ -215,7 +215,7 @@ pub fn translation_hurts(subject: &Examined) -> bool {
     arch == Some(Arch::X86) && !is_virtual
 }
 
-pub fn iommu(subject: &Examined) -> Vec<Verdict> {
+pub fn iommu(subject: &Examined) -> Verdicts {
     let topology = &*subject.plan.node;
     let of_pairs = pairs(subject)
         .into_iter()
@@ -246,14 +246,14 @@ pub fn iommu(subject: &Examined) -> Vec<Verdict> {
         kind.unwrap_or("DMA")
     );
     vec![match translation_hurts(subject) {
-        true => Verdict::warn(text).about(&translated[0]),
-        false => Verdict::note(format!(
+        true => warn(text).about(&translated[0]),
+        false => note(format!(
             "{text}, which an Arm processor and a guest may want"
         )),
     }]
 }
 
-pub fn iommu_group(subject: &Examined) -> Vec<Verdict> {
+pub fn iommu_group(subject: &Examined) -> Verdicts {
     let Some(facts) = subject.facts.filter(|facts| !facts.is_virtual) else {
         return Vec::new();
     };
@@ -281,12 +281,12 @@ pub fn iommu_group(subject: &Examined) -> Vec<Verdict> {
     }
     match (apart.is_empty(), together) {
         (true, 0) => Vec::new(),
-        (true, _) => vec![Verdict::ok(format!(
+        (true, _) => vec![ok(format!(
             "{together} pairs behind switches share a group"
         ))],
         (false, _) => {
             let text = "in groups of their own, so a port between them isolates";
-            vec![Verdict::note(format!("{}: {text}", listed(&apart)))]
+            vec![note(format!("{}: {text}", listed(&apart)))]
         }
     }
 }
@@ -305,7 +305,7 @@ fn controls<'a>(subject: &'a Examined) -> Vec<(&'a Nic, ConfigSpace)> {
     nics.into_values().collect()
 }
 
-pub fn read_request(subject: &Examined) -> Vec<Verdict> {
+pub fn read_request(subject: &Examined) -> Verdicts {
     /// The value that sichek expects (components/infiniband/checker/pcie_mrr.go).
     const WANTED: u32 = 4096;
     let nics = controls(subject);
@@ -317,18 +317,18 @@ pub fn read_request(subject: &Examined) -> Vec<Verdict> {
         .collect();
     match (nics.is_empty(), smaller.is_empty()) {
         (true, _) => Vec::new(),
-        (_, true) => vec![Verdict::ok(format!(
+        (_, true) => vec![ok(format!(
             "{}: {WANTED} bytes",
             counted(nics.len(), "NIC")
         ))],
-        _ => vec![Verdict::advice(format!(
+        _ => vec![advice(format!(
             "less than {WANTED} bytes: {}",
             listed(&smaller)
         ))],
     }
 }
 
-pub fn relaxed_ordering(subject: &Examined) -> Vec<Verdict> {
+pub fn relaxed_ordering(subject: &Examined) -> Verdicts {
     let nics = controls(subject);
     let strict: Vec<String> = nics
         .iter()
@@ -338,10 +338,10 @@ pub fn relaxed_ordering(subject: &Examined) -> Vec<Verdict> {
     let text = format!("NICs {}: packets must keep their order", listed(&strict));
     match (nics.len(), strict.len()) {
         (0, _) => Vec::new(),
-        (all, 0) => vec![Verdict::ok(format!("{}: allowed", counted(all, "NIC")))],
+        (all, 0) => vec![ok(format!("{}: allowed", counted(all, "NIC")))],
         (all, few) if few * 2 < all => {
-            vec![Verdict::warn(format!("{text}, and most others need not")).about(&strict[0])]
+            vec![warn(format!("{text}, and most others need not")).about(&strict[0])]
         }
-        _ => vec![Verdict::advice(text)],
+        _ => vec![advice(text)],
     }
 }

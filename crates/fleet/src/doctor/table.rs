@@ -2,7 +2,7 @@
 //! which the program holds; here stands which function judges it.
 #![forbid(unsafe_code)]
 
-use super::{Examined, Verdict, gpudirect, host, installation, links, ports, redirect};
+use super::{Examined, Verdicts, gpudirect, host, installation, links, ports, redirect};
 use std::sync::LazyLock;
 
 /// Its `fail` drains no node: all nodes may share the admin's arguments.
@@ -11,7 +11,7 @@ pub const CONFIGURATION: &str = "configuration";
 /// A section `### CODE` for each check: its title, and items `- **WORD** TEXT`, each in one line.
 pub(super) const PAGE: &str = include_str!("../../../../docs/checks.md");
 
-type Judge = fn(&Examined) -> Vec<Verdict>;
+type Judge = fn(&Examined) -> Verdicts;
 
 /// The function of each check, in the order in which checks are printed.
 const JUDGES: [(&str, Judge); 34] = [

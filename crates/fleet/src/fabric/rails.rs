@@ -6,8 +6,7 @@
 
 use super::cabling::{Cabling, SwitchPort};
 use super::faults::{CableFault, Faults};
-use super::kinds::{CableKind, CableLayout, CablePlace};
-use super::layout::{Rails, rails};
+use super::kinds::{CableKind, CableLayout, CablePlace, Rails, rails};
 use super::names::{NameBook, NodeNames, natural, nodes};
 use crate::audit::hostlist::compressed;
 use serde::Serialize;
@@ -168,8 +167,7 @@ impl FabricRails {
             rails: self,
             unread,
         };
-        // JSON can hold all of these structures
-        serde_json::to_string_pretty(&answer).unwrap_or_default() + "\n"
+        crate::to_json(&answer)
     }
 }
 

@@ -193,8 +193,7 @@ impl TrialReport {
     }
 
     pub fn to_json(&self) -> String {
-        // its maps have texts as keys: it cannot fail
-        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+        crate::to_json(self)
     }
 
     pub fn to_markdown(&self) -> String {
