@@ -173,7 +173,7 @@ struct Task<'a> {
 struct UseOf<'a> {
     library: &'a str,
     variable: &'a str,
-    list_of: &'a str,
+    list_of: Whose,
     nics: Vec<UsedNic<'a>>,
 }
 
@@ -196,15 +196,10 @@ fn use_of(of: &Use) -> UseOf<'_> {
         percent: port.percent,
         left_out: port.left_out.as_deref(),
     });
-    let list_of = match of.whose {
-        Whose::User => "user",
-        Whose::Admin => "admin",
-        Whose::File => "file",
-    };
     UseOf {
         library: of.reader,
         variable: of.variable,
-        list_of,
+        list_of: of.whose,
         nics: nics.collect(),
     }
 }

@@ -45,11 +45,11 @@ impl List {
     }
 
     fn working<'t>(&self, topology: &'t Topology) -> impl Iterator<Item = (NicIndex, &'t Port)> {
-        let nics = topology
-            .numbered_nics()
-            .filter(|(_, nic)| nic.kind == self.kind);
+        let nics = topology.numbered_nics();
+        let nics = nics.filter(|(_, nic)| nic.kind == self.kind);
         let ports = nics.flat_map(|(nic, of)| of.ports.iter().map(move |port| (nic, port)));
-        ports.filter(|(_, port)| works(port))
+        // as far as is known
+        ports.filter(|(_, port)| matches!(port.state, PortState::Active | PortState::Unknown))
     }
 }
 
@@ -98,10 +98,9 @@ fn is_of_ucx(list: &str, nic: &Nic, port: &Port) -> bool {
 /// `name` or `name:port`; what follows the port is no part of it.
 fn is_port(entry: &str, nic: &Nic, port: &Port) -> bool {
     let mut fields = entry.split(':');
-    fields.next().is_some_and(|name| nic.name == name)
-        && fields
-            .next()
-            .is_none_or(|number| number.parse() == Ok(port.number))
+    let is_name = fields.next().is_some_and(|name| nic.name == name);
+    let mut number = fields.take(1);
+    is_name && number.all(|number| number.parse() == Ok(port.number))
 }
 
 /// Is the name one of `BEGINNING[FIRST-LAST]END`?
@@ -193,20 +192,13 @@ const CXI: List = List {
 
 /// `cxi0` to `cxi99` (`cxip_env_validate_device_token`).
 fn is_cxi(entry: &str) -> bool {
-    let number = entry
-        .strip_prefix("cxi")
-        .filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
-    number.is_some_and(|number| number.len() == 1 || number.len() == 2 && !number.starts_with('0'))
+    let number = entry.strip_prefix("cxi").map(str::as_bytes);
+    matches!(number, Some([b'0'..=b'9'] | [b'1'..=b'9', b'0'..=b'9']))
 }
 
-fn begins(beginning: &str, name: &str) -> bool {
-    name.get(..beginning.len())
-        .is_some_and(|own| own.eq_ignore_ascii_case(beginning))
-}
-
-/// Can a port carry anything, as far as is known?
-fn works(port: &Port) -> bool {
-    matches!(port.state, PortState::Active | PortState::Unknown)
+pub(super) fn begins(beginning: &str, name: &str) -> bool {
+    let own = name.get(..beginning.len());
+    own.is_some_and(|own| own.eq_ignore_ascii_case(beginning))
 }
 
 /// A space is a part of an entry to UCX (src/ucs/config/parser.c, `ucs_config_sscanf_array`), NCCL and NVSHMEM.
@@ -237,13 +229,14 @@ fn is_port_by_atoi(entry: &str, port: &Port, is_name: impl Fn(&str) -> bool) -> 
 /// The number at the beginning of a text, as C's `atoi` reads it.
 fn atoi(text: &str) -> i64 {
     let text = text.trim_start_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']);
-    let (minus, digits) = text
-        .strip_prefix('-')
-        .map_or((1, text.strip_prefix('+').unwrap_or(text)), |rest| {
-            (-1, rest)
-        });
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let digits = &digits[..digits.bytes().take_while(u8::is_ascii_digit).count()];
-    minus * digits.parse().unwrap_or(0)
+    let number: i64 = digits.parse().unwrap_or(0);
+    if text.starts_with('-') {
+        -number
+    } else {
+        number
+    }
 }
 
 #[cfg(test)]

@@ -8,14 +8,15 @@ pub mod lists;
 mod nccl;
 pub mod rebinding;
 pub mod uses;
-use lists::{LISTS, List};
+use lists::{LISTS, List, begins};
 use nic_placement_core::diagnostic::{Diagnostic, Shown, more_entries};
+use nic_placement_core::gpus::{positions, unequal};
 use nic_placement_core::libraries::wanted::{Fabric, is_variable_name};
 use nic_placement_core::libraries::{Present, ReadFile};
 use nic_placement_core::placement::NodePlacement;
 use nic_placement_core::step::program::program_name;
 use nic_placement_core::step::{Access, Task};
-use nic_placement_core::topology::{Gpu, GpuVendor, Nic, NicKind, Topology};
+use nic_placement_core::topology::{GpuIndex, GpuVendor, Nic, NicKind, Topology};
 use rebinding::{Row, named, rows};
 use uses::left_out;
 
@@ -80,10 +81,8 @@ pub struct Checked<'a> {
 impl<'a> Checked<'a> {
     /// A variable's value, if it is not empty.
     fn value(&self, name: &str) -> Option<&'a str> {
-        self.present
-            .get(name)
-            .map(String::as_str)
-            .filter(|value| !value.is_empty())
+        let value = self.present.get(name)?;
+        (!value.is_empty()).then_some(value)
     }
 
     fn number(&self, name: &str) -> Option<i64> {
@@ -91,14 +90,16 @@ impl<'a> Checked<'a> {
     }
 
     fn verbs(&self) -> impl Iterator<Item = &'a Nic> {
-        self.topology
-            .nics
-            .iter()
-            .filter(|nic| nic.kind == NicKind::Verbs)
+        let nics = self.topology.nics.iter();
+        nics.filter(|nic| nic.kind == NicKind::Verbs)
     }
 
     fn has_verbs(&self) -> bool {
         self.verbs().next().is_some()
+    }
+
+    fn nvidias(&self) -> Vec<GpuIndex> {
+        positions(self.topology, GpuVendor::Nvidia)
     }
 }
 
@@ -110,11 +111,8 @@ pub fn lint(checked: &Checked) -> Vec<Diagnostic> {
             return;
         };
         let subject = format!("{name}={}", Shown::word(value, 80));
-        found.extend(
-            doubt(value)
-                .into_iter()
-                .map(|text| Diagnostic::new(subject.clone(), text)),
-        );
+        let finding = |text| Diagnostic::new(subject.clone(), text);
+        found.extend(doubt(value).into_iter().map(finding));
     };
     for (library, list) in &LISTS {
         // the map leaves the NICs of other kinds to their own libraries
@@ -123,14 +121,10 @@ pub fn lint(checked: &Checked) -> Vec<Diagnostic> {
                 admitted_though_left_out(checked, list, text)
             });
         }
-        for (variables, doubt) in DOUBTS
-            .iter()
-            .filter(|(of, _)| of == library)
-            .flat_map(|(_, all)| *all)
-        {
-            judge(variables.split(' ').next().unwrap_or_default(), &|value| {
-                doubt(checked, value)
-            });
+        let of_library = DOUBTS.iter().filter(|(of, _)| of == library);
+        for (variables, doubt) in of_library.flat_map(|(_, all)| *all) {
+            let name = variables.split(' ').next().unwrap_or_default();
+            judge(name, &|value| doubt(checked, value));
         }
     }
     found.extend(device_order(checked));
@@ -145,11 +139,7 @@ fn number(value: &str) -> Option<i64> {
 
 /// The text, if this holds.
 fn when(is_wrong: bool, text: impl Into<String>) -> Vec<String> {
-    if is_wrong {
-        vec![text.into()]
-    } else {
-        Vec::new()
-    }
+    is_wrong.then(|| text.into()).into_iter().collect()
 }
 
 /// Entries of one list that are reported, at most: each is a line on a terminal and in slurmd's log.
@@ -218,26 +208,17 @@ fn given_up(checked: &Checked, row: &Row) -> Option<Diagnostic> {
             .find(|word| word.starts_with(name))?
             .to_string(),
     };
-    let holds = row
-        .conditions
-        .split(' ')
-        .all(|condition| holds(checked, condition));
-    holds.then(|| {
-        Diagnostic::new(
-            subject,
-            format!("{} ({}): {}", row.does, row.of, row.instead),
-        )
-    })
+    let mut conditions = row.conditions.split(' ');
+    let text = format!("{} ({}): {}", row.does, row.of, row.instead);
+    let holds = conditions.all(|condition| holds(checked, condition));
+    holds.then(|| Diagnostic::new(subject, text))
 }
 
 fn holds(checked: &Checked, condition: &'static str) -> bool {
     let (name, sign, parts) = named(condition);
-    let has_part = |value: &str| {
-        value
-            .split(',')
-            .any(|part| parts.split('|').any(|known| is(part, known)))
-    };
-    let has_part = checked.value(name).is_some_and(has_part);
+    let is_part = |part: &str| parts.split('|').any(|known| is(part, known));
+    let value = checked.value(name);
+    let has_part = value.is_some_and(|value| value.split(',').any(is_part));
     match sign {
         "=" => has_part,
         "!" => !has_part,
@@ -249,49 +230,25 @@ fn holds(checked: &Checked, condition: &'static str) -> bool {
 fn is(part: &str, known: &str) -> bool {
     let part = program_name(part.trim());
     match known.strip_suffix('*') {
-        Some(start) => part
-            .get(..start.len())
-            .is_some_and(|part| part.eq_ignore_ascii_case(start)),
+        Some(start) => begins(start, part),
         None => part.eq_ignore_ascii_case(known),
     }
 }
 
 /// CUDA's numbers of unequal GPUs are not those of the bus.
 fn device_order(checked: &Checked) -> Option<Diagnostic> {
-    let topology = checked.topology;
-    let kind = |gpu: &Gpu| {
-        (
-            gpu.model.clone(),
-            topology
-                .pci
-                .get(gpu.address)
-                .and_then(|function| function.device),
-        )
-    };
-    let mut kinds = topology
-        .gpus
-        .iter()
-        .filter(|gpu| gpu.vendor == GpuVendor::Nvidia)
-        .map(kind);
-    let first = kinds.next();
-    let is_unequal = kinds.any(|kind| Some(kind) != first);
+    let is_by_bus = checked.value(DEVICE_ORDER) == Some("PCI_BUS_ID");
+    unequal(checked.topology, &checked.nvidias()).filter(|_| !is_by_bus)?;
     let text =
         "the node's GPUs are not equal, and CUDA numbers the fastest first: set it to `PCI_BUS_ID`";
-    let is_by_bus = checked.value(DEVICE_ORDER) == Some("PCI_BUS_ID");
-    (is_unequal && !is_by_bus).then(|| Diagnostic::new(DEVICE_ORDER, text))
+    Some(Diagnostic::new(DEVICE_ORDER, text))
 }
 
 /// Tasks that see their own GPU alone: NCCL counts each of them as GPU 0.
 fn isolation(checked: &Checked) -> Option<Diagnostic> {
     let access = &checked.task.gpus.access;
     let is_isolated = access.contains(&Access::Denied) && access.contains(&Access::Allowed);
-    let nvidia = checked
-        .topology
-        .gpus
-        .iter()
-        .filter(|gpu| gpu.vendor == GpuVendor::Nvidia)
-        .count();
-    if !is_isolated || nvidia < 2 || checked.tasks < 2 {
+    if !is_isolated || checked.nvidias().len() < 2 || checked.tasks < 2 {
         return None;
     }
     // with 0 a message leaves by the NIC of the own GPU that has the number of the peer's (src/graph/search.cc,

@@ -12,7 +12,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Whose {
     User,
     /// the admin's, by `set=`
@@ -56,11 +57,8 @@ pub struct UsedPort {
 impl Use {
     /// Is every port one that the plan chose for this task?
     pub fn is_as_planned(&self) -> bool {
-        !self.ports.is_empty()
-            && self
-                .ports
-                .iter()
-                .all(|port| self.planned.contains(&port.rail.to_string()))
+        let is_planned = |port: &UsedPort| self.planned.contains(&port.rail.to_string());
+        !self.ports.is_empty() && self.ports.iter().all(is_planned)
     }
 }
 
@@ -88,14 +86,10 @@ impl fmt::Display for Use {
                 write!(f, " (left out here: {why})")?;
             }
         }
-        let is_compared = self
-            .ports
-            .iter()
-            .any(|port| port.percent.is_some_and(|percent| percent != 100));
-        if is_compared {
-            write!(f, " of {}", self.planned.join(" "))
-        } else {
-            Ok(())
+        let mut percents = self.ports.iter().filter_map(|port| port.percent);
+        match percents.any(|percent| percent != 100) {
+            true => write!(f, " of {}", self.planned.join(" ")),
+            false => Ok(()),
         }
     }
 }
@@ -138,10 +132,8 @@ fn uses(
         ..
     } = plan;
     let is_admins = |name: &str| {
-        wish.admin
-            .templates
-            .iter()
-            .any(|template| template.name() == name)
+        let mut templates = wish.admin.templates.iter();
+        templates.any(|template| template.name() == name)
     };
     let value_of = |name: &str| {
         let (value, whose) = match variables.iter().find(|variable| variable.name == name) {
@@ -162,11 +154,8 @@ fn uses(
         };
         Some((value.as_str(), whose)).filter(|(value, _)| !value.is_empty())
     };
-    let planned: Vec<Rail> = task
-        .rails
-        .iter()
-        .map(|&(rail, _)| node.rail(rail).clone())
-        .collect();
+    let planned = task.rails.iter();
+    let planned: Vec<Rail> = planned.map(|&(rail, _)| node.rail(rail).clone()).collect();
     let use_of = |(reader, list): (&'static str, List)| {
         // a list may be about a kind of NICs that this node does not have
         let is_about_this_node = topology.nics.iter().any(|nic| nic.kind == list.kind);
@@ -246,12 +235,10 @@ pub(super) fn left_out(node: &NodePlacement, port: &Rail) -> Option<String> {
     let is_it = |excluded: &&Excluded| {
         excluded.name == port.name && excluded.port.is_none_or(|number| number == port.port)
     };
-    let excluded = node
-        .excluded
-        .iter()
-        .find(is_it)
-        .filter(|_| node.rail_at(port.at()).is_none());
-    excluded.map(|excluded| excluded.why.clone())
+    let excluded = node.excluded.iter().find(is_it)?;
+    node.rail_at(port.at())
+        .is_none()
+        .then(|| excluded.why.clone())
 }
 
 #[cfg(test)]

@@ -1,13 +1,11 @@
 //! This process among those that its launcher started on the node: its GPUs, how they were split, and how it was bound.
 #![forbid(unsafe_code)]
 
-mod gpu_by_rank;
 mod launcher;
 pub mod rank;
 
 use crate::caller::without_absent;
 use crate::gpus::{self, seen};
-use gpu_by_rank::gpu_by_rank;
 use launcher::Launcher;
 use nic_placement_core::config::{Admin, ENVIRONMENT, Words, components, cpu_bind};
 use nic_placement_core::diagnostic::Shown;
@@ -23,7 +21,7 @@ use nic_placement_process::devices::DeviceFiles;
 use nic_placement_process::gpus::grant;
 use nic_placement_process::{admin, memory};
 use nic_placement_sys as sys;
-use rank::Numbering;
+use rank::{Numbering, gpu_by_rank};
 
 pub const PARTITION: &str = "SLURM_JOB_PARTITION";
 

@@ -1,9 +1,11 @@
 //! Which of its node's processes this one is, by the variables of its launcher.
 #![forbid(unsafe_code)]
 
-use super::gpu_by_rank::Rank;
 use nic_placement_core::diagnostic::Shown;
+use nic_placement_core::gpus::uncountable;
 use nic_placement_core::libraries::Present;
+use nic_placement_core::step::{Claim, GpuGrant};
+use nic_placement_core::topology::Topology;
 
 /// Processes on one node, at most: what is more is no count of processes.
 const MAX_PROCESSES: u32 = 4096;
@@ -134,15 +136,13 @@ pub fn find(values: &Present, local_rank: Option<u32>, local_size: Option<u32>) 
     let said = rank(values, local_rank, local_size, innermost, &launchers);
     let count = said.as_ref().map_or(local_size, |rank| rank.of);
     let (rank, doubt) = match said {
-        Some(rank) if is_possible(&rank) => (Some(rank), None),
+        Some(rank) if rank.number < rank.of.unwrap_or(MAX_PROCESSES).min(MAX_PROCESSES) => {
+            (Some(rank), None)
+        }
         Some(Rank { said, of, .. }) => {
             let of = of.unwrap_or(0);
-            (
-                None,
-                Some(format!(
-                    "`{said}` of {of} processes: it is taken for one without a number"
-                )),
-            )
+            let doubt = format!("`{said}` of {of} processes: it is taken for one without a number");
+            (None, Some(doubt))
         }
         None => (None, None),
     };
@@ -154,7 +154,11 @@ pub fn find(values: &Present, local_rank: Option<u32>, local_size: Option<u32>) 
             .is_some_and(|rank| is_of(values, rank, launcher))
     };
     let number_here = rank.as_ref().map_or(0, |rank| rank.number);
-    let (global, total) = world(values, innermost).unwrap_or((number_here, count));
+    let world = innermost.map(|launcher| launcher.world.map(|name| number(values, name)));
+    let (global, total) = match world {
+        Some([Some(global), total]) => (global, total),
+        _ => (number_here, count),
+    };
     Numbering {
         variable,
         numbered_by: launchers
@@ -212,11 +216,9 @@ fn rank(
     launchers: &[&LauncherKind],
 ) -> Option<Rank> {
     let by_launcher = || {
-        let LauncherKind { local, .. } = innermost?;
-        Some((
-            number(values, local)?,
-            format!("{local}={}", number(values, local)?),
-        ))
+        let local = innermost?.local;
+        let number = number(values, local)?;
+        Some((number, format!("{local}={number}")))
     };
     let by_user = local_rank.map(|number| (number, format!("local rank {number}")));
     let (number, said) = by_user.or_else(by_launcher)?;
@@ -229,16 +231,6 @@ fn rank(
         said,
         by_user: local_rank.is_some(),
     })
-}
-
-fn is_possible(rank: &Rank) -> bool {
-    rank.of.is_none_or(|of| rank.number < of) && rank.number < MAX_PROCESSES
-}
-
-/// The number among all processes, and their count, where the launcher says these.
-fn world(values: &Present, innermost: Option<&LauncherKind>) -> Option<(u32, Option<u32>)> {
-    let [global, total] = innermost?.world;
-    Some((number(values, global)?, number(values, total)))
 }
 
 /// The count of the innermost launcher that gave this number too: a shell in its task, or a container's starter, has said the
@@ -256,15 +248,11 @@ fn count_of_another(values: &Present, own: u32, launchers: &[&LauncherKind]) -> 
 /// `mpi_p_slurmstepd_task`), and its own variables tell more; HPE's mpiexec names its application otherwise.
 fn are_slurms(values: &Present) -> bool {
     let step = || {
-        Some(format!(
-            "{}.{}",
-            values.get("SLURM_JOB_ID")?,
-            values.get("SLURM_STEP_ID")?
-        ))
+        let (job, step) = (values.get("SLURM_JOB_ID")?, values.get("SLURM_STEP_ID")?);
+        Some(format!("{job}.{step}"))
     };
-    values
-        .get("PALS_APID")
-        .is_some_and(|application| step().as_ref() == Some(application))
+    let application = values.get("PALS_APID");
+    application.is_some() && step().as_ref() == application
 }
 
 /// Is this the number of Slurm's task, and the count that of Slurm's tasks on the node?
@@ -332,10 +320,8 @@ fn slurms_count(values: &Present) -> Option<u32> {
             None => (entry, 1),
         };
         if node < nodes {
-            return tasks
-                .parse()
-                .ok()
-                .filter(|tasks| (1..=MAX_PROCESSES).contains(tasks));
+            let tasks = tasks.parse().ok();
+            return tasks.filter(|tasks| (1..=MAX_PROCESSES).contains(tasks));
         }
         node -= nodes;
     }
@@ -356,6 +342,61 @@ fn virtual_number(values: &Present) -> Option<u32> {
     let is_even = number("GROUP_WORLD_SIZE")?.checked_mul(of) == number("WORLD_SIZE");
     let number = number("RANK")?.checked_sub(node.checked_mul(of)?)?;
     (is_even && number < of).then_some(number)
+}
+
+/// A process among those that a launcher started on its node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rank {
+    /// from 0
+    pub number: u32,
+    /// number of processes; `None` if neither a launcher nor the user says it
+    pub of: Option<u32>,
+    /// the variable or option that gave the number, such as `LOCAL_RANK=3`
+    pub said: String,
+    /// true if the user named the number, false for a launcher
+    pub by_user: bool,
+}
+
+/// The GPUs that a process will use among those that it sees, as far as its rank tells; and why that tells nothing, if
+/// it should.
+///
+/// Every launcher's processes see the same GPUs, and the k-th of them takes the k-th GPU: so PyTorch's documents tell
+/// programs (`torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`), and so do the examples of MPI's.  It is a convention
+/// and no evidence: the reason says so.  Processes that are fewer than the GPUs take the first ones, not blocks.
+pub(super) fn gpu_by_rank(
+    topology: &Topology,
+    grant: &GpuGrant,
+    seen: Claim,
+    rank: Option<&Rank>,
+) -> (Claim, Option<String>) {
+    let count = seen.gpus.len();
+    let Some(rank) = rank.filter(|_| count > 1) else {
+        return (seen, None);
+    };
+    let Rank { number, said, .. } = rank;
+    let why = match rank.of {
+        // a launcher's only process here may well use all GPUs, so its number chooses none; `--local-rank` does
+        Some(1) if !rank.by_user => return (seen, None),
+        Some(of) if of as usize > count => Some(format!(
+            "{of} processes share the {count} GPUs that they see"
+        )),
+        _ if *number as usize >= count => {
+            Some(format!("`{said}` is past the {count} GPUs that it sees"))
+        }
+        _ => uncountable(topology, &seen.gpus, grant),
+    };
+    if let Some(why) = why {
+        let note =
+            format!("{why}: which of them it will use is not known, so it gets the NICs of all");
+        return (seen, Some(note));
+    }
+    let gpu = seen.gpus[*number as usize];
+    let reason = format!(
+        "`{said}` means by convention number {number} of the {count} that it sees ({})",
+        seen.reason
+    );
+    let gpus = vec![gpu];
+    (Claim { gpus, reason }, None)
 }
 
 #[cfg(test)]
