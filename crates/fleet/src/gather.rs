@@ -56,7 +56,7 @@ pub fn facts(root: &Root, topology: &Topology) -> HostFacts {
     }
 }
 
-/// True in a guest: by the clocks that hypervisors give to Linux guests, else by the firmware's strings.
+/// By the clocks of hypervisors' guests, else by the firmware's strings.
 fn is_virtual(root: &Root, dmi: &Dmi) -> bool {
     const CLOCKS: &str = "sys/devices/system/clocksource/clocksource0/available_clocksource";
     let clocks = root.read(CLOCKS).unwrap_or_default();
@@ -94,7 +94,7 @@ fn machine(root: &Root, dmi: &Dmi, topology: &Topology) -> Option<Machine> {
     })
 }
 
-/// The first bytes of a configuration space. In a manifest, and in a tree that was unpacked from one, they stand as
+/// The first bytes of a configuration space; in a manifest, and in a tree unpacked from one,
 /// hexadecimal digits.
 fn config_bytes(root: &Root, path: &str) -> Option<Vec<u8>> {
     // digits and spaces: three letters a byte

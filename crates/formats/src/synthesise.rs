@@ -151,8 +151,8 @@ fn compute_nodes(tree: &mut Tree, topology: &Topology) {
     }
 }
 
-/// The routing table: the default route and the networks of verbs devices, a bond above the interface where the route is
-/// not its own.
+/// The routing table: default route and networks of verbs devices, below a bond where the route is
+/// not the interface's own.
 fn routes(tree: &mut Tree, topology: &Topology) {
     let mut rows = String::new();
     let is_verbs = |nic: &&Nic| matches!(nic.kind, NicKind::Verbs | NicKind::Efa);

@@ -129,7 +129,7 @@ pub struct NicTraffic {
     /// `None` for an interface without RDMA
     pub rdma: Option<Figure>,
     pub interface: Option<String>,
-    /// by the interface; `None` for soft RoCE, whose `rdma` holds these bytes
+    /// `None` for soft RoCE, whose `rdma` holds these bytes
     pub tcp: Option<Figure>,
 }
 
@@ -310,7 +310,7 @@ fn shares(nics: &[NicTraffic], planned: usize) -> Shares {
             shares.unknown.push(nic.name.clone());
         }
     }
-    // connecting takes a few packets on every NIC: less than a hundredth of an even part is nothing
+    // connecting takes a few packets on every NIC: less than a hundredth of an even part is none
     let total = u128::from(shares.planned.saturating_add(shares.others));
     let is_idle = |bytes: Bytes| u128::from(bytes.sent) * 100 * (planned.max(1) as u128) < total;
     let idle = nics

@@ -15,8 +15,8 @@ pub struct NodeWord {
 }
 
 impl NodeWord {
-    /// True if its names have the letters of nodes, NICs and versions. They are in lines that an admin copies, and a task may send
-    /// anything.
+    /// True if its names have only letters of nodes, NICs and versions: an admin copies them, and
+    /// a task may send anything.
     pub fn is_plain(&self) -> bool {
         let Agreement {
             version,

@@ -42,7 +42,8 @@ impl Key {
     }
 }
 
-/// Machine and devices, which nodes of one kind have in common: without addresses and names, which shift if a device is missing.
+/// Machine and devices, by which nodes are of one kind: without addresses and names, which shift
+/// where a device is missing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Inventory {
     pub machine: String,
@@ -83,7 +84,7 @@ impl Inventory {
         self.gpus.values().sum::<usize>() + self.nics.values().sum::<usize>()
     }
 
-    /// Devices that one has and the other has not: a device that was replaced by another counts once.
+    /// Devices that one has and the other lacks: a replaced device counts once.
     pub(super) fn distance(&self, other: &Inventory) -> usize {
         differing(&self.gpus, &other.gpus) + differing(&self.nics, &other.nics)
     }

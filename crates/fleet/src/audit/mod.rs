@@ -24,8 +24,8 @@ use report::Report;
 use std::collections::BTreeMap;
 use std::hash::Hash;
 
-/// Bytes of names and values that differ, at most. Ten thousand nodes whose every device has an address of its own need
-/// less; a stream made to fill the memory is refused.
+/// Bytes of names and values that differ, at most: ten thousand nodes whose every device has its
+/// own address need less.
 const MAX_TEXTS: usize = 64 << 20;
 /// Facts of all different sets, at most: 8 bytes each.
 const MAX_KEPT: usize = 4 << 20;
@@ -147,7 +147,7 @@ impl Audit {
         shape
     }
 
-    /// The facts of a shape by name, in the order of names, which unlike numbers does not depend on the order of reports.
+    /// By name, whose order unlike that of numbers does not depend on the order of reports.
     fn named(&self, shape: u32) -> BTreeMap<&Key, &str> {
         let facts = &self.shapes[shape as usize].facts;
         facts

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 pub const FORMAT: &str = "nic-placement check";
-/// Grows by one when a field changes its meaning or is removed, not with new fields. Version 1 had the level `wrong` and the
-/// count of those; it is read as `fail`.
+/// Grows by one when a field changes its meaning or is removed, not with new fields. Version 1
+/// called `fail` `wrong`.
 pub const VERSION: u64 = 2;
 const READ: [u64; 2] = [1, VERSION];
 
@@ -17,7 +17,7 @@ const READ: [u64; 2] = [1, VERSION];
 pub struct Report {
     pub format: String,
     pub version: u64,
-    /// Slurm's name of the node, else the host's up to its first dot; `null` for a node that is only described
+    /// Slurm's name of the node, else the host's up to its first dot; `null` for a described node
     pub host: Option<String>,
     /// the machine's model (`product_name` of its firmware), or the description's name
     pub machine: String,
@@ -30,8 +30,8 @@ pub struct Report {
     /// versions of `kernel`, `BIOS`, modules, and `nic-placement` itself
     #[serde(default)]
     pub versions: BTreeMap<String, String>,
-    /// `default=` and `rollout=` as they hold here for steps that do not ask, the nearest last; absent where no line loads the
-    /// plugin
+    /// `default=` and `rollout=` for steps that do not ask, the nearest last; absent where no line
+    /// loads the plugin
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
     /// the processors' instruction set, maker, family and model
@@ -59,7 +59,7 @@ pub struct Finding {
     pub level: Level,
     /// a code of the doctor's table
     pub code: String,
-    /// its subject, if its text also has a figure that changes from hour to hour, such as an age
+    /// its subject, if its text has a figure that changes by the hour, such as an age
     #[serde(skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
     pub text: String,

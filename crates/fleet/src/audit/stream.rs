@@ -205,7 +205,8 @@ impl OpenDocument {
     }
 }
 
-/// The task's number that `srun -l` put before a line, and the line. No line of JSON begins with a number and `: `.
+/// The task's number that `srun -l` put before a line: no line of JSON begins with a number and `:
+/// `.
 fn label(line: &[u8]) -> (Option<u64>, &[u8]) {
     let spaces = line.iter().take_while(|byte| **byte == b' ').count();
     let digits = line[spaces..]

@@ -28,7 +28,7 @@ pub(super) const UPSTREAM_FORWARDING: u16 = 1 << 4;
 pub(super) const DIRECT_TRANSLATED: u16 = 1 << 6;
 
 impl ConfigSpace {
-    /// Reads it; `None` where only the part for users is there, or the function does not answer.
+    /// `None` where only the part for users is there, or the function does not answer.
     pub fn parse(bytes: &[u8]) -> Option<ConfigSpace> {
         // a function that is gone answers with ones
         if bytes.len() <= FOR_USERS || bytes[..4] == [0xff; 4] {

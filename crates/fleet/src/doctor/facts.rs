@@ -27,7 +27,7 @@ pub struct HostFacts {
     pub(crate) nics: BTreeMap<String, NicFacts>,
     pub(crate) has_verbs: bool,
     pub(crate) has_mads: bool,
-    /// interfaces whose agent of LLDP hears a switch; `None` where no agent was asked
+    /// interfaces whose LLDP agent hears a switch; `None` where none was asked
     pub heard: Option<BTreeSet<String>>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) const MODULES: &str =
 pub(crate) struct Machine {
     pub(crate) name: Option<String>,
     pub(crate) is_a_clouds: bool,
-    /// devices of the model that the node does not show; true: the bus has a function at that address
+    /// devices of the model that the node lacks; true: the bus has a function at that address
     pub(crate) missing: Vec<(Missing, bool)>,
     /// the number of GPUs in machines of this product
     pub(crate) gpus: Option<usize>,
@@ -58,7 +58,7 @@ pub(crate) struct Function {
 pub(crate) struct NicFacts {
     pub(crate) interfaces: Vec<Interface>,
     pub(crate) mads: usize,
-    /// the calling user's access to its device node; `None` if it was not tried
+    /// the calling user's access to its device node, if it was tried
     pub(crate) access: Option<DeviceAccess>,
 }
 
@@ -86,10 +86,10 @@ pub(crate) enum DeviceAccess {
 pub struct Caller {
     pub is_root: bool,
     pub in_step: bool,
-    /// bytes that it may lock, at most: `u64::MAX` without a limit, `None` where that is not known
+    /// bytes that it may lock: `u64::MAX` without a limit, `None` where that is not known
     pub memlock: Option<u64>,
     pub doubts: Vec<Diagnostic>,
-    /// the variables that a configuration file of NCCL's sets and we would set: the file, the variables
+    /// configuration files of NCCL's with the variables in them that we would set
     pub nccl: Vec<(String, Vec<String>)>,
 }
 
@@ -101,8 +101,8 @@ pub struct Installation {
     pub plugstack: Option<Plugstack>,
     /// faults of the plugin's arguments and of the configuration file
     pub words: Vec<Diagnostic>,
-    /// why no step is placed here, in words; `true` where the configuration file is refused, `false` where the admin
-    /// disabled it
+    /// why no step is placed here; `true` where the configuration file is refused, `false` where
+    /// the admin disabled it
     pub off: Option<(String, bool)>,
     /// the placement of steps that do not ask; `None` if no line loads the plugin
     pub unasked: Option<Unasked>,
@@ -115,11 +115,11 @@ pub struct Installation {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unasked {
-    /// `default=` and `rollout=` as they hold on this node, the nearest last: where, and the argument
+    /// `default=` and `rollout=` that hold on this node, the nearest last, with their places
     pub said: Vec<(String, String)>,
     /// true with lines for partitions, in which steps may be placed otherwise
     pub has_partitions: bool,
-    /// the configuration file and this node's name, if lines of it name nodes, and none of them this one
+    /// the configuration file and this node's name, if its lines name other nodes alone
     pub unnamed: Option<(String, String)>,
 }
 

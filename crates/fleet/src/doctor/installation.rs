@@ -9,8 +9,8 @@ use nic_placement_core::config::PluginLine;
 use nic_placement_core::config::releases::RELEASES;
 use nic_placement_core::diagnostic::Diagnostic;
 
-/// The versions of Slurm that the end-to-end cases ran on, as `srun --version` prints them; tests/slurm/releases.tsv has the
-/// runs.
+/// Slurm's versions that the end-to-end cases ran on, as `srun --version` prints them
+/// (tests/slurm/releases.tsv).
 pub const TESTED: [&str; 9] = [
     "22.05.8", "23.02.8", "23.11.4", "24.05.8", "24.11.5", "25.05.8", "25.11.2", "26.05.5",
     "26.11.0",
@@ -214,7 +214,7 @@ pub(super) fn configuration(subject: &Examined) -> Verdicts {
         }
         None => verdicts.extend(unasked.as_ref().and_then(by_default)),
     }
-    // the file is one text for many nodes, and a name that is spelt otherwise is not seen in it
+    // the file is one text for many nodes: a misspelt name is not seen in it
     if let Some((path, node)) = unasked
         .as_ref()
         .and_then(|unasked| unasked.unnamed.as_ref())
@@ -228,7 +228,7 @@ pub(super) fn configuration(subject: &Examined) -> Verdicts {
     verdicts
 }
 
-/// The placement of steps that do not ask; `None` if neither the plugin's line nor the configuration file has it.
+/// `None` if neither the plugin's line nor the configuration file has it.
 fn by_default(unasked: &Unasked) -> Option<Verdict> {
     let said = unasked
         .said
@@ -266,7 +266,7 @@ pub(super) fn owner(subject: &Examined) -> Verdicts {
                 "everybody may write to `{path}` (mode {:o}), which decides what root loads",
                 mode & 0o7777
             );
-            // one mode in a configuration management or a mount's option is that of all nodes, and no reason to drain them
+            // all nodes may share a mode, which is no reason to drain them
             verdicts.push(warn(text).about(path));
         } else if *user != 0 || (mode & GROUP != 0 && *group != 0) {
             let text = format!(

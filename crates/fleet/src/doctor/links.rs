@@ -22,14 +22,14 @@ struct Segment<'a> {
 /// The links above a function, nearest first, as far as both ends of one tell their rates.
 fn segments(topology: &Topology, address: PciAddress) -> Vec<Segment<'_>> {
     let (chain, _) = topology.pci.climb(address);
-    // a link has the upper function of one pair and the lower of the next between two pairs: endpoint and port, port and port
+    // each pair is the ends of a link: endpoint and port, port and port
     let pairs = chain.chunks_exact(2).filter_map(|pair| {
         let (child, parent) = (pair[0], pair[1]);
         let faster = |a: LinkRate, b: LinkRate| if b.mbps() > a.mbps() { b } else { a };
         let slower = |a: LinkRate, b: LinkRate| if b.mbps() < a.mbps() { b } else { a };
         Some(Segment {
             child,
-            // the ends of a virtual machine's links tell different rates: the better one counts
+            // a virtual machine's ends tell different rates: the better counts
             now: faster(
                 child.link.current?,
                 parent.link.current.or(child.link.current)?,

@@ -136,8 +136,8 @@ fn first_of(names: &[String], most: usize) -> String {
     }
 }
 
-/// One line fit for the reason of a drained node: what fails, in less than 100 plain characters; `None` where nothing does.
-/// A mistake in a file that all nodes may share drains none.
+/// One line of less than 100 plain characters for the reason of a drained node; `None` where
+/// nothing fails. A mistake in a file that all nodes may share drains none.
 pub fn reason(findings: &[Finding]) -> Option<String> {
     let drains = |finding: &&Finding| finding.level == Level::Fail && finding.code != CONFIGURATION;
     let failed: Vec<&Finding> = findings.iter().filter(drains).collect();
@@ -148,13 +148,13 @@ pub fn reason(findings: &[Finding]) -> Option<String> {
     (!failed.is_empty()).then(|| plain(&parts.collect::<Vec<_>>()))
 }
 
-/// The parts behind our name, as many as there is room for, and how many more there are.
+/// As many parts behind our name as there is room for.
 pub fn plain(parts: &[String]) -> String {
     /// Characters: what squeue and sinfo show of a reason at most.
     const MOST: usize = 99;
     const HEAD: &str = "nic-placement: ";
     let clean = |text: &String| -> String {
-        // neither quotes nor what a shell or slurmctld could take for more than text
+        // no quotes, and nothing that a shell or slurmctld could take for more than text
         let keep = |letter: char| letter.is_ascii_alphanumeric() || " .,:;/_+-".contains(letter);
         text.chars()
             .map(|letter| if keep(letter) { letter } else { '?' })

@@ -403,7 +403,7 @@ pub fn roce_mtu(subject: &Examined) -> Verdicts {
     verdicts
 }
 
-/// A port hears its switch where the node runs an agent of LLDP.  None hears where the switches do not speak it.
+/// None hears where the switches do not speak LLDP.
 pub fn lldp(subject: &Examined) -> Verdicts {
     let Some((facts, heard)) = subject
         .facts

@@ -45,7 +45,7 @@ pub fn pairs<'a>(subject: &'a Examined) -> Vec<GpuWithNic<'a>> {
     pairs
 }
 
-/// The bridges between two functions, below the lowest one above both; `None` where there is none above both.
+/// The bridges between two functions, below the lowest one above both, if there is one.
 pub fn bridges_between(
     topology: &Topology,
     a: PciAddress,

@@ -64,7 +64,7 @@ pub struct Check {
     pub code: &'static str,
     /// the question, in a few words
     pub title: String,
-    /// words and what they say: `reads`, each level and when it is that, `why`, `do`, and the `source` of it all
+    /// words and their texts: `reads`, each level, `why`, `do`, `source`
     pub rows: Vec<(&'static str, &'static str)>,
     pub(super) judge: Judge,
 }

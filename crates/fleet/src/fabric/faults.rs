@@ -63,7 +63,7 @@ impl<'a> Faults<'a> {
         for kind in rails.kinds.iter().filter(is_recognised) {
             let of_gpus: BTreeSet<&PortKey> =
                 kind.nodes.iter().flat_map(|node| &node.rails).collect();
-            // a few nodes may have as many for one order as for another; of many, NICs without an order are for storage
+            // few nodes may tie; NICs without an order on many are for storage
             let may_tie = |slot: usize| match of_gpus.is_empty() {
                 true => kind.nodes.len() <= FEW_NODES,
                 false => of_gpus.contains(&kind.slots[slot]),
@@ -146,8 +146,8 @@ impl<'a> Faults<'a> {
         self.doubts.entry(text).or_default().insert(node);
     }
 
-    /// Two strays are exchanged if each is where the other belongs, those of one node before those of two; any such pair
-    /// puts both right, since the ports of a switch are alike.
+    /// Strays are exchanged if each is where the other belongs, those of one node before those of
+    /// two; any such pair will do, since a switch's ports are alike.
     fn between_nodes(&mut self, rails: &Rails, mut left: Vec<Stray<'a>>) {
         for is_in_node in [true, false] {
             // strays without their other half so far

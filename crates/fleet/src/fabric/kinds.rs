@@ -141,7 +141,7 @@ fn kinds<'a>(nodes: &'a [NodeCables<'a>]) -> Vec<CableKind<'a>> {
             None => kinds.push((set, members.clone(), members.len())),
         }
     }
-    // rails are made for nodes with many NICs: sixteen of these number them, and not a thousand nodes with two
+    // nodes with many NICs number the rails: sixteen of these, and not a thousand nodes with two
     kinds.sort_by_key(|(set, nodes, _)| usize::MAX - set.len().pow(3) * nodes.len());
     kinds
         .into_iter()

@@ -124,10 +124,10 @@ impl<'a> NodeCables<'a> {
     }
 }
 
-/// Ports of a node, at most: more than any node has, so that the time stays linear.
+/// Ports of a node, at most, so that the time stays linear.
 const MAX_PORTS: usize = 64;
 
-/// The cables of each node by its own names, and by the names of `switches`; oddities go to `notes`.
+/// The cables of each node by its own names and those of `switches`.
 pub(super) fn nodes<'a>(
     cabling: &'a Cabling,
     reports: &'a BTreeMap<String, NodeNames>,
@@ -243,7 +243,8 @@ pub(super) fn natural(name: &str) -> Vec<(String, u64)> {
     parts
 }
 
-/// True if `rails=` can name them: two ports of one NIC have one name, and `HCA-1` is the subnet manager's name alone.
+/// True if `rails=` can name them: two ports of one NIC share a name, and `HCA-1` is a subnet
+/// manager's.
 pub(super) fn are_names(nics: &[&str]) -> bool {
     let distinct = BTreeSet::from_iter(nics);
     distinct.len() == nics.len() && !nics.iter().any(|nic| nic.starts_with("HCA-"))

@@ -88,7 +88,7 @@ pub struct CabledPort {
 }
 
 impl FabricRails {
-    /// Compares all nodes. Reports of `check --json` add the nodes' own names of NICs, and the NICs that GPUs use.
+    /// Reports of `check --json` add the nodes' own names of NICs, and the NICs that GPUs use.
     pub fn of(cabling: &Cabling, reports: &BTreeMap<String, NodeNames>) -> FabricRails {
         let mut notes = cabling.notes.clone();
         let names = names(cabling, reports);
@@ -382,7 +382,7 @@ fn by_switches(rails: &Rails) -> Option<AdvisedLine> {
 /// The facts of one node's NICs: the subject in its report, what about it, its value.
 pub type CableFacts = Vec<(String, String, String)>;
 
-/// The place of each NIC, as facts that `audit` compares: by rails, which are the same in each pod.
+/// The place of each NIC for `audit`: by rails, which are the same in each pod.
 pub fn positions<'a>(rails: &'a FabricRails, names: &NameBook) -> Vec<(&'a str, CableFacts)> {
     let mut all = Vec::new();
     for CabledNode { node, nics } in &rails.nodes {

@@ -43,7 +43,7 @@ pub struct TriedWay {
     /// tasks that were bound, and have these CPUs
     pub bound: usize,
     pub bound_elsewhere: usize,
-    /// tasks that run on the NUMA nodes of their GPUs alone, of those whose GPUs are known
+    /// tasks that run on the NUMA nodes of their GPUs alone, where these are known
     pub near: Near,
     /// the same without placement
     pub near_without: Near,
@@ -71,9 +71,9 @@ pub struct Effect {
     pub program: String,
     pub unit: String,
     pub not_tried: Option<String>,
-    /// by `near`, `default` and `far`, and by round: one that gave none is not there
+    /// by `near`, `default` and `far`, and by round, if it gave one
     pub figures: BTreeMap<String, BTreeMap<usize, f64>>,
-    /// bytes that left by each NIC of both nodes, in the first round of each side
+    /// bytes by each NIC of both nodes, in each side's first round
     pub bytes: BTreeMap<String, BTreeMap<String, u64>>,
 }
 

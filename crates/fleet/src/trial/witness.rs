@@ -76,7 +76,7 @@ impl Comparison {
     }
 }
 
-/// Paths of all pairs of GPU and NIC, devices that one of the two pictures lacks, and NUMA nodes of GPUs. NICs are matched by
+/// Paths of all pairs, devices that one picture lacks, NUMA nodes of GPUs. NICs are matched by
 /// name.
 pub fn compare(ours: &Topology, theirs: &Topology, by: GpusBy) -> (usize, Vec<Disagreement>) {
     let mut all = Comparison::default();

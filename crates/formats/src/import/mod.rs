@@ -69,7 +69,7 @@ fn processor(
     Some(Processor { arch, x86 })
 }
 
-/// Text from a file as a message may show it: short, and without characters that move a terminal's cursor.
+/// Foreign text as a message may show it.
 fn shown(text: &str) -> Shown<'_> {
     Shown::word(text, 60)
 }

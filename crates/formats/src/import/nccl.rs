@@ -45,7 +45,7 @@ const INVENTED_PORTS: u32 = 0xffff_0000;
 const MAX_LEVELS: usize = PciTree::MAX_DEPTH / 2 + 1;
 /// The most unknown elements to report.
 const MAX_UNKNOWN: usize = 16;
-/// The most findings to keep: a file can have very many mistakes, and further ones are only counted.
+/// Further findings are only counted.
 const MAX_FINDINGS: usize = 64;
 /// A PCI-to-PCI bridge.
 const BRIDGE: u32 = 0x06_0400;
@@ -129,7 +129,7 @@ struct Place {
 }
 
 impl<'a> Reader<'a> {
-    /// The line of a position: slow, since it scans the text, so for errors only.
+    /// Slow, since it scans the text: for errors only.
     fn line(&self, position: usize) -> u32 {
         self.document.text_pos_at(position).row
     }
@@ -356,8 +356,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The address of a `<pci>`.  On some machines, switches of virtual bridges may all have the same one, or a NIC's: NCCL tells
-    /// nodes apart by type and address (src/graph/topo.cc, `ncclTopoAddPci`).
+    /// Switches of virtual bridges may all have the same address, or a NIC's: NCCL tells nodes
+    /// apart by type and address (src/graph/topo.cc, `ncclTopoAddPci`).
     fn address(&mut self, pci: Element<'a>, is_switch: bool) -> Result<PciAddress, BadText> {
         let text = pci
             .attribute("busid")

@@ -34,8 +34,7 @@ const FIRST_NIC_BUS: u8 = 0x80;
 /// The most GPUs, and the most NICs, of one text: one bus each.
 const MAX_DEVICES: usize = 128;
 
-/// Reads the output of `nvidia-smi topo -m`, `rocm-smi --showtopo` or `amd-smi topology`, with or without text around it: a
-/// prompt, quotes, fences, timestamps.
+/// With or without text around it: a prompt, quotes, fences, timestamps.
 pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>)> {
     read_with_links(text, "", provenance)
 }

@@ -46,7 +46,7 @@ pub fn parse(text: &str) -> Result<Document<'_>> {
     Ok(document)
 }
 
-/// Refuses texts that would be slow to parse.  Up to the first error it sees the same tags as the parser.
+/// Refuses texts that would be slow to parse; up to the first error it sees the parser's tags.
 fn count(text: &str) -> Result<()> {
     let (mut depth, mut namespaces, mut at) = (0usize, 0, 0);
     while let Some(found) = text[at..].find('<') {

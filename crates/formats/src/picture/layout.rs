@@ -143,7 +143,7 @@ impl Canvas<'_> {
         self.elements.push(svg::curve(from, to, path, Some(tip)));
     }
 
-    /// Draws the places and devices in a place from `y` on, in the order of their GPUs; returns their lower end.
+    /// Draws what stands in a place from `y` on, in the order of the GPUs; returns its lower end.
     fn contents(&mut self, place: &NodePlace, level: usize, y: f64) -> f64 {
         let own = place.gpus.iter().min();
         let comes_after = |inner: &NodePlace| own.is_some() && inner.first_gpu().as_ref() > own;
@@ -223,7 +223,7 @@ impl Canvas<'_> {
         end + GAP
     }
 
-    /// Draws boxes below each other, evenly over a height that may be more than theirs; returns their spans.
+    /// Draws boxes below each other, evenly over a height; returns their spans.
     fn stack<Index>(
         &mut self,
         cards: Vec<(Index, Card)>,
@@ -331,8 +331,8 @@ impl Canvas<'_> {
         }
     }
 
-    /// Draws one line with a branch to each device for GPUs that use the same NICs, where curves would be too many; returns the
-    /// other pairs.
+    /// Draws GPUs that use the same NICs as one line with branches, where curves would be too
+    /// many; returns the other pairs.
     fn crowds(&mut self, drawn: Vec<Drawn>) -> Vec<Drawn> {
         let mut nics_of: BTreeMap<GpuIndex, BTreeSet<NicIndex>> = BTreeMap::new();
         for Drawn { pair, .. } in &drawn {
@@ -421,8 +421,8 @@ struct Drawn {
     nic: Span,
 }
 
-/// The heights at which curves meet their boxes.  A curve is its box's number, the box's span, and the height of its other end; the
-/// ends are spread over the box in the order of those heights, so that no two curves cross there.
+/// The heights at which curves meet their boxes, by the box's number, its span, and the height of
+/// the other end: spread in that order, so that no two curves cross.
 fn ends(curves: impl Iterator<Item = (usize, Span, f64)>) -> Vec<f64> {
     let curves: Vec<(usize, Span, f64)> = curves.collect();
     let mut order: Vec<usize> = (0..curves.len()).collect();

@@ -20,7 +20,7 @@ pub enum PlaceKind {
     Package(PciAddress),
     /// a bridge that several cards stand below
     Switch(PciAddress),
-    /// cards that stated paths join, at most this far, and the first of them: the bus hides the switch between them
+    /// cards that stated paths join, at most this far, by the first: the bus hides their switch
     Stated(PathType, PciAddress),
     Software,
     /// a PCI device, by its function 0; a finished outline has none
@@ -111,7 +111,7 @@ enum Device {
     Nic(NicIndex),
 }
 
-/// The socket of each NUMA node; empty where nothing tells, or where each socket is one NUMA node and would say nothing.
+/// The socket of each NUMA node; empty where nothing tells, or where each socket is one NUMA node.
 fn sockets(topology: &Topology) -> BTreeMap<u32, usize> {
     let of_node: BTreeMap<u32, u32> = topology
         .numa_nodes
@@ -148,8 +148,9 @@ fn numa_chain(
         .collect()
 }
 
-/// Each host bridge of the GPUs of one MI250X, with the first of these.  The kernel shows the two halves (GCDs) of that package as
-/// GPUs that follow each other, each below a host bridge of its own, which also holds its NIC (OLCF, Frontier User Guide).
+/// Each host bridge of an MI250X' GPUs, with the first of these.  The kernel shows its halves
+/// (GCDs) as GPUs that follow each other, each below a host bridge with its NIC (OLCF, Frontier
+/// User Guide).
 fn packages(topology: &Topology) -> Vec<(HostBridge, PciAddress)> {
     let hosts: Vec<Option<HostBridge>> = topology
         .gpus
@@ -174,7 +175,7 @@ fn packages(topology: &Topology) -> Vec<(HostBridge, PciAddress)> {
     packages
 }
 
-/// For each kind of path the cards that stated paths join, each with the first of its group; none where no path is stated.
+/// For each kind of path the cards that stated paths join, by the first of their group.
 type Groups = Vec<(PathType, BTreeMap<PciAddress, PciAddress>)>;
 
 fn groups(topology: &Topology) -> Groups {
@@ -207,7 +208,8 @@ fn device_chain(topology: &Topology, groups: &Groups, address: PciAddress) -> Ve
         .collect()
 }
 
-/// Devices that stated paths of at most this kind join, each with the first of its group; on each NUMA node for itself.
+/// Devices that stated paths of at most this kind join, by the first of their group, on each NUMA
+/// node.
 fn joined(topology: &Topology, most: PathType) -> BTreeMap<PciAddress, PciAddress> {
     let mut firsts: BTreeMap<PciAddress, PciAddress> = BTreeMap::new();
     let first_of = |firsts: &BTreeMap<PciAddress, PciAddress>, mut at: PciAddress| {

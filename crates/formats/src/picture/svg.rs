@@ -45,7 +45,7 @@ pub fn rect(sides: [f64; 4], class: &str, tip: Option<&str>) -> String {
     element("rect", &attributes, tip)
 }
 
-/// A curve from left to right, level at both ends; `None` is a part of a line that joins all GPUs of a group with all NICs of it.
+/// A curve that is level at both ends; `None` joins all GPUs of a group with all its NICs.
 pub fn curve(
     (x1, y1): (f64, f64),
     (x2, y2): (f64, f64),

@@ -16,8 +16,8 @@ const BOLD: f64 = 1.13;
 /// As wide as an emoji.
 const UNKNOWN: f64 = 1.4;
 
-/// Pixels that a text takes in any common sans-serif font, at most.  DejaVu Sans and Verdana are the widest of those; the
-/// program that draws the picture may have any of them.
+/// Pixels that a text takes at most in a common sans-serif font: DejaVu Sans and Verdana are the
+/// widest.
 pub fn width(text: &str, font: Font) -> f64 {
     let em: f64 = text.chars().map(of_letter).sum();
     em * font.size * if font.bold { BOLD } else { 1.0 }
@@ -39,9 +39,8 @@ fn of_letter(letter: char) -> f64 {
     }
 }
 
-/// The text as a picture may hold it, cut with an ellipsis to `most` pixels.
-///
-/// Control characters, which XML cannot hold, and those that turn the direction of writing become escapes.
+/// Cut with an ellipsis to `most` pixels.  Control characters, which XML cannot hold, and those
+/// that turn the direction of writing become escapes.
 pub fn fitted(text: &str, font: Font, most: f64) -> String {
     let text = printable(text);
     if width(&text, font) <= most {

@@ -24,8 +24,8 @@ fn unknown_device(checked: &Checked, entry: &str, device: &str) -> Option<String
     })
 }
 
-/// The entries of a list of whole names of verbs devices that can be looked up: not those with a range or a star, and none on a
-/// node without such devices.
+/// Entries of whole names of verbs devices: none with a range or a star, and none on a node
+/// without such devices.
 fn whole_names<'l>(checked: &Checked, list: &'l str) -> impl Iterator<Item = &'l str> {
     let list = if checked.has_verbs() { list } else { "" };
     let entries = entries(list.strip_prefix('^').unwrap_or(list));

@@ -8,9 +8,9 @@ pub struct List {
     pub variable: &'static str,
     /// the NICs that it is about
     pub kind: NicKind,
-    /// does the library use all that it admits?  Else it uses those that are best for each GPU
+    /// true if the library uses all that it admits, else the best for each GPU
     pub uses_all: bool,
-    /// is a list that admits every NIC as good as none?  Not if we would have left NICs out of ours
+    /// true if a list that admits every NIC is as good as none, unless ours would leave NICs out
     pub is_idle_where_it_admits_all: bool,
     pub admits: fn(&str, &Nic, &Port) -> bool,
 }
@@ -72,9 +72,10 @@ pub const LISTS: [(&str, List); 7] = [
     ),
 ];
 
-/// The nearest of the devices for each GPU's memory: one lane for small messages, for large ones also the next if it gives a
-/// quarter of that at least, which a NIC behind another socket does not (src/ucs/sys/topo/base/topo.c
-/// `ucs_topo_get_distance_sysfs`; src/ucp/wireup/select.c; `UCX_MAX_RNDV_RAILS`, `UCX_MULTI_LANE_MAX_RATIO`).
+/// The nearest devices for each GPU's memory: one lane for small messages, for large ones another
+/// that gives a quarter of it, which a NIC behind another socket does not
+/// (src/ucs/sys/topo/base/topo.c `ucs_topo_get_distance_sysfs`; src/ucp/wireup/select.c;
+/// `UCX_MAX_RNDV_RAILS`, `UCX_MULTI_LANE_MAX_RATIO`).
 const UCX: List = List {
     is_idle_where_it_admits_all: true,
     ..List::nearest("UCX_NET_DEVICES", is_of_ucx)

@@ -42,7 +42,7 @@ const DEVICE_ORDER: &str = "CUDA_DEVICE_ORDER";
 const CROSS_NIC: &str = "NCCL_CROSS_NIC";
 const PXN_LEVEL: &str = "NCCL_P2P_PXN_LEVEL";
 
-/// A variable, behind it those that are read with it, separated by white space; and what looks wrong in its value.
+/// A variable, with those that are read with it; and what looks wrong in its value.
 type Doubt = (&'static str, fn(&Checked, &str) -> Vec<String>);
 
 const DOUBTS: [(&str, &[Doubt]); 4] = [
@@ -145,7 +145,7 @@ fn when(is_wrong: bool, text: impl Into<String>) -> Vec<String> {
 /// Entries of one list that are reported, at most: each is a line on a terminal and in slurmd's log.
 const MAX_REPORTED: usize = 4;
 
-/// What is wrong with the entries of one list: of the first few one by one, and how many more there are.
+/// Of the first few wrong entries one by one, and how many more there are.
 fn entries_in_doubt<E: PartialEq>(
     entries: impl Iterator<Item = E>,
     wrong: impl Fn(&E) -> Option<String>,
@@ -176,12 +176,12 @@ fn space_in(name: &str, entry: &str) -> Option<String> {
     })
 }
 
-/// Ports that a list admits and that the map leaves out, as a storage NIC: NCCL may well prefer it to the compute NIC beside
-/// it (src/graph/topo.cc, `ncclTopoGetLocal`).
+/// Ports that a list admits and the map leaves out, such as a storage NIC: NCCL may prefer it to
+/// the compute NIC beside it (src/graph/topo.cc, `ncclTopoGetLocal`).
 fn admitted_though_left_out(checked: &Checked, list: &List, text: &str) -> Vec<String> {
     let Checked { topology, node, .. } = checked;
     let admitted = list.admitted(text, topology);
-    // UCX finds storage NICs without a list too, and what filters nothing is no choice of the user's
+    // UCX finds storage NICs without a list too, and a list that filters nothing is no choice
     if admitted.len() == list.found_without(topology) && text.trim() == "all" {
         return Vec::new();
     }
@@ -226,7 +226,7 @@ fn holds(checked: &Checked, condition: &'static str) -> bool {
     }
 }
 
-/// Is this part of a value, maybe a path, the one that a condition names, or does it begin so?
+/// True if a part of a value, maybe a path, is the one of a condition, or begins so.
 fn is(part: &str, known: &str) -> bool {
     let part = program_name(part.trim());
     match known.strip_suffix('*') {

@@ -49,7 +49,7 @@ pub struct UsedPort {
     pub rail: Rail,
     /// the nearest path from one of the task's GPUs
     pub path: PathType,
-    /// the bandwidth that it gives a task alone, in percent of the plan's best port; `None` if no rate is known
+    /// its bandwidth for a task alone, in percent of the plan's best port, if rates are known
     pub percent: Option<u64>,
     pub left_out: Option<String>,
 }
@@ -94,7 +94,7 @@ impl fmt::Display for Use {
     }
 }
 
-/// The NICs that a task's lists that are not ours mean, for its report.
+/// Adds what others' lists mean to the task's report.
 pub fn tell(plan: &Plan, task: &mut TaskPlan, present: &Present) -> Vec<Use> {
     let uses = uses(plan, task, present);
     for of in &uses {

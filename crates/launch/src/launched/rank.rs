@@ -35,11 +35,12 @@ impl LauncherKind {
 
 /// The launchers in the order in which they count.
 ///
-/// A launcher hands its own environment on, so variables of several are there at once: torchrun in a task of srun, mpirun in a
-/// batch script.  The innermost counts.  Slurm starts the others, so it is last, but for its own process ([`is_slurms_task`]).
-/// Flux runs in what started its brokers, Slurm or HPE's mpiexec, and sets HPE's variables itself (flux-shell-cray-pals(1)): it
-/// is before these.  MPI's launchers are inside Flux, unless they started its brokers ([`started_brokers`]).  `LOCAL_RANK` is
-/// first since programs themselves choose their GPU by it, whatever set it.
+/// A launcher hands its environment on: torchrun in a task of srun, mpirun in a batch script.  The
+/// innermost counts.  Slurm starts the others, so it is last, but for its own process
+/// ([`is_slurms_task`]).  Flux runs in what started its brokers, Slurm or HPE's mpiexec, and sets
+/// HPE's variables itself (flux-shell-cray-pals(1)): it is before these.  MPI's launchers are
+/// inside Flux, unless they started its brokers ([`started_brokers`]).  `LOCAL_RANK` is first:
+/// programs choose their GPU by it, whatever set it.
 const LAUNCHERS: [LauncherKind; 8] = [
     // torchrun (torch/distributed/elastic/agent/server/local_elastic_agent.py), accelerate; DeepSpeed has LOCAL_SIZE
     kind(
@@ -97,19 +98,21 @@ const FLUX: &str = "FLUX_TASK_LOCAL_ID";
 /// HPE's variables, which Slurm's mpi/cray_shasta sets too ([`are_slurms`]).
 const CRAYS: [&str; 2] = ["PALS_LOCAL_RANKID", "PMI_LOCAL_RANK"];
 
-/// srun.  sbatch's script has it too, as number 0 of no step: without a count of the step's tasks it is no rank.
+/// sbatch's script has it too, as number 0 of no step: without a count of the step's tasks it is
+/// no rank.
 const SLURM: &str = "SLURM_LOCALID";
 const SLURMS_COUNTS: &str = "SLURM_STEP_TASKS_PER_NODE";
 
 pub struct Numbering {
-    /// on its node; `None` where neither the user nor a launcher's variable gives a number that can be one
+    /// on its node, if the user or a launcher's variable gives a number that can be one
     pub rank: Option<Rank>,
     /// the variable that gave the number; `None` if the user gave it
     pub variable: Option<&'static str>,
-    /// the variable of the launcher that started this process, also where a wrapper or the user repeated its number in another
-    /// variable; not searched for Slurm, of which [`Numbering::repeats_slurm`] says it
+    /// the variable of the launcher that started this process, also where another repeats its
+    /// number; not sought for Slurm ([`Numbering::repeats_slurm`])
     pub(super) numbered_by: Option<&'static str>,
-    /// number and count are those of Slurm's task: a shell in the task, or the user, may have repeated them
+    /// number and count are those of Slurm's task, perhaps repeated by a shell in it or by the
+    /// user
     pub repeats_slurm: bool,
     pub(super) global: u32,
     pub(super) total: u32,
@@ -189,13 +192,14 @@ fn launchers(values: &Present) -> Vec<&'static LauncherKind> {
         .collect()
 }
 
-/// True for the process that slurmstepd started, whose number it then sets in `SLURM_TASK_PID`
-/// (src/slurmd/slurmstepd/task.c, `exec_task`).  Numbers of MPI, PALS and Flux are older: of a launcher around sbatch or srun.
+/// True for the process that slurmstepd started, whose number it sets in `SLURM_TASK_PID`
+/// (src/slurmd/slurmstepd/task.c, `exec_task`).  Numbers of MPI, PALS and Flux are of a launcher
+/// around sbatch or srun.
 fn is_slurms_task(values: &Present) -> bool {
     number(values, "SLURM_TASK_PID") == Some(std::process::id()) && slurms_count(values).is_some()
 }
 
-/// The first of them that gives a number.  Slurm's is none without a count: a batch script is number 0 of no step.
+/// Slurm's number is none without a count: a batch script is number 0 of no step.
 fn innermost(
     values: &Present,
     launchers: &[&'static LauncherKind],
@@ -207,7 +211,7 @@ fn innermost(
     (innermost.local != SLURM || innermost.count(values).is_some()).then_some(innermost)
 }
 
-/// The number by the user's word or the launcher's, and the count by the user's, the launcher's or another's.
+/// The number by the user's word or the launcher's, the count by these or another's.
 fn rank(
     values: &Present,
     local_rank: Option<u32>,
@@ -233,9 +237,10 @@ fn rank(
     })
 }
 
-/// The count of the innermost launcher that gave this number too: a shell in its task, or a container's starter, has said the
-/// number again and left the count out.  Pyxis does for images of PyTorch (`RANK` and `LOCAL_RANK`), and scripts with
-/// `export LOCAL_RANK=$SLURM_LOCALID`.  To be the only one says nothing: what it started itself begins at 0 too.
+/// The count of the innermost launcher that gave this number too: a shell in its task or a
+/// container's starter may repeat the number without it, as Pyxis for images of PyTorch (`RANK`
+/// and `LOCAL_RANK`), and scripts with `export LOCAL_RANK=$SLURM_LOCALID`.  A count of 1 says
+/// nothing: what that process started begins at 0 too.
 fn count_of_another(values: &Present, own: u32, launchers: &[&LauncherKind]) -> Option<u32> {
     let same = launchers
         .iter()
@@ -244,8 +249,9 @@ fn count_of_another(values: &Present, own: u32, launchers: &[&LauncherKind]) -> 
         .find(|&of| of > own.max(1))
 }
 
-/// Does `PALS_APID` name Slurm's own step?  So does Slurm (src/plugins/mpi/cray_shasta/mpi_cray_shasta.c,
-/// `mpi_p_slurmstepd_task`), and its own variables tell more; HPE's mpiexec names its application otherwise.
+/// True if `PALS_APID` names Slurm's own step, as Slurm sets it
+/// (src/plugins/mpi/cray_shasta/mpi_cray_shasta.c, `mpi_p_slurmstepd_task`): its own variables
+/// tell more; HPE's mpiexec names its application otherwise.
 fn are_slurms(values: &Present) -> bool {
     let step = || {
         let (job, step) = (values.get("SLURM_JOB_ID")?, values.get("SLURM_STEP_ID")?);
@@ -270,8 +276,9 @@ fn is_of(values: &Present, rank: &Rank, launcher: &LauncherKind) -> bool {
         && launcher.number(values) == Some(rank.number)
 }
 
-/// Did this launcher start Flux's broker as the only process of the node, and Flux this one?  A Flux instance takes `PALS_*`,
-/// `PMI_*` and `SLURM_*` from its programs' environment (flux-core, src/broker/runat.c) and leaves these.
+/// True if this launcher started Flux's broker as the node's only process, and Flux this one.
+/// Flux takes `PALS_*`, `PMI_*` and `SLURM_*` from its programs' environment (flux-core,
+/// src/broker/runat.c) and leaves these.
 fn started_brokers(values: &Present, launcher: &LauncherKind) -> bool {
     MPIS.contains(&launcher.local)
         && launcher.count(values) == Some(1)
@@ -328,9 +335,10 @@ fn slurms_count(values: &Present) -> Option<u32> {
     None
 }
 
-/// The worker's number on its node under torchrun's `--virtual-local-rank`: each worker has a GPU of its own, and torchrun made
-/// `LOCAL_RANK` 0 for all (PyTorch, torch/distributed/elastic/agent/server/local_elastic_agent.py, `_set_local_rank_env`):
-/// nodes with as many workers each have their numbers one after another.
+/// The worker's number under torchrun's `--virtual-local-rank`, which makes `LOCAL_RANK` 0 and
+/// gives each worker a GPU of its own (PyTorch,
+/// torch/distributed/elastic/agent/server/local_elastic_agent.py, `_set_local_rank_env`): nodes
+/// with as many workers each are numbered one after another.
 fn virtual_number(values: &Present) -> Option<u32> {
     let number = |name: &str| number(values, name);
     let one_gpu = |list: &String| !list.is_empty() && !list.contains(',');

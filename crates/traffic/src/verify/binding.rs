@@ -50,7 +50,7 @@ pub struct CpuVerdict {
     /// the CPUs that were set, if any were
     pub set: Option<String>,
     pub threads: usize,
-    /// threads on the CPUs that were set, or else on those near the GPUs alone
+    /// threads on the CPUs that were set, else on those near the GPUs
     pub as_set: usize,
     /// threads that may run on no CPU near the task's GPUs
     pub far: usize,

@@ -18,7 +18,7 @@ use super::{Notes, clean, node_name};
 use nic_placement_core::diagnostic::Shown;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Beginnings of lines without links: identifiers, comments, and headings of `-g`.
+/// Beginnings of lines without links.
 const OTHERS: [&str; 11] = [
     "switchguid=",
     "caguid=",
@@ -281,8 +281,8 @@ fn node_and_nic(description: &str) -> Option<(String, String)> {
     is_node.then(|| (node_name(host), clean(&nic)))
 }
 
-/// A switch's name without its model: NVIDIA's `MF0;leaf1:MQM9700/U1` is `leaf1`. The part behind the model tells a
-/// chassis' boards and the ASICs of one box from each other, and stays unless it is `U1`.
+/// A switch's name without its model: of `MF0;leaf1:MQM9700/U1` it is `leaf1`. A part other than
+/// `U1` tells a chassis' boards and a box's ASICs apart, and stays.
 fn switch_name(description: &str) -> String {
     let model = description
         .split_once(';')

@@ -163,7 +163,7 @@ impl Chassis {
 struct Neighbour {
     chassis: Chassis,
     port: String,
-    /// false for CDP and other makers' protocols, by which the same neighbour may be heard once more
+    /// false for CDP and others, by which the same neighbour may be heard again
     is_lldp: bool,
 }
 
@@ -269,7 +269,7 @@ fn switch(mut heard: Vec<Neighbour>) -> Result<Option<Neighbour>, String> {
     }
 }
 
-/// The port as the switch calls it. Its id may be a MAC or a number of SNMP: then its description is the name.
+/// The port as the switch calls it; where its id is a MAC or a number of SNMP, its description.
 fn port(told: &Value) -> String {
     let id = first(&told["id"]);
     let (value, description) = (text(id), text(&told["descr"]));

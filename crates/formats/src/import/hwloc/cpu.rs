@@ -69,7 +69,8 @@ pub fn numa_nodes(file: &Objects, to: &mut Imported) -> Result<()> {
         to.note("NUMANode", finding);
         nodes.push((false, usable_cpus(machine)?, 0));
     }
-    // the kernel has a CPU in one node; hwloc 2 gives a node of memory alone its neighbours' CPUs, so the innermost node keeps a CPU
+    // the kernel has a CPU in one node, hwloc 2 gives memory its neighbours' CPUs: the innermost
+    // node keeps a CPU
     nodes.sort_by_key(|(memory_only, cpus, number)| (*memory_only, cpus.len(), *number));
     let mut taken = CpuSet::new();
     for (memory_only, cpus, os_index) in nodes {
@@ -146,7 +147,8 @@ pub fn pus(file: &Objects, to: &mut Imported) -> Result<()> {
     }
     for (os_index, package, core) in found {
         let known = package_of(package);
-        // one without a Package, as hwloc writes it where the kernel knows none, counts as of package 0
+        // without a Package, as hwloc writes it where the kernel knows none, it counts as of
+        // package 0
         let mut nodes = to.topology.numa_nodes.iter_mut();
         if let Some(node) = nodes.find(|node| node.cpus.first() == Some(os_index)) {
             node.package = known;

@@ -241,9 +241,9 @@ fn is_gid(text: &str) -> bool {
     text.len() == 39 && text.split(':').all(whole)
 }
 
-/// hwloc does not write `link_layer`, but two things show it.  Hardware addresses of interfaces have 20 bytes
-/// on InfiniBand (RFC 4391) and 6 on Ethernet.  Only InfiniBand's subnet managers give LIDs.  (iWARP drivers
-/// show a LID of 1 and a GID without a port's number.)
+/// hwloc writes no `link_layer`.  Hardware addresses have 20 bytes on InfiniBand (RFC 4391) and 6
+/// on Ethernet; only InfiniBand's subnet managers give LIDs (iWARP drivers show a LID of 1 and a
+/// GID without a port's number).
 fn link_layer(lid: Option<&str>, gid: Option<&str>, interfaces: &[&Object]) -> LinkLayer {
     let addresses = interfaces
         .iter()

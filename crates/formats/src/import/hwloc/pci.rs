@@ -61,7 +61,7 @@ impl<'f> Bus<'f> {
         self.file.above(os_device, "PCIDev")
     }
 
-    /// Adds a device with all bridges above it; `false` if it is deeper than we follow any path.
+    /// `false` if the device is deeper than we follow any path.
     pub fn add(&self, index: usize, to: &mut Imported) -> Result<bool> {
         let Some(device) = self.function(index) else {
             return Ok(false);
@@ -171,8 +171,8 @@ impl<'f> Bus<'f> {
     }
 }
 
-/// True for a class of GPUs, NICs or bridges.  hwloc loads a file in which another device, such as a disk controller, has the same
-/// address.
+/// True for GPUs, NICs and bridges: hwloc loads files in which another device, such as a disk
+/// controller, has the same address.
 fn may_matter(function: &PciFunction) -> bool {
     // network, display, bridge, accelerator; and InfiniBand, as old adapters have it
     function.class.is_none_or(|class| {
@@ -263,11 +263,11 @@ fn ids(text: &str) -> Option<(u32, u16, u16)> {
     ))
 }
 
-/// Speed and width for a bandwidth in GB/s; hwloc keeps only the bandwidth of a link.
+/// Speed and width for a bandwidth in GB/s, which alone hwloc keeps.
 ///
-/// Several links have the same bandwidth (8 GT/s x16, 16 GT/s x8).  We take the nearest, and of equally near ones the slowest
-/// and widest up to 16 lanes; [`LinkRate::mbps`] is right in any case.  The rate stays unknown if no PCIe link comes within a
-/// tenth of the bandwidth (a conventional bus, 0 if the kernel does not tell).
+/// Of links with one bandwidth (8 GT/s x16, 16 GT/s x8) the nearest, then the slowest and widest
+/// up to 16 lanes; [`LinkRate::mbps`] is right in any case.  `None` if no link comes within a
+/// tenth (a conventional bus; 0 if the kernel does not tell).
 fn link_rate(gigabytes: f64) -> Option<LinkRate> {
     let wanted = Some(gigabytes * 8_000.0).filter(|wanted| wanted.is_finite())?;
     let mut best: Option<(f64, LinkRate)> = None;

@@ -21,9 +21,8 @@ pub fn nameless(address: PciAddress) -> String {
     format!("pci-{}", address.to_string().replace(':', "-"))
 }
 
-/// The kind of a device.  Files written by hand often have only its name.  In rdma-core, names that begin
-/// with `rdma` are neither InfiniBand nor RoCE nor iWARP (its kernel-boot/rdma-persistent-naming.rules): they
-/// are EFA's.
+/// Files written by hand often have only the name: rdma-core's names that begin with `rdma` are no
+/// InfiniBand, RoCE or iWARP (kernel-boot/rdma-persistent-naming.rules), but EFA's.
 fn kind(vendor: Option<u16>, name: &str) -> NicKind {
     match vendor {
         Some(AMAZON) => NicKind::Efa,
@@ -79,8 +78,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The GPU's vendor if the file does not name it: older files do not, and Hygon's GPUs are used like
-    /// AMD's.
+    /// Older files name no vendor, and Hygon's GPUs are used like AMD's.
     fn guessed(&self, pci: Element<'a>, gpus: &[Element<'a>]) -> GpuVendor {
         let is_accelerator = pci
             .attribute("class")
@@ -216,15 +214,14 @@ impl<'a> Reader<'a> {
         Ok(index)
     }
 
-    /// A NIC of which the file has only the address: the file states a pairing, and NCCL takes the rest from
-    /// the machine.
+    /// A NIC of which the file has only the address: NCCL takes the rest from the machine.
     pub fn nameless_nic(
         &mut self,
         pci: Element<'a>,
         address: PciAddress,
         vendor: Option<u16>,
     ) -> Result<(), BadText> {
-        // a `<net>` below it that we left out has its own finding, and a fused one gets its members later
+        // a `<net>` that was left out has its own finding, and a fused one gets its members later
         let has_nets = elements(pci).any(|child| child.has_tag_name("nic") && has(child, "net"));
         if has_nets {
             return Ok(());
@@ -250,8 +247,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Only NCCL knows fused NICs (`NCCL_NET_MERGE_LEVEL`).  Programs know their members: each gets its share
-    /// of the rate unless the file lists it too.
+    /// Only NCCL knows fused NICs (`NCCL_NET_MERGE_LEVEL`): each member gets its share of the rate
+    /// unless the file lists it too.
     pub fn part_fused(&mut self) {
         for Fused {
             members,

@@ -79,8 +79,8 @@ pub fn mbps(text: &str) -> Option<u64> {
         .filter(|mbps| (1..=MAX_RATE_MBPS).contains(mbps))
 }
 
-/// `guid` is the bytes of `sys_image_guid` read as a number on a little-endian machine.  Sockets and some
-/// plugins put a device counter there instead.
+/// `guid` is `sys_image_guid`'s bytes read as a little-endian number; sockets and some plugins put
+/// a device counter there.
 pub fn card(guid: &str) -> Option<String> {
     let guid = u64::from_str_radix(guid.trim().strip_prefix("0x")?, 16).ok()?;
     let groups = |guid: u64| {
@@ -100,8 +100,8 @@ pub fn family_of_nccl(family: u32) -> u32 {
     }
 }
 
-/// The inverse; files written by hand have the family itself.  `None` for what CPUID cannot say: a family of four bits and an
-/// extended one of eight, added.
+/// The inverse; files written by hand have the family itself.  `None` for what CPUID cannot say:
+/// four bits and eight extended ones, added.
 pub fn family(familyid: u32) -> Option<u32> {
     let is_nccls = familyid > 0xf && familyid & 0xf == 0xf;
     let family = if is_nccls {

@@ -35,7 +35,7 @@ const MAX_ELEMENTS: usize = 256;
 /// The most elements inside another one, in NCCL 2.21 to 2.28 (`MAX_SUBS` of src/graph/xml.h).
 const MAX_INSIDE: usize = 128;
 
-/// The topology in NCCL's words.  It cannot be written if it needs more elements than NCCL reads, with those that NCCL adds itself.
+/// An error if NCCL reads fewer elements than it needs, with those that it adds itself.
 pub fn write(topology: &Topology) -> Result<String, String> {
     let places = Places::new(topology);
     check_size(topology, &places)?;
@@ -69,8 +69,8 @@ fn is_amd(topology: &Topology) -> bool {
 }
 
 fn check_size(topology: &Topology, places: &Places) -> Result<(), String> {
-    // NCCL adds a `<gpu>` to each GPU, with its links to seven others or six NVSwitches, and a `<nic>` to each NIC, with a
-    // `<net>` for each port
+    // NCCL adds a `<gpu>` with links to seven others or six NVSwitches to each GPU, and a `<nic>`
+    // with a `<net>` for each port to each NIC
     let gpus = topology.gpus.len() * 8;
     let ports: usize = topology
         .nics

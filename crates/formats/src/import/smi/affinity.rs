@@ -68,7 +68,7 @@ pub fn read(matrix: &Matrix, gpus: &[u8], to: &mut Imported) -> Vec<Affinity> {
             None => Affinity::default(),
         };
         affinities.push(affinity);
-        // if one node has the even CPUs and the other the odd ones, nvidia-smi prints only 12 characters of `0,2,4,6,8,10,12,…`
+        // of even or odd CPUs nvidia-smi prints only 12 characters of `0,2,4,6,8,10,12,…`
         let first = row.and_then(|row| row.rest.first()).map_or("", |word| word);
         if first.split(',').count() > 3 && !first.contains('-') {
             let finding = "may be the beginning of a longer list, which nvidia-smi cuts";
@@ -142,7 +142,7 @@ fn list(text: &str, limit: u32) -> Option<Bitmap> {
     list.filter(|list| list.iter().all(|number| number < limit))
 }
 
-/// The NUMA nodes that the GPUs name.  A node's CPUs are those of the GPUs that name it; without a GPU they are unknown.
+/// A node's CPUs are those of the GPUs that name it; without a GPU they are unknown.
 pub fn numa_nodes(affinities: &[Affinity], to: &mut Imported) -> Vec<NumaNode> {
     let mut nodes: BTreeMap<u32, CpuSet> = BTreeMap::new();
     for affinity in affinities {

@@ -102,8 +102,8 @@ fn fill(gpus: &AmdGpus, tool: &str, to: &mut Imported) -> Result<()> {
     let mut homeless = Vec::new();
     let mut nodes = BTreeSet::new();
     for &(index, address) in &all {
-        // partitions of a GPU share its address but for the last digit, which may be the partition's (rocm_smi_lib,
-        // src/rocm_smi.cc, `rsmi_dev_pci_id_get`)
+        // partitions share a GPU's address but for the last digit, which may be the partition's
+        // (rocm_smi_lib, src/rocm_smi.cc, `rsmi_dev_pci_id_get`)
         let address = address.card();
         let parts = all.iter().filter(|(_, other)| other.card() == address);
         let before = parts.clone().take_while(|(other, _)| *other != index);

@@ -253,8 +253,8 @@ fn is_label(word: &str) -> bool {
     }
 }
 
-/// True for an accelerator that CUDA does not know, such as `PPU0`.  The kernel's and udev's names of RDMA devices begin with a
-/// small letter.
+/// True for an accelerator that CUDA does not know, such as `PPU0`: names of RDMA devices begin
+/// with a small letter.
 fn is_other(label: &str) -> bool {
     !is_nic_number(label) && label.starts_with(|first: char| first.is_ascii_uppercase())
 }
@@ -346,7 +346,7 @@ impl Matrix {
         Ok((gpus, nics))
     }
 
-    /// `[gpu][nic]`: the cells of the GPUs' rows.  A whole row of a NIC must say the same.
+    /// `[gpu][nic]`, from the GPUs' rows; a whole row of a NIC must say the same.
     pub fn paths(
         &self,
         gpus: &[u8],
@@ -428,8 +428,8 @@ impl Matrix {
     }
 }
 
-/// The kinds of path that a legend below the matrix explains, as `SPB  = Connection traversing a single PCIe bridge`: by the phrases
-/// of NVIDIA's legend, which other vendors' tools keep.
+/// Kinds of path that a legend explains, as `SPB  = Connection traversing a single PCIe bridge`,
+/// by NVIDIA's phrases, which other vendors keep.
 fn legend(lines: &[TextLine], below: u32) -> BTreeMap<&str, PathType> {
     const PHRASES: [(&str, PathType); 5] = [
         ("between NUMA nodes", PathType::Sys),

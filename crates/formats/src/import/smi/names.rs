@@ -23,8 +23,8 @@ pub fn read(
     to: &mut Imported,
 ) -> Result<Vec<DeviceName>> {
     let entries = entries(lines, matrix, to)?;
-    // with dozens of NICs nvidia-smi overruns its own buffers and prints parts of its header instead of some
-    // names (seen with 42 and 62 NICs): a word without any digit is such a part
+    // with dozens of NICs nvidia-smi overruns its buffers and prints parts of its header for names
+    // (seen with 42 and 62 NICs): a word without a digit is one
     let any_overwritten = entries.values().any(|entry| entry.is_overwritten);
     let is_part = |entry: &Entry| {
         let digits = entry.name.contains(|c: char| c.is_ascii_digit());
@@ -74,10 +74,11 @@ pub fn read(
     Ok(names)
 }
 
-/// The link layer of each NIC, if all names are udev's: it begins a name with the protocol, and goes on with an onboard index, a
-/// place on the bus or a GUID (rdma-core, kernel-boot/rdma_rename.c; the kernel's drivers/infiniband/core/nldev.c).
+/// The link layer of each NIC, if all names are udev's: the protocol, then an onboard index, a
+/// place on the bus or a GUID (rdma-core, kernel-boot/rdma_rename.c; the kernel's
+/// drivers/infiniband/core/nldev.c).
 ///
-/// With other names among them all are unknown: placement would take an unknown link layer for one more.
+/// Else all are unknown: placement would take an unknown one among them for one more layer.
 pub fn link_layers(names: &[DeviceName]) -> Vec<LinkLayer> {
     let of_name = |name: &DeviceName| {
         let protocols = [

@@ -21,7 +21,7 @@ pub struct Places {
     cpus: Vec<Option<u32>>,
     /// names of functions with an invented address
     names: BTreeMap<PciAddress, String>,
-    /// rates that the topology does not tell: of the links above invented switches, and above devices below them
+    /// rates that the topology does not tell: above invented switches and devices below them
     rates: BTreeMap<PciAddress, LinkRate>,
     /// devices below an invented switch
     joined: BTreeSet<PciAddress>,
@@ -30,8 +30,8 @@ pub struct Places {
 impl Places {
     pub fn new(topology: &Topology) -> Places {
         let mut places = Places::default();
-        // NCCL puts a NIC without a PCI function at the first CPU.  A NIC with a link that is down is kept: when it comes up, it must
-        // stand beside its neighbours
+        // NCCL puts a NIC without a PCI function at the first CPU.  A NIC whose link is down stays
+        // beside its neighbours: it may come up
         let devices: BTreeSet<PciAddress> = topology
             .gpus
             .iter()
@@ -76,7 +76,8 @@ impl Places {
             .unwrap_or(0)
     }
 
-    /// `busid`: the address, or where that is no machine's one in a domain that Azure's files use for such switches.
+    /// `busid`: an address that no machine has is replaced by one of a domain that Azure's files
+    /// use.
     pub fn bus_id(&self, address: PciAddress) -> String {
         self.names
             .get(&address)
@@ -141,8 +142,8 @@ impl Places {
             .iter()
             .filter_map(|&address| rate(topology, address).or(need(topology, address)))
             .collect();
-        // the switch's own link holds back none of its devices, and GPUs of such machines are of generation 4 at least; of an
-        // unknown link NCCL thinks that it is of generation 3
+        // the switch's link holds back no device, and such GPUs are of generation 4 at least; NCCL
+        // takes an unknown link for generation 3
         rates.push(LinkRate {
             tenths_gt: 160,
             width: 16,
@@ -153,7 +154,7 @@ impl Places {
             topology.path_type(a, b) == PathType::Pix && is_gpu(&a) != is_gpu(&b)
         });
         for (inside, part) in (1..).zip(&parts) {
-            // a NIC alone may stand outside, where it is one switch farther from every GPU inside
+            // a NIC alone stands outside, one switch farther from every GPU inside
             let is_alone = part.len() == 1 && !part.iter().any(is_gpu);
             let place = if parts.len() == 1 || is_alone {
                 outer
@@ -228,7 +229,7 @@ impl Places {
     }
 }
 
-/// Devices that stated paths join and the tree does not, or the other way round, as many as belong together.
+/// Devices that stated paths join otherwise than the tree, as many as belong together.
 fn groups(topology: &Topology, devices: &BTreeSet<PciAddress>) -> Vec<BTreeSet<PciAddress>> {
     if topology.stated_paths.is_empty() {
         return Vec::new();
@@ -282,7 +283,7 @@ fn partition(
     parts
 }
 
-/// A device's NUMA node: its own, else that of the only ones to which its stated paths do not leave the node.
+/// Its own, else that of the only devices to which its stated paths do not leave the node.
 fn numa_node(topology: &Topology, device: PciAddress) -> Option<u32> {
     topology.numa_node_of(device).or_else(|| {
         let others = topology
