@@ -1,7 +1,4 @@
 //! Draws a node: its GPUs and NICs in their places, and a line from each GPU to its NICs.
-//!
-//! * [`outline`] orders the devices into places; a terminal's tree is made from it too.
-//! * [`layout`] says what stands where, in pixels, and [`svg`] writes it.
 #![forbid(unsafe_code)]
 
 mod card;

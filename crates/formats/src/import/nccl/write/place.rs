@@ -51,12 +51,8 @@ impl Places {
 
     /// The functions below a CPU or a switch, in PCI order, as NCCL keeps it (NVIDIA/nccl issue 820).
     pub fn below(&self, above: Above) -> Vec<PciAddress> {
-        self.below
-            .get(&above)
-            .into_iter()
-            .flatten()
-            .copied()
-            .collect()
+        let below = self.below.get(&above).into_iter().flatten();
+        below.copied().collect()
     }
 
     pub fn cpus(&self) -> impl Iterator<Item = Option<u32>> {
@@ -68,29 +64,25 @@ impl Places {
     }
 
     pub fn most_inside(&self) -> usize {
-        self.below
-            .values()
-            .map(BTreeSet::len)
-            .chain([self.cpus.len()])
-            .max()
-            .unwrap_or(0)
+        let below = self.below.values().map(BTreeSet::len);
+        below.fold(self.cpus.len(), usize::max)
     }
 
     /// `busid`: an address that no machine has is replaced by one of a domain that Azure's files
     /// use.
     pub fn bus_id(&self, address: PciAddress) -> String {
-        self.names
-            .get(&address)
-            .cloned()
-            .unwrap_or_else(|| address.to_string())
+        let name = self.names.get(&address);
+        name.map_or_else(|| address.to_string(), String::clone)
     }
 
     /// The rate that both ends of the link above a function support.
     pub fn rate(&self, topology: &Topology, address: PciAddress) -> Option<LinkRate> {
-        self.rates
-            .get(&address)
-            .copied()
-            .or_else(|| rate(topology, address))
+        let own = self.rates.get(&address).copied();
+        own.or_else(|| rate(topology, address))
+    }
+
+    fn put(&mut self, above: Above, here: PciAddress) {
+        self.below.entry(above).or_default().insert(here);
     }
 
     /// Puts a device below its switches, and these below their CPU.
@@ -99,24 +91,16 @@ impl Places {
         // a way that ends at a host bridge cannot be a circle
         if let (bridges, Some(_)) = topology.pci.ancestors(device) {
             for &switch in bridges.iter().skip(1).step_by(2) {
-                self.below
-                    .entry(Above::Switch(switch))
-                    .or_default()
-                    .insert(here);
+                self.put(Above::Switch(switch), here);
                 here = switch;
             }
         }
         // a switch has one place: its first device's
-        let mut cpus = self
-            .below
-            .iter()
-            .filter(|(above, _)| matches!(above, Above::Cpu(_)));
-        if !cpus.any(|(_, below)| below.contains(&here)) {
-            let numa_node = numa_node(topology, device);
-            self.below
-                .entry(Above::Cpu(numa_node))
-                .or_default()
-                .insert(here);
+        let is_placed = |(above, below): (&Above, &BTreeSet<PciAddress>)| {
+            matches!(above, Above::Cpu(_)) && below.contains(&here)
+        };
+        if !self.below.iter().any(is_placed) {
+            self.put(Above::Cpu(numa_node(topology, device)), here);
         }
     }
 
@@ -129,72 +113,54 @@ impl Places {
             device: (inside >> 8) as u8,
             function: 0,
         };
-        let numa_node = group.iter().filter(|address| is_gpu(address)).chain(group);
-        let numa_node = numa_node
-            .copied()
-            .find_map(|address| topology.numa_node_of(address));
+        let mut members = group.iter().filter(|address| is_gpu(address)).chain(group);
+        let numa_node = members.find_map(|address| topology.numa_node_of(*address));
         let outer = switch(0);
-        self.below
-            .entry(Above::Cpu(numa_node))
-            .or_default()
-            .insert(outer);
-        let mut rates: Vec<LinkRate> = group
-            .iter()
-            .filter_map(|&address| rate(topology, address).or(need(topology, address)))
-            .collect();
+        self.put(Above::Cpu(numa_node), outer);
+        let of_device = |&address| rate(topology, address).or(need(topology, address));
         // the switch's link holds back no device, and such GPUs are of generation 4 at least; NCCL
         // takes an unknown link for generation 3
-        rates.push(LinkRate {
+        let least = LinkRate {
             tenths_gt: 160,
             width: 16,
-        });
-        rates.sort_by_key(|rate| rate.mbps());
-        let widest = rates[rates.len() - 1];
+        };
+        let rates = group.iter().filter_map(of_device).chain([least]);
+        let widest = rates.max_by_key(|rate| rate.mbps()).unwrap_or(least);
         let parts = partition(group, |a, b| {
             topology.path_type(a, b) == PathType::Pix && is_gpu(&a) != is_gpu(&b)
         });
         for (inside, part) in (1..).zip(&parts) {
             // a NIC alone stands outside, one switch farther from every GPU inside
             let is_alone = part.len() == 1 && !part.iter().any(is_gpu);
-            let place = if parts.len() == 1 || is_alone {
-                outer
-            } else {
-                switch(inside)
-            };
-            if place != outer {
-                self.below
-                    .entry(Above::Switch(outer))
-                    .or_default()
-                    .insert(place);
+            let mut place = outer;
+            if parts.len() > 1 && !is_alone {
+                place = switch(inside);
+                self.put(Above::Switch(outer), place);
                 self.rates.insert(place, widest);
             }
-            self.below
-                .entry(Above::Switch(place))
-                .or_default()
-                .extend(part);
+            part.iter()
+                .for_each(|&device| self.put(Above::Switch(place), device));
         }
         self.rates.insert(outer, widest);
-        for &address in group
-            .iter()
-            .filter(|&&address| rate(topology, address).is_none())
-        {
-            self.rates
-                .insert(address, need(topology, address).unwrap_or(widest));
+        for &address in group {
+            if rate(topology, address).is_none() {
+                let needed = need(topology, address).unwrap_or(widest);
+                self.rates.insert(address, needed);
+            }
         }
         self.joined.extend(group);
     }
 
     fn order_cpus(&mut self, topology: &Topology) {
         // memory alone has no CPUs for NCCL
-        let with_cpus = topology
-            .numa_nodes
-            .iter()
-            .filter(|node| !node.cpus.is_empty());
-        let mut all: BTreeSet<Option<u32>> = with_cpus.map(|node| Some(node.os_index)).collect();
-        all.extend(self.below.keys().filter_map(|above| match above {
+        let nodes = topology.numa_nodes.iter();
+        let with_cpus = nodes.filter(|node| !node.cpus.is_empty());
+        let with_cpus = with_cpus.map(|node| Some(node.os_index));
+        let with_devices = self.below.keys().filter_map(|above| match above {
             Above::Cpu(node) => Some(*node),
             Above::Switch(_) => None,
-        }));
+        });
+        let all: BTreeSet<Option<u32>> = with_cpus.chain(with_devices).collect();
         self.cpus = all.into_iter().collect();
         let below = &self.below;
         // NICs without a PCI function come to the first CPU, which NCCL identifies only on the way up from another
@@ -213,17 +179,12 @@ impl Places {
             device: (count & 0x1f) as u8,
             function: (count >> 5 & 7) as u8,
         });
-        for address in self
-            .below
-            .values()
-            .flatten()
-            .copied()
-            .collect::<BTreeSet<_>>()
-        {
+        let all: BTreeSet<PciAddress> = self.below.values().flatten().copied().collect();
+        for address in all {
             if address.domain >= SWITCHES {
                 let name = free.find(|name| topology.pci.get(*name).is_none());
-                self.names
-                    .extend(name.map(|name| (address, name.to_string())));
+                let name = name.map(|name| (address, name.to_string()));
+                self.names.extend(name);
             }
         }
     }
@@ -248,14 +209,9 @@ fn groups(topology: &Topology, devices: &BTreeSet<PciAddress>) -> Vec<BTreeSet<P
         mixed(a, b) && stated != shown && (is_near(stated) || is_near(shown))
     };
     let all = partition(devices, near);
-    let touched = |group: &BTreeSet<PciAddress>| {
-        group
-            .iter()
-            .any(|&a| devices.iter().any(|&b| differs(a, b)))
-    };
-    all.into_iter()
-        .filter(|group| group.len() > 1 && touched(group))
-        .collect()
+    let is_touched = |&a: &PciAddress| devices.iter().any(|&b| differs(a, b));
+    let touched = |group: &BTreeSet<_>| group.len() > 1 && group.iter().any(is_touched);
+    all.into_iter().filter(touched).collect()
 }
 
 /// Parts whose members are joined by `is_joined`, in order of their first member.
@@ -269,14 +225,10 @@ fn partition(
         let mut part = BTreeSet::from([first]);
         let mut new = vec![first];
         while let Some(here) = new.pop() {
-            let near: Vec<PciAddress> = rest
-                .iter()
-                .copied()
-                .filter(|&other| is_joined(here, other))
-                .collect();
-            rest.retain(|other| !near.contains(other));
+            let (near, far) = rest.into_iter().partition(|&other| is_joined(here, other));
+            rest = far;
             part.extend(&near);
-            new.extend(near);
+            new.extend::<BTreeSet<_>>(near);
         }
         parts.push(part);
     }
@@ -286,16 +238,13 @@ fn partition(
 /// Its own, else that of the only devices to which its stated paths do not leave the node.
 fn numa_node(topology: &Topology, device: PciAddress) -> Option<u32> {
     topology.numa_node_of(device).or_else(|| {
-        let others = topology
-            .stated_paths
-            .iter()
-            .filter_map(|(&(gpu, nic), &kind)| match kind {
-                PathType::Sys => None,
-                _ if gpu == device => topology.numa_node_of(nic),
-                _ if nic == device => topology.numa_node_of(gpu),
-                _ => None,
-            });
-        let others: BTreeSet<u32> = others.collect();
+        let other = |(&(gpu, nic), &kind)| match kind {
+            PathType::Sys => None,
+            _ if gpu == device => topology.numa_node_of(nic),
+            _ if nic == device => topology.numa_node_of(gpu),
+            _ => None,
+        };
+        let others: BTreeSet<u32> = topology.stated_paths.iter().filter_map(other).collect();
         others.first().copied().filter(|_| others.len() == 1)
     })
 }
@@ -316,17 +265,15 @@ fn rate(topology: &Topology, address: PciAddress) -> Option<LinkRate> {
 
 /// The slowest link that carries a NIC's ports: virtual machines often show none, and NCCL then counts with generation 3.
 fn need(topology: &Topology, address: PciAddress) -> Option<LinkRate> {
-    let ports = topology
-        .nics
-        .iter()
-        .filter(|nic| nic.address == Some(address))
-        .flat_map(|nic| &nic.ports);
-    let mbps: u64 = ports.filter_map(|port| port.rate_mbps).sum();
-    let rates = GENERATIONS.map(|tenths_gt| LinkRate {
-        tenths_gt,
-        width: 16,
-    });
-    rates
+    let nics = topology.nics.iter();
+    let nics = nics.filter(|nic| nic.address == Some(address));
+    let rates = nics
+        .flat_map(|nic| &nic.ports)
+        .filter_map(|port| port.rate_mbps);
+    let mbps: u64 = rates.sum();
+    let width = 16;
+    let mut rates = GENERATIONS
         .into_iter()
-        .find(|rate| mbps > 0 && rate.mbps() >= mbps)
+        .map(|tenths_gt| LinkRate { tenths_gt, width });
+    rates.find(|rate| mbps > 0 && rate.mbps() >= mbps)
 }
