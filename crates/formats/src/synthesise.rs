@@ -38,8 +38,9 @@ pub fn synthesise(topology: &Topology) -> Manifest {
         // a kernel that knows no packages has none to tell, and its CPUs count as of package 0
         if node.package != told && (node.package.is_some() || told == Some(0)) {
             let package = node.package.map_or(-1, i64::from);
-            let first = node.cpus.first().map(topology_of);
-            first.map(|first| tree.file(&first, "physical_package_id", package));
+            if let Some(first) = node.cpus.first().map(topology_of) {
+                tree.file(&first, "physical_package_id", package);
+            }
         }
     }
     let directory = |address| directory(&topology.pci, address);
@@ -53,7 +54,9 @@ pub fn synthesise(topology: &Topology) -> Manifest {
         }
     }
     for gpu in &topology.gpus {
-        directory(gpu.address).map(|own| self::gpu(&mut tree, &own, gpu));
+        if let Some(own) = directory(gpu.address) {
+            self::gpu(&mut tree, &own, gpu);
+        }
     }
     compute_nodes(&mut tree, topology);
     for nic in &topology.nics {
@@ -93,7 +96,9 @@ impl Tree {
     }
 
     fn known(&mut self, directory: &str, name: &str, text: Option<impl ToString>) {
-        text.map(|text| self.file(directory, name, text));
+        if let Some(text) = text {
+            self.file(directory, name, text);
+        }
     }
 
     /// None without items.
@@ -286,8 +291,9 @@ fn gpu(tree: &mut Tree, directory: &str, gpu: &Gpu) {
         &address,
         directory,
     );
-    gpu.minor
-        .map(|minor| tree.directory(&format!("{directory}/drm/renderD{minor}")));
+    if let Some(minor) = gpu.minor {
+        tree.directory(&format!("{directory}/drm/renderD{minor}"));
+    }
 }
 
 fn nic(tree: &mut Tree, parent: &str, nic: &Nic) {
