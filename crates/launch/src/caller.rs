@@ -29,10 +29,10 @@ fn is_of_the_host(map: &str) -> bool {
 
 /// If a process may open some of a vendor's GPUs, those without a device node are not there for
 /// it: a container has the nodes of its own GPUs, and sees all GPUs in `/sys`.
-pub(crate) fn without_absent(mut grant: GpuGrant, topology: &Topology) -> GpuGrant {
+pub(crate) fn without_absent(mut grant: GpuGrant, node: &Topology) -> GpuGrant {
     let before = grant.access.clone();
-    for (gpu, access) in topology.gpus.iter().zip(&mut grant.access) {
-        let of_vendor = topology
+    for (gpu, access) in node.gpus.iter().zip(&mut grant.access) {
+        let of_vendor = node
             .gpus
             .iter()
             .zip(&before)
@@ -67,13 +67,13 @@ mod tests {
     }
 
     fn access(given: [Access; 8]) -> Vec<Access> {
-        let topology = platform::model("dgx-h100").unwrap();
-        assert!(topology.gpus.iter().all(|gpu| gpu.device_node().is_some()));
+        let node = platform::model("dgx-h100").unwrap();
+        assert!(node.gpus.iter().all(|gpu| gpu.device_node().is_some()));
         let grant = GpuGrant {
             access: given.to_vec(),
             ..GpuGrant::default()
         };
-        without_absent(grant, &topology).access
+        without_absent(grant, &node).access
     }
 
     #[test]

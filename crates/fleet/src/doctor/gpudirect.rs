@@ -120,7 +120,7 @@ fn release(kernel: &str) -> Option<(u32, u32)> {
 }
 
 fn answer(subject: &Examined, facts: &HostFacts, pair: &GpuWithNic) -> Answer {
-    let topology = &*subject.plan.node;
+    let node = &*subject.plan.node;
     let model = pair.gpu.model.as_deref().unwrap_or_default();
     if ["GeForce", "GB10"]
         .iter()
@@ -137,7 +137,7 @@ fn answer(subject: &Examined, facts: &HostFacts, pair: &GpuWithNic) -> Answer {
     };
     let translated = [pair.gpu.address, nic]
         .iter()
-        .any(|at| is_translated(topology, *at) == Some(true));
+        .any(|at| is_translated(node, *at) == Some(true));
     if translated && translation_hurts(subject) {
         return match by {
             "dma-buf" => Answer::Unknown(
@@ -161,7 +161,7 @@ fn answer(subject: &Examined, facts: &HostFacts, pair: &GpuWithNic) -> Answer {
             .get(bridge)
             .and_then(|function| function.config)
     };
-    let between = bridges_between(topology, pair.gpu.address, nic).unwrap_or_default();
+    let between = bridges_between(node, pair.gpu.address, nic).unwrap_or_default();
     if !facts.is_virtual && between.iter().filter_map(port).any(redirects) {
         return Answer::Poorly(format!(
             "by {by}, but a port on the way redirects: see `acs`"

@@ -18,37 +18,37 @@ pub fn has_rdma(subject: &Examined) -> bool {
 }
 
 pub fn node(subject: &Examined) -> Verdicts {
-    let (topology, map) = (&*subject.plan.node, &subject.plan.map);
-    let (gpus, nics) = (topology.gpus.len(), topology.nics.len());
+    let (node, map) = (&*subject.plan.node, &subject.plan.map);
+    let (gpus, nics) = (node.gpus.len(), node.nics.len());
     let of_gpus = counted(gpus, "GPU");
     let may = map.rails.len();
     let facts = format!(
         "node `{}`: {of_gpus}, {may} of {nics} NICs may be chosen",
-        topology.name
+        node.name
     );
     vec![match (gpus, may) {
         (0, _) => note(format!("{facts}: without a GPU nothing is set")),
-        (_, 0) if topology.is_left_to_libfabric() => {
+        (_, 0) if node.is_left_to_libfabric() => {
             let nics = counted(nics, "NIC");
             ok(format!(
                 "node `{}`: {of_gpus}, {nics}, among which libfabric chooses",
-                topology.name
+                node.name
             ))
         }
         (_, 0) if !has_rdma(subject) => note(format!("{facts}: it has no RDMA device")),
-        (_, 0) => warn(format!("{facts}: `nic-placement show` says why")).about(&topology.name),
+        (_, 0) => warn(format!("{facts}: `nic-placement show` says why")).about(&node.name),
         _ => ok(facts),
     }]
 }
 
 pub fn odd(subject: &Examined) -> Verdicts {
-    let topology = &*subject.plan.node;
+    let node = &*subject.plan.node;
     let all = subject
         .diagnostics
         .iter()
         .chain(&subject.plan.map.diagnostics);
     let mut verdicts: Verdicts = all.map(note).collect();
-    verdicts.extend(gpus::lint(topology).iter().map(note));
+    verdicts.extend(gpus::lint(node).iter().map(note));
     verdicts
 }
 
@@ -115,9 +115,9 @@ pub fn numa_balancing(subject: &Examined) -> Verdicts {
     else {
         return Vec::new();
     };
-    let topology = &*subject.plan.node;
-    let has_amd = topology.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Amd);
-    let nodes = topology
+    let node = &*subject.plan.node;
+    let has_amd = node.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Amd);
+    let nodes = node
         .numa_nodes
         .iter()
         .filter(|node| !node.cpus.is_empty())

@@ -20,8 +20,8 @@ struct Segment<'a> {
 }
 
 /// The links above a function, nearest first, as far as both ends of one tell their rates.
-fn segments(topology: &Topology, address: PciAddress) -> Vec<Segment<'_>> {
-    let (chain, _) = topology.pci.climb(address);
+fn segments(node: &Topology, address: PciAddress) -> Vec<Segment<'_>> {
+    let (chain, _) = node.pci.climb(address);
     // each pair is the ends of a link: endpoint and port, port and port
     let pairs = chain.chunks_exact(2).filter_map(|pair| {
         let (child, parent) = (pair[0], pair[1]);
@@ -48,20 +48,17 @@ struct Slow {
 }
 
 /// The segments that run below the cap of a path on which they are, by the address of the lower end.
-fn slow_ones(topology: &Topology) -> BTreeMap<PciAddress, Slow> {
+fn slow_ones(node: &Topology) -> BTreeMap<PciAddress, Slow> {
     let mut found: BTreeMap<PciAddress, Slow> = BTreeMap::new();
-    let gpus = topology
-        .gpus
-        .iter()
-        .map(|gpu| (gpu.address, Some(gpu.vendor)));
+    let gpus = node.gpus.iter().map(|gpu| (gpu.address, Some(gpu.vendor)));
     let is_rdma = |kind: NicKind| kind != NicKind::Ethernet;
-    let nics = topology
+    let nics = node
         .nics
         .iter()
         .filter(|nic| is_rdma(nic.kind))
         .filter_map(|nic| nic.address);
     for (address, vendor) in gpus.chain(nics.map(|nic| (nic, None))) {
-        let segments = segments(topology, address);
+        let segments = segments(node, address);
         let Some(cap) = segments.iter().map(|segment| segment.cap.mbps()).min() else {
             continue;
         };
@@ -82,9 +79,9 @@ fn slow_ones(topology: &Topology) -> BTreeMap<PciAddress, Slow> {
 }
 
 /// The most lanes that a link of a GPU like this one has.
-fn lanes_of_siblings(topology: &Topology, child: PciAddress) -> Option<u32> {
-    let device = |address: PciAddress| topology.pci.get(address).map(|of| (of.vendor, of.device));
-    let alike = topology
+fn lanes_of_siblings(node: &Topology, child: PciAddress) -> Option<u32> {
+    let device = |address: PciAddress| node.pci.get(address).map(|of| (of.vendor, of.device));
+    let alike = node
         .pci
         .iter()
         .filter(|other| Some((other.vendor, other.device)) == device(child));
@@ -95,21 +92,21 @@ fn lanes_of_siblings(topology: &Topology, child: PciAddress) -> Option<u32> {
 }
 
 pub fn pcie_link(subject: &Examined) -> Verdicts {
-    let topology = &*subject.plan.node;
-    let devices: BTreeSet<PciAddress> = (topology.gpus.iter().map(|gpu| gpu.address))
-        .chain(topology.nics.iter().filter_map(|nic| nic.address))
-        .filter(|address| !segments(topology, *address).is_empty())
+    let node = &*subject.plan.node;
+    let devices: BTreeSet<PciAddress> = (node.gpus.iter().map(|gpu| gpu.address))
+        .chain(node.nics.iter().filter_map(|nic| nic.address))
+        .filter(|address| !segments(node, *address).is_empty())
         .collect();
     if devices.is_empty() {
         return Vec::new();
     }
     let is_virtual = subject.facts.is_some_and(|facts| facts.is_virtual);
     let (mut verdicts, mut idle) = (Vec::new(), Vec::new());
-    for (child, Slow { now, cap, is_gpus }) in slow_ones(topology) {
+    for (child, Slow { now, cap, is_gpus }) in slow_ones(node) {
         let facts =
             format!("the link above `{child}` runs at {now}, and both its ends can do {cap}");
         let lacks_lanes =
-            || now.width < cap.width && lanes_of_siblings(topology, child) > Some(now.width);
+            || now.width < cap.width && lanes_of_siblings(node, child) > Some(now.width);
         if is_virtual {
             verdicts.push(note(format!(
                 "{facts}: a virtual machine's links tell little"

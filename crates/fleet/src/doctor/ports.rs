@@ -14,10 +14,10 @@ use nic_placement_core::topology::{
 use std::collections::{BTreeMap, BTreeSet};
 
 pub fn nic_broken(subject: &Examined) -> Verdicts {
-    let (topology, map) = (&*subject.plan.node, &subject.plan.map);
+    let (node, map) = (&*subject.plan.node, &subject.plan.map);
     let missing_as_many = map.broken.len() >= map.rails.len();
     let verdict = |rail: &Rail| {
-        let Some(port) = topology.port(rail.at()) else {
+        let Some(port) = node.port(rail.at()) else {
             return fail(format!("`{rail}` would be used if it worked"));
         };
         let physical = port
@@ -97,21 +97,18 @@ impl Card<'_> {
     }
 }
 
-fn cards(topology: &Topology) -> BTreeMap<PciAddress, Card<'_>> {
+fn cards(node: &Topology) -> BTreeMap<PciAddress, Card<'_>> {
     let mut cards: BTreeMap<PciAddress, Card> = BTreeMap::new();
     let is_physical = |nic: &&Nic| {
         let is_virtual = nic
             .address
-            .and_then(|at| topology.pci.get(at)?.physfn)
+            .and_then(|at| node.pci.get(at)?.physfn)
             .is_some();
-        nic.kind == NicKind::Verbs && !topology.manages_nvswitches(nic) && !is_virtual
+        nic.kind == NicKind::Verbs && !node.manages_nvswitches(nic) && !is_virtual
     };
-    for nic in topology.nics.iter().filter(is_physical) {
+    for nic in node.nics.iter().filter(is_physical) {
         let Some(address) = nic.address else { continue };
-        let device = topology
-            .pci
-            .get(address)
-            .and_then(|function| function.device);
+        let device = node.pci.get(address).and_then(|function| function.device);
         let role = nic.role.map(|role| role.to_string());
         let card = cards.entry(address.card()).or_default();
         card.nics.push(nic);
@@ -260,10 +257,10 @@ pub fn device_node(subject: &Examined) -> Verdicts {
     let Some(facts) = subject.facts else {
         return Vec::new();
     };
-    let topology = &*subject.plan.node;
+    let node = &*subject.plan.node;
     let hardware =
         |nic: &&Nic| matches!(nic.kind, NicKind::Verbs | NicKind::Efa) && nic.address.is_some();
-    let nics: Vec<&Nic> = topology.nics.iter().filter(hardware).collect();
+    let nics: Vec<&Nic> = node.nics.iter().filter(hardware).collect();
     if nics.is_empty() || !(facts.is_live || facts.has_verbs) {
         return Vec::new();
     }
@@ -313,9 +310,9 @@ pub fn device_node(subject: &Examined) -> Verdicts {
 }
 
 fn roce<'a>(subject: &'a Examined) -> Vec<(&'a Rail, &'a Nic, &'a Port)> {
-    let topology = &*subject.plan.node;
+    let node = &*subject.plan.node;
     let rails = subject.plan.map.rails.iter().filter_map(|rail| {
-        let (nic, port) = (topology.nic(rail.nic), topology.port(rail.at())?);
+        let (nic, port) = (node.nic(rail.nic), node.port(rail.at())?);
         (nic.kind == NicKind::Verbs && port.link_layer == LinkLayer::Ethernet)
             .then_some((rail, nic, port))
     });

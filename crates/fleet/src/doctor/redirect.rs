@@ -24,12 +24,12 @@ pub struct GpuWithNic<'a> {
 
 /// Every GPU with each NIC that it is given and that stands on the PCI bus.
 pub fn pairs<'a>(subject: &'a Examined) -> Vec<GpuWithNic<'a>> {
-    let (topology, map) = (&*subject.plan.node, &subject.plan.map);
+    let (node, map) = (&*subject.plan.node, &subject.plan.map);
     let mut pairs = Vec::new();
     for (index, placement) in map.numbered_gpus() {
         for choice in &placement.choices {
             let rail = map.rail(choice.rail);
-            let (gpu, nic) = (topology.gpu(index), topology.nic(rail.nic));
+            let (gpu, nic) = (node.gpu(index), node.nic(rail.nic));
             if nic.address.is_some() && nic.kind != nic_placement_core::topology::NicKind::Ethernet
             {
                 pairs.push(GpuWithNic {
@@ -46,12 +46,8 @@ pub fn pairs<'a>(subject: &'a Examined) -> Vec<GpuWithNic<'a>> {
 }
 
 /// The bridges between two functions, below the lowest one above both, if there is one.
-pub fn bridges_between(
-    topology: &Topology,
-    a: PciAddress,
-    b: PciAddress,
-) -> Option<Vec<PciAddress>> {
-    let (of_a, of_b) = (topology.pci.ancestors(a).0, topology.pci.ancestors(b).0);
+pub fn bridges_between(node: &Topology, a: PciAddress, b: PciAddress) -> Option<Vec<PciAddress>> {
+    let (of_a, of_b) = (node.pci.ancestors(a).0, node.pci.ancestors(b).0);
     let common = of_a.iter().find(|bridge| of_b.contains(bridge))?;
     let below = |all: &[PciAddress]| {
         all.iter()
@@ -105,7 +101,7 @@ pub fn acs(subject: &Examined) -> Verdicts {
     let Some(facts) = subject.facts else {
         return Vec::new();
     };
-    let topology = &*subject.plan.node;
+    let node = &*subject.plan.node;
     if self::pairs(subject).is_empty() {
         return Vec::new();
     }
@@ -124,7 +120,7 @@ pub fn acs(subject: &Examined) -> Verdicts {
             continue;
         };
         let translates = config(facts, address).is_some_and(|nic| nic.has_ats());
-        for bridge in bridges_between(topology, pair.gpu.address, address).unwrap_or_default() {
+        for bridge in bridges_between(node, pair.gpu.address, address).unwrap_or_default() {
             asked.insert(bridge);
             let Some(space) = config(facts, bridge) else {
                 continue;
@@ -195,8 +191,8 @@ pub fn ats(subject: &Examined) -> Verdicts {
 }
 
 /// True if the IOMMU translates the function's accesses (`iommu_group/type`).
-pub fn is_translated(topology: &Topology, address: PciAddress) -> Option<bool> {
-    match topology.pci.get(address)?.iommu.as_deref()? {
+pub fn is_translated(node: &Topology, address: PciAddress) -> Option<bool> {
+    match node.pci.get(address)?.iommu.as_deref()? {
         "identity" => Some(false),
         "DMA" | "DMA-FQ" => Some(true),
         _ => None,
@@ -216,19 +212,19 @@ pub fn translation_hurts(subject: &Examined) -> bool {
 }
 
 pub fn iommu(subject: &Examined) -> Verdicts {
-    let topology = &*subject.plan.node;
+    let node = &*subject.plan.node;
     let of_pairs = pairs(subject)
         .into_iter()
         .flat_map(|pair| [Some(pair.gpu.address), pair.nic.address]);
     let all: BTreeSet<PciAddress> = of_pairs.flatten().collect();
     let translated: Vec<String> = all
         .iter()
-        .filter(|address| is_translated(topology, **address) == Some(true))
+        .filter(|address| is_translated(node, **address) == Some(true))
         .map(ToString::to_string)
         .collect();
     let direct = all
         .iter()
-        .filter(|address| is_translated(topology, **address) == Some(false))
+        .filter(|address| is_translated(node, **address) == Some(false))
         .count();
     if translated.is_empty() {
         return or_ok(
@@ -236,7 +232,7 @@ pub fn iommu(subject: &Examined) -> Verdicts {
             (direct > 0).then(|| format!("{direct} GPUs and NICs: not translated")),
         );
     }
-    let kind = topology
+    let kind = node
         .pci
         .iter()
         .find_map(|of| of.iommu.as_deref().filter(|kind| *kind != "identity"));

@@ -28,24 +28,23 @@ impl List {
     }
 
     /// The ports that a value admits: libraries skip those that are down.
-    pub fn admitted(&self, value: &str, topology: &Topology) -> Vec<Rail> {
-        let admits =
-            |(nic, port): &(NicIndex, &Port)| (self.admits)(value, topology.nic(*nic), port);
+    pub fn admitted(&self, value: &str, node: &Topology) -> Vec<Rail> {
+        let admits = |(nic, port): &(NicIndex, &Port)| (self.admits)(value, node.nic(*nic), port);
         let rail = |(nic, port): (NicIndex, &Port)| Rail {
             nic,
-            name: topology.nic(nic).name.clone(),
+            name: node.nic(nic).name.clone(),
             port: port.number,
             rate_mbps: port.rate_mbps,
         };
-        self.working(topology).filter(admits).map(rail).collect()
+        self.working(node).filter(admits).map(rail).collect()
     }
 
-    pub fn found_without(&self, topology: &Topology) -> usize {
-        self.working(topology).count()
+    pub fn found_without(&self, node: &Topology) -> usize {
+        self.working(node).count()
     }
 
-    fn working<'t>(&self, topology: &'t Topology) -> impl Iterator<Item = (NicIndex, &'t Port)> {
-        let nics = topology.numbered_nics();
+    fn working<'t>(&self, node: &'t Topology) -> impl Iterator<Item = (NicIndex, &'t Port)> {
+        let nics = node.numbered_nics();
         let nics = nics.filter(|(_, nic)| nic.kind == self.kind);
         let ports = nics.flat_map(|(nic, of)| of.ports.iter().map(move |port| (nic, port)));
         // as far as is known
@@ -247,7 +246,7 @@ mod tests {
 
     /// The names of ports that a value admits, of `mlx5_1` with two ports, `mlx5_10`, `mlx5_2` without a link, and `cxi1`.
     fn admitted(variable: &str, value: &str) -> Vec<String> {
-        let mut topology = Topology::empty("test", Provenance::ThisSystem);
+        let mut node = Topology::empty("test", Provenance::ThisSystem);
         for (name, kind, ports) in [
             (
                 "mlx5_1",
@@ -261,7 +260,7 @@ mod tests {
             let ports = (1..)
                 .zip(ports)
                 .map(|(number, state)| Port::new(number, *state, LinkLayer::Ethernet, None));
-            topology.nics.push(Nic {
+            node.nics.push(Nic {
                 ports: ports.collect(),
                 ..Nic::new(name.parse().unwrap(), kind)
             });
@@ -270,7 +269,7 @@ mod tests {
             .into_iter()
             .find(|(_, list)| list.variable == variable)
             .unwrap();
-        let ports = list.admitted(value, &topology);
+        let ports = list.admitted(value, &node);
         ports.iter().map(Rail::to_string).collect()
     }
 

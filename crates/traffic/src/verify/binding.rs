@@ -79,8 +79,8 @@ impl MemoryVerdict {
 /// (`c10::setThreadName`).
 const LIBRARIES: [(&str, &str); 3] = [("NCCL ", "NCCL"), ("cuda", "CUDA"), ("pt_", "PyTorch")];
 
-pub fn near(topology: &Topology, gpus: &[GpuIndex]) -> NodeSet {
-    let of = |gpu: &GpuIndex| topology.numa_node_of(topology.gpu(*gpu).address);
+pub fn near(node: &Topology, gpus: &[GpuIndex]) -> NodeSet {
+    let of = |gpu: &GpuIndex| node.numa_node_of(node.gpu(*gpu).address);
     gpus.iter().filter_map(of).collect()
 }
 
@@ -95,12 +95,12 @@ fn against(set: &CpuSet, cpus: &CpuSet) -> Option<Against> {
 }
 
 pub fn cpus(
-    topology: &Topology,
+    node: &Topology,
     bound: Option<&CpuSet>,
     near: &NodeSet,
     threads: &[Thread],
 ) -> CpuVerdict {
-    let near = topology.cpus_of(near);
+    let near = node.cpus_of(near);
     let mut others: BTreeMap<(&str, &CpuSet, Against), usize> = BTreeMap::new();
     let mut said = CpuVerdict {
         set: bound.map(ToString::to_string),

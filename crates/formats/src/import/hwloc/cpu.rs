@@ -193,10 +193,10 @@ pub fn distances(file: &Objects, to: &mut Imported) {
 }
 
 /// The rows in the topology's order, if the matrix covers all its nodes.
-fn rows((nodes, values): &Matrix, topology: &Topology) -> Result<Vec<Vec<u32>>, String> {
-    let count = topology.numa_nodes.len();
+fn rows((nodes, values): &Matrix, node: &Topology) -> Result<Vec<Vec<u32>>, String> {
+    let count = node.numa_nodes.len();
     let place: BTreeMap<u32, usize> = nodes.iter().copied().zip(0..).collect();
-    let order = topology.numa_nodes.iter();
+    let order = node.numa_nodes.iter();
     let order = order.map(|node| place.get(&node.os_index).copied());
     let is_whole = nodes.len() == count && values.len() == count * count;
     let order = order.collect::<Option<Vec<usize>>>().filter(|_| is_whole);

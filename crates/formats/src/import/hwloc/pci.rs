@@ -180,9 +180,8 @@ fn may_matter(function: &PciFunction) -> bool {
     })
 }
 
-fn only_node(topology: &Topology, cpus: &CpuSet) -> Option<u32> {
-    topology
-        .numa_nodes
+fn only_node(node: &Topology, cpus: &CpuSet) -> Option<u32> {
+    node.numa_nodes
         .iter()
         .find(|node| cpus.is_subset(&node.cpus))
         .map(|node| node.os_index)

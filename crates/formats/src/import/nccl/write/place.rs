@@ -28,24 +28,24 @@ pub struct Places {
 }
 
 impl Places {
-    pub fn new(topology: &Topology) -> Places {
+    pub fn new(node: &Topology) -> Places {
         let mut places = Places::default();
         // NCCL puts a NIC without a PCI function at the first CPU.  A NIC whose link is down stays
         // beside its neighbours: it may come up
-        let devices: BTreeSet<PciAddress> = topology
+        let devices: BTreeSet<PciAddress> = node
             .gpus
             .iter()
             .map(|gpu| gpu.address)
-            .chain(topology.nics.iter().filter_map(|nic| nic.address))
+            .chain(node.nics.iter().filter_map(|nic| nic.address))
             .collect();
-        for (index, group) in groups(topology, &devices).iter().enumerate() {
-            places.join(topology, group, index as u32);
+        for (index, group) in groups(node, &devices).iter().enumerate() {
+            places.join(node, group, index as u32);
         }
         for &device in devices.difference(&places.joined.clone()) {
-            places.hang(topology, device);
+            places.hang(node, device);
         }
-        places.order_cpus(topology);
-        places.name(topology);
+        places.order_cpus(node);
+        places.name(node);
         places
     }
 
@@ -76,9 +76,9 @@ impl Places {
     }
 
     /// The rate that both ends of the link above a function support.
-    pub fn rate(&self, topology: &Topology, address: PciAddress) -> Option<LinkRate> {
+    pub fn rate(&self, node: &Topology, address: PciAddress) -> Option<LinkRate> {
         let own = self.rates.get(&address).copied();
-        own.or_else(|| rate(topology, address))
+        own.or_else(|| rate(node, address))
     }
 
     fn put(&mut self, above: Above, here: PciAddress) {
@@ -86,10 +86,10 @@ impl Places {
     }
 
     /// Puts a device below its switches, and these below their CPU.
-    fn hang(&mut self, topology: &Topology, device: PciAddress) {
+    fn hang(&mut self, node: &Topology, device: PciAddress) {
         let mut here = device;
         // a way that ends at a host bridge cannot be a circle
-        if let (bridges, Some(_)) = topology.pci.ancestors(device) {
+        if let (bridges, Some(_)) = node.pci.ancestors(device) {
             for &switch in bridges.iter().skip(1).step_by(2) {
                 self.put(Above::Switch(switch), here);
                 here = switch;
@@ -100,13 +100,13 @@ impl Places {
             matches!(above, Above::Cpu(_)) && below.contains(&here)
         };
         if !self.below.iter().any(is_placed) {
-            self.put(Above::Cpu(numa_node(topology, device)), here);
+            self.put(Above::Cpu(numa_node(node, device)), here);
         }
     }
 
     /// Puts the devices of a group below one switch, or below one with others inside.
-    fn join(&mut self, topology: &Topology, group: &BTreeSet<PciAddress>, index: u32) {
-        let is_gpu = |address: &PciAddress| topology.gpu_index(*address).is_some();
+    fn join(&mut self, node: &Topology, group: &BTreeSet<PciAddress>, index: u32) {
+        let is_gpu = |address: &PciAddress| node.gpu_index(*address).is_some();
         let switch = |inside: u32| PciAddress {
             domain: SWITCHES + index,
             bus: inside as u8,
@@ -114,10 +114,10 @@ impl Places {
             function: 0,
         };
         let mut members = group.iter().filter(|address| is_gpu(address)).chain(group);
-        let numa_node = members.find_map(|address| topology.numa_node_of(*address));
+        let numa_node = members.find_map(|address| node.numa_node_of(*address));
         let outer = switch(0);
         self.put(Above::Cpu(numa_node), outer);
-        let of_device = |&address| rate(topology, address).or(need(topology, address));
+        let of_device = |&address| rate(node, address).or(need(node, address));
         // the switch's link holds back no device, and such GPUs are of generation 4 at least; NCCL
         // takes an unknown link for generation 3
         let least = LinkRate {
@@ -127,7 +127,7 @@ impl Places {
         let rates = group.iter().filter_map(of_device).chain([least]);
         let widest = rates.max_by_key(|rate| rate.mbps()).unwrap_or(least);
         let parts = partition(group, |a, b| {
-            topology.path_type(a, b) == PathType::Pix && is_gpu(&a) != is_gpu(&b)
+            node.path_type(a, b) == PathType::Pix && is_gpu(&a) != is_gpu(&b)
         });
         for (inside, part) in (1..).zip(&parts) {
             // a NIC alone stands outside, one switch farther from every GPU inside
@@ -143,17 +143,17 @@ impl Places {
         }
         self.rates.insert(outer, widest);
         for &address in group {
-            if rate(topology, address).is_none() {
-                let needed = need(topology, address).unwrap_or(widest);
+            if rate(node, address).is_none() {
+                let needed = need(node, address).unwrap_or(widest);
                 self.rates.insert(address, needed);
             }
         }
         self.joined.extend(group);
     }
 
-    fn order_cpus(&mut self, topology: &Topology) {
+    fn order_cpus(&mut self, node: &Topology) {
         // memory alone has no CPUs for NCCL
-        let nodes = topology.numa_nodes.iter();
+        let nodes = node.numa_nodes.iter();
         let with_cpus = nodes.filter(|node| !node.cpus.is_empty());
         let with_cpus = with_cpus.map(|node| Some(node.os_index));
         let with_devices = self.below.keys().filter_map(|above| match above {
@@ -164,15 +164,14 @@ impl Places {
         self.cpus = all.into_iter().collect();
         let below = &self.below;
         // NICs without a PCI function come to the first CPU, which NCCL identifies only on the way up from another
-        let is_asked = |node: &Option<u32>| {
-            topology.processor.is_some() || below.contains_key(&Above::Cpu(*node))
-        };
+        let is_asked =
+            |cpu: &Option<u32>| node.processor.is_some() || below.contains_key(&Above::Cpu(*cpu));
         self.cpus
-            .sort_by_key(|node| (node.is_none(), !is_asked(node), *node));
+            .sort_by_key(|cpu| (cpu.is_none(), !is_asked(cpu), *cpu));
     }
 
     /// Names for what has no address that NCCL could read or a machine could have.
-    fn name(&mut self, topology: &Topology) {
+    fn name(&mut self, node: &Topology) {
         let mut free = (1u32..0x10000).map(|count| PciAddress {
             domain: 0xffff,
             bus: 0xff - (count >> 8) as u8,
@@ -182,7 +181,7 @@ impl Places {
         let all: BTreeSet<PciAddress> = self.below.values().flatten().copied().collect();
         for address in all {
             if address.domain >= SWITCHES {
-                let name = free.find(|name| topology.pci.get(*name).is_none());
+                let name = free.find(|name| node.pci.get(*name).is_none());
                 let name = name.map(|name| (address, name.to_string()));
                 self.names.extend(name);
             }
@@ -191,21 +190,20 @@ impl Places {
 }
 
 /// Devices that stated paths join otherwise than the tree, as many as belong together.
-fn groups(topology: &Topology, devices: &BTreeSet<PciAddress>) -> Vec<BTreeSet<PciAddress>> {
-    if topology.stated_paths.is_empty() {
+fn groups(node: &Topology, devices: &BTreeSet<PciAddress>) -> Vec<BTreeSet<PciAddress>> {
+    if node.stated_paths.is_empty() {
         return Vec::new();
     }
     let bare = Topology {
         stated_paths: BTreeMap::new(),
-        ..topology.clone()
+        ..node.clone()
     };
     let is_near = |kind: PathType| kind <= PathType::Pxb;
-    let mixed = |a: PciAddress, b: PciAddress| {
-        topology.gpu_index(a).is_some() != topology.gpu_index(b).is_some()
-    };
-    let near = |a, b| mixed(a, b) && is_near(topology.path_type(a, b));
+    let mixed =
+        |a: PciAddress, b: PciAddress| node.gpu_index(a).is_some() != node.gpu_index(b).is_some();
+    let near = |a, b| mixed(a, b) && is_near(node.path_type(a, b));
     let differs = |a, b| {
-        let (stated, shown) = (topology.path_type(a, b), bare.path_type(a, b));
+        let (stated, shown) = (node.path_type(a, b), bare.path_type(a, b));
         mixed(a, b) && stated != shown && (is_near(stated) || is_near(shown))
     };
     let all = partition(devices, near);
@@ -236,24 +234,24 @@ fn partition(
 }
 
 /// Its own, else that of the only devices to which its stated paths do not leave the node.
-fn numa_node(topology: &Topology, device: PciAddress) -> Option<u32> {
-    topology.numa_node_of(device).or_else(|| {
+fn numa_node(node: &Topology, device: PciAddress) -> Option<u32> {
+    node.numa_node_of(device).or_else(|| {
         let other = |(&(gpu, nic), &kind)| match kind {
             PathType::Sys => None,
-            _ if gpu == device => topology.numa_node_of(nic),
-            _ if nic == device => topology.numa_node_of(gpu),
+            _ if gpu == device => node.numa_node_of(nic),
+            _ if nic == device => node.numa_node_of(gpu),
             _ => None,
         };
-        let others: BTreeSet<u32> = topology.stated_paths.iter().filter_map(other).collect();
+        let others: BTreeSet<u32> = node.stated_paths.iter().filter_map(other).collect();
         others.first().copied().filter(|_| others.len() == 1)
     })
 }
 
-fn rate(topology: &Topology, address: PciAddress) -> Option<LinkRate> {
+fn rate(node: &Topology, address: PciAddress) -> Option<LinkRate> {
     let able = |function: &PciFunction| function.link.max.or(function.link.current);
-    let own = topology.pci.get(address).and_then(able);
-    let port = topology.pci.ancestors(address).0.first().copied();
-    let other = port.and_then(|port| topology.pci.get(port)).and_then(able);
+    let own = node.pci.get(address).and_then(able);
+    let port = node.pci.ancestors(address).0.first().copied();
+    let other = port.and_then(|port| node.pci.get(port)).and_then(able);
     match (own, other) {
         (Some(own), Some(other)) => Some(LinkRate {
             tenths_gt: own.tenths_gt.min(other.tenths_gt),
@@ -264,8 +262,8 @@ fn rate(topology: &Topology, address: PciAddress) -> Option<LinkRate> {
 }
 
 /// The slowest link that carries a NIC's ports: virtual machines often show none, and NCCL then counts with generation 3.
-fn need(topology: &Topology, address: PciAddress) -> Option<LinkRate> {
-    let nics = topology.nics.iter();
+fn need(node: &Topology, address: PciAddress) -> Option<LinkRate> {
+    let nics = node.nics.iter();
     let nics = nics.filter(|nic| nic.address == Some(address));
     let rates = nics
         .flat_map(|nic| &nic.ports)
