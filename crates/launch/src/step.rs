@@ -13,7 +13,7 @@ use std::fmt;
 /// Tasks on one node, at most: Slurm's own bound is the number of CPUs times `MaxTasksPerNode` (512 by default).
 pub const MAX_TASKS: u32 = 4096;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum GpuSplit {
     /// each task sees all
     All,
@@ -23,7 +23,6 @@ pub enum GpuSplit {
     Listed(Vec<Vec<GpuIndex>>),
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepRequest {
     pub starter: Starter,
     pub gpus: Vec<GpuIndex>,

@@ -74,7 +74,7 @@ pub enum Origin {
     Nobody,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Planned {
     pub gpus: BTreeSet<usize>,
     pub(crate) tasks: BTreeSet<String>,

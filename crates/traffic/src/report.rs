@@ -65,7 +65,7 @@ impl NodeReport {
     }
 }
 
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Merged {
     pub nodes: BTreeSet<String>,
     /// nodes whose plan is the tasks' own

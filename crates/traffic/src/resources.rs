@@ -72,7 +72,7 @@ impl Objects {
 }
 
 /// An object: its device, and the kernel's numbers of it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub struct Object {
     pub device: String,
     numbers: BTreeMap<u16, u32>,
@@ -213,7 +213,7 @@ impl Held {
 }
 
 /// Objects by thread, and by the device's name.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub struct Holdings {
     pub threads: BTreeMap<u32, BTreeMap<String, Held>>,
     /// queue pairs of programs whose owner the kernel does not tell

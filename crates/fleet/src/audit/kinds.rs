@@ -74,7 +74,7 @@ pub struct Duplicate {
 }
 
 /// A piece of the input that is no report.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Serialize)]
 pub struct Bad {
     /// `-` for standard input
     pub input: String,

@@ -10,7 +10,7 @@ use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::PciAddress;
 use std::collections::{BTreeMap, BTreeSet};
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub struct HostFacts {
     pub(crate) is_live: bool,
     pub(crate) is_virtual: bool,
@@ -35,7 +35,7 @@ pub struct HostFacts {
 pub(crate) const MODULES: &str =
     "nvidia nvidia_peermem nv_peer_mem efa_nv_peermem amdgpu ib_uverbs ib_umad ib_peer_mem";
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub(crate) struct Machine {
     pub(crate) name: Option<String>,
     pub(crate) is_a_clouds: bool,
@@ -45,7 +45,7 @@ pub(crate) struct Machine {
     pub(crate) gpus: Option<usize>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub(crate) struct Function {
     /// its registers; `None` where only root may read them
     pub(crate) config: Option<ConfigSpace>,
@@ -54,7 +54,7 @@ pub(crate) struct Function {
     pub(crate) bar1: Option<u64>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub(crate) struct NicFacts {
     pub(crate) interfaces: Vec<Interface>,
     pub(crate) mads: usize,
@@ -62,7 +62,7 @@ pub(crate) struct NicFacts {
     pub(crate) access: Option<DeviceAccess>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub(crate) struct Interface {
     pub(crate) name: String,
     pub(crate) state: Option<String>,
@@ -71,7 +71,7 @@ pub(crate) struct Interface {
     pub(crate) mtu: Option<u32>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DeviceAccess {
     Open,
     /// the node's mode or owner forbids it
@@ -82,7 +82,7 @@ pub(crate) enum DeviceAccess {
 }
 
 /// The process that asks for the check.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub struct Caller {
     pub is_root: bool,
     pub in_step: bool,
@@ -93,7 +93,7 @@ pub struct Caller {
     pub nccl: Vec<(String, Vec<String>)>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub struct Installation {
     /// the release that Slurm's programs print; the inner `None` if none prints one
     pub slurm: Option<Option<String>>,
@@ -113,7 +113,7 @@ pub struct Installation {
     pub owners: Vec<Owned>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub struct Unasked {
     /// `default=` and `rollout=` that hold on this node, the nearest last, with their places
     pub said: Vec<(String, String)>,
@@ -139,7 +139,7 @@ impl Unasked {
     }
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub struct Plugstack {
     pub path: String,
     pub is_named: bool,
@@ -154,7 +154,6 @@ pub struct Plugstack {
     pub is_shadowed: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeFileState {
     /// seconds of its age
     Used(u64),

@@ -58,7 +58,6 @@ pub static CHECKS: LazyLock<Vec<Check>> = LazyLock::new(|| {
         .collect()
 });
 
-#[derive(Debug)]
 pub struct Check {
     /// its name in commands, scripts and reports: it does not change
     pub code: &'static str,

@@ -11,7 +11,7 @@ pub(super) type PortKey = (String, u8);
 /// Ports of all nodes, at most: 200 bytes each.
 const MAX_KEPT: usize = 1 << 20;
 
-#[derive(Debug, Clone, Default)]
+#[derive(Default)]
 pub struct NameBook {
     pub nodes: BTreeMap<String, NodeNames>,
     ports: usize,

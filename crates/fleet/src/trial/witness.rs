@@ -49,7 +49,7 @@ impl Witness {
 }
 
 /// The key by which the GPUs of two pictures are matched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub enum GpusBy {
     Address,
     /// positions: a matrix has no addresses

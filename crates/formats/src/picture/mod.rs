@@ -13,7 +13,6 @@ use nic_placement_core::placement::NodePlacement;
 use nic_placement_core::topology::{GpuIndex, NicIndex, PathType, Topology};
 use std::collections::BTreeMap;
 
-#[derive(Debug, Clone)]
 pub struct Scene<'a> {
     pub topology: &'a Topology,
     /// the line below the node's name

@@ -28,7 +28,7 @@ pub enum PlaceKind {
 }
 
 /// A place, its own devices in PCI order, and the places in it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct NodePlace {
     pub kind: PlaceKind,
     /// GPUs that stand in no smaller place

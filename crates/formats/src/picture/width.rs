@@ -4,7 +4,7 @@
 use nic_placement_core::diagnostic::Shown;
 
 /// A text's size in pixels, and its weight.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 pub struct Font {
     pub size: f64,
     pub bold: bool,

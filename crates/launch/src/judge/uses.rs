@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Whose {
     User,
@@ -33,7 +33,6 @@ impl fmt::Display for Whose {
 }
 
 /// The NICs that one library will use by a list that is not ours.
-#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Use {
     pub reader: &'static str,
     pub variable: &'static str,
@@ -44,7 +43,6 @@ pub struct Use {
     planned: Vec<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsedPort {
     pub rail: Rail,
     /// the nearest path from one of the task's GPUs

@@ -353,7 +353,6 @@ fn virtual_number(values: &Present) -> Option<u32> {
 }
 
 /// A process among those that a launcher started on its node.
-#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rank {
     /// from 0
     pub number: u32,

@@ -14,7 +14,6 @@ use nic_placement_core::topology::{CpuSet, GpuIndex, NicIndex, NicKind, PathType
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenTask {
     pub numbers: Numbers,
     pub user: Option<u32>,

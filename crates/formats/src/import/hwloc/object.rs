@@ -7,7 +7,7 @@ use roxmltree::{Document, Node};
 use std::collections::BTreeMap;
 
 /// The type of an OS device (`hwloc_obj_osdev_type_t`), as far as it matters here.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default)]
 pub struct OsTypes {
     pub gpu: bool,
     pub network: bool,

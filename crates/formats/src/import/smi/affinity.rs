@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// NUMA nodes have numbers below this (the kernel's largest `CONFIG_NODES_SHIFT` is 10).
 pub const MAX_NODE: u32 = 1024;
 
-#[derive(Debug, Clone, Default)]
+#[derive(Default)]
 pub struct Affinity {
     pub cpus: Option<CpuSet>,
     /// the NUMA node of its CPUs, then memory-only nodes

@@ -25,7 +25,7 @@ const FAILURES: [(&str, &str); 3] = [
 ];
 
 /// A column after the devices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub enum Title {
     Cpu,
     Numa,
