@@ -26,8 +26,7 @@ const MADS: &str = "sys/class/infiniband_mad";
 /// Devices of one kind, at most, whose files are read.
 const MOST: usize = 512;
 
-/// The facts of the node below `root`, whose topology this is.
-pub fn facts(root: &Root, topology: &Topology) -> HostFacts {
+pub fn facts(root: &Root, node: &Topology) -> HostFacts {
     let read = |path: &str| root.read(path).filter(|text| !text.is_empty());
     let dmi = dmi(root);
     let loaded = root.list(MODULE, |name| {
@@ -46,9 +45,9 @@ pub fn facts(root: &Root, topology: &Topology) -> HostFacts {
             .filter(|peer| root.read(&format!("{PEERS}/{peer}/version")).is_some())
             .collect(),
         nvidia: read("proc/driver/nvidia/version"),
-        machine: machine(root, &dmi, topology),
-        functions: functions(root, topology),
-        nics: nics(root, topology),
+        machine: machine(root, &dmi, node),
+        functions: functions(root, node),
+        nics: nics(root, node),
         has_verbs: !root
             .list(VERBS, |name| name.starts_with("uverbs"))
             .is_empty(),
@@ -57,7 +56,7 @@ pub fn facts(root: &Root, topology: &Topology) -> HostFacts {
     }
 }
 
-/// True in a guest: by the clocks that hypervisors give to Linux guests, else by the firmware's strings.
+/// By the clocks of hypervisors' guests, else by the firmware's strings.
 fn is_virtual(root: &Root, dmi: &Dmi) -> bool {
     const CLOCKS: &str = "sys/devices/system/clocksource/clocksource0/available_clocksource";
     let clocks = root.read(CLOCKS).unwrap_or_default();
@@ -76,15 +75,15 @@ fn is_virtual(root: &Root, dmi: &Dmi) -> bool {
         || (is(&dmi.vendor, "Amazon EC2") && !is_metal)
 }
 
-fn machine(root: &Root, dmi: &Dmi, topology: &Topology) -> Option<Machine> {
+fn machine(root: &Root, dmi: &Dmi, node: &Topology) -> Option<Machine> {
     let is_there = |address: PciAddress| root.follow(&format!("{BUS}/{address}")).is_some();
-    let Some(model) = recognise(dmi, topology) else {
-        return gpus_of_the_product(dmi, topology).map(|gpus| Machine {
+    let Some(model) = recognise(dmi, node) else {
+        return gpus_of_the_product(dmi, node).map(|gpus| Machine {
             gpus: Some(gpus),
             ..Machine::default()
         });
     };
-    let missing = missing(topology, model).into_iter();
+    let missing = missing(node, model).into_iter();
     Some(Machine {
         name: Some(model.name.to_string()),
         is_a_clouds: model.is_a_clouds(),
@@ -95,7 +94,7 @@ fn machine(root: &Root, dmi: &Dmi, topology: &Topology) -> Option<Machine> {
     })
 }
 
-/// The first bytes of a configuration space. In a manifest, and in a tree that was unpacked from one, they stand as
+/// The first bytes of a configuration space; in a manifest, and in a tree unpacked from one,
 /// hexadecimal digits.
 fn config_bytes(root: &Root, path: &str) -> Option<Vec<u8>> {
     // digits and spaces: three letters a byte
@@ -109,7 +108,7 @@ fn config_bytes(root: &Root, path: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Bytes from hexadecimal digits, two for each; `None` with other letters.
+/// `None` with other letters than hexadecimal digits.
 fn of_digits(text: &[u8]) -> Option<Vec<u8>> {
     let digits: Vec<u32> = text
         .iter()
@@ -124,10 +123,10 @@ fn of_digits(text: &[u8]) -> Option<Vec<u8>> {
     )
 }
 
-fn functions(root: &Root, topology: &Topology) -> BTreeMap<PciAddress, Function> {
+fn functions(root: &Root, node: &Topology) -> BTreeMap<PciAddress, Function> {
     // a BAR of NVIDIA's comes second, behind its registers; AMD's is the first
     let bar = |address: PciAddress| {
-        let gpu = topology.gpus.iter().find(|gpu| gpu.address == address)?;
+        let gpu = node.gpus.iter().find(|gpu| gpu.address == address)?;
         Some(if gpu.vendor == GpuVendor::Nvidia {
             1
         } else {
@@ -146,11 +145,7 @@ fn functions(root: &Root, topology: &Topology) -> BTreeMap<PciAddress, Function>
             bar1: resources,
         })
     };
-    let all = topology
-        .pci
-        .iter()
-        .take(MOST)
-        .map(|function| function.address);
+    let all = node.pci.iter().take(MOST).map(|function| function.address);
     all.filter_map(|address| Some((address, one(address)?)))
         .collect()
 }
@@ -163,7 +158,7 @@ fn size(resources: &str, number: usize) -> Option<u64> {
     (end > start).then(|| end - start + 1)
 }
 
-fn nics(root: &Root, topology: &Topology) -> BTreeMap<String, NicFacts> {
+fn nics(root: &Root, node: &Topology) -> BTreeMap<String, NicFacts> {
     let devices = root
         .is_live()
         .then(|| root::directory_descriptor(Path::new("/dev")).ok())
@@ -187,8 +182,7 @@ fn nics(root: &Root, topology: &Topology) -> BTreeMap<String, NicFacts> {
             access: devices.as_ref().and_then(|devices| access(devices, nic)),
         }
     };
-    topology
-        .nics
+    node.nics
         .iter()
         .map(|nic| (nic.name.to_string(), facts(nic)))
         .collect()

@@ -19,7 +19,8 @@ pub(crate) fn is_tar(bytes: &[u8]) -> bool {
     bytes.get(257..262) == Some(b"ustar")
 }
 
-/// Reads an archive, without devices, binary and long files, links that leave the tree, and names that are not UTF-8.
+/// Without devices, binary and long files, links that leave the tree, and names that are not
+/// UTF-8.
 pub fn read(bytes: &[u8]) -> Result<Manifest, BadText> {
     // the problem may quote the archive
     let bad = |problem: String| BadText::new(0, Shown::message(&problem, 400).to_string());

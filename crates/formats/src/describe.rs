@@ -37,7 +37,7 @@ pub fn read_with_links(gpus: &str, links: &str) -> Result<(Topology, Vec<Diagnos
     import::smi::read_with_links(text, beside, provenance).map_err(|error| bad(error.to_string()))
 }
 
-/// The bytes of a file, or of standard input for `-`; of UTF-16 text those of the same text in UTF-8.
+/// The bytes of a file, or of standard input for `-`; UTF-16 becomes UTF-8.
 pub fn contents(path: &str) -> Result<Vec<u8>, NoTopology> {
     let bytes = match path {
         "-" => standard_input(),
@@ -51,7 +51,7 @@ pub fn contents(path: &str) -> Result<Vec<u8>, NoTopology> {
         .map_err(|problem| NoTopology::Bad(path.to_string(), problem))
 }
 
-/// Standard input, which a command may ask for twice and which can be read once.
+/// A command may ask twice, and it can be read once.
 fn standard_input() -> Result<Vec<u8>, String> {
     static READ: OnceLock<Result<Vec<u8>, String>> = OnceLock::new();
     let read = || {
@@ -66,7 +66,7 @@ fn standard_input() -> Result<Vec<u8>, String> {
     READ.get_or_init(read).clone()
 }
 
-/// Refuses packed bytes, and turns UTF-16 with its mark, as PowerShell redirects a program's output, into UTF-8.
+/// Refuses packed bytes, and turns UTF-16 with its mark, as PowerShell writes it, into UTF-8.
 fn plain(bytes: Vec<u8>) -> Result<Vec<u8>, String> {
     let unit: fn([u8; 2]) -> u16 = match bytes.as_slice() {
         [0x1f, 0x8b, ..] => return Err(unpack("gzip", "zcat")),
@@ -90,7 +90,7 @@ fn unpack(packer: &str, program: &str) -> String {
     format!("{packer} packed it: `{program} FILE | nic-placement show --topology -` reads it")
 }
 
-/// The files of that node; `None` where it was described otherwise, or cannot be read.
+/// `None` where the node was described otherwise, or cannot be read.
 pub fn root_of(source: &NodeSource) -> Option<Root> {
     match source {
         NodeSource::Live => Some(Root::live()),
@@ -119,11 +119,8 @@ pub enum FileFormat {
     Json,
     /// what `refresh` writes
     NodeFile,
-    /// a snapshot, or a tar of a machine's `/sys`
     Sysfs,
-    /// hwloc's XML
     Hwloc,
-    /// NCCL's XML
     Nccl,
     /// the text of `nvidia-smi topo -m`, or what AMD's tools print
     Smi,
@@ -133,7 +130,6 @@ fn describe(name: &str, bytes: &[u8], scope: Scope) -> Result<(Topology, Vec<Dia
     describe_as(name, bytes, scope, format_of(bytes)?)
 }
 
-/// The format that the content looks like.
 pub fn format_of(bytes: &[u8]) -> Result<FileFormat, String> {
     if archive::is_tar(bytes) {
         return Ok(FileFormat::Sysfs);
@@ -177,7 +173,6 @@ fn has_number(bytes: &[u8], word: &[u8]) -> bool {
         .any(|at| at.starts_with(word) && at[word.len()].is_ascii_digit())
 }
 
-/// Reads a node from a file of this format.
 pub fn describe_as(
     name: &str,
     bytes: &[u8],
@@ -217,7 +212,6 @@ fn text_of(bytes: &[u8]) -> Result<&str, String> {
     Ok(text.trim_start_matches('\u{feff}'))
 }
 
-/// A captured tree: a tar, or a snapshot.
 fn captured(bytes: &[u8]) -> Result<Manifest, String> {
     let read = if archive::is_tar(bytes) {
         archive::read(bytes)

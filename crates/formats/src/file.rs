@@ -13,14 +13,13 @@ const ORDER: &str = "format version name sources processor numa_nodes os_index c
 /// Lists that are left out if empty.
 const LEFT_OUT: [&str; 5] = ["sources", "distances", "paths", "netdevs", "networks"];
 
-/// Writes one line for each core, PCI function, GPU and NIC; [`from_json`] reads it back unless the topology is
-/// inconsistent, as from a broken `/sys`.
+/// A line for each core, PCI function, GPU and NIC; [`from_json`] reads it back unless the
+/// topology is inconsistent, as of a broken `/sys`.
 pub fn to_json(node: &Topology) -> String {
     to_json_with_sources(node, &[])
 }
 
-/// As [`to_json`], with the origin of the facts: the same bytes for the same node, without `null`, `false` and the lists of
-/// [`LEFT_OUT`].
+/// With the origin of the facts; without `null`, `false` and the lists of [`LEFT_OUT`].
 pub fn to_json_with_sources(node: &Topology, sources: &[String]) -> String {
     let numa_nodes = node.numa_nodes.iter().map(|numa| {
         let package = (numa.package != package_of(&node.pus, &numa.cpus))
@@ -68,7 +67,6 @@ struct Row {
     step: Option<u32>,
 }
 
-/// One row for each run of cores that differ by a number.
 fn rows(pus: &[Pu]) -> Value {
     let mut rows: Vec<Row> = Vec::new();
     let mut last = Bitmap::new();
@@ -111,7 +109,6 @@ fn step_between(low: &Bitmap, high: &Bitmap) -> Option<u32> {
     (step > 0 && same).then_some(step)
 }
 
-/// A PCI function's line.
 fn line(function: &Value) -> String {
     let (link, shown) = (&function["link"], |value: &Value| match value.as_str() {
         Some(text) => text.to_string(),
@@ -134,8 +131,8 @@ fn line(function: &Value) -> String {
     line
 }
 
-/// Breaks lines between the file's fields and between elements of its lists: a machine fits a screen, and a diff names
-/// the changed function or port.
+/// Breaks lines between fields and between elements of lists: a machine fits a screen, and a diff
+/// names what changed.
 fn write(text: &mut String, value: &Value, depth: usize) {
     let (brackets, parts): (_, Vec<(Option<&String>, &Value)>) = match value {
         Value::Object(fields) => {

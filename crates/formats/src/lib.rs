@@ -1,11 +1,4 @@
 //! A node in other shapes than `/sys` shows it, which only the tool and the tests need.
-//!
-//! * [`describe`] reads a node from a file of any format: [`import`] holds the readers of other programs' files,
-//!   [`archive`] that of tars.
-//! * [`file`] writes the topology file, [`node_file`] makes the node file.
-//! * [`manifest`] is the text of a snapshot.
-//! * [`synthesise`] writes the `/sys` and `/proc` that would show a topology.
-//! * [`picture`] orders a node's devices and draws them.
 #![forbid(unsafe_code)]
 
 pub mod archive;

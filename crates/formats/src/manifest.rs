@@ -36,7 +36,6 @@ pub struct BadText {
 }
 
 impl BadText {
-    /// An error at a line; 0 for the text as a whole.
     pub(crate) fn new(line: u32, problem: impl Into<String>) -> BadText {
         BadText {
             line,
@@ -172,7 +171,7 @@ fn first_below<'m>(manifest: &'m Manifest, path: &str) -> Option<&'m str> {
 
 /// Nothing may lie below a file or a link: unpacking would write through it.
 fn check_nesting(manifest: &Manifest) -> Result<(), BadText> {
-    // one look for each file: one for each folder of each path takes seconds where the paths are deep
+    // a look for each file: one for each folder of each path takes seconds where paths are deep
     for (path, _) in manifest
         .entries
         .iter()
@@ -190,7 +189,8 @@ fn check_nesting(manifest: &Manifest) -> Result<(), BadText> {
     Ok(())
 }
 
-/// A path in its line.  No kernel makes names that need escapes, but root may rename a device, and a captured tree has any.
+/// No kernel makes names that need escapes, but root may rename a device, and a captured tree has
+/// any.
 struct Escaped<'a>(&'a str);
 
 impl fmt::Display for Escaped<'_> {
@@ -205,7 +205,6 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Reads the text of [`Escaped`].
 fn unescaped(text: &str) -> Cow<'_, str> {
     let mut pieces = text.split("\\u{");
     let first = pieces.next().unwrap_or_default();

@@ -10,8 +10,7 @@ use nic_placement_node::read_root;
 use nic_placement_topology::Provenance;
 use nic_placement_topology::diagnostic::Diagnostic;
 
-/// Reads the whole node for a node file, with findings.  An error if devices come or go meanwhile, or if the topology is
-/// inconsistent.
+/// An error if devices come or go meanwhile, or if the topology is inconsistent.
 pub fn make(
     root: &Root,
     boottime: u64,

@@ -62,7 +62,6 @@ struct NodeGpu<'a> {
     pairs: Vec<PairOf<'a>>,
 }
 
-/// A GPU and a NIC, and the reason why the GPU got it or not.
 #[derive(Serialize)]
 struct PairOf<'a> {
     name: &'a str,
@@ -166,7 +165,6 @@ struct Task<'a> {
     /// NICs that libraries will use by lists that are not ours
     uses: Vec<UseOf<'a>>,
     shortfalls: &'a [String],
-    /// true if a strict word fails the task
     fails: bool,
     reasons: Vec<String>,
 }
@@ -175,7 +173,7 @@ struct Task<'a> {
 struct UseOf<'a> {
     library: &'a str,
     variable: &'a str,
-    list_of: &'a str,
+    list_of: Whose,
     nics: Vec<UsedNic<'a>>,
 }
 
@@ -198,15 +196,10 @@ fn use_of(of: &Use) -> UseOf<'_> {
         percent: port.percent,
         left_out: port.left_out.as_deref(),
     });
-    let list_of = match of.whose {
-        Whose::User => "user",
-        Whose::Admin => "admin",
-        Whose::File => "file",
-    };
     UseOf {
         library: of.reader,
         variable: of.variable,
-        list_of,
+        list_of: of.whose,
         nics: nics.collect(),
     }
 }
@@ -411,7 +404,6 @@ struct Process<'a> {
     shortfalls: &'a [String],
     /// true if a process that cannot have all of this fails
     strict: bool,
-    /// true if a strict word fails it
     fails: bool,
     reasons: Vec<String>,
 }

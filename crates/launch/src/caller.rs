@@ -7,9 +7,9 @@ use nic_placement_node::discover::Root;
 use nic_placement_node::discover::root::Author;
 use nic_placement_process::node::author;
 
-/// The owner of the files that a program trusts which a user starts: for root, root alone.  Root of the user's own user namespace, as in a container, has that
-/// user's rights alone, and the host's root has no ID there (user_namespaces(7); /proc/self/uid_map of the first one
-/// has all IDs).
+/// For root, root alone.  Root of the user's own user namespace, as in a container, has that
+/// user's rights alone, and the host's root has no ID there (user_namespaces(7); the first
+/// namespace's /proc/self/uid_map has all IDs).
 pub fn callers_author() -> Author {
     if has_the_hosts_users() {
         author()
@@ -18,7 +18,6 @@ pub fn callers_author() -> Author {
     }
 }
 
-/// True if the users of this process's user namespace are the host's.
 pub fn has_the_hosts_users() -> bool {
     is_of_the_host(&Root::live().read("proc/self/uid_map").unwrap_or_default())
 }
@@ -28,13 +27,12 @@ fn is_of_the_host(map: &str) -> bool {
     map.is_empty() || map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
-/// The GPUs that a process, perhaps in a container, can open: if some of a vendor's GPUs have device nodes that it may
-/// open, those without one are not there for it.  Containers get the nodes of their own GPUs, and see all GPUs in
-/// `/sys`.
-pub(crate) fn without_absent(mut grant: GpuGrant, topology: &Topology) -> GpuGrant {
+/// If a process may open some of a vendor's GPUs, those without a device node are not there for
+/// it: a container has the nodes of its own GPUs, and sees all GPUs in `/sys`.
+pub(crate) fn without_absent(mut grant: GpuGrant, node: &Topology) -> GpuGrant {
     let before = grant.access.clone();
-    for (gpu, access) in topology.gpus.iter().zip(&mut grant.access) {
-        let of_vendor = topology
+    for (gpu, access) in node.gpus.iter().zip(&mut grant.access) {
+        let of_vendor = node
             .gpus
             .iter()
             .zip(&before)
@@ -69,13 +67,13 @@ mod tests {
     }
 
     fn access(given: [Access; 8]) -> Vec<Access> {
-        let topology = platform::model("dgx-h100").unwrap();
-        assert!(topology.gpus.iter().all(|gpu| gpu.device_node().is_some()));
+        let node = platform::model("dgx-h100").unwrap();
+        assert!(node.gpus.iter().all(|gpu| gpu.device_node().is_some()));
         let grant = GpuGrant {
             access: given.to_vec(),
             ..GpuGrant::default()
         };
-        without_absent(grant, &topology).access
+        without_absent(grant, &node).access
     }
 
     #[test]

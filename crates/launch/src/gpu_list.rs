@@ -5,7 +5,6 @@ use nic_placement_core::diagnostic::Shown;
 use nic_placement_core::topology::{Bitmap, GpuIndex, PciAddress, Topology};
 use std::fmt;
 
-/// Reason why a list names no GPUs of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadGpuList {
     /// not a list of GPUs on any node
@@ -23,8 +22,8 @@ impl fmt::Display for BadGpuList {
 impl std::error::Error for BadGpuList {}
 
 /// GPUs of a list such as `0-3,5` or PCI addresses, in the order given.
-pub fn gpus_named(topology: &Topology, list: &str) -> Result<Vec<GpuIndex>, BadGpuList> {
-    let (node, count) = (&topology.name, topology.gpus.len());
+pub fn gpus_named(node: &Topology, list: &str) -> Result<Vec<GpuIndex>, BadGpuList> {
+    let (name, count) = (&node.name, node.gpus.len());
     let mut gpus: Vec<GpuIndex> = Vec::new();
     for word in list.split(',').map(str::trim) {
         if word.is_empty() {
@@ -34,9 +33,9 @@ pub fn gpus_named(topology: &Topology, list: &str) -> Result<Vec<GpuIndex>, BadG
             )));
         }
         let found: Vec<GpuIndex> = if let Ok(address) = word.parse::<PciAddress>() {
-            let gpu = topology.gpu_index(address);
+            let gpu = node.gpu_index(address);
             let absent =
-                || BadGpuList::Absent(format!("no GPU of `{node}` has the address `{word}`"));
+                || BadGpuList::Absent(format!("no GPU of `{name}` has the address `{word}`"));
             vec![gpu.ok_or_else(absent)?]
         } else {
             let set = Bitmap::from_list(word);
@@ -46,7 +45,7 @@ pub fn gpus_named(topology: &Topology, list: &str) -> Result<Vec<GpuIndex>, BadG
         for gpu in found {
             if gpu.0 >= count {
                 return Err(BadGpuList::Absent(format!(
-                    "no GPU {gpu}, `{node}` has {count}"
+                    "no GPU {gpu}, `{name}` has {count}"
                 )));
             }
             if gpus.contains(&gpu) {

@@ -13,14 +13,13 @@ use nic_placement_sys as sys;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Files within files, at most.
 const MOST_DEPTH: usize = 8;
 /// Files in all, at most: patterns of `include` multiply.
 const MOST_FILES: usize = 256;
 const MOST_BYTES: usize = 1024 * 1024;
 
-/// The admin's settings for a step of this partition, by the configuration file and the plugin's lines in this file, or
-/// in the one that Slurm reads; and whether there is such a line.
+/// The admin's settings for a step of this partition, and whether a line loads the plugin: by the
+/// configuration file and the plugin's lines in this file, or in the one that Slurm reads.
 pub fn admin(
     file: Option<&Path>,
     partition: Option<&str>,
@@ -32,7 +31,8 @@ pub fn admin(
         .iter()
         .flat_map(|line| &line.arguments)
         .map(String::as_str);
-    // what is wrong with them `nic-placement check` tells the admin; a process of root's takes only a file of root's
+    // `nic-placement check` tells the admin what is wrong with them; a process of root's takes
+    // only a file of root's
     (
         admin::find(
             arguments,
@@ -56,9 +56,9 @@ pub fn check_conf(conf: &Conf, path: &str, node: &str) -> Vec<Diagnostic> {
     conf.lines.iter().flat_map(of_line).collect()
 }
 
-/// slurm.conf: where `SLURM_CONF` says, else in its usual place, else where a configless slurmd keeps the one that it was sent
-/// (slurm.conf(5), "Configless"; src/common/fetch_config.c), else what the running slurmd was started with, else where builds
-/// from source have it.
+/// slurm.conf: of `SLURM_CONF`, else in its usual place, else where a configless slurmd keeps it
+/// (slurm.conf(5), "Configless"; src/common/fetch_config.c), else the running slurmd's, else where
+/// builds from source have it.
 fn slurm_conf(
     variable: impl Fn(&str) -> Option<OsString>,
     is_there: impl Fn(&Path) -> bool,
@@ -79,10 +79,10 @@ fn slurm_conf(
         .unwrap_or_else(|| PathBuf::from(USUAL))
 }
 
-/// The file of the slurmd that root started, `-f FILE` (slurmd(8)).  A user's process may have that name too, and a
-/// set-uid program of that name belongs to root: the real user ID decides (proc_pid_status(5), `Uid`).
+/// The file of the slurmd that root started, `-f FILE` (slurmd(8)).  A user's process may have
+/// that name, and a set-uid program belongs to root: the real user ID decides (proc_pid_status(5),
+/// `Uid`).
 fn of_running_slurmd(root: &Root) -> Option<PathBuf> {
-    /// Bytes of a command line, at most.
     const MOST: usize = 64 * 1024;
     root.list("proc", |name| {
         name.bytes().all(|byte| byte.is_ascii_digit())
@@ -110,8 +110,8 @@ fn of_running_slurmd(root: &Root) -> Option<PathBuf> {
     })
 }
 
-/// Root alone looks for the running slurmd, and not in a job: among 1,600 processes that takes 17 ms, for each process
-/// that `exec` places.
+/// Root alone looks for the running slurmd, outside of jobs: among 1,600 processes that takes 17
+/// ms for each that `exec` places.
 fn found_slurm_conf(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     let is_in_job = variable("SLURM_JOB_ID").is_some();
     let running = || {
@@ -156,7 +156,6 @@ fn value_of(text: &str, parameter: &str) -> Option<String> {
     values.next()
 }
 
-/// The lines of a file and of those that it includes.
 #[derive(Default)]
 pub struct PluginLines {
     /// lines that load plugins, in the order in which Slurm loads them

@@ -13,7 +13,7 @@ use std::fmt;
 /// Tasks on one node, at most: Slurm's own bound is the number of CPUs times `MaxTasksPerNode` (512 by default).
 pub const MAX_TASKS: u32 = 4096;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum GpuSplit {
     /// each task sees all
     All,
@@ -23,12 +23,8 @@ pub enum GpuSplit {
     Listed(Vec<Vec<GpuIndex>>),
 }
 
-/// A step on one node, as asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepRequest {
-    /// Slurm or a launcher
     pub starter: Starter,
-    /// in the step's order
     pub gpus: Vec<GpuIndex>,
     pub split: GpuSplit,
     /// `None`: one task for each GPU, or group of them
@@ -37,7 +33,6 @@ pub struct StepRequest {
     pub cpus_per_task: Option<u32>,
     /// CPUs of all tasks together; each starts on all of them
     pub cpus: CpuSet,
-    /// true if the node is free of other jobs' tasks
     pub alone_on_node: bool,
 }
 
@@ -72,23 +67,23 @@ impl std::error::Error for BadStep {}
 
 impl StepRequest {
     /// The step, and its tasks by local ids.
-    pub fn step(&self, topology: &Topology) -> Result<(Step, Vec<Task>), BadStep> {
+    pub fn step(&self, node: &Topology) -> Result<(Step, Vec<Task>), BadStep> {
         let count = self.count()?;
         let step = Step {
             starter: self.starter,
             tasks: count,
             uncounted: false,
             total_tasks: count,
-            gpus: (!self.gpus.is_empty()).then(|| gpus::slurms_numbers(topology, &self.gpus)),
+            gpus: (!self.gpus.is_empty()).then(|| gpus::slurms_numbers(node, &self.gpus)),
             cpus_per_task: self.cpus_per_task,
             alone_on_node: self.alone_on_node,
             ..Step::default()
         };
-        let firsts = self.firsts(topology);
+        let firsts = self.firsts(node);
         let task = |id: u32| Task {
             local_id: id,
             global_id: id,
-            gpus: grant(topology, self.gpus_of(id)),
+            gpus: grant(node, self.gpus_of(id)),
             known: self.known(id, &firsts),
             cpus: self.cpus.clone(),
             step_cpus: self.cpus.clone(),
@@ -155,7 +150,7 @@ impl StepRequest {
     }
 
     /// One GPU of each task, on the NUMA node of all of its GPUs; `None` if two tasks share a GPU.
-    fn firsts(&self, topology: &Topology) -> Option<Vec<GpuIndex>> {
+    fn firsts(&self, node: &Topology) -> Option<Vec<GpuIndex>> {
         let GpuSplit::Listed(lists) = &self.split else {
             return None;
         };
@@ -163,7 +158,7 @@ impl StepRequest {
         for list in lists {
             let nodes = list
                 .iter()
-                .map(|&gpu| topology.numa_node_of(topology.gpu(gpu).address));
+                .map(|&gpu| node.numa_node_of(node.gpu(gpu).address));
             let nodes = nodes.collect::<Option<NodeSet>>()?;
             if nodes.len() != 1 || !list.iter().all(|gpu| taken.insert(*gpu)) {
                 return None;
@@ -175,20 +170,19 @@ impl StepRequest {
 }
 
 /// Evidence for exactly these GPUs.
-pub fn grant(topology: &Topology, gpus: &[GpuIndex]) -> GpuGrant {
+pub fn grant(node: &Topology, gpus: &[GpuIndex]) -> GpuGrant {
     let number_of = |vendor: GpuVendor, gpu: GpuIndex| {
-        let in_pci_order = topology.gpus[..gpu.0]
+        let in_pci_order = node.gpus[..gpu.0]
             .iter()
             .filter(|other| other.vendor == vendor)
             .count();
-        topology
-            .gpu(gpu)
+        node.gpu(gpu)
             .runtime_index
             .map_or(in_pci_order, |index| index as usize)
     };
     let mut variables: BTreeMap<&'static str, String> = BTreeMap::new();
     for &gpu in gpus {
-        let vendor = topology.gpu(gpu).vendor;
+        let vendor = node.gpu(gpu).vendor;
         let list = variables.entry(vendor.list_variable()).or_default();
         if !list.is_empty() {
             list.push(',');
@@ -201,14 +195,14 @@ pub fn grant(topology: &Topology, gpus: &[GpuIndex]) -> GpuGrant {
     }
     GpuGrant {
         variables,
-        access: vec![Access::Unknown; topology.gpus.len()],
+        access: vec![Access::Unknown; node.gpus.len()],
     }
 }
 
 /// The step in which an engine drives these GPUs.
-pub fn for_engines(topology: &Topology, gpus: &[GpuIndex]) -> Step {
+pub fn for_engines(node: &Topology, gpus: &[GpuIndex]) -> Step {
     let tasks = gpus.len() as u32;
-    let gpus = Some(gpus::slurms_numbers(topology, gpus));
+    let gpus = Some(gpus::slurms_numbers(node, gpus));
     Step {
         tasks,
         total_tasks: tasks,

@@ -63,7 +63,6 @@ impl Figure {
     }
 }
 
-/// A source of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
@@ -75,8 +74,7 @@ pub enum Origin {
     Nobody,
 }
 
-/// GPUs and tasks of a NIC.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Planned {
     pub gpus: BTreeSet<usize>,
     pub(crate) tasks: BTreeSet<String>,
@@ -127,12 +125,11 @@ pub struct NicTraffic {
     pub tasks: Vec<String>,
     /// of its link
     pub rate_mbps: Option<u64>,
-    /// the counter's name
     pub counter: Option<String>,
     /// `None` for an interface without RDMA
     pub rdma: Option<Figure>,
     pub interface: Option<String>,
-    /// by the interface; `None` for soft RoCE, whose `rdma` holds these bytes
+    /// `None` for soft RoCE, whose `rdma` holds these bytes
     pub tcp: Option<Figure>,
 }
 
@@ -313,7 +310,7 @@ fn shares(nics: &[NicTraffic], planned: usize) -> Shares {
             shares.unknown.push(nic.name.clone());
         }
     }
-    // connecting takes a few packets on every NIC: less than a hundredth of an even part is nothing
+    // connecting takes a few packets on every NIC: less than a hundredth of an even part is none
     let total = u128::from(shares.planned.saturating_add(shares.others));
     let is_idle = |bytes: Bytes| u128::from(bytes.sent) * 100 * (planned.max(1) as u128) < total;
     let idle = nics

@@ -43,7 +43,8 @@ const fn counter(
 const OWN: &str = "hw_counters";
 const STANDARD: &str = "counters";
 
-/// The first that can be read counts. A driver's own comes first: some drivers answer the standard query and count nothing.
+/// The first that can be read counts: a driver's own before the standard query, which some drivers
+/// answer with nothing.
 const COUNTERS: [Counter; 7] = [
     // `EFA_DEFINE_PORT_STATS` of drivers/infiniband/hw/efa; drivers/infiniband/hw/bnxt_re/hw_counters.c
     counter(&["efa", "bnxt_en"], OWN, 1, &["tx_bytes"], &["rx_bytes"]),
@@ -99,7 +100,7 @@ impl Counter {
         self.folder != OWN
     }
 
-    /// The sum of some of its files, and true if one of them is at the end of 32 bits.
+    /// The sum of files, and true if one is at the end of 32 bits.
     fn sum(&self, files: Names, read: &dyn Fn(&str) -> Option<String>) -> Option<(u64, bool)> {
         let (mut sum, mut is_at_end) = (0u64, false);
         for name in files {
@@ -172,12 +173,10 @@ pub struct Count {
     pub(crate) is_at_end: bool,
 }
 
-/// Counts of a port and its interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PortCounts {
     /// `None`: the driver has no counter
     pub rdma: Option<(&'static Counter, Count)>,
-    /// the interface's name and count
     pub interface: Option<(String, Count)>,
     /// true if RDMA passes through the interface, as soft RoCE's
     pub is_soft: bool,
@@ -221,7 +220,7 @@ pub fn interface(read: &dyn Fn(&str) -> Option<String>) -> Option<Count> {
 /// A file below `ports/N` of soft RoCE alone.
 pub const OF_SOFT_ROCE: &str = "hw_counters/sent_pkts";
 
-/// `None` for other text: the kernel writes `N/A (no PMA)` for a device without a performance management agent.
+/// The kernel writes `N/A (no PMA)` for a device without a performance management agent.
 fn number(text: &str) -> Option<u64> {
     // `parse` takes a plus sign too
     text.trim().parse().ok().filter(|_| !text.contains('+'))

@@ -6,7 +6,6 @@
 
 use std::fmt::Write;
 
-#[derive(Debug, Clone, PartialEq)]
 pub struct Metric {
     pub(crate) name: &'static str,
     pub(crate) help: &'static str,

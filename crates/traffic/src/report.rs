@@ -12,9 +12,7 @@ const MAX_NODES: usize = 1 << 16;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeReport {
-    /// [`FORMAT`], by which a report is known among other JSON
     format: String,
-    /// [`VERSION`]
     version: u32,
     pub node: String,
     /// of CMD, if one was run
@@ -67,7 +65,7 @@ impl NodeReport {
     }
 }
 
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Merged {
     pub nodes: BTreeSet<String>,
     /// nodes whose plan is the tasks' own
@@ -85,7 +83,6 @@ pub struct Merged {
     pub notes: BTreeMap<String, usize>,
 }
 
-/// One name on all nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sum {
     pub planned_on: usize,

@@ -49,7 +49,7 @@ impl Objects {
         }
     }
 
-    /// The message that asks for all of them, of one device.
+    /// Asks for all of them, of one device.
     pub fn request(self, device: Option<u32>) -> Vec<u8> {
         /// `NLM_F_REQUEST | NLM_F_DUMP` of include/uapi/linux/netlink.h.
         const FLAGS: u16 = 0x301;
@@ -72,7 +72,7 @@ impl Objects {
 }
 
 /// An object: its device, and the kernel's numbers of it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub struct Object {
     pub device: String,
     numbers: BTreeMap<u16, u32>,
@@ -118,10 +118,8 @@ impl Object {
     }
 }
 
-/// How far an answer has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// more messages follow
     More,
     Done,
     /// the kernel refuses, with a number of errno(3)
@@ -136,7 +134,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// The attributes one after another, each with its number; one that is cut off ends them.
+/// Attributes with their numbers; one that is cut off ends them.
 fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     /// Without `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER`.
     const NUMBER: u16 = 0x3fff;
@@ -149,7 +147,6 @@ fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// Adds the objects of one datagram.
 pub fn read(objects: Objects, mut datagram: &[u8], found: &mut Vec<Object>) -> Answer {
     /// `NLMSG_ERROR` and `NLMSG_DONE`, with an error number behind, or 0.
     const ENDS: [u16; 2] = [2, 3];
@@ -179,12 +176,12 @@ pub fn read(objects: Objects, mut datagram: &[u8], found: &mut Vec<Object>) -> A
     Answer::More
 }
 
-/// Objects of one device that one process has open.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Held {
-    /// queue pairs that are connected to a peer and ready to send, by port
+    /// queue pairs with a peer that are ready to send, by port
     pub connected: BTreeMap<u32, u32>,
-    /// queue pairs without a peer of their own that are ready to send: datagrams, and a driver's own kinds, as EFA's
+    /// queue pairs ready to send without a peer of their own: datagrams, and a driver's kinds, as
+    /// EFA's
     pub unconnected: BTreeMap<u32, u32>,
     /// pieces of memory that the device may reach
     pub regions: u32,
@@ -216,7 +213,7 @@ impl Held {
 }
 
 /// Objects by thread, and by the device's name.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub struct Holdings {
     pub threads: BTreeMap<u32, BTreeMap<String, Held>>,
     /// queue pairs of programs whose owner the kernel does not tell

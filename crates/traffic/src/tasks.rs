@@ -49,7 +49,6 @@ impl Numbers {
     }
 }
 
-/// The environment of a placed process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Marked {
     pub gpus: Vec<PciAddress>,
@@ -75,7 +74,7 @@ pub fn numbers(environment: &[u8]) -> Numbers {
     }
 }
 
-/// The marker in `NAME=VALUE` entries with a NUL behind each; `None`: the process was not placed.
+/// `NAME=VALUE` entries with a NUL behind each; `None`: the process was not placed.
 pub fn marked(environment: &[u8]) -> Option<Marked> {
     let devices = marker::devices(variable(environment, marker::NAME)?)?;
     let gpus = devices.gpus.iter().take(MAX_DEVICES);
@@ -88,7 +87,7 @@ pub fn marked(environment: &[u8]) -> Option<Marked> {
     })
 }
 
-/// Variables that the marker says were set, and that have another value or none; 32 at most.
+/// Variables that were set by the marker, and have another value or none; 32 at most.
 pub fn changed(environment: &[u8]) -> Vec<String> {
     let Some(line) = variable(environment, marker::NAME) else {
         return Vec::new();

@@ -17,7 +17,7 @@ pub fn bytes(count: u64) -> String {
     format!("{value:.places$} {}", unit.unwrap_or("EB"))
 }
 
-/// Tenths of a per cent, so that nothing is lost to rounding but what is less: `0.0 %` is only said of none.
+/// Tenths of a per cent; `0.0 %` is said of none alone.
 pub fn per_cent(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "-".to_string();

@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub struct NodeWord {
     pub host: String,
     pub agreement: Agreement,
 }
 
 impl NodeWord {
-    /// True if its names have the letters of nodes, NICs and versions. They are in lines that an admin copies, and a task may send
-    /// anything.
+    /// True if its names have only letters of nodes, NICs and versions: an admin copies them, and
+    /// a task may send anything.
     pub fn is_plain(&self) -> bool {
         let Agreement {
             version,
@@ -38,19 +38,16 @@ impl NodeWord {
     }
 }
 
-/// Nodes that differ from most in the same way.
+/// Nodes that differ alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dissent {
-    /// as Slurm writes many nodes
     pub nodes: String,
     pub count: usize,
-    /// one sentence for each difference
     pub differences: Vec<String>,
     /// lines to write; empty if the difference does no harm
     pub write: Vec<String>,
 }
 
-/// The words of a job's nodes, compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compared {
     pub nodes: usize,
@@ -62,7 +59,6 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// The number of nodes that differ in a way that harms a job.
     pub fn harmful(&self) -> usize {
         self.dissents
             .iter()
@@ -175,7 +171,7 @@ fn dissent(here: &Agreement, usual: &Agreement, hosts: &BTreeSet<String>) -> Dis
     }
 }
 
-/// NICs that are left out here alone, and NICs that are left out of the others alone.
+/// NICs that are left out either here alone or of the others alone.
 fn left_out(here: &Agreement, usual: &Agreement) -> Vec<String> {
     let has = |list: &[LeftOut], nic: &str| list.iter().any(|of| of.nic == nic);
     let only_here = here

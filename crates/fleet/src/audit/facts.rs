@@ -35,21 +35,22 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// True for the presence of a device or a finding: a node without it differs. A value that a node does not report is no
-    /// difference.
+    /// True for the presence of a device or a finding, which a node without it lacks.  A
+    /// value that is not reported is no difference.
     pub(super) fn counts_where_absent(&self) -> bool {
         self.what.is_empty()
     }
 }
 
-/// Machine and devices, which nodes of one kind have in common: without addresses and names, which shift if a device is missing.
+/// Machine and devices, by which nodes are of one kind: without addresses and names, which shift
+/// where a device is missing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Inventory {
     pub machine: String,
-    /// each model of GPU, how many there are
+    /// by model
     #[serde(serialize_with = "gpus")]
     pub gpus: BTreeMap<String, usize>,
-    /// each model of NIC with the shortest path from it to a GPU, how many there are
+    /// by model and the shortest path to a GPU
     #[serde(serialize_with = "nics")]
     pub nics: BTreeMap<(String, String), usize>,
 }
@@ -83,7 +84,7 @@ impl Inventory {
         self.gpus.values().sum::<usize>() + self.nics.values().sum::<usize>()
     }
 
-    /// Devices that one has and the other has not: a device that was replaced by another counts once.
+    /// Devices that one has and the other lacks: a replaced device counts once.
     pub(super) fn distance(&self, other: &Inventory) -> usize {
         differing(&self.gpus, &other.gpus) + differing(&self.nics, &other.nics)
     }
@@ -104,7 +105,7 @@ pub(super) struct NodeFacts {
     pub(super) facts: BTreeMap<Key, String>,
 }
 
-/// Takes a report apart; the error says why it cannot be compared.
+/// The error says why it cannot be compared.
 pub(super) fn of(report: &Report) -> Result<NodeFacts, String> {
     let Some(host) = report.host.clone() else {
         return Err("it has no `host`: a report of a described machine, not of a node".to_string());

@@ -26,7 +26,7 @@ pub fn compressed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
         .filter(|(_, digits, _)| digits.len() > 1 && digits.starts_with('0'))
         .map(|(before, digits, after)| (before, after, digits.len()))
         .collect();
-    // a name without a number has no width, and stands before those that go on with one
+    // a name without a number stands before those that go on with one
     let mut series: BTreeMap<(&str, &str, Option<usize>), BTreeSet<u64>> = BTreeMap::new();
     for name in &names {
         match parts(name) {

@@ -7,13 +7,12 @@ use super::{Audit, Shape};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A node is of a kind if it differs by one device, or by at most one in so many of the kind's devices.
+/// A node is of a kind if it differs by one device, or by one in so many.
 const PART: usize = 4;
-/// The most common kinds of a machine, to which nodes with a few devices more or less are added: the time must not grow with the
-/// square of the input.
+/// Common kinds of a machine, to which nodes with other devices are added, at most: the time must
+/// not grow with the square of the input.
 const MOST_CENTRES: usize = 64;
 
-/// The facts of most nodes of a kind.
 struct Usual {
     /// for each fact that any of them has: its value, `None` for nothing, and the number of nodes with it
     values: BTreeMap<u32, (Option<u32>, usize)>,
@@ -26,7 +25,7 @@ pub struct Audited {
     pub nodes: usize,
     pub kinds: Vec<NodeKind>,
     pub duplicates: Vec<Duplicate>,
-    /// cables that are wrong, as `fabric` has them; `None` where no source tells cables
+    /// wrong cables, as `fabric` has them; `None` where no source tells cables
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cables: Option<serde_json::Value>,
 }
@@ -34,12 +33,10 @@ pub struct Audited {
 /// Nodes that are alike, or nearly.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NodeKind {
-    /// machine, GPUs and NICs of most of them
     #[serde(flatten)]
     pub inventory: Inventory,
     pub nodes: String,
     pub count: usize,
-    /// nodes with a difference, by their differences
     pub differing: Vec<Differing>,
 }
 
@@ -59,7 +56,6 @@ pub struct Difference {
     pub class: Class,
     /// such as `mlx5_3 (0000:5e:00.0)`
     pub subject: String,
-    /// the attribute; empty for its presence
     pub what: String,
     /// the node's value; `None` for nothing
     pub here: Option<String>,
@@ -73,22 +69,22 @@ pub struct Difference {
 pub struct Duplicate {
     pub host: String,
     pub(crate) reports: usize,
-    /// true if all reports are the same; else the least of them counts
+    /// else the least report counts
     pub alike: bool,
 }
 
 /// A piece of the input that is no report.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Serialize)]
 pub struct Bad {
-    /// the file's name, `-` for standard input
+    /// `-` for standard input
     pub input: String,
-    /// the line where it begins, from 1; `null` where the file cannot be read
+    /// `null` where the file cannot be read
     pub line: Option<u64>,
     pub why: String,
 }
 
 impl Audited {
-    /// Versioned JSON for programs. `bad` are the first of `bad_count` pieces of the input that are no reports.
+    /// `bad` are the first of `bad_count` pieces of the input that are no reports.
     pub fn to_json(&self, bad_count: usize, bad: &[Bad]) -> String {
         /// Grows by one when a field changes its meaning or is removed, not with new fields.
         const VERSION: u32 = 1;
@@ -108,15 +104,14 @@ impl Audited {
             bad_count,
             bad,
         };
-        // JSON can hold all of these structures
-        serde_json::to_string_pretty(&answer).unwrap_or_default() + "\n"
+        crate::to_json(&answer)
     }
 
     pub fn is_clean(&self) -> bool {
         self.duplicates.is_empty() && self.are_alike()
     }
 
-    /// True if all nodes are like their kind. A single node has none that it could differ from.
+    /// A single node has none that it could differ from.
     pub fn are_alike(&self) -> bool {
         let lone = |kind: &NodeKind| kind.count == 1 && self.nodes > 1;
         !self
@@ -165,8 +160,8 @@ impl Audit {
 
     /// The inventory of each kind, with the shapes of its nodes.
     ///
-    /// An inventory is a kind of its own unless a common one of the same machine, with at least twice the nodes, has all but
-    /// a few of its devices: then its nodes are of that kind and lack them.
+    /// An inventory is of a common kind of the same machine, with at least twice the nodes, if it
+    /// has all but a few of that kind's devices: its nodes lack them.
     fn centres(&self, of_shape: &BTreeMap<u32, Vec<&str>>) -> BTreeMap<u32, Vec<u32>> {
         let mut counts: BTreeMap<u32, (usize, Vec<u32>)> = BTreeMap::new();
         for (&shape, hosts) in of_shape {
@@ -248,7 +243,7 @@ impl Audit {
         }
     }
 
-    /// The most common value of each fact that any node of a kind has; of two as common the one that sorts first.
+    /// The most common value of each fact; of two as common the one that sorts first.
     fn usual(&self, shapes: &[u32], of_shape: &BTreeMap<u32, Vec<&str>>, count: usize) -> Usual {
         let mut values: BTreeMap<u32, BTreeMap<u32, usize>> = BTreeMap::new();
         for shape in shapes {
@@ -293,7 +288,7 @@ impl Audit {
         for key in keys {
             let (name, here) = (&self.keys[key as usize], here.get(&key).copied());
             let (kind, shared_by) = usual.values.get(&key).copied().unwrap_or((None, 0));
-            // two texts of one finding differ in ages and other figures that change from hour to hour
+            // texts of one finding differ in ages and other figures that change by the hour
             let is_same_finding = name.class == Class::Finding && here.is_some() && kind.is_some();
             if here == kind || is_same_finding {
                 continue;

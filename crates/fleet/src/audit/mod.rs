@@ -24,8 +24,8 @@ use report::Report;
 use std::collections::BTreeMap;
 use std::hash::Hash;
 
-/// Bytes of names and values that differ, at most. Ten thousand nodes whose every device has an address of its own need
-/// less; a stream made to fill the memory is refused.
+/// Bytes of names and values that differ, at most: ten thousand nodes whose every device has its
+/// own address need less.
 const MAX_TEXTS: usize = 64 << 20;
 /// Facts of all different sets, at most: 8 bytes each.
 const MAX_KEPT: usize = 4 << 20;
@@ -52,14 +52,12 @@ struct Shape {
     facts: Vec<(u32, u32)>,
 }
 
-/// The reports so far.
 #[derive(Default)]
 pub struct Audit {
     keys: Pool<Key>,
     values: Pool<String>,
     inventories: Pool<Inventory>,
     shapes: Pool<Shape>,
-    /// bytes of names and values
     used: usize,
     kept: usize,
     /// the shapes that each node was reported with, and how often
@@ -67,12 +65,10 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// Takes one report; the error says why it is none.
     pub fn add(&mut self, document: &[u8]) -> Result<(), String> {
         self.add_report(&Report::from_json(document)?)
     }
 
-    /// Takes one report that was read.
     pub fn add_report(&mut self, report: &Report) -> Result<(), String> {
         let NodeFacts {
             host,
@@ -112,11 +108,8 @@ impl Audit {
         Ok(())
     }
 
-    /// Adds to a node's report what others know of its NICs: the subject, what about it, its value.
-    ///
-    /// # Errors
-    ///
-    /// The reports differ in more than can be kept: nothing was added.
+    /// Adds to a node's report what others know of its NICs: subject, attribute, value.  An
+    /// error adds nothing.
     pub fn extend(&mut self, host: &str, facts: &[(String, String, String)]) -> Result<(), String> {
         let Some(shapes) = self.nodes.get(host).cloned() else {
             return Ok(());
@@ -154,7 +147,7 @@ impl Audit {
         shape
     }
 
-    /// The facts of a shape by name, in the order of names, which unlike numbers does not depend on the order of reports.
+    /// By name, whose order unlike that of numbers does not depend on the order of reports.
     fn named(&self, shape: u32) -> BTreeMap<&Key, &str> {
         let facts = &self.shapes[shape as usize].facts;
         facts

@@ -8,38 +8,35 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 pub const FORMAT: &str = "nic-placement check";
-/// Grows by one when a field changes its meaning or is removed, not with new fields. Version 1 had the level `wrong` and the
-/// count of those; it is read as `fail`.
+/// Grows by one when a field changes its meaning or is removed, not with new fields. Version 1
+/// called `fail` `wrong`.
 pub const VERSION: u64 = 2;
 const READ: [u64; 2] = [1, VERSION];
 
-/// One node's report of itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     pub format: String,
     pub version: u64,
-    /// Slurm's name of the node, else the host's up to its first dot; `null` for a node that is only described
+    /// Slurm's name of the node, else the host's up to its first dot; `null` for a described node
     pub host: Option<String>,
     /// the machine's model (`product_name` of its firmware), or the description's name
     pub machine: String,
     pub source: String,
-    /// findings that make this node worse than its kind
     #[serde(alias = "wrong")]
     pub fail: usize,
-    /// findings that should be put right
     #[serde(default)]
     pub warn: usize,
     pub findings: Vec<Finding>,
     /// versions of `kernel`, `BIOS`, modules, and `nic-placement` itself
     #[serde(default)]
     pub versions: BTreeMap<String, String>,
-    /// `default=` and `rollout=` as they hold here for steps that do not ask, the nearest last; absent where no line loads the
-    /// plugin
+    /// `default=` and `rollout=` for steps that do not ask, the nearest last; absent where no line
+    /// loads the plugin
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
     /// the processors' instruction set, maker, family and model
     pub processor: Option<String>,
-    /// facts that the nodes of a job must have alike, which `nic-placement agree` compares
+    /// compared by `nic-placement agree`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agreement: Option<SaidAgreement>,
     /// NUMA nodes in order of the kernel's number
@@ -57,13 +54,12 @@ pub struct SaidAgreement {
     pub word: Agreement,
 }
 
-/// One line of `check`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     pub level: Level,
     /// a code of the doctor's table
     pub code: String,
-    /// its subject, if its text also has a figure that changes from hour to hour, such as an age
+    /// its subject, if its text has a figure that changes by the hour, such as an age
     #[serde(skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
     pub text: String,
@@ -179,7 +175,6 @@ pub struct PortReport {
     /// the port's GUID in InfiniBand: the second half of its first GID
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guid: Option<String>,
-    /// its network interface
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
     /// the other end of its cable, by the node's agent of LLDP
@@ -187,7 +182,6 @@ pub struct PortReport {
     pub neighbour: Option<NeighbourReport>,
 }
 
-/// A switch's port as LLDP tells it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(expecting = "struct Neighbour")]
 pub struct NeighbourReport {
@@ -207,7 +201,6 @@ struct Head {
 }
 
 impl Report {
-    /// Adds the neighbours that the node's interfaces hear, by their names.
     pub fn hear(&mut self, heard: &BTreeMap<String, NeighbourReport>) {
         for port in self.nics.iter_mut().flat_map(|nic| &mut nic.ports) {
             port.neighbour = port
@@ -218,13 +211,10 @@ impl Report {
         }
     }
 
-    /// The report as `check --json` prints it.
     pub fn to_json(&self) -> String {
-        // JSON can hold all of these structures
-        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+        crate::to_json(self)
     }
 
-    /// Reads a report; the error says why it is none.
     pub fn from_json(text: &[u8]) -> Result<Report, String> {
         match serde_json::from_slice::<Report>(text) {
             Ok(report) if report.format == FORMAT && READ.contains(&report.version) => Ok(report),

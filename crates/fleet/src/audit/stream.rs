@@ -16,7 +16,6 @@ const MAX_LABELS: usize = 1 << 16;
 /// Braces and brackets within each other; a report has five.
 pub(crate) const MAX_DEPTH: usize = 32;
 
-/// The end of the stream, or another document, is before a document's end.
 const CUT_SHORT: &str = "it is cut short";
 const TOO_LONG: &str = "it has more than 1048576 bytes";
 const TOO_DEEP: &str = "it is nested more than 32 deep";
@@ -24,7 +23,6 @@ const TOO_MANY_OPEN: &str =
     "too many reports are mixed line by line: give each node a file, or leave `srun -l` out";
 const NO_DOCUMENT: &str = "expected `{`, where a report begins";
 
-/// A document that is begun.
 #[derive(Default)]
 struct OpenDocument {
     line: u64,
@@ -207,7 +205,8 @@ impl OpenDocument {
     }
 }
 
-/// The task's number that `srun -l` put before a line, and the line. No line of JSON begins with a number and `: `.
+/// The task's number that `srun -l` put before a line: no line of JSON begins with a number and `:
+/// `.
 fn label(line: &[u8]) -> (Option<u64>, &[u8]) {
     let spaces = line.iter().take_while(|byte| **byte == b' ').count();
     let digits = line[spaces..]

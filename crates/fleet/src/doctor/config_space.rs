@@ -10,7 +10,6 @@ pub(crate) const SIZE: usize = 4096;
 /// Bytes that the kernel gives to a process without CAP_SYS_ADMIN (drivers/pci/pci-sysfs.c, `pci_read_config`).
 const FOR_USERS: usize = 64;
 
-/// Registers of one function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ConfigSpace {
     /// the PCIe capability's device control register
@@ -29,7 +28,7 @@ pub(super) const UPSTREAM_FORWARDING: u16 = 1 << 4;
 pub(super) const DIRECT_TRANSLATED: u16 = 1 << 6;
 
 impl ConfigSpace {
-    /// Reads it; `None` where only the part for users is there, or the function does not answer.
+    /// `None` where only the part for users is there, or the function does not answer.
     pub fn parse(bytes: &[u8]) -> Option<ConfigSpace> {
         // a function that is gone answers with ones
         if bytes.len() <= FOR_USERS || bytes[..4] == [0xff; 4] {

@@ -10,8 +10,7 @@ use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::PciAddress;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Facts of `/sys` and `/proc` beside the node's topology.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub struct HostFacts {
     pub(crate) is_live: bool,
     pub(crate) is_virtual: bool,
@@ -28,7 +27,7 @@ pub struct HostFacts {
     pub(crate) nics: BTreeMap<String, NicFacts>,
     pub(crate) has_verbs: bool,
     pub(crate) has_mads: bool,
-    /// interfaces whose agent of LLDP hears a switch; `None` where no agent was asked
+    /// interfaces whose LLDP agent hears a switch; `None` where none was asked
     pub heard: Option<BTreeSet<String>>,
 }
 
@@ -36,18 +35,17 @@ pub struct HostFacts {
 pub(crate) const MODULES: &str =
     "nvidia nvidia_peermem nv_peer_mem efa_nv_peermem amdgpu ib_uverbs ib_umad ib_peer_mem";
 
-/// The known machine that the node is.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub(crate) struct Machine {
     pub(crate) name: Option<String>,
     pub(crate) is_a_clouds: bool,
-    /// devices of the model that the node does not show; true: the bus has a function at that address
+    /// devices of the model that the node lacks; true: the bus has a function at that address
     pub(crate) missing: Vec<(Missing, bool)>,
     /// the number of GPUs in machines of this product
     pub(crate) gpus: Option<usize>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub(crate) struct Function {
     /// its registers; `None` where only root may read them
     pub(crate) config: Option<ConfigSpace>,
@@ -56,15 +54,15 @@ pub(crate) struct Function {
     pub(crate) bar1: Option<u64>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub(crate) struct NicFacts {
     pub(crate) interfaces: Vec<Interface>,
     pub(crate) mads: usize,
-    /// the calling user's access to its device node; `None` if it was not tried
+    /// the calling user's access to its device node, if it was tried
     pub(crate) access: Option<DeviceAccess>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub(crate) struct Interface {
     pub(crate) name: String,
     pub(crate) state: Option<String>,
@@ -73,8 +71,7 @@ pub(crate) struct Interface {
     pub(crate) mtu: Option<u32>,
 }
 
-/// A user's access to a device node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DeviceAccess {
     Open,
     /// the node's mode or owner forbids it
@@ -84,20 +81,19 @@ pub(crate) enum DeviceAccess {
     Absent,
 }
 
-/// The process that asks for the check: its user, its limits and its environment.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// The process that asks for the check.
+#[derive(Default)]
 pub struct Caller {
     pub is_root: bool,
     pub in_step: bool,
-    /// bytes that it may lock, at most: `u64::MAX` without a limit, `None` where that is not known
+    /// bytes that it may lock: `u64::MAX` without a limit, `None` where that is not known
     pub memlock: Option<u64>,
     pub doubts: Vec<Diagnostic>,
-    /// the variables that a configuration file of NCCL's sets and we would set: the file, the variables
+    /// configuration files of NCCL's with the variables in them that we would set
     pub nccl: Vec<(String, Vec<String>)>,
 }
 
-/// The installation, and the admin's words.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub struct Installation {
     /// the release that Slurm's programs print; the inner `None` if none prints one
     pub slurm: Option<Option<String>>,
@@ -105,8 +101,8 @@ pub struct Installation {
     pub plugstack: Option<Plugstack>,
     /// faults of the plugin's arguments and of the configuration file
     pub words: Vec<Diagnostic>,
-    /// why no step is placed here, in words; `true` where the configuration file is refused, `false` where the admin
-    /// disabled it
+    /// why no step is placed here; `true` where the configuration file is refused, `false` where
+    /// the admin disabled it
     pub off: Option<(String, bool)>,
     /// the placement of steps that do not ask; `None` if no line loads the plugin
     pub unasked: Option<Unasked>,
@@ -114,18 +110,16 @@ pub struct Installation {
     pub no_node: Option<String>,
     /// the node file's use in a step; `None` if it was not looked for
     pub node_file: Option<(String, NodeFileState)>,
-    /// files that decide what root loads and does
     pub owners: Vec<Owned>,
 }
 
-/// The admin's words for steps that do not ask.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub struct Unasked {
-    /// `default=` and `rollout=` as they hold on this node, the nearest last: where, and the argument
+    /// `default=` and `rollout=` that hold on this node, the nearest last, with their places
     pub said: Vec<(String, String)>,
     /// true with lines for partitions, in which steps may be placed otherwise
     pub has_partitions: bool,
-    /// the configuration file and this node's name, if lines of it name nodes, and none of them this one
+    /// the configuration file and this node's name, if its lines name other nodes alone
     pub unnamed: Option<(String, String)>,
 }
 
@@ -145,7 +139,7 @@ impl Unasked {
     }
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub struct Plugstack {
     pub path: String,
     pub is_named: bool,
@@ -160,20 +154,16 @@ pub struct Plugstack {
     pub is_shadowed: bool,
 }
 
-/// The node file's use in a step.
-#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeFileState {
     /// seconds of its age
     Used(u64),
     Unwanted,
     Absent,
-    /// the change of the node since it was written
     Outdated(String),
     /// the reason: it is too old, or none, or not to be trusted
     Unusable(String),
 }
 
-/// A file's owner, group and mode, which say what users may write it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owned {
     pub path: String,

@@ -19,7 +19,7 @@ use super::facts::HostFacts;
 use super::redirect::{
     GpuWithNic, bridges_between, is_translated, pairs, redirects, translation_hurts,
 };
-use super::{Examined, Verdict, first_of};
+use super::{Examined, Verdicts, first_of, note, ok, warn};
 use nic_placement_core::topology::{GpuVendor, NicKind, PathType};
 use std::collections::BTreeMap;
 
@@ -120,7 +120,7 @@ fn release(kernel: &str) -> Option<(u32, u32)> {
 }
 
 fn answer(subject: &Examined, facts: &HostFacts, pair: &GpuWithNic) -> Answer {
-    let topology = &*subject.plan.node;
+    let node = &*subject.plan.node;
     let model = pair.gpu.model.as_deref().unwrap_or_default();
     if ["GeForce", "GB10"]
         .iter()
@@ -137,7 +137,7 @@ fn answer(subject: &Examined, facts: &HostFacts, pair: &GpuWithNic) -> Answer {
     };
     let translated = [pair.gpu.address, nic]
         .iter()
-        .any(|at| is_translated(topology, *at) == Some(true));
+        .any(|at| is_translated(node, *at) == Some(true));
     if translated && translation_hurts(subject) {
         return match by {
             "dma-buf" => Answer::Unknown(
@@ -161,7 +161,7 @@ fn answer(subject: &Examined, facts: &HostFacts, pair: &GpuWithNic) -> Answer {
             .get(bridge)
             .and_then(|function| function.config)
     };
-    let between = bridges_between(topology, pair.gpu.address, nic).unwrap_or_default();
+    let between = bridges_between(node, pair.gpu.address, nic).unwrap_or_default();
     if !facts.is_virtual && between.iter().filter_map(port).any(redirects) {
         return Answer::Poorly(format!(
             "by {by}, but a port on the way redirects: see `acs`"
@@ -189,7 +189,7 @@ fn answer(subject: &Examined, facts: &HostFacts, pair: &GpuWithNic) -> Answer {
     }
 }
 
-pub(super) fn gpudirect(subject: &Examined) -> Vec<Verdict> {
+pub fn gpudirect(subject: &Examined) -> Verdicts {
     let Some(facts) = subject.facts else {
         return Vec::new();
     };
@@ -206,11 +206,11 @@ pub(super) fn gpudirect(subject: &Examined) -> Vec<Verdict> {
         const SHOWN: usize = 16;
         let names = first_of(&pairs, SHOWN);
         match answer {
-            Answer::No(why) => Verdict::warn(format!("no: {why}: {names}")).about(&pairs[0]),
-            Answer::Never(why) => Verdict::note(format!("no: {why}: {names}")),
-            Answer::Poorly(why) => Verdict::note(format!("yes, {why}: {names}")),
-            Answer::Unknown(why) => Verdict::note(format!("not known: {why}: {names}")),
-            Answer::Yes(how) => Verdict::ok(format!("yes, {how}: {names}")),
+            Answer::No(why) => warn(format!("no: {why}: {names}")).about(&pairs[0]),
+            Answer::Never(why) => note(format!("no: {why}: {names}")),
+            Answer::Poorly(why) => note(format!("yes, {why}: {names}")),
+            Answer::Unknown(why) => note(format!("not known: {why}: {names}")),
+            Answer::Yes(how) => ok(format!("yes, {how}: {names}")),
         }
     };
     answers.into_iter().map(verdict).collect()

@@ -4,11 +4,11 @@
 
 use super::facts::{DeviceAccess, Machine};
 use super::gpus;
-use super::{Examined, Verdict, listed, or_ok};
+use super::{Examined, Verdicts, advice, fail, listed, note, ok, or_ok, warn};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::topology::{GpuVendor, NicKind};
 
-pub(super) fn has_rdma(subject: &Examined) -> bool {
+pub fn has_rdma(subject: &Examined) -> bool {
     subject
         .plan
         .node
@@ -17,44 +17,42 @@ pub(super) fn has_rdma(subject: &Examined) -> bool {
         .any(|nic| nic.kind != NicKind::Ethernet)
 }
 
-pub(super) fn node(subject: &Examined) -> Vec<Verdict> {
-    let (topology, map) = (&*subject.plan.node, &subject.plan.map);
-    let (gpus, nics) = (topology.gpus.len(), topology.nics.len());
+pub fn node(subject: &Examined) -> Verdicts {
+    let (node, map) = (&*subject.plan.node, &subject.plan.map);
+    let (gpus, nics) = (node.gpus.len(), node.nics.len());
     let of_gpus = counted(gpus, "GPU");
     let may = map.rails.len();
     let facts = format!(
         "node `{}`: {of_gpus}, {may} of {nics} NICs may be chosen",
-        topology.name
+        node.name
     );
     vec![match (gpus, may) {
-        (0, _) => Verdict::note(format!("{facts}: without a GPU nothing is set")),
-        (_, 0) if topology.is_left_to_libfabric() => {
+        (0, _) => note(format!("{facts}: without a GPU nothing is set")),
+        (_, 0) if node.is_left_to_libfabric() => {
             let nics = counted(nics, "NIC");
-            Verdict::ok(format!(
+            ok(format!(
                 "node `{}`: {of_gpus}, {nics}, among which libfabric chooses",
-                topology.name
+                node.name
             ))
         }
-        (_, 0) if !has_rdma(subject) => Verdict::note(format!("{facts}: it has no RDMA device")),
-        (_, 0) => {
-            Verdict::warn(format!("{facts}: `nic-placement show` says why")).about(&topology.name)
-        }
-        _ => Verdict::ok(facts),
+        (_, 0) if !has_rdma(subject) => note(format!("{facts}: it has no RDMA device")),
+        (_, 0) => warn(format!("{facts}: `nic-placement show` says why")).about(&node.name),
+        _ => ok(facts),
     }]
 }
 
-pub(super) fn odd(subject: &Examined) -> Vec<Verdict> {
-    let topology = &*subject.plan.node;
+pub fn odd(subject: &Examined) -> Verdicts {
+    let node = &*subject.plan.node;
     let all = subject
         .diagnostics
         .iter()
         .chain(&subject.plan.map.diagnostics);
-    let mut verdicts: Vec<Verdict> = all.map(Verdict::note).collect();
-    verdicts.extend(gpus::lint(topology).iter().map(Verdict::note));
+    let mut verdicts: Verdicts = all.map(note).collect();
+    verdicts.extend(gpus::lint(node).iter().map(note));
     verdicts
 }
 
-pub(super) fn machine(subject: &Examined) -> Vec<Verdict> {
+pub fn machine(subject: &Examined) -> Verdicts {
     let Some(Machine {
         name,
         is_a_clouds,
@@ -70,7 +68,7 @@ pub(super) fn machine(subject: &Examined) -> Vec<Verdict> {
             Some(of_the_product) if here < *of_the_product => {
                 let has = counted(here, "GPU");
                 let text = format!("{has}, and machines of its product name have {of_the_product}");
-                vec![Verdict::warn(text).about("GPUs")]
+                vec![warn(text).about("GPUs")]
             }
             _ => Vec::new(),
         };
@@ -79,13 +77,13 @@ pub(super) fn machine(subject: &Examined) -> Vec<Verdict> {
     for (device, is_on_the_bus) in missing {
         let what = format!("{} `{}`, which `{name}` has,", device.what, device.address);
         let verdict = match (is_on_the_bus, is_a_clouds) {
-            (true, _) => Verdict::warn(format!(
+            (true, _) => warn(format!(
                 "{what} is on the bus, and no driver shows it: given to a guest?"
             )),
-            (false, true) => Verdict::warn(format!(
+            (false, true) => warn(format!(
                 "{what} is not on the bus: has the guest only a part of it?"
             )),
-            (false, false) => Verdict::fail(format!("{what} is not on the bus")),
+            (false, false) => fail(format!("{what} is not on the bus")),
         };
         verdicts.push(verdict.about(device.address));
     }
@@ -101,11 +99,7 @@ pub(super) fn machine(subject: &Examined) -> Vec<Verdict> {
             listed(&all)
         );
         let is_fault = missing.iter().all(|(_, on_the_bus)| !on_the_bus) && !is_a_clouds;
-        let verdict = if is_fault {
-            Verdict::fail(text)
-        } else {
-            Verdict::warn(text)
-        };
+        let verdict = if is_fault { fail(text) } else { warn(text) };
         verdicts = vec![verdict.about(&all[0])];
     }
     or_ok(
@@ -114,33 +108,33 @@ pub(super) fn machine(subject: &Examined) -> Vec<Verdict> {
     )
 }
 
-pub(super) fn numa_balancing(subject: &Examined) -> Vec<Verdict> {
+pub fn numa_balancing(subject: &Examined) -> Verdicts {
     let Some(value) = subject
         .facts
         .and_then(|facts| facts.numa_balancing.as_deref())
     else {
         return Vec::new();
     };
-    let topology = &*subject.plan.node;
-    let has_amd = topology.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Amd);
-    let nodes = topology
+    let node = &*subject.plan.node;
+    let has_amd = node.gpus.iter().any(|gpu| gpu.vendor == GpuVendor::Amd);
+    let nodes = node
         .numa_nodes
         .iter()
         .filter(|node| !node.cpus.is_empty())
         .count();
     vec![match value {
-        "0" => Verdict::ok("off"),
-        _ if nodes < 2 => Verdict::ok("on, and there is one NUMA node"),
-        _ if has_amd => Verdict::advice(format!(
+        "0" => ok("off"),
+        _ if nodes < 2 => ok("on, and there is one NUMA node"),
+        _ if has_amd => advice(format!(
             "on ({value}): AMD asks for 0 on nodes with its GPUs"
         )),
-        _ => Verdict::advice(format!(
+        _ => advice(format!(
             "on ({value}): pages that a task is using are unmapped to see who uses them"
         )),
     }]
 }
 
-pub(super) fn port_range(subject: &Examined) -> Vec<Verdict> {
+pub fn port_range(subject: &Examined) -> Verdicts {
     /// A task of a large job connects to a few ports of each node, and several tasks of a node do.
     const FEW: u32 = 4096;
     /// Ports of Slurm's daemons (slurm.conf(5), `SlurmctldPort`, `SlurmdPort`, slurmdbd.conf's `DbdPort`).
@@ -154,16 +148,16 @@ pub(super) fn port_range(subject: &Examined) -> Vec<Verdict> {
     };
     let count = (last + 1).saturating_sub(first);
     vec![if count < FEW {
-        Verdict::warn(format!(
+        warn(format!(
             "{first} to {last}: {count} ports for all connections of a node"
         ))
         .about(text)
     } else if SLURMS.iter().any(|port| (first..=last).contains(port)) {
-        Verdict::advice(format!(
+        advice(format!(
             "{first} to {last}: a program may be given 6818, where slurmd listens"
         ))
     } else {
-        Verdict::ok(format!("{first} to {last}"))
+        ok(format!("{first} to {last}"))
     }]
 }
 
@@ -177,7 +171,7 @@ fn has_verbs(subject: &Examined) -> bool {
     })
 }
 
-pub(super) fn memlock(subject: &Examined) -> Vec<Verdict> {
+pub fn memlock(subject: &Examined) -> Verdicts {
     let caller = subject.caller;
     if !has_verbs(subject) {
         return Vec::new();
@@ -185,16 +179,13 @@ pub(super) fn memlock(subject: &Examined) -> Vec<Verdict> {
     let text = |bytes: u64| format!("this user may lock {} KiB of memory", bytes >> 10);
     match caller.memlock {
         None => Vec::new(),
-        Some(u64::MAX) => vec![Verdict::ok("unlimited")],
+        Some(u64::MAX) => vec![ok("unlimited")],
         Some(bytes) if caller.is_root => {
-            vec![Verdict::ok(format!(
-                "{}, and root is not held by that",
-                text(bytes)
-            ))]
+            vec![ok(format!("{}, and root is not held by that", text(bytes)))]
         }
-        Some(bytes) if caller.in_step => vec![Verdict::warn(text(bytes)).about("memlock")],
+        Some(bytes) if caller.in_step => vec![warn(text(bytes)).about("memlock")],
         Some(bytes) => {
-            vec![Verdict::note(format!(
+            vec![note(format!(
                 "{} here; srun hands this on unless slurm.conf says otherwise",
                 text(bytes)
             ))]
@@ -202,7 +193,7 @@ pub(super) fn memlock(subject: &Examined) -> Vec<Verdict> {
     }
 }
 
-pub(super) fn uverbs_access(subject: &Examined) -> Vec<Verdict> {
+pub fn uverbs_access(subject: &Examined) -> Verdicts {
     let Some(facts) = subject.facts else {
         return Vec::new();
     };
@@ -233,11 +224,11 @@ pub(super) fn uverbs_access(subject: &Examined) -> Vec<Verdict> {
             "{}: this user may not open the device node",
             listed(&refused)
         );
-        verdicts.push(Verdict::warn(text).about(&refused[0]));
+        verdicts.push(warn(text).about(&refused[0]));
     }
     let fenced = with(DeviceAccess::Fenced);
     if !fenced.is_empty() {
-        verdicts.push(Verdict::note(format!(
+        verdicts.push(note(format!(
             "{}: the job's device cgroup keeps it closed",
             listed(&fenced)
         )));
@@ -246,8 +237,8 @@ pub(super) fn uverbs_access(subject: &Examined) -> Vec<Verdict> {
     if !absent.is_empty() {
         let text = format!("{}: no device node below /dev/infiniband", listed(&absent));
         verdicts.push(match open.is_empty() {
-            true => Verdict::note(format!("{text}, as in a container that was not given them")),
-            false => Verdict::warn(format!("{text}, and other NICs have one")).about(&absent[0]),
+            true => note(format!("{text}, as in a container that was not given them")),
+            false => warn(format!("{text}, and other NICs have one")).about(&absent[0]),
         });
     }
     let who = if subject.caller.is_root {
@@ -264,7 +255,7 @@ pub(super) fn uverbs_access(subject: &Examined) -> Vec<Verdict> {
     or_ok(verdicts, (!open.is_empty()).then(good))
 }
 
-pub(super) fn nccl_conf(subject: &Examined) -> Vec<Verdict> {
+pub fn nccl_conf(subject: &Examined) -> Verdicts {
     let verdict = |(file, variables): &(String, Vec<String>)| {
         let text = match variables.as_slice() {
             [] => format!("`{file}` sets nothing that we would set"),
@@ -274,14 +265,14 @@ pub(super) fn nccl_conf(subject: &Examined) -> Vec<Verdict> {
             ),
         };
         if variables.is_empty() {
-            Verdict::ok(text)
+            ok(text)
         } else {
-            Verdict::advice(text).about(file)
+            advice(text).about(file)
         }
     };
     subject.caller.nccl.iter().map(verdict).collect()
 }
 
-pub(super) fn variable(subject: &Examined) -> Vec<Verdict> {
-    subject.caller.doubts.iter().map(Verdict::note).collect()
+pub fn variable(subject: &Examined) -> Verdicts {
+    subject.caller.doubts.iter().map(note).collect()
 }

@@ -4,13 +4,13 @@
 use super::facts::{Installation, NodeFileState, Owned, Plugstack, Unasked};
 use super::host::has_rdma;
 use super::releases::{name, of_version};
-use super::{Examined, Verdict, or_ok};
+use super::{Examined, Verdict, Verdicts, advice, fail, note, ok, or_ok, warn};
 use nic_placement_core::config::PluginLine;
 use nic_placement_core::config::releases::RELEASES;
 use nic_placement_core::diagnostic::Diagnostic;
 
-/// The versions of Slurm that the end-to-end cases ran on, as `srun --version` prints them; tests/slurm/releases.tsv has the
-/// runs.
+/// Slurm's versions that the end-to-end cases ran on, as `srun --version` prints them
+/// (tests/slurm/releases.tsv).
 pub const TESTED: [&str; 9] = [
     "22.05.8", "23.02.8", "23.11.4", "24.05.8", "24.11.5", "25.05.8", "25.11.2", "26.05.5",
     "26.11.0",
@@ -24,12 +24,12 @@ fn ours(installation: &Installation) -> Vec<&PluginLine> {
     lines.filter(|line| line.is_ours()).collect()
 }
 
-pub(super) fn slurm(subject: &Examined) -> Vec<Verdict> {
+pub(super) fn slurm(subject: &Examined) -> Verdicts {
     let Some(said) = &subject.installation.slurm else {
         return Vec::new();
     };
     let Some(version) = said else {
-        return vec![Verdict::note("none of its programs tells its release here")];
+        return vec![note("none of its programs tells its release here")];
     };
     let shown: String = version.chars().take(60).collect();
     let tested = |of| {
@@ -40,9 +40,9 @@ pub(super) fn slurm(subject: &Examined) -> Vec<Verdict> {
     let release = of_version(version).map(|release| (name(release), tested(release)));
     vec![match release {
         Some((name, Some(tested))) => {
-            Verdict::ok(format!("`{shown}`: release {name}, tested with {tested}"))
+            ok(format!("`{shown}`: release {name}, tested with {tested}"))
         }
-        Some((name, None)) => Verdict::note(format!(
+        Some((name, None)) => note(format!(
             "`{shown}`: the plugin answers to release {name}, and was not tested with it"
         )),
         None => {
@@ -50,12 +50,12 @@ pub(super) fn slurm(subject: &Examined) -> Vec<Verdict> {
             let text = format!(
                 "`{shown}`: no release that the plugin knows ({first} to {last}): Slurm will refuse it"
             );
-            Verdict::warn(text).about(shown)
+            warn(text).about(shown)
         }
     }]
 }
 
-pub(super) fn plugstack(subject: &Examined) -> Vec<Verdict> {
+pub(super) fn plugstack(subject: &Examined) -> Verdicts {
     let Some(Plugstack {
         path,
         is_named,
@@ -68,20 +68,18 @@ pub(super) fn plugstack(subject: &Examined) -> Vec<Verdict> {
     };
     // a node without Slurm, a container: nothing is wrong with what is not there
     if !is_there && !is_named {
-        return vec![Verdict::advice(format!(
+        return vec![advice(format!(
             "there is no `{path}`: Slurm loads no plugin here"
         ))];
     }
-    let mut verdicts: Vec<Verdict> = findings
+    let mut verdicts: Verdicts = findings
         .iter()
-        .map(|finding| Verdict::warn(finding).about(&finding.place))
+        .map(|finding| warn(finding).about(&finding.place))
         .collect();
     let ours = ours(subject.installation);
     let Some((first, others)) = ours.split_first() else {
         if verdicts.is_empty() {
-            verdicts.push(Verdict::advice(format!(
-                "`{path}`: no line loads the plugin"
-            )));
+            verdicts.push(advice(format!("`{path}`: no line loads the plugin")));
         }
         return verdicts;
     };
@@ -91,10 +89,10 @@ pub(super) fn plugstack(subject: &Examined) -> Vec<Verdict> {
              second is disabled",
             again.place
         );
-        verdicts.push(Verdict::warn(text).about(&again.place));
+        verdicts.push(warn(text).about(&again.place));
     }
     if first.is_required {
-        verdicts.push(Verdict::advice(format!(
+        verdicts.push(advice(format!(
             "`{}`: `required`: if the plugin does not load, nobody can submit a job; `optional` is enough",
             first.place
         )));
@@ -109,7 +107,7 @@ pub(super) fn plugstack(subject: &Examined) -> Vec<Verdict> {
     )
 }
 
-pub(super) fn plugstack_order(subject: &Examined) -> Vec<Verdict> {
+pub(super) fn plugstack_order(subject: &Examined) -> Verdicts {
     let lines = subject
         .installation
         .plugstack
@@ -122,28 +120,28 @@ pub(super) fn plugstack_order(subject: &Examined) -> Vec<Verdict> {
     match lines.iter().rposition(|line| line.loads("pyxis")) {
         Some(pyxis) if pyxis > first => {
             let place = &lines[pyxis].place;
-            vec![Verdict::warn(format!("`{place}`: pyxis stands after the plugin")).about(place)]
+            vec![warn(format!("`{place}`: pyxis stands after the plugin")).about(place)]
         }
-        Some(_) => vec![Verdict::ok("the plugin stands after pyxis")],
+        Some(_) => vec![ok("the plugin stands after pyxis")],
         None => Vec::new(),
     }
 }
 
-pub(super) fn plugin_file(subject: &Examined) -> Vec<Verdict> {
+pub(super) fn plugin_file(subject: &Examined) -> Verdicts {
     let mut verdicts = Vec::new();
     for line in ours(subject.installation) {
         let path = line.path.display();
         verdicts.push(match (line.is_there, line.is_required) {
-            (Some(true), _) => Verdict::ok(format!("`{path}` is there")),
+            (Some(true), _) => ok(format!("`{path}` is there")),
             (Some(false), true) => {
                 let text = format!(
                     "`{}`: there is no `{path}`, and the line is `required`: srun, sbatch and salloc fail",
                     line.place
                 );
-                Verdict::fail(text).about(path)
+                fail(text).about(path)
             }
             (Some(false), false) => {
-                Verdict::warn(format!("`{}`: there is no `{path}`", line.place)).about(path)
+                warn(format!("`{}`: there is no `{path}`", line.place)).about(path)
             }
             (None, _) => continue,
         });
@@ -152,7 +150,7 @@ pub(super) fn plugin_file(subject: &Examined) -> Vec<Verdict> {
     verdicts
 }
 
-pub(super) fn configless(subject: &Examined) -> Vec<Verdict> {
+pub(super) fn configless(subject: &Examined) -> Verdicts {
     let Some(plugstack) = &subject.installation.plugstack else {
         return Vec::new();
     };
@@ -166,7 +164,7 @@ pub(super) fn configless(subject: &Examined) -> Vec<Verdict> {
     if *is_shadowed {
         let text =
             "slurmctld sent this node a configuration, and /etc/slurm/slurm.conf is read instead";
-        return vec![Verdict::note(text)];
+        return vec![note(text)];
     }
     if !is_sent {
         return Vec::new();
@@ -177,18 +175,18 @@ pub(super) fn configless(subject: &Examined) -> Vec<Verdict> {
             let text = format!(
                 "`{place}`: `include {pattern}` means no file here, and no line loads the plugin"
             );
-            Verdict::warn(text).about(place)
+            warn(text).about(place)
         }
         (Some((place, pattern)), false) => {
-            Verdict::advice(format!("`{place}`: `include {pattern}` means no file here"))
+            advice(format!("`{place}`: `include {pattern}` means no file here"))
         }
-        (None, _) => Verdict::ok(format!(
+        (None, _) => ok(format!(
             "`{path}` is what slurmctld sent: a change there comes here by `scontrol reconfigure`"
         )),
     }]
 }
 
-pub(super) fn configuration(subject: &Examined) -> Vec<Verdict> {
+pub(super) fn configuration(subject: &Examined) -> Verdicts {
     let Installation {
         words,
         off,
@@ -198,43 +196,39 @@ pub(super) fn configuration(subject: &Examined) -> Vec<Verdict> {
     } = subject.installation;
     let refused = |finding: &Diagnostic| {
         if finding.refuses {
-            Verdict::fail(finding)
+            fail(finding)
         } else {
-            Verdict::warn(finding)
+            warn(finding)
         }
     };
-    let mut verdicts: Vec<Verdict> = words
+    let mut verdicts: Verdicts = words
         .iter()
         .map(|finding| refused(finding).about(&finding.place))
         .collect();
     match off {
         // each argument has its line
         Some((_, true)) if words.iter().any(|finding| finding.refuses) => {}
-        Some((why, true)) => verdicts.push(Verdict::warn(why).about("no step is placed")),
+        Some((why, true)) => verdicts.push(warn(why).about("no step is placed")),
         Some((why, false)) => {
-            verdicts.push(Verdict::note(format!(
-                "no step is placed here, whoever asks: {why}"
-            )));
+            verdicts.push(note(format!("no step is placed here, whoever asks: {why}")));
         }
         None => verdicts.extend(unasked.as_ref().and_then(by_default)),
     }
-    // the file is one text for many nodes, and a name that is spelt otherwise is not seen in it
+    // the file is one text for many nodes: a misspelt name is not seen in it
     if let Some((path, node)) = unasked
         .as_ref()
         .and_then(|unasked| unasked.unnamed.as_ref())
     {
         let text = format!("`{path}`: no line with `NodeName=` names this node, `{node}`");
-        verdicts.push(Verdict::note(text).about(path));
+        verdicts.push(note(text).about(path));
     }
     if let Some(why) = no_node {
-        verdicts.push(
-            Verdict::warn(format!("no step gets anything set: {why}")).about("no step is placed"),
-        );
+        verdicts.push(warn(format!("no step gets anything set: {why}")).about("no step is placed"));
     }
     verdicts
 }
 
-/// The placement of steps that do not ask; `None` if neither the plugin's line nor the configuration file has it.
+/// `None` if neither the plugin's line nor the configuration file has it.
 fn by_default(unasked: &Unasked) -> Option<Verdict> {
     let said = unasked
         .said
@@ -247,14 +241,14 @@ fn by_default(unasked: &Unasked) -> Option<Verdict> {
         ""
     };
     (!said.is_empty()).then(|| {
-        Verdict::ok(format!(
+        ok(format!(
             "steps that do not ask: {}{apart}",
             said.join(", then ")
         ))
     })
 }
 
-pub(super) fn owner(subject: &Examined) -> Vec<Verdict> {
+pub(super) fn owner(subject: &Examined) -> Verdicts {
     /// `S_IWOTH` and `S_IWGRP` of stat(2).
     const OTHERS: u32 = 0o002;
     const GROUP: u32 = 0o020;
@@ -272,14 +266,14 @@ pub(super) fn owner(subject: &Examined) -> Vec<Verdict> {
                 "everybody may write to `{path}` (mode {:o}), which decides what root loads",
                 mode & 0o7777
             );
-            // one mode in a configuration management or a mount's option is that of all nodes, and no reason to drain them
-            verdicts.push(Verdict::warn(text).about(path));
+            // all nodes may share a mode, which is no reason to drain them
+            verdicts.push(warn(text).about(path));
         } else if *user != 0 || (mode & GROUP != 0 && *group != 0) {
             let text = format!(
                 "`{path}` belongs to user {user}, group {group}, mode {:o}",
                 mode & 0o7777
             );
-            verdicts.push(Verdict::advice(format!(
+            verdicts.push(advice(format!(
                 "{text}: others than root decide what root loads"
             )));
         }
@@ -288,27 +282,27 @@ pub(super) fn owner(subject: &Examined) -> Vec<Verdict> {
     or_ok(verdicts, (!owners.is_empty()).then(good))
 }
 
-pub(super) fn node_file(subject: &Examined) -> Vec<Verdict> {
+pub(super) fn node_file(subject: &Examined) -> Verdicts {
     let Some((path, state)) = &subject.installation.node_file else {
         return Vec::new();
     };
     let itself = "each step reads the node itself";
     vec![
         match state {
-            NodeFileState::Used(age) => Verdict::ok(format!(
+            NodeFileState::Used(age) => ok(format!(
                 "a step has the node from `{path}`, which is {age} s old"
             )),
             NodeFileState::Unwanted => {
-                Verdict::note(format!("`cache=0`: {itself}, and waits for its hardware"))
+                note(format!("`cache=0`: {itself}, and waits for its hardware"))
             }
             NodeFileState::Absent if !has_rdma(subject) => {
-                Verdict::ok("no RDMA device is here, whose firmware a step would ask")
+                ok("no RDMA device is here, whose firmware a step would ask")
             }
-            NodeFileState::Absent => Verdict::warn(format!(
+            NodeFileState::Absent => warn(format!(
                 "{itself}, and waits for its hardware: `{path}` is not there"
             )),
-            NodeFileState::Outdated(why) => Verdict::advice(format!("{itself}: {why}")),
-            NodeFileState::Unusable(why) => Verdict::warn(format!("{itself}: {why}")),
+            NodeFileState::Outdated(why) => advice(format!("{itself}: {why}")),
+            NodeFileState::Unusable(why) => warn(format!("{itself}: {why}")),
         }
         .about(path),
     ]

@@ -5,7 +5,7 @@
 //! the fifth generation behind a switch of the fourth. An idle GPU slows its own link by itself.
 #![forbid(unsafe_code)]
 
-use super::{Examined, Verdict, listed, or_ok};
+use super::{Examined, Verdicts, fail, listed, note, or_ok, warn};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::topology::{
     GpuVendor, LinkRate, NicKind, PciAddress, PciFunction, Topology,
@@ -20,16 +20,16 @@ struct Segment<'a> {
 }
 
 /// The links above a function, nearest first, as far as both ends of one tell their rates.
-fn segments(topology: &Topology, address: PciAddress) -> Vec<Segment<'_>> {
-    let (chain, _) = topology.pci.climb(address);
-    // a link has the upper function of one pair and the lower of the next between two pairs: endpoint and port, port and port
+fn segments(node: &Topology, address: PciAddress) -> Vec<Segment<'_>> {
+    let (chain, _) = node.pci.climb(address);
+    // each pair is the ends of a link: endpoint and port, port and port
     let pairs = chain.chunks_exact(2).filter_map(|pair| {
         let (child, parent) = (pair[0], pair[1]);
         let faster = |a: LinkRate, b: LinkRate| if b.mbps() > a.mbps() { b } else { a };
         let slower = |a: LinkRate, b: LinkRate| if b.mbps() < a.mbps() { b } else { a };
         Some(Segment {
             child,
-            // the ends of a virtual machine's links tell different rates: the better one counts
+            // a virtual machine's ends tell different rates: the better counts
             now: faster(
                 child.link.current?,
                 parent.link.current.or(child.link.current)?,
@@ -48,20 +48,17 @@ struct Slow {
 }
 
 /// The segments that run below the cap of a path on which they are, by the address of the lower end.
-fn slow_ones(topology: &Topology) -> BTreeMap<PciAddress, Slow> {
+fn slow_ones(node: &Topology) -> BTreeMap<PciAddress, Slow> {
     let mut found: BTreeMap<PciAddress, Slow> = BTreeMap::new();
-    let gpus = topology
-        .gpus
-        .iter()
-        .map(|gpu| (gpu.address, Some(gpu.vendor)));
+    let gpus = node.gpus.iter().map(|gpu| (gpu.address, Some(gpu.vendor)));
     let is_rdma = |kind: NicKind| kind != NicKind::Ethernet;
-    let nics = topology
+    let nics = node
         .nics
         .iter()
         .filter(|nic| is_rdma(nic.kind))
         .filter_map(|nic| nic.address);
     for (address, vendor) in gpus.chain(nics.map(|nic| (nic, None))) {
-        let segments = segments(topology, address);
+        let segments = segments(node, address);
         let Some(cap) = segments.iter().map(|segment| segment.cap.mbps()).min() else {
             continue;
         };
@@ -82,9 +79,9 @@ fn slow_ones(topology: &Topology) -> BTreeMap<PciAddress, Slow> {
 }
 
 /// The most lanes that a link of a GPU like this one has.
-fn lanes_of_siblings(topology: &Topology, child: PciAddress) -> Option<u32> {
-    let device = |address: PciAddress| topology.pci.get(address).map(|of| (of.vendor, of.device));
-    let alike = topology
+fn lanes_of_siblings(node: &Topology, child: PciAddress) -> Option<u32> {
+    let device = |address: PciAddress| node.pci.get(address).map(|of| (of.vendor, of.device));
+    let alike = node
         .pci
         .iter()
         .filter(|other| Some((other.vendor, other.device)) == device(child));
@@ -94,39 +91,37 @@ fn lanes_of_siblings(topology: &Topology, child: PciAddress) -> Option<u32> {
         .max()
 }
 
-pub(super) fn pcie_link(subject: &Examined) -> Vec<Verdict> {
-    let topology = &*subject.plan.node;
-    let devices: BTreeSet<PciAddress> = (topology.gpus.iter().map(|gpu| gpu.address))
-        .chain(topology.nics.iter().filter_map(|nic| nic.address))
-        .filter(|address| !segments(topology, *address).is_empty())
+pub fn pcie_link(subject: &Examined) -> Verdicts {
+    let node = &*subject.plan.node;
+    let devices: BTreeSet<PciAddress> = (node.gpus.iter().map(|gpu| gpu.address))
+        .chain(node.nics.iter().filter_map(|nic| nic.address))
+        .filter(|address| !segments(node, *address).is_empty())
         .collect();
     if devices.is_empty() {
         return Vec::new();
     }
     let is_virtual = subject.facts.is_some_and(|facts| facts.is_virtual);
     let (mut verdicts, mut idle) = (Vec::new(), Vec::new());
-    for (child, Slow { now, cap, is_gpus }) in slow_ones(topology) {
+    for (child, Slow { now, cap, is_gpus }) in slow_ones(node) {
         let facts =
             format!("the link above `{child}` runs at {now}, and both its ends can do {cap}");
         let lacks_lanes =
-            || now.width < cap.width && lanes_of_siblings(topology, child) > Some(now.width);
+            || now.width < cap.width && lanes_of_siblings(node, child) > Some(now.width);
         if is_virtual {
-            verdicts.push(Verdict::note(format!(
+            verdicts.push(note(format!(
                 "{facts}: a virtual machine's links tell little"
             )));
         } else if !is_gpus {
-            verdicts.push(Verdict::fail(facts).about(child));
+            verdicts.push(fail(facts).about(child));
         } else if lacks_lanes() {
-            verdicts.push(
-                Verdict::warn(format!("{facts}: GPUs like it have more lanes now")).about(child),
-            );
+            verdicts.push(warn(format!("{facts}: GPUs like it have more lanes now")).about(child));
         } else {
             idle.push(child.to_string());
         }
     }
     if !idle.is_empty() {
         let text = "their links are slower than they can be, as a GPU that idles makes them: look again while they work";
-        verdicts.push(Verdict::note(format!("GPUs {}: {text}", listed(&idle))));
+        verdicts.push(note(format!("GPUs {}: {text}", listed(&idle))));
     }
     or_ok(
         verdicts,

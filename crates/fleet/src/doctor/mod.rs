@@ -45,45 +45,39 @@ struct Verdict {
     has_remedy: bool,
 }
 
+type Verdicts = Vec<Verdict>;
+
+fn verdict(level: Level, has_remedy: bool, text: impl ToString) -> Verdict {
+    Verdict {
+        level,
+        about: None,
+        text: text.to_string(),
+        has_remedy,
+    }
+}
+
+fn ok(text: impl ToString) -> Verdict {
+    verdict(Level::Ok, false, text)
+}
+
+fn note(text: impl ToString) -> Verdict {
+    verdict(Level::Note, false, text)
+}
+
+/// A note on what may be meant so, and else has the check's remedy.
+fn advice(text: impl ToString) -> Verdict {
+    verdict(Level::Note, true, text)
+}
+
+fn warn(text: impl ToString) -> Verdict {
+    verdict(Level::Warn, true, text)
+}
+
+fn fail(text: impl ToString) -> Verdict {
+    verdict(Level::Fail, true, text)
+}
+
 impl Verdict {
-    fn ok(text: impl ToString) -> Verdict {
-        Verdict {
-            level: Level::Ok,
-            about: None,
-            text: text.to_string(),
-            has_remedy: false,
-        }
-    }
-
-    fn note(text: impl ToString) -> Verdict {
-        Verdict {
-            level: Level::Note,
-            ..Verdict::ok(text)
-        }
-    }
-
-    /// A note on what may be meant so, and else has the check's remedy.
-    fn advice(text: impl ToString) -> Verdict {
-        Verdict {
-            has_remedy: true,
-            ..Verdict::note(text)
-        }
-    }
-
-    fn warn(text: impl ToString) -> Verdict {
-        Verdict {
-            level: Level::Warn,
-            ..Verdict::advice(text)
-        }
-    }
-
-    fn fail(text: impl ToString) -> Verdict {
-        Verdict {
-            level: Level::Fail,
-            ..Verdict::advice(text)
-        }
-    }
-
     fn about(self, what: impl ToString) -> Verdict {
         Verdict {
             about: Some(what.to_string()),
@@ -92,7 +86,7 @@ impl Verdict {
     }
 }
 
-/// The findings of all checks that are not switched off, in the table's order.
+/// In the table's order, of the checks that are not switched off.
 pub fn examine(subject: &Examined, off: &BTreeSet<String>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for check in CHECKS.iter().filter(|check| !off.contains(check.code)) {
@@ -123,9 +117,9 @@ pub fn examine(subject: &Examined, off: &BTreeSet<String>) -> Vec<Finding> {
 }
 
 /// The verdicts, or without any the good one.
-fn or_ok(verdicts: Vec<Verdict>, good: Option<impl ToString>) -> Vec<Verdict> {
+fn or_ok(verdicts: Verdicts, good: Option<impl ToString>) -> Verdicts {
     match good {
-        Some(text) if verdicts.is_empty() => vec![Verdict::ok(text)],
+        Some(text) if verdicts.is_empty() => vec![ok(text)],
         _ => verdicts,
     }
 }
@@ -135,7 +129,6 @@ fn listed(names: &[String]) -> String {
     first_of(names, 4)
 }
 
-/// At most so many of them.
 fn first_of(names: &[String], most: usize) -> String {
     match names.len().saturating_sub(most) {
         0 => names.join(", "),
@@ -143,8 +136,8 @@ fn first_of(names: &[String], most: usize) -> String {
     }
 }
 
-/// One line fit for the reason of a drained node: what fails, in less than 100 plain characters; `None` where nothing does.
-/// A mistake in a file that all nodes may share drains none.
+/// One line of less than 100 plain characters for the reason of a drained node; `None` where
+/// nothing fails. A mistake in a file that all nodes may share drains none.
 pub fn reason(findings: &[Finding]) -> Option<String> {
     let drains = |finding: &&Finding| finding.level == Level::Fail && finding.code != CONFIGURATION;
     let failed: Vec<&Finding> = findings.iter().filter(drains).collect();
@@ -155,13 +148,13 @@ pub fn reason(findings: &[Finding]) -> Option<String> {
     (!failed.is_empty()).then(|| plain(&parts.collect::<Vec<_>>()))
 }
 
-/// The parts behind our name, as many as there is room for, and how many more there are.
+/// As many parts behind our name as there is room for.
 pub fn plain(parts: &[String]) -> String {
     /// Characters: what squeue and sinfo show of a reason at most.
     const MOST: usize = 99;
     const HEAD: &str = "nic-placement: ";
     let clean = |text: &String| -> String {
-        // neither quotes nor what a shell or slurmctld could take for more than text
+        // no quotes, and nothing that a shell or slurmctld could take for more than text
         let keep = |letter: char| letter.is_ascii_alphanumeric() || " .,:;/_+-".contains(letter);
         text.chars()
             .map(|letter| if keep(letter) { letter } else { '?' })

@@ -3,7 +3,8 @@
 #![forbid(unsafe_code)]
 
 use super::facts::{HostFacts, Interface};
-use super::{Examined, Verdict, listed, or_ok};
+use super::{Examined, Verdicts, advice, fail, listed, note, ok, or_ok, warn};
+use crate::majority;
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::placement::Rail;
 use nic_placement_core::policy::gbps;
@@ -12,12 +13,12 @@ use nic_placement_core::topology::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) fn nic_broken(subject: &Examined) -> Vec<Verdict> {
-    let (topology, map) = (&*subject.plan.node, &subject.plan.map);
+pub fn nic_broken(subject: &Examined) -> Verdicts {
+    let (node, map) = (&*subject.plan.node, &subject.plan.map);
     let missing_as_many = map.broken.len() >= map.rails.len();
     let verdict = |rail: &Rail| {
-        let Some(port) = topology.port(rail.at()) else {
-            return Verdict::fail(format!("`{rail}` would be used if it worked"));
+        let Some(port) = node.port(rail.at()) else {
+            return fail(format!("`{rail}` would be used if it worked"));
         };
         let physical = port
             .phys_state
@@ -32,14 +33,14 @@ pub(super) fn nic_broken(subject: &Examined) -> Vec<Verdict> {
             port.state
         );
         match port.state {
-            _ if missing_as_many => Verdict::warn(format!(
+            _ if missing_as_many => warn(format!(
                 "{is}; as many ports like it are down as are up: are these meant to be?"
             )),
-            PortState::Init | PortState::Armed => Verdict::warn(format!(
+            PortState::Init | PortState::Armed => warn(format!(
                 "{is}: its link is up, and no subnet manager has made it active"
             )),
-            _ if physical == "Disabled" => Verdict::warn(format!("{is}: somebody switched it off")),
-            _ => Verdict::fail(is),
+            _ if physical == "Disabled" => warn(format!("{is}: somebody switched it off")),
+            _ => fail(is),
         }
     };
     let good = || {
@@ -57,13 +58,13 @@ pub(super) fn nic_broken(subject: &Examined) -> Vec<Verdict> {
 }
 
 /// Ports that came up at less than others of their device.
-pub(super) fn nic_slower(subject: &Examined) -> Vec<Verdict> {
+pub fn nic_slower(subject: &Examined) -> Verdicts {
     let verdict = |rail: &Rail| {
         let mine = gbps(rail.rate_mbps?);
         let text = format!(
             "`{rail}` runs at {mine}, others of its device at more: look at its cable and its card"
         );
-        Some(Verdict::warn(text).about(rail))
+        Some(warn(text).about(rail))
     };
     subject
         .plan
@@ -96,21 +97,18 @@ impl Card<'_> {
     }
 }
 
-fn cards(topology: &Topology) -> BTreeMap<PciAddress, Card<'_>> {
+fn cards(node: &Topology) -> BTreeMap<PciAddress, Card<'_>> {
     let mut cards: BTreeMap<PciAddress, Card> = BTreeMap::new();
     let is_physical = |nic: &&Nic| {
         let is_virtual = nic
             .address
-            .and_then(|at| topology.pci.get(at)?.physfn)
+            .and_then(|at| node.pci.get(at)?.physfn)
             .is_some();
-        nic.kind == NicKind::Verbs && !topology.manages_nvswitches(nic) && !is_virtual
+        nic.kind == NicKind::Verbs && !node.manages_nvswitches(nic) && !is_virtual
     };
-    for nic in topology.nics.iter().filter(is_physical) {
+    for nic in node.nics.iter().filter(is_physical) {
         let Some(address) = nic.address else { continue };
-        let device = topology
-            .pci
-            .get(address)
-            .and_then(|function| function.device);
+        let device = node.pci.get(address).and_then(|function| function.device);
         let role = nic.role.map(|role| role.to_string());
         let card = cards.entry(address.card()).or_default();
         card.nics.push(nic);
@@ -119,7 +117,7 @@ fn cards(topology: &Topology) -> BTreeMap<PciAddress, Card<'_>> {
     cards
 }
 
-pub(super) fn ports_per_card(subject: &Examined) -> Vec<Verdict> {
+pub fn ports_per_card(subject: &Examined) -> Verdicts {
     let cards = cards(&subject.plan.node);
     let kinds: BTreeSet<Kind> = cards.values().map(|card| card.kind.clone()).collect();
     let (mut verdicts, mut compared) = (Vec::new(), 0);
@@ -150,11 +148,7 @@ pub(super) fn ports_per_card(subject: &Examined) -> Vec<Verdict> {
             );
             let is_for_jobs = kind.2.as_ref().is_none_or(|role| role == "compute");
             // a port that no rail is like was perhaps never cabled
-            let verdict = if is_for_jobs {
-                Verdict::warn(text)
-            } else {
-                Verdict::note(text)
-            };
+            let verdict = if is_for_jobs { warn(text) } else { note(text) };
             verdicts.push(verdict.about(&names[0]));
         }
     }
@@ -184,7 +178,6 @@ fn is_down(interface: &Interface) -> Option<bool> {
     }
 }
 
-/// Active ports of this kind with what their interfaces say.
 fn with_interfaces<'a>(
     subject: &'a Examined,
     keep: impl Fn(&Nic, &Port) -> bool,
@@ -201,7 +194,7 @@ fn with_interfaces<'a>(
 }
 
 /// Ports that say they are active and interfaces that say nothing passes.
-fn active_and_down(subject: &Examined, all: &[(&Nic, &Port, &Interface)]) -> Vec<Verdict> {
+fn active_and_down(subject: &Examined, all: &[(&Nic, &Port, &Interface)]) -> Verdicts {
     let down: Vec<_> = all
         .iter()
         .filter(|(_, _, interface)| is_down(interface) == Some(true))
@@ -234,9 +227,9 @@ fn active_and_down(subject: &Examined, all: &[(&Nic, &Port, &Interface)]) -> Vec
                 .iter()
                 .any(|rail| rail.name == nic.name && rail.port == port.number);
         match up > down.len() {
-            true if is_used => Verdict::fail(text),
-            true => Verdict::warn(format!("{text}; no job uses it")),
-            false => Verdict::warn(format!(
+            true if is_used => fail(text),
+            true => warn(format!("{text}; no job uses it")),
+            false => warn(format!(
                 "{text}; most like it say the same: are they meant to be down?"
             )),
         }
@@ -246,35 +239,35 @@ fn active_and_down(subject: &Examined, all: &[(&Nic, &Port, &Interface)]) -> Vec
 }
 
 /// An InfiniBand port needs no interface: IPoIB may be switched off.
-pub(super) fn port_interface(subject: &Examined) -> Vec<Verdict> {
+pub fn port_interface(subject: &Examined) -> Verdicts {
     let is_roce = |nic: &Nic, port: &Port| {
         nic.kind == NicKind::Verbs && port.link_layer == LinkLayer::Ethernet
     };
     active_and_down(subject, &with_interfaces(subject, is_roce))
 }
 
-pub(super) fn efa_carrier(subject: &Examined) -> Vec<Verdict> {
+pub fn efa_carrier(subject: &Examined) -> Verdicts {
     active_and_down(
         subject,
         &with_interfaces(subject, |nic, _| nic.kind == NicKind::Efa),
     )
 }
 
-pub(super) fn device_node(subject: &Examined) -> Vec<Verdict> {
+pub fn device_node(subject: &Examined) -> Verdicts {
     let Some(facts) = subject.facts else {
         return Vec::new();
     };
-    let topology = &*subject.plan.node;
+    let node = &*subject.plan.node;
     let hardware =
         |nic: &&Nic| matches!(nic.kind, NicKind::Verbs | NicKind::Efa) && nic.address.is_some();
-    let nics: Vec<&Nic> = topology.nics.iter().filter(hardware).collect();
+    let nics: Vec<&Nic> = node.nics.iter().filter(hardware).collect();
     if nics.is_empty() || !(facts.is_live || facts.has_verbs) {
         return Vec::new();
     }
     if !facts.has_verbs {
         let text =
             "no RDMA device has a node: `ib_uverbs` is not loaded, so no library finds a NIC";
-        return vec![Verdict::warn(text)];
+        return vec![warn(text)];
     }
     let mut verdicts = Vec::new();
     for nic in nics.iter().filter(|nic| nic.uverbs.is_none()) {
@@ -282,7 +275,7 @@ pub(super) fn device_node(subject: &Examined) -> Vec<Verdict> {
             "`{}` has no device node below /sys/class/infiniband_verbs, and others have",
             nic.name
         );
-        verdicts.push(Verdict::fail(text).about(&nic.name));
+        verdicts.push(fail(text).about(&nic.name));
     }
     let mads = |nic: &Nic| {
         facts
@@ -305,7 +298,7 @@ pub(super) fn device_node(subject: &Examined) -> Vec<Verdict> {
             "`{}` has {mads} management nodes for {ports} InfiniBand ports",
             nic.name
         );
-        verdicts.push(Verdict::warn(text).about(&nic.name));
+        verdicts.push(warn(text).about(&nic.name));
     }
     or_ok(
         verdicts,
@@ -317,16 +310,16 @@ pub(super) fn device_node(subject: &Examined) -> Vec<Verdict> {
 }
 
 fn roce<'a>(subject: &'a Examined) -> Vec<(&'a Rail, &'a Nic, &'a Port)> {
-    let topology = &*subject.plan.node;
+    let node = &*subject.plan.node;
     let rails = subject.plan.map.rails.iter().filter_map(|rail| {
-        let (nic, port) = (topology.nic(rail.nic), topology.port(rail.at())?);
+        let (nic, port) = (node.nic(rail.nic), node.port(rail.at())?);
         (nic.kind == NicKind::Verbs && port.link_layer == LinkLayer::Ethernet)
             .then_some((rail, nic, port))
     });
     rails.collect()
 }
 
-pub(super) fn roce_gid(subject: &Examined) -> Vec<Verdict> {
+pub fn roce_gid(subject: &Examined) -> Verdicts {
     let rails = roce(subject);
     let v2 = |port: &Port| port.gid_type.as_deref().map(|of| of == "RoCE v2");
     let good = rails
@@ -341,7 +334,7 @@ pub(super) fn roce_gid(subject: &Examined) -> Vec<Verdict> {
                 let text = format!(
                     "`{rail}` has no GID that tells its type, and other ports have RoCE v2"
                 );
-                verdicts.push(Verdict::warn(text).about(rail));
+                verdicts.push(warn(text).about(rail));
             }
             None => untold.push(rail.to_string()),
             Some(false) => {
@@ -349,13 +342,13 @@ pub(super) fn roce_gid(subject: &Examined) -> Vec<Verdict> {
                 let text = format!(
                     "`{rail}` has no GID of RoCE v2: the newest is `{found}`, which no router passes"
                 );
-                verdicts.push(Verdict::warn(text).about(rail));
+                verdicts.push(warn(text).about(rail));
             }
         }
     }
     if !untold.is_empty() && subject.facts.is_some() {
         let text = "no GID tells its type, as in a container's network namespace";
-        verdicts.push(Verdict::note(format!("{}: {text}", listed(&untold))));
+        verdicts.push(note(format!("{}: {text}", listed(&untold))));
     }
     let without_ipv4: Vec<String> = rails
         .iter()
@@ -364,9 +357,7 @@ pub(super) fn roce_gid(subject: &Examined) -> Vec<Verdict> {
         .collect();
     if !without_ipv4.is_empty() && without_ipv4.len() < good {
         let text = "no IPv4 network is told for its interface, and others have one";
-        verdicts.push(
-            Verdict::warn(format!("{}: {text}", listed(&without_ipv4))).about(&without_ipv4[0]),
-        );
+        verdicts.push(warn(format!("{}: {text}", listed(&without_ipv4))).about(&without_ipv4[0]));
     }
     or_ok(
         verdicts,
@@ -374,7 +365,7 @@ pub(super) fn roce_gid(subject: &Examined) -> Vec<Verdict> {
     )
 }
 
-pub(super) fn roce_mtu(subject: &Examined) -> Vec<Verdict> {
+pub fn roce_mtu(subject: &Examined) -> Verdicts {
     /// The largest packet of RDMA, and its headers: Ethernet's frame must hold 4096 bytes and some 60 (rdma-core's
     /// libibverbs/verbs.h, `enum ibv_mtu`; the kernel's include/rdma/ib_addr.h, `iboe_get_mtu`).
     const LARGE: u32 = 4200;
@@ -391,17 +382,17 @@ pub(super) fn roce_mtu(subject: &Examined) -> Vec<Verdict> {
         if let Some(usual) = usual.filter(|usual| usual != mtu) {
             let text =
                 format!("`{rail}`: its interface's MTU is {mtu}, most ports like it have {usual}");
-            verdicts.push(Verdict::warn(text).about(rail));
+            verdicts.push(warn(text).about(rail));
         }
     }
     if let (true, Some((_, least))) = (verdicts.is_empty(), mtus.iter().min_by_key(|(_, mtu)| mtu))
     {
         verdicts.push(match *least >= LARGE {
-            true => Verdict::ok(format!(
+            true => ok(format!(
                 "{}: MTU {least} or more",
                 counted(mtus.len(), "port")
             )),
-            false => Verdict::advice(format!(
+            false => advice(format!(
                 "MTU {least}: RDMA packets have less than 4096 bytes"
             )),
         });
@@ -409,8 +400,8 @@ pub(super) fn roce_mtu(subject: &Examined) -> Vec<Verdict> {
     verdicts
 }
 
-/// A port hears its switch where the node runs an agent of LLDP.  None hears where the switches do not speak it.
-pub(super) fn lldp(subject: &Examined) -> Vec<Verdict> {
+/// None hears where the switches do not speak LLDP.
+pub fn lldp(subject: &Examined) -> Verdicts {
     let Some((facts, heard)) = subject
         .facts
         .and_then(|facts| Some((facts, facts.heard.as_ref()?)))
@@ -429,7 +420,7 @@ pub(super) fn lldp(subject: &Examined) -> Vec<Verdict> {
             "`{rail}` (`{}`) hears no switch, and {others} {verb}",
             interface.name
         );
-        Verdict::advice(text).about(rail)
+        advice(text).about(rail)
     };
     let is_told = hear.len() > silent.len();
     let silent = silent.iter().filter(|_| is_told).map(verdict).collect();
@@ -441,30 +432,4 @@ pub(super) fn lldp(subject: &Examined) -> Vec<Verdict> {
         )
     };
     or_ok(silent, is_told.then(good))
-}
-
-/// The value that more than half of them have, if there is one and at least one device has another.
-fn majority<T: Ord + Clone>(values: impl IntoIterator<Item = T>) -> Option<T> {
-    let mut counts: BTreeMap<T, usize> = BTreeMap::new();
-    values
-        .into_iter()
-        .for_each(|value| *counts.entry(value).or_default() += 1);
-    let all: usize = counts.values().sum();
-    let is_alike = counts.len() < 2;
-    let (value, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
-    (!is_alike && count * 2 > all).then_some(value)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_majority_is_more_than_half_of_those_that_differ() {
-        assert_eq!(majority([1, 1, 2]), Some(1));
-        assert_eq!(
-            (majority([1, 1]), majority([1, 2]), majority::<u32>([])),
-            (None, None, None)
-        );
-    }
 }

@@ -9,28 +9,27 @@ use super::config_space::{
     COMPLETION_REDIRECT, ConfigSpace, DIRECT_TRANSLATED, REQUEST_REDIRECT, UPSTREAM_FORWARDING,
 };
 use super::facts::{Function, HostFacts};
-use super::{Examined, Verdict, listed, or_ok};
+use super::{Examined, Verdicts, advice, listed, note, ok, or_ok, warn};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::topology::{Arch, Gpu, Nic, PathType, PciAddress, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A GPU and a NIC that it is given.
-pub(super) struct GpuWithNic<'a> {
-    pub(super) index: usize,
-    pub(super) gpu: &'a Gpu,
-    pub(super) nic: &'a Nic,
-    pub(super) port: u8,
-    pub(super) path: PathType,
+pub struct GpuWithNic<'a> {
+    pub index: usize,
+    pub gpu: &'a Gpu,
+    pub nic: &'a Nic,
+    pub port: u8,
+    pub path: PathType,
 }
 
 /// Every GPU with each NIC that it is given and that stands on the PCI bus.
-pub(super) fn pairs<'a>(subject: &'a Examined) -> Vec<GpuWithNic<'a>> {
-    let (topology, map) = (&*subject.plan.node, &subject.plan.map);
+pub fn pairs<'a>(subject: &'a Examined) -> Vec<GpuWithNic<'a>> {
+    let (node, map) = (&*subject.plan.node, &subject.plan.map);
     let mut pairs = Vec::new();
     for (index, placement) in map.numbered_gpus() {
         for choice in &placement.choices {
             let rail = map.rail(choice.rail);
-            let (gpu, nic) = (topology.gpu(index), topology.nic(rail.nic));
+            let (gpu, nic) = (node.gpu(index), node.nic(rail.nic));
             if nic.address.is_some() && nic.kind != nic_placement_core::topology::NicKind::Ethernet
             {
                 pairs.push(GpuWithNic {
@@ -46,13 +45,9 @@ pub(super) fn pairs<'a>(subject: &'a Examined) -> Vec<GpuWithNic<'a>> {
     pairs
 }
 
-/// The bridges between two functions, below the lowest one above both; `None` where there is none above both.
-pub(super) fn bridges_between(
-    topology: &Topology,
-    a: PciAddress,
-    b: PciAddress,
-) -> Option<Vec<PciAddress>> {
-    let (of_a, of_b) = (topology.pci.ancestors(a).0, topology.pci.ancestors(b).0);
+/// The bridges between two functions, below the lowest one above both, if there is one.
+pub fn bridges_between(node: &Topology, a: PciAddress, b: PciAddress) -> Option<Vec<PciAddress>> {
+    let (of_a, of_b) = (node.pci.ancestors(a).0, node.pci.ancestors(b).0);
     let common = of_a.iter().find(|bridge| of_b.contains(bridge))?;
     let below = |all: &[PciAddress]| {
         all.iter()
@@ -68,7 +63,7 @@ fn config(facts: &HostFacts, address: PciAddress) -> Option<ConfigSpace> {
 }
 
 /// True: the port sends packets up to the root complex that its switch could route back.
-pub(super) fn redirects(config: ConfigSpace) -> bool {
+pub fn redirects(config: ConfigSpace) -> bool {
     config.acs.is_some_and(|acs| {
         acs & (REQUEST_REDIRECT | COMPLETION_REDIRECT | UPSTREAM_FORWARDING) != 0
     })
@@ -102,11 +97,11 @@ fn behind_a_switch<'a>(subject: &'a Examined) -> Vec<GpuWithNic<'a>> {
         .collect()
 }
 
-pub(super) fn acs(subject: &Examined) -> Vec<Verdict> {
+pub fn acs(subject: &Examined) -> Verdicts {
     let Some(facts) = subject.facts else {
         return Vec::new();
     };
-    let topology = &*subject.plan.node;
+    let node = &*subject.plan.node;
     if self::pairs(subject).is_empty() {
         return Vec::new();
     }
@@ -116,7 +111,7 @@ pub(super) fn acs(subject: &Examined) -> Vec<Verdict> {
             true => "a guest's bridges tell nothing of the host's: not judged",
             false => "no GPU and its NIC share a switch: redirection costs nothing",
         };
-        return vec![Verdict::ok(text)];
+        return vec![ok(text)];
     }
     let (mut asked, mut read) = (BTreeSet::new(), BTreeSet::new());
     let mut redirecting: BTreeMap<PciAddress, u16> = BTreeMap::new();
@@ -125,7 +120,7 @@ pub(super) fn acs(subject: &Examined) -> Vec<Verdict> {
             continue;
         };
         let translates = config(facts, address).is_some_and(|nic| nic.has_ats());
-        for bridge in bridges_between(topology, pair.gpu.address, address).unwrap_or_default() {
+        for bridge in bridges_between(node, pair.gpu.address, address).unwrap_or_default() {
             asked.insert(bridge);
             let Some(space) = config(facts, bridge) else {
                 continue;
@@ -140,21 +135,21 @@ pub(super) fn acs(subject: &Examined) -> Vec<Verdict> {
         }
     }
     if asked.is_empty() {
-        return vec![Verdict::ok(
+        return vec![ok(
             "the bus shows no switch between GPUs and NICs: not judged",
         )];
     }
     if read.is_empty() {
         let text = "only root may read the ports' configuration: not judged";
         return if facts.is_live {
-            vec![Verdict::note(text)]
+            vec![note(text)]
         } else {
             Vec::new()
         };
     }
     if redirecting.is_empty() {
         let count = read.len();
-        return vec![Verdict::ok(format!(
+        return vec![ok(format!(
             "{} between GPUs and NICs: none redirects",
             counted(count, "port")
         ))];
@@ -166,10 +161,10 @@ pub(super) fn acs(subject: &Examined) -> Vec<Verdict> {
         listed(&names),
         shown(acs)
     );
-    vec![Verdict::warn(text).about(&names[0])]
+    vec![warn(text).about(&names[0])]
 }
 
-pub(super) fn ats(subject: &Examined) -> Vec<Verdict> {
+pub fn ats(subject: &Examined) -> Verdicts {
     let Some(facts) = subject.facts.filter(|facts| !facts.is_virtual) else {
         return Vec::new();
     };
@@ -184,20 +179,20 @@ pub(super) fn ats(subject: &Examined) -> Vec<Verdict> {
         .collect();
     match (read.is_empty(), with.is_empty()) {
         (true, _) => Vec::new(),
-        (false, true) => vec![Verdict::ok(format!(
+        (false, true) => vec![ok(format!(
             "{} behind switches: off",
             counted(read.len(), "NIC")
         ))],
         (false, false) => {
             let text = "on, though the machine is no guest: right on a host of virtual machines";
-            vec![Verdict::advice(format!("NICs {}: {text}", listed(&with)))]
+            vec![advice(format!("NICs {}: {text}", listed(&with)))]
         }
     }
 }
 
 /// True if the IOMMU translates the function's accesses (`iommu_group/type`).
-pub(super) fn is_translated(topology: &Topology, address: PciAddress) -> Option<bool> {
-    match topology.pci.get(address)?.iommu.as_deref()? {
+pub fn is_translated(node: &Topology, address: PciAddress) -> Option<bool> {
+    match node.pci.get(address)?.iommu.as_deref()? {
         "identity" => Some(false),
         "DMA" | "DMA-FQ" => Some(true),
         _ => None,
@@ -205,7 +200,7 @@ pub(super) fn is_translated(topology: &Topology, address: PciAddress) -> Option<
 }
 
 /// True if translation is a detour: not on Arm, since its SMMU is made for that, nor in a guest.
-pub(super) fn translation_hurts(subject: &Examined) -> bool {
+pub fn translation_hurts(subject: &Examined) -> bool {
     let arch = subject
         .plan
         .node
@@ -216,20 +211,20 @@ pub(super) fn translation_hurts(subject: &Examined) -> bool {
     arch == Some(Arch::X86) && !is_virtual
 }
 
-pub(super) fn iommu(subject: &Examined) -> Vec<Verdict> {
-    let topology = &*subject.plan.node;
+pub fn iommu(subject: &Examined) -> Verdicts {
+    let node = &*subject.plan.node;
     let of_pairs = pairs(subject)
         .into_iter()
         .flat_map(|pair| [Some(pair.gpu.address), pair.nic.address]);
     let all: BTreeSet<PciAddress> = of_pairs.flatten().collect();
     let translated: Vec<String> = all
         .iter()
-        .filter(|address| is_translated(topology, **address) == Some(true))
+        .filter(|address| is_translated(node, **address) == Some(true))
         .map(ToString::to_string)
         .collect();
     let direct = all
         .iter()
-        .filter(|address| is_translated(topology, **address) == Some(false))
+        .filter(|address| is_translated(node, **address) == Some(false))
         .count();
     if translated.is_empty() {
         return or_ok(
@@ -237,7 +232,7 @@ pub(super) fn iommu(subject: &Examined) -> Vec<Verdict> {
             (direct > 0).then(|| format!("{direct} GPUs and NICs: not translated")),
         );
     }
-    let kind = topology
+    let kind = node
         .pci
         .iter()
         .find_map(|of| of.iommu.as_deref().filter(|kind| *kind != "identity"));
@@ -247,14 +242,14 @@ pub(super) fn iommu(subject: &Examined) -> Vec<Verdict> {
         kind.unwrap_or("DMA")
     );
     vec![match translation_hurts(subject) {
-        true => Verdict::warn(text).about(&translated[0]),
-        false => Verdict::note(format!(
+        true => warn(text).about(&translated[0]),
+        false => note(format!(
             "{text}, which an Arm processor and a guest may want"
         )),
     }]
 }
 
-pub(super) fn iommu_group(subject: &Examined) -> Vec<Verdict> {
+pub fn iommu_group(subject: &Examined) -> Verdicts {
     let Some(facts) = subject.facts.filter(|facts| !facts.is_virtual) else {
         return Vec::new();
     };
@@ -282,17 +277,16 @@ pub(super) fn iommu_group(subject: &Examined) -> Vec<Verdict> {
     }
     match (apart.is_empty(), together) {
         (true, 0) => Vec::new(),
-        (true, _) => vec![Verdict::ok(format!(
+        (true, _) => vec![ok(format!(
             "{together} pairs behind switches share a group"
         ))],
         (false, _) => {
             let text = "in groups of their own, so a port between them isolates";
-            vec![Verdict::note(format!("{}: {text}", listed(&apart)))]
+            vec![note(format!("{}: {text}", listed(&apart)))]
         }
     }
 }
 
-/// The NICs' device control registers, as far as they were read.
 fn controls<'a>(subject: &'a Examined) -> Vec<(&'a Nic, ConfigSpace)> {
     let Some(facts) = subject.facts else {
         return Vec::new();
@@ -307,7 +301,7 @@ fn controls<'a>(subject: &'a Examined) -> Vec<(&'a Nic, ConfigSpace)> {
     nics.into_values().collect()
 }
 
-pub(super) fn read_request(subject: &Examined) -> Vec<Verdict> {
+pub fn read_request(subject: &Examined) -> Verdicts {
     /// The value that sichek expects (components/infiniband/checker/pcie_mrr.go).
     const WANTED: u32 = 4096;
     let nics = controls(subject);
@@ -319,18 +313,18 @@ pub(super) fn read_request(subject: &Examined) -> Vec<Verdict> {
         .collect();
     match (nics.is_empty(), smaller.is_empty()) {
         (true, _) => Vec::new(),
-        (_, true) => vec![Verdict::ok(format!(
+        (_, true) => vec![ok(format!(
             "{}: {WANTED} bytes",
             counted(nics.len(), "NIC")
         ))],
-        _ => vec![Verdict::advice(format!(
+        _ => vec![advice(format!(
             "less than {WANTED} bytes: {}",
             listed(&smaller)
         ))],
     }
 }
 
-pub(super) fn relaxed_ordering(subject: &Examined) -> Vec<Verdict> {
+pub fn relaxed_ordering(subject: &Examined) -> Verdicts {
     let nics = controls(subject);
     let strict: Vec<String> = nics
         .iter()
@@ -340,10 +334,10 @@ pub(super) fn relaxed_ordering(subject: &Examined) -> Vec<Verdict> {
     let text = format!("NICs {}: packets must keep their order", listed(&strict));
     match (nics.len(), strict.len()) {
         (0, _) => Vec::new(),
-        (all, 0) => vec![Verdict::ok(format!("{}: allowed", counted(all, "NIC")))],
+        (all, 0) => vec![ok(format!("{}: allowed", counted(all, "NIC")))],
         (all, few) if few * 2 < all => {
-            vec![Verdict::warn(format!("{text}, and most others need not")).about(&strict[0])]
+            vec![warn(format!("{text}, and most others need not")).about(&strict[0])]
         }
-        _ => vec![Verdict::advice(text)],
+        _ => vec![advice(text)],
     }
 }

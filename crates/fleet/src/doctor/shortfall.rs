@@ -8,18 +8,16 @@ use nic_placement_node::platform::recognise::{
 use nic_placement_node::platform::{MODELS, Model};
 use std::collections::BTreeSet;
 
-/// A device of the machine that the node does not show.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
     /// `GPU`, or the name that the NIC has in the model
     pub what: String,
-    /// the machine's address
     pub address: PciAddress,
 }
 
-/// GPUs and fabric NICs of `model`, at addresses that its sources state, that the node lacks.
+/// GPUs and fabric NICs of `model` that the node lacks, at addresses that its sources state.
 ///
-/// A node with no GPU at its place has other addresses than the model, as another instance type may: it lacks nothing.
+/// A node with no GPU at its place may be another instance type: it lacks nothing.
 pub fn missing(live: &Topology, model: &Model) -> Vec<Missing> {
     let Some(known) = model.topology().filter(|_| model.addresses) else {
         return Vec::new();
@@ -47,8 +45,8 @@ pub fn missing(live: &Topology, model: &Model) -> Vec<Missing> {
     gpus.chain(nics).collect()
 }
 
-/// The number of GPUs of a machine of this product, if all known machines of that name have as many and nothing else
-/// contradicts that the node is one.
+/// The number of GPUs of this product, if all known machines of that name that may be this node
+/// have as many.
 pub fn gpus_of_the_product(dmi: &Dmi, live: &Topology) -> Option<usize> {
     let of_the_name = MODELS
         .iter()

@@ -2,16 +2,16 @@
 //! which the program holds; here stands which function judges it.
 #![forbid(unsafe_code)]
 
-use super::{Examined, Verdict, gpudirect, host, installation, links, ports, redirect};
+use super::{Examined, Verdicts, gpudirect, host, installation, links, ports, redirect};
 use std::sync::LazyLock;
 
-/// The page, with a section `### CODE` for each check: its title, and items `- **WORD** TEXT`, each in one line.
-/// The check of the admin's arguments, whose `fail` drains no node: all nodes may share that file.
+/// Its `fail` drains no node: all nodes may share the admin's arguments.
 pub const CONFIGURATION: &str = "configuration";
 
+/// A section `### CODE` for each check: its title, and items `- **WORD** TEXT`, each in one line.
 pub(super) const PAGE: &str = include_str!("../../../../docs/checks.md");
 
-type Judge = fn(&Examined) -> Vec<Verdict>;
+type Judge = fn(&Examined) -> Verdicts;
 
 /// The function of each check, in the order in which checks are printed.
 const JUDGES: [(&str, Judge); 34] = [
@@ -51,7 +51,6 @@ const JUDGES: [(&str, Judge); 34] = [
     ("odd", host::odd),
 ];
 
-/// All checks, in the order in which they are printed.
 pub static CHECKS: LazyLock<Vec<Check>> = LazyLock::new(|| {
     JUDGES
         .iter()
@@ -59,14 +58,12 @@ pub static CHECKS: LazyLock<Vec<Check>> = LazyLock::new(|| {
         .collect()
 });
 
-/// One thing that is looked at.
-#[derive(Debug)]
 pub struct Check {
     /// its name in commands, scripts and reports: it does not change
     pub code: &'static str,
     /// the question, in a few words
     pub title: String,
-    /// words and what they say: `reads`, each level and when it is that, `why`, `do`, and the `source` of it all
+    /// words and their texts: `reads`, each level, `why`, `do`, `source`
     pub rows: Vec<(&'static str, &'static str)>,
     pub(super) judge: Judge,
 }

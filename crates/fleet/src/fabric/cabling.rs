@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct NicPort {
     /// the node, up to its first dot
     pub node: String,
-    /// the RDMA device (`mlx5_0`), the network interface (`ens1f0np0`), or another name of the source's (`HCA-1`)
+    /// the RDMA device (`mlx5_0`), the interface (`ens1f0np0`), or a source's own name (`HCA-1`)
     pub nic: String,
     /// from 1; an interface is a port of its own, and has 1
     pub port: u8,
@@ -23,18 +23,16 @@ pub struct SwitchPort {
     pub port: String,
 }
 
-/// A NIC's port and the end of its cable, if it has a link.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cable {
     pub nic: NicPort,
     pub to: Option<SwitchPort>,
 }
 
-/// The cables that all sources together list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cabling {
     pub cables: BTreeSet<Cable>,
-    /// cables of NICs whose description names no node: `nic.node` is empty, and `nic.guid` identifies the NIC
+    /// cables of NICs whose description names no node; `nic.guid` identifies the NIC
     pub unnamed: BTreeSet<Cable>,
     /// the name of each switch, by its GUID or chassis id, else by its name
     pub switches: BTreeMap<String, String>,
@@ -42,6 +40,5 @@ pub struct Cabling {
     pub trunks: BTreeSet<(SwitchPort, SwitchPort)>,
     /// true if a source lists links between switches; LLDP on nodes does not
     pub tells_trunks: bool,
-    /// oddities of the sources, in their order
     pub notes: Vec<String>,
 }

@@ -1,8 +1,7 @@
 //! Cables that are not where those of most nodes are: exchanged, in another order, on another rail's switch, without a link.
 #![forbid(unsafe_code)]
 
-use super::kinds::{CableKind, CableLayout, CablePlace, SlotCable};
-use super::layout::Rails;
+use super::kinds::{CableKind, CableLayout, CablePlace, Rails, SlotCable};
 use super::names::{PortKey, natural};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,9 +31,7 @@ pub struct FaultyCable {
     pub node: String,
     /// the NIC, with its port where it has several
     pub nic: String,
-    /// the switch that it is on; `null` without a link
     pub on: Option<String>,
-    /// the rail of `on`
     pub on_rail: Option<usize>,
     /// the switch that most nodes beside it have there
     pub belongs: Option<String>,
@@ -44,18 +41,15 @@ pub struct FaultyCable {
 /// Nodes among which a tie is noted for any NIC.
 const FEW_NODES: usize = 4;
 
-/// A cable that is elsewhere.
 #[derive(Clone, Copy)]
 struct Stray<'a> {
     kind: &'a CableKind<'a>,
     cable: &'a SlotCable<'a>,
 }
 
-/// Faults, and oddities that need not be wrong.
 #[derive(Default)]
 pub(super) struct Faults<'a> {
     pub(super) faults: Vec<CableFault>,
-    /// sentences about nodes
     pub(super) doubts: BTreeMap<String, BTreeSet<&'a str>>,
     /// nodes whose NICs are in this order of rails: a permutation of the usual one
     pub(super) orders: BTreeMap<String, BTreeSet<&'a str>>,
@@ -69,7 +63,7 @@ impl<'a> Faults<'a> {
         for kind in rails.kinds.iter().filter(is_recognised) {
             let of_gpus: BTreeSet<&PortKey> =
                 kind.nodes.iter().flat_map(|node| &node.rails).collect();
-            // a few nodes may have as many for one order as for another; of many, NICs without an order are for storage
+            // few nodes may tie; NICs without an order on many are for storage
             let may_tie = |slot: usize| match of_gpus.is_empty() {
                 true => kind.nodes.len() <= FEW_NODES,
                 false => of_gpus.contains(&kind.slots[slot]),
@@ -152,8 +146,8 @@ impl<'a> Faults<'a> {
         self.doubts.entry(text).or_default().insert(node);
     }
 
-    /// Two strays are exchanged if each is where the other belongs, those of one node before those of two; any such pair
-    /// puts both right, since the ports of a switch are alike.
+    /// Strays are exchanged if each is where the other belongs, those of one node before those of
+    /// two; any such pair will do, since a switch's ports are alike.
     fn between_nodes(&mut self, rails: &Rails, mut left: Vec<Stray<'a>>) {
         for is_in_node in [true, false] {
             // strays without their other half so far

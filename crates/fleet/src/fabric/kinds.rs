@@ -6,15 +6,15 @@
 #![forbid(unsafe_code)]
 
 use super::names::{NodeCables, PortKey, are_names};
+use crate::majority;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A node with fewer ports is of a kind if at most one in so many is missing, as `audit` has it.
 const PART: usize = 4;
-/// The most common kinds, to which nodes with fewer ports are added: the time must not grow with the square of the input.
+/// The time must not grow with the square of the input.
 const MOST_CENTRES: usize = 64;
 
-/// The spread of a node's NICs over switches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CableLayout {
@@ -43,7 +43,6 @@ pub struct CableKind<'a> {
     pub rail_of: Vec<Option<usize>>,
     /// true for each slot of the fabric: not of a storage or management NIC
     pub is_fabrics: Vec<bool>,
-    /// switches of the fabric
     pub switches: BTreeSet<&'a str>,
 }
 
@@ -54,7 +53,6 @@ pub struct SlotCable<'a> {
     pub place: CablePlace<'a>,
 }
 
-/// The switch of a cable, beside the switch where it belongs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum CablePlace<'a> {
     Right {
@@ -77,7 +75,6 @@ pub enum CablePlace<'a> {
 }
 
 impl<'a> SlotCable<'a> {
-    /// The switch that it is on.
     pub fn at(&self) -> Option<&'a str> {
         match self.place {
             CablePlace::Right { at } | CablePlace::Elsewhere { at, .. } => Some(at),
@@ -123,7 +120,7 @@ impl CableKind<'_> {
 }
 
 /// The kinds of nodes, the weightiest first: many nodes with many NICs.
-pub fn kinds<'a>(nodes: &'a [NodeCables<'a>]) -> Vec<CableKind<'a>> {
+fn kinds<'a>(nodes: &'a [NodeCables<'a>]) -> Vec<CableKind<'a>> {
     let mut sets: BTreeMap<BTreeSet<&PortKey>, Vec<&NodeCables>> = BTreeMap::new();
     for node in nodes {
         let set = node.ports.iter().map(|(key, _)| key).collect();
@@ -144,7 +141,7 @@ pub fn kinds<'a>(nodes: &'a [NodeCables<'a>]) -> Vec<CableKind<'a>> {
             None => kinds.push((set, members.clone(), members.len())),
         }
     }
-    // rails are made for nodes with many NICs: sixteen of these number them, and not a thousand nodes with two
+    // nodes with many NICs number the rails: sixteen of these, and not a thousand nodes with two
     kinds.sort_by_key(|(set, nodes, _)| usize::MAX - set.len().pow(3) * nodes.len());
     kinds
         .into_iter()
@@ -218,12 +215,125 @@ fn partners<'a>(rows: &[Vec<Option<&'a str>>], slot: usize) -> BTreeMap<&'a str,
         .collect()
 }
 
-/// The switch that has more than half of the votes.
-fn majority<'a>(votes: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let mut votes = Vec::from_iter(votes);
-    votes.sort_unstable();
-    // more than half of a sorted list hold its middle
-    let middle = *votes.get(votes.len() / 2)?;
-    let count = votes.iter().filter(|vote| **vote == middle).count();
-    (count * 2 > votes.len()).then_some(middle)
+#[derive(Default)]
+pub struct Rails<'a> {
+    pub kinds: Vec<CableKind<'a>>,
+    pub of_switch: BTreeMap<&'a str, usize>,
+    /// the NICs of each rail, as the weightiest kind names them
+    pub nics: Vec<Vec<String>>,
+}
+
+impl Rails<'_> {
+    pub fn rail(&self, cable: &SlotCable) -> Option<usize> {
+        self.of_switch.get(cable.at()?).copied()
+    }
+}
+
+/// Slots that share switches, with these switches.
+type Classes<'a> = BTreeMap<Vec<usize>, BTreeSet<&'a str>>;
+
+/// Numbers the rails in the NICs' order of the weightiest kind; switches keep their number for the others.
+pub fn rails<'a>(nodes: &'a [NodeCables<'a>]) -> Rails<'a> {
+    let are_gpus_known = nodes.iter().any(|node| !node.rails.is_empty());
+    let mut found = Rails::default();
+    for mut kind in kinds(nodes) {
+        let (layout, classes) = classes(&kind);
+        kind.layout = layout;
+        kind.switches = classes.values().flatten().copied().collect();
+        // nodes without GPUs beside nodes with GPUs make no rails
+        let has_gpus = kind.nodes.iter().any(|node| !node.rails.is_empty());
+        let has_rails = matches!(layout, CableLayout::RailOptimised | CableLayout::Grouped(_));
+        // servers of a file system or a subnet manager may have a few NICs, on rails or on switches of their own
+        let has_all = [0, classes.len()].contains(&found.nics.len());
+        let may_be_new = has_all && (has_gpus || !are_gpus_known);
+        let mut taken: BTreeSet<usize> = BTreeSet::new();
+        for (slots, switches) in &classes {
+            slots.iter().for_each(|slot| kind.is_fabrics[*slot] = true);
+            if !has_rails || !has_all && !has_gpus {
+                continue;
+            }
+            let known = switches
+                .iter()
+                .filter_map(|switch| found.of_switch.get(switch).copied());
+            let new = || {
+                (0..)
+                    .find(|number| !taken.contains(number))
+                    .filter(|_| may_be_new)
+            };
+            let Some(number) = known.min().or_else(new) else {
+                continue;
+            };
+            taken.insert(number);
+            slots
+                .iter()
+                .for_each(|slot| kind.rail_of[*slot] = Some(number));
+            for switch in switches {
+                found.of_switch.entry(switch).or_insert(number);
+            }
+            if number >= found.nics.len() {
+                found.nics.resize(number + 1, Vec::new());
+            }
+            if found.nics[number].is_empty() {
+                found.nics[number] = slots.iter().map(|slot| kind.nic(*slot)).collect();
+            }
+        }
+        found.kinds.push(kind);
+    }
+    found
+}
+
+/// The layout of a kind, and its classes without those for storage and management.
+fn classes<'a>(kind: &CableKind<'a>) -> (CableLayout, Classes<'a>) {
+    const NONE: (CableLayout, Classes) = (CableLayout::NotRecognised, Classes::new());
+    // for each switch, how many more cables of each slot are right there than elsewhere
+    let mut homes: BTreeMap<&str, BTreeMap<usize, i64>> = BTreeMap::new();
+    let (mut right, mut elsewhere, mut unclear) = (0, 0, 0);
+    for cable in &kind.cables {
+        let mut count = |at, by| *homes.entry(at).or_default().entry(cable.slot).or_default() += by;
+        match cable.place {
+            CablePlace::Right { at } => {
+                right += 1;
+                count(at, 1);
+            }
+            CablePlace::Elsewhere { at, .. } => {
+                elsewhere += 1;
+                count(at, -1);
+            }
+            CablePlace::Unclear { .. } => unclear += 1,
+            CablePlace::NoLink { .. } | CablePlace::Unused => {}
+        }
+    }
+    if right == 0 || right < elsewhere + unclear || elsewhere * 2 > right {
+        return NONE;
+    }
+    // if the sources have other names than the reports, no slot is known as a GPU's
+    let rails = kind.nodes.iter().flat_map(|node| &node.rails);
+    let rails: BTreeSet<&PortKey> = rails.filter(|rail| kind.slots.contains(rail)).collect();
+    let is_gpus = |slot: &usize| rails.is_empty() || rails.contains(&kind.slots[*slot]);
+    let (mut classes, mut cables): (Classes, BTreeMap<usize, i64>) = Default::default();
+    for (switch, mut slots) in homes {
+        slots.retain(|_, count| *count > 0);
+        if slots.keys().any(is_gpus) {
+            *cables.entry(slots.len()).or_default() += slots.values().sum::<i64>();
+            classes
+                .entry(slots.into_keys().collect())
+                .or_default()
+                .insert(switch);
+        }
+    }
+    // of two sizes as common the smaller: NICs for storage often share a switch
+    let size = cables
+        .into_iter()
+        .max_by_key(|(size, count)| (*count, usize::MAX - size));
+    let Some((size, _)) = size else { return NONE };
+    classes.retain(|slots, _| slots.len() == size);
+    let distinct: BTreeSet<&usize> = classes.keys().flatten().collect();
+    let layout = match (classes.len(), size) {
+        (count, size) if distinct.len() != count * size => return NONE,
+        (1, 1) => CableLayout::OneNic,
+        (1, _) => CableLayout::OneLeaf,
+        (_, 1) => CableLayout::RailOptimised,
+        (_, size) => CableLayout::Grouped(size),
+    };
+    (layout, classes)
 }

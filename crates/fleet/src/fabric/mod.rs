@@ -6,7 +6,6 @@
 pub mod cabling;
 pub mod faults;
 mod kinds;
-mod layout;
 pub mod names;
 pub mod rails;
 pub mod sources;

@@ -11,19 +11,14 @@ pub(super) type PortKey = (String, u8);
 /// Ports of all nodes, at most: 200 bytes each.
 const MAX_KEPT: usize = 1 << 20;
 
-/// The names of many nodes.
-#[derive(Debug, Clone, Default)]
+#[derive(Default)]
 pub struct NameBook {
     pub nodes: BTreeMap<String, NodeNames>,
     ports: usize,
 }
 
 impl NameBook {
-    /// Adds a node. Of two reports of one node the lesser counts, so that their order does not matter.
-    ///
-    /// # Errors
-    ///
-    /// There are more ports than can be kept.
+    /// Of two reports of one node the lesser counts, so that their order does not matter.
     pub fn add(&mut self, names: NodeNames) -> Result<(), String> {
         self.ports += names.ports.len();
         if self.ports > MAX_KEPT {
@@ -113,7 +108,6 @@ fn plain_guid(guid: &str) -> Option<String> {
 pub(super) struct NodeCables<'a> {
     pub(super) name: &'a str,
     pub(super) ports: Vec<(PortKey, CableEnds<'a>)>,
-    /// by its report; empty without one
     pub(super) rails: BTreeSet<PortKey>,
     pub(super) is_ethernet: bool,
     /// true if its NICs are named as on the node. An LLDP agent hears on all interfaces, not only on RDMA devices.
@@ -130,10 +124,10 @@ impl<'a> NodeCables<'a> {
     }
 }
 
-/// Ports of a node, at most: more than any node has, so that the time stays linear.
+/// Ports of a node, at most, so that the time stays linear.
 const MAX_PORTS: usize = 64;
 
-/// The cables of each node by its own names, and by the names of `switches`; oddities go to `notes`.
+/// The cables of each node by its own names and those of `switches`.
 pub(super) fn nodes<'a>(
     cabling: &'a Cabling,
     reports: &'a BTreeMap<String, NodeNames>,
@@ -249,7 +243,8 @@ pub(super) fn natural(name: &str) -> Vec<(String, u64)> {
     parts
 }
 
-/// True if `rails=` can name them: two ports of one NIC have one name, and `HCA-1` is the subnet manager's name alone.
+/// True if `rails=` can name them: two ports of one NIC share a name, and `HCA-1` is a subnet
+/// manager's.
 pub(super) fn are_names(nics: &[&str]) -> bool {
     let distinct = BTreeSet::from_iter(nics);
     distinct.len() == nics.len() && !nics.iter().any(|nic| nic.starts_with("HCA-"))

@@ -6,8 +6,7 @@
 
 use super::cabling::{Cabling, SwitchPort};
 use super::faults::{CableFault, Faults};
-use super::kinds::{CableKind, CableLayout, CablePlace};
-use super::layout::{Rails, rails};
+use super::kinds::{CableKind, CableLayout, CablePlace, Rails, rails};
 use super::names::{NameBook, NodeNames, natural, nodes};
 use crate::audit::hostlist::compressed;
 use serde::Serialize;
@@ -27,7 +26,6 @@ pub struct FabricRails {
     pub nodes: Vec<CabledNode>,
 }
 
-/// A rail, over all groups of nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CabledRail {
     pub rail: usize,
@@ -41,11 +39,9 @@ pub struct CabledRail {
     pub ports: usize,
 }
 
-/// Links between the switches of different rails.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RailReach {
-    /// there are no two rails
     NoRails,
     /// switches connect all rails
     Together,
@@ -57,7 +53,6 @@ pub enum RailReach {
     NotKnown,
 }
 
-/// A line for the configuration file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct AdvisedLine {
     pub line: String,
@@ -65,7 +60,6 @@ pub struct AdvisedLine {
     pub why: String,
 }
 
-/// A switch with cables of nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CabledSwitch {
     pub switch: String,
@@ -94,7 +88,7 @@ pub struct CabledPort {
 }
 
 impl FabricRails {
-    /// Compares all nodes. Reports of `check --json` add the nodes' own names of NICs, and the NICs that GPUs use.
+    /// Reports of `check --json` add the nodes' own names of NICs, and the NICs that GPUs use.
     pub fn of(cabling: &Cabling, reports: &BTreeMap<String, NodeNames>) -> FabricRails {
         let mut notes = cabling.notes.clone();
         let names = names(cabling, reports);
@@ -173,8 +167,7 @@ impl FabricRails {
             rails: self,
             unread,
         };
-        // JSON can hold all of these structures
-        serde_json::to_string_pretty(&answer).unwrap_or_default() + "\n"
+        crate::to_json(&answer)
     }
 }
 
@@ -273,7 +266,6 @@ fn cabled_nodes(rails: &Rails) -> Vec<CabledNode> {
     all
 }
 
-/// The groups of rails that links between switches connect.
 fn reach(cabling: &Cabling, names: &BTreeMap<String, String>, rails: &Rails) -> RailReach {
     if rails.nics.len() < 2 {
         return RailReach::NoRails;
@@ -325,7 +317,6 @@ fn line(line: String, why: &str) -> AdvisedLine {
     }
 }
 
-/// The kinds whose NICs have a rail each.
 fn rail_optimised<'a>(rails: &'a Rails<'a>) -> impl Iterator<Item = &'a CableKind<'a>> {
     rails
         .kinds
@@ -391,7 +382,7 @@ fn by_switches(rails: &Rails) -> Option<AdvisedLine> {
 /// The facts of one node's NICs: the subject in its report, what about it, its value.
 pub type CableFacts = Vec<(String, String, String)>;
 
-/// The place of each NIC, as facts that `audit` compares: by rails, which are the same in each pod.
+/// The place of each NIC for `audit`: by rails, which are the same in each pod.
 pub fn positions<'a>(rails: &'a FabricRails, names: &NameBook) -> Vec<(&'a str, CableFacts)> {
     let mut all = Vec::new();
     for CabledNode { node, nics } in &rails.nodes {

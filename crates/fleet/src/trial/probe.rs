@@ -56,7 +56,7 @@ pub struct CopyRates {
     pub to_host_mb_s: f64,
 }
 
-/// A task's GPUs of the driver, compared with those that the plugin took for its own.
+/// A task's GPUs by the driver, beside those that the plugin took.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Identity {
     Agrees,
@@ -85,7 +85,7 @@ impl Probe {
     }
 }
 
-/// Of several drivers with devices the one that agrees most counts: an Intel processor's own GPU is beside others.
+/// The driver that agrees most counts: an Intel processor's own GPU is beside others.
 pub fn judge(probe: &Probe) -> Identity {
     let Some(taken) = &probe.taken else {
         return Identity::NotPlaced;
@@ -110,7 +110,7 @@ pub fn judge(probe: &Probe) -> Identity {
         Identity::Agrees => 0,
         Identity::Order => 1,
         Identity::Differs { driver, .. } if driver.iter().any(|device| taken.contains(device)) => 2,
-        // a driver that does not answer may be the one with the GPUs that were taken
+        // the silent driver may have the GPUs that were taken
         _ if !errors.is_empty() => 4,
         Identity::Differs { driver, .. } if !driver.is_empty() => 3,
         _ => 5,

@@ -43,11 +43,10 @@ pub struct TriedWay {
     /// tasks that were bound, and have these CPUs
     pub bound: usize,
     pub bound_elsewhere: usize,
-    /// tasks that run on the NUMA nodes of their GPUs alone, of those whose GPUs are known
+    /// tasks that run on the NUMA nodes of their GPUs alone, where these are known
     pub near: Near,
     /// the same without placement
     pub near_without: Near,
-    /// memory policies
     pub memory: BTreeMap<String, usize>,
 }
 
@@ -72,9 +71,9 @@ pub struct Effect {
     pub program: String,
     pub unit: String,
     pub not_tried: Option<String>,
-    /// by `near`, `default` and `far`, and by round: one that gave none is not there
+    /// by `near`, `default` and `far`, and by round, if it gave one
     pub figures: BTreeMap<String, BTreeMap<usize, f64>>,
-    /// bytes that left by each NIC of both nodes, in the first round of each side
+    /// bytes by each NIC of both nodes, in each side's first round
     pub bytes: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
@@ -169,12 +168,10 @@ pub fn faults(report: &TrialReport) -> Vec<String> {
         .collect()
 }
 
-/// Above the rows of several reports.
 pub const HEADING: &str = "| machine | releases | other programs that agree | tasks whose GPUs the driver confirms | far against near |\n\
                            |---|---|---|---|---|\n";
 
 impl TrialReport {
-    /// Its row below [`HEADING`].
     pub fn row(&self) -> String {
         let tried = self
             .witnesses
@@ -196,11 +193,9 @@ impl TrialReport {
     }
 
     pub fn to_json(&self) -> String {
-        // its maps have texts as keys: it cannot fail
-        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+        crate::to_json(self)
     }
 
-    /// One page.
     pub fn to_markdown(&self) -> String {
         let mut page = format!("# Trial: {}\n\n", cell(&self.machine));
         if self.played {
@@ -294,7 +289,6 @@ fn row<const CELLS: usize>(cells: [String; CELLS]) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// The row of a program that was not tried.
 fn untried(name: &str, why: &str, cells: usize) -> String {
     format!(
         "| {name} | not tried: {} |{}\n",

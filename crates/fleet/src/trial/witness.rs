@@ -49,9 +49,8 @@ impl Witness {
 }
 
 /// The key by which the GPUs of two pictures are matched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub enum GpusBy {
-    /// PCI addresses
     Address,
     /// positions: a matrix has no addresses
     Position,
@@ -77,7 +76,7 @@ impl Comparison {
     }
 }
 
-/// Paths of all pairs of GPU and NIC, devices that one of the two pictures lacks, and NUMA nodes of GPUs. NICs are matched by
+/// Paths of all pairs, devices that one picture lacks, NUMA nodes of GPUs. NICs are matched by
 /// name.
 pub fn compare(ours: &Topology, theirs: &Topology, by: GpusBy) -> (usize, Vec<Disagreement>) {
     let mut all = Comparison::default();

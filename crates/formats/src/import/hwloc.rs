@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 
 mod cpu;
-mod distance;
 mod gpu;
 mod nic;
 mod object;
@@ -23,19 +22,17 @@ use object::Objects;
 /// The most findings about one file: a broken file can have one for each of its objects.
 const MAX_DIAGNOSTICS: usize = 100;
 
-/// Reads a machine; `provenance` says where the text is from.
 pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>)> {
     let document = xml::parse(text)?;
     let file = Objects::new(&document)?;
-    let topology = Topology::empty(&machine_name(&file), provenance);
     let mut to = Imported {
-        topology,
+        topology: Topology::empty(&machine_name(&file), provenance),
         diagnostics: Vec::new(),
     };
     to.topology.processor = cpu::processor(&file);
     cpu::numa_nodes(&file, &mut to)?;
     cpu::pus(&file, &mut to)?;
-    distance::distances(&file, &mut to);
+    cpu::distances(&file, &mut to);
     let bus = pci::Bus::new(&file, &mut to)?;
     gpu::gpus(&bus, &mut to)?;
     nic::nics(&bus, &mut to)?;
@@ -53,10 +50,8 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
     if diagnostics.len() > MAX_DIAGNOSTICS {
         let more = diagnostics.len() - MAX_DIAGNOSTICS;
         diagnostics.truncate(MAX_DIAGNOSTICS);
-        diagnostics.push(Diagnostic::new(
-            "hwloc",
-            format!("{} about this file", counted(more, "more finding")),
-        ));
+        let more = format!("{} about this file", counted(more, "more finding"));
+        diagnostics.push(Diagnostic::new("hwloc", more));
     }
     Ok((topology, diagnostics))
 }
@@ -67,27 +62,16 @@ fn machine_name(file: &Objects) -> String {
         .into_iter()
         .find_map(|key| file.machine_info(key));
     let plain = |c: char| if DeviceName::may_hold(c) { c } else { '-' };
-    let name: String = said
-        .unwrap_or_default()
-        .trim()
-        .chars()
-        .take(DeviceName::MAX)
-        .map(plain)
-        .collect();
-    if DeviceName::is_one(&name) {
-        name
-    } else {
-        "hwloc-machine".to_string()
+    let letters = said.unwrap_or_default().trim().chars();
+    let name: String = letters.take(DeviceName::MAX).map(plain).collect();
+    match DeviceName::is_one(&name) {
+        true => name,
+        false => "hwloc-machine".to_string(),
     }
 }
 
 /// Free text as a topology may hold it; `None` if nothing is left.
 fn free_text(text: &str) -> Option<String> {
-    let kept: String = text
-        .trim()
-        .chars()
-        .filter(|c| !c.is_control())
-        .take(MAX_TEXT)
-        .collect();
-    (!kept.is_empty()).then_some(kept)
+    let kept = text.trim().chars().filter(|c| !c.is_control());
+    Some(kept.take(MAX_TEXT).collect()).filter(|kept: &String| !kept.is_empty())
 }

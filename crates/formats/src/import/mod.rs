@@ -12,7 +12,9 @@ mod xml;
 pub use crate::manifest::BadText;
 
 use nic_placement_core::diagnostic::{Diagnostic, Shown};
-use nic_placement_core::topology::{Arch, CpuSet, CpuVendor, NumaNode, Processor, Topology, X86};
+use nic_placement_core::topology::{
+    Arch, CpuSet, CpuVendor, HostBridge, NumaNode, PciAddress, Processor, Topology, X86,
+};
 
 /// The most bytes of one file: the largest hwloc XML known, of a 1,792-CPU machine, has 2.5 MB.
 pub const MAX_BYTES: usize = 16 * 1024 * 1024;
@@ -23,7 +25,6 @@ type Result<T, E = BadText> = std::result::Result<T, E>;
 const AMAZON: u16 = 0x1d0f;
 const CRAY: u16 = 0x17db;
 
-/// A node as it is read, and findings about its text.
 struct Imported {
     topology: Topology,
     diagnostics: Vec<Diagnostic>,
@@ -45,21 +46,64 @@ fn numa_node(os_index: u32, cpus: CpuSet) -> NumaNode {
 }
 
 /// `None` for an x86 without its maker, family and model.
-fn processor(arch: Arch, x86: impl FnOnce() -> Option<(CpuVendor, u32, u32)>) -> Option<Processor> {
-    let x86 = match arch {
-        Arch::X86 => Some(x86().map(|(vendor, family, model)| X86 {
+fn processor(
+    arch: Arch,
+    vendor: Option<&str>,
+    family: Option<u32>,
+    model: Option<u32>,
+) -> Option<Processor> {
+    let x86 = || {
+        let vendor = CpuVendor::from_word(vendor?)?;
+        let (family, model) = (family?, model?);
+        Some(X86 {
             vendor,
             family,
             model,
-        })?),
-        Arch::Arm | Arch::Power => None,
+        })
+    };
+    let x86 = if arch == Arch::X86 {
+        Some(x86()?)
+    } else {
+        None
     };
     Some(Processor { arch, x86 })
 }
 
-/// Text from a file as a message may show it: short, and without characters that move a terminal's cursor.
+/// Foreign text as a message may show it.
 fn shown(text: &str) -> Shown<'_> {
     Shown::word(text, 60)
+}
+
+/// A set as words of 32 bits, highest first, without their leading zeros: `0x0000ffff,,1`.
+fn mask(text: &str) -> Option<CpuSet> {
+    let padded = |word: &str| {
+        let digits = word.strip_prefix("0x").unwrap_or(word);
+        (digits.len() <= 8).then(|| format!("{digits:0>8}"))
+    };
+    let padded: Option<String> = text.split(',').map(padded).collect();
+    CpuSet::from_mask(&padded?).ok()
+}
+
+/// A function's host bridge where the file tells none: that of its bus.
+fn host_of(address: PciAddress) -> HostBridge {
+    let PciAddress { domain, bus, .. } = address;
+    HostBridge { domain, bus }
+}
+
+/// The first function of the n-th bus from a domain on.
+fn nth_bus(domain: u32, nth: u32) -> PciAddress {
+    PciAddress {
+        domain: domain + (nth >> 8),
+        bus: nth as u8,
+        device: 0,
+        function: 0,
+    }
+}
+
+/// A number as programs write it: two forms of one, such as `GPU7` and `GPU007`, would be two devices.
+fn number(digits: &str) -> Option<u32> {
+    let number = digits.parse::<u32>().ok();
+    number.filter(|number| number.to_string() == digits)
 }
 
 /// A number of at most so many hexadecimal digits.

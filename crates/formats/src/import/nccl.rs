@@ -14,7 +14,6 @@
 //! [`Topology::path_type`] merges them too.
 #![forbid(unsafe_code)]
 
-mod cpu;
 mod device;
 mod values;
 mod write;
@@ -24,12 +23,12 @@ mod tests;
 
 pub use write::write;
 
-use super::{BadText, shown, xml};
+use super::{BadText, host_of, nth_bus, numa_node, shown, xml};
 use nic_placement_core::diagnostic::{Diagnostic, counted};
-use nic_placement_core::topology::file::MAX_PCI;
+use nic_placement_core::topology::file::{MAX_NUMA_NODES, MAX_PCI};
 use nic_placement_core::topology::{
-    DeviceName, NicIndex, PciAddress, PciFunction, PciParent, PciTree, PcieLink, Provenance,
-    Topology,
+    Arch, CpuSet, DeviceName, NicIndex, PciAddress, PciFunction, PciParent, PciTree, PcieLink,
+    Processor, Provenance, Topology,
 };
 use roxmltree::{Document, Node};
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,7 +45,7 @@ const INVENTED_PORTS: u32 = 0xffff_0000;
 const MAX_LEVELS: usize = PciTree::MAX_DEPTH / 2 + 1;
 /// The most unknown elements to report.
 const MAX_UNKNOWN: usize = 16;
-/// The most findings to keep: a file can have very many mistakes, and further ones are only counted.
+/// Further findings are only counted.
 const MAX_FINDINGS: usize = 64;
 /// A PCI-to-PCI bridge.
 const BRIDGE: u32 = 0x06_0400;
@@ -78,7 +77,7 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
             .filter_map(|device| device.attribute("busid")?.trim().parse().ok())
             .collect(),
         functions: 0,
-        invented: 0,
+        ports: 0,
         names: BTreeMap::new(),
         nameless: Vec::new(),
         fused: Vec::new(),
@@ -88,12 +87,10 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
     Ok(reader.finish())
 }
 
-/// The children that are elements.
 fn elements<'a>(parent: Element<'a>) -> impl Iterator<Item = Element<'a>> {
     parent.children().filter(|child| child.is_element())
 }
 
-/// True if `parent` has a child of this name.
 fn has(parent: Element<'_>, name: &str) -> bool {
     elements(parent).any(|child| child.has_tag_name(name))
 }
@@ -114,7 +111,8 @@ struct Reader<'a> {
     /// the `busid` of each `<pci>` that is no switch
     devices: BTreeSet<PciAddress>,
     functions: usize,
-    invented: u32,
+    /// invented downstream ports
+    ports: u32,
     /// the NIC of each name, and where it was seen
     names: BTreeMap<DeviceName, (NicIndex, usize)>,
     /// NICs of which the file has only the address
@@ -123,7 +121,6 @@ struct Reader<'a> {
     unknown: BTreeSet<String>,
 }
 
-/// The place of a `<pci>`.
 #[derive(Clone, Copy)]
 struct Place {
     parent: PciParent,
@@ -132,7 +129,7 @@ struct Place {
 }
 
 impl<'a> Reader<'a> {
-    /// The line of a position: slow, since it scans the text, so for errors only.
+    /// Slow, since it scans the text: for errors only.
     fn line(&self, position: usize) -> u32 {
         self.document.text_pos_at(position).row
     }
@@ -197,12 +194,91 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    fn cpu(&mut self, cpu: Element<'a>) -> Result<(), BadText> {
+        // a file of a multi-node NVLink domain has all its hosts, with the same addresses in each
+        if let Some(host) = cpu.attribute("host_hash") {
+            let first = *self.host.get_or_insert(host);
+            if first != host {
+                let (host, first) = (shown(host), shown(first));
+                let problem = format!(
+                    "`host_hash` is `{host}` here and `{first}` before: the file describes several hosts, and a topology one"
+                );
+                return Err(self.bad(cpu, problem));
+            }
+        }
+        if self.topology.processor.is_none() {
+            self.topology.processor = processor(cpu);
+        }
+        let index = self.cpus.len() as u32;
+        let numa_node = self.numa_node(cpu)?;
+        let place = Place {
+            parent: PciParent::Host(host_of(nth_bus(INVENTED_HOSTS + index, 0))),
+            numa_node,
+            level: 1,
+        };
+        for child in elements(cpu) {
+            match child.tag_name().name() {
+                "pci" => self.pci(child, place)?,
+                "nic" => self.nic(child, None, None)?,
+                _ => self.unknown(child),
+            }
+        }
+        Ok(())
+    }
+
+    /// The NUMA node of a `<cpu>`; `None` if the kernel did not tell it (-1).
+    fn numa_node(&mut self, cpu: Element<'a>) -> Result<Option<u32>, BadText> {
+        let text = cpu.attribute("numaid");
+        if text.is_none() {
+            self.note("<cpu>", "no `numaid`: what is below it has no NUMA node");
+        }
+        let text = text.unwrap_or("-1");
+        let number = text.trim().parse::<i64>().ok();
+        let number = number.filter(|number| (-1..MAX_NUMA_NODES as i64).contains(number));
+        let number = number.ok_or_else(|| {
+            let text = shown(text);
+            let expected = format!("expected -1 or a number below {MAX_NUMA_NODES}");
+            self.bad(cpu, format!("`numaid` `{text}`: {expected}"))
+        })?;
+        if let Some(first) = self.cpus.insert(number, cpu.range().start) {
+            return Err(self.second(cpu, format!("`numaid` `{number}`"), first));
+        }
+        let Ok(os_index) = u32::try_from(number) else {
+            return Ok(None);
+        };
+        let mut cpus = CpuSet::new();
+        if let Some(text) = cpu.attribute("affinity") {
+            cpus = values::affinity(text).ok_or_else(|| {
+                let text = shown(text);
+                let expected = "expected a mask such as `ffffffff,00000000`";
+                self.bad(cpu, format!("`affinity` `{text}`: {expected}"))
+            })?;
+        }
+        // an offset marks a part of a mask, from a system that Slurm does not run on
+        let mut others = self.topology.numa_nodes.iter();
+        let finding = if cpu
+            .attribute("affinity_offset")
+            .is_some_and(|offset| offset != "0")
+        {
+            Some("has an offset".to_string())
+        } else {
+            // seen in a cloud provider's file: the same mask for all nodes
+            let other = others.find(|other| other.cpus.intersects(&cpus));
+            other.map(|other| format!("names CPUs of NUMA node {} too", other.os_index))
+        };
+        if let Some(finding) = finding {
+            let finding = format!("`affinity` {finding}: its CPUs are not used");
+            self.note(format!("numaid {number}"), finding);
+            cpus = CpuSet::new();
+        }
+        self.topology.numa_nodes.push(numa_node(os_index, cpus));
+        Ok(Some(os_index))
+    }
+
     fn pci(&mut self, pci: Element<'a>, place: Place) -> Result<(), BadText> {
         if place.level > MAX_LEVELS {
-            return Err(self.bad(
-                pci,
-                format!("more than {MAX_LEVELS} `<pci>` inside each other"),
-            ));
+            let problem = format!("more than {MAX_LEVELS} `<pci>` inside each other");
+            return Err(self.bad(pci, problem));
         }
         let is_switch = has(pci, "pci");
         let address = self.address(pci, is_switch)?;
@@ -222,15 +298,12 @@ impl<'a> Reader<'a> {
             },
             ..PciFunction::new(address, place.parent)
         };
-        let gpus: Vec<Element<'a>> = elements(pci)
-            .filter(|child| child.has_tag_name("gpu"))
-            .collect();
+        let gpus = elements(pci).filter(|child| child.has_tag_name("gpu"));
+        let gpus: Vec<Element<'a>> = gpus.collect();
         let is_nic = has(pci, "nic");
-        if is_switch && (is_nic || !gpus.is_empty()) || is_nic && !gpus.is_empty() {
-            return Err(self.bad(
-                pci,
-                format!("`{address}` is more than one of a switch, a GPU and a NIC"),
-            ));
+        if usize::from(is_switch) + usize::from(is_nic) + gpus.len().min(1) > 1 {
+            let problem = format!("`{address}` is more than one of a switch, a GPU and a NIC");
+            return Err(self.bad(pci, problem));
         }
         let vendor = function.vendor;
         self.insert(pci, function)?;
@@ -243,17 +316,23 @@ impl<'a> Reader<'a> {
                 let port = PciFunction {
                     class: Some(BRIDGE),
                     numa_node: place.numa_node,
-                    ..PciFunction::new(self.invent(), PciParent::Bridge(address))
+                    ..PciFunction::new(
+                        nth_bus(INVENTED_PORTS, self.ports),
+                        PciParent::Bridge(address),
+                    )
                 };
+                self.ports += 1;
                 let parent = PciParent::Bridge(port.address);
                 self.insert(pci, port)?;
                 let level = place.level + 1;
-                let place = Place {
-                    parent,
-                    level,
-                    ..place
-                };
-                self.pci(child, place)?;
+                self.pci(
+                    child,
+                    Place {
+                        parent,
+                        level,
+                        ..place
+                    },
+                )?;
             }
         } else if is_nic {
             for child in elements(pci) {
@@ -277,8 +356,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The address of a `<pci>`.  On some machines, switches of virtual bridges may all have the same one, or a NIC's: NCCL tells
-    /// nodes apart by type and address (src/graph/topo.cc, `ncclTopoAddPci`).
+    /// Switches of virtual bridges may all have the same address, or a NIC's: NCCL tells nodes
+    /// apart by type and address (src/graph/topo.cc, `ncclTopoAddPci`).
     fn address(&mut self, pci: Element<'a>, is_switch: bool) -> Result<PciAddress, BadText> {
         let text = pci
             .attribute("busid")
@@ -305,22 +384,14 @@ impl<'a> Reader<'a> {
             _ => {}
         }
         // unlike a port, we write it out again, so its address must be valid in a file
-        let own = |index: usize| PciAddress {
-            domain: INVENTED_SWITCHES + (index >> 8) as u32,
-            bus: (index & 0xff) as u8,
-            device: 0,
-            function: 0,
-        };
-        let free = (0..=MAX_PCI)
-            .map(own)
-            .find(|own| !self.addresses.contains_key(own));
+        let mut own = (0..=MAX_PCI).map(|nth| nth_bus(INVENTED_SWITCHES, nth as u32));
+        let free = own.find(|own| !self.addresses.contains_key(own));
         let invented =
             free.ok_or_else(|| self.bad(pci, format!("more than {MAX_PCI} switches")))?;
         self.addresses.insert(invented, pci.range().start);
-        let whose = if is_devices {
-            "a switch with a device's address"
-        } else {
-            "a second switch of this address"
+        let whose = match is_devices {
+            true => "a switch with a device's address",
+            false => "a second switch of this address",
         };
         self.note(
             address.to_string(),
@@ -329,24 +400,11 @@ impl<'a> Reader<'a> {
         Ok(invented)
     }
 
-    fn invent(&mut self) -> PciAddress {
-        let index = self.invented;
-        self.invented += 1;
-        PciAddress {
-            domain: INVENTED_PORTS + (index >> 8),
-            bus: (index & 0xff) as u8,
-            device: 0,
-            function: 0,
-        }
-    }
-
     fn insert(&mut self, pci: Element<'a>, function: PciFunction) -> Result<(), BadText> {
         self.functions += 1;
         if self.functions > MAX_PCI {
-            return Err(self.bad(
-                pci,
-                format!("more than {MAX_PCI} PCI functions, with those that it implies"),
-            ));
+            let problem = format!("more than {MAX_PCI} PCI functions, with those that it implies");
+            return Err(self.bad(pci, problem));
         }
         self.topology.pci.insert(function);
         Ok(())
@@ -380,4 +438,17 @@ impl<'a> Reader<'a> {
         self.topology.sort();
         (self.topology, self.diagnostics)
     }
+}
+
+/// `arch`, `vendor`, `familyid`, `modelid`.
+fn processor(cpu: Element<'_>) -> Option<Processor> {
+    let arch = match cpu.attribute("arch")? {
+        "x86_64" => Arch::X86,
+        "arm64" => Arch::Arm,
+        "ppc64" => Arch::Power,
+        _ => return None,
+    };
+    let number = |name: &str| cpu.attribute(name)?.parse::<u16>().ok().map(u32::from);
+    let family = number("familyid").and_then(values::family);
+    super::processor(arch, cpu.attribute("vendor"), family, number("modelid"))
 }

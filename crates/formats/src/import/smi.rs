@@ -17,13 +17,13 @@ mod names;
 mod tests;
 mod text;
 
-use super::{BadText, Imported, Result};
+use super::{BadText, Imported, Result, host_of, nth_bus, number};
 use affinity::Affinity;
 use matrix::Matrix;
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::topology::{
-    Gpu, GpuVendor, HostBridge, Nic, NicKind, PathType, PciAddress, PciFunction, PciParent, Port,
-    PortState, Provenance, Topology,
+    Gpu, GpuVendor, Nic, NicKind, PathType, PciAddress, PciFunction, PciParent, Port, PortState,
+    Provenance, Topology,
 };
 use std::collections::BTreeSet;
 
@@ -34,8 +34,7 @@ const FIRST_NIC_BUS: u8 = 0x80;
 /// The most GPUs, and the most NICs, of one text: one bus each.
 const MAX_DEVICES: usize = 128;
 
-/// Reads the output of `nvidia-smi topo -m`, `rocm-smi --showtopo` or `amd-smi topology`, with or without text around it: a
-/// prompt, quotes, fences, timestamps.
+/// With or without text around it: a prompt, quotes, fences, timestamps.
 pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>)> {
     read_with_links(text, "", provenance)
 }
@@ -118,21 +117,16 @@ fn fill(matrix: &Matrix, lines: &[text::TextLine], to: &mut Imported) -> Result<
 
 /// The NUMA node of a NIC: that of the nearest GPUs whose node is known, unless they are at SYS.
 fn nic_node(column: &[PathType], gpus: &[Affinity], name: &str, to: &mut Imported) -> Option<u32> {
-    let known = column
-        .iter()
-        .zip(gpus)
-        .filter_map(|(&kind, gpu)| Some((kind, gpu.node()?)));
+    let known = column.iter().zip(gpus);
+    let known = known.filter_map(|(&kind, gpu)| Some((kind, gpu.node()?)));
     let nearest = known.clone().map(|(kind, _)| kind).min()?;
-    let nodes: BTreeSet<u32> = known
-        .filter(|(kind, _)| *kind == nearest && nearest != PathType::Sys)
-        .map(|(_, node)| node)
-        .collect();
+    let near = known.filter(|(kind, _)| *kind == nearest && nearest != PathType::Sys);
+    let nodes: BTreeSet<u32> = near.map(|(_, node)| node).collect();
     if nodes.len() > 1 {
         let nodes: Vec<String> = nodes.iter().map(u32::to_string).collect();
-        let finding = format!(
-            "is at {nearest} of GPUs of NUMA nodes {}: its own is not known",
-            nodes.join(", ")
-        );
+        let nodes = nodes.join(", ");
+        let finding =
+            format!("is at {nearest} of GPUs of NUMA nodes {nodes}: its own is not known");
         to.note(name, finding);
         return None;
     }
@@ -140,21 +134,14 @@ fn nic_node(column: &[PathType], gpus: &[Affinity], name: &str, to: &mut Importe
 }
 
 fn invented(bus: u8) -> PciAddress {
-    PciAddress {
-        domain: INVENTED_DOMAIN,
-        bus,
-        device: 0,
-        function: 0,
-    }
+    nth_bus(INVENTED_DOMAIN, bus.into())
 }
 
 /// A function below a host bridge of its own.
 fn alone(address: PciAddress) -> PciFunction {
-    let PciAddress { domain, bus, .. } = address;
-    PciFunction::new(address, PciParent::Host(HostBridge { domain, bus }))
+    PciFunction::new(address, PciParent::Host(host_of(address)))
 }
 
-/// The number of a label such as `GPU3`.
 fn gpu_number(label: &str) -> Option<u32> {
     number(label.strip_prefix("GPU")?)
 }
@@ -162,12 +149,6 @@ fn gpu_number(label: &str) -> Option<u32> {
 /// True for the matrix's own word for a NIC, such as `NIC3`, which the legend explains.
 fn is_nic_number(label: &str) -> bool {
     label.strip_prefix("NIC").and_then(number).is_some()
-}
-
-/// No tool writes `GPU007`, and two forms of one number would be two devices.
-fn number(digits: &str) -> Option<u32> {
-    let number = digits.parse::<u32>().ok();
-    number.filter(|number| number.to_string() == digits)
 }
 
 /// Labels for a message: all if there are few, else the first ones.

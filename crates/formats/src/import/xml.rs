@@ -18,7 +18,7 @@ const MAX_ATTRIBUTES: usize = 64;
 const MAX_NAMESPACES: usize = 16;
 
 /// Reads a document.  hwloc writes a document type without content, which is accepted.
-pub(super) fn parse(text: &str) -> Result<Document<'_>> {
+pub fn parse(text: &str) -> Result<Document<'_>> {
     if text.len() > MAX_BYTES {
         return Err(BadText::new(0, format!("longer than {MAX_BYTES} bytes")));
     }
@@ -46,7 +46,7 @@ pub(super) fn parse(text: &str) -> Result<Document<'_>> {
     Ok(document)
 }
 
-/// Refuses texts that would be slow to parse.  Up to the first error it sees the same tags as the parser.
+/// Refuses texts that would be slow to parse; up to the first error it sees the parser's tags.
 fn count(text: &str) -> Result<()> {
     let (mut depth, mut namespaces, mut at) = (0usize, 0, 0);
     while let Some(found) = text[at..].find('<') {
@@ -134,7 +134,6 @@ impl Tag {
     }
 }
 
-/// An error at a byte of the text.
 fn bad(text: &str, at: usize, problem: String) -> BadText {
     let line = text[..at].matches('\n').count() + 1;
     BadText::new(u32::try_from(line).unwrap_or(u32::MAX), problem)

@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 use super::Scene;
-use super::shape::{Looks, Tone};
 use super::width::Font;
 use nic_placement_core::placement::Excluded;
 use nic_placement_core::policy::gbps;
@@ -11,25 +10,17 @@ use nic_placement_core::topology::{
 };
 use std::collections::BTreeSet;
 
-/// A device's box.
-pub(super) struct Card {
-    pub(super) looks: Looks,
-    /// the text that a viewer shows when the pointer rests on it
-    pub(super) tip: String,
-    pub(super) lines: Vec<Line>,
+pub struct Card {
+    pub class: &'static str,
+    pub tip: String,
+    /// the texts at the left and at the right of each line
+    pub lines: Vec<[Piece; 2]>,
 }
 
-/// A line of it.
-pub(super) struct Line {
-    pub(super) left: Piece,
-    pub(super) right: Piece,
-}
-
-/// A text and its looks.
-pub(super) struct Piece {
-    pub(super) text: String,
-    pub(super) font: Font,
-    pub(super) tone: Tone,
+pub struct Piece {
+    pub text: String,
+    pub font: Font,
+    pub class: &'static str,
 }
 
 const NAME: Font = Font {
@@ -47,40 +38,36 @@ const WARNING: Font = Font {
 
 impl Card {
     /// between its edge and its text
-    pub(super) const PADDING: f64 = 8.0;
+    pub const PADDING: f64 = 8.0;
     /// from the upper edge to the first base line
-    pub(super) const FIRST: f64 = 16.0;
+    pub const FIRST: f64 = 16.0;
     /// from one base line to the next
-    pub(super) const LINE: f64 = 15.0;
+    pub const LINE: f64 = 15.0;
 
-    pub(super) fn height(&self) -> f64 {
+    pub fn height(&self) -> f64 {
         9.0 + Card::LINE * self.lines.len() as f64
     }
 }
 
-fn fact(text: String, tone: Tone) -> Piece {
-    Piece {
-        text,
-        font: FACT,
-        tone,
-    }
+fn piece(text: impl ToString, font: Font, class: &'static str) -> Piece {
+    let text = text.to_string();
+    Piece { text, font, class }
+}
+
+fn fact(text: impl ToString, class: &'static str) -> Piece {
+    piece(text, FACT, class)
 }
 
 /// Name and address, model, and what the scene says of it.
-pub(super) fn of_gpu(scene: &Scene, index: GpuIndex) -> Card {
+pub fn of_gpu(scene: &Scene, index: GpuIndex) -> Card {
     let gpu = scene.topology.gpu(index);
     let note = scene.notes.get(&index);
-    let is_idle = note.is_none() && !scene.notes.is_empty();
-    let (name, soft) = if is_idle {
-        (Tone::Faint, Tone::Faint)
-    } else {
-        (Tone::Dark, Tone::Soft)
+    let (class, name, soft) = match note.is_none() && !scene.notes.is_empty() {
+        true => ("idle", "faint", "faint"),
+        false => ("gpu", "dark", "soft"),
     };
-    let partition = gpu
-        .partition
-        .map(|part| format!(", part {part}"))
-        .unwrap_or_default();
-    let title = format!("GPU {index}{partition}");
+    let part = gpu.partition.map(|part| format!(", part {part}"));
+    let title = format!("GPU {index}{}", part.unwrap_or_default());
     let vendor = match gpu.vendor {
         GpuVendor::Nvidia => "NVIDIA",
         GpuVendor::Amd => "AMD",
@@ -88,180 +75,92 @@ pub(super) fn of_gpu(scene: &Scene, index: GpuIndex) -> Card {
     };
     let model = scene.models.get(index.0).copied().flatten();
     let model = model.map_or(format!("{vendor}, model unknown"), str::to_string);
-    let uuid = gpu
-        .uuid
-        .iter()
-        .map(|uuid| format!(", {uuid}"))
-        .collect::<String>();
-    let tip = format!("{title}: {model}{uuid}");
-    let first = Line {
-        left: Piece {
-            text: title,
-            font: NAME,
-            tone: name,
-        },
-        right: fact(gpu.address.described().unwrap_or_default(), soft),
-    };
-    let mut lines = vec![first];
+    let uuid = gpu.uuid.as_ref().map(|uuid| format!(", {uuid}"));
+    let tip = format!("{title}: {model}{}", uuid.unwrap_or_default());
+    let address = gpu.address.described().unwrap_or_default();
+    let mut lines = vec![[piece(title, NAME, name), fact(address, soft)]];
     if Scene::common_model(&scene.models).is_none() {
-        lines.push(Line {
-            left: fact(model, soft),
-            right: fact(String::new(), soft),
-        });
+        lines.push([fact(model, soft), fact("", soft)]);
     }
     if !scene.notes.is_empty() {
-        let note = note.map_or("no task has it".to_string(), String::clone);
-        lines.push(Line {
-            left: fact(note, soft),
-            right: fact(String::new(), soft),
-        });
+        let note = note.map_or("no task has it", String::as_str);
+        lines.push([fact(note, soft), fact("", soft)]);
     }
-    Card {
-        looks: if is_idle { Looks::IdleGpu } else { Looks::Gpu },
-        tip,
-        lines,
-    }
+    Card { class, tip, lines }
 }
 
 /// Name and rate, address and interfaces; a line for each port of several.  A NIC that no GPU is given has one line.
-pub(super) fn of_nic(scene: &Scene, index: NicIndex) -> Card {
-    let nic = scene.topology.nic(index);
-    let placement = scene.placement;
-    let left_out: Vec<&Excluded> = placement
-        .excluded
-        .iter()
-        .filter(|out| out.name == nic.name)
-        .collect();
+pub fn of_nic(scene: &Scene, index: NicIndex) -> Card {
+    let (nic, placement) = (scene.topology.nic(index), scene.placement);
+    let left_out = placement.excluded.iter();
+    let left_out: Vec<&Excluded> = left_out.filter(|out| out.name == nic.name).collect();
     let is_out = |port: &Port| {
-        left_out
-            .iter()
-            .any(|out| out.port.is_none_or(|number| number == port.number))
+        let of_port = |out: &&Excluded| out.port.is_none_or(|number| number == port.number);
+        left_out.iter().any(of_port)
     };
-    let is_down = |port: &Port| {
-        matches!(
-            port.state,
-            PortState::Down | PortState::Init | PortState::Armed
-        )
-    };
+    let is_down = |port: &Port| !matches!(port.state, PortState::Active | PortState::Unknown);
     let is_all_out = left_out.iter().any(|out| out.port.is_none()) || nic.ports.iter().all(is_out);
     let is_libfabrics = is_chosen_by_libfabric(nic) && is_all_out;
     let is_all_out = is_all_out && !left_out.is_empty() && !is_libfabrics;
     // a port is missed if it would be used: another one that is down is a fact like its rate
     let is_missed = |port: &Port| {
-        let is_broken = placement
-            .broken
-            .iter()
-            .any(|rail| (rail.nic, rail.port) == (index, port.number));
+        let mut broken = placement.broken.iter();
         is_down(port)
-            && (is_broken
+            && (broken.any(|rail| (rail.nic, rail.port) == (index, port.number))
                 || !is_out(port)
                 || placement.rails.is_empty() && !is_for_another_use(nic))
     };
-    let looks = match (nic.ports.iter().any(is_missed), is_all_out) {
-        (true, _) => Looks::Down,
-        (false, true) => Looks::LeftOut,
-        (false, false) => Looks::Nic,
+    let class = match (nic.ports.iter().any(is_missed), is_all_out) {
+        (true, _) => "down",
+        (false, true) => "out",
+        (false, false) => "nic",
     };
-    let (name, soft) = if is_all_out {
-        (Tone::Faint, Tone::Faint)
-    } else {
-        (Tone::Dark, Tone::Soft)
+    let (name, soft) = match is_all_out {
+        true => ("faint", "faint"),
+        false => ("dark", "soft"),
     };
     let status = |port: &Port| match (is_down(port), is_out(port)) {
-        (true, _) if is_missed(port) => Piece {
-            text: format!("port {}", port.state),
-            font: WARNING,
-            tone: Tone::Alarm,
-        },
+        (true, _) if is_missed(port) => piece(format!("port {}", port.state), WARNING, "alarm"),
         (true, _) => fact(format!("{}, port {}", use_of(nic), port.state), soft),
         (false, true) => fact(use_of(nic), soft),
         (false, false) => fact(shared(scene, index).unwrap_or_default(), soft),
     };
-    let of_nic = match nic.ports.as_slice() {
-        [one] => status(one),
-        [] if is_all_out => fact(use_of(nic), soft),
-        _ => fact(String::new(), soft),
+    let (rate, of_nic) = match nic.ports.as_slice() {
+        [one] => (speed(one), status(one)),
+        [] if is_all_out => ("0 ports".to_string(), fact(use_of(nic), soft)),
+        several => (format!("{} ports", several.len()), fact("", soft)),
     };
-    let rate = match nic.ports.as_slice() {
-        [one] => speed(one),
-        several => format!("{} ports", several.len()),
-    };
-    let is_short = is_libfabrics || is_all_out && looks == Looks::LeftOut;
-    if let (true, [port]) = (is_short, nic.ports.as_slice()) {
-        let status = status(port).text;
-        let right = if is_down(port) {
-            status
-        } else {
-            format!("{rate} · {status}")
-        };
-        let font = if is_all_out { FACT } else { NAME };
-        let left = Piece {
-            text: nic.name.to_string(),
-            font,
-            tone: name,
-        };
-        let lines = vec![Line {
-            left,
-            right: fact(right, soft),
-        }];
-        return Card {
-            looks,
-            tip: tip(nic, &left_out),
-            lines,
-        };
-    }
     let address = nic.address.and_then(PciAddress::described);
     let interfaces = (!nic.netdevs.is_empty()).then(|| nic.netdevs.join(" "));
     let places: Vec<String> = address.into_iter().chain(interfaces).collect();
-    let mut lines = vec![
-        Line {
-            left: Piece {
-                text: nic.name.to_string(),
-                font: NAME,
-                tone: name,
-            },
-            right: fact(rate, soft),
-        },
-        Line {
-            left: fact(places.join("  "), soft),
-            right: of_nic,
-        },
-    ];
-    if nic.ports.len() > 1 {
-        let of_port = |port: &Port| {
-            let text = format!("port {}  {}", port.number, speed(port));
-            Line {
-                left: fact(text, soft),
-                right: status(port),
-            }
-        };
-        lines.extend(nic.ports.iter().map(of_port));
-    }
-    Card {
-        looks,
-        tip: tip(nic, &left_out),
-        lines,
-    }
-}
-
-fn tip(nic: &Nic, left_out: &[&Excluded]) -> String {
+    let is_short = is_libfabrics || is_all_out && class == "out";
+    let lines = match (is_short, nic.ports.as_slice()) {
+        (true, [port]) => {
+            let rate = (!is_down(port)).then(|| format!("{rate} · "));
+            let right = rate.unwrap_or_default() + &of_nic.text;
+            let font = if is_all_out { FACT } else { NAME };
+            vec![[piece(&nic.name, font, name), fact(right, soft)]]
+        }
+        (_, ports) => {
+            let mut lines = vec![
+                [piece(&nic.name, NAME, name), fact(rate, soft)],
+                [fact(places.join("  "), soft), of_nic],
+            ];
+            let of_port = |port: &Port| {
+                let text = format!("port {}  {}", port.number, speed(port));
+                [fact(text, soft), status(port)]
+            };
+            lines.extend(ports.iter().filter(|_| ports.len() > 1).map(of_port));
+            lines
+        }
+    };
     let why = left_out.iter().map(|out| match out.port {
         Some(port) => format!("; port {port} is left out: {}", out.why),
         None => format!("; left out: {}", out.why),
     });
-    let places: Vec<String> = nic
-        .address
-        .and_then(PciAddress::described)
-        .into_iter()
-        .chain(nic.netdevs.clone())
-        .collect();
-    format!(
-        "NIC {} {}: {}{}",
-        nic.name,
-        places.join(" "),
-        nic.kind,
-        why.collect::<String>()
-    )
+    let (why, places) = (why.collect::<String>(), places.join(" "));
+    let tip = format!("NIC {} {places}: {}{why}", nic.name, nic.kind);
+    Card { class, tip, lines }
 }
 
 /// EFA and Slingshot have no list of devices: libfabric gives each process its NIC.
@@ -284,23 +183,15 @@ fn use_of(nic: &Nic) -> String {
 
 /// The shares of several GPUs that use a NIC: `2 GPUs, 100 Gb/s each`, `2 GPUs, 90 Gb/s to 110 Gb/s`.
 fn shared(scene: &Scene, nic: NicIndex) -> Option<String> {
-    let users: BTreeSet<GpuIndex> = scene
-        .pairs
-        .iter()
-        .filter(|pair| pair.nic == nic)
-        .map(|pair| pair.gpu)
-        .collect();
-    let of_nic = |gpu: &GpuIndex| {
-        let choices = &scene.placement.gpus.get(gpu.0)?.choices;
-        choices
-            .iter()
-            .find(|choice| scene.placement.rail(choice.rail).nic == nic)
-    };
+    let pairs = scene.pairs.iter().filter(|pair| pair.nic == nic);
+    let users: BTreeSet<GpuIndex> = pairs.map(|pair| pair.gpu).collect();
     // the shares are those of the node's map: true if its users are the ones that are drawn
-    let shares: BTreeSet<Option<u64>> = users
-        .iter()
-        .map(|gpu| of_nic(gpu).filter(|of| of.users == users.len())?.share_mbps)
-        .collect();
+    let share = |gpu: &GpuIndex| {
+        let mut choices = scene.placement.gpus.get(gpu.0)?.choices.iter();
+        let of_nic = choices.find(|choice| scene.placement.rail(choice.rail).nic == nic)?;
+        of_nic.share_mbps.filter(|_| of_nic.users == users.len())
+    };
+    let shares: BTreeSet<Option<u64>> = users.iter().map(share).collect();
     let each = match (shares.first(), shares.last()) {
         (Some(Some(least)), Some(Some(most))) if least < most => {
             format!(", {} to {}", gbps(*least), gbps(*most))

@@ -4,11 +4,10 @@
 //! longer, not denser.
 #![forbid(unsafe_code)]
 
-use super::card::{Card, Line, Piece};
+use super::card::{Card, Piece};
 use super::outline::{NodePlace, PlaceKind, memory_only, outline};
-use super::shape::{Curve, DrawnText, Looks, Picture, Rect, Shape, Tone, meaning};
 use super::width::{Font, fitted, width};
-use super::{DrawnPair, Scene, card};
+use super::{DrawnPair, Scene, card, svg};
 use nic_placement_core::topology::{GpuIndex, NicIndex, PathType};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,42 +41,49 @@ const PLACE: Font = Font {
     bold: true,
 };
 
-pub(super) fn picture(scene: &Scene) -> Picture {
+const LEGEND: Font = Font {
+    size: 11.0,
+    bold: false,
+};
+/// a sample's width
+const SAMPLE: f64 = 38.0;
+/// between a sample and its text
+const SAMPLE_GAP: f64 = 7.0;
+/// between two entries
+const BETWEEN: f64 = 20.0;
+const ROW: f64 = 20.0;
+
+/// The picture as SVG.
+pub fn picture(scene: &Scene) -> String {
     let mut node = outline(scene.topology);
     in_order_of_gpus(&mut node);
-    let depth = depth(&node) as f64;
+    let left = MARGIN + depth(&node) as f64 * INSET;
     let mut canvas = Canvas {
         scene,
         gpus: BTreeMap::new(),
         nics: BTreeMap::new(),
-        left: MARGIN + depth * INSET,
-        width: 2.0 * (MARGIN + depth * INSET + COLUMN) + CHANNEL,
-        shapes: Vec::new(),
+        left,
+        width: 2.0 * (left + COLUMN) + CHANNEL,
+        elements: Vec::new(),
+        classes: BTreeSet::new(),
+        paths: BTreeSet::new(),
     };
-    let mut y = canvas.headline();
-    y = canvas.contents(&node, 0, y);
-    y = canvas.notes(y);
-    let curves = canvas.curves();
-    canvas.shapes.extend(curves);
-    let (entries, y) = canvas.legend(y + 3.0);
-    canvas.shapes.extend(entries);
-    let title = scene.topology.name.clone();
-    Picture {
-        title,
-        width: canvas.width,
-        height: y + MARGIN,
-        shapes: canvas.shapes,
+    canvas.note(32.0, HEADLINE, "dark", &scene.topology.name);
+    canvas.note(51.0, SMALL, "soft", &scene.subtitle);
+    let mut y = canvas.contents(&node, 0, 62.0);
+    for note in canvas.notes() {
+        canvas.note(y + 12.0, SMALL, "soft", &note);
+        y += 20.0;
     }
+    canvas.curves();
+    let end = canvas.legend(y + 3.0) + MARGIN;
+    svg::document(&scene.topology.name, [canvas.width, end], &canvas.elements)
 }
 
 /// Places inside each other, at most, the node itself aside.
 fn depth(place: &NodePlace) -> usize {
-    place
-        .places
-        .iter()
-        .map(|inner| 1 + depth(inner))
-        .max()
-        .unwrap_or(0)
+    let inner = place.places.iter();
+    inner.map(|inner| 1 + depth(inner)).max().unwrap_or(0)
 }
 
 /// The column of GPUs counts from 0: on several machines their numbers are not the order of NUMA nodes.
@@ -88,7 +94,6 @@ fn in_order_of_gpus(place: &mut NodePlace) {
     place.places.iter_mut().for_each(in_order_of_gpus);
 }
 
-/// The vertical span of a device's box.
 #[derive(Clone, Copy)]
 struct Span {
     top: f64,
@@ -108,7 +113,11 @@ struct Canvas<'a> {
     nics: BTreeMap<NicIndex, Span>,
     left: f64,
     width: f64,
-    shapes: Vec<Shape>,
+    elements: Vec<String>,
+    /// of the devices' boxes
+    classes: BTreeSet<&'static str>,
+    /// of the curves
+    paths: BTreeSet<Option<PathType>>,
 }
 
 impl Canvas<'_> {
@@ -116,60 +125,46 @@ impl Canvas<'_> {
         self.left + COLUMN + CHANNEL
     }
 
-    /// Draws name and subtitle; returns their lower end.
-    fn headline(&mut self) -> f64 {
-        let room = self.width - 2.0 * MARGIN;
-        self.text(
-            (MARGIN, 32.0),
-            HEADLINE,
-            Tone::Dark,
-            fitted(&self.scene.topology.name, HEADLINE, room),
-        );
-        self.text(
-            (MARGIN, 51.0),
-            SMALL,
-            Tone::Soft,
-            fitted(&self.scene.subtitle, SMALL, room),
-        );
-        62.0
+    /// Draws a text of its own line.
+    fn note(&mut self, y: f64, font: Font, class: &str, text: &str) {
+        let text = fitted(text, font, self.width - 2.0 * MARGIN);
+        self.text((MARGIN, y), false, font, class, &text);
     }
 
-    fn text(&mut self, place: (f64, f64), font: Font, tone: Tone, text: String) {
-        self.line(DrawnText::at(place, font, tone, text));
-    }
-
-    fn line(&mut self, text: DrawnText) {
-        if !text.text.is_empty() {
-            self.shapes.push(Shape::Text(text));
+    fn text(&mut self, place: (f64, f64), ends: bool, font: Font, class: &str, text: &str) {
+        if !text.is_empty() {
+            self.elements
+                .push(svg::text(place, ends, font, class, text));
         }
     }
 
-    /// Draws the places and devices in a place from `y` on, in the order of their GPUs; returns their lower end.
+    fn curve(&mut self, from: (f64, f64), to: (f64, f64), path: Option<PathType>, tip: &str) {
+        self.paths.insert(path);
+        self.elements.push(svg::curve(from, to, path, Some(tip)));
+    }
+
+    /// Draws what stands in a place from `y` on, in the order of the GPUs; returns its lower end.
     fn contents(&mut self, place: &NodePlace, level: usize, y: f64) -> f64 {
         let own = place.gpus.iter().min();
         let comes_after = |inner: &NodePlace| own.is_some() && inner.first_gpu().as_ref() > own;
         let (after, before): (Vec<_>, Vec<_>) =
             place.places.iter().partition(|inner| comes_after(inner));
-        let y = before
-            .into_iter()
-            .fold(y, |y, inner| self.place(inner, level, y));
+        let places = |all: Vec<&NodePlace>, y, canvas: &mut Self| {
+            let all = all.into_iter();
+            all.fold(y, |y, inner| canvas.place(inner, level, y))
+        };
+        let y = places(before, y, self);
         let y = self.devices(place, y);
-        after
-            .into_iter()
-            .fold(y, |y, inner| self.place(inner, level, y))
+        places(after, y, self)
     }
 
     fn devices(&mut self, place: &NodePlace, y: f64) -> f64 {
-        let gpus = place
-            .gpus
-            .iter()
-            .map(|&gpu| (gpu, card::of_gpu(self.scene, gpu)))
-            .collect();
-        let nics = place
-            .nics
-            .iter()
-            .map(|&nic| (nic, card::of_nic(self.scene, nic)));
-        let is_paired = |nic: NicIndex| self.scene.pairs.iter().any(|pair| pair.nic == nic);
+        let scene = self.scene;
+        let gpus = place.gpus.iter();
+        let gpus = gpus.map(|&gpu| (gpu, card::of_gpu(scene, gpu))).collect();
+        let nics = place.nics.iter();
+        let nics = nics.map(|&nic| (nic, card::of_nic(scene, nic)));
+        let is_paired = |nic: NicIndex| scene.pairs.iter().any(|pair| pair.nic == nic);
         let (paired, others): (Vec<_>, Vec<_>) = nics.partition(|(nic, _)| is_paired(*nic));
         if paired.is_empty() {
             return self.beside(gpus, others, y);
@@ -191,56 +186,44 @@ impl Canvas<'_> {
 
     fn place(&mut self, place: &NodePlace, level: usize, y: f64) -> f64 {
         let x = MARGIN + level as f64 * INSET;
-        let at = self.shapes.len();
-        let name = match place.kind {
-            PlaceKind::Stated(..) => format!("{}*", place.kind),
-            _ => place.kind.to_string(),
+        let at = self.elements.len();
+        let star = if matches!(place.kind, PlaceKind::Stated(..)) {
+            "*"
+        } else {
+            ""
         };
+        let name = format!("{}{star}", place.kind);
         let facts = place.facts(self.scene.topology).unwrap_or_default();
         // both at the left: above a NIC they would read as the NIC's
         let written = fitted(&name, PLACE, COLUMN);
         let room = COLUMN - width(&written, PLACE) - 8.0;
-        self.text((self.left, y + 14.0), PLACE, Tone::Soft, written);
-        let text = if room > 40.0 {
-            fitted(&facts, SMALL, room)
-        } else {
-            String::new()
-        };
-        let ends_at = DrawnText::at((self.left + COLUMN, y + 14.0), SMALL, Tone::Soft, text);
-        self.line(DrawnText {
-            ends: true,
-            ..ends_at
-        });
-        let end = self
-            .contents(place, level + 1, y + TITLE)
-            .max(y + TITLE + GAP);
-        let looks = match place.kind {
-            PlaceKind::Socket(_) => Looks::Socket,
-            PlaceKind::HostBridge(_) => Looks::HostBridge,
-            PlaceKind::Package(_) | PlaceKind::Switch(_) | PlaceKind::Stated(..) => Looks::Switch,
+        self.text((self.left, y + 14.0), false, PLACE, "soft", &written);
+        if room > 40.0 {
+            let end = (self.left + COLUMN, y + 14.0);
+            self.text(end, true, SMALL, "soft", &fitted(&facts, SMALL, room));
+        }
+        let end = self.contents(place, level + 1, y + TITLE);
+        let end = end.max(y + TITLE + GAP);
+        let class = match place.kind {
+            PlaceKind::Socket(_) => "socket",
+            PlaceKind::HostBridge(_) => "host",
+            PlaceKind::Package(_) | PlaceKind::Switch(_) | PlaceKind::Stated(..) => "switch",
             PlaceKind::Node | PlaceKind::NumaNode(_) | PlaceKind::Software | PlaceKind::Card(_) => {
-                Looks::NumaNode
+                "numa"
             }
         };
-        let tip = Some(if facts.is_empty() {
-            name
-        } else {
-            format!("{name}: {facts}")
-        });
-        let rect = Rect {
-            x,
-            y,
-            width: self.width - 2.0 * x,
-            height: end - y,
-            looks,
-            tip,
+        let tip = match facts.is_empty() {
+            true => name,
+            false => format!("{name}: {facts}"),
         };
+        let sides = [x, y, self.width - 2.0 * x, end - y];
         // below what stands in it
-        self.shapes.insert(at, Shape::Rect(rect));
+        self.elements
+            .insert(at, svg::rect(sides, class, Some(&tip)));
         end + GAP
     }
 
-    /// Draws boxes below each other, evenly over a height that may be more than theirs; returns their spans.
+    /// Draws boxes below each other, evenly over a height; returns their spans.
     fn stack<Index>(
         &mut self,
         cards: Vec<(Index, Card)>,
@@ -252,56 +235,38 @@ impl Canvas<'_> {
         let mut top = y + spare / 2.0;
         let mut places = Vec::with_capacity(cards.len());
         for (index, card) in cards {
-            places.push((
-                index,
-                Span {
-                    top,
-                    height: card.height(),
-                },
-            ));
+            let height = card.height();
+            places.push((index, Span { top, height }));
             self.card(&card, x, top);
-            top += card.height() + GAP + spare;
+            top += height + GAP + spare;
         }
         places
     }
 
     fn card(&mut self, card: &Card, x: f64, y: f64) {
-        let rect = Rect {
-            x,
-            y,
-            width: COLUMN,
-            height: card.height(),
-            looks: card.looks,
-            tip: Some(card.tip.clone()),
-        };
-        self.shapes.push(Shape::Rect(rect));
+        let sides = [x, y, COLUMN, card.height()];
+        self.classes.insert(card.class);
+        self.elements
+            .push(svg::rect(sides, card.class, Some(&card.tip)));
         let (first, last) = (x + Card::PADDING, x + COLUMN - Card::PADDING);
-        for (number, Line { left, right }) in card.lines.iter().enumerate() {
+        for (number, [left, right]) in card.lines.iter().enumerate() {
             let base = y + Card::FIRST + Card::LINE * number as f64;
+            let Piece { text, font, class } = right;
             let beside = last - first - width(&left.text, left.font) - 8.0;
-            let end = fitted(&right.text, right.font, beside.max((last - first) * 0.7));
-            let taken = if end.is_empty() {
-                0.0
-            } else {
-                width(&end, right.font) + 8.0
+            let end = fitted(text, *font, beside.max((last - first) * 0.7));
+            let taken = match end.is_empty() {
+                true => 0.0,
+                false => width(&end, *font) + 8.0,
             };
             let beginning = fitted(&left.text, left.font, last - first - taken);
-            self.text((first, base), left.font, left.tone, beginning);
-            let Piece { font, tone, .. } = *right;
-            self.line(DrawnText {
-                x: last,
-                y: base,
-                ends: true,
-                font,
-                tone,
-                text: end,
-            });
+            self.text((first, base), false, left.font, left.class, &beginning);
+            self.text((last, base), true, *font, class, &end);
         }
     }
 
     /// Notes on NUMA nodes of memory alone, on GPUs without a line, and on the source of starred paths.
-    fn notes(&mut self, mut y: f64) -> f64 {
-        let topology = self.scene.topology;
+    fn notes(&self) -> Vec<String> {
+        let (topology, placement) = (self.scene.topology, self.scene.placement);
         let nodes = memory_only(topology);
         let memory =
             (!nodes.is_empty()).then(|| format!("memory only, without CPUs: NUMA nodes {nodes}"));
@@ -309,31 +274,16 @@ impl Canvas<'_> {
             Some(model) => format!("* stated by the model `{model}`; the bus does not show it"),
             None => format!("* stated by {}; no bus shows it", topology.provenance),
         });
-        let pairs = &self.scene.pairs;
-        let unpaired = match pairs.first() {
-            Some(pair) if self.is_left(pair.nic) => Some(
-                "libfabric chooses the NIC of each process: a line leads to the nearest"
-                    .to_string(),
-            ),
-            None if !topology.gpus.is_empty() => {
-                Some(match self.scene.placement.excluded.first() {
-                    Some(out) => format!("no GPU gets a NIC: {}: {}", out.name, out.why),
-                    None => "no GPU gets a NIC: none is known".to_string(),
-                })
+        let unpaired = match (self.scene.pairs.first(), placement.excluded.first()) {
+            (Some(pair), _) if self.is_left(pair.nic) => {
+                "libfabric chooses the NIC of each process: a line leads to the nearest".to_string()
             }
-            _ => None,
+            (None, Some(out)) => format!("no GPU gets a NIC: {}: {}", out.name, out.why),
+            (None, None) => "no GPU gets a NIC: none is known".to_string(),
+            _ => String::new(),
         };
-        for text in memory.into_iter().chain(unpaired).chain(stated) {
-            let room = self.width - 2.0 * MARGIN;
-            self.text(
-                (MARGIN, y + 12.0),
-                SMALL,
-                Tone::Soft,
-                fitted(&text, SMALL, room),
-            );
-            y += 20.0;
-        }
-        y
+        let unpaired = Some(unpaired).filter(|text| !text.is_empty() && !topology.gpus.is_empty());
+        [memory, unpaired, stated].into_iter().flatten().collect()
     }
 
     /// True for a NIC that libfabric chooses by itself: a line leads to it and means no choice of ours.
@@ -343,70 +293,58 @@ impl Canvas<'_> {
 
     fn is_stated(&self, pair: &DrawnPair) -> bool {
         let topology = self.scene.topology;
-        let gpu = topology.gpu(pair.gpu).address;
-        topology
-            .nic(pair.nic)
-            .address
-            .is_some_and(|nic| topology.stated_paths.contains_key(&(gpu, nic)))
+        let (gpu, nic) = (topology.gpu(pair.gpu), topology.nic(pair.nic));
+        let is_stated = |nic| topology.stated_paths.contains_key(&(gpu.address, nic));
+        nic.address.is_some_and(is_stated)
     }
 
-    /// The pairs' curves, each with an end of its own on both boxes.
-    fn curves(&self) -> Vec<Shape> {
+    /// Draws the pairs' curves, each with an end of its own on both boxes.
+    fn curves(&mut self) {
         let mut pairs: Vec<DrawnPair> = self.scene.pairs.clone();
         // near paths lie over far ones
         pairs.sort_unstable_by_key(|pair| (Reverse(pair.path), *pair));
         pairs.dedup();
-        let spans =
-            |pair: DrawnPair| Some((pair, *self.gpus.get(&pair.gpu)?, *self.nics.get(&pair.nic)?));
-        let drawn: Vec<(DrawnPair, Span, Span)> = pairs.into_iter().filter_map(spans).collect();
-        let (mut shapes, drawn) = self.crowds(drawn);
-        let starts = ends(
-            drawn
-                .iter()
-                .map(|(pair, gpu, nic)| (pair.gpu.0, *gpu, nic.middle())),
-        );
-        let stops = ends(
-            drawn
-                .iter()
-                .map(|(pair, gpu, nic)| (pair.nic.0, *nic, gpu.middle())),
-        );
-        let topology = self.scene.topology;
-        let curve = |((pair, ..), (start, stop)): (&(DrawnPair, Span, Span), (f64, f64))| {
-            let name = &topology.nic(pair.nic).name;
-            Shape::Curve(Curve {
-                from: (self.left + COLUMN, start),
-                to: (self.right(), stop),
-                path: Some(pair.path),
-                tip: Some(match self.is_left(pair.nic) {
-                    true => format!("{name} is nearest to GPU {}, at {}", pair.gpu, pair.path),
-                    false => format!(
-                        "GPU {} uses {name}:{} at {}",
-                        pair.gpu, pair.port, pair.path
-                    ),
-                }),
-            })
+        let spans = |pair: DrawnPair| {
+            let (gpu, nic) = (*self.gpus.get(&pair.gpu)?, *self.nics.get(&pair.nic)?);
+            Some(Drawn { pair, gpu, nic })
         };
-        shapes.extend(drawn.iter().zip(starts.into_iter().zip(stops)).map(curve));
-        shapes
+        let drawn: Vec<Drawn> = pairs.into_iter().filter_map(spans).collect();
+        let drawn = self.crowds(drawn);
+        let starts = drawn
+            .iter()
+            .map(|of| (of.pair.gpu.0, of.gpu, of.nic.middle()));
+        let stops = drawn
+            .iter()
+            .map(|of| (of.pair.nic.0, of.nic, of.gpu.middle()));
+        let (starts, stops) = (ends(starts), ends(stops));
+        for ((Drawn { pair, .. }, start), stop) in drawn.iter().zip(starts).zip(stops) {
+            let DrawnPair {
+                gpu, port, path, ..
+            } = pair;
+            let name = &self.scene.topology.nic(pair.nic).name;
+            let tip = match self.is_left(pair.nic) {
+                true => format!("{name} is nearest to GPU {gpu}, at {path}"),
+                false => format!("GPU {gpu} uses {name}:{port} at {path}"),
+            };
+            let (from, to) = ((self.left + COLUMN, start), (self.right(), stop));
+            self.curve(from, to, Some(*path), &tip);
+        }
     }
 
-    /// One line with a branch to each device for GPUs that use the same NICs, where curves would be too many; and the other pairs.
-    fn crowds(
-        &self,
-        drawn: Vec<(DrawnPair, Span, Span)>,
-    ) -> (Vec<Shape>, Vec<(DrawnPair, Span, Span)>) {
+    /// Draws GPUs that use the same NICs as one line with branches, where curves would be too
+    /// many; returns the other pairs.
+    fn crowds(&mut self, drawn: Vec<Drawn>) -> Vec<Drawn> {
         let mut nics_of: BTreeMap<GpuIndex, BTreeSet<NicIndex>> = BTreeMap::new();
-        drawn.iter().for_each(|(pair, ..)| {
+        for Drawn { pair, .. } in &drawn {
             nics_of.entry(pair.gpu).or_default().insert(pair.nic);
-        });
+        }
         let mut groups: BTreeMap<&BTreeSet<NicIndex>, Vec<GpuIndex>> = BTreeMap::new();
-        nics_of
-            .iter()
-            .for_each(|(gpu, nics)| groups.entry(nics).or_default().push(*gpu));
+        for (gpu, nics) in &nics_of {
+            groups.entry(nics).or_default().push(*gpu);
+        }
         groups.retain(|nics, gpus| {
             nics.len() > 1 && gpus.len() > 1 && nics.len() * gpus.len() > CROWD
         });
-        let mut shapes = Vec::new();
         let lanes = (CHANNEL / 2.0 / LANE) as usize;
         for (number, (nics, gpus)) in groups.iter().enumerate() {
             let lane = self.left + COLUMN + CHANNEL / 4.0 + LANE * (number % lanes) as f64;
@@ -414,35 +352,77 @@ impl Canvas<'_> {
             let stops: Vec<f64> = nics.iter().map(|nic| self.nics[nic].middle()).collect();
             let all = || starts.iter().chain(&stops).copied();
             let (top, bottom) = (all().fold(f64::MAX, f64::min), all().fold(0.0, f64::max));
-            let tip = Some(format!(
-                "each of {} GPUs uses each of {} NICs",
-                gpus.len(),
-                nics.len()
-            ));
-            let mut line = |from, to| {
-                shapes.push(Shape::Curve(Curve {
-                    from,
-                    to,
-                    path: None,
-                    tip: tip.clone(),
-                }))
-            };
-            line((lane, top), (lane, bottom));
-            starts
-                .iter()
-                .for_each(|&y| line((self.left + COLUMN, y), (lane, y)));
-            stops
-                .iter()
-                .for_each(|&y| line((lane, y), (self.right(), y)));
+            let (gpus, nics) = (gpus.len(), nics.len());
+            let tip = format!("each of {gpus} GPUs uses each of {nics} NICs");
+            self.curve((lane, top), (lane, bottom), None, &tip);
+            for y in starts {
+                self.curve((self.left + COLUMN, y), (lane, y), None, &tip);
+            }
+            for y in stops {
+                self.curve((lane, y), (self.right(), y), None, &tip);
+            }
         }
-        let is_left =
-            |(pair, ..): &(DrawnPair, Span, Span)| !groups.contains_key(&nics_of[&pair.gpu]);
-        (shapes, drawn.into_iter().filter(is_left).collect())
+        let is_left = |of: &Drawn| !groups.contains_key(&nics_of[&of.pair.gpu]);
+        drawn.into_iter().filter(is_left).collect()
+    }
+
+    /// Draws the legend of what is drawn, in rows from `y` on; returns its lower end.
+    fn legend(&mut self, y: f64) -> f64 {
+        let star = |path: Option<PathType>| {
+            let mut pairs = self.scene.pairs.iter();
+            match pairs.any(|pair| Some(pair.path) == path && self.is_stated(pair)) {
+                true => "*",
+                false => "",
+            }
+        };
+        let mut entries: Vec<(String, Sample)> = Vec::new();
+        for path in PathType::ALL.map(Some).into_iter().chain([None]) {
+            if self.paths.contains(&path) {
+                let text = format!("{}{}", svg::meaning(path), star(path));
+                let sample =
+                    move |x, y| svg::curve((x, y + 9.0), (x + SAMPLE, y + 9.0), path, None);
+                entries.push((text, Box::new(sample)));
+            }
+        }
+        // other boxes say themselves what they are
+        for (class, text) in [
+            ("idle", "GPU that no task has"),
+            ("out", "NIC that is left out"),
+            ("down", "NIC with a port that is not up"),
+        ] {
+            if self.classes.contains(class) {
+                let sample = move |x, y| svg::rect([x, y + 2.0, SAMPLE, 14.0], class, None);
+                entries.push((text.to_string(), Box::new(sample)));
+            }
+        }
+        let (mut x, mut top, mut end) = (MARGIN, y, y);
+        for (text, sample) in entries {
+            let long = SAMPLE + SAMPLE_GAP + width(&text, LEGEND);
+            if x > MARGIN && x + long > self.width - MARGIN {
+                (x, top) = (MARGIN, top + ROW);
+            }
+            self.elements.push(sample(x, top));
+            let place = (x + SAMPLE + SAMPLE_GAP, top + 13.0);
+            self.text(place, false, LEGEND, "soft", &text);
+            x += long + BETWEEN;
+            end = top + ROW;
+        }
+        end
     }
 }
 
-/// The heights at which curves meet their boxes.  A curve is its box's number, the box's span, and the height of its other end; the
-/// ends are spread over the box in the order of those heights, so that no two curves cross there.
+/// Draws what an entry of the legend explains.
+type Sample = Box<dyn Fn(f64, f64) -> String>;
+
+/// A pair whose devices both stand in the picture.
+struct Drawn {
+    pair: DrawnPair,
+    gpu: Span,
+    nic: Span,
+}
+
+/// The heights at which curves meet their boxes, by the box's number, its span, and the height of
+/// the other end: spread in that order, so that no two curves cross.
 fn ends(curves: impl Iterator<Item = (usize, Span, f64)>) -> Vec<f64> {
     let curves: Vec<(usize, Span, f64)> = curves.collect();
     let mut order: Vec<usize> = (0..curves.len()).collect();
@@ -468,89 +448,4 @@ fn ends(curves: impl Iterator<Item = (usize, Span, f64)>) -> Vec<f64> {
 /// The height of boxes below each other, with the gap below each.
 fn stacked<Index>(cards: &[(Index, Card)]) -> f64 {
     cards.iter().map(|(_, card)| card.height() + GAP).sum()
-}
-
-const LEGEND: Font = Font {
-    size: 11.0,
-    bold: false,
-};
-/// a sample's width
-const SAMPLE: f64 = 38.0;
-/// between a sample and its text
-const SAMPLE_GAP: f64 = 7.0;
-/// between two entries
-const BETWEEN: f64 = 20.0;
-const ROW: f64 = 20.0;
-
-impl Canvas<'_> {
-    /// The legend of the colours that are drawn, in rows from `y` on, and its lower end.
-    fn legend(&self, y: f64) -> (Vec<Shape>, f64) {
-        let (shapes, x, right) = (&self.shapes, MARGIN, self.width - MARGIN);
-        let (mut drawn, mut at, mut top) = (Vec::new(), x, y);
-        let mut add = |text: &str, sample: &dyn Fn(f64, f64) -> Shape| {
-            let long = SAMPLE + SAMPLE_GAP + width(text, LEGEND);
-            if at > x && at + long > right {
-                (at, top) = (x, top + ROW);
-            }
-            let place = (at + SAMPLE + SAMPLE_GAP, top + 13.0);
-            drawn.push(sample(at, top));
-            drawn.push(Shape::Text(DrawnText::at(
-                place,
-                LEGEND,
-                Tone::Soft,
-                text.to_string(),
-            )));
-            at += long + BETWEEN;
-        };
-        for path in PathType::ALL.map(Some).into_iter().chain([None]) {
-            if shapes
-                .iter()
-                .any(|shape| matches!(shape, Shape::Curve(curve) if curve.path == path))
-            {
-                let mut of_path = self
-                    .scene
-                    .pairs
-                    .iter()
-                    .filter(|pair| Some(pair.path) == path);
-                let stated = if of_path.any(|pair| self.is_stated(pair)) {
-                    "*"
-                } else {
-                    ""
-                };
-                add(&format!("{}{stated}", meaning(path)), &|x, y| {
-                    let (from, to) = ((x, y + 9.0), (x + SAMPLE, y + 9.0));
-                    Shape::Curve(Curve {
-                        from,
-                        to,
-                        path,
-                        tip: None,
-                    })
-                });
-            }
-        }
-        // other boxes say themselves what they are
-        for (looks, text) in [
-            (Looks::IdleGpu, "GPU that no task has"),
-            (Looks::LeftOut, "NIC that is left out"),
-            (Looks::Down, "NIC with a port that is not up"),
-        ] {
-            if shapes
-                .iter()
-                .any(|shape| matches!(shape, Shape::Rect(rect) if rect.looks == looks))
-            {
-                add(text, &|x, y| {
-                    Shape::Rect(Rect {
-                        x,
-                        y: y + 2.0,
-                        width: SAMPLE,
-                        height: 14.0,
-                        looks,
-                        tip: None,
-                    })
-                });
-            }
-        }
-        let end = if drawn.is_empty() { y } else { top + ROW };
-        (drawn, end)
-    }
 }

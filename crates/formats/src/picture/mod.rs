@@ -1,14 +1,9 @@
 //! Draws a node: its GPUs and NICs in their places, and a line from each GPU to its NICs.
-//!
-//! * [`outline`] orders the devices into places; a terminal's tree is made from it too.
-//! * [`layout`] says what stands where, in pixels, as [`shape`]s.
-//! * [`svg`] writes the shapes as SVG.
 #![forbid(unsafe_code)]
 
 mod card;
 mod layout;
 pub mod outline;
-mod shape;
 mod svg;
 #[cfg(test)]
 mod tests;
@@ -18,7 +13,6 @@ use nic_placement_core::placement::NodePlacement;
 use nic_placement_core::topology::{GpuIndex, NicIndex, PathType, Topology};
 use std::collections::BTreeMap;
 
-#[derive(Debug, Clone)]
 pub struct Scene<'a> {
     pub topology: &'a Topology,
     /// the line below the node's name
@@ -47,7 +41,7 @@ impl Scene<'_> {
     }
 }
 
-/// The picture as SVG 1.1: the same bytes for the same scene.
+/// The same bytes for the same scene.
 pub fn svg(scene: &Scene) -> String {
-    svg::document(&layout::picture(scene))
+    layout::picture(scene)
 }

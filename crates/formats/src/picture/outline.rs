@@ -4,7 +4,7 @@
 use nic_placement_core::topology::{
     Gpu, GpuIndex, GpuVendor, HostBridge, NicIndex, NodeSet, PathType, PciAddress, Topology,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum PlaceKind {
     Package(PciAddress),
     /// a bridge that several cards stand below
     Switch(PciAddress),
-    /// cards that stated paths join, at most this far, and the first of them: the bus hides the switch between them
+    /// cards that stated paths join, at most this far, by the first: the bus hides their switch
     Stated(PathType, PciAddress),
     Software,
     /// a PCI device, by its function 0; a finished outline has none
@@ -28,12 +28,11 @@ pub enum PlaceKind {
 }
 
 /// A place, its own devices in PCI order, and the places in it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct NodePlace {
     pub kind: PlaceKind,
     /// GPUs that stand in no smaller place
     pub gpus: Vec<GpuIndex>,
-    /// NICs that stand in no smaller place
     pub nics: Vec<NicIndex>,
     pub places: Vec<NodePlace>,
 }
@@ -43,12 +42,10 @@ pub fn outline(topology: &Topology) -> NodePlace {
     let mut node = NodePlace::new(PlaceKind::Node);
     let sockets = sockets(topology);
     let memory = memory_only(topology);
-    for numa in topology
-        .numa_nodes
-        .iter()
-        .filter(|numa| !memory.contains(numa.os_index))
-    {
-        node.at(&numa_chain(topology, &sockets, Some(numa.os_index)));
+    for numa in topology.numa_nodes.iter().map(|numa| numa.os_index) {
+        if !memory.contains(numa) {
+            node.at(&numa_chain(topology, &sockets, Some(numa)));
+        }
     }
     let groups = groups(topology);
     let packages = packages(topology);
@@ -72,11 +69,10 @@ pub fn outline(topology: &Topology) -> NodePlace {
         chain.push(PlaceKind::Card(address.card()));
         node.at(&chain).hold(device);
     }
-    for (index, _) in topology
-        .numbered_nics()
-        .filter(|(_, nic)| nic.address.is_none())
-    {
-        node.at(&[PlaceKind::Software]).hold(Device::Nic(index));
+    for (index, nic) in topology.numbered_nics() {
+        if nic.address.is_none() {
+            node.at(&[PlaceKind::Software]).hold(Device::Nic(index));
+        }
     }
     // unknown places come last
     node.places.sort_by_key(|place| match place.kind {
@@ -94,16 +90,11 @@ pub fn memory_only(topology: &Topology) -> NodeSet {
     }
     let addresses = topology.gpus.iter().map(|gpu| gpu.address);
     let addresses = addresses.chain(topology.nics.iter().filter_map(|nic| nic.address));
-    let with_devices: NodeSet = addresses
-        .filter_map(|address| topology.numa_node_of(address))
-        .collect();
-    let bare = topology
-        .numa_nodes
-        .iter()
-        .filter(|node| node.cpus.is_empty());
-    bare.map(|node| node.os_index)
-        .filter(|&node| !with_devices.contains(node))
-        .collect()
+    let with_devices = addresses.filter_map(|address| topology.numa_node_of(address));
+    let with_devices: NodeSet = with_devices.collect();
+    let nodes = topology.numa_nodes.iter();
+    let bare = nodes.filter(|node| node.cpus.is_empty() && !with_devices.contains(node.os_index));
+    bare.map(|node| node.os_index).collect()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,23 +103,19 @@ enum Device {
     Nic(NicIndex),
 }
 
-/// The socket of each NUMA node; empty where nothing tells, or where each socket is one NUMA node and would say nothing.
+/// The socket of each NUMA node; empty where nothing tells, or where each socket is one NUMA node.
 fn sockets(topology: &Topology) -> BTreeMap<u32, usize> {
-    let of_node: BTreeMap<u32, u32> = topology
-        .numa_nodes
-        .iter()
-        .filter(|node| !node.cpus.is_empty())
-        .map(|node| (node.os_index, topology.socket_of(node.os_index)))
-        .collect();
-    let mut firsts: Vec<u32> = of_node.values().copied().collect();
-    firsts.sort_unstable();
-    firsts.dedup();
+    let nodes = topology.numa_nodes.iter();
+    let nodes = nodes.filter(|node| !node.cpus.is_empty());
+    let first = |node: u32| (node, topology.socket_of(node));
+    let of_node: BTreeMap<u32, u32> = nodes.map(|node| first(node.os_index)).collect();
+    let firsts: BTreeSet<u32> = of_node.values().copied().collect();
     if firsts.len() == of_node.len() {
         return BTreeMap::new();
     }
-    let number = |first: u32| firsts.partition_point(|&other| other < first);
-    of_node
-        .into_iter()
+    let number = |first: u32| firsts.range(..first).count();
+    let numbered = of_node.into_iter();
+    numbered
         .map(|(node, first)| (node, number(first)))
         .collect()
 }
@@ -138,19 +125,17 @@ fn numa_chain(
     sockets: &BTreeMap<u32, usize>,
     numa: Option<u32>,
 ) -> Vec<PlaceKind> {
-    let socket = numa
-        .and_then(|numa| sockets.get(&numa))
-        .map(|&socket| PlaceKind::Socket(socket));
+    let socket = numa.and_then(|numa| sockets.get(&numa));
+    let socket = socket.map(|&socket| PlaceKind::Socket(socket));
     // a node of which no NUMA node is known has none to show
     let is_shown = numa.is_some() || !topology.numa_nodes.is_empty();
-    socket
-        .into_iter()
-        .chain(is_shown.then_some(PlaceKind::NumaNode(numa)))
-        .collect()
+    let node = is_shown.then_some(PlaceKind::NumaNode(numa));
+    socket.into_iter().chain(node).collect()
 }
 
-/// Each host bridge of the GPUs of one MI250X, with the first of these.  The kernel shows the two halves (GCDs) of that package as
-/// GPUs that follow each other, each below a host bridge of its own, which also holds its NIC (OLCF, Frontier User Guide).
+/// Each host bridge of an MI250X' GPUs, with the first of these.  The kernel shows its halves
+/// (GCDs) as GPUs that follow each other, each below a host bridge with its NIC (OLCF, Frontier
+/// User Guide).
 fn packages(topology: &Topology) -> Vec<(HostBridge, PciAddress)> {
     let hosts: Vec<Option<HostBridge>> = topology
         .gpus
@@ -175,28 +160,20 @@ fn packages(topology: &Topology) -> Vec<(HostBridge, PciAddress)> {
     packages
 }
 
-/// For each kind of path the cards that stated paths join, each with the first of its group; none where no path is stated.
+/// For each kind of path the cards that stated paths join, by the first of their group.
 type Groups = Vec<(PathType, BTreeMap<PciAddress, PciAddress>)>;
 
 fn groups(topology: &Topology) -> Groups {
-    let kinds = if topology.stated_paths.is_empty() {
-        &[][..]
-    } else {
-        &[PathType::Pxb, PathType::Pix]
-    };
-    kinds
-        .iter()
-        .map(|&most| (most, joined(topology, most)))
-        .collect()
+    let kinds = [PathType::Pxb, PathType::Pix].into_iter();
+    let kinds = kinds.filter(|_| !topology.stated_paths.is_empty());
+    kinds.map(|most| (most, joined(topology, most))).collect()
 }
 
 /// The places around a card, the largest first.
 fn device_chain(topology: &Topology, groups: &Groups, address: PciAddress) -> Vec<PlaceKind> {
     if !groups.is_empty() {
         let first = |(most, firsts): &(PathType, BTreeMap<_, _>)| {
-            firsts
-                .get(&address)
-                .map(|&first| PlaceKind::Stated(*most, first))
+            Some(PlaceKind::Stated(*most, *firsts.get(&address)?))
         };
         return groups.iter().filter_map(first).collect();
     }
@@ -208,7 +185,8 @@ fn device_chain(topology: &Topology, groups: &Groups, address: PciAddress) -> Ve
         .collect()
 }
 
-/// Devices that stated paths of at most this kind join, each with the first of its group; on each NUMA node for itself.
+/// Devices that stated paths of at most this kind join, by the first of their group, on each NUMA
+/// node.
 fn joined(topology: &Topology, most: PathType) -> BTreeMap<PciAddress, PciAddress> {
     let mut firsts: BTreeMap<PciAddress, PciAddress> = BTreeMap::new();
     let first_of = |firsts: &BTreeMap<PciAddress, PciAddress>, mut at: PciAddress| {
@@ -217,21 +195,15 @@ fn joined(topology: &Topology, most: PathType) -> BTreeMap<PciAddress, PciAddres
         }
         at
     };
-    let near = topology
-        .stated_paths
-        .iter()
-        .filter(|(_, kind)| **kind <= most);
-    for (&(a, b), _) in
-        near.filter(|((a, b), _)| topology.numa_node_of(*a) == topology.numa_node_of(*b))
-    {
-        let (a_first, b_first) = (first_of(&firsts, a), first_of(&firsts, b));
-        let first = a_first.min(b_first);
-        firsts.extend([a, b, a_first, b_first].map(|at| (at, first)));
+    for (&(a, b), kind) in &topology.stated_paths {
+        if *kind <= most && topology.numa_node_of(a) == topology.numa_node_of(b) {
+            let (a_first, b_first) = (first_of(&firsts, a), first_of(&firsts, b));
+            let first = a_first.min(b_first);
+            firsts.extend([a, b, a_first, b_first].map(|at| (at, first)));
+        }
     }
-    let all: Vec<PciAddress> = firsts.keys().copied().collect();
-    all.into_iter()
-        .map(|at| (at, first_of(&firsts, at)))
-        .collect()
+    let all = firsts.keys();
+    all.map(|&at| (at, first_of(&firsts, at))).collect()
 }
 
 impl NodePlace {
@@ -246,20 +218,13 @@ impl NodePlace {
 
     /// The first GPU in it, smaller places included.
     pub fn first_gpu(&self) -> Option<GpuIndex> {
-        self.gpus
-            .iter()
-            .copied()
-            .chain(self.places.iter().filter_map(NodePlace::first_gpu))
-            .min()
+        let inner = self.places.iter().filter_map(NodePlace::first_gpu);
+        self.gpus.iter().copied().chain(inner).min()
     }
 
-    /// The first NIC in it, smaller places included.
     pub fn first_nic(&self) -> Option<NicIndex> {
-        self.nics
-            .iter()
-            .copied()
-            .chain(self.places.iter().filter_map(NodePlace::first_nic))
-            .min()
+        let inner = self.places.iter().filter_map(NodePlace::first_nic);
+        self.nics.iter().copied().chain(inner).min()
     }
 
     /// A NUMA node's CPUs (`cpus 0-55,112-167`), unless no node's are known; the link of a bridge.
@@ -306,19 +271,14 @@ impl NodePlace {
                 PlaceKind::HostBridge(_) | PlaceKind::Switch(_) | PlaceKind::Stated(..) => {
                     branches > 1
                 }
-                PlaceKind::Node
-                | PlaceKind::Package(_)
-                | PlaceKind::Socket(_)
-                | PlaceKind::NumaNode(_)
-                | PlaceKind::Software => true,
+                _ => true,
             };
-            match stays {
-                true => self.places.push(inner),
-                false => {
-                    self.gpus.extend(inner.gpus);
-                    self.nics.extend(inner.nics);
-                    self.places.extend(inner.places);
-                }
+            if stays {
+                self.places.push(inner);
+            } else {
+                self.gpus.extend(inner.gpus);
+                self.nics.extend(inner.nics);
+                self.places.extend(inner.places);
             }
         }
         self

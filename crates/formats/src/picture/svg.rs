@@ -1,10 +1,8 @@
-//! Writes shapes as SVG 1.1.
+//! Writes boxes, texts and curves as SVG 1.1; lengths are pixels, and classes those of the style.
 #![forbid(unsafe_code)]
 
-use super::shape::{Curve, DrawnText, Picture, Rect, Shape, stroke};
-use super::width::printable;
+use super::width::{Font, printable};
 use nic_placement_core::topology::PathType;
-use std::fmt::{self, Write};
 
 /// Text and backgrounds differ by 4.5 to 1 and more in luminance (WCAG 2.1, 1.4.3), what is not used included.
 const STYLE: &str = "\
@@ -18,100 +16,97 @@ rect{stroke-width:1}\
 .down{fill:#f0f0f0;stroke:#b02a00;stroke-width:2.5;stroke-dasharray:7 3}\
 path{fill:none;stroke-width:2.6}";
 
-pub(super) fn document(picture: &Picture) -> String {
-    let mut out = String::new();
-    // writing to a string cannot fail
-    let _ = write(picture, &mut out);
-    out
+/// Later elements lie over earlier ones.
+pub fn document(title: &str, size: [f64; 2], elements: &[String]) -> String {
+    let [width, height] = size.map(pixels);
+    let paths = PathType::ALL.map(Some).into_iter().chain([None]);
+    let strokes = paths.map(|path| {
+        let ((colour, dashes), class) = (stroke(path), class(path));
+        format!(".{class}{{stroke:{colour};stroke-dasharray:{dashes}}}")
+    });
+    format!(
+        r#"<?xml version="1.0" encoding="UTF-8"?>
+<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img">
+<title>{}</title>
+<style>{STYLE}{}</style>
+<path d="M0 0H{width}V{height}H0Z" style="fill:#fff"/>
+{}</svg>
+"#,
+        escaped(title),
+        strokes.collect::<String>(),
+        elements.concat()
+    )
 }
 
-fn write(picture: &Picture, out: &mut String) -> fmt::Result {
-    let (width, height) = (pixels(picture.width), pixels(picture.height));
-    writeln!(out, r#"<?xml version="1.0" encoding="UTF-8"?>"#)?;
-    writeln!(
-        out,
-        r#"<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img">"#
-    )?;
-    writeln!(out, "<title>{}</title>", escaped(&picture.title))?;
-    write!(out, "<style>{STYLE}")?;
-    for path in PathType::ALL.map(Some).into_iter().chain([None]) {
-        let (colour, dashes) = stroke(path);
-        write!(
-            out,
-            ".{}{{stroke:{colour};stroke-dasharray:{dashes}}}",
-            class(path)
-        )?;
-    }
-    writeln!(out, "</style>")?;
-    writeln!(
-        out,
-        r##"<path d="M0 0H{width}V{height}H0Z" style="fill:#fff"/>"##
-    )?;
-    picture.shapes.iter().try_for_each(|shape| match shape {
-        Shape::Rect(rect) => write_rect(rect, out),
-        Shape::Text(text) => write_text(text, out),
-        Shape::Curve(curve) => write_curve(curve, out),
-    })?;
-    writeln!(out, "</svg>")
+pub fn rect(sides: [f64; 4], class: &str, tip: Option<&str>) -> String {
+    let [x, y, width, height] = sides.map(pixels);
+    let attributes =
+        format!(r#"class="{class}" x="{x}" y="{y}" width="{width}" height="{height}" rx="4""#);
+    element("rect", &attributes, tip)
 }
 
-fn write_rect(rect: &Rect, out: &mut String) -> fmt::Result {
-    let &Rect {
-        x,
-        y,
-        width,
-        height,
-        looks,
-        ..
-    } = rect;
-    let [x, y, width, height] = [x, y, width, height].map(pixels);
-    let class = looks.class();
-    write!(
-        out,
-        r#"<rect class="{class}" x="{x}" y="{y}" width="{width}" height="{height}" rx="4""#
-    )?;
-    write_tip("rect", rect.tip.as_deref(), out)
-}
-
-fn write_curve(curve: &Curve, out: &mut String) -> fmt::Result {
-    let (x1, y1, x2, y2) = (curve.from.0, curve.from.1, curve.to.0, curve.to.1);
+/// A curve that is level at both ends; `None` joins all GPUs of a group with all its NICs.
+pub fn curve(
+    (x1, y1): (f64, f64),
+    (x2, y2): (f64, f64),
+    path: Option<PathType>,
+    tip: Option<&str>,
+) -> String {
     let bend = (x2 - x1) / 2.0;
     let [x1, y1, x2, y2, a, b] = [x1, y1, x2, y2, x1 + bend, x2 - bend].map(pixels);
-    write!(
-        out,
-        r#"<path class="{}" d="M{x1} {y1}C{a} {y1} {b} {y2} {x2} {y2}""#,
-        class(curve.path)
-    )?;
-    write_tip("path", curve.tip.as_deref(), out)
+    let class = class(path);
+    let attributes = format!(r#"class="{class}" d="M{x1} {y1}C{a} {y1} {b} {y2} {x2} {y2}""#);
+    element("path", &attributes, tip)
 }
 
-fn write_tip(element: &str, tip: Option<&str>, out: &mut String) -> fmt::Result {
-    match tip {
-        Some(tip) => writeln!(out, "><title>{}</title></{element}>", escaped(tip)),
-        None => writeln!(out, "/>"),
+/// An element with the text that a viewer shows when the pointer rests on it.
+fn element(name: &str, attributes: &str, tip: Option<&str>) -> String {
+    match tip.map(escaped) {
+        Some(tip) => format!("<{name} {attributes}><title>{tip}</title></{name}>\n"),
+        None => format!("<{name} {attributes}/>\n"),
     }
 }
 
-fn write_text(text: &DrawnText, out: &mut String) -> fmt::Result {
-    let &DrawnText {
-        x, y, font, tone, ..
-    } = text;
-    let (x, y, size, class) = (pixels(x), pixels(y), pixels(font.size), tone.class());
-    write!(
-        out,
-        r#"<text class="{class}" x="{x}" y="{y}" font-size="{size}""#
-    )?;
-    out.push_str(if font.bold {
+/// A text that begins at `x`, or ends there.
+pub fn text((x, y): (f64, f64), ends: bool, font: Font, class: &str, text: &str) -> String {
+    let [x, y, size] = [x, y, font.size].map(pixels);
+    let bold = if font.bold {
         r#" font-weight="bold""#
     } else {
         ""
-    });
-    out.push_str(if text.ends {
-        r#" text-anchor="end""#
-    } else {
-        ""
-    });
-    writeln!(out, ">{}</text>", escaped(&text.text))
+    };
+    let anchor = if ends { r#" text-anchor="end""# } else { "" };
+    let text = escaped(text);
+    format!(
+        r#"<text class="{class}" x="{x}" y="{y}" font-size="{size}"{bold}{anchor}>{text}</text>"#
+    ) + "\n"
+}
+
+/// A curve's colour and its dashes.
+///
+/// The colours are Okabe and Ito's, which colour-blind readers tell apart ("Color Universal Design", 2008); the dashes tell
+/// them apart in grey too.
+pub fn stroke(path: Option<PathType>) -> (&'static str, &'static str) {
+    match path {
+        Some(PathType::Pix) => ("#0072b2", "none"),
+        Some(PathType::Pxb) => ("#009e73", "16 4"),
+        Some(PathType::Phb) => ("#cc79a7", "8 5"),
+        Some(PathType::Node) => ("#e69f00", "9 4 2 4"),
+        Some(PathType::Sys) => ("#d55e00", "2.5 4"),
+        None => ("#4d4d4d", "1 0"),
+    }
+}
+
+/// The legend of a kind of path, for readers that do not know the words of `nvidia-smi topo -m`.
+pub fn meaning(path: Option<PathType>) -> &'static str {
+    match path {
+        Some(PathType::Pix) => "PIX: at most one PCIe switch",
+        Some(PathType::Pxb) => "PXB: several PCIe switches",
+        Some(PathType::Phb) => "PHB: a host bridge",
+        Some(PathType::Node) => "NODE: within a NUMA node",
+        Some(PathType::Sys) => "SYS: between NUMA nodes",
+        None => "each of these GPUs uses each of these NICs",
+    }
 }
 
 fn class(path: Option<PathType>) -> String {

@@ -348,7 +348,7 @@ fn what_works_what_is_left_out_and_what_is_down_look_different() {
 
 #[test]
 fn kinds_of_paths_are_told_apart_by_colour_and_without_it() {
-    let strokes: Vec<_> = PathType::ALL.map(Some).map(super::shape::stroke).to_vec();
+    let strokes: Vec<_> = PathType::ALL.map(Some).map(super::svg::stroke).to_vec();
     for (at, (colour, dashes)) in strokes.iter().enumerate() {
         assert!(
             strokes[at + 1..]

@@ -4,10 +4,10 @@
 use nic_placement_core::diagnostic::Shown;
 
 /// A text's size in pixels, and its weight.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Font {
-    pub(super) size: f64,
-    pub(super) bold: bool,
+#[derive(Clone, Copy)]
+pub struct Font {
+    pub size: f64,
+    pub bold: bool,
 }
 
 /// The most that bold letters of a sans-serif font are wider, but for `,` of DejaVu Sans, which [`of_letter`] counts for.
@@ -16,9 +16,9 @@ const BOLD: f64 = 1.13;
 /// As wide as an emoji.
 const UNKNOWN: f64 = 1.4;
 
-/// Pixels that a text takes in any common sans-serif font, at most.  DejaVu Sans and Verdana are the widest of those; the
-/// program that draws the picture may have any of them.
-pub(super) fn width(text: &str, font: Font) -> f64 {
+/// Pixels that a text takes at most in a common sans-serif font: DejaVu Sans and Verdana are the
+/// widest.
+pub fn width(text: &str, font: Font) -> f64 {
     let em: f64 = text.chars().map(of_letter).sum();
     em * font.size * if font.bold { BOLD } else { 1.0 }
 }
@@ -39,10 +39,9 @@ fn of_letter(letter: char) -> f64 {
     }
 }
 
-/// The text as a picture may hold it, cut with an ellipsis to `most` pixels.
-///
-/// Control characters, which XML cannot hold, and those that turn the direction of writing become escapes.
-pub(super) fn fitted(text: &str, font: Font, most: f64) -> String {
+/// Cut with an ellipsis to `most` pixels.  Control characters, which XML cannot hold, and those
+/// that turn the direction of writing become escapes.
+pub fn fitted(text: &str, font: Font, most: f64) -> String {
     let text = printable(text);
     if width(&text, font) <= most {
         return text;
@@ -62,7 +61,7 @@ pub(super) fn fitted(text: &str, font: Font, most: f64) -> String {
 }
 
 /// As [`fitted`], of any length.
-pub(super) fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     let shown = |letter: char| match letter {
         // a word's escapes are those of a literal, and nothing here is quoted
         '\'' | '"' | '\\' => letter.to_string(),

@@ -24,16 +24,15 @@ fn unknown_device(checked: &Checked, entry: &str, device: &str) -> Option<String
     })
 }
 
-/// The entries of a list of whole names of verbs devices that can be looked up: not those with a range or a star, and none on a
-/// node without such devices.
+/// Entries of whole names of verbs devices: none with a range or a star, and none on a node
+/// without such devices.
 fn whole_names<'l>(checked: &Checked, list: &'l str) -> impl Iterator<Item = &'l str> {
     let list = if checked.has_verbs() { list } else { "" };
     let entries = entries(list.strip_prefix('^').unwrap_or(list));
     entries.filter(|entry| !entry.contains(['[', '*']))
 }
 
-/// UCX's.
-pub(super) fn ucx(checked: &Checked, list: &str) -> Vec<String> {
+pub fn ucx(checked: &Checked, list: &str) -> Vec<String> {
     if list == "all" {
         return Vec::new();
     }
@@ -86,8 +85,7 @@ fn not_ucx(checked: &Checked, entry: &str) -> Option<String> {
     })
 }
 
-/// NVSHMEM's.
-pub(super) fn nvshmem(checked: &Checked, list: &str) -> Vec<String> {
+pub fn nvshmem(checked: &Checked, list: &str) -> Vec<String> {
     let mut found = entries_in_doubt(whole_names(checked, list), |entry| {
         // the number of a port may have a space
         let device = entry.split(':').next().unwrap_or_default();
@@ -104,8 +102,7 @@ pub(super) fn nvshmem(checked: &Checked, list: &str) -> Vec<String> {
     found
 }
 
-/// Mooncake's.
-pub(super) fn mooncake(checked: &Checked, list: &str) -> Vec<String> {
+pub fn mooncake(checked: &Checked, list: &str) -> Vec<String> {
     // whether spaces are taken away is not known
     let names = whole_names(checked, list)
         .map(str::trim)

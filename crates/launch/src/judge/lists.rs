@@ -4,17 +4,14 @@
 use nic_placement_core::placement::Rail;
 use nic_placement_core::topology::{Nic, NicIndex, NicKind, Port, PortState, Topology};
 
-/// A variable that tells a library which NICs it may use.
 pub struct List {
-    /// its name
     pub variable: &'static str,
     /// the NICs that it is about
     pub kind: NicKind,
-    /// does the library use all that it admits?  Else it uses those that are best for each GPU
+    /// true if the library uses all that it admits, else the best for each GPU
     pub uses_all: bool,
-    /// is a list that admits every NIC as good as none?  Not if we would have left NICs out of ours
+    /// true if a list that admits every NIC is as good as none, unless ours would leave NICs out
     pub is_idle_where_it_admits_all: bool,
-    /// does a value admit this port?
     pub admits: fn(&str, &Nic, &Port) -> bool,
 }
 
@@ -31,29 +28,27 @@ impl List {
     }
 
     /// The ports that a value admits: libraries skip those that are down.
-    pub fn admitted(&self, value: &str, topology: &Topology) -> Vec<Rail> {
-        let admits =
-            |(nic, port): &(NicIndex, &Port)| (self.admits)(value, topology.nic(*nic), port);
+    pub fn admitted(&self, value: &str, node: &Topology) -> Vec<Rail> {
+        let admits = |(nic, port): &(NicIndex, &Port)| (self.admits)(value, node.nic(*nic), port);
         let rail = |(nic, port): (NicIndex, &Port)| Rail {
             nic,
-            name: topology.nic(nic).name.clone(),
+            name: node.nic(nic).name.clone(),
             port: port.number,
             rate_mbps: port.rate_mbps,
         };
-        self.working(topology).filter(admits).map(rail).collect()
+        self.working(node).filter(admits).map(rail).collect()
     }
 
-    /// How many ports the library would find without a list.
-    pub fn found_without(&self, topology: &Topology) -> usize {
-        self.working(topology).count()
+    pub fn found_without(&self, node: &Topology) -> usize {
+        self.working(node).count()
     }
 
-    fn working<'t>(&self, topology: &'t Topology) -> impl Iterator<Item = (NicIndex, &'t Port)> {
-        let nics = topology
-            .numbered_nics()
-            .filter(|(_, nic)| nic.kind == self.kind);
+    fn working<'t>(&self, node: &'t Topology) -> impl Iterator<Item = (NicIndex, &'t Port)> {
+        let nics = node.numbered_nics();
+        let nics = nics.filter(|(_, nic)| nic.kind == self.kind);
         let ports = nics.flat_map(|(nic, of)| of.ports.iter().map(move |port| (nic, port)));
-        ports.filter(|(_, port)| works(port))
+        // as far as is known
+        ports.filter(|(_, port)| matches!(port.state, PortState::Active | PortState::Unknown))
     }
 }
 
@@ -76,9 +71,10 @@ pub const LISTS: [(&str, List); 7] = [
     ),
 ];
 
-/// The nearest of the devices for each GPU's memory: one lane for small messages, for large ones also the next if it gives a
-/// quarter of that at least, which a NIC behind another socket does not (src/ucs/sys/topo/base/topo.c
-/// `ucs_topo_get_distance_sysfs`; src/ucp/wireup/select.c; `UCX_MAX_RNDV_RAILS`, `UCX_MULTI_LANE_MAX_RATIO`).
+/// The nearest devices for each GPU's memory: one lane for small messages, for large ones another
+/// that gives a quarter of it, which a NIC behind another socket does not
+/// (src/ucs/sys/topo/base/topo.c `ucs_topo_get_distance_sysfs`; src/ucp/wireup/select.c;
+/// `UCX_MAX_RNDV_RAILS`, `UCX_MULTI_LANE_MAX_RATIO`).
 const UCX: List = List {
     is_idle_where_it_admits_all: true,
     ..List::nearest("UCX_NET_DEVICES", is_of_ucx)
@@ -102,10 +98,9 @@ fn is_of_ucx(list: &str, nic: &Nic, port: &Port) -> bool {
 /// `name` or `name:port`; what follows the port is no part of it.
 fn is_port(entry: &str, nic: &Nic, port: &Port) -> bool {
     let mut fields = entry.split(':');
-    fields.next().is_some_and(|name| nic.name == name)
-        && fields
-            .next()
-            .is_none_or(|number| number.parse() == Ok(port.number))
+    let is_name = fields.next().is_some_and(|name| nic.name == name);
+    let mut number = fields.take(1);
+    is_name && number.all(|number| number.parse() == Ok(port.number))
 }
 
 /// Is the name one of `BEGINNING[FIRST-LAST]END`?
@@ -145,14 +140,12 @@ impl NameList<'_> {
         }
     }
 
-    /// The names of its entries.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.entries
             .split(',')
             .filter_map(|entry| entry.split(':').next())
     }
 
-    /// Does an entry's name mean that device?
     pub(super) fn means(&self, name: &str, device: &str) -> bool {
         if self.is_exact {
             device == name
@@ -199,20 +192,13 @@ const CXI: List = List {
 
 /// `cxi0` to `cxi99` (`cxip_env_validate_device_token`).
 fn is_cxi(entry: &str) -> bool {
-    let number = entry
-        .strip_prefix("cxi")
-        .filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
-    number.is_some_and(|number| number.len() == 1 || number.len() == 2 && !number.starts_with('0'))
+    let number = entry.strip_prefix("cxi").map(str::as_bytes);
+    matches!(number, Some([b'0'..=b'9'] | [b'1'..=b'9', b'0'..=b'9']))
 }
 
-fn begins(beginning: &str, name: &str) -> bool {
-    name.get(..beginning.len())
-        .is_some_and(|own| own.eq_ignore_ascii_case(beginning))
-}
-
-/// Can a port carry anything, as far as is known?
-fn works(port: &Port) -> bool {
-    matches!(port.state, PortState::Active | PortState::Unknown)
+pub(super) fn begins(beginning: &str, name: &str) -> bool {
+    let own = name.get(..beginning.len());
+    own.is_some_and(|own| own.eq_ignore_ascii_case(beginning))
 }
 
 /// A space is a part of an entry to UCX (src/ucs/config/parser.c, `ucs_config_sscanf_array`), NCCL and NVSHMEM.
@@ -243,13 +229,14 @@ fn is_port_by_atoi(entry: &str, port: &Port, is_name: impl Fn(&str) -> bool) -> 
 /// The number at the beginning of a text, as C's `atoi` reads it.
 fn atoi(text: &str) -> i64 {
     let text = text.trim_start_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']);
-    let (minus, digits) = text
-        .strip_prefix('-')
-        .map_or((1, text.strip_prefix('+').unwrap_or(text)), |rest| {
-            (-1, rest)
-        });
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let digits = &digits[..digits.bytes().take_while(u8::is_ascii_digit).count()];
-    minus * digits.parse().unwrap_or(0)
+    let number: i64 = digits.parse().unwrap_or(0);
+    if text.starts_with('-') {
+        -number
+    } else {
+        number
+    }
 }
 
 #[cfg(test)]
@@ -259,7 +246,7 @@ mod tests {
 
     /// The names of ports that a value admits, of `mlx5_1` with two ports, `mlx5_10`, `mlx5_2` without a link, and `cxi1`.
     fn admitted(variable: &str, value: &str) -> Vec<String> {
-        let mut topology = Topology::empty("test", Provenance::ThisSystem);
+        let mut node = Topology::empty("test", Provenance::ThisSystem);
         for (name, kind, ports) in [
             (
                 "mlx5_1",
@@ -273,7 +260,7 @@ mod tests {
             let ports = (1..)
                 .zip(ports)
                 .map(|(number, state)| Port::new(number, *state, LinkLayer::Ethernet, None));
-            topology.nics.push(Nic {
+            node.nics.push(Nic {
                 ports: ports.collect(),
                 ..Nic::new(name.parse().unwrap(), kind)
             });
@@ -282,7 +269,7 @@ mod tests {
             .into_iter()
             .find(|(_, list)| list.variable == variable)
             .unwrap();
-        let ports = list.admitted(value, &topology);
+        let ports = list.admitted(value, &node);
         ports.iter().map(Rail::to_string).collect()
     }
 

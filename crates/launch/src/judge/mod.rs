@@ -8,21 +8,21 @@ pub mod lists;
 mod nccl;
 pub mod rebinding;
 pub mod uses;
-use lists::{LISTS, List};
+use lists::{LISTS, List, begins};
 use nic_placement_core::diagnostic::{Diagnostic, Shown, more_entries};
+use nic_placement_core::gpus::{positions, unequal};
 use nic_placement_core::libraries::wanted::{Fabric, is_variable_name};
 use nic_placement_core::libraries::{Present, ReadFile};
 use nic_placement_core::placement::NodePlacement;
 use nic_placement_core::step::program::program_name;
 use nic_placement_core::step::{Access, Task};
-use nic_placement_core::topology::{Gpu, GpuVendor, Nic, NicKind, Topology};
+use nic_placement_core::topology::{GpuIndex, GpuVendor, Nic, NicKind, Topology};
 use rebinding::{Row, named, rows};
 use uses::left_out;
 
 /// Words of a program's command that [`Checked`] knows.
 pub const WORDS: [&str; 3] = ["sglang", "sglang.", "trtllm-"];
 
-/// The variables that we look at.
 pub fn variables() -> impl Iterator<Item = &'static str> {
     let lists = LISTS.into_iter().map(|(_, list)| list.variable);
     let others = DOUBTS.iter().flat_map(|(_, doubts)| *doubts);
@@ -42,10 +42,9 @@ const DEVICE_ORDER: &str = "CUDA_DEVICE_ORDER";
 const CROSS_NIC: &str = "NCCL_CROSS_NIC";
 const PXN_LEVEL: &str = "NCCL_P2P_PXN_LEVEL";
 
-/// A variable, behind it those that are read with it, separated by white space; and what looks wrong in its value.
+/// A variable, with those that are read with it; and what looks wrong in its value.
 type Doubt = (&'static str, fn(&Checked, &str) -> Vec<String>);
 
-/// Each library's doubts about its variables, by its name.
 const DOUBTS: [(&str, &[Doubt]); 4] = [
     ("UCX", &[("UCX_NET_DEVICES UCX_TLS", devices::ucx)]),
     ("NCCL", nccl::DOUBTS),
@@ -59,15 +58,12 @@ const DOUBTS: [(&str, &[Doubt]); 4] = [
     ("Mooncake", &[("MC_TE_FILTERS", devices::mooncake)]),
 ];
 
-/// What the findings are about.
 pub struct Checked<'a> {
     /// the task's environment, [`variables`] of it at least
     pub present: &'a Present,
-    /// the node
     pub topology: &'a Topology,
     /// its map
     pub node: &'a NodePlacement,
-    /// the task's grant
     pub task: &'a Task,
     /// tasks of the step on this node
     pub tasks: u32,
@@ -75,7 +71,6 @@ pub struct Checked<'a> {
     pub words: &'a [&'static str],
     /// does the task get CPUs of ours?
     pub is_bound: bool,
-    /// which NICs reach which
     pub fabric: Fabric,
     /// the node's network interfaces; empty where they are not known
     pub interfaces: &'a [String],
@@ -86,32 +81,28 @@ pub struct Checked<'a> {
 impl<'a> Checked<'a> {
     /// A variable's value, if it is not empty.
     fn value(&self, name: &str) -> Option<&'a str> {
-        self.present
-            .get(name)
-            .map(String::as_str)
-            .filter(|value| !value.is_empty())
+        let value = self.present.get(name)?;
+        (!value.is_empty()).then_some(value)
     }
 
-    /// The same as a number.
     fn number(&self, name: &str) -> Option<i64> {
         number(self.value(name)?)
     }
 
-    /// The node's NICs that verbs libraries use.
     fn verbs(&self) -> impl Iterator<Item = &'a Nic> {
-        self.topology
-            .nics
-            .iter()
-            .filter(|nic| nic.kind == NicKind::Verbs)
+        let nics = self.topology.nics.iter();
+        nics.filter(|nic| nic.kind == NicKind::Verbs)
     }
 
-    /// Is there one?
     fn has_verbs(&self) -> bool {
         self.verbs().next().is_some()
     }
+
+    fn nvidias(&self) -> Vec<GpuIndex> {
+        positions(self.topology, GpuVendor::Nvidia)
+    }
 }
 
-/// Everything that looks wrong.
 pub fn lint(checked: &Checked) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     // about `NAME=VALUE`, with the value as a terminal may show it
@@ -120,11 +111,8 @@ pub fn lint(checked: &Checked) -> Vec<Diagnostic> {
             return;
         };
         let subject = format!("{name}={}", Shown::word(value, 80));
-        found.extend(
-            doubt(value)
-                .into_iter()
-                .map(|text| Diagnostic::new(subject.clone(), text)),
-        );
+        let finding = |text| Diagnostic::new(subject.clone(), text);
+        found.extend(doubt(value).into_iter().map(finding));
     };
     for (library, list) in &LISTS {
         // the map leaves the NICs of other kinds to their own libraries
@@ -133,14 +121,10 @@ pub fn lint(checked: &Checked) -> Vec<Diagnostic> {
                 admitted_though_left_out(checked, list, text)
             });
         }
-        for (variables, doubt) in DOUBTS
-            .iter()
-            .filter(|(of, _)| of == library)
-            .flat_map(|(_, all)| *all)
-        {
-            judge(variables.split(' ').next().unwrap_or_default(), &|value| {
-                doubt(checked, value)
-            });
+        let of_library = DOUBTS.iter().filter(|(of, _)| of == library);
+        for (variables, doubt) in of_library.flat_map(|(_, all)| *all) {
+            let name = variables.split(' ').next().unwrap_or_default();
+            judge(name, &|value| doubt(checked, value));
         }
     }
     found.extend(device_order(checked));
@@ -155,17 +139,13 @@ fn number(value: &str) -> Option<i64> {
 
 /// The text, if this holds.
 fn when(is_wrong: bool, text: impl Into<String>) -> Vec<String> {
-    if is_wrong {
-        vec![text.into()]
-    } else {
-        Vec::new()
-    }
+    is_wrong.then(|| text.into()).into_iter().collect()
 }
 
 /// Entries of one list that are reported, at most: each is a line on a terminal and in slurmd's log.
 const MAX_REPORTED: usize = 4;
 
-/// What is wrong with the entries of one list: of the first few one by one, and how many more there are.
+/// Of the first few wrong entries one by one, and how many more there are.
 fn entries_in_doubt<E: PartialEq>(
     entries: impl Iterator<Item = E>,
     wrong: impl Fn(&E) -> Option<String>,
@@ -196,12 +176,12 @@ fn space_in(name: &str, entry: &str) -> Option<String> {
     })
 }
 
-/// Ports that a list admits and that the map leaves out, as a storage NIC: NCCL may well prefer it to the compute NIC beside
-/// it (src/graph/topo.cc, `ncclTopoGetLocal`).
+/// Ports that a list admits and the map leaves out, such as a storage NIC: NCCL may prefer it to
+/// the compute NIC beside it (src/graph/topo.cc, `ncclTopoGetLocal`).
 fn admitted_though_left_out(checked: &Checked, list: &List, text: &str) -> Vec<String> {
     let Checked { topology, node, .. } = checked;
     let admitted = list.admitted(text, topology);
-    // UCX finds storage NICs without a list too, and what filters nothing is no choice of the user's
+    // UCX finds storage NICs without a list too, and a list that filters nothing is no choice
     if admitted.len() == list.found_without(topology) && text.trim() == "all" {
         return Vec::new();
     }
@@ -211,7 +191,6 @@ fn admitted_though_left_out(checked: &Checked, list: &List, text: &str) -> Vec<S
     })
 }
 
-/// The finding of a row of the table, if there is one.
 fn given_up(checked: &Checked, row: &Row) -> Option<Diagnostic> {
     let mut gpus = checked.topology.gpus.iter();
     let matters = match row.when {
@@ -229,26 +208,17 @@ fn given_up(checked: &Checked, row: &Row) -> Option<Diagnostic> {
             .find(|word| word.starts_with(name))?
             .to_string(),
     };
-    let holds = row
-        .conditions
-        .split(' ')
-        .all(|condition| holds(checked, condition));
-    holds.then(|| {
-        Diagnostic::new(
-            subject,
-            format!("{} ({}): {}", row.does, row.of, row.instead),
-        )
-    })
+    let mut conditions = row.conditions.split(' ');
+    let text = format!("{} ({}): {}", row.does, row.of, row.instead);
+    let holds = conditions.all(|condition| holds(checked, condition));
+    holds.then(|| Diagnostic::new(subject, text))
 }
 
 fn holds(checked: &Checked, condition: &'static str) -> bool {
     let (name, sign, parts) = named(condition);
-    let has_part = |value: &str| {
-        value
-            .split(',')
-            .any(|part| parts.split('|').any(|known| is(part, known)))
-    };
-    let has_part = checked.value(name).is_some_and(has_part);
+    let is_part = |part: &str| parts.split('|').any(|known| is(part, known));
+    let value = checked.value(name);
+    let has_part = value.is_some_and(|value| value.split(',').any(is_part));
     match sign {
         "=" => has_part,
         "!" => !has_part,
@@ -256,53 +226,29 @@ fn holds(checked: &Checked, condition: &'static str) -> bool {
     }
 }
 
-/// Is this part of a value, maybe a path, the one that a condition names, or does it begin so?
+/// True if a part of a value, maybe a path, is the one of a condition, or begins so.
 fn is(part: &str, known: &str) -> bool {
     let part = program_name(part.trim());
     match known.strip_suffix('*') {
-        Some(start) => part
-            .get(..start.len())
-            .is_some_and(|part| part.eq_ignore_ascii_case(start)),
+        Some(start) => begins(start, part),
         None => part.eq_ignore_ascii_case(known),
     }
 }
 
 /// CUDA's numbers of unequal GPUs are not those of the bus.
 fn device_order(checked: &Checked) -> Option<Diagnostic> {
-    let topology = checked.topology;
-    let kind = |gpu: &Gpu| {
-        (
-            gpu.model.clone(),
-            topology
-                .pci
-                .get(gpu.address)
-                .and_then(|function| function.device),
-        )
-    };
-    let mut kinds = topology
-        .gpus
-        .iter()
-        .filter(|gpu| gpu.vendor == GpuVendor::Nvidia)
-        .map(kind);
-    let first = kinds.next();
-    let is_unequal = kinds.any(|kind| Some(kind) != first);
+    let is_by_bus = checked.value(DEVICE_ORDER) == Some("PCI_BUS_ID");
+    unequal(checked.topology, &checked.nvidias()).filter(|_| !is_by_bus)?;
     let text =
         "the node's GPUs are not equal, and CUDA numbers the fastest first: set it to `PCI_BUS_ID`";
-    let is_by_bus = checked.value(DEVICE_ORDER) == Some("PCI_BUS_ID");
-    (is_unequal && !is_by_bus).then(|| Diagnostic::new(DEVICE_ORDER, text))
+    Some(Diagnostic::new(DEVICE_ORDER, text))
 }
 
 /// Tasks that see their own GPU alone: NCCL counts each of them as GPU 0.
 fn isolation(checked: &Checked) -> Option<Diagnostic> {
     let access = &checked.task.gpus.access;
     let is_isolated = access.contains(&Access::Denied) && access.contains(&Access::Allowed);
-    let nvidia = checked
-        .topology
-        .gpus
-        .iter()
-        .filter(|gpu| gpu.vendor == GpuVendor::Nvidia)
-        .count();
-    if !is_isolated || nvidia < 2 || checked.tasks < 2 {
+    if !is_isolated || checked.nvidias().len() < 2 || checked.tasks < 2 {
         return None;
     }
     // with 0 a message leaves by the NIC of the own GPU that has the number of the peer's (src/graph/search.cc,

@@ -6,7 +6,7 @@ use super::{Checked, Doubt, entries_in_doubt, number, space_in, when};
 use nic_placement_core::diagnostic::Shown;
 use nic_placement_core::topology::{GpuVendor, Nic, PathType, PortState};
 
-pub(super) const DOUBTS: &[Doubt] = &[
+pub const DOUBTS: &[Doubt] = &[
     ("NCCL_P2P_DISABLE", |_, value| {
         switch(value, "GPUs of this node then talk through host memory")
     }),

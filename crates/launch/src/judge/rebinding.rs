@@ -5,21 +5,17 @@
 #![forbid(unsafe_code)]
 
 /// One row of the table, which says what its fields are.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Row {
-    /// when it is told
     pub when: &'static str,
     /// by what it is recognised
     pub conditions: &'static str,
     /// the program and its release
     pub of: &'static str,
-    /// what it does
     pub does: &'static str,
-    /// what to do
     pub instead: &'static str,
 }
 
-/// The table.
 pub fn rows() -> impl Iterator<Item = Row> {
     let lines = include_str!("rebinding.tsv")
         .lines()

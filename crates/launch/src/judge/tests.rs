@@ -5,6 +5,7 @@ mod rebinding;
 
 use super::*;
 use nic_placement_core::policy;
+use nic_placement_core::topology::Gpu;
 use nic_placement_core::topology::{LinkLayer, Port, PortState, Provenance};
 use nic_placement_node::platform;
 

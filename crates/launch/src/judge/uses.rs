@@ -12,10 +12,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Whose list it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Whose {
-    /// the user's own
     User,
     /// the admin's, by `set=`
     Admin,
@@ -34,13 +33,9 @@ impl fmt::Display for Whose {
 }
 
 /// The NICs that one library will use by a list that is not ours.
-#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Use {
-    /// the library that reads the list
     pub reader: &'static str,
-    /// the variable that holds the list
     pub variable: &'static str,
-    /// whose list it is
     pub whose: Whose,
     /// the ports, best first
     pub ports: Vec<UsedPort>,
@@ -48,27 +43,20 @@ pub struct Use {
     planned: Vec<String>,
 }
 
-/// A port that a library will use.
-#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsedPort {
-    /// which
     pub rail: Rail,
     /// the nearest path from one of the task's GPUs
     pub path: PathType,
-    /// the bandwidth that it gives a task alone, in percent of the plan's best port; `None` if no rate is known
+    /// its bandwidth for a task alone, in percent of the plan's best port, if rates are known
     pub percent: Option<u64>,
-    /// why the plan leaves it out
     pub left_out: Option<String>,
 }
 
 impl Use {
     /// Is every port one that the plan chose for this task?
     pub fn is_as_planned(&self) -> bool {
-        !self.ports.is_empty()
-            && self
-                .ports
-                .iter()
-                .all(|port| self.planned.contains(&port.rail.to_string()))
+        let is_planned = |port: &UsedPort| self.planned.contains(&port.rail.to_string());
+        !self.ports.is_empty() && self.ports.iter().all(is_planned)
     }
 }
 
@@ -96,19 +84,15 @@ impl fmt::Display for Use {
                 write!(f, " (left out here: {why})")?;
             }
         }
-        let is_compared = self
-            .ports
-            .iter()
-            .any(|port| port.percent.is_some_and(|percent| percent != 100));
-        if is_compared {
-            write!(f, " of {}", self.planned.join(" "))
-        } else {
-            Ok(())
+        let mut percents = self.ports.iter().filter_map(|port| port.percent);
+        match percents.any(|percent| percent != 100) {
+            true => write!(f, " of {}", self.planned.join(" ")),
+            false => Ok(()),
         }
     }
 }
 
-/// The NICs that a task's lists that are not ours mean, for its report.
+/// Adds what others' lists mean to the task's report.
 pub fn tell(plan: &Plan, task: &mut TaskPlan, present: &Present) -> Vec<Use> {
     let uses = uses(plan, task, present);
     for of in &uses {
@@ -146,10 +130,8 @@ fn uses(
         ..
     } = plan;
     let is_admins = |name: &str| {
-        wish.admin
-            .templates
-            .iter()
-            .any(|template| template.name() == name)
+        let mut templates = wish.admin.templates.iter();
+        templates.any(|template| template.name() == name)
     };
     let value_of = |name: &str| {
         let (value, whose) = match variables.iter().find(|variable| variable.name == name) {
@@ -170,11 +152,8 @@ fn uses(
         };
         Some((value.as_str(), whose)).filter(|(value, _)| !value.is_empty())
     };
-    let planned: Vec<Rail> = task
-        .rails
-        .iter()
-        .map(|&(rail, _)| node.rail(rail).clone())
-        .collect();
+    let planned = task.rails.iter();
+    let planned: Vec<Rail> = planned.map(|&(rail, _)| node.rail(rail).clone()).collect();
     let use_of = |(reader, list): (&'static str, List)| {
         // a list may be about a kind of NICs that this node does not have
         let is_about_this_node = topology.nics.iter().any(|nic| nic.kind == list.kind);
@@ -234,7 +213,6 @@ fn used(
             };
             let path = path(gpu, port);
             let known = found.entry(port).or_insert_with(|| UsedPort {
-                // the map leaves the NICs of other kinds to their own libraries
                 left_out: (list.kind == NicKind::Verbs)
                     .then(|| left_out(&plan.map, &ports[port]))
                     .flatten(),
@@ -255,12 +233,10 @@ pub(super) fn left_out(node: &NodePlacement, port: &Rail) -> Option<String> {
     let is_it = |excluded: &&Excluded| {
         excluded.name == port.name && excluded.port.is_none_or(|number| number == port.port)
     };
-    let excluded = node
-        .excluded
-        .iter()
-        .find(is_it)
-        .filter(|_| node.rail_at(port.at()).is_none());
-    excluded.map(|excluded| excluded.why.clone())
+    let excluded = node.excluded.iter().find(is_it)?;
+    node.rail_at(port.at())
+        .is_none()
+        .then(|| excluded.why.clone())
 }
 
 #[cfg(test)]

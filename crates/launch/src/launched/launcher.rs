@@ -11,20 +11,20 @@ use std::path::Path;
 
 /// Processes between this one and its launcher, at most: shells, wrappers, containers' entry points.
 const MAX_ANCESTORS: usize = 32;
-/// Bytes of an environment or a status, at most: the kernel's own bound for execve(2) is near.  What has more tells nothing.
+/// Bytes of an environment or a status, at most, near the kernel's own bound for execve(2).
 const MAX_BYTES: usize = 6 * 1024 * 1024;
 
-pub(super) struct Launcher {
-    pub(super) name: String,
-    pub(super) cpus: CpuSet,
+pub struct Launcher {
+    pub name: String,
+    pub cpus: CpuSet,
     /// its environment as it was started, `NAME=VALUE` each; `None` if that is not for us to read
     environment: Option<Vec<u8>>,
 }
 
 impl Launcher {
-    /// The nearest ancestor that has not the variable and value by which the launcher numbered this process; the parent if
-    /// it numbered by none.
-    pub(super) fn find(numbered_by: Option<(&str, &str)>) -> Option<Launcher> {
+    /// The nearest ancestor without the variable and value by which the launcher numbered this
+    /// process; the parent if it numbered by none.
+    pub fn find(numbered_by: Option<(&str, &str)>) -> Option<Launcher> {
         let mut process = parent("self")?;
         for _ in 0..MAX_ANCESTORS {
             let environment = bytes(&format!("/proc/{process}/environ"));
@@ -46,8 +46,8 @@ impl Launcher {
         None
     }
 
-    /// Had the launcher these values of these variables itself?  `None` if its environment could not be read.
-    pub(super) fn had(&self, variables: &[(&str, &str)]) -> Option<bool> {
+    /// `None` if its environment could not be read.
+    pub fn had(&self, variables: &[(&str, &str)]) -> Option<bool> {
         let all = self.environment.as_ref()?;
         Some(variables.iter().all(|variable| has(all, *variable)))
     }

@@ -1,13 +1,11 @@
 //! This process among those that its launcher started on the node: its GPUs, how they were split, and how it was bound.
 #![forbid(unsafe_code)]
 
-mod gpu_by_rank;
 mod launcher;
 pub mod rank;
 
 use crate::caller::without_absent;
 use crate::gpus::{self, seen};
-use gpu_by_rank::gpu_by_rank;
 use launcher::Launcher;
 use nic_placement_core::config::{Admin, ENVIRONMENT, Words, components, cpu_bind};
 use nic_placement_core::diagnostic::Shown;
@@ -25,15 +23,14 @@ use nic_placement_process::devices::DeviceFiles;
 use nic_placement_process::gpus::grant;
 use nic_placement_process::{admin, memory};
 use nic_placement_sys as sys;
-use rank::Numbering;
+use rank::{Numbering, gpu_by_rank};
 
-/// The partition of the job around, if there is one.
 pub const PARTITION: &str = "SLURM_JOB_PARTITION";
 
 /// The node's lists, which a placed step makes from the node alone: they name the NICs that it uses.
 const LISTS_OF_THE_NODE: [&str; 2] = ["NCCL_IB_HCA", "NVSHMEM_HCA_LIST"];
 
-/// What holds for a process with these variables: words of its own beat the variable, as srun's option does.
+/// A process's own words beat the variable, as srun's option does.
 pub fn wish(admin: Admin, present: &Present, words: Option<&Words>) -> Wish {
     let value = |name: &str| present.get(name).cloned();
     let variable = admin::words_of_variable(value(ENVIRONMENT).as_deref());
@@ -55,16 +52,16 @@ pub fn wish(admin: Admin, present: &Present, words: Option<&Words>) -> Wish {
 
 /// The process as a task of a step that its launcher started.
 pub struct LaunchedProcess {
-    /// this process
     pub task: Task,
-    /// why it is not known which GPU it will use
     pub note: Option<String>,
-    /// how the launcher bound it away from its GPU, with a remedy; one process has this for each NUMA node
+    /// how the launcher bound it away from its GPU, with a remedy; for one process of each NUMA
+    /// node
     pub stays_far: Option<String>,
 }
 
 impl LaunchedProcess {
-    /// The step of all processes that the launcher started on the node, and this one, which becomes the program of these words.
+    /// The step of the launcher's processes on the node, and this one, which becomes the program
+    /// of these words.
     pub fn new(
         wish: &Wish,
         node: &Topology,
@@ -148,8 +145,8 @@ fn is_in_a_placed_step(present: &Present) -> bool {
         .is_some_and(|text| marker::is_published(text))
 }
 
-/// Without plugstack.conf, as in a container, the lists of the step around tell which NICs the admin lets be used.  A list
-/// with NICs that are not here is another node's.
+/// Without plugstack.conf, as in a container, the lists of the step around tell which NICs may be
+/// used.  A list with unknown NICs is another node's.
 pub fn select_as_the_step_did(admin: &mut Admin, present: &Present, node: &Topology) {
     let Some(text) = present.get(marker::NAME) else {
         return;
@@ -173,8 +170,8 @@ pub fn select_as_the_step_did(admin: &mut Admin, present: &Present, node: &Topol
     }
 }
 
-/// The launcher that started this process among others.  It is not sought where that was Slurm, whose variables tell how it
-/// bound the process and dealt the GPUs.
+/// Not sought where that was Slurm, whose variables tell how it bound the process and dealt the
+/// GPUs.
 fn launcher(present: &Present, numbering: &Numbering) -> Option<Launcher> {
     if numbering.rank.is_none() || numbering.is_slurms() {
         return None;
@@ -193,7 +190,7 @@ struct Surroundings<'a> {
 }
 
 impl Surroundings<'_> {
-    /// How this process was bound among others, in words; `None` if all of them share what it has.
+    /// `None` if all processes share its CPUs.
     fn earlier_binding(&self, cpus: &CpuSet) -> Option<String> {
         let Surroundings {
             numbering,
@@ -215,8 +212,8 @@ impl Surroundings<'_> {
         }
         // a launcher in Slurm's task may have bound it there; a shell has the task's CPUs
         match launcher {
-            // no launcher stands between Slurm and this process, and Slurm's masks told of no binding; slurmstepd's own CPUs
-            // tell nothing, since it is not held to the step's
+            // Slurm started it, and its masks told of no binding; slurmstepd's own CPUs tell
+            // nothing, since it is not held to the step's
             Some(launcher) if numbering.repeats_slurm && launcher.name == "slurmstepd" => None,
             Some(launcher) if launcher.cpus == *cpus => None,
             Some(launcher) => Some(format!(
@@ -230,8 +227,9 @@ impl Surroundings<'_> {
         }
     }
 
-    /// The launcher's command line that binds no process.  Both Hydras start ranks by a `hydra_pmi_proxy`.  Intel MPI's ignores
-    /// `--bind-to none`, says so with I_MPI_DEBUG alone, and pins (2021.19, run); its ranks have the number of its run.
+    /// The launcher's command that binds no process.  Both Hydras start ranks by a
+    /// `hydra_pmi_proxy`; Intel MPI's ignores `--bind-to none` and pins (2021.19, run), and its
+    /// ranks have the number of its run.
     fn unbound(&self, launcher: &str) -> &'static str {
         match launcher.starts_with("hydra_") || launcher == "pmi_proxy" {
             true if self.present.contains_key("I_MPI_HYDRA_UUID") => "mpiexec -genv I_MPI_PIN 0",
@@ -285,8 +283,9 @@ impl Surroundings<'_> {
     }
 }
 
-/// True if slurmd bound each task to NUMA domains of its own, by `rank_ldom`, `map_ldom:` or `mask_ldom:`.  It lists no
-/// CPUs for these (src/plugins/task/affinity/affinity.c, `get_cpuset`); of `ldoms` it makes masks.
+/// True if slurmd bound each task to NUMA domains, by `rank_ldom`, `map_ldom:` or `mask_ldom:`: it
+/// lists no CPUs for these (src/plugins/task/affinity/affinity.c, `get_cpuset`), and makes masks
+/// of `ldoms`.
 fn by_domain<'v>(read: impl Fn(&str) -> Option<&'v str>) -> bool {
     let how = read(cpu_bind::TYPE).unwrap_or_default();
     how.split(',').any(|word| {

@@ -1,9 +1,11 @@
 //! Which of its node's processes this one is, by the variables of its launcher.
 #![forbid(unsafe_code)]
 
-use super::gpu_by_rank::Rank;
 use nic_placement_core::diagnostic::Shown;
+use nic_placement_core::gpus::uncountable;
 use nic_placement_core::libraries::Present;
+use nic_placement_core::step::{GpuGrant, TaskGpus};
+use nic_placement_core::topology::Topology;
 
 /// Processes on one node, at most: what is more is no count of processes.
 const MAX_PROCESSES: u32 = 4096;
@@ -33,11 +35,12 @@ impl LauncherKind {
 
 /// The launchers in the order in which they count.
 ///
-/// A launcher hands its own environment on, so variables of several are there at once: torchrun in a task of srun, mpirun in a
-/// batch script.  The innermost counts.  Slurm starts the others, so it is last, but for its own process ([`is_slurms_task`]).
-/// Flux runs in what started its brokers, Slurm or HPE's mpiexec, and sets HPE's variables itself (flux-shell-cray-pals(1)): it
-/// is before these.  MPI's launchers are inside Flux, unless they started its brokers ([`started_brokers`]).  `LOCAL_RANK` is
-/// first since programs themselves choose their GPU by it, whatever set it.
+/// A launcher hands its environment on: torchrun in a task of srun, mpirun in a batch script.  The
+/// innermost counts.  Slurm starts the others, so it is last, but for its own process
+/// ([`is_slurms_task`]).  Flux runs in what started its brokers, Slurm or HPE's mpiexec, and sets
+/// HPE's variables itself (flux-shell-cray-pals(1)): it is before these.  MPI's launchers are
+/// inside Flux, unless they started its brokers ([`started_brokers`]).  `LOCAL_RANK` is first:
+/// programs choose their GPU by it, whatever set it.
 const LAUNCHERS: [LauncherKind; 8] = [
     // torchrun (torch/distributed/elastic/agent/server/local_elastic_agent.py), accelerate; DeepSpeed has LOCAL_SIZE
     kind(
@@ -95,20 +98,21 @@ const FLUX: &str = "FLUX_TASK_LOCAL_ID";
 /// HPE's variables, which Slurm's mpi/cray_shasta sets too ([`are_slurms`]).
 const CRAYS: [&str; 2] = ["PALS_LOCAL_RANKID", "PMI_LOCAL_RANK"];
 
-/// srun.  sbatch's script has it too, as number 0 of no step: without a count of the step's tasks it is no rank.
+/// sbatch's script has it too, as number 0 of no step: without a count of the step's tasks it is
+/// no rank.
 const SLURM: &str = "SLURM_LOCALID";
 const SLURMS_COUNTS: &str = "SLURM_STEP_TASKS_PER_NODE";
 
-/// The process's place among the others.
 pub struct Numbering {
-    /// on its node; `None` where neither the user nor a launcher's variable gives a number that can be one
+    /// on its node, if the user or a launcher's variable gives a number that can be one
     pub rank: Option<Rank>,
     /// the variable that gave the number; `None` if the user gave it
     pub variable: Option<&'static str>,
-    /// the variable of the launcher that started this process, also where a wrapper or the user repeated its number in another
-    /// variable; not searched for Slurm, of which [`Numbering::repeats_slurm`] says it
+    /// the variable of the launcher that started this process, also where another repeats its
+    /// number; not sought for Slurm ([`Numbering::repeats_slurm`])
     pub(super) numbered_by: Option<&'static str>,
-    /// number and count are those of Slurm's task: a shell in the task, or the user, may have repeated them
+    /// number and count are those of Slurm's task, perhaps repeated by a shell in it or by the
+    /// user
     pub repeats_slurm: bool,
     pub(super) global: u32,
     pub(super) total: u32,
@@ -135,15 +139,13 @@ pub fn find(values: &Present, local_rank: Option<u32>, local_size: Option<u32>) 
     let said = rank(values, local_rank, local_size, innermost, &launchers);
     let count = said.as_ref().map_or(local_size, |rank| rank.of);
     let (rank, doubt) = match said {
-        Some(rank) if is_possible(&rank) => (Some(rank), None),
+        Some(rank) if rank.number < rank.of.unwrap_or(MAX_PROCESSES).min(MAX_PROCESSES) => {
+            (Some(rank), None)
+        }
         Some(Rank { said, of, .. }) => {
             let of = of.unwrap_or(0);
-            (
-                None,
-                Some(format!(
-                    "`{said}` of {of} processes: it is taken for one without a number"
-                )),
-            )
+            let doubt = format!("`{said}` of {of} processes: it is taken for one without a number");
+            (None, Some(doubt))
         }
         None => (None, None),
     };
@@ -155,7 +157,11 @@ pub fn find(values: &Present, local_rank: Option<u32>, local_size: Option<u32>) 
             .is_some_and(|rank| is_of(values, rank, launcher))
     };
     let number_here = rank.as_ref().map_or(0, |rank| rank.number);
-    let (global, total) = world(values, innermost).unwrap_or((number_here, count));
+    let world = innermost.map(|launcher| launcher.world.map(|name| number(values, name)));
+    let (global, total) = match world {
+        Some([Some(global), total]) => (global, total),
+        _ => (number_here, count),
+    };
     Numbering {
         variable,
         numbered_by: launchers
@@ -172,7 +178,6 @@ pub fn find(values: &Present, local_rank: Option<u32>, local_size: Option<u32>) 
     }
 }
 
-/// The launchers whose variables mean this process.
 fn launchers(values: &Present) -> Vec<&'static LauncherKind> {
     let is_passed_over = |launcher: &&LauncherKind| match is_slurms_task(values) {
         true => ![PROGRAMS, SLURM].contains(&launcher.local),
@@ -187,13 +192,14 @@ fn launchers(values: &Present) -> Vec<&'static LauncherKind> {
         .collect()
 }
 
-/// True for the process that slurmstepd started, whose number it then sets in `SLURM_TASK_PID`
-/// (src/slurmd/slurmstepd/task.c, `exec_task`).  Numbers of MPI, PALS and Flux are older: of a launcher around sbatch or srun.
+/// True for the process that slurmstepd started, whose number it sets in `SLURM_TASK_PID`
+/// (src/slurmd/slurmstepd/task.c, `exec_task`).  Numbers of MPI, PALS and Flux are of a launcher
+/// around sbatch or srun.
 fn is_slurms_task(values: &Present) -> bool {
     number(values, "SLURM_TASK_PID") == Some(std::process::id()) && slurms_count(values).is_some()
 }
 
-/// The first of them that gives a number.  Slurm's is none without a count: a batch script is number 0 of no step.
+/// Slurm's number is none without a count: a batch script is number 0 of no step.
 fn innermost(
     values: &Present,
     launchers: &[&'static LauncherKind],
@@ -205,7 +211,7 @@ fn innermost(
     (innermost.local != SLURM || innermost.count(values).is_some()).then_some(innermost)
 }
 
-/// The number by the user's word or the launcher's, and the count by the user's, the launcher's or another's.
+/// The number by the user's word or the launcher's, the count by these or another's.
 fn rank(
     values: &Present,
     local_rank: Option<u32>,
@@ -214,11 +220,9 @@ fn rank(
     launchers: &[&LauncherKind],
 ) -> Option<Rank> {
     let by_launcher = || {
-        let LauncherKind { local, .. } = innermost?;
-        Some((
-            number(values, local)?,
-            format!("{local}={}", number(values, local)?),
-        ))
+        let local = innermost?.local;
+        let number = number(values, local)?;
+        Some((number, format!("{local}={number}")))
     };
     let by_user = local_rank.map(|number| (number, format!("local rank {number}")));
     let (number, said) = by_user.or_else(by_launcher)?;
@@ -233,19 +237,10 @@ fn rank(
     })
 }
 
-fn is_possible(rank: &Rank) -> bool {
-    rank.of.is_none_or(|of| rank.number < of) && rank.number < MAX_PROCESSES
-}
-
-/// The number among all processes, and their count, where the launcher says these.
-fn world(values: &Present, innermost: Option<&LauncherKind>) -> Option<(u32, Option<u32>)> {
-    let [global, total] = innermost?.world;
-    Some((number(values, global)?, number(values, total)))
-}
-
-/// The count of the innermost launcher that gave this number too: a shell in its task, or a container's starter, has said the
-/// number again and left the count out.  Pyxis does for images of PyTorch (`RANK` and `LOCAL_RANK`), and scripts with
-/// `export LOCAL_RANK=$SLURM_LOCALID`.  To be the only one says nothing: what it started itself begins at 0 too.
+/// The count of the innermost launcher that gave this number too: a shell in its task or a
+/// container's starter may repeat the number without it, as Pyxis for images of PyTorch (`RANK`
+/// and `LOCAL_RANK`), and scripts with `export LOCAL_RANK=$SLURM_LOCALID`.  A count of 1 says
+/// nothing: what that process started begins at 0 too.
 fn count_of_another(values: &Present, own: u32, launchers: &[&LauncherKind]) -> Option<u32> {
     let same = launchers
         .iter()
@@ -254,19 +249,16 @@ fn count_of_another(values: &Present, own: u32, launchers: &[&LauncherKind]) -> 
         .find(|&of| of > own.max(1))
 }
 
-/// Does `PALS_APID` name Slurm's own step?  So does Slurm (src/plugins/mpi/cray_shasta/mpi_cray_shasta.c,
-/// `mpi_p_slurmstepd_task`), and its own variables tell more; HPE's mpiexec names its application otherwise.
+/// True if `PALS_APID` names Slurm's own step, as Slurm sets it
+/// (src/plugins/mpi/cray_shasta/mpi_cray_shasta.c, `mpi_p_slurmstepd_task`): its own variables
+/// tell more; HPE's mpiexec names its application otherwise.
 fn are_slurms(values: &Present) -> bool {
     let step = || {
-        Some(format!(
-            "{}.{}",
-            values.get("SLURM_JOB_ID")?,
-            values.get("SLURM_STEP_ID")?
-        ))
+        let (job, step) = (values.get("SLURM_JOB_ID")?, values.get("SLURM_STEP_ID")?);
+        Some(format!("{job}.{step}"))
     };
-    values
-        .get("PALS_APID")
-        .is_some_and(|application| step().as_ref() == Some(application))
+    let application = values.get("PALS_APID");
+    application.is_some() && step().as_ref() == application
 }
 
 /// Is this the number of Slurm's task, and the count that of Slurm's tasks on the node?
@@ -284,8 +276,9 @@ fn is_of(values: &Present, rank: &Rank, launcher: &LauncherKind) -> bool {
         && launcher.number(values) == Some(rank.number)
 }
 
-/// Did this launcher start Flux's broker as the only process of the node, and Flux this one?  A Flux instance takes `PALS_*`,
-/// `PMI_*` and `SLURM_*` from its programs' environment (flux-core, src/broker/runat.c) and leaves these.
+/// True if this launcher started Flux's broker as the node's only process, and Flux this one.
+/// Flux takes `PALS_*`, `PMI_*` and `SLURM_*` from its programs' environment (flux-core,
+/// src/broker/runat.c) and leaves these.
 fn started_brokers(values: &Present, launcher: &LauncherKind) -> bool {
     MPIS.contains(&launcher.local)
         && launcher.count(values) == Some(1)
@@ -293,7 +286,6 @@ fn started_brokers(values: &Present, launcher: &LauncherKind) -> bool {
         && fluxs_count(values) != Some(1)
 }
 
-/// A launcher's number that is none.
 fn misspelt(values: &Present) -> Option<String> {
     LAUNCHERS.iter().find_map(|LauncherKind { local, .. }| {
         // `-1` says that there is no launcher
@@ -335,19 +327,18 @@ fn slurms_count(values: &Present) -> Option<u32> {
             None => (entry, 1),
         };
         if node < nodes {
-            return tasks
-                .parse()
-                .ok()
-                .filter(|tasks| (1..=MAX_PROCESSES).contains(tasks));
+            let tasks = tasks.parse().ok();
+            return tasks.filter(|tasks| (1..=MAX_PROCESSES).contains(tasks));
         }
         node -= nodes;
     }
     None
 }
 
-/// The worker's number on its node under torchrun's `--virtual-local-rank`: each worker has a GPU of its own, and torchrun made
-/// `LOCAL_RANK` 0 for all (PyTorch, torch/distributed/elastic/agent/server/local_elastic_agent.py, `_set_local_rank_env`):
-/// nodes with as many workers each have their numbers one after another.
+/// The worker's number under torchrun's `--virtual-local-rank`, which makes `LOCAL_RANK` 0 and
+/// gives each worker a GPU of its own (PyTorch,
+/// torch/distributed/elastic/agent/server/local_elastic_agent.py, `_set_local_rank_env`): nodes
+/// with as many workers each are numbered one after another.
 fn virtual_number(values: &Present) -> Option<u32> {
     let number = |name: &str| number(values, name);
     let one_gpu = |list: &String| !list.is_empty() && !list.contains(',');
@@ -359,6 +350,64 @@ fn virtual_number(values: &Present) -> Option<u32> {
     let is_even = number("GROUP_WORLD_SIZE")?.checked_mul(of) == number("WORLD_SIZE");
     let number = number("RANK")?.checked_sub(node.checked_mul(of)?)?;
     (is_even && number < of).then_some(number)
+}
+
+/// A process among those that a launcher started on its node.
+pub struct Rank {
+    /// from 0
+    pub number: u32,
+    /// number of processes; `None` if neither a launcher nor the user says it
+    pub of: Option<u32>,
+    /// the variable or option that gave the number, such as `LOCAL_RANK=3`
+    pub said: String,
+    /// true if the user named the number, false for a launcher
+    pub by_user: bool,
+}
+
+/// The GPUs that a process will use among those that it sees, as far as its rank tells; and why that tells nothing, if
+/// it should.
+///
+/// Every launcher's processes see the same GPUs, and the k-th of them takes the k-th GPU: so PyTorch's documents tell
+/// programs (`torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`), and so do the examples of MPI's.  It is a convention
+/// and no evidence: the reason says so.  Processes that are fewer than the GPUs take the first ones, not blocks.
+pub(super) fn gpu_by_rank(
+    topology: &Topology,
+    grant: &GpuGrant,
+    seen: TaskGpus,
+    rank: Option<&Rank>,
+) -> (TaskGpus, Option<String>) {
+    let count = seen.own.len();
+    let Some(rank) = rank.filter(|_| count > 1) else {
+        return (seen, None);
+    };
+    let Rank { number, said, .. } = rank;
+    let why = match rank.of {
+        // a launcher's only process here may well use all GPUs, so its number chooses none; `--local-rank` does
+        Some(1) if !rank.by_user => return (seen, None),
+        Some(of) if of as usize > count => Some(format!(
+            "{of} processes share the {count} GPUs that they see"
+        )),
+        _ if *number as usize >= count => {
+            Some(format!("`{said}` is past the {count} GPUs that it sees"))
+        }
+        _ => uncountable(topology, &seen.own, grant).map(String::from),
+    };
+    if let Some(why) = why {
+        let note =
+            format!("{why}: which of them it will use is not known, so it gets the NICs of all");
+        return (seen, Some(note));
+    }
+    let reason = format!(
+        "`{said}` means by convention number {number} of the {count} that it sees ({})",
+        seen.reason
+    );
+    let own = vec![seen.own[*number as usize]];
+    let gpus = TaskGpus {
+        own,
+        reason,
+        ..seen
+    };
+    (gpus, None)
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Thread {
-    /// true for its process's first
     pub is_first: bool,
     /// as the kernel has it: a program can choose any
     pub name: String,
@@ -51,7 +50,7 @@ pub struct CpuVerdict {
     /// the CPUs that were set, if any were
     pub set: Option<String>,
     pub threads: usize,
-    /// threads on the CPUs that were set, or else on those near the GPUs alone
+    /// threads on the CPUs that were set, else on those near the GPUs
     pub as_set: usize,
     /// threads that may run on no CPU near the task's GPUs
     pub far: usize,
@@ -80,9 +79,8 @@ impl MemoryVerdict {
 /// (`c10::setThreadName`).
 const LIBRARIES: [(&str, &str); 3] = [("NCCL ", "NCCL"), ("cuda", "CUDA"), ("pt_", "PyTorch")];
 
-/// The NUMA nodes of these GPUs.
-pub(super) fn near(topology: &Topology, gpus: &[GpuIndex]) -> NodeSet {
-    let of = |gpu: &GpuIndex| topology.numa_node_of(topology.gpu(*gpu).address);
+pub fn near(node: &Topology, gpus: &[GpuIndex]) -> NodeSet {
+    let of = |gpu: &GpuIndex| node.numa_node_of(node.gpu(*gpu).address);
     gpus.iter().filter_map(of).collect()
 }
 
@@ -96,13 +94,13 @@ fn against(set: &CpuSet, cpus: &CpuSet) -> Option<Against> {
     }
 }
 
-pub(super) fn cpus(
-    topology: &Topology,
+pub fn cpus(
+    node: &Topology,
     bound: Option<&CpuSet>,
     near: &NodeSet,
     threads: &[Thread],
 ) -> CpuVerdict {
-    let near = topology.cpus_of(near);
+    let near = node.cpus_of(near);
     let mut others: BTreeMap<(&str, &CpuSet, Against), usize> = BTreeMap::new();
     let mut said = CpuVerdict {
         set: bound.map(ToString::to_string),
@@ -137,7 +135,7 @@ pub(super) fn cpus(
     said
 }
 
-pub(super) fn memory(near: &NodeSet, kib: &BTreeMap<u32, u64>) -> MemoryVerdict {
+pub fn memory(near: &NodeSet, kib: &BTreeMap<u32, u64>) -> MemoryVerdict {
     let near_kib = kib.iter().filter(|(node, _)| near.contains(**node));
     let near_kib = near_kib.fold(0u64, |sum, (_, kib)| sum.saturating_add(*kib));
     MemoryVerdict {

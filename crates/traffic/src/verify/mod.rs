@@ -14,8 +14,6 @@ use nic_placement_core::topology::{CpuSet, GpuIndex, NicIndex, NicKind, PathType
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A task, as it was seen.
-#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenTask {
     pub numbers: Numbers,
     pub user: Option<u32>,
@@ -24,9 +22,8 @@ pub struct SeenTask {
     pub gpus: Result<Vec<GpuIndex>, String>,
     /// the NICs that its marker names; `None`: not placed
     pub planned: Option<Vec<String>>,
-    /// the CPUs to which it was bound
     pub bound: Option<CpuSet>,
-    /// by device, what its processes held at any time, or why that is not known
+    /// by device, what its processes held, or why that is not known
     pub held: Result<BTreeMap<String, Held>, String>,
     pub threads: Vec<Thread>,
     /// KiB that its processes wrote, by NUMA node
@@ -43,7 +40,7 @@ pub enum Verdict {
     /// another NIC than planned, and none is nearer
     AsNear,
     Unknown,
-    /// a NIC is planned and none is used: TCP or shared memory carries the bytes, or nothing does yet
+    /// a NIC is planned and none is used: TCP or shared memory carries the bytes, or nothing yet
     NoNic,
     NearerExists,
     /// the other socket's
@@ -71,7 +68,7 @@ impl Verdict {
     }
 }
 
-/// Evidence that a NIC is used, the best first; only the best that a task has counts.
+/// Evidence that a NIC is used, the best first: only a task's best counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum By {
@@ -79,7 +76,7 @@ pub enum By {
     QueuePairs,
     /// queue pairs that need no connection; UCX has some on each NIC of its list
     Datagrams,
-    /// registered memory: the queue pairs may be of a kind that the kernel does not list
+    /// registered memory: the kernel may not list the queue pairs
     Memory,
 }
 
@@ -140,14 +137,12 @@ pub struct Node<'a> {
 }
 
 impl Node<'_> {
-    /// From the nearest of the GPUs.
     fn path(&self, gpus: &[GpuIndex], nic: NicIndex) -> Option<PathType> {
         let nic = self.topology.nic(nic).address?;
         let addresses = gpus.iter().map(|gpu| self.topology.gpu(*gpu).address);
         addresses.map(|gpu| self.topology.path_type(gpu, nic)).min()
     }
 
-    /// The NICs of these GPUs by the map.
     fn nics_of(&self, gpus: &[GpuIndex]) -> Vec<String> {
         let mut nics = Vec::new();
         for choice in gpus.iter().flat_map(|gpu| &self.map.gpu(*gpu).choices) {
@@ -246,7 +241,7 @@ fn used(held: &BTreeMap<String, Held>) -> Vec<Used> {
         .collect()
 }
 
-/// Judges a task. Of `unowned` queue pairs on the node the kernel does not tell the owner.
+/// The kernel does not tell the owner of `unowned` queue pairs.
 pub fn judge(node: Node<'_>, task: &SeenTask, unowned: u32) -> TaskVerdict {
     let gpus = task.gpus.clone().unwrap_or_default();
     let planned = task.planned.clone().unwrap_or_else(|| node.nics_of(&gpus));

@@ -18,7 +18,7 @@ use super::{Notes, clean, node_name};
 use nic_placement_core::diagnostic::Shown;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Beginnings of lines without links: identifiers, comments, and headings of `-g`.
+/// Beginnings of lines without links.
 const OTHERS: [&str; 11] = [
     "switchguid=",
     "caguid=",
@@ -69,7 +69,6 @@ pub fn read(text: &str, notes: &mut Notes, into: &mut Cabling) {
     }
 }
 
-/// One end of a link.
 #[derive(Clone, Copy)]
 struct End<'a> {
     /// `S` for a switch, `H` for a NIC, `R` for a router
@@ -134,7 +133,6 @@ fn port(text: &str) -> Option<(u8, Option<u64>, &str)> {
 /// The links of one subnet. The text has each twice, once from either end.
 #[derive(Default)]
 struct Links<'a> {
-    /// description and far end of each port
     nics: BTreeMap<(u64, u8), (&'a str, SwitchPort)>,
     trunks: BTreeSet<(SwitchPort, SwitchPort)>,
     switches: BTreeMap<String, String>,
@@ -283,8 +281,8 @@ fn node_and_nic(description: &str) -> Option<(String, String)> {
     is_node.then(|| (node_name(host), clean(&nic)))
 }
 
-/// A switch's name without its model: NVIDIA's `MF0;leaf1:MQM9700/U1` is `leaf1`. The part behind the model tells a
-/// chassis' boards and the ASICs of one box from each other, and stays unless it is `U1`.
+/// A switch's name without its model: of `MF0;leaf1:MQM9700/U1` it is `leaf1`. A part other than
+/// `U1` tells a chassis' boards and a box's ASICs apart, and stays.
 fn switch_name(description: &str) -> String {
     let model = description
         .split_once(';')

@@ -16,10 +16,8 @@ use std::collections::BTreeMap;
 
 /// Bytes that one call of `lldpctl` prints, at most: a node with 20 interfaces has 40 KiB.
 const MAX_DOCUMENT: usize = 1 << 20;
-/// Documents with one label, at most.
 const MAX_DOCUMENTS: usize = 1 << 20;
 
-/// True for a line that this format alone has.
 pub fn is_own(line: &str) -> bool {
     line.contains("\"lldp\":") || is_chassis(line)
 }
@@ -73,7 +71,6 @@ pub fn read(name: &str, text: &str, notes: &mut Notes, into: &mut Cabling) {
     }
 }
 
-/// The lines by their label, without it.
 fn labelled(text: &str) -> BTreeMap<&str, String> {
     let mut bodies: BTreeMap<&str, String> = BTreeMap::new();
     let is_rule = |line: &str| line.len() > 2 && line.bytes().all(|byte| byte == b'-');
@@ -166,11 +163,10 @@ impl Chassis {
 struct Neighbour {
     chassis: Chassis,
     port: String,
-    /// false for CDP and other makers' protocols, by which the same neighbour may be heard once more
+    /// false for CDP and others, by which the same neighbour may be heard again
     is_lldp: bool,
 }
 
-/// Adds the switches that one node hears.
 fn node(document: &Value, label: &str, own: &Chassis, notes: &mut Notes, into: &mut Cabling) {
     // `srun -l` labels lines with a task's number
     let is_task = label.bytes().all(|byte| byte.is_ascii_digit());
@@ -249,9 +245,7 @@ fn node(document: &Value, label: &str, own: &Chassis, notes: &mut Notes, into: &
     }
 }
 
-/// The switch among the neighbours that an interface hears.
 fn switch(mut heard: Vec<Neighbour>) -> Result<Option<Neighbour>, String> {
-    // keeps the better ones, where there are any
     let mut prefer = |is_better: fn(&Neighbour) -> bool| {
         if heard.iter().any(is_better) {
             heard.retain(is_better);
@@ -275,7 +269,7 @@ fn switch(mut heard: Vec<Neighbour>) -> Result<Option<Neighbour>, String> {
     }
 }
 
-/// The port as the switch calls it. Its id may be a MAC or a number of SNMP: then its description is the name.
+/// The port as the switch calls it; where its id is a MAC or a number of SNMP, its description.
 fn port(told: &Value) -> String {
     let id = first(&told["id"]);
     let (value, description) = (text(id), text(&told["descr"]));

@@ -12,10 +12,8 @@ use nic_placement_core::diagnostic::line::disturbs;
 
 /// Bytes of a text, at most: `ibnetdiscover` of 100,000 NICs has 30 MiB.
 pub const MAX_BYTES: usize = 64 << 20;
-/// Notes about one text, at most.
 const MAX_NOTES: usize = 20;
 
-/// The program that a text is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourceKind {
     Ibnetdiscover,
@@ -23,11 +21,8 @@ pub enum SourceKind {
     Lldp,
 }
 
-/// Adds the cables of the file `name`; its content tells the format. Notes go into [`Cabling::notes`], after the name.
-///
-/// # Errors
-///
-/// The text is too long or of another format: nothing was added.
+/// Adds the cables of the file `name`; its content tells the format.  Notes go into
+/// [`Cabling::notes`], after the name.  An error adds nothing.
 pub fn read(name: &str, text: &str, into: &mut Cabling) -> Result<SourceKind, String> {
     let shown = Shown::word(name, 200);
     if text.len() > MAX_BYTES {
@@ -58,7 +53,6 @@ pub fn read(name: &str, text: &str, into: &mut Cabling) -> Result<SourceKind, St
 #[derive(Default)]
 struct Notes {
     told: Vec<String>,
-    /// notes beyond [`MAX_NOTES`]
     more: usize,
 }
 
@@ -72,8 +66,8 @@ impl Notes {
     }
 }
 
-/// A foreign name without letters that disturb a terminal, as rdma-core's `clean_nodedesc` makes it; LLDP's names have at
-/// most 255 bytes.
+/// A foreign name without letters that disturb a terminal, as rdma-core's `clean_nodedesc`; LLDP's
+/// have at most 255 bytes.
 fn clean(name: &str) -> String {
     let shown = |letter| if disturbs(letter) { ' ' } else { letter };
     name.trim().chars().map(shown).take(255).collect()

@@ -24,7 +24,7 @@ fn number(object: &Object, library: &str) -> Option<u32> {
         .ok()
 }
 
-/// The library that found this GPU; `None` for the display driver's devices (`card0`) and for other devices.
+/// The library that found this GPU, if one did: not the display driver's `card0`.
 fn library(object: &Object, version: u32) -> Option<usize> {
     let name = object.attribute("name")?;
     let found = LIBRARIES.iter().position(|prefix| {
@@ -44,14 +44,14 @@ fn vendor(function: &PciFunction, found_by_library: bool) -> Option<GpuVendor> {
     let class = function.class? >> 8;
     let console =
         vendor == GpuVendor::Amd && function.device.is_some_and(|id| CONSOLES.contains(&id));
-    // an Intel CPU's built-in graphics, on the host bridge itself; cards of that class stand behind a port
+    // an Intel CPU's own graphics on the host bridge; cards of that class stand behind a port
     let built_in =
         vendor == GpuVendor::Intel && class == 0x0300 && function.parent.bridge().is_none();
     let looks_like_one = GpuVendor::of_function(function.class?, function.vendor?).is_some();
     (!console && !built_in && (looks_like_one || found_by_library)).then_some(vendor)
 }
 
-pub(super) fn gpus(bus: &Bus, to: &mut Imported) -> Result<()> {
+pub fn gpus(bus: &Bus, to: &mut Imported) -> Result<()> {
     let file = bus.file;
     // the OS devices of each PCI device
     let mut inside: BTreeMap<usize, Vec<&Object>> = BTreeMap::new();
@@ -105,8 +105,8 @@ pub(super) fn gpus(bus: &Bus, to: &mut Imported) -> Result<()> {
     Ok(())
 }
 
-/// A GPU as its OS devices describe it, or several if the driver shows several below one function (MI300 in
-/// DPX, QPX or CPX mode: one `rsmi` device each).
+/// A GPU, or several if the driver shows an `rsmi` device for each part of one function (MI300 in
+/// DPX, QPX or CPX mode).
 fn partitions(gpu: Gpu, devices: &[&Object], version: u32) -> Vec<Gpu> {
     let mut libraries: Vec<(usize, &Object)> = devices
         .iter()
@@ -157,8 +157,8 @@ fn partitions(gpu: Gpu, devices: &[&Object], version: u32) -> Vec<Gpu> {
     (0..).take(parts).map(part).collect()
 }
 
-/// ROCm's runtime prints a GPU's serial number as sixteen digits after `GPU-`, and reads that in `ROCR_VISIBLE_DEVICES`
-/// (ROCR-Runtime, `HSA_AMD_AGENT_INFO_UUID`); hwloc writes the bare number.
+/// ROCm prints a serial number as sixteen digits after `GPU-`, and reads that in
+/// `ROCR_VISIBLE_DEVICES` (ROCR-Runtime, `HSA_AMD_AGENT_INFO_UUID`); hwloc writes the bare number.
 fn amd_uuid(text: &str) -> Option<String> {
     let digits =
         (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -3,7 +3,7 @@
 
 use super::object::Object;
 use super::pci::Bus;
-use crate::import::{AMAZON, CRAY, Imported, Result, shown};
+use crate::import::{AMAZON, CRAY, Imported, Result, hex, shown};
 use nic_placement_core::topology::file::{MAX_NETDEVS, MAX_NICS, MAX_PORTS};
 use nic_placement_core::topology::{
     DeviceName, LinkLayer, Nic, NicKind, PciFunction, Port, PortState, SubnetPrefix,
@@ -17,27 +17,6 @@ struct Card<'o> {
     /// Portals adapters (Bull/Atos BXI)
     portals: Vec<&'o Object<'o>>,
     interfaces: Vec<&'o Object<'o>>,
-}
-
-/// A NIC as the file lists it; its name may be invalid.
-struct ListedNic {
-    name: String,
-    kind: NicKind,
-    card: Option<String>,
-    ports: Vec<Port>,
-    netdevs: Vec<String>,
-}
-
-impl ListedNic {
-    fn new(name: &str, kind: NicKind, netdevs: Vec<String>) -> ListedNic {
-        ListedNic {
-            name: name.to_string(),
-            kind,
-            card: None,
-            ports: Vec::new(),
-            netdevs,
-        }
-    }
 }
 
 fn name_of<'o>(object: &Object<'o>) -> &'o str {
@@ -64,64 +43,69 @@ impl<'o> Card<'o> {
         }
     }
 
-    fn is_slingshot(&self, function: Option<&PciFunction>) -> bool {
-        let said = |object: &&Object| {
-            object.attribute("subtype") == Some("Slingshot") || numbered(name_of(object), "hsn")
+    /// The NICs of this card by their names; `None` for a name that no library's variable could hold.
+    fn nics(&self, function: Option<&PciFunction>) -> Vec<(&'o str, Option<Nic>)> {
+        let names = self.interfaces.iter().map(|object| name_of(object));
+        let netdevs: BTreeSet<&str> = names.filter(|name| DeviceName::is_one(name)).collect();
+        let netdevs: Vec<&str> = netdevs.into_iter().take(MAX_NETDEVS).collect();
+        let listed = |name: &'o str, kind: NicKind, netdevs: &[&str]| {
+            let netdevs = netdevs.iter().map(ToString::to_string).collect();
+            let named = |name| Nic {
+                netdevs,
+                ..Nic::new(name, kind)
+            };
+            (name, name.parse().ok().map(named))
         };
-        !self.slingshot.is_empty()
-            || (!self.interfaces.is_empty()
-                && function.is_some_and(|function| function.vendor == Some(CRAY)))
-            || self.interfaces.iter().any(said)
-    }
-
-    /// The NICs of this card.
-    fn nics(&self, function: Option<&PciFunction>) -> Vec<ListedNic> {
-        let netdevs: Vec<String> = self.netdevs();
+        let ids = function.map(|function| (function.vendor, function.device));
+        // the file does not tell which of several devices an interface belongs to
+        let is_alone = |devices: &[_]| devices.len() == 1;
         if !self.verbs.is_empty() {
-            let ids = function.and_then(|function| function.vendor.zip(function.device));
+            let own = if is_alone(&self.verbs) {
+                &netdevs[..]
+            } else {
+                &[]
+            };
+            let interfaces = if is_alone(&self.verbs) {
+                &self.interfaces[..]
+            } else {
+                &[]
+            };
             let kind = match ids {
-                Some((AMAZON, 0xefa0..=0xefa3)) => NicKind::Efa,
+                Some((Some(AMAZON), Some(0xefa0..=0xefa3))) => NicKind::Efa,
                 _ => NicKind::Verbs,
             };
-            // the file does not tell which of several devices an interface belongs to
-            let alone = self.verbs.len() == 1;
-            let interfaces: &[&Object] = if alone { &self.interfaces } else { &[] };
-            let own = if alone { netdevs } else { Vec::new() };
-            let nic = |object: &&Object| ListedNic {
-                card: guid(object.info("SysImageGUID")),
-                ports: ports(object, interfaces),
-                ..ListedNic::new(name_of(object), kind, own.clone())
+            let nic = |object: &&'o Object<'o>| {
+                let (name, nic) = listed(name_of(object), kind, own);
+                let card = guid(object.info("SysImageGUID"));
+                let ports = ports(object, interfaces);
+                (name, nic.map(|nic| Nic { card, ports, ..nic }))
             };
             return self.verbs.iter().map(nic).collect();
         }
         if !self.slingshot.is_empty() {
-            let own = if self.slingshot.len() == 1 {
-                netdevs
+            let own = if is_alone(&self.slingshot) {
+                &netdevs[..]
             } else {
-                Vec::new()
+                &[]
             };
-            let nic =
-                |object: &&Object| ListedNic::new(name_of(object), NicKind::Slingshot, own.clone());
+            let nic = |object: &&'o Object<'o>| listed(name_of(object), NicKind::Slingshot, own);
             return self.slingshot.iter().map(nic).collect();
         }
-        // the file lacks the `cxi` device's name, so we use the interface's
-        let kind = match self.is_slingshot(function) {
+        let says_slingshot = |object: &&Object| {
+            object.attribute("subtype") == Some("Slingshot") || numbered(name_of(object), "hsn")
+        };
+        let is_crays = matches!(ids, Some((Some(CRAY), _)));
+        let kind = match is_crays || self.interfaces.iter().any(says_slingshot) {
             true => NicKind::Slingshot,
             false => NicKind::Ethernet,
         };
-        let nic = |name: &String| ListedNic::new(name, kind, vec![name.clone()]);
+        // the file lacks the `cxi` device's name, so we use the interface's
+        let nic = |name: &&'o str| listed(name, kind, &[*name]);
         netdevs.iter().map(nic).collect()
-    }
-
-    fn netdevs(&self) -> Vec<String> {
-        let names = self.interfaces.iter().map(|object| name_of(object));
-        let distinct: BTreeSet<&str> = names.filter(|name| DeviceName::is_one(name)).collect();
-        let distinct = distinct.into_iter().take(MAX_NETDEVS);
-        distinct.map(str::to_string).collect()
     }
 }
 
-pub(super) fn nics(bus: &Bus, to: &mut Imported) -> Result<()> {
+pub fn nics(bus: &Bus, to: &mut Imported) -> Result<()> {
     let file = bus.file;
     // by the PCI device, or by the OS device itself if there is none
     let mut cards: BTreeMap<(Option<usize>, usize), Card> = BTreeMap::new();
@@ -130,76 +114,61 @@ pub(super) fn nics(bus: &Bus, to: &mut Imported) -> Result<()> {
         let key = (device, if device.is_some() { 0 } else { object.index });
         cards.entry(key).or_default().add(object, file.version);
     }
-    let mut found: Vec<(Option<usize>, ListedNic)> = Vec::new();
-    for ((device, _), card) in &cards {
-        let function = device.and_then(|device| bus.function(device));
+    let mut found: Vec<(Option<usize>, &str, Option<Nic>)> = Vec::new();
+    for (&(device, _), card) in &cards {
         for object in &card.portals {
             let finding = "a Portals adapter, which no library here places: left out";
             to.note(shown(name_of(object)), finding);
         }
-        if !card.portals.is_empty() {
-            continue;
+        if card.portals.is_empty() {
+            let nics = card.nics(device.and_then(|device| bus.function(device)));
+            found.extend(nics.into_iter().map(|(name, nic)| (device, name, nic)));
         }
-        found.extend(card.nics(function).into_iter().map(|nic| (*device, nic)));
     }
     // if not all fit, plain Ethernet ones are dropped first
-    found.sort_by_key(|(_, listed)| listed.kind);
-    let mut names = BTreeSet::new();
-    let mut unknown = Vec::new();
-    for (device, listed) in found {
-        let ListedNic {
-            name,
-            kind,
-            card,
-            ports,
-            netdevs,
-        } = listed;
+    found.sort_by_key(|(.., nic)| nic.as_ref().map(|nic| nic.kind));
+    let (mut names, mut unknown) = (BTreeSet::new(), Vec::new());
+    for (device, name, nic) in found {
         let function = device.and_then(|device| bus.function(device));
-        let device_name = name.parse::<DeviceName>();
-        let problem = if device_name.is_err() {
-            Some("a name that no library's variable could hold: this NIC is left out".to_string())
-        } else if names.contains(&name) {
-            Some("a second NIC of this name: left out".to_string())
-        } else if to.topology.nics.len() >= MAX_NICS {
-            Some(format!("more than {MAX_NICS} NICs: this one is left out"))
-        } else if function.is_some_and(|pci| to.topology.gpu_index(pci.address).is_some()) {
-            Some("a NIC inside a GPU's PCI device: left out".to_string())
-        } else {
-            None
+        let is_gpus = function.is_some_and(|pci| to.topology.gpu_index(pci.address).is_some());
+        let problem = match nic {
+            None => "a name that no library's variable could hold: this NIC is left out",
+            Some(_) if names.contains(name) => "a second NIC of this name: left out",
+            Some(_) if to.topology.nics.len() >= MAX_NICS => {
+                &format!("more than {MAX_NICS} NICs: this one is left out")
+            }
+            Some(_) if is_gpus => "a NIC inside a GPU's PCI device: left out",
+            Some(nic) => {
+                let address = match (device, function) {
+                    (Some(device), Some(function)) if bus.add(device, to)? => {
+                        Some(function.address)
+                    }
+                    (Some(_), _) => continue,
+                    (None, _) => None,
+                };
+                if nic
+                    .ports
+                    .iter()
+                    .any(|port| port.state == PortState::Unknown)
+                {
+                    unknown.push(name);
+                }
+                names.insert(name);
+                to.topology.nics.push(Nic { address, ..nic });
+                continue;
+            }
         };
-        if let Some(problem) = problem {
-            to.note(shown(&name), problem);
-            continue;
-        }
-        let Ok(device_name) = device_name else {
-            continue;
-        };
-        let address = match (device, function) {
-            (Some(device), Some(function)) if bus.add(device, to)? => Some(function.address),
-            (Some(_), _) => continue,
-            (None, _) => None,
-        };
-        if ports.iter().any(|port| port.state == PortState::Unknown) {
-            unknown.push(name.clone());
-        }
-        names.insert(name);
-        to.topology.nics.push(Nic {
-            address,
-            card,
-            ports,
-            netdevs,
-            ..Nic::new(device_name, kind)
-        });
+        to.note(shown(name), problem);
     }
-    if let Some(first) = unknown.first() {
-        let others = match unknown.len() {
-            1 => String::new(),
-            count => format!("as of {} more, ", count - 1),
+    if let [first, more @ ..] = &unknown[..] {
+        let others = match more.len() {
+            0 => String::new(),
+            count => format!("as of {count} more, "),
         };
         let finding = format!(
             "{others}the file does not say whether its ports are active, and only active ones are used"
         );
-        to.note(first.clone(), finding);
+        to.note(*first, finding);
     }
     Ok(())
 }
@@ -207,12 +176,14 @@ pub(super) fn nics(bus: &Bus, to: &mut Imported) -> Result<()> {
 /// `506b:4b03:003c:eee8`; virtual functions may have none and show zeros.
 fn guid(text: Option<&str>) -> Option<String> {
     let text = text?.trim();
-    let well_formed = text.len() == 19
-        && text
-            .bytes()
-            .all(|byte| byte == b':' || byte.is_ascii_hexdigit());
-    let says_something = text.bytes().any(|byte| !matches!(byte, b'0' | b':'));
-    (well_formed && says_something).then(|| text.to_string())
+    let is_letter = |byte: u8| byte == b':' || byte.is_ascii_hexdigit();
+    let well_formed = text.len() == 19 && text.bytes().all(is_letter);
+    (well_formed && says_something(text)).then(|| text.to_string())
+}
+
+/// True for a GUID that is not all zeros.
+fn says_something(guid: &str) -> bool {
+    guid.contains(|letter| !matches!(letter, '0' | ':'))
 }
 
 /// `Port2GID0` -> (2, `GID0`)
@@ -266,30 +237,29 @@ fn ports(device: &Object, interfaces: &[&Object]) -> Vec<Port> {
 }
 
 fn is_gid(text: &str) -> bool {
-    let mut groups = text.split(':');
-    let whole =
-        |group: &str| group.len() == 4 && group.bytes().all(|byte| byte.is_ascii_hexdigit());
-    groups.by_ref().take(8).filter(|group| whole(group)).count() == 8 && groups.next().is_none()
+    let whole = |group: &str| group.len() == 4 && hex(group, 4).is_some();
+    text.len() == 39 && text.split(':').all(whole)
 }
 
-/// hwloc does not write `link_layer`, but two things show it.  Hardware addresses of interfaces have 20 bytes
-/// on InfiniBand (RFC 4391) and 6 on Ethernet.  Only InfiniBand's subnet managers give LIDs.  (iWARP drivers
-/// show a LID of 1 and a GID without a port's number.)
+/// hwloc writes no `link_layer`.  Hardware addresses have 20 bytes on InfiniBand (RFC 4391) and 6
+/// on Ethernet; only InfiniBand's subnet managers give LIDs (iWARP drivers show a LID of 1 and a
+/// GID without a port's number).
 fn link_layer(lid: Option<&str>, gid: Option<&str>, interfaces: &[&Object]) -> LinkLayer {
-    let lengths: BTreeSet<usize> = interfaces
+    let addresses = interfaces
         .iter()
-        .filter_map(|object| Some(object.info("Address")?.split(':').count()))
+        .filter_map(|object| object.info("Address"));
+    let mut lengths: Vec<usize> = addresses
+        .map(|address| address.split(':').count())
         .collect();
-    match lengths.iter().collect::<Vec<_>>().as_slice() {
+    lengths.dedup();
+    match lengths[..] {
         [20] => return LinkLayer::InfiniBand,
         [6] => return LinkLayer::Ethernet,
         _ => {}
     }
     let lid = lid.and_then(|lid| u32::from_str_radix(lid.strip_prefix("0x")?, 16).ok());
-    let has_port_number =
-        gid.is_some_and(|gid| gid[20..].bytes().any(|byte| !matches!(byte, b'0' | b':')));
-    match lid {
-        Some(1..) if has_port_number => LinkLayer::InfiniBand,
+    match (lid, gid) {
+        (Some(1..), Some(gid)) if says_something(&gid[20..]) => LinkLayer::InfiniBand,
         _ => LinkLayer::Unknown,
     }
 }

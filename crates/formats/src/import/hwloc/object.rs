@@ -1,17 +1,17 @@
 //! The objects of the file, flat and in its order, with accessors for the readers.
 #![forbid(unsafe_code)]
 
-use crate::import::{BadText, Result, shown};
+use crate::import::{BadText, Result, mask, number, shown};
 use nic_placement_core::topology::{Bitmap, CpuSet};
 use roxmltree::{Document, Node};
 use std::collections::BTreeMap;
 
 /// The type of an OS device (`hwloc_obj_osdev_type_t`), as far as it matters here.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct OsTypes {
-    pub(super) gpu: bool,
-    pub(super) network: bool,
-    pub(super) openfabrics: bool,
+#[derive(Clone, Copy, Default)]
+pub struct OsTypes {
+    pub gpu: bool,
+    pub network: bool,
+    pub openfabrics: bool,
 }
 
 impl OsTypes {
@@ -45,141 +45,112 @@ impl OsTypes {
     }
 }
 
-pub(super) struct Object<'d> {
+pub struct Object<'d> {
     /// its place among the objects
-    pub(super) index: usize,
+    pub index: usize,
     /// its `type` (`hwloc_obj_type_t`)
-    pub(super) kind: &'d str,
-    pub(super) element: Node<'d, 'd>,
-    pub(super) parent: Option<usize>,
+    pub kind: &'d str,
+    pub element: Node<'d, 'd>,
+    pub parent: Option<usize>,
 }
 
 impl<'d> Object<'d> {
     /// An attribute that is not empty.
-    pub(super) fn attribute(&self, name: &str) -> Option<&'d str> {
+    pub fn attribute(&self, name: &str) -> Option<&'d str> {
         self.element
             .attribute(name)
             .filter(|value| !value.is_empty())
     }
 
-    /// hwloc's key-value pairs, in order.
-    pub(super) fn infos(&self) -> impl Iterator<Item = (&'d str, &'d str)> + use<'d> {
+    pub fn infos(&self) -> impl Iterator<Item = (&'d str, &'d str)> + use<'d> {
         infos(self.element)
     }
 
-    pub(super) fn info(&self, name: &str) -> Option<&'d str> {
-        self.infos()
-            .find(|(key, _)| *key == name)
-            .map(|(_, value)| value)
+    pub fn info(&self, name: &str) -> Option<&'d str> {
+        let named = self.infos().find(|(key, _)| *key == name);
+        named.map(|(_, value)| value)
     }
 
-    /// An error about this object, with its line.
-    pub(super) fn bad(&self, problem: impl Into<String>) -> BadText {
+    pub fn bad(&self, problem: impl Into<String>) -> BadText {
         BadText::new(self.line(), problem)
     }
 
     /// Slow, since it scans all the text before the object: for errors only.
-    pub(super) fn line(&self) -> u32 {
-        self.element
-            .document()
-            .text_pos_at(self.element.range().start)
-            .row
+    pub fn line(&self) -> u32 {
+        let start = self.element.range().start;
+        self.element.document().text_pos_at(start).row
     }
 
     /// The kernel's number of this object.
-    pub(super) fn os_index(&self) -> Result<Option<u32>> {
+    pub fn os_index(&self) -> Result<Option<u32>> {
         let Some(text) = self.attribute("os_index") else {
             return Ok(None);
         };
-        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-        let number = text.parse::<u32>().ok().filter(|_| digits);
         let expected = || self.bad(format!("os_index `{}`: expected a number", shown(text)));
+        let number = number(text).ok_or_else(expected)?;
         // `HWLOC_UNKNOWN_INDEX`
-        Ok(Some(number.ok_or_else(expected)?).filter(|&number| number != u32::MAX))
+        Ok(Some(number).filter(|&number| number != u32::MAX))
     }
 
-    /// A set in hwloc's form: words of 32 bits, highest first, `0x0000ffff,,0x00000001`.
-    pub(super) fn set(&self, name: &str) -> Result<Option<CpuSet>> {
+    pub fn set(&self, name: &str) -> Result<Option<CpuSet>> {
         let Some(text) = self.attribute(name) else {
             return Ok(None);
         };
-        set(text).map(Some).ok_or_else(|| {
-            let limit = Bitmap::LIMIT;
-            let text = shown(text);
+        // `0xf...f`, an infinite set, is refused
+        mask(text).map(Some).ok_or_else(|| {
+            let (text, limit) = (shown(text), Bitmap::LIMIT);
             self.bad(format!(
                 "{name} `{text}`: expected words such as `0x0000ffff,,0x0` of at most {limit} bits"
             ))
         })
     }
 
-    pub(super) fn os_types(&self, version: u32) -> OsTypes {
-        self.attribute("osdev_type")
-            .map(|text| OsTypes::of(text, version))
-            .unwrap_or_default()
+    pub fn os_types(&self, version: u32) -> OsTypes {
+        let types = self.attribute("osdev_type");
+        types.map_or(OsTypes::default(), |text| OsTypes::of(text, version))
     }
 }
 
 fn infos<'d>(element: Node<'d, 'd>) -> impl Iterator<Item = (&'d str, &'d str)> + use<'d> {
-    let pairs = element
-        .children()
-        .filter(|child| child.has_tag_name("info"));
+    let pairs = children(element, "info");
     pairs.filter_map(|pair| Some((pair.attribute("name")?, pair.attribute("value")?)))
 }
 
-fn set(text: &str) -> Option<Bitmap> {
-    let words: Vec<&str> = text.split(',').collect();
-    if words.len() > (Bitmap::LIMIT / 32) as usize {
-        return None;
-    }
-    let mut set = vec![0u64; words.len().div_ceil(2)];
-    for (position, word) in words.iter().rev().enumerate() {
-        // `,,` stands for a word of zeros; we refuse `0xf...f`, an infinite set
-        let digits = word.strip_prefix("0x").unwrap_or(word);
-        if digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return None;
-        }
-        let bits = if digits.is_empty() {
-            0
-        } else {
-            u64::from_str_radix(digits, 16).ok()?
-        };
-        set[position / 2] |= bits << (position % 2 * 32);
-    }
-    Some(Bitmap::from_words(set))
+pub fn children<'d>(
+    element: Node<'d, 'd>,
+    name: &'static str,
+) -> impl Iterator<Item = Node<'d, 'd>> + use<'d> {
+    let all = element.children();
+    all.filter(move |child| child.has_tag_name(name))
 }
 
-pub(super) struct Objects<'d> {
-    pub(super) version: u32,
-    pub(super) root: Node<'d, 'd>,
+pub struct Objects<'d> {
+    pub version: u32,
+    pub root: Node<'d, 'd>,
     /// each object after the one around it
-    pub(super) objects: Vec<Object<'d>>,
+    pub objects: Vec<Object<'d>>,
 }
 
 impl<'d> Objects<'d> {
-    pub(super) fn new(document: &'d Document<'d>) -> Result<Objects<'d>> {
+    pub fn new(document: &'d Document<'d>) -> Result<Objects<'d>> {
         let root = document.root_element();
-        let line = |element: Node| document.text_pos_at(element.range().start).row;
+        let bad =
+            |problem: String| BadText::new(document.text_pos_at(root.range().start).row, problem);
         let name = root.tag_name().name();
         // hwloc 0.9 said `root`
         if !matches!(name, "topology" | "root") {
             let problem = format!("an element `{}`: expected hwloc's `topology`", shown(name));
-            return Err(BadText::new(line(root), problem));
+            return Err(bad(problem));
         }
         let said = root.attribute("version").unwrap_or("1.0");
-        let major = said
-            .split('.')
-            .next()
-            .and_then(|major| major.parse::<u32>().ok());
+        let major = said.split('.').next().and_then(|major| major.parse().ok());
         let version = major
             .filter(|major| (1..=3).contains(major))
             .ok_or_else(|| {
-                BadText::new(
-                    line(root),
-                    format!(
-                        "version `{}` of hwloc's XML: expected 1, 2 or 3",
-                        shown(said)
-                    ),
-                )
+                let said = shown(said);
+                bad(format!(
+                    "version `{said}` of hwloc's XML: expected 1, 2 or 3"
+                ))
             })?;
         let mut file = Objects {
             version,
@@ -188,10 +159,8 @@ impl<'d> Objects<'d> {
         };
         // objects stand in the root or in objects
         let mut indices = BTreeMap::from([(root, None)]);
-        for element in root
-            .descendants()
-            .filter(|element| element.has_tag_name("object"))
-        {
+        let elements = root.descendants();
+        for element in elements.filter(|element| element.has_tag_name("object")) {
             let around = element.parent().and_then(|parent| indices.get(&parent));
             let Some(&parent) = around else { continue };
             let kind = match element.attribute("type").unwrap_or_default() {
@@ -210,7 +179,7 @@ impl<'d> Objects<'d> {
         }
         let machines: Vec<&Object> = file.of("Machine").collect();
         match machines[..] {
-            [] => Err(BadText::new(line(root), "no object of type `Machine`")),
+            [] => Err(bad("no object of type `Machine`".to_string())),
             [_] => Ok(file),
             [_, second, ..] => {
                 Err(second.bad("a second object of type `Machine`: expected one machine"))
@@ -218,31 +187,28 @@ impl<'d> Objects<'d> {
         }
     }
 
-    pub(super) fn of(&self, kind: &'static str) -> impl Iterator<Item = &Object<'d>> {
-        self.objects
-            .iter()
-            .filter(move |object| object.kind == kind)
+    pub fn of(&self, kind: &'static str) -> impl Iterator<Item = &Object<'d>> {
+        let all = self.objects.iter();
+        all.filter(move |object| object.kind == kind)
     }
 
     /// The objects around `index`, nearest first.
-    pub(super) fn ancestors(&self, index: usize) -> impl Iterator<Item = usize> + '_ {
-        std::iter::successors(self.objects[index].parent, |&above| {
-            self.objects[above].parent
-        })
+    pub fn ancestors(&self, index: usize) -> impl Iterator<Item = usize> + '_ {
+        let parent = |index: usize| self.objects[index].parent;
+        std::iter::successors(parent(index), move |&above| parent(above))
     }
 
     /// The nearest object of `kind` around `index`.
-    pub(super) fn above(&self, index: usize, kind: &'static str) -> Option<usize> {
-        self.ancestors(index)
-            .find(|&above| self.objects[above].kind == kind)
+    pub fn above(&self, index: usize, kind: &'static str) -> Option<usize> {
+        let mut around = self.ancestors(index);
+        around.find(|&above| self.objects[above].kind == kind)
     }
 
     /// The file's infos on the whole machine; version 3 has them outside all objects.
-    pub(super) fn machine_info(&self, name: &str) -> Option<&'d str> {
+    pub fn machine_info(&self, name: &str) -> Option<&'d str> {
         let machine = self.of("Machine").next().map(|machine| machine.element);
         let all = infos(self.root).chain(machine.into_iter().flat_map(infos));
-        all.filter(|(_, value)| !value.trim().is_empty())
-            .find(|(key, _)| *key == name)
-            .map(|(_, value)| value)
+        let mut named = all.filter(|(key, value)| *key == name && !value.trim().is_empty());
+        named.next().map(|(_, value)| value)
     }
 }

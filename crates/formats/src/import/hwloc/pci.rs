@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 /// All PCI functions of the file by their place in it.
-pub(super) struct Bus<'f> {
-    pub(super) file: &'f Objects<'f>,
+pub struct Bus<'f> {
+    pub file: &'f Objects<'f>,
     functions: BTreeMap<usize, PciFunction>,
 }
 
 impl<'f> Bus<'f> {
-    pub(super) fn new(file: &'f Objects<'f>, to: &mut Imported) -> Result<Bus<'f>> {
+    pub fn new(file: &'f Objects<'f>, to: &mut Imported) -> Result<Bus<'f>> {
         let mut functions: BTreeMap<usize, PciFunction> = BTreeMap::new();
         let mut seen: BTreeMap<PciAddress, usize> = BTreeMap::new();
         for (index, object) in file.objects.iter().enumerate() {
@@ -52,17 +52,17 @@ impl<'f> Bus<'f> {
         Ok(Bus { file, functions })
     }
 
-    pub(super) fn function(&self, index: usize) -> Option<&PciFunction> {
+    pub fn function(&self, index: usize) -> Option<&PciFunction> {
         self.functions.get(&index)
     }
 
     /// The PCI device that an OS device belongs to.
-    pub(super) fn device_of(&self, os_device: usize) -> Option<usize> {
+    pub fn device_of(&self, os_device: usize) -> Option<usize> {
         self.file.above(os_device, "PCIDev")
     }
 
-    /// Adds a device with all bridges above it; `false` if it is deeper than we follow any path.
-    pub(super) fn add(&self, index: usize, to: &mut Imported) -> Result<bool> {
+    /// `false` if the device is deeper than we follow any path.
+    pub fn add(&self, index: usize, to: &mut Imported) -> Result<bool> {
         let Some(device) = self.function(index) else {
             return Ok(false);
         };
@@ -171,8 +171,8 @@ impl<'f> Bus<'f> {
     }
 }
 
-/// True for a class of GPUs, NICs or bridges.  hwloc loads a file in which another device, such as a disk controller, has the same
-/// address.
+/// True for GPUs, NICs and bridges: hwloc loads files in which another device, such as a disk
+/// controller, has the same address.
 fn may_matter(function: &PciFunction) -> bool {
     // network, display, bridge, accelerator; and InfiniBand, as old adapters have it
     function.class.is_none_or(|class| {
@@ -180,10 +180,8 @@ fn may_matter(function: &PciFunction) -> bool {
     })
 }
 
-/// The one NUMA node that holds all of `cpus`.
-fn only_node(topology: &Topology, cpus: &CpuSet) -> Option<u32> {
-    topology
-        .numa_nodes
+fn only_node(node: &Topology, cpus: &CpuSet) -> Option<u32> {
+    node.numa_nodes
         .iter()
         .find(|node| cpus.is_subset(&node.cpus))
         .map(|node| node.os_index)
@@ -264,11 +262,11 @@ fn ids(text: &str) -> Option<(u32, u16, u16)> {
     ))
 }
 
-/// Speed and width for a bandwidth in GB/s; hwloc keeps only the bandwidth of a link.
+/// Speed and width for a bandwidth in GB/s, which alone hwloc keeps.
 ///
-/// Several links have the same bandwidth (8 GT/s x16, 16 GT/s x8).  We take the nearest, and of equally near ones the slowest
-/// and widest up to 16 lanes; [`LinkRate::mbps`] is right in any case.  The rate stays unknown if no PCIe link comes within a
-/// tenth of the bandwidth (a conventional bus, 0 if the kernel does not tell).
+/// Of links with one bandwidth (8 GT/s x16, 16 GT/s x8) the nearest, then the slowest and widest
+/// up to 16 lanes; [`LinkRate::mbps`] is right in any case.  `None` if no link comes within a
+/// tenth (a conventional bus; 0 if the kernel does not tell).
 fn link_rate(gigabytes: f64) -> Option<LinkRate> {
     let wanted = Some(gigabytes * 8_000.0).filter(|wanted| wanted.is_finite())?;
     let mut best: Option<(f64, LinkRate)> = None;

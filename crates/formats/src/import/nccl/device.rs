@@ -9,7 +9,7 @@ use nic_placement_core::topology::{
 };
 
 /// A NIC that NCCL merged from several, named `mlx5_0+mlx5_1`.
-pub(super) struct Fused {
+pub struct Fused {
     members: Vec<DeviceName>,
     address: Option<PciAddress>,
     vendor: Option<u16>,
@@ -17,13 +17,12 @@ pub(super) struct Fused {
 }
 
 /// The name of a NIC with only its address known.
-pub(super) fn nameless(address: PciAddress) -> String {
+pub fn nameless(address: PciAddress) -> String {
     format!("pci-{}", address.to_string().replace(':', "-"))
 }
 
-/// The kind of a device.  Files written by hand often have only its name.  In rdma-core, names that begin
-/// with `rdma` are neither InfiniBand nor RoCE nor iWARP (its kernel-boot/rdma-persistent-naming.rules): they
-/// are EFA's.
+/// Files written by hand often have only the name: rdma-core's names that begin with `rdma` are no
+/// InfiniBand, RoCE or iWARP (kernel-boot/rdma-persistent-naming.rules), but EFA's.
 fn kind(vendor: Option<u16>, name: &str) -> NicKind {
     match vendor {
         Some(AMAZON) => NicKind::Efa,
@@ -34,7 +33,7 @@ fn kind(vendor: Option<u16>, name: &str) -> NicKind {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn gpu(
+    pub fn gpu(
         &mut self,
         pci: Element<'a>,
         address: PciAddress,
@@ -79,8 +78,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The GPU's vendor if the file does not name it: older files do not, and Hygon's GPUs are used like
-    /// AMD's.
+    /// Older files name no vendor, and Hygon's GPUs are used like AMD's.
     fn guessed(&self, pci: Element<'a>, gpus: &[Element<'a>]) -> GpuVendor {
         let is_accelerator = pci
             .attribute("class")
@@ -93,7 +91,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn nic(
+    pub fn nic(
         &mut self,
         nic: Element<'a>,
         address: Option<PciAddress>,
@@ -192,7 +190,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A name for a `<net>` that has none.
     fn invented_name(&mut self, net: Element<'a>) -> String {
         let dev = net.attribute("dev").and_then(|dev| dev.trim().parse().ok());
         let dev = dev.unwrap_or(0u16);
@@ -217,15 +214,14 @@ impl<'a> Reader<'a> {
         Ok(index)
     }
 
-    /// A NIC of which the file has only the address: the file states a pairing, and NCCL takes the rest from
-    /// the machine.
-    pub(super) fn nameless_nic(
+    /// A NIC of which the file has only the address: NCCL takes the rest from the machine.
+    pub fn nameless_nic(
         &mut self,
         pci: Element<'a>,
         address: PciAddress,
         vendor: Option<u16>,
     ) -> Result<(), BadText> {
-        // a `<net>` below it that we left out has its own finding, and a fused one gets its members later
+        // a `<net>` that was left out has its own finding, and a fused one gets its members later
         let has_nets = elements(pci).any(|child| child.has_tag_name("nic") && has(child, "net"));
         if has_nets {
             return Ok(());
@@ -251,9 +247,9 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Only NCCL knows fused NICs (`NCCL_NET_MERGE_LEVEL`).  Programs know their members: each gets its share
-    /// of the rate unless the file lists it too.
-    pub(super) fn part_fused(&mut self) {
+    /// Only NCCL knows fused NICs (`NCCL_NET_MERGE_LEVEL`): each member gets its share of the rate
+    /// unless the file lists it too.
+    pub fn part_fused(&mut self) {
         for Fused {
             members,
             address,

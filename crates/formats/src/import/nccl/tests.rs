@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod properties;
-pub(super) mod rules;
+pub mod rules;
 mod writing;
 
 use super::*;
@@ -10,9 +10,9 @@ use crate::way::Between;
 use nic_placement_core::topology::{CpuSet, Gpu, GpuVendor, Nic, NicKind, PathType, PortState};
 use properties::facts;
 
-pub(super) const SAMPLE: &str = include_str!("tests/sample.xml");
+pub const SAMPLE: &str = include_str!("tests/sample.xml");
 
-pub(super) fn parse(text: &str) -> Result<(Topology, Vec<Diagnostic>), BadText> {
+pub fn parse(text: &str) -> Result<(Topology, Vec<Diagnostic>), BadText> {
     read(text, Provenance::File("test".to_string()))
 }
 

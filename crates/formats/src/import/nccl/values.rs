@@ -6,24 +6,18 @@ use nic_placement_core::topology::file::MAX_RATE_MBPS;
 use nic_placement_core::topology::{CpuSet, LinkRate};
 use nic_placement_core::topology::{MAX_TENTHS_GT, MAX_WIDTH};
 
-/// The kernel's `cpumap`: `0000ffff,ffffffff`.  Each group is 32 bits, even without its leading zeros.
-pub(super) fn affinity(text: &str) -> Option<CpuSet> {
-    let groups: Vec<&str> = text.trim().split(',').collect();
-    if groups.len() == 1 {
-        return CpuSet::from_mask(groups[0]).ok();
+/// The kernel's `cpumap`: `0000ffff,ffffffff`.
+pub fn affinity(text: &str) -> Option<CpuSet> {
+    let text = text.trim();
+    match text.split(',').any(str::is_empty) {
+        true => None,
+        false if text.contains(',') => crate::import::mask(text),
+        false => CpuSet::from_mask(text).ok(),
     }
-    if groups
-        .iter()
-        .any(|group| group.is_empty() || group.len() > 8)
-    {
-        return None;
-    }
-    let padded: String = groups.iter().map(|group| format!("{group:0>8}")).collect();
-    CpuSet::from_mask(&padded).ok()
 }
 
 /// The inverse: groups for all CPUs below `count`, at least one.
-pub(super) fn mask(cpus: &CpuSet, count: u32) -> String {
+pub fn mask(cpus: &CpuSet, count: u32) -> String {
     let groups = count.div_ceil(32).max(1) as usize;
     let word = |group: usize| {
         let word = cpus.words().get(group / 2).copied().unwrap_or(0);
@@ -37,17 +31,17 @@ pub(super) fn mask(cpus: &CpuSet, count: u32) -> String {
 }
 
 /// `0x10de`
-pub(super) fn id(text: &str) -> Option<u16> {
+pub fn id(text: &str) -> Option<u16> {
     prefixed(text, 4)?.try_into().ok()
 }
 
 /// `0x030200`; NCCL itself writes `0x03` if sysfs has no class, which is none.
-pub(super) fn class(text: &str) -> Option<u32> {
+pub fn class(text: &str) -> Option<u32> {
     prefixed(text, 6).filter(|_| text.trim().len() == 8)
 }
 
 /// True for VGA and 3D controllers, other display controllers (AMD's) and accelerators.
-pub(super) fn is_gpu(class: &str) -> bool {
+pub fn is_gpu(class: &str) -> bool {
     class == "0x03"
         || ["0x0300", "0x0302", "0x0380", "0x1200"]
             .iter()
@@ -59,7 +53,7 @@ fn prefixed(text: &str, most: usize) -> Option<u32> {
 }
 
 /// `16 GT/s`, `32.0 GT/s PCIe` and width `16`; virtual machines show nothing, `Unknown` or width 0.
-pub(super) fn rate(speed: Option<&str>, width: Option<&str>) -> Option<LinkRate> {
+pub fn rate(speed: Option<&str>, width: Option<&str>) -> Option<LinkRate> {
     let number = speed?.trim().split_once(" GT/s")?.0;
     let (whole, tenths) = number.split_once('.').unwrap_or((number, "0"));
     let digits = |text: &str| {
@@ -78,16 +72,16 @@ pub(super) fn rate(speed: Option<&str>, width: Option<&str>) -> Option<LinkRate>
 }
 
 /// `speed` of a `<net>`, in Mbit/s; some plugins say -1.
-pub(super) fn mbps(text: &str) -> Option<u64> {
+pub fn mbps(text: &str) -> Option<u64> {
     text.trim()
         .parse()
         .ok()
         .filter(|mbps| (1..=MAX_RATE_MBPS).contains(mbps))
 }
 
-/// `guid` is the bytes of `sys_image_guid` read as a number on a little-endian machine.  Sockets and some
-/// plugins put a device counter there instead.
-pub(super) fn card(guid: &str) -> Option<String> {
+/// `guid` is `sys_image_guid`'s bytes read as a little-endian number; sockets and some plugins put
+/// a device counter there.
+pub fn card(guid: &str) -> Option<String> {
     let guid = u64::from_str_radix(guid.trim().strip_prefix("0x")?, 16).ok()?;
     let groups = |guid: u64| {
         [48, 32, 16, 0]
@@ -98,7 +92,7 @@ pub(super) fn card(guid: &str) -> Option<String> {
 }
 
 /// `familyid`: NCCL adds the extended family four bits too high (xml.cc, `ncclTopoGetXmlFromCpu`), so that AMD's 0x17 is 143.
-pub(super) fn family_of_nccl(family: u32) -> u32 {
+pub fn family_of_nccl(family: u32) -> u32 {
     if family > 0xf {
         0xf + ((family - 0xf) << 4)
     } else {
@@ -106,9 +100,9 @@ pub(super) fn family_of_nccl(family: u32) -> u32 {
     }
 }
 
-/// The inverse; files written by hand have the family itself.  `None` for what CPUID cannot say: a family of four bits and an
-/// extended one of eight, added.
-pub(super) fn family(familyid: u32) -> Option<u32> {
+/// The inverse; files written by hand have the family itself.  `None` for what CPUID cannot say:
+/// four bits and eight extended ones, added.
+pub fn family(familyid: u32) -> Option<u32> {
     let is_nccls = familyid > 0xf && familyid & 0xf == 0xf;
     let family = if is_nccls {
         0xf + (familyid >> 4)

@@ -35,18 +35,18 @@ const MAX_ELEMENTS: usize = 256;
 /// The most elements inside another one, in NCCL 2.21 to 2.28 (`MAX_SUBS` of src/graph/xml.h).
 const MAX_INSIDE: usize = 128;
 
-/// The topology in NCCL's words.  It cannot be written if it needs more elements than NCCL reads, with those that NCCL adds itself.
-pub fn write(topology: &Topology) -> Result<String, String> {
-    let places = Places::new(topology);
-    check_size(topology, &places)?;
+/// An error if NCCL reads fewer elements than it needs, with those that it adds itself.
+pub fn write(node: &Topology) -> Result<String, String> {
+    let places = Places::new(node);
+    check_size(node, &places)?;
     let mut writer = Writer {
-        topology,
+        node,
         places: &places,
         text: String::new(),
     };
-    let name = Some(topology.name.as_str()).filter(|name| DeviceName::is_one(name));
+    let name = Some(node.name.as_str()).filter(|name| DeviceName::is_one(name));
     // RCCL's own number of the format is 2 (NCCL_TOPO_XML_VERSION of its src/graph/xml.h)
-    let version = if is_amd(topology) { "2" } else { "1" };
+    let version = if is_amd(node) { "2" } else { "1" };
     writer.open(
         0,
         "system",
@@ -64,21 +64,17 @@ pub fn write(topology: &Topology) -> Result<String, String> {
 }
 
 /// True if all GPUs are AMD's: RCCL reads the file.
-fn is_amd(topology: &Topology) -> bool {
-    !topology.gpus.is_empty() && topology.gpus.iter().all(|gpu| gpu.vendor == GpuVendor::Amd)
+fn is_amd(node: &Topology) -> bool {
+    !node.gpus.is_empty() && node.gpus.iter().all(|gpu| gpu.vendor == GpuVendor::Amd)
 }
 
-fn check_size(topology: &Topology, places: &Places) -> Result<(), String> {
-    // NCCL adds a `<gpu>` to each GPU, with its links to seven others or six NVSwitches, and a `<nic>` to each NIC, with a
-    // `<net>` for each port
-    let gpus = topology.gpus.len() * 8;
-    let ports: usize = topology
-        .nics
-        .iter()
-        .map(|nic| 1 + nic.ports.len().max(1))
-        .sum();
+fn check_size(node: &Topology, places: &Places) -> Result<(), String> {
+    // NCCL adds a `<gpu>` with links to seven others or six NVSwitches to each GPU, and a `<nic>`
+    // with a `<net>` for each port to each NIC
+    let gpus = node.gpus.len() * 8;
+    let ports: usize = node.nics.iter().map(|nic| 1 + nic.ports.len().max(1)).sum();
     let elements = 1 + places.elements() + gpus + ports;
-    if elements > MAX_ELEMENTS && !is_amd(topology) {
+    if elements > MAX_ELEMENTS && !is_amd(node) {
         let read =
             format!("NCCL reads `{MAX_ELEMENTS}` elements and needs `{elements}` for this node");
         return Err(read);
@@ -92,7 +88,7 @@ fn check_size(topology: &Topology, places: &Places) -> Result<(), String> {
 }
 
 struct Writer<'a> {
-    topology: &'a Topology,
+    node: &'a Topology,
     places: &'a Places,
     text: String,
 }
@@ -115,14 +111,9 @@ impl Writer<'_> {
     }
 
     fn cpu(&mut self, numa_node: Option<u32>) {
-        let node = numa_node.and_then(|node| self.topology.numa_node(node));
+        let node = numa_node.and_then(|node| self.node.numa_node(node));
         // as wide as the kernel's mask, which has room for every CPU
-        let count = self
-            .topology
-            .cpus()
-            .iter()
-            .last()
-            .map_or(0, |last| last + 1);
+        let count = self.node.cpus().iter().last().map_or(0, |last| last + 1);
         // without it NCCL asks the kernel of the machine; all zeros would be the node's CPUs
         let affinity = node
             .filter(|node| !node.cpus.is_empty())
@@ -130,7 +121,7 @@ impl Writer<'_> {
             .filter(|mask| mask.len() <= MAX_VALUE);
         let numaid = numa_node.map_or("-1".to_string(), |node| node.to_string());
         let below = self.places.below(Above::Cpu(numa_node));
-        let [arch, vendor, family, model] = identity(self.topology.processor.as_ref());
+        let [arch, vendor, family, model] = identity(self.node.processor.as_ref());
         let attributes = [
             ("numaid", Some(numaid)),
             ("affinity", affinity),
@@ -150,14 +141,14 @@ impl Writer<'_> {
 
     fn pci(&mut self, indent: usize, address: PciAddress) {
         let below = self.places.below(Above::Switch(address));
-        let function = self.topology.pci.get(address);
-        let gpu = self.topology.gpus.iter().find(|gpu| gpu.address == address);
+        let function = self.node.pci.get(address);
+        let gpu = self.node.gpus.iter().find(|gpu| gpu.address == address);
         let class = self.class(address, gpu.is_some());
         let id = |id: Option<u16>| id.map(|id| format!("0x{id:04x}"));
         // NCCL takes a Broadcom switch and its parts for one by these four (topo.cc, `ncclTopoFlattenBcmSwitches`), and
         // completes those that it finds missing
         let subsystem = function.and_then(|function| function.subsystem);
-        let rate = self.places.rate(self.topology, address);
+        let rate = self.places.rate(self.node, address);
         let attributes = [
             ("busid", Some(self.places.bus_id(address))),
             ("class", Some(class)),
@@ -185,13 +176,13 @@ impl Writer<'_> {
     /// The class; NCCL's own values for a device whose class does not tell what it is.
     fn class(&self, address: PciAddress, is_gpu: bool) -> String {
         let class = self
-            .topology
+            .node
             .pci
             .get(address)
             .and_then(|function| function.class);
         let class = class.map(|class| format!("0x{class:06x}"));
         let is_nic = self
-            .topology
+            .node
             .nics
             .iter()
             .any(|nic| nic.address == Some(address));

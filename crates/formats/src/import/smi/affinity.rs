@@ -4,29 +4,27 @@
 //! out.  A row that has not one value for each column is not known; the matrix before it is still good.
 #![forbid(unsafe_code)]
 
-use super::listed;
 use super::matrix::{Matrix, MatrixRow, Title};
+use super::{listed, number};
 use crate::import::{Imported, numa_node, shown};
-use nic_placement_core::topology::{Bitmap, CpuSet, NumaNode};
-use std::collections::{BTreeMap, BTreeSet};
+use nic_placement_core::topology::{Bitmap, CpuSet, NodeSet, NumaNode};
+use std::collections::BTreeMap;
 
 /// NUMA nodes have numbers below this (the kernel's largest `CONFIG_NODES_SHIFT` is 10).
-pub(super) const MAX_NODE: u32 = 1024;
+pub const MAX_NODE: u32 = 1024;
 
-/// A GPU's surroundings in the matrix.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Affinity {
-    pub(super) cpus: Option<CpuSet>,
+#[derive(Default)]
+pub struct Affinity {
+    pub cpus: Option<CpuSet>,
     /// the NUMA node of its CPUs, then memory-only nodes
-    nodes: Vec<u32>,
+    nodes: NodeSet,
     /// nodes that are its own memory
-    memory: Vec<u32>,
+    memory: NodeSet,
 }
 
 impl Affinity {
-    /// The NUMA node of its CPUs.
-    pub(super) fn node(&self) -> Option<u32> {
-        self.nodes.first().copied()
+    pub fn node(&self) -> Option<u32> {
+        self.nodes.first()
     }
 
     /// Keeps the value below a title; `None` if it cannot stand there.
@@ -38,19 +36,17 @@ impl Affinity {
             Title::Cpu => Bitmap::LIMIT,
             Title::Numa | Title::GpuNuma => MAX_NODE,
         };
-        let members = ranges(word, limit)?
-            .into_iter()
-            .flat_map(|(low, high)| low..=high);
+        let members = list(word, limit)?;
         match title {
-            Title::Cpu => self.cpus = Some(members.collect()),
-            Title::Numa => self.nodes = members.collect(),
-            Title::GpuNuma => self.memory = members.collect(),
+            Title::Cpu => self.cpus = Some(members),
+            Title::Numa => self.nodes = members,
+            Title::GpuNuma => self.memory = members,
         }
         Some(())
     }
 }
 
-pub(super) fn read(matrix: &Matrix, gpus: &[u8], to: &mut Imported) -> Vec<Affinity> {
+pub fn read(matrix: &Matrix, gpus: &[u8], to: &mut Imported) -> Vec<Affinity> {
     // GPUs of one socket have the same values: each finding is reported once
     let mut findings: Vec<(String, Vec<String>)> = Vec::new();
     let mut note = |finding: String, gpu: &u8| {
@@ -63,16 +59,16 @@ pub(super) fn read(matrix: &Matrix, gpus: &[u8], to: &mut Imported) -> Vec<Affin
     let mut affinities: Vec<Affinity> = Vec::new();
     for gpu in gpus {
         let row = matrix.row(&format!("GPU{gpu}"));
-        let of_gpu = row.map(|row| of_row(row, &matrix.titles));
-        affinities.push(
-            of_gpu
-                .unwrap_or_else(|| Ok(Affinity::default()))
-                .unwrap_or_else(|finding| {
-                    note(finding, gpu);
-                    Affinity::default()
-                }),
-        );
-        // if one node has the even CPUs and the other the odd ones, nvidia-smi prints only 12 characters of `0,2,4,6,8,10,12,…`
+        let affinity = match row.map(|row| of_row(row, &matrix.titles)) {
+            Some(Ok(affinity)) => affinity,
+            Some(Err(finding)) => {
+                note(finding, gpu);
+                Affinity::default()
+            }
+            None => Affinity::default(),
+        };
+        affinities.push(affinity);
+        // of even or odd CPUs nvidia-smi prints only 12 characters of `0,2,4,6,8,10,12,…`
         let first = row.and_then(|row| row.rest.first()).map_or("", |word| word);
         if first.split(',').count() > 3 && !first.contains('-') {
             let finding = "may be the beginning of a longer list, which nvidia-smi cuts";
@@ -80,7 +76,7 @@ pub(super) fn read(matrix: &Matrix, gpus: &[u8], to: &mut Imported) -> Vec<Affin
         }
     }
     // `0,2-17`: the first one is the CPUs' node, unless the others have CPUs too
-    let first: BTreeSet<u32> = affinities.iter().filter_map(Affinity::node).collect();
+    let first: NodeSet = affinities.iter().filter_map(Affinity::node).collect();
     for (affinity, gpu) in affinities.iter_mut().zip(gpus) {
         if affinity
             .nodes
@@ -90,7 +86,7 @@ pub(super) fn read(matrix: &Matrix, gpus: &[u8], to: &mut Imported) -> Vec<Affin
         {
             let finding = "near to several NUMA nodes with CPUs: its own is not known";
             note(finding.to_string(), gpu);
-            affinity.nodes.clear();
+            affinity.nodes = NodeSet::new();
         } else if affinity.cpus.is_some() && affinity.node().is_none() {
             let finding = "no number of the CPUs' NUMA node: no task is bound by these CPUs";
             note(finding.to_string(), gpu);
@@ -131,53 +127,36 @@ fn of_row(row: &MatrixRow, titles: &[Title]) -> Result<Affinity, String> {
     let mut affinity = Affinity::default();
     let mut values = titles.iter().zip(&words);
     let all = values.all(|(title, word)| affinity.set(*title, word).is_some());
-    match all && words.len() == columns {
-        true => Ok(affinity),
-        false => Err(format!(
-            "`{text}` for {columns} columns: values touch or are missing, so none is used"
-        )),
-    }
+    let fits = (all && words.len() == columns).then_some(affinity);
+    fits.ok_or_else(|| {
+        format!("`{text}` for {columns} columns: values touch or are missing, so none is used")
+    })
 }
 
-/// A list such as `0-3,8` as ranges.  They must ascend, as the kernel's and NVML's do: that bounds the work,
-/// and reveals a cut number.
-fn ranges(text: &str, limit: u32) -> Option<Vec<(u32, u32)>> {
-    let number = |digits: &str| -> Option<u32> {
-        let plain = digits.bytes().all(|b| b.is_ascii_digit())
-            && (digits.len() == 1 || !digits.starts_with('0'));
-        digits
-            .parse()
-            .ok()
-            .filter(|&number| plain && number < limit)
-    };
-    let mut ranges: Vec<(u32, u32)> = Vec::new();
-    for part in text.strip_suffix(',').unwrap_or(text).split(',') {
-        let (low, high) = part.split_once('-').unwrap_or((part, part));
-        let (low, high) = (number(low)?, number(high)?);
-        if low > high || ranges.last().is_some_and(|(_, last)| *last >= low) {
-            return None;
-        }
-        ranges.push((low, high));
-    }
-    Some(ranges)
+/// A list such as `0-3,8`.  Its numbers must ascend, as the kernel's and NVML's do: that reveals a cut number.
+fn list(text: &str, limit: u32) -> Option<Bitmap> {
+    let text = text.strip_suffix(',').unwrap_or(text);
+    let numbers: Option<Vec<u32>> = text.split([',', '-']).map(number).collect();
+    let ascends = numbers?.is_sorted_by(|low, high| low < high);
+    let list = Bitmap::from_list(text).ok().filter(|_| ascends);
+    list.filter(|list| list.iter().all(|number| number < limit))
 }
 
-/// The NUMA nodes that the GPUs name.  A node's CPUs are those of the GPUs that name it; without a GPU they are unknown.
-pub(super) fn numa_nodes(affinities: &[Affinity], to: &mut Imported) -> Vec<NumaNode> {
+/// A node's CPUs are those of the GPUs that name it; without a GPU they are unknown.
+pub fn numa_nodes(affinities: &[Affinity], to: &mut Imported) -> Vec<NumaNode> {
     let mut nodes: BTreeMap<u32, CpuSet> = BTreeMap::new();
     for affinity in affinities {
         if let (Some(node), Some(of_gpu)) = (affinity.node(), &affinity.cpus) {
-            let cpus = nodes.entry(node).or_default();
-            *cpus = cpus.union(of_gpu);
+            nodes.entry(node).or_default().add(of_gpu);
         }
-        for &node in affinity.nodes.iter().chain(&affinity.memory) {
+        for node in affinity.nodes.iter().chain(affinity.memory.iter()) {
             nodes.entry(node).or_default();
         }
     }
     let (mut seen, mut twice) = (CpuSet::new(), CpuSet::new());
     for cpus in nodes.values() {
-        twice = twice.union(&seen.intersection(cpus));
-        seen = seen.union(cpus);
+        twice.add(&seen.intersection(cpus));
+        seen.add(cpus);
     }
     if !twice.is_empty() {
         let finding = format!(

@@ -19,7 +19,6 @@ const MAX_JSON: usize = 4 * 1024 * 1024;
 /// The subject of a line about a GPU's NUMA node (rocm_smi_lib, python_smi_tools/rocm_smi.py, `showNumaTopology`).
 const NUMA: &str = "(Topology) Numa ";
 
-/// The GPUs of an output.
 #[derive(Default)]
 struct AmdGpus {
     is_amd_smi: bool,
@@ -103,8 +102,8 @@ fn fill(gpus: &AmdGpus, tool: &str, to: &mut Imported) -> Result<()> {
     let mut homeless = Vec::new();
     let mut nodes = BTreeSet::new();
     for &(index, address) in &all {
-        // partitions of a GPU share its address but for the last digit, which may be the partition's (rocm_smi_lib,
-        // src/rocm_smi.cc, `rsmi_dev_pci_id_get`)
+        // partitions share a GPU's address but for the last digit, which may be the partition's
+        // (rocm_smi_lib, src/rocm_smi.cc, `rsmi_dev_pci_id_get`)
         let address = address.card();
         let parts = all.iter().filter(|(_, other)| other.card() == address);
         let before = parts.clone().take_while(|(other, _)| *other != index);

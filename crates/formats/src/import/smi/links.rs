@@ -10,7 +10,7 @@ use nic_placement_core::topology::{
     DeviceName, LinkLayer, Nic, NicKind, PciAddress, Port, PortState,
 };
 
-pub(super) fn read(lines: &[TextLine]) -> Result<Vec<Nic>> {
+pub fn read(lines: &[TextLine]) -> Result<Vec<Nic>> {
     let mut nics: Vec<Nic> = Vec::new();
     for line in lines {
         let words = line.words();

@@ -25,8 +25,8 @@ const FAILURES: [(&str, &str); 3] = [
 ];
 
 /// A column after the devices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Title {
+#[derive(Clone, Copy)]
+pub enum Title {
     Cpu,
     Numa,
     GpuNuma,
@@ -62,26 +62,25 @@ const CELLS: [(&str, Cell); 9] = [
     ("SOC", Cell::Path(PathType::Sys)),
 ];
 
-pub(super) struct MatrixRow {
+pub struct MatrixRow {
     label: String,
     line: u32,
     cells: Vec<Cell>,
     /// the words after the cells
-    pub(super) rest: Vec<String>,
-    /// true if the text ends in this row, without a line's end
-    pub(super) is_open: bool,
+    pub rest: Vec<String>,
+    pub is_open: bool,
 }
 
-pub(super) struct Matrix {
-    pub(super) line: u32,
+pub struct Matrix {
+    pub line: u32,
     /// the line of the last row
-    pub(super) last_line: u32,
-    pub(super) columns: Vec<String>,
-    pub(super) titles: Vec<Title>,
+    pub last_line: u32,
+    pub columns: Vec<String>,
+    pub titles: Vec<Title>,
     rows: Vec<MatrixRow>,
 }
 
-pub(super) fn find(lines: &[TextLine]) -> Result<Matrix> {
+pub fn find(lines: &[TextLine]) -> Result<Matrix> {
     let mut header: Option<(u32, Vec<String>, String)> = None;
     let mut stray = None;
     for (index, line) in lines.iter().enumerate() {
@@ -223,7 +222,6 @@ fn row_label(words: &[&str], columns: &[String]) -> Option<usize> {
     })
 }
 
-/// The labels and the titles at the end of a line.
 fn header_words(words: &[&str]) -> (Vec<String>, String) {
     let is_title = |word: &str| ["Affinity", "NUMA", "CPU", "GPU", "ID"].contains(&word);
     let titles = words.iter().rev().take_while(|word| is_title(word)).count();
@@ -255,8 +253,8 @@ fn is_label(word: &str) -> bool {
     }
 }
 
-/// True for an accelerator that CUDA does not know, such as `PPU0`.  The kernel's and udev's names of RDMA devices begin with a
-/// small letter.
+/// True for an accelerator that CUDA does not know, such as `PPU0`: names of RDMA devices begin
+/// with a small letter.
 fn is_other(label: &str) -> bool {
     !is_nic_number(label) && label.starts_with(|first: char| first.is_ascii_uppercase())
 }
@@ -281,13 +279,13 @@ fn cell(word: &str) -> Option<Cell> {
 }
 
 /// True for the header of another matrix with the same first column.
-pub(super) fn is_header(words: &[&str], first: Option<&String>) -> bool {
+pub fn is_header(words: &[&str], first: Option<&String>) -> bool {
     let (labels, _) = header_words(words);
     !labels.is_empty() && labels.first() == first
 }
 
 impl Matrix {
-    pub(super) fn row(&self, label: &str) -> Option<&MatrixRow> {
+    pub fn row(&self, label: &str) -> Option<&MatrixRow> {
         self.rows.iter().find(|row| row.label == label)
     }
 
@@ -295,8 +293,7 @@ impl Matrix {
         self.columns.iter().position(|column| column == label)
     }
 
-    /// Kinds of path that nvidia-smi does not have.
-    pub(super) fn foreign_words(&self) -> Vec<&str> {
+    pub fn foreign_words(&self) -> Vec<&str> {
         let cells = self.rows.iter().flat_map(|row| &row.cells);
         let words: BTreeSet<&str> = cells
             .filter_map(|cell| match cell {
@@ -308,7 +305,7 @@ impl Matrix {
     }
 
     /// The numbers of the GPUs, ascending, and the labels of the NICs in the order of the columns.
-    pub(super) fn devices(&self, to: &mut Imported) -> Result<(Vec<u8>, Vec<&str>)> {
+    pub fn devices(&self, to: &mut Imported) -> Result<(Vec<u8>, Vec<&str>)> {
         let bad = |problem: String| Err(BadText::new(self.line, problem));
         let (mut gpus, mut nics, mut others) = (Vec::new(), Vec::new(), Vec::new());
         for (at, label) in self.columns.iter().enumerate() {
@@ -349,8 +346,8 @@ impl Matrix {
         Ok((gpus, nics))
     }
 
-    /// `[gpu][nic]`: the cells of the GPUs' rows.  A whole row of a NIC must say the same.
-    pub(super) fn paths(
+    /// `[gpu][nic]`, from the GPUs' rows; a whole row of a NIC must say the same.
+    pub fn paths(
         &self,
         gpus: &[u8],
         nics: &[&str],
@@ -431,8 +428,8 @@ impl Matrix {
     }
 }
 
-/// The kinds of path that a legend below the matrix explains, as `SPB  = Connection traversing a single PCIe bridge`: by the phrases
-/// of NVIDIA's legend, which other vendors' tools keep.
+/// Kinds of path that a legend explains, as `SPB  = Connection traversing a single PCIe bridge`,
+/// by NVIDIA's phrases, which other vendors keep.
 fn legend(lines: &[TextLine], below: u32) -> BTreeMap<&str, PathType> {
     const PHRASES: [(&str, PathType); 5] = [
         ("between NUMA nodes", PathType::Sys),

@@ -8,26 +8,23 @@ use crate::import::{Imported, Result, shown};
 use nic_placement_core::topology::{DeviceName, LinkLayer};
 use std::collections::BTreeMap;
 
-/// A name that the legend gives.
 struct Entry<'a> {
     name: &'a str,
     line: u32,
     /// true if neither a remark nor another entry follows the name on its line
     is_overwritten: bool,
-    /// true if the text ends in the name, without a line's end
     is_open: bool,
 }
 
-/// The name of each of `nics`, which are labels of the matrix.
-pub(super) fn read(
+pub fn read(
     matrix: &Matrix,
     nics: &[&str],
     lines: &[TextLine],
     to: &mut Imported,
 ) -> Result<Vec<DeviceName>> {
     let entries = entries(lines, matrix, to)?;
-    // with dozens of NICs nvidia-smi overruns its own buffers and prints parts of its header instead of some
-    // names (seen with 42 and 62 NICs): a word without any digit is such a part
+    // with dozens of NICs nvidia-smi overruns its buffers and prints parts of its header for names
+    // (seen with 42 and 62 NICs): a word without a digit is one
     let any_overwritten = entries.values().any(|entry| entry.is_overwritten);
     let is_part = |entry: &Entry| {
         let digits = entry.name.contains(|c: char| c.is_ascii_digit());
@@ -77,11 +74,12 @@ pub(super) fn read(
     Ok(names)
 }
 
-/// The link layer of each NIC, if all names are udev's: it begins a name with the protocol, and goes on with an onboard index, a
-/// place on the bus or a GUID (rdma-core, kernel-boot/rdma_rename.c; the kernel's drivers/infiniband/core/nldev.c).
+/// The link layer of each NIC, if all names are udev's: the protocol, then an onboard index, a
+/// place on the bus or a GUID (rdma-core, kernel-boot/rdma_rename.c; the kernel's
+/// drivers/infiniband/core/nldev.c).
 ///
-/// With other names among them all are unknown: placement would take an unknown link layer for one more.
-pub(super) fn link_layers(names: &[DeviceName]) -> Vec<LinkLayer> {
+/// Else all are unknown: placement would take an unknown one among them for one more layer.
+pub fn link_layers(names: &[DeviceName]) -> Vec<LinkLayer> {
     let of_name = |name: &DeviceName| {
         let protocols = [
             ("ib", LinkLayer::InfiniBand),
@@ -154,7 +152,6 @@ fn entry(word: &str) -> Option<(&str, &str)> {
         .filter(|(label, _)| is_nic_number(label))
 }
 
-/// The name that a line gives to a NIC.
 fn device_name(label: &str, name: &str, line: u32) -> Result<DeviceName> {
     name.parse().map_err(|_| {
         let (name, most) = (shown(name), DeviceName::MAX);

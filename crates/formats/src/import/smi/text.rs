@@ -10,17 +10,17 @@ const MAX_LINE: usize = 64 * 1024;
 const MAX_LINES: usize = 100_000;
 
 /// A line that is not blank.
-pub(super) struct TextLine {
-    pub(super) number: u32,
-    pub(super) text: String,
-    /// true for the last line of a text that ends without a line's end: its last word may be cut
-    pub(super) is_open: bool,
+pub struct TextLine {
+    pub number: u32,
+    pub text: String,
+    /// true for the last line of a text without a line's end: its last word may be cut
+    pub is_open: bool,
 }
 
 impl TextLine {
-    /// Its words.  Where a column is too narrow, nvidia-smi prints `NIC8NIC9`, `AffinityNUMA`, `SYSSYS` or `SYS0-35`: a word that is
-    /// made of known words has one reading.
-    pub(super) fn words(&self) -> Vec<&str> {
+    /// Its words.  nvidia-smi prints too narrow columns as `NIC8NIC9`, `AffinityNUMA`, `SYSSYS` or
+    /// `SYS0-35`: a word made of known words has one reading.
+    pub fn words(&self) -> Vec<&str> {
         self.text.split_whitespace().flat_map(split).collect()
     }
 }
@@ -57,7 +57,7 @@ fn split(word: &str) -> Vec<&str> {
     parts
 }
 
-pub(super) fn lines(text: &str) -> Result<Vec<TextLine>> {
+pub fn lines(text: &str) -> Result<Vec<TextLine>> {
     if text.len() > MAX_BYTES {
         return Err(BadText::new(0, format!("longer than {MAX_BYTES} bytes")));
     }
@@ -108,10 +108,10 @@ fn clean(line: &str) -> String {
         .to_string()
 }
 
-/// The text after an escape sequence at its start; `None` if there is none.
+/// The text after an escape sequence at its start, if there is one.
 ///
-/// nvidia-smi underlines its header even in a pipe, and copying often keeps the sequence but loses the escape
-/// character or writes it as `^[`.
+/// nvidia-smi underlines its header even in a pipe, and copies often lose the escape character or
+/// have `^[` for it.
 fn after_escape(text: &str) -> Option<&str> {
     let escaped = text
         .strip_prefix('\u{1b}')

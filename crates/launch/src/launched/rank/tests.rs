@@ -390,3 +390,145 @@ fn torchruns_workers_with_a_gpu_each_are_told_apart() {
         assert_eq!(virtual_number(&[(name, value)]), None, "{name}={value}");
     }
 }
+
+mod by_rank {
+    use super::*;
+    use crate::gpus::seen;
+    use crate::gpus::tests::{dgx, gpus, grant};
+    use nic_placement_core::step::Step;
+    use nic_placement_core::topology::{GpuIndex, GpuVendor};
+
+    const CUDA_ORDER: &str = "CUDA_DEVICE_ORDER";
+
+    /// The GPUs of a process of this rank that has this list, and what is said of it.
+    fn of_rank(list: Option<&str>, number: u32, of: Option<u32>) -> (Vec<usize>, Option<String>) {
+        let topology = dgx();
+        let rank = Rank {
+            number,
+            of,
+            said: format!("LOCAL_RANK={number}"),
+            by_user: false,
+        };
+        let (found, note) = gpu_by_rank(
+            &topology,
+            &grant(list),
+            seen(&topology, &Step::default(), &grant(list)),
+            Some(&rank),
+        );
+        (gpus(&found), note)
+    }
+
+    #[test]
+    fn of_several_gpus_the_rank_names_one_in_the_program_s_order() {
+        for number in 0..8 {
+            assert_eq!(
+                of_rank(None, number, Some(8)),
+                (vec![number as usize], None)
+            );
+        }
+        assert_eq!(of_rank(Some("6,2"), 0, Some(2)).0, [6]);
+        assert_eq!(of_rank(Some("6,2"), 1, Some(2)).0, [2]);
+        assert_eq!(
+            of_rank(None, 1, Some(4)).0,
+            [1],
+            "fewer processes than GPUs: the k-th, not a block"
+        );
+        assert_eq!(of_rank(None, 1, None).0, [1]);
+    }
+
+    #[test]
+    fn the_only_gpu_is_everybody_s() {
+        for number in 0..8 {
+            assert_eq!(of_rank(Some("5"), number, Some(8)), (vec![5], None));
+        }
+    }
+
+    #[test]
+    fn more_processes_than_gpus_claim_none_and_say_so() {
+        let (all, note) = of_rank(Some("0,1,2,3"), 2, Some(8));
+        assert_eq!(all, [0, 1, 2, 3]);
+        assert!(
+            note.unwrap().starts_with(
+                "8 processes share the 4 GPUs that they see: which of them it will use"
+            )
+        );
+        let (all, note) = of_rank(Some("0,1"), 5, None);
+        assert_eq!(all, [0, 1]);
+        assert!(
+            note.unwrap()
+                .starts_with("`LOCAL_RANK=5` is past the 2 GPUs that it sees")
+        );
+    }
+
+    #[test]
+    fn who_is_alone_may_drive_all_gpus_unless_the_user_names_its_rank() {
+        assert_eq!(of_rank(Some("2,3"), 0, Some(1)), (vec![2, 3], None));
+        let topology = dgx();
+        let rank = Rank {
+            number: 0,
+            of: Some(1),
+            said: "local rank 0".to_string(),
+            by_user: true,
+        };
+        let (found, _) = gpu_by_rank(
+            &topology,
+            &grant(None),
+            seen(&topology, &Step::default(), &grant(None)),
+            Some(&rank),
+        );
+        assert_eq!(gpus(&found), [0]);
+    }
+
+    #[test]
+    fn gpus_that_the_program_may_count_in_another_way_are_not_counted() {
+        let of = |change: fn(&mut Topology)| {
+            let mut topology = dgx();
+            change(&mut topology);
+            let rank = Rank {
+                number: 1,
+                of: Some(8),
+                said: "LOCAL_RANK=1".to_string(),
+                by_user: false,
+            };
+            let (found, note) = gpu_by_rank(
+                &topology,
+                &grant(None),
+                seen(&topology, &Step::default(), &grant(None)),
+                Some(&rank),
+            );
+            assert_eq!(found.own.len(), 8);
+            note.unwrap()
+        };
+        assert!(
+            of(|node| node.gpus[3].mig_instances = Some(2))
+                .starts_with("a number may mean a MIG instance: ")
+        );
+        assert!(of(|node| node.gpus[3].vendor = GpuVendor::Amd).contains("several vendors"));
+        let intel = |node: &mut Topology| {
+            node.gpus
+                .iter_mut()
+                .for_each(|gpu| gpu.vendor = GpuVendor::Intel)
+        };
+        assert!(of(intel).starts_with("a number may mean a stack"));
+        let mut unequal = dgx();
+        unequal.gpus[3].model = Some("another".to_string());
+        let mut ordered = grant(None);
+        assert!(uncountable(&unequal, &[GpuIndex(1), GpuIndex(3)], &ordered).is_some());
+        ordered
+            .variables
+            .insert(CUDA_ORDER, "FASTEST_FIRST".to_string());
+        assert!(uncountable(&unequal, &[GpuIndex(1), GpuIndex(3)], &ordered).is_some());
+        ordered
+            .variables
+            .insert(CUDA_ORDER, "PCI_BUS_ID".to_string());
+        assert_eq!(
+            uncountable(&unequal, &[GpuIndex(1), GpuIndex(3)], &ordered),
+            None
+        );
+        let differ = of(|node| node.gpus[3].model = Some("another".to_string()));
+        assert!(
+            differ.starts_with("its GPUs differ, and `CUDA_DEVICE_ORDER` is not `PCI_BUS_ID`"),
+            "{differ}"
+        );
+    }
+}

@@ -10,254 +10,206 @@ const SWITCHES: u32 = 0xfffc_0000;
 const GENERATIONS: [u32; 5] = [50, 80, 160, 320, 640];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Above {
+pub enum Above {
     Cpu(Option<u32>),
     Switch(PciAddress),
 }
 
-/// The tree of the file.
 #[derive(Default)]
-pub(super) struct Places {
+pub struct Places {
     below: BTreeMap<Above, BTreeSet<PciAddress>>,
     cpus: Vec<Option<u32>>,
     /// names of functions with an invented address
     names: BTreeMap<PciAddress, String>,
-    /// rates that the topology does not tell: of the links above invented switches, and above devices below them
+    /// rates that the topology does not tell: above invented switches and devices below them
     rates: BTreeMap<PciAddress, LinkRate>,
     /// devices below an invented switch
     joined: BTreeSet<PciAddress>,
 }
 
 impl Places {
-    pub(super) fn new(topology: &Topology) -> Places {
+    pub fn new(node: &Topology) -> Places {
         let mut places = Places::default();
-        // NCCL puts a NIC without a PCI function at the first CPU.  A NIC with a link that is down is kept: when it comes up, it must
-        // stand beside its neighbours
-        let devices: BTreeSet<PciAddress> = topology
+        // NCCL puts a NIC without a PCI function at the first CPU.  A NIC whose link is down stays
+        // beside its neighbours: it may come up
+        let devices: BTreeSet<PciAddress> = node
             .gpus
             .iter()
             .map(|gpu| gpu.address)
-            .chain(topology.nics.iter().filter_map(|nic| nic.address))
+            .chain(node.nics.iter().filter_map(|nic| nic.address))
             .collect();
-        for (index, group) in groups(topology, &devices).iter().enumerate() {
-            places.join(topology, group, index as u32);
+        for (index, group) in groups(node, &devices).iter().enumerate() {
+            places.join(node, group, index as u32);
         }
         for &device in devices.difference(&places.joined.clone()) {
-            places.hang(topology, device);
+            places.hang(node, device);
         }
-        places.order_cpus(topology);
-        places.name(topology);
+        places.order_cpus(node);
+        places.name(node);
         places
     }
 
     /// The functions below a CPU or a switch, in PCI order, as NCCL keeps it (NVIDIA/nccl issue 820).
-    pub(super) fn below(&self, above: Above) -> Vec<PciAddress> {
-        self.below
-            .get(&above)
-            .into_iter()
-            .flatten()
-            .copied()
-            .collect()
+    pub fn below(&self, above: Above) -> Vec<PciAddress> {
+        let below = self.below.get(&above).into_iter().flatten();
+        below.copied().collect()
     }
 
-    /// The NUMA nodes, known ones first.
-    pub(super) fn cpus(&self) -> impl Iterator<Item = Option<u32>> {
+    pub fn cpus(&self) -> impl Iterator<Item = Option<u32>> {
         self.cpus.iter().copied()
     }
 
-    /// Elements for NUMA nodes and functions.
-    pub(super) fn elements(&self) -> usize {
+    pub fn elements(&self) -> usize {
         self.cpus.len() + self.below.values().map(BTreeSet::len).sum::<usize>()
     }
 
-    pub(super) fn most_inside(&self) -> usize {
-        self.below
-            .values()
-            .map(BTreeSet::len)
-            .chain([self.cpus.len()])
-            .max()
-            .unwrap_or(0)
+    pub fn most_inside(&self) -> usize {
+        let below = self.below.values().map(BTreeSet::len);
+        below.fold(self.cpus.len(), usize::max)
     }
 
-    /// `busid`: the address, or where that is no machine's one in a domain that Azure's files use for such switches.
-    pub(super) fn bus_id(&self, address: PciAddress) -> String {
-        self.names
-            .get(&address)
-            .cloned()
-            .unwrap_or_else(|| address.to_string())
+    /// `busid`: an address that no machine has is replaced by one of a domain that Azure's files
+    /// use.
+    pub fn bus_id(&self, address: PciAddress) -> String {
+        let name = self.names.get(&address);
+        name.map_or_else(|| address.to_string(), String::clone)
     }
 
     /// The rate that both ends of the link above a function support.
-    pub(super) fn rate(&self, topology: &Topology, address: PciAddress) -> Option<LinkRate> {
-        self.rates
-            .get(&address)
-            .copied()
-            .or_else(|| rate(topology, address))
+    pub fn rate(&self, node: &Topology, address: PciAddress) -> Option<LinkRate> {
+        let own = self.rates.get(&address).copied();
+        own.or_else(|| rate(node, address))
+    }
+
+    fn put(&mut self, above: Above, here: PciAddress) {
+        self.below.entry(above).or_default().insert(here);
     }
 
     /// Puts a device below its switches, and these below their CPU.
-    fn hang(&mut self, topology: &Topology, device: PciAddress) {
+    fn hang(&mut self, node: &Topology, device: PciAddress) {
         let mut here = device;
         // a way that ends at a host bridge cannot be a circle
-        if let (bridges, Some(_)) = topology.pci.ancestors(device) {
+        if let (bridges, Some(_)) = node.pci.ancestors(device) {
             for &switch in bridges.iter().skip(1).step_by(2) {
-                self.below
-                    .entry(Above::Switch(switch))
-                    .or_default()
-                    .insert(here);
+                self.put(Above::Switch(switch), here);
                 here = switch;
             }
         }
         // a switch has one place: its first device's
-        let mut cpus = self
-            .below
-            .iter()
-            .filter(|(above, _)| matches!(above, Above::Cpu(_)));
-        if !cpus.any(|(_, below)| below.contains(&here)) {
-            let numa_node = numa_node(topology, device);
-            self.below
-                .entry(Above::Cpu(numa_node))
-                .or_default()
-                .insert(here);
+        let is_placed = |(above, below): (&Above, &BTreeSet<PciAddress>)| {
+            matches!(above, Above::Cpu(_)) && below.contains(&here)
+        };
+        if !self.below.iter().any(is_placed) {
+            self.put(Above::Cpu(numa_node(node, device)), here);
         }
     }
 
     /// Puts the devices of a group below one switch, or below one with others inside.
-    fn join(&mut self, topology: &Topology, group: &BTreeSet<PciAddress>, index: u32) {
-        let is_gpu = |address: &PciAddress| topology.gpu_index(*address).is_some();
+    fn join(&mut self, node: &Topology, group: &BTreeSet<PciAddress>, index: u32) {
+        let is_gpu = |address: &PciAddress| node.gpu_index(*address).is_some();
         let switch = |inside: u32| PciAddress {
             domain: SWITCHES + index,
             bus: inside as u8,
             device: (inside >> 8) as u8,
             function: 0,
         };
-        let numa_node = group.iter().filter(|address| is_gpu(address)).chain(group);
-        let numa_node = numa_node
-            .copied()
-            .find_map(|address| topology.numa_node_of(address));
+        let mut members = group.iter().filter(|address| is_gpu(address)).chain(group);
+        let numa_node = members.find_map(|address| node.numa_node_of(*address));
         let outer = switch(0);
-        self.below
-            .entry(Above::Cpu(numa_node))
-            .or_default()
-            .insert(outer);
-        let mut rates: Vec<LinkRate> = group
-            .iter()
-            .filter_map(|&address| rate(topology, address).or(need(topology, address)))
-            .collect();
-        // the switch's own link holds back none of its devices, and GPUs of such machines are of generation 4 at least; of an
-        // unknown link NCCL thinks that it is of generation 3
-        rates.push(LinkRate {
+        self.put(Above::Cpu(numa_node), outer);
+        let of_device = |&address| rate(node, address).or(need(node, address));
+        // the switch's link holds back no device, and such GPUs are of generation 4 at least; NCCL
+        // takes an unknown link for generation 3
+        let least = LinkRate {
             tenths_gt: 160,
             width: 16,
-        });
-        rates.sort_by_key(|rate| rate.mbps());
-        let widest = rates[rates.len() - 1];
+        };
+        let rates = group.iter().filter_map(of_device).chain([least]);
+        let widest = rates.max_by_key(|rate| rate.mbps()).unwrap_or(least);
         let parts = partition(group, |a, b| {
-            topology.path_type(a, b) == PathType::Pix && is_gpu(&a) != is_gpu(&b)
+            node.path_type(a, b) == PathType::Pix && is_gpu(&a) != is_gpu(&b)
         });
         for (inside, part) in (1..).zip(&parts) {
-            // a NIC alone may stand outside, where it is one switch farther from every GPU inside
+            // a NIC alone stands outside, one switch farther from every GPU inside
             let is_alone = part.len() == 1 && !part.iter().any(is_gpu);
-            let place = if parts.len() == 1 || is_alone {
-                outer
-            } else {
-                switch(inside)
-            };
-            if place != outer {
-                self.below
-                    .entry(Above::Switch(outer))
-                    .or_default()
-                    .insert(place);
+            let mut place = outer;
+            if parts.len() > 1 && !is_alone {
+                place = switch(inside);
+                self.put(Above::Switch(outer), place);
                 self.rates.insert(place, widest);
             }
-            self.below
-                .entry(Above::Switch(place))
-                .or_default()
-                .extend(part);
+            part.iter()
+                .for_each(|&device| self.put(Above::Switch(place), device));
         }
         self.rates.insert(outer, widest);
-        for &address in group
-            .iter()
-            .filter(|&&address| rate(topology, address).is_none())
-        {
-            self.rates
-                .insert(address, need(topology, address).unwrap_or(widest));
+        for &address in group {
+            if rate(node, address).is_none() {
+                let needed = need(node, address).unwrap_or(widest);
+                self.rates.insert(address, needed);
+            }
         }
         self.joined.extend(group);
     }
 
-    fn order_cpus(&mut self, topology: &Topology) {
+    fn order_cpus(&mut self, node: &Topology) {
         // memory alone has no CPUs for NCCL
-        let with_cpus = topology
-            .numa_nodes
-            .iter()
-            .filter(|node| !node.cpus.is_empty());
-        let mut all: BTreeSet<Option<u32>> = with_cpus.map(|node| Some(node.os_index)).collect();
-        all.extend(self.below.keys().filter_map(|above| match above {
+        let nodes = node.numa_nodes.iter();
+        let with_cpus = nodes.filter(|node| !node.cpus.is_empty());
+        let with_cpus = with_cpus.map(|node| Some(node.os_index));
+        let with_devices = self.below.keys().filter_map(|above| match above {
             Above::Cpu(node) => Some(*node),
             Above::Switch(_) => None,
-        }));
+        });
+        let all: BTreeSet<Option<u32>> = with_cpus.chain(with_devices).collect();
         self.cpus = all.into_iter().collect();
         let below = &self.below;
         // NICs without a PCI function come to the first CPU, which NCCL identifies only on the way up from another
-        let is_asked = |node: &Option<u32>| {
-            topology.processor.is_some() || below.contains_key(&Above::Cpu(*node))
-        };
+        let is_asked =
+            |cpu: &Option<u32>| node.processor.is_some() || below.contains_key(&Above::Cpu(*cpu));
         self.cpus
-            .sort_by_key(|node| (node.is_none(), !is_asked(node), *node));
+            .sort_by_key(|cpu| (cpu.is_none(), !is_asked(cpu), *cpu));
     }
 
     /// Names for what has no address that NCCL could read or a machine could have.
-    fn name(&mut self, topology: &Topology) {
+    fn name(&mut self, node: &Topology) {
         let mut free = (1u32..0x10000).map(|count| PciAddress {
             domain: 0xffff,
             bus: 0xff - (count >> 8) as u8,
             device: (count & 0x1f) as u8,
             function: (count >> 5 & 7) as u8,
         });
-        for address in self
-            .below
-            .values()
-            .flatten()
-            .copied()
-            .collect::<BTreeSet<_>>()
-        {
+        let all: BTreeSet<PciAddress> = self.below.values().flatten().copied().collect();
+        for address in all {
             if address.domain >= SWITCHES {
-                let name = free.find(|name| topology.pci.get(*name).is_none());
-                self.names
-                    .extend(name.map(|name| (address, name.to_string())));
+                let name = free.find(|name| node.pci.get(*name).is_none());
+                let name = name.map(|name| (address, name.to_string()));
+                self.names.extend(name);
             }
         }
     }
 }
 
-/// Devices that stated paths join and the tree does not, or the other way round, as many as belong together.
-fn groups(topology: &Topology, devices: &BTreeSet<PciAddress>) -> Vec<BTreeSet<PciAddress>> {
-    if topology.stated_paths.is_empty() {
+/// Devices that stated paths join otherwise than the tree, as many as belong together.
+fn groups(node: &Topology, devices: &BTreeSet<PciAddress>) -> Vec<BTreeSet<PciAddress>> {
+    if node.stated_paths.is_empty() {
         return Vec::new();
     }
     let bare = Topology {
         stated_paths: BTreeMap::new(),
-        ..topology.clone()
+        ..node.clone()
     };
     let is_near = |kind: PathType| kind <= PathType::Pxb;
-    let mixed = |a: PciAddress, b: PciAddress| {
-        topology.gpu_index(a).is_some() != topology.gpu_index(b).is_some()
-    };
-    let near = |a, b| mixed(a, b) && is_near(topology.path_type(a, b));
+    let mixed =
+        |a: PciAddress, b: PciAddress| node.gpu_index(a).is_some() != node.gpu_index(b).is_some();
+    let near = |a, b| mixed(a, b) && is_near(node.path_type(a, b));
     let differs = |a, b| {
-        let (stated, shown) = (topology.path_type(a, b), bare.path_type(a, b));
+        let (stated, shown) = (node.path_type(a, b), bare.path_type(a, b));
         mixed(a, b) && stated != shown && (is_near(stated) || is_near(shown))
     };
     let all = partition(devices, near);
-    let touched = |group: &BTreeSet<PciAddress>| {
-        group
-            .iter()
-            .any(|&a| devices.iter().any(|&b| differs(a, b)))
-    };
-    all.into_iter()
-        .filter(|group| group.len() > 1 && touched(group))
-        .collect()
+    let is_touched = |&a: &PciAddress| devices.iter().any(|&b| differs(a, b));
+    let touched = |group: &BTreeSet<_>| group.len() > 1 && group.iter().any(is_touched);
+    all.into_iter().filter(touched).collect()
 }
 
 /// Parts whose members are joined by `is_joined`, in order of their first member.
@@ -271,42 +223,35 @@ fn partition(
         let mut part = BTreeSet::from([first]);
         let mut new = vec![first];
         while let Some(here) = new.pop() {
-            let near: Vec<PciAddress> = rest
-                .iter()
-                .copied()
-                .filter(|&other| is_joined(here, other))
-                .collect();
-            rest.retain(|other| !near.contains(other));
+            let (near, far) = rest.into_iter().partition(|&other| is_joined(here, other));
+            rest = far;
             part.extend(&near);
-            new.extend(near);
+            new.extend::<BTreeSet<_>>(near);
         }
         parts.push(part);
     }
     parts
 }
 
-/// A device's NUMA node: its own, else that of the only ones to which its stated paths do not leave the node.
-fn numa_node(topology: &Topology, device: PciAddress) -> Option<u32> {
-    topology.numa_node_of(device).or_else(|| {
-        let others = topology
-            .stated_paths
-            .iter()
-            .filter_map(|(&(gpu, nic), &kind)| match kind {
-                PathType::Sys => None,
-                _ if gpu == device => topology.numa_node_of(nic),
-                _ if nic == device => topology.numa_node_of(gpu),
-                _ => None,
-            });
-        let others: BTreeSet<u32> = others.collect();
+/// Its own, else that of the only devices to which its stated paths do not leave the node.
+fn numa_node(node: &Topology, device: PciAddress) -> Option<u32> {
+    node.numa_node_of(device).or_else(|| {
+        let other = |(&(gpu, nic), &kind)| match kind {
+            PathType::Sys => None,
+            _ if gpu == device => node.numa_node_of(nic),
+            _ if nic == device => node.numa_node_of(gpu),
+            _ => None,
+        };
+        let others: BTreeSet<u32> = node.stated_paths.iter().filter_map(other).collect();
         others.first().copied().filter(|_| others.len() == 1)
     })
 }
 
-fn rate(topology: &Topology, address: PciAddress) -> Option<LinkRate> {
+fn rate(node: &Topology, address: PciAddress) -> Option<LinkRate> {
     let able = |function: &PciFunction| function.link.max.or(function.link.current);
-    let own = topology.pci.get(address).and_then(able);
-    let port = topology.pci.ancestors(address).0.first().copied();
-    let other = port.and_then(|port| topology.pci.get(port)).and_then(able);
+    let own = node.pci.get(address).and_then(able);
+    let port = node.pci.ancestors(address).0.first().copied();
+    let other = port.and_then(|port| node.pci.get(port)).and_then(able);
     match (own, other) {
         (Some(own), Some(other)) => Some(LinkRate {
             tenths_gt: own.tenths_gt.min(other.tenths_gt),
@@ -317,18 +262,16 @@ fn rate(topology: &Topology, address: PciAddress) -> Option<LinkRate> {
 }
 
 /// The slowest link that carries a NIC's ports: virtual machines often show none, and NCCL then counts with generation 3.
-fn need(topology: &Topology, address: PciAddress) -> Option<LinkRate> {
-    let ports = topology
-        .nics
-        .iter()
-        .filter(|nic| nic.address == Some(address))
-        .flat_map(|nic| &nic.ports);
-    let mbps: u64 = ports.filter_map(|port| port.rate_mbps).sum();
-    let rates = GENERATIONS.map(|tenths_gt| LinkRate {
-        tenths_gt,
-        width: 16,
-    });
-    rates
+fn need(node: &Topology, address: PciAddress) -> Option<LinkRate> {
+    let nics = node.nics.iter();
+    let nics = nics.filter(|nic| nic.address == Some(address));
+    let rates = nics
+        .flat_map(|nic| &nic.ports)
+        .filter_map(|port| port.rate_mbps);
+    let mbps: u64 = rates.sum();
+    let width = 16;
+    let mut rates = GENERATIONS
         .into_iter()
-        .find(|rate| mbps > 0 && rate.mbps() >= mbps)
+        .map(|tenths_gt| LinkRate { tenths_gt, width });
+    rates.find(|rate| mbps > 0 && rate.mbps() >= mbps)
 }
