@@ -296,7 +296,7 @@ fn warn_of_place(options: &VerifyOptions) {
         ),
     };
     tell(&format!(
-        "verify: {why}: CMD runs, and if that stays so, the report goes to stderr"
+        "verify: {why}: CMD runs; if the report still cannot be written at the end, it goes to stderr"
     ));
 }
 
