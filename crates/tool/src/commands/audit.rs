@@ -4,6 +4,7 @@
 use super::devices::device_name;
 use super::input::{documents, or_stdin};
 use super::page::{Page, Style, Text};
+use super::progress::Progress;
 use super::{Failure, fabric, output, refresh::textfile};
 use clap::ValueHint;
 use nic_placement_core::diagnostic::counted;
@@ -87,10 +88,15 @@ struct Input {
     /// true if a node's LLDP agent lists cables
     hears: bool,
     rejected: Rejected,
+    reports: usize,
+    progress: Progress,
 }
 
 impl Input {
     fn add(&mut self, document: &[u8]) -> Result<(), String> {
+        self.reports += 1;
+        let reports = self.reports;
+        self.progress.tell(|| format!("audit: {reports} reports"));
         let report = Report::from_json(document)?;
         self.audit.add_report(&report)?;
         let Some(names) = NodeNames::of(&report) else {
@@ -124,9 +130,15 @@ pub(super) fn run(options: &AuditOptions, page: &mut Page) -> Result<(), Failure
     }
     let rails = rails(&options.fabric, &mut input);
     let Input {
-        audit, rejected, ..
+        audit,
+        rejected,
+        reports,
+        mut progress,
+        ..
     } = input;
+    progress.tell(|| format!("audit: {reports} reports are compared"));
     let mut audited = audit.finish();
+    drop(progress);
     let faults = rails.as_ref().map(|rails| rails.faults.as_slice());
     audited.cables = faults.and_then(|faults| serde_json::to_value(faults).ok());
     let faults = faults.unwrap_or_default();
