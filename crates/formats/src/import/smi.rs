@@ -17,7 +17,7 @@ mod names;
 mod tests;
 mod text;
 
-use super::{BadText, Imported, Result};
+use super::{BadText, GpuLinks, Imported, Result};
 use affinity::Affinity;
 use matrix::Matrix;
 use nic_placement_core::diagnostic::Diagnostic;
@@ -38,6 +38,12 @@ const MAX_DEVICES: usize = 128;
 /// prompt, quotes, fences, timestamps.
 pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnostic>)> {
     read_with_links(text, "", provenance)
+}
+
+/// The words between GPUs in NVIDIA's matrix, which no topology has.
+pub(crate) fn between_gpus(text: &str) -> GpuLinks {
+    let matrix = text::lines(text).and_then(|lines| matrix::find(&lines));
+    matrix.map_or(GpuLinks::new(), |matrix| matrix.between_gpus())
 }
 
 /// As [`read`], with the output of `rdma link` or `ibdev2netdev` beside that of AMD's tools.
