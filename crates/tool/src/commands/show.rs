@@ -18,13 +18,12 @@ use nic_placement_formats::{file, links};
 
 /// the node: NUMA nodes, GPUs, NICs, the paths between, and why a GPU got its NICs
 ///
-/// A tree of what stands where, with the NICs that each GPU would get; below it the distances, in the words of nvidia-smi
-/// topo -m: PIX, PXB, PHB, NODE, SYS; and which NICs are left out, and why. Or a picture of it.
+/// A tree with the NICs that each GPU would get, the matrix of nvidia-smi topo -m with the distances of NUMA nodes, and which
+/// NICs are left out, and why. Or a picture.
 ///
-/// With --gpu, for this GPU and each NIC: the path, what the path lets through when no other GPU shares it, the GPUs that use the
-/// NIC, and why the GPU got it or not. For a NIC that was not chosen it says what the node would lose if this GPU alone moved
-/// there. A line below tells where the choice hangs on an estimate of what a kind of path lets through. Ends with 1 where a strict
-/// word would fail a task with that GPU.
+/// With --gpu, for this GPU and each NIC: the path, what it lets through if no other GPU shares it, the GPUs that use the NIC,
+/// and why the GPU got it, or what the node would lose if this GPU alone moved there. A last line tells if the choice hangs on
+/// an estimate of what a kind of path lets through. Ends with 1 where a strict word would fail a task with that GPU.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
