@@ -70,7 +70,7 @@ enum nic_placement_status {
  *   "as":            for the same two: "json" (without it), or "lines"
  *   "local_rank":    for nic_placement_process(): its number among the processes of the node, from 0.  Without it, by its
  *                    launcher's variables
- *   "local_size":    for the same: how many these are
+ *   "local_size":    for the same: how many these are; "local_rank" is below it
  *   "map":           for nic_placement_map(): a format of `nic-placement map`.  Without it, "json"
  *
  * Each answer in JSON says its "format" and "version"; a version grows when a field changes its meaning or goes, not with

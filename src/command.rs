@@ -16,8 +16,8 @@ use nic_placement_node::discover::root::Author;
 use nic_placement_process::admin::{self, Off};
 use nic_placement_sys::set_variable_before_threads;
 use std::ffi::OsString;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// Variables in which sbatch and salloc hand on the option, to sruns and to the node
 /// (src/common/spank.c, `_opt_env_name`; `_set_spank_env` of salloc.c and sbatch.c; the same from
@@ -44,6 +44,16 @@ pub(crate) fn init_post_opt() {
     if let Some(Err(bad)) = words_of_variable() {
         log::error!("{ENVIRONMENT}: {bad}; ignored");
     }
+    // without `=` an optional value is the next argument (getopt_long(3)): the program
+    let arguments = arguments();
+    let is_bare = option::value() == Some(Words::default());
+    let mut pairs = arguments.windows(2).filter(|_| is_bare);
+    let pair = pairs.find(|pair| pair[0] == "--nic-placement" && Words::parse(&pair[1]).is_ok());
+    if let Some([_, word]) = pair {
+        say(&format!(
+            "`{word}` is the program: did you mean `--{OPTION}={word}`?"
+        ));
+    }
 }
 
 /// In srun: if the admin has disabled placement, tells the nodes, and a user that asks for it.
@@ -51,18 +61,14 @@ pub(crate) fn init_post_opt() {
 pub(crate) fn tell_the_user() {
     /// Slurm calls again for each component of a heterogeneous job.
     static IS_TOLD: AtomicBool = AtomicBool::new(false);
-    let environment = words_of_variable().and_then(Result::ok);
-    let wish = Wish::new(
-        Admin::default(),
-        environment.as_ref(),
-        option::value().as_ref(),
-    );
-    let is_told = IS_TOLD.load(Ordering::Relaxed);
-    if !is_told {
-        // an outer srun's
-        set(ALREADY_REPORTED, None);
+    if IS_TOLD.load(Ordering::Relaxed) {
+        return;
     }
-    if is_told || !wish.places() {
+    // an outer srun's
+    set(ALREADY_REPORTED, None);
+    let environment = words_of_variable().and_then(Result::ok);
+    let option = option::value();
+    if !Wish::new(Admin::default(), environment.as_ref(), option.as_ref()).places() {
         return;
     }
     let arguments = option::arguments();
@@ -77,56 +83,51 @@ pub(crate) fn tell_the_user() {
     }
 }
 
-/// The option's words by component.
-static COMPONENTS: Mutex<Vec<Option<Words>>> = Mutex::new(Vec::new());
-
-/// In srun: sets variables for all nodes if any component has `off`, or names `--cpu-bind`.
-pub(crate) fn tell_the_components() {
-    let mut settled = COMPONENTS.lock().unwrap_or_else(PoisonError::into_inner);
-    if begin_to_differ(&mut settled) {
-        log::error!(
-            "--{OPTION}: a job's components have one placement: the last words hold for all, and an `off` of any"
-        );
-    }
-    if settled.len() == 1 {
-        // an outer srun's
-        return set(components::OFF, None);
-    }
-    if settled
-        .iter()
-        .flatten()
-        .any(|words| words.policy == Some(Switch::Off))
-    {
-        set(components::OFF, Some("1"));
-    }
+/// In srun: tells the nodes of an `off` of any component, and whether the user named `--cpu-bind`,
+/// which they cannot always see.
+pub(crate) fn tell_the_nodes() {
+    let settled = with_this_component(
+        "a job's components have one placement: the last words hold for all, and an `off` of any",
+    );
+    let are_several = settled.len() > 1;
+    let mut words = settled.iter().flatten();
+    let is_off = are_several && words.any(|words| words.policy == Some(Switch::Off));
+    // else an outer srun's is removed
+    set(components::OFF, is_off.then_some("1"));
     let is_named = |(name, value): (OsString, OsString)| {
         cpu_bind::is_of_component(&name.to_string_lossy(), &value.to_string_lossy())
     };
-    let is_chosen = word_of_srun() == Some(cpu_bind::CHOSEN) || std::env::vars_os().any(is_named);
-    let word = if is_chosen {
-        cpu_bind::CHOSEN
-    } else {
-        cpu_bind::UNNAMED
+    let word = cpu_bind::word_of_srun(&arguments(), variable(cpu_bind::READ_BY_SRUN).as_deref());
+    let word = match word {
+        Some(cpu_bind::CHOSEN) => word,
+        _ if are_several && std::env::vars_os().any(is_named) => Some(cpu_bind::CHOSEN),
+        _ if are_several => Some(cpu_bind::UNNAMED),
+        None if cpu_bind::is_of_an_outer_step(variable) => Some(cpu_bind::UNNAMED),
+        _ => word,
     };
-    set(cpu_bind::VARIABLE, Some(word));
+    if word.is_some() {
+        set(cpu_bind::VARIABLE, word);
+    }
 }
 
 /// In sbatch and salloc: reports once that components have different words. A batch script's sruns
 /// inherit the first component's, salloc's shell the last's.
 pub(crate) fn tell_of_components() {
-    let mut settled = COMPONENTS.lock().unwrap_or_else(PoisonError::into_inner);
-    if begin_to_differ(&mut settled) {
-        log::error!(
-            "--{OPTION}: the job's sruns do not see different words of its components: name them at each srun"
-        );
-    }
+    with_this_component(
+        "the job's sruns do not see different words of its components: name them at each srun",
+    );
 }
 
-/// Adds a component's words; true if they are the first to differ.
-fn begin_to_differ(settled: &mut Vec<Option<Words>>) -> bool {
-    let differed = differ(settled);
+/// The option's words by component, with this component's; reports the first that differ.
+fn with_this_component(problem: &str) -> Vec<Option<Words>> {
+    static COMPONENTS: Mutex<Vec<Option<Words>>> = Mutex::new(Vec::new());
+    let mut settled = option::locked(&COMPONENTS);
+    let differed = differ(&settled);
     settled.push(option::value());
-    !differed && differ(settled)
+    if !differed && differ(&settled) {
+        log::error!("--{OPTION}: {problem}");
+    }
+    settled.clone()
 }
 
 fn differ(settled: &[Option<Words>]) -> bool {
@@ -136,20 +137,9 @@ fn differ(settled: &[Option<Words>]) -> bool {
         .any(|pair| wish(&pair[0]) != wish(&pair[1]))
 }
 
-fn word_of_srun() -> Option<&'static str> {
-    let arguments: Vec<String> = std::env::args_os()
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
-    cpu_bind::word_of_srun(&arguments, variable(cpu_bind::READ_BY_SRUN).as_deref())
-}
-
-/// In srun: tells the nodes whether the user named `--cpu-bind`, which they cannot always see.
-pub(crate) fn tell_the_node() {
-    let told = word_of_srun();
-    let is_nobodys = told.is_none() && cpu_bind::is_of_an_outer_step(variable);
-    if let Some(word) = told.or(is_nobodys.then_some(cpu_bind::UNNAMED)) {
-        set(cpu_bind::VARIABLE, Some(word));
-    }
+fn arguments() -> Vec<String> {
+    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    words.collect()
 }
 
 /// In sbatch and salloc: keeps the variable's value for the sruns inside.

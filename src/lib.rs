@@ -126,8 +126,7 @@ pub extern "C" fn slurm_spank_init_post_opt(spank: spank_t, argc: c_int, argv: A
         argv,
         |handle, context| match context {
             Context::Local => {
-                command::tell_the_node();
-                command::tell_the_components();
+                command::tell_the_nodes();
                 command::init_post_opt();
                 command::tell_the_user();
             }

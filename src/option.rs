@@ -7,7 +7,7 @@ use nic_placement_core::step::program::program_name;
 use slurm_spank::SpankHandle;
 use std::io::{self, ErrorKind, Write};
 use std::process::exit;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The option's words by the last call of its callback.
 static VALUE: Mutex<Option<Words>> = Mutex::new(None);
@@ -28,7 +28,7 @@ pub(crate) fn take(text: &str, remote: bool) -> bool {
         // the user asked for the help and not for the job
         Ok(words) if words.help && !remote => exit(print_help()),
         Ok(words) => {
-            *VALUE.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
+            *locked(&VALUE) = Some(words);
             true
         }
         Err(bad) => {
@@ -52,19 +52,22 @@ fn print_help() -> i32 {
         .write_all(options::help().as_bytes())
         .and_then(|()| terminal.flush());
     match printed {
-        Ok(()) => 0,
-        // the reader closed the pipe: it has read enough
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => 0,
-        Err(error) => {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             log::error!("--{OPTION}=help: cannot be printed: {error}");
             1
         }
+        // also a reader that has read enough
+        _ => 0,
     }
 }
 
 /// The words of the user's option.
 pub(crate) fn value() -> Option<Words> {
-    VALUE.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    locked(&VALUE).clone()
+}
+
+pub(crate) fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// On a node: the option's words, for all components of the job.
@@ -87,17 +90,14 @@ pub(crate) fn note_arguments(spank: &SpankHandle) {
         .map(|all| all.into_iter().map(str::to_string).collect());
     let mut said: Vec<String> = said.unwrap_or_else(|error| vec![error.to_string()]);
     said.retain(|argument| !faults::is_asked_by(argument));
-    let mut lines = ARGUMENTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut lines = locked(&ARGUMENTS);
     if !lines.contains(&said) {
         lines.push(said);
     }
 }
 
 pub(crate) fn arguments() -> Vec<String> {
-    ARGUMENTS
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .concat()
+    locked(&ARGUMENTS).concat()
 }
 
 #[cfg(not(feature = "panic-in-hooks"))]

@@ -405,7 +405,8 @@ fn the_page_shows_what_the_examples_print() {
         run_it
             .current_dir(manifest_path(""))
             .args(&words[1..])
-            .env("PYTHONDONTWRITEBYTECODE", "1");
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("PYTHONPATH", python::search_path());
         let output = run(run_it);
         let text = stdout(&output) + &stderr(&output);
         assert!(

@@ -267,7 +267,7 @@ fn whoever_lists_the_options_lists_the_whole_table() {
     for spec in WORDS.iter().chain(ARGUMENTS) {
         let is_word = WORDS.contains(spec);
         assert!(
-            help.contains(&format!("{}\n", spec.sentence())),
+            unwrapped(&help).contains(&spec.sentence()),
             "--nic-placement=help: {}",
             spec.name
         );

@@ -311,6 +311,30 @@ fn help_is_printed_by_srun_which_then_ends() {
 }
 
 #[test]
+fn help_keeps_to_the_width_of_a_terminal() {
+    let help = nic_placement_core::config::options::help();
+    let wide = |line: &&str| line.chars().count() > 80;
+    assert_eq!(help.lines().find(wide), None);
+}
+
+#[test]
+fn words_without_the_equals_sign_are_told_to_be_the_program() {
+    let srun = |word: &str| Step::in_context("local").word("--nic-placement", word);
+    let played = play!(srun("rail,strict").bare_option());
+    let hint = "`rail,strict` is the program: did you mean `--nic-placement=rail,strict`?";
+    assert!(played.to_string().contains(hint), "{played}");
+    for quiet in [
+        srun("./train").bare_option(),
+        // `srun ./wrapper --nic-placement rail`
+        srun("rail"),
+        srun("rail").option("numa"),
+    ] {
+        let played = play!(quiet);
+        assert!(!played.to_string().contains("did you mean"), "{played}");
+    }
+}
+
+#[test]
 fn help_that_cannot_be_printed_ends_srun_all_the_same_and_not_well() {
     let Some(host) = harness::host() else { return };
     let full = || {

@@ -15,6 +15,8 @@ mod mistakes;
 mod pasted;
 #[path = "tool/pictures.rs"]
 mod pictures;
+#[path = "tool/terminal.rs"]
+mod terminal;
 #[path = "tool/told.rs"]
 mod told;
 #[path = "tool/written.rs"]

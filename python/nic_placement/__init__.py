@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import subprocess
-from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 from . import _memory
 
@@ -57,11 +57,21 @@ class Plan:
     fails: bool = False
     #: memory comes from these NUMA nodes alone, as `mem=strict` asks
     fence: bool = False
+    #: the node that `plan()` was given
+    node: Any = None
+
+    def __str__(self) -> str:
+        """Lines for people: what the process has, what changes, and why."""
+        changes = ["unset " + name if value is None else name + "=" + value for name, value in self.environment.items()]
+        devices = [" ".join(of) or "none" for of in (self.gpus, self.nics)]
+        head = "GPU {}  NIC {}  CPUs {}  memory {}".format(*devices, self.cpus or "unknown", self.memory or "any")
+        return "\n".join([head, *("  " + line for line in (*changes, *self.reasons, *self.shortfalls))])
 
     def apply(self) -> Tuple[str, ...]:
         """Sets variables, CPUs and memory of this process; returns what could not be changed, or not any more."""
         if self.fails:
             raise Failure("; ".join(self.shortfalls))
+        _placed_on[:] = [self.node]
         late = _late()
         for name, value in self.environment.items():
             if value is None:
@@ -86,15 +96,18 @@ def plan(
     local_size: Optional[int] = None,
     words: Optional[str] = None,
     arguments: Sequence[str] = (),
-    node: Optional[Mapping[str, Any]] = None,
+    node: Union[None, str, Mapping[str, Any]] = None,
 ) -> Plan:
     """What this process is to have.
 
     `local_rank` of `local_size` processes on the node: without them, by the launcher's variables, as `exec` finds them.
     `words` are those of `srun --nic-placement`, and beat SLURM_NIC_PLACEMENT's.
     `arguments` stand for those of the plugin's line in plugstack.conf, which is then not read.
-    `node` describes another node, as in the C library's request: {"machine": "dgx-h100"}.
+    `node` is another node: a built-in machine's name, or as in the C library's request {"topology": …}. After `apply()` it stays.
     """
+    node = _described(node)
+    if _placed_on and _placed_on[0] != node:
+        raise Failure("this process is placed already, on {}".format(_placed_on[0] or "this node"), _BAD_REQUEST)
     environment = {_text(name): _text(value) for name, value in os.environ.items()}
     about = {"local_rank": local_rank, "local_size": local_size, "words": words, "arguments": arguments, "node": node}
     answer = json.loads(_ask("process", {"environment": environment, **about}))
@@ -109,12 +122,13 @@ def plan(
         strict=answer["strict"],
         fails=answer["fails"],
         fence=answer["fence"],
+        node=node,
     )
 
 
 def map(format: str = "json", **request: Any) -> str:
     """Which NICs each GPU has, as `nic-placement map --format` prints it; `request` as the library's header says."""
-    return _ask("map", {"map": format, **request})
+    return _ask("map", {"map": format, **request, "node": _described(request.get("node"))})
 
 
 def verify() -> Dict[str, Any]:
@@ -135,6 +149,13 @@ def version() -> str:
     text: bytes = _library().nic_placement_version()
     return text.decode()
 
+
+def _described(node: Union[None, str, Mapping[str, Any]]) -> Optional[Mapping[str, Any]]:
+    return {"machine": node} if isinstance(node, str) else node
+
+
+#: the node of the plan that this process carried out
+_placed_on: List[Optional[Mapping[str, Any]]] = []
 
 _loaded: List[ctypes.CDLL] = []
 

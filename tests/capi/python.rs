@@ -1,14 +1,15 @@
-//! The library as Python calls it, by the example of examples/python.
+//! The library as Python calls it: all calls by ctypes, and those of the module in python/.
 
 use super::*;
 
-/// What a Python text prints that may use the example; `None` without Python.
+/// What a Python text prints that may use raw.py, the module and its example; `None` without Python.
 pub fn python(text: &str) -> Option<String> {
     let mut command = Command::new("python3");
     command
         .args(["-B", "-c", text])
-        .env("PYTHONPATH", manifest_path("examples/python"));
-    match command.env("LD_LIBRARY_PATH", installed()).output() {
+        .env("PYTHONPATH", search_path())
+        .env("LD_LIBRARY_PATH", installed());
+    match command.output() {
         Ok(output) => Some(stdout(&output)),
         Err(error) => {
             println!("skipped: no `python3`: {error}");
@@ -17,27 +18,93 @@ pub fn python(text: &str) -> Option<String> {
     }
 }
 
+/// PYTHONPATH with all of them.
+pub fn search_path() -> std::ffi::OsString {
+    let folders = ["tests/capi", "python", "examples/python"].map(manifest_path);
+    std::env::join_paths(folders).unwrap()
+}
+
 /// Python's `request` in these tests.
 pub const HEAD: &str = "
-from nic_placement import NicPlacement, Failure
+from raw import NicPlacement, Failure
 library = NicPlacement()
 dgx = {'node': {'machine': 'dgx-h100'}}
 ";
 
 #[test]
 fn the_example_in_python_prints_each_gpus_nic() {
-    let Some(text) = python("import nic_placement; nic_placement.main('dgx-h100')") else {
+    let Some(text) = python("import workers; workers.main('dgx-h100')") else {
         return;
     };
-    let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines.len(), 8);
-    assert!(
-        lines[0].starts_with("GPU 0  mlx5_0:1  CPUs 0-55,112-167"),
-        "{text}"
+    let nics = [0, 3, 4, 5, 6, 9, 10, 11].into_iter().enumerate();
+    let lines: String = nics
+        .map(|(gpu, nic)| format!("GPU {gpu}  mlx5_{nic}:1\n"))
+        .collect();
+    assert_eq!(text, lines);
+}
+
+#[test]
+fn a_task_of_each_gpu_has_its_nic_and_the_cpus_beside_it() {
+    let text = format!(
+        "{HEAD}
+for task in (0, 7):
+    task = library.task(tasks=8, gpus_per_task=1, task=task, **dgx)
+    print(task['nics'][0]['name'], task['cpus'])
+"
     );
-    assert!(
-        lines[7].starts_with("GPU 7  mlx5_11:1  CPUs 56-111,168-223"),
-        "{text}"
+    let Some(text) = python(&text) else { return };
+    assert_eq!(text, "mlx5_0 0-55,112-167\nmlx5_11 56-111,168-223\n");
+}
+
+/// What the module answers to these calls, each in a line, its failures too.
+fn module(calls: &[&str]) -> Option<Vec<String>> {
+    let mut text = "from nic_placement import Failure, map, plan\n".to_string();
+    for call in calls {
+        text += &format!(
+            "try:\n    print({call})\nexcept Failure as failure:\n    print(failure.status, failure)\n"
+        );
+    }
+    Some(python(&text)?.lines().map(str::to_string).collect())
+}
+
+#[test]
+fn the_module_takes_a_machine_by_its_name_and_refuses_a_rank_that_is_not_below_the_size() {
+    let own = "plan(local_rank=3, local_size=8, node='dgx-h100').nics";
+    let same = "map('vllm', node='dgx-h100') == map('vllm', node={'machine': 'dgx-h100'})";
+    let above = "plan(local_rank=8, local_size=8, node='dgx-h100')";
+    let Some(lines) = module(&[own, same, above, "plan(node='abacus')"]) else {
+        return;
+    };
+    assert_eq!(lines[..2], ["('mlx5_5:1',)", "True"]);
+    assert_eq!(lines[2], "2 `local_rank` 8 is not below `local_size` 8");
+    assert!(lines[3].starts_with("3 `node`: "), "{}", lines[3]);
+}
+
+#[test]
+fn a_plan_is_printed_in_lines_that_say_what_changes_and_why() {
+    let Some(lines) = module(&["plan(local_rank=3, local_size=8, node='dgx-h100')"]) else {
+        return;
+    };
+    assert!(lines[0].starts_with("GPU 0000:61:00.0  NIC mlx5_5:1  CPUs "));
+    let is_set = |line: &String| line == "  UCX_NET_DEVICES=mlx5_5:1";
+    assert!(lines.iter().any(is_set), "{lines:?}");
+    let why = "  GPU 3: `local rank 3` means by convention number 3 of the 8";
+    assert!(lines.iter().any(|line| line.starts_with(why)), "{lines:?}");
+}
+
+#[test]
+fn a_process_that_is_placed_gets_no_plan_for_another_machine() {
+    let lines = module(&[
+        "plan(local_rank=3, local_size=8, node='dgx-h100', words='bind=none').apply()",
+        "plan(local_rank=3, local_size=8, node='dgx-h100', words='bind=none').reasons",
+        "plan(node='frontier')",
+        "plan()",
+    ]);
+    let Some(lines) = lines else { return };
+    let other = "2 this process is placed already, on {'machine': 'dgx-h100'}";
+    assert_eq!(
+        lines[1..],
+        ["('it is placed already: nothing changes',)", other, other]
     );
 }
 

@@ -79,8 +79,15 @@ fn a_program_that_cannot_be_started_ends_as_in_a_shell() {
 #[test]
 fn what_is_not_understood_starts_nothing() {
     for (arguments, problem) in [
-        (&["--"][..], "needs <CMD>"),
-        (&["true"], "needs <CMD>"),
+        (&["--"][..], "as `exec -- CMD`"),
+        (&["true"], "as `exec -- true`"),
+        (&["rail"], "as `exec rail -- CMD`"),
+        (&["./app", "-n", "3"], "as `exec -- ./app -n`"),
+        (&["rail", "./app"], "as `exec rail -- ./app`"),
+        (
+            &["--local-rank", "3", "python", "train.py"],
+            "as `exec -- python train.py`",
+        ),
         (
             &["closet", "--", "echo"],
             "unknown word `closet`, did you mean `closest`?",
@@ -306,6 +313,33 @@ fn another_machine_s_description_sets_variables_of_its_captured_tree_and_binds_n
         said.contains("`local rank 3` means by convention number 3 of the 8 that it sees"),
         "{said}"
     );
+}
+
+#[test]
+fn away_from_the_machine_five_lines_tell_what_it_would_do_there_and_the_program_runs_as_it_is() {
+    let tried = |words: &[&str], number: &str| {
+        let mut command = exec(words);
+        command.args(["--machine", "dgx-h100", "--local-size", "8"]);
+        command.args(["--local-rank", number, "--", "sh", "-c"]);
+        command.arg("echo ${UCX_NET_DEVICES-none} ${NIC_PLACEMENT-none}");
+        command
+            .env_remove("UCX_NET_DEVICES")
+            .env_remove("NIC_PLACEMENT");
+        command.env_remove("CUDA_VISIBLE_DEVICES").output().unwrap()
+    };
+    let output = tried(&[], "3");
+    let (said, stdout) = (said(&output), String::from_utf8_lossy(&output.stdout));
+    assert_eq!((&*stdout, output.status.code()), ("none none\n", Some(0)));
+    assert_eq!(said.lines().count(), 5, "{said}");
+    let first = "none of the devices of `dgx-h100` is on this node: `sh` runs as it is; on a `dgx-h100` it would get";
+    assert!(said.contains(first), "{said}");
+    let row = "task 3 dgx-h100  gpu 3 0000:61:00.0  nic mlx5_5:1 PIX   cpus 0-55,112-167    mem 0";
+    assert!(said.contains(row), "{said}");
+    assert!(!said.contains("left out"), "{said}");
+    assert_eq!(tried(&["strict"], "3").status.code(), Some(125));
+    let above = tried(&[], "8");
+    let ignored = "`local rank 8` is not below size 8: ignored";
+    assert!(String::from_utf8_lossy(&above.stderr).contains(ignored));
 }
 
 #[test]

@@ -329,6 +329,9 @@ static bool take(const char *name, char *value)
 	for (int c = CTX_LOCAL; c <= CTX_SLURMD; c++)
 		if (!strcmp(name, "--context") && !strcmp(value, contexts[c]))
 			return context = c, true;
+	/* a word of srun's own command line, which the plugin reads there */
+	if (!strcmp(name, "--nic-placement"))
+		return true;
 	if (!strcmp(name, "--so"))
 		return plugin_file = value, true;
 	if (!strcmp(name, "--step-cores"))

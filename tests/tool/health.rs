@@ -54,6 +54,83 @@ fn the_status_tells_the_worst_and_a_check_that_is_left_out_does_not_count() {
     assert_eq!(status(&["--off", "nothing"]), Some(2));
 }
 
+/// The tool as `make install` lays it out, with what stands beside it.
+fn installed_in(place: &Place) -> Command {
+    let bin = place.0.join("bin");
+    fs::create_dir_all(&bin).unwrap();
+    let (share, plugin) = (place.0.join("share/nic-placement"), place.0.join("plugin"));
+    fs::create_dir_all(&share).unwrap();
+    fs::create_dir_all(&plugin).unwrap();
+    fs::write(plugin.join("libnic_placement.so"), "").unwrap();
+    let line = format!("optional {}/libnic_placement.so\n", plugin.display());
+    fs::write(share.join("90-nic-placement.conf"), line).unwrap();
+    // by another process: one that this process forks meanwhile would have the copy open for writing (ETXTBSY)
+    let mut copy = Command::new("cp");
+    copy.arg(env!("CARGO_BIN_EXE_nic-placement")).arg(&bin);
+    assert!(copy.status().unwrap().success());
+    Command::new(bin.join("nic-placement"))
+}
+
+#[test]
+fn what_check_advises_where_no_line_loads_the_plugin_works() {
+    let place = Place::new("advice");
+    let mut tool = installed_in(&place);
+    let conf = place.file("plugstack.conf", "include plugstack.conf.d/*.conf\n");
+    fs::create_dir(place.0.join("plugstack.conf.d")).unwrap();
+    // no line of JSON is folded
+    tool.args([
+        "check",
+        "--json",
+        "--only",
+        "plugstack,plugin-file",
+        "--plugstack",
+        &conf,
+    ]);
+    let mut check = || {
+        let output = tool.output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap(),
+        )
+    };
+    let quoted = |text: &str, head: &str| {
+        let from = &text[text
+            .find(head)
+            .unwrap_or_else(|| panic!("no `{head}`: {text}"))
+            + 1..];
+        from[..from.find('`').unwrap()].to_string()
+    };
+    let (status, text) = check();
+    assert_eq!(status, Some(3), "{text}");
+    assert!(
+        text.contains("no line loads the plugin: write `optional "),
+        "{text}"
+    );
+    let (line, copy) = (quoted(&text, "`optional "), quoted(&text, "`cp "));
+    let folder = place.0.join("plugstack.conf.d");
+    let command = format!("{copy} {}", folder.display());
+    assert!(
+        Command::new("sh")
+            .args(["-c", &command])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let (status, text) = check();
+    assert_eq!(status, Some(0), "{text}");
+    fs::remove_dir_all(folder).unwrap();
+    place.file("plugstack.conf", &line);
+    let (status, text) = check();
+    assert_eq!(status, Some(0), "{text}");
+    assert!(text.contains("libnic_placement.so` is there"), "{text}");
+    place.file("plugstack.conf", "optional /nowhere/libnic_placement.so\n");
+    let (status, text) = check();
+    let path = line.trim_start_matches("optional ");
+    assert_eq!(status, Some(3), "{text}");
+    let there = format!("there is no `/nowhere/libnic_placement.so`; `{path}` is");
+    assert!(text.contains(&there), "{text}");
+}
+
 #[test]
 fn health_prints_one_plain_line_for_what_fails_and_nothing_else() {
     let (healthy, sick) = (machine("healthy.machine"), machine("sick.machine"));

@@ -146,7 +146,7 @@ fn what_was_probably_meant_is_told() {
     answered(
         &["exec", "true"],
         2,
-        "`nic-placement exec` needs <CMD>...: `nic-placement exec -- CMD`",
+        "exec: `--` stands before the program, as `exec -- true`",
     );
     let svg = "`--svg` takes no value: `--svg -o node.svg` writes the picture there";
     answered(&["plan", "--svg", "node.svg"], 2, svg);

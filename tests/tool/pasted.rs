@@ -31,6 +31,84 @@ NIC0: mlx5_10
 NIC1: mlx5_11
 ";
 
+/// The rows of a matrix that begin with these letters: a row's name and its cells.
+fn rows<'t>(text: &'t str, begins: &str) -> Vec<Vec<&'t str>> {
+    let rows = text.lines().filter(|line| line.starts_with(begins));
+    rows.map(|row| row.split_whitespace().collect()).collect()
+}
+
+#[test]
+fn gpus_are_shown_line_by_line_as_nvidia_smi_shows_them_and_decide_nothing() {
+    let machine =
+        Path::new(env!("NIC_PLACEMENT_ROOT")).join("tests/machines/azure-nd96isr-h100-v5");
+    let text = fs::read_to_string(machine.join("topo-m.txt")).unwrap();
+    let place = Place::new("between-gpus");
+    let file = place.file("topo", &text);
+    let shown = printed(&["show", "--topology", &file]);
+    let theirs = rows(&text, "GPU");
+    let theirs = theirs.iter().map(|row| &row[..9]);
+    let ours = rows(&shown, "GPU");
+    assert_eq!(
+        ours.iter().map(|row| &row[..9]).collect::<Vec<_>>(),
+        theirs.collect::<Vec<_>>()
+    );
+    let words: Vec<&str> = shown.split_whitespace().collect();
+    let words = words.join(" ");
+    assert!(words.contains("NV# so many NVLinks"), "{shown}");
+    assert!(words.contains("no decision uses it"), "{shown}");
+    let other = place.file("other", &text.replace("NV18", "SYS"));
+    let [plan, same] = [&file, &other].map(|file| {
+        let plan = printed(&["plan", "--topology", file, "--gpus-per-task", "1", "--why"]);
+        plan.replace(file, "the file")
+    });
+    assert_eq!(plan, same);
+}
+
+#[test]
+fn links_between_gpus_are_read_from_nccls_xml_and_from_amds_driver() {
+    let place = Place::new("gpu-links");
+    let gpu = |bus: &str, link: &str| {
+        format!(
+            "<pci busid=\"0000:{bus}:00.0\" class=\"0x030200\" link_speed=\"16.0 GT/s PCIe\" link_width=\"16\">\
+             <gpu dev=\"0\" sm=\"90\" rank=\"0\" gdr=\"1\">{link}</gpu></pci>"
+        )
+    };
+    let link = |target: &str, count: u32| {
+        format!("<nvlink target=\"{target}\" count=\"{count}\" tclass=\"0x068000\"/>")
+    };
+    let switched = |count| link("0000:f0:00.0", count);
+    let gpus = [
+        gpu("01", &switched(18)),
+        gpu("02", &switched(12)),
+        gpu("03", &link("0000:04:00.0", 4)),
+        gpu("04", &link("0000:03:00.0", 4)),
+    ];
+    let xml = format!(
+        "<system version=\"1\"><cpu numaid=\"0\" affinity=\"ff\" arch=\"x86_64\">{}</cpu></system>",
+        gpus.concat()
+    );
+    let shown = printed(&["show", "--topology", &place.file("nccl.xml", &xml)]);
+    let expected = [
+        ["GPU0", "X", "NV12", "PHB", "PHB"],
+        ["GPU1", "NV12", "X", "PHB", "PHB"],
+        ["GPU2", "PHB", "PHB", "X", "NV4"],
+        ["GPU3", "PHB", "PHB", "NV4", "X"],
+    ];
+    // the first line has the columns' names
+    assert_eq!(rows(&shown, "GPU"), expected, "{shown}");
+    let snapshot = printed(&["snapshot", "--machine", "mi300x-8"]);
+    // GPU 0 is node 2 of the compute driver, GPU 1 node 3
+    let place_of_link = "sys/devices/virtual/kfd/kfd/topology/nodes/2/io_links/9/properties";
+    let link = format!("{place_of_link}\n| type 11\n| node_to 3\n");
+    let shown = printed(&[
+        "show",
+        "--topology",
+        &place.file("amd", &(snapshot.clone() + &link)),
+    ]);
+    let rows = rows(&shown, "GPU");
+    assert_eq!((rows[0][2], rows[1][1]), ("XGMI", "XGMI"), "{shown}");
+}
+
 #[test]
 fn a_gpu_of_which_a_text_says_nothing_gets_no_neighbour_s_cpus() {
     let place = Place::new("pasted");

@@ -91,7 +91,7 @@ fn every_gpu_of_a_known_machine_has_its_model() {
 #[test]
 fn a_note_of_check_with_a_remedy_tells_it_and_one_without_does_not() {
     let place = Place::new("note");
-    let line = place.file("plugstack.conf", "optional other.so\n");
+    let line = place.file("plugstack.conf", "required libnic_placement.so\n");
     let fresh = unfolded(&[
         "check",
         "--machine",
@@ -101,8 +101,7 @@ fn a_note_of_check_with_a_remedy_tells_it_and_one_without_does_not() {
         "--plugstack",
         &line,
     ]);
-    let told =
-        "no line loads the plugin do one line `optional libnic_placement.so` in plugstack.conf.d/";
+    let told = "`optional` is enough do one `optional` line with the plugin's full path: in plugstack.conf";
     assert!(
         fresh.starts_with("note ") && fresh.contains(told),
         "{fresh}"

@@ -92,6 +92,25 @@ fn threads_memory_and_variables_are_compared_with_what_the_marker_says() {
 }
 
 #[test]
+fn brief_says_why_it_cannot_tell_and_a_reason_of_many_tasks_is_said_once() {
+    let tree = Tree::new("verify-once");
+    let none = tree.verify(&["--job", "17", "--brief"]);
+    assert_eq!(none.status.code(), Some(2));
+    assert!(none.stdout.starts_with(b"no task that this user may see\n"));
+    for pid in 100..108 {
+        let id = format!("SLURM_LOCALID={}", pid - 100);
+        tree.task(pid, &id, &[MARK, "UCX_NET_DEVICES=mlx5_1:1"], "0-3");
+    }
+    let output = tree.verify(&["--job", "17"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    let words: Vec<&str> = said.split_whitespace().collect();
+    let said = words.join(" ");
+    let once = "note: 17.0 task 0, 17.0 task 1, 17.0 task 2 and 5 more: had another value than it was given";
+    assert!(said.contains(once), "{said}");
+    assert_eq!(said.matches("had another value").count(), 1, "{said}");
+}
+
+#[test]
 fn what_a_user_wrote_breaks_no_line_and_does_not_reach_the_terminal() {
     let tree = Tree::new("verify-hostile");
     let mark = "NIC_PLACEMENT=v1 policy=\x1b[2J gpus=x nics=\x1b[31m cpus=9999999999- set:A\x1bB=1 set:LD_X=1";

@@ -118,6 +118,12 @@ pub fn process(request: &str) -> Result<String, Failure> {
     if let Form::Lines = request.form {
         return Err(Failure::request("`as`: this call answers in JSON alone"));
     }
+    if let (Some(rank), Some(size)) = (request.local_rank, request.local_size) {
+        if rank >= size {
+            let why = format!("`local_rank` {rank} is not below `local_size` {size}");
+            return Err(Failure::request(why));
+        }
+    }
     let words = request.words.as_deref().map(Words::parse).transpose();
     let words = words.map_err(|bad| Failure::request(format!("`words`: {bad}")))?;
     let (mut admin, mut doubts) = admin(&request)?;

@@ -286,7 +286,20 @@ pub fn help() -> String {
     let lines = |table: &[Spec]| {
         let widths = table.iter().map(|spec| spec.spelling().chars().count());
         let width = widths.max().unwrap_or(0);
-        let line = |spec: &Spec| format!("  {:<width$}  {}\n", spec.spelling(), spec.sentence());
+        let line = |spec: &Spec| {
+            let mut text = format!("  {:<width$} ", spec.spelling());
+            let mut column = width + 3;
+            for word in spec.sentence().split(' ') {
+                column += 1 + word.len();
+                // a terminal's usual width
+                if column > 80 {
+                    text += &format!("\n{:1$}", "", width + 3);
+                    column = width + 4 + word.len();
+                }
+                text = text + " " + word;
+            }
+            text + "\n"
+        };
         table.iter().map(line).collect::<String>()
     };
     format!(
@@ -294,9 +307,9 @@ pub fn help() -> String {
          \n\
          The words, also in SLURM_NIC_PLACEMENT:\n{}\n\
          The admin's arguments, in plugstack.conf and /etc/nic-placement.conf:\n{}\n\
-         The nearest word counts: srun's own option, SLURM_NIC_PLACEMENT as it is set for that srun, what sbatch or\n\
-         salloc were given, the admin's default: for the partition, the node, the cluster.  What you bound or set\n\
-         yourself stays.\n",
+         The nearest word counts: srun's own option, SLURM_NIC_PLACEMENT as it is set for\n\
+         that srun, what sbatch or salloc were given, the admin's default: for the\n\
+         partition, the node, the cluster.  What you bound or set yourself stays.\n",
         lines(WORDS),
         lines(ARGUMENTS)
     )

@@ -76,6 +76,9 @@ pub(super) fn why_this(
 fn part_of_nearest(part: &Part, rails: usize, path: PathType) -> String {
     let of_all = part.nearest.len();
     let why = match rails < part.rails {
+        _ if (rails, of_all) == (2, 2) => {
+            return format!("both its nearest NICs ({path}), and NCCL uses both");
+        }
         _ if of_all == rails * part.sharers => "as NCCL uses them",
         true => "and more would help nobody",
         false => "its even part",

@@ -213,7 +213,7 @@ mod tests {
     fn a_gpu_with_two_ports_of_its_own_gets_both() {
         let node = dealt(&oci(&[]), Policy::Closest, NicsEach::Auto);
         assert_eq!(rails(&node), pairs());
-        let reason = "mlx5_0:1 and mlx5_1:1 are 2 of its 2 nearest NICs (PXB), as NCCL uses them; 400 Gb/s together";
+        let reason = "mlx5_0:1 and mlx5_1:1 are both its nearest NICs (PXB), and NCCL uses both; 400 Gb/s together";
         assert_eq!(node.gpus[0].reason, reason);
         let one = dealt(&oci(&[]), Policy::Closest, NicsEach::Number(1));
         assert_eq!(
@@ -360,7 +360,7 @@ mod tests {
         let others = |names: &[Vec<String>]| [&names[..1], &names[2..]].concat();
         assert_eq!(others(&degraded), others(&whole));
         assert!(
-            node.gpus[0].reason.contains("as NCCL uses them"),
+            node.gpus[0].reason.contains("NCCL uses both"),
             "{}",
             node.gpus[0].reason
         );

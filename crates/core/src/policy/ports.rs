@@ -216,7 +216,7 @@ fn common_subnet(ports: &[&Row]) -> Option<String> {
 /// The reason why the node needs this port beside `others`.
 fn need(table: &Table, row: &Row, others: &[&Row]) -> Option<String> {
     if row.nic.role == Some(NicRole::Compute) {
-        return Some("this machine's description says that it is a compute NIC".to_string());
+        return Some("compute NIC (model or topology file)".to_string());
     }
     if others.is_empty() {
         return Some("there is no better NIC".to_string());

@@ -146,6 +146,8 @@ pub struct Plugstack {
     pub is_there: bool,
     pub findings: Vec<Diagnostic>,
     pub lines: Vec<PluginLine>,
+    /// the packaged line beside this program: its file, and the plugin that is there
+    pub packaged: Option<(String, String)>,
     /// patterns of `include` that mean no file: where, and the pattern
     pub unmatched: Vec<(String, String)>,
     /// true for the copy that a configless slurmd was sent

@@ -61,16 +61,22 @@ pub(super) fn plugstack(subject: &Examined) -> Verdicts {
         is_named,
         is_there,
         findings,
+        packaged,
         ..
     }) = &subject.installation.plugstack
     else {
         return Vec::new();
     };
-    // a node without Slurm, a container: nothing is wrong with what is not there
+    let line = packaged.as_ref().map_or(String::new(), |(file, plugin)| {
+        format!(": write `optional {plugin}` there, or `cp {file}` to a folder that it includes")
+    });
     if !is_there && !is_named {
-        return vec![advice(format!(
-            "there is no `{path}`: Slurm loads no plugin here"
-        ))];
+        let text = format!("Slurm loads no plugin here, there is no `{path}`{line}");
+        return vec![match subject.installation.slurm {
+            Some(Some(_)) => warn(text),
+            // a node without Slurm, a container: nothing is wrong with what is not there
+            _ => advice(text),
+        }];
     }
     let mut verdicts: Verdicts = findings
         .iter()
@@ -79,7 +85,8 @@ pub(super) fn plugstack(subject: &Examined) -> Verdicts {
     let ours = ours(subject.installation);
     let Some((first, others)) = ours.split_first() else {
         if verdicts.is_empty() {
-            verdicts.push(advice(format!("`{path}`: no line loads the plugin")));
+            let text = format!("`{path}`: no line loads the plugin{line}");
+            verdicts.push(warn(text).about(path));
         }
         return verdicts;
     };
@@ -129,6 +136,9 @@ pub(super) fn plugstack_order(subject: &Examined) -> Verdicts {
 
 pub(super) fn plugin_file(subject: &Examined) -> Verdicts {
     let mut verdicts = Vec::new();
+    let packaged = subject.installation.plugstack.iter();
+    let packaged = packaged.filter_map(|plugstack| plugstack.packaged.as_ref());
+    let elsewhere: String = packaged.map(|(_, path)| format!("; `{path}` is")).collect();
     for line in ours(subject.installation) {
         let path = line.path.display();
         verdicts.push(match (line.is_there, line.is_required) {
@@ -141,7 +151,8 @@ pub(super) fn plugin_file(subject: &Examined) -> Verdicts {
                 fail(text).about(path)
             }
             (Some(false), false) => {
-                warn(format!("`{}`: there is no `{path}`", line.place)).about(path)
+                let text = format!("`{}`: there is no `{path}`{elsewhere}", line.place);
+                warn(text).about(path)
             }
             (None, _) => continue,
         });

@@ -23,7 +23,7 @@ mod tests;
 
 pub use write::write;
 
-use super::{BadText, host_of, nth_bus, numa_node, shown, xml};
+use super::{BadText, GpuLinks, host_of, nth_bus, numa_node, shown, xml};
 use nic_placement_core::diagnostic::{Diagnostic, counted};
 use nic_placement_core::topology::file::{MAX_NUMA_NODES, MAX_PCI};
 use nic_placement_core::topology::{
@@ -85,6 +85,43 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
     };
     reader.system(root)?;
     Ok(reader.finish())
+}
+
+/// The NVLinks and XGMI links of the file's GPUs. Of those to switches a pair has as many as the GPU with fewer.
+pub(crate) fn between_gpus(text: &str, node: &Topology) -> GpuLinks {
+    let position = |text: Option<&str>| Some(node.gpu_index(text?.trim().parse().ok()?)?.0);
+    let (mut links, mut to_switches) = (GpuLinks::new(), BTreeMap::<usize, u32>::new());
+    let Ok(document) = xml::parse(text) else {
+        return links;
+    };
+    let all = document.root_element().descendants();
+    for link in all.filter(|link| link.has_tag_name("nvlink") || link.has_tag_name("xgmi")) {
+        let gpu = link
+            .ancestors()
+            .find_map(|above| position(above.attribute("busid")));
+        let count = link.attribute("count").and_then(|text| text.parse().ok());
+        let (Some(gpu), Some(count)) = (gpu, count) else {
+            continue;
+        };
+        match position(link.attribute("target")) {
+            Some(other) if link.has_tag_name("xgmi") => {
+                links.insert((gpu, other), "XGMI".to_string());
+            }
+            Some(other) => {
+                links.insert((gpu, other), format!("NV{count}"));
+            }
+            None => {
+                to_switches.insert(gpu, count);
+            }
+        }
+    }
+    for (a, count) in &to_switches {
+        for (b, other) in &to_switches {
+            let link = || format!("NV{}", count.min(other));
+            links.entry((*a, *b)).or_insert_with(link);
+        }
+    }
+    links
 }
 
 fn elements<'a>(parent: Element<'a>) -> impl Iterator<Item = Element<'a>> {

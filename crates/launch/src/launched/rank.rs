@@ -143,8 +143,8 @@ pub fn find(values: &Present, local_rank: Option<u32>, local_size: Option<u32>) 
             (Some(rank), None)
         }
         Some(Rank { said, of, .. }) => {
-            let of = of.unwrap_or(0);
-            let doubt = format!("`{said}` of {of} processes: it is taken for one without a number");
+            let of = of.unwrap_or(MAX_PROCESSES);
+            let doubt = format!("`{said}` is not below size {of}: ignored");
             (None, Some(doubt))
         }
         None => (None, None),

@@ -4,6 +4,7 @@
 use super::devices::device_name;
 use super::input::{documents, or_stdin};
 use super::page::{Page, Style, Text};
+use super::progress::Progress;
 use super::{Failure, fabric, output, refresh::textfile};
 use clap::ValueHint;
 use nic_placement_core::diagnostic::counted;
@@ -27,15 +28,12 @@ const SHOWN: usize = 24;
 
 /// which nodes differ from the others of their kind, and in what
 ///
-/// Reads what `check --json` printed on many nodes, in any order, and groups them by kind: machine, GPUs, NICs, and how
-/// near these are to each other. Names the nodes that have something else than most of their kind: a NIC that is
-/// missing, a link with fewer lanes or a lower rate, other firmware, another pairing, a port that is down, other NUMA
-/// nodes, a finding of `check`. srun mixes the lines of its tasks, so it needs `-l`, which tells whose each is. Where
-/// slurm.conf has KillOnBadExit=1 srun ends all tasks at the first node that is not as it should be: hence `-K0`. With
-/// --fabric, and where the nodes run an agent of LLDP, it also names NICs that are cabled to another rail's switch than
-/// their kind's, and cables that are exchanged, as `nic-placement fabric` does. Ends with 0 where all nodes are like their
-/// kind, and so for a single node; with 1 where one differs, is alone of its kind or reported twice, or where something
-/// of the input is no report; the rest is compared all the same.
+/// Groups the reports of `check --json` by kind of node (machine, GPUs, NICs and their paths), and names what a node has
+/// otherwise than most of its kind: a missing NIC, a slower link, firmware, a pairing, a port that is down, NUMA nodes, a
+/// finding of `check`. With --fabric, and where nodes run an agent of LLDP, also NICs on another rail's switch and exchanged
+/// cables. srun needs `-l`, since it mixes the lines of its tasks, and `-K0`, since KillOnBadExit=1 ends all tasks at the first
+/// bad node. Ends with 0 where all nodes are like their kind; with 1 where one differs, is alone of its kind or reported twice,
+/// or where an input is no report: the rest is compared all the same.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -87,10 +85,15 @@ struct Input {
     /// true if a node's LLDP agent lists cables
     hears: bool,
     rejected: Rejected,
+    reports: usize,
+    progress: Progress,
 }
 
 impl Input {
     fn add(&mut self, document: &[u8]) -> Result<(), String> {
+        self.reports += 1;
+        let reports = self.reports;
+        self.progress.tell(|| format!("audit: {reports} reports"));
         let report = Report::from_json(document)?;
         self.audit.add_report(&report)?;
         let Some(names) = NodeNames::of(&report) else {
@@ -124,9 +127,15 @@ pub(super) fn run(options: &AuditOptions, page: &mut Page) -> Result<(), Failure
     }
     let rails = rails(&options.fabric, &mut input);
     let Input {
-        audit, rejected, ..
+        audit,
+        rejected,
+        reports,
+        mut progress,
+        ..
     } = input;
+    progress.tell(|| format!("audit: {reports} reports are compared"));
     let mut audited = audit.finish();
+    drop(progress);
     let faults = rails.as_ref().map(|rails| rails.faults.as_slice());
     audited.cables = faults.and_then(|faults| serde_json::to_value(faults).ok());
     let faults = faults.unwrap_or_default();

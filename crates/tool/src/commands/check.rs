@@ -45,16 +45,16 @@ const FAIL: u8 = 4;
 
 /// what is wrong with Slurm's release, plugstack.conf, the node and this environment
 ///
-/// Answers before a step does. Each line is ok, note (it may be meant so, or is not known), warn (put it right) or fail (this node
-/// is worse than its kind: drain it). An idle GPU's slow link, a port that is down on all cards alike, a guest without ACS and a
-/// container without /etc are no faults. Root learns more: users may not read all of a PCI function's configuration.
+/// Answers before a step does. Each line is ok, note (may be meant so, or is not known), warn (put it right) or fail (this node
+/// is worse than its kind: drain it). An idle GPU's slow link, a port that is down on all cards alike, a guest without ACS and
+/// a container without /etc are no faults. Root learns more: users may not read all of a PCI function's configuration.
 ///
-/// Ends with 0 where nothing is worse than a note, 3 where the worst is a warn, 4 where it is a fail; with 1 where no check could
-/// be made, and 2 where the command line was not understood.
+/// Ends with 0 at worst with a note, 3 with a warn, 4 with a fail; with 1 where no check could be made, and 2 where the command
+/// line was not understood.
 ///
-/// For slurm.conf's HealthCheckProgram, --health prints nothing, or one line of less than 100 plain characters that a script can
-/// pass to scontrol as the reason. It ends within a bound, also where hardware does not answer. As root it leaves an empty lock
-/// file, /run/nic-placement/.check.lock, so that no second check waits beside one that waits for hardware.
+/// For slurm.conf's HealthCheckProgram, --health prints nothing, or one line of less than 100 plain characters, a reason for
+/// scontrol. It ends in time, also where hardware does not answer. As root it leaves an empty lock file,
+/// /run/nic-placement/.check.lock, so that no second check waits beside it.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -26,12 +26,11 @@ const LEAVES: usize = 4;
 
 /// which switch each NIC is cabled to: rails that are whole, cables that are wrong
 ///
-/// A rail is a leaf switch: the k-th NIC of every node is on it, or on one such leaf for each group of nodes. Reads what
-/// ibnetdiscover and `lldpctl -f json0` print. Each line of lldpctl has its node's name before it, as clush and pdsh print it, or
-/// a file is named as its node: node7.json. Most nodes decide which leaf is which rail's, and where there is no majority the
-/// answer is "not known". Names cables that are exchanged, on another switch or without a link, says whether the rails reach
-/// each other, and what to write into the configuration file. Ends with 0 where no cable is wrong; with 1 where one is, or where
-/// an input cannot be read.
+/// A rail is a leaf switch: the k-th NIC of every node is on it, or on one such leaf for each group of nodes. Reads
+/// ibnetdiscover and `lldpctl -f json0`, whose lines have the node's name in front, as clush and pdsh print it, unless a file
+/// is named as its node: node7.json. Most nodes decide which leaf is which rail's; without a majority it is not known. Names
+/// cables that are exchanged, on another switch or without a link, says whether the rails reach each other, and what to write
+/// into the configuration file. Ends with 1 where a cable is wrong or an input cannot be read, else with 0.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

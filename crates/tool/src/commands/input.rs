@@ -1,10 +1,10 @@
 //! Files that a command line names, of any length, or standard input.
 #![forbid(unsafe_code)]
 
-use super::Failure;
+use super::{Failure, tell};
 use nic_placement_fleet::audit::stream::{self, StreamPiece};
 use nic_placement_node::discover::root;
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
 
 /// The files that the command line names, or standard input.
@@ -18,7 +18,12 @@ pub(super) fn or_stdin(files: &[PathBuf]) -> Vec<&Path> {
 
 pub(super) fn open(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
     Ok(match path == Path::new("-") {
-        true => Box::new(io::stdin().lock()),
+        true => {
+            if io::stdin().is_terminal() {
+                tell("reads what you type or paste here, until Ctrl-D");
+            }
+            Box::new(io::stdin().lock())
+        }
         false => Box::new(io::BufReader::new(root::open_long(path)?)),
     })
 }

@@ -4,6 +4,7 @@
 use super::page::Page;
 use super::{Ending, Failure};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use nic_placement_core::config::Words;
 use nic_placement_launch::step;
 use std::{env, fmt};
 
@@ -66,6 +67,9 @@ fn problem(error: &clap::Error) -> String {
         Some(ContextValue::String(argument)) => name(argument),
         _ => "",
     };
+    if let Some(line) = exec_without_dashes(error, option) {
+        return format!("exec: `--` stands before the program, as `{line}`");
+    }
     match error.kind() {
         ErrorKind::InvalidSubcommand => {
             let word = text(error, ContextKind::InvalidSubcommand);
@@ -121,10 +125,7 @@ fn problem(error: &clap::Error) -> String {
         }
         ErrorKind::MissingRequiredArgument => {
             let missing = list(error, ContextKind::InvalidArg).join(" ");
-            match missing.starts_with("<CMD>") {
-                true => format!("`{command}` needs {missing}: `{command} -- CMD`"),
-                false => format!("`{command}` needs {missing}"),
-            }
+            format!("`{command}` needs {missing}")
         }
         ErrorKind::InvalidUtf8 => "an argument is not UTF-8".to_string(),
         _ => {
@@ -133,6 +134,27 @@ fn problem(error: &clap::Error) -> String {
             first.trim_start_matches("error: ").to_string()
         }
     }
+}
+
+/// `exec -- python train.py` for `exec python train.py`.
+fn exec_without_dashes(error: &clap::Error, unexpected: &str) -> Option<String> {
+    let table = super::command_line().ignore_errors(true);
+    let matches = table.try_get_matches_from(env::args_os()).ok()?;
+    let first: Option<&String> = matches.subcommand_matches("exec")?.get_one("words");
+    let is_program = first.is_some_and(|first| Words::parse(first).is_err());
+    match error.kind() {
+        ErrorKind::MissingRequiredArgument => {}
+        ErrorKind::UnknownArgument if is_program || !unexpected.starts_with('-') => {}
+        _ => return None,
+    }
+    let first = first.map_or("", String::as_str);
+    Some(match is_program {
+        true => format!("exec -- {first} {unexpected}")
+            .trim_end()
+            .to_string(),
+        false if unexpected.is_empty() => format!("exec {first} -- CMD").replace("  ", " "),
+        false => format!("exec {first} -- {unexpected}"),
+    })
 }
 
 /// True if `--svg` is before this word.

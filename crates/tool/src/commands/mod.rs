@@ -22,6 +22,7 @@ mod misunderstood;
 mod output;
 mod page;
 mod plan;
+mod progress;
 mod refresh;
 mod request;
 mod shortfalls;

@@ -26,15 +26,15 @@ use std::time::{Duration, SystemTime};
 
 /// read the node and write the node file, which steps read instead of asking hardware
 ///
-/// To read the state and rate of an RDMA port, the kernel asks the card's firmware. A sick card can take a minute, and nothing
-/// ends the process that waits. So this asks outside of any job: at boot, by a timer, by Slurm's HealthCheckProgram. A step uses
-/// the file if root wrote it since the system was started and not too long ago, and if it names the devices that are there. Else
-/// the step reads the node itself.
+/// To read the state and rate of an RDMA port, the kernel asks the card's firmware, for which a sick card can take a minute. So
+/// this asks outside of any job: at boot, by a timer, by Slurm's HealthCheckProgram. A step uses the file if root wrote it
+/// since the system was started and not too long ago, and if it names the devices that are there; else it reads the node
+/// itself.
 ///
-/// Where the bus hides which GPU and which NIC share a switch, a topology file for NCCL is kept beside it: node.nccl.xml.
-/// A file of that name that no refresh has written stays as it is.
+/// Where the bus hides which GPU and NIC share a switch, a topology file for NCCL is kept beside it: node.nccl.xml, unless
+/// there is one that no refresh has written.
 ///
-/// For each {map_file:FORMAT} that plugstack.conf's set= names, the node's map is kept there too: node.map-FORMAT.json.
+/// For each {map_file:FORMAT} in plugstack.conf's set= the node's map is kept there too: node.map-FORMAT.json.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

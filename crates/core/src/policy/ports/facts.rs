@@ -146,10 +146,10 @@ fn function_of(
         }
         _ if !wanted && !selection.include.is_empty() => "the admin's `include=` does not name it",
         _ if !wanted && nic.role == Some(NicRole::Storage) => {
-            "it is a storage NIC, as this machine's description says"
+            "storage NIC (model or topology file)"
         }
         _ if !wanted && nic.role == Some(NicRole::Management) => {
-            "it is a management NIC, as this machine's description says"
+            "management NIC (model or topology file)"
         }
         (NicKind::Ethernet, _) => "it is no RDMA device",
         (NicKind::Efa, _) => {

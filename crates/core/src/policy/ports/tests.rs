@@ -150,13 +150,13 @@ const EVIDENCE: [(&str, Evidence); 17] = [
         },
     ),
     (
-        "it is a storage NIC, as this machine's description says",
+        "storage NIC (model or topology file)",
         |topology, _, nic| {
             topology.nics[nic].role = Some(NicRole::Storage);
         },
     ),
     (
-        "it is a management NIC, as this machine's description says",
+        "management NIC (model or topology file)",
         |topology, _, nic| {
             topology.nics[nic].role = Some(NicRole::Management);
         },

@@ -125,7 +125,7 @@ fn a_reason_counts_the_nics_that_are_as_near_and_those_who_share_them() {
 #[test]
 fn a_part_is_called_what_it_is() {
     let part = |rate, nics| reason(&machine(&[0], &vec![(0, rate); nics]), NicsEach::Auto);
-    assert!(part(200, 2).contains("are 2 of its 2 nearest NICs (PIX), as NCCL uses them; "));
+    assert!(part(200, 2).contains("are both its nearest NICs (PIX), and NCCL uses both; "));
     assert!(
         part(400, 3).contains("are 2 of its 3 nearest NICs (PIX), and more would help nobody; ")
     );

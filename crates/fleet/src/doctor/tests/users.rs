@@ -45,6 +45,11 @@ fn plugstack(lines: Vec<PluginLine>, change: impl FnOnce(&mut Plugstack)) -> Wor
     installed(|all| all.plugstack = Some(plugstack))
 }
 
+fn packaged() -> (String, String) {
+    let plugin = "/usr/lib/nic-placement/libnic_placement.so";
+    ("/usr/share/90.conf".to_string(), plugin.to_string())
+}
+
 fn refusal() -> Diagnostic {
     Diagnostic {
         refuses: true,
@@ -105,8 +110,23 @@ pub(super) fn installation() -> Vec<Case> {
             "plugstack",
             "none",
             plugstack(Vec::new(), |_| {}),
-            Note,
+            Warn,
             "no line",
+        ),
+        case(
+            "plugstack",
+            "none, and the package is installed",
+            plugstack(Vec::new(), |of| of.packaged = Some(packaged())),
+            Warn,
+            "write `optional /usr/lib/nic-placement/libnic_placement.so` there, or `cp /usr/share/90.conf` to",
+        ),
+        case(
+            "plugstack",
+            "no file, and Slurm is there",
+            plugstack(Vec::new(), |of| of.is_there = false)
+                .installed(|all| all.slurm = Some(Some("slurm 25.05.3".to_string()))),
+            Warn,
+            "there is no",
         ),
         case(
             "plugstack",

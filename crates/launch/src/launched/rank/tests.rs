@@ -332,7 +332,10 @@ fn what_is_no_number_is_told_of_and_counts_for_nothing() {
         found("LOCAL_RANK= MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2"),
         "1/2 MPI_LOCALRANKID=1, 1 of 2"
     );
-    assert!(found("LOCAL_RANK=8 LOCAL_WORLD_SIZE=8").contains("`LOCAL_RANK=8` of 8 processes"));
+    assert!(
+        found("LOCAL_RANK=8 LOCAL_WORLD_SIZE=8")
+            .contains("`LOCAL_RANK=8` is not below size 8: ignored")
+    );
     assert!(found("LOCAL_RANK=4000000000").starts_with("-, "));
     assert_eq!(
         found("LOCAL_RANK=0 LOCAL_WORLD_SIZE=4000000000"),

@@ -44,6 +44,7 @@ pub(super) fn lines(named: Option<&Path>, is_live: bool, into: &mut Installation
         is_there: file.is_file(),
         findings,
         lines,
+        packaged: packaged().filter(|_| is_live),
         unmatched,
         is_sent,
         is_shadowed: is_live
@@ -84,6 +85,18 @@ fn is_there(line: &PluginLine, is_live: bool) -> Option<bool> {
     (line.path.is_absolute() || is_live)
         .then(|| found(line).map(|path| path.is_some()))
         .flatten()
+}
+
+/// The line that `make install` and the packages put beside this program, and its plugin.
+fn packaged() -> Option<(String, String)> {
+    let tool = std::env::current_exe().ok()?;
+    let file = tool
+        .ancestors()
+        .nth(2)?
+        .join("share/nic-placement/90-nic-placement.conf");
+    let lines = plugstack::read(&file).lines;
+    let line = lines.iter().find(|line| line.path.is_file())?;
+    Some((file.display().to_string(), line.path.display().to_string()))
 }
 
 /// The file of a plugin, as Slurm finds it; the outer `None` if its folder is not known.

@@ -29,15 +29,15 @@ use variables::ProgramEnvironment;
 
 /// start a program with its NIC, CPUs and memory, in a process of a launcher
 ///
-/// For processes that torchrun, mpirun or a container start inside a task, or without Slurm. It finds out which of the
-/// node's processes this one is and which GPU is its own, sets the same variables as the plugin, binds CPUs and memory
-/// inside what it was given, and becomes CMD. In a placed step it narrows what the task has to what belongs to this process.
-/// Your own variables stay. If anything goes wrong, CMD is started as it would have been without.
+/// For processes that torchrun, mpirun or a container start inside a task, or without Slurm. It finds this process among the
+/// node's and its GPU, sets the plugin's variables, binds CPUs and memory inside what it was given, and becomes CMD. In a
+/// placed step it narrows what the task has. Your own variables stay. If anything goes wrong, CMD starts as it would have
+/// without.
 ///
-/// A process that sees one GPU has that one. Of several it takes the one at its own number among the node's processes, which
-/// is a convention: --local-rank, else LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_RANK, MV2_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID,
-/// FLUX_TASK_LOCAL_ID, PALS_LOCAL_RANKID, PMI_LOCAL_RANK, SLURM_LOCALID. If there are more processes than GPUs, or only one,
-/// it takes the NICs of all.
+/// A process that sees one GPU has that one. Of several it takes, by convention, that of its number on the node: --local-rank,
+/// else LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_RANK, MV2_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID, FLUX_TASK_LOCAL_ID,
+/// PALS_LOCAL_RANKID, PMI_LOCAL_RANK, SLURM_LOCALID. If there are more processes than GPUs, or only one, it takes the NICs of
+/// all. With a --machine that this node is not, it tells what CMD would get there.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Ends as CMD ends. Before that:

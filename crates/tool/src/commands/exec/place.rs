@@ -2,19 +2,19 @@
 #![forbid(unsafe_code)]
 
 use super::variables::ProgramEnvironment;
-use super::{ExecOptions, Intent, listen, say};
+use super::{ExecOptions, Intent, listen, name_of, say};
 use crate::commands::Failure;
 use nic_placement_core::config::NodeSource;
+use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::libraries::{Evidence, ReadFile};
 use nic_placement_core::plan::{Plan, Wish};
-use nic_placement_core::step::{NODE_NAME, Step, program};
+use nic_placement_core::step::{NODE_NAME, program};
 use nic_placement_core::topology::{Provenance, Scope, Topology};
 use nic_placement_formats::describe;
 use nic_placement_launch::caller::callers_author;
 use nic_placement_launch::judge::{self, Checked, uses};
 use nic_placement_launch::launched::{LaunchedProcess, rank, select_as_the_step_did};
 use nic_placement_process::admin::hostname;
-use nic_placement_process::devices::DeviceFiles;
 use nic_placement_process::files::UsersFiles;
 use nic_placement_process::node;
 use nic_placement_process::session::{Session, carry_out, report};
@@ -35,14 +35,26 @@ pub(super) fn place(
         .iter()
         .map(|word| word.to_str().unwrap_or_default())
         .collect();
-    let (session, launched) = session(options, intent.wish, |wish, node, devices| {
-        if !intent.knows_admin {
-            select_as_the_step_did(&mut wish.admin, &present, node);
-        }
-        Ok(LaunchedProcess::new(
-            wish, node, devices, &present, &numbering, &words,
-        ))
-    })?;
+    let mut wish = intent.wish;
+    let (read, is_elsewhere) = node(options, &wish)?;
+    wish.dry_run |= is_elsewhere;
+    wish.admin.trust_topology |= is_elsewhere;
+    let author = (!is_elsewhere).then(callers_author);
+    let (session, launched) =
+        Session::new::<_, Failure>(wish, read, author, |wish, node, devices| {
+            if !intent.knows_admin {
+                select_as_the_step_did(&mut wish.admin, &present, node);
+            }
+            let (mut step, mut launched) =
+                LaunchedProcess::new(wish, node, devices, &present, &numbering, &words);
+            if is_elsewhere {
+                // this machine's CPUs are not that one's
+                step.cpu_bind = None;
+                launched.task.cpus = node.cpus();
+                launched.task.step_cpus = node.cpus();
+            }
+            Ok((step, launched))
+        })?;
     let LaunchedProcess {
         mut task,
         note,
@@ -69,6 +81,19 @@ pub(super) fn place(
     let mut placed = plan.task(&task, evidence);
     let others = uses::others(&uses::tell(&plan, &mut placed, &present));
     let tell = |text: &String| say(&format!("task {}: {text}", task.global_id));
+    if is_elsewhere {
+        let (name, machine) = (name_of(&options.command), &plan.node.name);
+        let why = format!("none of the devices of `{machine}` is on this node");
+        if reports || numbering.is_first() || options.local_rank.is_some() {
+            say(&format!(
+                "{why}: `{name}` runs as it is; on a `{machine}` it would get"
+            ));
+            let most = if reports { usize::MAX } else { 4 };
+            let lines = placed.lines(machine, &others);
+            lines.iter().take(most).for_each(|line| say(line));
+        }
+        return Ok(vec![why]);
+    }
     placed.placement.notes.warning.iter().for_each(tell);
     carry_out(&mut placed, |variables| {
         environment.change(variables);
@@ -125,26 +150,24 @@ fn interfaces(read: ReadFile) -> Vec<String> {
     names.collect()
 }
 
-fn session(
+/// The node and findings; true if it is a description of which this node has no device.
+fn node(
     options: &ExecOptions,
-    wish: Wish,
-    step: impl FnOnce(
-        &mut Wish,
-        &Topology,
-        Option<&DeviceFiles>,
-    ) -> Result<(Step, LaunchedProcess), Failure>,
-) -> Result<(Session, LaunchedProcess), Failure> {
+    wish: &Wish,
+) -> Result<((Topology, Vec<Diagnostic>), bool), Failure> {
     let (author, source) = (callers_author(), options.node.source());
     if source == NodeSource::Live {
-        let scope = wish.scope();
-        return Session::of_this_node(wish, scope, author, step);
+        return Ok((node::read(&wish.admin, wish.scope(), author)?, false));
     }
     let (node, findings) = describe::read_node(&source, Scope::Full)?;
-    let read = match node.provenance {
-        Provenance::Model(_) | Provenance::File(_) => {
-            node::confirmed(node, findings, &wish.admin.node_file, author)
-        }
-        Provenance::ThisSystem | Provenance::Captured(_) => (node, findings),
-    };
-    Session::new(wish, read, Some(author), step)
+    if !matches!(node.provenance, Provenance::Model(_) | Provenance::File(_)) {
+        return Ok(((node, findings), false));
+    }
+    let described = (node.clone(), findings.clone());
+    let (here, findings) = node::confirmed(node, findings, &wish.admin.node_file, author);
+    let is_elsewhere = here.nics.is_empty() && here.gpus == described.0.gpus;
+    Ok(match is_elsewhere {
+        true => (described, true),
+        false => ((here, findings), false),
+    })
 }

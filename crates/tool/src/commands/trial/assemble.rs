@@ -3,6 +3,7 @@
 //! The folder is the user's own; the outputs in it are foreign text.
 #![forbid(unsafe_code)]
 
+use super::super::progress::Progress;
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::topology::Scope;
 use nic_placement_core::topology::{NicKind, PciAddress, Topology};
@@ -63,8 +64,10 @@ pub fn report(folder: &Folder) -> Result<TrialReport, String> {
         let folder = folder.0.display();
         format!("`{folder}` holds no trial: the first node was not read: {why}")
     })?;
+    let mut progress = Progress::default();
     let mut witnesses = witnesses(folder, 0, &first);
     for node in 1..nodes {
+        progress.tell(|| format!("trial: node {node} of {nodes}"));
         let Ok(topology) = folder.topology(&format!("{node}/node")) else {
             continue;
         };
@@ -94,7 +97,10 @@ pub fn report(folder: &Folder) -> Result<TrialReport, String> {
             .collect(),
         witnesses,
         ways: (0..MOST_WAYS)
-            .map_while(|number| way(folder, &first, number))
+            .map_while(|number| {
+                progress.tell(|| format!("trial: way {number}"));
+                way(folder, &first, number)
+            })
             .collect(),
         effects: effects(folder),
         played: (0..MOST_WAYS).any(|number| is_played(folder, number)),

@@ -16,6 +16,7 @@ use super::counters::{Counted, opener};
 use super::exec::{become_as_it_is, is_first_on_node};
 use super::misunderstood::misunderstood;
 use super::page::Page;
+use super::progress::Progress;
 use super::request::{NodeOptions, node_in_time, number};
 use super::{Ending, Failure, beside, output, tell, threads};
 use clap::ValueHint;
@@ -37,17 +38,16 @@ use watch::{PAUSES, Watch};
 
 /// which NICs, CPUs and memory tasks really use, and the bytes of each NIC
 ///
-/// The NICs are those on which the kernel says that a task's processes have queue pairs (rdma-resource(8)). A NIC is used where
-/// one is connected and ready to send; of a task that has none such, where it has others, or registered memory: the connections
-/// of UCX on ConnectX cards are not told. Of an unplaced task the plan is that for its GPUs. The CPUs are those of each thread,
-/// the memory is what each process wrote itself, and the variables are as they were when the program started.
+/// A task uses the NICs on which its queue pairs are ready to send (rdma-resource(8)); without any, those of its other queue
+/// pairs or its registered memory, since the kernel does not tell UCX's connections on ConnectX cards. CPUs are each thread's,
+/// memory is what each process wrote, variables are those of the program's start. The plan of an unplaced task is that for its
+/// GPUs.
 ///
-/// Without --job, --pid or CMD all tasks of steps are looked at. Root sees all, a user those of one's own. CMD has its own input,
-/// output and signals; the report goes to stderr. Of several tasks on a node the first, of local id 0, looks at all, as long as
-/// its own CMD runs; the others become CMD.
+/// Without --job, --pid or CMD it looks at the tasks of all steps: root at everybody's, a user at one's own. The report on CMD
+/// goes to stderr; of several tasks on a node the first (local id 0) reports on all, as long as its CMD runs.
 ///
-/// Bytes are counted for the whole node, other jobs' too. The driver decides what is counted: `no counter` stands where it counts
-/// no bytes. TCP is counted by the interface, beside RDMA. A card that does not answer in 2 seconds is left out.
+/// Bytes are the whole node's, other jobs' too, and TCP's are counted apart. `no counter`: the driver counts none. A card that
+/// does not answer in 2 seconds is left out.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Ends with, and after CMD as CMD ends:
@@ -181,6 +181,7 @@ fn watch(options: &VerifyOptions) -> Result<NodeReport, Failure> {
         _ => 0,
     };
     let begun = Instant::now();
+    let mut progress = Progress::default();
     let left = || Duration::from_secs(seconds).saturating_sub(begun.elapsed());
     for pause in PAUSES[..2].iter().chain(std::iter::repeat(&PAUSES[1])) {
         if left().is_zero() {
@@ -190,11 +191,16 @@ fn watch(options: &VerifyOptions) -> Result<NodeReport, Failure> {
         let now = Looks::one(&open, &wanted);
         let have_ended =
             seconds != u64::MAX && now.processes.is_empty() && !looks.processes.is_empty();
+        let (seconds, processes) = (begun.elapsed().as_secs(), now.processes.len());
+        let passed = || format!("verify: {seconds} s, processes of tasks: {processes}");
         if is_shown {
             let readings = lately.as_mut().map(|lately| lately.readings(BEFORE));
             let mut page = Page::of(&io::stdout());
+            page.line(passed() + "; Ctrl-C ends");
             print::report(&report(&open, Some(&node), &now, readings), &mut page);
             show(&page)?;
+        } else {
+            progress.tell(passed);
         }
         looks.add(now);
         if have_ended {
@@ -296,7 +302,7 @@ fn warn_of_place(options: &VerifyOptions) {
         ),
     };
     tell(&format!(
-        "verify: {why}: CMD runs, and if that stays so, the report goes to stderr"
+        "verify: {why}: CMD runs; if the report still cannot be written at the end, it goes to stderr"
     ));
 }
 

@@ -29,18 +29,33 @@ pub(super) fn report(report: &NodeReport, page: &mut Page) {
         page.blank();
     }
     if report.tasks.is_empty() {
-        page.line("no task that this user may see");
+        page.line(NO_TASK);
     } else {
         let headings = "task/GPUs/planned/used/threads/near memory/verdict";
         let mut table = Table::headed(headings.split('/'));
         report.tasks.iter().for_each(|task| table.row(row(task)));
         page.table(&table);
     }
-    // a reason that holds for all tasks is said once
-    let is_said = |why: &&String| report.notes.contains(why);
-    let of_tasks = report.tasks.iter();
-    let of_tasks =
-        of_tasks.flat_map(|task| remarks(task, task.why.as_ref().filter(|why| !is_said(why))));
+    notes(report, remarks, page);
+}
+
+const NO_TASK: &str = "no task that this user may see";
+
+/// What is to be said of the tasks, once for all of which it is true, and of the node.
+fn notes(report: &NodeReport, remarks: fn(&TaskVerdict) -> Vec<String>, page: &mut Page) {
+    let (mut places, mut of_tasks) = (BTreeMap::new(), Vec::new());
+    for task in &report.tasks {
+        let why = task.why.iter().filter(|why| !report.notes.contains(why));
+        for remark in why.cloned().chain(remarks(task)) {
+            let place = *places.entry(remark.clone()).or_insert(of_tasks.len());
+            match of_tasks.get_mut(place) {
+                None => of_tasks.push((remark, vec![label(task)])),
+                Some((_, labels)) => labels.push(label(task)),
+            }
+        }
+    }
+    let of_tasks = of_tasks.iter();
+    let of_tasks = of_tasks.map(|(remark, of)| format!("{}: {remark}", first_of(of.iter(), 3)));
     page.notes(of_tasks.chain(report.notes.iter().cloned()));
 }
 
@@ -252,8 +267,8 @@ fn label(task: &TaskVerdict) -> String {
     task.numbers().label().unwrap_or_else(process)
 }
 
-fn remarks(task: &TaskVerdict, why: Option<&String>) -> Vec<String> {
-    let mut remarks: Vec<String> = why.into_iter().cloned().collect();
+fn remarks(task: &TaskVerdict) -> Vec<String> {
+    let mut remarks = Vec::new();
     if let Some(set) = task.cpus.set.as_ref().filter(|_| task.cpus.first_left) {
         remarks.push(format!(
             "bound to CPUs {set}; its first thread has left them"
@@ -284,9 +299,7 @@ fn remarks(task: &TaskVerdict, why: Option<&String>) -> Vec<String> {
             "had another value than it was given, when its program started: {changed}"
         ));
     }
-    let name = label(task);
-    let remarks = remarks.into_iter();
-    remarks.map(|remark| format!("{name}: {remark}")).collect()
+    remarks
 }
 
 /// Numbers of tasks by job and verdict.
@@ -309,7 +322,10 @@ pub(super) fn brief(report: &NodeReport, page: &mut Page) {
         let name = job.map_or("no job".to_string(), |job| format!("job {job}"));
         page.line(format!("{name}: {}", summary(&Vec::from_iter(of_job))));
     }
-    page.notes(&report.notes);
+    if report.tasks.is_empty() {
+        page.line(NO_TASK);
+    }
+    notes(report, |_| Vec::new(), page);
 }
 
 /// Tasks by verdict, and which ones are not as planned.

@@ -1,16 +1,8 @@
-#!/usr/bin/env python3
-"""nic-placement from Python, by ctypes: a node's map, a step's plan, a process's placement and variables.
-
-    python3 examples/python/nic_placement.py dgx-h100      prints a built-in machine's pairs
-    python3 examples/python/nic_placement.py               prints this node's
-
-An engine's launcher copies the class: it needs nothing but the standard library, and the calls let other threads run.
-"""
+"""All calls of the C interface by ctypes, for the tests."""
 
 import ctypes
 import json
 import os
-import sys
 
 
 class Failure(Exception):
@@ -67,22 +59,3 @@ class NicPlacement:
         answer = json.loads(self.ask("render", environment=dict(present), **fields))
         gone = set(answer["unset"])
         return {name: value for name, value in present.items() if name not in gone} | answer["set"]
-
-
-def main(machine=None):
-    placement = NicPlacement()
-    node = {"node": {"machine": machine}} if machine else {}
-    try:
-        gpus = json.loads(placement.map(**node))["gpus"]
-    except Failure as failure:
-        print(failure, file=sys.stderr)
-        return 1
-    for gpu in gpus:
-        nics = " ".join("{name}:{port}".format(**nic) for nic in gpu["nics"]) or "-"
-        task = placement.task(tasks=len(gpus), gpus_per_task=1, task=gpu["index"], **node)
-        print("GPU {}  {}  CPUs {}".format(gpu["index"], nics, task["cpus"]))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:2]))
