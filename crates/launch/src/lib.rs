@@ -8,6 +8,8 @@
 //! * [`formats`] is the words for the formats of a node's map.
 //! * [`gpus`] is which GPUs a process has, with or without Slurm.
 //! * [`gpu_list`] is GPUs as they name them.
+//! * [`machine_name`] is built-in machines as people name them.
+//! * [`srun`] is a line of srun.
 //! * [`answers`] is the plan as versioned JSON.
 //! * [`judge`] is what looks wrong in users' variables.
 #![forbid(unsafe_code)]
@@ -20,7 +22,9 @@ pub mod gpu_list;
 pub mod gpus;
 pub mod judge;
 pub mod launched;
+pub mod machine_name;
 pub mod plugstack;
+pub mod srun;
 pub mod step;
 #[cfg(test)]
 mod tests;
