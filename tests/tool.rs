@@ -98,6 +98,8 @@ fn reports(source: [&str; 2]) -> Vec<Vec<&str>> {
             "all,bind=core,omp=on",
             "--ntasks",
             "3",
+            "--gpus-per-task",
+            "all",
             "--why",
         ],
         &[

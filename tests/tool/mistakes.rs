@@ -104,7 +104,7 @@ fn answered(arguments: &[&str], status: i32, problem: &str) {
 fn a_number_that_does_not_fit_is_told_with_its_option_and_what_is_allowed() {
     for (command, option, bounds) in [
         ("plan", "--ntasks", "1 to 4096"),
-        ("plan", "--gpus-per-task", "1 to 4096"),
+        ("plan", "--gpus-per-task", "1 to 4096, or all"),
         ("plan", "--cpus-per-task", "1 to 8192"),
         ("verify", "--watch", "1 to 86400"),
         ("check", "--within", "1 to 600"),
@@ -158,8 +158,7 @@ fn what_was_probably_meant_is_told() {
         2,
         word,
     );
-    let machine =
-        "`--machine gh300`, did you mean `gh200`? `nic-placement machines` lists the built-in ones";
+    let machine = "`--machine gh300`: no such machine, did you mean `gh200`? `nic-placement machines` lists all";
     answered(&["plan", "--machine", "gh300"], 2, machine);
     let textfile = "`--textfile x`: the node exporter reads only files whose names end with .prom";
     answered(&["refresh", "--textfile", "x"], 2, textfile);

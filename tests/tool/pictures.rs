@@ -287,7 +287,7 @@ fn a_plan_s_picture_has_a_line_for_each_nic_of_each_gpu_and_names_the_tasks() {
         "{two}"
     );
     // one task with all: each GPU with the NIC that it would use
-    assert_eq!(lines(&draw(&["--ntasks", "1"])), 8);
+    assert_eq!(lines(&draw(&["-n1", "--gpus-per-task", "all"])), 8);
     // four with four would be 16 curves on each NUMA node: a line joins them, with a branch for each
     let numa = draw(&["--words", "numa"]);
     assert_eq!(

@@ -9,7 +9,9 @@ pub mod gpu_list;
 pub mod gpus;
 pub mod judge;
 pub mod launched;
+pub mod machine_name;
 pub mod plugstack;
+pub mod srun;
 pub mod step;
 #[cfg(test)]
 mod tests;

@@ -13,7 +13,7 @@ use std::fmt;
 /// Tasks on one node, at most: Slurm's own bound is the number of CPUs times `MaxTasksPerNode` (512 by default).
 pub const MAX_TASKS: u32 = 4096;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum GpuSplit {
     /// each task sees all
     All,
@@ -40,23 +40,21 @@ pub struct StepRequest {
 pub enum BadStep {
     /// none, or more than [`MAX_TASKS`]
     Tasks(u32),
-    /// `(tasks, GPUs of each, GPUs)`
-    TooFewGpus(u32, u32, usize),
+    /// `(kind, tasks, each task's, the step's)`
+    TooFew(&'static str, u32, u32, usize),
 }
 
 impl fmt::Display for BadStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BadStep::Tasks(count) => write!(f, "{count} tasks: expected 1 to {MAX_TASKS}"),
-            BadStep::TooFewGpus(count, each, has) => {
+            BadStep::TooFew(kind, count, each, has) => {
                 let wanted = u64::from(*count) * u64::from(*each);
-                let (tasks, gpus) = (
-                    counted(*count as usize, "task"),
-                    counted(*each as usize, "GPU"),
-                );
+                let tasks = counted(*count as usize, "task");
+                let each = counted(*each as usize, kind);
                 write!(
                     f,
-                    "{tasks} of {gpus} each need {wanted} GPUs, the allocation has {has}"
+                    "{tasks} of {each} each need {wanted} {kind}s, the allocation has {has}"
                 )
             }
         }
@@ -107,9 +105,20 @@ impl StepRequest {
         if count == 0 || count > MAX_TASKS {
             return Err(BadStep::Tasks(count));
         }
-        match self.split {
-            GpuSplit::Each(each) if u64::from(count) * u64::from(each) > gpus as u64 => {
-                Err(BadStep::TooFewGpus(count, each, gpus))
+        let enough = |kind, each: u32, has: usize| {
+            let wanted = u64::from(count) * u64::from(each);
+            match wanted > has as u64 {
+                true => Err(BadStep::TooFew(kind, count, each, has)),
+                false => Ok(count),
+            }
+        };
+        if let GpuSplit::Each(each) = self.split {
+            enough("GPU", each, gpus)?;
+        }
+        match self.starter {
+            // launchers overcommit CPUs, and a file may name none
+            Starter::Slurm if !self.cpus.is_empty() => {
+                enough("CPU", self.cpus_per_task.unwrap_or(1), self.cpus.len())
             }
             _ => Ok(count),
         }

@@ -267,7 +267,7 @@ pub(super) fn suggestion(table: &[Spec], name: &str, lists: &str) -> String {
 }
 
 /// True if at most `edits` insertions, deletions or changes of a byte turn one into the other.
-fn is_near(one: &[u8], other: &[u8], edits: usize) -> bool {
+pub fn is_near(one: &[u8], other: &[u8], edits: usize) -> bool {
     match (one, other) {
         _ if one.len().abs_diff(other.len()) > edits => false,
         ([x, one @ ..], [y, other @ ..]) if x == y => is_near(one, other, edits),

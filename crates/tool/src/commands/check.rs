@@ -6,6 +6,7 @@ mod caller;
 mod facts;
 mod health;
 mod installed;
+pub(super) use installed::release;
 mod neighbours;
 
 use super::page::{Page, Style, Text};

@@ -87,11 +87,7 @@ pub(super) fn run(options: &ImportOptions, page: &mut Page) -> Result<(), Failur
         tell(&format!("note: {diagnostic}"));
     }
     let file = options.file.as_deref().unwrap_or("this node");
-    if is_nothing(&topology) {
-        let expected =
-            "expected a directory with sys/ and proc/, or a file that names devices or CPUs";
-        return Err(format!("`{file}` shows nothing of a node: {expected}").into());
-    }
+    refuse_nothing(file, &topology)?;
     let text = match options.to {
         To::Nccl => {
             if topology.gpus.iter().any(|gpu| gpu.address.is_invented()) {
@@ -106,14 +102,12 @@ pub(super) fn run(options: &ImportOptions, page: &mut Page) -> Result<(), Failur
     output::deliver(&text, options.output.as_deref(), page)
 }
 
-/// A description without a device or a NUMA node: a wrong folder, mostly.
-fn is_nothing(topology: &Topology) -> bool {
-    let Topology {
-        numa_nodes,
-        pci,
-        gpus,
-        nics,
-        ..
-    } = topology;
-    numa_nodes.is_empty() && pci.iter().next().is_none() && gpus.is_empty() && nics.is_empty()
+/// Refuses a description without a device or a NUMA node: a wrong folder, mostly.
+pub(super) fn refuse_nothing(file: &str, node: &Topology) -> Result<(), Failure> {
+    let has_devices = node.pci.iter().next().is_some() || !node.gpus.is_empty();
+    if has_devices || !node.nics.is_empty() || !node.numa_nodes.is_empty() {
+        return Ok(());
+    }
+    let expected = "expected a directory with sys/ and proc/, or a file that names devices or CPUs";
+    Err(format!("`{file}` shows nothing of a node: {expected}").into())
 }

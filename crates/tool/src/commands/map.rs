@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::page::Page;
-use super::request::{self, NodeOptions, PlanOptions};
+use super::request::{self, NodeOrMachine, PlanOptions};
 use super::{Failure, output, tell};
 use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
@@ -25,7 +25,7 @@ Examples:
   nic-placement map --format mooncake -o /run/nic-placement/mooncake.json")]
 pub(super) struct MapOptions {
     #[command(flatten)]
-    node: NodeOptions,
+    node: NodeOrMachine,
     /// what to write (default: json)
     #[arg(long, value_name = "WORD")]
     #[arg(value_parser = PossibleValuesParser::new(FORMATS.map(|(word, ..)| word)), default_value = "json")]

@@ -70,6 +70,13 @@ fn problem(error: &clap::Error) -> String {
     if let Some(line) = exec_without_dashes(error, option) {
         return format!("exec: `--` stands before the program, as `{line}`");
     }
+    let given = match option.starts_with(['<', '[']) {
+        true => value.to_string(),
+        false => format!("{option} {value}"),
+    };
+    if let Some(file) = [option, value].into_iter().find(|word| is_after_svg(word)) {
+        return format!("`--svg` takes no value: `--svg -o {file}` writes the picture there");
+    }
     match error.kind() {
         ErrorKind::InvalidSubcommand => {
             let word = text(error, ContextKind::InvalidSubcommand);
@@ -78,9 +85,6 @@ fn problem(error: &clap::Error) -> String {
             }
             let meant = meant(error);
             format!("unknown command `{word}`{meant} `nic-placement help` lists all")
-        }
-        ErrorKind::UnknownArgument if is_after_svg(option) => {
-            format!("`--svg` takes no value: `--svg -o {option}` writes the picture there")
         }
         ErrorKind::UnknownArgument => {
             let kind = match option.starts_with('-') {
@@ -91,15 +95,8 @@ fn problem(error: &clap::Error) -> String {
         }
         ErrorKind::InvalidValue if value.is_empty() => format!("`{option}` needs a value"),
         ErrorKind::InvalidValue => {
-            let positional = option.starts_with('<');
-            let given = if positional {
-                String::new()
-            } else {
-                format!("{option} ")
-            } + value;
             let instead = step::instead_of_format(value).filter(|_| option == "--format");
             let known = match option {
-                "--machine" => "`nic-placement machines` lists the built-in ones".to_string(),
                 "--off" | "--only" | "--explain" => {
                     "`nic-placement check --list` lists all".to_string()
                 }
@@ -112,7 +109,7 @@ fn problem(error: &clap::Error) -> String {
         }
         ErrorKind::ValueValidation => {
             let why = std::error::Error::source(error).map(ToString::to_string);
-            format!("`{option} {value}`: {}", why.unwrap_or_default())
+            format!("`{given}`: {}", why.unwrap_or_default())
         }
         ErrorKind::TooManyValues => format!("`{option}` takes no value"),
         ErrorKind::TooFewValues | ErrorKind::WrongNumberOfValues => {

@@ -3,21 +3,28 @@
 
 mod table;
 
+use super::check;
 use super::drawing::{self, Drawing};
 use super::misunderstood::misunderstood;
 use super::page::Page;
-use super::request::{self, GpuEvidence, NodeOptions, PlanOptions};
+use super::request::{self, GpuEvidence, NodeOrMachine, PlanOptions};
 use super::{Failure, shortfalls, tell};
 use clap::ArgAction::Append;
+use nic_placement_core::config::releases::{RELEASES, Release};
+use nic_placement_core::diagnostic::{Diagnostic, counted};
 use nic_placement_core::libraries;
 use nic_placement_core::libraries::wanted::is_variable_name;
-use nic_placement_core::placement::Change;
-use nic_placement_core::plan::TaskPlan;
+use nic_placement_core::placement::{Change, GpuUse, Policy};
+use nic_placement_core::plan::{TaskPlan, Wish};
 use nic_placement_core::step::{Starter, Step, Task};
 use nic_placement_core::topology::Topology;
-use nic_placement_fleet::doctor::gpus;
+use nic_placement_fleet::doctor::{
+    gpus,
+    releases::{name, of_version},
+};
 use nic_placement_launch::answers;
 use nic_placement_launch::judge::uses::{self, Use};
+use nic_placement_launch::srun::{self, Line, Planned};
 use nic_placement_launch::step::{BadStep, GpuSplit, MAX_TASKS, StepRequest};
 use nic_placement_process::session::Session;
 use std::fmt::Write;
@@ -29,12 +36,12 @@ use std::fmt::Write;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  nic-placement plan --machine dgx-h100 --gpus-per-task 1
-  nic-placement plan --topology node.json --gpus 0-3 --ntasks 4 --gpus-per-task 1 --why
-  nic-placement plan --machine dgx-h100 --gpus-per-task 1 -o plan.svg")]
+  nic-placement plan dgx-h100 -c 14
+  nic-placement plan --topology node.json --gpus 0-3 --gpus-per-task 2 --why
+  nic-placement plan dgx-h100 -o plan.svg")]
 pub(super) struct PlanCommandOptions {
     #[command(flatten)]
-    node: NodeOptions,
+    node: NodeOrMachine,
     #[command(flatten)]
     step: StepOptions,
     #[command(flatten)]
@@ -43,7 +50,23 @@ pub(super) struct PlanCommandOptions {
     site: Site,
     #[command(flatten)]
     output: Output,
+    /// a line of srun, for its step on idle nodes, by select/cons_tres with CR_Core and task/affinity
+    ///
+    /// Options that change GPUs, CPUs or tasks in a way that is not modelled are refused. Variables of srun are not read.
+    #[arg(last = true, value_name = "SRUN …", conflicts_with_all = NOT_BESIDE_A_LINE)]
+    line: Vec<String>,
 }
+
+/// Said by the line.
+const NOT_BESIDE_A_LINE: [&str; 7] = [
+    "ntasks",
+    "gpus_per_task",
+    "cpus_per_task",
+    "gpus",
+    "visible",
+    "may_open",
+    "words",
+];
 
 /// The largest `CONFIG_NR_CPUS` of Linux.
 const MOST_CPUS: u32 = 8192;
@@ -52,11 +75,13 @@ const MOST_CPUS: u32 = 8192;
 #[command(next_help_heading = "Which step")]
 struct StepOptions {
     /// tasks on the node (default: one for each GPU, or for each group of --gpus-per-task)
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = request::number(1, MAX_TASKS))]
+    ///
+    /// As Slurm, the plan refuses tasks that together ask for more GPUs or CPUs than there are.
+    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true, value_parser = request::number(1, MAX_TASKS))]
     ntasks: Option<u32>,
-    /// GPUs of each task, in PCI order; without it every task sees all of the allocation
-    #[arg(long, value_name = "M", allow_negative_numbers = true, value_parser = request::number(1, MAX_TASKS))]
-    gpus_per_task: Option<u32>,
+    /// GPUs of each task, in PCI order, or all: every task sees all of the allocation (default: 1; with gpu=local-id all)
+    #[arg(long, value_name = "M", allow_negative_numbers = true, value_parser = gpus_per_task)]
+    gpus_per_task: Option<GpuSplit>,
     /// CPUs that each task asks for, as srun's -c: it is bound near its GPUs only where so many are there for every task
     /// (default: an even share of the node's)
     #[arg(short = 'c', long, value_name = "N", allow_negative_numbers = true)]
@@ -74,6 +99,9 @@ struct StepOptions {
     /// ... and may open the device nodes of these GPUs alone, as under a device cgroup (none: of no GPU)
     #[arg(long, value_name = "LIST")]
     may_open: Option<String>,
+    /// the release of Slurm by which a line of srun is judged (default: this node's, else 26.05)
+    #[arg(long, value_name = "RELEASE", requires = "line", value_parser = release)]
+    slurm: Option<&'static Release>,
     /// a variable that the tasks have already; again for more
     #[arg(long, value_name = "NAME=VALUE", action = Append)]
     variable: Vec<String>,
@@ -118,14 +146,36 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
         request,
         site,
         output,
+        line,
     } = options;
     let present = request::variables(&of_step.variable)?;
     let evidence = GpuEvidence::new(&of_step.visible, of_step.may_open.as_deref())?;
+    let line = Some(line).filter(|line| !line.is_empty());
+    let line = line
+        .map(|line| Line::parse(line))
+        .transpose()
+        .map_err(misunderstood)?;
+    let mut request = request.clone();
+    if let Some(line) = &line {
+        let words = line.words.iter().flat_map(|words| words.split(','));
+        // words that only report
+        let words: Vec<&str> = words
+            .filter(|word| !["verbose", "dry-run"].contains(word))
+            .collect();
+        request.words = Some(words.join(",")).filter(|words| !words.is_empty());
+    }
     let (wish, doubts) = request.wish(&[("fabric", site.fabric.as_slice()), ("set", &site.set)])?;
     let (topology, mut diagnostics) = node.read()?;
-    let (session, tasks) = Session::new(wish, (topology, Vec::new()), None, |_, node, _| {
-        step_of(of_step, &evidence, node)
-    })?;
+    let (session, tasks) =
+        Session::new(
+            wish,
+            (topology, Vec::new()),
+            None,
+            |wish, node, _| match &line {
+                Some(line) => step_of_line(line, of_step.slurm, wish, node, &mut diagnostics),
+                None => step_of(of_step, &evidence, wish, node),
+            },
+        )?;
     let plan = &session.plan;
     let had = libraries::Evidence {
         present: &present,
@@ -173,9 +223,52 @@ pub(super) fn run(options: &PlanCommandOptions, page: &mut Page) -> Result<(), F
     shortfalls::verdict("plan", "task", plan, &lacking)
 }
 
+fn step_of_line(
+    line: &Line,
+    release: Option<&'static Release>,
+    wish: &Wish,
+    node: &Topology,
+    notes: &mut Vec<Diagnostic>,
+) -> Result<(Step, Vec<Task>), Failure> {
+    let here = || check::release().and_then(|text| of_version(&text));
+    let release = release.or_else(here).unwrap_or(&RELEASES[7]);
+    let Planned {
+        nodes,
+        mut step,
+        tasks,
+    } = srun::plan(line, node, release)?;
+    step.alone_on_node &= wish.policy == Policy::Spread;
+    let tasks_here = counted(tasks.len(), "task");
+    let on = if nodes > 1 {
+        format!("each of {nodes} idle nodes")
+    } else {
+        "an idle node".to_string()
+    };
+    let with = format!(
+        "{tasks_here} on {on}, as by Slurm {}, cons_tres, CR_Core and task/affinity",
+        name(release)
+    );
+    notes.push(Diagnostic::new("srun", with));
+    if line.words.is_none() {
+        notes.push(Diagnostic::new(
+            "srun",
+            "the line has no `--nic-placement`: with it",
+        ));
+    }
+    Ok((step, tasks))
+}
+
+fn release(text: &str) -> Result<&'static Release, String> {
+    of_version(text).ok_or_else(|| {
+        let known: Vec<String> = RELEASES.iter().map(name).collect();
+        format!("expected one of {}", known.join(", "))
+    })
+}
+
 fn step_of(
     of_step: &StepOptions,
     evidence: &GpuEvidence,
+    wish: &Wish,
     topology: &Topology,
 ) -> Result<(Step, Vec<Task>), Failure> {
     let played = evidence.grant(topology)?;
@@ -184,10 +277,16 @@ fn step_of(
             "`--visible` and `--may-open` say whose the GPUs are: leave out `--gpus` and `--gpus-per-task`",
         ));
     }
+    let gpus = request::gpus("--gpus", of_step.gpus.as_deref(), topology)?;
+    let split = match &of_step.gpus_per_task {
+        Some(split) => split.clone(),
+        None if gpus.is_empty() || played.is_some() || wish.gpu == GpuUse::LocalId => GpuSplit::All,
+        None => GpuSplit::Each(1),
+    };
     let request = StepRequest {
         starter: Starter::Slurm,
-        gpus: request::gpus("--gpus", of_step.gpus.as_deref(), topology)?,
-        split: of_step.gpus_per_task.map_or(GpuSplit::All, GpuSplit::Each),
+        gpus,
+        split,
         tasks: of_step.ntasks.or(played.as_ref().map(|_| 1)),
         cpus_per_task: of_step.cpus_per_task,
         cpus: topology.cpus(),
@@ -195,8 +294,10 @@ fn step_of(
         alone_on_node: true,
     };
     let (mut step, mut tasks) = request.step(topology).map_err(|bad| match bad {
-        BadStep::Tasks(count) => format!("`--ntasks {count}`: expected 1 to {MAX_TASKS}"),
-        bad @ BadStep::TooFewGpus(..) => bad.to_string(),
+        BadStep::TooFew("GPU", ..) if of_step.gpus_per_task.is_none() => {
+            format!("{bad}: with `--gpus-per-task all` every task sees all")
+        }
+        bad => bad.to_string(),
     })?;
     step.gpus = evidence.step_gpus.clone().or(step.gpus);
     if let Some(played) = played {
@@ -209,6 +310,16 @@ fn step_of(
 /// no device: both are errors (UCX 1.23; NIXL 1.5.1).
 const WITHOUT_INTERFACES: &str = "note: `UCX_NET_DEVICES` lacks the node's IP interfaces, which are known there alone: run this \
                                   on the node, or add them, as `,eth0,lo`";
+
+fn gpus_per_task(text: &str) -> Result<GpuSplit, String> {
+    match text {
+        "all" => Ok(GpuSplit::All),
+        _ => match request::number(1, MAX_TASKS)(text) {
+            Ok(each) => Ok(GpuSplit::Each(each)),
+            Err(expected) => Err(expected + ", or all"),
+        },
+    }
+}
 
 fn variable_name(text: &str) -> Result<String, &'static str> {
     is_variable_name(text)

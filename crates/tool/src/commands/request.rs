@@ -2,10 +2,11 @@
 #![forbid(unsafe_code)]
 
 use super::Failure;
+use super::import::refuse_nothing;
 use super::misunderstood::misunderstood;
 use super::threads;
-use clap::ValueHint;
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, TypedValueParser};
+use clap::{Arg, Command, ValueHint};
 use nic_placement_core::config::options::WORDS;
 use nic_placement_core::config::{Admin, NodeSource};
 use nic_placement_core::diagnostic::Diagnostic;
@@ -17,20 +18,21 @@ use nic_placement_core::topology::Scope;
 use nic_placement_core::topology::{GpuIndex, Topology};
 use nic_placement_formats::describe;
 use nic_placement_launch::gpu_list::{BadGpuList, gpus_named};
+use nic_placement_launch::machine_name::machine_named;
 use nic_placement_launch::step::{self, BadWish};
 use nic_placement_node::discover::root::Author;
 use nic_placement_node::platform;
 use nic_placement_process::node;
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::sync::mpsc::Receiver;
 
 #[derive(clap::Args)]
 #[command(next_help_heading = "Which node (without one of these, this one)")]
 pub(super) struct NodeOptions {
-    /// a built-in machine: `nic-placement machines` lists them
-    #[arg(long, value_name = "NAME", conflicts_with = "topology")]
-    #[arg(value_parser = PossibleValuesParser::new(platform::names()))]
+    /// a built-in machine, also by a part of its name: `nic-placement machines` lists them
+    #[arg(long, value_name = "NAME", conflicts_with = "topology", value_parser = MachineName)]
     machine: Option<String>,
     /// a file of any format that `nic-placement import` reads
     ///
@@ -59,7 +61,72 @@ impl NodeOptions {
     }
 
     pub(super) fn read(&self) -> Result<(Topology, Vec<Diagnostic>), Failure> {
-        Ok(describe::read_node(&self.source(), Scope::Full)?)
+        let read = describe::read_node(&self.source(), Scope::Full)?;
+        if let Some(path) = self
+            .topology
+            .as_ref()
+            .filter(|path| Path::new(path).is_dir())
+        {
+            refuse_nothing(path, &read.0)?;
+        }
+        Ok(read)
+    }
+}
+
+/// A node, also as the machine's name alone: `plan dgx-h100`.
+#[derive(clap::Args)]
+pub(super) struct NodeOrMachine {
+    /// a built-in machine, as --machine
+    #[arg(value_name = "MACHINE", conflicts_with_all = ["machine", "topology"], value_parser = MachineName)]
+    first: Option<String>,
+    #[command(flatten)]
+    node: NodeOptions,
+}
+
+impl NodeOrMachine {
+    pub(super) fn read(&self) -> Result<(Topology, Vec<Diagnostic>), Failure> {
+        match &self.first {
+            Some(name) => Ok(describe::read_node(
+                &NodeSource::Machine(name.clone()),
+                Scope::Full,
+            )?),
+            None => self.node.read(),
+        }
+    }
+}
+
+#[derive(Clone)]
+struct MachineName;
+
+impl TypedValueParser for MachineName {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        argument: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        let is_first = argument.is_some_and(Arg::is_positional);
+        let parse = move |said: &str| {
+            let name = machine_named(said);
+            let word = said.split('=').next().unwrap_or_default();
+            name.map(str::to_string).map_err(|why| match said {
+                _ if !is_first => why,
+                _ if WORDS.iter().any(|spec| spec.name == word) => {
+                    format!("no machine, but a word: `--words {said}`")
+                }
+                _ if Path::new(said).exists() => {
+                    format!("no machine, but a file: `--topology {said}`")
+                }
+                _ => why,
+            })
+        };
+        parse.parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(platform::names().map(PossibleValue::new)))
     }
 }
 
@@ -91,18 +158,18 @@ pub(super) fn whole_node(topology: Topology, admin: Admin) -> Result<Plan, Strin
 pub(super) const NOT_PLANNED: &[&str] = &["off", "observe", "help", "verbose", "dry-run"];
 
 /// Options of all commands that make a map.
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 #[command(next_help_heading = "What is asked for")]
 pub(super) struct PlanOptions {
     /// words of srun's option, as rail,nics-per-task=2,bind=core (default: closest)
     #[arg(long, value_name = "WORDS", long_help = words_help("closest", NOT_PLANNED))]
-    words: Option<String>,
+    pub(super) words: Option<String>,
     #[command(flatten)]
     nics: Nics,
 }
 
 /// As arguments of plugstack.conf.
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 #[command(next_help_heading = "What is asked for")]
 pub(super) struct Nics {
     /// use only these NICs: names, PCI addresses or interfaces, with * and ?

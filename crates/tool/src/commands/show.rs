@@ -6,7 +6,7 @@ mod tree;
 
 use super::drawing::{self, Drawing};
 use super::page::{Page, Table, Text};
-use super::request::{self, NodeOptions, PlanOptions};
+use super::request::{self, NodeOrMachine, PlanOptions};
 use super::{Failure, shortfalls};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::libraries::FileText;
@@ -34,7 +34,7 @@ Examples:
   nic-placement show -o node.svg")]
 pub(super) struct ShowOptions {
     #[command(flatten)]
-    node: NodeOptions,
+    node: NodeOrMachine,
     /// why these GPUs got their NICs: positions in PCI order (0-3,5), PCI addresses, or all
     #[arg(long, value_name = "LIST", conflicts_with_all = ["svg", "output"], help_heading = "What is asked for")]
     gpu: Option<String>,

@@ -134,7 +134,7 @@ fn function_of(
     let nic = node.nic(index);
     let mut exclude = selection.exclude.iter();
     if let Some(pattern) = exclude.find(|pattern| pattern.matches(nic)) {
-        return Err(format!("the admin's `exclude={pattern}`"));
+        return Err(format!("`exclude={pattern}`"));
     }
     let why = match (nic.kind, nic.address) {
         (NicKind::Verbs, None) => {
@@ -144,7 +144,7 @@ fn function_of(
         _ if !wanted && node.manages_nvswitches(nic) => {
             "it manages the NVSwitches and leads to no other node"
         }
-        _ if !wanted && !selection.include.is_empty() => "the admin's `include=` does not name it",
+        _ if !wanted && !selection.include.is_empty() => "`include=` does not name it",
         _ if !wanted && nic.role == Some(NicRole::Storage) => {
             "storage NIC (model or topology file)"
         }

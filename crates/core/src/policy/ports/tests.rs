@@ -132,18 +132,15 @@ type Evidence = fn(&mut Topology, &mut Selection, usize);
 
 /// Each kind of evidence, and its message.
 const EVIDENCE: [(&str, Evidence); 17] = [
-    ("the admin's `exclude=mlx5_", |topology, selection, nic| {
+    ("`exclude=mlx5_", |topology, selection, nic| {
         selection.exclude = patterns(&topology.nics[nic].name);
     }),
+    ("`exclude=10.9.0.0/16`", |topology, selection, nic| {
+        port(topology, nic).networks = vec!["10.9.1.0/24".parse().unwrap()];
+        selection.exclude = patterns("10.9.0.0/16");
+    }),
     (
-        "the admin's `exclude=10.9.0.0/16`",
-        |topology, selection, nic| {
-            port(topology, nic).networks = vec!["10.9.1.0/24".parse().unwrap()];
-            selection.exclude = patterns("10.9.0.0/16");
-        },
-    ),
-    (
-        "the admin's `exclude=0xfe80000000000009`",
+        "`exclude=0xfe80000000000009`",
         |topology, selection, nic| {
             port(topology, nic).subnet = Some(SubnetPrefix(0xfe80_0000_0000_0009));
             selection.exclude = patterns("0xfe80000000000009");
