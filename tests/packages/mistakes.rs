@@ -149,6 +149,23 @@ fn without_time(line: &str) -> &str {
     rest
 }
 
+/// The line without what the guide says once, above the table, and without `check`'s reason, which docs/checks.md has.
+fn shortened(line: &str) -> String {
+    let line = line
+        .trim()
+        .trim_end_matches(": no step is placed until that is put right");
+    let (what, advice) = line
+        .split_once(" why  ")
+        .map_or((line, ""), |(what, rest)| {
+            (what, rest.find(" do   ").map_or("", |at| &rest[at..]))
+        });
+    let line = format!("{what}{advice}");
+    // the lists of all that is known are long
+    let short: String = line.chars().take(230).collect();
+    let dots = if short.len() < line.len() { " …" } else { "" };
+    short + dots
+}
+
 /// The rows: what was done, the program or the log that tells, and the line.
 fn record(root: &Root) -> String {
     let mut table = "| mistake | told by | line |\n|---|---|---|\n".to_string();
@@ -199,15 +216,8 @@ fn record(root: &Root) -> String {
         };
         for (by, line) in rows {
             let Some(line) = line else { continue };
-            // the lists of all that is known are long
-            let short: String = line.trim().chars().take(230).collect();
-            let dots = if short.len() < line.trim().len() {
-                " …"
-            } else {
-                ""
-            };
             let own = format!("{}/etc/plugstack.conf", root.dir.display());
-            let cell = format!("{short}{dots}")
+            let cell = shortened(line)
                 .replace('|', "\\|")
                 .replace(&own, "/etc/slurm/plugstack.conf");
             table += &format!("| {done} | {by} | `` {cell} `` |\n");

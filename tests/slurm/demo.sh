@@ -17,7 +17,8 @@ export NICP_DIR=${NICP_DIR:-/tmp/nic-placement-demo} NICP_BIN=$target/nic-placem
 export NICP_PLUGSTACK="optional $plugin"
 cluster=$here/cluster.sh
 report="$NICP_DIR/bin/report CUDA_VISIBLE_DEVICES UCX_NET_DEVICES NCCL_IB_HCA"
-command='srun -N2 --ntasks-per-node=8 --gpus-per-task=1'
+# 14 CPUs a task are seven whole cores: no two tasks share one
+command='srun -N2 --ntasks-per-node=8 -c14 --gpus-per-task=1'
 
 bold='' plain=''
 if [ -t 1 ]; then bold=$'\e[1m' plain=$'\e[0m'; fi
@@ -70,7 +71,7 @@ show ''
 show --nic-placement
 echo "  preferred-many:0 is memory of NUMA node 0 first, and of the others where that has none left"
 
-command='srun -n8 --gpus-per-task=1'
+command='srun -n8 -c14 --gpus-per-task=1'
 title "\$ $command --nic-placement=verbose ./train"
 # shellcheck disable=SC2086
 "$cluster" run $command --nic-placement=verbose true 2>&1 | sort -s -k3,3n
