@@ -54,7 +54,7 @@ fn block(name: &str, style: &Style) -> String {
             .map(style.entry)
             .collect(),
         "releases" => return releases(),
-        "draining" => return draining(),
+        "checks" => return checks(),
         "results" => return results(),
         "clusters" => return clusters(),
         "difference" => return format!("```diff\n{}```\n", read("tests/slurm/difference.diff")),
@@ -101,12 +101,19 @@ fn rebinding(is_meant: fn(&Row) -> bool) -> String {
     out
 }
 
-/// The checks by which a node can be drained.
-fn draining() -> String {
-    let fails = CHECKS.iter().filter(|check| check.code != CONFIGURATION);
-    let fails = fails.filter_map(|check| Some((check, check.says("fail")?)));
-    let row = |(check, when): (&Check, &str)| format!("| `{}` | {when} |\n", check.code);
-    "| check | `fail` |\n|---|---|\n".to_string() + &fails.map(row).collect::<String>()
+/// All checks, what to do, and when one drains a node.
+fn checks() -> String {
+    let row = |check: &Check| {
+        let drains = check.says("fail").filter(|_| check.code != CONFIGURATION);
+        let when = drains.unwrap_or_default();
+        let remedy = check.says("do").unwrap_or_default();
+        format!(
+            "| `{}` | {} | {remedy} | {when} |\n",
+            check.code, check.title
+        )
+    };
+    "| check | question | do | drains the node if |\n|---|---|---|---|\n".to_string()
+        + &CHECKS.iter().map(row).collect::<String>()
 }
 
 /// One line of tests/slurm/releases.tsv, which `make test-slurms` writes.
