@@ -48,14 +48,10 @@ pub fn table() -> String {
             .split([';', ',', '"', ' '])
             .next()
             .unwrap_or_default();
-        let formats: Vec<String> = formats(of).map(|format| format!("`{format}`")).collect();
-        format!(
-            "| {what}| {} | {number} | {} |\n",
-            formats.join(", "),
-            numbers.trim()
-        )
+        let (of, numbers) = (of.trim(), numbers.trim());
+        format!("| {what}| {of} | {number} | {numbers} |\n")
     };
-    let head = "| interface | `format` | number | numbers that are read |\n|---|---|---|---|\n";
+    let head = "| interface | `format`: `nic-placement …` | number | read |\n|---|---|---|---|\n";
     head.to_string() + &rows().map(row).collect::<String>()
 }
 
