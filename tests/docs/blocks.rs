@@ -58,7 +58,7 @@ fn block(name: &str, style: &Style) -> String {
         "results" => return results(),
         "clusters" => return clusters(),
         "difference" => return format!("```diff\n{}```\n", read("tests/slurm/difference.diff")),
-        "slurm" | "system" | "node" | "machines" | "libraries" => return support::block(name),
+        "system" | "node" | "machines" | "libraries" => return support::block(name),
         "interfaces" => return interfaces::table(),
         "binds-again" => return rebinding(|row| row.when != "nics"),
         "chooses-again" => return rebinding(|row| row.when == "nics"),
@@ -152,7 +152,7 @@ fn releases() -> String {
     let runs = runs();
     let sha256 = &runs[0].sha256;
     let mut out = format!(
-        "| Slurm | as | cases with the library `{}…` |\n|---|---|---|\n",
+        "| Slurm | of | cases with library `{}…` |\n|---|---|---|\n",
         &sha256[..12]
     );
     for release in &RELEASES {
@@ -169,16 +169,16 @@ fn releases() -> String {
         {
             let as_what = match &**from {
                 "source-shared" => "source".to_string(),
-                "source-static" => "source, without a shared libslurm".to_string(),
-                "noble" | "resolute" => format!("package of Ubuntu's {from}"),
-                _ => format!("package of Debian's {from}"),
+                "source-static" => "source, static".to_string(),
+                "noble" | "resolute" => format!("Ubuntu {from}"),
+                _ => format!("Debian {from}"),
             };
             let outcome = match failed {
-                0 => format!("all {passed} that fit it passed"),
+                0 => format!("{passed} passed"),
                 _ => format!("{failed} of {} failed", passed + failed),
             };
             out.push_str(&format!(
-                "| {version} | {as_what} | {outcome}; {skipped} need what it lacks |\n"
+                "| {version} | {as_what} | {outcome}, {skipped} skipped |\n"
             ));
         }
         if of_it.is_empty() {
