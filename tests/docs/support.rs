@@ -36,7 +36,7 @@ pub fn block(table: &str) -> String {
     match table {
         "machines" => machines(),
         _ => {
-            let mut out = "| what | | by |\n|---|---|---|\n".to_string();
+            let mut out = String::new();
             for Row {
                 table: library,
                 what,
@@ -49,8 +49,12 @@ pub fn block(table: &str) -> String {
                 } else {
                     what
                 };
-                let by = if how == "run" { format!("`{by}`") } else { by };
-                out.push_str(&format!("| {what} | {how} | {by} |\n"));
+                let by = match &*how {
+                    _ if by.is_empty() => by,
+                    "run" => format!(", `{by}`"),
+                    _ => format!(", {by}"),
+                };
+                out.push_str(&format!("- {what}: **{how}**{by}\n"));
             }
             out
         }
