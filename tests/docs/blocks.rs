@@ -83,20 +83,13 @@ fn rebinding(is_meant: fn(&Row) -> bool) -> String {
         format!("`{name}{more}`")
     };
     let mut out =
-        "| variable, or word of the program's | of | what it does | instead |\n|---|---|---|---|\n"
-            .to_string();
+        "| variable, or word of the command | of | instead |\n|---|---|---|\n".to_string();
     let rows: Vec<Row> = rebinding::rows().filter(is_meant).collect();
-    for alike in rows
-        .chunk_by(|one, next| (one.of, one.does, one.instead) == (next.of, next.does, next.instead))
-    {
-        let names: Vec<String> = alike.iter().map(found).collect();
-        let Row {
-            of, does, instead, ..
-        } = &alike[0];
-        out.push_str(&format!(
-            "| {} | {of} | {does} | {instead} |\n",
-            names.join(", ")
-        ));
+    for alike in rows.chunk_by(|one, next| (one.of, one.instead) == (next.of, next.instead)) {
+        let mut names: Vec<String> = alike.iter().map(found).collect();
+        names.dedup();
+        let Row { of, instead, .. } = &alike[0];
+        out.push_str(&format!("| {} | {of} | {instead} |\n", names.join(", ")));
     }
     out
 }
