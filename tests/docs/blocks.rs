@@ -54,11 +54,11 @@ fn block(name: &str, style: &Style) -> String {
             .map(style.entry)
             .collect(),
         "releases" => return releases(),
-        "draining" => return draining(),
+        "checks" => return checks(),
         "results" => return results(),
         "clusters" => return clusters(),
         "difference" => return format!("```diff\n{}```\n", read("tests/slurm/difference.diff")),
-        "slurm" | "system" | "node" | "machines" | "libraries" => return support::block(name),
+        "system" | "node" | "machines" | "libraries" => return support::block(name),
         "interfaces" => return interfaces::table(),
         "binds-again" => return rebinding(|row| row.when != "nics"),
         "chooses-again" => return rebinding(|row| row.when == "nics"),
@@ -83,30 +83,30 @@ fn rebinding(is_meant: fn(&Row) -> bool) -> String {
         format!("`{name}{more}`")
     };
     let mut out =
-        "| variable, or word of the program's | of | what it does | instead |\n|---|---|---|---|\n"
-            .to_string();
+        "| variable, or word of the command | of | instead |\n|---|---|---|\n".to_string();
     let rows: Vec<Row> = rebinding::rows().filter(is_meant).collect();
-    for alike in rows
-        .chunk_by(|one, next| (one.of, one.does, one.instead) == (next.of, next.does, next.instead))
-    {
-        let names: Vec<String> = alike.iter().map(found).collect();
-        let Row {
-            of, does, instead, ..
-        } = &alike[0];
-        out.push_str(&format!(
-            "| {} | {of} | {does} | {instead} |\n",
-            names.join(", ")
-        ));
+    for alike in rows.chunk_by(|one, next| (one.of, one.instead) == (next.of, next.instead)) {
+        let mut names: Vec<String> = alike.iter().map(found).collect();
+        names.dedup();
+        let Row { of, instead, .. } = &alike[0];
+        out.push_str(&format!("| {} | {of} | {instead} |\n", names.join(", ")));
     }
     out
 }
 
-/// The checks by which a node can be drained.
-fn draining() -> String {
-    let fails = CHECKS.iter().filter(|check| check.code != CONFIGURATION);
-    let fails = fails.filter_map(|check| Some((check, check.says("fail")?)));
-    let row = |(check, when): (&Check, &str)| format!("| `{}` | {when} |\n", check.code);
-    "| check | `fail` |\n|---|---|\n".to_string() + &fails.map(row).collect::<String>()
+/// All checks, what to do, and when one drains a node.
+fn checks() -> String {
+    let row = |check: &Check| {
+        let drains = check.says("fail").filter(|_| check.code != CONFIGURATION);
+        let when = drains.unwrap_or_default();
+        let remedy = check.says("do").unwrap_or_default();
+        format!(
+            "| `{}` | {} | {remedy} | {when} |\n",
+            check.code, check.title
+        )
+    };
+    "| check | question | do | drains the node if |\n|---|---|---|---|\n".to_string()
+        + &CHECKS.iter().map(row).collect::<String>()
 }
 
 /// One line of tests/slurm/releases.tsv, which `make test-slurms` writes.
@@ -145,7 +145,7 @@ fn releases() -> String {
     let runs = runs();
     let sha256 = &runs[0].sha256;
     let mut out = format!(
-        "| Slurm | as | cases with the library `{}…` |\n|---|---|---|\n",
+        "| Slurm | of | cases with library `{}…` |\n|---|---|---|\n",
         &sha256[..12]
     );
     for release in &RELEASES {
@@ -162,16 +162,16 @@ fn releases() -> String {
         {
             let as_what = match &**from {
                 "source-shared" => "source".to_string(),
-                "source-static" => "source, without a shared libslurm".to_string(),
-                "noble" | "resolute" => format!("package of Ubuntu's {from}"),
-                _ => format!("package of Debian's {from}"),
+                "source-static" => "source, static".to_string(),
+                "noble" | "resolute" => format!("Ubuntu {from}"),
+                _ => format!("Debian {from}"),
             };
             let outcome = match failed {
-                0 => format!("all {passed} that fit it passed"),
+                0 => format!("{passed} passed"),
                 _ => format!("{failed} of {} failed", passed + failed),
             };
             out.push_str(&format!(
-                "| {version} | {as_what} | {outcome}; {skipped} need what it lacks |\n"
+                "| {version} | {as_what} | {outcome}, {skipped} skipped |\n"
             ));
         }
         if of_it.is_empty() {

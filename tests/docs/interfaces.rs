@@ -38,7 +38,7 @@ fn formats(cell: &str) -> impl Iterator<Item = String> {
 }
 
 pub fn table() -> String {
-    let row = |[what, of, numbers, file, before]: [&str; 5]| {
+    let row = |[what, _, numbers, file, before]: [&str; 5]| {
         let source = read(file.trim());
         let (_, rest) = source
             .split_once(before.trim())
@@ -48,14 +48,9 @@ pub fn table() -> String {
             .split([';', ',', '"', ' '])
             .next()
             .unwrap_or_default();
-        let formats: Vec<String> = formats(of).map(|format| format!("`{format}`")).collect();
-        format!(
-            "| {what}| {} | {number} | {} |\n",
-            formats.join(", "),
-            numbers.trim()
-        )
+        format!("| {what}| {number} | {} |\n", numbers.trim())
     };
-    let head = "| interface | `format` | number | numbers that are read |\n|---|---|---|---|\n";
+    let head = "| interface | number | read |\n|---|---|---|\n";
     head.to_string() + &rows().map(row).collect::<String>()
 }
 

@@ -1,6 +1,5 @@
-//! docs/support.md: what ran where, from the runs on releases of Slurm, the models of machines, and support.tsv.
+//! docs/support.md: what ran where, from the models of machines and support.tsv.
 
-use super::blocks::runs;
 use super::*;
 use nic_placement_node::platform::MODELS;
 
@@ -35,10 +34,9 @@ fn rows(table: &str) -> Vec<Row> {
 
 pub fn block(table: &str) -> String {
     match table {
-        "slurm" => slurm(),
         "machines" => machines(),
         _ => {
-            let mut out = "| what | | by |\n|---|---|---|\n".to_string();
+            let mut out = String::new();
             for Row {
                 table: library,
                 what,
@@ -51,38 +49,16 @@ pub fn block(table: &str) -> String {
                 } else {
                     what
                 };
-                let by = if how == "run" { format!("`{by}`") } else { by };
-                out.push_str(&format!("| {what} | {how} | {by} |\n"));
+                let by = match &*how {
+                    _ if by.is_empty() => by,
+                    "run" => format!(", `{by}`"),
+                    _ => format!(", {by}"),
+                };
+                out.push_str(&format!("- {what}: **{how}**{by}\n"));
             }
             out
         }
     }
-}
-
-fn slurm() -> String {
-    let runs = runs();
-    let mut out = "| Slurm | x86_64, a distribution's package | x86_64, from source | from source, static | aarch64 |\n\
-                   |---|---|---|---|---|\n"
-        .to_string();
-    for release in &RELEASES {
-        let ran = |is_such: &dyn Fn(&str) -> bool| {
-            let of_it = runs
-                .iter()
-                .filter(|run| of_version(&run.version) == Some(release) && is_such(&run.from));
-            of_it
-                .map(|run| format!("run {}", run.version))
-                .next()
-                .unwrap_or("not run".to_string())
-        };
-        let package = ran(&|from| !from.starts_with("source"));
-        let [shared, fixed] =
-            ["source-shared", "source-static"].map(|kind| ran(&|from| from == kind));
-        out.push_str(&format!(
-            "| {} | {package} | {shared} | {fixed} | not run |\n",
-            name(release)
-        ));
-    }
-    out
 }
 
 /// The files of a folder and of those in it, as one text.
@@ -103,21 +79,29 @@ fn machines() -> String {
     let slurms = ["end_to_end", "attack"]
         .map(|folder| sources(&format!("tests/{folder}")))
         .concat();
-    let mut out =
-        "| kind | played in a real Slurm | plans held byte for byte | a real node |\n|---|---|---|---|\n"
-            .to_string();
-    for model in MODELS {
-        let yes = |is: bool| if is { "run" } else { "not run" };
-        let played = slurms.contains(&format!("\"{}\"", model.name));
-        let held = path(&format!("tests/machines/{}", model.name)).exists();
-        out.push_str(&format!(
-            "| {} | {} | {} | not run |\n",
-            model.title,
-            yes(played),
-            yes(held)
-        ));
-    }
-    out
+    let named = |is_such: &dyn Fn(&str) -> bool| {
+        let names = MODELS.iter().map(|model| model.name);
+        let such: Vec<String> = names
+            .filter(|name| is_such(name))
+            .map(|name| format!("`{name}`"))
+            .collect();
+        such.join(", ")
+    };
+    let is_played = |name: &str| slurms.contains(&format!("\"{name}\""));
+    let is_held = |name: &str| path(&format!("tests/machines/{name}")).exists();
+    let played = named(&is_played);
+    let others = named(&|name| is_held(name) && !is_played(name));
+    let neither = named(&|name| !is_held(name) && !is_played(name));
+    let rows = [
+        ("played in a real Slurm", played),
+        ("only its plans, held byte for byte", others),
+        ("neither", neither),
+    ];
+    let rows = rows.iter().filter(|(_, names)| !names.is_empty());
+    let rows: String = rows
+        .map(|(how, names)| format!("| {how} | {names} |\n"))
+        .collect();
+    format!("| run | built-in machines |\n|---|---|\n{rows}")
 }
 
 /// A table of what ran is worth what its tests are.

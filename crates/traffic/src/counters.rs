@@ -48,7 +48,7 @@ const STANDARD: &str = "counters";
 const COUNTERS: [Counter; 7] = [
     // `EFA_DEFINE_PORT_STATS` of drivers/infiniband/hw/efa; drivers/infiniband/hw/bnxt_re/hw_counters.c
     counter(&["efa", "bnxt_en"], OWN, 1, &["tx_bytes"], &["rx_bytes"]),
-    // drivers/infiniband/hw/irdma/verbs.c; its PCI functions are those of Ethernet's drivers
+    // drivers/infiniband/hw/irdma/verbs.c; its PCI functions are those of Ethernet's drivers; said to miss RoCE on some cards
     counter(
         &["ice", "i40e", "idpf", "irdma"],
         OWN,
@@ -56,7 +56,7 @@ const COUNTERS: [Counter; 7] = [
         &["ip4OutOctets", "ip6OutOctets"],
         &["ip4InOctets", "ip6InOctets"],
     ),
-    // drivers/infiniband/hw/ionic
+    // drivers/infiniband/hw/ionic, by programs that read it
     counter(
         &["ionic"],
         OWN,

@@ -161,92 +161,79 @@ pub const ARGUMENTS: &[Spec] = &[
     option(
         "default",
         "WORDS",
-        "words of the option for steps that do not say, off or observe among them; without it placement is \
-         off",
+        "words for steps that give none; without it these are not placed",
     ),
     option(
         "rollout",
         "PERCENT%[,observe]",
-        "default= holds for so many of a hundred jobs, by their ids; the others are off, or observed \
-         (default 100%)",
+        "default= holds for this share of the jobs, by their ids; the others are off, or observed (default \
+         100%)",
     ),
-    of_nodes(
-        "disable",
-        "",
-        "no step is placed, whatever a user or an admin says elsewhere",
-    ),
+    of_nodes("disable", "", "place no step, whoever asks"),
     Spec {
         level: AdminLevel::Plugstack,
         ..option(
             "conf",
             "FILE",
-            "where the configuration file is (default /etc/nic-placement.conf)",
+            "the configuration file (default /etc/nic-placement.conf)",
         )
     },
     option(
         "include",
         "NIC,…",
-        "use only these NICs, even where nic-placement would leave one out: names, PCI addresses, \
-         interfaces, * and ?, or subnets",
+        "use only these NICs, also ones that would be left out: names, PCI addresses, interfaces, * and ?, \
+         subnets",
     ),
     option("exclude", "NIC,…", "never use these NICs"),
     option(
         "rails",
         "NIC,…",
-        "the rails in their order, for the policy rail (default: the good NICs in PCI order)",
+        "the rails in order, for the policy rail (default: the good NICs in PCI order)",
     ),
     option(
         "lets-through",
         "PATH:PERCENT,…",
-        "what kinds of paths let through on this site's machines (default PHB:90,NODE:90,SYS:45)",
+        "what kinds of paths let through here (default PHB:90,NODE:90,SYS:45)",
     ),
     option(
         "fabric",
         "routed|isolated-rails",
-        "do the NICs of different rails reach each other? if not, no task is held to one (default: by the \
-         rails' subnets)",
+        "do NICs of different rails reach each other? if not, no task is held to one (default: by the rails' \
+         subnets)",
     ),
     option(
         "none-is",
         "kept|unbound",
-        "what a step's --cpu-bind=none or SLURM_CPU_BIND=none means without a bind= of the user's: the tasks \
-         keep all CPUs, or Slurm shall not bind them and nic-placement may (default kept)",
+        "a step's --cpu-bind=none or SLURM_CPU_BIND=none without the user's bind=: its tasks keep all CPUs \
+         (default), or nic-placement may bind them",
     ),
     option(
         "set",
         "NAME=TEMPLATE",
-        "a variable of your own, repeatable, or several with ; between them: {nic} {nics} {gpu} {numa} \
-         {local_id} and others of the task, {rails} {machine} and others of the node",
+        "a variable, repeatable, or several joined by ; from facts of the task, {nic} {gpu} {local_id} …, or of \
+         the node, {rails} {machine} …",
     ),
     of_nodes(
         "cache",
         "SECONDS",
-        "how old the node file may be for a step to use it instead of reading /sys (default 900; 0: never)",
+        "how old a node file a step may use (default 900; 0: read /sys)",
     ),
     of_nodes(
         "node-file",
         "PATH",
-        "where the node file is (default /run/nic-placement/node.cache)",
+        "the node file (default /run/nic-placement/node.cache)",
     ),
-    of_nodes(
-        "topology",
-        "FILE",
-        "the node as this file describes it, instead of reading /sys",
-    ),
+    of_nodes("topology", "FILE", "the node as this file describes it"),
     of_nodes(
         "machine",
         "NAME",
-        "the node as this built-in model describes it, instead of reading /sys",
+        "the node as this built-in model describes it",
     ),
-    of_nodes(
-        "sysfs",
-        "DIR",
-        "read sys/ and proc/ below this directory instead of /",
-    ),
+    of_nodes("sysfs", "DIR", "read sys/ and proc/ below this directory"),
     of_nodes(
         "trust-topology",
         "",
-        "bind by topology=, machine= or sysfs= as if it were read from this node",
+        "bind also by topology=, machine= or sysfs=",
     ),
 ];
 

@@ -1,5 +1,5 @@
-//! The table of checks. What a check reads, when it is what, why it matters and what to do stands once, in docs/checks.md,
-//! which the program holds; here stands which function judges it.
+//! The table of checks: the function that judges each. `checks.txt` says what a check reads, its levels, why it matters
+//! and what to do.
 #![forbid(unsafe_code)]
 
 use super::{Examined, Verdicts, gpudirect, host, installation, links, ports, redirect};
@@ -8,8 +8,7 @@ use std::sync::LazyLock;
 /// Its `fail` drains no node: all nodes may share the admin's arguments.
 pub const CONFIGURATION: &str = "configuration";
 
-/// A section `### CODE` for each check: its title, and items `- **WORD** TEXT`, each in one line.
-pub(super) const PAGE: &str = include_str!("../../../../docs/checks.md");
+pub(super) const PAGE: &str = include_str!("checks.txt");
 
 type Judge = fn(&Examined) -> Verdicts;
 
