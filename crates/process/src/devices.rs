@@ -81,24 +81,18 @@ pub(crate) fn missing(devices: &DeviceFiles, plan: &Plan) -> Unusable {
     if !devices.lack_rdma() || plan.map.rails.is_empty() {
         return Unusable::new();
     }
-    let mut missing = all_verbs(&plan.node, "on this node");
-    if !missing.is_empty() {
-        log::warn!("`/dev/infiniband` is missing: no RDMA device of this node can be opened");
-    }
-    // in a list, NICs that no task can open would hide interfaces that work; a described machine's
-    // NICs are not here
-    missing.retain(|_| plan.node.provenance.is_this_system());
-    missing
+    log::warn!("`/dev/infiniband` is missing: no RDMA device of this node can be opened");
+    all_verbs(&plan.node, "on this node")
 }
 
-/// All verbs NICs, unusable because `place` has no `/dev/infiniband`.
-fn all_verbs(topology: &Topology, place: &str) -> Unusable {
-    let verbs = topology
-        .numbered_nics()
-        .filter(|(_, nic)| nic.kind == NicKind::Verbs);
-    verbs
-        .map(|(index, _)| (index, format!("`/dev/infiniband` is missing {place}")))
-        .collect()
+/// All verbs NICs, unusable because `place` has no `/dev/infiniband`; a described machine's are not
+/// here.  In a list, NICs that no task can open would hide interfaces that work.
+fn all_verbs(node: &Topology, place: &str) -> Unusable {
+    let here = node.provenance.is_this_system();
+    let nics = node.numbered_nics();
+    let verbs = nics.filter(|(_, nic)| here && nic.kind == NicKind::Verbs);
+    let why = |(index, _)| (index, format!("`/dev/infiniband` is missing {place}"));
+    verbs.map(why).collect()
 }
 
 #[derive(Default)]

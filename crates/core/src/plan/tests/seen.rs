@@ -132,3 +132,34 @@ fn containers_that_name_the_hosts_description_divide_the_nics_below_a_switch() {
         [["mlx5_0", "mlx5_1"], ["mlx5_0", "mlx5_1"]]
     );
 }
+
+/// The kernel's ib_uverbs is not loaded, or the NIC's driver gives it no verbs device (uverbs_main.c, `ib_uverbs_add_one`).
+#[test]
+fn a_nic_without_a_verbs_device_is_chosen_for_nobody_on_this_system() {
+    let host = platform::model("dgx-h100").unwrap();
+    let judged = |gone: &str, provenance: Provenance| {
+        let mut tree = Manifest::default();
+        for (path, entry) in synthesise(&host).iter() {
+            let place = match entry {
+                Entry::Link(target) => target,
+                _ => path,
+            };
+            if !path.contains("infiniband_verbs") || !place.contains(gone) {
+                tree.insert(path, entry.clone());
+            }
+        }
+        let (node, _) = discover(&Root::manifest(tree), Scope::Placement, provenance);
+        let map = Plan::new(node, Wish::default(), Step::default(), &|_| None).map;
+        let left_out = map.excluded.iter();
+        let left_out = left_out.filter(|of| of.why == "it has no verbs device");
+        let left_out: Vec<String> = left_out.map(|of| of.name.to_string()).collect();
+        (map.rails.len(), left_out)
+    };
+    let (of_mlx5_3, captured) = ("0000:40:00.0", Provenance::Captured("tree".into()));
+    let (rails, left_out) = judged(of_mlx5_3, Provenance::ThisSystem);
+    assert_eq!((rails, left_out), (7, vec!["mlx5_3".to_string()]));
+    let (rails, left_out) = judged("", Provenance::ThisSystem);
+    assert_eq!((rails, left_out.len()), (0, 12), "{left_out:?}");
+    // a capture may lack what it was not asked for
+    assert_eq!(judged("", captured), (8, Vec::new()));
+}
