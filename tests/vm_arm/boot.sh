@@ -78,10 +78,10 @@ exec 9>&-
 for old in "$cache"/run.*; do [ -d "/proc/${old##*.}" ] || rm -rf "$old"; done
 run=$cache/run.$$
 rm -rf "$run"
-mkdir -p "$run/root/guest" "$run/root/etc" "$run/root/out" "$run/root/bin"
+root=$run/root
+for folder in bin dev etc guest out proc run sys tmp var; do mkdir -p "$root/$folder"; done
 trap 'rm -rf "$run"' EXIT
 trap 'exit 130' INT TERM
-root=$run/root
 out=${VM_OUT:-$run/out}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
@@ -124,6 +124,7 @@ if [ "${VM_DOMAINS:-}" != no ]; then
         VM_DOMAINS=no VM_ALSO='' VM_OUT=$tables "$0" "$machine" "$here/tables.sh" ||
             { echo 'boot.sh: the tables of the firmware are not read' >&2 && exit 125; }
     fi
+    [ -s "$tables/IORT" ] || { echo 'boot.sh: no tables of the firmware' >&2 && exit 125; }
     # shellcheck disable=SC2046  # a list of numbers
     python3 "$here/domains.py" "$tables" "$run/acpi" $(sed -n 's/.*bus_nr=\([0-9]*\).*/\1/p' "$run/arguments")
     cpio_of "$run/acpi" > "$run/initrd" # the kernel looks for them in an archive that is not compressed, and the first

@@ -15,7 +15,7 @@ use crate::order;
 use crate::placement::{NodePlacement, Rail, TaskPlacement, Variable};
 use crate::policy::{self, strictness};
 use crate::step::{Step, Task};
-use crate::topology::{Nic, NicIndex, NicKind, Scope, Topology};
+use crate::topology::{NicIndex, Scope, Topology};
 pub use crate::wish::Wish;
 use crate::wish::{Bind, Policy, Selection, Strictness};
 use std::sync::Arc;
@@ -46,13 +46,7 @@ pub struct Plan {
 impl Plan {
     /// Decides for the node.  `read` reads a site's configuration file, and is called only if the answer can change a
     /// variable.
-    pub fn new(node: Topology, mut wish: Wish, step: Step, read: ReadFile) -> Plan {
-        // libibverbs opens no other (rdma-core's libibverbs/device.c); a description may lack it
-        let lacks = |nic: &Nic| nic.kind == NicKind::Verbs && nic.uverbs.is_none();
-        let here = node.provenance.is_this_system();
-        let lacking = node.numbered_nics().filter(|(_, nic)| here && lacks(nic));
-        let lacking = lacking.map(|(nic, _)| (nic, "it has no verbs device".to_string()));
-        wish.admin.selection.unopenable.extend(lacking);
+    pub fn new(node: Topology, wish: Wish, step: Step, read: ReadFile) -> Plan {
         Plan::of(Arc::new(node), Arc::new(wish), step, read, &[])
     }
 
@@ -114,11 +108,7 @@ impl Plan {
     }
 
     pub fn diagnostics(&self) -> Vec<Diagnostic> {
-        self.prepared
-            .diagnostics()
-            .into_iter()
-            .chain(self.map.diagnostics.iter().cloned())
-            .collect()
+        [self.prepared.diagnostics(), self.map.diagnostics.clone()].concat()
     }
 
     /// The variables that a task's evidence must hold if the task has them, and `more`: sorted, each once.
