@@ -25,7 +25,7 @@ linedir ?= $(datadir)/nic-placement
 unitdir ?= $(prefix)/lib/systemd/system
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo lint test attack fuzz slow sanitize mutants test-slurms test-clients test-packages test-libraries test-newest bench \
+.PHONY: help build demo lint test attack fuzz slow sanitize mutants test-slurms test-clients test-packages test-arm test-libraries test-newest bench \
 	pictures test-host soak deb rpm dist \
 	wheel test-wheel install uninstall clean clean-cache
 
@@ -111,6 +111,13 @@ test-packages:  ## packages in clean roots of Debian 12 and 13, docs/admin.md's 
 	$(MAKE) deb rpm $(nobody) arch=aarch64
 	$(MAKE) deb rpm $(nobody) release=2
 	PACKAGES=all $(CARGO) test --locked -p nic-placement-cli --test packages --test clean_roots
+
+# ARM=16k: Debian's kernel with pages of that size
+ARM ?= 4k
+test-arm:       ## the arm64 packages with Debian's arm64 kernel and Slurm in a guest, TIME: ARM=16k (root, apt, PyPI, 0.9 GB)
+	tests/vm_arm/install.sh
+	$(MAKE) deb $(nobody) arch=aarch64
+	ARM=$(ARM) $(CARGO) test --locked --test vm_arm
 
 # the others need Debian's Slurm or guests.  A test says what it lacks: those lines are the last
 of_host = abi host capi captured exec refresh tool transcripts

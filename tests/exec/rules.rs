@@ -380,3 +380,28 @@ fn in_a_container_with_one_gpu_s_device_node_that_is_the_process_s_gpu() {
     );
     assert_eq!(nics(&node.reports(&[], &line)), ["mlx5_9:1"; 2]);
 }
+
+#[test]
+fn where_no_rdma_device_can_be_opened_check_and_show_say_what_a_task_is_told() {
+    let Some(node) = node() else { return };
+    let told = |line: &str| {
+        let output = node.run(
+            &[("CUDA_VISIBLE_DEVICES", "0")],
+            &format!("rm -r /dev/infiniband; {line}"),
+        );
+        let text = [output.stdout, output.stderr].concat();
+        String::from_utf8_lossy(&text).into_owned()
+    };
+    let task = told("nic-placement exec verbose -- true");
+    assert!(task.contains("no NIC of this node may be chosen"), "{task}");
+    let checked = told("nic-placement check");
+    assert!(
+        checked.contains("8 GPUs, 0 of 14 NICs may be chosen"),
+        "{checked}"
+    );
+    let shown = told("nic-placement show");
+    assert!(
+        shown.contains("`/dev/infiniband` is missing on this node"),
+        "{shown}"
+    );
+}

@@ -1,6 +1,6 @@
 # Translates the description of a machine (*.guest) for qemu and for the kernel module of the guest.
 #
-#   awk -v folder=DIR [-v side=N] -f describe.awk MACHINE
+#   awk -v folder=DIR [-v side=N] [-v rom=,romfile=] -f describe.awk MACHINE
 #
 # One thing a line; `#` starts a comment; what hangs below something is indented by two blanks more:
 #
@@ -10,7 +10,7 @@
 #   distance A B D                   between two nodes, either way
 #   bridge N                         a host bridge on NUMA node N; below it stand
 #     switch                           a PCIe switch, which may hold switches
-#     gpu h100|mi300x
+#     gpu h100|mi300x|gh200
 #     nic ib|eth GBPS STATE…           an RDMA NIC: a state (active, init, down) for each port
 #     disk                             an NVMe disk
 #     card                             a device whose functions are the `nic`s below it
@@ -18,6 +18,8 @@
 #
 # With a side the NICs move data: each is an Ethernet function on qemu's hub 0, and rdma_nics.c does not drive it.  Their
 # addresses differ by the side.
+#
+# With rom=,romfile= no function of a GPU or NIC has a ROM: qemu has none of these for aarch64.
 #
 # Into DIR go `arguments` (qemu's, one a line), `ids` (for pci_ids.c), `nics` (for rdma_nics.c) and `software`.
 
@@ -100,6 +102,7 @@ $1 == "card" { port_of[id] = port(parent); next }
 # a display without a screen is an endpoint with memory of its own
 $1 == "gpu" && $2 == "h100" { endpoint(type("h100", "bochs-display", "10de:2330:0302:10de:16c1"), ",vgamem=4M"); next }
 $1 == "gpu" && $2 == "mi300x" { endpoint(type("mi300x", "bochs-display", "1002:74a1:1200:1002:74a1"), ",vgamem=4M"); next }
+$1 == "gpu" && $2 == "gh200" { endpoint(type("gh200", "bochs-display", "10de:2342:0302:10de:16eb"), ",vgamem=4M" rom); next }
 $1 == "nic" && $2 ~ /^(ib|eth)$/ && NF > 3 && side {
     nics += 0
     argument("-netdev", "hubport,id=rail" nics ",hubid=0")
@@ -111,7 +114,7 @@ $1 == "nic" && $2 ~ /^(ib|eth)$/ && NF > 3 && side {
 }
 $1 == "nic" && $2 ~ /^(ib|eth)$/ && NF > 3 {
     # the module finds a NIC's entry by its subsystem id
-    endpoint(type("nic" nics, "bochs-display", sprintf("15b3:1021:0200:15b3:%x", nics)), ",vgamem=4M")
+    endpoint(type("nic" nics, "bochs-display", sprintf("15b3:1021:0200:15b3:%x", nics)), ",vgamem=4M" rom)
     entry = $2 ":" $3 ":"
     for (i = 4; i <= NF; i++) entry = entry substr($i, 1, 1)
     nic_entries = nic_entries (nics++ ? "," : "") entry

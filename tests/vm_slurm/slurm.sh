@@ -9,25 +9,29 @@
 #   NODES      slurm.conf's words for their names and addresses
 #
 # By environment:
+#   THREADS    CPUs of a core, 2 unless said
+#   PLUGIN     what plugstack.conf names, /guest/libnic_placement.so unless said; nothing if empty
 #   NIC        a device node that is a generic resource `nic`: it is denied to steps that do not ask for --gres=nic:1
 set -eu
 constrain=$1
 address=$2
 count=$3
 nodes=$4
+threads=${THREADS:-2}
+plugin=${PLUGIN-/guest/libnic_placement.so}
 
 mkdir -p /etc/slurm /run/munge /var/spool/slurm /var/log/slurm /var/lib/munge /var/run
 chmod 755 / /etc /run /run/munge
 # all nodes of a cluster have the same
 head -c 128 /guest/slurm.sh > /etc/munge.key
 chmod 600 /etc/munge.key
-# Slurm counts cores, and both machines have two CPUs to a core, one after the other; releases after 22.05 refuse cores that
-# are not whole sockets
+# Slurm counts cores, and the CPUs of a core come one after the other; releases after 22.05 refuse cores that are not whole
+# sockets
 sort -n gpus | while read -r _ file cpus _; do
     cpus=$(cat "/sys/devices/system/cpu/cpu${cpus%-*}/topology/package_cpus_list")
     first=${cpus%-*}
     last=${cpus#*-}
-    echo "Name=gpu File=$file Cores=$((first / 2))-$((last / 2))"
+    echo "Name=gpu File=$file Cores=$((first / threads))-$((last / threads))"
 done > /etc/slurm/gres.conf
 [ -z "${NIC:-}" ] || echo "Name=nic File=$NIC" >> /etc/slurm/gres.conf
 {
@@ -63,10 +67,10 @@ MpiDefault=none
 SwitchType=switch/none
 ReturnToService=2
 GresTypes=gpu${NIC:+,nic}
-$nodes Sockets=2 CoresPerSocket=2 ThreadsPerCore=2 RealMemory=200 Gres=gpu:$(grep -c . gpus)${NIC:+,nic:1}
+$nodes Sockets=2 CoresPerSocket=2 ThreadsPerCore=$threads RealMemory=200 Gres=gpu:$(grep -c . gpus)${NIC:+,nic:1}
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
 CONF
-echo "optional /guest/libnic_placement.so" > /etc/slurm/plugstack.conf
+echo "${plugin:+optional $plugin}" > /etc/slurm/plugstack.conf
 mkdir -p /var/spool/slurm/ctld /var/spool/slurm/d
 # systemd would normally make this
 mkdir /sys/fs/cgroup/system.slice

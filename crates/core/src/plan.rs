@@ -108,11 +108,7 @@ impl Plan {
     }
 
     pub fn diagnostics(&self) -> Vec<Diagnostic> {
-        self.prepared
-            .diagnostics()
-            .into_iter()
-            .chain(self.map.diagnostics.iter().cloned())
-            .collect()
+        [self.prepared.diagnostics(), self.map.diagnostics.clone()].concat()
     }
 
     /// The variables that a task's evidence must hold if the task has them, and `more`: sorted, each once.

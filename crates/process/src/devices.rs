@@ -1,6 +1,7 @@
 //! Device files that a process may open, checked without opening them.
 #![forbid(unsafe_code)]
 
+use nic_placement_core::libraries::ReadFile;
 use nic_placement_core::plan::Plan;
 use nic_placement_core::topology::{Gpu, Nic, NicIndex, NicKind, Topology};
 use nic_placement_node::discover::root;
@@ -15,7 +16,7 @@ pub struct DeviceFiles {
     /// by GPU of the topology
     pub(crate) gpus: Vec<Option<CString>>,
     nics: Vec<Option<CString>>,
-    has_rdma: bool,
+    lacks_rdma: bool,
     /// device and inode of [`MOUNTS`]
     mounts: Option<(u64, u64)>,
     tops: [Option<(u64, u64)>; TOPS.len()],
@@ -27,19 +28,19 @@ const MOUNTS: &str = "/proc/self/ns/mnt";
 const TOPS: [&str; 4] = ["/", "/etc", "/dev", "/dev/infiniband"];
 
 impl DeviceFiles {
-    pub(crate) fn open(node: &Topology) -> DeviceFiles {
+    pub fn open(node: &Topology) -> DeviceFiles {
         let directory = root::directory_descriptor(Path::new("/dev"));
-        if let Err(error) = &directory {
+        let tell = |error: &_| {
             log::warn!(
                 "cannot look into `/dev`: {error}; the tasks' GPUs are told by their variables alone"
-            );
-        }
-        let directory = directory.ok();
-        let is_there =
-            |directory: &File| sys::may_open(directory, c"infiniband") != Err(Refusal::Absent);
+            )
+        };
+        let directory = directory.inspect_err(tell).ok();
+        let lacks_rdma =
+            |directory: &File| sys::may_open(directory, c"infiniband") == Err(Refusal::Absent);
         let path = |name: Option<String>| CString::new(name?).ok();
         DeviceFiles {
-            has_rdma: directory.as_ref().is_some_and(is_there),
+            lacks_rdma: directory.as_ref().is_some_and(lacks_rdma),
             directory,
             gpus: node.gpus.iter().map(Gpu::device_node).map(path).collect(),
             nics: node.nics.iter().map(verbs_file).map(path).collect(),
@@ -52,10 +53,6 @@ impl DeviceFiles {
     fn of_the_container(&self, node: &Topology) -> Option<DeviceFiles> {
         let has_other_mounts = root::identity(MOUNTS) != self.mounts;
         (has_other_mounts && TOPS.map(root::identity) != self.tops).then(|| DeviceFiles::open(node))
-    }
-
-    fn lack_rdma(&self) -> bool {
-        self.directory.is_some() && !self.has_rdma
     }
 }
 
@@ -76,29 +73,25 @@ pub(crate) fn is_answer_to_all(directory: &File) -> bool {
 
 pub(crate) type Unusable = Vec<(NicIndex, String)>;
 
-/// All verbs NICs of this node, if it has no `/dev/infiniband`.
-pub(crate) fn missing(devices: &DeviceFiles, plan: &Plan) -> Unusable {
-    if !devices.lack_rdma() || plan.map.rails.is_empty() {
-        return Unusable::new();
+/// A plan without the verbs NICs of this node, if it has no `/dev/infiniband`: in a list, NICs that
+/// no task can open would hide interfaces that work.  A described machine's NICs are not here.
+pub fn without_missing(plan: Plan, devices: &DeviceFiles, read: ReadFile) -> Plan {
+    if !devices.lacks_rdma || plan.map.rails.is_empty() {
+        return plan;
     }
-    let mut missing = all_verbs(&plan.node, "on this node");
-    if !missing.is_empty() {
-        log::warn!("`/dev/infiniband` is missing: no RDMA device of this node can be opened");
+    log::warn!("`/dev/infiniband` is missing: no RDMA device of this node can be opened");
+    match plan.node.provenance.is_this_system() {
+        true => plan.without(all_verbs(&plan.node, "on this node"), read),
+        false => plan,
     }
-    // in a list, NICs that no task can open would hide interfaces that work; a described machine's
-    // NICs are not here
-    missing.retain(|_| plan.node.provenance.is_this_system());
-    missing
 }
 
 /// All verbs NICs, unusable because `place` has no `/dev/infiniband`.
-fn all_verbs(topology: &Topology, place: &str) -> Unusable {
-    let verbs = topology
-        .numbered_nics()
-        .filter(|(_, nic)| nic.kind == NicKind::Verbs);
-    verbs
-        .map(|(index, _)| (index, format!("`/dev/infiniband` is missing {place}")))
-        .collect()
+fn all_verbs(node: &Topology, place: &str) -> Unusable {
+    let nics = node.numbered_nics();
+    let verbs = nics.filter(|(_, nic)| nic.kind == NicKind::Verbs);
+    let why = |(index, _)| (index, format!("`/dev/infiniband` is missing {place}"));
+    verbs.map(why).collect()
 }
 
 #[derive(Default)]
@@ -121,35 +114,27 @@ pub(crate) fn closed(devices: &DeviceFiles, plan: &Plan) -> Closed {
         is_in_container: container.is_some(),
         ..Closed::default()
     };
-    if container.as_ref().is_some_and(DeviceFiles::lack_rdma)
-        && plan.node.provenance.is_this_system()
-    {
+    if container.as_ref().is_some_and(|of| of.lacks_rdma) && plan.node.provenance.is_this_system() {
         closed.to_the_job = all_verbs(&plan.node, "in the task's container");
         return closed;
     }
-    let (Some(directory), true) = (&devices.directory, devices.has_rdma) else {
+    let (Some(directory), false) = (&devices.directory, devices.lacks_rdma) else {
         return closed;
     };
     let shown = container.and_then(|container| container.directory);
-    let ask = |closed: &mut Closed, nic: NicIndex| {
-        if let Some(Some(path)) = devices.nics.get(nic.0) {
-            closed.ask(nic, path, directory, shown.as_ref());
+    let ask = |closed: &mut Closed, nics: Vec<NicIndex>| {
+        for nic in nics {
+            if let Some(Some(path)) = devices.nics.get(nic.0) {
+                closed.ask(nic, path, directory, shown.as_ref());
+            }
         }
     };
-    let mut rails = Vec::new();
-    for nic in plan.map.rails.iter().map(|rail| rail.nic) {
-        // one rail for each port
-        if !rails.contains(&nic) {
-            ask(&mut closed, nic);
-            rails.push(nic);
-        }
-    }
+    let is_rail = |nic: &NicIndex| plan.map.rails.iter().any(|rail| rail.nic == *nic);
+    let nics = plan.node.numbered_nics().map(|(nic, _)| nic);
+    let (rails, others) = nics.partition(is_rail);
+    ask(&mut closed, rails);
     if !closed.to_the_job.is_empty() {
-        let others = plan
-            .node
-            .numbered_nics()
-            .filter(|(nic, _)| !rails.contains(nic));
-        others.for_each(|(nic, _)| ask(&mut closed, nic));
+        ask(&mut closed, others);
     }
     if !closed.to_this_task.is_empty() && is_answer_to_all(directory) {
         closed.to_this_task.clear();

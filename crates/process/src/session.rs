@@ -51,11 +51,8 @@ impl Session {
         let (step, with) = step(&mut wish, &node, devices.as_ref())?;
         let read = reader(devices.as_ref(), &node);
         let mut plan = Plan::new(node, wish, step, read);
-        let missing = devices
-            .as_ref()
-            .map(|devices| devices::missing(devices, &plan));
-        if let Some(missing) = missing.filter(|missing| !missing.is_empty()) {
-            plan = plan.without(missing, read);
+        if let Some(devices) = &devices {
+            plan = devices::without_missing(plan, devices, read);
         }
         let session = Session {
             plan,

@@ -16,9 +16,7 @@ use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
 use nic_placement_core::config::{Admin, NodeFileUse, NodeSource};
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::libraries::FileText;
-use nic_placement_core::plan::{Plan, Wish};
-use nic_placement_core::step::Step;
+use nic_placement_core::plan::Wish;
 use nic_placement_core::topology::Topology;
 use nic_placement_fleet::audit::report::{Finding, Level};
 use nic_placement_fleet::doctor::facts::{Caller, HostFacts, Installation, Unasked};
@@ -202,9 +200,7 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
         admin,
         ..Wish::default()
     };
-    let plan = Plan::new(topology, wish, Step::default(), &|_| {
-        Some(FileText::default())
-    });
+    let plan = request::plan_here(topology, wish);
     let root = describe::root_of(&options.node.source());
     let mut facts: Option<HostFacts> = root.as_ref().map(|root| gather::facts(root, &plan.node));
     let asks_agent = is_live && !off.contains(Check::NEIGHBOURS);

@@ -11,7 +11,7 @@ use nic_placement_core::config::options::WORDS;
 use nic_placement_core::config::{Admin, NodeSource};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::gpus::VARIABLES;
-use nic_placement_core::libraries::Present;
+use nic_placement_core::libraries::{FileText, Present};
 use nic_placement_core::plan::{Plan, Wish};
 use nic_placement_core::step::{Access, GpuGrant, STEP_GPUS, Step};
 use nic_placement_core::topology::Scope;
@@ -22,6 +22,7 @@ use nic_placement_launch::machine_name::machine_named;
 use nic_placement_launch::step::{self, BadWish};
 use nic_placement_node::discover::root::Author;
 use nic_placement_node::platform;
+use nic_placement_process::devices::{self, DeviceFiles};
 use nic_placement_process::node;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -152,6 +153,14 @@ pub(super) fn whole_node(topology: Topology, admin: Admin) -> Result<Plan, Strin
     };
     let wish = Wish::new(admin, None, None);
     Ok(Plan::new(topology, wish, Step::default(), &|_| None))
+}
+
+/// The plan of a step without words; on this system of the NICs that a step finds.
+pub(super) fn plan_here(topology: Topology, wish: Wish) -> Plan {
+    let read = |_: &str| Some(FileText::default());
+    let plan = Plan::new(topology, wish, Step::default(), &read);
+    let devices = DeviceFiles::open(&plan.node);
+    devices::without_missing(plan, &devices, &read)
 }
 
 /// Words that a plan refuses: they switch off, observe or report.

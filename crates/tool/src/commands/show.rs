@@ -9,10 +9,9 @@ use super::page::{Page, Table, Text};
 use super::request::{self, NodeOrMachine, PlanOptions};
 use super::{Failure, shortfalls};
 use nic_placement_core::diagnostic::Diagnostic;
-use nic_placement_core::libraries::FileText;
 use nic_placement_core::plan::Plan;
 use nic_placement_core::step::Step;
-use nic_placement_core::topology::{PciAddress, Topology};
+use nic_placement_core::topology::{Nic, PciAddress, Topology};
 use nic_placement_fleet::doctor::gpus;
 use nic_placement_formats::{file, links};
 
@@ -56,8 +55,7 @@ pub(super) fn run(options: &ShowOptions, page: &mut Page) -> Result<(), Failure>
         request::gpus("--gpu", list, &topology)
     });
     let gpus = gpus.transpose()?;
-    let read = |_: &str| Some(FileText::default());
-    let plan = Plan::new(topology, wish, Step::default(), &read);
+    let plan = request::plan_here(topology, wish);
     match gpus {
         Some(gpus) => return pairs::explain(&plan, &gpus, options.json, &diagnostics, page),
         None if options.json => page.exact(&file::to_json(&plan.node)),

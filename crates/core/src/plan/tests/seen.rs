@@ -129,3 +129,84 @@ fn containers_that_name_the_hosts_description_divide_the_nics_below_a_switch() {
         [["mlx5_0", "mlx5_1"], ["mlx5_0", "mlx5_1"]]
     );
 }
+
+/// Two Grace processors on a kernel that keeps places for as many CPUs again, below a firmware that does not number packages
+/// and a hypervisor that has PCI domains of more than 16 bits.
+#[test]
+fn a_task_of_a_grace_node_gets_cores_memory_and_a_nic_of_its_gpus_processor() {
+    let mut tree = Manifest::default();
+    let beyond = |text: &str| text.replace("0018:", "10018:").replace("0019:", "10019:");
+    for (path, entry) in synthesise(&platform::model("gb200-nvl72").unwrap()).iter() {
+        let entry = match entry {
+            Entry::File(text) if path.ends_with("physical_package_id") => {
+                Entry::File(["36", "116"][text.parse::<usize>().unwrap()].to_string())
+            }
+            Entry::File(text) => Entry::File(beyond(text)),
+            Entry::Link(target) => Entry::Link(beyond(target)),
+            Entry::Directory => Entry::Directory,
+        };
+        tree.insert(&beyond(path), entry);
+    }
+    let cpus = "sys/devices/system/cpu";
+    for (name, list) in [
+        ("possible", "0-287"),
+        ("present", "0-143"),
+        ("online", "0-143"),
+    ] {
+        tree.insert(&format!("{cpus}/{name}"), Entry::File(list.to_string()));
+    }
+    for cpu in 144..288 {
+        let state = format!("{cpus}/cpu{cpu}/hotplug/state");
+        tree.insert(&state, Entry::File("0".to_string()));
+    }
+    for scope in [Scope::Placement, Scope::Cores, Scope::Full] {
+        let (node, found) = discover(&Root::manifest(tree.clone()), scope, Provenance::ThisSystem);
+        assert!(found.is_empty(), "{found:?}");
+        assert_eq!(node.cpus().to_string(), "0-143");
+        if scope >= Scope::Cores {
+            let cores = node.pus.iter().map(|pu| (pu.package, pu.core));
+            let cores = std::collections::BTreeSet::from_iter(cores);
+            let of = |package| cores.iter().filter(|core| core.0 == package).count();
+            assert_eq!((of(36), of(116), cores.len()), (72, 72, 144));
+            let packages = node.numa_nodes.iter().map(|node| node.package);
+            let known = [Some(36), Some(116), None, None, None, None];
+            assert_eq!(packages.collect::<Vec<_>>(), known);
+        }
+        let words = Words::parse("bind=core").unwrap();
+        let wish = match scope >= Scope::Cores {
+            true => Wish::new(Admin::default(), None, Some(&words)),
+            false => Wish::default(),
+        };
+        let step = Step {
+            tasks: 4,
+            gpus: Some("0,1,2,3".into()),
+            ..Step::default()
+        };
+        let plan = Plan::new(node, wish, step, &|_| None);
+        let all = CpuSet::from_list("0-143").unwrap();
+        let own = (0..4).map(|local_id| {
+            let mut task = Task {
+                local_id,
+                cpus: all.clone(),
+                step_cpus: all.clone(),
+                masks: vec![all.clone()],
+                ..Task::default()
+            };
+            let variables = &mut task.gpus.variables;
+            variables.insert("CUDA_VISIBLE_DEVICES", local_id.to_string());
+            let evidence = Evidence {
+                present: &Present::new(),
+                read: &|_| None,
+            };
+            let placement = plan.task(&task, evidence).placement;
+            let gpu = plan.node.gpu(placement.gpus[0]).address.to_string();
+            let nics = placement.rails.iter();
+            let nics = nics.map(|(rail, path)| format!("{} {path:?}", plan.map.rail(*rail)));
+            let (cpus, mems) = (placement.cpus.to_string(), placement.mems.to_string());
+            println!("{:?}", placement.notes);
+            (gpu, nics.collect::<Vec<_>>().join(","), cpus, mems)
+        });
+        println!("{scope:?} {:#?}", own.collect::<Vec<_>>());
+    }
+    panic!();
+}

@@ -82,7 +82,7 @@ impl<'a> Table<'a> {
                     },
                     was_rail: were
                         .iter()
-                        .any(|rail| (rail.nic, rail.port) == (index, port.number)),
+                        .any(|were| (were.nic, were.port) == (index, port.number)),
                     physfn: function.and_then(|function| function.physfn),
                     vfs: function.and_then(|function| function.vfs),
                     shows_vf: function.is_some() && physfns.contains(&address),
@@ -152,15 +152,14 @@ fn function_of(
             "management NIC (model or topology file)"
         }
         (NicKind::Ethernet, _) => "it is no RDMA device",
-        (NicKind::Efa, _) => {
-            map.left_to_libfabric.push(index);
-            "programs use EFA through libfabric, which chooses the NIC"
-        }
-        (NicKind::Slingshot, _) => {
-            map.left_to_libfabric.push(index);
-            "programs use Slingshot through libfabric, which chooses the NIC"
-        }
         (NicKind::Verbs, Some(address)) => return Ok(address),
+        (kind, _) => {
+            map.left_to_libfabric.push(index);
+            match kind {
+                NicKind::Efa => "programs use EFA through libfabric, which chooses the NIC",
+                _ => "programs use Slingshot through libfabric, which chooses the NIC",
+            }
+        }
     };
     Err(why.to_string())
 }
@@ -194,12 +193,11 @@ impl Row<'_> {
     }
 
     pub(super) fn slower(&self, fabric_mbps: Option<u64>) -> Option<String> {
-        let (own, fabric) = (self.port.rate_mbps?, fabric_mbps?);
-        let is_evidence = own < fabric && !self.wanted;
-        is_evidence.then(|| {
-            let (own, fabric) = (gbps(own), gbps(fabric));
-            format!("it runs at {own}, the node's fabric at {fabric}")
-        })
+        if self.wanted || !self.is_slower(fabric_mbps) {
+            return None;
+        }
+        let (own, fabric) = (gbps(self.port.rate_mbps?), gbps(fabric_mbps?));
+        Some(format!("it runs at {own}, the node's fabric at {fabric}"))
     }
 
     /// The prefix of an InfiniBand port's subnet, or the first IPv4 network of a RoCE port.
