@@ -86,7 +86,6 @@ class First:
 
     def differ(self, text):
         self.result["differences"].append(text)
-        self.say("  differs: %s" % text)
 
     # ---- the machine
 
@@ -140,7 +139,7 @@ class First:
     # ---- 1: witnesses
 
     def witnesses(self):
-        witnesses.ask(self.run)
+        witnesses.ask(self.run, len(self.result["machine"]["gpus"]))
         node, found = witnesses.compare(self.run, TOOL)
         self.result["witnesses"] = found
         if node is None:
@@ -166,7 +165,7 @@ class First:
     # ---- 2: forms
 
     def driver(self):
-        answers = forms.all_forms(self.run, TOOL, HERE, 110)
+        answers = forms.all_forms(self.run, TOOL, HERE, 110 * self.run.scale)
         for one in answers["forms"]:
             ended = one.pop("probe", None)
             if ended is not None:
@@ -240,7 +239,7 @@ class First:
             return
         sides = self.run.do("sides", [TOOL, "trial", "--sides"], 20)
         said = dict(re.findall(r"^([a-z_]+)=([A-Za-z0-9_:,.-]*)$", sides.text, re.M))
-        probe = [TOOL, "trial", "--probe", "--copies", "256"]
+        probe = [TOOL, "trial", "--probe", "--copies", "64"]
         env = dict(os.environ, CUDA_VISIBLE_DEVICES="0")
         how = {"near": [TOOL, "exec", "--", *probe], "default": probe}
         if "far_cpus" in said and "far_memory" in said:
@@ -249,7 +248,7 @@ class First:
         else:
             of["far_not_tried"] = "one NUMA node, or one socket, with CPUs"
         of["figures"] = {side: {"to_device_mb_s": [], "to_host_mb_s": []} for side in how}
-        until = time.monotonic() + min(60, self.run.left() - 20)
+        until = time.monotonic() + min(60 * self.run.scale, self.run.left() - 20)
         for number in range(1, (10 if "far" in how else 3) + 1):
             for side, words in how.items():
                 if time.monotonic() > until:
@@ -286,7 +285,7 @@ class First:
         of["open_kernel_modules"] = "Open Kernel Module" in version if version else None
         of["modules"] = sorted(
             name
-            for name in os.listdir("/sys/module")
+            for name in (os.listdir("/sys/module") if os.path.isdir("/sys/module") else ())
             if name in ("nvidia", "nvidia_peermem", "nv_peer_mem", "nvidia_uvm", "mlx5_core", "ib_uverbs", "efa", "gdrdrv")
         )
         answer = forms.last_json(read(self.run.path("driver"))) or {"devices": []}
@@ -380,12 +379,14 @@ class First:
         }
         self.save()
         for one in of["witnesses"]:
-            said = "not tried: %s" % one["not_tried"] if one["not_tried"] else "%d facts" % one["compared"]
-            self.say("%s: %s, %d otherwise" % (one["program"], said, len(one["differences"])) if not one["not_tried"] else "%s: %s" % (one["program"], said))
+            said = "%d facts, %d otherwise" % (one["compared"], len(one["differences"]))
+            self.say("%s: %s" % (one["program"], "not tried: %s" % one["not_tried"] if one["not_tried"] else said))
         for what in of["could_not"]:
             self.say("could not: %s" % what)
-        for what in of["differences"]:
+        for what in of["differences"][:40]:
             self.say("differs: %s" % what)
+        if len(of["differences"]) > 40:
+            self.say("and %d more differences in first.json" % (len(of["differences"]) - 40))
         numbers = of["summary"]
         self.say(
             "%(facts_compared)d facts of other programs, %(forms_that_agree)d of %(forms)d answers for forms of the variables, "

@@ -76,11 +76,13 @@ def forms(devices, instances):
     return found
 
 
+COUNTED = ("unset", "index", "last index", "all indices", "reversed indices", "ends at an unknown index", "index and UUID")
+
+
 def cases(devices, instances):
     """The orders matter where numbers are counted."""
     for form, text in forms(devices, instances):
-        by_number = text is None or re.match(r"[ +]?\d", text)
-        for order in ORDERS if by_number and form not in ("with a plus", "hexadecimal") else ORDERS[:1]:
+        for order in ORDERS if form in COUNTED else ORDERS[:1]:
             yield form, text, order
     yield "unset, an order that is none", None, "pci_bus_id"
 

@@ -55,16 +55,16 @@ needed() { ldd "$@" 2> /dev/null | sed -n 's/.* => \(\/[^ ]*\) (.*/\1/p' | sort 
 needed "$slurm"/bin/* "$slurm"/plugins/*.so | while read -r library; do
     case $library in "$plugins"/*) ;; *) install -m 644 "$(readlink -f "$library")" "$slurm/lib/${library##*/}" ;; esac
 done
-# glibc loads this one when a thread is ended
-for library in libgcc_s.so.1 ld-linux-x86-64.so.2; do
+# libgcc_s.so.1 glibc loads when a thread is ended; a plugin for glibc 2.28 names the parts that have been in libc.so.6 since 2.34
+for library in libgcc_s.so.1 ld-linux-x86-64.so.2 libpthread.so.0 libdl.so.2 librt.so.1 libutil.so.1; do
     install -m 755 "$(readlink -f "$(gcc -print-file-name=$library)")" "$slurm/lib/$library"
 done
 # DT_RPATH, which goes before a LD_LIBRARY_PATH of the machine's and holds for what a library needs in turn
 patchelf --force-rpath --set-rpath '$ORIGIN/../plugins:$ORIGIN/../lib' "$slurm"/bin/*
 patchelf --force-rpath --set-rpath '$ORIGIN:$ORIGIN/../lib' "$slurm"/plugins/*.so
 for library in "$slurm"/lib/*; do
-    # the loader has no dynamic section of its own to write, and the C library needs nothing but it
-    case ${library##*/} in ld-linux* | libc.so.6) ;; *) patchelf --force-rpath --set-rpath '$ORIGIN' "$library" ;; esac
+    # the loader has no dynamic section of its own to write, and the C library and its parts need nothing else
+    case ${library##*/} in ld-linux* | libc.so.6 | libpthread.so.0 | libdl.so.2 | librt.so.1 | libutil.so.1) ;; *) patchelf --force-rpath --set-rpath '$ORIGIN' "$library" ;; esac
 done
 {
     git -C "$root" describe --always --dirty 2> /dev/null || true

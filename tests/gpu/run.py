@@ -28,6 +28,8 @@ class Run:
         os.makedirs(self.raw, exist_ok=True)
         self.begun = time.monotonic()
         self.end = self.begun + seconds
+        # the limits below are those of a run of 450 seconds
+        self.scale = min(1.0, seconds / 450)
         self.mark = "%d-%d" % (os.getpid(), time.time_ns())
         os.environ[MARK] = self.mark
         # what a daemon leaves behind becomes our child, not init's
@@ -62,7 +64,7 @@ class Run:
 
     def do(self, name, words, seconds, env=None):
         """The program's output; its limit is that of the whole run where less is left."""
-        seconds = min(seconds, self.left())
+        seconds = min(max(seconds * self.scale, 5), self.left())
         program = os.path.basename(words[0])
         if seconds <= 0:
             return self.nothing(name, None, "no time was left for `%s`" % program)

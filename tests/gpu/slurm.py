@@ -98,11 +98,13 @@ class Slurm:
         said = self.run.do("slurm/release", [self.programs["srun"], "--version"], 10, self.env)
         return said.text.strip().split(" ")[-1] or said.why
 
-    def shape(self):
+    def shape(self, simple):
         """slurmd's own words for the CPUs here; a plain number of CPUs where it has none."""
         said = self.run.do("slurm/shape", [self.programs["slurmd"], "-C"], 15)
-        found = re.search(r"CPUs=\d+( \w+PerBoard=\d+| Boards=\d+| Sockets=\d+| CoresPerSocket=\d+| ThreadsPerCore=\d+)*", said.text)
-        return found[0] if found else "CPUs=%d" % len(os.sched_getaffinity(0))
+        found = not simple and re.search(r"CPUs=\d+( \w+PerBoard=\d+| Boards=\d+| Sockets=\d+| CoresPerSocket=\d+| ThreadsPerCore=\d+)*", said.text)
+        shape = found[0] if found else "CPUs=%d" % len(os.sched_getaffinity(0))
+        self.cpus = int(re.match(r"CPUs=(\d+)", shape)[1])
+        return shape
 
     def up(self, name, plugin, gpus, constrain, cgroup, simple=False):
         """None once the node is idle, else the reason."""
@@ -123,7 +125,7 @@ class Slurm:
             "SlurmUser=root",
             "SlurmdUser=root",
             # loopback alone, and a munge of our own
-            "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny",
+            ("" if self.resolves(host) else "#") + "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny",
             "AuthType=auth/munge",
             "CredType=cred/munge",
             "AuthInfo=socket=%s" % at("munge", "socket"),
@@ -149,7 +151,7 @@ class Slurm:
             "KillWait=2",
             "GresTypes=gpu",
             "NodeName=%s NodeHostname=%s NodeAddr=127.0.0.1 Port=%d %s RealMemory=500 Gres=gpu:%d"
-            % (self.node, host, node_port, "CPUs=%d" % len(os.sched_getaffinity(0)) if simple else self.shape(), len(gpus)),
+            % (self.node, host, node_port, self.shape(simple), len(gpus)),
             "PartitionName=all Nodes=ALL Default=YES MaxTime=5 State=UP",
         ]
         if self.plugins:
@@ -200,6 +202,17 @@ class Slurm:
                 return None
             time.sleep(0.2)
         return "the node did not become idle: %s; %s" % ((said and said.text.strip()) or "no answer", self.last_words("slurmd", name))
+
+    def resolves(self, host):
+        """An image without /etc/hosts does not know localhost; Slurm would not start."""
+        try:
+            addresses = {found[4][0] for found in socket.getaddrinfo(host, None)}
+        except OSError:
+            addresses = set()
+        if addresses and addresses <= {"127.0.0.1", "::1"}:
+            return True
+        self.run.cannot("`%s` is not a name of loopback here: for its seconds Slurm listens at all addresses" % host)
+        return False
 
     def last_words(self, daemon, name):
         log = limits.read(os.path.join(self.dir, "log", daemon + ".log"))
@@ -269,38 +282,45 @@ def writable(folder, plugin):
         return None, "no cgroup can be made in `%s`: %s" % (folder, error.strerror)
 
 
-# (name, srun's words); N is the number of GPUs
+# (name, srun's words, with ConstrainDevices alone); N is the number of GPUs, C that of CPUs
 STEPS = [
-    ("a GPU for the task", ["-n1", "--gpus-per-task=1"]),
-    ("all GPUs by gres", ["-n1", "--gres=gpu:N"]),
-    ("two tasks that see the same", ["-n2", "--gres=gpu:1", "--overcommit"]),
-    ("a GPU for each task", ["-nN", "--gpus-per-task=1", "--overcommit"]),
-    ("a task without a GPU", ["-n1"]),
+    ("a GPU for the task", ["-n1", "--gpus-per-task=1"], None),
+    ("all GPUs by gres", ["-n1", "--gres=gpu:N"], False),
+    ("two tasks that see the same", ["-n2", "--gres=gpu:1", "--overcommit"], None),
+    ("a GPU for each task", ["-nN", "--gpus-per-task=1", "--overcommit"], None),
+    ("all CPUs, bound near the GPU", ["-n1", "--gpus-per-task=1", "-cC"], False),
+    # without a device cgroup it sees all GPUs, of which Slurm gave it none
+    ("a task without a GPU", ["-n1"], True),
 ]
 
 
 def steps(slurm, name, tool, here, gpus, ways):
     """Each way to start tasks: our report, the driver's answer and the marker in each task."""
     found, driver = [], os.path.join(here, "driver.py")
-    for number, (of, words) in enumerate(STEPS):
-        # without a device cgroup such a task sees all GPUs, of which Slurm gave it none
-        if (len(gpus) < 2 and "-nN" in words) or (gpus and words == ["-n1"] and name != "constrained"):
+    for number, (of, words, where) in enumerate(STEPS):
+        # on a machine without GPUs the last one shows that this Slurm runs
+        if gpus and (where not in (None, name == "constrained") or (len(gpus) < 2 and "-nN" in words)):
             continue
         if not gpus and words != ["-n1"]:
             continue
-        words = [word.replace("N", str(len(gpus))) if word in ("-nN", "--gres=gpu:N") else word for word in words]
+        asked = "verbose,bind=numa" if "-cC" in words else "verbose"
+        counts = {"-nN": "-n%d" % len(gpus), "--gres=gpu:N": "--gres=gpu:%d" % len(gpus), "-cC": "-c%d" % slurm.cpus}
+        words = [counts.get(word, word) for word in words]
         task = ["sh", "-c", 'python=$0; "$python" -B "$1"; exec "$2" trial --probe', sys.executable, driver, tool]
-        ended = slurm.srun("slurm/%s-%d" % (name, number), ["--nic-placement=verbose", *words, *task])
-        off = slurm.srun("slurm/%s-%d-off" % (name, number), ["--nic-placement=off", *words, *task])
-        one = {"step": of, "command": "srun --nic-placement %s" % " ".join(words), "not_tried": ended.why, "code": ended.code}
+        ended = slurm.srun("slurm/%s-%d" % (name, number), ["--nic-placement=" + asked, *words, *task])
+        off = None
+        if name != "constrained":
+            off = slurm.srun("slurm/%s-%d-off" % (name, number), ["--nic-placement=off", *words, *task])
+        command = "srun --nic-placement=%s %s" % (asked, " ".join(words))
+        one = {"step": of, "command": command, "not_tried": ended.why, "code": ended.code}
         one["report"] = [line for line in ended.err.splitlines() if "nic-placement" in line][:40]
         one["tasks"] = list(tasks(ended.text))
-        one["without"] = list(tasks(off.text))
+        one["without"] = list(tasks(off.text)) if off else []
         if not one["tasks"] and not ended.why:
             one["not_tried"] = "no task answered"
         if ended.code and ended.err.strip():
             one["said"] = ended.err.strip().splitlines()[-3:]
-        ways.append((one["command"] + (" (ConstrainDevices)" if name == "constrained" else ""), ended, off))
+        ways.append((one["command"] + (" (ConstrainDevices)" if name == "constrained" else ""), ended, off or ""))
         found.append(one)
     return found
 

@@ -218,21 +218,22 @@ for k in range(torch.cuda.device_count()):
 d.destroy_process_group()
 """
 
-# without PyTorch: a communicator of one GPU by the library alone, which links CUDA's runtime in
+# without PyTorch, and for several GPUs, since a dump has those of its communicator: the library alone, which links CUDA's runtime in
 ALONE = """
 import ctypes, glob, sys
+count = int(sys.argv[1])
 paths = [p for s in sys.path for p in glob.glob(s + "/nvidia/nccl/lib/libnccl.so.2")] + ["libnccl.so.2"]
 nccl = ctypes.CDLL(paths[0])
-communicator, version = ctypes.c_void_p(), ctypes.c_int()
+communicators, version = (ctypes.c_void_p * count)(), ctypes.c_int()
 nccl.ncclGetVersion(ctypes.byref(version))
-code = nccl.ncclCommInitAll(ctypes.byref(communicator), 1, (ctypes.c_int * 1)(0))
+code = nccl.ncclCommInitAll(communicators, count, (ctypes.c_int * count)(*range(count)))
 print("NCCL", version.value, "ncclCommInitAll answered", code)
 sys.exit(code)
 """
 
 
-def ask_nccl(run):
-    """Its XML in raw/0/nccl.txt; the error says why there is none."""
+def ask_nccl(run, gpus):
+    """Its XML in raw/0/nccl.txt, or in nccl.why the reason why there is none."""
     dump = run.path("0/nccl")
     store = os.path.join(run.raw, "store")
     env = dict(
@@ -245,8 +246,12 @@ def ask_nccl(run):
         FIRST_STORE=store,
     )
     ended = run.do("0/pytorch", [sys.executable, "-c", TORCH], 120, env)
+    if gpus > 1 and os.path.exists(dump):
+        os.rename(dump, run.path("0/nccl-pytorch"))
     if not os.path.exists(dump):
-        ended = run.do("0/libnccl", [sys.executable, "-c", ALONE], 40, env)
+        ended = run.do("0/libnccl", [sys.executable, "-c", ALONE, str(max(gpus, 1))], 60, env)
+    if not os.path.exists(dump) and os.path.exists(run.path("0/nccl-pytorch")):
+        os.rename(run.path("0/nccl-pytorch"), dump)
     if os.path.exists(store):
         os.remove(store)
     if not os.path.exists(dump):
@@ -263,7 +268,8 @@ ASKED = [
     ("0/nvidia-smi-nvlink", ["nvidia-smi", "nvlink", "-s"], 45),
     ("0/lspci", ["lspci", "-Dnnvv"], 30),
     ("0/lspci-tree", ["lspci", "-Dtnn"], 30),
-    ("0/lstopo", ["lstopo-no-graphics", "--whole-io", "--of", "xml"], 30),
+    # without the word it leaves out the CPUs that a container may not use
+    ("0/lstopo", ["lstopo-no-graphics", "--disallowed", "--whole-io", "--of", "xml"], 30),
     ("0/rdma-link", ["rdma", "link"], 20),
     ("0/ibdev2netdev", ["ibdev2netdev", "-v"], 20),
     ("lscpu", ["lscpu"], 20),
@@ -278,10 +284,10 @@ READ = [
 ]
 
 
-def ask(run):
+def ask(run, gpus):
     """All at once: a driver answers each by itself, and one that hangs costs the others nothing."""
     threads = [threading.Thread(target=run.do, args=asked) for asked in ASKED]
-    threads.append(threading.Thread(target=ask_nccl, args=(run,)))
+    threads.append(threading.Thread(target=ask_nccl, args=(run, gpus)))
     for thread in threads:
         thread.start()
     for thread in threads:
