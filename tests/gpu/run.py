@@ -27,7 +27,8 @@ class Run:
         self.out, self.raw = out, os.path.join(out, "raw")
         os.makedirs(self.raw, exist_ok=True)
         self.begun = time.monotonic()
-        self.end = self.begun + seconds
+        # the last part is the report's
+        self.whole, self.end = self.begun + seconds, self.begun + seconds * 0.9
         # the limits below are those of a run of 450 seconds
         self.scale = min(1.0, seconds / 450)
         self.mark = "%d-%d" % (os.getpid(), time.time_ns())

@@ -159,7 +159,8 @@ class Slurm:
         write(at("etc", "slurm.conf"), lines)
         write(at("etc", "gres.conf"), ["NodeName=%s Name=gpu File=%s" % (self.node, gpu) for gpu in gpus])
         write(at("etc", "plugstack.conf"), ["optional %s" % plugin])
-        cgroups = ["CgroupPlugin=%s" % cgroup] if cgroup else []
+        # where none are mounted slurmd does not start if it has to find out which they are
+        cgroups = ["CgroupPlugin=%s" % (cgroup or "cgroup/v1")]
         if constrain:
             cgroups += ["ConstrainDevices=yes", "ConstrainCores=no", "ConstrainRAMSpace=no"]
             if cgroup == "cgroup/v2":
