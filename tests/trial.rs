@@ -1,5 +1,7 @@
 //! `trial --probe` with the vendors' libraries played in C: what a task tells of itself, and what it says where a call fails.
 
+#[path = "trial/first.rs"]
+mod first;
 #[path = "trial/report.rs"]
 mod report;
 

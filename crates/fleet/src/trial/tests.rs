@@ -57,6 +57,34 @@ fn each_thing_that_another_program_says_otherwise_is_told() {
 }
 
 #[test]
+fn nccl_s_graph_has_no_host_bridges_and_no_nic_whose_ports_are_down() {
+    let (ours, mut theirs) = (dgx(), dgx());
+    let gpus: Vec<_> = ours.gpus.iter().map(|gpu| gpu.address).collect();
+    let nics: Vec<_> = ours.nics.iter().filter_map(|nic| nic.address).collect();
+    for (gpu, nic) in gpus
+        .iter()
+        .flat_map(|gpu| nics.iter().map(|nic| (*gpu, *nic)))
+    {
+        if theirs.path_type(gpu, nic) == PathType::Node {
+            theirs.stated_paths.insert((gpu, nic), PathType::Phb);
+        }
+    }
+    theirs.nics.pop();
+    let (compared, differences) = compare(&ours, &theirs, GpusBy::Nccl);
+    assert_eq!((told(&differences), compared), (Vec::new(), 1 + 8 + 8 * 13));
+    let (_, differences) = compare(&ours, &theirs, GpusBy::Address);
+    let told = told(&differences);
+    assert!(
+        told.contains(&"GPU 0 to mlx5_3: NODE / PHB".to_string()),
+        "{told:?}"
+    );
+    let (gpu, nic) = (theirs.gpus[3].address, theirs.nics[0].address.unwrap());
+    theirs.stated_paths.insert((gpu, nic), PathType::Sys);
+    let (_, differences) = compare(&ours, &theirs, GpusBy::Nccl);
+    assert_eq!(self::told(&differences), ["GPU 3 to mlx5_0: PHB / SYS"]);
+}
+
+#[test]
 fn the_ports_of_rdma_link_are_compared_by_state_and_interface() {
     let mut ours = dgx();
     ours.nics.truncate(2);

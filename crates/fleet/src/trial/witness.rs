@@ -1,7 +1,7 @@
 //! Our picture of a node beside another program's.
 #![forbid(unsafe_code)]
 
-use nic_placement_core::topology::{GpuIndex, NicIndex, NicKind, PortState, Topology};
+use nic_placement_core::topology::{GpuIndex, NicIndex, NicKind, PathType, PortState, Topology};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,6 +52,8 @@ impl Witness {
 #[derive(Clone, Copy)]
 pub enum GpusBy {
     Address,
+    /// the same; NCCL's dump has no host bridges, so that NODE is PHB, and no NIC whose ports are down
+    Nccl,
     /// positions: a matrix has no addresses
     Position,
 }
@@ -86,7 +88,9 @@ pub fn compare(ours: &Topology, theirs: &Topology, by: GpusBy) -> (usize, Vec<Di
         let names: BTreeSet<String> = rdma.map(|nic| nic.name.to_string()).collect();
         Vec::from_iter(names).join(",")
     };
-    all.add(|| "NICs".to_string(), rdma(ours), rdma(theirs));
+    if by != GpusBy::Nccl {
+        all.add(|| "NICs".to_string(), rdma(ours), rdma(theirs));
+    }
     // a matrix numbers no NUMA node: nodes are compared by their CPUs
     let cpus = |of: &Topology, gpu: GpuIndex| {
         let node = of.numa_node(of.numa_node_of(of.gpu(gpu).address)?)?;
@@ -94,13 +98,16 @@ pub fn compare(ours: &Topology, theirs: &Topology, by: GpusBy) -> (usize, Vec<Di
     };
     let path = |of: &Topology, gpu: GpuIndex, nic: NicIndex| {
         let nic = of.nic(nic).address;
-        let path = nic.map(|nic| of.path_type(of.gpu(gpu).address, nic).to_string());
+        let path = nic.map(|nic| match of.path_type(of.gpu(gpu).address, nic) {
+            PathType::Node if by == GpusBy::Nccl => PathType::Phb.to_string(),
+            path => path.to_string(),
+        });
         path.unwrap_or("unknown".to_string())
     };
     for (gpu, own) in ours.numbered_gpus() {
         let there = match by {
-            GpusBy::Address => theirs.gpu_index(own.address),
             GpusBy::Position => Some(gpu).filter(|gpu| gpu.0 < theirs.gpus.len()),
+            _ => theirs.gpu_index(own.address),
         };
         let Some(there) = there else {
             all.add(|| format!("GPU {gpu}"), own.address, "none");

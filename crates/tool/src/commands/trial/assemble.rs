@@ -5,8 +5,7 @@
 
 use super::super::progress::Progress;
 use nic_placement_core::config::NodeSource;
-use nic_placement_core::topology::Scope;
-use nic_placement_core::topology::{NicKind, PciAddress, Topology};
+use nic_placement_core::topology::{NicKind, PciAddress, Scope, Topology};
 use nic_placement_fleet::trial::probe::{CopyRates, Identity, Probe, judge};
 use nic_placement_fleet::trial::report::{Effect, FORMAT, Near, TrialReport, TriedWay, VERSION};
 use nic_placement_fleet::trial::witness::{GpusBy, Witness, compare, nvidia_smi_q, rdma_link};
@@ -165,7 +164,7 @@ fn witnesses(folder: &Folder, node: usize, ours: &Topology) -> Vec<Witness> {
         text("nvidia-smi -q", "nvidia-smi-q", nvidia_smi_q),
         topology("rocm-smi --showtopo", "rocm-smi", GpusBy::Position),
         topology("lstopo", "lstopo", GpusBy::Address),
-        topology("NCCL", "nccl", GpusBy::Address),
+        topology("NCCL", "nccl", GpusBy::Nccl),
         text("rdma link", "rdma-link", rdma_link),
     ]
 }
@@ -277,15 +276,12 @@ fn effects(folder: &Folder) -> Vec<Effect> {
         };
         for side in ["near", "default", "far"] {
             let name = |round| format!("effect-{file}-{side}-{round}");
-            let has = |round, end| folder.is_there(&format!("{}.{end}", name(round)));
             let figure = |round| {
                 let figure = read(&folder.text(&format!("{}.txt", name(round)))?)?;
                 // ib_write_bw prints 0 where it cannot tell the CPU's clock
                 (figure.is_finite() && figure > 0.0).then_some((round, figure))
             };
-            let rounds =
-                (1..=MOST_ROUNDS).take_while(|round| has(*round, "txt") || has(*round, "why"));
-            let figures: BTreeMap<usize, f64> = rounds.filter_map(figure).collect();
+            let figures: BTreeMap<usize, f64> = (1..=MOST_ROUNDS).filter_map(figure).collect();
             if !figures.is_empty() {
                 effect.figures.insert(side.to_string(), figures);
             }

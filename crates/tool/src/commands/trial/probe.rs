@@ -20,24 +20,22 @@ pub fn probe(mib: Option<u32>) -> Probe {
     let (cpus, memory) = (affinity().ok(), memory_policy().ok());
     let environment = environment_of_this_process();
     let numbers = numbers(&environment);
-    let marked = marked(&environment);
-    let of_marker = marked.clone().map(|marked| (marked.nics, marked.cpus));
-    let (nics, set_cpus) = of_marker.unwrap_or_default();
+    let marked = marked(&environment).map(|of| (of.gpus, (of.nics, of.cpus)));
+    let (taken, others) = marked.unzip();
+    let (nics, set_cpus) = others.unwrap_or_default();
     let drivers = drivers();
     let begun = Instant::now();
     let clock = || begun.elapsed().as_secs_f64();
-    let rates = mib.map(|mib| copies((mib as usize) << 20, ROUNDS, &clock));
-    let (copies, notes) = match rates {
-        None => (None, Vec::new()),
-        Some(Err(error)) => (None, vec![format!("copies: {error}")]),
-        Some(Ok([to_device_mb_s, to_host_mb_s])) => (
-            Some(CopyRates {
-                to_device_mb_s,
-                to_host_mb_s,
-            }),
-            Vec::new(),
-        ),
-    };
+    let mut notes = Vec::new();
+    let rates = mib.and_then(|mib| {
+        let rates = copies((mib as usize) << 20, ROUNDS, &clock);
+        let note = |error| notes.push(format!("copies: {error}"));
+        rates.map_err(note).ok()
+    });
+    let copies = rates.map(|[to_device_mb_s, to_host_mb_s]| CopyRates {
+        to_device_mb_s,
+        to_host_mb_s,
+    });
     let memory = memory.map(|policy| match policy {
         MemoryPolicy::Default => "default".to_string(),
         MemoryPolicy::Prefer(nodes) => format!("prefer:{nodes}"),
@@ -50,7 +48,7 @@ pub fn probe(mib: Option<u32>) -> Probe {
         local_id: numbers.local,
         rank: numbers.rank,
         drivers,
-        taken: marked.map(|marked| marked.gpus),
+        taken,
         nics,
         cpus,
         set_cpus,

@@ -1,0 +1,523 @@
+//! tests/gpu/first.sh as it is, on a played node: a DGX H100's /sys, a played driver, a real Slurm. One program lies, another hangs.
+
+use super::Played;
+use nic_placement_core::topology::{NicKind, PciAddress, Topology};
+use nic_placement_fleet::trial::report::{self, TrialReport};
+use nic_placement_node::platform;
+use serde_json::Value;
+use std::fmt::Write;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const MACHINE: &str = "dgx-h100";
+/// Seconds in all that the script is given; its limits for programs shrink with it.
+const LIMIT: u64 = 150;
+
+struct First {
+    played: Played,
+    root: &'static Path,
+}
+
+impl First {
+    /// The folder that pack.sh makes, without Slurm: this machine's own is used. `None` where it cannot run.
+    fn new(name: &str) -> Option<First> {
+        let root = Path::new(env!("NIC_PLACEMENT_ROOT"));
+        let target =
+            std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+        let plugin = std::env::var_os("NIC_PLACEMENT_SO")
+            .map_or(target.join("release/libnic_placement.so"), PathBuf::from);
+        let runs = |program: &str, words: &[&str]| {
+            let mut command = Command::new(program);
+            let ended = command
+                .args(words)
+                .stderr(Stdio::null())
+                .stdout(Stdio::null());
+            ended.status().is_ok_and(|status| status.success())
+        };
+        for (fits, why) in [
+            (cfg!(target_arch = "x86_64"), "it is for x86_64"),
+            (plugin.exists(), "no release build of the plugin"),
+            (runs("unshare", &["--mount", "true"]), "no mount namespaces"),
+            (runs("python3", &["--version"]), "no python3"),
+            (Path::new("/usr/sbin/slurmctld").exists(), "no Slurm"),
+        ] {
+            if !fits {
+                println!("skipped: {why}");
+                return None;
+            }
+        }
+        let libraries = [("libcuda.c", "libcuda.so.1"), ("libnccl.c", "libnccl.so.2")];
+        let played = Played::new(name, &libraries, &["-DNODE"])?;
+        let first = First { played, root };
+        for folder in ["bin", "pack/bin", "pack/lib"] {
+            fs::create_dir_all(first.path(folder)).unwrap();
+        }
+        for entry in fs::read_dir(root.join("tests/gpu")).unwrap() {
+            let entry = entry.unwrap();
+            fs::copy(entry.path(), first.path("pack").join(entry.file_name())).unwrap();
+        }
+        fs::copy(
+            env!("CARGO_BIN_EXE_nic-placement"),
+            first.path("pack/bin/nic-placement"),
+        )
+        .unwrap();
+        fs::copy(plugin, first.path("pack/lib/libnic_placement.so")).unwrap();
+        Some(first)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.played.0.join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// A program of ours in front of this machine's.
+    fn program(&self, name: &str, script: &str) {
+        let name = format!("bin/{name}");
+        self.write(&name, &format!("#!/bin/sh\n{script}\n"));
+        fs::set_permissions(self.path(&name), Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn run_to_end(&self, program: &Path, words: &[&str]) -> Vec<u8> {
+        let output = Command::new(program).args(words).output().unwrap();
+        assert!(output.status.success(), "{program:?} {words:?}: {output:?}");
+        output.stdout
+    }
+
+    /// The played node, and the programs that know it; `lie` changes what `nvidia-smi topo -m` prints.
+    fn play(&self, topology: &Topology, lie: impl Fn(String) -> String) {
+        let tool = Path::new(env!("CARGO_BIN_EXE_nic-placement"));
+        let words = |words: &[&str]| self.run_to_end(tool, words);
+        let at = |name: &str| self.path(name).display().to_string();
+        fs::write(
+            self.path("manifest"),
+            words(&["snapshot", "--machine", MACHINE]),
+        )
+        .unwrap();
+        words(&["snapshot", "--unpack", &at("manifest"), &at("tree")]);
+        let machine = self.root.join("tests/slurm/machine.sh");
+        self.run_to_end(&machine, &["prepare", &at("tree"), &at("node")]);
+        let open =
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build\n";
+        self.write("node/proc/driver/nvidia/version", open);
+        let parameters = "EnableMSI: 1\nRegistryDwords: \"PeerMappingOverride=1;\"\n";
+        self.write("node/proc/driver/nvidia/params", parameters);
+        fs::write(
+            self.path("node.json"),
+            words(&["show", "--machine", MACHINE, "--json"]),
+        )
+        .unwrap();
+        let graph = words(&["import", &at("node.json"), "--to", "nccl"]);
+        self.write("graph.xml", &as_dumped(topology, &graph));
+        self.write("topo", &lie(matrix(topology)));
+        self.write("q", &query(topology));
+        self.write("L", &list(topology));
+        let script =
+            "case \"$*\" in 'topo -m') cat topo ;; -q) cat q ;; -L) cat L ;; *) exit 1 ;; esac";
+        self.program(
+            "nvidia-smi",
+            &format!("cd {}\n{script}", self.played.0.display()),
+        );
+        // it does not heed the first signal either
+        self.program("lspci", "trap '' TERM INT HUP\nsleep 300 & wait\nsleep 300");
+        self.program("lstopo-no-graphics", "exit 1");
+        let state = format!("-DSTATE=\"{}\"", at("fakecpu"));
+        self.write("fakecpu", "");
+        let source = self
+            .root
+            .join("tests/slurm/fakecpu.c")
+            .display()
+            .to_string();
+        let library = at("fakecpu.so");
+        let compiled = [
+            "-O1", "-shared", "-fPIC", &state, "-o", &library, &source, "-ldl", "-pthread",
+        ];
+        self.run_to_end(Path::new("cc"), &compiled);
+    }
+
+    /// first.sh in the played node's mount namespace.
+    fn script(&self) -> Command {
+        let mut command = Command::new("unshare");
+        let cgroups = if has_device_cgroups() { "yes" } else { "no" };
+        let path = std::env::var("PATH").unwrap_or_default();
+        command
+            .arg("--mount")
+            .arg(self.root.join("tests/slurm/machine.sh"))
+            .arg("enter")
+            .arg(self.path("node"))
+            .args([cgroups, "env"])
+            .arg(format!("LD_PRELOAD={}", self.path("fakecpu.so").display()))
+            .arg(format!("LD_LIBRARY_PATH={}", self.played.0.display()))
+            .arg(format!("PLAYED_GRAPH={}", self.path("graph.xml").display()))
+            .arg(format!("PATH={}:{path}", self.path("bin").display()))
+            .arg(format!("OUT={}", self.path("out").display()))
+            .arg(format!("LIMIT={LIMIT}"))
+            .arg(self.path("pack/first.sh"))
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn json(&self) -> Value {
+        let text = fs::read(self.path("out/first.json")).unwrap();
+        serde_json::from_slice(&text).unwrap()
+    }
+
+    /// Processes that still name this test's folder in their environment or command line.
+    fn left(&self) -> Vec<String> {
+        let ours = self.played.0.display().to_string();
+        let processes = fs::read_dir("/proc")
+            .unwrap()
+            .flatten()
+            .map(|entry| entry.path());
+        let numbered = processes.filter(|path| {
+            let name = path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            name.bytes().all(|digit| digit.is_ascii_digit())
+                && name != std::process::id().to_string()
+        });
+        let told = |path: &PathBuf| {
+            let text = |name| fs::read(path.join(name)).unwrap_or_default();
+            let all = [text("environ"), text("cmdline")].concat();
+            let all = String::from_utf8_lossy(&all).into_owned();
+            all.contains(&ours).then_some(all)
+        };
+        numbered.filter_map(|path| told(&path)).collect()
+    }
+}
+
+fn has_device_cgroups() -> bool {
+    Path::new("/sys/fs/cgroup/devices/devices.list").exists()
+}
+
+/// As `nvidia-smi topo -m` prints it.
+fn matrix(node: &Topology) -> String {
+    let nics = node.nics.iter().filter(|nic| nic.kind == NicKind::Verbs);
+    let nics: Vec<_> = nics
+        .filter_map(|nic| Some((&nic.name, nic.address?)))
+        .collect();
+    let devices: Vec<_> = node.gpus.iter().map(|gpu| gpu.address).collect();
+    let devices: Vec<_> = devices
+        .into_iter()
+        .chain(nics.iter().map(|nic| nic.1))
+        .collect();
+    let gpus = node.gpus.len();
+    let name = |at: usize| match at.checked_sub(gpus) {
+        Some(nic) => format!("NIC{nic}"),
+        None => format!("GPU{at}"),
+    };
+    let mut text = (0..devices.len()).fold(String::new(), |line, at| line + "\t" + &name(at));
+    text += "\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n";
+    for (row, from) in devices.iter().enumerate() {
+        text += &name(row);
+        for (column, to) in devices.iter().enumerate() {
+            match (row == column, row < gpus && column < gpus) {
+                (true, _) => text += "\t X ",
+                (_, true) => text += "\tNV18",
+                _ => write!(text, "\t{}", node.path_type(*from, *to)).unwrap(),
+            }
+        }
+        if row < gpus {
+            let numa = node.numa_node_of(*from).unwrap();
+            let cpus = &node.numa_node(numa).unwrap().cpus;
+            write!(text, "\t{cpus}\t{numa}\t\tN/A").unwrap();
+        }
+        text += "\n";
+    }
+    text += "\nLegend:\n\n  X    = Self\n\nNIC Legend:\n\n";
+    for (at, (name, _)) in nics.iter().enumerate() {
+        writeln!(text, "  NIC{at}: {name}").unwrap();
+    }
+    text
+}
+
+fn query(node: &Topology) -> String {
+    node.gpus.iter().fold("==============NVSMI LOG==============\n\n".to_string(), |text, gpu| {
+        let (model, uuid) = (gpu.model.as_ref().unwrap(), gpu.uuid.as_ref().unwrap());
+        let address = gpu.address.to_string().to_uppercase();
+        text + &format!(
+            "GPU 0000{address}\n    Product Name                          : {model}\n    Minor Number                          : {}\n    \
+             GPU UUID                              : {uuid}\n        GPU Link Info\n            PCIe Generation\n                \
+             Max                       : 5\n                Current                   : 1\n            Link Width\n                \
+             Max                       : 16x\n                Current                   : 16x\n\n",
+            gpu.minor.unwrap(),
+        )
+    })
+}
+
+fn list(node: &Topology) -> String {
+    let line = |(at, gpu): (usize, &nic_placement_core::topology::Gpu)| {
+        format!(
+            "GPU {at}: {} (UUID: {})\n",
+            gpu.model.as_ref().unwrap(),
+            gpu.uuid.as_ref().unwrap()
+        )
+    };
+    node.gpus.iter().enumerate().map(line).collect()
+}
+
+/// NCCL's dump names the GPUs of its communicator and its networks, which a file for NCCL leaves to it.
+fn as_dumped(node: &Topology, graph: &[u8]) -> String {
+    let mut text = String::from_utf8_lossy(graph).into_owned();
+    let mut put = |address: PciAddress, element: String| {
+        let begin = text.find(&format!("busid=\"{address}\"")).unwrap();
+        let end = begin + text[begin..].find("/>").unwrap();
+        text.replace_range(end..end + 2, &format!(">{element}</pci>"));
+    };
+    for (at, gpu) in node.gpus.iter().enumerate() {
+        let element = format!("<gpu dev=\"{at}\" sm=\"90\" rank=\"{at}\" gdr=\"1\"/>");
+        put(gpu.address, element);
+    }
+    for (at, nic) in node.nics.iter().enumerate() {
+        let net = format!(
+            "<net name=\"{}\" dev=\"{at}\" speed=\"400000\" port=\"1\" gdr=\"1\"/>",
+            nic.name
+        );
+        put(nic.address.unwrap(), format!("<nic>{net}</nic>"));
+    }
+    text
+}
+
+/// The cell of a GPU's row and a NIC's column says SYS.
+fn lying(matrix: String) -> String {
+    let mut lines: Vec<String> = matrix.lines().map(str::to_string).collect();
+    let mut cells: Vec<&str> = lines[3].split('\t').collect();
+    assert_eq!((cells[0], cells[9]), ("GPU2", "NODE"), "{matrix}");
+    cells[9] = "SYS";
+    lines[3] = cells.join("\t");
+    lines.join("\n") + "\n"
+}
+
+fn strings(of: &Value) -> Vec<&str> {
+    of.as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one.as_str().unwrap())
+        .collect()
+}
+
+#[track_caller]
+fn named<'v>(all: &'v Value, key: &str, name: &str) -> &'v Value {
+    let mut all_of = all.as_array().unwrap().iter();
+    let found = all_of.find(|one| one[key] == name);
+    found.unwrap_or_else(|| panic!("no `{name}` in {all}"))
+}
+
+#[test]
+fn the_first_hour_names_a_program_that_lies_and_one_that_hangs_and_asks_the_driver_in_each_way() {
+    let Some(first) = First::new("first-hour") else {
+        return;
+    };
+    let topology = platform::model(MACHINE).unwrap();
+    first.play(&topology, lying);
+    let begun = Instant::now();
+    let output = first.script().output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(begun.elapsed() < Duration::from_secs(LIMIT), "{said}");
+    assert_eq!(
+        output.status.code(),
+        Some(3),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(first.left(), Vec::<String>::new());
+    let result = first.json();
+    assert_eq!(
+        (&result["complete"], &result["played"]),
+        (&true.into(), &true.into())
+    );
+
+    // 1: the witnesses
+    let of = |name: &str| named(&result["witnesses"], "program", name);
+    for (name, facts) in [
+        ("nvidia-smi -L, word for word", 25),
+        ("nvidia-smi -q, word for word", 25),
+        ("nvidia-smi -q, imported", 17),
+        ("NCCL's dump, word for word", 24),
+        ("NCCL, imported", 9),
+    ] {
+        assert_eq!(of(name)["differences"], Value::Array(Vec::new()), "{name}");
+        assert!(of(name)["compared"].as_u64() >= Some(facts), "{}", of(name));
+    }
+    let lie = "nvidia-smi topo -m, word for word: GPU 2 to mlx5_0: NODE here, SYS there";
+    let imported = "nvidia-smi topo -m: GPU 2 to mlx5_0: NODE here, SYS there";
+    let hung = of("lspci")["not_tried"].as_str().unwrap();
+    assert!(hung.starts_with("`lspci` did not end within "), "{hung}");
+    assert_eq!(
+        of("lstopo, imported")["not_tried"],
+        "`lstopo-no-graphics` ended with 1"
+    );
+
+    // 2: the forms; the played driver takes no MIG instance of a GPU that has none
+    let form = |name: &str| named(&result["driver"]["forms"], "form", name);
+    let unlike = "MIG of a GPU without instances";
+    for one in result["driver"]["forms"].as_array().unwrap() {
+        let agrees = if one["form"] == unlike {
+            "differs"
+        } else {
+            "agrees"
+        };
+        assert_eq!(one["exec_verdict"], agrees, "{one}");
+        assert!(
+            one["plan_verdict"].is_null() || one["plan_verdict"] == agrees,
+            "{one}"
+        );
+    }
+    let devices = |name: &str| strings(&form(name)["driver"]).len();
+    let counts = [
+        "unset",
+        "empty",
+        "all UUIDs, reversed",
+        "ends at an unknown index",
+        "an unknown UUID",
+        "short UUID",
+    ];
+    assert_eq!(counts.map(devices), [8, 0, 8, 1, 0, 0]);
+    assert_eq!(
+        strings(&form("reversed indices")["exec"])[0],
+        "0000:df:00.0"
+    );
+
+    // 3: Slurm; a device cgroup only where this machine has one
+    let kinds = if has_device_cgroups() {
+        &["free", "constrained"][..]
+    } else {
+        &["free"]
+    };
+    for kind in kinds {
+        let steps = &result["slurm"][kind]["steps"];
+        let tasks = |name: &str| named(steps, "step", name)["tasks"].as_array().unwrap();
+        assert_eq!(tasks("a GPU for each task").len(), 8, "{steps}");
+        for task in steps
+            .as_array()
+            .unwrap()
+            .iter()
+            .flat_map(|step| step["tasks"].as_array().unwrap())
+        {
+            assert_eq!(task["driver"], task["ours"], "{task}");
+        }
+        let said = strings(&named(steps, "step", "a GPU for the task")["report"]);
+        assert!(
+            said[0].contains("gpu 0 0000:1b:00.0  nic mlx5_0:1 PIX"),
+            "{said:?}"
+        );
+    }
+    let bound = &named(
+        &result["slurm"]["free"]["steps"],
+        "step",
+        "all CPUs, bound near the GPU",
+    )["tasks"][0];
+    assert_eq!(
+        (&bound["cpus"], &bound["set_cpus"]),
+        (&"0-55,112-167".into(), &"0-55,112-167".into())
+    );
+    assert_eq!(strings(&bound["nics"]), ["mlx5_0:1"]);
+    if has_device_cgroups() {
+        let steps = &result["slurm"]["constrained"]["steps"];
+        let task = &named(steps, "step", "a task without a GPU")["tasks"][0];
+        assert_eq!(
+            (strings(&task["driver"]).len(), strings(&task["ours"]).len()),
+            (0, 0)
+        );
+    } else {
+        let why = result["slurm"]["constrained"]["not_tried"].as_str();
+        assert_eq!(why, Some("no cgroups are mounted here"));
+    }
+
+    // 4: copies and GPUDirect
+    for side in ["near", "default", "far"] {
+        let figures = &result["copies"]["figures"][side]["to_device_mb_s"];
+        assert!(figures[0].as_f64() > Some(1.0), "{}", result["copies"]);
+    }
+    let gpudirect = &result["gpudirect"];
+    assert_eq!(
+        (
+            &gpudirect["peer_mapping_override"],
+            &gpudirect["dma_buf"]["0000:1b:00.0"]
+        ),
+        (&true.into(), &true.into())
+    );
+
+    let expected = [lie, imported];
+    let differences = strings(&result["differences"]);
+    let others: Vec<&&str> = differences
+        .iter()
+        .filter(|of| !expected.contains(of))
+        .collect();
+    assert_eq!(differences.len() - others.len(), 2, "{differences:?}");
+    assert!(
+        others.iter().all(|of| of.contains("MIG-GPU-")) && others.len() == 2,
+        "{differences:?}"
+    );
+    assert!(
+        said.contains(&format!("differs: {lie}"))
+            && said.contains("the driver is played: this is no result"),
+        "{said}"
+    );
+
+    // what docs/results would hold
+    let sent: TrialReport = report::read(result["report"].to_string().as_bytes()).unwrap();
+    assert_eq!(
+        report::faults(&sent),
+        ["a program in it was played by a test"]
+    );
+    assert_eq!(sent.releases["NVIDIA"], "580.159.04");
+    let agree: usize = sent.ways.iter().map(|way| way.agree).sum();
+    assert!(agree > 60, "{sent:?}");
+    let refused = Command::new(first.root.join("tests/gpu/result.sh"))
+        .arg(first.path("out/first.json"))
+        .env("RESULTS", first.path("results"))
+        .output()
+        .unwrap();
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(
+        (refused.status.code(), first.path("results").exists()),
+        (Some(1), false),
+        "{why}"
+    );
+    assert!(why.contains("played"), "{why}");
+}
+
+#[test]
+fn a_first_hour_that_is_cut_off_leaves_what_it_found_and_no_process() {
+    let Some(first) = First::new("first-cut") else {
+        return;
+    };
+    first.play(&platform::model(MACHINE).unwrap(), |text| text);
+    let mut script = first.script().stdout(Stdio::null()).spawn().unwrap();
+    let begun = Instant::now();
+    let begins_with = |step: &str| {
+        fs::read_to_string(first.path("out/first.log")).is_ok_and(|log| log.contains(step))
+    };
+    while !begins_with("1: other programs") && begun.elapsed() < Duration::from_secs(30) {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    // `unshare`, machine.sh and first.sh became the process that heeds it
+    let pid = script.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-TERM", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert_eq!(script.wait().unwrap().code(), Some(1));
+    assert_eq!(first.left(), Vec::<String>::new());
+    let result = first.json();
+    assert_eq!(result["complete"], false);
+    assert_eq!(
+        result["machine"]["gpus"].as_array().unwrap().len(),
+        8,
+        "{result}"
+    );
+    assert!(first.path("out/raw.tar.gz").exists());
+}
