@@ -10,8 +10,7 @@ use super::request::{self, NodeOrMachine, PlanOptions};
 use super::{Failure, shortfalls};
 use nic_placement_core::diagnostic::Diagnostic;
 use nic_placement_core::plan::Plan;
-use nic_placement_core::step::Step;
-use nic_placement_core::topology::{Nic, PciAddress, Topology};
+use nic_placement_core::topology::{PciAddress, Topology};
 use nic_placement_fleet::doctor::gpus;
 use nic_placement_formats::{file, links};
 
