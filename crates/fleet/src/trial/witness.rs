@@ -49,7 +49,7 @@ impl Witness {
 }
 
 /// The key by which the GPUs of two pictures are matched.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub enum GpusBy {
     Address,
     /// the same; NCCL's dump has no host bridges, so that NODE is PHB, and no NIC whose ports are down
