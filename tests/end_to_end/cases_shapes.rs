@@ -67,7 +67,7 @@ fn the_one_it_opens(task: &Task) -> Option<usize> {
         .and_then(|open| open.first().copied())
 }
 
-/// One row of the table in docs/user-guide.md; all must be right with the plugin.
+/// One way to start tasks, of which docs/user-guide.md names some; all tasks must be right with the plugin.
 fn row(
     way: &str,
     without: &[Task],
