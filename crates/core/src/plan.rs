@@ -11,13 +11,13 @@ mod text;
 use crate::diagnostic::Diagnostic;
 use crate::gpus;
 use crate::libraries::{self, Evidence, Prepared, ReadFile};
-use crate::order;
 use crate::placement::{NodePlacement, Rail, TaskPlacement, Variable};
 use crate::policy::{self, strictness};
 use crate::step::{Step, Task};
 use crate::topology::{NicIndex, Scope, Topology};
 pub use crate::wish::Wish;
 use crate::wish::{Bind, Policy, Selection, Strictness};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 impl Wish {
@@ -115,10 +115,18 @@ impl Plan {
             .collect()
     }
 
-    /// The variables that a task's evidence must hold if the task has them, and `more`: sorted, each once.
-    pub fn evidence_variables(&self, more: &[&'static str]) -> Vec<&str> {
-        let names = self.prepared.names().chain(gpus::VARIABLES);
-        Vec::from_iter(order::set(names.chain(more.iter().copied())))
+    /// The variables that a task's evidence must hold if the task has them, and `more`: sorted.
+    pub fn evidence_variables(&self, more: &[&'static str]) -> Vec<Cow<'static, str>> {
+        let mut names: Vec<_> = libraries::NAMES.iter().copied().map(Cow::from).collect();
+        let templates = self.wish.admin.templates.iter();
+        let templates = templates.map(|template| template.name().to_string().into());
+        let more = gpus::VARIABLES.iter().chain(more).copied();
+        for name in more.map(Cow::from).chain(templates) {
+            if let Err(at) = names.binary_search(&name) {
+                names.insert(at, name);
+            }
+        }
+        names
     }
 }
 
