@@ -50,7 +50,7 @@ impl Plan {
         Plan::of(Arc::new(node), Arc::new(wish), step, read, &[])
     }
 
-    /// Decides in the step's process, or after it in a task, whose plan there had these rails.
+    /// Decides; in a task `were` has the rails of the step's plan.
     fn of(node: Arc<Topology>, wish: Arc<Wish>, step: Step, read: ReadFile, were: &[Rail]) -> Plan {
         let alone = step.alone_on_node.then(|| gpus::of_the_step(&node, &step));
         let map = policy::map_of(&node, &wish, alone.as_deref(), were);
@@ -147,7 +147,7 @@ impl TaskPlan<'_> {
         !self.placement.notes.shortfalls.is_empty() && self.plan.is_strict()
     }
 
-    /// True if the task got no NIC and the wish is not strict: only the node can lack something.
+    /// True if the task got no NIC and no strict word asks for one: the node lacks it, not the task.
     pub fn misses_nothing_of_its_own(&self) -> bool {
         self.placement.rails.is_empty() && self.plan.wish.strictness == Strictness::BestEffort
     }
