@@ -106,7 +106,7 @@ impl TaskRequest<'_> {
         let mut rails: Vec<(RailIndex, PathType)> = Vec::new();
         for &gpu in gpus {
             let reason = &self.map.gpu(gpu).reason;
-            // empty if nobody reads it (`Wish::wordless`)
+            // empty under `Wish::wordless`
             if gpus.len() == 1 && !reason.is_empty() {
                 self.reasons.push(reason.clone());
             }
