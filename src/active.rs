@@ -5,6 +5,7 @@ use nic_placement_core::placement::Strictness;
 use nic_placement_core::plan::Wish;
 use nic_placement_process::session::Session;
 use slurm_spank::SpankHandle;
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 pub(crate) static STEP: OnceLock<OfTasks> = OnceLock::new();
@@ -24,7 +25,7 @@ pub(crate) struct Active {
     /// `verbose` or `dry-run`: tasks print their placement
     pub(crate) reports: bool,
     /// sorted names of variables that a task reads
-    pub(crate) names: Vec<String>,
+    pub(crate) names: Vec<Cow<'static, str>>,
     pub(crate) threads_per_core: Option<usize>,
     /// pyxis follows nic-placement in plugstack.conf
     pub(crate) container_later: bool,

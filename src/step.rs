@@ -25,6 +25,7 @@ use nic_placement_process::{
 };
 use nic_placement_sys as sys;
 use slurm_spank::SpankHandle;
+use std::borrow::Cow;
 
 /// The file of pyxis, which runs tasks in containers: every task of the node gets the environment
 /// of the container that the first task started, over the variables of earlier plugins
@@ -79,7 +80,7 @@ fn step(spank: &SpankHandle) -> OfTasks {
         log::warn!("{CONTAINER_LATER}");
     }
     let session = session(spank, wish).map_err(|error| error.to_string());
-    let (mut names, mut threads_per_core) = (task::READ.to_vec(), None);
+    let (mut names, mut threads_per_core) = (task::READ.map(Cow::from).to_vec(), None);
     if let Ok(session) = &session {
         warn(&session.findings(&session.plan));
         names = session.plan.evidence_variables(&task::READ);
@@ -87,7 +88,7 @@ fn step(spank: &SpankHandle) -> OfTasks {
     }
     OfTasks::Placed(Active {
         reports,
-        names: names.into_iter().map(str::to_string).collect(),
+        names,
         threads_per_core,
         container_later,
         session,

@@ -11,13 +11,13 @@ mod text;
 use crate::diagnostic::Diagnostic;
 use crate::gpus;
 use crate::libraries::{self, Evidence, Prepared, ReadFile};
-use crate::order;
 use crate::placement::{NodePlacement, Rail, TaskPlacement, Variable};
 use crate::policy::{self, strictness};
 use crate::step::{Step, Task};
 use crate::topology::{NicIndex, Scope, Topology};
 pub use crate::wish::Wish;
 use crate::wish::{Bind, Policy, Selection, Strictness};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 impl Wish {
@@ -50,7 +50,7 @@ impl Plan {
         Plan::of(Arc::new(node), Arc::new(wish), step, read, &[])
     }
 
-    /// Decides in the step's process, or after it in a task, whose plan there had these rails.
+    /// Decides; in a task `were` has the rails of the step's plan.
     fn of(node: Arc<Topology>, wish: Arc<Wish>, step: Step, read: ReadFile, were: &[Rail]) -> Plan {
         let alone = step.alone_on_node.then(|| gpus::of_the_step(&node, &step));
         let map = policy::map_of(&node, &wish, alone.as_deref(), were);
@@ -111,10 +111,18 @@ impl Plan {
         [self.prepared.diagnostics(), self.map.diagnostics.clone()].concat()
     }
 
-    /// The variables that a task's evidence must hold if the task has them, and `more`: sorted, each once.
-    pub fn evidence_variables(&self, more: &[&'static str]) -> Vec<&str> {
-        let names = self.prepared.names().chain(gpus::VARIABLES);
-        Vec::from_iter(order::set(names.chain(more.iter().copied())))
+    /// The variables that a task's evidence must hold if the task has them, and `more`: sorted.
+    pub fn evidence_variables(&self, more: &[&'static str]) -> Vec<Cow<'static, str>> {
+        let mut names: Vec<_> = libraries::NAMES.iter().copied().map(Cow::from).collect();
+        let templates = self.wish.admin.templates.iter();
+        let templates = templates.map(|template| template.name().to_string().into());
+        let more = gpus::VARIABLES.iter().chain(more).copied();
+        for name in more.map(Cow::from).chain(templates) {
+            if let Err(at) = names.binary_search(&name) {
+                names.insert(at, name);
+            }
+        }
+        names
     }
 }
 
@@ -135,7 +143,7 @@ impl TaskPlan<'_> {
         !self.placement.notes.shortfalls.is_empty() && self.plan.is_strict()
     }
 
-    /// True if the task got no NIC and the wish is not strict: only the node can lack something.
+    /// True if the task got no NIC and no strict word asks for one: the node lacks it, not the task.
     pub fn misses_nothing_of_its_own(&self) -> bool {
         self.placement.rails.is_empty() && self.plan.wish.strictness == Strictness::BestEffort
     }

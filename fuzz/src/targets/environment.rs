@@ -159,10 +159,9 @@ pub fn work(data: &[u8]) -> Work<'_> {
                 },
             ));
             black_box(findings(plan, task, &given.present, &read));
-            black_box(libraries::withdrawal(
-                &plan.evidence_variables(&[]),
-                &given.present,
-            ));
+            let names = plan.evidence_variables(&[]);
+            let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+            black_box(libraries::withdrawal(&names, &given.present));
         });
     })
 }
@@ -261,7 +260,8 @@ fn inside(
         "the same step inside a step sets other values"
     );
     // and one that is not placed takes our values away, and no other
-    let names: Vec<&str> = plan.evidence_variables(&[]);
+    let names = plan.evidence_variables(&[]);
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
     let marker = marker(present);
     for variable in libraries::withdrawal(&names, &inner) {
         assert_eq!(variable.change, Change::Remove);

@@ -76,7 +76,6 @@ impl<'t> StepTasks<'t> {
         (0..self.len()).map(|id| self.mask(id).clone()).collect()
     }
 
-    /// The tasks with known NUMA nodes of their GPUs.
     pub fn with_known_gpus(&self) -> impl Iterator<Item = (usize, &NodeSet)> {
         let tasks = self.gpu_nodes.iter().enumerate();
         tasks.filter_map(|(id, nodes)| Some((id, nodes.as_ref()?)))

@@ -7,9 +7,7 @@ use super::marker::{self, Marker};
 use super::names::means;
 use super::template::Facts;
 use super::uniform::{self, NodeList};
-use super::{
-    Answer, Answering, LIBRARIES, Library, Present, Query, ReadFile, evidence, sockets, ucx,
-};
+use super::{Answer, Answering, LIBRARIES, Library, Present, Query, ReadFile, sockets, ucx};
 use crate::diagnostic::Diagnostic;
 use crate::order;
 use crate::placement::NodePlacement;
@@ -165,14 +163,6 @@ impl Prepared {
             .iter()
             .find(|(known, _)| *known == name)
             .map(|(_, claim)| claim.clone())
-    }
-
-    /// All variables that we read or change, some more than once.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.rows
-            .iter()
-            .map(|row| &*row.name)
-            .chain(evidence().map(|name| -> &str { name }))
     }
 
     /// Names in the user's or the admin's `env=` and `no-env=` of variables that no row sets.

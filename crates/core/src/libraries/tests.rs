@@ -307,18 +307,13 @@ fn no_variable_that_can_be_set_is_one_that_never_may() {
 
 #[test]
 fn every_variable_that_an_answer_rests_on_is_read_from_the_environment() {
-    let situation = Situation::new(PortState::Active).set("MINE={nic}");
-    let prepared = situation.prepared();
-    let names: Vec<&str> = prepared.names().collect();
-    for name in variables().chain([
-        "MINE",
-        marker::NAME,
-        "UCX_TLS",
-        "UCX_CONFIG_DIR",
-        "NCCL_CONF_FILE",
-        "HOME",
-    ]) {
-        assert!(names.contains(&name), "`{name}`");
+    let never = LIBRARIES.iter().filter_map(|of| of.never);
+    let known = variables().chain(evidence()).chain(never.map(|of| of.0));
+    let mut known: Vec<&str> = known.collect();
+    known.sort_unstable();
+    assert_eq!(NAMES, known);
+    for name in ["UCX_TLS", "UCX_CONFIG_DIR", "NCCL_CONF_FILE", "HOME"] {
+        assert!(NAMES.contains(&name), "`{name}`");
     }
 }
 

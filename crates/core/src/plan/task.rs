@@ -34,7 +34,7 @@ pub(super) fn placement(
     let by_local_id = || gpus::by_local_id(topology, step, &task, &gpus.own);
     let (mut notes, mut may_promise) = (Notes::default(), false);
     match wish.gpu {
-        // a task that sees one GPU at most needs no promise: `gpu=local-id` may be set for tasks that see more
+        // the word may be set for a whole job: with one GPU it changes nothing
         GpuUse::LocalId if gpus.own.len() < 2 => {}
         GpuUse::LocalId => match by_local_id() {
             Ok(all) => {
@@ -97,7 +97,7 @@ impl TaskRequest<'_> {
         self.task.denied_nics.contains(&self.map.rail(rail).nic)
     }
 
-    /// The rails of the task's GPUs in the GPUs' order, each once, at its nearest.
+    /// The rails of the task's GPUs, in the GPUs' order: each once, by its nearest path.
     fn rails_of_gpus(
         &mut self,
         gpus: &[GpuIndex],
@@ -106,7 +106,7 @@ impl TaskRequest<'_> {
         let mut rails: Vec<(RailIndex, PathType)> = Vec::new();
         for &gpu in gpus {
             let reason = &self.map.gpu(gpu).reason;
-            // it is empty where the wish is wordless
+            // empty under `Wish::wordless`
             if gpus.len() == 1 && !reason.is_empty() {
                 self.reasons.push(reason.clone());
             }
@@ -144,7 +144,7 @@ impl TaskRequest<'_> {
         if refused.is_empty() {
             return rails;
         }
-        // in rail order, whichever is the nearest: several GPUs that lack the same say the same
+        // in rail order: GPUs that lack the same rails then have the same sentence
         let refused = order::set(refused.into_iter().map(|(rail, _)| rail));
         let names: Vec<String> = refused
             .into_iter()
@@ -199,8 +199,7 @@ impl TaskRequest<'_> {
         rails.into_iter().map(|rail| (rail, path)).collect()
     }
 
-    /// NCCL numbers NICs by their place in one list for all tasks of a node, so the list must not depend on one
-    /// task's rights.
+    /// NCCL's list is one for all tasks of the node: it numbers NICs by their positions in it.
     fn warn_of_denied(&self) -> Option<String> {
         let is_rail = |nic: &&NicIndex| self.map.rails.iter().any(|rail| rail.nic == **nic);
         let denied = self.task.denied_nics.iter().filter(is_rail);

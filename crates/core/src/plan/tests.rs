@@ -241,10 +241,19 @@ fn a_task_is_asked_for_no_variable_that_only_the_judge_reads() {
         let plan = plan_of(words, false);
         let names = plan.evidence_variables(&[]);
         assert!(
-            names.contains(&"CUDA_VISIBLE_DEVICES") && names.is_sorted(),
+            names.contains(&"CUDA_VISIBLE_DEVICES".into()) && names.is_sorted(),
             "{names:?}"
         );
-        assert!(!names.contains(&"NCCL_BUFFSIZE"), "{names:?}");
+        assert!(!names.contains(&"NCCL_BUFFSIZE".into()), "{names:?}");
+    }
+    let mut plan = plan_of("closest", false);
+    let mut wish = Wish::clone(&plan.wish);
+    wish.admin.add("set=MINE={nic}").unwrap();
+    plan.wish = Arc::new(wish);
+    let names = plan.evidence_variables(&["SLURM_PROCID", "HOME"]);
+    assert!(names.is_sorted(), "{names:?}");
+    for name in ["MINE", "SLURM_PROCID", "HOME", "ROCR_VISIBLE_DEVICES"] {
+        assert!(names.contains(&name.into()), "`{name}`");
     }
 }
 

@@ -16,7 +16,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// The map without its GPUs.  Failed ports in `were` count as broken: they were rails when more
-/// worked.
+/// ports worked.
 pub(crate) fn judge(node: &Topology, selection: &Selection, were: &[Rail]) -> NodePlacement {
     let mut map = NodePlacement::default();
     for pattern in selection.include.iter().chain(&selection.exclude) {

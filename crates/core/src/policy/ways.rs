@@ -76,7 +76,7 @@ impl Ways {
         let mut connections = Connections::new(node, through, &rates);
         let mut kinds = Vec::with_capacity(gpus.len());
         for ((gpu, above_gpu), device) in gpus.iter().zip(&above_gpus).zip(&node.gpus) {
-            let mut of_gpu = Vec::with_capacity(rails.len());
+            let (mut of_gpu, has_c2c) = (Vec::with_capacity(rails.len()), device.has_c2c());
             for ((nic, above_nic), rate) in nics.iter().zip(&above_nics).zip(&rates) {
                 let Some(nic) = nic else {
                     let limit = rate * through.of(PathType::Sys) / 1000;
@@ -86,7 +86,7 @@ impl Ways {
                 };
                 let meeting = node.meeting(gpu, nic);
                 let lets_through = match meeting.kind {
-                    PathType::Phb | PathType::Node if device.has_c2c() => 1000,
+                    PathType::Phb | PathType::Node if has_c2c => 1000,
                     kind => through.of(kind),
                 };
                 let crossing = meeting.crossing;
@@ -128,7 +128,7 @@ impl Ways {
         self.rates_known.then_some(mbps)
     }
 
-    /// Of these rails the one that gives the GPU most; of equals the nearest, of these the first.
+    /// The rail that gives the GPU most; of equals the nearest, then the first.
     pub(crate) fn best(
         &self,
         gpu: GpuIndex,

@@ -70,7 +70,6 @@ impl<'p> Solved<'p> {
         self.load.paths(rail)
     }
 
-    /// The least share of any GPU.
     pub(crate) fn worst_mbps(&self) -> u64 {
         self.shares.iter().copied().min().unwrap_or(0)
     }

@@ -7,8 +7,7 @@ use super::load::Load;
 use super::problem::{KINDS, Problem};
 use std::cmp::Reverse;
 
-/// GPU after GPU the nearest rail, of these that with the fewest users so far: the rule of other
-/// programs.
+/// Each GPU in turn takes its nearest rail, of equals the least used so far: other programs' rule.
 pub(super) fn nearest(problem: &Problem) -> Solved<'_> {
     let given = given(problem);
     let mut users = vec![0; problem.rails()];
