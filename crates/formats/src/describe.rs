@@ -100,11 +100,10 @@ pub fn root_of(source: &NodeSource) -> Option<Root> {
         }
         NodeSource::Topology(path) => {
             let bytes = contents(path).ok()?;
-            let is_captured = format_of(&bytes) == Ok(FileFormat::Sysfs);
-            captured(&bytes)
-                .ok()
-                .filter(|_| is_captured)
-                .map(Root::manifest)
+            match format_of(&bytes) {
+                Ok(FileFormat::Sysfs) => captured(&bytes).ok().map(Root::manifest),
+                _ => None,
+            }
         }
         NodeSource::Machine(_) => None,
     }

@@ -3,6 +3,7 @@
 
 use super::facts::{Class, Inventory, Key};
 use super::hostlist::compressed;
+use super::report::to_json;
 use super::{Audit, Shape};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -104,7 +105,7 @@ impl Audited {
             bad_count,
             bad,
         };
-        crate::to_json(&answer)
+        to_json(&answer)
     }
 
     pub fn is_clean(&self) -> bool {
@@ -331,4 +332,14 @@ impl Audit {
             _ => key.subject.clone(),
         }
     }
+}
+
+/// The value that more than half of them have.
+pub(crate) fn majority<T: Ord + Copy>(values: impl Iterator<Item = T>) -> Option<T> {
+    let mut values = Vec::from_iter(values);
+    values.sort_unstable();
+    // more than half of a sorted list hold its middle
+    let middle = *values.get(values.len() / 2)?;
+    let count = values.iter().filter(|value| **value == middle).count();
+    (count * 2 > values.len()).then_some(middle)
 }

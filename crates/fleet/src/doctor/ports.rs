@@ -4,7 +4,7 @@
 
 use super::facts::{HostFacts, Interface};
 use super::{Examined, Verdicts, advice, fail, listed, note, ok, or_ok, warn};
-use crate::majority;
+use crate::audit::kinds::majority;
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::placement::Rail;
 use nic_placement_core::policy::gbps;

@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::names::{NodeCables, PortKey, are_names};
-use crate::majority;
+use crate::audit::kinds::majority;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 

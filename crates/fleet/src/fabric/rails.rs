@@ -9,6 +9,7 @@ use super::faults::{CableFault, Faults};
 use super::kinds::{CableKind, CableLayout, CablePlace, Rails, rails};
 use super::names::{NameBook, NodeNames, natural, nodes};
 use crate::audit::hostlist::compressed;
+use crate::audit::report::to_json;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -167,7 +168,7 @@ impl FabricRails {
             rails: self,
             unread,
         };
-        crate::to_json(&answer)
+        to_json(&answer)
     }
 }
 

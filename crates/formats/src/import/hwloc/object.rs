@@ -45,7 +45,7 @@ impl OsTypes {
     }
 }
 
-pub struct Object<'d> {
+pub(super) struct Object<'d> {
     /// its place among the objects
     pub index: usize,
     /// its `type` (`hwloc_obj_type_t`)
@@ -124,7 +124,7 @@ pub fn children<'d>(
     all.filter(move |child| child.has_tag_name(name))
 }
 
-pub struct Objects<'d> {
+pub(super) struct Objects<'d> {
     pub version: u32,
     pub root: Node<'d, 'd>,
     /// each object after the one around it
