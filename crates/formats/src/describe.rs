@@ -27,7 +27,7 @@ pub fn read_node(
     describe(path, &bytes, scope).map_err(|problem| NoTopology::Bad(path.clone(), problem))
 }
 
-/// The GPUs of a file of `rocm-smi` or `amd-smi`, and the NICs of one of `rdma link` or `ibdev2netdev`.
+/// GPUs of `rocm-smi` or `amd-smi`, and NICs of `rdma link` or `ibdev2netdev`.
 pub fn read_with_links(gpus: &str, links: &str) -> Result<(Topology, Vec<Diagnostic>), NoTopology> {
     let bad = |problem| NoTopology::Bad(format!("{gpus}` and `{links}"), problem);
     let (text, beside) = (contents(gpus)?, contents(links)?);
@@ -66,7 +66,7 @@ fn standard_input() -> Result<Vec<u8>, String> {
     READ.get_or_init(read).clone()
 }
 
-/// Refuses packed bytes, and turns UTF-16 with its mark, as PowerShell writes it, into UTF-8.
+/// Refuses packed bytes; UTF-16 with its mark, as PowerShell writes it, becomes UTF-8.
 fn plain(bytes: Vec<u8>) -> Result<Vec<u8>, String> {
     let unit: fn([u8; 2]) -> u16 = match bytes.as_slice() {
         [0x1f, 0x8b, ..] => return Err(unpack("gzip", "zcat")),
@@ -165,7 +165,7 @@ pub fn format_of(bytes: &[u8]) -> Result<FileFormat, String> {
     })
 }
 
-/// True if a number follows this word anywhere, as in a matrix' `GPU0`.  Prose has the word alone.
+/// As in a matrix' `GPU0`: prose has the word alone.
 fn has_number(bytes: &[u8], word: &[u8]) -> bool {
     bytes
         .windows(word.len() + 1)

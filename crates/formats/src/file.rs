@@ -58,7 +58,7 @@ fn one_line(name: &str) -> String {
     }
 }
 
-/// The CPUs of a core, or of several cores in a row whose numbers differ by `step`.
+/// A core's CPUs, or those of cores in a row whose numbers differ by `step`.
 struct Row {
     package: u32,
     core: u32,
@@ -102,7 +102,7 @@ fn rows(pus: &[Pu]) -> Value {
     rows.collect()
 }
 
-/// The positive number by which each member of `high` exceeds its counterpart in `low`.
+/// The positive step from `low` to `high`, if all members have it.
 fn step_between(low: &Bitmap, high: &Bitmap) -> Option<u32> {
     let step = high.first()?.checked_sub(low.first()?)?;
     let same = low.iter().map(|low| low + step).eq(high.iter());

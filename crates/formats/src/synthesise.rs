@@ -15,7 +15,7 @@ use nic_placement_node::discover::manifest::{Entry, Manifest};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// The tree that shows `topology`.  GPUs and NICs whose PCI function the topology does not describe are left out.
+/// GPUs and NICs whose PCI function is not described are left out.
 pub fn synthesise(topology: &Topology) -> Manifest {
     let mut tree = Tree::default();
     tree.file("sys/devices/virtual/dmi/id", "product_name", &topology.name);
@@ -129,7 +129,7 @@ impl Tree {
     }
 }
 
-/// The compute driver's nodes: one for each NUMA node, then one for each AMD GPU or partition.
+/// One for each NUMA node, then one for each AMD GPU or partition.
 fn compute_nodes(tree: &mut Tree, topology: &Topology) {
     let gpus = topology.gpus.iter();
     let mut gpus: Vec<&Gpu> = gpus.filter(|gpu| gpu.vendor == GpuVendor::Amd).collect();
@@ -156,8 +156,8 @@ fn compute_nodes(tree: &mut Tree, topology: &Topology) {
     }
 }
 
-/// The routing table: default route and networks of verbs devices, below a bond where the route is
-/// not the interface's own.
+/// Default route and networks of verbs devices, below a bond where the route is not the
+/// interface's own.
 fn routes(tree: &mut Tree, topology: &Topology) {
     let mut rows = String::new();
     let is_verbs = |nic: &&Nic| matches!(nic.kind, NicKind::Verbs | NicKind::Efa);
@@ -371,7 +371,7 @@ fn verbs(tree: &mut Tree, parent: &str, nic: &Nic) {
     }
 }
 
-/// Adds the facts of `topology` that sysfs cannot show, as files below [`described::PLACE`].
+/// Facts that sysfs cannot show, below [`described::PLACE`].
 fn describe(topology: &Topology, tree: &mut Tree) {
     let mut list = |name: &str, lines: Vec<String>| {
         tree.list(described::PLACE, name, lines.into_iter(), "\n");

@@ -13,7 +13,7 @@ use nic_placement_core::topology::{CpuSet, GpuIndex, PathType, PciAddress};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Grows by one when a field changes its meaning or is removed, not with new fields.
+/// Grows when a field changes its meaning or goes, not with new fields.
 pub const VERSION: u32 = 1;
 
 #[derive(Serialize)]

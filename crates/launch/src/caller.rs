@@ -22,7 +22,7 @@ pub fn has_the_hosts_users() -> bool {
     is_of_the_host(&Root::live().read("proc/self/uid_map").unwrap_or_default())
 }
 
-/// True if users have the same numbers as on the host; also where the kernel has no user namespaces.
+/// True also where the kernel has no user namespaces.
 fn is_of_the_host(map: &str) -> bool {
     map.is_empty() || map.split_whitespace().eq(["0", "0", "4294967295"])
 }

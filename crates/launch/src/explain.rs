@@ -23,7 +23,7 @@ impl Explain for Plan {
     }
 }
 
-/// All pairs of one GPU: its own NICs, then the others in rail order, then those that may not be chosen.
+/// Its own NICs, then the others in rail order, then those that may not be chosen.
 pub fn pairs(node: &Topology, map: &NodePlacement, wish: &Wish, gpu: GpuIndex) -> Vec<Pair> {
     let rails_of = |gpu: &GpuPlacement| gpu.choices.iter().map(|choice| choice.rail.0).collect();
     let rails_of: Vec<RailSet> = map.gpus.iter().map(rails_of).collect();

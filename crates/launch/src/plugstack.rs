@@ -125,7 +125,7 @@ pub const USUAL: &str = "/etc/slurm/slurm.conf";
 /// In builds from source: configure's default, and one that guides name.
 const BUILT: [&str; 2] = ["/usr/local/etc/slurm.conf", "/opt/slurm/etc/slurm.conf"];
 
-/// Folders of plugins that are named without one; `None` if slurm.conf does not say.
+/// `None` if slurm.conf does not say.
 pub fn plugin_folders(variable: impl Fn(&str) -> Option<OsString>) -> Option<Vec<PathBuf>> {
     let slurm_conf = found_slurm_conf(variable);
     let folders = value_of(&text(&slurm_conf).ok()?, "PluginDir")?;

@@ -188,7 +188,7 @@ fn left_out(here: &Agreement, usual: &Agreement) -> Vec<String> {
     only_here.chain(only_there).collect()
 }
 
-/// The rails here in the order of the others' subnets, where each subnet is that of one rail.
+/// In the order of the others' subnets, where each is that of one rail.
 fn by_subnets<'a>(here: &'a [RailWord], usual: &[RailWord]) -> Option<Vec<&'a RailWord>> {
     let of: BTreeMap<&str, &RailWord> = here
         .iter()

@@ -16,7 +16,7 @@ fn parts(name: &str) -> Option<(&str, &str, &str)> {
     (digits.len() <= MOST_DIGITS).then(|| (&name[..start], digits, &name[end..]))
 }
 
-/// The names in one list, in order of their numbers; `scontrol show hostnames` takes it apart.
+/// `scontrol show hostnames` takes it apart.
 pub fn compressed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names: BTreeSet<&str> = names.into_iter().collect();
     // `10` is of the same series as `08` where there is one, else of that of `8`

@@ -87,7 +87,7 @@ pub struct Bad {
 impl Audited {
     /// `bad` are the first of `bad_count` pieces of the input that are no reports.
     pub fn to_json(&self, bad_count: usize, bad: &[Bad]) -> String {
-        /// Grows by one when a field changes its meaning or is removed, not with new fields.
+        /// Grows when a field changes its meaning or goes, not with new fields.
         const VERSION: u32 = 1;
         #[derive(Serialize)]
         struct Answer<'a> {
@@ -311,7 +311,7 @@ impl Audit {
             .collect()
     }
 
-    /// The subject of a fact, with the NIC's name on most nodes of the kind, else on the node.
+    /// With the NIC's name on most nodes of the kind, else on the node.
     fn subject(&self, key: &Key, shape: &Shape, usual: &Usual) -> String {
         let name = || {
             let key = Key {

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 pub const FORMAT: &str = "nic-placement check";
-/// Grows by one when a field changes its meaning or is removed, not with new fields. Version 1
-/// called `fail` `wrong`.
+/// Grows when a field changes its meaning or goes, not with new fields. Version 1 called `fail`
+/// `wrong`.
 pub const VERSION: u64 = 2;
 const READ: [u64; 2] = [1, VERSION];
 

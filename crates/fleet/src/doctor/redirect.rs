@@ -45,7 +45,7 @@ pub fn pairs<'a>(subject: &'a Examined) -> Vec<GpuWithNic<'a>> {
     pairs
 }
 
-/// The bridges between two functions, below the lowest one above both, if there is one.
+/// Below the lowest one above both, if there is one.
 pub fn bridges_between(node: &Topology, a: PciAddress, b: PciAddress) -> Option<Vec<PciAddress>> {
     let (of_a, of_b) = (node.pci.ancestors(a).0, node.pci.ancestors(b).0);
     let common = of_a.iter().find(|bridge| of_b.contains(bridge))?;

@@ -105,7 +105,7 @@ impl CableKind<'_> {
         }
     }
 
-    /// The NICs of slots by their rails. `None` if the configuration file cannot name them.
+    /// `None` if the configuration file cannot name them.
     pub fn order(&self, mut slots: Vec<(usize, usize)>, nodes: &[&NodeCables]) -> Option<String> {
         slots.sort_unstable();
         let nics: Vec<&str> = slots
@@ -243,7 +243,7 @@ pub fn rails<'a>(nodes: &'a [NodeCables<'a>]) -> Rails<'a> {
         // nodes without GPUs beside nodes with GPUs make no rails
         let has_gpus = kind.nodes.iter().any(|node| !node.rails.is_empty());
         let has_rails = matches!(layout, CableLayout::RailOptimised | CableLayout::Grouped(_));
-        // servers of a file system or a subnet manager may have a few NICs, on rails or on switches of their own
+        // servers of a file system may have a few NICs, on rails or on switches of their own
         let has_all = [0, classes.len()].contains(&found.nics.len());
         let may_be_new = has_all && (has_gpus || !are_gpus_known);
         let mut taken: BTreeSet<usize> = BTreeSet::new();
@@ -282,7 +282,7 @@ pub fn rails<'a>(nodes: &'a [NodeCables<'a>]) -> Rails<'a> {
     found
 }
 
-/// The layout of a kind, and its classes without those for storage and management.
+/// Without the classes of storage and management.
 fn classes<'a>(kind: &CableKind<'a>) -> (CableLayout, Classes<'a>) {
     const NONE: (CableLayout, Classes) = (CableLayout::NotRecognised, Classes::new());
     // for each switch, how many more cables of each slot are right there than elsewhere

@@ -110,7 +110,7 @@ pub(super) struct NodeCables<'a> {
     pub(super) ports: Vec<(PortKey, CableEnds<'a>)>,
     pub(super) rails: BTreeSet<PortKey>,
     pub(super) is_ethernet: bool,
-    /// true if its NICs are named as on the node. An LLDP agent hears on all interfaces, not only on RDMA devices.
+    /// true if its NICs have the node's names; an LLDP agent hears on other interfaces too
     pub(super) has_own_names: bool,
 }
 

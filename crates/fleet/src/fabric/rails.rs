@@ -150,9 +150,9 @@ impl FabricRails {
         }
     }
 
-    /// Versioned JSON for programs. `unread` has the reason for each input that could not be read.
+    /// `unread` has the reasons for inputs that could not be read.
     pub fn to_json(&self, unread: &[String]) -> String {
-        /// Grows by one when a field changes its meaning or is removed, not with new fields.
+        /// Grows when a field changes its meaning or goes, not with new fields.
         const VERSION: u32 = 1;
         #[derive(Serialize)]
         struct Answer<'a> {
@@ -380,7 +380,7 @@ fn by_switches(rails: &Rails) -> Option<AdvisedLine> {
     ))
 }
 
-/// The facts of one node's NICs: the subject in its report, what about it, its value.
+/// Subject in the report, attribute, value.
 pub type CableFacts = Vec<(String, String, String)>;
 
 /// The place of each NIC for `audit`: by rails, which are the same in each pod.

@@ -76,8 +76,7 @@ impl Comparison {
     }
 }
 
-/// Paths of all pairs, devices that one picture lacks, NUMA nodes of GPUs. NICs are matched by
-/// name.
+/// Paths of all pairs, devices that one picture lacks, NUMA nodes of GPUs; NICs by name.
 pub fn compare(ours: &Topology, theirs: &Topology, by: GpusBy) -> (usize, Vec<Disagreement>) {
     let mut all = Comparison::default();
     all.add(|| "GPUs".to_string(), ours.gpus.len(), theirs.gpus.len());

@@ -56,7 +56,7 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
     Ok((topology, diagnostics))
 }
 
-/// The host's name, else the product's, in characters that a topology's name may have.
+/// The host's name, else the product's, in a topology name's characters.
 fn machine_name(file: &Objects) -> String {
     let said = ["HostName", "DMIProductName"]
         .into_iter()

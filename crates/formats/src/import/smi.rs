@@ -115,7 +115,7 @@ fn fill(matrix: &Matrix, lines: &[text::TextLine], to: &mut Imported) -> Result<
     Ok(())
 }
 
-/// The NUMA node of a NIC: that of the nearest GPUs whose node is known, unless they are at SYS.
+/// That of the nearest GPUs whose node is known, unless they are at SYS.
 fn nic_node(column: &[PathType], gpus: &[Affinity], name: &str, to: &mut Imported) -> Option<u32> {
     let known = column.iter().zip(gpus);
     let known = known.filter_map(|(&kind, gpu)| Some((kind, gpu.node()?)));

@@ -89,7 +89,7 @@ pub fn of_gpu(scene: &Scene, index: GpuIndex) -> Card {
     Card { class, tip, lines }
 }
 
-/// Name and rate, address and interfaces; a line for each port of several.  A NIC that no GPU is given has one line.
+/// A NIC that no GPU is given has one line.
 pub fn of_nic(scene: &Scene, index: NicIndex) -> Card {
     let (nic, placement) = (scene.topology.nic(index), scene.placement);
     let left_out = placement.excluded.iter();

@@ -86,7 +86,7 @@ fn depth(place: &NodePlace) -> usize {
     inner.map(|inner| 1 + depth(inner)).max().unwrap_or(0)
 }
 
-/// The column of GPUs counts from 0: on several machines their numbers are not the order of NUMA nodes.
+/// GPUs count from 0 downwards: on several machines that is not the order of NUMA nodes.
 fn in_order_of_gpus(place: &mut NodePlace) {
     place
         .places
@@ -331,8 +331,8 @@ impl Canvas<'_> {
         }
     }
 
-    /// Draws GPUs that use the same NICs as one line with branches, where curves would be too
-    /// many; returns the other pairs.
+    /// Draws GPUs that use the same NICs as one line with branches, where curves are too many;
+    /// returns the other pairs.
     fn crowds(&mut self, drawn: Vec<Drawn>) -> Vec<Drawn> {
         let mut nics_of: BTreeMap<GpuIndex, BTreeSet<NicIndex>> = BTreeMap::new();
         for Drawn { pair, .. } in &drawn {

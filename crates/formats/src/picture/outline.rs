@@ -37,7 +37,7 @@ pub struct NodePlace {
     pub places: Vec<NodePlace>,
 }
 
-/// The whole node.  Every GPU and every NIC stands in exactly one place.
+/// The whole node: every GPU and every NIC stands in exactly one place.
 pub fn outline(topology: &Topology) -> NodePlace {
     let mut node = NodePlace::new(PlaceKind::Node);
     let sockets = sockets(topology);

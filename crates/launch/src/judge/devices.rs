@@ -5,7 +5,7 @@ use super::lists::entries;
 use super::{Checked, entries_in_doubt, space_in, when};
 use nic_placement_core::diagnostic::Shown;
 
-/// Names the fault of an entry that is the whole name of a device, with or without a port.
+/// For a whole name of a device, with or without a port.
 fn unknown_device(checked: &Checked, entry: &str, device: &str) -> Option<String> {
     let port = entry.split_once(':').map(|(_, port)| port);
     let Some(nic) = checked.verbs().find(|nic| nic.name == device) else {
@@ -24,8 +24,8 @@ fn unknown_device(checked: &Checked, entry: &str, device: &str) -> Option<String
     })
 }
 
-/// Entries of whole names of verbs devices: none with a range or a star, and none on a node
-/// without such devices.
+/// Whole names of verbs devices: none with a range or a star, and none on a node without such
+/// devices.
 fn whole_names<'l>(checked: &Checked, list: &'l str) -> impl Iterator<Item = &'l str> {
     let list = if checked.has_verbs() { list } else { "" };
     let entries = entries(list.strip_prefix('^').unwrap_or(list));

@@ -25,7 +25,7 @@ use rank::{Numbering, gpu_by_rank};
 
 pub const PARTITION: &str = "SLURM_JOB_PARTITION";
 
-/// The node's lists, which a placed step makes from the node alone: they name the NICs that it uses.
+/// Lists that a placed step makes from the node alone: they name the NICs that it uses.
 const LISTS_OF_THE_NODE: [&str; 2] = ["NCCL_IB_HCA", "NVSHMEM_HCA_LIST"];
 
 /// A process's own words beat the variable, as srun's option does.
@@ -123,8 +123,8 @@ impl LaunchedProcess {
     }
 }
 
-/// True if no CPU is near the process's one GPU, and no earlier GPU that it sees is on that NUMA
-/// node.
+/// True if no CPU is near the process's one GPU, and that is the first of its NUMA node that it
+/// sees.
 fn is_first_far(node: &Topology, seen: &Claim, claim: &Claim, cpus: &CpuSet) -> bool {
     let [gpu] = claim.gpus.as_slice() else {
         return false;

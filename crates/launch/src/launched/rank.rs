@@ -261,14 +261,13 @@ fn are_slurms(values: &Present) -> bool {
     application.is_some() && step().as_ref() == application
 }
 
-/// Is this the number of Slurm's task, and the count that of Slurm's tasks on the node?
 fn is_slurms(values: &Present, rank: &Rank) -> bool {
     number(values, SLURM) == Some(rank.number)
         && rank.of.is_some()
         && rank.of == slurms_count(values)
 }
 
-/// Is this the number that a launcher other than Slurm gave, among as many?  To be the only one says nothing.
+/// To be the only one says nothing.
 fn is_of(values: &Present, rank: &Rank, launcher: &LauncherKind) -> bool {
     launcher.local != SLURM
         && rank.of.is_some_and(|of| of > 1)

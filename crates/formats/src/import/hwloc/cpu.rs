@@ -29,7 +29,7 @@ pub fn processor(file: &Objects) -> Option<Processor> {
     crate::import::processor(arch, info("CPUVendor"), family, model)
 }
 
-/// An object's usable CPUs.  Version 1 lists offline CPUs too, and lists the online ones separately.
+/// Version 1 lists offline CPUs too, and the online ones apart.
 fn usable_cpus(object: &Object) -> Result<CpuSet> {
     let cpus = object.set("cpuset")?.unwrap_or_default();
     Ok(match object.set("online_cpuset")? {
@@ -87,7 +87,7 @@ pub fn numa_nodes(file: &Objects, to: &mut Imported) -> Result<()> {
     Ok(())
 }
 
-/// The kernel's numbers of objects of one kind; their order if a number is missing or repeated.
+/// The kernel's numbers; the file's order if one is missing or repeated.
 fn numbers(
     file: &Objects,
     objects: &BTreeSet<usize>,

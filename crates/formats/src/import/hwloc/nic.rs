@@ -43,7 +43,7 @@ impl<'o> Card<'o> {
         }
     }
 
-    /// The NICs of this card by their names; `None` for a name that no library's variable could hold.
+    /// By their names; `None` for one that no library's variable could hold.
     fn nics(&self, function: Option<&PciFunction>) -> Vec<(&'o str, Option<Nic>)> {
         let names = self.interfaces.iter().map(|object| name_of(object));
         let netdevs: BTreeSet<&str> = names.filter(|name| DeviceName::is_one(name)).collect();

@@ -6,7 +6,7 @@ use nic_placement_core::topology::{Bitmap, CpuSet};
 use roxmltree::{Document, Node};
 use std::collections::BTreeMap;
 
-/// The type of an OS device (`hwloc_obj_osdev_type_t`), as far as it matters here.
+/// As far as it matters here (`hwloc_obj_osdev_type_t`).
 #[derive(Clone, Copy, Default)]
 pub struct OsTypes {
     pub gpu: bool,
@@ -15,7 +15,7 @@ pub struct OsTypes {
 }
 
 impl OsTypes {
-    /// Versions 1 and 2 number the types; version 3 has a bit for each, since a device may have several.
+    /// Numbers in versions 1 and 2; a bit for each in version 3, since a device may have several.
     fn of(text: &str, version: u32) -> OsTypes {
         let text = text.trim();
         match text.parse::<u32>() {

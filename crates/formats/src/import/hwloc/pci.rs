@@ -156,7 +156,7 @@ impl<'f> Bus<'f> {
         })
     }
 
-    /// The CPUs near a device: those of the innermost object around it that is no I/O object.
+    /// Those of the innermost object around a device that is no I/O object.
     fn locality(&self, index: usize) -> Result<Option<CpuSet>> {
         for above in self.file.ancestors(index) {
             let object = &self.file.objects[above];

@@ -211,7 +211,7 @@ impl MatrixRow {
     }
 }
 
-/// The position of a row's label among the words of a line: before the first cell.
+/// A row's label is before the first cell.
 fn row_label(words: &[&str], columns: &[String]) -> Option<usize> {
     let is_column = |word: &str| columns.iter().any(|label| label == word);
     (0..words.len().saturating_sub(1).min(MAX_PREFIX)).find(|&at| {
@@ -304,7 +304,7 @@ impl Matrix {
         words.into_iter().collect()
     }
 
-    /// The numbers of the GPUs, ascending, and the labels of the NICs in the order of the columns.
+    /// The GPUs' numbers, ascending, and the NICs' labels in the order of the columns.
     pub fn devices(&self, to: &mut Imported) -> Result<(Vec<u8>, Vec<&str>)> {
         let bad = |problem: String| Err(BadText::new(self.line, problem));
         let (mut gpus, mut nics, mut others) = (Vec::new(), Vec::new(), Vec::new());

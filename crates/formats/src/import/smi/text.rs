@@ -85,7 +85,7 @@ pub fn lines(text: &str) -> Result<Vec<TextLine>> {
     Ok(lines)
 }
 
-/// The line without escape sequences, control characters, and quotes or fences at its ends.
+/// Without escape sequences, control characters, and quotes or fences at its ends.
 fn clean(line: &str) -> String {
     let mut text = String::with_capacity(line.len());
     let mut rest = line;

@@ -49,7 +49,7 @@ impl Places {
         places
     }
 
-    /// The functions below a CPU or a switch, in PCI order, as NCCL keeps it (NVIDIA/nccl issue 820).
+    /// In PCI order, as NCCL keeps it (NVIDIA/nccl issue 820).
     pub fn below(&self, above: Above) -> Vec<PciAddress> {
         let below = self.below.get(&above).into_iter().flatten();
         below.copied().collect()
