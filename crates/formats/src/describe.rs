@@ -190,8 +190,13 @@ pub fn describe_as(
         }
         FileFormat::NodeFile => {
             let node = cache::from_bytes(bytes, provenance).map_err(|bad| bad.to_string())?;
-            let finding = format!("a node file, written {}", node.stamp.time);
-            Ok((node.topology, vec![Diagnostic::new(name, finding)]))
+            Ok((
+                node.topology,
+                vec![Diagnostic::new(
+                    name,
+                    format!("a node file, written {}", node.stamp.time),
+                )],
+            ))
         }
         FileFormat::Json => Ok((
             file::from_json(text()?, provenance).map_err(|bad| bad.to_string())?,

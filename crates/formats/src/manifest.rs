@@ -178,12 +178,14 @@ fn check_nesting(manifest: &Manifest) -> Result<(), BadText> {
         .filter(|(_, entry)| !matches!(entry, Entry::Directory))
     {
         if let Some(below) = first_below(manifest, path) {
-            let problem = format!(
-                "`{}` lies below `{}`, which is no directory",
-                cut(below),
-                cut(path)
-            );
-            return Err(BadText::new(0, problem));
+            return Err(BadText::new(
+                0,
+                format!(
+                    "`{}` lies below `{}`, which is no directory",
+                    cut(below),
+                    cut(path)
+                ),
+            ));
         }
     }
     Ok(())

@@ -147,8 +147,9 @@ fn compute_nodes(tree: &mut Tree, topology: &Topology) {
         let uuid = gpu.uuid.as_ref().and_then(|uuid| uuid.strip_prefix("GPU-"));
         let id = uuid.and_then(|digits| u64::from_str_radix(digits, 16).ok());
         let id = id.map(|id| format!("\nunique_id {id}"));
-        let text = format!("simd_count 4\nlocation_id {location}\ndomain {}", at.domain);
-        text + &minor.unwrap_or_default() + &id.unwrap_or_default()
+        format!("simd_count 4\nlocation_id {location}\ndomain {}", at.domain)
+            + &minor.unwrap_or_default()
+            + &id.unwrap_or_default()
     });
     for (index, text) in cpus.chain(gpus).enumerate() {
         let directory = format!("sys/devices/virtual/kfd/kfd/topology/nodes/{index}");

@@ -177,10 +177,12 @@ impl PluginLines {
         if self.looked_at > MOST_FILES {
             // said once: what stands behind it is no news
             if self.looked_at == MOST_FILES + 1 {
-                let finding = format!(
-                    "more than {MOST_FILES} files include each other: the others are not read"
-                );
-                self.findings.push(Diagnostic::new(shown, finding));
+                self.findings.push(Diagnostic::new(
+                    shown,
+                    format!(
+                        "more than {MOST_FILES} files include each other: the others are not read"
+                    ),
+                ));
             }
             return;
         }

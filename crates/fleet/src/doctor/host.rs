@@ -67,8 +67,12 @@ pub fn machine(subject: &Examined) -> Verdicts {
         return match gpus {
             Some(of_the_product) if here < *of_the_product => {
                 let has = counted(here, "GPU");
-                let text = format!("{has}, and machines of its product name have {of_the_product}");
-                vec![warn(text).about("GPUs")]
+                vec![
+                    warn(format!(
+                        "{has}, and machines of its product name have {of_the_product}"
+                    ))
+                    .about("GPUs"),
+                ]
             }
             _ => Vec::new(),
         };
@@ -220,11 +224,13 @@ pub fn uverbs_access(subject: &Examined) -> Verdicts {
     let mut verdicts = Vec::new();
     let refused = with(DeviceAccess::Refused);
     if !refused.is_empty() {
-        let text = format!(
-            "{}: this user may not open the device node",
-            listed(&refused)
+        verdicts.push(
+            warn(format!(
+                "{}: this user may not open the device node",
+                listed(&refused)
+            ))
+            .about(&refused[0]),
         );
-        verdicts.push(warn(text).about(&refused[0]));
     }
     let fenced = with(DeviceAccess::Fenced);
     if !fenced.is_empty() {

@@ -61,10 +61,9 @@ pub fn nic_broken(subject: &Examined) -> Verdicts {
 pub fn nic_slower(subject: &Examined) -> Verdicts {
     let verdict = |rail: &Rail| {
         let mine = gbps(rail.rate_mbps?);
-        let text = format!(
+        Some(warn(format!(
             "`{rail}` runs at {mine}, others of its device at more: look at its cable and its card"
-        );
-        Some(warn(text).about(rail))
+        )).about(rail))
     };
     subject
         .plan
@@ -265,17 +264,19 @@ pub fn device_node(subject: &Examined) -> Verdicts {
         return Vec::new();
     }
     if !facts.has_verbs {
-        let text =
-            "no RDMA device has a node: `ib_uverbs` is not loaded, so no library finds a NIC";
-        return vec![warn(text)];
+        return vec![warn(
+            "no RDMA device has a node: `ib_uverbs` is not loaded, so no library finds a NIC",
+        )];
     }
     let mut verdicts = Vec::new();
     for nic in nics.iter().filter(|nic| nic.uverbs.is_none()) {
-        let text = format!(
-            "`{}` has no device node below /sys/class/infiniband_verbs, and others have",
-            nic.name
+        verdicts.push(
+            fail(format!(
+                "`{}` has no device node below /sys/class/infiniband_verbs, and others have",
+                nic.name
+            ))
+            .about(&nic.name),
         );
-        verdicts.push(fail(text).about(&nic.name));
     }
     let mads = |nic: &Nic| {
         facts
@@ -294,11 +295,13 @@ pub fn device_node(subject: &Examined) -> Verdicts {
         .filter(|nic| facts.has_mads && mads(nic) < ports(nic))
     {
         let (mads, ports) = (mads(nic), ports(nic));
-        let text = format!(
-            "`{}` has {mads} management nodes for {ports} InfiniBand ports",
-            nic.name
+        verdicts.push(
+            warn(format!(
+                "`{}` has {mads} management nodes for {ports} InfiniBand ports",
+                nic.name
+            ))
+            .about(&nic.name),
         );
-        verdicts.push(warn(text).about(&nic.name));
     }
     or_ok(
         verdicts,
@@ -331,18 +334,19 @@ pub fn roce_gid(subject: &Examined) -> Verdicts {
         match v2(port) {
             Some(true) => {}
             None if good > 0 => {
-                let text = format!(
-                    "`{rail}` has no GID that tells its type, and other ports have RoCE v2"
+                verdicts.push(
+                    warn(format!(
+                        "`{rail}` has no GID that tells its type, and other ports have RoCE v2"
+                    ))
+                    .about(rail),
                 );
-                verdicts.push(warn(text).about(rail));
             }
             None => untold.push(rail.to_string()),
             Some(false) => {
                 let found = port.gid_type.as_deref().unwrap_or_default();
-                let text = format!(
+                verdicts.push(warn(format!(
                     "`{rail}` has no GID of RoCE v2: the newest is `{found}`, which no router passes"
-                );
-                verdicts.push(warn(text).about(rail));
+                )).about(rail));
             }
         }
     }
@@ -380,9 +384,12 @@ pub fn roce_mtu(subject: &Examined) -> Verdicts {
     let mut verdicts = Vec::new();
     for (rail, mtu) in &mtus {
         if let Some(usual) = usual.filter(|usual| usual != mtu) {
-            let text =
-                format!("`{rail}`: its interface's MTU is {mtu}, most ports like it have {usual}");
-            verdicts.push(warn(text).about(rail));
+            verdicts.push(
+                warn(format!(
+                    "`{rail}`: its interface's MTU is {mtu}, most ports like it have {usual}"
+                ))
+                .about(rail),
+            );
         }
     }
     if let (true, Some((_, least))) = (verdicts.is_empty(), mtus.iter().min_by_key(|(_, mtu)| mtu))
@@ -416,11 +423,11 @@ pub fn lldp(subject: &Examined) -> Verdicts {
     let verdict = |(rail, interface): &(&Rail, &Interface)| {
         let others = counted(hear.len(), "other port");
         let verb = if hear.len() == 1 { "does" } else { "do" };
-        let text = format!(
+        advice(format!(
             "`{rail}` (`{}`) hears no switch, and {others} {verb}",
             interface.name
-        );
-        advice(text).about(rail)
+        ))
+        .about(rail)
     };
     let is_told = hear.len() > silent.len();
     let silent = silent.iter().filter(|_| is_told).map(verdict).collect();

@@ -140,9 +140,10 @@ pub fn acs(subject: &Examined) -> Verdicts {
         )];
     }
     if read.is_empty() {
-        let text = "only root may read the ports' configuration: not judged";
         return if facts.is_live {
-            vec![note(text)]
+            vec![note(
+                "only root may read the ports' configuration: not judged",
+            )]
         } else {
             Vec::new()
         };
@@ -156,12 +157,11 @@ pub fn acs(subject: &Examined) -> Verdicts {
     }
     let names: Vec<String> = redirecting.keys().map(ToString::to_string).collect();
     let acs = redirecting.values().next().copied().unwrap_or_default();
-    let text = format!(
+    vec![warn(format!(
         "ports {} between GPUs and NICs send packets up to the root complex that could turn in the switch: {}",
         listed(&names),
         shown(acs)
-    );
-    vec![warn(text).about(&names[0])]
+    )).about(&names[0])]
 }
 
 pub fn ats(subject: &Examined) -> Verdicts {

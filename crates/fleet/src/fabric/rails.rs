@@ -336,8 +336,10 @@ fn by_kinds(rails: &Rails) -> Vec<AdvisedLine> {
             .order(slots.collect(), &kind.nodes)
             .filter(|_| !rails.is_sorted())?;
         let nodes = compressed(kind.nodes.iter().map(|node| node.name));
-        let why = "their NICs are on the rails' switches in another order than those of most nodes";
-        Some(line(format!("NodeName={nodes} rails={order}"), why))
+        Some(line(
+            format!("NodeName={nodes} rails={order}"),
+            "their NICs are on the rails' switches in another order than those of most nodes",
+        ))
     };
     others.filter_map(line).collect()
 }

@@ -42,9 +42,10 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
     } = to;
     let functions = topology.pci.iter().count();
     if functions > MAX_PCI {
-        let problem =
-            format!("`{functions}` PCI functions that matter: expected at most {MAX_PCI}");
-        return Err(BadText::new(0, problem));
+        return Err(BadText::new(
+            0,
+            format!("`{functions}` PCI functions that matter: expected at most {MAX_PCI}"),
+        ));
     }
     topology.sort();
     if diagnostics.len() > MAX_DIAGNOSTICS {

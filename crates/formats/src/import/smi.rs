@@ -56,8 +56,10 @@ pub fn read_with_links(
         fill(&matrix::find(&lines)?, &lines, &mut to)?;
         to
     } else {
-        let problem = "a second file is read beside the output of `rocm-smi` or `amd-smi`, which the first is not";
-        return Err(BadText::new(0, problem));
+        return Err(BadText::new(
+            0,
+            "a second file is read beside the output of `rocm-smi` or `amd-smi`, which the first is not",
+        ));
     };
     Ok((read.topology, read.diagnostics))
 }
@@ -70,11 +72,10 @@ fn fill(matrix: &Matrix, lines: &[text::TextLine], to: &mut Imported) -> Result<
     to.topology.numa_nodes = affinity::numa_nodes(&affinities, to);
     let foreign = matrix.foreign_words();
     if !foreign.is_empty() {
-        let finding = format!(
+        to.note("rows", format!(
             "kinds of path that nvidia-smi does not have: {}: another vendor's GPUs, taken for used like NVIDIA's",
             listed(&foreign)
-        );
-        to.note("rows", finding);
+        ));
     }
     let vendor = foreign.is_empty().then_some(0x10de);
     for (&number, affinity) in gpus.iter().zip(&affinities) {
@@ -107,9 +108,11 @@ fn fill(matrix: &Matrix, lines: &[text::TextLine], to: &mut Imported) -> Result<
         });
     }
     if !nics.is_empty() {
-        let finding = "the matrix lists NICs, not the states, rates and numbers of their ports: each counts as one \
-                       active port of unknown rate";
-        to.note("nvidia-smi topo -m", finding);
+        to.note(
+            "nvidia-smi topo -m",
+            "the matrix lists NICs, not the states, rates and numbers of their ports: each counts as one active port of \
+             unknown rate",
+        );
     }
     to.topology.sort();
     Ok(())
@@ -125,9 +128,10 @@ fn nic_node(column: &[PathType], gpus: &[Affinity], name: &str, to: &mut Importe
     if nodes.len() > 1 {
         let nodes: Vec<String> = nodes.iter().map(u32::to_string).collect();
         let nodes = nodes.join(", ");
-        let finding =
-            format!("is at {nearest} of GPUs of NUMA nodes {nodes}: its own is not known");
-        to.note(name, finding);
+        to.note(
+            name,
+            format!("is at {nearest} of GPUs of NUMA nodes {nodes}: its own is not known"),
+        );
         return None;
     }
     nodes.first().copied()

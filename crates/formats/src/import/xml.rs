@@ -37,11 +37,13 @@ pub fn parse(text: &str) -> Result<Document<'_>> {
     };
     let document = Document::parse_with_options(text, options).map_err(|error| {
         // it quotes names of the file at any length
-        let problem = format!(
-            "not well-formed XML: {}",
-            Shown::message(&error.to_string(), 200)
-        );
-        BadText::new(error.pos().row, problem)
+        BadText::new(
+            error.pos().row,
+            format!(
+                "not well-formed XML: {}",
+                Shown::message(&error.to_string(), 200)
+            ),
+        )
     })?;
     Ok(document)
 }

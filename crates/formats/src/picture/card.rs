@@ -147,8 +147,10 @@ pub fn of_nic(scene: &Scene, index: NicIndex) -> Card {
                 [fact(places.join("  "), soft), of_nic],
             ];
             let of_port = |port: &Port| {
-                let text = format!("port {}  {}", port.number, speed(port));
-                [fact(text, soft), status(port)]
+                [
+                    fact(format!("port {}  {}", port.number, speed(port)), soft),
+                    status(port),
+                ]
             };
             lines.extend(ports.iter().filter(|_| ports.len() > 1).map(of_port));
             lines

@@ -46,8 +46,10 @@ pub fn ucx(checked: &Checked, list: &str) -> Vec<String> {
         .value("UCX_TLS")
         .is_some_and(|tls| !tls.starts_with('^') && names_gda(tls));
     let rules_out = is_named && !list.starts_with('^') && !list.contains("cuda");
-    let text = "`UCX_TLS` names `rc_gda`, whose devices are called `cuda0-NIC:1`, and the list has none of them";
-    found.extend(when(rules_out, text));
+    found.extend(when(
+        rules_out,
+        "`UCX_TLS` names `rc_gda`, whose devices are called `cuda0-NIC:1`, and the list has none of them",
+    ));
     found
 }
 
@@ -97,8 +99,10 @@ pub fn nvshmem(checked: &Checked, list: &str) -> Vec<String> {
         .value("NVSHMEM_ENABLE_NIC_PE_MAPPING")
         .is_some_and(is_on)
         || !checked.has_verbs();
-    let text = "NVSHMEM 3.8 reads it only beside `NVSHMEM_ENABLE_NIC_PE_MAPPING=1`, with which the tasks get its NICs by number";
-    found.extend(when(!is_read && found.is_empty(), text));
+    found.extend(when(
+        !is_read && found.is_empty(),
+        "NVSHMEM 3.8 reads it only beside `NVSHMEM_ENABLE_NIC_PE_MAPPING=1`, with which the tasks get its NICs by number",
+    ));
     found
 }
 

@@ -239,9 +239,10 @@ fn is(part: &str, known: &str) -> bool {
 fn device_order(checked: &Checked) -> Option<Diagnostic> {
     let is_by_bus = checked.value(DEVICE_ORDER) == Some("PCI_BUS_ID");
     unequal(checked.topology, &checked.nvidias()).filter(|_| !is_by_bus)?;
-    let text =
-        "the node's GPUs are not equal, and CUDA numbers the fastest first: set it to `PCI_BUS_ID`";
-    Some(Diagnostic::new(DEVICE_ORDER, text))
+    Some(Diagnostic::new(
+        DEVICE_ORDER,
+        "the node's GPUs are not equal, and CUDA numbers the fastest first: set it to `PCI_BUS_ID`",
+    ))
 }
 
 /// Tasks that see their own GPU alone: NCCL counts each of them as GPU 0.

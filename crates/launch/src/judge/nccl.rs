@@ -33,10 +33,12 @@ pub const DOUBTS: &[Doubt] = &[
     ("NCCL_MAX_NCHANNELS", |checked, value| {
         let (nics, gpus) = (checked.node.rails.len(), checked.topology.gpus.len());
         let is_few = number(value).is_some_and(|most| most > 0 && (most as u64) < nics as u64);
-        let text = format!(
-            "a channel uses one NIC, so with {value} NCCL cannot use all {nics} of this node at once: unset it"
-        );
-        when(is_few && gpus > 1, text)
+        when(
+            is_few && gpus > 1,
+            format!(
+                "a channel uses one NIC, so with {value} NCCL cannot use all {nics} of this node at once: unset it"
+            ),
+        )
     }),
     ("NCCL_MIN_NCHANNELS", |checked, value| {
         let most = checked
@@ -93,8 +95,10 @@ pub const DOUBTS: &[Doubt] = &[
         };
         let is_nowhere =
             !list.excludes && !checked.interfaces.is_empty() && !list.names().any(is_here);
-        let text = "no interface of this node has this name, so NCCL cannot start: name one that it has, or unset it";
-        when(is_nowhere, text)
+        when(
+            is_nowhere,
+            "no interface of this node has this name, so NCCL cannot start: name one that it has, or unset it",
+        )
     }),
 ];
 
@@ -167,10 +171,12 @@ fn gpudirect(checked: &Checked, value: &str) -> Vec<String> {
     let (off, on): (Vec<PathType>, Vec<PathType>) =
         paths.partition(|path| level.is_none_or(|level| *path > level));
     let (off, gpus) = (off.len(), off.len() + on.len());
-    let text = format!(
-        "it switches GPUDirect RDMA off for {off} of this node's {gpus} GPUs, whose NICs are farther: unset it"
-    );
-    when(off > 0, text)
+    when(
+        off > 0,
+        format!(
+            "it switches GPUDirect RDMA off for {off} of this node's {gpus} GPUs, whose NICs are farther: unset it"
+        ),
+    )
 }
 
 /// Reductions in the NVSwitch (src/transport/nvls.cc: Hopper and later).

@@ -392,9 +392,12 @@ pub(super) fn gpu_by_rank(
         _ => uncountable(topology, &seen.gpus, grant),
     };
     if let Some(why) = why {
-        let note =
-            format!("{why}: which of them it will use is not known, so it gets the NICs of all");
-        return (seen, Some(note));
+        return (
+            seen,
+            Some(format!(
+                "{why}: which of them it will use is not known, so it gets the NICs of all"
+            )),
+        );
     }
     let gpu = seen.gpus[*number as usize];
     let reason = format!(

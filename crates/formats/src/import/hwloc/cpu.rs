@@ -65,8 +65,10 @@ pub fn numa_nodes(file: &Objects, to: &mut Imported) -> Result<()> {
     }
     if let (true, Some(machine)) = (nodes.is_empty(), file.of("Machine").next()) {
         // hwloc 2 reads files of version 1 the same way
-        let finding = "none in the file: the machine counts as one, number 0";
-        to.note("NUMANode", finding);
+        to.note(
+            "NUMANode",
+            "none in the file: the machine counts as one, number 0",
+        );
         nodes.push((false, usable_cpus(machine)?, 0));
     }
     // the kernel has a CPU in one node, hwloc 2 gives memory its neighbours' CPUs: the innermost
@@ -77,8 +79,10 @@ pub fn numa_nodes(file: &Objects, to: &mut Imported) -> Result<()> {
         let own: CpuSet = cpus.iter().filter(|&cpu| !taken.contains(cpu)).collect();
         if own != cpus && !memory_only {
             let none = if own.is_empty() { "none" } else { "" };
-            let finding = format!("CPUs of another node too: its own are taken to be {own}{none}");
-            to.note(format!("NUMANode {os_index}"), finding);
+            to.note(
+                format!("NUMANode {os_index}"),
+                format!("CPUs of another node too: its own are taken to be {own}{none}"),
+            );
         }
         taken.add(&own);
         to.topology.numa_nodes.push(numa_node(os_index, own));
@@ -102,8 +106,10 @@ fn numbers(
         all.extend(number.map(|number| (index, number)));
     }
     if all.len() < objects.len() {
-        let finding = "numbers are missing or there twice: they are counted in the file's order";
-        to.note(what, finding);
+        to.note(
+            what,
+            "numbers are missing or there twice: they are counted in the file's order",
+        );
         all = objects.iter().copied().zip(0..).collect();
     }
     Ok(all)

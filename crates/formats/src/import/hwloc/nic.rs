@@ -117,8 +117,10 @@ pub fn nics(bus: &Bus, to: &mut Imported) -> Result<()> {
     let mut found: Vec<(Option<usize>, &str, Option<Nic>)> = Vec::new();
     for (&(device, _), card) in &cards {
         for object in &card.portals {
-            let finding = "a Portals adapter, which no library here places: left out";
-            to.note(shown(name_of(object)), finding);
+            to.note(
+                shown(name_of(object)),
+                "a Portals adapter, which no library here places: left out",
+            );
         }
         if card.portals.is_empty() {
             let nics = card.nics(device.and_then(|device| bus.function(device)));
@@ -165,10 +167,9 @@ pub fn nics(bus: &Bus, to: &mut Imported) -> Result<()> {
             0 => String::new(),
             count => format!("as of {count} more, "),
         };
-        let finding = format!(
+        to.note(*first, format!(
             "{others}the file does not say whether its ports are active, and only active ones are used"
-        );
-        to.note(*first, finding);
+        ));
     }
     Ok(())
 }

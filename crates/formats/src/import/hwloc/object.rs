@@ -139,8 +139,10 @@ impl<'d> Objects<'d> {
         let name = root.tag_name().name();
         // hwloc 0.9 said `root`
         if !matches!(name, "topology" | "root") {
-            let problem = format!("an element `{}`: expected hwloc's `topology`", shown(name));
-            return Err(bad(problem));
+            return Err(bad(format!(
+                "an element `{}`: expected hwloc's `topology`",
+                shown(name)
+            )));
         }
         let said = root.attribute("version").unwrap_or("1.0");
         let major = said.split('.').next().and_then(|major| major.parse().ok());

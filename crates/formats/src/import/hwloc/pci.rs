@@ -39,8 +39,10 @@ impl<'f> Bus<'f> {
                         function.address
                     )));
                 }
-                let finding = "also the address of a device of another kind, which is left out";
-                to.note(function.address.to_string(), finding);
+                to.note(
+                    function.address.to_string(),
+                    "also the address of a device of another kind, which is left out",
+                );
                 if is_kept {
                     continue;
                 }
@@ -71,11 +73,10 @@ impl<'f> Bus<'f> {
         }
         if let Some(outer) = self.file.above(index, "PCIDev") {
             let line = self.file.objects[outer].line();
-            let problem = format!(
+            return Err(self.file.objects[index].bad(format!(
                 "`{}` is inside the PCI device of line {line}",
                 device.address
-            );
-            return Err(self.file.objects[index].bad(problem));
+            )));
         }
         let bridges: Vec<usize> = self
             .file
@@ -83,8 +84,10 @@ impl<'f> Bus<'f> {
             .filter(|&above| self.functions.contains_key(&above))
             .collect();
         if bridges.len() > PciTree::MAX_DEPTH {
-            let finding = format!("below more than {} bridges: left out", PciTree::MAX_DEPTH);
-            to.note(device.address.to_string(), finding);
+            to.note(
+                device.address.to_string(),
+                format!("below more than {} bridges: left out", PciTree::MAX_DEPTH),
+            );
             return Ok(false);
         }
         let locality = self.locality(index)?;
@@ -105,10 +108,9 @@ impl<'f> Bus<'f> {
                         *domain == function.address.domain && buses.contains(&function.address.bus)
                     };
                     if buses(object)?.is_some_and(|buses| !holds(&buses)) {
-                        let finding = format!(
+                        to.note(function.address.to_string(), format!(
                             "stands below `{address}`, which leads to other buses: it is left there"
-                        );
-                        to.note(function.address.to_string(), finding);
+                        ));
                     }
                     PciParent::Bridge(address)
                 }
@@ -148,8 +150,10 @@ impl<'f> Bus<'f> {
             });
         }
         // lstopo can leave bridges out; functions of one bus share a host bridge in any case
-        let finding = "no host bridge above it in the file: only what is on its bus counts as near";
-        to.note(address.to_string(), finding);
+        to.note(
+            address.to_string(),
+            "no host bridge above it in the file: only what is on its bus counts as near",
+        );
         Ok(HostBridge {
             domain: address.domain,
             bus: address.bus,

@@ -53,10 +53,9 @@ impl<'a> Reader<'a> {
             } else {
                 "NVIDIA"
             };
-            let finding = format!(
+            self.note(address.to_string(), format!(
                 "a GPU of the unknown vendor `{id:#06x}`: taken for one that is used like {like}'s"
-            );
-            self.note(address.to_string(), finding);
+            ));
             function.vendor = None;
             self.topology.pci.insert(function);
         }
@@ -134,8 +133,10 @@ impl<'a> Reader<'a> {
                 return Ok(());
             }
             (Err(_), Err(_)) => {
-                let finding = "a name that no library's variable could hold: this NIC is left out";
-                self.note(shown(&name), finding);
+                self.note(
+                    shown(&name),
+                    "a name that no library's variable could hold: this NIC is left out",
+                );
                 return Ok(());
             }
         };
@@ -198,8 +199,10 @@ impl<'a> Reader<'a> {
             .map(|dev| format!("net{dev}"));
         let name = names.find(|name| !self.names.contains_key(name.as_str()));
         let name = name.unwrap_or_default();
-        let finding = "a `<net>` without a name: this one is invented, and no library knows it";
-        self.note(name.clone(), finding);
+        self.note(
+            name.clone(),
+            "a `<net>` without a name: this one is invented, and no library knows it",
+        );
         name
     }
 
@@ -267,8 +270,10 @@ impl<'a> Reader<'a> {
                     continue;
                 }
                 if self.topology.nics.len() == MAX_NICS {
-                    let finding = format!("more than {MAX_NICS} NICs: this one is left out");
-                    self.note(&name, finding);
+                    self.note(
+                        &name,
+                        format!("more than {MAX_NICS} NICs: this one is left out"),
+                    );
                     continue;
                 }
                 self.names

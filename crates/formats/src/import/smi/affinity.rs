@@ -95,13 +95,16 @@ pub fn read(matrix: &Matrix, gpus: &[u8], to: &mut Imported) -> Vec<Affinity> {
         }
     }
     if matrix.titles.is_empty() && !gpus.is_empty() {
-        let finding =
-            "no column for CPU or NUMA affinity: which CPUs are near to the GPUs is not known";
-        to.note("header", finding);
+        to.note(
+            "header",
+            "no column for CPU or NUMA affinity: which CPUs are near to the GPUs is not known",
+        );
     }
     for (finding, labels) in findings {
-        let finding = format!("{finding}, in the rows of {}", listed(&labels));
-        to.note("CPU Affinity", finding);
+        to.note(
+            "CPU Affinity",
+            format!("{finding}, in the rows of {}", listed(&labels)),
+        );
     }
     affinities
 }
@@ -159,10 +162,12 @@ pub fn numa_nodes(affinities: &[Affinity], to: &mut Imported) -> Vec<NumaNode> {
         seen.add(cpus);
     }
     if !twice.is_empty() {
-        let finding = format!(
-            "CPUs {twice} are near to GPUs of several nodes: which node is theirs is not known"
+        to.note(
+            "NUMA Affinity",
+            format!(
+                "CPUs {twice} are near to GPUs of several nodes: which node is theirs is not known"
+            ),
         );
-        to.note("NUMA Affinity", finding);
     }
     let only = |cpus: CpuSet| cpus.iter().filter(|&cpu| !twice.contains(cpu)).collect();
     let nodes = nodes.into_iter();

@@ -51,9 +51,10 @@ pub(crate) fn is_one(text: &str) -> bool {
 pub(super) fn read(text: &str, beside: &str, provenance: Provenance) -> Result<Imported> {
     let mut nics = links::read(&text::lines(beside)?)?;
     if nics.is_empty() && !beside.is_empty() {
-        let problem =
-            "no NIC in the second file: expected the output of `rdma link` or `ibdev2netdev`";
-        return Err(BadText::new(0, problem));
+        return Err(BadText::new(
+            0,
+            "no NIC in the second file: expected the output of `rdma link` or `ibdev2netdev`",
+        ));
     }
     let gpus = if text.trim_start().starts_with(['{', '[']) {
         of_json(text)?
@@ -131,10 +132,9 @@ fn fill(gpus: &AmdGpus, tool: &str, to: &mut Imported) -> Result<()> {
         true => "no NICs and no CPUs",
         false => "no CPUs, and not where the NICs stand, so no GPU gets one",
     };
-    let finding = format!(
+    to.note(tool, format!(
         "names {lacks}: `nic-placement snapshot`, a tar of /sys or `lstopo node.xml` from that node has them"
-    );
-    to.note(tool, finding);
+    ));
     if !homeless.is_empty() {
         let command = match gpus.is_amd_smi {
             true => "(amd-smi topology; rocm-smi --showtoponuma) > FILE",
@@ -183,12 +183,16 @@ fn of_text(lines: &[text::TextLine]) -> AmdGpus {
 
 fn of_json(text: &str) -> Result<AmdGpus> {
     if text.len() > MAX_JSON {
-        let problem = format!("JSON of more than {MAX_JSON} bytes");
-        return Err(BadText::new(0, problem));
+        return Err(BadText::new(
+            0,
+            format!("JSON of more than {MAX_JSON} bytes"),
+        ));
     }
     let value: Value = serde_json::from_str(text).map_err(|error| {
-        let problem = format!("not well-formed JSON: {}", shown(&error.to_string()));
-        BadText::new(error.line() as u32, problem)
+        BadText::new(
+            error.line() as u32,
+            format!("not well-formed JSON: {}", shown(&error.to_string())),
+        )
     })?;
     let mut gpus = AmdGpus {
         is_amd_smi: value.is_array(),

@@ -98,8 +98,10 @@ pub fn find(lines: &[TextLine]) -> Result<Matrix> {
     }
     for line in lines {
         if let Some((words, why)) = FAILURES.iter().find(|(words, _)| line.text.contains(words)) {
-            let problem = format!("nvidia-smi says `{words}`: {why}");
-            return Err(BadText::new(line.number, problem));
+            return Err(BadText::new(
+                line.number,
+                format!("nvidia-smi says `{words}`: {why}"),
+            ));
         }
     }
     const WANTED: &str = "a header such as `GPU0 GPU1 NIC0 CPU Affinity` on one line";
@@ -132,8 +134,10 @@ fn table(
     lines: &[TextLine],
 ) -> Result<Matrix> {
     if columns.len() > MAX_COLUMNS {
-        let problem = format!("more than {MAX_COLUMNS} devices");
-        return Err(BadText::new(line, problem));
+        return Err(BadText::new(
+            line,
+            format!("more than {MAX_COLUMNS} devices"),
+        ));
     }
     let mut matrix = Matrix {
         line,
@@ -148,14 +152,18 @@ fn table(
             break;
         };
         if matrix.rows.len() == MAX_COLUMNS {
-            let problem = format!("more than {MAX_COLUMNS} rows");
-            return Err(BadText::new(line.number, problem));
+            return Err(BadText::new(
+                line.number,
+                format!("more than {MAX_COLUMNS} rows"),
+            ));
         }
         let label = words[at].to_string();
         matrix.last_line = line.number;
         if let Some(MatrixRow { line: first, .. }) = matrix.row(&label) {
-            let problem = format!("a second row of `{label}`: the first is in line {first}");
-            return Err(BadText::new(line.number, problem));
+            return Err(BadText::new(
+                line.number,
+                format!("a second row of `{label}`: the first is in line {first}"),
+            ));
         }
         let mut row = MatrixRow {
             label,
@@ -182,10 +190,12 @@ fn titles_of(words: &str, line: u32) -> Result<Vec<Title>> {
         return Ok(titles);
     }
     let words = shown(words);
-    let problem = format!(
-        "`{words}` after the devices: expected `CPU Affinity`, `NUMA Affinity` and `GPU NUMA ID`"
-    );
-    Err(BadText::new(line, problem))
+    Err(BadText::new(
+        line,
+        format!(
+            "`{words}` after the devices: expected `CPU Affinity`, `NUMA Affinity` and `GPU NUMA ID`"
+        ),
+    ))
 }
 
 impl MatrixRow {
@@ -198,11 +208,13 @@ impl MatrixRow {
                 }
                 (Some(_), Some(other)) => {
                     let (other, label) = (shown(other), shown(&self.label));
-                    let problem = format!(
-                        "`{other}` in the row of `{label}` is no kind of path: expected `X`, `PIX`, `PXB`, `PHB`, `NODE`, \
+                    return Err(BadText::new(
+                        self.line,
+                        format!(
+                            "`{other}` in the row of `{label}` is no kind of path: expected `X`, `PIX`, `PXB`, `PHB`, `NODE`, \
                          `SYS` or `NV#`"
-                    );
-                    return Err(BadText::new(self.line, problem));
+                        ),
+                    ));
                 }
                 (None, _) => self.rest.push((*word).to_string()),
             }
@@ -321,8 +333,10 @@ impl Matrix {
         }
         let mut rows = self.rows.iter();
         if let Some(row) = rows.find(|row| self.column(&row.label).is_none()) {
-            let problem = format!("no column is called `{}`", shown(&row.label));
-            return Err(BadText::new(row.line, problem));
+            return Err(BadText::new(
+                row.line,
+                format!("no column is called `{}`", shown(&row.label)),
+            ));
         }
         if nics.len() > MAX_DEVICES {
             let count = nics.len();
@@ -330,8 +344,10 @@ impl Matrix {
         }
         if !others.is_empty() {
             let others = listed(&others);
-            let finding = format!("neither GPUs of NVIDIA nor NICs, so left out: {others}");
-            to.note("header", finding);
+            to.note(
+                "header",
+                format!("neither GPUs of NVIDIA nor NICs, so left out: {others}"),
+            );
         }
         gpus.sort_unstable();
         if gpus
@@ -340,8 +356,10 @@ impl Matrix {
         {
             let labels: Vec<String> = gpus.iter().map(|gpu| format!("GPU{gpu}")).collect();
             let labels = listed(&labels);
-            let finding = format!("shows only {labels}: a GPU's position among them is its index");
-            to.note("header", finding);
+            to.note(
+                "header",
+                format!("shows only {labels}: a GPU's position among them is its index"),
+            );
         }
         Ok((gpus, nics))
     }
@@ -357,8 +375,10 @@ impl Matrix {
         let of_gpu = |gpu: &u8| {
             let gpu = format!("GPU{gpu}");
             let row = self.row(&gpu).ok_or_else(|| {
-                let problem = format!("the matrix ends before the row of `{gpu}`");
-                BadText::new(self.last_line, problem)
+                BadText::new(
+                    self.last_line,
+                    format!("the matrix ends before the row of `{gpu}`"),
+                )
             })?;
             self.check(row)?;
             nics.iter()
@@ -420,9 +440,10 @@ impl Matrix {
             None => Ok(kind),
             Some(mirror) => {
                 let line = row.line;
-                let problem =
-                    format!("the row of `{nic}` says otherwise of `{gpu}` than line {line}");
-                Err(BadText::new(mirror.line, problem))
+                Err(BadText::new(
+                    mirror.line,
+                    format!("the row of `{nic}` says otherwise of `{gpu}` than line {line}"),
+                ))
             }
         }
     }

@@ -68,8 +68,10 @@ pub fn lines(text: &str) -> Result<Vec<TextLine>> {
             return Err(BadText::new(number, format!("more than {MAX_LINES} lines")));
         }
         if line.len() > MAX_LINE {
-            let problem = format!("a line longer than {MAX_LINE} bytes");
-            return Err(BadText::new(number, problem));
+            return Err(BadText::new(
+                number,
+                format!("a line longer than {MAX_LINE} bytes"),
+            ));
         }
         let text = clean(line);
         if !text.is_empty() {
