@@ -53,8 +53,6 @@ impl fmt::Display for BadText {
     }
 }
 
-impl std::error::Error for BadText {}
-
 pub fn text(manifest: &Manifest) -> String {
     let mut text = format!("{HEADER}\n");
     for (path, entry) in &manifest.entries {

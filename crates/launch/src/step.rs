@@ -63,8 +63,6 @@ impl fmt::Display for BadStep {
     }
 }
 
-impl std::error::Error for BadStep {}
-
 impl StepRequest {
     /// The step, and its tasks by local ids.
     pub fn step(&self, node: &Topology) -> Result<(Step, Vec<Task>), BadStep> {
@@ -245,8 +243,6 @@ impl fmt::Display for BadWish {
         }
     }
 }
-
-impl std::error::Error for BadWish {}
 
 pub fn wish(words: Option<&str>, admin: Admin) -> Result<Wish, BadWish> {
     let words = Words::parse(words.unwrap_or_default()).map_err(BadWish::Word)?;
