@@ -54,16 +54,19 @@ pub fn contents(path: &str) -> Result<Vec<u8>, NoTopology> {
 /// A command may ask twice, and it can be read once.
 fn standard_input() -> Result<Vec<u8>, String> {
     static READ: OnceLock<Result<Vec<u8>, String>> = OnceLock::new();
-    let read = || {
+    READ.get_or_init(|| {
         let mut bytes = Vec::new();
-        let mut input = io::stdin().lock().take(MAX_FILE as u64 + 1);
-        match input.read_to_end(&mut bytes) {
+        match io::stdin()
+            .lock()
+            .take(MAX_FILE as u64 + 1)
+            .read_to_end(&mut bytes)
+        {
             Ok(_) if bytes.len() > MAX_FILE => Err(format!("longer than {MAX_FILE} bytes")),
             Ok(_) => Ok(bytes),
             Err(error) => Err(error.to_string()),
         }
-    };
-    READ.get_or_init(read).clone()
+    })
+    .clone()
 }
 
 /// Refuses packed bytes; UTF-16 with its mark, as PowerShell writes it, becomes UTF-8.

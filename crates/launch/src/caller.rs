@@ -32,12 +32,11 @@ fn is_of_the_host(map: &str) -> bool {
 pub(crate) fn without_absent(mut grant: GpuGrant, node: &Topology) -> GpuGrant {
     let before = grant.access.clone();
     for (gpu, access) in node.gpus.iter().zip(&mut grant.access) {
-        let of_vendor = node
+        let some_open = node
             .gpus
             .iter()
             .zip(&before)
-            .filter(|(other, _)| other.vendor == gpu.vendor);
-        let some_open = of_vendor
+            .filter(|(other, _)| other.vendor == gpu.vendor)
             .into_iter()
             .any(|(_, access)| *access == Access::Allowed);
         if some_open && *access == Access::Unknown && gpu.device_node().is_some() {

@@ -25,8 +25,11 @@ impl Explain for Plan {
 
 /// Its own NICs, then the others in rail order, then those that may not be chosen.
 pub fn pairs(node: &Topology, map: &NodePlacement, wish: &Wish, gpu: GpuIndex) -> Vec<Pair> {
-    let rails_of = |gpu: &GpuPlacement| gpu.choices.iter().map(|choice| choice.rail.0).collect();
-    let rails_of: Vec<RailSet> = map.gpus.iter().map(rails_of).collect();
+    let rails_of: Vec<RailSet> = map
+        .gpus
+        .iter()
+        .map(|gpu| gpu.choices.iter().map(|choice| choice.rail.0).collect())
+        .collect();
     let ways = Ways::for_answer(node, &map.rails, &wish.admin.through, &rails_of);
     let own = &map.gpu(gpu).choices;
     let others = RailSet::first(map.rails.len()).minus(rails_of[gpu.0]);

@@ -78,21 +78,25 @@ impl StepRequest {
             ..Step::default()
         };
         let promised = self.promised(node);
-        let task = |id: u32| Task {
-            local_id: id,
-            global_id: id,
-            gpus: grant(node, self.gpus_of(id)),
-            claim: self.claim(id),
-            cpus: self.cpus.clone(),
-            step_cpus: self.cpus.clone(),
-            gpu_bind: match self.split {
-                GpuSplit::Each(each) => Some(format!("gpu:per_task:{each}")),
-                GpuSplit::All | GpuSplit::Listed(_) => None,
-            },
-            promised: promised.clone(),
-            ..Task::default()
-        };
-        Ok((step, (0..count).map(task).collect()))
+        Ok((
+            step,
+            (0..count)
+                .map(|id| Task {
+                    local_id: id,
+                    global_id: id,
+                    gpus: grant(node, self.gpus_of(id)),
+                    claim: self.claim(id),
+                    cpus: self.cpus.clone(),
+                    step_cpus: self.cpus.clone(),
+                    gpu_bind: match self.split {
+                        GpuSplit::Each(each) => Some(format!("gpu:per_task:{each}")),
+                        GpuSplit::All | GpuSplit::Listed(_) => None,
+                    },
+                    promised: promised.clone(),
+                    ..Task::default()
+                })
+                .collect(),
+        ))
     }
 
     fn count(&self) -> Result<u32, BadStep> {
@@ -155,11 +159,14 @@ impl StepRequest {
         };
         let (mut taken, mut firsts) = (BTreeSet::new(), Vec::with_capacity(lists.len()));
         for list in lists {
-            let nodes = list
+            if list
                 .iter()
-                .map(|&gpu| node.numa_node_of(node.gpu(gpu).address));
-            let nodes = nodes.collect::<Option<NodeSet>>()?;
-            if nodes.len() != 1 || !list.iter().all(|gpu| taken.insert(*gpu)) {
+                .map(|&gpu| node.numa_node_of(node.gpu(gpu).address))
+                .collect::<Option<NodeSet>>()?
+                .len()
+                != 1
+                || !list.iter().all(|gpu| taken.insert(*gpu))
+            {
                 return None;
             }
             firsts.extend(list.first());

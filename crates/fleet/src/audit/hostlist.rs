@@ -49,17 +49,20 @@ pub fn compressed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
             }
         }
     }
-    let list = series.iter().map(|((before, after, width), numbers)| {
-        let Some(width) = *width else {
-            return before.to_string();
-        };
-        let ranges = ranges(numbers, width);
-        match (numbers.len(), ranges.as_slice()) {
-            (1, [only]) => format!("{before}{only}{after}"),
-            _ => format!("{before}[{}]{after}", ranges.join(",")),
-        }
-    });
-    list.collect::<Vec<_>>().join(",")
+    series
+        .iter()
+        .map(|((before, after, width), numbers)| {
+            let Some(width) = *width else {
+                return before.to_string();
+            };
+            let ranges = ranges(numbers, width);
+            match (numbers.len(), ranges.as_slice()) {
+                (1, [only]) => format!("{before}{only}{after}"),
+                _ => format!("{before}[{}]{after}", ranges.join(",")),
+            }
+        })
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 fn ranges(numbers: &BTreeSet<u64>, width: usize) -> Vec<String> {
@@ -70,11 +73,12 @@ fn ranges(numbers: &BTreeSet<u64>, width: usize) -> Vec<String> {
             _ => runs.push((number, number)),
         }
     }
-    let run = |(first, last): &(u64, u64)| match first == last {
-        true => format!("{first:0width$}"),
-        false => format!("{first:0width$}-{last:0width$}"),
-    };
-    runs.iter().map(run).collect()
+    runs.iter()
+        .map(|(first, last)| match first == last {
+            true => format!("{first:0width$}"),
+            false => format!("{first:0width$}-{last:0width$}"),
+        })
+        .collect()
 }
 
 #[cfg(test)]

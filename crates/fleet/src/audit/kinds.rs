@@ -227,13 +227,17 @@ impl Audit {
                     .extend(hosts(shape));
             }
         }
-        let group = |(differences, nodes): (Vec<Difference>, Vec<&str>)| Differing {
-            count: nodes.len(),
-            hosts: nodes.iter().map(ToString::to_string).collect(),
-            nodes: compressed(nodes),
-            differences,
-        };
-        let mut differing: Vec<Differing> = differing.into_iter().map(group).collect();
+        let mut differing: Vec<Differing> = differing
+            .into_iter()
+            .map(
+                |(differences, nodes): (Vec<Difference>, Vec<&str>)| Differing {
+                    count: nodes.len(),
+                    hosts: nodes.iter().map(ToString::to_string).collect(),
+                    nodes: compressed(nodes),
+                    differences,
+                },
+            )
+            .collect();
         differing.sort_by(|a, b| a.nodes.cmp(&b.nodes));
         let nodes = compressed(shapes.iter().flat_map(hosts).copied());
         NodeKind {
@@ -253,20 +257,24 @@ impl Audit {
                 *values.entry(key).or_default().entry(value).or_default() += hosts;
             }
         }
-        let most = |(key, values): (u32, BTreeMap<u32, usize>)| {
-            let told: usize = values.values().sum();
-            let absent = Some((None, count - told))
-                .filter(|(_, nodes)| *nodes > 0 && self.keys[key as usize].counts_where_absent());
-            let present = values
-                .into_iter()
-                .map(|(value, nodes)| (Some(value), nodes));
-            let name = |value: Option<u32>| value.map(|value| self.values[value as usize].as_str());
-            let usual = present
-                .chain(absent)
-                .min_by_key(|(value, nodes)| (usize::MAX - nodes, name(*value)));
-            (key, usual.unwrap_or((None, 0)))
-        };
-        let values: BTreeMap<u32, (Option<u32>, usize)> = values.into_iter().map(most).collect();
+        let values: BTreeMap<u32, (Option<u32>, usize)> = values
+            .into_iter()
+            .map(|(key, values)| {
+                let told: usize = values.values().sum();
+                let absent = Some((None, count - told)).filter(|(_, nodes)| {
+                    *nodes > 0 && self.keys[key as usize].counts_where_absent()
+                });
+                let present = values
+                    .into_iter()
+                    .map(|(value, nodes)| (Some(value), nodes));
+                let name =
+                    |value: Option<u32>| value.map(|value| self.values[value as usize].as_str());
+                let usual = present
+                    .chain(absent)
+                    .min_by_key(|(value, nodes)| (usize::MAX - nodes, name(*value)));
+                (key, usual.unwrap_or((None, 0)))
+            })
+            .collect();
         let must_be = |key: &u32| {
             let key = &self.keys[*key as usize];
             // a node without a finding of its kind is no fault

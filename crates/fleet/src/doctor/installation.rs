@@ -17,11 +17,12 @@ pub const TESTED: [&str; 9] = [
 ];
 
 fn ours(installation: &Installation) -> Vec<&PluginLine> {
-    let lines = installation
+    installation
         .plugstack
         .iter()
-        .flat_map(|plugstack| &plugstack.lines);
-    lines.filter(|line| line.is_ours()).collect()
+        .flat_map(|plugstack| &plugstack.lines)
+        .filter(|line| line.is_ours())
+        .collect()
 }
 
 pub(super) fn slurm(subject: &Examined) -> Verdicts {
@@ -106,12 +107,12 @@ pub(super) fn plugstack(subject: &Examined) -> Verdicts {
 }
 
 pub(super) fn plugstack_order(subject: &Examined) -> Verdicts {
-    let lines = subject
+    let lines: Vec<&PluginLine> = subject
         .installation
         .plugstack
         .iter()
-        .flat_map(|plugstack| &plugstack.lines);
-    let lines: Vec<&PluginLine> = lines.collect();
+        .flat_map(|plugstack| &plugstack.lines)
+        .collect();
     let Some(first) = lines.iter().position(|line| line.is_ours()) else {
         return Vec::new();
     };
@@ -229,11 +230,11 @@ pub(super) fn configuration(subject: &Examined) -> Verdicts {
 
 /// `None` if neither the plugin's line nor the configuration file has it.
 fn by_default(unasked: &Unasked) -> Option<Verdict> {
-    let said = unasked
+    let said: Vec<String> = unasked
         .said
         .iter()
-        .map(|(place, argument)| format!("`{argument}` (`{place}`)"));
-    let said: Vec<String> = said.collect();
+        .map(|(place, argument)| format!("`{argument}` (`{place}`)"))
+        .collect();
     let apart = if unasked.has_partitions {
         ", unless a line for their partition says otherwise"
     } else {
@@ -277,8 +278,11 @@ pub(super) fn owner(subject: &Examined) -> Verdicts {
             )));
         }
     }
-    let good = || format!("files that only root may write to: {}", owners.len());
-    or_ok(verdicts, (!owners.is_empty()).then(good))
+    or_ok(
+        verdicts,
+        (!owners.is_empty())
+            .then(|| format!("files that only root may write to: {}", owners.len())),
+    )
 }
 
 pub(super) fn node_file(subject: &Examined) -> Verdicts {

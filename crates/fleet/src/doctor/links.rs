@@ -81,11 +81,9 @@ fn slow_ones(node: &Topology) -> BTreeMap<PciAddress, Slow> {
 /// The most lanes that a link of a GPU like this one has.
 fn lanes_of_siblings(node: &Topology, child: PciAddress) -> Option<u32> {
     let device = |address: PciAddress| node.pci.get(address).map(|of| (of.vendor, of.device));
-    let alike = node
-        .pci
+    node.pci
         .iter()
-        .filter(|other| Some((other.vendor, other.device)) == device(child));
-    alike
+        .filter(|other| Some((other.vendor, other.device)) == device(child))
         .filter(|other| other.address != child)
         .filter_map(|other| Some(other.link.current?.width))
         .max()

@@ -59,18 +59,17 @@ pub fn nic_broken(subject: &Examined) -> Verdicts {
 
 /// Ports that came up at less than others of their device.
 pub fn nic_slower(subject: &Examined) -> Verdicts {
-    let verdict = |rail: &Rail| {
-        let mine = gbps(rail.rate_mbps?);
-        Some(warn(format!(
-            "`{rail}` runs at {mine}, others of its device at more: look at its cable and its card"
-        )).about(rail))
-    };
     subject
         .plan
         .map
         .degraded
         .iter()
-        .filter_map(verdict)
+        .filter_map(|rail| {
+            let mine = gbps(rail.rate_mbps?);
+            Some(warn(format!(
+            "`{rail}` runs at {mine}, others of its device at more: look at its cable and its card"
+        )).about(rail))
+        })
         .collect()
 }
 
@@ -151,11 +150,13 @@ pub fn ports_per_card(subject: &Examined) -> Verdicts {
             verdicts.push(verdict.about(&names[0]));
         }
     }
-    let good = || match compared {
-        1 => "1 card has as many active ports as those like it".to_string(),
-        more => format!("{more} cards have as many active ports as those like them"),
-    };
-    or_ok(verdicts, (compared > 0).then(good))
+    or_ok(
+        verdicts,
+        (compared > 0).then(|| match compared {
+            1 => "1 card has as many active ports as those like it".to_string(),
+            more => format!("{more} cards have as many active ports as those like them"),
+        }),
+    )
 }
 
 /// The interface of a NIC that has only one.
@@ -184,10 +185,13 @@ fn with_interfaces<'a>(
     let Some(facts) = subject.facts else {
         return Vec::new();
     };
-    let nics = subject.plan.node.nics.iter();
-    let ports = nics.flat_map(|nic| nic.ports.iter().map(move |port| (nic, port)));
-    let active = ports.filter(|(nic, port)| port.state == PortState::Active && keep(nic, port));
-    active
+    subject
+        .plan
+        .node
+        .nics
+        .iter()
+        .flat_map(|nic| nic.ports.iter().map(move |port| (nic, port)))
+        .filter(|(nic, port)| port.state == PortState::Active && keep(nic, port))
         .filter_map(|(nic, port)| Some((nic, port, interface(facts, nic, port)?)))
         .collect()
 }
@@ -239,10 +243,12 @@ fn active_and_down(subject: &Examined, all: &[(&Nic, &Port, &Interface)]) -> Ver
 
 /// An InfiniBand port needs no interface: IPoIB may be switched off.
 pub fn port_interface(subject: &Examined) -> Verdicts {
-    let is_roce = |nic: &Nic, port: &Port| {
-        nic.kind == NicKind::Verbs && port.link_layer == LinkLayer::Ethernet
-    };
-    active_and_down(subject, &with_interfaces(subject, is_roce))
+    active_and_down(
+        subject,
+        &with_interfaces(subject, |nic: &Nic, port: &Port| {
+            nic.kind == NicKind::Verbs && port.link_layer == LinkLayer::Ethernet
+        }),
+    )
 }
 
 pub fn efa_carrier(subject: &Examined) -> Verdicts {
@@ -257,9 +263,11 @@ pub fn device_node(subject: &Examined) -> Verdicts {
         return Vec::new();
     };
     let node = &*subject.plan.node;
-    let hardware =
-        |nic: &&Nic| matches!(nic.kind, NicKind::Verbs | NicKind::Efa) && nic.address.is_some();
-    let nics: Vec<&Nic> = node.nics.iter().filter(hardware).collect();
+    let nics: Vec<&Nic> = node
+        .nics
+        .iter()
+        .filter(|nic| matches!(nic.kind, NicKind::Verbs | NicKind::Efa) && nic.address.is_some())
+        .collect();
     if nics.is_empty() || !(facts.is_live || facts.has_verbs) {
         return Vec::new();
     }
@@ -314,12 +322,17 @@ pub fn device_node(subject: &Examined) -> Verdicts {
 
 fn roce<'a>(subject: &'a Examined) -> Vec<(&'a Rail, &'a Nic, &'a Port)> {
     let node = &*subject.plan.node;
-    let rails = subject.plan.map.rails.iter().filter_map(|rail| {
-        let (nic, port) = (node.nic(rail.nic), node.port(rail.at())?);
-        (nic.kind == NicKind::Verbs && port.link_layer == LinkLayer::Ethernet)
-            .then_some((rail, nic, port))
-    });
-    rails.collect()
+    subject
+        .plan
+        .map
+        .rails
+        .iter()
+        .filter_map(|rail| {
+            let (nic, port) = (node.nic(rail.nic), node.port(rail.at())?);
+            (nic.kind == NicKind::Verbs && port.link_layer == LinkLayer::Ethernet)
+                .then_some((rail, nic, port))
+        })
+        .collect()
 }
 
 pub fn roce_gid(subject: &Examined) -> Verdicts {
@@ -415,8 +428,9 @@ pub fn lldp(subject: &Examined) -> Verdicts {
     else {
         return Vec::new();
     };
-    let ports = roce(subject).into_iter();
-    let ports = ports.filter_map(|(rail, nic, port)| Some((rail, interface(facts, nic, port)?)));
+    let ports = roce(subject)
+        .into_iter()
+        .filter_map(|(rail, nic, port)| Some((rail, interface(facts, nic, port)?)));
     let (hear, silent): (Vec<_>, Vec<_>) = ports
         .filter(|(_, interface)| is_down(interface) != Some(true))
         .partition(|(_, interface)| heard.contains(&interface.name));
@@ -431,12 +445,14 @@ pub fn lldp(subject: &Examined) -> Verdicts {
     };
     let is_told = hear.len() > silent.len();
     let silent = silent.iter().filter(|_| is_told).map(verdict).collect();
-    let good = || {
-        format!(
-            "{} {} a switch",
-            counted(hear.len(), "port"),
-            if hear.len() == 1 { "hears" } else { "hear" }
-        )
-    };
-    or_ok(silent, is_told.then(good))
+    or_ok(
+        silent,
+        is_told.then(|| {
+            format!(
+                "{} {} a switch",
+                counted(hear.len(), "port"),
+                if hear.len() == 1 { "hears" } else { "hear" }
+            )
+        }),
+    )
 }

@@ -71,7 +71,7 @@ pub fn redirects(config: ConfigSpace) -> bool {
 
 /// The flags that are set, in the words of lspci.
 fn shown(acs: u16) -> String {
-    let names = [
+    [
         "SrcValid",
         "TransBlk",
         "ReqRedir",
@@ -79,14 +79,13 @@ fn shown(acs: u16) -> String {
         "UpstreamFwd",
         "EgressCtrl",
         "DirectTrans",
-    ];
-    let set = names
-        .iter()
-        .enumerate()
-        .filter(|(bit, _)| acs & 1 << bit != 0);
-    set.map(|(_, name)| format!("{name}+"))
-        .collect::<Vec<_>>()
-        .join(" ")
+    ]
+    .iter()
+    .enumerate()
+    .filter(|(bit, _)| acs & 1 << bit != 0)
+    .map(|(_, name)| format!("{name}+"))
+    .collect::<Vec<_>>()
+    .join(" ")
 }
 
 /// Pairs behind one switch, which are those that redirection slows down.
@@ -213,10 +212,11 @@ pub fn translation_hurts(subject: &Examined) -> bool {
 
 pub fn iommu(subject: &Examined) -> Verdicts {
     let node = &*subject.plan.node;
-    let of_pairs = pairs(subject)
+    let all: BTreeSet<PciAddress> = pairs(subject)
         .into_iter()
-        .flat_map(|pair| [Some(pair.gpu.address), pair.nic.address]);
-    let all: BTreeSet<PciAddress> = of_pairs.flatten().collect();
+        .flat_map(|pair| [Some(pair.gpu.address), pair.nic.address])
+        .flatten()
+        .collect();
     let translated: Vec<String> = all
         .iter()
         .filter(|address| is_translated(node, **address) == Some(true))
@@ -291,13 +291,14 @@ fn controls<'a>(subject: &'a Examined) -> Vec<(&'a Nic, ConfigSpace)> {
     let Some(facts) = subject.facts else {
         return Vec::new();
     };
-    let of_pair = |pair: GpuWithNic<'a>| {
-        let space =
-            config(facts, pair.nic.address?).filter(|space| space.device_control.is_some())?;
-        Some((pair.nic.name.as_str(), (pair.nic, space)))
-    };
-    let nics: BTreeMap<&str, (&Nic, ConfigSpace)> =
-        pairs(subject).into_iter().filter_map(of_pair).collect();
+    let nics: BTreeMap<&str, (&Nic, ConfigSpace)> = pairs(subject)
+        .into_iter()
+        .filter_map(|pair| {
+            let space =
+                config(facts, pair.nic.address?).filter(|space| space.device_control.is_some())?;
+            Some((pair.nic.name.as_str(), (pair.nic, space)))
+        })
+        .collect();
     nics.into_values().collect()
 }
 

@@ -81,8 +81,12 @@ pub fn compare(ours: &Topology, theirs: &Topology, by: GpusBy) -> (usize, Vec<Di
     let mut all = Comparison::default();
     all.add(|| "GPUs".to_string(), ours.gpus.len(), theirs.gpus.len());
     let rdma = |of: &Topology| {
-        let rdma = of.nics.iter().filter(|nic| nic.kind != NicKind::Ethernet);
-        let names: BTreeSet<String> = rdma.map(|nic| nic.name.to_string()).collect();
+        let names: BTreeSet<String> = of
+            .nics
+            .iter()
+            .filter(|nic| nic.kind != NicKind::Ethernet)
+            .map(|nic| nic.name.to_string())
+            .collect();
         Vec::from_iter(names).join(",")
     };
     all.add(|| "NICs".to_string(), rdma(ours), rdma(theirs));
@@ -93,8 +97,8 @@ pub fn compare(ours: &Topology, theirs: &Topology, by: GpusBy) -> (usize, Vec<Di
     };
     let path = |of: &Topology, gpu: GpuIndex, nic: NicIndex| {
         let nic = of.nic(nic).address;
-        let path = nic.map(|nic| of.path_type(of.gpu(gpu).address, nic).to_string());
-        path.unwrap_or("unknown".to_string())
+        nic.map(|nic| of.path_type(of.gpu(gpu).address, nic).to_string())
+            .unwrap_or("unknown".to_string())
     };
     for (gpu, own) in ours.numbered_gpus() {
         let there = match by {
@@ -110,8 +114,11 @@ pub fn compare(ours: &Topology, theirs: &Topology, by: GpusBy) -> (usize, Vec<Di
         }
         for (nic, named) in ours.numbered_nics() {
             if let Some(other) = theirs.nic_index(&named.name) {
-                let what = || format!("GPU {gpu} to {}", named.name);
-                all.add(what, path(ours, gpu, nic), path(theirs, there, other));
+                all.add(
+                    || format!("GPU {gpu} to {}", named.name),
+                    path(ours, gpu, nic),
+                    path(theirs, there, other),
+                );
             }
         }
     }
@@ -132,11 +139,12 @@ pub fn rdma_link(ours: &Topology, text: &str) -> (usize, Vec<Disagreement>) {
             theirs.insert(port.replace('/', ":"), (after("state"), after("netdev")));
         }
     }
-    let verbs = ours
+    for (nic, port) in ours
         .nics
         .iter()
-        .filter(|nic| matches!(nic.kind, NicKind::Verbs | NicKind::Efa));
-    for (nic, port) in verbs.flat_map(|nic| nic.ports.iter().map(move |port| (nic, port))) {
+        .filter(|nic| matches!(nic.kind, NicKind::Verbs | NicKind::Efa))
+        .flat_map(|nic| nic.ports.iter().map(move |port| (nic, port)))
+    {
         let name = format!("{}:{}", nic.name, port.number);
         let Some((state, interface)) = theirs.remove(&name) else {
             all.add(|| name, "a port", "none");

@@ -63,8 +63,13 @@ fn machine_name(file: &Objects) -> String {
         .into_iter()
         .find_map(|key| file.machine_info(key));
     let plain = |c: char| if DeviceName::may_hold(c) { c } else { '-' };
-    let letters = said.unwrap_or_default().trim().chars();
-    let name: String = letters.take(DeviceName::MAX).map(plain).collect();
+    let name: String = said
+        .unwrap_or_default()
+        .trim()
+        .chars()
+        .take(DeviceName::MAX)
+        .map(plain)
+        .collect();
     match DeviceName::is_one(&name) {
         true => name,
         false => "hwloc-machine".to_string(),

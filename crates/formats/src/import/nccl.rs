@@ -303,8 +303,9 @@ impl<'a> Reader<'a> {
             },
             ..PciFunction::new(address, place.parent)
         };
-        let gpus = elements(pci).filter(|child| child.has_tag_name("gpu"));
-        let gpus: Vec<Element<'a>> = gpus.collect();
+        let gpus: Vec<Element<'a>> = elements(pci)
+            .filter(|child| child.has_tag_name("gpu"))
+            .collect();
         let is_nic = has(pci, "nic");
         if usize::from(is_switch) + usize::from(is_nic) + gpus.len().min(1) > 1 {
             return Err(self.bad(
@@ -392,9 +393,9 @@ impl<'a> Reader<'a> {
         }
         // unlike a port, we write it out again, so its address must be valid in a file
         let mut own = (0..=MAX_PCI).map(|nth| nth_bus(INVENTED_SWITCHES, nth as u32));
-        let free = own.find(|own| !self.addresses.contains_key(own));
-        let invented =
-            free.ok_or_else(|| self.bad(pci, format!("more than {MAX_PCI} switches")))?;
+        let invented = own
+            .find(|own| !self.addresses.contains_key(own))
+            .ok_or_else(|| self.bad(pci, format!("more than {MAX_PCI} switches")))?;
         self.addresses.insert(invented, pci.range().start);
         let whose = match is_devices {
             true => "a switch with a device's address",

@@ -120,11 +120,15 @@ fn fill(matrix: &Matrix, lines: &[text::TextLine], to: &mut Imported) -> Result<
 
 /// That of the nearest GPUs whose node is known, unless they are at SYS.
 fn nic_node(column: &[PathType], gpus: &[Affinity], name: &str, to: &mut Imported) -> Option<u32> {
-    let known = column.iter().zip(gpus);
-    let known = known.filter_map(|(&kind, gpu)| Some((kind, gpu.node()?)));
+    let known = column
+        .iter()
+        .zip(gpus)
+        .filter_map(|(&kind, gpu)| Some((kind, gpu.node()?)));
     let nearest = known.clone().map(|(kind, _)| kind).min()?;
-    let near = known.filter(|(kind, _)| *kind == nearest && nearest != PathType::Sys);
-    let nodes: BTreeSet<u32> = near.map(|(_, node)| node).collect();
+    let nodes: BTreeSet<u32> = known
+        .filter(|(kind, _)| *kind == nearest && nearest != PathType::Sys)
+        .map(|(_, node)| node)
+        .collect();
     if nodes.len() > 1 {
         let nodes: Vec<String> = nodes.iter().map(u32::to_string).collect();
         let nodes = nodes.join(", ");
@@ -158,8 +162,12 @@ fn is_nic_number(label: &str) -> bool {
 /// Labels for a message: all if there are few, else the first ones.
 fn listed(labels: &[impl AsRef<str>]) -> String {
     const SHOWN: usize = 8;
-    let quoted = labels.iter().map(|label| format!("`{}`", label.as_ref()));
-    let shown = quoted.take(SHOWN).collect::<Vec<_>>().join(", ");
+    let shown = labels
+        .iter()
+        .map(|label| format!("`{}`", label.as_ref()))
+        .take(SHOWN)
+        .collect::<Vec<_>>()
+        .join(", ");
     match labels.len().saturating_sub(SHOWN) {
         0 => shown,
         more => format!("{shown} and {more} more"),

@@ -54,8 +54,8 @@ fn count(text: &str) -> Result<()> {
     while let Some(found) = text[at..].find('<') {
         let start = at + found;
         let tag = &text[start..];
-        let skipped = [("<!--", "-->"), ("<![CDATA[", "]]>"), ("<?", "?>")].into_iter();
-        if let Some((opens, closes)) = skipped
+        if let Some((opens, closes)) = [("<!--", "-->"), ("<![CDATA[", "]]>"), ("<?", "?>")]
+            .into_iter()
             .into_iter()
             .find(|(opens, _)| tag.starts_with(opens))
         {

@@ -28,8 +28,7 @@ fn unknown_device(checked: &Checked, entry: &str, device: &str) -> Option<String
 /// devices.
 fn whole_names<'l>(checked: &Checked, list: &'l str) -> impl Iterator<Item = &'l str> {
     let list = if checked.has_verbs() { list } else { "" };
-    let entries = entries(list.strip_prefix('^').unwrap_or(list));
-    entries.filter(|entry| !entry.contains(['[', '*']))
+    entries(list.strip_prefix('^').unwrap_or(list)).filter(|entry| !entry.contains(['[', '*']))
 }
 
 pub fn ucx(checked: &Checked, list: &str) -> Vec<String> {
@@ -62,10 +61,9 @@ fn not_ucx(checked: &Checked, entry: &str) -> Option<String> {
         .map_or((entry, None), |(name, port)| (name, Some(port)));
     // `cuda0-mlx5_0:1`: a GPU that sends by itself (src/uct/ib/mlx5/gdaki/gdaki.c)
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let of_gpu = name
+    let device = name
         .strip_prefix("cuda")
-        .and_then(|rest| rest.split_once('-'));
-    let device = of_gpu
+        .and_then(|rest| rest.split_once('-'))
         .filter(|(gpu, _)| is_number(gpu))
         .map_or(name, |(_, nic)| nic);
     // a name without a port may be an IP interface
@@ -94,10 +92,9 @@ pub fn nvshmem(checked: &Checked, list: &str) -> Vec<String> {
         space_in(device, entry).or_else(|| unknown_device(checked, entry, device))
     });
     // src/util/env_vars.cpp, `nvshmemi_getenv_bool`
-    let is_on = |value: &str| !value.starts_with(['0', 'N', 'n', 'F', 'f']);
     let is_read = checked
         .value("NVSHMEM_ENABLE_NIC_PE_MAPPING")
-        .is_some_and(is_on)
+        .is_some_and(|value| !value.starts_with(['0', 'N', 'n', 'F', 'f']))
         || !checked.has_verbs();
     found.extend(when(
         !is_read && found.is_empty(),

@@ -226,8 +226,9 @@ fn rank(
     };
     let by_user = local_rank.map(|number| (number, format!("local rank {number}")));
     let (number, said) = by_user.or_else(by_launcher)?;
-    let of = local_size.or_else(|| innermost?.count(values));
-    let of = of.or_else(|| count_of_another(values, number, launchers));
+    let of = local_size
+        .or_else(|| innermost?.count(values))
+        .or_else(|| count_of_another(values, number, launchers));
     let own = virtual_number(values).filter(|_| local_rank.is_none());
     Some(Rank {
         number: own.unwrap_or(number),
@@ -242,10 +243,10 @@ fn rank(
 /// and `LOCAL_RANK`), and scripts with `export LOCAL_RANK=$SLURM_LOCALID`.  A count of 1 says
 /// nothing: what that process started begins at 0 too.
 fn count_of_another(values: &Present, own: u32, launchers: &[&LauncherKind]) -> Option<u32> {
-    let same = launchers
+    launchers
         .iter()
-        .filter(|launcher| launcher.number(values) == Some(own));
-    same.filter_map(|launcher| launcher.count(values))
+        .filter(|launcher| launcher.number(values) == Some(own))
+        .filter_map(|launcher| launcher.count(values))
         .find(|&of| of > own.max(1))
 }
 

@@ -15,8 +15,9 @@ const MEMORY_ONLY: [&str; 6] = ["GPUMemory", "MCDRAM", "HBM", "NVM", "SPM", "CXL
 pub fn processor(file: &Objects) -> Option<Processor> {
     let package = file.of("Package").next();
     let info = |name: &str| {
-        let of_package = package.and_then(|package| package.info(name));
-        of_package.or_else(|| file.machine_info(name))
+        package
+            .and_then(|package| package.info(name))
+            .or_else(|| file.machine_info(name))
     };
     let number = |name: &str| info(name)?.parse::<u16>().ok().map(u32::from);
     let arch = match file.machine_info("Architecture") {
@@ -155,8 +156,12 @@ pub fn pus(file: &Objects, to: &mut Imported) -> Result<()> {
         let known = package_of(package);
         // without a Package, as hwloc writes it where the kernel knows none, it counts as of
         // package 0
-        let mut nodes = to.topology.numa_nodes.iter_mut();
-        if let Some(node) = nodes.find(|node| node.cpus.first() == Some(os_index)) {
+        if let Some(node) = to
+            .topology
+            .numa_nodes
+            .iter_mut()
+            .find(|node| node.cpus.first() == Some(os_index))
+        {
             node.package = known;
         }
         to.topology.pus.push(Pu {
@@ -187,8 +192,11 @@ pub fn distances(file: &Objects, to: &mut Imported) {
         let finding = match matrix.and_then(|matrix| rows(&matrix, &to.topology)) {
             Ok(_) if used => "a second matrix: not used".to_string(),
             Ok(rows) => {
-                let nodes = to.topology.numa_nodes.iter_mut().zip(rows);
-                nodes.for_each(|(node, row)| node.distances = row);
+                to.topology
+                    .numa_nodes
+                    .iter_mut()
+                    .zip(rows)
+                    .for_each(|(node, row)| node.distances = row);
                 used = true;
                 continue;
             }
@@ -202,16 +210,19 @@ pub fn distances(file: &Objects, to: &mut Imported) {
 fn rows((nodes, values): &Matrix, node: &Topology) -> Result<Vec<Vec<u32>>, String> {
     let count = node.numa_nodes.len();
     let place: BTreeMap<u32, usize> = nodes.iter().copied().zip(0..).collect();
-    let order = node.numa_nodes.iter();
-    let order = order.map(|node| place.get(&node.os_index).copied());
+    let order = node
+        .numa_nodes
+        .iter()
+        .map(|node| place.get(&node.os_index).copied());
     let is_whole = nodes.len() == count && values.len() == count * count;
-    let order = order.collect::<Option<Vec<usize>>>().filter(|_| is_whole);
-    let order = order.ok_or_else(|| {
+    let order = order.collect::<Option<Vec<usize>>>().filter(|_| is_whole).ok_or_else(|| {
         let (values, nodes) = (values.len(), nodes.len());
         format!("a matrix of {values} values between {nodes} nodes, where the file has {count}: not used")
     })?;
-    let row = |&from: &usize| order.iter().map(|&to| values[from * count + to]).collect();
-    Ok(order.iter().map(row).collect())
+    Ok(order
+        .iter()
+        .map(|&from| order.iter().map(|&to| values[from * count + to]).collect())
+        .collect())
 }
 
 fn not_a_number(text: &str) -> String {
@@ -228,9 +239,11 @@ fn inside_objects(file: &Objects) -> Vec<Result<Matrix, String>> {
         .into_iter()
         .flat_map(|first| file.ancestors(first.index))
     {
-        let below = |node: &&Object| file.ancestors(node.index).any(|above| above == index);
-        let nodes = file.of("NUMANode").filter(below);
-        let nodes: Vec<u32> = nodes.filter_map(|node| numa_index(node).ok()).collect();
+        let nodes: Vec<u32> = file
+            .of("NUMANode")
+            .filter(|node| file.ancestors(node.index).any(|above| above == index))
+            .filter_map(|node| numa_index(node).ok())
+            .collect();
         for element in children(file.objects[index].element, "distances") {
             // only between as many objects as there are nodes: we need no matrices between cores or groups
             let count = element
@@ -250,8 +263,8 @@ fn inside_objects(file: &Objects) -> Vec<Result<Matrix, String>> {
                     .map(|of| of.round() as u32)
                     .ok_or_else(|| not_a_number(text))
             };
-            let values = children(element, "latency").map(value);
-            let values: Result<Vec<u32>, String> = values.collect();
+            let values: Result<Vec<u32>, String> =
+                children(element, "latency").map(value).collect();
             found.push(values.map(|values| (nodes.clone(), values)));
         }
     }
@@ -269,15 +282,17 @@ fn beside_objects(file: &Objects) -> Vec<Result<Matrix, String>> {
         };
         element.attribute("type") == Some("NUMANode") && is_latency
     };
-    let used = children(file.root, "distances2").filter(is_used);
-    used.map(|element| matrix(file, element)).collect()
+    children(file.root, "distances2")
+        .filter(is_used)
+        .map(|element| matrix(file, element))
+        .collect()
 }
 
 fn matrix(file: &Objects, element: Node) -> Result<Matrix, String> {
     let numbers = |name: &'static str| -> Result<Vec<u32>, String> {
-        let texts = children(element, name).filter_map(|child| child.text());
-        let words = texts.flat_map(str::split_whitespace);
-        words
+        children(element, name)
+            .filter_map(|child| child.text())
+            .flat_map(str::split_whitespace)
             .map(|word| word.parse().map_err(|_| not_a_number(word)))
             .collect()
     };
@@ -287,8 +302,9 @@ fn matrix(file: &Objects, element: Node) -> Result<Matrix, String> {
     }
     if element.attribute("indexing") == Some("gp") {
         // hwloc's own numbers, valid in this file only
-        let all = file.of("NUMANode");
-        let known = all.filter_map(|of| Some((of.attribute("gp_index")?, numa_index(of).ok()?)));
+        let known = file
+            .of("NUMANode")
+            .filter_map(|of| Some((of.attribute("gp_index")?, numa_index(of).ok()?)));
         let of_gp_index: BTreeMap<&str, u32> = known.collect();
         for node in &mut nodes {
             let gp = node.to_string();

@@ -152,13 +152,15 @@ fn partitions(gpu: Gpu, devices: &[&Object], version: u32) -> Vec<Gpu> {
         return vec![gpu];
     }
     // the parts share one serial number and one name in /dev, which identify none of them
-    let part = |partition| Gpu {
-        partition: Some(partition),
-        minor: None,
-        uuid: None,
-        ..gpu.clone()
-    };
-    (0..).take(parts).map(part).collect()
+    (0..)
+        .take(parts)
+        .map(|partition| Gpu {
+            partition: Some(partition),
+            minor: None,
+            uuid: None,
+            ..gpu.clone()
+        })
+        .collect()
 }
 
 /// ROCm prints a serial number as sixteen digits after `GPU-`, and reads that in

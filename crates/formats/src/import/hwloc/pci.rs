@@ -135,11 +135,12 @@ impl<'f> Bus<'f> {
         address: PciAddress,
         to: &mut Imported,
     ) -> Result<HostBridge> {
-        let mut hosts = self
+        let outermost = self
             .file
             .ancestors(top)
-            .filter(|&above| self.file.objects[above].kind == "Bridge");
-        let outermost = hosts.by_ref().last();
+            .filter(|&above| self.file.objects[above].kind == "Bridge")
+            .by_ref()
+            .last();
         if let Some(host) = outermost {
             let object = &self.file.objects[host];
             let buses =
@@ -205,13 +206,12 @@ fn buses(object: &Object) -> Result<Option<(u32, RangeInclusive<u8>)>> {
         let (domain, first, last) = (hex(domain, 8)?, hex(first, 2)?, hex(last, 2)?);
         Some((domain, first as u8..=last as u8))
     };
-    let expected = || {
+    read().map(Some).ok_or_else(|| {
         object.bad(format!(
             "bridge_pci `{}`: expected a domain and buses such as `0000:[15-1f]`",
             shown(text)
         ))
-    };
-    read().map(Some).ok_or_else(expected)
+    })
 }
 
 /// An object's own values; we find its parent later, and only if it matters.
@@ -223,15 +223,17 @@ fn function(object: &Object) -> Result<PciFunction> {
             .map_err(|bad: nic_placement_core::topology::pci::BadPciAddress| {
                 object.bad(bad.to_string().replace(busid, &shown(busid).to_string()))
             })?;
-    let ids = object.attribute("pci_type").map(|text| {
-        ids(text).ok_or_else(|| {
-            let text = shown(text);
-            object.bad(format!(
+    let ids = object
+        .attribute("pci_type")
+        .map(|text| {
+            ids(text).ok_or_else(|| {
+                let text = shown(text);
+                object.bad(format!(
                 "pci_type `{text}`: expected `class [vendor:device] …` such as `0302 [10de:2330]`"
             ))
+            })
         })
-    });
-    let ids = ids.transpose()?;
+        .transpose()?;
     let current = object
         .attribute("pci_link_speed")
         .and_then(|text| text.parse().ok())

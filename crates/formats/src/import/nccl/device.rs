@@ -192,13 +192,15 @@ impl<'a> Reader<'a> {
     }
 
     fn invented_name(&mut self, net: Element<'a>) -> String {
-        let dev = net.attribute("dev").and_then(|dev| dev.trim().parse().ok());
-        let dev = dev.unwrap_or(0u16);
-        let mut names = (dev..=u16::MAX)
+        let dev = net
+            .attribute("dev")
+            .and_then(|dev| dev.trim().parse().ok())
+            .unwrap_or(0u16);
+        let name = (dev..=u16::MAX)
             .chain(0..dev)
-            .map(|dev| format!("net{dev}"));
-        let name = names.find(|name| !self.names.contains_key(name.as_str()));
-        let name = name.unwrap_or_default();
+            .map(|dev| format!("net{dev}"))
+            .find(|name| !self.names.contains_key(name.as_str()))
+            .unwrap_or_default();
         self.note(
             name.clone(),
             "a `<net>` without a name: this one is invented, and no library knows it",
@@ -263,8 +265,9 @@ impl<'a> Reader<'a> {
             let all: Vec<&str> = members.iter().map(DeviceName::as_str).collect();
             let finding = "a NIC that NCCL made of several: its members are used";
             self.note(all.join("+"), finding);
-            let share = rate_mbps.map(|mbps| mbps / members.len() as u64);
-            let share = share.filter(|&mbps| mbps > 0);
+            let share = rate_mbps
+                .map(|mbps| mbps / members.len() as u64)
+                .filter(|&mbps| mbps > 0);
             for name in members {
                 if self.names.contains_key(&name) {
                     continue;

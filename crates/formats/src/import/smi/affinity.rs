@@ -130,10 +130,11 @@ fn of_row(row: &MatrixRow, titles: &[Title]) -> Result<Affinity, String> {
     let mut affinity = Affinity::default();
     let mut values = titles.iter().zip(&words);
     let all = values.all(|(title, word)| affinity.set(*title, word).is_some());
-    let fits = (all && words.len() == columns).then_some(affinity);
-    fits.ok_or_else(|| {
-        format!("`{text}` for {columns} columns: values touch or are missing, so none is used")
-    })
+    (all && words.len() == columns)
+        .then_some(affinity)
+        .ok_or_else(|| {
+            format!("`{text}` for {columns} columns: values touch or are missing, so none is used")
+        })
 }
 
 /// A list such as `0-3,8`.  Its numbers must ascend, as the kernel's and NVML's do: that reveals a cut number.
@@ -170,8 +171,8 @@ pub fn numa_nodes(affinities: &[Affinity], to: &mut Imported) -> Vec<NumaNode> {
         );
     }
     let only = |cpus: CpuSet| cpus.iter().filter(|&cpu| !twice.contains(cpu)).collect();
-    let nodes = nodes.into_iter();
     nodes
+        .into_iter()
         .map(|(node, cpus)| numa_node(node, only(cpus)))
         .collect()
 }

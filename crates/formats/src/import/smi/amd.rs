@@ -86,8 +86,8 @@ fn fill(gpus: &AmdGpus, tool: &str, to: &mut Imported) -> Result<()> {
         return bad(format!("more than {MAX_DEVICES} GPUs"));
     }
     let all: Vec<(u32, PciAddress)> = if gpus.addresses.is_empty() {
-        let indices = gpus.indices.iter();
-        indices
+        gpus.indices
+            .iter()
             .map(|&index| (index, invented(index as u8)))
             .collect()
     } else {
@@ -213,8 +213,11 @@ fn of_json(text: &str) -> Result<AmdGpus> {
         gpus.indices.extend(index);
         for (key, fact) in facts.as_object().into_iter().flatten() {
             // `(Topology) Link type between DRM devices 0 and 1`, under `system`
-            let pair = key.split_once("DRM devices ").map_or("", |(_, pair)| pair);
-            if let Some((a, b)) = pair.split_once(" and ") {
+            if let Some((a, b)) = key
+                .split_once("DRM devices ")
+                .map_or("", |(_, pair)| pair)
+                .split_once(" and ")
+            {
                 gpus.indices.extend(
                     [a, b]
                         .iter()
@@ -247,8 +250,7 @@ impl AmdGpus {
 
 /// The number at the start of `text`, behind a bracket or blanks.
 fn first_number(text: &str) -> Option<u32> {
-    let digits = text.trim_start_matches(['[', ' ', '\t']);
-    digits
+    text.trim_start_matches(['[', ' ', '\t'])
         .split(|c: char| !c.is_ascii_digit())
         .next()?
         .parse()

@@ -283,11 +283,11 @@ fn is_foreign(word: &str) -> bool {
 fn cell(word: &str) -> Option<Cell> {
     let links = word.strip_prefix("NV").unwrap_or_default();
     let is_links = !links.is_empty() && links.bytes().all(|digit| digit.is_ascii_digit());
-    let mut known = CELLS.iter();
-    let known = known
+    CELLS
+        .iter()
         .find(|(text, _)| *text == word)
-        .map(|(_, cell)| cell.clone());
-    known.or(is_links.then_some(Cell::Link))
+        .map(|(_, cell)| cell.clone())
+        .or(is_links.then_some(Cell::Link))
 }
 
 /// True for the header of another matrix with the same first column.
@@ -306,8 +306,10 @@ impl Matrix {
     }
 
     pub fn foreign_words(&self) -> Vec<&str> {
-        let cells = self.rows.iter().flat_map(|row| &row.cells);
-        let words: BTreeSet<&str> = cells
+        let words: BTreeSet<&str> = self
+            .rows
+            .iter()
+            .flat_map(|row| &row.cells)
             .filter_map(|cell| match cell {
                 Cell::Foreign(word) => Some(word.as_str()),
                 _ => None,
@@ -331,8 +333,11 @@ impl Matrix {
                 None => nics.push(label.as_str()),
             }
         }
-        let mut rows = self.rows.iter();
-        if let Some(row) = rows.find(|row| self.column(&row.label).is_none()) {
+        if let Some(row) = self
+            .rows
+            .iter()
+            .find(|row| self.column(&row.label).is_none())
+        {
             return Err(BadText::new(
                 row.line,
                 format!("no column is called `{}`", shown(&row.label)),
@@ -372,20 +377,21 @@ impl Matrix {
         lines: &[TextLine],
     ) -> Result<Vec<Vec<PathType>>> {
         let legend = legend(lines, self.last_line);
-        let of_gpu = |gpu: &u8| {
-            let gpu = format!("GPU{gpu}");
-            let row = self.row(&gpu).ok_or_else(|| {
-                BadText::new(
-                    self.last_line,
-                    format!("the matrix ends before the row of `{gpu}`"),
-                )
-            })?;
-            self.check(row)?;
-            nics.iter()
-                .map(|nic| self.path(row, nic, &legend))
-                .collect()
-        };
-        gpus.iter().map(of_gpu).collect()
+        gpus.iter()
+            .map(|gpu| {
+                let gpu = format!("GPU{gpu}");
+                let row = self.row(&gpu).ok_or_else(|| {
+                    BadText::new(
+                        self.last_line,
+                        format!("the matrix ends before the row of `{gpu}`"),
+                    )
+                })?;
+                self.check(row)?;
+                nics.iter()
+                    .map(|nic| self.path(row, nic, &legend))
+                    .collect()
+            })
+            .collect()
     }
 
     /// Refuses a row that has not one cell for each column, and its `X` in its own.
@@ -421,10 +427,10 @@ impl Matrix {
         let own = cell(row, nic);
         let known = match &own {
             Some(Cell::Path(kind)) => Ok(*kind),
-            Some(Cell::Foreign(word)) => {
-                let unknown = || format!("`{}`, which no legend below explains,", shown(word));
-                legend.get(word.as_str()).copied().ok_or_else(unknown)
-            }
+            Some(Cell::Foreign(word)) => legend
+                .get(word.as_str())
+                .copied()
+                .ok_or_else(|| format!("`{}`, which no legend below explains,", shown(word))),
             Some(Cell::Link) => Err("an NVLink".to_string()),
             Some(Cell::Own) | None => Err("`X`".to_string()),
         };
@@ -459,10 +465,9 @@ fn legend(lines: &[TextLine], below: u32) -> BTreeMap<&str, PathType> {
         ("single PCIe", PathType::Pix),
         ("PCIe Host Bridge", PathType::Phb),
     ];
-    let lines = lines
-        .iter()
-        .filter(|line| line.number > below && !line.is_open);
     lines
+        .iter()
+        .filter(|line| line.number > below && !line.is_open)
         .filter_map(|line| {
             let (word, meaning) = line.text.split_once('=')?;
             let mut known = PHRASES.iter();

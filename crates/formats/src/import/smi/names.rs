@@ -86,19 +86,22 @@ pub fn read(
 ///
 /// Else all are unknown: placement would take an unknown one among them for one more layer.
 pub fn link_layers(names: &[DeviceName]) -> Vec<LinkLayer> {
-    let of_name = |name: &DeviceName| {
-        let protocols = [
-            ("ib", LinkLayer::InfiniBand),
-            ("roce", LinkLayer::Ethernet),
-            ("iw", LinkLayer::Ethernet),
-        ];
-        protocols.into_iter().find_map(|(protocol, layer)| {
-            let mut place = name.as_str().strip_prefix(protocol)?.chars();
-            let starts_well = matches!(place.next()?, 'o' | 's' | 'p' | 'P' | 'x');
-            (starts_well && place.next()?.is_ascii_hexdigit()).then_some(layer)
+    let known: Option<Vec<LinkLayer>> = names
+        .iter()
+        .map(|name| {
+            [
+                ("ib", LinkLayer::InfiniBand),
+                ("roce", LinkLayer::Ethernet),
+                ("iw", LinkLayer::Ethernet),
+            ]
+            .into_iter()
+            .find_map(|(protocol, layer)| {
+                let mut place = name.as_str().strip_prefix(protocol)?.chars();
+                let starts_well = matches!(place.next()?, 'o' | 's' | 'p' | 'P' | 'x');
+                (starts_well && place.next()?.is_ascii_hexdigit()).then_some(layer)
+            })
         })
-    };
-    let known: Option<Vec<LinkLayer>> = names.iter().map(of_name).collect();
+        .collect();
     known.unwrap_or_else(|| vec![LinkLayer::Unknown; names.len()])
 }
 

@@ -105,8 +105,8 @@ fn clean(line: &str) -> String {
         }
     }
     let around = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '|' | '*' | '~');
-    let text = text.trim_start_matches(|c| around(c) || c == '>');
-    text.trim_end_matches(|c| around(c) || matches!(c, ',' | '\\'))
+    text.trim_start_matches(|c| around(c) || c == '>')
+        .trim_end_matches(|c| around(c) || matches!(c, ',' | '\\'))
         .to_string()
 }
 
