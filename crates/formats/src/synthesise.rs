@@ -8,7 +8,7 @@
 
 use nic_placement_core::topology::{
     Arch, CpuVendor, Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, PciAddress, PciFunction,
-    PciParent, PciTree, PortState, Processor, Topology, X86, package_of,
+    PciParent, PciTree, PortState, Processor, Topology, package_of,
 };
 use nic_placement_node::discover::described;
 use nic_placement_node::discover::manifest::{Entry, Manifest};
@@ -282,11 +282,10 @@ fn gpu(tree: &mut Tree, directory: &str, gpu: &Gpu) {
                 ("GPU UUID", gpu.uuid.clone()),
                 ("Bus Location", Some(address.clone())),
                 ("Device Minor", gpu.minor.map(|minor| minor.to_string())),
-            ];
-            let lines = lines
-                .into_iter()
-                .filter_map(|(key, value)| Some((key, value?)))
-                .map(|(key, value)| format!("{key}: \t {value}"));
+            ]
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, value?)))
+            .map(|(key, value)| format!("{key}: \t {value}"));
             let place = format!("proc/driver/nvidia/gpus/{address}");
             tree.list(&place, "information", lines, "\n");
             for instance in 0..gpu.mig_instances.unwrap_or(0) {

@@ -5,7 +5,7 @@
 //! NIC out.
 #![forbid(unsafe_code)]
 
-use nic_placement_core::placement::{GpuPlacement, NodePlacement, Pair, RailIndex, RailUse};
+use nic_placement_core::placement::{NodePlacement, Pair, RailIndex, RailUse};
 use nic_placement_core::plan::Plan;
 use nic_placement_core::policy::explain::loss;
 use nic_placement_core::policy::{RailSet, Ways};

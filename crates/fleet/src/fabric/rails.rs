@@ -340,8 +340,8 @@ fn rail_optimised<'a>(rails: &'a Rails<'a>) -> impl Iterator<Item = &'a CableKin
 /// For nodes of another kind, if their NICs are on the rails' switches in another order.
 fn by_kinds(rails: &Rails) -> Vec<AdvisedLine> {
     let most = rails.kinds.first().map_or(0, |kind| kind.nodes.len());
-    let others = rail_optimised(rails).filter(|kind| kind.nodes.len() < most);
-    others
+    rail_optimised(rails)
+        .filter(|kind| kind.nodes.len() < most)
         .filter_map(|kind| {
             let rails = &kind.rail_of;
             let slots = (0..rails.len()).filter_map(|slot| Some((rails[slot]?, slot)));

@@ -62,13 +62,12 @@ fn machine_name(file: &Objects) -> String {
     let said = ["HostName", "DMIProductName"]
         .into_iter()
         .find_map(|key| file.machine_info(key));
-    let plain = |c: char| if DeviceName::may_hold(c) { c } else { '-' };
     let name: String = said
         .unwrap_or_default()
         .trim()
         .chars()
         .take(DeviceName::MAX)
-        .map(plain)
+        .map(|c: char| if DeviceName::may_hold(c) { c } else { '-' })
         .collect();
     match DeviceName::is_one(&name) {
         true => name,

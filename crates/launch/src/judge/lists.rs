@@ -29,9 +29,8 @@ impl List {
 
     /// The ports that a value admits: libraries skip those that are down.
     pub fn admitted(&self, value: &str, node: &Topology) -> Vec<Rail> {
-        let admits = |(nic, port): &(NicIndex, &Port)| (self.admits)(value, node.nic(*nic), port);
         self.working(node)
-            .filter(admits)
+            .filter(|(nic, port): &(NicIndex, &Port)| (self.admits)(value, node.nic(*nic), port))
             .map(|(nic, port)| Rail {
                 nic,
                 name: node.nic(nic).name.clone(),

@@ -4,7 +4,7 @@
 
 use super::lists::{LISTS, List};
 use nic_placement_core::libraries::Present;
-use nic_placement_core::placement::{Change, Excluded, NodePlacement, Rail, RailIndex, Variable};
+use nic_placement_core::placement::{Change, NodePlacement, Rail, RailIndex, Variable};
 use nic_placement_core::plan::{Plan, TaskPlan};
 use nic_placement_core::policy::Ways;
 use nic_placement_core::topology::{GpuIndex, NicKind, PathType};

@@ -285,13 +285,13 @@ fn rate(node: &Topology, address: PciAddress) -> Option<LinkRate> {
 
 /// The slowest link that carries a NIC's ports: virtual machines often show none, and NCCL then counts with generation 3.
 fn need(node: &Topology, address: PciAddress) -> Option<LinkRate> {
-    let rates = node
+    let mbps: u64 = node
         .nics
         .iter()
         .filter(|nic| nic.address == Some(address))
         .flat_map(|nic| &nic.ports)
-        .filter_map(|port| port.rate_mbps);
-    let mbps: u64 = rates.sum();
+        .filter_map(|port| port.rate_mbps)
+        .sum();
     let width = 16;
     GENERATIONS
         .into_iter()
