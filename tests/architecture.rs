@@ -48,7 +48,7 @@ const ARROWS: [(&str, &str); 32] = [
     ),
     (
         "launch::judge",
-        "libraries placement plan policy step topology",
+        "gpus libraries placement plan policy step topology",
     ),
     ("formats::manifest", "node topology"),
     ("formats::import", "formats::manifest topology"),
@@ -63,7 +63,7 @@ const ARROWS: [(&str, &str); 32] = [
         "fleet::doctor",
         "fleet::audit plan config gpus node policy placement topology",
     ),
-    ("fleet::fabric", "fleet::audit config topology"),
+    ("fleet::fabric", "fleet::audit topology"),
     ("fleet::trial", "topology"),
     ("fleet", "fleet::doctor sys node topology"),
     ("traffic", "libraries placement topology"),
@@ -79,9 +79,7 @@ const ARROWS: [(&str, &str); 32] = [
 ];
 
 /// `(user, used, words)`: arrows that reach only a part of a module: the items with one of these words in their path.
-const NARROW_ARROWS: [(&str, &str, &[&str]); 3] = [
-    // Slurm's topology files name nodes as its configuration does
-    ("fleet::fabric", "config", &["hostlist"]),
+const NARROW_ARROWS: [(&str, &str, &[&str]); 2] = [
     // the system calls take sets of CPUs and nodes; they know nothing of the machine
     ("sys", "topology", &["bitmap", "cpuset", "nodeset"]),
     // the grammar must know a renderer's options, but not how it renders

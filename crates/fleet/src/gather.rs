@@ -145,8 +145,11 @@ fn functions(root: &Root, node: &Topology) -> BTreeMap<PciAddress, Function> {
             bar1: resources,
         })
     };
-    let all = node.pci.iter().take(MOST).map(|function| function.address);
-    all.filter_map(|address| Some((address, one(address)?)))
+    node.pci
+        .iter()
+        .take(MOST)
+        .map(|function| function.address)
+        .filter_map(|address| Some((address, one(address)?)))
         .collect()
 }
 

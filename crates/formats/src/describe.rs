@@ -27,7 +27,7 @@ pub fn read_node(
     describe(path, &bytes, scope).map_err(|problem| NoTopology::Bad(path.clone(), problem))
 }
 
-/// The GPUs of a file of `rocm-smi` or `amd-smi`, and the NICs of one of `rdma link` or `ibdev2netdev`.
+/// GPUs of `rocm-smi` or `amd-smi`, and NICs of `rdma link` or `ibdev2netdev`.
 pub fn read_with_links(gpus: &str, links: &str) -> Result<(Topology, Vec<Diagnostic>), NoTopology> {
     let bad = |problem| NoTopology::Bad(format!("{gpus}` and `{links}"), problem);
     let (text, beside) = (contents(gpus)?, contents(links)?);
@@ -54,19 +54,22 @@ pub fn contents(path: &str) -> Result<Vec<u8>, NoTopology> {
 /// A command may ask twice, and it can be read once.
 fn standard_input() -> Result<Vec<u8>, String> {
     static READ: OnceLock<Result<Vec<u8>, String>> = OnceLock::new();
-    let read = || {
+    READ.get_or_init(|| {
         let mut bytes = Vec::new();
-        let mut input = io::stdin().lock().take(MAX_FILE as u64 + 1);
-        match input.read_to_end(&mut bytes) {
+        match io::stdin()
+            .lock()
+            .take(MAX_FILE as u64 + 1)
+            .read_to_end(&mut bytes)
+        {
             Ok(_) if bytes.len() > MAX_FILE => Err(format!("longer than {MAX_FILE} bytes")),
             Ok(_) => Ok(bytes),
             Err(error) => Err(error.to_string()),
         }
-    };
-    READ.get_or_init(read).clone()
+    })
+    .clone()
 }
 
-/// Refuses packed bytes, and turns UTF-16 with its mark, as PowerShell writes it, into UTF-8.
+/// Refuses packed bytes; UTF-16 with its mark, as PowerShell writes it, becomes UTF-8.
 fn plain(bytes: Vec<u8>) -> Result<Vec<u8>, String> {
     let unit: fn([u8; 2]) -> u16 = match bytes.as_slice() {
         [0x1f, 0x8b, ..] => return Err(unpack("gzip", "zcat")),
@@ -100,11 +103,10 @@ pub fn root_of(source: &NodeSource) -> Option<Root> {
         }
         NodeSource::Topology(path) => {
             let bytes = contents(path).ok()?;
-            let is_captured = format_of(&bytes) == Ok(FileFormat::Sysfs);
-            captured(&bytes)
-                .ok()
-                .filter(|_| is_captured)
-                .map(Root::manifest)
+            match format_of(&bytes) {
+                Ok(FileFormat::Sysfs) => captured(&bytes).ok().map(Root::manifest),
+                _ => None,
+            }
         }
         NodeSource::Machine(_) => None,
     }
@@ -166,7 +168,7 @@ pub fn format_of(bytes: &[u8]) -> Result<FileFormat, String> {
     })
 }
 
-/// True if a number follows this word anywhere, as in a matrix' `GPU0`.  Prose has the word alone.
+/// As in a matrix' `GPU0`: prose has the word alone.
 fn has_number(bytes: &[u8], word: &[u8]) -> bool {
     bytes
         .windows(word.len() + 1)
@@ -191,8 +193,13 @@ pub fn describe_as(
         }
         FileFormat::NodeFile => {
             let node = cache::from_bytes(bytes, provenance).map_err(|bad| bad.to_string())?;
-            let finding = format!("a node file, written {}", node.stamp.time);
-            Ok((node.topology, vec![Diagnostic::new(name, finding)]))
+            Ok((
+                node.topology,
+                vec![Diagnostic::new(
+                    name,
+                    format!("a node file, written {}", node.stamp.time),
+                )],
+            ))
         }
         FileFormat::Json => Ok((
             file::from_json(text()?, provenance).map_err(|bad| bad.to_string())?,

@@ -49,8 +49,11 @@ pub fn to_json_with_sources(node: &Topology, sources: &[String]) -> String {
 
 /// A name without control characters, as a file can hold it; firmware may give any.
 fn one_line(name: &str) -> String {
-    let kept = name.chars().filter(|letter| !letter.is_control());
-    let kept: String = kept.take(MAX_TEXT).collect();
+    let kept: String = name
+        .chars()
+        .filter(|letter| !letter.is_control())
+        .take(MAX_TEXT)
+        .collect();
     if kept.is_empty() {
         "node".to_string()
     } else {
@@ -58,7 +61,7 @@ fn one_line(name: &str) -> String {
     }
 }
 
-/// The CPUs of a core, or of several cores in a row whose numbers differ by `step`.
+/// A core's CPUs, or those of cores in a row whose numbers differ by `step`.
 struct Row {
     package: u32,
     core: u32,
@@ -93,16 +96,15 @@ fn rows(pus: &[Pu]) -> Value {
             }),
         }
     }
-    let rows = rows.iter().map(|row| {
+    rows.iter().map(|row| {
         json!({
             "package": row.package, "core": row.core, "pus": row.pus, "cores": Some(row.cores).filter(|&cores| cores > 1),
             "step": row.step.filter(|&step| step != 1),
         })
-    });
-    rows.collect()
+    }).collect()
 }
 
-/// The positive number by which each member of `high` exceeds its counterpart in `low`.
+/// The positive step from `low` to `high`, if all members have it.
 fn step_between(low: &Bitmap, high: &Bitmap) -> Option<u32> {
     let step = high.first()?.checked_sub(low.first()?)?;
     let same = low.iter().map(|low| low + step).eq(high.iter());
@@ -136,8 +138,11 @@ fn line(function: &Value) -> String {
 fn write(text: &mut String, value: &Value, depth: usize) {
     let (brackets, parts): (_, Vec<(Option<&String>, &Value)>) = match value {
         Value::Object(fields) => {
-            let fields = fields.iter().filter(|(name, value)| says(name, value));
-            let mut fields: Vec<_> = fields.map(|(name, value)| (Some(name), value)).collect();
+            let mut fields: Vec<_> = fields
+                .iter()
+                .filter(|(name, value)| says(name, value))
+                .map(|(name, value)| (Some(name), value))
+                .collect();
             fields.sort_by_key(|&(name, _)| {
                 ORDER
                     .split(' ')

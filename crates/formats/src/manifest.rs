@@ -53,8 +53,6 @@ impl fmt::Display for BadText {
     }
 }
 
-impl std::error::Error for BadText {}
-
 pub fn text(manifest: &Manifest) -> String {
     let mut text = format!("{HEADER}\n");
     for (path, entry) in &manifest.entries {
@@ -178,12 +176,14 @@ fn check_nesting(manifest: &Manifest) -> Result<(), BadText> {
         .filter(|(_, entry)| !matches!(entry, Entry::Directory))
     {
         if let Some(below) = first_below(manifest, path) {
-            let problem = format!(
-                "`{}` lies below `{}`, which is no directory",
-                cut(below),
-                cut(path)
-            );
-            return Err(BadText::new(0, problem));
+            return Err(BadText::new(
+                0,
+                format!(
+                    "`{}` lies below `{}`, which is no directory",
+                    cut(below),
+                    cut(path)
+                ),
+            ));
         }
     }
     Ok(())

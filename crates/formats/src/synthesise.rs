@@ -8,14 +8,14 @@
 
 use nic_placement_core::topology::{
     Arch, CpuVendor, Gpu, GpuVendor, LinkLayer, LinkRate, Nic, NicKind, PciAddress, PciFunction,
-    PciParent, PciTree, PortState, Processor, Topology, X86, package_of,
+    PciParent, PciTree, PortState, Processor, Topology, package_of,
 };
 use nic_placement_node::discover::described;
 use nic_placement_node::discover::manifest::{Entry, Manifest};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// The tree that shows `topology`.  GPUs and NICs whose PCI function the topology does not describe are left out.
+/// GPUs and NICs whose PCI function is not described are left out.
 pub fn synthesise(topology: &Topology) -> Manifest {
     let mut tree = Tree::default();
     tree.file("sys/devices/virtual/dmi/id", "product_name", &topology.name);
@@ -73,9 +73,11 @@ pub fn synthesise(topology: &Topology) -> Manifest {
 
 /// The inverse of [`Processor::from_modalias`], without the features.
 pub fn modalias(processor: &Processor) -> String {
-    let numbers = processor.x86.map(|of: X86| {
-        let vendor = CpuVendor::ALL.iter().find(|(known, _)| *known == of.vendor);
-        let vendor = vendor.map_or(0, |(_, number)| *number);
+    let numbers = processor.x86.map(|of| {
+        let vendor = CpuVendor::ALL
+            .iter()
+            .find(|(known, _)| *known == of.vendor)
+            .map_or(0, |(_, number)| *number);
         format!(",ven{vendor:04X}fam{:04X}mod{:04X}", of.family, of.model)
     });
     let arch = match processor.arch {
@@ -129,26 +131,35 @@ impl Tree {
     }
 }
 
-/// The compute driver's nodes: one for each NUMA node, then one for each AMD GPU or partition.
+/// One for each NUMA node, then one for each AMD GPU or partition.
 fn compute_nodes(tree: &mut Tree, topology: &Topology) {
-    let gpus = topology.gpus.iter();
-    let mut gpus: Vec<&Gpu> = gpus.filter(|gpu| gpu.vendor == GpuVendor::Amd).collect();
+    let mut gpus: Vec<&Gpu> = topology
+        .gpus
+        .iter()
+        .filter(|gpu| gpu.vendor == GpuVendor::Amd)
+        .collect();
     gpus.sort_by_key(|gpu| gpu.runtime_index);
     if gpus.is_empty() {
         return;
     }
-    let cpus = topology.numa_nodes.iter();
-    let cpus = cpus.map(|_| "cpu_cores_count 1\nsimd_count 0".to_string());
+    let cpus = topology
+        .numa_nodes
+        .iter()
+        .map(|_| "cpu_cores_count 1\nsimd_count 0".to_string());
     let gpus = gpus.into_iter().map(|gpu| {
         let at = gpu.address;
         let location = u32::from(at.bus) << 8 | u32::from(at.device) << 3 | u32::from(at.function);
         let location = gpu.partition.unwrap_or(0) << 28 | location;
         let minor = gpu.minor.map(|minor| format!("\ndrm_render_minor {minor}"));
-        let uuid = gpu.uuid.as_ref().and_then(|uuid| uuid.strip_prefix("GPU-"));
-        let id = uuid.and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        let id = gpu
+            .uuid
+            .as_ref()
+            .and_then(|uuid| uuid.strip_prefix("GPU-"))
+            .and_then(|digits| u64::from_str_radix(digits, 16).ok());
         let id = id.map(|id| format!("\nunique_id {id}"));
-        let text = format!("simd_count 4\nlocation_id {location}\ndomain {}", at.domain);
-        text + &minor.unwrap_or_default() + &id.unwrap_or_default()
+        format!("simd_count 4\nlocation_id {location}\ndomain {}", at.domain)
+            + &minor.unwrap_or_default()
+            + &id.unwrap_or_default()
     });
     for (index, text) in cpus.chain(gpus).enumerate() {
         let directory = format!("sys/devices/virtual/kfd/kfd/topology/nodes/{index}");
@@ -156,12 +167,15 @@ fn compute_nodes(tree: &mut Tree, topology: &Topology) {
     }
 }
 
-/// The routing table: default route and networks of verbs devices, below a bond where the route is
-/// not the interface's own.
+/// Default route and networks of verbs devices, below a bond where the route is not the
+/// interface's own.
 fn routes(tree: &mut Tree, topology: &Topology) {
     let mut rows = String::new();
-    let is_verbs = |nic: &&Nic| matches!(nic.kind, NicKind::Verbs | NicKind::Efa);
-    for nic in topology.nics.iter().filter(is_verbs) {
+    for nic in topology
+        .nics
+        .iter()
+        .filter(|nic| matches!(nic.kind, NicKind::Verbs | NicKind::Efa))
+    {
         let parent = nic
             .address
             .and_then(|address| directory(&topology.pci, address));
@@ -268,11 +282,10 @@ fn gpu(tree: &mut Tree, directory: &str, gpu: &Gpu) {
                 ("GPU UUID", gpu.uuid.clone()),
                 ("Bus Location", Some(address.clone())),
                 ("Device Minor", gpu.minor.map(|minor| minor.to_string())),
-            ];
-            let known = lines
-                .into_iter()
-                .filter_map(|(key, value)| Some((key, value?)));
-            let lines = known.map(|(key, value)| format!("{key}: \t {value}"));
+            ]
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, value?)))
+            .map(|(key, value)| format!("{key}: \t {value}"));
             let place = format!("proc/driver/nvidia/gpus/{address}");
             tree.list(&place, "information", lines, "\n");
             for instance in 0..gpu.mig_instances.unwrap_or(0) {
@@ -347,11 +360,14 @@ fn verbs(tree: &mut Tree, parent: &str, nic: &Nic) {
             PortState::Unknown => "0: NOP",
         };
         tree.file(&directory, "state", state);
-        let gbps = |mbps: u64| match mbps % 1000 / 100 {
-            0 => format!("{} Gb/sec", mbps / 1000),
-            tenth => format!("{}.{tenth} Gb/sec", mbps / 1000),
-        };
-        tree.known(&directory, "rate", port.rate_mbps.map(gbps));
+        tree.known(
+            &directory,
+            "rate",
+            port.rate_mbps.map(|mbps| match mbps % 1000 / 100 {
+                0 => format!("{} Gb/sec", mbps / 1000),
+                tenth => format!("{}.{tenth} Gb/sec", mbps / 1000),
+            }),
+        );
         let layer = Some(port.link_layer).filter(|layer| *layer != LinkLayer::Unknown);
         tree.known(&directory, "link_layer", layer);
         let physical = port.phys_state.as_ref().map(|state| format!("5: {state}"));
@@ -371,7 +387,7 @@ fn verbs(tree: &mut Tree, parent: &str, nic: &Nic) {
     }
 }
 
-/// Adds the facts of `topology` that sysfs cannot show, as files below [`described::PLACE`].
+/// Facts that sysfs cannot show, below [`described::PLACE`].
 fn describe(topology: &Topology, tree: &mut Tree) {
     let mut list = |name: &str, lines: Vec<String>| {
         tree.list(described::PLACE, name, lines.into_iter(), "\n");
@@ -386,15 +402,16 @@ fn describe(topology: &Topology, tree: &mut Tree) {
         .clone()
         .filter_map(|nic| Some(format!("{} {}", nic.name, nic.role?)));
     list("roles", roles.collect());
-    let by_interface = |nic: &&Nic| nic.kind == NicKind::Slingshot && !nic.name.starts_with("cxi");
-    let slingshot = nics.filter(by_interface).map(|nic| nic.name.to_string());
+    let slingshot = nics
+        .filter(|nic| nic.kind == NicKind::Slingshot && !nic.name.starts_with("cxi"))
+        .map(|nic| nic.name.to_string());
     list("slingshot", slingshot.collect());
     // NVIDIA's driver tells its own
-    let gpus = topology
+    let models = topology
         .gpus
         .iter()
-        .filter(|gpu| gpu.vendor != GpuVendor::Nvidia);
-    let models = gpus.filter_map(|gpu| Some(format!("{} {}", gpu.address, gpu.model.as_ref()?)));
+        .filter(|gpu| gpu.vendor != GpuVendor::Nvidia)
+        .filter_map(|gpu| Some(format!("{} {}", gpu.address, gpu.model.as_ref()?)));
     list("models", models.collect());
     let mut paths: BTreeMap<PciAddress, Vec<String>> = BTreeMap::new();
     for ((gpu, nic), kind) in &topology.stated_paths {

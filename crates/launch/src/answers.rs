@@ -13,7 +13,7 @@ use nic_placement_core::topology::{CpuSet, GpuIndex, PathType, PciAddress};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Grows by one when a field changes its meaning or is removed, not with new fields.
+/// Grows when a field changes its meaning or goes, not with new fields.
 pub const VERSION: u32 = 1;
 
 #[derive(Serialize)]
@@ -328,20 +328,21 @@ fn task_of<'a>(plan: &'a Plan, of: &'a TaskPlan, uses: &'a [Use]) -> Task<'a> {
 }
 
 fn set_by<'a>(variables: &'a [Variable]) -> BTreeMap<&'a str, &'a str> {
-    let set = variables
+    variables
         .iter()
         .filter_map(|variable| match &variable.change {
             Change::Set(value) => Some((variable.name.as_ref(), value.as_str())),
             Change::KeepUsers(_) | Change::Remove | Change::Leave => None,
-        });
-    set.collect()
+        })
+        .collect()
 }
 
 fn removed<'a>(variables: &'a [Variable]) -> Vec<&'a str> {
-    let removed = variables
+    variables
         .iter()
-        .filter(|variable| variable.change == Change::Remove);
-    removed.map(|variable| variable.name.as_ref()).collect()
+        .filter(|variable| variable.change == Change::Remove)
+        .map(|variable| variable.name.as_ref())
+        .collect()
 }
 
 #[derive(Serialize)]

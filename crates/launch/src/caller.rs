@@ -22,7 +22,7 @@ pub fn has_the_hosts_users() -> bool {
     is_of_the_host(&Root::live().read("proc/self/uid_map").unwrap_or_default())
 }
 
-/// True if users have the same numbers as on the host; also where the kernel has no user namespaces.
+/// True also where the kernel has no user namespaces.
 fn is_of_the_host(map: &str) -> bool {
     map.is_empty() || map.split_whitespace().eq(["0", "0", "4294967295"])
 }
@@ -32,12 +32,11 @@ fn is_of_the_host(map: &str) -> bool {
 pub(crate) fn without_absent(mut grant: GpuGrant, node: &Topology) -> GpuGrant {
     let before = grant.access.clone();
     for (gpu, access) in node.gpus.iter().zip(&mut grant.access) {
-        let of_vendor = node
+        let some_open = node
             .gpus
             .iter()
             .zip(&before)
-            .filter(|(other, _)| other.vendor == gpu.vendor);
-        let some_open = of_vendor
+            .filter(|(other, _)| other.vendor == gpu.vendor)
             .into_iter()
             .any(|(_, access)| *access == Access::Allowed);
         if some_open && *access == Access::Unknown && gpu.device_node().is_some() {

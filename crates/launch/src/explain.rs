@@ -5,7 +5,7 @@
 //! NIC out.
 #![forbid(unsafe_code)]
 
-use nic_placement_core::placement::{GpuPlacement, NodePlacement, RailIndex, RailUse};
+use nic_placement_core::placement::{NodePlacement, RailIndex, RailUse};
 use nic_placement_core::plan::Plan;
 use nic_placement_core::policy::explain::loss;
 use nic_placement_core::policy::{RailSet, Ways};
@@ -50,10 +50,13 @@ impl Explain for Plan {
     }
 }
 
-/// All pairs of one GPU: its own NICs, then the others in rail order, then those that may not be chosen.
+/// Its own NICs, then the others in rail order, then those that may not be chosen.
 pub fn pairs(node: &Topology, map: &NodePlacement, wish: &Wish, gpu: GpuIndex) -> Vec<Pair> {
-    let rails_of = |gpu: &GpuPlacement| gpu.choices.iter().map(|choice| choice.rail.0).collect();
-    let rails_of: Vec<RailSet> = map.gpus.iter().map(rails_of).collect();
+    let rails_of: Vec<RailSet> = map
+        .gpus
+        .iter()
+        .map(|gpu| gpu.choices.iter().map(|choice| choice.rail.0).collect())
+        .collect();
     let ways = Ways::for_answer(node, &map.rails, &wish.admin.through, &rails_of);
     let own = &map.gpu(gpu).choices;
     let others = RailSet::first(map.rails.len()).minus(rails_of[gpu.0]);

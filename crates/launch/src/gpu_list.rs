@@ -19,8 +19,6 @@ impl fmt::Display for BadGpuList {
     }
 }
 
-impl std::error::Error for BadGpuList {}
-
 /// GPUs of a list such as `0-3,5` or PCI addresses, in the order given.
 pub fn gpus_named(node: &Topology, list: &str) -> Result<Vec<GpuIndex>, BadGpuList> {
     let (name, count) = (&node.name, node.gpus.len());
@@ -34,13 +32,15 @@ pub fn gpus_named(node: &Topology, list: &str) -> Result<Vec<GpuIndex>, BadGpuLi
         }
         let found: Vec<GpuIndex> = if let Ok(address) = word.parse::<PciAddress>() {
             let gpu = node.gpu_index(address);
-            let absent =
-                || BadGpuList::Absent(format!("no GPU of `{name}` has the address `{word}`"));
-            vec![gpu.ok_or_else(absent)?]
+            vec![gpu.ok_or_else(|| {
+                BadGpuList::Absent(format!("no GPU of `{name}` has the address `{word}`"))
+            })?]
         } else {
-            let set = Bitmap::from_list(word);
-            let set = set.map_err(|bad| BadGpuList::Written(format!("{bad}, or PCI addresses")))?;
-            set.iter().map(|index| GpuIndex(index as usize)).collect()
+            Bitmap::from_list(word)
+                .map_err(|bad| BadGpuList::Written(format!("{bad}, or PCI addresses")))?
+                .iter()
+                .map(|index| GpuIndex(index as usize))
+                .collect()
         };
         for gpu in found {
             if gpu.0 >= count {

@@ -8,11 +8,16 @@ use nic_placement_core::topology::{GpuIndex, Topology};
 /// The `SLURM_STEP_GPUS` of these GPUs.
 pub fn slurms_numbers(node: &Topology, gpus: &[GpuIndex]) -> String {
     let by_file = by_file(node);
-    let number = |gpu: &GpuIndex| {
-        let place = by_file.iter().position(|other| other == gpu);
-        place.unwrap_or(gpu.0).to_string()
-    };
-    gpus.iter().map(number).collect::<Vec<_>>().join(",")
+    gpus.iter()
+        .map(|gpu| {
+            by_file
+                .iter()
+                .position(|other| other == gpu)
+                .unwrap_or(gpu.0)
+                .to_string()
+        })
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 /// As [`nic_placement_core::gpus::identify`], but all without a variable, a denied device or a step's list.
@@ -24,8 +29,11 @@ pub fn seen(node: &Topology, step: &Step, grant: &GpuGrant) -> TaskGpus {
     if step.gpus.is_some() {
         return by_step(&sight, step);
     }
-    let vendors = sight.vendors().into_iter();
-    let gpus: Vec<GpuIndex> = vendors.flat_map(|vendor| sight.visible(vendor)).collect();
+    let gpus: Vec<GpuIndex> = sight
+        .vendors()
+        .into_iter()
+        .flat_map(|vendor| sight.visible(vendor))
+        .collect();
     let reason = match (gpus.is_empty(), node.gpus.is_empty()) {
         (false, _) => "nothing keeps it from any GPU of the node",
         (true, true) => "the node has no GPU",

@@ -70,11 +70,10 @@ fn slurm_conf(
             .map(PathBuf::from)
             .find(|place| is_there(place))
     };
-    let named = variable("SLURM_CONF").map(PathBuf::from);
-    let found = named
+    variable("SLURM_CONF")
+        .map(PathBuf::from)
         .or_else(|| first(&[USUAL, SENT]))
-        .or_else(|| running().filter(|place| is_there(place)));
-    found
+        .or_else(|| running().filter(|place| is_there(place)))
         .or_else(|| first(&BUILT))
         .unwrap_or_else(|| PathBuf::from(USUAL))
 }
@@ -89,11 +88,10 @@ fn of_running_slurmd(root: &Root) -> Option<PathBuf> {
     })
     .into_iter()
     .find_map(|pid| {
-        let is_roots = |status: String| status.lines().any(|line| line.starts_with("Uid:\t0\t"));
         let is_slurmd = root.read(&format!("proc/{pid}/comm")).as_deref() == Some("slurmd")
             && root
                 .read(&format!("proc/{pid}/status"))
-                .is_some_and(is_roots);
+                .is_some_and(|status| status.lines().any(|line| line.starts_with("Uid:\t0\t")));
         let line = is_slurmd
             .then(|| root.beginning(&format!("proc/{pid}/cmdline"), MOST))
             .flatten()?;
@@ -114,21 +112,20 @@ fn of_running_slurmd(root: &Root) -> Option<PathBuf> {
 /// ms for each that `exec` places.
 fn found_slurm_conf(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     let is_in_job = variable("SLURM_JOB_ID").is_some();
-    let running = || {
+    slurm_conf(variable, Path::is_file, || {
         (sys::is_root() && !is_in_job)
             .then(|| of_running_slurmd(&Root::live()))
             .flatten()
-    };
-    slurm_conf(variable, Path::is_file, running)
+    })
 }
 
 /// The path of plugstack.conf: what slurm.conf says, else beside slurm.conf.
 pub fn place(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
     let slurm_conf = found_slurm_conf(variable);
-    let named = text(&slurm_conf)
+    text(&slurm_conf)
         .ok()
-        .and_then(|text| value_of(&text, "PlugStackConfig"));
-    named.map_or(slurm_conf.with_file_name("plugstack.conf"), PathBuf::from)
+        .and_then(|text| value_of(&text, "PlugStackConfig"))
+        .map_or(slurm_conf.with_file_name("plugstack.conf"), PathBuf::from)
 }
 
 /// The file in which a configless slurmd keeps what it was sent.
@@ -139,7 +136,7 @@ pub const USUAL: &str = "/etc/slurm/slurm.conf";
 /// In builds from source: configure's default, and one that guides name.
 const BUILT: [&str; 2] = ["/usr/local/etc/slurm.conf", "/opt/slurm/etc/slurm.conf"];
 
-/// Folders of plugins that are named without one; `None` if slurm.conf does not say.
+/// `None` if slurm.conf does not say.
 pub fn plugin_folders(variable: impl Fn(&str) -> Option<OsString>) -> Option<Vec<PathBuf>> {
     let slurm_conf = found_slurm_conf(variable);
     let folders = value_of(&text(&slurm_conf).ok()?, "PluginDir")?;
@@ -147,13 +144,14 @@ pub fn plugin_folders(variable: impl Fn(&str) -> Option<OsString>) -> Option<Vec
 }
 
 fn value_of(text: &str, parameter: &str) -> Option<String> {
-    let mut values = text.lines().filter_map(|line| {
-        let (name, value) = line.split('#').next()?.split_once('=')?;
-        name.trim()
-            .eq_ignore_ascii_case(parameter)
-            .then(|| value.trim().to_string())
-    });
-    values.next()
+    text.lines()
+        .filter_map(|line| {
+            let (name, value) = line.split('#').next()?.split_once('=')?;
+            name.trim()
+                .eq_ignore_ascii_case(parameter)
+                .then(|| value.trim().to_string())
+        })
+        .next()
 }
 
 #[derive(Default)]
@@ -191,10 +189,12 @@ impl PluginLines {
         if self.looked_at > MOST_FILES {
             // said once: what stands behind it is no news
             if self.looked_at == MOST_FILES + 1 {
-                let finding = format!(
-                    "more than {MOST_FILES} files include each other: the others are not read"
-                );
-                self.findings.push(Diagnostic::new(shown, finding));
+                self.findings.push(Diagnostic::new(
+                    shown,
+                    format!(
+                        "more than {MOST_FILES} files include each other: the others are not read"
+                    ),
+                ));
             }
             return;
         }

@@ -61,8 +61,6 @@ impl fmt::Display for BadStep {
     }
 }
 
-impl std::error::Error for BadStep {}
-
 impl StepRequest {
     /// The step, and its tasks by local ids.
     pub fn step(&self, node: &Topology) -> Result<(Step, Vec<Task>), BadStep> {
@@ -165,11 +163,14 @@ impl StepRequest {
         };
         let (mut taken, mut firsts) = (BTreeSet::new(), Vec::with_capacity(lists.len()));
         for list in lists {
-            let nodes = list
+            if list
                 .iter()
-                .map(|&gpu| node.numa_node_of(node.gpu(gpu).address));
-            let nodes = nodes.collect::<Option<NodeSet>>()?;
-            if nodes.len() != 1 || !list.iter().all(|gpu| taken.insert(*gpu)) {
+                .map(|&gpu| node.numa_node_of(node.gpu(gpu).address))
+                .collect::<Option<NodeSet>>()?
+                .len()
+                != 1
+                || !list.iter().all(|gpu| taken.insert(*gpu))
+            {
                 return None;
             }
             firsts.extend(list.first());
@@ -253,8 +254,6 @@ impl fmt::Display for BadWish {
         }
     }
 }
-
-impl std::error::Error for BadWish {}
 
 pub fn wish(words: Option<&str>, admin: Admin) -> Result<Wish, BadWish> {
     let words = Words::parse(words.unwrap_or_default()).map_err(BadWish::Word)?;

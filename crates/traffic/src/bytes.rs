@@ -139,8 +139,9 @@ pub(crate) const OF_THE_INTERFACE: &str = "the interface's tx_bytes";
 impl NicTraffic {
     /// By RDMA if that is counted, else by TCP.
     pub fn sent(&self) -> u64 {
-        let figures = [self.rdma, self.tcp].into_iter().flatten();
-        figures
+        [self.rdma, self.tcp]
+            .into_iter()
+            .flatten()
             .filter_map(Figure::bytes)
             .map(|bytes| bytes.sent)
             .next()
@@ -214,12 +215,15 @@ impl Traffic {
                 missing.entry(why).or_default().push(&nic.name);
             }
         }
-        let missing = missing.into_iter();
         let mut notes: Vec<String> = missing
+            .into_iter()
             .map(|(why, nics)| format!("{}: {}", nics.join(", "), why.words().1))
             .collect();
-        let is_soft = |nic: &NicTraffic| nic.counter.as_deref() == Some(OF_THE_INTERFACE);
-        if self.nics.iter().any(is_soft) {
+        if self
+            .nics
+            .iter()
+            .any(|nic| nic.counter.as_deref() == Some(OF_THE_INTERFACE))
+        {
             notes.push("soft RoCE: the interface counts RDMA and TCP together".to_string());
         }
         let tcp = self.shares.tcp;

@@ -164,9 +164,10 @@ pub fn read(objects: Objects, mut datagram: &[u8], found: &mut Vec<Object>) -> A
         match objects.numbers().1 {
             None => found.push(device),
             Some((list, entry)) => {
-                let lists = attributes(body).filter(|(number, _)| *number == list);
-                let entries = lists.flat_map(|(_, list)| attributes(list));
-                let entries = entries.filter(|(number, _)| *number == entry);
+                let entries = attributes(body)
+                    .filter(|(number, _)| *number == list)
+                    .flat_map(|(_, list)| attributes(list))
+                    .filter(|(number, _)| *number == entry);
                 found.extend(entries.map(|(_, of)| Object::new(of, device.device.clone())));
             }
         }
@@ -223,10 +224,12 @@ pub struct Holdings {
 /// Joins the answers.
 pub fn holdings(answers: &BTreeMap<Objects, Vec<Object>>) -> Holdings {
     let of = |objects| answers.get(&objects).map_or(&[][..], Vec::as_slice).iter();
-    let threads = of(Objects::Contexts).map(|of| (of.named(CONTEXT), of.number(THREAD)));
-    let threads: BTreeMap<_, _> = threads.collect();
-    let contexts = of(Objects::Domains).map(|of| (of.named(DOMAIN), of.named(CONTEXT)));
-    let contexts: BTreeMap<_, _> = contexts.collect();
+    let threads: BTreeMap<_, _> = of(Objects::Contexts)
+        .map(|of| (of.named(CONTEXT), of.number(THREAD)))
+        .collect();
+    let contexts: BTreeMap<_, _> = of(Objects::Domains)
+        .map(|of| (of.named(DOMAIN), of.named(CONTEXT)))
+        .collect();
     let of_context = |object: &Object| {
         let context = contexts.get(&Some(object.named(DOMAIN)?))?;
         *threads.get(&Some((*context)?))?
@@ -238,8 +241,12 @@ pub fn holdings(answers: &BTreeMap<Objects, Vec<Object>>) -> Holdings {
                 all.unowned += u32::from(objects == Objects::QueuePairs);
                 continue;
             };
-            let of_thread = all.threads.entry(thread).or_default();
-            let held = of_thread.entry(object.device.clone()).or_default();
+            let held = all
+                .threads
+                .entry(thread)
+                .or_default()
+                .entry(object.device.clone())
+                .or_default();
             match objects {
                 Objects::QueuePairs => count(held, object),
                 Objects::Regions => held.regions += 1,

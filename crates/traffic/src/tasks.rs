@@ -78,8 +78,11 @@ pub fn numbers(environment: &[u8]) -> Numbers {
 pub fn marked(environment: &[u8]) -> Option<Marked> {
     let devices = marker::devices(variable(environment, marker::NAME)?)?;
     let gpus = devices.gpus.iter().take(MAX_DEVICES);
-    let nics = devices.nics.iter().take(MAX_DEVICES);
-    let nics = nics.filter(|nic| is_port(nic));
+    let nics = devices
+        .nics
+        .iter()
+        .take(MAX_DEVICES)
+        .filter(|nic| is_port(nic));
     Some(Marked {
         gpus: gpus.filter_map(|gpu| gpu.parse().ok()).collect(),
         nics: nics.map(ToString::to_string).collect(),
@@ -92,10 +95,13 @@ pub fn changed(environment: &[u8]) -> Vec<String> {
     let Some(line) = variable(environment, marker::NAME) else {
         return Vec::new();
     };
-    let marker = Marker::parse(line, is_variable_name);
-    let set = marker.set().iter();
-    let changed = set.filter(|(name, value)| variable(environment, name) != Some(value));
-    changed.map(|(name, _)| name.clone()).take(32).collect()
+    Marker::parse(line, is_variable_name)
+        .set()
+        .iter()
+        .filter(|(name, value)| variable(environment, name) != Some(value))
+        .map(|(name, _)| name.clone())
+        .take(32)
+        .collect()
 }
 
 /// `mlx5_0:1`
@@ -107,8 +113,8 @@ fn is_port(text: &str) -> bool {
 
 /// The first of that name counts, as for getenv(3).
 pub fn variable<'e>(environment: &'e [u8], name: &str) -> Option<&'e str> {
-    let mut entries = environment.split(|byte| *byte == 0);
-    let value =
-        entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
+    let value = environment
+        .split(|byte| *byte == 0)
+        .find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
     std::str::from_utf8(value).ok()
 }

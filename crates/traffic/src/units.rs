@@ -8,11 +8,12 @@ pub fn bytes(count: u64) -> String {
     }
     let mut value = count as f64;
     // what would be rounded to four digits is written in the next unit
-    let fits = |unit: &&str| {
-        value /= 1000.0;
-        value < 999.5 || *unit == "EB"
-    };
-    let unit = ["kB", "MB", "GB", "TB", "PB", "EB"].into_iter().find(fits);
+    let unit = ["kB", "MB", "GB", "TB", "PB", "EB"]
+        .into_iter()
+        .find(|unit| {
+            value /= 1000.0;
+            value < 999.5 || *unit == "EB"
+        });
     let places = usize::from(value < 99.95) + usize::from(value < 9.995);
     format!("{value:.places$} {}", unit.unwrap_or("EB"))
 }

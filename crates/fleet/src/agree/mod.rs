@@ -30,11 +30,10 @@ impl NodeWord {
             .chain(left_out.iter().map(|of| &of.nic));
         let subnets = rails.iter().filter_map(|rail| rail.subnet.as_ref());
         let letters = |letter: char| letter.is_ascii_alphanumeric() || "-_.:+".contains(letter);
-        let is_plain = |text: &String| text.len() <= 255 && text.chars().all(letters);
         names
             .chain(subnets)
             .chain([&self.host, version])
-            .all(is_plain)
+            .all(|text| text.len() <= 255 && text.chars().all(letters))
     }
 }
 
@@ -74,10 +73,11 @@ pub fn compare(words: Vec<NodeWord>) -> Option<Compared> {
     let mut all = BTreeSet::new();
     for NodeWord { host, agreement } in words {
         all.insert(host.clone());
-        let group = groups
+        groups
             .entry(agreement.digest())
-            .or_insert_with(|| (agreement, BTreeSet::new()));
-        group.1.insert(host);
+            .or_insert_with(|| (agreement, BTreeSet::new()))
+            .1
+            .insert(host);
     }
     let mut groups: Vec<(Agreement, BTreeSet<String>)> = groups.into_values().collect();
     groups.sort_by_key(|(agreement, hosts)| {
@@ -123,8 +123,11 @@ fn dissent(here: &Agreement, usual: &Agreement, hosts: &BTreeSet<String>) -> Dis
     let left_out = left_out(here, usual);
     let (rails, theirs) = (&here.rails, &usual.rails);
     let sorted = |rails: &[RailWord]| BTreeSet::from_iter(rails.to_vec());
-    let mut pairs = rails.iter().zip(theirs).enumerate();
-    let elsewhere = pairs.find(|(_, (here, there))| here.subnet != there.subnet);
+    let elsewhere = rails
+        .iter()
+        .zip(theirs)
+        .enumerate()
+        .find(|(_, (here, there))| here.subnet != there.subnet);
     let order = match elsewhere {
         _ if rails.len() != theirs.len() || rails == theirs => None,
         _ if sorted(rails) == sorted(theirs) => Some(theirs.iter().collect()),
@@ -177,18 +180,19 @@ fn left_out(here: &Agreement, usual: &Agreement) -> Vec<String> {
     let only_here = here
         .left_out
         .iter()
-        .filter(|of| !has(&usual.left_out, &of.nic));
-    let only_here = only_here.map(|LeftOut { nic, why }| format!("{nic} is left out: {why}"));
-    let is_rail = |of: &&LeftOut| {
-        here.rails.iter().any(|rail| rail.nic == of.nic) && !has(&here.left_out, &of.nic)
-    };
-    let only_there = usual.left_out.iter().filter(is_rail);
-    let only_there = only_there
+        .filter(|of| !has(&usual.left_out, &of.nic))
+        .map(|LeftOut { nic, why }| format!("{nic} is left out: {why}"));
+    let only_there = usual
+        .left_out
+        .iter()
+        .filter(|of| {
+            here.rails.iter().any(|rail| rail.nic == of.nic) && !has(&here.left_out, &of.nic)
+        })
         .map(|LeftOut { nic, why }| format!("it uses {nic}, which theirs leave out: {why}"));
     only_here.chain(only_there).collect()
 }
 
-/// The rails here in the order of the others' subnets, where each subnet is that of one rail.
+/// In the order of the others' subnets, where each is that of one rail.
 fn by_subnets<'a>(here: &'a [RailWord], usual: &[RailWord]) -> Option<Vec<&'a RailWord>> {
     let of: BTreeMap<&str, &RailWord> = here
         .iter()

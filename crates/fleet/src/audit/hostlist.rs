@@ -16,7 +16,7 @@ fn parts(name: &str) -> Option<(&str, &str, &str)> {
     (digits.len() <= MOST_DIGITS).then(|| (&name[..start], digits, &name[end..]))
 }
 
-/// The names in one list, in order of their numbers; `scontrol show hostnames` takes it apart.
+/// `scontrol show hostnames` takes it apart.
 pub fn compressed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names: BTreeSet<&str> = names.into_iter().collect();
     // `10` is of the same series as `08` where there is one, else of that of `8`
@@ -49,17 +49,20 @@ pub fn compressed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
             }
         }
     }
-    let list = series.iter().map(|((before, after, width), numbers)| {
-        let Some(width) = *width else {
-            return before.to_string();
-        };
-        let ranges = ranges(numbers, width);
-        match (numbers.len(), ranges.as_slice()) {
-            (1, [only]) => format!("{before}{only}{after}"),
-            _ => format!("{before}[{}]{after}", ranges.join(",")),
-        }
-    });
-    list.collect::<Vec<_>>().join(",")
+    series
+        .iter()
+        .map(|((before, after, width), numbers)| {
+            let Some(width) = *width else {
+                return before.to_string();
+            };
+            let ranges = ranges(numbers, width);
+            match (numbers.len(), ranges.as_slice()) {
+                (1, [only]) => format!("{before}{only}{after}"),
+                _ => format!("{before}[{}]{after}", ranges.join(",")),
+            }
+        })
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 fn ranges(numbers: &BTreeSet<u64>, width: usize) -> Vec<String> {
@@ -70,11 +73,12 @@ fn ranges(numbers: &BTreeSet<u64>, width: usize) -> Vec<String> {
             _ => runs.push((number, number)),
         }
     }
-    let run = |(first, last): &(u64, u64)| match first == last {
-        true => format!("{first:0width$}"),
-        false => format!("{first:0width$}-{last:0width$}"),
-    };
-    runs.iter().map(run).collect()
+    runs.iter()
+        .map(|(first, last)| match first == last {
+            true => format!("{first:0width$}"),
+            false => format!("{first:0width$}-{last:0width$}"),
+        })
+        .collect()
 }
 
 #[cfg(test)]

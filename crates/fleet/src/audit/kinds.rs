@@ -3,6 +3,7 @@
 
 use super::facts::{Class, Inventory, Key};
 use super::hostlist::compressed;
+use super::report::to_json;
 use super::{Audit, Shape};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -86,7 +87,7 @@ pub struct Bad {
 impl Audited {
     /// `bad` are the first of `bad_count` pieces of the input that are no reports.
     pub fn to_json(&self, bad_count: usize, bad: &[Bad]) -> String {
-        /// Grows by one when a field changes its meaning or is removed, not with new fields.
+        /// Grows when a field changes its meaning or goes, not with new fields.
         const VERSION: u32 = 1;
         #[derive(Serialize)]
         struct Answer<'a> {
@@ -104,7 +105,7 @@ impl Audited {
             bad_count,
             bad,
         };
-        crate::to_json(&answer)
+        to_json(&answer)
     }
 
     pub fn is_clean(&self) -> bool {
@@ -226,13 +227,17 @@ impl Audit {
                     .extend(hosts(shape));
             }
         }
-        let group = |(differences, nodes): (Vec<Difference>, Vec<&str>)| Differing {
-            count: nodes.len(),
-            hosts: nodes.iter().map(ToString::to_string).collect(),
-            nodes: compressed(nodes),
-            differences,
-        };
-        let mut differing: Vec<Differing> = differing.into_iter().map(group).collect();
+        let mut differing: Vec<Differing> = differing
+            .into_iter()
+            .map(
+                |(differences, nodes): (Vec<Difference>, Vec<&str>)| Differing {
+                    count: nodes.len(),
+                    hosts: nodes.iter().map(ToString::to_string).collect(),
+                    nodes: compressed(nodes),
+                    differences,
+                },
+            )
+            .collect();
         differing.sort_by(|a, b| a.nodes.cmp(&b.nodes));
         let nodes = compressed(shapes.iter().flat_map(hosts).copied());
         NodeKind {
@@ -252,20 +257,24 @@ impl Audit {
                 *values.entry(key).or_default().entry(value).or_default() += hosts;
             }
         }
-        let most = |(key, values): (u32, BTreeMap<u32, usize>)| {
-            let told: usize = values.values().sum();
-            let absent = Some((None, count - told))
-                .filter(|(_, nodes)| *nodes > 0 && self.keys[key as usize].counts_where_absent());
-            let present = values
-                .into_iter()
-                .map(|(value, nodes)| (Some(value), nodes));
-            let name = |value: Option<u32>| value.map(|value| self.values[value as usize].as_str());
-            let usual = present
-                .chain(absent)
-                .min_by_key(|(value, nodes)| (usize::MAX - nodes, name(*value)));
-            (key, usual.unwrap_or((None, 0)))
-        };
-        let values: BTreeMap<u32, (Option<u32>, usize)> = values.into_iter().map(most).collect();
+        let values: BTreeMap<u32, (Option<u32>, usize)> = values
+            .into_iter()
+            .map(|(key, values)| {
+                let told: usize = values.values().sum();
+                let absent = Some((None, count - told)).filter(|(_, nodes)| {
+                    *nodes > 0 && self.keys[key as usize].counts_where_absent()
+                });
+                let present = values
+                    .into_iter()
+                    .map(|(value, nodes)| (Some(value), nodes));
+                let name =
+                    |value: Option<u32>| value.map(|value| self.values[value as usize].as_str());
+                let usual = present
+                    .chain(absent)
+                    .min_by_key(|(value, nodes)| (usize::MAX - nodes, name(*value)));
+                (key, usual.unwrap_or((None, 0)))
+            })
+            .collect();
         let must_be = |key: &u32| {
             let key = &self.keys[*key as usize];
             // a node without a finding of its kind is no fault
@@ -310,7 +319,7 @@ impl Audit {
             .collect()
     }
 
-    /// The subject of a fact, with the NIC's name on most nodes of the kind, else on the node.
+    /// With the NIC's name on most nodes of the kind, else on the node.
     fn subject(&self, key: &Key, shape: &Shape, usual: &Usual) -> String {
         let name = || {
             let key = Key {
@@ -331,4 +340,14 @@ impl Audit {
             _ => key.subject.clone(),
         }
     }
+}
+
+/// The value that more than half of them have.
+pub(crate) fn majority<T: Ord + Copy>(values: impl Iterator<Item = T>) -> Option<T> {
+    let mut values = Vec::from_iter(values);
+    values.sort_unstable();
+    // more than half of a sorted list hold its middle
+    let middle = *values.get(values.len() / 2)?;
+    let count = values.iter().filter(|value| **value == middle).count();
+    (count * 2 > values.len()).then_some(middle)
 }

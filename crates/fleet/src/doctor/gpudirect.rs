@@ -149,11 +149,10 @@ fn answer(subject: &Examined, facts: &HostFacts, pair: &GpuWithNic) -> Answer {
         };
     }
     if pair.path > PathType::Pxb && !pair.gpu.has_c2c() {
-        let why = format!(
+        return Answer::Poorly(format!(
             "by {by}, but the path is {}, and NCCL uses it only up to PXB",
             pair.path
-        );
-        return Answer::Poorly(why);
+        ));
     }
     let port = |bridge: &_| {
         facts
@@ -195,11 +194,13 @@ pub fn gpudirect(subject: &Examined) -> Verdicts {
     };
     let mut answers: BTreeMap<Answer, Vec<String>> = BTreeMap::new();
     for pair in pairs(subject) {
-        let name = format!("GPU {} with {}:{}", pair.index, pair.nic.name, pair.port);
         answers
             .entry(answer(subject, facts, &pair))
             .or_default()
-            .push(name);
+            .push(format!(
+                "GPU {} with {}:{}",
+                pair.index, pair.nic.name, pair.port
+            ));
     }
     let verdict = |(answer, pairs): (Answer, Vec<String>)| {
         /// Pairs of one line, at most: a node of eight GPUs with two NICs each.

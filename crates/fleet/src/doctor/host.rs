@@ -43,11 +43,12 @@ pub fn node(subject: &Examined) -> Verdicts {
 
 pub fn odd(subject: &Examined) -> Verdicts {
     let node = &*subject.plan.node;
-    let all = subject
+    let mut verdicts: Verdicts = subject
         .diagnostics
         .iter()
-        .chain(&subject.plan.map.diagnostics);
-    let mut verdicts: Verdicts = all.map(note).collect();
+        .chain(&subject.plan.map.diagnostics)
+        .map(note)
+        .collect();
     verdicts.extend(gpus::lint(node).iter().map(note));
     verdicts
 }
@@ -67,8 +68,12 @@ pub fn machine(subject: &Examined) -> Verdicts {
         return match gpus {
             Some(of_the_product) if here < *of_the_product => {
                 let has = counted(here, "GPU");
-                let text = format!("{has}, and machines of its product name have {of_the_product}");
-                vec![warn(text).about("GPUs")]
+                vec![
+                    warn(format!(
+                        "{has}, and machines of its product name have {of_the_product}"
+                    ))
+                    .about("GPUs"),
+                ]
             }
             _ => Vec::new(),
         };
@@ -220,11 +225,13 @@ pub fn uverbs_access(subject: &Examined) -> Verdicts {
     let mut verdicts = Vec::new();
     let refused = with(DeviceAccess::Refused);
     if !refused.is_empty() {
-        let text = format!(
-            "{}: this user may not open the device node",
-            listed(&refused)
+        verdicts.push(
+            warn(format!(
+                "{}: this user may not open the device node",
+                listed(&refused)
+            ))
+            .about(&refused[0]),
         );
-        verdicts.push(warn(text).about(&refused[0]));
     }
     let fenced = with(DeviceAccess::Fenced);
     if !fenced.is_empty() {
@@ -246,31 +253,37 @@ pub fn uverbs_access(subject: &Examined) -> Verdicts {
     } else {
         "this user"
     };
-    let good = || {
-        format!(
-            "{who} may open {} that may be chosen",
-            counted(open.len(), "NIC")
-        )
-    };
-    or_ok(verdicts, (!open.is_empty()).then(good))
+    or_ok(
+        verdicts,
+        (!open.is_empty()).then(|| {
+            format!(
+                "{who} may open {} that may be chosen",
+                counted(open.len(), "NIC")
+            )
+        }),
+    )
 }
 
 pub fn nccl_conf(subject: &Examined) -> Verdicts {
-    let verdict = |(file, variables): &(String, Vec<String>)| {
-        let text = match variables.as_slice() {
-            [] => format!("`{file}` sets nothing that we would set"),
-            set => format!(
-                "`{file}` sets {}: left to it, as NCCL would prefer ours",
-                listed(set)
-            ),
-        };
-        if variables.is_empty() {
-            ok(text)
-        } else {
-            advice(text).about(file)
-        }
-    };
-    subject.caller.nccl.iter().map(verdict).collect()
+    subject
+        .caller
+        .nccl
+        .iter()
+        .map(|(file, variables)| {
+            let text = match variables.as_slice() {
+                [] => format!("`{file}` sets nothing that we would set"),
+                set => format!(
+                    "`{file}` sets {}: left to it, as NCCL would prefer ours",
+                    listed(set)
+                ),
+            };
+            if variables.is_empty() {
+                ok(text)
+            } else {
+                advice(text).about(file)
+            }
+        })
+        .collect()
 }
 
 pub fn variable(subject: &Examined) -> Verdicts {

@@ -17,11 +17,12 @@ pub const TESTED: [&str; 9] = [
 ];
 
 fn ours(installation: &Installation) -> Vec<&PluginLine> {
-    let lines = installation
+    installation
         .plugstack
         .iter()
-        .flat_map(|plugstack| &plugstack.lines);
-    lines.filter(|line| line.is_ours()).collect()
+        .flat_map(|plugstack| &plugstack.lines)
+        .filter(|line| line.is_ours())
+        .collect()
 }
 
 pub(super) fn slurm(subject: &Examined) -> Verdicts {
@@ -47,10 +48,9 @@ pub(super) fn slurm(subject: &Examined) -> Verdicts {
         )),
         None => {
             let (first, last) = (name(&RELEASES[0]), name(&RELEASES[RELEASES.len() - 1]));
-            let text = format!(
+            warn(format!(
                 "`{shown}`: no release that the plugin knows ({first} to {last}): Slurm will refuse it"
-            );
-            warn(text).about(shown)
+            )).about(shown)
         }
     }]
 }
@@ -91,12 +91,11 @@ pub(super) fn plugstack(subject: &Examined) -> Verdicts {
         return verdicts;
     };
     for again in others {
-        let text = format!(
+        verdicts.push(warn(format!(
             "`{}`: the plugin is listed twice: the arguments of both count, and each of srun's users is told that the option of the \
              second is disabled",
             again.place
-        );
-        verdicts.push(warn(text).about(&again.place));
+        )).about(&again.place));
     }
     if first.is_required {
         verdicts.push(advice(format!(
@@ -115,12 +114,12 @@ pub(super) fn plugstack(subject: &Examined) -> Verdicts {
 }
 
 pub(super) fn plugstack_order(subject: &Examined) -> Verdicts {
-    let lines = subject
+    let lines: Vec<&PluginLine> = subject
         .installation
         .plugstack
         .iter()
-        .flat_map(|plugstack| &plugstack.lines);
-    let lines: Vec<&PluginLine> = lines.collect();
+        .flat_map(|plugstack| &plugstack.lines)
+        .collect();
     let Some(first) = lines.iter().position(|line| line.is_ours()) else {
         return Vec::new();
     };
@@ -144,11 +143,10 @@ pub(super) fn plugin_file(subject: &Examined) -> Verdicts {
         verdicts.push(match (line.is_there, line.is_required) {
             (Some(true), _) => ok(format!("`{path}` is there")),
             (Some(false), true) => {
-                let text = format!(
+                fail(format!(
                     "`{}`: there is no `{path}`, and the line is `required`: srun, sbatch and salloc fail",
                     line.place
-                );
-                fail(text).about(path)
+                )).about(path)
             }
             (Some(false), false) => {
                 let text = format!("`{}`: there is no `{path}`{elsewhere}", line.place);
@@ -173,21 +171,19 @@ pub(super) fn configless(subject: &Examined) -> Verdicts {
         ..
     } = plugstack;
     if *is_shadowed {
-        let text =
-            "slurmctld sent this node a configuration, and /etc/slurm/slurm.conf is read instead";
-        return vec![note(text)];
+        return vec![note(
+            "slurmctld sent this node a configuration, and /etc/slurm/slurm.conf is read instead",
+        )];
     }
     if !is_sent {
         return Vec::new();
     }
     let not_sent = unmatched.iter().find(|(_, pattern)| pattern.contains('/'));
     vec![match (not_sent, ours(subject.installation).is_empty()) {
-        (Some((place, pattern)), true) => {
-            let text = format!(
-                "`{place}`: `include {pattern}` means no file here, and no line loads the plugin"
-            );
-            warn(text).about(place)
-        }
+        (Some((place, pattern)), true) => warn(format!(
+            "`{place}`: `include {pattern}` means no file here, and no line loads the plugin"
+        ))
+        .about(place),
         (Some((place, pattern)), false) => {
             advice(format!("`{place}`: `include {pattern}` means no file here"))
         }
@@ -230,8 +226,12 @@ pub(super) fn configuration(subject: &Examined) -> Verdicts {
         .as_ref()
         .and_then(|unasked| unasked.unnamed.as_ref())
     {
-        let text = format!("`{path}`: no line with `NodeName=` names this node, `{node}`");
-        verdicts.push(note(text).about(path));
+        verdicts.push(
+            note(format!(
+                "`{path}`: no line with `NodeName=` names this node, `{node}`"
+            ))
+            .about(path),
+        );
     }
     if let Some(why) = no_node {
         verdicts.push(warn(format!("no step gets anything set: {why}")).about("no step is placed"));
@@ -241,11 +241,11 @@ pub(super) fn configuration(subject: &Examined) -> Verdicts {
 
 /// `None` if neither the plugin's line nor the configuration file has it.
 fn by_default(unasked: &Unasked) -> Option<Verdict> {
-    let said = unasked
+    let said: Vec<String> = unasked
         .said
         .iter()
-        .map(|(place, argument)| format!("`{argument}` (`{place}`)"));
-    let said: Vec<String> = said.collect();
+        .map(|(place, argument)| format!("`{argument}` (`{place}`)"))
+        .collect();
     let apart = if unasked.has_partitions {
         ", unless a line for their partition says otherwise"
     } else {
@@ -289,8 +289,11 @@ pub(super) fn owner(subject: &Examined) -> Verdicts {
             )));
         }
     }
-    let good = || format!("files that only root may write to: {}", owners.len());
-    or_ok(verdicts, (!owners.is_empty()).then(good))
+    or_ok(
+        verdicts,
+        (!owners.is_empty())
+            .then(|| format!("files that only root may write to: {}", owners.len())),
+    )
 }
 
 pub(super) fn node_file(subject: &Examined) -> Verdicts {

@@ -19,7 +19,7 @@ struct Segment<'a> {
     cap: LinkRate,
 }
 
-/// The links above a function, nearest first, as far as both ends of one tell their rates.
+/// Nearest first, as far as both ends tell their rates.
 fn segments(node: &Topology, address: PciAddress) -> Vec<Segment<'_>> {
     let (chain, _) = node.pci.climb(address);
     // each pair is the ends of a link: endpoint and port, port and port
@@ -47,7 +47,7 @@ struct Slow {
     is_gpus: bool,
 }
 
-/// The segments that run below the cap of a path on which they are, by the address of the lower end.
+/// By the address of the lower end.
 fn slow_ones(node: &Topology) -> BTreeMap<PciAddress, Slow> {
     let mut found: BTreeMap<PciAddress, Slow> = BTreeMap::new();
     let gpus = node.gpus.iter().map(|gpu| (gpu.address, Some(gpu.vendor)));
@@ -81,11 +81,9 @@ fn slow_ones(node: &Topology) -> BTreeMap<PciAddress, Slow> {
 /// The most lanes that a link of a GPU like this one has.
 fn lanes_of_siblings(node: &Topology, child: PciAddress) -> Option<u32> {
     let device = |address: PciAddress| node.pci.get(address).map(|of| (of.vendor, of.device));
-    let alike = node
-        .pci
+    node.pci
         .iter()
-        .filter(|other| Some((other.vendor, other.device)) == device(child));
-    alike
+        .filter(|other| Some((other.vendor, other.device)) == device(child))
         .filter(|other| other.address != child)
         .filter_map(|other| Some(other.link.current?.width))
         .max()

@@ -139,8 +139,10 @@ fn first_of(names: &[String], most: usize) -> String {
 /// One line of less than 100 plain characters for the reason of a drained node; `None` where
 /// nothing fails. A mistake in a file that all nodes may share drains none.
 pub fn reason(findings: &[Finding]) -> Option<String> {
-    let drains = |finding: &&Finding| finding.level == Level::Fail && finding.code != CONFIGURATION;
-    let failed: Vec<&Finding> = findings.iter().filter(drains).collect();
+    let failed: Vec<&Finding> = findings
+        .iter()
+        .filter(|finding| finding.level == Level::Fail && finding.code != CONFIGURATION)
+        .collect();
     let parts = failed.iter().map(|finding| match &finding.about {
         Some(about) => format!("{} {about}", finding.code),
         None => finding.code.clone(),
@@ -171,9 +173,11 @@ pub fn plain(parts: &[String]) -> String {
             return line;
         }
     }
-    let line = format!(
+    format!(
         "{HEAD}{}",
         parts.first().map(String::as_str).unwrap_or_default()
-    );
-    line.chars().take(MOST).collect()
+    )
+    .chars()
+    .take(MOST)
+    .collect()
 }

@@ -4,7 +4,7 @@
 
 use super::facts::{HostFacts, Interface};
 use super::{Examined, Verdicts, advice, fail, listed, note, ok, or_ok, warn};
-use crate::majority;
+use crate::audit::kinds::majority;
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::placement::Rail;
 use nic_placement_core::policy::gbps;
@@ -59,19 +59,17 @@ pub fn nic_broken(subject: &Examined) -> Verdicts {
 
 /// Ports that came up at less than others of their device.
 pub fn nic_slower(subject: &Examined) -> Verdicts {
-    let verdict = |rail: &Rail| {
-        let mine = gbps(rail.rate_mbps?);
-        let text = format!(
-            "`{rail}` runs at {mine}, others of its device at more: look at its cable and its card"
-        );
-        Some(warn(text).about(rail))
-    };
     subject
         .plan
         .map
         .degraded
         .iter()
-        .filter_map(verdict)
+        .filter_map(|rail| {
+            let mine = gbps(rail.rate_mbps?);
+            Some(warn(format!(
+            "`{rail}` runs at {mine}, others of its device at more: look at its cable and its card"
+        )).about(rail))
+        })
         .collect()
 }
 
@@ -152,11 +150,13 @@ pub fn ports_per_card(subject: &Examined) -> Verdicts {
             verdicts.push(verdict.about(&names[0]));
         }
     }
-    let good = || match compared {
-        1 => "1 card has as many active ports as those like it".to_string(),
-        more => format!("{more} cards have as many active ports as those like them"),
-    };
-    or_ok(verdicts, (compared > 0).then(good))
+    or_ok(
+        verdicts,
+        (compared > 0).then(|| match compared {
+            1 => "1 card has as many active ports as those like it".to_string(),
+            more => format!("{more} cards have as many active ports as those like them"),
+        }),
+    )
 }
 
 /// The interface of a NIC that has only one.
@@ -185,10 +185,13 @@ fn with_interfaces<'a>(
     let Some(facts) = subject.facts else {
         return Vec::new();
     };
-    let nics = subject.plan.node.nics.iter();
-    let ports = nics.flat_map(|nic| nic.ports.iter().map(move |port| (nic, port)));
-    let active = ports.filter(|(nic, port)| port.state == PortState::Active && keep(nic, port));
-    active
+    subject
+        .plan
+        .node
+        .nics
+        .iter()
+        .flat_map(|nic| nic.ports.iter().map(move |port| (nic, port)))
+        .filter(|(nic, port)| port.state == PortState::Active && keep(nic, port))
         .filter_map(|(nic, port)| Some((nic, port, interface(facts, nic, port)?)))
         .collect()
 }
@@ -240,10 +243,12 @@ fn active_and_down(subject: &Examined, all: &[(&Nic, &Port, &Interface)]) -> Ver
 
 /// An InfiniBand port needs no interface: IPoIB may be switched off.
 pub fn port_interface(subject: &Examined) -> Verdicts {
-    let is_roce = |nic: &Nic, port: &Port| {
-        nic.kind == NicKind::Verbs && port.link_layer == LinkLayer::Ethernet
-    };
-    active_and_down(subject, &with_interfaces(subject, is_roce))
+    active_and_down(
+        subject,
+        &with_interfaces(subject, |nic: &Nic, port: &Port| {
+            nic.kind == NicKind::Verbs && port.link_layer == LinkLayer::Ethernet
+        }),
+    )
 }
 
 pub fn efa_carrier(subject: &Examined) -> Verdicts {
@@ -258,24 +263,28 @@ pub fn device_node(subject: &Examined) -> Verdicts {
         return Vec::new();
     };
     let node = &*subject.plan.node;
-    let hardware =
-        |nic: &&Nic| matches!(nic.kind, NicKind::Verbs | NicKind::Efa) && nic.address.is_some();
-    let nics: Vec<&Nic> = node.nics.iter().filter(hardware).collect();
+    let nics: Vec<&Nic> = node
+        .nics
+        .iter()
+        .filter(|nic| matches!(nic.kind, NicKind::Verbs | NicKind::Efa) && nic.address.is_some())
+        .collect();
     if nics.is_empty() || !(facts.is_live || facts.has_verbs) {
         return Vec::new();
     }
     if !facts.has_verbs {
-        let text =
-            "no RDMA device has a node: `ib_uverbs` is not loaded, so no library finds a NIC";
-        return vec![warn(text)];
+        return vec![warn(
+            "no RDMA device has a node: `ib_uverbs` is not loaded, so no library finds a NIC",
+        )];
     }
     let mut verdicts = Vec::new();
     for nic in nics.iter().filter(|nic| nic.uverbs.is_none()) {
-        let text = format!(
-            "`{}` has no device node below /sys/class/infiniband_verbs, and others have",
-            nic.name
+        verdicts.push(
+            fail(format!(
+                "`{}` has no device node below /sys/class/infiniband_verbs, and others have",
+                nic.name
+            ))
+            .about(&nic.name),
         );
-        verdicts.push(fail(text).about(&nic.name));
     }
     let mads = |nic: &Nic| {
         facts
@@ -294,11 +303,13 @@ pub fn device_node(subject: &Examined) -> Verdicts {
         .filter(|nic| facts.has_mads && mads(nic) < ports(nic))
     {
         let (mads, ports) = (mads(nic), ports(nic));
-        let text = format!(
-            "`{}` has {mads} management nodes for {ports} InfiniBand ports",
-            nic.name
+        verdicts.push(
+            warn(format!(
+                "`{}` has {mads} management nodes for {ports} InfiniBand ports",
+                nic.name
+            ))
+            .about(&nic.name),
         );
-        verdicts.push(warn(text).about(&nic.name));
     }
     or_ok(
         verdicts,
@@ -311,12 +322,17 @@ pub fn device_node(subject: &Examined) -> Verdicts {
 
 fn roce<'a>(subject: &'a Examined) -> Vec<(&'a Rail, &'a Nic, &'a Port)> {
     let node = &*subject.plan.node;
-    let rails = subject.plan.map.rails.iter().filter_map(|rail| {
-        let (nic, port) = (node.nic(rail.nic), node.port(rail.at())?);
-        (nic.kind == NicKind::Verbs && port.link_layer == LinkLayer::Ethernet)
-            .then_some((rail, nic, port))
-    });
-    rails.collect()
+    subject
+        .plan
+        .map
+        .rails
+        .iter()
+        .filter_map(|rail| {
+            let (nic, port) = (node.nic(rail.nic), node.port(rail.at())?);
+            (nic.kind == NicKind::Verbs && port.link_layer == LinkLayer::Ethernet)
+                .then_some((rail, nic, port))
+        })
+        .collect()
 }
 
 pub fn roce_gid(subject: &Examined) -> Verdicts {
@@ -331,18 +347,19 @@ pub fn roce_gid(subject: &Examined) -> Verdicts {
         match v2(port) {
             Some(true) => {}
             None if good > 0 => {
-                let text = format!(
-                    "`{rail}` has no GID that tells its type, and other ports have RoCE v2"
+                verdicts.push(
+                    warn(format!(
+                        "`{rail}` has no GID that tells its type, and other ports have RoCE v2"
+                    ))
+                    .about(rail),
                 );
-                verdicts.push(warn(text).about(rail));
             }
             None => untold.push(rail.to_string()),
             Some(false) => {
                 let found = port.gid_type.as_deref().unwrap_or_default();
-                let text = format!(
+                verdicts.push(warn(format!(
                     "`{rail}` has no GID of RoCE v2: the newest is `{found}`, which no router passes"
-                );
-                verdicts.push(warn(text).about(rail));
+                )).about(rail));
             }
         }
     }
@@ -380,9 +397,12 @@ pub fn roce_mtu(subject: &Examined) -> Verdicts {
     let mut verdicts = Vec::new();
     for (rail, mtu) in &mtus {
         if let Some(usual) = usual.filter(|usual| usual != mtu) {
-            let text =
-                format!("`{rail}`: its interface's MTU is {mtu}, most ports like it have {usual}");
-            verdicts.push(warn(text).about(rail));
+            verdicts.push(
+                warn(format!(
+                    "`{rail}`: its interface's MTU is {mtu}, most ports like it have {usual}"
+                ))
+                .about(rail),
+            );
         }
     }
     if let (true, Some((_, least))) = (verdicts.is_empty(), mtus.iter().min_by_key(|(_, mtu)| mtu))
@@ -408,28 +428,31 @@ pub fn lldp(subject: &Examined) -> Verdicts {
     else {
         return Vec::new();
     };
-    let ports = roce(subject).into_iter();
-    let ports = ports.filter_map(|(rail, nic, port)| Some((rail, interface(facts, nic, port)?)));
+    let ports = roce(subject)
+        .into_iter()
+        .filter_map(|(rail, nic, port)| Some((rail, interface(facts, nic, port)?)));
     let (hear, silent): (Vec<_>, Vec<_>) = ports
         .filter(|(_, interface)| is_down(interface) != Some(true))
         .partition(|(_, interface)| heard.contains(&interface.name));
     let verdict = |(rail, interface): &(&Rail, &Interface)| {
         let others = counted(hear.len(), "other port");
         let verb = if hear.len() == 1 { "does" } else { "do" };
-        let text = format!(
+        advice(format!(
             "`{rail}` (`{}`) hears no switch, and {others} {verb}",
             interface.name
-        );
-        advice(text).about(rail)
+        ))
+        .about(rail)
     };
     let is_told = hear.len() > silent.len();
     let silent = silent.iter().filter(|_| is_told).map(verdict).collect();
-    let good = || {
-        format!(
-            "{} {} a switch",
-            counted(hear.len(), "port"),
-            if hear.len() == 1 { "hears" } else { "hear" }
-        )
-    };
-    or_ok(silent, is_told.then(good))
+    or_ok(
+        silent,
+        is_told.then(|| {
+            format!(
+                "{} {} a switch",
+                counted(hear.len(), "port"),
+                if hear.len() == 1 { "hears" } else { "hear" }
+            )
+        }),
+    )
 }

@@ -45,7 +45,7 @@ pub fn pairs<'a>(subject: &'a Examined) -> Vec<GpuWithNic<'a>> {
     pairs
 }
 
-/// The bridges between two functions, below the lowest one above both, if there is one.
+/// Below the lowest one above both, if there is one.
 pub fn bridges_between(node: &Topology, a: PciAddress, b: PciAddress) -> Option<Vec<PciAddress>> {
     let (of_a, of_b) = (node.pci.ancestors(a).0, node.pci.ancestors(b).0);
     let common = of_a.iter().find(|bridge| of_b.contains(bridge))?;
@@ -71,7 +71,7 @@ pub fn redirects(config: ConfigSpace) -> bool {
 
 /// The flags that are set, in the words of lspci.
 fn shown(acs: u16) -> String {
-    let names = [
+    [
         "SrcValid",
         "TransBlk",
         "ReqRedir",
@@ -79,14 +79,13 @@ fn shown(acs: u16) -> String {
         "UpstreamFwd",
         "EgressCtrl",
         "DirectTrans",
-    ];
-    let set = names
-        .iter()
-        .enumerate()
-        .filter(|(bit, _)| acs & 1 << bit != 0);
-    set.map(|(_, name)| format!("{name}+"))
-        .collect::<Vec<_>>()
-        .join(" ")
+    ]
+    .iter()
+    .enumerate()
+    .filter(|(bit, _)| acs & 1 << bit != 0)
+    .map(|(_, name)| format!("{name}+"))
+    .collect::<Vec<_>>()
+    .join(" ")
 }
 
 /// Pairs behind one switch, which are those that redirection slows down.
@@ -140,9 +139,10 @@ pub fn acs(subject: &Examined) -> Verdicts {
         )];
     }
     if read.is_empty() {
-        let text = "only root may read the ports' configuration: not judged";
         return if facts.is_live {
-            vec![note(text)]
+            vec![note(
+                "only root may read the ports' configuration: not judged",
+            )]
         } else {
             Vec::new()
         };
@@ -156,12 +156,11 @@ pub fn acs(subject: &Examined) -> Verdicts {
     }
     let names: Vec<String> = redirecting.keys().map(ToString::to_string).collect();
     let acs = redirecting.values().next().copied().unwrap_or_default();
-    let text = format!(
+    vec![warn(format!(
         "ports {} between GPUs and NICs send packets up to the root complex that could turn in the switch: {}",
         listed(&names),
         shown(acs)
-    );
-    vec![warn(text).about(&names[0])]
+    )).about(&names[0])]
 }
 
 pub fn ats(subject: &Examined) -> Verdicts {
@@ -213,10 +212,11 @@ pub fn translation_hurts(subject: &Examined) -> bool {
 
 pub fn iommu(subject: &Examined) -> Verdicts {
     let node = &*subject.plan.node;
-    let of_pairs = pairs(subject)
+    let all: BTreeSet<PciAddress> = pairs(subject)
         .into_iter()
-        .flat_map(|pair| [Some(pair.gpu.address), pair.nic.address]);
-    let all: BTreeSet<PciAddress> = of_pairs.flatten().collect();
+        .flat_map(|pair| [Some(pair.gpu.address), pair.nic.address])
+        .flatten()
+        .collect();
     let translated: Vec<String> = all
         .iter()
         .filter(|address| is_translated(node, **address) == Some(true))
@@ -291,13 +291,14 @@ fn controls<'a>(subject: &'a Examined) -> Vec<(&'a Nic, ConfigSpace)> {
     let Some(facts) = subject.facts else {
         return Vec::new();
     };
-    let of_pair = |pair: GpuWithNic<'a>| {
-        let space =
-            config(facts, pair.nic.address?).filter(|space| space.device_control.is_some())?;
-        Some((pair.nic.name.as_str(), (pair.nic, space)))
-    };
-    let nics: BTreeMap<&str, (&Nic, ConfigSpace)> =
-        pairs(subject).into_iter().filter_map(of_pair).collect();
+    let nics: BTreeMap<&str, (&Nic, ConfigSpace)> = pairs(subject)
+        .into_iter()
+        .filter_map(|pair| {
+            let space =
+                config(facts, pair.nic.address?).filter(|space| space.device_control.is_some())?;
+            Some((pair.nic.name.as_str(), (pair.nic, space)))
+        })
+        .collect();
     nics.into_values().collect()
 }
 

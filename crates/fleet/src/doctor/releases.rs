@@ -10,10 +10,11 @@ pub fn name(release: &Release) -> String {
 
 /// The release in a text such as `slurm-wlm 24.11.5`.
 pub fn of_version(text: &str) -> Option<&'static Release> {
-    let number = text
+    let mut parts = text
         .split([' ', '-'])
-        .find(|word| word.starts_with(|letter: char| letter.is_ascii_digit()))?;
-    let mut parts = number.split('.').map(|part| part.parse::<u32>().ok());
+        .find(|word| word.starts_with(|letter: char| letter.is_ascii_digit()))?
+        .split('.')
+        .map(|part| part.parse::<u32>().ok());
     let version = (parts.next()??, parts.next()??);
     RELEASES
         .iter()

@@ -27,31 +27,37 @@ pub fn missing(live: &Topology, model: &Model) -> Vec<Missing> {
     if !here.is_empty() && gpus.is_disjoint(&here) {
         return Vec::new();
     }
-    let gpus = gpus.into_iter().filter(|gpu| !here.contains(gpu));
-    let gpus = gpus.map(|address| Missing {
-        what: "GPU".to_string(),
-        address,
-    });
-    let nics = known.nics.iter().filter(|nic| {
-        let is_here = live.nics.iter().any(|other| other.address == nic.address);
-        carries_the_fabric(nic) && is_stated(nic, model) && !is_here
-    });
-    let nics = nics.filter_map(|nic| {
-        Some(Missing {
-            what: nic.name.to_string(),
-            address: nic.address?,
+    let gpus = gpus
+        .into_iter()
+        .filter(|gpu| !here.contains(gpu))
+        .map(|address| Missing {
+            what: "GPU".to_string(),
+            address,
+        });
+    let nics = known
+        .nics
+        .iter()
+        .filter(|nic| {
+            let is_here = live.nics.iter().any(|other| other.address == nic.address);
+            carries_the_fabric(nic) && is_stated(nic, model) && !is_here
         })
-    });
+        .filter_map(|nic| {
+            Some(Missing {
+                what: nic.name.to_string(),
+                address: nic.address?,
+            })
+        });
     gpus.chain(nics).collect()
 }
 
 /// The number of GPUs of this product, if all known machines of that name that may be this node
 /// have as many.
 pub fn gpus_of_the_product(dmi: &Dmi, live: &Topology) -> Option<usize> {
-    let of_the_name = MODELS
+    let counts: BTreeSet<usize> = MODELS
         .iter()
-        .filter(|model| has_product(dmi, model) && !contradicts(dmi, live, model));
-    let counts: BTreeSet<usize> = of_the_name.map(|model| model.gpus).collect();
+        .filter(|model| has_product(dmi, model) && !contradicts(dmi, live, model))
+        .map(|model| model.gpus)
+        .collect();
     counts.first().copied().filter(|_| counts.len() == 1)
 }
 

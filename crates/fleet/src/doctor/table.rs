@@ -74,20 +74,23 @@ impl Check {
     pub const NEIGHBOURS: &str = "lldp";
 
     fn new(code: &'static str, judge: Judge) -> Check {
-        let section = PAGE
+        let mut lines = PAGE
             .split("\n### ")
-            .find_map(|section| section.strip_prefix(code)?.strip_prefix('\n'));
-        let mut lines = section.unwrap_or_default().trim_start().lines();
+            .find_map(|section| section.strip_prefix(code)?.strip_prefix('\n'))
+            .unwrap_or_default()
+            .trim_start()
+            .lines();
         let mut title = lines.next().unwrap_or_default().to_string();
         title
             .get_mut(..1)
             .into_iter()
             .for_each(str::make_ascii_lowercase);
-        let row = |line: &'static str| line.strip_prefix("- **")?.split_once("** ");
         Check {
             code,
             title,
-            rows: lines.filter_map(row).collect(),
+            rows: lines
+                .filter_map(|line| line.strip_prefix("- **")?.split_once("** "))
+                .collect(),
             judge,
         }
     }

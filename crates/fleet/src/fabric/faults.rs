@@ -59,8 +59,11 @@ impl<'a> Faults<'a> {
     pub(super) fn of(rails: &'a Rails<'a>) -> Faults<'a> {
         let mut faults = Faults::default();
         let mut left: Vec<Stray> = Vec::new();
-        let is_recognised = |kind: &&CableKind| kind.layout != CableLayout::NotRecognised;
-        for kind in rails.kinds.iter().filter(is_recognised) {
+        for kind in rails
+            .kinds
+            .iter()
+            .filter(|kind| kind.layout != CableLayout::NotRecognised)
+        {
             let of_gpus: BTreeSet<&PortKey> =
                 kind.nodes.iter().flat_map(|node| &node.rails).collect();
             // few nodes may tie; NICs without an order on many are for storage
@@ -130,15 +133,17 @@ impl<'a> Faults<'a> {
 
     fn add(&mut self, rails: &Rails, kind: FaultKind, strays: &[Stray]) {
         let rail = |switch: Option<&str>| rails.of_switch.get(switch?).copied();
-        let cable = |Stray { kind, cable }: &Stray| FaultyCable {
-            node: cable.node.name.to_string(),
-            nic: kind.nic(cable.slot),
-            on: cable.at().map(String::from),
-            on_rail: rail(cable.at()),
-            belongs: cable.belongs().map(String::from),
-            rail: rail(cable.belongs()),
-        };
-        let cables = strays.iter().map(cable).collect();
+        let cables = strays
+            .iter()
+            .map(|Stray { kind, cable }: &Stray| FaultyCable {
+                node: cable.node.name.to_string(),
+                nic: kind.nic(cable.slot),
+                on: cable.at().map(String::from),
+                on_rail: rail(cable.at()),
+                belongs: cable.belongs().map(String::from),
+                rail: rail(cable.belongs()),
+            })
+            .collect();
         self.faults.push(CableFault { kind, cables });
     }
 
@@ -189,7 +194,9 @@ fn order(rails: &Rails, strays: &[Stray]) -> Option<String> {
         Some(stray) => rails.rail(stray.cable),
         None => usual[*slot],
     };
-    let slots = (0..usual.len()).filter(|slot| usual[*slot].is_some());
-    let rails: Option<Vec<_>> = slots.map(|slot| Some((on(&slot)?, slot))).collect();
+    let rails: Option<Vec<_>> = (0..usual.len())
+        .filter(|slot| usual[*slot].is_some())
+        .map(|slot| Some((on(&slot)?, slot)))
+        .collect();
     kind.order(rails?, &[cable.node])
 }

@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::names::{NodeCables, PortKey, are_names};
-use crate::majority;
+use crate::audit::kinds::majority;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -105,7 +105,7 @@ impl CableKind<'_> {
         }
     }
 
-    /// The NICs of slots by their rails. `None` if the configuration file cannot name them.
+    /// `None` if the configuration file cannot name them.
     pub fn order(&self, mut slots: Vec<(usize, usize)>, nodes: &[&NodeCables]) -> Option<String> {
         slots.sort_unstable();
         let nics: Vec<&str> = slots
@@ -152,10 +152,14 @@ fn kinds<'a>(nodes: &'a [NodeCables<'a>]) -> Vec<CableKind<'a>> {
 fn kind<'a>(ports: usize, mut nodes: Vec<&'a NodeCables<'a>>) -> CableKind<'a> {
     nodes.sort_by_key(|node| node.name);
     // the order of a node that has all ports, if possible of one with a report
-    let whole = nodes.iter().filter(|node| node.ports.len() == ports);
-    let order = whole.max_by_key(|node| !node.rails.is_empty());
-    let order = order.map_or(&[][..], |node| &node.ports);
-    let slots: Vec<PortKey> = order.iter().map(|(key, _)| key.clone()).collect();
+    let slots: Vec<PortKey> = nodes
+        .iter()
+        .filter(|node| node.ports.len() == ports)
+        .max_by_key(|node| !node.rails.is_empty())
+        .map_or(&[][..], |node| &node.ports)
+        .iter()
+        .map(|(key, _)| key.clone())
+        .collect();
     let at = |node: &NodeCables<'a>, slot| match node.ends(slot) {
         Some(ends) if ends.len() == 1 => ends.keys().next().copied(),
         _ => None,
@@ -209,8 +213,8 @@ fn partners<'a>(rows: &[Vec<Option<&'a str>>], slot: usize) -> BTreeMap<&'a str,
         pairs.extend(from.into_iter().map(|from| (from, to)));
     }
     pairs.sort_unstable();
-    let of_switch = pairs.chunk_by(|a, b| a.0 == b.0);
-    of_switch
+    pairs
+        .chunk_by(|a, b| a.0 == b.0)
         .filter_map(|of| Some((of[0].0, majority(of.iter().map(|pair| pair.1))?)))
         .collect()
 }
@@ -243,7 +247,7 @@ pub fn rails<'a>(nodes: &'a [NodeCables<'a>]) -> Rails<'a> {
         // nodes without GPUs beside nodes with GPUs make no rails
         let has_gpus = kind.nodes.iter().any(|node| !node.rails.is_empty());
         let has_rails = matches!(layout, CableLayout::RailOptimised | CableLayout::Grouped(_));
-        // servers of a file system or a subnet manager may have a few NICs, on rails or on switches of their own
+        // servers of a file system may have a few NICs, on rails or on switches of their own
         let has_all = [0, classes.len()].contains(&found.nics.len());
         let may_be_new = has_all && (has_gpus || !are_gpus_known);
         let mut taken: BTreeSet<usize> = BTreeSet::new();
@@ -282,7 +286,7 @@ pub fn rails<'a>(nodes: &'a [NodeCables<'a>]) -> Rails<'a> {
     found
 }
 
-/// The layout of a kind, and its classes without those for storage and management.
+/// Without the classes of storage and management.
 fn classes<'a>(kind: &CableKind<'a>) -> (CableLayout, Classes<'a>) {
     const NONE: (CableLayout, Classes) = (CableLayout::NotRecognised, Classes::new());
     // for each switch, how many more cables of each slot are right there than elsewhere
@@ -307,8 +311,12 @@ fn classes<'a>(kind: &CableKind<'a>) -> (CableLayout, Classes<'a>) {
         return NONE;
     }
     // if the sources have other names than the reports, no slot is known as a GPU's
-    let rails = kind.nodes.iter().flat_map(|node| &node.rails);
-    let rails: BTreeSet<&PortKey> = rails.filter(|rail| kind.slots.contains(rail)).collect();
+    let rails: BTreeSet<&PortKey> = kind
+        .nodes
+        .iter()
+        .flat_map(|node| &node.rails)
+        .filter(|rail| kind.slots.contains(rail))
+        .collect();
     let is_gpus = |slot: &usize| rails.is_empty() || rails.contains(&kind.slots[*slot]);
     let (mut classes, mut cables): (Classes, BTreeMap<usize, i64>) = Default::default();
     for (switch, mut slots) in homes {

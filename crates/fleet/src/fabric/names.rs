@@ -26,8 +26,10 @@ impl NameBook {
                 "the reports before it have more than {MAX_KEPT} ports of NICs: compare fewer nodes at once"
             ));
         }
-        let known = self.nodes.entry(names.node.clone());
-        let known = known.or_insert_with(|| names.clone());
+        let known = self
+            .nodes
+            .entry(names.node.clone())
+            .or_insert_with(|| names.clone());
         if names < *known {
             *known = names;
         }
@@ -79,14 +81,15 @@ impl NodeNames {
             }
         }
         let rails = report.gpus.iter().flat_map(|gpu| &gpu.nics);
-        let key = |name: &String| {
-            let (nic, port) = name.rsplit_once(':')?;
-            Some((nic.to_string(), port.parse().ok()?))
-        };
         Some(NodeNames {
             node: report.host.clone()?,
             ports,
-            rails: rails.filter_map(key).collect(),
+            rails: rails
+                .filter_map(|name| {
+                    let (nic, port) = name.rsplit_once(':')?;
+                    Some((nic.to_string(), port.parse().ok()?))
+                })
+                .collect(),
         })
     }
 
@@ -98,10 +101,15 @@ impl NodeNames {
 
 /// A GUID as 16 digits; `None` for zeros.
 fn plain_guid(guid: &str) -> Option<String> {
-    let digits = guid.strip_prefix("0x").unwrap_or(guid).chars();
-    let digits: String = digits.filter(char::is_ascii_hexdigit).collect();
-    let is_given = digits.contains(|digit| digit != '0');
-    is_given.then(|| digits.to_ascii_lowercase())
+    let digits: String = guid
+        .strip_prefix("0x")
+        .unwrap_or(guid)
+        .chars()
+        .filter(char::is_ascii_hexdigit)
+        .collect();
+    digits
+        .contains(|digit| digit != '0')
+        .then(|| digits.to_ascii_lowercase())
 }
 
 /// The ports of a node that the sources list, in the node's order.
@@ -110,7 +118,7 @@ pub(super) struct NodeCables<'a> {
     pub(super) ports: Vec<(PortKey, CableEnds<'a>)>,
     pub(super) rails: BTreeSet<PortKey>,
     pub(super) is_ethernet: bool,
-    /// true if its NICs are named as on the node. An LLDP agent hears on all interfaces, not only on RDMA devices.
+    /// true if its NICs have the node's names; an LLDP agent hears on other interfaces too
     pub(super) has_own_names: bool,
 }
 
@@ -119,8 +127,10 @@ pub(super) type CableEnds<'a> = BTreeMap<&'a str, &'a str>;
 
 impl<'a> NodeCables<'a> {
     pub(super) fn ends(&self, key: &PortKey) -> Option<&CableEnds<'a>> {
-        let port = self.ports.iter().find(|(port, _)| port == key);
-        port.map(|(_, ends)| ends)
+        self.ports
+            .iter()
+            .find(|(port, _)| port == key)
+            .map(|(_, ends)| ends)
     }
 }
 
@@ -194,32 +204,34 @@ pub(super) fn nodes<'a>(
         ));
     }
     let mut cut = 0;
-    let found = nodes.into_iter().map(|(name, ends)| {
-        let report = reports.get(name);
-        let known = report.map_or(&[][..], |report| &report.ports);
-        let known: BTreeMap<&PortKey, (usize, bool)> = known
-            .iter()
-            .enumerate()
-            .map(|(at, port)| (&port.key, (at, port.is_ethernet)))
-            .collect();
-        let mut ports = Vec::from_iter(ends);
-        ports.sort_by_cached_key(|(key, _)| {
-            let place = known.get(key).map_or(usize::MAX, |(at, _)| *at);
-            (place, natural(&key.0), key.1)
-        });
-        cut += usize::from(ports.len() > MAX_PORTS);
-        ports.truncate(MAX_PORTS);
-        NodeCables {
-            name,
-            has_own_names: report.is_some() || !without_guids.contains(name),
-            is_ethernet: ports
+    let found = nodes
+        .into_iter()
+        .map(|(name, ends)| {
+            let report = reports.get(name);
+            let known: BTreeMap<&PortKey, (usize, bool)> = report
+                .map_or(&[][..], |report| &report.ports)
                 .iter()
-                .any(|(key, _)| known.get(key).is_some_and(|port| port.1)),
-            ports,
-            rails: report.map_or_else(BTreeSet::new, |report| report.rails.clone()),
-        }
-    });
-    let found = found.collect();
+                .enumerate()
+                .map(|(at, port)| (&port.key, (at, port.is_ethernet)))
+                .collect();
+            let mut ports = Vec::from_iter(ends);
+            ports.sort_by_cached_key(|(key, _)| {
+                let place = known.get(key).map_or(usize::MAX, |(at, _)| *at);
+                (place, natural(&key.0), key.1)
+            });
+            cut += usize::from(ports.len() > MAX_PORTS);
+            ports.truncate(MAX_PORTS);
+            NodeCables {
+                name,
+                has_own_names: report.is_some() || !without_guids.contains(name),
+                is_ethernet: ports
+                    .iter()
+                    .any(|(key, _)| known.get(key).is_some_and(|port| port.1)),
+                ports,
+                rails: report.map_or_else(BTreeSet::new, |report| report.rails.clone()),
+            }
+        })
+        .collect();
     if cut > 0 {
         notes.push(format!(
             "{cut} nodes have more than {MAX_PORTS} ports: the first are compared"
@@ -246,6 +258,5 @@ pub(super) fn natural(name: &str) -> Vec<(String, u64)> {
 /// True if `rails=` can name them: two ports of one NIC share a name, and `HCA-1` is a subnet
 /// manager's.
 pub(super) fn are_names(nics: &[&str]) -> bool {
-    let distinct = BTreeSet::from_iter(nics);
-    distinct.len() == nics.len() && !nics.iter().any(|nic| nic.starts_with("HCA-"))
+    BTreeSet::from_iter(nics).len() == nics.len() && !nics.iter().any(|nic| nic.starts_with("HCA-"))
 }

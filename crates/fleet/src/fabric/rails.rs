@@ -9,6 +9,7 @@ use super::faults::{CableFault, Faults};
 use super::kinds::{CableKind, CableLayout, CablePlace, Rails, rails};
 use super::names::{NameBook, NodeNames, natural, nodes};
 use crate::audit::hostlist::compressed;
+use crate::audit::report::to_json;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -135,8 +136,11 @@ impl FabricRails {
             )),
             _ => {}
         }
-        let has_rails = |kind: &&CableKind| kind.rail_of.iter().any(Option::is_some);
-        let first = rails.kinds.iter().find(has_rails).or(rails.kinds.first());
+        let first = rails
+            .kinds
+            .iter()
+            .find(|kind| kind.rail_of.iter().any(Option::is_some))
+            .or(rails.kinds.first());
         FabricRails {
             layout: first.map_or(CableLayout::NotTold, |kind| kind.layout),
             rails: cabled_rails(&rails),
@@ -149,9 +153,9 @@ impl FabricRails {
         }
     }
 
-    /// Versioned JSON for programs. `unread` has the reason for each input that could not be read.
+    /// `unread` has the reasons for inputs that could not be read.
     pub fn to_json(&self, unread: &[String]) -> String {
-        /// Grows by one when a field changes its meaning or is removed, not with new fields.
+        /// Grows when a field changes its meaning or goes, not with new fields.
         const VERSION: u32 = 1;
         #[derive(Serialize)]
         struct Answer<'a> {
@@ -167,16 +171,18 @@ impl FabricRails {
             rails: self,
             unread,
         };
-        crate::to_json(&answer)
+        to_json(&answer)
     }
 }
 
 /// The name of each switch; where two have the same, with its key.
 fn names(cabling: &Cabling, reports: &BTreeMap<String, NodeNames>) -> BTreeMap<String, String> {
-    let ports = reports.values().flat_map(|report| &report.ports);
-    let heard = ports.filter_map(|port| port.neighbour.as_ref());
-    let mut all: BTreeMap<String, String> =
-        heard.map(|of| (of.id.clone(), of.switch.clone())).collect();
+    let mut all: BTreeMap<String, String> = reports
+        .values()
+        .flat_map(|report| &report.ports)
+        .filter_map(|port| port.neighbour.as_ref())
+        .map(|of| (of.id.clone(), of.switch.clone()))
+        .collect();
     all.extend(cabling.switches.clone());
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for name in all.values() {
@@ -194,8 +200,12 @@ fn names(cabling: &Cabling, reports: &BTreeMap<String, NodeNames>) -> BTreeMap<S
 
 fn cabled_rails(of: &Rails) -> Vec<CabledRail> {
     let rail = |(rail, nics): (usize, &Vec<String>)| {
-        let leaves = of.of_switch.iter().filter(|(_, of)| **of == rail);
-        let mut leaves: Vec<String> = leaves.map(|(leaf, _)| leaf.to_string()).collect();
+        let mut leaves: Vec<String> = of
+            .of_switch
+            .iter()
+            .filter(|(_, of)| **of == rail)
+            .map(|(leaf, _)| leaf.to_string())
+            .collect();
         leaves.sort_by_cached_key(|leaf| natural(leaf));
         CabledRail {
             rail,
@@ -225,12 +235,14 @@ fn cabled_switches(rails: &Rails) -> Vec<CabledSwitch> {
             on.entry(at).or_default().insert(cable.node.name);
         }
     }
-    let switch = |(at, nodes): (&str, BTreeSet<&str>)| CabledSwitch {
-        switch: at.to_string(),
-        rail: rails.of_switch.get(at).copied(),
-        nodes: compressed(nodes),
-    };
-    let mut all: Vec<CabledSwitch> = on.into_iter().map(switch).collect();
+    let mut all: Vec<CabledSwitch> = on
+        .into_iter()
+        .map(|(at, nodes)| CabledSwitch {
+            switch: at.to_string(),
+            rail: rails.of_switch.get(at).copied(),
+            nodes: compressed(nodes),
+        })
+        .collect();
     all.sort_by_cached_key(|of| (of.rail.is_none(), of.rail, natural(&of.switch)));
     all
 }
@@ -257,11 +269,13 @@ fn cabled_nodes(rails: &Rails) -> Vec<CabledNode> {
             });
         }
     }
-    let node = |(node, nics): (&str, _)| CabledNode {
-        node: node.to_string(),
-        nics,
-    };
-    let mut all: Vec<CabledNode> = nodes.into_iter().map(node).collect();
+    let mut all: Vec<CabledNode> = nodes
+        .into_iter()
+        .map(|(node, nics)| CabledNode {
+            node: node.to_string(),
+            nics,
+        })
+        .collect();
     all.sort_by_cached_key(|of| natural(&of.node));
     all
 }
@@ -277,11 +291,10 @@ fn reach(cabling: &Cabling, names: &BTreeMap<String, String>, rails: &Rails) -> 
         beside.entry(name(b)).or_default().push(name(a));
     }
     // a source that gives a NIC's GUID lists all links of its switch
-    let whole = cabling
+    let whole: BTreeSet<String> = cabling
         .cables
         .iter()
-        .filter(|cable| cabling.tells_trunks && cable.nic.guid.is_some());
-    let whole: BTreeSet<String> = whole
+        .filter(|cable| cabling.tells_trunks && cable.nic.guid.is_some())
         .filter_map(|cable| cable.to.as_ref().map(name))
         .collect();
     let mut leaves = rails.of_switch.keys();
@@ -327,18 +340,21 @@ fn rail_optimised<'a>(rails: &'a Rails<'a>) -> impl Iterator<Item = &'a CableKin
 /// For nodes of another kind, if their NICs are on the rails' switches in another order.
 fn by_kinds(rails: &Rails) -> Vec<AdvisedLine> {
     let most = rails.kinds.first().map_or(0, |kind| kind.nodes.len());
-    let others = rail_optimised(rails).filter(|kind| kind.nodes.len() < most);
-    let line = |kind: &CableKind| {
-        let rails = &kind.rail_of;
-        let slots = (0..rails.len()).filter_map(|slot| Some((rails[slot]?, slot)));
-        let order = kind
-            .order(slots.collect(), &kind.nodes)
-            .filter(|_| !rails.is_sorted())?;
-        let nodes = compressed(kind.nodes.iter().map(|node| node.name));
-        let why = "their NICs are on the rails' switches in another order than those of most nodes";
-        Some(line(format!("NodeName={nodes} rails={order}"), why))
-    };
-    others.filter_map(line).collect()
+    rail_optimised(rails)
+        .filter(|kind| kind.nodes.len() < most)
+        .filter_map(|kind| {
+            let rails = &kind.rail_of;
+            let slots = (0..rails.len()).filter_map(|slot| Some((rails[slot]?, slot)));
+            let order = kind
+                .order(slots.collect(), &kind.nodes)
+                .filter(|_| !rails.is_sorted())?;
+            let nodes = compressed(kind.nodes.iter().map(|node| node.name));
+            Some(line(
+                format!("NodeName={nodes} rails={order}"),
+                "their NICs are on the rails' switches in another order than those of most nodes",
+            ))
+        })
+        .collect()
 }
 
 /// For all nodes, if the names of the rails' switches count otherwise than their NICs, and alike in each pod.
@@ -357,8 +373,11 @@ fn by_switches(rails: &Rails) -> Option<AdvisedLine> {
                 continue;
             };
             // a GUID or a MAC numbers no rails
-            let is_digit = |byte: u8| byte.is_ascii_hexdigit() || b"x:".contains(&byte);
-            if at.len() >= 12 && at.bytes().all(is_digit) {
+            if at.len() >= 12
+                && at
+                    .bytes()
+                    .all(|byte| byte.is_ascii_hexdigit() || b"x:".contains(&byte))
+            {
                 return None;
             }
             on.push((natural(at), cable.slot));
@@ -379,7 +398,7 @@ fn by_switches(rails: &Rails) -> Option<AdvisedLine> {
     ))
 }
 
-/// The facts of one node's NICs: the subject in its report, what about it, its value.
+/// Subject in the report, attribute, value.
 pub type CableFacts = Vec<(String, String, String)>;
 
 /// The place of each NIC for `audit`: by rails, which are the same in each pod.
@@ -392,8 +411,10 @@ pub fn positions<'a>(rails: &'a FabricRails, names: &NameBook) -> Vec<(&'a str, 
         let fact = |nic: &CabledPort| {
             // the state of a port without a link is in the report
             nic.switch.as_ref()?;
-            let mut ports = report.ports.iter();
-            let port = ports.find(|port| port.key.0 == nic.nic && port.key.1 == nic.port)?;
+            let port = report
+                .ports
+                .iter()
+                .find(|port| port.key.0 == nic.nic && port.key.1 == nic.port)?;
             let (what, value) = match (rails.layout, nic.rail) {
                 (CableLayout::RailOptimised | CableLayout::Grouped(_), rail) => (
                     "rail by cable",

@@ -98,8 +98,10 @@ pub fn judge(probe: &Probe) -> Identity {
         ..
     } in &probe.drivers
     {
-        let devices = devices.iter().map(|device| device.address.parse());
-        let devices: Result<Vec<PciAddress>, _> = devices.collect();
+        let devices: Result<Vec<PciAddress>, _> = devices
+            .iter()
+            .map(|device| device.address.parse())
+            .collect();
         match (error, devices) {
             (Some(why), _) => errors.push(format!("{name}: {why}")),
             (None, Err(why)) => errors.push(format!("{name}: {why}")),
@@ -126,10 +128,11 @@ pub fn judge(probe: &Probe) -> Identity {
 fn identity(driver: Vec<PciAddress>, taken: &[PciAddress], by_card: bool) -> Identity {
     let once = |addresses: &[PciAddress]| {
         let mut seen = BTreeSet::new();
-        let named = addresses
+        let once: Vec<PciAddress> = addresses
             .iter()
-            .map(|of| if by_card { of.card() } else { *of });
-        let once: Vec<PciAddress> = named.filter(|address| seen.insert(*address)).collect();
+            .map(|of| if by_card { of.card() } else { *of })
+            .filter(|address| seen.insert(*address))
+            .collect();
         (once, seen)
     };
     let (devices, expected) = (once(&driver), once(taken));

@@ -104,15 +104,17 @@ impl Effect {
     /// The figure of a side in percent of the near side's, pair by pair.
     pub fn against_near(&self, side: &str) -> Option<Middle> {
         let (near, other) = (self.figures.get("near")?, self.figures.get(side)?);
-        let share = |(round, near): (_, &f64)| Some(other.get(round)? / near * 100.0);
-        middle(near.iter().filter_map(share))
+        middle(
+            near.iter()
+                .filter_map(|(round, near)| Some(other.get(round)? / near * 100.0)),
+        )
     }
 
     fn row(&self) -> String {
         if let Some(why) = &self.not_tried {
             return untried(&cell(&self.program), why, 5);
         }
-        let side = |name: &str| -> String {
+        let [near, default, far] = ["near", "default", "far"].map(|name| -> String {
             let figures = self
                 .figures
                 .get(name)
@@ -126,8 +128,7 @@ impl Effect {
                 None => format!(" ({:.0} %)", share.median),
             });
             format!("{:.1}{}", of.median, share.unwrap_or_default())
-        };
-        let [near, default, far] = ["near", "default", "far"].map(side);
+        });
         row([cell(&self.program), near, default, far, cell(&self.unit)])
     }
 }
@@ -153,19 +154,18 @@ pub fn faults(report: &TrialReport) -> Vec<String> {
     let is_uuid = |word: &str| word.starts_with("GPU-") && word.len() >= 40;
     let text = serde_json::to_string(report).unwrap_or_default();
     let mut words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-');
-    let faults = [
+    [
         (report.played, "a program in it was played by a test"),
         (
             is_nothing,
             "nothing was compared: no other program, and no driver",
         ),
         (words.any(is_uuid), "a GPU's UUID stands in it"),
-    ];
-    faults
-        .into_iter()
-        .filter(|fault| fault.0)
-        .map(|fault| fault.1.to_string())
-        .collect()
+    ]
+    .into_iter()
+    .filter(|fault| fault.0)
+    .map(|fault| fault.1.to_string())
+    .collect()
 }
 
 pub const HEADING: &str = "| machine | releases | other programs that agree | tasks whose GPUs the driver confirms | far against near |\n\
@@ -193,7 +193,8 @@ impl TrialReport {
     }
 
     pub fn to_json(&self) -> String {
-        crate::to_json(self)
+        // its maps have texts as keys: it cannot fail
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 
     pub fn to_markdown(&self) -> String {
@@ -201,8 +202,10 @@ impl TrialReport {
         if self.played {
             page += "**A program was played by a test: this is no result.**\n\n";
         }
-        let releases = self.releases.iter();
-        let releases = releases.map(|(name, release)| format!("{} {}", cell(name), cell(release)));
+        let releases = self
+            .releases
+            .iter()
+            .map(|(name, release)| format!("{} {}", cell(name), cell(release)));
         let nodes = if self.nodes == 1 { "node" } else { "nodes" };
         page += &format!("{} {nodes}; {}.\n\n", self.nodes, joined(releases, ", "));
         page +=

@@ -78,14 +78,17 @@ impl Comparison {
     }
 }
 
-/// Paths of all pairs, devices that one picture lacks, NUMA nodes of GPUs. NICs are matched by
-/// name.
+/// Paths of all pairs, devices that one picture lacks, NUMA nodes of GPUs; NICs by name.
 pub fn compare(ours: &Topology, theirs: &Topology, by: GpusBy) -> (usize, Vec<Disagreement>) {
     let mut all = Comparison::default();
     all.add(|| "GPUs".to_string(), ours.gpus.len(), theirs.gpus.len());
     let rdma = |of: &Topology| {
-        let rdma = of.nics.iter().filter(|nic| nic.kind != NicKind::Ethernet);
-        let names: BTreeSet<String> = rdma.map(|nic| nic.name.to_string()).collect();
+        let names: BTreeSet<String> = of
+            .nics
+            .iter()
+            .filter(|nic| nic.kind != NicKind::Ethernet)
+            .map(|nic| nic.name.to_string())
+            .collect();
         Vec::from_iter(names).join(",")
     };
     if by != GpusBy::Nccl {
@@ -118,8 +121,11 @@ pub fn compare(ours: &Topology, theirs: &Topology, by: GpusBy) -> (usize, Vec<Di
         }
         for (nic, named) in ours.numbered_nics() {
             if let Some(other) = theirs.nic_index(&named.name) {
-                let what = || format!("GPU {gpu} to {}", named.name);
-                all.add(what, path(ours, gpu, nic), path(theirs, there, other));
+                all.add(
+                    || format!("GPU {gpu} to {}", named.name),
+                    path(ours, gpu, nic),
+                    path(theirs, there, other),
+                );
             }
         }
     }
@@ -140,11 +146,12 @@ pub fn rdma_link(ours: &Topology, text: &str) -> (usize, Vec<Disagreement>) {
             theirs.insert(port.replace('/', ":"), (after("state"), after("netdev")));
         }
     }
-    let verbs = ours
+    for (nic, port) in ours
         .nics
         .iter()
-        .filter(|nic| matches!(nic.kind, NicKind::Verbs | NicKind::Efa));
-    for (nic, port) in verbs.flat_map(|nic| nic.ports.iter().map(move |port| (nic, port))) {
+        .filter(|nic| matches!(nic.kind, NicKind::Verbs | NicKind::Efa))
+        .flat_map(|nic| nic.ports.iter().map(move |port| (nic, port)))
+    {
         let name = format!("{}:{}", nic.name, port.number);
         let Some((state, interface)) = theirs.remove(&name) else {
             all.add(|| name, "a port", "none");

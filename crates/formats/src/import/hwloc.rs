@@ -42,9 +42,10 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
     } = to;
     let functions = topology.pci.iter().count();
     if functions > MAX_PCI {
-        let problem =
-            format!("`{functions}` PCI functions that matter: expected at most {MAX_PCI}");
-        return Err(BadText::new(0, problem));
+        return Err(BadText::new(
+            0,
+            format!("`{functions}` PCI functions that matter: expected at most {MAX_PCI}"),
+        ));
     }
     topology.sort();
     if diagnostics.len() > MAX_DIAGNOSTICS {
@@ -56,14 +57,18 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
     Ok((topology, diagnostics))
 }
 
-/// The host's name, else the product's, in characters that a topology's name may have.
+/// The host's name, else the product's, in a topology name's characters.
 fn machine_name(file: &Objects) -> String {
     let said = ["HostName", "DMIProductName"]
         .into_iter()
         .find_map(|key| file.machine_info(key));
-    let plain = |c: char| if DeviceName::may_hold(c) { c } else { '-' };
-    let letters = said.unwrap_or_default().trim().chars();
-    let name: String = letters.take(DeviceName::MAX).map(plain).collect();
+    let name: String = said
+        .unwrap_or_default()
+        .trim()
+        .chars()
+        .take(DeviceName::MAX)
+        .map(|c: char| if DeviceName::may_hold(c) { c } else { '-' })
+        .collect();
     match DeviceName::is_one(&name) {
         true => name,
         false => "hwloc-machine".to_string(),

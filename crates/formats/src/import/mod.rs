@@ -80,11 +80,13 @@ fn shown(text: &str) -> Shown<'_> {
 
 /// A set as words of 32 bits, highest first, without their leading zeros: `0x0000ffff,,1`.
 fn mask(text: &str) -> Option<CpuSet> {
-    let padded = |word: &str| {
-        let digits = word.strip_prefix("0x").unwrap_or(word);
-        (digits.len() <= 8).then(|| format!("{digits:0>8}"))
-    };
-    let padded: Option<String> = text.split(',').map(padded).collect();
+    let padded: Option<String> = text
+        .split(',')
+        .map(|word| {
+            let digits = word.strip_prefix("0x").unwrap_or(word);
+            (digits.len() <= 8).then(|| format!("{digits:0>8}"))
+        })
+        .collect();
     CpuSet::from_mask(&padded?).ok()
 }
 

@@ -178,8 +178,10 @@ impl<'a> Reader<'a> {
     /// The error of a name or a number that must be there once.
     fn second(&self, element: Element<'_>, what: String, first: usize) -> BadText {
         let first = self.line(first);
-        let problem = format!("{what} a second time, the first is in line {first}");
-        self.bad(element, problem)
+        self.bad(
+            element,
+            format!("{what} a second time, the first is in line {first}"),
+        )
     }
 
     fn note(&mut self, place: impl Into<String>, finding: impl Into<String>) {
@@ -237,10 +239,9 @@ impl<'a> Reader<'a> {
             let first = *self.host.get_or_insert(host);
             if first != host {
                 let (host, first) = (shown(host), shown(first));
-                let problem = format!(
+                return Err(self.bad(cpu, format!(
                     "`host_hash` is `{host}` here and `{first}` before: the file describes several hosts, and a topology one"
-                );
-                return Err(self.bad(cpu, problem));
+                )));
             }
         }
         if self.topology.processor.is_none() {
@@ -304,8 +305,10 @@ impl<'a> Reader<'a> {
             other.map(|other| format!("names CPUs of NUMA node {} too", other.os_index))
         };
         if let Some(finding) = finding {
-            let finding = format!("`affinity` {finding}: its CPUs are not used");
-            self.note(format!("numaid {number}"), finding);
+            self.note(
+                format!("numaid {number}"),
+                format!("`affinity` {finding}: its CPUs are not used"),
+            );
             cpus = CpuSet::new();
         }
         self.topology.numa_nodes.push(numa_node(os_index, cpus));
@@ -314,8 +317,10 @@ impl<'a> Reader<'a> {
 
     fn pci(&mut self, pci: Element<'a>, place: Place) -> Result<(), BadText> {
         if place.level > MAX_LEVELS {
-            let problem = format!("more than {MAX_LEVELS} `<pci>` inside each other");
-            return Err(self.bad(pci, problem));
+            return Err(self.bad(
+                pci,
+                format!("more than {MAX_LEVELS} `<pci>` inside each other"),
+            ));
         }
         let is_switch = has(pci, "pci");
         let address = self.address(pci, is_switch)?;
@@ -335,12 +340,15 @@ impl<'a> Reader<'a> {
             },
             ..PciFunction::new(address, place.parent)
         };
-        let gpus = elements(pci).filter(|child| child.has_tag_name("gpu"));
-        let gpus: Vec<Element<'a>> = gpus.collect();
+        let gpus: Vec<Element<'a>> = elements(pci)
+            .filter(|child| child.has_tag_name("gpu"))
+            .collect();
         let is_nic = has(pci, "nic");
         if usize::from(is_switch) + usize::from(is_nic) + gpus.len().min(1) > 1 {
-            let problem = format!("`{address}` is more than one of a switch, a GPU and a NIC");
-            return Err(self.bad(pci, problem));
+            return Err(self.bad(
+                pci,
+                format!("`{address}` is more than one of a switch, a GPU and a NIC"),
+            ));
         }
         let vendor = function.vendor;
         self.insert(pci, function)?;
@@ -422,9 +430,9 @@ impl<'a> Reader<'a> {
         }
         // unlike a port, we write it out again, so its address must be valid in a file
         let mut own = (0..=MAX_PCI).map(|nth| nth_bus(INVENTED_SWITCHES, nth as u32));
-        let free = own.find(|own| !self.addresses.contains_key(own));
-        let invented =
-            free.ok_or_else(|| self.bad(pci, format!("more than {MAX_PCI} switches")))?;
+        let invented = own
+            .find(|own| !self.addresses.contains_key(own))
+            .ok_or_else(|| self.bad(pci, format!("more than {MAX_PCI} switches")))?;
         self.addresses.insert(invented, pci.range().start);
         let whose = match is_devices {
             true => "a switch with a device's address",
@@ -440,8 +448,10 @@ impl<'a> Reader<'a> {
     fn insert(&mut self, pci: Element<'a>, function: PciFunction) -> Result<(), BadText> {
         self.functions += 1;
         if self.functions > MAX_PCI {
-            let problem = format!("more than {MAX_PCI} PCI functions, with those that it implies");
-            return Err(self.bad(pci, problem));
+            return Err(self.bad(
+                pci,
+                format!("more than {MAX_PCI} PCI functions, with those that it implies"),
+            ));
         }
         self.topology.pci.insert(function);
         Ok(())
@@ -457,10 +467,9 @@ impl<'a> Reader<'a> {
                 1 => String::new(),
                 count => format!(", nor of {} others", count - 1),
             };
-            let finding = format!(
+            self.note(first.to_string(), format!(
                 "the file names no device of this NIC{others}: known by address only, and never chosen"
-            );
-            self.note(first.to_string(), finding);
+            ));
         }
         if self.topology.gpus.is_empty() && self.topology.nics.is_empty() {
             self.note(
@@ -469,8 +478,10 @@ impl<'a> Reader<'a> {
             );
         }
         if self.unsaid > 0 {
-            let finding = format!("{} of these kinds", counted(self.unsaid, "more finding"));
-            self.diagnostics.push(Diagnostic::new("<system>", finding));
+            self.diagnostics.push(Diagnostic::new(
+                "<system>",
+                format!("{} of these kinds", counted(self.unsaid, "more finding")),
+            ));
         }
         self.topology.sort();
         (self.topology, self.diagnostics)

@@ -62,8 +62,10 @@ pub fn read_with_links(
         fill(&matrix::find(&lines)?, &lines, &mut to)?;
         to
     } else {
-        let problem = "a second file is read beside the output of `rocm-smi` or `amd-smi`, which the first is not";
-        return Err(BadText::new(0, problem));
+        return Err(BadText::new(
+            0,
+            "a second file is read beside the output of `rocm-smi` or `amd-smi`, which the first is not",
+        ));
     };
     Ok((read.topology, read.diagnostics))
 }
@@ -76,11 +78,10 @@ fn fill(matrix: &Matrix, lines: &[text::TextLine], to: &mut Imported) -> Result<
     to.topology.numa_nodes = affinity::numa_nodes(&affinities, to);
     let foreign = matrix.foreign_words();
     if !foreign.is_empty() {
-        let finding = format!(
+        to.note("rows", format!(
             "kinds of path that nvidia-smi does not have: {}: another vendor's GPUs, taken for used like NVIDIA's",
             listed(&foreign)
-        );
-        to.note("rows", finding);
+        ));
     }
     let vendor = foreign.is_empty().then_some(0x10de);
     for (&number, affinity) in gpus.iter().zip(&affinities) {
@@ -113,27 +114,34 @@ fn fill(matrix: &Matrix, lines: &[text::TextLine], to: &mut Imported) -> Result<
         });
     }
     if !nics.is_empty() {
-        let finding = "the matrix lists NICs, not the states, rates and numbers of their ports: each counts as one \
-                       active port of unknown rate";
-        to.note("nvidia-smi topo -m", finding);
+        to.note(
+            "nvidia-smi topo -m",
+            "the matrix lists NICs, not the states, rates and numbers of their ports: each counts as one active port of \
+             unknown rate",
+        );
     }
     to.topology.sort();
     Ok(())
 }
 
-/// The NUMA node of a NIC: that of the nearest GPUs whose node is known, unless they are at SYS.
+/// That of the nearest GPUs whose node is known, unless they are at SYS.
 fn nic_node(column: &[PathType], gpus: &[Affinity], name: &str, to: &mut Imported) -> Option<u32> {
-    let known = column.iter().zip(gpus);
-    let known = known.filter_map(|(&kind, gpu)| Some((kind, gpu.node()?)));
+    let known = column
+        .iter()
+        .zip(gpus)
+        .filter_map(|(&kind, gpu)| Some((kind, gpu.node()?)));
     let nearest = known.clone().map(|(kind, _)| kind).min()?;
-    let near = known.filter(|(kind, _)| *kind == nearest && nearest != PathType::Sys);
-    let nodes: BTreeSet<u32> = near.map(|(_, node)| node).collect();
+    let nodes: BTreeSet<u32> = known
+        .filter(|(kind, _)| *kind == nearest && nearest != PathType::Sys)
+        .map(|(_, node)| node)
+        .collect();
     if nodes.len() > 1 {
         let nodes: Vec<String> = nodes.iter().map(u32::to_string).collect();
         let nodes = nodes.join(", ");
-        let finding =
-            format!("is at {nearest} of GPUs of NUMA nodes {nodes}: its own is not known");
-        to.note(name, finding);
+        to.note(
+            name,
+            format!("is at {nearest} of GPUs of NUMA nodes {nodes}: its own is not known"),
+        );
         return None;
     }
     nodes.first().copied()
@@ -160,8 +168,12 @@ fn is_nic_number(label: &str) -> bool {
 /// Labels for a message: all if there are few, else the first ones.
 fn listed(labels: &[impl AsRef<str>]) -> String {
     const SHOWN: usize = 8;
-    let quoted = labels.iter().map(|label| format!("`{}`", label.as_ref()));
-    let shown = quoted.take(SHOWN).collect::<Vec<_>>().join(", ");
+    let shown = labels
+        .iter()
+        .map(|label| format!("`{}`", label.as_ref()))
+        .take(SHOWN)
+        .collect::<Vec<_>>()
+        .join(", ");
     match labels.len().saturating_sub(SHOWN) {
         0 => shown,
         more => format!("{shown} and {more} more"),

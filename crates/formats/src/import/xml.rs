@@ -37,11 +37,13 @@ pub fn parse(text: &str) -> Result<Document<'_>> {
     };
     let document = Document::parse_with_options(text, options).map_err(|error| {
         // it quotes names of the file at any length
-        let problem = format!(
-            "not well-formed XML: {}",
-            Shown::message(&error.to_string(), 200)
-        );
-        BadText::new(error.pos().row, problem)
+        BadText::new(
+            error.pos().row,
+            format!(
+                "not well-formed XML: {}",
+                Shown::message(&error.to_string(), 200)
+            ),
+        )
     })?;
     Ok(document)
 }
@@ -52,8 +54,8 @@ fn count(text: &str) -> Result<()> {
     while let Some(found) = text[at..].find('<') {
         let start = at + found;
         let tag = &text[start..];
-        let skipped = [("<!--", "-->"), ("<![CDATA[", "]]>"), ("<?", "?>")].into_iter();
-        if let Some((opens, closes)) = skipped
+        if let Some((opens, closes)) = [("<!--", "-->"), ("<![CDATA[", "]]>"), ("<?", "?>")]
+            .into_iter()
             .into_iter()
             .find(|(opens, _)| tag.starts_with(opens))
         {

@@ -89,14 +89,18 @@ pub fn of_gpu(scene: &Scene, index: GpuIndex) -> Card {
     Card { class, tip, lines }
 }
 
-/// Name and rate, address and interfaces; a line for each port of several.  A NIC that no GPU is given has one line.
+/// A NIC that no GPU is given has one line.
 pub fn of_nic(scene: &Scene, index: NicIndex) -> Card {
     let (nic, placement) = (scene.topology.nic(index), scene.placement);
-    let left_out = placement.excluded.iter();
-    let left_out: Vec<&Excluded> = left_out.filter(|out| out.name == nic.name).collect();
+    let left_out: Vec<&Excluded> = placement
+        .excluded
+        .iter()
+        .filter(|out| out.name == nic.name)
+        .collect();
     let is_out = |port: &Port| {
-        let of_port = |out: &&Excluded| out.port.is_none_or(|number| number == port.number);
-        left_out.iter().any(of_port)
+        left_out
+            .iter()
+            .any(|out| out.port.is_none_or(|number| number == port.number))
     };
     let is_down = |port: &Port| !matches!(port.state, PortState::Active | PortState::Unknown);
     let is_all_out = left_out.iter().any(|out| out.port.is_none()) || nic.ports.iter().all(is_out);
@@ -136,8 +140,10 @@ pub fn of_nic(scene: &Scene, index: NicIndex) -> Card {
     let is_short = is_libfabrics || is_all_out && class == "out";
     let lines = match (is_short, nic.ports.as_slice()) {
         (true, [port]) => {
-            let rate = (!is_down(port)).then(|| format!("{rate} · "));
-            let right = rate.unwrap_or_default() + &of_nic.text;
+            let right = match is_down(port) {
+                true => of_nic.text,
+                false => format!("{rate} · {}", of_nic.text),
+            };
             let font = if is_all_out { FACT } else { NAME };
             vec![[piece(&nic.name, font, name), fact(right, soft)]]
         }
@@ -147,8 +153,10 @@ pub fn of_nic(scene: &Scene, index: NicIndex) -> Card {
                 [fact(places.join("  "), soft), of_nic],
             ];
             let of_port = |port: &Port| {
-                let text = format!("port {}  {}", port.number, speed(port));
-                [fact(text, soft), status(port)]
+                [
+                    fact(format!("port {}  {}", port.number, speed(port)), soft),
+                    status(port),
+                ]
             };
             lines.extend(ports.iter().filter(|_| ports.len() > 1).map(of_port));
             lines
@@ -183,12 +191,21 @@ fn use_of(nic: &Nic) -> String {
 
 /// The shares of several GPUs that use a NIC: `2 GPUs, 100 Gb/s each`, `2 GPUs, 90 Gb/s to 110 Gb/s`.
 fn shared(scene: &Scene, nic: NicIndex) -> Option<String> {
-    let pairs = scene.pairs.iter().filter(|pair| pair.nic == nic);
-    let users: BTreeSet<GpuIndex> = pairs.map(|pair| pair.gpu).collect();
+    let users: BTreeSet<GpuIndex> = scene
+        .pairs
+        .iter()
+        .filter(|pair| pair.nic == nic)
+        .map(|pair| pair.gpu)
+        .collect();
     // the shares are those of the node's map: true if its users are the ones that are drawn
     let share = |gpu: &GpuIndex| {
-        let mut choices = scene.placement.gpus.get(gpu.0)?.choices.iter();
-        let of_nic = choices.find(|choice| scene.placement.rail(choice.rail).nic == nic)?;
+        let of_nic = scene
+            .placement
+            .gpus
+            .get(gpu.0)?
+            .choices
+            .iter()
+            .find(|choice| scene.placement.rail(choice.rail).nic == nic)?;
         of_nic.share_mbps.filter(|_| of_nic.users == users.len())
     };
     let shares: BTreeSet<Option<u64>> = users.iter().map(share).collect();

@@ -86,7 +86,7 @@ fn depth(place: &NodePlace) -> usize {
     inner.map(|inner| 1 + depth(inner)).max().unwrap_or(0)
 }
 
-/// The column of GPUs counts from 0: on several machines their numbers are not the order of NUMA nodes.
+/// GPUs count from 0 downwards: on several machines that is not the order of NUMA nodes.
 fn in_order_of_gpus(place: &mut NodePlace) {
     place
         .places
@@ -150,8 +150,8 @@ impl Canvas<'_> {
         let (after, before): (Vec<_>, Vec<_>) =
             place.places.iter().partition(|inner| comes_after(inner));
         let places = |all: Vec<&NodePlace>, y, canvas: &mut Self| {
-            let all = all.into_iter();
-            all.fold(y, |y, inner| canvas.place(inner, level, y))
+            all.into_iter()
+                .fold(y, |y, inner| canvas.place(inner, level, y))
         };
         let y = places(before, y, self);
         let y = self.devices(place, y);
@@ -160,10 +160,15 @@ impl Canvas<'_> {
 
     fn devices(&mut self, place: &NodePlace, y: f64) -> f64 {
         let scene = self.scene;
-        let gpus = place.gpus.iter();
-        let gpus = gpus.map(|&gpu| (gpu, card::of_gpu(scene, gpu))).collect();
-        let nics = place.nics.iter();
-        let nics = nics.map(|&nic| (nic, card::of_nic(scene, nic)));
+        let gpus = place
+            .gpus
+            .iter()
+            .map(|&gpu| (gpu, card::of_gpu(scene, gpu)))
+            .collect();
+        let nics = place
+            .nics
+            .iter()
+            .map(|&nic| (nic, card::of_nic(scene, nic)));
         let is_paired = |nic: NicIndex| scene.pairs.iter().any(|pair| pair.nic == nic);
         let (paired, others): (Vec<_>, Vec<_>) = nics.partition(|(nic, _)| is_paired(*nic));
         if paired.is_empty() {
@@ -202,8 +207,9 @@ impl Canvas<'_> {
             let end = (self.left + COLUMN, y + 14.0);
             self.text(end, true, SMALL, "soft", &fitted(&facts, SMALL, room));
         }
-        let end = self.contents(place, level + 1, y + TITLE);
-        let end = end.max(y + TITLE + GAP);
+        let end = self
+            .contents(place, level + 1, y + TITLE)
+            .max(y + TITLE + GAP);
         let class = match place.kind {
             PlaceKind::Socket(_) => "socket",
             PlaceKind::HostBridge(_) => "host",
@@ -294,8 +300,8 @@ impl Canvas<'_> {
     fn is_stated(&self, pair: &DrawnPair) -> bool {
         let topology = self.scene.topology;
         let (gpu, nic) = (topology.gpu(pair.gpu), topology.nic(pair.nic));
-        let is_stated = |nic| topology.stated_paths.contains_key(&(gpu.address, nic));
-        nic.address.is_some_and(is_stated)
+        nic.address
+            .is_some_and(|nic| topology.stated_paths.contains_key(&(gpu.address, nic)))
     }
 
     /// Draws the pairs' curves, each with an end of its own on both boxes.
@@ -304,11 +310,13 @@ impl Canvas<'_> {
         // near paths lie over far ones
         pairs.sort_unstable_by_key(|pair| (Reverse(pair.path), *pair));
         pairs.dedup();
-        let spans = |pair: DrawnPair| {
-            let (gpu, nic) = (*self.gpus.get(&pair.gpu)?, *self.nics.get(&pair.nic)?);
-            Some(Drawn { pair, gpu, nic })
-        };
-        let drawn: Vec<Drawn> = pairs.into_iter().filter_map(spans).collect();
+        let drawn: Vec<Drawn> = pairs
+            .into_iter()
+            .filter_map(|pair| {
+                let (gpu, nic) = (*self.gpus.get(&pair.gpu)?, *self.nics.get(&pair.nic)?);
+                Some(Drawn { pair, gpu, nic })
+            })
+            .collect();
         let drawn = self.crowds(drawn);
         let starts = drawn
             .iter()
@@ -331,8 +339,8 @@ impl Canvas<'_> {
         }
     }
 
-    /// Draws GPUs that use the same NICs as one line with branches, where curves would be too
-    /// many; returns the other pairs.
+    /// Draws GPUs that use the same NICs as one line with branches, where curves are too many;
+    /// returns the other pairs.
     fn crowds(&mut self, drawn: Vec<Drawn>) -> Vec<Drawn> {
         let mut nics_of: BTreeMap<GpuIndex, BTreeSet<NicIndex>> = BTreeMap::new();
         for Drawn { pair, .. } in &drawn {
@@ -362,26 +370,33 @@ impl Canvas<'_> {
                 self.curve((lane, y), (self.right(), y), None, &tip);
             }
         }
-        let is_left = |of: &Drawn| !groups.contains_key(&nics_of[&of.pair.gpu]);
-        drawn.into_iter().filter(is_left).collect()
+        drawn
+            .into_iter()
+            .filter(|of| !groups.contains_key(&nics_of[&of.pair.gpu]))
+            .collect()
     }
 
     /// Draws the legend of what is drawn, in rows from `y` on; returns its lower end.
     fn legend(&mut self, y: f64) -> f64 {
-        let star = |path: Option<PathType>| {
-            let mut pairs = self.scene.pairs.iter();
-            match pairs.any(|pair| Some(pair.path) == path && self.is_stated(pair)) {
-                true => "*",
-                false => "",
-            }
+        let star = |path: Option<PathType>| match self
+            .scene
+            .pairs
+            .iter()
+            .any(|pair| Some(pair.path) == path && self.is_stated(pair))
+        {
+            true => "*",
+            false => "",
         };
         let mut entries: Vec<(String, Sample)> = Vec::new();
         for path in PathType::ALL.map(Some).into_iter().chain([None]) {
             if self.paths.contains(&path) {
                 let text = format!("{}{}", svg::meaning(path), star(path));
-                let sample =
-                    move |x, y| svg::curve((x, y + 9.0), (x + SAMPLE, y + 9.0), path, None);
-                entries.push((text, Box::new(sample)));
+                entries.push((
+                    text,
+                    Box::new(move |x, y| {
+                        svg::curve((x, y + 9.0), (x + SAMPLE, y + 9.0), path, None)
+                    }),
+                ));
             }
         }
         // other boxes say themselves what they are
@@ -391,8 +406,10 @@ impl Canvas<'_> {
             ("down", "NIC with a port that is not up"),
         ] {
             if self.classes.contains(class) {
-                let sample = move |x, y| svg::rect([x, y + 2.0, SAMPLE, 14.0], class, None);
-                entries.push((text.to_string(), Box::new(sample)));
+                entries.push((
+                    text.to_string(),
+                    Box::new(move |x, y| svg::rect([x, y + 2.0, SAMPLE, 14.0], class, None)),
+                ));
             }
         }
         let (mut x, mut top, mut end) = (MARGIN, y, y);

@@ -37,7 +37,7 @@ pub struct NodePlace {
     pub places: Vec<NodePlace>,
 }
 
-/// The whole node.  Every GPU and every NIC stands in exactly one place.
+/// The whole node: every GPU and every NIC stands in exactly one place.
 pub fn outline(topology: &Topology) -> NodePlace {
     let mut node = NodePlace::new(PlaceKind::Node);
     let sockets = sockets(topology);
@@ -88,13 +88,19 @@ pub fn memory_only(topology: &Topology) -> NodeSet {
     if topology.cpus().is_empty() {
         return NodeSet::new();
     }
-    let addresses = topology.gpus.iter().map(|gpu| gpu.address);
-    let addresses = addresses.chain(topology.nics.iter().filter_map(|nic| nic.address));
-    let with_devices = addresses.filter_map(|address| topology.numa_node_of(address));
-    let with_devices: NodeSet = with_devices.collect();
-    let nodes = topology.numa_nodes.iter();
-    let bare = nodes.filter(|node| node.cpus.is_empty() && !with_devices.contains(node.os_index));
-    bare.map(|node| node.os_index).collect()
+    let with_devices: NodeSet = topology
+        .gpus
+        .iter()
+        .map(|gpu| gpu.address)
+        .chain(topology.nics.iter().filter_map(|nic| nic.address))
+        .filter_map(|address| topology.numa_node_of(address))
+        .collect();
+    topology
+        .numa_nodes
+        .iter()
+        .filter(|node| node.cpus.is_empty() && !with_devices.contains(node.os_index))
+        .map(|node| node.os_index)
+        .collect()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,8 +111,10 @@ enum Device {
 
 /// The socket of each NUMA node; empty where nothing tells, or where each socket is one NUMA node.
 fn sockets(topology: &Topology) -> BTreeMap<u32, usize> {
-    let nodes = topology.numa_nodes.iter();
-    let nodes = nodes.filter(|node| !node.cpus.is_empty());
+    let nodes = topology
+        .numa_nodes
+        .iter()
+        .filter(|node| !node.cpus.is_empty());
     let first = |node: u32| (node, topology.socket_of(node));
     let of_node: BTreeMap<u32, u32> = nodes.map(|node| first(node.os_index)).collect();
     let firsts: BTreeSet<u32> = of_node.values().copied().collect();
@@ -114,8 +122,8 @@ fn sockets(topology: &Topology) -> BTreeMap<u32, usize> {
         return BTreeMap::new();
     }
     let number = |first: u32| firsts.range(..first).count();
-    let numbered = of_node.into_iter();
-    numbered
+    of_node
+        .into_iter()
         .map(|(node, first)| (node, number(first)))
         .collect()
 }
@@ -164,23 +172,27 @@ fn packages(topology: &Topology) -> Vec<(HostBridge, PciAddress)> {
 type Groups = Vec<(PathType, BTreeMap<PciAddress, PciAddress>)>;
 
 fn groups(topology: &Topology) -> Groups {
-    let kinds = [PathType::Pxb, PathType::Pix].into_iter();
-    let kinds = kinds.filter(|_| !topology.stated_paths.is_empty());
-    kinds.map(|most| (most, joined(topology, most))).collect()
+    [PathType::Pxb, PathType::Pix]
+        .into_iter()
+        .filter(|_| !topology.stated_paths.is_empty())
+        .map(|most| (most, joined(topology, most)))
+        .collect()
 }
 
 /// The places around a card, the largest first.
 fn device_chain(topology: &Topology, groups: &Groups, address: PciAddress) -> Vec<PlaceKind> {
     if !groups.is_empty() {
-        let first = |(most, firsts): &(PathType, BTreeMap<_, _>)| {
-            Some(PlaceKind::Stated(*most, *firsts.get(&address)?))
-        };
-        return groups.iter().filter_map(first).collect();
+        return groups
+            .iter()
+            .filter_map(|(most, firsts)| Some(PlaceKind::Stated(*most, *firsts.get(&address)?)))
+            .collect();
     }
     let ascent = topology.ascent(address);
     let bridges: Vec<PciAddress> = ascent.bridges().collect();
-    let host = ascent.host().map(PlaceKind::HostBridge);
-    host.into_iter()
+    ascent
+        .host()
+        .map(PlaceKind::HostBridge)
+        .into_iter()
         .chain(bridges.into_iter().rev().map(PlaceKind::Switch))
         .collect()
 }
@@ -202,8 +214,10 @@ fn joined(topology: &Topology, most: PathType) -> BTreeMap<PciAddress, PciAddres
             firsts.extend([a, b, a_first, b_first].map(|at| (at, first)));
         }
     }
-    let all = firsts.keys();
-    all.map(|&at| (at, first_of(&firsts, at))).collect()
+    firsts
+        .keys()
+        .map(|&at| (at, first_of(&firsts, at)))
+        .collect()
 }
 
 impl NodePlace {
@@ -246,11 +260,14 @@ impl NodePlace {
         let Some((kind, rest)) = chain.split_first() else {
             return self;
         };
-        let known = self.places.iter().position(|place| place.kind == *kind);
-        let at = known.unwrap_or_else(|| {
-            self.places.push(NodePlace::new(*kind));
-            self.places.len() - 1
-        });
+        let at = self
+            .places
+            .iter()
+            .position(|place| place.kind == *kind)
+            .unwrap_or_else(|| {
+                self.places.push(NodePlace::new(*kind));
+                self.places.len() - 1
+            });
         self.places[at].at(rest)
     }
 

@@ -19,11 +19,14 @@ path{fill:none;stroke-width:2.6}";
 /// Later elements lie over earlier ones.
 pub fn document(title: &str, size: [f64; 2], elements: &[String]) -> String {
     let [width, height] = size.map(pixels);
-    let paths = PathType::ALL.map(Some).into_iter().chain([None]);
-    let strokes = paths.map(|path| {
-        let ((colour, dashes), class) = (stroke(path), class(path));
-        format!(".{class}{{stroke:{colour};stroke-dasharray:{dashes}}}")
-    });
+    let strokes = PathType::ALL
+        .map(Some)
+        .into_iter()
+        .chain([None])
+        .map(|path| {
+            let ((colour, dashes), class) = (stroke(path), class(path));
+            format!(".{class}{{stroke:{colour};stroke-dasharray:{dashes}}}")
+        });
     format!(
         r#"<?xml version="1.0" encoding="UTF-8"?>
 <svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img">

@@ -5,7 +5,7 @@ use super::lists::entries;
 use super::{Checked, entries_in_doubt, space_in, when};
 use nic_placement_core::diagnostic::Shown;
 
-/// Names the fault of an entry that is the whole name of a device, with or without a port.
+/// For a whole name of a device, with or without a port.
 fn unknown_device(checked: &Checked, entry: &str, device: &str) -> Option<String> {
     let port = entry.split_once(':').map(|(_, port)| port);
     let Some(nic) = checked.verbs().find(|nic| nic.name == device) else {
@@ -24,12 +24,11 @@ fn unknown_device(checked: &Checked, entry: &str, device: &str) -> Option<String
     })
 }
 
-/// Entries of whole names of verbs devices: none with a range or a star, and none on a node
-/// without such devices.
+/// Whole names of verbs devices: none with a range or a star, and none on a node without such
+/// devices.
 fn whole_names<'l>(checked: &Checked, list: &'l str) -> impl Iterator<Item = &'l str> {
     let list = if checked.has_verbs() { list } else { "" };
-    let entries = entries(list.strip_prefix('^').unwrap_or(list));
-    entries.filter(|entry| !entry.contains(['[', '*']))
+    entries(list.strip_prefix('^').unwrap_or(list)).filter(|entry| !entry.contains(['[', '*']))
 }
 
 pub fn ucx(checked: &Checked, list: &str) -> Vec<String> {
@@ -46,8 +45,10 @@ pub fn ucx(checked: &Checked, list: &str) -> Vec<String> {
         .value("UCX_TLS")
         .is_some_and(|tls| !tls.starts_with('^') && names_gda(tls));
     let rules_out = is_named && !list.starts_with('^') && !list.contains("cuda");
-    let text = "`UCX_TLS` names `rc_gda`, whose devices are called `cuda0-NIC:1`, and the list has none of them";
-    found.extend(when(rules_out, text));
+    found.extend(when(
+        rules_out,
+        "`UCX_TLS` names `rc_gda`, whose devices are called `cuda0-NIC:1`, and the list has none of them",
+    ));
     found
 }
 
@@ -60,10 +61,9 @@ fn not_ucx(checked: &Checked, entry: &str) -> Option<String> {
         .map_or((entry, None), |(name, port)| (name, Some(port)));
     // `cuda0-mlx5_0:1`: a GPU that sends by itself (src/uct/ib/mlx5/gdaki/gdaki.c)
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let of_gpu = name
+    let device = name
         .strip_prefix("cuda")
-        .and_then(|rest| rest.split_once('-'));
-    let device = of_gpu
+        .and_then(|rest| rest.split_once('-'))
         .filter(|(gpu, _)| is_number(gpu))
         .map_or(name, |(_, nic)| nic);
     // a name without a port may be an IP interface
@@ -92,13 +92,14 @@ pub fn nvshmem(checked: &Checked, list: &str) -> Vec<String> {
         space_in(device, entry).or_else(|| unknown_device(checked, entry, device))
     });
     // src/util/env_vars.cpp, `nvshmemi_getenv_bool`
-    let is_on = |value: &str| !value.starts_with(['0', 'N', 'n', 'F', 'f']);
     let is_read = checked
         .value("NVSHMEM_ENABLE_NIC_PE_MAPPING")
-        .is_some_and(is_on)
+        .is_some_and(|value| !value.starts_with(['0', 'N', 'n', 'F', 'f']))
         || !checked.has_verbs();
-    let text = "NVSHMEM 3.8 reads it only beside `NVSHMEM_ENABLE_NIC_PE_MAPPING=1`, with which the tasks get its NICs by number";
-    found.extend(when(!is_read && found.is_empty(), text));
+    found.extend(when(
+        !is_read && found.is_empty(),
+        "NVSHMEM 3.8 reads it only beside `NVSHMEM_ENABLE_NIC_PE_MAPPING=1`, with which the tasks get its NICs by number",
+    ));
     found
 }
 

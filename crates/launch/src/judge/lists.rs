@@ -29,14 +29,15 @@ impl List {
 
     /// The ports that a value admits: libraries skip those that are down.
     pub fn admitted(&self, value: &str, node: &Topology) -> Vec<Rail> {
-        let admits = |(nic, port): &(NicIndex, &Port)| (self.admits)(value, node.nic(*nic), port);
-        let rail = |(nic, port): (NicIndex, &Port)| Rail {
-            nic,
-            name: node.nic(nic).name.clone(),
-            port: port.number,
-            rate_mbps: port.rate_mbps,
-        };
-        self.working(node).filter(admits).map(rail).collect()
+        self.working(node)
+            .filter(|(nic, port): &(NicIndex, &Port)| (self.admits)(value, node.nic(*nic), port))
+            .map(|(nic, port)| Rail {
+                nic,
+                name: node.nic(nic).name.clone(),
+                port: port.number,
+                rate_mbps: port.rate_mbps,
+            })
+            .collect()
     }
 
     pub fn found_without(&self, node: &Topology) -> usize {
@@ -44,9 +45,10 @@ impl List {
     }
 
     fn working<'t>(&self, node: &'t Topology) -> impl Iterator<Item = (NicIndex, &'t Port)> {
-        let nics = node.numbered_nics();
-        let nics = nics.filter(|(_, nic)| nic.kind == self.kind);
-        let ports = nics.flat_map(|(nic, of)| of.ports.iter().map(move |port| (nic, port)));
+        let ports = node
+            .numbered_nics()
+            .filter(|(_, nic)| nic.kind == self.kind)
+            .flat_map(|(nic, of)| of.ports.iter().map(move |port| (nic, port)));
         // as far as is known
         ports.filter(|(_, port)| matches!(port.state, PortState::Active | PortState::Unknown))
     }

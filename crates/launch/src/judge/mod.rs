@@ -25,8 +25,10 @@ pub const WORDS: [&str; 3] = ["sglang", "sglang.", "trtllm-"];
 
 pub fn variables() -> impl Iterator<Item = &'static str> {
     let lists = LISTS.into_iter().map(|(_, list)| list.variable);
-    let others = DOUBTS.iter().flat_map(|(_, doubts)| *doubts);
-    let others = others.flat_map(|(variables, _)| variables.split_whitespace());
+    let others = DOUBTS
+        .iter()
+        .flat_map(|(_, doubts)| *doubts)
+        .flat_map(|(variables, _)| variables.split_whitespace());
     let rows = rows()
         .flat_map(|row| row.names())
         .filter(|name| is_variable_name(name));
@@ -90,8 +92,10 @@ impl<'a> Checked<'a> {
     }
 
     fn verbs(&self) -> impl Iterator<Item = &'a Nic> {
-        let nics = self.topology.nics.iter();
-        nics.filter(|nic| nic.kind == NicKind::Verbs)
+        self.topology
+            .nics
+            .iter()
+            .filter(|nic| nic.kind == NicKind::Verbs)
     }
 
     fn has_verbs(&self) -> bool {
@@ -111,8 +115,11 @@ pub fn lint(checked: &Checked) -> Vec<Diagnostic> {
             return;
         };
         let subject = format!("{name}={}", Shown::word(value, 80));
-        let finding = |text| Diagnostic::new(subject.clone(), text);
-        found.extend(doubt(value).into_iter().map(finding));
+        found.extend(
+            doubt(value)
+                .into_iter()
+                .map(|text| Diagnostic::new(subject.clone(), text)),
+        );
     };
     for (library, list) in &LISTS {
         // the map leaves the NICs of other kinds to their own libraries
@@ -121,8 +128,11 @@ pub fn lint(checked: &Checked) -> Vec<Diagnostic> {
                 admitted_though_left_out(checked, list, text)
             });
         }
-        let of_library = DOUBTS.iter().filter(|(of, _)| of == library);
-        for (variables, doubt) in of_library.flat_map(|(_, all)| *all) {
+        for (variables, doubt) in DOUBTS
+            .iter()
+            .filter(|(of, _)| of == library)
+            .flat_map(|(_, all)| *all)
+        {
             let name = variables.split(' ').next().unwrap_or_default();
             judge(name, &|value| doubt(checked, value));
         }
@@ -210,8 +220,9 @@ fn given_up(checked: &Checked, row: &Row) -> Option<Diagnostic> {
     };
     let mut conditions = row.conditions.split(' ');
     let text = format!("{} ({}): {}", row.does, row.of, row.instead);
-    let holds = conditions.all(|condition| holds(checked, condition));
-    holds.then(|| Diagnostic::new(subject, text))
+    conditions
+        .all(|condition| holds(checked, condition))
+        .then(|| Diagnostic::new(subject, text))
 }
 
 fn holds(checked: &Checked, condition: &'static str) -> bool {
@@ -239,9 +250,10 @@ fn is(part: &str, known: &str) -> bool {
 fn device_order(checked: &Checked) -> Option<Diagnostic> {
     let is_by_bus = checked.value(DEVICE_ORDER) == Some("PCI_BUS_ID");
     unequal(checked.topology, &checked.nvidias()).filter(|_| !is_by_bus)?;
-    let text =
-        "the node's GPUs are not equal, and CUDA numbers the fastest first: set it to `PCI_BUS_ID`";
-    Some(Diagnostic::new(DEVICE_ORDER, text))
+    Some(Diagnostic::new(
+        DEVICE_ORDER,
+        "the node's GPUs are not equal, and CUDA numbers the fastest first: set it to `PCI_BUS_ID`",
+    ))
 }
 
 /// Tasks that see their own GPU alone: NCCL counts each of them as GPU 0.

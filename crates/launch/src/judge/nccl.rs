@@ -33,18 +33,21 @@ pub const DOUBTS: &[Doubt] = &[
     ("NCCL_MAX_NCHANNELS", |checked, value| {
         let (nics, gpus) = (checked.node.rails.len(), checked.topology.gpus.len());
         let is_few = number(value).is_some_and(|most| most > 0 && (most as u64) < nics as u64);
-        let text = format!(
-            "a channel uses one NIC, so with {value} NCCL cannot use all {nics} of this node at once: unset it"
-        );
-        when(is_few && gpus > 1, text)
+        when(
+            is_few && gpus > 1,
+            format!(
+                "a channel uses one NIC, so with {value} NCCL cannot use all {nics} of this node at once: unset it"
+            ),
+        )
     }),
     ("NCCL_MIN_NCHANNELS", |checked, value| {
         let most = checked
             .number("NCCL_MAX_NCHANNELS")
             .filter(|most| *most > 0);
         let most = most.filter(|most| number(value).is_some_and(|least| least > *most));
-        let text = |most| format!("more than `NCCL_MAX_NCHANNELS={most}`: unset one of them");
-        most.map(text).into_iter().collect()
+        most.map(|most| format!("more than `NCCL_MAX_NCHANNELS={most}`: unset one of them"))
+            .into_iter()
+            .collect()
     }),
     ("NCCL_BUFFSIZE", |_, value| {
         match number(value).unwrap_or_default() {
@@ -85,16 +88,18 @@ pub const DOUBTS: &[Doubt] = &[
     ),
     ("NCCL_SOCKET_IFNAME", |checked, value| {
         let list = NameList::new(value);
-        let is_here = |name: &str| {
-            checked
-                .interfaces
-                .iter()
-                .any(|interface| list.means(name, interface))
-        };
-        let is_nowhere =
-            !list.excludes && !checked.interfaces.is_empty() && !list.names().any(is_here);
-        let text = "no interface of this node has this name, so NCCL cannot start: name one that it has, or unset it";
-        when(is_nowhere, text)
+        let is_nowhere = !list.excludes
+            && !checked.interfaces.is_empty()
+            && !list.names().any(|name| {
+                checked
+                    .interfaces
+                    .iter()
+                    .any(|interface| list.means(name, interface))
+            });
+        when(
+            is_nowhere,
+            "no interface of this node has this name, so NCCL cannot start: name one that it has, or unset it",
+        )
     }),
 ];
 
@@ -108,13 +113,15 @@ fn switch(value: &str, what: &str) -> Vec<String> {
 
 fn list(checked: &Checked, value: &str) -> Vec<String> {
     let list = NameList::new(value);
-    let is_active = |nic: &&Nic| nic.ports.iter().any(|port| port.state == PortState::Active);
-    let active: Vec<&Nic> = checked.verbs().filter(is_active).collect();
+    let active: Vec<&Nic> = checked
+        .verbs()
+        .filter(|nic| nic.ports.iter().any(|port| port.state == PortState::Active))
+        .collect();
     if active.is_empty() {
         return Vec::new();
     }
     let names = || list.names().filter(|name| !name.is_empty());
-    let wrong = |name: &&str| {
+    let mut found = entries_in_doubt(names(), |name: &&str| {
         let shown = Shown::word(name, 64);
         let devices = active
             .iter()
@@ -133,15 +140,16 @@ fn list(checked: &Checked, value: &str) -> Vec<String> {
             )),
             _ => None,
         }
-    };
-    let mut found = entries_in_doubt(names(), wrong);
+    });
     // read as port 0 by releases before 2.30.7
     found.extend(entries_in_doubt(list.entries.split(',').filter(|entry| entry.contains("::")), |entry| {
         let shown = Shown::word(entry, 64);
         Some(format!("`{shown}` names no port, and before 2.30.7 NCCL then finds no NIC: write its number"))
     }));
-    let is_admitted = |nic: &&Nic| list.excludes != names().any(|name| list.means(name, &nic.name));
-    let is_empty = !active.iter().any(is_admitted) && !list.entries.is_empty();
+    let is_empty = !active
+        .iter()
+        .any(|nic| list.excludes != names().any(|name| list.means(name, &nic.name)))
+        && !list.entries.is_empty();
     found.extend(when(
         is_empty,
         "it leaves no NIC of this node, so NCCL falls back to sockets",
@@ -167,21 +175,29 @@ fn gpudirect(checked: &Checked, value: &str) -> Vec<String> {
     let (off, on): (Vec<PathType>, Vec<PathType>) =
         paths.partition(|path| level.is_none_or(|level| *path > level));
     let (off, gpus) = (off.len(), off.len() + on.len());
-    let text = format!(
-        "it switches GPUDirect RDMA off for {off} of this node's {gpus} GPUs, whose NICs are farther: unset it"
-    );
-    when(off > 0, text)
+    when(
+        off > 0,
+        format!(
+            "it switches GPUDirect RDMA off for {off} of this node's {gpus} GPUs, whose NICs are farther: unset it"
+        ),
+    )
 }
 
 /// Reductions in the NVSwitch (src/transport/nvls.cc: Hopper and later).
 fn in_network(checked: &Checked, value: &str) -> Vec<String> {
     // also of the `GH200`, `GB200` and `GB300`; a mere `GB` would be the memory of an `A100-SXM4-80GB`
     const WITH_NVLS: [&str; 7] = ["H100", "H200", "H800", "H20", "B100", "B200", "B300"];
-    let has_nvls = checked.topology.gpus.iter().filter(|gpu| {
-        let model = gpu.model.as_deref().unwrap_or_default();
-        gpu.vendor == GpuVendor::Nvidia && WITH_NVLS.iter().any(|name| model.contains(name))
-    });
-    let is_off = has_nvls.count() >= 4 && number(value) == Some(0);
+    let is_off = checked
+        .topology
+        .gpus
+        .iter()
+        .filter(|gpu| {
+            let model = gpu.model.as_deref().unwrap_or_default();
+            gpu.vendor == GpuVendor::Nvidia && WITH_NVLS.iter().any(|name| model.contains(name))
+        })
+        .count()
+        >= 4
+        && number(value) == Some(0);
     when(
         is_off,
         "the NVSwitches of this node then reduce nothing: unset it where it is not for a test",

@@ -17,21 +17,21 @@ pub struct Row {
 }
 
 pub fn rows() -> impl Iterator<Item = Row> {
-    let lines = include_str!("rebinding.tsv")
+    include_str!("rebinding.tsv")
         .lines()
-        .filter(|line| !line.starts_with('#'));
-    lines.map(|line| {
-        let mut fields = line.split('\t');
-        let [when, conditions, of, does, instead] =
-            [(); 5].map(|()| fields.next().unwrap_or_default());
-        Row {
-            when,
-            conditions,
-            of,
-            does,
-            instead,
-        }
-    })
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| {
+            let mut fields = line.split('\t');
+            let [when, conditions, of, does, instead] =
+                [(); 5].map(|()| fields.next().unwrap_or_default());
+            Row {
+                when,
+                conditions,
+                of,
+                does,
+                instead,
+            }
+        })
 }
 
 impl Row {

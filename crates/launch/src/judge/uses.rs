@@ -4,7 +4,7 @@
 
 use super::lists::{LISTS, List};
 use nic_placement_core::libraries::Present;
-use nic_placement_core::placement::{Change, Excluded, NodePlacement, Rail, RailIndex, Variable};
+use nic_placement_core::placement::{Change, NodePlacement, Rail, RailIndex, Variable};
 use nic_placement_core::plan::{Plan, TaskPlan};
 use nic_placement_core::policy::Ways;
 use nic_placement_core::topology::{GpuIndex, NicKind, PathType};
@@ -55,8 +55,11 @@ pub struct UsedPort {
 impl Use {
     /// Is every port one that the plan chose for this task?
     pub fn is_as_planned(&self) -> bool {
-        let is_planned = |port: &UsedPort| self.planned.contains(&port.rail.to_string());
-        !self.ports.is_empty() && self.ports.iter().all(is_planned)
+        !self.ports.is_empty()
+            && self
+                .ports
+                .iter()
+                .all(|port| self.planned.contains(&port.rail.to_string()))
     }
 }
 
@@ -84,8 +87,12 @@ impl fmt::Display for Use {
                 write!(f, " (left out here: {why})")?;
             }
         }
-        let mut percents = self.ports.iter().filter_map(|port| port.percent);
-        match percents.any(|percent| percent != 100) {
+        match self
+            .ports
+            .iter()
+            .filter_map(|port| port.percent)
+            .any(|percent| percent != 100)
+        {
             true => write!(f, " of {}", self.planned.join(" ")),
             false => Ok(()),
         }
@@ -96,20 +103,22 @@ impl fmt::Display for Use {
 pub fn tell(plan: &Plan, task: &mut TaskPlan, present: &Present) -> Vec<Use> {
     let uses = uses(plan, task, present);
     for of in &uses {
-        let not_ours = task.variables.iter_mut().filter(|variable| {
-            variable.name == of.variable
-                && (matches!(variable.change, Change::KeepUsers(_) | Change::Set(_))
-                    || variable.of_file.is_some())
-        });
-        not_ours.for_each(|variable| variable.why = format!("{}: {of}", variable.why).into());
+        task.variables
+            .iter_mut()
+            .filter(|variable| {
+                variable.name == of.variable
+                    && (matches!(variable.change, Change::KeepUsers(_) | Change::Set(_))
+                        || variable.of_file.is_some())
+            })
+            .for_each(|variable| variable.why = format!("{}: {of}", variable.why).into());
     }
     uses
 }
 
 /// The NICs that a report adds to a task's: those that are not the plan's.
 pub fn others(uses: &[Use]) -> String {
-    let others = uses.iter().filter(|of| !of.is_as_planned());
-    others
+    uses.iter()
+        .filter(|of| !of.is_as_planned())
         .map(|of| format!(", but {}: {of}", of.reader))
         .collect()
 }
@@ -130,8 +139,10 @@ fn uses(
         ..
     } = plan;
     let is_admins = |name: &str| {
-        let mut templates = wish.admin.templates.iter();
-        templates.any(|template| template.name() == name)
+        wish.admin
+            .templates
+            .iter()
+            .any(|template| template.name() == name)
     };
     let value_of = |name: &str| {
         let (value, whose) = match variables.iter().find(|variable| variable.name == name) {
@@ -152,8 +163,11 @@ fn uses(
         };
         Some((value.as_str(), whose)).filter(|(value, _)| !value.is_empty())
     };
-    let planned = task.rails.iter();
-    let planned: Vec<Rail> = planned.map(|&(rail, _)| node.rail(rail).clone()).collect();
+    let planned: Vec<Rail> = task
+        .rails
+        .iter()
+        .map(|&(rail, _)| node.rail(rail).clone())
+        .collect();
     let use_of = |(reader, list): (&'static str, List)| {
         // a list may be about a kind of NICs that this node does not have
         let is_about_this_node = topology.nics.iter().any(|nic| nic.kind == list.kind);
@@ -230,10 +244,9 @@ fn used(
 
 /// Why the map has no such rail.
 pub(super) fn left_out(node: &NodePlacement, port: &Rail) -> Option<String> {
-    let is_it = |excluded: &&Excluded| {
+    let excluded = node.excluded.iter().find(|excluded| {
         excluded.name == port.name && excluded.port.is_none_or(|number| number == port.port)
-    };
-    let excluded = node.excluded.iter().find(is_it)?;
+    })?;
     node.rail_at(port.at())
         .is_none()
         .then(|| excluded.why.clone())

@@ -28,9 +28,10 @@ impl Launcher {
         let mut process = parent("self")?;
         for _ in 0..MAX_ANCESTORS {
             let environment = bytes(&format!("/proc/{process}/environ"));
-            let is_numbered =
-                |all: &Vec<u8>| numbered_by.is_some_and(|variable| has(all, variable));
-            if !environment.as_ref().is_some_and(is_numbered) {
+            if !environment
+                .as_ref()
+                .is_some_and(|all| numbered_by.is_some_and(|variable| has(all, variable)))
+            {
                 let cpus = sys::affinity_of(process).ok()?;
                 let name = text(&format!("/proc/{process}/comm"))?
                     .trim_end()

@@ -27,7 +27,7 @@ use rank::{Numbering, gpu_by_rank};
 
 pub const PARTITION: &str = "SLURM_JOB_PARTITION";
 
-/// The node's lists, which a placed step makes from the node alone: they name the NICs that it uses.
+/// Lists that a placed step makes from the node alone: they name the NICs that it uses.
 const LISTS_OF_THE_NODE: [&str; 2] = ["NCCL_IB_HCA", "NVSHMEM_HCA_LIST"];
 
 /// A process's own words beat the variable, as srun's option does.
@@ -41,13 +41,17 @@ pub fn wish(admin: Admin, present: &Present, words: Option<&Words>) -> Wish {
     } else {
         None
     });
-    let job = || {
-        Some(components::leader(
-            value(components::JOB)?.parse().ok()?,
-            value,
-        ))
-    };
-    admin::wish(admin, job, variable.as_ref(), words)
+    admin::wish(
+        admin,
+        || {
+            Some(components::leader(
+                value(components::JOB)?.parse().ok()?,
+                value,
+            ))
+        },
+        variable.as_ref(),
+        words,
+    )
 }
 
 /// The process as a task of a step that its launcher started.
@@ -123,7 +127,7 @@ impl LaunchedProcess {
     }
 }
 
-/// True if the CPUs are all away from the NUMA node of the process's one GPU, and no earlier GPU that it sees is on that node.
+/// True if no CPU is near the process's one GPU, and that is the first of its NUMA node that it sees.
 fn is_first_far(node: &Topology, gpus: &TaskGpus, cpus: &CpuSet) -> bool {
     let [gpu] = gpus.own.as_slice() else {
         return false;
@@ -152,14 +156,14 @@ pub fn select_as_the_step_did(admin: &mut Admin, present: &Present, node: &Topol
         return;
     };
     let published = Marker::parse(text, |name| LISTS_OF_THE_NODE.contains(&name));
-    let ours = LISTS_OF_THE_NODE.iter().find_map(|name| {
-        let list = present.get(*name)?;
-        published.is_ours(name, list).then_some(list)
-    });
-    let names = ours
+    let names: Vec<&str> = LISTS_OF_THE_NODE
+        .iter()
+        .find_map(|name| {
+            let list = present.get(*name)?;
+            published.is_ours(name, list).then_some(list)
+        })
         .into_iter()
-        .flat_map(|list| list.trim_start_matches('=').split(','));
-    let names: Vec<&str> = names
+        .flat_map(|list| list.trim_start_matches('=').split(','))
         .map(|entry| entry.split(':').next().unwrap_or_default())
         .collect();
     if names.iter().all(|name| node.nic_index(name).is_some()) {
@@ -287,13 +291,15 @@ impl Surroundings<'_> {
 /// lists no CPUs for these (src/plugins/task/affinity/affinity.c, `get_cpuset`), and makes masks
 /// of `ldoms`.
 fn by_domain<'v>(read: impl Fn(&str) -> Option<&'v str>) -> bool {
-    let how = read(cpu_bind::TYPE).unwrap_or_default();
-    how.split(',').any(|word| {
-        matches!(
-            word.trim_end_matches(':'),
-            "rank_ldom" | "map_ldom" | "mask_ldom"
-        )
-    })
+    read(cpu_bind::TYPE)
+        .unwrap_or_default()
+        .split(',')
+        .any(|word| {
+            matches!(
+                word.trim_end_matches(':'),
+                "rank_ldom" | "map_ldom" | "mask_ldom"
+            )
+        })
 }
 
 #[cfg(test)]

@@ -226,8 +226,9 @@ fn rank(
     };
     let by_user = local_rank.map(|number| (number, format!("local rank {number}")));
     let (number, said) = by_user.or_else(by_launcher)?;
-    let of = local_size.or_else(|| innermost?.count(values));
-    let of = of.or_else(|| count_of_another(values, number, launchers));
+    let of = local_size
+        .or_else(|| innermost?.count(values))
+        .or_else(|| count_of_another(values, number, launchers));
     let own = virtual_number(values).filter(|_| local_rank.is_none());
     Some(Rank {
         number: own.unwrap_or(number),
@@ -242,10 +243,10 @@ fn rank(
 /// and `LOCAL_RANK`), and scripts with `export LOCAL_RANK=$SLURM_LOCALID`.  A count of 1 says
 /// nothing: what that process started begins at 0 too.
 fn count_of_another(values: &Present, own: u32, launchers: &[&LauncherKind]) -> Option<u32> {
-    let same = launchers
+    launchers
         .iter()
-        .filter(|launcher| launcher.number(values) == Some(own));
-    same.filter_map(|launcher| launcher.count(values))
+        .filter(|launcher| launcher.number(values) == Some(own))
+        .filter_map(|launcher| launcher.count(values))
         .find(|&of| of > own.max(1))
 }
 
@@ -261,14 +262,13 @@ fn are_slurms(values: &Present) -> bool {
     application.is_some() && step().as_ref() == application
 }
 
-/// Is this the number of Slurm's task, and the count that of Slurm's tasks on the node?
 fn is_slurms(values: &Present, rank: &Rank) -> bool {
     number(values, SLURM) == Some(rank.number)
         && rank.of.is_some()
         && rank.of == slurms_count(values)
 }
 
-/// Is this the number that a launcher other than Slurm gave, among as many?  To be the only one says nothing.
+/// To be the only one says nothing.
 fn is_of(values: &Present, rank: &Rank, launcher: &LauncherKind) -> bool {
     launcher.local != SLURM
         && rank.of.is_some_and(|of| of > 1)
@@ -393,9 +393,12 @@ pub(super) fn gpu_by_rank(
         _ => uncountable(topology, &seen.own, grant).map(String::from),
     };
     if let Some(why) = why {
-        let note =
-            format!("{why}: which of them it will use is not known, so it gets the NICs of all");
-        return (seen, Some(note));
+        return (
+            seen,
+            Some(format!(
+                "{why}: which of them it will use is not known, so it gets the NICs of all"
+            )),
+        );
     }
     let reason = format!(
         "`{said}` means by convention number {number} of the {count} that it sees ({})",

@@ -80,8 +80,9 @@ impl MemoryVerdict {
 const LIBRARIES: [(&str, &str); 3] = [("NCCL ", "NCCL"), ("cuda", "CUDA"), ("pt_", "PyTorch")];
 
 pub fn near(node: &Topology, gpus: &[GpuIndex]) -> NodeSet {
-    let of = |gpu: &GpuIndex| node.numa_node_of(node.gpu(*gpu).address);
-    gpus.iter().filter_map(of).collect()
+    gpus.iter()
+        .filter_map(|gpu| node.numa_node_of(node.gpu(*gpu).address))
+        .collect()
 }
 
 /// `None`: as it was set.
@@ -136,8 +137,10 @@ pub fn cpus(
 }
 
 pub fn memory(near: &NodeSet, kib: &BTreeMap<u32, u64>) -> MemoryVerdict {
-    let near_kib = kib.iter().filter(|(node, _)| near.contains(**node));
-    let near_kib = near_kib.fold(0u64, |sum, (_, kib)| sum.saturating_add(*kib));
+    let near_kib = kib
+        .iter()
+        .filter(|(node, _)| near.contains(**node))
+        .fold(0u64, |sum, (_, kib)| sum.saturating_add(*kib));
     MemoryVerdict {
         near_kib: (!near.is_empty()).then_some(near_kib),
         kib: kib.clone(),

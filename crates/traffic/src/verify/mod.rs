@@ -139,8 +139,10 @@ pub struct Node<'a> {
 impl Node<'_> {
     fn path(&self, gpus: &[GpuIndex], nic: NicIndex) -> Option<PathType> {
         let nic = self.topology.nic(nic).address?;
-        let addresses = gpus.iter().map(|gpu| self.topology.gpu(*gpu).address);
-        addresses.map(|gpu| self.topology.path_type(gpu, nic)).min()
+        gpus.iter()
+            .map(|gpu| self.topology.gpu(*gpu).address)
+            .map(|gpu| self.topology.path_type(gpu, nic))
+            .min()
     }
 
     fn nics_of(&self, gpus: &[GpuIndex]) -> Vec<String> {
@@ -163,8 +165,12 @@ impl Node<'_> {
         let Some(path) = self.path(gpus, nic) else {
             return Verdict::Unknown;
         };
-        let rails = self.map.rails.iter();
-        let nearest = rails.filter_map(|rail| self.path(gpus, rail.nic)).min();
+        let nearest = self
+            .map
+            .rails
+            .iter()
+            .filter_map(|rail| self.path(gpus, rail.nic))
+            .min();
         match nearest.is_some_and(|nearest| nearest < path) {
             true if path == PathType::Sys => Verdict::Far,
             true => Verdict::NearerExists,
@@ -210,10 +216,8 @@ struct Used {
 /// The NICs that a task uses, by the best evidence that it has.
 fn used(held: &BTreeMap<String, Held>) -> Vec<Used> {
     let ports = |by: By, of: fn(&Held) -> &BTreeMap<u32, u32>| -> Vec<Used> {
-        let ports = held
-            .iter()
-            .flat_map(|(device, held)| of(held).iter().map(move |of| (device, of)));
-        ports
+        held.iter()
+            .flat_map(|(device, held)| of(held).iter().map(move |of| (device, of)))
             .map(|(device, (port, count))| Used {
                 device: device.clone(),
                 port: Some(*port),
@@ -230,8 +234,8 @@ fn used(held: &BTreeMap<String, Held>) -> Vec<Used> {
     {
         return best;
     }
-    let with_memory = held.iter().filter(|(_, held)| held.regions > 0);
-    with_memory
+    held.iter()
+        .filter(|(_, held)| held.regions > 0)
         .map(|(device, held)| Used {
             device: device.clone(),
             port: None,

@@ -143,8 +143,9 @@ struct Links<'a> {
 impl<'a> Links<'a> {
     fn switch_port(&mut self, end: End) -> SwitchPort {
         let switch = digits(end.guid);
-        let name = self.switches.entry(switch.clone());
-        name.or_insert_with(|| switch_name(end.description));
+        self.switches
+            .entry(switch.clone())
+            .or_insert_with(|| switch_name(end.description));
         let port = end.port.to_string();
         SwitchPort { switch, port }
     }

@@ -27,8 +27,13 @@ fn is_chassis(text: &str) -> bool {
 }
 
 pub fn read(name: &str, text: &str, notes: &mut Notes, into: &mut Cabling) {
-    let file = name.rsplit('/').next().unwrap_or_default();
-    let file = file.split('.').next().unwrap_or_default();
+    let file = name
+        .rsplit('/')
+        .next()
+        .unwrap_or_default()
+        .split('.')
+        .next()
+        .unwrap_or_default();
     for (label, body) in labelled(text) {
         let label = if label.is_empty() && file != "-" {
             file
@@ -36,9 +41,12 @@ pub fn read(name: &str, text: &str, notes: &mut Notes, into: &mut Cabling) {
             label
         };
         // each document begins with a line that begins with a brace
-        let starts = body.match_indices('{').map(|(at, _)| at);
-        let starts = starts.filter(|at| *at == 0 || body.as_bytes()[at - 1] == b'\n');
-        let starts: Vec<usize> = starts.take(MAX_DOCUMENTS).collect();
+        let starts: Vec<usize> = body
+            .match_indices('{')
+            .map(|(at, _)| at)
+            .filter(|at| *at == 0 || body.as_bytes()[at - 1] == b'\n')
+            .take(MAX_DOCUMENTS)
+            .collect();
         if starts.len() == MAX_DOCUMENTS {
             notes.add(format!(
                 "no more than {MAX_DOCUMENTS} answers of lldpctl are read"
@@ -50,11 +58,11 @@ pub fn read(name: &str, text: &str, notes: &mut Notes, into: &mut Cabling) {
             notes.add(format!("`{label}`: no JSON of lldpctl: `{line}`"));
         }
         let ends = starts.iter().skip(1).copied().chain([body.len()]);
-        let pieces = starts
+        let mut pieces: Vec<&str> = starts
             .iter()
             .zip(ends)
-            .map(|(start, end)| &body[*start..end]);
-        let mut pieces: Vec<&str> = pieces.collect();
+            .map(|(start, end)| &body[*start..end])
+            .collect();
         // a chassis behind its neighbours is before them in the other order
         if !pieces.first().is_some_and(|piece| is_chassis(piece)) {
             pieces.reverse();

@@ -66,11 +66,14 @@ impl Notes {
     }
 }
 
-/// A foreign name without letters that disturb a terminal, as rdma-core's `clean_nodedesc`; LLDP's
-/// have at most 255 bytes.
+/// Without letters that disturb a terminal, as rdma-core's `clean_nodedesc`; LLDP's names have at
+/// most 255 bytes.
 fn clean(name: &str) -> String {
-    let shown = |letter| if disturbs(letter) { ' ' } else { letter };
-    name.trim().chars().map(shown).take(255).collect()
+    name.trim()
+        .chars()
+        .map(|letter| if disturbs(letter) { ' ' } else { letter })
+        .take(255)
+        .collect()
 }
 
 /// A node's name up to its first dot, as Slurm has it.

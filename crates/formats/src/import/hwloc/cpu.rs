@@ -15,8 +15,9 @@ const MEMORY_ONLY: [&str; 6] = ["GPUMemory", "MCDRAM", "HBM", "NVM", "SPM", "CXL
 pub fn processor(file: &Objects) -> Option<Processor> {
     let package = file.of("Package").next();
     let info = |name: &str| {
-        let of_package = package.and_then(|package| package.info(name));
-        of_package.or_else(|| file.machine_info(name))
+        package
+            .and_then(|package| package.info(name))
+            .or_else(|| file.machine_info(name))
     };
     let number = |name: &str| info(name)?.parse::<u16>().ok().map(u32::from);
     let arch = match file.machine_info("Architecture") {
@@ -29,7 +30,7 @@ pub fn processor(file: &Objects) -> Option<Processor> {
     crate::import::processor(arch, info("CPUVendor"), family, model)
 }
 
-/// An object's usable CPUs.  Version 1 lists offline CPUs too, and lists the online ones separately.
+/// Version 1 lists offline CPUs too, and the online ones apart.
 fn usable_cpus(object: &Object) -> Result<CpuSet> {
     let cpus = object.set("cpuset")?.unwrap_or_default();
     Ok(match object.set("online_cpuset")? {
@@ -65,8 +66,10 @@ pub fn numa_nodes(file: &Objects, to: &mut Imported) -> Result<()> {
     }
     if let (true, Some(machine)) = (nodes.is_empty(), file.of("Machine").next()) {
         // hwloc 2 reads files of version 1 the same way
-        let finding = "none in the file: the machine counts as one, number 0";
-        to.note("NUMANode", finding);
+        to.note(
+            "NUMANode",
+            "none in the file: the machine counts as one, number 0",
+        );
         nodes.push((false, usable_cpus(machine)?, 0));
     }
     // the kernel has a CPU in one node, hwloc 2 gives memory its neighbours' CPUs: the innermost
@@ -77,8 +80,10 @@ pub fn numa_nodes(file: &Objects, to: &mut Imported) -> Result<()> {
         let own: CpuSet = cpus.iter().filter(|&cpu| !taken.contains(cpu)).collect();
         if own != cpus && !memory_only {
             let none = if own.is_empty() { "none" } else { "" };
-            let finding = format!("CPUs of another node too: its own are taken to be {own}{none}");
-            to.note(format!("NUMANode {os_index}"), finding);
+            to.note(
+                format!("NUMANode {os_index}"),
+                format!("CPUs of another node too: its own are taken to be {own}{none}"),
+            );
         }
         taken.add(&own);
         to.topology.numa_nodes.push(numa_node(os_index, own));
@@ -87,7 +92,7 @@ pub fn numa_nodes(file: &Objects, to: &mut Imported) -> Result<()> {
     Ok(())
 }
 
-/// The kernel's numbers of objects of one kind; their order if a number is missing or repeated.
+/// The kernel's numbers; the file's order if one is missing or repeated.
 fn numbers(
     file: &Objects,
     objects: &BTreeSet<usize>,
@@ -102,8 +107,10 @@ fn numbers(
         all.extend(number.map(|number| (index, number)));
     }
     if all.len() < objects.len() {
-        let finding = "numbers are missing or there twice: they are counted in the file's order";
-        to.note(what, finding);
+        to.note(
+            what,
+            "numbers are missing or there twice: they are counted in the file's order",
+        );
         all = objects.iter().copied().zip(0..).collect();
     }
     Ok(all)
@@ -149,8 +156,12 @@ pub fn pus(file: &Objects, to: &mut Imported) -> Result<()> {
         let known = package_of(package);
         // without a Package, as hwloc writes it where the kernel knows none, it counts as of
         // package 0
-        let mut nodes = to.topology.numa_nodes.iter_mut();
-        if let Some(node) = nodes.find(|node| node.cpus.first() == Some(os_index)) {
+        if let Some(node) = to
+            .topology
+            .numa_nodes
+            .iter_mut()
+            .find(|node| node.cpus.first() == Some(os_index))
+        {
             node.package = known;
         }
         to.topology.pus.push(Pu {
@@ -181,8 +192,11 @@ pub fn distances(file: &Objects, to: &mut Imported) {
         let finding = match matrix.and_then(|matrix| rows(&matrix, &to.topology)) {
             Ok(_) if used => "a second matrix: not used".to_string(),
             Ok(rows) => {
-                let nodes = to.topology.numa_nodes.iter_mut().zip(rows);
-                nodes.for_each(|(node, row)| node.distances = row);
+                to.topology
+                    .numa_nodes
+                    .iter_mut()
+                    .zip(rows)
+                    .for_each(|(node, row)| node.distances = row);
                 used = true;
                 continue;
             }
@@ -196,16 +210,19 @@ pub fn distances(file: &Objects, to: &mut Imported) {
 fn rows((nodes, values): &Matrix, node: &Topology) -> Result<Vec<Vec<u32>>, String> {
     let count = node.numa_nodes.len();
     let place: BTreeMap<u32, usize> = nodes.iter().copied().zip(0..).collect();
-    let order = node.numa_nodes.iter();
-    let order = order.map(|node| place.get(&node.os_index).copied());
+    let order = node
+        .numa_nodes
+        .iter()
+        .map(|node| place.get(&node.os_index).copied());
     let is_whole = nodes.len() == count && values.len() == count * count;
-    let order = order.collect::<Option<Vec<usize>>>().filter(|_| is_whole);
-    let order = order.ok_or_else(|| {
+    let order = order.collect::<Option<Vec<usize>>>().filter(|_| is_whole).ok_or_else(|| {
         let (values, nodes) = (values.len(), nodes.len());
         format!("a matrix of {values} values between {nodes} nodes, where the file has {count}: not used")
     })?;
-    let row = |&from: &usize| order.iter().map(|&to| values[from * count + to]).collect();
-    Ok(order.iter().map(row).collect())
+    Ok(order
+        .iter()
+        .map(|&from| order.iter().map(|&to| values[from * count + to]).collect())
+        .collect())
 }
 
 fn not_a_number(text: &str) -> String {
@@ -222,9 +239,11 @@ fn inside_objects(file: &Objects) -> Vec<Result<Matrix, String>> {
         .into_iter()
         .flat_map(|first| file.ancestors(first.index))
     {
-        let below = |node: &&Object| file.ancestors(node.index).any(|above| above == index);
-        let nodes = file.of("NUMANode").filter(below);
-        let nodes: Vec<u32> = nodes.filter_map(|node| numa_index(node).ok()).collect();
+        let nodes: Vec<u32> = file
+            .of("NUMANode")
+            .filter(|node| file.ancestors(node.index).any(|above| above == index))
+            .filter_map(|node| numa_index(node).ok())
+            .collect();
         for element in children(file.objects[index].element, "distances") {
             // only between as many objects as there are nodes: we need no matrices between cores or groups
             let count = element
@@ -244,8 +263,8 @@ fn inside_objects(file: &Objects) -> Vec<Result<Matrix, String>> {
                     .map(|of| of.round() as u32)
                     .ok_or_else(|| not_a_number(text))
             };
-            let values = children(element, "latency").map(value);
-            let values: Result<Vec<u32>, String> = values.collect();
+            let values: Result<Vec<u32>, String> =
+                children(element, "latency").map(value).collect();
             found.push(values.map(|values| (nodes.clone(), values)));
         }
     }
@@ -263,15 +282,17 @@ fn beside_objects(file: &Objects) -> Vec<Result<Matrix, String>> {
         };
         element.attribute("type") == Some("NUMANode") && is_latency
     };
-    let used = children(file.root, "distances2").filter(is_used);
-    used.map(|element| matrix(file, element)).collect()
+    children(file.root, "distances2")
+        .filter(is_used)
+        .map(|element| matrix(file, element))
+        .collect()
 }
 
 fn matrix(file: &Objects, element: Node) -> Result<Matrix, String> {
     let numbers = |name: &'static str| -> Result<Vec<u32>, String> {
-        let texts = children(element, name).filter_map(|child| child.text());
-        let words = texts.flat_map(str::split_whitespace);
-        words
+        children(element, name)
+            .filter_map(|child| child.text())
+            .flat_map(str::split_whitespace)
             .map(|word| word.parse().map_err(|_| not_a_number(word)))
             .collect()
     };
@@ -281,8 +302,9 @@ fn matrix(file: &Objects, element: Node) -> Result<Matrix, String> {
     }
     if element.attribute("indexing") == Some("gp") {
         // hwloc's own numbers, valid in this file only
-        let all = file.of("NUMANode");
-        let known = all.filter_map(|of| Some((of.attribute("gp_index")?, numa_index(of).ok()?)));
+        let known = file
+            .of("NUMANode")
+            .filter_map(|of| Some((of.attribute("gp_index")?, numa_index(of).ok()?)));
         let of_gp_index: BTreeMap<&str, u32> = known.collect();
         for node in &mut nodes {
             let gp = node.to_string();

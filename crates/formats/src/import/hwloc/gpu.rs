@@ -78,8 +78,10 @@ pub fn gpus(bus: &Bus, to: &mut Imported) -> Result<()> {
             continue;
         };
         if to.topology.gpus.len() >= MAX_GPUS {
-            let finding = format!("more than {MAX_GPUS} GPUs: this and later ones are left out");
-            to.note(function.address.to_string(), finding);
+            to.note(
+                function.address.to_string(),
+                format!("more than {MAX_GPUS} GPUs: this and later ones are left out"),
+            );
             break;
         }
         if bus.add(index, to)? {
@@ -93,11 +95,13 @@ pub fn gpus(bus: &Bus, to: &mut Imported) -> Result<()> {
         }
     }
     if let (true, Some(first)) = (to.topology.gpus.is_empty(), homeless.first()) {
-        let finding = format!(
-            "{} such devices, none below a PCI device: left out",
-            homeless.len()
+        to.note(
+            shown(first),
+            format!(
+                "{} such devices, none below a PCI device: left out",
+                homeless.len()
+            ),
         );
-        to.note(shown(first), finding);
     }
     // values that should tell GPUs apart but are equal identify none
     once(to, "uuid", |gpu| gpu.uuid.clone(), |gpu| gpu.uuid = None);
@@ -148,13 +152,15 @@ fn partitions(gpu: Gpu, devices: &[&Object], version: u32) -> Vec<Gpu> {
         return vec![gpu];
     }
     // the parts share one serial number and one name in /dev, which identify none of them
-    let part = |partition| Gpu {
-        partition: Some(partition),
-        minor: None,
-        uuid: None,
-        ..gpu.clone()
-    };
-    (0..).take(parts).map(part).collect()
+    (0..)
+        .take(parts)
+        .map(|partition| Gpu {
+            partition: Some(partition),
+            minor: None,
+            uuid: None,
+            ..gpu.clone()
+        })
+        .collect()
 }
 
 /// ROCm prints a serial number as sixteen digits after `GPU-`, and reads that in
@@ -182,8 +188,10 @@ fn once(
         }
     }
     for (value, holders) in holders.into_iter().filter(|(_, holders)| holders.len() > 1) {
-        let finding = format!("the {what} of {} GPUs: not used", holders.len());
-        to.note(value, finding);
+        to.note(
+            value,
+            format!("the {what} of {} GPUs: not used", holders.len()),
+        );
         holders
             .into_iter()
             .for_each(|index| take(&mut to.topology.gpus[index]));

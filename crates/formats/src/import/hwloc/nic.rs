@@ -43,18 +43,24 @@ impl<'o> Card<'o> {
         }
     }
 
-    /// The NICs of this card by their names; `None` for a name that no library's variable could hold.
+    /// By their names; `None` for one that no library's variable could hold.
     fn nics(&self, function: Option<&PciFunction>) -> Vec<(&'o str, Option<Nic>)> {
-        let names = self.interfaces.iter().map(|object| name_of(object));
-        let netdevs: BTreeSet<&str> = names.filter(|name| DeviceName::is_one(name)).collect();
+        let netdevs: BTreeSet<&str> = self
+            .interfaces
+            .iter()
+            .map(|object| name_of(object))
+            .filter(|name| DeviceName::is_one(name))
+            .collect();
         let netdevs: Vec<&str> = netdevs.into_iter().take(MAX_NETDEVS).collect();
         let listed = |name: &'o str, kind: NicKind, netdevs: &[&str]| {
             let netdevs = netdevs.iter().map(ToString::to_string).collect();
-            let named = |name| Nic {
-                netdevs,
-                ..Nic::new(name, kind)
-            };
-            (name, name.parse().ok().map(named))
+            (
+                name,
+                name.parse().ok().map(|name| Nic {
+                    netdevs,
+                    ..Nic::new(name, kind)
+                }),
+            )
         };
         let ids = function.map(|function| (function.vendor, function.device));
         // the file does not tell which of several devices an interface belongs to
@@ -74,13 +80,16 @@ impl<'o> Card<'o> {
                 Some((Some(AMAZON), Some(0xefa0..=0xefa3))) => NicKind::Efa,
                 _ => NicKind::Verbs,
             };
-            let nic = |object: &&'o Object<'o>| {
-                let (name, nic) = listed(name_of(object), kind, own);
-                let card = guid(object.info("SysImageGUID"));
-                let ports = ports(object, interfaces);
-                (name, nic.map(|nic| Nic { card, ports, ..nic }))
-            };
-            return self.verbs.iter().map(nic).collect();
+            return self
+                .verbs
+                .iter()
+                .map(|object| {
+                    let (name, nic) = listed(name_of(object), kind, own);
+                    let card = guid(object.info("SysImageGUID"));
+                    let ports = ports(object, interfaces);
+                    (name, nic.map(|nic| Nic { card, ports, ..nic }))
+                })
+                .collect();
         }
         if !self.slingshot.is_empty() {
             let own = if is_alone(&self.slingshot) {
@@ -88,8 +97,11 @@ impl<'o> Card<'o> {
             } else {
                 &[]
             };
-            let nic = |object: &&'o Object<'o>| listed(name_of(object), NicKind::Slingshot, own);
-            return self.slingshot.iter().map(nic).collect();
+            return self
+                .slingshot
+                .iter()
+                .map(|object| listed(name_of(object), NicKind::Slingshot, own))
+                .collect();
         }
         let says_slingshot = |object: &&Object| {
             object.attribute("subtype") == Some("Slingshot") || numbered(name_of(object), "hsn")
@@ -100,8 +112,10 @@ impl<'o> Card<'o> {
             false => NicKind::Ethernet,
         };
         // the file lacks the `cxi` device's name, so we use the interface's
-        let nic = |name: &&'o str| listed(name, kind, &[*name]);
-        netdevs.iter().map(nic).collect()
+        netdevs
+            .iter()
+            .map(|name| listed(name, kind, &[*name]))
+            .collect()
     }
 }
 
@@ -117,8 +131,10 @@ pub fn nics(bus: &Bus, to: &mut Imported) -> Result<()> {
     let mut found: Vec<(Option<usize>, &str, Option<Nic>)> = Vec::new();
     for (&(device, _), card) in &cards {
         for object in &card.portals {
-            let finding = "a Portals adapter, which no library here places: left out";
-            to.note(shown(name_of(object)), finding);
+            to.note(
+                shown(name_of(object)),
+                "a Portals adapter, which no library here places: left out",
+            );
         }
         if card.portals.is_empty() {
             let nics = card.nics(device.and_then(|device| bus.function(device)));
@@ -165,10 +181,9 @@ pub fn nics(bus: &Bus, to: &mut Imported) -> Result<()> {
             0 => String::new(),
             count => format!("as of {count} more, "),
         };
-        let finding = format!(
+        to.note(*first, format!(
             "{others}the file does not say whether its ports are active, and only active ones are used"
-        );
-        to.note(*first, finding);
+        ));
     }
     Ok(())
 }
@@ -176,8 +191,10 @@ pub fn nics(bus: &Bus, to: &mut Imported) -> Result<()> {
 /// `506b:4b03:003c:eee8`; virtual functions may have none and show zeros.
 fn guid(text: Option<&str>) -> Option<String> {
     let text = text?.trim();
-    let is_letter = |byte: u8| byte == b':' || byte.is_ascii_hexdigit();
-    let well_formed = text.len() == 19 && text.bytes().all(is_letter);
+    let well_formed = text.len() == 19
+        && text
+            .bytes()
+            .all(|byte| byte == b':' || byte.is_ascii_hexdigit());
     (well_formed && says_something(text)).then(|| text.to_string())
 }
 
@@ -216,11 +233,14 @@ fn ports(device: &Object, interfaces: &[&Object]) -> Vec<Port> {
             _ => PortState::Unknown,
         };
         // an interface names its port as `Port`; in older files it does not
-        let of_port = |object: &&&Object| match object.info("Port") {
-            Some(text) => text.parse() == Ok(number),
-            None => single,
-        };
-        let mine: Vec<&Object> = interfaces.iter().filter(of_port).copied().collect();
+        let mine: Vec<&Object> = interfaces
+            .iter()
+            .filter(|object| match object.info("Port") {
+                Some(text) => text.parse() == Ok(number),
+                None => single,
+            })
+            .copied()
+            .collect();
         let netdev = match mine.as_slice() {
             [only] => Some(name_of(only).to_string()).filter(|name| DeviceName::is_one(name)),
             _ => None,
@@ -237,18 +257,19 @@ fn ports(device: &Object, interfaces: &[&Object]) -> Vec<Port> {
 }
 
 fn is_gid(text: &str) -> bool {
-    let whole = |group: &str| group.len() == 4 && hex(group, 4).is_some();
-    text.len() == 39 && text.split(':').all(whole)
+    text.len() == 39
+        && text
+            .split(':')
+            .all(|group| group.len() == 4 && hex(group, 4).is_some())
 }
 
 /// hwloc writes no `link_layer`.  Hardware addresses have 20 bytes on InfiniBand (RFC 4391) and 6
 /// on Ethernet; only InfiniBand's subnet managers give LIDs (iWARP drivers show a LID of 1 and a
 /// GID without a port's number).
 fn link_layer(lid: Option<&str>, gid: Option<&str>, interfaces: &[&Object]) -> LinkLayer {
-    let addresses = interfaces
+    let mut lengths: Vec<usize> = interfaces
         .iter()
-        .filter_map(|object| object.info("Address"));
-    let mut lengths: Vec<usize> = addresses
+        .filter_map(|object| object.info("Address"))
         .map(|address| address.split(':').count())
         .collect();
     lengths.dedup();

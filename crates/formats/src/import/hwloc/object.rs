@@ -6,7 +6,7 @@ use nic_placement_core::topology::{Bitmap, CpuSet};
 use roxmltree::{Document, Node};
 use std::collections::BTreeMap;
 
-/// The type of an OS device (`hwloc_obj_osdev_type_t`), as far as it matters here.
+/// As far as it matters here (`hwloc_obj_osdev_type_t`).
 #[derive(Clone, Copy, Default)]
 pub struct OsTypes {
     pub gpu: bool,
@@ -15,7 +15,7 @@ pub struct OsTypes {
 }
 
 impl OsTypes {
-    /// Versions 1 and 2 number the types; version 3 has a bit for each, since a device may have several.
+    /// Numbers in versions 1 and 2; a bit for each in version 3, since a device may have several.
     fn of(text: &str, version: u32) -> OsTypes {
         let text = text.trim();
         match text.parse::<u32>() {
@@ -32,8 +32,8 @@ impl OsTypes {
             // lstopo's words, such as `Network,OpenFabrics`
             Err(_) => {
                 let has = |wanted: &str| {
-                    let mut words = text.split([',', '|', ' ', ';']);
-                    words.any(|word| word.eq_ignore_ascii_case(wanted))
+                    text.split([',', '|', ' ', ';'])
+                        .any(|word| word.eq_ignore_ascii_case(wanted))
                 };
                 OsTypes {
                     gpu: has("GPU") || has("CoProc") || has("Co-Processor"),
@@ -45,7 +45,7 @@ impl OsTypes {
     }
 }
 
-pub struct Object<'d> {
+pub(super) struct Object<'d> {
     /// its place among the objects
     pub index: usize,
     /// its `type` (`hwloc_obj_type_t`)
@@ -67,8 +67,9 @@ impl<'d> Object<'d> {
     }
 
     pub fn info(&self, name: &str) -> Option<&'d str> {
-        let named = self.infos().find(|(key, _)| *key == name);
-        named.map(|(_, value)| value)
+        self.infos()
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| value)
     }
 
     pub fn bad(&self, problem: impl Into<String>) -> BadText {
@@ -86,8 +87,8 @@ impl<'d> Object<'d> {
         let Some(text) = self.attribute("os_index") else {
             return Ok(None);
         };
-        let expected = || self.bad(format!("os_index `{}`: expected a number", shown(text)));
-        let number = number(text).ok_or_else(expected)?;
+        let number = number(text)
+            .ok_or_else(|| self.bad(format!("os_index `{}`: expected a number", shown(text))))?;
         // `HWLOC_UNKNOWN_INDEX`
         Ok(Some(number).filter(|&number| number != u32::MAX))
     }
@@ -106,25 +107,26 @@ impl<'d> Object<'d> {
     }
 
     pub fn os_types(&self, version: u32) -> OsTypes {
-        let types = self.attribute("osdev_type");
-        types.map_or(OsTypes::default(), |text| OsTypes::of(text, version))
+        self.attribute("osdev_type")
+            .map_or(OsTypes::default(), |text| OsTypes::of(text, version))
     }
 }
 
 fn infos<'d>(element: Node<'d, 'd>) -> impl Iterator<Item = (&'d str, &'d str)> + use<'d> {
-    let pairs = children(element, "info");
-    pairs.filter_map(|pair| Some((pair.attribute("name")?, pair.attribute("value")?)))
+    children(element, "info")
+        .filter_map(|pair| Some((pair.attribute("name")?, pair.attribute("value")?)))
 }
 
 pub fn children<'d>(
     element: Node<'d, 'd>,
     name: &'static str,
 ) -> impl Iterator<Item = Node<'d, 'd>> + use<'d> {
-    let all = element.children();
-    all.filter(move |child| child.has_tag_name(name))
+    element
+        .children()
+        .filter(move |child| child.has_tag_name(name))
 }
 
-pub struct Objects<'d> {
+pub(super) struct Objects<'d> {
     pub version: u32,
     pub root: Node<'d, 'd>,
     /// each object after the one around it
@@ -139,8 +141,10 @@ impl<'d> Objects<'d> {
         let name = root.tag_name().name();
         // hwloc 0.9 said `root`
         if !matches!(name, "topology" | "root") {
-            let problem = format!("an element `{}`: expected hwloc's `topology`", shown(name));
-            return Err(bad(problem));
+            return Err(bad(format!(
+                "an element `{}`: expected hwloc's `topology`",
+                shown(name)
+            )));
         }
         let said = root.attribute("version").unwrap_or("1.0");
         let major = said.split('.').next().and_then(|major| major.parse().ok());
@@ -159,8 +163,10 @@ impl<'d> Objects<'d> {
         };
         // objects stand in the root or in objects
         let mut indices = BTreeMap::from([(root, None)]);
-        let elements = root.descendants();
-        for element in elements.filter(|element| element.has_tag_name("object")) {
+        for element in root
+            .descendants()
+            .filter(|element| element.has_tag_name("object"))
+        {
             let around = element.parent().and_then(|parent| indices.get(&parent));
             let Some(&parent) = around else { continue };
             let kind = match element.attribute("type").unwrap_or_default() {
@@ -188,8 +194,9 @@ impl<'d> Objects<'d> {
     }
 
     pub fn of(&self, kind: &'static str) -> impl Iterator<Item = &Object<'d>> {
-        let all = self.objects.iter();
-        all.filter(move |object| object.kind == kind)
+        self.objects
+            .iter()
+            .filter(move |object| object.kind == kind)
     }
 
     /// The objects around `index`, nearest first.
@@ -200,15 +207,16 @@ impl<'d> Objects<'d> {
 
     /// The nearest object of `kind` around `index`.
     pub fn above(&self, index: usize, kind: &'static str) -> Option<usize> {
-        let mut around = self.ancestors(index);
-        around.find(|&above| self.objects[above].kind == kind)
+        self.ancestors(index)
+            .find(|&above| self.objects[above].kind == kind)
     }
 
     /// The file's infos on the whole machine; version 3 has them outside all objects.
     pub fn machine_info(&self, name: &str) -> Option<&'d str> {
         let machine = self.of("Machine").next().map(|machine| machine.element);
-        let all = infos(self.root).chain(machine.into_iter().flat_map(infos));
-        let mut named = all.filter(|(key, value)| *key == name && !value.trim().is_empty());
-        named.next().map(|(_, value)| value)
+        infos(self.root)
+            .chain(machine.into_iter().flat_map(infos))
+            .find(|(key, value)| *key == name && !value.trim().is_empty())
+            .map(|(_, value)| value)
     }
 }

@@ -39,8 +39,10 @@ impl<'f> Bus<'f> {
                         function.address
                     )));
                 }
-                let finding = "also the address of a device of another kind, which is left out";
-                to.note(function.address.to_string(), finding);
+                to.note(
+                    function.address.to_string(),
+                    "also the address of a device of another kind, which is left out",
+                );
                 if is_kept {
                     continue;
                 }
@@ -71,11 +73,10 @@ impl<'f> Bus<'f> {
         }
         if let Some(outer) = self.file.above(index, "PCIDev") {
             let line = self.file.objects[outer].line();
-            let problem = format!(
+            return Err(self.file.objects[index].bad(format!(
                 "`{}` is inside the PCI device of line {line}",
                 device.address
-            );
-            return Err(self.file.objects[index].bad(problem));
+            )));
         }
         let bridges: Vec<usize> = self
             .file
@@ -83,8 +84,10 @@ impl<'f> Bus<'f> {
             .filter(|&above| self.functions.contains_key(&above))
             .collect();
         if bridges.len() > PciTree::MAX_DEPTH {
-            let finding = format!("below more than {} bridges: left out", PciTree::MAX_DEPTH);
-            to.note(device.address.to_string(), finding);
+            to.note(
+                device.address.to_string(),
+                format!("below more than {} bridges: left out", PciTree::MAX_DEPTH),
+            );
             return Ok(false);
         }
         let locality = self.locality(index)?;
@@ -105,10 +108,9 @@ impl<'f> Bus<'f> {
                         *domain == function.address.domain && buses.contains(&function.address.bus)
                     };
                     if buses(object)?.is_some_and(|buses| !holds(&buses)) {
-                        let finding = format!(
+                        to.note(function.address.to_string(), format!(
                             "stands below `{address}`, which leads to other buses: it is left there"
-                        );
-                        to.note(function.address.to_string(), finding);
+                        ));
                     }
                     PciParent::Bridge(address)
                 }
@@ -133,11 +135,12 @@ impl<'f> Bus<'f> {
         address: PciAddress,
         to: &mut Imported,
     ) -> Result<HostBridge> {
-        let mut hosts = self
+        let outermost = self
             .file
             .ancestors(top)
-            .filter(|&above| self.file.objects[above].kind == "Bridge");
-        let outermost = hosts.by_ref().last();
+            .filter(|&above| self.file.objects[above].kind == "Bridge")
+            .by_ref()
+            .last();
         if let Some(host) = outermost {
             let object = &self.file.objects[host];
             let buses =
@@ -148,15 +151,17 @@ impl<'f> Bus<'f> {
             });
         }
         // lstopo can leave bridges out; functions of one bus share a host bridge in any case
-        let finding = "no host bridge above it in the file: only what is on its bus counts as near";
-        to.note(address.to_string(), finding);
+        to.note(
+            address.to_string(),
+            "no host bridge above it in the file: only what is on its bus counts as near",
+        );
         Ok(HostBridge {
             domain: address.domain,
             bus: address.bus,
         })
     }
 
-    /// The CPUs near a device: those of the innermost object around it that is no I/O object.
+    /// Those of the innermost object around a device that is no I/O object.
     fn locality(&self, index: usize) -> Result<Option<CpuSet>> {
         for above in self.file.ancestors(index) {
             let object = &self.file.objects[above];
@@ -201,13 +206,12 @@ fn buses(object: &Object) -> Result<Option<(u32, RangeInclusive<u8>)>> {
         let (domain, first, last) = (hex(domain, 8)?, hex(first, 2)?, hex(last, 2)?);
         Some((domain, first as u8..=last as u8))
     };
-    let expected = || {
+    read().map(Some).ok_or_else(|| {
         object.bad(format!(
             "bridge_pci `{}`: expected a domain and buses such as `0000:[15-1f]`",
             shown(text)
         ))
-    };
-    read().map(Some).ok_or_else(expected)
+    })
 }
 
 /// An object's own values; we find its parent later, and only if it matters.
@@ -219,15 +223,17 @@ fn function(object: &Object) -> Result<PciFunction> {
             .map_err(|bad: nic_placement_core::topology::pci::BadPciAddress| {
                 object.bad(bad.to_string().replace(busid, &shown(busid).to_string()))
             })?;
-    let ids = object.attribute("pci_type").map(|text| {
-        ids(text).ok_or_else(|| {
-            let text = shown(text);
-            object.bad(format!(
+    let ids = object
+        .attribute("pci_type")
+        .map(|text| {
+            ids(text).ok_or_else(|| {
+                let text = shown(text);
+                object.bad(format!(
                 "pci_type `{text}`: expected `class [vendor:device] …` such as `0302 [10de:2330]`"
             ))
+            })
         })
-    });
-    let ids = ids.transpose()?;
+        .transpose()?;
     let current = object
         .attribute("pci_link_speed")
         .and_then(|text| text.parse().ok())

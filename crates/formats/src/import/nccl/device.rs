@@ -53,10 +53,9 @@ impl<'a> Reader<'a> {
             } else {
                 "NVIDIA"
             };
-            let finding = format!(
+            self.note(address.to_string(), format!(
                 "a GPU of the unknown vendor `{id:#06x}`: taken for one that is used like {like}'s"
-            );
-            self.note(address.to_string(), finding);
+            ));
             function.vendor = None;
             self.topology.pci.insert(function);
         }
@@ -134,8 +133,10 @@ impl<'a> Reader<'a> {
                 return Ok(());
             }
             (Err(_), Err(_)) => {
-                let finding = "a name that no library's variable could hold: this NIC is left out";
-                self.note(shown(&name), finding);
+                self.note(
+                    shown(&name),
+                    "a name that no library's variable could hold: this NIC is left out",
+                );
                 return Ok(());
             }
         };
@@ -191,15 +192,19 @@ impl<'a> Reader<'a> {
     }
 
     fn invented_name(&mut self, net: Element<'a>) -> String {
-        let dev = net.attribute("dev").and_then(|dev| dev.trim().parse().ok());
-        let dev = dev.unwrap_or(0u16);
-        let mut names = (dev..=u16::MAX)
+        let dev = net
+            .attribute("dev")
+            .and_then(|dev| dev.trim().parse().ok())
+            .unwrap_or(0u16);
+        let name = (dev..=u16::MAX)
             .chain(0..dev)
-            .map(|dev| format!("net{dev}"));
-        let name = names.find(|name| !self.names.contains_key(name.as_str()));
-        let name = name.unwrap_or_default();
-        let finding = "a `<net>` without a name: this one is invented, and no library knows it";
-        self.note(name.clone(), finding);
+            .map(|dev| format!("net{dev}"))
+            .find(|name| !self.names.contains_key(name.as_str()))
+            .unwrap_or_default();
+        self.note(
+            name.clone(),
+            "a `<net>` without a name: this one is invented, and no library knows it",
+        );
         name
     }
 
@@ -260,15 +265,18 @@ impl<'a> Reader<'a> {
             let all: Vec<&str> = members.iter().map(DeviceName::as_str).collect();
             let finding = "a NIC that NCCL made of several: its members are used";
             self.note(all.join("+"), finding);
-            let share = rate_mbps.map(|mbps| mbps / members.len() as u64);
-            let share = share.filter(|&mbps| mbps > 0);
+            let share = rate_mbps
+                .map(|mbps| mbps / members.len() as u64)
+                .filter(|&mbps| mbps > 0);
             for name in members {
                 if self.names.contains_key(&name) {
                     continue;
                 }
                 if self.topology.nics.len() == MAX_NICS {
-                    let finding = format!("more than {MAX_NICS} NICs: this one is left out");
-                    self.note(&name, finding);
+                    self.note(
+                        &name,
+                        format!("more than {MAX_NICS} NICs: this one is left out"),
+                    );
                     continue;
                 }
                 self.names

@@ -40,7 +40,7 @@ pub fn class(text: &str) -> Option<u32> {
     prefixed(text, 6).filter(|_| text.trim().len() == 8)
 }
 
-/// True for VGA and 3D controllers, other display controllers (AMD's) and accelerators.
+/// VGA, 3D and other display controllers (AMD's), and accelerators.
 pub fn is_gpu(class: &str) -> bool {
     class == "0x03"
         || ["0x0300", "0x0302", "0x0380", "0x1200"]

@@ -173,7 +173,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The class; NCCL's own values for a device whose class does not tell what it is.
+    /// NCCL's own values for a device whose class does not tell what it is.
     fn class(&self, address: PciAddress, is_gpu: bool) -> String {
         let class = self
             .node

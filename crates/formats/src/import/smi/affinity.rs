@@ -95,13 +95,16 @@ pub fn read(matrix: &Matrix, gpus: &[u8], to: &mut Imported) -> Vec<Affinity> {
         }
     }
     if matrix.titles.is_empty() && !gpus.is_empty() {
-        let finding =
-            "no column for CPU or NUMA affinity: which CPUs are near to the GPUs is not known";
-        to.note("header", finding);
+        to.note(
+            "header",
+            "no column for CPU or NUMA affinity: which CPUs are near to the GPUs is not known",
+        );
     }
     for (finding, labels) in findings {
-        let finding = format!("{finding}, in the rows of {}", listed(&labels));
-        to.note("CPU Affinity", finding);
+        to.note(
+            "CPU Affinity",
+            format!("{finding}, in the rows of {}", listed(&labels)),
+        );
     }
     affinities
 }
@@ -127,10 +130,11 @@ fn of_row(row: &MatrixRow, titles: &[Title]) -> Result<Affinity, String> {
     let mut affinity = Affinity::default();
     let mut values = titles.iter().zip(&words);
     let all = values.all(|(title, word)| affinity.set(*title, word).is_some());
-    let fits = (all && words.len() == columns).then_some(affinity);
-    fits.ok_or_else(|| {
-        format!("`{text}` for {columns} columns: values touch or are missing, so none is used")
-    })
+    (all && words.len() == columns)
+        .then_some(affinity)
+        .ok_or_else(|| {
+            format!("`{text}` for {columns} columns: values touch or are missing, so none is used")
+        })
 }
 
 /// A list such as `0-3,8`.  Its numbers must ascend, as the kernel's and NVML's do: that reveals a cut number.
@@ -159,14 +163,16 @@ pub fn numa_nodes(affinities: &[Affinity], to: &mut Imported) -> Vec<NumaNode> {
         seen.add(cpus);
     }
     if !twice.is_empty() {
-        let finding = format!(
-            "CPUs {twice} are near to GPUs of several nodes: which node is theirs is not known"
+        to.note(
+            "NUMA Affinity",
+            format!(
+                "CPUs {twice} are near to GPUs of several nodes: which node is theirs is not known"
+            ),
         );
-        to.note("NUMA Affinity", finding);
     }
     let only = |cpus: CpuSet| cpus.iter().filter(|&cpu| !twice.contains(cpu)).collect();
-    let nodes = nodes.into_iter();
     nodes
+        .into_iter()
         .map(|(node, cpus)| numa_node(node, only(cpus)))
         .collect()
 }

@@ -51,9 +51,10 @@ pub(crate) fn is_one(text: &str) -> bool {
 pub(super) fn read(text: &str, beside: &str, provenance: Provenance) -> Result<Imported> {
     let mut nics = links::read(&text::lines(beside)?)?;
     if nics.is_empty() && !beside.is_empty() {
-        let problem =
-            "no NIC in the second file: expected the output of `rdma link` or `ibdev2netdev`";
-        return Err(BadText::new(0, problem));
+        return Err(BadText::new(
+            0,
+            "no NIC in the second file: expected the output of `rdma link` or `ibdev2netdev`",
+        ));
     }
     let gpus = if text.trim_start().starts_with(['{', '[']) {
         of_json(text)?
@@ -85,8 +86,8 @@ fn fill(gpus: &AmdGpus, tool: &str, to: &mut Imported) -> Result<()> {
         return bad(format!("more than {MAX_DEVICES} GPUs"));
     }
     let all: Vec<(u32, PciAddress)> = if gpus.addresses.is_empty() {
-        let indices = gpus.indices.iter();
-        indices
+        gpus.indices
+            .iter()
             .map(|&index| (index, invented(index as u8)))
             .collect()
     } else {
@@ -131,10 +132,9 @@ fn fill(gpus: &AmdGpus, tool: &str, to: &mut Imported) -> Result<()> {
         true => "no NICs and no CPUs",
         false => "no CPUs, and not where the NICs stand, so no GPU gets one",
     };
-    let finding = format!(
+    to.note(tool, format!(
         "names {lacks}: `nic-placement snapshot`, a tar of /sys or `lstopo node.xml` from that node has them"
-    );
-    to.note(tool, finding);
+    ));
     if !homeless.is_empty() {
         let command = match gpus.is_amd_smi {
             true => "(amd-smi topology; rocm-smi --showtoponuma) > FILE",
@@ -183,12 +183,16 @@ fn of_text(lines: &[text::TextLine]) -> AmdGpus {
 
 fn of_json(text: &str) -> Result<AmdGpus> {
     if text.len() > MAX_JSON {
-        let problem = format!("JSON of more than {MAX_JSON} bytes");
-        return Err(BadText::new(0, problem));
+        return Err(BadText::new(
+            0,
+            format!("JSON of more than {MAX_JSON} bytes"),
+        ));
     }
     let value: Value = serde_json::from_str(text).map_err(|error| {
-        let problem = format!("not well-formed JSON: {}", shown(&error.to_string()));
-        BadText::new(error.line() as u32, problem)
+        BadText::new(
+            error.line() as u32,
+            format!("not well-formed JSON: {}", shown(&error.to_string())),
+        )
     })?;
     let mut gpus = AmdGpus {
         is_amd_smi: value.is_array(),
@@ -209,8 +213,11 @@ fn of_json(text: &str) -> Result<AmdGpus> {
         gpus.indices.extend(index);
         for (key, fact) in facts.as_object().into_iter().flatten() {
             // `(Topology) Link type between DRM devices 0 and 1`, under `system`
-            let pair = key.split_once("DRM devices ").map_or("", |(_, pair)| pair);
-            if let Some((a, b)) = pair.split_once(" and ") {
+            if let Some((a, b)) = key
+                .split_once("DRM devices ")
+                .map_or("", |(_, pair)| pair)
+                .split_once(" and ")
+            {
                 gpus.indices.extend(
                     [a, b]
                         .iter()
@@ -243,8 +250,7 @@ impl AmdGpus {
 
 /// The number at the start of `text`, behind a bracket or blanks.
 fn first_number(text: &str) -> Option<u32> {
-    let digits = text.trim_start_matches(['[', ' ', '\t']);
-    digits
+    text.trim_start_matches(['[', ' ', '\t'])
         .split(|c: char| !c.is_ascii_digit())
         .next()?
         .parse()

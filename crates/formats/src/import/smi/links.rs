@@ -22,11 +22,13 @@ pub fn read(lines: &[TextLine]) -> Result<Vec<Nic>> {
         let name: DeviceName = name
             .parse()
             .map_err(|_| bad(format!("`{}` is no name of an RDMA device", shown(name))))?;
-        let at = nics.iter().position(|nic| nic.name == name);
-        let at = at.unwrap_or_else(|| {
-            nics.push(Nic::new(name.clone(), NicKind::Verbs));
-            nics.len() - 1
-        });
+        let at = nics
+            .iter()
+            .position(|nic| nic.name == name)
+            .unwrap_or_else(|| {
+                nics.push(Nic::new(name.clone(), NicKind::Verbs));
+                nics.len() - 1
+            });
         let nic = &mut nics[at];
         if at == MAX_DEVICES {
             return Err(bad(format!("more than {MAX_DEVICES} NICs")));
@@ -72,10 +74,10 @@ fn of_ofed<'a>(words: &[&'a str]) -> Option<Link<'a>> {
     let arrow = words.iter().position(|word| *word == "==>")?;
     let (before, interface) = (&words[..arrow], words.get(arrow + 1).copied());
     let port = before.iter().rposition(|word| *word == "port")?;
-    let address = before
+    let name = before
         .iter()
-        .position(|word| word.parse::<PciAddress>().is_ok());
-    let name = address.map_or(port.checked_sub(1)?, |at| at + 1);
+        .position(|word| word.parse::<PciAddress>().is_ok())
+        .map_or(port.checked_sub(1)?, |at| at + 1);
     let stated = before
         .get(port + 2)
         .map_or("", |word| word.trim_matches(['(', ')']));

@@ -100,8 +100,10 @@ pub fn find(lines: &[TextLine]) -> Result<Matrix> {
     }
     for line in lines {
         if let Some((words, why)) = FAILURES.iter().find(|(words, _)| line.text.contains(words)) {
-            let problem = format!("nvidia-smi says `{words}`: {why}");
-            return Err(BadText::new(line.number, problem));
+            return Err(BadText::new(
+                line.number,
+                format!("nvidia-smi says `{words}`: {why}"),
+            ));
         }
     }
     const WANTED: &str = "a header such as `GPU0 GPU1 NIC0 CPU Affinity` on one line";
@@ -134,8 +136,10 @@ fn table(
     lines: &[TextLine],
 ) -> Result<Matrix> {
     if columns.len() > MAX_COLUMNS {
-        let problem = format!("more than {MAX_COLUMNS} devices");
-        return Err(BadText::new(line, problem));
+        return Err(BadText::new(
+            line,
+            format!("more than {MAX_COLUMNS} devices"),
+        ));
     }
     let mut matrix = Matrix {
         line,
@@ -150,14 +154,18 @@ fn table(
             break;
         };
         if matrix.rows.len() == MAX_COLUMNS {
-            let problem = format!("more than {MAX_COLUMNS} rows");
-            return Err(BadText::new(line.number, problem));
+            return Err(BadText::new(
+                line.number,
+                format!("more than {MAX_COLUMNS} rows"),
+            ));
         }
         let label = words[at].to_string();
         matrix.last_line = line.number;
         if let Some(MatrixRow { line: first, .. }) = matrix.row(&label) {
-            let problem = format!("a second row of `{label}`: the first is in line {first}");
-            return Err(BadText::new(line.number, problem));
+            return Err(BadText::new(
+                line.number,
+                format!("a second row of `{label}`: the first is in line {first}"),
+            ));
         }
         let mut row = MatrixRow {
             label,
@@ -185,10 +193,12 @@ fn titles_of(words: &str, line: u32) -> Result<Vec<Title>> {
         return Ok(titles);
     }
     let words = shown(words);
-    let problem = format!(
-        "`{words}` after the devices: expected `CPU Affinity`, `NUMA Affinity` and `GPU NUMA ID`"
-    );
-    Err(BadText::new(line, problem))
+    Err(BadText::new(
+        line,
+        format!(
+            "`{words}` after the devices: expected `CPU Affinity`, `NUMA Affinity` and `GPU NUMA ID`"
+        ),
+    ))
 }
 
 impl MatrixRow {
@@ -201,11 +211,13 @@ impl MatrixRow {
                 }
                 (Some(_), Some(other)) => {
                     let (other, label) = (shown(other), shown(&self.label));
-                    let problem = format!(
-                        "`{other}` in the row of `{label}` is no kind of path: expected `X`, `PIX`, `PXB`, `PHB`, `NODE`, \
+                    return Err(BadText::new(
+                        self.line,
+                        format!(
+                            "`{other}` in the row of `{label}` is no kind of path: expected `X`, `PIX`, `PXB`, `PHB`, `NODE`, \
                          `SYS` or `NV#`"
-                    );
-                    return Err(BadText::new(self.line, problem));
+                        ),
+                    ));
                 }
                 (None, _) => self.rest.push((*word).to_string()),
             }
@@ -217,7 +229,7 @@ impl MatrixRow {
     }
 }
 
-/// The position of a row's label among the words of a line: before the first cell.
+/// A row's label is before the first cell.
 fn row_label(words: &[&str], columns: &[String]) -> Option<usize> {
     let is_column = |word: &str| columns.iter().any(|label| label == word);
     (0..words.len().saturating_sub(1).min(MAX_PREFIX)).find(|&at| {
@@ -277,11 +289,11 @@ fn is_foreign(word: &str) -> bool {
 fn cell(word: &str) -> Option<Cell> {
     let links = word.strip_prefix("NV").unwrap_or_default();
     let is_links = !links.is_empty() && links.bytes().all(|digit| digit.is_ascii_digit());
-    let mut known = CELLS.iter();
-    let known = known
+    CELLS
+        .iter()
         .find(|(text, _)| *text == word)
-        .map(|(_, cell)| cell.clone());
-    known.or(is_links.then_some(Cell::Link))
+        .map(|(_, cell)| cell.clone())
+        .or(is_links.then_some(Cell::Link))
 }
 
 /// True for the header of another matrix with the same first column.
@@ -317,8 +329,10 @@ impl Matrix {
     }
 
     pub fn foreign_words(&self) -> Vec<&str> {
-        let cells = self.rows.iter().flat_map(|row| &row.cells);
-        let words: BTreeSet<&str> = cells
+        let words: BTreeSet<&str> = self
+            .rows
+            .iter()
+            .flat_map(|row| &row.cells)
             .filter_map(|cell| match cell {
                 Cell::Foreign(word) => Some(word.as_str()),
                 _ => None,
@@ -327,7 +341,7 @@ impl Matrix {
         words.into_iter().collect()
     }
 
-    /// The numbers of the GPUs, ascending, and the labels of the NICs in the order of the columns.
+    /// The GPUs' numbers, ascending, and the NICs' labels in the order of the columns.
     pub fn devices(&self, to: &mut Imported) -> Result<(Vec<u8>, Vec<&str>)> {
         let bad = |problem: String| Err(BadText::new(self.line, problem));
         let (mut gpus, mut nics, mut others) = (Vec::new(), Vec::new(), Vec::new());
@@ -342,10 +356,15 @@ impl Matrix {
                 None => nics.push(label.as_str()),
             }
         }
-        let mut rows = self.rows.iter();
-        if let Some(row) = rows.find(|row| self.column(&row.label).is_none()) {
-            let problem = format!("no column is called `{}`", shown(&row.label));
-            return Err(BadText::new(row.line, problem));
+        if let Some(row) = self
+            .rows
+            .iter()
+            .find(|row| self.column(&row.label).is_none())
+        {
+            return Err(BadText::new(
+                row.line,
+                format!("no column is called `{}`", shown(&row.label)),
+            ));
         }
         if nics.len() > MAX_DEVICES {
             let count = nics.len();
@@ -353,8 +372,10 @@ impl Matrix {
         }
         if !others.is_empty() {
             let others = listed(&others);
-            let finding = format!("neither GPUs of NVIDIA nor NICs, so left out: {others}");
-            to.note("header", finding);
+            to.note(
+                "header",
+                format!("neither GPUs of NVIDIA nor NICs, so left out: {others}"),
+            );
         }
         gpus.sort_unstable();
         if gpus
@@ -363,8 +384,10 @@ impl Matrix {
         {
             let labels: Vec<String> = gpus.iter().map(|gpu| format!("GPU{gpu}")).collect();
             let labels = listed(&labels);
-            let finding = format!("shows only {labels}: a GPU's position among them is its index");
-            to.note("header", finding);
+            to.note(
+                "header",
+                format!("shows only {labels}: a GPU's position among them is its index"),
+            );
         }
         Ok((gpus, nics))
     }
@@ -377,18 +400,21 @@ impl Matrix {
         lines: &[TextLine],
     ) -> Result<Vec<Vec<PathType>>> {
         let legend = legend(lines, self.last_line);
-        let of_gpu = |gpu: &u8| {
-            let gpu = format!("GPU{gpu}");
-            let row = self.row(&gpu).ok_or_else(|| {
-                let problem = format!("the matrix ends before the row of `{gpu}`");
-                BadText::new(self.last_line, problem)
-            })?;
-            self.check(row)?;
-            nics.iter()
-                .map(|nic| self.path(row, nic, &legend))
-                .collect()
-        };
-        gpus.iter().map(of_gpu).collect()
+        gpus.iter()
+            .map(|gpu| {
+                let gpu = format!("GPU{gpu}");
+                let row = self.row(&gpu).ok_or_else(|| {
+                    BadText::new(
+                        self.last_line,
+                        format!("the matrix ends before the row of `{gpu}`"),
+                    )
+                })?;
+                self.check(row)?;
+                nics.iter()
+                    .map(|nic| self.path(row, nic, &legend))
+                    .collect()
+            })
+            .collect()
     }
 
     /// Refuses a row that has not one cell for each column, and its `X` in its own.
@@ -424,10 +450,10 @@ impl Matrix {
         let own = cell(row, nic);
         let known = match &own {
             Some(Cell::Path(kind)) => Ok(*kind),
-            Some(Cell::Foreign(word)) => {
-                let unknown = || format!("`{}`, which no legend below explains,", shown(word));
-                legend.get(word.as_str()).copied().ok_or_else(unknown)
-            }
+            Some(Cell::Foreign(word)) => legend
+                .get(word.as_str())
+                .copied()
+                .ok_or_else(|| format!("`{}`, which no legend below explains,", shown(word))),
             Some(Cell::Link) => Err("an NVLink".to_string()),
             Some(Cell::Own) | None => Err("`X`".to_string()),
         };
@@ -443,9 +469,10 @@ impl Matrix {
             None => Ok(kind),
             Some(mirror) => {
                 let line = row.line;
-                let problem =
-                    format!("the row of `{nic}` says otherwise of `{gpu}` than line {line}");
-                Err(BadText::new(mirror.line, problem))
+                Err(BadText::new(
+                    mirror.line,
+                    format!("the row of `{nic}` says otherwise of `{gpu}` than line {line}"),
+                ))
             }
         }
     }
@@ -461,10 +488,9 @@ fn legend(lines: &[TextLine], below: u32) -> BTreeMap<&str, PathType> {
         ("single PCIe", PathType::Pix),
         ("PCIe Host Bridge", PathType::Phb),
     ];
-    let lines = lines
-        .iter()
-        .filter(|line| line.number > below && !line.is_open);
     lines
+        .iter()
+        .filter(|line| line.number > below && !line.is_open)
         .filter_map(|line| {
             let (word, meaning) = line.text.split_once('=')?;
             let mut known = PHRASES.iter();

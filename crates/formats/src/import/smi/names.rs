@@ -51,25 +51,31 @@ pub fn read(
         let line = entry.map_or(matrix.line, |entry| entry.line);
         let name = device_name(label, name, line)?;
         if let Some(first) = lines_of.insert(name.clone(), line) {
-            let problem = format!("two NICs are called `{}`", shown(&name));
-            return Err(BadText::new(line.max(first), problem));
+            return Err(BadText::new(
+                line.max(first),
+                format!("two NICs are called `{}`", shown(&name)),
+            ));
         }
         names.push(name);
     }
     for (why, labels) in nameless {
-        let finding = format!(
-            "{why}, so the matrix's own word is used, which no library knows, for {}",
-            listed(&labels)
+        to.note(
+            "NIC Legend",
+            format!(
+                "{why}, so the matrix's own word is used, which no library knows, for {}",
+                listed(&labels)
+            ),
         );
-        to.note("NIC Legend", finding);
     }
     let strays: Vec<&&str> = entries
         .keys()
         .filter(|label| !nics.contains(label))
         .collect();
     if !strays.is_empty() {
-        let finding = format!("names what the matrix does not show: {}", listed(&strays));
-        to.note("NIC Legend", finding);
+        to.note(
+            "NIC Legend",
+            format!("names what the matrix does not show: {}", listed(&strays)),
+        );
     }
     Ok(names)
 }
@@ -80,19 +86,22 @@ pub fn read(
 ///
 /// Else all are unknown: placement would take an unknown one among them for one more layer.
 pub fn link_layers(names: &[DeviceName]) -> Vec<LinkLayer> {
-    let of_name = |name: &DeviceName| {
-        let protocols = [
-            ("ib", LinkLayer::InfiniBand),
-            ("roce", LinkLayer::Ethernet),
-            ("iw", LinkLayer::Ethernet),
-        ];
-        protocols.into_iter().find_map(|(protocol, layer)| {
-            let mut place = name.as_str().strip_prefix(protocol)?.chars();
-            let starts_well = matches!(place.next()?, 'o' | 's' | 'p' | 'P' | 'x');
-            (starts_well && place.next()?.is_ascii_hexdigit()).then_some(layer)
+    let known: Option<Vec<LinkLayer>> = names
+        .iter()
+        .map(|name| {
+            [
+                ("ib", LinkLayer::InfiniBand),
+                ("roce", LinkLayer::Ethernet),
+                ("iw", LinkLayer::Ethernet),
+            ]
+            .into_iter()
+            .find_map(|(protocol, layer)| {
+                let mut place = name.as_str().strip_prefix(protocol)?.chars();
+                let starts_well = matches!(place.next()?, 'o' | 's' | 'p' | 'P' | 'x');
+                (starts_well && place.next()?.is_ascii_hexdigit()).then_some(layer)
+            })
         })
-    };
-    let known: Option<Vec<LinkLayer>> = names.iter().map(of_name).collect();
+        .collect();
     known.unwrap_or_else(|| vec![LinkLayer::Unknown; names.len()])
 }
 
@@ -106,9 +115,10 @@ fn entries<'a>(
     for line in lines.iter().filter(|line| line.number > matrix.last_line) {
         let (words, number) = (line.words(), line.number);
         if is_header(&words, matrix.columns.first()) {
-            let finding =
-                format!("one more matrix begins in line {number}: only the first is read");
-            to.note("header", finding);
+            to.note(
+                "header",
+                format!("one more matrix begins in line {number}: only the first is read"),
+            );
             break;
         }
         let mut rest = words.as_slice();
@@ -131,8 +141,10 @@ fn entries<'a>(
             });
             if let Some(first) = entries.get(label).filter(|first| first.name != name) {
                 let (name, first) = (shown(name), shown(first.name));
-                let problem = format!("`{label}` is called `{name}`, and before `{first}`");
-                return Err(BadText::new(number, problem));
+                return Err(BadText::new(
+                    number,
+                    format!("`{label}` is called `{name}`, and before `{first}`"),
+                ));
             }
             let entry = Entry {
                 name,
@@ -155,9 +167,8 @@ fn entry(word: &str) -> Option<(&str, &str)> {
 fn device_name(label: &str, name: &str, line: u32) -> Result<DeviceName> {
     name.parse().map_err(|_| {
         let (name, most) = (shown(name), DeviceName::MAX);
-        let problem = format!(
+        BadText::new(line, format!(
             "`{name}` as the name of `{label}`: expected 1 to {most} of the characters `A-Za-z0-9_.-`"
-        );
-        BadText::new(line, problem)
+        ))
     })
 }

@@ -68,8 +68,10 @@ pub fn lines(text: &str) -> Result<Vec<TextLine>> {
             return Err(BadText::new(number, format!("more than {MAX_LINES} lines")));
         }
         if line.len() > MAX_LINE {
-            let problem = format!("a line longer than {MAX_LINE} bytes");
-            return Err(BadText::new(number, problem));
+            return Err(BadText::new(
+                number,
+                format!("a line longer than {MAX_LINE} bytes"),
+            ));
         }
         let text = clean(line);
         if !text.is_empty() {
@@ -85,7 +87,7 @@ pub fn lines(text: &str) -> Result<Vec<TextLine>> {
     Ok(lines)
 }
 
-/// The line without escape sequences, control characters, and quotes or fences at its ends.
+/// Without escape sequences, control characters, and quotes or fences at its ends.
 fn clean(line: &str) -> String {
     let mut text = String::with_capacity(line.len());
     let mut rest = line;
@@ -103,8 +105,8 @@ fn clean(line: &str) -> String {
         }
     }
     let around = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '|' | '*' | '~');
-    let text = text.trim_start_matches(|c| around(c) || c == '>');
-    text.trim_end_matches(|c| around(c) || matches!(c, ',' | '\\'))
+    text.trim_start_matches(|c| around(c) || c == '>')
+        .trim_end_matches(|c| around(c) || matches!(c, ',' | '\\'))
         .to_string()
 }
 

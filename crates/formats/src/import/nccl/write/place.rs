@@ -49,10 +49,14 @@ impl Places {
         places
     }
 
-    /// The functions below a CPU or a switch, in PCI order, as NCCL keeps it (NVIDIA/nccl issue 820).
+    /// In PCI order, as NCCL keeps it (NVIDIA/nccl issue 820).
     pub fn below(&self, above: Above) -> Vec<PciAddress> {
-        let below = self.below.get(&above).into_iter().flatten();
-        below.copied().collect()
+        self.below
+            .get(&above)
+            .into_iter()
+            .flatten()
+            .copied()
+            .collect()
     }
 
     pub fn cpus(&self) -> impl Iterator<Item = Option<u32>> {
@@ -64,21 +68,26 @@ impl Places {
     }
 
     pub fn most_inside(&self) -> usize {
-        let below = self.below.values().map(BTreeSet::len);
-        below.fold(self.cpus.len(), usize::max)
+        self.below
+            .values()
+            .map(BTreeSet::len)
+            .fold(self.cpus.len(), usize::max)
     }
 
     /// `busid`: an address that no machine has is replaced by one of a domain that Azure's files
     /// use.
     pub fn bus_id(&self, address: PciAddress) -> String {
-        let name = self.names.get(&address);
-        name.map_or_else(|| address.to_string(), String::clone)
+        self.names
+            .get(&address)
+            .map_or_else(|| address.to_string(), String::clone)
     }
 
     /// The rate that both ends of the link above a function support.
     pub fn rate(&self, node: &Topology, address: PciAddress) -> Option<LinkRate> {
-        let own = self.rates.get(&address).copied();
-        own.or_else(|| rate(node, address))
+        self.rates
+            .get(&address)
+            .copied()
+            .or_else(|| rate(node, address))
     }
 
     fn put(&mut self, above: Above, here: PciAddress) {
@@ -113,8 +122,11 @@ impl Places {
             device: (inside >> 8) as u8,
             function: 0,
         };
-        let mut members = group.iter().filter(|address| is_gpu(address)).chain(group);
-        let numa_node = members.find_map(|address| node.numa_node_of(*address));
+        let numa_node = group
+            .iter()
+            .filter(|address| is_gpu(address))
+            .chain(group)
+            .find_map(|address| node.numa_node_of(*address));
         let outer = switch(0);
         self.put(Above::Cpu(numa_node), outer);
         let of_device = |&address| rate(node, address).or(need(node, address));
@@ -124,8 +136,12 @@ impl Places {
             tenths_gt: 160,
             width: 16,
         };
-        let rates = group.iter().filter_map(of_device).chain([least]);
-        let widest = rates.max_by_key(|rate| rate.mbps()).unwrap_or(least);
+        let widest = group
+            .iter()
+            .filter_map(of_device)
+            .chain([least])
+            .max_by_key(|rate| rate.mbps())
+            .unwrap_or(least);
         let parts = partition(group, |a, b| {
             node.path_type(a, b) == PathType::Pix && is_gpu(&a) != is_gpu(&b)
         });
@@ -153,9 +169,11 @@ impl Places {
 
     fn order_cpus(&mut self, node: &Topology) {
         // memory alone has no CPUs for NCCL
-        let nodes = node.numa_nodes.iter();
-        let with_cpus = nodes.filter(|node| !node.cpus.is_empty());
-        let with_cpus = with_cpus.map(|node| Some(node.os_index));
+        let with_cpus = node
+            .numa_nodes
+            .iter()
+            .filter(|node| !node.cpus.is_empty())
+            .map(|node| Some(node.os_index));
         let with_devices = self.below.keys().filter_map(|above| match above {
             Above::Cpu(node) => Some(*node),
             Above::Switch(_) => None,
@@ -208,8 +226,9 @@ fn groups(node: &Topology, devices: &BTreeSet<PciAddress>) -> Vec<BTreeSet<PciAd
     };
     let all = partition(devices, near);
     let is_touched = |&a: &PciAddress| devices.iter().any(|&b| differs(a, b));
-    let touched = |group: &BTreeSet<_>| group.len() > 1 && group.iter().any(is_touched);
-    all.into_iter().filter(touched).collect()
+    all.into_iter()
+        .filter(|group| group.len() > 1 && group.iter().any(is_touched))
+        .collect()
 }
 
 /// Parts whose members are joined by `is_joined`, in order of their first member.
@@ -236,13 +255,16 @@ fn partition(
 /// Its own, else that of the only devices to which its stated paths do not leave the node.
 fn numa_node(node: &Topology, device: PciAddress) -> Option<u32> {
     node.numa_node_of(device).or_else(|| {
-        let other = |(&(gpu, nic), &kind)| match kind {
-            PathType::Sys => None,
-            _ if gpu == device => node.numa_node_of(nic),
-            _ if nic == device => node.numa_node_of(gpu),
-            _ => None,
-        };
-        let others: BTreeSet<u32> = node.stated_paths.iter().filter_map(other).collect();
+        let others: BTreeSet<u32> = node
+            .stated_paths
+            .iter()
+            .filter_map(|(&(gpu, nic), &kind)| match kind {
+                PathType::Sys => None,
+                _ if gpu == device => node.numa_node_of(nic),
+                _ if nic == device => node.numa_node_of(gpu),
+                _ => None,
+            })
+            .collect();
         others.first().copied().filter(|_| others.len() == 1)
     })
 }
@@ -263,15 +285,16 @@ fn rate(node: &Topology, address: PciAddress) -> Option<LinkRate> {
 
 /// The slowest link that carries a NIC's ports: virtual machines often show none, and NCCL then counts with generation 3.
 fn need(node: &Topology, address: PciAddress) -> Option<LinkRate> {
-    let nics = node.nics.iter();
-    let nics = nics.filter(|nic| nic.address == Some(address));
-    let rates = nics
+    let mbps: u64 = node
+        .nics
+        .iter()
+        .filter(|nic| nic.address == Some(address))
         .flat_map(|nic| &nic.ports)
-        .filter_map(|port| port.rate_mbps);
-    let mbps: u64 = rates.sum();
+        .filter_map(|port| port.rate_mbps)
+        .sum();
     let width = 16;
-    let mut rates = GENERATIONS
+    GENERATIONS
         .into_iter()
-        .map(|tenths_gt| LinkRate { tenths_gt, width });
-    rates.find(|rate| mbps > 0 && rate.mbps() >= mbps)
+        .map(|tenths_gt| LinkRate { tenths_gt, width })
+        .find(|rate| mbps > 0 && rate.mbps() >= mbps)
 }
