@@ -78,7 +78,7 @@ fn links_between_gpus_are_read_from_nccls_xml_and_from_amds_driver() {
     };
     let switched = |count| link("0000:f0:00.0", count);
     let gpus = [
-        gpu("01", &switched(18)),
+        gpu("01", &(switched(12) + &switched(6))),
         gpu("02", &switched(12)),
         gpu("03", &link("0000:04:00.0", 4)),
         gpu("04", &link("0000:03:00.0", 4)),

@@ -142,18 +142,16 @@ fn exec_without_dashes(error: &clap::Error, unexpected: &str) -> Option<String> 
     let matches = table.try_get_matches_from(env::args_os()).ok()?;
     let first: Option<&String> = matches.subcommand_matches("exec")?.get_one("words");
     let is_program = first.is_some_and(|first| Words::parse(first).is_err());
-    match error.kind() {
-        ErrorKind::MissingRequiredArgument => {}
-        ErrorKind::UnknownArgument if is_program || !unexpected.starts_with('-') => {}
+    let unexpected = match error.kind() {
+        ErrorKind::MissingRequiredArgument => "CMD",
+        ErrorKind::UnknownArgument if is_program || !unexpected.starts_with('-') => unexpected,
         _ => return None,
-    }
-    let first = first.map_or("", String::as_str);
-    Some(match is_program {
-        true => format!("exec -- {first} {unexpected}")
-            .trim_end()
-            .to_string(),
-        false if unexpected.is_empty() => format!("exec {first} -- CMD").replace("  ", " "),
-        false => format!("exec {first} -- {unexpected}"),
+    };
+    let first = first.map_or(String::new(), |first| format!(" {first}"));
+    Some(match (is_program, unexpected) {
+        (true, "CMD") => format!("exec --{first}"),
+        (true, _) => format!("exec --{first} {unexpected}"),
+        _ => format!("exec{first} -- {unexpected}"),
     })
 }
 

@@ -160,14 +160,17 @@ fn node(
         return Ok((node::read(&wish.admin, wish.scope(), author)?, false));
     }
     let (node, findings) = describe::read_node(&source, Scope::Full)?;
-    if !matches!(node.provenance, Provenance::Model(_) | Provenance::File(_)) {
+    if matches!(node.provenance, Provenance::Captured(_)) {
         return Ok(((node, findings), false));
     }
-    let described = (node.clone(), findings.clone());
-    let (here, findings) = node::confirmed(node, findings, &wish.admin.node_file, author);
-    let is_elsewhere = here.nics.is_empty() && here.gpus == described.0.gpus;
-    Ok(match is_elsewhere {
-        true => (described, true),
-        false => ((here, findings), false),
-    })
+    let here = node::confirmed(
+        node.clone(),
+        findings.clone(),
+        &wish.admin.node_file,
+        author,
+    );
+    match here.0.nics.is_empty() && here.0.gpus == node.gpus {
+        true => Ok(((node, findings), true)),
+        false => Ok((here, false)),
+    }
 }
