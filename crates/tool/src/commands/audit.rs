@@ -5,7 +5,7 @@ use super::devices::device_name;
 use super::input::{documents, or_stdin};
 use super::page::{Page, Style, Text};
 use super::progress::Progress;
-use super::{Failure, fabric, output, refresh::textfile};
+use super::{Failure, fabric, grouped, output, refresh::textfile};
 use clap::ValueHint;
 use nic_placement_core::diagnostic::counted;
 use nic_placement_fleet::audit::facts::{Class, Inventory};
@@ -18,7 +18,6 @@ use nic_placement_fleet::fabric::faults::CableFault;
 use nic_placement_fleet::fabric::names::{NameBook, NodeNames};
 use nic_placement_fleet::fabric::rails::{FabricRails, positions};
 use nic_placement_traffic::exposition::{self, Metric};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Bad pieces that are printed; all are counted.
@@ -315,10 +314,8 @@ fn kind(kind: &NodeKind, nodes: usize, page: &mut Page) {
 }
 
 /// Groups differences that differ in the device alone, in the place of the first.
-fn together(differences: &[Difference]) -> Vec<Vec<&Difference>> {
-    let mut lines: Vec<Vec<&Difference>> = Vec::new();
-    let mut known = BTreeMap::new();
-    for of in differences {
+fn together<'d>(differences: &'d [Difference]) -> Vec<Vec<&'d Difference>> {
+    let key = |of: &'d Difference| {
         // several devices that are missing, or several findings, are several things to be put right
         let alone = if of.what.is_empty() {
             of.subject.as_str()
@@ -326,13 +323,10 @@ fn together(differences: &[Difference]) -> Vec<Vec<&Difference>> {
             ""
         };
         let key = (of.class, alone, &of.what, &of.here, &of.kind, of.shared_by);
-        let at = *known.entry(key).or_insert(lines.len());
-        match lines.get_mut(at) {
-            Some(line) => line.push(of),
-            None => lines.push(vec![of]),
-        }
-    }
-    lines
+        (key, of)
+    };
+    let lines = grouped(differences.iter().map(key)).into_iter();
+    lines.map(|(_, line)| line).collect()
 }
 
 /// The name of a kind of device by its PCI ids, if known: `ConnectX-7` for `verbs 15b3:1021`. The report keeps the

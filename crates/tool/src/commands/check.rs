@@ -10,7 +10,7 @@ mod neighbours;
 
 use super::page::{Page, Style, Text};
 use super::request::{self, NodeOptions};
-use super::{Ending, Failure};
+use super::{Failure, ending};
 use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
 use nic_placement_core::config::{Admin, NodeFileUse, NodeSource};
@@ -251,8 +251,7 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
         (failed, 0) => (FAIL, format!("{failed} fail")),
         (failed, warned) => (FAIL, format!("{failed} fail, {warned} warn")),
     };
-    let said = format!("check: {said}");
-    Err(Ending { status, said }.into())
+    Err(ending(status, format!("check: {said}")))
 }
 
 /// A check's code and the gap behind it.

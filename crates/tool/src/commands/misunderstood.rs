@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::page::Page;
-use super::{Ending, Failure};
+use super::{Failure, ending};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use nic_placement_core::config::Words;
 use nic_placement_launch::step;
@@ -25,11 +25,7 @@ const GONE: [(&str, &str); 3] = [
 ];
 
 pub(super) fn misunderstood(problem: impl fmt::Display) -> Failure {
-    Ending {
-        status: 2,
-        said: problem.to_string(),
-    }
-    .into()
+    ending(2, problem.to_string())
 }
 
 /// Prints help or version; other answers are errors.
@@ -142,16 +138,15 @@ fn exec_without_dashes(error: &clap::Error, unexpected: &str) -> Option<String> 
     let matches = table.try_get_matches_from(env::args_os()).ok()?;
     let first: Option<&String> = matches.subcommand_matches("exec")?.get_one("words");
     let is_program = first.is_some_and(|first| Words::parse(first).is_err());
-    let unexpected = match error.kind() {
-        ErrorKind::MissingRequiredArgument => "CMD",
-        ErrorKind::UnknownArgument if is_program || !unexpected.starts_with('-') => unexpected,
-        _ => return None,
-    };
     let first = first.map_or(String::new(), |first| format!(" {first}"));
-    Some(match (is_program, unexpected) {
-        (true, "CMD") => format!("exec --{first}"),
-        (true, _) => format!("exec --{first} {unexpected}"),
-        _ => format!("exec{first} -- {unexpected}"),
+    Some(match error.kind() {
+        ErrorKind::MissingRequiredArgument if is_program => format!("exec --{first}"),
+        ErrorKind::MissingRequiredArgument => format!("exec{first} -- CMD"),
+        ErrorKind::UnknownArgument if is_program => format!("exec --{first} {unexpected}"),
+        ErrorKind::UnknownArgument if !unexpected.starts_with('-') => {
+            format!("exec{first} -- {unexpected}")
+        }
+        _ => return None,
     })
 }
 

@@ -35,6 +35,7 @@ mod verify;
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use nic_placement_program::terminal_columns;
 use page::{Colour, Page};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -137,7 +138,6 @@ type Failure = Box<dyn std::error::Error>;
 #[derive(Debug)]
 struct Ending {
     status: u8,
-    /// empty if stdout, or the program that ran, has said it
     said: String,
 }
 
@@ -149,12 +149,10 @@ impl fmt::Display for Ending {
 
 impl std::error::Error for Ending {}
 
-impl Ending {
-    /// An end of which nothing is left to say.
-    fn quiet(status: u8) -> Failure {
-        let said = String::new();
-        Ending { status, said }.into()
-    }
+/// An end with this status; quiet if stdout, or the program that ran, has said why.
+fn ending(status: u8, said: impl Into<String>) -> Failure {
+    let said = said.into();
+    Ending { status, said }.into()
 }
 
 pub fn command_line() -> clap::Command {
@@ -267,6 +265,19 @@ fn help(command: Option<OsString>, page: &mut Page) -> Result<(), Failure> {
     let program = ["nic-placement".into()].into_iter();
     let asked = program.chain(command).chain(["--help".into()]);
     parse(asked).map_or_else(|answer| misunderstood::answer(&answer, page), |_| Ok(()))
+}
+
+/// Items by their keys, in the order of each key's first.
+fn grouped<K: Ord + Clone, T>(items: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
+    let (mut places, mut groups) = (BTreeMap::new(), Vec::<(K, Vec<T>)>::new());
+    for (key, item) in items {
+        let place = *places.entry(key.clone()).or_insert(groups.len());
+        match groups.get_mut(place) {
+            Some((_, group)) => group.push(item),
+            None => groups.push((key, vec![item])),
+        }
+    }
+    groups
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ mod variables;
 use super::misunderstood::misunderstood;
 use super::page::Page;
 use super::request::{Nics, NodeOptions, number, words_help};
-use super::{Ending, Failure};
+use super::{Failure, ending};
 use clap::{ArgAction, ValueHint};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use nic_placement_core::config::{Admin, Words};
@@ -161,11 +161,7 @@ pub(super) fn run(options: &ExecOptions, _: &mut Page) -> Result<(), Failure> {
     if is_strict && !failures.is_empty() {
         let (name, failures) = (name_of(&options.command), failures.join("; "));
         let said = format!("`{name}` is not started, as `{word}` asks: {failures}");
-        return Err(Ending {
-            status: NOT_HAD,
-            said,
-        }
-        .into());
+        return Err(ending(NOT_HAD, said));
     }
     let mut error = become_program(&options.command, environment.entries());
     // execve(2) bounds the bytes of arguments and variables
@@ -186,11 +182,8 @@ pub(super) fn not_started(command: &[OsString], error: &io::Error) -> Failure {
     } else {
         NOT_STARTED
     };
-    Ending {
-        status,
-        said: format!("cannot start `{}`: {error}", name_of(command)),
-    }
-    .into()
+    let name = name_of(command);
+    ending(status, format!("cannot start `{name}`: {error}"))
 }
 
 /// Becomes the program, which is not placed; returns only if that fails.

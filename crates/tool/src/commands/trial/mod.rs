@@ -7,7 +7,7 @@ mod sides;
 
 use super::page::Page;
 use super::request::{NodeOptions, number, whole_node};
-use super::{Ending, Failure, output};
+use super::{Failure, ending, output};
 use assemble::Folder;
 use clap::ValueHint;
 use nic_placement_fleet::trial::report;
@@ -87,6 +87,5 @@ fn check(folder: &Path, page: &mut Page) -> Result<(), Failure> {
         return Ok(());
     }
     faults.iter().for_each(|fault| page.line(fault.as_str()));
-    let (status, said) = (1, String::new());
-    Err(Ending { status, said }.into())
+    Err(ending(1, ""))
 }

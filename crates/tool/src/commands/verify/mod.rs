@@ -18,7 +18,7 @@ use super::misunderstood::misunderstood;
 use super::page::Page;
 use super::progress::Progress;
 use super::request::{NodeOptions, node_in_time, number};
-use super::{Ending, Failure, beside, output, tell, threads};
+use super::{Failure, beside, ending, output, tell, threads};
 use clap::ValueHint;
 use look::{Looks, Wanted, numbers_of_this_process};
 use nic_placement_core::topology::Topology;
@@ -151,7 +151,7 @@ pub(super) fn run(options: &VerifyOptions, page: &mut Page) -> Result<(), Failur
     deliver(options, &report, page)?;
     match report.verdict() {
         0 => Ok(()),
-        status => Err(Ending::quiet(status)),
+        status => Err(ending(status, "")),
     }
 }
 
