@@ -6,7 +6,6 @@ use super::input::{documents, or_stdin};
 use super::page::{Page, Style, Text};
 use super::progress::Progress;
 use super::{Failure, fabric, grouped, output, refresh::textfile};
-use clap::ValueHint;
 use nic_placement_core::diagnostic::counted;
 use nic_placement_fleet::audit::facts::{Class, Inventory};
 use nic_placement_fleet::audit::kinds::{Audited, Bad, Difference, Differing, NodeKind};
@@ -41,16 +40,16 @@ Examples:
   nic-placement audit --fabric ibnetdiscover.txt reports/*.json")]
 pub(super) struct AuditOptions {
     /// regular files with any number of reports; - or nothing for standard input, also from a pipe
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// which cable is where: what `nic-placement fabric` reads; again for more
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, action = clap::ArgAction::Append)]
+    #[arg(long, value_name = "FILE", action = clap::ArgAction::Append)]
     fabric: Vec<PathBuf>,
     /// the same as versioned JSON
     #[arg(long, help_heading = "Output")]
     json: bool,
     /// write which nodes differ for Prometheus' node exporter too: a file that ends with .prom
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     textfile: Option<PathBuf>,
 }
 

@@ -32,7 +32,7 @@ mod threads;
 mod trial;
 mod verify;
 
-use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 use nic_placement_program::terminal_columns;
 use page::{Colour, Page};
 use std::collections::BTreeMap;
@@ -157,8 +157,22 @@ fn ending(status: u8, said: impl Into<String>) -> Failure {
 
 pub fn command_line() -> clap::Command {
     let table = CommandLine::command();
+    let table = table.mut_subcommands(|command| command.mut_args(of_usual_kind));
     let help = overview(&table);
     table.override_help(help)
+}
+
+/// A shell completes a `FILE`; a number may be negative, so that its parser tells the bounds.
+fn of_usual_kind(argument: Arg) -> Arg {
+    let is_option = !argument.is_positional() && argument.get_action().takes_values();
+    let argument = argument.allow_negative_numbers(is_option);
+    let names = argument.get_value_names().unwrap_or_default();
+    match argument.get_value_hint() {
+        ValueHint::Unknown if names.iter().any(|name| name == "FILE") => {
+            argument.value_hint(ValueHint::FilePath)
+        }
+        _ => argument,
+    }
 }
 
 /// The help of the tool itself: 24 rows at most, as a terminal has.

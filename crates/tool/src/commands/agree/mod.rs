@@ -45,7 +45,7 @@ pub(super) struct AgreeOptions {
         default_value = "60",
         hide_default_value = true
     )]
-    #[arg(allow_negative_numbers = true, value_parser = request::number(1, 3600))]
+    #[arg(value_parser = request::number(1, 3600))]
     within: u32,
 }
 

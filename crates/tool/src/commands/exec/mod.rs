@@ -59,11 +59,11 @@ pub(super) struct ExecOptions {
     command: Vec<OsString>,
     /// the number of this process on its node, from 0, whatever its launcher says
     #[arg(long, value_name = "N", help_heading = PROCESS)]
-    #[arg(allow_negative_numbers = true, value_parser = number(0, MAX_TASKS - 1))]
+    #[arg(value_parser = number(0, MAX_TASKS - 1))]
     local_rank: Option<u32>,
     /// how many processes the launcher started on this node
     #[arg(long, value_name = "N", help_heading = PROCESS)]
-    #[arg(allow_negative_numbers = true, value_parser = number(1, MAX_TASKS))]
+    #[arg(value_parser = number(1, MAX_TASKS))]
     local_size: Option<u32>,
     /// tell on stderr what was decided and why, as the word verbose does
     #[arg(short, long, action = ArgAction::SetTrue, help_heading = "Output")]
@@ -76,7 +76,7 @@ pub(super) struct ExecOptions {
     #[command(flatten)]
     nics: Nics,
     /// this file, with what it includes, instead of the one that Slurm reads: the admin's arguments hold here too
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "What is asked for")]
+    #[arg(long, value_name = "FILE", help_heading = "What is asked for")]
     plugstack: Option<PathBuf>,
 }
 

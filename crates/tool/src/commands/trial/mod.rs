@@ -43,7 +43,7 @@ pub(super) struct TrialOptions {
         requires = "probe",
         help_heading = "Asked by trial.sbatch"
     )]
-    #[arg(allow_negative_numbers = true, value_parser = number(1, 4096))]
+    #[arg(value_parser = number(1, 4096))]
     copies: Option<u32>,
     /// the nearest NIC of GPU 0, and the other socket's NIC, CPUs and memory, as lines NAME=VALUE
     #[arg(long, conflicts_with = "probe", help_heading = "Asked by trial.sbatch")]
