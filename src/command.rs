@@ -45,14 +45,14 @@ pub(crate) fn init_post_opt() {
         log::error!("{ENVIRONMENT}: {bad}; ignored");
     }
     // without `=` an optional value is the next argument (getopt_long(3)): the program
-    let arguments = arguments();
     let is_bare = option::value() == Some(Words::default());
-    let mut pairs = arguments.windows(2).filter(|_| is_bare);
-    let pair = pairs.find(|pair| pair[0] == "--nic-placement" && Words::parse(&pair[1]).is_ok());
-    if let Some([_, word]) = pair {
-        say(&format!(
-            "`{word}` is the program: did you mean `--{OPTION}={word}`?"
-        ));
+    for pair in arguments().windows(2) {
+        let word = &pair[1];
+        if is_bare && pair[0] == "--nic-placement" && Words::parse(word).is_ok() {
+            say(&format!(
+                "`{word}` is the program: did you mean `--{OPTION}={word}`?"
+            ));
+        }
     }
 }
 

@@ -83,33 +83,31 @@ pub fn map(request: &str) -> Result<String, Failure> {
 
 /// One task's placement, with its variables: an entry of the plan's `tasks`.
 pub fn task(request: &str) -> Result<String, Failure> {
-    let (request, described) = Request::parse(request)?;
-    let (session, mut tasks, doubts) = session(&request, described)?;
-    let plan = &plan_here(&session, &mut tasks);
-    let task = one(&request, &tasks)?;
-    let (placed, uses) = placed(&request, plan, task, &UsersFiles::default());
-    Ok(match request.form {
-        Form::Json => answers::task(
-            plan,
-            &placed,
-            &uses,
-            &[doubts, session.findings(plan)].concat(),
-        ),
-        Form::Lines => lines::task(plan, &placed),
+    of_one(request, |form, plan, task, uses, findings| match form {
+        Form::Json => answers::task(plan, task, uses, &findings),
+        Form::Lines => lines::task(plan, task),
     })
 }
 
 /// The changes to one task's environment.
 pub fn render(request: &str) -> Result<String, Failure> {
+    of_one(request, |form, _, task, _, _| match form {
+        Form::Json => answers::environment(task),
+        Form::Lines => lines::environment(task),
+    })
+}
+
+fn of_one(
+    request: &str,
+    answer: impl FnOnce(Form, &Plan, &TaskPlan, &[Use], Vec<Diagnostic>) -> String,
+) -> Result<String, Failure> {
     let (request, described) = Request::parse(request)?;
-    let (session, mut tasks, _) = session(&request, described)?;
+    let (session, mut tasks, doubts) = session(&request, described)?;
     let plan = &plan_here(&session, &mut tasks);
     let task = one(&request, &tasks)?;
-    let (placed, _) = placed(&request, plan, task, &UsersFiles::default());
-    Ok(match request.form {
-        Form::Json => answers::environment(&placed),
-        Form::Lines => lines::environment(&placed),
-    })
+    let (placed, uses) = placed(&request, plan, task, &UsersFiles::default());
+    let findings = [doubts, session.findings(plan)].concat();
+    Ok(answer(request.form, plan, &placed, &uses, findings))
 }
 
 /// What becomes of the process that asks, as `nic-placement exec` places a program.
@@ -118,11 +116,12 @@ pub fn process(request: &str) -> Result<String, Failure> {
     if let Form::Lines = request.form {
         return Err(Failure::request("`as`: this call answers in JSON alone"));
     }
-    if let (Some(rank), Some(size)) = (request.local_rank, request.local_size) {
-        if rank >= size {
+    match (request.local_rank, request.local_size) {
+        (Some(rank), Some(size)) if rank >= size => {
             let why = format!("`local_rank` {rank} is not below `local_size` {size}");
             return Err(Failure::request(why));
         }
+        _ => {}
     }
     let words = request.words.as_deref().map(Words::parse).transpose();
     let words = words.map_err(|bad| Failure::request(format!("`words`: {bad}")))?;

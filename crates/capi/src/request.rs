@@ -8,11 +8,10 @@ use nic_placement_core::topology::file::{self, Document};
 use nic_placement_core::topology::{CpuSet, GpuIndex, Topology};
 use nic_placement_launch::gpu_list::gpus_named;
 use nic_placement_launch::step::{GpuSplit, MAX_TASKS, StepRequest};
-use serde::de::value::SeqAccessDeserializer;
-use serde::de::{self, IgnoredAny, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
 use std::collections::BTreeSet;
-use std::fmt;
 
 /// What the field `format` says.
 const FORMAT: &str = "nic-placement request";
@@ -41,22 +40,22 @@ pub(crate) struct Request {
     /// the option's
     pub(crate) words: Option<String>,
     gpus: Option<String>,
-    #[serde(default, deserialize_with = "tasks")]
-    tasks: Option<Tasks>,
-    #[serde(default, deserialize_with = "gpus_per_task")]
+    #[serde(rename = "tasks")]
+    _tasks: Option<IgnoredAny>,
+    /// how many, or the GPUs of each
+    #[serde(skip)]
+    tasks: Option<u32>,
+    #[serde(skip)]
+    lists: Option<Vec<Task>>,
     gpus_per_task: Option<u32>,
-    #[serde(default, deserialize_with = "cpus_per_task")]
     cpus_per_task: Option<u32>,
     cpus: Option<String>,
     #[serde(default)]
     alone_on_node: bool,
     /// the local id of the one task that is asked for
-    #[serde(default, deserialize_with = "task")]
     pub(crate) task: Option<u32>,
     /// the number of the process that asks, among how many on its node
-    #[serde(default, deserialize_with = "local_rank")]
     pub(crate) local_rank: Option<u32>,
-    #[serde(default, deserialize_with = "local_size")]
     pub(crate) local_size: Option<u32>,
     /// what the task has in its environment already
     #[serde(default)]
@@ -92,133 +91,77 @@ pub(crate) enum Described {
     Topology(Box<Document>),
 }
 
-enum Tasks {
-    Count(u32),
-    Listed(Vec<Task>),
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Task {
     gpus: String,
 }
 
-/// A field's number, which a misfit names with its bounds: serde's own message names no field.
-struct Number {
-    field: &'static str,
+/// The beginning of a request, and its numbers, which a misfit names with their bounds: serde's own message names no field.
+#[derive(Deserialize)]
+struct Header {
+    format: Option<String>,
+    version: Option<u32>,
+    tasks: Option<Value>,
+    gpus_per_task: Option<Value>,
+    cpus_per_task: Option<Value>,
+    task: Option<Value>,
+    local_rank: Option<Value>,
+    local_size: Option<Value>,
+}
+
+fn number(
+    field: &str,
+    value: &Option<Value>,
     least: u32,
     most: u32,
-    or_list: &'static str,
-}
-
-impl<'de> Visitor<'de> for Number {
-    type Value = Option<Tasks>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Number {
-            field,
-            least,
-            most,
-            or_list,
-        } = self;
-        write!(
-            f,
-            "`{field}` to be a number from {least} to {most}{or_list}"
-        )
-    }
-
-    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Option<Tasks>, E> {
-        let fits = u32::try_from(number)
-            .ok()
-            .filter(|number| (self.least..=self.most).contains(number));
-        let misfit = || E::invalid_value(de::Unexpected::Unsigned(number), &self);
-        Ok(Some(Tasks::Count(fits.ok_or_else(misfit)?)))
-    }
-
-    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Option<Tasks>, E> {
-        Err(E::invalid_value(de::Unexpected::Signed(number), &self))
-    }
-
-    fn visit_unit<E: de::Error>(self) -> Result<Option<Tasks>, E> {
-        Ok(None)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Option<Tasks>, A::Error> {
-        if self.or_list.is_empty() {
-            return Err(de::Error::invalid_type(de::Unexpected::Seq, &self));
-        }
-        Ok(Some(Tasks::Listed(Vec::deserialize(
-            SeqAccessDeserializer::new(list),
-        )?)))
-    }
-}
-
-fn tasks<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Tasks>, D::Error> {
-    let or_list = ", or a list such as `[{\"gpus\": \"0\"}]`";
-    from.deserialize_any(Number {
-        field: "tasks",
-        least: 1,
-        most: MAX_TASKS,
-        or_list,
-    })
-}
-
-fn number<'de, D: Deserializer<'de>>(
-    field: &'static str,
-    most: u32,
-    from: D,
-) -> Result<Option<u32>, D::Error> {
-    let number = from.deserialize_any(Number {
-        field,
-        least: 0,
-        most,
-        or_list: "",
-    })?;
-    Ok(number.and_then(|number| {
-        if let Tasks::Count(count) = number {
-            Some(count)
-        } else {
-            None
-        }
-    }))
-}
-
-fn gpus_per_task<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
-    number("gpus_per_task", MAX_TASKS, from)
-}
-
-fn cpus_per_task<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
-    number("cpus_per_task", MOST_CPUS, from)
-}
-
-fn task<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
-    number("task", MAX_TASKS - 1, from)
-}
-
-fn local_rank<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
-    number("local_rank", MAX_TASKS - 1, from)
-}
-
-fn local_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
-    number("local_size", MAX_TASKS, from)
+) -> Result<Option<u32>, Failure> {
+    let Some(value) = value else { return Ok(None) };
+    let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
+    let number = number.filter(|number| (least..=most).contains(number));
+    let told = match value {
+        _ if number.is_some() => return Ok(number),
+        Value::Number(number) if number.is_f64() => format!("floating point `{number}`"),
+        Value::Number(number) => format!("integer `{number}`"),
+        Value::String(text) => format!("string {text:?}"),
+        Value::Array(_) => "sequence".to_string(),
+        other => format!("`{other}`"),
+    };
+    let or_list = match field {
+        "tasks" => ", or a list such as `[{\"gpus\": \"0\"}]`",
+        _ => "",
+    };
+    Err(Failure::request(format!(
+        "invalid value: {told}, expected `{field}` to be a number from {least} to {most}{or_list}"
+    )))
 }
 
 impl Request {
     /// The request, and the node if that need not be this one.
     pub(crate) fn parse(text: &str) -> Result<(Request, Option<Described>), Failure> {
         // a newer request is refused for its version, not for the fields that it adds
-        #[derive(Deserialize)]
-        struct Header {
-            format: Option<String>,
-            version: Option<u32>,
-        }
         let header: Header = serde_json::from_str(text).map_err(Failure::request)?;
         if (header.format.as_deref(), header.version) != (Some(FORMAT), Some(VERSION)) {
             return Err(Failure::request(format!(
                 "expected `\"format\": \"{FORMAT}\", \"version\": {VERSION}`"
             )));
         }
+        for (field, value, most) in [
+            ("gpus_per_task", &header.gpus_per_task, MAX_TASKS),
+            ("cpus_per_task", &header.cpus_per_task, MOST_CPUS),
+            ("task", &header.task, MAX_TASKS - 1),
+            ("local_rank", &header.local_rank, MAX_TASKS - 1),
+            ("local_size", &header.local_size, MAX_TASKS),
+        ] {
+            number(field, value, 0, most)?;
+        }
         let mut request: Request = serde_json::from_str(text).map_err(Failure::request)?;
+        match header.tasks {
+            Some(list @ Value::Array(_)) => {
+                request.lists = serde_json::from_value(list).map_err(Failure::request)?;
+            }
+            tasks => request.tasks = number("tasks", &tasks, 1, MAX_TASKS)?,
+        }
         let described = request.node.take();
         request.is_here = described.is_none();
         Ok((request, described))
@@ -234,23 +177,20 @@ impl Request {
 
     /// The step on this node; `cpus` are those where the request does not say.
     pub(crate) fn step(&self, topology: &Topology, cpus: CpuSet) -> Result<StepRequest, Failure> {
-        let (split, tasks) = match (&self.tasks, self.gpus_per_task) {
-            (Some(Tasks::Listed(_)), Some(_)) => {
+        let split = match (&self.lists, self.gpus_per_task) {
+            (Some(_), Some(_)) => {
                 return Err(Failure::request(
                     "`gpus_per_task`: the list in `tasks` says it already",
                 ));
             }
-            (Some(Tasks::Listed(tasks)), None) => {
+            (Some(tasks), None) => {
                 let lists = tasks.iter().map(|task| match task.gpus.as_str() {
                     "" => Ok(Vec::new()),
                     list => listed("tasks", list, topology),
                 });
-                (GpuSplit::Listed(lists.collect::<Result<_, _>>()?), None)
+                GpuSplit::Listed(lists.collect::<Result<_, _>>()?)
             }
-            (Some(Tasks::Count(count)), each) => {
-                (each.map_or(GpuSplit::All, GpuSplit::Each), Some(*count))
-            }
-            (None, each) => (each.map_or(GpuSplit::All, GpuSplit::Each), None),
+            (None, each) => each.map_or(GpuSplit::All, GpuSplit::Each),
         };
         let gpus = match (&self.gpus, &split) {
             (None, GpuSplit::Listed(lists)) => {
@@ -277,7 +217,7 @@ impl Request {
             starter: Starter::Launcher,
             gpus,
             split,
-            tasks,
+            tasks: self.tasks,
             cpus_per_task: self.cpus_per_task,
             cpus,
             alone_on_node: self.alone_on_node,
@@ -333,7 +273,7 @@ mod tests {
         }
         let request =
             parse(r#""tasks": [{"gpus": "0"}], "task": 0, "gpus_per_task": null"#).unwrap();
-        assert!(matches!(request.tasks, Some(Tasks::Listed(tasks)) if tasks.len() == 1));
+        assert!(request.lists.is_some_and(|tasks| tasks.len() == 1));
         assert_eq!(
             (request.task, request.gpus_per_task, request.cpus_per_task),
             (Some(0), None, None)

@@ -90,36 +90,28 @@ pub fn read(text: &str, provenance: Provenance) -> Result<(Topology, Vec<Diagnos
 /// The NVLinks and XGMI links of the file's GPUs. Of those to switches a pair has as many as the GPU with fewer.
 pub(crate) fn between_gpus(text: &str, node: &Topology) -> GpuLinks {
     let position = |text: Option<&str>| Some(node.gpu_index(text?.trim().parse().ok()?)?.0);
-    let (mut links, mut to_switches) = (GpuLinks::new(), BTreeMap::<usize, u32>::new());
-    let Ok(document) = xml::parse(text) else {
-        return links;
-    };
-    let all = document.root_element().descendants();
-    for link in all.filter(|link| link.has_tag_name("nvlink") || link.has_tag_name("xgmi")) {
-        let gpu = link
-            .ancestors()
-            .find_map(|above| position(above.attribute("busid")));
-        let count = link.attribute("count").and_then(|text| text.parse().ok());
+    let (mut links, mut switched) = (GpuLinks::new(), BTreeMap::<usize, u32>::new());
+    let document = xml::parse(text).ok();
+    for link in document.iter().flat_map(|document| document.descendants()) {
+        let mut above = link.ancestors();
+        let gpu = above.find_map(|above| position(above.attribute("busid")));
+        let count = link.attribute("count").and_then(|count| count.parse().ok());
         let (Some(gpu), Some(count)) = (gpu, count) else {
             continue;
         };
-        match position(link.attribute("target")) {
-            Some(other) if link.has_tag_name("xgmi") => {
-                links.insert((gpu, other), "XGMI".to_string());
+        match (link.tag_name().name(), position(link.attribute("target"))) {
+            ("xgmi", Some(other)) => drop(links.insert((gpu, other), "XGMI".to_string())),
+            ("nvlink", Some(other)) => drop(links.insert((gpu, other), format!("NV{count}"))),
+            ("nvlink", None) => {
+                let sum = switched.entry(gpu).or_default();
+                *sum = sum.saturating_add(count);
             }
-            Some(other) => {
-                links.insert((gpu, other), format!("NV{count}"));
-            }
-            None => {
-                to_switches.insert(gpu, count);
-            }
+            _ => {}
         }
     }
-    for (a, count) in &to_switches {
-        for (b, other) in &to_switches {
-            let link = || format!("NV{}", count.min(other));
-            links.entry((*a, *b)).or_insert_with(link);
-        }
+    for (a, own) in &switched {
+        let pair = |(b, other): (&usize, &u32)| ((*a, *b), format!("NV{}", own.min(other)));
+        links.extend(switched.iter().map(pair));
     }
     links
 }

@@ -5,8 +5,7 @@ use super::devices::device_name;
 use super::input::{documents, or_stdin};
 use super::page::{Page, Style, Text};
 use super::progress::Progress;
-use super::{Failure, fabric, output, refresh::textfile};
-use clap::ValueHint;
+use super::{Failure, fabric, grouped, output, refresh::textfile};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_fleet::audit::facts::{Class, Inventory};
 use nic_placement_fleet::audit::kinds::{Audited, Bad, Difference, Differing, NodeKind};
@@ -18,7 +17,6 @@ use nic_placement_fleet::fabric::faults::CableFault;
 use nic_placement_fleet::fabric::names::{NameBook, NodeNames};
 use nic_placement_fleet::fabric::rails::{FabricRails, positions};
 use nic_placement_traffic::exposition::{self, Metric};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Bad pieces that are printed; all are counted.
@@ -42,16 +40,16 @@ Examples:
   nic-placement audit --fabric ibnetdiscover.txt reports/*.json")]
 pub(super) struct AuditOptions {
     /// regular files with any number of reports; - or nothing for standard input, also from a pipe
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// which cable is where: what `nic-placement fabric` reads; again for more
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, action = clap::ArgAction::Append)]
+    #[arg(long, value_name = "FILE", action = clap::ArgAction::Append)]
     fabric: Vec<PathBuf>,
     /// the same as versioned JSON
     #[arg(long, help_heading = "Output")]
     json: bool,
     /// write which nodes differ for Prometheus' node exporter too: a file that ends with .prom
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     textfile: Option<PathBuf>,
 }
 
@@ -315,10 +313,8 @@ fn kind(kind: &NodeKind, nodes: usize, page: &mut Page) {
 }
 
 /// Groups differences that differ in the device alone, in the place of the first.
-fn together(differences: &[Difference]) -> Vec<Vec<&Difference>> {
-    let mut lines: Vec<Vec<&Difference>> = Vec::new();
-    let mut known = BTreeMap::new();
-    for of in differences {
+fn together<'d>(differences: &'d [Difference]) -> Vec<Vec<&'d Difference>> {
+    let key = |of: &'d Difference| {
         // several devices that are missing, or several findings, are several things to be put right
         let alone = if of.what.is_empty() {
             of.subject.as_str()
@@ -326,13 +322,10 @@ fn together(differences: &[Difference]) -> Vec<Vec<&Difference>> {
             ""
         };
         let key = (of.class, alone, &of.what, &of.here, &of.kind, of.shared_by);
-        let at = *known.entry(key).or_insert(lines.len());
-        match lines.get_mut(at) {
-            Some(line) => line.push(of),
-            None => lines.push(vec![of]),
-        }
-    }
-    lines
+        (key, of)
+    };
+    let lines = grouped(differences.iter().map(key)).into_iter();
+    lines.map(|(_, line)| line).collect()
 }
 
 /// The name of a kind of device by its PCI ids, if known: `ConnectX-7` for `verbs 15b3:1021`. The report keeps the

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::exec::{become_as_it_is, not_started};
-use super::{Ending, Failure, tell};
+use super::{Failure, ending, tell};
 use nic_placement_program::Signals;
 use std::ffi::OsString;
 use std::io;
@@ -59,7 +59,7 @@ pub(super) fn run<B, W>(
     watched.and_then(|watched| guarded(|| ended(watched, status)));
     match status {
         0 => Ok(()),
-        status => Err(Ending::quiet(status)),
+        status => Err(ending(status, "")),
     }
 }
 

@@ -11,8 +11,7 @@ mod neighbours;
 
 use super::page::{Page, Style, Text};
 use super::request::{self, NodeOptions};
-use super::{Ending, Failure};
-use clap::ValueHint;
+use super::{Failure, ending};
 use clap::builder::PossibleValuesParser;
 use nic_placement_core::config::{Admin, NodeFileUse, NodeSource};
 use nic_placement_core::diagnostic::Diagnostic;
@@ -66,7 +65,7 @@ pub(super) struct CheckOptions {
     #[command(flatten)]
     node: NodeOptions,
     /// this file, with what it includes, instead of the one that Slurm reads
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = LOOKED_AT)]
+    #[arg(long, value_name = "FILE", help_heading = LOOKED_AT)]
     plugstack: Option<PathBuf>,
     /// what srun --version prints, instead of asking it
     #[arg(long, value_name = "TEXT", help_heading = LOOKED_AT)]
@@ -102,7 +101,7 @@ pub(super) struct CheckOptions {
         default_value = "20"
     )]
     #[arg(hide_default_value = true, help_heading = OUTPUT)]
-    #[arg(allow_negative_numbers = true, value_parser = request::number(1, 600))]
+    #[arg(value_parser = request::number(1, 600))]
     within: u32,
     /// all checks and what they ask, and nothing else
     #[arg(long, conflicts_with_all = ["json", "health"], help_heading = OUTPUT)]
@@ -248,8 +247,7 @@ pub(super) fn run(options: &CheckOptions, page: &mut Page) -> Result<(), Failure
         (failed, 0) => (FAIL, format!("{failed} fail")),
         (failed, warned) => (FAIL, format!("{failed} fail, {warned} warn")),
     };
-    let said = format!("check: {said}");
-    Err(Ending { status, said }.into())
+    Err(ending(status, format!("check: {said}")))
 }
 
 /// A check's code and the gap behind it.

@@ -3,7 +3,6 @@
 
 use super::page::Page;
 use super::{Failure, devices, output};
-use clap::ValueHint;
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::placement::{NodePlacement, TaskPlacement};
 use nic_placement_core::plan::{Plan, TaskPlan};
@@ -21,7 +20,7 @@ pub(super) struct Drawing {
     /// where to write the picture: FILE.svg
     ///
     /// A regular file there is replaced when the new one is whole. Anything else, also a symbolic link, is refused.
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "json")]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "json")]
     output: Option<PathBuf>,
 }
 

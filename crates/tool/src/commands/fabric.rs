@@ -4,7 +4,6 @@
 use super::Failure;
 use super::input::{documents, open, or_stdin};
 use super::page::{Page, Style, Table, Text};
-use clap::ValueHint;
 use nic_placement_core::diagnostic::counted;
 use nic_placement_fleet::audit::hostlist::compressed;
 use nic_placement_fleet::audit::report::Report;
@@ -39,10 +38,10 @@ Examples:
   nic-placement fabric --cables ibnetdiscover.txt")]
 pub(super) struct FabricOptions {
     /// regular files, or - for standard input; nothing is standard input too, unless there are reports
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// what `check --json` printed on the nodes: their names of NICs and interfaces, and which NICs the GPUs use
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, action = clap::ArgAction::Append)]
+    #[arg(long, value_name = "FILE", action = clap::ArgAction::Append)]
     reports: Vec<PathBuf>,
     /// each NIC with its switch, port and rail, too
     #[arg(long, help_heading = "Output")]

@@ -48,7 +48,7 @@ pub(super) struct ImportOptions {
     /// where to write it (default: standard output)
     ///
     /// A regular file there is replaced when the new one is whole. Anything else, also a symbolic link, is refused.
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 

@@ -2,7 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::page::Page;
-use super::{Ending, Failure};
+use super::{Failure, ending};
+use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use nic_placement_core::config::Words;
 use nic_placement_launch::step;
@@ -25,11 +26,7 @@ const GONE: [(&str, &str); 3] = [
 ];
 
 pub(super) fn misunderstood(problem: impl fmt::Display) -> Failure {
-    Ending {
-        status: 2,
-        said: problem.to_string(),
-    }
-    .into()
+    ending(2, problem.to_string())
 }
 
 /// Prints help or version; other answers are errors.
@@ -61,13 +58,18 @@ fn help_line(line: &str, page: &mut Page) {
 
 fn problem(error: &clap::Error) -> String {
     let value = text(error, ContextKind::InvalidValue);
-    let command = command(error);
+    let table = super::command_line().ignore_errors(true);
+    let matches = table.try_get_matches_from(env::args_os());
+    let matches = matches.unwrap_or_default();
+    let command = matches.subcommand_name().unwrap_or("");
+    let command = format!("nic-placement {command}");
+    let command = command.trim_end();
     let see = format!("`{command} --help` lists what is known");
     let option = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(argument)) => name(argument),
         _ => "",
     };
-    if let Some(line) = exec_without_dashes(error, option) {
+    if let Some(line) = exec_without_dashes(&matches, error.kind(), option) {
         return format!("exec: `--` stands before the program, as `{line}`");
     }
     let given = match option.starts_with(['<', '[']) {
@@ -134,23 +136,18 @@ fn problem(error: &clap::Error) -> String {
 }
 
 /// `exec -- python train.py` for `exec python train.py`.
-fn exec_without_dashes(error: &clap::Error, unexpected: &str) -> Option<String> {
-    let table = super::command_line().ignore_errors(true);
-    let matches = table.try_get_matches_from(env::args_os()).ok()?;
+fn exec_without_dashes(matches: &ArgMatches, kind: ErrorKind, unexpected: &str) -> Option<String> {
     let first: Option<&String> = matches.subcommand_matches("exec")?.get_one("words");
     let is_program = first.is_some_and(|first| Words::parse(first).is_err());
-    match error.kind() {
-        ErrorKind::MissingRequiredArgument => {}
-        ErrorKind::UnknownArgument if is_program || !unexpected.starts_with('-') => {}
+    let first = first.map_or(String::new(), |first| format!(" {first}"));
+    Some(match kind {
+        ErrorKind::MissingRequiredArgument if is_program => format!("exec --{first}"),
+        ErrorKind::MissingRequiredArgument => format!("exec{first} -- CMD"),
+        ErrorKind::UnknownArgument if is_program => format!("exec --{first} {unexpected}"),
+        ErrorKind::UnknownArgument if !unexpected.starts_with('-') => {
+            format!("exec{first} -- {unexpected}")
+        }
         _ => return None,
-    }
-    let first = first.map_or("", String::as_str);
-    Some(match is_program {
-        true => format!("exec -- {first} {unexpected}")
-            .trim_end()
-            .to_string(),
-        false if unexpected.is_empty() => format!("exec {first} -- CMD").replace("  ", " "),
-        false => format!("exec {first} -- {unexpected}"),
     })
 }
 
@@ -172,21 +169,6 @@ fn meant(error: &clap::Error) -> String {
     meant.map_or(":".to_string(), |meant| {
         format!(", did you mean `{meant}`?")
     })
-}
-
-/// `nic-placement plan`, from the line on its usage.
-fn command(error: &clap::Error) -> String {
-    let usage = match error.get(ContextKind::Usage) {
-        Some(ContextValue::StyledStr(usage)) => usage.to_string(),
-        _ => String::new(),
-    };
-    let is_name = |word: &&str| word.starts_with(|first: char| first.is_ascii_lowercase());
-    let words = usage.split_whitespace().skip(1).take_while(is_name);
-    let words: Vec<&str> = words.collect();
-    match words.is_empty() {
-        true => "nic-placement".to_string(),
-        false => words.join(" "),
-    }
 }
 
 fn name(argument: &str) -> &str {

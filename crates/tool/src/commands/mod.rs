@@ -32,9 +32,10 @@ mod threads;
 mod trial;
 mod verify;
 
-use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 use nic_placement_program::terminal_columns;
 use page::{Colour, Page};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -137,7 +138,6 @@ type Failure = Box<dyn std::error::Error>;
 #[derive(Debug)]
 struct Ending {
     status: u8,
-    /// empty if stdout, or the program that ran, has said it
     said: String,
 }
 
@@ -149,18 +149,30 @@ impl fmt::Display for Ending {
 
 impl std::error::Error for Ending {}
 
-impl Ending {
-    /// An end of which nothing is left to say.
-    fn quiet(status: u8) -> Failure {
-        let said = String::new();
-        Ending { status, said }.into()
-    }
+/// An end with this status; quiet if stdout, or the program that ran, has said why.
+fn ending(status: u8, said: impl Into<String>) -> Failure {
+    let said = said.into();
+    Ending { status, said }.into()
 }
 
 pub fn command_line() -> clap::Command {
     let table = CommandLine::command();
+    let table = table.mut_subcommands(|command| command.mut_args(of_usual_kind));
     let help = overview(&table);
     table.override_help(help)
+}
+
+/// A shell completes a `FILE`; a number may be negative, so that its parser tells the bounds.
+fn of_usual_kind(argument: Arg) -> Arg {
+    let is_option = !argument.is_positional() && argument.get_action().takes_values();
+    let argument = argument.allow_negative_numbers(is_option);
+    let names = argument.get_value_names().unwrap_or_default();
+    match argument.get_value_hint() {
+        ValueHint::Unknown if names.iter().any(|name| name == "FILE") => {
+            argument.value_hint(ValueHint::FilePath)
+        }
+        _ => argument,
+    }
 }
 
 /// The help of the tool itself: 24 rows at most, as a terminal has.
@@ -267,6 +279,19 @@ fn help(command: Option<OsString>, page: &mut Page) -> Result<(), Failure> {
     let program = ["nic-placement".into()].into_iter();
     let asked = program.chain(command).chain(["--help".into()]);
     parse(asked).map_or_else(|answer| misunderstood::answer(&answer, page), |_| Ok(()))
+}
+
+/// Items by their keys, in the order of each key's first.
+fn grouped<K: Ord + Clone, T>(items: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
+    let (mut places, mut groups) = (BTreeMap::new(), Vec::<(K, Vec<T>)>::new());
+    for (key, item) in items {
+        let place = *places.entry(key.clone()).or_insert(groups.len());
+        match groups.get_mut(place) {
+            Some((_, group)) => group.push(item),
+            None => groups.push((key, vec![item])),
+        }
+    }
+    groups
 }
 
 #[cfg(test)]

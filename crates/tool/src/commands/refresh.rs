@@ -8,7 +8,6 @@ mod watch;
 use super::page::Page;
 use super::request::{number, whole_node};
 use super::{Failure, output};
-use clap::ValueHint;
 use nic_placement_core::config::NodeFileUse;
 use nic_placement_core::topology::Topology;
 use nic_placement_formats::import::nccl;
@@ -46,16 +45,16 @@ pub(super) struct RefreshOptions {
     ///
     /// A regular file there is replaced when the new one is whole. Anything else, also a symbolic link, is refused, and so is a
     /// folder that does not exist.
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// this file instead of the plugstack.conf that Slurm reads: which maps are kept, and of which NICs
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE")]
     plugstack: Option<PathBuf>,
     /// also write metrics of the node for Prometheus: a file ending with .prom in a folder of the node exporter
     ///
     /// When the node was read, ports up or down with their rates, GPUs for each port, pairs on different sockets. Bytes only of
     /// cards whose counters the node exporter does not read itself. The folder is that of its --collector.textfile.directory.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE")]
     textfile: Option<PathBuf>,
     /// go on: write it again within a second of a change, and regularly
     ///
@@ -70,7 +69,6 @@ pub(super) struct RefreshOptions {
         requires = "watch",
         default_value = "300",
         hide_default_value = true,
-        allow_negative_numbers = true,
         value_parser = number(1, 86_400),
         help_heading = "The node's agent"
     )]

@@ -146,22 +146,22 @@ fn distances(topology: &Topology, page: &mut Page) {
         .iter()
         .filter(|node| !node.cpus.is_empty());
     let nodes: Vec<u32> = nodes.map(|node| node.os_index).collect();
-    let is_known = |node: &u32| topology.distance(*node, *node).is_some();
-    if !(2..=16).contains(&nodes.len()) || !nodes.iter().all(is_known) {
-        return;
+    let row = |from: &u32| {
+        nodes
+            .iter()
+            .map(|to| topology.distance(*from, *to))
+            .collect()
+    };
+    let rows: Option<Vec<Vec<u32>>> = nodes.iter().map(row).collect();
+    if let Some(rows) = rows.filter(|rows| rows.len() > 1) {
+        let headings = nodes.iter().map(u32::to_string);
+        let mut table = Table::headed(["NUMA".to_string()].into_iter().chain(headings));
+        for (node, row) in nodes.iter().zip(rows) {
+            table.row([*node].into_iter().chain(row).map(Text::from));
+        }
+        page.blank();
+        page.table(&table);
     }
-    let mut table = Table::headed(
-        ["NUMA".to_string()]
-            .into_iter()
-            .chain(nodes.iter().map(u32::to_string)),
-    );
-    for from in &nodes {
-        let row = nodes.iter().map(|to| topology.distance(*from, *to));
-        let row = row.map(|distance| distance.map_or("-".into(), Text::from));
-        table.row([Text::from(from)].into_iter().chain(row));
-    }
-    page.blank();
-    page.table(&table);
 }
 
 fn path(topology: &Topology, gpu: PciAddress, nic: PciAddress) -> Text {

@@ -38,7 +38,7 @@ const TITLES: [(Title, &str); 3] = [
     (Title::GpuNuma, "GPU NUMA ID"),
 ];
 
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Cell {
     /// `X`: the device itself
     Own,
@@ -46,7 +46,7 @@ enum Cell {
     Link,
     Path(PathType),
     /// a kind of path that nvidia-smi does not have, such as `SPB` of Moore Threads' `mthreads-gmi topo -m`
-    Foreign(String),
+    Foreign,
 }
 
 /// `SOC` is between sockets, in versions before `NODE`.
@@ -65,9 +65,8 @@ const CELLS: [(&str, Cell); 9] = [
 pub struct MatrixRow {
     label: String,
     line: u32,
-    cells: Vec<Cell>,
-    /// the cells' own words
-    words: Vec<String>,
+    /// each with its word
+    cells: Vec<(Cell, String)>,
     /// the words after the cells
     pub rest: Vec<String>,
     pub is_open: bool,
@@ -171,7 +170,6 @@ fn table(
             label,
             line: line.number,
             cells: Vec::new(),
-            words: Vec::new(),
             rest: Vec::new(),
             is_open: line.is_open,
         };
@@ -204,10 +202,11 @@ fn titles_of(words: &str, line: u32) -> Result<Vec<Title>> {
 impl MatrixRow {
     fn read(&mut self, words: &[&str]) -> Result<()> {
         for word in words {
+            let foreign = is_foreign(word).then_some(Cell::Foreign);
             match (cell(word), self.rest.first()) {
-                (Some(cell), None) => self.cells.push(cell),
-                (None, None) if is_foreign(word) => {
-                    self.cells.push(Cell::Foreign((*word).to_string()));
+                (cell, None) if cell.or(foreign).is_some() => {
+                    let cell = cell.or(foreign).map(|cell| (cell, (*word).to_string()));
+                    self.cells.extend(cell);
                 }
                 (Some(_), Some(other)) => {
                     let (other, label) = (shown(other), shown(&self.label));
@@ -219,10 +218,7 @@ impl MatrixRow {
                         ),
                     ));
                 }
-                (None, _) => self.rest.push((*word).to_string()),
-            }
-            if self.rest.is_empty() {
-                self.words.push((*word).to_string());
+                _ => self.rest.push((*word).to_string()),
             }
         }
         Ok(())
@@ -289,11 +285,9 @@ fn is_foreign(word: &str) -> bool {
 fn cell(word: &str) -> Option<Cell> {
     let links = word.strip_prefix("NV").unwrap_or_default();
     let is_links = !links.is_empty() && links.bytes().all(|digit| digit.is_ascii_digit());
-    CELLS
-        .iter()
-        .find(|(text, _)| *text == word)
-        .map(|(_, cell)| cell.clone())
-        .or(is_links.then_some(Cell::Link))
+    let mut known = CELLS.iter();
+    let known = known.find(|(text, _)| *text == word).map(|(_, cell)| *cell);
+    known.or(is_links.then_some(Cell::Link))
 }
 
 /// True for the header of another matrix with the same first column.
@@ -318,7 +312,8 @@ impl Matrix {
         gpus.sort_unstable();
         let word = |from: u32, to: u32| {
             let row = self.row(&format!("GPU{from}"))?;
-            row.words.get(self.column(&format!("GPU{to}"))?).cloned()
+            let (_, word) = row.cells.get(self.column(&format!("GPU{to}"))?)?;
+            Some(word.clone())
         };
         let mut links = GpuLinks::new();
         for (a, from) in gpus.iter().enumerate() {
@@ -329,15 +324,9 @@ impl Matrix {
     }
 
     pub fn foreign_words(&self) -> Vec<&str> {
-        let words: BTreeSet<&str> = self
-            .rows
-            .iter()
-            .flat_map(|row| &row.cells)
-            .filter_map(|cell| match cell {
-                Cell::Foreign(word) => Some(word.as_str()),
-                _ => None,
-            })
-            .collect();
+        let cells = self.rows.iter().flat_map(|row| &row.cells);
+        let foreign = cells.filter(|(cell, _)| *cell == Cell::Foreign);
+        let words: BTreeSet<&str> = foreign.map(|(_, word)| word.as_str()).collect();
         words.into_iter().collect()
     }
 
@@ -428,9 +417,9 @@ impl Matrix {
             format!("the row of `{label}` ends after {count} of {columns} cells")
         } else if count < columns {
             format!("{count} cells for {columns} columns: cannot tell which is missing")
-        } else if cells.all(|(at, cell)| (*cell == Cell::Own) == (Some(at) == own)) {
+        } else if cells.all(|(at, (cell, _))| (*cell == Cell::Own) == (Some(at) == own)) {
             return Ok(());
-        } else if let Some(at) = row.cells.iter().position(|cell| *cell == Cell::Own) {
+        } else if let Some(at) = row.cells.iter().position(|(cell, _)| *cell == Cell::Own) {
             let other = &self.columns[at];
             format!("the `X` of `{label}` stands in the column of `{other}`")
         } else {
@@ -449,13 +438,13 @@ impl Matrix {
         let cell = |row: &MatrixRow, label: &str| row.cells.get(self.column(label)?).cloned();
         let own = cell(row, nic);
         let known = match &own {
-            Some(Cell::Path(kind)) => Ok(*kind),
-            Some(Cell::Foreign(word)) => legend
-                .get(word.as_str())
-                .copied()
-                .ok_or_else(|| format!("`{}`, which no legend below explains,", shown(word))),
-            Some(Cell::Link) => Err("an NVLink".to_string()),
-            Some(Cell::Own) | None => Err("`X`".to_string()),
+            Some((Cell::Path(kind), _)) => Ok(*kind),
+            Some((Cell::Foreign, word)) => {
+                let unknown = || format!("`{}`, which no legend below explains,", shown(word));
+                legend.get(word.as_str()).copied().ok_or_else(unknown)
+            }
+            Some((Cell::Link, _)) => Err("an NVLink".to_string()),
+            Some((Cell::Own, _)) | None => Err("`X`".to_string()),
         };
         let kind = known.map_err(|word| {
             let expected = "expected `PIX`, `PXB`, `PHB`, `NODE` or `SYS`";

@@ -4,7 +4,7 @@
 mod pmi;
 
 use super::page::{Page, Style, Text};
-use super::{Ending, Failure, request};
+use super::{Failure, ending, request};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::placement::agreement::Agreement;
 use nic_placement_core::plan::Wish;
@@ -45,7 +45,7 @@ pub(super) struct AgreeOptions {
         default_value = "60",
         hide_default_value = true
     )]
-    #[arg(allow_negative_numbers = true, value_parser = request::number(1, 3600))]
+    #[arg(value_parser = request::number(1, 3600))]
     within: u32,
 }
 
@@ -64,11 +64,7 @@ pub(super) fn run(options: &AgreeOptions, page: &mut Page) -> Result<(), Failure
                 "agree: {differing} of {} do not fit the others",
                 counted(compared.nodes, "node")
             );
-            Err(Ending {
-                status: DISAGREE,
-                said,
-            }
-            .into())
+            Err(ending(DISAGREE, said))
         }
     }
 }

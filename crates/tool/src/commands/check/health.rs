@@ -4,7 +4,7 @@
 //! ends: no second one waits beside it.
 #![forbid(unsafe_code)]
 
-use super::super::{Ending, Failure, Page, output, refresh};
+use super::super::{Failure, Page, ending, output, refresh};
 use super::FAIL;
 use nic_placement_fleet::audit::report::Report;
 use nic_placement_fleet::doctor::{plain, reason};
@@ -98,7 +98,7 @@ pub(super) fn run(
 fn end(line: &str, page: &mut Page) -> Result<(), Failure> {
     page.exact(&format!("{line}\n"));
     // what is wrong stands on stdout; slurmd logs both streams as one
-    Err(Ending::quiet(FAIL))
+    Err(ending(FAIL, ""))
 }
 
 /// Takes the lock; where another check has it, waits until `patience` is over, counted from `begun`.

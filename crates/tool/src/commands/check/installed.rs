@@ -138,18 +138,12 @@ fn owned(path: &Path) -> Option<Owned> {
 
 /// Settings of steps on that node, in no partition, that do not ask.
 fn unasked(lines: &[PluginLine], file: Option<&(Conf, String)>, node: &str) -> Unasked {
-    let decides = |text: &str| {
-        ["default=", "rollout="]
-            .iter()
-            .any(|name| text.starts_with(name))
-    };
-    let of_line = |line: &PluginLine| {
-        line.arguments
-            .iter()
-            .map(|text| (line.place.clone(), text.clone()))
-            .collect()
-    };
-    let mut all: Vec<(String, String)> = lines.iter().flat_map::<Vec<_>, _>(of_line).collect();
+    let decides = |text: &str| text.starts_with("default=") || text.starts_with("rollout=");
+    let mut all: Vec<(String, String)> = Vec::new();
+    for line in lines {
+        let said = line.arguments.iter();
+        all.extend(said.map(|text| (line.place.clone(), text.clone())));
+    }
     let mut unasked = Unasked::default();
     if let Some((conf, path)) = file {
         let lines_for = |audience| conf.lines_for(audience, node, None);
@@ -161,12 +155,9 @@ fn unasked(lines: &[PluginLine], file: Option<&(Conf, String)>, node: &str) -> U
         let has = |audience| conf.lines.iter().any(|line| line.audience() == audience);
         let of_partitions =
             |line: &&ConfLine| (Audience::Partitions..=Audience::Both).contains(&line.audience());
-        let mut of_partitions = conf
-            .lines
-            .iter()
-            .filter(of_partitions)
-            .flat_map(|line| line.arguments(path));
-        unasked.has_partitions = of_partitions.any(|(_, text)| decides(text));
+        let of_partitions = conf.lines.iter().filter(of_partitions);
+        let mut said = of_partitions.flat_map(|line| line.arguments(path));
+        unasked.has_partitions = said.any(|(_, text)| decides(text));
         let is_unnamed = has(Audience::Nodes)
             && !has(Audience::Both)
             && lines_for(Audience::Nodes).next().is_none();

@@ -7,7 +7,7 @@ mod variables;
 use super::misunderstood::misunderstood;
 use super::page::Page;
 use super::request::{Nics, NodeOptions, number, words_help};
-use super::{Ending, Failure};
+use super::{Failure, ending};
 use clap::{ArgAction, ValueHint};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use nic_placement_core::config::{Admin, Words};
@@ -59,11 +59,11 @@ pub(super) struct ExecOptions {
     command: Vec<OsString>,
     /// the number of this process on its node, from 0, whatever its launcher says
     #[arg(long, value_name = "N", help_heading = PROCESS)]
-    #[arg(allow_negative_numbers = true, value_parser = number(0, MAX_TASKS - 1))]
+    #[arg(value_parser = number(0, MAX_TASKS - 1))]
     local_rank: Option<u32>,
     /// how many processes the launcher started on this node
     #[arg(long, value_name = "N", help_heading = PROCESS)]
-    #[arg(allow_negative_numbers = true, value_parser = number(1, MAX_TASKS))]
+    #[arg(value_parser = number(1, MAX_TASKS))]
     local_size: Option<u32>,
     /// tell on stderr what was decided and why, as the word verbose does
     #[arg(short, long, action = ArgAction::SetTrue, help_heading = "Output")]
@@ -76,7 +76,7 @@ pub(super) struct ExecOptions {
     #[command(flatten)]
     nics: Nics,
     /// this file, with what it includes, instead of the one that Slurm reads: the admin's arguments hold here too
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "What is asked for")]
+    #[arg(long, value_name = "FILE", help_heading = "What is asked for")]
     plugstack: Option<PathBuf>,
 }
 
@@ -161,11 +161,7 @@ pub(super) fn run(options: &ExecOptions, _: &mut Page) -> Result<(), Failure> {
     if is_strict && !failures.is_empty() {
         let (name, failures) = (name_of(&options.command), failures.join("; "));
         let said = format!("`{name}` is not started, as `{word}` asks: {failures}");
-        return Err(Ending {
-            status: NOT_HAD,
-            said,
-        }
-        .into());
+        return Err(ending(NOT_HAD, said));
     }
     let mut error = become_program(&options.command, environment.entries());
     // execve(2) bounds the bytes of arguments and variables
@@ -186,11 +182,8 @@ pub(super) fn not_started(command: &[OsString], error: &io::Error) -> Failure {
     } else {
         NOT_STARTED
     };
-    Ending {
-        status,
-        said: format!("cannot start `{}`: {error}", name_of(command)),
-    }
-    .into()
+    let name = name_of(command);
+    ending(status, format!("cannot start `{name}`: {error}"))
 }
 
 /// Becomes the program, which is not placed; returns only if that fails.

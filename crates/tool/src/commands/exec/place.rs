@@ -84,14 +84,15 @@ pub(super) fn place(
     if is_elsewhere {
         let (name, machine) = (name_of(&options.command), &plan.node.name);
         let why = format!("none of the devices of `{machine}` is on this node");
-        if reports || numbering.is_first() || options.local_rank.is_some() {
-            say(&format!(
-                "{why}: `{name}` runs as it is; on a `{machine}` it would get"
-            ));
-            let most = if reports { usize::MAX } else { 4 };
-            let lines = placed.lines(machine, &others);
-            lines.iter().take(most).for_each(|line| say(line));
-        }
+        let first = format!("{why}: `{name}` runs as it is; on a `{machine}` it would get");
+        let most = match numbering.is_first() || options.local_rank.is_some() {
+            _ if reports => usize::MAX,
+            true => 5,
+            false => 0,
+        };
+        let lines = placed.lines(machine, &others);
+        let lines = [first].into_iter().chain(lines);
+        lines.take(most).for_each(|line| say(&line));
         return Ok(vec![why]);
     }
     placed.placement.notes.warning.iter().for_each(tell);
@@ -160,14 +161,17 @@ fn node(
         return Ok((node::read(&wish.admin, wish.scope(), author)?, false));
     }
     let (node, findings) = describe::read_node(&source, Scope::Full)?;
-    if !matches!(node.provenance, Provenance::Model(_) | Provenance::File(_)) {
+    if matches!(node.provenance, Provenance::Captured(_)) {
         return Ok(((node, findings), false));
     }
-    let described = (node.clone(), findings.clone());
-    let (here, findings) = node::confirmed(node, findings, &wish.admin.node_file, author);
-    let is_elsewhere = here.nics.is_empty() && here.gpus == described.0.gpus;
-    Ok(match is_elsewhere {
-        true => (described, true),
-        false => ((here, findings), false),
-    })
+    let here = node::confirmed(
+        node.clone(),
+        findings.clone(),
+        &wish.admin.node_file,
+        author,
+    );
+    match here.0.nics.is_empty() && here.0.gpus == node.gpus {
+        true => Ok(((node, findings), true)),
+        false => Ok((here, false)),
+    }
 }

@@ -3,6 +3,7 @@
 //! The folder is the user's own; the outputs in it are foreign text.
 #![forbid(unsafe_code)]
 
+use super::super::grouped;
 use super::super::progress::Progress;
 use nic_placement_core::config::NodeSource;
 use nic_placement_core::topology::{NicKind, PciAddress, Scope, Topology};
@@ -130,19 +131,12 @@ fn machine(topology: &Topology) -> String {
             None => nic.kind.to_string(),
         },
     );
-    let mut kinds: Vec<(String, usize)> = Vec::new();
-    for kind in gpus.chain(nics) {
-        match kinds.iter_mut().find(|(known, _)| *known == kind) {
-            Some((_, count)) => *count += 1,
-            None => kinds.push((kind, 1)),
-        }
-    }
+    let kinds = grouped(gpus.chain(nics).map(|kind| (kind, ())));
     if kinds.is_empty() {
         return "no GPU and no RDMA NIC".to_string();
     }
-    let kinds = kinds
-        .iter()
-        .map(|(kind, count)| format!("{count} x {kind}"));
+    let kinds = kinds.iter();
+    let kinds = kinds.map(|(kind, all)| format!("{} x {kind}", all.len()));
     kinds.collect::<Vec<_>>().join(", ")
 }
 

@@ -7,7 +7,7 @@ mod sides;
 
 use super::page::Page;
 use super::request::{NodeOptions, number, whole_node};
-use super::{Ending, Failure, output};
+use super::{Failure, ending, output};
 use assemble::Folder;
 use clap::ValueHint;
 use nic_placement_fleet::trial::report;
@@ -43,7 +43,7 @@ pub(super) struct TrialOptions {
         requires = "probe",
         help_heading = "Asked by trial.sbatch"
     )]
-    #[arg(allow_negative_numbers = true, value_parser = number(1, 4096))]
+    #[arg(value_parser = number(1, 4096))]
     copies: Option<u32>,
     /// the nearest NIC of GPU 0, and the other socket's NIC, CPUs and memory, as lines NAME=VALUE
     #[arg(long, conflicts_with = "probe", help_heading = "Asked by trial.sbatch")]
@@ -87,6 +87,5 @@ fn check(folder: &Path, page: &mut Page) -> Result<(), Failure> {
         return Ok(());
     }
     faults.iter().for_each(|fault| page.line(fault.as_str()));
-    let (status, said) = (1, String::new());
-    Err(Ending { status, said }.into())
+    Err(ending(1, ""))
 }

@@ -18,7 +18,7 @@ use super::misunderstood::misunderstood;
 use super::page::Page;
 use super::progress::Progress;
 use super::request::{NodeOptions, node_in_time, number};
-use super::{Ending, Failure, beside, output, tell, threads};
+use super::{Failure, beside, ending, output, tell, threads};
 use clap::ValueHint;
 use look::{Looks, Wanted, numbers_of_this_process};
 use nic_placement_core::topology::Topology;
@@ -68,7 +68,7 @@ pub(super) struct VerifyOptions {
     job: Option<(u64, Option<u64>)>,
     /// a process, and what it started; again for more
     #[arg(long, value_name = "PID", action = clap::ArgAction::Append, conflicts_with = "command")]
-    #[arg(allow_negative_numbers = true, value_parser = number(1, 1 << 22))]
+    #[arg(value_parser = number(1, 1 << 22))]
     pid: Vec<u32>,
     /// add up the reports of several nodes instead; - for standard input
     ///
@@ -76,7 +76,7 @@ pub(super) struct VerifyOptions {
     #[arg(long, conflicts_with_all = ["command", "json"], help_heading = "Several nodes")]
     merge: bool,
     /// what to add up
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// a program, which is run and looked at until it ends
     #[arg(last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
@@ -89,7 +89,7 @@ pub(super) struct VerifyOptions {
     /// For so many seconds, or until the tasks have ended; else on a terminal until Ctrl-C, elsewhere for 2 seconds. A terminal shows
     /// each look.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, conflicts_with = "command")]
-    #[arg(allow_negative_numbers = true, value_parser = number(1, 86_400))]
+    #[arg(value_parser = number(1, 86_400))]
     watch: Option<Option<u32>>,
     /// a line for each job
     #[arg(long, conflicts_with = "json", help_heading = "Output")]
@@ -104,7 +104,7 @@ pub(super) struct VerifyOptions {
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::AnyPath, help_heading = "Output")]
     output: Option<PathBuf>,
     /// write the number of tasks by job and verdict for Prometheus' node exporter too: a file that ends with .prom
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     textfile: Option<PathBuf>,
     #[command(flatten)]
     node: NodeOptions,
@@ -151,7 +151,7 @@ pub(super) fn run(options: &VerifyOptions, page: &mut Page) -> Result<(), Failur
     deliver(options, &report, page)?;
     match report.verdict() {
         0 => Ok(()),
-        status => Err(Ending::quiet(status)),
+        status => Err(ending(status, "")),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Reports for people, and the metric for Prometheus.
 #![forbid(unsafe_code)]
 
+use crate::commands::grouped;
 use crate::commands::page::{Page, Style, Table, Text, list};
 use nic_placement_core::diagnostic::counted;
 use nic_placement_core::policy::gbps;
@@ -43,17 +44,13 @@ const NO_TASK: &str = "no task that this user may see";
 
 /// What is to be said of the tasks, once for all of which it is true, and of the node.
 fn notes(report: &NodeReport, remarks: fn(&TaskVerdict) -> Vec<String>, page: &mut Page) {
-    let (mut places, mut of_tasks) = (BTreeMap::new(), Vec::new());
-    for task in &report.tasks {
-        let why = task.why.iter().filter(|why| !report.notes.contains(why));
-        for remark in why.cloned().chain(remarks(task)) {
-            let place = *places.entry(remark.clone()).or_insert(of_tasks.len());
-            match of_tasks.get_mut(place) {
-                None => of_tasks.push((remark, vec![label(task)])),
-                Some((_, labels)) => labels.push(label(task)),
-            }
-        }
-    }
+    let of_task = |task: &TaskVerdict| {
+        let said = |why: &&String| !report.notes.contains(why);
+        let why = task.why.iter().filter(said).cloned();
+        let all = why.chain(remarks(task));
+        all.map(|remark| (remark, label(task))).collect::<Vec<_>>()
+    };
+    let of_tasks = grouped(report.tasks.iter().flat_map(of_task));
     let of_tasks = of_tasks.iter();
     let of_tasks = of_tasks.map(|(remark, of)| format!("{}: {remark}", first_of(of.iter(), 3)));
     page.notes(of_tasks.chain(report.notes.iter().cloned()));
@@ -317,10 +314,11 @@ fn jobs(tasks: &[TaskVerdict]) -> BTreeMap<Option<u64>, BTreeMap<Verdict, usize>
 
 /// A line for each job, such as `job 1234: 8 tasks: 7 as planned, 1 far (1234.0 task 3: mlx5_5:1)`.
 pub(super) fn brief(report: &NodeReport, page: &mut Page) {
-    for job in jobs(&report.tasks).into_keys() {
-        let of_job = report.tasks.iter().filter(|task| task.job == job);
+    for (job, verdicts) in jobs(&report.tasks) {
         let name = job.map_or("no job".to_string(), |job| format!("job {job}"));
-        page.line(format!("{name}: {}", summary(&Vec::from_iter(of_job))));
+        let tasks = counted(verdicts.values().sum(), "task");
+        let bad = bad(report.tasks.iter().filter(|task| task.job == job));
+        page.line(format!("{name}: {tasks}: {}{bad}", counts(&verdicts)));
     }
     if report.tasks.is_empty() {
         page.line(NO_TASK);
@@ -328,13 +326,9 @@ pub(super) fn brief(report: &NodeReport, page: &mut Page) {
     notes(report, |_| Vec::new(), page);
 }
 
-/// Tasks by verdict, and which ones are not as planned.
-fn summary(tasks: &[&TaskVerdict]) -> String {
-    let mut verdicts: BTreeMap<Verdict, usize> = BTreeMap::new();
-    for task in tasks {
-        *verdicts.entry(task.verdict).or_default() += 1;
-    }
-    let bad = tasks.iter().filter(|task| task.is_bad()).take(LISTED);
+/// Tasks that are not as planned, in brackets.
+fn bad<'t>(tasks: impl Iterator<Item = &'t TaskVerdict>) -> String {
+    let bad = tasks.filter(|task| task.is_bad()).take(LISTED);
     let bad = bad.map(|task| {
         let used = first_of(task.used.iter().map(|used| &used.nic), LISTED);
         let used = if used.is_empty() { "no NIC" } else { &used };
@@ -345,17 +339,10 @@ fn summary(tasks: &[&TaskVerdict]) -> String {
         };
         format!("{}: {used}{left}", label(task))
     });
-    let bad = bad.collect::<Vec<_>>().join("; ");
-    let named = if bad.is_empty() {
-        bad
-    } else {
-        format!(" ({bad})")
-    };
-    format!(
-        "{}: {}{named}",
-        counted(tasks.len(), "task"),
-        counts(&verdicts)
-    )
+    match bad.collect::<Vec<_>>() {
+        none if none.is_empty() => String::new(),
+        bad => format!(" ({})", bad.join("; ")),
+    }
 }
 
 pub(in crate::commands) fn metric(report: &NodeReport) -> Metric {
